@@ -1,0 +1,66 @@
+# make grade   set up, grade the reference solutions of elementwise, show what a wrong file gets
+# make test    set up, run the tests of the machine
+# make clean   remove what the two have made here
+#
+# PYTHON=python3.12 chooses the interpreter, PIP_FLAGS=... goes to every pip install.
+
+PYTHON ?= python3
+PIP_FLAGS ?=
+
+VENV := .venv
+BIN := $(CURDIR)/$(VENV)/bin
+PIP := "$(BIN)/python" -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) --constraint constraints.txt
+
+WRONG_KATA := elementwise_f32x4
+WRONG_FILE := tests/wrong_kernels/elementwise_f32x4/loads_past_the_end.cu
+WRONG_VERDICT := out of bounds
+
+.PHONY: grade test clean
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+
+grade: $(VENV)/grade.stamp
+	@echo "== The reference solutions of elementwise: all must pass"
+	@"$(BIN)/kata" grade elementwise --solutions
+	@echo
+	@echo "== A wrong file for $(WRONG_KATA), $(WRONG_FILE): it must fail as \"$(WRONG_VERDICT)\""
+	@said=$$("$(BIN)/kata" grade $(WRONG_KATA) --file $(WRONG_FILE) 2>&1); status=$$?; printf '%s\n' "$$said"; \
+	if [ $$status -ne 1 ]; then echo "make grade: expected exit code 1 for this file, got $$status." >&2; exit 1; fi; \
+	case "$$said" in *"$(WRONG_VERDICT)"*) echo "== As it must be." ;; \
+	*) echo "make grade: expected the verdict \"$(WRONG_VERDICT)\" for this file." >&2; exit 1 ;; esac
+
+test: $(VENV)/test.stamp
+	@echo "== Tests of the machine"
+	@"$(BIN)/pytest" tests
+	@echo "== The maintainer's check"
+	@"$(BIN)/kata" dev check
+
+clean:
+	rm -rf $(VENV) build *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Installed by the commands above whenever a file that says what to install is newer than its stamp.
+
+$(VENV)/grade.stamp: pyproject.toml constraints.txt
+	@command -v "$${KATA_CXX:-g++}" > /dev/null || { echo "No g++ was found, and nvcc needs it for a kata's host code. \
+	Install one with \`apt install g++\`, or set KATA_CXX to yours." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "$(PYTHON) is missing or older than 3.10. \
+	Install a newer Python and name it: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2> /dev/null || { echo "$(PYTHON) cannot make virtual environments. \
+	Install the missing part: apt install python3-venv" >&2; exit 1; }
+	@"$(BIN)/python" -c 'import pip' 2> /dev/null || { echo "== Making a virtual environment in $(VENV)"; \
+	$(PYTHON) -m venv --clear $(VENV); }
+	@echo "== Installing torch: a large download the first time"
+	@$(PIP) torch
+	@nvcc=$$("$(BIN)/python" -c 'from grader.toolchain import find_nvcc; print(find_nvcc()[0])' 2> /dev/null); \
+	case "$${nvcc:-none}" in \
+	none | "$(BIN:/bin=)"/*) echo "== Installing the grader, and nvcc from Python wheels since there is no other"; \
+		$(PIP) --editable '.[nvcc]' ;; \
+	*) echo "== Installing the grader; katas are compiled by $$nvcc"; $(PIP) --editable . ;; \
+	esac
+	@touch $@
+
+$(VENV)/test.stamp: $(VENV)/grade.stamp
+	@echo "== Installing the linters"
+	@$(PIP) --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,87 @@
+"""histogram: counts[v] = how many of a[0..n-1] equal v, for all v in 0..bins-1.
+
+Every value of a lies in 0..bins-1. A bin that nobody names holds 0. Counts are whole numbers: the answer is exact,
+whatever order the threads come in.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from grader.spec import Exact, Numbers, Size, Sizes, Spec, Tensor, Values
+
+if TYPE_CHECKING:
+    import torch
+
+
+def reference(a: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    return a.bincount(minlength=sizes["bins"])
+
+
+def uniform(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Every bin equally often."""
+    return numbers.integers(shape, 0, sizes["bins"] - 1)
+
+
+def skewed(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Most values in the first few bins: many threads of a warp meet in one."""
+    return (numbers.uniform(shape, 0.0, 1.0) ** 4 * sizes["bins"]).floor()
+
+
+def all_equal(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """All threads meet in one bin."""
+    return numbers.integers((1,), 0, sizes["bins"] - 1).expand(shape)
+
+
+def runs(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Sorted, as images and keys often are: neighbours are equal, and the last element is in the last bin."""
+    values = numbers.integers(shape, 0, sizes["bins"] - 1).sort().values
+    values[-1:] = sizes["bins"] - 1
+    return values
+
+
+def shape(n: int, bins: int) -> Sizes:
+    return {"n": n, "bins": bins}
+
+
+SPEC = Spec(
+    computes="counts[v] = how often v occurs in a",
+    inputs=(Tensor("a", ("n",)),),
+    outputs=(Tensor("counts", ("bins",)),),
+    sizes={"n": Size(0, 5000), "bins": Size(1, 300)},
+    values=(
+        Values("uniform", uniform),
+        Values("skewed", skewed),
+        Values("all equal", all_equal),
+        Values("runs", runs),
+    ),
+    reference=reference,
+    tolerance=Exact(),
+    edges=(
+        shape(0, 1),
+        shape(0, 257),
+        shape(1, 1),
+        shape(1, 7),
+        shape(2, 1),
+        shape(3, 2),
+        shape(4, 300),
+        shape(5, 4),
+        shape(7, 3),
+        shape(8, 8),
+        shape(31, 5),
+        shape(33, 32),
+        shape(127, 31),
+        shape(255, 64),
+        shape(256, 256),
+        shape(257, 10),
+        shape(511, 2),
+        shape(1023, 255),
+        shape(1024, 1),
+        shape(1025, 257),
+        shape(2049, 100),
+        shape(3001, 17),
+        shape(4099, 256),
+    ),
+    large=(shape(300_007, 1), shape(1_000_003, 1_000_003), shape(4_194_304, 256), shape(20_000_003, 1000)),
+    work=lambda sizes: 20 * sizes["n"],
+)

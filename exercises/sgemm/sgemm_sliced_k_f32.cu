@@ -1,0 +1,53 @@
+// sgemm_sliced_k_f32: C = A @ B, one element of C per thread, operands staged in shared memory slice by slice of K
+//
+// Shapes     A: [M, K], B: [K, N], C: [M, N] f32, row-major, contiguous, 16-byte aligned bases, any M, N, K >= 1
+// Technique  32x32x32 tiles: a block loads a slice of A and of B once, and 32 threads use every element of it
+// New        over sgemm_naive_f32: shared memory, two barriers per slice; 32 times fewer global loads
+// Bound      shared memory: still about two loads for every multiply-add, only from nearer by
+#include "kata.cuh"
+#include <cstdint>
+
+constexpr int BLOCK_M = 32;
+constexpr int BLOCK_N = 32;
+constexpr int BLOCK_K = 32;
+constexpr int THREADS = BLOCK_M * BLOCK_N;  // one per element of the tile of C
+static_assert(BLOCK_M == BLOCK_K && BLOCK_N == BLOCK_K, "each thread stages one element of A's tile and one of B's");
+
+__global__ void __launch_bounds__(THREADS) sgemm_sliced_k_f32_kernel(
+    const float* __restrict__ A,  // [M, K]
+    const float* __restrict__ B,  // [K, N]
+    float* __restrict__ C,        // [M, N]
+    int M, int N, int K) {
+    __shared__ float A_smem[BLOCK_M][BLOCK_K];
+    __shared__ float B_smem[BLOCK_K][BLOCK_N];
+    // This block's BLOCK_M x BLOCK_N tile of C; blocks go along the rows of tiles. Offsets into a matrix are 64-bit:
+    // M, N and K fit int, their products need not.
+    const int tiles_n = (N - 1) / BLOCK_N + 1;
+    const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * BLOCK_M;
+    const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * BLOCK_N;
+    const int tx = threadIdx.x;
+    const int ty = threadIdx.y;
+    const int64_t row = off_m + ty;
+    const int64_t col = off_n + tx;
+    float sum = 0.0f;
+    for (int64_t off_k = 0; off_k < K; off_k += BLOCK_K) {
+        // TODO(1): global -> shared: each thread stages one element of A's slice and one of B's, both coalesced. What
+        //   lies outside a matrix counts as 0 and is not loaded. No thread may read a tile that is not whole. (~3 lines)
+        // END TODO(1)
+        // TODO(2): shared -> register: add this slice's BLOCK_K products to sum, free of bank conflicts. No thread may
+        //   stage the next slice over values that another still needs. (~3 lines)
+        // END TODO(2)
+    }
+    // TODO(3): Store each element of C once. Threads outside C helped to stage tiles, but own nothing. (~1 line)
+    // END TODO(3)
+}
+
+KATA_EXPORT void sgemm_sliced_k_f32(
+    const float* A, const float* B, float* C, int M, int N, int K, cudaStream_t stream) {
+    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough C. The count fits int:
+    // 2^31 tiles would be a C of terabytes.
+    const int tiles_m = (M - 1) / BLOCK_M + 1;
+    const int tiles_n = (N - 1) / BLOCK_N + 1;
+    const dim3 threads(BLOCK_N, BLOCK_M);
+    sgemm_sliced_k_f32_kernel<<<tiles_m * tiles_n, threads, 0, stream>>>(A, B, C, M, N, K);
+}

@@ -1,0 +1,342 @@
+""".cu file -> Build: nvcc through ninja, into a content-addressed cache.
+
+A build's key covers everything that can change it: the file, what it includes by name, the launcher's signature, the
+compiler and its flags. A build in the cache is whole and never changes; a failed compilation is not kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import errno
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from grader import cache
+from grader.catalog import Kata
+from grader.spec import Spec
+from grader.toolchain import Toolchain
+
+INCLUDE = Path(__file__).resolve().parent / "include"
+COMPILE_LIMIT_S = 180
+_NAME = "kata"  # every build's files have this stem, so that a build does not depend on what its file was called
+
+
+class BuildError(Exception):
+    """The machine could not build, through no fault of the learner's file."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """What to build for. ``arch`` is as nvcc writes it: sm_80, sm_90a."""
+
+    device: str  # "gpu" | "sim"
+    arch: str
+
+    def __str__(self) -> str:
+        return f"{self.device} {self.arch}"
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The simulator reads PTX and stands in for the CUDA runtime; a GPU gets machine code and the real runtime."""
+        virtual = self.arch.replace("sm_", "compute_")
+        if self.device == "sim":
+            return ("-gencode", f"arch={virtual},code={virtual}", "-cudart", "none")
+        return ("-gencode", f"arch={virtual},code={self.arch}", "-Xptxas", "-v", "-Xlinker", "--exclude-libs=ALL")
+
+
+@dataclass(frozen=True)
+class Request:
+    """One file to build as one kata."""
+
+    kata: Kata
+    spec: Spec
+    source: Path
+    target: Target
+    warnings_are_errors: bool = False
+
+
+@dataclass(frozen=True)
+class Build:
+    """A compiled kata. ``ptx`` is what the simulator executes; on a GPU it is only for reading."""
+
+    request: Request
+    folder: Path
+
+    @property
+    def library(self) -> Path:
+        return self.folder / f"{_NAME}.so"
+
+    @property
+    def ptx(self) -> Path:
+        return self.folder / f"{_NAME}.ptx"
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "log.txt").read_text(errors="replace")
+
+
+@dataclass(frozen=True)
+class CompileFailure:
+    """nvcc refused the file: its first error, in one sentence, with the learner's own line."""
+
+    request: Request
+    message: str
+    line: int | None
+    log: str
+
+
+@dataclass(frozen=True)
+class _Job:
+    request: Request
+    key: str
+    text: bytes
+    header: str
+    command: tuple[str, ...]
+
+
+Progress = Callable[[str], None]
+
+
+def build_all(
+    requests: Sequence[Request], toolchain: Toolchain, *, jobs: int = 2, progress: Progress | None = None
+) -> list[Build | CompileFailure]:
+    """Build every request, in parallel, reusing what the cache has; results in the order of the requests.
+
+    ``progress`` is told each finished compilation, such as "[3/12] compile relu_f32 for sim sm_90a".
+    Raises BuildError or cache.CacheError when the machine is at fault.
+    """
+    folder = cache.cache_folder()
+    planned = [_plan(request, toolchain) for request in requests]
+    missing = {job.key: job for job in planned if not (folder / "builds" / job.key / f"{_NAME}.so").is_file()}
+    failures = _compile(list(missing.values()), folder, jobs, progress) if missing else {}
+    return [_result(job, folder, failures) for job in planned]
+
+
+def build(request: Request, toolchain: Toolchain) -> Build | CompileFailure:
+    """One build. Raises what build_all raises."""
+    return build_all([request], toolchain)[0]
+
+
+def _result(job: _Job, folder: Path, failures: dict[str, CompileFailure]) -> Build | CompileFailure:
+    if job.key in failures:
+        failure = failures[job.key]
+        return CompileFailure(job.request, failure.message, failure.line, failure.log)
+    return Build(job.request, folder / "builds" / job.key)
+
+
+def _plan(request: Request, toolchain: Toolchain) -> _Job:
+    text = request.source.read_bytes()
+    header = _signature_header(request)
+    flags = [*_FLAGS, *request.target.flags, *toolchain.nvcc_flags]
+    if request.warnings_are_errors:
+        flags += ["-Werror", "all-warnings", "-Xcompiler", "-Wall,-Werror"]
+    parts = [text, header.encode(), toolchain.identity.encode(), json.dumps(flags).encode()]
+    parts += [path.read_bytes() for path in sorted(INCLUDE.iterdir())]
+    parts += [path.read_bytes() for path in _included(request.source.resolve(), text)]
+    command = (str(toolchain.nvcc), *flags, "-I", str(INCLUDE), "-I", str(request.source.resolve().parent))
+    key = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()[:32]
+    return _Job(request, key, text, header, command)
+
+
+_FLAGS = ("-std=c++17", "-O3", "-lineinfo", "-shared", "-Xcompiler", "-fPIC")
+
+
+def _signature_header(request: Request) -> str:
+    """Declares the launcher before the learner's file does: a wrong parameter list is then the compiler's to find."""
+    includes = "".join(f"#include <{header}>\n" for header in request.spec.headers(request.kata))
+    declaration = f'extern "C" __attribute__((visibility("default"))) {request.spec.signature(request.kata)};'
+    return f'#include "kata_probe.h"\n{includes}{declaration}\n'
+
+
+_INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
+
+
+def _included(source: Path, text: bytes) -> list[Path]:
+    """Files beside the source that it includes by name, and theirs in turn, each once."""
+    found: dict[Path, None] = {}
+    pending = [(source, text)]
+    while pending:
+        path, content = pending.pop()
+        for name in _INCLUDE.findall(content):
+            other = (path.parent / name.decode(errors="replace")).resolve()
+            if other.is_file() and other not in found:
+                found[other] = None
+                pending.append((other, other.read_bytes()))
+    return sorted(found)
+
+
+def _compile(jobs: Sequence[_Job], folder: Path, parallel: int, progress: Progress | None) -> dict[str, CompileFailure]:
+    failures: dict[str, CompileFailure] = {}
+    with cache.staging(folder) as stage:
+        for job in jobs:
+            place = stage / job.key
+            place.mkdir()
+            (place / f"{_NAME}.cu").write_bytes(job.text)
+            (place / "signature.h").write_text(job.header)
+        (stage / "build.ninja").write_text(_ninja_file(jobs, stage))
+        _run_ninja(stage, parallel, progress)
+        for job in jobs:
+            failure = _judge(job, stage / job.key)
+            if failure is not None:
+                failures[job.key] = failure
+                continue
+            _keep_only(stage / job.key, {f"{_NAME}.so", f"{_NAME}.ptx", f"{_NAME}.cu", "log.txt"})
+            cache.publish(stage / job.key, folder / "builds" / job.key)
+    return failures
+
+
+def _ninja_file(jobs: Iterable[_Job], stage: Path) -> str:
+    """One edge a build. nvcc's exit status is written down instead of returned, so that one failure stops no other."""
+    lines = [
+        "rule nvcc",
+        "  command = cd $folder && { $nvcc > log.txt 2>&1; echo $$? > status; }",
+        "  description = compile $kata",
+    ]
+    for job in jobs:
+        limit = ["timeout", "-k", "5", str(COMPILE_LIMIT_S)] if shutil.which("timeout") else []
+        local = ["-include", "signature.h", "--keep", "-o", f"{_NAME}.so", f"{_NAME}.cu"]
+        command = shlex.join([*limit, *job.command, *local]).replace("$", "$$")
+        lines += [
+            f"build {job.key}/status: nvcc",
+            f"  folder = {shlex.quote(str(stage / job.key)).replace('$', '$$')}",
+            f"  nvcc = {command}",
+            f"  kata = {job.request.kata.name} for {job.request.target}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _run_ninja(stage: Path, parallel: int, progress: Progress | None) -> None:
+    command = [_ninja(), "-C", str(stage), "-k", "0", "-j", str(parallel)]
+    environment = {**os.environ, "NINJA_STATUS": "[%f/%t] ", "TERM": "dumb"}
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, start_new_session=True
+    )
+    said: list[str] = []
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            said.append(line)
+            if progress is not None and line.startswith("["):
+                progress(line.rstrip())
+        process.wait()
+    except BaseException:
+        _kill_group(process)
+        raise
+    if process.returncode != 0:
+        raise BuildError(f"ninja stopped with exit code {process.returncode}: {''.join(said).strip() or 'no output'}")
+
+
+def _kill_group(process: subprocess.Popen[str]) -> None:
+    """End ninja with every compiler that it started, and wait until they are gone."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _ninja() -> str:
+    found = shutil.which("ninja") or shutil.which("ninja", path=str(Path(sys.executable).parent))
+    if found is None:
+        raise BuildError("ninja was not found. Install it with `pip install ninja`.")
+    return found
+
+
+def _keep_only(folder: Path, names: set[str]) -> None:
+    for path in folder.iterdir():
+        if path.name not in names:
+            path.unlink()
+
+
+def _judge(job: _Job, place: Path) -> CompileFailure | None:
+    """None for a good build. Raises BuildError where nvcc itself could not work."""
+    log = (place / "log.txt").read_text(errors="replace")
+    status = (place / "status").read_text().strip()
+    request = job.request
+    if status == "0" and (place / f"{_NAME}.so").is_file():
+        missing = _missing_launcher(place / f"{_NAME}.so", job)
+        return CompileFailure(request, missing, None, log) if missing else None
+    if "No space left on device" in log:
+        raise cache.explain(OSError(errno.ENOSPC, "No space left on device"), place.parent)
+    if status in ("124", "137"):
+        message = f"nvcc did not finish within {COMPILE_LIMIT_S} s; is there a loop that is unrolled without end?"
+        return CompileFailure(request, message, None, log)
+    message, line = first_error(log, job)
+    return CompileFailure(request, message, line, log)
+
+
+_ERROR = re.compile(
+    r"^(?P<file>[^\s(:][^(:\n]*)[(:](?P<line>\d+)\)?(?::\d+)?: "
+    r"(?:catastrophic |fatal )?error(?: #[\w-]+)?: (?P<text>.*)$",
+    re.MULTILINE,
+)
+_TOOL_ERROR = re.compile(r"^(?:ptxas|nvlink|nvcc|cicc)\s*(?:error|fatal)\s*: (?P<text>.*)$", re.MULTILINE)
+_PTXAS_LINE = re.compile(r"^ptxas \S+, line \d+; error\s*: (?P<text>.*)$", re.MULTILINE)
+_DETECTED = re.compile(rf"at line (\d+)(?: of \S*{_NAME}\.cu)?$", re.MULTILINE)
+
+
+def first_error(log: str, job: _Job) -> tuple[str, int | None]:
+    """nvcc's first error as (sentence, line of the learner's file or None)."""
+    match = _ERROR.search(log)
+    if match is not None:
+        text, line = match["text"], int(match["line"])
+        if Path(match["file"]).name == f"{_NAME}.cu":
+            return _in_our_words(text, job), line
+        if match["file"].endswith("signature.h"):
+            return _in_our_words(text, job), None
+        used = _DETECTED.search(log, match.end())
+        return f"{text} (in {Path(match['file']).name})", int(used[1]) if used else None
+    match = _PTXAS_LINE.search(log) or _TOOL_ERROR.search(log)
+    if match is not None:
+        return match["text"], None
+    last = log.strip().splitlines()[-1:] or ["nvcc said nothing"]
+    return f"nvcc failed: {last[0]}", None
+
+
+def _in_our_words(text: str, job: _Job) -> str:
+    """The two messages that a wrong parameter list gives, turned into what to write instead."""
+    name = job.request.kata.name
+    if ("linkage" in text and name in text) or f'incompatible with previous "{name}"' in text or f'"{name}"' in text:
+        return f"the launcher must be declared as: KATA_EXPORT {job.request.spec.signature(job.request.kata)}"
+    return text
+
+
+def _missing_launcher(library: Path, job: _Job) -> str | None:
+    """A sentence where the library has no launcher of the kata's name."""
+    name = job.request.kata.name
+    names = exported_names(library)
+    if name in names:
+        return None
+    wanted = f"KATA_EXPORT {job.request.spec.signature(job.request.kata)}"
+    if not job.text.strip():
+        return f"the file is empty. `kata reset {name}` writes the skeleton again."
+    others = [other for other in names if not other.startswith(("_", "kata_take_error"))]
+    mangled = [other for other in names if re.match(rf"_Z\d+{name}", other)]
+    if mangled:
+        return f"{name} is there, but not as a C function: it must be declared as {wanted}"
+    close = difflib.get_close_matches(name, others, n=1, cutoff=0.6)
+    if close:
+        return f"there is no launcher {name}; is {close[0]} a misspelling of it? It must be: {wanted}"
+    if "main" in others:
+        return f"the file has a main() but no launcher. The grader never calls main(); write {wanted}"
+    return f"there is no launcher {name}. The file must have: {wanted}"
+
+
+def exported_names(library: Path) -> list[str]:
+    """Symbols that a shared library defines for others, as nm lists them. Raises BuildError where nm is missing."""
+    try:
+        listed = subprocess.run(
+            ["nm", "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True
+        )
+    except FileNotFoundError as error:
+        raise BuildError("nm was not found; it comes with the compiler. Install binutils.") from error
+    return [line.split()[-1] for line in listed.stdout.splitlines() if line.strip()]

@@ -1,0 +1,145 @@
+"""Spec + sizes + values + seed -> Case: the inputs a kernel gets and the answer it must give.
+
+The reference sees the inputs after they were rounded to the kata's dtype, in float64, on a copy of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod, sqrt
+from typing import TYPE_CHECKING
+
+from grader.catalog import Kata
+from grader.devices import Buffer, Call, Role, Scalar
+from grader.dtype import Dtype
+from grader.spec import Accumulated, Numbers, Spec, Tensor, Values
+
+if TYPE_CHECKING:
+    import torch
+    from hypothesis import strategies
+
+SEEDS = 1 << 16
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What names a case: sizes in the spec's order, the name of the values, the seed that they are drawn with."""
+
+    sizes: tuple[tuple[str, int], ...]
+    values: str
+    seed: int
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={size}" for name, size in self.sizes)
+
+
+def shapes(
+    kata: Kata, spec: Spec, *, most: Mapping[str, int] | None = None, values: str | None = None, work_limit: int
+) -> strategies.SearchStrategy[Shape]:
+    """All shapes that the spec and the kata's multiples allow, up to ``most`` where given and the limit of work."""
+    from hypothesis import strategies as st
+
+    def size(name: str) -> strategies.SearchStrategy[int]:
+        allowed, step = spec.sizes[name], kata.multiples.get(name, 1)
+        top = min(allowed.max, (most or {}).get(name, allowed.max))
+        return st.integers(-(-allowed.min // step), max(top // step, -(-allowed.min // step))).map(lambda k: k * step)
+
+    names = [values] if values else [named.name for named in spec.values]
+    drawn = st.builds(
+        Shape,
+        st.tuples(*(st.tuples(st.just(name), size(name)) for name in spec.sizes)),
+        st.sampled_from(names),
+        st.integers(0, SEEDS - 1),
+    )
+    return drawn.filter(lambda shape: spec.work(dict(shape.sizes)) <= work_limit)
+
+
+def allowed(kata: Kata, sizes: Mapping[str, int]) -> bool:
+    """Whether the kata's launcher may be called with these sizes."""
+    return all(sizes[name] % step == 0 for name, step in kata.multiples.items())
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The right answer for one output: ``value`` in float64 or int64, ``bound`` the largest error that passes."""
+
+    tensor: Tensor
+    dtype: Dtype
+    value: torch.Tensor
+    bound: torch.Tensor | None  # None: the reference rounded to the output's dtype, and nothing else
+
+
+class Case:
+    """One shape with its inputs drawn. The answer is worked out when it is first asked for."""
+
+    def __init__(self, kata: Kata, spec: Spec, shape: Shape) -> None:
+        self.kata, self.spec, self.shape = kata, spec, shape
+        self.sizes = dict(shape.sizes)
+        self._values = next(named for named in spec.values if named.name == shape.values)
+
+    @cached_property
+    def inputs(self) -> dict[str, torch.Tensor]:
+        """Each input in its own dtype, on the CPU."""
+        numbers = Numbers(self.shape.seed)
+        return {tensor.name: self._draw(tensor, self._values, numbers) for tensor in self.spec.inputs}
+
+    def _draw(self, tensor: Tensor, values: Values, numbers: Numbers) -> torch.Tensor:
+        import torch
+
+        extent = tensor.extent(self.sizes)
+        drawn = values.for_input(tensor.name)(numbers, extent, self.sizes)
+        return drawn.reshape(extent).to(getattr(torch, self.spec.dtype(tensor, self.kata).torch_name)).contiguous()
+
+    def _wide(self) -> dict[str, torch.Tensor]:
+        return {
+            name: value.double() if value.is_floating_point() else value.long() for name, value in self.inputs.items()
+        }
+
+    @cached_property
+    def expected(self) -> tuple[Expected, ...]:
+        values = _several(self.spec.reference(**self._wide(), sizes=self.sizes))
+        bounds = self._bounds(values)
+        return tuple(
+            Expected(tensor, self.spec.dtype(tensor, self.kata), value.reshape(tensor.extent(self.sizes)), bound)
+            for tensor, value, bound in zip(self.spec.outputs, values, bounds, strict=True)
+        )
+
+    def _bounds(self, values: tuple[torch.Tensor, ...]) -> list[torch.Tensor | None]:
+        tolerance = self.spec.tolerance
+        if not isinstance(tolerance, Accumulated) or self._values.exact:
+            return [None] * len(values)
+        magnitudes = _several(tolerance.magnitude(**self._wide(), sizes=self.sizes))
+        terms = tolerance.terms(self.sizes)
+        growth = min(terms, 8 * sqrt(terms))
+        accumulator = self.spec.dtype(Tensor("", (), "acc"), self.kata).roundoff
+        return [
+            tolerance.c * (self.spec.dtype(tensor, self.kata).roundoff * value.abs() + growth * accumulator * magnitude)
+            for tensor, value, magnitude in zip(self.spec.outputs, values, magnitudes, strict=True)
+        ]
+
+    def call(self, *, nth: int, time_limit_s: float) -> Call:
+        """The nth call on this case: same contents, other pointers, another order of warps and blocks."""
+        buffers = [self._buffer(tensor, "in", nth) for tensor in self.spec.inputs]
+        buffers += [self._buffer(tensor, "out", nth) for tensor in self.spec.outputs]
+        scalars = [Scalar(name, "int", size) for name, size in self.shape.sizes]
+        scalars += [Scalar(item.name, item.ctype, item.value) for item in self.spec.parameters]
+        seed = self.shape.seed * 2 + nth
+        return Call(self.kata.name, tuple(buffers), tuple(scalars), seed=seed, time_limit_s=time_limit_s)
+
+    def _buffer(self, tensor: Tensor, role: Role, nth: int) -> Buffer:
+        import torch
+
+        dtype, extent = self.spec.dtype(tensor, self.kata), tensor.extent(self.sizes)
+        if role == "in":
+            data = self.inputs[tensor.name].flatten().view(torch.uint8).numpy().tobytes()
+        else:
+            data = bytes([dtype.poison]) * (prod(extent) * dtype.itemsize)
+        position = [item.name for item in (*self.spec.inputs, *self.spec.outputs)].index(tensor.name)
+        offset = tensor.align * (2 * ((position + nth) % 3) + 1)  # an odd multiple: aligned to this and to no more
+        return Buffer(tensor.name, role, dtype.name, dtype.itemsize, extent, data, offset)
+
+
+def _several(value: torch.Tensor | tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    return value if isinstance(value, tuple) else (value,)

@@ -1,0 +1,233 @@
+"""Kata + Sandbox -> Verdict: is the answer right, on every shape that is tried?
+
+First the shapes that the spec names, smallest first, then shapes that hypothesis draws. Whatever fails is made as
+small as hypothesis can make it while the kind of failure stays the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+from grader.answer import Comparison, compare
+from grader.case import Case, Shape, allowed, shapes
+from grader.catalog import Kata
+from grader.devices import Call, Finding, Outcome
+from grader.sandbox import Sandbox
+from grader.spec import Spec
+from grader.verdict import Kind, Verdict
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+CALLS = 2  # of the same contents, to compare bits
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is tried. ``work_limit`` is in the spec's unit of work, for one case."""
+
+    examples: int = 12
+    edges: int = 24
+    large: bool = False
+    work_limit: int = 4_000_000
+    edge_time_s: float = 8.0  # after this long, further named shapes are left to the drawn ones
+    shrink_time_s: float = 5.0
+    call_limit_s: float = 10.0
+    seed: int = 0
+
+    def thorough(self) -> Effort:
+        return replace(
+            self, examples=200, edges=1000, work_limit=self.work_limit * 8, edge_time_s=300.0, shrink_time_s=30.0
+        )
+
+
+def effort_for(device: str) -> Effort:
+    """The default on each device: a GPU makes light of large shapes, a simulator of small ones."""
+    return Effort() if device == "sim" else Effort(large=True, work_limit=1 << 40, call_limit_s=20.0)
+
+
+@dataclass
+class _Search:
+    """The state of one check: every shape is tried once, and its verdict remembered."""
+
+    kata: Kata
+    spec: Spec
+    sandbox: Sandbox
+    effort: Effort
+    tried: dict[Shape, Verdict] = field(default_factory=dict)
+
+    def verdict(self, shape: Shape) -> Verdict:
+        if shape not in self.tried:
+            self.tried[shape] = try_shape(self.kata, self.spec, shape, self.sandbox, self.effort)
+        return self.tried[shape]
+
+
+def check(kata: Kata, spec: Spec, sandbox: Sandbox, effort: Effort, database: Path | None = None) -> Verdict:
+    """Try shapes until one fails, then the smallest that fails alike; a pass says how many were tried.
+
+    ``database`` is the folder in which hypothesis remembers what failed, to try it first the next time.
+    Raises SandboxError where the device cannot be used.
+    """
+    search = _Search(kata, spec, sandbox, effort)
+    failed = _remembered(search, database) or _first_failing_edge(search) or _drawn(search, database)
+    if failed is None:
+        worst = max((verdict.error_share for verdict in search.tried.values()), default=0.0)
+        return Verdict(Kind.PASS, f"right on {len(search.tried)} cases", cases=len(search.tried), error_share=worst)
+    smallest = _shrink(search, failed, database)
+    return replace(search.tried[smallest], cases=len(search.tried))
+
+
+def _first_failing_edge(search: _Search) -> Shape | None:
+    start = time.monotonic()
+    for shape in _edges(search):
+        if not search.verdict(shape).passed:
+            return shape
+        if time.monotonic() - start > search.effort.edge_time_s:
+            return None
+    return None
+
+
+def _edges(search: _Search) -> Iterator[Shape]:
+    """Named shapes, each with one kind of values; over the shapes every kind has its turn, on the last shape each."""
+    spec, kata, effort = search.spec, search.kata, search.effort
+    named = [sizes for sizes in spec.edges if allowed(kata, sizes) and spec.work(sizes) <= effort.work_limit]
+    named = named[: effort.edges]
+    named += [sizes for sizes in spec.large if effort.large and allowed(kata, sizes)]
+    kinds = [values.name for values in spec.values]
+    for place, sizes in enumerate(named):
+        ordered = tuple((name, sizes[name]) for name in spec.sizes)
+        for kind in kinds if place == len(spec.edges) - 1 else [kinds[place % len(kinds)]]:
+            yield Shape(ordered, kind, effort.seed * 1000 + place)
+
+
+def _drawn(search: _Search, database: Path | None) -> Shape | None:
+    strategy = shapes(search.kata, search.spec, work_limit=search.effort.work_limit)
+    return _find(search, strategy, None, database, examples=search.effort.examples, phases=("generate",))
+
+
+def _remembered(search: _Search, database: Path | None) -> Shape | None:
+    """A shape that failed in an earlier grade and still does."""
+    if database is None or not database.exists():
+        return None
+    strategy = shapes(search.kata, search.spec, work_limit=search.effort.work_limit)
+    return _find(search, strategy, None, database, examples=search.effort.examples, phases=("reuse",))
+
+
+def _shrink(search: _Search, failed: Shape, database: Path | None) -> Shape:
+    """The smallest shape up to ``failed`` that fails in the same way; ``failed`` itself where none is found."""
+    verdict = search.tried[failed]
+    if verdict.kind is Kind.TIME_OUT:
+        return failed  # every step would wait for the limit again
+    strategy = shapes(
+        search.kata, search.spec, most=dict(failed.sizes), values=failed.values, work_limit=search.effort.work_limit
+    )
+    phases = ("generate", "shrink")
+    smaller = _find(search, strategy, verdict.kind, database, examples=3 * search.effort.examples, phases=phases)
+    if smaller is None or _weight(search, smaller) > _weight(search, failed):
+        return failed
+    return smaller
+
+
+def _weight(search: _Search, shape: Shape) -> tuple[int, int]:
+    sizes = dict(shape.sizes)
+    return search.spec.work(sizes), sum(sizes.values())
+
+
+def _find(
+    search: _Search,
+    strategy: SearchStrategy[Shape],
+    kind: Kind | None,
+    database: Path | None,
+    *,
+    examples: int,
+    phases: tuple[str, ...],
+) -> Shape | None:
+    """The smallest shape of the strategy that fails (with ``kind``, where one is given), or None."""
+    import hypothesis
+    from hypothesis.database import DirectoryBasedExampleDatabase
+
+    stop = time.monotonic() + search.effort.shrink_time_s
+    failing: list[Shape] = []
+
+    def fails(shape: Shape) -> bool:
+        if shape not in search.tried and failing and time.monotonic() > stop:
+            return False
+        verdict = search.verdict(shape)
+        bad = not verdict.passed and kind in (None, verdict.kind)
+        if bad:
+            failing.append(shape)
+        return bad
+
+    settings = hypothesis.settings(
+        max_examples=examples,
+        deadline=None,
+        database=DirectoryBasedExampleDatabase(database) if database is not None else None,
+        phases=[hypothesis.Phase[name] for name in phases],
+        derandomize=False,
+    )
+    try:
+        return hypothesis.find(
+            strategy,
+            fails,
+            settings=settings,
+            random=Random(f"{search.kata.name} {search.effort.seed}"),
+            database_key=search.kata.name.encode(),
+        )
+    except hypothesis.errors.NoSuchExample:
+        return None
+    except hypothesis.errors.Flaky:
+        return min(failing, key=lambda shape: _weight(search, shape)) if failing else None
+
+
+# -- one case --------------------------------------------------------------------------------------------------------
+
+
+def try_shape(kata: Kata, spec: Spec, shape: Shape, sandbox: Sandbox, effort: Effort) -> Verdict:
+    """Call the launcher on one case, twice on the same contents, and judge both."""
+    case = Case(kata, spec, shape)
+    before: Outcome | None = None
+    share = 0.0
+    for nth in range(CALLS):
+        call = case.call(nth=nth, time_limit_s=effort.call_limit_s)
+        outcome = sandbox.call(call)
+        verdict = _judge(case, call, outcome)
+        if not verdict.passed:
+            return replace(verdict, printed=sandbox.printed)
+        if before is not None and spec.deterministic and outcome.outputs != before.outputs:
+            summary = "two calls on the same input gave different bits: threads depend on each other's order"
+            return replace(_named(case, Kind.RACE, summary), printed=sandbox.printed)
+        before, share = outcome, max(share, verdict.error_share)
+    return Verdict(Kind.PASS, "right", error_share=share)
+
+
+def _judge(case: Case, call: Call, outcome: Outcome) -> Verdict:
+    if outcome.findings:
+        return _found(case, outcome.findings[0])
+    comparisons = [compare(outcome.outputs[expected.tensor.name], expected) for expected in case.expected]
+    share = max((comparison.error_share for comparison in comparisons), default=0.0)
+    bad = next((comparison for comparison in comparisons if comparison.wrong), None)
+    if bad is None:
+        return Verdict(Kind.PASS, "right", error_share=share)
+    return replace(_wrong_answer(case, bad), error_share=share)
+
+
+def _wrong_answer(case: Case, bad: Comparison) -> Verdict:
+    name = bad.mismatches[0].buffer
+    summary = f"{bad.wrong} of {bad.count} elements of {name} are wrong" if bad.count > 1 else f"{name} is wrong"
+    verdict = _named(case, Kind.WRONG_ANSWER, summary)
+    return replace(
+        verdict, mismatches=bad.mismatches, wrong_count=bad.wrong, element_count=bad.count, pattern=bad.pattern
+    )
+
+
+def _found(case: Case, finding: Finding) -> Verdict:
+    return replace(_named(case, Kind(finding.kind), finding.message), finding=finding, line=finding.line)
+
+
+def _named(case: Case, kind: Kind, summary: str) -> Verdict:
+    return Verdict(kind, summary, sizes=case.sizes, values=case.shape.values)

@@ -1,0 +1,198 @@
+"""The command line's face of a grade: ``kata grade``, ``list``, ``reset``, ``doctor`` and, for maintainers, ``dev``.
+
+Exit codes: 0 all is well, 1 something was graded or checked and did not pass, 2 the command or the machine is at fault.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from grader import cache, dev, report, skeleton
+from grader.build import BuildError
+from grader.cache import CacheError
+from grader.catalog import Catalog, CatalogError, Kata, find_root, load_catalog
+from grader.doctor import examine
+from grader.grade import DeviceError, Grade, Options, grade, prepare
+from grader.sandbox import SandboxError
+from grader.skeleton import SkeletonError
+from grader.spec import SpecError
+from grader.toolchain import ToolchainError
+
+FAULTS = (
+    BuildError, CacheError, CatalogError, DeviceError, SandboxError, SkeletonError, SpecError, ToolchainError,
+)  # fmt: skip
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command. Returns its exit code."""
+    options = _parser().parse_args(arguments)
+    command: Callable[[argparse.Namespace], int] = options.command
+    try:
+        return command(options)
+    except FAULTS as error:
+        print(f"kata: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("\nkata: stopped; nothing was left behind", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="kata",
+        description="Learn CUDA kernels by writing them: open exercises/<family>/<kata>.cu, fill in its TODOs, grade.",
+        epilog="To begin: `kata list`, edit exercises/elementwise/elementwise_f32.cu, `kata grade elementwise_f32`.",
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_grade(commands)
+    _add_list(commands)
+    _add_reset(commands)
+    doctor = commands.add_parser("doctor", help="look at compiler, torch, GPU and cache, and say how to mend them")
+    doctor.set_defaults(command=_doctor)
+    _add_dev(commands)
+    return parser
+
+
+_NAMES = "katas, families, levels, globs or files (default: all)"
+
+
+def _add_grade(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "grade",
+        help="compile and check katas",
+        description="Compile katas and check their answers. Exit code 0: all passed, 1: some did not, 2: cannot grade.",
+        epilog="Examples: kata grade elementwise | kata grade --solutions | kata grade elementwise_f32 --file mine.cu",
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=_NAMES)
+    parser.add_argument("--solutions", action="store_true", help="grade the reference solutions")
+    parser.add_argument("--file", type=Path, metavar="FILE", help="grade this file instead, as the one kata named")
+    parser.add_argument("--device", choices=("auto", "gpu", "sim"), default="auto", help="default: auto")
+    parser.add_argument("--thorough", action="store_true", help="many more shapes and values")
+    parser.add_argument("--seed", type=int, default=0, help="draw other shapes and values (default 0)")
+    parser.add_argument("--sim-arch", default=Options.sim_arch, metavar="ARCH", help="simulated card: sm_80, sm_90a")
+    parser.set_defaults(command=_grade)
+
+
+def _add_list(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("list", help="show the katas in the order to solve them")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=_NAMES)
+    parser.set_defaults(command=_list)
+
+
+def _add_reset(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("reset", help="write a kata's skeleton again; what was there is kept as a .bak file")
+    parser.add_argument("names", nargs="+", metavar="NAME", help="katas, families, levels, globs or files")
+    parser.set_defaults(command=_reset)
+
+
+def _add_dev(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("dev", help="for maintainers: check the repository, write the skeletons")
+    tasks = parser.add_subparsers(required=True, metavar="TASK")
+    check = tasks.add_parser("check", help="one command that checks everything and names file and fix")
+    check.add_argument("names", nargs="*", metavar="CHECK", help=f"only these: {', '.join(dev.CHECKS)}")
+    check.set_defaults(command=_dev_check)
+    skeletons = tasks.add_parser("skeletons", help="derive every skeleton from its solution, whatever stands there")
+    skeletons.set_defaults(command=_dev_skeletons)
+
+
+def _open_catalog() -> Catalog:
+    return load_catalog(find_root())
+
+
+def _grade(options: argparse.Namespace) -> int:
+    katas = _open_catalog().select(options.names)
+    if options.file is not None and len(katas) != 1:
+        raise CatalogError(f"--file needs the one kata to grade it as, but {len(katas)} were named.")
+    wanted = Options(
+        options.device, options.thorough, options.seed, options.sim_arch, warnings_are_errors=options.solutions
+    )
+    work = [(kata, options.file or (kata.solution_path if options.solutions else kata.skeleton_path)) for kata in katas]
+    if len(work) > 1:
+        prepare(work, wanted, _progress)
+    width = max(len(kata.name) for kata in katas)
+    graded = [_grade_one(kata, source, wanted, width) for kata, source in work]
+    passed = sum(grade.passed for grade in graded)
+    if len(graded) > 1:
+        print(f"{passed} of {len(graded)} passed")
+    return 0 if passed == len(graded) else 1
+
+
+def _grade_one(kata: Kata, source: Path, options: Options, width: int) -> Grade:
+    graded = grade(kata, options, source=source, progress=_progress)
+    if graded.passed:
+        print(f"{kata.name:<{width}}  {report.outcome(graded)}, {graded.time_s:.1f} s", flush=True)
+    else:
+        print(report.explanation(graded), flush=True)
+    return graded
+
+
+def _progress(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _list(options: argparse.Namespace) -> int:
+    katas = _open_catalog().select(options.names)
+    width = max(len(kata.name) for kata in katas)
+    print(f"{'kata':<{width}}  {'level':<7} {'dtype':<8} {'path':<6} state")
+    for kata in katas:
+        dtype = f"{kata.elem}/{kata.acc}" if kata.acc and kata.acc != kata.elem else kata.elem
+        print(f"{kata.name:<{width}}  {kata.level:<7} {dtype:<8} {kata.path:<6} {_state(kata)}")
+    return 0
+
+
+def _state(kata: Kata) -> str:
+    if not kata.skeleton_path.is_file():
+        return f"missing; `kata reset {kata.name}`"
+    text = kata.skeleton_path.read_text(errors="replace")
+    if skeleton.is_pristine(text, skeleton.derive(kata.solution_path.read_text(), kata.solution_path)):
+        return "not started"
+    empty = [str(todo.number) for todo in skeleton.todos(text) if todo.empty]
+    return f"TODO {', '.join(empty)} open" if empty else "written"
+
+
+def _reset(options: argparse.Namespace) -> int:
+    for kata in load_catalog(find_root(), missing_skeletons=True).select(options.names):
+        kept = skeleton.reset(kata)
+        note = f"; your file is kept as {kept.name}" if kept is not None else ""
+        print(f"{kata.skeleton_path}: skeleton written{note}")
+    return 0
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    findings = examine()
+    for finding in findings:
+        print(f"{'ok  ' if finding.well else 'MEND'} {finding.subject:<10} {finding.words}")
+    return 0 if all(finding.well for finding in findings) else 1
+
+
+def _dev_check(options: argparse.Namespace) -> int:
+    root = find_root()
+    unknown = [name for name in options.names if name not in dev.CHECKS]
+    if unknown:
+        raise CatalogError(f"no check is called {unknown[0]!r}; there are: {', '.join(dev.CHECKS)}.")
+    failed = 0
+    for name in options.names or dev.CHECKS:
+        print(f"{name} ...", flush=True)
+        problems = dev.CHECKS[name](root)
+        for problem in problems:
+            print(f"  {problem}")
+        failed += bool(problems)
+        print(f"{name}: {'ok' if not problems else f'{len(problems)} to mend'}", flush=True)
+    return 1 if failed else 0
+
+
+def _dev_skeletons(options: argparse.Namespace) -> int:
+    written = skeleton.write_all(load_catalog(find_root(), missing_skeletons=True))
+    for path in written:
+        print(f"{path}: written")
+    print(f"{len(written)} skeletons written, the others were current")
+    return 0
+
+
+__all__ = ["cache", "main"]
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,224 @@
+"""The repository -> problems: the maintainer's checks. A problem names the file and the fix; none is an empty list.
+
+Nothing here is about one kata; a new kata is checked because it is in the catalog.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from grader import skeleton
+from grader.build import CompileFailure, Request, Target, build_all
+from grader.catalog import Catalog, CatalogError, load_catalog
+from grader.grade import Options, grade, prepare
+from grader.report import explanation
+from grader.skeleton import SkeletonError
+from grader.spec import SpecError, load_spec
+from grader.toolchain import find_gpu, find_toolchain
+
+SIM_ARCHS = ("sm_80", "sm_90a")
+ROOM = 0.5  # share of the tolerance that a solution may use up
+
+# Each module may import only from those before it. A folder counts as one module.
+ORDER = (
+    "grader.dtype",
+    "grader.devices",
+    "grader.verdict",
+    "grader.cache",
+    "grader.toolchain",
+    "grader.catalog",
+    "grader.spec",
+    "grader.skeleton",
+    "grader.build",
+    "grader.devices.gpu",
+    "grader.devices.sim",
+    "grader.sandbox",
+    "grader.case",
+    "grader.answer",
+    "grader.check",
+    "grader.grade",
+    "grader.ops",
+    "grader.report",
+    "grader.pytest_plugin",
+    "grader.doctor",
+    "grader.dev",
+    "grader.cli",
+    "grader.__main__",
+)
+
+
+def check_catalogue(root: Path) -> list[str]:
+    """difficulty.yaml is whole and every family's spec loads."""
+    try:
+        catalog = load_catalog(root)
+        for family in catalog.families:
+            load_spec(catalog.by_family[family][0].spec_path)
+    except (CatalogError, SpecError) as error:
+        return [str(error)]
+    return [
+        f"{lesson.relative_to(root)} is missing: every family has a lesson."
+        for family in catalog.families
+        if not (lesson := catalog.by_family[family][0].lesson_path).is_file()
+    ]
+
+
+def check_skeletons(root: Path) -> list[str]:
+    """Every skeleton is what its solution gives, unless a learner has started it in this clone."""
+    try:
+        stale = skeleton.stale(load_catalog(root, missing_skeletons=True))
+    except (CatalogError, SkeletonError) as error:
+        return [str(error)]
+    return [f"{kata.skeleton_path.relative_to(root)} is not current: `kata dev skeletons` writes it." for kata in stale]
+
+
+def check_imports(root: Path) -> list[str]:
+    """Imports between the grader's modules go one way, and no module is outside the order."""
+    problems = []
+    for path in sorted((root / "grader").rglob("*.py")):
+        module = _module(path.relative_to(root))
+        if module == "grader":
+            continue
+        if module not in ORDER:
+            problems.append(f"{path.relative_to(root)}: {module} has no place in ORDER of grader/dev.py; give it one.")
+            continue
+        for line, other in _imports(path):
+            if other != module and ORDER.index(other) > ORDER.index(module):
+                problems.append(f"{path.relative_to(root)}:{line}: imports {other}, which comes after {module}.")
+    return problems
+
+
+def _module(path: Path) -> str:
+    """The place in ORDER that a file belongs to: the longest name there that begins the file's own."""
+    parts = list(path.with_suffix("").parts)
+    if parts[-1] == "__init__":
+        parts.pop()
+    names = [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
+    return next((name for name in names if name in ORDER), ".".join(parts))
+
+
+def _imports(path: Path) -> Iterator[tuple[int, str]]:
+    """(line, module of the grader) for every import in a file, also those inside functions."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "grader":
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names if alias.name.split(".")[0] == "grader"]
+        else:
+            continue
+        for name in names:
+            module = _module(Path(*name.split(".")))
+            if module in ORDER:
+                yield node.lineno, module
+
+
+def check_style(root: Path) -> list[str]:
+    """ruff (lint and format), mypy --strict on grader/, clang-format on every .cu, .cpp and .h."""
+    sources = [str(path) for path in _sources(root)]
+    commands: Mapping[str, list[str]] = {
+        "ruff check": ["ruff", "check", "."],
+        "ruff format": ["ruff", "format", "--check", "."],
+        "mypy": ["mypy", "--strict", "grader"],
+        "clang-format": ["clang-format", "--dry-run", "--Werror", *sources],
+    }
+    return [problem for name, command in commands.items() for problem in _run(name, command, root)]
+
+
+def _sources(root: Path) -> Iterator[Path]:
+    for folder in ("exercises", "solutions", "grader"):
+        for path in sorted((root / folder).rglob("*")):
+            if path.suffix in (".cu", ".cuh", ".cpp", ".h"):
+                yield path.relative_to(root)
+
+
+def _run(name: str, command: list[str], root: Path) -> list[str]:
+    program = shutil.which(command[0], path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
+    if program is None:
+        return [f"{name}: {command[0]} is not installed; `pip install -e .[dev]`"]
+    done = subprocess.run([program, *command[1:]], cwd=root, capture_output=True, text=True)
+    lines = (done.stdout + done.stderr).strip().splitlines()
+    return [f"{name}: {line}" for line in lines[:20]] if done.returncode else []
+
+
+def check_skeletons_compile(root: Path) -> list[str]:
+    """Every skeleton compiles, so that a learner's first error is the learner's own, and its answer is wrong."""
+    catalog = load_catalog(root)
+    requests = [
+        Request(kata, load_spec(kata.spec_path), kata.skeleton_path, Target("sim", SIM_ARCHS[-1]))
+        for kata in catalog.katas.values()
+    ]
+    built = build_all(requests, find_toolchain(), jobs=2, progress=_say)
+    problems = [
+        f"{result.request.source.relative_to(root)}:{result.line or 1}: the skeleton does not compile: {result.message}"
+        for result in built
+        if isinstance(result, CompileFailure)
+    ]
+    return problems + _empty_answers_that_pass(catalog, root)
+
+
+def _empty_answers_that_pass(catalog: Catalog, root: Path) -> list[str]:
+    """Skeletons without their TODO markers are graded as any file is; one that passes asks nothing of the learner."""
+    problems = []
+    folder = root / ".kata-dev"
+    folder.mkdir(exist_ok=True)
+    try:
+        work = []
+        for kata in catalog.katas.values():
+            lines = kata.skeleton_path.read_text().splitlines(keepends=True)
+            bare = folder / f"{kata.name}.cu"
+            bare.write_text("".join(line for line in lines if "TODO(" not in line))
+            work.append((kata, bare))
+        options = Options(device="sim")
+        prepare(work, options, _say)
+        for kata, bare in work:
+            if grade(kata, options, source=bare).passed:
+                problems.append(f"{kata.skeleton_path.relative_to(root)}: passes with nothing filled in.")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return problems
+
+
+def check_solutions(root: Path) -> list[str]:
+    """Every solution passes, warnings being errors, on each simulated card and on the GPU where there is one."""
+    catalog = load_catalog(root)
+    work = [(kata, kata.solution_path) for kata in catalog.katas.values()]
+    runs = [Options(device="sim", sim_arch=arch, warnings_are_errors=True) for arch in SIM_ARCHS]
+    if find_gpu() is not None:
+        runs.append(Options(device="gpu", warnings_are_errors=True))
+    problems = []
+    for options in runs:
+        prepare(work, options, _say)
+        for kata, source in work:
+            graded = grade(kata, options, source=source)
+            if not graded.passed:
+                problems.append(explanation(graded))
+            elif graded.verdict.error_share > ROOM:
+                share = graded.verdict.error_share
+                problems.append(f"{kata.name}: uses {share:.0%} of its tolerance; a solution must keep to {ROOM:.0%}.")
+    return problems
+
+
+def check_tests(root: Path) -> list[str]:
+    """The tests of the machine, wrong kernels and exploits among them."""
+    done = subprocess.run([sys.executable, "-m", "pytest", "tests", "-q"], cwd=root)
+    return ["pytest tests failed; see above."] if done.returncode else []
+
+
+def _say(line: str) -> None:
+    print(f"  {line}", flush=True)
+
+
+CHECKS: Mapping[str, Callable[[Path], list[str]]] = {
+    "catalogue": check_catalogue,
+    "skeletons": check_skeletons,
+    "imports": check_imports,
+    "style": check_style,
+    "skeletons-compile": check_skeletons_compile,
+    "solutions": check_solutions,
+    "tests": check_tests,
+}

@@ -1,0 +1,198 @@
+"""Kata + file -> Grade: the pipeline, from the learner's file to a verdict on each device.
+
+pytest and the command line are two faces of ``grade``; the verdict that they show is the same object.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from grader import cache, skeleton
+from grader.build import Build, CompileFailure, Progress, Request, Target, build_all
+from grader.catalog import Kata
+from grader.check import Effort, check, effort_for
+from grader.sandbox import Program, Sandbox
+from grader.spec import Spec, load_spec
+from grader.toolchain import Gpu, find_gpu, find_toolchain
+from grader.verdict import Kind, Verdict
+
+SIM_ARCH = "sm_90a"
+
+
+class DeviceError(Exception):
+    """The device that was asked for is not there; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a grade is asked for. ``device`` auto: the GPU and then the simulator, or the simulator where no GPU is."""
+
+    device: str = "auto"
+    thorough: bool = False
+    seed: int = 0
+    sim_arch: str = SIM_ARCH
+    warnings_are_errors: bool = False
+    jobs: int = 2
+
+    def effort(self, target: Target, after_gpu: bool) -> Effort:
+        effort = replace(effort_for(target.device), seed=self.seed)
+        if after_gpu:  # the answers were judged on the GPU: a few small shapes for what it hides
+            effort = replace(effort, examples=4, edges=10)
+        return effort.thorough() if self.thorough else effort
+
+
+@dataclass(frozen=True)
+class Grade:
+    """The verdicts on one file, one for each device that was used; a single one where none was needed."""
+
+    kata: Kata
+    source: Path
+    verdicts: tuple[Verdict, ...]
+    time_s: float = 0.0
+
+    @property
+    def verdict(self) -> Verdict:
+        """The one to show: the first that is not a pass, else the first."""
+        return next((verdict for verdict in self.verdicts if not verdict.passed), self.verdicts[0])
+
+    @property
+    def passed(self) -> bool:
+        return self.verdict.passed
+
+
+def targets(options: Options, gpu: Gpu | None) -> tuple[Target, ...]:
+    """The devices to grade on, in order. Raises DeviceError where a GPU is asked for and there is none."""
+    simulator = Target("sim", options.sim_arch)
+    if options.device == "sim" or (options.device == "auto" and gpu is None):
+        return (simulator,)
+    if gpu is None:
+        raise DeviceError("--device gpu, but no NVIDIA GPU was found. See `kata doctor`, or use --device sim.")
+    hardware = Target("gpu", gpu.arch)
+    return (hardware,) if options.device == "gpu" else (hardware, simulator)
+
+
+def grade(kata: Kata, options: Options, *, source: Path | None = None, progress: Progress | None = None) -> Grade:
+    """Grade ``source`` (the learner's file by default) as ``kata``.
+
+    Raises ToolchainError, BuildError, CacheError, SandboxError, DeviceError or SpecError when the machine or the
+    repository is at fault, never for what is in the learner's file.
+    """
+    start = time.monotonic()
+    source = source or kata.skeleton_path
+    early = _before_compiling(kata, source)
+    verdicts = (early,) if early else _on_devices(kata, source, options, progress)
+    finished = tuple(_with_todos(verdict, source) for verdict in verdicts)
+    return Grade(kata, source, finished, time.monotonic() - start)
+
+
+def prepare(work: Sequence[tuple[Kata, Path]], options: Options, progress: Progress | None = None) -> None:
+    """Compile many files at once, so that each grade finds its build in the cache. Failures are left for the grades."""
+    found = targets(options, find_gpu())
+    started = [(kata, source) for kata, source in work if _before_compiling(kata, source) is None]
+    if not started:
+        return
+    requests = [_request(kata, source, target, options) for kata, source in started for target in found]
+    _engine(found, progress)
+    build_all(requests, find_toolchain(), jobs=options.jobs, progress=progress)
+
+
+def _before_compiling(kata: Kata, source: Path) -> Verdict | None:
+    """The verdicts that need no compiler."""
+    try:
+        text = source.read_bytes()
+    except OSError as error:
+        name = source.name
+        return Verdict(Kind.DOES_NOT_COMPILE, f"{name} cannot be read ({error.strerror}); `kata reset {kata.name}`")
+    if b"\0" in text:
+        return Verdict(Kind.DOES_NOT_COMPILE, f"{source.name} is not a text file: it has a zero byte")
+    pristine = skeleton.derive(kata.solution_path.read_text(), kata.solution_path)
+    if skeleton.is_pristine(text.decode(errors="replace"), pristine):
+        count = len(skeleton.todos(pristine))
+        return Verdict(Kind.NOT_STARTED, f"{count} TODO{'s' if count > 1 else ''}")
+    return None
+
+
+def _request(kata: Kata, source: Path, target: Target, options: Options) -> Request:
+    return Request(kata, load_spec(kata.spec_path), source, target, options.warnings_are_errors)
+
+
+def _on_devices(kata: Kata, source: Path, options: Options, progress: Progress | None) -> tuple[Verdict, ...]:
+    found = targets(options, find_gpu())
+    verdicts: list[Verdict] = []
+    for target in found:
+        effort = options.effort(target, after_gpu=bool(verdicts))
+        verdict = _on_device(_request(kata, source, target, options), effort, options, progress)
+        verdicts.append(replace(verdict, device=str(target)))
+        if not verdict.passed:
+            break
+    return tuple(verdicts)
+
+
+def _on_device(request: Request, effort: Effort, options: Options, progress: Progress | None) -> Verdict:
+    kata, target = request.kata, request.target
+    if target.device == "gpu" and kata.capability > (gpu := _present(find_gpu())).capability:
+        return Verdict(Kind.UNSUPPORTED, f"this kata needs {kata.compute}, the GPU is {gpu.arch}")
+    threading.Thread(target=_import_torch, daemon=True).start()
+    with Sandbox(target.device) as sandbox:
+        engine = _engine((target,), progress)
+        built = build_all([request], find_toolchain(), jobs=options.jobs, progress=None)[0]
+        if isinstance(built, CompileFailure):
+            return _does_not_compile(built)
+        sandbox.load(_program(built, request.source, engine, options))
+        return check(kata, request.spec, sandbox, effort, _examples(kata))
+
+
+def _import_torch() -> None:
+    """Seconds of work that need not wait for nvcc."""
+    import torch  # noqa: F401
+
+
+def _present(gpu: Gpu | None) -> Gpu:
+    assert gpu is not None
+    return gpu
+
+
+def _engine(found: Sequence[Target], progress: Progress | None) -> Path | None:
+    """The simulator's library, built on its first use, where any target needs it."""
+    if not any(target.device == "sim" for target in found):
+        return None
+    from grader.devices.sim import engine_library
+
+    return engine_library(cache.cache_folder(), progress=progress)
+
+
+def _program(built: Build, source: Path, engine: Path | None, options: Options) -> Program:
+    target = built.request.target
+    return Program(target.device, target.arch, built.library, built.ptx, source, engine, threads=options.jobs)
+
+
+def _examples(kata: Kata) -> Path:
+    """Where hypothesis keeps the shapes that failed, for this clone and kata."""
+    clone = f"{kata.root.name}-{abs(hash_of(str(kata.root))):x}"
+    return cache.cache_folder() / "examples" / clone / kata.name
+
+
+def hash_of(text: str) -> int:
+    """A short number that stays the same from run to run, unlike hash()."""
+    import zlib
+
+    return zlib.crc32(text.encode())
+
+
+def _does_not_compile(failure: CompileFailure) -> Verdict:
+    detail = "\n".join(failure.log.strip().splitlines()[:12])
+    return Verdict(Kind.DOES_NOT_COMPILE, failure.message, line=failure.line, detail=detail)
+
+
+def _with_todos(verdict: Verdict, source: Path) -> Verdict:
+    if verdict.passed or verdict.kind is Kind.NOT_STARTED or not source.is_file():
+        return verdict
+    empty = tuple(todo.number for todo in skeleton.todos(source.read_text(errors="replace")) if todo.empty)
+    return replace(verdict, open_todos=empty)
+
+
+__all__ = ["DeviceError", "Grade", "Options", "Spec", "grade", "prepare", "targets"]

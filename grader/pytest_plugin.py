@@ -1,0 +1,176 @@
+"""pytest's face of a grade: every .cu file under exercises/ is a test of its own name.
+
+Collecting reads difficulty.yaml and nothing else; torch, specs and compilers are touched when a kata is graded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grader import report
+from grader.build import BuildError
+from grader.cache import CacheError
+from grader.catalog import LEVELS, Catalog, CatalogError, Kata, load_catalog
+from grader.grade import DeviceError, Grade, Options, grade, prepare
+from grader.sandbox import SandboxError
+from grader.spec import SpecError
+from grader.toolchain import ToolchainError
+from grader.verdict import Kind
+
+MACHINE_ERRORS = (BuildError, CacheError, DeviceError, SandboxError, SpecError, ToolchainError)
+BELT_S = 900  # pytest-timeout's limit for one kata, far above the sandbox's own
+_CATALOG = pytest.StashKey[Catalog]()
+_GRADE = pytest.StashKey[Grade]()
+
+
+class NotPassed(Exception):
+    """Carries the grade of a kata that did not pass to pytest's report."""
+
+    def __init__(self, grade: Grade) -> None:
+        super().__init__(report.headline(grade))
+        self.grade = grade
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("kata", "grading katas")
+    group.addoption("--solutions", action="store_true", help="grade the reference solutions, not the learner's files")
+    group.addoption(
+        "--device",
+        choices=("auto", "gpu", "sim"),
+        default="auto",
+        help="auto: the GPU, then a few shapes on the simulator; without a GPU the simulator",
+    )
+    group.addoption("--thorough", action="store_true", help="many more shapes and values")
+    group.addoption("--kata-seed", type=int, default=0, metavar="N", help="draw other shapes and values (default 0)")
+    group.addoption("--sim-arch", default=Options.sim_arch, metavar="ARCH", help="simulated card: sm_80, sm_90a")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for level in LEVELS:
+        config.addinivalue_line("markers", f"{level}: katas of this level")
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    if file_path.suffix == ".cu" and _exercises(parent.config) in file_path.parents:
+        return KataFile.from_parent(parent, path=file_path)
+    if file_path.match("exercises/*/test_*.py") and parent.session.isinitpath(file_path):
+        return SpecFile.from_parent(parent, path=file_path)
+    return None
+
+
+def _exercises(config: pytest.Config) -> Path:
+    return config.rootpath / "exercises"
+
+
+def _catalog(config: pytest.Config) -> Catalog:
+    if _CATALOG not in config.stash:
+        try:
+            config.stash[_CATALOG] = load_catalog(config.rootpath)
+        except CatalogError as error:
+            raise pytest.UsageError(str(error)) from None
+    return config.stash[_CATALOG]
+
+
+class KataFile(pytest.File):
+    """A .cu file: the one kata of its name."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        kata = _catalog(self.config).katas[self.path.stem]
+        yield KataItem.from_parent(self, name=kata.name, kata=kata)
+
+
+class SpecFile(pytest.File):
+    """A family's spec, named on the command line: the whole family."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        for kata in _catalog(self.config).by_family.get(self.path.parent.name, ()):
+            yield KataItem.from_parent(self, name=kata.name, kata=kata)
+
+
+class KataItem(pytest.Item):
+    """Grades one kata. Nothing of pytest's traceback is shown: a verdict explains itself."""
+
+    def __init__(self, *, kata: Kata, **fields: Any) -> None:
+        super().__init__(**fields)
+        self.kata = kata
+        self.add_marker(kata.level)
+        if self.config.pluginmanager.has_plugin("timeout"):
+            self.add_marker(pytest.mark.timeout(BELT_S))
+
+    @property
+    def source(self) -> Path:
+        return self.kata.solution_path if self.config.getoption("--solutions") else self.kata.skeleton_path
+
+    def runtest(self) -> None:
+        graded = grade(self.kata, _options(self.config), source=self.source, progress=_progress(self.config))
+        self.stash[_GRADE] = graded
+        if not graded.passed:
+            raise NotPassed(graded)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        if isinstance(excinfo.value, NotPassed):
+            return report.explanation(excinfo.value.grade)
+        if isinstance(excinfo.value, MACHINE_ERRORS):
+            return f"{self.kata.name} cannot be graded: {excinfo.value}"
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        return self.source, None, self.kata.name
+
+
+def _options(config: pytest.Config) -> Options:
+    return Options(
+        device=config.getoption("--device"),
+        thorough=config.getoption("--thorough"),
+        seed=config.getoption("--kata-seed"),
+        sim_arch=config.getoption("--sim-arch"),
+        warnings_are_errors=config.getoption("--solutions"),
+    )
+
+
+def _progress(config: pytest.Config) -> Any:
+    """Prints one line; None where nobody looks."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    return reporter.write_line if reporter is not None and config.getoption("verbose") >= 0 else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """Compile all files of the run in parallel before the first is graded."""
+    items = [item for item in session.items if isinstance(item, KataItem)]
+    if len(items) < 2 or session.config.option.collectonly or session.testsfailed:
+        return
+    work = [(item.kata, item.source) for item in items]
+    try:
+        prepare(work, _options(session.config), _progress(session.config))
+    except MACHINE_ERRORS as error:
+        pytest.exit(f"cannot grade: {error}", returncode=pytest.ExitCode.USAGE_ERROR)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    result = yield
+    if isinstance(item, KataItem) and _GRADE in item.stash and call.when == "call":
+        graded = item.stash[_GRADE]
+        result.kata_outcome = f"{graded.kata.name}: {report.outcome(graded)}"
+        result.kata_started = graded.verdict.kind is not Kind.NOT_STARTED
+    return result
+
+
+def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
+    """A kata that is not started fails, but as a line of its own, not as a failure to read."""
+    if report.failed and not getattr(report, "kata_started", True):
+        return "not started", "n", "NOT STARTED"
+    return None
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    waiting = terminalreporter.stats.get("not started", [])
+    if waiting:
+        terminalreporter.section("not started")
+        for result in waiting:
+            terminalreporter.write_line(result.kata_outcome)

@@ -1,0 +1,148 @@
+"""Grade -> text that fits a screen: the verdict, the smallest failing shape, what is wrong, where, and what next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from grader.grade import Grade
+from grader.verdict import Kind, Mismatch, Verdict
+
+PRINTED_LINES = 6
+INDENT = "  "
+
+_NEXT = {
+    Kind.UNSUPPORTED: "the simulator refuses what it cannot run; a GPU grades this file (--device gpu)",
+    Kind.DEADLOCK: "every thread of the block must reach the same barrier, or none",
+    Kind.MODIFIED_INPUT: "inputs are const; write only to the outputs",
+}
+
+
+def headline(grade: Grade) -> str:
+    """One line: ``relu_f32: wrong answer: 3 of 257 elements of y are wrong``."""
+    verdict = grade.verdict
+    words = f"{grade.kata.name}: {verdict.kind}"
+    return words if verdict.passed else f"{words}: {verdict.summary}"
+
+
+def outcome(grade: Grade) -> str:
+    """What stands after a kata's name in a list: ``pass on sim sm_90a (31 cases)``."""
+    if not grade.passed:
+        return f"{grade.verdict.kind}: {grade.verdict.summary}"
+    runs = [f"{verdict.device} ({verdict.cases} cases)" for verdict in grade.verdicts]
+    return f"pass on {', '.join(runs)}"
+
+
+def explanation(grade: Grade) -> str:
+    """The whole story of a verdict that is not a pass. The first line is the headline."""
+    verdict = grade.verdict
+    if verdict.kind is Kind.NOT_STARTED or verdict.passed:
+        return headline(grade)
+    rows = [row for section in _SECTIONS for row in section(grade, verdict)]
+    return "\n".join([headline(grade), *(INDENT + row for row in rows)])
+
+
+def _row(label: str, text: str) -> str:
+    return f"{label:<9} {text}"
+
+
+def _shape(grade: Grade, verdict: Verdict) -> Iterable[str]:
+    if verdict.sizes:
+        sizes = ", ".join(f"{name}={size}" for name, size in verdict.sizes.items())
+        yield _row("shape", f"{sizes}  (the smallest found that fails; values: {verdict.values})")
+
+
+def _place(grade: Grade, verdict: Verdict) -> Iterable[str]:
+    if verdict.line is not None:
+        path = _shown(grade.source)
+        yield _row("at", f"{path}:{verdict.line}  {source_line(grade.source, verdict.line)}".rstrip())
+
+
+def _who(grade: Grade, verdict: Verdict) -> Iterable[str]:
+    finding = verdict.finding
+    if finding is None or finding.kernel is None:
+        return
+    where = [f"kernel {finding.kernel}"]
+    where += [f"block {_triple(finding.block)}"] if finding.block else []
+    where += [f"thread {_triple(finding.thread)}"] if finding.thread else []
+    yield _row("who", ", ".join(where))
+
+
+def _wrong(grade: Grade, verdict: Verdict) -> Iterable[str]:
+    if verdict.mismatches:
+        name = verdict.mismatches[0].buffer
+        yield _row("first", f"{'index':<16} {'expected':>16} {'got':>16}")
+        for mismatch in verdict.mismatches:
+            yield _row("", f"{_element(name, mismatch):<16} {_number(mismatch.expected):>16} {_got(mismatch):>16}")
+    if verdict.pattern:
+        yield _row("pattern", verdict.pattern)
+
+
+def _compiler(grade: Grade, verdict: Verdict) -> Iterable[str]:
+    if verdict.detail and verdict.line is None:
+        for line in verdict.detail.splitlines()[:4]:
+            yield _row("nvcc", line)
+
+
+def _todos(grade: Grade, verdict: Verdict) -> Iterable[str]:
+    if verdict.open_todos:
+        numbers = ", ".join(map(str, verdict.open_todos))
+        more = len(verdict.open_todos) > 1
+        yield _row("open", f"TODO{'s' if more else ''} {numbers} {'are' if more else 'is'} still empty")
+
+
+def _printed(grade: Grade, verdict: Verdict) -> Iterable[str]:
+    lines = verdict.printed.strip().splitlines()
+    for place, line in enumerate(lines[-PRINTED_LINES:]):
+        yield _row("printed" if place == 0 else "", line[:110])
+
+
+def _device(grade: Grade, verdict: Verdict) -> Iterable[str]:
+    if verdict.device:
+        yield _row("device", verdict.device)
+    if verdict.kind in _NEXT:
+        yield _row("note", _NEXT[verdict.kind])
+
+
+_SECTIONS: tuple[Callable[[Grade, Verdict], Iterable[str]], ...] = (
+    _shape,
+    _place,
+    _who,
+    _wrong,
+    _compiler,
+    _todos,
+    _printed,
+    _device,
+)
+
+
+def source_line(path: Path, number: int) -> str:
+    """The text of one line of a file, without its indentation; empty where there is none."""
+    try:
+        lines = path.read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    return lines[number - 1].strip() if 0 < number <= len(lines) else ""
+
+
+def _shown(path: Path) -> str:
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def _triple(values: tuple[int, int, int]) -> str:
+    return f"({', '.join(map(str, values))})"
+
+
+def _element(name: str, mismatch: Mismatch) -> str:
+    return f"{name}[{', '.join(map(str, mismatch.index))}]"
+
+
+def _got(mismatch: Mismatch) -> str:
+    return "never written" if mismatch.got is None else _number(mismatch.got)
+
+
+def _number(value: float | int) -> str:
+    return f"{value:.9g}" if isinstance(value, float) else str(value)

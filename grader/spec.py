@@ -1,0 +1,236 @@
+"""Family folder -> Spec: what a family computes, on which shapes and values, and how close is right.
+
+A spec is data and three small functions. It never sees the learner's code, and the learner's process never sees it.
+Torch is only touched when a case is made, so that reading a spec costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from grader.catalog import Kata
+from grader.dtype import DTYPES, Dtype
+
+if TYPE_CHECKING:
+    import torch
+
+Sizes = Mapping[str, int]
+Tensors = Mapping[str, "torch.Tensor"]
+
+
+class SpecError(Exception):
+    """A family's spec is broken; the message says where and how to mend it."""
+
+
+class Numbers:
+    """A seeded source of values. Every method returns float64 or int64, to be rounded to the tensor's dtype."""
+
+    def __init__(self, seed: int) -> None:
+        import torch
+
+        self._torch = torch
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def normal(self, shape: Sequence[int], *, mean: float = 0.0, std: float = 1.0) -> torch.Tensor:
+        drawn = self._torch.randn(tuple(shape), generator=self._generator, dtype=self._torch.float64)
+        return drawn * std + mean
+
+    def uniform(self, shape: Sequence[int], low: float, high: float) -> torch.Tensor:
+        drawn = self._torch.rand(tuple(shape), generator=self._generator, dtype=self._torch.float64)
+        return drawn * (high - low) + low
+
+    def integers(self, shape: Sequence[int], low: int, high: int) -> torch.Tensor:
+        """Whole numbers in [low, high], both included, int64."""
+        return self._torch.randint(low, high + 1, tuple(shape), generator=self._generator)
+
+    def choice(self, shape: Sequence[int], values: Sequence[float]) -> torch.Tensor:
+        """Each element one of ``values``, float64."""
+        table = self._torch.tensor(list(values), dtype=self._torch.float64)
+        return table[self.integers(shape, 0, len(values) - 1)]
+
+
+Fill = Callable[[Numbers, tuple[int, ...], Sizes], "torch.Tensor"]
+"""Makes one input: (numbers, shape, sizes) -> tensor of that shape."""
+
+
+def normal(*, mean: float = 0.0, std: float = 1.0) -> Fill:
+    """Normal draws. A mean away from zero shows kernels that return a part of a sum or nothing at all."""
+    return lambda numbers, shape, sizes: numbers.normal(shape, mean=mean, std=std)
+
+
+def integers(low: int, high: int) -> Fill:
+    """Whole numbers in [low, high]: small ones are exact in every float dtype, so sums of them are too."""
+    return lambda numbers, shape, sizes: numbers.integers(shape, low, high)
+
+
+def special(*, std: float = 4.0) -> Fill:
+    """Normal draws with one element in four replaced by inf, nan, a zero of either sign, a denormal or a huge value.
+
+    The finite ones exist in f16 too: 6e-8 is its smallest denormal, 65504 its largest number.
+    """
+    hard = (float("inf"), float("-inf"), float("nan"), 0.0, -0.0, 6.0e-8, -6.0e-8, 65504.0, -65504.0, 1.0)
+
+    def fill(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+        plain = numbers.normal(shape, std=std)
+        return plain.where(numbers.integers(shape, 0, 3) > 0, numbers.choice(shape, hard))
+
+    return fill
+
+
+@dataclass(frozen=True)
+class Values:
+    """One named way to fill the inputs: one Fill for all of them, or one by name.
+
+    ``exact`` asks for the exact answer: for whole numbers small enough that no partial result is rounded.
+    """
+
+    name: str
+    fill: Fill | Mapping[str, Fill]
+    exact: bool = False
+
+    def for_input(self, name: str) -> Fill:
+        return self.fill if callable(self.fill) else self.fill[name]
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A launcher's pointer argument. ``dtype`` is a name of grader.dtype, or "elem" or "acc" for the kata's own.
+
+    ``shape`` names sizes; ``align`` is what the base pointer promises, in bytes.
+    """
+
+    name: str
+    shape: tuple[str | int, ...]
+    dtype: str = "elem"
+    align: int = 16
+
+    def extent(self, sizes: Sizes) -> tuple[int, ...]:
+        return tuple(sizes[dim] if isinstance(dim, str) else dim for dim in self.shape)
+
+
+@dataclass(frozen=True)
+class Size:
+    """One integer that shapes are made of: drawn from [min, max], in steps of the kata's multiple where it has one."""
+
+    min: int
+    max: int
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A scalar argument that is not a size, such as an epsilon, with the value that the family fixes for it."""
+
+    name: str
+    ctype: Literal["int", "int64_t", "float", "double"]
+    value: int | float
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Integers, copies, single operations: the reference rounded once to the output's dtype, nothing else."""
+
+
+@dataclass(frozen=True)
+class Accumulated:
+    """Sums and products: |y - ref| <= c (u_out |ref| + g(k) u_acc magnitude), g(k) = min(k, 8 sqrt k).
+
+    ``terms`` gives k, the length of the longest sum; ``magnitude`` gives the same sum over absolute values, so that
+    cancellation is allowed for. The bound is Higham's (Accuracy and Stability, 3.1 and 4.2), its factor k held
+    down by the square root that rounding errors of random sign show. c = 4 leaves room for other orders of summation.
+    """
+
+    terms: Callable[[Sizes], int]
+    magnitude: Callable[..., torch.Tensor | tuple[torch.Tensor, ...]]  # like Spec.reference, of absolute values
+    c: float = 4.0
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a family computes. All callables work on the CPU, in the grader's own process.
+
+    ``reference`` gets the inputs, as the kernel saw them, as keyword arguments by name (floats as float64, integers
+    as int64) and the sizes in ``sizes``; it returns float64 or int64, one tensor for each output.
+    ``edges`` are the shapes that every grade tries, smallest first: 0, 1, primes, one before and one past a
+    vector, a warp, a block, a tile. ``large`` are tried on a GPU only.
+    ``work`` estimates the instructions that all threads together execute for a shape; a grade on the simulator
+    leaves out shapes above its budget.
+    ``deterministic`` is False where the order of float atomics may change the last bits from call to call.
+    """
+
+    computes: str
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    sizes: Mapping[str, Size]
+    values: tuple[Values, ...]
+    reference: Callable[..., torch.Tensor | tuple[torch.Tensor, ...]]
+    tolerance: Exact | Accumulated
+    edges: tuple[Sizes, ...]
+    work: Callable[[Sizes], int]
+    large: tuple[Sizes, ...] = ()
+    parameters: tuple[Parameter, ...] = ()
+    deterministic: bool = True
+
+    def dtype(self, tensor: Tensor, kata: Kata) -> Dtype:
+        """The dtype of one of this family's tensors in one kata."""
+        name = {"elem": kata.elem, "acc": kata.acc or kata.elem}.get(tensor.dtype, tensor.dtype)
+        return DTYPES[name]
+
+    def signature(self, kata: Kata) -> str:
+        """The launcher as C declares it: ``void relu_f32(const float* x, float* y, int n, cudaStream_t stream)``."""
+        pointers = [f"const {self.dtype(tensor, kata).ctype}* {tensor.name}" for tensor in self.inputs]
+        pointers += [f"{self.dtype(tensor, kata).ctype}* {tensor.name}" for tensor in self.outputs]
+        sizes = [f"int {name}" for name in self.sizes]
+        scalars = [f"{parameter.ctype} {parameter.name}" for parameter in self.parameters]
+        return f"void {kata.name}({', '.join([*pointers, *sizes, *scalars, 'cudaStream_t stream'])})"
+
+    def headers(self, kata: Kata) -> tuple[str, ...]:
+        """CUDA headers that the signature needs."""
+        tensors = (*self.inputs, *self.outputs)
+        return tuple(sorted({header for tensor in tensors if (header := self.dtype(tensor, kata).header)}))
+
+
+_LOADED: dict[Path, Spec] = {}
+
+
+def load_spec(path: Path) -> Spec:
+    """The ``SPEC`` of ``exercises/<family>/test_<family>.py``. Raises SpecError where there is none."""
+    path = path.resolve()
+    if path not in _LOADED:
+        _LOADED[path] = _read_spec(path)
+    return _LOADED[path]
+
+
+def _read_spec(path: Path) -> Spec:
+    if not path.is_file():
+        raise SpecError(f"{path}: missing. A family needs this file with a SPEC; see another family's for the form.")
+    module_spec = importlib.util.spec_from_file_location(f"kata_spec_{path.stem}", path)
+    assert module_spec is not None and module_spec.loader is not None
+    module = importlib.util.module_from_spec(module_spec)
+    sys.modules[module_spec.name] = module
+    module_spec.loader.exec_module(module)
+    spec = getattr(module, "SPEC", None)
+    if not isinstance(spec, Spec):
+        raise SpecError(f"{path}: defines no SPEC. Add `SPEC = Spec(...)` from grader.spec.")
+    _validate(spec, path)
+    return spec
+
+
+def _validate(spec: Spec, path: Path) -> None:
+    for tensor in (*spec.inputs, *spec.outputs):
+        for dim in tensor.shape:
+            if isinstance(dim, str) and dim not in spec.sizes:
+                known = ", ".join(spec.sizes)
+                raise SpecError(f"{path}: tensor {tensor.name} has dimension {dim!r}; the sizes are: {known}.")
+        if tensor.dtype not in (*DTYPES, "elem", "acc"):
+            known = ", ".join(("elem", "acc", *DTYPES))
+            raise SpecError(f"{path}: tensor {tensor.name} has dtype {tensor.dtype!r}; known: {known}.")
+    for shape in (*spec.edges, *spec.large):
+        if set(shape) != set(spec.sizes):
+            raise SpecError(f"{path}: shape {dict(shape)} must name exactly the sizes {list(spec.sizes)}.")
+    if not spec.edges or not spec.values:
+        raise SpecError(f"{path}: edges and values must each have at least one entry.")

@@ -1,0 +1,74 @@
+"""What a grade says of one kata on one device: a Verdict. A learner's failure is a value, never an exception."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from grader.devices import Finding
+
+
+class Kind(str, Enum):
+    """The words a verdict can begin with. Findings of a device use the same words."""
+
+    PASS = "pass"
+    NOT_STARTED = "not started"
+    DOES_NOT_COMPILE = "does not compile"
+    WRONG_ANSWER = "wrong answer"
+    OUT_OF_BOUNDS = "out of bounds"
+    MISALIGNED = "misaligned"
+    UNINITIALISED = "uninitialised"
+    RACE = "race"
+    DEADLOCK = "deadlock"
+    LAUNCH_FAILED = "launch failed"
+    CRASH = "crash"
+    TIME_OUT = "time-out"
+    MODIFIED_INPUT = "modified its input"
+    UNSUPPORTED = "unsupported"
+    TOO_SLOW = "too slow"
+    INCONCLUSIVE = "inconclusive"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """One wrong element of an output. ``got`` is None where the kernel never wrote it."""
+
+    buffer: str
+    index: tuple[int, ...]
+    expected: float | int
+    got: float | int | None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer for one kata on one device.
+
+    ``summary`` is one sentence. ``sizes`` and ``values`` name the smallest failing case that was found.
+    ``error_share`` is the largest error as a share of what the tolerance allows: of the passing cases for a pass,
+    of the failing one for a wrong answer (inf where nothing but the right bits would do).
+    """
+
+    kind: Kind
+    summary: str
+    device: str | None = None  # such as "sim sm_90a" or "gpu sm_90a"; None where no device was needed
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    values: str | None = None
+    line: int | None = None  # of the learner's file
+    finding: Finding | None = None
+    mismatches: tuple[Mismatch, ...] = ()
+    wrong_count: int = 0
+    element_count: int = 0
+    pattern: str | None = None
+    open_todos: tuple[int, ...] = ()
+    printed: str = ""
+    detail: str = ""  # further lines, such as the compiler's own words
+    cases: int = 0
+    error_share: float = 0.0
+
+    @property
+    def passed(self) -> bool:
+        return self.kind is Kind.PASS

@@ -1,0 +1,60 @@
+// block_all_reduce_f32_f32: y[0] = sum of all x, one float per thread
+//
+// Shapes     x: [n] f32, contiguous, 16-byte aligned base, y: [1] f32, any n >= 0; the sum of no elements is 0
+// Technique  warp shuffles, one partial sum per warp in shared memory, first warp finishes, one atomicAdd per block
+// New        over histogram_i32: threads of a block add up among themselves first, so atomics are 256 times fewer
+// Bound      memory bandwidth once n is large; y's last bits may change from run to run: blocks add in any order
+#include "kata.cuh"
+
+constexpr int THREADS = 256;
+constexpr int WARP_SIZE = 32;
+constexpr int WARPS = THREADS / WARP_SIZE;
+constexpr unsigned FULL_MASK = 0xffffffff;
+static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
+static_assert(WARPS <= WARP_SIZE, "one warp adds the partial sums of all warps");
+
+// The sum over the warp's 32 lanes, in every lane. All 32 lanes must call it together.
+__device__ __forceinline__ float warp_reduce_sum(float sum) {
+    // TODO(1): Halve the distance between partners in each step, from 16 down to 1: in every step each lane adds what
+    //   its partner holds, and all 32 lanes take part. (~2 lines)
+#pragma unroll
+    for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(FULL_MASK, sum, offset);
+    // END TODO(1)
+    return sum;
+}
+
+__global__ void __launch_bounds__(THREADS)
+    block_all_reduce_f32_f32_kernel(const float* __restrict__ x, float* __restrict__ y, int n) {
+    __shared__ float partial_smem[WARPS];
+    const int tid = threadIdx.x;
+    const int warp_id = tid / WARP_SIZE;
+    const int lane_id = tid % WARP_SIZE;
+    const int idx = blockIdx.x * THREADS + tid;
+    float sum = 0.0f;
+    // TODO(2): Each thread brings one element of x. A thread at or past n brings 0 and must stay: the shuffles and the
+    //   barrier below wait for all threads of the block. (~1 line)
+    if (idx < n) sum = x[idx];
+    // END TODO(2)
+    // TODO(3): registers -> shared: one partial sum per warp. Whoever reads another warp's partial sum must be sure
+    //   that it has been written. (~3 lines)
+    sum = warp_reduce_sum(sum);
+    if (lane_id == 0) partial_smem[warp_id] = sum;
+    // The first warp reads what all the other warps wrote.
+    __syncthreads();
+    // END TODO(3)
+    // TODO(4): shared -> y: the first warp adds the WARPS partial sums, with all its lanes in the shuffles (lanes at or
+    //   past WARPS bring 0), and then exactly one thread of the block adds the block's sum to y. (~5 lines)
+    if (warp_id == 0) {
+        sum = lane_id < WARPS ? partial_smem[lane_id] : 0.0f;
+        sum = warp_reduce_sum(sum);
+        if (lane_id == 0) atomicAdd(y, sum);
+    }
+    // END TODO(4)
+}
+
+KATA_EXPORT void block_all_reduce_f32_f32(const float* x, float* y, int n, cudaStream_t stream) {
+    cudaMemsetAsync(y, 0, sizeof(float), stream);  // y comes with whatever was in memory; all bits 0 is 0.0f
+    if (n == 0) return;                            // a grid of no blocks is an invalid launch
+    const int blocks = (n - 1) / THREADS + 1;
+    block_all_reduce_f32_f32_kernel<<<blocks, THREADS, 0, stream>>>(x, y, n);
+}

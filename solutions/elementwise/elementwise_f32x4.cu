@@ -1,0 +1,37 @@
+// elementwise_f32x4: c = a + b, four floats per thread
+//
+// Shapes     a, b, c: [n] f32, contiguous, 16-byte aligned base, any n >= 0
+// Technique  128-bit loads and one 128-bit store per thread (float4); scalar tail
+// New        over elementwise_f32: a quarter of the threads and of the memory instructions
+// Bound      memory bandwidth
+#include "kata.cuh"
+
+constexpr int THREADS = 256;
+constexpr int VEC = 4;                    // elements per thread: float4 is 16 bytes
+constexpr int PER_BLOCK = THREADS * VEC;  // elements per block
+
+__global__ void __launch_bounds__(THREADS)
+    elementwise_f32x4_kernel(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, int n) {
+    const int idx = (blockIdx.x * THREADS + threadIdx.x) * VEC;  // this thread owns idx..idx+VEC-1, at most 2^31 - 1
+    // TODO(1): Add VEC elements with one 128-bit load of a, one of b and one 128-bit store of c, where all VEC exist:
+    //   the guard speaks of the last element, not of the first, and must not overflow int. (~4 lines)
+    // n - idx cannot overflow where idx + VEC could.
+    if (n - idx >= VEC) {
+        const float4 a4 = *reinterpret_cast<const float4*>(a + idx);
+        const float4 b4 = *reinterpret_cast<const float4*>(b + idx);
+        *reinterpret_cast<float4*>(c + idx) = make_float4(a4.x + b4.x, a4.y + b4.y, a4.z + b4.z, a4.w + b4.w);
+    }
+    // END TODO(1)
+    // TODO(2): The ragged end: the thread that owns fewer than VEC elements must add each of these one by one, and
+    //   touch nothing at or past n. Threads wholly past n do nothing. (~2 lines)
+    if (n - idx < VEC) {
+        for (int i = idx; i < n; ++i) c[i] = a[i] + b[i];
+    }
+    // END TODO(2)
+}
+
+KATA_EXPORT void elementwise_f32x4(const float* a, const float* b, float* c, int n, cudaStream_t stream) {
+    if (n == 0) return;  // a grid of no blocks is an invalid launch
+    const int blocks = (n - 1) / PER_BLOCK + 1;
+    elementwise_f32x4_kernel<<<blocks, THREADS, 0, stream>>>(a, b, c, n);
+}
