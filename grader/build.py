@@ -29,6 +29,7 @@ from grader.toolchain import Toolchain
 
 INCLUDE = Path(__file__).resolve().parent / "include"
 COMPILE_LIMIT_S = 180
+FULL_BYTES = 1 << 20  # a disk with less room than this is why a compilation failed
 _NAME = "kata"  # every build's files have this stem, so that a build does not depend on what its file was called
 
 
@@ -265,7 +266,7 @@ def _judge(job: _Job, place: Path) -> CompileFailure | None:
     if status == "0" and (place / f"{_NAME}.so").is_file():
         missing = _missing_launcher(place / f"{_NAME}.so", job)
         return CompileFailure(request, missing, None, log) if missing else None
-    if "No space left on device" in log:
+    if "No space left on device" in log or shutil.disk_usage(place).free < FULL_BYTES:
         raise cache.explain(OSError(errno.ENOSPC, "No space left on device"), place.parent)
     if status in ("124", "137"):
         message = f"nvcc did not finish within {COMPILE_LIMIT_S} s; is there a loop that is unrolled without end?"
@@ -290,9 +291,9 @@ def first_error(log: str, job: _Job) -> tuple[str, int | None]:
     if match is not None:
         text, line = match["text"], int(match["line"])
         if Path(match["file"]).name == f"{_NAME}.cu":
-            return _in_our_words(text, job), line
+            return _in_our_words(text, line, job), line
         if match["file"].endswith("signature.h"):
-            return _in_our_words(text, job), None
+            return _in_our_words(text, None, job), None
         used = _DETECTED.search(log, match.end())
         return f"{text} (in {Path(match['file']).name})", int(used[1]) if used else None
     match = _PTXAS_LINE.search(log) or _TOOL_ERROR.search(log)
@@ -302,10 +303,14 @@ def first_error(log: str, job: _Job) -> tuple[str, int | None]:
     return f"nvcc failed: {last[0]}", None
 
 
-def _in_our_words(text: str, job: _Job) -> str:
-    """The two messages that a wrong parameter list gives, turned into what to write instead."""
-    name = job.request.kata.name
-    if ("linkage" in text and name in text) or f'incompatible with previous "{name}"' in text or f'"{name}"' in text:
+_CLASHES = ('has "C" linkage', "incompatible with previous", "distinguished by return type alone")
+
+
+def _in_our_words(text: str, line: int | None, job: _Job) -> str:
+    """What a wrong parameter list or return type gives, turned into what to write instead."""
+    lines = job.text.decode(errors="replace").splitlines()
+    there = text + (lines[line - 1] if line is not None and line <= len(lines) else "")
+    if job.request.kata.name in there and any(clash in text for clash in _CLASHES):
         return f"the launcher must be declared as: KATA_EXPORT {job.request.spec.signature(job.request.kata)}"
     return text
 

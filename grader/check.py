@@ -33,7 +33,7 @@ class Effort:
 
     examples: int = 12
     edges: int = 24
-    large: bool = False
+    large: int = 0  # how many of the spec's large shapes
     work_limit: int = 4_000_000
     edge_time_s: float = 8.0  # after this long, further named shapes are left to the drawn ones
     shrink_time_s: float = 5.0
@@ -48,7 +48,7 @@ class Effort:
 
 def effort_for(device: str) -> Effort:
     """The default on each device: a GPU makes light of large shapes, a simulator of small ones."""
-    return Effort() if device == "sim" else Effort(large=True, work_limit=1 << 40, call_limit_s=20.0)
+    return Effort() if device == "sim" else Effort(large=2, work_limit=1 << 40, call_limit_s=20.0)
 
 
 @dataclass
@@ -97,7 +97,7 @@ def _edges(search: _Search) -> Iterator[Shape]:
     spec, kata, effort = search.spec, search.kata, search.effort
     named = [sizes for sizes in spec.edges if allowed(kata, sizes) and spec.work(sizes) <= effort.work_limit]
     named = named[: effort.edges]
-    named += [sizes for sizes in spec.large if effort.large and allowed(kata, sizes)]
+    named += [sizes for sizes in spec.large if allowed(kata, sizes)][: effort.large]
     kinds = [values.name for values in spec.values]
     for place, sizes in enumerate(named):
         ordered = tuple((name, sizes[name]) for name in spec.sizes)

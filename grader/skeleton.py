@@ -13,10 +13,12 @@ file, so reading one never raises.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 from grader.catalog import Catalog, Kata
@@ -62,11 +64,11 @@ def derive(solution_text: str, file: Path | str = "solution") -> str:
 
 
 def todos(text: str) -> tuple[Todo, ...]:
-    """The TODOs of any file, in order, however mangled. One whose END is gone counts as not empty: nobody can tell."""
+    """The TODOs of any file, in order, however mangled. One without its END counts as not empty: nobody can tell."""
     lines = text.split("\n")
     marks = [(index, match) for index, line in enumerate(lines) if (match := _LOOSE.match(line))]
     found = []
-    for (index, mark), (end, following) in zip(marks, [*marks[1:], (len(lines), None)], strict=True):
+    for (index, mark), (end, following) in zip(marks, [*marks[1:], (len(lines), None)], strict=False):
         if mark["end"]:
             continue
         more = [match[1] for match in _continuation(lines, index + 1)]
@@ -121,9 +123,38 @@ def write(kata: Kata) -> bool:
     return True
 
 
-def write_all(catalog: Catalog) -> tuple[Kata, ...]:
-    """Write every skeleton; the katas whose file changed. What learners wrote there is lost."""
-    return tuple(kata for kata in catalog.katas.values() if write(kata))
+def reset(kata: Kata) -> Path | None:
+    """Write the kata's skeleton anew. A file with work in it is renamed first: its new path, else None."""
+    path = kata.skeleton_path
+    text = skeleton_of(kata)
+    kept = None
+    if path.is_file() and not is_pristine(read(path), text):
+        kept = next(name for name in _spare_names(path) if not name.exists())
+        path.rename(kept)
+    write(kata)
+    return kept
+
+
+def _spare_names(path: Path) -> Iterator[Path]:
+    """relu_f32.cu.bak, relu_f32.cu.bak2, relu_f32.cu.bak3, ..."""
+    yield path.with_name(f"{path.name}.bak")
+    yield from (path.with_name(f"{path.name}.bak{count}") for count in itertools.count(2))
+
+
+def reset(kata: Kata) -> Path | None:
+    """Write the kata's skeleton again; a started file is kept beside it, and its new path returned. Raises OSError."""
+    path, kept = kata.skeleton_path, None
+    if path.is_file() and not is_pristine(read(path), skeleton_of(kata)):
+        taken = (path.with_name(f"{path.name}.{number}.bak") for number in count(1))
+        kept = next(place for place in taken if not place.exists())
+        path.rename(kept)
+    write(kata)
+    return kept
+
+
+def write_all(catalog: Catalog) -> tuple[Path, ...]:
+    """Write every skeleton; the paths of those that changed. What learners wrote there is lost."""
+    return tuple(kata.skeleton_path for kata in catalog.katas.values() if write(kata))
 
 
 def stale(catalog: Catalog) -> tuple[Kata, ...]:

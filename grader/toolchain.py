@@ -21,6 +21,7 @@ from typing import Any
 Version = tuple[int, ...]
 
 OLDEST_NVCC: Version = (12, 0)  # the first that knows sm_90a, which the katas are built for
+TOOLKIT_FOLDERS = (Path("/usr/local"), Path("/opt"))
 NEWEST_GCC = 15  # that nvcc 13.0 accepts; for an nvcc whose own headers do not say
 _NVCC_FIX = "Install one with `pip install -e .[nvcc]`, or set KATA_NVCC to yours."
 _HOST_FIX = "Install one with `apt install g++`, or set KATA_CXX to yours."
@@ -107,7 +108,7 @@ def _nvcc_places() -> Iterator[Path]:
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         if home := os.environ.get(variable):
             yield Path(home) / "bin" / "nvcc"
-    for folder in (Path("/usr/local"), Path("/opt")):
+    for folder in TOOLKIT_FOLDERS:
         yield folder / "cuda" / "bin" / "nvcc"
         yield from sorted(folder.glob("cuda-*/bin/nvcc"), key=_by_version, reverse=True)
     for entry in sys.path:

@@ -30,7 +30,7 @@ def skewed(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tens
 
 def all_equal(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """All threads meet in one bin."""
-    return numbers.integers((1,), 0, sizes["bins"] - 1).expand(shape)
+    return numbers.integers((1,), 0, sizes["bins"] - 1).repeat(shape)
 
 
 def runs(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:

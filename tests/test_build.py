@@ -1,0 +1,192 @@
+"""Builds: reused, whole, safe under Ctrl-C and beside each other, and clear about what stops them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from grader import cache
+from grader.build import Build, CompileFailure, Request, Target, build, build_all, exported_names
+from grader.catalog import load_catalog
+from grader.spec import load_spec
+from grader.toolchain import find_toolchain
+
+ROOT = Path(__file__).resolve().parent.parent
+SIM = Target("sim", "sm_90a")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("KATA_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def request_for(name: str, source: Path | None = None, target: Target = SIM) -> Request:
+    kata = load_catalog(ROOT).katas[name]
+    return Request(kata, load_spec(kata.spec_path), source or kata.solution_path, target)
+
+
+def failure(tmp_path: Path, text: str | bytes, name: str = "elementwise_f32") -> CompileFailure:
+    source = tmp_path / f"{name}.cu"
+    source.write_bytes(text if isinstance(text, bytes) else textwrap.dedent(text).encode())
+    built = build(request_for(name, source), find_toolchain())
+    assert isinstance(built, CompileFailure), "it must not compile"
+    return built
+
+
+def test_a_build_is_reused_and_never_half_there(folder: Path) -> None:
+    said: list[str] = []
+    first = build_all([request_for("elementwise_f32")], find_toolchain(), progress=said.append)[0]
+    again = build_all([request_for("elementwise_f32")], find_toolchain(), progress=said.append)[0]
+    assert isinstance(first, Build) and isinstance(again, Build)
+    assert first.folder == again.folder and len(said) == 1
+    assert "elementwise_f32" in exported_names(first.library)
+    assert ".visible .entry" in first.ptx.read_text()
+    assert list((folder / "staging").iterdir()) == []
+
+
+def test_whatever_can_change_a_build_changes_its_key(folder: Path, tmp_path: Path) -> None:
+    source = tmp_path / "mine.cu"
+    (tmp_path / "mine.cuh").write_text("constexpr int OTHER = 1;\n")
+    text = request_for("elementwise_f32").source.read_text()
+    source.write_text('#include "mine.cuh"\n' + text)
+    toolchain = find_toolchain()
+    first = build(request_for("elementwise_f32", source), toolchain)
+    other_arch = build(request_for("elementwise_f32", source, Target("sim", "sm_80")), toolchain)
+    (tmp_path / "mine.cuh").write_text("constexpr int OTHER = 2;\n")
+    edited_include = build(request_for("elementwise_f32", source), toolchain)
+    folders = {built.folder for built in (first, other_arch, edited_include) if isinstance(built, Build)}
+    assert len(folders) == 3
+
+
+def test_ctrl_c_during_a_build_leaves_nothing_and_the_next_run_is_fine(folder: Path) -> None:
+    script = f"""
+        from pathlib import Path
+        import sys
+        sys.path.insert(0, {str(ROOT / "tests")!r})
+        from test_build import *
+        katas = list(load_catalog(ROOT).katas)
+        print("ready", flush=True)
+        build_all([request_for(name) for name in katas], find_toolchain())
+    """
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    wait_for(lambda: any((folder / "staging").glob("*/*/*.ii")) or any((folder / "staging").glob("*/*/*.cpp*")))
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(timeout=20) != 0
+    process.stdout.close()
+    assert list((folder / "staging").iterdir()) == []
+    assert isinstance(build(request_for("elementwise_f32"), find_toolchain()), Build)
+
+
+def wait_for(condition: object, limit_s: float = 20.0) -> None:
+    stop = time.monotonic() + limit_s
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < stop, "waited in vain"
+        time.sleep(0.01)
+
+
+def test_what_a_killed_run_left_is_swept_by_the_next(folder: Path) -> None:
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    left = folder / "staging" / f"{dead.pid}-left"
+    left.mkdir(parents=True)
+    mine = folder / "staging" / f"{os.getpid()}-mine"
+    mine.mkdir()
+    with cache.staging(folder):
+        assert not left.exists() and mine.exists()
+
+
+def test_two_runs_at_once_both_succeed(folder: Path) -> None:
+    script = f"""
+        import sys
+        sys.path.insert(0, {str(ROOT / "tests")!r})
+        from test_build import *
+        names = ["elementwise_f32", "histogram_i32"]
+        built = build_all([request_for(name) for name in names], find_toolchain())
+        assert all(isinstance(item, Build) and item.library.is_file() for item in built)
+    """
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    runs = [subprocess.Popen(command, env=environment) for _ in range(2)]
+    assert [run.wait(timeout=60) for run in runs] == [0, 0]
+    assert len(list((folder / "builds").iterdir())) == 2
+    assert list((folder / "staging").iterdir()) == []
+
+
+def test_a_cache_that_cannot_be_a_folder_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("KATA_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.raises(cache.CacheError, match="Set KATA_CACHE to a folder that can"):
+        build(request_for("elementwise_f32"), find_toolchain())
+
+
+def test_no_space_is_one_sentence(folder: Path) -> None:
+    with pytest.raises(cache.CacheError, match="no space is left"), cache.staging(folder):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("mount") is None, reason="mounting a small disk needs root")
+def test_a_full_disk_is_not_the_learners_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], capture_output=True).returncode:
+        pytest.skip("this machine does not let a test mount a disk")
+    try:
+        monkeypatch.setenv("KATA_CACHE", str(disk / "cache"))
+        with pytest.raises(cache.CacheError, match="no space is left"):
+            build(request_for("elementwise_f32"), find_toolchain())
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_syntax_error_has_the_learners_own_line(folder: Path, tmp_path: Path) -> None:
+    found = failure(tmp_path, '#include "kata.cuh"\n\nint x = ;\n')
+    assert found.line == 3 and "expected an expression" in found.message
+
+
+def test_a_missing_header_is_named(folder: Path, tmp_path: Path) -> None:
+    found = failure(tmp_path, '#include "kata.cuh"\n#include "nowhere.cuh"\n')
+    assert "nowhere.cuh" in found.message and found.line == 2
+
+
+WANTED = "KATA_EXPORT void elementwise_f32(const float* a, const float* b, float* c, int n, cudaStream_t stream)"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "the file is empty"),
+        ('#include "kata.cuh"\n', "there is no launcher elementwise_f32"),
+        (f'#include "kata.cuh"\n{WANTED.replace("elementwise", "elementwize")} {{}}\n', "misspelling"),
+        ('#include "kata.cuh"\nint main() { return 0; }\n', "never calls main()"),
+        (f'#include "kata.cuh"\n{WANTED.replace("int n", "float n")} {{}}\n', "must be declared as: " + WANTED),
+        (f'#include "kata.cuh"\n{WANTED.replace("const float* b, ", "")} {{}}\n', "must be declared as: " + WANTED),
+        (f'#include "kata.cuh"\n{WANTED.replace("void", "int")} {{ return 0; }}\n', "must be declared as: " + WANTED),
+    ],
+    ids=["empty", "missing", "misspelt", "main", "type", "too few", "return type"],
+)
+def test_a_launcher_that_is_not_there_says_what_to_write(folder: Path, tmp_path: Path, text: str, said: str) -> None:
+    found = failure(tmp_path, text)
+    assert said in found.message
+
+
+def test_a_binary_file_gets_a_verdict(folder: Path, tmp_path: Path) -> None:
+    assert failure(tmp_path, bytes(range(1, 256)) * 4).message

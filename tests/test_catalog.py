@@ -1,0 +1,307 @@
+"""Every way in which difficulty.yaml or the folders can be wrong gives one error with file, kata, field and fix."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from grader.catalog import Catalog, CatalogError, Kata, Threshold, find_root, load_catalog
+
+GOOD = """\
+relu:
+  relu_f32:
+    level: easy
+    elem: f32
+  relu_f32x4:
+    level: easy
+    elem: f32
+    after: [relu_f32]
+hgemm:
+  hgemm_naive_f16:
+    level: hard+
+    elem: f16
+    acc: f32
+    after: [relu_f32x4, relu_f32]
+    compute: sm_90
+    path: drill
+    multiples: {K: 8}
+    origin: extra
+    speed:
+      baseline: torch.mm
+      shapes: [{M: 4096, N: 4096, K: 64}]
+      percent: {sm_90: {value: 45, measured: true}, sm_80: {value: 85.5, measured: false}}
+"""
+NAMES = {"relu": ["relu_f32", "relu_f32x4"], "hgemm": ["hgemm_naive_f16"]}
+
+
+def make(root: Path, text: str = GOOD, names: dict[str, list[str]] | None = None) -> Path:
+    """A collection of katas with the given difficulty.yaml and the files that NAMES, or ``names``, ask for."""
+    for family, katas in (names or NAMES).items():
+        for folder in ("exercises", "solutions"):
+            (root / folder / family).mkdir(parents=True, exist_ok=True)
+            for kata in katas:
+                (root / folder / family / f"{kata}.cu").write_text("// a kata\n")
+        (root / "exercises" / family / f"test_{family}.py").write_text("SPEC = None\n")
+    (root / "difficulty.yaml").write_text(text)
+    return root
+
+
+def names(katas: Iterable[Kata]) -> list[str]:
+    return [kata.name for kata in katas]
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    return load_catalog(make(tmp_path))
+
+
+def test_every_field_is_read(catalog: Catalog, tmp_path: Path) -> None:
+    kata = catalog.katas["hgemm_naive_f16"]
+    assert (kata.family, kata.level, kata.elem, kata.acc) == ("hgemm", "hard+", "f16", "f32")
+    assert kata.after == ("relu_f32x4", "relu_f32")
+    assert (kata.compute, kata.capability, kata.path, kata.origin) == ("sm_90", (9, 0), "drill", "extra")
+    assert kata.multiples == {"K": 8}
+    assert kata.speed is not None and kata.speed.baseline == "torch.mm"
+    assert kata.speed.shapes == ({"M": 4096, "N": 4096, "K": 64},)
+    assert kata.speed.percent == {"sm_90": Threshold(45.0, True), "sm_80": Threshold(85.5, False)}
+    assert kata.skeleton_path == tmp_path / "exercises/hgemm/hgemm_naive_f16.cu"
+    assert kata.solution_path == tmp_path / "solutions/hgemm/hgemm_naive_f16.cu"
+    assert kata.spec_path == tmp_path / "exercises/hgemm/test_hgemm.py"
+    assert kata.lesson_path == tmp_path / "exercises/hgemm/README.md"
+
+
+def test_defaults_and_order(catalog: Catalog) -> None:
+    kata = catalog.katas["relu_f32"]
+    assert (kata.acc, kata.after, kata.compute, kata.path, kata.origin) == (None, (), "sm_80", "core", "public")
+    assert kata.multiples == {} and kata.speed is None
+    assert list(catalog.katas) == ["relu_f32", "relu_f32x4", "hgemm_naive_f16"]
+    assert catalog.families == ("relu", "hgemm")
+    assert names(catalog.by_family["relu"]) == ["relu_f32", "relu_f32x4"]
+
+
+def test_a_kata_can_go_into_a_set_and_to_another_process(catalog: Catalog) -> None:
+    assert len(set(catalog.katas.values())) == 3
+    kata = catalog.katas["hgemm_naive_f16"]
+    assert pickle.loads(pickle.dumps(kata)) == kata
+
+
+BAD = {
+    # case: (text to replace, by what, line, parts of the message)
+    "unknown level": ("level: hard+", "level: hrad", 11, ["kata hgemm_naive_f16: level:", "'hrad'", "easy, medium"]),
+    "unknown elem": ("elem: f16", "elem: fp16", 12, ["kata hgemm_naive_f16: elem:", "Did you mean", "f16"]),
+    "unknown acc": ("acc: f32", "acc: float", 13, ["acc:", "'float'", "Use one of"]),
+    "unknown compute": ("compute: sm_90", "compute: sm_91", 15, ["compute:", "'sm_91'", "sm_90"]),
+    "unknown path": ("path: drill", "path: dril", 16, ["path:", "Did you mean drill?"]),
+    "unknown origin": ("origin: extra", "origin: other", 18, ["origin:", "'other'", "public, extra"]),
+    "unknown field": ("compute:", "compte:", 15, ["naive_f16: compte: unknown field", "Did you mean compute?"]),
+    "unknown field of speed": ("baseline: torch", "base: torch", 20, ["speed: base: unknown field", "baseline"]),
+    "missing level": ("    level: hard+\n", "", 11, ["kata hgemm_naive_f16: level: missing", "`level: ...`"]),
+    "missing elem": ("    elem: f16\n", "", 11, ["kata hgemm_naive_f16: elem: missing"]),
+    "missing measured": ("value: 45, measured: true", "value: 45", 22, ["percent: sm_90: measured: missing"]),
+    "level of a wrong type": ("level: hard+", "level: 3", 11, ["level:", "expected one of", "found '3'"]),
+    "level without a value": ("level: hard+", "level:", 11, ["level:", "found nothing"]),
+    "after is no list": ("after: [relu_f32]", "after: relu_f32", 8, ["relu_f32x4: after: expected a list", "[...]"]),
+    "after holds a number": ("after: [relu_f32]", "after: [3]", 8, ["after: expected a kata's name, found '3'"]),
+    "multiples is no mapping": ("{K: 8}", "8", 17, ["multiples: expected `key: value` lines, found '8'"]),
+    "multiple of zero": ("{K: 8}", "{K: 0}", 17, ["multiples: K: 0 is too small"]),
+    "multiple is true": ("{K: 8}", "{K: true}", 17, ["multiples: K: expected a whole number"]),
+    "multiple is a fraction": ("{K: 8}", "{K: 1.5}", 17, ["multiples: K: expected a whole number", "'1.5'"]),
+    "kata is no mapping": ("    level: easy\n    elem: f32\n  relu", "    easy\n  relu", 3, ["relu_f32: expected"]),
+    "percent of zero": ("value: 45", "value: 0", 22, ["percent: sm_90: value: 0 percent", "(0, 300]"]),
+    "percent above 300": ("value: 45", "value: 300.1", 22, ["300.1 percent", "(0, 300]"]),
+    "percent is nan": ("value: 45", "value: .nan", 22, ["value: nan percent", "(0, 300]"]),
+    "percent of an unknown architecture": ("{sm_90: {", "{sm_9: {", 22, ["percent: sm_9: unknown arch", "sm_90"]),
+    "measured is no flag": ("measured: true", "measured: perhaps", 22, ["measured: expected true or false"]),
+    "no shapes": ("[{M: 4096, N: 4096, K: 64}]", "[]", 21, ["speed: shapes: is empty"]),
+    "kata twice in a family": ("relu_f32x4:", "relu_f32:", 5, ["relu: 'relu_f32' is there twice, first on line 2"]),
+    "kata in two families": ("hgemm_naive_f16:", "relu_f32:", 10, ["kata relu_f32: there twice, first on line 2"]),
+    "family twice": ("hgemm:\n", "relu:\n", 9, ["'relu' is there twice, first on line 1"]),
+    "field twice": ("acc: f32", "elem: f32", 13, ["kata hgemm_naive_f16: 'elem' is there twice, first on line 12"]),
+    "kata no identifier": ("relu_f32x4:", "relu-f32x4:", 5, ["kata relu-f32x4: not a C identifier"]),
+    "kata name begins with a digit": ("relu_f32x4:", "4relu:", 5, ["kata 4relu: not a C identifier"]),
+    "kata name is a number": ("relu_f32x4:", "12:", 5, ["family relu: expected a name, found '12'"]),
+    "family no identifier": ("hgemm:\n", "h/gemm:\n", 9, ["family h/gemm: not a C identifier"]),
+    "after names nothing": ("[relu_f32]", "[relu_f33]", 8, ["f32x4: after: no kata is named 'relu_f33'", "relu_f32"]),
+    "broken yaml": ("acc: f32", "acc: [f32", 14, ["not valid YAML", "Mend it"]),
+    "tab for indentation": ("    acc: f32", "\tacc: f32", 13, ["not valid YAML"]),
+    "unknown tag": ("acc: f32", "acc: !python f32", 13, ["acc: expected one of"]),
+    "impossible date": ("acc: f32", "acc: 2001-99-99", 13, ["acc: expected one of"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_difficulty_yaml(case: str, tmp_path: Path) -> None:
+    old, new, line, parts = BAD[case]
+    assert GOOD.count(old) == 1, "the case must change exactly one place"
+    make(tmp_path, GOOD.replace(old, new, 1))
+    with pytest.raises(CatalogError) as caught:
+        load_catalog(tmp_path)
+    message = str(caught.value)
+    assert message.startswith(f"{tmp_path / 'difficulty.yaml'}:{line}: "), message
+    assert all(part in message for part in parts), message
+    assert message.endswith(".") and "\n" not in message, message
+
+
+@pytest.mark.parametrize(
+    ("data", "part"),
+    [
+        (b"", "is empty"),
+        (b"# nothing but a comment\n", "is empty"),
+        (b"- a\n- b\n", "expected `key: value` lines, found a list"),
+        (b"relu:\n", "family relu: expected `key: value` lines, found nothing"),
+        (b"\xff\xfe\x00\x01", "not UTF-8"),
+        (b"a\x00b: c\n", "not valid YAML"),
+        (b"a: &a {b: *a}\n", "kata b: b: unknown field"),
+        (b"a: {b: &b [*b]}\n", "kata b: expected"),
+        (b"a: {b: {level: &l [*l]}}\n", "level: expected one of"),
+    ],
+)
+def test_files_that_are_no_catalog(data: bytes, part: str, tmp_path: Path) -> None:
+    (tmp_path / "difficulty.yaml").write_bytes(data)
+    with pytest.raises(CatalogError) as caught:
+        load_catalog(tmp_path)
+    assert part in str(caught.value), str(caught.value)
+    assert str(tmp_path / "difficulty.yaml") in str(caught.value)
+
+
+def test_absent_difficulty_yaml(tmp_path: Path) -> None:
+    with pytest.raises(CatalogError, match="cannot be read"):
+        load_catalog(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("path", "fix"),
+    [
+        ("exercises/relu/relu_f32x4.cu", "kata reset relu_f32x4"),
+        ("solutions/relu/relu_f32x4.cu", "or remove this entry"),
+        ("exercises/hgemm/test_hgemm.py", "SPEC"),
+    ],
+)
+def test_a_missing_file(path: str, fix: str, tmp_path: Path) -> None:
+    (make(tmp_path) / path).unlink()
+    with pytest.raises(CatalogError) as caught:
+        load_catalog(tmp_path)
+    assert f"{path} is missing" in str(caught.value) and fix in str(caught.value) and "kata " in str(caught.value)
+    assert "difficulty.yaml:" in str(caught.value)
+
+
+def test_skeletons_may_be_absent_for_the_commands_that_write_them(tmp_path: Path) -> None:
+    shutil.rmtree(make(tmp_path) / "solutions" / "hgemm")
+    for skeleton in (tmp_path / "exercises" / "relu").glob("*.cu"):
+        skeleton.unlink()
+    with pytest.raises(CatalogError, match=r"solutions/hgemm/hgemm_naive_f16\.cu is missing"):
+        load_catalog(tmp_path, missing_skeletons=True)
+    make(tmp_path)
+    (tmp_path / "exercises" / "relu" / "relu_f32.cu").unlink()
+    assert len(load_catalog(tmp_path, missing_skeletons=True).katas) == 3
+
+
+@pytest.mark.parametrize("path", ["exercises/relu/relu_f16.cu", "solutions/hgemm/relu_f32.cu", "exercises/lost.cu"])
+def test_a_file_without_an_entry(path: str, tmp_path: Path) -> None:
+    (make(tmp_path) / path).write_text("")
+    with pytest.raises(CatalogError) as caught:
+        load_catalog(tmp_path)
+    assert f"{path} has no entry" in str(caught.value) and "Add `" in str(caught.value)
+
+
+def test_what_editors_leave_behind_does_no_harm(tmp_path: Path) -> None:
+    folder = make(tmp_path) / "exercises" / "relu"
+    (folder / ".#relu_f32.cu").symlink_to("somebody@somewhere.1234")
+    (folder / "relu_f32.cu~").write_text("")
+    (folder / "relu_f32.cu.orig").write_text("")
+    (folder / ".git").mkdir()
+    (folder / ".git" / "x.cu").write_text("")
+    assert len(load_catalog(tmp_path).katas) == 3
+
+
+@pytest.mark.parametrize(
+    ("edges", "circle"),
+    [
+        ({"a": ["a"]}, "a -> a"),
+        ({"a": ["b"], "b": ["a"]}, "a -> b -> a"),
+        ({"a": [], "b": ["a", "d"], "c": ["b"], "d": ["a", "c"]}, "b -> d -> c -> b"),
+    ],
+)
+def test_a_cycle(edges: dict[str, list[str]], circle: str, tmp_path: Path) -> None:
+    katas = {name: {"level": "easy", "elem": "f32", "after": after} for name, after in edges.items()}
+    make(tmp_path, yaml.safe_dump({"relu": katas}, sort_keys=False), {"relu": list(edges)})
+    with pytest.raises(CatalogError) as caught:
+        load_catalog(tmp_path)
+    assert f": kata {circle[0]}: after: a cycle" in str(caught.value) and f": {circle}." in str(caught.value)
+
+
+def test_two_ways_to_the_same_kata_are_no_cycle(tmp_path: Path) -> None:
+    edges = {"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c", "b"]}
+    katas = {name: {"level": "easy", "elem": "f32", "after": after} for name, after in edges.items()}
+    make(tmp_path, yaml.safe_dump({"relu": katas}), {"relu": list(edges)})
+    assert len(load_catalog(tmp_path).katas) == 4
+
+
+@pytest.mark.parametrize(
+    ("patterns", "expected"),
+    [
+        ([], ["relu_f32", "relu_f32x4", "hgemm_naive_f16"]),
+        (["relu_f32x4"], ["relu_f32x4"]),
+        (["relu"], ["relu_f32", "relu_f32x4"]),
+        (["hard+"], ["hgemm_naive_f16"]),
+        (["easy"], ["relu_f32", "relu_f32x4"]),
+        (["relu_*"], ["relu_f32", "relu_f32x4"]),
+        (["*f16*"], ["hgemm_naive_f16"]),
+        (["exercises/*/relu_f32.cu"], ["relu_f32"]),
+        (["exercises/relu/relu_f32.cu"], ["relu_f32"]),
+        (["solutions/relu/relu_f32.cu"], ["relu_f32"]),
+        (["exercises/relu/test_relu.py"], ["relu_f32", "relu_f32x4"]),
+        (["exercises/relu/"], ["relu_f32", "relu_f32x4"]),
+        (["exercises"], ["relu_f32", "relu_f32x4", "hgemm_naive_f16"]),
+        (["hgemm_naive_f16", "relu", "relu_f32"], ["relu_f32", "relu_f32x4", "hgemm_naive_f16"]),
+    ],
+)
+def test_select(patterns: list[str], expected: list[str], catalog: Catalog) -> None:
+    assert names(catalog.select(patterns)) == expected
+    assert names(catalog.select(iter(patterns))) == expected
+
+
+def test_select_paths_from_elsewhere(catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path / "exercises" / "hgemm")
+    assert names(catalog.select(["hgemm_naive_f16.cu"])) == ["hgemm_naive_f16"]
+    assert names(catalog.select(["."])) == ["hgemm_naive_f16"]
+    assert names(catalog.select(["../relu"])) == ["relu_f32", "relu_f32x4"]
+    assert names(catalog.select([tmp_path / "exercises" / "relu" / "relu_f32.cu"])) == ["relu_f32"]
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "exercises" / "relu")
+    assert names(catalog.select([link])) == ["relu_f32", "relu_f32x4"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "part"),
+    [("relu_f23", "Did you mean relu_f32"), ("hgem", "hgemm"), ("nothing*", "`kata list`"), ("/etc", "`kata list`")],
+)
+def test_select_nothing(pattern: str, part: str, catalog: Catalog) -> None:
+    with pytest.raises(CatalogError) as caught:
+        catalog.select(["relu", pattern])
+    assert repr(pattern) in str(caught.value) and part in str(caught.value)
+
+
+def test_find_root(tmp_path: Path) -> None:
+    folder = make(tmp_path) / "exercises" / "relu"
+    assert find_root(folder) == tmp_path
+    assert find_root(tmp_path) == tmp_path
+
+
+def test_two_hundred_katas_load_at_once(tmp_path: Path) -> None:
+    katas = [f"kata_{index}" for index in range(204)]
+    entry = {"level": "easy", "elem": "f32", "acc": "f32", "after": [], "compute": "sm_80", "multiples": {"K": 8}}
+    make(tmp_path, yaml.safe_dump({"relu": {name: entry for name in katas}}), {"relu": katas})
+    took_ms = []
+    for _ in range(5):
+        started = time.process_time()
+        load_catalog(tmp_path)
+        took_ms.append((time.process_time() - started) * 1000)
+    limit = 50 if hasattr(yaml, "CSafeLoader") else 500
+    assert min(took_ms) < limit, took_ms

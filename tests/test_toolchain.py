@@ -1,0 +1,294 @@
+"""The compilers are found in every place that is promised, and a machine without them is told what to install."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from grader import toolchain
+from grader.toolchain import Gpu, ToolchainError, find_gpu, find_nvcc, find_toolchain
+
+NVCC = """\
+#!/bin/sh
+case "$*" in
+*--version*) echo "Cuda compilation tools, release {release}, V{version}" ;;
+*--dryrun*) echo "#$ TOP={top}/bin/.." >&2 ;;
+esac
+"""
+GXX = "#!/bin/sh\necho {version}\n"
+
+
+def program(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def toolkit(top: Path, version: str = "13.0.88", newest_gcc: int = 15, library: str = "lib64") -> Path:
+    """A folder that looks like a CUDA toolkit; its nvcc."""
+    (top / library).mkdir(parents=True)
+    header = top / "include" / "crt" / "host_config.h"
+    header.parent.mkdir(parents=True)
+    header.write_text(f"#if defined(__GNUC__)\n#if __GNUC__ > {newest_gcc}\n#error\n#endif\n#endif\n")
+    text = NVCC.format(release=version.rpartition(".")[0], version=version, top=top)
+    return program(top / "bin" / "nvcc", text)
+
+
+def on_path(*folders: Path) -> str:
+    return ":".join([*map(str, folders)])
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine with g++ 12 on PATH and no nvcc anywhere; its bin folder."""
+    for name in ("KATA_NVCC", "KATA_CXX", "CUDA_HOME", "CUDA_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    folder = tmp_path / "bin"
+    program(folder / "g++", GXX.format(version="12.2.0"))
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.setattr(sys, "path", [])
+    monkeypatch.setattr(toolchain, "TOOLKIT_FOLDERS", (tmp_path / "usr_local", tmp_path / "opt"))
+    find_toolchain.cache_clear()
+    monkeypatch.setattr(toolchain, "find_toolchain", find_toolchain)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def forget() -> object:
+    yield
+    find_toolchain.cache_clear()
+
+
+def test_no_nvcc(bare: Path) -> None:
+    with pytest.raises(ToolchainError) as caught:
+        find_toolchain()
+    message = str(caught.value)
+    assert "No nvcc was found" in message and "pip install -e .[nvcc]" in message and "KATA_NVCC" in message
+
+
+PLACES = {
+    "PATH": ("on_path", {}),
+    "CUDA_HOME": ("home", {"CUDA_HOME": "home"}),
+    "CUDA_PATH": ("home", {"CUDA_PATH": "home"}),
+    "/usr/local/cuda": ("usr_local/cuda", {}),
+    "/usr/local/cuda-13.0": ("usr_local/cuda-13.0", {}),
+    "/opt/cuda": ("opt/cuda", {}),
+    "wheels": ("site-packages/nvidia/cu13", {}),
+    "KATA_NVCC": ("elsewhere", {"KATA_NVCC": "elsewhere/bin/nvcc"}),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_nvcc_is_found(place: str, bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, variables = PLACES[place]
+    nvcc = toolkit(tmp_path / folder)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, str(tmp_path / value))
+    if place == "PATH":
+        monkeypatch.setenv("PATH", on_path(bare, nvcc.parent))
+    monkeypatch.setattr(sys, "path", ["", str(tmp_path / "site-packages")])
+    monkeypatch.chdir(tmp_path)
+    found = find_toolchain()
+    assert (found.nvcc, found.nvcc_version) == (nvcc, (13, 0, 88))
+    assert (found.host, found.host_version) == (bare / "g++", (12, 2, 0))
+    assert found.nvcc_flags == ("-ccbin", str(bare / "g++"))
+
+
+def test_the_wheels_have_their_libraries_where_nvcc_does_not_look(
+    bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top = tmp_path / "site-packages" / "nvidia" / "cu13"
+    toolkit(top, library="lib")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site-packages")])
+    assert find_toolchain().nvcc_flags[2:] == ("-L", str(top / "lib"))
+
+
+def test_the_places_are_searched_in_order(bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site-packages")])
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "home"))
+    for folder in ("site-packages/nvidia/cu13", "usr_local/cuda-12.9", "usr_local/cuda-13.0", "usr_local/cuda", "home"):
+        nvcc = toolkit(tmp_path / folder)
+        assert find_nvcc()[0] == nvcc or folder == "usr_local/cuda-12.9"
+    monkeypatch.setenv("PATH", on_path(bare, toolkit(tmp_path / "on_path").parent))
+    assert find_nvcc()[0] == tmp_path / "on_path" / "bin" / "nvcc"
+
+
+def test_an_old_or_broken_nvcc_is_passed_over(bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = toolkit(tmp_path / "on_path", "11.8.89")
+    monkeypatch.setenv("PATH", on_path(bare, old.parent))
+    broken = program(tmp_path / "usr_local" / "cuda" / "bin" / "nvcc", "#!/nowhere/sh\n")
+    with pytest.raises(ToolchainError) as caught:
+        find_nvcc()
+    message = str(caught.value)
+    assert f"{old} (11.8.89)" in message and f"{broken} (does not run)" in message and "12.0 or newer" in message
+    new = toolkit(tmp_path / "opt" / "cuda")
+    assert find_nvcc() == (new, (13, 0, 88))
+
+
+@pytest.mark.parametrize("variable", ["KATA_NVCC", "KATA_CXX"])
+def test_a_variable_that_names_no_program(
+    variable: str, bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toolkit(tmp_path / "opt" / "cuda")
+    monkeypatch.setenv(variable, "/no/such/thing")
+    with pytest.raises(ToolchainError, match=rf"{variable} is '/no/such/thing'.*unset it"):
+        find_toolchain()
+
+
+def test_no_host_compiler(bare: Path, tmp_path: Path) -> None:
+    toolkit(tmp_path / "opt" / "cuda")
+    (bare / "g++").unlink()
+    with pytest.raises(ToolchainError, match=r"No g\+\+ was found.*apt install g\+\+"):
+        find_toolchain()
+
+
+def test_a_host_compiler_that_is_too_new(bare: Path, tmp_path: Path) -> None:
+    toolkit(tmp_path / "opt" / "cuda", newest_gcc=13)
+    program(bare / "g++", GXX.format(version="14.1.0"))
+    with pytest.raises(ToolchainError) as caught:
+        find_toolchain()
+    message = str(caught.value)
+    assert "nvcc 13.0.88 accepts g++ up to 13" in message
+    assert f"{bare / 'g++'} (14.1.0)" in message and "apt install g++-13" in message
+    older = program(bare / "g++-11", GXX.format(version="11.4.0"))
+    assert find_toolchain().host == older
+
+
+def test_identity_changes_with_either_compiler(bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = toolkit(tmp_path / "opt" / "cuda-13.0")
+    wrapper = program(tmp_path / "wrapped" / "nvcc", f'#!/bin/sh\nexec {real} "$@"\n')
+    monkeypatch.setenv("PATH", f"{on_path(bare, wrapper.parent)}:/usr/bin:/bin")
+    seen = set()
+
+    def look() -> None:
+        find_toolchain.cache_clear()
+        assert find_toolchain().nvcc == wrapper
+        seen.add(find_toolchain().identity)
+
+    look()
+    look()
+    assert len(seen) == 1
+    program(real, real.read_text() + "# behind the wrapper\n")
+    look()
+    program(bare / "g++", GXX.format(version="12.3.0"))
+    look()
+    assert len(seen) == 3
+
+
+def test_the_compilers_of_this_machine_work_together(tmp_path: Path) -> None:
+    """A file as the katas are, with cuda_fp16.h, in both ways in which katas are built."""
+    try:
+        found = find_toolchain()
+    except ToolchainError as error:
+        pytest.skip(str(error))
+    source = tmp_path / "half.cu"
+    source.write_text(
+        "#include <cuda_fp16.h>\n"
+        "__global__ void half_kernel(half* x) { x[threadIdx.x] = __hadd(x[threadIdx.x], x[0]); }\n"
+        'extern "C" void half_launch(half* x, cudaStream_t stream) { half_kernel<<<1, 32, 0, stream>>>(x); }\n'
+    )
+    common = [found.nvcc, "-std=c++17", "-shared", "-Xcompiler", "-fPIC", *found.nvcc_flags, source]
+    ways = {
+        "sim": ["-gencode", "arch=compute_90a,code=compute_90a", "-cudart", "none", "--keep"],
+        "gpu": ["-gencode", "arch=compute_90a,code=sm_90a"],
+    }
+    for way, flags in ways.items():
+        folder = tmp_path / way
+        folder.mkdir()
+        ran = subprocess.run(
+            [*common, *flags, "-o", "half.so"], cwd=folder, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert ran.returncode == 0 and (folder / "half.so").is_file(), ran.stdout + ran.stderr
+    assert ".entry" in (tmp_path / "sim" / "half.ptx").read_text()
+
+
+NVML = r"""
+#include <cstdlib>
+#include <cstring>
+extern "C" {
+struct Device { int major, minor; const char* uuid; const char* name; bool slice; };
+static Device devices[] = {
+    {8, 9, "GPU-aa", "Small", false},
+    {9, 0, "GPU-bb", "Large", false},
+    {0, 0, "MIG-cc", "a slice of Large", true},
+};
+int nvmlInit_v2() { return std::getenv("NVML_BROKEN") ? 18 : 0; }
+int nvmlShutdown() { return 0; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, Device** device) {
+    if (index > 1) return 2;
+    *device = &devices[index];
+    return 0;
+}
+int nvmlDeviceGetHandleByUUID(const char* uuid, Device** device) {
+    for (auto& candidate : devices) {
+        if (!std::strcmp(candidate.uuid, uuid)) return *device = &candidate, 0;
+    }
+    return 6;
+}
+int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(Device* slice, Device** parent) {
+    if (!slice->slice) return 2;
+    *parent = &devices[1];
+    return 0;
+}
+int nvmlDeviceGetCudaComputeCapability(Device* device, int* major, int* minor) {
+    *major = device->major, *minor = device->minor;
+    return 0;
+}
+int nvmlDeviceGetName(Device* device, char* name, unsigned) { std::strcpy(name, device->name); return 0; }
+int nvmlSystemGetDriverVersion(char* text, unsigned) { std::strcpy(text, "580.65.06"); return 0; }
+int nvmlSystemGetCudaDriverVersion_v2(int* version) { *version = 13010; return 0; }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def nvml(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A library that answers as NVML does, for a machine with two different GPUs."""
+    if shutil.which("g++") is None:
+        pytest.skip("needs g++")
+    folder = tmp_path_factory.mktemp("nvml")
+    (folder / "nvml.cpp").write_text(NVML)
+    subprocess.run(["g++", "-shared", "-fPIC", "-o", folder / "nvml.so", folder / "nvml.cpp"], check=True)
+    return str(folder / "nvml.so")
+
+
+SMALL = Gpu("Small", (8, 9), "580.65.06", (13, 1))
+LARGE = Gpu("Large", (9, 0), "580.65.06", (13, 1))
+
+
+@pytest.mark.parametrize(
+    ("visible", "expected"),
+    [
+        (None, SMALL),
+        ("0", SMALL),
+        ("1,0", LARGE),
+        ("GPU-bb", LARGE),
+        ("MIG-cc", LARGE),
+        ("7", None),
+        ("GPU-zz", None),
+        ("", None),
+        ("-1", None),
+    ],
+)
+def test_find_gpu(visible: str | None, expected: Gpu | None, nvml: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert find_gpu(library=nvml) == expected
+
+
+def test_arch_of_a_gpu() -> None:
+    assert (SMALL.arch, LARGE.arch) == ("sm_89", "sm_90a")
+    assert Gpu("", (12, 0), "", (13, 0)).arch == "sm_120a"
+
+
+def test_no_gpu(nvml: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert find_gpu(library="libno-such-thing.so.1") is None
+    monkeypatch.setenv("NVML_BROKEN", "1")
+    assert find_gpu(library=nvml) is None
