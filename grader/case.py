@@ -90,7 +90,11 @@ class Case:
 
         extent = tensor.extent(self.sizes)
         drawn = values.for_input(tensor.name)(numbers, extent, self.sizes)
-        return drawn.reshape(extent).to(getattr(torch, self.spec.dtype(tensor, self.kata).torch_name)).contiguous()
+        return (
+            drawn.reshape(extent)
+            .to(getattr(torch, self.spec.dtype(tensor, self.kata).torch_name))
+            .clone(memory_format=torch.contiguous_format)
+        )
 
     def _wide(self) -> dict[str, torch.Tensor]:
         return {

@@ -93,16 +93,21 @@ def _first_failing_edge(search: _Search) -> Shape | None:
 
 
 def _edges(search: _Search) -> Iterator[Shape]:
-    """Named shapes, each with one kind of values; over the shapes every kind has its turn, on the last shape each."""
+    """Named shapes, smallest first, the kinds of values taking turns; the last of them gets every kind.
+
+    Large shapes also get every kind whose answer must be exact: among millions of terms no tolerance sees one missing.
+    """
     spec, kata, effort = search.spec, search.kata, search.effort
-    named = [sizes for sizes in spec.edges if allowed(kata, sizes) and spec.work(sizes) <= effort.work_limit]
-    named = named[: effort.edges]
-    named += [sizes for sizes in spec.large if allowed(kata, sizes)][: effort.large]
+    small = [sizes for sizes in spec.edges if allowed(kata, sizes) and spec.work(sizes) <= effort.work_limit]
+    small = small[: effort.edges]
+    large = [sizes for sizes in spec.large if allowed(kata, sizes)][: effort.large]
     kinds = [values.name for values in spec.values]
-    for place, sizes in enumerate(named):
-        ordered = tuple((name, sizes[name]) for name in spec.sizes)
-        for kind in kinds if place == len(spec.edges) - 1 else [kinds[place % len(kinds)]]:
-            yield Shape(ordered, kind, effort.seed * 1000 + place)
+    exact = [values.name for values in spec.values if values.exact]
+    for place, sizes in enumerate([*small, *large]):
+        turn = [kinds[place % len(kinds)]]
+        chosen = dict.fromkeys(kinds if place == len(small) - 1 else turn + (exact if place >= len(small) else []))
+        for kind in chosen:
+            yield Shape(tuple((name, sizes[name]) for name in spec.sizes), kind, effort.seed * 1000 + place)
 
 
 def _drawn(search: _Search, database: Path | None) -> Shape | None:

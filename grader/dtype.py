@@ -34,10 +34,11 @@ DTYPES: dict[str, Dtype] = {
     for dtype in (
         Dtype("f64", "double", "float64", 8, 2.0**-53),
         Dtype("f32", "float", "float32", 4, 2.0**-24),
+        Dtype("tf32", "float", "float32", 4, 2.0**-11),  # stored as f32, multiplied with 11 significant bits
         Dtype("f16", "half", "float16", 2, 2.0**-11, "cuda_fp16.h"),
         Dtype("bf16", "__nv_bfloat16", "bfloat16", 2, 2.0**-8, "cuda_bf16.h"),
-        Dtype("f8e4m3", "__nv_fp8_e4m3", "float8_e4m3fn", 1, 2.0**-4, "cuda_fp8.h"),
-        Dtype("f8e5m2", "__nv_fp8_e5m2", "float8_e5m2", 1, 2.0**-3, "cuda_fp8.h"),
+        Dtype("fp8_e4m3", "__nv_fp8_e4m3", "float8_e4m3fn", 1, 2.0**-4, "cuda_fp8.h"),
+        Dtype("fp8_e5m2", "__nv_fp8_e5m2", "float8_e5m2", 1, 2.0**-3, "cuda_fp8.h"),
         Dtype("i64", "int64_t", "int64", 8, 0.0, "cstdint", poison=0x9D),
         Dtype("i32", "int", "int32", 4, 0.0, poison=0x9D),
         Dtype("i8", "int8_t", "int8", 1, 0.0, "cstdint", poison=0x9D),

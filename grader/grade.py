@@ -162,7 +162,7 @@ def _engine(found: Sequence[Target], progress: Progress | None) -> Path | None:
         return None
     from grader.devices.sim import engine_library
 
-    return engine_library(cache.cache_folder(), progress=progress)
+    return engine_library(cache.cache_folder())
 
 
 def _program(built: Build, source: Path, engine: Path | None, options: Options) -> Program:

@@ -66,20 +66,23 @@ def _exercises(config: pytest.Config) -> Path:
     return config.rootpath / "exercises"
 
 
-def _catalog(config: pytest.Config) -> Catalog:
-    if _CATALOG not in config.stash:
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Read the catalogue where katas are about to be collected: a bad one is a single error, not one for each file."""
+    exercises = _exercises(session.config)
+    places = [Path(session.config.invocation_params.dir, arg.split("::")[0]) for arg in session.config.args]
+    if any(exercises == place or exercises in place.parents or place in exercises.parents for place in places):
         try:
-            config.stash[_CATALOG] = load_catalog(config.rootpath)
+            session.config.stash[_CATALOG] = load_catalog(session.config.rootpath)
         except CatalogError as error:
             raise pytest.UsageError(str(error)) from None
-    return config.stash[_CATALOG]
 
 
 class KataFile(pytest.File):
     """A .cu file: the one kata of its name."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        kata = _catalog(self.config).katas[self.path.stem]
+        kata = self.config.stash[_CATALOG].katas[self.path.stem]
         yield KataItem.from_parent(self, name=kata.name, kata=kata)
 
 
@@ -87,7 +90,7 @@ class SpecFile(pytest.File):
     """A family's spec, named on the command line: the whole family."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        for kata in _catalog(self.config).by_family.get(self.path.parent.name, ()):
+        for kata in self.config.stash[_CATALOG].by_family.get(self.path.parent.name, ()):
             yield KataItem.from_parent(self, name=kata.name, kata=kata)
 
 

@@ -129,6 +129,7 @@ class _Child:
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed by kill()
         root = str(Path(__file__).resolve().parent.parent)
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))}
+        environment.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # the first GPU is the one the build was made for
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "grader.sandbox", device, str(theirs.fileno()), str(os.getpid())],
@@ -352,10 +353,10 @@ def _simulator() -> _Opener:
 
 def _gpu() -> _Opener:
     """Wakes the GPU before it is known what to load, while the file is still being compiled."""
-    from grader.devices.gpu import GpuDevice, wake
+    from grader.devices.gpu import Driver, GpuDevice
 
-    wake()
-    return lambda program, paths: GpuDevice(library=paths["library"], source=paths["source"])
+    driver = Driver()
+    return lambda program, paths: GpuDevice(driver, library=paths["library"], source=paths["source"])
 
 
 _OPENERS: dict[str, Callable[[], _Opener]] = {"sim": _simulator, "gpu": _gpu}

@@ -13,7 +13,6 @@ file, so reading one never raises.
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -121,24 +120,6 @@ def write(kata: Kata) -> bool:
     finally:
         staged.unlink(missing_ok=True)
     return True
-
-
-def reset(kata: Kata) -> Path | None:
-    """Write the kata's skeleton anew. A file with work in it is renamed first: its new path, else None."""
-    path = kata.skeleton_path
-    text = skeleton_of(kata)
-    kept = None
-    if path.is_file() and not is_pristine(read(path), text):
-        kept = next(name for name in _spare_names(path) if not name.exists())
-        path.rename(kept)
-    write(kata)
-    return kept
-
-
-def _spare_names(path: Path) -> Iterator[Path]:
-    """relu_f32.cu.bak, relu_f32.cu.bak2, relu_f32.cu.bak3, ..."""
-    yield path.with_name(f"{path.name}.bak")
-    yield from (path.with_name(f"{path.name}.bak{count}") for count in itertools.count(2))
 
 
 def reset(kata: Kata) -> Path | None:

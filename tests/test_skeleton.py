@@ -213,7 +213,7 @@ def test_reset_keeps_what_the_learner_wrote(catalog: Catalog) -> None:
     path = kata.skeleton_path
     assert skeleton.reset(kata) is None and path.read_text() == SKELETON
     assert skeleton.reset(kata) is None
-    for name, work in (("relu_f32.cu.bak", b"my first try"), ("relu_f32.cu.bak2", b"my second \xff")):
+    for name, work in (("relu_f32.cu.1.bak", b"my first try"), ("relu_f32.cu.2.bak", b"my second \xff")):
         path.write_bytes(work)
         assert skeleton.reset(kata) == path.with_name(name)
         assert path.read_text() == SKELETON and path.with_name(name).read_bytes() == work

@@ -1,0 +1,76 @@
+"""Built kata -> Outcome, on the CPU: the PTX that nvcc made of the learner's file, executed and checked.
+
+The learner's own launcher runs unchanged: the CUDA runtime that it calls is the engine's. A learner's failure is a
+Finding with the line of the ``.cu`` file; an exception means that the simulator itself is broken.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from grader.devices import Call, Finding, Outcome
+from grader.devices.sim.engine import EngineError, engine_library
+from grader.devices.sim.library import (
+    add_buffer,
+    buffer_bytes,
+    find_launcher,
+    load_engine,
+    load_kata,
+    read_counters,
+    read_findings,
+)
+
+__all__ = ["EngineError", "SimDevice", "engine_library", "supported_instructions"]
+
+
+class SimDevice:
+    """One built kata on the simulated card. A process has at most one: the CUDA runtime has no handle.
+
+    ``engine`` is what engine_library built, ``library`` and ``ptx`` what nvcc made of ``source`` for ``arch``
+    ("sm_90a", "sm_80"); ``threads`` host threads run the blocks.
+    """
+
+    def __init__(self, *, engine: Path, library: Path, ptx: Path, source: Path, arch: str, threads: int) -> None:
+        self.spent = False
+        self._source = source
+        self._engine = load_engine(engine)
+        text = ptx.read_bytes().replace(b"\0", b" ")
+        error = self._engine.sim_load(text, os.fsencode(source), arch.encode(), threads)
+        self._kata = load_kata(library, source=source)
+        self._broken = self._kata.finding
+        if error is not None:
+            message = f"the PTX cannot be read: {error.decode(errors='replace')}"
+            self._broken = Finding("unsupported", message, file=str(source))
+
+    def call(self, call: Call) -> Outcome:
+        """Run the launcher once; return the outputs and what went wrong."""
+        library = self._kata.library
+        if self._broken is not None or library is None:
+            return Outcome(findings=(self._broken,) if self._broken else ())
+        launcher = find_launcher(library, call, source=self._source)
+        if isinstance(launcher, Finding):
+            return Outcome(findings=(launcher,))
+        engine = self._engine
+        engine.sim_begin(call.seed % 2**64, call.time_limit_s)
+        try:
+            addresses = [add_buffer(engine, buffer) for buffer in call.buffers]
+            launcher(*addresses, *(scalar.value for scalar in call.scalars), None)
+            outputs = {
+                buffer.name: buffer_bytes(engine, address, len(buffer.data))
+                for buffer, address in zip(call.buffers, addresses, strict=True)
+                if buffer.role == "out"
+            }
+            return Outcome(outputs, read_findings(engine), read_counters(engine))
+        finally:
+            engine.sim_end()
+
+
+def supported_instructions(engine: Path | None = None) -> list[str]:
+    """Every instruction form that the engine's tables have, sorted."""
+    if engine is None:
+        engine = engine_library(Path(tempfile.gettempdir()) / "kata-sim")
+    forms: str = load_engine(engine).sim_forms().decode()
+    internal = ("resize.", "clock.")
+    return sorted({form for form in forms.split("\n") if form and not form.startswith(internal)})

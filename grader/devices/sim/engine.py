@@ -1,0 +1,124 @@
+"""C++ sources -> the simulator's engine, one shared library.
+
+The library is built once for each state of sources, compiler, flags and processor, and appears in the cache only when it
+is whole: builds run in a folder of their own that is renamed into place, so interrupted and concurrent ones do no harm.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+SOURCES = Path(__file__).parent / "engine"
+LIBRARY = "libsim_engine.so"
+FLAGS = ("-std=c++17", "-O3", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-fno-strict-aliasing", "-pthread")
+NATIVE = "-march=native"
+
+
+class EngineError(Exception):
+    """The engine cannot be built; the message says why and what to do."""
+
+
+def engine_library(cache_dir: Path, *, compiler: str | None = None, jobs: int | None = None) -> Path:
+    """The engine's shared library, built into ``cache_dir`` unless it is there already.
+
+    ``compiler`` is g++ unless given; ``jobs`` compilers run at once, as many as there are processors unless given.
+    Raises EngineError when there is no compiler, a source does not compile, or the cache cannot be written.
+    """
+    path = _compiler_path(compiler or os.environ.get("CXX") or "g++")
+    flags = _flags(path)
+    folder = cache_dir / f"engine-{_key(path, flags)}"
+    library = folder / LIBRARY
+    if library.is_file():
+        return library
+    try:
+        cache_dir.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(prefix="engine-build-", dir=cache_dir))
+    except OSError as error:
+        raise EngineError(f"cannot write to {cache_dir}: {error.strerror}; choose another cache folder") from error
+    try:
+        _build(path, flags, staging, jobs or os.cpu_count() or 1)
+        _publish(staging, folder)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    return library
+
+
+def _compiler_path(compiler: str) -> str:
+    path = shutil.which(compiler)
+    if path is None:
+        raise EngineError(f"{compiler} is not on PATH; the simulator needs a C++17 compiler: install g++ 9 or later")
+    return path
+
+
+def _flags(compiler: str) -> tuple[str, ...]:
+    probe = subprocess.run(
+        [compiler, NATIVE, "-x", "c++", "-E", os.devnull], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    return (*FLAGS, NATIVE) if probe.returncode == 0 else FLAGS
+
+
+def _key(compiler: str, flags: Sequence[str]) -> str:
+    digest = hashlib.sha256()
+    version = subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout
+    for text in (version, " ".join(flags), platform.machine(), _processor()):
+        digest.update(text.encode() + b"\0")
+    for source in sorted(SOURCES.iterdir()):
+        if source.suffix in (".h", ".cpp"):
+            digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    return digest.hexdigest()[:20]
+
+
+def _processor() -> str:
+    """What -march=native depends on: a cache shared between machines must not mix their instructions."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    wanted = ("model name", "flags", "Features", "CPU part")
+    return "\n".join(sorted({line for line in lines if line.startswith(wanted)}))
+
+
+def _build(compiler: str, flags: Sequence[str], folder: Path, jobs: int) -> None:
+    # The largest first: they take longest.
+    sources = sorted(SOURCES.glob("*.cpp"), key=lambda source: -source.stat().st_size)
+    objects = [folder / f"{source.stem}.o" for source in sources]
+
+    def compile_one(source: Path, target: Path) -> None:
+        _run([compiler, *flags, "-c", str(source), "-o", str(target)], source.name)
+
+    with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
+        futures = [pool.submit(compile_one, source, target) for source, target in zip(sources, objects, strict=True)]
+        try:
+            for future in futures:
+                future.result()
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+    _run([compiler, *flags, "-shared", *map(str, objects), "-o", str(folder / LIBRARY)], LIBRARY)
+    for target in objects:
+        target.unlink()
+
+
+def _run(command: list[str], what: str) -> None:
+    result = subprocess.run(command, capture_output=True, text=True)
+    if result.returncode != 0:
+        lines = [line for line in result.stderr.splitlines() if "error" in line] or result.stderr.splitlines()
+        first = lines[0].strip() if lines else f"exit status {result.returncode}"
+        raise EngineError(f"the simulator's engine does not compile: {what}: {first}; is {command[0]} g++ 9 or later?")
+
+
+def _publish(staging: Path, folder: Path) -> None:
+    try:
+        os.replace(staging, folder)
+    except OSError as error:
+        # Somebody else was faster: both built the same.
+        if not (folder / LIBRARY).is_file():
+            raise EngineError(f"cannot write to {folder}: {error.strerror}; remove it and try again") from error

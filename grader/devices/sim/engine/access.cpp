@@ -1,0 +1,90 @@
+// access: ld and st, after their addresses are resolved
+#include "decode.h"
+#include "operation.h"
+#include "resolve.h"
+
+namespace sim {
+
+namespace {
+
+template <class T>
+void gather(T* d, u8* const* at, u32 offset, Mask mask) {
+    if (mask != ALL) return each_lane(mask, [&](int l) { std::memcpy(d + l, at[l] + offset, sizeof(T)); });
+    u64 apart = 0, different = 0;
+    for (int l = 0; l < LANES; ++l) {
+        different |= u64(at[l] - at[0]);
+        apart |= u64(at[l] - at[0]) ^ (u64(l) * sizeof(T));
+    }
+    if (apart == 0) {
+        std::memcpy(d, at[0] + offset, sizeof(T) * LANES);
+    } else if (different == 0) {
+        T value;
+        std::memcpy(&value, at[0] + offset, sizeof(T));
+        for (int l = 0; l < LANES; ++l) d[l] = value;
+    } else {
+        for (int l = 0; l < LANES; ++l) std::memcpy(d + l, at[l] + offset, sizeof(T));
+    }
+}
+
+template <class T, int count>
+void load(Warp& warp, const Instruction& in, Mask mask) {
+    u8* at[LANES];
+    in.resolve(warp, in, mask, sizeof(T) * count, Access::read, at);
+    for (int i = 0; i < count; ++i) gather(warp.row<T>(in.operand[i]), at, u32(i * sizeof(T)), mask);
+}
+
+template <class T, int count>
+void store(Warp& warp, const Instruction& in, Mask mask) {
+    u8* at[LANES];
+    in.resolve(warp, in, mask, sizeof(T) * count, Access::write, at);
+    // Lane by lane, so that the highest lane wins where several write one place.
+    each_lane(mask, [&](int l) {
+        for (int i = 0; i < count; ++i)
+            std::memcpy(at[l] + i * sizeof(T), warp.row<const T>(in.operand[i]) + l, sizeof(T));
+    });
+}
+
+template <class T, int count>
+Signature signature() {
+    Signature s{count, {}};
+    for (int i = 0; i < count; ++i) s.shape[i] = shape_of<T>();
+    return s;
+}
+
+template <class T, int count>
+void vector_rows(Table& t, const std::string& form) {
+    t.add("ld." + form, {load<T, count>, signature<T, count>()}, build_load);
+    t.add("st." + form, {store<T, count>, signature<T, count>()}, build_store);
+}
+
+template <class T>
+void type_rows(Table& t, const std::string& types) {
+    vector_rows<T, 1>(t, types);
+    vector_rows<T, 2>(t, "v2." + types);
+    if constexpr (sizeof(T) <= 8) vector_rows<T, 4>(t, "v4." + types);
+    if constexpr (sizeof(T) <= 4) vector_rows<T, 8>(t, "v8." + types);
+}
+
+void nothing(Warp&, const Instruction&, Mask) {}
+
+}  // namespace
+
+void access_rows(Table& t) {
+    type_rows<u8>(t, "{b8,u8}");
+    type_rows<s8>(t, "s8");
+    type_rows<u16>(t, "{b16,u16,f16,bf16}");
+    type_rows<s16>(t, "s16");
+    type_rows<u32>(t, "{b32,u32,f16x2,bf16x2}");
+    type_rows<s32>(t, "s32");
+    type_rows<f32>(t, "f32");
+    type_rows<u64>(t, "{b64,u64,s64}");
+    type_rows<f64>(t, "f64");
+    vector_rows<u128, 1>(t, "b128");
+    t.add("prefetch{,.global,.local}.{L1,L2}", {nothing, {}}, build_nothing);
+    t.add("prefetch.global.L2::{evict_last,evict_normal}", {nothing, {}}, build_nothing);
+    t.add("prefetchu.L1", {nothing, {}}, build_nothing);
+    t.add("discard{,.global}.L2", {nothing, {}}, build_nothing);
+    t.add("applypriority{,.global}.L2::evict_normal", {nothing, {}}, build_nothing);
+}
+
+}  // namespace sim

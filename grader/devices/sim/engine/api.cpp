@@ -1,0 +1,60 @@
+// api: the engine's own interface, for ctypes
+//
+// Text that is returned stays valid until the next call of the same function.
+#include "device.h"
+#include "lexer.h"
+#include "runtime.h"
+
+using namespace sim;
+
+// null, or why the PTX cannot be read
+SIM_EXPORT const char* sim_load(const char* ptx, const char* source, const char* arch, int threads) {
+    static std::string error;
+    try {
+        Device::get().load(ptx, source, arch, threads);
+    } catch (const SyntaxError& e) {
+        error = e.what();
+        return error.c_str();
+    }
+    return nullptr;
+}
+
+SIM_EXPORT void sim_begin(u64 seed, double time_limit_s) { Device::get().begin(seed, time_limit_s); }
+
+// The device address of a new buffer. An input's bytes must outlive the call; an output's are copied.
+SIM_EXPORT u64 sim_add_buffer(const char* name, int input, u32 itemsize, u64 bytes, u64 offset, const void* data) {
+    return Device::get().add_buffer(name, input != 0, itemsize, bytes, offset, static_cast<const u8*>(data));
+}
+
+// The host address of a buffer's bytes.
+SIM_EXPORT const void* sim_bytes(u64 address) {
+    const Window* window = Device::get().memory.find(address);
+    return window ? window->data : nullptr;
+}
+
+// The call's findings as a JSON list.
+SIM_EXPORT const char* sim_findings() {
+    static std::string text;
+    text = "[";
+    for (const Finding& finding : Device::get().findings) text += (text.size() > 1 ? "," : "") + json(finding);
+    text += "]";
+    return text.c_str();
+}
+
+// launches, warp instructions, thread instructions
+SIM_EXPORT void sim_counters(u64* counters) {
+    const Device& device = Device::get();
+    counters[0] = device.launches;
+    counters[1] = device.executed;
+    counters[2] = device.executed_lanes;
+}
+
+SIM_EXPORT void sim_end() { Device::get().end(); }
+
+// All instruction forms of the tables, one a line.
+SIM_EXPORT const char* sim_forms() {
+    static std::string text;
+    text.clear();
+    for (const Row& row : operations().rows()) text += row.form + "\n";
+    return text.c_str();
+}

@@ -1,0 +1,173 @@
+// atomic: atom and red, one lane after the other
+//
+// Blocks run on several host threads: memory is updated with the host's atomics.
+#include "decode.h"
+#include "operation.h"
+#include "resolve.h"
+
+namespace sim {
+
+namespace {
+
+template <class T>
+T add(T old, T b) {
+    return T(old + b);
+}
+template <class H>
+pair<H> add_pair(pair<H> old, pair<H> b) {
+    return {narrow<H>(widen(old.low) + widen(b.low)), narrow<H>(widen(old.high) + widen(b.high))};
+}
+template <class H>
+H add_half(H old, H b) {
+    return narrow<H>(widen(old) + widen(b));
+}
+template <class T>
+T minimum(T old, T b) {
+    return b < old ? b : old;
+}
+template <class T>
+T maximum(T old, T b) {
+    return b > old ? b : old;
+}
+template <class T>
+T bit_and(T old, T b) {
+    return old & b;
+}
+template <class T>
+T bit_or(T old, T b) {
+    return old | b;
+}
+template <class T>
+T bit_xor(T old, T b) {
+    return old ^ b;
+}
+template <class T>
+T exchange(T, T b) {
+    return b;
+}
+u32 increment(u32 old, u32 b) { return old >= b ? 0 : old + 1; }
+u32 decrement(u32 old, u32 b) { return old == 0 || old > b ? b : old - 1; }
+
+template <class T>
+struct Bits;
+template <size_t>
+struct Word;
+template <>
+struct Word<2> {
+    using type = u16;
+};
+template <>
+struct Word<4> {
+    using type = u32;
+};
+template <>
+struct Word<8> {
+    using type = u64;
+};
+
+// Replaces *place by F(*place, b) at once; returns what was there.
+template <class T, T (*F)(T, T)>
+T update(u8* place, T b) {
+    using W = typename Word<sizeof(T)>::type;
+    W* word = reinterpret_cast<W*>(place);
+    W old = __atomic_load_n(word, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(word, &old, bit_cast<W>(F(bit_cast<T>(old), b)), false, __ATOMIC_SEQ_CST,
+                                        __ATOMIC_RELAXED)) {
+    }
+    return bit_cast<T>(old);
+}
+
+template <class T, T (*F)(T, T)>
+void combine(Warp& warp, const Instruction& in, Mask mask) {
+    u8* at[LANES];
+    in.resolve(warp, in, mask, sizeof(T), Access::atomic, at);
+    T* d = warp.row<T>(in.operand[0]);
+    const T* b = warp.row<const T>(in.operand[1]);
+    each_lane(mask, [&](int l) { d[l] = update<T, F>(at[l], b[l]); });
+}
+
+// Vectors of halves and floats: each element is atomic by itself.
+template <class T, T (*F)(T, T), int count>
+void combine_vector(Warp& warp, const Instruction& in, Mask mask) {
+    u8* at[LANES];
+    in.resolve(warp, in, mask, sizeof(T) * count, Access::atomic, at);
+    each_lane(mask, [&](int l) {
+        for (int i = 0; i < count; ++i) update<T, F>(at[l] + i * sizeof(T), warp.row<const T>(in.operand[i])[l]);
+    });
+}
+
+template <class T>
+void compare_and_swap(Warp& warp, const Instruction& in, Mask mask) {
+    u8* at[LANES];
+    in.resolve(warp, in, mask, sizeof(T), Access::atomic, at);
+    T* d = warp.row<T>(in.operand[0]);
+    const T *expected = warp.row<const T>(in.operand[1]), *desired = warp.row<const T>(in.operand[2]);
+    each_lane(mask, [&](int l) {
+        T old = expected[l];
+        const T wanted = desired[l];
+        __atomic_compare_exchange_n(reinterpret_cast<T*>(at[l]), &old, wanted, false, __ATOMIC_SEQ_CST,
+                                    __ATOMIC_SEQ_CST);
+        d[l] = old;
+    });
+}
+
+template <class T, T (*F)(T, T)>
+void both(Table& t, const std::string& form) {
+    const Operation operation{combine<T, F>, {2, {shape_of<T>(), shape_of<T>()}}};
+    t.add("atom." + form, operation, build_atomic);
+    t.add("red." + form, operation, build_reduction);
+}
+
+template <class T, T (*F)(T, T), int count>
+void vector_row(Table& t, const std::string& form) {
+    Signature s{count, {}};
+    for (int i = 0; i < count; ++i) s.shape[i] = shape_of<T>();
+    t.add("red." + form, {combine_vector<T, F, count>, s}, build_store);
+}
+
+template <class T>
+void logic(Table& t, const std::string& type) {
+    both<T, bit_and<T>>(t, "and." + type);
+    both<T, bit_or<T>>(t, "or." + type);
+    both<T, bit_xor<T>>(t, "xor." + type);
+    both<T, exchange<T>>(t, "exch." + type);
+}
+
+template <class T>
+void order(Table& t, const std::string& type) {
+    both<T, minimum<T>>(t, "min." + type);
+    both<T, maximum<T>>(t, "max." + type);
+}
+
+template <class T>
+void cas(Table& t, const std::string& type) {
+    const Shape shape = shape_of<T>();
+    t.add("atom.cas." + type, {compare_and_swap<T>, {3, {shape, shape, shape}}}, build_atomic);
+}
+
+}  // namespace
+
+void atomic_rows(Table& t) {
+    both<u32, add<u32>>(t, "add.{u32,s32}");
+    both<u64, add<u64>>(t, "add.{u64,s64}");
+    both<f32, add<f32>>(t, "add{,.ftz}.f32");
+    both<f64, add<f64>>(t, "add.f64");
+    both<f16, add_half<f16>>(t, "add.f16");
+    both<bf16, add_half<bf16>>(t, "add.bf16");
+    both<f16x2, add_pair<f16>>(t, "add.f16x2");
+    both<bf16x2, add_pair<bf16>>(t, "add.bf16x2");
+    vector_row<f32, add<f32>, 2>(t, "add.v2.f32");
+    vector_row<f32, add<f32>, 4>(t, "add.v4.f32");
+    vector_row<f16, add_half<f16>, 2>(t, "add.v2.f16");
+    vector_row<f16x2, add_pair<f16>, 2>(t, "add.v2.f16x2");
+    vector_row<f16x2, add_pair<f16>, 4>(t, "add.v4.f16x2");
+    vector_row<bf16x2, add_pair<bf16>, 2>(t, "add.v2.bf16x2");
+    vector_row<bf16x2, add_pair<bf16>, 4>(t, "add.v4.bf16x2");
+    order<u32>(t, "u32"), order<s32>(t, "s32"), order<u64>(t, "u64"), order<s64>(t, "s64");
+    logic<u32>(t, "b32"), logic<u64>(t, "b64");
+    cas<u16>(t, "b16"), cas<u32>(t, "{b32,u32,s32}"), cas<u64>(t, "{b64,u64,s64}");
+    both<u32, increment>(t, "inc.u32");
+    both<u32, decrement>(t, "dec.u32");
+}
+
+}  // namespace sim

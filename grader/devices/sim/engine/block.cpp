@@ -1,0 +1,353 @@
+#include "block.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "operation.h"
+
+namespace sim {
+
+namespace {
+
+constexpr u64 SLICE = 1 << 14;       // warp instructions before another warp gets its turn
+constexpr u64 CHECK_EVERY = 1 << 15;  // and before the clock is read
+
+u64 mix(u64 x) {  // splitmix64
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+Mask first_lanes(u64 count) { return count >= LANES ? ALL : (Mask(1) << count) - 1; }
+
+}  // namespace
+
+Block::Block(const Launch& l) : launch(&l), program(l.program) {
+    const u64 threads = l.threads_per_block();
+    warps.resize((threads + LANES - 1) / LANES);
+    shared.prepare(l.shared_bytes(), program->granule_shift);
+    register_storage_.assign(warps.size() * program->row_bytes + 64, 0);
+    local_storage_.assign(warps.size() * LANES * program->local_bytes + 16, 0);
+    local_shadow_.assign(local_storage_.size(), 0);
+    u8* rows = register_storage_.data();
+    rows += (64 - reinterpret_cast<u64>(rows) % 64) % 64;
+    for (size_t i = 0; i < warps.size(); ++i) {
+        Warp& warp = warps[i];
+        warp.index = u32(i);
+        warp.block = this;
+        warp.launch = launch;
+        warp.code = program->code.data();
+        warp.rows = rows + i * program->row_bytes;
+        warp.local_bytes = program->local_bytes;
+        warp.local = local_storage_.data() + i * LANES * program->local_bytes;
+        warp.local_shadow = local_shadow_.data() + i * LANES * program->local_bytes;
+        warp.existing = first_lanes(threads - i * LANES);
+        fill_constants(warp);
+        fill_specials(warp, true);
+    }
+}
+
+void Block::fill_constants(Warp& warp) {
+    for (const ConstantRow& row : program->constants) {
+        if (row.bytes == 0) warp.predicate(row.offset) = row.bits ? ALL : 0;
+        for (int l = 0; l < LANES; ++l) std::memcpy(warp.rows + row.offset + l * row.bytes, &row.bits, row.bytes);
+    }
+}
+
+// Special registers: those of the thread once, those of the block whenever it becomes another one.
+void Block::fill_specials(Warp& warp, bool once) {
+    const u32* n = launch->block;
+    const u32* grid = launch->grid;
+    for (const SpecialRow& row : program->specials) {
+        u32* d = warp.row<u32>(row.offset);
+        if (!once && !(row.which >= Special::ctaid_x && row.which <= Special::ctaid_z)) {
+            if (row.which < Special::clusterid_x || row.which > Special::clusterid_z) continue;
+        }
+        for (u32 l = 0; l < LANES; ++l) {
+            const u32 t = warp.index * LANES + l;
+            switch (row.which) {
+                case Special::tid_x: d[l] = t % n[0]; break;
+                case Special::tid_y: d[l] = t / n[0] % n[1]; break;
+                case Special::tid_z: d[l] = t / (n[0] * n[1]); break;
+                case Special::ntid_x: d[l] = n[0]; break;
+                case Special::ntid_y: d[l] = n[1]; break;
+                case Special::ntid_z: d[l] = n[2]; break;
+                case Special::ctaid_x: case Special::clusterid_x: d[l] = index[0]; break;
+                case Special::ctaid_y: case Special::clusterid_y: d[l] = index[1]; break;
+                case Special::ctaid_z: case Special::clusterid_z: d[l] = index[2]; break;
+                case Special::nctaid_x: case Special::nclusterid_x: d[l] = grid[0]; break;
+                case Special::nctaid_y: case Special::nclusterid_y: d[l] = grid[1]; break;
+                case Special::nctaid_z: case Special::nclusterid_z: d[l] = grid[2]; break;
+                case Special::laneid: d[l] = l; break;
+                case Special::warpid: d[l] = warp.index; break;
+                case Special::nwarpid: d[l] = u32(warps.size()); break;
+                case Special::nsmid: d[l] = 132; break;
+                case Special::lanemask_eq: d[l] = 1u << l; break;
+                case Special::lanemask_lt: d[l] = (1u << l) - 1; break;
+                case Special::lanemask_le: d[l] = ((1u << l) - 1) | 1u << l; break;
+                case Special::lanemask_gt: d[l] = ~(((1u << l) - 1) | 1u << l); break;
+                case Special::lanemask_ge: d[l] = ~((1u << l) - 1); break;
+                case Special::dynamic_smem_size: d[l] = u32(launch->dynamic_shared); break;
+                case Special::total_smem_size: d[l] = u32(launch->shared_bytes()); break;
+                case Special::cluster_nctaid_x: case Special::cluster_nctaid_y: case Special::cluster_nctaid_z:
+                case Special::cluster_nctarank: d[l] = 1; break;
+                default: d[l] = 0; break;
+            }
+        }
+    }
+}
+
+void Block::start(u64 linear) {
+    const u32* grid = launch->grid;
+    index[0] = u32(linear % grid[0]);
+    index[1] = u32(linear / grid[0] % grid[1]);
+    index[2] = u32(linear / (u64(grid[0]) * grid[1]));
+    random_state_ = mix(launch->seed ^ mix(linear));
+    if (last_clock_ > 0xf0000000u) {  // the clocks would wrap: begin anew
+        shared.prepare(launch->shared_bytes(), program->granule_shift);
+        last_clock_ = 0;
+    }
+    shared.forget();
+    std::fill(local_shadow_.begin(), local_shadow_.end(), 0);
+    for (Barrier& barrier : barriers) barrier = {};
+    for (Warp& warp : warps) {
+        warp.alive = warp.existing;
+        warp.at_barrier = warp.at_meeting = warp.set_aside = 0;
+        warp.clock = last_clock_ + 1;
+        warp.floor = last_clock_;
+        std::fill(warp.seen, warp.seen + LANES, last_clock_);
+        warp.move(ALL, 0);
+        for (auto& callers : warp.callers) callers.clear();
+        fill_specials(warp, false);
+    }
+}
+
+u64 Block::random() { return random_state_ = mix(random_state_); }
+
+void Block::check_time(const Warp& warp) {
+    if (std::chrono::steady_clock::now() < launch->deadline) return;
+    const int lane = warp.alive ? __builtin_ctz(warp.alive) : 0;
+    char limit[32];
+    std::snprintf(limit, sizeof limit, "%g", launch->time_limit_s);
+    stop_at(at(warp, warp.pc[lane], lane, "time-out",
+               "still running after " + std::string(limit) + " s: " + thread(warp.thread(lane)) + " is on line " +
+                   std::to_string(line_of(warp.pc[lane]).line)));
+}
+
+bool Block::run(u64 budget) {
+    const u32 count = u32(warps.size());
+    for (u64 done = 0; done < budget;) {
+        bool ran = false, finished = true;
+        const u32 start = u32(random() % count);
+        const bool backwards = random() & 1;
+        for (u32 i = 0; i < count; ++i) {
+            Warp& warp = warps[(start + (backwards ? count - i : i)) % count];
+            if (warp.runnable()) {
+                const u64 before = warp.executed;
+                warp.run(SLICE);
+                done += warp.executed - before;
+                since_check_ += warp.executed - before;
+                ran = true;
+                if (launch->stop.load(std::memory_order_relaxed)) throw Halt();
+                if (since_check_ >= CHECK_EVERY) since_check_ = 0, check_time(warp);
+            }
+            finished &= warp.finished();
+        }
+        if (finished) return finish();
+        if (!ran) stuck();
+    }
+    return false;
+}
+
+bool Block::finish() {
+    if (pending) stop_at(*pending);
+    for (const Warp& warp : warps) last_clock_ = std::max(last_clock_, warp.clock);
+    return true;
+}
+
+// ---- barriers
+
+void Block::check_same_barrier(const Warp& warp, const Instruction&, Barrier& barrier, Mask lanes) {
+    if (!barrier.open) {
+        barrier.open = true;
+        barrier.pc = warp.here;
+        return;
+    }
+    const u32 first = line_of(barrier.pc).line, now = line_of(warp.here).line;
+    if (barrier.pc == warp.here || first == now) return;
+    stop_at(at(warp, warp.here, __builtin_ctz(lanes), "deadlock",
+               "divergent barrier: " + thread(warp.thread(__builtin_ctz(lanes))) + " waits at the barrier on line " +
+                   std::to_string(now) + " while other threads of its block wait at the one on line " +
+                   std::to_string(first)));
+}
+
+bool Block::complete(const Barrier& barrier) const {
+    u64 threads = barrier.arrived;
+    for (const Warp& warp : warps) {
+        const Mask waiting = barrier.waiting[warp.index];
+        // With an explicit count a whole warp counts as 32 threads.
+        threads += barrier.expected && waiting == warp.existing ? LANES : u64(__builtin_popcount(waiting));
+    }
+    return threads >= (barrier.expected ? barrier.expected : launch->threads_per_block());
+}
+
+void Block::wait(Warp& warp, const Instruction& in, Mask lanes, u32 id, u32 expected, Mask votes, Reduction op) {
+    Barrier& barrier = barriers[id % BARRIERS];
+    if (expected == 0) check_same_barrier(warp, in, barrier, lanes);
+    barrier.expected = expected;
+    barrier.waiting[warp.index] |= lanes;
+    barrier.votes += u32(__builtin_popcount(votes & lanes));
+    barrier.voters += u32(__builtin_popcount(lanes));
+    warp.at_barrier |= lanes;
+    warp.move(lanes, warp.here);
+    if (complete(barrier)) release(barrier, in, op);
+}
+
+void Block::arrive(Warp& warp, const Instruction& in, Mask lanes, u32 id, u32 expected) {
+    Barrier& barrier = barriers[id % BARRIERS];
+    barrier.expected = expected;
+    barrier.arrived += lanes == warp.existing ? LANES : u32(__builtin_popcount(lanes));
+    warp.clock += 1;
+    if (complete(barrier)) release(barrier, in, Reduction::none);
+}
+
+void Block::release(Barrier& barrier, const Instruction&, Reduction op) {
+    const u32 votes = barrier.votes, voters = barrier.voters;
+    for (Warp& warp : warps) {
+        const Mask lanes = barrier.waiting[warp.index];
+        for (int l = 0; l < LANES; ++l) {
+            if (!(lanes >> l & 1)) continue;
+            const Instruction& in = program->code[warp.pc[l]];
+            const bool truth = op == Reduction::all ? votes == voters : votes > 0;
+            if (op == Reduction::popc) warp.row<u32>(in.operand[0])[l] = votes;
+            if (op == Reduction::all || op == Reduction::any)
+                warp.set_predicate(in.operand[0], Mask(1) << l, truth ? ALL : 0);
+            warp.pc[l] += 1;
+        }
+        warp.at_barrier &= ~lanes;
+    }
+    Mask members[LANES];
+    std::copy(barrier.waiting, barrier.waiting + LANES, members);
+    barrier = {};
+    synchronise(members);
+}
+
+// What the members did before the barrier comes before what they do after it.
+void Block::synchronise(const Mask* members) {
+    u32 joined[LANES] = {};
+    for (const Warp& warp : warps) {
+        if (!members[warp.index]) continue;
+        for (size_t i = 0; i < warps.size(); ++i) joined[i] = std::max(joined[i], warp.seen[i]);
+    }
+    u32 latest = 0;
+    for (const Warp& warp : warps) {
+        if (!members[warp.index]) continue;
+        joined[warp.index] = warp.clock;
+        latest = std::max(latest, warp.clock);
+    }
+    u32 floor = ~0u;
+    for (size_t i = 0; i < warps.size(); ++i) floor = std::min(floor, joined[i]);
+    for (Warp& warp : warps) {
+        if (!members[warp.index]) continue;
+        std::copy(joined, joined + LANES, warp.seen);
+        warp.floor = floor;
+        warp.clock = latest + 1;
+    }
+}
+
+// ---- findings
+
+SourceLine Block::line_of(u32 pc) const {
+    return source_line(*program->module, program->code[pc].location, launch->source);
+}
+
+std::string Block::thread(u32 linear) const {
+    const u32* n = launch->block;
+    return thread_name(linear % n[0], linear / n[0] % n[1], linear / (n[0] * n[1]));
+}
+
+Finding Block::at(const Warp& warp, u32 pc, int lane, std::string kind, std::string message) const {
+    Finding f;
+    f.kind = std::move(kind);
+    f.message = std::move(message);
+    f.kernel = program->name;
+    const SourceLine where = line_of(pc);
+    f.file = where.file;
+    f.line = where.line;
+    f.has_thread = true;
+    const u32 t = warp.thread(lane);
+    const u32* n = launch->block;
+    std::copy(index, index + 3, f.block);
+    f.thread[0] = t % n[0];
+    f.thread[1] = t / n[0] % n[1];
+    f.thread[2] = t / (n[0] * n[1]);
+    return f;
+}
+
+void Block::stop_at(Finding finding) {
+    // A value read before anybody wrote it is the likelier cause of whatever came after.
+    launch->keep(pending && finding.kind != "race" ? *pending : std::move(finding));
+    throw Halt();
+}
+
+Place Block::shared_place(u64 address, u32 bytes, bool is_outside) const {
+    const Extent* best = nullptr;
+    u64 size = 0;
+    for (const Extent& extent : program->shared) {
+        if (extent.offset > address || (best && extent.offset < best->offset)) continue;
+        const bool dynamic = extent.offset == program->dynamic_base && extent.bytes == 0;
+        best = &extent;
+        size = dynamic ? launch->dynamic_shared : extent.bytes;
+    }
+    const u32 item = bytes > 4 && bytes != 8 ? 4 : bytes;
+    if (!best) return outside("shared memory", s64(address), launch->shared_bytes(), item, bytes);
+    const s64 offset = s64(address - best->offset);
+    return is_outside ? outside(best->name, offset, size, item, bytes) : inside(best->name, offset, item, bytes);
+}
+
+void Block::stuck_at_meeting(const Warp& warp) {
+    const int lane = __builtin_ctz(warp.at_meeting);
+    const u32 pc = warp.pc[lane];
+    const Instruction& in = program->code[pc];
+    const Mask named = warp.row<const u32>(in.operand[in.target])[lane] & warp.existing;
+    Mask there = 0;
+    for (int l = 0; l < LANES; ++l) there |= Mask((warp.at_meeting >> l & 1) && warp.pc[l] == pc) << l;
+    const Mask missing = named & ~there;
+    const int other = missing ? __builtin_ctz(missing) : lane;
+    const bool gone = !(warp.alive >> other & 1);
+    stop_at(at(warp, pc, lane, "deadlock",
+               thread(warp.thread(lane)) + " waits in " + in.row->form + " for all lanes of its mask, but " +
+                   thread(warp.thread(other)) + (gone ? " has exited" : " waits") + " on line " +
+                   std::to_string(line_of(warp.pc[other]).line) + " and never comes"));
+}
+
+void Block::stuck() {
+    const Warp* waiter = nullptr;
+    u64 waiting = 0, elsewhere = 0, exited = 0;
+    for (const Warp& warp : warps)
+        if (warp.at_meeting) stuck_at_meeting(warp);
+    for (const Warp& warp : warps)
+        if (!waiter && warp.at_barrier) waiter = &warp;
+    const int lane = __builtin_ctz(waiter->at_barrier);
+    const u32 pc = waiter->pc[lane], line = line_of(pc).line;
+    std::string other;
+    for (const Warp& warp : warps) {
+        for (int l = 0; l < LANES; ++l) {
+            if (!(warp.existing >> l & 1)) continue;
+            const bool here = (warp.at_barrier >> l & 1) && warp.pc[l] == pc, gone = !(warp.alive >> l & 1);
+            (here ? waiting : gone ? exited : elsewhere) += 1;
+            if (here || !other.empty()) continue;
+            other = thread(warp.thread(l)) + (gone ? " exited" : " waits") + " on line " +
+                    std::to_string(line_of(warp.pc[l]).line);
+        }
+    }
+    std::string message = plural(waiting, "thread") + " of the block wait" + (waiting == 1 ? "s" : "") +
+                          " at the barrier on line " + std::to_string(line);
+    if (exited) message += ", " + plural(exited, "thread") + " exited without reaching it";
+    if (elsewhere) message += ", " + plural(elsewhere, "thread") + " wait" + (elsewhere == 1 ? "s" : "") + " elsewhere";
+    if (!other.empty()) message += " (" + other + ")";
+    stop_at(at(*waiter, pc, lane, "deadlock", message));
+}
+
+}  // namespace sim

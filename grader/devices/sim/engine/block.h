@@ -1,0 +1,73 @@
+// block: the warps of one thread block, its shared memory and its barriers
+//
+// A block lives on one host thread at a time and can be set aside between any two instructions: all its state is data.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "finding.h"
+#include "launch.h"
+#include "memory.h"
+#include "shared.h"
+#include "warp.h"
+
+namespace sim {
+
+enum class Reduction : u8 { none, popc, all, any };
+
+struct Barrier {
+    u32 expected = 0;  // threads; 0: all of the block
+    u32 arrived = 0;   // by bar.arrive, without waiting
+    u32 pc = 0;        // of the first to come
+    bool open = false;
+    Mask waiting[LANES] = {};  // of each warp
+    u32 votes = 0, voters = 0;
+};
+
+constexpr int BARRIERS = 16;
+
+struct Block {
+    explicit Block(const Launch& launch);
+
+    void start(u64 linear);  // becomes this block of the grid
+    bool run(u64 budget);    // true when finished; throws Halt
+
+    // Notes that lanes of a warp wait at a barrier, and lets all go on when they were the last.
+    void wait(Warp& warp, const Instruction& in, Mask lanes, u32 barrier, u32 expected, Mask votes, Reduction op);
+    void arrive(Warp& warp, const Instruction& in, Mask lanes, u32 barrier, u32 expected);
+
+    // A finding at the running instruction of a warp. `stop_at` keeps it and unwinds.
+    Finding at(const Warp& warp, u32 pc, int lane, std::string kind, std::string message) const;
+    [[noreturn]] void stop_at(Finding finding);
+    SourceLine line_of(u32 pc) const;
+    std::string thread(u32 linear) const;  // "thread (1,0,0)"
+    Place shared_place(u64 address, u32 bytes, bool is_outside) const;
+
+    const Launch* launch;
+    const Program* program;
+    u32 index[3] = {0, 0, 0};
+    std::vector<Warp> warps;
+    SharedMemory shared;
+    Barrier barriers[BARRIERS];
+    std::unique_ptr<Finding> pending;  // an uninitialised read that may yet turn out to be a race
+
+  private:
+    void fill_constants(Warp& warp);
+    void fill_specials(Warp& warp, bool once);
+    bool complete(const Barrier& barrier) const;
+    void release(Barrier& barrier, const Instruction& in, Reduction op);
+    void synchronise(const Mask* members);
+    void check_same_barrier(const Warp& warp, const Instruction& in, Barrier& barrier, Mask lanes);
+    [[noreturn]] void stuck();
+    [[noreturn]] void stuck_at_meeting(const Warp& warp);
+    void check_time(const Warp& warp);
+    bool finish();
+    u64 random();
+
+    std::vector<u8> register_storage_, local_storage_, local_shadow_;
+    u64 random_state_ = 0;
+    u32 last_clock_ = 0;
+    u64 since_check_ = 0;
+};
+
+}  // namespace sim

@@ -1,0 +1,281 @@
+// build: the operands of each shape of instruction
+#include <algorithm>
+
+#include "decode.h"
+#include "finding.h"
+#include "resolve.h"
+
+namespace sim {
+
+namespace {
+
+bool has_prefix(std::string_view text, std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; }
+
+// Modifiers that change when and where data is cached, or how far it is visible, but not what is read or written.
+constexpr std::string_view CACHE_HINTS[] = {"ca",  "cg",  "cs",      "lu",  "cv",  "wb",  "wt",    "nc", "weak",
+                                            "cta", "gpu", "cluster", "sys", "noftz", "unified", "mmio"};
+constexpr std::string_view ORDERS[] = {"volatile", "relaxed", "acquire", "release", "acq_rel"};
+constexpr std::string_view ACCESSES[] = {"ld", "st", "atom", "red", "ldu"};
+
+template <class List>
+bool contains(const List& list, std::string_view word) {
+    return std::find(std::begin(list), std::end(list), word) != std::end(list);
+}
+
+bool is_hint(std::string_view word) {
+    return has_prefix(word, "L1::") || has_prefix(word, "L2::") || contains(CACHE_HINTS, word);
+}
+
+struct SpaceResolver {
+    std::string_view space;
+    Resolver resolve;
+};
+constexpr SpaceResolver RESOLVERS[] = {
+    {"global", resolve_global},      {"const", resolve_global},
+    {"shared", resolve_shared},      {"shared::cta", resolve_shared},
+    {"shared::cluster", resolve_shared}, {"local", resolve_local},
+    {"param", resolve_global},       {"param::entry", resolve_global},
+    {"param::func", resolve_local},
+};
+
+std::vector<std::string_view> words_of(std::string_view opcode) {
+    std::vector<std::string_view> words;
+    for (size_t start = 0; start <= opcode.size();) {
+        const size_t dot = std::min(opcode.find('.', start), opcode.size());
+        words.push_back(opcode.substr(start, dot - start));
+        start = dot + 1;
+    }
+    return words;
+}
+
+u8 elements(const ptx::Operand& operand) {
+    return operand.kind == ptx::OperandKind::vector ? u8(operand.elements.size()) : 1;
+}
+const ptx::Operand& element(const ptx::Operand& operand, size_t i) {
+    return operand.kind == ptx::OperandKind::vector ? operand.elements[i] : operand;
+}
+
+}  // namespace
+
+Form form_of(const ptx::Instruction& in) {
+    Form form;
+    const auto words = words_of(in.opcode);
+    const bool access = contains(ACCESSES, words[0]);
+    for (auto word : words) {
+        if (access && contains(ORDERS, word)) form.strong = true;
+        if (access && (contains(ORDERS, word) || is_hint(word))) continue;
+        // The space is a matter of the address, not of the handler.
+        const bool space = access && std::any_of(std::begin(RESOLVERS), std::end(RESOLVERS),
+                                                 [&](auto& r) { return r.space == word; });
+        if (space) continue;
+        if (!form.name.empty()) form.name += '.';
+        form.name += word;
+    }
+    if (words[0] == "mov" && in.operands.size() == 2) {
+        const bool packs = in.operands[1].kind == ptx::OperandKind::vector;
+        const bool unpacks = in.operands[0].kind == ptx::OperandKind::vector;
+        if (packs || unpacks)
+            form.name += (packs ? ".pack" : ".unpack") + std::to_string(in.operands[packs].elements.size());
+    }
+    return form;
+}
+
+void Decoder::address(Instruction& out, const ptx::Operand& operand, const ptx::Instruction& in) {
+    if (operand.kind != ptx::OperandKind::address) unsupported("an address of " + std::string(in.opcode));
+    const ptx::Operand& base = operand.elements[0];
+    out.resolve = resolve_generic;
+    for (auto word : words_of(in.opcode))
+        for (auto& [space, resolve] : RESOLVERS)
+            if (word == space) out.resolve = resolve;
+    const bool parameter = in.opcode.find(".param") != std::string_view::npos;
+    if (parameter && is_local_symbol(base)) out.resolve = resolve_local;
+    out.strong = form_of(in).strong;
+    out.immediate = operand.offset;
+    if (base.kind == ptx::OperandKind::reg) {
+        out.address = register_row(base.index);
+        out.wide_address = register_bytes(base.index) == 8;
+    } else if (base.kind == ptx::OperandKind::symbol) {
+        out.immediate += s64(symbol_address(base));
+    } else {
+        out.immediate += s64(base.bits);
+    }
+}
+
+void positional(Decoder& d, const ptx::Instruction& in, const Row& row) {
+    const Signature& signature = row.operation.signature;
+    d.require(in, signature.count);
+    Instruction out = d.prototype(in, row);
+    for (size_t i = signature.count; i-- > 0;) {
+        const Shape shape = signature.shape[i];
+        out.operand[i] = i == 0 ? d.destination(in.operands[i], shape) : d.source(in.operands[i], shape);
+    }
+    d.emit(out);
+}
+
+void build_setp(Decoder& d, const ptx::Instruction& in, const Row& row) {
+    const Signature& signature = row.operation.signature;
+    d.require(in, row.option ? 4 : 3);
+    Instruction out = d.prototype(in, row);
+    out.operand[0] = d.destination(in.operands[0], signature.shape[0]);
+    out.operand[1] = d.optional_predicate(in.operands[0]);
+    out.operand[2] = d.source(in.operands[1], signature.shape[2]);
+    out.operand[3] = d.source(in.operands[2], signature.shape[3]);
+    if (row.option) out.operand[4] = d.source(in.operands[3], PREDICATE);
+    d.emit(out);
+}
+
+void build_vector_move(Decoder& d, const ptx::Instruction& in, const Row& row) {
+    const Signature& signature = row.operation.signature;
+    Instruction out = d.prototype(in, row);
+    const bool packs = in.operands[1].kind == ptx::OperandKind::vector;
+    const size_t count = signature.count - 1u;
+    for (size_t i = 0; i < count; ++i) {
+        if (packs) out.operand[i + 1] = d.source(in.operands[1].elements[i], signature.shape[i + 1]);
+        else out.operand[i] = d.destination(in.operands[0].elements[i], signature.shape[i]);
+    }
+    if (packs) out.operand[0] = d.destination(in.operands[0], signature.shape[0]);
+    else out.operand[count] = d.source(in.operands[1], signature.shape[count]);
+    d.emit(out);
+}
+
+void build_load(Decoder& d, const ptx::Instruction& in, const Row& row) {
+    d.require(in, 2);
+    Instruction out = d.prototype(in, row);
+    d.address(out, in.operands[1], in);
+    const u8 count = row.operation.signature.count;
+    if (elements(in.operands[0]) != count) d.unsupported("the operands of " + std::string(in.opcode));
+    for (u8 i = 0; i < count; ++i)
+        out.operand[i] = d.destination(element(in.operands[0], i), row.operation.signature.shape[i]);
+    d.emit(out);
+}
+
+void build_store(Decoder& d, const ptx::Instruction& in, const Row& row) {
+    d.require(in, 2);
+    Instruction out = d.prototype(in, row);
+    d.address(out, in.operands[0], in);
+    const u8 count = row.operation.signature.count;
+    if (elements(in.operands[1]) != count) d.unsupported("the operands of " + std::string(in.opcode));
+    for (u8 i = 0; i < count; ++i)
+        out.operand[i] = d.source(element(in.operands[1], i), row.operation.signature.shape[i]);
+    d.emit(out);
+}
+
+// operands of the handler: result, b, c
+void build_atomic(Decoder& d, const ptx::Instruction& in, const Row& row) {
+    const Signature& signature = row.operation.signature;
+    d.require(in, signature.count + 1u);
+    Instruction out = d.prototype(in, row);
+    d.address(out, in.operands[1], in);
+    for (u8 i = 1; i < signature.count; ++i) out.operand[i] = d.source(in.operands[i + 1], signature.shape[i]);
+    out.operand[0] = d.destination(in.operands[0], signature.shape[0]);
+    out.strong = true;
+    d.emit(out);
+}
+
+void build_reduction(Decoder& d, const ptx::Instruction& in, const Row& row) {
+    const Signature& signature = row.operation.signature;
+    d.require(in, signature.count);
+    Instruction out = d.prototype(in, row);
+    d.address(out, in.operands[0], in);
+    for (u8 i = 1; i < signature.count; ++i) out.operand[i] = d.source(in.operands[i], signature.shape[i]);
+    out.operand[0] = d.sink(signature.shape[0].bytes);
+    out.strong = true;
+    d.emit(out);
+}
+
+void build_branch(Decoder& d, const ptx::Instruction& in, const Row& row) {
+    d.require(in, 1);
+    Instruction out = d.prototype(in, row);
+    d.branch_to(out, in.operands[0].name);
+    d.emit(out);
+}
+
+void build_branch_table(Decoder& d, const ptx::Instruction& in, const Row& row) {
+    d.require(in, 2);
+    Instruction out = d.prototype(in, row);
+    out.operand[0] = d.source(in.operands[0], shape_of<u32>());
+    out.target = d.branch_table(in.operands[1].name);
+    d.emit(out);
+}
+
+void build_call(Decoder& d, const ptx::Instruction& in, const Row& row) {
+    const ptx::Operand *results = nullptr, *arguments = nullptr, *callee = nullptr;
+    for (auto& operand : in.operands) {
+        if (operand.kind != ptx::OperandKind::list) callee = callee ? callee : &operand;
+        else (callee ? arguments : results) = &operand;
+    }
+    if (!callee || callee->kind != ptx::OperandKind::symbol) d.unsupported("an indirect call");
+    Instruction out = d.prototype(in, row);
+    out.target = d.call_site(results, callee->name, arguments);
+    d.emit(out);
+}
+
+u32 Decoder::call_site(const ptx::Operand* results, std::string_view callee, const ptx::Operand* arguments) {
+    CallSite call;
+    call.callee = std::string(callee);
+    const auto declared = module_.function_index.find(callee);
+    if (declared == module_.function_index.end()) unsupported("a call of " + demangled(call.callee));
+    const ptx::Function& f = module_.functions[declared->second];
+    call.builtin = !f.defined;
+    if (call.builtin && !is_builtin(call.callee)) unsupported("a call of " + demangled(call.callee));
+    const Layout* target = call.builtin ? nullptr : &layouts_[layout_index_.at(callee)];
+    for (size_t i = 0; arguments && i < arguments->elements.size() && i < f.parameters.size(); ++i) {
+        const u32 from = u32(symbol_address(arguments->elements[i]));
+        call.argument_offsets.push_back(from);
+        if (!target) continue;
+        const ptx::Variable& v = f.parameters[i];
+        call.arguments.push_back({from, u32(target->formal.at(v.name)), u32(v.bytes)});
+    }
+    for (size_t i = 0; results && i < results->elements.size() && i < f.returns.size(); ++i) {
+        const u32 to = u32(symbol_address(results->elements[i]));
+        const u32 from = target ? u32(target->formal.at(f.returns[i].name)) : to;
+        call.results.push_back({from, to, u32(f.returns[i].bytes)});
+    }
+    program_.calls.push_back(call);
+    return u32(program_.calls.size() - 1);
+}
+
+// bar.sync a [, b]: operands: barrier, count
+void build_barrier(Decoder& d, const ptx::Instruction& in, const Row& row) {
+    Instruction out = d.prototype(in, row);
+    const auto& ops = in.operands;
+    out.operand[1] = ops.empty() ? d.constant(0, 4) : d.source(ops[0], shape_of<u32>());
+    out.operand[2] = ops.size() < 2 ? d.constant(0, 4) : d.source(ops[1], shape_of<u32>());
+    d.emit(out);
+}
+
+// bar.red.op d, a [, b], p: operands: d, barrier, count, p
+void build_barrier_reduction(Decoder& d, const ptx::Instruction& in, const Row& row) {
+    d.require(in, 3);
+    Instruction out = d.prototype(in, row);
+    const auto& ops = in.operands;
+    out.operand[0] = d.destination(ops[0], row.operation.signature.shape[0]);
+    out.operand[1] = d.source(ops[1], shape_of<u32>());
+    out.operand[2] = ops.size() < 4 ? d.constant(0, 4) : d.source(ops[2], shape_of<u32>());
+    out.operand[3] = d.source(ops.back(), PREDICATE);
+    d.emit(out);
+}
+
+// operands: d, p of "d|p", sources..., member mask
+void build_collective(Decoder& d, const ptx::Instruction& in, const Row& row) {
+    const Signature& signature = row.operation.signature;
+    d.require(in, signature.count - 1u);
+    Instruction out = d.prototype(in, row);
+    for (u8 i = 2; i < signature.count; ++i) out.operand[i] = d.source(in.operands[i - 1u], signature.shape[i]);
+    out.operand[0] = d.destination(in.operands[0], signature.shape[0]);
+    out.operand[1] = d.optional_predicate(in.operands[0]);
+    out.target = signature.count - 1u;
+    d.emit(out);
+}
+
+void build_warp_barrier(Decoder& d, const ptx::Instruction& in, const Row& row) {
+    d.require(in, 1);
+    Instruction out = d.prototype(in, row);
+    out.operand[0] = d.source(in.operands[0], shape_of<u32>());
+    out.target = 0;
+    d.emit(out);
+}
+
+void build_nothing(Decoder& d, const ptx::Instruction& in, const Row& row) { d.emit(d.prototype(in, row)); }
+
+}  // namespace sim

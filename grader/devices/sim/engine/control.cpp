@@ -1,0 +1,118 @@
+// control: branches, calls, returns, traps, fences and the barriers of a block
+#include "block.h"
+#include "decode.h"
+#include "operation.h"
+#include "print.h"
+
+namespace sim {
+
+namespace {
+
+void nothing(Warp&, const Instruction&, Mask) {}
+
+// brx.idx: every lane goes to its own entry of the table
+void branch_indexed(Warp& warp, const Instruction& in, Mask mask) {
+    const auto& table = warp.block->program->branch_tables[in.target];
+    const u32* index = warp.row<const u32>(in.operand[0]);
+    each_lane(mask, [&](int l) {
+        if (index[l] < table.size()) {
+            warp.pc[l] = table[index[l]];
+            return;
+        }
+        Block& block = *warp.block;
+        block.stop_at(block.at(warp, warp.here, l, "crash",
+                               "jumps to entry " + std::to_string(index[l]) + " of a branch table with " +
+                                   plural(table.size(), "entry")));
+    });
+}
+
+void leave(Warp& warp, const Instruction&, Mask mask) {
+    each_lane(mask, [&](int l) { warp.pc[l] = warp.here; });
+    warp.alive &= ~mask;
+}
+
+void copy_local(const Warp& warp, int lane, const std::vector<CallSite::Copy>& copies) {
+    u8* bytes = warp.local + u64(lane) * warp.local_bytes;
+    u8* shadow = warp.local_shadow + u64(lane) * warp.local_bytes;
+    for (const auto& copy : copies) {
+        std::memcpy(bytes + copy.to, bytes + copy.from, copy.bytes);
+        std::memcpy(shadow + copy.to, shadow + copy.from, copy.bytes);
+    }
+}
+
+void call(Warp& warp, const Instruction& in, Mask mask) {
+    const CallSite& site = warp.block->program->calls[in.target];
+    if (site.builtin) {
+        call_builtin(warp, site, mask);
+        warp.move(mask, warp.here + 1);
+        return;
+    }
+    each_lane(mask, [&](int l) {
+        copy_local(warp, l, site.arguments);
+        warp.callers[l].push_back(warp.here);
+        warp.pc[l] = site.target;
+    });
+}
+
+// Back to the caller; from the kernel itself, out.
+void back(Warp& warp, const Instruction& in, Mask mask) {
+    Mask out = 0;
+    each_lane(mask, [&](int l) {
+        if (warp.callers[l].empty()) {
+            out |= Mask(1) << l;
+            return;
+        }
+        const u32 caller = warp.callers[l].back();
+        warp.callers[l].pop_back();
+        copy_local(warp, l, warp.block->program->calls[warp.code[caller].target].results);
+        warp.pc[l] = caller + 1;
+    });
+    leave(warp, in, out);
+}
+
+void trap(Warp& warp, const Instruction&, Mask mask) {
+    Block& block = *warp.block;
+    block.stop_at(block.at(warp, warp.here, __builtin_ctz(mask), "crash", "the kernel executes a trap"));
+}
+
+// ---- barriers of the block
+
+template <Reduction op>
+void barrier(Warp& warp, const Instruction& in, Mask mask) {
+    const int l = __builtin_ctz(mask);
+    Mask votes = 0;
+    if (op != Reduction::none) votes = warp.predicate(in.operand[3]);
+    warp.block->wait(warp, in, mask, warp.row<const u32>(in.operand[1])[l], warp.row<const u32>(in.operand[2])[l],
+                     votes, op);
+}
+
+void arrive(Warp& warp, const Instruction& in, Mask mask) {
+    const int l = __builtin_ctz(mask);
+    warp.move(mask, warp.here + 1);
+    warp.block->arrive(warp, in, mask, warp.row<const u32>(in.operand[1])[l], warp.row<const u32>(in.operand[2])[l]);
+}
+
+}  // namespace
+
+void control_rows(Table& t) {
+    t.add("bra{,.uni}", {nothing, {}}, build_branch, Flow::branch);
+    t.add("brx.idx{,.uni}", {branch_indexed, {}}, build_branch_table, Flow::leave);
+    t.add("call{,.uni}", {call, {}}, build_call, Flow::leave);
+    t.add("ret{,.uni}", {back, {}}, build_nothing, Flow::leave);
+    t.add("exit", {leave, {}}, build_nothing, Flow::leave);
+    t.add("trap", {trap, {}}, build_nothing, Flow::leave);
+    t.add("{bar,barrier,barrier.cta}.sync{,.aligned}", {barrier<Reduction::none>, {}}, build_barrier, Flow::leave);
+    t.add("{bar,barrier,barrier.cta}.arrive{,.aligned}", {arrive, {}}, build_barrier, Flow::leave);
+    const Signature count{1, {shape_of<u32>()}}, truth{1, {PREDICATE}};
+    const std::string red = "{bar,barrier,barrier.cta,bar.cta}.red";
+    t.add(red + ".popc{,.aligned}.u32", {barrier<Reduction::popc>, count}, build_barrier_reduction, Flow::leave);
+    t.add(red + ".and{,.aligned}.pred", {barrier<Reduction::all>, truth}, build_barrier_reduction, Flow::leave);
+    t.add(red + ".or{,.aligned}.pred", {barrier<Reduction::any>, truth}, build_barrier_reduction, Flow::leave);
+    t.add("membar.{cta,gl,sys}", {nothing, {}}, build_nothing);
+    t.add("fence{,.sc,.acq_rel,.acquire,.release}.{cta,cluster,gpu,sys}", {nothing, {}}, build_nothing);
+    t.add("nanosleep.u32", {nothing, {}}, build_nothing);
+    t.add("pmevent{,.mask}", {nothing, {}}, build_nothing);
+    t.add("griddepcontrol.{launch_dependents,wait}", {nothing, {}}, build_nothing);
+}
+
+}  // namespace sim

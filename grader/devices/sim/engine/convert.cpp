@@ -1,0 +1,69 @@
+// convert: cvt between integers, and from integers to floating point
+#include "operation.h"
+
+namespace sim {
+
+namespace {
+
+template <class D, class S>
+D truncate(S a) {
+    return D(a);
+}
+
+template <class D, class S>
+D clamp(S a) {
+    using W = s128;
+    const W low = W(std::numeric_limits<D>::min()), high = W(std::numeric_limits<D>::max());
+    return D(W(a) < low ? low : W(a) > high ? high : W(a));
+}
+
+// To floating point, to nearest even. A 64-bit integer goes to a half through a double rounded to odd.
+template <class S>
+f64 double_to_odd(S a) {
+    const f64 nearest = f64(a);
+    const s128 error = s128(a) - s128(nearest);
+    u64 bits = bit_cast<u64>(nearest);
+    if (error != 0 && !(bits & 1)) bits += (error > 0) == (nearest > 0) ? 1u : ~u64(0);
+    return bit_cast<f64>(bits);
+}
+template <class D, class S>
+D to_float(S a) {
+    if constexpr (std::is_floating_point_v<D>)
+        return D(a);
+    else
+        return narrow_double<D>(double_to_odd(a));
+}
+template <class D, class S>
+D to_float_sat(S a) {
+    return a <= 0 ? D(0) : D(1);
+}
+
+template <class D, class S>
+void between(Table& t, const std::string& d, const std::string& s) {
+    t.add("cvt." + d + "." + s, lanewise<truncate<D, S>>());
+    t.add("cvt.sat." + d + "." + s, lanewise_cold<clamp<D, S>>());
+}
+
+template <class S>
+void from(Table& t, const std::string& s) {
+    between<u8, S>(t, "u8", s), between<s8, S>(t, "s8", s);
+    between<u16, S>(t, "u16", s), between<s16, S>(t, "s16", s);
+    between<u32, S>(t, "u32", s), between<s32, S>(t, "s32", s);
+    between<u64, S>(t, "u64", s), between<s64, S>(t, "s64", s);
+    t.add("cvt.rn.f32." + s, lanewise<to_float<f32, S>>());
+    t.add("cvt.rn.f64." + s, lanewise<to_float<f64, S>>());
+    t.add("cvt.rn.f16." + s, lanewise_cold<to_float<f16, S>>());
+    t.add("cvt.rn.bf16." + s, lanewise_cold<to_float<bf16, S>>());
+    t.add("cvt.rn.sat.f32." + s, lanewise_cold<to_float_sat<f32, S>>());
+}
+
+}  // namespace
+
+void convert_rows(Table& t) {
+    from<u8>(t, "u8"), from<s8>(t, "s8");
+    from<u16>(t, "u16"), from<s16>(t, "s16");
+    from<u32>(t, "u32"), from<s32>(t, "s32");
+    from<u64>(t, "u64"), from<s64>(t, "s64");
+}
+
+}  // namespace sim

@@ -1,0 +1,124 @@
+// decode: a kernel of a ptx::Module -> Program
+//
+// Registers become rows, labels become program counters, symbols become addresses. An instruction that no table row
+// describes throws Unsupported with its name and place.
+#pragma once
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <unordered_map>
+
+#include "operation.h"
+#include "program.h"
+#include "ptx.h"
+
+namespace sim {
+
+struct Unsupported : std::runtime_error {
+    Unsupported(const std::string& what, u32 at) : std::runtime_error(what), location(at) {}
+    u32 location;  // Module::locations
+};
+
+using Addresses = std::unordered_map<std::string_view, u64>;  // of module variables in global and constant space
+
+
+class Decoder {
+  public:
+    Decoder(const ptx::Module& module, const Addresses& addresses) : module_(module), addresses_(addresses) {}
+    Program decode(const ptx::Function& entry);
+
+    // ---- for builders
+    Instruction prototype(const ptx::Instruction& in, const Row& row) const;
+    void emit(Instruction instruction);  // after what its sources need, before what its destinations need
+    s32 source(const ptx::Operand& operand, Shape shape);
+    s32 destination(const ptx::Operand& operand, Shape shape);
+    s32 optional_predicate(const ptx::Operand& operand);  // destination p|q: row of q, or a sink
+    s32 constant(u64 bits, u8 bytes);
+    s32 sink(u8 bytes);
+    void address(Instruction& out, const ptx::Operand& operand, const ptx::Instruction& in);
+    void branch_to(Instruction& out, std::string_view label);
+    u32 branch_table(std::string_view name);
+    u32 call_site(const ptx::Operand* results, std::string_view callee, const ptx::Operand* arguments);
+    [[noreturn]] void unsupported(const std::string& what) const;
+    void require(const ptx::Instruction& in, size_t operands) const;
+
+  private:
+    struct Layout {  // of one function in a program
+        const ptx::Function* function = nullptr;
+        std::vector<s32> registers;                        // rows, -1 until used
+        std::vector<u64> variables;                        // offsets in local or shared memory
+        std::unordered_map<std::string_view, u64> formal;  // parameters: offset in local memory, or address
+        u32 start = 0;
+        std::vector<u32> pc_of;  // of each instruction of the body
+    };
+    struct Fix {  // a branch whose label is not placed yet
+        u32 pc;
+        u32 layout;
+        std::string_view label;
+        s32 table = -1;
+    };
+
+    void collect(const ptx::Function& function);
+    void place_variables();
+    void place_shared();
+    u64 place_local(const ptx::Variable& variable);
+    void place_shared_variable(const ptx::Variable& variable);
+    void decode_function(u32 layout);
+    void decode_instruction(const ptx::Instruction& in);
+    void resolve_fixes();
+    void refuse_recursion(u32 layout, std::vector<u8>& state);
+    void read_directives(const ptx::Function& entry);
+    s32 new_row(u8 bytes);
+    s32 register_row(s32 index);
+    s32 temporary(u8 bytes);
+    s32 special(std::string_view name, u8 bytes);
+    s32 resize(s32 from, u8 from_bytes, Shape to);
+    void resize_into(s32 from, Shape shape, s32 to, u8 to_bytes);
+    u64 symbol_address(const ptx::Operand& operand) const;
+    u8 register_bytes(s32 index) const;
+    bool is_local_symbol(const ptx::Operand& operand) const;
+    Layout& here() { return layouts_[current_]; }
+    const Layout& here() const { return layouts_[current_]; }
+
+    const ptx::Module& module_;
+    const Addresses& addresses_;
+    Program program_;
+    std::vector<Layout> layouts_;
+    std::unordered_map<std::string_view, u32> layout_index_;
+    std::unordered_map<std::string_view, u64> shared_offsets_;
+    std::vector<const ptx::Variable*> module_shared_;
+    u32 current_ = 0;
+    const ptx::Instruction* instruction_ = nullptr;
+    std::vector<Instruction> after_;
+    std::map<std::pair<u8, u64>, s32> constants_;
+    std::map<std::pair<Special, u8>, s32> specials_;
+    std::map<u8, s32> sinks_;
+    std::map<u8, std::vector<s32>> temporaries_;
+    std::map<u8, size_t> temporaries_used_;
+    std::vector<Fix> fixes_;
+};
+
+// The table's name of an instruction: its opcode without hints that change no result.
+struct Form {
+    std::string name;
+    bool strong = false;
+};
+Form form_of(const ptx::Instruction& in);
+
+// ---- builders
+void build_setp(Decoder&, const ptx::Instruction&, const Row&);
+void build_vector_move(Decoder&, const ptx::Instruction&, const Row&);
+void build_load(Decoder&, const ptx::Instruction&, const Row&);
+void build_store(Decoder&, const ptx::Instruction&, const Row&);
+void build_atomic(Decoder&, const ptx::Instruction&, const Row&);
+void build_reduction(Decoder&, const ptx::Instruction&, const Row&);
+void build_branch(Decoder&, const ptx::Instruction&, const Row&);
+void build_branch_table(Decoder&, const ptx::Instruction&, const Row&);
+void build_call(Decoder&, const ptx::Instruction&, const Row&);
+void build_barrier(Decoder&, const ptx::Instruction&, const Row&);
+void build_barrier_reduction(Decoder&, const ptx::Instruction&, const Row&);
+void build_collective(Decoder&, const ptx::Instruction&, const Row&);  // the last operand is the member mask
+void build_warp_barrier(Decoder&, const ptx::Instruction&, const Row&);
+void build_nothing(Decoder&, const ptx::Instruction&, const Row&);     // operands do not matter
+
+}  // namespace sim

@@ -1,0 +1,125 @@
+// device: the simulated card, the loaded module, and the state of the call that runs on it
+//
+// There is one, because the CUDA runtime that learners call has no handle: a process serves one built kata.
+#pragma once
+#include <chrono>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "decode.h"
+#include "finding.h"
+#include "launch.h"
+#include "memory.h"
+
+namespace sim {
+
+// The card whose limits are enforced. Source: CUDA C++ Programming Guide 13.0, table of technical specifications.
+struct Card {
+    const char* name;
+    int major, minor;
+    int multiprocessors;
+    u64 global_bytes;
+    int l2_bytes;
+    u64 shared_per_multiprocessor;
+    u64 shared_per_block_optin;
+    int threads_per_multiprocessor;
+    int blocks_per_multiprocessor;
+    int clock_khz, memory_clock_khz, memory_bus_bits;
+};
+
+constexpr u64 SHARED_PER_BLOCK = 48 << 10;
+constexpr u32 THREADS_PER_BLOCK = 1024;
+
+enum CudaError : int {
+    SUCCESS = 0,
+    INVALID_VALUE = 1,
+    OUT_OF_MEMORY = 2,
+    INVALID_CONFIGURATION = 9,
+    INVALID_SYMBOL = 13,
+    INVALID_DEVICE_POINTER = 17,
+    INVALID_DEVICE_FUNCTION = 98,
+    NO_KERNEL_IMAGE = 209,
+    INVALID_RESOURCE_HANDLE = 400,
+    ILLEGAL_ADDRESS = 700,
+    LAUNCH_OUT_OF_RESOURCES = 701,
+    NOT_SUPPORTED = 801,
+};
+
+struct Function {
+    std::string name;
+    u64 dynamic_shared_limit = 0;  // set by cudaFuncSetAttribute; 0: the default
+};
+
+struct Geometry {
+    u32 grid[3];
+    u32 block[3];
+    u64 dynamic_shared;
+};
+
+class Device {
+  public:
+    static Device& get();
+
+    void load(std::string ptx, std::string source, const std::string& arch, int threads);
+
+    // ---- one call of a launcher
+    void begin(u64 seed, double time_limit_s);
+    u64 add_buffer(const std::string& name, bool input, u32 itemsize, u64 bytes, u64 offset, const u8* data);
+    void end();  // releases what the call allocated
+
+    // ---- the runtime
+    void add_function(const void* host, const char* name) { functions_[host] = {name, 0}; }
+    void add_variable(const void* host, const char* name) { variables_[host] = name; }
+    Function* function(const void* host);
+    Window* variable(const void* host);
+    int launch(const void* host, const Geometry& geometry, void** arguments, bool cooperative);
+    int allocate(void** pointer, u64 bytes);
+    int release(void* pointer);
+    int copy(const char* what, void* to, const void* from, u64 bytes);
+    int fill(const char* what, void* to, int value, u64 bytes);
+    int fail(int error);  // remembers the error as the runtime does
+    int take_error();
+    int peek_error() const { return error_; }
+    const Card& card() const { return *card_; }
+    const Program* program(const Function& function);  // null, with a finding, when it cannot be decoded
+    u64 shared_limit(const Function& function) const;
+
+    void keep(Finding finding);
+    Memory memory;
+    std::vector<Finding> findings;
+    u64 executed = 0, executed_lanes = 0, launches = 0;
+
+  private:
+    void place_variables();
+    void initialise(const ptx::Variable& variable, Window& window);
+    bool refuse(const Program& program, const Function& function, const Geometry& geometry, std::string* why,
+                int* error) const;
+    std::vector<u8> pack(const Program& program, void** arguments) const;
+    void finish(Launch& launch);
+    Window* range(const char* what, const void* pointer, u64 bytes, const char* verb);
+    Finding without_place(const std::string& kind, const std::string& message) const;
+
+    const Card* card_ = nullptr;
+    std::unique_ptr<ptx::Module> module_;
+    std::string source_;
+    int threads_ = 1;
+    Addresses addresses_;
+    std::unordered_map<const void*, Function> functions_;
+    std::unordered_map<const void*, std::string> variables_;
+    std::map<std::string, Program> programs_;
+    std::map<std::string, Finding> undecodable_;
+    size_t permanent_windows_ = 0;
+    u64 seed_ = 0;
+    u64 allocations_ = 0;
+    double time_limit_s_ = 10;
+    std::chrono::steady_clock::time_point deadline_;
+    bool dead_ = false;  // after a hard finding nothing runs any more
+    int error_ = SUCCESS;
+};
+
+inline bool is_device_address(const void* pointer) { return reinterpret_cast<u64>(pointer) >= GLOBAL_ORIGIN; }
+
+}  // namespace sim

@@ -1,0 +1,108 @@
+#include "finding.h"
+
+#include <cxxabi.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace sim {
+
+namespace {
+
+s64 floor_divide(s64 a, s64 b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
+
+std::string elements(u64 count) { return count == 1 ? "one element" : std::to_string(count) + " elements"; }
+
+std::string range(const std::string& name, s64 index, u64 count) {
+    const std::string first = name + "[" + std::to_string(index);
+    return count == 1 ? first + "]" : first + ".." + std::to_string(index + s64(count) - 1) + "]";
+}
+
+std::string full_name(const std::string& symbol) {
+    int status = 0;
+    char* text = abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, &status);
+    const std::string name = status == 0 ? text : symbol;
+    std::free(text);
+    return name;
+}
+
+std::string quoted(const std::string& text) {
+    std::string out = "\"";
+    for (const unsigned char c : text) {
+        char escape[8];
+        if (c == '"' || c == '\\') {
+            out += '\\', out += char(c);
+        } else if (c < 0x20) {
+            std::snprintf(escape, sizeof escape, "\\u%04x", c);
+            out += escape;
+        } else {
+            out += char(c);
+        }
+    }
+    return out + "\"";
+}
+
+std::string triple(const u32* v) {
+    return "[" + std::to_string(v[0]) + "," + std::to_string(v[1]) + "," + std::to_string(v[2]) + "]";
+}
+
+}  // namespace
+
+Place inside(const std::string& name, s64 offset, u32 itemsize, u32 access_bytes) {
+    const u64 count = access_bytes > itemsize ? access_bytes / itemsize : 1;
+    const s64 index = floor_divide(offset, itemsize);
+    return {range(name, index, count) + (count > 1 ? " (" + std::to_string(access_bytes) + " bytes)" : ""), index};
+}
+
+Place outside(const std::string& name, s64 offset, u64 bytes_in_all, u32 itemsize, u32 access_bytes) {
+    Place place = inside(name, offset, itemsize, access_bytes);
+    const u64 count = bytes_in_all / itemsize;
+    const std::string size = " (" + plural(count, "element") + ")";
+    if (offset < 0) {
+        place.text += ", " + elements(u64(-place.index)) + " before the start of " + name + size;
+        return place;
+    }
+    const s64 last = floor_divide(offset + s64(access_bytes) - 1, itemsize);
+    place.text += ", " + elements(u64(std::max<s64>(last - s64(count) + 1, 1))) + " past the end of " + name + size;
+    return place;
+}
+
+std::string plural(u64 count, const std::string& noun) {
+    return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
+std::string thread_name(u32 x, u32 y, u32 z) {
+    return "thread (" + std::to_string(x) + "," + std::to_string(y) + "," + std::to_string(z) + ")";
+}
+
+std::string demangled(const std::string& symbol) {
+    std::string name = full_name(symbol);
+    int depth = 0;
+    for (size_t i = 0; i < name.size(); ++i) {
+        depth += name[i] == '<' ? 1 : name[i] == '>' ? -1 : 0;
+        if (name[i] == '(' && depth == 0 && name.compare(i, 21, "(anonymous namespace)") != 0) {
+            name.resize(i);
+            break;
+        }
+    }
+    return name.compare(0, 5, "void ") == 0 ? name.substr(5) : name;
+}
+
+std::string variable_name(const std::string& symbol) {
+    const std::string name = full_name(symbol);
+    const size_t colon = name.rfind("::");
+    return colon == std::string::npos ? name : name.substr(colon + 2);
+}
+
+std::string json(const Finding& f) {
+    std::string out = "{\"kind\":" + quoted(f.kind) + ",\"message\":" + quoted(f.message);
+    if (!f.kernel.empty()) out += ",\"kernel\":" + quoted(f.kernel);
+    if (!f.file.empty()) out += ",\"file\":" + quoted(f.file);
+    if (f.line) out += ",\"line\":" + std::to_string(f.line);
+    if (f.has_thread) out += ",\"block\":" + triple(f.block) + ",\"thread\":" + triple(f.thread);
+    if (!f.buffer.empty()) out += ",\"buffer\":" + quoted(f.buffer);
+    if (f.has_index) out += ",\"index\":" + std::to_string(f.index);
+    return out + "}";
+}
+
+}  // namespace sim

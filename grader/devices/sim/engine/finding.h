@@ -1,0 +1,40 @@
+// finding: something a launch did wrong, in the learner's terms
+#pragma once
+#include <string>
+
+#include "scalar.h"
+
+namespace sim {
+
+struct Finding {
+    std::string kind;  // the value of grader.verdict.Kind
+    std::string message;
+    std::string kernel;
+    std::string file;
+    u32 line = 0;  // 0: unknown
+    bool has_thread = false;
+    u32 block[3] = {0, 0, 0};
+    u32 thread[3] = {0, 0, 0};
+    std::string buffer;
+    bool has_index = false;
+    s64 index = 0;
+};
+
+// Unwinds the interpreter once a finding is recorded.
+struct Halt {};
+
+// The words for an access outside of something: "c[257], one element past the end of c (257 elements)".
+struct Place {
+    std::string text;
+    s64 index = 0;
+};
+Place outside(const std::string& name, s64 offset, u64 bytes_in_all, u32 itemsize, u32 access_bytes);
+Place inside(const std::string& name, s64 offset, u32 itemsize, u32 access_bytes);
+
+std::string plural(u64 count, const std::string& noun);           // "1 thread", "2 threads"
+std::string thread_name(u32 x, u32 y, u32 z);                     // "thread (1,0,0)"
+std::string demangled(const std::string& symbol);                 // "foo<float>", without parameters
+std::string variable_name(const std::string& symbol);             // "tile" for kernel()::tile
+std::string json(const Finding& finding);
+
+}  // namespace sim

@@ -1,0 +1,146 @@
+// grid: the blocks of a launch on the host's threads
+//
+// Blocks start in a seeded random order. One that has run long is set aside for others, so that blocks which wait for
+// each other make progress.
+#include <algorithm>
+#include <deque>
+#include <numeric>
+#include <thread>
+
+#include "block.h"
+
+namespace sim {
+
+namespace {
+
+constexpr u64 TURN = 1 << 21;                 // warp instructions before a block is set aside
+constexpr u64 RESIDENT_BYTES = u64(512) << 20;  // of register files and shared memory, of blocks set aside
+constexpr u64 RESIDENT_BLOCKS = 4096;
+
+class Scheduler {
+  public:
+    explicit Scheduler(Launch& launch) : launch_(launch), total_(launch.blocks()) {
+        stride_ = total_ > 1 ? (launch.seed * 0x9e3779b97f4a7c15u | 1) % total_ : 1;
+        while (std::gcd(stride_, total_) != 1) stride_ = stride_ % total_ + 1;
+        offset_ = (launch.seed * 0xbf58476d1ce4e5b9u >> 16) % total_;
+        const Program& p = *launch.program;
+        const u64 warps = (launch.threads_per_block() + LANES - 1) / LANES;
+        const u64 bytes = warps * (p.row_bytes + LANES * 2 * p.local_bytes) + launch.shared_bytes() * 8 + 4096;
+        capacity_ = std::max<u64>(std::min(RESIDENT_BLOCKS, RESIDENT_BYTES / bytes), u64(launch.threads));
+    }
+
+    void work() {
+        try {
+            while (std::unique_ptr<Block> block = next()) {
+                const bool finished = block->run(TURN);
+                count(*block);
+                put_back(std::move(block), finished);
+            }
+        } catch (const Halt&) {
+        } catch (const std::bad_alloc&) {
+            Finding finding;
+            finding.kind = "launch failed";
+            finding.message = "the simulator has not enough memory for a block of this launch";
+            finding.kernel = launch_.program->name;
+            launch_.keep(finding);
+        }
+    }
+
+  private:
+    std::unique_ptr<Block> next() {
+        std::unique_ptr<Block> block;
+        u64 linear = 0;
+        {
+            const std::lock_guard<std::mutex> lock(mutex_);
+            if (launch_.stop) return nullptr;
+            if (started_ < total_ && resident_ < capacity_) {
+                linear = u64((u128(started_++) * stride_ + offset_) % total_);
+                ++resident_;
+                if (!idle_.empty()) {
+                    block = std::move(idle_.back());
+                    idle_.pop_back();
+                }
+            } else if (!waiting_.empty()) {
+                block = std::move(waiting_.front());
+                waiting_.pop_front();
+                return block;
+            } else {
+                return nullptr;
+            }
+        }
+        if (!block) block = std::make_unique<Block>(launch_);
+        block->start(linear);
+        return block;
+    }
+
+    void put_back(std::unique_ptr<Block> block, bool finished) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        if (finished) {
+            --resident_;
+            idle_.push_back(std::move(block));
+        } else {
+            waiting_.push_back(std::move(block));
+        }
+    }
+
+    void count(Block& block) {
+        u64 warps = 0, lanes = 0;
+        for (Warp& warp : block.warps) {
+            warps += warp.executed;
+            lanes += warp.executed_lanes;
+            warp.executed = warp.executed_lanes = 0;
+        }
+        launch_.executed += warps;
+        launch_.executed_lanes += lanes;
+    }
+
+    Launch& launch_;
+    u64 total_, stride_ = 1, offset_ = 0, capacity_ = 1;
+    std::mutex mutex_;
+    u64 started_ = 0, resident_ = 0;
+    std::deque<std::unique_ptr<Block>> waiting_;
+    std::vector<std::unique_ptr<Block>> idle_;
+};
+
+}  // namespace
+
+void run_grid(Launch& launch) {
+    Scheduler scheduler(launch);
+    std::vector<std::thread> others;
+    const u64 wanted = std::min<u64>(u64(launch.threads), launch.blocks());
+    for (u64 i = 1; i < wanted; ++i) others.emplace_back([&] { scheduler.work(); });
+    scheduler.work();
+    for (auto& thread : others) thread.join();
+}
+
+void Launch::keep(Finding found) const {
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (!finding) finding = std::make_unique<Finding>(std::move(found));
+    stop = true;
+}
+
+void Launch::print(const std::string& text) const {
+    constexpr size_t MOST = 1 << 20;  // as the card's own buffer
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (printed.size() < MOST) printed += text.substr(0, MOST - printed.size());
+}
+
+namespace {
+
+std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+}  // namespace
+
+SourceLine source_line(const ptx::Module& module, u32 location, const std::string& source) {
+    const std::string name = base_name(source);
+    for (s32 at = s32(location); at > 0; at = module.locations[size_t(at)].inlined_at) {
+        const ptx::Location& place = module.locations[size_t(at)];
+        const auto file = module.files.find(place.file);
+        if (file != module.files.end() && base_name(file->second) == name) return {source, place.line};
+    }
+    const ptx::Location& place = module.locations[location];
+    const auto file = module.files.find(place.file);
+    return {file == module.files.end() ? source : file->second, place.line};
+}
+
+}  // namespace sim

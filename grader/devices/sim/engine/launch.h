@@ -1,0 +1,56 @@
+// launch: one kernel launch: its program, its geometry, its parameters, and what went wrong
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "finding.h"
+#include "memory.h"
+#include "program.h"
+
+namespace sim {
+
+struct Block;
+
+struct SourceLine {
+    std::string file;
+    u32 line = 0;
+};
+
+// The learner's own line of a location: what a header's code was inlined into.
+SourceLine source_line(const ptx::Module& module, u32 location, const std::string& source);
+
+struct Launch {
+    const Program* program = nullptr;
+    Memory* memory = nullptr;
+    std::string source;  // path of the learner's file
+    u32 grid[3] = {1, 1, 1};
+    u32 block[3] = {1, 1, 1};
+    u64 dynamic_shared = 0;
+    u64 seed = 0;
+    int threads = 1;
+    std::vector<u8> parameters;
+    std::chrono::steady_clock::time_point deadline;
+    double time_limit_s = 10;
+
+    mutable std::atomic<bool> stop{false};
+    mutable std::mutex mutex;
+    mutable std::unique_ptr<Finding> finding;  // the first one
+    mutable std::string printed;               // by printf, bounded
+    mutable std::atomic<u64> executed{0}, executed_lanes{0};
+
+    u64 threads_per_block() const { return u64(block[0]) * block[1] * block[2]; }
+    u64 blocks() const { return u64(grid[0]) * grid[1] * grid[2]; }
+    u64 shared_bytes() const { return program->dynamic_base + dynamic_shared; }
+
+    void keep(Finding finding) const;         // the first stops the launch
+    void print(const std::string& text) const;
+};
+
+// Runs all blocks on the launch's threads; returns when they are done or the launch has been stopped.
+void run_grid(Launch& launch);
+
+}  // namespace sim

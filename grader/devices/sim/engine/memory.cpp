@@ -1,0 +1,54 @@
+#include "memory.h"
+
+#include <new>
+
+namespace sim {
+
+namespace {
+constexpr u64 ALIGNMENT = 256;
+}
+
+Window& Memory::add(u64 bytes, u64 offset, Use use, std::string name, u32 itemsize) {
+    if (windows_.size() >= WINDOWS) throw std::bad_alloc();
+    auto window = std::make_unique<Window>();
+    window->base = GLOBAL_ORIGIN + (u64(windows_.size()) << WINDOW_SHIFT) + WINDOW_MIDDLE + offset;
+    window->bytes = bytes;
+    window->use = use;
+    window->name = std::move(name);
+    window->itemsize = itemsize;
+    windows_.push_back(std::move(window));
+    return *windows_.back();
+}
+
+Window& Memory::map(u64 bytes, u64 offset, Use use, std::string name, u32 itemsize, const u8* external) {
+    Window& window = add(bytes, offset, use, std::move(name), itemsize);
+    window.data = const_cast<u8*>(external);  // never written: the window is not writable
+    window.writable = false;
+    return window;
+}
+
+Window& Memory::allocate(u64 bytes, u64 offset, Use use, std::string name, u32 itemsize, bool initialised) {
+    auto data = std::unique_ptr<u8[]>(new u8[bytes + offset % ALIGNMENT + ALIGNMENT]());
+    std::unique_ptr<u8[]> shadow;
+    if (!initialised) shadow.reset(new u8[bytes + 1]());
+    Window& window = add(bytes, offset, use, std::move(name), itemsize);
+    const u64 address = reinterpret_cast<u64>(data.get());
+    window.data = data.get() + (ALIGNMENT - address % ALIGNMENT) % ALIGNMENT + offset % ALIGNMENT;
+    window.shadow = shadow.get();
+    window.owned_data = std::move(data);
+    window.owned_shadow = std::move(shadow);
+    return window;
+}
+
+void Memory::release(Window& window) {
+    window.freed = true;
+    window.data = window.shadow = nullptr;
+    window.owned_data.reset();
+    window.owned_shadow.reset();
+}
+
+void Memory::shrink(size_t windows) {
+    if (windows < windows_.size()) windows_.resize(windows);
+}
+
+}  // namespace sim

@@ -1,0 +1,57 @@
+// memory: device addresses -> host bytes, with what may be done there
+//
+// Every allocation has a window of 64 GiB to itself and lies in its middle, so that no index that a learner gets wrong
+// by accident lands in another one. Device addresses are no host addresses: the host faults when it follows one.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "scalar.h"
+
+namespace sim {
+
+constexpr u64 SHARED_ORIGIN = u64(1) << 49;  // generic addresses of shared memory
+constexpr u64 LOCAL_ORIGIN = u64(1) << 50;   // and of local memory
+constexpr u64 SPACE_SIZE = u64(1) << 32;
+constexpr u64 GLOBAL_ORIGIN = u64(1) << 52;
+constexpr int WINDOW_SHIFT = 36;
+constexpr u64 WINDOW_MIDDLE = u64(1) << (WINDOW_SHIFT - 1);
+constexpr u32 WINDOWS = 1 << 14;
+
+enum class Use : u8 { input, output, allocation, variable, constant, parameter };
+
+struct Window {
+    u64 base = 0;
+    u64 bytes = 0;
+    u8* data = nullptr;
+    u8* shadow = nullptr;  // 1 where initialised; null: all of it is
+    Use use = Use::allocation;
+    bool writable = true;
+    bool freed = false;
+    std::string name;
+    u32 itemsize = 1;
+    std::unique_ptr<u8[]> owned_data, owned_shadow;
+};
+
+class Memory {
+  public:
+    // `data` may be null: the window then owns its bytes, which begin uninitialised unless `initial` gives them.
+    Window& map(u64 bytes, u64 offset, Use use, std::string name, u32 itemsize, const u8* external);
+    Window& allocate(u64 bytes, u64 offset, Use use, std::string name, u32 itemsize, bool initialised);
+
+    // The window around a device address, mapped or freed; null where there never was one.
+    Window* find(u64 address) const {
+        const u64 slot = (address - GLOBAL_ORIGIN) >> WINDOW_SHIFT;
+        return slot < windows_.size() ? windows_[slot].get() : nullptr;
+    }
+    size_t size() const { return windows_.size(); }
+    void release(Window& window);   // stays known as freed
+    void shrink(size_t windows);    // forgets the windows made since
+
+  private:
+    Window& add(u64 bytes, u64 offset, Use use, std::string name, u32 itemsize);
+    std::vector<std::unique_ptr<Window>> windows_;
+};
+
+}  // namespace sim

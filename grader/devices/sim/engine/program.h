@@ -1,0 +1,124 @@
+// program: one kernel, decoded: what the warps of a launch execute
+//
+// Registers are rows of 32 lanes at fixed offsets in a warp's register file; constants and special registers are rows
+// too, so that every operand of an instruction is just an offset. A predicate is one 32-bit mask, a bit for each lane.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "ptx.h"
+#include "scalar.h"
+
+namespace sim {
+
+using Mask = u32;
+constexpr int LANES = 32;
+constexpr Mask ALL = ~Mask(0);
+
+struct Warp;
+struct Instruction;
+struct Row;
+
+// Executes one instruction for the lanes of the mask, which is never empty.
+using Handler = void (*)(Warp&, const Instruction&, Mask);
+
+enum class Access : u8 { read, write, atomic };
+
+// Checks the access of `bytes` bytes by each lane of the mask and gives the host address of each. Throws Halt.
+using Resolver = void (*)(Warp&, const Instruction&, Mask, u32 bytes, Access, u8** at);
+
+enum class Flow : u8 {
+    next,    // falls through to the next instruction
+    branch,  // the lanes of the guard go to `target`
+    meet,    // a .sync instruction: runs once all lanes of its member mask (operand `target`) stand at it
+    leave,   // the handler moves the lanes itself
+};
+
+constexpr int OPERANDS = 8;
+
+struct Instruction {
+    Handler run = nullptr;
+    Resolver resolve = nullptr;
+    s32 guard = -1;  // row of the predicate; -1: always
+    bool guard_negated = false;
+    Flow flow = Flow::next;
+    u8 option = 0;        // a modifier that the handler reads
+    bool strong = false;  // volatile, relaxed, acquire, release: not a data race with its like
+    bool wide_address = true;
+    bool conditional = false;  // has an optional source: see the handler
+    s32 address = -1;          // row of the base address; -1: the immediate alone
+    s32 operand[OPERANDS] = {};
+    s64 immediate = 0;
+    u32 target = 0;    // pc, or an index into one of the program's tables
+    u32 location = 0;  // Module::locations
+    const Row* row = nullptr;
+};
+
+enum class Special : u8 {
+    tid_x, tid_y, tid_z, ntid_x, ntid_y, ntid_z, ctaid_x, ctaid_y, ctaid_z, nctaid_x, nctaid_y, nctaid_z,
+    laneid, warpid, nwarpid, smid, nsmid, gridid, lanemask_eq, lanemask_lt, lanemask_le, lanemask_gt, lanemask_ge,
+    dynamic_smem_size, total_smem_size, clusterid_x, clusterid_y, clusterid_z, nclusterid_x, nclusterid_y,
+    nclusterid_z, cluster_ctaid_x, cluster_ctaid_y, cluster_ctaid_z, cluster_nctaid_x, cluster_nctaid_y,
+    cluster_nctaid_z, cluster_ctarank, cluster_nctarank, clock, clock_hi, clock64, globaltimer, globaltimer_lo,
+    globaltimer_hi, envreg,
+};
+
+struct ConstantRow {
+    s32 offset;
+    u8 bytes;
+    u64 bits;
+};
+
+struct SpecialRow {
+    s32 offset;
+    u8 bytes;
+    Special which;
+};
+
+// A variable's place in shared or local memory, or a parameter's place in the parameter buffer.
+struct Extent {
+    std::string name;
+    u64 offset = 0;
+    u64 bytes = 0;
+};
+
+// One call site: where the callee starts, and which of the caller's local bytes become its parameters.
+struct CallSite {
+    struct Copy {
+        u32 from, to, bytes;
+    };
+    u32 target = 0;
+    std::string callee;
+    std::vector<Copy> arguments, results;
+    std::vector<u32> argument_offsets;
+    bool builtin = false;
+};
+
+struct Limits {
+    u32 max_threads = 1024;
+    u32 required[3] = {0, 0, 0};
+    u32 min_blocks = 0;
+};
+
+struct Program {
+    std::string symbol;  // as in the PTX
+    std::string name;    // demangled, without its parameters
+    std::vector<Instruction> code;
+    std::vector<CallSite> calls;
+    std::vector<std::vector<u32>> branch_tables;
+    u64 row_bytes = 0;
+    std::vector<ConstantRow> constants;
+    std::vector<SpecialRow> specials;
+    std::vector<Extent> parameters;
+    u64 parameter_bytes = 0;
+    std::vector<Extent> shared;
+    u64 static_shared = 0;
+    u64 dynamic_base = 0;  // where dynamic shared memory begins
+    std::vector<Extent> local;
+    u64 local_bytes = 0;
+    u32 granule_shift = 2;  // log2 of the narrowest access to shared memory: the race detector's grain
+    Limits limits;
+    const ptx::Module* module = nullptr;
+};
+
+}  // namespace sim

@@ -1,0 +1,281 @@
+#include "resolve.h"
+
+#include "block.h"
+#include "operation.h"
+
+namespace sim {
+
+namespace {
+
+void addresses(const Warp& warp, const Instruction& in, u64* a) {
+    if (in.address < 0) {
+        for (int l = 0; l < LANES; ++l) a[l] = u64(in.immediate);
+    } else if (in.wide_address) {
+        const u64* base = warp.row<const u64>(in.address);
+        for (int l = 0; l < LANES; ++l) a[l] = base[l] + u64(in.immediate);
+    } else {
+        const u32* base = warp.row<const u32>(in.address);
+        for (int l = 0; l < LANES; ++l) a[l] = u32(base[l] + u32(in.immediate));
+    }
+}
+
+const char* verb(Access access) {
+    return access == Access::read ? "reads " : access == Access::write ? "writes " : "updates ";
+}
+
+[[noreturn]] void stop(Warp& warp, int lane, const char* kind, const std::string& message) {
+    Block& block = *warp.block;
+    block.stop_at(block.at(warp, warp.here, lane, kind, message));
+}
+
+[[noreturn]] void stop_in(Warp& warp, int lane, const char* kind, const Window& window, s64 index,
+                          const std::string& message) {
+    Block& block = *warp.block;
+    Finding finding = block.at(warp, warp.here, lane, kind, message);
+    finding.buffer = window.name;
+    finding.index = index;
+    finding.has_index = true;
+    block.stop_at(std::move(finding));
+}
+
+std::string hexadecimal(u64 value) {
+    char text[24];
+    std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
+    return text;
+}
+
+bool misaligned(u64 address, u32 bytes) { return address & (bytes - 1); }
+
+std::string not_aligned(u64 address, u32 bytes) {
+    return ": the address is " + std::to_string(address & (bytes - 1)) + " bytes past a multiple of " +
+           std::to_string(bytes);
+}
+
+// ---- global memory
+
+bool all_set(const u8* shadow, u32 bytes) {
+    u8 all = 1;
+    for (u32 i = 0; i < bytes; ++i) all &= shadow[i];
+    return all;
+}
+
+// Of allocations without a known type, elements are as wide as the access, or four bytes of a vector.
+u32 item_bytes(const Window& window, u32 access_bytes) {
+    return window.itemsize ? window.itemsize : access_bytes == 16 ? 4 : access_bytes;
+}
+
+[[noreturn]] void bad_global(Warp& warp, int lane, u64 address, u32 bytes, Access access, const Window* window) {
+    if (!window)
+        stop(warp, lane, "out of bounds",
+             std::string(verb(access)) + std::to_string(bytes) + " bytes at address " + hexadecimal(address) +
+                 (address < 4096 ? ", a null pointer" : ", where no buffer is"));
+    const s64 offset = s64(address - window->base);
+    if (window->freed)
+        stop(warp, lane, "out of bounds", std::string(verb(access)) + window->name + " after it was freed");
+    const bool within = offset >= 0 && u64(offset) + bytes <= window->bytes;
+    const Place place = within ? inside(window->name, offset, item_bytes(*window, bytes), bytes)
+                               : outside(window->name, offset, window->bytes, item_bytes(*window, bytes), bytes);
+    if (!within) stop_in(warp, lane, "out of bounds", *window, place.index, verb(access) + place.text);
+    if (misaligned(address, bytes))
+        stop_in(warp, lane, "misaligned", *window, place.index,
+                verb(access) + std::to_string(bytes) + " bytes at " + window->name + "[" + std::to_string(place.index) +
+                    "]" + not_aligned(address, bytes));
+    if (access != Access::read && !window->writable) {
+        const bool input = window->use == Use::input;
+        stop_in(warp, lane, input ? "modified its input" : "out of bounds", *window, place.index,
+                verb(access) + place.text + ", but " + window->name + (input ? " is an input" : " is constant"));
+    }
+    stop_in(warp, lane, "uninitialised", *window, place.index,
+            verb(access) + place.text + ", which nobody has written");
+}
+
+// One lane by itself: the lanes are in different buffers, or one of them is wrong.
+u8* global_lane(Warp& warp, int lane, u64 address, u32 bytes, Access access) {
+    Window* window = warp.launch->memory->find(address);
+    const u64 offset = window ? address - window->base : 0;
+    if (!window || window->freed || offset > window->bytes || window->bytes - offset < bytes ||
+        misaligned(address, bytes) || (access != Access::read && !window->writable))
+        bad_global(warp, lane, address, bytes, access, window);
+    if (window->shadow) {
+        u8* shadow = window->shadow + offset;
+        if (access != Access::write && !all_set(shadow, bytes)) bad_global(warp, lane, address, bytes, access, window);
+        std::memset(shadow, 1, bytes);
+    }
+    return window->data + offset;
+}
+
+bool same_window(const Window& window, const u64* a, Mask mask, u32 bytes) {
+    const u64 limit = window.bytes - bytes;
+    u64 bad = 0;
+    if (mask == ALL) {
+        for (int l = 0; l < LANES; ++l) bad |= u64(a[l] - window.base > limit) | (a[l] & (bytes - 1));
+    } else {
+        each_lane(mask, [&](int l) { bad |= u64(a[l] - window.base > limit) | (a[l] & (bytes - 1)); });
+    }
+    return bad == 0;
+}
+
+void access_global(Warp& warp, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
+    Window* window = warp.launch->memory->find(a[__builtin_ctz(mask)]);
+    const bool simple = window && !window->freed && window->bytes >= bytes &&
+                        (access == Access::read || window->writable) && same_window(*window, a, mask, bytes);
+    if (!simple) {
+        each_lane(mask, [&](int l) { at[l] = global_lane(warp, l, a[l], bytes, access); });
+        return;
+    }
+    u8* origin = window->data - window->base;
+    for (int l = 0; l < LANES; ++l) at[l] = origin + a[l];
+    if (!window->shadow) return;
+    u8* shadow = window->shadow - window->base;
+    if (access == Access::write) {
+        const u64 first = a[0];
+        u64 apart = 0;
+        if (mask == ALL)
+            for (int l = 0; l < LANES; ++l) apart |= a[l] - first - u64(l) * bytes;
+        if (mask == ALL && apart == 0) std::memset(shadow + first, 1, LANES * bytes);
+        else each_lane(mask, [&](int l) { std::memset(shadow + a[l], 1, bytes); });
+        return;
+    }
+    each_lane(mask, [&](int l) {
+        if (!all_set(shadow + a[l], bytes)) bad_global(warp, l, a[l], bytes, access, window);
+    });
+}
+
+// ---- shared memory
+
+std::string other_access(const Block& block, const Race& race) {
+    return block.thread(record_thread(race.earlier)) + (race.earlier_writes ? " writes" : " reads") + " it on line " +
+           std::to_string(block.line_of(record_pc(race.earlier)).line);
+}
+
+// The finding stands at the read where there is one, whichever came first, so that it does not depend on the schedule.
+[[noreturn]] void stop_race(Warp& warp, int lane, u32 bytes, Access access, const Race& race) {
+    Block& block = *warp.block;
+    const u32 grain = bytes < 4 ? bytes : 4;
+    const std::string name = block.shared_place(race.address, grain, false).text;
+    const std::string mine = block.thread(warp.thread(lane)) + (access == Access::read ? " reads" : " writes") +
+                             " it on line " + std::to_string(block.line_of(warp.here).line);
+    const bool other_first = race.earlier_writes;
+    const std::string message = "race on " + name + " in shared memory: " +
+                                (other_first ? other_access(block, race) + ", " + mine
+                                             : mine + ", " + other_access(block, race)) +
+                                ", with no barrier between";
+    Finding finding = block.at(warp, warp.here, lane, "race", message);
+    if (!race.earlier_writes) {
+        Warp& other = block.warps[record_thread(race.earlier) / LANES];
+        finding = block.at(other, record_pc(race.earlier), int(record_thread(race.earlier) % LANES), "race", message);
+    }
+    block.stop_at(std::move(finding));
+}
+
+void access_shared(Warp& warp, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
+    Block& block = *warp.block;
+    SharedMemory& shared = block.shared;
+    const u64 size = shared.bytes();
+    each_lane(mask, [&](int l) {
+        if (a[l] > size || size - a[l] < bytes)
+            stop(warp, l, "out of bounds", verb(access) + block.shared_place(a[l], bytes, true).text +
+                                               " in shared memory (" + std::to_string(size) + " bytes)");
+        if (misaligned(a[l], bytes))
+            stop(warp, l, "misaligned", verb(access) + std::to_string(bytes) + " bytes at " +
+                                            block.shared_place(a[l], bytes, false).text + " in shared memory" +
+                                            not_aligned(a[l], bytes));
+    });
+    Race race;
+    int lane = 0;
+    if (shared.note(warp, mask, a, bytes, access, in.strong, &race, &lane)) stop_race(warp, lane, bytes, access, race);
+    if (access != Access::write && (lane = shared.uninitialised(mask, a, bytes)) >= 0 && !block.pending) {
+        block.pending = std::make_unique<Finding>(block.at(
+            warp, warp.here, lane, "uninitialised",
+            verb(access) + block.shared_place(a[lane], bytes, false).text + " in shared memory, which nobody has written"));
+    }
+    if (access != Access::read) shared.initialise(mask, a, bytes);
+    u8* data = shared.data();
+    each_lane(mask, [&](int l) { at[l] = data + a[l]; });
+}
+
+// ---- local memory
+
+std::string local_place(const Warp& warp, u64 address, u32 bytes, bool is_outside) {
+    const Extent* best = nullptr;
+    for (const Extent& extent : warp.block->program->local)
+        if (extent.offset <= address && (!best || extent.offset > best->offset)) best = &extent;
+    const u32 item = bytes > 4 && bytes != 8 ? 4 : bytes;
+    const bool depot = best && best->name.compare(0, 13, "__local_depot") == 0;
+    const std::string name = !best || depot ? "its local memory" : best->name;
+    const s64 offset = best ? s64(address - best->offset) : s64(address);
+    return is_outside ? outside(name, offset, best ? best->bytes : warp.local_bytes, item, bytes).text
+                      : inside(name, offset, item, bytes).text;
+}
+
+void access_local(Warp& warp, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
+    each_lane(mask, [&](int l) {
+        if (a[l] > warp.local_bytes || warp.local_bytes - a[l] < bytes)
+            stop(warp, l, "out of bounds", verb(access) + local_place(warp, a[l], bytes, true));
+        if (misaligned(a[l], bytes))
+            stop(warp, l, "misaligned", verb(access) + std::to_string(bytes) + " bytes at " +
+                                            local_place(warp, a[l], bytes, false) + not_aligned(a[l], bytes));
+        u8* shadow = warp.local_shadow + u64(l) * warp.local_bytes + a[l];
+        if (access != Access::write && !all_set(shadow, bytes))
+            stop(warp, l, "uninitialised",
+                 verb(access) + local_place(warp, a[l], bytes, false) + ", which the thread has not written");
+        std::memset(shadow, 1, bytes);
+        at[l] = warp.local + u64(l) * warp.local_bytes + a[l];
+    });
+}
+
+}  // namespace
+
+void resolve_global(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
+    u64 a[LANES];
+    addresses(warp, in, a);
+    access_global(warp, a, mask, bytes, access, at);
+}
+
+void resolve_shared(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
+    u64 a[LANES];
+    addresses(warp, in, a);
+    access_shared(warp, in, a, mask, bytes, access, at);
+}
+
+void resolve_local(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
+    u64 a[LANES];
+    addresses(warp, in, a);
+    access_local(warp, a, mask, bytes, access, at);
+}
+
+void resolve_generic(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
+    u64 a[LANES];
+    addresses(warp, in, a);
+    Mask shared = 0, local = 0;
+    for (int l = 0; l < LANES; ++l) {
+        shared |= Mask(a[l] - SHARED_ORIGIN < SPACE_SIZE) << l;
+        local |= Mask(a[l] - LOCAL_ORIGIN < SPACE_SIZE) << l;
+    }
+    shared &= mask;
+    local &= mask;
+    if (const Mask global = mask & ~shared & ~local) access_global(warp, a, global, bytes, access, at);
+    each_lane(shared, [&](int l) { a[l] -= SHARED_ORIGIN; });
+    each_lane(local, [&](int l) { a[l] -= LOCAL_ORIGIN; });
+    if (shared) access_shared(warp, in, a, shared, bytes, access, at);
+    if (local) access_local(warp, a, local, bytes, access, at);
+}
+
+const u8* peek(const Warp& warp, int lane, u64 address, u64* available) {
+    *available = 0;
+    if (address - LOCAL_ORIGIN < warp.local_bytes) {
+        *available = warp.local_bytes - (address - LOCAL_ORIGIN);
+        return warp.local + u64(lane) * warp.local_bytes + (address - LOCAL_ORIGIN);
+    }
+    SharedMemory& shared = warp.block->shared;
+    if (address - SHARED_ORIGIN < shared.bytes()) {
+        *available = shared.bytes() - (address - SHARED_ORIGIN);
+        return shared.data() + (address - SHARED_ORIGIN);
+    }
+    const Window* window = warp.launch->memory->find(address);
+    if (!window || window->freed || address - window->base >= window->bytes) return nullptr;
+    *available = window->bytes - (address - window->base);
+    return window->data + (address - window->base);
+}
+
+}  // namespace sim

@@ -1,0 +1,112 @@
+#include "shared.h"
+
+#include <algorithm>
+
+#include "operation.h"
+#include "warp.h"
+
+namespace sim {
+
+namespace {
+
+bool ordered(const Warp& warp, Record earlier, Record me) {
+    const u32 clock = record_clock(earlier);
+    return clock <= warp.floor || clock <= warp.seen[record_thread(earlier) / LANES] ||
+           record_thread(earlier) == record_thread(me);
+}
+
+}  // namespace
+
+void SharedMemory::prepare(u64 bytes, u32 granule_shift) {
+    bytes_ = bytes;
+    shift_ = granule_shift;
+    data_.assign(bytes + 16, 0);
+    initialised_.assign(bytes + 16, 0);
+    const u64 granules = (bytes >> shift_) + 16;
+    writer_.assign(granules, 0);
+    reader_.assign(granules, 0);
+    other_reader_.assign(granules, 0);
+}
+
+void SharedMemory::forget() { std::fill(initialised_.begin(), initialised_.end(), 0); }
+
+bool SharedMemory::note_read(const Warp& warp, Record me, u64 granule, Race* race) {
+    const Record writer = writer_[granule];
+    if (!ordered(warp, writer, me) && !(record_strong(writer) && record_strong(me))) {
+        *race = {writer, true, granule << shift_};
+        return true;
+    }
+    Record& first = reader_[granule];
+    if (record_strong(me) || !ordered(warp, first, me))
+        other_reader_[granule] = me;
+    else
+        first = me;
+    return false;
+}
+
+bool SharedMemory::note_write(const Warp& warp, Record me, bool atomic, u64 granule, Race* race) {
+    const Record earlier[] = {writer_[granule], reader_[granule], other_reader_[granule]};
+    for (int i = 0; i < 3; ++i) {
+        if (ordered(warp, earlier[i], me) || (record_strong(earlier[i]) && (atomic || record_strong(me)))) continue;
+        *race = {earlier[i], i == 0, granule << shift_};
+        return true;
+    }
+    writer_[granule] = me;
+    return false;
+}
+
+// All lanes read one address: the first two of them stand for all.
+bool SharedMemory::broadcast_read(const Warp& warp, Mask mask, u64 address, u32 bytes, bool strong) {
+    const u32 base = warp.index * LANES;
+    const Record me = make_record(warp.clock, base + u32(__builtin_ctz(mask)), strong, warp.here);
+    const Mask rest = mask & (mask - 1);
+    const Record second = make_record(warp.clock, base + u32(__builtin_ctz(rest)), strong, warp.here);
+    for (u64 g = address >> shift_; g <= (address + bytes - 1) >> shift_; ++g) {
+        if (record_clock(writer_[g]) > warp.floor) return false;
+        // A reader of another warp in this interval stays known beside one of this warp's.
+        const bool keep = record_clock(reader_[g]) > warp.floor && record_thread(reader_[g]) / LANES != warp.index;
+        if (!keep) reader_[g] = me;
+        other_reader_[g] = keep ? me : second;
+    }
+    return true;
+}
+
+bool SharedMemory::note(const Warp& warp, Mask mask, const u64* address, u32 bytes, Access access, bool strong,
+                        Race* race, int* lane) {
+    const int first = __builtin_ctz(mask);
+    if (access == Access::read && (mask & (mask - 1))) {
+        bool same = true;
+        each_lane(mask, [&](int l) { same &= address[l] == address[first]; });
+        if (same && broadcast_read(warp, mask, address[first], bytes, strong)) return false;
+    }
+    for (; mask; mask &= mask - 1) {
+        const int l = __builtin_ctz(mask);
+        const Record me = make_record(warp.clock, warp.index * LANES + u32(l), strong, warp.here);
+        const u64 last = (address[l] + bytes - 1) >> shift_;
+        for (u64 g = address[l] >> shift_; g <= last; ++g) {
+            const bool hit = access == Access::read ? note_read(warp, me, g, race)
+                                                    : note_write(warp, me, access == Access::atomic, g, race);
+            if (!hit) continue;
+            *lane = l;
+            return true;
+        }
+    }
+    return false;
+}
+
+int SharedMemory::uninitialised(Mask mask, const u64* address, u32 bytes) const {
+    for (; mask; mask &= mask - 1) {
+        const int l = __builtin_ctz(mask);
+        const u8* shadow = initialised_.data() + address[l];
+        u8 all = 1;
+        for (u32 i = 0; i < bytes; ++i) all &= shadow[i];
+        if (!all) return l;
+    }
+    return -1;
+}
+
+void SharedMemory::initialise(Mask mask, const u64* address, u32 bytes) {
+    each_lane(mask, [&](int l) { std::memset(initialised_.data() + address[l], 1, bytes); });
+}
+
+}  // namespace sim

@@ -1,0 +1,120 @@
+#include "warp.h"
+
+#include "block.h"
+#include "operation.h"
+
+namespace sim {
+
+namespace {
+
+constexpr u32 NONE = ~0u;
+constexpr u64 SPIN = 1 << 12;  // instructions of one group while others of the warp could run
+
+// All lanes of the member masks that stand at this instruction, or none when some are still to come.
+Mask gather(Warp& warp, const Instruction& in, Mask mask) {
+    const u32* members = warp.row<const u32>(in.operand[in.target]);
+    Mask arrived = mask, named = 0;
+    for (int l = 0; l < LANES; ++l) arrived |= Mask((warp.at_meeting >> l & 1) && warp.pc[l] == warp.here) << l;
+    each_lane(arrived, [&](int l) { named |= members[l]; });
+    named &= warp.existing;
+    const Mask gone = named & ~warp.alive;
+    if (gone) {
+        const int lane = __builtin_ctz(mask), other = __builtin_ctz(gone);
+        Block& block = *warp.block;
+        block.stop_at(block.at(warp, warp.here, lane, "deadlock",
+                               block.thread(warp.thread(lane)) + " waits in " + in.row->form +
+                                   " for all lanes of its mask, but " + block.thread(warp.thread(other)) +
+                                   " has exited on line " + std::to_string(block.line_of(warp.pc[other]).line)));
+    }
+    if (named & ~arrived) {
+        warp.at_meeting |= mask;
+        warp.move(mask, warp.here);
+        return 0;
+    }
+    warp.at_meeting &= ~arrived;
+    return arrived;
+}
+
+}  // namespace
+
+void Warp::run(u64 budget) {
+    const u64 end = executed + budget;
+    while (executed < end) {
+        Mask candidates = runnable() & ~set_aside;
+        if (!candidates) {
+            set_aside = 0;
+            candidates = runnable();
+            if (!candidates) return;
+        }
+        u32 lowest = NONE, next = NONE;
+        for (int l = 0; l < LANES; ++l) {
+            const u32 p = candidates >> l & 1 ? pc[l] : NONE;
+            lowest = p < lowest ? p : lowest;
+        }
+        Mask group = 0;
+        for (int l = 0; l < LANES; ++l) {
+            const bool wanted = candidates >> l & 1;
+            group |= Mask(wanted && pc[l] == lowest) << l;
+            next = wanted && pc[l] != lowest && pc[l] < next ? pc[l] : next;
+        }
+        active = group;
+        const bool alone = group == runnable();
+        run_group(lowest, next, alone, alone ? end - executed : std::min(SPIN, end - executed));
+    }
+}
+
+// Runs the lanes of `active` from `start` until they reach `limit`, part, wait, or have used their budget.
+void Warp::run_group(u32 start, u32 limit, bool alone, u64 budget) {
+    const Mask group = active;
+    const u64 lanes = u64(__builtin_popcount(group));
+    u32 at = start;
+    u64 done = 0;
+    for (;;) {
+        const Instruction& in = code[at];
+        Mask mask = group;
+        if (in.guard >= 0) {
+            const Mask p = predicate(in.guard);
+            mask &= in.guard_negated ? ~p : p;
+        }
+        here = at;
+        ++done;
+        if (in.flow == Flow::next) {
+            if (mask) in.run(*this, in, mask);
+            ++at;
+        } else if (in.flow == Flow::branch) {
+            if (mask == group) {
+                at = in.target;
+            } else if (!mask) {
+                ++at;
+            } else {
+                move(group, at + 1);
+                move(mask, in.target);
+                break;
+            }
+        } else if (in.flow == Flow::meet && mask) {
+            const Mask arrived = mask == existing ? mask : gather(*this, in, mask);
+            if (arrived) in.run(*this, in, arrived);
+            if (arrived != group) {
+                move(group & ~mask, at + 1);
+                move(arrived, at + 1);
+                break;
+            }
+            ++at;
+        } else if (mask) {  // Flow::leave
+            move(group & ~mask, at + 1);
+            in.run(*this, in, mask);
+            break;
+        } else {
+            ++at;
+        }
+        if (at >= limit || done >= budget) {
+            move(group, at);
+            if (done >= budget && !alone) set_aside = group;
+            break;
+        }
+    }
+    executed += done;
+    executed_lanes += done * lanes;
+}
+
+}  // namespace sim

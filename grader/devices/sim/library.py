@@ -1,0 +1,121 @@
+"""Built kata -> a launcher that can be called: the learner's host library on top of the engine.
+
+The engine is loaded globally first, so that the CUDA runtime symbols of the learner's library come from it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from grader.devices import Buffer, Call, Finding
+
+CTYPES: dict[str, Any] = {
+    "int": ctypes.c_int,
+    "int64_t": ctypes.c_int64,
+    "float": ctypes.c_float,
+    "double": ctypes.c_double,
+}
+
+_PROTOTYPES: dict[str, tuple[Any, Sequence[Any]]] = {
+    "sim_load": (ctypes.c_char_p, (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int)),
+    "sim_begin": (None, (ctypes.c_uint64, ctypes.c_double)),
+    "sim_add_buffer": (
+        ctypes.c_uint64,
+        (ctypes.c_char_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_char_p),
+    ),
+    "sim_bytes": (ctypes.c_void_p, (ctypes.c_uint64,)),
+    "sim_findings": (ctypes.c_char_p, ()),
+    "sim_counters": (None, (ctypes.POINTER(ctypes.c_uint64),)),
+    "sim_end": (None, ()),
+    "sim_forms": (ctypes.c_char_p, ()),
+}
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The learner's library, or the finding that says why it cannot be loaded."""
+
+    library: ctypes.CDLL | None
+    finding: Finding | None = None
+
+
+def load_engine(path: Path) -> ctypes.CDLL:
+    """The engine's C interface. Raises OSError when the file is no library for this machine."""
+    engine = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL | os.RTLD_NOW)
+    for name, (result, arguments) in _PROTOTYPES.items():
+        function = getattr(engine, name)
+        function.restype = result
+        function.argtypes = list(arguments)
+    return engine
+
+
+def load_kata(path: Path, *, source: Path) -> Loaded:
+    """The learner's library; every symbol is resolved now, so that a missing one is known by its name."""
+    try:
+        return Loaded(ctypes.CDLL(str(path), mode=os.RTLD_NOW))
+    except OSError as error:
+        return Loaded(None, _load_finding(str(error), source))
+
+
+def _load_finding(error: str, source: Path) -> Finding:
+    missing = re.search(r"undefined symbol: (\w+)", error)
+    if missing is None:
+        return Finding("unsupported", f"the built library cannot be loaded: {error}", file=str(source))
+    symbol = missing.group(1)
+    is_runtime = re.match(r"_*cu[A-Z]\w+|_*cuda[A-Z]\w+", symbol) is not None
+    reason = "which the simulator's CUDA runtime does not have" if is_runtime else "which no library defines"
+    return Finding("unsupported", f"calls {symbol}, {reason}", file=str(source))
+
+
+def find_launcher(library: ctypes.CDLL, call: Call, *, source: Path) -> Any:
+    """The exported launcher, or a Finding when the library has none of that name."""
+    try:
+        launcher = getattr(library, call.launcher)
+    except AttributeError:
+        return Finding("launch failed", f"exports no launcher named {call.launcher}", file=str(source))
+    launcher.restype = None
+    launcher.argtypes = [
+        *(ctypes.c_void_p for _ in call.buffers),
+        *(CTYPES[scalar.ctype] for scalar in call.scalars),
+        ctypes.c_void_p,
+    ]
+    return launcher
+
+
+def add_buffer(engine: ctypes.CDLL, buffer: Buffer) -> int:
+    """The buffer's device address. An input's bytes are used in place and must outlive the call."""
+    address: int = engine.sim_add_buffer(
+        buffer.name.encode(),
+        buffer.role == "in",
+        buffer.itemsize,
+        len(buffer.data),
+        buffer.offset_bytes,
+        buffer.data,
+    )
+    return address
+
+
+def buffer_bytes(engine: ctypes.CDLL, address: int, size: int) -> bytes:
+    return ctypes.string_at(engine.sim_bytes(address), size) if size else b""
+
+
+def read_findings(engine: ctypes.CDLL) -> tuple[Finding, ...]:
+    found = json.loads(engine.sim_findings().decode(errors="replace"))
+    return tuple(
+        Finding(**{key: tuple(value) if isinstance(value, list) else value for key, value in item.items()})
+        for item in found
+    )
+
+
+def read_counters(engine: ctypes.CDLL) -> dict[str, int]:
+    names = ("launches", "warp_instructions", "thread_instructions")
+    values = (ctypes.c_uint64 * len(names))()
+    engine.sim_counters(values)
+    return dict(zip(names, map(int, values), strict=True))

@@ -1,0 +1,241 @@
+"""Output bytes -> what is wrong with them: rules for nan, inf, poison and tolerance, and guesses at a pattern."""
+
+from __future__ import annotations
+
+from math import inf, nan
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from grader.answer import SHOWN, Comparison, compare, describe
+from grader.case import Expected
+from grader.dtype import DTYPES
+from grader.spec import Tensor
+
+
+def bytes_of(tensor: torch.Tensor) -> bytes:
+    return tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes()
+
+
+def judged(
+    got: list[float] | torch.Tensor, want: list[float] | torch.Tensor, *, dtype: str = "f32", bound: float | None = None
+) -> Comparison:
+    """Compare a one-dimensional answer; ``bound`` is the same for all elements."""
+    value = torch.as_tensor(want, dtype=torch.float64 if DTYPES[dtype].is_float else torch.int64)
+    answer = torch.as_tensor(got, dtype=getattr(torch, DTYPES[dtype].torch_name))
+    names = ("n",) if value.dim() == 1 else ("M", "N", "K")[: value.dim()]
+    bounds = None if bound is None else torch.full_like(value, bound)
+    return compare(bytes_of(answer), Expected(Tensor("y", names), DTYPES[dtype], value, bounds))
+
+
+# -- exact answers ---------------------------------------------------------------------------------------------------
+
+
+def test_right_answer() -> None:
+    result = judged([1.0, -2.5], [1.0, -2.5])
+    assert (result.wrong, result.count, result.mismatches, result.pattern, result.error_share) == (0, 2, (), None, 0.0)
+
+
+def test_answer_without_elements() -> None:
+    assert judged([], []).wrong == 0
+
+
+def test_reference_is_rounded_once_to_the_output() -> None:
+    third = 1.0 / 3.0
+    assert judged(torch.tensor([third], dtype=torch.float16), [third], dtype="f16").wrong == 0
+    below = torch.nextafter(torch.tensor([third], dtype=torch.float32), torch.tensor([0.0]))
+    assert judged(below, [third]).wrong == 1
+    assert judged(below, [third]).error_share == inf
+
+
+def test_zeros_of_either_sign_are_equal() -> None:
+    assert judged([0.0, -0.0], [-0.0, 0.0]).wrong == 0
+
+
+def test_overflow_of_the_output_is_infinite() -> None:
+    assert judged(torch.tensor([inf], dtype=torch.float16), [70000.0], dtype="f16").wrong == 0
+    assert judged(torch.tensor([65504.0], dtype=torch.float16), [70000.0], dtype="f16").wrong == 1
+
+
+@pytest.mark.parametrize(
+    ("got", "want", "right"),
+    [
+        (nan, nan, True),
+        (inf, inf, True),
+        (-inf, inf, False),
+        (nan, 1.0, False),
+        (nan, inf, False),
+        (1.0, nan, False),
+        (inf, nan, False),
+        (1.0, inf, False),
+        (3.0e38, inf, False),
+        (inf, 1.0, False),
+    ],
+)
+@pytest.mark.parametrize("bound", [None, 0.5, inf])
+def test_what_is_not_finite(got: float, want: float, right: bool, bound: float | None) -> None:
+    """The same with and without a tolerance, however wide: a nan is no number, and an infinity no large number."""
+    result = judged([got], [want], bound=bound)
+    assert result.wrong == (0 if right else 1)
+    assert result.error_share == (0.0 if right else inf)
+
+
+def test_integers() -> None:
+    assert judged([1, -7], [1, -7], dtype="i32").wrong == 0
+    result = judged([1, -7], [1, 7], dtype="i32")
+    assert (result.wrong, result.error_share) == (1, inf)
+    assert (result.mismatches[0].index, result.mismatches[0].expected, result.mismatches[0].got) == ((1,), 7, -7)
+
+
+def test_count_that_does_not_fit_the_output_is_wrong() -> None:
+    """The reference is 64 bits wide: an answer that wrapped is not right for being equal in the low 32."""
+    assert judged([1], [1 + 2**32], dtype="i32").wrong == 1
+
+
+# -- tolerance -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "right"), [(0.0, True), (0.25, True), (0.5, True), (-0.5, True), (0.75, False), (-8.0, False)]
+)
+def test_tolerance(error: float, right: bool) -> None:
+    result = judged([4.0 + error], [4.0], bound=0.5)
+    assert result.wrong == (0 if right else 1)
+    assert result.error_share == abs(error) / 0.5
+
+
+def test_share_is_the_largest_of_all_elements() -> None:
+    assert judged([1.0, 2.25, 3.125], [1.0, 2.0, 3.0], bound=1.0).error_share == 0.25
+
+
+def test_no_tolerance_at_all() -> None:
+    """A bound of 0, as for a sum of zeros: the right bits pass, others are infinitely far off."""
+    assert judged([0.0], [0.0], bound=0.0).error_share == 0.0
+    assert judged([1.0e-30], [0.0], bound=0.0).wrong == 1
+    assert judged([1.0e-30], [0.0], bound=0.0).error_share == inf
+
+
+def test_rounded_reference_passes_whatever_the_bound() -> None:
+    third = 1.0 / 3.0
+    assert judged(torch.tensor([third]), [third], bound=0.0).wrong == 0
+
+
+# -- poison ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "f64", "i32", "i64", "i8", "u8"])
+def test_element_that_was_never_written(dtype: str) -> None:
+    facts = DTYPES[dtype]
+    data = bytes([1] * facts.itemsize + [facts.poison] * facts.itemsize)
+    whole = torch.frombuffer(bytearray(data), dtype=getattr(torch, facts.torch_name))
+    value = torch.stack([whole[0], torch.ones_like(whole[0])]).to(torch.float64 if facts.is_float else torch.int64)
+    result = compare(data, Expected(Tensor("y", ("n",)), facts, value, None))
+    assert [(mismatch.index, mismatch.got) for mismatch in result.mismatches] == [((1,), None)]
+    assert result.pattern == "only element 1 is never written (the last)"
+
+
+def test_nan_that_a_kernel_wrote_counts_as_written() -> None:
+    result = judged([nan], [1.0])
+    assert result.mismatches[0].got is not None
+    assert result.pattern == "every element is wrong"
+
+
+def test_partly_poisoned_element_counts_as_written() -> None:
+    data = bytes([0x9D, 0x9D, 0x9D, 0x00])
+    result = compare(data, Expected(Tensor("y", ("n",)), DTYPES["i32"], torch.tensor([0]), None))
+    assert result.mismatches[0].got == 0x009D9D9D
+
+
+# -- what is shown ---------------------------------------------------------------------------------------------------
+
+
+def test_first_wrong_elements_in_order() -> None:
+    result = judged([9.0] * 100, [float(i) for i in range(100)])
+    assert (result.wrong, result.count) == (99, 100)
+    assert [mismatch.index for mismatch in result.mismatches] == [(i,) for i in range(SHOWN)]
+    assert [mismatch.expected for mismatch in result.mismatches] == [float(i) for i in range(SHOWN)]
+    assert {mismatch.buffer for mismatch in result.mismatches} == {"y"}
+
+
+def test_index_in_two_dimensions() -> None:
+    want = torch.zeros(3, 4, dtype=torch.float64)
+    got = want.clone()
+    got[1, 2] = 5.0
+    assert [(mismatch.index, mismatch.got) for mismatch in judged(got, want).mismatches] == [((1, 2), 5.0)]
+
+
+# -- patterns --------------------------------------------------------------------------------------------------------
+
+
+def pattern(count: int, wrong: range | list[int], *, unwritten: bool = False) -> str:
+    places = torch.zeros(count, dtype=torch.bool)
+    places[list(wrong)] = True
+    return describe(places, unwritten, ("n",))
+
+
+@pytest.mark.parametrize(
+    ("count", "wrong", "said"),
+    [
+        (5, range(5), "every element is wrong"),
+        (1, range(1), "every element is wrong"),
+        (10, [3], "only element 3 is wrong"),
+        (10, [9], "only element 9 is wrong (the last)"),
+        (10, range(8, 10), "every element from 8 on is wrong: every element after the last multiple of 8"),
+        (15, range(12, 15), "every element from 12 on is wrong: every element after the last multiple of 4"),
+        (300, range(256, 300), "every element from 256 on is wrong, a multiple of 256"),
+        (2000, range(1024, 2000), "every element from 1024 on is wrong, a multiple of 1024"),
+        (100, range(37, 100), "every element from 37 on is wrong"),
+        (100, range(10, 20), "elements 10 to 19 are wrong"),
+        (100, range(0, 50), "elements 0 to 49 are wrong"),
+        (100, range(1, 100, 2), "every element whose index is 1 modulo 2 is wrong"),
+        (100, range(2, 100, 4), "every element whose index is 2 modulo 4 is wrong"),
+        (100, range(31, 100, 32), "every element whose index is 31 modulo 32 is wrong"),
+        (100, [1, 2, 50], "3 of 100 elements are wrong"),
+    ],
+)
+def test_pattern_along_a_line(count: int, wrong: range | list[int], said: str) -> None:
+    assert pattern(count, wrong) == said
+
+
+def test_pattern_of_what_was_never_written() -> None:
+    assert pattern(10, range(8, 10), unwritten=True).startswith("every element from 8 on is never written")
+
+
+def test_some_of_a_residue_is_no_pattern() -> None:
+    """Three of the fifty odd elements: that they are odd explains nothing."""
+    assert pattern(100, [1, 5, 11]) == "3 of 100 elements are wrong"
+
+
+@pytest.mark.parametrize(
+    ("region", "said"),
+    [
+        ((slice(None), slice(None)), "every element is wrong"),
+        ((slice(2, None), slice(None)), "along M (axis 0, all of axis 1): every element from 2 on is wrong"),
+        ((slice(None), slice(5, 6)), "along N (axis 1, all of axis 0): only element 5 is wrong (the last)"),
+        ((slice(None), slice(1, None, 2)), "along N (axis 1, all of axis 0): every element whose index is 1 modulo 2"),
+        ((slice(1, 3), slice(2, 4)), "4 of 24 elements are wrong"),
+    ],
+)
+def test_pattern_along_an_axis(region: tuple[slice, slice], said: str) -> None:
+    wrong = torch.zeros(4, 6, dtype=torch.bool)
+    wrong[region] = True
+    assert describe(wrong, False, ("M", "N")).startswith(said)
+
+
+def test_pattern_of_three_dimensions() -> None:
+    wrong = torch.zeros(2, 3, 4, dtype=torch.bool)
+    wrong[:, 2] = True
+    assert describe(wrong, False, ("B", "H", "S")).startswith("along H (axis 1")
+
+
+def test_expected_value_may_be_a_view() -> None:
+    """A reference returns what it likes: here a transposed view."""
+    want = torch.arange(6, dtype=torch.float64).reshape(2, 3).T
+    assert judged(want.float(), want).wrong == 0
+
+
+def test_tensor_is_only_read_for_its_name_and_shape() -> None:
+    stand_in = SimpleNamespace(name="z", shape=("n",))
+    result = compare(bytes_of(torch.ones(1)), Expected(stand_in, DTYPES["f32"], torch.zeros(1).double(), None))  # type: ignore[arg-type]
+    assert result.mismatches[0].buffer == "z"

@@ -1,0 +1,591 @@
+"""Kata + sandbox -> verdict, with a sandbox that computes in Python and has the bug that a test gives it.
+
+What is tested is the search: that the smallest failing shape is found, which values and calls are tried, and in
+what order. No compiler and no device is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from grader.case import Case, Shape
+from grader.catalog import Kata
+from grader.check import CALLS, Effort, check, effort_for, try_shape
+from grader.devices import Call, Finding, Outcome
+from grader.sandbox import Sandbox, SandboxError
+from grader.spec import Accumulated, Exact, Numbers, Parameter, Size, Sizes, Spec, Tensor, Values, integers, normal
+from grader.verdict import Kind, Verdict
+
+Arrays = dict[str, torch.Tensor]
+Answer = Callable[[Arrays, dict[str, Any]], Arrays]
+
+
+@dataclass
+class FakeSandbox:
+    """A launcher written in Python. ``answer`` computes the outputs, ``bug`` may turn an outcome into another."""
+
+    answer: Answer
+    bug: Callable[[Call, Outcome, dict[str, Any]], Outcome] = lambda call, outcome, sizes: outcome
+    printed: str = ""
+    calls: list[Call] = field(default_factory=list)
+
+    def call(self, call: Call) -> Outcome:
+        self.calls.append(call)
+        sizes = {scalar.name: scalar.value for scalar in call.scalars}
+        inputs = {
+            buffer.name: torch.frombuffer(bytearray(buffer.data), dtype=TORCH[buffer.dtype]).reshape(buffer.shape)
+            if buffer.data
+            else torch.empty(buffer.shape, dtype=TORCH[buffer.dtype])
+            for buffer in call.buffers
+            if buffer.role == "in"
+        }
+        outputs = {name: data(value) for name, value in self.answer(inputs, sizes).items()}
+        return self.bug(call, Outcome(outputs=outputs), sizes)
+
+    @property
+    def shapes(self) -> list[tuple[float, ...]]:
+        """The sizes of every case in the order in which they were first tried."""
+        return list(dict.fromkeys(tuple(scalar.value for scalar in call.scalars) for call in self.calls))
+
+
+TORCH = {"f32": torch.float32, "f16": torch.float16, "i32": torch.int32}
+
+
+def data(tensor: torch.Tensor) -> bytes:
+    return tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes()
+
+
+def kata(*, multiples: Mapping[str, int] | None = None, elem: str = "f32") -> Kata:
+    return Kata(
+        name=f"add_{elem}", family="add", level="easy", elem=elem, root=Path("/nowhere"), multiples=multiples or {}
+    )
+
+
+def spec(**changes: Any) -> Spec:
+    """c = a + b for n in 0..1000."""
+    fields: dict[str, Any] = {
+        "computes": "c = a + b",
+        "inputs": (Tensor("a", ("n",)), Tensor("b", ("n",))),
+        "outputs": (Tensor("c", ("n",)),),
+        "sizes": {"n": Size(0, 1000)},
+        "values": (Values("normal", normal()), Values("whole numbers", integers(1, 9))),
+        "reference": lambda a, b, sizes: a + b,
+        "tolerance": Exact(),
+        "edges": tuple({"n": n} for n in (0, 1, 2, 7, 33, 255, 256, 257, 999)),
+        "work": lambda sizes: sizes["n"],
+    }
+    return Spec(**{**fields, **changes})
+
+
+def add(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+    return {"c": inputs["a"] + inputs["b"]}
+
+
+QUICK = Effort(examples=10, shrink_time_s=20.0)
+
+
+def run(
+    sandbox: FakeSandbox,
+    *,
+    the_spec: Spec | None = None,
+    the_kata: Kata | None = None,
+    effort: Effort = QUICK,
+    **more: Any,
+) -> Verdict:
+    return check(the_kata or kata(), the_spec or spec(), sandbox, effort, **more)  # type: ignore[arg-type]
+
+
+def broken(fails: Callable[[int], bool]) -> FakeSandbox:
+    """Right, but for the last element wherever ``fails(n)``."""
+
+    def answer(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+        c = inputs["a"] + inputs["b"]
+        if fails(sizes["n"]):
+            c[-1:] += 1
+        return {"c": c}
+
+    return FakeSandbox(answer)
+
+
+# -- a right kernel --------------------------------------------------------------------------------------------------
+
+
+def test_right_kernel_passes() -> None:
+    sandbox = FakeSandbox(add)
+    verdict = run(sandbox)
+    assert verdict.passed and verdict.kind is Kind.PASS
+    assert verdict.cases >= len(spec().edges)
+    assert len(sandbox.calls) == CALLS * verdict.cases
+
+
+def test_named_shapes_come_first_and_in_order() -> None:
+    sandbox = FakeSandbox(add)
+    run(sandbox)
+    edges = [(sizes["n"],) for sizes in spec().edges]
+    assert sandbox.shapes[: len(edges)] == edges
+
+
+def test_further_shapes_are_drawn() -> None:
+    sandbox = FakeSandbox(add)
+    run(sandbox, effort=replace(QUICK, examples=30))
+    drawn = sandbox.shapes[len(spec().edges) :]
+    assert len(drawn) >= 10 and all(0 <= n <= 1000 for (n,) in drawn)
+
+
+def test_all_values_have_their_turn() -> None:
+    """From shape to shape, before the largest of them gets every kind."""
+    sandbox = FakeSandbox(add)
+    run(sandbox)
+    middle = {sizes["n"] for sizes in spec().edges[2:-1]}
+    whole = [
+        bool((torch.frombuffer(bytearray(call.buffers[0].data), dtype=torch.float32) % 1 == 0).all())
+        for call in sandbox.calls[: CALLS * (len(spec().edges) - 1) : CALLS]
+        if call.buffers[0].shape[0] in middle
+    ]
+    assert whole == [False, True, False, True, False, True]
+
+
+def test_largest_named_shape_sees_all_values() -> None:
+    sandbox = FakeSandbox(add)
+    run(sandbox, effort=replace(QUICK, examples=1))
+    last = spec().edges[-1]["n"]
+    contents = {call.buffers[0].data for call in sandbox.calls if call.buffers[0].shape == (last,)}
+    assert len(contents) >= len(spec().values)
+
+
+def test_work_limit_leaves_large_shapes_out() -> None:
+    sandbox = FakeSandbox(add)
+    assert run(sandbox, effort=replace(QUICK, work_limit=100)).passed
+    assert max(sandbox.shapes) <= (100,)
+
+
+def test_large_shapes_are_for_those_who_ask() -> None:
+    large = spec(large=({"n": 5000},))
+    sandbox = FakeSandbox(add)
+    run(sandbox, the_spec=large)
+    assert (5000,) not in sandbox.shapes
+    run(sandbox, the_spec=large, effort=replace(QUICK, large=True))
+    assert (5000,) in sandbox.shapes
+
+
+def test_only_as_many_named_shapes_as_asked_for() -> None:
+    sandbox = FakeSandbox(add)
+    run(sandbox, effort=replace(QUICK, edges=3, examples=1))
+    assert sandbox.shapes[:3] == [(0,), (1,), (2,)] and len(sandbox.shapes) <= 4
+
+
+def test_a_gpu_tries_more_than_a_simulator() -> None:
+    assert effort_for("gpu").large and not effort_for("sim").large
+    assert effort_for("gpu").work_limit > effort_for("sim").work_limit
+    assert effort_for("sim").thorough().examples > effort_for("sim").examples
+
+
+def test_multiples_are_respected() -> None:
+    """Named shapes that are no multiple are left out, drawn ones are multiples, and so is the smallest."""
+    eights = kata(multiples={"n": 8})
+    sandbox = FakeSandbox(add)
+    assert run(sandbox, the_kata=eights).passed
+    assert sandbox.shapes and all(n % 8 == 0 for (n,) in sandbox.shapes)
+    assert run(broken(lambda n: n > 100), the_kata=eights).sizes == {"n": 104}
+
+
+def test_least_size_is_respected() -> None:
+    sandbox = FakeSandbox(add)
+    run(sandbox, the_spec=spec(sizes={"n": Size(5, 50)}, edges=({"n": 5},)))
+    assert all(5 <= n <= 50 for (n,) in sandbox.shapes)
+
+
+# -- the smallest failing shape --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fails", "smallest"),
+    [
+        (lambda n: n >= 1, 1),
+        (lambda n: n >= 257, 257),
+        (lambda n: n % 8 != 0, 1),
+        (lambda n: n > 7 and n % 2 == 1, 9),
+        (lambda n: n >= 225, 225),
+        (lambda n: n >= 300, 300),
+        (lambda n: n == 999, 999),
+    ],
+)
+def test_smallest_failing_shape(fails: Callable[[int], bool], smallest: int) -> None:
+    verdict = run(broken(fails))
+    assert verdict.kind is Kind.WRONG_ANSWER
+    assert verdict.sizes == {"n": smallest}
+    assert verdict.mismatches[0].index == (smallest - 1,)
+
+
+def test_shape_that_only_a_drawn_one_shows() -> None:
+    """No named shape fails: hypothesis draws one, and makes it smaller."""
+    verdict = run(broken(lambda n: 500 < n < 900), effort=replace(QUICK, examples=40))
+    assert verdict.kind is Kind.WRONG_ANSWER and verdict.sizes == {"n": 501}
+
+
+def test_smallest_of_two_sizes() -> None:
+    two = spec(
+        inputs=(Tensor("a", ("M", "N")), Tensor("b", ("M", "N"))),
+        outputs=(Tensor("c", ("M", "N")),),
+        sizes={"M": Size(1, 80), "N": Size(1, 80)},
+        edges=({"M": 1, "N": 1}, {"M": 64, "N": 70}),
+        work=lambda sizes: sizes["M"] * sizes["N"],
+    )
+
+    def answer(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+        c = inputs["a"] + inputs["b"]
+        c[:, 33:] = 0
+        return {"c": c}
+
+    verdict = run(FakeSandbox(answer), the_spec=two)
+    assert verdict.sizes == {"M": 1, "N": 34}
+
+
+def test_kind_stays_the_same_while_shapes_get_smaller() -> None:
+    """A wrong answer for small n must not take the place of the crash that was found first."""
+
+    def bug(call: Call, outcome: Outcome, sizes: dict[str, Any]) -> Outcome:
+        if sizes["n"] >= 100:
+            return Outcome(findings=(Finding("crash", "trap"),))
+        return outcome if sizes["n"] in (0, 1, 2, 7, 33) else Outcome(outputs={"c": b"\0" * len(outcome.outputs["c"])})
+
+    verdict = run(FakeSandbox(add, bug))
+    assert verdict.kind is Kind.CRASH and verdict.sizes == {"n": 100}
+
+
+def test_time_out_is_not_made_smaller() -> None:
+    """Every step would wait for the limit again."""
+
+    def bug(call: Call, outcome: Outcome, sizes: dict[str, Any]) -> Outcome:
+        return Outcome(findings=(Finding("time-out", "endless"),)) if sizes["n"] > 40 else outcome
+
+    sandbox = FakeSandbox(add, bug)
+    verdict = run(sandbox)
+    assert verdict.kind is Kind.TIME_OUT and verdict.sizes == {"n": 255}
+    assert sum(call.buffers[0].shape[0] > 40 for call in sandbox.calls) == 1
+
+
+def test_smaller_shapes_are_sought_among_the_smaller_and_with_the_same_values() -> None:
+    """Shape 7 has whole numbers; 3 is the smallest that fails with them, and no larger one is tried on the way."""
+    sandbox = broken(lambda n: n >= 3)
+    verdict = run(sandbox)
+    assert (verdict.sizes, verdict.values) == ({"n": 3}, "whole numbers")
+    assert max(sandbox.shapes) == (7,)
+
+
+@dataclass
+class Clock:
+    """Stands still but for what a test adds."""
+
+    now: float = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    stopped = Clock()
+    monkeypatch.setattr("grader.check.time", stopped)
+    return stopped
+
+
+def taking(clock: Clock, call_s: float, sandbox: FakeSandbox) -> FakeSandbox:
+    """The same sandbox, each call of which takes its time."""
+
+    def bug(call: Call, outcome: Outcome, sizes: dict[str, Any]) -> Outcome:
+        clock.now += call_s
+        return outcome
+
+    return replace(sandbox, bug=bug)
+
+
+def test_search_for_a_smaller_shape_ends_in_time(clock: Clock) -> None:
+    """The smallest that was found by then is the answer, and it is one that fails."""
+    sandbox = taking(clock, 1.0, broken(lambda n: n > 20))
+    only = spec(edges=({"n": 999},))
+    verdict = run(sandbox, the_spec=only, effort=replace(QUICK, shrink_time_s=4.0))
+    assert verdict.kind is Kind.WRONG_ANSWER and 20 < verdict.sizes["n"] <= 999
+    assert len(sandbox.calls) <= 12
+    unhurried = run(broken(lambda n: n > 20), the_spec=only)
+    assert unhurried.sizes == {"n": 21}
+
+
+def test_named_shapes_end_in_time(clock: Clock) -> None:
+    sandbox = taking(clock, 1.0, FakeSandbox(add))
+    assert run(sandbox, effort=replace(QUICK, edge_time_s=5.0, examples=1)).passed
+    assert sandbox.shapes[:3] == [(0,), (1,), (2,)]
+    assert len(sandbox.shapes) <= 4
+
+
+def test_same_seed_same_search() -> None:
+    first, second = FakeSandbox(add), FakeSandbox(add)
+    run(first)
+    run(second)
+    assert first.calls == second.calls
+    third = FakeSandbox(add)
+    run(third, effort=replace(QUICK, seed=1))
+    assert [call.buffers[0].data for call in third.calls] != [call.buffers[0].data for call in first.calls]
+
+
+# -- verdicts --------------------------------------------------------------------------------------------------------
+
+
+def test_finding_becomes_the_verdict() -> None:
+    finding = Finding("out of bounds", "writes c[7]", kernel="add", line=12, block=(0, 0, 0), thread=(7, 0, 0), index=7)
+
+    def bug(call: Call, outcome: Outcome, sizes: dict[str, Any]) -> Outcome:
+        return replace(outcome, findings=(finding,)) if sizes["n"] == 7 else outcome
+
+    verdict = run(FakeSandbox(add, bug, printed="hello"))
+    assert (verdict.kind, verdict.summary, verdict.line) == (Kind.OUT_OF_BOUNDS, "writes c[7]", 12)
+    assert (verdict.sizes, verdict.finding, verdict.printed) == ({"n": 7}, finding, "hello")
+
+
+@pytest.mark.parametrize("kind", [kind for kind in Kind if kind not in (Kind.PASS, Kind.WRONG_ANSWER)])
+def test_every_kind_of_finding(kind: Kind) -> None:
+    def bug(call: Call, outcome: Outcome, sizes: dict[str, Any]) -> Outcome:
+        return Outcome(findings=(Finding(kind.value, "so it is"),))
+
+    assert run(FakeSandbox(add, bug)).kind is kind
+
+
+def test_right_answer_does_not_excuse_a_finding() -> None:
+    def bug(call: Call, outcome: Outcome, sizes: dict[str, Any]) -> Outcome:
+        return replace(outcome, findings=(Finding("modified its input", "wrote to a[0]"),)) if sizes["n"] else outcome
+
+    verdict = run(FakeSandbox(add, bug))
+    assert verdict.kind is Kind.MODIFIED_INPUT and verdict.sizes == {"n": 1}
+
+
+def test_second_call_with_other_bits_is_a_race() -> None:
+    """Both answers are within the tolerance, but the same input must give the same bits."""
+    wide = spec(tolerance=Accumulated(terms=lambda sizes: 1000, magnitude=lambda a, b, sizes: a.abs() + b.abs()))
+    seen: dict[bytes, int] = {}
+
+    def answer(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+        c = inputs["a"] + inputs["b"]
+        key = data(inputs["a"])
+        seen[key] = seen.get(key, 0) + 1
+        return {"c": c * (1 + 2.0**-22) if seen[key] == 2 and sizes["n"] >= 3 else c}
+
+    verdict = run(FakeSandbox(answer), the_spec=wide)
+    assert verdict.kind is Kind.RACE and "different bits" in verdict.summary
+    seen.clear()
+    assert run(FakeSandbox(answer), the_spec=replace(wide, deterministic=False)).passed
+
+
+def test_second_call_is_judged_too() -> None:
+    """A kernel that works only on its first call."""
+    counts: dict[bytes, int] = {}
+
+    def answer(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+        key = data(inputs["a"])
+        counts[key] = counts.get(key, 0) + 1
+        return {"c": inputs["a"] + inputs["b"] if counts[key] % 2 else torch.zeros_like(inputs["a"])}
+
+    assert run(FakeSandbox(answer)).kind is Kind.WRONG_ANSWER
+
+
+def test_launcher_that_computes_nothing() -> None:
+    """What comes back is what the grader itself had put there."""
+
+    def bug(call: Call, outcome: Outcome, sizes: dict[str, Any]) -> Outcome:
+        return Outcome(outputs={buffer.name: buffer.data for buffer in call.buffers if buffer.role == "out"})
+
+    verdict = run(FakeSandbox(add, bug))
+    assert verdict.kind is Kind.WRONG_ANSWER and verdict.sizes == {"n": 1}
+    assert verdict.mismatches[0].got is None and verdict.pattern == "every element is never written"
+
+
+def test_nan_never_passes() -> None:
+    nan = FakeSandbox(lambda inputs, sizes: {"c": inputs["a"] * float("nan")})
+    loose = spec(tolerance=Accumulated(terms=lambda sizes: 1, magnitude=lambda a, b, sizes: (a + b).abs() + 1e30))
+    assert run(nan).kind is Kind.WRONG_ANSWER
+    assert run(nan, the_spec=loose).kind is Kind.WRONG_ANSWER
+
+
+def test_broken_sandbox_is_an_exception() -> None:
+    def bug(call: Call, outcome: Outcome, sizes: dict[str, Any]) -> Outcome:
+        raise SandboxError("no engine")
+
+    with pytest.raises(SandboxError, match="no engine"):
+        run(FakeSandbox(add, bug))
+
+
+def test_passing_share_is_the_largest_seen() -> None:
+    bound = spec(
+        tolerance=Accumulated(terms=lambda sizes: 1, magnitude=lambda a, b, sizes: a.abs() + b.abs() + 1, c=1.0),
+        values=(Values("whole numbers", integers(1, 1)),),
+    )
+    # 2 +- 2^-24 * (2 + 3) is right; half of that is off by a half of what is allowed.
+    half = FakeSandbox(lambda inputs, sizes: {"c": inputs["a"] + inputs["b"] + (2.0**-22 if sizes["n"] == 7 else 0.0)})
+    verdict = run(half, the_spec=bound)
+    assert verdict.passed and verdict.error_share == pytest.approx(2.0**-22 / (5 * 2.0**-24))
+
+
+def test_wrong_answer_tells_its_share() -> None:
+    bound = spec(tolerance=Accumulated(terms=lambda sizes: 1, magnitude=lambda a, b, sizes: a.abs() + b.abs(), c=4.0))
+    far = FakeSandbox(lambda inputs, sizes: {"c": (inputs["a"] + inputs["b"]).half().float()})
+    verdict = run(far, the_spec=bound)
+    assert verdict.kind is Kind.WRONG_ANSWER and 4.0 <= verdict.error_share < 2.0**14
+
+
+def test_exact_values_have_no_tolerance() -> None:
+    loose = spec(
+        tolerance=Accumulated(terms=lambda sizes: 1000, magnitude=lambda a, b, sizes: a.abs() + b.abs(), c=1e6),
+        values=(Values("whole numbers", integers(1, 9), exact=True),),
+    )
+    off = FakeSandbox(lambda inputs, sizes: {"c": (inputs["a"] + inputs["b"]) * (1 + 2.0**-20)})
+    verdict = run(off, the_spec=loose)
+    assert verdict.kind is Kind.WRONG_ANSWER and verdict.sizes == {"n": 1}
+
+
+# -- the database ----------------------------------------------------------------------------------------------------
+
+
+def test_failed_shape_is_tried_first_the_next_time(tmp_path: Path) -> None:
+    fails = lambda n: 500 < n < 900  # noqa: E731
+    effort = replace(QUICK, examples=40)
+    assert run(broken(fails), effort=effort, database=tmp_path / "db").sizes == {"n": 501}
+    again = broken(fails)
+    assert run(again, effort=effort, database=tmp_path / "db").sizes == {"n": 501}
+    assert again.shapes[0] == (501,)
+
+
+def test_shape_that_fails_no_more_is_forgotten_without_harm(tmp_path: Path) -> None:
+    effort = replace(QUICK, examples=40)
+    run(broken(lambda n: 500 < n < 900), effort=effort, database=tmp_path / "db")
+    assert run(FakeSandbox(add), effort=effort, database=tmp_path / "db").passed
+
+
+def test_failure_of_a_named_shape_is_remembered_too(tmp_path: Path) -> None:
+    run(broken(lambda n: n >= 257), database=tmp_path / "db")
+    again = broken(lambda n: n >= 257)
+    run(again, database=tmp_path / "db")
+    assert again.shapes[0] == (257,)
+
+
+def test_database_that_was_made_for_other_shapes_is_no_obstacle(tmp_path: Path) -> None:
+    run(broken(lambda n: n >= 257), database=tmp_path / "db")
+    assert run(FakeSandbox(add), the_kata=kata(multiples={"n": 8}), database=tmp_path / "db").passed
+
+
+# -- one case --------------------------------------------------------------------------------------------------------
+
+
+def calls_of(shape: Shape, **more: Any) -> list[Call]:
+    sandbox = FakeSandbox(add)
+    verdict = try_shape(kata(), more.pop("the_spec", spec()), shape, sandbox, QUICK)  # type: ignore[arg-type]
+    assert verdict.passed
+    return sandbox.calls
+
+
+def test_two_calls_on_the_same_contents_with_other_pointers_and_order() -> None:
+    first, second = calls_of(Shape((("n", 100),), "normal", 3))
+    assert [buffer.data for buffer in first.buffers] == [buffer.data for buffer in second.buffers]
+    assert all(a.offset_bytes != b.offset_bytes for a, b in zip(first.buffers, second.buffers, strict=True))
+    assert first.seed != second.seed
+
+
+def test_pointers_are_aligned_as_promised_and_to_no_more() -> None:
+    for align in (4, 16, 32):
+        aligned = spec(inputs=(Tensor("a", ("n",), align=align), Tensor("b", ("n",), align=align)))
+        for call in calls_of(Shape((("n", 9),), "normal", 0), the_spec=aligned):
+            assert [buffer.offset_bytes % align for buffer in call.buffers[:2]] == [0, 0]
+            assert all(buffer.offset_bytes % (2 * align) for buffer in call.buffers[:2])
+
+
+def test_outputs_come_poisoned() -> None:
+    (c,) = [buffer for buffer in calls_of(Shape((("n", 4),), "normal", 0))[0].buffers if buffer.role == "out"]
+    assert c.data == b"\xff" * 16
+    assert torch.frombuffer(bytearray(c.data), dtype=torch.float32).isnan().all()
+
+
+def test_arguments_in_the_order_of_the_signature() -> None:
+    with_factor = spec(
+        sizes={"n": Size(0, 9), "m": Size(0, 9)},
+        edges=({"n": 1, "m": 2},),
+        parameters=(Parameter("eps", "float", 0.5),),
+    )
+    call = calls_of(Shape((("n", 3), ("m", 2)), "normal", 0), the_spec=with_factor)[0]
+    assert [buffer.name for buffer in call.buffers] == ["a", "b", "c"]
+    assert [(scalar.name, scalar.ctype, scalar.value) for scalar in call.scalars] == [
+        ("n", "int", 3),
+        ("m", "int", 2),
+        ("eps", "float", 0.5),
+    ]
+
+
+def test_inputs_are_rounded_before_the_reference_sees_them() -> None:
+    """In half, 1/3 is not 1/3: the reference adds what the kernel adds."""
+    half = kata(elem="f16")
+    third = spec(
+        values=(Values("thirds", lambda numbers, shape, sizes: torch.full(shape, 1 / 3, dtype=torch.float64)),)
+    )
+    case = Case(half, third, Shape((("n", 2),), "thirds", 0))
+    rounded = torch.tensor(1 / 3, dtype=torch.float16).double()
+    assert torch.equal(case.expected[0].value, torch.full((2,), 2 * rounded.item(), dtype=torch.float64))
+    assert case.inputs["a"].dtype is torch.float16
+
+
+@pytest.mark.parametrize("elem", ["f32", "f64"])
+def test_reference_works_on_a_copy(elem: str) -> None:
+    """A spec whose reference overwrites its arguments spoils nothing that the kernel gets."""
+
+    def careless(a: torch.Tensor, b: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+        return a.add_(b)
+
+    shape = Shape((("n", 50),), "normal", 1)
+    case = Case(kata(elem=elem), spec(reference=careless), shape)
+    assert case.expected
+    untouched = Case(kata(elem=elem), spec(), shape)
+    assert torch.equal(case.inputs["a"], untouched.inputs["a"])
+
+
+def test_tolerance_is_what_the_formula_says() -> None:
+    summed = spec(
+        outputs=(Tensor("c", (1,), "acc"),),
+        reference=lambda a, b, sizes: (a + b).sum().reshape(1),
+        tolerance=Accumulated(
+            terms=lambda sizes: sizes["n"], magnitude=lambda a, b, sizes: (a.abs() + b.abs()).sum().reshape(1)
+        ),
+        values=(Values("ones", integers(1, 1)), Values("exact", integers(1, 1), exact=True)),
+    )
+    for n, growth in ((9, 9.0), (64, 64.0), (400, 160.0)):
+        bound = Case(kata(), summed, Shape((("n", n),), "ones", 0)).expected[0].bound
+        assert bound is not None
+        assert bound.item() == pytest.approx(4 * (2.0**-24 * 2 * n + growth * 2.0**-24 * 2 * n))
+    assert Case(kata(), summed, Shape((("n", 9),), "exact", 0)).expected[0].bound is None
+
+
+def test_careless_reference_does_not_change_the_bound() -> None:
+    def careless(a: torch.Tensor, b: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+        return a.add_(b)
+
+    tolerance = Accumulated(terms=lambda sizes: 4, magnitude=lambda a, b, sizes: a.abs() + b.abs())
+    shape = Shape((("n", 5),), "normal", 1)
+    plain, spoilt = (
+        Case(kata(), spec(tolerance=tolerance, **more), shape).expected[0].bound
+        for more in ({}, {"reference": careless})
+    )
+    assert plain is not None and spoilt is not None and torch.equal(plain, spoilt)
+
+
+def test_seed_gives_the_same_numbers() -> None:
+    shape = Shape((("n", 20),), "normal", 5)
+    first, second = (Case(kata(), spec(), shape).inputs["a"] for _ in range(2))
+    assert torch.equal(first, second)
+    assert not torch.equal(first, Case(kata(), spec(), replace(shape, seed=6)).inputs["a"])
+    assert torch.equal(Numbers(1).normal((3,)), Numbers(1).normal((3,)))
+
+
+def test_sandbox_has_what_the_check_uses() -> None:
+    """The stand-in of these tests offers no more than the real one."""
+    assert hasattr(Sandbox("sim"), "call") and hasattr(Sandbox("sim"), "printed")

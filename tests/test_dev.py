@@ -1,0 +1,77 @@
+"""The maintainer's checks: each finds what it is there to find."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from grader import dev
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    ignore = shutil.ignore_patterns("__pycache__")
+    for part in ("exercises", "solutions", "grader"):
+        shutil.copytree(ROOT / part, tmp_path / part, ignore=ignore)
+    shutil.copy(ROOT / "difficulty.yaml", tmp_path)
+    shutil.copy(ROOT / ".clang-format", tmp_path)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def test_imports_go_one_way() -> None:
+    assert dev.check_imports(ROOT) == []
+
+
+def test_an_import_against_the_direction_is_found(copy: Path) -> None:
+    path = copy / "grader" / "catalog.py"
+    path.write_text(path.read_text() + "\n\ndef late() -> None:\n    from grader.check import check  # noqa\n")
+    problems = dev.check_imports(copy)
+    assert len(problems) == 1 and "grader/catalog.py:" in problems[0]
+    assert "imports grader.check, which comes after grader.catalog" in problems[0]
+
+
+def test_a_module_outside_the_order_is_found(copy: Path) -> None:
+    (copy / "grader" / "surprise.py").write_text("")
+    assert any("grader.surprise has no place in ORDER" in problem for problem in dev.check_imports(copy))
+
+
+def test_no_module_of_the_grader_names_a_kata() -> None:
+    """Adding a kata never touches grader/: the machine must not know any of them."""
+    from grader.catalog import load_catalog
+
+    names = [*load_catalog(ROOT).katas]
+    for path in (ROOT / "grader").rglob("*"):
+        if path.suffix in (".py", ".cpp", ".h", ".cuh") and path.name != "cli.py":  # its --help shows an example
+            text = path.read_text()
+            assert not [name for name in names if name in text], path
+
+
+def test_a_stale_skeleton_is_found(copy: Path) -> None:
+    path = copy / "exercises" / "elementwise" / "elementwise_f32.cu"
+    path.write_text(path.read_text().replace("constexpr int THREADS = 256;", "constexpr int THREADS = 128;"))
+    problems = dev.check_skeletons(copy)
+    assert len(problems) == 1 and "elementwise_f32.cu is not current" in problems[0] and "kata dev" in problems[0]
+
+
+def test_a_missing_lesson_is_found(copy: Path) -> None:
+    (copy / "exercises" / "sgemm" / "README.md").unlink()
+    assert dev.check_catalogue(copy) == ["exercises/sgemm/README.md is missing: every family has a lesson."]
+
+
+def test_bad_style_is_found_in_every_language(copy: Path) -> None:
+    if shutil.which("clang-format") is None and not (Path(dev.sys.executable).parent / "clang-format").exists():
+        pytest.skip("the linters are not installed; pip install -e .[dev]")
+    assert dev.check_style(copy) == []
+    python = copy / "grader" / "verdict.py"
+    python.write_text(python.read_text() + "\ndef untyped(x):\n    return   x\n")
+    kernel = copy / "solutions" / "elementwise" / "elementwise_f32.cu"
+    kernel.write_text(kernel.read_text().replace("    const int idx", "  const int idx"))
+    problems = "\n".join(dev.check_style(copy))
+    assert "ruff format: " in problems and "verdict.py" in problems
+    assert "mypy: " in problems and "no-untyped-def" in problems
+    assert "clang-format: " in problems and "elementwise_f32.cu" in problems

@@ -1,0 +1,192 @@
+"""pytest and the command line, as a learner meets them: in a clone, through their real processes."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from grader.catalog import load_catalog
+
+ROOT = Path(__file__).resolve().parent.parent
+PARTS = ("exercises", "solutions", "difficulty.yaml", "conftest.py", "pyproject.toml")
+PASSES = "elementwise_f32"
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A clone with pristine skeletons, whose exercises may be edited."""
+    place = tmp_path / "clone"
+    place.mkdir()
+    for part in PARTS:
+        copy = shutil.copytree if (ROOT / part).is_dir() else shutil.copy
+        copy(ROOT / part, place / part)  # type: ignore[operator]
+    run(place, "-m", "grader", "dev", "skeletons")
+    return place
+
+
+def run(clone: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    # One clone is one place: what is tested is its files, the grader stays where it is.
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "120", **environment}
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, cwd=clone, env=env, capture_output=True, text=True, timeout=300)
+
+
+def pytest_run(clone: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return run(clone, "-m", "pytest", "-p", "no:cacheprovider", *arguments, **environment)
+
+
+def solve(clone: Path, name: str, replace: tuple[str, str] | None = None) -> Path:
+    """Put the solution in the learner's place, with one thing changed."""
+    kata = load_catalog(clone).katas[name]
+    text = kata.solution_path.read_text()
+    if replace is not None:
+        assert replace[0] in text
+        text = text.replace(*replace)
+    kata.skeleton_path.write_text(text)
+    return kata.skeleton_path
+
+
+def test_pristine_skeletons_fail_in_one_line_each_without_a_compiler(clone: Path, tmp_path: Path) -> None:
+    trap = tmp_path / "nvcc"
+    trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/called\nexit 1\n")
+    trap.chmod(0o755)
+    start = time.monotonic()
+    done = pytest_run(clone, "exercises", KATA_NVCC=str(trap))
+    took = time.monotonic() - start
+    katas = load_catalog(clone).katas
+    assert done.returncode == 1
+    for name in katas:
+        assert len(re.findall(rf"^{name}: not started: \d+ TODOs?$", done.stdout, re.MULTILINE)) == 1
+    assert f"{len(katas)} not started" in done.stdout and "Traceback" not in done.stdout
+    assert took < 5.0
+    assert not (tmp_path / "called").exists()
+
+
+def test_collecting_imports_no_torch_and_takes_under_a_second(clone: Path) -> None:
+    script = (
+        "import sys, time, pytest;"
+        "code = pytest.main(['exercises', '--collect-only', '-q', '-p', 'no:cacheprovider']);"
+        "print('took', time.process_time(), 'torch' in sys.modules, int(code))"
+    )
+    done = run(clone, "-c", script)
+    _, took, torch_imported, code = done.stdout.strip().splitlines()[-1].split()
+    assert (torch_imported, code) == ("False", "0")
+    assert float(took) < 1.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (["exercises/sgemm/sgemm_naive_f32.cu"], {"sgemm_naive_f32"}),
+        (["exercises/histogram"], {"histogram_i32", "histogram_i32x4"}),
+        (["exercises/histogram/test_histogram.py"], {"histogram_i32", "histogram_i32x4"}),
+        (["exercises", "-k", "naive"], {"sgemm_naive_f32"}),
+        (["exercises", "-m", "hard"], {"sgemm_sliced_k_f32"}),
+        (["exercises", "-m", "hard+"], set()),
+        (["exercises/sgemm", "--solutions", "-m", "medium"], {"sgemm_naive_f32"}),
+    ],
+)
+def test_what_pytest_collects(clone: Path, arguments: list[str], names: set[str]) -> None:
+    done = pytest_run(clone, "--collect-only", "-q", *arguments)
+    found = re.findall(r"^exercises/\S+::(\w+)$", done.stdout, re.MULTILINE)
+    assert set(found) == names and len(found) == len(names)
+
+
+def test_a_bad_catalogue_is_one_error_with_its_place_and_fix(clone: Path) -> None:
+    file = clone / "difficulty.yaml"
+    file.write_text(file.read_text().replace("level: easy", "level: esay", 1))
+    done = pytest_run(clone, "exercises")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    said = done.stdout + done.stderr
+    assert "difficulty.yaml:" in said and "kata elementwise_f32: level:" in said and "easy" in said
+    assert "Traceback" not in said
+    by_kata = run(clone, "-m", "grader", "grade", "elementwise_f32")
+    assert by_kata.returncode == 2 and "kata elementwise_f32: level:" in by_kata.stderr
+
+
+def test_the_two_faces_show_the_same_verdict(clone: Path) -> None:
+    path = solve(clone, "elementwise_f32", ("if (idx < n)", "if (idx <= n)"))
+    by_pytest = pytest_run(clone, str(path.relative_to(clone)), "--device", "sim")
+    by_kata = run(clone, "-m", "grader", "grade", "elementwise_f32", "--device", "sim")
+    assert by_pytest.returncode == by_kata.returncode == 1
+    explanation = by_kata.stdout.strip()
+    assert explanation.startswith("elementwise_f32: out of bounds: ")
+    assert explanation in by_pytest.stdout
+    line = next(number for number, text in enumerate(path.read_text().splitlines(), 1) if "idx <= n" in text)
+    assert f"{path.relative_to(clone)}:{line}" in explanation
+    assert "Traceback" not in by_pytest.stdout + by_kata.stdout + by_kata.stderr
+    assert len(explanation.splitlines()) < 25
+
+
+def test_a_failure_says_which_todo_is_still_empty(clone: Path) -> None:
+    kata = load_catalog(clone).katas["elementwise_f32"]
+    text = kata.skeleton_path.read_text()
+    kata.skeleton_path.write_text(text.replace("// END TODO(1)", "const int idx = 0; c[idx] = a[idx];\n// END TODO(1)"))
+    done = run(clone, "-m", "grader", "grade", "elementwise_f32", "--device", "sim")
+    assert done.returncode == 1 and "wrong answer" in done.stdout
+    assert "TODO 2 is still empty" in done.stdout
+
+
+def test_a_whole_family_of_solutions_passes_with_both_faces(clone: Path) -> None:
+    by_pytest = pytest_run(clone, "exercises/histogram", "--solutions", "--device", "sim")
+    assert by_pytest.returncode == 0 and "2 passed" in by_pytest.stdout
+    by_kata = run(clone, "-m", "grader", "grade", "histogram", "--solutions", "--device", "sim")
+    assert by_kata.returncode == 0 and "2 of 2 passed" in by_kata.stdout
+
+
+def test_reset_keeps_what_was_written(clone: Path) -> None:
+    path = solve(clone, "elementwise_f32")
+    written = path.read_text()
+    done = run(clone, "-m", "grader", "reset", "elementwise_f32")
+    assert done.returncode == 0 and "elementwise_f32.cu.1.bak" in done.stdout
+    assert path.with_name("elementwise_f32.cu.1.bak").read_text() == written
+    assert "not started" in run(clone, "-m", "grader", "list", "elementwise_f32").stdout
+    assert run(clone, "-m", "grader", "reset", "elementwise_f32").stdout.count("bak") == 0
+
+
+def test_list_shows_every_kata_with_its_state(clone: Path) -> None:
+    solve(clone, "elementwise_f32")
+    done = run(clone, "-m", "grader", "list")
+    rows = {line.split()[0]: line for line in done.stdout.splitlines()[1:]}
+    assert list(rows) == list(load_catalog(clone).katas)
+    assert rows["elementwise_f32"].endswith("written")
+    assert rows["elementwise_f32x4"].endswith("not started")
+
+
+def test_doctor_names_what_is_missing_and_its_fix(clone: Path) -> None:
+    assert run(clone, "-m", "grader", "doctor").returncode == 0
+    done = run(clone, "-m", "grader", "doctor", KATA_NVCC="/nowhere/nvcc", KATA_CACHE="/dev/null/cache")
+    assert done.returncode == 1
+    assert re.search(r"^MEND compilers .*nvcc", done.stdout, re.MULTILINE)
+    assert re.search(r"^MEND cache .*KATA_CACHE", done.stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["grade", "elementwise_f33"], "elementwise_f32"),
+        (["grade", "elementwise", "--file", "x.cu"], "--file needs the one kata"),
+        (["dev", "check", "everything"], "no check is called 'everything'"),
+    ],
+)
+def test_a_wrong_command_is_one_sentence(clone: Path, arguments: list[str], said: str) -> None:
+    done = run(clone, "-m", "grader", *arguments)
+    assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
+
+
+def test_help_teaches(clone: Path) -> None:
+    done = run(clone, "-m", "grader", "--help")
+    assert done.returncode == 0 and "elementwise_f32" in done.stdout
+    assert "Exit code" in run(clone, "-m", "grader", "grade", "--help").stdout
+
+
+def test_a_file_that_is_not_there_is_a_verdict(clone: Path) -> None:
+    done = run(clone, "-m", "grader", "grade", "elementwise_f32", "--file", "nowhere.cu")
+    assert done.returncode == 1 and "cannot be read" in done.stdout

@@ -1,0 +1,54 @@
+// Wrong: the last vector is read whole, and what lies past the end is added
+// Kata: block_all_reduce_f32x4_f32
+// Sim: out of bounds
+// Gpu: wrong answer
+// Line: // BUG
+// Sizes: n=1
+#include "kata.cuh"
+
+constexpr int THREADS = 256;
+constexpr int VEC = 4;                    // elements per thread: float4 is 16 bytes
+constexpr int PER_BLOCK = THREADS * VEC;  // elements per block
+constexpr int WARP_SIZE = 32;
+constexpr int WARPS = THREADS / WARP_SIZE;
+constexpr unsigned FULL_MASK = 0xffffffff;
+static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
+static_assert(WARPS <= WARP_SIZE, "one warp adds the partial sums of all warps");
+
+// The sum over the warp's 32 lanes, in every lane. All 32 lanes must call it together.
+__device__ __forceinline__ float warp_reduce_sum(float sum) {
+#pragma unroll
+    for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(FULL_MASK, sum, offset);
+    return sum;
+}
+
+__global__ void __launch_bounds__(THREADS)
+    block_all_reduce_f32x4_f32_kernel(const float* __restrict__ x, float* __restrict__ y, int n) {
+    __shared__ float partial_smem[WARPS];
+    const int tid = threadIdx.x;
+    const int warp_id = tid / WARP_SIZE;
+    const int lane_id = tid % WARP_SIZE;
+    const int idx = (blockIdx.x * THREADS + tid) * VEC;  // this thread owns idx..idx+VEC-1, at most 2^31 - 1
+    float sum = 0.0f;
+    if (idx < n) {
+        const float4 x4 = *reinterpret_cast<const float4*>(x + idx);  // BUG
+        // In pairs: two roundings deep instead of three, and two adds that do not wait for each other.
+        sum = (x4.x + x4.y) + (x4.z + x4.w);
+    }
+    sum = warp_reduce_sum(sum);
+    if (lane_id == 0) partial_smem[warp_id] = sum;
+    // The first warp reads what all the other warps wrote.
+    __syncthreads();
+    if (warp_id == 0) {
+        sum = lane_id < WARPS ? partial_smem[lane_id] : 0.0f;
+        sum = warp_reduce_sum(sum);
+        if (lane_id == 0) atomicAdd(y, sum);
+    }
+}
+
+KATA_EXPORT void block_all_reduce_f32x4_f32(const float* x, float* y, int n, cudaStream_t stream) {
+    cudaMemsetAsync(y, 0, sizeof(float), stream);  // y comes with whatever was in memory; all bits 0 is 0.0f
+    if (n == 0) return;                            // a grid of no blocks is an invalid launch
+    const int blocks = (n - 1) / PER_BLOCK + 1;
+    block_all_reduce_f32x4_f32_kernel<<<blocks, THREADS, 0, stream>>>(x, y, n);
+}

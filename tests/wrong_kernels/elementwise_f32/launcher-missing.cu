@@ -1,0 +1,15 @@
+// Wrong: there is a kernel, but nothing launches it
+// Kata: elementwise_f32
+// Sim: does not compile
+// Gpu: does not compile
+// Says: KATA_EXPORT void elementwise_f32\(const float\* a, const float\* b, float\* c, int n, cudaStream_t stream\)
+#include "kata.cuh"
+
+constexpr int THREADS = 256;
+
+__global__ void __launch_bounds__(THREADS)
+    elementwise_f32_kernel(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, int n) {
+    // The last block ends at most at 2^31 - 1, because THREADS divides 2^31: int holds every idx.
+    const int idx = blockIdx.x * THREADS + threadIdx.x;
+    if (idx < n) c[idx] = a[idx] + b[idx];
+}

@@ -1,0 +1,23 @@
+// Wrong: the launcher waits on the host for something that never comes
+// Kata: elementwise_f32
+// Sim: time-out
+// Gpu: time-out
+#include "kata.cuh"
+
+constexpr int THREADS = 256;
+
+__global__ void __launch_bounds__(THREADS)
+    elementwise_f32_kernel(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, int n) {
+    // The last block ends at most at 2^31 - 1, because THREADS divides 2^31: int holds every idx.
+    const int idx = blockIdx.x * THREADS + threadIdx.x;
+    if (idx < n) c[idx] = a[idx] + b[idx];
+}
+
+KATA_EXPORT void elementwise_f32(const float* a, const float* b, float* c, int n, cudaStream_t stream) {
+    if (n == 0) return;  // a grid of no blocks is an invalid launch
+    volatile int ready = 0;
+    while (ready == 0) {
+    }
+    const int blocks = (n - 1) / THREADS + 1;
+    elementwise_f32_kernel<<<blocks, THREADS, 0, stream>>>(a, b, c, n);
+}

@@ -1,0 +1,25 @@
+// Wrong: the sum goes to a, and from there to c
+// Kata: elementwise_f32
+// Sim: modified its input
+// Gpu: modified its input
+// Line: // BUG
+// Sizes: n=1
+// Says: \ba\b
+#include "kata.cuh"
+
+constexpr int THREADS = 256;
+
+__global__ void __launch_bounds__(THREADS)
+    elementwise_f32_kernel(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, int n) {
+    // The last block ends at most at 2^31 - 1, because THREADS divides 2^31: int holds every idx.
+    const int idx = blockIdx.x * THREADS + threadIdx.x;
+    if (idx >= n) return;
+    const_cast<float*>(a)[idx] = a[idx] + b[idx];  // BUG
+    c[idx] = a[idx];
+}
+
+KATA_EXPORT void elementwise_f32(const float* a, const float* b, float* c, int n, cudaStream_t stream) {
+    if (n == 0) return;  // a grid of no blocks is an invalid launch
+    const int blocks = (n - 1) / THREADS + 1;
+    elementwise_f32_kernel<<<blocks, THREADS, 0, stream>>>(a, b, c, n);
+}

@@ -1,0 +1,24 @@
+// Wrong: the bins are cleared only where there is nothing to count
+// Kata: histogram_i32
+// Sim: uninitialised
+// Gpu: wrong answer
+// Line: // BUG
+// Sizes: n=1, bins=1
+#include "kata.cuh"
+
+constexpr int THREADS = 256;
+
+__global__ void __launch_bounds__(THREADS)
+    histogram_i32_kernel(const int* __restrict__ a, int* __restrict__ counts, int n) {
+    const int idx = blockIdx.x * THREADS + threadIdx.x;
+    if (idx < n) atomicAdd(&counts[a[idx]], 1);  // BUG
+}
+
+KATA_EXPORT void histogram_i32(const int* a, int* counts, int n, int bins, cudaStream_t stream) {
+    if (n == 0) {
+        cudaMemsetAsync(counts, 0, bins * sizeof(int), stream);
+        return;
+    }
+    const int blocks = (n - 1) / THREADS + 1;
+    histogram_i32_kernel<<<blocks, THREADS, 0, stream>>>(a, counts, n);
+}

@@ -1,0 +1,38 @@
+// Wrong: the launcher takes M, K, N: all are int, so no compiler can tell
+// Kata: sgemm_naive_f32
+// Sim: out of bounds | wrong answer: which of them depends on the shape
+// Gpu: out of bounds | wrong answer: which of them depends on the shape
+#include "kata.cuh"
+#include <cstdint>
+
+constexpr int BLOCK_M = 32;
+constexpr int BLOCK_N = 32;
+constexpr int THREADS = BLOCK_M * BLOCK_N;  // one per element of the tile of C
+
+__global__ void __launch_bounds__(THREADS) sgemm_naive_f32_kernel(
+    const float* __restrict__ A,  // [M, K]
+    const float* __restrict__ B,  // [K, N]
+    float* __restrict__ C,        // [M, N]
+    int M, int N, int K) {
+    // This block's BLOCK_M x BLOCK_N tile of C; blocks go along the rows of tiles. Offsets into a matrix are 64-bit:
+    // M, N and K fit int, their products need not.
+    const int tiles_n = (N - 1) / BLOCK_N + 1;
+    const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * BLOCK_M;
+    const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * BLOCK_N;
+    const int64_t row = off_m + threadIdx.y;
+    const int64_t col = off_n + threadIdx.x;
+    if (row < M && col < N) {
+        float sum = 0.0f;
+        for (int64_t k = 0; k < K; ++k) sum += A[row * K + k] * B[k * N + col];
+        C[row * N + col] = sum;
+    }
+}
+
+KATA_EXPORT void sgemm_naive_f32(const float* A, const float* B, float* C, int M, int K, int N, cudaStream_t stream) {
+    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough C. The count fits int:
+    // 2^31 tiles would be a C of terabytes.
+    const int tiles_m = (M - 1) / BLOCK_M + 1;
+    const int tiles_n = (N - 1) / BLOCK_N + 1;
+    const dim3 threads(BLOCK_N, BLOCK_M);
+    sgemm_naive_f32_kernel<<<tiles_m * tiles_n, threads, 0, stream>>>(A, B, C, M, N, K);
+}
