@@ -31,6 +31,7 @@ INCLUDE = Path(__file__).resolve().parent / "include"
 COMPILE_LIMIT_S = 180
 FULL_BYTES = 1 << 20  # a disk with less room than this is why a compilation failed
 _NAME = "kata"  # every build's files have this stem, so that a build does not depend on what its file was called
+SOURCE = f"{_NAME}.cu"
 
 
 class BuildError(Exception):
@@ -77,6 +78,11 @@ class Build:
     @property
     def library(self) -> Path:
         return self.folder / f"{_NAME}.so"
+
+    @property
+    def source(self) -> Path:
+        """The learner's file as it was compiled. Its name is the one that PTX and findings know it by."""
+        return self.folder / SOURCE
 
     @property
     def ptx(self) -> Path:
@@ -183,7 +189,7 @@ def _compile(jobs: Sequence[_Job], folder: Path, parallel: int, progress: Progre
         for job in jobs:
             place = stage / job.key
             place.mkdir()
-            (place / f"{_NAME}.cu").write_bytes(job.text)
+            (place / SOURCE).write_bytes(job.text)
             (place / "signature.h").write_text(job.header)
         (stage / "build.ninja").write_text(_ninja_file(jobs, stage))
         _run_ninja(stage, parallel, progress)
@@ -192,7 +198,7 @@ def _compile(jobs: Sequence[_Job], folder: Path, parallel: int, progress: Progre
             if failure is not None:
                 failures[job.key] = failure
                 continue
-            _keep_only(stage / job.key, {f"{_NAME}.so", f"{_NAME}.ptx", f"{_NAME}.cu", "log.txt"})
+            _keep_only(stage / job.key, {f"{_NAME}.so", f"{_NAME}.ptx", SOURCE, "log.txt"})
             cache.publish(stage / job.key, folder / "builds" / job.key)
     return failures
 
@@ -206,7 +212,7 @@ def _ninja_file(jobs: Iterable[_Job], stage: Path) -> str:
     ]
     for job in jobs:
         limit = ["timeout", "-k", "5", str(COMPILE_LIMIT_S)] if shutil.which("timeout") else []
-        local = ["-include", "signature.h", "--keep", "-o", f"{_NAME}.so", f"{_NAME}.cu"]
+        local = ["-include", "signature.h", "--keep", "-o", f"{_NAME}.so", SOURCE]
         command = shlex.join([*limit, *job.command, *local]).replace("$", "$$")
         lines += [
             f"build {job.key}/status: nvcc",
@@ -290,7 +296,7 @@ def first_error(log: str, job: _Job) -> tuple[str, int | None]:
     match = _ERROR.search(log)
     if match is not None:
         text, line = match["text"], int(match["line"])
-        if Path(match["file"]).name == f"{_NAME}.cu":
+        if Path(match["file"]).name == SOURCE:
             return _in_our_words(text, line, job), line
         if match["file"].endswith("signature.h"):
             return _in_our_words(text, None, job), None

@@ -97,8 +97,11 @@ class Case:
         )
 
     def _wide(self) -> dict[str, torch.Tensor]:
+        import torch
+
         return {
-            name: value.double() if value.is_floating_point() else value.long() for name, value in self.inputs.items()
+            name: value.to(torch.float64 if value.is_floating_point() else torch.int64, copy=True)
+            for name, value in self.inputs.items()
         }
 
     @cached_property

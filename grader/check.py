@@ -6,6 +6,9 @@ small as hypothesis can make it while the kind of failure stays the same.
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -14,6 +17,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from grader.answer import Comparison, compare
+from grader.build import SOURCE
 from grader.case import Case, Shape, allowed, shapes
 from grader.catalog import Kata
 from grader.devices import Call, Finding, Outcome
@@ -67,19 +71,49 @@ class _Search:
         return self.tried[shape]
 
 
-def check(kata: Kata, spec: Spec, sandbox: Sandbox, effort: Effort, database: Path | None = None) -> Verdict:
+def check(kata: Kata, spec: Spec, sandbox: Sandbox, effort: Effort, memory: Path | None = None) -> Verdict:
     """Try shapes until one fails, then the smallest that fails alike; a pass says how many were tried.
 
-    ``database`` is the folder in which hypothesis remembers what failed, to try it first the next time.
+    ``memory`` is the file in which the shape that failed is kept, to be tried first the next time.
     Raises SandboxError where the device cannot be used.
     """
     search = _Search(kata, spec, sandbox, effort)
-    failed = _remembered(search, database) or _first_failing_edge(search) or _drawn(search, database)
+    failed = _remembered(search, memory) or _first_failing_edge(search) or _drawn(search)
     if failed is None:
+        if memory is not None:
+            memory.unlink(missing_ok=True)
         worst = max((verdict.error_share for verdict in search.tried.values()), default=0.0)
         return Verdict(Kind.PASS, f"right on {len(search.tried)} cases", cases=len(search.tried), error_share=worst)
-    smallest = _shrink(search, failed, database)
+    smallest = _shrink(search, failed)
+    _remember(smallest, memory)
     return replace(search.tried[smallest], cases=len(search.tried))
+
+
+def _remembered(search: _Search, memory: Path | None) -> Shape | None:
+    """The shape that failed in an earlier grade, if it still means something and still fails."""
+    if memory is None:
+        return None
+    try:
+        kept = json.loads(memory.read_text())
+        shape = Shape(tuple((str(name), int(size)) for name, size in kept["sizes"]), kept["values"], int(kept["seed"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    spec, sizes = search.spec, dict(shape.sizes)
+    known = list(sizes) == list(spec.sizes) and shape.values in [values.name for values in spec.values]
+    if not known or not allowed(search.kata, sizes) or spec.work(sizes) > search.effort.work_limit:
+        return None
+    return None if search.verdict(shape).passed else shape
+
+
+def _remember(shape: Shape, memory: Path | None) -> None:
+    """Keep the shape. It is a convenience: where it cannot be written, nothing is lost."""
+    if memory is None:
+        return
+    with contextlib.suppress(OSError):
+        memory.parent.mkdir(parents=True, exist_ok=True)
+        staged = memory.with_name(f"{memory.name}.{os.getpid()}")
+        staged.write_text(json.dumps({"sizes": shape.sizes, "values": shape.values, "seed": shape.seed}))
+        staged.replace(memory)
 
 
 def _first_failing_edge(search: _Search) -> Shape | None:
@@ -110,20 +144,12 @@ def _edges(search: _Search) -> Iterator[Shape]:
             yield Shape(tuple((name, sizes[name]) for name in spec.sizes), kind, effort.seed * 1000 + place)
 
 
-def _drawn(search: _Search, database: Path | None) -> Shape | None:
+def _drawn(search: _Search) -> Shape | None:
     strategy = shapes(search.kata, search.spec, work_limit=search.effort.work_limit)
-    return _find(search, strategy, None, database, examples=search.effort.examples, phases=("generate",))
+    return _find(search, strategy, None, examples=search.effort.examples, phases=("generate",))
 
 
-def _remembered(search: _Search, database: Path | None) -> Shape | None:
-    """A shape that failed in an earlier grade and still does."""
-    if database is None or not database.exists():
-        return None
-    strategy = shapes(search.kata, search.spec, work_limit=search.effort.work_limit)
-    return _find(search, strategy, None, database, examples=search.effort.examples, phases=("reuse",))
-
-
-def _shrink(search: _Search, failed: Shape, database: Path | None) -> Shape:
+def _shrink(search: _Search, failed: Shape) -> Shape:
     """The smallest shape up to ``failed`` that fails in the same way; ``failed`` itself where none is found."""
     verdict = search.tried[failed]
     if verdict.kind is Kind.TIME_OUT:
@@ -131,8 +157,8 @@ def _shrink(search: _Search, failed: Shape, database: Path | None) -> Shape:
     strategy = shapes(
         search.kata, search.spec, most=dict(failed.sizes), values=failed.values, work_limit=search.effort.work_limit
     )
-    phases = ("generate", "shrink")
-    smaller = _find(search, strategy, verdict.kind, database, examples=3 * search.effort.examples, phases=phases)
+    examples = 3 * search.effort.examples
+    smaller = _find(search, strategy, verdict.kind, examples=examples, phases=("generate", "shrink"))
     if smaller is None or _weight(search, smaller) > _weight(search, failed):
         return failed
     return smaller
@@ -147,14 +173,12 @@ def _find(
     search: _Search,
     strategy: SearchStrategy[Shape],
     kind: Kind | None,
-    database: Path | None,
     *,
     examples: int,
     phases: tuple[str, ...],
 ) -> Shape | None:
     """The smallest shape of the strategy that fails (with ``kind``, where one is given), or None."""
     import hypothesis
-    from hypothesis.database import DirectoryBasedExampleDatabase
 
     stop = time.monotonic() + search.effort.shrink_time_s
     failing: list[Shape] = []
@@ -171,9 +195,8 @@ def _find(
     settings = hypothesis.settings(
         max_examples=examples,
         deadline=None,
-        database=DirectoryBasedExampleDatabase(database) if database is not None else None,
+        database=None,  # it would not replay what a seeded search found: see _remember
         phases=[hypothesis.Phase[name] for name in phases],
-        derandomize=False,
     )
     try:
         return hypothesis.find(
@@ -181,7 +204,6 @@ def _find(
             fails,
             settings=settings,
             random=Random(f"{search.kata.name} {search.effort.seed}"),
-            database_key=search.kata.name.encode(),
         )
     except hypothesis.errors.NoSuchExample:
         return None
@@ -231,7 +253,11 @@ def _wrong_answer(case: Case, bad: Comparison) -> Verdict:
 
 
 def _found(case: Case, finding: Finding) -> Verdict:
-    return replace(_named(case, Kind(finding.kind), finding.message), finding=finding, line=finding.line)
+    """A finding as a verdict. A line of another file than the learner's is named in the sentence."""
+    file = Path(finding.file).name if finding.file else SOURCE
+    summary = finding.message if file == SOURCE else f"{finding.message} ({file}:{finding.line})"
+    line = finding.line if file == SOURCE else None
+    return replace(_named(case, Kind(finding.kind), summary), finding=finding, line=line)
 
 
 def _named(case: Case, kind: Kind, summary: str) -> Verdict:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from grader.build import Build, CompileFailure, Progress, Request, Target, build
 from grader.catalog import Kata
 from grader.check import Effort, check, effort_for
 from grader.sandbox import Program, Sandbox
-from grader.spec import Spec, load_spec
+from grader.spec import load_spec
 from grader.toolchain import Gpu, find_gpu, find_toolchain
 from grader.verdict import Kind, Verdict
 
@@ -142,8 +143,8 @@ def _on_device(request: Request, effort: Effort, options: Options, progress: Pro
         built = build_all([request], find_toolchain(), jobs=options.jobs, progress=None)[0]
         if isinstance(built, CompileFailure):
             return _does_not_compile(built)
-        sandbox.load(_program(built, request.source, engine, options))
-        return check(kata, request.spec, sandbox, effort, _examples(kata))
+        sandbox.load(_program(built, engine, options))
+        return check(kata, request.spec, sandbox, effort, _memory(kata))
 
 
 def _import_torch() -> None:
@@ -165,22 +166,15 @@ def _engine(found: Sequence[Target], progress: Progress | None) -> Path | None:
     return engine_library(cache.cache_folder())
 
 
-def _program(built: Build, source: Path, engine: Path | None, options: Options) -> Program:
+def _program(built: Build, engine: Path | None, options: Options) -> Program:
     target = built.request.target
-    return Program(target.device, target.arch, built.library, built.ptx, source, engine, threads=options.jobs)
+    return Program(target.device, target.arch, built.library, built.ptx, built.source, engine, threads=options.jobs)
 
 
-def _examples(kata: Kata) -> Path:
-    """Where hypothesis keeps the shapes that failed, for this clone and kata."""
-    clone = f"{kata.root.name}-{abs(hash_of(str(kata.root))):x}"
-    return cache.cache_folder() / "examples" / clone / kata.name
-
-
-def hash_of(text: str) -> int:
-    """A short number that stays the same from run to run, unlike hash()."""
-    import zlib
-
-    return zlib.crc32(text.encode())
+def _memory(kata: Kata) -> Path:
+    """Where the shape that failed last is kept, for this clone and kata."""
+    clone = f"{kata.root.name}-{zlib.crc32(str(kata.root).encode()):x}"
+    return cache.cache_folder() / "failed" / clone / f"{kata.name}.json"
 
 
 def _does_not_compile(failure: CompileFailure) -> Verdict:
@@ -193,6 +187,3 @@ def _with_todos(verdict: Verdict, source: Path) -> Verdict:
         return verdict
     empty = tuple(todo.number for todo in skeleton.todos(source.read_text(errors="replace")) if todo.empty)
     return replace(verdict, open_todos=empty)
-
-
-__all__ = ["DeviceError", "Grade", "Options", "Spec", "grade", "prepare", "targets"]

@@ -46,14 +46,27 @@ def schema(kata: Kata, spec: Spec) -> str:
     return f"{kata.name}({', '.join(arguments)}) -> " + (results if len(spec.outputs) == 1 else f"({results})")
 
 
+_OPERATORS: dict[str, _Operator] = {}
+
+
 def register(root: Path | None = None, *, solutions: bool = False) -> None:
-    """Define the operators of a clone; ``solutions`` calls the reference solutions instead of the learner's files."""
+    """Define the operators of a clone; ``solutions`` calls the reference solutions instead of the learner's files.
+
+    Calling it again changes which files the operators call.
+    """
     for kata in load_catalog(root or find_root()).katas.values():
-        operator = _Operator(kata, load_spec(kata.spec_path), kata.solution_path if solutions else kata.skeleton_path)
-        _LIBRARY.define(schema(kata, operator.spec))
-        _LIBRARY.impl(kata.name, operator.on_cpu, "CPU")
-        _LIBRARY.impl(kata.name, operator.on_cuda, "CUDA")
-        _LIBRARY.impl(kata.name, operator.on_meta, "Meta")
+        source = kata.solution_path if solutions else kata.skeleton_path
+        defined = kata.name in _OPERATORS
+        _OPERATORS[kata.name] = _Operator(kata, load_spec(kata.spec_path), source)
+        if not defined:
+            _define(kata.name, schema(kata, _OPERATORS[kata.name].spec))
+
+
+def _define(name: str, text: str) -> None:
+    _LIBRARY.define(text)
+    _LIBRARY.impl(name, lambda *arguments: _OPERATORS[name].on_cpu(*arguments), "CPU")
+    _LIBRARY.impl(name, lambda *arguments: _OPERATORS[name].on_cuda(*arguments), "CUDA")
+    _LIBRARY.impl(name, lambda *arguments: _OPERATORS[name].on_meta(*arguments), "Meta")
 
 
 class _Operator:
@@ -161,7 +174,7 @@ class _Operator:
         built = self._built(Target("sim", SIM_ARCH))
         sandbox = Sandbox("sim")
         sandbox.load(
-            Program("sim", SIM_ARCH, built.library, built.ptx, self.source, engine_library(cache.cache_folder()))
+            Program("sim", SIM_ARCH, built.library, built.ptx, built.source, engine_library(cache.cache_folder()))
         )
         _SANDBOXES.append(sandbox)
         return sandbox

@@ -138,7 +138,6 @@ def test_element_that_was_never_written(dtype: str) -> None:
 def test_nan_that_a_kernel_wrote_counts_as_written() -> None:
     result = judged([nan], [1.0])
     assert result.mismatches[0].got is not None
-    assert result.pattern == "every element is wrong"
 
 
 def test_partly_poisoned_element_counts_as_written() -> None:

@@ -401,7 +401,7 @@ def test_launcher_that_computes_nothing() -> None:
 
     verdict = run(FakeSandbox(add, bug))
     assert verdict.kind is Kind.WRONG_ANSWER and verdict.sizes == {"n": 1}
-    assert verdict.mismatches[0].got is None and verdict.pattern == "every element is never written"
+    assert verdict.mismatches[0].got is None and verdict.pattern is None
 
 
 def test_nan_never_passes() -> None:
@@ -447,34 +447,34 @@ def test_exact_values_have_no_tolerance() -> None:
     assert verdict.kind is Kind.WRONG_ANSWER and verdict.sizes == {"n": 1}
 
 
-# -- the database ----------------------------------------------------------------------------------------------------
+# -- the memory ----------------------------------------------------------------------------------------------------
 
 
 def test_failed_shape_is_tried_first_the_next_time(tmp_path: Path) -> None:
     fails = lambda n: 500 < n < 900  # noqa: E731
     effort = replace(QUICK, examples=40)
-    assert run(broken(fails), effort=effort, database=tmp_path / "db").sizes == {"n": 501}
+    assert run(broken(fails), effort=effort, memory=tmp_path / "db").sizes == {"n": 501}
     again = broken(fails)
-    assert run(again, effort=effort, database=tmp_path / "db").sizes == {"n": 501}
+    assert run(again, effort=effort, memory=tmp_path / "db").sizes == {"n": 501}
     assert again.shapes[0] == (501,)
 
 
 def test_shape_that_fails_no_more_is_forgotten_without_harm(tmp_path: Path) -> None:
     effort = replace(QUICK, examples=40)
-    run(broken(lambda n: 500 < n < 900), effort=effort, database=tmp_path / "db")
-    assert run(FakeSandbox(add), effort=effort, database=tmp_path / "db").passed
+    run(broken(lambda n: 500 < n < 900), effort=effort, memory=tmp_path / "db")
+    assert run(FakeSandbox(add), effort=effort, memory=tmp_path / "db").passed
 
 
 def test_failure_of_a_named_shape_is_remembered_too(tmp_path: Path) -> None:
-    run(broken(lambda n: n >= 257), database=tmp_path / "db")
+    run(broken(lambda n: n >= 257), memory=tmp_path / "db")
     again = broken(lambda n: n >= 257)
-    run(again, database=tmp_path / "db")
+    run(again, memory=tmp_path / "db")
     assert again.shapes[0] == (257,)
 
 
 def test_database_that_was_made_for_other_shapes_is_no_obstacle(tmp_path: Path) -> None:
-    run(broken(lambda n: n >= 257), database=tmp_path / "db")
-    assert run(FakeSandbox(add), the_kata=kata(multiples={"n": 8}), database=tmp_path / "db").passed
+    run(broken(lambda n: n >= 257), memory=tmp_path / "db")
+    assert run(FakeSandbox(add), the_kata=kata(multiples={"n": 8}), memory=tmp_path / "db").passed
 
 
 # -- one case --------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 // Wrong: blocks add to y with a plain add, and lose what others added meanwhile
 // Kata: block_all_reduce_f32_f32
-// Sim: wrong answer | race: blocks must meet for an addition to be lost
-// Gpu: wrong answer | race: blocks must meet for an addition to be lost
+// Sim: pass | wrong answer | race: the simulator does not look for races in global memory, and its blocks seldom meet
+// Gpu: wrong answer
 #include "kata.cuh"
 
 constexpr int THREADS = 256;

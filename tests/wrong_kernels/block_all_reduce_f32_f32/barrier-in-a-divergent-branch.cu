@@ -1,6 +1,6 @@
 // Wrong: only lane 0 of each warp comes to the barrier
 // Kata: block_all_reduce_f32_f32
-// Sim: deadlock
+// Sim: deadlock | race: what shows first, the waiting or the reading, depends on the order of threads
 // Gpu: pass | wrong answer | time-out: threads that exit count as arrived
 // Line: // BUG
 #include "kata.cuh"
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(THREADS)
         __syncthreads();  // BUG
     }
     if (warp_id == 0) {
-        sum = lane_id < WARPS ? partial_smem[lane_id] : 0.0f;
+        sum = lane_id < WARPS ? partial_smem[lane_id] : 0.0f;  // BUG
         sum = warp_reduce_sum(sum);
         if (lane_id == 0) atomicAdd(y, sum);
     }

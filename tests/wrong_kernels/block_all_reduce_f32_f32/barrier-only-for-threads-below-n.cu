@@ -1,6 +1,6 @@
 // Wrong: the threads past n never come to the barrier
 // Kata: block_all_reduce_f32_f32
-// Sim: deadlock
+// Sim: deadlock | race: what shows first, the waiting or the reading, depends on the order of threads
 // Gpu: pass | wrong answer | time-out: threads that exit count as arrived
 // Line: // BUG
 // Sizes: n=1
@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(THREADS)
     if (lane_id == 0) partial_smem[warp_id] = sum;
     if (idx < n) __syncthreads();  // BUG
     if (warp_id == 0) {
-        sum = lane_id < WARPS ? partial_smem[lane_id] : 0.0f;
+        sum = lane_id < WARPS ? partial_smem[lane_id] : 0.0f;  // BUG
         sum = warp_reduce_sum(sum);
         if (lane_id == 0) atomicAdd(y, sum);
     }

@@ -1,6 +1,6 @@
 // Wrong: all 32 lanes shuffle with a mask of the lower 16
 // Kata: block_all_reduce_f32_f32
-// Sim: wrong answer | deadlock: PTX leaves it undefined what the lanes get, or whether they ever go on
+// Sim: deadlock
 // Gpu: pass | wrong answer | crash | time-out: PTX leaves it undefined what the lanes get, or whether they ever go on
 #include "kata.cuh"
 

@@ -208,6 +208,8 @@ void Block::arrive(Warp& warp, const Instruction& in, Mask lanes, u32 id, u32 ex
     Barrier& barrier = barriers[id % BARRIERS];
     barrier.expected = expected;
     barrier.arrived += lanes == warp.existing ? LANES : u32(__builtin_popcount(lanes));
+    for (int i = 0; i < LANES; ++i) barrier.joined[i] = std::max(barrier.joined[i], warp.seen[i]);
+    barrier.joined[warp.index] = std::max(barrier.joined[warp.index], warp.clock);
     warp.clock += 1;
     if (complete(barrier)) release(barrier, in, Reduction::none);
 }
@@ -227,15 +229,16 @@ void Block::release(Barrier& barrier, const Instruction&, Reduction op) {
         }
         warp.at_barrier &= ~lanes;
     }
-    Mask members[LANES];
-    std::copy(barrier.waiting, barrier.waiting + LANES, members);
+    const Barrier done = barrier;
     barrier = {};
-    synchronise(members);
+    synchronise(done);
 }
 
-// What the members did before the barrier comes before what they do after it.
-void Block::synchronise(const Mask* members) {
-    u32 joined[LANES] = {};
+// What all did before they came comes before what those who waited do after it.
+void Block::synchronise(const Barrier& barrier) {
+    const Mask* members = barrier.waiting;
+    u32 joined[LANES];
+    std::copy(barrier.joined, barrier.joined + LANES, joined);
     for (const Warp& warp : warps) {
         if (!members[warp.index]) continue;
         for (size_t i = 0; i < warps.size(); ++i) joined[i] = std::max(joined[i], warp.seen[i]);

@@ -21,6 +21,7 @@ struct Barrier {
     u32 pc = 0;        // of the first to come
     bool open = false;
     Mask waiting[LANES] = {};  // of each warp
+    u32 joined[LANES] = {};  // what those who arrived knew of each warp
     u32 votes = 0, voters = 0;
 };
 
@@ -56,7 +57,7 @@ struct Block {
     void fill_specials(Warp& warp, bool once);
     bool complete(const Barrier& barrier) const;
     void release(Barrier& barrier, const Instruction& in, Reduction op);
-    void synchronise(const Mask* members);
+    void synchronise(const Barrier& barrier);
     void check_same_barrier(const Warp& warp, const Instruction& in, Barrier& barrier, Mask lanes);
     [[noreturn]] void stuck();
     [[noreturn]] void stuck_at_meeting(const Warp& warp);

@@ -80,7 +80,7 @@ Form form_of(const ptx::Instruction& in) {
     return form;
 }
 
-void Decoder::address(Instruction& out, const ptx::Operand& operand, const ptx::Instruction& in) {
+void Decoder::address(Instruction& out, const ptx::Operand& operand, const ptx::Instruction& in, u32 bytes) {
     if (operand.kind != ptx::OperandKind::address) unsupported("an address of " + std::string(in.opcode));
     const ptx::Operand& base = operand.elements[0];
     out.resolve = resolve_generic;
@@ -89,6 +89,9 @@ void Decoder::address(Instruction& out, const ptx::Operand& operand, const ptx::
             if (word == space) out.resolve = resolve;
     const bool parameter = in.opcode.find(".param") != std::string_view::npos;
     if (parameter && is_local_symbol(base)) out.resolve = resolve_local;
+    // The race detector's grain is the narrowest access that shared memory may see.
+    const bool shared = out.resolve == resolve_shared || out.resolve == resolve_generic;
+    while (shared && (u32(1) << program_.granule_shift) > bytes) --program_.granule_shift;
     out.strong = form_of(in).strong;
     out.immediate = operand.offset;
     if (base.kind == ptx::OperandKind::reg) {
@@ -141,9 +144,9 @@ void build_vector_move(Decoder& d, const ptx::Instruction& in, const Row& row) {
 void build_load(Decoder& d, const ptx::Instruction& in, const Row& row) {
     d.require(in, 2);
     Instruction out = d.prototype(in, row);
-    d.address(out, in.operands[1], in);
     const u8 count = row.operation.signature.count;
     if (elements(in.operands[0]) != count) d.unsupported("the operands of " + std::string(in.opcode));
+    d.address(out, in.operands[1], in, count * row.operation.signature.shape[0].bytes);
     for (u8 i = 0; i < count; ++i)
         out.operand[i] = d.destination(element(in.operands[0], i), row.operation.signature.shape[i]);
     d.emit(out);
@@ -152,9 +155,9 @@ void build_load(Decoder& d, const ptx::Instruction& in, const Row& row) {
 void build_store(Decoder& d, const ptx::Instruction& in, const Row& row) {
     d.require(in, 2);
     Instruction out = d.prototype(in, row);
-    d.address(out, in.operands[0], in);
     const u8 count = row.operation.signature.count;
     if (elements(in.operands[1]) != count) d.unsupported("the operands of " + std::string(in.opcode));
+    d.address(out, in.operands[0], in, count * row.operation.signature.shape[0].bytes);
     for (u8 i = 0; i < count; ++i)
         out.operand[i] = d.source(element(in.operands[1], i), row.operation.signature.shape[i]);
     d.emit(out);
@@ -165,7 +168,7 @@ void build_atomic(Decoder& d, const ptx::Instruction& in, const Row& row) {
     const Signature& signature = row.operation.signature;
     d.require(in, signature.count + 1u);
     Instruction out = d.prototype(in, row);
-    d.address(out, in.operands[1], in);
+    d.address(out, in.operands[1], in, signature.shape[0].bytes);
     for (u8 i = 1; i < signature.count; ++i) out.operand[i] = d.source(in.operands[i + 1], signature.shape[i]);
     out.operand[0] = d.destination(in.operands[0], signature.shape[0]);
     out.strong = true;
@@ -176,7 +179,7 @@ void build_reduction(Decoder& d, const ptx::Instruction& in, const Row& row) {
     const Signature& signature = row.operation.signature;
     d.require(in, signature.count);
     Instruction out = d.prototype(in, row);
-    d.address(out, in.operands[0], in);
+    d.address(out, in.operands[0], in, signature.shape[0].bytes);
     for (u8 i = 1; i < signature.count; ++i) out.operand[i] = d.source(in.operands[i], signature.shape[i]);
     out.operand[0] = d.sink(signature.shape[0].bytes);
     out.strong = true;

@@ -35,7 +35,7 @@ class Decoder {
     s32 optional_predicate(const ptx::Operand& operand);  // destination p|q: row of q, or a sink
     s32 constant(u64 bits, u8 bytes);
     s32 sink(u8 bytes);
-    void address(Instruction& out, const ptx::Operand& operand, const ptx::Instruction& in);
+    void address(Instruction& out, const ptx::Operand& operand, const ptx::Instruction& in, u32 bytes);
     void branch_to(Instruction& out, std::string_view label);
     u32 branch_table(std::string_view name);
     u32 call_site(const ptx::Operand* results, std::string_view callee, const ptx::Operand* arguments);

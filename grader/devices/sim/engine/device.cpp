@@ -166,10 +166,10 @@ bool Device::refuse(const Program& p, const Function& f, const Geometry& g, std:
         return "(" + std::to_string(v[0]) + "," + std::to_string(v[1]) + "," + std::to_string(v[2]) + ")";
     };
     *error = INVALID_CONFIGURATION;
-    if (threads == 0 || g.block[0] > 1024 || g.block[1] > 1024 || g.block[2] > 64)
-        *why = "a block of " + text(g.block) + " threads; each dimension must be at least 1 and at most (1024,1024,64)";
-    else if (threads > THREADS_PER_BLOCK)
+    if (threads > THREADS_PER_BLOCK)
         *why = "a block of " + std::to_string(threads) + " threads; the limit is 1024";
+    else if (threads == 0 || g.block[2] > 64)
+        *why = "a block of " + text(g.block) + " threads; each dimension must be at least 1 and at most (1024,1024,64)";
     else if (g.grid[0] == 0 || g.grid[1] == 0 || g.grid[2] == 0)
         *why = "a grid of " + text(g.grid) + " blocks; each dimension must be at least 1";
     else if (g.grid[0] > 0x7fffffffu || g.grid[1] > 65535 || g.grid[2] > 65535)

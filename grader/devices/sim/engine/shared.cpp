@@ -24,6 +24,7 @@ void SharedMemory::prepare(u64 bytes, u32 granule_shift) {
     initialised_.assign(bytes + 16, 0);
     const u64 granules = (bytes >> shift_) + 16;
     writer_.assign(granules, 0);
+    other_writer_.assign(granules, 0);
     reader_.assign(granules, 0);
     other_reader_.assign(granules, 0);
 }
@@ -31,8 +32,8 @@ void SharedMemory::prepare(u64 bytes, u32 granule_shift) {
 void SharedMemory::forget() { std::fill(initialised_.begin(), initialised_.end(), 0); }
 
 bool SharedMemory::note_read(const Warp& warp, Record me, u64 granule, Race* race) {
-    const Record writer = writer_[granule];
-    if (!ordered(warp, writer, me) && !(record_strong(writer) && record_strong(me))) {
+    for (const Record writer : {writer_[granule], other_writer_[granule]}) {
+        if (ordered(warp, writer, me) || (record_strong(writer) && record_strong(me))) continue;
         *race = {writer, true, granule << shift_};
         return true;
     }
@@ -45,12 +46,14 @@ bool SharedMemory::note_read(const Warp& warp, Record me, u64 granule, Race* rac
 }
 
 bool SharedMemory::note_write(const Warp& warp, Record me, bool atomic, u64 granule, Race* race) {
-    const Record earlier[] = {writer_[granule], reader_[granule], other_reader_[granule]};
-    for (int i = 0; i < 3; ++i) {
+    const Record earlier[] = {writer_[granule], other_writer_[granule], reader_[granule], other_reader_[granule]};
+    for (int i = 0; i < 4; ++i) {
         if (ordered(warp, earlier[i], me) || (record_strong(earlier[i]) && (atomic || record_strong(me)))) continue;
-        *race = {earlier[i], i == 0, granule << shift_};
+        *race = {earlier[i], i < 2, granule << shift_};
         return true;
     }
+    // Atomics by others in this interval do not race with this one, but with a plain access that may follow.
+    if (!ordered(warp, writer_[granule], me)) other_writer_[granule] = writer_[granule];
     writer_[granule] = me;
     return false;
 }
@@ -62,7 +65,7 @@ bool SharedMemory::broadcast_read(const Warp& warp, Mask mask, u64 address, u32 
     const Mask rest = mask & (mask - 1);
     const Record second = make_record(warp.clock, base + u32(__builtin_ctz(rest)), strong, warp.here);
     for (u64 g = address >> shift_; g <= (address + bytes - 1) >> shift_; ++g) {
-        if (record_clock(writer_[g]) > warp.floor) return false;
+        if (record_clock(writer_[g]) > warp.floor || record_clock(other_writer_[g]) > warp.floor) return false;
         // A reader of another warp in this interval stays known beside one of this warp's.
         const bool keep = record_clock(reader_[g]) > warp.floor && record_thread(reader_[g]) / LANES != warp.index;
         if (!keep) reader_[g] = me;

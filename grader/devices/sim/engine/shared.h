@@ -1,6 +1,7 @@
 // shared: the shared memory of one block, and who touched it since when
 //
-// Each granule remembers its last writer and two of its last readers with the clock of their warp at that time. A warp
+// Each granule remembers two of its last writers and two of its last readers, each with the clock of its warp at that
+// time: whoever comes next differs from one of the two. A warp
 // knows up to which clock of every other warp it has synchronised (Warp::seen). An access that meets one that is later
 // than that, by another thread, is a data race (vector clocks at the grain of warps; Flanagan, Freund 2009).
 #pragma once
@@ -51,7 +52,7 @@ class SharedMemory {
     u64 bytes_ = 0;
     u32 shift_ = 2;
     std::vector<u8> data_, initialised_;
-    std::vector<Record> writer_, reader_, other_reader_;
+    std::vector<Record> writer_, other_writer_, reader_, other_reader_;
 };
 
 }  // namespace sim

@@ -1,7 +1,9 @@
-// Wrong: threads outside C stage nothing and come to no barrier
+// Wrong: threads outside C leave before the loop, though the others wait for them and need what they would have staged
 // Kata: sgemm_sliced_k_f32
-// Sim: deadlock | uninitialised: the tiles are not whole either
-// Gpu: pass | wrong answer | time-out: threads that exit count as arrived, and old tiles hold anything
+// Sim: deadlock
+// Gpu: pass | wrong answer: threads that exit count as arrived, and what nobody staged is anything
+// Line: // BUG
+// Sizes: M=1, N=1, K=1
 #include "kata.cuh"
 #include <cstdint>
 
@@ -28,13 +30,13 @@ __global__ void __launch_bounds__(THREADS) sgemm_sliced_k_f32_kernel(
     const int64_t row = off_m + ty;
     const int64_t col = off_n + tx;
     float sum = 0.0f;
+    if (row >= M || col >= N) return;
     for (int64_t off_k = 0; off_k < K; off_k += BLOCK_K) {
-        if (row < M && col < N) {
-            A_smem[ty][tx] = row < M && off_k + tx < K ? A[row * K + off_k + tx] : 0.0f;
-            B_smem[ty][tx] = off_k + ty < K && col < N ? B[(off_k + ty) * N + col] : 0.0f;
-            __syncthreads();
-        }
-        // Of a warp, A_smem is one word for all lanes (broadcast), B_smem 32 words in 32 banks.
+        A_smem[ty][tx] = row < M && off_k + tx < K ? A[row * K + off_k + tx] : 0.0f;
+        B_smem[ty][tx] = off_k + ty < K && col < N ? B[(off_k + ty) * N + col] : 0.0f;
+        // A thread reads a row and a column that 62 others staged: all of them must be done writing.
+        __syncthreads();  // BUG
+                          // Of a warp, A_smem is one word for all lanes (broadcast), B_smem 32 words in 32 banks.
 #pragma unroll
         for (int k = 0; k < BLOCK_K; ++k) sum += A_smem[ty][k] * B_smem[k][tx];
         // The next turn overwrites both tiles: all threads must be done reading.

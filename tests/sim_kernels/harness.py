@@ -1,0 +1,87 @@
+"""A .cu file of tests/sim_kernels -> a simulated device; lists of numbers -> buffers; markers -> line numbers."""
+
+from __future__ import annotations
+
+import array
+import hashlib
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from grader.cache import cache_folder
+from grader.devices import Buffer, Call, Outcome, Scalar
+from grader.devices.sim import SimDevice, engine_library
+from grader.toolchain import find_toolchain
+
+HERE = Path(__file__).parent
+INCLUDE = HERE.parent.parent / "grader" / "include"
+TYPECODES = {"f32": "f", "f64": "d", "i32": "i", "u32": "I", "f16": "H", "bf16": "H", "u16": "H", "i64": "q", "u64": "Q", "u8": "B"}
+POISON = 0xA5
+
+
+def build(source: Path, *, arch: str = "90a") -> Path:
+    """The folder with kata.so and the PTX; compiled once a state of the file and of the compiler."""
+    toolchain = find_toolchain()
+    key = hashlib.sha256(source.read_bytes() + toolchain.identity.encode() + arch.encode()).hexdigest()[:16]
+    folder = Path(tempfile.gettempdir()) / f"kata-sim-tests-{os.getuid()}" / f"{source.stem}-{key}"
+    if not (folder / "kata.so").is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as staging:
+            command = [
+                str(toolchain.nvcc), *toolchain.nvcc_flags, "-std=c++17", "-O3", "-lineinfo", "-shared",
+                "-gencode", f"arch=compute_{arch},code=compute_{arch}", "-Xcompiler", "-fPIC", "-cudart", "none",
+                "-I", str(INCLUDE), "-include", "kata_probe.h", "--keep", "--keep-dir", staging,
+                "-o", f"{staging}/kata.so", str(source),
+            ]  # fmt: skip
+            done = subprocess.run(command, capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+            os.replace(f"{staging}/{source.stem}.ptx", folder / "kata.ptx")
+            os.replace(f"{staging}/kata.so", folder / "kata.so")
+    return folder
+
+
+def engine() -> Path:
+    return engine_library(cache_folder())
+
+
+def open_device(source: Path, *, arch: str = "90a", threads: int = 2, ptx: Path | None = None) -> SimDevice:
+    folder = build(source, arch=arch)
+    return SimDevice(
+        engine=engine(), library=folder / "kata.so", ptx=ptx or folder / "kata.ptx", source=source,
+        arch=f"sm_{arch}", threads=threads,
+    )  # fmt: skip
+
+
+def pack(dtype: str, values: Sequence[float]) -> bytes:
+    return array.array(TYPECODES[dtype], values).tobytes()
+
+
+def unpack(dtype: str, data: bytes) -> list[float]:
+    return list(array.array(TYPECODES[dtype], data))
+
+
+def given(name: str, dtype: str, values: Sequence[float], *, offset_bytes: int = 0) -> Buffer:
+    size = array.array(TYPECODES[dtype]).itemsize
+    return Buffer(name, "in", dtype, size, (len(values),), pack(dtype, values), offset_bytes)
+
+
+def wanted(name: str, dtype: str, count: int, *, offset_bytes: int = 0) -> Buffer:
+    size = array.array(TYPECODES[dtype]).itemsize
+    return Buffer(name, "out", dtype, size, (count,), bytes([POISON]) * (size * count), offset_bytes)
+
+
+def run(device: SimDevice, launcher: str, *arguments: Buffer | int, seed: int = 0, time_limit_s: float = 20) -> Outcome:
+    buffers = tuple(a for a in arguments if isinstance(a, Buffer))
+    scalars = tuple(Scalar(f"s{i}", "int", a) for i, a in enumerate(arguments) if isinstance(a, int))
+    return device.call(Call(launcher, buffers, scalars, seed=seed, time_limit_s=time_limit_s))
+
+
+def line_of(source: Path, marker: str) -> int:
+    """The number of the one line that ends with ``// <marker>``."""
+    pattern = re.compile(rf"//\s*{re.escape(marker)}\s*$")
+    lines = [number for number, text in enumerate(source.read_text().splitlines(), 1) if pattern.search(text)]
+    assert len(lines) == 1, f"{source.name} has {len(lines)} lines marked {marker}"
+    return lines[0]

@@ -1,0 +1,226 @@
+"""The simulator: every planted hazard is found at its line, every near miss passes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sim_kernels.harness import HERE, given, line_of, open_device, pack, run, unpack, wanted
+
+from grader.devices import Finding
+from grader.devices.sim import SimDevice
+
+HAZARDS = HERE / "hazards.cu"
+SOUND = HERE / "sound.cu"
+N = 257
+X = [float(i % 17) for i in range(N)]
+
+
+@pytest.fixture(scope="module")
+def hazards() -> SimDevice:
+    return open_device(HAZARDS)
+
+
+def finding(device: SimDevice, launcher: str, *, n: int = N, seed: int = 0, time_limit_s: float = 20) -> Finding:
+    outcome = run(device, launcher, given("x", "f32", X), wanted("y", "f32", N), n, seed=seed, time_limit_s=time_limit_s)
+    assert len(outcome.findings) == 1, outcome.findings
+    return outcome.findings[0]
+
+
+# launcher -> kind, part of the message, index
+PLANTED = {
+    "write_past": ("out of bounds", "writes y[257], one element past the end of y (257 elements)", 257),
+    "read_past": ("out of bounds", "reads x[257], one element past the end of x (257 elements)", 257),
+    "read_before": ("out of bounds", "reads x[-3], 3 elements before the start of x", -3),
+    "vector_past": ("out of bounds", "writes y[256..259] (16 bytes), 3 elements past the end of y", 256),
+    "null_pointer": ("out of bounds", "writes 4 bytes at address 0x0, a null pointer", None),
+    "inlined": ("out of bounds", "reads x[257], one element past the end", 257),
+    "misaligned_global": ("misaligned", "reads 16 bytes at x[1]", 1),
+    "misaligned_shared": ("misaligned", "reads 8 bytes at tile[", None),
+    "shared_past": ("out of bounds", "writes tile[32], one element past the end of tile (32 elements)", None),
+    "dynamic_past": ("out of bounds", "writes buffer[16], one element past the end of buffer (16 elements)", None),
+    "local_past": ("out of bounds", "local memory", None),
+    "writes_input": ("modified its input", "writes x[0], but x is an input", 0),
+    "uninitialised_output": ("uninitialised", "reads y[0], which nobody has written", 0),
+    "uninitialised_atomic": ("uninitialised", "updates y[0]", 0),
+    "uninitialised_shared": ("uninitialised", "reads tile[32] in shared memory", None),
+    "uninitialised_malloc": ("uninitialised", "reads cudaMalloc #1[0]", 0),
+    "malloc_past": ("out of bounds", "cudaMalloc #1[32], one element past the end", 32),
+    "race_missing_barrier": ("race", "race on tile[", None),
+    "race_second_barrier": ("race", "race on tile[", None),
+    "race_same_value": ("race", "race on flag[0]", None),
+    "race_in_warp": ("race", "race on tile[", None),
+    "race_atomic_plain": ("race", "race on bins[", None),
+    "race_bytes": ("race", "race on tile[", None),
+    "deadlock_exit": ("deadlock", "32 threads exited without reaching it", None),
+    "deadlock_half_warp": ("deadlock", "32 threads of the block wait", None),
+    "shuffle_exited": ("deadlock", "thread (20,0,0) has exited", None),
+    "shuffle_never": ("deadlock", "never comes", None),
+    "named_barrier": ("deadlock", "32 threads of the block wait", None),
+    "trap": ("crash", "trap", None),
+    "unsupported": ("unsupported", "vadd.s32.s32.s32", None),
+    "recursion": ("unsupported", "recursion: deeper calls itself", None),
+}
+
+
+@pytest.mark.parametrize("launcher", PLANTED)
+def test_hazard_is_found_at_its_line(hazards: SimDevice, launcher: str) -> None:
+    kind, message, index = PLANTED[launcher]
+    found = finding(hazards, launcher)
+    assert found.kind == kind and message in found.message, found
+    assert (found.file, found.line) == (str(HAZARDS), line_of(HAZARDS, launcher)), found
+    assert found.index == index
+    assert found.kernel is not None and launcher in found.kernel
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("launcher", ["race_missing_barrier", "race_second_barrier", "race_in_warp", "race_atomic_plain"])
+def test_race_does_not_depend_on_the_schedule(hazards: SimDevice, launcher: str, seed: int) -> None:
+    found = finding(hazards, launcher, seed=seed)
+    assert (found.kind, found.line) == ("race", line_of(HAZARDS, launcher)), found
+
+
+def test_race_names_both_lines_and_both_threads(hazards: SimDevice) -> None:
+    found = finding(hazards, "race_missing_barrier")
+    lines = {line_of(HAZARDS, "race_missing_barrier"), line_of(HAZARDS, "race_missing_barrier_write")}
+    assert all(f"on line {line}" in found.message for line in lines), found.message
+    assert found.message.count("thread (") == 2
+
+
+def test_divergent_barrier_names_both_lines(hazards: SimDevice) -> None:
+    found = finding(hazards, "divergent_barrier")
+    lines = {line_of(HAZARDS, "divergent_barrier_a"), line_of(HAZARDS, "divergent_barrier_b")}
+    assert found.kind == "deadlock" and found.line in lines
+    assert all(str(line) in found.message for line in lines), found.message
+
+
+def test_block_and_thread_are_named(hazards: SimDevice) -> None:
+    found = finding(hazards, "write_past")
+    assert (found.block, found.thread, found.buffer) == ((1, 0, 0), (1, 0, 0), "y")
+
+
+def test_assert_shows_its_text(hazards: SimDevice) -> None:
+    found = finding(hazards, "assert_fails")
+    assert found.kind == "crash" and "threadIdx.x < 7" in found.message and found.line == line_of(HAZARDS, "assert")
+    assert found.thread == (7, 0, 0)
+
+
+def test_time_out_says_where(hazards: SimDevice) -> None:
+    found = finding(hazards, "endless", time_limit_s=0.3)
+    assert found.kind == "time-out" and "0.3 s" in found.message
+    assert found.line is not None and abs(found.line - line_of(HAZARDS, "endless")) <= 1
+
+
+REFUSED = {
+    "too_many_threads": ("2000 threads", "1024"),
+    "empty_grid": ("grid of (0,1,1)", "at least 1"),
+    "too_much_shared": ("60000 bytes of shared memory", "49152"),
+    "far_too_much_shared": ("300000 bytes of shared memory", "232448"),
+    "bounded": ("128 threads", "__launch_bounds__ of the kernel allows 64"),
+}
+
+
+@pytest.mark.parametrize("launcher", REFUSED)
+def test_launch_that_the_card_refuses(hazards: SimDevice, launcher: str) -> None:
+    found = finding(hazards, launcher)
+    assert found.kind == "launch failed"
+    assert all(part in found.message for part in REFUSED[launcher]), found.message
+
+
+def test_host_side_accesses_are_checked(hazards: SimDevice) -> None:
+    assert "1032 bytes" in finding(hazards, "copy_past").message
+    assert finding(hazards, "memsets_input").kind == "modified its input"
+    freed = finding(hazards, "use_after_free")
+    assert freed.kind == "out of bounds" and "after it was freed" in freed.message
+
+
+def test_host_cannot_follow_device_pointers() -> None:
+    program = (
+        "from sim_kernels.harness import *\n"
+        f"d = open_device(HERE / {HAZARDS.name!r})\n"
+        "run(d, 'host_dereference', given('x', 'f32', [1.0]), wanted('y', 'f32', 1), 1)\n"
+    )
+    root = HERE.parent.parent
+    child = subprocess.run([sys.executable, "-c", program], cwd=HERE.parent, env={**os.environ, "PYTHONPATH": f"{root}:{HERE.parent}"})
+    assert child.returncode == -11
+
+
+def test_nothing_runs_after_a_finding(hazards: SimDevice) -> None:
+    first = run(hazards, "write_past", given("x", "f32", X), wanted("y", "f32", N), N)
+    assert first.findings
+    again = run(hazards, "bounded", given("x", "f32", X), wanted("y", "f32", N), N)
+    assert [f.kind for f in again.findings] == ["launch failed"]  # the next call starts afresh
+
+
+def test_missing_launcher_is_named(hazards: SimDevice) -> None:
+    assert "no launcher named absent" in finding(hazards, "absent").message
+
+
+def expect(launcher: str, x: list[float]) -> list[float]:
+    """What a sound kernel writes; None of it comes from the simulator."""
+    if launcher == "reversed":
+        return x[255::-1][:256]
+    if launcher == "named_barriers":
+        return x[127::-1][:128] + x[:128]
+    if launcher == "half_masks":
+        return [x[i] + x[i ^ (1 if i % 32 < 16 else 2)] for i in range(64)]
+    if launcher == "big_shared":
+        return [x[i ^ 33] for i in range(256)]
+    if launcher == "partial_warp":
+        return [sum(x[:16])]
+    if launcher == "divergent_meeting":
+        v = [x[i] + (1 if i % 3 == 0 else 2) + i % 5 for i in range(32)]
+        return [v[7] + x[i] - v[i] for i in range(32)]
+    if launcher == "variables":
+        factors, table = [5, 6, 7, 8], [10, 20, 30, 40]
+        return [x[i] * factors[i & 3] + table[factors[i & 3] & 3] + ((i + N) & 7) for i in range(32)]
+    if launcher == "spin_lock":
+        return [256.0]
+    if launcher == "votes":
+        return [255.0] * 64
+    return x[: {"tail": N, "wait_for_blocks": 6, "printing": 32}.get(launcher, 256)]
+
+
+SOUND_LAUNCHERS = (
+    "tail", "reversed", "warp_synchronous", "shared_atomics", "adjacent_bytes", "named_barriers", "divergent_meeting",
+    "half_masks", "partial_warp", "spin_lock", "wait_for_blocks", "big_shared", "variables", "printing", "votes",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def sound(hazards: SimDevice) -> SimDevice:
+    return open_device(SOUND)
+
+
+@pytest.mark.parametrize("launcher", SOUND_LAUNCHERS)
+def test_sound_kernel_passes(sound: SimDevice, launcher: str) -> None:
+    for seed in range(3):
+        outcome = run(sound, launcher, given("x", "f32", X), wanted("y", "f32", N), N, seed=seed)
+        assert outcome.findings == ()
+        expected = expect(launcher, X)
+        assert unpack("f32", outcome.outputs["y"])[: len(expected)] == expected
+
+
+def test_printf_goes_to_stdout(sound: SimDevice, capfd: pytest.CaptureFixture[str]) -> None:
+    run(sound, "printing", given("x", "f32", X), wanted("y", "f32", N), N)
+    assert capfd.readouterr().out == "thread 3 of 32:  3.00 text 1234567890123 z %\n"
+
+
+def test_runtime_answers_for_the_stated_card(sound: SimDevice) -> None:
+    outcome = run(sound, "runtime", given("x", "f32", X), wanted("y", "f32", 4), N)
+    assert outcome.findings == ()
+    assert outcome.outputs["y"] == pack("f32", [132, 9, 8, 232448])
+
+
+def test_unknown_runtime_symbol_is_named(tmp_path: Path, sound: SimDevice) -> None:
+    source = tmp_path / "graphs.cu"
+    source.write_text(
+        '#include "kata.cuh"\n'
+        "KATA_EXPORT void graphs(cudaStream_t s) { cudaGraph_t g; cudaGraphCreate(&g, 0); }\n"
+    )
+    outcome = run(open_device(source), "graphs")
+    assert [f.kind for f in outcome.findings] == ["unsupported"]
+    assert "cudaGraphCreate" in outcome.findings[0].message
