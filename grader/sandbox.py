@@ -31,6 +31,7 @@ from grader.devices import Buffer, Call, Device, Finding, LoadError, Outcome, Sc
 
 READY_LIMIT_S = 120.0
 GRACE_S = 2.0
+CUT_OFF = 113  # exit code of a child that cannot reach its parent
 PRINTED_LIMIT = 4000  # characters of the learner's own output that are kept
 
 
@@ -207,6 +208,8 @@ class _Child:
             status = self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:
             return _Lost("crash", "the launcher closed the grader's connection")
+        if status == CUT_OFF:
+            return _Lost("crash", "the launcher closed the grader's connection")
         if self._memory_at_start is None and status >= 0:
             return _Lost("crash", f"the process ended with exit code {status} while the file was being loaded")
         if status >= 0:
@@ -290,8 +293,8 @@ def _main(name: str, fd: int, parent: int) -> None:
     connection = socket.socket(fileno=fd)
     try:
         _serve(name, connection)
-    except (EOFError, ConnectionResetError, BrokenPipeError):
-        os._exit(0)  # the parent is done with this child
+    except (EOFError, OSError):
+        os._exit(CUT_OFF)  # the parent is done with this child, or the launcher closed what is not its own
 
 
 def _serve(name: str, connection: socket.socket) -> None:

@@ -477,6 +477,23 @@ def test_database_that_was_made_for_other_shapes_is_no_obstacle(tmp_path: Path) 
     assert run(FakeSandbox(add), the_kata=kata(multiples={"n": 8}), memory=tmp_path / "db").passed
 
 
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"sizes": [["m", 1]], "values": "normal", "seed": 0}']
+)
+def test_memory_that_means_nothing_is_no_obstacle(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "db").write_bytes(content)
+    assert run(FakeSandbox(add), memory=tmp_path / "db").passed
+    (tmp_path / "db").write_bytes(content)
+    assert run(broken(lambda n: n >= 257), memory=tmp_path / "db").sizes == {"n": 257}
+
+
+def test_memory_that_cannot_be_kept_is_no_obstacle(tmp_path: Path) -> None:
+    """A file stands where its folder should be."""
+    (tmp_path / "file").touch()
+    assert run(broken(lambda n: n >= 257), memory=tmp_path / "file" / "db").sizes == {"n": 257}
+    assert run(FakeSandbox(add), memory=tmp_path / "file" / "db").passed
+
+
 # -- one case --------------------------------------------------------------------------------------------------------
 
 

@@ -25,7 +25,9 @@ def hazards() -> SimDevice:
 
 
 def finding(device: SimDevice, launcher: str, *, n: int = N, seed: int = 0, time_limit_s: float = 20) -> Finding:
-    outcome = run(device, launcher, given("x", "f32", X), wanted("y", "f32", N), n, seed=seed, time_limit_s=time_limit_s)
+    outcome = run(
+        device, launcher, given("x", "f32", X), wanted("y", "f32", N), n, seed=seed, time_limit_s=time_limit_s
+    )
     assert len(outcome.findings) == 1, outcome.findings
     return outcome.findings[0]
 
@@ -55,9 +57,11 @@ PLANTED = {
     "race_in_warp": ("race", "race on tile[", None),
     "race_atomic_plain": ("race", "race on bins[", None),
     "race_bytes": ("race", "race on tile[", None),
+    "race_flag": ("race", "race on tile[", None),
     "deadlock_exit": ("deadlock", "32 threads exited without reaching it", None),
     "deadlock_half_warp": ("deadlock", "32 threads of the block wait", None),
     "shuffle_exited": ("deadlock", "thread (20,0,0) has exited", None),
+    "shuffle_unnamed": ("deadlock", "0x0000ffff, which does not name its lane 16", None),
     "shuffle_never": ("deadlock", "never comes", None),
     "named_barrier": ("deadlock", "32 threads of the block wait", None),
     "trap": ("crash", "trap", None),
@@ -77,7 +81,9 @@ def test_hazard_is_found_at_its_line(hazards: SimDevice, launcher: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("launcher", ["race_missing_barrier", "race_second_barrier", "race_in_warp", "race_atomic_plain"])
+@pytest.mark.parametrize(
+    "launcher", ["race_missing_barrier", "race_second_barrier", "race_in_warp", "race_atomic_plain"]
+)
 def test_race_does_not_depend_on_the_schedule(hazards: SimDevice, launcher: str, seed: int) -> None:
     found = finding(hazards, launcher, seed=seed)
     assert (found.kind, found.line) == ("race", line_of(HAZARDS, launcher)), found
@@ -144,7 +150,9 @@ def test_host_cannot_follow_device_pointers() -> None:
         "run(d, 'host_dereference', given('x', 'f32', [1.0]), wanted('y', 'f32', 1), 1)\n"
     )
     root = HERE.parent.parent
-    child = subprocess.run([sys.executable, "-c", program], cwd=HERE.parent, env={**os.environ, "PYTHONPATH": f"{root}:{HERE.parent}"})
+    child = subprocess.run(
+        [sys.executable, "-c", program], cwd=HERE.parent, env={**os.environ, "PYTHONPATH": f"{root}:{HERE.parent}"}
+    )
     assert child.returncode == -11
 
 
@@ -179,14 +187,16 @@ def expect(launcher: str, x: list[float]) -> list[float]:
         return [x[i] * factors[i & 3] + table[factors[i & 3] & 3] + ((i + N) & 7) for i in range(32)]
     if launcher == "spin_lock":
         return [256.0]
+    if launcher == "shared_lock":
+        return [sum(x[:64])] * 64
     if launcher == "votes":
         return [255.0] * 64
-    return x[: {"tail": N, "wait_for_blocks": 6, "printing": 32}.get(launcher, 256)]
+    return x[: {"tail": N, "wait_for_blocks": 6, "printing": 32, "shared_flag": 32}.get(launcher, 256)]
 
 
 SOUND_LAUNCHERS = (
     "tail", "reversed", "warp_synchronous", "shared_atomics", "adjacent_bytes", "named_barriers", "divergent_meeting",
-    "half_masks", "partial_warp", "spin_lock", "wait_for_blocks", "big_shared", "variables", "printing", "votes",
+    "half_masks", "partial_warp", "spin_lock", "shared_lock", "shared_flag", "wait_for_blocks", "big_shared", "variables", "printing", "votes",
 )  # fmt: skip
 
 
@@ -218,8 +228,7 @@ def test_runtime_answers_for_the_stated_card(sound: SimDevice) -> None:
 def test_unknown_runtime_symbol_is_named(tmp_path: Path, sound: SimDevice) -> None:
     source = tmp_path / "graphs.cu"
     source.write_text(
-        '#include "kata.cuh"\n'
-        "KATA_EXPORT void graphs(cudaStream_t s) { cudaGraph_t g; cudaGraphCreate(&g, 0); }\n"
+        '#include "kata.cuh"\nKATA_EXPORT void graphs(cudaStream_t s) { cudaGraph_t g; cudaGraphCreate(&g, 0); }\n'
     )
     outcome = run(open_device(source), "graphs")
     assert [f.kind for f in outcome.findings] == ["unsupported"]

@@ -143,8 +143,10 @@ class _Placed:
 
     def _changed(self, image: bytes, region: range, kind: str, did: str) -> Finding | None:
         """A finding for the first byte of the region that changed, in the region's order: nearest to the buffer."""
-        low, high = min(region, default=0), max(region, default=-1) + 1
-        if image[low:high] == self._image[low:high]:
+        if not region:
+            return None
+        low, high = sorted((region[0], region[-1]))
+        if image[low : high + 1] == self._image[low : high + 1]:
             return None
         byte = next(place for place in region if image[place] != self._image[place])
         index = (byte - self._front) // self.buffer.itemsize

@@ -18,7 +18,7 @@ from grader.toolchain import find_toolchain
 
 HERE = Path(__file__).parent
 INCLUDE = HERE.parent.parent / "grader" / "include"
-TYPECODES = {"f32": "f", "f64": "d", "i32": "i", "u32": "I", "f16": "H", "bf16": "H", "u16": "H", "i64": "q", "u64": "Q", "u8": "B"}
+TYPECODES = {"f32": "f", "f64": "d", "i32": "i", "u32": "I", "f16": "H", "bf16": "H", "u16": "H", "u64": "Q"}
 POISON = 0xA5
 
 

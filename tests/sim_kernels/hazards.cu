@@ -3,9 +3,9 @@
 #include <cassert>
 #include <cuda_fp16.h>
 
-#define LAUNCHER(name, grid, block, smem) \
+#define LAUNCHER(name, grid, block, smem)                                         \
     KATA_EXPORT void name(const float* x, float* y, int n, cudaStream_t stream) { \
-        name##_kernel<<<grid, block, smem, stream>>>(x, y, n); \
+        name##_kernel<<<grid, block, smem, stream>>>(x, y, n);                    \
     }
 
 __global__ void write_past_kernel(const float* x, float* y, int n) {
@@ -40,7 +40,9 @@ KATA_EXPORT void null_pointer(const float* x, float* y, int n, cudaStream_t stre
     null_pointer_kernel<<<1, 32, 0, stream>>>(x, nullptr, n);
 }
 
-__device__ __forceinline__ float fetch(const float* x, int i) { return __ldg(x + i); }
+__device__ __forceinline__ float fetch(const float* x, int i) {
+    return __ldg(x + i);
+}
 
 __global__ void inlined_kernel(const float* x, float* y, int n) {
     int i = threadIdx.x;
@@ -99,7 +101,9 @@ __global__ void writes_input_kernel(float* x, float* y, int n) {
 KATA_EXPORT void writes_input(float* x, float* y, int n, cudaStream_t stream) {
     writes_input_kernel<<<1, 32, 0, stream>>>(x, y, n);
 }
-KATA_EXPORT void memsets_input(float* x, float* y, int n, cudaStream_t stream) { cudaMemsetAsync(x, 0, 4, stream); }
+KATA_EXPORT void memsets_input(float* x, float* y, int n, cudaStream_t stream) {
+    cudaMemsetAsync(x, 0, 4, stream);
+}
 
 __global__ void uninitialised_output_kernel(const float* x, float* y, int n) {
     int i = threadIdx.x;
@@ -149,8 +153,8 @@ KATA_EXPORT void use_after_free(const float* x, float* y, int n, cudaStream_t st
 __global__ void race_missing_barrier_kernel(const float* x, float* y, int n) {
     __shared__ float tile[256];
     int i = threadIdx.x;
-    tile[i] = x[i];          // race_missing_barrier_write
-    y[i] = tile[255 - i];    // race_missing_barrier
+    tile[i] = x[i];        // race_missing_barrier_write
+    y[i] = tile[255 - i];  // race_missing_barrier
 }
 LAUNCHER(race_missing_barrier, 1, 256, 0)
 
@@ -202,6 +206,23 @@ __global__ void race_bytes_kernel(const float* x, float* y, int n) {
 }
 LAUNCHER(race_bytes, 1, 64, 0)
 
+// The flag alone orders nothing: no fence.
+__global__ void race_flag_kernel(const float* x, float* y, int n) {
+    __shared__ volatile int flag;
+    __shared__ float tile[32];
+    if (threadIdx.x == 0) flag = 0;
+    __syncthreads();
+    if (threadIdx.x < 32) {
+        tile[threadIdx.x] = x[threadIdx.x];
+        __syncwarp();
+        if (threadIdx.x == 0) flag = 1;
+    } else {
+        while (flag == 0) {}
+        y[threadIdx.x - 32] = tile[threadIdx.x - 32];  // race_flag
+    }
+}
+LAUNCHER(race_flag, 1, 64, 0)
+
 __global__ void deadlock_exit_kernel(const float* x, float* y, int n) {
     __shared__ float tile[64];
     int i = threadIdx.x;
@@ -244,6 +265,11 @@ __global__ void shuffle_exited_kernel(const float* x, float* y, int n) {
 }
 LAUNCHER(shuffle_exited, 1, 32, 0)
 
+__global__ void shuffle_unnamed_kernel(const float* x, float* y, int n) {
+    y[threadIdx.x] = __shfl_xor_sync(0xffff, x[threadIdx.x], 1);  // shuffle_unnamed
+}
+LAUNCHER(shuffle_unnamed, 1, 32, 0)
+
 __global__ void shuffle_never_kernel(const float* x, float* y, int n) {
     int i = threadIdx.x;
     float v = x[i];
@@ -275,11 +301,14 @@ KATA_EXPORT void assert_fails(const float* x, float* y, int n, cudaStream_t stre
 
 __global__ void endless_kernel(const float* x, volatile float* y, int n) {
     y[0] = 0;
-    while (y[0] == 0) {}  // endless
+    while (y[0] == 0) {
+    }  // endless
 }
 LAUNCHER(endless, 1, 32, 0)
 
-__global__ void nothing_kernel(const float* x, float* y, int n) { y[threadIdx.x] = x[threadIdx.x]; }
+__global__ void nothing_kernel(const float* x, float* y, int n) {
+    y[threadIdx.x] = x[threadIdx.x];
+}
 KATA_EXPORT void too_many_threads(const float* x, float* y, int n, cudaStream_t stream) {
     nothing_kernel<<<1, 2000, 0, stream>>>(x, y, n);
 }
@@ -293,7 +322,9 @@ KATA_EXPORT void far_too_much_shared(const float* x, float* y, int n, cudaStream
     cudaFuncSetAttribute(nothing_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 300000);
     nothing_kernel<<<1, 32, 300000, stream>>>(x, y, n);
 }
-__global__ void __launch_bounds__(64) bounded_kernel(const float* x, float* y, int n) { y[threadIdx.x] = x[0]; }
+__global__ void __launch_bounds__(64) bounded_kernel(const float* x, float* y, int n) {
+    y[threadIdx.x] = x[0];
+}
 LAUNCHER(bounded, 1, 128, 0)
 
 __global__ void unsupported_kernel(const float* x, float* y, int n) {
@@ -307,10 +338,14 @@ __global__ void recursion_kernel(const float* x, float* y, int n);
 __device__ __noinline__ float deeper(const float* x, int n) {
     return n <= 0 ? 0.0f : x[n] + deeper(x, n - 1) * deeper(x, n - 2);  // recursion
 }
-__global__ void recursion_kernel(const float* x, float* y, int n) { y[0] = deeper(x, n); }
+__global__ void recursion_kernel(const float* x, float* y, int n) {
+    y[0] = deeper(x, n);
+}
 LAUNCHER(recursion, 1, 32, 0)
 
 KATA_EXPORT void copy_past(const float* x, float* y, int n, cudaStream_t stream) {
     cudaMemcpyAsync(y, x, 4 * (n + 1), cudaMemcpyDeviceToDevice, stream);
 }
-KATA_EXPORT void host_dereference(const float* x, float* y, int n, cudaStream_t stream) { y[0] = x[0]; }
+KATA_EXPORT void host_dereference(const float* x, float* y, int n, cudaStream_t stream) {
+    y[0] = x[0];
+}

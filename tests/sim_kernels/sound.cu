@@ -3,9 +3,9 @@
 #include <cstdio>
 #include <cuda_fp16.h>
 
-#define LAUNCHER(name, grid, block, smem) \
+#define LAUNCHER(name, grid, block, smem)                                         \
     KATA_EXPORT void name(const float* x, float* y, int n, cudaStream_t stream) { \
-        name##_kernel<<<grid, block, smem, stream>>>(x, y, n); \
+        name##_kernel<<<grid, block, smem, stream>>>(x, y, n);                    \
     }
 
 __global__ void tail_kernel(const float* x, float* y, int n) {
@@ -79,7 +79,10 @@ LAUNCHER(named_barriers, 1, 256, 0)
 __global__ void divergent_meeting_kernel(const float* x, float* y, int n) {
     int i = threadIdx.x;
     float v = x[i];
-    if (i % 3 == 0) v += 1; else v += 2;
+    if (i % 3 == 0)
+        v += 1;
+    else
+        v += 2;
     for (int k = 0; k < i % 5; ++k) v += 1;
     y[i] = __shfl_sync(0xffffffff, v, 7) + x[i] - v;
 }
@@ -89,7 +92,10 @@ __global__ void half_masks_kernel(const float* x, float* y, int n) {
     int i = threadIdx.x;
     unsigned mask = i % 32 < 16 ? 0xffffu : 0xffff0000u;
     float v = x[i];
-    if (i % 32 < 16) v += __shfl_xor_sync(mask, v, 1); else v += __shfl_xor_sync(mask, v, 2);
+    if (i % 32 < 16)
+        v += __shfl_xor_sync(mask, v, 1);
+    else
+        v += __shfl_xor_sync(mask, v, 2);
     y[i] = v;
 }
 LAUNCHER(half_masks, 1, 64, 0)
@@ -122,13 +128,53 @@ KATA_EXPORT void spin_lock(const float* x, float* y, int n, cudaStream_t stream)
     spin_lock_kernel<<<4, 64, 0, stream>>>(x, y, n);
 }
 
+// Data in shared memory behind a lock, and behind a flag.
+__global__ void shared_lock_kernel(const float* x, float* y, int n) {
+    __shared__ int lock;
+    __shared__ float sum;
+    if (threadIdx.x == 0) lock = 0, sum = 0;
+    __syncthreads();
+    bool done = false;
+    while (!done) {
+        if (atomicCAS(&lock, 0, 1) == 0) {
+            __threadfence_block();
+            sum = sum + x[threadIdx.x];
+            __threadfence_block();
+            atomicExch(&lock, 0);
+            done = true;
+        }
+    }
+    __syncthreads();
+    y[threadIdx.x] = sum;
+}
+LAUNCHER(shared_lock, 1, 64, 0)
+
+__global__ void shared_flag_kernel(const float* x, float* y, int n) {
+    __shared__ volatile int flag;
+    __shared__ float tile[32];
+    if (threadIdx.x == 0) flag = 0;
+    __syncthreads();
+    if (threadIdx.x < 32) {
+        tile[threadIdx.x] = x[threadIdx.x];
+        __syncwarp();
+        __threadfence_block();
+        if (threadIdx.x == 0) flag = 1;
+    } else {
+        while (flag == 0) {}
+        __threadfence_block();
+        y[threadIdx.x - 32] = tile[threadIdx.x - 32];
+    }
+}
+LAUNCHER(shared_flag, 1, 64, 0)
+
 // Block 0 waits for all others: needs progress of blocks that are not finished.
 __device__ int arrived;
 __global__ void wait_for_blocks_kernel(const float* x, float* y, int n) {
     if (threadIdx.x == 0) {
         __threadfence();
         atomicAdd(&arrived, 1);
-        while (atomicAdd(&arrived, 0) % gridDim.x != 0) {}
+        while (atomicAdd(&arrived, 0) % gridDim.x != 0) {
+        }
         y[blockIdx.x] = x[blockIdx.x];
     }
 }
@@ -148,7 +194,9 @@ KATA_EXPORT void big_shared(const float* x, float* y, int n, cudaStream_t stream
 
 __constant__ float factors[4] = {1, 2, 3, 4};
 __device__ float table[4] = {10, 20, 30, 40};
-__device__ __noinline__ float product(float a, float b) { return a * b + table[int(b) & 3]; }
+__device__ __noinline__ float product(float a, float b) {
+    return a * b + table[int(b) & 3];
+}
 __global__ void variables_kernel(const float* x, float* y, int n) {
     int i = threadIdx.x;
     float mine[8];
@@ -174,8 +222,9 @@ __global__ void votes_kernel(const float* x, float* y, int n) {
     unsigned same = __match_any_sync(0xffffffff, i / 8);
     unsigned sum = __reduce_add_sync(0xffffffff, i);
     int count = __syncthreads_count(i < 5), all = __syncthreads_and(i < 64), any = __syncthreads_or(i == 9);
-    y[i] = (ballot == 0xaaaaaaaa) + 2 * (same == 0xffu << (i / 8 * 8 % 32)) + 4 * (sum == i / 32 * 1024 + 496) + 8 * (count == 5) +
-           16 * (all == 1) + 32 * (any == 1) + 64 * __all_sync(0xffffffff, 1) + 128 * (__any_sync(0xffffffff, 0) == 0);
+    y[i] = (ballot == 0xaaaaaaaa) + 2 * (same == 0xffu << (i / 8 * 8 % 32)) + 4 * (sum == i / 32 * 1024 + 496) +
+           8 * (count == 5) + 16 * (all == 1) + 32 * (any == 1) + 64 * __all_sync(0xffffffff, 1) +
+           128 * (__any_sync(0xffffffff, 0) == 0);
 }
 LAUNCHER(votes, 1, 64, 0)
 
@@ -190,8 +239,9 @@ KATA_EXPORT void runtime(const float* x, float* y, int n, cudaStream_t stream) {
     cudaEvent_t start;
     cudaEventCreate(&start);
     cudaEventRecord(start, stream);
-    float host[4] = {float(multiprocessors), float(properties.major), float(blocks), float(properties.sharedMemPerBlockOptin)};
-    float *copy = nullptr;
+    float host[4] = {
+        float(multiprocessors), float(properties.major), float(blocks), float(properties.sharedMemPerBlockOptin)};
+    float* copy = nullptr;
     cudaMallocAsync(&copy, sizeof host, stream);
     cudaMemcpyAsync(copy, host, sizeof host, cudaMemcpyHostToDevice, stream);
     cudaMemcpyAsync(y, copy, sizeof host, cudaMemcpyDeviceToDevice, stream);

@@ -1,7 +1,8 @@
 """C++ sources -> the simulator's engine, one shared library.
 
-The library is built once for each state of sources, compiler, flags and processor, and appears in the cache only when it
-is whole: builds run in a folder of their own that is renamed into place, so interrupted and concurrent ones do no harm.
+The library is built once for each state of sources, compiler, flags and processor, and appears in the cache only when
+it is whole: a build runs in a folder of its own that is renamed into place, so interrupted and concurrent ones do no
+harm.
 """
 
 from __future__ import annotations

@@ -107,11 +107,10 @@ def buffer_bytes(engine: ctypes.CDLL, address: int, size: int) -> bytes:
 
 
 def read_findings(engine: ctypes.CDLL) -> tuple[Finding, ...]:
-    found = json.loads(engine.sim_findings().decode(errors="replace"))
-    return tuple(
-        Finding(**{key: tuple(value) if isinstance(value, list) else value for key, value in item.items()})
-        for item in found
-    )
+    found: list[dict[str, Any]] = json.loads(engine.sim_findings().decode(errors="replace"))
+    for item in found:
+        item.update({key: tuple(item[key]) for key in ("block", "thread") if key in item})
+    return tuple(Finding(**item) for item in found)
 
 
 def read_counters(engine: ctypes.CDLL) -> dict[str, int]:

@@ -2,7 +2,6 @@
 // Kata: elementwise_f32
 // Sim: wrong answer
 // Gpu: wrong answer
-// Says: elements?
 #include "kata.cuh"
 
 constexpr int THREADS = 256;

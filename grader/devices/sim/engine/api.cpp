@@ -19,9 +19,12 @@ SIM_EXPORT const char* sim_load(const char* ptx, const char* source, const char*
     return nullptr;
 }
 
-SIM_EXPORT void sim_begin(u64 seed, double time_limit_s) { Device::get().begin(seed, time_limit_s); }
+SIM_EXPORT void sim_begin(u64 seed, double time_limit_s) {
+    Device::get().begin(seed, time_limit_s);
+}
 
-// The device address of a new buffer. An input's bytes must outlive the call; an output's are copied.
+// The device address of a new buffer. An input's bytes must outlive the call;
+// an output's are copied.
 SIM_EXPORT u64 sim_add_buffer(const char* name, int input, u32 itemsize, u64 bytes, u64 offset, const void* data) {
     return Device::get().add_buffer(name, input != 0, itemsize, bytes, offset, static_cast<const u8*>(data));
 }
@@ -49,7 +52,9 @@ SIM_EXPORT void sim_counters(u64* counters) {
     counters[2] = device.executed_lanes;
 }
 
-SIM_EXPORT void sim_end() { Device::get().end(); }
+SIM_EXPORT void sim_end() {
+    Device::get().end();
+}
 
 // All instruction forms of the tables, one a line.
 SIM_EXPORT const char* sim_forms() {

@@ -1,6 +1,7 @@
 // atomic: atom and red, one lane after the other
 //
-// Blocks run on several host threads: memory is updated with the host's atomics.
+// Blocks run on several host threads: memory is updated with the host's
+// atomics.
 #include "decode.h"
 #include "operation.h"
 #include "resolve.h"
@@ -45,8 +46,12 @@ template <class T>
 T exchange(T, T b) {
     return b;
 }
-u32 increment(u32 old, u32 b) { return old >= b ? 0 : old + 1; }
-u32 decrement(u32 old, u32 b) { return old == 0 || old > b ? b : old - 1; }
+u32 increment(u32 old, u32 b) {
+    return old >= b ? 0 : old + 1;
+}
+u32 decrement(u32 old, u32 b) {
+    return old == 0 || old > b ? b : old - 1;
+}
 
 template <class T>
 struct Bits;
@@ -71,8 +76,8 @@ T update(u8* place, T b) {
     using W = typename Word<sizeof(T)>::type;
     W* word = reinterpret_cast<W*>(place);
     W old = __atomic_load_n(word, __ATOMIC_RELAXED);
-    while (!__atomic_compare_exchange_n(word, &old, bit_cast<W>(F(bit_cast<T>(old), b)), false, __ATOMIC_SEQ_CST,
-                                        __ATOMIC_RELAXED)) {
+    while (!__atomic_compare_exchange_n(
+        word, &old, bit_cast<W>(F(bit_cast<T>(old), b)), false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) {
     }
     return bit_cast<T>(old);
 }
@@ -105,8 +110,8 @@ void compare_and_swap(Warp& warp, const Instruction& in, Mask mask) {
     each_lane(mask, [&](int l) {
         T old = expected[l];
         const T wanted = desired[l];
-        __atomic_compare_exchange_n(reinterpret_cast<T*>(at[l]), &old, wanted, false, __ATOMIC_SEQ_CST,
-                                    __ATOMIC_SEQ_CST);
+        __atomic_compare_exchange_n(
+            reinterpret_cast<T*>(at[l]), &old, wanted, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
         d[l] = old;
     });
 }

@@ -9,7 +9,7 @@ namespace sim {
 
 namespace {
 
-constexpr u64 SLICE = 1 << 14;       // warp instructions before another warp gets its turn
+constexpr u64 SLICE = 1 << 14;        // warp instructions before another warp gets its turn
 constexpr u64 CHECK_EVERY = 1 << 15;  // and before the clock is read
 
 u64 mix(u64 x) {  // splitmix64
@@ -19,7 +19,9 @@ u64 mix(u64 x) {  // splitmix64
     return x ^ x >> 31;
 }
 
-Mask first_lanes(u64 count) { return count >= LANES ? ALL : (Mask(1) << count) - 1; }
+Mask first_lanes(u64 count) {
+    return count >= LANES ? ALL : (Mask(1) << count) - 1;
+}
 
 }  // namespace
 
@@ -55,46 +57,22 @@ void Block::fill_constants(Warp& warp) {
     }
 }
 
-// Special registers: those of the thread once, those of the block whenever it becomes another one.
+// Special registers: those of the thread once, those of the block whenever it
+// becomes another one.
 void Block::fill_specials(Warp& warp, bool once) {
-    const u32* n = launch->block;
-    const u32* grid = launch->grid;
+    SpecialContext context{
+        launch->block,
+        launch->grid,
+        index,
+        warp.index,
+        u32(warps.size()),
+        0,
+        u32(launch->dynamic_shared),
+        u32(launch->shared_bytes())};
     for (const SpecialRow& row : program->specials) {
+        if (!once && !row.special->of_block) continue;
         u32* d = warp.row<u32>(row.offset);
-        if (!once && !(row.which >= Special::ctaid_x && row.which <= Special::ctaid_z)) {
-            if (row.which < Special::clusterid_x || row.which > Special::clusterid_z) continue;
-        }
-        for (u32 l = 0; l < LANES; ++l) {
-            const u32 t = warp.index * LANES + l;
-            switch (row.which) {
-                case Special::tid_x: d[l] = t % n[0]; break;
-                case Special::tid_y: d[l] = t / n[0] % n[1]; break;
-                case Special::tid_z: d[l] = t / (n[0] * n[1]); break;
-                case Special::ntid_x: d[l] = n[0]; break;
-                case Special::ntid_y: d[l] = n[1]; break;
-                case Special::ntid_z: d[l] = n[2]; break;
-                case Special::ctaid_x: case Special::clusterid_x: d[l] = index[0]; break;
-                case Special::ctaid_y: case Special::clusterid_y: d[l] = index[1]; break;
-                case Special::ctaid_z: case Special::clusterid_z: d[l] = index[2]; break;
-                case Special::nctaid_x: case Special::nclusterid_x: d[l] = grid[0]; break;
-                case Special::nctaid_y: case Special::nclusterid_y: d[l] = grid[1]; break;
-                case Special::nctaid_z: case Special::nclusterid_z: d[l] = grid[2]; break;
-                case Special::laneid: d[l] = l; break;
-                case Special::warpid: d[l] = warp.index; break;
-                case Special::nwarpid: d[l] = u32(warps.size()); break;
-                case Special::nsmid: d[l] = 132; break;
-                case Special::lanemask_eq: d[l] = 1u << l; break;
-                case Special::lanemask_lt: d[l] = (1u << l) - 1; break;
-                case Special::lanemask_le: d[l] = ((1u << l) - 1) | 1u << l; break;
-                case Special::lanemask_gt: d[l] = ~(((1u << l) - 1) | 1u << l); break;
-                case Special::lanemask_ge: d[l] = ~((1u << l) - 1); break;
-                case Special::dynamic_smem_size: d[l] = u32(launch->dynamic_shared); break;
-                case Special::total_smem_size: d[l] = u32(launch->shared_bytes()); break;
-                case Special::cluster_nctaid_x: case Special::cluster_nctaid_y: case Special::cluster_nctaid_z:
-                case Special::cluster_nctarank: d[l] = 1; break;
-                default: d[l] = 0; break;
-            }
-        }
+        for (context.lane = 0; context.lane < LANES; ++context.lane) d[context.lane] = row.special->value(context);
     }
 }
 
@@ -109,6 +87,7 @@ void Block::start(u64 linear) {
         last_clock_ = 0;
     }
     shared.forget();
+    ordering.forget();
     std::fill(local_shadow_.begin(), local_shadow_.end(), 0);
     for (Barrier& barrier : barriers) barrier = {};
     for (Warp& warp : warps) {
@@ -123,16 +102,19 @@ void Block::start(u64 linear) {
     }
 }
 
-u64 Block::random() { return random_state_ = mix(random_state_); }
+u64 Block::random() {
+    return random_state_ = mix(random_state_);
+}
 
 void Block::check_time(const Warp& warp) {
     if (std::chrono::steady_clock::now() < launch->deadline) return;
     const int lane = warp.alive ? __builtin_ctz(warp.alive) : 0;
     char limit[32];
     std::snprintf(limit, sizeof limit, "%g", launch->time_limit_s);
-    stop_at(at(warp, warp.pc[lane], lane, "time-out",
-               "still running after " + std::string(limit) + " s: " + thread(warp.thread(lane)) + " is on line " +
-                   std::to_string(line_of(warp.pc[lane]).line)));
+    stop_at(
+        at(warp, warp.pc[lane], lane, "time-out",
+           "still running after " + std::string(limit) + " s: " + thread(warp.thread(lane)) + " is on line " +
+               std::to_string(line_of(warp.pc[lane]).line)));
 }
 
 bool Block::run(u64 budget) {
@@ -176,10 +158,11 @@ void Block::check_same_barrier(const Warp& warp, const Instruction&, Barrier& ba
     }
     const u32 first = line_of(barrier.pc).line, now = line_of(warp.here).line;
     if (barrier.pc == warp.here || first == now) return;
-    stop_at(at(warp, warp.here, __builtin_ctz(lanes), "deadlock",
-               "divergent barrier: " + thread(warp.thread(__builtin_ctz(lanes))) + " waits at the barrier on line " +
-                   std::to_string(now) + " while other threads of its block wait at the one on line " +
-                   std::to_string(first)));
+    stop_at(
+        at(warp, warp.here, __builtin_ctz(lanes), "deadlock",
+           "divergent barrier: " + thread(warp.thread(__builtin_ctz(lanes))) + " waits at the barrier on line " +
+               std::to_string(now) + " while other threads of its block wait at the one on line " +
+               std::to_string(first)));
 }
 
 bool Block::complete(const Barrier& barrier) const {
@@ -289,7 +272,8 @@ Finding Block::at(const Warp& warp, u32 pc, int lane, std::string kind, std::str
 }
 
 void Block::stop_at(Finding finding) {
-    // A value read before anybody wrote it is the likelier cause of whatever came after.
+    // A value read before anybody wrote it is the likelier cause of whatever came
+    // after.
     launch->keep(pending && finding.kind != "race" ? *pending : std::move(finding));
     throw Halt();
 }
@@ -319,10 +303,11 @@ void Block::stuck_at_meeting(const Warp& warp) {
     const Mask missing = named & ~there;
     const int other = missing ? __builtin_ctz(missing) : lane;
     const bool gone = !(warp.alive >> other & 1);
-    stop_at(at(warp, pc, lane, "deadlock",
-               thread(warp.thread(lane)) + " waits in " + in.row->form + " for all lanes of its mask, but " +
-                   thread(warp.thread(other)) + (gone ? " has exited" : " waits") + " on line " +
-                   std::to_string(line_of(warp.pc[other]).line) + " and never comes"));
+    stop_at(
+        at(warp, pc, lane, "deadlock",
+           thread(warp.thread(lane)) + " waits in " + in.row->form + " for all lanes of its mask, but " +
+               thread(warp.thread(other)) + (gone ? " has exited" : " waits") + " on line " +
+               std::to_string(line_of(warp.pc[other]).line) + " and never comes"));
 }
 
 void Block::stuck() {

@@ -1,6 +1,7 @@
 // block: the warps of one thread block, its shared memory and its barriers
 //
-// A block lives on one host thread at a time and can be set aside between any two instructions: all its state is data.
+// A block lives on one host thread at a time and can be set aside between any
+// two instructions: all its state is data.
 #pragma once
 #include <memory>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "finding.h"
 #include "launch.h"
 #include "memory.h"
+#include "ordering.h"
 #include "shared.h"
 #include "warp.h"
 
@@ -21,7 +23,7 @@ struct Barrier {
     u32 pc = 0;        // of the first to come
     bool open = false;
     Mask waiting[LANES] = {};  // of each warp
-    u32 joined[LANES] = {};  // what those who arrived knew of each warp
+    u32 joined[LANES] = {};    // what those who arrived knew of each warp
     u32 votes = 0, voters = 0;
 };
 
@@ -33,11 +35,13 @@ struct Block {
     void start(u64 linear);  // becomes this block of the grid
     bool run(u64 budget);    // true when finished; throws Halt
 
-    // Notes that lanes of a warp wait at a barrier, and lets all go on when they were the last.
+    // Notes that lanes of a warp wait at a barrier, and lets all go on when they
+    // were the last.
     void wait(Warp& warp, const Instruction& in, Mask lanes, u32 barrier, u32 expected, Mask votes, Reduction op);
     void arrive(Warp& warp, const Instruction& in, Mask lanes, u32 barrier, u32 expected);
 
-    // A finding at the running instruction of a warp. `stop_at` keeps it and unwinds.
+    // A finding at the running instruction of a warp. `stop_at` keeps it and
+    // unwinds.
     Finding at(const Warp& warp, u32 pc, int lane, std::string kind, std::string message) const;
     [[noreturn]] void stop_at(Finding finding);
     SourceLine line_of(u32 pc) const;
@@ -49,10 +53,11 @@ struct Block {
     u32 index[3] = {0, 0, 0};
     std::vector<Warp> warps;
     SharedMemory shared;
+    Ordering ordering;
     Barrier barriers[BARRIERS];
     std::unique_ptr<Finding> pending;  // an uninitialised read that may yet turn out to be a race
 
-  private:
+ private:
     void fill_constants(Warp& warp);
     void fill_specials(Warp& warp, bool once);
     bool complete(const Barrier& barrier) const;

@@ -9,11 +9,14 @@ namespace sim {
 
 namespace {
 
-bool has_prefix(std::string_view text, std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; }
+bool has_prefix(std::string_view text, std::string_view prefix) {
+    return text.substr(0, prefix.size()) == prefix;
+}
 
-// Modifiers that change when and where data is cached, or how far it is visible, but not what is read or written.
-constexpr std::string_view CACHE_HINTS[] = {"ca",  "cg",  "cs",      "lu",  "cv",  "wb",  "wt",    "nc", "weak",
-                                            "cta", "gpu", "cluster", "sys", "noftz", "unified", "mmio"};
+// Modifiers that change when and where data is cached, or how far it is
+// visible, but not what is read or written.
+constexpr std::string_view CACHE_HINTS[] = {"ca",   "cg",  "cs",  "lu",      "cv",  "wb",    "wt",      "nc",
+                                            "weak", "cta", "gpu", "cluster", "sys", "noftz", "unified", "mmio"};
 constexpr std::string_view ORDERS[] = {"volatile", "relaxed", "acquire", "release", "acq_rel"};
 constexpr std::string_view ACCESSES[] = {"ld", "st", "atom", "red", "ldu"};
 
@@ -31,11 +34,9 @@ struct SpaceResolver {
     Resolver resolve;
 };
 constexpr SpaceResolver RESOLVERS[] = {
-    {"global", resolve_global},      {"const", resolve_global},
-    {"shared", resolve_shared},      {"shared::cta", resolve_shared},
-    {"shared::cluster", resolve_shared}, {"local", resolve_local},
-    {"param", resolve_global},       {"param::entry", resolve_global},
-    {"param::func", resolve_local},
+    {"global", resolve_global},      {"const", resolve_global},           {"shared", resolve_shared},
+    {"shared::cta", resolve_shared}, {"shared::cluster", resolve_shared}, {"local", resolve_local},
+    {"param", resolve_global},       {"param::entry", resolve_global},    {"param::func", resolve_local},
 };
 
 std::vector<std::string_view> words_of(std::string_view opcode) {
@@ -65,8 +66,8 @@ Form form_of(const ptx::Instruction& in) {
         if (access && contains(ORDERS, word)) form.strong = true;
         if (access && (contains(ORDERS, word) || is_hint(word))) continue;
         // The space is a matter of the address, not of the handler.
-        const bool space = access && std::any_of(std::begin(RESOLVERS), std::end(RESOLVERS),
-                                                 [&](auto& r) { return r.space == word; });
+        const bool space =
+            access && std::any_of(std::begin(RESOLVERS), std::end(RESOLVERS), [&](auto& r) { return r.space == word; });
         if (space) continue;
         if (!form.name.empty()) form.name += '.';
         form.name += word;
@@ -89,7 +90,8 @@ void Decoder::address(Instruction& out, const ptx::Operand& operand, const ptx::
             if (word == space) out.resolve = resolve;
     const bool parameter = in.opcode.find(".param") != std::string_view::npos;
     if (parameter && is_local_symbol(base)) out.resolve = resolve_local;
-    // The race detector's grain is the narrowest access that shared memory may see.
+    // The race detector's grain is the narrowest access that shared memory may
+    // see.
     const bool shared = out.resolve == resolve_shared || out.resolve == resolve_generic;
     while (shared && (u32(1) << program_.granule_shift) > bytes) --program_.granule_shift;
     out.strong = form_of(in).strong;
@@ -133,11 +135,15 @@ void build_vector_move(Decoder& d, const ptx::Instruction& in, const Row& row) {
     const bool packs = in.operands[1].kind == ptx::OperandKind::vector;
     const size_t count = signature.count - 1u;
     for (size_t i = 0; i < count; ++i) {
-        if (packs) out.operand[i + 1] = d.source(in.operands[1].elements[i], signature.shape[i + 1]);
-        else out.operand[i] = d.destination(in.operands[0].elements[i], signature.shape[i]);
+        if (packs)
+            out.operand[i + 1] = d.source(in.operands[1].elements[i], signature.shape[i + 1]);
+        else
+            out.operand[i] = d.destination(in.operands[0].elements[i], signature.shape[i]);
     }
-    if (packs) out.operand[0] = d.destination(in.operands[0], signature.shape[0]);
-    else out.operand[count] = d.source(in.operands[1], signature.shape[count]);
+    if (packs)
+        out.operand[0] = d.destination(in.operands[0], signature.shape[0]);
+    else
+        out.operand[count] = d.source(in.operands[1], signature.shape[count]);
     d.emit(out);
 }
 
@@ -204,8 +210,10 @@ void build_branch_table(Decoder& d, const ptx::Instruction& in, const Row& row) 
 void build_call(Decoder& d, const ptx::Instruction& in, const Row& row) {
     const ptx::Operand *results = nullptr, *arguments = nullptr, *callee = nullptr;
     for (auto& operand : in.operands) {
-        if (operand.kind != ptx::OperandKind::list) callee = callee ? callee : &operand;
-        else (callee ? arguments : results) = &operand;
+        if (operand.kind != ptx::OperandKind::list)
+            callee = callee ? callee : &operand;
+        else
+            (callee ? arguments : results) = &operand;
     }
     if (!callee || callee->kind != ptx::OperandKind::symbol) d.unsupported("an indirect call");
     Instruction out = d.prototype(in, row);
@@ -279,6 +287,13 @@ void build_warp_barrier(Decoder& d, const ptx::Instruction& in, const Row& row) 
     d.emit(out);
 }
 
-void build_nothing(Decoder& d, const ptx::Instruction& in, const Row& row) { d.emit(d.prototype(in, row)); }
+void build_fence(Decoder& d, const ptx::Instruction& in, const Row& row) {
+    d.note_fence();
+    d.emit(d.prototype(in, row));
+}
+
+void build_nothing(Decoder& d, const ptx::Instruction& in, const Row& row) {
+    d.emit(d.prototype(in, row));
+}
 
 }  // namespace sim

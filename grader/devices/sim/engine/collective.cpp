@@ -1,7 +1,9 @@
-// collective: instructions of a warp's lanes together: shuffles, votes, matches, reductions
+// collective: instructions of a warp's lanes together: shuffles, votes,
+// matches, reductions
 //
-// They run once all lanes of the member mask stand at them (Flow::meet). A shuffle from a lane that does not take part
-// gives a NaN pattern, so that a result which uses it shows.
+// They run once all lanes of the member mask stand at them (Flow::meet). A
+// shuffle from a lane that does not take part gives a NaN pattern, so that a
+// result which uses it shows.
 #include "block.h"
 #include "decode.h"
 #include "operation.h"
@@ -14,7 +16,8 @@ constexpr u32 POISON = 0x7fffdead;
 
 enum class Shuffle { up, down, butterfly, index };
 
-// PTX ISA 9.7.9.6: c holds the clamp in bits 0-4 and the segment mask in bits 8-12.
+// PTX ISA 9.7.9.6: c holds the clamp in bits 0-4 and the segment mask in bits
+// 8-12.
 template <Shuffle mode>
 void shuffle(Warp& warp, const Instruction& in, Mask mask) {
     u32 from[LANES];
@@ -85,7 +88,9 @@ void reduce(Warp& warp, const Instruction& in, Mask mask) {
     });
     each_lane(mask, [&](int l) { warp.row<T>(in.operand[0])[l] = result[l]; });
 }
-u32 add(u32 a, u32 b) { return a + b; }
+u32 add(u32 a, u32 b) {
+    return a + b;
+}
 template <class T>
 T minimum(T a, T b) {
     return a < b ? a : b;
@@ -94,9 +99,15 @@ template <class T>
 T maximum(T a, T b) {
     return a > b ? a : b;
 }
-u32 bit_and(u32 a, u32 b) { return a & b; }
-u32 bit_or(u32 a, u32 b) { return a | b; }
-u32 bit_xor(u32 a, u32 b) { return a ^ b; }
+u32 bit_and(u32 a, u32 b) {
+    return a & b;
+}
+u32 bit_or(u32 a, u32 b) {
+    return a | b;
+}
+u32 bit_xor(u32 a, u32 b) {
+    return a ^ b;
+}
 
 void active_mask(Warp& warp, const Instruction& in, Mask mask) {
     each_lane(mask, [&](int l) { warp.row<u32>(in.operand[0])[l] = mask; });

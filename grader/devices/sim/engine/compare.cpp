@@ -12,8 +12,12 @@ template <class T>
 auto comparable(T a) {
     return a;
 }
-f32 comparable(f16 a) { return widen(a); }
-f32 comparable(bf16 a) { return widen(a); }
+f32 comparable(f16 a) {
+    return widen(a);
+}
+f32 comparable(bf16 a) {
+    return widen(a);
+}
 
 struct Equal {
     template <class T>
@@ -39,8 +43,8 @@ struct Numbers {
         return a == a && b == b;
     }
 };
-// The remaining comparisons are these with operands swapped or the answer turned round:
-// not less is "greater, equal or unordered".
+// The remaining comparisons are these with operands swapped or the answer
+// turned round: not less is "greater, equal or unordered".
 template <class C, bool swapped, bool inverted>
 struct Comparison {
     template <class T>
@@ -50,7 +54,8 @@ struct Comparison {
     }
 };
 
-// ne is ordered for floats: false when a NaN takes part; neu is its unordered partner.
+// ne is ordered for floats: false when a NaN takes part; neu is its unordered
+// partner.
 struct OrderedUnequal {
     template <class T>
     static bool test(T a, T b) {
@@ -69,10 +74,14 @@ enum class Join : u8 { none, with_and, with_or, with_xor };
 
 Mask join(Mask value, Mask c, u8 option) {
     switch (Join(option)) {
-        case Join::with_and: return value & c;
-        case Join::with_or: return value | c;
-        case Join::with_xor: return value ^ c;
-        case Join::none: break;
+        case Join::with_and:
+            return value & c;
+        case Join::with_or:
+            return value | c;
+        case Join::with_xor:
+            return value ^ c;
+        case Join::none:
+            break;
     }
     return value;
 }
@@ -180,8 +189,8 @@ T select_sign(T a, T b, C c) {
 
 // ---- rows
 
-
-// A comparison alone and joined to a predicate. Not a template: a template's strings would be compiled over and over.
+// A comparison alone and joined to a predicate. Not a template: a template's
+// strings would be compiled over and over.
 __attribute__((noinline)) void joined_rows(
     Table& t, const char* name, const std::string& compare, const std::string& type, const Operation& operation) {
     const std::string form = name + compare;
@@ -276,10 +285,18 @@ void test_property(Warp& warp, const Instruction& in, Mask mask) {
     each_lane(mask, [&](int l) { value |= Mask(classify(f64(a[l])) != 0) << l; });
     warp.set_predicate(in.operand[0], mask, value);
 }
-int finite(f64 a) { return std::isfinite(a); }
-int infinite(f64 a) { return std::isinf(a); }
-int number(f64 a) { return !std::isnan(a); }
-int not_a_number(f64 a) { return std::isnan(a); }
+int finite(f64 a) {
+    return std::isfinite(a);
+}
+int infinite(f64 a) {
+    return std::isinf(a);
+}
+int number(f64 a) {
+    return !std::isnan(a);
+}
+int not_a_number(f64 a) {
+    return std::isnan(a);
+}
 
 }  // namespace
 

@@ -10,6 +10,10 @@ namespace {
 
 void nothing(Warp&, const Instruction&, Mask) {}
 
+void fence(Warp& warp, const Instruction&, Mask) {
+    warp.block->ordering.fence(warp);
+}
+
 // brx.idx: every lane goes to its own entry of the table
 void branch_indexed(Warp& warp, const Instruction& in, Mask mask) {
     const auto& table = warp.block->program->branch_tables[in.target];
@@ -20,9 +24,9 @@ void branch_indexed(Warp& warp, const Instruction& in, Mask mask) {
             return;
         }
         Block& block = *warp.block;
-        block.stop_at(block.at(warp, warp.here, l, "crash",
-                               "jumps to entry " + std::to_string(index[l]) + " of a branch table with " +
-                                   plural(table.size(), "entry")));
+        block.stop_at(block.at(
+            warp, warp.here, l, "crash",
+            "jumps to entry " + std::to_string(index[l]) + " of a branch table with " + plural(table.size(), "entry")));
     });
 }
 
@@ -82,8 +86,8 @@ void barrier(Warp& warp, const Instruction& in, Mask mask) {
     const int l = __builtin_ctz(mask);
     Mask votes = 0;
     if (op != Reduction::none) votes = warp.predicate(in.operand[3]);
-    warp.block->wait(warp, in, mask, warp.row<const u32>(in.operand[1])[l], warp.row<const u32>(in.operand[2])[l],
-                     votes, op);
+    warp.block->wait(
+        warp, in, mask, warp.row<const u32>(in.operand[1])[l], warp.row<const u32>(in.operand[2])[l], votes, op);
 }
 
 void arrive(Warp& warp, const Instruction& in, Mask mask) {
@@ -108,8 +112,8 @@ void control_rows(Table& t) {
     t.add(red + ".popc{,.aligned}.u32", {barrier<Reduction::popc>, count}, build_barrier_reduction, Flow::leave);
     t.add(red + ".and{,.aligned}.pred", {barrier<Reduction::all>, truth}, build_barrier_reduction, Flow::leave);
     t.add(red + ".or{,.aligned}.pred", {barrier<Reduction::any>, truth}, build_barrier_reduction, Flow::leave);
-    t.add("membar.{cta,gl,sys}", {nothing, {}}, build_nothing);
-    t.add("fence{,.sc,.acq_rel,.acquire,.release}.{cta,cluster,gpu,sys}", {nothing, {}}, build_nothing);
+    t.add("membar.{cta,gl,sys}", {fence, {}}, build_fence);
+    t.add("fence{,.sc,.acq_rel,.acquire,.release}.{cta,cluster,gpu,sys}", {fence, {}}, build_fence);
     t.add("nanosleep.u32", {nothing, {}}, build_nothing);
     t.add("pmevent{,.mask}", {nothing, {}}, build_nothing);
     t.add("griddepcontrol.{launch_dependents,wait}", {nothing, {}}, build_nothing);

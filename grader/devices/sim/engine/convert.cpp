@@ -17,7 +17,8 @@ D clamp(S a) {
     return D(W(a) < low ? low : W(a) > high ? high : W(a));
 }
 
-// To floating point, to nearest even. A 64-bit integer goes to a half through a double rounded to odd.
+// To floating point, to nearest even. A 64-bit integer goes to a half through a
+// double rounded to odd.
 template <class S>
 f64 double_to_odd(S a) {
     const f64 nearest = f64(a);

@@ -11,33 +11,17 @@ namespace {
 
 constexpr u64 PARAMETER_ORIGIN = GLOBAL_ORIGIN + WINDOW_MIDDLE;  // window 0 belongs to the parameters
 
-u64 align_up(u64 value, u64 alignment) { return (value + alignment - 1) / alignment * alignment; }
+u64 align_up(u64 value, u64 alignment) {
+    return (value + alignment - 1) / alignment * alignment;
+}
 
-struct SpecialName {
+struct Clock {
     std::string_view name;
-    Special which;
-    u8 bytes;
+    const char* form;  // of the row that reads it
 };
-constexpr SpecialName SPECIALS[] = {
-    {"%tid.x", Special::tid_x, 4}, {"%tid.y", Special::tid_y, 4}, {"%tid.z", Special::tid_z, 4},
-    {"%ntid.x", Special::ntid_x, 4}, {"%ntid.y", Special::ntid_y, 4}, {"%ntid.z", Special::ntid_z, 4},
-    {"%ctaid.x", Special::ctaid_x, 4}, {"%ctaid.y", Special::ctaid_y, 4}, {"%ctaid.z", Special::ctaid_z, 4},
-    {"%nctaid.x", Special::nctaid_x, 4}, {"%nctaid.y", Special::nctaid_y, 4}, {"%nctaid.z", Special::nctaid_z, 4},
-    {"%laneid", Special::laneid, 4}, {"%warpid", Special::warpid, 4}, {"%nwarpid", Special::nwarpid, 4},
-    {"%smid", Special::smid, 4}, {"%nsmid", Special::nsmid, 4}, {"%gridid", Special::gridid, 4},
-    {"%lanemask_eq", Special::lanemask_eq, 4}, {"%lanemask_lt", Special::lanemask_lt, 4},
-    {"%lanemask_le", Special::lanemask_le, 4}, {"%lanemask_gt", Special::lanemask_gt, 4},
-    {"%lanemask_ge", Special::lanemask_ge, 4}, {"%dynamic_smem_size", Special::dynamic_smem_size, 4},
-    {"%total_smem_size", Special::total_smem_size, 4}, {"%clusterid.x", Special::clusterid_x, 4},
-    {"%clusterid.y", Special::clusterid_y, 4}, {"%clusterid.z", Special::clusterid_z, 4},
-    {"%nclusterid.x", Special::nclusterid_x, 4}, {"%nclusterid.y", Special::nclusterid_y, 4},
-    {"%nclusterid.z", Special::nclusterid_z, 4}, {"%cluster_ctaid.x", Special::cluster_ctaid_x, 4},
-    {"%cluster_ctaid.y", Special::cluster_ctaid_y, 4}, {"%cluster_ctaid.z", Special::cluster_ctaid_z, 4},
-    {"%cluster_nctaid.x", Special::cluster_nctaid_x, 4}, {"%cluster_nctaid.y", Special::cluster_nctaid_y, 4},
-    {"%cluster_nctaid.z", Special::cluster_nctaid_z, 4}, {"%cluster_ctarank", Special::cluster_ctarank, 4},
-    {"%cluster_nctarank", Special::cluster_nctarank, 4}, {"%clock", Special::clock, 8}, {"%clock_hi", Special::clock_hi, 8},
-    {"%clock64", Special::clock64, 8}, {"%globaltimer", Special::globaltimer, 8},
-    {"%globaltimer_lo", Special::globaltimer_lo, 8},
+constexpr Clock CLOCKS[] = {
+    {"%clock", "clock.cycles"},     {"%clock_hi", "clock.cycles"},     {"%clock64", "clock.cycles"},
+    {"%globaltimer", "clock.time"}, {"%globaltimer_lo", "clock.time"},
 };
 
 template <class Visit>
@@ -91,8 +75,10 @@ void Decoder::place_variables() {
         const ptx::Function& f = *layout.function;
         for (auto& v : f.variables) {
             layout.variables.push_back(0);
-            if (v.space != ptx::Space::shared) layout.variables.back() = place_local(v);
-            else if (!v.external && !shared_offsets_.count(v.name)) place_shared_variable(v);
+            if (v.space != ptx::Space::shared)
+                layout.variables.back() = place_local(v);
+            else if (!v.external && !shared_offsets_.count(v.name))
+                place_shared_variable(v);
         }
         u64 at = 0;
         for (auto& v : f.parameters) {
@@ -113,8 +99,10 @@ void Decoder::place_variables() {
 void Decoder::place_shared() {
     std::vector<const ptx::Variable*> dynamic;
     for (auto v : module_shared_) {
-        if (v->external) dynamic.push_back(v);
-        else if (!shared_offsets_.count(v->name)) place_shared_variable(*v);
+        if (v->external)
+            dynamic.push_back(v);
+        else if (!shared_offsets_.count(v->name))
+            place_shared_variable(*v);
     }
     for (auto& layout : layouts_)
         for (auto& v : layout.function->variables)
@@ -141,7 +129,8 @@ void Decoder::read_directives(const ptx::Function& entry) {
             for (u32 v : values) threads *= v;
             program_.limits.max_threads = std::min(threads, 1024u);
         }
-        for (size_t i = 0; name == ".reqntid" && i < 3; ++i) program_.limits.required[i] = i < values.size() ? values[i] : 1;
+        for (size_t i = 0; name == ".reqntid" && i < 3; ++i)
+            program_.limits.required[i] = i < values.size() ? values[i] : 1;
         if (name == ".minnctapersm" && !values.empty()) program_.limits.min_blocks = values[0];
     }
 }
@@ -194,17 +183,20 @@ void Decoder::resolve_fixes() {
         const Layout& layout = layouts_[fix.layout];
         const auto found = layout.function->labels.find(fix.label);
         if (found == layout.function->labels.end())
-            throw Unsupported("the label " + std::string(fix.label) + ", which is nowhere",
-                              program_.code[fix.pc].location);
+            throw Unsupported(
+                "the label " + std::string(fix.label) + ", which is nowhere", program_.code[fix.pc].location);
         const u32 to = layout.pc_of[found->second];
-        if (fix.table >= 0) program_.branch_tables[u32(fix.table)].push_back(to);
-        else program_.code[fix.pc].target = to;
+        if (fix.table >= 0)
+            program_.branch_tables[u32(fix.table)].push_back(to);
+        else
+            program_.code[fix.pc].target = to;
     }
     for (CallSite& call : program_.calls)
         if (!call.builtin) call.target = layouts_[layout_index_.at(call.callee)].start;
 }
 
-// Every function has its registers and local variables once, so a function cannot be active twice in one thread.
+// Every function has its registers and local variables once, so a function
+// cannot be active twice in one thread.
 void Decoder::refuse_recursion(u32 index, std::vector<u8>& state) {
     state[index] = 1;
     for (auto& in : layouts_[index].function->body) {
@@ -219,7 +211,9 @@ void Decoder::refuse_recursion(u32 index, std::vector<u8>& state) {
     state[index] = 2;
 }
 
-void Decoder::unsupported(const std::string& what) const { throw Unsupported(what, instruction_->location); }
+void Decoder::unsupported(const std::string& what) const {
+    throw Unsupported(what, instruction_->location);
+}
 
 void Decoder::require(const ptx::Instruction& in, size_t operands) const {
     if (in.operands.size() < operands)
@@ -291,10 +285,10 @@ s32 Decoder::constant(u64 bits, u8 bytes) {
 s32 Decoder::resize(s32 from, u8 from_bytes, Shape to) {
     const s32 row = temporary(to.bytes);
     const bool extend = to.is_signed && from_bytes < to.bytes;
-    const Row* resizing = operations().find("resize.b" + std::to_string(to.bytes * 8) + (extend ? ".s" : ".b") +
-                                            std::to_string(from_bytes * 8));
-    if (!resizing) unsupported("an operand of " + std::to_string(from_bytes) + " bytes in " +
-                               std::string(instruction_->opcode));
+    const Row* resizing = operations().find(
+        "resize.b" + std::to_string(to.bytes * 8) + (extend ? ".s" : ".b") + std::to_string(from_bytes * 8));
+    if (!resizing)
+        unsupported("an operand of " + std::to_string(from_bytes) + " bytes in " + std::string(instruction_->opcode));
     Instruction out;
     out.run = resizing->operation.run;
     out.row = resizing;
@@ -305,13 +299,14 @@ s32 Decoder::resize(s32 from, u8 from_bytes, Shape to) {
     return row;
 }
 
-// Copies an instruction's result into a register of another width, after it and under its guard.
+// Copies an instruction's result into a register of another width, after it and
+// under its guard.
 void Decoder::resize_into(s32 from, Shape shape, s32 to, u8 to_bytes) {
     const bool extend = shape.is_signed && to_bytes > shape.bytes;
-    const Row* resizing = operations().find("resize.b" + std::to_string(to_bytes * 8) + (extend ? ".s" : ".b") +
-                                            std::to_string(shape.bytes * 8));
-    if (!resizing) unsupported("a result of " + std::to_string(to_bytes) + " bytes in " +
-                               std::string(instruction_->opcode));
+    const Row* resizing = operations().find(
+        "resize.b" + std::to_string(to_bytes * 8) + (extend ? ".s" : ".b") + std::to_string(shape.bytes * 8));
+    if (!resizing)
+        unsupported("a result of " + std::to_string(to_bytes) + " bytes in " + std::string(instruction_->opcode));
     Instruction out = prototype(*instruction_, *resizing);
     out.operand[0] = to;
     out.operand[1] = from;
@@ -321,27 +316,23 @@ void Decoder::resize_into(s32 from, Shape shape, s32 to, u8 to_bytes) {
 // ---- operands
 
 s32 Decoder::special(std::string_view name, u8 bytes) {
-    for (auto& known : SPECIALS) {
-        if (known.name != name) continue;
-        if (known.which >= Special::clock) {
-            const bool timer = known.which >= Special::globaltimer;
-            const Row* row = operations().find(timer ? "clock.time" : "clock.cycles");
-            Instruction out = prototype(*instruction_, *row);
-            const s32 value = out.operand[0] = temporary(8);
-            program_.code.push_back(out);
-            return bytes == 8 ? value : resize(value, 8, {bytes, false, false});
-        }
-        const auto key = std::make_pair(known.which, known.bytes);
-        const auto found = specials_.find(key);
-        s32 row = found != specials_.end() ? found->second : -1;
-        if (row < 0) {
-            row = specials_[key] = new_row(known.bytes);
-            program_.specials.push_back({row, known.bytes, known.which});
-        }
-        return bytes == known.bytes ? row : resize(row, known.bytes, {bytes, false, false});
+    for (auto& clock : CLOCKS) {
+        if (clock.name != name) continue;
+        Instruction out = prototype(*instruction_, *operations().find(clock.form));
+        const s32 value = out.operand[0] = temporary(8);
+        program_.code.push_back(out);
+        return bytes == 8 ? value : resize(value, 8, {bytes, false, false});
     }
     if (name.substr(0, 7) == "%envreg") return constant(0, bytes);
-    unsupported("the special register " + std::string(name));
+    const Special* special = find_special(name);
+    if (!special) unsupported("the special register " + std::string(name));
+    const auto found = specials_.find(special);
+    s32 row = found != specials_.end() ? found->second : -1;
+    if (row < 0) {
+        row = specials_[special] = new_row(4);
+        program_.specials.push_back({row, special});
+    }
+    return bytes == 4 ? row : resize(row, 4, {bytes, false, false});
 }
 
 u64 Decoder::symbol_address(const ptx::Operand& operand) const {
@@ -372,17 +363,22 @@ s32 Decoder::source(const ptx::Operand& operand, Shape shape) {
             }
             return bytes == shape.bytes ? row : resize(row, bytes, shape);
         }
-        case ptx::OperandKind::special: return special(operand.name, shape.bytes);
-        case ptx::OperandKind::integer: return constant(operand.bits, shape.bytes);
+        case ptx::OperandKind::special:
+            return special(operand.name, shape.bytes);
+        case ptx::OperandKind::integer:
+            return constant(operand.bits, shape.bytes);
         case ptx::OperandKind::single:
-            return constant(shape.bytes == 8 ? bit_cast<u64>(f64(bit_cast<f32>(u32(operand.bits)))) : operand.bits,
-                            shape.bytes);
+            return constant(
+                shape.bytes == 8 ? bit_cast<u64>(f64(bit_cast<f32>(u32(operand.bits)))) : operand.bits, shape.bytes);
         case ptx::OperandKind::real:
-            return constant(shape.bytes == 4 ? bit_cast<u32>(f32(bit_cast<f64>(operand.bits))) : operand.bits,
-                            shape.bytes);
-        case ptx::OperandKind::symbol: return constant(symbol_address(operand), shape.bytes);
-        case ptx::OperandKind::sink: return sink(shape.bytes);
-        default: unsupported("an operand of " + std::string(instruction_->opcode));
+            return constant(
+                shape.bytes == 4 ? bit_cast<u32>(f32(bit_cast<f64>(operand.bits))) : operand.bits, shape.bytes);
+        case ptx::OperandKind::symbol:
+            return constant(symbol_address(operand), shape.bytes);
+        case ptx::OperandKind::sink:
+            return sink(shape.bytes);
+        default:
+            unsupported("an operand of " + std::string(instruction_->opcode));
     }
 }
 

@@ -1,7 +1,8 @@
 // decode: a kernel of a ptx::Module -> Program
 //
-// Registers become rows, labels become program counters, symbols become addresses. An instruction that no table row
-// describes throws Unsupported with its name and place.
+// Registers become rows, labels become program counters, symbols become
+// addresses. An instruction that no table row describes throws Unsupported with
+// its name and place.
 #pragma once
 #include <map>
 #include <stdexcept>
@@ -19,30 +20,32 @@ struct Unsupported : std::runtime_error {
     u32 location;  // Module::locations
 };
 
-using Addresses = std::unordered_map<std::string_view, u64>;  // of module variables in global and constant space
-
+using Addresses = std::unordered_map<std::string_view,
+                                     u64>;  // of module variables in global and constant space
 
 class Decoder {
-  public:
+ public:
     Decoder(const ptx::Module& module, const Addresses& addresses) : module_(module), addresses_(addresses) {}
     Program decode(const ptx::Function& entry);
 
     // ---- for builders
     Instruction prototype(const ptx::Instruction& in, const Row& row) const;
-    void emit(Instruction instruction);  // after what its sources need, before what its destinations need
+    void emit(Instruction instruction);  // after what its sources need, before
+                                         // what its destinations need
     s32 source(const ptx::Operand& operand, Shape shape);
     s32 destination(const ptx::Operand& operand, Shape shape);
     s32 optional_predicate(const ptx::Operand& operand);  // destination p|q: row of q, or a sink
     s32 constant(u64 bits, u8 bytes);
     s32 sink(u8 bytes);
     void address(Instruction& out, const ptx::Operand& operand, const ptx::Instruction& in, u32 bytes);
+    void note_fence() { program_.fences = true; }
     void branch_to(Instruction& out, std::string_view label);
     u32 branch_table(std::string_view name);
     u32 call_site(const ptx::Operand* results, std::string_view callee, const ptx::Operand* arguments);
     [[noreturn]] void unsupported(const std::string& what) const;
     void require(const ptx::Instruction& in, size_t operands) const;
 
-  private:
+ private:
     struct Layout {  // of one function in a program
         const ptx::Function* function = nullptr;
         std::vector<s32> registers;                        // rows, -1 until used
@@ -91,14 +94,15 @@ class Decoder {
     const ptx::Instruction* instruction_ = nullptr;
     std::vector<Instruction> after_;
     std::map<std::pair<u8, u64>, s32> constants_;
-    std::map<std::pair<Special, u8>, s32> specials_;
+    std::map<const Special*, s32> specials_;
     std::map<u8, s32> sinks_;
     std::map<u8, std::vector<s32>> temporaries_;
     std::map<u8, size_t> temporaries_used_;
     std::vector<Fix> fixes_;
 };
 
-// The table's name of an instruction: its opcode without hints that change no result.
+// The table's name of an instruction: its opcode without hints that change no
+// result.
 struct Form {
     std::string name;
     bool strong = false;
@@ -117,8 +121,11 @@ void build_branch_table(Decoder&, const ptx::Instruction&, const Row&);
 void build_call(Decoder&, const ptx::Instruction&, const Row&);
 void build_barrier(Decoder&, const ptx::Instruction&, const Row&);
 void build_barrier_reduction(Decoder&, const ptx::Instruction&, const Row&);
-void build_collective(Decoder&, const ptx::Instruction&, const Row&);  // the last operand is the member mask
+void build_collective(Decoder&, const ptx::Instruction&,
+                      const Row&);  // the last operand is the member mask
 void build_warp_barrier(Decoder&, const ptx::Instruction&, const Row&);
-void build_nothing(Decoder&, const ptx::Instruction&, const Row&);     // operands do not matter
+void build_fence(Decoder&, const ptx::Instruction&, const Row&);
+void build_nothing(Decoder&, const ptx::Instruction&,
+                   const Row&);  // operands do not matter
 
 }  // namespace sim

@@ -7,12 +7,12 @@ namespace sim {
 
 namespace {
 
-constexpr Card H200{"NVIDIA H200 (simulated)", 9, 0, 132, u64(141) << 30, 50 << 20, 233472, 232448, 2048, 32,
-                    1980000, 3201000, 6144};
-constexpr Card A100{"NVIDIA A100 (simulated)", 8, 0, 108, u64(80) << 30, 40 << 20, 167936, 166912, 2048, 32,
-                    1410000, 1593000, 5120};
-constexpr Card ADA{"NVIDIA L40S (simulated)", 8, 9, 142, u64(48) << 30, 96 << 20, 102400, 101376, 1536, 24,
-                   2520000, 9001000, 384};
+constexpr Card H200{
+    "NVIDIA H200 (simulated)", 9, 0, 132, u64(141) << 30, 50 << 20, 233472, 232448, 2048, 32, 1980000, 3201000, 6144};
+constexpr Card A100{
+    "NVIDIA A100 (simulated)", 8, 0, 108, u64(80) << 30, 40 << 20, 167936, 166912, 2048, 32, 1410000, 1593000, 5120};
+constexpr Card ADA{
+    "NVIDIA L40S (simulated)", 8, 9, 142, u64(48) << 30, 96 << 20, 102400, 101376, 1536, 24, 2520000, 9001000, 384};
 
 struct Architecture {
     const char* digits;
@@ -49,8 +49,8 @@ void Device::place_variables() {
     for (const ptx::Variable& v : module_->variables) {
         const bool constant = v.space == ptx::Space::constant;
         if (v.space != ptx::Space::global && !constant) continue;
-        Window& window = memory.allocate(v.bytes, 0, constant ? Use::constant : Use::variable,
-                                         variable_name(std::string(v.name)), 0, true);
+        Window& window = memory.allocate(
+            v.bytes, 0, constant ? Use::constant : Use::variable, variable_name(std::string(v.name)), 0, true);
         window.writable = !constant;
         addresses_[v.name] = window.base;
     }
@@ -92,7 +92,9 @@ u64 Device::add_buffer(const std::string& name, bool input, u32 itemsize, u64 by
     return window.base;
 }
 
-void Device::end() { memory.shrink(permanent_windows_); }
+void Device::end() {
+    memory.shrink(permanent_windows_);
+}
 
 void Device::keep(Finding finding) {
     constexpr size_t MOST = 8;
@@ -136,7 +138,8 @@ Window* Device::variable(const void* host) {
 const Program* Device::program(const Function& function) {
     const auto known = programs_.find(function.name);
     if (known != programs_.end()) return &known->second;
-    const auto index = module_ ? module_->function_index.find(function.name) : decltype(module_->function_index.end()){};
+    const auto index =
+        module_ ? module_->function_index.find(function.name) : decltype(module_->function_index.end()){};
     if (!module_ || index == module_->function_index.end() || !module_->functions[index->second].defined) {
         keep(without_place("unsupported", "the kernel " + demangled(function.name) + " is not in the PTX"));
         return nullptr;
@@ -169,7 +172,9 @@ bool Device::refuse(const Program& p, const Function& f, const Geometry& g, std:
     if (threads > THREADS_PER_BLOCK)
         *why = "a block of " + std::to_string(threads) + " threads; the limit is 1024";
     else if (threads == 0 || g.block[2] > 64)
-        *why = "a block of " + text(g.block) + " threads; each dimension must be at least 1 and at most (1024,1024,64)";
+        *why = "a block of " + text(g.block) +
+               " threads; each dimension must be at least 1 and at most "
+               "(1024,1024,64)";
     else if (g.grid[0] == 0 || g.grid[1] == 0 || g.grid[2] == 0)
         *why = "a grid of " + text(g.grid) + " blocks; each dimension must be at least 1";
     else if (g.grid[0] > 0x7fffffffu || g.grid[1] > 65535 || g.grid[2] > 65535)
@@ -185,7 +190,9 @@ bool Device::refuse(const Program& p, const Function& f, const Geometry& g, std:
     else if (shared > most)
         *why = std::to_string(shared) + " bytes of shared memory a block (" + std::to_string(p.static_shared) +
                " static, " + std::to_string(g.dynamic_shared) + " dynamic); the limit is " + std::to_string(most) +
-               " until cudaFuncSetAttribute(cudaFuncAttributeMaxDynamicSharedMemorySize) raises it";
+               " until "
+               "cudaFuncSetAttribute(cudaFuncAttributeMaxDynamicSharedMemorySize) "
+               "raises it";
     if (!why->empty()) return true;
     *error = LAUNCH_OUT_OF_RESOURCES;
     if (threads > p.limits.max_threads)
@@ -256,8 +263,8 @@ int Device::allocate(void** pointer, u64 bytes) {
     if (bytes > card_->global_bytes) return fail(OUT_OF_MEMORY);
     try {
         const std::string name = "cudaMalloc #" + std::to_string(++allocations_);
-        *pointer = bytes ? reinterpret_cast<void*>(memory.allocate(bytes, 0, Use::allocation, name, 0, false).base)
-                         : nullptr;
+        *pointer =
+            bytes ? reinterpret_cast<void*>(memory.allocate(bytes, 0, Use::allocation, name, 0, false).base) : nullptr;
     } catch (const std::bad_alloc&) {
         return fail(OUT_OF_MEMORY);
     }
@@ -280,8 +287,9 @@ Window* Device::range(const char* what, const void* pointer, u64 bytes, const ch
     std::string message;
     if (!window || window->freed) {
         message = std::string(what) + " " + verb + " " + plural(bytes, "byte") + " where no buffer is";
-    } else if (address < window->base || address - window->base > window->bytes ||
-               window->bytes - (address - window->base) < bytes) {
+    } else if (
+        address < window->base || address - window->base > window->bytes ||
+        window->bytes - (address - window->base) < bytes) {
         message = std::string(what) + " " + verb + " " + plural(bytes, "byte") + " at byte " +
                   std::to_string(s64(address - window->base)) + " of " + window->name + ", which has " +
                   plural(window->bytes, "byte");
@@ -300,8 +308,8 @@ int Device::copy(const char* what, void* to, const void* from, u64 bytes) {
     if (is_device_address(to) && !(target = range(what, to, bytes, "writes"))) return fail(INVALID_VALUE);
     if (is_device_address(from) && !(origin = range(what, from, bytes, "reads"))) return fail(INVALID_VALUE);
     if (target && target->use == Use::input) {
-        Finding finding = without_place("modified its input", std::string(what) + " writes " + target->name +
-                                                                  ", which is an input");
+        Finding finding =
+            without_place("modified its input", std::string(what) + " writes " + target->name + ", which is an input");
         finding.buffer = target->name;
         keep(finding);
         return fail(INVALID_VALUE);
@@ -310,11 +318,14 @@ int Device::copy(const char* what, void* to, const void* from, u64 bytes) {
     const u64 read_at = origin ? reinterpret_cast<u64>(from) - origin->base : 0;
     std::memmove(target ? target->data + write_at : to, origin ? origin->data + read_at : from, bytes);
     const u8* shadow = origin && origin->shadow ? origin->shadow + read_at : nullptr;
-    if (target && target->shadow && shadow) std::memmove(target->shadow + write_at, shadow, bytes);
-    else if (target && target->shadow) std::memset(target->shadow + write_at, 1, bytes);
+    if (target && target->shadow && shadow)
+        std::memmove(target->shadow + write_at, shadow, bytes);
+    else if (target && target->shadow)
+        std::memset(target->shadow + write_at, 1, bytes);
     if (!target && shadow && std::count(shadow, shadow + bytes, 0)) {
-        Finding finding = without_place("uninitialised", std::string(what) + " reads " + plural(bytes, "byte") + " of " +
-                                                             origin->name + ", not all of which were written");
+        Finding finding = without_place(
+            "uninitialised", std::string(what) + " reads " + plural(bytes, "byte") + " of " + origin->name +
+                                 ", not all of which were written");
         finding.buffer = origin->name;
         keep(finding);
     }
@@ -328,8 +339,8 @@ int Device::fill(const char* what, void* to, int value, u64 bytes) {
     Window* target = range(what, to, bytes, "writes");
     if (!target) return fail(INVALID_VALUE);
     if (!target->writable) {
-        Finding finding = without_place("modified its input", std::string(what) + " writes " + target->name +
-                                                                  ", which is an input");
+        Finding finding =
+            without_place("modified its input", std::string(what) + " writes " + target->name + ", which is an input");
         finding.buffer = target->name;
         keep(finding);
         return fail(INVALID_VALUE);

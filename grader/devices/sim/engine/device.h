@@ -1,6 +1,8 @@
-// device: the simulated card, the loaded module, and the state of the call that runs on it
+// device: the simulated card, the loaded module, and the state of the call that
+// runs on it
 //
-// There is one, because the CUDA runtime that learners call has no handle: a process serves one built kata.
+// There is one, because the CUDA runtime that learners call has no handle: a
+// process serves one built kata.
 #pragma once
 #include <chrono>
 #include <map>
@@ -16,7 +18,8 @@
 
 namespace sim {
 
-// The card whose limits are enforced. Source: CUDA C++ Programming Guide 13.0, table of technical specifications.
+// The card whose limits are enforced. Source: CUDA C++ Programming Guide 13.0,
+// table of technical specifications.
 struct Card {
     const char* name;
     int major, minor;
@@ -60,7 +63,7 @@ struct Geometry {
 };
 
 class Device {
-  public:
+ public:
     static Device& get();
 
     void load(std::string ptx, std::string source, const std::string& arch, int threads);
@@ -84,7 +87,8 @@ class Device {
     int take_error();
     int peek_error() const { return error_; }
     const Card& card() const { return *card_; }
-    const Program* program(const Function& function);  // null, with a finding, when it cannot be decoded
+    const Program* program(const Function& function);  // null, with a finding,
+                                                       // when it cannot be decoded
     u64 shared_limit(const Function& function) const;
 
     void keep(Finding finding);
@@ -92,11 +96,11 @@ class Device {
     std::vector<Finding> findings;
     u64 executed = 0, executed_lanes = 0, launches = 0;
 
-  private:
+ private:
     void place_variables();
     void initialise(const ptx::Variable& variable, Window& window);
-    bool refuse(const Program& program, const Function& function, const Geometry& geometry, std::string* why,
-                int* error) const;
+    bool refuse(
+        const Program& program, const Function& function, const Geometry& geometry, std::string* why, int* error) const;
     std::vector<u8> pack(const Program& program, void** arguments) const;
     void finish(Launch& launch);
     Window* range(const char* what, const void* pointer, u64 bytes, const char* verb);
@@ -120,6 +124,8 @@ class Device {
     int error_ = SUCCESS;
 };
 
-inline bool is_device_address(const void* pointer) { return reinterpret_cast<u64>(pointer) >= GLOBAL_ORIGIN; }
+inline bool is_device_address(const void* pointer) {
+    return reinterpret_cast<u64>(pointer) >= GLOBAL_ORIGIN;
+}
 
 }  // namespace sim

@@ -9,9 +9,13 @@ namespace sim {
 
 namespace {
 
-s64 floor_divide(s64 a, s64 b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
+s64 floor_divide(s64 a, s64 b) {
+    return a >= 0 ? a / b : -((-a + b - 1) / b);
+}
 
-std::string elements(u64 count) { return count == 1 ? "one element" : std::to_string(count) + " elements"; }
+std::string elements(u64 count) {
+    return count == 1 ? "one element" : std::to_string(count) + " elements";
+}
 
 std::string range(const std::string& name, s64 index, u64 count) {
     const std::string first = name + "[" + std::to_string(index);

@@ -23,7 +23,8 @@ struct Finding {
 // Unwinds the interpreter once a finding is recorded.
 struct Halt {};
 
-// The words for an access outside of something: "c[257], one element past the end of c (257 elements)".
+// The words for an access outside of something: "c[257], one element past the
+// end of c (257 elements)".
 struct Place {
     std::string text;
     s64 index = 0;
@@ -31,10 +32,11 @@ struct Place {
 Place outside(const std::string& name, s64 offset, u64 bytes_in_all, u32 itemsize, u32 access_bytes);
 Place inside(const std::string& name, s64 offset, u32 itemsize, u32 access_bytes);
 
-std::string plural(u64 count, const std::string& noun);           // "1 thread", "2 threads"
-std::string thread_name(u32 x, u32 y, u32 z);                     // "thread (1,0,0)"
-std::string demangled(const std::string& symbol);                 // "foo<float>", without parameters
-std::string variable_name(const std::string& symbol);             // "tile" for kernel()::tile
+std::string plural(u64 count,
+                   const std::string& noun);           // "1 thread", "2 threads"
+std::string thread_name(u32 x, u32 y, u32 z);          // "thread (1,0,0)"
+std::string demangled(const std::string& symbol);      // "foo<float>", without parameters
+std::string variable_name(const std::string& symbol);  // "tile" for kernel()::tile
 std::string json(const Finding& finding);
 
 }  // namespace sim

@@ -1,4 +1,5 @@
-// float_convert: cvt from floating point to integers and between floating point types
+// float_convert: cvt from floating point to integers and between floating point
+// types
 //
 // To an integer: the value is clamped to the integer's range, NaN becomes 0.
 #include "operation.h"
@@ -21,7 +22,8 @@ template <class D, Round round, class S>
 D to_integer(S a) {
     const auto x = integral<round>(widen(a));
     using F = decltype(x + x);
-    // The limits as floating point: the upper one is the first value that does not fit.
+    // The limits as floating point: the upper one is the first value that does
+    // not fit.
     const F low = F(std::numeric_limits<D>::min());
     const F beyond = F(std::numeric_limits<D>::max() / 2 + 1) * 2;
     if (x != x) return 0;
@@ -66,7 +68,9 @@ template <class D, class S>
 D exact(S a) {
     return D(widen(a));
 }
-f32 from_double(f64 a) { return f32(a); }
+f32 from_double(f64 a) {
+    return f32(a);
+}
 template <class H>
 H from_single(f32 a) {
     return narrow<H>(a);
@@ -99,11 +103,21 @@ template <class H>
 H saturated_half(f32 a) {
     return narrow<H>(a > 0 ? (a < 1 ? a : 1.0f) : 0.0f);
 }
-f32 saturated(f32 a) { return a > 0 ? (a < 1 ? a : 1.0f) : 0.0f; }
-f64 saturated_double(f64 a) { return a > 0 ? (a < 1 ? a : 1.0) : 0.0; }
-f32 ftz(f32 a) { return flush(a); }
-bf16 half_to_bfloat(f16 a) { return narrow<bf16>(widen(a)); }
-f16 bfloat_to_half(bf16 a) { return narrow<f16>(widen(a)); }
+f32 saturated(f32 a) {
+    return a > 0 ? (a < 1 ? a : 1.0f) : 0.0f;
+}
+f64 saturated_double(f64 a) {
+    return a > 0 ? (a < 1 ? a : 1.0) : 0.0;
+}
+f32 ftz(f32 a) {
+    return flush(a);
+}
+bf16 half_to_bfloat(f16 a) {
+    return narrow<bf16>(widen(a));
+}
+f16 bfloat_to_half(bf16 a) {
+    return narrow<f16>(widen(a));
+}
 
 // cvt.f16x2.f32 d, a, b: a becomes the upper half
 template <auto F, class H>
@@ -128,7 +142,9 @@ u32 tf32_nearest(f32 a) {
     if ((bits & 0x7f800000u) == 0x7f800000u) return a != a ? CANONICAL_NAN : bits;
     return (bits + 0xfffu + (bits >> 13 & 1)) & ~0x1fffu;
 }
-u32 tf32_zero(f32 a) { return bit_cast<u32>(a) & ~0x1fffu; }
+u32 tf32_zero(f32 a) {
+    return bit_cast<u32>(a) & ~0x1fffu;
+}
 
 // ---- rows
 

@@ -1,7 +1,9 @@
-// floating: single and double precision arithmetic, rounded to nearest even, and the approximations
+// floating: single and double precision arithmetic, rounded to nearest even,
+// and the approximations
 //
-// A multiplication followed by an addition is never fused here; fma rounds once. `.ftz` flushes denormal inputs and
-// results to zero of the same sign, `.sat` clamps to [0, 1] with NaN to 0.
+// A multiplication followed by an addition is never fused here; fma rounds
+// once. `.ftz` flushes denormal inputs and results to zero of the same sign,
+// `.sat` clamps to [0, 1] with NaN to 0.
 #include "operation.h"
 
 namespace sim {
@@ -46,22 +48,45 @@ template <class T>
 T reciprocal_root(T a) {
     return T(1 / std::sqrt(f64(a)));
 }
-f32 exp2_approx(f32 a) { return std::exp2(a); }
-f32 log2_approx(f32 a) { return std::log2(a); }
-f32 sin_approx(f32 a) { return std::sin(a); }
-f32 cos_approx(f32 a) { return std::cos(a); }
-f32 tanh_approx(f32 a) { return std::tanh(a); }
+f32 exp2_approx(f32 a) {
+    return std::exp2(a);
+}
+f32 log2_approx(f32 a) {
+    return std::log2(a);
+}
+f32 sin_approx(f32 a) {
+    return std::sin(a);
+}
+f32 cos_approx(f32 a) {
+    return std::cos(a);
+}
+f32 tanh_approx(f32 a) {
+    return std::tanh(a);
+}
 
 // Sign operations keep NaN bits as they are.
-f32 negate32(f32 a) { return bit_cast<f32>(bit_cast<u32>(a) ^ 0x80000000u); }
-f64 negate64(f64 a) { return bit_cast<f64>(bit_cast<u64>(a) ^ u64(1) << 63); }
-f32 absolute32(f32 a) { return bit_cast<f32>(bit_cast<u32>(a) & 0x7fffffffu); }
-f64 absolute64(f64 a) { return bit_cast<f64>(bit_cast<u64>(a) & ~(u64(1) << 63)); }
+f32 negate32(f32 a) {
+    return bit_cast<f32>(bit_cast<u32>(a) ^ 0x80000000u);
+}
+f64 negate64(f64 a) {
+    return bit_cast<f64>(bit_cast<u64>(a) ^ u64(1) << 63);
+}
+f32 absolute32(f32 a) {
+    return bit_cast<f32>(bit_cast<u32>(a) & 0x7fffffffu);
+}
+f64 absolute64(f64 a) {
+    return bit_cast<f64>(bit_cast<u64>(a) & ~(u64(1) << 63));
+}
 // copysign.f32 d, a, b: the sign of a, the magnitude of b
-u32 copy_sign32(u32 a, u32 b) { return (a & 0x80000000u) | (b & 0x7fffffffu); }
-u64 copy_sign64(u64 a, u64 b) { return (a & u64(1) << 63) | (b & ~(u64(1) << 63)); }
+u32 copy_sign32(u32 a, u32 b) {
+    return (a & 0x80000000u) | (b & 0x7fffffffu);
+}
+u64 copy_sign64(u64 a, u64 b) {
+    return (a & u64(1) << 63) | (b & ~(u64(1) << 63));
+}
 
-// -0 is less than +0; a NaN loses against a number; two NaNs give the canonical NaN.
+// -0 is less than +0; a NaN loses against a number; two NaNs give the canonical
+// NaN.
 template <class T>
 T minimum(T a, T b) {
     const T smaller = a < b || (a == b && std::signbit(a)) ? a : b;
@@ -93,7 +118,9 @@ f32 flush(f32 a) {
     const u32 bits = bit_cast<u32>(a);
     return bit_cast<f32>(bits & 0x7f800000u ? bits : bits & 0x80000000u);
 }
-f32 clamp01(f32 a) { return a > 0 ? (a < 1 ? a : 1.0f) : 0.0f; }
+f32 clamp01(f32 a) {
+    return a > 0 ? (a < 1 ? a : 1.0f) : 0.0f;
+}
 
 template <auto F, class S>
 struct Modified;

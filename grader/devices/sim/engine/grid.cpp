@@ -1,7 +1,7 @@
 // grid: the blocks of a launch on the host's threads
 //
-// Blocks start in a seeded random order. One that has run long is set aside for others, so that blocks which wait for
-// each other make progress.
+// Blocks start in a seeded random order. One that has run long is set aside for
+// others, so that blocks which wait for each other make progress.
 #include <algorithm>
 #include <deque>
 #include <numeric>
@@ -13,12 +13,12 @@ namespace sim {
 
 namespace {
 
-constexpr u64 TURN = 1 << 21;                 // warp instructions before a block is set aside
+constexpr u64 TURN = 1 << 21;                   // warp instructions before a block is set aside
 constexpr u64 RESIDENT_BYTES = u64(512) << 20;  // of register files and shared memory, of blocks set aside
 constexpr u64 RESIDENT_BLOCKS = 4096;
 
 class Scheduler {
-  public:
+ public:
     explicit Scheduler(Launch& launch) : launch_(launch), total_(launch.blocks()) {
         stride_ = total_ > 1 ? (launch.seed * 0x9e3779b97f4a7c15u | 1) % total_ : 1;
         while (std::gcd(stride_, total_) != 1) stride_ = stride_ % total_ + 1;
@@ -46,7 +46,7 @@ class Scheduler {
         }
     }
 
-  private:
+ private:
     std::unique_ptr<Block> next() {
         std::unique_ptr<Block> block;
         u64 linear = 0;
@@ -127,7 +127,9 @@ void Launch::print(const std::string& text) const {
 
 namespace {
 
-std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+std::string base_name(const std::string& path) {
+    return path.substr(path.rfind('/') + 1);
+}
 
 }  // namespace
 

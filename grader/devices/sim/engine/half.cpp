@@ -1,7 +1,8 @@
 // half: f16, f16x2, bf16 and bf16x2 arithmetic
 //
-// Sums and products of two halves rounded through single precision are rounded as if once, because single precision has
-// more than twice a half's bits; fma rounds to odd on the way (scalar.h).
+// Sums and products of two halves rounded through single precision are rounded
+// as if once, because single precision has more than twice a half's bits; fma
+// rounds to odd on the way (scalar.h).
 #include "operation.h"
 
 namespace sim {

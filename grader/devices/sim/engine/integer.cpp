@@ -8,7 +8,8 @@ namespace {
 template <class T>
 using Unsigned = std::make_unsigned_t<T>;
 
-// Wrapping arithmetic goes through unsigned values: signed overflow is undefined in C++, defined in PTX.
+// Wrapping arithmetic goes through unsigned values: signed overflow is
+// undefined in C++, defined in PTX.
 template <class T>
 T add(T a, T b) {
     return T(Unsigned<T>(a) + Unsigned<T>(b));
@@ -58,7 +59,8 @@ s32 sub_sat(s32 a, s32 b) {
     return s32(minimum<s64>(maximum<s64>(difference, INT32_MIN), INT32_MAX));
 }
 
-// Division by zero is undefined in PTX; the card returns all ones, and the dividend as remainder.
+// Division by zero is undefined in PTX; the card returns all ones, and the
+// dividend as remainder.
 template <class T>
 T divide(T a, T b) {
     if (b == 0) return T(~T(0));
@@ -139,11 +141,21 @@ template <auto F>
 u32 halves(u32 a, u32 b) {
     return u32(u16(F(a & 0xffff, b & 0xffff))) | u32(u16(F(a >> 16, b >> 16))) << 16;
 }
-u32 add_half(u32 a, u32 b) { return a + b; }
-u32 min_u(u32 a, u32 b) { return minimum<u16>(u16(a), u16(b)); }
-u32 max_u(u32 a, u32 b) { return maximum<u16>(u16(a), u16(b)); }
-u32 min_s(u32 a, u32 b) { return u32(minimum<s16>(s16(a), s16(b))); }
-u32 max_s(u32 a, u32 b) { return u32(maximum<s16>(s16(a), s16(b))); }
+u32 add_half(u32 a, u32 b) {
+    return a + b;
+}
+u32 min_u(u32 a, u32 b) {
+    return minimum<u16>(u16(a), u16(b));
+}
+u32 max_u(u32 a, u32 b) {
+    return maximum<u16>(u16(a), u16(b));
+}
+u32 min_s(u32 a, u32 b) {
+    return u32(minimum<s16>(s16(a), s16(b)));
+}
+u32 max_s(u32 a, u32 b) {
+    return u32(maximum<s16>(s16(a), s16(b)));
+}
 
 }  // namespace
 

@@ -1,4 +1,5 @@
-// launch: one kernel launch: its program, its geometry, its parameters, and what went wrong
+// launch: one kernel launch: its program, its geometry, its parameters, and
+// what went wrong
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -46,11 +47,12 @@ struct Launch {
     u64 blocks() const { return u64(grid[0]) * grid[1] * grid[2]; }
     u64 shared_bytes() const { return program->dynamic_base + dynamic_shared; }
 
-    void keep(Finding finding) const;         // the first stops the launch
+    void keep(Finding finding) const;  // the first stops the launch
     void print(const std::string& text) const;
 };
 
-// Runs all blocks on the launch's threads; returns when they are done or the launch has been stopped.
+// Runs all blocks on the launch's threads; returns when they are done or the
+// launch has been stopped.
 void run_grid(Launch& launch);
 
 }  // namespace sim

@@ -8,9 +8,13 @@ bool starts_word(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '$' || c == '%' || c == '.';
 }
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
 
-bool continues_word(char c) { return starts_word(c) || is_digit(c); }
+bool continues_word(char c) {
+    return starts_word(c) || is_digit(c);
+}
 
 struct Cursor {
     std::string_view text;
@@ -45,7 +49,8 @@ struct Cursor {
         return {TokenKind::word, text.substr(start, at - start), line};
     }
 
-    // Decimal, octal, hexadecimal, binary, 0f and 0d bit patterns, decimal fractions; the parser gives them a value.
+    // Decimal, octal, hexadecimal, binary, 0f and 0d bit patterns, decimal
+    // fractions; the parser gives them a value.
     Token number() {
         const size_t start = at;
         const bool prefixed = peek() == '0' && (peek(1) | 32) >= 'a' && (peek(1) | 32) <= 'z';
@@ -76,8 +81,9 @@ struct Cursor {
 }  // namespace
 
 void reject(const Token& token, const std::string& expected) {
-    throw SyntaxError("PTX line " + std::to_string(token.line) + ": expected " + expected + ", found '" +
-                      std::string(token.text.substr(0, 60)) + "'");
+    throw SyntaxError(
+        "PTX line " + std::to_string(token.line) + ": expected " + expected + ", found '" +
+        std::string(token.text.substr(0, 60)) + "'");
 }
 
 std::vector<Token> tokenize(std::string_view text) {

@@ -1,6 +1,7 @@
 // lexer: PTX text -> tokens
 //
-// A token is a view into the text; an opcode with its modifiers ("ld.global.L1::no_allocate.v4.f32") is one token.
+// A token is a view into the text; an opcode with its modifiers
+// ("ld.global.L1::no_allocate.v4.f32") is one token.
 #pragma once
 #include <stdexcept>
 #include <string>

@@ -1,7 +1,8 @@
 // memory: device addresses -> host bytes, with what may be done there
 //
-// Every allocation has a window of 64 GiB to itself and lies in its middle, so that no index that a learner gets wrong
-// by accident lands in another one. Device addresses are no host addresses: the host faults when it follows one.
+// Every allocation has a window of 64 GiB to itself and lies in its middle, so
+// that no index that a learner gets wrong by accident lands in another one.
+// Device addresses are no host addresses: the host faults when it follows one.
 #pragma once
 #include <memory>
 #include <string>
@@ -35,21 +36,23 @@ struct Window {
 };
 
 class Memory {
-  public:
-    // `data` may be null: the window then owns its bytes, which begin uninitialised unless `initial` gives them.
+ public:
+    // `data` may be null: the window then owns its bytes, which begin
+    // uninitialised unless `initial` gives them.
     Window& map(u64 bytes, u64 offset, Use use, std::string name, u32 itemsize, const u8* external);
     Window& allocate(u64 bytes, u64 offset, Use use, std::string name, u32 itemsize, bool initialised);
 
-    // The window around a device address, mapped or freed; null where there never was one.
+    // The window around a device address, mapped or freed; null where there never
+    // was one.
     Window* find(u64 address) const {
         const u64 slot = (address - GLOBAL_ORIGIN) >> WINDOW_SHIFT;
         return slot < windows_.size() ? windows_[slot].get() : nullptr;
     }
     size_t size() const { return windows_.size(); }
-    void release(Window& window);   // stays known as freed
-    void shrink(size_t windows);    // forgets the windows made since
+    void release(Window& window);  // stays known as freed
+    void shrink(size_t windows);   // forgets the windows made since
 
-  private:
+ private:
     Window& add(u64 bytes, u64 offset, Use use, std::string name, u32 itemsize);
     std::vector<std::unique_ptr<Window>> windows_;
 };

@@ -1,7 +1,9 @@
-// move: mov, packing and unpacking of vectors, cvta, and the resizing that the decoder inserts
+// move: mov, packing and unpacking of vectors, cvta, and the resizing that the
+// decoder inserts
 //
-// A register wider or narrower than the instruction's type is legal in PTX for ld, st, mov and cvt; the decoder copies
-// such an operand through a row of the right width with `resize`.
+// A register wider or narrower than the instruction's type is legal in PTX for
+// ld, st, mov and cvt; the decoder copies such an operand through a row of the
+// right width with `resize`.
 #include <chrono>
 
 #include "block.h"
@@ -47,8 +49,8 @@ void vector_rows(Table& t, const std::string& type) {
     for (int i = 0; i < count; ++i) packing.shape[i + 1] = unpacking.shape[i] = shape_of<Narrow>();
     unpacking.shape[count] = shape_of<Wide>();
     t.add("mov." + type + ".pack" + std::to_string(count), {pack<Wide, Narrow, count>, packing}, build_vector_move);
-    t.add("mov." + type + ".unpack" + std::to_string(count), {unpack<Narrow, Wide, count>, unpacking},
-          build_vector_move);
+    t.add(
+        "mov." + type + ".unpack" + std::to_string(count), {unpack<Narrow, Wide, count>, unpacking}, build_vector_move);
 }
 
 template <class D, class S>

@@ -1,7 +1,8 @@
 // operation: the tables that say which instruction form runs which handler
 //
-// One row is one full form as PTX writes it, without the hints that change no result. Alternatives in braces that share
-// a handler stand in one pattern: "add.{u32,s32}". A form that no row has is refused by name.
+// One row is one full form as PTX writes it, without the hints that change no
+// result. Alternatives in braces that share a handler stand in one pattern:
+// "add.{u32,s32}". A form that no row has is refused by name.
 #pragma once
 #include <deque>
 #include <string>
@@ -43,7 +44,8 @@ struct Operation {
 
 // Turns the operands of one parsed instruction into those of a decoded one.
 using Builder = void (*)(Decoder&, const ptx::Instruction&, const Row&);
-void positional(Decoder&, const ptx::Instruction&, const Row&);  // destination first, then sources, all registers
+void positional(Decoder&, const ptx::Instruction&,
+                const Row&);  // destination first, then sources, all registers
 
 struct Row {
     std::string form;
@@ -54,13 +56,14 @@ struct Row {
 };
 
 class Table {
-  public:
-    void add(std::string_view pattern, Operation operation, Builder build = positional, Flow flow = Flow::next,
-             u8 option = 0);
+ public:
+    void add(
+        std::string_view pattern, Operation operation, Builder build = positional, Flow flow = Flow::next,
+        u8 option = 0);
     const Row* find(const std::string& form) const;
     const std::deque<Row>& rows() const { return rows_; }
 
-  private:
+ private:
     std::deque<Row> rows_;
     std::unordered_map<std::string_view, const Row*> index_;
 };

@@ -1,6 +1,7 @@
 // parser: tokens -> ptx::Module
 //
-// Every register and variable gets an index where it is declared; a name is looked up from the innermost scope out.
+// Every register and variable gets an index where it is declared; a name is
+// looked up from the innermost scope out.
 #include <array>
 #include <cstdlib>
 
@@ -18,9 +19,9 @@ struct Type {
     u32 bytes;
 };
 constexpr Type TYPES[] = {
-    {".b8", 1},   {".u8", 1},   {".s8", 1},   {".b16", 2},  {".u16", 2},    {".s16", 2},  {".f16", 2},
-    {".bf16", 2}, {".b32", 4},  {".u32", 4},  {".s32", 4},  {".f32", 4},    {".tf32", 4}, {".f16x2", 4},
-    {".b64", 8},  {".u64", 8},  {".s64", 8},  {".f64", 8},  {".bf16x2", 4}, {".b128", 16}, {".pred", 0},
+    {".b8", 1},   {".u8", 1},  {".s8", 1},  {".b16", 2}, {".u16", 2},    {".s16", 2},   {".f16", 2},
+    {".bf16", 2}, {".b32", 4}, {".u32", 4}, {".s32", 4}, {".f32", 4},    {".tf32", 4},  {".f16x2", 4},
+    {".b64", 8},  {".u64", 8}, {".s64", 8}, {".f64", 8}, {".bf16x2", 4}, {".b128", 16}, {".pred", 0},
 };
 
 struct SpaceName {
@@ -57,14 +58,14 @@ struct Scope {
 };
 
 class Parser {
-  public:
+ public:
     explicit Parser(Module& module) : module_(module), tokens_(tokenize(module.text)) {}
 
     void run() {
         while (peek().kind != TokenKind::end) module_item();
     }
 
-  private:
+ private:
     // ---- tokens
 
     const Token& peek(size_t ahead = 0) const { return tokens_[std::min(at_ + ahead, tokens_.size() - 1)]; }
@@ -120,11 +121,16 @@ class Parser {
             void (Parser::*parse)();
         };
         static constexpr Item ITEMS[] = {
-            {".version", &Parser::skip_line_value}, {".address_size", &Parser::skip_line_value},
-            {".target", &Parser::target},           {".file", &Parser::file},
-            {".entry", &Parser::entry},             {".func", &Parser::function},
-            {".section", &Parser::section},         {".pragma", &Parser::statement_skip},
-            {".alias", &Parser::statement_skip},    {".loc", &Parser::location},
+            {".version", &Parser::skip_line_value},
+            {".address_size", &Parser::skip_line_value},
+            {".target", &Parser::target},
+            {".file", &Parser::file},
+            {".entry", &Parser::entry},
+            {".func", &Parser::function},
+            {".section", &Parser::section},
+            {".pragma", &Parser::statement_skip},
+            {".alias", &Parser::statement_skip},
+            {".loc", &Parser::location},
         };
         while (is_linkage(peek().text)) external_ = take().text == ".extern";
         for (auto& item : ITEMS) {
@@ -166,7 +172,8 @@ class Parser {
         expect("}");
     }
 
-    // .loc file line column [, function_name label] [, inlined_at file line column]
+    // .loc file line column [, function_name label] [, inlined_at file line
+    // column]
     void location() {
         Location here;
         std::array<u64, 3> at = place();
@@ -181,7 +188,8 @@ class Parser {
                 here.inlined_at = found == places_.end() ? -1 : s32(found->second);
             }
         }
-        // A line 0 is the compiler's own code: it keeps the place of what stands before it.
+        // A line 0 is the compiler's own code: it keeps the place of what stands
+        // before it.
         if (here.line == 0) return;
         location_ = u32(module_.locations.size());
         places_[at] = location_;
@@ -507,15 +515,18 @@ class Parser {
         return value;
     }
 
-    // [reg], [reg+imm], [symbol+imm], [imm]; further elements are coordinates of tensors
+    // [reg], [reg+imm], [symbol+imm], [imm]; further elements are coordinates of
+    // tensors
     Operand address() {
         Operand value;
         value.kind = OperandKind::address;
         expect("[");
         value.elements.push_back(simple_operand());
         if (value.elements[0].kind == OperandKind::symbol) std::swap(value.offset, value.elements[0].offset);
-        if (accept("+")) value.offset = s64(integer());
-        else if (is("-")) value.offset = s64(integer());
+        if (accept("+"))
+            value.offset = s64(integer());
+        else if (is("-"))
+            value.offset = s64(integer());
         while (accept(",")) value.elements.push_back(simple_operand());
         expect("]");
         return value;
@@ -530,7 +541,7 @@ class Parser {
     Function* function_ = nullptr;
     std::vector<Scope> scopes_;
 
-  public:
+ public:
     std::vector<std::unique_ptr<std::string>> interned_;  // the names of "%r<5>"
 };
 

@@ -9,9 +9,15 @@ template <Mask (*F)(Mask, Mask)>
 void combine(Warp& warp, const Instruction& in, Mask mask) {
     warp.set_predicate(in.operand[0], mask, F(warp.predicate(in.operand[1]), warp.predicate(in.operand[2])));
 }
-Mask both(Mask a, Mask b) { return a & b; }
-Mask either(Mask a, Mask b) { return a | b; }
-Mask differ(Mask a, Mask b) { return a ^ b; }
+Mask both(Mask a, Mask b) {
+    return a & b;
+}
+Mask either(Mask a, Mask b) {
+    return a | b;
+}
+Mask differ(Mask a, Mask b) {
+    return a ^ b;
+}
 
 void invert(Warp& warp, const Instruction& in, Mask mask) {
     warp.set_predicate(in.operand[0], mask, ~warp.predicate(in.operand[1]));

@@ -57,19 +57,35 @@ std::string convert(const std::string& specification, Arguments& arguments) {
     const char conversion = specification.back();
     const bool wide = specification.find_first_of("lzjt") != std::string::npos;
     switch (conversion) {
-        case 'd': case 'i': case 'u': case 'x': case 'X': case 'o': case 'c':
+        case 'd':
+        case 'i':
+        case 'u':
+        case 'x':
+        case 'X':
+        case 'o':
+        case 'c':
             return wide ? formatted(specification, arguments.next<u64>())
                         : formatted(specification, arguments.next<u32>());
-        case 'e': case 'E': case 'f': case 'F': case 'g': case 'G': case 'a': case 'A':
+        case 'e':
+        case 'E':
+        case 'f':
+        case 'F':
+        case 'g':
+        case 'G':
+        case 'a':
+        case 'A':
             return formatted(specification, arguments.next<f64>());
         case 's':
             return formatted(specification, text_at(arguments.warp, arguments.lane, arguments.next<u64>()).c_str());
-        case 'p': return formatted("%#llx", static_cast<unsigned long long>(arguments.next<u64>()));
-        default: return specification;
+        case 'p':
+            return formatted("%#llx", static_cast<unsigned long long>(arguments.next<u64>()));
+        default:
+            return specification;
     }
 }
 
-// One conversion of a format, from '%' to its letter; `*` takes its number from the arguments.
+// One conversion of a format, from '%' to its letter; `*` takes its number from
+// the arguments.
 std::string specification_at(const std::string& format, size_t& i, Arguments& arguments) {
     std::string specification = "%";
     for (++i; i < format.size(); ++i) {
@@ -116,8 +132,8 @@ void vprintf(Warp& warp, const CallSite& site, Mask mask) {
 void assert_failed(Warp& warp, const CallSite& site, Mask mask) {
     const int l = __builtin_ctz(mask);
     Block& block = *warp.block;
-    block.stop_at(block.at(warp, warp.here, l, "crash",
-                           "assertion `" + text_at(warp, l, argument<u64>(warp, l, site, 0)) + "` failed"));
+    block.stop_at(block.at(
+        warp, warp.here, l, "crash", "assertion `" + text_at(warp, l, argument<u64>(warp, l, site, 0)) + "` failed"));
 }
 
 struct Builtin {

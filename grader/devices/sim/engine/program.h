@@ -1,13 +1,16 @@
 // program: one kernel, decoded: what the warps of a launch execute
 //
-// Registers are rows of 32 lanes at fixed offsets in a warp's register file; constants and special registers are rows
-// too, so that every operand of an instruction is just an offset. A predicate is one 32-bit mask, a bit for each lane.
+// Registers are rows of 32 lanes at fixed offsets in a warp's register file;
+// constants and special registers are rows too, so that every operand of an
+// instruction is just an offset. A predicate is one 32-bit mask, a bit for each
+// lane.
 #pragma once
 #include <string>
 #include <vector>
 
 #include "ptx.h"
 #include "scalar.h"
+#include "special.h"
 
 namespace sim {
 
@@ -24,13 +27,15 @@ using Handler = void (*)(Warp&, const Instruction&, Mask);
 
 enum class Access : u8 { read, write, atomic };
 
-// Checks the access of `bytes` bytes by each lane of the mask and gives the host address of each. Throws Halt.
+// Checks the access of `bytes` bytes by each lane of the mask and gives the
+// host address of each. Throws Halt.
 using Resolver = void (*)(Warp&, const Instruction&, Mask, u32 bytes, Access, u8** at);
 
 enum class Flow : u8 {
     next,    // falls through to the next instruction
     branch,  // the lanes of the guard go to `target`
-    meet,    // a .sync instruction: runs once all lanes of its member mask (operand `target`) stand at it
+    meet,    // a .sync instruction: runs once all lanes of its member mask (operand
+             // `target`) stand at it
     leave,   // the handler moves the lanes itself
 };
 
@@ -43,7 +48,8 @@ struct Instruction {
     bool guard_negated = false;
     Flow flow = Flow::next;
     u8 option = 0;        // a modifier that the handler reads
-    bool strong = false;  // volatile, relaxed, acquire, release: not a data race with its like
+    bool strong = false;  // volatile, relaxed, acquire, release: not a data race
+                          // with its like
     bool wide_address = true;
     bool conditional = false;  // has an optional source: see the handler
     s32 address = -1;          // row of the base address; -1: the immediate alone
@@ -54,15 +60,6 @@ struct Instruction {
     const Row* row = nullptr;
 };
 
-enum class Special : u8 {
-    tid_x, tid_y, tid_z, ntid_x, ntid_y, ntid_z, ctaid_x, ctaid_y, ctaid_z, nctaid_x, nctaid_y, nctaid_z,
-    laneid, warpid, nwarpid, smid, nsmid, gridid, lanemask_eq, lanemask_lt, lanemask_le, lanemask_gt, lanemask_ge,
-    dynamic_smem_size, total_smem_size, clusterid_x, clusterid_y, clusterid_z, nclusterid_x, nclusterid_y,
-    nclusterid_z, cluster_ctaid_x, cluster_ctaid_y, cluster_ctaid_z, cluster_nctaid_x, cluster_nctaid_y,
-    cluster_nctaid_z, cluster_ctarank, cluster_nctarank, clock, clock_hi, clock64, globaltimer, globaltimer_lo,
-    globaltimer_hi, envreg,
-};
-
 struct ConstantRow {
     s32 offset;
     u8 bytes;
@@ -71,18 +68,19 @@ struct ConstantRow {
 
 struct SpecialRow {
     s32 offset;
-    u8 bytes;
-    Special which;
+    const Special* special;
 };
 
-// A variable's place in shared or local memory, or a parameter's place in the parameter buffer.
+// A variable's place in shared or local memory, or a parameter's place in the
+// parameter buffer.
 struct Extent {
     std::string name;
     u64 offset = 0;
     u64 bytes = 0;
 };
 
-// One call site: where the callee starts, and which of the caller's local bytes become its parameters.
+// One call site: where the callee starts, and which of the caller's local bytes
+// become its parameters.
 struct CallSite {
     struct Copy {
         u32 from, to, bytes;
@@ -116,7 +114,9 @@ struct Program {
     u64 dynamic_base = 0;  // where dynamic shared memory begins
     std::vector<Extent> local;
     u64 local_bytes = 0;
-    u32 granule_shift = 2;  // log2 of the narrowest access to shared memory: the race detector's grain
+    bool fences = false;    // has fences: locks and flags may order accesses
+    u32 granule_shift = 2;  // log2 of the narrowest access to shared memory: the
+                            // race detector's grain
     Limits limits;
     const ptx::Module* module = nullptr;
 };

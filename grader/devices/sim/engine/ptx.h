@@ -1,7 +1,8 @@
 // ptx: the syntax tree of one PTX module
 //
-// Names are views into the module's own text. Scopes are gone: the parser gives every declaration inside `{ }` an
-// index of its own, so that equal names in different scopes stay apart.
+// Names are views into the module's own text. Scopes are gone: the parser gives
+// every declaration inside `{ }` an index of its own, so that equal names in
+// different scopes stay apart.
 #pragma once
 #include <map>
 #include <memory>
@@ -78,9 +79,9 @@ struct Function {
     std::vector<Variable> variables;  // .local, .shared and .param declared in the body
     std::vector<Register> registers;
     std::vector<Instruction> body;
-    std::unordered_map<std::string_view, u32> labels;                         // -> index into body
+    std::unordered_map<std::string_view, u32> labels;                            // -> index into body
     std::unordered_map<std::string_view, std::vector<std::string_view>> tables;  // .branchtargets
-    std::map<std::string_view, std::vector<u32>> directives;                  // ".maxntid" -> {256, 1, 1}
+    std::map<std::string_view, std::vector<u32>> directives;                     // ".maxntid" -> {256, 1, 1}
     u32 location = 0;
 };
 

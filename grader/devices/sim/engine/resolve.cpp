@@ -28,8 +28,8 @@ const char* verb(Access access) {
     block.stop_at(block.at(warp, warp.here, lane, kind, message));
 }
 
-[[noreturn]] void stop_in(Warp& warp, int lane, const char* kind, const Window& window, s64 index,
-                          const std::string& message) {
+[[noreturn]] void stop_in(
+    Warp& warp, int lane, const char* kind, const Window& window, s64 index, const std::string& message) {
     Block& block = *warp.block;
     Finding finding = block.at(warp, warp.here, lane, kind, message);
     finding.buffer = window.name;
@@ -38,13 +38,20 @@ const char* verb(Access access) {
     block.stop_at(std::move(finding));
 }
 
+// Where a kernel fences, flags and locks order what stands around them.
+void note_strong(Warp& warp, const Instruction& in, Mask mask, Access access, u8* const* at) {
+    if (in.strong && warp.block->program->fences) warp.block->ordering.strong(warp, mask, at, access);
+}
+
 std::string hexadecimal(u64 value) {
     char text[24];
     std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
     return text;
 }
 
-bool misaligned(u64 address, u32 bytes) { return address & (bytes - 1); }
+bool misaligned(u64 address, u32 bytes) {
+    return address & (bytes - 1);
+}
 
 std::string not_aligned(u64 address, u32 bytes) {
     return ": the address is " + std::to_string(address & (bytes - 1)) + " bytes past a multiple of " +
@@ -59,16 +66,18 @@ bool all_set(const u8* shadow, u32 bytes) {
     return all;
 }
 
-// Of allocations without a known type, elements are as wide as the access, or four bytes of a vector.
+// Of allocations without a known type, elements are as wide as the access, or
+// four bytes of a vector.
 u32 item_bytes(const Window& window, u32 access_bytes) {
     return window.itemsize ? window.itemsize : access_bytes == 16 ? 4 : access_bytes;
 }
 
 [[noreturn]] void bad_global(Warp& warp, int lane, u64 address, u32 bytes, Access access, const Window* window) {
     if (!window)
-        stop(warp, lane, "out of bounds",
-             std::string(verb(access)) + std::to_string(bytes) + " bytes at address " + hexadecimal(address) +
-                 (address < 4096 ? ", a null pointer" : ", where no buffer is"));
+        stop(
+            warp, lane, "out of bounds",
+            std::string(verb(access)) + std::to_string(bytes) + " bytes at address " + hexadecimal(address) +
+                (address < 4096 ? ", a null pointer" : ", where no buffer is"));
     const s64 offset = s64(address - window->base);
     if (window->freed)
         stop(warp, lane, "out of bounds", std::string(verb(access)) + window->name + " after it was freed");
@@ -77,19 +86,22 @@ u32 item_bytes(const Window& window, u32 access_bytes) {
                                : outside(window->name, offset, window->bytes, item_bytes(*window, bytes), bytes);
     if (!within) stop_in(warp, lane, "out of bounds", *window, place.index, verb(access) + place.text);
     if (misaligned(address, bytes))
-        stop_in(warp, lane, "misaligned", *window, place.index,
-                verb(access) + std::to_string(bytes) + " bytes at " + window->name + "[" + std::to_string(place.index) +
-                    "]" + not_aligned(address, bytes));
+        stop_in(
+            warp, lane, "misaligned", *window, place.index,
+            verb(access) + std::to_string(bytes) + " bytes at " + window->name + "[" + std::to_string(place.index) +
+                "]" + not_aligned(address, bytes));
     if (access != Access::read && !window->writable) {
         const bool input = window->use == Use::input;
-        stop_in(warp, lane, input ? "modified its input" : "out of bounds", *window, place.index,
-                verb(access) + place.text + ", but " + window->name + (input ? " is an input" : " is constant"));
+        stop_in(
+            warp, lane, input ? "modified its input" : "out of bounds", *window, place.index,
+            verb(access) + place.text + ", but " + window->name + (input ? " is an input" : " is constant"));
     }
-    stop_in(warp, lane, "uninitialised", *window, place.index,
-            verb(access) + place.text + ", which nobody has written");
+    stop_in(
+        warp, lane, "uninitialised", *window, place.index, verb(access) + place.text + ", which nobody has written");
 }
 
-// One lane by itself: the lanes are in different buffers, or one of them is wrong.
+// One lane by itself: the lanes are in different buffers, or one of them is
+// wrong.
 u8* global_lane(Warp& warp, int lane, u64 address, u32 bytes, Access access) {
     Window* window = warp.launch->memory->find(address);
     const u64 offset = window ? address - window->base : 0;
@@ -132,8 +144,10 @@ void access_global(Warp& warp, const u64* a, Mask mask, u32 bytes, Access access
         u64 apart = 0;
         if (mask == ALL)
             for (int l = 0; l < LANES; ++l) apart |= a[l] - first - u64(l) * bytes;
-        if (mask == ALL && apart == 0) std::memset(shadow + first, 1, LANES * bytes);
-        else each_lane(mask, [&](int l) { std::memset(shadow + a[l], 1, bytes); });
+        if (mask == ALL && apart == 0)
+            std::memset(shadow + first, 1, LANES * bytes);
+        else
+            each_lane(mask, [&](int l) { std::memset(shadow + a[l], 1, bytes); });
         return;
     }
     each_lane(mask, [&](int l) {
@@ -148,7 +162,8 @@ std::string other_access(const Block& block, const Race& race) {
            std::to_string(block.line_of(record_pc(race.earlier)).line);
 }
 
-// The finding stands at the read where there is one, whichever came first, so that it does not depend on the schedule.
+// The finding stands at the read where there is one, whichever came first, so
+// that it does not depend on the schedule.
 [[noreturn]] void stop_race(Warp& warp, int lane, u32 bytes, Access access, const Race& race) {
     Block& block = *warp.block;
     const u32 grain = bytes < 4 ? bytes : 4;
@@ -156,10 +171,10 @@ std::string other_access(const Block& block, const Race& race) {
     const std::string mine = block.thread(warp.thread(lane)) + (access == Access::read ? " reads" : " writes") +
                              " it on line " + std::to_string(block.line_of(warp.here).line);
     const bool other_first = race.earlier_writes;
-    const std::string message = "race on " + name + " in shared memory: " +
-                                (other_first ? other_access(block, race) + ", " + mine
-                                             : mine + ", " + other_access(block, race)) +
-                                ", with no barrier between";
+    const std::string message =
+        "race on " + name + " in shared memory: " +
+        (other_first ? other_access(block, race) + ", " + mine : mine + ", " + other_access(block, race)) +
+        ", with no barrier between";
     Finding finding = block.at(warp, warp.here, lane, "race", message);
     if (!race.earlier_writes) {
         Warp& other = block.warps[record_thread(race.earlier) / LANES];
@@ -174,12 +189,15 @@ void access_shared(Warp& warp, const Instruction& in, const u64* a, Mask mask, u
     const u64 size = shared.bytes();
     each_lane(mask, [&](int l) {
         if (a[l] > size || size - a[l] < bytes)
-            stop(warp, l, "out of bounds", verb(access) + block.shared_place(a[l], bytes, true).text +
-                                               " in shared memory (" + std::to_string(size) + " bytes)");
+            stop(
+                warp, l, "out of bounds",
+                verb(access) + block.shared_place(a[l], bytes, true).text + " in shared memory (" +
+                    std::to_string(size) + " bytes)");
         if (misaligned(a[l], bytes))
-            stop(warp, l, "misaligned", verb(access) + std::to_string(bytes) + " bytes at " +
-                                            block.shared_place(a[l], bytes, false).text + " in shared memory" +
-                                            not_aligned(a[l], bytes));
+            stop(
+                warp, l, "misaligned",
+                verb(access) + std::to_string(bytes) + " bytes at " + block.shared_place(a[l], bytes, false).text +
+                    " in shared memory" + not_aligned(a[l], bytes));
     });
     Race race;
     int lane = 0;
@@ -187,11 +205,13 @@ void access_shared(Warp& warp, const Instruction& in, const u64* a, Mask mask, u
     if (access != Access::write && (lane = shared.uninitialised(mask, a, bytes)) >= 0 && !block.pending) {
         block.pending = std::make_unique<Finding>(block.at(
             warp, warp.here, lane, "uninitialised",
-            verb(access) + block.shared_place(a[lane], bytes, false).text + " in shared memory, which nobody has written"));
+            verb(access) + block.shared_place(a[lane], bytes, false).text +
+                " in shared memory, which nobody has written"));
     }
     if (access != Access::read) shared.initialise(mask, a, bytes);
     u8* data = shared.data();
     each_lane(mask, [&](int l) { at[l] = data + a[l]; });
+    note_strong(warp, in, mask, access, at);
 }
 
 // ---- local memory
@@ -213,12 +233,15 @@ void access_local(Warp& warp, const u64* a, Mask mask, u32 bytes, Access access,
         if (a[l] > warp.local_bytes || warp.local_bytes - a[l] < bytes)
             stop(warp, l, "out of bounds", verb(access) + local_place(warp, a[l], bytes, true));
         if (misaligned(a[l], bytes))
-            stop(warp, l, "misaligned", verb(access) + std::to_string(bytes) + " bytes at " +
-                                            local_place(warp, a[l], bytes, false) + not_aligned(a[l], bytes));
+            stop(
+                warp, l, "misaligned",
+                verb(access) + std::to_string(bytes) + " bytes at " + local_place(warp, a[l], bytes, false) +
+                    not_aligned(a[l], bytes));
         u8* shadow = warp.local_shadow + u64(l) * warp.local_bytes + a[l];
         if (access != Access::write && !all_set(shadow, bytes))
-            stop(warp, l, "uninitialised",
-                 verb(access) + local_place(warp, a[l], bytes, false) + ", which the thread has not written");
+            stop(
+                warp, l, "uninitialised",
+                verb(access) + local_place(warp, a[l], bytes, false) + ", which the thread has not written");
         std::memset(shadow, 1, bytes);
         at[l] = warp.local + u64(l) * warp.local_bytes + a[l];
     });
@@ -230,6 +253,7 @@ void resolve_global(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Acc
     u64 a[LANES];
     addresses(warp, in, a);
     access_global(warp, a, mask, bytes, access, at);
+    note_strong(warp, in, mask, access, at);
 }
 
 void resolve_shared(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
@@ -254,7 +278,10 @@ void resolve_generic(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Ac
     }
     shared &= mask;
     local &= mask;
-    if (const Mask global = mask & ~shared & ~local) access_global(warp, a, global, bytes, access, at);
+    if (const Mask global = mask & ~shared & ~local) {
+        access_global(warp, a, global, bytes, access, at);
+        note_strong(warp, in, global, access, at);
+    }
     each_lane(shared, [&](int l) { a[l] -= SHARED_ORIGIN; });
     each_lane(local, [&](int l) { a[l] -= LOCAL_ORIGIN; });
     if (shared) access_shared(warp, in, a, shared, bytes, access, at);

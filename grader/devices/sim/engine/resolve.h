@@ -1,7 +1,9 @@
-// resolve: the addresses of a warp's access -> host addresses, after every check
+// resolve: the addresses of a warp's access -> host addresses, after every
+// check
 //
-// One function for each state space. Each throws Halt with a finding when a lane is out of bounds, misaligned, reads
-// what nobody wrote, writes what is read-only, or races.
+// One function for each state space. Each throws Halt with a finding when a
+// lane is out of bounds, misaligned, reads what nobody wrote, writes what is
+// read-only, or races.
 #pragma once
 #include <string>
 
@@ -14,7 +16,8 @@ void resolve_shared(Warp&, const Instruction&, Mask, u32 bytes, Access, u8** at)
 void resolve_local(Warp&, const Instruction&, Mask, u32 bytes, Access, u8** at);
 void resolve_generic(Warp&, const Instruction&, Mask, u32 bytes, Access, u8** at);
 
-// Host bytes of a generic address without a finding: for strings that printf and assert name. Null when unmapped.
+// Host bytes of a generic address without a finding: for strings that printf
+// and assert name. Null when unmapped.
 const u8* peek(const Warp& warp, int lane, u64 generic, u64* available);
 
 bool is_builtin(const std::string& function);  // vprintf, __assertfail

@@ -1,6 +1,7 @@
 // rounding: single and double precision arithmetic rounded to zero, down or up
 //
-// The host's own rounding mode is changed around the lanes; loads and stores of registers cannot move across the calls.
+// The host's own rounding mode is changed around the lanes; loads and stores of
+// registers cannot move across the calls.
 #include <cfenv>
 
 #include "operation.h"
@@ -59,8 +60,8 @@ struct Directed<F, mode> {
         apply(warp, in, mask, std::index_sequence_for<S...>{});
     }
     template <size_t... I>
-    static __attribute__((noinline)) void apply(Warp& warp, const Instruction& in, Mask mask,
-                                                std::index_sequence<I...>) {
+    static __attribute__((noinline)) void apply(
+        Warp& warp, const Instruction& in, Mask mask, std::index_sequence<I...>) {
         D* d = warp.row<D>(in.operand[0]);
         each_lane(mask, [&](int l) { d[l] = F(warp.row<const S>(in.operand[I + 1])[l]...); });
     }

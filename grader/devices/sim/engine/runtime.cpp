@@ -1,7 +1,9 @@
 // runtime: the CUDA runtime that a learner's launcher calls
 //
-// The host half of a kata is linked without a CUDA runtime; these symbols are loaded before it. Streams and events are
-// in order and everything is synchronous. A function that is missing here keeps the kata from loading, by name.
+// The host half of a kata is linked without a CUDA runtime; these symbols are
+// loaded before it. Streams and events are in order and everything is
+// synchronous. A function that is missing here keeps the kata from loading, by
+// name.
 #include "runtime.h"
 
 #include <cstdio>
@@ -51,7 +53,9 @@ int launch(const void* kernel, Dim3 grid, Dim3 block, void** arguments, size_t s
     return Device::get().launch(kernel, geometry_of(grid, block, shared), arguments, cooperative);
 }
 
-int fail(int error) { return Device::get().fail(error); }
+int fail(int error) {
+    return Device::get().fail(error);
+}
 
 void* symbol_address(const void* symbol, size_t offset) {
     const Window* window = Device::get().variable(symbol);
@@ -62,7 +66,8 @@ struct Attribute {
     int number;
     u64 (*value)(const Card&);
 };
-constexpr Attribute ATTRIBUTES[] = {  // cudaDeviceAttr of driver_types.h
+constexpr Attribute ATTRIBUTES[] = {
+    // cudaDeviceAttr of driver_types.h
     {1, [](const Card&) -> u64 { return 1024; }},
     {2, [](const Card&) -> u64 { return 1024; }},
     {3, [](const Card&) -> u64 { return 1024; }},
@@ -93,7 +98,8 @@ constexpr Attribute ATTRIBUTES[] = {  // cudaDeviceAttr of driver_types.h
     {115, [](const Card&) -> u64 { return 1; }},
 };
 
-// How many blocks of a kernel fit on one multiprocessor, by threads and shared memory. Registers are not known here.
+// How many blocks of a kernel fit on one multiprocessor, by threads and shared
+// memory. Registers are not known here.
 int resident_blocks(const void* kernel, int threads, size_t dynamic_shared) {
     Device& device = Device::get();
     const Function* function = device.function(kernel);
@@ -121,9 +127,11 @@ SIM_EXPORT void** __cudaRegisterFatBinary(void*) {
 }
 SIM_EXPORT void __cudaRegisterFatBinaryEnd(void**) {}
 SIM_EXPORT void __cudaUnregisterFatBinary(void**) {}
-SIM_EXPORT char __cudaInitModule(void**) { return 1; }
-SIM_EXPORT void __cudaRegisterFunction(void**, const char* host, char*, const char* name, int, void*, void*, void*,
-                                       void*, int*) {
+SIM_EXPORT char __cudaInitModule(void**) {
+    return 1;
+}
+SIM_EXPORT void __cudaRegisterFunction(
+    void**, const char* host, char*, const char* name, int, void*, void*, void*, void*, int*) {
     Device::get().add_function(host, name);
 }
 SIM_EXPORT void __cudaRegisterVar(void**, char* host, char*, const char* name, int, size_t, int, int) {
@@ -159,8 +167,8 @@ SIM_EXPORT int __cudaLaunchKernel_ptsz(void* kernel, Dim3 grid, Dim3 block, void
 SIM_EXPORT int cudaLaunchKernel(const void* kernel, Dim3 grid, Dim3 block, void** arguments, size_t shared, void*) {
     return launch(kernel, grid, block, arguments, shared);
 }
-SIM_EXPORT int cudaLaunchKernel_ptsz(const void* kernel, Dim3 grid, Dim3 block, void** arguments, size_t shared,
-                                     void*) {
+SIM_EXPORT int cudaLaunchKernel_ptsz(
+    const void* kernel, Dim3 grid, Dim3 block, void** arguments, size_t shared, void*) {
     return launch(kernel, grid, block, arguments, shared);
 }
 SIM_EXPORT int cudaLaunchKernelExC(const LaunchConfig* c, const void* kernel, void** arguments) {
@@ -191,22 +199,28 @@ SIM_EXPORT int cudaFuncGetAttributes(FunctionAttributes* out, const void* kernel
     out->dynamic_shared = int(std::max(SHARED_PER_BLOCK - out->shared, function->dynamic_shared_limit));
     return SUCCESS;
 }
-SIM_EXPORT int cudaFuncSetCacheConfig(const void*, int) { return SUCCESS; }
-SIM_EXPORT int cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* kernel, int threads,
-                                                            size_t shared) {
+SIM_EXPORT int cudaFuncSetCacheConfig(const void*, int) {
+    return SUCCESS;
+}
+SIM_EXPORT int cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+    int* blocks, const void* kernel, int threads, size_t shared) {
     *blocks = resident_blocks(kernel, threads, shared);
     return SUCCESS;
 }
-SIM_EXPORT int cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void* kernel, int threads,
-                                                                     size_t shared, u32) {
+SIM_EXPORT int cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+    int* blocks, const void* kernel, int threads, size_t shared, u32) {
     *blocks = resident_blocks(kernel, threads, shared);
     return SUCCESS;
 }
 
 // ---- errors
 
-SIM_EXPORT int cudaGetLastError() { return Device::get().take_error(); }
-SIM_EXPORT int cudaPeekAtLastError() { return Device::get().peek_error(); }
+SIM_EXPORT int cudaGetLastError() {
+    return Device::get().take_error();
+}
+SIM_EXPORT int cudaPeekAtLastError() {
+    return Device::get().peek_error();
+}
 SIM_EXPORT const char* cudaGetErrorName(int error) {
     for (auto& known : ERRORS)
         if (known.error == error) return known.name;
@@ -220,15 +234,25 @@ SIM_EXPORT const char* cudaGetErrorString(int error) {
 
 // ---- memory
 
-SIM_EXPORT int cudaMalloc(void** pointer, size_t bytes) { return Device::get().allocate(pointer, bytes); }
-SIM_EXPORT int cudaMallocAsync(void** pointer, size_t bytes, void*) { return Device::get().allocate(pointer, bytes); }
-SIM_EXPORT int cudaFree(void* pointer) { return Device::get().release(pointer); }
-SIM_EXPORT int cudaFreeAsync(void* pointer, void*) { return Device::get().release(pointer); }
+SIM_EXPORT int cudaMalloc(void** pointer, size_t bytes) {
+    return Device::get().allocate(pointer, bytes);
+}
+SIM_EXPORT int cudaMallocAsync(void** pointer, size_t bytes, void*) {
+    return Device::get().allocate(pointer, bytes);
+}
+SIM_EXPORT int cudaFree(void* pointer) {
+    return Device::get().release(pointer);
+}
+SIM_EXPORT int cudaFreeAsync(void* pointer, void*) {
+    return Device::get().release(pointer);
+}
 SIM_EXPORT int cudaMallocHost(void** pointer, size_t bytes) {
     *pointer = std::calloc(bytes ? bytes : 1, 1);
     return *pointer ? SUCCESS : fail(OUT_OF_MEMORY);
 }
-SIM_EXPORT int cudaHostAlloc(void** pointer, size_t bytes, u32) { return cudaMallocHost(pointer, bytes); }
+SIM_EXPORT int cudaHostAlloc(void** pointer, size_t bytes, u32) {
+    return cudaMallocHost(pointer, bytes);
+}
 SIM_EXPORT int cudaFreeHost(void* pointer) {
     std::free(pointer);
     return SUCCESS;
@@ -278,23 +302,49 @@ SIM_EXPORT int cudaStreamCreate(void** stream) {
     *stream = &streams[next++ % sizeof streams];
     return SUCCESS;
 }
-SIM_EXPORT int cudaStreamCreateWithFlags(void** stream, u32) { return cudaStreamCreate(stream); }
-SIM_EXPORT int cudaStreamCreateWithPriority(void** stream, u32, int) { return cudaStreamCreate(stream); }
-SIM_EXPORT int cudaStreamDestroy(void*) { return SUCCESS; }
-SIM_EXPORT int cudaStreamSynchronize(void*) { return Device::get().peek_error(); }
-SIM_EXPORT int cudaStreamQuery(void*) { return SUCCESS; }
-SIM_EXPORT int cudaStreamWaitEvent(void*, void*, u32) { return SUCCESS; }
-SIM_EXPORT int cudaEventCreate(void** event) { return cudaStreamCreate(event); }
-SIM_EXPORT int cudaEventCreateWithFlags(void** event, u32) { return cudaStreamCreate(event); }
-SIM_EXPORT int cudaEventDestroy(void*) { return SUCCESS; }
-SIM_EXPORT int cudaEventRecord(void*, void*) { return SUCCESS; }
-SIM_EXPORT int cudaEventSynchronize(void*) { return SUCCESS; }
-SIM_EXPORT int cudaEventQuery(void*) { return SUCCESS; }
+SIM_EXPORT int cudaStreamCreateWithFlags(void** stream, u32) {
+    return cudaStreamCreate(stream);
+}
+SIM_EXPORT int cudaStreamCreateWithPriority(void** stream, u32, int) {
+    return cudaStreamCreate(stream);
+}
+SIM_EXPORT int cudaStreamDestroy(void*) {
+    return SUCCESS;
+}
+SIM_EXPORT int cudaStreamSynchronize(void*) {
+    return Device::get().peek_error();
+}
+SIM_EXPORT int cudaStreamQuery(void*) {
+    return SUCCESS;
+}
+SIM_EXPORT int cudaStreamWaitEvent(void*, void*, u32) {
+    return SUCCESS;
+}
+SIM_EXPORT int cudaEventCreate(void** event) {
+    return cudaStreamCreate(event);
+}
+SIM_EXPORT int cudaEventCreateWithFlags(void** event, u32) {
+    return cudaStreamCreate(event);
+}
+SIM_EXPORT int cudaEventDestroy(void*) {
+    return SUCCESS;
+}
+SIM_EXPORT int cudaEventRecord(void*, void*) {
+    return SUCCESS;
+}
+SIM_EXPORT int cudaEventSynchronize(void*) {
+    return SUCCESS;
+}
+SIM_EXPORT int cudaEventQuery(void*) {
+    return SUCCESS;
+}
 SIM_EXPORT int cudaEventElapsedTime(float* milliseconds, void*, void*) {
     *milliseconds = 0;
     return SUCCESS;
 }
-SIM_EXPORT int cudaDeviceSynchronize() { return Device::get().peek_error(); }
+SIM_EXPORT int cudaDeviceSynchronize() {
+    return Device::get().peek_error();
+}
 
 // ---- the card
 
@@ -306,7 +356,9 @@ SIM_EXPORT int cudaGetDevice(int* device) {
     *device = 0;
     return SUCCESS;
 }
-SIM_EXPORT int cudaSetDevice(int device) { return device == 0 ? SUCCESS : fail(101); }
+SIM_EXPORT int cudaSetDevice(int device) {
+    return device == 0 ? SUCCESS : fail(101);
+}
 SIM_EXPORT int cudaDeviceGetAttribute(int* value, int attribute, int) {
     for (auto& known : ATTRIBUTES) {
         if (known.number != attribute) continue;
@@ -342,9 +394,15 @@ SIM_EXPORT int cudaGetDeviceProperties(DeviceProperties* p, int) {
     p->reserved_shared = 1024;
     return SUCCESS;
 }
-SIM_EXPORT int cudaDeviceSetLimit(int, size_t) { return SUCCESS; }
-SIM_EXPORT int cudaDeviceSetCacheConfig(int) { return SUCCESS; }
-SIM_EXPORT int cudaCtxResetPersistingL2Cache() { return SUCCESS; }
+SIM_EXPORT int cudaDeviceSetLimit(int, size_t) {
+    return SUCCESS;
+}
+SIM_EXPORT int cudaDeviceSetCacheConfig(int) {
+    return SUCCESS;
+}
+SIM_EXPORT int cudaCtxResetPersistingL2Cache() {
+    return SUCCESS;
+}
 SIM_EXPORT int cudaMemGetInfo(size_t* free_bytes, size_t* total) {
     *free_bytes = *total = Device::get().card().global_bytes;
     return SUCCESS;
@@ -353,4 +411,6 @@ SIM_EXPORT int cudaRuntimeGetVersion(int* version) {
     *version = 13000;
     return SUCCESS;
 }
-SIM_EXPORT int cudaDriverGetVersion(int* version) { return cudaRuntimeGetVersion(version); }
+SIM_EXPORT int cudaDriverGetVersion(int* version) {
+    return cudaRuntimeGetVersion(version);
+}

@@ -1,4 +1,5 @@
-// runtime: the types of the CUDA runtime's interface, as nvcc 13's host code passes them
+// runtime: the types of the CUDA runtime's interface, as nvcc 13's host code
+// passes them
 #pragma once
 #include <cstddef>
 
@@ -20,7 +21,8 @@ struct LaunchConfig {  // cudaLaunchConfig_t
     u32 attribute_count;
 };
 
-// cudaDeviceProp of CUDA 13; the fields between those that are filled in stay zero.
+// cudaDeviceProp of CUDA 13; the fields between those that are filled in stay
+// zero.
 struct DeviceProperties {
     char name[256];
     char uuid[16];
@@ -47,8 +49,10 @@ struct DeviceProperties {
     size_t reserved_shared;
     int rest[76];
 };
-static_assert(offsetof(DeviceProperties, multiprocessors) == 384 && offsetof(DeviceProperties, l2_size) == 596 && sizeof(DeviceProperties) == 1008,
-              "cudaDeviceProp of CUDA 13");
+static_assert(
+    offsetof(DeviceProperties, multiprocessors) == 384 && offsetof(DeviceProperties, l2_size) == 596 &&
+        sizeof(DeviceProperties) == 1008,
+    "cudaDeviceProp of CUDA 13");
 
 struct FunctionAttributes {  // cudaFuncAttributes
     size_t shared, constant, local;

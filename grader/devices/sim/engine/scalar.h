@@ -1,7 +1,9 @@
-// scalar: the values that registers hold, and the conversions between them that round exactly once
+// scalar: the values that registers hold, and the conversions between them that
+// round exactly once
 //
-// Every conversion here is written with integers and IEEE single precision only, so that it gives the same bits on
-// every host and vectorises without intrinsics.
+// Every conversion here is written with integers and IEEE single precision
+// only, so that it gives the same bits on every host and vectorises without
+// intrinsics.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -44,21 +46,29 @@ inline To bit_cast(const From& from) {
     return to;
 }
 
-constexpr u32 CANONICAL_NAN = 0x7fffffff;  // PTX ISA 9.7.3: the NaN that single precision instructions return
+constexpr u32 CANONICAL_NAN = 0x7fffffff;  // PTX ISA 9.7.3: the NaN that single
+                                           // precision instructions return
 constexpr u16 CANONICAL_NAN16 = 0x7fff;
 
 // ---- half and bfloat16 to single precision: always exact
 
 inline f32 widen(f16 half) {
-    // Moved to single precision's place, the exponent is 112 too small; one multiplication repairs denormals too.
+    // Moved to single precision's place, the exponent is 112 too small; one
+    // multiplication repairs denormals too.
     const f32 magnitude = bit_cast<f32>(u32(half.bits & 0x7fff) << 13) * 0x1p112f;
     const u32 special = (half.bits & 0x7c00) == 0x7c00 ? 0x7f800000u : 0u;
     return bit_cast<f32>(bit_cast<u32>(magnitude) | special | u32(half.bits & 0x8000) << 16);
 }
 
-inline f32 widen(bf16 half) { return bit_cast<f32>(u32(half.bits) << 16); }
-inline f32 widen(f32 value) { return value; }
-inline f64 widen(f64 value) { return value; }
+inline f32 widen(bf16 half) {
+    return bit_cast<f32>(u32(half.bits) << 16);
+}
+inline f32 widen(f32 value) {
+    return value;
+}
+inline f64 widen(f64 value) {
+    return value;
+}
 
 // ---- single precision to half and bfloat16, to nearest even
 
@@ -70,7 +80,8 @@ inline f16 narrow<f16>(f32 value) {
     const u32 sign = bit_cast<u32>(value) >> 16 & 0x8000;
     const u32 magnitude = bit_cast<u32>(value) & 0x7fffffff;
     const u32 normal = (magnitude + 0xc8000fffu + (magnitude >> 13 & 1)) >> 13;  // 0xc8000000 is -112 << 23
-    // Adding 0.5 puts the last bit of a half's denormal into the last place of the sum.
+    // Adding 0.5 puts the last bit of a half's denormal into the last place of
+    // the sum.
     const u32 denormal = bit_cast<u32>(bit_cast<f32>(magnitude) + 0.5f) - 0x3f000000u;
     u32 half = magnitude < 0x38800000u ? denormal : normal;
     half = magnitude >= 0x477ff000u ? 0x7c00u : half;
@@ -91,7 +102,8 @@ inline f32 narrow<f32>(f32 value) {
     return value;
 }
 
-// ---- sums rounded to odd: a second rounding to fewer bits then gives the once-rounded result (Boldo, Melquiond 2008)
+// ---- sums rounded to odd: a second rounding to fewer bits then gives the
+// once-rounded result (Boldo, Melquiond 2008)
 
 inline f32 sum_to_odd(f32 a, f32 b) {
     const f32 sum = a + b;
@@ -115,7 +127,8 @@ inline f64 sum_to_odd(f64 a, f64 b) {
     return bit_cast<f64>(bits);
 }
 
-// Double to single precision rounded to odd: the value is exact or its last bit is one.
+// Double to single precision rounded to odd: the value is exact or its last bit
+// is one.
 inline f32 single_to_odd(f64 value) {
     const f32 nearest = f32(value);
     u32 bits = bit_cast<u32>(nearest);
@@ -135,10 +148,15 @@ inline Half narrow_double(f64 value) {
 
 // ---- fused multiply-add with one rounding
 
-inline f32 fused(f32 a, f32 b, f32 c) { return __builtin_fmaf(a, b, c); }
-inline f64 fused(f64 a, f64 b, f64 c) { return __builtin_fma(a, b, c); }
+inline f32 fused(f32 a, f32 b, f32 c) {
+    return __builtin_fmaf(a, b, c);
+}
+inline f64 fused(f64 a, f64 b, f64 c) {
+    return __builtin_fma(a, b, c);
+}
 inline f16 fused(f16 a, f16 b, f16 c) {
-    // The product of two halves is exact in single precision, which has two bits more than twice a half's.
+    // The product of two halves is exact in single precision, which has two bits
+    // more than twice a half's.
     return narrow<f16>(sum_to_odd(widen(a) * widen(b), widen(c)));
 }
 inline bf16 fused(bf16 a, bf16 b, bf16 c) {

@@ -29,7 +29,9 @@ void SharedMemory::prepare(u64 bytes, u32 granule_shift) {
     other_reader_.assign(granules, 0);
 }
 
-void SharedMemory::forget() { std::fill(initialised_.begin(), initialised_.end(), 0); }
+void SharedMemory::forget() {
+    std::fill(initialised_.begin(), initialised_.end(), 0);
+}
 
 bool SharedMemory::note_read(const Warp& warp, Record me, u64 granule, Race* race) {
     for (const Record writer : {writer_[granule], other_writer_[granule]}) {
@@ -52,7 +54,8 @@ bool SharedMemory::note_write(const Warp& warp, Record me, bool atomic, u64 gran
         *race = {earlier[i], i < 2, granule << shift_};
         return true;
     }
-    // Atomics by others in this interval do not race with this one, but with a plain access that may follow.
+    // Atomics by others in this interval do not race with this one, but with a
+    // plain access that may follow.
     if (!ordered(warp, writer_[granule], me)) other_writer_[granule] = writer_[granule];
     writer_[granule] = me;
     return false;
@@ -66,7 +69,8 @@ bool SharedMemory::broadcast_read(const Warp& warp, Mask mask, u64 address, u32 
     const Record second = make_record(warp.clock, base + u32(__builtin_ctz(rest)), strong, warp.here);
     for (u64 g = address >> shift_; g <= (address + bytes - 1) >> shift_; ++g) {
         if (record_clock(writer_[g]) > warp.floor || record_clock(other_writer_[g]) > warp.floor) return false;
-        // A reader of another warp in this interval stays known beside one of this warp's.
+        // A reader of another warp in this interval stays known beside one of this
+        // warp's.
         const bool keep = record_clock(reader_[g]) > warp.floor && record_thread(reader_[g]) / LANES != warp.index;
         if (!keep) reader_[g] = me;
         other_reader_[g] = keep ? me : second;
@@ -74,8 +78,8 @@ bool SharedMemory::broadcast_read(const Warp& warp, Mask mask, u64 address, u32 
     return true;
 }
 
-bool SharedMemory::note(const Warp& warp, Mask mask, const u64* address, u32 bytes, Access access, bool strong,
-                        Race* race, int* lane) {
+bool SharedMemory::note(
+    const Warp& warp, Mask mask, const u64* address, u32 bytes, Access access, bool strong, Race* race, int* lane) {
     const int first = __builtin_ctz(mask);
     if (access == Access::read && (mask & (mask - 1))) {
         bool same = true;

@@ -1,5 +1,7 @@
 #include "warp.h"
 
+#include <cstdio>
+
 #include "block.h"
 #include "operation.h"
 
@@ -10,7 +12,26 @@ namespace {
 constexpr u32 NONE = ~0u;
 constexpr u64 SPIN = 1 << 12;  // instructions of one group while others of the warp could run
 
-// All lanes of the member masks that stand at this instruction, or none when some are still to come.
+// PTX ISA 9.7.9.6: what a lane gets that its own member mask does not name is undefined.
+void check_members(Warp& warp, const Instruction& in, Mask mask) {
+    const u32* members = warp.row<const u32>(in.operand[in.target]);
+    Mask named = 0;
+    for (int l = 0; l < LANES; ++l) named |= members[l] & Mask(1) << l;
+    const Mask unnamed = mask & ~named;
+    if (!unnamed) return;
+    const int lane = __builtin_ctz(unnamed);
+    char text[16];
+    std::snprintf(text, sizeof text, "0x%08x", members[lane]);
+    Block& block = *warp.block;
+    block.stop_at(block.at(
+        warp, warp.here, lane, "deadlock",
+        block.thread(warp.thread(lane)) + " comes to " + in.row->form + " with the mask " + text +
+            ", which does not name its lane " + std::to_string(lane) +
+            ": it may wait for ever, and what it gets is undefined"));
+}
+
+// All lanes of the member masks that stand at this instruction, or none when
+// some are still to come.
 Mask gather(Warp& warp, const Instruction& in, Mask mask) {
     const u32* members = warp.row<const u32>(in.operand[in.target]);
     Mask arrived = mask, named = 0;
@@ -21,10 +42,11 @@ Mask gather(Warp& warp, const Instruction& in, Mask mask) {
     if (gone) {
         const int lane = __builtin_ctz(mask), other = __builtin_ctz(gone);
         Block& block = *warp.block;
-        block.stop_at(block.at(warp, warp.here, lane, "deadlock",
-                               block.thread(warp.thread(lane)) + " waits in " + in.row->form +
-                                   " for all lanes of its mask, but " + block.thread(warp.thread(other)) +
-                                   " has exited on line " + std::to_string(block.line_of(warp.pc[other]).line)));
+        block.stop_at(block.at(
+            warp, warp.here, lane, "deadlock",
+            block.thread(warp.thread(lane)) + " waits in " + in.row->form + " for all lanes of its mask, but " +
+                block.thread(warp.thread(other)) + " has exited on line " +
+                std::to_string(block.line_of(warp.pc[other]).line)));
     }
     if (named & ~arrived) {
         warp.at_meeting |= mask;
@@ -63,7 +85,8 @@ void Warp::run(u64 budget) {
     }
 }
 
-// Runs the lanes of `active` from `start` until they reach `limit`, part, wait, or have used their budget.
+// Runs the lanes of `active` from `start` until they reach `limit`, part, wait,
+// or have used their budget.
 void Warp::run_group(u32 start, u32 limit, bool alone, u64 budget) {
     const Mask group = active;
     const u64 lanes = u64(__builtin_popcount(group));
@@ -92,6 +115,7 @@ void Warp::run_group(u32 start, u32 limit, bool alone, u64 budget) {
                 break;
             }
         } else if (in.flow == Flow::meet && mask) {
+            check_members(*this, in, mask);
             const Mask arrived = mask == existing ? mask : gather(*this, in, mask);
             if (arrived) in.run(*this, in, arrived);
             if (arrived != group) {

@@ -1,7 +1,8 @@
 // warp: 32 lanes with a program counter each
 //
-// The group of lanes at the lowest program counter runs until it meets the next group, ends, or waits. A group that
-// spins while others could run is set aside after a while, so that every lane makes progress.
+// The group of lanes at the lowest program counter runs until it meets the next
+// group, ends, or waits. A group that spins while others could run is set aside
+// after a while, so that every lane makes progress.
 #pragma once
 #include <vector>
 
@@ -21,19 +22,21 @@ struct Warp {
     u8* local_shadow = nullptr;  // same, 1 where initialised
     u64 local_bytes = 0;
 
-    u32 index = 0;         // in its block
-    Mask existing = 0;     // lanes that stand for a thread
-    Mask alive = 0;        // not exited
-    Mask at_barrier = 0;   // wait for a barrier of the block; their pc stands at it
-    Mask at_meeting = 0;   // wait for the other lanes of a .sync instruction; their pc stands at it
-    Mask set_aside = 0;    // let others run first
-    u32 here = 0;          // pc of the running group
-    Mask active = 0;       // lanes of the running group
-    u64 executed = 0;      // warp instructions
+    u32 index = 0;        // in its block
+    Mask existing = 0;    // lanes that stand for a thread
+    Mask alive = 0;       // not exited
+    Mask at_barrier = 0;  // wait for a barrier of the block; their pc stands at it
+    Mask at_meeting = 0;  // wait for the other lanes of a .sync instruction; their
+                          // pc stands at it
+    Mask set_aside = 0;   // let others run first
+    u32 here = 0;         // pc of the running group
+    Mask active = 0;      // lanes of the running group
+    u64 executed = 0;     // warp instructions
     u64 executed_lanes = 0;
     u32 clock = 0;         // grows at every synchronisation
     u32 floor = 0;         // least of `seen`
-    u32 seen[LANES] = {};  // of each warp of the block: up to which clock its accesses come before this warp's next
+    u32 seen[LANES] = {};  // of each warp of the block: up to which clock its
+                           // accesses come before this warp's next
     alignas(64) u32 pc[LANES] = {};
     std::vector<u32> callers[LANES];  // return addresses
 
@@ -51,14 +54,15 @@ struct Warp {
     Mask runnable() const { return alive & ~at_barrier & ~at_meeting; }
     bool finished() const { return alive == 0; }
 
-    // Runs until no lane can go on or about `budget` instructions are done. Throws Halt.
+    // Runs until no lane can go on or about `budget` instructions are done.
+    // Throws Halt.
     void run(u64 budget);
 
     void move(Mask lanes, u32 to) {
         for (int l = 0; l < LANES; ++l) pc[l] = lanes >> l & 1 ? to : pc[l];
     }
 
-  private:
+ private:
     void run_group(u32 start, u32 limit, bool alone, u64 budget);
 };
 

@@ -1,4 +1,5 @@
-// wide_integer: products wider than their factors, bit fields, permutations, dot products
+// wide_integer: products wider than their factors, bit fields, permutations,
+// dot products
 #include "operation.h"
 
 namespace sim {
@@ -52,8 +53,12 @@ T mad_hi(T a, T b, T c) {
     return T(u64(mul_hi(a, b)) + u64(c));
 }
 
-u32 low24(u32 a) { return a & 0xffffff; }
-s32 low24(s32 a) { return s32(u32(a) << 8) >> 8; }
+u32 low24(u32 a) {
+    return a & 0xffffff;
+}
+s32 low24(s32 a) {
+    return s32(u32(a) << 8) >> 8;
+}
 template <class T>
 T mul24_lo(T a, T b) {
     return T(s64(low24(a)) * s64(low24(b)));
@@ -82,19 +87,30 @@ u32 lookup3(u32 a, u32 b, u32 c, u32 table) {
     return d;
 }
 
-u32 popcount32(u32 a) { return u32(__builtin_popcount(a)); }
-u32 popcount64(u64 a) { return u32(__builtin_popcountll(a)); }
-u32 leading_zeros32(u32 a) { return a ? u32(__builtin_clz(a)) : 32; }
-u32 leading_zeros64(u64 a) { return a ? u32(__builtin_clzll(a)) : 64; }
+u32 popcount32(u32 a) {
+    return u32(__builtin_popcount(a));
+}
+u32 popcount64(u64 a) {
+    return u32(__builtin_popcountll(a));
+}
+u32 leading_zeros32(u32 a) {
+    return a ? u32(__builtin_clz(a)) : 32;
+}
+u32 leading_zeros64(u64 a) {
+    return a ? u32(__builtin_clzll(a)) : 64;
+}
 u32 reverse32(u32 a) {
     a = (a >> 1 & 0x55555555) | (a & 0x55555555) << 1;
     a = (a >> 2 & 0x33333333) | (a & 0x33333333) << 2;
     a = (a >> 4 & 0x0f0f0f0f) | (a & 0x0f0f0f0f) << 4;
     return __builtin_bswap32(a);
 }
-u64 reverse64(u64 a) { return u64(reverse32(u32(a))) << 32 | reverse32(u32(a >> 32)); }
+u64 reverse64(u64 a) {
+    return u64(reverse32(u32(a))) << 32 | reverse32(u32(a >> 32));
+}
 
-// Position of the highest bit that differs from the sign; shift: how far to move it to the top instead.
+// Position of the highest bit that differs from the sign; shift: how far to
+// move it to the top instead.
 template <class T, bool shift>
 u32 find_leading(T a) {
     using U = std::make_unsigned_t<T>;
@@ -104,7 +120,8 @@ u32 find_leading(T a) {
     return shift ? u32(sizeof(T) * 8) - 1 - top : top;
 }
 
-// PTX ISA 9.7.1.19: position and length are taken modulo 256; the field beyond the top is the sign (or zero).
+// PTX ISA 9.7.1.19: position and length are taken modulo 256; the field beyond
+// the top is the sign (or zero).
 template <class T>
 T extract(T a, u32 position, u32 length) {
     constexpr u32 top = sizeof(T) * 8 - 1;

@@ -1,0 +1,71 @@
+#include "special.h"
+
+namespace sim {
+
+namespace {
+
+using C = SpecialContext;
+
+u32 zero(const C&) {
+    return 0;
+}
+u32 one(const C&) {
+    return 1;
+}
+u32 below(const C& c) {
+    return (1u << c.lane) - 1;
+}
+
+// A cluster is one block here.
+constexpr Special SPECIALS[] = {
+    {"%tid.x", [](const C& c) { return c.thread() % c.block_size[0]; }},
+    {"%tid.y", [](const C& c) { return c.thread() / c.block_size[0] % c.block_size[1]; }},
+    {"%tid.z", [](const C& c) { return c.thread() / (c.block_size[0] * c.block_size[1]); }},
+    {"%ntid.x", [](const C& c) { return c.block_size[0]; }},
+    {"%ntid.y", [](const C& c) { return c.block_size[1]; }},
+    {"%ntid.z", [](const C& c) { return c.block_size[2]; }},
+    {"%ctaid.x", [](const C& c) { return c.block[0]; }, true},
+    {"%ctaid.y", [](const C& c) { return c.block[1]; }, true},
+    {"%ctaid.z", [](const C& c) { return c.block[2]; }, true},
+    {"%clusterid.x", [](const C& c) { return c.block[0]; }, true},
+    {"%clusterid.y", [](const C& c) { return c.block[1]; }, true},
+    {"%clusterid.z", [](const C& c) { return c.block[2]; }, true},
+    {"%nctaid.x", [](const C& c) { return c.grid_size[0]; }},
+    {"%nctaid.y", [](const C& c) { return c.grid_size[1]; }},
+    {"%nctaid.z", [](const C& c) { return c.grid_size[2]; }},
+    {"%nclusterid.x", [](const C& c) { return c.grid_size[0]; }},
+    {"%nclusterid.y", [](const C& c) { return c.grid_size[1]; }},
+    {"%nclusterid.z", [](const C& c) { return c.grid_size[2]; }},
+    {"%laneid", [](const C& c) { return c.lane; }},
+    {"%warpid", [](const C& c) { return c.warp; }},
+    {"%nwarpid", [](const C& c) { return c.warps; }},
+    {"%lanemask_eq", [](const C& c) { return 1u << c.lane; }},
+    {"%lanemask_lt", below},
+    {"%lanemask_le", [](const C& c) { return below(c) | 1u << c.lane; }},
+    {"%lanemask_gt", [](const C& c) { return ~(below(c) | 1u << c.lane); }},
+    {"%lanemask_ge", [](const C& c) { return ~below(c); }},
+    {"%dynamic_smem_size", [](const C& c) { return c.dynamic_shared; }},
+    {"%total_smem_size", [](const C& c) { return c.all_shared; }},
+    {"%smid", zero},
+    {"%nsmid", one},
+    {"%gridid", zero},
+    {"%cluster_ctaid.x", zero},
+    {"%cluster_ctaid.y", zero},
+    {"%cluster_ctaid.z", zero},
+    {"%cluster_ctarank", zero},
+    {"%cluster_nctaid.x", one},
+    {"%cluster_nctaid.y", one},
+    {"%cluster_nctaid.z", one},
+    {"%cluster_nctarank", one},
+    {"%is_explicit_cluster", zero},
+};
+
+}  // namespace
+
+const Special* find_special(std::string_view name) {
+    for (auto& known : SPECIALS)
+        if (known.name == name) return &known;
+    return nullptr;
+}
+
+}  // namespace sim

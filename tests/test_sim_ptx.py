@@ -1,0 +1,183 @@
+"""The simulator reads PTX as other compilers may write it, and says where it cannot."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sim_kernels.harness import HERE, build, engine, given, open_device, run, unpack, wanted
+
+from grader.devices import Finding
+from grader.devices.sim import SimDevice, supported_instructions
+from grader.devices.sim.engine import EngineError, engine_library
+
+HOST = """
+#include "kata.cuh"
+extern "C" __global__ void step(const int* x, int* y, int n) { y[threadIdx.x] = x[0] + n; }
+KATA_EXPORT void go(const int* x, int* y, int n, cudaStream_t s) { step<<<1, 32, 0, s>>>(x, y, n); }
+"""
+HEADER = ".version 8.0\n.target sm_80\n.address_size 64\n"
+ENTRY = ".visible .entry step(.param .u64 .ptr .global .align 4 px, .param .u64 py, .param .u32 pn)\n"
+LOAD = """
+    .reg .b64 %rx, %ry, %ra; .reg .b32 %rn, %rt, %rv<4>; .reg .pred %p, %q;
+    ld.param.u64 %rx, [px]; ld.param.u64 %ry, [py]; ld.param.u32 %rn, [pn];
+    mov.u32 %rt, %tid.x; mad.wide.u32 %ra, %rt, 4, %ry; ld.global.u32 %rv0, [%rx];
+"""
+STORE = "    st.global.u32 [%ra], %rv1; ret;\n}\n"
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path: Path = tmp_path_factory.mktemp("ptx") / "step.cu"
+    path.write_text(HOST)
+    build(path)
+    return path
+
+
+def outcome_of(source: Path, ptx: str) -> tuple[tuple[Finding, ...], list[float]]:
+    path = source.with_suffix(".ptx")
+    path.write_text(ptx)
+    outcome = run(open_device(source, ptx=path), "go", given("x", "i32", [40]), wanted("y", "i32", 32), 2)
+    return outcome.findings, unpack("i32", outcome.outputs["y"]) if "y" in outcome.outputs else []
+
+
+BODIES = {
+    "plain": ("add.s32 %rv1, %rv0, %rn;", 42),
+    "nested scope hides a name": ("{ .reg .b32 %rv1; mov.u32 %rv1, 7; } mov.u32 %rv1, 5;", 5),
+    "comments": ("/* a\n b */ add.s32 %rv1, %rv0, /* c */ %rn; // d\n", 42),
+    "pair and sink": ("setp.lt.s32 %p|%q, %rv0, %rn; selp.b32 %rv1, 1, 2, %q;", 1),
+    "negated predicate": ("setp.lt.and.s32 %p, %rn, %rv0, !%q; @!%p mov.u32 %rv1, 3; @%p mov.u32 %rv1, 4;", None),
+    "vector pack": ("mov.b64 %ra, {%rv0, %rn}; mov.b64 {_, %rv1}, %ra; mad.wide.u32 %ra, %rt, 4, %ry;", 2),
+    "octal and binary": ("add.u32 %rv1, 010, 0b101;", 13),
+    "single and double": (
+        "{.reg .f32 f; .reg .f64 d; mov.f32 f, 0f40400000; cvt.f64.f32 d, f; add.f64 d, d, 0d4000000000000000;"
+        " cvt.rzi.s32.f64 %rv1, d;}",
+        5,
+    ),
+    "decimal fraction": ("{.reg .f32 f; mov.f32 f, 2.5; mul.f32 f, f, 4.0; cvt.rni.s32.f32 %rv1, f;}", 10),
+    "wider register": (
+        "{.reg .b64 w; cvt.u64.u32 w, %rv0; shl.b64 w, w, 32; shr.u64 w, w, 31; cvt.u32.u64 %rv1, w;}",
+        80,
+    ),
+    "branch table": (
+        "ts: .branchtargets L0, L1; {.reg .b32 i; and.b32 i, %rt, 1; brx.idx i, ts;}"
+        " L0: mov.u32 %rv1, 9; bra.uni LE; L1: mov.u32 %rv1, 9; LE:",
+        9,
+    ),
+    "pragma and loc": ('.pragma "nounroll"; .loc 1 3 1; add.s32 %rv1, %rv0, 1;', 41),
+    "hints": ("ld.global.L1::no_allocate.L2::128B.u32 %rv1, [%rx+0];", 40),
+    "strong": ("ld.acquire.gpu.global.u32 %rv1, [%rx]; fence.acq_rel.gpu;", 40),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_body_runs(source: Path, name: str) -> None:
+    body, expected = BODIES[name]
+    if name == "negated predicate":
+        body, expected = "setp.ne.s32 %q, %rn, %rn; " + body, 4
+    findings, values = outcome_of(source, HEADER + ENTRY + "{" + LOAD + body + STORE)
+    assert findings == () and values == [expected] * 32
+
+
+def test_functions_variables_and_sections(source: Path) -> None:
+    module = """
+.global .align 8 .u64 where = generic(words+4);
+.global .align 4 .u32 words[3] = {1, 20, 300};
+.const .align 4 .f32 half = 0f3F000000;
+.func (.param .b32 out) twice(.param .b32 in) { .reg .b32 %r<2>; ld.param.u32 %r0, [in]; add.u32 %r1, %r0, %r0;
+    st.param.b32 [out+0], %r1; ret; }
+"""
+    body = """
+    .reg .b64 %rp; ld.global.u64 %rp, [where]; ld.u32 %rv2, [%rp];
+    { .param .b32 a; st.param.b32 [a+0], %rv2; .param .b32 r; call.uni (r), twice, (a); ld.param.b32 %rv1, [r+0]; }
+    add.u32 %rv1, %rv1, %rn;
+"""
+    section = '.section .debug_str { $L: .b8 95,90\n.b8 0 }\n.file 1 "step.cu"\n'
+    findings, values = outcome_of(source, HEADER + module + ENTRY + "{" + LOAD + body + STORE + section)
+    assert findings == () and values == [42] * 32
+
+
+BROKEN = {
+    "truncated": (HEADER + ENTRY + "{" + LOAD, "expected '}' at the end of a function"),
+    "no semicolon": (HEADER + ENTRY + "{ ret }", "found '}'"),
+    "bad immediate": (HEADER + ENTRY + "{ mov.f32 %f, 0f40; }", "8 or 16 hexadecimal digits, found '0f40'"),
+    "unknown directive": (HEADER + ".nonsense x;", "a directive or a declaration, found '.nonsense'"),
+    "undeclared guard": (HEADER + ENTRY + "{\n\n@%z ret; }", "PTX line 7: expected a declared predicate register"),
+    "open comment": (HEADER + "/* x", "an end to this comment"),
+    "empty": ("", "is not in the PTX"),
+    "no body": (HEADER + ENTRY + ";", "the kernel step is not in the PTX"),
+    "unknown label": (HEADER + ENTRY + "{ bra NOWHERE; }", "the label NOWHERE"),
+    "undeclared register": (HEADER + ENTRY + "{ mov.u32 %a, %b; }", "not supported"),
+    "unknown instruction": (HEADER + ENTRY + "{" + LOAD + "frobnicate.u32 %rv1, %rv0;" + STORE, "frobnicate.u32"),
+    "missing operand": (HEADER + ENTRY + "{" + LOAD + "add.u32 %rv1, %rv0;" + STORE, "add.u32 with 2 operands"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_ptx_is_named(source: Path, name: str) -> None:
+    ptx, message = BROKEN[name]
+    findings, _ = outcome_of(source, ptx)
+    assert [f.kind for f in findings] == ["unsupported"]
+    assert message in findings[0].message, findings[0].message
+
+
+def test_cut_anywhere_ptx_never_crashes(source: Path) -> None:
+    whole = (build(source) / "kata.ptx").read_text()
+    for end in range(0, len(whole), max(1, len(whole) // 60)):
+        outcome_of(source, whole[:end])
+        outcome_of(source, whole[:end] + "%!{[,;" + whole[end + 3 :])
+
+
+def test_older_architecture(source: Path) -> None:
+    outcome = run(open_device(source, arch="80"), "go", given("x", "i32", [40]), wanted("y", "i32", 32), 2)
+    assert outcome.findings == () and unpack("i32", outcome.outputs["y"]) == [42] * 32
+
+
+def test_table_of_instructions() -> None:
+    forms = supported_instructions(engine())
+    assert len(forms) == len(set(forms)) > 1500
+    assert {"add.f32", "mad.wide.s32", "ld.v4.f32", "setp.lt.and.s32", "shfl.sync.bfly.b32"} <= set(forms)
+
+
+def test_child_starts_quickly(source: Path) -> None:
+    folder, library = build(source), engine()
+    program = (
+        "import time; t = time.perf_counter()\n"
+        "from pathlib import Path; from grader.devices.sim import SimDevice; import sys\n"
+        f"SimDevice(engine=Path({str(library)!r}), library=Path({str(folder / 'kata.so')!r}),"
+        f" ptx=Path({str(folder / 'kata.ptx')!r}), source=Path({str(source)!r}), arch='sm_90a', threads=2)\n"
+        "print(time.perf_counter() - t); assert not {'torch', 'numpy'} & set(sys.modules)\n"
+    )
+    command = [sys.executable, "-c", program]
+    root = str(HERE.parent.parent)
+    times = [
+        float(subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout) for _ in range(3)
+    ]
+    assert min(times) < 0.3  # 0.05 s on an idle machine
+
+
+def test_engine_needs_a_compiler(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="not on PATH"):
+        engine_library(tmp_path, compiler="no-such-compiler")
+    broken = tmp_path / "broken"
+    broken.write_text("#!/bin/sh\necho 'x.cpp:1: error: no' >&2\nexit 1\n")
+    broken.chmod(0o755)
+    with pytest.raises(EngineError, match="does not compile"):
+        engine_library(tmp_path / "cache", compiler=str(broken), jobs=1)
+    assert os.listdir(tmp_path / "cache") == []
+
+
+def test_engine_is_built_once() -> None:
+    first = engine()
+    stamp = first.stat().st_mtime_ns
+    assert engine() == first and first.stat().st_mtime_ns == stamp
+
+
+def test_process_serves_one_kata_after_another(source: Path) -> None:
+    for _ in range(2):
+        device: SimDevice = open_device(source)
+        outcome = run(device, "go", given("x", "i32", [1]), wanted("y", "i32", 32), 1)
+        assert unpack("i32", outcome.outputs["y"]) == [2] * 32
