@@ -309,7 +309,7 @@ def first_error(log: str, job: _Job) -> tuple[str, int | None]:
     return f"nvcc failed: {last[0]}", None
 
 
-_CLASHES = ('has "C" linkage', "incompatible with previous", "distinguished by return type alone")
+_CLASHES = ("linkage", "incompatible with previous", "distinguished by return type alone", "later")
 
 
 def _in_our_words(text: str, line: int | None, job: _Job) -> str:

@@ -81,7 +81,8 @@ def check(kata: Kata, spec: Spec, sandbox: Sandbox, effort: Effort, memory: Path
     failed = _remembered(search, memory) or _first_failing_edge(search) or _drawn(search)
     if failed is None:
         if memory is not None:
-            memory.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                memory.unlink()
         worst = max((verdict.error_share for verdict in search.tried.values()), default=0.0)
         return Verdict(Kind.PASS, f"right on {len(search.tried)} cases", cases=len(search.tried), error_share=worst)
     smallest = _shrink(search, failed)
@@ -152,8 +153,8 @@ def _drawn(search: _Search) -> Shape | None:
 def _shrink(search: _Search, failed: Shape) -> Shape:
     """The smallest shape up to ``failed`` that fails in the same way; ``failed`` itself where none is found."""
     verdict = search.tried[failed]
-    if verdict.kind is Kind.TIME_OUT:
-        return failed  # every step would wait for the limit again
+    if _costs_a_process(verdict):
+        return failed  # the named shapes came smallest first; every step would be slow for little
     strategy = shapes(
         search.kata, search.spec, most=dict(failed.sizes), values=failed.values, work_limit=search.effort.work_limit
     )
@@ -162,6 +163,12 @@ def _shrink(search: _Search, failed: Shape) -> Shape:
     if smaller is None or _weight(search, smaller) > _weight(search, failed):
         return failed
     return smaller
+
+
+def _costs_a_process(verdict: Verdict) -> bool:
+    """Whether finding this out again means waiting for a limit or starting a new child."""
+    lost = verdict.kind is Kind.CRASH and verdict.finding is not None and verdict.finding.kernel is None
+    return lost or verdict.kind is Kind.TIME_OUT
 
 
 def _weight(search: _Search, shape: Shape) -> tuple[int, int]:

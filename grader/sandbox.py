@@ -50,7 +50,7 @@ class Program:
     source: Path
     engine: Path | None = None
     threads: int = 2
-    memory_limit_bytes: int = 4 << 30  # beyond what the child holds when it is ready
+    memory_limit_bytes: int = 3 << 30  # beyond what the child holds when it is ready
 
 
 class Sandbox:
@@ -184,6 +184,8 @@ class _Child:
         with selectors.DefaultSelector() as selector:
             selector.register(self._socket, selectors.EVENT_READ)
             while not selector.select(0.02):
+                if self._process.poll() is not None and not selector.select(0):
+                    raise self._ended()  # also where a process that it forked holds the other end open
                 if time.monotonic() > deadline:
                     raise TimeoutError
                 self._check_memory()
@@ -322,6 +324,7 @@ def _confine(parent: int) -> None:
     if os.getppid() != parent:
         os._exit(0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it: prints into a full file would fail for ever
     resource.setrlimit(resource.RLIMIT_FSIZE, (256 << 20, 256 << 20))
 
 

@@ -196,7 +196,8 @@ def expect(launcher: str, x: list[float]) -> list[float]:
 
 SOUND_LAUNCHERS = (
     "tail", "reversed", "warp_synchronous", "shared_atomics", "adjacent_bytes", "named_barriers", "divergent_meeting",
-    "half_masks", "partial_warp", "spin_lock", "shared_lock", "shared_flag", "wait_for_blocks", "big_shared", "variables", "printing", "votes",
+    "half_masks", "partial_warp", "spin_lock", "shared_lock", "shared_flag",
+    "wait_for_blocks", "big_shared", "variables", "printing", "votes",
 )  # fmt: skip
 
 

@@ -68,6 +68,10 @@ BODIES = {
         9,
     ),
     "pragma and loc": ('.pragma "nounroll"; .loc 1 3 1; add.s32 %rv1, %rv0, 1;', 41),
+    "no blank between directives": ("{.reg.b32 w; mov.u32 w, 8; mov.u32 %rv1, w;}", 8),
+    "carry": ("mov.u32 %rv2, -1; add.cc.u32 %rv2, %rv2, %rn; addc.cc.u32 %rv3, %rn, 0; addc.u32 %rv1, %rv3, 0;", 3),
+    "borrow": ("mov.u32 %rv2, 1; sub.cc.u32 %rv2, %rv2, %rn; subc.u32 %rv1, %rv0, 0;", 39),
+    "wide product": ("mad.lo.cc.u32 %rv2, -1, -1, -1; madc.hi.u32 %rv1, -1, -1, 3;", 2),
     "hints": ("ld.global.L1::no_allocate.L2::128B.u32 %rv1, [%rx+0];", 40),
     "strong": ("ld.acquire.gpu.global.u32 %rv1, [%rx]; fence.acq_rel.gpu;", 40),
 }

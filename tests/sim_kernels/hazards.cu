@@ -217,7 +217,8 @@ __global__ void race_flag_kernel(const float* x, float* y, int n) {
         __syncwarp();
         if (threadIdx.x == 0) flag = 1;
     } else {
-        while (flag == 0) {}
+        while (flag == 0) {
+        }
         y[threadIdx.x - 32] = tile[threadIdx.x - 32];  // race_flag
     }
 }

@@ -160,7 +160,8 @@ __global__ void shared_flag_kernel(const float* x, float* y, int n) {
         __threadfence_block();
         if (threadIdx.x == 0) flag = 1;
     } else {
-        while (flag == 0) {}
+        while (flag == 0) {
+        }
         __threadfence_block();
         y[threadIdx.x - 32] = tile[threadIdx.x - 32];
     }

@@ -53,8 +53,6 @@ u32 decrement(u32 old, u32 b) {
     return old == 0 || old > b ? b : old - 1;
 }
 
-template <class T>
-struct Bits;
 template <size_t>
 struct Word;
 template <>
@@ -91,13 +89,18 @@ void combine(Warp& warp, const Instruction& in, Mask mask) {
     each_lane(mask, [&](int l) { d[l] = update<T, F>(at[l], b[l]); });
 }
 
-// Vectors of halves and floats: each element is atomic by itself.
-template <class T, T (*F)(T, T), int count>
+// Vectors of halves and floats: each element is atomic by itself. red has no results.
+template <class T, T (*F)(T, T), int count, bool results>
 void combine_vector(Warp& warp, const Instruction& in, Mask mask) {
     u8* at[LANES];
     in.resolve(warp, in, mask, sizeof(T) * count, Access::atomic, at);
+    constexpr int first = results ? count : 0;
     each_lane(mask, [&](int l) {
-        for (int i = 0; i < count; ++i) update<T, F>(at[l] + i * sizeof(T), warp.row<const T>(in.operand[i])[l]);
+        for (int i = 0; i < count; ++i) {
+            const T b = warp.row<const T>(in.operand[first + i])[l];
+            const T old = update<T, F>(at[l] + i * sizeof(T), b);
+            if (results) warp.row<T>(in.operand[i])[l] = old;
+        }
     });
 }
 
@@ -125,9 +128,10 @@ void both(Table& t, const std::string& form) {
 
 template <class T, T (*F)(T, T), int count>
 void vector_row(Table& t, const std::string& form) {
-    Signature s{count, {}};
-    for (int i = 0; i < count; ++i) s.shape[i] = shape_of<T>();
-    t.add("red." + form, {combine_vector<T, F, count>, s}, build_store);
+    Signature one{count, {}}, two{2 * count, {}};
+    for (int i = 0; i < 2 * count; ++i) one.shape[i] = two.shape[i] = shape_of<T>();
+    t.add("red." + form, {combine_vector<T, F, count, false>, one}, build_store);
+    t.add("atom." + form, {combine_vector<T, F, count, true>, two}, build_vector_atomic);
 }
 
 template <class T>

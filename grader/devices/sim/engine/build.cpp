@@ -166,6 +166,7 @@ void build_store(Decoder& d, const ptx::Instruction& in, const Row& row) {
     d.address(out, in.operands[0], in, count * row.operation.signature.shape[0].bytes);
     for (u8 i = 0; i < count; ++i)
         out.operand[i] = d.source(element(in.operands[1], i), row.operation.signature.shape[i]);
+    out.strong |= has_prefix(in.opcode, "red");
     d.emit(out);
 }
 
@@ -177,6 +178,23 @@ void build_atomic(Decoder& d, const ptx::Instruction& in, const Row& row) {
     d.address(out, in.operands[1], in, signature.shape[0].bytes);
     for (u8 i = 1; i < signature.count; ++i) out.operand[i] = d.source(in.operands[i + 1], signature.shape[i]);
     out.operand[0] = d.destination(in.operands[0], signature.shape[0]);
+    out.strong = true;
+    d.emit(out);
+}
+
+// atom.v2: operands: the results, then the sources
+void build_vector_atomic(Decoder& d, const ptx::Instruction& in, const Row& row) {
+    const Signature& signature = row.operation.signature;
+    d.require(in, 3);
+    const u8 count = signature.count / 2;
+    if (elements(in.operands[0]) != count || elements(in.operands[2]) != count)
+        d.unsupported("the operands of " + std::string(in.opcode));
+    Instruction out = d.prototype(in, row);
+    d.address(out, in.operands[1], in, count * signature.shape[0].bytes);
+    for (u8 i = 0; i < count; ++i) {
+        out.operand[count + i] = d.source(element(in.operands[2], i), signature.shape[i]);
+        out.operand[i] = d.destination(element(in.operands[0], i), signature.shape[i]);
+    }
     out.strong = true;
     d.emit(out);
 }

@@ -115,6 +115,7 @@ void build_vector_move(Decoder&, const ptx::Instruction&, const Row&);
 void build_load(Decoder&, const ptx::Instruction&, const Row&);
 void build_store(Decoder&, const ptx::Instruction&, const Row&);
 void build_atomic(Decoder&, const ptx::Instruction&, const Row&);
+void build_vector_atomic(Decoder&, const ptx::Instruction&, const Row&);
 void build_reduction(Decoder&, const ptx::Instruction&, const Row&);
 void build_branch(Decoder&, const ptx::Instruction&, const Row&);
 void build_branch_table(Decoder&, const ptx::Instruction&, const Row&);

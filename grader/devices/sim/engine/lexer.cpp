@@ -43,9 +43,13 @@ struct Cursor {
         for (; at < end + 1; ++at) line += text[at] == '\n';
     }
 
+    // A directive or type ends where the next one begins: ".reg.b16" is two.
     Token word() {
         const size_t start = at;
-        while (continues_word(peek()) || (peek() == ':' && peek(1) == ':')) at += peek() == ':' ? 2 : 1;
+        const bool directive = peek() == '.';
+        if (directive) ++at;
+        while ((continues_word(peek()) && !(directive && peek() == '.')) || (peek() == ':' && peek(1) == ':'))
+            at += peek() == ':' ? 2 : 1;
         return {TokenKind::word, text.substr(start, at - start), line};
     }
 

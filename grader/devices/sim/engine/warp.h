@@ -33,6 +33,7 @@ struct Warp {
     Mask active = 0;      // lanes of the running group
     u64 executed = 0;     // warp instructions
     u64 executed_lanes = 0;
+    Mask carry = 0;        // flag of add.cc and its like
     u32 clock = 0;         // grows at every synchronisation
     u32 floor = 0;         // least of `seen`
     u32 seen[LANES] = {};  // of each warp of the block: up to which clock its
