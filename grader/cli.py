@@ -10,20 +10,13 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from grader import cache, dev, report, skeleton
-from grader.build import BuildError
-from grader.cache import CacheError
+from grader import dev, report, skeleton
 from grader.catalog import Catalog, CatalogError, Kata, find_root, load_catalog
 from grader.doctor import examine
-from grader.grade import DeviceError, Grade, Options, grade, prepare
-from grader.sandbox import SandboxError
+from grader.grade import MACHINE_ERRORS, Grade, Options, grade, prepare
 from grader.skeleton import SkeletonError
-from grader.spec import SpecError
-from grader.toolchain import ToolchainError
 
-FAULTS = (
-    BuildError, CacheError, CatalogError, DeviceError, SandboxError, SkeletonError, SpecError, ToolchainError,
-)  # fmt: skip
+FAULTS = (*MACHINE_ERRORS, CatalogError, SkeletonError)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -191,8 +184,6 @@ def _dev_skeletons(options: argparse.Namespace) -> int:
     print(f"{len(written)} skeletons written, the others were current")
     return 0
 
-
-__all__ = ["cache", "main"]
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from grader import cache, skeleton
-from grader.build import Build, CompileFailure, Progress, Request, Target, build_all
+from grader.build import Build, BuildError, CompileFailure, Progress, Request, Target, build_all
 from grader.catalog import Kata
 from grader.check import Effort, check, effort_for
-from grader.sandbox import Program, Sandbox
-from grader.spec import load_spec
-from grader.toolchain import Gpu, find_gpu, find_toolchain
+from grader.devices.sim import EngineError, engine_library
+from grader.sandbox import Program, Sandbox, SandboxError
+from grader.spec import SpecError, load_spec
+from grader.toolchain import Gpu, ToolchainError, find_gpu, find_toolchain
 from grader.verdict import Kind, Verdict
 
 SIM_ARCH = "sm_90a"
@@ -26,6 +27,10 @@ SIM_ARCH = "sm_90a"
 
 class DeviceError(Exception):
     """The device that was asked for is not there; the message says what to do."""
+
+
+# What can be raised when the machine or the repository is at fault. Each has its fix in its message.
+MACHINE_ERRORS = (BuildError, cache.CacheError, DeviceError, EngineError, SandboxError, SpecError, ToolchainError)
 
 
 @dataclass(frozen=True)
@@ -79,8 +84,7 @@ def targets(options: Options, gpu: Gpu | None) -> tuple[Target, ...]:
 def grade(kata: Kata, options: Options, *, source: Path | None = None, progress: Progress | None = None) -> Grade:
     """Grade ``source`` (the learner's file by default) as ``kata``.
 
-    Raises ToolchainError, BuildError, CacheError, SandboxError, DeviceError or SpecError when the machine or the
-    repository is at fault, never for what is in the learner's file.
+    Raises one of MACHINE_ERRORS when the machine or the repository is at fault, never for what is in the file.
     """
     start = time.monotonic()
     source = source or kata.skeleton_path
@@ -161,9 +165,7 @@ def _engine(found: Sequence[Target], progress: Progress | None) -> Path | None:
     """The simulator's library, built on its first use, where any target needs it."""
     if not any(target.device == "sim" for target in found):
         return None
-    from grader.devices.sim import engine_library
-
-    return engine_library(cache.cache_folder())
+    return engine_library(cache.cache_folder(), progress=progress)
 
 
 def _program(built: Build, engine: Path | None, options: Options) -> Program:

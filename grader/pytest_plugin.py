@@ -12,16 +12,10 @@ from typing import Any
 import pytest
 
 from grader import report
-from grader.build import BuildError
-from grader.cache import CacheError
 from grader.catalog import LEVELS, Catalog, CatalogError, Kata, load_catalog
-from grader.grade import DeviceError, Grade, Options, grade, prepare
-from grader.sandbox import SandboxError
-from grader.spec import SpecError
-from grader.toolchain import ToolchainError
+from grader.grade import MACHINE_ERRORS, Grade, Options, grade, prepare
 from grader.verdict import Kind
 
-MACHINE_ERRORS = (BuildError, CacheError, DeviceError, SandboxError, SpecError, ToolchainError)
 BELT_S = 900  # pytest-timeout's limit for one kata, far above the sandbox's own
 _CATALOG = pytest.StashKey[Catalog]()
 _GRADE = pytest.StashKey[Grade]()

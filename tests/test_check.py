@@ -252,7 +252,7 @@ def test_kind_stays_the_same_while_shapes_get_smaller() -> None:
 
     def bug(call: Call, outcome: Outcome, sizes: dict[str, Any]) -> Outcome:
         if sizes["n"] >= 100:
-            return Outcome(findings=(Finding("crash", "trap"),))
+            return Outcome(findings=(Finding("crash", "trap", kernel="add_kernel"),))
         return outcome if sizes["n"] in (0, 1, 2, 7, 33) else Outcome(outputs={"c": b"\0" * len(outcome.outputs["c"])})
 
     verdict = run(FakeSandbox(add, bug))

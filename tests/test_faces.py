@@ -125,6 +125,13 @@ def test_the_two_faces_show_the_same_verdict(clone: Path) -> None:
     assert len(explanation.splitlines()) < 25
 
 
+def test_the_readme_shows_what_a_learner_gets(clone: Path) -> None:
+    solve(clone, "elementwise_f32", ("if (idx < n) c", "c"))
+    said = run(clone, "-m", "grader", "grade", "elementwise_f32", "--device", "sim").stdout.rstrip()
+    readme = [line.strip() for line in (ROOT / "README.md").read_text().splitlines()]
+    assert [line.strip() for line in said.splitlines() if line.strip() not in readme] == []
+
+
 def test_a_failure_says_which_todo_is_still_empty(clone: Path) -> None:
     kata = load_catalog(clone).katas["elementwise_f32"]
     text = kata.skeleton_path.read_text()

@@ -171,7 +171,7 @@ def test_engine_needs_a_compiler(tmp_path: Path) -> None:
     broken.chmod(0o755)
     with pytest.raises(EngineError, match="does not compile"):
         engine_library(tmp_path / "cache", compiler=str(broken), jobs=1)
-    assert os.listdir(tmp_path / "cache") == []
+    assert os.listdir(tmp_path / "cache" / "staging") == []
 
 
 def test_engine_is_built_once() -> None:

@@ -12,11 +12,13 @@ import os
 import platform
 import shutil
 import subprocess
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from grader import cache
+
+Progress = Callable[[str], None]
 SOURCES = Path(__file__).parent / "engine"
 LIBRARY = "libsim_engine.so"
 FLAGS = ("-std=c++17", "-O3", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-fno-strict-aliasing", "-pthread")
@@ -27,28 +29,29 @@ class EngineError(Exception):
     """The engine cannot be built; the message says why and what to do."""
 
 
-def engine_library(cache_dir: Path, *, compiler: str | None = None, jobs: int | None = None) -> Path:
-    """The engine's shared library, built into ``cache_dir`` unless it is there already.
+def engine_library(
+    folder: Path, *, progress: Progress | None = None, compiler: str | None = None, jobs: int | None = None
+) -> Path:
+    """The engine's shared library, built into the cache ``folder`` unless it is there already.
 
-    ``compiler`` is g++ unless given; ``jobs`` compilers run at once, as many as there are processors unless given.
-    Raises EngineError when there is no compiler, a source does not compile, or the cache cannot be written.
+    ``progress`` is told that a build begins and ends: it takes half a minute, once. ``compiler`` is g++ unless given;
+    ``jobs`` compilers run at once, as many as there are processors unless given.
+    Raises EngineError when there is no compiler or a source does not compile, CacheError when the cache is at fault.
     """
     path = _compiler_path(compiler or os.environ.get("CXX") or "g++")
     flags = _flags(path)
-    folder = cache_dir / f"engine-{_key(path, flags)}"
-    library = folder / LIBRARY
+    place = folder / f"engine-{_key(path, flags)}"
+    library = place / LIBRARY
     if library.is_file():
         return library
-    try:
-        cache_dir.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(prefix="engine-build-", dir=cache_dir))
-    except OSError as error:
-        raise EngineError(f"cannot write to {cache_dir}: {error.strerror}; choose another cache folder") from error
-    try:
-        _build(path, flags, staging, jobs or os.cpu_count() or 1)
-        _publish(staging, folder)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
+    say = progress or (lambda line: None)
+    say("building the simulator: about half a minute, once")
+    with cache.staging(folder) as stage:
+        made = stage / place.name
+        made.mkdir()
+        _build(path, flags, made, jobs or os.cpu_count() or 1)
+        cache.publish(made, place)
+    say("the simulator is built")
     return library
 
 
@@ -114,12 +117,3 @@ def _run(command: list[str], what: str) -> None:
         lines = [line for line in result.stderr.splitlines() if "error" in line] or result.stderr.splitlines()
         first = lines[0].strip() if lines else f"exit status {result.returncode}"
         raise EngineError(f"the simulator's engine does not compile: {what}: {first}; is {command[0]} g++ 9 or later?")
-
-
-def _publish(staging: Path, folder: Path) -> None:
-    try:
-        os.replace(staging, folder)
-    except OSError as error:
-        # Somebody else was faster: both built the same.
-        if not (folder / LIBRARY).is_file():
-            raise EngineError(f"cannot write to {folder}: {error.strerror}; remove it and try again") from error
