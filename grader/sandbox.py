@@ -335,7 +335,10 @@ def _open(name: str, connection: socket.socket) -> Device:
         open_device = _OPENERS[name]()
         program, _ = _read_frame(connection)
         paths = {key: Path(program[key]) for key in ("library", "ptx", "source")}
-        return open_device(program, paths)
+        if gone := [str(path) for path in paths.values() if not path.is_file()]:
+            message = f"{gone[0]} is gone; was the cache deleted meanwhile? Grade again: it is built anew."
+        else:
+            return open_device(program, paths)
     except LoadError as error:
         kind, message = error.kind, str(error)
     except (EOFError, ConnectionResetError):

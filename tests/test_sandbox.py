@@ -1,0 +1,136 @@
+"""The child process: whatever becomes of it, its parent answers, and nothing is left running."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from grader import cache
+from grader.build import Build, Request, Target, build
+from grader.case import Case, Shape
+from grader.catalog import load_catalog
+from grader.devices import Call
+from grader.devices.sim import engine_library
+from grader.grade import Options, grade
+from grader.sandbox import Program, Sandbox, SandboxError
+from grader.spec import load_spec
+from grader.toolchain import find_toolchain
+
+ROOT = Path(__file__).resolve().parent.parent
+KATA = load_catalog(ROOT).katas["elementwise_f32"]
+SPEC = load_spec(KATA.spec_path)
+
+
+@pytest.fixture
+def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Build, Path]:
+    """A build in a cache of its own, and the engine from the usual one."""
+    engine = engine_library(cache.cache_folder())
+    monkeypatch.setenv("KATA_CACHE", str(tmp_path / "cache"))
+    made = build(Request(KATA, SPEC, KATA.solution_path, Target("sim", "sm_90a")), find_toolchain())
+    assert isinstance(made, Build)
+    return made, engine
+
+
+@pytest.fixture
+def sandbox(built: tuple[Build, Path]) -> Iterator[Sandbox]:
+    made, engine = built
+    with Sandbox("sim") as box:
+        box.load(Program("sim", "sm_90a", made.library, made.ptx, made.source, engine))
+        yield box
+
+
+def a_call(n: int = 100) -> Call:
+    return Case(KATA, SPEC, Shape((("n", n),), "normal", 1)).call(nth=0, time_limit_s=10)
+
+
+def children() -> set[int]:
+    """Processes that this one started and that are still there, zombies left out."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if int(fields[1]) == os.getpid() and fields[0] != "Z":
+            found.add(int(entry.name))
+    return found
+
+
+def test_a_child_answers_many_calls_and_is_gone_at_the_end(built: tuple[Build, Path]) -> None:
+    before = children()
+    made, engine = built
+    with Sandbox("sim") as box:
+        box.load(Program("sim", "sm_90a", made.library, made.ptx, made.source, engine))
+        outcomes = [box.call(a_call()) for _ in range(3)]
+        assert len(children() - before) == 1
+    assert all(not outcome.findings for outcome in outcomes)
+    assert outcomes[0].outputs == outcomes[1].outputs
+    assert children() - before == set()
+
+
+def test_a_killed_child_is_a_finding_and_the_next_call_gets_a_new_one(sandbox: Sandbox) -> None:
+    before = children()
+    assert not sandbox.call(a_call()).findings
+    for child in children() & before:
+        os.kill(child, signal.SIGKILL)
+    assert sandbox.call(a_call()).findings[0].kind == "crash"
+    assert not sandbox.call(a_call()).findings
+
+
+def test_a_cache_deleted_under_our_feet_is_one_sentence_and_the_next_grade_is_fine(
+    sandbox: Sandbox, built: tuple[Build, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not sandbox.call(a_call()).findings
+    for path in built[0].folder.iterdir():
+        path.unlink()
+    assert not sandbox.call(a_call()).findings  # a child that has it loaded goes on
+    sandbox.close()
+    with pytest.raises(SandboxError, match="was the cache deleted"):
+        sandbox.call(a_call())
+    monkeypatch.undo()  # back to the cache that has the engine
+    assert grade(KATA, Options(device="sim"), source=KATA.solution_path).passed
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_outlives_a_grade_that_is_stopped(tmp_path: Path, number: signal.Signals) -> None:
+    endless = ROOT / "tests" / "wrong_kernels" / "elementwise_f32" / "launcher-never-returns.cu"
+    command = [sys.executable, "-m", "grader", "grade", KATA.name, "--device", "sim", "--file", str(endless)]
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    child = wait_for_child(process.pid)
+    os.kill(process.pid, number)
+    _, said = process.communicate(timeout=30)
+    assert "Traceback" not in said
+    if number == signal.SIGINT:
+        assert process.returncode == 130 and "nothing was left behind" in said
+    stop = time.monotonic() + 5
+    while Path(f"/proc/{child}").exists() and "Z" not in Path(f"/proc/{child}/stat").read_text().split()[2]:
+        assert time.monotonic() < stop, "the child is still there"
+        time.sleep(0.02)
+
+
+def wait_for_child(parent: int) -> int:
+    """The sandbox's child, once it is busy: when it has used half a second of processor time."""
+    stop = time.monotonic() + 60
+    while time.monotonic() < stop:
+        for entry in Path("/proc").iterdir():
+            try:
+                fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+                command = (entry / "cmdline").read_text()
+            except OSError:
+                continue
+            if int(fields[1]) == parent and "grader.sandbox" in command and int(fields[11]) > 50:
+                return int(entry.name)
+        time.sleep(0.05)
+    raise AssertionError(textwrap.dedent("no busy child was seen"))
