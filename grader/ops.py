@@ -18,8 +18,7 @@ import torch
 from grader import cache
 from grader.build import Build, CompileFailure, Request, Target, build
 from grader.catalog import Kata, find_root, load_catalog
-from grader.devices import Buffer, Call, Role, Scalar
-from grader.devices.gpu import CTYPES
+from grader.devices import CTYPES, Buffer, Call, Role, Scalar
 from grader.grade import SIM_ARCH
 from grader.sandbox import Program, Sandbox
 from grader.spec import Spec, Tensor, load_spec

@@ -8,11 +8,20 @@ This module imports nothing but the standard library, so that a child process st
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 Role = Literal["in", "out"]
+
+# What a Scalar's ctype is to ctypes.
+CTYPES: dict[str, Any] = {
+    "int": ctypes.c_int,
+    "int64_t": ctypes.c_int64,
+    "float": ctypes.c_float,
+    "double": ctypes.c_double,
+}
 
 
 @dataclass(frozen=True)

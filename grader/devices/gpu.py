@@ -14,18 +14,11 @@ from ctypes import byref, c_char_p, c_int, c_size_t, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any
 
-from grader.devices import Buffer, Call, Finding, LoadError, Outcome
+from grader.devices import CTYPES, Buffer, Call, Finding, LoadError, Outcome
 
 GUARD_BYTES = 1 << 16
 GUARD = b"\xff" * GUARD_BYTES
 ALIGNMENT = 256  # bytes; what cuMemAlloc promises
-
-CTYPES: dict[str, Any] = {
-    "int": ctypes.c_int,
-    "int64_t": ctypes.c_int64,
-    "float": ctypes.c_float,
-    "double": ctypes.c_double,
-}
 
 # CUresult of a kernel that broke the context (CUDA Driver API, 6.1), and the verdict that it means.
 _BROKEN = {

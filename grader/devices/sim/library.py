@@ -14,14 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grader.devices import Buffer, Call, Finding
-
-CTYPES: dict[str, Any] = {
-    "int": ctypes.c_int,
-    "int64_t": ctypes.c_int64,
-    "float": ctypes.c_float,
-    "double": ctypes.c_double,
-}
+from grader.devices import CTYPES, Buffer, Call, Finding
 
 _PROTOTYPES: dict[str, tuple[Any, Sequence[Any]]] = {
     "sim_load": (ctypes.c_char_p, (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int)),
