@@ -10,11 +10,11 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from grader.answer import Comparison, compare
 from grader.build import SOURCE
@@ -23,7 +23,7 @@ from grader.catalog import Kata
 from grader.devices import Call, Finding, Outcome
 from grader.sandbox import Sandbox
 from grader.spec import Spec
-from grader.verdict import Kind, Verdict
+from grader.verdict import Kind, Mismatch, Verdict
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -42,6 +42,7 @@ class Effort:
     edge_time_s: float = 8.0  # after this long, further named shapes are left to the drawn ones
     shrink_time_s: float = 5.0
     call_limit_s: float = 10.0
+    watch: bool = False  # whether the device can say who wrote a wrong element
     seed: int = 0
 
     def thorough(self) -> Effort:
@@ -52,7 +53,7 @@ class Effort:
 
 def effort_for(device: str) -> Effort:
     """The default on each device: a GPU makes light of large shapes, a simulator of small ones."""
-    return Effort() if device == "sim" else Effort(large=2, work_limit=1 << 40, call_limit_s=20.0)
+    return Effort(watch=True) if device == "sim" else Effort(large=2, work_limit=1 << 40, call_limit_s=20.0)
 
 
 @dataclass
@@ -87,7 +88,10 @@ def check(kata: Kata, spec: Spec, sandbox: Sandbox, effort: Effort, memory: Path
         return Verdict(Kind.PASS, f"right on {len(search.tried)} cases", cases=len(search.tried), error_share=worst)
     smallest = _shrink(search, failed)
     _remember(smallest, memory)
-    return replace(search.tried[smallest], cases=len(search.tried))
+    verdict = search.tried[smallest]
+    if effort.watch and verdict.kind is Kind.WRONG_ANSWER:
+        verdict = _with_writers(search, smallest, verdict)
+    return replace(verdict, cases=len(search.tried))
 
 
 def _remembered(search: _Search, memory: Path | None) -> Shape | None:
@@ -218,6 +222,20 @@ def _find(
         return min(failing, key=lambda shape: _weight(search, shape)) if failing else None
 
 
+def count(kata: Kata, spec: Spec, sandbox: Sandbox, effort: Effort) -> Mapping[str, Any]:
+    """What the kernels of one call on the largest named shape cost: the counters of Outcome and, as "sizes", the shape.
+
+    Empty where the device does not count.
+    """
+    sizes = [sizes for sizes in spec.edges if allowed(kata, sizes) and spec.work(sizes) <= effort.work_limit]
+    largest = max(sizes, key=spec.work)
+    shape = Shape(tuple((name, largest[name]) for name in spec.sizes), spec.values[0].name, effort.seed)
+    case = Case(kata, spec, shape)
+    call = replace(case.call(nth=0, time_limit_s=effort.call_limit_s * 4), counters=True)
+    counters = sandbox.call(call).counters
+    return {**counters, "sizes": case.sizes} if counters.get("kernels") else {}
+
+
 # -- one case --------------------------------------------------------------------------------------------------------
 
 
@@ -248,6 +266,43 @@ def _judge(case: Case, call: Call, outcome: Outcome) -> Verdict:
     if bad is None:
         return Verdict(Kind.PASS, "right", error_share=share)
     return replace(_wrong_answer(case, bad), error_share=share)
+
+
+def _with_writers(search: _Search, shape: Shape, verdict: Verdict) -> Verdict:
+    """The verdict with who wrote each of the wrong elements, from calls in which they are watched."""
+    case = Case(search.kata, search.spec, shape)
+    watch = tuple((item.buffer, _flat_index(case, item)) for item in verdict.mismatches)
+    for nth in range(CALLS):
+        call = replace(case.call(nth=nth, time_limit_s=search.effort.call_limit_s), watch=watch)
+        outcome = search.sandbox.call(call)
+        again = _judge(case, call, outcome)
+        if [item.index for item in again.mismatches] != [item.index for item in verdict.mismatches]:
+            continue
+        named = (
+            replace(item, writer=_writer(outcome.writers.get(f"{name}[{index}]")))
+            for item, (name, index) in zip(verdict.mismatches, watch, strict=True)
+        )
+        return replace(verdict, mismatches=tuple(named))
+    return verdict
+
+
+def _flat_index(case: Case, mismatch: Mismatch) -> int:
+    tensor = next(tensor for tensor in case.spec.outputs if tensor.name == mismatch.buffer)
+    flat = 0
+    for place, size in zip(mismatch.index, tensor.extent(case.sizes), strict=True):
+        flat = flat * size + place
+    return flat
+
+
+def _writer(writer: Mapping[str, Any] | None) -> str | None:
+    """``block (1,0,0) thread (0,0,0), line 17``; a function of the CUDA runtime by its name."""
+    if writer is None:
+        return None
+    if "thread" not in writer:
+        return str(writer["kernel"])
+    block, thread = ("(" + ",".join(map(str, writer[key])) + ")" for key in ("block", "thread"))
+    line = f", line {writer['line']}" if "line" in writer else ""
+    return f"block {block} thread {thread}{line}"
 
 
 def _wrong_answer(case: Case, bad: Comparison) -> Verdict:

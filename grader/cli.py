@@ -65,6 +65,7 @@ def _add_grade(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--device", choices=("auto", "gpu", "sim"), default="auto", help="default: auto")
     parser.add_argument("--thorough", action="store_true", help="many more shapes and values")
     parser.add_argument("--seed", type=int, default=0, help="draw other shapes and values (default 0)")
+    parser.add_argument("--counters", action="store_true", help="after a pass on the simulator, show what costs most")
     parser.add_argument("--sim-arch", default=Options.sim_arch, metavar="ARCH", help="simulated card: sm_80, sm_90a")
     parser.set_defaults(command=_grade)
 
@@ -100,7 +101,12 @@ def _grade(options: argparse.Namespace) -> int:
     if options.file is not None and len(katas) != 1:
         raise CatalogError(f"--file needs the one kata to grade it as, but {len(katas)} were named.")
     wanted = Options(
-        options.device, options.thorough, options.seed, options.sim_arch, warnings_are_errors=options.solutions
+        options.device,
+        options.thorough,
+        options.seed,
+        options.sim_arch,
+        warnings_are_errors=options.solutions,
+        counters=options.counters,
     )
     work = [(kata, options.file or (kata.solution_path if options.solutions else kata.skeleton_path)) for kata in katas]
     if len(work) > 1:
@@ -117,6 +123,8 @@ def _grade_one(kata: Kata, source: Path, options: Options, width: int) -> Grade:
     graded = grade(kata, options, source=source, progress=_progress)
     if graded.passed:
         print(f"{kata.name:<{width}}  {report.outcome(graded)}, {graded.time_s:.1f} s", flush=True)
+        for line in report.costs(graded):
+            print(line, flush=True)
     else:
         print(report.explanation(graded), flush=True)
     return graded

@@ -15,7 +15,7 @@ from pathlib import Path
 from grader import cache, skeleton
 from grader.build import Build, BuildError, CompileFailure, Progress, Request, Target, build_all
 from grader.catalog import Kata
-from grader.check import Effort, check, effort_for
+from grader.check import Effort, check, count, effort_for
 from grader.devices.sim import EngineError, engine_library
 from grader.sandbox import Program, Sandbox, SandboxError
 from grader.spec import SpecError, load_spec
@@ -43,6 +43,7 @@ class Options:
     sim_arch: str = SIM_ARCH
     warnings_are_errors: bool = False
     jobs: int = 2
+    counters: bool = False  # after a pass on the simulator, count what the kernels cost
 
     def effort(self, target: Target, after_gpu: bool) -> Effort:
         effort = replace(effort_for(target.device), seed=self.seed)
@@ -148,7 +149,10 @@ def _on_device(request: Request, effort: Effort, options: Options, progress: Pro
         if isinstance(built, CompileFailure):
             return _does_not_compile(built)
         sandbox.load(_program(built, engine, options))
-        return check(kata, request.spec, sandbox, effort, _memory(kata))
+        verdict = check(kata, request.spec, sandbox, effort, _memory(kata))
+        if options.counters and verdict.passed and target.device == "sim":
+            verdict = replace(verdict, counters=count(kata, request.spec, sandbox, effort))
+        return verdict
 
 
 def _import_torch() -> None:

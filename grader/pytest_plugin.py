@@ -119,6 +119,15 @@ class KataItem(pytest.Item):
         return self.source, None, self.kata.name
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Katas in the order to solve them, which is not that of their names. What else there is keeps its place."""
+    katas = [item for item in items if isinstance(item, KataItem)]
+    if katas:
+        order = {name: place for place, name in enumerate(katas[0].config.stash[_CATALOG].katas)}
+        ordered = iter(sorted(katas, key=lambda item: order[item.kata.name]))
+        items[:] = [next(ordered) if isinstance(item, KataItem) else item for item in items]
+
+
 def _options(config: pytest.Config) -> Options:
     return Options(
         device=config.getoption("--device"),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from grader.grade import Grade
 from grader.verdict import Kind, Mismatch, Verdict
@@ -71,9 +72,11 @@ def _who(grade: Grade, verdict: Verdict) -> Iterable[str]:
 def _wrong(grade: Grade, verdict: Verdict) -> Iterable[str]:
     if verdict.mismatches:
         name = verdict.mismatches[0].buffer
-        yield _row("first", f"{'index':<16} {'expected':>16} {'got':>16}")
+        known = any(mismatch.writer for mismatch in verdict.mismatches)
+        yield _row("first", f"{'index':<16} {'expected':>16} {'got':>16}{'  written by' if known else ''}")
         for mismatch in verdict.mismatches:
-            yield _row("", f"{_element(name, mismatch):<16} {_number(mismatch.expected):>16} {_got(mismatch):>16}")
+            row = f"{_element(name, mismatch):<16} {_number(mismatch.expected):>16} {_got(mismatch):>16}"
+            yield _row("", f"{row}  {mismatch.writer or ''}".rstrip())
     if verdict.pattern:
         yield _row("pattern", verdict.pattern)
 
@@ -114,6 +117,55 @@ _SECTIONS: tuple[Callable[[Grade, Verdict], Iterable[str]], ...] = (
     _printed,
     _device,
 )
+
+
+COST_LINES = 6
+
+_TOTALS: tuple[tuple[str, str], ...] = (
+    ("warp instructions", "{warp_instructions:,}"),
+    ("by class", "{classes}"),
+    ("global memory", "{bytes_read:,} bytes read, {bytes_written:,} written, in {global_requests:,} requests"),
+    ("sectors", "{sectors:,} of 32 bytes; {ideal_sectors:,} would do"),
+    ("shared memory", "{waves:,} waves of {shared_requests:,} requests; {ideal_waves:,} would do"),
+    ("branches", "{branches:,}, {divergent_branches:,} of them divergent"),
+    ("barriers", "{barriers:,}"),
+    ("atomics", "{atomics:,} instructions, at most {most_atomics_on_one_address:,} updates of one address"),
+    ("flops", "{flops:,}"),
+)
+
+
+def costs(grade: Grade) -> list[str]:
+    """What each kernel of a counted call cost, and the lines that cost most; empty where nothing was counted."""
+    rows: list[str] = []
+    for counters in (verdict.counters for verdict in grade.verdicts if verdict.counters):
+        sizes = ", ".join(f"{name}={size}" for name, size in counters["sizes"].items())
+        for kernel in counters["kernels"]:
+            launches = f", {kernel['launches']} launches" if kernel["launches"] > 1 else ""
+            rows.append(f"counters of {kernel['kernel']} at {sizes}{launches}")
+            rows += _totals(kernel)
+            rows += _cost_lines(grade, kernel["lines"])
+    return [rows[0], *(INDENT + row for row in rows[1:])] if rows else []
+
+
+def _totals(kernel: Mapping[str, Any]) -> Iterable[str]:
+    ordered = sorted(kernel["instructions"].items(), key=lambda item: -item[1])
+    classes = ", ".join(f"{name} {number:,}" for name, number in ordered)
+    for label, words in _TOTALS:
+        text = words.format(**kernel, classes=classes)
+        if not text.startswith("0"):
+            yield f"{label:<18} {text}"
+
+
+def _cost_lines(grade: Grade, lines: Iterable[Mapping[str, int]]) -> Iterable[str]:
+    yield f"{'line':>5} {'instructions':>13} {'sectors/ideal':>17} {'waves/ideal':>17}"
+    for item in list(lines)[:COST_LINES]:
+        sectors, waves = (_share(item[name], item[f"ideal_{name}"]) for name in ("sectors", "waves"))
+        text = source_line(grade.source, item["line"])[:70]
+        yield f"{item['line']:>5} {item['instructions']:>13,} {sectors:>17} {waves:>17}  {text}"
+
+
+def _share(count: int, ideal: int) -> str:
+    return f"{count:,}/{ideal:,}" if count else "-"
 
 
 def source_line(path: Path, number: int) -> str:

@@ -109,7 +109,7 @@ class Sandbox:
             self.close()
         outputs = dict(zip(header["outputs"], blobs, strict=True))
         findings = tuple(_finding(item) for item in header["findings"])
-        return Outcome(outputs=outputs, findings=findings, counters=header["counters"])
+        return Outcome(outputs=outputs, findings=findings, counters=header["counters"], writers=header["writers"])
 
 
 class _Lost(Exception):
@@ -312,6 +312,7 @@ def _serve(name: str, connection: socket.socket) -> None:
             "outputs": list(outcome.outputs),
             "findings": [asdict(finding) for finding in outcome.findings],
             "counters": dict(outcome.counters),
+            "writers": dict(outcome.writers),
             "spent": device.spent,
         }
         _write_frame(connection, reply, list(outcome.outputs.values()))
@@ -377,7 +378,8 @@ def _decode_call(header: dict[str, Any], blobs: list[bytes]) -> Call:
         for item, blob in zip(header["buffers"], blobs, strict=True)
     )
     scalars = tuple(Scalar(**item) for item in header["scalars"])
-    return Call(**{**header, "buffers": buffers, "scalars": scalars})
+    watch = tuple((name, index) for name, index in header["watch"])
+    return Call(**{**header, "buffers": buffers, "scalars": scalars, "watch": watch})
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 from grader.devices import Finding
 
@@ -35,12 +36,16 @@ class Kind(str, Enum):
 
 @dataclass(frozen=True)
 class Mismatch:
-    """One wrong element of an output. ``got`` is None where the kernel never wrote it."""
+    """One wrong element of an output. ``got`` is None where the kernel never wrote it.
+
+    ``writer`` says who wrote it last, where the device knows: "block (1,0,0) thread (0,0,0), line 17".
+    """
 
     buffer: str
     index: tuple[int, ...]
     expected: float | int
     got: float | int | None
+    writer: str | None = None
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,7 @@ class Verdict:
     detail: str = ""  # further lines, such as the compiler's own words
     cases: int = 0
     error_share: float = 0.0
+    counters: Mapping[str, Any] = field(default_factory=dict)  # of check.count, where it was asked for
 
     @property
     def passed(self) -> bool:

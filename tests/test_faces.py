@@ -64,6 +64,7 @@ def test_pristine_skeletons_fail_in_one_line_each_without_a_compiler(clone: Path
     assert done.returncode == 1
     for name in katas:
         assert len(re.findall(rf"^{name}: not started: \d+ TODOs?$", done.stdout, re.MULTILINE)) == 1
+    assert re.findall(r"^(\w+): not started", done.stdout, re.MULTILINE) == list(katas)  # in the order to solve them
     assert f"{len(katas)} not started" in done.stdout and "Traceback" not in done.stdout
     assert took < 5.0
     assert not (tmp_path / "called").exists()

@@ -270,8 +270,8 @@ def typed_integer_cases() -> Iterator[Case]:
         yield make(f"mad.lo.{kind}", 3, lambda a, b, c: a * b + c)
         yield make(f"min.{kind}", 2, min)
         yield make(f"max.{kind}", 2, max)
-        yield make(f"div.{kind}", 2, lambda a, b: truncated_division(a, b) if b else -1)
-        yield make(f"rem.{kind}", 2, lambda a, b: a - b * truncated_division(a, b) if b else a)
+        yield make(f"div.{kind}", 2, truncated_division)
+        yield make(f"rem.{kind}", 2, lambda a, b: a - b * truncated_division(a, b))
         yield make(f"sad.{kind}", 3, lambda a, b, c: abs(a - b) + c)
         if w < 64:
             yield make(f"mul.wide.{kind}", 2, lambda a, b: a * b, 2 * w)
@@ -374,6 +374,8 @@ def operands(case: Case, dice: random.Random) -> list[list[int]]:
         rows = dice.sample(rows, 700)
     for _ in range(200):
         rows.append([random_operand(case, i, dice) for i in range(len(case.sources))])
+    if case.form.startswith(("div.", "rem.")) and not case.values:  # by zero is a finding
+        rows = [row for row in rows if row[1] % 2 ** case.sources[1]]
     return rows
 
 

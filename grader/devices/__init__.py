@@ -60,6 +60,8 @@ class Call:
     scalars: tuple[Scalar, ...]
     seed: int = 0  # order of warps and blocks on the simulator
     time_limit_s: float = 10.0
+    watch: tuple[tuple[str, int], ...] = ()  # (buffer, element): say who wrote it last, on the simulator
+    counters: bool = False  # count what the kernels do, on the simulator
 
 
 @dataclass(frozen=True)
@@ -84,11 +86,17 @@ class Finding:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one call did. ``outputs`` holds every "out" buffer's bytes after the device was synchronised."""
+    """What one call did. ``outputs`` holds every "out" buffer's bytes after the device was synchronised.
+
+    ``counters`` has, where the call asked for it, under "kernels" a list with each kernel's totals and the lines that
+    cost most. ``writers`` names who last wrote each watched element: "c[3]" -> kernel, line, block, thread, as far as
+    they apply. An element that nobody wrote is not in it.
+    """
 
     outputs: Mapping[str, bytes] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     counters: Mapping[str, Any] = field(default_factory=dict)
+    writers: Mapping[str, Any] = field(default_factory=dict)
 
 
 class LoadError(Exception):

@@ -157,8 +157,9 @@ def convert(source: Format, target: Format, mode: str, bits: int) -> int:
 
 
 def to_integer(source: Format, mode: str, low: int, high: int, bits: int) -> int:
-    if is_nan(source, bits):
-        return 0
+    if is_nan(source, bits):  # as the card has it: zero only where both sides have at most 32 bits
+        width = (high - low).bit_length()
+        return 1 << (width - 1) if 64 in (width, source.bits) else 0
     if is_inf(source, bits):
         return low if bits & source.sign else high
     x = value(source, bits)

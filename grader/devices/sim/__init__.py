@@ -14,12 +14,14 @@ from grader.devices import Call, Finding, Outcome
 from grader.devices.sim.engine import EngineError, engine_library
 from grader.devices.sim.library import (
     add_buffer,
+    add_watches,
     buffer_bytes,
     find_launcher,
     load_engine,
     load_kata,
     read_counters,
     read_findings,
+    read_writers,
 )
 
 __all__ = ["EngineError", "SimDevice", "engine_library", "supported_instructions"]
@@ -56,13 +58,16 @@ class SimDevice:
         engine.sim_begin(call.seed % 2**64, call.time_limit_s)
         try:
             addresses = [add_buffer(engine, buffer) for buffer in call.buffers]
+            add_watches(engine, call, addresses)
+            if call.counters:
+                engine.sim_count()
             launcher(*addresses, *(scalar.value for scalar in call.scalars), None)
             outputs = {
                 buffer.name: buffer_bytes(engine, address, len(buffer.data))
                 for buffer, address in zip(call.buffers, addresses, strict=True)
                 if buffer.role == "out"
             }
-            return Outcome(outputs, read_findings(engine), read_counters(engine))
+            return Outcome(outputs, read_findings(engine), read_counters(engine, call), read_writers(engine))
         finally:
             engine.sim_end()
 

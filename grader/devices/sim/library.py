@@ -25,7 +25,11 @@ _PROTOTYPES: dict[str, tuple[Any, Sequence[Any]]] = {
     ),
     "sim_bytes": (ctypes.c_void_p, (ctypes.c_uint64,)),
     "sim_findings": (ctypes.c_char_p, ()),
+    "sim_watch": (None, (ctypes.c_char_p, ctypes.c_uint64, ctypes.c_uint32)),
+    "sim_writers": (ctypes.c_char_p, ()),
     "sim_counters": (None, (ctypes.POINTER(ctypes.c_uint64),)),
+    "sim_count": (None, ()),
+    "sim_counted": (ctypes.c_char_p, ()),
     "sim_end": (None, ()),
     "sim_forms": (ctypes.c_char_p, ()),
 }
@@ -106,8 +110,27 @@ def read_findings(engine: ctypes.CDLL) -> tuple[Finding, ...]:
     return tuple(Finding(**item) for item in found)
 
 
-def read_counters(engine: ctypes.CDLL) -> dict[str, int]:
+def add_watches(engine: ctypes.CDLL, call: Call, addresses: Sequence[int]) -> None:
+    """Ask who last writes each element of ``call.watch``; one that is in no buffer is left out."""
+    places = {buffer.name: (buffer, address) for buffer, address in zip(call.buffers, addresses, strict=True)}
+    for name, index in call.watch:
+        if name in places and 0 <= index * places[name][0].itemsize < len(places[name][0].data):
+            buffer, address = places[name]
+            engine.sim_watch(f"{name}[{index}]".encode(), address + index * buffer.itemsize, buffer.itemsize)
+
+
+def read_writers(engine: ctypes.CDLL) -> dict[str, dict[str, Any]]:
+    writers: dict[str, dict[str, Any]] = json.loads(engine.sim_writers().decode(errors="replace"))
+    known = ("kernel", "file", "line", "block", "thread")
+    return {place: {key: writer[key] for key in known if key in writer} for place, writer in writers.items()}
+
+
+def read_counters(engine: ctypes.CDLL, call: Call) -> dict[str, Any]:
+    """Totals of the call; with ``call.counters`` also each kernel's, under "kernels"."""
     names = ("launches", "warp_instructions", "thread_instructions")
     values = (ctypes.c_uint64 * len(names))()
     engine.sim_counters(values)
-    return dict(zip(names, map(int, values), strict=True))
+    totals: dict[str, Any] = dict(zip(names, map(int, values), strict=True))
+    if call.counters:
+        totals["kernels"] = json.loads(engine.sim_counted().decode(errors="replace"))
+    return totals

@@ -1,6 +1,6 @@
 // Wrong: blocks add to y with a plain add, and lose what others added meanwhile
 // Kata: block_all_reduce_f32_f32
-// Sim: pass | wrong answer | race: the simulator does not look for races in global memory, and its blocks seldom meet
+// Sim: race
 // Gpu: wrong answer
 #include "kata.cuh"
 

@@ -1,6 +1,6 @@
 // Wrong: each block stores its own sum over the others'
 // Kata: block_all_reduce_f32_f32
-// Sim: wrong answer
+// Sim: race
 // Gpu: wrong answer
 // Sizes: n=257
 #include "kata.cuh"

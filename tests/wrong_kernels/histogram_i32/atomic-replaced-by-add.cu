@@ -1,6 +1,6 @@
 // Wrong: counts with a plain add: equal values of a warp count once
 // Kata: histogram_i32
-// Sim: wrong answer
+// Sim: race
 // Gpu: wrong answer
 // Sizes: n=2, bins=1
 #include "kata.cuh"

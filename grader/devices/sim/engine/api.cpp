@@ -1,6 +1,7 @@
 // api: the engine's own interface, for ctypes
 //
 // Text that is returned stays valid until the next call of the same function.
+#include "decode.h"
 #include "device.h"
 #include "lexer.h"
 #include "runtime.h"
@@ -52,6 +53,30 @@ SIM_EXPORT void sim_counters(u64* counters) {
     counters[2] = device.executed_lanes;
 }
 
+// Asks who writes these bytes last; `key` is what the answer calls them.
+SIM_EXPORT void sim_watch(const char* key, u64 address, u32 bytes) {
+    Device::get().watch.add(key, address, bytes);
+}
+
+// The last writers of what is watched and was written, as a JSON object.
+SIM_EXPORT const char* sim_writers() {
+    static std::string text;
+    text = Device::get().watch.json();
+    return text.c_str();
+}
+
+// Counts what the call's kernels do.
+SIM_EXPORT void sim_count() {
+    Device::get().count();
+}
+
+// What was counted, a JSON list of kernels.
+SIM_EXPORT const char* sim_counted() {
+    static std::string text;
+    text = Device::get().counters();
+    return text.c_str();
+}
+
 SIM_EXPORT void sim_end() {
     Device::get().end();
 }
@@ -61,5 +86,21 @@ SIM_EXPORT const char* sim_forms() {
     static std::string text;
     text.clear();
     for (const Row& row : operations().rows()) text += row.form + "\n";
+    return text.c_str();
+}
+
+// What the differential tests need to write a program for a form: "form<tab>how its operands stand<tab>bytes of each",
+// 0 for a predicate, one line for every form whose operands are all registers.
+SIM_EXPORT const char* sim_signatures() {
+    static std::string text;
+    text.clear();
+    for (const Row& row : operations().rows()) {
+        const bool compares = row.build == build_setp;
+        if (row.build != positional && !compares) continue;
+        text += row.form + (compares ? (row.option ? "\tjoined" : "\tcompare") : "\tplain") + "\t";
+        const Signature& signature = row.operation.signature;
+        for (int i = 0; i < signature.count; ++i) text += std::to_string(signature.shape[i].bytes) + " ";
+        text += "\n";
+    }
     return text.c_str();
 }

@@ -4,12 +4,14 @@
 #include <cstdio>
 
 #include "operation.h"
+#include "traces.h"
 
 namespace sim {
 
 namespace {
 
 constexpr u64 SLICE = 1 << 14;        // warp instructions before another warp gets its turn
+constexpr u32 ROUNDS = 64;            // of turns, before those who wait at an mbarrier get one
 constexpr u64 CHECK_EVERY = 1 << 15;  // and before the clock is read
 
 u64 mix(u64 x) {  // splitmix64
@@ -29,6 +31,7 @@ Block::Block(const Launch& l) : launch(&l), program(l.program) {
     const u64 threads = l.threads_per_block();
     warps.resize((threads + LANES - 1) / LANES);
     shared.prepare(l.shared_bytes(), program->granule_shift);
+    if (l.counters) counters = std::make_unique<Counters>(program->code.size());
     register_storage_.assign(warps.size() * program->row_bytes + 64, 0);
     local_storage_.assign(warps.size() * LANES * program->local_bytes + 16, 0);
     local_shadow_.assign(local_storage_.size(), 0);
@@ -68,7 +71,8 @@ void Block::fill_specials(Warp& warp, bool once) {
         u32(warps.size()),
         0,
         u32(launch->dynamic_shared),
-        u32(launch->shared_bytes())};
+        u32(launch->shared_bytes()),
+        launch->workspace};
     for (const SpecialRow& row : program->specials) {
         if (!once && !row.special->of_block) continue;
         u32* d = warp.row<u32>(row.offset);
@@ -88,6 +92,11 @@ void Block::start(u64 linear) {
     }
     shared.forget();
     ordering.forget();
+    copies.forget();
+    mbarriers.forget();
+    origin = last_clock_;
+    handed = {};
+    handed.block = u32(linear);
     std::fill(local_shadow_.begin(), local_shadow_.end(), 0);
     for (Barrier& barrier : barriers) barrier = {};
     for (Warp& warp : warps) {
@@ -107,7 +116,8 @@ u64 Block::random() {
 }
 
 void Block::check_time(const Warp& warp) {
-    if (std::chrono::steady_clock::now() < launch->deadline) return;
+    const auto now = std::chrono::steady_clock::now();
+    if (now < launch->deadline && !(launch->suspects && now > launch->suspected_until)) return;
     const int lane = warp.alive ? __builtin_ctz(warp.alive) : 0;
     char limit[32];
     std::snprintf(limit, sizeof limit, "%g", launch->time_limit_s);
@@ -119,6 +129,7 @@ void Block::check_time(const Warp& warp) {
 
 bool Block::run(u64 budget) {
     const u32 count = u32(warps.size());
+    u32 rounds = 0;
     for (u64 done = 0; done < budget;) {
         bool ran = false, finished = true;
         const u32 start = u32(random() % count);
@@ -137,13 +148,15 @@ bool Block::run(u64 budget) {
             finished &= warp.finished();
         }
         if (finished) return finish();
-        if (!ran) stuck();
+        const bool turns = ++rounds % ROUNDS == 0;  // one who waits may be needed by one who spins
+        if ((!ran || turns) && !mbarriers.wake() && !ran) stuck();
     }
     return false;
 }
 
 bool Block::finish() {
     if (pending) stop_at(*pending);
+    copies.finish();
     for (const Warp& warp : warps) last_clock_ = std::max(last_clock_, warp.clock);
     return true;
 }
@@ -242,6 +255,22 @@ void Block::synchronise(const Barrier& barrier) {
     }
 }
 
+// ---- fences and flags
+
+void Block::fence(Warp& warp, bool device) {
+    u32 latest = 0;
+    for (const Warp& other : warps) latest = std::max(latest, other.clock);
+    if (device && launch->traces) launch->traces->handover.fence(handed, latest - origin);
+    ordering.fence(warp);
+}
+
+void Block::touch(Warp& warp, const Instruction& in, Mask mask, Access access, u8* const* at) {
+    if (in.releases) fence(warp, true);
+    ordering.strong(warp, mask, at, access);
+    if (launch->traces) launch->traces->handover.touch(handed, mask, at, access);
+    if (in.acquires) ordering.fence(warp);
+}
+
 // ---- findings
 
 SourceLine Block::line_of(u32 pc) const {
@@ -315,6 +344,7 @@ void Block::stuck() {
     u64 waiting = 0, elsewhere = 0, exited = 0;
     for (const Warp& warp : warps)
         if (warp.at_meeting) stuck_at_meeting(warp);
+    if (mbarriers.any_waiting()) mbarriers.stuck();
     for (const Warp& warp : warps)
         if (!waiter && warp.at_barrier) waiter = &warp;
     const int lane = __builtin_ctz(waiter->at_barrier);

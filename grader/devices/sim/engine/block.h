@@ -6,8 +6,12 @@
 #include <memory>
 #include <vector>
 
+#include "copies.h"
+#include "counters.h"
 #include "finding.h"
+#include "handover.h"
 #include "launch.h"
+#include "mbarrier.h"
 #include "memory.h"
 #include "ordering.h"
 #include "shared.h"
@@ -27,7 +31,7 @@ struct Barrier {
     u32 votes = 0, voters = 0;
 };
 
-constexpr int BARRIERS = 16;
+constexpr int BARRIERS = CLUSTER_BARRIER + 1;
 
 struct Block {
     explicit Block(const Launch& launch);
@@ -39,6 +43,10 @@ struct Block {
     // were the last.
     void wait(Warp& warp, const Instruction& in, Mask lanes, u32 barrier, u32 expected, Mask votes, Reduction op);
     void arrive(Warp& warp, const Instruction& in, Mask lanes, u32 barrier, u32 expected);
+
+    void fence(Warp& warp, bool device);  // for the block, or for the whole device
+    // Notes a volatile or atomic access: flags and locks order what stands around them.
+    void touch(Warp& warp, const Instruction& in, Mask mask, Access access, u8* const* at);
 
     // A finding at the running instruction of a warp. `stop_at` keeps it and
     // unwinds.
@@ -54,6 +62,11 @@ struct Block {
     std::vector<Warp> warps;
     SharedMemory shared;
     Ordering ordering;
+    Copies copies{*this};
+    MBarriers mbarriers{*this};
+    std::unique_ptr<Counters> counters;  // null: nothing is counted
+    Handed handed;
+    u32 origin = 0;  // of the clocks of its warps
     Barrier barriers[BARRIERS];
     std::unique_ptr<Finding> pending;  // an uninitialised read that may yet turn out to be a race
 

@@ -94,7 +94,14 @@ void Decoder::address(Instruction& out, const ptx::Operand& operand, const ptx::
     // see.
     const bool shared = out.resolve == resolve_shared || out.resolve == resolve_generic;
     while (shared && (u32(1) << program_.granule_shift) > bytes) --program_.granule_shift;
+    const bool global = out.resolve == resolve_global || out.resolve == resolve_generic;
+    while (global && (u32(1) << program_.global_shift) > bytes) --program_.global_shift;
     out.strong = form_of(in).strong;
+    for (auto word : words_of(in.opcode)) {
+        out.acquires |= word == "acquire" || word == "acq_rel";
+        out.releases |= word == "release" || word == "acq_rel";
+    }
+    program_.fences |= out.acquires || out.releases;
     out.immediate = operand.offset;
     if (base.kind == ptx::OperandKind::reg) {
         out.address = register_row(base.index);
@@ -233,7 +240,14 @@ void build_call(Decoder& d, const ptx::Instruction& in, const Row& row) {
         else
             (callee ? arguments : results) = &operand;
     }
-    if (!callee || callee->kind != ptx::OperandKind::symbol) d.unsupported("an indirect call");
+    if (!callee) d.unsupported("a call of nothing");
+    if (callee->kind == ptx::OperandKind::reg) {
+        Instruction out = d.prototype(in, *operations().find("call.indirect"));
+        out.operand[0] = d.source(*callee, shape_of<u64>());
+        out.target = d.indirect_call(results, arguments);
+        d.emit(out);
+        return;
+    }
     Instruction out = d.prototype(in, row);
     out.target = d.call_site(results, callee->name, arguments);
     d.emit(out);
@@ -264,12 +278,32 @@ u32 Decoder::call_site(const ptx::Operand* results, std::string_view callee, con
     return u32(program_.calls.size() - 1);
 }
 
+// A site for every function that has as many parameters and results.
+u32 Decoder::indirect_call(const ptx::Operand* results, const ptx::Operand* arguments) {
+    const auto count = [](const ptx::Operand* list) { return list ? list->elements.size() : 0; };
+    IndirectCall call;
+    for (const Layout& layout : layouts_) {
+        const ptx::Function& f = *layout.function;
+        if (f.entry || f.parameters.size() != count(arguments) || f.returns.size() != count(results)) continue;
+        call.push_back({function_address(module_, f.name), call_site(results, f.name, arguments)});
+    }
+    program_.indirect_calls.push_back(std::move(call));
+    return u32(program_.indirect_calls.size() - 1);
+}
+
 // bar.sync a [, b]: operands: barrier, count
 void build_barrier(Decoder& d, const ptx::Instruction& in, const Row& row) {
     Instruction out = d.prototype(in, row);
     const auto& ops = in.operands;
     out.operand[1] = ops.empty() ? d.constant(0, 4) : d.source(ops[0], shape_of<u32>());
     out.operand[2] = ops.size() < 2 ? d.constant(0, 4) : d.source(ops[1], shape_of<u32>());
+    d.emit(out);
+}
+
+void build_cluster_barrier(Decoder& d, const ptx::Instruction& in, const Row& row) {
+    Instruction out = d.prototype(in, row);
+    out.operand[1] = d.constant(CLUSTER_BARRIER, 4);
+    out.operand[2] = d.constant(0, 4);
     d.emit(out);
 }
 

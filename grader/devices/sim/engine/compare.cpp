@@ -70,6 +70,14 @@ struct UnorderedEqual {
     }
 };
 
+template <class C>
+struct Flushed {
+    template <class T>
+    static bool test(T a, T b) {
+        return C::test(flush(a), flush(b));
+    }
+};
+
 enum class Join : u8 { none, with_and, with_or, with_xor };
 
 Mask join(Mask value, Mask c, u8 option) {
@@ -160,6 +168,9 @@ template <class D, class C, class H>
 void set_pair(Warp& warp, const Instruction& in, Mask mask) {
     Mask lows, highs;
     test_pairs<C>(warp.row<const pair<H>>(in.operand[2]), warp.row<const pair<H>>(in.operand[3]), &lows, &highs);
+    const Mask c = joined(warp, in);
+    lows = join(lows, c, in.option);
+    highs = join(highs, c, in.option);
     D* d = warp.row<D>(in.operand[0]);
     each_lane(mask, [&](int l) {
         const bool low = lows >> l & 1, high = highs >> l & 1;
@@ -185,6 +196,10 @@ void select(Warp& warp, const Instruction& in, Mask mask) {
 template <class T, class C>
 T select_sign(T a, T b, C c) {
     return c >= 0 ? a : b;
+}
+template <class T>
+T select_sign_ftz(T a, T b, f32 c) {
+    return select_sign(a, b, flush(c));
 }
 
 // ---- rows
@@ -238,33 +253,27 @@ void of_bits(Table& t, const std::string& compare) {
 }
 
 template <class C, class H>
-void of_halves(Table& t, const std::string& compare, const std::string& type) {
-    setp_rows<C, H>(t, compare, "{.ftz,}." + type);
-    set_rows<H, C, H>(t, compare, "{.ftz,}." + type + "." + type);
-    set_rows<u16, C, H>(t, compare, "{.ftz,}.{u16,s16}." + type);
+void of_halves(Table& t, const std::string& compare, const std::string& ftz, const std::string& type) {
+    setp_rows<C, H>(t, compare, ftz + "." + type);
+    set_rows<H, C, H>(t, compare, ftz + "." + type + "." + type);
+    set_rows<u16, C, H>(t, compare, ftz + ".{u16,s16}." + type);
     const Shape two = shape_of<pair<H>>();
-    const std::string both = "{.ftz,}." + type + "x2";
+    const std::string both = ftz + "." + type + "x2";
     joined_rows(t, "setp.", compare, both, comparison(set_predicate_pair<C, H>, PREDICATE, two));
     joined_rows(t, "set.", compare, both + "." + type + "x2", comparison(set_pair<pair<H>, C, H>, two, two));
-    joined_rows(t, "set.", compare, "{.ftz,}.{u32,s32}." + type + "x2", comparison(set_pair<u32, C, H>, two, two));
+    joined_rows(t, "set.", compare, ftz + ".{u32,s32}." + type + "x2", comparison(set_pair<u32, C, H>, two, two));
 }
-
-f32 flush(f32 a) {
-    const u32 bits = bit_cast<u32>(a);
-    return bit_cast<f32>(bits & 0x7f800000u ? bits : bits & 0x80000000u);
-}
-template <class C>
-struct Flushed {
-    static bool test(f32 a, f32 b) { return C::test(flush(a), flush(b)); }
-};
 
 template <class C>
 void of_floats(Table& t, const std::string& compare) {
     of_type<C, f32>(t, compare, ".f32");
     setp_rows<Flushed<C>, f32>(t, compare, ".ftz.f32");
+    set_rows<u32, Flushed<C>, f32>(t, compare, ".ftz.{u32,s32}.f32");
+    set_rows<f32, Flushed<C>, f32>(t, compare, ".ftz.f32.f32");
     of_type<C, f64>(t, compare, ".f64");
-    of_halves<C, f16>(t, compare, "f16");
-    of_halves<C, bf16>(t, compare, "bf16");
+    of_halves<C, f16>(t, compare, "", "f16");
+    of_halves<Flushed<C>, f16>(t, compare, ".ftz", "f16");
+    of_halves<C, bf16>(t, compare, "", "bf16");
 }
 
 template <class T>
@@ -275,7 +284,8 @@ void select_rows(Table& t, const std::string& type) {
 template <class T>
 void slct_rows(Table& t, const std::string& types) {
     t.add("slct." + types + ".s32", lanewise_cold<select_sign<T, s32>>());
-    t.add("slct." + types + "{,.ftz}.f32", lanewise_cold<select_sign<T, f32>>());
+    t.add("slct." + types + ".f32", lanewise_cold<select_sign<T, f32>>());
+    t.add("slct." + types + ".ftz.f32", lanewise_cold<select_sign_ftz<T>>());
 }
 
 template <int (*classify)(f64)>

@@ -10,8 +10,9 @@ namespace {
 
 void nothing(Warp&, const Instruction&, Mask) {}
 
+template <bool device>
 void fence(Warp& warp, const Instruction&, Mask) {
-    warp.block->ordering.fence(warp);
+    warp.block->fence(warp, device);
 }
 
 // brx.idx: every lane goes to its own entry of the table
@@ -44,17 +45,45 @@ void copy_local(const Warp& warp, int lane, const std::vector<CallSite::Copy>& c
     }
 }
 
+// A function keeps its registers in one place: the decoder refuses recursion that it sees, this that through pointers.
+void refuse_recursion(Warp& warp, int lane, const CallSite& site) {
+    Block& block = *warp.block;
+    for (const Caller& caller : warp.callers[lane])
+        if (block.program->calls[caller.site].target == site.target)
+            block.stop_at(block.at(
+                warp, warp.here, lane, "unsupported",
+                "recursion: " + demangled(site.callee) + " calls itself, which is not supported by the simulator"));
+}
+
+void enter(Warp& warp, Mask mask, u32 index) {
+    const CallSite& site = warp.block->program->calls[index];
+    each_lane(mask, [&](int l) {
+        refuse_recursion(warp, l, site);
+        copy_local(warp, l, site.arguments);
+        warp.callers[l].push_back({warp.here, index});
+        warp.pc[l] = site.target;
+    });
+}
+
 void call(Warp& warp, const Instruction& in, Mask mask) {
     const CallSite& site = warp.block->program->calls[in.target];
-    if (site.builtin) {
-        call_builtin(warp, site, mask);
-        warp.move(mask, warp.here + 1);
-        return;
-    }
+    if (!site.builtin) return enter(warp, mask, in.target);
+    call_builtin(warp, site, mask);
+    warp.move(mask, warp.here + 1);
+}
+
+// Through a pointer: every lane may go elsewhere.
+void call_indirect(Warp& warp, const Instruction& in, Mask mask) {
+    const IndirectCall& known = warp.block->program->indirect_calls[in.target];
+    const u64* pointer = warp.row<const u64>(in.operand[0]);
     each_lane(mask, [&](int l) {
-        copy_local(warp, l, site.arguments);
-        warp.callers[l].push_back(warp.here);
-        warp.pc[l] = site.target;
+        for (auto& [address, site] : known)
+            if (address == pointer[l]) return enter(warp, Mask(1) << l, site);
+        Block& block = *warp.block;
+        block.stop_at(block.at(
+            warp, warp.here, l, "crash",
+            pointer[l] ? "calls through a pointer that holds no function of these parameters"
+                       : "calls through a null pointer"));
     });
 }
 
@@ -66,10 +95,10 @@ void back(Warp& warp, const Instruction& in, Mask mask) {
             out |= Mask(1) << l;
             return;
         }
-        const u32 caller = warp.callers[l].back();
+        const Caller caller = warp.callers[l].back();
         warp.callers[l].pop_back();
-        copy_local(warp, l, warp.block->program->calls[warp.code[caller].target].results);
-        warp.pc[l] = caller + 1;
+        copy_local(warp, l, warp.block->program->calls[caller.site].results);
+        warp.pc[l] = caller.pc + 1;
     });
     leave(warp, in, out);
 }
@@ -102,6 +131,7 @@ void control_rows(Table& t) {
     t.add("bra{,.uni}", {nothing, {}}, build_branch, Flow::branch);
     t.add("brx.idx{,.uni}", {branch_indexed, {}}, build_branch_table, Flow::leave);
     t.add("call{,.uni}", {call, {}}, build_call, Flow::leave);
+    t.add("call.indirect", {call_indirect, {}}, build_nothing, Flow::leave);
     t.add("ret{,.uni}", {back, {}}, build_nothing, Flow::leave);
     t.add("exit", {leave, {}}, build_nothing, Flow::leave);
     t.add("trap", {trap, {}}, build_nothing, Flow::leave);
@@ -112,10 +142,18 @@ void control_rows(Table& t) {
     t.add(red + ".popc{,.aligned}.u32", {barrier<Reduction::popc>, count}, build_barrier_reduction, Flow::leave);
     t.add(red + ".and{,.aligned}.pred", {barrier<Reduction::all>, truth}, build_barrier_reduction, Flow::leave);
     t.add(red + ".or{,.aligned}.pred", {barrier<Reduction::any>, truth}, build_barrier_reduction, Flow::leave);
-    t.add("membar.{cta,gl,sys}", {fence, {}}, build_fence);
-    t.add("fence{,.sc,.acq_rel,.acquire,.release}.{cta,cluster,gpu,sys}", {fence, {}}, build_fence);
+    const std::string orders = "fence{,.sc,.acq_rel,.acquire,.release}.";
+    t.add("membar.cta", {fence<false>, {}}, build_fence);
+    t.add("membar.{gl,sys}", {fence<true>, {}}, build_fence);
+    t.add(orders + "{cta,cluster}", {fence<false>, {}}, build_fence);
+    t.add(orders + "{gpu,sys}", {fence<true>, {}}, build_fence);
     t.add("nanosleep.u32", {nothing, {}}, build_nothing);
     t.add("pmevent{,.mask}", {nothing, {}}, build_nothing);
+    // A cluster is one block: its barrier is one of the block, beside the 16 that can be named.
+    t.add("barrier.cluster.arrive{,.release,.relaxed}{,.aligned}", {nothing, {}}, build_nothing);
+    t.add(
+        "barrier.cluster.wait{,.acquire}{,.aligned}", {barrier<Reduction::none>, {}}, build_cluster_barrier,
+        Flow::leave);
     t.add("griddepcontrol.{launch_dependents,wait}", {nothing, {}}, build_nothing);
 }
 

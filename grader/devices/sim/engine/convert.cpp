@@ -39,6 +39,26 @@ D to_float_sat(S a) {
     return a <= 0 ? D(0) : D(1);
 }
 
+// To a half in another direction: the nearest one, moved a step back where it lies on the wrong side. The sign
+// of an integer's half is never lost, so a step is one more or less in its magnitude.
+enum class Side { zero, down, up };
+template <class H, Side side, class S>
+H directed(S a) {
+    const f64 x = double_to_odd(a);
+    H half = narrow_double<H>(x);
+    const f64 back = f64(widen(half));
+    const bool lower = side == Side::down || (side == Side::zero && x > 0);
+    if (back != x && (back > x) == lower) half.bits = u16(half.bits + ((x > 0) == lower ? -1 : 1));
+    return half;
+}
+
+template <class H, class S>
+void directed_rows(Table& t, const std::string& types) {
+    t.add("cvt.rz." + types, lanewise_cold<directed<H, Side::zero, S>>());
+    t.add("cvt.rm." + types, lanewise_cold<directed<H, Side::down, S>>());
+    t.add("cvt.rp." + types, lanewise_cold<directed<H, Side::up, S>>());
+}
+
 template <class D, class S>
 void between(Table& t, const std::string& d, const std::string& s) {
     t.add("cvt." + d + "." + s, lanewise<truncate<D, S>>());
@@ -55,6 +75,7 @@ void from(Table& t, const std::string& s) {
     t.add("cvt.rn.f64." + s, lanewise<to_float<f64, S>>());
     t.add("cvt.rn.f16." + s, lanewise_cold<to_float<f16, S>>());
     t.add("cvt.rn.bf16." + s, lanewise_cold<to_float<bf16, S>>());
+    directed_rows<f16, S>(t, "f16." + s), directed_rows<bf16, S>(t, "bf16." + s);
     t.add("cvt.rn.sat.f32." + s, lanewise_cold<to_float_sat<f32, S>>());
 }
 

@@ -32,6 +32,11 @@ void each_symbol(const ptx::Operand& operand, Visit visit) {
 
 }  // namespace
 
+u64 function_address(const ptx::Module& module, std::string_view name) {
+    const auto found = module.function_index.find(name);
+    return found == module.function_index.end() ? 0 : CODE_ORIGIN + (found->second + 1) * CODE_STEP;
+}
+
 // ---- what a kernel reaches
 
 void Decoder::collect(const ptx::Function& function) {
@@ -40,7 +45,9 @@ void Decoder::collect(const ptx::Function& function) {
     layouts_.back().function = &function;
     layouts_.back().registers.assign(function.registers.size(), -1);
     for (auto& in : function.body) {
+        const bool calls = in.opcode.substr(0, 4) == "call";
         for (auto& operand : in.operands) {
+            if (calls && operand.kind == ptx::OperandKind::reg) collect_addressed();
             each_symbol(operand, [&](const ptx::Operand& symbol) {
                 const auto variable = module_.variable_index.find(symbol.name);
                 if (symbol.index < 0 && variable != module_.variable_index.end()) {
@@ -52,6 +59,18 @@ void Decoder::collect(const ptx::Function& function) {
                 const ptx::Function& f = module_.functions[callee->second];
                 if (f.defined && !f.entry) collect(f);
             });
+        }
+    }
+}
+
+// Where a kernel calls through pointers, they may lead to every function whose address is in a variable.
+void Decoder::collect_addressed() {
+    for (const ptx::Variable& v : module_.variables) {
+        for (const ptx::Initializer& value : v.values) {
+            const auto found = module_.function_index.find(value.symbol);
+            if (found == module_.function_index.end() || layout_index_.count(value.symbol)) continue;
+            const ptx::Function& f = module_.functions[found->second];
+            if (f.defined && !f.entry) collect(f);
         }
     }
 }
@@ -131,6 +150,9 @@ void Decoder::read_directives(const ptx::Function& entry) {
         }
         for (size_t i = 0; name == ".reqntid" && i < 3; ++i)
             program_.limits.required[i] = i < values.size() ? values[i] : 1;
+        const bool clustered = name == ".reqnctapercluster" || name == ".explicitcluster";
+        for (u32 v : values)
+            if (clustered && v > 1) throw Unsupported("a cluster of more than one block", entry.location);
         if (name == ".minnctapersm" && !values.empty()) program_.limits.min_blocks = values[0];
     }
 }
@@ -323,8 +345,8 @@ s32 Decoder::special(std::string_view name, u8 bytes) {
         program_.code.push_back(out);
         return bytes == 8 ? value : resize(value, 8, {bytes, false, false});
     }
-    if (name.substr(0, 7) == "%envreg") return constant(0, bytes);
     const Special* special = find_special(name);
+    if (!special && name.substr(0, 7) == "%envreg") return constant(0, bytes);
     if (!special) unsupported("the special register " + std::string(name));
     const auto found = specials_.find(special);
     s32 row = found != specials_.end() ? found->second : -1;
@@ -343,8 +365,7 @@ u64 Decoder::symbol_address(const ptx::Operand& operand) const {
     if (shared != shared_offsets_.end()) return shared->second + u64(operand.offset);
     const auto global = addresses_.find(operand.name);
     if (global != addresses_.end()) return global->second + u64(operand.offset);
-    if (module_.function_index.count(operand.name))
-        unsupported("the address of the function " + demangled(std::string(operand.name)));
+    if (const u64 code = function_address(module_, operand.name)) return code;
     unsupported("the symbol " + std::string(operand.name) + ", which is not declared,");
 }
 
@@ -393,6 +414,27 @@ s32 Decoder::destination(const ptx::Operand& operand, Shape shape) {
     return result;
 }
 
+s32 Decoder::address_row(const ptx::Operand& operand) {
+    if (operand.kind != ptx::OperandKind::address) unsupported("an address of " + std::string(instruction_->opcode));
+    const ptx::Operand& base = operand.elements[0];
+    const u64 offset = u64(operand.offset);
+    if (base.kind == ptx::OperandKind::symbol) return constant(symbol_address(base) + offset, 8);
+    if (base.kind != ptx::OperandKind::reg) return constant(base.bits + offset, 8);
+    const s32 row = source(base, shape_of<u64>());
+    if (!offset) return row;
+    Instruction out = prototype(*instruction_, *operations().find("add.u64"));
+    out.guard = -1;
+    out.operand[0] = temporary(8);
+    out.operand[1] = row;
+    out.operand[2] = constant(offset, 8);
+    program_.code.push_back(out);
+    return out.operand[0];
+}
+
+bool Decoder::is_predicate(const ptx::Operand& operand) const {
+    return operand.kind == ptx::OperandKind::reg && register_bytes(operand.index) == 0;
+}
+
 s32 Decoder::optional_predicate(const ptx::Operand& operand) {
     return operand.second ? destination(*operand.second, PREDICATE) : sink(0);
 }
@@ -409,6 +451,12 @@ u32 Decoder::branch_table(std::string_view name) {
     program_.branch_tables.emplace_back();
     for (auto label : found->second) fixes_.push_back({u32(program_.code.size()), current_, label, s32(index)});
     return index;
+}
+
+s32 Decoder::fragments(const std::vector<s32>& rows) {
+    const s32 first = s32(program_.fragments.size());
+    program_.fragments.insert(program_.fragments.end(), rows.begin(), rows.end());
+    return first;
 }
 
 void Decoder::branch_to(Instruction&, std::string_view label) {

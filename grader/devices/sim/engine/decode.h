@@ -20,6 +20,9 @@ struct Unsupported : std::runtime_error {
     u32 location;  // Module::locations
 };
 
+// What a pointer to a function holds; 0 where there is no function of that name.
+u64 function_address(const ptx::Module& module, std::string_view name);
+
 using Addresses = std::unordered_map<std::string_view,
                                      u64>;  // of module variables in global and constant space
 
@@ -38,9 +41,13 @@ class Decoder {
     s32 constant(u64 bits, u8 bytes);
     s32 sink(u8 bytes);
     void address(Instruction& out, const ptx::Operand& operand, const ptx::Instruction& in, u32 bytes);
+    s32 address_row(const ptx::Operand& operand);  // the addresses that an address operand names, 8 bytes each
+    bool is_predicate(const ptx::Operand& operand) const;
     void note_fence() { program_.fences = true; }
     void branch_to(Instruction& out, std::string_view label);
     u32 branch_table(std::string_view name);
+    s32 fragments(const std::vector<s32>& rows);  // where they stand in Program::fragments
+    u32 indirect_call(const ptx::Operand* results, const ptx::Operand* arguments);
     u32 call_site(const ptx::Operand* results, std::string_view callee, const ptx::Operand* arguments);
     [[noreturn]] void unsupported(const std::string& what) const;
     void require(const ptx::Instruction& in, size_t operands) const;
@@ -62,6 +69,7 @@ class Decoder {
     };
 
     void collect(const ptx::Function& function);
+    void collect_addressed();
     void place_variables();
     void place_shared();
     u64 place_local(const ptx::Variable& variable);
@@ -121,6 +129,7 @@ void build_branch(Decoder&, const ptx::Instruction&, const Row&);
 void build_branch_table(Decoder&, const ptx::Instruction&, const Row&);
 void build_call(Decoder&, const ptx::Instruction&, const Row&);
 void build_barrier(Decoder&, const ptx::Instruction&, const Row&);
+void build_cluster_barrier(Decoder&, const ptx::Instruction&, const Row&);
 void build_barrier_reduction(Decoder&, const ptx::Instruction&, const Row&);
 void build_collective(Decoder&, const ptx::Instruction&,
                       const Row&);  // the last operand is the member mask

@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "occupancy.h"
+
+#include "traces.h"
+
 namespace sim {
 
 namespace {
@@ -66,6 +70,7 @@ void Device::initialise(const ptx::Variable& v, Window& window) {
         u64 bits = value.bits;
         const auto symbol = addresses_.find(value.symbol);
         if (symbol != addresses_.end()) bits += symbol->second;
+        if (!value.symbol.empty()) bits += function_address(*module_, value.symbol);
         if (at + value.size <= window.bytes) std::memcpy(window.data + at, &bits, value.size);
         at += value.size;
     }
@@ -80,8 +85,17 @@ void Device::begin(u64 seed, double time_limit_s) {
     const auto limit = std::chrono::duration<double>(std::min(time_limit_s, 1e6));
     deadline_ = std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::nanoseconds>(limit);
     findings.clear();
+    watch.clear();
     dead_ = false;
     error_ = SUCCESS;
+    stack_bytes_ = STACK_BYTES;
+    counting_ = false;
+    counted_.clear();
+    if (!managed_.empty())
+        keep(without_place(
+            "unsupported", "the __managed__ variable " + managed_ +
+                               ": memory that host and device share is not supported by the "
+                               "simulator; use __device__ and cudaMemcpyToSymbol"));
     allocations_ = executed = executed_lanes = launches = 0;
 }
 
@@ -210,7 +224,19 @@ std::vector<u8> Device::pack(const Program& p, void** arguments) const {
     return bytes;
 }
 
-int Device::launch(const void* host, const Geometry& geometry, void** arguments, bool) {
+// A cooperative launch needs all of its blocks on the card at once.
+bool Device::refuse_cooperative(const Program& p, const Geometry& g, std::string* why, int* error) const {
+    const u64 blocks = u64(g.grid[0]) * g.grid[1] * g.grid[2], threads = u64(g.block[0]) * g.block[1] * g.block[2];
+    const u64 each = resident_blocks(*card_, p, threads, g.dynamic_shared), most = each * u64(card_->multiprocessors);
+    if (blocks <= most) return false;
+    *error = COOPERATIVE_LAUNCH_TOO_LARGE;
+    *why = std::to_string(blocks) + " blocks cooperatively, but only " + std::to_string(most) +
+           " are resident at once (" + std::to_string(each) + " on each of " + std::to_string(card_->multiprocessors) +
+           " multiprocessors)";
+    return true;
+}
+
+int Device::launch(const void* host, const Geometry& geometry, void** arguments, bool cooperative) {
     if (dead_) return fail(ILLEGAL_ADDRESS);
     Function* f = function(host);
     if (!f) return fail(INVALID_DEVICE_FUNCTION);
@@ -218,7 +244,7 @@ int Device::launch(const void* host, const Geometry& geometry, void** arguments,
     if (!p) return fail(NO_KERNEL_IMAGE);
     std::string why;
     int error = SUCCESS;
-    if (refuse(*p, *f, geometry, &why, &error)) {
+    if (refuse(*p, *f, geometry, &why, &error) || (cooperative && refuse_cooperative(*p, geometry, &why, &error))) {
         Finding finding = without_place("launch failed", p->name + " is launched with " + why);
         finding.kernel = p->name;
         keep(finding);
@@ -233,16 +259,63 @@ int Device::launch(const void* host, const Geometry& geometry, void** arguments,
     launch.dynamic_shared = geometry.dynamic_shared;
     launch.seed = seed_ * 0x100000001b3u + launches++;
     launch.threads = threads_;
+    if (counting_) count(launch);
+    if (cooperative) launch.workspace = grid_workspace();
     launch.parameters = pack(*p, arguments);
     launch.deadline = deadline_;
     launch.time_limit_s = time_limit_s_;
     Window& parameters = *memory.find(GLOBAL_ORIGIN);
     parameters.data = launch.parameters.data();
     parameters.bytes = p->parameter_bytes;
+    Traces traces(memory.size(), p->global_shift, p->fences, launch.threads > 1 && launch.blocks() > 1);
+    if (launch.blocks() <= TRACE_BLOCKS) launch.traces = &traces;
+    if (!watch.empty()) launch.watch = &watch;
     run_grid(launch);
     parameters.data = nullptr;
     finish(launch);
     return dead_ ? fail(ILLEGAL_ADDRESS) : SUCCESS;
+}
+
+// What grid.sync() counts its arrivals in: its size and one word, as the driver's.
+u64 Device::grid_workspace() {
+    constexpr u64 BYTES = 8;
+    Window& window = memory.allocate(BYTES, 0, Use::allocation, "the grid's barrier", 4, true);
+    return window.base;
+}
+
+// The launch runs the counted program of its kernel.
+void Device::count(Launch& launch) {
+    const Program* plain = launch.program;
+    auto known = std::find_if(counted_.begin(), counted_.end(), [&](auto& c) { return c.plain == plain; });
+    if (known == counted_.end()) {
+        counted_.push_back({plain, counted(*plain), std::make_unique<Counters>(plain->code.size())});
+        known = counted_.end() - 1;
+    }
+    known->launches += 1;
+    launch.program = known->program.get();
+    launch.counters = known->counters.get();
+}
+
+std::string Device::counters() const {
+    std::string out;
+    for (const Counted& c : counted_)
+        out += (out.empty() ? "" : ",") + json(*c.counters, *c.plain, source_, c.launches);
+    return "[" + out + "]";
+}
+
+int Device::set_limit(int limit, u64 bytes) {
+    constexpr u64 MOST = 256 << 10;
+    if (limit == 0) stack_bytes_ = std::min(bytes, MOST);  // cudaLimitStackSize
+    return SUCCESS;
+}
+
+u64 Device::limit(int limit) const {
+    constexpr u64 OTHERS[] = {0, 1 << 20, 8 << 20};  // of printf and of malloc on the device
+    return limit == 0 ? stack_bytes_ : limit < 3 ? OTHERS[limit] : 0;
+}
+
+void Device::refuse_managed(const char* variable) {
+    managed_ = variable_name(variable);
 }
 
 void Device::finish(Launch& launch) {
@@ -314,6 +387,7 @@ int Device::copy(const char* what, void* to, const void* from, u64 bytes) {
         keep(finding);
         return fail(INVALID_VALUE);
     }
+    watch.note(what, reinterpret_cast<u64>(to), bytes);
     const u64 write_at = target ? reinterpret_cast<u64>(to) - target->base : 0;
     const u64 read_at = origin ? reinterpret_cast<u64>(from) - origin->base : 0;
     std::memmove(target ? target->data + write_at : to, origin ? origin->data + read_at : from, bytes);
@@ -346,6 +420,7 @@ int Device::fill(const char* what, void* to, int value, u64 bytes) {
         return fail(INVALID_VALUE);
     }
     const u64 at = reinterpret_cast<u64>(to) - target->base;
+    watch.note(what, reinterpret_cast<u64>(to), bytes);
     std::memset(target->data + at, value, bytes);
     if (target->shadow) std::memset(target->shadow + at, 1, bytes);
     return SUCCESS;

@@ -11,10 +11,12 @@
 #include <unordered_map>
 #include <vector>
 
+#include "counters.h"
 #include "decode.h"
 #include "finding.h"
 #include "launch.h"
 #include "memory.h"
+#include "watch.h"
 
 namespace sim {
 
@@ -33,6 +35,7 @@ struct Card {
     int clock_khz, memory_clock_khz, memory_bus_bits;
 };
 
+constexpr u64 STACK_BYTES = 1024;  // of a thread that calls itself; cudaDeviceSetLimit changes it
 constexpr u64 SHARED_PER_BLOCK = 48 << 10;
 constexpr u32 THREADS_PER_BLOCK = 1024;
 
@@ -48,6 +51,7 @@ enum CudaError : int {
     INVALID_RESOURCE_HANDLE = 400,
     ILLEGAL_ADDRESS = 700,
     LAUNCH_OUT_OF_RESOURCES = 701,
+    COOPERATIVE_LAUNCH_TOO_LARGE = 720,
     NOT_SUPPORTED = 801,
 };
 
@@ -62,6 +66,14 @@ struct Geometry {
     u64 dynamic_shared;
 };
 
+// A kernel's counters in one call.
+struct Counted {
+    const Program* plain;
+    std::unique_ptr<Program> program;
+    std::unique_ptr<Counters> counters;
+    u64 launches = 0;
+};
+
 class Device {
  public:
     static Device& get();
@@ -71,7 +83,9 @@ class Device {
     // ---- one call of a launcher
     void begin(u64 seed, double time_limit_s);
     u64 add_buffer(const std::string& name, bool input, u32 itemsize, u64 bytes, u64 offset, const u8* data);
-    void end();  // releases what the call allocated
+    void count() { counting_ = true; }  // the launches of this call
+    std::string counters() const;       // of each kernel, as a JSON list
+    void end();                         // releases what the call allocated
 
     // ---- the runtime
     void add_function(const void* host, const char* name) { functions_[host] = {name, 0}; }
@@ -86,13 +100,19 @@ class Device {
     int fail(int error);  // remembers the error as the runtime does
     int take_error();
     int peek_error() const { return error_; }
+    int status() const { return dead_ ? ILLEGAL_ADDRESS : SUCCESS; }  // of the work that was launched
     const Card& card() const { return *card_; }
     const Program* program(const Function& function);  // null, with a finding,
                                                        // when it cannot be decoded
     u64 shared_limit(const Function& function) const;
 
+    int set_limit(int limit, u64 bytes);
+    u64 limit(int limit) const;
+    void refuse_managed(const char* variable);
+
     void keep(Finding finding);
     Memory memory;
+    Watch watch;
     std::vector<Finding> findings;
     u64 executed = 0, executed_lanes = 0, launches = 0;
 
@@ -101,7 +121,10 @@ class Device {
     void initialise(const ptx::Variable& variable, Window& window);
     bool refuse(
         const Program& program, const Function& function, const Geometry& geometry, std::string* why, int* error) const;
+    bool refuse_cooperative(const Program& program, const Geometry& geometry, std::string* why, int* error) const;
     std::vector<u8> pack(const Program& program, void** arguments) const;
+    u64 grid_workspace();
+    void count(Launch& launch);
     void finish(Launch& launch);
     Window* range(const char* what, const void* pointer, u64 bytes, const char* verb);
     Finding without_place(const std::string& kind, const std::string& message) const;
@@ -116,6 +139,10 @@ class Device {
     std::map<std::string, Program> programs_;
     std::map<std::string, Finding> undecodable_;
     size_t permanent_windows_ = 0;
+    bool counting_ = false;
+    std::vector<Counted> counted_;
+    std::string managed_;  // a variable that cannot be
+    u64 stack_bytes_ = STACK_BYTES;
     u64 seed_ = 0;
     u64 allocations_ = 0;
     double time_limit_s_ = 10;

@@ -75,8 +75,12 @@ std::string plural(u64 count, const std::string& noun) {
     return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }
 
+std::string triple_name(u32 x, u32 y, u32 z) {
+    return "(" + std::to_string(x) + "," + std::to_string(y) + "," + std::to_string(z) + ")";
+}
+
 std::string thread_name(u32 x, u32 y, u32 z) {
-    return "thread (" + std::to_string(x) + "," + std::to_string(y) + "," + std::to_string(z) + ")";
+    return "thread " + triple_name(x, y, z);
 }
 
 std::string demangled(const std::string& symbol) {

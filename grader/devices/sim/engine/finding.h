@@ -34,6 +34,7 @@ Place inside(const std::string& name, s64 offset, u32 itemsize, u32 access_bytes
 
 std::string plural(u64 count,
                    const std::string& noun);           // "1 thread", "2 threads"
+std::string triple_name(u32 x, u32 y, u32 z);          // "(1,0,0)"
 std::string thread_name(u32 x, u32 y, u32 z);          // "thread (1,0,0)"
 std::string demangled(const std::string& symbol);      // "foo<float>", without parameters
 std::string variable_name(const std::string& symbol);  // "tile" for kernel()::tile

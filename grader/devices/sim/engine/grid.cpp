@@ -14,6 +14,7 @@ namespace sim {
 namespace {
 
 constexpr u64 TURN = 1 << 21;                   // warp instructions before a block is set aside
+constexpr u64 COOPERATIVE_TURN = 1 << 13;       // where blocks wait for each other
 constexpr u64 RESIDENT_BYTES = u64(512) << 20;  // of register files and shared memory, of blocks set aside
 constexpr u64 RESIDENT_BLOCKS = 4096;
 
@@ -26,13 +27,15 @@ class Scheduler {
         const Program& p = *launch.program;
         const u64 warps = (launch.threads_per_block() + LANES - 1) / LANES;
         const u64 bytes = warps * (p.row_bytes + LANES * 2 * p.local_bytes) + launch.shared_bytes() * 8 + 4096;
+        cooperative_ = launch.workspace != 0;
         capacity_ = std::max<u64>(std::min(RESIDENT_BLOCKS, RESIDENT_BYTES / bytes), u64(launch.threads));
+        if (cooperative_) capacity_ = total_;  // all are resident
     }
 
     void work() {
         try {
             while (std::unique_ptr<Block> block = next()) {
-                const bool finished = block->run(TURN);
+                const bool finished = block->run(cooperative_ || launch_.program->fences ? COOPERATIVE_TURN : TURN);
                 count(*block);
                 put_back(std::move(block), finished);
             }
@@ -90,11 +93,17 @@ class Scheduler {
             lanes += warp.executed_lanes;
             warp.executed = warp.executed_lanes = 0;
         }
+        if (block.counters) {
+            const std::lock_guard<std::mutex> lock(launch_.mutex);
+            launch_.counters->add(*block.counters);
+            block.counters->clear();
+        }
         launch_.executed += warps;
         launch_.executed_lanes += lanes;
     }
 
     Launch& launch_;
+    bool cooperative_ = false;
     u64 total_, stride_ = 1, offset_ = 0, capacity_ = 1;
     std::mutex mutex_;
     u64 started_ = 0, resident_ = 0;
@@ -111,12 +120,25 @@ void run_grid(Launch& launch) {
     for (u64 i = 1; i < wanted; ++i) others.emplace_back([&] { scheduler.work(); });
     scheduler.work();
     for (auto& thread : others) thread.join();
+    if (launch.suspicion && !launch.finding) launch.finding = std::move(launch.suspicion);
 }
 
+// A value read before anybody wrote it is the likelier cause of whatever came
+// after.
 void Launch::keep(Finding found) const {
     const std::lock_guard<std::mutex> lock(mutex);
+    if (suspicion && found.kind != "race") found = *suspicion;
     if (!finding) finding = std::make_unique<Finding>(std::move(found));
     stop = true;
+}
+
+void Launch::suspect(Finding found) const {
+    constexpr auto PATIENCE = std::chrono::seconds(1);
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (suspicion) return;
+    suspicion = std::make_unique<Finding>(std::move(found));
+    suspected_until = std::chrono::steady_clock::now() + PATIENCE;
+    suspects = true;
 }
 
 void Launch::print(const std::string& text) const {

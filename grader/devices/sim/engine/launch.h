@@ -15,6 +15,9 @@
 namespace sim {
 
 struct Block;
+class Counters;
+class Traces;
+class Watch;
 
 struct SourceLine {
     std::string file;
@@ -36,11 +39,18 @@ struct Launch {
     std::vector<u8> parameters;
     std::chrono::steady_clock::time_point deadline;
     double time_limit_s = 10;
+    u64 workspace = 0;             // device address of what grid.sync() counts in; 0: the launch is not cooperative
+    Traces* traces = nullptr;      // null: races in global memory are not looked for
+    Counters* counters = nullptr;  // null: nothing is counted
+    Watch* watch = nullptr;        // null: no element is watched
 
     mutable std::atomic<bool> stop{false};
     mutable std::mutex mutex;
-    mutable std::unique_ptr<Finding> finding;  // the first one
-    mutable std::string printed;               // by printf, bounded
+    mutable std::unique_ptr<Finding> finding;    // the first one
+    mutable std::unique_ptr<Finding> suspicion;  // an uninitialised read that may yet turn out to be a race
+    mutable std::atomic<bool> suspects{false};
+    mutable std::chrono::steady_clock::time_point suspected_until;  // when it is as good as found
+    mutable std::string printed;                                    // by printf, bounded
     mutable std::atomic<u64> executed{0}, executed_lanes{0};
 
     u64 threads_per_block() const { return u64(block[0]) * block[1] * block[2]; }
@@ -48,6 +58,7 @@ struct Launch {
     u64 shared_bytes() const { return program->dynamic_base + dynamic_shared; }
 
     void keep(Finding finding) const;  // the first stops the launch
+    void suspect(Finding finding) const;
     void print(const std::string& text) const;
 };
 

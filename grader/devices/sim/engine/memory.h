@@ -12,6 +12,8 @@
 
 namespace sim {
 
+constexpr u64 CODE_ORIGIN = u64(1) << 48;  // what pointers to functions hold, a step for each function
+constexpr u64 CODE_STEP = 16;
 constexpr u64 SHARED_ORIGIN = u64(1) << 49;  // generic addresses of shared memory
 constexpr u64 LOCAL_ORIGIN = u64(1) << 50;   // and of local memory
 constexpr u64 SPACE_SIZE = u64(1) << 32;

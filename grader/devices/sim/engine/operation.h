@@ -86,7 +86,14 @@ void move_rows(Table&);
 void access_rows(Table&);
 void atomic_rows(Table&);
 void collective_rows(Table&);
+void matrix_rows(Table&);
+void mma_rows(Table&);
+void wmma_rows(Table&);
+void float8_rows(Table&);
+void packed_integer_rows(Table&);
 void control_rows(Table&);
+void asynchronous_rows(Table&);
+void mbarrier_rows(Table&);
 
 // ---- handlers made of a plain function of one lane
 

@@ -23,6 +23,10 @@ void Ordering::fence(Warp& warp) {
     warp.floor = *std::min_element(warp.seen, warp.seen + warp.block->warps.size());
 }
 
+bool Ordering::read(const Warp& warp, u32 other, u32 clock) const {
+    return pending_[warp.index].clock[other] >= clock;
+}
+
 void Ordering::strong(Warp& warp, Mask mask, u8* const* at, Access access) {
     each_lane(mask, [&](int l) {
         Knowledge& flag = flags_[at[l]];

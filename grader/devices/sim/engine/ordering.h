@@ -26,6 +26,9 @@ class Ordering {
     void forget();
     void fence(Warp& warp);
     void strong(Warp& warp, Mask mask, u8* const* at, Access access);
+    // Whether a warp has read, without a fence since, that another came to that
+    // clock: enough for global memory, whose findings err on the quiet side.
+    bool read(const Warp& warp, u32 other, u32 clock) const;
 
  private:
     Knowledge released_[LANES], pending_[LANES];      // of each warp

@@ -39,6 +39,8 @@ enum class Flow : u8 {
     leave,   // the handler moves the lanes itself
 };
 
+constexpr u32 CLUSTER_BARRIER = 16;  // after those of the block that have a number
+
 constexpr int OPERANDS = 8;
 
 struct Instruction {
@@ -47,9 +49,10 @@ struct Instruction {
     s32 guard = -1;  // row of the predicate; -1: always
     bool guard_negated = false;
     Flow flow = Flow::next;
-    u8 option = 0;        // a modifier that the handler reads
-    bool strong = false;  // volatile, relaxed, acquire, release: not a data race
-                          // with its like
+    u8 option = 0;                            // a modifier that the handler reads
+    bool strong = false;                      // volatile, relaxed, acquire, release: not a data race
+                                              // with its like
+    bool acquires = false, releases = false;  // has a fence of its own
     bool wide_address = true;
     bool conditional = false;  // has an optional source: see the handler
     s32 address = -1;          // row of the base address; -1: the immediate alone
@@ -92,6 +95,9 @@ struct CallSite {
     bool builtin = false;
 };
 
+// A call through a pointer: the call site for each function that it may lead to.
+using IndirectCall = std::vector<std::pair<u64, u32>>;
+
 struct Limits {
     u32 max_threads = 1024;
     u32 required[3] = {0, 0, 0};
@@ -103,6 +109,8 @@ struct Program {
     std::string name;    // demangled, without its parameters
     std::vector<Instruction> code;
     std::vector<CallSite> calls;
+    std::vector<IndirectCall> indirect_calls;
+    std::vector<s32> fragments;  // rows of the registers of matrices, one instruction's after the other's
     std::vector<std::vector<u32>> branch_tables;
     u64 row_bytes = 0;
     std::vector<ConstantRow> constants;
@@ -117,8 +125,10 @@ struct Program {
     bool fences = false;    // has fences: locks and flags may order accesses
     u32 granule_shift = 2;  // log2 of the narrowest access to shared memory: the
                             // race detector's grain
+    u32 global_shift = 4;   // the same for global memory
     Limits limits;
     const ptx::Module* module = nullptr;
+    const Program* plain = nullptr;  // the program that this one counts (counters.h)
 };
 
 }  // namespace sim

@@ -2,6 +2,8 @@
 
 #include "block.h"
 #include "operation.h"
+#include "traces.h"
+#include "watch.h"
 
 namespace sim {
 
@@ -28,19 +30,22 @@ const char* verb(Access access) {
     block.stop_at(block.at(warp, warp.here, lane, kind, message));
 }
 
-[[noreturn]] void stop_in(
-    Warp& warp, int lane, const char* kind, const Window& window, s64 index, const std::string& message) {
-    Block& block = *warp.block;
-    Finding finding = block.at(warp, warp.here, lane, kind, message);
+Finding in_window(Warp& warp, int lane, const char* kind, const Window& window, s64 index, const std::string& message) {
+    Finding finding = warp.block->at(warp, warp.here, lane, kind, message);
     finding.buffer = window.name;
     finding.index = index;
     finding.has_index = true;
-    block.stop_at(std::move(finding));
+    return finding;
+}
+
+[[noreturn]] void stop_in(
+    Warp& warp, int lane, const char* kind, const Window& window, s64 index, const std::string& message) {
+    warp.block->stop_at(in_window(warp, lane, kind, window, index, message));
 }
 
 // Where a kernel fences, flags and locks order what stands around them.
 void note_strong(Warp& warp, const Instruction& in, Mask mask, Access access, u8* const* at) {
-    if (in.strong && warp.block->program->fences) warp.block->ordering.strong(warp, mask, at, access);
+    if (in.strong && warp.block->program->fences) warp.block->touch(warp, in, mask, access, at);
 }
 
 std::string hexadecimal(u64 value) {
@@ -90,28 +95,56 @@ u32 item_bytes(const Window& window, u32 access_bytes) {
             warp, lane, "misaligned", *window, place.index,
             verb(access) + std::to_string(bytes) + " bytes at " + window->name + "[" + std::to_string(place.index) +
                 "]" + not_aligned(address, bytes));
-    if (access != Access::read && !window->writable) {
-        const bool input = window->use == Use::input;
-        stop_in(
-            warp, lane, input ? "modified its input" : "out of bounds", *window, place.index,
-            verb(access) + place.text + ", but " + window->name + (input ? " is an input" : " is constant"));
-    }
+    const bool input = window->use == Use::input;
     stop_in(
-        warp, lane, "uninitialised", *window, place.index, verb(access) + place.text + ", which nobody has written");
+        warp, lane, input ? "modified its input" : "out of bounds", *window, place.index,
+        verb(access) + place.text + ", but " + window->name + (input ? " is an input" : " is constant"));
+}
+
+// The launch goes on: a late write shows it to be a race.
+void read_too_early(Warp& warp, int lane, u64 address, u32 bytes, Access access, const Window& window) {
+    if (warp.launch->suspects) return;
+    const Place place = inside(window.name, s64(address - window.base), item_bytes(window, bytes), bytes);
+    warp.launch->suspect(in_window(
+        warp, lane, "uninitialised", window, place.index, verb(access) + place.text + ", which nobody has written"));
+}
+
+[[noreturn]] void stop_clash(Warp& warp, const Window& window, u32 bytes, const Clash& clash) {
+    const u32 item = item_bytes(window, bytes);
+    const Place place = inside(window.name, s64(clash.address - window.base), item, std::min(item, bytes));
+    Finding finding = race_between(warp, clash, "race on " + place.text);
+    finding.buffer = window.name;
+    finding.index = place.index;
+    finding.has_index = true;
+    warp.block->stop_at(std::move(finding));
+}
+
+// Remembers who touched what, for races and watched elements.
+void remember(
+    Warp& warp, const Instruction& in, const Window& window, const u64* a, Mask mask, u32 bytes, Access access) {
+    const Launch& launch = *warp.launch;
+    Clash clash;
+    if (launch.watch && access != Access::read) launch.watch->note(warp, mask, a, bytes);
+    if (launch.traces && launch.traces->note(warp, window, mask, a, bytes, access, in.strong, &clash))
+        stop_clash(warp, window, bytes, clash);
 }
 
 // One lane by itself: the lanes are in different buffers, or one of them is
 // wrong.
-u8* global_lane(Warp& warp, int lane, u64 address, u32 bytes, Access access) {
+u8* global_lane(Warp& warp, const Instruction& in, int lane, const u64* a, u32 bytes, Access access) {
+    const u64 address = a[lane];
     Window* window = warp.launch->memory->find(address);
     const u64 offset = window ? address - window->base : 0;
     if (!window || window->freed || offset > window->bytes || window->bytes - offset < bytes ||
         misaligned(address, bytes) || (access != Access::read && !window->writable))
         bad_global(warp, lane, address, bytes, access, window);
+    if (window->writable) remember(warp, in, *window, a, Mask(1) << lane, bytes, access);
     if (window->shadow) {
         u8* shadow = window->shadow + offset;
-        if (access != Access::write && !all_set(shadow, bytes)) bad_global(warp, lane, address, bytes, access, window);
-        std::memset(shadow, 1, bytes);
+        if (access != Access::write && !all_set(shadow, bytes))
+            read_too_early(warp, lane, address, bytes, access, *window);
+        else
+            std::memset(shadow, 1, bytes);
     }
     return window->data + offset;
 }
@@ -127,16 +160,17 @@ bool same_window(const Window& window, const u64* a, Mask mask, u32 bytes) {
     return bad == 0;
 }
 
-void access_global(Warp& warp, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
+void access_global(Warp& warp, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
     Window* window = warp.launch->memory->find(a[__builtin_ctz(mask)]);
     const bool simple = window && !window->freed && window->bytes >= bytes &&
                         (access == Access::read || window->writable) && same_window(*window, a, mask, bytes);
     if (!simple) {
-        each_lane(mask, [&](int l) { at[l] = global_lane(warp, l, a[l], bytes, access); });
+        each_lane(mask, [&](int l) { at[l] = global_lane(warp, in, l, a, bytes, access); });
         return;
     }
     u8* origin = window->data - window->base;
     for (int l = 0; l < LANES; ++l) at[l] = origin + a[l];
+    if (window->writable) remember(warp, in, *window, a, mask, bytes, access);
     if (!window->shadow) return;
     u8* shadow = window->shadow - window->base;
     if (access == Access::write) {
@@ -151,7 +185,7 @@ void access_global(Warp& warp, const u64* a, Mask mask, u32 bytes, Access access
         return;
     }
     each_lane(mask, [&](int l) {
-        if (!all_set(shadow + a[l], bytes)) bad_global(warp, l, a[l], bytes, access, window);
+        if (!all_set(shadow + a[l], bytes)) read_too_early(warp, l, a[l], bytes, access, *window);
     });
 }
 
@@ -183,10 +217,11 @@ std::string other_access(const Block& block, const Race& race) {
     block.stop_at(std::move(finding));
 }
 
-void access_shared(Warp& warp, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
-    Block& block = *warp.block;
-    SharedMemory& shared = block.shared;
-    const u64 size = shared.bytes();
+}  // namespace
+
+void check_shared(Warp& warp, const u64* a, Mask mask, u32 bytes, Access access) {
+    const Block& block = *warp.block;
+    const u64 size = warp.block->shared.bytes();
     each_lane(mask, [&](int l) {
         if (a[l] > size || size - a[l] < bytes)
             stop(
@@ -199,10 +234,19 @@ void access_shared(Warp& warp, const Instruction& in, const u64* a, Mask mask, u
                 verb(access) + std::to_string(bytes) + " bytes at " + block.shared_place(a[l], bytes, false).text +
                     " in shared memory" + not_aligned(a[l], bytes));
     });
+}
+
+namespace {
+
+void access_shared(Warp& warp, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
+    check_shared(warp, a, mask, bytes, access);
+    Block& block = *warp.block;
+    SharedMemory& shared = block.shared;
     Race race;
     int lane = 0;
     if (shared.note(warp, mask, a, bytes, access, in.strong, &race, &lane)) stop_race(warp, lane, bytes, access, race);
     if (access != Access::write && (lane = shared.uninitialised(mask, a, bytes)) >= 0 && !block.pending) {
+        block.copies.check(warp, mask, a, bytes, access);
         block.pending = std::make_unique<Finding>(block.at(
             warp, warp.here, lane, "uninitialised",
             verb(access) + block.shared_place(a[lane], bytes, false).text +
@@ -252,7 +296,7 @@ void access_local(Warp& warp, const u64* a, Mask mask, u32 bytes, Access access,
 void resolve_global(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
     u64 a[LANES];
     addresses(warp, in, a);
-    access_global(warp, a, mask, bytes, access, at);
+    access_global(warp, in, a, mask, bytes, access, at);
     note_strong(warp, in, mask, access, at);
 }
 
@@ -279,13 +323,25 @@ void resolve_generic(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Ac
     shared &= mask;
     local &= mask;
     if (const Mask global = mask & ~shared & ~local) {
-        access_global(warp, a, global, bytes, access, at);
+        access_global(warp, in, a, global, bytes, access, at);
         note_strong(warp, in, global, access, at);
     }
     each_lane(shared, [&](int l) { a[l] -= SHARED_ORIGIN; });
     each_lane(local, [&](int l) { a[l] -= LOCAL_ORIGIN; });
     if (shared) access_shared(warp, in, a, shared, bytes, access, at);
     if (local) access_local(warp, a, local, bytes, access, at);
+}
+
+void global_at(Warp& warp, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
+    access_global(warp, in, a, mask, bytes, access, at);
+}
+
+void shared_at(Warp& warp, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
+    access_shared(warp, in, a, mask, bytes, access, at);
+}
+
+void lane_addresses(const Warp& warp, const Instruction& in, u64* a) {
+    addresses(warp, in, a);
 }
 
 const u8* peek(const Warp& warp, int lane, u64 address, u64* available) {

@@ -16,6 +16,12 @@ void resolve_shared(Warp&, const Instruction&, Mask, u32 bytes, Access, u8** at)
 void resolve_local(Warp&, const Instruction&, Mask, u32 bytes, Access, u8** at);
 void resolve_generic(Warp&, const Instruction&, Mask, u32 bytes, Access, u8** at);
 
+// The same at addresses that are not the instruction's own.
+void global_at(Warp&, const Instruction&, const u64* address, Mask, u32 bytes, Access, u8** at);
+void shared_at(Warp&, const Instruction&, const u64* address, Mask, u32 bytes, Access, u8** at);
+void check_shared(Warp&, const u64* address, Mask, u32 bytes, Access);  // bounds and alignment alone
+void lane_addresses(const Warp&, const Instruction&, u64* address);
+
 // Host bytes of a generic address without a finding: for strings that printf
 // and assert name. Null when unmapped.
 const u8* peek(const Warp& warp, int lane, u64 generic, u64* available);

@@ -1,15 +1,16 @@
 // runtime: the CUDA runtime that a learner's launcher calls
 //
 // The host half of a kata is linked without a CUDA runtime; these symbols are
-// loaded before it. Streams and events are in order and everything is
-// synchronous. A function that is missing here keeps the kata from loading, by
+// loaded before it. Everything is synchronous; streams.cpp has streams and events. A function that is missing here keeps the kata from loading, by
 // name.
 #include "runtime.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
 #include "device.h"
+#include "occupancy.h"
 
 namespace sim {
 
@@ -32,6 +33,7 @@ constexpr ErrorName ERRORS[] = {
     {INVALID_RESOURCE_HANDLE, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
     {ILLEGAL_ADDRESS, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
     {LAUNCH_OUT_OF_RESOURCES, "cudaErrorLaunchOutOfResources", "too many resources requested for launch"},
+    {COOPERATIVE_LAUNCH_TOO_LARGE, "cudaErrorCooperativeLaunchTooLarge", "too many blocks in cooperative launch"},
     {NOT_SUPPORTED, "cudaErrorNotSupported", "operation not supported"},
 };
 
@@ -98,19 +100,23 @@ constexpr Attribute ATTRIBUTES[] = {
     {115, [](const Card&) -> u64 { return 1; }},
 };
 
-// How many blocks of a kernel fit on one multiprocessor, by threads and shared
-// memory. Registers are not known here.
-int resident_blocks(const void* kernel, int threads, size_t dynamic_shared) {
+int occupancy(int* blocks, const void* kernel, int threads, size_t dynamic_shared) {
     Device& device = Device::get();
     const Function* function = device.function(kernel);
     const Program* program = function ? device.program(*function) : nullptr;
-    if (!program || threads <= 0) return 0;
-    const Card& card = device.card();
-    const u64 warps = u64(threads + 31) / 32;
-    u64 blocks = std::min<u64>(u64(card.blocks_per_multiprocessor), u64(card.threads_per_multiprocessor) / 32 / warps);
-    const u64 shared = program->static_shared + dynamic_shared + 1024;  // the system takes 1 KiB of every block
-    blocks = std::min(blocks, card.shared_per_multiprocessor / shared);
-    return int(blocks);
+    if (!program) return fail(INVALID_DEVICE_FUNCTION);
+    if (threads <= 0) return fail(INVALID_VALUE);
+    *blocks = int(resident_blocks(device.card(), *program, u64(threads), dynamic_shared));
+    return SUCCESS;
+}
+
+// What the simulator leaves out is said in a sentence, beside the error.
+int refuse(const char* sentence) {
+    Finding finding;
+    finding.kind = "unsupported";
+    finding.message = sentence;
+    Device::get().keep(finding);
+    return fail(NOT_SUPPORTED);
 }
 
 }  // namespace
@@ -172,7 +178,19 @@ SIM_EXPORT int cudaLaunchKernel_ptsz(
     return launch(kernel, grid, block, arguments, shared);
 }
 SIM_EXPORT int cudaLaunchKernelExC(const LaunchConfig* c, const void* kernel, void** arguments) {
-    return launch(kernel, c->grid, c->block, arguments, c->dynamic_shared);
+    bool cooperative = false;
+    for (u32 i = 0; i < c->attribute_count; ++i) {
+        const LaunchAttribute& attribute = c->attributes[i];
+        if (attribute.id == LaunchAttribute::COOPERATIVE) cooperative = attribute.value[0];
+        if (attribute.id == LaunchAttribute::CLUSTER &&
+            attribute.value[0] * attribute.value[1] * attribute.value[2] > 1)
+            return refuse("cudaLaunchKernelEx: clusters of more than one block are not supported by the simulator");
+    }
+    return launch(kernel, c->grid, c->block, arguments, c->dynamic_shared, cooperative);
+}
+SIM_EXPORT int cudaLaunchCooperativeKernel(
+    const void* kernel, Dim3 grid, Dim3 block, void** arguments, size_t shared, void*) {
+    return launch(kernel, grid, block, arguments, shared, true);
 }
 SIM_EXPORT int cudaFuncSetAttribute(const void* kernel, int attribute, int value) {
     Device& device = Device::get();
@@ -204,12 +222,19 @@ SIM_EXPORT int cudaFuncSetCacheConfig(const void*, int) {
 }
 SIM_EXPORT int cudaOccupancyMaxActiveBlocksPerMultiprocessor(
     int* blocks, const void* kernel, int threads, size_t shared) {
-    *blocks = resident_blocks(kernel, threads, shared);
-    return SUCCESS;
+    return occupancy(blocks, kernel, threads, shared);
 }
 SIM_EXPORT int cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
     int* blocks, const void* kernel, int threads, size_t shared, u32) {
-    *blocks = resident_blocks(kernel, threads, shared);
+    return occupancy(blocks, kernel, threads, shared);
+}
+
+SIM_EXPORT int cudaOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, const void* kernel, int blocks, int threads) {
+    Device& device = Device::get();
+    const Function* function = device.function(kernel);
+    const Program* program = function ? device.program(*function) : nullptr;
+    if (!program) return fail(INVALID_DEVICE_FUNCTION);
+    *bytes = available_shared(device.card(), *program, u64(std::max(blocks, 0)), u64(std::max(threads, 0)));
     return SUCCESS;
 }
 
@@ -245,6 +270,17 @@ SIM_EXPORT int cudaFree(void* pointer) {
 }
 SIM_EXPORT int cudaFreeAsync(void* pointer, void*) {
     return Device::get().release(pointer);
+}
+SIM_EXPORT int cudaMallocManaged(void**, size_t, u32) {
+    return refuse(
+        "cudaMallocManaged: memory that host and device share is not supported by the simulator; use cudaMalloc and "
+        "cudaMemcpy");
+}
+SIM_EXPORT void __cudaRegisterManagedVar(void**, void**, char*, const char* name, int, size_t, int, int) {
+    Device::get().refuse_managed(name);
+}
+SIM_EXPORT char __cudaInitManagedRuntime(void**) {
+    return 1;
 }
 SIM_EXPORT int cudaMallocHost(void** pointer, size_t bytes) {
     *pointer = std::calloc(bytes ? bytes : 1, 1);
@@ -294,56 +330,10 @@ SIM_EXPORT int cudaGetSymbolSize(size_t* bytes, const void* symbol) {
     return SUCCESS;
 }
 
-// ---- streams and events: in order, at once
+// ---- the device
 
-SIM_EXPORT int cudaStreamCreate(void** stream) {
-    static char streams[1 << 16];
-    static u32 next = 1;
-    *stream = &streams[next++ % sizeof streams];
-    return SUCCESS;
-}
-SIM_EXPORT int cudaStreamCreateWithFlags(void** stream, u32) {
-    return cudaStreamCreate(stream);
-}
-SIM_EXPORT int cudaStreamCreateWithPriority(void** stream, u32, int) {
-    return cudaStreamCreate(stream);
-}
-SIM_EXPORT int cudaStreamDestroy(void*) {
-    return SUCCESS;
-}
-SIM_EXPORT int cudaStreamSynchronize(void*) {
-    return Device::get().peek_error();
-}
-SIM_EXPORT int cudaStreamQuery(void*) {
-    return SUCCESS;
-}
-SIM_EXPORT int cudaStreamWaitEvent(void*, void*, u32) {
-    return SUCCESS;
-}
-SIM_EXPORT int cudaEventCreate(void** event) {
-    return cudaStreamCreate(event);
-}
-SIM_EXPORT int cudaEventCreateWithFlags(void** event, u32) {
-    return cudaStreamCreate(event);
-}
-SIM_EXPORT int cudaEventDestroy(void*) {
-    return SUCCESS;
-}
-SIM_EXPORT int cudaEventRecord(void*, void*) {
-    return SUCCESS;
-}
-SIM_EXPORT int cudaEventSynchronize(void*) {
-    return SUCCESS;
-}
-SIM_EXPORT int cudaEventQuery(void*) {
-    return SUCCESS;
-}
-SIM_EXPORT int cudaEventElapsedTime(float* milliseconds, void*, void*) {
-    *milliseconds = 0;
-    return SUCCESS;
-}
 SIM_EXPORT int cudaDeviceSynchronize() {
-    return Device::get().peek_error();
+    return Device::get().status();
 }
 
 // ---- the card
@@ -394,7 +384,14 @@ SIM_EXPORT int cudaGetDeviceProperties(DeviceProperties* p, int) {
     p->reserved_shared = 1024;
     return SUCCESS;
 }
-SIM_EXPORT int cudaDeviceSetLimit(int, size_t) {
+SIM_EXPORT int cudaDeviceReset() {
+    return refuse("cudaDeviceReset: the device and its buffers belong to the grader; do not reset it");
+}
+SIM_EXPORT int cudaDeviceSetLimit(int limit, size_t bytes) {
+    return Device::get().set_limit(limit, bytes);
+}
+SIM_EXPORT int cudaDeviceGetLimit(size_t* bytes, int limit) {
+    *bytes = Device::get().limit(limit);
     return SUCCESS;
 }
 SIM_EXPORT int cudaDeviceSetCacheConfig(int) {

@@ -13,11 +13,18 @@ struct Dim3 {
     u32 x, y, z;
 };
 
+struct LaunchAttribute {  // cudaLaunchAttribute
+    static constexpr u32 COOPERATIVE = 2, CLUSTER = 4;
+    u32 id, pad;
+    u32 value[16];
+};
+static_assert(sizeof(LaunchAttribute) == 72, "cudaLaunchAttribute of CUDA 13");
+
 struct LaunchConfig {  // cudaLaunchConfig_t
     Dim3 grid, block;
     size_t dynamic_shared;
     void* stream;
-    void* attributes;
+    const LaunchAttribute* attributes;
     u32 attribute_count;
 };
 

@@ -50,6 +50,16 @@ constexpr u32 CANONICAL_NAN = 0x7fffffff;  // PTX ISA 9.7.3: the NaN that single
                                            // precision instructions return
 constexpr u16 CANONICAL_NAN16 = 0x7fff;
 
+// ---- denormals as zeros of their sign, which .ftz asks for
+
+inline f32 flush(f32 a) {
+    const u32 bits = bit_cast<u32>(a);
+    return bit_cast<f32>(bits & 0x7f800000u ? bits : bits & 0x80000000u);
+}
+inline f16 flush(f16 a) {
+    return {u16(a.bits & 0x7c00 ? a.bits : a.bits & 0x8000)};
+}
+
 // ---- half and bfloat16 to single precision: always exact
 
 inline f32 widen(f16 half) {

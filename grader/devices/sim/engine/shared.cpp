@@ -9,6 +9,8 @@ namespace sim {
 
 namespace {
 
+constexpr u8 IN_FLIGHT = 2;  // of a byte, beside 0 and 1: the lowest bit says that it may be read
+
 bool ordered(const Warp& warp, Record earlier, Record me) {
     const u32 clock = record_clock(earlier);
     return clock <= warp.floor || clock <= warp.seen[record_thread(earlier) / LANES] ||
@@ -110,6 +112,10 @@ int SharedMemory::uninitialised(Mask mask, const u64* address, u32 bytes) const 
         if (!all) return l;
     }
     return -1;
+}
+
+void SharedMemory::depart(Mask mask, const u64* address, u32 bytes) {
+    each_lane(mask, [&](int l) { std::memset(initialised_.data() + address[l], IN_FLIGHT, bytes); });
 }
 
 void SharedMemory::initialise(Mask mask, const u64* address, u32 bytes) {

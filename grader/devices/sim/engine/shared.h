@@ -54,6 +54,8 @@ class SharedMemory {
     // The first lane that reads bytes which nobody wrote, or -1.
     int uninitialised(Mask mask, const u64* address, u32 bytes) const;
     void initialise(Mask mask, const u64* address, u32 bytes);
+    void depart(
+        Mask mask, const u64* address, u32 bytes);  // an asynchronous copy will write there: uninitialised until then
 
  private:
     bool note_read(const Warp& warp, Record me, u64 granule, Race* race);

@@ -46,6 +46,8 @@ constexpr Special SPECIALS[] = {
     {"%lanemask_ge", [](const C& c) { return ~below(c); }},
     {"%dynamic_smem_size", [](const C& c) { return c.dynamic_shared; }},
     {"%total_smem_size", [](const C& c) { return c.all_shared; }},
+    {"%envreg1", [](const C& c) { return u32(c.workspace >> 32); }},
+    {"%envreg2", [](const C& c) { return u32(c.workspace); }},
     {"%smid", zero},
     {"%nsmid", one},
     {"%gridid", zero},

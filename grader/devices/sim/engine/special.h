@@ -16,6 +16,7 @@ struct SpecialContext {
     u32 warp, warps;
     u32 lane;
     u32 dynamic_shared, all_shared;
+    u64 workspace;  // of a cooperative launch
 
     u32 thread() const { return warp * 32 + lane; }
 };

@@ -13,6 +13,10 @@ namespace sim {
 struct Block;
 struct Launch;
 
+struct Caller {
+    u32 pc, site;  // of the call, and in Program::calls
+};
+
 struct Warp {
     u8* rows = nullptr;  // the register file
     Block* block = nullptr;
@@ -39,7 +43,7 @@ struct Warp {
     u32 seen[LANES] = {};  // of each warp of the block: up to which clock its
                            // accesses come before this warp's next
     alignas(64) u32 pc[LANES] = {};
-    std::vector<u32> callers[LANES];  // return addresses
+    std::vector<Caller> callers[LANES];  // where each lane returns to
 
     template <class T>
     T* row(s32 offset) const {

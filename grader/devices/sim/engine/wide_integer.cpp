@@ -260,6 +260,10 @@ void wide_integer_rows(Table& t) {
     t.add("dp4a.s32.u32", lanewise_cold<dot4<s8, u8>>());
     t.add("dp2a.lo.u32.u32", lanewise_cold<dot2<u16, u8, 0>>());
     t.add("dp2a.lo.s32.s32", lanewise_cold<dot2<s16, s8, 0>>());
+    t.add("dp2a.lo.u32.s32", lanewise_cold<dot2<u16, s8, 0>>());
+    t.add("dp2a.lo.s32.u32", lanewise_cold<dot2<s16, u8, 0>>());
+    t.add("dp2a.hi.u32.s32", lanewise_cold<dot2<u16, s8, 1>>());
+    t.add("dp2a.hi.s32.u32", lanewise_cold<dot2<s16, u8, 1>>());
     t.add("dp2a.hi.u32.u32", lanewise_cold<dot2<u16, u8, 1>>());
     t.add("dp2a.hi.s32.s32", lanewise_cold<dot2<s16, s8, 1>>());
 }

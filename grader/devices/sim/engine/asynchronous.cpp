@@ -1,0 +1,197 @@
+// asynchronous: cp.async and cp.async.bulk, their groups and their fences
+//
+// The global side is read and checked when the copy is issued; copies.h says when
+// its bytes land. Tensor maps are not supported: their forms have no row.
+#include <algorithm>
+
+#include "block.h"
+#include "decode.h"
+#include "mbarrier.h"
+#include "operation.h"
+#include "resolve.h"
+
+namespace sim {
+
+namespace {
+
+// ---- cp.async: operands of the handler: shared address, bytes to read, predicate that ignores the source
+
+void copy(Warp& warp, const Instruction& in, Mask mask) {
+    Copy copy;
+    copy.pc = warp.here;
+    copy.warp = warp.index;
+    copy.mask = mask;
+    copy.bytes = in.option;
+    std::memcpy(copy.to, warp.row<const u64>(in.operand[0]), sizeof copy.to);
+    check_shared(warp, copy.to, mask, copy.bytes, Access::write);
+    u64 from[LANES];
+    lane_addresses(warp, in, from);
+    const u32* wanted = warp.row<const u32>(in.operand[1]);
+    const Mask ignored = warp.predicate(in.operand[2]);
+    Mask whole = 0;
+    each_lane(mask & ~ignored, [&](int l) {
+        // A misaligned source is reported by the access of its full size.
+        whole |= Mask(wanted[l] >= copy.bytes || (wanted[l] && from[l] % copy.bytes)) << l;
+    });
+    u8* at[LANES];
+    std::memset(copy.data, 0, sizeof copy.data);
+    if (whole) global_at(warp, in, from, whole, copy.bytes, Access::read, at);
+    each_lane(whole, [&](int l) { std::memcpy(copy.data[l], at[l], copy.bytes); });
+    each_lane(mask & ~ignored & ~whole, [&](int l) {
+        if (!wanted[l]) return;
+        global_at(warp, in, from, Mask(1) << l, wanted[l], Access::read, at);
+        std::memcpy(copy.data[l], at[l], wanted[l]);
+    });
+    if (Counters* counters = warp.block->counters.get()) {
+        if (whole) counters->global(warp.here, whole, from, copy.bytes, Access::read);
+        counters->shared(warp.here, mask, copy.to, copy.bytes, Access::write);
+    }
+    warp.block->copies.issue(warp, copy);
+}
+
+bool has_cache_policy(const ptx::Instruction& in) {
+    return in.opcode.find("L2::cache_hint") != std::string_view::npos;
+}
+
+// cp.async [dst], [src], size {, source size | , predicate} {, cache policy}
+void build_copy(Decoder& d, const ptx::Instruction& in, const Row& row) {
+    d.require(in, 3);
+    Instruction out = d.prototype(in, row);
+    const auto& ops = in.operands;
+    out.option = u8(ops[2].bits);
+    const bool narrow = in.opcode.find(".ca.") != std::string_view::npos && (out.option == 4 || out.option == 8);
+    if (ops[2].kind != ptx::OperandKind::integer || (out.option != 16 && !narrow))
+        d.unsupported("the size of " + std::string(in.opcode));
+    const size_t count = ops.size() - has_cache_policy(in);
+    const bool ignores = count > 3 && d.is_predicate(ops[3]);
+    d.address(out, ops[1], in, out.option);
+    out.operand[0] = d.address_row(ops[0]);
+    out.operand[1] = count > 3 && !ignores ? d.source(ops[3], shape_of<u32>()) : d.constant(out.option, 4);
+    out.operand[2] = ignores ? d.source(ops[3], PREDICATE) : d.constant(0, 0);
+    d.emit(out);
+}
+
+void commit(Warp& warp, const Instruction&, Mask mask) {
+    warp.block->copies.commit(warp, mask);
+}
+
+void wait_group(Warp& warp, const Instruction& in, Mask mask) {
+    warp.block->copies.wait(warp, mask, warp.row<const u32>(in.operand[0])[__builtin_ctz(mask)]);
+}
+
+void wait_all(Warp& warp, const Instruction&, Mask mask) {
+    warp.block->copies.commit(warp, mask);
+    warp.block->copies.wait(warp, mask, 0);
+}
+
+// ---- cp.async.bulk: operands of the handler: shared address, bytes, mbarrier's address; the global one is the
+// instruction's own
+
+void check_size(Warp& warp, int lane, u64 bytes) {
+    if (bytes % Copy::MOST == 0 && bytes <= (1u << 20)) return;
+    Block& block = *warp.block;
+    block.stop_at(block.at(
+        warp, warp.here, lane, "misaligned",
+        "copies " + std::to_string(bytes) + " bytes in bulk: the size must be a multiple of 16 below a megabyte"));
+}
+
+BulkCopy bulk_copy(Warp& warp, const Instruction& in, int lane, u64 global) {
+    BulkCopy copy;
+    copy.pc = warp.here;
+    copy.warp = warp.index;
+    copy.lane = lane;
+    copy.global = global;
+    copy.shared = warp.row<const u64>(in.operand[0])[lane];
+    copy.bytes = warp.row<const u32>(in.operand[1])[lane];
+    check_size(warp, lane, copy.bytes);
+    u64 a[LANES];
+    for (u64 done = 0; done < copy.bytes; done += Copy::MOST) {
+        a[lane] = copy.shared + done;
+        check_shared(warp, a, Mask(1) << lane, Copy::MOST, Access::write);
+    }
+    return copy;
+}
+
+void bulk_load(Warp& warp, const Instruction& in, Mask mask) {
+    u64 from[LANES], a[LANES];
+    lane_addresses(warp, in, from);
+    u8* at[LANES];
+    each_lane(mask, [&](int l) {
+        BulkCopy copy = bulk_copy(warp, in, l, from[l]);
+        copy.data.resize(copy.bytes);
+        for (u64 done = 0; done < copy.bytes; done += Copy::MOST) {
+            a[l] = from[l] + done;
+            global_at(warp, in, a, Mask(1) << l, Copy::MOST, Access::read, at);
+            std::memcpy(copy.data.data() + done, at[l], Copy::MOST);
+        }
+        const u64 barrier = warp.row<const u64>(in.operand[2])[l];
+        warp.block->mbarriers.attach(warp, l, barrier, std::move(copy));
+    });
+}
+
+void bulk_store(Warp& warp, const Instruction& in, Mask mask) {
+    u64 to[LANES];
+    lane_addresses(warp, in, to);
+    each_lane(mask, [&](int l) { warp.block->copies.issue_bulk(warp, bulk_copy(warp, in, l, to[l])); });
+}
+
+// [dst], [src], size, [mbarrier]
+void build_bulk_load(Decoder& d, const ptx::Instruction& in, const Row& row) {
+    d.require(in, 4);
+    Instruction out = d.prototype(in, row);
+    d.address(out, in.operands[1], in, Copy::MOST);
+    out.operand[0] = d.address_row(in.operands[0]);
+    out.operand[1] = d.source(in.operands[2], shape_of<u32>());
+    out.operand[2] = d.address_row(in.operands[3]);
+    d.emit(out);
+}
+
+// [dst], [src], size
+void build_bulk_store(Decoder& d, const ptx::Instruction& in, const Row& row) {
+    d.require(in, 3);
+    Instruction out = d.prototype(in, row);
+    d.address(out, in.operands[0], in, Copy::MOST);
+    out.operand[0] = d.address_row(in.operands[1]);
+    out.operand[1] = d.source(in.operands[2], shape_of<u32>());
+    d.emit(out);
+}
+
+void bulk_commit(Warp& warp, const Instruction&, Mask mask) {
+    warp.block->copies.commit_bulk(warp, mask);
+}
+
+void bulk_wait(Warp& warp, const Instruction& in, Mask mask) {
+    warp.block->copies.wait_bulk(warp, mask, warp.row<const u32>(in.operand[0])[__builtin_ctz(mask)]);
+}
+
+void build_wait(Decoder& d, const ptx::Instruction& in, const Row& row) {
+    d.require(in, 1);
+    Instruction out = d.prototype(in, row);
+    out.operand[0] = d.source(in.operands[0], shape_of<u32>());
+    d.emit(out);
+}
+
+void nothing(Warp&, const Instruction&, Mask) {}
+
+}  // namespace
+
+void asynchronous_rows(Table& t) {
+    t.add(
+        "cp.async.{ca,cg}.shared{,::cta}.global{,.L2::cache_hint}{,.L2::64B,.L2::128B,.L2::256B}", {copy, {}},
+        build_copy);
+    t.add("cp.async.commit_group", {commit, {}}, build_nothing);
+    t.add("cp.async.wait_group", {wait_group, {}}, build_wait);
+    t.add("cp.async.wait_all", {wait_all, {}}, build_nothing);
+    t.add(
+        "cp.async.bulk.shared::{cluster,cta}.global.mbarrier::complete_tx::bytes{,.L2::cache_hint}", {bulk_load, {}},
+        build_bulk_load);
+    t.add("cp.async.bulk.global.shared::cta.bulk_group{,.L2::cache_hint}", {bulk_store, {}}, build_bulk_store);
+    t.add("cp.async.bulk.commit_group", {bulk_commit, {}}, build_nothing);
+    t.add("cp.async.bulk.wait_group{,.read}", {bulk_wait, {}}, build_wait);
+    t.add("cp.async.bulk.prefetch.L2.global{,.L2::cache_hint}", {nothing, {}}, build_nothing);
+    t.add("fence.proxy.{alias,async}{,.global,.shared::cta,.shared::cluster}", {nothing, {}}, build_nothing);
+    t.add("fence.mbarrier_init.release.cluster", {nothing, {}}, build_nothing);
+    t.add("setmaxnreg.{inc,dec}.sync.aligned.u32", {nothing, {}}, build_nothing);
+}
+
+}  // namespace sim

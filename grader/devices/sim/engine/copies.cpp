@@ -1,0 +1,210 @@
+#include "copies.h"
+
+#include <algorithm>
+
+#include "block.h"
+#include "operation.h"
+#include "resolve.h"
+
+namespace sim {
+
+namespace {
+
+bool overlap(u64 a, u64 a_bytes, u64 b, u64 b_bytes) {
+    return a < b + b_bytes && b < a + a_bytes;
+}
+
+// While it lives, a warp seems to stand at the copy that lands, at the time it was issued.
+struct AtCopy {
+    AtCopy(Warp& w, u32 pc, u32 clock) : warp(w), here(w.here), now(w.clock) {
+        warp.here = pc;
+        if (clock) warp.clock = clock;
+    }
+    ~AtCopy() {
+        warp.here = here;
+        warp.clock = now;
+    }
+    Warp& warp;
+    u32 here, now;
+};
+
+}  // namespace
+
+void Copies::forget() {
+    if (!any_) return;
+    for (auto& copies : flying_) copies.clear();
+    loads_.clear();
+    stores_.clear();
+    std::fill(committed_[0], committed_[0] + LANES * LANES, 0);
+    std::fill(committed_bulk_[0], committed_bulk_[0] + LANES * LANES, 0);
+    any_ = false;
+}
+
+// ---- copies of 4, 8 and 16 bytes
+
+void Copies::issue(Warp& warp, Copy copy) {
+    any_ = true;
+    std::copy(committed_[warp.index], committed_[warp.index] + LANES, copy.group);
+    block_.shared.depart(copy.mask, copy.to, copy.bytes);
+    flying_[warp.index].push_back(copy);
+}
+
+void Copies::commit(const Warp& warp, Mask mask) {
+    any_ = true;
+    each_lane(mask, [&](int l) { committed_[warp.index][l] += 1; });
+}
+
+void Copies::wait(Warp& warp, Mask mask, u32 groups_left) {
+    auto& flying = flying_[warp.index];
+    const u32* committed = committed_[warp.index];
+    for (Copy& copy : flying) {
+        if (copy.barrier >= 0) continue;
+        Mask ready = 0;
+        for (int l = 0; l < LANES; ++l) ready |= Mask(u64(copy.group[l]) + groups_left < committed[l]) << l;
+        ready &= mask & copy.mask;
+        if (ready) land(copy, ready);
+        copy.mask &= ~ready;
+    }
+    while (!flying.empty() && !flying.front().mask) flying.pop_front();
+}
+
+void Copies::hand_over(const Warp& warp, Mask mask, s64 barrier, u32 clock) {
+    auto& flying = flying_[warp.index];
+    const size_t count = flying.size();
+    for (size_t i = 0; i < count; ++i) {
+        const Mask mine = flying[i].mask & mask;
+        if (!mine || flying[i].barrier >= 0) continue;
+        Copy handed = flying[i];
+        flying[i].mask &= ~mine;
+        handed.mask = mine;
+        handed.barrier = barrier;
+        handed.clock = clock;
+        flying.push_back(handed);
+    }
+    while (!flying.empty() && !flying.front().mask) flying.pop_front();
+}
+
+void Copies::land(const Copy& copy, Mask lanes) {
+    Warp& warp = block_.warps[copy.warp];
+    const AtCopy at_copy(warp, copy.pc, copy.clock);
+    u8* at[LANES];
+    shared_at(warp, block_.program->code[copy.pc], copy.to, lanes, copy.bytes, Access::write, at);
+    each_lane(lanes, [&](int l) { std::memcpy(at[l], copy.data[l], copy.bytes); });
+}
+
+// ---- bulk copies
+
+void Copies::issue_bulk(Warp& warp, BulkCopy copy) {
+    any_ = true;
+    copy.group = committed_bulk_[warp.index][copy.lane];
+    if (copy.barrier < 0) {
+        stores_.push_back(std::move(copy));
+        return;
+    }
+    u64 to[LANES];
+    for (u64 done = 0; done < copy.bytes; done += Copy::MOST) {
+        to[copy.lane] = copy.shared + done;
+        block_.shared.depart(Mask(1) << copy.lane, to, Copy::MOST);
+    }
+    loads_.push_back(std::move(copy));
+}
+
+void Copies::commit_bulk(const Warp& warp, Mask mask) {
+    any_ = true;
+    each_lane(mask, [&](int l) { committed_bulk_[warp.index][l] += 1; });
+}
+
+void Copies::wait_bulk(Warp& warp, Mask mask, u32 groups_left) {
+    const auto ready = [&](const BulkCopy& copy) {
+        return copy.warp == warp.index && (mask >> copy.lane & 1) &&
+               u64(copy.group) + groups_left < committed_bulk_[warp.index][copy.lane];
+    };
+    for (const BulkCopy& copy : stores_)
+        if (ready(copy)) store_bulk(copy);
+    stores_.erase(std::remove_if(stores_.begin(), stores_.end(), ready), stores_.end());
+}
+
+void Copies::land_bulk(const BulkCopy& copy) {
+    Warp& warp = block_.warps[copy.warp];
+    const AtCopy at_copy(warp, copy.pc, copy.clock);
+    u64 to[LANES];
+    u8* at[LANES];
+    for (u64 done = 0; done < copy.bytes; done += Copy::MOST) {
+        to[copy.lane] = copy.shared + done;
+        const Mask lane = Mask(1) << copy.lane;
+        shared_at(warp, block_.program->code[copy.pc], to, lane, Copy::MOST, Access::write, at);
+        std::memcpy(at[copy.lane], copy.data.data() + done, Copy::MOST);
+    }
+}
+
+void Copies::store_bulk(const BulkCopy& copy) {
+    Warp& warp = block_.warps[copy.warp];
+    const AtCopy at_copy(warp, copy.pc, 0);
+    const Instruction& in = block_.program->code[copy.pc];
+    const Mask lane = Mask(1) << copy.lane;
+    u64 from[LANES], to[LANES];
+    u8 *read[LANES], *written[LANES];
+    for (u64 done = 0; done < copy.bytes; done += Copy::MOST) {
+        from[copy.lane] = copy.shared + done;
+        to[copy.lane] = copy.global + done;
+        shared_at(warp, in, from, lane, Copy::MOST, Access::read, read);
+        global_at(warp, in, to, lane, Copy::MOST, Access::write, written);
+        std::memcpy(written[copy.lane], read[copy.lane], Copy::MOST);
+    }
+}
+
+std::vector<BulkCopy> Copies::land_on(s64 barrier) {
+    for (u32 w = 0; w < block_.warps.size(); ++w) {
+        for (Copy& copy : flying_[w]) {
+            if (copy.barrier != barrier || !copy.mask) continue;
+            land(copy, copy.mask);
+            copy.mask = 0;
+        }
+        while (!flying_[w].empty() && !flying_[w].front().mask) flying_[w].pop_front();
+    }
+    const auto first =
+        std::stable_partition(loads_.begin(), loads_.end(), [&](const BulkCopy& c) { return c.barrier != barrier; });
+    std::vector<BulkCopy> landed(std::make_move_iterator(first), std::make_move_iterator(loads_.end()));
+    loads_.erase(first, loads_.end());
+    for (const BulkCopy& copy : landed) land_bulk(copy);
+    return landed;
+}
+
+// ---- those who do not wait
+
+const u32* Copies::in_flight(u64 address, u32 bytes) const {
+    for (const BulkCopy& copy : loads_)
+        if (overlap(copy.shared, copy.bytes, address, bytes)) return &copy.pc;
+    for (size_t w = 0; w < block_.warps.size(); ++w)
+        for (const Copy& copy : flying_[w])
+            for (int l = 0; l < LANES; ++l)
+                if ((copy.mask >> l & 1) && overlap(copy.to[l], copy.bytes, address, bytes)) return &copy.pc;
+    return nullptr;
+}
+
+void Copies::check(Warp& warp, Mask mask, const u64* address, u32 bytes, Access access) const {
+    if (!any_) return;
+    each_lane(mask, [&](int l) {
+        const u32* pc = in_flight(address[l], bytes);
+        if (!pc) return;
+        const bool bulk = block_.program->code[*pc].row->form.find(".bulk") != std::string::npos;
+        block_.stop_at(block_.at(
+            warp, warp.here, l, "race",
+            std::string(access == Access::read ? "reads " : "updates ") +
+                block_.shared_place(address[l], bytes, false).text + ", whose " +
+                (bulk ? "cp.async.bulk" : "cp.async") + " (line " + std::to_string(block_.line_of(*pc).line) +
+                ") has not been waited for"));
+    });
+}
+
+void Copies::finish() {
+    if (stores_.empty()) return;
+    const BulkCopy& copy = stores_.front();
+    const Warp& warp = block_.warps[copy.warp];
+    block_.stop_at(block_.at(
+        warp, copy.pc, copy.lane, "race",
+        "exits while this bulk copy may still read " + block_.shared_place(copy.shared, Copy::MOST, false).text +
+            " in shared memory: commit it and wait for its group first"));
+}
+
+}  // namespace sim

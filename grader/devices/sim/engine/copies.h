@@ -1,0 +1,75 @@
+// copies: the asynchronous copies of a block that are still on their way
+//
+// The bytes of a copy land when its issuing thread waits for it, or when a wait on
+// its mbarrier needs it, and never before: whoever reads them earlier, or misses
+// the barrier after the wait, is told so. PTX ISA 9.7.9.25, "Asynchronous copy".
+#pragma once
+#include <deque>
+#include <vector>
+
+#include "ordering.h"
+#include "program.h"
+
+namespace sim {
+
+struct Block;
+
+// What one warp instruction copies into shared memory; data are read at once.
+struct Copy {
+    static constexpr u32 MOST = 16;  // bytes of a lane
+    u32 pc = 0, warp = 0, bytes = 0;
+    Mask mask = 0;
+    s64 barrier = -1;  // the mbarrier that it completes on; -1: the thread's groups
+    u32 clock = 0;     // of the warp when it was handed to the mbarrier
+    u32 group[LANES];
+    u64 to[LANES];
+    u8 data[LANES][MOST];
+};
+
+// A bulk copy by one thread, in either direction.
+struct BulkCopy {
+    u32 pc = 0, warp = 0;
+    int lane = 0;
+    u64 shared = 0, global = 0, bytes = 0;
+    s64 barrier = -1;
+    u32 clock = 0;
+    Knowledge known;  // what the thread knew when it issued the copy
+    u32 group = 0;
+    std::vector<u8> data;
+};
+
+class Copies {
+ public:
+    explicit Copies(Block& block) : block_(block) {}
+    void forget();
+
+    void issue(Warp& warp, Copy copy);
+    void commit(const Warp& warp, Mask mask);
+    void wait(Warp& warp, Mask mask, u32 groups_left);
+    // The lanes' own copies become the mbarrier's.
+    void hand_over(const Warp& warp, Mask mask, s64 barrier, u32 clock);
+
+    void issue_bulk(Warp& warp, BulkCopy copy);
+    void commit_bulk(const Warp& warp, Mask mask);
+    void wait_bulk(Warp& warp, Mask mask, u32 groups_left);
+
+    // Everything that completes on the mbarrier lands; gives the bulk copies among it.
+    std::vector<BulkCopy> land_on(s64 barrier);
+    // Stops where a lane touches bytes that are on their way.
+    void check(Warp& warp, Mask mask, const u64* address, u32 bytes, Access access) const;
+    void finish();  // the block ends
+
+ private:
+    void land(const Copy& copy, Mask lanes);
+    void land_bulk(const BulkCopy& copy);
+    void store_bulk(const BulkCopy& copy);
+    const u32* in_flight(u64 address, u32 bytes) const;  // the pc of the copy
+
+    Block& block_;
+    std::deque<Copy> flying_[LANES];  // of each warp, in the order of issue
+    std::vector<BulkCopy> loads_, stores_;
+    u32 committed_[LANES][LANES] = {}, committed_bulk_[LANES][LANES] = {};  // of each thread
+    bool any_ = false;
+};
+
+}  // namespace sim

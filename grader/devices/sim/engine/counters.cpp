@@ -1,0 +1,341 @@
+#include "counters.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+
+#include "block.h"
+#include "operation.h"
+#include "resolve.h"
+
+namespace sim {
+
+namespace {
+
+constexpr u32 SECTOR = 32, WAVE = 128, BANKS = 32;
+constexpr size_t HITS = 1 << 20;  // addresses whose atomics are told apart
+
+u64 distinct(Mask mask, const u64* address) {
+    u64 sorted[LANES];
+    int count = 0;
+    each_lane(mask, [&](int l) { sorted[count++] = address[l]; });
+    std::sort(sorted, sorted + count);
+    return u64(std::unique(sorted, sorted + count) - sorted);
+}
+
+u64 sectors_of(Mask mask, const u64* address, u32 bytes) {
+    std::vector<u64> sectors;
+    each_lane(mask, [&](int l) {
+        for (u64 s = address[l] / SECTOR; s <= (address[l] + bytes - 1) / SECTOR; ++s) sectors.push_back(s);
+    });
+    std::sort(sectors.begin(), sectors.end());
+    return u64(std::unique(sectors.begin(), sectors.end()) - sectors.begin());
+}
+
+// Lanes that read one word of a bank are served at once; atomics on it are not.
+u64 waves_of(Mask phase, const u64* address, u32 bytes, bool atomic) {
+    std::vector<u64> words[BANKS];
+    each_lane(phase, [&](int l) {
+        for (u64 w = address[l] / 4; w <= (address[l] + bytes - 1) / 4; ++w) words[w % BANKS].push_back(w);
+    });
+    size_t most = 0;
+    for (auto& bank : words) {
+        std::sort(bank.begin(), bank.end());
+        if (!atomic) bank.erase(std::unique(bank.begin(), bank.end()), bank.end());
+        most = std::max(most, bank.size());
+    }
+    return most;
+}
+
+}  // namespace
+
+void Cost::add(const Cost& o) {
+    executed += o.executed, lanes += o.lanes, divergent += o.divergent;
+    requests += o.requests, sectors += o.sectors, ideal_sectors += o.ideal_sectors;
+    accesses += o.accesses, waves += o.waves, ideal_waves += o.ideal_waves;
+    bytes_read += o.bytes_read, bytes_written += o.bytes_written;
+}
+
+void Counters::add(const Counters& other) {
+    for (size_t i = 0; i < cost.size(); ++i) cost[i].add(other.cost[i]);
+    for (auto& [address, count] : other.hits_)
+        if (hits_.size() < HITS || hits_.count(address)) hits_[address] += count;
+}
+
+void Counters::clear() {
+    std::fill(cost.begin(), cost.end(), Cost());
+    hits_.clear();
+}
+
+void Counters::global(u32 pc, Mask mask, const u64* address, u32 bytes, Access access) {
+    Cost& c = cost[pc];
+    const u64 wanted = u64(__builtin_popcount(mask)) * bytes;
+    c.requests += 1;
+    c.sectors += sectors_of(mask, address, bytes);
+    c.ideal_sectors += (distinct(mask, address) * bytes + SECTOR - 1) / SECTOR;
+    if (access != Access::write) c.bytes_read += wanted;
+    if (access != Access::read) c.bytes_written += wanted;
+}
+
+// A phase is as many lanes as 128 bytes serve: a warp's float4 take four by nature.
+void Counters::shared(u32 pc, Mask mask, const u64* address, u32 bytes, Access access) {
+    Cost& c = cost[pc];
+    c.accesses += 1;
+    const u32 lanes = std::max(1u, std::min(u32(LANES), WAVE / std::max(bytes, 4u)));
+    for (u32 first = 0; first < LANES; first += lanes) {
+        const Mask phase = mask & Mask(((u64(1) << lanes) - 1) << first);
+        if (!phase) continue;
+        c.waves += waves_of(phase, address, bytes, access == Access::atomic);
+        c.ideal_waves += 1;
+    }
+}
+
+void Counters::hit(Mask mask, const u64* address) {
+    each_lane(mask, [&](int l) {
+        if (hits_.size() < HITS || hits_.count(address[l])) hits_[address[l]] += 1;
+    });
+}
+
+u64 Counters::most_hits() const {
+    u64 most = 0;
+    for (auto& [address, count] : hits_) most = std::max(most, count);
+    return most;
+}
+
+// ---- the counted program
+
+namespace {
+
+const Instruction& plain_of(const Warp& warp) {
+    return warp.block->program->plain->code[warp.here];
+}
+
+Mask guarded(const Warp& warp, const Instruction& plain, Mask group) {
+    if (plain.guard < 0) return group;
+    const Mask p = warp.predicate(plain.guard);
+    return group & (plain.guard_negated ? ~p : p);
+}
+
+Cost& note(Warp& warp, Mask group, Mask mask) {
+    Cost& cost = warp.block->counters->cost[warp.here];
+    cost.executed += group != 0;
+    cost.lanes += u64(__builtin_popcount(mask));
+    return cost;
+}
+
+void count_next(Warp& warp, const Instruction& in, Mask group) {
+    const Instruction& plain = plain_of(warp);
+    const Mask mask = guarded(warp, plain, group);
+    note(warp, group, mask);
+    if (mask) plain.run(warp, in, mask);
+}
+
+void count_meet(Warp& warp, const Instruction& in, Mask mask) {
+    note(warp, mask, mask);
+    plain_of(warp).run(warp, in, mask);
+}
+
+void count_branch(Warp& warp, const Instruction& in, Mask group) {
+    const Mask mask = guarded(warp, plain_of(warp), group);
+    note(warp, group, group).divergent += mask && mask != group;
+    warp.move(group & ~mask, warp.here + 1);
+    warp.move(mask, in.target);
+}
+
+void count_leave(Warp& warp, const Instruction& in, Mask group) {
+    const Instruction& plain = plain_of(warp);
+    const Mask mask = guarded(warp, plain, group);
+    note(warp, group, mask);
+    warp.move(group & ~mask, warp.here + 1);
+    if (mask) plain.run(warp, in, mask);
+}
+
+struct Wrapper {
+    Flow flow;
+    Handler run;
+    Flow becomes;
+    bool guards;  // reads the guard itself
+};
+constexpr Wrapper WRAPPERS[] = {
+    {Flow::next, count_next, Flow::next, true},
+    {Flow::branch, count_branch, Flow::leave, true},
+    {Flow::meet, count_meet, Flow::meet, false},
+    {Flow::leave, count_leave, Flow::leave, true},
+};
+
+// Global and shared memory are counted; parameters, constants and local memory are not.
+void count_access(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
+    const Instruction& plain = plain_of(warp);
+    plain.resolve(warp, in, mask, bytes, access, at);
+    u64 a[LANES];
+    lane_addresses(warp, in, a);
+    const bool is_shared = plain.resolve == resolve_shared;
+    Mask global = 0, shared = 0;
+    each_lane(mask, [&](int l) {
+        if (plain.resolve == resolve_generic && a[l] - SHARED_ORIGIN < SPACE_SIZE)
+            shared |= Mask(1) << l, a[l] -= SHARED_ORIGIN;
+        else if (is_shared)
+            shared |= Mask(1) << l;
+        else if (a[l] >= GLOBAL_ORIGIN)
+            global |= Mask(1) << l;
+    });
+    const Window* window = global ? warp.launch->memory->find(a[__builtin_ctz(global)]) : nullptr;
+    if (window && (window->use == Use::parameter || window->use == Use::constant)) global = 0;
+    Counters& counters = *warp.block->counters;
+    if (global) counters.global(warp.here, global, a, bytes, access);
+    if (shared) counters.shared(warp.here, shared, a, bytes, access);
+    if (access == Access::atomic) counters.hit(global | shared, a);
+}
+
+}  // namespace
+
+std::unique_ptr<Program> counted(const Program& plain) {
+    auto program = std::make_unique<Program>(plain);
+    program->plain = &plain;
+    for (Instruction& in : program->code) {
+        for (const Wrapper& wrapper : WRAPPERS) {
+            if (wrapper.flow != in.flow) continue;
+            in.run = wrapper.run;
+            in.flow = wrapper.becomes;
+            if (wrapper.guards) in.guard = -1;
+            break;
+        }
+        if (in.resolve) in.resolve = count_access;
+    }
+    return program;
+}
+
+// ---- totals
+
+namespace {
+
+struct Class {
+    std::string_view prefix;
+    const char* name;
+};
+// By the first words of a form; arithmetic that is in none of them goes by its type.
+constexpr Class CLASSES[] = {
+    {"ld", "load"},          {"ldu", "load"},       {"ldmatrix", "load"},    {"wmma.load", "load"},
+    {"st", "store"},         {"stmatrix", "store"}, {"wmma.store", "store"}, {"atom", "atomic"},
+    {"red", "atomic"},       {"cp", "copy"},        {"mma", "tensor"},       {"wmma.mma", "tensor"},
+    {"bra", "control"},      {"brx", "control"},    {"call", "control"},     {"ret", "control"},
+    {"exit", "control"},     {"trap", "control"},   {"bar", "barrier"},      {"barrier", "barrier"},
+    {"mbarrier", "barrier"}, {"membar", "fence"},   {"fence", "fence"},      {"shfl", "warp"},
+    {"vote", "warp"},        {"match", "warp"},     {"redux", "warp"},       {"elect", "warp"},
+    {"activemask", "warp"},  {"cvt", "convert"},    {"cvta", "convert"},     {"mov", "move"},
+    {"selp", "move"},        {"slct", "move"},      {"setp", "compare"},     {"set", "compare"},
+};
+constexpr std::string_view FLOATS[] = {"f16", "bf16", "f32", "f64", "f16x2", "bf16x2", "f32x2"};
+
+bool begins(std::string_view form, std::string_view words) {
+    return form.substr(0, words.size()) == words && (form.size() == words.size() || form[words.size()] == '.');
+}
+
+std::string_view last_word(std::string_view form) {
+    return form.substr(form.rfind('.') + 1);
+}
+
+bool is_float(std::string_view form) {
+    return std::find(std::begin(FLOATS), std::end(FLOATS), last_word(form)) != std::end(FLOATS);
+}
+
+const char* class_of(std::string_view form) {
+    for (auto& known : CLASSES)
+        if (begins(form, known.prefix)) return known.name;
+    return is_float(form) ? "float" : "integer";
+}
+
+struct Work {
+    std::string_view word;
+    u64 operations;
+};
+constexpr Work WORK[] = {{"add", 1}, {"sub", 1}, {"mul", 1}, {"fma", 2}, {"mad", 2}};
+
+// m16n8k16 -> 2 * 16 * 8 * 16, of a whole warp
+u64 tensor_work(std::string_view form) {
+    for (size_t m = form.find(".m"); m != std::string_view::npos; m = form.find(".m", m + 1)) {
+        unsigned rows = 0, columns = 0, depth = 0;
+        const std::string word(form.substr(m + 1, form.find('.', m + 1) - m - 1));
+        if (std::sscanf(word.c_str(), "m%un%uk%u", &rows, &columns, &depth) == 3)
+            return u64(2) * rows * columns * depth;
+    }
+    return 0;
+}
+
+u64 flops(std::string_view form, const Cost& cost) {
+    if (begins(form, "mma") || begins(form, "wmma.mma")) return cost.executed * tensor_work(form);
+    if (!is_float(form)) return 0;
+    const u64 elements = last_word(form).find("x2") != std::string_view::npos ? 2 : 1;
+    for (auto& known : WORK)
+        if (begins(form, known.word)) return cost.lanes * known.operations * elements;
+    return 0;
+}
+
+bool is_internal(const Row* row) {
+    return !row || begins(row->form, "resize");
+}
+
+std::string field(const char* name, u64 value) {
+    return ",\"" + std::string(name) + "\":" + std::to_string(value);
+}
+
+std::string line_json(u32 line, const Cost& c) {
+    return "{\"line\":" + std::to_string(line) + field("instructions", c.executed) + field("sectors", c.sectors) +
+           field("ideal_sectors", c.ideal_sectors) + field("waves", c.waves) + field("ideal_waves", c.ideal_waves) +
+           "}";
+}
+
+u64 weight(const Cost& c) {
+    return c.executed + c.sectors + c.waves;
+}
+
+// The learner's lines that cost most, dearest first.
+std::string lines_json(const Counters& counters, const Program& program, const std::string& source) {
+    constexpr size_t MOST = 12;
+    std::map<u32, Cost> costs;
+    for (size_t pc = 0; pc < counters.cost.size(); ++pc) {
+        const Instruction& in = program.code[pc];
+        if (is_internal(in.row) || !counters.cost[pc].executed) continue;
+        const SourceLine place = source_line(*program.module, in.location, source);
+        if (place.file == source && place.line) costs[place.line].add(counters.cost[pc]);
+    }
+    std::vector<std::pair<u32, Cost>> sorted(costs.begin(), costs.end());
+    std::stable_sort(
+        sorted.begin(), sorted.end(), [](auto& a, auto& b) { return weight(a.second) > weight(b.second); });
+    std::string out;
+    for (size_t i = 0; i < std::min(sorted.size(), MOST); ++i)
+        out += (i ? "," : "") + line_json(sorted[i].first, sorted[i].second);
+    return "[" + out + "]";
+}
+
+}  // namespace
+
+std::string json(const Counters& counters, const Program& program, const std::string& source, u64 launches) {
+    Cost all;
+    u64 operations = 0, branches = 0;
+    std::map<std::string, u64> classes;
+    for (size_t pc = 0; pc < counters.cost.size(); ++pc) {
+        const Instruction& in = program.code[pc];
+        if (is_internal(in.row)) continue;
+        const Cost& cost = counters.cost[pc];
+        all.add(cost);
+        operations += flops(in.row->form, cost);
+        if (cost.executed) classes[class_of(in.row->form)] += cost.executed;
+        if (begins(in.row->form, "bra")) branches += cost.executed;
+    }
+    std::string by_class;
+    for (auto& [name, count] : classes)
+        by_class += (by_class.empty() ? "\"" : ",\"") + name + "\":" + std::to_string(count);
+    return "{\"kernel\":\"" + program.name + "\"" + field("launches", launches) +
+           field("warp_instructions", all.executed) + field("thread_instructions", all.lanes) + ",\"instructions\":{" +
+           by_class + "}" + field("flops", operations) + field("bytes_read", all.bytes_read) +
+           field("bytes_written", all.bytes_written) + field("global_requests", all.requests) +
+           field("sectors", all.sectors) + field("ideal_sectors", all.ideal_sectors) +
+           field("shared_requests", all.accesses) + field("waves", all.waves) + field("ideal_waves", all.ideal_waves) +
+           field("branches", branches) + field("divergent_branches", all.divergent) +
+           field("barriers", classes["barrier"]) + field("atomics", classes["atomic"]) +
+           field("most_atomics_on_one_address", counters.most_hits()) +
+           ",\"lines\":" + lines_json(counters, program, source) + "}";
+}
+
+}  // namespace sim

@@ -1,0 +1,46 @@
+#include "handover.h"
+
+#include <algorithm>
+
+#include "operation.h"
+
+namespace sim {
+
+// A value is read after its access has been noted: what the place stood for is
+// looked up when the block comes next.
+void Handover::settle(Handed& mine) {
+    for (const u8* place : mine.read) {
+        const auto found = places_.find(place);
+        if (found != places_.end()) mine.received = std::max(mine.received, found->second);
+    }
+    mine.read.clear();
+}
+
+void Handover::fence(Handed& mine, u32 clock) {
+    mine.fenced = std::max(mine.fenced, clock);
+}
+
+void Handover::touch(Handed& mine, Mask mask, u8* const* at, Access access) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    settle(mine);
+    if (access != Access::write) each_lane(mask, [&](int l) { mine.read.push_back(at[l]); });
+    if (access == Access::read || mine.fenced == 0) return;
+    ++time_;
+    if (mine.fenced > mine.given) {
+        history_[mine.block].push_back({mine.fenced, time_});
+        mine.given = mine.fenced;
+    }
+    each_lane(mask, [&](int l) { places_[at[l]] = time_; });
+}
+
+bool Handover::ordered(u32 block, u32 clock, Handed& mine) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    settle(mine);
+    const auto found = history_.find(block);
+    if (found == history_.end()) return false;
+    for (const Given& given : found->second)
+        if (given.clock >= clock) return given.time <= mine.received;
+    return false;
+}
+
+}  // namespace sim

@@ -1,0 +1,47 @@
+// handover: what fences and flags order between the blocks of a launch
+//
+// A block that fences for the device and then touches a place atomically or
+// volatilely hands over what it did before the fence; one that reads the place
+// so after that receives it. Time is the number of hand-overs so far, and what
+// a block receives is one point of it: of what was handed over before, all
+// counts as received, from whomever. So data passed on properly is never called
+// a race, at the price of missing one now and then.
+#pragma once
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "program.h"
+
+namespace sim {
+
+// What one block has to hand over, and what it has received.
+struct Handed {
+    u32 block = 0;
+    u32 fenced = 0;               // accesses up to this clock come before its last fence
+    u32 given = 0;                // and up to this one have been handed over
+    u64 received = 0;             // all that was handed over until then
+    std::vector<const u8*> read;  // places whose values arrive with the running instruction
+};
+
+class Handover {
+ public:
+    void fence(Handed& mine, u32 clock);
+    void touch(Handed& mine, Mask mask, u8* const* at, Access access);
+    // Whether what a block did at that clock comes before what `mine` does now.
+    bool ordered(u32 block, u32 clock, Handed& mine);
+
+ private:
+    void settle(Handed& mine);
+
+    struct Given {
+        u32 clock;
+        u64 time;
+    };
+    std::mutex mutex_;
+    u64 time_ = 0;
+    std::unordered_map<const u8*, u64> places_;            // when each was last used to hand over
+    std::unordered_map<u32, std::vector<Given>> history_;  // of each block, in order
+};
+
+}  // namespace sim

@@ -1,0 +1,25 @@
+// matrix: what the instructions on matrices have in common
+#pragma once
+#include "decode.h"
+#include "warp.h"
+
+namespace sim {
+
+// The last operand of their instructions is the member mask of Flow::meet: all lanes.
+constexpr int MEMBERS = OPERANDS - 1;
+
+// They are .aligned: a warp that lacks threads cannot run them. Throws Halt.
+void require_whole_warp(Warp& warp, const Instruction& in, Mask mask);
+
+// The first part of an instruction that all lanes meet at.
+Instruction meeting(Decoder& d, const ptx::Instruction& in, const Row& row);
+
+// Registers of one operand, each of the shape.
+struct Group {
+    Shape shape;
+    int count;
+};
+void append_sources(Decoder& d, const ptx::Operand& operand, Group group, std::vector<s32>& rows);
+void append_destinations(Decoder& d, const ptx::Operand& operand, Group group, std::vector<s32>& rows);
+
+}  // namespace sim

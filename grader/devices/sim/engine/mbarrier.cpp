@@ -1,0 +1,324 @@
+#include "mbarrier.h"
+
+#include <algorithm>
+
+#include "block.h"
+#include "decode.h"
+#include "operation.h"
+
+namespace sim {
+
+namespace {
+
+constexpr u32 WAKES = 200;  // without a phase that ends, before waiters count as stuck
+
+// What a warp knows now; what it does next comes after.
+Knowledge release(Warp& warp) {
+    Knowledge known;
+    std::copy(warp.seen, warp.seen + LANES, known.clock);
+    known.clock[warp.index] = warp.clock;
+    warp.clock += 1;
+    return known;
+}
+
+void acquire(Warp& warp, const Knowledge& known) {
+    for (int i = 0; i < LANES; ++i) warp.seen[i] = std::max(warp.seen[i], known.clock[i]);
+    warp.floor = *std::min_element(warp.seen, warp.seen + warp.block->warps.size());
+}
+
+}  // namespace
+
+void MBarriers::forget() {
+    barriers_.clear();
+    std::fill(refused_, refused_ + LANES, 0);
+    wakes_ = 0;
+}
+
+void MBarriers::initialise(Warp&, u64 address, u32 count) {
+    MBarrier& barrier = barriers_[address] = {};
+    barrier.expected = count;
+    barrier.pending = count;
+}
+
+MBarrier& MBarriers::find(const Warp& warp, int lane, u64 address) {
+    const auto found = barriers_.find(address);
+    if (found != barriers_.end()) return found->second;
+    block_.stop_at(block_.at(
+        warp, warp.here, lane, "uninitialised",
+        "uses " + block_.shared_place(address, 8, false).text + " as an mbarrier, but no mbarrier.init made it one"));
+}
+
+void MBarriers::advance(MBarrier& barrier) {
+    if (barrier.pending != 0 || barrier.bytes != 0) return;
+    barrier.phase += 1;
+    barrier.pending = barrier.expected;
+    barrier.completed.join(barrier.arrived);
+    barrier.arrived = {};
+    wakes_ = 0;
+    resume(barrier);
+}
+
+void MBarriers::resume(MBarrier& barrier) {
+    for (Warp& warp : block_.warps) {
+        warp.at_barrier &= ~barrier.waiting[warp.index];
+        barrier.waiting[warp.index] = 0;
+    }
+}
+
+void MBarriers::complete_bytes(MBarrier& barrier, s64 bytes) {
+    barrier.bytes -= bytes;
+    advance(barrier);
+}
+
+void MBarriers::arrive(Warp& warp, int lane, MBarrier& barrier, u32 count, bool drops) {
+    if (barrier.pending < s64(count)) {
+        block_.stop_at(block_.at(
+            warp, warp.here, lane, "crash",
+            "arrives at an mbarrier that expects " + plural(barrier.expected, "arrival") + " a phase and has " +
+                (barrier.pending ? "only " + std::to_string(barrier.pending) + " left" : "had them all")));
+    }
+    barrier.arrived.join(release(warp));
+    barrier.pending -= count;
+    if (drops) barrier.expected -= std::min(barrier.expected, count);
+    advance(barrier);
+}
+
+void MBarriers::arrive_after_copies(Warp& warp, Mask lanes, u64 address, bool increments) {
+    MBarrier& barrier = find(warp, __builtin_ctz(lanes), address);
+    const u32 count = u32(__builtin_popcount(lanes));
+    if (increments) barrier.pending += count;
+    block_.copies.hand_over(warp, lanes, s64(address), warp.clock);
+    barrier.after_copies.push_back({count, release(warp)});
+    resume(barrier);
+}
+
+void MBarriers::attach(Warp& warp, int lane, u64 address, BulkCopy copy) {
+    MBarrier& barrier = find(warp, lane, address);
+    copy.barrier = s64(address);
+    copy.clock = warp.clock;
+    copy.known = release(warp);
+    block_.copies.issue_bulk(warp, std::move(copy));
+    resume(barrier);
+}
+
+bool MBarriers::has_ended(Warp& warp, u64 address, MBarrier& barrier, u64 phase) {
+    if (barrier.phase <= phase) {
+        for (const BulkCopy& copy : block_.copies.land_on(s64(address))) {
+            barrier.arrived.join(copy.known);
+            complete_bytes(barrier, s64(copy.bytes));
+        }
+        const auto arrivals = std::move(barrier.after_copies);
+        barrier.after_copies.clear();
+        for (const auto& arrival : arrivals) {
+            barrier.arrived.join(arrival.known);
+            barrier.pending -= arrival.count;
+            advance(barrier);
+        }
+    }
+    if (barrier.phase <= phase) return false;
+    acquire(warp, barrier.completed);
+    return true;
+}
+
+// ---- those who wait
+
+void MBarriers::suspend(Warp& warp, int lane, MBarrier& barrier) {
+    barrier.waiting[warp.index] |= Mask(1) << lane;
+    warp.at_barrier |= Mask(1) << lane;
+}
+
+bool MBarriers::any_waiting() const {
+    for (auto& [address, barrier] : barriers_)
+        for (const Mask lanes : barrier.waiting)
+            if (lanes) return true;
+    return false;
+}
+
+bool MBarriers::wake() {
+    if (!any_waiting() || ++wakes_ > WAKES) return false;
+    for (auto& [address, barrier] : barriers_) {
+        for (const Warp& warp : block_.warps) refused_[warp.index] |= barrier.waiting[warp.index];
+        resume(barrier);
+    }
+    return true;
+}
+
+void MBarriers::stuck() {
+    for (auto& [address, barrier] : barriers_) {
+        for (const Warp& warp : block_.warps) {
+            const Mask lanes = barrier.waiting[warp.index];
+            if (!lanes) continue;
+            const int lane = __builtin_ctz(lanes);
+            const std::string name = block_.shared_place(address, 8, false).text;
+            std::string missing;
+            if (barrier.pending) missing = plural(u64(std::max<s64>(barrier.pending, 0)), "arrival");
+            if (barrier.bytes) missing += (missing.empty() ? "" : " and ") + plural(u64(barrier.bytes), "byte");
+            block_.stop_at(block_.at(
+                warp, warp.pc[lane], lane, "deadlock",
+                block_.thread(warp.thread(lane)) + " waits at the mbarrier " + name + ", which expects " +
+                    plural(barrier.expected, "arrival") + " and still lacks " + missing + " in phase " +
+                    std::to_string(barrier.phase)));
+        }
+    }
+    throw Halt();
+}
+
+// ---- instructions
+
+namespace {
+
+constexpr u64 STATE_PHASE = 32;  // bit: the state of an arrival is its phase and what was pending before it
+
+// The address of each lane's mbarrier, after the checks of an access to it.
+void objects(Warp& warp, const Instruction& in, Mask mask, Access access, u64* address) {
+    u8* at[LANES];
+    in.resolve(warp, in, mask, 8, access, at);
+    Block& block = *warp.block;
+    each_lane(mask, [&](int l) {
+        address[l] = u64(at[l] - block.shared.data());
+        if (address[l] < block.shared.bytes()) return;
+        block.stop_at(block.at(warp, warp.here, l, "crash", "uses an mbarrier that is not in shared memory"));
+    });
+}
+
+void initialise(Warp& warp, const Instruction& in, Mask mask) {
+    u64 address[LANES];
+    objects(warp, in, mask, Access::write, address);
+    each_lane(mask, [&](int l) {
+        std::memset(warp.block->shared.data() + address[l], 0, 8);
+        warp.block->mbarriers.initialise(warp, address[l], warp.row<const u32>(in.operand[1])[l]);
+    });
+}
+
+void invalidate(Warp& warp, const Instruction& in, Mask mask) {
+    u64 address[LANES];
+    objects(warp, in, mask, Access::write, address);
+    each_lane(mask, [&](int l) { warp.block->mbarriers.invalidate(address[l]); });
+}
+
+enum class Arrival { plain, expect, drop };
+
+// operands: state, count or bytes
+template <Arrival kind>
+void arrive(Warp& warp, const Instruction& in, Mask mask) {
+    u64 address[LANES];
+    objects(warp, in, mask, Access::atomic, address);
+    MBarriers& barriers = warp.block->mbarriers;
+    each_lane(mask, [&](int l) {
+        MBarrier& barrier = barriers.find(warp, l, address[l]);
+        const u32 number = warp.row<const u32>(in.operand[1])[l];
+        warp.row<u64>(in.operand[0])[l] = barrier.phase << STATE_PHASE | u32(barrier.pending);
+        if (kind == Arrival::expect) barriers.expect(barrier, number);
+        barriers.arrive(warp, l, barrier, kind == Arrival::expect ? 1 : number, kind == Arrival::drop);
+    });
+}
+
+template <bool completes>
+void transaction(Warp& warp, const Instruction& in, Mask mask) {
+    u64 address[LANES];
+    objects(warp, in, mask, Access::atomic, address);
+    each_lane(mask, [&](int l) {
+        MBarrier& barrier = warp.block->mbarriers.find(warp, l, address[l]);
+        const u32 bytes = warp.row<const u32>(in.operand[1])[l];
+        if (completes)
+            warp.block->mbarriers.complete_bytes(barrier, bytes);
+        else
+            warp.block->mbarriers.expect(barrier, bytes);
+    });
+}
+
+template <bool increments>
+void arrive_after_copies(Warp& warp, const Instruction& in, Mask mask) {
+    u64 address[LANES];
+    objects(warp, in, mask, Access::atomic, address);
+    for (Mask left = mask; left;) {
+        const u64 here = address[__builtin_ctz(left)];
+        Mask same = 0;
+        each_lane(left, [&](int l) { same |= Mask(address[l] == here) << l; });
+        warp.block->mbarriers.arrive_after_copies(warp, same, here, increments);
+        left &= ~same;
+    }
+}
+
+// Lanes whose phase has not ended stay at the instruction until something happens. operands: result, state or parity
+template <bool parity>
+void wait(Warp& warp, const Instruction& in, Mask mask) {
+    u64 address[LANES];
+    objects(warp, in, mask, Access::read, address);
+    warp.move(mask, warp.here + 1);
+    MBarriers& barriers = warp.block->mbarriers;
+    Mask ended = 0;
+    each_lane(mask, [&](int l) {
+        MBarrier& barrier = barriers.find(warp, l, address[l]);
+        u64 phase = barrier.phase - 1;
+        if (!parity) phase = warp.row<const u64>(in.operand[1])[l] >> STATE_PHASE;
+        if (parity && (barrier.phase & 1) == (warp.row<const u32>(in.operand[1])[l] & 1)) phase = barrier.phase;
+        const bool is_over = phase + 1 == 0 || barriers.has_ended(warp, address[l], barrier, phase);
+        ended |= Mask(is_over) << l;
+        if (!is_over && !barriers.is_refused(warp, l)) {
+            barriers.suspend(warp, l, barrier);
+            warp.pc[l] = warp.here;
+        }
+        barriers.answer(warp, l);
+    });
+    warp.set_predicate(in.operand[0], mask, ended);
+}
+
+void pending_count(Warp& warp, const Instruction& in, Mask mask) {
+    each_lane(mask, [&](int l) { warp.row<u32>(in.operand[0])[l] = u32(warp.row<const u64>(in.operand[1])[l]); });
+}
+
+// [mbarrier] {, number}
+void build_object(Decoder& d, const ptx::Instruction& in, const Row& row) {
+    d.require(in, 1);
+    Instruction out = d.prototype(in, row);
+    d.address(out, in.operands[0], in, 8);
+    out.operand[1] = in.operands.size() > 1 ? d.source(in.operands[1], shape_of<u32>()) : d.constant(1, 4);
+    out.strong = row.option;  // initialising is a plain write
+    d.emit(out);
+}
+
+// state, [mbarrier] {, number}
+void build_arrive(Decoder& d, const ptx::Instruction& in, const Row& row) {
+    d.require(in, 2);
+    Instruction out = d.prototype(in, row);
+    d.address(out, in.operands[1], in, 8);
+    out.operand[1] = in.operands.size() > 2 ? d.source(in.operands[2], shape_of<u32>()) : d.constant(1, 4);
+    out.operand[0] = d.destination(in.operands[0], shape_of<u64>());
+    out.strong = true;
+    d.emit(out);
+}
+
+// predicate, [mbarrier], state or parity {, time}
+void build_phase_wait(Decoder& d, const ptx::Instruction& in, const Row& row) {
+    d.require(in, 3);
+    Instruction out = d.prototype(in, row);
+    d.address(out, in.operands[1], in, 8);
+    out.operand[1] = d.source(in.operands[2], row.option ? shape_of<u32>() : shape_of<u64>());
+    out.operand[0] = d.destination(in.operands[0], PREDICATE);
+    out.strong = true;
+    d.emit(out);
+}
+
+}  // namespace
+
+void mbarrier_rows(Table& t) {
+    const std::string space = "{,.shared,.shared::cta,.shared::cluster}.b64";
+    const std::string order = "{,.release.cta,.release.cluster,.relaxed.cta,.relaxed.cluster}";
+    const std::string acquires = "{,.acquire.cta,.acquire.cluster,.relaxed.cta,.relaxed.cluster}";
+    const std::string relaxed = "{,.relaxed.cta,.relaxed.cluster}";
+    t.add("mbarrier.init" + space, {initialise, {}}, build_object);
+    t.add("mbarrier.inval" + space, {invalidate, {}}, build_object, Flow::next, 1);
+    t.add("mbarrier.expect_tx" + relaxed + space, {transaction<false>, {}}, build_object, Flow::next, 1);
+    t.add("mbarrier.complete_tx" + relaxed + space, {transaction<true>, {}}, build_object, Flow::next, 1);
+    t.add("mbarrier.arrive{,.noComplete}" + order + space, {arrive<Arrival::plain>, {}}, build_arrive);
+    t.add("mbarrier.arrive.expect_tx" + order + space, {arrive<Arrival::expect>, {}}, build_arrive);
+    t.add("mbarrier.arrive_drop{,.noComplete}" + order + space, {arrive<Arrival::drop>, {}}, build_arrive);
+    t.add("mbarrier.{test,try}_wait" + acquires + space, {wait<false>, {}}, build_phase_wait, Flow::leave, 0);
+    t.add("mbarrier.{test,try}_wait.parity" + acquires + space, {wait<true>, {}}, build_phase_wait, Flow::leave, 1);
+    t.add("mbarrier.pending_count.b64", {pending_count, {2, {shape_of<u32>(), shape_of<u64>()}}});
+    t.add("cp.async.mbarrier.arrive" + space, {arrive_after_copies<true>, {}}, build_object, Flow::next, 1);
+    t.add("cp.async.mbarrier.arrive.noinc" + space, {arrive_after_copies<false>, {}}, build_object, Flow::next, 1);
+}
+
+}  // namespace sim

@@ -1,0 +1,140 @@
+#include "product.h"
+
+namespace sim {
+
+namespace {
+
+constexpr int STEP = 16;      // products that are summed at once
+constexpr int FRACTION = 25;  // bits kept below the largest exponent
+constexpr int MOST_ROWS = 32;
+constexpr u32 EXPONENT = 0x7f800000u;
+constexpr u64 BELOW_SINGLE = 0x1fffffffu;  // bits of a double's fraction that a single does not have
+
+using s32x8 = s32 __attribute__((vector_size(32)));
+using u32x8 = u32 __attribute__((vector_size(32)));
+using f64x8 = f64 __attribute__((vector_size(64)));
+using u64x8 = u64 __attribute__((vector_size(64)));
+
+struct Step {
+    int rows, k, stride;  // a is [rows][stride], of which k are this step's
+    const f32* a;
+    const f32x8* b;
+    f32x8* d;
+    Cut cut;
+};
+
+// ---- values whose products and scales stay in the range of single precision
+
+// All are zero or between the powers of two, so no NaN and no infinity either.
+bool within(const f32* x, int count, f32 low, f32 high) {
+    const u32 least = bit_cast<u32>(low), span = bit_cast<u32>(high) - least;
+    u32 bad = 0;
+    for (int i = 0; i < count; ++i) {
+        const u32 magnitude = bit_cast<u32>(x[i]) & 0x7fffffff;
+        bad |= u32(magnitude != 0) & u32(magnitude - least > span);
+    }
+    return !bad;
+}
+
+bool is_tame(const Step& s) {
+    bool tame = within(reinterpret_cast<const f32*>(s.b), s.k * COLUMNS, 0x1p-50f, 0x1p50f) &&
+                within(reinterpret_cast<const f32*>(s.d), s.rows * COLUMNS, 0x1p-100f, 0x1p120f);
+    if (s.k == s.stride) return tame && within(s.a, s.rows * s.k, 0x1p-50f, 0x1p50f);
+    for (int i = 0; i < s.rows; ++i) tame = tame && within(s.a + i * s.stride, s.k, 0x1p-50f, 0x1p50f);
+    return tame;
+}
+
+// The power of two of each value; 0 of 0.
+f32 power(f32 x) {
+    return bit_cast<f32>(bit_cast<u32>(x) & EXPONENT);
+}
+
+// The sum of both, with the bits that a single has no place for cut off.
+inline __attribute__((always_inline)) void add_cut(const s32x8& products, const s32x8& addend, u64 odd, f32x8& result) {
+    const f64x8 sum = __builtin_convertvector(products, f64x8) + __builtin_convertvector(addend, f64x8);
+    const u64x8 bits = reinterpret_cast<u64x8>(sum);
+    const u64x8 sticky = (bits & BELOW_SINGLE) + BELOW_SINGLE;  // bit 29 is set unless nothing is lost
+    result = __builtin_convertvector(reinterpret_cast<f64x8>((bits & ~BELOW_SINGLE) | (sticky & odd)), f32x8);
+}
+
+inline __attribute__((always_inline)) void tame_row(const Step& s, int i, const f32x8* powers) {
+    const f32* a = s.a + i * s.stride;
+    const f32x8 c = s.d[i];
+    f32x8 largest = reinterpret_cast<f32x8>(reinterpret_cast<u32x8>(c) & EXPONENT);
+    largest = largest > 0x1p-100f ? largest : f32x8{} + 0x1p-100f;
+    for (int k = 0; k < s.k; ++k) {
+        const f32x8 product = power(a[k]) * powers[k];
+        largest = product > largest ? product : largest;
+    }
+    // 2^FRACTION / largest, by its exponent
+    const f32x8 scale = reinterpret_cast<f32x8>((u32(2 * 127 + FRACTION) << 23) - reinterpret_cast<u32x8>(largest));
+    s32x8 sum = {};
+    for (int k = 0; k < s.k; ++k) sum += __builtin_convertvector(a[k] * s.b[k] * scale, s32x8);
+    const s32x8 addend = __builtin_convertvector(c * scale, s32x8);
+    const u64 odd = s.cut == Cut::to_odd ? BELOW_SINGLE + 1 : 0;
+    f32x8 scaled;
+    add_cut(sum, addend, odd, scaled);
+    s.d[i] = scaled * (largest * (1.0f / (1 << FRACTION)));
+}
+
+void tame_step(const Step& s) {
+    f32x8 powers[STEP];
+    for (int k = 0; k < s.k; ++k) powers[k] = reinterpret_cast<f32x8>(reinterpret_cast<u32x8>(s.b[k]) & EXPONENT);
+    for (int i = 0; i < s.rows; ++i) tame_row(s, i, powers);
+}
+
+// ---- any values, one result after the other
+
+f32 round_single(f64 x, Cut cut) {
+    // A denormal's last place is 2^-149, a normal's 23 bits below its first.
+    const int exponent = x == 0 ? 0 : std::ilogb(x);
+    const f64 place = std::ldexp(1.0, (exponent < -126 ? -126 : exponent) - 23);
+    const f64 kept = std::trunc(x / place);
+    const bool odd = cut == Cut::to_odd && kept != x / place && std::fmod(kept, 2) == 0;
+    return f32((odd ? kept + std::copysign(1.0, x) : kept) * place);
+}
+
+f32 finite_sum(const f64* terms, const int* exponents, int count, Cut cut) {
+    int largest = std::numeric_limits<int>::min();
+    for (int i = 0; i < count; ++i)
+        if (terms[i] != 0 && exponents[i] > largest) largest = exponents[i];
+    f64 sum = 0;
+    for (int i = 0; i < count; ++i)
+        if (terms[i] != 0) sum += std::trunc(std::ldexp(terms[i], FRACTION - largest));
+    return sum == 0 ? 0.0f : round_single(std::ldexp(sum, largest - FRACTION), cut);
+}
+
+f32 wild_sum(const Step& s, int i, int j) {
+    f64 terms[STEP + 1], special = 0;
+    int exponents[STEP + 1];
+    for (int k = 0; k <= s.k; ++k) {
+        const bool addend = k == s.k;
+        const f64 x = addend ? f64(s.d[i][j]) : f64(s.a[i * s.stride + k]), y = addend ? 1.0 : f64(s.b[k][j]);
+        terms[k] = x * y;
+        special += terms[k] - terms[k] == 0 ? 0 : terms[k];
+        exponents[k] = terms[k] == 0 || !std::isfinite(terms[k]) ? 0 : std::ilogb(x) + std::ilogb(y);
+    }
+    if (special != special) return bit_cast<f32>(CANONICAL_NAN);
+    return special != 0 ? f32(special) : finite_sum(terms, exponents, s.k + 1, s.cut);
+}
+
+void wild_step(const Step& s) {
+    f32x8 result[MOST_ROWS];
+    for (int i = 0; i < s.rows; ++i)
+        for (int j = 0; j < COLUMNS; ++j) result[i][j] = wild_sum(s, i, j);
+    for (int i = 0; i < s.rows; ++i) s.d[i] = result[i];
+}
+
+}  // namespace
+
+void multiply(int rows, int k, const f32* a, const f32x8* b, f32x8* d, Cut cut) {
+    for (int from = 0; from < k; from += STEP) {
+        const Step step{rows, k - from < STEP ? k - from : STEP, k, a + from, b + from, d, cut};
+        if (is_tame(step))
+            tame_step(step);
+        else
+            wild_step(step);
+    }
+}
+
+}  // namespace sim

@@ -1,0 +1,266 @@
+// Asynchronous copies and barrier objects: right ones, and one planted hazard where a marker names the line.
+#include "kata.cuh"
+#include <cooperative_groups.h>
+#include <cooperative_groups/memcpy_async.h>
+#include <cuda/barrier>
+#include <cuda/pipeline>
+
+namespace cg = cooperative_groups;
+using BlockBarrier = cuda::barrier<cuda::thread_scope_block>;
+
+constexpr int THREADS = 128;
+
+#define LAUNCHER(name)                                                            \
+    KATA_EXPORT void name(const float* x, float* y, int n, cudaStream_t stream) { \
+        name##_kernel<<<1, THREADS, 0, stream>>>(x, y, n);                        \
+    }
+
+__device__ __forceinline__ unsigned smem(const void* p) {
+    return static_cast<unsigned>(__cvta_generic_to_shared(p));
+}
+template <int BYTES>
+__device__ __forceinline__ void copy(void* to, const void* from) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(smem(to)), "l"(from), "n"(BYTES) : "memory");
+}
+__device__ __forceinline__ void copy_part(void* to, const void* from, int bytes) {
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(smem(to)), "l"(from), "r"(bytes)
+                 : "memory");
+}
+__device__ __forceinline__ void commit() {
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template <int LEFT>
+__device__ __forceinline__ void wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+}
+
+// ---- groups
+
+// y[i] = x[n - 1 - i] through shared memory
+template <bool WAITS, bool SYNCHRONISES>
+__device__ __forceinline__ void reverse(const float* x, float* y, float* tile, int n) {
+    const int tid = threadIdx.x;
+    copy<4>(tile + tid, x + tid);
+    commit();
+    if (WAITS) wait<0>();
+    if (SYNCHRONISES) __syncthreads();
+}
+__global__ void groups_kernel(const float* x, float* y, int n) {
+    __shared__ float tile[THREADS];
+    reverse<true, true>(x, y, tile, n);
+    y[threadIdx.x] = tile[THREADS - 1 - threadIdx.x];
+}
+LAUNCHER(groups)
+
+__global__ void groups_no_wait_kernel(const float* x, float* y, int n) {
+    __shared__ float tile[THREADS];
+    reverse<false, true>(x, y, tile, n);
+    y[threadIdx.x] = tile[THREADS - 1 - threadIdx.x];  // groups_no_wait
+}
+LAUNCHER(groups_no_wait)
+
+__global__ void groups_no_barrier_kernel(const float* x, float* y, int n) {
+    __shared__ float tile[THREADS];
+    reverse<true, false>(x, y, tile, n);
+    y[threadIdx.x] = tile[THREADS - 1 - threadIdx.x];  // groups_no_barrier
+}
+LAUNCHER(groups_no_barrier)
+
+// The wait comes after the barrier: the other threads' copies are not waited for by this barrier.
+__global__ void groups_late_wait_kernel(const float* x, float* y, int n) {
+    __shared__ float tile[THREADS];
+    const int tid = threadIdx.x;
+    copy<4>(tile + tid, x + tid);
+    commit();
+    __syncthreads();
+    wait<0>();
+    y[tid] = tile[THREADS - 1 - tid];  // groups_late_wait
+}
+LAUNCHER(groups_late_wait)
+
+// Two buffers, the next tile is on its way while this one is read.
+template <int LEFT>
+__device__ __forceinline__ void two_buffers(const float* x, float* y, int n) {
+    __shared__ alignas(16) float tile[2][THREADS * 4];
+    const int tid = threadIdx.x, tiles = n / (THREADS * 4);
+    copy<16>(tile[0] + 4 * tid, x + 4 * tid);
+    commit();
+    for (int k = 0; k < tiles; ++k) {
+        if (k + 1 < tiles) copy<16>(tile[(k + 1) % 2] + 4 * tid, x + (k + 1) * THREADS * 4 + 4 * tid);
+        commit();
+        wait<LEFT>();
+        __syncthreads();
+        for (int i = tid; i < THREADS * 4; i += THREADS)
+            y[k * THREADS * 4 + i] = tile[k % 2][THREADS * 4 - 1 - i];  // buffers_early
+        __syncthreads();
+    }
+}
+__global__ void buffers_kernel(const float* x, float* y, int n) {
+    two_buffers<1>(x, y, n);
+}
+LAUNCHER(buffers)
+__global__ void buffers_early_kernel(const float* x, float* y, int n) {
+    two_buffers<2>(x, y, n);
+}
+LAUNCHER(buffers_early)
+
+// The tail is filled with zeros: only `left` bytes are read.
+__global__ void zero_fill_kernel(const float* x, float* y, int n) {
+    __shared__ alignas(16) float tile[THREADS * 4];
+    const int tid = threadIdx.x, left = max(0, min(4, n - 4 * tid)) * 4;
+    copy_part(tile + 4 * tid, x + 4 * tid, left);
+    asm volatile("cp.async.wait_all;" ::: "memory");
+    __syncthreads();
+    for (int i = tid; i < THREADS * 4; i += THREADS) y[i] = tile[i];
+}
+LAUNCHER(zero_fill)
+
+// The predicate form: what is ignored is not even looked at.
+__global__ void ignored_kernel(const float* x, float* y, int n) {
+    __shared__ float tile[THREADS];
+    const int tid = threadIdx.x;
+    asm volatile("{\n .reg .pred p;\n setp.ge.s32 p, %2, %3;\n cp.async.ca.shared.global [%0], [%1], 4, p;\n}" ::"r"(
+                     smem(tile + tid)),
+                 "l"(x + tid), "r"(tid), "r"(n)
+                 : "memory");
+    asm volatile("cp.async.wait_all;" ::: "memory");
+    y[tid] = tile[tid];
+}
+LAUNCHER(ignored)
+
+__global__ void copy_past_kernel(const float* x, float* y, int n) {
+    __shared__ float tile[THREADS];
+    const int tid = threadIdx.x;
+    copy<4>(tile + tid, x + tid + n - THREADS + 1);  // copy_past
+    asm volatile("cp.async.wait_all;" ::: "memory");
+    y[tid] = tile[tid];
+}
+LAUNCHER(copy_past)
+
+__global__ void copy_misaligned_kernel(const float* x, float* y, int n) {
+    __shared__ alignas(16) float tile[THREADS * 4];
+    copy<16>(tile + 4 * threadIdx.x, x + 4 * threadIdx.x + 1);  // copy_misaligned
+    asm volatile("cp.async.wait_all;" ::: "memory");
+    y[threadIdx.x] = tile[threadIdx.x];
+}
+LAUNCHER(copy_misaligned)
+
+// ---- barrier objects
+
+__global__ void object_kernel(const float* x, float* y, int n) {
+    __shared__ BlockBarrier bar;
+    __shared__ float tile[THREADS];
+    const int tid = threadIdx.x;
+    if (tid == 0) init(&bar, THREADS);
+    __syncthreads();
+    cuda::memcpy_async(tile + tid, x + tid, cuda::aligned_size_t<4>(4), bar);
+    bar.arrive_and_wait();
+    y[tid] = tile[THREADS - 1 - tid];
+    auto token = bar.arrive();
+    bar.wait(std::move(token));
+    tile[tid] = 0;
+}
+LAUNCHER(object)
+
+// Plain writes, ordered by the barrier object alone, over several phases.
+__global__ void phases_kernel(const float* x, float* y, int n) {
+    __shared__ BlockBarrier bar;
+    __shared__ float tile[THREADS];
+    const int tid = threadIdx.x;
+    if (tid == 0) init(&bar, THREADS);
+    __syncthreads();
+    float value = x[tid];
+    for (int k = 0; k < 5; ++k) {
+        tile[tid] = value;
+        bar.arrive_and_wait();
+        value = tile[(tid + 1) % THREADS];
+        bar.arrive_and_wait();
+    }
+    y[tid] = value;
+}
+LAUNCHER(phases)
+
+__global__ void object_race_kernel(const float* x, float* y, int n) {
+    __shared__ BlockBarrier bar;
+    __shared__ float tile[THREADS];
+    const int tid = threadIdx.x;
+    if (tid == 0) init(&bar, THREADS);
+    __syncthreads();
+    tile[tid] = x[tid];
+    bar.arrive_and_wait();
+    const float value = tile[(tid + 32) % THREADS];  // object_race
+    tile[tid] = value;
+    y[tid] = value;
+}
+LAUNCHER(object_race)
+
+__global__ void object_deadlock_kernel(const float* x, float* y, int n) {
+    __shared__ BlockBarrier bar;
+    if (threadIdx.x == 0) init(&bar, THREADS + 1);
+    __syncthreads();
+    bar.arrive_and_wait();
+    y[threadIdx.x] = x[threadIdx.x];
+}
+LAUNCHER(object_deadlock)
+
+__global__ void uninitialised_object_kernel(const float* x, float* y, int n) {
+    __shared__ alignas(8) unsigned long long bar;
+    if (threadIdx.x == 0) bar = 0;
+    __syncthreads();
+    asm volatile(
+        "{\n .reg .b64 t;\n mbarrier.arrive.shared.b64 t, [%0];\n}" ::"r"(smem(&bar)));  // uninitialised_object
+    y[threadIdx.x] = x[threadIdx.x];
+}
+LAUNCHER(uninitialised_object)
+
+// ---- pipelines and groups of threads
+
+__global__ void pipeline_kernel(const float* x, float* y, int n) {
+    __shared__ float tile[2][THREADS];
+    const int tid = threadIdx.x, tiles = n / THREADS;
+    auto pipe = cuda::make_pipeline();
+    pipe.producer_acquire();
+    cuda::memcpy_async(&tile[0][tid], x + tid, cuda::aligned_size_t<4>(4), pipe);
+    pipe.producer_commit();
+    for (int k = 0; k < tiles; ++k) {
+        pipe.producer_acquire();
+        if (k + 1 < tiles)
+            cuda::memcpy_async(&tile[(k + 1) % 2][tid], x + tid + (k + 1) * THREADS, cuda::aligned_size_t<4>(4), pipe);
+        pipe.producer_commit();
+        cuda::pipeline_consumer_wait_prior<1>(pipe);
+        __syncthreads();
+        y[tid + k * THREADS] = tile[k % 2][THREADS - 1 - tid];
+        __syncthreads();
+        pipe.consumer_release();
+    }
+}
+LAUNCHER(pipeline)
+
+__global__ void shared_pipeline_kernel(const float* x, float* y, int n) {
+    __shared__ alignas(16) float tile[2][THREADS];
+    __shared__ cuda::pipeline_shared_state<cuda::thread_scope_block, 2> state;
+    auto block = cg::this_thread_block();
+    auto pipe = cuda::make_pipeline(block, &state);
+    const int tiles = n / THREADS;
+    for (int fetched = 0, k = 0; k < tiles; ++k) {
+        for (; fetched < tiles && fetched < k + 2; ++fetched) {
+            pipe.producer_acquire();
+            cuda::memcpy_async(
+                block, &tile[fetched % 2][0], x + fetched * THREADS, cuda::aligned_size_t<16>(4 * THREADS), pipe);
+            pipe.producer_commit();
+        }
+        pipe.consumer_wait();
+        y[threadIdx.x + k * THREADS] = tile[k % 2][THREADS - 1 - threadIdx.x];
+        pipe.consumer_release();
+    }
+}
+LAUNCHER(shared_pipeline)
+
+__global__ void cooperative_copy_kernel(const float* x, float* y, int n) {
+    __shared__ alignas(16) float tile[THREADS];
+    auto block = cg::this_thread_block();
+    cg::memcpy_async(block, tile, x, sizeof(float) * THREADS);
+    cg::wait(block);
+    y[threadIdx.x] = tile[THREADS - 1 - threadIdx.x];
+}
+LAUNCHER(cooperative_copy)

@@ -1,0 +1,152 @@
+"""Asynchronous copies and barrier objects on the simulator: right ones pass for every seed, hazards are found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from sim_kernels.harness import HERE, given, line_of, open_device, run, unpack, wanted
+
+from grader.devices import Finding, Outcome
+from grader.devices.sim import SimDevice
+
+SOURCE, BULK = HERE / "asynchronous.cu", HERE / "bulk.cu"
+N, THREADS = 512, 128
+X = [float(i % 31) for i in range(N)]
+SEEDS = range(8)
+
+
+@pytest.fixture(scope="module", params=["80", "90a"])
+def device(request: pytest.FixtureRequest) -> SimDevice:
+    return open_device(SOURCE, arch=request.param)
+
+
+@pytest.fixture(scope="module")
+def bulk() -> SimDevice:
+    return open_device(BULK)
+
+
+def outcome(device: SimDevice, launcher: str, *, n: int = N, seed: int = 0) -> Outcome:
+    return run(device, launcher, given("x", "f32", X), wanted("y", "f32", N), n, seed=seed)
+
+
+def answer(device: SimDevice, launcher: str, *, n: int = N, seed: int = 0) -> list[float]:
+    done = outcome(device, launcher, n=n, seed=seed)
+    assert not done.findings, done.findings
+    return unpack("f32", done.outputs["y"])
+
+
+def finding(device: SimDevice, launcher: str, *, seed: int = 0) -> Finding:
+    done = outcome(device, launcher, seed=seed)
+    assert len(done.findings) == 1, done.findings
+    return done.findings[0]
+
+
+def reversed_tiles(width: int, count: int) -> list[float]:
+    return [value for k in range(count) for value in reversed(X[k * width : (k + 1) * width])]
+
+
+SOUND: dict[str, Callable[[], list[float]]] = {
+    "groups": lambda: reversed_tiles(THREADS, 1),
+    "buffers": lambda: reversed_tiles(4 * THREADS, 1),
+    "object": lambda: reversed_tiles(THREADS, 1),
+    "phases": lambda: [X[(i + 5) % THREADS] for i in range(THREADS)],
+    "pipeline": lambda: reversed_tiles(THREADS, 4),
+    "shared_pipeline": lambda: reversed_tiles(THREADS, 4),
+    "cooperative_copy": lambda: reversed_tiles(THREADS, 1),
+}
+
+
+@pytest.mark.parametrize("launcher", SOUND)
+def test_right_for_every_seed(device: SimDevice, launcher: str) -> None:
+    expected = SOUND[launcher]()
+    for seed in SEEDS:
+        assert answer(device, launcher, seed=seed)[: len(expected)] == expected
+
+
+@pytest.mark.parametrize("n", [0, 1, 5, 127, 509, 512])
+def test_what_is_not_copied_is_zero(device: SimDevice, n: int) -> None:
+    assert answer(device, "zero_fill", n=n) == X[:n] + [0.0] * (N - n)
+    most = min(n, THREADS)
+    assert answer(device, "ignored", n=n)[:THREADS] == X[:most] + [0.0] * (THREADS - most)
+
+
+# launcher -> kind, part of the message; the line is the marker's
+PLANTED = {
+    "groups_no_wait": ("race", "has not been waited for"),
+    "groups_no_barrier": ("race", "with no barrier between"),
+    "buffers_early": ("race", "has not been waited for"),
+    "object_race": ("race", "race on tile["),
+    "uninitialised_object": ("uninitialised", "uses bar[0] as an mbarrier, but no mbarrier.init made it one"),
+}
+
+
+@pytest.mark.parametrize("launcher", PLANTED)
+def test_hazard_is_found_at_its_line(device: SimDevice, launcher: str) -> None:
+    kind, message = PLANTED[launcher]
+    for seed in SEEDS:
+        found = finding(device, launcher, seed=seed)
+        assert found.kind == kind and message in found.message, found
+        assert found.line == line_of(SOURCE, launcher), found
+
+
+def test_a_wait_after_the_barrier_is_too_late(device: SimDevice) -> None:
+    for seed in SEEDS:
+        found = finding(device, "groups_late_wait", seed=seed)
+        assert found.kind == "race" and "tile[" in found.message
+        assert found.line == line_of(SOURCE, "groups_late_wait")
+
+
+def test_the_global_side_is_checked(device: SimDevice) -> None:
+    past, misaligned = finding(device, "copy_past"), finding(device, "copy_misaligned")
+    assert (past.kind, past.index) == ("out of bounds", N)
+    assert "reads x[512], one element past the end of x (512 elements)" in past.message
+    assert misaligned.kind == "misaligned" and "reads 16 bytes at x[" in misaligned.message
+
+
+def test_a_deadlock_names_the_barrier_object(device: SimDevice) -> None:
+    found = finding(device, "object_deadlock")
+    assert found.kind == "deadlock"
+    assert "waits at the mbarrier bar[0], which expects 129 arrivals" in found.message
+    assert "and still lacks 1 arrival in phase 0" in found.message
+
+
+# ---- bulk copies
+
+
+def test_bulk_copies_in_and_out(bulk: SimDevice) -> None:
+    for seed in SEEDS:
+        assert answer(bulk, "bulk", seed=seed) == reversed_tiles(THREADS, 4)
+
+
+def test_a_cluster_of_one_block(bulk: SimDevice) -> None:
+    lead = [1.0 if i % 32 == 0 else 0.0 for i in range(THREADS)]
+    expected = [value + one for value, one in zip(reversed_tiles(THREADS, 1), lead, strict=True)]
+    assert answer(bulk, "one_cluster")[:THREADS] == expected
+
+
+BULK_PLANTED = {
+    "bulk_no_expect": ("race", "reads in["),
+    "bulk_no_wait": ("race", "whose cp.async.bulk"),
+}
+
+
+@pytest.mark.parametrize("launcher", BULK_PLANTED)
+def test_bulk_hazard_is_found_at_its_line(bulk: SimDevice, launcher: str) -> None:
+    kind, message = BULK_PLANTED[launcher]
+    for seed in SEEDS:
+        found = finding(bulk, launcher, seed=seed)
+        assert found.kind == kind and message in found.message, found
+        assert found.line == line_of(BULK, launcher), found
+
+
+def test_bulk_hazards_without_a_line_of_their_own(bulk: SimDevice) -> None:
+    short, store = finding(bulk, "bulk_short"), finding(bulk, "bulk_store_exits")
+    assert short.kind == "deadlock" and "still lacks 256 bytes in phase 0" in short.message
+    assert store.kind == "race" and "exits while this bulk copy may still read out[" in store.message
+    assert finding(bulk, "bulk_misaligned").kind == "misaligned"
+
+
+def test_tensor_maps_are_refused_by_name(bulk: SimDevice) -> None:
+    found = finding(bulk, "tensor_map")
+    assert found.kind == "unsupported" and "cp.async.bulk.tensor.1d" in found.message

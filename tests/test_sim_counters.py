@@ -1,0 +1,108 @@
+"""The simulator's counters: what hand-made patterns of access cost, and that counting changes nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from sim_kernels.harness import HERE, given, line_of, open_device, wanted
+
+from grader.devices import Call, Outcome, Scalar
+from grader.devices.sim import SimDevice
+
+SOURCE = HERE / "counters.cu"
+X = [float(i % 17) for i in range(4096)]
+
+
+@pytest.fixture(scope="module")
+def device() -> SimDevice:
+    return open_device(SOURCE)
+
+
+def call(device: SimDevice, launcher: str, n: int, *, counters: bool = True) -> Outcome:
+    buffers = (given("x", "f32", X), wanted("y", "f32", 4096))
+    return device.call(Call(launcher, buffers, (Scalar("n", "int", n),), counters=counters))
+
+
+def kernel(device: SimDevice, launcher: str, n: int) -> dict[str, Any]:
+    outcome = call(device, launcher, n)
+    assert not outcome.findings, outcome.findings
+    (counted,) = outcome.counters["kernels"]
+    assert counted["kernel"].startswith(launcher)
+    return dict(counted)
+
+
+def at(counted: dict[str, Any], marker: str) -> dict[str, Any]:
+    line = line_of(SOURCE, marker)
+    return next(dict(item) for item in counted["lines"] if item["line"] == line)
+
+
+def test_nothing_is_counted_unless_asked_for(device: SimDevice) -> None:
+    plain, counted = (call(device, "conflicts", 512, counters=counters) for counters in (False, True))
+    assert "kernels" not in plain.counters and counted.counters["kernels"]
+    assert plain.outputs == counted.outputs
+    assert plain.counters["launches"] == counted.counters["launches"] == 1
+
+
+def test_the_next_call_counts_anew(device: SimDevice) -> None:
+    assert kernel(device, "coalesced", 1000) == kernel(device, "coalesced", 1000)
+
+
+def test_coalesced(device: SimDevice) -> None:
+    counted = kernel(device, "coalesced", 1000)
+    warps = 1000 // 32 + 1
+    assert counted["global_requests"] == 2 * warps
+    assert counted["sectors"] == counted["ideal_sectors"] == 2 * 1000 // 8
+    assert (counted["bytes_read"], counted["bytes_written"]) == (4000, 4000)
+    assert counted["instructions"]["load"] >= warps and counted["instructions"]["store"] == warps
+    line = at(counted, "coalesced")
+    assert (line["sectors"], line["ideal_sectors"], line["waves"]) == (250, 250, 0)
+
+
+# launcher -> sectors and ideal sectors of the load and the store together
+SECTORS = {"strided": (32 + 4, 4 + 4), "offset": (5 + 4, 4 + 4), "broadcast": (1 + 4, 1 + 4)}
+
+
+@pytest.mark.parametrize("launcher", SECTORS)
+def test_sectors_against_the_ideal(device: SimDevice, launcher: str) -> None:
+    line = at(kernel(device, launcher, 32), launcher)
+    assert (line["sectors"], line["ideal_sectors"]) == SECTORS[launcher]
+
+
+def test_a_float4_takes_four_waves_by_nature(device: SimDevice) -> None:
+    counted = kernel(device, "vector", 128)
+    assert (counted["shared_requests"], counted["waves"], counted["ideal_waves"]) == (2, 8, 8)
+    assert (at(counted, "vector_in")["waves"], at(counted, "vector_out")["waves"]) == (4, 4)
+    assert counted["barriers"] == 1
+
+
+def test_bank_conflicts(device: SimDevice) -> None:
+    warps = 32
+    conflicts, padded = kernel(device, "conflicts", 1024), kernel(device, "padded", 1024)
+    assert (conflicts["waves"], conflicts["ideal_waves"]) == (warps + 32 * warps, 2 * warps)
+    assert padded["waves"] == padded["ideal_waves"] == 2 * warps
+
+
+def test_divergent_branches(device: SimDevice) -> None:
+    counted = kernel(device, "divergent", 3)
+    assert counted["divergent_branches"] == 2  # one in each warp
+    assert counted["branches"] > 2
+    assert kernel(device, "coalesced", 128)["divergent_branches"] == 0
+
+
+def test_atomics_on_one_address(device: SimDevice) -> None:
+    counted = kernel(device, "atomics", 0)
+    assert (counted["launches"], counted["atomics"]) == (2, 3)
+    assert counted["most_atomics_on_one_address"] == 60
+
+
+def test_flops(device: SimDevice) -> None:
+    # fma, two halves of an fma, and a product whose sum with the rest is an fma or a mul and an add
+    assert kernel(device, "flops", 32)["flops"] == 32 * (2 + 4 + 2)
+
+
+def test_asynchronous_copies_are_counted(device: SimDevice) -> None:
+    counted = kernel(device, "asynchronous", 32)
+    assert counted["instructions"]["copy"] == 2
+    assert (counted["sectors"], counted["ideal_sectors"]) == (16 + 4, 16 + 4)
+    assert (counted["waves"], counted["ideal_waves"]) == (4 + 4, 4 + 1)
