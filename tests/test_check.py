@@ -606,3 +606,18 @@ def test_seed_gives_the_same_numbers() -> None:
 def test_sandbox_has_what_the_check_uses() -> None:
     """The stand-in of these tests offers no more than the real one."""
     assert hasattr(Sandbox("sim"), "call") and hasattr(Sandbox("sim"), "printed")
+
+
+def test_wrong_elements_are_watched_once_more_and_name_their_writer() -> None:
+    def wrong(call: Call, outcome: Outcome, sizes: dict[str, Any]) -> Outcome:
+        writers = {f"{name}[{index}]": WRITER for name, index in call.watch}
+        return Outcome({"c": b"\0" * len(outcome.outputs["c"])}, writers=writers)
+
+    sandbox = FakeSandbox(lambda arrays, sizes: {"c": arrays["a"] + arrays["b"]}, wrong)
+    verdict = check(kata(), spec(edges=({"n": 3},)), sandbox, Effort(watch=True))  # type: ignore[arg-type]
+    assert {item.writer for item in verdict.mismatches} == {"block (1,0,0) thread (2,0,0), line 17"}
+    assert sandbox.calls[-1].watch == tuple(("c", item.index[0]) for item in verdict.mismatches)
+    assert sum(bool(call.watch) for call in sandbox.calls) == 1
+
+
+WRITER = {"kernel": "add_kernel", "line": 17, "block": [1, 0, 0], "thread": [2, 0, 0]}

@@ -59,7 +59,7 @@ def parse_signatures(text: str) -> list[Form]:
 # programs are made of.
 INTERNAL = (
     *("resize.", "clock.", "mov.", "cvta", "isspacep", "lop3", "mapa", "getctarank", "activemask"),
-    *("addc", "subc", "madc"),
+    *("addc", "subc", "madc", "mbarrier"),
 )
 
 _REGISTERS = {0: "%p", 1: "%h", 2: "%h", 4: "%r", 8: "%rd"}

@@ -1,6 +1,6 @@
 // Wrong: the rows of C are stored M apart
 // Kata: sgemm_naive_f32
-// Sim: out of bounds | wrong answer: which of them depends on the shape
+// Sim: race | out of bounds | wrong answer: which of them depends on the shape
 // Gpu: out of bounds | wrong answer: which of them depends on the shape
 #include "kata.cuh"
 #include <cstdint>

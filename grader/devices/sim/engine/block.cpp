@@ -138,7 +138,7 @@ bool Block::run(u64 budget) {
             Warp& warp = warps[(start + (backwards ? count - i : i)) % count];
             if (warp.runnable()) {
                 const u64 before = warp.executed;
-                warp.run(SLICE);
+                warp.run(std::min(SLICE, budget));
                 done += warp.executed - before;
                 since_check_ += warp.executed - before;
                 ran = true;

@@ -14,7 +14,7 @@ namespace sim {
 namespace {
 
 constexpr u64 TURN = 1 << 21;                   // warp instructions before a block is set aside
-constexpr u64 COOPERATIVE_TURN = 1 << 13;       // where blocks wait for each other
+constexpr u64 COOPERATIVE_TURN = 1 << 10;       // where blocks wait for each other
 constexpr u64 RESIDENT_BYTES = u64(512) << 20;  // of register files and shared memory, of blocks set aside
 constexpr u64 RESIDENT_BLOCKS = 4096;
 

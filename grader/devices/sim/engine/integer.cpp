@@ -1,5 +1,4 @@
 // integer: plain integer arithmetic and logic of 16, 32 and 64 bits
-#include "block.h"
 #include "operation.h"
 
 namespace sim {
@@ -60,31 +59,6 @@ s32 sub_sat(s32 a, s32 b) {
     return s32(minimum<s64>(maximum<s64>(difference, INT32_MIN), INT32_MAX));
 }
 
-// Division by zero is undefined in PTX; the card returns all ones, and so it
-// does for the remainder.
-template <class T>
-T divide(T a, T b) {
-    if (b == 0) return T(~T(0));
-    if (std::is_signed_v<T> && b == T(-1)) return neg(a);
-    return T(a / b);
-}
-template <class T>
-T remainder(T a, T b) {
-    if (b == 0) return T(~T(0));
-    if (std::is_signed_v<T> && b == T(-1)) return 0;
-    return T(a % b);
-}
-
-template <class T, T (*F)(T, T)>
-void divided(Warp& warp, const Instruction& in, Mask mask) {
-    const T* b = warp.row<const T>(in.operand[2]);
-    each_lane(mask, [&](int l) {
-        Block& block = *warp.block;
-        if (b[l] == 0) block.stop_at(block.at(warp, warp.here, l, "crash", "divides by zero"));
-    });
-    Lanewise<F, Pace::cold>::run(warp, in, mask);
-}
-
 template <class T>
 T bit_and(T a, T b) {
     return a & b;
@@ -126,9 +100,6 @@ void arithmetic(Table& t, const std::string& type) {
     t.add("mad.lo." + type, lanewise<mad_lo<T>>());
     t.add("min." + type, lanewise<minimum<T>>());
     t.add("max." + type, lanewise<maximum<T>>());
-    const Signature binary{3, {shape_of<T>(), shape_of<T>(), shape_of<T>()}};
-    t.add("div." + type, {divided<T, divide<T>>, binary});
-    t.add("rem." + type, {divided<T, remainder<T>>, binary});
     t.add("shr." + type, lanewise<shift_right<T>>());
 }
 

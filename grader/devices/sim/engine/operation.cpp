@@ -25,7 +25,7 @@ constexpr void (*FAMILIES[])(Table&) = {
     integer_rows, wide_integer_rows, carry_rows,         float_rows,          rounding_rows,  half_rows,
     convert_rows, compare_rows,      float_convert_rows, move_rows,           predicate_rows, access_rows,
     atomic_rows,  collective_rows,   control_rows,       asynchronous_rows,   mbarrier_rows,  matrix_rows,
-    mma_rows,     wmma_rows,         float8_rows,        packed_integer_rows,
+    mma_rows,     wmma_rows,         float8_rows,        packed_integer_rows, division_rows,
 };
 
 }  // namespace

@@ -74,6 +74,7 @@ const Table& operations();
 // One function for each file of operations.
 void integer_rows(Table&);
 void wide_integer_rows(Table&);
+void division_rows(Table&);
 void carry_rows(Table&);
 void float_rows(Table&);
 void rounding_rows(Table&);

@@ -1,0 +1,73 @@
+// division: integer div and rem, and who divides by zero
+#include <fstream>
+#include <map>
+#include <mutex>
+
+#include "block.h"
+#include "operation.h"
+
+namespace sim {
+
+namespace {
+
+// Division by zero is undefined in PTX; the card returns all ones, and so it
+// does for the remainder.
+template <class T>
+T divide(T a, T b) {
+    if (b == 0) return T(~T(0));
+    if (std::is_signed_v<T> && b == T(-1)) return T(0 - std::make_unsigned_t<T>(a));
+    return T(a / b);
+}
+template <class T>
+T remainder(T a, T b) {
+    if (b == 0) return T(~T(0));
+    if (std::is_signed_v<T> && b == T(-1)) return 0;
+    return T(a % b);
+}
+
+bool has_division(const SourceLine& where) {
+    std::ifstream file(where.file);
+    std::string line;
+    for (u32 i = 0; i < where.line; ++i) std::getline(file, line);
+    const std::string code = line.substr(0, line.find("//"));
+    return code.find_first_of("/%") != std::string::npos;
+}
+
+// nvcc divides too, to count the turns of a loop: such a division is not the
+// learner's, and what comes of a step of zero shows by itself.
+bool written_by_learner(const SourceLine& where) {
+    static std::mutex mutex;
+    static std::map<u32, bool> known;  // by line; a process has one source file
+    const std::lock_guard<std::mutex> lock(mutex);
+    const auto found = known.find(where.line);
+    if (found != known.end()) return found->second;
+    return known[where.line] = has_division(where);
+}
+
+template <class T, T (*F)(T, T)>
+void divided(Warp& warp, const Instruction& in, Mask mask) {
+    const T* b = warp.row<const T>(in.operand[2]);
+    Mask zero = 0;
+    each_lane(mask, [&](int l) { zero |= Mask(b[l] == 0) << l; });
+    Block& block = *warp.block;
+    if (zero && written_by_learner(block.line_of(warp.here)))
+        block.stop_at(block.at(warp, warp.here, __builtin_ctz(zero), "crash", "divides by zero"));
+    Lanewise<F, Pace::cold>::run(warp, in, mask);
+}
+
+template <class T>
+void rows(Table& t, const std::string& type) {
+    const Signature signature{3, {shape_of<T>(), shape_of<T>(), shape_of<T>()}};
+    t.add("div." + type, {divided<T, divide<T>>, signature});
+    t.add("rem." + type, {divided<T, remainder<T>>, signature});
+}
+
+}  // namespace
+
+void division_rows(Table& t) {
+    rows<u16>(t, "u16"), rows<s16>(t, "s16");
+    rows<u32>(t, "u32"), rows<s32>(t, "s32");
+    rows<u64>(t, "u64"), rows<s64>(t, "s64");
+}
+
+}  // namespace sim
