@@ -34,7 +34,7 @@ def engine_library(
 ) -> Path:
     """The engine's shared library, built into the cache ``folder`` unless it is there already.
 
-    ``progress`` is told that a build begins and ends: it takes half a minute, once. ``compiler`` is g++ unless given;
+    ``progress`` is told that a build begins and ends: it takes about a minute, once. ``compiler`` is g++ unless given;
     ``jobs`` compilers run at once, as many as there are processors unless given.
     Raises EngineError when there is no compiler or a source does not compile, CacheError when the cache is at fault.
     """
@@ -45,7 +45,7 @@ def engine_library(
     if library.is_file():
         return library
     say = progress or (lambda line: None)
-    say("building the simulator: about half a minute, once")
+    say("building the simulator: about a minute, once")
     with cache.staging(folder) as stage:
         made = stage / place.name
         made.mkdir()
