@@ -12,7 +12,7 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -40,7 +40,9 @@ def engine_library(
     """
     path = _compiler_path(compiler or os.environ.get("CXX") or "g++")
     flags = _flags(path)
-    place = folder / f"engine-{_key(path, flags)}"
+    compiler_key, headers = _compiler_key(path, flags), sorted(SOURCES.glob("*.h"))
+    sources = sorted(SOURCES.glob("*.cpp"))
+    place = folder / f"engine-{_digest(compiler_key, *headers, *sources)}"
     library = place / LIBRARY
     if library.is_file():
         return library
@@ -49,7 +51,9 @@ def engine_library(
     with cache.staging(folder) as stage:
         made = stage / place.name
         made.mkdir()
-        _build(path, flags, made, jobs or os.cpu_count() or 1)
+        objects = {source: folder / "objects" / f"{_digest(compiler_key, *headers, source)}.o" for source in sources}
+        _compile([path, *flags], objects, stage, jobs or os.cpu_count() or 1)
+        _run([path, *flags, "-shared", *map(str, objects.values()), "-o", str(made / LIBRARY)], LIBRARY)
         cache.publish(made, place)
     say("the simulator is built")
     return library
@@ -69,14 +73,15 @@ def _flags(compiler: str) -> tuple[str, ...]:
     return (*FLAGS, NATIVE) if probe.returncode == 0 else FLAGS
 
 
-def _key(compiler: str, flags: Sequence[str]) -> str:
-    digest = hashlib.sha256()
+def _compiler_key(compiler: str, flags: Sequence[str]) -> str:
     version = subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout
-    for text in (version, " ".join(flags), platform.machine(), _processor()):
-        digest.update(text.encode() + b"\0")
-    for source in sorted(SOURCES.iterdir()):
-        if source.suffix in (".h", ".cpp"):
-            digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    return "\0".join((version, " ".join(flags), platform.machine(), _processor()))
+
+
+def _digest(compiler_key: str, *files: Path) -> str:
+    digest = hashlib.sha256(compiler_key.encode())
+    for file in files:
+        digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
     return digest.hexdigest()[:20]
 
 
@@ -90,25 +95,26 @@ def _processor() -> str:
     return "\n".join(sorted({line for line in lines if line.startswith(wanted)}))
 
 
-def _build(compiler: str, flags: Sequence[str], folder: Path, jobs: int) -> None:
-    # The largest first: they take longest.
-    sources = sorted(SOURCES.glob("*.cpp"), key=lambda source: -source.stat().st_size)
-    objects = [folder / f"{source.stem}.o" for source in sources]
+def _compile(command: Sequence[str], objects: Mapping[Path, Path], stage: Path, jobs: int) -> None:
+    """Make the object files that the cache does not hold: a change in one source compiles that one again."""
 
     def compile_one(source: Path, target: Path) -> None:
-        _run([compiler, *flags, "-c", str(source), "-o", str(target)], source.name)
+        made = stage / target.name
+        _run([*command, "-c", str(source), "-o", str(made)], source.name)
+        cache.publish(made, target)
 
+    # The largest first: they take longest.
+    missing = sorted(
+        (item for item in objects.items() if not item[1].is_file()), key=lambda item: -item[0].stat().st_size
+    )
     with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
-        futures = [pool.submit(compile_one, source, target) for source, target in zip(sources, objects, strict=True)]
+        futures = [pool.submit(compile_one, source, target) for source, target in missing]
         try:
             for future in futures:
                 future.result()
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
-    _run([compiler, *flags, "-shared", *map(str, objects), "-o", str(folder / LIBRARY)], LIBRARY)
-    for target in objects:
-        target.unlink()
 
 
 def _run(command: list[str], what: str) -> None:
