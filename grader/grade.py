@@ -157,7 +157,7 @@ def _on_device(request: Request, effort: Effort, options: Options, progress: Pro
 
 
 def _import_torch() -> None:
-    """Seconds of work that need not wait for nvcc. What torch makes is never garbage: no collection looks at it again."""
+    """Seconds of work that need not wait for nvcc. What torch makes is never garbage, so no collection looks at it."""
     gc.disable()
     try:
         import torch  # noqa: F401
