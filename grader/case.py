@@ -121,10 +121,12 @@ class Case:
         terms = tolerance.terms(self.sizes)
         growth = min(terms, 8 * sqrt(terms))
         accumulator = self.spec.dtype(Tensor("", (), "acc"), self.kata).roundoff
-        return [
-            tolerance.c * (self.spec.dtype(tensor, self.kata).roundoff * value.abs() + growth * accumulator * magnitude)
-            for tensor, value, magnitude in zip(self.spec.outputs, values, magnitudes, strict=True)
-        ]
+        bounds: list[torch.Tensor | None] = []
+        for tensor, value, magnitude in zip(self.spec.outputs, values, magnitudes, strict=True):
+            out = self.spec.dtype(tensor, self.kata)
+            rounding = out.roundoff * (value.abs() + out.tiny)
+            bounds.append(tolerance.c * (rounding + growth * accumulator * magnitude))
+        return bounds
 
     def call(self, *, nth: int, time_limit_s: float) -> Call:
         """The nth call on this case: same contents, other pointers, another order of warps and blocks."""

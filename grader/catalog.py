@@ -89,6 +89,10 @@ class Kata:
     def lesson_path(self) -> Path:
         return self.root / "exercises" / self.family / "README.md"
 
+    @property
+    def hints_path(self) -> Path:
+        return self.root / "exercises" / self.family / "hints.yaml"
+
 
 @dataclass(frozen=True)
 class Catalog:

@@ -1,4 +1,4 @@
-"""The command line's face of a grade: ``kata grade``, ``list``, ``reset``, ``doctor`` and, for maintainers, ``dev``.
+"""The command line: `kata grade`, `list`, `hint`, `reset`, `doctor` and, for maintainers, `dev`. A face of a grade.
 
 Exit codes: 0 all is well, 1 something was graded or checked and did not pass, 2 the command or the machine is at fault.
 """
@@ -14,6 +14,7 @@ from grader import dev, report, skeleton
 from grader.catalog import Catalog, CatalogError, Kata, find_root, load_catalog
 from grader.doctor import examine
 from grader.grade import MACHINE_ERRORS, Grade, Options, grade, prepare
+from grader.hints import COUNT, load_hints
 from grader.skeleton import SkeletonError
 
 FAULTS = (*MACHINE_ERRORS, CatalogError, SkeletonError)
@@ -42,6 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_grade(commands)
     _add_list(commands)
+    _add_hint(commands)
     _add_reset(commands)
     doctor = commands.add_parser("doctor", help="look at compiler, torch, GPU and cache, and say how to mend them")
     doctor.set_defaults(command=_doctor)
@@ -74,6 +76,13 @@ def _add_list(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     parser = commands.add_parser("list", help="show the katas in the order to solve them")
     parser.add_argument("names", nargs="*", metavar="NAME", help=_NAMES)
     parser.set_defaults(command=_list)
+
+
+def _add_hint(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("hint", help="show one of a kata's three hints; each says more than the one before")
+    parser.add_argument("name", metavar="KATA")
+    parser.add_argument("strength", nargs="?", type=int, default=1, choices=range(1, COUNT + 1), help="default: 1")
+    parser.set_defaults(command=_hint)
 
 
 def _add_reset(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -152,6 +161,17 @@ def _state(kata: Kata) -> str:
         return "not started"
     empty = [str(todo.number) for todo in skeleton.todos(text) if todo.empty]
     return f"TODO {', '.join(empty)} open" if empty else "written"
+
+
+def _hint(options: argparse.Namespace) -> int:
+    katas = _open_catalog().select([options.name])
+    if len(katas) != 1:
+        raise CatalogError(f"a hint is for one kata, but {options.name!r} names {len(katas)}.")
+    kata, strength = katas[0], options.strength
+    print(load_hints(kata)[strength - 1])
+    if strength < COUNT:
+        print(f"(hint {strength} of {COUNT}; `kata hint {kata.name} {strength + 1}` says more)")
+    return 0
 
 
 def _reset(options: argparse.Namespace) -> int:

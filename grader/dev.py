@@ -17,6 +17,7 @@ from grader import skeleton
 from grader.build import CompileFailure, Request, Target, build_all
 from grader.catalog import Catalog, CatalogError, load_catalog
 from grader.grade import Options, grade, prepare
+from grader.hints import load_hints
 from grader.report import explanation
 from grader.skeleton import SkeletonError
 from grader.spec import SpecError, load_spec
@@ -33,6 +34,7 @@ ORDER = (
     "grader.cache",
     "grader.toolchain",
     "grader.catalog",
+    "grader.hints",
     "grader.spec",
     "grader.skeleton",
     "grader.build",
@@ -54,11 +56,12 @@ ORDER = (
 
 
 def check_catalogue(root: Path) -> list[str]:
-    """difficulty.yaml is whole and every family's spec loads."""
+    """difficulty.yaml is whole, every kata has a spec that loads and its hints, every family a lesson."""
     try:
         catalog = load_catalog(root)
-        for family in catalog.families:
-            load_spec(catalog.by_family[family][0].spec_path)
+        for kata in catalog.katas.values():
+            load_spec(kata)
+            load_hints(kata)
     except (CatalogError, SpecError) as error:
         return [str(error)]
     return [
@@ -149,7 +152,7 @@ def check_skeletons_compile(root: Path) -> list[str]:
     """Every skeleton compiles, so that a learner's first error is the learner's own, and its answer is wrong."""
     catalog = load_catalog(root)
     requests = [
-        Request(kata, load_spec(kata.spec_path), kata.skeleton_path, Target("sim", SIM_ARCHS[-1]))
+        Request(kata, load_spec(kata), kata.skeleton_path, Target("sim", SIM_ARCHS[-1]))
         for kata in catalog.katas.values()
     ]
     built = build_all(requests, find_toolchain(), jobs=2, progress=_say)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Dtype:
-    """``roundoff`` is u, half the distance from 1.0 to the next number (Higham, Accuracy and Stability, 2.1).
+    """``roundoff`` is u, half the distance from 1.0 to the next number (Higham, Accuracy and Stability, 2.1);
+    ``tiny`` is the smallest normal number, below which u * tiny is the most that rounding changes.
 
     ``poison`` is the byte that outputs are filled with before a call: a NaN for every float format, a large
     negative number for integers.
@@ -21,6 +22,7 @@ class Dtype:
     torch_name: str  # attribute of the torch module
     itemsize: int  # bytes
     roundoff: float  # 0.0 for integers
+    tiny: float  # 0.0 for integers
     header: str | None = None  # CUDA header that declares ctype
     poison: int = 0xFF
 
@@ -32,16 +34,16 @@ class Dtype:
 DTYPES: dict[str, Dtype] = {
     dtype.name: dtype
     for dtype in (
-        Dtype("f64", "double", "float64", 8, 2.0**-53),
-        Dtype("f32", "float", "float32", 4, 2.0**-24),
-        Dtype("tf32", "float", "float32", 4, 2.0**-11),  # stored as f32, multiplied with 11 significant bits
-        Dtype("f16", "half", "float16", 2, 2.0**-11, "cuda_fp16.h"),
-        Dtype("bf16", "__nv_bfloat16", "bfloat16", 2, 2.0**-8, "cuda_bf16.h"),
-        Dtype("fp8_e4m3", "__nv_fp8_e4m3", "float8_e4m3fn", 1, 2.0**-4, "cuda_fp8.h"),
-        Dtype("fp8_e5m2", "__nv_fp8_e5m2", "float8_e5m2", 1, 2.0**-3, "cuda_fp8.h"),
-        Dtype("i64", "int64_t", "int64", 8, 0.0, "cstdint", poison=0x9D),
-        Dtype("i32", "int", "int32", 4, 0.0, poison=0x9D),
-        Dtype("i8", "int8_t", "int8", 1, 0.0, "cstdint", poison=0x9D),
-        Dtype("u8", "uint8_t", "uint8", 1, 0.0, "cstdint", poison=0x9D),
+        Dtype("f64", "double", "float64", 8, 2.0**-53, 2.0**-1022),
+        Dtype("f32", "float", "float32", 4, 2.0**-24, 2.0**-126),
+        Dtype("tf32", "float", "float32", 4, 2.0**-11, 2.0**-126),  # stored as f32, multiplied with 11 significant bits
+        Dtype("f16", "half", "float16", 2, 2.0**-11, 2.0**-14, "cuda_fp16.h"),
+        Dtype("bf16", "__nv_bfloat16", "bfloat16", 2, 2.0**-8, 2.0**-126, "cuda_bf16.h"),
+        Dtype("fp8_e4m3", "__nv_fp8_e4m3", "float8_e4m3fn", 1, 2.0**-4, 2.0**-6, "cuda_fp8.h"),
+        Dtype("fp8_e5m2", "__nv_fp8_e5m2", "float8_e5m2", 1, 2.0**-3, 2.0**-14, "cuda_fp8.h"),
+        Dtype("i64", "int64_t", "int64", 8, 0.0, 0.0, "cstdint", poison=0x9D),
+        Dtype("i32", "int", "int32", 4, 0.0, 0.0, poison=0x9D),
+        Dtype("i8", "int8_t", "int8", 1, 0.0, 0.0, "cstdint", poison=0x9D),
+        Dtype("u8", "uint8_t", "uint8", 1, 0.0, 0.0, "cstdint", poison=0x9D),
     )
 }

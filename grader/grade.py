@@ -124,7 +124,7 @@ def _before_compiling(kata: Kata, source: Path) -> Verdict | None:
 
 
 def _request(kata: Kata, source: Path, target: Target, options: Options) -> Request:
-    return Request(kata, load_spec(kata.spec_path), source, target, options.warnings_are_errors)
+    return Request(kata, load_spec(kata), source, target, options.warnings_are_errors)
 
 
 def _on_devices(kata: Kata, source: Path, options: Options, progress: Progress | None) -> tuple[Verdict, ...]:

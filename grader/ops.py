@@ -56,7 +56,7 @@ def register(root: Path | None = None, *, solutions: bool = False) -> None:
     for kata in load_catalog(root or find_root()).katas.values():
         source = kata.solution_path if solutions else kata.skeleton_path
         defined = kata.name in _OPERATORS
-        _OPERATORS[kata.name] = _Operator(kata, load_spec(kata.spec_path), source)
+        _OPERATORS[kata.name] = _Operator(kata, load_spec(kata), source)
         if not defined:
             _define(kata.name, schema(kata, _OPERATORS[kata.name].spec))
 

@@ -137,7 +137,7 @@ class Exact:
 
 @dataclass(frozen=True)
 class Accumulated:
-    """Sums and products: |y - ref| <= c (u_out |ref| + g(k) u_acc magnitude), g(k) = min(k, 8 sqrt k).
+    """Sums and products: |y - ref| <= c (u_out (|ref| + tiny_out) + g(k) u_acc magnitude), g(k) = min(k, 8 sqrt k).
 
     ``terms`` gives k, the length of the longest sum; ``magnitude`` gives the same sum over absolute values, so that
     cancellation is allowed for. The bound is Higham's (Accuracy and Stability, 3.1 and 4.2), its factor k held
@@ -194,18 +194,25 @@ class Spec:
         return tuple(sorted({header for tensor in tensors if (header := self.dtype(tensor, kata).header)}))
 
 
-_LOADED: dict[Path, Spec] = {}
+_LOADED: dict[Path, dict[str | None, Spec]] = {}
 
 
-def load_spec(path: Path) -> Spec:
-    """The ``SPEC`` of ``exercises/<family>/test_<family>.py``. Raises SpecError where there is none."""
-    path = path.resolve()
+def load_spec(kata: Kata) -> Spec:
+    """What a kata computes: ``SPECS[kata.name]`` of its family's spec file where that has one, else its ``SPEC``.
+
+    Raises SpecError where there is neither.
+    """
+    path = kata.spec_path.resolve()
     if path not in _LOADED:
-        _LOADED[path] = _read_spec(path)
-    return _LOADED[path]
+        _LOADED[path] = _read_specs(path)
+    found = _LOADED[path]
+    if kata.name not in found and None not in found:
+        raise SpecError(f"{path}: defines neither SPEC nor SPECS[{kata.name!r}]. Add one of them, from grader.spec.")
+    return found.get(kata.name) or found[None]
 
 
-def _read_spec(path: Path) -> Spec:
+def _read_specs(path: Path) -> dict[str | None, Spec]:
+    """The family's spec under None, and by their names those of the katas that compute something else."""
     if not path.is_file():
         raise SpecError(f"{path}: missing. A family needs this file with a SPEC; see another family's for the form.")
     module_spec = importlib.util.spec_from_file_location(f"kata_spec_{path.stem}", path)
@@ -213,11 +220,14 @@ def _read_spec(path: Path) -> Spec:
     module = importlib.util.module_from_spec(module_spec)
     sys.modules[module_spec.name] = module
     module_spec.loader.exec_module(module)
-    spec = getattr(module, "SPEC", None)
-    if not isinstance(spec, Spec):
+    specs: dict[str | None, Spec] = dict(getattr(module, "SPECS", {}))
+    if isinstance(spec := getattr(module, "SPEC", None), Spec):
+        specs[None] = spec
+    if not specs:
         raise SpecError(f"{path}: defines no SPEC. Add `SPEC = Spec(...)` from grader.spec.")
-    _validate(spec, path)
-    return spec
+    for spec in specs.values():
+        _validate(spec, path)
+    return specs
 
 
 def _validate(spec: Spec, path: Path) -> None:

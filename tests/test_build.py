@@ -32,7 +32,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def request_for(name: str, source: Path | None = None, target: Target = SIM) -> Request:
     kata = load_catalog(ROOT).katas[name]
-    return Request(kata, load_spec(kata.spec_path), source or kata.solution_path, target)
+    return Request(kata, load_spec(kata), source or kata.solution_path, target)
 
 
 def failure(tmp_path: Path, text: str | bytes, name: str = "elementwise_f32") -> CompileFailure:

@@ -26,9 +26,9 @@ def test_every_kata_is_an_operator_with_a_schema() -> None:
     katas = load_catalog(ROOT).katas.values()
     for kata in katas:
         found = str(getattr(torch.ops.kata, kata.name).default._schema)
-        assert found == "kata::" + schema(kata, load_spec(kata.spec_path))
+        assert found == "kata::" + schema(kata, load_spec(kata))
     histogram = load_catalog(ROOT).katas["histogram_i32"]
-    assert schema(histogram, load_spec(histogram.spec_path)) == "histogram_i32(Tensor a, int bins) -> Tensor"
+    assert schema(histogram, load_spec(histogram)) == "histogram_i32(Tensor a, int bins) -> Tensor"
 
 
 def test_on_cpu_tensors_it_runs_on_the_simulator() -> None:

@@ -26,7 +26,7 @@ from grader.toolchain import find_toolchain
 
 ROOT = Path(__file__).resolve().parent.parent
 KATA = load_catalog(ROOT).katas["elementwise_f32"]
-SPEC = load_spec(KATA.spec_path)
+SPEC = load_spec(KATA)
 
 
 @pytest.fixture

@@ -154,7 +154,7 @@ def test_header_is_complete(wrong: WrongKernel) -> None:
     assert wrong.header["Kata"] == wrong.path.parent.name, "a file stands in its kata's folder"
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", wrong.path.stem), "a file is named after its bug, in words"
     assert bool(wrong.marked_lines) == (wrong.header.get("Line") == MARK), f"Line: and {MARK} go together"
-    assert set(wrong.sizes or {}) <= set(load_spec(wrong.kata.spec_path).sizes)
+    assert set(wrong.sizes or {}) <= set(load_spec(wrong.kata).sizes)
     re.compile(wrong.header.get("Says", ""))
     for device in DEVICES:
         expected = wrong.expected(device)
@@ -231,7 +231,7 @@ def test_wrong_answer_is_far_off(wrong: WrongKernel, device: str) -> None:
 def test_solution_passes_with_room(kata: Kata, device: str) -> None:
     result = grade(kata, Options(device=device), source=kata.solution_path)
     assert result.passed, explanation(result)
-    if isinstance(load_spec(kata.spec_path).tolerance, Accumulated):
+    if isinstance(load_spec(kata).tolerance, Accumulated):
         assert result.verdict.error_share <= ROOM
 
 
