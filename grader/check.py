@@ -20,7 +20,7 @@ from grader.answer import Comparison, compare
 from grader.build import SOURCE
 from grader.case import Case, Shape, allowed, shapes
 from grader.catalog import Kata
-from grader.devices import Call, Finding, Outcome
+from grader.devices import Finding, Outcome
 from grader.sandbox import Sandbox
 from grader.spec import Spec
 from grader.verdict import Kind, Mismatch, Verdict
@@ -247,7 +247,7 @@ def try_shape(kata: Kata, spec: Spec, shape: Shape, sandbox: Sandbox, effort: Ef
     for nth in range(CALLS):
         call = case.call(nth=nth, time_limit_s=effort.call_limit_s)
         outcome = sandbox.call(call)
-        verdict = _judge(case, call, outcome)
+        verdict = judge(case, outcome)
         if not verdict.passed:
             return replace(verdict, printed=sandbox.printed)
         if before is not None and spec.deterministic and outcome.outputs != before.outputs:
@@ -257,7 +257,8 @@ def try_shape(kata: Kata, spec: Spec, shape: Shape, sandbox: Sandbox, effort: Ef
     return Verdict(Kind.PASS, "right", error_share=share)
 
 
-def _judge(case: Case, call: Call, outcome: Outcome) -> Verdict:
+def judge(case: Case, outcome: Outcome) -> Verdict:
+    """The verdict on one call: what the device found, else the outputs against the answer."""
     if outcome.findings:
         return _found(case, outcome.findings[0])
     comparisons = [compare(outcome.outputs[expected.tensor.name], expected) for expected in case.expected]
@@ -275,7 +276,7 @@ def _with_writers(search: _Search, shape: Shape, verdict: Verdict) -> Verdict:
     for nth in range(CALLS):
         call = replace(case.call(nth=nth, time_limit_s=search.effort.call_limit_s), watch=watch)
         outcome = search.sandbox.call(call)
-        again = _judge(case, call, outcome)
+        again = judge(case, outcome)
         if [item.index for item in again.mismatches] != [item.index for item in verdict.mismatches]:
             continue
         named = (

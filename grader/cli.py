@@ -6,15 +6,18 @@ Exit codes: 0 all is well, 1 something was graded or checked and did not pass, 2
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from grader import dev, report, skeleton
 from grader.catalog import Catalog, CatalogError, Kata, find_root, load_catalog
 from grader.doctor import examine
-from grader.grade import MACHINE_ERRORS, Grade, Options, grade, prepare
+from grader.grade import MACHINE_ERRORS, Grade, Options, bench, grade, prepare
 from grader.hints import COUNT, load_hints
+from grader.measure import RANKS
 from grader.skeleton import SkeletonError
 
 FAULTS = (*MACHINE_ERRORS, CatalogError, SkeletonError)
@@ -42,6 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_grade(commands)
+    _add_bench(commands)
     _add_list(commands)
     _add_hint(commands)
     _add_reset(commands)
@@ -70,6 +74,21 @@ def _add_grade(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--counters", action="store_true", help="after a pass on the simulator, show what costs most")
     parser.add_argument("--sim-arch", default=Options.sim_arch, metavar="ARCH", help="simulated card: sm_80, sm_90a")
     parser.set_defaults(command=_grade)
+
+
+def _add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "bench",
+        help="measure katas on the GPU against their baseline",
+        description="Measure katas that have a baseline (speed in difficulty.yaml) on the GPU. Launcher and baseline "
+        "run in turn in one process; the figure is the median ratio of their times with its 95 %% interval.",
+        epilog="Examples: kata bench elementwise | kata bench --solutions --json speeds.json",
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=_NAMES)
+    parser.add_argument("--solutions", action="store_true", help="measure the reference solutions")
+    parser.add_argument("--pairs", type=int, choices=tuple(RANKS), default=31, help="samples of each arm (default 31)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the measurements to this file too")
+    parser.set_defaults(command=_bench)
 
 
 def _add_list(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -137,6 +156,29 @@ def _grade_one(kata: Kata, source: Path, options: Options, width: int) -> Grade:
     else:
         print(report.explanation(graded), flush=True)
     return graded
+
+
+def _bench(options: argparse.Namespace) -> int:
+    katas = [kata for kata in _open_catalog().select(options.names) if kata.speed]
+    if not katas:
+        raise CatalogError("none of these katas has a baseline; `speed` in difficulty.yaml names it.")
+    work = [(kata, kata.solution_path if options.solutions else kata.skeleton_path) for kata in katas]
+    wanted = Options(device="gpu", pairs=options.pairs)
+    if len(work) > 1:
+        prepare(work, wanted, _progress)
+    width = max(len(kata.name) for kata in katas)
+    measured, records = 0, []
+    for kata, source in work:
+        benched = bench(kata, wanted, source=source, progress=_progress)
+        measured += benched.passed
+        if not benched.passed:
+            print(report.explanation(benched), flush=True)
+        for measurement in benched.verdict.measurements:
+            print(f"{kata.name:<{width}}  {report.speed(measurement)}", flush=True)
+            records.append({"kata": kata.name, **asdict(measurement)})
+    if options.json is not None:
+        options.json.write_text(json.dumps(records, indent=1) + "\n")
+    return 0 if measured == len(work) else 1
 
 
 def _progress(line: str) -> None:

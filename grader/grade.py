@@ -18,6 +18,7 @@ from grader.build import Build, BuildError, CompileFailure, Progress, Request, T
 from grader.catalog import Kata
 from grader.check import Effort, check, count, effort_for
 from grader.devices.sim import EngineError, engine_library
+from grader.measure import measure
 from grader.sandbox import Program, Sandbox, SandboxError
 from grader.spec import SpecError, load_spec
 from grader.toolchain import Gpu, ToolchainError, find_gpu, find_toolchain
@@ -44,6 +45,7 @@ class Options:
     sim_arch: str = SIM_ARCH
     warnings_are_errors: bool = False
     jobs: int = 2
+    pairs: int = 21  # samples of each arm, where speed is measured
     counters: bool = False  # after a pass on the simulator, count what the kernels cost
 
     def effort(self, target: Target, after_gpu: bool) -> Effort:
@@ -94,6 +96,26 @@ def grade(kata: Kata, options: Options, *, source: Path | None = None, progress:
     verdicts = (early,) if early else _on_devices(kata, source, options, progress)
     finished = tuple(_with_todos(verdict, source) for verdict in verdicts)
     return Grade(kata, source, finished, time.monotonic() - start)
+
+
+def bench(kata: Kata, options: Options, *, source: Path, progress: Progress | None = None) -> Grade:
+    """Measure ``source`` on the GPU without checking more than the timed calls' own outputs.
+
+    The grade's verdict is a pass with its measurements, or what went wrong. Raises one of MACHINE_ERRORS as grade does.
+    """
+    start = time.monotonic()
+    (target,) = targets(replace(options, device="gpu"), find_gpu())
+    verdict = _before_compiling(kata, source)
+    if verdict is None:
+        request = _request(kata, source, target, options)
+        with Sandbox(target.device) as sandbox:
+            built = build_all([request], find_toolchain(), jobs=options.jobs, progress=progress)[0]
+            if isinstance(built, CompileFailure):
+                verdict = _does_not_compile(built)
+            else:
+                sandbox.load(_program(built, None, options))
+                verdict = measure(kata, request.spec, sandbox, pairs=options.pairs)
+    return Grade(kata, source, (replace(verdict, device=str(target)),), time.monotonic() - start)
 
 
 def prepare(work: Sequence[tuple[Kata, Path]], options: Options, progress: Progress | None = None) -> None:
@@ -153,6 +175,10 @@ def _on_device(request: Request, effort: Effort, options: Options, progress: Pro
         verdict = check(kata, request.spec, sandbox, effort, _memory(kata))
         if options.counters and verdict.passed and target.device == "sim":
             verdict = replace(verdict, counters=count(kata, request.spec, sandbox, effort))
+        # An easy kata is about getting it right: `kata bench` has its speed, and its grade stays quick.
+        if kata.speed and kata.level != "easy" and verdict.passed and target.device == "gpu":
+            timed = measure(kata, request.spec, sandbox, pairs=options.pairs)
+            verdict = replace(verdict, measurements=timed.measurements) if timed.passed else timed
         return verdict
 
 

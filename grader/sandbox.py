@@ -27,7 +27,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from grader.devices import Buffer, Call, Device, Finding, LoadError, Outcome, Scalar
+from grader.devices import Buffer, Call, Contest, Device, Finding, LoadError, Outcome, Scalar
 
 READY_LIMIT_S = 120.0
 GRACE_S = 2.0
@@ -109,7 +109,8 @@ class Sandbox:
             self.close()
         outputs = dict(zip(header["outputs"], blobs, strict=True))
         findings = tuple(_finding(item) for item in header["findings"])
-        return Outcome(outputs=outputs, findings=findings, counters=header["counters"], writers=header["writers"])
+        times = tuple((baseline, launcher) for baseline, launcher in header["times"])
+        return Outcome(outputs, findings, counters=header["counters"], writers=header["writers"], times=times)
 
 
 class _Lost(Exception):
@@ -313,6 +314,7 @@ def _serve(name: str, connection: socket.socket) -> None:
             "findings": [asdict(finding) for finding in outcome.findings],
             "counters": dict(outcome.counters),
             "writers": dict(outcome.writers),
+            "times": outcome.times,
             "spent": device.spent,
         }
         _write_frame(connection, reply, list(outcome.outputs.values()))
@@ -363,7 +365,8 @@ def _simulator() -> _Opener:
 
 def _gpu() -> _Opener:
     """Wakes the GPU before it is known what to load, while the file is still being compiled."""
-    from grader.devices.gpu import Driver, GpuDevice
+    from grader.devices.driver import Driver
+    from grader.devices.gpu import GpuDevice
 
     driver = Driver()
     return lambda program, paths: GpuDevice(driver, library=paths["library"], source=paths["source"])
@@ -379,7 +382,8 @@ def _decode_call(header: dict[str, Any], blobs: list[bytes]) -> Call:
     )
     scalars = tuple(Scalar(**item) for item in header["scalars"])
     watch = tuple((name, index) for name, index in header["watch"])
-    return Call(**{**header, "buffers": buffers, "scalars": scalars, "watch": watch})
+    race = Contest(**header["race"]) if header["race"] else None
+    return Call(**{**header, "buffers": buffers, "scalars": scalars, "watch": watch, "race": race})
 
 
 if __name__ == "__main__":

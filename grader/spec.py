@@ -159,6 +159,8 @@ class Spec:
     vector, a warp, a block, a tile. ``large`` are tried on a GPU only.
     ``work`` estimates the instructions that all threads together execute for a shape; a grade on the simulator
     leaves out shapes above its budget.
+    ``moved`` gives the fewest bytes that a launcher can move, from the sizes and the bytes of an output's element;
+    without it every tensor is moved once.
     ``deterministic`` is False where the order of float atomics may change the last bits from call to call.
     """
 
@@ -174,6 +176,7 @@ class Spec:
     large: tuple[Sizes, ...] = ()
     parameters: tuple[Parameter, ...] = ()
     deterministic: bool = True
+    moved: Callable[[Sizes, int], int] | None = None
 
     def dtype(self, tensor: Tensor, kata: Kata) -> Dtype:
         """The dtype of one of this family's tensors in one kata."""

@@ -49,6 +49,25 @@ class Mismatch:
 
 
 @dataclass(frozen=True)
+class Measurement:
+    """How fast a launcher is on one shape, against a baseline timed in turn with it in the same process.
+
+    ``ratio`` is the median over the pairs of baseline's time over launcher's, ``low`` and ``high`` the ends of its 95 %
+    interval. The rates are in bytes a second, from the medians of each arm's times.
+    """
+
+    baseline: str
+    sizes: Mapping[str, int]
+    ratio: float
+    low: float
+    high: float
+    pairs: int
+    bytes_moved: int
+    rate: float
+    baseline_rate: float
+
+
+@dataclass(frozen=True)
 class Verdict:
     """The answer for one kata on one device.
 
@@ -74,6 +93,7 @@ class Verdict:
     cases: int = 0
     error_share: float = 0.0
     counters: Mapping[str, Any] = field(default_factory=dict)  # of check.count, where it was asked for
+    measurements: tuple[Measurement, ...] = ()  # of a pass, where the kata has a baseline and the device a clock
 
     @property
     def passed(self) -> bool:

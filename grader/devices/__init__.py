@@ -52,6 +52,18 @@ class Scalar:
 
 
 @dataclass(frozen=True)
+class Contest:
+    """A race to run after the call: ``pairs`` of samples, baseline and launcher in turn. Needs a GPU.
+
+    ``baseline`` is "copy" (half of ``bytes_moved`` read, half written) or "read" (all of them read).
+    """
+
+    baseline: str
+    bytes_moved: int
+    pairs: int = 21
+
+
+@dataclass(frozen=True)
 class Call:
     """One call of a launcher: pointers of ``buffers`` in order, then ``scalars`` in order, then the stream."""
 
@@ -62,6 +74,7 @@ class Call:
     time_limit_s: float = 10.0
     watch: tuple[tuple[str, int], ...] = ()  # (buffer, element): say who wrote it last, on the simulator
     counters: bool = False  # count what the kernels do, on the simulator
+    race: Contest | None = None  # time the launcher against a baseline, on a GPU
 
 
 @dataclass(frozen=True)
@@ -90,13 +103,15 @@ class Outcome:
 
     ``counters`` has, where the call asked for it, under "kernels" a list with each kernel's totals and the lines that
     cost most. ``writers`` names who last wrote each watched element: "c[3]" -> kernel, line, block, thread, as far as
-    they apply. An element that nobody wrote is not in it.
+    they apply. An element that nobody wrote is not in it. ``times`` are the race's pairs, (baseline, launcher) in
+    seconds; the outputs are then those of its last sample.
     """
 
     outputs: Mapping[str, bytes] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     counters: Mapping[str, Any] = field(default_factory=dict)
     writers: Mapping[str, Any] = field(default_factory=dict)
+    times: tuple[tuple[float, float], ...] = ()
 
 
 class LoadError(Exception):

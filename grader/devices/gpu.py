@@ -10,14 +10,17 @@ every kata pays, and every kernel that breaks its context pays again.
 from __future__ import annotations
 
 import ctypes
-from ctypes import byref, c_char_p, c_int, c_size_t, c_uint64, c_void_p
+from collections.abc import Sequence
+from ctypes import byref, c_char_p, c_size_t, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any
 
 from grader.devices import CTYPES, Buffer, Call, Finding, LoadError, Outcome
+from grader.devices.driver import Driver
+from grader.devices.race import Race
 
 GUARD_BYTES = 1 << 16
-GUARD = b"\xff" * GUARD_BYTES
+GUARD_BYTE = 0xFF
 ALIGNMENT = 256  # bytes; what cuMemAlloc promises
 
 # CUresult of a kernel that broke the context (CUDA Driver API, 6.1), and the verdict that it means.
@@ -32,41 +35,6 @@ _BROKEN = {
     718: ("crash", "the kernel jumped to an address that holds no instruction"),
     719: ("crash", "the kernel stopped with a trap, or a shared or local access out of bounds"),
 }
-
-
-class DriverError(Exception):
-    """A call of the CUDA driver that must succeed did not."""
-
-
-class Driver:
-    """The CUDA driver and the primary context of the first GPU, which the kata's own runtime uses too."""
-
-    def __init__(self) -> None:
-        try:
-            self._library = ctypes.CDLL("libcuda.so.1")
-        except OSError as error:
-            raise DriverError(f"the NVIDIA driver is not installed ({error})") from None
-        device, context, self.stream = c_int(), c_void_p(), c_void_p()
-        self.do("cuInit", 0)
-        self.do("cuDeviceGet", byref(device), 0)
-        self.do("cuDevicePrimaryCtxRetain", byref(context), device)
-        self.do("cuCtxSetCurrent", context)
-        # A stream that waits for no other: a launcher that ignores it has no order to rely on.
-        self.do("cuStreamCreate", byref(self.stream), 1)
-
-    def result(self, name: str, *arguments: Any) -> int:
-        return int(getattr(self._library, name)(*arguments))
-
-    def do(self, name: str, *arguments: Any) -> None:
-        result = self.result(name, *arguments)
-        if result != 0:
-            raise DriverError(f"{name}: {self.describe(result)}")
-
-    def describe(self, result: int) -> str:
-        name, text = c_char_p(), c_char_p()
-        self._library.cuGetErrorName(result, byref(name))
-        self._library.cuGetErrorString(result, byref(text))
-        return f"{(name.value or b'unknown').decode()} ({(text.value or b'').decode()})"
 
 
 class GpuDevice:
@@ -87,9 +55,13 @@ class GpuDevice:
         pointers = [c_void_p(item.pointer) for item in placed]
         scalars = [CTYPES[scalar.ctype](scalar.value) for scalar in call.scalars]
         self._driver.do("cuCtxSynchronize")
-        getattr(self._library, call.launcher)(*pointers, *scalars, self._driver.stream)
+        arguments = (*pointers, *scalars, self._driver.stream)
+        getattr(self._library, call.launcher)(*arguments)
         refused = self._take_error()
         result = self._driver.result("cuCtxSynchronize")
+        times: tuple[tuple[float, float], ...] = ()
+        if call.race is not None and refused is None and result == 0:
+            times, result = self._race(call, placed, arguments)
         if result != 0:
             self.spent = True
             return Outcome(findings=(self._broken(result),))
@@ -98,7 +70,22 @@ class GpuDevice:
             findings.append(Finding("launch failed", f"the CUDA runtime refused a call: {refused.decode()}"))
         findings += [finding for item in placed for finding in item.collect()]
         outputs = {item.buffer.name: item.contents for item in placed if item.buffer.role == "out"}
-        return Outcome(outputs=outputs, findings=tuple(findings))
+        return Outcome(outputs=outputs, findings=tuple(findings), times=times)
+
+    def _race(
+        self, call: Call, placed: Sequence[_Placed], arguments: tuple[Any, ...]
+    ) -> tuple[tuple[tuple[float, float], ...], int]:
+        """(seconds of baseline and launcher for each pair, the result of the last synchronisation)."""
+        assert call.race is not None
+        launcher = getattr(self._library, call.launcher)
+
+        def poison() -> None:
+            for item in placed:
+                if item.buffer.role == "out":
+                    item.poison()
+
+        with Race(self._driver, call.race) as race:
+            return race.run(lambda: launcher(*arguments), poison)
 
     def _broken(self, result: int) -> Finding:
         kind, meaning = _BROKEN.get(result, ("crash", "the kernel broke the CUDA context"))
@@ -111,39 +98,62 @@ class _Placed:
     def __init__(self, driver: Driver, buffer: Buffer) -> None:
         self._driver, self.buffer = driver, buffer
         self._front = GUARD_BYTES + ALIGNMENT + buffer.offset_bytes
-        self._image = b"\xff" * self._front + buffer.data + GUARD
         self._base = c_uint64()
         self.contents = b""
-        driver.do("cuMemAlloc_v2", byref(self._base), c_size_t(len(self._image)))
-        driver.do("cuMemcpyHtoD_v2", self._base, self._image, c_size_t(len(self._image)))
+        size = self._front + len(buffer.data) + GUARD_BYTES
+        driver.do("cuMemAlloc_v2", byref(self._base), c_size_t(size))
+        driver.do("cuMemsetD8_v2", self._base, GUARD_BYTE, c_size_t(size))
         self.pointer = self._base.value + self._front
+        if buffer.data:
+            driver.do("cuMemcpyHtoD_v2", c_uint64(self.pointer), buffer.data, c_size_t(len(buffer.data)))
+
+    def poison(self) -> None:
+        """Fill an output again with what it held before the first call, in the stream's order."""
+        if data := self.buffer.data:
+            self._driver.do(
+                "cuMemsetD8Async", c_uint64(self.pointer), data[0], c_size_t(len(data)), self._driver.stream
+            )
 
     def collect(self) -> list[Finding]:
         """Bring the bytes back, free the memory, and look for guard bytes that changed, and for an input its own."""
-        after = ctypes.create_string_buffer(len(self._image))
-        self._driver.do("cuMemcpyDtoH_v2", after, self._base, c_size_t(len(self._image)))
+        size = len(self.buffer.data)
+        before, self.contents, after = (
+            self._bytes(0, self._front),
+            self._bytes(self._front, size),
+            self._bytes(self._front + size, GUARD_BYTES),
+        )
         self._driver.do("cuMemFree_v2", self._base)
-        image = after.raw
-        end = self._front + len(self.buffer.data)
-        self.contents = image[self._front : end]
-        found = [
-            self._changed(image, range(self._front - 1, -1, -1), "out of bounds", "wrote"),
-            self._changed(image, range(end, len(image)), "out of bounds", "wrote"),
+        found = [  # of each guard the changed byte that is nearest to the buffer
+            self._outside(self._front - 1 - _first_difference(before[::-1]), before),
+            self._outside(self._front + size + _first_difference(after), after),
         ]
-        if self.buffer.role == "in":
-            found.append(self._changed(image, range(self._front, end), "modified its input", "wrote to the input"))
+        if self.buffer.role == "in" and self.contents != self.buffer.data:
+            pairs = zip(self.contents, self.buffer.data, strict=True)
+            byte = next(place for place, (now, then) in enumerate(pairs) if now != then)
+            found.append(self._finding("modified its input", "wrote to the input", byte))
         return [finding for finding in found if finding is not None]
 
-    def _changed(self, image: bytes, region: range, kind: str, did: str) -> Finding | None:
-        """A finding for the first byte of the region that changed, in the region's order: nearest to the buffer."""
-        if not region:
+    def _bytes(self, start: int, size: int) -> bytes:
+        if size == 0:
+            return b""
+        there = ctypes.create_string_buffer(size)
+        self._driver.do("cuMemcpyDtoH_v2", there, c_uint64(self._base.value + start), c_size_t(size))
+        return there.raw
+
+    def _outside(self, place: int, guard: bytes) -> Finding | None:
+        """A finding for the byte at ``place`` of the allocation, where the guard around it changed at all."""
+        if _first_difference(guard) == len(guard):
             return None
-        low, high = sorted((region[0], region[-1]))
-        if image[low : high + 1] == self._image[low : high + 1]:
-            return None
-        byte = next(place for place in region if image[place] != self._image[place])
-        index = (byte - self._front) // self.buffer.itemsize
+        return self._finding("out of bounds", "wrote", place - self._front)
+
+    def _finding(self, kind: str, did: str, byte: int) -> Finding:
+        index = byte // self.buffer.itemsize
         name, count = self.buffer.name, len(self.buffer.data) // self.buffer.itemsize
         extent = f"; {name} has {count} element{'' if count == 1 else 's'}"
         message = f"the kernel {did} {name}[{index}]" + ("" if 0 <= index < count else extent)
         return Finding(kind, message, buffer=name, index=index)
+
+
+def _first_difference(guard: bytes) -> int:
+    """The place of the first byte that is no guard byte any more; the length where all are."""
+    return len(guard) - len(guard.lstrip(bytes([GUARD_BYTE])))

@@ -17,7 +17,7 @@ from programs import LANES, SLOT, Form, modules, operands, parse_signatures
 from recorded import FILE, Recording, save
 
 from grader.cache import cache_folder
-from grader.devices.gpu import Driver
+from grader.devices.driver import Driver
 from grader.devices.sim import engine_library
 from grader.devices.sim.library import load_engine
 from grader.toolchain import find_gpu, find_toolchain
