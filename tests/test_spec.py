@@ -1,0 +1,81 @@
+"""A family's spec file -> the spec of each of its katas."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from grader.case import Case, Shape
+from grader.catalog import Kata
+from grader.dtype import DTYPES
+from grader.spec import Accumulated, Size, Spec, SpecError, Tensor, Values, load_spec
+
+FILE = """
+from grader.spec import Exact, Size, Spec, Tensor, Values, normal
+
+
+def spec(computes):
+    return Spec(
+        computes=computes,
+        inputs=(Tensor("x", ("n",)),),
+        outputs=(Tensor("y", ("n",)),),
+        sizes={"n": Size(0, 10)},
+        values=(Values("normal", normal()),),
+        reference=lambda x, sizes: x,
+        tolerance=Exact(),
+        edges=({"n": 0},),
+        work=lambda sizes: sizes["n"],
+    )
+
+
+"""
+
+
+def kata(root: Path, name: str, text: str) -> Kata:
+    made = Kata(name=name, family="family", level="easy", elem="f32", root=root)
+    made.spec_path.parent.mkdir(parents=True, exist_ok=True)
+    made.spec_path.write_text(FILE + text)
+    return made
+
+
+def test_a_kata_has_its_own_spec_or_its_familys(tmp_path: Path) -> None:
+    text = 'SPEC = spec("rows")\nSPECS = {"whole_f32": spec("the whole")}\n'
+    assert load_spec(kata(tmp_path, "rows_f32", text)).computes == "rows"
+    assert load_spec(kata(tmp_path, "whole_f32", text)).computes == "the whole"
+
+
+def test_a_kata_without_any_spec_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="neither SPEC nor SPECS"):
+        load_spec(kata(tmp_path, "rows_f32", 'SPECS = {"whole_f32": spec("the whole")}\n'))
+    with pytest.raises(SpecError, match="defines no SPEC"):
+        load_spec(kata(tmp_path / "empty", "rows_f32", ""))
+
+
+def test_what_rounding_does_to_denormals_is_allowed_for() -> None:
+    """Near 0 an error of half a denormal's step is the least that a format can make, however small the answer."""
+    spec = Spec(
+        computes="y = x / 1024",
+        inputs=(Tensor("x", ("n",), "f32"),),
+        outputs=(Tensor("y", ("n",)),),
+        sizes={"n": Size(0, 10)},
+        values=(Values("tiny", lambda numbers, shape, sizes: torch.full(shape, 2.0**-13)),),
+        reference=lambda x, sizes: x / 1024,
+        tolerance=Accumulated(terms=lambda sizes: 0, magnitude=lambda x, sizes: x),
+        edges=({"n": 0},),
+        work=lambda sizes: sizes["n"],
+    )
+    kata_f16 = Kata(name="y_f16", family="y", level="easy", elem="f16", root=Path())
+    case = Case(kata_f16, spec, Shape((("n", 3),), "tiny", 0))
+    bound = case.expected[0].bound
+    assert bound is not None
+    step = 2.0**-24  # between f16's denormals
+    assert bound.max().item() == pytest.approx(4 * (step / 2 + 2.0**-11 * 2.0**-23))
+
+
+def test_tiny_is_torchs() -> None:
+    for dtype in DTYPES.values():
+        if dtype.is_float and dtype.name != "tf32":
+            info = torch.finfo(getattr(torch, dtype.torch_name))
+            assert (dtype.tiny, dtype.roundoff) == (info.smallest_normal, info.eps / 2)
