@@ -1,0 +1,38 @@
+"""Prints, after a run that graded them, how far right and wrong answers are apart in each family."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+
+@dataclass
+class Gap:
+    """Errors as a share of what the tolerance allows: those of solutions, and those of wrong kernels' answers."""
+
+    right: list[float] = field(default_factory=list)
+    wrong: list[float] = field(default_factory=list)
+
+
+_GAPS = pytest.StashKey[dict[str, Gap]]()
+
+
+@pytest.fixture
+def gaps(request: pytest.FixtureRequest) -> dict[str, Gap]:
+    """Family -> its gap, filled by the tests that grade."""
+    return request.config.stash.setdefault(_GAPS, defaultdict(Gap))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    gaps = terminalreporter.config.stash.get(_GAPS, {})
+    measured = {family: gap for family, gap in sorted(gaps.items()) if gap.right and gap.wrong}
+    if not measured:
+        return
+    terminalreporter.section("tolerance gaps")
+    for family, gap in measured.items():
+        right, wrong = max(gap.right), min(gap.wrong)
+        words = "where only the right bits pass" if wrong == float("inf") else f"{wrong:.3g} times as much"
+        terminalreporter.write_line(f"{family:<18} solutions use {right:4.0%} of the tolerance, wrong answers {words}")
