@@ -14,7 +14,7 @@ from pathlib import Path
 
 from grader import dev, report, skeleton
 from grader.catalog import Catalog, CatalogError, Kata, find_root, load_catalog
-from grader.doctor import examine
+from grader.doctor import about, examine
 from grader.grade import MACHINE_ERRORS, Grade, Options, bench, grade, prepare
 from grader.hints import COUNT, load_hints
 from grader.measure import RANKS
@@ -88,6 +88,7 @@ def _add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--solutions", action="store_true", help="measure the reference solutions")
     parser.add_argument("--pairs", type=int, choices=tuple(RANKS), default=31, help="samples of each arm (default 31)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the measurements to this file too")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="write them as a Markdown table to this file too")
     parser.set_defaults(command=_bench)
 
 
@@ -167,18 +168,22 @@ def _bench(options: argparse.Namespace) -> int:
     if len(work) > 1:
         prepare(work, wanted, _progress)
     width = max(len(kata.name) for kata in katas)
-    measured, records = 0, []
-    for kata, source in work:
-        benched = bench(kata, wanted, source=source, progress=_progress)
-        measured += benched.passed
-        if not benched.passed:
-            print(report.explanation(benched), flush=True)
-        for measurement in benched.verdict.measurements:
-            print(f"{kata.name:<{width}}  {report.speed(measurement)}", flush=True)
-            records.append({"kata": kata.name, **asdict(measurement)})
+    benched = [_bench_one(kata, source, wanted, width) for kata, source in work]
     if options.json is not None:
+        records = [{"kata": done.kata.name, **asdict(item)} for done in benched for item in done.verdict.measurements]
         options.json.write_text(json.dumps(records, indent=1) + "\n")
-    return 0 if measured == len(work) else 1
+    if options.table is not None:
+        options.table.write_text(report.speed_table(benched, about()))
+    return 0 if all(done.passed for done in benched) else 1
+
+
+def _bench_one(kata: Kata, source: Path, options: Options, width: int) -> Grade:
+    benched = bench(kata, options, source=source, progress=_progress)
+    if not benched.passed:
+        print(report.explanation(benched), flush=True)
+    for measurement in benched.verdict.measurements:
+        print(f"{kata.name:<{width}}  {report.speed(measurement)}", flush=True)
+    return benched
 
 
 def _progress(line: str) -> None:

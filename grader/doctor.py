@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import date
 
 from grader import cache
 from grader.toolchain import ToolchainError, find_gpu, find_toolchain
@@ -27,6 +28,13 @@ class Examined:
 def examine() -> list[Examined]:
     """Look at everything; nothing is changed but the cache folder, which is created."""
     return [found for look in _LOOKS for found in look()]
+
+
+def about() -> str:
+    """Date, card and versions, to stand beside figures that were measured here."""
+    gpu, toolchain = find_gpu(), find_toolchain()
+    card = f"{gpu.name} ({gpu.arch}), driver {gpu.driver}" if gpu else "no GPU"
+    return f"{date.today()}, {card}, nvcc {'.'.join(map(str, toolchain.nvcc_version))}"
 
 
 def _python() -> Iterator[Examined]:

@@ -127,6 +127,34 @@ _SECTIONS: tuple[Callable[[Grade, Verdict], Iterable[str]], ...] = (
 )
 
 
+_TABLE = """# How fast the solutions are
+
+<!-- Written by `kata bench --solutions --table {file}`. -->
+
+Each solution ran in turn with its baseline in one process, from a cold L2 cache: {pairs} pairs. The figure is the median
+of baseline's time over the solution's, with the ends of its 95 % interval. `copy` and `read` are the card's own
+bandwidth, measured on as many bytes, every tensor counted once; so 100 % is as fast as the memory goes, and a kernel
+that moves bytes twice cannot get there. The terabytes a second are for orientation: they hold for this card on one day.
+
+Measured on: {about}.
+
+| kata | shape | baseline | percent of it | interval | TB/s |
+|---|---|---|---:|---:|---:|
+"""
+
+
+def speed_table(benched: Iterable[Grade], about: str) -> str:
+    """Measurements as a Markdown file; ``about`` names date, card and versions."""
+    rows, pairs = [], 0
+    for grade in benched:
+        for item in grade.verdict.measurements:
+            pairs = item.pairs
+            sizes = ", ".join(f"{name}={size}" for name, size in item.sizes.items())
+            numbers = f"{100 * item.ratio:.1f} | {100 * item.low:.1f} to {100 * item.high:.1f} | {item.rate / 1e12:.2f}"
+            rows.append(f"| `{grade.kata.name}` | {sizes} | {item.baseline} | {numbers} |")
+    return _TABLE.format(file="solutions/SPEED.md", pairs=pairs, about=about) + "\n".join(rows) + "\n"
+
+
 COST_LINES = 6
 
 _TOTALS: tuple[tuple[str, str], ...] = (

@@ -11,11 +11,13 @@ from grader.build import Build, Request, Target, build_all
 from grader.case import Case, Shape
 from grader.catalog import Kata, Speed, load_catalog
 from grader.devices import Call, Outcome
+from grader.grade import Grade
 from grader.measure import RANKS, measure, moved
+from grader.report import speed_table
 from grader.sandbox import Program, Sandbox
 from grader.spec import Exact, Size, Sizes, Spec, Tensor, Values, load_spec, normal
 from grader.toolchain import find_gpu, find_toolchain
-from grader.verdict import Kind
+from grader.verdict import Kind, Measurement, Verdict
 
 ROOT = Path(__file__).resolve().parent.parent
 KATAS = load_catalog(ROOT).katas
@@ -87,6 +89,16 @@ def test_bytes_moved_are_every_tensor_once_or_what_the_spec_says() -> None:
 
     told = Spec(**{**{name: getattr(SPEC, name) for name in SPEC.__dataclass_fields__}, "moved": half_of_it})
     assert moved(KATA, told, {"n": 10}) == 40
+
+
+def test_table_has_a_row_for_each_shape() -> None:
+    measured = Measurement(
+        "copy", {"n": 10}, 0.931, 0.928, 0.934, pairs=31, bytes_moved=80, rate=4e12, baseline_rate=4.2e12
+    )
+    done = Grade(KATA, Path("double_f32.cu"), (Verdict(Kind.PASS, "measured", measurements=(measured,)),))
+    table = speed_table([done], "2026-01-01, a card")
+    assert "| `double_f32` | n=10 | copy | 93.1 | 92.8 to 93.4 | 4.00 |" in table
+    assert "31 pairs" in table and "2026-01-01, a card" in table
 
 
 @pytest.mark.skipif(find_gpu() is None, reason="no GPU here")
