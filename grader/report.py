@@ -131,10 +131,10 @@ _TABLE = """# How fast the solutions are
 
 <!-- Written by `kata bench --solutions --table {file}`. -->
 
-Each solution ran in turn with its baseline in one process, from a cold L2 cache: {pairs} pairs. The figure is the median
-of baseline's time over the solution's, with the ends of its 95 % interval. `copy` and `read` are the card's own
+Each solution ran in turn with its baseline in one process, from a cold L2 cache: {pairs} pairs. The figure is the
+median of baseline's time over the solution's, with the ends of its 95 % interval. `copy` and `read` are the card's own
 bandwidth, measured on as many bytes, every tensor counted once; so 100 % is as fast as the memory goes, and a kernel
-that moves bytes twice cannot get there. The terabytes a second are for orientation: they hold for this card on one day.
+that moves bytes twice cannot get there. The terabytes a second are for orientation: they hold for one card on one day.
 
 Measured on: {about}.
 

@@ -10,7 +10,7 @@ import ctypes
 import os
 import time
 from collections.abc import Callable
-from ctypes import byref, c_float, c_size_t, c_uint, c_uint64, c_void_p
+from ctypes import byref, c_float, c_size_t, c_uint64, c_void_p
 
 from grader.devices import Contest
 from grader.devices.driver import Driver
@@ -25,29 +25,27 @@ UNROLL = 8  # loads of 16 bytes in flight for each thread of the reading kernel
 
 
 def _read_ptx() -> bytes:
-    """A kernel that reads ``steps`` times UNROLL times 16 bytes a thread, neighbours beside each other.
+    """A kernel that reads the bytes from ``from`` up to ``to``, 16 a thread at a time, neighbours beside each other.
 
-    It stores the exclusive or of what it read, so that no load can be left out, only where that is one value in 2^32.
+    It stores the exclusive or of what it read only where that is one value in 2^32, so that no load can be left out.
     """
     places = range(UNROLL)
-    loads = [line for i in places for line in (_LOAD.format(i=i), "add.u64 %p, %p, %step;")]
-    sums = [f"xor.b32 %sum, %sum, %{name}{i};" for i in places for name in "abcd"]
-    return (_HEAD + "\n".join([*loads, *sums]) + _TAIL).encode() + b"\0"
+    loads = [line.format(i=i) for i in places for line in _LOAD]
+    sums = [f"@%in{i} xor.b32 %sum, %sum, %{name}{i};" for i in places for name in "abcd"]
+    return ("\n".join([_HEAD, *loads, *sums, _TAIL])).encode() + b"\0"
 
-
-_LOAD = "ld.global.nc.v4.u32 {{%a{i}, %b{i}, %c{i}, %d{i}}}, [%p];"
 
 _HEAD = f"""
 .version 7.0
 .target sm_80
 .address_size 64
-.visible .entry read_all(.param .u64 from, .param .u32 steps, .param .u64 to) {{
-.reg .pred %go;
-.reg .b32 %a<{UNROLL}>, %b<{UNROLL}>, %c<{UNROLL}>, %d<{UNROLL}>, %me, %width, %block, %blocks, %sum, %left;
-.reg .b64 %p, %step, %to;
+.visible .entry read_all(.param .u64 from, .param .u64 to, .param .u64 out) {{
+.reg .pred %go, %in<{UNROLL}>;
+.reg .b32 %a<{UNROLL}>, %b<{UNROLL}>, %c<{UNROLL}>, %d<{UNROLL}>, %me, %width, %block, %blocks, %sum;
+.reg .b64 %p, %step, %to, %out;
 ld.param.u64 %p, [from];
-ld.param.u32 %left, [steps];
 ld.param.u64 %to, [to];
+ld.param.u64 %out, [out];
 mov.u32 %me, %tid.x;
 mov.u32 %width, %ntid.x;
 mov.u32 %block, %ctaid.x;
@@ -55,19 +53,20 @@ mov.u32 %blocks, %nctaid.x;
 mul.wide.u32 %step, %width, %blocks;
 shl.b64 %step, %step, 4;
 mad.lo.u32 %me, %block, %width, %me;
-mul.wide.u32 %to, %me, 16;
-add.u64 %p, %p, %to;
-ld.param.u64 %to, [to];
+mad.wide.u32 %p, %me, 16, %p;
 mov.u32 %sum, 0;
-AGAIN:
-"""
+AGAIN:"""
 
-_TAIL = """
-sub.u32 %left, %left, 1;
-setp.ne.u32 %go, %left, 0;
+_LOAD = (
+    "setp.lt.u64 %in{i}, %p, %to;",
+    "@%in{i} ld.global.nc.v4.u32 {{%a{i}, %b{i}, %c{i}, %d{i}}}, [%p];",
+    "add.u64 %p, %p, %step;",
+)
+
+_TAIL = """setp.lt.u64 %go, %p, %to;
 @%go bra AGAIN;
 setp.eq.u32 %go, %sum, 0x9e3779b9;
-@%go st.global.u32 [%to], %sum;
+@%go st.global.u32 [%out], %sum;
 ret;
 }
 """
@@ -80,6 +79,7 @@ class Race:
         self._driver, self._contest = driver, contest
         self._memory: list[c_uint64] = []
         self._events: list[c_void_p] = []
+        self._arguments: tuple[c_uint64, ...] = ()
         self._flush_bytes = 2 * driver.attribute(_L2_CACHE_SIZE)
         self._flushed = self._allocate(self._flush_bytes)
         self._baseline = _BASELINES[contest.baseline](self, contest.bytes_moved)
@@ -159,24 +159,18 @@ class Race:
         return lambda: driver.do("cuMemcpyDtoDAsync_v2", target, source, c_size_t(size), driver.stream)
 
     def read(self, bytes_moved: int) -> Callable[[], None]:
-        """All of the bytes read, up to a whole number of steps of the grid, and nothing written."""
-        driver, blocks = self._driver, _READ_BLOCKS_PER_SM * self._driver.attribute(_MULTIPROCESSOR_COUNT)
-        step = blocks * _READ_THREADS * 16 * UNROLL
-        steps = -(-bytes_moved // step)
-        source, target = self._noise(steps * step), self._allocate(4)
+        """All of the bytes read, to a whole number of 16, and nothing written."""
+        driver, size = self._driver, -(-bytes_moved // 16) * 16
+        source, unused = self._noise(size), self._allocate(4)
         module, kernel = c_void_p(), c_void_p()
         driver.do("cuModuleLoadData", byref(module), _read_ptx())
         driver.do("cuModuleGetFunction", byref(kernel), module, b"read_all")
-        values = (source, c_uint(steps), target)
-        arguments = (c_void_p * 3)(*(ctypes.addressof(value) for value in values))
+        end = c_uint64(source.value + size)
+        self._arguments = (source, end, unused)  # kept: a launch reads them through their addresses
+        addresses = (c_void_p * 3)(*(ctypes.addressof(argument) for argument in self._arguments))
+        blocks = _READ_BLOCKS_PER_SM * driver.attribute(_MULTIPROCESSOR_COUNT)
         shape = (blocks, 1, 1, _READ_THREADS, 1, 1, 0)
-
-        def launch() -> None:
-            # `values` is named so that it lives as long as the launches that read it.
-            assert len(values) == len(arguments)
-            driver.do("cuLaunchKernel", kernel, *shape, driver.stream, arguments, None)
-
-        return launch
+        return lambda: driver.do("cuLaunchKernel", kernel, *shape, driver.stream, addresses, None)
 
 
 _BASELINES: dict[str, Callable[[Race, int], Callable[[], None]]] = {"copy": Race.copy, "read": Race.read}
