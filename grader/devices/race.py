@@ -19,7 +19,7 @@ WARM_UP_CALLS = 10
 WARM_UP_S = 0.3
 
 _L2_CACHE_SIZE, _MULTIPROCESSOR_COUNT = 38, 16  # CUdevice_attribute
-_READ_THREADS, _READ_BLOCKS_PER_SM = 512, 4
+_READ_THREADS, _READ_BLOCKS_PER_SM = 512, 2
 
 UNROLL = 8  # loads of 16 bytes in flight for each thread of the reading kernel
 
