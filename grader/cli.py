@@ -86,6 +86,7 @@ def _add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=_NAMES)
     parser.add_argument("--solutions", action="store_true", help="measure the reference solutions")
+    parser.add_argument("--file", type=Path, metavar="FILE", help="measure this file instead, as the one kata named")
     parser.add_argument("--pairs", type=int, choices=tuple(RANKS), default=31, help="samples of each arm (default 31)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the measurements to this file too")
     parser.add_argument("--table", type=Path, metavar="FILE", help="write them as a Markdown table to this file too")
@@ -127,8 +128,7 @@ def _open_catalog() -> Catalog:
 
 def _grade(options: argparse.Namespace) -> int:
     katas = _open_catalog().select(options.names)
-    if options.file is not None and len(katas) != 1:
-        raise CatalogError(f"--file needs the one kata to grade it as, but {len(katas)} were named.")
+    work = _work(katas, options)
     wanted = Options(
         options.device,
         options.thorough,
@@ -137,7 +137,6 @@ def _grade(options: argparse.Namespace) -> int:
         warnings_are_errors=options.solutions,
         counters=options.counters,
     )
-    work = [(kata, options.file or (kata.solution_path if options.solutions else kata.skeleton_path)) for kata in katas]
     if len(work) > 1:
         prepare(work, wanted, _progress)
     width = max(len(kata.name) for kata in katas)
@@ -146,6 +145,13 @@ def _grade(options: argparse.Namespace) -> int:
     if len(graded) > 1:
         print(f"{passed} of {len(graded)} passed")
     return 0 if passed == len(graded) else 1
+
+
+def _work(katas: Sequence[Kata], options: argparse.Namespace) -> list[tuple[Kata, Path]]:
+    """The katas with the file that stands for each."""
+    if options.file is not None and len(katas) != 1:
+        raise CatalogError(f"--file stands for one kata, but {len(katas)} were named.")
+    return [(kata, options.file or (kata.solution_path if options.solutions else kata.skeleton_path)) for kata in katas]
 
 
 def _grade_one(kata: Kata, source: Path, options: Options, width: int) -> Grade:
@@ -163,7 +169,7 @@ def _bench(options: argparse.Namespace) -> int:
     katas = [kata for kata in _open_catalog().select(options.names) if kata.speed]
     if not katas:
         raise CatalogError("none of these katas has a baseline; `speed` in difficulty.yaml names it.")
-    work = [(kata, kata.solution_path if options.solutions else kata.skeleton_path) for kata in katas]
+    work = _work(katas, options)
     wanted = Options(device="gpu", pairs=options.pairs)
     if len(work) > 1:
         prepare(work, wanted, _progress)
