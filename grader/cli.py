@@ -150,7 +150,7 @@ def _grade(options: argparse.Namespace) -> int:
 def _work(katas: Sequence[Kata], options: argparse.Namespace) -> list[tuple[Kata, Path]]:
     """The katas with the file that stands for each."""
     if options.file is not None and len(katas) != 1:
-        raise CatalogError(f"--file stands for one kata, but {len(katas)} were named.")
+        raise CatalogError(f"--file needs the one kata that it stands for, but {len(katas)} were named.")
     return [(kata, options.file or (kata.solution_path if options.solutions else kata.skeleton_path)) for kata in katas]
 
 
