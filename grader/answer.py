@@ -37,10 +37,10 @@ def compare(data: bytes, expected: Expected) -> Comparison:
 
     raw = torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.empty(0, dtype=torch.uint8)
     got = raw.view(getattr(torch, expected.dtype.torch_name)).reshape(expected.value.shape)
-    unwritten = (raw.reshape(-1, expected.dtype.itemsize) == expected.dtype.poison).all(dim=1).reshape(got.shape)
     wrong, share = _wrong(got, expected)
     if not wrong.any():
         return Comparison(0, got.numel(), (), None, share)
+    unwritten = (raw.reshape(-1, expected.dtype.itemsize) == expected.dtype.poison).all(dim=1).reshape(got.shape)
     places = wrong.nonzero()
     mismatches = tuple(
         Mismatch(

@@ -10,6 +10,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -18,6 +19,9 @@ from grader.dtype import DTYPES, Dtype
 
 if TYPE_CHECKING:
     import torch
+
+# A prime: no row, tile or block is as long, so that none can be taken for another.
+PERIOD = 4_194_301
 
 Sizes = Mapping[str, int]
 Tensors = Mapping[str, "torch.Tensor"]
@@ -37,21 +41,37 @@ class Numbers:
         self._generator = torch.Generator().manual_seed(seed)
 
     def normal(self, shape: Sequence[int], *, mean: float = 0.0, std: float = 1.0) -> torch.Tensor:
-        drawn = self._torch.randn(tuple(shape), generator=self._generator, dtype=self._torch.float64)
-        return drawn * std + mean
+        def draw(count: int) -> torch.Tensor:
+            return self._torch.randn(count, generator=self._generator, dtype=self._torch.float64)
+
+        return self._repeated(shape, draw) * std + mean
 
     def uniform(self, shape: Sequence[int], low: float, high: float) -> torch.Tensor:
-        drawn = self._torch.rand(tuple(shape), generator=self._generator, dtype=self._torch.float64)
-        return drawn * (high - low) + low
+        def draw(count: int) -> torch.Tensor:
+            return self._torch.rand(count, generator=self._generator, dtype=self._torch.float64)
+
+        return self._repeated(shape, draw) * (high - low) + low
 
     def integers(self, shape: Sequence[int], low: int, high: int) -> torch.Tensor:
         """Whole numbers in [low, high], both included, int64."""
-        return self._torch.randint(low, high + 1, tuple(shape), generator=self._generator)
+
+        def draw(count: int) -> torch.Tensor:
+            return self._torch.randint(low, high + 1, (count,), generator=self._generator)
+
+        return self._repeated(shape, draw)
 
     def choice(self, shape: Sequence[int], values: Sequence[float]) -> torch.Tensor:
         """Each element one of ``values``, float64."""
         table = self._torch.tensor(list(values), dtype=self._torch.float64)
         return table[self.integers(shape, 0, len(values) - 1)]
+
+    def _repeated(self, shape: Sequence[int], draw: Callable[[int], torch.Tensor]) -> torch.Tensor:
+        """Drawn values up to PERIOD of them; a longer tensor repeats them, which saves seconds."""
+        count = prod(shape)
+        drawn = draw(min(count, PERIOD))
+        if count > PERIOD:
+            drawn = drawn.repeat(-(-count // PERIOD))[:count]
+        return drawn.reshape(tuple(shape))
 
 
 Fill = Callable[[Numbers, tuple[int, ...], Sizes], "torch.Tensor"]
