@@ -120,7 +120,7 @@ def build_all(
 ) -> list[Build | CompileFailure]:
     """Build every request, in parallel, reusing what the cache has; results in the order of the requests.
 
-    ``progress`` is told each finished compilation, such as "[3/12] compile relu_f32 for sim sm_90a".
+    ``progress`` is told each finished compilation, such as "[3/12] compile square_f32 for sim sm_90a".
     Raises BuildError or cache.CacheError when the machine is at fault.
     """
     folder = cache.cache_folder()

@@ -20,7 +20,7 @@ _NEXT = {
 
 
 def headline(grade: Grade) -> str:
-    """One line: ``relu_f32: wrong answer: 3 of 257 elements of y are wrong``."""
+    """One line: ``square_f32: wrong answer: 3 of 257 elements of y are wrong``."""
     verdict = grade.verdict
     words = f"{grade.kata.name}: {verdict.kind}"
     return words if verdict.passed else f"{words}: {verdict.summary}"

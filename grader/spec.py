@@ -42,13 +42,15 @@ class Numbers:
 
     def normal(self, shape: Sequence[int], *, mean: float = 0.0, std: float = 1.0) -> torch.Tensor:
         def draw(count: int) -> torch.Tensor:
-            return self._torch.randn(count, generator=self._generator, dtype=self._torch.float64)
+            drawn: torch.Tensor = self._torch.randn(count, generator=self._generator, dtype=self._torch.float64)
+            return drawn
 
         return self._repeated(shape, draw) * std + mean
 
     def uniform(self, shape: Sequence[int], low: float, high: float) -> torch.Tensor:
         def draw(count: int) -> torch.Tensor:
-            return self._torch.rand(count, generator=self._generator, dtype=self._torch.float64)
+            drawn: torch.Tensor = self._torch.rand(count, generator=self._generator, dtype=self._torch.float64)
+            return drawn
 
         return self._repeated(shape, draw) * (high - low) + low
 
@@ -56,7 +58,8 @@ class Numbers:
         """Whole numbers in [low, high], both included, int64."""
 
         def draw(count: int) -> torch.Tensor:
-            return self._torch.randint(low, high + 1, (count,), generator=self._generator)
+            drawn: torch.Tensor = self._torch.randint(low, high + 1, (count,), generator=self._generator)
+            return drawn
 
         return self._repeated(shape, draw)
 
@@ -204,7 +207,7 @@ class Spec:
         return DTYPES[name]
 
     def signature(self, kata: Kata) -> str:
-        """The launcher as C declares it: ``void relu_f32(const float* x, float* y, int n, cudaStream_t stream)``."""
+        """The launcher as C declares it: ``void square_f32(const float* x, float* y, int n, cudaStream_t stream)``."""
         pointers = [f"const {self.dtype(tensor, kata).ctype}* {tensor.name}" for tensor in self.inputs]
         pointers += [f"{self.dtype(tensor, kata).ctype}* {tensor.name}" for tensor in self.outputs]
         sizes = [f"int {name}" for name in self.sizes]

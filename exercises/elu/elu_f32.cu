@@ -1,0 +1,24 @@
+// elu_f32: y = x for x > 0, else exp(x) - 1, one float per thread
+//
+// Shapes     x, y: [n] f32, contiguous, 16-byte aligned base, any n >= 0
+// Technique  one thread per element, flat index, bounds check
+// New        over relu_f32: a negative side that is small near 0 and must be precise there
+// Bound      memory bandwidth
+#include "kata.cuh"
+
+constexpr int THREADS = 256;
+
+// TODO(1): Write elu, a __device__ function from float to float. Near 0 the negative side is nearly x itself: it must
+//   keep all of x's digits there. (~1 line)
+// END TODO(1)
+
+__global__ void __launch_bounds__(THREADS) elu_f32_kernel(const float* __restrict__ x, float* __restrict__ y, int n) {
+    // TODO(2): Let each thread compute one element, coalesced: each of 0..n-1 once, nothing at or past n. (~2 lines)
+    // END TODO(2)
+}
+
+KATA_EXPORT void elu_f32(const float* x, float* y, int n, cudaStream_t stream) {
+    if (n == 0) return;  // a grid of no blocks is an invalid launch
+    const int blocks = (n - 1) / THREADS + 1;
+    elu_f32_kernel<<<blocks, THREADS, 0, stream>>>(x, y, n);
+}

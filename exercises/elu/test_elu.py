@@ -1,0 +1,57 @@
+"""elu: y[i] = x[i] where x[i] > 0, else exp(x[i]) - 1, for all i in 0..n-1, any n >= 0; nan where x[i] is nan.
+
+This is torch's elu with alpha = 1. The answer may be off by what rounding does to a few operations and to x[i] itself.
+The difference exp(x) - 1 has no right to more: near 0 the answer is nearly x, and must be as precise as x there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from grader.spec import Accumulated, Numbers, Size, Sizes, Spec, Tensor, Values, normal, special
+
+if TYPE_CHECKING:
+    import torch
+
+
+def reference(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    from torch.nn.functional import elu
+
+    return elu(x)
+
+
+def magnitude(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    """|f| + |x f'|, f' = min(exp(x), 1)."""
+    return reference(x, sizes).abs() + x.abs() * x.clamp(max=0.0).exp()
+
+
+def wide(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Past where the answer is -1, on one side; past where exp(x) overflows, on the other."""
+    return numbers.uniform(shape, -110.0, 110.0)
+
+
+def near_zero(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Mostly negative, from 1 down to f16's smallest number, all magnitudes alike."""
+    return numbers.normal(shape, mean=-1.0, std=0.5).sign() * 2.0 ** numbers.uniform(shape, -24.0, 0.0)
+
+
+SPEC = Spec(
+    computes="y = x for x > 0, else exp(x) - 1",
+    inputs=(Tensor("x", ("n",)),),
+    outputs=(Tensor("y", ("n",)),),
+    sizes={"n": Size(0, 5000)},
+    values=(
+        Values("normal", normal(std=2.0)),
+        Values("near zero", near_zero),
+        Values("special", special()),
+        Values("wide", wide),
+    ),
+    reference=reference,
+    tolerance=Accumulated(terms=lambda sizes: 4, magnitude=magnitude),
+    # Around every vector (2, 4, 8), warp (32) and block (256, 512, 1024 or 2048 elements) of the family's katas.
+    edges=tuple(
+        {"n": n} for n in (*range(10), 15, 31, 33, 127, 255, 256, 257, 511, 1023, 1025, 2047, 2048, 2049, 4099)
+    ),
+    large=tuple({"n": n} for n in (300_007, 4_194_304, 20_000_003)),
+    work=lambda sizes: 50 * sizes["n"],
+)

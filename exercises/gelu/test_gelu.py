@@ -1,0 +1,71 @@
+"""gelu: y[i] = x[i] Phi(x[i]) for all i in 0..n-1, any n >= 0; Phi is the normal distribution function.
+
+Six katas take Phi(x) = 0.5 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), two take 0.5 (1 + erf(x / sqrt(2))). These are
+torch's gelu with approximate="tanh" and "none". Both give inf at inf, nan at nan, and nan at -inf: -inf * 0.
+
+The answer may be off by what rounding does to a few operations. For x < 0 the sum 1 + tanh or 1 + erf cancels, in the
+definition and so in torch too: the digits that it loses there are forgiven, that is a few units in the last place of x.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from grader.spec import Accumulated, Numbers, Size, Sizes, Spec, Tensor, Values, normal, special
+
+if TYPE_CHECKING:
+    import torch
+
+
+def reference(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    from torch.nn.functional import gelu
+
+    return gelu(x, approximate="tanh")
+
+
+def reference_erf(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    from torch.nn.functional import gelu
+
+    return gelu(x)
+
+
+def magnitude(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    """0.5 |x| (1 + |tanh|) plus |x f'|: each of them about |x| at most."""
+    return 2.0 * x.abs()
+
+
+def middle(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Where Phi is neither 0 nor 1, in either dtype."""
+    return numbers.uniform(shape, -12.0, 6.0)
+
+
+def large_inputs(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Where the answer is 0 or x."""
+    return numbers.uniform(shape, -300.0, 300.0)
+
+
+SPEC = Spec(
+    computes="y = 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))",
+    inputs=(Tensor("x", ("n",)),),
+    outputs=(Tensor("y", ("n",)),),
+    sizes={"n": Size(0, 5000)},
+    values=(
+        Values("normal", normal(std=2.0)),
+        Values("middle", middle),
+        Values("special", special()),
+        Values("large", large_inputs),
+    ),
+    reference=reference,
+    tolerance=Accumulated(terms=lambda sizes: 4, magnitude=magnitude),
+    # Around every vector (2, 4, 8), warp (32) and block (256, 512, 1024 or 2048 elements) of the family's katas.
+    edges=tuple(
+        {"n": n} for n in (*range(10), 15, 31, 33, 127, 255, 256, 257, 511, 1023, 1025, 2047, 2048, 2049, 4099)
+    ),
+    large=tuple({"n": n} for n in (300_007, 4_194_304, 20_000_003)),
+    work=lambda sizes: 50 * sizes["n"],
+)
+
+ERF = replace(SPEC, computes="y = 0.5 x (1 + erf(x / sqrt(2)))", reference=reference_erf)
+
+SPECS = {"gelu_erf_f32": ERF, "gelu_erf_f16x8_pack": ERF}

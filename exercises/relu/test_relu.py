@@ -1,0 +1,46 @@
+"""relu: y[i] = max(x[i], 0) for all i in 0..n-1, any n >= 0; nan where x[i] is nan.
+
+Nothing is rounded: the answer is x[i] or 0, to the bit (any nan stands for any other, a zero of either sign for 0).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from grader.spec import Exact, Numbers, Size, Sizes, Spec, Tensor, Values, integers, normal, special
+
+if TYPE_CHECKING:
+    import torch
+
+
+def reference(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    return x.relu()
+
+
+def extremes(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """The ends of both formats: the largest numbers, the smallest normal ones, denormals."""
+    f32 = (3.0e38, -3.0e38, 1.0e-40, -1.0e-40, 1.2e-38, -1.2e-38)
+    f16 = (65504.0, -65504.0, 6.0e-8, -6.0e-8, 6.1e-5, -6.1e-5)
+    return numbers.choice(shape, (*f32, *f16))
+
+
+SPEC = Spec(
+    computes="y = max(x, 0)",
+    inputs=(Tensor("x", ("n",)),),
+    outputs=(Tensor("y", ("n",)),),
+    sizes={"n": Size(0, 5000)},
+    values=(
+        Values("normal", normal(mean=0.5)),
+        Values("whole numbers", integers(-100, 100)),
+        Values("special", special()),
+        Values("extremes", extremes),
+    ),
+    reference=reference,
+    tolerance=Exact(),
+    # Around every vector (2, 4, 8), warp (32) and block (256, 512, 1024 or 2048 elements) of the family's katas.
+    edges=tuple(
+        {"n": n} for n in (*range(10), 15, 31, 33, 127, 255, 256, 257, 511, 1023, 1025, 2047, 2048, 2049, 4099)
+    ),
+    large=tuple({"n": n} for n in (300_007, 4_194_304, 20_000_003)),
+    work=lambda sizes: 20 * sizes["n"],
+)

@@ -1,0 +1,59 @@
+"""sigmoid: y[i] = 1 / (1 + exp(-x[i])) for all i in 0..n-1, any n >= 0; 0 at -inf, 1 at inf, nan where x[i] is nan.
+
+The answer may be off by what rounding does to a few operations, and by what it does to the exponent -x[i]: far to the
+left y is nearly exp(x), and a relative error in x becomes |x| times that in y. It is never off by more. The answer
+becomes 0 where the tensors' dtype has nothing smaller left: in f32 below x = -103.97, in f16 below x = -17.33.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from grader.spec import Accumulated, Numbers, Size, Sizes, Spec, Tensor, Values, normal, special
+
+if TYPE_CHECKING:
+    import torch
+
+
+def reference(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    return x.sigmoid()
+
+
+def magnitude(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    """|f| + |x f'|, f' = f (1 - f)."""
+    return x.sigmoid() * (1.0 + x.abs() * (-x).sigmoid())
+
+
+def wide(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """As far as the answer differs from 0 in f32, and further: exp(88.8) and exp(104) both overflow there."""
+    return numbers.uniform(shape, -110.0, 110.0)
+
+
+def tails(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Where the answer is denormal: in f32 for the one, in f16 for the other half of the elements. Not to the very end,
+    where the tolerance has no room for a wrong answer between 0 and the smallest number."""
+    f32 = numbers.uniform(shape, -101.0, -85.0)
+    f16 = numbers.uniform(shape, -14.0, -8.0)
+    return f32.where(numbers.integers(shape, 0, 1) > 0, f16)
+
+
+SPEC = Spec(
+    computes="y = 1 / (1 + exp(-x))",
+    inputs=(Tensor("x", ("n",)),),
+    outputs=(Tensor("y", ("n",)),),
+    sizes={"n": Size(0, 5000)},
+    values=(
+        Values("normal", normal(std=4.0)),
+        Values("wide", wide),
+        Values("special", special()),
+        Values("tails", tails),
+    ),
+    reference=reference,
+    tolerance=Accumulated(terms=lambda sizes: 4, magnitude=magnitude),
+    # Around every vector (2, 4, 8), warp (32) and block (256, 512, 1024 or 2048 elements) of the family's katas.
+    edges=tuple(
+        {"n": n} for n in (*range(10), 15, 31, 33, 127, 255, 256, 257, 511, 1023, 1025, 2047, 2048, 2049, 4099)
+    ),
+    large=tuple({"n": n} for n in (300_007, 4_194_304, 20_000_003)),
+    work=lambda sizes: 50 * sizes["n"],
+)

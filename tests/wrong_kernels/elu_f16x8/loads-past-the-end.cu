@@ -1,0 +1,37 @@
+// Wrong: every pair of stores has its guard, the loads have none
+// Kata: elu_f16x8
+// Sim: out of bounds
+// Gpu: not shown: what lies past the end can be read, and nobody stores it
+// Line: // BUG
+// Sizes: n=1
+#include "kata.cuh"
+#include <cuda_fp16.h>
+
+constexpr int THREADS = 256;
+constexpr int VEC = 8;                    // elements per thread: four half2
+constexpr int PER_BLOCK = THREADS * VEC;  // elements per block
+
+// In float, rounded to half once, by the caller. __expf(x) - 1 is off by about 2^-22, too much where the answer itself
+// is small: three terms of the series stand in for it above -1/32, where the next is less than 2^-19 of the answer.
+__device__ __forceinline__ float elu(float x) {
+    const float near_0 = x * fmaf(x, fmaf(x, 1.0f / 6.0f, 0.5f), 1.0f);
+    const float below_0 = x > -0.03125f ? near_0 : __expf(x) - 1.0f;
+    return x > 0.0f ? x : below_0;
+}
+
+__global__ void __launch_bounds__(THREADS) elu_f16x8_kernel(const half* __restrict__ x, half* __restrict__ y, int n) {
+    const int idx = (blockIdx.x * THREADS + threadIdx.x) * VEC;  // this thread owns idx..idx+VEC-1, at most 2^31 - 1
+#pragma unroll
+    for (int i = idx; i < idx + VEC; i += 2) {
+        const float2 x2 = __half22float2(*reinterpret_cast<const half2*>(x + i));  // BUG
+        const half2 y2 = __floats2half2_rn(elu(x2.x), elu(x2.y));
+        if (i < n) y[i] = __low2half(y2);
+        if (i + 1 < n) y[i + 1] = __high2half(y2);
+    }
+}
+
+KATA_EXPORT void elu_f16x8(const half* x, half* y, int n, cudaStream_t stream) {
+    if (n == 0) return;  // a grid of no blocks is an invalid launch
+    const int blocks = (n - 1) / PER_BLOCK + 1;
+    elu_f16x8_kernel<<<blocks, THREADS, 0, stream>>>(x, y, n);
+}

@@ -1,0 +1,44 @@
+// Wrong: nobody does the elements after the last whole pack
+// Kata: elu_f16x8_pack
+// Sim: wrong answer
+// Gpu: wrong answer
+// Sizes: n=1
+// Says: never written
+#include "kata.cuh"
+#include <cuda_fp16.h>
+
+constexpr int THREADS = 256;
+constexpr int VEC = 8;                    // elements per thread: 16 bytes
+constexpr int PER_BLOCK = THREADS * VEC;  // elements per block
+
+// In float, rounded to half once, by the caller. __expf(x) - 1 is off by about 2^-22, too much where the answer itself
+// is small: three terms of the series stand in for it above -1/32, where the next is less than 2^-19 of the answer.
+__device__ __forceinline__ float elu(float x) {
+    const float near_0 = x * fmaf(x, fmaf(x, 1.0f / 6.0f, 0.5f), 1.0f);
+    const float below_0 = x > -0.03125f ? near_0 : __expf(x) - 1.0f;
+    return x > 0.0f ? x : below_0;
+}
+
+__global__ void __launch_bounds__(THREADS)
+    elu_f16x8_pack_kernel(const half* __restrict__ x, half* __restrict__ y, int n) {
+    const int idx = (blockIdx.x * THREADS + threadIdx.x) * VEC;  // this thread owns idx..idx+VEC-1, at most 2^31 - 1
+    if (n - idx >= VEC) {
+        // Every index into them is known once the loop is unrolled, so these live in registers. 16 bytes each, and
+        // aligned as the 128-bit type that fills them demands.
+        alignas(16) half2 x_rmem[VEC / 2];
+        alignas(16) half2 y_rmem[VEC / 2];
+        *reinterpret_cast<uint4*>(x_rmem) = *reinterpret_cast<const uint4*>(x + idx);
+#pragma unroll
+        for (int i = 0; i < VEC / 2; ++i) {
+            const float2 x2 = __half22float2(x_rmem[i]);
+            y_rmem[i] = __floats2half2_rn(elu(x2.x), elu(x2.y));
+        }
+        *reinterpret_cast<uint4*>(y + idx) = *reinterpret_cast<const uint4*>(y_rmem);
+    }
+}
+
+KATA_EXPORT void elu_f16x8_pack(const half* x, half* y, int n, cudaStream_t stream) {
+    if (n == 0) return;  // a grid of no blocks is an invalid launch
+    const int blocks = (n - 1) / PER_BLOCK + 1;
+    elu_f16x8_pack_kernel<<<blocks, THREADS, 0, stream>>>(x, y, n);
+}

@@ -1,0 +1,37 @@
+// Wrong: every pair of stores has its guard, the loads have none
+// Kata: relu_f16x8
+// Sim: out of bounds
+// Gpu: not shown: what lies past the end can be read, and nobody stores it
+// Line: // BUG
+// Sizes: n=1
+#include "kata.cuh"
+#include <cuda_fp16.h>
+
+constexpr int THREADS = 256;
+constexpr int VEC = 8;                    // elements per thread: four half2
+constexpr int PER_BLOCK = THREADS * VEC;  // elements per block
+
+// __hmax would make 0 of a nan.
+__device__ __forceinline__ half relu(half x) {
+    return __hmax_nan(x, __float2half_rn(0.0f));
+}
+__device__ __forceinline__ half2 relu(half2 x) {
+    return __hmax2_nan(x, __float2half2_rn(0.0f));
+}
+
+__global__ void __launch_bounds__(THREADS) relu_f16x8_kernel(const half* __restrict__ x, half* __restrict__ y, int n) {
+    const int idx = (blockIdx.x * THREADS + threadIdx.x) * VEC;  // this thread owns idx..idx+VEC-1, at most 2^31 - 1
+#pragma unroll
+    for (int i = idx; i < idx + VEC; i += 2) {
+        const half2 x2 = *reinterpret_cast<const half2*>(x + i);  // BUG
+        const half2 y2 = relu(x2);
+        if (i < n) y[i] = __low2half(y2);
+        if (i + 1 < n) y[i + 1] = __high2half(y2);
+    }
+}
+
+KATA_EXPORT void relu_f16x8(const half* x, half* y, int n, cudaStream_t stream) {
+    if (n == 0) return;  // a grid of no blocks is an invalid launch
+    const int blocks = (n - 1) / PER_BLOCK + 1;
+    relu_f16x8_kernel<<<blocks, THREADS, 0, stream>>>(x, y, n);
+}

@@ -1,0 +1,33 @@
+// Wrong: the guard speaks of the first of four elements: a ragged end is read and written whole
+// Kata: sigmoid_f32x4
+// Sim: out of bounds
+// Gpu: out of bounds
+// Line: // BUG
+// Sizes: n=1
+#include "kata.cuh"
+
+constexpr int THREADS = 256;
+constexpr int VEC = 4;                    // elements per thread: float4 is 16 bytes
+constexpr int PER_BLOCK = THREADS * VEC;  // elements per block
+
+// exp(-|x|) is at most 1 and cannot overflow. exp(-x) does below x = -88.72, where 1 / inf = 0 would stand in for
+// answers that are not 0 before x = -103.97.
+__device__ __forceinline__ float sigmoid(float x) {
+    const float e = expf(-fabsf(x));
+    return (x < 0.0f ? e : 1.0f) / (1.0f + e);
+}
+
+__global__ void __launch_bounds__(THREADS)
+    sigmoid_f32x4_kernel(const float* __restrict__ x, float* __restrict__ y, int n) {
+    const int idx = (blockIdx.x * THREADS + threadIdx.x) * VEC;  // this thread owns idx..idx+VEC-1, at most 2^31 - 1
+    if (idx < n) {
+        const float4 x4 = *reinterpret_cast<const float4*>(x + idx);  // BUG
+        *reinterpret_cast<float4*>(y + idx) = make_float4(sigmoid(x4.x), sigmoid(x4.y), sigmoid(x4.z), sigmoid(x4.w));
+    }
+}
+
+KATA_EXPORT void sigmoid_f32x4(const float* x, float* y, int n, cudaStream_t stream) {
+    if (n == 0) return;  // a grid of no blocks is an invalid launch
+    const int blocks = (n - 1) / PER_BLOCK + 1;
+    sigmoid_f32x4_kernel<<<blocks, THREADS, 0, stream>>>(x, y, n);
+}
