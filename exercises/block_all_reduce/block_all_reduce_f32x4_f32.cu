@@ -1,14 +1,17 @@
-// block_all_reduce_f32x4_f32: y[0] = sum of all x, four floats per thread
+// block_all_reduce_f32x4_f32: y[0] = sum of all x, four floats at a time
 //
 // Shapes     x: [n] f32, contiguous, 16-byte aligned base, y: [1] f32, any n >= 0; the sum of no elements is 0
-// Technique  128-bit load and a sum of four in registers, then the block reduction; scalar tail
-// New        over block_all_reduce_f32_f32: a quarter of the loads, shuffles, barriers and atomics
+// Technique  128-bit loads in a grid-stride loop, then the block reduction; scalar tail
+// New        over block_all_reduce_f32_grid_stride_f32: a quarter of the loads, four times the bytes in flight
 // Bound      memory bandwidth; y's last bits may change from run to run: blocks add in any order
 #include "kata.cuh"
+#include <algorithm>
 
 constexpr int THREADS = 256;
-constexpr int VEC = 4;                    // elements per thread: float4 is 16 bytes
-constexpr int PER_BLOCK = THREADS * VEC;  // elements per block
+constexpr int VEC = 4;                    // elements per thread and step: float4 is 16 bytes
+constexpr int PER_BLOCK = THREADS * VEC;  // elements per block and step
+constexpr int MIN_STEPS = 4;              // fewer, and a block costs more in shuffles and atomics than in loads
+constexpr int MAX_BLOCKS = 2048;          // two waves on 132 SMs with 8 blocks each
 constexpr int WARP_SIZE = 32;
 constexpr int WARPS = THREADS / WARP_SIZE;
 constexpr unsigned FULL_MASK = 0xffffffff;
@@ -28,13 +31,14 @@ __global__ void __launch_bounds__(THREADS)
     const int tid = threadIdx.x;
     const int warp_id = tid / WARP_SIZE;
     const int lane_id = tid % WARP_SIZE;
-    const int idx = (blockIdx.x * THREADS + tid) * VEC;  // this thread owns idx..idx+VEC-1, at most 2^31 - 1
+    const int first = blockIdx.x * THREADS + tid;  // this thread's place in the grid
+    const int stride = gridDim.x * THREADS;
     float sum = 0.0f;
-    // TODO(1): Where all VEC elements exist, bring them in with one 128-bit load and add them up in registers, before
-    //   any thread talks to another. (~3 lines)
+    // TODO(1): Walk over the n / VEC whole vectors in strides of the grid's width, one 128-bit load in each step, and
+    //   add up alone in registers. (~5 lines)
     // END TODO(1)
-    // TODO(2): The ragged end: a thread that owns fewer than VEC elements must add up those that exist, read nothing at
-    //   or past n, and stay: the shuffles and the barrier below wait for all threads of the block. (~2 lines)
+    // TODO(2): The ragged end: the n % VEC elements behind the last whole vector must be added too, each by one thread,
+    //   and nothing at or past n may be read. (~1 line)
     // END TODO(2)
     // TODO(3): registers -> shared -> y: one partial sum per warp, the first warp adds these with all its lanes in the
     //   shuffles, one thread of the block adds the block's sum to y. No partial sum may be read before it has been
@@ -45,6 +49,6 @@ __global__ void __launch_bounds__(THREADS)
 KATA_EXPORT void block_all_reduce_f32x4_f32(const float* x, float* y, int n, cudaStream_t stream) {
     cudaMemsetAsync(y, 0, sizeof(float), stream);  // y comes with whatever was in memory; all bits 0 is 0.0f
     if (n == 0) return;                            // a grid of no blocks is an invalid launch
-    const int blocks = (n - 1) / PER_BLOCK + 1;
+    const int blocks = std::min((n - 1) / (PER_BLOCK * MIN_STEPS) + 1, MAX_BLOCKS);
     block_all_reduce_f32x4_f32_kernel<<<blocks, THREADS, 0, stream>>>(x, y, n);
 }

@@ -1,18 +1,34 @@
 """block_all_reduce: y[0] = x[0] + x[1] + ... + x[n-1], any n >= 0; the sum of no elements is 0.
 
 The order of the additions is free, and with float atomics it differs from call to call. So the answer may be off by
-what rounding can do to a sum of n terms in any order, and two calls need not agree in their last bits. Sums of whole
-numbers up to 2^24 need no rounding in float: these must be exact, and they show a single lost element.
+what rounding can do to a sum of n terms, in the precision that the kata's name ends in, and two calls need not agree in
+their last bits. Whole numbers whose sum fits the significant bits need no rounding: these must be exact, and they show
+a single lost element.
+
+In half and bfloat16 only a tree-shaped sum means anything: there the bound counts the additions that an element goes
+through in one, not n. Sums of integers are exact.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from math import sqrt
 from typing import TYPE_CHECKING
 
-from grader.spec import Accumulated, Numbers, Size, Sizes, Spec, Tensor, Values, normal
+from grader.spec import Accumulated, Exact, Fill, Numbers, Size, Sizes, Spec, Tensor, Values, normal
 
 if TYPE_CHECKING:
     import torch
+
+EXACT = {"f32": 2**24, "f16": 2**11, "bf16": 2**8}  # up to here each format has all whole numbers
+SMALLEST = {"f16": 2.0**-24, "bf16": 2.0**-133, "fp8_e4m3": 2.0**-9, "fp8_e5m2": 2.0**-16}  # denormal number
+
+# Around a vector of 2 or 4, a warp (32), and a block (256, 512 or 1024 elements); then several blocks.
+SHORT = (*range(6), 7, 31, 32, 33, 63, 127, 255, 256, 257, 511, 1023, 1024, 1025, 1027, 2049, 3001, 4099)
+# Around a vector of 4, 8 or 16, what a block of a grid-stride kernel brings in one step (256, 1024, 2048 or 4096
+# elements) and in four; then several blocks.
+LONG = (*range(6), 7, 8, 9, 15, 16, 17, 33, 255, 257, 1025, 2049, 4095, 4097, 8191, 8193, 12_289, 16_387, 40_009)
 
 
 def reference(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
@@ -23,9 +39,31 @@ def magnitude(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
     return x.abs().sum().reshape(1)
 
 
-def whole_numbers(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
-    """From 1 up to 8, or less for large n, so that no partial sum passes 2^24. None is 0: every element shows."""
-    return numbers.integers(shape, 1, min(8, 2**24 // max(1, sizes["n"])))
+def every_element(sizes: Sizes) -> int:
+    return sizes["n"]
+
+
+def depth_of_tree(sizes: Sizes) -> int:
+    """Additions that an element goes through: some alone, 5 in its warp, 5 across warps, then one for each block."""
+    return 20 + sizes["n"] // 256
+
+
+def whole_numbers(total: int, *, most: int = 8, unit: float = 1.0) -> Fill:
+    """From 1 to ``most``, or less for large n, in units, so that no partial sum passes ``total``: every element shows.
+
+    Where n is larger than that, ``total`` ones are strewn over zeros, and the last element is always one of them.
+    """
+
+    def fill(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+        n = sizes["n"]
+        if n <= total:
+            return numbers.integers(shape, 1, min(most, total // max(1, n))) * unit
+        drawn = numbers.uniform(shape, 0.0, 0.0)
+        drawn[numbers.integers((total - 1,), 0, n - 1)] = unit
+        drawn[-1] = unit
+        return drawn
+
+    return fill
 
 
 def large_and_small(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
@@ -33,25 +71,138 @@ def large_and_small(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> t
     return numbers.normal(shape) * 2.0 ** numbers.integers(shape, -12, 12)
 
 
-SPEC = Spec(
-    computes="y = sum of x",
-    inputs=(Tensor("x", ("n",)),),
-    outputs=(Tensor("y", (1,), "acc"),),
-    sizes={"n": Size(0, 5000)},
+def bounded_offset(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Around 4, or less for large n: the sum stays near 16384, a quarter of what a half can hold."""
+    mean = min(4.0, 16384 / max(1, sizes["n"]))
+    return numbers.normal(shape, mean=mean, std=mean / 4)
+
+
+def bounded_large_and_small(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Terms of either sign over eight powers of two, smaller ones for large n: their sum stays in the range of half."""
+    scale = min(1.0, 200 / sqrt(max(1, sizes["n"])))
+    return numbers.normal(shape) * 2.0 ** numbers.integers(shape, -4, 4) * scale
+
+
+def one_special(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Normal draws, and somewhere among them inf, -inf, nan or -0."""
+    drawn = numbers.normal(shape)
+    if sizes["n"] > 0:
+        drawn[numbers.integers((1,), 0, sizes["n"] - 1)] = numbers.choice(
+            (1,), (float("inf"), float("-inf"), float("nan"), -0.0)
+        )
+    return drawn
+
+
+def bytes_in_range(low: int, high: int) -> Fill:
+    """Whole numbers from low to high, or closer to 0 for n so large that their sum would not fit 32 bits."""
+
+    def fill(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+        most = (2**31 - 1) // max(1, sizes["n"])
+        return numbers.integers(shape, max(-most, min(low, most)), max(-most, min(high, most)))
+
+    return fill
+
+
+def shapes(sizes: tuple[int, ...]) -> tuple[Sizes, ...]:
+    return tuple({"n": n} for n in sizes)
+
+
+def sum_in(
+    acc: str,
+    *,
+    values: tuple[Values, ...],
+    most: int = 8,
+    terms: Callable[[Sizes], int] = every_element,
+) -> Spec:
+    """The spec of the sums that are kept in ``acc``, for kernels with a block for every few elements."""
+    return Spec(
+        computes="y = sum of x",
+        inputs=(Tensor("x", ("n",)),),
+        outputs=(Tensor("y", (1,), "acc"),),
+        sizes={"n": Size(0, 5000)},
+        values=(
+            values[0],
+            Values("whole numbers", whole_numbers(EXACT[acc], most=most), exact=True),
+            *values[1:],
+            Values("one special", one_special),
+        ),
+        reference=reference,
+        tolerance=Accumulated(terms=terms, magnitude=magnitude),
+        edges=shapes(SHORT),
+        large=shapes((300_007, 16_777_213)),
+        work=lambda sizes: 60 * sizes["n"],
+        deterministic=False,
+    )
+
+
+def in_float(*, most: int = 8) -> Spec:
+    return sum_in(
+        "f32",
+        values=(Values("offset", normal(mean=4.0)), Values("large and small", large_and_small)),
+        most=most,
+    )
+
+
+def in_half(elem: str, acc: str) -> Spec:
+    """Half or bfloat16: values whose sum stays in range, and multiples of the smallest denormal, which are exact."""
+    return sum_in(
+        acc,
+        values=(
+            Values("offset", bounded_offset),
+            Values("large and small", bounded_large_and_small),
+            Values("denormals", whole_numbers(EXACT[acc], unit=SMALLEST[elem]), exact=True),
+        ),
+        terms=depth_of_tree,
+    )
+
+
+def walked(spec: Spec, *, ordered: bool = False) -> Spec:
+    """The same for a grid-stride kernel, whose blocks bring more; ``ordered`` where no atomics decide the order."""
+    return replace(
+        spec,
+        sizes={"n": Size(0, 40_000)},
+        edges=shapes(LONG),
+        large=shapes((1_000_003, 40_000_003)),
+        work=lambda sizes: 20 * sizes["n"],
+        deterministic=ordered,
+    )
+
+
+SPEC = in_float()
+
+IN_INT = replace(
+    SPEC,
     values=(
-        Values("offset", normal(mean=4.0)),
-        Values("whole numbers", whole_numbers, exact=True),
-        Values("large and small", large_and_small),
+        Values("whole numbers", bytes_in_range(1, 8)),
+        Values("whole range", bytes_in_range(-128, 127)),
+        Values("all lowest", bytes_in_range(-128, -128)),
+        Values("all highest", bytes_in_range(127, 127)),
     ),
-    reference=reference,
-    tolerance=Accumulated(terms=lambda sizes: sizes["n"], magnitude=magnitude),
-    # Around a vector of 4, a warp (32), and a block (256 or 1024 elements); then several blocks.
-    edges=tuple(
-        {"n": n}
-        for n in (*range(6), 7, 31, 32, 33, 63, 127, 255, 256, 257, 511, 1023, 1024, 1025, 1027, 2049, 3001, 4099)
-    ),
-    # At most 2^24 elements, so that the whole numbers stay exact.
-    large=tuple({"n": n} for n in (300_007, 1_000_003, 4_194_304, 16_777_213)),
-    work=lambda sizes: 60 * sizes["n"],
-    deterministic=False,
+    tolerance=Exact(),
+    deterministic=True,
 )
+
+# Whole numbers that need all bits of the element show a pair that was added in the element's own type.
+SPECS = {
+    "block_all_reduce_f32_grid_stride_f32": walked(SPEC),
+    "block_all_reduce_f32x4_f32": walked(SPEC),
+    "block_all_reduce_f32x4_last_block_f32": walked(SPEC, ordered=True),
+    "block_all_reduce_f16_f16": in_half("f16", "f16"),
+    "block_all_reduce_f16_f32": in_float(most=2**11),
+    "block_all_reduce_f16x2_f16": in_half("f16", "f16"),
+    "block_all_reduce_f16x2_f32": in_float(most=2**11),
+    "block_all_reduce_f16x8_pack_f16": walked(in_half("f16", "f16"), ordered=True),
+    "block_all_reduce_f16x8_pack_f32": walked(in_float(most=2**11)),
+    "block_all_reduce_bf16_bf16": in_half("bf16", "bf16"),
+    "block_all_reduce_bf16_f32": in_float(most=2**8),
+    "block_all_reduce_bf16x2_bf16": in_half("bf16", "bf16"),
+    "block_all_reduce_bf16x2_f32": in_float(most=2**8),
+    "block_all_reduce_bf16x8_pack_bf16": walked(in_half("bf16", "bf16"), ordered=True),
+    "block_all_reduce_bf16x8_pack_f32": walked(in_float(most=2**8)),
+    "block_all_reduce_fp8_e4m3_f16": in_half("fp8_e4m3", "f16"),
+    "block_all_reduce_fp8_e5m2_f16": in_half("fp8_e5m2", "f16"),
+    "block_all_reduce_fp8_e4m3x16_pack_f16": walked(in_half("fp8_e4m3", "f16"), ordered=True),
+    "block_all_reduce_fp8_e5m2x16_pack_f16": walked(in_half("fp8_e5m2", "f16"), ordered=True),
+    "block_all_reduce_i8_i32": IN_INT,
+    "block_all_reduce_i8x16_pack_i32": walked(IN_INT, ordered=True),
+}

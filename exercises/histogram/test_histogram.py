@@ -80,6 +80,7 @@ SPEC = Spec(
         shape(1025, 257),
         shape(2049, 100),
         shape(3001, 17),
+        shape(2500, 20_011),  # more bins than 48 KB of shared memory have room for
         shape(4099, 256),
     ),
     large=(shape(300_007, 1), shape(1_000_003, 1_000_003), shape(4_194_304, 256), shape(20_000_003, 1000)),

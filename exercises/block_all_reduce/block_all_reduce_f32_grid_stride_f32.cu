@@ -1,0 +1,50 @@
+// block_all_reduce_f32_grid_stride_f32: y[0] = sum of all x, any number of floats per thread
+//
+// Shapes     x: [n] f32, contiguous, 16-byte aligned base, y: [1] f32, any n >= 0; the sum of no elements is 0
+// Technique  a grid of bounded size walks over x in strides of its own width, then the block reduction
+// New        over block_all_reduce_f32_f32: a thread adds many elements alone; atomics stop growing with n
+// Bound      memory bandwidth; y's last bits may change from run to run: blocks add in any order
+#include "kata.cuh"
+#include <algorithm>
+
+constexpr int THREADS = 256;
+constexpr int MIN_STEPS = 4;      // fewer, and a block costs more in shuffles and atomics than in loads
+constexpr int MAX_BLOCKS = 2048;  // two waves on 132 SMs with 8 blocks each
+constexpr int WARP_SIZE = 32;
+constexpr int WARPS = THREADS / WARP_SIZE;
+constexpr unsigned FULL_MASK = 0xffffffff;
+static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
+static_assert(WARPS <= WARP_SIZE, "one warp adds the partial sums of all warps");
+
+// The sum over the warp's 32 lanes, in every lane. All 32 lanes must call it together.
+__device__ __forceinline__ float warp_reduce_sum(float sum) {
+#pragma unroll
+    for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(FULL_MASK, sum, offset);
+    return sum;
+}
+
+__global__ void __launch_bounds__(THREADS)
+    block_all_reduce_f32_grid_stride_f32_kernel(const float* __restrict__ x, float* __restrict__ y, int n) {
+    __shared__ float partial_smem[WARPS];
+    const int tid = threadIdx.x;
+    const int warp_id = tid / WARP_SIZE;
+    const int lane_id = tid % WARP_SIZE;
+    const int first = blockIdx.x * THREADS + tid;  // this thread's place in the grid
+    const int stride = gridDim.x * THREADS;
+    float sum = 0.0f;
+    // TODO(1): Walk over x in strides of the grid's width, 32 neighbours per warp in every step, and add up alone in a
+    //   register. The index may pass 2^31 - 1 in its last step. (~3 lines)
+    // END TODO(1)
+    // TODO(2): registers -> shared -> y: one partial sum per warp, the first warp adds these with all its lanes in the
+    //   shuffles, one thread of the block adds the block's sum to y. No partial sum may be read before it has been
+    //   written. (~8 lines)
+    // END TODO(2)
+}
+
+KATA_EXPORT void block_all_reduce_f32_grid_stride_f32(const float* x, float* y, int n, cudaStream_t stream) {
+    cudaMemsetAsync(y, 0, sizeof(float), stream);  // y comes with whatever was in memory; all bits 0 is 0.0f
+    if (n == 0) return;                            // a grid of no blocks is an invalid launch
+    // TODO(3): Launch enough blocks for MIN_STEPS elements per thread, at least one, and at most MAX_BLOCKS: what they
+    //   do not cover in one step, they walk over. (~2 lines)
+    // END TODO(3)
+}

@@ -1,0 +1,95 @@
+"""dot_product: y[0] = a[0] * b[0] + ... + a[n-1] * b[n-1], any n >= 0; the sum of no products is 0.
+
+Products and sums are kept in float. The order of the additions is free, with float atomics it differs from call to
+call, and a product may be fused with its addition: the answer may be off by what rounding can do to a sum of n
+products. The product of two halves is exact in float. Sums of whole numbers up to 2^24 need no rounding: these must be
+exact, and they show a single lost product.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import isqrt
+from typing import TYPE_CHECKING
+
+from grader.spec import Accumulated, Numbers, Size, Sizes, Spec, Tensor, Values, normal
+
+if TYPE_CHECKING:
+    import torch
+
+# Around a vector of 2 or 4, a warp (32), and a block (256 or 512 products); then several blocks.
+SHORT = (*range(6), 7, 31, 32, 33, 63, 127, 255, 256, 257, 511, 513, 1023, 1024, 1025, 2049, 3001, 4099)
+# Around a vector of 4 or 8, what a block of a grid-stride kernel brings in one step (1024 or 2048 products) and in
+# two or four; then several blocks.
+LONG = (*range(6), 7, 8, 9, 15, 17, 31, 33, 255, 257, 1023, 1025, 2047, 2049, 4095, 4097, 8193, 12_289, 20_011)
+
+
+def reference(a: torch.Tensor, b: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    return (a * b).sum().reshape(1)
+
+
+def magnitude(a: torch.Tensor, b: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    return (a * b).abs().sum().reshape(1)
+
+
+def whole_numbers(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """From 1 up to 2047, or less for large n, so that no partial sum of products passes 2^24: every product shows.
+
+    Halves hold all of them. Products of two need up to 22 bits and pass 65504, where half ends.
+    """
+    return numbers.integers(shape, 1, min(2047, isqrt(2**24 // max(1, sizes["n"]))))
+
+
+def large_and_small(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Factors of either sign from about 2^-12 to 2^12."""
+    return numbers.normal(shape) * 2.0 ** numbers.integers(shape, -12, 12)
+
+
+def one_special(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Normal draws, and somewhere among them inf, -inf, nan or -0."""
+    drawn = numbers.normal(shape)
+    if sizes["n"] > 0:
+        drawn[numbers.integers((1,), 0, sizes["n"] - 1)] = numbers.choice(
+            (1,), (float("inf"), float("-inf"), float("nan"), -0.0)
+        )
+    return drawn
+
+
+def shapes(sizes: tuple[int, ...]) -> tuple[Sizes, ...]:
+    return tuple({"n": n} for n in sizes)
+
+
+SPEC = Spec(
+    computes="y = sum of a * b",
+    inputs=(Tensor("a", ("n",)), Tensor("b", ("n",))),
+    outputs=(Tensor("y", (1,), "acc"),),
+    sizes={"n": Size(0, 5000)},
+    values=(
+        Values("offset", normal(mean=4.0)),
+        Values("whole numbers", whole_numbers, exact=True),
+        Values("large and small", large_and_small),
+        Values("one special", {"a": normal(mean=1.0), "b": one_special}),
+    ),
+    reference=reference,
+    tolerance=Accumulated(terms=lambda sizes: sizes["n"], magnitude=magnitude),
+    edges=shapes(SHORT),
+    # At most 2^24 products, so that the whole numbers stay exact.
+    large=shapes((300_007, 16_777_213)),
+    work=lambda sizes: 60 * sizes["n"],
+    deterministic=False,
+)
+
+# A block of a grid-stride kernel brings more.
+WALKED = replace(
+    SPEC,
+    sizes={"n": Size(0, 20_000)},
+    edges=shapes(LONG),
+    large=shapes((1_000_003, 16_777_213)),
+    work=lambda sizes: 20 * sizes["n"],
+)
+
+SPECS = {
+    "dot_product_f32x4": WALKED,
+    "dot_product_f32x4_last_block": replace(WALKED, deterministic=True),
+    "dot_product_f16x8_pack_f32": WALKED,
+}

@@ -1,0 +1,51 @@
+"""hardshrink: y[i] = 0 where |x[i]| <= 0.5, x[i] elsewhere, for all i in 0..n-1, any n >= 0: torch's, lambda = 0.5.
+
+0.5 and -0.5 themselves become 0; nan stays nan. Nothing is computed, so the answer must match to the bit (any nan
+stands for any other, and a zero of either sign).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from grader.spec import Exact, Numbers, Size, Sizes, Spec, Tensor, Values, normal, special
+
+if TYPE_CHECKING:
+    import torch
+
+LAMBDA = 0.5
+
+
+def reference(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    import torch
+
+    return torch.nn.functional.hardshrink(x, LAMBDA)
+
+
+def ends(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Both ends of the range that becomes 0, with their neighbours in half and in float."""
+    half = (0.5 + 2.0**-11, 0.5 - 2.0**-12)  # between powers of two numbers are evenly spaced, wider above 0.5
+    single = (0.5 + 2.0**-24, 0.5 - 2.0**-25)
+    positive = (LAMBDA, LAMBDA, *half, *single)
+    return numbers.choice(shape, (*positive, *(-value for value in positive)))
+
+
+SPEC = Spec(
+    computes="y = 0 where |x| <= 0.5, x elsewhere",
+    inputs=(Tensor("x", ("n",)),),
+    outputs=(Tensor("y", ("n",)),),
+    sizes={"n": Size(0, 5000)},
+    values=(
+        Values("normal", normal()),
+        Values("ends", ends),
+        Values("special", special(std=1.0)),
+    ),
+    reference=reference,
+    tolerance=Exact(),
+    # Around every vector (2, 4, 8), warp (32) and block (256, 512, 1024 or 2048 elements) of the family's katas.
+    edges=tuple(
+        {"n": n} for n in (*range(10), 15, 31, 33, 127, 255, 256, 257, 511, 1023, 1025, 2047, 2048, 2049, 4099)
+    ),
+    large=tuple({"n": n} for n in (300_007, 4_194_304, 20_000_003)),
+    work=lambda sizes: 20 * sizes["n"],
+)

@@ -1,0 +1,58 @@
+"""hardswish: y[i] = x[i] * min(max(x[i] + 3, 0), 6) / 6 for all i in 0..n-1, any n >= 0, as torch has it.
+
+So 0 (of either sign) up to -3, x from 3 on, and a parabola in between; nan for nan, and for -inf, which meets a 0. The
+answer may be off by the rounding of four operations: x + 3 adds nothing to that where it cancels, because there it is
+exact. No intermediate result may overflow: the largest number of the dtype gives itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from grader.spec import Accumulated, Numbers, Size, Sizes, Spec, Tensor, Values, normal, special
+
+if TYPE_CHECKING:
+    import torch
+
+
+def reference(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    import torch
+
+    return torch.nn.functional.hardswish(x)
+
+
+def magnitude(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    return reference(x, sizes).abs()
+
+
+def parabola(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Between and around the ends of the middle part."""
+    return numbers.uniform(shape, -4.0, 4.0)
+
+
+def extremes(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """The two joints with their neighbours in half, and the ends of both formats."""
+    joints = (3.0, -3.0, 3.001953125, 2.998046875, -2.998046875, -3.001953125)
+    return numbers.choice(shape, (*joints, 3.0e38, -3.0e38, 1.0e-40, 60000.0, -60000.0, 6.0e-8, -1.5, 0.0))
+
+
+SPEC = Spec(
+    computes="y = x * min(max(x + 3, 0), 6) / 6",
+    inputs=(Tensor("x", ("n",)),),
+    outputs=(Tensor("y", ("n",)),),
+    sizes={"n": Size(0, 5000)},
+    values=(
+        Values("normal", normal(std=3.0)),
+        Values("parabola", parabola),
+        Values("special", special()),
+        Values("extremes", extremes),
+    ),
+    reference=reference,
+    tolerance=Accumulated(terms=lambda sizes: 4, magnitude=magnitude),
+    # Around every vector (2, 4, 8), warp (32) and block (256, 512, 1024 or 2048 elements) of the family's katas.
+    edges=tuple(
+        {"n": n} for n in (*range(10), 15, 31, 33, 127, 255, 256, 257, 511, 1023, 1025, 2047, 2048, 2049, 4099)
+    ),
+    large=tuple({"n": n} for n in (300_007, 4_194_304, 20_000_003)),
+    work=lambda sizes: 25 * sizes["n"],
+)

@@ -1,0 +1,95 @@
+// nms_f32: greedy non-maximum suppression, a box goes if a kept one of higher score overlaps it by over a threshold
+//
+// Shapes     boxes: [n, 4] f32 as x1, y1, x2, y2, scores: [n] f32, keep: [n] i64, count: [1] i32, 16-byte aligned
+//            bases, 0 <= n <= 4096. keep[0..count-1] are the kept boxes by falling score, of equal scores the lower
+//            index first; the rest of keep is -1
+// Technique  rank by counting; one bit for every pair of boxes, 64 to a word; one block walks down the ranks
+// New        over block_all_reduce_f32_f32: three kernels in a row, and an answer that hangs on the answers before it
+// Bound      latency: the walk is serial, tile after tile of 64 boxes
+#include "kata.cuh"
+#include <cstdint>
+
+constexpr int RANK_THREADS = 256;
+constexpr int TILE = 64;       // boxes to a tile: one bit each in a 64-bit word
+constexpr int MAX_TILES = 64;  // one thread of the walking block holds one word: 4096 boxes
+
+// Whether two boxes overlap by more than the threshold, as a share of their union. Two empty boxes give 0 / 0, and nan
+// is not greater than anything.
+__device__ __forceinline__ bool overlap(float4 a, float4 b, float iou_threshold) {
+    // TODO(1): Intersection over union, the intersection 0 where the boxes do not meet. Strictly greater. (~6 lines)
+    // END TODO(1)
+}
+
+// order[rank] = box, for the ranks by falling score.
+__global__ void __launch_bounds__(RANK_THREADS)
+    nms_rank_kernel(const float* __restrict__ scores, int* __restrict__ order, int n) {
+    const int box = blockIdx.x * RANK_THREADS + threadIdx.x;
+    if (box >= n) return;
+    // TODO(2): A box's rank is the number of boxes that come before it. Every rank must be given once, to equal scores
+    //   too: of these the lower index comes first. (~6 lines)
+    // END TODO(2)
+}
+
+// mask[rank * tiles + t], bit b: the box of this rank overlaps the one of rank t * TILE + b, which is a lower one.
+__global__ void __launch_bounds__(TILE) nms_mask_kernel(
+    const float4* __restrict__ boxes, const int* __restrict__ order, uint64_t* __restrict__ mask, int n, int tiles,
+    float iou_threshold) {
+    __shared__ float4 boxes_smem[TILE];
+    const int tid = threadIdx.x;
+    const int row_tile = blockIdx.x / tiles;
+    const int col_tile = blockIdx.x % tiles;
+    if (col_tile < row_tile) return;  // a box is suppressed by higher ranks only: nobody reads these words
+    const int rank = row_tile * TILE + tid;
+    const int first = col_tile * TILE;
+    const int boxes_here = min(TILE, n - first);
+    // TODO(3): Stage the boxes of the column's tile; then let each thread compare its own box with those of lower rank
+    //   among them, and store one word of bits. Threads past n have no box, but may be needed to stage. (~9 lines)
+    // END TODO(3)
+}
+
+// One block. Thread w holds the removed boxes of tile w, and stands for box w of the tile that the walk has come to.
+__global__ void __launch_bounds__(MAX_TILES) nms_walk_kernel(
+    const int* __restrict__ order, const uint64_t* __restrict__ mask, int64_t* __restrict__ keep,
+    int* __restrict__ count, int n, int tiles) {
+    static_assert(MAX_TILES == TILE, "a thread stands for a tile and for a box of a tile at once");
+    __shared__ uint64_t removed_smem[MAX_TILES];
+    __shared__ uint64_t diagonal_smem[TILE];  // the words of this tile's boxes about this tile's boxes
+    __shared__ uint64_t kept_smem;
+    const int tid = threadIdx.x;
+    removed_smem[tid] = 0;
+    int kept_before = 0;
+    for (int tile = 0; tile < tiles; ++tile) {
+        const int first = tile * TILE;
+        const int boxes_here = min(TILE, n - first);
+        // TODO(4): One thread decides this tile box by box: what is not removed is kept, and removes what it overlaps
+        //   further on in the tile. It may begin when all words that it reads are there, those that other threads
+        //   brought up to date in the turn before as well, and all need its answer. (~14 lines)
+        // END TODO(4)
+        const uint64_t kept = kept_smem;
+        // TODO(5): Thread w removes from tile w what the kept boxes of this tile overlap there: tiles further on only,
+        //   others have no words in the mask. Thread b puts box b, if kept, behind all those kept before it. (~9 lines)
+        // END TODO(5)
+        kept_before += __popcll(kept);
+    }
+    // TODO(6): The rest of keep, and the count. (~2 lines)
+    // END TODO(6)
+}
+
+KATA_EXPORT void nms_f32(
+    const float* boxes, const float* scores, int64_t* keep, int* count, int n, float iou_threshold,
+    cudaStream_t stream) {
+    cudaMemsetAsync(count, 0, sizeof(int), stream);
+    if (n == 0) return;  // a grid of no blocks is an invalid launch
+    const int tiles = (n - 1) / TILE + 1;
+    // Scratch memory, taken and given back in the order of the stream: two calls never share it.
+    int* order = nullptr;
+    uint64_t* mask = nullptr;
+    cudaMallocAsync(&order, n * sizeof(int), stream);
+    cudaMallocAsync(&mask, static_cast<size_t>(n) * tiles * sizeof(uint64_t), stream);
+    nms_rank_kernel<<<(n - 1) / RANK_THREADS + 1, RANK_THREADS, 0, stream>>>(scores, order, n);
+    nms_mask_kernel<<<tiles * tiles, TILE, 0, stream>>>(
+        reinterpret_cast<const float4*>(boxes), order, mask, n, tiles, iou_threshold);
+    nms_walk_kernel<<<1, MAX_TILES, 0, stream>>>(order, mask, keep, count, n, tiles);
+    cudaFreeAsync(mask, stream);
+    cudaFreeAsync(order, stream);
+}

@@ -1,0 +1,114 @@
+"""nms: which of n boxes stay, if a box goes that overlaps a kept box of higher score by more than iou_threshold.
+
+Boxes are x1, y1, x2, y2 with x1 <= x2 and y1 <= y2. The order is by falling score, of equal scores the lower index
+first. In this order each box is kept if its intersection over union with every box kept so far is at most the
+threshold; 0 / 0, of two empty boxes, suppresses nothing. keep has the indices of the kept boxes in this order, then -1;
+count says how many they are.
+
+All coordinates are multiples of 1/16 below 64 in magnitude: areas and their sums are exact in float then, and the
+quotient, rounded once, is on the same side of 1/2 as the exact one. So a kernel in float and this reference in double
+decide alike.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from grader.spec import Exact, Numbers, Parameter, Size, Sizes, Spec, Tensor, Values, normal
+
+if TYPE_CHECKING:
+    import torch
+
+IOU_THRESHOLD = 0.5
+STEP = 1 / 16
+
+
+def reference(boxes: torch.Tensor, scores: torch.Tensor, sizes: Sizes) -> tuple[torch.Tensor, torch.Tensor]:
+    import torch
+
+    order = scores.sort(descending=True, stable=True).indices
+    low, high = boxes[order, :2], boxes[order, 2:]
+    area = (high - low).prod(dim=1)
+    removed = torch.zeros(sizes["n"], dtype=torch.bool)
+    kept = []
+    for rank in range(sizes["n"]):
+        if removed[rank]:
+            continue
+        kept.append(rank)
+        inter = (high.minimum(high[rank]) - low.maximum(low[rank])).clamp(min=0).prod(dim=1)
+        removed |= inter / (area + area[rank] - inter) > IOU_THRESHOLD
+    keep = torch.full((sizes["n"],), -1)
+    keep[: len(kept)] = order[kept]
+    return keep, torch.tensor([len(kept)])
+
+
+def boxes_at(low: torch.Tensor, extent: torch.Tensor) -> torch.Tensor:
+    """[n, 4] from corners and extents [n, 2] in whole steps."""
+    import torch
+
+    return torch.cat((low, low + extent), dim=1) * STEP
+
+
+def scattered(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """All over the plane, some of them in each other's way."""
+    pairs = (shape[0], 2)
+    return boxes_at(numbers.integers(pairs, -300, 300), numbers.integers(pairs, 1, 200))
+
+
+def crowded(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Around a few places, as detectors see one thing many times: most go, each because of a box that is kept."""
+    places = numbers.integers((8, 2), -300, 300)
+    chosen = places[numbers.integers((shape[0],), 0, 7)]
+    pairs = (shape[0], 2)
+    return boxes_at(chosen + numbers.integers(pairs, -24, 24), numbers.integers(pairs, 80, 120))
+
+
+def chain(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """In a line, each over the next by 0.57, over the one after it by 0.32: a box that goes must not take others."""
+    import torch
+
+    low = (torch.arange(shape[0]) * 15 % 1395 - 900)[:, None].expand(-1, 2)
+    return boxes_at(low, torch.full_like(low, 100))
+
+
+def degenerate(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Points, lines, the same box again, boxes in boxes, exactly half in each other."""
+    pairs = (shape[0], 2)
+    return boxes_at(numbers.integers(pairs, 0, 2) * 8, numbers.choice(pairs, (0, 8, 16, 32)).long())
+
+
+def few_scores(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    return numbers.choice(shape, (0.0, 0.25, 0.5))
+
+
+def all_equal(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    return numbers.choice((1,), (0.5, -1.0)).repeat(shape)
+
+
+def falling(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Sorted already, so that neighbours in a chain come one after the other."""
+    return numbers.normal(shape).sort(descending=True).values
+
+
+SPEC = Spec(
+    computes="keep = the boxes that no better kept box overlaps",
+    inputs=(Tensor("boxes", ("n", 4)), Tensor("scores", ("n",))),
+    outputs=(Tensor("keep", ("n",), "i64"), Tensor("count", (1,), "i32")),
+    sizes={"n": Size(0, 300)},
+    values=(
+        Values("scattered", {"boxes": scattered, "scores": normal()}),
+        Values("crowded", {"boxes": crowded, "scores": normal()}),
+        Values("chain", {"boxes": chain, "scores": falling}),
+        Values("chain in any order", {"boxes": chain, "scores": normal()}),
+        Values("few scores", {"boxes": scattered, "scores": few_scores}),
+        Values("equal scores", {"boxes": crowded, "scores": all_equal}),
+        Values("degenerate", {"boxes": degenerate, "scores": few_scores}),
+    ),
+    reference=reference,
+    tolerance=Exact(),
+    # Around a tile of 64 boxes and a block of 256, several tiles; the last of them with all kinds of values.
+    edges=tuple({"n": n} for n in (*range(6), 13, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129, 193, 255, 257, 321)),
+    large=({"n": 4096}, {"n": 4001}),
+    parameters=(Parameter("iou_threshold", "float", IOU_THRESHOLD),),
+    work=lambda sizes: 25 * sizes["n"] * (sizes["n"] + 64),
+)

@@ -1,0 +1,109 @@
+"""rope: rotary position embedding of x [seq_len, hidden], hidden even, at the positions that are given for its rows.
+
+Row s has position p = position[s]. Its pair (x[s, 2i], x[s, 2i+1]), read as a complex number, is multiplied by
+exp(j p theta^(-2i / hidden)), theta = 10000. Positions lie in 0..131072 and come in any order, as a server has them.
+
+The angle reaches 131072 radians, where neighbouring floats are 1/128 apart. The answer must be as good as if the angle
+had been known exactly: it may be off by a few roundings of the pair's own length.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from grader.spec import Accumulated, Numbers, Parameter, Size, Sizes, Spec, Tensor, Values, normal
+
+if TYPE_CHECKING:
+    import torch
+
+THETA = 10000.0
+LAST_POSITION = 131072
+
+
+def reference(x: torch.Tensor, position: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    import torch
+
+    pair = torch.arange(sizes["hidden"] // 2, dtype=torch.float64)
+    angle = position.double().outer(THETA ** (-2.0 * pair / sizes["hidden"]))
+    pairs = torch.view_as_complex(x.unflatten(1, (-1, 2)))
+    return torch.view_as_real(pairs * torch.polar(torch.ones_like(angle), angle)).flatten(1)
+
+
+def magnitude(x: torch.Tensor, position: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    """|x[2i]| + |x[2i+1]| for both elements of the pair: an angle that is off moves each by a share of the other."""
+    return x.abs().unflatten(1, (-1, 2)).sum(2, keepdim=True).expand(-1, -1, 2).flatten(1)
+
+
+def from_zero(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """0, 1, 2, ...: a prompt."""
+    import torch
+
+    return torch.arange(shape[0])
+
+
+def far(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Anywhere, in any order, the last position among them: a batch of tokens from as many sequences."""
+    drawn = numbers.integers(shape, 0, LAST_POSITION)
+    drawn[:1] = LAST_POSITION
+    return drawn
+
+
+def all_zero(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    import torch
+
+    return torch.zeros(shape, dtype=torch.int64)
+
+
+def large_and_small(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Elements of either sign from about 2^-12 to 2^12, both in one pair too."""
+    return numbers.normal(shape) * 2.0 ** numbers.integers(shape, -12, 12)
+
+
+def shape(seq_len: int, hidden: int) -> Sizes:
+    return {"seq_len": seq_len, "hidden": hidden}
+
+
+SPEC = Spec(
+    computes="y = x rotated pair by pair by its position",
+    inputs=(Tensor("x", ("seq_len", "hidden")), Tensor("position", ("seq_len",), "i32")),
+    outputs=(Tensor("y", ("seq_len", "hidden")),),
+    sizes={"seq_len": Size(0, 80), "hidden": Size(2, 160)},
+    values=(
+        Values("prompt", {"x": normal(mean=1.0), "position": from_zero}),
+        Values("far positions", {"x": normal(mean=1.0), "position": far}),
+        # A rotation by nothing: every element comes back as it was.
+        Values("position 0", {"x": normal(), "position": all_zero}, exact=True),
+        Values("large and small", {"x": large_and_small, "position": far}),
+    ),
+    reference=reference,
+    # Two products and their sum; an angle off by 2^-26 turns, that is by 1.6 times 2^-24 radians; sine and cosine.
+    tolerance=Accumulated(terms=lambda sizes: 4, magnitude=magnitude),
+    # No row, one pair; hidden with and without a whole number of vectors; around 8 rows; around a block's 256 threads.
+    edges=(
+        shape(0, 2),
+        shape(0, 64),
+        shape(1, 2),
+        shape(2, 2),
+        shape(1, 4),
+        shape(3, 6),
+        shape(7, 4),
+        shape(8, 8),
+        shape(9, 10),
+        shape(17, 2),
+        shape(1, 510),
+        shape(2, 514),
+        shape(1, 1030),
+        shape(5, 62),
+        shape(8, 64),
+        shape(15, 66),
+        shape(16, 128),
+        shape(31, 34),
+        shape(257, 2),
+        shape(300, 4),
+        shape(33, 130),
+        shape(67, 128),
+    ),
+    large=(shape(131_073, 130), shape(8192, 4096), shape(1_000_003, 2), shape(3, 65_538)),
+    parameters=(Parameter("theta", "float", THETA),),
+    work=lambda sizes: 60 * sizes["seq_len"] * sizes["hidden"],
+)

@@ -1,0 +1,189 @@
+"""softmax: y[row, col] = exp(x[row, col]) / sum over j of exp(x[row, j]), any rows, cols >= 1.
+
+torch.softmax says what hard values give: an element of -inf gives 0, a row of nothing but -inf gives nan, and one nan
+or +inf makes its whole row nan, and no other row. The answer must not depend on whether exp(x) itself overflows.
+
+SPECS has two variants. The katas without the maximum get x of at most 20 in size, or -inf, or nan. The katas named
+fence get the same, and take all of x as one vector.
+
+The bound. With m the row's maximum, e = exp(x - m) and y = e / sum of e: the distance x - m is rounded, and again as it
+is scaled for the exponential of base 2; the exponential turns an absolute error of its argument into a relative one, so
+e is off by some u (1 + |x - m|), as a share of itself. The sum is off by the mean of these shares, weighted by y, and
+rounding its cols terms, all positive, adds g(cols) u. Hence |y| (1 + |x - m| + sum of y |x - m| + g(cols)). Where no
+maximum is subtracted, m is 0. What is below the smallest normal number may be flushed to 0, as the fast exponential
+does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from grader.spec import Accumulated, Fill, Numbers, Size, Sizes, Spec, Tensor, Values, normal
+
+if TYPE_CHECKING:
+    import torch
+
+FLUSHED = 2.0**-126 / 2.0**-24  # times the roundoff of f32: its smallest normal number
+
+
+def reference(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    return x.softmax(dim=-1)
+
+
+def relative_to(x: torch.Tensor, maximum: torch.Tensor | float) -> torch.Tensor:
+    """The bound of the docstring above, over the roundoff."""
+    y = x.softmax(dim=-1)
+    distance = (x - maximum).abs().where(y > 0, y)  # -inf has its 0 for sure
+    terms = x.shape[-1]
+    growth = min(terms, 8 * terms**0.5)
+    return y * (1 + distance + (y * distance).sum(dim=-1, keepdim=True) + growth) + FLUSHED
+
+
+def magnitude(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    return relative_to(x, x.amax(dim=-1, keepdim=True))
+
+
+def magnitude_unshifted(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    return relative_to(x, 0.0)
+
+
+def per_row(numbers: Numbers, shape: tuple[int, ...], values: tuple[float, ...]) -> torch.Tensor:
+    """One of the values for each row, or for all of a vector."""
+    return numbers.choice((*shape[:-1], 1), values)
+
+
+def shifted(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Whole rows at 10 000 or -10 000: every exponential of theirs overflows, or vanishes, unless shifted back."""
+    return numbers.normal(shape, std=3.0) + per_row(numbers, shape, (1.0e4, -1.0e4, 1.0e3, -1.0e3))
+
+
+def huge(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Logits up to some 10 000 of either sign: a few elements of a row take all of it."""
+    return numbers.normal(shape) * 10.0 ** numbers.integers(shape, 0, 4)
+
+
+def masked(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Every other element -inf; of some rows all but the last quarter, or everything."""
+    plain = numbers.normal(shape, std=3.0)
+    keep = numbers.integers(shape, 0, 1) > 0
+    kind = per_row(numbers, shape, (0.0, 0.0, 0.0, 1.0, 1.0, 2.0))
+    late = plain.new_ones(shape).cumsum(dim=-1) > 0.75 * shape[-1]
+    return plain.masked_fill(~((kind == 0) & keep | (kind == 1) & late), float("-inf"))
+
+
+def poisoned(*poisons: float) -> Fill:
+    """One of the poisons in every other row, anywhere; the other rows are as usual."""
+
+    def fill(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+        plain = numbers.normal(shape, std=3.0)
+        place = (numbers.uniform((*shape[:-1], 1), 0.0, 1.0) * shape[-1]).floor()
+        here = plain.new_ones(shape).cumsum(dim=-1) - 1 == place
+        hit = per_row(numbers, shape, (0.0, 1.0)) > 0
+        return per_row(numbers, shape, poisons).where(here & hit, plain)
+
+    return fill
+
+
+def rising(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Sorted: every element is a new maximum, and what was summed before must shrink."""
+    return numbers.normal(shape, std=4.0).sort(dim=-1).values
+
+
+def limited(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """From -20 to 20, so that exp(x) neither overflows nor vanishes, nor does a sum of them."""
+    return numbers.uniform(shape, -20.0, 20.0)
+
+
+def shape(rows: int, cols: int) -> Sizes:
+    return {"rows": rows, "cols": cols}
+
+
+SPEC = Spec(
+    computes="y = softmax of each row of x",
+    inputs=(Tensor("x", ("rows", "cols")),),
+    outputs=(Tensor("y", ("rows", "cols")),),
+    sizes={"rows": Size(1, 24), "cols": Size(1, 3000)},
+    values=(
+        Values("normal", normal(mean=1.0, std=2.0)),
+        Values("shifted", shifted),
+        Values("masked", masked),
+        Values("poisoned", poisoned(float("nan"), float("inf"))),
+        Values("rising", rising),
+        Values("huge", huge),
+    ),
+    reference=reference,
+    tolerance=Accumulated(terms=lambda sizes: 1, magnitude=magnitude),
+    # Around every vector (2, 4, 8), a warp (32), a block (256), what a warp holds in registers (1024 elements) and what
+    # the largest block holds (16384); rows that are 16-byte aligned, 4-byte aligned, and not at all.
+    edges=(
+        shape(1, 1),
+        shape(1, 2),
+        shape(3, 1),
+        shape(2, 3),
+        shape(3, 4),
+        shape(4, 7),
+        shape(5, 8),
+        shape(7, 16),
+        shape(3, 31),
+        shape(2, 32),
+        shape(5, 33),
+        shape(9, 100),
+        shape(3, 255),
+        shape(2, 256),
+        shape(5, 257),
+        shape(2, 1000),
+        shape(3, 1022),
+        shape(2, 1024),
+        shape(3, 1025),
+        shape(2, 1032),
+        shape(4, 2053),
+        shape(2, 4100),
+        shape(1, 16_384),
+        shape(2, 16_401),
+    ),
+    large=(
+        shape(4099, 1031),
+        shape(257, 16_384),
+        shape(300_007, 40),
+        shape(1030, 8200),
+        shape(3, 1_000_003),
+        shape(1, 20_000_000),
+    ),
+    work=lambda sizes: sizes["rows"] * (15_000 + 60 * sizes["cols"]),
+)
+
+# No maximum is subtracted, so x must stay where exp(x) does.
+UNSHIFTED = replace(
+    SPEC,
+    values=(
+        Values("normal", normal(mean=1.0, std=2.0)),
+        Values("limited", limited),
+        Values("masked", masked),
+        Values("poisoned", poisoned(float("nan"))),
+    ),
+    tolerance=Accumulated(terms=lambda sizes: 1, magnitude=magnitude_unshifted),
+)
+
+# All of x as one vector, spread over the grid.
+WHOLE = replace(
+    UNSHIFTED,
+    computes="y = softmax of all of x",
+    inputs=(Tensor("x", ("n",)),),
+    outputs=(Tensor("y", ("n",)),),
+    sizes={"n": Size(0, 5000)},
+    edges=tuple(
+        {"n": n}
+        for n in (*range(7), 31, 32, 33, 127, 255, 256, 257, 511, 1023, 1024, 1025, 1027, 2049, 3001, 4099, 9001)
+    ),
+    # The last ones have more blocks than fit on any GPU.
+    large=tuple({"n": n} for n in (300_007, 4_194_304, 20_000_003)),
+    work=lambda sizes: 25_000 + 100 * sizes["n"],
+)
+
+SPECS: dict[str, Spec] = {
+    "softmax_f32": UNSHIFTED,
+    "softmax_f32x4": UNSHIFTED,
+    "softmax_f32_fence": WHOLE,
+    "softmax_f32x4_fence": WHOLE,
+}

@@ -1,0 +1,55 @@
+"""swish: y[i] = x[i] / (1 + exp(-x[i])) for all i in 0..n-1, any n >= 0: torch's silu. -inf gives nan, as there.
+
+The answer may be off by what a few roundings do: to the exponential, the sum, the quotient, and to an argument of the
+exponential. An exponential that is denormal is rounded to a multiple of the smallest denormal, whatever its size, and
+is then multiplied by x. That is all: an answer of 1e-37 must not be 0.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from grader.spec import Accumulated, Numbers, Size, Sizes, Spec, Tensor, Values, normal, special
+
+if TYPE_CHECKING:
+    import torch
+
+TINY = 2.0**-126  # the smallest normal float
+
+
+def reference(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    import torch
+
+    return torch.nn.functional.silu(x)
+
+
+def magnitude(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    """|y| + |x y'|, y' = s + x s (1 - s) with s = sigmoid(x); and the rounding of a denormal, times x."""
+    s = x.sigmoid()
+    return (x * s).abs() + (x * s * (1 + x * (1 - s))).abs() + TINY * x.abs()
+
+
+def sweep(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """From where the answer is the smallest denormal float to where it is x, exp(-x) passing the largest float."""
+    return numbers.uniform(shape, -110.0, 110.0)
+
+
+SPEC = Spec(
+    computes="y = x / (1 + exp(-x))",
+    inputs=(Tensor("x", ("n",)),),
+    outputs=(Tensor("y", ("n",)),),
+    sizes={"n": Size(0, 5000)},
+    values=(
+        Values("normal", normal(mean=-1.0, std=3.0)),
+        Values("sweep", sweep),
+        Values("special", special()),
+    ),
+    reference=reference,
+    tolerance=Accumulated(terms=lambda sizes: 4, magnitude=magnitude),
+    # Around every vector (2, 4, 8), warp (32) and block (256, 512, 1024 or 2048 elements) of the family's katas.
+    edges=tuple(
+        {"n": n} for n in (*range(10), 15, 31, 33, 127, 255, 256, 257, 511, 1023, 1025, 2047, 2048, 2049, 4099)
+    ),
+    large=tuple({"n": n} for n in (300_007, 4_194_304, 20_000_003)),
+    work=lambda sizes: 60 * sizes["n"],
+)

@@ -1,0 +1,120 @@
+"""warp_reduce: y[w, l] = the sum (or the largest) of x[w, 0..31], the same in every lane l, any warps >= 0.
+
+One row is one value for each lane of a warp. A butterfly is a tree five additions deep, and each of them rounds once:
+that is how far a sum may be off, in the precision that the kata's name ends in. Small whole numbers and small
+multiples of the smallest denormal need no rounding, so they must be exact; so must integers and the largest. As in
+torch, nan wins over everything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from grader.spec import Accumulated, Exact, Fill, Numbers, Size, Sizes, Spec, Tensor, Values, integers, normal, special
+
+if TYPE_CHECKING:
+    import torch
+
+LANES = 32
+STEPS = 5  # additions that a value goes through
+
+
+def total(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    return x.sum(1, keepdim=True).expand(-1, LANES)
+
+
+def largest(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    return x.amax(1, keepdim=True).expand(-1, LANES)
+
+
+def magnitude(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    return total(x.abs(), sizes)
+
+
+def large_and_small(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Terms of either sign from about 2^-6 to 2^6. Their sums stay far below 65504, the largest half."""
+    return numbers.normal(shape) * 2.0 ** numbers.integers(shape, -6, 6)
+
+
+def a_few_special(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """One lane in 32 holds inf, -inf, nan or a zero of either sign: so every third row has none of them."""
+    hard = numbers.choice(shape, (float("inf"), float("-inf"), float("nan"), 0.0, -0.0))
+    return numbers.normal(shape).where(numbers.integers(shape, 0, 31) > 0, hard)
+
+
+def negative(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Nothing above 0, so that a 0 out of nowhere would be the largest."""
+    return -numbers.uniform(shape, 1.0, 9.0)
+
+
+def multiples(unit: float) -> Fill:
+    """1 to 8 times the unit: sums of 32 are exact in any float that has the unit as its smallest denormal."""
+    return lambda numbers, shape, sizes: numbers.integers(shape, 1, 8).double() * unit
+
+
+def constant(value: int) -> Fill:
+    return lambda numbers, shape, sizes: numbers.integers(shape, value, value)
+
+
+def float_sum(smallest: float) -> Spec:
+    """The sum of floats whose smallest denormal is ``smallest``."""
+    return Spec(
+        computes="y = sum over the lanes of x, in every lane",
+        inputs=(Tensor("x", ("warps", LANES)),),
+        outputs=(Tensor("y", ("warps", LANES), "acc"),),
+        sizes={"warps": Size(0, 150)},
+        values=(
+            Values("offset", normal(mean=4.0)),
+            Values("whole numbers", integers(1, 8), exact=True),
+            Values("large and small", large_and_small),
+            Values("denormals", multiples(smallest), exact=True),
+            Values("a few special", a_few_special),
+        ),
+        reference=total,
+        tolerance=Accumulated(terms=lambda sizes: STEPS, magnitude=magnitude),
+        # Around a block (8 warps), and several blocks.
+        edges=tuple({"warps": warps} for warps in (*range(6), 7, 8, 9, 11, 15, 16, 17, 23, 31, 33, 64, 65, 127)),
+        large=({"warps": 10_007}, {"warps": 1_000_003}),
+        work=lambda sizes: 60 * LANES * sizes["warps"],
+    )
+
+
+def integer_sum(low: int, high: int) -> Spec:
+    """The sum of integers in [low, high], both ends of which come often."""
+    return replace(
+        SPEC,
+        values=(
+            Values("whole numbers", integers(1, 8)),
+            Values("whole range", integers(low, high)),
+            Values("all lowest", constant(low)),
+            Values("all highest", constant(high)),
+        ),
+        tolerance=Exact(),
+    )
+
+
+SPEC = float_sum(smallest=2.0**-149)
+
+SPECS = {
+    "warp_reduce_sum_f16_f16": float_sum(smallest=2.0**-24),
+    "warp_reduce_sum_f16_f32": float_sum(smallest=2.0**-24),
+    "warp_reduce_sum_bf16_bf16": float_sum(smallest=2.0**-133),
+    "warp_reduce_sum_bf16_f32": float_sum(smallest=2.0**-133),
+    "warp_reduce_sum_fp8_e4m3_f16": float_sum(smallest=2.0**-9),
+    "warp_reduce_sum_fp8_e5m2_f16": float_sum(smallest=2.0**-16),
+    "warp_reduce_sum_i8_i32": integer_sum(-(2**7), 2**7 - 1),
+    "warp_reduce_sum_i32_i32": integer_sum(-(2**26), 2**26 - 1),  # 32 of them fit 32 bits
+    "warp_reduce_max_f32": replace(
+        SPEC,
+        computes="y = largest over the lanes of x, in every lane",
+        values=(
+            Values("normal", normal()),
+            Values("negative", negative),
+            Values("a few special", a_few_special),
+            Values("special", special()),
+        ),
+        reference=largest,
+        tolerance=Exact(),
+    ),
+}

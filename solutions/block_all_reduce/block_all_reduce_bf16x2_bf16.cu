@@ -1,0 +1,69 @@
+// block_all_reduce_bf16x2_bf16: y[0] = sum of all x, two bfloat16 per thread
+//
+// Shapes     x: [n] bf16, contiguous, 16-byte aligned base, y: [1] bf16, any n >= 0; the sum of no elements is 0
+// Technique  32-bit load and the sum of a pair in bfloat16, then the block reduction; scalar tail
+// New        over block_all_reduce_bf16_bf16: half of the threads, shuffles and atomics
+// Bound      one atomicAdd per block on 16 bits, as before, but half as many
+#include "kata.cuh"
+#include <cuda_bf16.h>
+
+constexpr int THREADS = 256;
+constexpr int VEC = 2;                    // elements per thread: __nv_bfloat162 is 4 bytes
+constexpr int PER_BLOCK = THREADS * VEC;  // elements per block
+constexpr int WARP_SIZE = 32;
+constexpr int WARPS = THREADS / WARP_SIZE;
+constexpr unsigned FULL_MASK = 0xffffffff;
+static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
+static_assert(WARPS <= WARP_SIZE, "one warp adds the partial sums of all warps");
+
+// The sum over the warp's 32 lanes, in every lane. All 32 lanes must call it together.
+__device__ __forceinline__ __nv_bfloat16 warp_reduce_sum(__nv_bfloat16 sum) {
+#pragma unroll
+    for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) {
+        // A shuffle moves 32-bit registers: the partner's sum travels as its 16 bits.
+        const int bits = __shfl_xor_sync(FULL_MASK, __bfloat16_as_ushort(sum), offset);
+        sum = __hadd(sum, __ushort_as_bfloat16(bits));
+    }
+    return sum;
+}
+
+__global__ void __launch_bounds__(THREADS)
+    block_all_reduce_bf16x2_bf16_kernel(const __nv_bfloat16* __restrict__ x, __nv_bfloat16* __restrict__ y, int n) {
+    __shared__ __nv_bfloat16 partial_smem[WARPS];
+    const int tid = threadIdx.x;
+    const int warp_id = tid / WARP_SIZE;
+    const int lane_id = tid % WARP_SIZE;
+    const int idx = (blockIdx.x * THREADS + tid) * VEC;  // this thread owns idx..idx+VEC-1, at most 2^31 - 1
+    __nv_bfloat16 sum = __float2bfloat16(0.0f);
+    // TODO(1): Where both elements exist, bring them in with one 32-bit load and add them up in bfloat16, before any
+    //   thread talks to another. (~3 lines)
+    if (n - idx >= VEC) {
+        const __nv_bfloat162 x2 = *reinterpret_cast<const __nv_bfloat162*>(x + idx);
+        sum = __hadd(x2.x, x2.y);
+    }
+    // END TODO(1)
+    // TODO(2): The ragged end: for odd n one thread has a single element and must bring it, nothing at or past n may be
+    //   read, and all threads stay: the shuffles and the barrier below wait for them. (~1 line)
+    if (n - idx == 1) sum = x[idx];
+    // END TODO(2)
+    // TODO(3): registers -> shared -> y: one partial sum per warp, the first warp adds these with all its lanes in the
+    //   shuffles, one thread of the block adds the block's sum to y. No partial sum may be read before it has been
+    //   written. (~8 lines)
+    sum = warp_reduce_sum(sum);
+    if (lane_id == 0) partial_smem[warp_id] = sum;
+    // The first warp reads what all the other warps wrote.
+    __syncthreads();
+    if (warp_id == 0) {
+        sum = lane_id < WARPS ? partial_smem[lane_id] : __float2bfloat16(0.0f);
+        sum = warp_reduce_sum(sum);
+        if (lane_id == 0) atomicAdd(y, sum);
+    }
+    // END TODO(3)
+}
+
+KATA_EXPORT void block_all_reduce_bf16x2_bf16(const __nv_bfloat16* x, __nv_bfloat16* y, int n, cudaStream_t stream) {
+    cudaMemsetAsync(y, 0, sizeof(__nv_bfloat16), stream);  // y comes with whatever was in memory; all bits 0 is 0
+    if (n == 0) return;                                    // a grid of no blocks is an invalid launch
+    const int blocks = (n - 1) / PER_BLOCK + 1;
+    block_all_reduce_bf16x2_bf16_kernel<<<blocks, THREADS, 0, stream>>>(x, y, n);
+}

@@ -1,0 +1,55 @@
+// dot_product_f32: y[0] = sum of all a[i] * b[i], one product per thread
+//
+// Shapes     a, b: [n] f32, contiguous, 16-byte aligned bases, y: [1] f32, any n >= 0; the sum of no elements is 0
+// Technique  one product per thread, then the block reduction: warp shuffles, shared memory, one atomicAdd per block
+// New        over block_all_reduce_f32_f32: two inputs, and a product before the sum
+// Bound      shuffles and atomics: a warp brings only 256 bytes
+#include "kata.cuh"
+
+constexpr int THREADS = 256;
+constexpr int WARP_SIZE = 32;
+constexpr int WARPS = THREADS / WARP_SIZE;
+constexpr unsigned FULL_MASK = 0xffffffff;
+static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
+static_assert(WARPS <= WARP_SIZE, "one warp adds the partial sums of all warps");
+
+// The sum over the warp's 32 lanes, in every lane. All 32 lanes must call it together.
+__device__ __forceinline__ float warp_reduce_sum(float sum) {
+#pragma unroll
+    for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(FULL_MASK, sum, offset);
+    return sum;
+}
+
+__global__ void __launch_bounds__(THREADS)
+    dot_product_f32_kernel(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ y, int n) {
+    __shared__ float partial_smem[WARPS];
+    const int tid = threadIdx.x;
+    const int warp_id = tid / WARP_SIZE;
+    const int lane_id = tid % WARP_SIZE;
+    const int idx = blockIdx.x * THREADS + tid;
+    float sum = 0.0f;
+    // TODO(1): Each thread brings the product of one pair of elements. A thread at or past n brings 0 and must stay:
+    //   the shuffles and the barrier below wait for all threads of the block. (~1 line)
+    if (idx < n) sum = a[idx] * b[idx];
+    // END TODO(1)
+    // TODO(2): registers -> shared -> y: one partial sum per warp, the first warp adds these with all its lanes in the
+    //   shuffles, one thread of the block adds the block's sum to y. No partial sum may be read before it has been
+    //   written. (~8 lines)
+    sum = warp_reduce_sum(sum);
+    if (lane_id == 0) partial_smem[warp_id] = sum;
+    // The first warp reads what all the other warps wrote.
+    __syncthreads();
+    if (warp_id == 0) {
+        sum = lane_id < WARPS ? partial_smem[lane_id] : 0.0f;
+        sum = warp_reduce_sum(sum);
+        if (lane_id == 0) atomicAdd(y, sum);
+    }
+    // END TODO(2)
+}
+
+KATA_EXPORT void dot_product_f32(const float* a, const float* b, float* y, int n, cudaStream_t stream) {
+    cudaMemsetAsync(y, 0, sizeof(float), stream);  // y comes with whatever was in memory; all bits 0 is 0.0f
+    if (n == 0) return;                            // a grid of no blocks is an invalid launch
+    const int blocks = (n - 1) / THREADS + 1;
+    dot_product_f32_kernel<<<blocks, THREADS, 0, stream>>>(a, b, y, n);
+}

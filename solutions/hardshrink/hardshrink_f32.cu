@@ -1,0 +1,32 @@
+// hardshrink_f32: y = 0 where |x| <= 0.5, x elsewhere, one float per thread
+//
+// Shapes     x, y: [n] f32, contiguous, 16-byte aligned base, any n >= 0
+// Technique  one thread per element, flat index, bounds check
+// New        over elementwise_f32: one input; a choice in place of arithmetic
+// Bound      memory bandwidth
+#include "kata.cuh"
+
+constexpr int THREADS = 256;
+constexpr float LAMBDA = 0.5f;
+
+// Asks which x become 0, not which stay: every comparison with nan is false, and nan must stay.
+__device__ __forceinline__ float hardshrink(float x) {
+    // TODO(1): Return 0 for x in -LAMBDA..LAMBDA, both ends included, and x itself elsewhere, nan among it. (~1 line)
+    return fabsf(x) <= LAMBDA ? 0.0f : x;
+    // END TODO(1)
+}
+
+__global__ void __launch_bounds__(THREADS)
+    hardshrink_f32_kernel(const float* __restrict__ x, float* __restrict__ y, int n) {
+    // TODO(2): Let each thread compute one element: coalesced, every element of 0..n-1 once, nothing at or past n.
+    //   (~2 lines)
+    const int idx = blockIdx.x * THREADS + threadIdx.x;
+    if (idx < n) y[idx] = hardshrink(x[idx]);
+    // END TODO(2)
+}
+
+KATA_EXPORT void hardshrink_f32(const float* x, float* y, int n, cudaStream_t stream) {
+    if (n == 0) return;  // a grid of no blocks is an invalid launch
+    const int blocks = (n - 1) / THREADS + 1;
+    hardshrink_f32_kernel<<<blocks, THREADS, 0, stream>>>(x, y, n);
+}

@@ -1,0 +1,54 @@
+// Wrong: the pair is added in half, and its sum is converted
+// Kata: block_all_reduce_f16x2_f32
+// Sim: wrong answer
+// Gpu: wrong answer
+// Sizes: n=2
+#include "kata.cuh"
+#include <cuda_fp16.h>
+
+constexpr int THREADS = 256;
+constexpr int VEC = 2;                    // elements per thread: half2 is 4 bytes
+constexpr int PER_BLOCK = THREADS * VEC;  // elements per block
+constexpr int WARP_SIZE = 32;
+constexpr int WARPS = THREADS / WARP_SIZE;
+constexpr unsigned FULL_MASK = 0xffffffff;
+static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
+static_assert(WARPS <= WARP_SIZE, "one warp adds the partial sums of all warps");
+
+// The sum over the warp's 32 lanes, in every lane. All 32 lanes must call it together.
+__device__ __forceinline__ float warp_reduce_sum(float sum) {
+#pragma unroll
+    for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(FULL_MASK, sum, offset);
+    return sum;
+}
+
+__global__ void __launch_bounds__(THREADS)
+    block_all_reduce_f16x2_f32_kernel(const half* __restrict__ x, float* __restrict__ y, int n) {
+    __shared__ float partial_smem[WARPS];
+    const int tid = threadIdx.x;
+    const int warp_id = tid / WARP_SIZE;
+    const int lane_id = tid % WARP_SIZE;
+    const int idx = (blockIdx.x * THREADS + tid) * VEC;  // this thread owns idx..idx+VEC-1, at most 2^31 - 1
+    float sum = 0.0f;
+    if (n - idx >= VEC) {
+        const half2 x2 = *reinterpret_cast<const half2*>(x + idx);
+        sum = __half2float(__hadd(x2.x, x2.y));
+    }
+    if (n - idx == 1) sum = __half2float(x[idx]);
+    sum = warp_reduce_sum(sum);
+    if (lane_id == 0) partial_smem[warp_id] = sum;
+    // The first warp reads what all the other warps wrote.
+    __syncthreads();
+    if (warp_id == 0) {
+        sum = lane_id < WARPS ? partial_smem[lane_id] : 0.0f;
+        sum = warp_reduce_sum(sum);
+        if (lane_id == 0) atomicAdd(y, sum);
+    }
+}
+
+KATA_EXPORT void block_all_reduce_f16x2_f32(const half* x, float* y, int n, cudaStream_t stream) {
+    cudaMemsetAsync(y, 0, sizeof(float), stream);  // y comes with whatever was in memory; all bits 0 is 0.0f
+    if (n == 0) return;                            // a grid of no blocks is an invalid launch
+    const int blocks = (n - 1) / PER_BLOCK + 1;
+    block_all_reduce_f16x2_f32_kernel<<<blocks, THREADS, 0, stream>>>(x, y, n);
+}

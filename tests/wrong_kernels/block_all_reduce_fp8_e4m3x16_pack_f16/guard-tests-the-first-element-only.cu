@@ -1,0 +1,105 @@
+// Wrong: the last vector is read whole, and what lies past the end is added
+// Kata: block_all_reduce_fp8_e4m3x16_pack_f16
+// Sim: out of bounds
+// Gpu: wrong answer
+// Line: // BUG
+// Sizes: n=1
+#include "kata.cuh"
+#include <algorithm>
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+
+constexpr int THREADS = 256;
+constexpr int VEC = 16;                   // elements per thread and step: 16 bytes
+constexpr int PER_BLOCK = THREADS * VEC;  // elements per block and step
+constexpr int LOADS = 4;                  // per thread on their way at once, and the least that a block is worth
+constexpr int MAX_BLOCKS = 2048;          // two waves on 132 SMs with 8 blocks each
+constexpr int WARP_SIZE = 32;
+constexpr int WARPS = THREADS / WARP_SIZE;
+constexpr unsigned FULL_MASK = 0xffffffff;
+static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
+static_assert(WARPS <= WARP_SIZE, "one warp adds the partial sums of all warps");
+
+// The sum over the warp's 32 lanes, in every lane. All 32 lanes must call it together.
+__device__ __forceinline__ half warp_reduce_sum(half sum) {
+#pragma unroll
+    for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) {
+        // A shuffle moves 32-bit registers: the partner's sum travels as its 16 bits.
+        const int bits = __shfl_xor_sync(FULL_MASK, __half_as_ushort(sum), offset);
+        sum = __hadd(sum, __ushort_as_half(bits));
+    }
+    return sum;
+}
+
+// The sum over the block, in every lane of its first warp. All threads must call it together.
+__device__ __forceinline__ half block_reduce_sum(half sum) {
+    __shared__ half partial_smem[WARPS];
+    const int warp_id = threadIdx.x / WARP_SIZE;
+    const int lane_id = threadIdx.x % WARP_SIZE;
+    sum = warp_reduce_sum(sum);
+    if (lane_id == 0) partial_smem[warp_id] = sum;
+    // The first warp reads what all the other warps wrote.
+    __syncthreads();
+    if (warp_id == 0) {
+        sum = lane_id < WARPS ? partial_smem[lane_id] : __float2half(0.0f);
+        sum = warp_reduce_sum(sum);
+    }
+    return sum;
+}
+
+// Where blocks leave their sums, and how many have. Launches that run at the same time would share both.
+__device__ half block_sums[MAX_BLOCKS];
+__device__ unsigned finished_blocks;  // 0 before and after every launch
+
+__global__ void __launch_bounds__(THREADS)
+    block_all_reduce_fp8_e4m3x16_pack_f16_kernel(const __nv_fp8_e4m3* __restrict__ x, half* __restrict__ y, int n) {
+    __shared__ bool is_last_smem;
+    const int tid = threadIdx.x;
+    const int first = blockIdx.x * THREADS + tid;  // this thread's place in the grid
+    const int stride = gridDim.x * THREADS;
+    half sum = __float2half(0.0f);
+    half2 sum2 = __float2half2_rn(0.0f);  // of the elements with even and with odd index
+    for (int v = first; v * VEC < n; v += LOADS * stride) {
+        // All loads before the first addition: nvcc moves none over the inline assembly behind __hadd2.
+        // Where no vector is left, zeros are added.
+        uint4 x_rmem[LOADS] = {};
+#pragma unroll
+        for (int i = 0; i < LOADS; ++i) {
+            const int at = v + i * stride;
+            if (at * VEC < n) x_rmem[i] = *reinterpret_cast<const uint4*>(x + at * VEC);  // BUG
+        }
+#pragma unroll
+        for (int i = 0; i < LOADS; ++i) {
+            const __nv_fp8x2_storage_t* x2 = reinterpret_cast<const __nv_fp8x2_storage_t*>(&x_rmem[i]);
+#pragma unroll
+            for (int j = 0; j < VEC / 2; ++j) {
+                sum2 = __hadd2(sum2, half2(__nv_cvt_fp8x2_to_halfraw2(x2[j], __NV_E4M3)));
+            }
+        }
+    }
+    sum = __hadd(sum2.x, sum2.y);
+    sum = block_reduce_sum(sum);
+    if (tid == 0) {
+        block_sums[blockIdx.x] = sum;
+        __threadfence();  // the sum must be there before it is counted
+        // Counts to gridDim.x - 1 and wraps to 0, ready for the next launch.
+        is_last_smem = atomicInc(&finished_blocks, gridDim.x - 1) == gridDim.x - 1;
+        __threadfence();  // and no sum may be read before all are counted
+    }
+    // All threads read is_last_smem, and the first warp has read the partial sums before the block writes new ones.
+    __syncthreads();
+    if (!is_last_smem) return;
+    sum = __float2half(0.0f);
+    for (int block = tid; block < gridDim.x; block += THREADS) sum = __hadd(sum, block_sums[block]);
+    sum = block_reduce_sum(sum);
+    if (tid == 0) y[0] = sum;
+}
+
+KATA_EXPORT void block_all_reduce_fp8_e4m3x16_pack_f16(const __nv_fp8_e4m3* x, half* y, int n, cudaStream_t stream) {
+    if (n == 0) {  // a grid of no blocks is an invalid launch
+        cudaMemsetAsync(y, 0, sizeof(half), stream);
+        return;
+    }
+    const int blocks = std::min((n - 1) / (PER_BLOCK * LOADS) + 1, MAX_BLOCKS);
+    block_all_reduce_fp8_e4m3x16_pack_f16_kernel<<<blocks, THREADS, 0, stream>>>(x, y, n);
+}

@@ -1,0 +1,52 @@
+// Wrong: the sums of warps go to shared memory as bytes
+// Kata: block_all_reduce_fp8_e5m2_f16
+// Sim: wrong answer
+// Gpu: wrong answer
+#include "kata.cuh"
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+
+constexpr int THREADS = 256;
+constexpr int WARP_SIZE = 32;
+constexpr int WARPS = THREADS / WARP_SIZE;
+constexpr unsigned FULL_MASK = 0xffffffff;
+static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
+static_assert(WARPS <= WARP_SIZE, "one warp adds the partial sums of all warps");
+
+// The sum over the warp's 32 lanes, in every lane. All 32 lanes must call it together.
+__device__ __forceinline__ half warp_reduce_sum(half sum) {
+#pragma unroll
+    for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) {
+        // A shuffle moves 32-bit registers: the partner's sum travels as its 16 bits.
+        const int bits = __shfl_xor_sync(FULL_MASK, __half_as_ushort(sum), offset);
+        sum = __hadd(sum, __ushort_as_half(bits));
+    }
+    return sum;
+}
+
+__global__ void __launch_bounds__(THREADS)
+    block_all_reduce_fp8_e5m2_f16_kernel(const __nv_fp8_e5m2* __restrict__ x, half* __restrict__ y, int n) {
+    __shared__ __nv_fp8_e5m2 partial_smem[WARPS];
+    const int tid = threadIdx.x;
+    const int warp_id = tid / WARP_SIZE;
+    const int lane_id = tid % WARP_SIZE;
+    const int idx = blockIdx.x * THREADS + tid;
+    half sum = __float2half(0.0f);
+    if (idx < n) sum = static_cast<half>(x[idx]);
+    sum = warp_reduce_sum(sum);
+    if (lane_id == 0) partial_smem[warp_id] = __nv_fp8_e5m2(sum);
+    // The first warp reads what all the other warps wrote.
+    __syncthreads();
+    if (warp_id == 0) {
+        sum = lane_id < WARPS ? static_cast<half>(partial_smem[lane_id]) : __float2half(0.0f);
+        sum = warp_reduce_sum(sum);
+        if (lane_id == 0) atomicAdd(y, sum);
+    }
+}
+
+KATA_EXPORT void block_all_reduce_fp8_e5m2_f16(const __nv_fp8_e5m2* x, half* y, int n, cudaStream_t stream) {
+    cudaMemsetAsync(y, 0, sizeof(half), stream);  // y comes with whatever was in memory; all bits 0 is 0
+    if (n == 0) return;                           // a grid of no blocks is an invalid launch
+    const int blocks = (n - 1) / THREADS + 1;
+    block_all_reduce_fp8_e5m2_f16_kernel<<<blocks, THREADS, 0, stream>>>(x, y, n);
+}

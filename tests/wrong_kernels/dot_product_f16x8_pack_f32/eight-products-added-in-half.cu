@@ -1,0 +1,79 @@
+// Wrong: the products of a vector are added up in half, and then converted
+// Kata: dot_product_f16x8_pack_f32
+// Sim: wrong answer
+// Gpu: wrong answer
+// Sizes: n=8
+#include "kata.cuh"
+#include <algorithm>
+#include <cuda_fp16.h>
+
+constexpr int THREADS = 256;
+constexpr int VEC = 8;                    // elements per thread and step: 16 bytes
+constexpr int PER_BLOCK = THREADS * VEC;  // elements per block and step
+constexpr int LOADS = 2;          // per input and thread on their way at once, and the least that a block is worth
+constexpr int MAX_BLOCKS = 2048;  // two waves on 132 SMs with 8 blocks each
+constexpr int WARP_SIZE = 32;
+constexpr int WARPS = THREADS / WARP_SIZE;
+constexpr unsigned FULL_MASK = 0xffffffff;
+static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
+static_assert(WARPS <= WARP_SIZE, "one warp adds the partial sums of all warps");
+
+// The sum over the warp's 32 lanes, in every lane. All 32 lanes must call it together.
+__device__ __forceinline__ float warp_reduce_sum(float sum) {
+#pragma unroll
+    for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(FULL_MASK, sum, offset);
+    return sum;
+}
+
+__global__ void __launch_bounds__(THREADS) dot_product_f16x8_pack_f32_kernel(
+    const half* __restrict__ a, const half* __restrict__ b, float* __restrict__ y, int n) {
+    __shared__ float partial_smem[WARPS];
+    const int tid = threadIdx.x;
+    const int warp_id = tid / WARP_SIZE;
+    const int lane_id = tid % WARP_SIZE;
+    const int first = blockIdx.x * THREADS + tid;  // this thread's place in the grid
+    const int stride = gridDim.x * THREADS;
+    float sum = 0.0f;
+    for (int v = first; v < n / VEC; v += LOADS * stride) {
+        // All loads before the first product: nvcc moves none over the inline assembly behind __half22float2.
+        // Where no vector is left, products of zeros are added.
+        uint4 a_rmem[LOADS] = {};
+        uint4 b_rmem[LOADS] = {};
+#pragma unroll
+        for (int i = 0; i < LOADS; ++i) {
+            const int at = v + i * stride;
+            if (at < n / VEC) {
+                a_rmem[i] = *reinterpret_cast<const uint4*>(a + at * VEC);
+                b_rmem[i] = *reinterpret_cast<const uint4*>(b + at * VEC);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < LOADS; ++i) {
+            half2 sum2 = __float2half2_rn(0.0f);
+#pragma unroll
+            for (int j = 0; j < VEC / 2; ++j) {
+                const half2 a2 = reinterpret_cast<const half2*>(&a_rmem[i])[j];
+                const half2 b2 = reinterpret_cast<const half2*>(&b_rmem[i])[j];
+                sum2 = __hfma2(a2, b2, sum2);
+            }
+            sum += __half2float(__hadd(sum2.x, sum2.y));
+        }
+    }
+    if (first < n % VEC) sum += __half2float(a[n - 1 - first]) * __half2float(b[n - 1 - first]);
+    sum = warp_reduce_sum(sum);
+    if (lane_id == 0) partial_smem[warp_id] = sum;
+    // The first warp reads what all the other warps wrote.
+    __syncthreads();
+    if (warp_id == 0) {
+        sum = lane_id < WARPS ? partial_smem[lane_id] : 0.0f;
+        sum = warp_reduce_sum(sum);
+        if (lane_id == 0) atomicAdd(y, sum);
+    }
+}
+
+KATA_EXPORT void dot_product_f16x8_pack_f32(const half* a, const half* b, float* y, int n, cudaStream_t stream) {
+    cudaMemsetAsync(y, 0, sizeof(float), stream);  // y comes with whatever was in memory; all bits 0 is 0.0f
+    if (n == 0) return;                            // a grid of no blocks is an invalid launch
+    const int blocks = std::min((n - 1) / (PER_BLOCK * LOADS) + 1, MAX_BLOCKS);
+    dot_product_f16x8_pack_f32_kernel<<<blocks, THREADS, 0, stream>>>(a, b, y, n);
+}

@@ -1,0 +1,128 @@
+// Wrong: whole vectors only: up to 7 columns at a row's end are never written
+// Kata: safe_softmax_f16x8_pack_f32
+// Sim: wrong answer | misaligned: which of them depends on the shape
+// Gpu: wrong answer | misaligned: which of them depends on the shape
+#include "kata.cuh"
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cuda_fp16.h>
+
+constexpr int WARP_SIZE = 32;
+constexpr int MAX_WARPS = 16;
+constexpr int MAX_THREADS = MAX_WARPS * WARP_SIZE;
+constexpr int HELD = 32;  // elements of the row that a thread keeps in registers
+constexpr unsigned FULL_MASK = 0xffffffff;
+static_assert(MAX_WARPS <= WARP_SIZE, "one warp combines the partial results of all warps");
+
+struct Add {
+    __device__ __forceinline__ float operator()(float a, float b) const { return a + b; }
+};
+struct Max {
+    __device__ __forceinline__ float operator()(float a, float b) const { return fmaxf(a, b); }
+};
+
+// The lanes' values combined by op, in every lane. All 32 lanes must call it together.
+template <typename Op>
+__device__ __forceinline__ float warp_reduce(float value, Op op) {
+#pragma unroll
+    for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2)
+        value = op(value, __shfl_xor_sync(FULL_MASK, value, offset));
+    return value;
+}
+
+// The threads' values combined by op, in every thread; neutral changes nothing. All threads must call it together.
+template <typename Op>
+__device__ __forceinline__ float block_reduce(float value, float neutral, float* partial_smem, Op op) {
+    const int warps = blockDim.x / WARP_SIZE;
+    const int warp_id = threadIdx.x / WARP_SIZE;
+    const int lane_id = threadIdx.x % WARP_SIZE;
+    value = warp_reduce(value, op);
+    // A slow warp may still read the partial results of the call before.
+    __syncthreads();
+    if (lane_id == 0) partial_smem[warp_id] = value;
+    // Every warp reads what all the other warps wrote.
+    __syncthreads();
+    value = warp_reduce(lane_id < warps ? partial_smem[lane_id] : neutral, op);
+    return value;
+}
+
+// Pack is what one access moves. Its VEC elements divide cols: a vector lies in the row as a whole or not at all, and
+// every row starts at a multiple of its size.
+template <typename Pack>
+constexpr int VEC = sizeof(Pack) / sizeof(half);
+
+// global -> registers: from[0..VEC-1] as floats
+template <typename Pack>
+__device__ __forceinline__ void load(float* to_rmem, const half* from) {
+    alignas(Pack) half pack_rmem[VEC<Pack>];
+    *reinterpret_cast<Pack*>(pack_rmem) = *reinterpret_cast<const Pack*>(from);
+#pragma unroll
+    for (int i = 0; i < VEC<Pack>; ++i) to_rmem[i] = __half2float(pack_rmem[i]);
+}
+
+// registers -> global: to[0..VEC-1], each rounded once
+template <typename Pack>
+__device__ __forceinline__ void store(half* to, const float* from_rmem) {
+    alignas(Pack) half pack_rmem[VEC<Pack>];
+#pragma unroll
+    for (int i = 0; i < VEC<Pack>; ++i) pack_rmem[i] = __float2half(from_rmem[i]);
+    *reinterpret_cast<Pack*>(to) = *reinterpret_cast<const Pack*>(pack_rmem);
+}
+
+template <typename Pack>
+__global__ void __launch_bounds__(MAX_THREADS, 2)  // 64 registers at most: one block loads while the other computes
+    safe_softmax_f16x8_pack_f32_kernel(const half* __restrict__ x, half* __restrict__ y, int cols) {
+    __shared__ float partial_smem[MAX_WARPS];
+    const int tid = threadIdx.x;
+    const int threads = blockDim.x;
+    const int64_t rest = HELD * threads;  // columns from here on are in no register
+    const half* x_row = x + static_cast<int64_t>(blockIdx.x) * cols;
+    half* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
+    float x_rmem[HELD];
+#pragma unroll
+    for (int i = 0; i < HELD; i += VEC<Pack>) {
+        const int col = i * threads + tid * VEC<Pack>;
+        if (cols - col >= VEC<Pack>) {
+            load<Pack>(x_rmem + i, x_row + col);
+        } else {
+#pragma unroll
+            for (int j = i; j < i + VEC<Pack>; ++j) x_rmem[j] = -INFINITY;
+        }
+    }
+    float max = -INFINITY;
+    float sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < HELD; ++i) max = fmaxf(max, x_rmem[i]);
+    for (int64_t col = rest + tid; col < cols; col += threads) max = fmaxf(max, __half2float(x_row[col]));
+    max = block_reduce(max, -INFINITY, partial_smem, Max());
+#pragma unroll
+    for (int i = 0; i < HELD; ++i) {
+        x_rmem[i] = __expf(x_rmem[i] - max);
+        sum += x_rmem[i];
+    }
+    for (int64_t col = rest + tid; col < cols; col += threads) sum += __expf(__half2float(x_row[col]) - max);
+    sum = block_reduce(sum, 0.0f, partial_smem, Add());
+    const float scale = 1.0f / sum;
+#pragma unroll
+    for (int i = 0; i < HELD; i += VEC<Pack>) {
+        const int col = i * threads + tid * VEC<Pack>;
+#pragma unroll
+        for (int j = i; j < i + VEC<Pack>; ++j) x_rmem[j] *= scale;
+        if (cols - col >= VEC<Pack>) store<Pack>(y_row + col, x_rmem + i);
+    }
+    for (int64_t col = rest + tid; col < cols; col += threads) {
+        y_row[col] = __float2half(__expf(__half2float(x_row[col]) - max) * scale);
+    }
+}
+
+KATA_EXPORT void safe_softmax_f16x8_pack_f32(const half* x, half* y, int rows, int cols, cudaStream_t stream) {
+    // One block per row, of just enough warps to hold the row, MAX_WARPS at most.
+    const int warps = std::min((cols - 1) / (WARP_SIZE * HELD) + 1, MAX_WARPS);
+    // Only where 8 divides cols do all rows start at a multiple of 16 bytes.
+    if (cols > 0) {
+        safe_softmax_f16x8_pack_f32_kernel<uint4><<<rows, warps * WARP_SIZE, 0, stream>>>(x, y, cols);
+    } else {
+        safe_softmax_f16x8_pack_f32_kernel<half><<<rows, warps * WARP_SIZE, 0, stream>>>(x, y, cols);
+    }
+}

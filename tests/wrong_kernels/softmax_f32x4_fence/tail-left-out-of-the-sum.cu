@@ -1,0 +1,89 @@
+// Wrong: up to 3 elements at the end of x are missing from the sum
+// Kata: softmax_f32x4_fence
+// Sim: wrong answer
+// Gpu: wrong answer
+#include "kata.cuh"
+#include <algorithm>
+#include <cooperative_groups.h>
+#include <cstdint>
+
+namespace cg = cooperative_groups;
+
+constexpr int THREADS = 256;
+constexpr int VEC = 4;                    // elements per access: float4 is 16 bytes
+constexpr int PER_BLOCK = THREADS * VEC;  // elements of one step of a block
+constexpr int WARP_SIZE = 32;
+constexpr int WARPS = THREADS / WARP_SIZE;
+constexpr unsigned FULL_MASK = 0xffffffff;
+static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
+static_assert(WARPS <= WARP_SIZE, "one warp combines the partial results of all warps");
+
+// The sum over the warp's 32 lanes, in every lane. All 32 lanes must call it together.
+__device__ __forceinline__ float warp_reduce_sum(float sum) {
+#pragma unroll
+    for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(FULL_MASK, sum, offset);
+    return sum;
+}
+
+// The sum over the block's threads, in every thread. All threads must call it together.
+__device__ __forceinline__ float block_reduce_sum(float sum, float* partial_smem) {
+    const int warp_id = threadIdx.x / WARP_SIZE;
+    const int lane_id = threadIdx.x % WARP_SIZE;
+    sum = warp_reduce_sum(sum);
+    // A slow warp may still read the partial sums of the call before.
+    __syncthreads();
+    if (lane_id == 0) partial_smem[warp_id] = sum;
+    // Every warp reads what all the other warps wrote.
+    __syncthreads();
+    return warp_reduce_sum(lane_id < WARPS ? partial_smem[lane_id] : 0.0f);
+}
+
+__global__ void __launch_bounds__(THREADS)
+    softmax_f32x4_fence_kernel(const float* __restrict__ x, float* __restrict__ y, float* partial_gmem, int n) {
+    __shared__ float partial_smem[WARPS];
+    const int tid = threadIdx.x;
+    // This thread owns the VEC elements from first on, those from first + step on, ...
+    const int64_t first = (static_cast<int64_t>(blockIdx.x) * THREADS + tid) * VEC;
+    const int64_t step = static_cast<int64_t>(gridDim.x) * PER_BLOCK;
+    float sum = 0.0f;
+    for (int64_t idx = first; idx < n; idx += step) {
+        if (n - idx >= VEC) {
+            const float4 x4 = *reinterpret_cast<const float4*>(x + idx);
+            sum += (__expf(x4.x) + __expf(x4.y)) + (__expf(x4.z) + __expf(x4.w));
+        } else {
+        }
+    }
+    sum = block_reduce_sum(sum, partial_smem);
+    float total = 0.0f;
+    if (tid == 0) partial_gmem[blockIdx.x] = sum;
+    // A fence and a barrier for the grid: what any block wrote before it, all blocks see after it.
+    cg::this_grid().sync();
+    for (int i = tid; i < gridDim.x; i += THREADS) total += partial_gmem[i];
+    total = block_reduce_sum(total, partial_smem);
+    const float scale = 1.0f / total;
+    for (int64_t idx = first; idx < n; idx += step) {
+        if (n - idx >= VEC) {
+            const float4 x4 = *reinterpret_cast<const float4*>(x + idx);
+            *reinterpret_cast<float4*>(y + idx) =
+                make_float4(__expf(x4.x) * scale, __expf(x4.y) * scale, __expf(x4.z) * scale, __expf(x4.w) * scale);
+        } else {
+            for (int64_t i = idx; i < n; ++i) y[i] = __expf(x[i]) * scale;
+        }
+    }
+}
+
+KATA_EXPORT void softmax_f32x4_fence(const float* x, float* y, int n, cudaStream_t stream) {
+    if (n == 0) return;  // a grid of no blocks is an invalid launch
+    int blocks = 1;
+    int device = 0, sms = 0, blocks_per_sm = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_per_sm, softmax_f32x4_fence_kernel, THREADS, 0);
+    blocks = std::min((n - 1) / PER_BLOCK + 1, sms * blocks_per_sm);
+    float* partial_gmem = nullptr;
+    cudaMallocAsync(&partial_gmem, blocks * sizeof(float), stream);
+    // <<<...>>> promises nothing about blocks being resident together; this launch does, or fails.
+    void* arguments[] = {&x, &y, &partial_gmem, &n};
+    cudaLaunchCooperativeKernel(softmax_f32x4_fence_kernel, blocks, THREADS, arguments, 0, stream);
+    cudaFreeAsync(partial_gmem, stream);
+}

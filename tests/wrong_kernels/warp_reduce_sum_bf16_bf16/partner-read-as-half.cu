@@ -1,0 +1,42 @@
+// Wrong: the partner's 16 bits are taken for a half
+// Kata: warp_reduce_sum_bf16_bf16
+// Sim: wrong answer
+// Gpu: wrong answer
+// Sizes: warps=1
+#include "kata.cuh"
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+constexpr int THREADS = 256;
+constexpr int WARP_SIZE = 32;
+constexpr int WARPS = THREADS / WARP_SIZE;  // warps per block
+constexpr unsigned FULL_MASK = 0xffffffff;
+static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
+
+// The sum over the warp's 32 lanes, in every lane. All 32 lanes must call it together.
+__device__ __forceinline__ __nv_bfloat16 warp_reduce_sum(__nv_bfloat16 sum) {
+#pragma unroll
+    for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) {
+        // A shuffle moves 32-bit registers: the partner's sum travels as its 16 bits.
+        const int bits = __shfl_xor_sync(FULL_MASK, __bfloat16_as_ushort(sum), offset);
+        sum = __hadd(sum, __float2bfloat16(__half2float(__ushort_as_half(bits))));
+    }
+    return sum;
+}
+
+__global__ void __launch_bounds__(THREADS)
+    warp_reduce_sum_bf16_bf16_kernel(const __nv_bfloat16* __restrict__ x, __nv_bfloat16* __restrict__ y, int warps) {
+    const int lane_id = threadIdx.x % WARP_SIZE;
+    const int warp = blockIdx.x * WARPS + threadIdx.x / WARP_SIZE;  // this warp owns row `warp`, at most 2^31 - 1
+    // The whole warp leaves or none of it: the shuffles wait for every lane in their mask.
+    if (warp >= warps) return;
+    // 64 bits: warps * 32 may pass 2^31 - 1.
+    const size_t idx = static_cast<size_t>(warp) * WARP_SIZE + lane_id;
+    y[idx] = warp_reduce_sum(x[idx]);
+}
+
+KATA_EXPORT void warp_reduce_sum_bf16_bf16(const __nv_bfloat16* x, __nv_bfloat16* y, int warps, cudaStream_t stream) {
+    if (warps == 0) return;  // a grid of no blocks is an invalid launch
+    const int blocks = (warps - 1) / WARPS + 1;
+    warp_reduce_sum_bf16_bf16_kernel<<<blocks, THREADS, 0, stream>>>(x, y, warps);
+}
