@@ -47,7 +47,13 @@ class Effort:
 
     def thorough(self) -> Effort:
         return replace(
-            self, examples=200, edges=1000, work_limit=self.work_limit * 8, edge_time_s=300.0, shrink_time_s=30.0
+            self,
+            examples=200,
+            edges=1000,
+            large=1000 if self.large else 0,
+            work_limit=self.work_limit * 8,
+            edge_time_s=300.0,
+            shrink_time_s=30.0,
         )
 
 

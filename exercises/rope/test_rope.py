@@ -103,7 +103,7 @@ SPEC = Spec(
         shape(33, 130),
         shape(67, 128),
     ),
-    large=(shape(131_073, 130), shape(8192, 4096), shape(1_000_003, 2), shape(3, 65_538)),
+    large=(shape(131_073, 130), shape(4099, 4096), shape(1_000_003, 2), shape(3, 65_538)),
     parameters=(Parameter("theta", "float", THETA),),
     work=lambda sizes: 60 * sizes["seq_len"] * sizes["hidden"],
 )

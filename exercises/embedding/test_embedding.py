@@ -1,0 +1,90 @@
+"""embedding: out[i, :] = weight[idx[i], :] for all i in 0..n-1, weight [vocab, dim], any n >= 0, vocab, dim >= 1.
+
+Every value of idx lies in 0..vocab-1. A copy changes nothing, so the answer must match to the bit (any nan stands for
+any other), denormals and inf included.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from grader.spec import Exact, Numbers, Size, Sizes, Spec, Tensor, Values, normal, special
+
+if TYPE_CHECKING:
+    import torch
+
+
+def reference(idx: torch.Tensor, weight: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    return weight[idx]
+
+
+def uniform(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Unsorted, with repetitions: every row equally often."""
+    return numbers.integers(shape, 0, sizes["vocab"] - 1)
+
+
+def in_order(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Sorted: neighbouring tokens want the same row or neighbouring ones."""
+    return uniform(numbers, shape, sizes).sort().values
+
+
+def all_equal(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """All tokens want one row."""
+    return numbers.integers((1,), 0, sizes["vocab"] - 1).repeat(shape)
+
+
+def last_row(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """All tokens want the row that ends where weight ends: whoever reads too far reads past it."""
+    return numbers.integers(shape, sizes["vocab"] - 1, sizes["vocab"] - 1)
+
+
+def shape(n: int, vocab: int, dim: int) -> Sizes:
+    return {"n": n, "vocab": vocab, "dim": dim}
+
+
+SPEC = Spec(
+    computes="out[i, :] = weight[idx[i], :]",
+    inputs=(Tensor("idx", ("n",), "i64"), Tensor("weight", ("vocab", "dim"))),
+    outputs=(Tensor("out", ("n", "dim")),),
+    sizes={"n": Size(0, 300), "vocab": Size(1, 200), "dim": Size(1, 600)},
+    values=(
+        Values("uniform", {"idx": uniform, "weight": normal()}),
+        Values("last row", {"idx": last_row, "weight": normal()}),
+        Values("sorted", {"idx": in_order, "weight": special()}),
+        Values("all equal", {"idx": all_equal, "weight": special()}),
+    ),
+    reference=reference,
+    tolerance=Exact(),
+    # Every index, the rows that they name, and the rows of out.
+    moved=lambda sizes, itemsize: sizes["n"] * (8 + 2 * sizes["dim"] * itemsize),
+    # Rows of every length modulo a vector, around what a block takes in one step (256, 512, 2048 or 4096 elements), and
+    # more tokens than a block takes. The katas that need a multiple of 2, 4 or 8 get those that are one.
+    edges=(
+        shape(0, 1, 8),
+        shape(1, 1, 1),
+        shape(2, 1, 2),
+        shape(1, 2, 3),
+        shape(3, 2, 4),
+        shape(1, 3, 8),
+        shape(3, 5, 7),
+        shape(5, 3, 8),
+        shape(2, 3, 16),
+        shape(9, 1, 33),
+        shape(7, 13, 64),
+        shape(1, 2, 257),
+        shape(2, 3, 255),
+        shape(3, 2, 264),
+        shape(5, 7, 256),
+        shape(17, 4, 128),
+        shape(2, 2, 1027),
+        shape(9, 5, 520),
+        shape(65, 9, 8),
+        shape(257, 10, 8),
+        shape(2, 3, 2056),
+        shape(5, 3, 4104),
+        shape(100, 200, 96),
+        shape(300, 3, 16),
+    ),
+    large=(shape(4099, 50_021, 768), shape(100_003, 1_000, 64), shape(1_000_003, 77, 8), shape(3, 2, 4_000_008)),
+    work=lambda sizes: 12 * sizes["n"] * (sizes["dim"] + 256),
+)

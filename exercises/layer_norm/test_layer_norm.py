@@ -1,0 +1,129 @@
+"""layer_norm: y = (x - mean) / sqrt(variance + eps) * weight + bias, each row by its own mean, 1 <= cols <= 16384.
+
+The variance is the biased one, the mean of the squared distances from the mean over cols elements, and eps stands
+inside the root. torch's layer_norm says what hard values give: a nan or an infinity makes its whole row nan, and no
+other row.
+
+The bound. Let r = 1 / sqrt(variance + eps). Rounding the sum of a row puts the mean off by at most g(cols) u mean|x|,
+and with it every distance x - mean, which is rounded once more. The squared distances are positive, so the variance is
+off by g(cols) u of itself (an error d of the mean only adds d^2), and r by half of that share. Hence, for all of y,
+g(cols) u (|weight| r (mean|x| + |x - mean|) + |bias|). A row whose mean is large beside its spread is allowed its
+mean|x|, but not the mean|x|^2 that a variance found as a difference of two large sums would need.
+
+Katas that keep their sums in half, in SPECS: x stays where half can hold the sums of 16384 elements, which end at
+65504. A chain of thousands of additions in half has no correct digit left, so it is not allowed for: of the sum, a
+thread of a block of 256 may take its share one by one, and then a tree of some 10 steps combines the threads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from grader.spec import Accumulated, Fill, Numbers, Parameter, Size, Sizes, Spec, Tensor, Values, normal
+
+if TYPE_CHECKING:
+    import torch
+
+EPS = 1e-5
+
+
+def reference(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    import torch.nn.functional as F
+
+    return F.layer_norm(x, weight.shape, weight, bias, EPS)
+
+
+def magnitude(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    distance = x - x.mean(dim=1, keepdim=True)
+    scale = (distance.square().mean(dim=1, keepdim=True) + EPS).rsqrt()
+    return weight.abs() * scale * (x.abs().mean(dim=1, keepdim=True) + distance.abs()) + bias.abs()
+
+
+def offset(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Rows far from 0 beside their spread: their squares agree in all digits that a float has, and more."""
+    return numbers.normal(shape) + numbers.choice((shape[0], 1), (30_000.0, -30_000.0, 1000.0))
+
+
+def scales(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Rows of very different spread. Beside the smallest, eps is everything; half cannot hold the largest's squares."""
+    return numbers.normal(shape, mean=0.5) * numbers.choice((shape[0], 1), (1.0e-3, 1.0e-2, 1.0, 30.0, 1000.0))
+
+
+def poisoned(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """One nan or infinity in some rows, anywhere; of the other rows some are all equal."""
+    place = (numbers.uniform((shape[0], 1), 0.0, 1.0) * shape[1]).floor()
+    plain = numbers.normal(shape) * numbers.choice((shape[0], 1), (0.0, 1.0, 1.0)) + 2.0
+    poison = numbers.choice((shape[0], 1), (float("nan"), float("inf"), float("-inf"), 2.0, 2.0))
+    return plain.where(plain.new_ones(shape).cumsum(dim=1) - 1 != place, poison.expand(shape))
+
+
+def values(**x: Fill) -> tuple[Values, ...]:
+    """Named ways to fill x. The weights are near 1, the biases near 0, and all are different."""
+    columns = {"weight": normal(mean=1.0, std=0.5), "bias": normal()}
+    return tuple(Values(name, {"x": fill, **columns}) for name, fill in x.items())
+
+
+def shape(rows: int, cols: int) -> Sizes:
+    return {"rows": rows, "cols": cols}
+
+
+SPEC = Spec(
+    computes="y = (x - mean) / sqrt(variance + eps) * weight + bias, row by row",
+    inputs=(Tensor("x", ("rows", "cols")), Tensor("weight", ("cols",)), Tensor("bias", ("cols",))),
+    outputs=(Tensor("y", ("rows", "cols")),),
+    sizes={"rows": Size(1, 24), "cols": Size(1, 3000)},
+    values=values(
+        offset=offset,
+        small=normal(mean=0.005, std=0.01),  # the variance is some 1e-4: eps is a tenth of that
+        normal=normal(mean=0.5),
+        scales=scales,
+        poisoned=poisoned,
+    ),
+    reference=reference,
+    tolerance=Accumulated(terms=lambda sizes: sizes["cols"] + 8, magnitude=magnitude),
+    # Around every vector (2, 4, 8), a warp (32), a block (256), what a warp holds in registers (1024 elements) and what
+    # the largest block holds (16384); rows that are 16-byte aligned, 4-byte aligned, and not at all.
+    edges=(
+        shape(1, 1),
+        shape(1, 2),
+        shape(3, 1),
+        shape(2, 3),
+        shape(3, 4),
+        shape(4, 7),
+        shape(5, 8),
+        shape(7, 16),
+        shape(3, 31),
+        shape(2, 32),
+        shape(5, 33),
+        shape(9, 100),
+        shape(3, 255),
+        shape(2, 256),
+        shape(5, 257),
+        shape(2, 1000),
+        shape(3, 1022),
+        shape(2, 1024),
+        shape(3, 1025),
+        shape(2, 1032),
+        shape(4, 2053),
+        shape(2, 4100),
+        shape(1, 16_383),
+        shape(2, 16_384),
+    ),
+    large=(shape(4099, 1031), shape(257, 16_384), shape(300_007, 40), shape(1030, 8200)),
+    parameters=(Parameter("eps", "float", EPS),),
+    work=lambda sizes: sizes["rows"] * (15_000 + 80 * sizes["cols"]),
+)
+
+IN_HALF = replace(
+    SPEC,
+    values=values(normal=normal(mean=0.5), wide=normal(std=1.5), narrow=normal(mean=0.25, std=0.25)),
+    tolerance=Accumulated(terms=lambda sizes: 10 + sizes["cols"] // 256, magnitude=magnitude),
+)
+
+SPECS: dict[str, Spec] = {
+    "layer_norm_f16_f16": IN_HALF,
+    "layer_norm_f16x2_f16": IN_HALF,
+    "layer_norm_f16x8_f16": IN_HALF,
+    "layer_norm_f16x8_pack_f16": IN_HALF,
+}

@@ -1,0 +1,73 @@
+"""mat_trans: y[j, i] = x[i, j], x [M, N], y [N, M], row-major float, any M, N >= 1.
+
+Elements are moved, not computed: the answer must match to the bit (any nan stands for any other).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from grader.spec import Exact, Numbers, Size, Sizes, Spec, Tensor, Values, normal, special
+
+if TYPE_CHECKING:
+    import torch
+
+
+def reference(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    return x.t()
+
+
+def own_place(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Every element holds its own offset, so a wrong one tells where it is from.
+
+    Offsets begin anew after 2^24, up to which a float holds every whole number.
+    """
+    import torch
+
+    return torch.arange(shape[0] * shape[1]) % 2**24
+
+
+def shape(M: int, N: int) -> Sizes:
+    return {"M": M, "N": N}
+
+
+SPEC = Spec(
+    computes="y = x transposed",
+    inputs=(Tensor("x", ("M", "N")),),
+    outputs=(Tensor("y", ("N", "M")),),
+    sizes={"M": Size(1, 200), "N": Size(1, 200)},
+    values=(Values("own place", own_place), Values("normal", normal(mean=1.0)), Values("special", special())),
+    reference=reference,
+    tolerance=Exact(),
+    # One row, one column; multiples of 4 in neither, either and both dimensions; one short of and one past a tile (16,
+    # 32, 64) in each dimension alone; primes; several tiles, more along one dimension than along the other.
+    edges=(
+        shape(1, 1),
+        shape(1, 2),
+        shape(2, 1),
+        shape(2, 3),
+        shape(4, 4),
+        shape(4, 5),
+        shape(5, 4),
+        shape(1, 257),
+        shape(257, 1),
+        shape(7, 11),
+        shape(15, 17),
+        shape(17, 15),
+        shape(16, 16),
+        shape(31, 33),
+        shape(33, 31),
+        shape(32, 36),
+        shape(36, 32),
+        shape(64, 63),
+        shape(65, 64),
+        shape(8, 300),
+        shape(300, 8),
+        shape(61, 131),
+        shape(131, 193),
+        shape(132, 196),
+    ),
+    # More tiles of 16, 32 or 64 along one dimension than the y of a grid can count (65535), with and without vectors.
+    large=(shape(4_194_308, 4), shape(3, 4_194_305), shape(4096, 8192), shape(8191, 4093)),
+    work=lambda sizes: 20 * sizes["M"] * sizes["N"],
+)

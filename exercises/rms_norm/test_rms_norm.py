@@ -1,0 +1,124 @@
+"""rms_norm: y[row, col] = x[row, col] / sqrt(mean over j of x[row, j]^2 + eps) * weight[col], 1 <= cols <= 16384.
+
+The mean is over cols elements, eps stands inside the root. torch's rms_norm says what hard values give: a nan makes its
+whole row nan, an infinity makes itself nan and the rest of its row 0, and no other row.
+
+The bound. The squares are positive, so rounding their sum of cols terms is worth at most g(cols) u of it, and half of
+that after the root; the root and two or three products add a few u more. All of this is a share of |y|.
+
+Katas that keep their sums in half, in SPECS: x stays where half can hold the sum of squares of 16384 elements, which
+ends at 65504. A chain of thousands of additions in half has no correct digit left, so it is not allowed for: of the
+sum, a thread of a block of 256 may take its share one by one, and then a tree of some 10 steps combines the threads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from grader.spec import Accumulated, Fill, Numbers, Parameter, Size, Sizes, Spec, Tensor, Values, normal
+
+if TYPE_CHECKING:
+    import torch
+
+EPS = 1e-5
+
+
+def reference(x: torch.Tensor, weight: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    import torch.nn.functional as F
+
+    return F.rms_norm(x, weight.shape, weight, EPS)
+
+
+def magnitude(x: torch.Tensor, weight: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    return reference(x, weight, sizes).abs()
+
+
+def scales(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Rows of very different size. Beside the smallest, eps is everything; half cannot hold the largest's squares."""
+    return numbers.normal(shape) * numbers.choice((shape[0], 1), (1.0e-3, 1.0e-2, 1.0, 30.0, 1000.0))
+
+
+def outliers(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """One element a row, anywhere in it, is most of the mean."""
+    place = (numbers.uniform((shape[0], 1), 0.0, 1.0) * shape[1]).floor()
+    plain = numbers.normal(shape, mean=0.5)
+    return plain.where(plain.new_ones(shape).cumsum(dim=1) - 1 != place, plain * 100 + 500)
+
+
+def poisoned(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """One nan or infinity in some rows, anywhere; of the other rows some are all 0."""
+    place = (numbers.uniform((shape[0], 1), 0.0, 1.0) * shape[1]).floor()
+    plain = numbers.normal(shape) * numbers.choice((shape[0], 1), (0.0, 1.0, 1.0))
+    poison = numbers.choice((shape[0], 1), (float("nan"), float("inf"), float("-inf"), 1.0, 2.0))
+    return plain.where(plain.new_ones(shape).cumsum(dim=1) - 1 != place, poison.expand(shape))
+
+
+def values(**x: Fill) -> tuple[Values, ...]:
+    """Named ways to fill x. The weights are near 1 and all different."""
+    return tuple(Values(name, {"x": fill, "weight": normal(mean=1.0, std=0.5)}) for name, fill in x.items())
+
+
+def shape(rows: int, cols: int) -> Sizes:
+    return {"rows": rows, "cols": cols}
+
+
+SPEC = Spec(
+    computes="y = x / sqrt(mean of x^2 + eps) * weight, row by row",
+    inputs=(Tensor("x", ("rows", "cols")), Tensor("weight", ("cols",))),
+    outputs=(Tensor("y", ("rows", "cols")),),
+    sizes={"rows": Size(1, 24), "cols": Size(1, 3000)},
+    values=values(
+        small=normal(mean=0.005, std=0.01),  # x^2 is some 1e-4: eps is a tenth of that
+        normal=normal(mean=0.5),
+        scales=scales,
+        outliers=outliers,
+        poisoned=poisoned,
+    ),
+    reference=reference,
+    tolerance=Accumulated(terms=lambda sizes: sizes["cols"] + 8, magnitude=magnitude),
+    # Around every vector (2, 4, 8), a warp (32), a block (256), what a warp holds in registers (1024 elements) and what
+    # the largest block holds (16384); rows that are 16-byte aligned, 4-byte aligned, and not at all.
+    edges=(
+        shape(1, 1),
+        shape(1, 2),
+        shape(3, 1),
+        shape(2, 3),
+        shape(3, 4),
+        shape(4, 7),
+        shape(5, 8),
+        shape(7, 16),
+        shape(3, 31),
+        shape(2, 32),
+        shape(5, 33),
+        shape(9, 100),
+        shape(3, 255),
+        shape(2, 256),
+        shape(5, 257),
+        shape(2, 1000),
+        shape(3, 1022),
+        shape(2, 1024),
+        shape(3, 1025),
+        shape(2, 1032),
+        shape(4, 2053),
+        shape(2, 4100),
+        shape(1, 16_383),
+        shape(2, 16_384),
+    ),
+    large=(shape(4099, 1031), shape(257, 16_384), shape(300_007, 40), shape(1030, 8200)),
+    parameters=(Parameter("eps", "float", EPS),),
+    work=lambda sizes: sizes["rows"] * (15_000 + 60 * sizes["cols"]),
+)
+
+IN_HALF = replace(
+    SPEC,
+    values=values(normal=normal(mean=0.5), wide=normal(std=1.5), narrow=normal(mean=0.25, std=0.125)),
+    tolerance=Accumulated(terms=lambda sizes: 10 + sizes["cols"] // 256, magnitude=magnitude),
+)
+
+SPECS: dict[str, Spec] = {
+    "rms_norm_f16_f16": IN_HALF,
+    "rms_norm_f16x2_f16": IN_HALF,
+    "rms_norm_f16x8_f16": IN_HALF,
+    "rms_norm_f16x8_pack_f16": IN_HALF,
+}

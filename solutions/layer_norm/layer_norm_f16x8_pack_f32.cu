@@ -1,0 +1,137 @@
+// layer_norm_f16x8_pack_f32: y[row, col] = (x[row, col] - mean) / sqrt(variance + eps) * weight[col] + bias[col]
+//
+// Shapes     x, y: [rows, cols], weight, bias: [cols] f16, row-major, contiguous, 16-byte aligned bases, any rows >= 1,
+//            cols in 1..16384
+// Technique  128-bit loads of up to 32 halves per thread, kept as floats in registers, 128-bit stores
+// New        over layer_norm_f32x4: eight elements per access, turned into floats on the way in, rounded on the way out
+// Bound      memory bandwidth
+#include "kata.cuh"
+#include <cstdint>
+#include <cuda_fp16.h>
+
+constexpr int WARP_SIZE = 32;
+constexpr int MAX_WARPS = 16;
+constexpr int MAX_THREADS = MAX_WARPS * WARP_SIZE;
+constexpr int HELD = 32;  // elements of the row that a thread keeps in registers
+constexpr unsigned FULL_MASK = 0xffffffff;
+static_assert(MAX_WARPS <= WARP_SIZE, "one warp adds the partial sums of all warps");
+static_assert(MAX_THREADS * HELD >= 16384, "the largest block holds the longest row");
+
+// The sum over the warp's 32 lanes, in every lane. All 32 lanes must call it together.
+__device__ __forceinline__ float warp_reduce_sum(float sum) {
+#pragma unroll
+    for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(FULL_MASK, sum, offset);
+    return sum;
+}
+
+// The sum over the block's threads, in every thread. All threads must call it together.
+__device__ __forceinline__ float block_reduce_sum(float sum, float* partial_smem) {
+    const int warps = blockDim.x / WARP_SIZE;
+    const int warp_id = threadIdx.x / WARP_SIZE;
+    const int lane_id = threadIdx.x % WARP_SIZE;
+    sum = warp_reduce_sum(sum);
+    // A slow warp may still read the partial sums of the call before.
+    __syncthreads();
+    if (lane_id == 0) partial_smem[warp_id] = sum;
+    // Every warp reads what all the other warps wrote.
+    __syncthreads();
+    sum = warp_reduce_sum(lane_id < warps ? partial_smem[lane_id] : 0.0f);
+    return sum;
+}
+
+// Pack is what one access moves. Its VEC elements divide cols: a vector lies in the row as a whole or not at all, and
+// every row starts at a multiple of its size.
+template <typename Pack>
+constexpr int VEC = sizeof(Pack) / sizeof(half);
+
+// global -> registers: from[0..VEC-1] as floats
+template <typename Pack>
+__device__ __forceinline__ void load(float* to_rmem, const half* from) {
+    alignas(Pack) half pack_rmem[VEC<Pack>];
+    *reinterpret_cast<Pack*>(pack_rmem) = *reinterpret_cast<const Pack*>(from);
+#pragma unroll
+    for (int i = 0; i < VEC<Pack>; ++i) to_rmem[i] = __half2float(pack_rmem[i]);
+}
+
+// registers -> global: to[0..VEC-1], each rounded once
+template <typename Pack>
+__device__ __forceinline__ void store(half* to, const float* from_rmem) {
+    alignas(Pack) half pack_rmem[VEC<Pack>];
+#pragma unroll
+    for (int i = 0; i < VEC<Pack>; ++i) pack_rmem[i] = __float2half(from_rmem[i]);
+    *reinterpret_cast<Pack*>(to) = *reinterpret_cast<const Pack*>(pack_rmem);
+}
+
+template <typename Pack>
+__global__ void __launch_bounds__(MAX_THREADS, 2)  // 64 registers at most: one block loads while the other computes
+    layer_norm_f16x8_pack_f32_kernel(
+        const half* __restrict__ x, const half* __restrict__ weight, const half* __restrict__ bias,
+        half* __restrict__ y, int cols, float eps) {
+    __shared__ float partial_smem[MAX_WARPS];
+    const int tid = threadIdx.x;
+    const int threads = blockDim.x;
+    const half* x_row = x + static_cast<int64_t>(blockIdx.x) * cols;
+    half* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
+    float x_rmem[HELD];
+    // TODO(1): global -> registers: HELD elements per thread, neighbouring threads on neighbouring vectors. What lies
+    //   past the row must add nothing to a sum. (~9 lines)
+#pragma unroll
+    for (int i = 0; i < HELD; i += VEC<Pack>) {
+        const int col = i * threads + tid * VEC<Pack>;
+        if (col < cols) {
+            load<Pack>(x_rmem + i, x_row + col);
+        } else {
+#pragma unroll
+            for (int j = i; j < i + VEC<Pack>; ++j) x_rmem[j] = 0.0f;
+        }
+    }
+    // END TODO(1)
+    float sum = 0.0f;
+    float squares = 0.0f;
+    // TODO(2): Find the row's mean and then the sum of the squared distances from it, over registers. The distances
+    //   replace the elements. A register past the row holds no element, and so no distance from the mean. (~12 lines)
+#pragma unroll
+    for (int i = 0; i < HELD; ++i) sum += x_rmem[i];
+    const float mean = block_reduce_sum(sum, partial_smem) / cols;
+#pragma unroll
+    for (int i = 0; i < HELD; i += VEC<Pack>) {
+        const int col = i * threads + tid * VEC<Pack>;
+#pragma unroll
+        for (int j = i; j < i + VEC<Pack>; ++j) {
+            x_rmem[j] = col < cols ? x_rmem[j] - mean : 0.0f;
+            squares += x_rmem[j] * x_rmem[j];
+        }
+    }
+    // END TODO(2)
+    const float scale = rsqrtf(block_reduce_sum(squares, partial_smem) / cols + eps);
+    // TODO(3): registers -> global, with the weight and the bias of each column, in float; nothing past the row.
+    //   (~12 lines)
+#pragma unroll
+    for (int i = 0; i < HELD; i += VEC<Pack>) {
+        const int col = i * threads + tid * VEC<Pack>;
+        if (col < cols) {
+            float weight_rmem[VEC<Pack>];
+            float bias_rmem[VEC<Pack>];
+            load<Pack>(weight_rmem, weight + col);
+            load<Pack>(bias_rmem, bias + col);
+#pragma unroll
+            for (int j = 0; j < VEC<Pack>; ++j) {
+                x_rmem[i + j] = x_rmem[i + j] * scale * weight_rmem[j] + bias_rmem[j];
+            }
+            store<Pack>(y_row + col, x_rmem + i);
+        }
+    }
+    // END TODO(3)
+}
+
+KATA_EXPORT void layer_norm_f16x8_pack_f32(
+    const half* x, const half* weight, const half* bias, half* y, int rows, int cols, float eps, cudaStream_t stream) {
+    // One block per row, of just enough warps to hold the row.
+    const int warps = (cols - 1) / (WARP_SIZE * HELD) + 1;
+    // Only where 8 divides cols do all rows start at a multiple of 16 bytes.
+    if (cols % 8 == 0) {
+        layer_norm_f16x8_pack_f32_kernel<uint4><<<rows, warps * WARP_SIZE, 0, stream>>>(x, weight, bias, y, cols, eps);
+    } else {
+        layer_norm_f16x8_pack_f32_kernel<half><<<rows, warps * WARP_SIZE, 0, stream>>>(x, weight, bias, y, cols, eps);
+    }
+}

@@ -1,0 +1,61 @@
+// mat_trans_f32_tiled_padded: y = x transposed, tile by tile through shared memory with padded rows
+//
+// Shapes     x: [M, N], y: [N, M] f32, row-major, contiguous, 16-byte aligned bases, any M, N >= 1
+// Technique  a block loads a 32x32 tile along the rows of x and stores it along the rows of y; the tile's rows lie 33
+//            words apart
+// New        over mat_trans_f32_tiled: one word of padding per row, so that a column lies in 32 different banks
+// Bound      memory bandwidth, with one 32-bit access per element and thread on each side
+#include "kata.cuh"
+#include <cstdint>
+
+constexpr int TILE = 32;                    // rows and columns of the tile: one row of it a warp's worth
+constexpr int BLOCK_ROWS = 8;               // rows of the tile that the block moves at a time
+constexpr int THREADS = TILE * BLOCK_ROWS;  // each thread moves TILE / BLOCK_ROWS elements
+static_assert(TILE % BLOCK_ROWS == 0, "the block takes the same number of rows in every step");
+
+__global__ void __launch_bounds__(THREADS) mat_trans_f32_tiled_padded_kernel(
+    const float* __restrict__ x,  // [M, N]
+    float* __restrict__ y,        // [N, M]
+    int M, int N) {
+    // TODO(1): Declare the tile, as in x: [row][col]. A row of it and a column of it must each lie in 32 different
+    //   banks: word w lies in bank w % 32. (~1 line)
+    // With TILE + 1 words to a row, element [i][j] lies in bank (i + j) % 32: different for all i, and for all j.
+    __shared__ float tile_smem[TILE][TILE + 1];
+    // END TODO(1)
+    // This block's tile of x; blocks go along the rows of tiles. Offsets into a matrix are 64-bit: M and N fit int,
+    // their product need not.
+    const int tiles_n = (N - 1) / TILE + 1;
+    const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * TILE;
+    const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * TILE;
+    const int tx = threadIdx.x;
+    const int ty = threadIdx.y;
+    // TODO(2): global -> shared: load the part of the tile that exists, BLOCK_ROWS rows at a time, coalesced along the
+    //   rows of x. (~5 lines)
+#pragma unroll
+    for (int step = 0; step < TILE; step += BLOCK_ROWS) {
+        const int i = step + ty;
+        if (off_m + i < M && off_n + tx < N) tile_smem[i][tx] = x[(off_m + i) * N + off_n + tx];
+    }
+    // END TODO(2)
+    // TODO(3): No thread may read from the tile what another has not yet put there. (~1 line)
+    // A thread stores elements that other warps loaded: a row of y is a column of the tile.
+    __syncthreads();
+    // END TODO(3)
+    // TODO(4): shared -> global: store the tile turned, BLOCK_ROWS rows of y at a time, coalesced along the rows of y.
+    //   The guard speaks of rows and columns of y. (~5 lines)
+#pragma unroll
+    for (int step = 0; step < TILE; step += BLOCK_ROWS) {
+        const int i = step + ty;
+        if (off_n + i < N && off_m + tx < M) y[(off_n + i) * M + off_m + tx] = tile_smem[tx][i];
+    }
+    // END TODO(4)
+}
+
+KATA_EXPORT void mat_trans_f32_tiled_padded(const float* x, float* y, int M, int N, cudaStream_t stream) {
+    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough x. The count fits int:
+    // 2^31 tiles would be an x of terabytes.
+    const int tiles_m = (M - 1) / TILE + 1;
+    const int tiles_n = (N - 1) / TILE + 1;
+    const dim3 threads(TILE, BLOCK_ROWS);
+    mat_trans_f32_tiled_padded_kernel<<<tiles_m * tiles_n, threads, 0, stream>>>(x, y, M, N);
+}

@@ -1,0 +1,60 @@
+// Wrong: a row of more vectors than the block has threads is cut off
+// Kata: embedding_f16x8_pack
+// Sim: wrong answer
+// Gpu: wrong answer
+// Says: never written
+#include "kata.cuh"
+#include <cstdint>
+#include <cuda_fp16.h>
+
+constexpr int THREADS = 512;
+constexpr int VEC = 8;   // halves per access: uint4 is 16 bytes
+constexpr int ROWS = 2;  // tokens of a thread, blockDim.y apart
+
+__global__ void __launch_bounds__(THREADS) embedding_f16x8_pack_kernel(
+    const int64_t* __restrict__ idx,  // [n]
+    const half* __restrict__ weight,  // [vocab, dim]
+    half* __restrict__ out,           // [n, dim]
+    int n, int dim) {
+    // The threads of one threadIdx.y copy rows for tokens first and first + blockDim.y, at most 2^31 - 1.
+    const int first = blockIdx.x * (blockDim.y * ROWS) + threadIdx.y;
+    const half* row[ROWS];
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+        const int token = first + r * blockDim.y;
+        if (token < n) row[r] = weight + idx[token] * dim;
+    }
+    // dim is a multiple of VEC, so every row of either matrix begins at a multiple of 16 bytes.
+    const int64_t col = threadIdx.x * VEC;
+    if (col < dim) {
+        uint4 row_rmem[ROWS];
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r) {
+            const int token = first + r * blockDim.y;
+            if (token < n) row_rmem[r] = *reinterpret_cast<const uint4*>(row[r] + col);
+        }
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r) {
+            const int token = first + r * blockDim.y;
+            half* out_row = out + static_cast<int64_t>(token) * dim;
+            if (token < n) *reinterpret_cast<uint4*>(out_row + col) = row_rmem[r];
+        }
+    }
+}
+
+// Just enough threads for the vectors of a row: then one instruction takes a short row whole. A power of two, so that
+// it divides THREADS.
+static int threads_along_row(int dim) {
+    int threads = 1;
+    while (threads < THREADS && threads * VEC < dim) threads *= 2;
+    return threads;
+}
+
+KATA_EXPORT void embedding_f16x8_pack(
+    const int64_t* idx, const half* weight, half* out, int n, int vocab, int dim, cudaStream_t stream) {
+    if (n == 0) return;  // a grid of no blocks is an invalid launch
+    const dim3 threads(threads_along_row(dim), THREADS / threads_along_row(dim));
+    const int tokens = threads.y * ROWS;  // of one block
+    const int blocks = (n - 1) / tokens + 1;
+    embedding_f16x8_pack_kernel<<<blocks, threads, 0, stream>>>(idx, weight, out, n, dim);
+}

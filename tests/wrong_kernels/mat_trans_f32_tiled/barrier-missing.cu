@@ -1,0 +1,45 @@
+// Wrong: columns of the tile are read while other warps still load its rows
+// Kata: mat_trans_f32_tiled
+// Sim: race
+// Gpu: pass | wrong answer | race: a warp must run ahead of another for it to show
+// Line: // BUG
+#include "kata.cuh"
+#include <cstdint>
+
+constexpr int TILE = 32;                    // rows and columns of the tile: one row of it a warp's worth
+constexpr int BLOCK_ROWS = 8;               // rows of the tile that the block moves at a time
+constexpr int THREADS = TILE * BLOCK_ROWS;  // each thread moves TILE / BLOCK_ROWS elements
+static_assert(TILE % BLOCK_ROWS == 0, "the block takes the same number of rows in every step");
+
+__global__ void __launch_bounds__(THREADS) mat_trans_f32_tiled_kernel(
+    const float* __restrict__ x,  // [M, N]
+    float* __restrict__ y,        // [N, M]
+    int M, int N) {
+    __shared__ float tile_smem[TILE][TILE];  // as in x: [row][col]
+    // This block's tile of x; blocks go along the rows of tiles. Offsets into a matrix are 64-bit: M and N fit int,
+    // their product need not.
+    const int tiles_n = (N - 1) / TILE + 1;
+    const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * TILE;
+    const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * TILE;
+    const int tx = threadIdx.x;
+    const int ty = threadIdx.y;
+#pragma unroll
+    for (int step = 0; step < TILE; step += BLOCK_ROWS) {
+        const int i = step + ty;
+        if (off_m + i < M && off_n + tx < N) tile_smem[i][tx] = x[(off_m + i) * N + off_n + tx];  // BUG
+    }
+#pragma unroll
+    for (int step = 0; step < TILE; step += BLOCK_ROWS) {
+        const int i = step + ty;
+        if (off_n + i < N && off_m + tx < M) y[(off_n + i) * M + off_m + tx] = tile_smem[tx][i];  // BUG
+    }
+}
+
+KATA_EXPORT void mat_trans_f32_tiled(const float* x, float* y, int M, int N, cudaStream_t stream) {
+    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough x. The count fits int:
+    // 2^31 tiles would be an x of terabytes.
+    const int tiles_m = (M - 1) / TILE + 1;
+    const int tiles_n = (N - 1) / TILE + 1;
+    const dim3 threads(TILE, BLOCK_ROWS);
+    mat_trans_f32_tiled_kernel<<<tiles_m * tiles_n, threads, 0, stream>>>(x, y, M, N);
+}

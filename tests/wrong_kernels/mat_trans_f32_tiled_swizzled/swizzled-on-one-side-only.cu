@@ -1,0 +1,49 @@
+// Wrong: the elements are read from where they would be without a swizzle
+// Kata: mat_trans_f32_tiled_swizzled
+// Sim: uninitialised | wrong answer: which of them depends on the shape
+// Gpu: wrong answer
+#include "kata.cuh"
+#include <cstdint>
+
+constexpr int TILE = 32;  // rows and columns of the tile: one row of it a warp's worth
+static_assert((TILE & (TILE - 1)) == 0, "exclusive or permutes 0..TILE-1 only where TILE is a power of two");
+constexpr int BLOCK_ROWS = 8;               // rows of the tile that the block moves at a time
+constexpr int THREADS = TILE * BLOCK_ROWS;  // each thread moves TILE / BLOCK_ROWS elements
+static_assert(TILE % BLOCK_ROWS == 0, "the block takes the same number of rows in every step");
+
+__global__ void __launch_bounds__(THREADS) mat_trans_f32_tiled_swizzled_kernel(
+    const float* __restrict__ x,  // [M, N]
+    float* __restrict__ y,        // [N, M]
+    int M, int N) {
+    __shared__ float tile_smem[TILE][TILE];  // as in x, but column j of row i stands at [i][j ^ i]
+    // This block's tile of x; blocks go along the rows of tiles. Offsets into a matrix are 64-bit: M and N fit int,
+    // their product need not.
+    const int tiles_n = (N - 1) / TILE + 1;
+    const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * TILE;
+    const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * TILE;
+    const int tx = threadIdx.x;
+    const int ty = threadIdx.y;
+    // For one i, tx ^ i takes every value of 0..31 once: 32 lanes, 32 banks.
+#pragma unroll
+    for (int step = 0; step < TILE; step += BLOCK_ROWS) {
+        const int i = step + ty;
+        if (off_m + i < M && off_n + tx < N) tile_smem[i][tx ^ i] = x[(off_m + i) * N + off_n + tx];
+    }
+    // A thread stores elements that other warps loaded: a row of y is a column of the tile.
+    __syncthreads();
+    // For one i, i ^ tx takes every value of 0..31 once: a column's words lie in 32 banks, in another order.
+#pragma unroll
+    for (int step = 0; step < TILE; step += BLOCK_ROWS) {
+        const int i = step + ty;
+        if (off_n + i < N && off_m + tx < M) y[(off_n + i) * M + off_m + tx] = tile_smem[tx][i];
+    }
+}
+
+KATA_EXPORT void mat_trans_f32_tiled_swizzled(const float* x, float* y, int M, int N, cudaStream_t stream) {
+    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough x. The count fits int:
+    // 2^31 tiles would be an x of terabytes.
+    const int tiles_m = (M - 1) / TILE + 1;
+    const int tiles_n = (N - 1) / TILE + 1;
+    const dim3 threads(TILE, BLOCK_ROWS);
+    mat_trans_f32_tiled_swizzled_kernel<<<tiles_m * tiles_n, threads, 0, stream>>>(x, y, M, N);
+}
