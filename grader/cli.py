@@ -72,6 +72,7 @@ def _add_grade(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--thorough", action="store_true", help="many more shapes and values")
     parser.add_argument("--seed", type=int, default=0, help="draw other shapes and values (default 0)")
     parser.add_argument("--counters", action="store_true", help="after a pass on the simulator, show what costs most")
+    parser.add_argument("--no-speed", action="store_true", help="on a GPU: check the answers, time nothing")
     parser.add_argument("--sim-arch", default=Options.sim_arch, metavar="ARCH", help="simulated card: sm_80, sm_90a")
     parser.set_defaults(command=_grade)
 
@@ -136,6 +137,7 @@ def _grade(options: argparse.Namespace) -> int:
         options.sim_arch,
         warnings_are_errors=options.solutions,
         counters=options.counters,
+        speed=not options.no_speed,
     )
     if len(work) > 1:
         prepare(work, wanted, _progress)

@@ -195,7 +195,7 @@ def check_solutions(root: Path) -> list[str]:
     work = [(kata, kata.solution_path) for kata in catalog.katas.values()]
     runs = [Options(device="sim", sim_arch=arch, warnings_are_errors=True) for arch in SIM_ARCHS]
     if find_gpu() is not None:
-        runs.append(Options(device="gpu", warnings_are_errors=True))
+        runs.append(Options(device="gpu", warnings_are_errors=True, speed=False))
     problems = []
     for options in runs:
         prepare(work, options, _say)

@@ -6,11 +6,12 @@ pytest and the command line are two faces of ``grade``; the verdict that they sh
 from __future__ import annotations
 
 import gc
+import os
 import threading
 import time
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from grader import cache, skeleton
@@ -44,7 +45,8 @@ class Options:
     seed: int = 0
     sim_arch: str = SIM_ARCH
     warnings_are_errors: bool = False
-    jobs: int = 2
+    jobs: int = field(default_factory=lambda: max(2, os.cpu_count() or 2))
+    speed: bool = True  # time what is graded on a GPU, where the kata is no easy one
     pairs: int = 21  # samples of each arm, where speed is measured
     counters: bool = False  # after a pass on the simulator, count what the kernels cost
 
@@ -176,9 +178,10 @@ def _on_device(request: Request, effort: Effort, options: Options, progress: Pro
         if options.counters and verdict.passed and target.device == "sim":
             verdict = replace(verdict, counters=count(kata, request.spec, sandbox, effort))
         # An easy kata is about getting it right: `kata bench` has its speed, and its grade stays quick.
-        if kata.speed and kata.level != "easy" and verdict.passed and target.device == "gpu":
-            timed = measure(kata, request.spec, sandbox, pairs=options.pairs)
-            verdict = replace(verdict, measurements=timed.measurements) if timed.passed else timed
+        timed = options.speed and kata.speed and kata.level != "easy"
+        if timed and verdict.passed and target.device == "gpu":
+            measured = measure(kata, request.spec, sandbox, pairs=options.pairs)
+            verdict = replace(verdict, measurements=measured.measurements) if measured.passed else measured
         return verdict
 
 

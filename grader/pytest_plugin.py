@@ -40,6 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--thorough", action="store_true", help="many more shapes and values")
     group.addoption("--kata-seed", type=int, default=0, metavar="N", help="draw other shapes and values (default 0)")
+    group.addoption("--no-speed", action="store_true", help="on a GPU: check the answers, time nothing")
     group.addoption("--sim-arch", default=Options.sim_arch, metavar="ARCH", help="simulated card: sm_80, sm_90a")
 
 
@@ -134,6 +135,7 @@ def _options(config: pytest.Config) -> Options:
         thorough=config.getoption("--thorough"),
         seed=config.getoption("--kata-seed"),
         sim_arch=config.getoption("--sim-arch"),
+        speed=not config.getoption("--no-speed"),
         warnings_are_errors=config.getoption("--solutions"),
     )
 
