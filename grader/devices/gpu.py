@@ -1,7 +1,7 @@
 """A kata on the GPU: its launcher called through ctypes, on memory from the CUDA driver.
 
-Every buffer lies between two guard bands. A guard byte that changed is a write out of bounds; its 0xFF bytes are a NaN
-to every float format and -1 to every integer, so that a value read from there shows in the answer.
+Every buffer lies between two guard bands. A guard byte that changed is a write out of bounds. An input's guard bytes,
+0xFF, are a NaN to every float format and -1 to every integer, so that a value read from there shows in the answer.
 
 The driver is called directly, without torch: a child process is then ready in half a second instead of four, which
 every kata pays, and every kernel that breaks its context pays again.
@@ -20,7 +20,7 @@ from grader.devices.driver import Driver
 from grader.devices.race import Race
 
 GUARD_BYTES = 1 << 16
-GUARD_BYTE = 0xFF
+GUARD_BYTE = {"in": 0xFF, "out": 0xFE}  # not the same: what is copied from one band to another shows
 ALIGNMENT = 256  # bytes; what cuMemAlloc promises
 
 # CUresult of a kernel that broke the context (CUDA Driver API, 6.1), and the verdict that it means.
@@ -102,7 +102,8 @@ class _Placed:
         self.contents = b""
         size = self._front + len(buffer.data) + GUARD_BYTES
         driver.do("cuMemAlloc_v2", byref(self._base), c_size_t(size))
-        driver.do("cuMemsetD8_v2", self._base, GUARD_BYTE, c_size_t(size))
+        self._guard = GUARD_BYTE[buffer.role]
+        driver.do("cuMemsetD8_v2", self._base, self._guard, c_size_t(size))
         self.pointer = self._base.value + self._front
         if buffer.data:
             driver.do("cuMemcpyHtoD_v2", c_uint64(self.pointer), buffer.data, c_size_t(len(buffer.data)))
@@ -124,8 +125,8 @@ class _Placed:
         )
         self._driver.do("cuMemFree_v2", self._base)
         found = [  # of each guard the changed byte that is nearest to the buffer
-            self._outside(self._front - 1 - _first_difference(before[::-1]), before),
-            self._outside(self._front + size + _first_difference(after), after),
+            self._outside(self._front - 1 - self._intact(before[::-1]), before),
+            self._outside(self._front + size + self._intact(after), after),
         ]
         if self.buffer.role == "in" and self.contents != self.buffer.data:
             pairs = zip(self.contents, self.buffer.data, strict=True)
@@ -140,9 +141,13 @@ class _Placed:
         self._driver.do("cuMemcpyDtoH_v2", there, c_uint64(self._base.value + start), c_size_t(size))
         return there.raw
 
+    def _intact(self, guard: bytes) -> int:
+        """How many bytes of a guard are unchanged before the first that is not."""
+        return len(guard) - len(guard.lstrip(bytes([self._guard])))
+
     def _outside(self, place: int, guard: bytes) -> Finding | None:
         """A finding for the byte at ``place`` of the allocation, where the guard around it changed at all."""
-        if _first_difference(guard) == len(guard):
+        if self._intact(guard) == len(guard):
             return None
         return self._finding("out of bounds", "wrote", place - self._front)
 
@@ -152,8 +157,3 @@ class _Placed:
         extent = f"; {name} has {count} element{'' if count == 1 else 's'}"
         message = f"the kernel {did} {name}[{index}]" + ("" if 0 <= index < count else extent)
         return Finding(kind, message, buffer=name, index=index)
-
-
-def _first_difference(guard: bytes) -> int:
-    """The place of the first byte that is no guard byte any more; the length where all are."""
-    return len(guard) - len(guard.lstrip(bytes([GUARD_BYTE])))

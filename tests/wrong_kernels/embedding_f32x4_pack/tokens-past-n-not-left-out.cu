@@ -1,7 +1,7 @@
 // Wrong: the last block copies rows for tokens that do not exist
 // Kata: embedding_f32x4_pack
 // Sim: out of bounds
-// Gpu: not shown: the guard band behind idx says -1, and a row of guard band lands on a guard band
+// Gpu: out of bounds
 // Line: // BUG
 // Sizes: n=1, vocab=1, dim=4
 #include "kata.cuh"

@@ -1,7 +1,7 @@
 // Wrong: the guard speaks of the first of two elements: for odd n the last pair is half outside
 // Kata: hardshrink_f16x2
 // Sim: out of bounds
-// Gpu: not shown: past the end lies nan, and nan is written back as it was
+// Gpu: out of bounds
 // Line: // BUG
 // Sizes: n=1
 #include "kata.cuh"

@@ -1,7 +1,7 @@
 // Wrong: the guard speaks of the first of four elements: a ragged end is read and written whole
 // Kata: hardshrink_f32x4
 // Sim: out of bounds
-// Gpu: not shown: past the end lies nan, and nan is written back as it was
+// Gpu: out of bounds
 // Line: // BUG
 // Sizes: n=1
 #include "kata.cuh"

@@ -1,7 +1,7 @@
 // Wrong: all 32 lanes read a partial result, and there are only 8
 // Kata: online_safe_softmax_f32
 // Sim: out of bounds
-// Gpu: pass | wrong answer: what lies behind the array is anything, zeros as a rule
+// Gpu: out of bounds | pass | wrong answer: whether anything lies behind the array, and what, is luck
 // Line: // BUG
 #include "kata.cuh"
 #include <cfloat>
