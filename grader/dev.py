@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from grader.toolchain import find_gpu, find_toolchain
 
 SIM_ARCHS = ("sm_80", "sm_90a")
 ROOM = 0.5  # share of the tolerance that a solution may use up
+SCREEN = 60  # lines of a C++ function, with its signature
 
 # Each module may import only from those before it. A folder counts as one module.
 ORDER = (
@@ -124,7 +126,8 @@ def _imports(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def check_style(root: Path) -> list[str]:
-    """ruff (lint and format), mypy --strict on grader/, clang-format on every .cu, .cpp and .h."""
+    """ruff (lint and format), mypy --strict on grader/, clang-format on every .cu, .cpp and .h, and no function of a
+    .cpp or .h longer than a screen."""
     sources = [str(path) for path in _sources(root)]
     commands: Mapping[str, list[str]] = {
         "ruff check": ["ruff", "check", "."],
@@ -132,7 +135,45 @@ def check_style(root: Path) -> list[str]:
         "mypy": ["mypy", "--strict", "grader"],
         "clang-format": ["clang-format", "--dry-run", "--Werror", *sources],
     }
-    return [problem for name, command in commands.items() for problem in _run(name, command, root)]
+    problems = [problem for name, command in commands.items() for problem in _run(name, command, root)]
+    engine = [path for path in _sources(root) if path.suffix in (".cpp", ".h")]
+    return problems + [problem for path in engine for problem in _long_functions(root, path)]
+
+
+def _long_functions(root: Path, path: Path) -> Iterator[str]:
+    for line, name, length in functions_of((root / path).read_text()):
+        if length > SCREEN:
+            yield f"{path}:{line}: {name} has {length} lines; split it, a function fits a screen of {SCREEN}."
+
+
+# What is no code but may hold braces, and what stands between the parameters of a function and its body.
+_NO_CODE = re.compile(
+    r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'|^[ \t]*#[^\n]*", re.DOTALL | re.MULTILINE
+)
+_HEAD = re.compile(
+    r"([\w:~]+(?:[^\w\s(]{1,3})?)\s*\((?:[^()]|\([^()]*\))*\)\s*(?:const|noexcept|override|\s)*(?::[^:].*)?$", re.DOTALL
+)
+
+
+def functions_of(text: str) -> Iterator[tuple[int, str, int]]:
+    """(line, name, lines) of every C++ function with a body; a lambda counts as part of the function around it."""
+    code = _NO_CODE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+    start, depth, inside = 0, 0, -1
+    for place in re.finditer(r"[{};]", code):
+        if place[0] == "{":
+            head = code[start : place.start()]
+            match = _HEAD.search(head) if inside < 0 else None
+            if match is not None and "=" not in head.partition("(")[0]:
+                inside, name = depth, match[1]
+                first = code.count("\n", 0, start + len(head) - len(head.lstrip())) + 1
+            depth += 1
+        elif place[0] == "}":
+            depth -= 1
+            if depth == inside:
+                inside = -1
+                yield first, name, code.count("\n", 0, place.start()) + 2 - first
+        if inside < 0:
+            start = place.end()
 
 
 def _sources(root: Path) -> Iterator[Path]:

@@ -41,6 +41,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--thorough", action="store_true", help="many more shapes and values")
     group.addoption("--kata-seed", type=int, default=0, metavar="N", help="draw other shapes and values (default 0)")
     group.addoption("--no-speed", action="store_true", help="on a GPU: check the answers, time nothing")
+    group.addoption("--counters", action="store_true", help="of what passes on the simulator, show what costs most")
     group.addoption("--sim-arch", default=Options.sim_arch, metavar="ARCH", help="simulated card: sm_80, sm_90a")
 
 
@@ -137,6 +138,7 @@ def _options(config: pytest.Config) -> Options:
         sim_arch=config.getoption("--sim-arch"),
         speed=not config.getoption("--no-speed"),
         warnings_are_errors=config.getoption("--solutions"),
+        counters=config.getoption("--counters"),
     )
 
 
@@ -166,6 +168,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         graded = item.stash[_GRADE]
         result.kata_outcome = f"{graded.kata.name}: {report.outcome(graded)}"
         result.kata_started = graded.verdict.kind is not Kind.NOT_STARTED
+        result.kata_costs = report.costs(graded)
     return result
 
 
@@ -182,3 +185,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.section("not started")
         for result in waiting:
             terminalreporter.write_line(result.kata_outcome)
+    counted = [result for result in terminalreporter.stats.get("passed", []) if getattr(result, "kata_costs", None)]
+    if counted:
+        terminalreporter.section("counters")
+        for line in (line for result in counted for line in result.kata_costs):
+            terminalreporter.write_line(line)

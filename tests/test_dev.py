@@ -71,7 +71,39 @@ def test_bad_style_is_found_in_every_language(copy: Path) -> None:
     python.write_text(python.read_text() + "\ndef untyped(x):\n    return   x\n")
     kernel = copy / "solutions" / "elementwise" / "elementwise_f32.cu"
     kernel.write_text(kernel.read_text().replace("    const int idx", "  const int idx"))
+    engine = copy / "grader" / "devices" / "sim" / "engine" / "product.cpp"
+    turns = "".join(f"    value += {i};\n" for i in range(dev.SCREEN))
+    engine.write_text(engine.read_text() + f"\nint too_long(int value) {{\n{turns}    return value;\n}}\n")
     problems = "\n".join(dev.check_style(copy))
     assert "ruff format: " in problems and "verdict.py" in problems
     assert "mypy: " in problems and "no-untyped-def" in problems
     assert "clang-format: " in problems and "elementwise_f32.cu" in problems
+    assert "engine/product.cpp:" in problems and f"too_long has {dev.SCREEN + 3} lines; split it" in problems
+
+
+FUNCTIONS = """
+// int comment() { }
+namespace {
+constexpr int TABLE[] = {1, 2};
+struct Pair {
+    Pair(int a) : first(a) {}
+    int sum() const { return first + 1; }
+    int first;
+};
+template <class F>
+auto visit(
+    F f, const char* text = "} {") {
+    if (f()) {
+        return [&] { return f(); };
+    }
+}
+}  // namespace
+std::vector<int>& Pair::all(int (*g)(int)) {
+    return {};
+}
+"""
+
+
+def test_functions_of_a_source_are_measured() -> None:
+    found = [(name, length) for _, name, length in dev.functions_of(FUNCTIONS)]
+    assert found == [("Pair", 1), ("sum", 1), ("visit", 7), ("Pair::all", 3)]

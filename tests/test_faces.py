@@ -149,6 +149,17 @@ def test_a_whole_family_of_solutions_passes_with_both_faces(clone: Path) -> None
     assert by_kata.returncode == 0 and "2 of 2 passed" in by_kata.stdout
 
 
+def test_counters_follow_a_pass_with_both_faces(clone: Path) -> None:
+    solve(clone, "sgemm_sliced_k_f32")
+    wanted = ("--device", "sim", "--counters")
+    by_pytest = pytest_run(clone, "exercises/sgemm/sgemm_sliced_k_f32.cu", *wanted)
+    by_kata = run(clone, "-m", "grader", "grade", "sgemm_sliced_k_f32", *wanted)
+    counters = by_kata.stdout[by_kata.stdout.index("counters of sgemm_sliced_k_f32_kernel at ") :].strip()
+    assert "shared memory" in counters and "sectors/ideal" in counters
+    assert counters in by_pytest.stdout
+    assert "counters of" not in pytest_run(clone, "exercises/sgemm/sgemm_sliced_k_f32.cu", "--device", "sim").stdout
+
+
 def test_reset_keeps_what_was_written(clone: Path) -> None:
     path = solve(clone, "elementwise_f32")
     written = path.read_text()

@@ -119,6 +119,33 @@ def test_bulk_copies_in_and_out(bulk: SimDevice) -> None:
         assert answer(bulk, "bulk", seed=seed) == reversed_tiles(THREADS, 4)
 
 
+FENCED = {
+    "writers_fence": lambda: reversed_tiles(THREADS, 2),
+    "fence_and_arrive": lambda: reversed_tiles(THREADS, 1),
+    "in_and_out": lambda: X[:THREADS],
+}
+
+
+@pytest.mark.parametrize("launcher", FENCED)
+def test_a_bulk_copy_after_a_proxy_fence(bulk: SimDevice, launcher: str) -> None:
+    expected = FENCED[launcher]()
+    for seed in SEEDS:
+        assert answer(bulk, launcher, seed=seed)[: len(expected)] == expected
+
+
+@pytest.mark.parametrize("launcher", ["no_fence", "fence_too_early"])
+def test_a_missing_proxy_fence_is_found(bulk: SimDevice, launcher: str) -> None:
+    lines = BULK.read_text().splitlines()
+    write = next(i for i, line in enumerate(lines, 1) if "out[tid] = x[k * THREADS" in line)
+    for seed in SEEDS:
+        found = finding(bulk, launcher, seed=seed)
+        assert found.kind == "race" and found.thread == (0, 0, 0)
+        assert (
+            f"race on out[0] in shared memory: thread (0,0,0) writes it on line {write}, the bulk copy" in found.message
+        )
+        assert "reads it, with no fence.proxy.async between" in found.message
+
+
 def test_a_cluster_of_one_block(bulk: SimDevice) -> None:
     lead = [1.0 if i % 32 == 0 else 0.0 for i in range(THREADS)]
     expected = [value + one for value, one in zip(reversed_tiles(THREADS, 1), lead, strict=True)]

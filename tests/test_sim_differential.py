@@ -6,7 +6,6 @@ not defined. To record anew on a GPU: PYTHONPATH=. python3 tests/differential/ca
 
 from __future__ import annotations
 
-import ctypes
 import math
 import os
 import struct
@@ -101,7 +100,6 @@ def test_the_support_table_is_current() -> None:
 
 def _forms() -> list[Form]:
     engine = load_engine(engine_library(cache_folder()))
-    engine.sim_signatures.restype = ctypes.c_char_p
     return parse_signatures(engine.sim_signatures().decode())
 
 

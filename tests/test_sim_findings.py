@@ -66,7 +66,7 @@ PLANTED = {
     "named_barrier": ("deadlock", "32 threads of the block wait", None),
     "trap": ("crash", "trap", None),
     "unsupported": ("unsupported", "vadd.s32.s32.s32", None),
-    "recursion": ("unsupported", "recursion: deeper calls itself", None),
+    "recursion": ("crash", "stack overflow: deeper, 129 calls deep, needs more than the 1024 bytes", None),
 }
 
 

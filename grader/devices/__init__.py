@@ -134,6 +134,8 @@ class Device(Protocol):
     def call(self, call: Call) -> Outcome:
         """Run the launcher once, wait for the device, return outputs and findings.
 
+        One device is one process with the kata's library loaded: a ``__device__`` variable keeps its value from call
+        to call, on a GPU and on the simulator alike, until the process is replaced. Whoever counts in one sets it back.
         A learner's failure is a Finding. An exception means that the grader or the machine is broken.
         """
         ...

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from ctypes import byref, c_char_p, c_uint64, c_void_p
+from ctypes import byref, c_uint64, c_void_p
 from pathlib import Path
 
 from not_ptx import not_ptx
@@ -28,7 +28,6 @@ def main() -> None:
     gpu, toolchain = find_gpu(), find_toolchain()
     assert gpu is not None, "capturing needs a GPU"
     engine = load_engine(engine_library(cache_folder(), progress=print))
-    engine.sim_signatures.restype = c_char_p
     forms = parse_signatures(engine.sim_signatures().decode())
     known = [form for form in forms if form.name not in not_ptx()]
     driver = Driver()

@@ -7,7 +7,6 @@ Needs nvcc's ptxas and no GPU.
 
 from __future__ import annotations
 
-import ctypes
 import re
 import subprocess
 import tempfile
@@ -47,7 +46,6 @@ def refused_by_ptxas(forms: list[Form]) -> set[str]:
 
 if __name__ == "__main__":
     engine = load_engine(engine_library(cache_folder(), progress=print))
-    engine.sim_signatures.restype = ctypes.c_char_p
     found = refused_by_ptxas(parse_signatures(engine.sim_signatures().decode()))
     FILE.write_text("".join(f"{name}\n" for name in sorted(found)))
     print(f"{len(found)} forms written to {FILE.name}")

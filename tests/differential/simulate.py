@@ -8,7 +8,6 @@ and launch kernels as nvcc's own stubs do.
 
 from __future__ import annotations
 
-import ctypes
 import subprocess
 import sys
 import tempfile
@@ -47,7 +46,6 @@ extern "C" void launch(const void* in, void* out, int which, void* stream) {
 def main() -> None:
     engine = engine_library(cache_folder())
     library = load_engine(engine)
-    library.sim_signatures.restype = ctypes.c_char_p
     known = {form.name: form for form in parse_signatures(library.sim_signatures().decode())}
     forms = [known[name] for name in load(Path(__file__).parent / FILE).results]
     with tempfile.TemporaryDirectory() as folder:

@@ -32,11 +32,17 @@ __device__ __forceinline__ void wait(uint64_t* bar, unsigned parity) {
         "r"(parity)
         : "memory");
 }
-__device__ __forceinline__ void store(float* to, const float* from, unsigned bytes) {
+__device__ __forceinline__ void fence_proxy() {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+__device__ __forceinline__ void store_unfenced(float* to, const float* from, unsigned bytes) {
     asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(smem(from)), "r"(bytes)
                  : "memory");
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+__device__ __forceinline__ void store(float* to, const float* from, unsigned bytes) {
+    fence_proxy();
+    store_unfenced(to, from, bytes);
 }
 __device__ __forceinline__ void wait_stores() {
     asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
@@ -152,3 +158,65 @@ __global__ void tensor_map_kernel(const float* x, float* y, int n) {
     y[threadIdx.x] = in[threadIdx.x];
 }
 LAUNCHER(tensor_map)
+
+// Between what threads wrote and a bulk copy that reads it, a proxy fence must stand: the barrier alone is not enough.
+template <bool WRITERS_FENCE, bool FENCE_FIRST>
+__device__ void store_tile(const float* x, float* y) {
+    __shared__ alignas(128) float out[THREADS];
+    const int tid = threadIdx.x;
+    for (int k = 0; k < 2; ++k) {
+        if (FENCE_FIRST) fence_proxy();
+        out[tid] = x[k * THREADS + THREADS - 1 - tid];
+        if (WRITERS_FENCE) fence_proxy();
+        __syncthreads();
+        if (tid == 0) {
+            store_unfenced(y + k * THREADS, out, sizeof out);
+            wait_stores();
+        }
+        __syncthreads();
+    }
+}
+__global__ void no_fence_kernel(const float* x, float* y, int n) {
+    store_tile<false, false>(x, y);
+}
+LAUNCHER(no_fence)
+__global__ void fence_too_early_kernel(const float* x, float* y, int n) {
+    store_tile<false, true>(x, y);
+}
+LAUNCHER(fence_too_early)
+__global__ void writers_fence_kernel(const float* x, float* y, int n) {
+    store_tile<true, false>(x, y);
+}
+LAUNCHER(writers_fence)
+
+// Consumers fence and arrive at an mbarrier; the thread that waits for it copies.
+__global__ void fence_and_arrive_kernel(const float* x, float* y, int n) {
+    __shared__ alignas(128) float out[THREADS];
+    __shared__ alignas(8) uint64_t bar;
+    const int tid = threadIdx.x;
+    if (tid == 0) initialise(&bar, THREADS);
+    __syncthreads();
+    out[tid] = x[THREADS - 1 - tid];
+    fence_proxy();
+    asm volatile("{\n .reg .b64 t;\n mbarrier.arrive.shared::cta.b64 t, [%0];\n}" ::"r"(smem(&bar)) : "memory");
+    if (tid == THREADS - 1) {
+        wait(&bar, 0);
+        store_unfenced(y, out, sizeof out);
+        wait_stores();
+    }
+}
+LAUNCHER(fence_and_arrive)
+
+// In and out by bulk copies alone: both are of the async proxy.
+__global__ void in_and_out_kernel(const float* x, float* y, int n) {
+    __shared__ alignas(128) float tile[THREADS];
+    __shared__ alignas(8) uint64_t bar;
+    if (threadIdx.x != 0) return;
+    initialise(&bar, 1);
+    expect(&bar, sizeof tile);
+    load(tile, x, sizeof tile, &bar);
+    wait(&bar, 0);
+    store_unfenced(y, tile, sizeof tile);
+    wait_stores();
+}
+LAUNCHER(in_and_out)

@@ -340,7 +340,7 @@ __device__ __noinline__ float deeper(const float* x, int n) {
     return n <= 0 ? 0.0f : x[n] + deeper(x, n - 1) * deeper(x, n - 2);  // recursion
 }
 __global__ void recursion_kernel(const float* x, float* y, int n) {
-    y[0] = deeper(x, n);
+    y[0] = deeper(x, n - 1);
 }
 LAUNCHER(recursion, 1, 32, 0)
 

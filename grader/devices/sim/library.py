@@ -32,6 +32,7 @@ _PROTOTYPES: dict[str, tuple[Any, Sequence[Any]]] = {
     "sim_counted": (ctypes.c_char_p, ()),
     "sim_end": (None, ()),
     "sim_forms": (ctypes.c_char_p, ()),
+    "sim_signatures": (ctypes.c_char_p, ()),
 }
 
 

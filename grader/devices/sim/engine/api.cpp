@@ -1,6 +1,8 @@
 // api: the engine's own interface, for ctypes
 //
 // Text that is returned stays valid until the next call of the same function.
+#include <new>
+
 #include "decode.h"
 #include "device.h"
 #include "lexer.h"
@@ -15,6 +17,9 @@ SIM_EXPORT const char* sim_load(const char* ptx, const char* source, const char*
         Device::get().load(ptx, source, arch, threads);
     } catch (const SyntaxError& e) {
         error = e.what();
+        return error.c_str();
+    } catch (const std::bad_alloc&) {
+        error = "there is not enough memory for its variables";
         return error.c_str();
     }
     return nullptr;
@@ -39,6 +44,7 @@ SIM_EXPORT const void* sim_bytes(u64 address) {
 // The call's findings as a JSON list.
 SIM_EXPORT const char* sim_findings() {
     static std::string text;
+    Device::get().close();
     text = "[";
     for (const Finding& finding : Device::get().findings) text += (text.size() > 1 ? "," : "") + json(finding);
     text += "]";

@@ -153,6 +153,7 @@ void build_bulk_store(Decoder& d, const ptx::Instruction& in, const Row& row) {
     d.address(out, in.operands[0], in, Copy::MOST);
     out.operand[0] = d.address_row(in.operands[1]);
     out.operand[1] = d.source(in.operands[2], shape_of<u32>());
+    d.note_bulk_store();
     d.emit(out);
 }
 
@@ -169,6 +170,10 @@ void build_wait(Decoder& d, const ptx::Instruction& in, const Row& row) {
     Instruction out = d.prototype(in, row);
     out.operand[0] = d.source(in.operands[0], shape_of<u32>());
     d.emit(out);
+}
+
+void fence_proxy(Warp& warp, const Instruction&, Mask) {
+    warp.block->fence_proxy(warp);
 }
 
 void nothing(Warp&, const Instruction&, Mask) {}
@@ -189,7 +194,9 @@ void asynchronous_rows(Table& t) {
     t.add("cp.async.bulk.commit_group", {bulk_commit, {}}, build_nothing);
     t.add("cp.async.bulk.wait_group{,.read}", {bulk_wait, {}}, build_wait);
     t.add("cp.async.bulk.prefetch.L2.global{,.L2::cache_hint}", {nothing, {}}, build_nothing);
-    t.add("fence.proxy.{alias,async}{,.global,.shared::cta,.shared::cluster}", {nothing, {}}, build_nothing);
+    t.add("fence.proxy.async{,.shared::cta,.shared::cluster}", {fence_proxy, {}}, build_nothing);
+    t.add("fence.proxy.async.global", {nothing, {}}, build_nothing);
+    t.add("fence.proxy.alias{,.global,.shared::cta,.shared::cluster}", {nothing, {}}, build_nothing);
     t.add("fence.mbarrier_init.release.cluster", {nothing, {}}, build_nothing);
     t.add("setmaxnreg.{inc,dec}.sync.aligned.u32", {nothing, {}}, build_nothing);
 }

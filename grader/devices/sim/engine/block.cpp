@@ -95,6 +95,7 @@ void Block::start(u64 linear) {
     copies.forget();
     mbarriers.forget();
     origin = last_clock_;
+    std::fill(proxied, proxied + LANES, origin);
     handed = {};
     handed.block = u32(linear);
     std::fill(local_shadow_.begin(), local_shadow_.end(), 0);
@@ -106,7 +107,7 @@ void Block::start(u64 linear) {
         warp.floor = last_clock_;
         std::fill(warp.seen, warp.seen + LANES, last_clock_);
         warp.move(ALL, 0);
-        for (auto& callers : warp.callers) callers.clear();
+        if (!program->calls.empty()) std::fill(warp.stacks, warp.stacks + LANES, Stack());
         fill_specials(warp, false);
     }
 }
@@ -262,6 +263,14 @@ void Block::fence(Warp& warp, bool device) {
     for (const Warp& other : warps) latest = std::max(latest, other.clock);
     if (device && launch->traces) launch->traces->handover.fence(handed, latest - origin);
     ordering.fence(warp);
+}
+
+// Whether the fence itself comes before a copy is not asked: enough that somebody fenced who knew of the writes.
+void Block::fence_proxy(Warp& warp) {
+    if (!program->bulk_stores) return;
+    for (int i = 0; i < LANES; ++i) proxied[i] = std::max(proxied[i], warp.seen[i]);
+    proxied[warp.index] = warp.clock;
+    warp.clock += 1;
 }
 
 void Block::touch(Warp& warp, const Instruction& in, Mask mask, Access access, u8* const* at) {

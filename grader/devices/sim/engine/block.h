@@ -45,6 +45,7 @@ struct Block {
     void arrive(Warp& warp, const Instruction& in, Mask lanes, u32 barrier, u32 expected);
 
     void fence(Warp& warp, bool device);  // for the block, or for the whole device
+    void fence_proxy(Warp& warp);         // between the generic and the async proxy
     // Notes a volatile or atomic access: flags and locks order what stands around them.
     void touch(Warp& warp, const Instruction& in, Mask mask, Access access, u8* const* at);
 
@@ -66,7 +67,8 @@ struct Block {
     MBarriers mbarriers{*this};
     std::unique_ptr<Counters> counters;  // null: nothing is counted
     Handed handed;
-    u32 origin = 0;  // of the clocks of its warps
+    u32 origin = 0;           // of the clocks of its warps
+    u32 proxied[LANES] = {};  // up to which clock of each warp a proxy fence has come after what it wrote
     Barrier barriers[BARRIERS];
     std::unique_ptr<Finding> pending;  // an uninitialised read that may yet turn out to be a race
 

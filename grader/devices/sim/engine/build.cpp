@@ -103,10 +103,12 @@ void Decoder::address(Instruction& out, const ptx::Operand& operand, const ptx::
     }
     program_.fences |= out.acquires || out.releases;
     out.immediate = operand.offset;
+    out.extent = std::max(base_of(base, here().bases), -1);
     if (base.kind == ptx::OperandKind::reg) {
         out.address = register_row(base.index);
         out.wide_address = register_bytes(base.index) == 8;
     } else if (base.kind == ptx::OperandKind::symbol) {
+        out.address = frame_base(base);
         out.immediate += s64(symbol_address(base));
     } else {
         out.immediate += s64(base.bits);
@@ -262,15 +264,16 @@ u32 Decoder::call_site(const ptx::Operand* results, std::string_view callee, con
     call.builtin = !f.defined;
     if (call.builtin && !is_builtin(call.callee)) unsupported("a call of " + demangled(call.callee));
     const Layout* target = call.builtin ? nullptr : &layouts_[layout_index_.at(callee)];
+    if (target) call.frame = target->frame;
     for (size_t i = 0; arguments && i < arguments->elements.size() && i < f.parameters.size(); ++i) {
-        const u32 from = u32(symbol_address(arguments->elements[i]));
+        const u32 from = parameter_at(arguments->elements[i], f.parameters[i].bytes);
         call.argument_offsets.push_back(from);
         if (!target) continue;
         const ptx::Variable& v = f.parameters[i];
         call.arguments.push_back({from, u32(target->formal.at(v.name)), u32(v.bytes)});
     }
     for (size_t i = 0; results && i < results->elements.size() && i < f.returns.size(); ++i) {
-        const u32 to = u32(symbol_address(results->elements[i]));
+        const u32 to = parameter_at(results->elements[i], f.returns[i].bytes);
         const u32 from = target ? u32(target->formal.at(f.returns[i].name)) : to;
         call.results.push_back({from, to, u32(f.returns[i].bytes)});
     }

@@ -1,6 +1,7 @@
 // compare: setp, set, selp, slct, testp
 //
-// operands of setp: p, q (or a sink), a, b, c; option: how c joins in.
+// operands of setp: p, q (or a sink), a, b, c; option: how c joins in. A row has a Test of its own; the handlers know
+// how the operands become what it compares: as they are, or halves and flushed values in single precision.
 #include "decode.h"
 #include "operation.h"
 
@@ -8,75 +9,112 @@ namespace sim {
 
 namespace {
 
+// ---- tests of two rows, a bit for each lane
+
+using Test = Mask (*)(const void* a, const void* b);
+
 template <class T>
-auto comparable(T a) {
-    return a;
+bool is_equal(T a, T b) {
+    return a == b;
 }
-f32 comparable(f16 a) {
+template <class T>
+bool is_less(T a, T b) {
+    return a < b;
+}
+template <class T>
+bool is_less_or_equal(T a, T b) {
+    return a <= b;
+}
+template <class T>
+bool are_numbers(T a, T b) {
+    return a == a && b == b;
+}
+
+template <class T, bool (*compare)(T, T)>
+Mask all_lanes(const void* a, const void* b) {
+    const T *x = static_cast<const T*>(a), *y = static_cast<const T*>(b);
+    Mask value = 0;
+#pragma GCC ivdep
+    for (int l = 0; l < LANES; ++l) value |= Mask(compare(x[l], y[l])) << l;
+    return value;
+}
+template <class T>
+constexpr Test equal = all_lanes<T, is_equal<T>>;
+template <class T>
+constexpr Test less = all_lanes<T, is_less<T>>;
+template <class T>
+constexpr Test less_or_equal = all_lanes<T, is_less_or_equal<T>>;
+template <class T>
+constexpr Test numbers = all_lanes<T, are_numbers<T>>;
+
+// The others are these with the operands swapped or the answer turned round: not less is "greater, equal or unordered".
+template <const Test& test>
+Mask swapped(const void* a, const void* b) {
+    return test(b, a);
+}
+template <const Test& test>
+Mask inverted(const void* a, const void* b) {
+    return ~test(a, b);
+}
+template <const Test& test>
+Mask swapped_inverted(const void* a, const void* b) {
+    return ~test(b, a);
+}
+// ne is ordered for floats: false when a NaN takes part; neu is its unordered partner.
+template <class T>
+Mask ordered_unequal(const void* a, const void* b) {
+    return less<T>(a, b) | less<T>(b, a);
+}
+template <class T>
+Mask unordered_equal(const void* a, const void* b) {
+    return ~ordered_unequal<T>(a, b);
+}
+
+// ---- what is compared
+
+template <class T>
+struct Plain {
+    using Register = T;
+    Plain(const Warp& warp, s32 row) : values(warp.row<const T>(row)) {}
+    const T* values;
+};
+
+// The part of a register that F turns into single precision.
+template <auto F>
+struct Single;
+template <class T, f32 (*F)(T)>
+struct Single<F> {
+    using Register = T;
+    Single(const Warp& warp, s32 row) {
+        const T* from = warp.row<const T>(row);
+        for (int l = 0; l < LANES; ++l) values[l] = F(from[l]);
+    }
+    f32 values[LANES];
+};
+template <class H>
+f32 wide(H a) {
     return widen(a);
 }
-f32 comparable(bf16 a) {
-    return widen(a);
+template <class H>
+f32 wide_flushed(H a) {
+    return widen(flush(a));
+}
+template <class H, f32 (*F)(H)>
+f32 low(pair<H> a) {
+    return F(a.low);
+}
+template <class H, f32 (*F)(H)>
+f32 high(pair<H> a) {
+    return F(a.high);
 }
 
-struct Equal {
-    template <class T>
-    static bool test(T a, T b) {
-        return a == b;
-    }
-};
-struct Less {
-    template <class T>
-    static bool test(T a, T b) {
-        return a < b;
-    }
-};
-struct LessEqual {
-    template <class T>
-    static bool test(T a, T b) {
-        return a <= b;
-    }
-};
-struct Numbers {
-    template <class T>
-    static bool test(T a, T b) {
-        return a == a && b == b;
-    }
-};
-// The remaining comparisons are these with operands swapped or the answer
-// turned round: not less is "greater, equal or unordered".
-template <class C, bool swapped, bool inverted>
-struct Comparison {
-    template <class T>
-    static bool test(T a, T b) {
-        const auto x = comparable(swapped ? b : a), y = comparable(swapped ? a : b);
-        return C::test(x, y) != inverted;
-    }
-};
+template <class Values>
+Mask tested(const Warp& warp, const Instruction& in) {
+    const Values a(warp, in.operand[2]), b(warp, in.operand[3]);
+    return reinterpret_cast<Test>(in.row->operation.detail)(a.values, b.values);
+}
 
-// ne is ordered for floats: false when a NaN takes part; neu is its unordered
-// partner.
-struct OrderedUnequal {
-    template <class T>
-    static bool test(T a, T b) {
-        const auto x = comparable(a), y = comparable(b);
-        return x < y || x > y;
-    }
-};
-struct UnorderedEqual {
-    template <class T>
-    static bool test(T a, T b) {
-        return !OrderedUnequal::test(a, b);
-    }
-};
-
-template <class C>
-struct Flushed {
-    template <class T>
-    static bool test(T a, T b) {
-        return C::test(flush(a), flush(b));
-    }
-};
+// ---- setp and set
 
 enum class Join : u8 { none, with_and, with_or, with_xor };
 
@@ -94,53 +132,30 @@ Mask join(Mask value, Mask c, u8 option) {
     return value;
 }
 
-// One copy for each comparison and type: setp and set share it.
-template <class C, class T>
-__attribute__((noinline)) Mask test_lanes(const T* a, const T* b) {
-    Mask value = 0;
-    if constexpr (std::is_class_v<T>) {
-        each_lane(ALL, [&](int l) { value |= Mask(C::test(a[l], b[l])) << l; });
-        return value;
-    }
-#pragma GCC ivdep
-    for (int l = 0; l < LANES; ++l) value |= Mask(C::test(a[l], b[l])) << l;
-    return value;
-}
-
 Mask joined(const Warp& warp, const Instruction& in) {
     return in.option ? (in.conditional ? ~warp.predicate(in.operand[4]) : warp.predicate(in.operand[4])) : 0;
 }
 
-template <class C, class T>
-void set_predicate(Warp& warp, const Instruction& in, Mask mask) {
-    const Mask value = test_lanes<C>(warp.row<const T>(in.operand[2]), warp.row<const T>(in.operand[3]));
+void set_both(Warp& warp, const Instruction& in, Mask mask, Mask p, Mask q) {
     const Mask c = joined(warp, in);
-    warp.set_predicate(in.operand[0], mask, join(value, c, in.option));
-    warp.set_predicate(in.operand[1], mask, join(~value, c, in.option));
+    warp.set_predicate(in.operand[0], mask, join(p, c, in.option));
+    warp.set_predicate(in.operand[1], mask, join(q, c, in.option));
+}
+
+template <class Values>
+void set_predicate(Warp& warp, const Instruction& in, Mask mask) {
+    const Mask value = tested<Values>(warp, in);
+    set_both(warp, in, mask, value, ~value);
 }
 
 // setp.f16x2 p|q: p is the low pair's answer, q the high pair's
-template <class C, class H>
-__attribute__((noinline)) void test_pairs(const pair<H>* a, const pair<H>* b, Mask* low, Mask* high) {
-    *low = *high = 0;
-    each_lane(ALL, [&](int l) {
-        *low |= Mask(C::test(a[l].low, b[l].low)) << l;
-        *high |= Mask(C::test(a[l].high, b[l].high)) << l;
-    });
-}
-
-template <class C, class H>
+template <class Low, class High>
 void set_predicate_pair(Warp& warp, const Instruction& in, Mask mask) {
-    Mask low, high;
-    test_pairs<C>(warp.row<const pair<H>>(in.operand[2]), warp.row<const pair<H>>(in.operand[3]), &low, &high);
-    const Mask c = joined(warp, in);
-    warp.set_predicate(in.operand[0], mask, join(low, c, in.option));
-    warp.set_predicate(in.operand[1], mask, join(high, c, in.option));
+    set_both(warp, in, mask, tested<Low>(warp, in), tested<High>(warp, in));
 }
 
 template <class D>
 D answer(bool value) {
-    if constexpr (std::is_floating_point_v<D>) return value ? D(1) : D(0);
     return value ? D(~D(0)) : D(0);
 }
 template <>
@@ -156,29 +171,20 @@ f32 answer<f32>(bool value) {
     return value ? 1.0f : 0.0f;
 }
 
-template <class D, class C, class T>
+template <class D, class Values>
 void set_value(Warp& warp, const Instruction& in, Mask mask) {
-    const Mask value = test_lanes<C>(warp.row<const T>(in.operand[2]), warp.row<const T>(in.operand[3]));
-    const Mask result = join(value, joined(warp, in), in.option);
+    const Mask result = join(tested<Values>(warp, in), joined(warp, in), in.option);
     D* d = warp.row<D>(in.operand[0]);
     each_lane(mask, [&](int l) { d[l] = answer<D>(result >> l & 1); });
 }
 
-template <class D, class C, class H>
+// Of u16, the pair is the two halves of a 32-bit register.
+template <class D, class Low, class High>
 void set_pair(Warp& warp, const Instruction& in, Mask mask) {
-    Mask lows, highs;
-    test_pairs<C>(warp.row<const pair<H>>(in.operand[2]), warp.row<const pair<H>>(in.operand[3]), &lows, &highs);
     const Mask c = joined(warp, in);
-    lows = join(lows, c, in.option);
-    highs = join(highs, c, in.option);
-    D* d = warp.row<D>(in.operand[0]);
-    each_lane(mask, [&](int l) {
-        const bool low = lows >> l & 1, high = highs >> l & 1;
-        if constexpr (sizeof(d[l]) == 4 && std::is_class_v<D>)
-            d[l] = {answer<H>(low), answer<H>(high)};
-        else
-            d[l] = (low ? 0xffffu : 0u) | (high ? 0xffff0000u : 0u);
-    });
+    const Mask lows = join(tested<Low>(warp, in), c, in.option), highs = join(tested<High>(warp, in), c, in.option);
+    pair<D>* d = warp.row<pair<D>>(in.operand[0]);
+    each_lane(mask, [&](int l) { d[l] = {answer<D>(lows >> l & 1), answer<D>(highs >> l & 1)}; });
 }
 
 template <class T>
@@ -204,76 +210,111 @@ T select_sign_ftz(T a, T b, f32 c) {
 
 // ---- rows
 
-// A comparison alone and joined to a predicate. Not a template: a template's
-// strings would be compiled over and over.
-__attribute__((noinline)) void joined_rows(
-    Table& t, const char* name, const std::string& compare, const std::string& type, const Operation& operation) {
-    const std::string form = name + compare;
-    t.add(form + type, operation, build_setp, Flow::next, u8(Join::none));
-    t.add(form + ".and" + type, operation, build_setp, Flow::next, u8(Join::with_and));
-    t.add(form + ".or" + type, operation, build_setp, Flow::next, u8(Join::with_or));
-    t.add(form + ".xor" + type, operation, build_setp, Flow::next, u8(Join::with_xor));
+struct Comparison {
+    const char* name;
+    Test test;
+};
+// A handler with the bytes of its result and of its operands.
+struct Setter {
+    Handler run;
+    Shape result, operand;
+};
+
+// A comparison alone and joined to a predicate.
+void add_rows(
+    Table& t, const char* name, const Comparison& comparison, const std::string& types, const Setter& setter) {
+    constexpr struct {
+        const char* name;
+        Join join;
+    } JOINS[] = {{"", Join::none}, {".and", Join::with_and}, {".or", Join::with_or}, {".xor", Join::with_xor}};
+    const Operation operation{
+        setter.run,
+        {5, {setter.result, PREDICATE, setter.operand, setter.operand, PREDICATE}},
+        reinterpret_cast<void (*)()>(comparison.test)};
+    for (auto& way : JOINS)
+        t.add(std::string(name) + comparison.name + way.name + types, operation, build_setp, Flow::next, u8(way.join));
 }
 
-Operation comparison(Handler run, Shape result, Shape operand) {
-    return {run, {5, {result, PREDICATE, operand, operand, PREDICATE}}};
+template <class Values>
+void setp_rows(Table& t, const Comparison& comparison, const std::string& type) {
+    const Shape shape = shape_of<typename Values::Register>();
+    add_rows(t, "setp.", comparison, type, {set_predicate<Values>, PREDICATE, shape});
 }
 
-template <class C, class T>
-void setp_rows(Table& t, const std::string& compare, const std::string& type) {
-    joined_rows(t, "setp.", compare, type, comparison(set_predicate<C, T>, PREDICATE, shape_of<T>()));
+template <class D, class Values>
+void set_rows(Table& t, const Comparison& comparison, const std::string& types) {
+    const Shape shape = shape_of<typename Values::Register>();
+    add_rows(t, "set.", comparison, types, {set_value<D, Values>, shape_of<D>(), shape});
 }
 
-template <class D, class C, class T>
-void set_rows(Table& t, const std::string& compare, const std::string& type) {
-    joined_rows(t, "set.", compare, type, comparison(set_value<D, C, T>, shape_of<D>(), shape_of<T>()));
-}
-
-template <class C, class T>
-void of_type(Table& t, const std::string& compare, const std::string& type) {
-    setp_rows<C, T>(t, compare, type);
-    if constexpr (sizeof(T) == 4) {
-        set_rows<u32, C, T>(t, compare, ".{u32,s32}" + type);
-        set_rows<f32, C, T>(t, compare, ".f32" + type);
+template <class Values>
+void of_type(Table& t, const Comparison& comparison, const std::string& type, const std::string& ftz = "") {
+    setp_rows<Values>(t, comparison, ftz + type);
+    if constexpr (sizeof(typename Values::Register) == 4) {
+        set_rows<u32, Values>(t, comparison, ftz + ".{u32,s32}" + type);
+        set_rows<f32, Values>(t, comparison, ftz + ".f32" + type);
     }
 }
 
-template <class C>
-void of_integers(Table& t, const std::string& compare, const std::string& unsigned_compare) {
-    of_type<C, s16>(t, compare, ".s16"), of_type<C, u16>(t, unsigned_compare, ".u16");
-    of_type<C, s32>(t, compare, ".s32"), of_type<C, u32>(t, unsigned_compare, ".u32");
-    of_type<C, s64>(t, compare, ".s64"), of_type<C, u64>(t, unsigned_compare, ".u64");
+template <class T>
+void of_bits(Table& t, const std::string& type) {
+    for (const Comparison& c : {Comparison{"eq", equal<T>}, Comparison{"ne", inverted<equal<T>>}})
+        of_type<Plain<T>>(t, c, type);
 }
 
-template <class C>
-void of_bits(Table& t, const std::string& compare) {
-    of_type<C, u16>(t, compare, ".b16");
-    of_type<C, u32>(t, compare, ".b32");
-    of_type<C, u64>(t, compare, ".b64");
+template <class T>
+void of_integers(Table& t, const std::string& type) {
+    constexpr bool is_signed = std::is_signed_v<T>;
+    of_bits<T>(t, type);
+    for (const Comparison& c : {
+             Comparison{is_signed ? "lt" : "{lt,lo}", less<T>},
+             Comparison{is_signed ? "le" : "{le,ls}", less_or_equal<T>},
+             Comparison{is_signed ? "gt" : "{gt,hi}", swapped<less<T>>},
+             Comparison{is_signed ? "ge" : "{ge,hs}", swapped<less_or_equal<T>>},
+         })
+        of_type<Plain<T>>(t, c, type);
 }
 
-template <class C, class H>
-void of_halves(Table& t, const std::string& compare, const std::string& ftz, const std::string& type) {
-    setp_rows<C, H>(t, compare, ftz + "." + type);
-    set_rows<H, C, H>(t, compare, ftz + "." + type + "." + type);
-    set_rows<u16, C, H>(t, compare, ftz + ".{u16,s16}." + type);
+template <class H, f32 (*F)(H)>
+void of_halves(Table& t, const Comparison& c, const std::string& ftz, const std::string& type) {
+    using Low = Single<low<H, F>>;
+    using High = Single<high<H, F>>;
+    setp_rows<Single<F>>(t, c, ftz + type);
+    set_rows<H, Single<F>>(t, c, ftz + type + type);
+    set_rows<u16, Single<F>>(t, c, ftz + ".{u16,s16}" + type);
     const Shape two = shape_of<pair<H>>();
-    const std::string both = ftz + "." + type + "x2";
-    joined_rows(t, "setp.", compare, both, comparison(set_predicate_pair<C, H>, PREDICATE, two));
-    joined_rows(t, "set.", compare, both + "." + type + "x2", comparison(set_pair<pair<H>, C, H>, two, two));
-    joined_rows(t, "set.", compare, ftz + ".{u32,s32}." + type + "x2", comparison(set_pair<u32, C, H>, two, two));
+    add_rows(t, "setp.", c, ftz + type + "x2", {set_predicate_pair<Low, High>, PREDICATE, two});
+    add_rows(t, "set.", c, ftz + type + "x2" + type + "x2", {set_pair<H, Low, High>, two, two});
+    add_rows(t, "set.", c, ftz + ".{u32,s32}" + type + "x2", {set_pair<u16, Low, High>, shape_of<u32>(), two});
 }
 
-template <class C>
-void of_floats(Table& t, const std::string& compare) {
-    of_type<C, f32>(t, compare, ".f32");
-    setp_rows<Flushed<C>, f32>(t, compare, ".ftz.f32");
-    set_rows<u32, Flushed<C>, f32>(t, compare, ".ftz.{u32,s32}.f32");
-    set_rows<f32, Flushed<C>, f32>(t, compare, ".ftz.f32.f32");
-    of_type<C, f64>(t, compare, ".f64");
-    of_halves<C, f16>(t, compare, "", "f16");
-    of_halves<Flushed<C>, f16>(t, compare, ".ftz", "f16");
-    of_halves<C, bf16>(t, compare, "", "bf16");
+template <class T>
+constexpr Comparison FLOATS[] = {
+    {"eq", equal<T>},
+    {"ne", ordered_unequal<T>},
+    {"lt", less<T>},
+    {"le", less_or_equal<T>},
+    {"gt", swapped<less<T>>},
+    {"ge", swapped<less_or_equal<T>>},
+    {"equ", unordered_equal<T>},
+    {"neu", inverted<equal<T>>},
+    {"ltu", swapped_inverted<less_or_equal<T>>},
+    {"leu", swapped_inverted<less<T>>},
+    {"gtu", inverted<less_or_equal<T>>},
+    {"geu", inverted<less<T>>},
+    {"num", numbers<T>},
+    {"nan", inverted<numbers<T>>},
+};
+
+void of_floats(Table& t) {
+    for (const Comparison& c : FLOATS<f64>) of_type<Plain<f64>>(t, c, ".f64");
+    for (const Comparison& c : FLOATS<f32>) {
+        of_type<Plain<f32>>(t, c, ".f32");
+        of_type<Single<wide_flushed<f32>>>(t, c, ".f32", ".ftz");
+        of_halves<f16, wide<f16>>(t, c, "", ".f16");
+        of_halves<f16, wide_flushed<f16>>(t, c, ".ftz", ".f16");
+        of_halves<bf16, wide<bf16>>(t, c, "", ".bf16");
+    }
 }
 
 template <class T>
@@ -311,29 +352,10 @@ int not_a_number(f64 a) {
 }  // namespace
 
 void compare_rows(Table& t) {
-    using Eq = Comparison<Equal, false, false>;
-    using Ne = Comparison<Equal, false, true>;
-    using Lt = Comparison<Less, false, false>;
-    using Gt = Comparison<Less, true, false>;
-    using Le = Comparison<LessEqual, false, false>;
-    using Ge = Comparison<LessEqual, true, false>;
-    of_integers<Eq>(t, "eq", "eq"), of_bits<Eq>(t, "eq");
-    of_integers<Ne>(t, "ne", "ne"), of_bits<Ne>(t, "ne");
-    of_integers<Lt>(t, "lt", "{lt,lo}");
-    of_integers<Le>(t, "le", "{le,ls}");
-    of_integers<Gt>(t, "gt", "{gt,hi}");
-    of_integers<Ge>(t, "ge", "{ge,hs}");
-    of_floats<Eq>(t, "eq"), of_floats<Lt>(t, "lt"), of_floats<Le>(t, "le");
-    of_floats<Gt>(t, "gt"), of_floats<Ge>(t, "ge");
-    of_floats<OrderedUnequal>(t, "ne");
-    of_floats<UnorderedEqual>(t, "equ");
-    of_floats<Ne>(t, "neu");
-    of_floats<Comparison<LessEqual, true, true>>(t, "ltu");
-    of_floats<Comparison<Less, true, true>>(t, "leu");
-    of_floats<Comparison<LessEqual, false, true>>(t, "gtu");
-    of_floats<Comparison<Less, false, true>>(t, "geu");
-    of_floats<Comparison<Numbers, false, false>>(t, "num");
-    of_floats<Comparison<Numbers, false, true>>(t, "nan");
+    of_integers<s16>(t, ".s16"), of_integers<u16>(t, ".u16"), of_bits<u16>(t, ".b16");
+    of_integers<s32>(t, ".s32"), of_integers<u32>(t, ".u32"), of_bits<u32>(t, ".b32");
+    of_integers<s64>(t, ".s64"), of_integers<u64>(t, ".u64"), of_bits<u64>(t, ".b64");
+    of_floats(t);
     select_rows<u16>(t, "{b16,u16,s16,f16,bf16}");
     select_rows<u32>(t, "{b32,u32,s32}");
     select_rows<f32>(t, "f32");

@@ -1,8 +1,7 @@
-// control: branches, calls, returns, traps, fences and the barriers of a block
+// control: branches, traps, fences and the barriers of a block
 #include "block.h"
 #include "decode.h"
 #include "operation.h"
-#include "print.h"
 
 namespace sim {
 
@@ -36,73 +35,6 @@ void leave(Warp& warp, const Instruction&, Mask mask) {
     warp.alive &= ~mask;
 }
 
-void copy_local(const Warp& warp, int lane, const std::vector<CallSite::Copy>& copies) {
-    u8* bytes = warp.local + u64(lane) * warp.local_bytes;
-    u8* shadow = warp.local_shadow + u64(lane) * warp.local_bytes;
-    for (const auto& copy : copies) {
-        std::memcpy(bytes + copy.to, bytes + copy.from, copy.bytes);
-        std::memcpy(shadow + copy.to, shadow + copy.from, copy.bytes);
-    }
-}
-
-// A function keeps its registers in one place: the decoder refuses recursion that it sees, this that through pointers.
-void refuse_recursion(Warp& warp, int lane, const CallSite& site) {
-    Block& block = *warp.block;
-    for (const Caller& caller : warp.callers[lane])
-        if (block.program->calls[caller.site].target == site.target)
-            block.stop_at(block.at(
-                warp, warp.here, lane, "unsupported",
-                "recursion: " + demangled(site.callee) + " calls itself, which is not supported by the simulator"));
-}
-
-void enter(Warp& warp, Mask mask, u32 index) {
-    const CallSite& site = warp.block->program->calls[index];
-    each_lane(mask, [&](int l) {
-        refuse_recursion(warp, l, site);
-        copy_local(warp, l, site.arguments);
-        warp.callers[l].push_back({warp.here, index});
-        warp.pc[l] = site.target;
-    });
-}
-
-void call(Warp& warp, const Instruction& in, Mask mask) {
-    const CallSite& site = warp.block->program->calls[in.target];
-    if (!site.builtin) return enter(warp, mask, in.target);
-    call_builtin(warp, site, mask);
-    warp.move(mask, warp.here + 1);
-}
-
-// Through a pointer: every lane may go elsewhere.
-void call_indirect(Warp& warp, const Instruction& in, Mask mask) {
-    const IndirectCall& known = warp.block->program->indirect_calls[in.target];
-    const u64* pointer = warp.row<const u64>(in.operand[0]);
-    each_lane(mask, [&](int l) {
-        for (auto& [address, site] : known)
-            if (address == pointer[l]) return enter(warp, Mask(1) << l, site);
-        Block& block = *warp.block;
-        block.stop_at(block.at(
-            warp, warp.here, l, "crash",
-            pointer[l] ? "calls through a pointer that holds no function of these parameters"
-                       : "calls through a null pointer"));
-    });
-}
-
-// Back to the caller; from the kernel itself, out.
-void back(Warp& warp, const Instruction& in, Mask mask) {
-    Mask out = 0;
-    each_lane(mask, [&](int l) {
-        if (warp.callers[l].empty()) {
-            out |= Mask(1) << l;
-            return;
-        }
-        const Caller caller = warp.callers[l].back();
-        warp.callers[l].pop_back();
-        copy_local(warp, l, warp.block->program->calls[caller.site].results);
-        warp.pc[l] = caller.pc + 1;
-    });
-    leave(warp, in, out);
-}
-
 void trap(Warp& warp, const Instruction&, Mask mask) {
     Block& block = *warp.block;
     block.stop_at(block.at(warp, warp.here, __builtin_ctz(mask), "crash", "the kernel executes a trap"));
@@ -130,9 +62,6 @@ void arrive(Warp& warp, const Instruction& in, Mask mask) {
 void control_rows(Table& t) {
     t.add("bra{,.uni}", {nothing, {}}, build_branch, Flow::branch);
     t.add("brx.idx{,.uni}", {branch_indexed, {}}, build_branch_table, Flow::leave);
-    t.add("call{,.uni}", {call, {}}, build_call, Flow::leave);
-    t.add("call.indirect", {call_indirect, {}}, build_nothing, Flow::leave);
-    t.add("ret{,.uni}", {back, {}}, build_nothing, Flow::leave);
     t.add("exit", {leave, {}}, build_nothing, Flow::leave);
     t.add("trap", {trap, {}}, build_nothing, Flow::leave);
     t.add("{bar,barrier,barrier.cta}.sync{,.aligned}", {barrier<Reduction::none>, {}}, build_barrier, Flow::leave);

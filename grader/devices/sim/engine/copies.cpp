@@ -14,6 +14,10 @@ bool overlap(u64 a, u64 a_bytes, u64 b, u64 b_bytes) {
     return a < b + b_bytes && b < a + a_bytes;
 }
 
+bool is_bulk(const Program& program, u32 pc) {
+    return program.code[pc].row->form.find(".bulk") != std::string::npos;
+}
+
 // While it lives, a warp seems to stand at the copy that lands, at the time it was issued.
 struct AtCopy {
     AtCopy(Warp& w, u32 pc, u32 clock) : warp(w), here(w.here), now(w.clock) {
@@ -98,6 +102,7 @@ void Copies::issue_bulk(Warp& warp, BulkCopy copy) {
     any_ = true;
     copy.group = committed_bulk_[warp.index][copy.lane];
     if (copy.barrier < 0) {
+        check_fence(warp, copy);
         stores_.push_back(std::move(copy));
         return;
     }
@@ -107,6 +112,24 @@ void Copies::issue_bulk(Warp& warp, BulkCopy copy) {
         block_.shared.depart(Mask(1) << copy.lane, to, Copy::MOST);
     }
     loads_.push_back(std::move(copy));
+}
+
+// What threads wrote, in the generic proxy, is not sure to be seen by a bulk copy out of shared memory, which reads in
+// the async proxy, unless a fence stands between. PTX ISA 8.6, "Proxies". Where a barrier is missing too, that is said.
+void Copies::check_fence(const Warp& warp, const BulkCopy& copy) const {
+    const u32 reader = warp.index * LANES + u32(copy.lane);
+    for (u64 at = copy.shared; at < copy.shared + copy.bytes; ++at) {
+        const Record writer = block_.shared.last_writer(at);
+        const u32 thread = record_thread(writer), clock = record_clock(writer);
+        const bool known = clock <= warp.seen[thread / LANES] || thread == reader;
+        if (clock <= block_.proxied[thread / LANES] || !known || is_bulk(*block_.program, record_pc(writer))) continue;
+        block_.stop_at(block_.at(
+            warp, copy.pc, copy.lane, "race",
+            "race on " + block_.shared_place(at, 4, false).text + " in shared memory: " + block_.thread(thread) +
+                " writes it on line " + std::to_string(block_.line_of(record_pc(writer)).line) +
+                ", the bulk copy on line " + std::to_string(block_.line_of(copy.pc).line) +
+                " reads it, with no fence.proxy.async between"));
+    }
 }
 
 void Copies::commit_bulk(const Warp& warp, Mask mask) {
@@ -187,7 +210,7 @@ void Copies::check(Warp& warp, Mask mask, const u64* address, u32 bytes, Access 
     each_lane(mask, [&](int l) {
         const u32* pc = in_flight(address[l], bytes);
         if (!pc) return;
-        const bool bulk = block_.program->code[*pc].row->form.find(".bulk") != std::string::npos;
+        const bool bulk = is_bulk(*block_.program, *pc);
         block_.stop_at(block_.at(
             warp, warp.here, l, "race",
             std::string(access == Access::read ? "reads " : "updates ") +

@@ -63,6 +63,7 @@ class Copies {
     void land(const Copy& copy, Mask lanes);
     void land_bulk(const BulkCopy& copy);
     void store_bulk(const BulkCopy& copy);
+    void check_fence(const Warp& warp, const BulkCopy& copy) const;
     const u32* in_flight(u64 address, u32 bytes) const;  // the pc of the copy
 
     Block& block_;

@@ -20,6 +20,10 @@ struct Unsupported : std::runtime_error {
     u32 location;  // Module::locations
 };
 
+inline u64 align_up(u64 value, u64 alignment) {
+    return (value + alignment - 1) / alignment * alignment;
+}
+
 // What a pointer to a function holds; 0 where there is no function of that name.
 u64 function_address(const ptx::Module& module, std::string_view name);
 
@@ -44,6 +48,7 @@ class Decoder {
     s32 address_row(const ptx::Operand& operand);  // the addresses that an address operand names, 8 bytes each
     bool is_predicate(const ptx::Operand& operand) const;
     void note_fence() { program_.fences = true; }
+    void note_bulk_store() { program_.bulk_stores = true; }
     void branch_to(Instruction& out, std::string_view label);
     u32 branch_table(std::string_view name);
     s32 fragments(const std::vector<s32>& rows);  // where they stand in Program::fragments
@@ -58,6 +63,8 @@ class Decoder {
         std::vector<s32> registers;                        // rows, -1 until used
         std::vector<u64> variables;                        // offsets in local or shared memory
         std::unordered_map<std::string_view, u64> formal;  // parameters: offset in local memory, or address
+        std::vector<s32> bases;                            // of each register: see bases.cpp
+        s32 frame = -1;                                    // in Program::frames, of a function that calls itself
         u32 start = 0;
         std::vector<u32> pc_of;  // of each instruction of the body
     };
@@ -72,12 +79,20 @@ class Decoder {
     void collect_addressed();
     void place_variables();
     void place_shared();
-    u64 place_local(const ptx::Variable& variable);
+    u64 place_local(Layout& layout, const ptx::Variable& variable);
     void place_shared_variable(const ptx::Variable& variable);
     void decode_function(u32 layout);
     void decode_instruction(const ptx::Instruction& in);
     void resolve_fixes();
-    void refuse_recursion(u32 layout, std::vector<u8>& state);
+    void find_recursion();
+    std::vector<u32> callees(const ptx::Function& function) const;
+    void complete_frames();
+    void find_bases();
+    s32 base_of(const ptx::Operand& operand, const std::vector<s32>& bases) const;
+    s32 base_of_result(const ptx::Instruction& in, const std::vector<s32>& bases) const;
+    s32 frame_base(const ptx::Operand& symbol) const;
+    u32 parameter_at(const ptx::Operand& symbol, u64 bytes) const;
+    s32 in_frame(const ptx::Operand& symbol, Shape shape);
     void read_directives(const ptx::Function& entry);
     s32 new_row(u8 bytes);
     s32 register_row(s32 index);
@@ -97,6 +112,7 @@ class Decoder {
     std::vector<Layout> layouts_;
     std::unordered_map<std::string_view, u32> layout_index_;
     std::unordered_map<std::string_view, u64> shared_offsets_;
+    std::unordered_map<std::string_view, u32> shared_index_;  // in Program::shared, of those with a size
     std::vector<const ptx::Variable*> module_shared_;
     u32 current_ = 0;
     const ptx::Instruction* instruction_ = nullptr;

@@ -2,27 +2,13 @@
 
 #include <algorithm>
 #include <cstdio>
-
-#include "occupancy.h"
+#include <new>
 
 #include "traces.h"
 
 namespace sim {
 
 namespace {
-
-constexpr Card H200{
-    "NVIDIA H200 (simulated)", 9, 0, 132, u64(141) << 30, 50 << 20, 233472, 232448, 2048, 32, 1980000, 3201000, 6144};
-constexpr Card A100{
-    "NVIDIA A100 (simulated)", 8, 0, 108, u64(80) << 30, 40 << 20, 167936, 166912, 2048, 32, 1410000, 1593000, 5120};
-constexpr Card ADA{
-    "NVIDIA L40S (simulated)", 8, 9, 142, u64(48) << 30, 96 << 20, 102400, 101376, 1536, 24, 2520000, 9001000, 384};
-
-struct Architecture {
-    const char* digits;
-    const Card* card;
-};
-constexpr Architecture ARCHITECTURES[] = {{"80", &A100}, {"86", &ADA}, {"89", &ADA}};
 
 constexpr u64 PARAMETERS_MOST = 32764;  // bytes; CUDA C++ Programming Guide 13.0
 
@@ -34,9 +20,7 @@ Device& Device::get() {
 }
 
 void Device::load(std::string ptx, std::string source, const std::string& arch, int threads) {
-    card_ = &H200;
-    for (auto& known : ARCHITECTURES)
-        if (arch.find(known.digits) != std::string::npos) card_ = known.card;
+    card_ = &card_of(arch);
     source_ = std::move(source);
     threads_ = std::max(threads, 1);
     memory.shrink(0);
@@ -86,7 +70,7 @@ void Device::begin(u64 seed, double time_limit_s) {
     deadline_ = std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::nanoseconds>(limit);
     findings.clear();
     watch.clear();
-    dead_ = false;
+    dead_ = unasked_ = false;
     error_ = SUCCESS;
     stack_bytes_ = STACK_BYTES;
     counting_ = false;
@@ -112,8 +96,10 @@ void Device::end() {
 
 void Device::keep(Finding finding) {
     constexpr size_t MOST = 8;
+    close();
     for (const Finding& known : findings)
-        if (known.kind == finding.kind && known.message == finding.message && known.line == finding.line) return;
+        if (known.kind == finding.kind && known.message.find(finding.message) == 0 && known.line == finding.line)
+            return;
     if (findings.size() < MOST) findings.push_back(std::move(finding));
 }
 
@@ -130,9 +116,25 @@ int Device::fail(int error) {
 }
 
 int Device::take_error() {
-    const int error = error_;
+    const int error = peek_error();
     if (!dead_) error_ = SUCCESS;
     return error;
+}
+
+// The launch that has just failed said so to nobody.
+void Device::expect_question() {
+    unasked_ = !findings.empty() && findings.back().kind == "launch failed";
+}
+
+void Device::close() {
+    const std::string addition = ", and the launcher does not ask (cudaGetLastError)";
+    if (unasked_ && findings.back().message.find(addition) == std::string::npos) findings.back().message += addition;
+    unasked_ = false;
+}
+
+int Device::unsupported(const std::string& sentence) {
+    keep(without_place("unsupported", sentence));
+    return fail(NOT_SUPPORTED);
 }
 
 // ---- kernels
@@ -169,50 +171,10 @@ const Program* Device::program(const Function& function) {
         finding.line = where.line;
         keep(finding);
         return nullptr;
+    } catch (const std::bad_alloc&) {
+        keep(without_place("unsupported", "there is not enough memory to decode " + demangled(function.name)));
+        return nullptr;
     }
-}
-
-u64 Device::shared_limit(const Function& function) const {
-    return function.dynamic_shared_limit;
-}
-
-bool Device::refuse(const Program& p, const Function& f, const Geometry& g, std::string* why, int* error) const {
-    const u64 threads = u64(g.block[0]) * g.block[1] * g.block[2];
-    const u64 shared = p.static_shared + g.dynamic_shared;
-    const auto text = [](const u32* v) {
-        return "(" + std::to_string(v[0]) + "," + std::to_string(v[1]) + "," + std::to_string(v[2]) + ")";
-    };
-    *error = INVALID_CONFIGURATION;
-    if (threads > THREADS_PER_BLOCK)
-        *why = "a block of " + std::to_string(threads) + " threads; the limit is 1024";
-    else if (threads == 0 || g.block[2] > 64)
-        *why = "a block of " + text(g.block) +
-               " threads; each dimension must be at least 1 and at most "
-               "(1024,1024,64)";
-    else if (g.grid[0] == 0 || g.grid[1] == 0 || g.grid[2] == 0)
-        *why = "a grid of " + text(g.grid) + " blocks; each dimension must be at least 1";
-    else if (g.grid[0] > 0x7fffffffu || g.grid[1] > 65535 || g.grid[2] > 65535)
-        *why = "a grid of " + text(g.grid) + " blocks; the limit is (2147483647,65535,65535)";
-    else if (p.limits.required[0] && !std::equal(g.block, g.block + 3, p.limits.required))
-        *why = "a block of " + text(g.block) + " threads; the kernel requires " + text(p.limits.required);
-    if (!why->empty()) return true;
-    *error = INVALID_VALUE;
-    const u64 most = std::max(SHARED_PER_BLOCK, p.static_shared + f.dynamic_shared_limit);
-    if (shared > card_->shared_per_block_optin)
-        *why = std::to_string(shared) + " bytes of shared memory a block; the card has " +
-               std::to_string(card_->shared_per_block_optin);
-    else if (shared > most)
-        *why = std::to_string(shared) + " bytes of shared memory a block (" + std::to_string(p.static_shared) +
-               " static, " + std::to_string(g.dynamic_shared) + " dynamic); the limit is " + std::to_string(most) +
-               " until "
-               "cudaFuncSetAttribute(cudaFuncAttributeMaxDynamicSharedMemorySize) "
-               "raises it";
-    if (!why->empty()) return true;
-    *error = LAUNCH_OUT_OF_RESOURCES;
-    if (threads > p.limits.max_threads)
-        *why = "a block of " + std::to_string(threads) + " threads; __launch_bounds__ of the kernel allows " +
-               std::to_string(p.limits.max_threads);
-    return !why->empty();
 }
 
 std::vector<u8> Device::pack(const Program& p, void** arguments) const {
@@ -224,31 +186,17 @@ std::vector<u8> Device::pack(const Program& p, void** arguments) const {
     return bytes;
 }
 
-// A cooperative launch needs all of its blocks on the card at once.
-bool Device::refuse_cooperative(const Program& p, const Geometry& g, std::string* why, int* error) const {
-    const u64 blocks = u64(g.grid[0]) * g.grid[1] * g.grid[2], threads = u64(g.block[0]) * g.block[1] * g.block[2];
-    const u64 each = resident_blocks(*card_, p, threads, g.dynamic_shared), most = each * u64(card_->multiprocessors);
-    if (blocks <= most) return false;
-    *error = COOPERATIVE_LAUNCH_TOO_LARGE;
-    *why = std::to_string(blocks) + " blocks cooperatively, but only " + std::to_string(most) +
-           " are resident at once (" + std::to_string(each) + " on each of " + std::to_string(card_->multiprocessors) +
-           " multiprocessors)";
-    return true;
-}
-
 int Device::launch(const void* host, const Geometry& geometry, void** arguments, bool cooperative) {
     if (dead_) return fail(ILLEGAL_ADDRESS);
     Function* f = function(host);
     if (!f) return fail(INVALID_DEVICE_FUNCTION);
     const Program* p = program(*f);
     if (!p) return fail(NO_KERNEL_IMAGE);
-    std::string why;
-    int error = SUCCESS;
-    if (refuse(*p, *f, geometry, &why, &error) || (cooperative && refuse_cooperative(*p, geometry, &why, &error))) {
-        Finding finding = without_place("launch failed", p->name + " is launched with " + why);
+    if (const Refusal refusal = refuse(*card_, *p, f->dynamic_shared_limit, geometry, cooperative); refusal.error) {
+        Finding finding = without_place("launch failed", p->name + " is launched with " + refusal.why);
         finding.kernel = p->name;
         keep(finding);
-        return fail(error);
+        return fail(refusal.error);
     }
     Launch launch;
     launch.program = p;
@@ -257,6 +205,7 @@ int Device::launch(const void* host, const Geometry& geometry, void** arguments,
     std::copy(geometry.grid, geometry.grid + 3, launch.grid);
     std::copy(geometry.block, geometry.block + 3, launch.block);
     launch.dynamic_shared = geometry.dynamic_shared;
+    launch.stack_bytes = stack_bytes_;
     launch.seed = seed_ * 0x100000001b3u + launches++;
     launch.threads = threads_;
     if (counting_) count(launch);
@@ -328,102 +277,6 @@ void Device::finish(Launch& launch) {
     if (!launch.finding) return;
     keep(*launch.finding);
     dead_ = true;
-}
-
-// ---- memory on behalf of the host
-
-int Device::allocate(void** pointer, u64 bytes) {
-    if (bytes > card_->global_bytes) return fail(OUT_OF_MEMORY);
-    try {
-        const std::string name = "cudaMalloc #" + std::to_string(++allocations_);
-        *pointer =
-            bytes ? reinterpret_cast<void*>(memory.allocate(bytes, 0, Use::allocation, name, 0, false).base) : nullptr;
-    } catch (const std::bad_alloc&) {
-        return fail(OUT_OF_MEMORY);
-    }
-    return SUCCESS;
-}
-
-int Device::release(void* pointer) {
-    if (!pointer) return SUCCESS;
-    Window* window = is_device_address(pointer) ? memory.find(reinterpret_cast<u64>(pointer)) : nullptr;
-    if (!window || window->freed || window->use != Use::allocation || window->base != reinterpret_cast<u64>(pointer))
-        return fail(INVALID_VALUE);
-    memory.release(*window);
-    return SUCCESS;
-}
-
-// The window of a device range, or null with a finding.
-Window* Device::range(const char* what, const void* pointer, u64 bytes, const char* verb) {
-    const u64 address = reinterpret_cast<u64>(pointer);
-    Window* window = memory.find(address);
-    std::string message;
-    if (!window || window->freed) {
-        message = std::string(what) + " " + verb + " " + plural(bytes, "byte") + " where no buffer is";
-    } else if (
-        address < window->base || address - window->base > window->bytes ||
-        window->bytes - (address - window->base) < bytes) {
-        message = std::string(what) + " " + verb + " " + plural(bytes, "byte") + " at byte " +
-                  std::to_string(s64(address - window->base)) + " of " + window->name + ", which has " +
-                  plural(window->bytes, "byte");
-    }
-    if (message.empty()) return window;
-    Finding finding = without_place("out of bounds", message);
-    if (window) finding.buffer = window->name;
-    keep(finding);
-    return nullptr;
-}
-
-int Device::copy(const char* what, void* to, const void* from, u64 bytes) {
-    if (dead_) return fail(ILLEGAL_ADDRESS);
-    if (bytes == 0) return SUCCESS;
-    Window *target = nullptr, *origin = nullptr;
-    if (is_device_address(to) && !(target = range(what, to, bytes, "writes"))) return fail(INVALID_VALUE);
-    if (is_device_address(from) && !(origin = range(what, from, bytes, "reads"))) return fail(INVALID_VALUE);
-    if (target && target->use == Use::input) {
-        Finding finding =
-            without_place("modified its input", std::string(what) + " writes " + target->name + ", which is an input");
-        finding.buffer = target->name;
-        keep(finding);
-        return fail(INVALID_VALUE);
-    }
-    watch.note(what, reinterpret_cast<u64>(to), bytes);
-    const u64 write_at = target ? reinterpret_cast<u64>(to) - target->base : 0;
-    const u64 read_at = origin ? reinterpret_cast<u64>(from) - origin->base : 0;
-    std::memmove(target ? target->data + write_at : to, origin ? origin->data + read_at : from, bytes);
-    const u8* shadow = origin && origin->shadow ? origin->shadow + read_at : nullptr;
-    if (target && target->shadow && shadow)
-        std::memmove(target->shadow + write_at, shadow, bytes);
-    else if (target && target->shadow)
-        std::memset(target->shadow + write_at, 1, bytes);
-    if (!target && shadow && std::count(shadow, shadow + bytes, 0)) {
-        Finding finding = without_place(
-            "uninitialised", std::string(what) + " reads " + plural(bytes, "byte") + " of " + origin->name +
-                                 ", not all of which were written");
-        finding.buffer = origin->name;
-        keep(finding);
-    }
-    return SUCCESS;
-}
-
-int Device::fill(const char* what, void* to, int value, u64 bytes) {
-    if (dead_) return fail(ILLEGAL_ADDRESS);
-    if (bytes == 0) return SUCCESS;
-    if (!is_device_address(to)) return fail(INVALID_VALUE);
-    Window* target = range(what, to, bytes, "writes");
-    if (!target) return fail(INVALID_VALUE);
-    if (!target->writable) {
-        Finding finding =
-            without_place("modified its input", std::string(what) + " writes " + target->name + ", which is an input");
-        finding.buffer = target->name;
-        keep(finding);
-        return fail(INVALID_VALUE);
-    }
-    const u64 at = reinterpret_cast<u64>(to) - target->base;
-    watch.note(what, reinterpret_cast<u64>(to), bytes);
-    std::memset(target->data + at, value, bytes);
-    if (target->shadow) std::memset(target->shadow + at, 1, bytes);
-    return SUCCESS;
 }
 
 }  // namespace sim

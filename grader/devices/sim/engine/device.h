@@ -38,6 +38,7 @@ struct Card {
 constexpr u64 STACK_BYTES = 1024;  // of a thread that calls itself; cudaDeviceSetLimit changes it
 constexpr u64 SHARED_PER_BLOCK = 48 << 10;
 constexpr u32 THREADS_PER_BLOCK = 1024;
+constexpr u64 LOCAL_PER_THREAD = 512 << 10;
 
 enum CudaError : int {
     SUCCESS = 0,
@@ -47,6 +48,7 @@ enum CudaError : int {
     INVALID_SYMBOL = 13,
     INVALID_DEVICE_POINTER = 17,
     INVALID_DEVICE_FUNCTION = 98,
+    INVALID_DEVICE = 101,
     NO_KERNEL_IMAGE = 209,
     INVALID_RESOURCE_HANDLE = 400,
     ILLEGAL_ADDRESS = 700,
@@ -65,6 +67,15 @@ struct Geometry {
     u32 block[3];
     u64 dynamic_shared;
 };
+
+// Why the card refuses a launch, after "is launched with"; error 0: it does not.
+struct Refusal {
+    int error = SUCCESS;
+    std::string why;
+};
+Refusal refuse(const Card& card, const Program& program, u64 dynamic_limit, const Geometry& geometry, bool cooperative);
+
+const Card& card_of(const std::string& arch);  // "sm_90a"
 
 // A kernel's counters in one call.
 struct Counted {
@@ -85,6 +96,7 @@ class Device {
     u64 add_buffer(const std::string& name, bool input, u32 itemsize, u64 bytes, u64 offset, const u8* data);
     void count() { counting_ = true; }  // the launches of this call
     std::string counters() const;       // of each kernel, as a JSON list
+    void close();                       // completes its findings
     void end();                         // releases what the call allocated
 
     // ---- the runtime
@@ -99,12 +111,16 @@ class Device {
     int fill(const char* what, void* to, int value, u64 bytes);
     int fail(int error);  // remembers the error as the runtime does
     int take_error();
-    int peek_error() const { return error_; }
+    int peek_error() {
+        unasked_ = false;
+        return error_;
+    }
+    void expect_question();                        // about the launch that has just failed
+    int unsupported(const std::string& sentence);  // what the simulator leaves out is said beside the error
     int status() const { return dead_ ? ILLEGAL_ADDRESS : SUCCESS; }  // of the work that was launched
     const Card& card() const { return *card_; }
     const Program* program(const Function& function);  // null, with a finding,
                                                        // when it cannot be decoded
-    u64 shared_limit(const Function& function) const;
 
     int set_limit(int limit, u64 bytes);
     u64 limit(int limit) const;
@@ -119,9 +135,6 @@ class Device {
  private:
     void place_variables();
     void initialise(const ptx::Variable& variable, Window& window);
-    bool refuse(
-        const Program& program, const Function& function, const Geometry& geometry, std::string* why, int* error) const;
-    bool refuse_cooperative(const Program& program, const Geometry& geometry, std::string* why, int* error) const;
     std::vector<u8> pack(const Program& program, void** arguments) const;
     u64 grid_workspace();
     void count(Launch& launch);
@@ -147,7 +160,8 @@ class Device {
     u64 allocations_ = 0;
     double time_limit_s_ = 10;
     std::chrono::steady_clock::time_point deadline_;
-    bool dead_ = false;  // after a hard finding nothing runs any more
+    bool unasked_ = false;  // nobody has asked for the error that the last finding is about
+    bool dead_ = false;     // after a hard finding nothing runs any more
     int error_ = SUCCESS;
 };
 

@@ -44,7 +44,7 @@ bool written_by_learner(const SourceLine& where) {
     return known[where.line] = has_division(where);
 }
 
-template <class T, T (*F)(T, T)>
+template <class T>
 void divided(Warp& warp, const Instruction& in, Mask mask) {
     const T* b = warp.row<const T>(in.operand[2]);
     Mask zero = 0;
@@ -52,14 +52,19 @@ void divided(Warp& warp, const Instruction& in, Mask mask) {
     Block& block = *warp.block;
     if (zero && written_by_learner(block.line_of(warp.here)))
         block.stop_at(block.at(warp, warp.here, __builtin_ctz(zero), "crash", "divides by zero"));
-    Lanewise<F, Pace::cold>::run(warp, in, mask);
+    Called<T (*)(T, T)>::run(warp, in, mask);
 }
 
+template <class T, T (*F)(T, T)>
+void row(Table& t, std::string_view name, std::string_view type) {
+    Operation operation = lanewise_cold<F>();
+    operation.run = divided<T>;
+    t.add({name, type}, operation);
+}
 template <class T>
-void rows(Table& t, const std::string& type) {
-    const Signature signature{3, {shape_of<T>(), shape_of<T>(), shape_of<T>()}};
-    t.add("div." + type, {divided<T, divide<T>>, signature});
-    t.add("rem." + type, {divided<T, remainder<T>>, signature});
+void rows(Table& t, std::string_view type) {
+    row<T, divide<T>>(t, "div.", type);
+    row<T, remainder<T>>(t, "rem.", type);
 }
 
 }  // namespace

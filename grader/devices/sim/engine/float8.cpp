@@ -70,13 +70,13 @@ f16x2 to_halves_relu(u16 a) {
 }
 
 template <class F>
-void type_rows(Table& t, const std::string& type) {
-    t.add("cvt.rn.satfinite." + type + ".f32", lanewise_cold<from_singles<F, to_nearest<F>>>());
-    t.add("cvt.rn.satfinite.relu." + type + ".f32", lanewise_cold<from_singles<F, to_nearest_relu<F>>>());
-    t.add("cvt.rn.satfinite." + type + ".f16x2", lanewise_cold<from_halves<F, to_nearest<F>, f16>>());
-    t.add("cvt.rn.satfinite.relu." + type + ".f16x2", lanewise_cold<from_halves<F, to_nearest_relu<F>, f16>>());
-    t.add("cvt.rn.f16x2." + type, lanewise_cold<to_halves<F>>());
-    t.add("cvt.rn.relu.f16x2." + type, lanewise_cold<to_halves_relu<F>>());
+void type_rows(Table& t, std::string_view type) {
+    t.add({"cvt.rn.satfinite.", type, ".f32"}, lanewise_cold<from_singles<F, to_nearest<F>>>());
+    t.add({"cvt.rn.satfinite.relu.", type, ".f32"}, lanewise_cold<from_singles<F, to_nearest_relu<F>>>());
+    t.add({"cvt.rn.satfinite.", type, ".f16x2"}, lanewise_cold<from_halves<F, to_nearest<F>, f16>>());
+    t.add({"cvt.rn.satfinite.relu.", type, ".f16x2"}, lanewise_cold<from_halves<F, to_nearest_relu<F>, f16>>());
+    t.add({"cvt.rn.f16x2.", type}, lanewise_cold<to_halves<F>>());
+    t.add({"cvt.rn.relu.f16x2.", type}, lanewise_cold<to_halves_relu<F>>());
 }
 
 }  // namespace

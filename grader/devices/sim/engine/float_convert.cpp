@@ -170,49 +170,49 @@ u32 tf32_relu(f32 a) {
 // ---- rows
 
 template <class D, class S>
-void rounded(Table& t, const std::string& d, const std::string& s) {
-    t.add("cvt.rni{,.sat}." + d + "." + s, lanewise_cold<to_integer<D, Round::nearest, S>>());
-    t.add("cvt.rzi{,.sat}." + d + "." + s, lanewise<to_integer<D, Round::zero, S>>());
-    t.add("cvt.rmi{,.sat}." + d + "." + s, lanewise_cold<to_integer<D, Round::down, S>>());
-    t.add("cvt.rpi{,.sat}." + d + "." + s, lanewise_cold<to_integer<D, Round::up, S>>());
+void rounded(Table& t, std::string_view d, std::string_view s) {
+    t.add({"cvt.rni{,.sat}.", d, ".", s}, lanewise_cold<to_integer<D, Round::nearest, S>>());
+    t.add({"cvt.rzi{,.sat}.", d, ".", s}, lanewise<to_integer<D, Round::zero, S>>());
+    t.add({"cvt.rmi{,.sat}.", d, ".", s}, lanewise_cold<to_integer<D, Round::down, S>>());
+    t.add({"cvt.rpi{,.sat}.", d, ".", s}, lanewise_cold<to_integer<D, Round::up, S>>());
 }
 
 template <class D>
-void to(Table& t, const std::string& d) {
+void to(Table& t, std::string_view d) {
     rounded<D, f32>(t, d, "f32");
     rounded<D, f64>(t, d, "f64");
     rounded<D, f16>(t, d, "f16");
     rounded<D, bf16>(t, d, "bf16");
-    t.add("cvt.rni.ftz{,.sat}." + d + ".f32", lanewise_cold<to_integer_ftz<D, Round::nearest>>());
-    t.add("cvt.rzi.ftz{,.sat}." + d + ".f32", lanewise_cold<to_integer_ftz<D, Round::zero>>());
-    t.add("cvt.rmi.ftz{,.sat}." + d + ".f32", lanewise_cold<to_integer_ftz<D, Round::down>>());
-    t.add("cvt.rpi.ftz{,.sat}." + d + ".f32", lanewise_cold<to_integer_ftz<D, Round::up>>());
+    t.add({"cvt.rni.ftz{,.sat}.", d, ".f32"}, lanewise_cold<to_integer_ftz<D, Round::nearest>>());
+    t.add({"cvt.rzi.ftz{,.sat}.", d, ".f32"}, lanewise_cold<to_integer_ftz<D, Round::zero>>());
+    t.add({"cvt.rmi.ftz{,.sat}.", d, ".f32"}, lanewise_cold<to_integer_ftz<D, Round::down>>());
+    t.add({"cvt.rpi.ftz{,.sat}.", d, ".f32"}, lanewise_cold<to_integer_ftz<D, Round::up>>());
 }
 
 template <class F>
-void same(Table& t, const std::string& type) {
-    t.add("cvt.rni." + type + "." + type, lanewise_cold<to_integral<F, Round::nearest>>());
-    t.add("cvt.rzi." + type + "." + type, lanewise_cold<to_integral<F, Round::zero>>());
-    t.add("cvt.rmi." + type + "." + type, lanewise_cold<to_integral<F, Round::down>>());
-    t.add("cvt.rpi." + type + "." + type, lanewise_cold<to_integral<F, Round::up>>());
+void same(Table& t, std::string_view type) {
+    t.add({"cvt.rni.", type, ".", type}, lanewise_cold<to_integral<F, Round::nearest>>());
+    t.add({"cvt.rzi.", type, ".", type}, lanewise_cold<to_integral<F, Round::zero>>());
+    t.add({"cvt.rmi.", type, ".", type}, lanewise_cold<to_integral<F, Round::down>>());
+    t.add({"cvt.rpi.", type, ".", type}, lanewise_cold<to_integral<F, Round::up>>());
 }
 
 template <class H>
-void half(Table& t, const std::string& h) {
-    t.add("cvt.f32." + h, lanewise<exact<f32, H>>());
-    t.add("cvt.ftz.f32." + h, lanewise_cold<exact_ftz<H>>());
-    t.add("cvt.f64." + h, lanewise_cold<exact<f64, H>>());
-    t.add("cvt.rn." + h + ".f32", lanewise<from_single<H>>());
-    t.add("cvt.rn.ftz." + h + ".f32", lanewise_cold<from_single_ftz<H>>());
-    t.add("cvt.rz." + h + ".f32", lanewise_cold<directed<H, Round::zero>>());
-    t.add("cvt.rm." + h + ".f32", lanewise_cold<directed<H, Round::down>>());
-    t.add("cvt.rp." + h + ".f32", lanewise_cold<directed<H, Round::up>>());
-    t.add("cvt.rn.sat." + h + ".f32", lanewise_cold<saturated_half<H>>());
-    t.add("cvt.rn.relu." + h + ".f32", lanewise_cold<rectified<H>>());
-    t.add("cvt.rn." + h + ".f64", lanewise_cold<from_double_to_half<H>>());
-    t.add("cvt.rn." + h + "x2.f32", packed<from_single<H>>());
-    t.add("cvt.rz." + h + "x2.f32", packed<directed<H, Round::zero>>());
-    t.add("cvt.rn.relu." + h + "x2.f32", packed<rectified<H>>());
+void half(Table& t, std::string_view h) {
+    t.add({"cvt.f32.", h}, lanewise<exact<f32, H>>());
+    t.add({"cvt.ftz.f32.", h}, lanewise_cold<exact_ftz<H>>());
+    t.add({"cvt.f64.", h}, lanewise_cold<exact<f64, H>>());
+    t.add({"cvt.rn.", h, ".f32"}, lanewise<from_single<H>>());
+    t.add({"cvt.rn.ftz.", h, ".f32"}, lanewise_cold<from_single_ftz<H>>());
+    t.add({"cvt.rz.", h, ".f32"}, lanewise_cold<directed<H, Round::zero>>());
+    t.add({"cvt.rm.", h, ".f32"}, lanewise_cold<directed<H, Round::down>>());
+    t.add({"cvt.rp.", h, ".f32"}, lanewise_cold<directed<H, Round::up>>());
+    t.add({"cvt.rn.sat.", h, ".f32"}, lanewise_cold<saturated_half<H>>());
+    t.add({"cvt.rn.relu.", h, ".f32"}, lanewise_cold<rectified<H>>());
+    t.add({"cvt.rn.", h, ".f64"}, lanewise_cold<from_double_to_half<H>>());
+    t.add({"cvt.rn.", h, "x2.f32"}, packed<from_single<H>>());
+    t.add({"cvt.rz.", h, "x2.f32"}, packed<directed<H, Round::zero>>());
+    t.add({"cvt.rn.relu.", h, "x2.f32"}, packed<rectified<H>>());
 }
 
 }  // namespace

@@ -17,34 +17,6 @@ T canonical(T value) {
 }
 
 template <class T>
-T add(T a, T b) {
-    return a + b;
-}
-template <class T>
-T sub(T a, T b) {
-    return a - b;
-}
-template <class T>
-T mul(T a, T b) {
-    return a * b;
-}
-template <class T>
-T fma(T a, T b, T c) {
-    return fused(a, b, c);
-}
-template <class T>
-T divide(T a, T b) {
-    return a / b;
-}
-template <class T>
-T square_root(T a) {
-    return std::sqrt(a);
-}
-template <class T>
-T reciprocal(T a) {
-    return T(1) / a;
-}
-template <class T>
 T reciprocal_root(T a) {
     return T(1 / std::sqrt(f64(a)));
 }
@@ -147,29 +119,29 @@ using With = Modified<F, decltype(F)>;
 
 // Single precision: [.rn][.ftz][.sat]
 template <auto F>
-void single(Table& t, const std::string& name, const std::string& rounding) {
-    t.add(name + rounding + ".f32", lanewise<With<F>::plain>());
-    t.add(name + rounding + ".ftz.f32", lanewise<With<F>::ftz>());
-    t.add(name + rounding + ".sat.f32", lanewise_cold<With<F>::sat>());
-    t.add(name + rounding + ".ftz.sat.f32", lanewise_cold<With<F>::ftz_sat>());
+void single(Table& t, std::string_view name, std::string_view rounding) {
+    t.add({name, rounding, ".f32"}, lanewise<With<F>::plain>());
+    t.add({name, rounding, ".ftz.f32"}, lanewise<With<F>::ftz>());
+    t.add({name, rounding, ".sat.f32"}, lanewise_cold<With<F>::sat>());
+    t.add({name, rounding, ".ftz.sat.f32"}, lanewise_cold<With<F>::ftz_sat>());
 }
 
 template <auto F>
-void approximate(Table& t, const std::string& form) {
-    t.add(form + ".f32", lanewise_cold<With<F>::plain>());
-    t.add(form + ".ftz.f32", lanewise_cold<With<F>::ftz>());
+void approximate(Table& t, std::string_view form) {
+    t.add({form, ".f32"}, lanewise_cold<With<F>::plain>());
+    t.add({form, ".ftz.f32"}, lanewise_cold<With<F>::ftz>());
 }
 
 void single_rows(Table& t) {
-    single<add<f32>>(t, "add", "{,.rn}");
-    single<sub<f32>>(t, "sub", "{,.rn}");
-    single<mul<f32>>(t, "mul", "{,.rn}");
-    single<fma<f32>>(t, "{fma,mad}", ".rn");
-    single<divide<f32>>(t, "div", ".rn");
-    approximate<square_root<f32>>(t, "sqrt.{rn,approx}");
-    approximate<reciprocal<f32>>(t, "rcp.{rn,approx}");
+    single<ieee::add<f32>>(t, "add", "{,.rn}");
+    single<ieee::sub<f32>>(t, "sub", "{,.rn}");
+    single<ieee::mul<f32>>(t, "mul", "{,.rn}");
+    single<ieee::fma<f32>>(t, "{fma,mad}", ".rn");
+    single<ieee::divide<f32>>(t, "div", ".rn");
+    approximate<ieee::square_root<f32>>(t, "sqrt.{rn,approx}");
+    approximate<ieee::reciprocal<f32>>(t, "rcp.{rn,approx}");
     approximate<divide_approx>(t, "div.approx");
-    approximate<divide<f32>>(t, "div.full");
+    approximate<ieee::divide<f32>>(t, "div.full");
     approximate<reciprocal_root<f32>>(t, "rsqrt.approx");
     approximate<exp2_approx>(t, "ex2.approx");
     approximate<log2_approx>(t, "lg2.approx");
@@ -194,14 +166,14 @@ void single_rows(Table& t) {
 }
 
 void double_rows(Table& t) {
-    t.add("add{,.rn}.f64", lanewise<add<f64>>());
-    t.add("sub{,.rn}.f64", lanewise<sub<f64>>());
-    t.add("mul{,.rn}.f64", lanewise<mul<f64>>());
-    t.add("{fma,mad}.rn.f64", lanewise<fma<f64>>());
-    t.add("div.rn.f64", lanewise_cold<divide<f64>>());
-    t.add("sqrt.rn.f64", lanewise_cold<square_root<f64>>());
-    t.add("rcp.rn.f64", lanewise_cold<reciprocal<f64>>());
-    t.add("rcp.approx.ftz.f64", lanewise_cold<gross<reciprocal<f64>>>());
+    t.add("add{,.rn}.f64", lanewise<ieee::add<f64>>());
+    t.add("sub{,.rn}.f64", lanewise<ieee::sub<f64>>());
+    t.add("mul{,.rn}.f64", lanewise<ieee::mul<f64>>());
+    t.add("{fma,mad}.rn.f64", lanewise<ieee::fma<f64>>());
+    t.add("div.rn.f64", lanewise_cold<ieee::divide<f64>>());
+    t.add("sqrt.rn.f64", lanewise_cold<ieee::square_root<f64>>());
+    t.add("rcp.rn.f64", lanewise_cold<ieee::reciprocal<f64>>());
+    t.add("rcp.approx.ftz.f64", lanewise_cold<gross<ieee::reciprocal<f64>>>());
     t.add("rsqrt.approx.f64", lanewise_cold<reciprocal_root<f64>>());
     t.add("rsqrt.approx.ftz.f64", lanewise_cold<gross<reciprocal_root<f64>>>());
     t.add("neg.f64", lanewise<negate64>());

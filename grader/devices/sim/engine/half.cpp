@@ -106,30 +106,30 @@ struct Twice<F, H (*)(S...)> {
 
 // The form with one element and, with "x2", the form with two.
 template <auto F>
-void both(Table& t, const std::string& form) {
-    t.add(form, lanewise<F>());
-    t.add(form + "x2", lanewise<Twice<F, decltype(F)>::run>());
+void both(Table& t, std::string_view name, std::string_view type) {
+    t.add({name, type}, lanewise<F>());
+    t.add({name, type, "x2"}, lanewise<Twice<F, decltype(F)>::run>());
 }
 template <auto F>
-void both_cold(Table& t, const std::string& form) {
-    t.add(form, lanewise_cold<F>());
-    t.add(form + "x2", lanewise_cold<Twice<F, decltype(F)>::run>());
+void both_cold(Table& t, std::string_view name, std::string_view type) {
+    t.add({name, type}, lanewise_cold<F>());
+    t.add({name, type, "x2"}, lanewise_cold<Twice<F, decltype(F)>::run>());
 }
 
 template <class H>
-void common(Table& t, const std::string& type) {
-    both<add<H>>(t, "add{,.rn}." + type);
-    both<sub<H>>(t, "sub{,.rn}." + type);
-    both<mul<H>>(t, "mul{,.rn}." + type);
-    both<fma<H>>(t, "fma.rn." + type);
-    both_cold<fma_relu<H>>(t, "fma.rn.relu." + type);
-    both<negate<H>>(t, "neg." + type);
-    both<absolute<H>>(t, "abs." + type);
-    both<minimum<H>>(t, "min." + type);
-    both<maximum<H>>(t, "max." + type);
-    both_cold<minimum_nan<H>>(t, "min.NaN." + type);
-    both_cold<maximum_nan<H>>(t, "max.NaN." + type);
-    both_cold<tanh_approx<H>>(t, "tanh.approx." + type);
+void common(Table& t, std::string_view type) {
+    both<add<H>>(t, "add{,.rn}.", type);
+    both<sub<H>>(t, "sub{,.rn}.", type);
+    both<mul<H>>(t, "mul{,.rn}.", type);
+    both<fma<H>>(t, "fma.rn.", type);
+    both_cold<fma_relu<H>>(t, "fma.rn.relu.", type);
+    both<negate<H>>(t, "neg.", type);
+    both<absolute<H>>(t, "abs.", type);
+    both<minimum<H>>(t, "min.", type);
+    both<maximum<H>>(t, "max.", type);
+    both_cold<minimum_nan<H>>(t, "min.NaN.", type);
+    both_cold<maximum_nan<H>>(t, "max.NaN.", type);
+    both_cold<tanh_approx<H>>(t, "tanh.approx.", type);
 }
 
 }  // namespace
@@ -137,12 +137,12 @@ void common(Table& t, const std::string& type) {
 void half_rows(Table& t) {
     common<f16>(t, "f16");
     common<bf16>(t, "bf16");
-    both_cold<add_sat<f16>>(t, "add{,.rn}.sat.f16");
-    both_cold<sub_sat<f16>>(t, "sub{,.rn}.sat.f16");
-    both_cold<mul_sat<f16>>(t, "mul{,.rn}.sat.f16");
-    both_cold<fma_sat<f16>>(t, "fma.rn.sat.f16");
-    both_cold<exp2_approx<f16>>(t, "ex2.approx.f16");
-    both_cold<exp2_approx<bf16>>(t, "ex2.approx.ftz.bf16");
+    both_cold<add_sat<f16>>(t, "add{,.rn}.sat.", "f16");
+    both_cold<sub_sat<f16>>(t, "sub{,.rn}.sat.", "f16");
+    both_cold<mul_sat<f16>>(t, "mul{,.rn}.sat.", "f16");
+    both_cold<fma_sat<f16>>(t, "fma.rn.sat.", "f16");
+    both_cold<exp2_approx<f16>>(t, "ex2.approx.", "f16");
+    both_cold<exp2_approx<bf16>>(t, "ex2.approx.ftz.", "bf16");
 }
 
 }  // namespace sim

@@ -93,31 +93,31 @@ T shift_right(T a, u32 n) {
 }
 
 template <class T>
-void arithmetic(Table& t, const std::string& type) {
-    t.add("add." + type, lanewise<add<T>>());
-    t.add("sub." + type, lanewise<sub<T>>());
-    t.add("mul.lo." + type, lanewise<mul_lo<T>>());
-    t.add("mad.lo." + type, lanewise<mad_lo<T>>());
-    t.add("min." + type, lanewise<minimum<T>>());
-    t.add("max." + type, lanewise<maximum<T>>());
-    t.add("shr." + type, lanewise<shift_right<T>>());
+void arithmetic(Table& t, std::string_view type) {
+    t.add({"add.", type}, lanewise<add<T>>());
+    t.add({"sub.", type}, lanewise<sub<T>>());
+    t.add({"mul.lo.", type}, lanewise<mul_lo<T>>());
+    t.add({"mad.lo.", type}, lanewise<mad_lo<T>>());
+    t.add({"min.", type}, lanewise<minimum<T>>());
+    t.add({"max.", type}, lanewise<maximum<T>>());
+    t.add({"shr.", type}, lanewise<shift_right<T>>());
 }
 
 template <class T>
-void signed_arithmetic(Table& t, const std::string& type) {
-    t.add("neg." + type, lanewise<neg<T>>());
-    t.add("abs." + type, lanewise<absolute<T>>());
+void signed_arithmetic(Table& t, std::string_view type) {
+    t.add({"neg.", type}, lanewise<neg<T>>());
+    t.add({"abs.", type}, lanewise<absolute<T>>());
 }
 
 template <class T>
-void logic(Table& t, const std::string& type) {
-    t.add("and." + type, lanewise<bit_and<T>>());
-    t.add("or." + type, lanewise<bit_or<T>>());
-    t.add("xor." + type, lanewise<bit_xor<T>>());
-    t.add("not." + type, lanewise<bit_not<T>>());
-    t.add("cnot." + type, lanewise_cold<logical_not<T>>());
-    t.add("shl." + type, lanewise<shift_left<T>>());
-    t.add("shr." + type, lanewise<shift_right<T>>());
+void logic(Table& t, std::string_view type) {
+    t.add({"and.", type}, lanewise<bit_and<T>>());
+    t.add({"or.", type}, lanewise<bit_or<T>>());
+    t.add({"xor.", type}, lanewise<bit_xor<T>>());
+    t.add({"not.", type}, lanewise<bit_not<T>>());
+    t.add({"cnot.", type}, lanewise_cold<logical_not<T>>());
+    t.add({"shl.", type}, lanewise<shift_left<T>>());
+    t.add({"shr.", type}, lanewise<shift_right<T>>());
 }
 
 template <auto F>

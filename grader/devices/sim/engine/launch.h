@@ -34,6 +34,7 @@ struct Launch {
     u32 grid[3] = {1, 1, 1};
     u32 block[3] = {1, 1, 1};
     u64 dynamic_shared = 0;
+    u64 stack_bytes = 0;  // of a thread
     u64 seed = 0;
     int threads = 1;
     std::vector<u8> parameters;

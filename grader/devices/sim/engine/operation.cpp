@@ -25,7 +25,7 @@ constexpr void (*FAMILIES[])(Table&) = {
     integer_rows, wide_integer_rows, carry_rows,         float_rows,          rounding_rows,  half_rows,
     convert_rows, compare_rows,      float_convert_rows, move_rows,           predicate_rows, access_rows,
     atomic_rows,  collective_rows,   control_rows,       asynchronous_rows,   mbarrier_rows,  matrix_rows,
-    mma_rows,     wmma_rows,         float8_rows,        packed_integer_rows, division_rows,
+    mma_rows,     wmma_rows,         float8_rows,        packed_integer_rows, division_rows,  call_rows,
 };
 
 }  // namespace
@@ -37,6 +37,13 @@ void Table::add(std::string_view pattern, Operation operation, Builder build, Fl
         rows_.push_back({std::move(form), operation, build, flow, option});
         index_[rows_.back().form] = &rows_.back();
     }
+}
+
+void Table::add(
+    std::initializer_list<std::string_view> pieces, Operation operation, Builder build, Flow flow, u8 option) {
+    std::string pattern;
+    for (auto piece : pieces) pattern += piece;
+    add(pattern, operation, build, flow, option);
 }
 
 const Row* Table::find(const std::string& form) const {

@@ -5,6 +5,7 @@
 // "add.{u32,s32}". A form that no row has is refused by name.
 #pragma once
 #include <deque>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -40,6 +41,7 @@ struct Signature {
 struct Operation {
     Handler run = nullptr;
     Signature signature;
+    void (*detail)() = nullptr;  // a function that tells rows with the same handler apart; the handler knows its type
 };
 
 // Turns the operands of one parsed instruction into those of a decoded one.
@@ -60,6 +62,10 @@ class Table {
     void add(
         std::string_view pattern, Operation operation, Builder build = positional, Flow flow = Flow::next,
         u8 option = 0);
+    // The same with a pattern in pieces, which compile faster than their sum: templates of rows use it.
+    void add(
+        std::initializer_list<std::string_view> pieces, Operation operation, Builder build = positional,
+        Flow flow = Flow::next, u8 option = 0);
     const Row* find(const std::string& form) const;
     const std::deque<Row>& rows() const { return rows_; }
 
@@ -93,6 +99,7 @@ void wmma_rows(Table&);
 void float8_rows(Table&);
 void packed_integer_rows(Table&);
 void control_rows(Table&);
+void call_rows(Table&);
 void asynchronous_rows(Table&);
 void mbarrier_rows(Table&);
 
@@ -103,15 +110,17 @@ inline __attribute__((always_inline)) void each_lane(Mask mask, F f) {
     for (; mask; mask &= mask - 1) f(__builtin_ctz(mask));
 }
 
-enum class Pace { fast, cold };  // cold: no vector code is made for it
+template <class D, class... S>
+constexpr Signature signature_of(D (*)(S...)) {
+    return {u8(1 + sizeof...(S)), {shape_of<D>(), shape_of<S>()...}};
+}
 
-template <auto F, Pace pace>
+// One handler for each function: the lanes become vector code.
+template <auto F>
 struct Lanewise;
 
-template <class D, class... S, D (*F)(S...), Pace pace>
-struct Lanewise<F, pace> {
-    static Operation operation() { return {run, {u8(1 + sizeof...(S)), {shape_of<D>(), shape_of<S>()...}}}; }
-
+template <class D, class... S, D (*F)(S...)>
+struct Lanewise<F> {
     static void run(Warp& warp, const Instruction& in, Mask mask) {
         apply(warp, in, mask, std::index_sequence_for<S...>{});
     }
@@ -122,7 +131,7 @@ struct Lanewise<F, pace> {
     }
 
     static void lanes(Mask mask, D* d, const S*... s) {
-        if (pace == Pace::fast && mask == ALL) {
+        if (mask == ALL) {
 #pragma GCC ivdep
             for (int l = 0; l < LANES; ++l) d[l] = F(s[l]...);
         } else {
@@ -131,14 +140,32 @@ struct Lanewise<F, pace> {
     }
 };
 
+// One handler for all functions of a type, which calls the row's own: slower to run, far faster to compile.
+template <class F>
+struct Called;
+
+template <class D, class... S>
+struct Called<D (*)(S...)> {
+    static void run(Warp& warp, const Instruction& in, Mask mask) {
+        apply(warp, in, mask, std::index_sequence_for<S...>{});
+    }
+
+    template <size_t... I>
+    static void apply(Warp& warp, const Instruction& in, Mask mask, std::index_sequence<I...>) {
+        const auto f = reinterpret_cast<D (*)(S...)>(in.row->operation.detail);
+        D* d = warp.row<D>(in.operand[0]);
+        each_lane(mask, [&](int l) { d[l] = f(warp.row<const S>(in.operand[I + 1])[l]...); });
+    }
+};
+
 template <auto F>
 Operation lanewise() {
-    return Lanewise<F, Pace::fast>::operation();
+    return {Lanewise<F>::run, signature_of(F)};
 }
 
 template <auto F>
 Operation lanewise_cold() {
-    return Lanewise<F, Pace::cold>::operation();
+    return {Called<decltype(F)>::run, signature_of(F), reinterpret_cast<void (*)()>(F)};
 }
 
 }  // namespace sim

@@ -12,7 +12,7 @@ namespace {
 
 constexpr u64 LONGEST = 4096;  // bytes of one string
 
-std::string text_at(const Warp& warp, int lane, u64 address) {
+std::string text_at(Warp& warp, int lane, u64 address) {
     u64 available = 0;
     const u8* bytes = peek(warp, lane, address, &available);
     std::string text;
@@ -30,7 +30,7 @@ T argument(const Warp& warp, int lane, const CallSite& site, size_t i) {
 
 // The arguments of printf lie one after the other, each aligned to its size.
 struct Arguments {
-    const Warp& warp;
+    Warp& warp;
     int lane;
     u64 at;
 

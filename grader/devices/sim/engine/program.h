@@ -60,6 +60,7 @@ struct Instruction {
     s64 immediate = 0;
     u32 target = 0;    // pc, or an index into one of the program's tables
     u32 location = 0;  // Module::locations
+    s32 extent = -1;   // in Program::shared: the array that the address must stay in; -1: any
     const Row* row = nullptr;
 };
 
@@ -93,6 +94,23 @@ struct CallSite {
     std::vector<Copy> arguments, results;
     std::vector<u32> argument_offsets;
     bool builtin = false;
+    s32 frame = -1;  // in Program::frames, of a callee that calls itself
+};
+
+// What an activation has for itself of a function that calls itself, directly or through others.
+struct Frame {
+    struct Register {
+        s32 row;
+        u8 bytes;  // 0: predicate
+    };
+    struct Part {
+        u64 offset, bytes;
+    };
+    std::vector<Register> registers;
+    std::vector<Part> parameters;  // in local memory: its own, and those of its calls
+    u64 saved_bytes = 0;           // of both, without predicates
+    u64 variable_bytes = 0;        // of the stack
+    s32 base_row = -1;             // row of the local address where its variables begin; -1: it has none
 };
 
 // A call through a pointer: the call site for each function that it may lead to.
@@ -110,6 +128,7 @@ struct Program {
     std::vector<Instruction> code;
     std::vector<CallSite> calls;
     std::vector<IndirectCall> indirect_calls;
+    std::vector<Frame> frames;
     std::vector<s32> fragments;  // rows of the registers of matrices, one instruction's after the other's
     std::vector<std::vector<u32>> branch_tables;
     u64 row_bytes = 0;
@@ -122,10 +141,12 @@ struct Program {
     u64 dynamic_base = 0;  // where dynamic shared memory begins
     std::vector<Extent> local;
     u64 local_bytes = 0;
-    bool fences = false;    // has fences: locks and flags may order accesses
-    u32 granule_shift = 2;  // log2 of the narrowest access to shared memory: the
-                            // race detector's grain
-    u32 global_shift = 4;   // the same for global memory
+    u64 variable_bytes = 0;    // of local_bytes, what the kernel's variables take; parameters of calls take the rest
+    bool bulk_stores = false;  // reads shared memory through the async proxy
+    bool fences = false;       // has fences: locks and flags may order accesses
+    u32 granule_shift = 2;     // log2 of the narrowest access to shared memory: the
+                               // race detector's grain
+    u32 global_shift = 4;      // the same for global memory
     Limits limits;
     const ptx::Module* module = nullptr;
     const Program* plain = nullptr;  // the program that this one counts (counters.h)

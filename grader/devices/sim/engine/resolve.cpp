@@ -63,6 +63,19 @@ std::string not_aligned(u64 address, u32 bytes) {
            std::to_string(bytes);
 }
 
+// Whether all accesses lie in one range of addresses and are aligned: the quick check, before one that says what is wrong.
+bool all_within(u64 base, u64 size, const u64* a, Mask mask, u32 bytes) {
+    if (size < bytes) return false;
+    const u64 limit = size - bytes;
+    u64 bad = 0;
+    if (mask == ALL) {
+        for (int l = 0; l < LANES; ++l) bad |= u64(a[l] - base > limit) | (a[l] & (bytes - 1));
+    } else {
+        each_lane(mask, [&](int l) { bad |= u64(a[l] - base > limit) | (a[l] & (bytes - 1)); });
+    }
+    return bad == 0;
+}
+
 // ---- global memory
 
 bool all_set(const u8* shadow, u32 bytes) {
@@ -149,21 +162,10 @@ u8* global_lane(Warp& warp, const Instruction& in, int lane, const u64* a, u32 b
     return window->data + offset;
 }
 
-bool same_window(const Window& window, const u64* a, Mask mask, u32 bytes) {
-    const u64 limit = window.bytes - bytes;
-    u64 bad = 0;
-    if (mask == ALL) {
-        for (int l = 0; l < LANES; ++l) bad |= u64(a[l] - window.base > limit) | (a[l] & (bytes - 1));
-    } else {
-        each_lane(mask, [&](int l) { bad |= u64(a[l] - window.base > limit) | (a[l] & (bytes - 1)); });
-    }
-    return bad == 0;
-}
-
 void access_global(Warp& warp, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
     Window* window = warp.launch->memory->find(a[__builtin_ctz(mask)]);
-    const bool simple = window && !window->freed && window->bytes >= bytes &&
-                        (access == Access::read || window->writable) && same_window(*window, a, mask, bytes);
+    const bool simple = window && !window->freed && (access == Access::read || window->writable) &&
+                        all_within(window->base, window->bytes, a, mask, bytes);
     if (!simple) {
         each_lane(mask, [&](int l) { at[l] = global_lane(warp, in, l, a, bytes, access); });
         return;
@@ -238,10 +240,25 @@ void check_shared(Warp& warp, const u64* a, Mask mask, u32 bytes, Access access)
 
 namespace {
 
+// From one array into the next is out of bounds too, where the instruction's address can only mean the first.
+void check_extent(Warp& warp, const Extent& extent, const u64* a, Mask mask, u32 bytes, Access access) {
+    each_lane(mask, [&](int l) {
+        const u64 offset = a[l] - extent.offset;
+        if (offset <= extent.bytes && extent.bytes - offset >= bytes) return;
+        const u32 item = bytes > 4 && bytes != 8 ? 4 : bytes;
+        const Place place = outside(extent.name, s32(u32(offset)), extent.bytes, item, bytes);
+        stop(warp, l, "out of bounds", verb(access) + place.text + " in shared memory");
+    });
+}
+
 void access_shared(Warp& warp, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
-    check_shared(warp, a, mask, bytes, access);
     Block& block = *warp.block;
     SharedMemory& shared = block.shared;
+    const Extent* extent = in.extent < 0 ? nullptr : &block.program->shared[size_t(in.extent)];
+    if (!all_within(extent ? extent->offset : 0, extent ? extent->bytes : shared.bytes(), a, mask, bytes)) {
+        if (extent) check_extent(warp, *extent, a, mask, bytes, access);
+        check_shared(warp, a, mask, bytes, access);
+    }
     Race race;
     int lane = 0;
     if (shared.note(warp, mask, a, bytes, access, in.strong, &race, &lane)) stop_race(warp, lane, bytes, access, race);
@@ -262,8 +279,9 @@ void access_shared(Warp& warp, const Instruction& in, const u64* a, Mask mask, u
 
 std::string local_place(const Warp& warp, u64 address, u32 bytes, bool is_outside) {
     const Extent* best = nullptr;
-    for (const Extent& extent : warp.block->program->local)
-        if (extent.offset <= address && (!best || extent.offset > best->offset)) best = &extent;
+    if (address < warp.local_bytes)
+        for (const Extent& extent : warp.block->program->local)
+            if (extent.offset <= address && (!best || extent.offset > best->offset)) best = &extent;
     const u32 item = bytes > 4 && bytes != 8 ? 4 : bytes;
     const bool depot = best && best->name.compare(0, 13, "__local_depot") == 0;
     const std::string name = !best || depot ? "its local memory" : best->name;
@@ -274,20 +292,20 @@ std::string local_place(const Warp& warp, u64 address, u32 bytes, bool is_outsid
 
 void access_local(Warp& warp, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
     each_lane(mask, [&](int l) {
-        if (a[l] > warp.local_bytes || warp.local_bytes - a[l] < bytes)
-            stop(warp, l, "out of bounds", verb(access) + local_place(warp, a[l], bytes, true));
+        u64 available;
+        u8* shadow;
+        at[l] = warp.local_at(l, a[l], &available, &shadow);
+        if (available < bytes) stop(warp, l, "out of bounds", verb(access) + local_place(warp, a[l], bytes, true));
         if (misaligned(a[l], bytes))
             stop(
                 warp, l, "misaligned",
                 verb(access) + std::to_string(bytes) + " bytes at " + local_place(warp, a[l], bytes, false) +
                     not_aligned(a[l], bytes));
-        u8* shadow = warp.local_shadow + u64(l) * warp.local_bytes + a[l];
         if (access != Access::write && !all_set(shadow, bytes))
             stop(
                 warp, l, "uninitialised",
                 verb(access) + local_place(warp, a[l], bytes, false) + ", which the thread has not written");
         std::memset(shadow, 1, bytes);
-        at[l] = warp.local + u64(l) * warp.local_bytes + a[l];
     });
 }
 
@@ -344,12 +362,11 @@ void lane_addresses(const Warp& warp, const Instruction& in, u64* a) {
     addresses(warp, in, a);
 }
 
-const u8* peek(const Warp& warp, int lane, u64 address, u64* available) {
+const u8* peek(Warp& warp, int lane, u64 address, u64* available) {
     *available = 0;
-    if (address - LOCAL_ORIGIN < warp.local_bytes) {
-        *available = warp.local_bytes - (address - LOCAL_ORIGIN);
-        return warp.local + u64(lane) * warp.local_bytes + (address - LOCAL_ORIGIN);
-    }
+    u8* initialised;
+    if (address - LOCAL_ORIGIN < SPACE_SIZE)
+        return warp.local_at(lane, address - LOCAL_ORIGIN, available, &initialised);
     SharedMemory& shared = warp.block->shared;
     if (address - SHARED_ORIGIN < shared.bytes()) {
         *available = shared.bytes() - (address - SHARED_ORIGIN);

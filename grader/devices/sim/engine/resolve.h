@@ -24,7 +24,7 @@ void lane_addresses(const Warp&, const Instruction&, u64* address);
 
 // Host bytes of a generic address without a finding: for strings that printf
 // and assert name. Null when unmapped.
-const u8* peek(const Warp& warp, int lane, u64 generic, u64* available);
+const u8* peek(Warp& warp, int lane, u64 generic, u64* available);
 
 bool is_builtin(const std::string& function);  // vprintf, __assertfail
 

@@ -173,4 +173,39 @@ inline bf16 fused(bf16 a, bf16 b, bf16 c) {
     return narrow_double<bf16>(sum_to_odd(f64(widen(a)) * f64(widen(b)), f64(widen(c))));
 }
 
+// ---- arithmetic as functions, in whatever rounding mode the host is
+
+namespace ieee {
+
+template <class T>
+T add(T a, T b) {
+    return a + b;
+}
+template <class T>
+T sub(T a, T b) {
+    return a - b;
+}
+template <class T>
+T mul(T a, T b) {
+    return a * b;
+}
+template <class T>
+T fma(T a, T b, T c) {
+    return fused(a, b, c);
+}
+template <class T>
+T divide(T a, T b) {
+    return a / b;
+}
+template <class T>
+T square_root(T a) {
+    return std::sqrt(a);
+}
+template <class T>
+T reciprocal(T a) {
+    return T(1) / a;
+}
+
+}  // namespace ieee
+
 }  // namespace sim

@@ -53,6 +53,7 @@ class SharedMemory {
         const Warp& warp, Mask mask, const u64* address, u32 bytes, Access access, bool strong, Race* race, int* lane);
     // The first lane that reads bytes which nobody wrote, or -1.
     int uninitialised(Mask mask, const u64* address, u32 bytes) const;
+    Record last_writer(u64 address) const { return writer_[address >> shift_]; }
     void initialise(Mask mask, const u64* address, u32 bytes);
     void depart(
         Mask mask, const u64* address, u32 bytes);  // an asynchronous copy will write there: uninitialised until then

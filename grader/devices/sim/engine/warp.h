@@ -17,6 +17,14 @@ struct Caller {
     u32 pc, site;  // of the call, and in Program::calls
 };
 
+// Of one lane. Local addresses go on behind the kernel's own local memory with `bytes`.
+struct Stack {
+    std::vector<Caller> callers;    // where it returns to
+    std::vector<u8> saved;          // registers and parameters of outer activations of a function that calls itself
+    std::vector<u8> bytes, shadow;  // the variables of those functions, and 1 where they are initialised
+    u64 taken = 0;                  // bytes of the card's stack, at least
+};
+
 struct Warp {
     u8* rows = nullptr;  // the register file
     Block* block = nullptr;
@@ -43,7 +51,7 @@ struct Warp {
     u32 seen[LANES] = {};  // of each warp of the block: up to which clock its
                            // accesses come before this warp's next
     alignas(64) u32 pc[LANES] = {};
-    std::vector<Caller> callers[LANES];  // where each lane returns to
+    Stack stacks[LANES];
 
     template <class T>
     T* row(s32 offset) const {
@@ -54,6 +62,9 @@ struct Warp {
         Mask& p = predicate(offset);
         p = (p & ~lanes) | (value & lanes);
     }
+
+    // The local bytes of a lane from an address on, and how many there are; null where it has none.
+    u8* local_at(int lane, u64 address, u64* available, u8** initialised);
 
     u32 thread(int lane) const { return index * LANES + u32(lane); }
     Mask runnable() const { return alive & ~at_barrier & ~at_meeting; }

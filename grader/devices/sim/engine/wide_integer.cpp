@@ -195,31 +195,31 @@ s32 dot2(u32 a, u32 b, s32 c) {
 }
 
 template <class T>
-void products(Table& t, const std::string& type) {
-    t.add("mul.hi." + type, lanewise<mul_hi<T>>());
-    t.add("mad.hi." + type, lanewise_cold<mad_hi<T>>());
-    t.add("sad." + type, lanewise_cold<sad<T>>());
+void products(Table& t, std::string_view type) {
+    t.add({"mul.hi.", type}, lanewise<mul_hi<T>>());
+    t.add({"mad.hi.", type}, lanewise_cold<mad_hi<T>>());
+    t.add({"sad.", type}, lanewise_cold<sad<T>>());
 }
 
 template <class T>
-void wide_products(Table& t, const std::string& type) {
+void wide_products(Table& t, std::string_view type) {
     using W = typename Double<T>::type;
-    t.add("mul.wide." + type, lanewise<mul_wide<W, T>>());
-    t.add("mad.wide." + type, lanewise<mad_wide<W, T>>());
+    t.add({"mul.wide.", type}, lanewise<mul_wide<W, T>>());
+    t.add({"mad.wide.", type}, lanewise<mad_wide<W, T>>());
 }
 
 template <class T>
-void products24(Table& t, const std::string& type) {
-    t.add("mul24.lo." + type, lanewise_cold<mul24_lo<T>>());
-    t.add("mul24.hi." + type, lanewise_cold<mul24_hi<T>>());
-    t.add("mad24.lo." + type, lanewise_cold<mad24_lo<T>>());
+void products24(Table& t, std::string_view type) {
+    t.add({"mul24.lo.", type}, lanewise_cold<mul24_lo<T>>());
+    t.add({"mul24.hi.", type}, lanewise_cold<mul24_hi<T>>());
+    t.add({"mad24.lo.", type}, lanewise_cold<mad24_lo<T>>());
 }
 
 template <class T>
-void bit_fields(Table& t, const std::string& type) {
-    t.add("bfe." + type, lanewise_cold<extract<T>>());
-    t.add("bfind." + type, lanewise_cold<find_leading<T, false>>());
-    t.add("bfind.shiftamt." + type, lanewise_cold<find_leading<T, true>>());
+void bit_fields(Table& t, std::string_view type) {
+    t.add({"bfe.", type}, lanewise_cold<extract<T>>());
+    t.add({"bfind.", type}, lanewise_cold<find_leading<T, false>>());
+    t.add({"bfind.shiftamt.", type}, lanewise_cold<find_leading<T, true>>());
 }
 
 }  // namespace

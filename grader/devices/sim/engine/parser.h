@@ -1,0 +1,97 @@
+// parser: tokens -> ptx::Module
+//
+// Every register and variable gets an index where it is declared; a name is looked up from the innermost scope out.
+// Modules and functions are in parser.cpp, what they declare in declarations.cpp, what they do in instructions.cpp.
+#pragma once
+#include <array>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "ptx.h"
+#include "tokens.h"
+
+namespace sim::ptx {
+
+Space space_of(std::string_view word);  // ".shared"; none: it names no space
+
+class Parser {
+ public:
+    explicit Parser(Module& module) : module_(module), tokens_(module.text) {}
+    void run();
+    std::vector<std::unique_ptr<std::string>> register_names;  // the names of "%r<5>"
+
+ private:
+    using Names = std::unordered_map<std::string_view, s32>;
+    struct Scope {
+        Names registers, variables;
+    };
+    // One more bracket, as long as it lives: each is a call of the parser by itself.
+    struct Nested {
+        explicit Nested(Parser& parser);
+        ~Nested() { --parser.depth_; }
+        Parser& parser;
+    };
+
+    void module_item();
+    void skip_line_value();
+    void statement_skip();
+    void target();
+    void file();
+    void section();
+    void location();
+    std::array<u64, 3> place();
+
+    // ---- declarations
+    struct Declaration {
+        Space space = Space::none;
+        std::string_view type;
+        u32 align = 0;
+        u32 width = 1;  // of .v2 and .v4
+    };
+    Declaration declaration();
+    u32 alignment();
+    u64 times(u64 bytes, u64 count) const;
+    Variable variable(const Declaration& d);
+    void initializers(Variable& v, u8 size);
+    u64 initializer_bits(u8 size);
+    void declare_module_variables();
+    void declare_local();
+    void declare_registers(std::string_view type);
+    void declare_register(std::string_view name, std::string_view type);
+    s32 find(std::string_view name, Names Scope::* names) const;
+
+    // ---- functions
+    void entry();
+    void function();
+    void begin_function(bool entry);
+    void store(Function f);
+    std::vector<Variable> parameters();
+    void directive(Function& f);
+    void block();
+    void statement();
+    void label();
+
+    // ---- instructions
+    void instruction();
+    Operand operand();
+    Operand simple_operand();
+    Operand literal();
+    Operand name();
+    Operand group(std::string_view open, std::string_view close, OperandKind kind);
+    Operand address();
+
+    Module& module_;
+    Tokens tokens_;
+    bool external_ = false;
+    u32 location_ = 0;
+    u32 depth_ = 0;
+    std::map<std::array<u64, 3>, u32> places_;
+    Function* function_ = nullptr;
+    std::vector<Scope> scopes_;
+};
+
+}  // namespace sim::ptx

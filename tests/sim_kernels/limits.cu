@@ -1,0 +1,203 @@
+// Calls that go deep, arrays beside each other, and launches at and beyond what the card allows.
+#include "kata.cuh"
+
+#define LAUNCHER(name, grid, block)                                               \
+    KATA_EXPORT void name(const float* x, float* y, int n, cudaStream_t stream) { \
+        name##_kernel<<<grid, block, 0, stream>>>(x, y, n);                       \
+    }
+
+// ---- functions that call themselves
+
+__device__ __noinline__ int fibonacci(int n) {
+    return n < 2 ? n : fibonacci(n - 1) + fibonacci(n - 2);
+}
+__global__ void fibonacci_kernel(const float* x, float* y, int n) {
+    y[blockIdx.x * blockDim.x + threadIdx.x] = fibonacci(threadIdx.x % 12);
+}
+LAUNCHER(fibonacci, 2, 64)
+
+// Every activation has an array of its own, and reads that of its caller.
+__device__ __noinline__ float descend(const float* outer, int depth) {
+    float mine[4];
+    for (int k = 0; k < 4; ++k) mine[(k + depth) % 4] = outer[k] + depth;
+    if (depth == 0) return mine[0] + mine[3];
+    const float below = descend(mine, depth - 1);
+    return below + mine[depth % 4] + outer[1];
+}
+__global__ void frames_kernel(const float* x, float* y, int n) {
+    float first[4];
+    for (int k = 0; k < 4; ++k) first[(k + n) % 4] = x[threadIdx.x + k];
+    y[threadIdx.x] = descend(first, threadIdx.x % 7);
+}
+LAUNCHER(frames, 1, 64)
+
+__device__ bool is_odd(int n);
+__device__ __noinline__ bool is_even(int n) {
+    return n == 0 || is_odd(n - 1);
+}
+__device__ __noinline__ bool is_odd(int n) {
+    return n != 0 && is_even(n - 1);
+}
+__device__ bool (*volatile parity)(int) = is_even;
+__global__ void mutual_kernel(const float* x, float* y, int n) {
+    y[threadIdx.x] = is_even(threadIdx.x) * 2 + parity(threadIdx.x + 1);
+}
+LAUNCHER(mutual, 1, 64)
+
+__device__ __noinline__ float reads_early(int depth, int at) {
+    volatile float mine[8];
+    if (depth == 0) mine[at] = 1;
+    const float below = depth < 2 ? reads_early(depth + 1, at) : 0;
+    return below + mine[at];  // reads_early
+}
+__global__ void reads_early_kernel(const float* x, float* y, int n) {
+    y[0] = reads_early(0, n % 8);
+}
+LAUNCHER(reads_early, 1, 1)
+
+__device__ __noinline__ float wide(const float* x, int depth) {
+    float mine[64];  // 256 bytes
+    for (int k = 0; k < 64; ++k) mine[k] = x[k] + depth;
+    return depth == 0 ? mine[int(x[0])] : wide(x, depth - 1) + mine[int(x[depth])];  // overflow
+}
+__global__ void overflow_kernel(const float* x, float* y, int n) {
+    y[threadIdx.x] = wide(x, threadIdx.x == 37 ? 5 : 1);
+}
+LAUNCHER(overflow, 1, 64)
+KATA_EXPORT void deep_enough(const float* x, float* y, int n, cudaStream_t stream) {
+    cudaDeviceSetLimit(cudaLimitStackSize, 4096);
+    overflow_kernel<<<1, 64, 0, stream>>>(x, y, n);
+}
+
+// ---- arrays beside each other in shared memory
+
+__global__ void next_array_kernel(const float* x, float* y, int n) {
+    __shared__ float first[32], second[32];
+    const int i = threadIdx.x;
+    second[i] = 0;
+    first[i] = 0;
+    __syncthreads();
+    first[i + 1] = x[i];  // next_array
+    __syncthreads();
+    y[i] = first[i] + second[i];
+}
+LAUNCHER(next_array, 1, 32)
+
+__global__ void array_before_kernel(const float* x, float* y, int n) {
+    __shared__ float first[32], second[32];
+    const int i = threadIdx.x;
+    first[i] = x[i];
+    second[i] = x[i];
+    __syncthreads();
+    float sum = 0;
+    for (int k = -1; k < 2; ++k) sum += second[(i & 15) + k] + first[i & 15];  // array_before
+    y[i] = sum;
+}
+LAUNCHER(array_before, 1, 32)
+
+__global__ void constant_past_kernel(const float* x, float* y, int n) {
+    __shared__ volatile float first[8], second[8];
+    second[threadIdx.x] = x[threadIdx.x];
+    first[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    y[threadIdx.x] = first[8 + n % 2] + second[threadIdx.x];  // constant_past
+}
+LAUNCHER(constant_past, 1, 8)
+
+// What looks like it: a pointer to one array or the other, buffers that change places, rows of one array.
+__global__ void two_arrays_kernel(const float* x, float* y, int n) {
+    __shared__ float first[64], second[64];
+    __shared__ float rows[2][64];
+    const int i = threadIdx.x;
+    float *now = first, *next = second;
+    now[i] = x[i];
+    for (int step = 1; step < 64; step *= 2) {
+        __syncthreads();
+        next[i] = now[i] + (i >= step ? now[i - step] : 0);
+        float* swap = now;
+        now = next;
+        next = swap;
+    }
+    float* picked = i % 2 ? first : second;
+    __syncthreads();
+    picked[i] = now[i];
+    (&rows[0][0])[i + 64] = picked[i];
+    rows[0][i] = 0;
+    __syncthreads();
+    y[i] = rows[0][127 - i];
+}
+LAUNCHER(two_arrays, 1, 64)
+
+// ---- launches
+
+__global__ void local_memory_kernel(const float* x, float* y, int n) {
+    float mine[200000];
+    for (int k = 0; k < n; ++k) mine[k * n] = x[k];
+    y[0] = mine[n];
+}
+LAUNCHER(local_memory, 1, 1)
+
+__global__ void nothing_kernel(float* y) {}
+__global__ void __launch_bounds__(64, 2) bounded_kernel(float* y) {}
+__global__ void static_kernel(float* y) {
+    __shared__ volatile float tile[11 << 10];
+    tile[threadIdx.x] = 0;
+}
+
+static void report(float* y, int i, float value) {
+    cudaMemcpy(y + i, &value, sizeof value, cudaMemcpyHostToDevice);
+}
+// y = what cudaPeekAtLastError says, what cudaGetLastError says, and what it says again
+static void report_error(float* y) {
+    report(y, 0, cudaPeekAtLastError());
+    report(y, 1, cudaGetLastError());
+    report(y, 2, cudaGetLastError());
+}
+KATA_EXPORT void geometry(
+    float* y, int gx, int gy, int gz, int bx, int by, int bz, int dynamic_shared, int bounded, cudaStream_t stream) {
+    const dim3 grid(gx, gy, gz), block(bx, by, bz);
+    if (bounded)
+        bounded_kernel<<<grid, block, dynamic_shared, stream>>>(y);
+    else
+        nothing_kernel<<<grid, block, dynamic_shared, stream>>>(y);
+    report_error(y);
+}
+KATA_EXPORT void static_shared(float* y, int dynamic_shared, cudaStream_t stream) {
+    static_kernel<<<1, 32, dynamic_shared, stream>>>(y);
+    report_error(y);
+}
+KATA_EXPORT void raised_shared(float* y, int limit, int dynamic_shared, cudaStream_t stream) {
+    report(y, 3, cudaFuncSetAttribute(nothing_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, limit));
+    cudaGetLastError();
+    nothing_kernel<<<1, 32, dynamic_shared, stream>>>(y);
+    report_error(y);
+}
+KATA_EXPORT void cooperative(float* y, int blocks, int threads, cudaStream_t stream) {
+    void* arguments[] = {&y};
+    report(
+        y, 3,
+        cudaLaunchCooperativeKernel((const void*)nothing_kernel, dim3(blocks), dim3(threads), arguments, 0, stream));
+    report_error(y);
+}
+KATA_EXPORT void asks_for_nothing(float* y, int threads, cudaStream_t stream) {
+    for (int i = 0; i < 3; ++i) nothing_kernel<<<1, threads, 0, stream>>>(y);
+}
+KATA_EXPORT void launches_nothing(float* y, int n, cudaStream_t stream) {}
+
+// ---- what stays from call to call
+
+__device__ int calls;
+__device__ float remembered[4] = {1, 2, 3, 4};
+
+__global__ void counts_calls_kernel(float* y) {
+    y[0] = ++calls;
+    y[1] = remembered[2] += 10;
+}
+KATA_EXPORT void counts_calls(float* y, int n, cudaStream_t stream) {
+    counts_calls_kernel<<<1, 1, 0, stream>>>(y);
+}
+KATA_EXPORT void counts_anew(float* y, int n, cudaStream_t stream) {
+    const int none = 0;
+    cudaMemcpyToSymbolAsync(calls, &none, sizeof none, 0, cudaMemcpyHostToDevice, stream);
+    counts_calls_kernel<<<1, 1, 0, stream>>>(y);
+}

@@ -1,0 +1,260 @@
+"""The simulator's limits: calls that go deep, arrays beside each other, every launch at and beyond what is allowed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from sim_kernels.harness import HERE, given, line_of, open_device, run, unpack, wanted
+
+from grader.devices import Finding, Outcome
+from grader.devices.sim import SimDevice
+
+SOURCE = HERE / "limits.cu"
+N = 65
+X = [float(i % 17) for i in range(128)]
+SEEDS = range(20)
+
+# cudaError_t of driver_types.h
+INVALID_VALUE, INVALID_CONFIGURATION, OUT_OF_RESOURCES, COOPERATIVE_TOO_LARGE = 1, 9, 701, 720
+
+
+@pytest.fixture(scope="module")
+def device() -> SimDevice:
+    return open_device(SOURCE)
+
+
+def outcome(device: SimDevice, launcher: str, *, seed: int = 0) -> Outcome:
+    return run(device, launcher, given("x", "f32", X), wanted("y", "f32", 128), N, seed=seed)
+
+
+def answer(device: SimDevice, launcher: str, *, seed: int = 0) -> list[float]:
+    done = outcome(device, launcher, seed=seed)
+    assert not done.findings, done.findings
+    return unpack("f32", done.outputs["y"])
+
+
+def finding(device: SimDevice, launcher: str, *, seed: int = 0) -> Finding:
+    done = outcome(device, launcher, seed=seed)
+    assert len(done.findings) == 1, done.findings
+    return done.findings[0]
+
+
+# ---- functions that call themselves
+
+
+def fibonacci(n: int) -> int:
+    return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)
+
+
+def descend(outer: list[float], depth: int) -> float:
+    mine = [0.0] * 4
+    for k in range(4):
+        mine[(k + depth) % 4] = outer[k] + depth
+    if depth == 0:
+        return mine[0] + mine[3]
+    return descend(mine, depth - 1) + mine[depth % 4] + outer[1]
+
+
+def first_frame(i: int) -> list[float]:
+    return [X[i + (k - N) % 4] for k in range(4)]
+
+
+def test_a_function_may_call_itself(device: SimDevice) -> None:
+    for seed in range(3):
+        assert answer(device, "fibonacci", seed=seed) == [fibonacci(i % 64 % 12) for i in range(128)]
+
+
+def test_each_activation_has_its_own_variables(device: SimDevice) -> None:
+    for seed in range(3):
+        assert answer(device, "frames", seed=seed)[:64] == [descend(first_frame(i), i % 7) for i in range(64)]
+
+
+def test_functions_may_call_each_other(device: SimDevice) -> None:
+    assert answer(device, "mutual")[:64] == [2.0 * (i % 2 == 0) + (i % 2 == 1) for i in range(64)]
+
+
+def test_an_activation_begins_uninitialised(device: SimDevice) -> None:
+    found = finding(device, "reads_early")
+    assert (found.kind, found.line) == ("uninitialised", line_of(SOURCE, "reads_early"))
+
+
+def test_a_stack_overflow_names_the_call(device: SimDevice) -> None:
+    for seed in SEEDS:
+        found = finding(device, "overflow", seed=seed)
+        assert (found.kind, found.line, found.thread) == ("crash", line_of(SOURCE, "overflow"), (37, 0, 0))
+        assert found.kernel is not None and "overflow_kernel" in found.kernel
+        assert found.message == (
+            "stack overflow: wide, 4 calls deep, needs more than the 1024 bytes of stack that a thread has; "
+            "cudaDeviceSetLimit(cudaLimitStackSize, ...) gives more"
+        )
+
+
+def test_a_larger_stack_is_enough(device: SimDevice) -> None:
+    values = answer(device, "deep_enough")
+    at = [X[int(X[depth])] + depth for depth in range(6)]
+    assert values[:64] == [sum(at[:6] if i == 37 else at[:2]) for i in range(64)]
+
+
+# ---- arrays beside each other
+
+NEIGHBOURS = {
+    "next_array": "writes first[32], one element past the end of first (32 elements) in shared memory",
+    "array_before": "reads second[-1], one element before the start of second (32 elements) in shared memory",
+    "constant_past": "reads first[9], 2 elements past the end of first (8 elements) in shared memory",
+}
+
+
+@pytest.mark.parametrize("launcher", NEIGHBOURS)
+def test_the_next_array_is_out_of_bounds(device: SimDevice, launcher: str) -> None:
+    for seed in SEEDS:
+        found = finding(device, launcher, seed=seed)
+        assert (found.kind, found.line) == ("out of bounds", line_of(SOURCE, launcher)), found
+        assert found.message == NEIGHBOURS[launcher]
+
+
+def test_pointers_to_two_arrays_are_left_alone(device: SimDevice) -> None:
+    scanned = [sum(X[: i + 1]) for i in range(64)]
+    for seed in SEEDS:
+        assert answer(device, "two_arrays", seed=seed)[:64] == scanned[::-1]
+
+
+# ---- launches
+
+
+def test_local_memory_has_a_limit(device: SimDevice) -> None:
+    found = finding(device, "local_memory")
+    assert found.kind == "launch failed"
+    assert "800000 bytes of local memory a thread; the card has 524288" in found.message
+
+
+# grid, block, dynamic shared memory, launch bounds -> error, part of what is said
+GEOMETRIES = {
+    "least": ((1, 1, 1), (1, 1, 1), 0, 0, 0, ""),
+    "most threads": ((1, 1, 1), (1024, 1, 1), 0, 0, 0, ""),
+    "most threads of all dimensions": ((3, 2, 2), (16, 1, 64), 0, 0, 0, ""),
+    "tall grid": ((1, 65535, 1), (1, 1, 1), 0, 0, 0, ""),
+    "deep grid": ((1, 1, 65535), (1, 1, 1), 0, 0, 0, ""),
+    "all of the shared memory": ((1, 1, 1), (32, 1, 1), 48 << 10, 0, 0, ""),
+    "launch bounds": ((1, 1, 1), (64, 1, 1), 0, 1, 0, ""),
+    "no block": ((0, 1, 1), (1, 1, 1), 0, 0, INVALID_CONFIGURATION, "a grid of (0,1,1) blocks"),
+    "no row of blocks": ((1, 0, 1), (1, 1, 1), 0, 0, INVALID_CONFIGURATION, "a grid of (1,0,1) blocks"),
+    "no thread": ((1, 1, 1), (0, 1, 1), 0, 0, INVALID_CONFIGURATION, "a block of (0,1,1) threads"),
+    "no layer of threads": ((1, 1, 1), (8, 8, 0), 0, 0, INVALID_CONFIGURATION, "a block of (8,8,0) threads"),
+    "one thread too many": ((1, 1, 1), (1025, 1, 1), 0, 0, INVALID_CONFIGURATION, "1025 threads; the limit is 1024"),
+    "65536 threads": ((1, 1, 1), (65536, 1, 1), 0, 0, INVALID_CONFIGURATION, "65536 threads; the limit is 1024"),
+    "a square too large": ((1, 1, 1), (33, 32, 1), 0, 0, INVALID_CONFIGURATION, "1056 threads; the limit is 1024"),
+    "a block too deep": ((1, 1, 1), (1, 1, 65), 0, 0, INVALID_CONFIGURATION, "at most (1024,1024,64)"),
+    "negative threads": ((1, 1, 1), (-1, 1, 1), 0, 0, INVALID_CONFIGURATION, "4294967295 threads"),
+    "threads beyond 64 bits": ((1, 1, 1), (1 << 30, 1 << 30, 16), 0, 0, INVALID_CONFIGURATION, "1073741824"),
+    "a grid too tall": ((1, 65536, 1), (1, 1, 1), 0, 0, INVALID_CONFIGURATION, "(2147483647,65535,65535)"),
+    "a grid too deep": ((1, 1, 65536), (1, 1, 1), 0, 0, INVALID_CONFIGURATION, "(2147483647,65535,65535)"),
+    "negative blocks": ((-5, 1, 1), (1, 1, 1), 0, 0, INVALID_CONFIGURATION, "a grid of (4294967291,1,1)"),
+    "a byte of shared memory too many": ((1, 1, 1), (32, 1, 1), (48 << 10) + 1, 0, INVALID_VALUE, "49153 bytes"),
+    "300 KB of shared memory": ((1, 1, 1), (32, 1, 1), 300 << 10, 0, INVALID_VALUE, "the card has 232448"),
+    "negative shared memory": ((1, 1, 1), (32, 1, 1), -4, 0, INVALID_VALUE, "the card has 232448"),
+    "beyond launch bounds": (
+        (1, 1, 1),
+        (65, 1, 1),
+        0,
+        1,
+        OUT_OF_RESOURCES,
+        "__launch_bounds__ of the kernel allows 64",
+    ),
+}
+
+
+def errors(outcome: Outcome, expected: int, said: str) -> None:
+    """The error is there until it is asked for, once, and a finding says why."""
+    peeked, taken, again = unpack("f32", outcome.outputs["y"])[:3]
+    assert (peeked, taken, again) == (expected, expected, 0)
+    assert [found.kind for found in outcome.findings] == (["launch failed"] if expected else [])
+    assert all(said in found.message and "does not ask" not in found.message for found in outcome.findings)
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+def test_a_launch_at_a_limit_and_beyond(device: SimDevice, name: str) -> None:
+    grid, block, shared, bounded, error, said = GEOMETRIES[name]
+    errors(run(device, "geometry", wanted("y", "f32", 4), *grid, *block, shared, bounded), error, said)
+
+
+@pytest.mark.parametrize(("dynamic", "error"), [(0, 0), (4096, 0), (4097, INVALID_VALUE)])
+def test_static_and_dynamic_shared_memory_share_the_limit(device: SimDevice, dynamic: int, error: int) -> None:
+    errors(run(device, "static_shared", wanted("y", "f32", 4), dynamic), error, "45056 static, 4097 dynamic")
+
+
+@pytest.mark.parametrize(
+    ("limit", "dynamic", "refused", "error"),
+    [
+        (227 << 10, 227 << 10, 0, 0),
+        (64 << 10, (64 << 10) + 1, 0, INVALID_VALUE),
+        ((227 << 10) + 1, 48 << 10, INVALID_VALUE, INVALID_VALUE),
+        (-1, 1 << 20, INVALID_VALUE, INVALID_VALUE),
+    ],
+)
+def test_the_attribute_raises_the_limit(device: SimDevice, limit: int, dynamic: int, refused: int, error: int) -> None:
+    run(device, "raised_shared", wanted("y", "f32", 4), 0, 0)  # what the function was told before stays with it
+    outcome = run(device, "raised_shared", wanted("y", "f32", 4), limit, dynamic)
+    assert unpack("f32", outcome.outputs["y"])[3] == refused
+    if refused != INVALID_VALUE or dynamic > 48 << 10:
+        errors(outcome, error, "bytes of shared memory a block")
+
+
+@pytest.mark.parametrize(("blocks", "error"), [(132 * 2, 0), (132 * 2 + 1, COOPERATIVE_TOO_LARGE)])
+def test_a_cooperative_launch_must_be_resident(device: SimDevice, blocks: int, error: int) -> None:
+    outcome = run(device, "cooperative", wanted("y", "f32", 4), blocks, 1024)
+    assert unpack("f32", outcome.outputs["y"])[3] == error
+    errors(outcome, error, "only 264 are resident at once")
+
+
+def test_a_launcher_that_does_not_ask_is_told_so(device: SimDevice) -> None:
+    found = run(device, "asks_for_nothing", wanted("y", "f32", 4), 2000).findings
+    assert [item.message for item in found] == [
+        "nothing_kernel is launched with a block of 2000 threads; the limit is 1024, "
+        "and the launcher does not ask (cudaGetLastError)"
+    ]
+    assert found[0].kernel == "nothing_kernel"
+
+
+def test_a_launcher_may_launch_nothing(device: SimDevice) -> None:
+    outcome = run(device, "launches_nothing", wanted("y", "f32", 4), 0)
+    assert outcome.findings == () and outcome.counters["launches"] == 0
+    assert outcome.outputs["y"] == b"\xa5" * 16
+
+
+# What needs most: every block of a cooperative launch at once, and tensors whose every granule is traced.
+HUNGRY = """
+import resource
+from sim_benchmark import hgemm
+from sim_kernels.harness import HERE, given, open_device, run, wanted
+outcome = run(open_device(HERE / "tensor_cores.cu"), "hgemm", *hgemm(512))
+assert not outcome.findings, outcome.findings
+x = [1.0] * (1 << 16)
+outcome = run(
+    open_device(HERE / "runtime.cu"), "many_blocks", given("x", "f32", x), wanted("y", "f32", 1 << 16), 1 << 16
+)
+assert not outcome.findings, outcome.findings
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def test_a_process_keeps_below_2_gib() -> None:
+    path = os.pathsep.join((str(HERE.parent.parent), str(HERE.parent)))
+    child = subprocess.run(
+        [sys.executable, "-c", HUNGRY], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
+    )
+    assert child.returncode == 0, child.stderr
+    assert int(child.stdout.split()[-1]) < 2 << 20  # KiB
+
+
+# ---- what stays from call to call
+
+
+def test_device_variables_keep_their_values_between_calls() -> None:
+    device = open_device(SOURCE)
+    calls = [unpack("f32", run(device, "counts_calls", wanted("y", "f32", 2), 0).outputs["y"]) for _ in range(3)]
+    assert calls == [[1, 13], [2, 23], [3, 33]]
+    anew = [unpack("f32", run(device, "counts_anew", wanted("y", "f32", 2), 0).outputs["y"]) for _ in range(2)]
+    assert anew == [[1, 43], [1, 53]]

@@ -1,0 +1,66 @@
+"""The simulator: every form of mbarrier instruction does its part, for every seed."""
+
+from __future__ import annotations
+
+import pytest
+from sim_kernels.harness import HERE, given, open_device, run, unpack, wanted
+
+from grader.devices import Outcome
+from grader.devices.sim import SimDevice
+
+SOURCE = HERE / "mbarriers.cu"
+THREADS, N = 64, 256
+X = [float(i % 31) for i in range(N)]
+SEEDS = range(10)
+
+
+@pytest.fixture(scope="module")
+def device() -> SimDevice:
+    return open_device(SOURCE)
+
+
+def outcome(device: SimDevice, launcher: str, seed: int) -> Outcome:
+    return run(device, launcher, given("x", "f32", X), wanted("y", "f32", N), N, seed=seed)
+
+
+def reversed_tile(k: int = 0) -> list[float]:
+    return X[k * THREADS : (k + 1) * THREADS][::-1]
+
+
+# launcher -> what y begins with
+RIGHT = {
+    "states": reversed_tile(0) + reversed_tile(1) + reversed_tile(2),
+    "counts": reversed_tile(),
+    "drops": reversed_tile()[:32] + X[:32][::-1],
+    "bytes": [*reversed_tile(), 0.0],
+    "noinc": X[::-1],
+    "inc": X[::-1],
+}
+
+
+@pytest.mark.parametrize("launcher", RIGHT)
+def test_right_for_every_seed(device: SimDevice, launcher: str) -> None:
+    expected = RIGHT[launcher]
+    for seed in SEEDS:
+        done = outcome(device, launcher, seed)
+        assert not done.findings, (seed, done.findings)
+        assert unpack("f32", done.outputs["y"])[: len(expected)] == expected
+
+
+def test_what_is_pending_is_told(device: SimDevice) -> None:
+    values = unpack("f32", outcome(device, "counts", 0).outputs["y"])
+    assert values[2 * THREADS : 3 * THREADS : 2] == [1.0] * (THREADS // 2)
+
+
+WRONG = {
+    "invalidated": ("uninitialised", "uses bar[0] as an mbarrier, but no mbarrier.init made it one"),
+    "once_too_often": ("crash", "arrives at an mbarrier that expects 2 arrivals a phase and has only 2 left"),
+}
+
+
+@pytest.mark.parametrize("launcher", WRONG)
+def test_misuse_is_found(device: SimDevice, launcher: str) -> None:
+    kind, message = WRONG[launcher]
+    for seed in SEEDS:
+        (found,) = outcome(device, launcher, seed).findings
+        assert found.kind == kind and message in found.message and found.line is not None, found
