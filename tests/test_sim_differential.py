@@ -1,95 +1,102 @@
-"""The simulator against a GPU, form by form: the same PTX, the same operands, recorded results.
+"""The simulator against a GPU, program by program: the same PTX, the same input, recorded results.
 
-Equal to the bit where the ISA defines the result, within the ISA's stated error where it does not. A NaN's payload is
-not defined. To record anew on a GPU: PYTHONPATH=. python3 tests/differential/capture.py
+tests/differential has the programs, for every form of the engine's tables. To record anew on a GPU:
+PYTHONPATH=. python3 tests/differential/capture.py
 """
 
 from __future__ import annotations
 
-import math
 import os
-import struct
+import pickle
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from grader.cache import cache_folder
-from grader.devices.sim import engine_library
-from grader.devices.sim.library import load_engine
-
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "differential"))
 
-from programs import LANES, SLOT, Form, operands, parse_signatures  # noqa: E402
-from recorded import FILE, load  # noqa: E402
-
-# PTX ISA, section of each instruction: (relative, absolute) error that is allowed; either is enough.
-APPROXIMATE: Mapping[str, tuple[float, float]] = {
-    "ex2.approx": (2.0**-21, 2.0**-126),
-    "ex2.approx.f16": (2.0**-9.9, 2.0**-24),
-    "ex2.approx.ftz.bf16": (2.0**-7, 2.0**-126),
-    "lg2.approx": (2.0**-20, 2.0**-21.6),
-    "sin.approx": (0.0, 2.0**-20.5),
-    "cos.approx": (0.0, 2.0**-20.5),
-    "tanh.approx.f32": (2.0**-10.9, 0.0),
-    "tanh.approx.f16": (2.0**-9.9, 2.0**-24),
-    "tanh.approx.bf16": (2.0**-7, 2.0**-126),
-    "rcp.approx": (2.0**-22, 2.0**-126),
-    "rcp.approx.ftz.f64": (2.0**-19, 0.0),
-    "rsqrt.approx.ftz.f64": (2.0**-19, 0.0),
-    "rsqrt.approx.f64": (2.0**-50, 0.0),
-    "sqrt.approx": (2.0**-22, 2.0**-126),
-    "rsqrt.approx": (2.0**-21.9, 2.0**-126),
-    "div.approx": (2.0**-21.9, 2.0**-126),
-    "div.full": (2.0**-21.9, 2.0**-126),
-}
+import katas  # noqa: E402
+from comparison import differences  # noqa: E402
+from not_ptx import not_ptx  # noqa: E402
+from program import Program  # noqa: E402
+from recorded import load  # noqa: E402
+from suite import NOT_COMPARED, forms, programs, signatures  # noqa: E402
 
 
 @pytest.fixture(scope="module")
-def simulated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """Every recorded form's result on the simulator, computed in a process of its own."""
-    out = tmp_path_factory.mktemp("differential") / "simulated"
-    command = [sys.executable, str(HERE / "differential" / "simulate.py"), str(out)]
+def written() -> dict[str, Program]:
+    """Every program by its name."""
+    return {program.name: program for group in programs(forms()).values() for program in group}
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory, written: dict[str, Program]) -> dict[str, bytes]:
+    """What every recorded program leaves in the simulator, computed in a process of its own."""
+    folder = tmp_path_factory.mktemp("differential")
+    names, out = folder / "names", folder / "out"
+    recorded = [name for name in load().results if name in written]
+    names.write_text("\n".join(recorded))
+    command = [sys.executable, str(HERE / "differential" / "simulate.py"), str(names), str(out)]
     subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(HERE.parent)})
-    data = out.read_bytes()
-    names = list(load(HERE / "differential" / FILE).results)
-    size = LANES * SLOT
-    return {name: data[place * size : (place + 1) * size] for place, name in enumerate(names)}
+    results = pickle.loads(out.read_bytes())
+    assert not [(name, found) for name, (_, found) in zip(recorded, results, strict=True) if found]
+    return {name: data for name, (data, _) in zip(recorded, results, strict=True)}
 
 
-def test_every_recorded_form_gives_what_the_gpu_gave(simulated: dict[str, bytes]) -> None:
-    recording = load(HERE / "differential" / FILE)
-    forms = {form.name: form for form in _forms()}
-    wrong = []
-    for name, expected in recording.results.items():
-        differences = list(compare(forms[name], simulated[name], expected))
-        if differences:
-            lane, got, want = differences[0]
-            wrong.append(f"{name}: {len(differences)} of {LANES} lanes; lane {lane} gives {got:#x}, the GPU {want:#x}")
-    assert not wrong, f"{len(wrong)} forms differ from {recording.about}:\n" + "\n".join(wrong)
+def test_every_recorded_program_leaves_what_it_left_on_the_gpu(
+    simulated: dict[str, bytes], written: dict[str, Program]
+) -> None:
+    recording, wrong = load(), []
+    for name, data in simulated.items():
+        found = differences(written[name], data, recording.results[name], signatures().get(name))
+        if found:
+            wrong.append(f"{name}: {len(found)} places; {found[0]}")
+    assert not wrong, f"{len(wrong)} programs differ from {recording.machine}:\n" + "\n".join(wrong)
 
 
-def test_the_recording_covers_the_tables() -> None:
+def test_every_form_is_compared_or_it_is_said_why_not(written: dict[str, Program]) -> None:
     """A new row of the tables is compared with a GPU before it is called supported."""
-    recorded = load(HERE / "differential" / FILE).results
-    missing = [form.name for form in _forms() if form.name not in recorded and form.name not in NOT_PTX]
-    assert not missing, f"not recorded: {missing[:20]}; run tests/differential/capture.py on a GPU"
+    compared = {written[name].form for name in load().results if name in written}
+    known = compared | set(NOT_COMPARED) | not_ptx()
+    missing = [form for form in forms() if form not in known]
+    assert not missing, (
+        f"not compared: {missing[:20]}; write programs for them in tests/differential, or say in NOT_COMPARED why "
+        "there can be none, and run tests/differential/not_ptx.py, then capture.py on a GPU"
+    )
 
 
-NOT_PTX = frozenset((HERE / "differential" / "not_ptx.txt").read_text().split())
+def test_the_recording_is_of_the_programs_that_are_there(written: dict[str, Program]) -> None:
+    gone = [
+        name for name, data in load().results.items() if name not in written or len(data) != written[name].out_bytes
+    ]
+    assert not gone, f"recorded of other programs: {gone[:20]}; run tests/differential/capture.py on a GPU"
 
 
-def test_a_wrong_result_would_be_seen(simulated: dict[str, bytes]) -> None:
-    recording = load(HERE / "differential" / FILE)
-    forms = {form.name: form for form in _forms()}
-    for name in ("add.s32", "fma.rn.f32", "setp.lt.f32", "ex2.approx.f32"):
-        spoilt = bytearray(recording.results[name])
-        spoilt[3] ^= 0x40  # of lane 0: the top of a 32-bit result
-        spoilt[0] ^= 1
-        assert list(compare(forms[name], simulated[name], bytes(spoilt))), name
+def test_what_is_said_not_to_be_comparable_is_in_the_tables_and_not_compared(written: dict[str, Program]) -> None:
+    compared = {written[name].form for name in load().results if name in written}
+    assert set(NOT_COMPARED) <= set(forms())
+    assert not compared & (set(NOT_COMPARED) | not_ptx())
+    assert not_ptx() <= set(forms()), "run tests/differential/not_ptx.py"
+
+
+SPOILT = (
+    *("add.s32", "fma.rn.f32", "setp.lt.f32", "ex2.approx.f32", "addc.u32 chain", "mov.b64.pack2", "ld.v2.u16 .shared"),
+    *("st.b8 .local", "shfl.sync.bfly.b32", "bar.red.popc.u32", "call.indirect", "atom.add.f32 .global alone"),
+    *("red.max.s32 .shared together", "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16", "cp.async.cg.shared.global"),
+    *("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 wide", "mbarrier.arrive_drop.shared.b64"),
+    *("wmma.load.b.sync.aligned.row.m8n32k16.f16", "wmma.mma.sync.aligned.row.col.m16n16k8.f32.tf32.tf32.f32 normal"),
+)
+
+
+@pytest.mark.parametrize("name", SPOILT)
+def test_a_wrong_result_would_be_seen(name: str, simulated: dict[str, bytes], written: dict[str, Program]) -> None:
+    spoilt = bytearray(load().results[name])
+    spoilt[3] ^= 0x40  # of lane 0: the top of a 32-bit result
+    spoilt[0] ^= 1
+    assert differences(written[name], simulated[name], bytes(spoilt), signatures().get(name))
 
 
 def test_the_support_table_is_current() -> None:
@@ -98,56 +105,41 @@ def test_the_support_table_is_current() -> None:
     assert PLACE.read_text() == support(), "run tests/differential/support.py"
 
 
-def _forms() -> list[Form]:
-    engine = load_engine(engine_library(cache_folder()))
-    return parse_signatures(engine.sim_signatures().decode())
+# -- whole solutions -------------------------------------------------------------------------------------------------
 
 
-def compare(form: Form, got: bytes, expected: bytes) -> Iterator[tuple[int, int, int]]:
-    """(lane, simulated bits, the GPU's bits) of every lane that differs by more than it may."""
-    given = operands(form)
-    for lane in range(LANES):
-        if form.name.startswith(("sin.approx", "cos.approx")) and not _within_pi(given, lane):
-            continue  # the ISA bounds the error only there
-        a = int.from_bytes(got[lane * SLOT : (lane + 1) * SLOT], "little")
-        b = int.from_bytes(expected[lane * SLOT : (lane + 1) * SLOT], "little")
-        if a != b and not _equal_as_floats(form, a, b):
-            yield lane, a, b
+@pytest.mark.parametrize("name", sorted({ran.kata for ran in katas.comparable()}))
+def test_a_solution_gives_what_it_gave_on_the_gpu(name: str) -> None:
+    recorded = {ran.key: ran for ran in katas.comparable()}
+    [built] = katas.build_solutions([katas.all_katas()[name]], "sim", "sm_90a")
+    for ran in katas.run(built):
+        assert not ran.problem
+        if ran.key in recorded:  # the family may name other shapes since
+            if ran.inputs != recorded[ran.key].inputs:
+                pytest.skip("this version of torch draws other inputs than that of the recording")
+            assert not katas.differences(built, ran, recorded[ran.key]), ran.key
 
 
-def _within_pi(given: bytes, lane: int) -> bool:
-    (angle,) = struct.unpack_from("<f", given, lane * SLOT)
-    return not abs(angle) > math.pi
+def test_another_answer_of_a_solution_would_be_seen() -> None:
+    """One bit of an exact answer; a sum in another order passes until it is further off than two right answers."""
+    [exact, free] = [next(ran for ran in katas.comparable() if ran.kata == name) for name in SPOILT_KATAS]
+    for ran, samples, seen in ((exact, "01", True), (free, "01", False), (free, "0001", True)):
+        [built] = katas.build_solutions([katas.all_katas()[ran.kata]], "sim", "sm_90a")
+        [(name, (_, good))] = ran.outputs.items()
+        bad = samples + good[len(samples) :]
+        assert bad != good
+        assert bool(katas.differences(built, replace(ran, outputs={name: ("another", bad)}), ran)) is seen
 
 
-_FLOATS = {"f16": (16, 10), "bf16": (16, 7), "f32": (32, 23), "tf32": (32, 23), "f64": (64, 52)}
+SPOILT_KATAS = ("elementwise_f32", "block_all_reduce_f32_f32")
 
 
-def _equal_as_floats(form: Form, a: int, b: int) -> bool:
-    types = form.result_types
-    named = types[0] if form.name.split(".")[0] in ("cvt", "set") and types else types[-1] if types else ""
-    kind, pairs = named.removesuffix("x2"), named.endswith("x2")
-    if kind not in _FLOATS or form.operands[0] == 0:
-        return False
-    bits = _FLOATS[kind][0]
-    if max(a, b) >> (2 * bits if pairs else bits):
-        return False
-    parts = ((a & 0xFFFF, b & 0xFFFF), (a >> 16, b >> 16)) if pairs else ((a, b),)
-    return all(x == y or _close(form, _value(x, kind), _value(y, kind)) for x, y in parts)
+def test_a_kata_that_is_not_recorded_is_listed_as_not_compared() -> None:
+    from support import kata_rows
 
-
-def _value(bits: int, kind: str) -> float:
-    if kind == "bf16":
-        bits, kind = bits << 16, "f32"
-    width, code = {"f16": (2, "<e"), "f32": (4, "<f"), "tf32": (4, "<f"), "f64": (8, "<d")}[kind]
-    return float(struct.unpack(code, bits.to_bytes(width, "little"))[0])
-
-
-def _close(form: Form, x: float, y: float) -> bool:
-    if math.isnan(x) or math.isnan(y):
-        return math.isnan(x) and math.isnan(y)
-    prefix = max((name for name in APPROXIMATE if form.name.startswith(name)), key=len, default=None)
-    if prefix is None or math.isinf(x) or math.isinf(y):
-        return False
-    relative, absolute = APPROXIMATE[prefix]
-    return abs(x - y) <= max(relative * abs(y), absolute)
+    recorded = next(iter(katas.comparable()))
+    rows = kata_rows([recorded])
+    assert len(rows) == len(katas.all_katas())
+    assert [row for row in rows if "not compared" not in row] == [
+        f"| `{recorded.kata}` | {recorded.key.split(' ', 1)[1]} |"
+    ]

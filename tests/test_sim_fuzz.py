@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 from sim_kernels.harness import HERE, build, engine
 from sim_kernels.victim import Attempt, Died, Victim
 
-from grader.case import Case, Shape
+from grader.case import Case, Shape, allowed
 from grader.catalog import Kata, load_catalog
 from grader.devices import Finding
 from grader.spec import load_spec
 from grader.verdict import Kind
 
-KATAS = tuple(load_catalog(HERE.parent.parent).katas.values())
+KATAS = tuple(katas[-1] for katas in load_catalog(HERE.parent.parent).by_family.values())  # the furthest of each
 EXAMPLES = int(os.environ.get("KATA_FUZZ_EXAMPLES", "700"))
 SEED = int(os.environ.get("KATA_FUZZ_SEED", "0"))
 CALL_LIMIT_S = 0.3
@@ -139,9 +139,9 @@ MUTATIONS: tuple[Mutation, ...] = (
 
 def attempt_of(kata: Kata) -> Attempt:
     """The solution, called on the largest of its named shapes that is little work."""
-    spec, folder = load_spec(kata.spec_path), build(kata.solution_path)
-    edges = sorted(spec.edges, key=spec.work)
-    sizes = [edge for edge in edges if spec.work(edge) <= WORK][-1]
+    spec, folder = load_spec(kata), build(kata.solution_path)
+    edges = sorted((sizes for sizes in spec.edges if allowed(kata, sizes)), key=spec.work)
+    sizes = max((edge for edge in edges if spec.work(edge) <= WORK), key=spec.work, default=edges[0])
     shape = Shape(tuple((name, sizes[name]) for name in spec.sizes), spec.values[0].name, 0)
     call = Case(kata, spec, shape).call(nth=0, time_limit_s=CALL_LIMIT_S)
     ptx = (folder / "kata.ptx").read_bytes()

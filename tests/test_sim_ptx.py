@@ -67,6 +67,23 @@ BODIES = {
         " L0: mov.u32 %rv1, 9; bra.uni LE; L1: mov.u32 %rv1, 9; LE:",
         9,
     ),
+    "one label in two scopes": (
+        "mov.u32 %rv1, 0; { bra L; add.u32 %rv1, %rv1, 1; L: add.u32 %rv1, %rv1, 2; }"
+        " { bra L; add.u32 %rv1, %rv1, 4; L: add.u32 %rv1, %rv1, 8; }",
+        10,
+    ),
+    "an inner label hides an outer one": (
+        "mov.u32 %rv1, 0; { bra L; { bra L; add.u32 %rv1, %rv1, 1; L: add.u32 %rv1, %rv1, 2; }"
+        " add.u32 %rv1, %rv1, 4; L: add.u32 %rv1, %rv1, 8; } bra L; add.u32 %rv1, %rv1, 16; L:",
+        8,
+    ),
+    "branch out of two scopes": ("mov.u32 %rv1, 1; { { bra L; } mov.u32 %rv1, 2; } L: add.u32 %rv1, %rv1, 4;", 5),
+    "one branch table in two scopes": (
+        "mov.u32 %rv2, 1; { T: .branchtargets A, B; brx.idx %rv2, T; A: mov.u32 %rv1, 1; bra E;"
+        " B: mov.u32 %rv1, 2; E: } { T: .branchtargets A, E; brx.idx %rv2, T; A: mov.u32 %rv1, 3;"
+        " E: add.u32 %rv1, %rv1, 4; }",
+        6,
+    ),
     "pragma and loc": ('.pragma "nounroll"; .loc 1 3 1; add.s32 %rv1, %rv0, 1;', 41),
     "no blank between directives": ("{.reg.b32 w; mov.u32 w, 8; mov.u32 %rv1, w;}", 8),
     "carry": ("mov.u32 %rv2, -1; add.cc.u32 %rv2, %rv2, %rn; addc.cc.u32 %rv3, %rn, 0; addc.u32 %rv1, %rv3, 0;", 3),

@@ -1,38 +1,60 @@
-"""expected.xz <-> Recording: the results of every form on a GPU, packed."""
+"""expected.xz <-> Recording: what every program left on a GPU, packed."""
 
 from __future__ import annotations
 
 import json
 import lzma
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from programs import LANES, SLOT
+FILE = Path(__file__).with_name("expected.xz")
+SLOT = 8
 
-FILE = "expected.xz"
+
+@dataclass(frozen=True)
+class Machine:
+    """Where a recording was made, and when."""
+
+    date: str
+    gpu: str
+    driver: str
+    nvcc: str
+    ptxas: str
+
+    def __str__(self) -> str:
+        return f"{self.gpu}, driver {self.driver}, nvcc {self.nvcc}, ptxas {self.ptxas}, {self.date}"
 
 
 @dataclass(frozen=True)
 class Recording:
-    """``results``: form -> 128 slots of 8 bytes; ``about``: the card, driver and compiler that they come from."""
+    """``results``: a program's name -> the bytes of its ``out``."""
 
-    about: str
+    machine: Machine
     results: Mapping[str, bytes]
 
 
 def save(path: Path, recording: Recording) -> None:
-    """The first line is JSON, the slots follow byte by byte of all lanes: like bytes stand together and pack well."""
-    header = json.dumps({"about": recording.about, "forms": list(recording.results)}).encode() + b"\n"
-    planes = (bits[byte::SLOT] for bits in recording.results.values() for byte in range(SLOT))
+    """The first line is JSON, the results follow, each byte by byte of all its slots: like bytes stand together."""
+    sizes = {name: len(data) for name, data in recording.results.items()}
+    header = json.dumps({"machine": asdict(recording.machine), "sizes": sizes}).encode() + b"\n"
+    planes = (_padded(data)[byte::SLOT] for data in recording.results.values() for byte in range(SLOT))
     path.write_bytes(lzma.compress(header + b"".join(planes), preset=9))
 
 
-def load(path: Path) -> Recording:
+def load(path: Path = FILE) -> Recording:
     header, _, body = lzma.decompress(path.read_bytes()).partition(b"\n")
     fields = json.loads(header)
-    results = {}
-    for place, name in enumerate(fields["forms"]):
-        planes = [body[(place * SLOT + byte) * LANES :][:LANES] for byte in range(SLOT)]
-        results[name] = b"".join(bytes(lane) for lane in zip(*planes, strict=True))
-    return Recording(fields["about"], results)
+    results, start = {}, 0
+    for name, size in fields["sizes"].items():
+        slots = -(-size // SLOT)
+        data = bytearray(slots * SLOT)
+        for byte in range(SLOT):
+            data[byte::SLOT] = body[start + byte * slots : start + (byte + 1) * slots]
+        results[name] = bytes(data[:size])
+        start += slots * SLOT
+    return Recording(Machine(**fields["machine"]), results)
+
+
+def _padded(data: bytes) -> bytes:
+    return data.ljust(-(-len(data) // SLOT) * SLOT, b"\0")

@@ -1,30 +1,31 @@
-"""The simulator -> a file with its results for every recorded form, in the recording's order.
+"""The simulator -> a file with what every program leaves there, in the order of the names in another file.
 
-    python simulate.py OUT
+    python simulate.py NAMES OUT
 
 A process has one simulated card, so this is a process of its own. The host side is a few lines of C++ that register
-and launch kernels as nvcc's own stubs do.
+and launch kernels as nvcc's own stubs do. OUT is a pickled list of (bytes, findings).
 """
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from programs import HEADER, LANES, SLOT, kernel, operands, parse_signatures
-from recorded import FILE, load
+from program import PARAMETER, Program, module
+from suite import forms, programs
 
 from grader.cache import cache_folder
 from grader.devices import Buffer, Call, Scalar
 from grader.devices.sim import SimDevice, engine_library
-from grader.devices.sim.library import load_engine
 
 HOST = r"""
 #include <cstddef>
 #include <cstdio>
 struct dim3 { unsigned x, y, z; };
+struct Parameter { alignas(16) unsigned char bytes[64]; };
 extern "C" void** __cudaRegisterFatBinary(void*);
 extern "C" void __cudaRegisterFunction(void**, const char*, char*, const char*, int, void*, void*, void*, void*, int*);
 extern "C" int cudaLaunchKernel(const void*, dim3, dim3, void**, size_t, void*);
@@ -36,36 +37,44 @@ __attribute__((constructor)) static void introduce() {
         __cudaRegisterFunction(handle, &stubs[i], names[i], names[i], -1, nullptr, nullptr, nullptr, nullptr, nullptr);
     }
 }
-extern "C" void launch(const void* in, void* out, int which, void* stream) {
-    void* arguments[] = {&in, &out};
-    cudaLaunchKernel(&stubs[which], dim3{1, 1, 1}, dim3{LANES, 1, 1}, arguments, 0, stream);
+extern "C" void launch(const void* in, void* out, int which, int threads, void* stream) {
+    Parameter parameter = {PARAMETER};
+    void* arguments[] = {&in, &out, &parameter};
+    cudaLaunchKernel(&stubs[which], dim3{1, 1, 1}, dim3{unsigned(threads), 1, 1}, arguments, 0, stream);
 }
 """
 
 
-def main() -> None:
-    engine = engine_library(cache_folder())
-    library = load_engine(engine)
-    known = {form.name: form for form in parse_signatures(library.sim_signatures().decode())}
-    forms = [known[name] for name in load(Path(__file__).parent / FILE).results]
+def main(names: Path, out: Path) -> None:
+    wanted = names.read_text().splitlines()
+    known = {program.name: program for group in programs(forms()).values() for program in group}
+    chosen = [known[name] for name in wanted]
     with tempfile.TemporaryDirectory() as folder:
-        ptx, source, host = Path(folder, "forms.ptx"), Path(folder, "host.cpp"), Path(folder, "host.so")
-        ptx.write_text(HEADER + "".join(kernel(form, f"k{place}") for place, form in enumerate(forms)))
-        source.write_text(HOST)
-        defines = [f"-DCOUNT={len(forms)}", f"-DLANES={LANES}"]
-        subprocess.run(["g++", "-shared", "-fPIC", *defines, "-o", str(host), str(source)], check=True)
-        device = SimDevice(engine=engine, library=host, ptx=ptx, source=source, arch="sm_90a", threads=2)
-        with open(sys.argv[1], "wb") as out:
-            for place, form in enumerate(forms):
-                given = operands(form)
-                buffers = (
-                    Buffer("in", "in", "u64", SLOT, (len(given) // SLOT,), given),
-                    Buffer("out", "out", "u64", SLOT, (LANES,), bytes(LANES * SLOT)),
-                )
-                outcome = device.call(Call("launch", buffers, (Scalar("which", "int", place),)))
-                assert not outcome.findings, (form.name, outcome.findings)
-                out.write(outcome.outputs["out"])
+        device = _device(chosen, Path(folder))
+        results = [_run(device, program, place) for place, program in enumerate(chosen)]
+    out.write_bytes(pickle.dumps(results))
+
+
+def _device(chosen: list[Program], folder: Path) -> SimDevice:
+    ptx, source, host = folder / "programs.ptx", folder / "host.cpp", folder / "host.so"
+    ptx.write_text(module(chosen))
+    source.write_text(HOST)
+    defines = [f"-DCOUNT={len(chosen)}", f"-DPARAMETER={','.join(map(str, PARAMETER))}"]
+    subprocess.run(["g++", "-shared", "-fPIC", *defines, "-o", str(host), str(source)], check=True)
+    engine = engine_library(cache_folder())
+    return SimDevice(engine=engine, library=host, ptx=ptx, source=source, arch="sm_90a", threads=2)
+
+
+def _run(device: SimDevice, program: Program, place: int) -> tuple[bytes, list[str]]:
+    given = program.given
+    buffers = (
+        Buffer("in", "in", "u8", 1, (len(given),), given),
+        Buffer("out", "out", "u8", 1, (program.out_bytes,), bytes(program.out_bytes)),
+    )
+    scalars = (Scalar("which", "int", place), Scalar("threads", "int", program.threads))
+    outcome = device.call(Call("launch", buffers, scalars))
+    return outcome.outputs.get("out", b""), [f"{found.kind}: {found.message}" for found in outcome.findings]
 
 
 if __name__ == "__main__":
-    main()
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -263,3 +263,12 @@ __global__ void division_guarded_kernel(const float* x, float* y, int n) {
     if (d) y[i] += n % d;
 }
 LAUNCHER(division_guarded, 1, 32)
+
+// Nobody waits for lanes that have left: a mask may name them in a vote and in a barrier of the warp.
+__global__ void votes_after_some_left_kernel(const float* x, float* y, int n) {
+    if (threadIdx.x % 3 == 1) return;
+    unsigned large = __ballot_sync(0xffffffff, x[threadIdx.x] > 8);
+    __syncwarp();
+    y[threadIdx.x] = __popc(large);
+}
+LAUNCHER(votes_after_some_left, 1, 32)

@@ -62,7 +62,7 @@ void type_rows(Table& t, const std::string& types) {
     vector_rows<T, 1>(t, types);
     vector_rows<T, 2>(t, "v2." + types);
     if constexpr (sizeof(T) <= 8) vector_rows<T, 4>(t, "v4." + types);
-    if constexpr (sizeof(T) <= 4) vector_rows<T, 8>(t, "v8." + types);
+    if constexpr (sizeof(T) == 4) vector_rows<T, 8>(t, "v8." + types);
 }
 
 void nothing(Warp&, const Instruction&, Mask) {}

@@ -2,6 +2,8 @@
 //
 // Blocks run on several host threads: memory is updated with the host's
 // atomics.
+#include <mutex>
+
 #include "decode.h"
 #include "operation.h"
 #include "resolve.h"
@@ -13,6 +15,10 @@ namespace {
 template <class T>
 T add(T old, T b) {
     return T(old + b);
+}
+// Vectors flush denormals, a single float does not.
+f32 add_flushed(f32 old, f32 b) {
+    return flush(flush(old) + flush(b));
 }
 template <class H>
 pair<H> add_pair(pair<H> old, pair<H> b) {
@@ -119,6 +125,24 @@ void compare_and_swap(Warp& warp, const Instruction& in, Mask mask) {
     });
 }
 
+// exch and cas of 16 bytes, which not every host has an atomic for: one at a time in all blocks.
+template <bool compares>
+void swap_wide(Warp& warp, const Instruction& in, Mask mask) {
+    static std::mutex one_at_a_time;
+    u8* at[LANES];
+    in.resolve(warp, in, mask, sizeof(u128), Access::atomic, at);
+    u128* d = warp.row<u128>(in.operand[0]);
+    const u128 *expected = warp.row<const u128>(in.operand[1]),
+               *desired = warp.row<const u128>(in.operand[1 + compares]);
+    each_lane(mask, [&](int l) {
+        const std::lock_guard<std::mutex> guard(one_at_a_time);
+        u128 old;
+        std::memcpy(&old, at[l], sizeof old);
+        if (!compares || old == expected[l]) std::memcpy(at[l], desired + l, sizeof old);
+        d[l] = old;
+    });
+}
+
 template <class T, T (*F)(T, T)>
 void both(Table& t, const std::string& form) {
     const Operation operation{combine<T, F>, {2, {shape_of<T>(), shape_of<T>()}}};
@@ -177,13 +201,16 @@ void atomic_rows(Table& t) {
     both<bf16, add_half<bf16>>(t, "add.bf16");
     both<f16x2, add_pair<f16>>(t, "add.f16x2");
     both<bf16x2, add_pair<bf16>>(t, "add.bf16x2");
-    vector_row<f32, add<f32>, 2>(t, "f32");
-    vector_row<f32, add<f32>, 4>(t, "f32");
+    vector_row<f32, add_flushed, 2>(t, "f32");
+    vector_row<f32, add_flushed, 4>(t, "f32");
     vector_half_rows<f16>(t, "f16");
     vector_half_rows<bf16>(t, "bf16");
     order<u32>(t, "u32"), order<s32>(t, "s32"), order<u64>(t, "u64"), order<s64>(t, "s64");
     logic<u32>(t, "b32"), logic<u64>(t, "b64");
     cas<u16>(t, "b16"), cas<u32>(t, "{b32,u32,s32}"), cas<u64>(t, "{b64,u64,s64}");
+    const Shape wide = shape_of<u128>();
+    t.add("atom.exch.b128", {swap_wide<false>, {2, {wide, wide}}}, build_atomic);
+    t.add("atom.cas.b128", {swap_wide<true>, {3, {wide, wide, wide}}}, build_atomic);
     both<u32, increment>(t, "inc.u32");
     both<u32, decrement>(t, "dec.u32");
 }

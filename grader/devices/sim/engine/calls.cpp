@@ -136,7 +136,7 @@ void back(Warp& warp, const Instruction&, Mask mask) {
     each_lane(mask, [&](int l) {
         auto& callers = warp.stacks[l].callers;
         if (callers.empty()) {
-            warp.alive &= ~(Mask(1) << l);
+            warp.retire(Mask(1) << l);
             warp.pc[l] = warp.here;
             return;
         }

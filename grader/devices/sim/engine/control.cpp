@@ -32,7 +32,7 @@ void branch_indexed(Warp& warp, const Instruction& in, Mask mask) {
 
 void leave(Warp& warp, const Instruction&, Mask mask) {
     each_lane(mask, [&](int l) { warp.pc[l] = warp.here; });
-    warp.alive &= ~mask;
+    warp.retire(mask);
 }
 
 void trap(Warp& warp, const Instruction&, Mask mask) {

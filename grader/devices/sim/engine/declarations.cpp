@@ -172,8 +172,7 @@ void Parser::declare_registers(std::string_view type) {
     if (count > 1u << 20) reject(tokens_.peek(), "fewer registers");
     tokens_.expect(">");
     for (u64 i = 0; i < count; ++i) {
-        register_names.push_back(std::make_unique<std::string>(std::string(name) + std::to_string(i)));
-        declare_register(*register_names.back(), type);
+        declare_register(intern(std::string(name) + std::to_string(i)), type);
     }
 }
 

@@ -31,7 +31,8 @@ void tf32_rows(Table& t) {
 template <class A, class B>
 void float8_products(Table& t, const std::string& types) {
     for (const char* kind : {"", "kind::f8f6f4."})
-        Product<A, B, f32, f32, 16, 8, 32>::add(t, MMA + "m16n8k32.row.col." + kind + "f32." + types + ".f32");
+        Product<A, B, f32, f32, 16, 8, 32, 0, Overflow::wrap, Order::pairs>::add(
+            t, MMA + "m16n8k32.row.col." + kind + "f32." + types + ".f32");
 }
 
 template <class A, class B, int M, int K>

@@ -137,6 +137,7 @@ u64 Decoder::symbol_address(const ptx::Operand& operand) const {
     if (shared != shared_offsets_.end()) return shared->second + u64(operand.offset);
     const auto global = addresses_.find(operand.name);
     if (global != addresses_.end()) return global->second + u64(operand.offset);
+    if (operand.name == "WARP_SZ") return LANES;  // a constant of the language (PTX ISA, "Predefined Identifiers")
     if (const u64 code = function_address(module_, operand.name)) return code;
     unsupported("the symbol " + std::string(operand.name) + ", which is not declared,");
 }

@@ -178,12 +178,49 @@ void Parser::block() {
     const Nested nested(*this);
     tokens_.expect("{");
     scopes_.emplace_back();
+    scopes_.back().first = function_->body.size();
     while (!tokens_.is("}")) {
         if (tokens_.peek().kind == TokenKind::end) reject(tokens_.peek(), "'}' at the end of a function");
         statement();
     }
     tokens_.expect("}");
+    place_labels();
     scopes_.pop_back();
+}
+
+// The labels of a function's scopes become its own. A nested scope's get names that no other has, since several scopes
+// may use one name; what is named in it and not found there belongs to the scope around it.
+void Parser::place_labels() {
+    Scope& scope = scopes_.back();
+    Scope* outer = scopes_.size() > 1 ? &scopes_[scopes_.size() - 2] : nullptr;
+    const auto own = [&](std::string_view name) {
+        return outer ? intern(std::string(name) + "@" + std::to_string(interned.size())) : name;
+    };
+    Texts unique;
+    for (const auto& [name, index] : scope.labels) {
+        unique[name] = own(name);
+        function_->labels[unique[name]] = index;
+    }
+    for (auto& [name, labels] : scope.tables) {
+        unique[name] = own(name);
+        for (std::string_view& label : labels) rename(label, unique);
+        (outer ? outer->tables : function_->tables)[unique[name]] = labels;
+    }
+    if (!outer || unique.empty()) return;
+    for (size_t i = scope.first; i < function_->body.size(); ++i) {
+        if (function_->body[i].opcode.substr(0, 2) != "br") continue;
+        for (Operand& operand : function_->body[i].operands) rename(operand.name, unique);
+    }
+}
+
+void Parser::rename(std::string_view& name, const Texts& names) {
+    const auto found = names.find(name);
+    if (found != names.end()) name = found->second;
+}
+
+std::string_view Parser::intern(std::string text) {
+    interned.push_back(std::make_unique<std::string>(std::move(text)));
+    return *interned.back();
 }
 
 void Parser::statement() {
@@ -201,14 +238,14 @@ void Parser::label() {
     tokens_.expect(":");
     if (tokens_.is(".branchtargets") || tokens_.is(".calltargets")) {
         tokens_.take();
-        auto& table = function_->tables[name];
+        auto& table = scopes_.back().tables[name];
         do table.push_back(tokens_.word("a label"));
         while (tokens_.accept(","));
         tokens_.expect(";");
     } else if (tokens_.is(".callprototype")) {
         statement_skip();
     } else {
-        function_->labels[name] = u32(function_->body.size());
+        scopes_.back().labels[name] = u32(function_->body.size());
     }
 }
 
@@ -217,7 +254,7 @@ std::unique_ptr<Module> parse(std::string text) {
     module->text = std::move(text);
     Parser parser(*module);
     parser.run();
-    module->register_names = std::move(parser.register_names);
+    module->interned = std::move(parser.interned);
     return module;
 }
 

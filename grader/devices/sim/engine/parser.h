@@ -22,12 +22,16 @@ class Parser {
  public:
     explicit Parser(Module& module) : module_(module), tokens_(module.text) {}
     void run();
-    std::vector<std::unique_ptr<std::string>> register_names;  // the names of "%r<5>"
+    std::vector<std::unique_ptr<std::string>> interned;  // names that the text does not spell out, as those of "%r<5>"
 
  private:
     using Names = std::unordered_map<std::string_view, s32>;
+    using Texts = std::unordered_map<std::string_view, std::string_view>;
     struct Scope {
         Names registers, variables;
+        std::unordered_map<std::string_view, u32> labels;  // -> index into the function's body
+        std::unordered_map<std::string_view, std::vector<std::string_view>> tables;  // .branchtargets
+        size_t first = 0;                                                            // index of what comes first in it
     };
     // One more bracket, as long as it lives: each is a call of the parser by itself.
     struct Nested {
@@ -74,6 +78,9 @@ class Parser {
     void block();
     void statement();
     void label();
+    void place_labels();
+    static void rename(std::string_view& name, const Texts& names);
+    std::string_view intern(std::string text);
 
     // ---- instructions
     void instruction();

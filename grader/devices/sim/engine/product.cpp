@@ -4,7 +4,6 @@ namespace sim {
 
 namespace {
 
-constexpr int STEP = 16;      // products that are summed at once
 constexpr int FRACTION = 25;  // bits kept below the largest exponent
 constexpr int MOST_ROWS = 32;
 constexpr u32 EXPONENT = 0x7f800000u;
@@ -127,13 +126,13 @@ void wild_step(const Step& s) {
 
 }  // namespace
 
-void multiply(int rows, int k, const f32* a, const f32x8* b, f32x8* d, Cut cut) {
-    for (int from = 0; from < k; from += STEP) {
-        const Step step{rows, k - from < STEP ? k - from : STEP, k, a + from, b + from, d, cut};
-        if (is_tame(step))
-            tame_step(step);
+void multiply(int rows, int k, const f32* a, const f32x8* b, f32x8* d, Cut cut, int step) {
+    for (int from = 0; from < k; from += step) {
+        const Step next{rows, k - from < step ? k - from : step, k, a + from, b + from, d, cut};
+        if (is_tame(next))
+            tame_step(next);
         else
-            wild_step(step);
+            wild_step(next);
     }
 }
 

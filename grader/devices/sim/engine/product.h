@@ -19,7 +19,8 @@ enum class Cut : u8 {
 };
 
 // d[i][j] += sum over k of a[i][k] b[k][j]; a is [rows][k], b is [k][8], d is [rows][8].
-// At most 16 products are one step of the hardware; more are steps one after the other.
-void multiply(int rows, int k, const f32* a, const f32x8* b, f32x8* d, Cut cut);
+// At most `step` products are one step of the hardware; more are steps one after the other.
+constexpr int STEP = 16;
+void multiply(int rows, int k, const f32* a, const f32x8* b, f32x8* d, Cut cut, int step = STEP);
 
 }  // namespace sim

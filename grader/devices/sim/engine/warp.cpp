@@ -32,7 +32,9 @@ void check_members(Warp& warp, const Instruction& in, Mask mask) {
 }
 
 // All lanes of the member masks that stand at this instruction, or none when
-// some are still to come.
+// some are still to come. Lanes that have exited are not waited for (PTX ISA
+// 9.7.13, "all non-exited threads"); but nothing can be had from one, so a
+// shuffle that names it is a mistake.
 Mask gather(Warp& warp, const Instruction& in, Mask mask) {
     const u32* members = warp.row<const u32>(in.operand[in.target]);
     Mask arrived = mask, named = 0;
@@ -40,13 +42,14 @@ Mask gather(Warp& warp, const Instruction& in, Mask mask) {
     each_lane(arrived, [&](int l) { named |= members[l]; });
     named &= warp.existing;
     const Mask gone = named & ~warp.alive;
-    if (gone) {
+    named &= warp.alive;
+    if (gone && std::string_view(in.row->form).substr(0, 4) == "shfl") {
         const int lane = __builtin_ctz(mask), other = __builtin_ctz(gone);
         Block& block = *warp.block;
         block.stop_at(block.at(
             warp, warp.here, lane, "deadlock",
-            block.thread(warp.thread(lane)) + " waits in " + in.row->form + " for all lanes of its mask, but " +
-                block.thread(warp.thread(other)) + " has exited on line " +
+            block.thread(warp.thread(lane)) + " names in the mask of " + in.row->form +
+                " a lane that is gone: " + block.thread(warp.thread(other)) + " has exited on line " +
                 std::to_string(block.line_of(warp.pc[other]).line)));
     }
     if (named & ~arrived) {

@@ -69,6 +69,10 @@ struct Warp {
     u32 thread(int lane) const { return index * LANES + u32(lane); }
     Mask runnable() const { return alive & ~at_barrier & ~at_meeting; }
     bool finished() const { return alive == 0; }
+    void retire(Mask lanes) {  // they exit; who waits for them at a meeting looks again
+        alive &= ~lanes;
+        at_meeting = 0;
+    }
 
     // Runs until no lane can go on or about `budget` instructions are done.
     // Throws Halt.

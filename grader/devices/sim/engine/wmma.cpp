@@ -1,8 +1,10 @@
 // wmma: fragments of whole tiles, loaded, multiplied and stored
 //
 // PTX ISA 9.7.14.4. It leaves open which lane holds which element; here the
-// fragments have the layout of mma (fragment.h). A tile is read and written 16
-// bytes a lane, line by line: one call of the resolver for each 512 bytes.
+// fragments have Hopper's layout, which is that of mma (fragment.h). m8n32k16
+// is made of m32n8k16 transposed: its b is laid out as that one's a, its c as that
+// one's c. A tile is read and written 16 bytes a lane, line by line: one call of
+// the resolver for each 512 bytes.
 #include "mma.h"
 #include "operation.h"
 
@@ -49,6 +51,11 @@ enum class Operand { a, b, accumulator };
 // Visits each element of a fragment: its register, its place in the register's row, its row and column in the tile.
 template <Operand operand, class T, class Word, int rows, int columns, class Visit>
 void each_element(Visit visit) {
+    if constexpr (columns > 2 * CORE) {
+        constexpr Operand turned = operand == Operand::b ? Operand::a : operand;
+        return each_element<turned, T, Word, columns, rows>(
+            [&](int i, int e, int column, int row) { visit(i, e, row, column); });
+    }
     constexpr bool split = operand == Operand::accumulator && sizeof(T) >= 4;  // even and odd columns
     constexpr int core = operand == Operand::accumulator ? COLUMNS : core_columns<T, Word>;
     for (int i = 0; i < rows * columns / (CORE * core); ++i) {
@@ -192,7 +199,8 @@ void wmma_rows(Table& t) {
     shape_rows<8, 32>(t);
     factors<u32, u32, 16, 16, 8, 0>(t, "m16n16k8", "tf32");
     accumulators<u32, u32, 16, 16>(t, "m16n16k8", "f32");
-    Product<tf32, tf32, f32, f32, 16, 16, 8>::add(t, MMA + "m16n16k8.f32.tf32.tf32.f32");
+    using Single = Product<tf32, tf32, f32, f32, 16, 16, 8, 0, Overflow::wrap, Order::fours>;
+    Single::add(t, MMA + "m16n16k8.f32.tf32.tf32.f32");
     factors<u64, f64, 8, 8, 4, 0>(t, "m8n8k4", "f64");
     accumulators<u64, f64, 8, 8>(t, "m8n8k4", "f64");
     Product<f64, f64, f64, f64, 8, 8, 4>::add(t, MMA + "m8n8k4{,.rn}.f64.f64.f64.f64{,.rn}");

@@ -1,0 +1,80 @@
+"""Elements of matrices -> their bits: small integers, numbers of usual size, and any bits at all."""
+
+from __future__ import annotations
+
+import math
+import random
+import struct
+from collections.abc import Callable, Mapping
+
+BYTES = {"s8": 1, "u8": 1, "e4m3": 1, "e5m2": 1, "f16": 2, "bf16": 2, "tf32": 4, "f32": 4, "s32": 4, "f64": 8}
+
+
+def _float8(exponent_bits: int, fraction_bits: int) -> dict[float, int]:
+    """The finite positive values of an 8-bit format, and their bits."""
+    bias, values = (1 << (exponent_bits - 1)) - 1, {}
+    for bits in range(0x7F if exponent_bits == 4 else 0x7C):
+        exponent, fraction = bits >> fraction_bits, bits & ((1 << fraction_bits) - 1)
+        scale = 2.0 ** (max(exponent, 1) - bias - fraction_bits)
+        values[(fraction + (bool(exponent) << fraction_bits)) * scale] = bits
+    return values
+
+
+_FLOAT8 = {"e4m3": _float8(4, 3), "e5m2": _float8(5, 2)}
+
+
+def encode(kind: str, number: float) -> bytes:
+    """A number that the type has, or the one nearest to it where that is not unique."""
+    if kind in _FLOAT8:
+        values = _FLOAT8[kind]
+        nearest = min(values, key=lambda value: abs(value - abs(number)))
+        return bytes([values[nearest] | (0x80 if number < 0 else 0)])
+    code = {"f16": "<e", "f32": "<f", "tf32": "<f", "f64": "<d", "s8": "<b", "u8": "<B", "s32": "<i"}
+    return struct.pack("<f", number)[2:] if kind == "bf16" else struct.pack(code[kind], number)
+
+
+def _small(kind: str, source: random.Random) -> bytes:
+    return encode(kind, source.randrange(0 if kind == "u8" else -4, 5))
+
+
+def _usual(kind: str, source: random.Random) -> bytes:
+    """Whole bytes for integers, normal draws for floats."""
+    if kind in ("s8", "u8"):
+        return source.randbytes(1)
+    return struct.pack("<i", source.getrandbits(31) - 2**30) if kind == "s32" else encode(kind, source.gauss(0, 1))
+
+
+def _wide(kind: str, source: random.Random) -> bytes:
+    """As usual, but floats of many magnitudes: in a sum some lose bits."""
+    if kind in ("s8", "u8", "s32"):
+        return _usual(kind, source)
+    return encode(kind, source.gauss(0, 1) * 2.0 ** source.randrange(-6, 7))
+
+
+def _any(kind: str, source: random.Random) -> bytes:
+    """Every exponent, denormals among them; one element in 64 may be zero, infinite or no number."""
+    if kind in ("s8", "u8", "s32"):
+        return source.choice((b"\x00", b"\x7f", b"\x80", b"\xff")) * BYTES[kind]
+    hard = (0.0, -0.0, float("inf"), float("-inf"), float("nan"))
+    if kind not in _FLOAT8 and source.random() < 1 / 64:
+        return encode(kind, source.choice(hard))
+    while not _is_finite(kind, bits := source.randbytes(BYTES[kind])):
+        pass
+    return bits
+
+
+def _is_finite(kind: str, bits: bytes) -> bool:
+    if kind in _FLOAT8:
+        return bits[0] & 0x7F in _FLOAT8[kind].values()
+    code = {"f16": "<e", "f64": "<d"}.get(kind, "<f")
+    return math.isfinite(struct.unpack(code, b"\0\0" + bits if kind == "bf16" else bits)[0])
+
+
+VALUES: Mapping[str, Callable[[str, random.Random], bytes]] = {
+    "integers": _small, "normal": _usual, "wide": _wide, "any": _any,
+}  # fmt: skip
+
+
+def elements(seed: str, kind: str, count: int, values: str) -> bytes:
+    source = random.Random(seed + kind + values)
+    return b"".join(VALUES[values](kind, source) for _ in range(count))

@@ -1,0 +1,71 @@
+"""The engine's tables -> every program that is run on a GPU and in the simulator.
+
+A form is compared by its programs, or stands in NOT_COMPARED with the reason, or is no PTX of sm_90a at all
+(not_ptx.py). A test sees to it that each of the engine's forms is one of these.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import access
+import asynchronous
+import atomic
+import block
+import integer
+import matrix
+import mbarrier
+import scalar
+import warp
+import wmma
+from program import Program
+
+from grader.cache import cache_folder
+from grader.devices.sim import engine_library, supported_instructions
+from grader.devices.sim.library import load_engine
+
+Generator = Callable[[str], Iterator[Program]]
+
+MODULES = (integer, access, warp, block, atomic, matrix, wmma, asynchronous, mbarrier)
+GENERATORS: Mapping[str, Mapping[str, Generator]] = {module.__name__: module.PROGRAMS for module in MODULES}
+
+NOT_COMPARED = {
+    "trap": "ends the kernel with an error, which a test of the findings covers",
+}
+
+
+@functools.cache
+def signatures() -> Mapping[str, scalar.Form]:
+    """The forms on registers alone."""
+    engine = load_engine(engine_library(cache_folder(), progress=print))
+    return {form.name: form for form in scalar.parse_signatures(engine.sim_signatures().decode())}
+
+
+def forms() -> list[str]:
+    """Every form of the engine's tables."""
+    return supported_instructions(engine_library(cache_folder(), progress=print))
+
+
+def programs(names: Iterable[str]) -> dict[str, list[Program]]:
+    """Class -> its programs: all that the forms have."""
+    found: dict[str, list[Program]] = {"scalar": [], **{name: [] for name in GENERATORS}}
+    for form in names:
+        if form in signatures():
+            found["scalar"].append(scalar.program(signatures()[form]))
+        where = _generator(form)
+        if where is not None and form not in NOT_COMPARED:
+            kind, generate = where
+            found[kind] += generate(form)
+    return found
+
+
+def _generator(form: str) -> tuple[str, Generator] | None:
+    """Of the longest prefix that the form begins with."""
+    matching = [
+        (len(prefix), kind, generate)
+        for kind, table in GENERATORS.items()
+        for prefix, generate in table.items()
+        if form.startswith(prefix)
+    ]
+    return max(matching, key=lambda match: match[0])[1:] if matching else None
