@@ -99,6 +99,7 @@ def answer(launcher: str) -> list[float]:
         "scan_in_two_buffers": [sum(x[: i + 1]) for i in range(64)],
         "transpose_with_barrier": [x[i % 8 * 8 + i // 8] for i in range(64)],
         "double_buffer_pipeline": [x[63 - i] + x[127 - i] + x[191 - i] for i in range(64)],
+        "halves_exchanged": [x[i ^ 3] for i in range(64)],
         "votes_after_some_left": [
             0 if i % 3 == 1 else sum(v > 8 for place, v in enumerate(x[:32]) if place % 3 != 1) for i in range(32)
         ],
@@ -113,7 +114,7 @@ SOUND = (
     "interleaved_elements", "adjacent_bytes", "vectors_of_two_widths", "largest_with_a_look_first",
     "exchange_with_barrier", "exchange_in_a_warp", "tree_with_barrier", "scan_in_two_buffers",
     "transpose_with_barrier", "double_buffer_pipeline", "barrier_after_a_ragged_loop", "division_guarded",
-    "votes_after_some_left",
+    "votes_after_some_left", "halves_exchanged",
 )  # fmt: skip
 
 

@@ -83,7 +83,7 @@ SPEC = Spec(
         shape(2500, 20_011),  # more bins than 48 KB of shared memory have room for
         shape(4099, 256),
     ),
-    # The first two are tried on a GPU: all values in one bin, and more than a grid that fills the card takes in one turn.
+    # The first two are tried on a GPU: all values in one bin; more than a grid that fills the card takes in one turn.
     large=(shape(300_007, 1), shape(4_194_304, 256), shape(1_000_003, 1_000_003), shape(20_000_003, 1000)),
     work=lambda sizes: 20 * sizes["n"],
 )

@@ -32,7 +32,8 @@ __device__ __forceinline__ Frequency frequency(int pair, double log2_step) {
 __device__ __forceinline__ float2 rotate(float2 x, float position, Frequency freq) {
     // TODO(2): Find the angle, in turns, less its whole turns, off by about 2^-26 at most. position * freq.hi loses up
     //   to 2^-10 to rounding: fma tells exactly how much. freq.lo matters as well. (~3 lines)
-    const float product = position * freq.hi;
+    // Rounded for sure: fused with the subtraction below it, what is lost here would be counted twice.
+    const float product = __fmul_rn(position, freq.hi);
     const float lost = fmaf(position, freq.hi, -product);
     // The difference is exact. The small parts join what is left of the large one, at most 1/2, and not all of it.
     const float turns = product - rintf(product) + fmaf(position, freq.lo, lost);

@@ -29,7 +29,8 @@ __device__ __forceinline__ Frequency frequency(int pair, double log2_step) {
 
 // The pair x rotated by position * freq turns. The position is a whole number that float holds.
 __device__ __forceinline__ float2 rotate(float2 x, float position, Frequency freq) {
-    const float product = position * freq.hi;
+    // Rounded for sure: fused with the subtraction below it, what is lost here would be counted twice.
+    const float product = __fmul_rn(position, freq.hi);
     const float lost = fmaf(position, freq.hi, -product);
     // The difference is exact. The small parts join what is left of the large one, at most 1/2, and not all of it.
     const float turns = product - rintf(product) + fmaf(position, freq.lo, lost);

@@ -1,5 +1,6 @@
 // The neighbours of planted.cu: each looks like a hazard and is none, in whatever order blocks and warps run.
 #include "kata.cuh"
+#include <cuda_fp16.h>
 
 #define LAUNCHER(name, grid, block)                                               \
     KATA_EXPORT void name(const float* x, float* y, int n, cudaStream_t stream) { \
@@ -272,3 +273,10 @@ __global__ void votes_after_some_left_kernel(const float* x, float* y, int n) {
     y[threadIdx.x] = __popc(large);
 }
 LAUNCHER(votes_after_some_left, 1, 32)
+
+// The shuffle of a half is made of PTX that names the warp's size by its own constant, WARP_SZ.
+__global__ void halves_exchanged_kernel(const float* x, float* y, int n) {
+    half mine = __float2half(x[threadIdx.x]);
+    y[threadIdx.x] = __half2float(__shfl_xor_sync(0xffffffff, mine, 3));
+}
+LAUNCHER(halves_exchanged, 1, 64)

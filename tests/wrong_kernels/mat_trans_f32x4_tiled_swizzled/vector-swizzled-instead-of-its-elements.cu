@@ -1,7 +1,7 @@
 // Wrong: the swizzle is of the first element of a vector, the other three follow it, into the next row at last
 // Kata: mat_trans_f32x4_tiled_swizzled
 // Sim: race
-// Gpu: wrong answer
+// Gpu: out of bounds | wrong answer: the last vectors of the tile land behind it
 // Line: // BUG
 #include "kata.cuh"
 #include <cstdint>
