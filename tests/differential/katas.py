@@ -159,20 +159,21 @@ def comparable() -> list[Ran]:
 
 # -- the comparison --------------------------------------------------------------------------------------------------
 
-# What the ISA leaves open: approximate functions, and products and sums without a rounding modifier, which ptxas may
-# fuse (PTX ISA 9.7.3, add and mul). Where sums may come in any order, the family's spec says so.
+# What the ISA leaves open: approximate functions, and whether a product and a sum that name no rounding become one
+# fused operation (PTX ISA 9.7.3, "mul" and "add"). Where sums may come in any order, the family's spec says so.
 _APPROXIMATE = re.compile(r"\.approx|\bdiv\.full|\btanh\.")
-_PRODUCT, _SUM = re.compile(r"\bmul(\.ftz)?\.f32"), re.compile(r"\b(add|sub)(\.ftz)?\.f32")
+_PRODUCT = re.compile(r"\bmul(\.ftz)?\.b?f\d")
+_SUM = re.compile(r"\b(add|sub)(\.ftz)?\.b?f\d")
 
 
-def _is_open(ptx: str) -> bool:
-    return _APPROXIMATE.search(ptx) is not None or (_PRODUCT.search(ptx) is not None and _SUM.search(ptx) is not None)
+def _leaves_rounding_open(ptx: str) -> bool:
+    return bool(_APPROXIMATE.search(ptx) or (_PRODUCT.search(ptx) and _SUM.search(ptx)))
 
 
 def differences(built: build.Build, got: Ran, expected: Ran) -> list[str]:
     """One line for each output that differs: to the bit, or where rounding is free by more than the spec allows."""
     kata, spec = built.request.kata, built.request.spec
-    free = not spec.deterministic or _is_open(built.ptx.read_text())
+    free = not spec.deterministic or _leaves_rounding_open(built.ptx.read_text())
     case = Case(kata, spec, got.shape)
     found = []
     for answer in case.expected:

@@ -42,7 +42,7 @@ What has no row here is refused by name, with the line of the `.cu` file that it
 ## Katas
 
 The solutions of these katas were called on the GPU and in the simulator with the same inputs: their outputs are equal
-to the bit, or within the family's tolerance where it leaves the order of a sum open.
+to the bit, or within the family's tolerance where the family leaves the order of a sum open or the ISA a rounding.
 
 {kata_machine}
 
