@@ -96,6 +96,9 @@ def read_header(path: Path) -> WrongKernel:
     return WrongKernel(path, fields)
 
 
+# The first test of each device waits until all files are compiled for it: minutes on two cores.
+pytestmark = pytest.mark.timeout(1800)
+
 WRONG = [read_header(path) for folder in FOLDERS for path in sorted((ROOT / "tests" / folder).glob("*/*.cu"))]
 BY_NAME = {f"{wrong.path.parent.name}/{wrong.path.stem}": wrong for wrong in WRONG}
 
