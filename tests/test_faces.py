@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from grader.catalog import Kata, load_catalog
+from grader.toolchain import find_gpu
 
 ROOT = Path(__file__).resolve().parent.parent
 PARTS = ("exercises", "solutions", "difficulty.yaml", "conftest.py", "pyproject.toml")
@@ -168,6 +169,24 @@ def test_counters_follow_a_pass_with_both_faces(clone: Path) -> None:
     assert "shared memory" in counters and "sectors/ideal" in counters
     assert counters in by_pytest.stdout
     assert "counters of" not in pytest_run(clone, "exercises/sgemm/sgemm_sliced_k_f32.cu", "--device", "sim").stdout
+
+
+def test_hints_come_one_by_one(clone: Path) -> None:
+    first, last = (run(clone, "-m", "grader", "hint", "elementwise_f32", *strength) for strength in ([], ["3"]))
+    assert first.returncode == last.returncode == 0
+    assert "`kata hint elementwise_f32 2` says more" in first.stdout and "says more" not in last.stdout
+    assert first.stdout.splitlines()[0] != last.stdout.splitlines()[0]
+    several = run(clone, "-m", "grader", "hint", "elementwise")
+    assert several.returncode == 2 and "a hint is for one kata" in several.stderr
+
+
+def test_bench_without_a_gpu_says_so(clone: Path) -> None:
+    if find_gpu() is not None:
+        pytest.skip("there is a GPU")
+    done = run(clone, "-m", "grader", "bench", "elementwise_f32", "--solutions")
+    assert done.returncode == 2 and "no NVIDIA GPU was found" in done.stderr
+    assert "no kata is named" in run(clone, "-m", "grader", "bench", "nothing").stderr.lower()
+    assert "has a baseline" in run(clone, "-m", "grader", "bench", "sgemm_naive_f32").stderr
 
 
 def test_reset_keeps_what_was_written(clone: Path) -> None:

@@ -10,7 +10,7 @@ import torch
 from grader.case import Case, Shape
 from grader.catalog import Kata
 from grader.dtype import DTYPES
-from grader.spec import Accumulated, Size, Spec, SpecError, Tensor, Values, load_spec
+from grader.spec import PERIOD, Accumulated, Numbers, Size, Spec, SpecError, Tensor, Values, load_spec
 
 FILE = """
 from grader.spec import Exact, Size, Spec, Tensor, Values, normal
@@ -79,3 +79,11 @@ def test_tiny_is_torchs() -> None:
         if dtype.is_float and dtype.name != "tf32":
             info = torch.finfo(getattr(torch, dtype.torch_name))
             assert (dtype.tiny, dtype.roundoff) == (info.smallest_normal, info.eps / 2)
+
+
+def test_long_tensors_repeat_their_values_and_short_ones_do_not() -> None:
+    drawn = Numbers(3).normal((2, (PERIOD + 5) // 2), mean=1.0).flatten()
+    assert len(drawn) == PERIOD + 5
+    assert torch.equal(drawn[PERIOD:], drawn[:5]) and drawn[:1000].unique().numel() == 1000
+    whole = Numbers(3).integers((PERIOD + 1,), -2, 2)
+    assert whole[PERIOD] == whole[0] and set(whole[:100].tolist()) == {-2, -1, 0, 1, 2}
