@@ -31,27 +31,33 @@ void check_members(Warp& warp, const Instruction& in, Mask mask) {
             ": it may wait for ever, and what it gets is undefined"));
 }
 
+// A lane that has exited hands nothing to a shuffle, and what is .aligned all lanes of the warp must execute.
+void require_present(Warp& warp, const Instruction& in, Mask mask, Mask gone) {
+    const std::string_view form = in.row->form;
+    const bool shuffle = form.substr(0, 4) == "shfl";
+    if (!gone || (!shuffle && form.find(".aligned") == form.npos)) return;
+    const int lane = __builtin_ctz(mask), other = __builtin_ctz(gone);
+    Block& block = *warp.block;
+    block.stop_at(block.at(
+        warp, warp.here, lane, "deadlock",
+        block.thread(warp.thread(lane)) +
+            (shuffle ? " names in the mask of " + in.row->form + " a lane that is gone: "
+                     : " comes to " + in.row->form + ", which all lanes of the warp must execute, but ") +
+            block.thread(warp.thread(other)) + " has exited on line " +
+            std::to_string(block.line_of(warp.pc[other]).line)));
+}
+
 // All lanes of the member masks that stand at this instruction, or none when
 // some are still to come. Lanes that have exited are not waited for (PTX ISA
-// 9.7.13, "all non-exited threads"); but nothing can be had from one, so a
-// shuffle that names it is a mistake.
+// 9.7.13, "all non-exited threads").
 Mask gather(Warp& warp, const Instruction& in, Mask mask) {
     const u32* members = warp.row<const u32>(in.operand[in.target]);
     Mask arrived = mask, named = 0;
     for (int l = 0; l < LANES; ++l) arrived |= Mask((warp.at_meeting >> l & 1) && warp.pc[l] == warp.here) << l;
     each_lane(arrived, [&](int l) { named |= members[l]; });
     named &= warp.existing;
-    const Mask gone = named & ~warp.alive;
+    require_present(warp, in, mask, named & ~warp.alive);
     named &= warp.alive;
-    if (gone && std::string_view(in.row->form).substr(0, 4) == "shfl") {
-        const int lane = __builtin_ctz(mask), other = __builtin_ctz(gone);
-        Block& block = *warp.block;
-        block.stop_at(block.at(
-            warp, warp.here, lane, "deadlock",
-            block.thread(warp.thread(lane)) + " names in the mask of " + in.row->form +
-                " a lane that is gone: " + block.thread(warp.thread(other)) + " has exited on line " +
-                std::to_string(block.line_of(warp.pc[other]).line)));
-    }
     if (named & ~arrived) {
         warp.at_meeting |= mask;
         warp.move(mask, warp.here);
