@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from math import comb
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from grader.build import Build, Request, Target, build_all
 from grader.case import Case, Shape
 from grader.catalog import Kata, Speed, load_catalog
 from grader.devices import Call, Outcome
+from grader.devices.race import UNROLL, _read_ptx
 from grader.grade import Grade
 from grader.measure import RANKS, measure, moved
 from grader.report import speed_table
@@ -99,6 +102,19 @@ def test_table_has_a_row_for_each_shape() -> None:
     table = speed_table([done], "2026-01-01, a card")
     assert "| `double_f32` | n=10 | copy | 93.1 | 92.8 to 93.4 | 4.00 |" in table
     assert "31 pairs" in table and "2026-01-01, a card" in table
+
+
+def test_the_reading_kernel_is_ptx(tmp_path: Path) -> None:
+    """Loads of 16 bytes, all of them in flight, no local memory; a driver would compile it as ptxas does."""
+    source = tmp_path / "read.ptx"
+    source.write_bytes(_read_ptx()[:-1])
+    ptxas = find_toolchain().nvcc.resolve().parent / "ptxas"
+    command = [str(ptxas), "-arch=sm_80", "-v", "-o", str(tmp_path / "read.cubin"), str(source)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "0 bytes stack frame, 0 bytes spill stores" in done.stderr
+    registers = re.search(r"Used (\d+) registers", done.stderr)
+    assert registers is not None and 4 * UNROLL < int(registers[1]) <= 64
 
 
 @pytest.mark.skipif(find_gpu() is None, reason="no GPU here")
