@@ -32,6 +32,8 @@ COMPILE_LIMIT_S = 180
 FULL_BYTES = 1 << 20  # a disk with less room than this is why a compilation failed
 _NAME = "kata"  # every build's files have this stem, so that a build does not depend on what its file was called
 SOURCE = f"{_NAME}.cu"
+# The runtime's functions that launch a kernel; kata_probe.h notes what goes through them.
+RECORDED = ("cudaLaunchKernel", "__cudaLaunchKernel", "cudaLaunchCooperativeKernel", "cudaLaunchKernelExC")
 
 
 class BuildError(Exception):
@@ -54,7 +56,9 @@ class Target:
         virtual = self.arch.replace("sm_", "compute_")
         if self.device == "sim":
             return ("-gencode", f"arch={virtual},code={virtual}", "-cudart", "none")
-        return ("-gencode", f"arch={virtual},code={self.arch}", "-Xptxas", "-v", "-Xlinker", "--exclude-libs=ALL")
+        linker = ["--exclude-libs=ALL", *(f"--wrap={name}" for name in RECORDED)]
+        hardware = ("-gencode", f"arch={virtual},code={self.arch}", "-Xptxas", "-v", "-DKATA_RECORD_LAUNCHES")
+        return (*hardware, *(part for option in linker for part in ("-Xlinker", option)))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ The reference sees the inputs after they were rounded to the kata's dtype, in fl
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod, sqrt
 from typing import TYPE_CHECKING
@@ -74,14 +74,18 @@ class Expected:
 class Case:
     """One shape with its inputs drawn. The answer is worked out when it is first asked for."""
 
-    def __init__(self, kata: Kata, spec: Spec, shape: Shape) -> None:
+    def __init__(self, kata: Kata, spec: Spec, shape: Shape, inputs: Mapping[str, torch.Tensor] | None = None) -> None:
+        """``inputs`` are drawn where they are not given."""
         self.kata, self.spec, self.shape = kata, spec, shape
         self.sizes = dict(shape.sizes)
         self._values = next(named for named in spec.values if named.name == shape.values)
+        self._given = inputs
 
     @cached_property
-    def inputs(self) -> dict[str, torch.Tensor]:
+    def inputs(self) -> Mapping[str, torch.Tensor]:
         """Each input in its own dtype, on the CPU."""
+        if self._given is not None:
+            return self._given
         numbers = Numbers(self.shape.seed)
         return {tensor.name: self._draw(tensor, self._values, numbers) for tensor in self.spec.inputs}
 
@@ -127,6 +131,26 @@ class Case:
             rounding = out.roundoff * (value.abs() + out.tiny)
             bounds.append(tolerance.c * (rounding + growth * accumulator * magnitude))
         return bounds
+
+    def rotated(self, size: int) -> Case:
+        """The same with the bytes of every input rotated to the left by ``size``, a multiple of every element's."""
+        inputs = {
+            name: value.flatten().roll(-(size // value.element_size())).reshape(value.shape)
+            for name, value in self.inputs.items()
+        }
+        return Case(self.kata, self.spec, self.shape, inputs)
+
+    def part(self, rows: torch.Tensor) -> Case:
+        """Only these rows of the outputs, by the indices of the spec's ``rows``, with the inputs that they need."""
+        name = self.spec.rows
+        assert name is not None
+        inputs = dict(self.inputs)
+        for tensor in self.spec.inputs:
+            for dim, size in enumerate(tensor.shape):
+                if size == name:
+                    inputs[tensor.name] = inputs[tensor.name].index_select(dim, rows)
+        sizes = tuple((size, rows.numel() if size == name else count) for size, count in self.shape.sizes)
+        return Case(self.kata, self.spec, replace(self.shape, sizes=sizes), inputs)
 
     def call(self, *, nth: int, time_limit_s: float) -> Call:
         """The nth call on this case: same contents, other pointers, another order of warps and blocks."""

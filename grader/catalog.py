@@ -50,7 +50,8 @@ class Speed:
 
     baseline: str
     shapes: tuple[Mapping[str, int], ...]
-    percent: Mapping[str, Threshold]
+    percent: Mapping[str, Threshold] = field(default_factory=dict)
+    beside: tuple[str, ...] = ()  # further baselines, shown and not graded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -309,6 +310,7 @@ _SPEED = {
     "baseline": _Field(lambda value: value.scalar(str, "a name such as torch.mm"), required=True),
     "shapes": _Field(lambda value: _filled(tuple(_sizes(shape) for shape in value.elements()), value), required=True),
     "percent": _Field(_thresholds, {}),
+    "beside": _Field(lambda value: tuple(item.scalar(str, "a baseline's name") for item in value.elements()), ()),
 }
 
 _KATA = {

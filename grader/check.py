@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from grader.answer import Comparison, compare
 from grader.build import SOURCE
-from grader.case import Case, Shape, allowed, shapes
+from grader.case import Case, Expected, Shape, allowed, shapes
 from grader.catalog import Kata
 from grader.devices import Finding, Outcome
 from grader.sandbox import Sandbox
@@ -263,11 +263,12 @@ def try_shape(kata: Kata, spec: Spec, shape: Shape, sandbox: Sandbox, effort: Ef
     return Verdict(Kind.PASS, "right", error_share=share)
 
 
-def judge(case: Case, outcome: Outcome) -> Verdict:
-    """The verdict on one call: what the device found, else the outputs against the answer."""
+def judge(case: Case, outcome: Outcome, answer: Sequence[Expected] | None = None) -> Verdict:
+    """The verdict on one call: what the device found, else the outputs against ``answer``, by default the case's."""
     if outcome.findings:
-        return _found(case, outcome.findings[0])
-    comparisons = [compare(outcome.outputs[expected.tensor.name], expected) for expected in case.expected]
+        return found(case, outcome.findings[0])
+    expected = case.expected if answer is None else answer
+    comparisons = [compare(outcome.outputs[item.tensor.name], item) for item in expected]
     share = max((comparison.error_share for comparison in comparisons), default=0.0)
     bad = next((comparison for comparison in comparisons if comparison.wrong), None)
     if bad is None:
@@ -321,7 +322,7 @@ def _wrong_answer(case: Case, bad: Comparison) -> Verdict:
     )
 
 
-def _found(case: Case, finding: Finding) -> Verdict:
+def found(case: Case, finding: Finding) -> Verdict:
     """A finding as a verdict. A line of another file than the learner's is named in the sentence."""
     file = Path(finding.file).name if finding.file else SOURCE
     summary = finding.message if file == SOURCE else f"{finding.message} ({file}:{finding.line})"

@@ -1,4 +1,4 @@
-"""The command line: `kata grade`, `list`, `hint`, `reset`, `doctor` and, for maintainers, `dev`. A face of a grade.
+"""The command line: `kata grade`, `bench`, `list`, `hint`, `reset`, `doctor`; for maintainers `dev`. A face of a grade.
 
 Exit codes: 0 all is well, 1 something was graded or checked and did not pass, 2 the command or the machine is at fault.
 """
@@ -9,7 +9,6 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from grader import dev, report, skeleton
@@ -17,7 +16,7 @@ from grader.catalog import Catalog, CatalogError, Kata, find_root, load_catalog
 from grader.doctor import about, examine
 from grader.grade import MACHINE_ERRORS, Grade, Options, bench, grade, prepare
 from grader.hints import COUNT, load_hints
-from grader.measure import RANKS
+from grader.measure import STAGES
 from grader.skeleton import SkeletonError
 
 FAULTS = (*MACHINE_ERRORS, CatalogError, SkeletonError)
@@ -88,8 +87,10 @@ def _add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("names", nargs="*", metavar="NAME", help=_NAMES)
     parser.add_argument("--solutions", action="store_true", help="measure the reference solutions")
     parser.add_argument("--file", type=Path, metavar="FILE", help="measure this file instead, as the one kata named")
-    parser.add_argument("--pairs", type=int, choices=tuple(RANKS), default=31, help="samples of each arm (default 31)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the measurements to this file too")
+    parser.add_argument(
+        "--pairs", type=int, choices=STAGES, help="samples of each arm (default: 21, or as many as the threshold needs)"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all that was measured to this file too")
     parser.add_argument("--table", type=Path, metavar="FILE", help="write them as a Markdown table to this file too")
     parser.set_defaults(command=_bench)
 
@@ -173,13 +174,11 @@ def _bench(options: argparse.Namespace) -> int:
         raise CatalogError("none of these katas has a baseline; `speed` in difficulty.yaml names it.")
     work = _work(katas, options)
     wanted = Options(device="gpu", pairs=options.pairs)
-    if len(work) > 1:
-        prepare(work, wanted, _progress)
+    prepare(work, wanted, _progress)
     width = max(len(kata.name) for kata in katas)
     benched = [_bench_one(kata, source, wanted, width) for kata, source in work]
     if options.json is not None:
-        records = [{"kata": done.kata.name, **asdict(item)} for done in benched for item in done.verdict.measurements]
-        options.json.write_text(json.dumps(records, indent=1) + "\n")
+        options.json.write_text(json.dumps([report.record(done) for done in benched], indent=1) + "\n")
     if options.table is not None:
         options.table.write_text(report.speed_table(benched, about()))
     return 0 if all(done.passed for done in benched) else 1
@@ -187,10 +186,12 @@ def _bench(options: argparse.Namespace) -> int:
 
 def _bench_one(kata: Kata, source: Path, options: Options, width: int) -> Grade:
     benched = bench(kata, options, source=source, progress=_progress)
-    if not benched.passed:
-        print(report.explanation(benched), flush=True)
     for measurement in benched.verdict.measurements:
         print(f"{kata.name:<{width}}  {report.speed(measurement)}", flush=True)
+    for line in report.launches(benched):
+        print(f"{'':<{width}}  {line}", flush=True)
+    if not benched.passed:
+        print(report.explanation(benched), flush=True)
     return benched
 
 

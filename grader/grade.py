@@ -10,7 +10,7 @@ import os
 import threading
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -47,7 +47,7 @@ class Options:
     warnings_are_errors: bool = False
     jobs: int = field(default_factory=lambda: max(2, os.cpu_count() or 2))
     speed: bool = True  # time what is graded on a GPU, where the kata is no easy one
-    pairs: int = 21  # samples of each arm, where speed is measured
+    pairs: int | None = None  # samples of each arm, where speed is measured; None: as many as decide
     counters: bool = False  # after a pass on the simulator, count what the kernels cost
 
     def effort(self, target: Target, after_gpu: bool) -> Effort:
@@ -107,16 +107,12 @@ def bench(kata: Kata, options: Options, *, source: Path, progress: Progress | No
     """
     start = time.monotonic()
     (target,) = targets(replace(options, device="gpu"), find_gpu())
-    verdict = _before_compiling(kata, source)
-    if verdict is None:
-        request = _request(kata, source, target, options)
-        with Sandbox(target.device) as sandbox:
-            built = build_all([request], find_toolchain(), jobs=options.jobs, progress=progress)[0]
-            if isinstance(built, CompileFailure):
-                verdict = _does_not_compile(built)
-            else:
-                sandbox.load(_program(built, None, options))
-                verdict = measure(kata, request.spec, sandbox, pairs=options.pairs)
+    request = _request(kata, source, target, options)
+
+    def timed(sandbox: Sandbox) -> Verdict:
+        return _measured(request, sandbox, options, progress)
+
+    verdict = _before_compiling(kata, source) or _on_device(request, options, progress, timed)
     return Grade(kata, source, (replace(verdict, device=str(target)),), time.monotonic() - start)
 
 
@@ -155,34 +151,70 @@ def _on_devices(kata: Kata, source: Path, options: Options, progress: Progress |
     found = targets(options, find_gpu())
     verdicts: list[Verdict] = []
     for target in found:
+        request = _request(kata, source, target, options)
         effort = options.effort(target, after_gpu=bool(verdicts))
-        verdict = _on_device(_request(kata, source, target, options), effort, options, progress)
+
+        def judged(sandbox: Sandbox, request: Request = request, effort: Effort = effort) -> Verdict:
+            return _checked(request, sandbox, effort, options, progress)
+
+        verdict = _on_device(request, options, progress, judged)
         verdicts.append(replace(verdict, device=str(target)))
         if not verdict.passed:
             break
     return tuple(verdicts)
 
 
-def _on_device(request: Request, effort: Effort, options: Options, progress: Progress | None) -> Verdict:
+def _on_device(
+    request: Request, options: Options, progress: Progress | None, judge: Callable[[Sandbox], Verdict]
+) -> Verdict:
+    """Build the file and load it into a child process; then the verdict is ``judge``'s."""
     kata, target = request.kata, request.target
-    if target.device == "gpu" and kata.capability > (gpu := _present(find_gpu())).capability:
+    on_gpu = target.device == "gpu"
+    if on_gpu and kata.capability > (gpu := _present(find_gpu())).capability:
         return Verdict(Kind.UNSUPPORTED, f"this kata needs {kata.compute}, the GPU is {gpu.arch}")
     threading.Thread(target=_import_torch, daemon=True).start()
-    with Sandbox(target.device) as sandbox:
+    with Sandbox(target.device, torch=on_gpu and _timed(kata, options) and _needs_torch(request)) as sandbox:
         engine = _engine((target,), progress)
         built = build_all([request], find_toolchain(), jobs=options.jobs, progress=None)[0]
         if isinstance(built, CompileFailure):
             return _does_not_compile(built)
         sandbox.load(_program(built, engine, options))
-        verdict = check(kata, request.spec, sandbox, effort, _memory(kata))
-        if options.counters and verdict.passed and target.device == "sim":
-            verdict = replace(verdict, counters=count(kata, request.spec, sandbox, effort))
-        # An easy kata is about getting it right: `kata bench` has its speed, and its grade stays quick.
-        timed = options.speed and kata.speed and kata.level != "easy"
-        if timed and verdict.passed and target.device == "gpu":
-            measured = measure(kata, request.spec, sandbox, pairs=options.pairs)
-            verdict = replace(verdict, measurements=measured.measurements) if measured.passed else measured
+        return judge(sandbox)
+
+
+def _checked(
+    request: Request, sandbox: Sandbox, effort: Effort, options: Options, progress: Progress | None
+) -> Verdict:
+    """Whether the answers are right; and of right ones, as far as it applies, what they cost and how fast they come."""
+    kata, target = request.kata, request.target
+    verdict = check(kata, request.spec, sandbox, effort, _memory(kata))
+    if not verdict.passed:
         return verdict
+    if options.counters and target.device == "sim":
+        verdict = replace(verdict, counters=count(kata, request.spec, sandbox, effort))
+    if target.device == "gpu" and _timed(kata, options):
+        measured = _measured(request, sandbox, options, progress)
+        verdict = replace(measured, cases=verdict.cases, error_share=verdict.error_share)
+    return verdict
+
+
+def _timed(kata: Kata, options: Options) -> bool:
+    """An easy kata is about getting it right: `kata bench` has its speed, and its grade stays quick."""
+    return options.speed and kata.speed is not None and kata.level != "easy"
+
+
+def _needs_torch(request: Request) -> bool:
+    speed = request.kata.speed
+    return speed is not None and any(name in request.spec.baselines for name in (speed.baseline, *speed.beside))
+
+
+def _measured(request: Request, sandbox: Sandbox, options: Options, progress: Progress | None) -> Verdict:
+    gpu = _present(find_gpu())
+    return measure(request.kata, request.spec, sandbox, gpu=gpu, pairs=options.pairs, tell=progress or _silent)
+
+
+def _silent(line: str) -> None:
+    pass
 
 
 def _import_torch() -> None:

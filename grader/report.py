@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +37,37 @@ def outcome(grade: Grade) -> str:
 
 
 def speed(measurement: Measurement) -> str:
-    """``93.1 % of copy (92.8 to 93.4) at n=67108864, 4.01 TB/s``."""
-    sizes = ", ".join(f"{name}={size}" for name, size in measurement.sizes.items())
+    """``93.1 % of copy (92.8 to 93.4) at n=67108864, 4.01 TB/s, 84 % of the card's peak``."""
     share = f"{measurement.ratio:.1%} of {measurement.baseline} ({measurement.low:.1%} to {measurement.high:.1%})"
-    return f"{share} at {sizes}, {measurement.rate / 1e12:.2f} TB/s".replace("%", " %")
+    rate = f"{measurement.work / measurement.time_s / 1e12:.3g} {_unit(measurement)}"
+    peak = f", {measurement.peak_share:.0%} of the card's peak" if measurement.peak_share else ""
+    return f"{share} at {_sizes(measurement.sizes)}, {rate}{peak}".replace("%", " %")
+
+
+def _unit(measurement: Measurement) -> str:
+    return "TFLOPS" if measurement.flops else "TB/s"
+
+
+def launches(grade: Grade) -> Iterable[str]:
+    """What each kernel was launched with while it was timed, a line each."""
+    found = [item for measurement in grade.verdict.measurements[:1] for item in measurement.launches]
+    for item in found:
+        grid, block = (_triple(tuple(item[name])) for name in ("grid", "block"))
+        local = f"{item['local_bytes']} bytes of local memory (spills?)" if item["local_bytes"] else "no local memory"
+        uses = f"{item['registers']} registers, {item['smem_bytes']} bytes of shared memory, {local}"
+        fill = f"{item['blocks_per_sm']} blocks per SM, occupancy {100 * item['occupancy']:.0f} %"
+        yield f"{item['kernel'].partition('(')[0]} <<<{grid}, {block}>>>: {uses}, {fill}"
+
+
+def record(grade: Grade) -> dict[str, Any]:
+    """A grade's verdict and measurements for `--json`: kata, verdict, summary, and the fields of each Measurement."""
+    verdict = grade.verdict
+    measured = [{**asdict(item), "peak_share": item.peak_share} for item in verdict.measurements]
+    return {"kata": grade.kata.name, "verdict": str(verdict.kind), "summary": verdict.summary, "measurements": measured}
+
+
+def _sizes(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}={size}" for name, size in sizes.items())
 
 
 def explanation(grade: Grade) -> str:
@@ -57,8 +85,7 @@ def _row(label: str, text: str) -> str:
 
 def _shape(grade: Grade, verdict: Verdict) -> Iterable[str]:
     if verdict.sizes:
-        sizes = ", ".join(f"{name}={size}" for name, size in verdict.sizes.items())
-        yield _row("shape", f"{sizes}  (the smallest found that fails; values: {verdict.values})")
+        yield _row("shape", f"{_sizes(verdict.sizes)}  (the smallest found that fails; values: {verdict.values})")
 
 
 def _place(grade: Grade, verdict: Verdict) -> Iterable[str]:
@@ -129,30 +156,33 @@ _SECTIONS: tuple[Callable[[Grade, Verdict], Iterable[str]], ...] = (
 
 _TABLE = """# How fast the solutions are
 
-<!-- Written by `kata bench --solutions --table {file}`. -->
+<!-- Written by `kata bench --solutions --table solutions/SPEED.md`. -->
 
-Each solution ran in turn with its baseline in one process, from a cold L2 cache: {pairs} pairs. The figure is the
-median of baseline's time over the solution's, with the ends of its 95 % interval. `copy` and `read` are the card's own
-bandwidth, measured on as many bytes, every tensor counted once; so 100 % is as fast as the memory goes, and a kernel
-that moves bytes twice cannot get there. The terabytes a second are for orientation: they hold for one card on one day.
+Each solution ran in turn with its baseline in one process, from a cold L2 cache, on fresh contents in every call. The
+figure is the median over the pairs of baseline's time over the solution's, with the ends of its 95 % interval. `copy`
+and `read` are the card's own bandwidth, measured on as many bytes, every tensor counted once; so 100 % is as fast as
+the memory goes, and a kernel that moves bytes twice cannot get there. The other baselines are torch's operators. The
+rates and the share of the card's peak are for orientation: they hold for one card on one day.
 
 Measured on: {about}.
 
-| kata | shape | baseline | percent of it | interval | TB/s |
-|---|---|---|---:|---:|---:|
+| kata | shape | baseline | percent of it | interval | pairs | rate | baseline's rate | unit | % of peak |
+|---|---|---|---:|---:|---:|---:|---:|---|---:|
 """
 
 
 def speed_table(benched: Iterable[Grade], about: str) -> str:
     """Measurements as a Markdown file; ``about`` names date, card and versions."""
-    rows, pairs = [], 0
-    for grade in benched:
-        for item in grade.verdict.measurements:
-            pairs = item.pairs
-            sizes = ", ".join(f"{name}={size}" for name, size in item.sizes.items())
-            numbers = f"{100 * item.ratio:.1f} | {100 * item.low:.1f} to {100 * item.high:.1f} | {item.rate / 1e12:.2f}"
-            rows.append(f"| `{grade.kata.name}` | {sizes} | {item.baseline} | {numbers} |")
-    return _TABLE.format(file="solutions/SPEED.md", pairs=pairs, about=about) + "\n".join(rows) + "\n"
+    rows = [_speed_row(grade, item) for grade in benched for item in grade.verdict.measurements]
+    return _TABLE.format(about=about) + "\n".join(rows) + "\n"
+
+
+def _speed_row(grade: Grade, item: Measurement) -> str:
+    numbers = f"{100 * item.ratio:.1f} | {100 * item.low:.1f} to {100 * item.high:.1f} | {item.pairs}"
+    rates = (f"{item.work / time / 1e12:.3g}" for time in (item.time_s, item.baseline_time_s))
+    peak = f"{100 * item.peak_share:.0f}" if item.peak_share else "-"
+    rate = f"{' | '.join(rates)} | {_unit(item)} | {peak}"
+    return f"| `{grade.kata.name}` | {_sizes(item.sizes)} | {item.baseline} | {numbers} | {rate} |"
 
 
 COST_LINES = 6
@@ -174,7 +204,7 @@ def costs(grade: Grade) -> list[str]:
     """What each kernel of a counted call cost, and the lines that cost most; empty where nothing was counted."""
     rows: list[str] = []
     for counters in (verdict.counters for verdict in grade.verdicts if verdict.counters):
-        sizes = ", ".join(f"{name}={size}" for name, size in counters["sizes"].items())
+        sizes = _sizes(counters["sizes"])
         for kernel in counters["kernels"]:
             launches = f", {kernel['launches']} launches" if kernel["launches"] > 1 else ""
             rows.append(f"counters of {kernel['kernel']} at {sizes}{launches}")

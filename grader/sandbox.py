@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib
 import json
 import os
 import resource
@@ -21,13 +22,14 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from grader.devices import Buffer, Call, Contest, Device, Finding, LoadError, Outcome, Scalar
+from grader.devices import Buffer, Call, Contest, Device, Finding, LoadError, Outcome, Raced, Scalar
 
 READY_LIMIT_S = 120.0
 GRACE_S = 2.0
@@ -54,10 +56,13 @@ class Program:
 
 
 class Sandbox:
-    """One child process at a time, replaced after any error. ``start`` it early: a GPU's child is seconds in coming."""
+    """One child process at a time, replaced after any error. ``start`` it early: a GPU's child is seconds in coming.
 
-    def __init__(self, device: str) -> None:
-        self._device = device
+    ``torch`` says that a baseline will need it, so that the child may import it while the file is being compiled.
+    """
+
+    def __init__(self, device: str, *, torch: bool = False) -> None:
+        self._device, self._torch = device, torch
         self._program: Program | None = None
         self._child: _Child | None = None
         self.printed = ""  # the end of what the learner's code wrote to stdout and stderr
@@ -72,7 +77,7 @@ class Sandbox:
     def start(self) -> _Child:
         """Start the child where there is none, without waiting until it is ready."""
         if self._child is None:
-            self._child = _Child(self._device)
+            self._child = _Child(self._device, torch=self._torch)
             if self._program is not None:
                 self._child.load(self._program)
         return self._child
@@ -107,10 +112,7 @@ class Sandbox:
         self.printed = child.printed()
         if header["spent"]:
             self.close()
-        outputs = dict(zip(header["outputs"], blobs, strict=True))
-        findings = tuple(_finding(item) for item in header["findings"])
-        times = tuple((baseline, launcher) for baseline, launcher in header["times"])
-        return Outcome(outputs, findings, counters=header["counters"], writers=header["writers"], times=times)
+        return _decode_outcome(header, blobs)
 
 
 class _Lost(Exception):
@@ -122,7 +124,7 @@ class _Lost(Exception):
 
 
 class _Child:
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: str, *, torch: bool) -> None:
         self._device = device
         self._memory_limit = 0
         self._memory_at_start: int | None = None  # known once the child is ready
@@ -134,7 +136,15 @@ class _Child:
         environment.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # the first GPU is the one the build was made for
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "grader.sandbox", device, str(theirs.fileno()), str(os.getpid())],
+                [
+                    sys.executable,
+                    "-m",
+                    "grader.sandbox",
+                    device,
+                    str(theirs.fileno()),
+                    str(os.getpid()),
+                    str(int(torch)),
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=self._output,
                 stderr=self._output,
@@ -152,10 +162,8 @@ class _Child:
     def ask(self, call: Call) -> tuple[dict[str, Any], list[bytes]]:
         if self._memory_at_start is None:
             self._memory_at_start = self._wait_until_ready()
-        header = asdict(replace(call, buffers=()))
-        header["buffers"] = [{**asdict(replace(buffer, data=b"")), "data": None} for buffer in call.buffers]
         try:
-            self._send(header, [buffer.data for buffer in call.buffers])
+            self._send(*_encode_call(call))
             return self._receive(call.time_limit_s + GRACE_S)
         except TimeoutError:
             raise _Lost("time-out", f"no answer within {call.time_limit_s:g} s: an endless loop?") from None
@@ -288,11 +296,58 @@ def _read(connection: socket.socket, size: int) -> bytes:
     return bytes(data)
 
 
+# -- calls and outcomes as frames: what is bytes goes beside the header ----------------------------------------------
+
+
+def _encode_call(call: Call) -> tuple[dict[str, Any], list[bytes]]:
+    header = asdict(replace(call, buffers=()))
+    header["buffers"] = [{**asdict(replace(buffer, data=b"")), "data": None} for buffer in call.buffers]
+    return header, [buffer.data for buffer in call.buffers]
+
+
+def _decode_call(header: dict[str, Any], blobs: list[bytes]) -> Call:
+    buffers = tuple(
+        Buffer(**{**item, "shape": tuple(item["shape"]), "data": blob})
+        for item, blob in zip(header["buffers"], blobs, strict=True)
+    )
+    scalars = tuple(Scalar(**item) for item in header["scalars"])
+    watch = tuple((name, index) for name, index in header["watch"])
+    race = Contest(**{**header["race"], "rotations": tuple(header["race"]["rotations"])}) if header["race"] else None
+    return Call(**{**header, "buffers": buffers, "scalars": scalars, "watch": watch, "race": race})
+
+
+def _encode_outcome(outcome: Outcome) -> tuple[dict[str, Any], list[bytes]]:
+    """The header has the names of outputs and answers in the order of the bytes."""
+    answers = outcome.race.answers if outcome.race else ()
+    header = asdict(replace(outcome, outputs={}, race=replace(outcome.race, answers=()) if outcome.race else None))
+    header["outputs"] = list(outcome.outputs)
+    header["answers"] = [(index, list(outputs)) for index, outputs in answers]
+    blobs = [*outcome.outputs.values(), *(data for _, outputs in answers for data in outputs.values())]
+    return header, blobs
+
+
+def _decode_outcome(header: Mapping[str, Any], blobs: list[bytes]) -> Outcome:
+    remaining = iter(blobs)
+    outputs = {name: next(remaining) for name in header["outputs"]}
+    answers = tuple((index, {name: next(remaining) for name in names}) for index, names in header["answers"])
+    race = header["race"]
+    if race is not None:
+        finding = _finding(race["finding"]) if race["finding"] else None
+        pairs = {name: tuple((one, other) for one, other in race[name]) for name in ("times", "canary")}
+        clocks = tuple(race["clocks_mhz"])
+        race = Raced(**{**race, **pairs, "answers": answers, "finding": finding, "clocks_mhz": clocks})
+    findings = tuple(_finding(item) for item in header["findings"])
+    plain = {name: header[name] for name in ("counters", "writers")}
+    return Outcome(outputs, findings, **plain, launches=tuple(header["launches"]), race=race)
+
+
 # -- the child -------------------------------------------------------------------------------------------------------
 
 
-def _main(name: str, fd: int, parent: int) -> None:
+def _main(name: str, fd: int, parent: int, torch: bool) -> None:
     _confine(parent)
+    if torch:
+        threading.Thread(target=lambda: importlib.import_module("torch"), daemon=True).start()
     connection = socket.socket(fileno=fd)
     try:
         _serve(name, connection)
@@ -309,15 +364,8 @@ def _serve(name: str, connection: socket.socket) -> None:
         outcome = device.call(_decode_call(header, blobs))
         sys.stdout.flush()
         ctypes.CDLL(None).fflush(None)
-        reply = {
-            "outputs": list(outcome.outputs),
-            "findings": [asdict(finding) for finding in outcome.findings],
-            "counters": dict(outcome.counters),
-            "writers": dict(outcome.writers),
-            "times": outcome.times,
-            "spent": device.spent,
-        }
-        _write_frame(connection, reply, list(outcome.outputs.values()))
+        reply, contents = _encode_outcome(outcome)
+        _write_frame(connection, {**reply, "spent": device.spent}, contents)
 
 
 def _confine(parent: int) -> None:
@@ -375,16 +423,5 @@ def _gpu() -> _Opener:
 _OPENERS: dict[str, Callable[[], _Opener]] = {"sim": _simulator, "gpu": _gpu}
 
 
-def _decode_call(header: dict[str, Any], blobs: list[bytes]) -> Call:
-    buffers = tuple(
-        Buffer(**{**item, "shape": tuple(item["shape"]), "data": blob})
-        for item, blob in zip(header["buffers"], blobs, strict=True)
-    )
-    scalars = tuple(Scalar(**item) for item in header["scalars"])
-    watch = tuple((name, index) for name, index in header["watch"])
-    race = Contest(**header["race"]) if header["race"] else None
-    return Call(**{**header, "buffers": buffers, "scalars": scalars, "watch": watch, "race": race})
-
-
 if __name__ == "__main__":
-    _main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    _main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "1")

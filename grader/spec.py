@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -184,6 +184,11 @@ class Spec:
     leaves out shapes above its budget.
     ``moved`` gives the fewest bytes that a launcher can move, from the sizes and the bytes of an output's element;
     without it every tensor is moved once.
+    ``flops`` gives the floating-point operations of a shape, for kernels that are bound by these.
+    ``rows`` names the size along which a slice of the outputs needs only the same slice of the inputs that have this
+    size, and every other input whole; it is the first dimension of every output. Large answers are judged by slices.
+    ``baselines`` are what speed is measured against, by the name that difficulty.yaml uses: a function that gets all
+    tensors by name, on the GPU, and returns what is timed. It runs in the child process and is never asked for values.
     ``deterministic`` is False where the order of float atomics may change the last bits from call to call.
     """
 
@@ -200,6 +205,9 @@ class Spec:
     parameters: tuple[Parameter, ...] = ()
     deterministic: bool = True
     moved: Callable[[Sizes, int], int] | None = None
+    flops: Callable[[Sizes], int] | None = None
+    rows: str | None = None
+    baselines: Mapping[str, Callable[..., Callable[[], object]]] = field(default_factory=dict)
 
     def dtype(self, tensor: Tensor, kata: Kata) -> Dtype:
         """The dtype of one of this family's tensors in one kata."""
@@ -228,13 +236,18 @@ def load_spec(kata: Kata) -> Spec:
 
     Raises SpecError where there is neither.
     """
-    path = kata.spec_path.resolve()
+    return find_spec(kata.spec_path, kata.name)
+
+
+def find_spec(path: Path, name: str) -> Spec:
+    """What the kata ``name`` computes, from its family's spec file. Raises SpecError as load_spec does."""
+    path = path.resolve()
     if path not in _LOADED:
         _LOADED[path] = _read_specs(path)
     found = _LOADED[path]
-    if kata.name not in found and None not in found:
-        raise SpecError(f"{path}: defines neither SPEC nor SPECS[{kata.name!r}]. Add one of them, from grader.spec.")
-    return found.get(kata.name) or found[None]
+    if name not in found and None not in found:
+        raise SpecError(f"{path}: defines neither SPEC nor SPECS[{name!r}]. Add one of them, from grader.spec.")
+    return found.get(name) or found[None]
 
 
 def _read_specs(path: Path) -> dict[str | None, Spec]:
@@ -268,5 +281,7 @@ def _validate(spec: Spec, path: Path) -> None:
     for shape in (*spec.edges, *spec.large):
         if set(shape) != set(spec.sizes):
             raise SpecError(f"{path}: shape {dict(shape)} must name exactly the sizes {list(spec.sizes)}.")
+    if spec.rows is not None and any(tensor.shape[:1] != (spec.rows,) for tensor in spec.outputs):
+        raise SpecError(f"{path}: rows is {spec.rows!r}, which must be the first dimension of every output.")
     if not spec.edges or not spec.values:
         raise SpecError(f"{path}: edges and values must each have at least one entry.")

@@ -51,6 +51,7 @@ class Gpu:
     capability: tuple[int, int]
     driver: str
     cuda: Version
+    memory_bytes: int = 0  # 0: not known
 
     @property
     def arch(self) -> str:
@@ -230,9 +231,12 @@ def _first_gpu(nvml: ctypes.CDLL, wanted: str) -> Gpu | None:
     nvml.nvmlDeviceGetName(device, name, ctypes.c_uint(len(name)))
     nvml.nvmlSystemGetDriverVersion(driver, ctypes.c_uint(len(driver)))
     nvml.nvmlSystemGetCudaDriverVersion_v2(ctypes.byref(cuda))
+    memory = (ctypes.c_ulonglong * 3)()  # nvmlMemory_t: total, free, used
+    nvml.nvmlDeviceGetMemoryInfo(device, ctypes.byref(memory))
     return Gpu(
         name=name.value.decode(errors="replace"),
         capability=(major.value, minor.value),
         driver=driver.value.decode(errors="replace"),
         cuda=(cuda.value // 1000, cuda.value % 1000 // 10),
+        memory_bytes=memory[0],
     )

@@ -53,7 +53,8 @@ class Measurement:
     """How fast a launcher is on one shape, against a baseline timed in turn with it in the same process.
 
     ``ratio`` is the median over the pairs of baseline's time over launcher's, ``low`` and ``high`` the ends of its 95 %
-    interval. The rates are in bytes a second, from the medians of each arm's times.
+    interval. Times are medians. ``flops`` is 0 where a kata is only about moving bytes. The peaks are the card's own,
+    worked out from its clocks and widths; 0.0 where they are not known. ``launches`` are as in devices.Outcome.
     """
 
     baseline: str
@@ -62,9 +63,27 @@ class Measurement:
     low: float
     high: float
     pairs: int
+    time_s: float
+    baseline_time_s: float
     bytes_moved: int
-    rate: float
-    baseline_rate: float
+    flops: int = 0
+    peak_bytes_s: float = 0.0
+    peak_flops_s: float = 0.0
+    floor_s: float = 0.0  # no launcher can be faster: operations over their peak, bytes that must be read over theirs
+    clock_mhz: int = 0
+    graded: bool = True  # False: shown beside what is graded
+    launches: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def work(self) -> int:
+        """What a rate counts: floating-point operations where the kata has them, else bytes."""
+        return self.flops or self.bytes_moved
+
+    @property
+    def peak_share(self) -> float:
+        """The launcher's rate as a share of what the card could do at most; 0.0 where that is not known."""
+        peak = self.peak_flops_s if self.flops else self.peak_bytes_s
+        return self.work / self.time_s / peak if peak else 0.0
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ are 1 or -1, and the partial sums stay far below 2^11, up to which a half holds 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from grader.spec import Accumulated, Numbers, Size, Sizes, Spec, Tensor, Values, normal
@@ -32,6 +33,14 @@ def signs(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tenso
 def large_and_small(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Elements of either sign from about 2^-4 to 2^4."""
     return numbers.normal(shape) * 2.0 ** numbers.integers(shape, -4, 4)
+
+
+def torch_mm(A: torch.Tensor, B: torch.Tensor, C: torch.Tensor) -> Callable[[], object]:
+    """cuBLAS, through torch; it keeps the sums in f32."""
+    import torch
+
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+    return lambda: torch.mm(A, B, out=C)
 
 
 def shape(M: int, N: int, K: int) -> Sizes:
@@ -88,4 +97,7 @@ SPEC = Spec(
         shape(1024, 1024, 1024),
     ),
     work=lambda sizes: 4 * sizes["M"] * sizes["N"] * sizes["K"],
+    flops=lambda sizes: 2 * sizes["M"] * sizes["N"] * sizes["K"],
+    rows="M",
+    baselines={"torch.mm": torch_mm},
 )

@@ -7,6 +7,7 @@ up to 2^24 need no rounding: these must be exact.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from grader.spec import Accumulated, Numbers, Size, Sizes, Spec, Tensor, Values, integers, normal
@@ -26,6 +27,14 @@ def magnitude(A: torch.Tensor, B: torch.Tensor, sizes: Sizes) -> torch.Tensor:
 def large_and_small(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Elements of either sign from about 2^-8 to 2^8."""
     return numbers.normal(shape) * 2.0 ** numbers.integers(shape, -8, 8)
+
+
+def torch_mm(A: torch.Tensor, B: torch.Tensor, C: torch.Tensor) -> Callable[[], object]:
+    """cuBLAS, through torch; sums of f32 products in f32, not in TF32."""
+    import torch
+
+    torch.backends.cuda.matmul.allow_tf32 = False
+    return lambda: torch.mm(A, B, out=C)
 
 
 def shape(M: int, N: int, K: int) -> Sizes:
@@ -81,4 +90,7 @@ SPEC = Spec(
         shape(1024, 1024, 1024),
     ),
     work=lambda sizes: 4 * sizes["M"] * sizes["N"] * sizes["K"],
+    flops=lambda sizes: 2 * sizes["M"] * sizes["N"] * sizes["K"],
+    rows="M",
+    baselines={"torch.mm": torch_mm},
 )

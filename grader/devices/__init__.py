@@ -53,14 +53,22 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Contest:
-    """A race to run after the call: ``pairs`` of samples, baseline and launcher in turn. Needs a GPU.
+    """A race to run instead of a plain call: ``pairs`` of samples, baseline and launcher in turn. Needs a GPU.
 
-    ``baseline`` is "copy" (half of ``bytes_moved`` read, half written) or "read" (all of them read).
+    ``baseline`` is "copy" (half of ``bytes_moved`` read, half written), "read" (all of them read), or a name among the
+    baselines that ``spec``, a family's spec file, has for ``kata``. A timed call gets the inputs' bytes rotated to the
+    left by one of ``rotations``, in no order that is known before; the last of these is the baseline's alone.
+    ``canary`` is the number of pairs in which the baseline races against itself.
     """
 
+    kata: str
     baseline: str
     bytes_moved: int
+    rotations: tuple[int, ...]  # bytes
     pairs: int = 21
+    canary: int = 0
+    seed: int = 0
+    spec: str | None = None
 
 
 @dataclass(frozen=True)
@@ -74,7 +82,7 @@ class Call:
     time_limit_s: float = 10.0
     watch: tuple[tuple[str, int], ...] = ()  # (buffer, element): say who wrote it last, on the simulator
     counters: bool = False  # count what the kernels do, on the simulator
-    race: Contest | None = None  # time the launcher against a baseline, on a GPU
+    race: Contest | None = None  # time the launcher against a baseline instead, on a GPU
 
 
 @dataclass(frozen=True)
@@ -98,20 +106,41 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class Raced:
+    """What a race showed. ``times`` are its pairs, (baseline, launcher) in seconds; ``canary`` the baseline's own.
+
+    ``answers`` are outputs of the launcher with the index of the contents that they belong to: the first answer to
+    each contents, and every later one that has other bits. ``finding`` says what else went wrong, in any call.
+    ``clocks_mhz`` is the SM clock in the first and in the last quarter of the race. ``card`` has the facts that peaks
+    are worked out from: sms, clock_khz, memory_clock_khz, memory_bus_bits, l2_bytes.
+    """
+
+    times: tuple[tuple[float, float], ...]
+    canary: tuple[tuple[float, float], ...] = ()
+    answers: tuple[tuple[int, Mapping[str, bytes]], ...] = ()
+    finding: Finding | None = None
+    clocks_mhz: tuple[int, int] = (0, 0)
+    other_processes: int = 0
+    card: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What one call did. ``outputs`` holds every "out" buffer's bytes after the device was synchronised.
 
+    ``launches`` has, on a GPU, what each kernel of the call was launched with and how many of its blocks an SM holds:
+    kernel, stream, grid, block, registers, local_bytes, smem_bytes, blocks_per_sm, occupancy (a share).
     ``counters`` has, where the call asked for it, under "kernels" a list with each kernel's totals and the lines that
     cost most. ``writers`` names who last wrote each watched element: "c[3]" -> kernel, line, block, thread, as far as
-    they apply. An element that nobody wrote is not in it. ``times`` are the race's pairs, (baseline, launcher) in
-    seconds; the outputs are then those of its last sample.
+    they apply. An element that nobody wrote is not in it. After a race there is ``race`` and no outputs.
     """
 
     outputs: Mapping[str, bytes] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     counters: Mapping[str, Any] = field(default_factory=dict)
     writers: Mapping[str, Any] = field(default_factory=dict)
-    times: tuple[tuple[float, float], ...] = ()
+    launches: tuple[Mapping[str, Any], ...] = ()
+    race: Raced | None = None
 
 
 class LoadError(Exception):

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import byref, c_char_p, c_int, c_void_p
+from ctypes import byref, c_char_p, c_int, c_size_t, c_uint64, c_void_p
 from typing import Any
 
 
 class DriverError(Exception):
-    """A call of the CUDA driver that must succeed did not."""
+    """A call of the CUDA driver that must succeed did not. ``result`` is its CUresult."""
+
+    def __init__(self, message: str, result: int = 0) -> None:
+        super().__init__(message)
+        self.result = result
 
 
 class Driver:
@@ -33,7 +37,7 @@ class Driver:
     def do(self, name: str, *arguments: Any) -> None:
         result = self.result(name, *arguments)
         if result != 0:
-            raise DriverError(f"{name}: {self.describe(result)}")
+            raise DriverError(f"{name}: {self.describe(result)}", result)
 
     def describe(self, result: int) -> str:
         name, text = c_char_p(), c_char_p()
@@ -46,3 +50,54 @@ class Driver:
         value = c_int()
         self.do("cuDeviceGetAttribute", byref(value), number, 0)
         return value.value
+
+    def pci_bus_id(self) -> str:
+        """Where the first GPU sits, as NVML also knows it."""
+        name = ctypes.create_string_buffer(32)
+        self.do("cuDeviceGetPCIBusId", name, 32, 0)
+        return name.value.decode()
+
+    def allocate(self, size: int) -> int:
+        """The address of ``size`` bytes of device memory, aligned to 256 bytes. Freed by ``free``."""
+        memory = c_uint64()
+        self.do("cuMemAlloc_v2", byref(memory), c_size_t(max(1, size)))
+        return memory.value
+
+    def free(self, address: int) -> None:
+        self.do("cuMemFree_v2", c_uint64(address))
+
+    def upload(self, address: int, data: bytes) -> None:
+        if data:
+            self.do("cuMemcpyHtoD_v2", c_uint64(address), data, c_size_t(len(data)))
+
+    def download(self, address: int, size: int) -> bytes:
+        if size == 0:
+            return b""
+        there = ctypes.create_string_buffer(size)
+        self.do("cuMemcpyDtoH_v2", there, c_uint64(address), c_size_t(size))
+        return there.raw
+
+    def fill(self, address: int, byte: int, size: int) -> None:
+        """In the order of the stream, as ``copy``."""
+        if size:
+            self.do("cuMemsetD8Async", c_uint64(address), byte, c_size_t(size), self.stream)
+
+    def copy(self, target: int, source: int, size: int) -> None:
+        if size:
+            self.do("cuMemcpyDtoDAsync_v2", c_uint64(target), c_uint64(source), c_size_t(size), self.stream)
+
+    def synchronize(self) -> None:
+        """Wait for the stream, and for it alone."""
+        self.do("cuStreamSynchronize", self.stream)
+
+    def kernel(self, ptx: str, name: str) -> c_void_p:
+        """A kernel from PTX text, compiled by the driver."""
+        module, kernel = c_void_p(), c_void_p()
+        self.do("cuModuleLoadData", byref(module), ptx.encode() + b"\0")
+        self.do("cuModuleGetFunction", byref(kernel), module, name.encode())
+        return kernel
+
+    def launch(self, kernel: c_void_p, *, blocks: int, threads: int, arguments: tuple[Any, ...]) -> None:
+        """Launch on the stream, in one dimension. ``arguments`` are ctypes values, copied by the call."""
+        addresses = (c_void_p * len(arguments))(*(ctypes.addressof(argument) for argument in arguments))
+        self.do("cuLaunchKernel", kernel, blocks, 1, 1, threads, 1, 1, 0, self.stream, addresses, None)

@@ -10,17 +10,18 @@ every kata pays, and every kernel that breaks its context pays again.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
-from ctypes import byref, c_char_p, c_size_t, c_uint64, c_void_p
+from collections.abc import Mapping, Sequence
+from ctypes import c_char_p, c_size_t, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any
 
-from grader.devices import CTYPES, Buffer, Call, Finding, LoadError, Outcome
-from grader.devices.driver import Driver
+from grader.devices import CTYPES, Buffer, Call, Contest, Finding, LoadError, Outcome
+from grader.devices.baselines import BaselineError
+from grader.devices.driver import Driver, DriverError
 from grader.devices.race import Race
 
 GUARD_BYTES = 1 << 16
-GUARD_BYTE = {"in": 0xFF, "out": 0xFE}  # not the same: what is copied from one band to another shows
+GUARD_PATTERN = {"in": 0xFF, "out": 0xFE}  # not the same: what is copied from one band to another shows
 ALIGNMENT = 256  # bytes; what cuMemAlloc promises
 
 # CUresult of a kernel that broke the context (CUDA Driver API, 6.1), and the verdict that it means.
@@ -35,6 +36,8 @@ _BROKEN = {
     718: ("crash", "the kernel jumped to an address that holds no instruction"),
     719: ("crash", "the kernel stopped with a trap, or a shared or local access out of bounds"),
 }
+_OUT_OF_MEMORY = 2
+_THREADS_PER_SM = 39  # CUdevice_attribute
 
 
 class GpuDevice:
@@ -46,50 +49,89 @@ class GpuDevice:
             self._library = ctypes.CDLL(str(library))
         except OSError as error:
             raise LoadError("does not compile", f"{source.name}: the library cannot be loaded: {error}") from error
-        self._take_error = self._library.kata_take_error
-        self._take_error.restype = c_char_p
+        self._take_error, self._take_launches = self._library.kata_take_error, self._library.kata_take_launches
+        self._take_error.restype = self._take_launches.restype = c_char_p
         self.spent = False
 
     def call(self, call: Call) -> Outcome:
+        if call.race is not None:
+            return self._race(call, call.race)
         placed = [_Placed(self._driver, buffer) for buffer in call.buffers]
-        pointers = [c_void_p(item.pointer) for item in placed]
-        scalars = [CTYPES[scalar.ctype](scalar.value) for scalar in call.scalars]
         self._driver.do("cuCtxSynchronize")
-        arguments = (*pointers, *scalars, self._driver.stream)
-        getattr(self._library, call.launcher)(*arguments)
-        refused = self._take_error()
+        self._launch(call, [item.pointer for item in placed])
+        refused = self._refused()
         result = self._driver.result("cuCtxSynchronize")
-        times: tuple[tuple[float, float], ...] = ()
-        if call.race is not None and refused is None and result == 0:
-            times, result = self._race(call, placed, arguments)
         if result != 0:
             self.spent = True
             return Outcome(findings=(self._broken(result),))
-        findings: list[Finding] = []
-        if refused is not None:
-            findings.append(Finding("launch failed", f"the CUDA runtime refused a call: {refused.decode()}"))
+        launches = self._launches()
+        findings = [found for found in (refused, self._elsewhere(launches)) if found]
         findings += [finding for item in placed for finding in item.collect()]
         outputs = {item.buffer.name: item.contents for item in placed if item.buffer.role == "out"}
-        return Outcome(outputs=outputs, findings=tuple(findings), times=times)
+        return Outcome(outputs=outputs, findings=tuple(findings), launches=launches)
 
-    def _race(
-        self, call: Call, placed: Sequence[_Placed], arguments: tuple[Any, ...]
-    ) -> tuple[tuple[tuple[float, float], ...], int]:
-        """(seconds of baseline and launcher for each pair, the result of the last synchronisation)."""
-        assert call.race is not None
-        launcher = getattr(self._library, call.launcher)
+    def _launch(self, call: Call, pointers: Sequence[int]) -> None:
+        scalars = [CTYPES[scalar.ctype](scalar.value) for scalar in call.scalars]
+        arguments = (*(c_void_p(pointer) for pointer in pointers), *scalars, self._driver.stream)
+        getattr(self._library, call.launcher)(*arguments)
 
-        def poison() -> None:
-            for item in placed:
-                if item.buffer.role == "out":
-                    item.poison()
+    def _refused(self) -> Finding | None:
+        """What the CUDA runtime would not do, where that is so."""
+        error = self._take_error()
+        return Finding("launch failed", f"the CUDA runtime refused a call: {error.decode()}") if error else None
 
-        with Race(self._driver, call.race) as race:
-            return race.run(lambda: launcher(*arguments), poison)
+    def _launches(self) -> tuple[Mapping[str, Any], ...]:
+        """What the launcher launched since this was last asked, in order."""
+        threads = self._driver.attribute(_THREADS_PER_SM)
+        return tuple(_parsed(line, threads) for line in self._take_launches().decode(errors="replace").splitlines())
+
+    def _elsewhere(self, launches: Sequence[Mapping[str, Any]]) -> Finding | None:
+        """A finding for a kernel on another stream than the launcher was given: its caller does not wait for it."""
+        for launch in launches:
+            if launch["stream"] != (self._driver.stream.value or 0):
+                name = launch["kernel"].partition("(")[0]
+                message = f"{name} was launched on another stream than the launcher was given: nobody waits for it"
+                return Finding("race", message, kernel=name)
+        return None
+
+    def _race(self, call: Call, contest: Contest) -> Outcome:
+        self._launches()
+        try:
+            with Race(self._driver, contest, call.buffers) as race:
+                raced = race.run(lambda pointers: self._launch(call, pointers))
+        except BaselineError as error:
+            return Outcome(findings=(Finding("inconclusive", str(error)),))
+        except DriverError as error:
+            if error.result not in _BROKEN and error.result != _OUT_OF_MEMORY:
+                raise
+            self.spent = True
+            return Outcome(findings=(self._broken(error.result),))
+        launches = self._launches()
+        findings = [found for found in (self._refused(), self._elsewhere(launches)) if found]
+        return Outcome(findings=tuple(findings), launches=launches, race=raced)
 
     def _broken(self, result: int) -> Finding:
+        if result == _OUT_OF_MEMORY:
+            return Finding("inconclusive", "the card has too little free memory for this shape; does something use it?")
         kind, meaning = _BROKEN.get(result, ("crash", "the kernel broke the CUDA context"))
         return Finding(kind, f"{meaning}: {self._driver.describe(result)}")
+
+
+def _parsed(line: str, threads_per_sm: int) -> dict[str, Any]:
+    """One line of kata_take_launches. ``occupancy`` is the share of an SM's threads that its blocks fill."""
+    stream, *numbers, name = line.split(" ", 12)
+    gx, gy, gz, bx, by, bz, dynamic, static, registers, local, blocks = map(int, numbers)
+    return {
+        "kernel": name,
+        "stream": 0 if stream == "(nil)" else int(stream, 16),
+        "grid": (gx, gy, gz),
+        "block": (bx, by, bz),
+        "registers": registers,
+        "local_bytes": local,
+        "smem_bytes": dynamic + static,
+        "blocks_per_sm": blocks,
+        "occupancy": blocks * bx * by * bz / threads_per_sm,
+    }
 
 
 class _Placed:
@@ -98,22 +140,13 @@ class _Placed:
     def __init__(self, driver: Driver, buffer: Buffer) -> None:
         self._driver, self.buffer = driver, buffer
         self._front = GUARD_BYTES + ALIGNMENT + buffer.offset_bytes
-        self._base = c_uint64()
         self.contents = b""
         size = self._front + len(buffer.data) + GUARD_BYTES
-        driver.do("cuMemAlloc_v2", byref(self._base), c_size_t(size))
-        self._guard = GUARD_BYTE[buffer.role]
-        driver.do("cuMemsetD8_v2", self._base, self._guard, c_size_t(size))
-        self.pointer = self._base.value + self._front
-        if buffer.data:
-            driver.do("cuMemcpyHtoD_v2", c_uint64(self.pointer), buffer.data, c_size_t(len(buffer.data)))
-
-    def poison(self) -> None:
-        """Fill an output again with what it held before the first call, in the stream's order."""
-        if data := self.buffer.data:
-            self._driver.do(
-                "cuMemsetD8Async", c_uint64(self.pointer), data[0], c_size_t(len(data)), self._driver.stream
-            )
+        self._base = driver.allocate(size)
+        self._guard = GUARD_PATTERN[buffer.role]
+        driver.do("cuMemsetD8_v2", c_uint64(self._base), self._guard, c_size_t(size))
+        self.pointer = self._base + self._front
+        driver.upload(self.pointer, buffer.data)
 
     def collect(self) -> list[Finding]:
         """Bring the bytes back, free the memory, and look for guard bytes that changed, and for an input its own."""
@@ -123,7 +156,7 @@ class _Placed:
             self._bytes(self._front, size),
             self._bytes(self._front + size, GUARD_BYTES),
         )
-        self._driver.do("cuMemFree_v2", self._base)
+        self._driver.free(self._base)
         found = [  # of each guard the changed byte that is nearest to the buffer
             self._outside(self._front - 1 - self._intact(before[::-1]), before),
             self._outside(self._front + size + self._intact(after), after),
@@ -135,11 +168,7 @@ class _Placed:
         return [finding for finding in found if finding is not None]
 
     def _bytes(self, start: int, size: int) -> bytes:
-        if size == 0:
-            return b""
-        there = ctypes.create_string_buffer(size)
-        self._driver.do("cuMemcpyDtoH_v2", there, c_uint64(self._base.value + start), c_size_t(size))
-        return there.raw
+        return self._driver.download(self._base + start, size)
 
     def _intact(self, guard: bytes) -> int:
         """How many bytes of a guard are unchanged before the first that is not."""

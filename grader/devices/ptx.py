@@ -1,0 +1,104 @@
+"""The few kernels that timing itself needs, as PTX that any driver since CUDA 11 compiles: wait, compare, read."""
+
+from __future__ import annotations
+
+_HEAD = """
+.version 7.0
+.target sm_80
+.address_size 64
+"""
+
+SPIN = f"""{_HEAD}
+.visible .entry spin(.param .u64 cycles) {{
+.reg .pred %go;
+.reg .b64 %start, %now, %cycles;
+ld.param.u64 %cycles, [cycles];
+mov.u64 %start, %clock64;
+AGAIN:
+mov.u64 %now, %clock64;
+sub.u64 %now, %now, %start;
+setp.lt.u64 %go, %now, %cycles;
+@%go bra AGAIN;
+ret;
+}}
+"""
+"""spin(u64 cycles): keeps the GPU busy for that many cycles of an SM, so that the host gets ahead of it."""
+
+DIFFER = f"""{_HEAD}
+.visible .entry differ(.param .u64 one, .param .u64 other, .param .u64 words, .param .u64 found) {{
+.reg .pred %go, %not;
+.reg .b32 %a, %b, %me, %width, %block, %blocks;
+.reg .b64 %i, %step, %p, %q, %words, %found, %at;
+ld.param.u64 %p, [one];
+ld.param.u64 %q, [other];
+ld.param.u64 %words, [words];
+ld.param.u64 %found, [found];
+mov.u32 %me, %tid.x;
+mov.u32 %width, %ntid.x;
+mov.u32 %block, %ctaid.x;
+mov.u32 %blocks, %nctaid.x;
+mul.wide.u32 %step, %width, %blocks;
+mad.lo.u32 %me, %block, %width, %me;
+cvt.u64.u32 %i, %me;
+AGAIN:
+setp.ge.u64 %go, %i, %words;
+@%go ret;
+shl.b64 %at, %i, 2;
+add.u64 %at, %at, %p;
+ld.global.u32 %a, [%at];
+sub.u64 %at, %at, %p;
+add.u64 %at, %at, %q;
+ld.global.u32 %b, [%at];
+setp.ne.u32 %not, %a, %b;
+@%not st.global.u32 [%found], 1;
+add.u64 %i, %i, %step;
+bra AGAIN;
+}}
+"""
+"""differ(one, other, u64 words, u32* found): stores 1 in ``found`` where any of the 4-byte words are not the same."""
+
+UNROLL = 8  # loads of 16 bytes in flight for each thread of the reading kernel
+
+_READ_HEAD = f"""{_HEAD}
+.visible .entry read_all(.param .u64 from, .param .u64 to, .param .u64 out) {{
+.reg .pred %go, %in<{UNROLL}>;
+.reg .b32 %a<{UNROLL}>, %b<{UNROLL}>, %c<{UNROLL}>, %d<{UNROLL}>, %me, %width, %block, %blocks, %sum;
+.reg .b64 %p, %step, %to, %out;
+ld.param.u64 %p, [from];
+ld.param.u64 %to, [to];
+ld.param.u64 %out, [out];
+mov.u32 %me, %tid.x;
+mov.u32 %width, %ntid.x;
+mov.u32 %block, %ctaid.x;
+mov.u32 %blocks, %nctaid.x;
+mul.wide.u32 %step, %width, %blocks;
+shl.b64 %step, %step, 4;
+mad.lo.u32 %me, %block, %width, %me;
+mad.wide.u32 %p, %me, 16, %p;
+mov.u32 %sum, 0;
+AGAIN:"""
+
+_LOAD = (
+    "setp.lt.u64 %in{i}, %p, %to;",
+    "@%in{i} ld.global.nc.v4.u32 {{%a{i}, %b{i}, %c{i}, %d{i}}}, [%p];",
+    "add.u64 %p, %p, %step;",
+)
+
+_READ_TAIL = """setp.lt.u64 %go, %p, %to;
+@%go bra AGAIN;
+setp.eq.u32 %go, %sum, 0x9e3779b9;
+@%go st.global.u32 [%out], %sum;
+ret;
+}
+"""
+
+
+def read_ptx() -> str:
+    """read_all(from, to, u32* out): reads the bytes from ``from`` up to ``to``, 16 a thread, neighbours side by side.
+
+    It stores the exclusive or of what it read only where that is one value in 2^32, so that no load can be left out.
+    """
+    places = range(UNROLL)
+    loads = [line.format(i=i) for i in places for line in _LOAD]
+    sums = [f"@%in{i} xor.b32 %sum, %sum, %{name}{i};" for i in places for name in "abcd"]
+    return "\n".join([_READ_HEAD, *loads, *sums, _READ_TAIL])
