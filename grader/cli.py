@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from grader import dev, report, skeleton
+from grader import dev, report, skeleton, thresholds
 from grader.catalog import Catalog, CatalogError, Kata, find_root, load_catalog
 from grader.doctor import about, examine
 from grader.grade import MACHINE_ERRORS, Grade, Options, bench, grade, prepare
@@ -122,6 +122,11 @@ def _add_dev(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     check.set_defaults(command=_dev_check)
     skeletons = tasks.add_parser("skeletons", help="derive every skeleton from its solution, whatever stands there")
     skeletons.set_defaults(command=_dev_skeletons)
+    levels = tasks.add_parser(
+        "thresholds", help="write thresholds from what the solutions reached into difficulty.yaml"
+    )
+    levels.add_argument("file", type=Path, help="what `kata bench --solutions --json FILE` wrote")
+    levels.set_defaults(command=_dev_thresholds)
 
 
 def _open_catalog() -> Catalog:
@@ -266,6 +271,12 @@ def _dev_skeletons(options: argparse.Namespace) -> int:
     for path in written:
         print(f"{path}: written")
     print(f"{len(written)} skeletons written, the others were current")
+    return 0
+
+
+def _dev_thresholds(options: argparse.Namespace) -> int:
+    names = thresholds.write(_open_catalog(), options.file)
+    print(f"difficulty.yaml: thresholds of {len(names)} katas written")
     return 0
 
 

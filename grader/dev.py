@@ -51,6 +51,7 @@ ORDER = (
     "grader.case",
     "grader.answer",
     "grader.check",
+    "grader.thresholds",
     "grader.peaks",
     "grader.measure",
     "grader.grade",

@@ -60,10 +60,11 @@ def launches(grade: Grade) -> Iterable[str]:
 
 
 def record(grade: Grade) -> dict[str, Any]:
-    """A grade's verdict and measurements for `--json`: kata, verdict, summary, and the fields of each Measurement."""
+    """A grade for `--json`: kata, device, verdict, summary, and of each Measurement its fields."""
     verdict = grade.verdict
     measured = [{**asdict(item), "peak_share": item.peak_share} for item in verdict.measurements]
-    return {"kata": grade.kata.name, "verdict": str(verdict.kind), "summary": verdict.summary, "measurements": measured}
+    said = {"device": verdict.device, "verdict": str(verdict.kind), "summary": verdict.summary}
+    return {"kata": grade.kata.name, **said, "measurements": measured}
 
 
 def _sizes(sizes: Mapping[str, int]) -> str:

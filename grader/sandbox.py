@@ -34,6 +34,7 @@ from grader.devices import Buffer, Call, Contest, Device, Finding, LoadError, Ou
 READY_LIMIT_S = 120.0
 GRACE_S = 2.0
 CUT_OFF = 113  # exit code of a child that cannot reach its parent
+RACE_COPIES, RACE_BYTES = 5, 8 << 30  # host memory that a race may take: of its buffers, and besides
 PRINTED_LIMIT = 4000  # characters of the learner's own output that are kept
 
 
@@ -162,8 +163,11 @@ class _Child:
     def ask(self, call: Call) -> tuple[dict[str, Any], list[bytes]]:
         if self._memory_at_start is None:
             self._memory_at_start = self._wait_until_ready()
+        header, blobs = _encode_call(call)
+        if call.race:  # holds inputs, answers and what it sends; and torch, where that is the baseline
+            self._memory_limit = max(self._memory_limit, RACE_COPIES * sum(map(len, blobs)) + RACE_BYTES)
         try:
-            self._send(*_encode_call(call))
+            self._send(header, blobs)
             return self._receive(call.time_limit_s + GRACE_S)
         except TimeoutError:
             raise _Lost("time-out", f"no answer within {call.time_limit_s:g} s: an endless loop?") from None

@@ -21,7 +21,7 @@ from grader.grade import Grade
 from grader.measure import CANARY, CONTENTS, LARGE, RANKS, STAGES, fitted, measure, moved
 from grader.report import launches, record, speed, speed_table
 from grader.sandbox import Program, Sandbox
-from grader.spec import Exact, Size, Sizes, Spec, Tensor, Values, load_spec, normal
+from grader.spec import Exact, Size, Sizes, Spec, Tensor, Values, integers, load_spec, normal
 from grader.toolchain import Gpu, find_gpu, find_toolchain
 from grader.verdict import Kind, Measurement, Verdict
 
@@ -68,9 +68,11 @@ class Clock(Sandbox):
         *,
         answers: Callable[[Call, int], bytes] = doubled,
         again: Callable[[Call, int], bytes] | None = None,
+        exact: Callable[[Call], bytes] = lambda call: doubled(call, 0),
         **raced: object,
     ) -> None:
         super().__init__("gpu")
+        self.exact = exact
         self.ratios, self.answers, self.again, self.raced = list(ratios), answers, again, raced
         self.contests: list[Contest] = []
         self.closed = 0
@@ -80,7 +82,8 @@ class Clock(Sandbox):
 
     def call(self, call: Call) -> Outcome:
         contest = call.race
-        assert contest is not None
+        if contest is None:  # the shape that is timed, untimed, on values that must come out exactly
+            return Outcome(outputs={"y": self.exact(call)})
         self.contests.append(contest)
         times = tuple((self.ratios[i % len(self.ratios)], 1.0) for i in range(contest.pairs))
         given = [(i, {"y": self.answers(call, contest.rotations[i])}) for i in range(CONTENTS)]
@@ -189,13 +192,13 @@ def test_a_machine_that_tells_nothing_gives_no_verdict(raced: dict[str, object],
     assert len(sandbox.contests) == 2, "tried once more"
 
 
-# -- what was computed while it was timed
+# -- what was computed on what is timed
 
 
 def test_a_wrong_answer_while_timed_is_no_measurement() -> None:
     verdict = timed(Clock([1.0], answers=lambda call, rotation: call.buffers[0].data))
     assert verdict.kind is Kind.WRONG_ANSWER and not verdict.measurements
-    assert "while it was timed" in verdict.summary
+    assert "on what is timed" in verdict.summary
 
 
 def test_an_answer_to_other_contents_is_wrong() -> None:
@@ -213,9 +216,17 @@ def test_a_later_answer_is_judged_too_and_must_have_the_same_bits() -> None:
     assert timed(Clock([1.0], again=doubled), spec=loose).passed
 
 
+def test_values_that_must_come_out_exactly_are_tried_on_the_timed_shape() -> None:
+    spec = replace(SPEC, values=(*SPEC.values, Values("whole", integers(1, 4), exact=True)))
+    assert timed(Clock([1.0]), spec=spec).passed
+    sandbox = Clock([1.0], exact=lambda call: bytes(4 * N))
+    assert timed(sandbox, spec=spec).kind is Kind.WRONG_ANSWER
+    assert not sandbox.contests, "there is nothing to time"
+
+
 def test_what_a_timed_call_did_besides_is_a_verdict() -> None:
     verdict = timed(Clock([1.0], finding=Finding("race", "the launcher's work went on")))
-    assert verdict.kind is Kind.RACE and "while it was timed" in verdict.summary
+    assert verdict.kind is Kind.RACE and "on what is timed" in verdict.summary
 
 
 @pytest.mark.parametrize("spoilt", [0, LARGE, 2 * LARGE - 1])

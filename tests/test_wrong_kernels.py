@@ -8,6 +8,7 @@ Every file of tests/wrong_kernels and tests/exploits says in its header what is 
     // Gpu: the same for a GPU, where `pass` among the kinds means that luck decides
     // Line: // BUG            (the verdict must name a line that is marked so)
     // Sizes: n=257            (the smallest failing shape, which the search must reach)
+    // Timed: yes            (graded on a GPU with its speed, where it does what is wrong)
     // Says: regular expression (found in the summary, the pattern, or what stands for an element's value)
 
 A bug that a device does not show must pass there: if it ever does not, the header is out of date.
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,10 +44,10 @@ GAP = 4.0  # a wrong answer is off by this many times what is allowed, or more
 ROOM = 0.5  # of what is allowed, a right answer uses no more
 SCREEN = 40  # lines
 
-# Said of files that are not kernels at all, or of speed, which these katas are not graded on yet.
+# Said of files that are not kernels at all, or of speed, which only a GPU has.
 OTHER_KINDS = {Kind.PASS, Kind.NOT_STARTED, Kind.TOO_SLOW, Kind.INCONCLUSIVE}
 
-_FIELD = re.compile(r"^// (Wrong|Kata|Sim|Gpu|Line|Sizes|Says): (.+)$")
+_FIELD = re.compile(r"^// (Wrong|Kata|Sim|Gpu|Line|Sizes|Timed|Says): (.+)$")
 
 
 @dataclass(frozen=True)
@@ -121,13 +122,23 @@ def gpu() -> None:
 
 @pytest.fixture(scope="session", params=DEVICES)
 def device(request: pytest.FixtureRequest) -> str:
-    """A device that is there, with all files built for it in one go."""
+    """A device that is there, with the files of all chosen tests built for it in one go."""
     name: str = request.param
     if name == "gpu" and find_gpu() is None:
         pytest.skip("no NVIDIA GPU on this machine")
-    solutions = [(kata, kata.solution_path) for kata in KATAS.values()]
-    prepare([*solutions, *((wrong.kata, wrong.path) for wrong in WRONG)], Options(device=name))
+    prepare(list(_files_of(request.session.items)), Options(device=name))
     return name
+
+
+def _files_of(items: Iterable[pytest.Item]) -> Iterator[tuple[Kata, Path]]:
+    """What the tests grade: a kata's solution or a wrong kernel."""
+    for item in items:
+        chosen = getattr(item, "callspec", None)
+        subject = chosen and (chosen.params.get("wrong") or chosen.params.get("kata"))
+        if isinstance(subject, WrongKernel):
+            yield subject.kata, subject.path
+        elif isinstance(subject, Kata):
+            yield subject, subject.solution_path
 
 
 @pytest.fixture(autouse=True)
@@ -143,7 +154,8 @@ def graded(wrong: WrongKernel, device: str) -> Grade:
     """The grade of a file on a device, made once in a run."""
     key = (device, wrong.path)
     if key not in _GRADES:
-        _GRADES[key] = grade(wrong.kata, Options(device=device, speed=False), source=wrong.path)
+        options = Options(device=device, speed="Timed" in wrong.header)
+        _GRADES[key] = grade(wrong.kata, options, source=wrong.path)
     return _GRADES[key]
 
 
@@ -223,7 +235,7 @@ def test_wrong_kernel_gets_its_verdict(wrong: WrongKernel, device: str) -> None:
 @pytest.mark.parametrize("wrong", BY_NAME.values(), ids=BY_NAME)
 def test_wrong_answer_is_far_off(wrong: WrongKernel, device: str, gaps: dict[str, Gap]) -> None:
     """There is a gap between right and wrong: nothing that is wrong comes close to passing."""
-    if Kind.WRONG_ANSWER not in wrong.expected(device).kinds:
+    if Kind.WRONG_ANSWER not in wrong.expected(device).kinds or "never written" in wrong.header.get("Says", ""):
         pytest.skip("it does not come to an answer")
     verdict = graded(wrong, device).verdict
     if verdict.kind is Kind.WRONG_ANSWER:

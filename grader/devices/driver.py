@@ -73,9 +73,9 @@ class Driver:
     def download(self, address: int, size: int) -> bytes:
         if size == 0:
             return b""
-        there = ctypes.create_string_buffer(size)
-        self.do("cuMemcpyDtoH_v2", there, c_uint64(address), c_size_t(size))
-        return there.raw
+        there = bytearray(size)
+        self.do("cuMemcpyDtoH_v2", (ctypes.c_char * size).from_buffer(there), c_uint64(address), c_size_t(size))
+        return bytes(there)
 
     def fill(self, address: int, byte: int, size: int) -> None:
         """In the order of the stream, as ``copy``."""

@@ -45,9 +45,10 @@ class _Input:
 
     def __init__(self, driver: Driver, buffer: Buffer, most: int) -> None:
         self.driver, self.size = driver, len(buffer.data)
-        turns = -(-(self.size + most) // self.size) if self.size else 0
         self.master = driver.allocate(self.size + most)
-        driver.upload(self.master, (buffer.data * turns)[: self.size + most])
+        end = self.size + most if self.size else 0
+        for start in range(0, end, max(1, self.size)):  # once whole, then as much again as the rotations reach
+            driver.upload(self.master + start, buffer.data if start + self.size <= end else buffer.data[: end - start])
         self.place = driver.allocate(self.size + SHIFT_BYTES * SHIFTS)
 
     def contents(self, rotation: int) -> int:

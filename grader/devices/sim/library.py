@@ -30,6 +30,7 @@ _PROTOTYPES: dict[str, tuple[Any, Sequence[Any]]] = {
     "sim_counters": (None, (ctypes.POINTER(ctypes.c_uint64),)),
     "sim_count": (None, ()),
     "sim_counted": (ctypes.c_char_p, ()),
+    "sim_stream": (ctypes.c_void_p, ()),
     "sim_end": (None, ()),
     "sim_forms": (ctypes.c_char_p, ()),
     "sim_signatures": (ctypes.c_char_p, ()),

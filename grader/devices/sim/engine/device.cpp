@@ -186,6 +186,17 @@ std::vector<u8> Device::pack(const Program& p, void** arguments) const {
     return bytes;
 }
 
+void Device::expect_stream(const void* host, const void* stream) {
+    const Function* f = function(host);
+    if (!stream_ || stream == stream_ || !f) return;
+    const Program* p = program(*f);
+    Finding finding = without_place(
+        "race",
+        (p ? p->name : f->name) + " is launched on another stream than the launcher was given: nobody waits for it");
+    finding.kernel = p ? p->name : f->name;
+    keep(finding);
+}
+
 int Device::launch(const void* host, const Geometry& geometry, void** arguments, bool cooperative) {
     if (dead_) return fail(ILLEGAL_ADDRESS);
     Function* f = function(host);

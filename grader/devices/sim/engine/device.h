@@ -104,6 +104,8 @@ class Device {
     void add_variable(const void* host, const char* name) { variables_[host] = name; }
     Function* function(const void* host);
     Window* variable(const void* host);
+    void give_stream(void* stream) { stream_ = stream; }       // to the launcher, in this call and all later ones
+    void expect_stream(const void* host, const void* stream);  // a finding for a launch on another one
     int launch(const void* host, const Geometry& geometry, void** arguments, bool cooperative);
     int allocate(void** pointer, u64 bytes);
     int release(void* pointer);
@@ -133,6 +135,7 @@ class Device {
     u64 executed = 0, executed_lanes = 0, launches = 0;
 
  private:
+    void* stream_ = nullptr;  // null: a launcher may take any
     void place_variables();
     void initialise(const ptx::Variable& variable, Window& window);
     std::vector<u8> pack(const Program& program, void** arguments) const;

@@ -52,8 +52,12 @@ Geometry geometry_of(Dim3 grid, Dim3 block, size_t shared) {
     return {{grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, shared};
 }
 
-int launch(const void* kernel, Dim3 grid, Dim3 block, void** arguments, size_t shared, bool cooperative = false) {
-    return Device::get().launch(kernel, geometry_of(grid, block, shared), arguments, cooperative);
+int launch(
+    const void* kernel, Dim3 grid, Dim3 block, void** arguments, size_t shared, void* stream,
+    bool cooperative = false) {
+    Device& device = Device::get();
+    device.expect_stream(kernel, stream);
+    return device.launch(kernel, geometry_of(grid, block, shared), arguments, cooperative);
 }
 
 int fail(int error) {
@@ -125,20 +129,21 @@ SIM_EXPORT int __cudaPopCallConfiguration(Dim3* grid, Dim3* block, size_t* share
     return SUCCESS;
 }
 // What <<<...>>> becomes: nobody sees what this returns.
-SIM_EXPORT int __cudaLaunchKernel(void* kernel, Dim3 grid, Dim3 block, void** arguments, size_t shared, void*) {
-    const int error = launch(kernel, grid, block, arguments, shared);
+SIM_EXPORT int __cudaLaunchKernel(void* kernel, Dim3 grid, Dim3 block, void** arguments, size_t shared, void* stream) {
+    const int error = launch(kernel, grid, block, arguments, shared, stream);
     if (error) Device::get().expect_question();
     return error;
 }
 SIM_EXPORT int __cudaLaunchKernel_ptsz(void* kernel, Dim3 grid, Dim3 block, void** arguments, size_t shared, void* s) {
     return __cudaLaunchKernel(kernel, grid, block, arguments, shared, s);
 }
-SIM_EXPORT int cudaLaunchKernel(const void* kernel, Dim3 grid, Dim3 block, void** arguments, size_t shared, void*) {
-    return launch(kernel, grid, block, arguments, shared);
+SIM_EXPORT int cudaLaunchKernel(
+    const void* kernel, Dim3 grid, Dim3 block, void** arguments, size_t shared, void* stream) {
+    return launch(kernel, grid, block, arguments, shared, stream);
 }
 SIM_EXPORT int cudaLaunchKernel_ptsz(
-    const void* kernel, Dim3 grid, Dim3 block, void** arguments, size_t shared, void*) {
-    return launch(kernel, grid, block, arguments, shared);
+    const void* kernel, Dim3 grid, Dim3 block, void** arguments, size_t shared, void* stream) {
+    return launch(kernel, grid, block, arguments, shared, stream);
 }
 SIM_EXPORT int cudaLaunchKernelExC(const LaunchConfig* c, const void* kernel, void** arguments) {
     bool cooperative = false;
@@ -149,11 +154,11 @@ SIM_EXPORT int cudaLaunchKernelExC(const LaunchConfig* c, const void* kernel, vo
             attribute.value[0] * attribute.value[1] * attribute.value[2] > 1)
             return refuse("cudaLaunchKernelEx: clusters of more than one block are not supported by the simulator");
     }
-    return launch(kernel, c->grid, c->block, arguments, c->dynamic_shared, cooperative);
+    return launch(kernel, c->grid, c->block, arguments, c->dynamic_shared, c->stream, cooperative);
 }
 SIM_EXPORT int cudaLaunchCooperativeKernel(
-    const void* kernel, Dim3 grid, Dim3 block, void** arguments, size_t shared, void*) {
-    return launch(kernel, grid, block, arguments, shared, true);
+    const void* kernel, Dim3 grid, Dim3 block, void** arguments, size_t shared, void* stream) {
+    return launch(kernel, grid, block, arguments, shared, stream, true);
 }
 SIM_EXPORT int cudaFuncSetAttribute(const void* kernel, int attribute, int value) {
     Device& device = Device::get();

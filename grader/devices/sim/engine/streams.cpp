@@ -72,6 +72,14 @@ int checked(void* stream, int result = SUCCESS) {
 
 // ---- streams
 
+// The stream that launchers are given from now on.
+SIM_EXPORT void* sim_stream() {
+    void* stream = nullptr;
+    streams.create(&stream);
+    Device::get().give_stream(stream);
+    return stream;
+}
+
 SIM_EXPORT int cudaStreamCreate(void** stream) {
     return streams.create(stream);
 }

@@ -1,0 +1,70 @@
+"""Measurements -> thresholds in difficulty.yaml, and nothing else in it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from grader.catalog import CatalogError, Threshold, load_catalog
+from grader.thresholds import thresholds, write
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def record(kata: str, *low: float, graded: bool = True) -> dict[str, object]:
+    return {"kata": kata, "device": "gpu sm_90a", "measurements": [{"low": item, "graded": graded} for item in low]}
+
+
+def test_a_share_of_the_lower_ends_in_the_geometric_mean() -> None:
+    found = thresholds(
+        [record("a", 0.9, 0.9), record("b", 0.4, 0.9), record("c", 0.0071), record("d"), record("e", 1.2)]
+    )
+    assert found == {
+        "a": ("sm_90", Threshold(73, True)),
+        "b": ("sm_90", Threshold(49, True)),
+        "c": ("sm_90", Threshold(0.58, True)),
+        "e": ("sm_90", Threshold(98, True)),
+    }
+    assert thresholds([record("a", 0.9, graded=False)]) == {}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for name in ("exercises", "solutions", "difficulty.yaml"):
+        source = ROOT / name
+        copy = shutil.copytree if source.is_dir() else shutil.copy
+        copy(source, tmp_path / name)
+    (tmp_path / "grader").symlink_to(ROOT / "grader")
+    return tmp_path
+
+
+def test_only_the_speeds_named_change(root: Path, tmp_path: Path) -> None:
+    before = load_catalog(root)
+    file = tmp_path / "speeds.json"
+    file.write_text(json.dumps([record("sgemm_naive_f32", 0.09), record("elementwise_f32x4", 1.0)]))
+    assert write(before, file) == ["sgemm_naive_f32", "elementwise_f32x4"]
+    after = load_catalog(root)
+    for name, kata in before.katas.items():
+        speed = after.katas[name].speed
+        if name in ("sgemm_naive_f32", "elementwise_f32x4"):
+            assert speed is not None and kata.speed is not None
+            assert (speed.baseline, speed.shapes) == (kata.speed.baseline, kata.speed.shapes)
+            assert speed.percent["sm_90"] == Threshold(7.3 if name == "sgemm_naive_f32" else 82, True)
+        else:
+            assert speed == kata.speed
+    text = (root / "difficulty.yaml").read_text()
+    write(after, file)
+    assert (root / "difficulty.yaml").read_text() == text, "again the same"
+
+
+def test_a_file_of_something_else_is_refused(root: Path, tmp_path: Path) -> None:
+    file = tmp_path / "speeds.json"
+    before = (root / "difficulty.yaml").read_text()
+    for content in ("", "[1]", json.dumps([record("no_such_kata", 0.5)])):
+        file.write_text(content)
+        with pytest.raises(CatalogError, match=r"speeds\.json"):
+            write(load_catalog(root), file)
+    assert (root / "difficulty.yaml").read_text() == before
