@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from grader.catalog import Kata
 from grader.devices import Buffer, Call, Role, Scalar
 from grader.dtype import Dtype
-from grader.spec import Accumulated, Numbers, Spec, Tensor, Values
+from grader.spec import Accumulated, Numbers, Sizes, Spec, Tensor, Values
 
 if TYPE_CHECKING:
     import torch
@@ -30,6 +30,11 @@ class Shape:
     sizes: tuple[tuple[str, int], ...]
     values: str
     seed: int
+
+    @staticmethod
+    def of(spec: Spec, sizes: Sizes, values: str, seed: int) -> Shape:
+        """The sizes put in the spec's order."""
+        return Shape(tuple((name, sizes[name]) for name in spec.sizes), values, seed)
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={size}" for name, size in self.sizes)

@@ -152,7 +152,7 @@ def _edges(search: _Search) -> Iterator[Shape]:
         turn = [kinds[place % len(kinds)]]
         chosen = dict.fromkeys(kinds if place == len(small) - 1 else turn + (exact if place >= len(small) else []))
         for kind in chosen:
-            yield Shape(tuple((name, sizes[name]) for name in spec.sizes), kind, effort.seed * 1000 + place)
+            yield Shape.of(spec, sizes, kind, effort.seed * 1000 + place)
 
 
 def _drawn(search: _Search) -> Shape | None:
@@ -235,7 +235,7 @@ def count(kata: Kata, spec: Spec, sandbox: Sandbox, effort: Effort) -> Mapping[s
     """
     sizes = [sizes for sizes in spec.edges if allowed(kata, sizes) and spec.work(sizes) <= effort.work_limit]
     largest = max(sizes, key=spec.work)
-    shape = Shape(tuple((name, largest[name]) for name in spec.sizes), spec.values[0].name, effort.seed)
+    shape = Shape.of(spec, largest, spec.values[0].name, effort.seed)
     case = Case(kata, spec, shape)
     call = replace(case.call(nth=0, time_limit_s=effort.call_limit_s * 4), counters=True)
     counters = sandbox.call(call).counters

@@ -142,7 +142,7 @@ def attempt_of(kata: Kata) -> Attempt:
     spec, folder = load_spec(kata), build(kata.solution_path)
     edges = sorted((sizes for sizes in spec.edges if allowed(kata, sizes)), key=spec.work)
     sizes = max((edge for edge in edges if spec.work(edge) <= WORK), key=spec.work, default=edges[0])
-    shape = Shape(tuple((name, sizes[name]) for name in spec.sizes), spec.values[0].name, 0)
+    shape = Shape.of(spec, sizes, spec.values[0].name, 0)
     call = Case(kata, spec, shape).call(nth=0, time_limit_s=CALL_LIMIT_S)
     ptx = (folder / "kata.ptx").read_bytes()
     return Attempt(engine(), folder / "kata.so", kata.solution_path, ptx, call)

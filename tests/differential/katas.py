@@ -62,8 +62,7 @@ def shapes(kata: Kata) -> list[Shape]:
     small = [sizes for sizes in spec.edges if allowed(kata, sizes) and spec.work(sizes) <= WORK_LIMIT]
     chosen = sorted(small, key=spec.work)[-SHAPES:]
     return [
-        Shape(tuple((name, sizes[name]) for name in spec.sizes), spec.values[place % len(spec.values)].name, place)
-        for place, sizes in enumerate(chosen)
+        Shape.of(spec, sizes, spec.values[place % len(spec.values)].name, place) for place, sizes in enumerate(chosen)
     ]
 
 
