@@ -41,27 +41,19 @@ class Numbers:
         self._generator = torch.Generator().manual_seed(seed)
 
     def normal(self, shape: Sequence[int], *, mean: float = 0.0, std: float = 1.0) -> torch.Tensor:
-        def draw(count: int) -> torch.Tensor:
-            drawn: torch.Tensor = self._torch.randn(count, generator=self._generator, dtype=self._torch.float64)
-            return drawn
-
-        return self._repeated(shape, draw) * std + mean
+        torch, source = self._torch, self._generator
+        drawn = self._repeated(shape, lambda n: torch.randn(n, generator=source, dtype=torch.float64))
+        return drawn * std + mean
 
     def uniform(self, shape: Sequence[int], low: float, high: float) -> torch.Tensor:
-        def draw(count: int) -> torch.Tensor:
-            drawn: torch.Tensor = self._torch.rand(count, generator=self._generator, dtype=self._torch.float64)
-            return drawn
-
-        return self._repeated(shape, draw) * (high - low) + low
+        torch, source = self._torch, self._generator
+        drawn = self._repeated(shape, lambda n: torch.rand(n, generator=source, dtype=torch.float64))
+        return drawn * (high - low) + low
 
     def integers(self, shape: Sequence[int], low: int, high: int) -> torch.Tensor:
         """Whole numbers in [low, high], both included, int64."""
-
-        def draw(count: int) -> torch.Tensor:
-            drawn: torch.Tensor = self._torch.randint(low, high + 1, (count,), generator=self._generator)
-            return drawn
-
-        return self._repeated(shape, draw)
+        torch, source = self._torch, self._generator
+        return self._repeated(shape, lambda n: torch.randint(low, high + 1, (n,), generator=source))
 
     def choice(self, shape: Sequence[int], values: Sequence[float]) -> torch.Tensor:
         """Each element one of ``values``, float64."""
