@@ -5,6 +5,9 @@ They stand beside the skeleton, not in it: a hint is read when it is asked for.
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 import yaml
 
 from grader.catalog import CatalogError, Kata
@@ -16,7 +19,7 @@ def load_hints(kata: Kata) -> tuple[str, ...]:
     """The kata's three hints, the weakest first. Raises CatalogError naming the file and the fix where they are not."""
     path = kata.hints_path
     try:
-        entries = yaml.safe_load(path.read_text())
+        entries = _parsed(path.read_text())
     except OSError as error:
         raise CatalogError(
             f"{path} cannot be read ({error.strerror}). Every family has one: its katas' hints."
@@ -27,3 +30,9 @@ def load_hints(kata: Kata) -> tuple[str, ...]:
     if not isinstance(hints, list) or len(hints) != COUNT or not all(isinstance(hint, str) for hint in hints):
         raise CatalogError(f"{path}: {kata.name}: needs a list of {COUNT} hints, the weakest first.")
     return tuple(" ".join(hint.split()) for hint in hints)
+
+
+@functools.cache
+def _parsed(text: str) -> Any:
+    """A family's whole file: its katas ask for it one after the other, and YAML is slow to read."""
+    return yaml.safe_load(text)
