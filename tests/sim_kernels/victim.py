@@ -22,9 +22,8 @@ from typing import IO
 from grader.devices import Call, Finding
 
 HERE = Path(__file__).parent
-MEMORY_BYTES = (
-    12 << 30
-)  # of addresses, so that absurd sizes are refused by the system and not by its out-of-memory killer
+# Of addresses, so that absurd sizes are refused by the system and not by its out-of-memory killer.
+MEMORY_BYTES = 12 << 30
 LENGTH = struct.Struct("<Q")
 
 
