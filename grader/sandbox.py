@@ -391,11 +391,12 @@ def _open(name: str, connection: socket.socket) -> Device:
         program, _ = _read_frame(connection)
         paths = {key: Path(program[key]) for key in ("library", "ptx", "source")}
         if gone := [str(path) for path in paths.values() if not path.is_file()]:
-            message = f"{gone[0]} is gone; was the cache deleted meanwhile? Grade again: it is built anew."
-        else:
-            return open_device(program, paths)
+            raise SandboxError(f"{gone[0]} is gone; was the cache deleted meanwhile? Grade again: it is built anew.")
+        return open_device(program, paths)
     except LoadError as error:
         kind, message = error.kind, str(error)
+    except SandboxError as error:
+        message = str(error)
     except (EOFError, ConnectionResetError):
         raise
     except Exception as error:
