@@ -24,7 +24,7 @@ from pathlib import Path
 import katas
 from not_ptx import compile_all
 from program import PARAMETER, Program
-from ptxas import Compiled
+from ptxas import Compiled, find_ptxas
 from recorded import FILE, Machine, Recording, save
 from suite import forms, programs
 
@@ -60,12 +60,9 @@ def main() -> None:
 
 
 def _machine(gpu: Gpu) -> Machine:
-    toolchain = find_toolchain()
-    said = subprocess.run(
-        [str(toolchain.nvcc.resolve().with_name("ptxas")), "--version"], capture_output=True, text=True
-    )
+    said = subprocess.run([str(find_ptxas()), "--version"], capture_output=True, text=True)
     ptxas = re.findall(r"V([\d.]+)", said.stdout)[0]
-    nvcc = ".".join(map(str, toolchain.nvcc_version))
+    nvcc = ".".join(map(str, find_toolchain().nvcc_version))
     return Machine(datetime.now(timezone.utc).date().isoformat(), gpu.name, gpu.driver, nvcc, ptxas)
 
 

@@ -37,12 +37,16 @@ def compile_module(programs: Sequence[Program], *, flags: Sequence[str] = ()) ->
     return Compiled([], b"", refused)
 
 
+def find_ptxas() -> Path:
+    """The one that belongs to the nvcc that builds the katas."""
+    return find_toolchain().nvcc.resolve().with_name("ptxas")
+
+
 def _ptxas(text: str, flags: Sequence[str]) -> tuple[bytes | None, str]:
-    ptxas = find_toolchain().nvcc.resolve().with_name("ptxas")
     with tempfile.TemporaryDirectory() as folder:
         source, cubin = Path(folder, "module.ptx"), Path(folder, "module.cubin")
         source.write_text(text)
-        command = [str(ptxas), "-arch=sm_90a", *flags, "-o", str(cubin), str(source)]
+        command = [str(find_ptxas()), "-arch=sm_90a", *flags, "-o", str(cubin), str(source)]
         done = subprocess.run(command, capture_output=True, text=True)
         return (cubin.read_bytes() if done.returncode == 0 else None), done.stdout + done.stderr
 
