@@ -16,7 +16,7 @@ from pathlib import Path
 
 from grader import skeleton
 from grader.build import CompileFailure, Request, Target, build_all
-from grader.catalog import Catalog, CatalogError, load_catalog
+from grader.catalog import CatalogError, Kata, load_catalog
 from grader.grade import Options, grade, prepare
 from grader.hints import load_hints
 from grader.report import explanation
@@ -82,7 +82,7 @@ def check_catalogue(root: Path) -> list[str]:
 
 
 def check_skeletons(root: Path) -> list[str]:
-    """Every skeleton is what its solution gives, unless a learner has started it in this clone."""
+    """Every skeleton is what its solution gives; lines that a learner put where answers belong do not count."""
     try:
         stale = skeleton.stale(load_catalog(root, missing_skeletons=True))
     except (CatalogError, SkeletonError) as error:
@@ -199,40 +199,46 @@ def _run(name: str, command: list[str], root: Path) -> list[str]:
 
 def check_skeletons_compile(root: Path) -> list[str]:
     """Every skeleton compiles, so that a learner's first error is the learner's own, and its answer is wrong."""
-    catalog = load_catalog(root)
-    requests = [
-        Request(kata, load_spec(kata), kata.skeleton_path, Target("sim", SIM_ARCHS[-1]))
-        for kata in catalog.katas.values()
-    ]
-    built = build_all(requests, find_toolchain(), jobs=2, progress=_say)
-    problems = [
-        f"{result.request.source.relative_to(root)}:{result.line or 1}: the skeleton does not compile: {result.message}"
-        for result in built
-        if isinstance(result, CompileFailure)
-    ]
-    return problems + _empty_answers_that_pass(catalog, root)
-
-
-def _empty_answers_that_pass(catalog: Catalog, root: Path) -> list[str]:
-    """Skeletons without their TODO markers are graded as any file is; one that passes asks nothing of the learner."""
-    problems = []
+    katas = load_catalog(root).katas.values()
     folder = root / ".kata-dev"
     folder.mkdir(exist_ok=True)
     try:
-        work = []
-        for kata in catalog.katas.values():
-            lines = kata.skeleton_path.read_text().splitlines(keepends=True)
-            bare = folder / f"{kata.name}.cu"
-            bare.write_text("".join(line for line in lines if "TODO(" not in line))
-            work.append((kata, bare))
-        options = Options(device="sim")
-        prepare(work, options, _say)
-        for kata, bare in work:
-            if grade(kata, options, source=bare).passed:
-                problems.append(f"{kata.skeleton_path.relative_to(root)}: passes with nothing filled in.")
+        # Not the files in exercises/: a learner may be at work on them.
+        pristine = {kata: skeleton.skeleton_of(kata) for kata in katas}
+        return _that_do_not_compile(pristine, folder) + _that_pass(pristine, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    return problems
+
+
+def _that_do_not_compile(skeletons: Mapping[Kata, str], folder: Path) -> list[str]:
+    target = Target("sim", SIM_ARCHS[-1])
+    requests = []
+    for kata, text in skeletons.items():
+        source = folder / f"{kata.name}.cu"
+        source.write_text(text)
+        requests.append(Request(kata, load_spec(kata), source, target))
+    return [
+        f"{_place(result.request.kata)}:{result.line or 1}: the skeleton does not compile: {result.message}"
+        for result in build_all(requests, find_toolchain(), jobs=2, progress=_say)
+        if isinstance(result, CompileFailure)
+    ]
+
+
+def _that_pass(skeletons: Mapping[Kata, str], folder: Path) -> list[str]:
+    """Skeletons without their TODO markers are graded as any file is; one that passes asks nothing of the learner."""
+    work = []
+    for kata, text in skeletons.items():
+        bare = folder / f"{kata.name}.cu"
+        bare.write_text("".join(line for line in text.splitlines(keepends=True) if "TODO(" not in line))
+        work.append((kata, bare))
+    options = Options(device="sim")
+    prepare(work, options, _say)
+    passing = [kata for kata, bare in work if grade(kata, options, source=bare).passed]
+    return [f"{_place(kata)}: passes with nothing filled in." for kata in passing]
+
+
+def _place(kata: Kata) -> Path:
+    return kata.skeleton_path.relative_to(kata.root)
 
 
 def check_solutions(root: Path) -> list[str]:

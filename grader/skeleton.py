@@ -83,6 +83,18 @@ def is_pristine(file_text: str, skeleton_text: str) -> bool:
     return "".join(file_text.split()) == "".join(skeleton_text.split())
 
 
+def only_answers(file_text: str, skeleton_text: str) -> bool:
+    """Whether a file is its skeleton, with or without lines of the learner's above the END of any TODO."""
+    lines = iter(file_text.split("\n"))
+    for wanted in skeleton_text.split("\n"):
+        if _END.match(wanted):
+            if wanted not in lines:  # takes what stands above it, too
+                return False
+        elif next(lines, None) != wanted:
+            return False
+    return next(lines, None) is None
+
+
 def only_adds_lines(before: str, after: str) -> bool:
     """Whether ``after`` has every line of ``before``, in order: a skeleton against its solution."""
     rest = iter(after.split("\n"))
@@ -139,12 +151,12 @@ def write_all(catalog: Catalog) -> tuple[Path, ...]:
 
 
 def stale(catalog: Catalog) -> tuple[Kata, ...]:
-    """Katas whose skeleton is missing or not, byte for byte, what their solution gives."""
+    """Katas whose skeleton is missing or not, byte for byte, what their solution gives; answers may stand in it."""
     return tuple(kata for kata in catalog.katas.values() if not _is_current(kata))
 
 
 def _is_current(kata: Kata) -> bool:
-    return kata.skeleton_path.is_file() and kata.skeleton_path.read_bytes() == skeleton_of(kata).encode()
+    return kata.skeleton_path.is_file() and only_answers(read(kata.skeleton_path), skeleton_of(kata))
 
 
 def _continuation(lines: Sequence[str], start: int) -> Iterator[re.Match[str]]:

@@ -58,6 +58,14 @@ def test_a_stale_skeleton_is_found(copy: Path) -> None:
     assert len(problems) == 1 and "elementwise_f32.cu is not current" in problems[0] and "kata dev" in problems[0]
 
 
+def test_a_started_skeleton_is_not_stale(copy: Path) -> None:
+    path = copy / "exercises" / "elementwise" / "elementwise_f32.cu"
+    path.write_text(path.read_text().replace("    // END TODO(1)", "    int mine = 0;\n    // END TODO(1)"))
+    solved = copy / "solutions" / "elementwise" / "elementwise_f16.cu"
+    shutil.copy(solved, copy / "exercises" / "elementwise" / "elementwise_f16.cu")
+    assert dev.check_skeletons(copy) == []
+
+
 def test_a_missing_lesson_is_found(copy: Path) -> None:
     (copy / "exercises" / "sgemm" / "README.md").unlink()
     assert dev.check_catalogue(copy) == ["exercises/sgemm/README.md is missing: every family has a lesson."]

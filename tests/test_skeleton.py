@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -137,6 +138,26 @@ def test_is_pristine(text: str, pristine: bool) -> None:
     assert skeleton.is_pristine(text, SKELETON) is pristine
 
 
+@pytest.mark.parametrize(
+    ("text", "only_answers"),
+    [
+        (SKELETON, True),
+        (SOLUTION, True),
+        (SKELETON.replace(END, "    int mine;\n    // and why\n\n" + END), True),
+        (SKELETON.replace("int n", "long n"), False),  # stale, not started
+        (SOLUTION.replace("int n", "long n"), False),
+        (SKELETON.replace(END, ""), False),
+        (SOLUTION.replace(END, "    // END TODO(9)\n"), False),
+        ("// a note\n" + SKELETON, False),
+        (SKELETON + "// a note", False),
+        (SKELETON.replace("\n", "\r\n"), False),
+        ("", False),
+    ],
+)
+def test_only_answers(text: str, only_answers: bool) -> None:
+    assert skeleton.only_answers(text, SKELETON) is only_answers
+
+
 ANSWER = SOLUTION[SOLUTION.index("    if (idx < n)") : SOLUTION.index("    // END TODO(2)")]
 SLIPS = {
     # case: (text to replace, by what, line of the error, parts of the message)
@@ -197,7 +218,7 @@ def test_write_all_writes_what_is_missing_or_stale(catalog: Catalog) -> None:
     assert skeleton.write_all(catalog) == (first.skeleton_path, second.skeleton_path)
     assert skeleton.stale(catalog) == ()
     assert first.skeleton_path.read_text() == SKELETON
-    second.skeleton_path.write_text(SOLUTION)
+    second.skeleton_path.write_text(SOLUTION.replace("int n", "long n"))
     assert skeleton.stale(catalog) == (second,)
     assert skeleton.write(first) is False and skeleton.write(second) is True
     assert skeleton.stale(catalog) == ()
@@ -238,3 +259,17 @@ def test_the_solutions_of_this_collection_derive() -> None:
         found = skeleton.todos(derived)
         assert found and all(todo.empty for todo in found), kata.name
         assert not any(todo.empty for todo in skeleton.todos(skeleton.read(kata.solution_path))), kata.name
+
+
+def test_no_answer_is_committed() -> None:
+    """What is on disk may hold a learner's work; what the collection hands out may not."""
+    root = find_root(Path(__file__).parent)
+    changed = ["git", "-C", str(root), "diff", "--name-only", "--relative", "HEAD", "--", "exercises", "solutions"]
+    try:
+        unlike = set(subprocess.run(changed, capture_output=True, text=True, check=True).stdout.splitlines())
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("not a clone of a repository")
+    for kata in load_catalog(root).katas.values():
+        places = {str(path.relative_to(root)) for path in (kata.skeleton_path, kata.solution_path)}
+        if not places & unlike:
+            assert skeleton.read(kata.skeleton_path) == skeleton.skeleton_of(kata), kata.name
