@@ -63,7 +63,10 @@ def _wrong(got: torch.Tensor, expected: Expected) -> tuple[torch.Tensor, float]:
         return wrong, inf if wrong.any() else 0.0
     rounded = expected.value.to(got.dtype).double()
     answer = got.double()
-    same = (answer == rounded) | (answer.isnan() & rounded.isnan())
+    equal = answer == rounded
+    if expected.signed_zeros:
+        equal &= answer.signbit() == rounded.signbit()
+    same = equal | (answer.isnan() & rounded.isnan())
     if expected.bound is None:
         return ~same, inf if not same.all() else 0.0
     error = (answer - expected.value).abs()

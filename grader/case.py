@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from grader.catalog import Kata
 from grader.devices import Buffer, Call, Role, Scalar
 from grader.dtype import Dtype
-from grader.spec import Accumulated, Numbers, Sizes, Spec, Tensor, Values
+from grader.spec import Accumulated, Exact, Numbers, Sizes, Spec, Tensor, Values
 
 if TYPE_CHECKING:
     import torch
@@ -74,6 +74,7 @@ class Expected:
     dtype: Dtype
     value: torch.Tensor
     bound: torch.Tensor | None  # None: the reference rounded to the output's dtype, and nothing else
+    signed_zeros: bool = False  # whether a zero must have the reference's sign
 
 
 class Case:
@@ -117,8 +118,12 @@ class Case:
     def expected(self) -> tuple[Expected, ...]:
         values = _several(self.spec.reference(**self._wide(), sizes=self.sizes))
         bounds = self._bounds(values)
+        tolerance = self.spec.tolerance
+        signed = isinstance(tolerance, Exact) and tolerance.signed_zeros
         return tuple(
-            Expected(tensor, self.spec.dtype(tensor, self.kata), value.reshape(tensor.extent(self.sizes)), bound)
+            Expected(
+                tensor, self.spec.dtype(tensor, self.kata), value.reshape(tensor.extent(self.sizes)), bound, signed
+            )
             for tensor, value, bound in zip(self.spec.outputs, values, bounds, strict=True)
         )
 

@@ -147,7 +147,12 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Exact:
-    """Integers, copies, single operations: the reference rounded once to the output's dtype, nothing else."""
+    """Integers, copies, single operations: the reference rounded once to the output's dtype, nothing else.
+
+    ``signed_zeros``: -0 is another answer than 0, as where elements are moved. Any nan stands for any other.
+    """
+
+    signed_zeros: bool = False
 
 
 @dataclass(frozen=True)

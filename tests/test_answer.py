@@ -19,14 +19,19 @@ def bytes_of(tensor: torch.Tensor) -> bytes:
 
 
 def judged(
-    got: list[float] | torch.Tensor, want: list[float] | torch.Tensor, *, dtype: str = "f32", bound: float | None = None
+    got: list[float] | torch.Tensor,
+    want: list[float] | torch.Tensor,
+    *,
+    dtype: str = "f32",
+    bound: float | None = None,
+    signed_zeros: bool = False,
 ) -> Comparison:
     """Compare a one-dimensional answer; ``bound`` is the same for all elements."""
     value = torch.as_tensor(want, dtype=torch.float64 if DTYPES[dtype].is_float else torch.int64)
     answer = torch.as_tensor(got, dtype=getattr(torch, DTYPES[dtype].torch_name))
     names = ("n",) if value.dim() == 1 else ("M", "N", "K")[: value.dim()]
     bounds = None if bound is None else torch.full_like(value, bound)
-    return compare(bytes_of(answer), Expected(Tensor("y", names), DTYPES[dtype], value, bounds))
+    return compare(bytes_of(answer), Expected(Tensor("y", names), DTYPES[dtype], value, bounds, signed_zeros))
 
 
 # -- exact answers ---------------------------------------------------------------------------------------------------
@@ -51,6 +56,15 @@ def test_reference_is_rounded_once_to_the_output() -> None:
 
 def test_zeros_of_either_sign_are_equal() -> None:
     assert judged([0.0, -0.0], [-0.0, 0.0]).wrong == 0
+
+
+def test_zeros_of_either_sign_differ_where_the_spec_says_so() -> None:
+    values = [0.0, -0.0, 1.0, -1.0, inf, -inf, nan, -nan]
+    assert judged(values, values, signed_zeros=True).wrong == 0
+    result = judged([0.0, -0.0, 0.0, nan], [-0.0, -0.0, 0.0, -nan], signed_zeros=True)
+    assert (result.wrong, result.error_share) == (1, inf)
+    assert [str(mismatch.expected) for mismatch in result.mismatches] == ["-0.0"]
+    assert judged([0], [0], dtype="i32", signed_zeros=True).wrong == 0
 
 
 def test_overflow_of_the_output_is_infinite() -> None:

@@ -1,7 +1,7 @@
 """elementwise: c[i] = a[i] + b[i] for all i in 0..n-1, any n >= 0.
 
-One addition, rounded once, as IEEE 754 defines it: to the nearest number of the tensors' dtype, inf, nan and denormals
-included. So the answer must match to the bit (any nan stands for any other).
+One addition, rounded once, as IEEE 754 defines it: to the nearest number of the tensors' dtype, inf, nan, denormals
+and the sign of a zero included. So the answer must match to the bit (any nan stands for any other).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SPEC = Spec(
         Values("extremes", extremes),
     ),
     reference=reference,
-    tolerance=Exact(),
+    tolerance=Exact(signed_zeros=True),
     # Around every vector (2, 4, 8), warp (32) and block (256, 512, 1024 or 2048 elements) of the family's katas.
     edges=tuple(
         {"n": n} for n in (*range(10), 15, 31, 33, 127, 255, 256, 257, 511, 1023, 1025, 2047, 2048, 2049, 4099)

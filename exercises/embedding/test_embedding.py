@@ -1,7 +1,7 @@
 """embedding: out[i, :] = weight[idx[i], :] for all i in 0..n-1, weight [vocab, dim], any n >= 0, vocab, dim >= 1.
 
 Every value of idx lies in 0..vocab-1. A copy changes nothing, so the answer must match to the bit (any nan stands for
-any other), denormals and inf included.
+any other), denormals, inf and the sign of a zero included.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ SPEC = Spec(
         Values("all equal", {"idx": all_equal, "weight": special()}),
     ),
     reference=reference,
-    tolerance=Exact(),
+    tolerance=Exact(signed_zeros=True),
     # Every index, the rows that they name, and the rows of out.
     moved=lambda sizes, itemsize: sizes["n"] * (8 + 2 * sizes["dim"] * itemsize),
     # Rows of every length modulo a vector, around what a block takes in one step (256, 512, 2048 or 4096 elements), and

@@ -1,6 +1,7 @@
 """mat_trans: y[j, i] = x[i, j], x [M, N], y [N, M], row-major float, any M, N >= 1.
 
-Elements are moved, not computed: the answer must match to the bit (any nan stands for any other).
+Elements are moved, not computed: the answer must match to the bit, the sign of a zero included (any nan stands for any
+other).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ SPEC = Spec(
     sizes={"M": Size(1, 200), "N": Size(1, 200)},
     values=(Values("own place", own_place), Values("normal", normal(mean=1.0)), Values("special", special())),
     reference=reference,
-    tolerance=Exact(),
+    tolerance=Exact(signed_zeros=True),
     # One row, one column; multiples of 4 in neither, either and both dimensions; one short of and one past a tile (16,
     # 32, 64) in each dimension alone; primes; several tiles, more along one dimension than along the other.
     edges=(
