@@ -19,13 +19,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from grader import cache
+from grader import cache, symbols
 from grader.catalog import Kata
+from grader.libraries import Library, LibraryMissing, find_library
 from grader.spec import Spec
 from grader.toolchain import Toolchain
+from grader.verdict import Kind
 
 INCLUDE = Path(__file__).resolve().parent / "include"
 COMPILE_LIMIT_S = 180
@@ -99,12 +101,17 @@ class Build:
 
 @dataclass(frozen=True)
 class CompileFailure:
-    """nvcc refused the file: its first error, in one sentence, with the learner's own line."""
+    """There is no build, and why, in one sentence, with the learner's own line.
+
+    ``kind`` is "does not compile" where nvcc refused the file, "not allowed" where the file uses what its kata is to be
+    solved without, "unsupported" where the machine lacks a library that the kata needs.
+    """
 
     request: Request
     message: str
     line: int | None
     log: str
+    kind: Kind = Kind.DOES_NOT_COMPILE
 
 
 @dataclass(frozen=True)
@@ -129,9 +136,10 @@ def build_all(
     """
     folder = cache.cache_folder()
     planned = [_plan(request, toolchain) for request in requests]
-    missing = {job.key: job for job in planned if not (folder / "builds" / job.key / f"{_NAME}.so").is_file()}
+    possible = [job for job in planned if isinstance(job, _Job)]
+    missing = {job.key: job for job in possible if not (folder / "builds" / job.key / f"{_NAME}.so").is_file()}
     failures = _compile(list(missing.values()), folder, jobs, progress) if missing else {}
-    return [_result(job, folder, failures) for job in planned]
+    return [_result(job, folder, failures) if isinstance(job, _Job) else job for job in planned]
 
 
 def build(request: Request, toolchain: Toolchain) -> Build | CompileFailure:
@@ -141,19 +149,25 @@ def build(request: Request, toolchain: Toolchain) -> Build | CompileFailure:
 
 def _result(job: _Job, folder: Path, failures: dict[str, CompileFailure]) -> Build | CompileFailure:
     if job.key in failures:
-        failure = failures[job.key]
-        return CompileFailure(job.request, failure.message, failure.line, failure.log)
+        return replace(failures[job.key], request=job.request)
     return Build(job.request, folder / "builds" / job.key)
 
 
-def _plan(request: Request, toolchain: Toolchain) -> _Job:
+def _plan(request: Request, toolchain: Toolchain) -> _Job | CompileFailure:
     text = request.source.read_bytes()
     header = _signature_header(request)
+    try:
+        libraries = _libraries(request, toolchain)
+    except LibraryMissing as missing:
+        return CompileFailure(request, str(missing), None, "", Kind.UNSUPPORTED)
     flags = [*_FLAGS, *request.target.flags, *toolchain.nvcc_flags]
+    flags += [flag for library in libraries for flag in library.flags]
     if request.warnings_are_errors:
         flags += ["-Werror", "all-warnings", "-Xcompiler", "-Wall,-Werror"]
     parts = [text, header.encode(), toolchain.identity.encode(), json.dumps(flags).encode()]
-    parts += [path.read_bytes() for path in sorted(INCLUDE.iterdir())]
+    parts += [library.identity.encode() for library in libraries]
+    parts += [" ".join(request.kata.libraries).encode(), Path(symbols.__file__).read_bytes()]  # what is refused
+    parts += [path.read_bytes() for path in sorted(INCLUDE.iterdir()) if path.is_file()]
     parts += [path.read_bytes() for path in _included(request.source.resolve(), text)]
     command = (str(toolchain.nvcc), *flags, "-I", str(INCLUDE), "-I", str(request.source.resolve().parent))
     key = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()[:32]
@@ -161,6 +175,12 @@ def _plan(request: Request, toolchain: Toolchain) -> _Job:
 
 
 _FLAGS = ("-std=c++17", "-O3", "-lineinfo", "-shared", "-Xcompiler", "-fPIC")
+
+
+def _libraries(request: Request, toolchain: Toolchain) -> list[Library]:
+    """What the kata may use beside the CUDA runtime. Raises LibraryMissing."""
+    device = request.target.device
+    return [find_library(name, toolkit=toolchain.toolkit, device=device) for name in request.kata.libraries]
 
 
 def _signature_header(request: Request) -> str:
@@ -216,7 +236,7 @@ def _ninja_file(jobs: Iterable[_Job], stage: Path) -> str:
     ]
     for job in jobs:
         limit = ["timeout", "-k", "5", str(COMPILE_LIMIT_S)] if shutil.which("timeout") else []
-        local = ["-include", "signature.h", "--keep", "-o", f"{_NAME}.so", SOURCE]
+        local = ["-include", "signature.h", "--keep", "-MD", "-MF", f"{_NAME}.d", "-o", f"{_NAME}.so", SOURCE]
         command = shlex.join([*limit, *job.command, *local]).replace("$", "$$")
         lines += [
             f"build {job.key}/status: nvcc",
@@ -275,7 +295,7 @@ def _judge(job: _Job, place: Path) -> CompileFailure | None:
     request = job.request
     if status == "0" and (place / f"{_NAME}.so").is_file():
         missing = _missing_launcher(place / f"{_NAME}.so", job)
-        return CompileFailure(request, missing, None, log) if missing else None
+        return CompileFailure(request, missing, None, log) if missing else _not_allowed(job, place)
     if "No space left on device" in log or shutil.disk_usage(place).free < FULL_BYTES:
         raise cache.explain(OSError(errno.ENOSPC, "No space left on device"), place.parent)
     if status in ("124", "137"):
@@ -283,6 +303,15 @@ def _judge(job: _Job, place: Path) -> CompileFailure | None:
         return CompileFailure(request, message, None, log)
     message, line = first_error(log, job)
     return CompileFailure(request, message, line, log)
+
+
+def _not_allowed(job: _Job, place: Path) -> CompileFailure | None:
+    """What the file includes or calls that its kata is to be solved without."""
+    text, libraries = job.text.decode(errors="replace"), job.request.kata.libraries
+    own = (place, INCLUDE, job.request.source.resolve().parent)
+    refusal = symbols.refused_header((place / f"{_NAME}.d").read_text(errors="replace"), own, text, libraries)
+    refusal = refusal or symbols.refused_call(place / f"{_NAME}.o", text, libraries)
+    return CompileFailure(job.request, refusal.message, refusal.line, "", Kind.NOT_ALLOWED) if refusal else None
 
 
 _ERROR = re.compile(

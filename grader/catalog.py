@@ -19,6 +19,7 @@ from typing import Any, Literal
 import yaml
 
 from grader.dtype import DTYPES
+from grader.libraries import LIBRARIES
 
 FILE = "difficulty.yaml"
 LEVELS = ("easy", "medium", "hard", "hard+", "hard++")
@@ -69,6 +70,7 @@ class Kata:
     multiples: Mapping[str, int] = field(default_factory=dict, hash=False)
     path: Literal["core", "drill"] = "core"
     origin: Literal["public", "extra"] = "public"
+    libraries: tuple[str, ...] = ()
     speed: Speed | None = field(default=None, hash=False)
 
     @property
@@ -322,6 +324,7 @@ _KATA = {
     "path": _Field(_one_of(PATHS), "core"),
     "multiples": _Field(_sizes, {}),
     "origin": _Field(_one_of(ORIGINS), "public"),
+    "libraries": _Field(lambda value: tuple(_one_of(tuple(LIBRARIES))(item) for item in value.elements()), ()),
     "speed": _Field(lambda value: Speed(**_record(value, _SPEED))),
 }
 

@@ -23,6 +23,7 @@ from grader.report import explanation
 from grader.skeleton import SkeletonError
 from grader.spec import SpecError, load_spec
 from grader.toolchain import find_gpu, find_toolchain
+from grader.verdict import Kind
 
 SIM_ARCHS = ("sm_80", "sm_90a")
 ROOM = 0.5  # share of the tolerance that a solution may use up
@@ -35,6 +36,8 @@ ORDER = (
     "grader.verdict",
     "grader.cache",
     "grader.toolchain",
+    "grader.libraries",
+    "grader.symbols",
     "grader.catalog",
     "grader.hints",
     "grader.spec",
@@ -220,7 +223,7 @@ def _that_do_not_compile(skeletons: Mapping[Kata, str], folder: Path) -> list[st
     return [
         f"{_place(result.request.kata)}:{result.line or 1}: the skeleton does not compile: {result.message}"
         for result in build_all(requests, find_toolchain(), jobs=2, progress=_say)
-        if isinstance(result, CompileFailure)
+        if isinstance(result, CompileFailure) and result.kind is not Kind.UNSUPPORTED
     ]
 
 

@@ -253,7 +253,7 @@ def _memory(kata: Kata) -> Path:
 
 def _does_not_compile(failure: CompileFailure) -> Verdict:
     detail = "\n".join(failure.log.strip().splitlines()[:12])
-    return Verdict(Kind.DOES_NOT_COMPILE, failure.message, line=failure.line, detail=detail)
+    return Verdict(failure.kind, failure.message, line=failure.line, detail=detail)
 
 
 def _with_todos(verdict: Verdict, source: Path) -> Verdict:

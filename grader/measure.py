@@ -291,7 +291,7 @@ def _needed(kata: Kata, spec: Spec, sizes: Mapping[str, int]) -> int:
 
 
 def _case(kata: Kata, spec: Spec, sizes: Mapping[str, int], values: str) -> Case:
-    shape = Shape(tuple((name, sizes[name]) for name in spec.sizes), values, 1)
+    shape = Shape.of(spec, sizes, values, 1)
     inputs = _kept(("inputs", id(spec), kata.elem, shape), lambda: Case(kata, spec, shape).inputs)
     return Case(kata, spec, shape, inputs)
 

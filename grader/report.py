@@ -139,7 +139,7 @@ def _printed(grade: Grade, verdict: Verdict) -> Iterable[str]:
 def _device(grade: Grade, verdict: Verdict) -> Iterable[str]:
     if verdict.device:
         yield _row("device", verdict.device)
-    if verdict.kind in _NEXT:
+    if verdict.kind in _NEXT and verdict.finding is not None:  # without one the summary itself says what to do
         yield _row("note", _NEXT[verdict.kind])
 
 

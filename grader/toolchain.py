@@ -33,8 +33,12 @@ class ToolchainError(Exception):
 
 @dataclass(frozen=True)
 class Toolchain:
-    """``nvcc_flags`` belong to every call of nvcc that compiles or links; ``identity`` changes when a compiler does."""
+    """``nvcc_flags`` belong to every call of nvcc that compiles or links; ``identity`` changes when a compiler does.
 
+    ``toolkit`` is the folder above nvcc's bin, where its headers and libraries are.
+    """
+
+    toolkit: Path
     nvcc: Path
     nvcc_version: Version
     host: Path
@@ -70,7 +74,7 @@ def find_toolchain() -> Toolchain:
         flags += ["-L", str(top / "lib")]  # nvcc itself looks only in lib64, and the PyPI wheels have none
     parts = [_fingerprint(nvcc), _fingerprint(top / "bin" / "nvcc"), _dotted(nvcc_version)]
     parts += [_fingerprint(host), _dotted(host_version)]
-    return Toolchain(nvcc, nvcc_version, host, host_version, tuple(flags), " ".join(parts))
+    return Toolchain(top, nvcc, nvcc_version, host, host_version, tuple(flags), " ".join(parts))
 
 
 def find_nvcc() -> tuple[Path, Version]:

@@ -16,6 +16,7 @@ class Kind(str, Enum):
     PASS = "pass"
     NOT_STARTED = "not started"
     DOES_NOT_COMPILE = "does not compile"
+    NOT_ALLOWED = "not allowed"
     WRONG_ANSWER = "wrong answer"
     OUT_OF_BOUNDS = "out of bounds"
     MISALIGNED = "misaligned"

@@ -32,6 +32,7 @@ hgemm:
     path: drill
     multiples: {K: 8}
     origin: extra
+    libraries: [cutlass]
     speed:
       baseline: torch.mm
       shapes: [{M: 4096, N: 4096, K: 64}]
@@ -67,6 +68,7 @@ def test_every_field_is_read(catalog: Catalog, tmp_path: Path) -> None:
     assert kata.after == ("relu_f32x4", "relu_f32")
     assert (kata.compute, kata.capability, kata.path, kata.origin) == ("sm_90", (9, 0), "drill", "extra")
     assert kata.multiples == {"K": 8}
+    assert kata.libraries == ("cutlass",)
     assert kata.speed is not None and kata.speed.baseline == "torch.mm"
     assert kata.speed.shapes == ({"M": 4096, "N": 4096, "K": 64},)
     assert kata.speed.percent == {"sm_90": Threshold(45.0, True), "sm_80": Threshold(85.5, False)}
@@ -79,7 +81,7 @@ def test_every_field_is_read(catalog: Catalog, tmp_path: Path) -> None:
 def test_defaults_and_order(catalog: Catalog) -> None:
     kata = catalog.katas["relu_f32"]
     assert (kata.acc, kata.after, kata.compute, kata.path, kata.origin) == (None, (), "sm_80", "core", "public")
-    assert kata.multiples == {} and kata.speed is None
+    assert kata.multiples == {} and kata.speed is None and kata.libraries == ()
     assert list(catalog.katas) == ["relu_f32", "relu_f32x4", "hgemm_naive_f16"]
     assert catalog.families == ("relu", "hgemm")
     assert names(catalog.by_family["relu"]) == ["relu_f32", "relu_f32x4"]
@@ -99,11 +101,13 @@ BAD = {
     "unknown compute": ("compute: sm_90", "compute: sm_91", 15, ["compute:", "'sm_91'", "sm_90"]),
     "unknown path": ("path: drill", "path: dril", 16, ["path:", "Did you mean drill?"]),
     "unknown origin": ("origin: extra", "origin: other", 18, ["origin:", "'other'", "public, extra"]),
+    "unknown library": ("[cutlass]", "[cudnn]", 19, ["libraries:", "'cudnn'", "cutlass, cublas"]),
+    "libraries is no list": ("[cutlass]", "cutlass", 19, ["libraries: expected a list"]),
     "unknown field": ("compute:", "compte:", 15, ["naive_f16: compte: unknown field", "Did you mean compute?"]),
-    "unknown field of speed": ("baseline: torch", "base: torch", 20, ["speed: base: unknown field", "baseline"]),
+    "unknown field of speed": ("baseline: torch", "base: torch", 21, ["speed: base: unknown field", "baseline"]),
     "missing level": ("    level: hard+\n", "", 11, ["kata hgemm_naive_f16: level: missing", "`level: ...`"]),
     "missing elem": ("    elem: f16\n", "", 11, ["kata hgemm_naive_f16: elem: missing"]),
-    "missing measured": ("value: 45, measured: true", "value: 45", 22, ["percent: sm_90: measured: missing"]),
+    "missing measured": ("value: 45, measured: true", "value: 45", 23, ["percent: sm_90: measured: missing"]),
     "level of a wrong type": ("level: hard+", "level: 3", 11, ["level:", "expected one of", "found '3'"]),
     "level without a value": ("level: hard+", "level:", 11, ["level:", "found nothing"]),
     "after is no list": ("after: [relu_f32]", "after: relu_f32", 8, ["relu_f32x4: after: expected a list", "[...]"]),
@@ -113,12 +117,12 @@ BAD = {
     "multiple is true": ("{K: 8}", "{K: true}", 17, ["multiples: K: expected a whole number"]),
     "multiple is a fraction": ("{K: 8}", "{K: 1.5}", 17, ["multiples: K: expected a whole number", "'1.5'"]),
     "kata is no mapping": ("    level: easy\n    elem: f32\n  relu", "    easy\n  relu", 3, ["relu_f32: expected"]),
-    "percent of zero": ("value: 45", "value: 0", 22, ["percent: sm_90: value: 0 percent", "(0, 300]"]),
-    "percent above 300": ("value: 45", "value: 300.1", 22, ["300.1 percent", "(0, 300]"]),
-    "percent is nan": ("value: 45", "value: .nan", 22, ["value: nan percent", "(0, 300]"]),
-    "percent of an unknown architecture": ("{sm_90: {", "{sm_9: {", 22, ["percent: sm_9: unknown arch", "sm_90"]),
-    "measured is no flag": ("measured: true", "measured: perhaps", 22, ["measured: expected true or false"]),
-    "no shapes": ("[{M: 4096, N: 4096, K: 64}]", "[]", 21, ["speed: shapes: is empty"]),
+    "percent of zero": ("value: 45", "value: 0", 23, ["percent: sm_90: value: 0 percent", "(0, 300]"]),
+    "percent above 300": ("value: 45", "value: 300.1", 23, ["300.1 percent", "(0, 300]"]),
+    "percent is nan": ("value: 45", "value: .nan", 23, ["value: nan percent", "(0, 300]"]),
+    "percent of an unknown architecture": ("{sm_90: {", "{sm_9: {", 23, ["percent: sm_9: unknown arch", "sm_90"]),
+    "measured is no flag": ("measured: true", "measured: perhaps", 23, ["measured: expected true or false"]),
+    "no shapes": ("[{M: 4096, N: 4096, K: 64}]", "[]", 22, ["speed: shapes: is empty"]),
     "kata twice in a family": ("relu_f32x4:", "relu_f32:", 5, ["relu: 'relu_f32' is there twice, first on line 2"]),
     "kata in two families": ("hgemm_naive_f16:", "relu_f32:", 10, ["kata relu_f32: there twice, first on line 2"]),
     "family twice": ("hgemm:\n", "relu:\n", 9, ["'relu' is there twice, first on line 1"]),
