@@ -60,7 +60,9 @@ def allowed_headers(names: tuple[str, ...]) -> set[str]:
 # CUTLASS with CuTe: headers only
 
 
-CUTLASS_FIX = "Install it with `pip install -e .[cutlass]`, or set CUTLASS_PATH to a clone of CUTLASS 3.5 or newer."
+CUTLASS_FIX = (
+    "Install it with `pip install --no-deps nvidia-cutlass==4.2.0.0`, or set CUTLASS_PATH to a clone of CUTLASS."
+)
 
 
 def _find_cutlass(toolkit: Path, device: str) -> Library:

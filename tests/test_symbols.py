@@ -132,7 +132,11 @@ def test_headers() -> None:
     assert library_of_header("/usr/local/cuda/include/cccl/cub/block/block_reduce.cuh") == "CUB"
     assert library_of_header("/usr/local/cuda/include/cccl/thrust/sort.h") == "Thrust"
     assert library_of_header("/opt/x/include/cute/tensor.hpp") == "CUTLASS"
-    for path in ("/usr/local/cuda/include/cuda_fp16.h", "/usr/local/cuda/include/cccl/cuda/std/barrier", "/usr/a/cub.h"):
+    for path in (
+        "/usr/local/cuda/include/cuda_fp16.h",
+        "/usr/local/cuda/include/cccl/cuda/std/barrier",
+        "/usr/a/cub.h",
+    ):
         assert library_of_header(path) is None
 
 
@@ -150,12 +154,16 @@ def test_a_folder_of_the_learners_own_may_have_any_name(tmp_path: Path) -> None:
 def test_its_own_header_is_no_librarys(tmp_path: Path) -> None:
     (tmp_path / "thrust").mkdir()
     (tmp_path / "thrust" / "mine.h").write_text("constexpr int MINE = 1;\n")
-    text = KATA.solution_path.read_text().replace('#include "kata.cuh"', '#include "kata.cuh"\n#include "thrust/mine.h"')
+    text = KATA.solution_path.read_text().replace(
+        '#include "kata.cuh"', '#include "kata.cuh"\n#include "thrust/mine.h"'
+    )
     assert isinstance(on_sim(text, tmp_path), Build)
 
 
 def test_line_of_a_c_name(tmp_path: Path) -> None:
-    text = KATA.solution_path.read_text() + '\nextern "C" int cudnnCreate(void**);\nint unused = cudnnCreate(nullptr);\n'
+    text = (
+        KATA.solution_path.read_text() + '\nextern "C" int cudnnCreate(void**);\nint unused = cudnnCreate(nullptr);\n'
+    )
     failure = on_sim(text, tmp_path)
     assert isinstance(failure, CompileFailure) and failure.kind is Kind.NOT_ALLOWED
     assert failure.line == text.splitlines().index('extern "C" int cudnnCreate(void**);') + 1
@@ -189,7 +197,7 @@ def test_missing_library_is_said_with_what_mends_it(monkeypatch: pytest.MonkeyPa
     result = grade(kata, Options(device="sim"), source=kata.solution_path)
     assert result.verdict.kind is Kind.UNSUPPORTED
     story = explanation(result)
-    assert "pip install -e .[cutlass]" in story and "--device gpu" not in story
+    assert "pip install --no-deps nvidia-cutlass" in story and "--device gpu" not in story
 
 
 def test_cublas_needs_no_library_on_the_simulator(tmp_path: Path) -> None:

@@ -38,7 +38,6 @@ class SimDevice:
         self.spent = False
         self._source = source
         self._engine = load_engine(engine)
-        self._stream = self._engine.sim_stream()
         text = ptx.read_bytes().replace(b"\0", b" ")
         error = self._engine.sim_load(text, os.fsencode(source), arch.encode(), threads)
         self._kata = load_kata(library, source=source)
@@ -62,7 +61,7 @@ class SimDevice:
             add_watches(engine, call, addresses)
             if call.counters:
                 engine.sim_count()
-            launcher(*addresses, *(scalar.value for scalar in call.scalars), self._stream)
+            launcher(*addresses, *(scalar.value for scalar in call.scalars), engine.sim_stream())
             outputs = {
                 buffer.name: buffer_bytes(engine, address, len(buffer.data))
                 for buffer, address in zip(call.buffers, addresses, strict=True)

@@ -111,6 +111,8 @@ class Device {
     int release(void* pointer);
     int copy(const char* what, void* to, const void* from, u64 bytes);
     int fill(const char* what, void* to, int value, u64 bytes);
+    // The window of a device range, or null with a finding.
+    Window* range(const char* what, const void* pointer, u64 bytes, const char* verb);
     int fail(int error);  // remembers the error as the runtime does
     int take_error();
     int peek_error() {
@@ -142,7 +144,6 @@ class Device {
     u64 grid_workspace();
     void count(Launch& launch);
     void finish(Launch& launch);
-    Window* range(const char* what, const void* pointer, u64 bytes, const char* verb);
     Finding without_place(const std::string& kind, const std::string& message) const;
 
     const Card* card_ = nullptr;

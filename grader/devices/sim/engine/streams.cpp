@@ -72,10 +72,10 @@ int checked(void* stream, int result = SUCCESS) {
 
 // ---- streams
 
-// The stream that launchers are given from now on.
+// The one that a launcher is given: none of the default ones, so that these can be told from it.
 SIM_EXPORT void* sim_stream() {
-    void* stream = nullptr;
-    streams.create(&stream);
+    static void* stream = nullptr;
+    if (!streams.find(stream)) streams.create(&stream);
     Device::get().give_stream(stream);
     return stream;
 }

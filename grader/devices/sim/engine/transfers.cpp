@@ -26,7 +26,6 @@ int Device::release(void* pointer) {
     return SUCCESS;
 }
 
-// The window of a device range, or null with a finding.
 Window* Device::range(const char* what, const void* pointer, u64 bytes, const char* verb) {
     const u64 address = reinterpret_cast<u64>(pointer);
     Window* window = memory.find(address);
