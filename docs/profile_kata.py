@@ -1,0 +1,47 @@
+"""Calls one kata on a GPU, so that a profiler has something to watch. docs/profiling.md shows what to look for.
+
+ncu --clock-control none -k regex:^sgemm python3 docs/profile_kata.py sgemm_naive_f32 M=4096 N=4096 K=4096
+
+It calls your file in exercises/, with --solution the reference solution. Whether the answer is right is not asked here.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from grader import ops
+from grader.case import Case, Shape
+from grader.catalog import find_root, load_catalog
+from grader.spec import load_spec
+
+
+def main(arguments: Sequence[str] | None = None, *, device: str = "cuda") -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kata")
+    parser.add_argument("sizes", nargs="+", metavar="NAME=SIZE", help="every size of the kata's spec")
+    parser.add_argument("--solution", action="store_true", help="call the reference solution")
+    parser.add_argument("--calls", type=int, default=1)
+    options = parser.parse_args(arguments)
+
+    root = find_root(Path(__file__).resolve().parent)
+    kata = load_catalog(root).katas[options.kata]
+    spec = load_spec(kata)
+    sizes = {name: int(size) for name, size in (pair.split("=") for pair in options.sizes)}
+    inputs = Case(kata, spec, Shape.of(spec, sizes, spec.values[0].name, 1)).inputs.values()
+    known = {dim for tensor in spec.inputs for dim in tensor.shape}
+
+    ops.register(root, solutions=options.solution)
+    operator = getattr(torch.ops.kata, kata.name)
+    given = [tensor.to(device) for tensor in inputs] + [sizes[name] for name in spec.sizes if name not in known]
+    for _ in range(options.calls):
+        operator(*given)
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+if __name__ == "__main__":
+    main()
