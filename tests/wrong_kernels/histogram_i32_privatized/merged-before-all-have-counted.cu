@@ -3,6 +3,7 @@
 // Sim: race
 // Gpu: pass | wrong answer | race: a warp must run ahead of another for it to show
 #include "kata.cuh"
+#include <algorithm>
 #include <cstdint>
 
 constexpr int THREADS = 512;
@@ -26,15 +27,16 @@ __global__ void __launch_bounds__(THREADS)
     // A thread counts in bins that other threads clear.
     __syncthreads();
     // Turn after turn, the grid goes over a from front to back. 64-bit: the step past the end may pass 2^31.
-    const int64_t step = static_cast<int64_t>(gridDim.x) * PER_BLOCK;
-    for (int64_t idx = (static_cast<int64_t>(blockIdx.x) * THREADS + threadIdx.x) * VEC; idx < n; idx += step) {
+    const int64_t stride = static_cast<int64_t>(gridDim.x) * PER_BLOCK;
+    for (int64_t idx = (static_cast<int64_t>(blockIdx.x) * THREADS + threadIdx.x) * VEC; idx < n; idx += stride) {
         if (n - idx >= VEC) {
             const int4 a4 = *reinterpret_cast<const int4*>(a + idx);
             count_value(a4.x, counts_smem, counts, own_bins);
             count_value(a4.y, counts_smem, counts, own_bins);
             count_value(a4.z, counts_smem, counts, own_bins);
             count_value(a4.w, counts_smem, counts, own_bins);
-        } else {
+        }
+        if (n - idx < VEC) {
             for (int64_t i = idx; i < n; ++i) count_value(a[i], counts_smem, counts, own_bins);
         }
     }
@@ -47,7 +49,7 @@ __global__ void __launch_bounds__(THREADS)
 KATA_EXPORT void histogram_i32_privatized(const int* a, int* counts, int n, int bins, cudaStream_t stream) {
     cudaMemsetAsync(counts, 0, bins * sizeof(int), stream);  // counts comes with whatever was in memory
     if (n == 0) return;                                      // a grid of no blocks is an invalid launch
-    const int own_bins = bins < MAX_OWN_BINS ? bins : MAX_OWN_BINS;
+    const int own_bins = std::min(bins, MAX_OWN_BINS);
     const size_t smem_bytes = own_bins * sizeof(int);
     int device = 0;
     int multiprocessors = 0;
@@ -57,7 +59,6 @@ KATA_EXPORT void histogram_i32_privatized(const int* a, int* counts, int n, int 
     cudaOccupancyMaxActiveBlocksPerMultiprocessor(
         &blocks_per_multiprocessor, histogram_i32_privatized_kernel, THREADS, smem_bytes);
     const int most_blocks = multiprocessors * blocks_per_multiprocessor;
-    const int blocks_with_values = (n - 1) / PER_BLOCK + 1;
-    const int blocks = blocks_with_values < most_blocks ? blocks_with_values : most_blocks;
+    const int blocks = std::min((n - 1) / PER_BLOCK + 1, most_blocks);
     histogram_i32_privatized_kernel<<<blocks, THREADS, smem_bytes, stream>>>(a, counts, n, own_bins);
 }
