@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(THREADS) mat_trans_f32x4_tiled_4x4_kernel(
     const float* __restrict__ x,  // [M, N]
     float* __restrict__ y,        // [N, M]
     int M, int N) {
-    // As in y: row c holds column c of the tile of x, in vectors of VEC rows. Vector v stands at [c][v ^ (c / VEC)].
+    // As in y: row i holds column i of the tile of x, in vectors of VEC rows. Vector v stands at [i][v ^ (i / VEC)].
     __shared__ float4 tile_smem[TILE][VECS];
     // This block's tile of x; blocks go along the rows of tiles. Offsets into a matrix are 64-bit: M and N fit int,
     // their product need not.

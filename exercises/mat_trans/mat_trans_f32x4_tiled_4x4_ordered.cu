@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(THREADS) mat_trans_f32x4_tiled_4x4_ordered_ker
     const float* __restrict__ x,  // [M, N]
     float* __restrict__ y,        // [N, M]
     int M, int N) {
-    // As in y: row c holds column c of the tile of x, in vectors of VEC rows. Vector v stands at [c][v ^ (c / VEC)].
+    // As in y: row i holds column i of the tile of x, in vectors of VEC rows. Vector v stands at [i][v ^ (i / VEC)].
     __shared__ float4 tile_smem[TILE][VECS];
     const int tiles_m = (M - 1) / TILE + 1;
     int tile_m = 0;
@@ -54,18 +54,19 @@ __global__ void __launch_bounds__(THREADS) mat_trans_f32x4_tiled_4x4_ordered_ker
     __syncthreads();
 #pragma unroll
     for (int step = 0; step < TILE; step += VECS) {
-        const int c = step + ty;
-        const float4 y4 = tile_smem[c][tx ^ (c / VEC)];
+        const int i = step + ty;
         const int64_t row = off_m + tx * VEC;
-        const int64_t col = off_n + c;
+        const int64_t col = off_n + i;
+        alignas(16) float vec[VEC];
+        *reinterpret_cast<float4*>(vec) = tile_smem[i][tx ^ (i / VEC)];
         if (col < N && row < M && M % VEC == 0) {
             // Marked as streaming: nobody reads y again, so it need not stay in the caches.
-            __stcs(reinterpret_cast<float4*>(y + col * M + row), y4);
+            __stcs(reinterpret_cast<float4*>(y + col * M + row), *reinterpret_cast<const float4*>(vec));
         } else if (col < N) {
-            if (row + 0 < M) y[col * M + row + 0] = y4.x;
-            if (row + 1 < M) y[col * M + row + 1] = y4.y;
-            if (row + 2 < M) y[col * M + row + 2] = y4.z;
-            if (row + 3 < M) y[col * M + row + 3] = y4.w;
+#pragma unroll
+            for (int j = 0; j < VEC; ++j) {
+                if (row + j < M) y[col * M + row + j] = vec[j];
+            }
         }
     }
 }

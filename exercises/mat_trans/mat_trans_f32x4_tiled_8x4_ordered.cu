@@ -1,49 +1,48 @@
-// mat_trans_f32x4_tiled_8x4_ordered: y = x transposed, 512 bytes of a row of y from every tile
+// mat_trans_f32x4_tiled_8x4_ordered: y = x transposed, eight loads of 128 bits in flight per thread
 //
 // Shapes     x: [M, N], y: [N, M] f32, row-major, contiguous, 16-byte aligned bases, any M, N >= 1
 // Technique  128-bit loads where N is a multiple of 4, 128-bit stores where M is (else row bases are not 16-byte
 //            aligned, and elements go one by one); tiles of 128x64, two pieces of 4x4 elements per thread
-// New        over mat_trans_f32x4_tiled_4x4_ordered: the tile is longer where it is written, and eight loads in flight
+// New        over mat_trans_f32x4_tiled_4x4_long_ordered: half the threads, each with twice as many loads in flight
 // Bound      memory bandwidth
 #include "kata.cuh"
 #include <cstdint>
 
-constexpr int TILE_M = 128;  // rows of the tile of x: a row of the turned tile is 512 bytes
-constexpr int TILE_N = 64;   // columns
-constexpr int VEC = 4;       // a thread turns VEC x VEC elements at a time: float4 is 16 bytes
-constexpr int VECS_M = TILE_M / VEC;
-constexpr int VECS_N = TILE_N / VEC;
-constexpr int THREADS = 256;
-constexpr int LOAD_ROWS = THREADS / VECS_N;     // of pieces of VEC x VEC that all threads together load in a step
-constexpr int LOAD_STEPS = VECS_M / LOAD_ROWS;  // pieces of VEC x VEC per thread
-constexpr int STORE_ROWS = THREADS / VECS_M;    // of y that all threads together store in a step
-static_assert(VECS_M % LOAD_ROWS == 0 && TILE_N % STORE_ROWS == 0, "all steps are whole");
+constexpr int TILE_M = 128;           // rows of the tile of x: a row of the turned tile is 512 bytes
+constexpr int TILE_N = 64;            // columns
+constexpr int VEC = 4;                // a thread turns VEC x VEC elements at a time: float4 is 16 bytes
+constexpr int VECS_M = TILE_M / VEC;  // vectors to a row of the turned tile
+constexpr int VECS_N = TILE_N / VEC;  // and to a row of the tile of x
+constexpr int PIECES = 2;             // of VEC x VEC elements per thread
+constexpr int THREADS = VECS_M * VECS_N / PIECES;
+constexpr int LOAD_ROWS = THREADS / VECS_N;   // of pieces that all threads together load in a step
+constexpr int STORE_ROWS = THREADS / VECS_M;  // of y that all threads together store in a step
+static_assert(LOAD_ROWS * PIECES == VECS_M && TILE_N % STORE_ROWS == 0, "all steps are whole");
 static_assert((VECS_M & (VECS_M - 1)) == 0 && VECS_N <= VECS_M, "exclusive or with 0..VECS_N-1 permutes 0..VECS_M-1");
 
 __global__ void __launch_bounds__(THREADS) mat_trans_f32x4_tiled_8x4_ordered_kernel(
     const float* __restrict__ x,  // [M, N]
     float* __restrict__ y,        // [N, M]
     int M, int N) {
-    // As in y: row c holds column c of the tile of x, in vectors of VEC rows. Vector v stands at [c][v ^ (c / VEC)].
+    // As in y: row i holds column i of the tile of x, in vectors of VEC rows. Vector v stands at [i][v ^ (i / VEC)].
     __shared__ float4 tile_smem[TILE_N][VECS_M];
     // Down the rows of x first, so that blocks which start one after the other go on with the same rows of y. Offsets
     // into a matrix are 64-bit: M and N fit int, their product need not.
     const int tiles_m = (M - 1) / TILE_M + 1;
     const int64_t off_m = static_cast<int64_t>(blockIdx.x % tiles_m) * TILE_M;
     const int64_t off_n = static_cast<int64_t>(blockIdx.x / tiles_m) * TILE_N;
-    const int tid = threadIdx.x;
-    const int tx = tid % VECS_N;  // for the loads
-    const int ty = tid / VECS_N;
-    // Piece s holds rows (s * LOAD_ROWS + ty) * VEC + 0..3 of the tile of x, columns tx * VEC + 0..3.
-    alignas(16) float pieces[LOAD_STEPS][VEC][VEC] = {};
+    const int tx = threadIdx.x;
+    const int ty = threadIdx.y;
+    // Piece p: rows (p * LOAD_ROWS + ty) * VEC + 0..3 of the tile of x, columns tx * VEC + 0..3.
+    alignas(16) float vecs[PIECES * VEC][VEC] = {};
     // TODO(1): global -> registers: all pieces of this thread before it goes on, by 128 bits where every row of x
-    //   begins at a multiple of 16 bytes, else element by element. Load what exists. (~14 lines)
+    //   begins at a multiple of 16 bytes, else element by element. Load what exists. (~12 lines)
     // END TODO(1)
     // TODO(2): registers -> shared: turn each piece by making vectors of it the other way, and put these to their
-    //   swizzled places. Nobody may read a row of the tile that is not whole. (~9 lines)
+    //   swizzled places. Nobody may read a row of the tile that is not whole. (~8 lines)
     // END TODO(2)
-    // TODO(3): shared -> registers -> global: VECS_M threads side by side on a row of y, by 128 bits where every row of
-    //   y begins at a multiple of 16 bytes, else element by element; only what exists. (~16 lines)
+    // TODO(3): shared -> registers -> global: VECS_M threads side by side on each row of y, by 128 bits where every row
+    //   of y begins at a multiple of 16 bytes, else element by element; only what exists. (~17 lines)
     // END TODO(3)
 }
 
@@ -52,5 +51,6 @@ KATA_EXPORT void mat_trans_f32x4_tiled_8x4_ordered(const float* x, float* y, int
     // 2^31 tiles would be an x of terabytes.
     const int tiles_m = (M - 1) / TILE_M + 1;
     const int tiles_n = (N - 1) / TILE_N + 1;
-    mat_trans_f32x4_tiled_8x4_ordered_kernel<<<tiles_m * tiles_n, THREADS, 0, stream>>>(x, y, M, N);
+    const dim3 threads(VECS_N, LOAD_ROWS);
+    mat_trans_f32x4_tiled_8x4_ordered_kernel<<<tiles_m * tiles_n, threads, 0, stream>>>(x, y, M, N);
 }

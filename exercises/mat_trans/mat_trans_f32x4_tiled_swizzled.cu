@@ -1,17 +1,19 @@
-// mat_trans_f32x4_tiled_swizzled: y = x transposed, tile by tile, four neighbours of x in and four of y out per thread
+// mat_trans_f32x4_tiled_swizzled: y = x transposed, tile by tile, in vectors of four neighbours of x, then of y
 //
 // Shapes     x: [M, N], y: [N, M] f32, row-major, contiguous, 16-byte aligned bases, any M, N >= 1
 // Technique  128-bit loads where N is a multiple of 4, 128-bit stores where M is (else row bases are not 16-byte
 //            aligned, and elements go one by one); row i of the tile is permuted, column j stands at i ^ j
 // New        over mat_trans_f32_tiled_swizzled: a quarter of the global loads and stores
-// Bound      memory bandwidth; a thread has one load in flight, and eight accesses to shared memory wait for it
+// Bound      memory bandwidth; shared memory is still written and read element by element
 #include "kata.cuh"
 #include <cstdint>
 
 constexpr int TILE = 32;  // rows and columns of the tile
-constexpr int VEC = 4;    // elements per thread: float4 is 16 bytes
-constexpr int THREADS = TILE * TILE / VEC;
 static_assert((TILE & (TILE - 1)) == 0, "exclusive or permutes 0..TILE-1 only where TILE is a power of two");
+constexpr int VEC = 4;                            // elements per access: float4 is 16 bytes
+constexpr int BLOCK_ROWS = 8;                     // rows of the tile that the block moves at a time
+constexpr int THREADS = TILE / VEC * BLOCK_ROWS;  // each thread moves TILE / BLOCK_ROWS vectors
+static_assert(TILE % BLOCK_ROWS == 0, "the block takes the same number of rows in every step");
 
 __global__ void __launch_bounds__(THREADS) mat_trans_f32x4_tiled_swizzled_kernel(
     const float* __restrict__ x,  // [M, N]
@@ -23,17 +25,15 @@ __global__ void __launch_bounds__(THREADS) mat_trans_f32x4_tiled_swizzled_kernel
     const int tiles_n = (N - 1) / TILE + 1;
     const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * TILE;
     const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * TILE;
-    const int i = threadIdx.y;        // this thread loads row i of the tile, columns j..j+VEC-1,
-    const int j = threadIdx.x * VEC;  // and stores column i of it, rows j..j+VEC-1
-    alignas(16) float vec[VEC] = {};
-    // TODO(1): global -> registers: one 128-bit load where every row of x begins at a multiple of 16 bytes, else one
-    //   by one. Load what exists, and index vec by constants only, so that it stays in registers. (~9 lines)
+    const int tx = threadIdx.x;
+    const int ty = threadIdx.y;
+    // TODO(1): global -> registers -> shared: load the part of the tile that exists, by 128 bits where every row of x
+    //   begins at a multiple of 16 bytes, else element by element; each element to its swizzled place. (~17 lines)
     // END TODO(1)
-    // TODO(2): registers -> shared -> registers: afterwards vec holds column i of the tile, rows j..j+VEC-1. Each of
-    //   the 2 * VEC accesses of a warp must reach 32 banks, and nothing may be read before it is there. (~5 lines)
+    // TODO(2): No thread may read from the tile what another has not yet put there. (~1 line)
     // END TODO(2)
-    // TODO(3): registers -> global: one 128-bit store where every row of y begins at a multiple of 16 bytes, else one
-    //   by one; only what y has room for. (~10 lines)
+    // TODO(3): shared -> registers -> global: store the tile turned, by 128 bits where every row of y begins at a
+    //   multiple of 16 bytes, else element by element, only what exists; a warp's 32 words from 32 banks. (~17 lines)
     // END TODO(3)
 }
 
@@ -42,6 +42,6 @@ KATA_EXPORT void mat_trans_f32x4_tiled_swizzled(const float* x, float* y, int M,
     // 2^31 tiles would be an x of terabytes.
     const int tiles_m = (M - 1) / TILE + 1;
     const int tiles_n = (N - 1) / TILE + 1;
-    const dim3 threads(TILE / VEC, TILE);
+    const dim3 threads(TILE / VEC, BLOCK_ROWS);
     mat_trans_f32x4_tiled_swizzled_kernel<<<tiles_m * tiles_n, threads, 0, stream>>>(x, y, M, N);
 }

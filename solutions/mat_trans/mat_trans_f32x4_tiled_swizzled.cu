@@ -1,17 +1,19 @@
-// mat_trans_f32x4_tiled_swizzled: y = x transposed, tile by tile, four neighbours of x in and four of y out per thread
+// mat_trans_f32x4_tiled_swizzled: y = x transposed, tile by tile, in vectors of four neighbours of x, then of y
 //
 // Shapes     x: [M, N], y: [N, M] f32, row-major, contiguous, 16-byte aligned bases, any M, N >= 1
 // Technique  128-bit loads where N is a multiple of 4, 128-bit stores where M is (else row bases are not 16-byte
 //            aligned, and elements go one by one); row i of the tile is permuted, column j stands at i ^ j
 // New        over mat_trans_f32_tiled_swizzled: a quarter of the global loads and stores
-// Bound      memory bandwidth; a thread has one load in flight, and eight accesses to shared memory wait for it
+// Bound      memory bandwidth; shared memory is still written and read element by element
 #include "kata.cuh"
 #include <cstdint>
 
 constexpr int TILE = 32;  // rows and columns of the tile
-constexpr int VEC = 4;    // elements per thread: float4 is 16 bytes
-constexpr int THREADS = TILE * TILE / VEC;
 static_assert((TILE & (TILE - 1)) == 0, "exclusive or permutes 0..TILE-1 only where TILE is a power of two");
+constexpr int VEC = 4;                            // elements per access: float4 is 16 bytes
+constexpr int BLOCK_ROWS = 8;                     // rows of the tile that the block moves at a time
+constexpr int THREADS = TILE / VEC * BLOCK_ROWS;  // each thread moves TILE / BLOCK_ROWS vectors
+static_assert(TILE % BLOCK_ROWS == 0, "the block takes the same number of rows in every step");
 
 __global__ void __launch_bounds__(THREADS) mat_trans_f32x4_tiled_swizzled_kernel(
     const float* __restrict__ x,  // [M, N]
@@ -23,41 +25,51 @@ __global__ void __launch_bounds__(THREADS) mat_trans_f32x4_tiled_swizzled_kernel
     const int tiles_n = (N - 1) / TILE + 1;
     const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * TILE;
     const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * TILE;
-    const int i = threadIdx.y;        // this thread loads row i of the tile, columns j..j+VEC-1,
-    const int j = threadIdx.x * VEC;  // and stores column i of it, rows j..j+VEC-1
-    alignas(16) float vec[VEC] = {};
-    // TODO(1): global -> registers: one 128-bit load where every row of x begins at a multiple of 16 bytes, else one
-    //   by one. Load what exists, and index vec by constants only, so that it stays in registers. (~9 lines)
-    const float* x_row = x + (off_m + i) * N;
-    if (off_m + i < M && off_n + j < N && N % VEC == 0) {
-        *reinterpret_cast<float4*>(vec) = *reinterpret_cast<const float4*>(x_row + off_n + j);
-    } else if (off_m + i < M) {
+    const int tx = threadIdx.x;
+    const int ty = threadIdx.y;
+    // TODO(1): global -> registers -> shared: load the part of the tile that exists, by 128 bits where every row of x
+    //   begins at a multiple of 16 bytes, else element by element; each element to its swizzled place. (~17 lines)
+    // A warp has four i and eight tx: in (tx * VEC + j) ^ i, the i make the low two bits differ, the tx the high three.
 #pragma unroll
-        for (int v = 0; v < VEC; ++v) {
-            if (off_n + j + v < N) vec[v] = x_row[off_n + j + v];
+    for (int step = 0; step < TILE; step += BLOCK_ROWS) {
+        const int i = step + ty;
+        const int64_t row = off_m + i;
+        const int64_t col = off_n + tx * VEC;
+        alignas(16) float vec[VEC] = {};
+        if (row < M && col < N && N % VEC == 0) {
+            *reinterpret_cast<float4*>(vec) = *reinterpret_cast<const float4*>(x + row * N + col);
+        } else if (row < M) {
+#pragma unroll
+            for (int j = 0; j < VEC; ++j) {
+                if (col + j < N) vec[j] = x[row * N + col + j];
+            }
         }
+#pragma unroll
+        for (int j = 0; j < VEC; ++j) tile_smem[i][(tx * VEC + j) ^ i] = vec[j];
     }
     // END TODO(1)
-    // TODO(2): registers -> shared -> registers: afterwards vec holds column i of the tile, rows j..j+VEC-1. Each of
-    //   the 2 * VEC accesses of a warp must reach 32 banks, and nothing may be read before it is there. (~5 lines)
-    // A warp has four i and eight j: in (j + v) ^ i, the i make the low two bits differ, the j the high three.
-#pragma unroll
-    for (int v = 0; v < VEC; ++v) tile_smem[i][(j + v) ^ i] = vec[v];
-    // The elements that a thread reads come from VEC rows, staged by others.
+    // TODO(2): No thread may read from the tile what another has not yet put there. (~1 line)
+    // The elements of a vector of y come from VEC rows of the tile, put there by other threads.
     __syncthreads();
-#pragma unroll
-    for (int v = 0; v < VEC; ++v) vec[v] = tile_smem[j + v][i ^ (j + v)];
     // END TODO(2)
-    // TODO(3): registers -> global: one 128-bit store where every row of y begins at a multiple of 16 bytes, else one
-    //   by one; only what y has room for. (~10 lines)
-    float* y_row = y + (off_n + i) * M;
-    if (off_n + i < N && off_m + j < M && M % VEC == 0) {
-        // Marked as streaming: nobody reads y again, so it need not stay in the caches.
-        __stcs(reinterpret_cast<float4*>(y_row + off_m + j), make_float4(vec[0], vec[1], vec[2], vec[3]));
-    } else if (off_n + i < N) {
+    // TODO(3): shared -> registers -> global: store the tile turned, by 128 bits where every row of y begins at a
+    //   multiple of 16 bytes, else element by element, only what exists; a warp's 32 words from 32 banks. (~17 lines)
 #pragma unroll
-        for (int v = 0; v < VEC; ++v) {
-            if (off_m + j + v < M) y_row[off_m + j + v] = vec[v];
+    for (int step = 0; step < TILE; step += BLOCK_ROWS) {
+        const int i = step + ty;
+        const int64_t row = off_m + tx * VEC;
+        const int64_t col = off_n + i;
+        alignas(16) float vec[VEC];
+#pragma unroll
+        for (int j = 0; j < VEC; ++j) vec[j] = tile_smem[tx * VEC + j][i ^ (tx * VEC + j)];
+        if (col < N && row < M && M % VEC == 0) {
+            // Marked as streaming: nobody reads y again, so it need not stay in the caches.
+            __stcs(reinterpret_cast<float4*>(y + col * M + row), *reinterpret_cast<const float4*>(vec));
+        } else if (col < N) {
+#pragma unroll
+            for (int j = 0; j < VEC; ++j) {
+                if (row + j < M) y[col * M + row + j] = vec[j];
+            }
         }
     }
     // END TODO(3)
@@ -68,6 +80,6 @@ KATA_EXPORT void mat_trans_f32x4_tiled_swizzled(const float* x, float* y, int M,
     // 2^31 tiles would be an x of terabytes.
     const int tiles_m = (M - 1) / TILE + 1;
     const int tiles_n = (N - 1) / TILE + 1;
-    const dim3 threads(TILE / VEC, TILE);
+    const dim3 threads(TILE / VEC, BLOCK_ROWS);
     mat_trans_f32x4_tiled_swizzled_kernel<<<tiles_m * tiles_n, threads, 0, stream>>>(x, y, M, N);
 }

@@ -1,15 +1,17 @@
 // Wrong: the swizzle is of the first element of a vector, the other three follow it, into the next row at last
 // Kata: mat_trans_f32x4_tiled_swizzled
-// Sim: race
+// Sim: out of bounds | race: the first vector that a warp gets to lands behind the tile, or on another's
 // Gpu: out of bounds | wrong answer: the last vectors of the tile land behind it
 // Line: // BUG
 #include "kata.cuh"
 #include <cstdint>
 
 constexpr int TILE = 32;  // rows and columns of the tile
-constexpr int VEC = 4;    // elements per thread: float4 is 16 bytes
-constexpr int THREADS = TILE * TILE / VEC;
 static_assert((TILE & (TILE - 1)) == 0, "exclusive or permutes 0..TILE-1 only where TILE is a power of two");
+constexpr int VEC = 4;                            // elements per access: float4 is 16 bytes
+constexpr int BLOCK_ROWS = 8;                     // rows of the tile that the block moves at a time
+constexpr int THREADS = TILE / VEC * BLOCK_ROWS;  // each thread moves TILE / BLOCK_ROWS vectors
+static_assert(TILE % BLOCK_ROWS == 0, "the block takes the same number of rows in every step");
 
 __global__ void __launch_bounds__(THREADS) mat_trans_f32x4_tiled_swizzled_kernel(
     const float* __restrict__ x,  // [M, N]
@@ -21,33 +23,44 @@ __global__ void __launch_bounds__(THREADS) mat_trans_f32x4_tiled_swizzled_kernel
     const int tiles_n = (N - 1) / TILE + 1;
     const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * TILE;
     const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * TILE;
-    const int i = threadIdx.y;        // this thread loads row i of the tile, columns j..j+VEC-1,
-    const int j = threadIdx.x * VEC;  // and stores column i of it, rows j..j+VEC-1
-    alignas(16) float vec[VEC] = {};
-    const float* x_row = x + (off_m + i) * N;
-    if (off_m + i < M && off_n + j < N && N % VEC == 0) {
-        *reinterpret_cast<float4*>(vec) = *reinterpret_cast<const float4*>(x_row + off_n + j);
-    } else if (off_m + i < M) {
+    const int tx = threadIdx.x;
+    const int ty = threadIdx.y;
+    // A warp has four i and eight tx: in (tx * VEC + j) ^ i, the i make the low two bits differ, the tx the high three.
 #pragma unroll
-        for (int v = 0; v < VEC; ++v) {
-            if (off_n + j + v < N) vec[v] = x_row[off_n + j + v];
+    for (int step = 0; step < TILE; step += BLOCK_ROWS) {
+        const int i = step + ty;
+        const int64_t row = off_m + i;
+        const int64_t col = off_n + tx * VEC;
+        alignas(16) float vec[VEC] = {};
+        if (row < M && col < N && N % VEC == 0) {
+            *reinterpret_cast<float4*>(vec) = *reinterpret_cast<const float4*>(x + row * N + col);
+        } else if (row < M) {
+#pragma unroll
+            for (int j = 0; j < VEC; ++j) {
+                if (col + j < N) vec[j] = x[row * N + col + j];
+            }
         }
-    }
-    // A warp has four i and eight j: in (j + v) ^ i, the i make the low two bits differ, the j the high three.
 #pragma unroll
-    for (int v = 0; v < VEC; ++v) tile_smem[i][(j ^ i) + v] = vec[v];  // BUG
-    // The elements that a thread reads come from VEC rows, staged by others.
+        for (int j = 0; j < VEC; ++j) tile_smem[i][((tx * VEC) ^ i) + j] = vec[j];  // BUG
+    }
+    // The elements of a vector of y come from VEC rows of the tile, put there by other threads.
     __syncthreads();
 #pragma unroll
-    for (int v = 0; v < VEC; ++v) vec[v] = tile_smem[j + v][i ^ (j + v)];
-    float* y_row = y + (off_n + i) * M;
-    if (off_n + i < N && off_m + j < M && M % VEC == 0) {
-        // Marked as streaming: nobody reads y again, so it need not stay in the caches.
-        __stcs(reinterpret_cast<float4*>(y_row + off_m + j), make_float4(vec[0], vec[1], vec[2], vec[3]));
-    } else if (off_n + i < N) {
+    for (int step = 0; step < TILE; step += BLOCK_ROWS) {
+        const int i = step + ty;
+        const int64_t row = off_m + tx * VEC;
+        const int64_t col = off_n + i;
+        alignas(16) float vec[VEC];
 #pragma unroll
-        for (int v = 0; v < VEC; ++v) {
-            if (off_m + j + v < M) y_row[off_m + j + v] = vec[v];
+        for (int j = 0; j < VEC; ++j) vec[j] = tile_smem[tx * VEC + j][i ^ (tx * VEC + j)];
+        if (col < N && row < M && M % VEC == 0) {
+            // Marked as streaming: nobody reads y again, so it need not stay in the caches.
+            __stcs(reinterpret_cast<float4*>(y + col * M + row), *reinterpret_cast<const float4*>(vec));
+        } else if (col < N) {
+#pragma unroll
+            for (int j = 0; j < VEC; ++j) {
+                if (row + j < M) y[col * M + row + j] = vec[j];
+            }
         }
     }
 }
@@ -57,6 +70,6 @@ KATA_EXPORT void mat_trans_f32x4_tiled_swizzled(const float* x, float* y, int M,
     // 2^31 tiles would be an x of terabytes.
     const int tiles_m = (M - 1) / TILE + 1;
     const int tiles_n = (N - 1) / TILE + 1;
-    const dim3 threads(TILE / VEC, TILE);
+    const dim3 threads(TILE / VEC, BLOCK_ROWS);
     mat_trans_f32x4_tiled_swizzled_kernel<<<tiles_m * tiles_n, threads, 0, stream>>>(x, y, M, N);
 }

@@ -1,0 +1,62 @@
+// mat_trans_f32x4_tiled_4x4_long_ordered: y = x transposed, 512 bytes of a row of y from every tile
+//
+// Shapes     x: [M, N], y: [N, M] f32, row-major, contiguous, 16-byte aligned bases, any M, N >= 1
+// Technique  128-bit loads where N is a multiple of 4, 128-bit stores where M is (else row bases are not 16-byte
+//            aligned, and elements go one by one); 128x64 tiles of vectors, swizzled
+// New        over mat_trans_f32x4_tiled_4x4_ordered: the tile is longer where it is written, so loads and stores number
+//            the threads in different ways
+// Bound      memory bandwidth
+#include "kata.cuh"
+#include <cstdint>
+
+constexpr int TILE_M = 128;           // rows of the tile of x: a row of the turned tile is 512 bytes
+constexpr int TILE_N = 64;            // columns
+constexpr int VEC = 4;                // a thread owns VEC x VEC elements: float4 is 16 bytes
+constexpr int VECS_M = TILE_M / VEC;  // vectors to a row of the turned tile
+constexpr int VECS_N = TILE_N / VEC;  // and to a row of the tile of x
+constexpr int THREADS = VECS_M * VECS_N;
+static_assert((VECS_M & (VECS_M - 1)) == 0 && VECS_N <= VECS_M, "exclusive or with 0..VECS_N-1 permutes 0..VECS_M-1");
+
+__global__ void __launch_bounds__(THREADS) mat_trans_f32x4_tiled_4x4_long_ordered_kernel(
+    const float* __restrict__ x,  // [M, N]
+    float* __restrict__ y,        // [N, M]
+    int M, int N) {
+    // As in y: row i holds column i of the tile of x, in vectors of VEC rows. Vector v stands at [i][v ^ (i / VEC)].
+    __shared__ float4 tile_smem[TILE_N][VECS_M];
+    // Down the rows of x first, so that blocks which start one after the other go on with the same rows of y. Offsets
+    // into a matrix are 64-bit: M and N fit int, their product need not.
+    const int tiles_m = (M - 1) / TILE_M + 1;
+    const int64_t off_m = static_cast<int64_t>(blockIdx.x % tiles_m) * TILE_M;
+    const int64_t off_n = static_cast<int64_t>(blockIdx.x / tiles_m) * TILE_N;
+    const int tx = threadIdx.x;
+    const int ty = threadIdx.y;
+    alignas(16) float vecs[VEC][VEC] = {};  // rows ty * VEC + 0..3 of the tile of x, columns tx * VEC + 0..3
+#pragma unroll
+    for (int i = 0; i < VEC; ++i) {
+        const int64_t row = off_m + ty * VEC + i;
+        const int64_t col = off_n + tx * VEC;
+        if (row < M && col < N && N % VEC == 0) {
+            *reinterpret_cast<float4*>(vecs[i]) = *reinterpret_cast<const float4*>(x + row * N + col);
+        } else if (row < M) {
+#pragma unroll
+            for (int j = 0; j < VEC; ++j) {
+                if (col + j < N) vecs[i][j] = x[row * N + col + j];
+            }
+        }
+    }
+    // TODO(1): registers -> shared: turn the VEC x VEC elements by making vectors of them the other way, and put each
+    //   vector to its swizzled place. Nobody may read a row of the tile that is not whole. (~5 lines)
+    // END TODO(1)
+    // TODO(2): shared -> registers -> global: VECS_M threads side by side on each row of y, by 128 bits where every row
+    //   of y begins at a multiple of 16 bytes, else element by element; only what exists. (~17 lines)
+    // END TODO(2)
+}
+
+KATA_EXPORT void mat_trans_f32x4_tiled_4x4_long_ordered(const float* x, float* y, int M, int N, cudaStream_t stream) {
+    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough x. The count fits int:
+    // 2^31 tiles would be an x of terabytes.
+    const int tiles_m = (M - 1) / TILE_M + 1;
+    const int tiles_n = (N - 1) / TILE_N + 1;
+    const dim3 threads(VECS_N, VECS_M);
+    mat_trans_f32x4_tiled_4x4_long_ordered_kernel<<<tiles_m * tiles_n, threads, 0, stream>>>(x, y, M, N);
+}

@@ -1,0 +1,79 @@
+// Wrong: a step is taken for VECS_M rows of y, the vectors along one, where the block stores VECS_N of them
+// Kata: mat_trans_f32x4_tiled_4x4_long_ordered
+// Sim: wrong answer
+// Gpu: wrong answer
+// Says: never written
+#include "kata.cuh"
+#include <cstdint>
+
+constexpr int TILE_M = 128;           // rows of the tile of x: a row of the turned tile is 512 bytes
+constexpr int TILE_N = 64;            // columns
+constexpr int VEC = 4;                // a thread owns VEC x VEC elements: float4 is 16 bytes
+constexpr int VECS_M = TILE_M / VEC;  // vectors to a row of the turned tile
+constexpr int VECS_N = TILE_N / VEC;  // and to a row of the tile of x
+constexpr int THREADS = VECS_M * VECS_N;
+static_assert((VECS_M & (VECS_M - 1)) == 0 && VECS_N <= VECS_M, "exclusive or with 0..VECS_N-1 permutes 0..VECS_M-1");
+
+__global__ void __launch_bounds__(THREADS) mat_trans_f32x4_tiled_4x4_long_ordered_kernel(
+    const float* __restrict__ x,  // [M, N]
+    float* __restrict__ y,        // [N, M]
+    int M, int N) {
+    // As in y: row i holds column i of the tile of x, in vectors of VEC rows. Vector v stands at [i][v ^ (i / VEC)].
+    __shared__ float4 tile_smem[TILE_N][VECS_M];
+    // Down the rows of x first, so that blocks which start one after the other go on with the same rows of y. Offsets
+    // into a matrix are 64-bit: M and N fit int, their product need not.
+    const int tiles_m = (M - 1) / TILE_M + 1;
+    const int64_t off_m = static_cast<int64_t>(blockIdx.x % tiles_m) * TILE_M;
+    const int64_t off_n = static_cast<int64_t>(blockIdx.x / tiles_m) * TILE_N;
+    const int tx = threadIdx.x;
+    const int ty = threadIdx.y;
+    alignas(16) float vecs[VEC][VEC] = {};  // rows ty * VEC + 0..3 of the tile of x, columns tx * VEC + 0..3
+#pragma unroll
+    for (int i = 0; i < VEC; ++i) {
+        const int64_t row = off_m + ty * VEC + i;
+        const int64_t col = off_n + tx * VEC;
+        if (row < M && col < N && N % VEC == 0) {
+            *reinterpret_cast<float4*>(vecs[i]) = *reinterpret_cast<const float4*>(x + row * N + col);
+        } else if (row < M) {
+#pragma unroll
+            for (int j = 0; j < VEC; ++j) {
+                if (col + j < N) vecs[i][j] = x[row * N + col + j];
+            }
+        }
+    }
+    // A vector is four banks wide. Of 8 lanes with one ty and consecutive tx, ty ^ tx differs in its low three bits.
+#pragma unroll
+    for (int j = 0; j < VEC; ++j) {
+        tile_smem[tx * VEC + j][ty ^ tx] = make_float4(vecs[0][j], vecs[1][j], vecs[2][j], vecs[3][j]);
+    }
+    // A row of the tile was put there by threads of all warps.
+    __syncthreads();
+    const int tid = ty * VECS_N + tx;
+#pragma unroll
+    for (int step = 0; step < TILE_N; step += VECS_M) {
+        const int i = step + tid / VECS_M;
+        const int v = tid % VECS_M;
+        const int64_t row = off_m + v * VEC;
+        const int64_t col = off_n + i;
+        alignas(16) float vec[VEC];
+        *reinterpret_cast<float4*>(vec) = tile_smem[i][v ^ (i / VEC)];
+        if (col < N && row < M && M % VEC == 0) {
+            // Marked as streaming: nobody reads y again, so it need not stay in the caches.
+            __stcs(reinterpret_cast<float4*>(y + col * M + row), *reinterpret_cast<const float4*>(vec));
+        } else if (col < N) {
+#pragma unroll
+            for (int j = 0; j < VEC; ++j) {
+                if (row + j < M) y[col * M + row + j] = vec[j];
+            }
+        }
+    }
+}
+
+KATA_EXPORT void mat_trans_f32x4_tiled_4x4_long_ordered(const float* x, float* y, int M, int N, cudaStream_t stream) {
+    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough x. The count fits int:
+    // 2^31 tiles would be an x of terabytes.
+    const int tiles_m = (M - 1) / TILE_M + 1;
+    const int tiles_n = (N - 1) / TILE_N + 1;
+    const dim3 threads(VECS_N, VECS_M);
+    mat_trans_f32x4_tiled_4x4_long_ordered_kernel<<<tiles_m * tiles_n, threads, 0, stream>>>(x, y, M, N);
+}

@@ -1,0 +1,74 @@
+// Wrong: elements are read from the column that they have in x, where others stand
+// Kata: mat_trans_f32x4_tiled_swizzled
+// Sim: wrong answer
+// Gpu: wrong answer
+#include "kata.cuh"
+#include <cstdint>
+
+constexpr int TILE = 32;  // rows and columns of the tile
+static_assert((TILE & (TILE - 1)) == 0, "exclusive or permutes 0..TILE-1 only where TILE is a power of two");
+constexpr int VEC = 4;                            // elements per access: float4 is 16 bytes
+constexpr int BLOCK_ROWS = 8;                     // rows of the tile that the block moves at a time
+constexpr int THREADS = TILE / VEC * BLOCK_ROWS;  // each thread moves TILE / BLOCK_ROWS vectors
+static_assert(TILE % BLOCK_ROWS == 0, "the block takes the same number of rows in every step");
+
+__global__ void __launch_bounds__(THREADS) mat_trans_f32x4_tiled_swizzled_kernel(
+    const float* __restrict__ x,  // [M, N]
+    float* __restrict__ y,        // [N, M]
+    int M, int N) {
+    __shared__ float tile_smem[TILE][TILE];  // as in x, but column j of row i stands at [i][j ^ i]
+    // This block's tile of x; blocks go along the rows of tiles. Offsets into a matrix are 64-bit: M and N fit int,
+    // their product need not.
+    const int tiles_n = (N - 1) / TILE + 1;
+    const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * TILE;
+    const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * TILE;
+    const int tx = threadIdx.x;
+    const int ty = threadIdx.y;
+    // A warp has four i and eight tx: in (tx * VEC + j) ^ i, the i make the low two bits differ, the tx the high three.
+#pragma unroll
+    for (int step = 0; step < TILE; step += BLOCK_ROWS) {
+        const int i = step + ty;
+        const int64_t row = off_m + i;
+        const int64_t col = off_n + tx * VEC;
+        alignas(16) float vec[VEC] = {};
+        if (row < M && col < N && N % VEC == 0) {
+            *reinterpret_cast<float4*>(vec) = *reinterpret_cast<const float4*>(x + row * N + col);
+        } else if (row < M) {
+#pragma unroll
+            for (int j = 0; j < VEC; ++j) {
+                if (col + j < N) vec[j] = x[row * N + col + j];
+            }
+        }
+#pragma unroll
+        for (int j = 0; j < VEC; ++j) tile_smem[i][(tx * VEC + j) ^ i] = vec[j];
+    }
+    // The elements of a vector of y come from VEC rows of the tile, put there by other threads.
+    __syncthreads();
+#pragma unroll
+    for (int step = 0; step < TILE; step += BLOCK_ROWS) {
+        const int i = step + ty;
+        const int64_t row = off_m + tx * VEC;
+        const int64_t col = off_n + i;
+        alignas(16) float vec[VEC];
+#pragma unroll
+        for (int j = 0; j < VEC; ++j) vec[j] = tile_smem[tx * VEC + j][i];
+        if (col < N && row < M && M % VEC == 0) {
+            // Marked as streaming: nobody reads y again, so it need not stay in the caches.
+            __stcs(reinterpret_cast<float4*>(y + col * M + row), *reinterpret_cast<const float4*>(vec));
+        } else if (col < N) {
+#pragma unroll
+            for (int j = 0; j < VEC; ++j) {
+                if (row + j < M) y[col * M + row + j] = vec[j];
+            }
+        }
+    }
+}
+
+KATA_EXPORT void mat_trans_f32x4_tiled_swizzled(const float* x, float* y, int M, int N, cudaStream_t stream) {
+    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough x. The count fits int:
+    // 2^31 tiles would be an x of terabytes.
+    const int tiles_m = (M - 1) / TILE + 1;
+    const int tiles_n = (N - 1) / TILE + 1;
+    const dim3 threads(TILE / VEC, BLOCK_ROWS);
+    mat_trans_f32x4_tiled_swizzled_kernel<<<tiles_m * tiles_n, threads, 0, stream>>>(x, y, M, N);
+}
