@@ -44,11 +44,11 @@ __global__ void __launch_bounds__(THREADS) rope_f32_kernel(
     // Threads go along the pairs of a row, then to the next group of rows. 64-bit: the product need not fit int.
     const int64_t idx = static_cast<int64_t>(blockIdx.x) * THREADS + threadIdx.x;
     if (idx >= static_cast<int64_t>(groups) * pairs) return;
-    const int pair = idx % pairs;
+    const int col = idx % pairs * 2;
     const int64_t first_row = idx / pairs * ROWS;
-    const Frequency freq = frequency(pair, log2_step);
+    const Frequency freq = frequency(col / 2, log2_step);
     // TODO(4): Rotate this thread's pair in each of its rows that exists, by 64-bit accesses: hidden is even, so every
-    //   pair begins at a multiple of 8 bytes. (~7 lines)
+    //   pair begins at a multiple of 8 bytes. (~8 lines)
     // END TODO(4)
 }
 

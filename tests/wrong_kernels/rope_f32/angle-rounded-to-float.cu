@@ -40,15 +40,16 @@ __global__ void __launch_bounds__(THREADS) rope_f32_kernel(
     // Threads go along the pairs of a row, then to the next group of rows. 64-bit: the product need not fit int.
     const int64_t idx = static_cast<int64_t>(blockIdx.x) * THREADS + threadIdx.x;
     if (idx >= static_cast<int64_t>(groups) * pairs) return;
-    const int pair = idx % pairs;
+    const int col = idx % pairs * 2;
     const int64_t first_row = idx / pairs * ROWS;
-    const Frequency freq = frequency(pair, log2_step);
+    const Frequency freq = frequency(col / 2, log2_step);
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) {
         const int64_t row = first_row + r;
         if (row < seq_len) {
-            const float2 x2 = reinterpret_cast<const float2*>(x + row * hidden)[pair];
-            reinterpret_cast<float2*>(y + row * hidden)[pair] = rotate(x2, position[row], freq);
+            const float* from = x + row * hidden + col;
+            float* to = y + row * hidden + col;
+            *reinterpret_cast<float2*>(to) = rotate(*reinterpret_cast<const float2*>(from), position[row], freq);
         }
     }
 }
