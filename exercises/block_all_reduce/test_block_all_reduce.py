@@ -191,6 +191,7 @@ SPECS = {
     "block_all_reduce_f16_f32": in_float(most=2**11),
     "block_all_reduce_f16x2_f16": in_half("f16", "f16"),
     "block_all_reduce_f16x2_f32": in_float(most=2**11),
+    "block_all_reduce_f16x2_last_block_f16": walked(in_half("f16", "f16"), ordered=True),
     "block_all_reduce_f16x8_pack_f16": walked(in_half("f16", "f16"), ordered=True),
     "block_all_reduce_f16x8_pack_f32": walked(in_float(most=2**11)),
     "block_all_reduce_bf16_bf16": in_half("bf16", "bf16"),

@@ -20,21 +20,27 @@ __device__ __forceinline__ float warp_reduce_sum(float sum) {
     return sum;
 }
 
+// The sum over the block, in every lane of its first warp. All threads must call it together.
+__device__ __forceinline__ float block_reduce_sum(float sum) {
+    __shared__ float partial_smem[WARPS];
+    const int warp_id = threadIdx.x / WARP_SIZE;
+    const int lane_id = threadIdx.x % WARP_SIZE;
+    // TODO(1): registers -> shared -> registers: one partial sum per warp, then the first warp adds these with all its
+    //   lanes in the shuffles. No partial sum may be read before it has been written. (~7 lines)
+    // END TODO(1)
+    return sum;
+}
+
 __global__ void __launch_bounds__(THREADS)
     dot_product_f32_kernel(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ y, int n) {
-    __shared__ float partial_smem[WARPS];
     const int tid = threadIdx.x;
-    const int warp_id = tid / WARP_SIZE;
-    const int lane_id = tid % WARP_SIZE;
     const int idx = blockIdx.x * THREADS + tid;
     float sum = 0.0f;
-    // TODO(1): Each thread brings the product of one pair of elements. A thread at or past n brings 0 and must stay:
+    // TODO(2): Each thread brings the product of one pair of elements. A thread at or past n brings 0 and must stay:
     //   the shuffles and the barrier below wait for all threads of the block. (~1 line)
-    // END TODO(1)
-    // TODO(2): registers -> shared -> y: one partial sum per warp, the first warp adds these with all its lanes in the
-    //   shuffles, one thread of the block adds the block's sum to y. No partial sum may be read before it has been
-    //   written. (~8 lines)
     // END TODO(2)
+    sum = block_reduce_sum(sum);
+    if (tid == 0) atomicAdd(y, sum);
 }
 
 KATA_EXPORT void dot_product_f32(const float* a, const float* b, float* y, int n, cudaStream_t stream) {

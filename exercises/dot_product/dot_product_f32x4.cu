@@ -25,12 +25,25 @@ __device__ __forceinline__ float warp_reduce_sum(float sum) {
     return sum;
 }
 
+// The sum over the block, in every lane of its first warp. All threads must call it together.
+__device__ __forceinline__ float block_reduce_sum(float sum) {
+    __shared__ float partial_smem[WARPS];
+    const int warp_id = threadIdx.x / WARP_SIZE;
+    const int lane_id = threadIdx.x % WARP_SIZE;
+    sum = warp_reduce_sum(sum);
+    if (lane_id == 0) partial_smem[warp_id] = sum;
+    // The first warp reads what all the other warps wrote.
+    __syncthreads();
+    if (warp_id == 0) {
+        sum = lane_id < WARPS ? partial_smem[lane_id] : 0.0f;
+        sum = warp_reduce_sum(sum);
+    }
+    return sum;
+}
+
 __global__ void __launch_bounds__(THREADS)
     dot_product_f32x4_kernel(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ y, int n) {
-    __shared__ float partial_smem[WARPS];
     const int tid = threadIdx.x;
-    const int warp_id = tid / WARP_SIZE;
-    const int lane_id = tid % WARP_SIZE;
     const int first = blockIdx.x * THREADS + tid;  // this thread's place in the grid
     const int stride = gridDim.x * THREADS;
     float sum = 0.0f;
@@ -40,10 +53,8 @@ __global__ void __launch_bounds__(THREADS)
     // TODO(2): The ragged end: the products of the n % VEC elements behind the last whole vectors must be added too,
     //   each by one thread, and nothing at or past n may be read. (~1 line)
     // END TODO(2)
-    // TODO(3): registers -> shared -> y: one partial sum per warp, the first warp adds these with all its lanes in the
-    //   shuffles, one thread of the block adds the block's sum to y. No partial sum may be read before it has been
-    //   written. (~8 lines)
-    // END TODO(3)
+    sum = block_reduce_sum(sum);
+    if (tid == 0) atomicAdd(y, sum);
 }
 
 KATA_EXPORT void dot_product_f32x4(const float* a, const float* b, float* y, int n, cudaStream_t stream) {

@@ -26,12 +26,25 @@ __device__ __forceinline__ float warp_reduce_sum(float sum) {
     return sum;
 }
 
+// The sum over the block, in every lane of its first warp. All threads must call it together.
+__device__ __forceinline__ float block_reduce_sum(float sum) {
+    __shared__ float partial_smem[WARPS];
+    const int warp_id = threadIdx.x / WARP_SIZE;
+    const int lane_id = threadIdx.x % WARP_SIZE;
+    sum = warp_reduce_sum(sum);
+    if (lane_id == 0) partial_smem[warp_id] = sum;
+    // The first warp reads what all the other warps wrote.
+    __syncthreads();
+    if (warp_id == 0) {
+        sum = lane_id < WARPS ? partial_smem[lane_id] : 0.0f;
+        sum = warp_reduce_sum(sum);
+    }
+    return sum;
+}
+
 __global__ void __launch_bounds__(THREADS)
     block_all_reduce_bf16x8_pack_f32_kernel(const __nv_bfloat16* __restrict__ x, float* __restrict__ y, int n) {
-    __shared__ float partial_smem[WARPS];
     const int tid = threadIdx.x;
-    const int warp_id = tid / WARP_SIZE;
-    const int lane_id = tid % WARP_SIZE;
     const int first = blockIdx.x * THREADS + tid;  // this thread's place in the grid
     const int stride = gridDim.x * THREADS;
     float sum = 0.0f;
@@ -61,19 +74,8 @@ __global__ void __launch_bounds__(THREADS)
     //   and nothing at or past n may be read. (~1 line)
     if (first < n % VEC) sum += __bfloat162float(x[n - 1 - first]);
     // END TODO(2)
-    // TODO(3): registers -> shared -> y: one partial sum per warp, the first warp adds these with all its lanes in the
-    //   shuffles, one thread of the block adds the block's sum to y. No partial sum may be read before it has been
-    //   written. (~8 lines)
-    sum = warp_reduce_sum(sum);
-    if (lane_id == 0) partial_smem[warp_id] = sum;
-    // The first warp reads what all the other warps wrote.
-    __syncthreads();
-    if (warp_id == 0) {
-        sum = lane_id < WARPS ? partial_smem[lane_id] : 0.0f;
-        sum = warp_reduce_sum(sum);
-        if (lane_id == 0) atomicAdd(y, sum);
-    }
-    // END TODO(3)
+    sum = block_reduce_sum(sum);
+    if (tid == 0) atomicAdd(y, sum);
 }
 
 KATA_EXPORT void block_all_reduce_bf16x8_pack_f32(const __nv_bfloat16* x, float* y, int n, cudaStream_t stream) {

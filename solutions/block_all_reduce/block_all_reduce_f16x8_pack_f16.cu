@@ -2,7 +2,7 @@
 //
 // Shapes     x: [n] f16, contiguous, 16-byte aligned base, y: [1] f16, any n >= 0; the sum of no elements is 0
 // Technique  128-bit loads and packed adds in a grid-stride loop; the last block adds up the blocks' sums, in half
-// New        over block_all_reduce_f32x4_last_block_f32: halves, two per addition, and no atomics on 16 bits
+// New        over block_all_reduce_f16x2_last_block_f16: four times the bytes per load, and LOADS loads in flight at once
 // Bound      memory bandwidth
 #include "kata.cuh"
 #include <algorithm>

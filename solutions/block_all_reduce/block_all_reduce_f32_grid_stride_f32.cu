@@ -23,24 +23,13 @@ __device__ __forceinline__ float warp_reduce_sum(float sum) {
     return sum;
 }
 
-__global__ void __launch_bounds__(THREADS)
-    block_all_reduce_f32_grid_stride_f32_kernel(const float* __restrict__ x, float* __restrict__ y, int n) {
+// The sum over the block, in every lane of its first warp. All threads must call it together.
+__device__ __forceinline__ float block_reduce_sum(float sum) {
     __shared__ float partial_smem[WARPS];
-    const int tid = threadIdx.x;
-    const int warp_id = tid / WARP_SIZE;
-    const int lane_id = tid % WARP_SIZE;
-    const int first = blockIdx.x * THREADS + tid;  // this thread's place in the grid
-    const int stride = gridDim.x * THREADS;
-    float sum = 0.0f;
-    // TODO(1): Walk over x in strides of the grid's width, 32 neighbours per warp in every step, and add up alone in a
-    //   register. The index may pass 2^31 - 1 in its last step. (~3 lines)
-    // Unrolled, four loads are on their way before the first is needed. 64 bits: i + stride may pass 2^31 - 1.
-#pragma unroll 4
-    for (long long i = first; i < n; i += stride) sum += x[i];
-    // END TODO(1)
-    // TODO(2): registers -> shared -> y: one partial sum per warp, the first warp adds these with all its lanes in the
-    //   shuffles, one thread of the block adds the block's sum to y. No partial sum may be read before it has been
-    //   written. (~8 lines)
+    const int warp_id = threadIdx.x / WARP_SIZE;
+    const int lane_id = threadIdx.x % WARP_SIZE;
+    // TODO(1): registers -> shared -> registers: one partial sum per warp, then the first warp adds these with all its
+    //   lanes in the shuffles. No partial sum may be read before it has been written. (~7 lines)
     sum = warp_reduce_sum(sum);
     if (lane_id == 0) partial_smem[warp_id] = sum;
     // The first warp reads what all the other warps wrote.
@@ -48,9 +37,25 @@ __global__ void __launch_bounds__(THREADS)
     if (warp_id == 0) {
         sum = lane_id < WARPS ? partial_smem[lane_id] : 0.0f;
         sum = warp_reduce_sum(sum);
-        if (lane_id == 0) atomicAdd(y, sum);
     }
+    // END TODO(1)
+    return sum;
+}
+
+__global__ void __launch_bounds__(THREADS)
+    block_all_reduce_f32_grid_stride_f32_kernel(const float* __restrict__ x, float* __restrict__ y, int n) {
+    const int tid = threadIdx.x;
+    const int first = blockIdx.x * THREADS + tid;  // this thread's place in the grid
+    const int stride = gridDim.x * THREADS;
+    float sum = 0.0f;
+    // TODO(2): Walk over x in strides of the grid's width, 32 neighbours per warp in every step, and add up alone in a
+    //   register. The index may pass 2^31 - 1 in its last step. (~3 lines)
+    // Unrolled, four loads are on their way before the first is needed. 64 bits: i + stride may pass 2^31 - 1.
+#pragma unroll 4
+    for (long long i = first; i < n; i += stride) sum += x[i];
     // END TODO(2)
+    sum = block_reduce_sum(sum);
+    if (tid == 0) atomicAdd(y, sum);
 }
 
 KATA_EXPORT void block_all_reduce_f32_grid_stride_f32(const float* x, float* y, int n, cudaStream_t stream) {

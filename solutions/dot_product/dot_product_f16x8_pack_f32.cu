@@ -2,7 +2,7 @@
 //
 // Shapes     a, b: [n] f16, contiguous, 16-byte aligned bases, y: [1] f32, any n >= 0; the sum of no elements is 0
 // Technique  128-bit loads in a grid-stride loop, products and sums in float; scalar tail
-// New        over dot_product_f16x2_f32: four times the bytes per load, and the grid-stride loop of f32x4
+// New        over dot_product_f32x4: halves, eight in a load, and all loads of a round before its products
 // Bound      memory bandwidth; y's last bits may change from run to run: blocks add in any order
 #include "kata.cuh"
 #include <algorithm>
@@ -11,8 +11,9 @@
 constexpr int THREADS = 256;
 constexpr int VEC = 8;                    // elements per thread and step: 16 bytes
 constexpr int PER_BLOCK = THREADS * VEC;  // elements per block and step
-constexpr int LOADS = 2;          // per input and thread on their way at once, and the least that a block is worth
-constexpr int MAX_BLOCKS = 2048;  // two waves on 132 SMs with 8 blocks each
+constexpr int LOADS = 2;                  // per input and thread on their way at once
+constexpr int MIN_STEPS = 4;              // fewer, and a block costs more in shuffles and atomics than in loads
+constexpr int MAX_BLOCKS = 2048;          // two waves on 132 SMs with 8 blocks each
 constexpr int WARP_SIZE = 32;
 constexpr int WARPS = THREADS / WARP_SIZE;
 constexpr unsigned FULL_MASK = 0xffffffff;
@@ -26,12 +27,25 @@ __device__ __forceinline__ float warp_reduce_sum(float sum) {
     return sum;
 }
 
+// The sum over the block, in every lane of its first warp. All threads must call it together.
+__device__ __forceinline__ float block_reduce_sum(float sum) {
+    __shared__ float partial_smem[WARPS];
+    const int warp_id = threadIdx.x / WARP_SIZE;
+    const int lane_id = threadIdx.x % WARP_SIZE;
+    sum = warp_reduce_sum(sum);
+    if (lane_id == 0) partial_smem[warp_id] = sum;
+    // The first warp reads what all the other warps wrote.
+    __syncthreads();
+    if (warp_id == 0) {
+        sum = lane_id < WARPS ? partial_smem[lane_id] : 0.0f;
+        sum = warp_reduce_sum(sum);
+    }
+    return sum;
+}
+
 __global__ void __launch_bounds__(THREADS) dot_product_f16x8_pack_f32_kernel(
     const half* __restrict__ a, const half* __restrict__ b, float* __restrict__ y, int n) {
-    __shared__ float partial_smem[WARPS];
     const int tid = threadIdx.x;
-    const int warp_id = tid / WARP_SIZE;
-    const int lane_id = tid % WARP_SIZE;
     const int first = blockIdx.x * THREADS + tid;  // this thread's place in the grid
     const int stride = gridDim.x * THREADS;
     float sum = 0.0f;
@@ -65,24 +79,13 @@ __global__ void __launch_bounds__(THREADS) dot_product_f16x8_pack_f32_kernel(
     //   each by one thread, and nothing at or past n may be read. (~1 line)
     if (first < n % VEC) sum += __half2float(a[n - 1 - first]) * __half2float(b[n - 1 - first]);
     // END TODO(2)
-    // TODO(3): registers -> shared -> y: one partial sum per warp, the first warp adds these with all its lanes in the
-    //   shuffles, one thread of the block adds the block's sum to y. No partial sum may be read before it has been
-    //   written. (~8 lines)
-    sum = warp_reduce_sum(sum);
-    if (lane_id == 0) partial_smem[warp_id] = sum;
-    // The first warp reads what all the other warps wrote.
-    __syncthreads();
-    if (warp_id == 0) {
-        sum = lane_id < WARPS ? partial_smem[lane_id] : 0.0f;
-        sum = warp_reduce_sum(sum);
-        if (lane_id == 0) atomicAdd(y, sum);
-    }
-    // END TODO(3)
+    sum = block_reduce_sum(sum);
+    if (tid == 0) atomicAdd(y, sum);
 }
 
 KATA_EXPORT void dot_product_f16x8_pack_f32(const half* a, const half* b, float* y, int n, cudaStream_t stream) {
     cudaMemsetAsync(y, 0, sizeof(float), stream);  // y comes with whatever was in memory; all bits 0 is 0.0f
     if (n == 0) return;                            // a grid of no blocks is an invalid launch
-    const int blocks = std::min((n - 1) / (PER_BLOCK * LOADS) + 1, MAX_BLOCKS);
+    const int blocks = std::min((n - 1) / (PER_BLOCK * MIN_STEPS) + 1, MAX_BLOCKS);
     dot_product_f16x8_pack_f32_kernel<<<blocks, THREADS, 0, stream>>>(a, b, y, n);
 }

@@ -25,12 +25,25 @@ __device__ __forceinline__ float warp_reduce_sum(float sum) {
     return sum;
 }
 
+// The sum over the block, in every lane of its first warp. All threads must call it together.
+__device__ __forceinline__ float block_reduce_sum(float sum) {
+    __shared__ float partial_smem[WARPS];
+    const int warp_id = threadIdx.x / WARP_SIZE;
+    const int lane_id = threadIdx.x % WARP_SIZE;
+    sum = warp_reduce_sum(sum);
+    if (lane_id == 0) partial_smem[warp_id] = sum;
+    // The first warp reads what all the other warps wrote.
+    __syncthreads();
+    if (warp_id == 0) {
+        sum = lane_id < WARPS ? partial_smem[lane_id] : 0.0f;
+        sum = warp_reduce_sum(sum);
+    }
+    return sum;
+}
+
 __global__ void __launch_bounds__(THREADS)
     block_all_reduce_f32x4_f32_kernel(const float* __restrict__ x, float* __restrict__ y, int n) {
-    __shared__ float partial_smem[WARPS];
     const int tid = threadIdx.x;
-    const int warp_id = tid / WARP_SIZE;
-    const int lane_id = tid % WARP_SIZE;
     const int first = blockIdx.x * THREADS + tid;  // this thread's place in the grid
     const int stride = gridDim.x * THREADS;
     float sum = 0.0f;
@@ -41,15 +54,8 @@ __global__ void __launch_bounds__(THREADS)
         // In pairs: fewer roundings one behind the other, and adds that do not wait for each other.
         sum += (x4.x + x4.y) + (x4.z + x4.w);
     }
-    sum = warp_reduce_sum(sum);
-    if (lane_id == 0) partial_smem[warp_id] = sum;
-    // The first warp reads what all the other warps wrote.
-    __syncthreads();
-    if (warp_id == 0) {
-        sum = lane_id < WARPS ? partial_smem[lane_id] : 0.0f;
-        sum = warp_reduce_sum(sum);
-        if (lane_id == 0) atomicAdd(y, sum);
-    }
+    sum = block_reduce_sum(sum);
+    if (tid == 0) atomicAdd(y, sum);
 }
 
 KATA_EXPORT void block_all_reduce_f32x4_f32(const float* x, float* y, int n, cudaStream_t stream) {

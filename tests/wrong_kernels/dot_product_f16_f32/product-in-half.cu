@@ -20,15 +20,11 @@ __device__ __forceinline__ float warp_reduce_sum(float sum) {
     return sum;
 }
 
-__global__ void __launch_bounds__(THREADS)
-    dot_product_f16_f32_kernel(const half* __restrict__ a, const half* __restrict__ b, float* __restrict__ y, int n) {
+// The sum over the block, in every lane of its first warp. All threads must call it together.
+__device__ __forceinline__ float block_reduce_sum(float sum) {
     __shared__ float partial_smem[WARPS];
-    const int tid = threadIdx.x;
-    const int warp_id = tid / WARP_SIZE;
-    const int lane_id = tid % WARP_SIZE;
-    const int idx = blockIdx.x * THREADS + tid;
-    float sum = 0.0f;
-    if (idx < n) sum = __half2float(__hmul(a[idx], b[idx]));
+    const int warp_id = threadIdx.x / WARP_SIZE;
+    const int lane_id = threadIdx.x % WARP_SIZE;
     sum = warp_reduce_sum(sum);
     if (lane_id == 0) partial_smem[warp_id] = sum;
     // The first warp reads what all the other warps wrote.
@@ -36,8 +32,18 @@ __global__ void __launch_bounds__(THREADS)
     if (warp_id == 0) {
         sum = lane_id < WARPS ? partial_smem[lane_id] : 0.0f;
         sum = warp_reduce_sum(sum);
-        if (lane_id == 0) atomicAdd(y, sum);
     }
+    return sum;
+}
+
+__global__ void __launch_bounds__(THREADS)
+    dot_product_f16_f32_kernel(const half* __restrict__ a, const half* __restrict__ b, float* __restrict__ y, int n) {
+    const int tid = threadIdx.x;
+    const int idx = blockIdx.x * THREADS + tid;
+    float sum = 0.0f;
+    if (idx < n) sum = __half2float(__hmul(a[idx], b[idx]));
+    sum = block_reduce_sum(sum);
+    if (tid == 0) atomicAdd(y, sum);
 }
 
 KATA_EXPORT void dot_product_f16_f32(const half* a, const half* b, float* y, int n, cudaStream_t stream) {

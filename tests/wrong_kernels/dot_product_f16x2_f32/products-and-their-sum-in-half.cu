@@ -22,12 +22,25 @@ __device__ __forceinline__ float warp_reduce_sum(float sum) {
     return sum;
 }
 
+// The sum over the block, in every lane of its first warp. All threads must call it together.
+__device__ __forceinline__ float block_reduce_sum(float sum) {
+    __shared__ float partial_smem[WARPS];
+    const int warp_id = threadIdx.x / WARP_SIZE;
+    const int lane_id = threadIdx.x % WARP_SIZE;
+    sum = warp_reduce_sum(sum);
+    if (lane_id == 0) partial_smem[warp_id] = sum;
+    // The first warp reads what all the other warps wrote.
+    __syncthreads();
+    if (warp_id == 0) {
+        sum = lane_id < WARPS ? partial_smem[lane_id] : 0.0f;
+        sum = warp_reduce_sum(sum);
+    }
+    return sum;
+}
+
 __global__ void __launch_bounds__(THREADS)
     dot_product_f16x2_f32_kernel(const half* __restrict__ a, const half* __restrict__ b, float* __restrict__ y, int n) {
-    __shared__ float partial_smem[WARPS];
     const int tid = threadIdx.x;
-    const int warp_id = tid / WARP_SIZE;
-    const int lane_id = tid % WARP_SIZE;
     const int idx = (blockIdx.x * THREADS + tid) * VEC;  // this thread owns idx..idx+VEC-1, at most 2^31 - 1
     float sum = 0.0f;
     if (n - idx >= VEC) {
@@ -37,15 +50,8 @@ __global__ void __launch_bounds__(THREADS)
         sum = __half2float(__hadd(products.x, products.y));
     }
     if (n - idx == 1) sum = __half2float(a[idx]) * __half2float(b[idx]);
-    sum = warp_reduce_sum(sum);
-    if (lane_id == 0) partial_smem[warp_id] = sum;
-    // The first warp reads what all the other warps wrote.
-    __syncthreads();
-    if (warp_id == 0) {
-        sum = lane_id < WARPS ? partial_smem[lane_id] : 0.0f;
-        sum = warp_reduce_sum(sum);
-        if (lane_id == 0) atomicAdd(y, sum);
-    }
+    sum = block_reduce_sum(sum);
+    if (tid == 0) atomicAdd(y, sum);
 }
 
 KATA_EXPORT void dot_product_f16x2_f32(const half* a, const half* b, float* y, int n, cudaStream_t stream) {

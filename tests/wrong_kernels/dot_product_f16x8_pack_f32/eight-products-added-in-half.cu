@@ -10,8 +10,9 @@
 constexpr int THREADS = 256;
 constexpr int VEC = 8;                    // elements per thread and step: 16 bytes
 constexpr int PER_BLOCK = THREADS * VEC;  // elements per block and step
-constexpr int LOADS = 2;          // per input and thread on their way at once, and the least that a block is worth
-constexpr int MAX_BLOCKS = 2048;  // two waves on 132 SMs with 8 blocks each
+constexpr int LOADS = 2;                  // per input and thread on their way at once
+constexpr int MIN_STEPS = 4;              // fewer, and a block costs more in shuffles and atomics than in loads
+constexpr int MAX_BLOCKS = 2048;          // two waves on 132 SMs with 8 blocks each
 constexpr int WARP_SIZE = 32;
 constexpr int WARPS = THREADS / WARP_SIZE;
 constexpr unsigned FULL_MASK = 0xffffffff;
@@ -25,12 +26,25 @@ __device__ __forceinline__ float warp_reduce_sum(float sum) {
     return sum;
 }
 
+// The sum over the block, in every lane of its first warp. All threads must call it together.
+__device__ __forceinline__ float block_reduce_sum(float sum) {
+    __shared__ float partial_smem[WARPS];
+    const int warp_id = threadIdx.x / WARP_SIZE;
+    const int lane_id = threadIdx.x % WARP_SIZE;
+    sum = warp_reduce_sum(sum);
+    if (lane_id == 0) partial_smem[warp_id] = sum;
+    // The first warp reads what all the other warps wrote.
+    __syncthreads();
+    if (warp_id == 0) {
+        sum = lane_id < WARPS ? partial_smem[lane_id] : 0.0f;
+        sum = warp_reduce_sum(sum);
+    }
+    return sum;
+}
+
 __global__ void __launch_bounds__(THREADS) dot_product_f16x8_pack_f32_kernel(
     const half* __restrict__ a, const half* __restrict__ b, float* __restrict__ y, int n) {
-    __shared__ float partial_smem[WARPS];
     const int tid = threadIdx.x;
-    const int warp_id = tid / WARP_SIZE;
-    const int lane_id = tid % WARP_SIZE;
     const int first = blockIdx.x * THREADS + tid;  // this thread's place in the grid
     const int stride = gridDim.x * THREADS;
     float sum = 0.0f;
@@ -60,20 +74,13 @@ __global__ void __launch_bounds__(THREADS) dot_product_f16x8_pack_f32_kernel(
         }
     }
     if (first < n % VEC) sum += __half2float(a[n - 1 - first]) * __half2float(b[n - 1 - first]);
-    sum = warp_reduce_sum(sum);
-    if (lane_id == 0) partial_smem[warp_id] = sum;
-    // The first warp reads what all the other warps wrote.
-    __syncthreads();
-    if (warp_id == 0) {
-        sum = lane_id < WARPS ? partial_smem[lane_id] : 0.0f;
-        sum = warp_reduce_sum(sum);
-        if (lane_id == 0) atomicAdd(y, sum);
-    }
+    sum = block_reduce_sum(sum);
+    if (tid == 0) atomicAdd(y, sum);
 }
 
 KATA_EXPORT void dot_product_f16x8_pack_f32(const half* a, const half* b, float* y, int n, cudaStream_t stream) {
     cudaMemsetAsync(y, 0, sizeof(float), stream);  // y comes with whatever was in memory; all bits 0 is 0.0f
     if (n == 0) return;                            // a grid of no blocks is an invalid launch
-    const int blocks = std::min((n - 1) / (PER_BLOCK * LOADS) + 1, MAX_BLOCKS);
+    const int blocks = std::min((n - 1) / (PER_BLOCK * MIN_STEPS) + 1, MAX_BLOCKS);
     dot_product_f16x8_pack_f32_kernel<<<blocks, THREADS, 0, stream>>>(a, b, y, n);
 }

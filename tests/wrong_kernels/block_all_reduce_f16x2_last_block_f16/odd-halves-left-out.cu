@@ -1,0 +1,90 @@
+// Wrong: of the pair of sums only the half with the even elements goes on
+// Kata: block_all_reduce_f16x2_last_block_f16
+// Sim: wrong answer
+// Gpu: wrong answer
+// Sizes: n=2
+#include "kata.cuh"
+#include <algorithm>
+#include <cuda_fp16.h>
+
+constexpr int THREADS = 256;
+constexpr int VEC = 2;                    // elements per thread and step: half2 is 4 bytes
+constexpr int PER_BLOCK = THREADS * VEC;  // elements per block and step
+constexpr int MIN_STEPS = 4;              // fewer, and a block costs more in shuffles than in loads
+constexpr int MAX_BLOCKS = 2048;          // two waves on 132 SMs with 8 blocks each
+constexpr int WARP_SIZE = 32;
+constexpr int WARPS = THREADS / WARP_SIZE;
+constexpr unsigned FULL_MASK = 0xffffffff;
+static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
+static_assert(WARPS <= WARP_SIZE, "one warp adds the partial sums of all warps");
+
+// The sum over the warp's 32 lanes, in every lane. All 32 lanes must call it together.
+__device__ __forceinline__ half warp_reduce_sum(half sum) {
+#pragma unroll
+    for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) {
+        // A shuffle moves 32-bit registers: the partner's sum travels as its 16 bits.
+        const int bits = __shfl_xor_sync(FULL_MASK, __half_as_ushort(sum), offset);
+        sum = __hadd(sum, __ushort_as_half(bits));
+    }
+    return sum;
+}
+
+// The sum over the block, in every lane of its first warp. All threads must call it together.
+__device__ __forceinline__ half block_reduce_sum(half sum) {
+    __shared__ half partial_smem[WARPS];
+    const int warp_id = threadIdx.x / WARP_SIZE;
+    const int lane_id = threadIdx.x % WARP_SIZE;
+    sum = warp_reduce_sum(sum);
+    if (lane_id == 0) partial_smem[warp_id] = sum;
+    // The first warp reads what all the other warps wrote.
+    __syncthreads();
+    if (warp_id == 0) {
+        sum = lane_id < WARPS ? partial_smem[lane_id] : __float2half(0.0f);
+        sum = warp_reduce_sum(sum);
+    }
+    return sum;
+}
+
+// Where blocks leave their sums, and how many have. Launches that run at the same time would share both.
+__device__ half block_sums[MAX_BLOCKS];
+__device__ unsigned finished_blocks;  // 0 before and after every launch
+
+__global__ void __launch_bounds__(THREADS)
+    block_all_reduce_f16x2_last_block_f16_kernel(const half* __restrict__ x, half* __restrict__ y, int n) {
+    __shared__ bool is_last_smem;
+    const int tid = threadIdx.x;
+    const int first = blockIdx.x * THREADS + tid;  // this thread's place in the grid
+    const int stride = gridDim.x * THREADS;
+    half sum = __float2half(0.0f);
+    half2 sum2 = __float2half2_rn(0.0f);  // of the elements with even and with odd index
+#pragma unroll 4
+    for (int v = first; v < n / VEC; v += stride) {
+        sum2 = __hadd2(sum2, *reinterpret_cast<const half2*>(x + v * VEC));
+    }
+    sum = sum2.x;
+    if (first < n % VEC) sum = __hadd(sum, x[n - 1 - first]);
+    sum = block_reduce_sum(sum);
+    if (tid == 0) {
+        block_sums[blockIdx.x] = sum;
+        __threadfence();  // the sum must be there before it is counted
+        // Counts to gridDim.x - 1 and wraps to 0, ready for the next launch.
+        is_last_smem = atomicInc(&finished_blocks, gridDim.x - 1) == gridDim.x - 1;
+        __threadfence();  // and no sum may be read before all are counted
+    }
+    // All threads read is_last_smem, and the first warp has read the partial sums before the block writes new ones.
+    __syncthreads();
+    if (!is_last_smem) return;
+    sum = __float2half(0.0f);
+    for (int block = tid; block < gridDim.x; block += THREADS) sum = __hadd(sum, block_sums[block]);
+    sum = block_reduce_sum(sum);
+    if (tid == 0) y[0] = sum;
+}
+
+KATA_EXPORT void block_all_reduce_f16x2_last_block_f16(const half* x, half* y, int n, cudaStream_t stream) {
+    if (n == 0) {  // a grid of no blocks is an invalid launch
+        cudaMemsetAsync(y, 0, sizeof(half), stream);
+        return;
+    }
+    const int blocks = std::min((n - 1) / (PER_BLOCK * MIN_STEPS) + 1, MAX_BLOCKS);
+    block_all_reduce_f16x2_last_block_f16_kernel<<<blocks, THREADS, 0, stream>>>(x, y, n);
+}
