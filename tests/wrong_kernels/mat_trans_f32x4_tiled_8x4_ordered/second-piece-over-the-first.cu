@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(THREADS) mat_trans_f32x4_tiled_8x4_ordered_ker
         alignas(16) float vec[VEC];
         *reinterpret_cast<float4*>(vec) = tile_smem[i][v ^ (i / VEC)];
         if (col < N && row < M && M % VEC == 0) {
-            *reinterpret_cast<float4*>(y + col * M + row) = *reinterpret_cast<const float4*>(vec);
+            reinterpret_cast<float4*>(y + col * M)[row / VEC] = *reinterpret_cast<const float4*>(vec);
         } else if (col < N) {
 #pragma unroll
             for (int j = 0; j < VEC; ++j) {
