@@ -3,7 +3,7 @@
 // Shapes     x, y: [rows, cols], weight, bias: [cols] f16, row-major, contiguous, 16-byte aligned bases, any rows >= 1,
 //            cols in 1..16384
 // Technique  half loads, sums kept in half by intrinsics
-// New        over layer_norm_f32: halves, and half sums: 11 significant bits, and nothing above 65504
+// New        over layer_norm_f16_f32: half sums: 11 significant bits, and nothing above 65504
 // Bound      memory instructions: a warp's load is 64 bytes
 #include "kata.cuh"
 #include <cstdint>

@@ -9,13 +9,14 @@
 #include <cstdint>
 #include <cuda_fp16.h>
 
+constexpr int THREADS = 512;  // of the largest block: a short row gets a smaller one
 constexpr int WARP_SIZE = 32;
-constexpr int MAX_WARPS = 16;
-constexpr int MAX_THREADS = MAX_WARPS * WARP_SIZE;
+constexpr int WARPS = THREADS / WARP_SIZE;
 constexpr int HELD = 32;  // elements of the row that a thread keeps in registers
 constexpr unsigned FULL_MASK = 0xffffffff;
-static_assert(MAX_WARPS <= WARP_SIZE, "one warp adds the partial sums of all warps");
-static_assert(MAX_THREADS * HELD >= 16384, "the largest block holds the longest row");
+static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
+static_assert(WARPS <= WARP_SIZE, "one warp combines the partial sums of all warps");
+static_assert(THREADS * HELD >= 16384, "the largest block holds the longest row");
 
 // The sum over the warp's 32 lanes, in every lane. All 32 lanes must call it together.
 __device__ __forceinline__ float warp_reduce_sum(float sum) {
@@ -26,7 +27,6 @@ __device__ __forceinline__ float warp_reduce_sum(float sum) {
 
 // The sum over the block's threads, in every thread. All threads must call it together.
 __device__ __forceinline__ float block_reduce_sum(float sum, float* partial_smem) {
-    const int warps = blockDim.x / WARP_SIZE;
     const int warp_id = threadIdx.x / WARP_SIZE;
     const int lane_id = threadIdx.x % WARP_SIZE;
     sum = warp_reduce_sum(sum);
@@ -35,7 +35,7 @@ __device__ __forceinline__ float block_reduce_sum(float sum, float* partial_smem
     if (lane_id == 0) partial_smem[warp_id] = sum;
     // Every warp reads what all the other warps wrote.
     __syncthreads();
-    sum = warp_reduce_sum(lane_id < warps ? partial_smem[lane_id] : 0.0f);
+    sum = warp_reduce_sum(lane_id < blockDim.x / WARP_SIZE ? partial_smem[lane_id] : 0.0f);
     return sum;
 }
 
@@ -62,29 +62,30 @@ __device__ __forceinline__ void store(half* to, const float* from_rmem) {
     *reinterpret_cast<Pack*>(to) = *reinterpret_cast<const Pack*>(pack_rmem);
 }
 
+// Two blocks per SM: 64 registers a thread at most, and one block loads while the other computes.
 template <typename Pack>
-__global__ void __launch_bounds__(MAX_THREADS, 2)  // 64 registers at most: one block loads while the other computes
-    layer_norm_f16x8_pack_f32_kernel(
-        const half* __restrict__ x, const half* __restrict__ weight, const half* __restrict__ bias,
-        half* __restrict__ y, int cols, float eps) {
-    __shared__ float partial_smem[MAX_WARPS];
+__global__ void __launch_bounds__(THREADS, 2) layer_norm_f16x8_pack_f32_kernel(
+    const half* __restrict__ x, const half* __restrict__ weight, const half* __restrict__ bias, half* __restrict__ y,
+    int cols, float eps) {
+    __shared__ float partial_smem[WARPS];
     const int tid = threadIdx.x;
     const int threads = blockDim.x;
     const half* x_row = x + static_cast<int64_t>(blockIdx.x) * cols;
     half* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
-    float x_rmem[HELD];
-    // TODO(1): global -> registers: HELD elements per thread, neighbouring threads on neighbouring vectors. What lies
-    //   past the row must add nothing to a sum. (~9 lines)
+    float x_rmem[HELD] = {};  // what the row does not reach stays 0
+    // TODO(1): global -> registers: HELD elements per thread, VEC by one access of type Pack, neighbouring threads on
+    //   neighbouring vectors. Every index into x_rmem must be known once the loop is unrolled. (~5 lines)
     // END TODO(1)
-    float sum = 0.0f;
-    float squares = 0.0f;
-    // TODO(2): Find the row's mean and then the sum of the squared distances from it, over registers. The distances
-    //   replace the elements. A register past the row holds no element, and so no distance from the mean. (~12 lines)
+    float mean = 0.0f;
+    // TODO(2): Find the row's mean, known to every thread, over registers. (~4 lines)
     // END TODO(2)
-    const float scale = rsqrtf(block_reduce_sum(squares, partial_smem) / cols + eps);
-    // TODO(3): registers -> global, with the weight and the bias of each column, in float; nothing past the row.
-    //   (~12 lines)
+    float scale = 0.0f;
+    // TODO(3): Find 1 / sqrt(variance + eps), known to every thread. A register past the row holds no element, and so
+    //   has no distance from the mean: to which column does register i belong now? (~8 lines)
     // END TODO(3)
+    // TODO(4): registers -> global: load weight and bias and store y with accesses of type Pack, nothing past the row.
+    //   (~13 lines)
+    // END TODO(4)
 }
 
 KATA_EXPORT void layer_norm_f16x8_pack_f32(
@@ -92,9 +93,7 @@ KATA_EXPORT void layer_norm_f16x8_pack_f32(
     // One block per row, of just enough warps to hold the row.
     const int warps = (cols - 1) / (WARP_SIZE * HELD) + 1;
     // Only where 8 divides cols do all rows start at a multiple of 16 bytes.
-    if (cols % 8 == 0) {
-        layer_norm_f16x8_pack_f32_kernel<uint4><<<rows, warps * WARP_SIZE, 0, stream>>>(x, weight, bias, y, cols, eps);
-    } else {
-        layer_norm_f16x8_pack_f32_kernel<half><<<rows, warps * WARP_SIZE, 0, stream>>>(x, weight, bias, y, cols, eps);
-    }
+    const auto kernel =
+        cols % 8 == 0 ? layer_norm_f16x8_pack_f32_kernel<uint4> : layer_norm_f16x8_pack_f32_kernel<half>;
+    kernel<<<rows, warps * WARP_SIZE, 0, stream>>>(x, weight, bias, y, cols, eps);
 }

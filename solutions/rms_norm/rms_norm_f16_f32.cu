@@ -3,7 +3,7 @@
 // Shapes     x, y: [rows, cols], weight: [cols] f16, row-major, contiguous, 16-byte aligned bases, any rows >= 1, cols
 //            in 1..16384
 // Technique  half loads, everything in float in between, one rounding to half at the end
-// New        over rms_norm_f16_f16: the same loads and stores, but sums that neither overflow nor stand still
+// New        over rms_norm_f32: the tensors are half, the arithmetic is not; half the bytes
 // Bound      memory instructions: a warp's load is 64 bytes
 #include "kata.cuh"
 #include <cstdint>

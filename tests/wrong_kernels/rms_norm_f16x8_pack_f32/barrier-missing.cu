@@ -7,13 +7,14 @@
 #include <cstdint>
 #include <cuda_fp16.h>
 
+constexpr int THREADS = 512;  // of the largest block: a short row gets a smaller one
 constexpr int WARP_SIZE = 32;
-constexpr int MAX_WARPS = 16;
-constexpr int MAX_THREADS = MAX_WARPS * WARP_SIZE;
+constexpr int WARPS = THREADS / WARP_SIZE;
 constexpr int HELD = 32;  // elements of the row that a thread keeps in registers
 constexpr unsigned FULL_MASK = 0xffffffff;
-static_assert(MAX_WARPS <= WARP_SIZE, "one warp adds the partial sums of all warps");
-static_assert(MAX_THREADS * HELD >= 16384, "the largest block holds the longest row");
+static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
+static_assert(WARPS <= WARP_SIZE, "one warp combines the partial sums of all warps");
+static_assert(THREADS * HELD >= 16384, "the largest block holds the longest row");
 
 // The sum over the warp's 32 lanes, in every lane. All 32 lanes must call it together.
 __device__ __forceinline__ float warp_reduce_sum(float sum) {
@@ -25,12 +26,11 @@ __device__ __forceinline__ float warp_reduce_sum(float sum) {
 // The sum over the block's threads, in every thread. All threads must call it together, and once in a kernel: a second
 // call would overwrite partial sums that a slow warp may still read.
 __device__ __forceinline__ float block_reduce_sum(float sum, float* partial_smem) {
-    const int warps = blockDim.x / WARP_SIZE;
     const int warp_id = threadIdx.x / WARP_SIZE;
     const int lane_id = threadIdx.x % WARP_SIZE;
     sum = warp_reduce_sum(sum);
-    if (lane_id == 0) partial_smem[warp_id] = sum;                          // BUG
-    sum = warp_reduce_sum(lane_id < warps ? partial_smem[lane_id] : 0.0f);  // BUG
+    if (lane_id == 0) partial_smem[warp_id] = sum;                                           // BUG
+    sum = warp_reduce_sum(lane_id < blockDim.x / WARP_SIZE ? partial_smem[lane_id] : 0.0f);  // BUG
     return sum;
 }
 
@@ -57,31 +57,26 @@ __device__ __forceinline__ void store(half* to, const float* from_rmem) {
     *reinterpret_cast<Pack*>(to) = *reinterpret_cast<const Pack*>(pack_rmem);
 }
 
+// Two blocks per SM: 64 registers a thread at most, and one block loads while the other computes.
 template <typename Pack>
-__global__ void __launch_bounds__(MAX_THREADS, 2)  // 64 registers at most: one block loads while the other computes
-    rms_norm_f16x8_pack_f32_kernel(
-        const half* __restrict__ x, const half* __restrict__ weight, half* __restrict__ y, int cols, float eps) {
-    __shared__ float partial_smem[MAX_WARPS];
+__global__ void __launch_bounds__(THREADS, 2) rms_norm_f16x8_pack_f32_kernel(
+    const half* __restrict__ x, const half* __restrict__ weight, half* __restrict__ y, int cols, float eps) {
+    __shared__ float partial_smem[WARPS];
     const int tid = threadIdx.x;
     const int threads = blockDim.x;
     const half* x_row = x + static_cast<int64_t>(blockIdx.x) * cols;
     half* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
-    float x_rmem[HELD];
+    float x_rmem[HELD] = {};  // what the row does not reach stays 0
 #pragma unroll
     for (int i = 0; i < HELD; i += VEC<Pack>) {
         const int col = i * threads + tid * VEC<Pack>;
-        if (col < cols) {
-            load<Pack>(x_rmem + i, x_row + col);
-        } else {
-#pragma unroll
-            for (int j = i; j < i + VEC<Pack>; ++j) x_rmem[j] = 0.0f;
-        }
+        if (col < cols) load<Pack>(x_rmem + i, x_row + col);
     }
+    float scale = 0.0f;
     float sum = 0.0f;
 #pragma unroll
     for (int i = 0; i < HELD; ++i) sum += x_rmem[i] * x_rmem[i];
-    sum = block_reduce_sum(sum, partial_smem);
-    const float scale = rsqrtf(sum / cols + eps);
+    scale = rsqrtf(block_reduce_sum(sum, partial_smem) / cols + eps);
 #pragma unroll
     for (int i = 0; i < HELD; i += VEC<Pack>) {
         const int col = i * threads + tid * VEC<Pack>;
@@ -89,7 +84,7 @@ __global__ void __launch_bounds__(MAX_THREADS, 2)  // 64 registers at most: one 
             float weight_rmem[VEC<Pack>];
             load<Pack>(weight_rmem, weight + col);
 #pragma unroll
-            for (int j = 0; j < VEC<Pack>; ++j) x_rmem[i + j] *= scale * weight_rmem[j];
+            for (int j = 0; j < VEC<Pack>; ++j) x_rmem[i + j] = x_rmem[i + j] * scale * weight_rmem[j];
             store<Pack>(y_row + col, x_rmem + i);
         }
     }
@@ -100,9 +95,6 @@ KATA_EXPORT void rms_norm_f16x8_pack_f32(
     // One block per row, of just enough warps to hold the row.
     const int warps = (cols - 1) / (WARP_SIZE * HELD) + 1;
     // Only where 8 divides cols do all rows start at a multiple of 16 bytes.
-    if (cols % 8 == 0) {
-        rms_norm_f16x8_pack_f32_kernel<uint4><<<rows, warps * WARP_SIZE, 0, stream>>>(x, weight, y, cols, eps);
-    } else {
-        rms_norm_f16x8_pack_f32_kernel<half><<<rows, warps * WARP_SIZE, 0, stream>>>(x, weight, y, cols, eps);
-    }
+    const auto kernel = cols % 8 == 0 ? rms_norm_f16x8_pack_f32_kernel<uint4> : rms_norm_f16x8_pack_f32_kernel<half>;
+    kernel<<<rows, warps * WARP_SIZE, 0, stream>>>(x, weight, y, cols, eps);
 }

@@ -1,0 +1,95 @@
+// layer_norm_f32_held: y[row, col] = (x[row, col] - mean) / sqrt(variance + eps) * weight[col] + bias[col]
+//
+// Shapes     x, y: [rows, cols], weight, bias: [cols] f32, row-major, contiguous, 16-byte aligned bases, any rows >= 1,
+//            cols in 1..16384
+// Technique  up to 32 floats of the row in registers of each thread, all passes over registers
+// New        over layer_norm_f32: the row comes from memory once instead of three times; blocks as large as the row
+//            needs
+// Bound      memory bandwidth, and memory instructions: a warp's access is 128 bytes
+#include "kata.cuh"
+#include <cstdint>
+
+constexpr int THREADS = 512;  // of the largest block: a short row gets a smaller one
+constexpr int WARP_SIZE = 32;
+constexpr int WARPS = THREADS / WARP_SIZE;
+constexpr int HELD = 32;  // elements of the row that a thread keeps in registers
+constexpr unsigned FULL_MASK = 0xffffffff;
+static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
+static_assert(WARPS <= WARP_SIZE, "one warp combines the partial sums of all warps");
+static_assert(THREADS * HELD >= 16384, "the largest block holds the longest row");
+
+// The sum over the warp's 32 lanes, in every lane. All 32 lanes must call it together.
+__device__ __forceinline__ float warp_reduce_sum(float sum) {
+#pragma unroll
+    for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(FULL_MASK, sum, offset);
+    return sum;
+}
+
+// The sum over the block's threads, in every thread. All threads must call it together.
+__device__ __forceinline__ float block_reduce_sum(float sum, float* partial_smem) {
+    const int warp_id = threadIdx.x / WARP_SIZE;
+    const int lane_id = threadIdx.x % WARP_SIZE;
+    sum = warp_reduce_sum(sum);
+    // A slow warp may still read the partial sums of the call before.
+    __syncthreads();
+    if (lane_id == 0) partial_smem[warp_id] = sum;
+    // Every warp reads what all the other warps wrote.
+    __syncthreads();
+    sum = warp_reduce_sum(lane_id < blockDim.x / WARP_SIZE ? partial_smem[lane_id] : 0.0f);
+    return sum;
+}
+
+// Two blocks per SM: 64 registers a thread at most, and one block loads while the other computes.
+__global__ void __launch_bounds__(THREADS, 2) layer_norm_f32_held_kernel(
+    const float* __restrict__ x, const float* __restrict__ weight, const float* __restrict__ bias,
+    float* __restrict__ y, int cols, float eps) {
+    __shared__ float partial_smem[WARPS];
+    const int tid = threadIdx.x;
+    const int threads = blockDim.x;
+    const float* x_row = x + static_cast<int64_t>(blockIdx.x) * cols;
+    float* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
+    float x_rmem[HELD] = {};  // what the row does not reach stays 0
+    // TODO(1): global -> registers: HELD elements per thread, neighbouring threads on neighbouring columns. Every index
+    //   into x_rmem must be known once the loop is unrolled. (~5 lines)
+#pragma unroll
+    for (int i = 0; i < HELD; ++i) {
+        const int col = i * threads + tid;
+        if (col < cols) x_rmem[i] = x_row[col];
+    }
+    // END TODO(1)
+    float mean = 0.0f;
+    // TODO(2): Find the row's mean, known to every thread, over registers. (~4 lines)
+    float sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < HELD; ++i) sum += x_rmem[i];
+    mean = block_reduce_sum(sum, partial_smem) / cols;
+    // END TODO(2)
+    float scale = 0.0f;
+    // TODO(3): Find 1 / sqrt(variance + eps), known to every thread. The variance is the mean square of the
+    //   distances from the mean, and a register past the row holds no element, and so has no distance. (~8 lines)
+    float squares = 0.0f;
+#pragma unroll
+    for (int i = 0; i < HELD; ++i) {
+        const int col = i * threads + tid;
+        const float distance = col < cols ? x_rmem[i] - mean : 0.0f;
+        squares += distance * distance;
+    }
+    scale = rsqrtf(block_reduce_sum(squares, partial_smem) / cols + eps);
+    // END TODO(3)
+    // TODO(4): registers -> global: write every column of the row once, with the weight and the bias of its column.
+    //   (~5 lines)
+#pragma unroll
+    for (int i = 0; i < HELD; ++i) {
+        const int col = i * threads + tid;
+        if (col < cols) y_row[col] = (x_rmem[i] - mean) * scale * weight[col] + bias[col];
+    }
+    // END TODO(4)
+}
+
+KATA_EXPORT void layer_norm_f32_held(
+    const float* x, const float* weight, const float* bias, float* y, int rows, int cols, float eps,
+    cudaStream_t stream) {
+    // One block per row, of just enough warps to hold the row.
+    const int warps = (cols - 1) / (WARP_SIZE * HELD) + 1;
+    layer_norm_f32_held_kernel<<<rows, warps * WARP_SIZE, 0, stream>>>(x, weight, bias, y, cols, eps);
+}
