@@ -11,12 +11,13 @@
 #include <cstdint>
 #include <cuda_fp16.h>
 
+constexpr int THREADS = 512;  // of the largest block: a short row gets a smaller one
 constexpr int WARP_SIZE = 32;
-constexpr int MAX_WARPS = 16;
-constexpr int MAX_THREADS = MAX_WARPS * WARP_SIZE;
+constexpr int WARPS = THREADS / WARP_SIZE;
 constexpr int HELD = 32;  // elements of the row that a thread keeps in registers
 constexpr unsigned FULL_MASK = 0xffffffff;
-static_assert(MAX_WARPS <= WARP_SIZE, "one warp combines the partial results of all warps");
+static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
+static_assert(WARPS <= WARP_SIZE, "one warp combines the partial results of all warps");
 
 struct Add {
     __device__ __forceinline__ float operator()(float a, float b) const { return a + b; }
@@ -37,7 +38,6 @@ __device__ __forceinline__ float warp_reduce(float value, Op op) {
 // The threads' values combined by op, in every thread; neutral changes nothing. All threads must call it together.
 template <typename Op>
 __device__ __forceinline__ float block_reduce(float value, float neutral, float* partial_smem, Op op) {
-    const int warps = blockDim.x / WARP_SIZE;
     const int warp_id = threadIdx.x / WARP_SIZE;
     const int lane_id = threadIdx.x % WARP_SIZE;
     value = warp_reduce(value, op);
@@ -46,7 +46,7 @@ __device__ __forceinline__ float block_reduce(float value, float neutral, float*
     if (lane_id == 0) partial_smem[warp_id] = value;
     // Every warp reads what all the other warps wrote.
     __syncthreads();
-    value = warp_reduce(lane_id < warps ? partial_smem[lane_id] : neutral, op);
+    value = warp_reduce(lane_id < blockDim.x / WARP_SIZE ? partial_smem[lane_id] : neutral, op);
     return value;
 }
 
@@ -69,37 +69,40 @@ __device__ __forceinline__ void store(half* to, const float* from_rmem) {
     // END TODO(2)
 }
 
+// Two blocks per SM: 64 registers a thread at most, and one block loads while the other computes.
 template <typename Pack>
-__global__ void __launch_bounds__(MAX_THREADS, 2)  // 64 registers at most: one block loads while the other computes
+__global__ void __launch_bounds__(THREADS, 2)
     safe_softmax_f16x8_pack_f32_kernel(const half* __restrict__ x, half* __restrict__ y, int cols) {
-    __shared__ float partial_smem[MAX_WARPS];
+    __shared__ float partial_smem[WARPS];
     const int tid = threadIdx.x;
     const int threads = blockDim.x;
     const int64_t rest = HELD * threads;  // columns from here on are in no register
     const half* x_row = x + static_cast<int64_t>(blockIdx.x) * cols;
     half* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
     float x_rmem[HELD];
-    // TODO(3): global -> registers: HELD elements per thread, neighbouring threads on neighbouring vectors. What lies
-    //   past the row must count as nothing in a maximum and in a sum of exponentials. (~9 lines)
+    // TODO(3): global -> registers: HELD elements per thread, VEC by one access of type Pack, neighbouring threads on
+    //   neighbouring vectors. What lies past the row must count as nothing in a maximum and in a sum of exponentials.
+    //   Every index into x_rmem must be known once the loop is unrolled. (~7 lines)
     // END TODO(3)
     float max = -INFINITY;
-    float sum = 0.0f;
-    // TODO(4): Find the row's maximum, then turn each register into its exponential and find their sum. A row may go on
-    //   from column rest, where no register holds it. (~11 lines)
+    // TODO(4): Find the row's maximum: first over the registers, then over the columns from rest on, which a long row
+    //   has and a short one has not. (~4 lines)
     // END TODO(4)
-    const float scale = 1.0f / sum;
-    // TODO(5): registers -> global: store what the registers hold, nothing past the row; then write the columns from
-    //   rest on. (~10 lines)
+    float sum = 0.0f;
+    // TODO(5): Sum the exponentials of the distances from the maximum, and keep those of the registers: none of them
+    //   need be computed again. (~7 lines)
     // END TODO(5)
+    const float scale = 1.0f / sum;
+    // TODO(6): registers -> global: store what the registers hold with accesses of type Pack, nothing past the row;
+    //   then write the columns from rest on. (~8 lines)
+    // END TODO(6)
 }
 
 KATA_EXPORT void safe_softmax_f16x8_pack_f32(const half* x, half* y, int rows, int cols, cudaStream_t stream) {
-    // One block per row, of just enough warps to hold the row, MAX_WARPS at most.
-    const int warps = std::min((cols - 1) / (WARP_SIZE * HELD) + 1, MAX_WARPS);
+    // One block per row, of just enough warps to hold the row, WARPS at most.
+    const int warps = std::min((cols - 1) / (WARP_SIZE * HELD) + 1, WARPS);
     // Only where 8 divides cols do all rows start at a multiple of 16 bytes.
-    if (cols % 8 == 0) {
-        safe_softmax_f16x8_pack_f32_kernel<uint4><<<rows, warps * WARP_SIZE, 0, stream>>>(x, y, cols);
-    } else {
-        safe_softmax_f16x8_pack_f32_kernel<half><<<rows, warps * WARP_SIZE, 0, stream>>>(x, y, cols);
-    }
+    const auto kernel =
+        cols % 8 == 0 ? safe_softmax_f16x8_pack_f32_kernel<uint4> : safe_softmax_f16x8_pack_f32_kernel<half>;
+    kernel<<<rows, warps * WARP_SIZE, 0, stream>>>(x, y, cols);
 }

@@ -2,19 +2,21 @@
 //
 // Shapes     x, y: [rows, cols] f32, row-major, contiguous, 16-byte aligned bases, any rows, cols >= 1
 // Technique  128-bit loads of up to 32 floats per thread, all three passes over registers, 128-bit stores
-// New        over safe_softmax_f32: the row comes from memory once, up to 16384 columns; only the rest of it again
+// New        over safe_softmax_f32_held: a quarter of the memory instructions; the rows' alignment decides about the
+//            vector
 // Bound      memory bandwidth
 #include "kata.cuh"
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 
+constexpr int THREADS = 512;  // of the largest block: a short row gets a smaller one
 constexpr int WARP_SIZE = 32;
-constexpr int MAX_WARPS = 16;
-constexpr int MAX_THREADS = MAX_WARPS * WARP_SIZE;
+constexpr int WARPS = THREADS / WARP_SIZE;
 constexpr int HELD = 32;  // elements of the row that a thread keeps in registers
 constexpr unsigned FULL_MASK = 0xffffffff;
-static_assert(MAX_WARPS <= WARP_SIZE, "one warp combines the partial results of all warps");
+static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
+static_assert(WARPS <= WARP_SIZE, "one warp combines the partial results of all warps");
 
 struct Add {
     __device__ __forceinline__ float operator()(float a, float b) const { return a + b; }
@@ -35,7 +37,6 @@ __device__ __forceinline__ float warp_reduce(float value, Op op) {
 // The threads' values combined by op, in every thread; neutral changes nothing. All threads must call it together.
 template <typename Op>
 __device__ __forceinline__ float block_reduce(float value, float neutral, float* partial_smem, Op op) {
-    const int warps = blockDim.x / WARP_SIZE;
     const int warp_id = threadIdx.x / WARP_SIZE;
     const int lane_id = threadIdx.x % WARP_SIZE;
     value = warp_reduce(value, op);
@@ -44,17 +45,32 @@ __device__ __forceinline__ float block_reduce(float value, float neutral, float*
     if (lane_id == 0) partial_smem[warp_id] = value;
     // Every warp reads what all the other warps wrote.
     __syncthreads();
-    value = warp_reduce(lane_id < warps ? partial_smem[lane_id] : neutral, op);
+    value = warp_reduce(lane_id < blockDim.x / WARP_SIZE ? partial_smem[lane_id] : neutral, op);
     return value;
 }
 
 // Pack is what one access moves. Its VEC elements divide cols: a vector lies in the row as a whole or not at all, and
 // every row starts at a multiple of its size.
 template <typename Pack>
-__global__ void __launch_bounds__(MAX_THREADS, 2)  // 64 registers at most: one block loads while the other computes
+constexpr int VEC = sizeof(Pack) / sizeof(float);
+
+// global -> registers: from[0..VEC-1]
+template <typename Pack>
+__device__ __forceinline__ void load(float* to_rmem, const float* from) {
+    *reinterpret_cast<Pack*>(to_rmem) = *reinterpret_cast<const Pack*>(from);
+}
+
+// registers -> global: to[0..VEC-1]
+template <typename Pack>
+__device__ __forceinline__ void store(float* to, const float* from_rmem) {
+    *reinterpret_cast<Pack*>(to) = *reinterpret_cast<const Pack*>(from_rmem);
+}
+
+// Two blocks per SM: 64 registers a thread at most, and one block loads while the other computes.
+template <typename Pack>
+__global__ void __launch_bounds__(THREADS, 2)
     safe_softmax_f32x4_kernel(const float* __restrict__ x, float* __restrict__ y, int cols) {
-    constexpr int VEC = sizeof(Pack) / sizeof(float);
-    __shared__ float partial_smem[MAX_WARPS];
+    __shared__ float partial_smem[WARPS];
     const int tid = threadIdx.x;
     const int threads = blockDim.x;
     const int64_t rest = HELD * threads;  // columns from here on are in no register
@@ -63,7 +79,7 @@ __global__ void __launch_bounds__(MAX_THREADS, 2)  // 64 registers at most: one 
     alignas(Pack) float x_rmem[HELD];
     // TODO(1): global -> registers: HELD elements per thread, VEC by one access of type Pack, neighbouring threads on
     //   neighbouring vectors. What lies past the row must count as nothing in a maximum and in a sum of exponentials.
-    //   Every index into x_rmem must be known once the loop is unrolled. (~9 lines)
+    //   Every index into x_rmem must be known once the loop is unrolled. (~7 lines)
     // END TODO(1)
     float max = -INFINITY;
     // TODO(2): Find the row's maximum: first over the registers, then over the columns from rest on, which a long row
@@ -75,17 +91,14 @@ __global__ void __launch_bounds__(MAX_THREADS, 2)  // 64 registers at most: one 
     // END TODO(3)
     const float scale = 1.0f / sum;
     // TODO(4): registers -> global: store what the registers hold with accesses of type Pack, nothing past the row;
-    //   then write the columns from rest on. (~9 lines)
+    //   then write the columns from rest on. (~8 lines)
     // END TODO(4)
 }
 
 KATA_EXPORT void safe_softmax_f32x4(const float* x, float* y, int rows, int cols, cudaStream_t stream) {
-    // One block per row, of just enough warps to hold the row, MAX_WARPS at most.
-    const int warps = std::min((cols - 1) / (WARP_SIZE * HELD) + 1, MAX_WARPS);
+    // One block per row, of just enough warps to hold the row, WARPS at most.
+    const int warps = std::min((cols - 1) / (WARP_SIZE * HELD) + 1, WARPS);
     // Only where 4 divides cols do all rows start at a multiple of 16 bytes.
-    if (cols % 4 == 0) {
-        safe_softmax_f32x4_kernel<float4><<<rows, warps * WARP_SIZE, 0, stream>>>(x, y, cols);
-    } else {
-        safe_softmax_f32x4_kernel<float><<<rows, warps * WARP_SIZE, 0, stream>>>(x, y, cols);
-    }
+    const auto kernel = cols % 4 == 0 ? safe_softmax_f32x4_kernel<float4> : safe_softmax_f32x4_kernel<float>;
+    kernel<<<rows, warps * WARP_SIZE, 0, stream>>>(x, y, cols);
 }

@@ -2,7 +2,7 @@
 //
 // Shapes     x, y: [rows, cols] f32, row-major, contiguous, 16-byte aligned bases, any rows, cols >= 1
 // Technique  one pass keeps a running maximum and a running sum, rescaled when the maximum rises; a second pass writes
-// New        over safe_softmax_f32: the row is read twice instead of three times, and the block reduces once, in pairs
+// New        over online_safe_softmax_f32_two_reductions: the block reduces once, in pairs of maximum and sum
 // Bound      memory bandwidth and caches: the row is read twice
 #include "kata.cuh"
 #include <cfloat>
@@ -29,43 +29,42 @@ __device__ __forceinline__ Partial nothing() {
 // What is known of the elements of both. An element x by itself is {x, 1}.
 __device__ __forceinline__ Partial merge(Partial a, Partial b) {
     Partial merged = nothing();
-    // TODO(1): Both sums must refer to the larger of the two maxima before they are added: rescale each by the
-    //   exponential of how far its own maximum lies below. (~2 lines)
     merged.max = fmaxf(a.max, b.max);
     merged.sum = a.sum * __expf(a.max - merged.max) + b.sum * __expf(b.max - merged.max);
-    // END TODO(1)
     return merged;
 }
 
 // The lanes' partial results merged, in every lane. All 32 lanes must call it together.
-__device__ __forceinline__ Partial warp_merge(Partial mine) {
+__device__ __forceinline__ Partial warp_reduce(Partial value) {
 #pragma unroll
     for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) {
-        const float max = __shfl_xor_sync(FULL_MASK, mine.max, offset);
-        const float sum = __shfl_xor_sync(FULL_MASK, mine.sum, offset);
-        mine = merge(mine, {max, sum});
+        // TODO(1): Merge this lane's pair with the other lane's. A shuffle moves one register. (~3 lines)
+        const float max = __shfl_xor_sync(FULL_MASK, value.max, offset);
+        const float sum = __shfl_xor_sync(FULL_MASK, value.sum, offset);
+        value = merge(value, {max, sum});
+        // END TODO(1)
     }
-    return mine;
+    return value;
 }
 
 // The threads' partial results merged, in every thread. All threads must call it together, and once in a kernel.
-__device__ __forceinline__ Partial block_merge(Partial mine) {
-    __shared__ Partial partial_smem[WARPS];
+__device__ __forceinline__ Partial block_reduce(Partial value, Partial* partial_smem) {
     const int warp_id = threadIdx.x / WARP_SIZE;
     const int lane_id = threadIdx.x % WARP_SIZE;
-    mine = warp_merge(mine);
+    value = warp_reduce(value);
     // TODO(2): registers -> shared -> registers: one partial result per warp, then all of them merged in every warp. A
     //   lane that no warp stands for must bring nothing, and must not read shared memory. (~4 lines)
-    if (lane_id == 0) partial_smem[warp_id] = mine;
+    if (lane_id == 0) partial_smem[warp_id] = value;
     // Every warp reads what all the other warps wrote.
     __syncthreads();
-    mine = warp_merge(lane_id < WARPS ? partial_smem[lane_id] : nothing());
+    value = warp_reduce(lane_id < WARPS ? partial_smem[lane_id] : nothing());
     // END TODO(2)
-    return mine;
+    return value;
 }
 
 __global__ void __launch_bounds__(THREADS)
     online_safe_softmax_f32_kernel(const float* __restrict__ x, float* __restrict__ y, int cols) {
+    __shared__ Partial partial_smem[WARPS];
     const int tid = threadIdx.x;
     const float* x_row = x + static_cast<int64_t>(blockIdx.x) * cols;
     float* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
@@ -73,7 +72,7 @@ __global__ void __launch_bounds__(THREADS)
     // TODO(3): In one pass over this thread's share of the row, keep maximum and sum up to date element by element;
     //   then give every thread the pair of the whole row. (~2 lines)
     for (int64_t col = tid; col < cols; col += THREADS) row = merge(row, {x_row[col], 1.0f});
-    row = block_merge(row);
+    row = block_reduce(row, partial_smem);
     // END TODO(3)
     // TODO(4): Write every column of the row once. Divide once a row, not once an element. (~2 lines)
     const float scale = 1.0f / row.sum;

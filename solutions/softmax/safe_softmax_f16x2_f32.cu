@@ -110,9 +110,6 @@ __global__ void __launch_bounds__(THREADS)
 
 KATA_EXPORT void safe_softmax_f16x2_f32(const half* x, half* y, int rows, int cols, cudaStream_t stream) {
     // One block per row. Only where 2 divides cols do all rows start at a multiple of 4 bytes.
-    if (cols % 2 == 0) {
-        safe_softmax_f16x2_f32_kernel<half2><<<rows, THREADS, 0, stream>>>(x, y, cols);
-    } else {
-        safe_softmax_f16x2_f32_kernel<half><<<rows, THREADS, 0, stream>>>(x, y, cols);
-    }
+    const auto kernel = cols % 2 == 0 ? safe_softmax_f16x2_f32_kernel<half2> : safe_softmax_f16x2_f32_kernel<half>;
+    kernel<<<rows, THREADS, 0, stream>>>(x, y, cols);
 }

@@ -10,8 +10,8 @@
 
 constexpr int THREADS = 128;
 constexpr int WARP_SIZE = 32;
-constexpr int ROWS = THREADS / WARP_SIZE;  // rows per block, one for each warp
-constexpr int HELD = 32;                   // elements of the row that a thread keeps in registers
+constexpr int WARPS = THREADS / WARP_SIZE;  // per block, each with a row of its own
+constexpr int HELD = 32;                    // elements of the row that a thread keeps in registers
 constexpr unsigned FULL_MASK = 0xffffffff;
 static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
 
@@ -34,67 +34,79 @@ __device__ __forceinline__ float warp_reduce(float value, Op op) {
 // Pack is what one access moves. Its VEC elements divide cols: a vector lies in the row as a whole or not at all, and
 // every row starts at a multiple of its size.
 template <typename Pack>
+constexpr int VEC = sizeof(Pack) / sizeof(float);
+
+// global -> registers: from[0..VEC-1]
+template <typename Pack>
+__device__ __forceinline__ void load(float* to_rmem, const float* from) {
+    *reinterpret_cast<Pack*>(to_rmem) = *reinterpret_cast<const Pack*>(from);
+}
+
+// registers -> global: to[0..VEC-1]
+template <typename Pack>
+__device__ __forceinline__ void store(float* to, const float* from_rmem) {
+    *reinterpret_cast<Pack*>(to) = *reinterpret_cast<const Pack*>(from_rmem);
+}
+
+template <typename Pack>
 __global__ void __launch_bounds__(THREADS)
     safe_softmax_f32x4_warp_kernel(const float* __restrict__ x, float* __restrict__ y, int rows, int cols) {
-    constexpr int VEC = sizeof(Pack) / sizeof(float);
-    constexpr int64_t REST = HELD * WARP_SIZE;  // columns from here on are in no register
-    const int lane_id = threadIdx.x % WARP_SIZE;
+    // A row is the business of one warp: its lanes are all the threads that there are.
+    const int tid = threadIdx.x % WARP_SIZE;
+    constexpr int threads = WARP_SIZE;
+    const int64_t rest = HELD * threads;  // columns from here on are in no register
     int64_t row = 0;
     // TODO(1): Give each warp a row of its own, and let the warps that find none leave, whole. Nobody waits for them:
     //   there is no barrier. (~2 lines)
-    row = static_cast<int64_t>(blockIdx.x) * ROWS + threadIdx.x / WARP_SIZE;
+    row = static_cast<int64_t>(blockIdx.x) * WARPS + threadIdx.x / WARP_SIZE;
     if (row >= rows) return;
     // END TODO(1)
     const float* x_row = x + row * cols;
     float* y_row = y + row * cols;
     alignas(Pack) float x_rmem[HELD];
 #pragma unroll
-    for (int i = 0; i < HELD; i += VEC) {
-        const int col = i * WARP_SIZE + lane_id * VEC;
-        if (col < cols) {
-            *reinterpret_cast<Pack*>(x_rmem + i) = *reinterpret_cast<const Pack*>(x_row + col);
-        } else {
-            // Past the row: nothing in a maximum, and nothing in a sum of exponentials.
+    for (float& value : x_rmem) value = -INFINITY;
 #pragma unroll
-            for (int j = i; j < i + VEC; ++j) x_rmem[j] = -INFINITY;
-        }
+    for (int i = 0; i < HELD; i += VEC<Pack>) {
+        const int col = i * threads + tid * VEC<Pack>;
+        if (col < cols) load<Pack>(x_rmem + i, x_row + col);
     }
     float max = -INFINITY;
-    float sum = 0.0f;
-    // TODO(2): Find the row's maximum, and then the sum of its exponentials, which replace the elements in the
-    //   registers: over the registers, over the columns from REST on, and over the warp's lanes. (~11 lines)
+    // TODO(2): Find the row's maximum: over the registers, over the columns from rest on, and over the warp's lanes.
+    //   (~4 lines)
 #pragma unroll
     for (int i = 0; i < HELD; ++i) max = fmaxf(max, x_rmem[i]);
-    for (int64_t col = REST + lane_id; col < cols; col += WARP_SIZE) max = fmaxf(max, x_row[col]);
+    for (int64_t col = rest + tid; col < cols; col += threads) max = fmaxf(max, x_row[col]);
     max = warp_reduce(max, Max());
+    // END TODO(2)
+    float sum = 0.0f;
+    // TODO(3): Find the sum of the exponentials in the same way. Those of the registers replace the elements.
+    //   (~7 lines)
 #pragma unroll
     for (int i = 0; i < HELD; ++i) {
         x_rmem[i] = __expf(x_rmem[i] - max);
         sum += x_rmem[i];
     }
-    for (int64_t col = REST + lane_id; col < cols; col += WARP_SIZE) sum += __expf(x_row[col] - max);
+    for (int64_t col = rest + tid; col < cols; col += threads) sum += __expf(x_row[col] - max);
     sum = warp_reduce(sum, Add());
-    // END TODO(2)
-    const float scale = 1.0f / sum;
-    // TODO(3): registers -> global with accesses of type Pack, nothing past the row; then the columns from REST on.
-    //   (~9 lines)
-#pragma unroll
-    for (int i = 0; i < HELD; i += VEC) {
-        const int col = i * WARP_SIZE + lane_id * VEC;
-#pragma unroll
-        for (int j = i; j < i + VEC; ++j) x_rmem[j] *= scale;
-        if (col < cols) *reinterpret_cast<Pack*>(y_row + col) = *reinterpret_cast<const Pack*>(x_rmem + i);
-    }
-    for (int64_t col = REST + lane_id; col < cols; col += WARP_SIZE) y_row[col] = __expf(x_row[col] - max) * scale;
     // END TODO(3)
+    const float scale = 1.0f / sum;
+    // TODO(4): registers -> global: store what the registers hold with accesses of type Pack, nothing past the row;
+    //   then write the columns from rest on. (~8 lines)
+#pragma unroll
+    for (int i = 0; i < HELD; i += VEC<Pack>) {
+        const int col = i * threads + tid * VEC<Pack>;
+#pragma unroll
+        for (int j = i; j < i + VEC<Pack>; ++j) x_rmem[j] *= scale;
+        if (col < cols) store<Pack>(y_row + col, x_rmem + i);
+    }
+    for (int64_t col = rest + tid; col < cols; col += threads) y_row[col] = __expf(x_row[col] - max) * scale;
+    // END TODO(4)
 }
 
 KATA_EXPORT void safe_softmax_f32x4_warp(const float* x, float* y, int rows, int cols, cudaStream_t stream) {
-    const int blocks = (rows - 1) / ROWS + 1;
+    const int blocks = (rows - 1) / WARPS + 1;
     // Only where 4 divides cols do all rows start at a multiple of 16 bytes.
-    if (cols % 4 == 0) {
-        safe_softmax_f32x4_warp_kernel<float4><<<blocks, THREADS, 0, stream>>>(x, y, rows, cols);
-    } else {
-        safe_softmax_f32x4_warp_kernel<float><<<blocks, THREADS, 0, stream>>>(x, y, rows, cols);
-    }
+    const auto kernel = cols % 4 == 0 ? safe_softmax_f32x4_warp_kernel<float4> : safe_softmax_f32x4_warp_kernel<float>;
+    kernel<<<blocks, THREADS, 0, stream>>>(x, y, rows, cols);
 }

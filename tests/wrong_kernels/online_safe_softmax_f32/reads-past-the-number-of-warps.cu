@@ -34,37 +34,37 @@ __device__ __forceinline__ Partial merge(Partial a, Partial b) {
 }
 
 // The lanes' partial results merged, in every lane. All 32 lanes must call it together.
-__device__ __forceinline__ Partial warp_merge(Partial mine) {
+__device__ __forceinline__ Partial warp_reduce(Partial value) {
 #pragma unroll
     for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) {
-        const float max = __shfl_xor_sync(FULL_MASK, mine.max, offset);
-        const float sum = __shfl_xor_sync(FULL_MASK, mine.sum, offset);
-        mine = merge(mine, {max, sum});
+        const float max = __shfl_xor_sync(FULL_MASK, value.max, offset);
+        const float sum = __shfl_xor_sync(FULL_MASK, value.sum, offset);
+        value = merge(value, {max, sum});
     }
-    return mine;
+    return value;
 }
 
 // The threads' partial results merged, in every thread. All threads must call it together, and once in a kernel.
-__device__ __forceinline__ Partial block_merge(Partial mine) {
-    __shared__ Partial partial_smem[WARPS];
+__device__ __forceinline__ Partial block_reduce(Partial value, Partial* partial_smem) {
     const int warp_id = threadIdx.x / WARP_SIZE;
     const int lane_id = threadIdx.x % WARP_SIZE;
-    mine = warp_merge(mine);
-    if (lane_id == 0) partial_smem[warp_id] = mine;
+    value = warp_reduce(value);
+    if (lane_id == 0) partial_smem[warp_id] = value;
     // Every warp reads what all the other warps wrote.
     __syncthreads();
-    mine = warp_merge(partial_smem[lane_id]);  // BUG
-    return mine;
+    value = warp_reduce(partial_smem[lane_id]);  // BUG
+    return value;
 }
 
 __global__ void __launch_bounds__(THREADS)
     online_safe_softmax_f32_kernel(const float* __restrict__ x, float* __restrict__ y, int cols) {
+    __shared__ Partial partial_smem[WARPS];
     const int tid = threadIdx.x;
     const float* x_row = x + static_cast<int64_t>(blockIdx.x) * cols;
     float* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
     Partial row = nothing();
     for (int64_t col = tid; col < cols; col += THREADS) row = merge(row, {x_row[col], 1.0f});
-    row = block_merge(row);
+    row = block_reduce(row, partial_smem);
     const float scale = 1.0f / row.sum;
     for (int64_t col = tid; col < cols; col += THREADS) y_row[col] = __expf(x_row[col] - row.max) * scale;
 }

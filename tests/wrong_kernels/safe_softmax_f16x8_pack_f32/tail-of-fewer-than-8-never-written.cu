@@ -8,12 +8,13 @@
 #include <cstdint>
 #include <cuda_fp16.h>
 
+constexpr int THREADS = 512;  // of the largest block: a short row gets a smaller one
 constexpr int WARP_SIZE = 32;
-constexpr int MAX_WARPS = 16;
-constexpr int MAX_THREADS = MAX_WARPS * WARP_SIZE;
+constexpr int WARPS = THREADS / WARP_SIZE;
 constexpr int HELD = 32;  // elements of the row that a thread keeps in registers
 constexpr unsigned FULL_MASK = 0xffffffff;
-static_assert(MAX_WARPS <= WARP_SIZE, "one warp combines the partial results of all warps");
+static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
+static_assert(WARPS <= WARP_SIZE, "one warp combines the partial results of all warps");
 
 struct Add {
     __device__ __forceinline__ float operator()(float a, float b) const { return a + b; }
@@ -34,7 +35,6 @@ __device__ __forceinline__ float warp_reduce(float value, Op op) {
 // The threads' values combined by op, in every thread; neutral changes nothing. All threads must call it together.
 template <typename Op>
 __device__ __forceinline__ float block_reduce(float value, float neutral, float* partial_smem, Op op) {
-    const int warps = blockDim.x / WARP_SIZE;
     const int warp_id = threadIdx.x / WARP_SIZE;
     const int lane_id = threadIdx.x % WARP_SIZE;
     value = warp_reduce(value, op);
@@ -43,7 +43,7 @@ __device__ __forceinline__ float block_reduce(float value, float neutral, float*
     if (lane_id == 0) partial_smem[warp_id] = value;
     // Every warp reads what all the other warps wrote.
     __syncthreads();
-    value = warp_reduce(lane_id < warps ? partial_smem[lane_id] : neutral, op);
+    value = warp_reduce(lane_id < blockDim.x / WARP_SIZE ? partial_smem[lane_id] : neutral, op);
     return value;
 }
 
@@ -70,10 +70,11 @@ __device__ __forceinline__ void store(half* to, const float* from_rmem) {
     *reinterpret_cast<Pack*>(to) = *reinterpret_cast<const Pack*>(pack_rmem);
 }
 
+// Two blocks per SM: 64 registers a thread at most, and one block loads while the other computes.
 template <typename Pack>
-__global__ void __launch_bounds__(MAX_THREADS, 2)  // 64 registers at most: one block loads while the other computes
+__global__ void __launch_bounds__(THREADS, 2)
     safe_softmax_f16x8_pack_f32_kernel(const half* __restrict__ x, half* __restrict__ y, int cols) {
-    __shared__ float partial_smem[MAX_WARPS];
+    __shared__ float partial_smem[WARPS];
     const int tid = threadIdx.x;
     const int threads = blockDim.x;
     const int64_t rest = HELD * threads;  // columns from here on are in no register
@@ -81,21 +82,18 @@ __global__ void __launch_bounds__(MAX_THREADS, 2)  // 64 registers at most: one 
     half* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
     float x_rmem[HELD];
 #pragma unroll
+    for (float& value : x_rmem) value = -INFINITY;
+#pragma unroll
     for (int i = 0; i < HELD; i += VEC<Pack>) {
         const int col = i * threads + tid * VEC<Pack>;
-        if (cols - col >= VEC<Pack>) {
-            load<Pack>(x_rmem + i, x_row + col);
-        } else {
-#pragma unroll
-            for (int j = i; j < i + VEC<Pack>; ++j) x_rmem[j] = -INFINITY;
-        }
+        if (cols - col >= VEC<Pack>) load<Pack>(x_rmem + i, x_row + col);
     }
     float max = -INFINITY;
-    float sum = 0.0f;
 #pragma unroll
     for (int i = 0; i < HELD; ++i) max = fmaxf(max, x_rmem[i]);
     for (int64_t col = rest + tid; col < cols; col += threads) max = fmaxf(max, __half2float(x_row[col]));
     max = block_reduce(max, -INFINITY, partial_smem, Max());
+    float sum = 0.0f;
 #pragma unroll
     for (int i = 0; i < HELD; ++i) {
         x_rmem[i] = __expf(x_rmem[i] - max);
@@ -111,18 +109,14 @@ __global__ void __launch_bounds__(MAX_THREADS, 2)  // 64 registers at most: one 
         for (int j = i; j < i + VEC<Pack>; ++j) x_rmem[j] *= scale;
         if (cols - col >= VEC<Pack>) store<Pack>(y_row + col, x_rmem + i);
     }
-    for (int64_t col = rest + tid; col < cols; col += threads) {
+    for (int64_t col = rest + tid; col < cols; col += threads)
         y_row[col] = __float2half(__expf(__half2float(x_row[col]) - max) * scale);
-    }
 }
 
 KATA_EXPORT void safe_softmax_f16x8_pack_f32(const half* x, half* y, int rows, int cols, cudaStream_t stream) {
-    // One block per row, of just enough warps to hold the row, MAX_WARPS at most.
-    const int warps = std::min((cols - 1) / (WARP_SIZE * HELD) + 1, MAX_WARPS);
+    // One block per row, of just enough warps to hold the row, WARPS at most.
+    const int warps = std::min((cols - 1) / (WARP_SIZE * HELD) + 1, WARPS);
     // Only where 8 divides cols do all rows start at a multiple of 16 bytes.
-    if (cols > 0) {
-        safe_softmax_f16x8_pack_f32_kernel<uint4><<<rows, warps * WARP_SIZE, 0, stream>>>(x, y, cols);
-    } else {
-        safe_softmax_f16x8_pack_f32_kernel<half><<<rows, warps * WARP_SIZE, 0, stream>>>(x, y, cols);
-    }
+    const auto kernel = cols > 0 ? safe_softmax_f16x8_pack_f32_kernel<uint4> : safe_softmax_f16x8_pack_f32_kernel<half>;
+    kernel<<<rows, warps * WARP_SIZE, 0, stream>>>(x, y, cols);
 }

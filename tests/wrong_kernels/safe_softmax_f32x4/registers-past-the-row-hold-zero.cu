@@ -7,12 +7,13 @@
 #include <cmath>
 #include <cstdint>
 
+constexpr int THREADS = 512;  // of the largest block: a short row gets a smaller one
 constexpr int WARP_SIZE = 32;
-constexpr int MAX_WARPS = 16;
-constexpr int MAX_THREADS = MAX_WARPS * WARP_SIZE;
+constexpr int WARPS = THREADS / WARP_SIZE;
 constexpr int HELD = 32;  // elements of the row that a thread keeps in registers
 constexpr unsigned FULL_MASK = 0xffffffff;
-static_assert(MAX_WARPS <= WARP_SIZE, "one warp combines the partial results of all warps");
+static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
+static_assert(WARPS <= WARP_SIZE, "one warp combines the partial results of all warps");
 
 struct Add {
     __device__ __forceinline__ float operator()(float a, float b) const { return a + b; }
@@ -33,7 +34,6 @@ __device__ __forceinline__ float warp_reduce(float value, Op op) {
 // The threads' values combined by op, in every thread; neutral changes nothing. All threads must call it together.
 template <typename Op>
 __device__ __forceinline__ float block_reduce(float value, float neutral, float* partial_smem, Op op) {
-    const int warps = blockDim.x / WARP_SIZE;
     const int warp_id = threadIdx.x / WARP_SIZE;
     const int lane_id = threadIdx.x % WARP_SIZE;
     value = warp_reduce(value, op);
@@ -42,17 +42,32 @@ __device__ __forceinline__ float block_reduce(float value, float neutral, float*
     if (lane_id == 0) partial_smem[warp_id] = value;
     // Every warp reads what all the other warps wrote.
     __syncthreads();
-    value = warp_reduce(lane_id < warps ? partial_smem[lane_id] : neutral, op);
+    value = warp_reduce(lane_id < blockDim.x / WARP_SIZE ? partial_smem[lane_id] : neutral, op);
     return value;
 }
 
 // Pack is what one access moves. Its VEC elements divide cols: a vector lies in the row as a whole or not at all, and
 // every row starts at a multiple of its size.
 template <typename Pack>
-__global__ void __launch_bounds__(MAX_THREADS, 2)  // 64 registers at most: one block loads while the other computes
+constexpr int VEC = sizeof(Pack) / sizeof(float);
+
+// global -> registers: from[0..VEC-1]
+template <typename Pack>
+__device__ __forceinline__ void load(float* to_rmem, const float* from) {
+    *reinterpret_cast<Pack*>(to_rmem) = *reinterpret_cast<const Pack*>(from);
+}
+
+// registers -> global: to[0..VEC-1]
+template <typename Pack>
+__device__ __forceinline__ void store(float* to, const float* from_rmem) {
+    *reinterpret_cast<Pack*>(to) = *reinterpret_cast<const Pack*>(from_rmem);
+}
+
+// Two blocks per SM: 64 registers a thread at most, and one block loads while the other computes.
+template <typename Pack>
+__global__ void __launch_bounds__(THREADS, 2)
     safe_softmax_f32x4_kernel(const float* __restrict__ x, float* __restrict__ y, int cols) {
-    constexpr int VEC = sizeof(Pack) / sizeof(float);
-    __shared__ float partial_smem[MAX_WARPS];
+    __shared__ float partial_smem[WARPS];
     const int tid = threadIdx.x;
     const int threads = blockDim.x;
     const int64_t rest = HELD * threads;  // columns from here on are in no register
@@ -60,14 +75,11 @@ __global__ void __launch_bounds__(MAX_THREADS, 2)  // 64 registers at most: one 
     float* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
     alignas(Pack) float x_rmem[HELD];
 #pragma unroll
-    for (int i = 0; i < HELD; i += VEC) {
-        const int col = i * threads + tid * VEC;
-        if (col < cols) {
-            *reinterpret_cast<Pack*>(x_rmem + i) = *reinterpret_cast<const Pack*>(x_row + col);
-        } else {
+    for (float& value : x_rmem) value = 0.0f;
 #pragma unroll
-            for (int j = i; j < i + VEC; ++j) x_rmem[j] = 0.0f;
-        }
+    for (int i = 0; i < HELD; i += VEC<Pack>) {
+        const int col = i * threads + tid * VEC<Pack>;
+        if (col < cols) load<Pack>(x_rmem + i, x_row + col);
     }
     float max = -INFINITY;
 #pragma unroll
@@ -84,22 +96,19 @@ __global__ void __launch_bounds__(MAX_THREADS, 2)  // 64 registers at most: one 
     sum = block_reduce(sum, 0.0f, partial_smem, Add());
     const float scale = 1.0f / sum;
 #pragma unroll
-    for (int i = 0; i < HELD; i += VEC) {
-        const int col = i * threads + tid * VEC;
+    for (int i = 0; i < HELD; i += VEC<Pack>) {
+        const int col = i * threads + tid * VEC<Pack>;
 #pragma unroll
-        for (int j = i; j < i + VEC; ++j) x_rmem[j] *= scale;
-        if (col < cols) *reinterpret_cast<Pack*>(y_row + col) = *reinterpret_cast<const Pack*>(x_rmem + i);
+        for (int j = i; j < i + VEC<Pack>; ++j) x_rmem[j] *= scale;
+        if (col < cols) store<Pack>(y_row + col, x_rmem + i);
     }
     for (int64_t col = rest + tid; col < cols; col += threads) y_row[col] = __expf(x_row[col] - max) * scale;
 }
 
 KATA_EXPORT void safe_softmax_f32x4(const float* x, float* y, int rows, int cols, cudaStream_t stream) {
-    // One block per row, of just enough warps to hold the row, MAX_WARPS at most.
-    const int warps = std::min((cols - 1) / (WARP_SIZE * HELD) + 1, MAX_WARPS);
+    // One block per row, of just enough warps to hold the row, WARPS at most.
+    const int warps = std::min((cols - 1) / (WARP_SIZE * HELD) + 1, WARPS);
     // Only where 4 divides cols do all rows start at a multiple of 16 bytes.
-    if (cols % 4 == 0) {
-        safe_softmax_f32x4_kernel<float4><<<rows, warps * WARP_SIZE, 0, stream>>>(x, y, cols);
-    } else {
-        safe_softmax_f32x4_kernel<float><<<rows, warps * WARP_SIZE, 0, stream>>>(x, y, cols);
-    }
+    const auto kernel = cols % 4 == 0 ? safe_softmax_f32x4_kernel<float4> : safe_softmax_f32x4_kernel<float>;
+    kernel<<<rows, warps * WARP_SIZE, 0, stream>>>(x, y, cols);
 }

@@ -33,7 +33,8 @@ __device__ __forceinline__ float block_reduce_sum(float sum, float* partial_smem
     if (lane_id == 0) partial_smem[warp_id] = sum;
     // Every warp reads what all the other warps wrote.
     __syncthreads();
-    return warp_reduce_sum(lane_id < WARPS ? partial_smem[lane_id] : 0.0f);
+    sum = warp_reduce_sum(lane_id < WARPS ? partial_smem[lane_id] : 0.0f);
+    return sum;
 }
 
 __global__ void __launch_bounds__(THREADS)

@@ -1,0 +1,98 @@
+// Wrong: what no register holds is missing from the pair, and never written
+// Kata: online_safe_softmax_f32_held
+// Sim: wrong answer
+// Gpu: wrong answer
+#include "kata.cuh"
+#include <algorithm>
+#include <cfloat>
+#include <cmath>
+#include <cstdint>
+
+constexpr int THREADS = 512;  // of the largest block: a short row gets a smaller one
+constexpr int WARP_SIZE = 32;
+constexpr int WARPS = THREADS / WARP_SIZE;
+constexpr int HELD = 32;  // elements of the row that a thread keeps in registers
+constexpr unsigned FULL_MASK = 0xffffffff;
+static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
+static_assert(WARPS <= WARP_SIZE, "one warp combines the partial results of all warps");
+
+// What is known of some elements of a row: their maximum, and the sum of exp(element - maximum).
+struct Partial {
+    float max;
+    float sum;
+};
+
+// Of no elements at all. The lowest float stands in for -inf, since -inf - -inf is not 0 but nan.
+__device__ __forceinline__ Partial nothing() {
+    return {-FLT_MAX, 0.0f};
+}
+
+// What is known of the elements of both. An element x by itself is {x, 1}.
+__device__ __forceinline__ Partial merge(Partial a, Partial b) {
+    Partial merged = nothing();
+    merged.max = fmaxf(a.max, b.max);
+    merged.sum = a.sum * __expf(a.max - merged.max) + b.sum * __expf(b.max - merged.max);
+    return merged;
+}
+
+// The lanes' partial results merged, in every lane. All 32 lanes must call it together.
+__device__ __forceinline__ Partial warp_reduce(Partial value) {
+#pragma unroll
+    for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) {
+        const float max = __shfl_xor_sync(FULL_MASK, value.max, offset);
+        const float sum = __shfl_xor_sync(FULL_MASK, value.sum, offset);
+        value = merge(value, {max, sum});
+    }
+    return value;
+}
+
+// The threads' partial results merged, in every thread. All threads must call it together, and once in a kernel.
+__device__ __forceinline__ Partial block_reduce(Partial value, Partial* partial_smem) {
+    const int warp_id = threadIdx.x / WARP_SIZE;
+    const int lane_id = threadIdx.x % WARP_SIZE;
+    value = warp_reduce(value);
+    if (lane_id == 0) partial_smem[warp_id] = value;
+    // Every warp reads what all the other warps wrote.
+    __syncthreads();
+    value = warp_reduce(lane_id < blockDim.x / WARP_SIZE ? partial_smem[lane_id] : nothing());
+    return value;
+}
+
+// Two blocks per SM: 64 registers a thread at most, and one block loads while the other computes.
+__global__ void __launch_bounds__(THREADS, 2)
+    online_safe_softmax_f32_held_kernel(const float* __restrict__ x, float* __restrict__ y, int cols) {
+    __shared__ Partial partial_smem[WARPS];
+    const int tid = threadIdx.x;
+    const int threads = blockDim.x;
+    const float* x_row = x + static_cast<int64_t>(blockIdx.x) * cols;
+    float* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
+    float x_rmem[HELD];
+#pragma unroll
+    for (int i = 0; i < HELD; ++i) {
+        const int col = i * threads + tid;
+        x_rmem[i] = col < cols ? x_row[col] : -INFINITY;
+    }
+    Partial row = nothing();
+#pragma unroll
+    for (int i = 0; i < HELD; ++i) row.max = fmaxf(row.max, x_rmem[i]);
+    const float held_max = row.max;
+#pragma unroll
+    for (int i = 0; i < HELD; ++i) {
+        x_rmem[i] = __expf(x_rmem[i] - held_max);
+        row.sum += x_rmem[i];
+    }
+    row = block_reduce(row, partial_smem);
+    const float scale = 1.0f / row.sum;
+    const float held_scale = __expf(held_max - row.max) * scale;
+#pragma unroll
+    for (int i = 0; i < HELD; ++i) {
+        const int col = i * threads + tid;
+        if (col < cols) y_row[col] = x_rmem[i] * held_scale;
+    }
+}
+
+KATA_EXPORT void online_safe_softmax_f32_held(const float* x, float* y, int rows, int cols, cudaStream_t stream) {
+    // One block per row, of just enough warps to hold the row, WARPS at most.
+    const int warps = std::min((cols - 1) / (WARP_SIZE * HELD) + 1, WARPS);
+    online_safe_softmax_f32_held_kernel<<<rows, warps * WARP_SIZE, 0, stream>>>(x, y, cols);
+}

@@ -1,0 +1,89 @@
+// Wrong: the sums' partial results are written over the maxima's, which slow warps still read
+// Kata: safe_softmax_f32_held
+// Sim: race
+// Gpu: pass | wrong answer | race: a warp must run ahead of another for it to show
+// Line: // BUG
+#include "kata.cuh"
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+constexpr int THREADS = 512;  // of the largest block: a short row gets a smaller one
+constexpr int WARP_SIZE = 32;
+constexpr int WARPS = THREADS / WARP_SIZE;
+constexpr int HELD = 32;  // elements of the row that a thread keeps in registers
+constexpr unsigned FULL_MASK = 0xffffffff;
+static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
+static_assert(WARPS <= WARP_SIZE, "one warp combines the partial results of all warps");
+
+struct Add {
+    __device__ __forceinline__ float operator()(float a, float b) const { return a + b; }
+};
+struct Max {
+    __device__ __forceinline__ float operator()(float a, float b) const { return fmaxf(a, b); }
+};
+
+// The lanes' values combined by op, in every lane. All 32 lanes must call it together.
+template <typename Op>
+__device__ __forceinline__ float warp_reduce(float value, Op op) {
+#pragma unroll
+    for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2)
+        value = op(value, __shfl_xor_sync(FULL_MASK, value, offset));
+    return value;
+}
+
+// The threads' values combined by op, in every thread; neutral changes nothing. All threads must call it together.
+template <typename Op>
+__device__ __forceinline__ float block_reduce(float value, float neutral, float* partial_smem, Op op) {
+    const int warp_id = threadIdx.x / WARP_SIZE;
+    const int lane_id = threadIdx.x % WARP_SIZE;
+    value = warp_reduce(value, op);
+    if (lane_id == 0) partial_smem[warp_id] = value;  // BUG
+    // Every warp reads what all the other warps wrote.
+    __syncthreads();
+    value = warp_reduce(lane_id < blockDim.x / WARP_SIZE ? partial_smem[lane_id] : neutral, op);  // BUG
+    return value;
+}
+
+// Two blocks per SM: 64 registers a thread at most, and one block loads while the other computes.
+__global__ void __launch_bounds__(THREADS, 2)
+    safe_softmax_f32_held_kernel(const float* __restrict__ x, float* __restrict__ y, int cols) {
+    __shared__ float partial_smem[WARPS];
+    const int tid = threadIdx.x;
+    const int threads = blockDim.x;
+    const int64_t rest = HELD * threads;  // columns from here on are in no register
+    const float* x_row = x + static_cast<int64_t>(blockIdx.x) * cols;
+    float* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
+    float x_rmem[HELD];
+#pragma unroll
+    for (int i = 0; i < HELD; ++i) {
+        const int col = i * threads + tid;
+        x_rmem[i] = col < cols ? x_row[col] : -INFINITY;
+    }
+    float max = -INFINITY;
+#pragma unroll
+    for (int i = 0; i < HELD; ++i) max = fmaxf(max, x_rmem[i]);
+    for (int64_t col = rest + tid; col < cols; col += threads) max = fmaxf(max, x_row[col]);
+    max = block_reduce(max, -INFINITY, partial_smem, Max());
+    float sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < HELD; ++i) {
+        x_rmem[i] = __expf(x_rmem[i] - max);
+        sum += x_rmem[i];
+    }
+    for (int64_t col = rest + tid; col < cols; col += threads) sum += __expf(x_row[col] - max);
+    sum = block_reduce(sum, 0.0f, partial_smem, Add());
+    const float scale = 1.0f / sum;
+#pragma unroll
+    for (int i = 0; i < HELD; ++i) {
+        const int col = i * threads + tid;
+        if (col < cols) y_row[col] = x_rmem[i] * scale;
+    }
+    for (int64_t col = rest + tid; col < cols; col += threads) y_row[col] = __expf(x_row[col] - max) * scale;
+}
+
+KATA_EXPORT void safe_softmax_f32_held(const float* x, float* y, int rows, int cols, cudaStream_t stream) {
+    // One block per row, of just enough warps to hold the row, WARPS at most.
+    const int warps = std::min((cols - 1) / (WARP_SIZE * HELD) + 1, WARPS);
+    safe_softmax_f32_held_kernel<<<rows, warps * WARP_SIZE, 0, stream>>>(x, y, cols);
+}
