@@ -1,0 +1,99 @@
+"""hgemv: y = A x, A [M, K] row-major, x [K], y [M], half, any M, K >= 0.
+
+y[i] = sum over k of A[i, k] * x[k], kept in float and rounded to half once; the sum of no products is 0. The order of
+the K additions is free, and a product may be fused with its addition: the answer may be off by what rounding can do to
+a sum of K products. Where all products are 1 or -1, sums stay far below 2^11, up to which a half holds every whole
+number: these must be exact. K ends where the sum of products of about 1 no longer fits a half.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from grader.spec import Accumulated, Numbers, Size, Sizes, Spec, Tensor, Values, normal
+
+if TYPE_CHECKING:
+    import torch
+
+
+def reference(A: torch.Tensor, x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    return A @ x
+
+
+def magnitude(A: torch.Tensor, x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    return A.abs() @ x.abs()
+
+
+def signs(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """1 and -1: partial sums of K products in any order stay within some 6 sqrt(K), and no product is 0."""
+    return numbers.choice(shape, (1.0, -1.0))
+
+
+def large_and_small(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Elements of either sign from about 2^-4 to 2^4."""
+    return numbers.normal(shape) * 2.0 ** numbers.integers(shape, -4, 4)
+
+
+def shape(M: int, K: int) -> Sizes:
+    return {"M": M, "K": K}
+
+
+SPEC = Spec(
+    computes="y = A x",
+    inputs=(Tensor("A", ("M", "K")), Tensor("x", ("K",))),
+    outputs=(Tensor("y", ("M",)),),
+    sizes={"M": Size(0, 80), "K": Size(0, 600)},
+    values=(
+        Values("offset", normal(mean=1.0)),
+        Values("signs", signs, exact=True),
+        Values("large and small", large_and_small),
+    ),
+    reference=reference,
+    tolerance=Accumulated(terms=lambda sizes: sizes["K"], magnitude=magnitude),
+    # Nothing; tiny; one short of and one past what half a warp, a warp, a warp with 128-bit loads and a block take in
+    # one step, in K; the same for the rows of a block, in M; primes; short and long rows, few and many.
+    edges=(
+        shape(0, 0),
+        shape(0, 5),
+        shape(1, 0),
+        shape(1, 1),
+        shape(1, 2),
+        shape(3, 5),
+        shape(5, 4),
+        shape(2, 15),
+        shape(2, 16),
+        shape(3, 17),
+        shape(1, 31),
+        shape(1, 33),
+        shape(7, 32),
+        shape(9, 36),
+        shape(37, 0),
+        shape(33, 1),
+        shape(17, 16),
+        shape(3, 127),
+        shape(3, 128),
+        shape(5, 132),
+        shape(31, 67),
+        shape(67, 16),
+        shape(2, 511),
+        shape(3, 512),
+        shape(1, 1021),
+        shape(2, 1024),
+        shape(5, 1032),
+        shape(257, 8),
+        shape(1021, 3),
+        shape(1, 4096),
+        shape(3, 4100),
+        shape(61, 520),
+        shape(2, 20_011),
+        shape(1, 40_008),
+    ),
+    # The first two are tried on a GPU by default.
+    large=(
+        shape(1021, 8200),
+        shape(2_097_169, 16),
+        shape(3, 40_009),
+        shape(4096, 4099),
+    ),
+    work=lambda sizes: 6 * sizes["M"] * (sizes["K"] + 64),
+)

@@ -1,0 +1,46 @@
+// sgemv_k32_f32: y = A x, one warp per row of A
+//
+// Shapes     A: [M, K], x: [K], y: [M] f32, row-major, contiguous, 16-byte aligned bases, any M, K >= 0; K = 0: y is 0
+// Technique  the lanes of a warp walk along their row in steps of 32, then add up their sums by shuffles
+// New        over dot_product_f32: a sum for every row, so a warp finishes one alone: no shared memory, no atomics
+// Bound      memory instructions: each load of A brings four bytes per lane
+#include "kata.cuh"
+#include <cstdint>
+
+constexpr int THREADS = 256;
+constexpr int WARP_SIZE = 32;
+constexpr int ROWS = THREADS / WARP_SIZE;  // rows per block, one for each warp
+constexpr unsigned FULL_MASK = 0xffffffff;
+static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
+
+// The sum over the lanes that share a row, in each of them. All 32 lanes of a warp must call it together.
+__device__ __forceinline__ float row_reduce_sum(float sum) {
+#pragma unroll
+    for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(FULL_MASK, sum, offset);
+    return sum;
+}
+
+__global__ void __launch_bounds__(THREADS) sgemv_k32_f32_kernel(
+    const float* __restrict__ A,  // [M, K]
+    const float* __restrict__ x,  // [K]
+    float* __restrict__ y,        // [M]
+    int M, int K) {
+    const int lane_id = threadIdx.x % WARP_SIZE;
+    int64_t row = 0;  // offsets into A are 64-bit: M and K fit int, their product need not
+    // TODO(1): Give each warp a row of its own, and let the warps that find none leave, whole. Nobody waits for them:
+    //   there is no barrier. (~2 lines)
+    // END TODO(1)
+    const float* A_row = A + row * K;
+    float sum = 0.0f;
+    // TODO(2): Add up A_row[k] * x[k] over all k that are this lane's: the lanes of a warp must load neighbours, and
+    //   nothing at or past K may be read. (~1 line)
+    // END TODO(2)
+    // TODO(3): Add up the sums of the row's lanes, all 32 of them in the shuffles, and store y[row] once. (~2 lines)
+    // END TODO(3)
+}
+
+KATA_EXPORT void sgemv_k32_f32(const float* A, const float* x, float* y, int M, int K, cudaStream_t stream) {
+    if (M == 0) return;  // a grid of no blocks is an invalid launch; K = 0 is none, there are sums of no products
+    const int blocks = (M - 1) / ROWS + 1;
+    sgemv_k32_f32_kernel<<<blocks, THREADS, 0, stream>>>(A, x, y, M, K);
+}
