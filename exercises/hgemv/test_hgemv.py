@@ -2,8 +2,8 @@
 
 y[i] = sum over k of A[i, k] * x[k], kept in float and rounded to half once; the sum of no products is 0. The order of
 the K additions is free, and a product may be fused with its addition: the answer may be off by what rounding can do to
-a sum of K products. Where all products are 1 or -1, sums stay far below 2^11, up to which a half holds every whole
-number: these must be exact. K ends where the sum of products of about 1 no longer fits a half.
+a sum of K products. Sums of whole numbers up to 2^24 need no rounding before the last: these must be exact. K ends
+where a sum of products of about 1 no longer fits a half.
 """
 
 from __future__ import annotations
@@ -24,9 +24,13 @@ def magnitude(A: torch.Tensor, x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
     return A.abs() @ x.abs()
 
 
-def signs(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
-    """1 and -1: partial sums of K products in any order stay within some 6 sqrt(K), and no product is 0."""
-    return numbers.choice(shape, (1.0, -1.0))
+def whole_numbers(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Of either sign, up to 128 for K = 1 and less for a larger K: whatever K is, a row's sum is around 5000.
+
+    Products and sums are too large for the 11 bits of a half, exact in float, and the answer fits a half.
+    """
+    top = round(128 / max(sizes["K"], 1) ** 0.25)
+    return numbers.integers(shape, 1, top) * numbers.choice(shape, (1.0, -1.0))
 
 
 def large_and_small(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
@@ -45,7 +49,7 @@ SPEC = Spec(
     sizes={"M": Size(0, 80), "K": Size(0, 600)},
     values=(
         Values("offset", normal(mean=1.0)),
-        Values("signs", signs, exact=True),
+        Values("whole numbers", whole_numbers, exact=True),
         Values("large and small", large_and_small),
     ),
     reference=reference,
