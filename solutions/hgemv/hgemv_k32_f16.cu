@@ -3,7 +3,7 @@
 // Shapes     A: [M, K], x: [K], y: [M] f16, row-major, contiguous, 16-byte aligned bases, any M, K >= 0; K = 0: y is 0
 // Technique  the lanes of a warp walk along their row in steps of 32, then add up their sums by shuffles
 // New        over sgemv_k32_f32: the half type; products and sums are kept in float
-// Bound      memory instructions: each load of A brings two bytes per lane
+// Bound      memory latency: a load of two bytes per lane asks for too little at a time
 #include "kata.cuh"
 #include <cstdint>
 #include <cuda_fp16.h>

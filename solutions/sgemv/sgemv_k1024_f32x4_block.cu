@@ -10,7 +10,8 @@
 constexpr int THREADS = 256;
 constexpr int WARP_SIZE = 32;
 constexpr int WARPS = THREADS / WARP_SIZE;
-constexpr int UNROLL = 4;  // vectors of A, and of x, that a thread has on their way at once
+constexpr int UNROLL = 4;      // vectors of A, and of x, that a thread has on their way at once
+constexpr int MIN_BLOCKS = 4;  // per SM: a thread may have 64 registers. Unsaid, nvcc saves them and loads late
 constexpr unsigned FULL_MASK = 0xffffffff;
 static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
 static_assert(WARPS <= WARP_SIZE, "one warp adds the partial sums of all warps");
@@ -25,7 +26,7 @@ __device__ __forceinline__ float warp_reduce_sum(float sum) {
 // Pack is what one load brings. Its VEC elements divide K: a vector lies in the row as a whole or not at all, and every
 // row starts at a multiple of its size.
 template <typename Pack>
-__global__ void __launch_bounds__(THREADS) sgemv_k1024_f32x4_block_kernel(
+__global__ void __launch_bounds__(THREADS, MIN_BLOCKS) sgemv_k1024_f32x4_block_kernel(
     const float* __restrict__ A,  // [M, K]
     const float* __restrict__ x,  // [K]
     float* __restrict__ y,        // [M]
@@ -40,14 +41,15 @@ __global__ void __launch_bounds__(THREADS) sgemv_k1024_f32x4_block_kernel(
     const float* A_row = A + row * K;
     float sum = 0.0f;
     // TODO(1): global -> registers, UNROLL vectors of A_row and of x that lie STEP columns apart, each by one load of
-    //   type Pack, before any product of theirs; where no vector is left below K, products of zeros. (~17 lines)
+    //   type Pack, before any product of theirs; where none is left below K, products of zeros. Load A by __ldcs
+    //   (streaming): nobody needs it again, and all need x again. (~17 lines)
     for (int64_t k = tid * VEC; k < K; k += UNROLL * STEP) {
         alignas(Pack) float a_rmem[UNROLL][VEC] = {};
         alignas(Pack) float x_rmem[UNROLL][VEC] = {};
 #pragma unroll
         for (int i = 0; i < UNROLL; ++i) {
             if (k + i * STEP < K) {
-                *reinterpret_cast<Pack*>(a_rmem[i]) = *reinterpret_cast<const Pack*>(A_row + k + i * STEP);
+                *reinterpret_cast<Pack*>(a_rmem[i]) = __ldcs(reinterpret_cast<const Pack*>(A_row + k + i * STEP));
                 *reinterpret_cast<Pack*>(x_rmem[i]) = *reinterpret_cast<const Pack*>(x + k + i * STEP);
             }
         }

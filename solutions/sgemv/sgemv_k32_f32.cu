@@ -3,7 +3,7 @@
 // Shapes     A: [M, K], x: [K], y: [M] f32, row-major, contiguous, 16-byte aligned bases, any M, K >= 0; K = 0: y is 0
 // Technique  the lanes of a warp walk along their row in steps of 32, then add up their sums by shuffles
 // New        over dot_product_f32: a sum for every row, so a warp finishes one alone: no shared memory, no atomics
-// Bound      memory instructions: each load of A brings four bytes per lane
+// Bound      memory bandwidth, where warps are enough: a load of four bytes per lane asks for little at a time
 #include "kata.cuh"
 #include <cstdint>
 

@@ -1,4 +1,4 @@
-// sgemv_split_k_f32x4: y = A x, one block per slice of a row, 128-bit loads, four at once
+// sgemv_k1024_f32x4_split_k: y = A x, one block per slice of a row, 128-bit loads, four at once
 //
 // Shapes     A: [M, K], x: [K], y: [M] f32, row-major, contiguous, 16-byte aligned bases, any M, K >= 0; K = 0: y is 0
 // Technique  the sums of the slices meet in memory; a second kernel adds those of a row in the order of their places
@@ -12,6 +12,7 @@ constexpr int THREADS = 256;
 constexpr int WARP_SIZE = 32;
 constexpr int WARPS = THREADS / WARP_SIZE;
 constexpr int UNROLL = 4;         // vectors of A, and of x, that a thread has on their way at once
+constexpr int MIN_BLOCKS = 4;     // per SM: a thread may have 64 registers. Unsaid, nvcc saves them and loads late
 constexpr int MIN_SLICE = 1024;   // columns; fewer are not worth a block
 constexpr int MAX_SLICES = 8192;  // of all rows together, where rows are cut: some eight waves on 132 SMs
 constexpr unsigned FULL_MASK = 0xffffffff;
@@ -32,7 +33,7 @@ __device__ __forceinline__ float warp_reduce_sum(float sum) {
 // Pack is what one load brings. Its VEC elements divide K: a vector lies in the row as a whole or not at all, and every
 // row starts at a multiple of its size.
 template <typename Pack>
-__global__ void __launch_bounds__(THREADS) sgemv_split_k_f32x4_kernel(
+__global__ void __launch_bounds__(THREADS, MIN_BLOCKS) sgemv_k1024_f32x4_split_k_kernel(
     const float* __restrict__ A,  // [M, K]
     const float* __restrict__ x,  // [K]
     float* __restrict__ y,        // [M]
@@ -50,8 +51,6 @@ __global__ void __launch_bounds__(THREADS) sgemv_split_k_f32x4_kernel(
     int64_t begin = 0;
     int64_t end = K;
     // TODO(1): Give each block a slice of the row, from begin up to end, which is not past K. (~2 lines)
-    begin = blockIdx.x % slices * slice_k;
-    end = begin + slice_k < K ? begin + slice_k : K;
     // END TODO(1)
     float sum = 0.0f;
     for (int64_t k = begin + tid * VEC; k < end; k += UNROLL * STEP) {
@@ -60,7 +59,7 @@ __global__ void __launch_bounds__(THREADS) sgemv_split_k_f32x4_kernel(
 #pragma unroll
         for (int i = 0; i < UNROLL; ++i) {
             if (k + i * STEP < end) {
-                *reinterpret_cast<Pack*>(a_rmem[i]) = *reinterpret_cast<const Pack*>(A_row + k + i * STEP);
+                *reinterpret_cast<Pack*>(a_rmem[i]) = __ldcs(reinterpret_cast<const Pack*>(A_row + k + i * STEP));
                 *reinterpret_cast<Pack*>(x_rmem[i]) = *reinterpret_cast<const Pack*>(x + k + i * STEP);
             }
         }
@@ -78,8 +77,6 @@ __global__ void __launch_bounds__(THREADS) sgemv_split_k_f32x4_kernel(
         sum = lane_id < WARPS ? partial_smem[lane_id] : 0.0f;
         sum = warp_reduce_sum(sum);
         // TODO(2): Store the sum once: in y where the row has one slice, elsewhere in this slice's place. (~2 lines)
-        if (lane_id == 0 && slices == 1) y[row] = sum;
-        if (lane_id == 0 && slices > 1) slice_sums[blockIdx.x] = sum;
         // END TODO(2)
     }
 }
@@ -92,26 +89,22 @@ __global__ void __launch_bounds__(THREADS) add_slices_kernel(float* __restrict__
     float sum = 0.0f;
     // TODO(3): Add up the row's slice sums, however many there are, always in the same order, and store y[row] once.
     //   (~3 lines)
-    for (int i = lane_id; i < slices; i += WARP_SIZE) sum += slice_sums[row * slices + i];
-    sum = warp_reduce_sum(sum);
-    if (lane_id == 0) y[row] = sum;
     // END TODO(3)
 }
 
-KATA_EXPORT void sgemv_split_k_f32x4(const float* A, const float* x, float* y, int M, int K, cudaStream_t stream) {
+KATA_EXPORT void sgemv_k1024_f32x4_split_k(
+    const float* A, const float* x, float* y, int M, int K, cudaStream_t stream) {
     if (M == 0) return;  // a grid of no blocks is an invalid launch; K = 0 is none, there are sums of no products
     // As many slices as MAX_SLICES allows for all rows, unless they get too short; in multiples of MIN_SLICE.
     const int wanted = std::max(1, std::min(MAX_SLICES / M, K / MIN_SLICE));
     const int64_t slice_k = ((K - 1) / (wanted * MIN_SLICE) + 1) * static_cast<int64_t>(MIN_SLICE);
     const int slices = (K - 1) / slice_k + 1;  // one for K = 0, too
     if (K % 4 == 0) {
-        sgemv_split_k_f32x4_kernel<float4><<<M * slices, THREADS, 0, stream>>>(A, x, y, M, K, slices, slice_k);
+        sgemv_k1024_f32x4_split_k_kernel<float4><<<M * slices, THREADS, 0, stream>>>(A, x, y, M, K, slices, slice_k);
     } else {
-        sgemv_split_k_f32x4_kernel<float><<<M * slices, THREADS, 0, stream>>>(A, x, y, M, K, slices, slice_k);
+        sgemv_k1024_f32x4_split_k_kernel<float><<<M * slices, THREADS, 0, stream>>>(A, x, y, M, K, slices, slice_k);
     }
     // TODO(4): Add up the slices where there are several: no sum may be read before the first kernel has left it, and
     //   the host may not wait. (~1 line)
-    // The stream keeps the order: the second kernel starts when the first has ended.
-    if (slices > 1) add_slices_kernel<<<(M - 1) / WARPS + 1, THREADS, 0, stream>>>(y, M, slices);
     // END TODO(4)
 }
