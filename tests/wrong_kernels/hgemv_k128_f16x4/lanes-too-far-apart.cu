@@ -12,8 +12,8 @@ constexpr int ROWS = THREADS / WARP_SIZE;  // rows per block, one for each warp
 constexpr unsigned FULL_MASK = 0xffffffff;
 static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
 
-// The sum over the lanes that share a row, in each of them. All 32 lanes of a warp must call it together.
-__device__ __forceinline__ float row_reduce_sum(float sum) {
+// The sum over the warp's 32 lanes, in each of them. All 32 lanes must call it together.
+__device__ __forceinline__ float warp_reduce_sum(float sum) {
 #pragma unroll
     for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(FULL_MASK, sum, offset);
     return sum;
@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(THREADS) hgemv_k128_f16x4_kernel(
 #pragma unroll
         for (int j = 0; j < VEC; ++j) sum += __half2float(a_rmem[j]) * __half2float(x_rmem[j]);
     }
-    sum = row_reduce_sum(sum);
+    sum = warp_reduce_sum(sum);
     if (lane_id == 0) y[row] = __float2half(sum);
 }
 

@@ -14,8 +14,8 @@ constexpr int ROWS = THREADS / WARP_SIZE;  // rows per block, one for each warp
 constexpr unsigned FULL_MASK = 0xffffffff;
 static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
 
-// The sum over the lanes that share a row, in each of them. All 32 lanes of a warp must call it together.
-__device__ __forceinline__ float row_reduce_sum(float sum) {
+// The sum over the warp's 32 lanes, in each of them. All 32 lanes must call it together.
+__device__ __forceinline__ float warp_reduce_sum(float sum) {
 #pragma unroll
     for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(FULL_MASK, sum, offset);
     return sum;
@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(THREADS) hgemv_k32_f16_kernel(
     const half* A_row = A + row * K;
     float sum = 0.0f;
     for (int64_t k = lane_id; k < K; k += WARP_SIZE) sum += __half2float(A_row[k]) * __half2float(x[k]);
-    sum = row_reduce_sum(sum);
+    sum = warp_reduce_sum(sum);
     if (lane_id == 0) y[row % ROWS] = __float2half(sum);  // BUG
 }
 

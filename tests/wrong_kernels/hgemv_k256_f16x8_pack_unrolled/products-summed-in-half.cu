@@ -1,0 +1,71 @@
+// Wrong: the 32 products of a step are added in half, only steps in float
+// Kata: hgemv_k256_f16x8_pack_unrolled
+// Sim: wrong answer
+// Gpu: wrong answer
+#include "kata.cuh"
+#include <cstdint>
+#include <cuda_fp16.h>
+
+constexpr int THREADS = 256;
+constexpr int WARP_SIZE = 32;
+constexpr int ROWS = THREADS / WARP_SIZE;  // rows per block, one for each warp
+constexpr int UNROLL = 4;                  // vectors of A, and of x, that a lane has on their way at once
+constexpr int MIN_BLOCKS = 4;  // per SM: a thread may have 64 registers. Unsaid, nvcc saves them and loads late
+constexpr unsigned FULL_MASK = 0xffffffff;
+static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
+
+// The sum over the warp's 32 lanes, in each of them. All 32 lanes must call it together.
+__device__ __forceinline__ float warp_reduce_sum(float sum) {
+#pragma unroll
+    for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(FULL_MASK, sum, offset);
+    return sum;
+}
+
+// Pack is what one load brings. Its VEC elements divide K: a vector lies in the row as a whole or not at all, and every
+// row starts at a multiple of its size.
+template <typename Pack>
+__global__ void __launch_bounds__(THREADS, MIN_BLOCKS) hgemv_k256_f16x8_pack_unrolled_kernel(
+    const half* __restrict__ A,  // [M, K]
+    const half* __restrict__ x,  // [K]
+    half* __restrict__ y,        // [M]
+    int M, int K) {
+    constexpr int VEC = sizeof(Pack) / sizeof(half);
+    constexpr int STEP = WARP_SIZE * VEC;  // columns of one vector for each lane
+    const int lane_id = threadIdx.x % WARP_SIZE;
+    // Offsets into A are 64-bit: M and K fit int, their product need not.
+    const int64_t row = static_cast<int64_t>(blockIdx.x) * ROWS + threadIdx.x / WARP_SIZE;
+    if (row >= M) return;
+    const half* A_row = A + row * K;
+    float sum = 0.0f;
+    for (int64_t k = lane_id * VEC; k < K; k += UNROLL * STEP) {
+        half step_sum = __float2half(0.0f);
+        alignas(Pack) half a_rmem[UNROLL][VEC] = {};
+        alignas(Pack) half x_rmem[UNROLL][VEC] = {};
+#pragma unroll
+        for (int i = 0; i < UNROLL; ++i) {
+            if (k + i * STEP < K) {
+                *reinterpret_cast<Pack*>(a_rmem[i]) = __ldcs(reinterpret_cast<const Pack*>(A_row + k + i * STEP));
+                *reinterpret_cast<Pack*>(x_rmem[i]) = *reinterpret_cast<const Pack*>(x + k + i * STEP);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < UNROLL; ++i) {
+#pragma unroll
+            for (int j = 0; j < VEC; ++j) step_sum = __hfma(a_rmem[i][j], x_rmem[i][j], step_sum);
+        }
+        sum += __half2float(step_sum);
+    }
+    sum = warp_reduce_sum(sum);
+    if (lane_id == 0) y[row] = __float2half(sum);
+}
+
+KATA_EXPORT void hgemv_k256_f16x8_pack_unrolled(
+    const half* A, const half* x, half* y, int M, int K, cudaStream_t stream) {
+    if (M == 0) return;  // a grid of no blocks is an invalid launch; K = 0 is none, there are sums of no products
+    const int blocks = (M - 1) / ROWS + 1;
+    if (K % 8 == 0) {
+        hgemv_k256_f16x8_pack_unrolled_kernel<uint4><<<blocks, THREADS, 0, stream>>>(A, x, y, M, K);
+    } else {
+        hgemv_k256_f16x8_pack_unrolled_kernel<half><<<blocks, THREADS, 0, stream>>>(A, x, y, M, K);
+    }
+}

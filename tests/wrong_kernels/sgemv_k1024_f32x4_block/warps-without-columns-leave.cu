@@ -1,0 +1,78 @@
+// Wrong: a warp without columns returns before the barrier and leaves no partial sum
+// Kata: sgemv_k1024_f32x4_block
+// Sim: deadlock
+// Gpu: wrong answer | pass: what shared memory held before decides
+// Line: // BUG
+// Sizes: M=1, K=0
+#include "kata.cuh"
+#include <cstdint>
+
+constexpr int THREADS = 256;
+constexpr int WARP_SIZE = 32;
+constexpr int WARPS = THREADS / WARP_SIZE;
+constexpr int UNROLL = 4;      // vectors of A, and of x, that a thread has on their way at once
+constexpr int MIN_BLOCKS = 4;  // per SM: a thread may have 64 registers. Unsaid, nvcc saves them and loads late
+constexpr unsigned FULL_MASK = 0xffffffff;
+static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
+static_assert(WARPS <= WARP_SIZE, "one warp adds the partial sums of all warps");
+
+// The sum over the warp's 32 lanes, in each of them. All 32 lanes must call it together.
+__device__ __forceinline__ float warp_reduce_sum(float sum) {
+#pragma unroll
+    for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(FULL_MASK, sum, offset);
+    return sum;
+}
+
+// Pack is what one load brings. Its VEC elements divide K: a vector lies in the row as a whole or not at all, and every
+// row starts at a multiple of its size.
+template <typename Pack>
+__global__ void __launch_bounds__(THREADS, MIN_BLOCKS) sgemv_k1024_f32x4_block_kernel(
+    const float* __restrict__ A,  // [M, K]
+    const float* __restrict__ x,  // [K]
+    float* __restrict__ y,        // [M]
+    int M, int K) {
+    constexpr int VEC = sizeof(Pack) / sizeof(float);
+    constexpr int STEP = THREADS * VEC;  // columns of one vector for each thread
+    __shared__ float partial_smem[WARPS];
+    const int tid = threadIdx.x;
+    const int warp_id = tid / WARP_SIZE;
+    const int lane_id = tid % WARP_SIZE;
+    const int64_t row = blockIdx.x;  // offsets into A are 64-bit: M and K fit int, their product need not
+    const float* A_row = A + row * K;
+    float sum = 0.0f;
+    for (int64_t k = tid * VEC; k < K; k += UNROLL * STEP) {
+        alignas(Pack) float a_rmem[UNROLL][VEC] = {};
+        alignas(Pack) float x_rmem[UNROLL][VEC] = {};
+#pragma unroll
+        for (int i = 0; i < UNROLL; ++i) {
+            if (k + i * STEP < K) {
+                *reinterpret_cast<Pack*>(a_rmem[i]) = __ldcs(reinterpret_cast<const Pack*>(A_row + k + i * STEP));
+                *reinterpret_cast<Pack*>(x_rmem[i]) = *reinterpret_cast<const Pack*>(x + k + i * STEP);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < UNROLL; ++i) {
+#pragma unroll
+            for (int j = 0; j < VEC; ++j) sum += a_rmem[i][j] * x_rmem[i][j];
+        }
+    }
+    if (warp_id > 0 && warp_id * WARP_SIZE * VEC >= K) return;
+    sum = warp_reduce_sum(sum);
+    if (lane_id == 0) partial_smem[warp_id] = sum;
+    // The first warp reads what all the other warps wrote.
+    __syncthreads();  // BUG
+    if (warp_id == 0) {
+        sum = lane_id < WARPS ? partial_smem[lane_id] : 0.0f;
+        sum = warp_reduce_sum(sum);
+        if (lane_id == 0) y[row] = sum;
+    }
+}
+
+KATA_EXPORT void sgemv_k1024_f32x4_block(const float* A, const float* x, float* y, int M, int K, cudaStream_t stream) {
+    if (M == 0) return;  // a grid of no blocks is an invalid launch; K = 0 is none, there are sums of no products
+    if (K % 4 == 0) {
+        sgemv_k1024_f32x4_block_kernel<float4><<<M, THREADS, 0, stream>>>(A, x, y, M, K);
+    } else {
+        sgemv_k1024_f32x4_block_kernel<float><<<M, THREADS, 0, stream>>>(A, x, y, M, K);
+    }
+}

@@ -1,0 +1,70 @@
+// Wrong: only the first of the four vectors is asked whether it lies in the row
+// Kata: sgemv_k128_f32x4_unrolled
+// Sim: out of bounds
+// Gpu: out of bounds | wrong answer | misaligned: behind a row lies the next one
+// Line: // BUG
+#include "kata.cuh"
+#include <cstdint>
+
+constexpr int THREADS = 256;
+constexpr int WARP_SIZE = 32;
+constexpr int ROWS = THREADS / WARP_SIZE;  // rows per block, one for each warp
+constexpr int UNROLL = 4;                  // vectors of A, and of x, that a lane has on their way at once
+constexpr int MIN_BLOCKS = 4;  // per SM: a thread may have 64 registers. Unsaid, nvcc saves them and loads late
+constexpr unsigned FULL_MASK = 0xffffffff;
+static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
+
+// The sum over the warp's 32 lanes, in each of them. All 32 lanes must call it together.
+__device__ __forceinline__ float warp_reduce_sum(float sum) {
+#pragma unroll
+    for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(FULL_MASK, sum, offset);
+    return sum;
+}
+
+// Pack is what one load brings. Its VEC elements divide K: a vector lies in the row as a whole or not at all, and every
+// row starts at a multiple of its size.
+template <typename Pack>
+__global__ void __launch_bounds__(THREADS, MIN_BLOCKS) sgemv_k128_f32x4_unrolled_kernel(
+    const float* __restrict__ A,  // [M, K]
+    const float* __restrict__ x,  // [K]
+    float* __restrict__ y,        // [M]
+    int M, int K) {
+    constexpr int VEC = sizeof(Pack) / sizeof(float);
+    constexpr int STEP = WARP_SIZE * VEC;  // columns of one vector for each lane
+    const int lane_id = threadIdx.x % WARP_SIZE;
+    // Offsets into A are 64-bit: M and K fit int, their product need not.
+    const int64_t row = static_cast<int64_t>(blockIdx.x) * ROWS + threadIdx.x / WARP_SIZE;
+    if (row >= M) return;
+    const float* A_row = A + row * K;
+    float sum = 0.0f;
+    for (int64_t k = lane_id * VEC; k < K; k += UNROLL * STEP) {
+        alignas(Pack) float a_rmem[UNROLL][VEC] = {};
+        alignas(Pack) float x_rmem[UNROLL][VEC] = {};
+#pragma unroll
+        for (int i = 0; i < UNROLL; ++i) {
+            if (k < K) {
+                *reinterpret_cast<Pack*>(a_rmem[i]) =
+                    __ldcs(reinterpret_cast<const Pack*>(A_row + k + i * STEP));                         // BUG
+                *reinterpret_cast<Pack*>(x_rmem[i]) = *reinterpret_cast<const Pack*>(x + k + i * STEP);  // BUG
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < UNROLL; ++i) {
+#pragma unroll
+            for (int j = 0; j < VEC; ++j) sum += a_rmem[i][j] * x_rmem[i][j];
+        }
+    }
+    sum = warp_reduce_sum(sum);
+    if (lane_id == 0) y[row] = sum;
+}
+
+KATA_EXPORT void sgemv_k128_f32x4_unrolled(
+    const float* A, const float* x, float* y, int M, int K, cudaStream_t stream) {
+    if (M == 0) return;  // a grid of no blocks is an invalid launch; K = 0 is none, there are sums of no products
+    const int blocks = (M - 1) / ROWS + 1;
+    if (K % 4 == 0) {
+        sgemv_k128_f32x4_unrolled_kernel<float4><<<blocks, THREADS, 0, stream>>>(A, x, y, M, K);
+    } else {
+        sgemv_k128_f32x4_unrolled_kernel<float><<<blocks, THREADS, 0, stream>>>(A, x, y, M, K);
+    }
+}

@@ -1,0 +1,60 @@
+// Wrong: the shuffles begin at an offset of 8, as for 16 lanes, and add up four rows
+// Kata: sgemv_k16_f32x4
+// Sim: wrong answer
+// Gpu: wrong answer
+// Sizes: M=2, K=1
+#include "kata.cuh"
+#include <cstdint>
+
+constexpr int THREADS = 256;
+constexpr int WARP_SIZE = 32;
+constexpr int LANES = 4;               // lanes that share a row
+constexpr int ROWS = THREADS / LANES;  // rows per block, 8 for each warp
+constexpr unsigned FULL_MASK = 0xffffffff;
+static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
+static_assert(WARP_SIZE % LANES == 0 && (LANES & (LANES - 1)) == 0, "no row may be shared by lanes of two warps");
+
+// The sum over the lanes that share a row, in each of them. All 32 lanes of a warp must call it together.
+__device__ __forceinline__ float row_reduce_sum(float sum) {
+#pragma unroll
+    for (int offset = 8; offset > 0; offset /= 2) sum += __shfl_xor_sync(FULL_MASK, sum, offset);
+    return sum;
+}
+
+// Pack is what one load brings. Its VEC elements divide K: a vector lies in the row as a whole or not at all, and every
+// row starts at a multiple of its size.
+template <typename Pack>
+__global__ void __launch_bounds__(THREADS) sgemv_k16_f32x4_kernel(
+    const float* __restrict__ A,  // [M, K]
+    const float* __restrict__ x,  // [K]
+    float* __restrict__ y,        // [M]
+    int M, int K) {
+    constexpr int VEC = sizeof(Pack) / sizeof(float);
+    const int lane_id = threadIdx.x % LANES;  // among the lanes of the row
+    int64_t row = 0;                          // offsets into A are 64-bit: M and K fit int, their product need not
+    row = static_cast<int64_t>(blockIdx.x) * ROWS + threadIdx.x / LANES;
+    const float* A_row = A + row * K;
+    float sum = 0.0f;
+    if (row < M) {
+        for (int64_t k = lane_id * VEC; k < K; k += LANES * VEC) {
+            alignas(Pack) float a_rmem[VEC];
+            alignas(Pack) float x_rmem[VEC];
+            *reinterpret_cast<Pack*>(a_rmem) = *reinterpret_cast<const Pack*>(A_row + k);
+            *reinterpret_cast<Pack*>(x_rmem) = *reinterpret_cast<const Pack*>(x + k);
+#pragma unroll
+            for (int j = 0; j < VEC; ++j) sum += a_rmem[j] * x_rmem[j];
+        }
+    }
+    sum = row_reduce_sum(sum);
+    if (lane_id == 0 && row < M) y[row] = sum;
+}
+
+KATA_EXPORT void sgemv_k16_f32x4(const float* A, const float* x, float* y, int M, int K, cudaStream_t stream) {
+    if (M == 0) return;  // a grid of no blocks is an invalid launch; K = 0 is none, there are sums of no products
+    const int blocks = (M - 1) / ROWS + 1;
+    if (K % 4 == 0) {
+        sgemv_k16_f32x4_kernel<float4><<<blocks, THREADS, 0, stream>>>(A, x, y, M, K);
+    } else {
+        sgemv_k16_f32x4_kernel<float><<<blocks, THREADS, 0, stream>>>(A, x, y, M, K);
+    }
+}
