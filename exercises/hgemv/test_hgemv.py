@@ -62,9 +62,9 @@ SPEC = Spec(
     ),
     reference=reference,
     tolerance=Accumulated(terms=lambda sizes: sizes["K"], magnitude=magnitude),
-    # Nothing; tiny; one short of and one past what half a warp, a warp and a block take in one step, a float or a vector
-    # at a time, in K; the same for the rows of a block, in M; primes; a row of so many slices that a warp has more than
-    # one for each lane. From the 25th on (`--thorough`): the same again with other neighbours.
+    # Nothing; tiny; one short of and one past what half a warp, a warp and a block take in one step, an element or a
+    # vector at a time, in K; the same for the rows of a block, in M; primes; more slices in a row than lanes in a warp.
+    # From the 25th on, tried by --thorough: the same again with other neighbours.
     edges=(
         shape(0, 5),
         shape(1, 0),
