@@ -8,6 +8,7 @@ are 1 or -1, and the partial sums stay far below 2^11, up to which a half holds 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from grader.spec import Accumulated, Numbers, Size, Sizes, Spec, Tensor, Values, normal
@@ -89,3 +90,71 @@ SPEC = Spec(
     ),
     work=lambda sizes: 4 * sizes["M"] * sizes["N"] * sizes["K"],
 )
+
+
+# The mma.sync katas move 16 bytes at a time: rows of 8 k halves. Tiles are up to 128x256 elements of C and 64 steps of K.
+# Smallest first: less than one tile; K of one, of an odd and of an even number of slices, fewer and more of them than
+# a ring has slots; one past and one short of a tile in M, 8 past and 8 short in N.
+MMA = replace(
+    SPEC,
+    edges=(
+        shape(1, 8, 8),
+        shape(16, 8, 16),
+        shape(15, 16, 8),
+        shape(17, 8, 24),
+        shape(33, 40, 40),
+        shape(8, 8, 264),
+        shape(1, 136, 80),
+        shape(129, 8, 72),
+        shape(64, 32, 48),
+        shape(3, 264, 56),
+        shape(257, 8, 88),
+        shape(16, 24, 520),
+        shape(127, 120, 16),
+        shape(128, 128, 32),
+        shape(65, 72, 136),
+        shape(130, 136, 56),
+    ),
+    large=(
+        shape(1023, 1032, 1032),
+        shape(2_097_169, 8, 8),
+        shape(7, 8, 20_008),
+        shape(1, 2_097_176, 8),
+        shape(1024, 1024, 1024),
+    ),
+)
+
+
+def reference_tn(A: torch.Tensor, B: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    return A @ B.T
+
+
+def magnitude_tn(A: torch.Tensor, B: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    return A.abs() @ B.abs().T
+
+
+# B is [N, K]: the columns that C = A @ B^T needs of it are rows in memory, as A's are ("TN" in BLAS, where A is meant to
+# be transposed and B is not).
+MMA_TN = replace(
+    MMA,
+    computes="C = A @ B^T",
+    inputs=(Tensor("A", ("M", "K")), Tensor("B", ("N", "K"))),
+    reference=reference_tn,
+    tolerance=Accumulated(terms=lambda sizes: sizes["K"], magnitude=magnitude_tn),
+)
+
+SPECS = {
+    "hgemm_mma_m16n8k16_naive": MMA,
+    "hgemm_mma_m16n8k16_mma2x4": MMA,
+    "hgemm_mma_m16n8k16_mma2x4_warp4x4": MMA,
+    "hgemm_mma_m16n8k16_mma2x4_warp4x4_pad": MMA,
+    "hgemm_mma_m16n8k16_mma2x4_warp4x4_pack": MMA,
+    "hgemm_mma_m16n8k16_mma2x4_warp4x4_stages": MMA,
+    "hgemm_mma_m16n8k16_mma2x4_warp4x4_stages_block_swizzle": MMA,
+    "hgemm_mma_m16n8k16_mma2x4_warp4x4x2_stages_dsmem_rr": MMA,
+    "hgemm_mma_m16n8k16_mma2x4_warp4x4x2_stages_dsmem": MMA,
+    "hgemm_mma_m16n8k16_mma2x4_warp4x4x2_stages_dsmem_swizzle": MMA,
+    "hgemm_mma_m16n8k16_mma2x4_warp4x4x2_stages_dsmem_swizzle_x4": MMA,
+    "hgemm_mma_m16n8k16_mma2x4_warp4x4_stages_dsmem_tn": MMA_TN,
+    "hgemm_mma_m16n8k16_mma2x4_warp4x4x2_stages_dsmem_tn_swizzle_x4": MMA_TN,
+}
