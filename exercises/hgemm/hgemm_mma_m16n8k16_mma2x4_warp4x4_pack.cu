@@ -86,11 +86,9 @@ __device__ inline void load_fragments(
 // registers -> global: four mma tiles side by side. Of each, a lane holds two columns of a row, and its quad (lanes 4 i to
 // 4 i + 3) the whole row. They exchange, so that lane q of a quad holds the whole row of tile q, 16 bytes.
 __device__ inline void store_tiles(half* C, const float (*c)[4], int64_t off_m, int64_t off_n, int M, int N) {
-    const int lane_id = threadIdx.x % 32;
-    const int64_t col = off_n + lane_id % 4 * MMA_N;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        const int64_t row = off_m + i * 8 + lane_id / 4;
+        const int lane_id = threadIdx.x % 32;
         uint32_t
             pairs[4];  // at first this lane's two columns of tile n, at last lane n's two columns of this lane's tile
 #pragma unroll
@@ -101,8 +99,10 @@ __device__ inline void store_tiles(half* C, const float (*c)[4], int64_t off_m, 
         // TODO(1): Transpose the 4x4 pairs of the quad: for step 1, then 2, swap with lane ^ step what stands on the wrong
         //   side: pairs n with that bit of n clear for a lane with the bit set, and the other way round. (~10 lines)
         // END TODO(1)
-        // TODO(2): Store the row in one access of 16 bytes. Nothing outside C. (~2 lines)
-        // END TODO(2)
+        const int64_t row = off_m + i * 8 + lane_id / 4;
+        const int64_t col = off_n + lane_id % 4 * MMA_N;
+        if (row < M && col < N)
+            *reinterpret_cast<uint4*>(&C[row * N + col]) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
     }
 }
 

@@ -108,11 +108,9 @@ __device__ inline void load_fragments(
 // registers -> global: four mma tiles side by side. Of each, a lane holds two columns of a row, and its quad (lanes 4 i to
 // 4 i + 3) the whole row. They exchange, so that lane q of a quad holds the whole row of tile q, 16 bytes.
 __device__ inline void store_tiles(half* C, const float (*c)[4], int64_t off_m, int64_t off_n, int M, int N) {
-    const int lane_id = threadIdx.x % 32;
-    const int64_t col = off_n + lane_id % 4 * MMA_N;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        const int64_t row = off_m + i * 8 + lane_id / 4;
+        const int lane_id = threadIdx.x % 32;
         uint32_t
             pairs[4];  // at first this lane's two columns of tile n, at last lane n's two columns of this lane's tile
 #pragma unroll
@@ -133,6 +131,8 @@ __device__ inline void store_tiles(half* C, const float (*c)[4], int64_t off_m, 
                     pairs[n + step] = got;
             }
         }
+        const int64_t row = off_m + i * 8 + lane_id / 4;
+        const int64_t col = off_n + lane_id % 4 * MMA_N;
         if (row < M && col < N)
             *reinterpret_cast<uint4*>(&C[row * N + col]) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
     }
@@ -156,7 +156,6 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_m16n8k16_mma2x4_warp4x4x2_s
     const int warp_m = warp_id / WARPS_N * WARP_M;
     const int warp_n = warp_id % WARPS_N * WARP_N;
     float C_rmem[TILES_M][TILES_N][4] = {};
-    // Slice number slice of K goes to its slot of the ring, as one group. Past the end of K it is all zeros.
     const auto load_slice = [&](int slice) {
         const int stage = slice % STAGES;
         const int64_t off_k = int64_t{slice} * BLOCK_K;

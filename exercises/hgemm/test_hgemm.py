@@ -92,11 +92,25 @@ SPEC = Spec(
 )
 
 
+def swing(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """32 in the first half of every row, -32 in the second, and 1 more in some 16 places of it."""
+    row = (numbers.uniform(shape, 0.0, 1.0) < 16.0 / shape[-1]) + 32.0
+    row[..., shape[-1] // 2 :] -= 64.0
+    return row
+
+
+def thirty_three(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    return numbers.choice(shape, (33.0,))
+
+
 # The mma.sync katas move 16 bytes at a time: rows of 8 k halves. Tiles are up to 128x256 elements of C and 64 steps of K.
 # Smallest first: less than one tile; K of one, of an odd and of an even number of slices, fewer and more of them than
 # a ring has slots; one past and one short of a tile in M, 8 past and 8 short in N.
+# Whole numbers whose sum is small, while partial sums are as far from it as K / 2 * 32 * 33: a float holds them all up to
+# K = 31000, a half does not from the second mma.sync on. These katas keep their sums in float.
 MMA = replace(
     SPEC,
+    values=(*SPEC.values, Values("half taken back", {"A": swing, "B": thirty_three}, exact=True)),
     edges=(
         shape(1, 8, 8),
         shape(16, 8, 16),

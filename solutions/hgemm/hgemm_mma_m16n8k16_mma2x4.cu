@@ -88,7 +88,6 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_m16n8k16_mma2x4_kernel(
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * BLOCK_M;
     const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * BLOCK_N;
-    const int lane_id = threadIdx.x % 32;
     // TODO(1): Give each of the WARPS_M x WARPS_N warps its own WARP_M x WARP_N tile of C: warp_m and warp_n are its
     //   first row and column within the block's tile. (~3 lines)
     const int warp_id = threadIdx.x / 32;
@@ -100,14 +99,14 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_m16n8k16_mma2x4_kernel(
         load_tile(A_smem, A + off_m * K + off_k, K, M - off_m, K - off_k);
         load_tile(B_smem, B + off_k * N + off_n, N, K - off_k, N - off_n);
         __syncthreads();  // other threads staged most of what a lane hands to ldmatrix
-        // TODO(2): shared -> registers -> sums, from the rows of A's slice and the columns of B's that this warp's tile
-        //   needs. (~5 lines)
         uint32_t A_rmem[4];
         uint32_t B_rmem[2];
+        // TODO(2): shared -> registers: the rows of A's slice and the columns of B's that this warp's tile needs. (~3 lines)
+        const int lane_id = threadIdx.x % 32;
         ldmatrix_x4(A_rmem, &A_smem[warp_m + lane_id % 16][lane_id / 16 * CHUNK]);
         ldmatrix_x2_trans(B_rmem, &B_smem[lane_id % 16][warp_n]);
-        mma_m16n8k16(C_rmem, A_rmem, B_rmem);
         // END TODO(2)
+        mma_m16n8k16(C_rmem, A_rmem, B_rmem);
         __syncthreads();  // the next turn overwrites both slices
     }
     // TODO(3): Store this warp's tile where it belongs. (~1 line)

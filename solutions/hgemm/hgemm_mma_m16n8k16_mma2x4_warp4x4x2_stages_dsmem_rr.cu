@@ -95,8 +95,8 @@ __device__ inline void load_tile(half (&smem)[ROWS][COLS + PAD], const half* gme
 __device__ inline void load_fragments(
     uint32_t (&A_rmem)[TILES_M][4], uint32_t (&B_rmem)[TILES_N][2], const half (&A_smem)[BLOCK_M][BLOCK_K + PAD],
     const half (&B_smem)[BLOCK_K][BLOCK_N + PAD], int warp_m, int warp_n, int k) {
+    // TODO(1): As before, with column k * MMA_K of A's slice and row k * MMA_K of B's as the first. (~8 lines)
     const int lane_id = threadIdx.x % 32;
-    // TODO(1): As before, with column k * MMA_K of A's slice and row k * MMA_K of B's as the first. (~7 lines)
 #pragma unroll
     for (int m = 0; m < TILES_M; ++m)
         ldmatrix_x4(A_rmem[m], &A_smem[warp_m + m * MMA_M + lane_id % 16][k * MMA_K + lane_id / 16 * CHUNK]);
@@ -109,11 +109,9 @@ __device__ inline void load_fragments(
 // registers -> global: four mma tiles side by side. Of each, a lane holds two columns of a row, and its quad (lanes 4 i to
 // 4 i + 3) the whole row. They exchange, so that lane q of a quad holds the whole row of tile q, 16 bytes.
 __device__ inline void store_tiles(half* C, const float (*c)[4], int64_t off_m, int64_t off_n, int M, int N) {
-    const int lane_id = threadIdx.x % 32;
-    const int64_t col = off_n + lane_id % 4 * MMA_N;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        const int64_t row = off_m + i * 8 + lane_id / 4;
+        const int lane_id = threadIdx.x % 32;
         uint32_t
             pairs[4];  // at first this lane's two columns of tile n, at last lane n's two columns of this lane's tile
 #pragma unroll
@@ -134,6 +132,8 @@ __device__ inline void store_tiles(half* C, const float (*c)[4], int64_t off_m, 
                     pairs[n + step] = got;
             }
         }
+        const int64_t row = off_m + i * 8 + lane_id / 4;
+        const int64_t col = off_n + lane_id % 4 * MMA_N;
         if (row < M && col < N)
             *reinterpret_cast<uint4*>(&C[row * N + col]) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
     }
@@ -157,7 +157,6 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_m16n8k16_mma2x4_warp4x4x2_s
     const int warp_m = warp_id / WARPS_N * WARP_M;
     const int warp_n = warp_id % WARPS_N * WARP_N;
     float C_rmem[TILES_M][TILES_N][4] = {};
-    // Slice number slice of K goes to its slot of the ring, as one group. Past the end of K it is all zeros.
     const auto load_slice = [&](int slice) {
         const int stage = slice % STAGES;
         const int64_t off_k = int64_t{slice} * BLOCK_K;

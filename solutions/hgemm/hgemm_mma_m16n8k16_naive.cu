@@ -66,9 +66,9 @@ __device__ inline void load_tile(half (&smem)[ROWS][COLS], const half* gmem, int
 
 // registers -> global: one mma tile of C, whose first element is C[off_m, off_n].
 __device__ inline void store_tile(half* C, const float (&c)[4], int64_t off_m, int64_t off_n, int M, int N) {
-    const int lane_id = threadIdx.x % 32;
     // TODO(3): Store the sums as half, two neighbours at a time: c[0] and c[1] stand in row lane / 4, c[2] and c[3] eight
-    //   rows below, all in columns 2 * (lane % 4) and the next. Nothing outside C. (~6 lines)
+    //   rows below, all in columns 2 * (lane % 4) and the next. Nothing outside C. (~8 lines)
+    const int lane_id = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
         const int64_t row = off_m + i * 8 + lane_id / 4;
@@ -91,14 +91,14 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_m16n8k16_naive_kernel(
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * BLOCK_M;
     const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * BLOCK_N;
-    const int lane_id = threadIdx.x % 32;
     float C_rmem[4] = {};
     for (int64_t off_k = 0; off_k < K; off_k += BLOCK_K) {
         load_tile(A_smem, A + off_m * K + off_k, K, M - off_m, K - off_k);
         load_tile(B_smem, B + off_k * N + off_n, N, K - off_k, N - off_n);
         __syncthreads();  // other lanes staged most of what a lane hands to ldmatrix
         // TODO(4): shared -> registers -> sums: all of A's slice as four 8x8 matrices, top left, bottom left, top right,
-        //   bottom right; B's as two, the upper first, transposed. Each lane names one row of one matrix. (~5 lines)
+        //   bottom right; B's as two, the upper first, transposed. Each lane names one row of one matrix. (~6 lines)
+        const int lane_id = threadIdx.x % 32;
         uint32_t A_rmem[4];
         uint32_t B_rmem[2];
         ldmatrix_x4(A_rmem, &A_smem[lane_id % 16][lane_id / 16 * CHUNK]);
