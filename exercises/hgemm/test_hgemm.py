@@ -103,11 +103,12 @@ def thirty_three(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torc
     return numbers.choice(shape, (33.0,))
 
 
-# The mma.sync katas move 16 bytes at a time: rows of 8 k halves. Tiles are up to 128x256 elements of C and 64 steps of K.
+# The mma.sync katas move 16 bytes at a time: rows of 8 k halves. A tile of C is up to 128x256, a slice of K up to 64.
 # Smallest first: less than one tile; K of one, of an odd and of an even number of slices, fewer and more of them than
 # a ring has slots; one past and one short of a tile in M, 8 past and 8 short in N.
-# Whole numbers whose sum is small, while partial sums are as far from it as K / 2 * 32 * 33: a float holds them all up to
-# K = 31000, a half does not from the second mma.sync on. These katas keep their sums in float.
+#
+# "half taken back": whole numbers whose sum is small, while partial sums are up to K / 2 * 32 * 33 away from it. A float
+# holds them all up to K = 31000, a half does not from the second mma.sync on. These katas keep their sums in float.
 MMA = replace(
     SPEC,
     values=(*SPEC.values, Values("half taken back", {"A": swing, "B": thirty_three}, exact=True)),
@@ -147,8 +148,7 @@ def magnitude_tn(A: torch.Tensor, B: torch.Tensor, sizes: Sizes) -> torch.Tensor
     return A.abs() @ B.abs().T
 
 
-# B is [N, K]: the columns that C = A @ B^T needs of it are rows in memory, as A's are ("TN" in BLAS, where A is meant to
-# be transposed and B is not).
+# B is [N, K]: what C = A @ B^T multiplies a row of A with is a row of B in memory ("TN" in the words of BLAS).
 MMA_TN = replace(
     MMA,
     computes="C = A @ B^T",
