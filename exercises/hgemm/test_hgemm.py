@@ -107,8 +107,8 @@ def thirty_three(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torc
 # Smallest first: less than one tile; K of one, of an odd and of an even number of slices, fewer and more of them than
 # a ring has slots; one past and one short of a tile in M, 8 past and 8 short in N.
 #
-# "half taken back": whole numbers whose sum is small, while partial sums are up to K / 2 * 32 * 33 away from it. A float
-# holds them all up to K = 31000, a half does not from the second mma.sync on. These katas keep their sums in float.
+# "half taken back": whole numbers whose sum is small, while partial sums are up to K / 2 * 32 * 33 away from it. Floats
+# hold them all up to K = 31000, halves do not from the second mma.sync on. These katas keep their sums in float.
 MMA = replace(
     SPEC,
     values=(*SPEC.values, Values("half taken back", {"A": swing, "B": thirty_three}, exact=True)),

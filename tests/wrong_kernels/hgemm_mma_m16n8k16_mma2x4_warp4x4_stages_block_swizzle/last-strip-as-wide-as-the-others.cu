@@ -119,16 +119,15 @@ __device__ inline void store_tiles(half* C, const float (*c)[4], int64_t off_m, 
             for (int n = 0; n < 4; ++n) {
                 if ((n & step) != 0) continue;
                 const uint32_t got = __shfl_xor_sync(0xffffffff, upper ? pairs[n] : pairs[n + step], step);
-                if (upper)
-                    pairs[n] = got;
-                else
-                    pairs[n + step] = got;
+                pairs[n] = upper ? got : pairs[n];
+                pairs[n + step] = upper ? pairs[n + step] : got;
             }
         }
         const int64_t row = off_m + i * 8 + lane_id / 4;
         const int64_t col = off_n + lane_id % 4 * MMA_N;
-        if (row < M && col < N)
-            *reinterpret_cast<uint4*>(&C[row * N + col]) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+        // Said so, since nvcc cuts the assignment of a uint4 made of selected parts into four stores of 4 bytes.
+        const uint4 halves = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+        if (row < M && col < N) __stwb(reinterpret_cast<uint4*>(&C[row * N + col]), halves);
     }
 }
 
