@@ -77,13 +77,14 @@ __device__ inline void cp_async_wait() {
 // from the tile's corner on; what lies outside counts as 0.
 template <int ROWS, int COLS>
 __device__ inline void load_tile(half (&smem)[ROWS][COLS + PAD], const half* gmem, int ld, int64_t rows, int64_t cols) {
-    static_assert(ROWS * COLS / CHUNK % THREADS == 0, "all threads copy the same number of chunks");
+    constexpr int STEP = THREADS / (COLS / CHUNK);  // rows that the block copies at a time
+    static_assert(THREADS % (COLS / CHUNK) == 0 && ROWS % STEP == 0, "a thread keeps to its column");
+    const int row = threadIdx.x / (COLS / CHUNK);
+    const int col = threadIdx.x % (COLS / CHUNK) * CHUNK;
+    const half* from = gmem + int64_t{row} * ld + col;
 #pragma unroll
-    for (int i = 0; i < ROWS * COLS / CHUNK / THREADS; ++i) {
-        const int chunk = i * THREADS + threadIdx.x;
-        const int row = chunk / (COLS / CHUNK);
-        const int col = chunk % (COLS / CHUNK) * CHUNK;
-        cp_async16(&smem[row][col], &gmem[int64_t{row} * ld + col], row < rows && col < cols);
+    for (int step = 0; step < ROWS; step += STEP) {
+        cp_async16(&smem[row + step][col], from + int64_t{step} * ld, row + step < rows && col < cols);
     }
 }
 
