@@ -104,11 +104,26 @@ SPEC = Spec(
 )
 
 
-# The mma.sync katas move 16 bytes at a time: rows of 8 k halves. Tiles are up to 128x256 elements of C and 64 steps of K.
+def swing(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """32 in the first half of every row, -32 in the second, and 1 more in some 16 places of it."""
+    row = (numbers.uniform(shape, 0.0, 1.0) < 16.0 / shape[-1]) + 32.0
+    row[..., shape[-1] // 2 :] -= 64.0
+    return row
+
+
+def thirty_three(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    return numbers.choice(shape, (33.0,))
+
+
+# The mma.sync katas move 16 bytes at a time: rows of 8 k halves. A tile of C is up to 128x256, a slice of K up to 64.
 # Smallest first: less than one tile; K of one, of an odd and of an even number of slices, fewer and more of them than
 # a ring has slots; one past and one short of a tile in M, 8 past and 8 short in N.
+#
+# "half taken back": whole numbers whose sum is small, while partial sums are up to K / 2 * 32 * 33 away from it. Floats
+# hold them all up to K = 31000, halves do not from the second mma.sync on. These katas keep their sums in float.
 MMA = replace(
     SPEC,
+    values=(*SPEC.values, Values("half taken back", {"A": swing, "B": thirty_three}, exact=True)),
     edges=(
         shape(1, 8, 8),
         shape(16, 8, 16),
@@ -150,8 +165,7 @@ def magnitude_tn(A: torch.Tensor, B: torch.Tensor, sizes: Sizes) -> torch.Tensor
     return A.abs() @ B.abs().T
 
 
-# B is [N, K]: the columns that C = A @ B^T needs of it are rows in memory, as A's are ("TN" in BLAS, where A is meant to
-# be transposed and B is not).
+# B is [N, K]: what C = A @ B^T multiplies a row of A with is a row of B in memory ("TN" in the words of BLAS).
 MMA_TN = replace(
     MMA,
     computes="C = A @ B^T",
@@ -183,6 +197,22 @@ CUTE = replace(
 )
 
 SPECS = {
+    "hgemm_mma_m16n8k16_naive": MMA,
+    "hgemm_mma_m16n8k16_mma2x4": MMA,
+    "hgemm_mma_m16n8k16_mma2x4_warp4x4": MMA,
+    "hgemm_mma_m16n8k16_mma2x4_warp4x4_pad": MMA,
+    "hgemm_mma_m16n8k16_mma2x4_warp4x4_pack": MMA,
+    "hgemm_mma_m16n8k16_mma2x4_warp4x4_stages": MMA,
+    "hgemm_mma_m16n8k16_mma2x4_warp4x4_stages_block_swizzle": MMA,
+    "hgemm_mma_m16n8k16_mma2x4_warp4x4x2_stages_dsmem_rr": MMA,
+    "hgemm_mma_m16n8k16_mma2x4_warp4x4x2_stages_dsmem": MMA,
+    "hgemm_mma_m16n8k16_mma2x4_warp4x4x2_stages_dsmem_swizzle": MMA,
+    "hgemm_mma_m16n8k16_mma2x4_warp4x4x2_stages_dsmem_swizzle_x4": MMA,
+    "hgemm_mma_m16n8k16_mma2x4_warp4x4_stages_dsmem_tn": MMA_TN,
+    "hgemm_mma_m16n8k16_mma2x4_warp4x4x2_stages_dsmem_tn_swizzle_x4": MMA_TN,
+    "hgemm_mma_m16n8k16_mma2x4_warp4x8x4_stages_dsmem_swizzle_x4": MMA,
+    "hgemm_mma_m16n8k16_mma2x4_warp4x8x4_stages_dsmem_swizzle_x4_block_swizzle": MMA,
+    "hgemm_mma_m16n8k16_mma2x4_warp4x8x4_stages_dsmem_tn_swizzle_x4_block_swizzle": MMA_TN,
     "hgemm_mma_stages_block_swizzle_tn_cute": CUTE,
     "hgemm_mma_cublas_nn": CUBLAS,
     "hgemm_mma_cublas_tn": CUBLAS_TN,
