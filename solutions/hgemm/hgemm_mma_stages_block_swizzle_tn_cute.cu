@@ -1,7 +1,7 @@
-// hgemm_mma_stages_block_swizzle_tn_cute: C = A @ B^T with CuTe: layouts and atoms in the place of index arithmetic and PTX
+// hgemm_mma_stages_block_swizzle_tn_cute: C = A @ B^T with CuTe, layouts and atoms for indices and PTX
 //
 // Shapes     A: [M, K] f16, B: [N, K] f16, C: [M, N] f16, row-major, 16-byte aligned bases, N and K multiples of 8
-// Technique  tiles of 128 x 256 x 64; cp.async into a ring of three swizzled stages, ldmatrix, mma.sync on fragments of
+// Technique  tiles of 256 x 128 x 64; cp.async into a ring of three swizzled stages, ldmatrix, mma.sync on fragments of
 //            two steps of k in turn; C leaves through shared memory; blocks that run together share tiles of A and B
 // New        over a kernel of inline PTX: who moves what stands in types, TiledCopy and TiledMMA, and the loops are copy
 //            and gemm over partitions
@@ -12,9 +12,9 @@
 
 using namespace cute;
 
-constexpr int BLOCK_M = 128, BLOCK_N = 256, BLOCK_K = 64;
+constexpr int BLOCK_M = 256, BLOCK_N = 128, BLOCK_K = 64;
 constexpr int STAGES = 3;
-constexpr int WARPS_M = 2, WARPS_N = 4;
+constexpr int WARPS_M = 4, WARPS_N = 2;
 constexpr int THREADS = WARPS_M * WARPS_N * 32;
 constexpr int MMA_K = 16;
 constexpr int STEPS = BLOCK_K / MMA_K;  // of k in a tile
@@ -31,7 +31,7 @@ using SharedA = decltype(tile_to_shape(SharedAtom{}, Shape<Int<BLOCK_M>, Int<BLO
 using SharedB = decltype(tile_to_shape(SharedAtom{}, Shape<Int<BLOCK_N>, Int<BLOCK_K>, Int<STAGES>>{}));
 using SharedC = decltype(tile_to_shape(SharedAtom{}, Shape<Int<BLOCK_M>, Int<BLOCK_N>>{}));
 
-// 2 x 4 warps, each on 16 x 16 of C at a time: two atoms of 16 x 8 side by side, whose B one ldmatrix.x4 brings.
+// 4 x 2 warps, each on 16 x 16 of C at a time: two atoms of 16 x 8 side by side, whose B one ldmatrix.x4 brings.
 using Mma = decltype(make_tiled_mma(
     SM80_16x8x16_F32F16F16F32_TN{}, Layout<Shape<Int<WARPS_M>, Int<WARPS_N>>>{},
     Tile<Int<WARPS_M * 16>, Int<WARPS_N * 16>, Int<MMA_K>>{}));
@@ -43,7 +43,7 @@ using GlobalToShared = decltype(make_tiled_copy(
     Layout<Shape<Int<THREADS / ROW_THREADS>, Int<ROW_THREADS>>, Stride<Int<ROW_THREADS>, _1>>{},
     Layout<Shape<_1, Int<VECTOR>>>{}));
 
-// A warp takes a row of the tile of C: 512 bytes.
+// Sixteen threads take a row of the tile of C: 256 bytes.
 constexpr int C_THREADS = BLOCK_N / VECTOR;
 using SharedToGlobal = decltype(make_tiled_copy(
     Copy_Atom<UniversalCopy<uint128_t>, Element>{},
@@ -53,41 +53,6 @@ using SharedToGlobal = decltype(make_tiled_copy(
 constexpr int SMEM_BYTES = sizeof(Element) * (cosize_v<SharedA> + cosize_v<SharedB>);
 static_assert(cosize_v<SharedC> <= cosize_v<SharedA> + cosize_v<SharedB>, "the tile of C fits where the stages are");
 static_assert(SMEM_BYTES <= 163 * 1024, "what a block may have of an SM of sm_80");
-
-// One tile of A or B, global -> shared, asynchronously. Of it, rows_left rows and k_left columns are in the matrix.
-template <class Global, class Shared>
-__device__ inline void load_tile(const Global& from, const Shared& to, int rows_left, int k_left) {
-    // TODO(1): every 16 bytes of the tile are on their way, or zeros where the matrix has none: partition both tensors
-    //   and their coordinates for this thread, and copy with the predicate of each row (~9 lines)
-    GlobalToShared tiled_copy;
-    const auto thread_copy = tiled_copy.get_slice(threadIdx.x);
-    const Tensor source = thread_copy.partition_S(from);
-    Tensor target = thread_copy.partition_D(to);
-    const Tensor place = thread_copy.partition_S(make_identity_tensor(make_shape(size<0>(to), size<1>(to))));
-    CUTE_UNROLL
-    for (int row = 0; row < size<1>(source); ++row) {
-        const bool inside = get<0>(place(0, row, 0)) < rows_left && get<1>(place(0, row, 0)) < k_left;
-        copy(tiled_copy.with(inside), source(_, row, _), target(_, row, _));
-    }
-    // END TODO(1)
-}
-
-// The tile of C, shared -> global, rows_left rows and columns_left columns of it.
-template <class Shared, class Global>
-__device__ inline void store_tile(const Shared& from, const Global& to, int rows_left, int columns_left) {
-    // TODO(2): every 16 bytes of the tile that C has are stored, and no others (~9 lines)
-    SharedToGlobal tiled_copy;
-    const auto thread_copy = tiled_copy.get_slice(threadIdx.x);
-    const Tensor source = thread_copy.partition_S(from);
-    Tensor target = thread_copy.partition_D(to);
-    const Tensor place = thread_copy.partition_S(make_identity_tensor(make_shape(size<0>(from), size<1>(from))));
-    CUTE_UNROLL
-    for (int row = 0; row < size<1>(source); ++row) {
-        if (get<0>(place(0, row, 0)) < rows_left && get<1>(place(0, row, 0)) < columns_left)
-            copy(tiled_copy, source(_, row, _), target(_, row, _));
-    }
-    // END TODO(2)
-}
 
 // Blocks in the order of their numbers take the tiles of GROUP_M rows column by column: those that run at the same time
 // share few rows and columns, and L2 holds these.
@@ -126,18 +91,38 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_stages_block_swizzle_tn_cut
     Tensor C_rmem = partition_fragment_C(mma, Shape<Int<BLOCK_M>, Int<BLOCK_N>>{});
     clear(C_rmem);
 
-    // A tile beyond the last one is all zeros. A group is committed all the same: then the groups that may still be
-    // on their way are always the same number.
+    // This thread's part of every tile, [halves of a copy, rows, 1, tile or stage], and its places in a tile.
+    GlobalToShared copy_in;
+    const auto thread_in = copy_in.get_slice(threadIdx.x);
+    const Tensor A_from = thread_in.partition_S(A_gmem);
+    const Tensor B_from = thread_in.partition_S(B_gmem);
+    Tensor A_to = thread_in.partition_D(A_smem);
+    Tensor B_to = thread_in.partition_D(B_smem);
+    const Tensor A_place = thread_in.partition_S(make_identity_tensor(Shape<Int<BLOCK_M>, Int<BLOCK_K>>{}));
+    const Tensor B_place = thread_in.partition_S(make_identity_tensor(Shape<Int<BLOCK_N>, Int<BLOCK_K>>{}));
+
+    // A tile past the last one is all zeros, and a group all the same: then as many groups are under way in every turn.
     const auto load_stage = [&](int tile_k, int stage) {
         const int k_left = tile_k < tiles_k ? K - tile_k * BLOCK_K : 0;
-        load_tile(A_gmem(_, _, tile_k), A_smem(_, _, stage), m_left, k_left);
-        load_tile(B_gmem(_, _, tile_k), B_smem(_, _, stage), n_left, k_left);
+        const bool column_inside = get<1>(A_place(0, 0, 0)) < k_left;  // a thread's copies are all in one column
+        // TODO(1): this thread's part of a tile of A and of B is on its way, with zeros for what the matrices do not
+        //   have (~8 lines)
+        CUTE_UNROLL
+        for (int row = 0; row < size<1>(A_from); ++row) {
+            const auto copy_row = copy_in.with(column_inside && get<0>(A_place(0, row, 0)) < m_left);
+            copy(copy_row, A_from(_, row, _, tile_k), A_to(_, row, _, stage));
+        }
+        CUTE_UNROLL
+        for (int row = 0; row < size<1>(B_from); ++row) {
+            const auto copy_row = copy_in.with(column_inside && get<0>(B_place(0, row, 0)) < n_left);
+            copy(copy_row, B_from(_, row, _, tile_k), B_to(_, row, _, stage));
+        }
+        // END TODO(1)
         cp_async_fence();
     };
-
     for (int stage = 0; stage < STAGES - 1; ++stage) load_stage(stage, stage);
 
-    // TODO(3): C_rmem is the tile's product. Fragments for all steps of a tile, and tiled copies of ldmatrix atoms that
+    // TODO(2): C_rmem is the tile's product. Fragments for all steps of a tile, and tiled copies of ldmatrix atoms that
     //   fill them; then for each tile and step: fetch the next step's fragments, multiply those of this one. Once a tile:
     //   wait for the next tile and for all warps, and have the stage that nobody reads any more filled (~34 lines)
     const auto thread_mma = mma.get_slice(threadIdx.x);
@@ -145,13 +130,13 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_stages_block_swizzle_tn_cut
     Tensor B_rmem = thread_mma.partition_fragment_B(B_smem(_, _, 0));  // [values, atoms of n, step]
     const auto copy_A = make_tiled_copy_A(Copy_Atom<SM75_U32x4_LDSM_N, Element>{}, mma);
     const auto copy_B = make_tiled_copy_B(Copy_Atom<SM75_U32x4_LDSM_N, Element>{}, mma);
-    const Tensor A_from = copy_A.get_slice(threadIdx.x).partition_S(A_smem);  // [values, atoms of m, step, stage]
-    const Tensor B_from = copy_B.get_slice(threadIdx.x).partition_S(B_smem);
-    Tensor A_to = copy_A.get_slice(threadIdx.x).retile_D(A_rmem);
-    Tensor B_to = copy_B.get_slice(threadIdx.x).retile_D(B_rmem);
+    const Tensor A_shared = copy_A.get_slice(threadIdx.x).partition_S(A_smem);  // [values, atoms of m, step, stage]
+    const Tensor B_shared = copy_B.get_slice(threadIdx.x).partition_S(B_smem);
+    Tensor A_fragment = copy_A.get_slice(threadIdx.x).retile_D(A_rmem);
+    Tensor B_fragment = copy_B.get_slice(threadIdx.x).retile_D(B_rmem);
     const auto fetch = [&](int step, int stage) {
-        copy(copy_A, A_from(_, _, step, stage), A_to(_, _, step));
-        copy(copy_B, B_from(_, _, step, stage), B_to(_, _, step));
+        copy(copy_A, A_shared(_, _, step, stage), A_fragment(_, _, step));
+        copy(copy_B, B_shared(_, _, step, stage), B_fragment(_, _, step));
     };
     int stage = 0, stage_to_fill = STAGES - 1;
     cp_async_wait<STAGES - 2>();  // this thread's part of the first tile has landed ...
@@ -175,21 +160,32 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_stages_block_swizzle_tn_cut
             gemm(mma, A_rmem(_, _, step), B_rmem(_, _, step), C_rmem);
         }
     }
-    // END TODO(3)
+    // END TODO(2)
 
     // C goes where the stages are: no copy may land there later, and no warp may still read.
     cp_async_wait<0>();
     __syncthreads();
-    // TODO(4): the tile of C, as halves, registers -> shared (~6 lines)
+    // TODO(3): the tile of C, as halves, registers -> shared (~6 lines)
     Tensor C_halves = make_tensor_like<Element>(C_rmem);
     CUTE_UNROLL
     for (int i = 0; i < size(C_rmem); ++i) C_halves(i) = Element(C_rmem(i));
     const auto copy_C = make_tiled_copy_C(Copy_Atom<UniversalCopy<uint32_t>, Element>{}, mma);
     const auto thread_copy = copy_C.get_slice(threadIdx.x);
     copy(copy_C, thread_copy.retile_S(C_halves), thread_copy.partition_D(C_smem));
-    // END TODO(4)
+    // END TODO(3)
     __syncthreads();  // a thread stores what others wrote
-    store_tile(C_smem, C_gmem, m_left, n_left);
+    // TODO(4): every 16 bytes that C has of the tile are stored, and no others (~10 lines)
+    SharedToGlobal copy_out;
+    const auto thread_out = copy_out.get_slice(threadIdx.x);
+    const Tensor C_from = thread_out.partition_S(C_smem);
+    Tensor C_to = thread_out.partition_D(C_gmem);
+    const Tensor C_place = thread_out.partition_S(make_identity_tensor(Shape<Int<BLOCK_M>, Int<BLOCK_N>>{}));
+    CUTE_UNROLL
+    for (int row = 0; row < size<1>(C_from); ++row) {
+        if (get<0>(C_place(0, row, 0)) < m_left && get<1>(C_place(0, row, 0)) < n_left)
+            copy(copy_out, C_from(_, row, _), C_to(_, row, _));
+    }
+    // END TODO(4)
 }
 
 KATA_EXPORT void hgemm_mma_stages_block_swizzle_tn_cute(

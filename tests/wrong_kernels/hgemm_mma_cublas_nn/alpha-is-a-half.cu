@@ -1,0 +1,29 @@
+// Wrong: alpha and beta are halves, and cuBLAS reads floats
+// Kata: hgemm_mma_cublas_nn
+// Sim: wrong answer
+// Gpu: wrong answer
+// Sizes: M=1, N=1, K=1
+#include "kata.cuh"
+#include <cublas_v2.h>
+#include <cuda_fp16.h>
+
+// A handle owns memory on the device and takes long to make, so there is one for as long as the process lives.
+inline cublasHandle_t shared_handle() {
+    static const cublasHandle_t handle = [] {
+        cublasHandle_t made = nullptr;
+        cublasCreate(&made);
+        return made;
+    }();
+    return handle;
+}
+
+KATA_EXPORT void hgemm_mma_cublas_nn(const half* A, const half* B, half* C, int M, int N, int K, cudaStream_t stream) {
+    if (M == 0 || N == 0) return;
+    const cublasHandle_t handle = shared_handle();
+    cublasSetStream(handle, stream);
+    const half alpha[] = {__float2half(1.0f), __float2half(0.0f)};  // as one float: 2.15e-41
+    const half beta[] = {__float2half(0.0f), __float2half(0.0f)};
+    cublasGemmEx(
+        handle, CUBLAS_OP_N, CUBLAS_OP_N, N, M, K, alpha, B, CUDA_R_16F, N, A, CUDA_R_16F, K, beta, C, CUDA_R_16F, N,
+        CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+}

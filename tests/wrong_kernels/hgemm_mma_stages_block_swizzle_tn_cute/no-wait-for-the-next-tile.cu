@@ -1,0 +1,189 @@
+// Wrong: the warps wait for each other, but nobody for the copies of the next tile
+// Kata: hgemm_mma_stages_block_swizzle_tn_cute
+// Sim: race
+// Gpu: wrong answer | pass: the copies have mostly landed by then
+// Says: has not been waited for
+#include "kata.cuh"
+#include <cuda_fp16.h>
+#include <cute/tensor.hpp>
+
+using namespace cute;
+
+constexpr int BLOCK_M = 128, BLOCK_N = 256, BLOCK_K = 64;
+constexpr int STAGES = 3;
+constexpr int WARPS_M = 2, WARPS_N = 4;
+constexpr int THREADS = WARPS_M * WARPS_N * 32;
+constexpr int MMA_K = 16;
+constexpr int STEPS = BLOCK_K / MMA_K;  // of k in a tile
+constexpr int GROUP_M = 8;              // rows of tiles that are walked through column by column
+constexpr int VECTOR = 8;               // halves in 16 bytes
+static_assert(BLOCK_K == 64, "a row of a stage fills all 32 banks once, as the swizzle assumes");
+static_assert(STEPS >= 2, "the last step of a tile is not its first");
+
+using Element = cute::half_t;  // the same 16 bits as half
+
+// Eight rows of 64 halves: without the swizzle, ldmatrix would find the same 16 bytes of eight rows in the same banks.
+using SharedAtom = decltype(composition(Swizzle<3, 3, 3>{}, Layout<Shape<_8, _64>, Stride<_64, _1>>{}));
+using SharedA = decltype(tile_to_shape(SharedAtom{}, Shape<Int<BLOCK_M>, Int<BLOCK_K>, Int<STAGES>>{}));
+using SharedB = decltype(tile_to_shape(SharedAtom{}, Shape<Int<BLOCK_N>, Int<BLOCK_K>, Int<STAGES>>{}));
+using SharedC = decltype(tile_to_shape(SharedAtom{}, Shape<Int<BLOCK_M>, Int<BLOCK_N>>{}));
+
+// 2 x 4 warps, each on 16 x 16 of C at a time: two atoms of 16 x 8 side by side, whose B one ldmatrix.x4 brings.
+using Mma = decltype(make_tiled_mma(
+    SM80_16x8x16_F32F16F16F32_TN{}, Layout<Shape<Int<WARPS_M>, Int<WARPS_N>>>{},
+    Tile<Int<WARPS_M * 16>, Int<WARPS_N * 16>, Int<MMA_K>>{}));
+
+// Eight threads take a row of a tile, 16 bytes each: whole sectors. ZFILL: zeros arrive where nothing is to be read.
+constexpr int ROW_THREADS = BLOCK_K / VECTOR;
+using GlobalToShared = decltype(make_tiled_copy(
+    Copy_Atom<SM80_CP_ASYNC_CACHEGLOBAL_ZFILL<uint128_t>, Element>{},
+    Layout<Shape<Int<THREADS / ROW_THREADS>, Int<ROW_THREADS>>, Stride<Int<ROW_THREADS>, _1>>{},
+    Layout<Shape<_1, Int<VECTOR>>>{}));
+
+// A warp takes a row of the tile of C: 512 bytes.
+constexpr int C_THREADS = BLOCK_N / VECTOR;
+using SharedToGlobal = decltype(make_tiled_copy(
+    Copy_Atom<UniversalCopy<uint128_t>, Element>{},
+    Layout<Shape<Int<THREADS / C_THREADS>, Int<C_THREADS>>, Stride<Int<C_THREADS>, _1>>{},
+    Layout<Shape<_1, Int<VECTOR>>>{}));
+
+constexpr int SMEM_BYTES = sizeof(Element) * (cosize_v<SharedA> + cosize_v<SharedB>);
+static_assert(cosize_v<SharedC> <= cosize_v<SharedA> + cosize_v<SharedB>, "the tile of C fits where the stages are");
+static_assert(SMEM_BYTES <= 163 * 1024, "what a block may have of an SM of sm_80");
+
+// One tile of A or B, global -> shared, asynchronously. Of it, rows_left rows and k_left columns are in the matrix.
+template <class Global, class Shared>
+__device__ inline void load_tile(const Global& from, const Shared& to, int rows_left, int k_left) {
+    GlobalToShared tiled_copy;
+    const auto thread_copy = tiled_copy.get_slice(threadIdx.x);
+    const Tensor source = thread_copy.partition_S(from);
+    Tensor target = thread_copy.partition_D(to);
+    const Tensor place = thread_copy.partition_S(make_identity_tensor(make_shape(size<0>(to), size<1>(to))));
+    CUTE_UNROLL
+    for (int row = 0; row < size<1>(source); ++row) {
+        const bool inside = get<0>(place(0, row, 0)) < rows_left && get<1>(place(0, row, 0)) < k_left;
+        copy(tiled_copy.with(inside), source(_, row, _), target(_, row, _));
+    }
+}
+
+// The tile of C, shared -> global, rows_left rows and columns_left columns of it.
+template <class Shared, class Global>
+__device__ inline void store_tile(const Shared& from, const Global& to, int rows_left, int columns_left) {
+    SharedToGlobal tiled_copy;
+    const auto thread_copy = tiled_copy.get_slice(threadIdx.x);
+    const Tensor source = thread_copy.partition_S(from);
+    Tensor target = thread_copy.partition_D(to);
+    const Tensor place = thread_copy.partition_S(make_identity_tensor(make_shape(size<0>(from), size<1>(from))));
+    CUTE_UNROLL
+    for (int row = 0; row < size<1>(source); ++row) {
+        if (get<0>(place(0, row, 0)) < rows_left && get<1>(place(0, row, 0)) < columns_left)
+            copy(tiled_copy, source(_, row, _), target(_, row, _));
+    }
+}
+
+// Blocks in the order of their numbers take the tiles of GROUP_M rows column by column: those that run at the same time
+// share few rows and columns, and L2 holds these.
+__device__ inline int2 tile_of_block(int tiles_m, int tiles_n) {
+    const int block = blockIdx.x, blocks_of_group = GROUP_M * tiles_n;
+    const int first_row = block / blocks_of_group * GROUP_M;
+    const int rows = min(tiles_m - first_row, GROUP_M);  // the last group may have fewer
+    const int place = block % blocks_of_group;
+    return {first_row + place % rows, place / rows};
+}
+
+__global__ void __launch_bounds__(THREADS) hgemm_mma_stages_block_swizzle_tn_cute_kernel(
+    const Element* __restrict__ A, const Element* __restrict__ B, Element* __restrict__ C, int M, int N, int K) {
+    extern __shared__ __align__(128) unsigned char shared[];
+    const int2 tile = tile_of_block(ceil_div(M, Int<BLOCK_M>{}), ceil_div(N, Int<BLOCK_N>{}));
+    const int m_left = M - tile.x * BLOCK_M, n_left = N - tile.y * BLOCK_N;
+    const int tiles_k = ceil_div(K, Int<BLOCK_K>{});
+
+    // Strides of 64 bits: M * K need not fit int.
+    const Tensor A_all = make_tensor(make_gmem_ptr(A), make_shape(M, K), make_stride(int64_t(K), _1{}));
+    const Tensor B_all = make_tensor(make_gmem_ptr(B), make_shape(N, K), make_stride(int64_t(K), _1{}));
+    Tensor C_all = make_tensor(make_gmem_ptr(C), make_shape(M, N), make_stride(int64_t(N), _1{}));
+    const Tensor A_gmem =
+        local_tile(A_all, Shape<Int<BLOCK_M>, Int<BLOCK_K>>{}, make_coord(tile.x, _));  // [M, K, tile]
+    const Tensor B_gmem =
+        local_tile(B_all, Shape<Int<BLOCK_N>, Int<BLOCK_K>>{}, make_coord(tile.y, _));  // [N, K, tile]
+    Tensor C_gmem = local_tile(C_all, Shape<Int<BLOCK_M>, Int<BLOCK_N>>{}, make_coord(tile.x, tile.y));
+
+    // C takes the place of the stages when these are used up.
+    Element* const smem = reinterpret_cast<Element*>(shared);
+    Tensor A_smem = make_tensor(make_smem_ptr(smem), SharedA{});                      // [M, K, stage]
+    Tensor B_smem = make_tensor(make_smem_ptr(smem + cosize_v<SharedA>), SharedB{});  // [N, K, stage]
+    Tensor C_smem = make_tensor(make_smem_ptr(smem), SharedC{});
+
+    Mma mma;
+    Tensor C_rmem = partition_fragment_C(mma, Shape<Int<BLOCK_M>, Int<BLOCK_N>>{});
+    clear(C_rmem);
+
+    // A tile beyond the last one is all zeros. A group is committed all the same: then the groups that may still be
+    // on their way are always the same number.
+    const auto load_stage = [&](int tile_k, int stage) {
+        const int k_left = tile_k < tiles_k ? K - tile_k * BLOCK_K : 0;
+        load_tile(A_gmem(_, _, tile_k), A_smem(_, _, stage), m_left, k_left);
+        load_tile(B_gmem(_, _, tile_k), B_smem(_, _, stage), n_left, k_left);
+        cp_async_fence();
+    };
+
+    for (int stage = 0; stage < STAGES - 1; ++stage) load_stage(stage, stage);
+
+    const auto thread_mma = mma.get_slice(threadIdx.x);
+    Tensor A_rmem = thread_mma.partition_fragment_A(A_smem(_, _, 0));  // [values, atoms of m, step]
+    Tensor B_rmem = thread_mma.partition_fragment_B(B_smem(_, _, 0));  // [values, atoms of n, step]
+    const auto copy_A = make_tiled_copy_A(Copy_Atom<SM75_U32x4_LDSM_N, Element>{}, mma);
+    const auto copy_B = make_tiled_copy_B(Copy_Atom<SM75_U32x4_LDSM_N, Element>{}, mma);
+    const Tensor A_from = copy_A.get_slice(threadIdx.x).partition_S(A_smem);  // [values, atoms of m, step, stage]
+    const Tensor B_from = copy_B.get_slice(threadIdx.x).partition_S(B_smem);
+    Tensor A_to = copy_A.get_slice(threadIdx.x).retile_D(A_rmem);
+    Tensor B_to = copy_B.get_slice(threadIdx.x).retile_D(B_rmem);
+    const auto fetch = [&](int step, int stage) {
+        copy(copy_A, A_from(_, _, step, stage), A_to(_, _, step));
+        copy(copy_B, B_from(_, _, step, stage), B_to(_, _, step));
+    };
+    int stage = 0, stage_to_fill = STAGES - 1;
+    cp_async_wait<STAGES - 2>();  // this thread's part of the first tile has landed ...
+    __syncthreads();              // ... and that of all others
+    fetch(0, stage);
+    for (int tile_k = 0; tile_k < tiles_k; ++tile_k) {
+        CUTE_UNROLL
+        for (int step = 0; step < STEPS; ++step) {
+            if (step == STEPS - 1) {
+                // The next tile has landed, for all; and all have fetched the last fragments of this one, so that
+                // its stage may be filled again.
+                __syncthreads();
+                stage = stage + 1 < STAGES ? stage + 1 : 0;
+            }
+            fetch((step + 1) % STEPS, stage);
+            if (step == 0) {
+                load_stage(tile_k + STAGES - 1, stage_to_fill);
+                stage_to_fill = stage_to_fill + 1 < STAGES ? stage_to_fill + 1 : 0;
+            }
+            gemm(mma, A_rmem(_, _, step), B_rmem(_, _, step), C_rmem);
+        }
+    }
+
+    // C goes where the stages are: no copy may land there later, and no warp may still read.
+    cp_async_wait<0>();
+    __syncthreads();
+    Tensor C_halves = make_tensor_like<Element>(C_rmem);
+    CUTE_UNROLL
+    for (int i = 0; i < size(C_rmem); ++i) C_halves(i) = Element(C_rmem(i));
+    const auto copy_C = make_tiled_copy_C(Copy_Atom<UniversalCopy<uint32_t>, Element>{}, mma);
+    const auto thread_copy = copy_C.get_slice(threadIdx.x);
+    copy(copy_C, thread_copy.retile_S(C_halves), thread_copy.partition_D(C_smem));
+    __syncthreads();  // a thread stores what others wrote
+    store_tile(C_smem, C_gmem, m_left, n_left);
+}
+
+KATA_EXPORT void hgemm_mma_stages_block_swizzle_tn_cute(
+    const half* A, const half* B, half* C, int M, int N, int K, cudaStream_t stream) {
+    if (M == 0 || N == 0) return;
+    const auto kernel = hgemm_mma_stages_block_swizzle_tn_cute_kernel;
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SMEM_BYTES);
+    const int blocks = ceil_div(M, Int<BLOCK_M>{}) * ceil_div(N, Int<BLOCK_N>{});
+    kernel<<<blocks, THREADS, SMEM_BYTES, stream>>>(
+        reinterpret_cast<const Element*>(A), reinterpret_cast<const Element*>(B), reinterpret_cast<Element*>(C), M, N,
+        K);
+}
