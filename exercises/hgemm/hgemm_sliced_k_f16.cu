@@ -17,8 +17,8 @@ constexpr int THREADS = BLOCK_M * BLOCK_N;  // one per element of the tile of C
 template <int ROWS, int COLS>
 __device__ inline void load_tile(
     half (*X_smem)[COLS], const half* X, int64_t off_row, int64_t off_col, int rows, int cols) {
-    // TODO(1): Stage the tile with the THREADS threads of the block, neighbouring threads neighbouring elements. What lies
-    //   outside X counts as 0 and is not loaded. (~5 lines)
+    // TODO(1): Stage the tile with the THREADS threads of the block, neighbouring threads neighbouring elements. What
+    //   lies outside X counts as 0 and is not loaded. (~5 lines)
     // END TODO(1)
 }
 

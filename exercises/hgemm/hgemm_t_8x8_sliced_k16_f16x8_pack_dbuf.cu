@@ -1,8 +1,11 @@
-// hgemm_t_8x8_sliced_k16_f16x8_pack_dbuf: C = A @ B in half precision, slices of 16 k, a pack of each tile for every thread
+// hgemm_t_8x8_sliced_k16_f16x8_pack_dbuf: C = A @ B in half precision, slices of 16 k, a pack of each tile for every
+//            thread
 //
-// Shapes     A: [M, K], B: [K, N], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, any M, N and K multiples of 8
+// Shapes     A: [M, K], B: [K, N], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, any M; N, K multiples
+//            of 8
 // Technique  128x128x16 tiles, two of each in shared memory, through registers
-// New        over hgemm_t_8x8_sliced_k_f16x8_pack_bcf_dbuf: all threads load, all of each sector that they touch, and half the barriers
+// New        over hgemm_t_8x8_sliced_k_f16x8_pack_bcf_dbuf: all threads load, all of each sector that they touch, and
+//            half the barriers
 // Bound      shared memory while staging: eight stores of two bytes for a pack of A
 #include "kata.cuh"
 #include <cstdint>

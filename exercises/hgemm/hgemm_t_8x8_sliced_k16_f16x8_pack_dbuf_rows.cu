@@ -1,8 +1,10 @@
 // hgemm_t_8x8_sliced_k16_f16x8_pack_dbuf_rows: C = A @ B in half precision, A's rows stay rows
 //
-// Shapes     A: [M, K], B: [K, N], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, any M, N and K multiples of 8
+// Shapes     A: [M, K], B: [K, N], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, any M; N, K multiples
+//            of 8
 // Technique  128x128x16 tiles, two of each in shared memory; a thread loads eight k of a row of A at once
-// New        over hgemm_t_8x8_sliced_k16_f16x8_pack_dbuf: nothing is transposed; rows of a thread's tile are 16 apart, so that loads do not collide
+// New        over hgemm_t_8x8_sliced_k16_f16x8_pack_dbuf: nothing is transposed; rows of a thread's tile are 16 apart,
+//            so that loads do not collide
 // Bound      instructions: packs go through registers and the threads' own stores on their way to shared memory
 #include "kata.cuh"
 #include <cstdint>
@@ -49,8 +51,8 @@ __global__ void __launch_bounds__(THREADS) hgemm_t_8x8_sliced_k16_f16x8_pack_dbu
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * BLOCK_M;
     const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * BLOCK_N;
-    // This thread's rows are thread_m and every STEP_M-th from there, so that the two that a warp reads at the same time
-    // are neighbours and lie in different banks.
+    // This thread's rows are thread_m and every STEP_M-th from there, so that the two that a warp reads at the same
+    // time are neighbours and lie in different banks.
     const int thread_m = threadIdx.x / (BLOCK_N / THREAD_N);
     const int thread_n = threadIdx.x % (BLOCK_N / THREAD_N) * THREAD_N;
     alignas(16) half2 C_rmem[THREAD_M][THREAD_N / 2] = {};
@@ -64,8 +66,8 @@ __global__ void __launch_bounds__(THREADS) hgemm_t_8x8_sliced_k16_f16x8_pack_dbu
         const uint4 B_pack = load_pack<BLOCK_K, BLOCK_N>(B, off_k + BLOCK_K, off_n, K, N);
 #pragma unroll
         for (int k = 0; k < BLOCK_K; k += VEC) {
-            // TODO(1): shared -> registers: VEC elements of each of this thread's rows of A, in one load a row; then for each
-            //   k among them this thread's elements of B, in one load, and their products. (~12 lines)
+            // TODO(1): shared -> registers: VEC elements of each of this thread's rows of A, in one load a row; then
+            //   for each k among them this thread's elements of B, in one load, and their products. (~12 lines)
             // END TODO(1)
         }
         store_pack<BLOCK_M, BLOCK_K>(A_smem[1 - stage], A_pack);

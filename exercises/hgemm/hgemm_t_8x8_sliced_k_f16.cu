@@ -48,8 +48,8 @@ __global__ void __launch_bounds__(THREADS) hgemm_t_8x8_sliced_k_f16_kernel(
         load_tile<BLOCK_K, BLOCK_N>(B_smem, B, off_k, off_n, K, N);
         // A thread reads rows and columns that others staged: all of them must be done writing.
         __syncthreads();
-        // TODO(1): shared -> registers: add this slice's products to all of this thread's sums, in registers. An operand
-        //   is loaded once per k and used eight times. (~10 lines)
+        // TODO(1): shared -> registers: add this slice's products to all of this thread's sums, in registers. An
+        //   operand is loaded once per k and used eight times. (~10 lines)
         // END TODO(1)
         // The next turn overwrites both tiles: all threads must be done reading.
         __syncthreads();

@@ -1,6 +1,7 @@
 // hgemm_t_8x8_sliced_k_f16x4_pack: C = A @ B in half precision, four halves per access
 //
-// Shapes     A: [M, K], B: [K, N], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, any M, N and K multiples of 4
+// Shapes     A: [M, K], B: [K, N], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, any M; N, K multiples
+//            of 4
 // Technique  128x128x8 tiles, 8 x 8 elements of C per thread; tiles come and C goes in packs of 8 bytes
 // New        over hgemm_t_8x8_sliced_k_f16x4: half as many accesses again to stage a tile and to store C
 // Bound      shared memory: a column of A_smem is read half by half
@@ -71,11 +72,7 @@ __global__ void __launch_bounds__(THREADS) hgemm_t_8x8_sliced_k_f16x4_pack_kerne
     }
     const int64_t row = off_m + thread_m;
     const int64_t col = off_n + thread_n;
-#pragma unroll
-    for (int m = 0; m < THREAD_M; ++m)
-#pragma unroll
-        for (int n = 0; n < THREAD_N; n += VEC)
-            // TODO(2): Store four halves at once, where they lie inside C. (~2 lines)
+    // TODO(2): Store this thread's elements four at once, where they lie inside C. (~6 lines)
     // END TODO(2)
 }
 

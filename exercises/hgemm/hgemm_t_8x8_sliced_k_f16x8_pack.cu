@@ -1,8 +1,10 @@
 // hgemm_t_8x8_sliced_k_f16x8_pack: C = A @ B in half precision, eight halves per access
 //
-// Shapes     A: [M, K], B: [K, N], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, any M, N and K multiples of 8
+// Shapes     A: [M, K], B: [K, N], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, any M; N, K multiples
+//            of 8
 // Technique  128x128x8 tiles, 8 x 8 elements of C per thread; tiles come and C goes in packs of 16 bytes
-// New        over hgemm_t_8x8_sliced_k_f16x4_pack: the widest access there is; a row of a thread's tile of C is one pack
+// New        over hgemm_t_8x8_sliced_k_f16x4_pack: the widest access there is; a row of a thread's tile of C is one
+//            pack
 // Bound      shared memory: a column of A_smem is read half by half, 16 bytes apart
 #include "kata.cuh"
 #include <cstdint>
@@ -22,7 +24,8 @@ static_assert(THREAD_N == VEC, "a row of a thread's tile is one pack");
 // What lies outside X counts as 0. Packs are inside or outside as a whole: cols is a multiple of 8.
 template <int ROWS, int COLS>
 __device__ inline uint4 load_pack(const half* X, int64_t off_row, int64_t off_col, int rows, int cols) {
-    // TODO(1): Load pack number threadIdx.x of the tile, 16 bytes at once. There are fewer packs than threads. (~5 lines)
+    // TODO(1): Load pack number threadIdx.x of the tile, 16 bytes at once. There are fewer packs than threads.
+    //   (~5 lines)
     // END TODO(1)
 }
 
@@ -72,9 +75,7 @@ __global__ void __launch_bounds__(THREADS) hgemm_t_8x8_sliced_k_f16x8_pack_kerne
     }
     const int64_t row = off_m + thread_m;
     const int64_t col = off_n + thread_n;
-#pragma unroll
-    for (int m = 0; m < THREAD_M; ++m)
-        // TODO(2): Store a row of this thread's tile at once, where it lies inside C. (~2 lines)
+    // TODO(2): Store each row of this thread's tile at once, where it lies inside C. (~4 lines)
     // END TODO(2)
 }
 

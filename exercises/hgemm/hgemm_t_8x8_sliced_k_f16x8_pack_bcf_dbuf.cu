@@ -1,8 +1,11 @@
 // hgemm_t_8x8_sliced_k_f16x8_pack_bcf_dbuf: C = A @ B in half precision, the next slice comes while this one is used
 //
-// Shapes     A: [M, K], B: [K, N], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, any M, N and K multiples of 8
-// Technique  128x128x8 tiles, two of each in shared memory; the next one waits in registers while this one is multiplied
-// New        over hgemm_t_8x8_sliced_k_f16x8_pack_bcf: loads that nobody waits for, and one barrier per slice instead of two
+// Shapes     A: [M, K], B: [K, N], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, any M; N, K multiples
+//            of 8
+// Technique  128x128x8 tiles, two of each in shared memory; the next one waits in registers while this one is
+//            multiplied
+// New        over hgemm_t_8x8_sliced_k_f16x8_pack_bcf: loads that nobody waits for, and one barrier per slice instead
+//            of two
 // Bound      instructions: half of the threads have no pack of a slice to load, and a barrier comes every eight k
 #include "kata.cuh"
 #include <cstdint>
@@ -67,8 +70,8 @@ __global__ void __launch_bounds__(THREADS) hgemm_t_8x8_sliced_k_f16x8_pack_bcf_d
     __syncthreads();
     int stage = 0;
     for (int64_t off_k = 0; off_k < K; off_k += BLOCK_K, stage = 1 - stage) {
-        // TODO(1): global -> registers: send for the next slice's packs before this slice is multiplied. Behind the last
-        //   slice they are zeros. (~2 lines)
+        // TODO(1): global -> registers: send for the next slice's packs before this slice is multiplied. Behind the
+        //   last slice they are zeros. (~2 lines)
         // END TODO(1)
 #pragma unroll
         for (int k = 0; k < BLOCK_K; ++k) {
@@ -82,7 +85,8 @@ __global__ void __launch_bounds__(THREADS) hgemm_t_8x8_sliced_k_f16x8_pack_bcf_d
                 for (int n = 0; n < THREAD_N / 2; ++n)
                     C_rmem[m][n] = __hfma2(__half2half2(A_rmem[m]), B_rmem[n], C_rmem[m][n]);
         }
-        // TODO(2): registers -> shared: the next slice goes where nobody reads, and one barrier makes it everybody's. (~3 lines)
+        // TODO(2): registers -> shared: the next slice goes where nobody reads, and one barrier makes it everybody's.
+        //   (~3 lines)
         // END TODO(2)
     }
     const int64_t row = off_m + thread_m;

@@ -51,9 +51,9 @@ SPEC = Spec(
     ),
     reference=reference,
     tolerance=Accumulated(terms=lambda sizes: sizes["K"], magnitude=magnitude),
-    # Tiny; K = 1; flat and tall; one past and one short of a tile of 32, in each dimension alone; primes. Then multiples
-    # of 4, 8 and 16 for katas that ask for these: one, two, three and more slices of K, whole and ragged, and more than
-    # one tile of 128 in each direction.
+    # Tiny; K = 1; flat and tall; one past and one short of a tile of 32, in each dimension alone; primes. Then
+    # multiples of 4, 8 and 16 for katas that ask for these: one, two, three and more slices of K, whole and ragged,
+    # and more than one tile of 128 in each direction.
     edges=(
         shape(1, 1, 1),
         shape(1, 1, 2),

@@ -1,8 +1,10 @@
 // hgemm_t_16x8_sliced_k32_f16x8_pack_dbuf_async: C = A @ B in half precision, 16 x 8 elements of C per thread
 //
-// Shapes     A: [M, K], B: [K, N], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, any M, N and K multiples of 8
+// Shapes     A: [M, K], B: [K, N], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, any M; N, K multiples
+//            of 8
 // Technique  128x128x32 tiles, two of each in shared memory, filled in turn by cp.async; 128 threads
-// New        over hgemm_t_8x8_sliced_k16_f16x8_pack_dbuf_async: a pack of B is used 16 times instead of 8, and half the barriers
+// New        over hgemm_t_8x8_sliced_k16_f16x8_pack_dbuf_async: a pack of B is used 16 times instead of 8, and half the
+//            barriers
 // Bound      the rate of half2 multiply-adds on the CUDA cores, an eighth of what the Tensor Cores do
 #include "kata.cuh"
 #include <cstdint>
@@ -57,8 +59,8 @@ __global__ void __launch_bounds__(THREADS) hgemm_t_16x8_sliced_k32_f16x8_pack_db
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * BLOCK_M;
     const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * BLOCK_N;
-    // This thread's rows are thread_m and every STEP_M-th from there, so that the two that a warp reads at the same time
-    // are neighbours and lie in different banks.
+    // This thread's rows are thread_m and every STEP_M-th from there, so that the two that a warp reads at the same
+    // time are neighbours and lie in different banks.
     const int thread_m = threadIdx.x / (BLOCK_N / THREAD_N);
     const int thread_n = threadIdx.x % (BLOCK_N / THREAD_N) * THREAD_N;
     alignas(16) half2 C_rmem[THREAD_M][THREAD_N / 2] = {};

@@ -1,8 +1,10 @@
 // hgemm_t_8x8_sliced_k16_f16x8_pack_dbuf_async: C = A @ B in half precision, slices copied past the registers
 //
-// Shapes     A: [M, K], B: [K, N], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, any M, N and K multiples of 8
+// Shapes     A: [M, K], B: [K, N], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, any M; N, K multiples
+//            of 8
 // Technique  128x128x16 tiles, two of each in shared memory, filled in turn by cp.async
-// New        over hgemm_t_8x8_sliced_k16_f16x8_pack_dbuf_rows: cp.async; no load, register or store for what only passes by
+// New        over hgemm_t_8x8_sliced_k16_f16x8_pack_dbuf_rows: cp.async; no load, register or store for what only
+//            passes by
 // Bound      instructions: 24 loads from shared memory for 512 multiply-adds of half2
 #include "kata.cuh"
 #include <cstdint>
@@ -57,8 +59,8 @@ __global__ void __launch_bounds__(THREADS) hgemm_t_8x8_sliced_k16_f16x8_pack_dbu
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * BLOCK_M;
     const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * BLOCK_N;
-    // This thread's rows are thread_m and every STEP_M-th from there, so that the two that a warp reads at the same time
-    // are neighbours and lie in different banks.
+    // This thread's rows are thread_m and every STEP_M-th from there, so that the two that a warp reads at the same
+    // time are neighbours and lie in different banks.
     const int thread_m = threadIdx.x / (BLOCK_N / THREAD_N);
     const int thread_n = threadIdx.x % (BLOCK_N / THREAD_N) * THREAD_N;
     alignas(16) half2 C_rmem[THREAD_M][THREAD_N / 2] = {};
@@ -66,8 +68,8 @@ __global__ void __launch_bounds__(THREADS) hgemm_t_8x8_sliced_k16_f16x8_pack_dbu
     load_tile<BLOCK_K, BLOCK_N>(B_smem[0], B, 0, off_n, K, N);
     int stage = 0;
     for (int64_t off_k = 0; off_k < K; off_k += BLOCK_K, stage = 1 - stage) {
-        // TODO(2): Make sure that this slice has arrived, for all threads, and send for the next one, into the other stage.
-        //   Behind the last slice the copies are zeros. (~4 lines)
+        // TODO(2): Make sure that this slice has arrived, for all threads, and send for the next one, into the other
+        //   stage. Behind the last slice the copies are zeros. (~4 lines)
         wait_all();
         // This slice is here for this thread; behind the barrier it is for all, and all are done with the other stage.
         __syncthreads();

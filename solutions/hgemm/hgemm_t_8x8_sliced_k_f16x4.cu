@@ -1,8 +1,10 @@
 // hgemm_t_8x8_sliced_k_f16x4: C = A @ B in half precision, operands and sums in pairs
 //
-// Shapes     A: [M, K], B: [K, N], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, any M, N and K multiples of 4
+// Shapes     A: [M, K], B: [K, N], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, any M; N, K multiples
+//            of 4
 // Technique  128x128x8 tiles, 8 x 8 elements of C per thread, staged four halves at a time, as two half2
-// New        over hgemm_t_8x8_sliced_k_f16: __hfma2, two multiply-adds per instruction; half the accesses to stage a tile
+// New        over hgemm_t_8x8_sliced_k_f16: __hfma2, two multiply-adds per instruction; half the accesses to stage a
+//            tile
 // Bound      shared memory: a column of A_smem is read half by half
 #include "kata.cuh"
 #include <cstdint>

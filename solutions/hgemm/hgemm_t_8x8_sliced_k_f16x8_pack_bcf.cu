@@ -1,8 +1,10 @@
 // hgemm_t_8x8_sliced_k_f16x8_pack_bcf: C = A @ B in half precision, A's tile stored transposed
 //
-// Shapes     A: [M, K], B: [K, N], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, any M, N and K multiples of 8
+// Shapes     A: [M, K], B: [K, N], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, any M; N, K multiples
+//            of 8
 // Technique  128x128x8 tiles, 8 x 8 elements of C per thread; per k one 128-bit load of A_smem and one of B_smem
-// New        over hgemm_t_8x8_sliced_k_f16x8_pack: two loads from shared memory per k instead of nine, free of conflicts
+// New        over hgemm_t_8x8_sliced_k_f16x8_pack: two loads from shared memory per k instead of nine, free of
+//            conflicts
 // Bound      latency: nobody multiplies while the next slice of K is on its way
 #include "kata.cuh"
 #include <cstdint>
@@ -39,7 +41,8 @@ __device__ inline void store_pack(half (*X_smem)[COLS], uint4 pack) {
 // register -> shared: the same pack to its place in the tile transposed.
 template <int ROWS, int COLS>
 __device__ inline void store_pack_transposed(half (*X_smem)[ROWS], uint4 pack) {
-    // TODO(1): The VEC halves belong to VEC rows of X_smem now, and a warp's stores must not collide in a bank. (~5 lines)
+    // TODO(1): The VEC halves belong to VEC rows of X_smem now, and a warp's stores must not collide in a bank.
+    //   (~5 lines)
     const int i = threadIdx.x * VEC;
     // Lanes hold neighbouring rows of X, of one pack each: their halves lie side by side.
 #pragma unroll
@@ -70,8 +73,8 @@ __global__ void __launch_bounds__(THREADS) hgemm_t_8x8_sliced_k_f16x8_pack_bcf_k
         __syncthreads();
 #pragma unroll
         for (int k = 0; k < BLOCK_K; ++k) {
-            // TODO(2): shared -> registers: this thread's THREAD_M elements of A and its THREAD_N of B, one 128-bit load
-            //   each. (~4 lines)
+            // TODO(2): shared -> registers: this thread's THREAD_M elements of A and its THREAD_N of B, one 128-bit
+            //   load each. (~4 lines)
             alignas(16) half A_rmem[THREAD_M];
             alignas(16) half2 B_rmem[THREAD_N / 2];
             *reinterpret_cast<uint4*>(A_rmem) = *reinterpret_cast<const uint4*>(&A_smem[k][thread_m]);

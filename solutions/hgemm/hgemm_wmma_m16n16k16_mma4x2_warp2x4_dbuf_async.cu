@@ -34,7 +34,8 @@ using FragmentC = wmma::fragment<wmma::accumulator, MMA_M, MMA_N, MMA_K, float>;
 // global -> shared, 16 bytes, without registers and past L1: cp.async of the PTX ISA, 9.7.9.25.3.1.
 __device__ inline void copy_async(half* X_smem, const half* X, bool inside) {
     // TODO(1): Begin the copy. Where X is not inside it must read nothing and write zeros: the size of the source, the
-    //   operand after the 16, says how many bytes there are. Its first operand is an address in shared memory. (~2 lines)
+    //   operand after the 16, says how many bytes there are. The first operand is an address in shared memory, 32 bits
+    //   wide. (~2 lines)
     const unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(X_smem));
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(to), "l"(X), "r"(inside ? 16 : 0) : "memory");
     // END TODO(1)
@@ -127,8 +128,8 @@ __global__ void __launch_bounds__(THREADS) hgemm_wmma_m16n16k16_mma4x2_warp2x4_d
     load_tile<BLOCK_K, BLOCK_N>(B_smem[0], B, 0, off_n, K, N);
     commit_group();
     for (int tile = 0; tile < tiles; ++tile) {
-        // TODO(2): Wait for this tile, begin to copy the next one into the other stage, and multiply this one meanwhile,
-        //   with one barrier. It must be right for an odd and an even number of tiles. (~9 lines)
+        // TODO(2): Wait for this tile, begin to copy the next one into the other stage, and multiply this one
+        //   meanwhile, with one barrier. It must be right for an odd and an even number of tiles. (~9 lines)
         const int stage = tile % STAGES;
         wait_group<0>();
         // The tile is here for this thread; behind the barrier it is for all, and all are done with the other stage.

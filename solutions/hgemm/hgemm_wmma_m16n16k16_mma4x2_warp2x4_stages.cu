@@ -131,8 +131,8 @@ __global__ void __launch_bounds__(THREADS, 2) hgemm_wmma_m16n16k16_mma4x2_warp2x
         commit_group();
     }
     for (int tile = 0; tile < tiles; ++tile) {
-        // TODO(1): Wait for this tile alone: up to STAGES - 2 younger ones may be on their way. Begin to copy the tile that
-        //   follows these into the stage that all warps are done with. Groups are counted, so that every turn must
+        // TODO(1): Wait for this tile alone: up to STAGES - 2 younger ones may be on their way. Begin to copy the tile
+        //   that follows these into the stage that all warps are done with. Groups are counted, so that every turn must
         //   commit one, also where there is no tile left to copy. (~9 lines)
         const int next = tile + STAGES - 1;
         wait_group<STAGES - 2>();

@@ -2,7 +2,8 @@
 //
 // Shapes     A: [M, K], B: [K, N], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, multiples of 8
 // Technique  128x128x16 tiles, 2 x 4 warps of 64 x 32, fragments of 32 x 16 of A and 16 x 8 of B
-// New        over hgemm_wmma_m16n16k16_mma4x2_warp2x4_dbuf_async: a fragment of A with twice, one of B with half the bytes
+// New        over hgemm_wmma_m16n16k16_mma4x2_warp2x4_dbuf_async: a fragment of A with twice, one of B with half the
+//            bytes
 // Bound      shared memory, as there: a warp loads 96 x 16 halves for 64 x 32 x 16 multiply-adds in both
 #include "kata.cuh"
 #include <cstdint>
