@@ -24,9 +24,13 @@ static_assert(THREAD_N == VEC, "a row of a thread's tile is one pack");
 // What lies outside X counts as 0. Packs are inside or outside as a whole: cols is a multiple of 8.
 template <int ROWS, int COLS>
 __device__ inline uint4 load_pack(const half* X, int64_t off_row, int64_t off_col, int rows, int cols) {
-    // TODO(1): Load pack number threadIdx.x of the tile, 16 bytes at once. There are fewer packs than threads.
-    //   (~5 lines)
+    const int i = threadIdx.x * VEC;
+    const int64_t row = off_row + i / COLS;
+    const int64_t col = off_col + i % COLS;
+    uint4 pack = {};
+    // TODO(1): Load this thread's pack, 16 bytes at once, if it has one and it lies inside X. (~1 line)
     // END TODO(1)
+    return pack;
 }
 
 // register -> shared: the same pack to its place in the tile.

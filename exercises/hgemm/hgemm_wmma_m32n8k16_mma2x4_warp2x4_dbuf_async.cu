@@ -12,8 +12,11 @@
 
 namespace wmma = nvcuda::wmma;
 
-// TODO(1): What a warp multiplies at once is 32 x 8 x 16 now. 2 x 4 warps shall share the block's tile. (~5 lines)
-// END TODO(1)
+constexpr int MMA_M = 32;
+constexpr int MMA_N = 8;
+constexpr int MMA_K = 16;
+constexpr int WARPS_M = 2;
+constexpr int WARPS_N = 4;
 constexpr int FRAGS_M = 2;  // of C, per warp
 constexpr int FRAGS_N = 4;
 constexpr int WARP_M = FRAGS_M * MMA_M;
@@ -64,19 +67,9 @@ __device__ inline void load_tile(
 __device__ inline void compute_tile(
     FragmentC (*C_rmem)[FRAGS_N], const half (*A_smem)[BLOCK_K], const half (*B_smem)[BLOCK_N], int warp_m,
     int warp_n) {
-#pragma unroll
-    for (int k = 0; k < BLOCK_K; k += MMA_K) {
-        FragmentA A_rmem[FRAGS_M];
-        FragmentB B_rmem[FRAGS_N];
-#pragma unroll
-        for (int m = 0; m < FRAGS_M; ++m) wmma::load_matrix_sync(A_rmem[m], &A_smem[warp_m + m * MMA_M][k], BLOCK_K);
-#pragma unroll
-        for (int n = 0; n < FRAGS_N; ++n) wmma::load_matrix_sync(B_rmem[n], &B_smem[k][warp_n + n * MMA_N], BLOCK_N);
-#pragma unroll
-        for (int m = 0; m < FRAGS_M; ++m)
-#pragma unroll
-            for (int n = 0; n < FRAGS_N; ++n) wmma::mma_sync(C_rmem[m][n], A_rmem[m], B_rmem[n], C_rmem[m][n]);
-    }
+    // TODO(1): The fragments are 32 x 16 of A, 16 x 8 of B and 32 x 8 of C; a warp still has 2 x 4 of C, which make 64 x 32
+    //   of the tile now. Load, and multiply every fragment of A with every one of B. (~14 lines)
+    // END TODO(1)
 }
 
 // registers -> shared -> global: rounds a fragment of C to half and stores it at (off_m, off_n) of C. Which lane holds

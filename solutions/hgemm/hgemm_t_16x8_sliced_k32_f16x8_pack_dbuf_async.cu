@@ -12,10 +12,8 @@
 
 constexpr int BLOCK_M = 128;
 constexpr int BLOCK_N = 128;
-// TODO(1): Slices of 32 k, 16 x 8 elements of C per thread. (~2 lines)
 constexpr int BLOCK_K = 32;
 constexpr int THREAD_M = 16;
-// END TODO(1)
 constexpr int THREAD_N = 8;
 constexpr int STEP_M = BLOCK_M / THREAD_M;
 constexpr int VEC = 8;  // halves in a pack of 16 bytes; what a thread copies at once
@@ -73,6 +71,7 @@ __global__ void __launch_bounds__(THREADS) hgemm_t_16x8_sliced_k32_f16x8_pack_db
         __syncthreads();
         load_tile<BLOCK_M, BLOCK_K>(A_smem[1 - stage], A, off_m, off_k + BLOCK_K, M, K);
         load_tile<BLOCK_K, BLOCK_N>(B_smem[1 - stage], B, off_k + BLOCK_K, off_n, K, N);
+        // TODO(1): shared -> registers: all products of this slice, for 16 rows of A per thread. (~15 lines)
 #pragma unroll
         for (int k = 0; k < BLOCK_K; k += VEC) {
             alignas(16) half A_rmem[THREAD_M][VEC];
@@ -91,6 +90,7 @@ __global__ void __launch_bounds__(THREADS) hgemm_t_16x8_sliced_k32_f16x8_pack_db
                         C_rmem[m][n] = __hfma2(__half2half2(A_rmem[m][j]), B_rmem[n], C_rmem[m][n]);
             }
         }
+        // END TODO(1)
     }
     const int64_t row = off_m + thread_m;
     const int64_t col = off_n + thread_n;

@@ -13,9 +13,7 @@
 
 constexpr int BLOCK_M = 128;
 constexpr int BLOCK_N = 128;
-// TODO(1): Slices of 16 k: a tile of A and a tile of B have as many packs as the block has threads. (~1 line)
 constexpr int BLOCK_K = 16;
-// END TODO(1)
 constexpr int THREAD_M = 8;
 constexpr int THREAD_N = 8;
 constexpr int VEC = 8;  // halves in a pack of 16 bytes; a thread stages one of A and one of B
@@ -30,8 +28,9 @@ __device__ inline uint4 load_pack(const half* X, int64_t off_row, int64_t off_co
     const int i = threadIdx.x * VEC;
     const int64_t row = off_row + i / COLS;
     const int64_t col = off_col + i % COLS;
-    const bool inside = row < rows && col < cols;
-    return inside ? *reinterpret_cast<const uint4*>(&X[row * cols + col]) : uint4{};
+    uint4 pack = {};
+    if (row < rows && col < cols) pack = *reinterpret_cast<const uint4*>(&X[row * cols + col]);
+    return pack;
 }
 
 // register -> shared: the same pack to its place in the tile.
@@ -45,9 +44,11 @@ __device__ inline void store_pack(half (*X_smem)[COLS], uint4 pack) {
 template <int ROWS, int COLS>
 __device__ inline void store_pack_transposed(half (*X_smem)[ROWS], uint4 pack) {
     const int i = threadIdx.x * VEC;
+    // TODO(1): Each of the VEC halves goes to a row of its own. Every thread has a pack, and a row of X two. (~3 lines)
     // The two packs of a row go to rows that begin in the same bank: two lanes meet in each.
 #pragma unroll
     for (int j = 0; j < VEC; ++j) X_smem[i % COLS + j][i / COLS] = reinterpret_cast<const half*>(&pack)[j];
+    // END TODO(1)
 }
 
 __global__ void __launch_bounds__(THREADS) hgemm_t_8x8_sliced_k16_f16x8_pack_dbuf_kernel(
@@ -71,8 +72,10 @@ __global__ void __launch_bounds__(THREADS) hgemm_t_8x8_sliced_k16_f16x8_pack_dbu
     __syncthreads();
     int stage = 0;
     for (int64_t off_k = 0; off_k < K; off_k += BLOCK_K, stage = 1 - stage) {
+        // TODO(2): global -> registers: send for the next slice's packs. (~2 lines)
         const uint4 A_pack = load_pack<BLOCK_M, BLOCK_K>(A, off_m, off_k + BLOCK_K, M, K);
         const uint4 B_pack = load_pack<BLOCK_K, BLOCK_N>(B, off_k + BLOCK_K, off_n, K, N);
+        // END TODO(2)
 #pragma unroll
         for (int k = 0; k < BLOCK_K; ++k) {
             alignas(16) half A_rmem[THREAD_M];
@@ -85,10 +88,12 @@ __global__ void __launch_bounds__(THREADS) hgemm_t_8x8_sliced_k16_f16x8_pack_dbu
                 for (int n = 0; n < THREAD_N / 2; ++n)
                     C_rmem[m][n] = __hfma2(__half2half2(A_rmem[m]), B_rmem[n], C_rmem[m][n]);
         }
+        // TODO(3): registers -> shared: put them where nobody reads, and make them everybody's. (~3 lines)
         store_pack_transposed<BLOCK_M, BLOCK_K>(A_smem[1 - stage], A_pack);
         store_pack<BLOCK_K, BLOCK_N>(B_smem[1 - stage], B_pack);
         // All are done writing the next slice, and done reading this one: the next turn overwrites it.
         __syncthreads();
+        // END TODO(3)
     }
     const int64_t row = off_m + thread_m;
     const int64_t col = off_n + thread_n;

@@ -27,8 +27,9 @@ __device__ inline uint4 load_pack(const half* X, int64_t off_row, int64_t off_co
     const int i = threadIdx.x * VEC;
     const int64_t row = off_row + i / COLS;
     const int64_t col = off_col + i % COLS;
-    const bool inside = i < ROWS * COLS && row < rows && col < cols;
-    return inside ? *reinterpret_cast<const uint4*>(&X[row * cols + col]) : uint4{};
+    uint4 pack = {};
+    if (i < ROWS * COLS && row < rows && col < cols) pack = *reinterpret_cast<const uint4*>(&X[row * cols + col]);
+    return pack;
 }
 
 // register -> shared: the same pack to its place in the tile.
