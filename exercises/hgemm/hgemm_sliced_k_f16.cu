@@ -12,13 +12,14 @@ constexpr int BLOCK_M = 32;
 constexpr int BLOCK_N = 32;
 constexpr int BLOCK_K = 32;
 constexpr int THREADS = BLOCK_M * BLOCK_N;  // one per element of the tile of C
+static_assert(BLOCK_M * BLOCK_K % THREADS == 0 && BLOCK_K * BLOCK_N % THREADS == 0, "all threads stage equally much");
 
 // global -> shared: the tile of X, a matrix of rows x cols, that begins at (off_row, off_col).
 template <int ROWS, int COLS>
 __device__ inline void load_tile(
     half (*X_smem)[COLS], const half* X, int64_t off_row, int64_t off_col, int rows, int cols) {
     // TODO(1): Stage the tile with the THREADS threads of the block, neighbouring threads neighbouring elements. What
-    //   lies outside X counts as 0 and is not loaded. (~5 lines)
+    //   lies outside X counts as 0 and is not loaded. (~6 lines)
     // END TODO(1)
 }
 
@@ -27,8 +28,8 @@ __global__ void __launch_bounds__(THREADS) hgemm_sliced_k_f16_kernel(
     const half* __restrict__ B,  // [K, N]
     half* __restrict__ C,        // [M, N]
     int M, int N, int K) {
-    __shared__ half A_smem[BLOCK_M][BLOCK_K];
-    __shared__ half B_smem[BLOCK_K][BLOCK_N];
+    __shared__ alignas(16) half A_smem[BLOCK_M][BLOCK_K];
+    __shared__ alignas(16) half B_smem[BLOCK_K][BLOCK_N];
     // This block's BLOCK_M x BLOCK_N tile of C; blocks go along the rows of tiles. Offsets into a matrix are 64-bit:
     // M, N and K fit int, their products need not.
     const int tiles_n = (N - 1) / BLOCK_N + 1;

@@ -18,6 +18,8 @@ constexpr int THREAD_N = 8;
 constexpr int STEP_M = BLOCK_M / THREAD_M;
 constexpr int VEC = 8;  // halves in a pack of 16 bytes; what a thread copies at once
 constexpr int THREADS = (BLOCK_M / THREAD_M) * (BLOCK_N / THREAD_N);
+static_assert(BLOCK_M * BLOCK_K % (THREADS * VEC) == 0, "all threads copy equally much of A");
+static_assert(BLOCK_K * BLOCK_N % (THREADS * VEC) == 0, "all threads copy equally much of B");
 static_assert(THREAD_N == VEC, "a row of a thread's tile is one pack");
 
 // global -> shared, 16 bytes, without registers and past L1: cp.async of the PTX ISA, 9.7.9.25.3.1. Where X is not
@@ -38,7 +40,8 @@ template <int ROWS, int COLS>
 __device__ inline void load_tile(
     half (*X_smem)[COLS], const half* X, int64_t off_row, int64_t off_col, int rows, int cols) {
 #pragma unroll
-    for (int i = threadIdx.x * VEC; i < ROWS * COLS; i += THREADS * VEC) {
+    for (int first = 0; first < ROWS * COLS; first += THREADS * VEC) {
+        const int i = first + threadIdx.x * VEC;
         const int64_t row = off_row + i / COLS;
         const int64_t col = off_col + i % COLS;
         copy_async(&X_smem[i / COLS][i % COLS], &X[row * cols + col], row < rows && col < cols);

@@ -18,6 +18,7 @@ constexpr int THREAD_N = 8;
 constexpr int STEP_M = BLOCK_M / THREAD_M;
 constexpr int VEC = 8;  // halves in a pack of 16 bytes; what a thread copies at once
 constexpr int THREADS = (BLOCK_M / THREAD_M) * (BLOCK_N / THREAD_N);
+static_assert(BLOCK_M * BLOCK_K == THREADS * VEC && BLOCK_K * BLOCK_N == THREADS * VEC, "one pack each");
 static_assert(THREAD_M == VEC && THREAD_N == VEC, "a row and a column of a thread's tile are one pack");
 
 // global -> shared, 16 bytes, without registers and past L1: cp.async of the PTX ISA, 9.7.9.25.3.1. Where X is not
@@ -37,13 +38,8 @@ __device__ inline void wait_all() {
 template <int ROWS, int COLS>
 __device__ inline void load_tile(
     half (*X_smem)[COLS], const half* X, int64_t off_row, int64_t off_col, int rows, int cols) {
-#pragma unroll
-    for (int i = threadIdx.x * VEC; i < ROWS * COLS; i += THREADS * VEC) {
-        const int64_t row = off_row + i / COLS;
-        const int64_t col = off_col + i % COLS;
-        // TODO(1): Begin to copy the pack, or zeros where it is not inside X. (~1 line)
-        // END TODO(1)
-    }
+    // TODO(1): Begin to copy this thread's pack, or zeros where it is not inside X. (~4 lines)
+    // END TODO(1)
 }
 
 __global__ void __launch_bounds__(THREADS) hgemm_t_8x8_sliced_k16_f16x8_pack_dbuf_async_kernel(

@@ -14,6 +14,7 @@ constexpr int BLOCK_K = 8;
 constexpr int THREAD_M = 8;
 constexpr int THREAD_N = 8;
 constexpr int THREADS = (BLOCK_M / THREAD_M) * (BLOCK_N / THREAD_N);
+static_assert(BLOCK_M * BLOCK_K % THREADS == 0 && BLOCK_K * BLOCK_N % THREADS == 0, "all threads stage equally much");
 
 // global -> shared: the tile of X, a matrix of rows x cols, that begins at (off_row, off_col). What lies outside X
 // counts as 0.
@@ -21,7 +22,8 @@ template <int ROWS, int COLS>
 __device__ inline void load_tile(
     half (*X_smem)[COLS], const half* X, int64_t off_row, int64_t off_col, int rows, int cols) {
 #pragma unroll
-    for (int i = threadIdx.x; i < ROWS * COLS; i += THREADS) {
+    for (int first = 0; first < ROWS * COLS; first += THREADS) {
+        const int i = first + threadIdx.x;
         const int64_t row = off_row + i / COLS;
         const int64_t col = off_col + i % COLS;
         X_smem[i / COLS][i % COLS] = row < rows && col < cols ? X[row * cols + col] : __float2half(0.0f);
@@ -33,8 +35,8 @@ __global__ void __launch_bounds__(THREADS) hgemm_t_8x8_sliced_k_f16_kernel(
     const half* __restrict__ B,  // [K, N]
     half* __restrict__ C,        // [M, N]
     int M, int N, int K) {
-    __shared__ half A_smem[BLOCK_M][BLOCK_K];
-    __shared__ half B_smem[BLOCK_K][BLOCK_N];
+    __shared__ alignas(16) half A_smem[BLOCK_M][BLOCK_K];
+    __shared__ alignas(16) half B_smem[BLOCK_K][BLOCK_N];
     // This block's BLOCK_M x BLOCK_N tile of C; blocks go along the rows of tiles. Offsets into a matrix are 64-bit:
     // M, N and K fit int, their products need not.
     const int tiles_n = (N - 1) / BLOCK_N + 1;

@@ -17,6 +17,7 @@ constexpr int THREAD_M = 8;
 constexpr int THREAD_N = 8;
 constexpr int VEC = 4;  // halves that a thread stages at a time
 constexpr int THREADS = (BLOCK_M / THREAD_M) * (BLOCK_N / THREAD_N);
+static_assert(BLOCK_M * BLOCK_K == THREADS * VEC && BLOCK_K * BLOCK_N == THREADS * VEC, "four of each per thread");
 
 // global -> shared: the tile of X, a matrix of rows x cols, that begins at (off_row, off_col). What lies outside X
 // counts as 0. Columns come in fours, and these are inside or outside as a whole: cols is a multiple of 4.

@@ -16,22 +16,21 @@ constexpr int THREAD_M = 8;
 constexpr int THREAD_N = 8;
 constexpr int VEC = 4;  // halves that a thread stages at a time
 constexpr int THREADS = (BLOCK_M / THREAD_M) * (BLOCK_N / THREAD_N);
+static_assert(BLOCK_M * BLOCK_K == THREADS * VEC && BLOCK_K * BLOCK_N == THREADS * VEC, "four of each per thread");
 
 // global -> shared: the tile of X, a matrix of rows x cols, that begins at (off_row, off_col). What lies outside X
 // counts as 0. Columns come in fours, and these are inside or outside as a whole: cols is a multiple of 4.
 template <int ROWS, int COLS>
 __device__ inline void load_tile(
     half (*X_smem)[COLS], const half* X, int64_t off_row, int64_t off_col, int rows, int cols) {
-#pragma unroll
-    for (int i = threadIdx.x * VEC; i < ROWS * COLS; i += THREADS * VEC) {
-        const int64_t row = off_row + i / COLS;
-        const int64_t col = off_col + i % COLS;
-        const uint2* from = reinterpret_cast<const uint2*>(&X[row * cols + col]);
-        const bool inside = row < rows && col < cols;
-        // TODO(1): Move four halves at once: uint2 is 8 bytes. (~1 line)
-        *reinterpret_cast<uint2*>(&X_smem[i / COLS][i % COLS]) = inside ? *from : uint2{};
-        // END TODO(1)
-    }
+    const int i = threadIdx.x * VEC;
+    const int64_t row = off_row + i / COLS;
+    const int64_t col = off_col + i % COLS;
+    const uint2* from = reinterpret_cast<const uint2*>(&X[row * cols + col]);
+    const bool inside = row < rows && col < cols;
+    // TODO(1): Move four halves at once: uint2 is 8 bytes. (~1 line)
+    *reinterpret_cast<uint2*>(&X_smem[i / COLS][i % COLS]) = inside ? *from : uint2{};
+    // END TODO(1)
 }
 
 __global__ void __launch_bounds__(THREADS) hgemm_t_8x8_sliced_k_f16x4_pack_kernel(

@@ -36,13 +36,13 @@ __device__ inline void load_tile(
     half (*X_smem)[COLS], const half* X, int64_t off_row, int64_t off_col, int rows, int cols) {
     // TODO(1): Copy the tile pack by pack, neighbouring threads neighbouring packs. Where X has nothing, read nothing
     //   and write zeros. (~7 lines)
-#pragma unroll
-    for (int i = threadIdx.x * PACK; i < ROWS * COLS; i += THREADS * PACK) {
+    for (int first = 0; first < ROWS * COLS; first += THREADS * PACK) {
+        const int i = first + threadIdx.x * PACK;
         const int row = i / COLS;
         const int col = i % COLS;
         const bool inside = off_row + row < rows && off_col + col < cols;
-        const half* from = &X[(off_row + row) * cols + off_col + col];
-        *reinterpret_cast<uint4*>(&X_smem[row][col]) = inside ? *reinterpret_cast<const uint4*>(from) : uint4{};
+        const uint4* from = reinterpret_cast<const uint4*>(&X[(off_row + row) * cols + off_col + col]);
+        if (i < ROWS * COLS) *reinterpret_cast<uint4*>(&X_smem[row][col]) = inside ? *from : uint4{};
     }
     // END TODO(1)
 }

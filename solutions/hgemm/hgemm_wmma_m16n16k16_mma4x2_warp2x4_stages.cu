@@ -27,6 +27,7 @@ constexpr int STAGES = 3;  // tiles of A and of B in shared memory
 constexpr int PAD = 8;     // rows begin 272 or 48 bytes apart: an odd number of times 16 bytes
 constexpr int THREADS = WARPS_M * WARPS_N * 32;
 constexpr int PACK = 8;  // halves in 16 bytes, and what a lane stores of a fragment of C
+static_assert(BLOCK_M * BLOCK_K % (THREADS * PACK) == 0 && BLOCK_K * BLOCK_N % (THREADS * PACK) == 0, "whole turns");
 
 using FragmentA = wmma::fragment<wmma::matrix_a, MMA_M, MMA_N, MMA_K, half, wmma::row_major>;
 using FragmentB = wmma::fragment<wmma::matrix_b, MMA_M, MMA_N, MMA_K, half, wmma::row_major>;
@@ -54,8 +55,8 @@ __device__ inline void wait_group() {
 template <int ROWS, int COLS>
 __device__ inline void load_tile(
     half (*X_smem)[COLS + PAD], const half* X, int64_t off_row, int64_t off_col, int rows, int cols) {
-#pragma unroll
-    for (int i = threadIdx.x * PACK; i < ROWS * COLS; i += THREADS * PACK) {
+    for (int first = 0; first < ROWS * COLS; first += THREADS * PACK) {
+        const int i = first + threadIdx.x * PACK;
         const int row = i / COLS;
         const int col = i % COLS;
         const bool inside = off_row + row < rows && off_col + col < cols;
