@@ -69,8 +69,10 @@ __global__ void __launch_bounds__(THREADS) hgemm_t_8x8_sliced_k_f16x8_pack_bcf_k
         __syncthreads();
 #pragma unroll
         for (int k = 0; k < BLOCK_K; ++k) {
+            alignas(16) half A_rmem[THREAD_M];
+            alignas(16) half2 B_rmem[THREAD_N / 2];
             // TODO(2): shared -> registers: this thread's THREAD_M elements of A and its THREAD_N of B, one 128-bit
-            //   load each. (~4 lines)
+            //   load each. (~2 lines)
             // END TODO(2)
 #pragma unroll
             for (int m = 0; m < THREAD_M; ++m)

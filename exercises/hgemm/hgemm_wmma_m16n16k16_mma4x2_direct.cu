@@ -52,18 +52,15 @@ __global__ void __launch_bounds__(THREADS) hgemm_wmma_m16n16k16_mma4x2_direct_ke
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * BLOCK_M;
     const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * BLOCK_N;
-    // TODO(2): This warp's own 16 x 16 tile of C. M and N need not fill the block: a warp whose tile lies outside C has
-    //   nothing to do. (~4 lines)
-    // END TODO(2)
+    const int warp_id = threadIdx.x / 32;
+    const int warp_m = warp_id / WARPS_N * WARP_M;
+    const int warp_n = warp_id % WARPS_N * WARP_N;
+    // M and N need not fill the block: a warp whose tile lies outside C has nothing to do.
+    if (off_m + warp_m >= M || off_n + warp_n >= N) return;
     FragmentC C_rmem;
     wmma::fill_fragment(C_rmem, 0.0f);
-    for (int64_t off_k = 0; off_k < K; off_k += MMA_K) {
-        FragmentA A_rmem;
-        FragmentB B_rmem;
-        wmma::load_matrix_sync(A_rmem, &A[(off_m + warp_m) * K + off_k], K);
-        wmma::load_matrix_sync(B_rmem, &B[off_k * N + off_n + warp_n], N);
-        wmma::mma_sync(C_rmem, A_rmem, B_rmem, C_rmem);
-    }
+    // TODO(2): Sum the products of the tiles of A and B that this warp's tile of C needs. (~7 lines)
+    // END TODO(2)
     store_fragment(C_rmem, C_smem[warp_id], C, off_m + warp_m, off_n + warp_n, M, N);
 }
 

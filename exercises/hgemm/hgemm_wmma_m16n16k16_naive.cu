@@ -33,8 +33,10 @@ __global__ void __launch_bounds__(THREADS) hgemm_wmma_m16n16k16_naive_kernel(
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * BLOCK_M;
     const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * BLOCK_N;
-    // TODO(1): Sum the products of the 16 x 16 tiles of A and B that this tile of C needs, in one fragment of floats
-    //   that begins at 0: all lanes load each tile together, straight from the matrix. (~8 lines)
+    FragmentC C_rmem;
+    wmma::fill_fragment(C_rmem, 0.0f);
+    // TODO(1): Sum the products of the 16 x 16 tiles of A and B that this tile of C needs: the lanes of the warp load
+    //   each tile together, straight from the matrix. (~7 lines)
     // END TODO(1)
     // TODO(2): registers -> shared -> global: store the sums as halves. Which lane holds which element of a fragment is
     //   not specified, so a lane cannot round what it holds and store it: C_smem has an order. (~6 lines)

@@ -74,10 +74,10 @@ __global__ void __launch_bounds__(THREADS) hgemm_t_8x8_sliced_k_f16x8_pack_bcf_k
         __syncthreads();
 #pragma unroll
         for (int k = 0; k < BLOCK_K; ++k) {
-            // TODO(2): shared -> registers: this thread's THREAD_M elements of A and its THREAD_N of B, one 128-bit
-            //   load each. (~4 lines)
             alignas(16) half A_rmem[THREAD_M];
             alignas(16) half2 B_rmem[THREAD_N / 2];
+            // TODO(2): shared -> registers: this thread's THREAD_M elements of A and its THREAD_N of B, one 128-bit
+            //   load each. (~2 lines)
             *reinterpret_cast<uint4*>(A_rmem) = *reinterpret_cast<const uint4*>(&A_smem[k][thread_m]);
             *reinterpret_cast<uint4*>(B_rmem) = *reinterpret_cast<const uint4*>(&B_smem[k][thread_n]);
             // END TODO(2)

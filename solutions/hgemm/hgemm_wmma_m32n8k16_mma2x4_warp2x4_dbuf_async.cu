@@ -68,8 +68,8 @@ __device__ inline void load_tile(
 __device__ inline void compute_tile(
     FragmentC (*C_rmem)[FRAGS_N], const half (*A_smem)[BLOCK_K], const half (*B_smem)[BLOCK_N], int warp_m,
     int warp_n) {
-    // TODO(1): The fragments are 32 x 16 of A, 16 x 8 of B and 32 x 8 of C; a warp still has 2 x 4 of C, which make 64 x 32
-    //   of the tile now. Load, and multiply every fragment of A with every one of B. (~14 lines)
+    // TODO(1): The fragments are 32 x 16 of A, 16 x 8 of B and 32 x 8 of C; a warp still has 2 x 4 of C, which make 64
+    //   x 32 of the tile now. Load, and multiply every fragment of A with every one of B. (~14 lines)
 #pragma unroll
     for (int k = 0; k < BLOCK_K; k += MMA_K) {
         FragmentA A_rmem[FRAGS_M];
