@@ -64,25 +64,23 @@ __device__ inline void load_tile(
     }
 }
 
-// shared -> registers: adds this warp's part of the product of a tile of A and a tile of B to its fragments of C.
-__device__ inline void compute_tile(
-    FragmentC (*C_rmem)[FRAGS_N], const half (*A_smem)[BLOCK_K + PAD], const half (*B_smem)[BLOCK_N + PAD], int warp_m,
-    int warp_n) {
+// shared -> registers: this warp's fragments of columns k..k+MMA_K-1 of a tile of A and of the same rows of a tile of
+// B.
+__device__ inline void load_fragments(
+    FragmentA* A_rmem, FragmentB* B_rmem, const half (*A_smem)[BLOCK_K + PAD], const half (*B_smem)[BLOCK_N + PAD],
+    int warp_m, int warp_n, int k) {
 #pragma unroll
-    for (int k = 0; k < BLOCK_K; k += MMA_K) {
-        FragmentA A_rmem[FRAGS_M];
-        FragmentB B_rmem[FRAGS_N];
+    for (int m = 0; m < FRAGS_M; ++m) wmma::load_matrix_sync(A_rmem[m], &A_smem[warp_m + m * MMA_M][k], BLOCK_K + PAD);
 #pragma unroll
-        for (int m = 0; m < FRAGS_M; ++m)
-            wmma::load_matrix_sync(A_rmem[m], &A_smem[warp_m + m * MMA_M][k], BLOCK_K + PAD);
+    for (int n = 0; n < FRAGS_N; ++n) wmma::load_matrix_sync(B_rmem[n], &B_smem[k][warp_n + n * MMA_N], BLOCK_N + PAD);
+}
+
+// registers -> registers: adds the product of each fragment of A with each of B to a fragment of C.
+__device__ inline void multiply(FragmentC (*C_rmem)[FRAGS_N], const FragmentA* A_rmem, const FragmentB* B_rmem) {
 #pragma unroll
-        for (int n = 0; n < FRAGS_N; ++n)
-            wmma::load_matrix_sync(B_rmem[n], &B_smem[k][warp_n + n * MMA_N], BLOCK_N + PAD);
+    for (int m = 0; m < FRAGS_M; ++m)
 #pragma unroll
-        for (int m = 0; m < FRAGS_M; ++m)
-#pragma unroll
-            for (int n = 0; n < FRAGS_N; ++n) wmma::mma_sync(C_rmem[m][n], A_rmem[m], B_rmem[n], C_rmem[m][n]);
-    }
+        for (int n = 0; n < FRAGS_N; ++n) wmma::mma_sync(C_rmem[m][n], A_rmem[m], B_rmem[n], C_rmem[m][n]);
 }
 
 // registers -> shared -> global: rounds a fragment of C to half and stores it at (off_m, off_n) of C. Which lane holds
@@ -136,7 +134,13 @@ __global__ void __launch_bounds__(THREADS, 2) hgemm_wmma_m16n16k16_mma4x2_warp2x
         //   that follows these into the stage that all warps are done with. Groups are counted, so that every turn must
         //   commit one, also where there is no tile left to copy. (~9 lines)
         // END TODO(1)
-        compute_tile(C_rmem, A_smem[tile % STAGES], B_smem[tile % STAGES], warp_m, warp_n);
+#pragma unroll
+        for (int k = 0; k < BLOCK_K; k += MMA_K) {
+            FragmentA A_rmem[FRAGS_M];
+            FragmentB B_rmem[FRAGS_N];
+            load_fragments(A_rmem, B_rmem, A_smem[tile % STAGES], B_smem[tile % STAGES], warp_m, warp_n, k);
+            multiply(C_rmem, A_rmem, B_rmem);
+        }
     }
 #pragma unroll
     for (int m = 0; m < FRAGS_M; ++m)

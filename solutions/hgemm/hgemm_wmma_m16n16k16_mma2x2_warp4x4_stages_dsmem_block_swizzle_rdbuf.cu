@@ -1,10 +1,11 @@
-// hgemm_wmma_m16n16k16_mma2x4_warp4x4_stages_dsmem_block_swizzle: C = A @ B on Tensor Cores, 64 x 64 elements per warp
+// hgemm_wmma_m16n16k16_mma2x2_warp4x4_stages_dsmem_block_swizzle_rdbuf: C = A @ B on Tensor Cores, fragments loaded a
+//            step ahead
 //
 // Shapes     A: [M, K], B: [K, N], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, multiples of 8
-// Technique  128x256x32 tiles, 2 x 4 warps of 4 x 4 fragments each, a ring of three tiles in dynamic shared memory
-// New        over hgemm_wmma_m16n16k16_mma4x2_warp2x4_stages_block_swizzle: eight fragments loaded for 16 products
-//            instead of six for eight, half the barriers, and three quarters of the bytes from L2
-// Bound      latency: two warps per scheduler, and both wait for their fragments at the same time
+// Technique  128x128x32 tiles, 2 x 2 warps of 4 x 4 fragments each, two sets of fragments of A and B in registers
+// New        over hgemm_wmma_m16n16k16_mma2x2_warp4x4_stages_dsmem_block_swizzle: a warp multiplies one set while the
+//            other is on its way from shared memory, across tiles too
+// Bound      the rate of mma.sync, which Hopper's own wgmma exceeds, and the bytes of a 128 x 128 tile from L2
 #include "kata.cuh"
 #include <cstdint>
 #include <cuda_fp16.h>
@@ -16,7 +17,7 @@ constexpr int MMA_M = 16;
 constexpr int MMA_N = 16;
 constexpr int MMA_K = 16;
 constexpr int WARPS_M = 2;
-constexpr int WARPS_N = 4;
+constexpr int WARPS_N = 2;
 constexpr int FRAGS_M = 4;  // of C, per warp
 constexpr int FRAGS_N = 4;
 constexpr int WARP_M = FRAGS_M * MMA_M;
@@ -24,16 +25,16 @@ constexpr int WARP_N = FRAGS_N * MMA_N;
 constexpr int BLOCK_M = WARPS_M * WARP_M;
 constexpr int BLOCK_N = WARPS_N * WARP_N;
 constexpr int BLOCK_K = 2 * MMA_K;
-constexpr int STAGES = 3;  // tiles of A and of B in shared memory
+constexpr int STAGES = 4;  // tiles of A and of B in shared memory
 constexpr int PAD = 8;     // rows begin 272 or 48 bytes apart: an odd number of times 16 bytes
 constexpr int STRIP = 8;   // tiles of C side by side that are made at about the same time
+static_assert(BLOCK_K / MMA_K % 2 == 0, "each tile begins with the first of the two sets of fragments");
 constexpr int THREADS = WARPS_M * WARPS_N * 32;
 constexpr int PACK = 8;  // halves in 16 bytes, and what a lane stores of a fragment of C
-static_assert(BLOCK_M * BLOCK_K % (THREADS * PACK) == 0 && BLOCK_K * BLOCK_N % (THREADS * PACK) == 0, "whole turns");
 
-// A ring of A's tiles, a ring of B's, and a fragment of C per warp.
-constexpr int RING_BYTES = STAGES * (BLOCK_M * (BLOCK_K + PAD) + BLOCK_K * (BLOCK_N + PAD)) * sizeof(half);
-constexpr int SMEM_BYTES = RING_BYTES + WARPS_M * WARPS_N * MMA_M * MMA_N * sizeof(float);
+// Bytes: a ring of tiles of A, one of tiles of B, both of halves, and for each warp a fragment of C, PACK floats a
+// lane.
+constexpr int SMEM_BYTES = STAGES * (BLOCK_M * (BLOCK_K + PAD) + BLOCK_K * (BLOCK_N + PAD)) * 2 + THREADS * PACK * 4;
 
 using FragmentA = wmma::fragment<wmma::matrix_a, MMA_M, MMA_N, MMA_K, half, wmma::row_major>;
 using FragmentB = wmma::fragment<wmma::matrix_b, MMA_M, MMA_N, MMA_K, half, wmma::row_major>;
@@ -61,38 +62,33 @@ __device__ inline void wait_group() {
 template <int ROWS, int COLS>
 __device__ inline void load_tile(
     half (*X_smem)[COLS + PAD], const half* X, int64_t off_row, int64_t off_col, int rows, int cols) {
-    // Per pack only 32-bit numbers count, which are fewer registers: they are short here.
-    const half* from = &X[off_row * cols + off_col];
-    const int rows_left = static_cast<int>(rows - off_row);
-    const int cols_left = static_cast<int>(cols - off_col);
-    for (int first = 0; first < ROWS * COLS; first += THREADS * PACK) {
-        const int i = first + threadIdx.x * PACK;
-        const int row = i / COLS;
-        const int col = i % COLS;
-        copy_async(
-            &X_smem[row][col], &from[static_cast<int64_t>(row) * cols + col], row < rows_left && col < cols_left);
-    }
+    constexpr int STEP = THREADS * PACK / COLS;
+    static_assert(STEP * COLS == THREADS * PACK && ROWS % STEP == 0, "the block copies whole rows");
+    const int row = threadIdx.x * PACK / COLS;
+    const int col = threadIdx.x * PACK % COLS;
+    const int rows_left = off_col + col < cols ? static_cast<int>(rows - off_row) - row : 0;
+    const half* from = &X[(off_row + row) * cols + off_col + col];
+    for (int r = 0; r < ROWS; r += STEP, from += static_cast<int64_t>(STEP) * cols)
+        copy_async(&X_smem[r + row][col], from, r < rows_left);
 }
 
-// shared -> registers: adds this warp's part of the product of a tile of A and a tile of B to its fragments of C.
-__device__ inline void compute_tile(
-    FragmentC (*C_rmem)[FRAGS_N], const half (*A_smem)[BLOCK_K + PAD], const half (*B_smem)[BLOCK_N + PAD], int warp_m,
-    int warp_n) {
+// shared -> registers: this warp's fragments of columns k..k+MMA_K-1 of a tile of A and of the same rows of a tile of
+// B.
+__device__ inline void load_fragments(
+    FragmentA* A_rmem, FragmentB* B_rmem, const half (*A_smem)[BLOCK_K + PAD], const half (*B_smem)[BLOCK_N + PAD],
+    int warp_m, int warp_n, int k) {
 #pragma unroll
-    for (int k = 0; k < BLOCK_K; k += MMA_K) {
-        FragmentA A_rmem[FRAGS_M];
-        FragmentB B_rmem[FRAGS_N];
+    for (int m = 0; m < FRAGS_M; ++m) wmma::load_matrix_sync(A_rmem[m], &A_smem[warp_m + m * MMA_M][k], BLOCK_K + PAD);
 #pragma unroll
-        for (int m = 0; m < FRAGS_M; ++m)
-            wmma::load_matrix_sync(A_rmem[m], &A_smem[warp_m + m * MMA_M][k], BLOCK_K + PAD);
+    for (int n = 0; n < FRAGS_N; ++n) wmma::load_matrix_sync(B_rmem[n], &B_smem[k][warp_n + n * MMA_N], BLOCK_N + PAD);
+}
+
+// registers -> registers: adds the product of each fragment of A with each of B to a fragment of C.
+__device__ inline void multiply(FragmentC (*C_rmem)[FRAGS_N], const FragmentA* A_rmem, const FragmentB* B_rmem) {
 #pragma unroll
-        for (int n = 0; n < FRAGS_N; ++n)
-            wmma::load_matrix_sync(B_rmem[n], &B_smem[k][warp_n + n * MMA_N], BLOCK_N + PAD);
+    for (int m = 0; m < FRAGS_M; ++m)
 #pragma unroll
-        for (int m = 0; m < FRAGS_M; ++m)
-#pragma unroll
-            for (int n = 0; n < FRAGS_N; ++n) wmma::mma_sync(C_rmem[m][n], A_rmem[m], B_rmem[n], C_rmem[m][n]);
-    }
+        for (int n = 0; n < FRAGS_N; ++n) wmma::mma_sync(C_rmem[m][n], A_rmem[m], B_rmem[n], C_rmem[m][n]);
 }
 
 // registers -> shared -> global: rounds a fragment of C to half and stores it at (off_m, off_n) of C. Which lane holds
@@ -114,14 +110,16 @@ __device__ inline void store_fragment(
     __syncwarp();
 }
 
-__global__ void __launch_bounds__(THREADS) hgemm_wmma_m16n16k16_mma2x4_warp4x4_stages_dsmem_block_swizzle_kernel(
-    const half* __restrict__ A,  // [M, K]
-    const half* __restrict__ B,  // [K, N]
-    half* __restrict__ C,        // [M, N]
-    int M, int N, int K) {
-    // TODO(1): Lay the ring of A's tiles, the ring of B's and a fragment of C per warp one behind the other into the
-    //   SMEM_BYTES of dynamic shared memory. (~3 lines)
-    // END TODO(1)
+__global__ void __launch_bounds__(THREADS, 2)
+    hgemm_wmma_m16n16k16_mma2x2_warp4x4_stages_dsmem_block_swizzle_rdbuf_kernel(
+        const half* __restrict__ A,  // [M, K]
+        const half* __restrict__ B,  // [K, N]
+        half* __restrict__ C,        // [M, N]
+        int M, int N, int K) {
+    extern __shared__ __align__(128) unsigned char smem[];
+    auto* A_smem = reinterpret_cast<half(*)[BLOCK_M][BLOCK_K + PAD]>(smem);
+    auto* B_smem = reinterpret_cast<half(*)[BLOCK_K][BLOCK_N + PAD]>(A_smem + STAGES);
+    auto* C_smem = reinterpret_cast<float (*)[MMA_M * MMA_N]>(B_smem + STAGES);
     // This block's BLOCK_M x BLOCK_N tile of C; blocks go through C in strips of STRIP tiles. Offsets into a matrix are
     // 64-bit: M, N and K fit int, their products need not.
     const int tiles_m = (M - 1) / BLOCK_M + 1;
@@ -148,11 +146,14 @@ __global__ void __launch_bounds__(THREADS) hgemm_wmma_m16n16k16_mma2x4_warp4x4_s
         }
         commit_group();
     }
+    FragmentA A_rmem[2][FRAGS_M];
+    FragmentB B_rmem[2][FRAGS_N];
+    wait_group<STAGES - 2>();
+    // The first tile is here for this thread; behind the barrier it is for all.
+    __syncthreads();
+    load_fragments(A_rmem[0], B_rmem[0], A_smem[0], B_smem[0], warp_m, warp_n, 0);
     for (int tile = 0; tile < tiles; ++tile) {
         const int next = tile + STAGES - 1;
-        wait_group<STAGES - 2>();
-        // The tile is here for this thread; behind the barrier it is for all, and all are done with the tile before it.
-        __syncthreads();
         if (next < tiles) {
             const int64_t off_k = static_cast<int64_t>(next) * BLOCK_K;
             load_tile<BLOCK_M, BLOCK_K>(A_smem[next % STAGES], A, off_m, off_k, M, K);
@@ -160,7 +161,25 @@ __global__ void __launch_bounds__(THREADS) hgemm_wmma_m16n16k16_mma2x4_warp4x4_s
         }
         // A group without copies, where there is no tile left, keeps the count.
         commit_group();
-        compute_tile(C_rmem, A_smem[tile % STAGES], B_smem[tile % STAGES], warp_m, warp_n);
+        // TODO(1): Multiply each set of fragments after the loads of the set that follows were begun: of this tile, or
+        //   the first set of the next one, if there is one. That one must have arrived, for all, and all must be done
+        //   reading what the next turn overwrites. (~14lines)
+#pragma unroll
+        for (int k = 0; k < BLOCK_K; k += MMA_K) {
+            const int now = k / MMA_K % 2;
+            const int then = (k + MMA_K) % BLOCK_K;
+            const int stage = (tile + (then == 0)) % STAGES;
+            if (then == 0) {
+                wait_group<STAGES - 2>();
+                // The next tile is here for this thread; behind the barrier it is for all, and all have what they need
+                // of this one in registers.
+                __syncthreads();
+            }
+            if (then > 0 || tile + 1 < tiles)
+                load_fragments(A_rmem[1 - now], B_rmem[1 - now], A_smem[stage], B_smem[stage], warp_m, warp_n, then);
+            multiply(C_rmem, A_rmem[now], B_rmem[now]);
+        }
+        // END TODO(1)
     }
 #pragma unroll
     for (int m = 0; m < FRAGS_M; ++m)
@@ -170,7 +189,7 @@ __global__ void __launch_bounds__(THREADS) hgemm_wmma_m16n16k16_mma2x4_warp4x4_s
                 C_rmem[m][n], C_smem[warp_id], C, off_m + warp_m + m * MMA_M, off_n + warp_n + n * MMA_N, M, N);
 }
 
-KATA_EXPORT void hgemm_wmma_m16n16k16_mma2x4_warp4x4_stages_dsmem_block_swizzle(
+KATA_EXPORT void hgemm_wmma_m16n16k16_mma2x2_warp4x4_stages_dsmem_block_swizzle_rdbuf(
     const half* A, const half* B, half* C, int M, int N, int K, cudaStream_t stream) {
     // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough C. The count fits int:
     // 2^31 tiles would be a C of terabytes.
@@ -178,8 +197,8 @@ KATA_EXPORT void hgemm_wmma_m16n16k16_mma2x4_warp4x4_stages_dsmem_block_swizzle(
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     // More than 48 KB for a block must be asked for.
     cudaFuncSetAttribute(
-        hgemm_wmma_m16n16k16_mma2x4_warp4x4_stages_dsmem_block_swizzle_kernel,
+        hgemm_wmma_m16n16k16_mma2x2_warp4x4_stages_dsmem_block_swizzle_rdbuf_kernel,
         cudaFuncAttributeMaxDynamicSharedMemorySize, SMEM_BYTES);
-    hgemm_wmma_m16n16k16_mma2x4_warp4x4_stages_dsmem_block_swizzle_kernel<<<
+    hgemm_wmma_m16n16k16_mma2x2_warp4x4_stages_dsmem_block_swizzle_rdbuf_kernel<<<
         tiles_m * tiles_n, THREADS, SMEM_BYTES, stream>>>(A, B, C, M, N, K);
 }
