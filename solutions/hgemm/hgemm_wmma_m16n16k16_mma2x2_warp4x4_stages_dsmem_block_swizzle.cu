@@ -64,7 +64,7 @@ __device__ inline void load_tile(
     constexpr int STEP = THREADS * PACK / COLS;
     static_assert(STEP * COLS == THREADS * PACK && ROWS % STEP == 0, "the block copies whole rows");
     // TODO(1): Copy STEP rows at a time: a thread stays in its column, its pointer goes on by STEP rows of X, and the
-    //   only question left for a pack is whether its row is inside. (~6lines)
+    //   only question left for a pack is whether its row is inside. (~6 lines)
     const int row = threadIdx.x * PACK / COLS;
     const int col = threadIdx.x * PACK % COLS;
     const int rows_left = off_col + col < cols ? static_cast<int>(rows - off_row) - row : 0;

@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(THREADS, 2)
         commit_group();
         // TODO(1): Multiply each set of fragments after the loads of the set that follows were begun: of this tile, or
         //   the first set of the next one, if there is one. That one must have arrived, for all, and all must be done
-        //   reading what the next turn overwrites. (~14lines)
+        //   reading what the next turn overwrites. (~14 lines)
 #pragma unroll
         for (int k = 0; k < BLOCK_K; k += MMA_K) {
             const int now = k / MMA_K % 2;
