@@ -60,8 +60,9 @@ SPEC = Spec(
     ),
     reference=reference,
     tolerance=Accumulated(terms=lambda sizes: sizes["K"], magnitude=magnitude),
-    # Tiny; K = 1; flat and tall; one past and one short of a tile of 32, in each dimension alone; primes; multiples of
-    # 8 and 16 for katas that ask for these.
+    # Tiny; K = 1; flat and tall; one past and one short of a tile of 32, in each dimension alone; primes. Then
+    # multiples of 4, 8 and 16 for katas that ask for these: one, two, three and more slices of K, whole and ragged,
+    # and more than one tile of 128 in each direction.
     edges=(
         shape(1, 1, 1),
         shape(1, 1, 2),
@@ -87,6 +88,22 @@ SPEC = Spec(
         shape(300, 1, 257),
         shape(64, 96, 48),
         shape(61, 67, 71),
+        shape(5, 4, 4),
+        shape(131, 4, 12),
+        shape(3, 132, 20),
+        shape(8, 8, 8),
+        shape(8, 16, 24),
+        shape(16, 8, 40),
+        shape(8, 8, 264),
+        shape(136, 8, 56),
+        shape(8, 136, 72),
+        shape(264, 8, 88),
+        shape(8, 264, 104),
+        shape(136, 136, 48),
+        shape(16, 16, 16),
+        shape(80, 16, 32),
+        shape(16, 48, 80),
+        shape(144, 272, 16),
     ),
     # The first two are tried on a GPU by default. M and N of the second and the fourth have more tiles than the y of a
     # grid can count (65535).
@@ -179,8 +196,8 @@ MMA_TN = replace(
 CUBLAS = replace(SPEC, edges=(*SPEC.edges, shape(8, 8, 4104)))
 CUBLAS_TN = replace(MMA_TN, edges=CUBLAS.edges, large=CUBLAS.large)
 
-# A tile of the CuTe kata takes 128 x 256 elements of C and 64 steps of K: one tile, one past and one short of it, and more
-# tiles of K than its ring has stages, in few runs, for each is a whole tile's work.
+# A tile of the CuTe kata takes 128 x 256 elements of C and 64 steps of K: one tile, one past and one short of it, and
+# more tiles of K than its ring has stages, in few runs, for each is a whole tile's work.
 CUTE = replace(
     MMA_TN,
     edges=(
@@ -196,7 +213,12 @@ CUTE = replace(
     ),
 )
 
+# Fragments are loaded straight from A and B, and load_matrix_sync asks for 32 bytes of alignment.
+_DIRECT = replace(SPEC, inputs=(Tensor("A", ("M", "K"), align=32), Tensor("B", ("K", "N"), align=32)))
+
 SPECS = {
+    "hgemm_wmma_m16n16k16_naive": _DIRECT,
+    "hgemm_wmma_m16n16k16_mma4x2_direct": _DIRECT,
     "hgemm_mma_m16n8k16_naive": MMA,
     "hgemm_mma_m16n8k16_mma2x4": MMA,
     "hgemm_mma_m16n8k16_mma2x4_warp4x4": MMA,
