@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -121,13 +121,23 @@ def gpu() -> None:
 
 @pytest.fixture(scope="session", params=DEVICES)
 def device(request: pytest.FixtureRequest) -> str:
-    """A device that is there, with all files built for it in one go."""
+    """A device that is there, with the files of all chosen tests built for it in one go."""
     name: str = request.param
     if name == "gpu" and find_gpu() is None:
         pytest.skip("no NVIDIA GPU on this machine")
-    solutions = [(kata, kata.solution_path) for kata in KATAS.values()]
-    prepare([*solutions, *((wrong.kata, wrong.path) for wrong in WRONG)], Options(device=name))
+    prepare(list(_files_of(request.session.items)), Options(device=name))
     return name
+
+
+def _files_of(items: Iterable[pytest.Item]) -> Iterator[tuple[Kata, Path]]:
+    """What the tests grade: a kata's solution or a wrong kernel."""
+    for item in items:
+        chosen = getattr(item, "callspec", None)
+        subject = chosen and (chosen.params.get("wrong") or chosen.params.get("kata"))
+        if isinstance(subject, WrongKernel):
+            yield subject.kata, subject.path
+        elif isinstance(subject, Kata):
+            yield subject, subject.solution_path
 
 
 @pytest.fixture(autouse=True)
