@@ -79,6 +79,16 @@ SPEC = Spec(
         shape(300, 1, 257),
         shape(64, 96, 33),
         shape(61, 67, 71),
+        # For katas that take packs of four: tiny, one pack past and one short of tiles of 128 x 128, odd and even
+        # numbers of slices of 8 and of 16, one of them short.
+        shape(1, 4, 4),
+        shape(5, 12, 8),
+        shape(3, 132, 20),
+        shape(129, 4, 12),
+        shape(127, 124, 40),
+        shape(128, 128, 16),
+        shape(130, 136, 60),
+        shape(70, 260, 36),
     ),
     # The first two are tried on a GPU by default. M and N of the second and the fourth have more tiles than the y of a
     # grid can count (65535).

@@ -11,7 +11,21 @@ constexpr int BLOCK_M = 32;
 constexpr int BLOCK_N = 32;
 constexpr int BLOCK_K = 32;
 constexpr int THREADS = BLOCK_M * BLOCK_N;  // one per element of the tile of C
-static_assert(BLOCK_M == BLOCK_K && BLOCK_N == BLOCK_K, "each thread stages one element of A's tile and one of B's");
+
+// global -> shared: the tile of X, a matrix of rows x cols, that begins at (off_row, off_col).
+template <int ROWS, int COLS>
+__device__ inline void load_tile(
+    float (*X_smem)[COLS], const float* X, int64_t off_row, int64_t off_col, int rows, int cols) {
+    // TODO(1): Stage the tile with the THREADS threads of the block, neighbouring threads neighbouring elements. What lies
+    //   outside X counts as 0 and is not loaded. (~5 lines)
+#pragma unroll
+    for (int i = threadIdx.x; i < ROWS * COLS; i += THREADS) {
+        const int64_t row = off_row + i / COLS;
+        const int64_t col = off_col + i % COLS;
+        X_smem[i / COLS][i % COLS] = row < rows && col < cols ? X[row * cols + col] : 0.0f;
+    }
+    // END TODO(1)
+}
 
 __global__ void __launch_bounds__(THREADS) sgemm_sliced_k_f32_kernel(
     const float* __restrict__ A,  // [M, K]
@@ -25,31 +39,30 @@ __global__ void __launch_bounds__(THREADS) sgemm_sliced_k_f32_kernel(
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * BLOCK_M;
     const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * BLOCK_N;
-    const int tx = threadIdx.x;
-    const int ty = threadIdx.y;
-    const int64_t row = off_m + ty;
-    const int64_t col = off_n + tx;
+    const int thread_m = threadIdx.x / BLOCK_N;  // this thread's element within the tile
+    const int thread_n = threadIdx.x % BLOCK_N;
     float sum = 0.0f;
     for (int64_t off_k = 0; off_k < K; off_k += BLOCK_K) {
-        // TODO(1): global -> shared: each thread stages one element of A's slice and one of B's, both coalesced. What
-        //   lies outside a matrix counts as 0 and is not loaded. No thread may read a tile that is not whole. (~3 lines)
-        A_smem[ty][tx] = row < M && off_k + tx < K ? A[row * K + off_k + tx] : 0.0f;
-        B_smem[ty][tx] = off_k + ty < K && col < N ? B[(off_k + ty) * N + col] : 0.0f;
+        // TODO(2): global -> shared: stage A's slice and B's. No thread may read a tile that is not whole. (~3 lines)
+        load_tile<BLOCK_M, BLOCK_K>(A_smem, A, off_m, off_k, M, K);
+        load_tile<BLOCK_K, BLOCK_N>(B_smem, B, off_k, off_n, K, N);
         // A thread reads a row and a column that 62 others staged: all of them must be done writing.
         __syncthreads();
-        // END TODO(1)
-        // TODO(2): shared -> register: add this slice's BLOCK_K products to sum, free of bank conflicts. No thread may
+        // END TODO(2)
+        // TODO(3): shared -> register: add this slice's BLOCK_K products to sum, free of bank conflicts. No thread may
         //   stage the next slice over values that another still needs. (~3 lines)
         // Of a warp, A_smem is one word for all lanes (broadcast), B_smem 32 words in 32 banks.
 #pragma unroll
-        for (int k = 0; k < BLOCK_K; ++k) sum += A_smem[ty][k] * B_smem[k][tx];
+        for (int k = 0; k < BLOCK_K; ++k) sum += A_smem[thread_m][k] * B_smem[k][thread_n];
         // The next turn overwrites both tiles: all threads must be done reading.
         __syncthreads();
-        // END TODO(2)
+        // END TODO(3)
     }
-    // TODO(3): Store each element of C once. Threads outside C helped to stage tiles, but own nothing. (~1 line)
+    const int64_t row = off_m + thread_m;
+    const int64_t col = off_n + thread_n;
+    // TODO(4): Store each element of C once. Threads outside C helped to stage tiles, but own nothing. (~1 line)
     if (row < M && col < N) C[row * N + col] = sum;
-    // END TODO(3)
+    // END TODO(4)
 }
 
 KATA_EXPORT void sgemm_sliced_k_f32(
@@ -58,6 +71,5 @@ KATA_EXPORT void sgemm_sliced_k_f32(
     // 2^31 tiles would be a C of terabytes.
     const int tiles_m = (M - 1) / BLOCK_M + 1;
     const int tiles_n = (N - 1) / BLOCK_N + 1;
-    const dim3 threads(BLOCK_N, BLOCK_M);
-    sgemm_sliced_k_f32_kernel<<<tiles_m * tiles_n, threads, 0, stream>>>(A, B, C, M, N, K);
+    sgemm_sliced_k_f32_kernel<<<tiles_m * tiles_n, THREADS, 0, stream>>>(A, B, C, M, N, K);
 }

@@ -1,0 +1,79 @@
+// Wrong: a sum takes the element of A that belongs to its column, and the element of B that belongs to its row
+// Kata: sgemm_t_8x8_sliced_k_f32
+// Sim: wrong answer
+// Gpu: wrong answer
+#include "kata.cuh"
+#include <cstdint>
+
+constexpr int BLOCK_M = 128;
+constexpr int BLOCK_N = 128;
+constexpr int BLOCK_K = 8;
+constexpr int THREAD_M = 8;  // rows of C per thread
+constexpr int THREAD_N = 8;  // columns of C per thread
+constexpr int THREADS = (BLOCK_M / THREAD_M) * (BLOCK_N / THREAD_N);
+
+// global -> shared: the tile of X, a matrix of rows x cols, that begins at (off_row, off_col). What lies outside X
+// counts as 0.
+template <int ROWS, int COLS>
+__device__ inline void load_tile(
+    float (*X_smem)[COLS], const float* X, int64_t off_row, int64_t off_col, int rows, int cols) {
+#pragma unroll
+    for (int i = threadIdx.x; i < ROWS * COLS; i += THREADS) {
+        const int64_t row = off_row + i / COLS;
+        const int64_t col = off_col + i % COLS;
+        X_smem[i / COLS][i % COLS] = row < rows && col < cols ? X[row * cols + col] : 0.0f;
+    }
+}
+
+__global__ void __launch_bounds__(THREADS) sgemm_t_8x8_sliced_k_f32_kernel(
+    const float* __restrict__ A,  // [M, K]
+    const float* __restrict__ B,  // [K, N]
+    float* __restrict__ C,        // [M, N]
+    int M, int N, int K) {
+    __shared__ float A_smem[BLOCK_M][BLOCK_K];
+    __shared__ float B_smem[BLOCK_K][BLOCK_N];
+    // This block's BLOCK_M x BLOCK_N tile of C; blocks go along the rows of tiles. Offsets into a matrix are 64-bit:
+    // M, N and K fit int, their products need not.
+    const int tiles_n = (N - 1) / BLOCK_N + 1;
+    const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * BLOCK_M;
+    const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * BLOCK_N;
+    const int thread_m = threadIdx.x / (BLOCK_N / THREAD_N) * THREAD_M;  // this thread's tile within the block's
+    const int thread_n = threadIdx.x % (BLOCK_N / THREAD_N) * THREAD_N;
+    float C_rmem[THREAD_M][THREAD_N] = {};
+    for (int64_t off_k = 0; off_k < K; off_k += BLOCK_K) {
+        load_tile<BLOCK_M, BLOCK_K>(A_smem, A, off_m, off_k, M, K);
+        load_tile<BLOCK_K, BLOCK_N>(B_smem, B, off_k, off_n, K, N);
+        // A thread reads rows and columns that others staged: all of them must be done writing.
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < BLOCK_K; ++k) {
+            float A_rmem[THREAD_M];
+            float B_rmem[THREAD_N];
+#pragma unroll
+            for (int m = 0; m < THREAD_M; ++m) A_rmem[m] = A_smem[thread_m + m][k];
+#pragma unroll
+            for (int n = 0; n < THREAD_N; ++n) B_rmem[n] = B_smem[k][thread_n + n];
+#pragma unroll
+            for (int m = 0; m < THREAD_M; ++m)
+#pragma unroll
+                for (int n = 0; n < THREAD_N; ++n) C_rmem[m][n] += A_rmem[n] * B_rmem[m];
+        }
+        // The next turn overwrites both tiles: all threads must be done reading.
+        __syncthreads();
+    }
+#pragma unroll
+    for (int i = 0; i < THREAD_M * THREAD_N; ++i) {
+        const int64_t row = off_m + thread_m + i / THREAD_N;
+        const int64_t col = off_n + thread_n + i % THREAD_N;
+        if (row < M && col < N) C[row * N + col] = C_rmem[i / THREAD_N][i % THREAD_N];
+    }
+}
+
+KATA_EXPORT void sgemm_t_8x8_sliced_k_f32(
+    const float* A, const float* B, float* C, int M, int N, int K, cudaStream_t stream) {
+    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough C. The count fits int:
+    // 2^31 tiles would be a C of terabytes.
+    const int tiles_m = (M - 1) / BLOCK_M + 1;
+    const int tiles_n = (N - 1) / BLOCK_N + 1;
+    sgemm_t_8x8_sliced_k_f32_kernel<<<tiles_m * tiles_n, THREADS, 0, stream>>>(A, B, C, M, N, K);
+}

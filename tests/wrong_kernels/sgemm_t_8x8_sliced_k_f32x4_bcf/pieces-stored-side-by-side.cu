@@ -1,0 +1,118 @@
+// Wrong: the four pieces of a thread are stored as one tile of 8 x 8, over those of its neighbours
+// Kata: sgemm_t_8x8_sliced_k_f32x4_bcf
+// Sim: race
+// Gpu: wrong answer | out of bounds | race: some of C is stored several times, some not at all
+// Line: // BUG
+#include "kata.cuh"
+#include <cstdint>
+
+constexpr int BLOCK_M = 128;
+constexpr int BLOCK_N = 128;
+constexpr int BLOCK_K = 8;
+constexpr int THREAD_M = 8;  // rows of C per thread
+constexpr int THREAD_N = 8;  // columns of C per thread
+constexpr int THREADS = (BLOCK_M / THREAD_M) * (BLOCK_N / THREAD_N);
+constexpr int PACK = 4;                     // floats in 16 bytes
+constexpr int STEP_M = BLOCK_M / THREAD_M;  // threads along M: a thread's packs of rows lie PACK * STEP_M apart
+constexpr int STEP_N = BLOCK_N / THREAD_N;  // and its packs of columns PACK * STEP_N
+constexpr int PAD = 4;  // A's slices lie 132 words apart: k and k + 4 are 16 banks apart, packs remain aligned
+
+// The PACK floats at x, which is 16-byte aligned: one 128-bit access.
+__device__ inline float4& pack_at(float* x) {
+    return *reinterpret_cast<float4*>(x);
+}
+
+__device__ inline const float4& pack_at(const float* x) {
+    return *reinterpret_cast<const float4*>(x);
+}
+
+// global -> shared: the tile of X, a matrix of rows x cols, that begins at (off_row, off_col). What lies outside X
+// counts as 0. Columns come in packs, and these are inside or outside as a whole: cols is a multiple of 4.
+template <int ROWS, int COLS>
+__device__ inline void load_tile(
+    float (*X_smem)[COLS], const float* X, int64_t off_row, int64_t off_col, int rows, int cols) {
+    static_assert(ROWS * COLS % (THREADS * PACK) == 0, "every thread has equally many packs");
+#pragma unroll
+    for (int i = 0; i < ROWS * COLS; i += THREADS * PACK) {
+        const int row = (i + threadIdx.x * PACK) / COLS;
+        const int col = (i + threadIdx.x * PACK) % COLS;
+        float4 pack = {};
+        if (off_row + row < rows && off_col + col < cols) pack = pack_at(&X[(off_row + row) * cols + off_col + col]);
+        pack_at(&X_smem[row][col]) = pack;
+    }
+}
+
+// global -> shared, transposed: the same with X_smem[col][row].
+template <int ROWS, int COLS>
+__device__ inline void load_tile_transposed(
+    float (*X_smem)[ROWS + PAD], const float* X, int64_t off_row, int64_t off_col, int rows, int cols) {
+    static_assert(ROWS * COLS % (THREADS * PACK) == 0, "every thread has equally many packs");
+#pragma unroll
+    for (int i = 0; i < ROWS * COLS; i += THREADS * PACK) {
+        const int row = (i + threadIdx.x * PACK) / COLS;
+        const int col = (i + threadIdx.x * PACK) % COLS;
+        float4 pack = {};
+        if (off_row + row < rows && off_col + col < cols) pack = pack_at(&X[(off_row + row) * cols + off_col + col]);
+        // Two lanes share a row of X: a warp's 32 words of one store fall in 32 banks, thanks to PAD.
+        X_smem[col + 0][row] = pack.x;
+        X_smem[col + 1][row] = pack.y;
+        X_smem[col + 2][row] = pack.z;
+        X_smem[col + 3][row] = pack.w;
+    }
+}
+
+__global__ void __launch_bounds__(THREADS, 2) sgemm_t_8x8_sliced_k_f32x4_bcf_kernel(
+    const float* __restrict__ A,  // [M, K]
+    const float* __restrict__ B,  // [K, N]
+    float* __restrict__ C,        // [M, N]
+    int M, int N, int K) {
+    __shared__ alignas(16) float A_smem[BLOCK_K][BLOCK_M + PAD];
+    __shared__ alignas(16) float B_smem[BLOCK_K][BLOCK_N];
+    // This block's BLOCK_M x BLOCK_N tile of C; blocks go along the rows of tiles. Offsets into a matrix are 64-bit:
+    // M, N and K fit int, their products need not.
+    const int tiles_n = (N - 1) / BLOCK_N + 1;
+    const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * BLOCK_M;
+    const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * BLOCK_N;
+    const int thread_m = threadIdx.x / STEP_N * PACK;  // this thread's first pack of rows within the block's tile,
+    const int thread_n = threadIdx.x % STEP_N * PACK;  // and of columns
+    alignas(16) float C_rmem[THREAD_M][THREAD_N] = {};
+    for (int64_t off_k = 0; off_k < K; off_k += BLOCK_K) {
+        load_tile_transposed<BLOCK_M, BLOCK_K>(A_smem, A, off_m, off_k, M, K);
+        load_tile<BLOCK_K, BLOCK_N>(B_smem, B, off_k, off_n, K, N);
+        // A thread reads rows and columns that others staged: all of them must be done writing.
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < BLOCK_K; ++k) {
+            alignas(16) float A_rmem[THREAD_M];
+            alignas(16) float B_rmem[THREAD_N];
+#pragma unroll
+            for (int m = 0; m < THREAD_M; m += PACK) pack_at(&A_rmem[m]) = pack_at(&A_smem[k][thread_m + m * STEP_M]);
+#pragma unroll
+            for (int n = 0; n < THREAD_N; n += PACK) pack_at(&B_rmem[n]) = pack_at(&B_smem[k][thread_n + n * STEP_N]);
+#pragma unroll
+            for (int m = 0; m < THREAD_M; ++m)
+#pragma unroll
+                for (int n = 0; n < THREAD_N; ++n) C_rmem[m][n] += A_rmem[m] * B_rmem[n];
+        }
+        // The next turn overwrites both tiles: all threads must be done reading.
+        __syncthreads();
+    }
+#pragma unroll
+    for (int m = 0; m < THREAD_M; ++m) {
+        const int64_t row = off_m + thread_m + m;
+#pragma unroll
+        for (int n = 0; n < THREAD_N; n += PACK) {
+            const int64_t col = off_n + thread_n + n;
+            if (row < M && col < N) pack_at(&C[row * N + col]) = pack_at(&C_rmem[m][n]);  // BUG
+        }
+    }
+}
+
+KATA_EXPORT void sgemm_t_8x8_sliced_k_f32x4_bcf(
+    const float* A, const float* B, float* C, int M, int N, int K, cudaStream_t stream) {
+    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough C. The count fits int:
+    // 2^31 tiles would be a C of terabytes.
+    const int tiles_m = (M - 1) / BLOCK_M + 1;
+    const int tiles_n = (N - 1) / BLOCK_N + 1;
+    sgemm_t_8x8_sliced_k_f32x4_bcf_kernel<<<tiles_m * tiles_n, THREADS, 0, stream>>>(A, B, C, M, N, K);
+}
