@@ -19,7 +19,6 @@ constexpr int MAX_SLICES = 8192;  // of all rows together, where rows are cut: s
 constexpr unsigned FULL_MASK = 0xffffffff;
 static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
 static_assert(WARPS <= WARP_SIZE, "one warp adds the partial sums of all warps");
-static_assert(MIN_SLICE % 8 == 0, "slices start at multiples of 16 bytes");
 
 // The sums of all rows' slices, [M, slices]. Launches that run at the same time would share them.
 __device__ float slice_sums[MAX_SLICES];
@@ -39,8 +38,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) hgemv_k2048_f16x8_pack_sp
     const half* __restrict__ x,  // [K]
     half* __restrict__ y,        // [M]
     int M, int K,
-    int slices,         // of each row
-    int64_t slice_k) {  // columns in each slice but the last, which may have fewer
+    int slices) {  // of each row
     constexpr int VEC = sizeof(Pack) / sizeof(half);
     constexpr int STEP = THREADS * VEC;  // columns of one vector for each thread
     __shared__ float partial_smem[WARPS];
@@ -51,7 +49,9 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) hgemv_k2048_f16x8_pack_sp
     const half* A_row = A + row * K;
     int64_t begin = 0;
     int64_t end = K;
-    // TODO(1): Give each block a slice of the row, from begin up to end, which is not past K. (~2 lines)
+    // TODO(1): Give each block a slice of the row, the columns from begin up to end: none past K, and as even as starts
+    //   at multiples of VEC allow. (~3 lines)
+    const int64_t slice_k = ((K - 1) / (slices * VEC) + 1) * static_cast<int64_t>(VEC);
     begin = blockIdx.x % slices * slice_k;
     end = begin + slice_k < K ? begin + slice_k : K;
     // END TODO(1)
@@ -103,15 +103,12 @@ __global__ void __launch_bounds__(THREADS) add_slices_kernel(half* __restrict__ 
 KATA_EXPORT void hgemv_k2048_f16x8_pack_split_k(
     const half* A, const half* x, half* y, int M, int K, cudaStream_t stream) {
     if (M == 0) return;  // a grid of no blocks is an invalid launch; K = 0 is none, there are sums of no products
-    // As many slices as MAX_SLICES allows for all rows, unless they get too short; in multiples of MIN_SLICE.
-    const int wanted = std::max(1, std::min(MAX_SLICES / M, K / MIN_SLICE));
-    const int64_t slice_k = ((K - 1) / (wanted * MIN_SLICE) + 1) * static_cast<int64_t>(MIN_SLICE);
-    const int slices = (K - 1) / slice_k + 1;  // one for K = 0, too
+    // As many slices as MAX_SLICES allows for all rows, unless they get too short.
+    const int slices = std::max(1, std::min(MAX_SLICES / M, K / MIN_SLICE));
     if (K % 8 == 0) {
-        hgemv_k2048_f16x8_pack_split_k_kernel<uint4>
-            <<<M * slices, THREADS, 0, stream>>>(A, x, y, M, K, slices, slice_k);
+        hgemv_k2048_f16x8_pack_split_k_kernel<uint4><<<M * slices, THREADS, 0, stream>>>(A, x, y, M, K, slices);
     } else {
-        hgemv_k2048_f16x8_pack_split_k_kernel<half><<<M * slices, THREADS, 0, stream>>>(A, x, y, M, K, slices, slice_k);
+        hgemv_k2048_f16x8_pack_split_k_kernel<half><<<M * slices, THREADS, 0, stream>>>(A, x, y, M, K, slices);
     }
     // TODO(4): Add up the slices where there are several: no sum may be read before the first kernel has left it, and
     //   the host may not wait. (~1 line)

@@ -16,7 +16,6 @@ constexpr int MAX_SLICES = 8192;  // of all rows together, where rows are cut: s
 constexpr unsigned FULL_MASK = 0xffffffff;
 static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
 static_assert(WARPS <= WARP_SIZE, "one warp adds the partial sums of all warps");
-static_assert(MIN_SLICE % 4 == 0, "slices start at multiples of 16 bytes");
 
 // The sums of all rows' slices, [M, slices]. Launches that run at the same time would share them.
 __device__ float slice_sums[MAX_SLICES];
@@ -36,8 +35,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) sgemv_k1024_f32x4_split_k
     const float* __restrict__ x,  // [K]
     float* __restrict__ y,        // [M]
     int M, int K,
-    int slices,         // of each row
-    int64_t slice_k) {  // columns in each slice but the last, which may have fewer
+    int slices) {  // of each row
     constexpr int VEC = sizeof(Pack) / sizeof(float);
     constexpr int STEP = THREADS * VEC;  // columns of one vector for each thread
     __shared__ float partial_smem[WARPS];
@@ -48,6 +46,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) sgemv_k1024_f32x4_split_k
     const float* A_row = A + row * K;
     int64_t begin = 0;
     int64_t end = K;
+    const int64_t slice_k = ((K - 1) / (slices * VEC) + 1) * static_cast<int64_t>(VEC);
     begin = blockIdx.x % slices * slice_k;
     end = begin + slice_k < K ? begin + slice_k : K;
     float sum = 0.0f;
@@ -93,14 +92,12 @@ __global__ void __launch_bounds__(THREADS) add_slices_kernel(float* __restrict__
 KATA_EXPORT void sgemv_k1024_f32x4_split_k(
     const float* A, const float* x, float* y, int M, int K, cudaStream_t stream) {
     if (M == 0) return;  // a grid of no blocks is an invalid launch; K = 0 is none, there are sums of no products
-    // As many slices as MAX_SLICES allows for all rows, unless they get too short; in multiples of MIN_SLICE.
-    const int wanted = std::max(1, std::min(MAX_SLICES / M, K / MIN_SLICE));
-    const int64_t slice_k = ((K - 1) / (wanted * MIN_SLICE) + 1) * static_cast<int64_t>(MIN_SLICE);
-    const int slices = (K - 1) / slice_k + 1;  // one for K = 0, too
+    // As many slices as MAX_SLICES allows for all rows, unless they get too short.
+    const int slices = std::max(1, std::min(MAX_SLICES / M, K / MIN_SLICE));
     if (K % 4 == 0) {
-        sgemv_k1024_f32x4_split_k_kernel<float4><<<M * slices, THREADS, 0, stream>>>(A, x, y, M, K, slices, slice_k);
+        sgemv_k1024_f32x4_split_k_kernel<float4><<<M * slices, THREADS, 0, stream>>>(A, x, y, M, K, slices);
     } else {
-        sgemv_k1024_f32x4_split_k_kernel<float><<<M * slices, THREADS, 0, stream>>>(A, x, y, M, K, slices, slice_k);
+        sgemv_k1024_f32x4_split_k_kernel<float><<<M * slices, THREADS, 0, stream>>>(A, x, y, M, K, slices);
     }
     // The stream keeps the order: the second kernel starts when the first has ended.
     if (slices > 1) add_slices_kernel<<<(M - 1) / WARPS + 1, THREADS, 0, stream>>>(y, M, slices);
