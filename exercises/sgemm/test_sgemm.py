@@ -29,6 +29,15 @@ def large_and_small(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> t
     return numbers.normal(shape) * 2.0 ** numbers.integers(shape, -8, 8)
 
 
+def twelve_bits(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Odd whole numbers from 2049 to 4095 of either sign: a float has room for them, TF32 and half have not."""
+    return (2 * numbers.integers(shape, 1024, 2047) + 1) * numbers.choice(shape, (1.0, -1.0))
+
+
+def signs(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    return numbers.choice(shape, (1.0, -1.0))
+
+
 def torch_mm(A: torch.Tensor, B: torch.Tensor, C: torch.Tensor) -> Callable[[], object]:
     """cuBLAS, through torch; sums of f32 products in f32, not in TF32."""
     import torch
@@ -50,6 +59,8 @@ SPEC = Spec(
         Values("offset", normal(mean=1.0)),
         Values("whole numbers", integers(1, 4), exact=True),  # no zeros: every product shows
         Values("large and small", large_and_small),
+        # Partial sums of either sign stay far below 2^24, up to which a float holds every whole number.
+        Values("twelve bits", {"A": twelve_bits, "B": signs}, exact=True),
     ),
     reference=reference,
     tolerance=Accumulated(terms=lambda sizes: sizes["K"], magnitude=magnitude),
