@@ -20,7 +20,7 @@ from grader.catalog import Kata
 from grader.check import Effort, check, count, effort_for
 from grader.devices.sim import EngineError, engine_library
 from grader.measure import measure
-from grader.sandbox import Program, Sandbox, SandboxError
+from grader.sandbox import Program, Sandbox, SandboxError, expect_torch
 from grader.spec import SpecError, load_spec
 from grader.toolchain import Gpu, ToolchainError, find_gpu, find_toolchain
 from grader.verdict import Kind, Verdict
@@ -124,6 +124,7 @@ def prepare(work: Sequence[tuple[Kata, Path]], options: Options, progress: Progr
         return
     requests = [_request(kata, source, target, options) for kata, source in started for target in found]
     _engine(found, progress)
+    expect_torch(sum(_uses_torch(request, options) for request in requests))
     build_all(requests, find_toolchain(), jobs=options.jobs, progress=progress)
 
 
@@ -169,11 +170,10 @@ def _on_device(
 ) -> Verdict:
     """Build the file and load it into a child process; then the verdict is ``judge``'s."""
     kata, target = request.kata, request.target
-    on_gpu = target.device == "gpu"
-    if on_gpu and kata.capability > (gpu := _present(find_gpu())).capability:
+    if target.device == "gpu" and kata.capability > (gpu := _present(find_gpu())).capability:
         return Verdict(Kind.UNSUPPORTED, f"this kata needs {kata.compute}, the GPU is {gpu.arch}")
     threading.Thread(target=_import_torch, daemon=True).start()
-    with Sandbox(target.device, torch=on_gpu and _timed(kata, options) and _needs_torch(request)) as sandbox:
+    with Sandbox(target.device, torch=_uses_torch(request, options)) as sandbox:
         engine = _engine((target,), progress)
         built = build_all([request], find_toolchain(), jobs=options.jobs, progress=None)[0]
         if isinstance(built, CompileFailure):
@@ -203,9 +203,12 @@ def _timed(kata: Kata, options: Options) -> bool:
     return options.speed and kata.speed is not None and kata.level != "easy"
 
 
-def _needs_torch(request: Request) -> bool:
+def _uses_torch(request: Request, options: Options) -> bool:
+    """Whether one of the kata's baselines will be torch's."""
     speed = request.kata.speed
-    return speed is not None and any(name in request.spec.baselines for name in (speed.baseline, *speed.beside))
+    if speed is None or request.target.device != "gpu" or not _timed(request.kata, options):
+        return False
+    return any(name in request.spec.baselines for name in (speed.baseline, *speed.beside))
 
 
 def _measured(request: Request, sandbox: Sandbox, options: Options, progress: Progress | None) -> Verdict:

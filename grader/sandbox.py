@@ -9,12 +9,14 @@ Both ends speak frames over a socket that the child keeps to itself: a length, a
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import importlib
 import json
 import os
 import resource
+import select
 import selectors
 import signal
 import socket
@@ -22,7 +24,6 @@ import struct
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -78,7 +79,7 @@ class Sandbox:
     def start(self) -> _Child:
         """Start the child where there is none, without waiting until it is ready."""
         if self._child is None:
-            self._child = _Child(self._device, torch=self._torch)
+            self._child = _AHEAD.take(self._device) if self._torch else _Child(self._device, torch=False)
             if self._program is not None:
                 self._child.load(self._program)
         return self._child
@@ -114,6 +115,35 @@ class Sandbox:
         if header["spent"]:
             self.close()
         return _decode_outcome(header, blobs)
+
+
+def expect_torch(count: int) -> None:
+    """So many sandboxes that need torch are to come: while one measures, the child of the next imports it."""
+    _AHEAD.expected = count
+
+
+class _Ahead:
+    """The next child that needs torch, begun early. It touches no GPU before it is told what to load."""
+
+    def __init__(self) -> None:
+        self.expected = 0
+        self._child: _Child | None = None
+
+    def take(self, device: str) -> _Child:
+        child, self._child = self._child or _Child(device, torch=True), None
+        self.expected -= 1
+        if self.expected > 0:
+            self._child = _Child(device, torch=True)
+        return child
+
+    def close(self) -> None:
+        if self._child is not None:
+            self._child.kill()
+            self._child = None
+
+
+_AHEAD = _Ahead()
+atexit.register(_AHEAD.close)
 
 
 class _Lost(Exception):
@@ -350,10 +380,11 @@ def _decode_outcome(header: Mapping[str, Any], blobs: list[bytes]) -> Outcome:
 
 def _main(name: str, fd: int, parent: int, torch: bool) -> None:
     _confine(parent)
-    if torch:
-        threading.Thread(target=lambda: importlib.import_module("torch"), daemon=True).start()
     connection = socket.socket(fileno=fd)
     try:
+        if torch:
+            importlib.import_module("torch")
+            select.select([connection], [], [])  # only now is it this child's turn to use the GPU
         _serve(name, connection)
     except (EOFError, OSError):
         os._exit(CUT_OFF)  # the parent is done with this child, or the launcher closed what is not its own
