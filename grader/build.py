@@ -31,6 +31,7 @@ from grader.verdict import Kind
 
 INCLUDE = Path(__file__).resolve().parent / "include"
 COMPILE_LIMIT_S = 180
+TEMPLATES_LIMIT_S = 900  # where a kata includes CuTe: its templates keep two cores busy for most of a minute
 FULL_BYTES = 1 << 20  # a disk with less room than this is why a compilation failed
 _NAME = "kata"  # every build's files have this stem, so that a build does not depend on what its file was called
 SOURCE = f"{_NAME}.cu"
@@ -183,6 +184,10 @@ def _libraries(request: Request, toolchain: Toolchain) -> list[Library]:
     return [find_library(name, toolkit=toolchain.toolkit, device=device) for name in request.kata.libraries]
 
 
+def _limit_s(request: Request) -> int:
+    return TEMPLATES_LIMIT_S if "cutlass" in request.kata.libraries else COMPILE_LIMIT_S
+
+
 def _signature_header(request: Request) -> str:
     """Declares the launcher before the learner's file does: a wrong parameter list is then the compiler's to find."""
     includes = "".join(f"#include <{header}>\n" for header in request.spec.headers(request.kata))
@@ -235,7 +240,7 @@ def _ninja_file(jobs: Iterable[_Job], stage: Path) -> str:
         "  description = compile $kata",
     ]
     for job in jobs:
-        limit = ["timeout", "-k", "5", str(COMPILE_LIMIT_S)] if shutil.which("timeout") else []
+        limit = ["timeout", "-k", "5", str(_limit_s(job.request))] if shutil.which("timeout") else []
         local = ["-include", "signature.h", "--keep", "-MD", "-MF", f"{_NAME}.d", "-o", f"{_NAME}.so", SOURCE]
         command = shlex.join([*limit, *job.command, *local]).replace("$", "$$")
         lines += [
@@ -299,7 +304,7 @@ def _judge(job: _Job, place: Path) -> CompileFailure | None:
     if "No space left on device" in log or shutil.disk_usage(place).free < FULL_BYTES:
         raise cache.explain(OSError(errno.ENOSPC, "No space left on device"), place.parent)
     if status in ("124", "137"):
-        message = f"nvcc did not finish within {COMPILE_LIMIT_S} s; is there a loop that is unrolled without end?"
+        message = f"nvcc did not finish within {_limit_s(request)} s; is there a loop that is unrolled without end?"
         return CompileFailure(request, message, None, log)
     message, line = first_error(log, job)
     return CompileFailure(request, message, line, log)

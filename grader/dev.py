@@ -256,7 +256,9 @@ def check_solutions(root: Path) -> list[str]:
         prepare(work, options, _say)
         for kata, source in work:
             graded = grade(kata, options, source=source)
-            if not graded.passed:
+            if graded.verdict.lacks_library:
+                _say(f"{kata.name} is left out: {graded.verdict.summary}")
+            elif not graded.passed:
                 problems.append(explanation(graded))
             elif graded.verdict.error_share > ROOM:
                 share = graded.verdict.error_share

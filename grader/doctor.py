@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from grader import cache
+from grader.libraries import LIBRARIES, LibraryMissing, find_library
 from grader.toolchain import ToolchainError, find_gpu, find_toolchain
 
 PYTHON = (3, 10)
@@ -70,6 +71,21 @@ def _compilers() -> Iterator[Examined]:
     yield Examined("g++", True, f"{'.'.join(map(str, toolchain.host_version))} at {toolchain.host}")
 
 
+def _libraries() -> Iterator[Examined]:
+    """What only the katas need whose `libraries` in difficulty.yaml name it."""
+    try:
+        toolkit = find_toolchain().toolkit
+    except ToolchainError:
+        return
+    device = "sim" if find_gpu() is None else "gpu"
+    for name in LIBRARIES:
+        try:
+            words = str(find_library(name, toolkit=toolkit, device=device).place)
+        except LibraryMissing as missing:
+            words = f"none, only some katas need it: {missing}"
+        yield Examined(name, True, words)
+
+
 def _gpu() -> Iterator[Examined]:
     gpu = find_gpu()
     if gpu is None:
@@ -96,4 +112,12 @@ def _cache() -> Iterator[Examined]:
     yield Examined("cache", roomy, f"{folder}, {free:.1f} GiB free" + ("" if roomy else "; half a GiB is needed"))
 
 
-_LOOKS: tuple[Callable[[], Iterator[Examined]], ...] = (_python, _packages, _ninja, _compilers, _gpu, _cache)
+_LOOKS: tuple[Callable[[], Iterator[Examined]], ...] = (
+    _python,
+    _packages,
+    _ninja,
+    _compilers,
+    _libraries,
+    _gpu,
+    _cache,
+)

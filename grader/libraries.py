@@ -93,7 +93,7 @@ CUBLAS_FIX = "Install it with `pip install nvidia-cublas`, or use an nvcc of a w
 
 
 def _find_cublas(toolkit: Path, device: str) -> Library:
-    """The simulator answers the calls itself: it needs declarations, our own, so that the same calls compile anywhere."""
+    """The simulator answers the calls itself and needs declarations only: our own, the same on every machine."""
     own = OWN_HEADERS / "cublas"
     if device == "sim":
         return Library(("-I", str(own)), _fingerprint(own / "cublas_v2.h"), own)

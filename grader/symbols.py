@@ -28,13 +28,13 @@ _STRINGS = """
     isalnum isalpha isdigit isspace isupper islower ispunct isxdigit tolower toupper
 """
 _OUTPUT = """
-    printf fprintf sprintf snprintf vprintf vfprintf vsprintf vsnprintf puts fputs putchar putc fputc fwrite fflush perror
-    write sscanf fopen fclose fread fgets fseek ftell setvbuf stdout stderr stdin remove
+    printf fprintf sprintf snprintf vprintf vfprintf vsprintf vsnprintf puts fputs putchar putc fputc fwrite fflush
+    perror write sscanf fopen fclose fread fgets fseek ftell setvbuf stdout stderr stdin remove
 """
 # How a process ends, or leaves another behind, is for the sandbox to see and to clear up.
 _PROCESS = """
-    abort exit _exit _Exit quick_exit atexit at_quick_exit fork pause close getpid getenv raise signal sleep usleep nanosleep
-    clock clock_gettime gettimeofday time sched_yield sysconf
+    abort exit _exit _Exit quick_exit atexit at_quick_exit fork pause close getpid getenv raise signal sleep usleep
+    nanosleep clock clock_gettime gettimeofday time sched_yield sysconf
 """
 _OTHER = """
     qsort bsearch rand srand rand_r random srandom drand48 abs labs llabs div ldiv lldiv setjmp longjmp _setjmp
@@ -43,9 +43,9 @@ _OTHER = """
 """
 _MATHEMATICS = """
     acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp10 exp2 expm1 fabs fdim floor fma
-    fmax fmin fmod frexp hypot ilogb j0 j1 jn ldexp lgamma llrint llround log log10 log1p log2 logb lrint lround modf
-    nan nearbyint nextafter nexttoward pow remainder remquo rint round scalbln scalbn sin sincos sinh sqrt tan tanh tgamma
-    trunc y0 y1 yn
+    fmax fmin fmod frexp hypot ilogb j0 j1 jn ldexp lgamma llrint llround log log10 log1p log2 logb lrint lround
+    modf nan nearbyint nextafter nexttoward pow remainder remquo rint round scalbln scalbn sin sincos sinh sqrt tan tanh
+    tgamma trunc y0 y1 yn
 """
 _NAMES = frozenset(
     f"{_MEMORY} {_STRINGS} {_OUTPUT} {_PROCESS} {_OTHER}".split()

@@ -118,3 +118,8 @@ class Verdict:
     @property
     def passed(self) -> bool:
         return self.kind is Kind.PASS
+
+    @property
+    def lacks_library(self) -> bool:
+        """Could this machine not even build the kata, for want of a library? Then nothing is said of the file."""
+        return self.kind is Kind.UNSUPPORTED and self.finding is None

@@ -196,8 +196,8 @@ MMA_TN = replace(
 CUBLAS = replace(SPEC, edges=(*SPEC.edges, shape(8, 8, 4104)))
 CUBLAS_TN = replace(MMA_TN, edges=CUBLAS.edges, large=CUBLAS.large)
 
-# A tile of the CuTe kata takes 128 x 256 elements of C and 64 steps of K: one tile, one past and one short of it, and
-# more tiles of K than its ring has stages, in few runs, for each is a whole tile's work.
+# A tile of the CuTe kata takes 256 x 128 elements of C and 64 steps of K: less than one tile, one past and one short of
+# it, and more tiles of K than its ring has stages; few shapes, for each is the work of whole tiles.
 CUTE = replace(
     MMA_TN,
     edges=(
@@ -205,11 +205,11 @@ CUTE = replace(
         shape(16, 8, 16),
         shape(33, 40, 72),
         shape(8, 8, 264),
-        shape(129, 8, 56),
-        shape(3, 264, 24),
-        shape(127, 248, 136),
-        shape(128, 256, 64),
-        shape(130, 264, 200),
+        shape(257, 8, 56),
+        shape(3, 136, 24),
+        shape(255, 120, 136),
+        shape(256, 128, 64),
+        shape(258, 136, 200),
     ),
 )
 

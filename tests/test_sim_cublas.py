@@ -1,0 +1,115 @@
+"""The simulator's cuBLAS: the products it computes, and what it says of arguments that no product has.
+
+Variants of a solution, each graded as the kata; the likely slips stand in tests/wrong_kernels.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from grader.catalog import load_catalog
+from grader.grade import Options, grade
+from grader.report import explanation
+from grader.verdict import Kind, Verdict
+
+KATA = load_catalog(Path(__file__).resolve().parent.parent).katas["hgemm_mma_cublas_nn"]
+SOLUTION = KATA.solution_path.read_text()
+START = SOLUTION.index("    cublasGemmEx(")
+CALL = SOLUTION[START : SOLUTION.index(";", START) + 1]
+
+
+def verdict_on(text: str, folder: Path) -> Verdict:
+    source = folder / f"{KATA.name}.cu"
+    source.write_text(text)
+    return grade(KATA, Options(device="sim"), source=source).verdict
+
+
+RIGHT = {
+    "transposed where it lies": (CALL.replace("CUBLAS_COMPUTE_32F", "CUBLAS_COMPUTE_32F_PEDANTIC"),),
+    "alpha of the device": (
+        f"""    float* numbers;
+    const float one_and_zero[] = {{1.0f, 0.0f}};
+    cudaMalloc(&numbers, sizeof one_and_zero);
+    cudaMemcpyAsync(numbers, one_and_zero, sizeof one_and_zero, cudaMemcpyHostToDevice, stream);
+    cublasSetPointerMode(handle, CUBLAS_POINTER_MODE_DEVICE);
+{CALL.replace("&alpha", "numbers").replace("&beta", "numbers + 1")}
+    cublasSetPointerMode(handle, CUBLAS_POINTER_MODE_HOST);
+    cudaFree(numbers);
+    (void)alpha, (void)beta;""",
+    ),
+    "a half of the sum, twice": (
+        "    const float half_of_it = 0.5f, one = 1.0f;\n"
+        + CALL.replace("&alpha", "&half_of_it")
+        + CALL.replace("&alpha", "&half_of_it").replace("&beta", "&one")
+        + "\n    (void)alpha;",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(RIGHT)[:2])
+def test_right_product(name: str, tmp_path: Path) -> None:
+    source = tmp_path / f"{KATA.name}.cu"
+    source.write_text(SOLUTION.replace(CALL, RIGHT[name][0]))
+    result = grade(KATA, Options(device="sim"), source=source)
+    assert result.passed, explanation(result)
+
+
+def test_beta_adds_to_what_is_there(tmp_path: Path) -> None:
+    """Two halves of the product, each rounded to half: not right to the last bit, but no other kind of wrong."""
+    verdict = verdict_on(SOLUTION.replace(CALL, RIGHT["a half of the sum, twice"][0]), tmp_path)
+    assert verdict.kind in (Kind.PASS, Kind.WRONG_ANSWER) and verdict.error_share < 4
+
+
+WRONG = {
+    "C is read and was never written": (
+        ("beta = 0.0f", "beta = 1.0f"),
+        Kind.UNINITIALISED,
+        "reads column 0 of C from C, not all of which was written",
+    ),
+    "no handle": (
+        ("= shared_handle();", "= nullptr;"),
+        Kind.LAUNCH_FAILED,
+        "CUBLAS_STATUS_NOT_INITIALIZED",
+    ),
+    "A is written": (
+        ("&beta, C, CUDA_R_16F, N", "&beta, const_cast<half*>(A), CUDA_R_16F, N"),
+        Kind.MODIFIED_INPUT,
+        "writes A, which is an input",
+    ),
+    "sums in half of alpha in float": (
+        ("CUBLAS_COMPUTE_32F", "CUBLAS_COMPUTE_16F"),
+        Kind.WRONG_ANSWER,
+        "C is wrong|are wrong",
+    ),
+    "no such product": (
+        ("B, CUDA_R_16F", "B, CUDA_R_32F"),
+        Kind.LAUNCH_FAILED,
+        "CUBLAS_STATUS_NOT_SUPPORTED",
+    ),
+    "a type it does not have": (
+        ("B, CUDA_R_16F", "B, CUDA_R_8I"),
+        Kind.UNSUPPORTED,
+        "the simulator's cuBLAS has matrices of",
+    ),
+    "C past its end": (
+        ("C, CUDA_R_16F, N", "C + 1, CUDA_R_16F, N"),
+        Kind.OUT_OF_BOUNDS,
+        "writes 2 bytes at byte 2 of C, which has 2 bytes",
+    ),
+    "a negative size": (
+        ("CUBLAS_OP_N, N, M, K", "CUBLAS_OP_N, N, -M, K"),
+        Kind.LAUNCH_FAILED,
+        "a size is negative",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_call(name: str, tmp_path: Path) -> None:
+    (old, new), kind, words = WRONG[name]
+    assert old in SOLUTION
+    verdict = verdict_on(SOLUTION.replace(old, new, 1), tmp_path)
+    assert verdict.kind is kind
+    assert any(part in verdict.summary for part in words.split("|")), verdict.summary
