@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_stages_block_swizzle_tn_cut
     const Element* __restrict__ A, const Element* __restrict__ B, Element* __restrict__ C, int M, int N, int K) {
     extern __shared__ __align__(128) unsigned char shared[];
     const int2 tile = tile_of_block(ceil_div(M, Int<BLOCK_M>{}), ceil_div(N, Int<BLOCK_N>{}));
-    const int m_left = M - tile.x * BLOCK_M, n_left = N - tile.y * BLOCK_N;
+    const auto C_left = make_coord(M - tile.x * BLOCK_M, N - tile.y * BLOCK_N);  // rows and columns from this tile on
     const int tiles_k = ceil_div(K, Int<BLOCK_K>{});
 
     // Strides of 64 bits: M * K need not fit int.
@@ -92,8 +92,7 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_stages_block_swizzle_tn_cut
     clear(C_rmem);
 
     // This thread's part of every tile, [halves of a copy, rows, 1, tile or stage], and its places in a tile.
-    GlobalToShared copy_in;
-    const auto thread_in = copy_in.get_slice(threadIdx.x);
+    const auto thread_in = GlobalToShared{}.get_slice(threadIdx.x);
     const Tensor A_from = thread_in.partition_S(A_gmem);
     const Tensor B_from = thread_in.partition_S(B_gmem);
     Tensor A_to = thread_in.partition_D(A_smem);
@@ -104,7 +103,7 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_stages_block_swizzle_tn_cut
     // A tile past the last one is all zeros, and a group all the same: then as many groups are under way in every turn.
     const auto load_stage = [&](int tile_k, int stage) {
         const int k_left = tile_k < tiles_k ? K - tile_k * BLOCK_K : 0;
-        const bool column_inside = get<1>(A_place(0, 0, 0)) < k_left;  // a thread's copies are all in one column
+        const auto A_left = make_coord(get<0>(C_left), k_left), B_left = make_coord(get<1>(C_left), k_left);
         // TODO(1): this thread's part of a tile of A and of B is on its way, with zeros for what the matrices do not
         //   have (~8 lines)
         // END TODO(1)
@@ -112,9 +111,9 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_stages_block_swizzle_tn_cut
     };
     for (int stage = 0; stage < STAGES - 1; ++stage) load_stage(stage, stage);
 
-    // TODO(2): C_rmem is the tile's product. Fragments for all steps of a tile, and tiled copies of ldmatrix atoms that
-    //   fill them; then for each tile and step: fetch the next step's fragments, multiply those of this one. Once a tile:
-    //   wait for the next tile and for all warps, and have the stage that nobody reads any more filled (~34 lines)
+    // TODO(2): C_rmem is the tile's product. Make fragments for all steps of a tile, and copies of ldmatrix atoms into
+    //   them. In each step the next one's fragments are fetched and this one's multiplied; once a tile, wait for the next
+    //   tile and for all warps, and have the stage that nobody reads any more filled (~34 lines)
     // END TODO(2)
 
     // C goes where the stages are: no copy may land there later, and no warp may still read.
@@ -123,7 +122,7 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_stages_block_swizzle_tn_cut
     // TODO(3): the tile of C, as halves, registers -> shared (~6 lines)
     // END TODO(3)
     __syncthreads();  // a thread stores what others wrote
-    // TODO(4): every 16 bytes that C has of the tile are stored, and no others (~10 lines)
+    // TODO(4): every 16 bytes that C has of the tile are stored, and no others (~8 lines)
     // END TODO(4)
 }
 

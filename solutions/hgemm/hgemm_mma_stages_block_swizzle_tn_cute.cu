@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_stages_block_swizzle_tn_cut
     const Element* __restrict__ A, const Element* __restrict__ B, Element* __restrict__ C, int M, int N, int K) {
     extern __shared__ __align__(128) unsigned char shared[];
     const int2 tile = tile_of_block(ceil_div(M, Int<BLOCK_M>{}), ceil_div(N, Int<BLOCK_N>{}));
-    const int m_left = M - tile.x * BLOCK_M, n_left = N - tile.y * BLOCK_N;
+    const auto C_left = make_coord(M - tile.x * BLOCK_M, N - tile.y * BLOCK_N);  // rows and columns from this tile on
     const int tiles_k = ceil_div(K, Int<BLOCK_K>{});
 
     // Strides of 64 bits: M * K need not fit int.
@@ -92,8 +92,7 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_stages_block_swizzle_tn_cut
     clear(C_rmem);
 
     // This thread's part of every tile, [halves of a copy, rows, 1, tile or stage], and its places in a tile.
-    GlobalToShared copy_in;
-    const auto thread_in = copy_in.get_slice(threadIdx.x);
+    const auto thread_in = GlobalToShared{}.get_slice(threadIdx.x);
     const Tensor A_from = thread_in.partition_S(A_gmem);
     const Tensor B_from = thread_in.partition_S(B_gmem);
     Tensor A_to = thread_in.partition_D(A_smem);
@@ -104,27 +103,27 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_stages_block_swizzle_tn_cut
     // A tile past the last one is all zeros, and a group all the same: then as many groups are under way in every turn.
     const auto load_stage = [&](int tile_k, int stage) {
         const int k_left = tile_k < tiles_k ? K - tile_k * BLOCK_K : 0;
-        const bool column_inside = get<1>(A_place(0, 0, 0)) < k_left;  // a thread's copies are all in one column
+        const auto A_left = make_coord(get<0>(C_left), k_left), B_left = make_coord(get<1>(C_left), k_left);
         // TODO(1): this thread's part of a tile of A and of B is on its way, with zeros for what the matrices do not
         //   have (~8 lines)
         CUTE_UNROLL
         for (int row = 0; row < size<1>(A_from); ++row) {
-            const auto copy_row = copy_in.with(column_inside && get<0>(A_place(0, row, 0)) < m_left);
-            copy(copy_row, A_from(_, row, _, tile_k), A_to(_, row, _, stage));
+            const bool inside = elem_less(A_place(0, row, 0), A_left);
+            copy(GlobalToShared{}.with(inside), A_from(_, row, _, tile_k), A_to(_, row, _, stage));
         }
         CUTE_UNROLL
         for (int row = 0; row < size<1>(B_from); ++row) {
-            const auto copy_row = copy_in.with(column_inside && get<0>(B_place(0, row, 0)) < n_left);
-            copy(copy_row, B_from(_, row, _, tile_k), B_to(_, row, _, stage));
+            const bool inside = elem_less(B_place(0, row, 0), B_left);
+            copy(GlobalToShared{}.with(inside), B_from(_, row, _, tile_k), B_to(_, row, _, stage));
         }
         // END TODO(1)
         cp_async_fence();
     };
     for (int stage = 0; stage < STAGES - 1; ++stage) load_stage(stage, stage);
 
-    // TODO(2): C_rmem is the tile's product. Fragments for all steps of a tile, and tiled copies of ldmatrix atoms that
-    //   fill them; then for each tile and step: fetch the next step's fragments, multiply those of this one. Once a tile:
-    //   wait for the next tile and for all warps, and have the stage that nobody reads any more filled (~34 lines)
+    // TODO(2): C_rmem is the tile's product. Make fragments for all steps of a tile, and copies of ldmatrix atoms into
+    //   them. In each step the next one's fragments are fetched and this one's multiplied; once a tile, wait for the next
+    //   tile and for all warps, and have the stage that nobody reads any more filled (~34 lines)
     const auto thread_mma = mma.get_slice(threadIdx.x);
     Tensor A_rmem = thread_mma.partition_fragment_A(A_smem(_, _, 0));  // [values, atoms of m, step]
     Tensor B_rmem = thread_mma.partition_fragment_B(B_smem(_, _, 0));  // [values, atoms of n, step]
@@ -174,16 +173,14 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_stages_block_swizzle_tn_cut
     copy(copy_C, thread_copy.retile_S(C_halves), thread_copy.partition_D(C_smem));
     // END TODO(3)
     __syncthreads();  // a thread stores what others wrote
-    // TODO(4): every 16 bytes that C has of the tile are stored, and no others (~10 lines)
-    SharedToGlobal copy_out;
-    const auto thread_out = copy_out.get_slice(threadIdx.x);
+    // TODO(4): every 16 bytes that C has of the tile are stored, and no others (~8 lines)
+    const auto thread_out = SharedToGlobal{}.get_slice(threadIdx.x);
     const Tensor C_from = thread_out.partition_S(C_smem);
     Tensor C_to = thread_out.partition_D(C_gmem);
     const Tensor C_place = thread_out.partition_S(make_identity_tensor(Shape<Int<BLOCK_M>, Int<BLOCK_N>>{}));
     CUTE_UNROLL
     for (int row = 0; row < size<1>(C_from); ++row) {
-        if (get<0>(C_place(0, row, 0)) < m_left && get<1>(C_place(0, row, 0)) < n_left)
-            copy(copy_out, C_from(_, row, _), C_to(_, row, _));
+        if (elem_less(C_place(0, row, 0), C_left)) copy(SharedToGlobal{}, C_from(_, row, _), C_to(_, row, _));
     }
     // END TODO(4)
 }

@@ -1,4 +1,4 @@
-// Wrong: rows past the end of A and B are read
+// Wrong: rows past the end of A are read
 // Kata: hgemm_mma_stages_block_swizzle_tn_cute
 // Sim: out of bounds
 // Gpu: pass | wrong answer | crash: what is read too much is multiplied into elements that C does not have
@@ -8,9 +8,9 @@
 
 using namespace cute;
 
-constexpr int BLOCK_M = 128, BLOCK_N = 256, BLOCK_K = 64;
+constexpr int BLOCK_M = 256, BLOCK_N = 128, BLOCK_K = 64;
 constexpr int STAGES = 3;
-constexpr int WARPS_M = 2, WARPS_N = 4;
+constexpr int WARPS_M = 4, WARPS_N = 2;
 constexpr int THREADS = WARPS_M * WARPS_N * 32;
 constexpr int MMA_K = 16;
 constexpr int STEPS = BLOCK_K / MMA_K;  // of k in a tile
@@ -27,7 +27,7 @@ using SharedA = decltype(tile_to_shape(SharedAtom{}, Shape<Int<BLOCK_M>, Int<BLO
 using SharedB = decltype(tile_to_shape(SharedAtom{}, Shape<Int<BLOCK_N>, Int<BLOCK_K>, Int<STAGES>>{}));
 using SharedC = decltype(tile_to_shape(SharedAtom{}, Shape<Int<BLOCK_M>, Int<BLOCK_N>>{}));
 
-// 2 x 4 warps, each on 16 x 16 of C at a time: two atoms of 16 x 8 side by side, whose B one ldmatrix.x4 brings.
+// 4 x 2 warps, each on 16 x 16 of C at a time: two atoms of 16 x 8 side by side, whose B one ldmatrix.x4 brings.
 using Mma = decltype(make_tiled_mma(
     SM80_16x8x16_F32F16F16F32_TN{}, Layout<Shape<Int<WARPS_M>, Int<WARPS_N>>>{},
     Tile<Int<WARPS_M * 16>, Int<WARPS_N * 16>, Int<MMA_K>>{}));
@@ -39,7 +39,7 @@ using GlobalToShared = decltype(make_tiled_copy(
     Layout<Shape<Int<THREADS / ROW_THREADS>, Int<ROW_THREADS>>, Stride<Int<ROW_THREADS>, _1>>{},
     Layout<Shape<_1, Int<VECTOR>>>{}));
 
-// A warp takes a row of the tile of C: 512 bytes.
+// Sixteen threads take a row of the tile of C: 256 bytes.
 constexpr int C_THREADS = BLOCK_N / VECTOR;
 using SharedToGlobal = decltype(make_tiled_copy(
     Copy_Atom<UniversalCopy<uint128_t>, Element>{},
@@ -49,36 +49,6 @@ using SharedToGlobal = decltype(make_tiled_copy(
 constexpr int SMEM_BYTES = sizeof(Element) * (cosize_v<SharedA> + cosize_v<SharedB>);
 static_assert(cosize_v<SharedC> <= cosize_v<SharedA> + cosize_v<SharedB>, "the tile of C fits where the stages are");
 static_assert(SMEM_BYTES <= 163 * 1024, "what a block may have of an SM of sm_80");
-
-// One tile of A or B, global -> shared, asynchronously. Of it, rows_left rows and k_left columns are in the matrix.
-template <class Global, class Shared>
-__device__ inline void load_tile(const Global& from, const Shared& to, int rows_left, int k_left) {
-    GlobalToShared tiled_copy;
-    const auto thread_copy = tiled_copy.get_slice(threadIdx.x);
-    const Tensor source = thread_copy.partition_S(from);
-    Tensor target = thread_copy.partition_D(to);
-    const Tensor place = thread_copy.partition_S(make_identity_tensor(make_shape(size<0>(to), size<1>(to))));
-    CUTE_UNROLL
-    for (int row = 0; row < size<1>(source); ++row) {
-        const bool inside = get<1>(place(0, row, 0)) < k_left;
-        copy(tiled_copy.with(inside), source(_, row, _), target(_, row, _));
-    }
-}
-
-// The tile of C, shared -> global, rows_left rows and columns_left columns of it.
-template <class Shared, class Global>
-__device__ inline void store_tile(const Shared& from, const Global& to, int rows_left, int columns_left) {
-    SharedToGlobal tiled_copy;
-    const auto thread_copy = tiled_copy.get_slice(threadIdx.x);
-    const Tensor source = thread_copy.partition_S(from);
-    Tensor target = thread_copy.partition_D(to);
-    const Tensor place = thread_copy.partition_S(make_identity_tensor(make_shape(size<0>(from), size<1>(from))));
-    CUTE_UNROLL
-    for (int row = 0; row < size<1>(source); ++row) {
-        if (get<0>(place(0, row, 0)) < rows_left && get<1>(place(0, row, 0)) < columns_left)
-            copy(tiled_copy, source(_, row, _), target(_, row, _));
-    }
-}
 
 // Blocks in the order of their numbers take the tiles of GROUP_M rows column by column: those that run at the same time
 // share few rows and columns, and L2 holds these.
@@ -94,7 +64,7 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_stages_block_swizzle_tn_cut
     const Element* __restrict__ A, const Element* __restrict__ B, Element* __restrict__ C, int M, int N, int K) {
     extern __shared__ __align__(128) unsigned char shared[];
     const int2 tile = tile_of_block(ceil_div(M, Int<BLOCK_M>{}), ceil_div(N, Int<BLOCK_N>{}));
-    const int m_left = M - tile.x * BLOCK_M, n_left = N - tile.y * BLOCK_N;
+    const auto C_left = make_coord(M - tile.x * BLOCK_M, N - tile.y * BLOCK_N);  // rows and columns from this tile on
     const int tiles_k = ceil_div(K, Int<BLOCK_K>{});
 
     // Strides of 64 bits: M * K need not fit int.
@@ -117,15 +87,31 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_stages_block_swizzle_tn_cut
     Tensor C_rmem = partition_fragment_C(mma, Shape<Int<BLOCK_M>, Int<BLOCK_N>>{});
     clear(C_rmem);
 
-    // A tile beyond the last one is all zeros. A group is committed all the same: then the groups that may still be
-    // on their way are always the same number.
+    // This thread's part of every tile, [halves of a copy, rows, 1, tile or stage], and its places in a tile.
+    const auto thread_in = GlobalToShared{}.get_slice(threadIdx.x);
+    const Tensor A_from = thread_in.partition_S(A_gmem);
+    const Tensor B_from = thread_in.partition_S(B_gmem);
+    Tensor A_to = thread_in.partition_D(A_smem);
+    Tensor B_to = thread_in.partition_D(B_smem);
+    const Tensor A_place = thread_in.partition_S(make_identity_tensor(Shape<Int<BLOCK_M>, Int<BLOCK_K>>{}));
+    const Tensor B_place = thread_in.partition_S(make_identity_tensor(Shape<Int<BLOCK_N>, Int<BLOCK_K>>{}));
+
+    // A tile past the last one is all zeros, and a group all the same: then as many groups are under way in every turn.
     const auto load_stage = [&](int tile_k, int stage) {
         const int k_left = tile_k < tiles_k ? K - tile_k * BLOCK_K : 0;
-        load_tile(A_gmem(_, _, tile_k), A_smem(_, _, stage), m_left, k_left);
-        load_tile(B_gmem(_, _, tile_k), B_smem(_, _, stage), n_left, k_left);
+        const auto A_left = make_coord(get<0>(C_left), k_left), B_left = make_coord(get<1>(C_left), k_left);
+        CUTE_UNROLL
+        for (int row = 0; row < size<1>(A_from); ++row) {
+            const bool inside = get<1>(A_place(0, row, 0)) < k_left;
+            copy(GlobalToShared{}.with(inside), A_from(_, row, _, tile_k), A_to(_, row, _, stage));
+        }
+        CUTE_UNROLL
+        for (int row = 0; row < size<1>(B_from); ++row) {
+            const bool inside = elem_less(B_place(0, row, 0), B_left);
+            copy(GlobalToShared{}.with(inside), B_from(_, row, _, tile_k), B_to(_, row, _, stage));
+        }
         cp_async_fence();
     };
-
     for (int stage = 0; stage < STAGES - 1; ++stage) load_stage(stage, stage);
 
     const auto thread_mma = mma.get_slice(threadIdx.x);
@@ -133,13 +119,13 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_stages_block_swizzle_tn_cut
     Tensor B_rmem = thread_mma.partition_fragment_B(B_smem(_, _, 0));  // [values, atoms of n, step]
     const auto copy_A = make_tiled_copy_A(Copy_Atom<SM75_U32x4_LDSM_N, Element>{}, mma);
     const auto copy_B = make_tiled_copy_B(Copy_Atom<SM75_U32x4_LDSM_N, Element>{}, mma);
-    const Tensor A_from = copy_A.get_slice(threadIdx.x).partition_S(A_smem);  // [values, atoms of m, step, stage]
-    const Tensor B_from = copy_B.get_slice(threadIdx.x).partition_S(B_smem);
-    Tensor A_to = copy_A.get_slice(threadIdx.x).retile_D(A_rmem);
-    Tensor B_to = copy_B.get_slice(threadIdx.x).retile_D(B_rmem);
+    const Tensor A_shared = copy_A.get_slice(threadIdx.x).partition_S(A_smem);  // [values, atoms of m, step, stage]
+    const Tensor B_shared = copy_B.get_slice(threadIdx.x).partition_S(B_smem);
+    Tensor A_fragment = copy_A.get_slice(threadIdx.x).retile_D(A_rmem);
+    Tensor B_fragment = copy_B.get_slice(threadIdx.x).retile_D(B_rmem);
     const auto fetch = [&](int step, int stage) {
-        copy(copy_A, A_from(_, _, step, stage), A_to(_, _, step));
-        copy(copy_B, B_from(_, _, step, stage), B_to(_, _, step));
+        copy(copy_A, A_shared(_, _, step, stage), A_fragment(_, _, step));
+        copy(copy_B, B_shared(_, _, step, stage), B_fragment(_, _, step));
     };
     int stage = 0, stage_to_fill = STAGES - 1;
     cp_async_wait<STAGES - 2>();  // this thread's part of the first tile has landed ...
@@ -174,7 +160,14 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_stages_block_swizzle_tn_cut
     const auto thread_copy = copy_C.get_slice(threadIdx.x);
     copy(copy_C, thread_copy.retile_S(C_halves), thread_copy.partition_D(C_smem));
     __syncthreads();  // a thread stores what others wrote
-    store_tile(C_smem, C_gmem, m_left, n_left);
+    const auto thread_out = SharedToGlobal{}.get_slice(threadIdx.x);
+    const Tensor C_from = thread_out.partition_S(C_smem);
+    Tensor C_to = thread_out.partition_D(C_gmem);
+    const Tensor C_place = thread_out.partition_S(make_identity_tensor(Shape<Int<BLOCK_M>, Int<BLOCK_N>>{}));
+    CUTE_UNROLL
+    for (int row = 0; row < size<1>(C_from); ++row) {
+        if (elem_less(C_place(0, row, 0), C_left)) copy(SharedToGlobal{}, C_from(_, row, _), C_to(_, row, _));
+    }
 }
 
 KATA_EXPORT void hgemm_mma_stages_block_swizzle_tn_cute(
