@@ -3,11 +3,15 @@
 C[i, j] = sum over k of A[i, k] * B[k, j], kept in float. The order of the K additions is free, and a product may be
 fused with its addition: the answer may be off by what rounding can do to a sum of K products. Sums of whole numbers
 up to 2^24 need no rounding: these must be exact.
+
+Katas on Tensor Cores compute in TF32: each element of A and B is first rounded to 11 significant bits, to the nearest,
+ties away from zero. Products of two such are exact in float, and the sums are kept in float.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from grader.spec import Accumulated, Numbers, Size, Sizes, Spec, Tensor, Values, integers, normal
@@ -46,14 +50,34 @@ def torch_mm(A: torch.Tensor, B: torch.Tensor, C: torch.Tensor) -> Callable[[], 
     return lambda: torch.mm(A, B, out=C)
 
 
+def torch_mm_tf32(A: torch.Tensor, B: torch.Tensor, C: torch.Tensor) -> Callable[[], object]:
+    """cuBLAS, through torch, on Tensor Cores: products of f32 elements rounded to TF32, sums in f32."""
+    import torch
+
+    torch.backends.cuda.matmul.allow_tf32 = True
+    return lambda: torch.mm(A, B, out=C)
+
+
 def shape(M: int, N: int, K: int) -> Sizes:
     return {"M": M, "N": N, "K": K}
+
+
+def rounded(x: torch.Tensor) -> torch.Tensor:
+    """The nearest numbers with 11 significant bits, ties away from zero, of float64 that hold float32: TF32."""
+    import torch
+
+    bits = x.to(torch.float32).view(torch.int32)
+    return ((bits + 0x1000) & ~0x1FFF).view(torch.float32).to(x.dtype)
+
+
+def reference_tf32(A: torch.Tensor, B: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    return rounded(A) @ rounded(B)
 
 
 SPEC = Spec(
     computes="C = A @ B",
     inputs=(Tensor("A", ("M", "K")), Tensor("B", ("K", "N"))),
-    outputs=(Tensor("C", ("M", "N")),),
+    outputs=(Tensor("C", ("M", "N"), dtype="acc"),),
     sizes={"M": Size(1, 80), "N": Size(1, 80), "K": Size(1, 80)},
     values=(
         Values("offset", normal(mean=1.0)),
@@ -100,6 +124,12 @@ SPEC = Spec(
         shape(128, 128, 16),
         shape(130, 136, 60),
         shape(70, 260, 36),
+        # For Tensor Cores, whose fragments are 16 x 16: one more and one fewer than the tile of 128 x 128 has.
+        shape(16, 16, 4),
+        shape(16, 48, 20),
+        shape(112, 144, 28),
+        shape(144, 112, 40),
+        shape(128, 256, 72),
     ),
     # The first two are tried on a GPU by default. M and N of the second and the fourth have more tiles than the y of a
     # grid can count (65535).
@@ -113,5 +143,15 @@ SPEC = Spec(
     work=lambda sizes: 4 * sizes["M"] * sizes["N"] * sizes["K"],
     flops=lambda sizes: 2 * sizes["M"] * sizes["N"] * sizes["K"],
     rows="M",
-    baselines={"torch.mm": torch_mm},
+    baselines={"torch.mm": torch_mm, "torch.mm_tf32": torch_mm_tf32},
 )
+# What is multiplied is A and B rounded to TF32, which the reference does too: the sums are as exact as in float.
+TF32 = replace(SPEC, computes="C = A @ B, A and B rounded to TF32", reference=reference_tf32)
+SPECS = {
+    name: TF32
+    for name in (
+        "sgemm_wmma_m16n16k8_mma4x2_warp2x4",
+        "sgemm_wmma_m16n16k8_mma4x2_warp2x4_stages",
+        "sgemm_wmma_m16n16k8_mma4x2_warp2x4_stages_block_swizzle",
+    )
+}
