@@ -83,14 +83,10 @@ def draw(path: Path, columns: int = 32) -> None:
         for row in range(ROWS):
             for chunk in range(columns // CHUNK):
                 line, group = divmod(place(row, chunk, columns), GROUPS)
-                read = chunk == 0
-                axis.add_patch(
-                    Rectangle((group, line), 1, 1, facecolor="#c0392b" if read else "#e8eef4", edgecolor="w")
-                )
+                face, ink = ("#c0392b", "w") if chunk == 0 else ("#e8eef4", "k")  # dark: what one ldmatrix reads
+                axis.add_patch(Rectangle((group, line), 1, 1, facecolor=face, edgecolor="w"))
                 text = f"r{row} c{chunk}"
-                axis.text(
-                    group + 0.5, line + 0.5, text, ha="center", va="center", fontsize=7, color="w" if read else "k"
-                )
+                axis.text(group + 0.5, line + 0.5, text, ha="center", va="center", fontsize=7, color=ink)
         read_in, written_in = turns_of_ldmatrix(place, columns), turns_of_copy(place, columns)
         axis.set_title(f"{name}: ldmatrix in {read_in}, copy in {written_in}", fontsize=10)
         axis.set(xlim=(0, GROUPS), ylim=(5, 0), xlabel="banks", yticks=[])
