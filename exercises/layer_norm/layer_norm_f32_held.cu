@@ -56,8 +56,8 @@ __global__ void __launch_bounds__(THREADS, 2) layer_norm_f32_held_kernel(
     // TODO(2): Find the row's mean, known to every thread, over registers. (~4 lines)
     // END TODO(2)
     float scale = 0.0f;
-    // TODO(3): Find 1 / sqrt(variance + eps), known to every thread. The variance is the mean square of the
-    //   distances from the mean, and a register past the row holds no element, and so has no distance. (~8 lines)
+    // TODO(3): Find 1 / sqrt(variance + eps), known to every thread. The distances from the mean replace the elements.
+    //   A register past the row holds no element, and so has no distance. (~8 lines)
     // END TODO(3)
     // TODO(4): registers -> global: write every column of the row once, with the weight and the bias of its column.
     //   (~5 lines)

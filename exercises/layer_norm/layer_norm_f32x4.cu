@@ -74,11 +74,12 @@ __global__ void __launch_bounds__(THREADS, 2) layer_norm_f32x4_kernel(
     // TODO(2): Find the row's mean, known to every thread, over registers. (~4 lines)
     // END TODO(2)
     float scale = 0.0f;
-    // TODO(3): Find 1 / sqrt(variance + eps), known to every thread. A register past the row holds no element, and so
-    //   has no distance from the mean: to which column does register i belong now? (~8 lines)
+    // TODO(3): Find 1 / sqrt(variance + eps), known to every thread. The distances from the mean replace the elements.
+    //   A register past the row holds no element, and so has no distance: where does the vector of register i begin?
+    //   (~8 lines)
     // END TODO(3)
     // TODO(4): registers -> global: load weight and bias and store y with accesses of type Pack, nothing past the row.
-    //   (~13 lines)
+    //   (~11 lines)
     // END TODO(4)
 }
 

@@ -89,19 +89,20 @@ __global__ void __launch_bounds__(THREADS, 2) layer_norm_f16x8_pack_f32_kernel(
     mean = block_reduce_sum(sum, partial_smem) / cols;
     // END TODO(2)
     float scale = 0.0f;
-    // TODO(3): Find 1 / sqrt(variance + eps), known to every thread. A register past the row holds no element, and so
-    //   has no distance from the mean: to which column does register i belong now? (~8 lines)
+    // TODO(3): Find 1 / sqrt(variance + eps), known to every thread. The distances from the mean replace the elements.
+    //   A register past the row holds no element, and so has no distance: where does the vector of register i begin?
+    //   (~8 lines)
     float squares = 0.0f;
 #pragma unroll
     for (int i = 0; i < HELD; ++i) {
-        const int col = (i / VEC<Pack> * threads + tid) * VEC<Pack>;
-        const float distance = col < cols ? x_rmem[i] - mean : 0.0f;
-        squares += distance * distance;
+        const int col = i / VEC<Pack> * VEC<Pack> * threads + tid * VEC<Pack>;
+        x_rmem[i] = col < cols ? x_rmem[i] - mean : 0.0f;
+        squares += x_rmem[i] * x_rmem[i];
     }
     scale = rsqrtf(block_reduce_sum(squares, partial_smem) / cols + eps);
     // END TODO(3)
     // TODO(4): registers -> global: load weight and bias and store y with accesses of type Pack, nothing past the row.
-    //   (~13 lines)
+    //   (~11 lines)
 #pragma unroll
     for (int i = 0; i < HELD; i += VEC<Pack>) {
         const int col = i * threads + tid * VEC<Pack>;
@@ -110,9 +111,7 @@ __global__ void __launch_bounds__(THREADS, 2) layer_norm_f16x8_pack_f32_kernel(
             load<Pack>(weight_rmem, weight + col);
             load<Pack>(bias_rmem, bias + col);
 #pragma unroll
-            for (int j = 0; j < VEC<Pack>; ++j) {
-                x_rmem[i + j] = (x_rmem[i + j] - mean) * scale * weight_rmem[j] + bias_rmem[j];
-            }
+            for (int j = 0; j < VEC<Pack>; ++j) x_rmem[i + j] = x_rmem[i + j] * scale * weight_rmem[j] + bias_rmem[j];
             store<Pack>(y_row + col, x_rmem + i);
         }
     }

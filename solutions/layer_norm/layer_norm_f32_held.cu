@@ -65,14 +65,14 @@ __global__ void __launch_bounds__(THREADS, 2) layer_norm_f32_held_kernel(
     mean = block_reduce_sum(sum, partial_smem) / cols;
     // END TODO(2)
     float scale = 0.0f;
-    // TODO(3): Find 1 / sqrt(variance + eps), known to every thread. The variance is the mean square of the
-    //   distances from the mean, and a register past the row holds no element, and so has no distance. (~8 lines)
+    // TODO(3): Find 1 / sqrt(variance + eps), known to every thread. The distances from the mean replace the elements.
+    //   A register past the row holds no element, and so has no distance. (~8 lines)
     float squares = 0.0f;
 #pragma unroll
     for (int i = 0; i < HELD; ++i) {
         const int col = i * threads + tid;
-        const float distance = col < cols ? x_rmem[i] - mean : 0.0f;
-        squares += distance * distance;
+        x_rmem[i] = col < cols ? x_rmem[i] - mean : 0.0f;
+        squares += x_rmem[i] * x_rmem[i];
     }
     scale = rsqrtf(block_reduce_sum(squares, partial_smem) / cols + eps);
     // END TODO(3)
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(THREADS, 2) layer_norm_f32_held_kernel(
 #pragma unroll
     for (int i = 0; i < HELD; ++i) {
         const int col = i * threads + tid;
-        if (col < cols) y_row[col] = (x_rmem[i] - mean) * scale * weight[col] + bias[col];
+        if (col < cols) y_row[col] = x_rmem[i] * scale * weight[col] + bias[col];
     }
     // END TODO(4)
 }

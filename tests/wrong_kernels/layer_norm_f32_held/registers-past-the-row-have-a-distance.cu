@@ -59,14 +59,14 @@ __global__ void __launch_bounds__(THREADS, 2) layer_norm_f32_held_kernel(
     float squares = 0.0f;
 #pragma unroll
     for (int i = 0; i < HELD; ++i) {
-        const float distance = x_rmem[i] - mean;
-        squares += distance * distance;
+        x_rmem[i] = x_rmem[i] - mean;
+        squares += x_rmem[i] * x_rmem[i];
     }
     scale = rsqrtf(block_reduce_sum(squares, partial_smem) / cols + eps);
 #pragma unroll
     for (int i = 0; i < HELD; ++i) {
         const int col = i * threads + tid;
-        if (col < cols) y_row[col] = (x_rmem[i] - mean) * scale * weight[col] + bias[col];
+        if (col < cols) y_row[col] = x_rmem[i] * scale * weight[col] + bias[col];
     }
 }
 

@@ -78,8 +78,8 @@ __global__ void __launch_bounds__(THREADS, 2) layer_norm_f32x4_kernel(
 #pragma unroll
     for (int i = 0; i < HELD; ++i) {
         const int col = i * threads + tid;
-        const float distance = col < cols ? x_rmem[i] - mean : 0.0f;
-        squares += distance * distance;
+        x_rmem[i] = col < cols ? x_rmem[i] - mean : 0.0f;
+        squares += x_rmem[i] * x_rmem[i];
     }
     scale = rsqrtf(block_reduce_sum(squares, partial_smem) / cols + eps);
 #pragma unroll
@@ -90,9 +90,7 @@ __global__ void __launch_bounds__(THREADS, 2) layer_norm_f32x4_kernel(
             load<Pack>(weight_rmem, weight + col);
             load<Pack>(bias_rmem, bias + col);
 #pragma unroll
-            for (int j = 0; j < VEC<Pack>; ++j) {
-                x_rmem[i + j] = (x_rmem[i + j] - mean) * scale * weight_rmem[j] + bias_rmem[j];
-            }
+            for (int j = 0; j < VEC<Pack>; ++j) x_rmem[i + j] = x_rmem[i + j] * scale * weight_rmem[j] + bias_rmem[j];
             store<Pack>(y_row + col, x_rmem + i);
         }
     }

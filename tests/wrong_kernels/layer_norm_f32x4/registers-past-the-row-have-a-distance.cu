@@ -77,8 +77,8 @@ __global__ void __launch_bounds__(THREADS, 2) layer_norm_f32x4_kernel(
     float squares = 0.0f;
 #pragma unroll
     for (int i = 0; i < HELD; ++i) {
-        const float distance = x_rmem[i] - mean;
-        squares += distance * distance;
+        x_rmem[i] = x_rmem[i] - mean;
+        squares += x_rmem[i] * x_rmem[i];
     }
     scale = rsqrtf(block_reduce_sum(squares, partial_smem) / cols + eps);
 #pragma unroll
@@ -89,9 +89,7 @@ __global__ void __launch_bounds__(THREADS, 2) layer_norm_f32x4_kernel(
             load<Pack>(weight_rmem, weight + col);
             load<Pack>(bias_rmem, bias + col);
 #pragma unroll
-            for (int j = 0; j < VEC<Pack>; ++j) {
-                x_rmem[i + j] = (x_rmem[i + j] - mean) * scale * weight_rmem[j] + bias_rmem[j];
-            }
+            for (int j = 0; j < VEC<Pack>; ++j) x_rmem[i + j] = x_rmem[i + j] * scale * weight_rmem[j] + bias_rmem[j];
             store<Pack>(y_row + col, x_rmem + i);
         }
     }
