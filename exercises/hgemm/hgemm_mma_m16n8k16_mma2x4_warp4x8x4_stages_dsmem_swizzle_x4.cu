@@ -17,6 +17,7 @@ constexpr int TILES_M = 4;  // mma tiles of a warp
 constexpr int TILES_N = 8;
 constexpr int TILES_K = 4;  // steps of MMA_K in a slice
 static_assert(TILES_K % 2 == 0, "every slice begins in set 0");
+static_assert(TILES_K > 2, "the copies of step 1 are in a group before the wait of the last step");
 static_assert(TILES_N % 4 == 0, "four tiles side by side are stored together");
 constexpr int WARP_M = TILES_M * MMA_M;
 constexpr int WARP_N = TILES_N * MMA_N;

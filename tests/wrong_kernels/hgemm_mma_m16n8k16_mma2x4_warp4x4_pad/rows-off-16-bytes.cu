@@ -2,6 +2,7 @@
 // Kata: hgemm_mma_m16n8k16_mma2x4_warp4x4_pad
 // Sim: misaligned
 // Gpu: misaligned | crash: the launch dies
+// Line: // BUG
 #include "kata.cuh"
 #include <cstdint>
 #include <cuda_fp16.h>
@@ -65,7 +66,7 @@ __device__ inline void load_tile(half (&smem)[ROWS][COLS + PAD], const half* gme
     for (int step = 0; step < ROWS; step += STEP) {
         uint4 halves = make_uint4(0, 0, 0, 0);
         if (row + step < rows && col < cols) halves = *reinterpret_cast<const uint4*>(from + int64_t{step} * ld);
-        *reinterpret_cast<uint4*>(&smem[row + step][col]) = halves;
+        *reinterpret_cast<uint4*>(&smem[row + step][col]) = halves;  // BUG
     }
 }
 
