@@ -1,7 +1,7 @@
 // hgemm_mma_m16n8k16_mma2x4_warp4x8x4_stages_dsmem_swizzle_x4: C = A @ B on Tensor Cores by inline PTX, 64x64 per warp
 //
 // Shapes     A: [M, K], B: [K, N], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, N and K multiples of 8
-// Technique  128x256 per block, a ring of four slices of 64, two sets of fragments, both slices swizzled
+// Technique  128x256 per block, a ring of three slices of 64, two sets of fragments, both slices swizzled
 // New        over hgemm_mma_m16n8k16_mma2x4_warp4x4x2_stages_dsmem_swizzle_x4: a third less shared memory per mma.sync
 // Bound      Tensor Cores, as far as mma.sync drives them, and the power that the card may draw
 #include "kata.cuh"
@@ -24,7 +24,7 @@ constexpr int WARP_N = TILES_N * MMA_N;
 constexpr int BLOCK_M = WARPS_M * WARP_M;
 constexpr int BLOCK_N = WARPS_N * WARP_N;
 constexpr int BLOCK_K = TILES_K * MMA_K;
-constexpr int STAGES = 4;  // slots of the ring
+constexpr int STAGES = 3;  // slots of the ring
 constexpr int THREADS = WARPS_M * WARPS_N * 32;
 constexpr int CHUNK = 8;  // halves in one access of 16 bytes
 constexpr int SMEM_BYTES = STAGES * (BLOCK_M * BLOCK_K + BLOCK_K * BLOCK_N) * int{sizeof(half)};
