@@ -153,5 +153,6 @@ SPECS = {
         "sgemm_wmma_m16n16k8_mma4x2_warp2x4",
         "sgemm_wmma_m16n16k8_mma4x2_warp2x4_stages",
         "sgemm_wmma_m16n16k8_mma4x2_warp2x4_stages_block_swizzle",
+        "sgemm_mma_m16n8k8_mma2x4_warp4x8_stages_rbuf",
     )
 }
