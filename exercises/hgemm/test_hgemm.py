@@ -132,15 +132,16 @@ def thirty_three(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torc
     return numbers.choice(shape, (33.0,))
 
 
+# "half taken back": whole numbers whose sum is small, while partial sums are up to K / 2 * 32 * 33 away from it. Floats
+# hold them all up to K = 31000, halves do not from the second product of fragments on. The Tensor Core katas keep their
+# sums in float, all but one.
+FLOAT = replace(SPEC, values=(*SPEC.values, Values("half taken back", {"A": swing, "B": thirty_three}, exact=True)))
+
 # The mma.sync katas move 16 bytes at a time: rows of 8 k halves. A tile of C is up to 128x256, a slice of K up to 64.
 # Smallest first: less than one tile; K of one, of an odd and of an even number of slices, fewer and more of them than
 # a ring has slots; one past and one short of a tile in M, 8 past and 8 short in N.
-#
-# "half taken back": whole numbers whose sum is small, while partial sums are up to K / 2 * 32 * 33 away from it. Floats
-# hold them all up to K = 31000, halves do not from the second mma.sync on. These katas keep their sums in float.
 MMA = replace(
-    SPEC,
-    values=(*SPEC.values, Values("half taken back", {"A": swing, "B": thirty_three}, exact=True)),
+    FLOAT,
     edges=(
         shape(1, 8, 8),
         shape(16, 8, 16),
@@ -193,7 +194,7 @@ MMA_TN = replace(
 )
 
 # cuBLAS takes any size. A sum of 4000 products is long enough to tell one that is kept in half.
-CUBLAS = replace(SPEC, edges=(*SPEC.edges, shape(8, 8, 4104)))
+CUBLAS = replace(FLOAT, edges=(*SPEC.edges, shape(8, 8, 4104)))
 CUBLAS_TN = replace(MMA_TN, edges=CUBLAS.edges, large=CUBLAS.large)
 
 # A tile of the CuTe kata takes 256 x 128 elements of C and 64 steps of K: less than one tile, one past and one short of
@@ -214,11 +215,20 @@ CUTE = replace(
 )
 
 # Fragments are loaded straight from A and B, and load_matrix_sync asks for 32 bytes of alignment.
-_DIRECT = replace(SPEC, inputs=(Tensor("A", ("M", "K"), align=32), Tensor("B", ("K", "N"), align=32)))
+WMMA_DIRECT = replace(FLOAT, inputs=(Tensor("A", ("M", "K"), align=32), Tensor("B", ("K", "N"), align=32)))
 
 SPECS = {
-    "hgemm_wmma_m16n16k16_naive": _DIRECT,
-    "hgemm_wmma_m16n16k16_mma4x2_direct": _DIRECT,
+    "hgemm_wmma_m16n16k16_naive": WMMA_DIRECT,
+    "hgemm_wmma_m16n16k16_mma4x2_direct": WMMA_DIRECT,
+    "hgemm_wmma_m16n16k16_mma4x2": FLOAT,
+    "hgemm_wmma_m16n16k16_mma4x2_warp2x4": FLOAT,
+    "hgemm_wmma_m16n16k16_mma4x2_warp2x4_dbuf_async": FLOAT,
+    "hgemm_wmma_m32n8k16_mma2x4_warp2x4_dbuf_async": FLOAT,
+    "hgemm_wmma_m16n16k16_mma4x2_warp2x4_dbuf_async_padded": FLOAT,
+    "hgemm_wmma_m16n16k16_mma4x2_warp2x4_stages": FLOAT,
+    "hgemm_wmma_m16n16k16_mma4x2_warp2x4_stages_block_swizzle": FLOAT,
+    "hgemm_wmma_m16n16k16_mma2x2_warp4x4_stages_dsmem_block_swizzle": FLOAT,
+    "hgemm_wmma_m16n16k16_mma2x2_warp4x4_stages_dsmem_block_swizzle_rdbuf": FLOAT,
     "hgemm_mma_m16n8k16_naive": MMA,
     "hgemm_mma_m16n8k16_mma2x4": MMA,
     "hgemm_mma_m16n8k16_mma2x4_warp4x4": MMA,
