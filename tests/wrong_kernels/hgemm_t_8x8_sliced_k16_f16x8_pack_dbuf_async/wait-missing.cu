@@ -1,0 +1,102 @@
+// Wrong: a slice is multiplied while its copies are on their way
+// Kata: hgemm_t_8x8_sliced_k16_f16x8_pack_dbuf_async
+// Sim: race | uninitialised: the first slice has not landed at all
+// Gpu: pass | wrong answer: they may be fast enough
+#include "kata.cuh"
+#include <cstdint>
+#include <cuda_fp16.h>
+
+constexpr int BLOCK_M = 128;
+constexpr int BLOCK_N = 128;
+constexpr int BLOCK_K = 16;
+constexpr int THREAD_M = 8;
+constexpr int THREAD_N = 8;
+constexpr int STEP_M = BLOCK_M / THREAD_M;
+constexpr int VEC = 8;  // halves in a pack of 16 bytes; what a thread copies at once
+constexpr int THREADS = (BLOCK_M / THREAD_M) * (BLOCK_N / THREAD_N);
+static_assert(BLOCK_M * BLOCK_K == THREADS * VEC && BLOCK_K * BLOCK_N == THREADS * VEC, "one pack each");
+static_assert(THREAD_M == VEC && THREAD_N == VEC, "a row and a column of a thread's tile are one pack");
+
+// global -> shared, 16 bytes, without registers and past L1: cp.async of the PTX ISA, 9.7.9.25.3.1. Where X is not
+// inside, its source size is 0: it reads nothing and writes zeros.
+__device__ inline void copy_async(half* X_smem, const half* X, bool inside) {
+    const unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(X_smem));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(to), "l"(X), "r"(inside ? 16 : 0) : "memory");
+}
+
+// Waits until all copies of this thread have arrived (9.7.9.25.3.3).
+[[maybe_unused]] __device__ inline void wait_all() {
+    asm volatile("cp.async.wait_all;\n" ::: "memory");
+}
+
+// global -> shared: begins to copy the tile of X, a matrix of rows x cols, that begins at (off_row, off_col). What lies
+// outside X counts as 0. Packs are inside or outside as a whole: cols is a multiple of 8.
+template <int ROWS, int COLS>
+__device__ inline void load_tile(
+    half (*X_smem)[COLS], const half* X, int64_t off_row, int64_t off_col, int rows, int cols) {
+    const int i = threadIdx.x * VEC;
+    const int64_t row = off_row + i / COLS;
+    const int64_t col = off_col + i % COLS;
+    copy_async(&X_smem[i / COLS][i % COLS], &X[row * cols + col], row < rows && col < cols);
+}
+
+__global__ void __launch_bounds__(THREADS) hgemm_t_8x8_sliced_k16_f16x8_pack_dbuf_async_kernel(
+    const half* __restrict__ A,  // [M, K]
+    const half* __restrict__ B,  // [K, N]
+    half* __restrict__ C,        // [M, N]
+    int M, int N, int K) {
+    __shared__ alignas(16) half A_smem[2][BLOCK_M][BLOCK_K];
+    __shared__ alignas(16) half B_smem[2][BLOCK_K][BLOCK_N];
+    // This block's BLOCK_M x BLOCK_N tile of C; blocks go along the rows of tiles. Offsets into a matrix are 64-bit:
+    // M, N and K fit int, their products need not.
+    const int tiles_n = (N - 1) / BLOCK_N + 1;
+    const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * BLOCK_M;
+    const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * BLOCK_N;
+    // This thread's rows are thread_m and every STEP_M-th from there, so that the two that a warp reads at the same
+    // time are neighbours and lie in different banks.
+    const int thread_m = threadIdx.x / (BLOCK_N / THREAD_N);
+    const int thread_n = threadIdx.x % (BLOCK_N / THREAD_N) * THREAD_N;
+    alignas(16) half2 C_rmem[THREAD_M][THREAD_N / 2] = {};
+    load_tile<BLOCK_M, BLOCK_K>(A_smem[0], A, off_m, 0, M, K);
+    load_tile<BLOCK_K, BLOCK_N>(B_smem[0], B, 0, off_n, K, N);
+    int stage = 0;
+    for (int64_t off_k = 0; off_k < K; off_k += BLOCK_K, stage = 1 - stage) {
+        // This slice is here for this thread; behind the barrier it is for all, and all are done with the other stage.
+        __syncthreads();
+        load_tile<BLOCK_M, BLOCK_K>(A_smem[1 - stage], A, off_m, off_k + BLOCK_K, M, K);
+        load_tile<BLOCK_K, BLOCK_N>(B_smem[1 - stage], B, off_k + BLOCK_K, off_n, K, N);
+#pragma unroll
+        for (int k = 0; k < BLOCK_K; k += VEC) {
+            alignas(16) half A_rmem[THREAD_M][VEC];
+#pragma unroll
+            for (int m = 0; m < THREAD_M; ++m)
+                *reinterpret_cast<uint4*>(A_rmem[m]) =
+                    *reinterpret_cast<const uint4*>(&A_smem[stage][thread_m + m * STEP_M][k]);
+#pragma unroll
+            for (int j = 0; j < VEC; ++j) {
+                alignas(16) half2 B_rmem[THREAD_N / 2];
+                *reinterpret_cast<uint4*>(B_rmem) = *reinterpret_cast<const uint4*>(&B_smem[stage][k + j][thread_n]);
+#pragma unroll
+                for (int m = 0; m < THREAD_M; ++m)
+#pragma unroll
+                    for (int n = 0; n < THREAD_N / 2; ++n)
+                        C_rmem[m][n] = __hfma2(__half2half2(A_rmem[m][j]), B_rmem[n], C_rmem[m][n]);
+            }
+        }
+    }
+    const int64_t row = off_m + thread_m;
+    const int64_t col = off_n + thread_n;
+#pragma unroll
+    for (int m = 0; m < THREAD_M; ++m)
+        if (row + m * STEP_M < M && col < N)
+            *reinterpret_cast<uint4*>(&C[(row + m * STEP_M) * N + col]) = *reinterpret_cast<const uint4*>(C_rmem[m]);
+}
+
+KATA_EXPORT void hgemm_t_8x8_sliced_k16_f16x8_pack_dbuf_async(
+    const half* A, const half* B, half* C, int M, int N, int K, cudaStream_t stream) {
+    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough C. The count fits int:
+    // 2^31 tiles would be a C of terabytes.
+    const int tiles_m = (M - 1) / BLOCK_M + 1;
+    const int tiles_n = (N - 1) / BLOCK_N + 1;
+    hgemm_t_8x8_sliced_k16_f16x8_pack_dbuf_async_kernel<<<tiles_m * tiles_n, THREADS, 0, stream>>>(A, B, C, M, N, K);
+}

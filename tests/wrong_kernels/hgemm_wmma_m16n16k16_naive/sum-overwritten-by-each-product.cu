@@ -1,0 +1,60 @@
+// Wrong: each product replaces the sum, so that only the last one counts
+// Kata: hgemm_wmma_m16n16k16_naive
+// Sim: wrong answer
+// Gpu: wrong answer
+// Sizes: M=16, N=16, K=32
+#include "kata.cuh"
+#include <cstdint>
+#include <cuda_fp16.h>
+#include <mma.h>
+
+namespace wmma = nvcuda::wmma;
+
+constexpr int MMA_M = 16;
+constexpr int MMA_N = 16;
+constexpr int MMA_K = 16;
+constexpr int BLOCK_M = MMA_M;
+constexpr int BLOCK_N = MMA_N;
+constexpr int THREADS = 32;  // one warp: a fragment belongs to all of its lanes together
+
+using FragmentA = wmma::fragment<wmma::matrix_a, MMA_M, MMA_N, MMA_K, half, wmma::row_major>;
+using FragmentB = wmma::fragment<wmma::matrix_b, MMA_M, MMA_N, MMA_K, half, wmma::row_major>;
+using FragmentC = wmma::fragment<wmma::accumulator, MMA_M, MMA_N, MMA_K, float>;
+
+__global__ void __launch_bounds__(THREADS) hgemm_wmma_m16n16k16_naive_kernel(
+    const half* __restrict__ A,  // [M, K]
+    const half* __restrict__ B,  // [K, N]
+    half* __restrict__ C,        // [M, N]
+    int M, int N, int K) {
+    __shared__ alignas(32) float C_smem[MMA_M * MMA_N];
+    // This block's BLOCK_M x BLOCK_N tile of C; blocks go along the rows of tiles. Offsets into a matrix are 64-bit:
+    // M, N and K fit int, their products need not.
+    const int tiles_n = (N - 1) / BLOCK_N + 1;
+    const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * BLOCK_M;
+    const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * BLOCK_N;
+    FragmentC C_rmem;
+    wmma::fill_fragment(C_rmem, 0.0f);
+    for (int64_t off_k = 0; off_k < K; off_k += MMA_K) {
+        FragmentA A_rmem;
+        FragmentB B_rmem;
+        wmma::load_matrix_sync(A_rmem, &A[off_m * K + off_k], K);
+        wmma::load_matrix_sync(B_rmem, &B[off_k * N + off_n], N);
+        FragmentC zero;
+        wmma::fill_fragment(zero, 0.0f);
+        wmma::mma_sync(C_rmem, A_rmem, B_rmem, zero);
+    }
+    wmma::store_matrix_sync(C_smem, C_rmem, MMA_N, wmma::mem_row_major);
+    // A lane rounds what other lanes have stored.
+    __syncwarp();
+    for (int i = threadIdx.x; i < MMA_M * MMA_N; i += 32)
+        C[(off_m + i / MMA_N) * N + off_n + i % MMA_N] = __float2half(C_smem[i]);
+}
+
+KATA_EXPORT void hgemm_wmma_m16n16k16_naive(
+    const half* A, const half* B, half* C, int M, int N, int K, cudaStream_t stream) {
+    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough C. The count fits int:
+    // 2^31 tiles would be a C of terabytes.
+    const int tiles_m = (M - 1) / BLOCK_M + 1;
+    const int tiles_n = (N - 1) / BLOCK_N + 1;
+    hgemm_wmma_m16n16k16_naive_kernel<<<tiles_m * tiles_n, THREADS, 0, stream>>>(A, B, C, M, N, K);
+}
