@@ -3,7 +3,7 @@
 // Shapes     A: [M, K], B: [K, N], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, any M; N, K multiples
 //            of 8
 // Technique  128x128x8 tiles, 8 x 8 elements of C per thread; per k one 128-bit load of A_smem and one of B_smem
-// New        over hgemm_t_8x8_sliced_k_f16x8_pack: two loads from shared memory per k instead of nine, free of
+// New        over hgemm_t_8x8_sliced_k_f16x8_pack: two loads from shared memory per k instead of twelve, free of
 //            conflicts
 // Bound      latency: nobody multiplies while the next slice of K is on its way
 #include "kata.cuh"

@@ -2,7 +2,7 @@
 //
 // Shapes     A: [M, K], B: [K, N], C: [M, N] f16, row-major, contiguous, 32-byte aligned bases, M, N, K multiples of 16
 // Technique  the lanes of a warp hold 16 x 16 fragments of A, B and C together, and multiply them as one; sums in float
-// New        over hgemm_naive_f16: 4096 multiply-adds per instruction of a warp instead of 32, and an exact enough sum
+// New        over hgemm_naive_f16: 4096 multiply-adds per mma_sync of a warp instead of 32, and an exact enough sum
 // Bound      global loads: 1 KB of A and B for each 16 x 16 x 16 product, all of it from L1 or L2 at best
 #include "kata.cuh"
 #include <cstdint>

@@ -5,7 +5,7 @@
 // Technique  128x128x16 tiles, two of each in shared memory, filled in turn by cp.async
 // New        over hgemm_t_8x8_sliced_k16_f16x8_pack_dbuf_rows: cp.async; no load, register or store for what only
 //            passes by
-// Bound      instructions: 24 loads from shared memory for 512 multiply-adds of half2
+// Bound      instructions: 32 loads from shared memory for 512 multiply-adds of half2
 #include "kata.cuh"
 #include <cstdint>
 #include <cuda_fp16.h>

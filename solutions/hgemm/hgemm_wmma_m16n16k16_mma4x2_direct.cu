@@ -3,7 +3,7 @@
 // Shapes     A: [M, K], B: [K, N], C: [M, N] f16, row-major, contiguous, 32-byte aligned bases, M, N, K multiples of 16
 // Technique  4 x 2 warps per block, a 16 x 16 tile of C each; C leaves in packs of 16 bytes
 // New        over hgemm_wmma_m16n16k16_naive: neighbours load the same tiles at about the same time, through one L1
-// Bound      L1: 1 KB of A and B for each 16 x 16 x 16 product still, two bytes of each row at a time
+// Bound      L1: 1 KB of A and B for each 16 x 16 x 16 product still, 32 bytes of each row at a time
 #include "kata.cuh"
 #include <cstdint>
 #include <cuda_fp16.h>
