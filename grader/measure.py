@@ -292,8 +292,15 @@ def _needed(kata: Kata, spec: Spec, sizes: Mapping[str, int]) -> int:
 
 def _case(kata: Kata, spec: Spec, sizes: Mapping[str, int], values: str) -> Case:
     shape = Shape.of(spec, sizes, values, 1)
-    inputs = _kept(("inputs", id(spec), kata.elem, shape), lambda: Case(kata, spec, shape).inputs)
+    inputs = _kept("inputs", _drawn(kata, spec, shape), lambda: Case(kata, spec, shape).inputs)
     return Case(kata, spec, shape, inputs)
+
+
+def _drawn(kata: Kata, spec: Spec, shape: Shape) -> tuple[Any, ...]:
+    """What the contents of a case follow from. Specs of one family that differ in other things share their values."""
+    named = next(item for item in spec.values if item.name == shape.values)
+    tensors = tuple((tensor.name, tensor.dtype, tensor.extent(dict(shape.sizes))) for tensor in spec.inputs)
+    return id(named), tensors, kata.elem, shape
 
 
 def _judged(case: Case, contest: Contest, raced: Raced) -> Verdict | None:
@@ -314,13 +321,13 @@ def _answer(case: Case, rotation: int, outputs: Mapping[str, bytes]) -> Verdict:
     """The verdict on one answer: all of it, or of a large one some rows everywhere and that nothing was left out."""
     kata, spec = case.kata, case.spec
     rows = _rows(case, rotation)
-    key = (id(spec), kata.elem, kata.acc, case.shape, rotation)
+    key = (*_drawn(kata, spec, case.shape), id(spec.reference), id(spec.tolerance), kata.acc, rotation)
 
     def expected() -> Sequence[Expected]:
         whole = case.rotated(rotation)
         return (whole if rows is None else whole.part(rows)).expected
 
-    answer = _kept(("answer", *key), expected)
+    answer = _kept("answer", key, expected)
     if rows is None:
         return judge(case, Outcome(outputs), answer)
     for item in answer:
@@ -372,14 +379,16 @@ def _unwritten(data: bytes, expected: Expected) -> int:
     return int((raw == expected.dtype.poison).all(dim=1).sum())
 
 
-_KEPT: dict[tuple[Any, ...], Any] = {}
-_MOST_KEPT = 8
+# Inputs are hundreds of megabytes: two shapes with two kinds of values. Answers are samples.
+_MOST_KEPT = {"inputs": 4, "answer": 48}
+_KEPT: dict[str, dict[tuple[Any, ...], Any]] = {kind: {} for kind in _MOST_KEPT}
 
 
-def _kept(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+def _kept(kind: str, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
     """What ``make`` returns, remembered for the next kata of the family: it is the same, and takes seconds."""
-    if key not in _KEPT:
-        while len(_KEPT) >= _MOST_KEPT:
-            del _KEPT[next(iter(_KEPT))]
-        _KEPT[key] = make()
-    return _KEPT[key]
+    kept = _KEPT[kind]
+    if key not in kept:
+        while len(kept) >= _MOST_KEPT[kind]:
+            del kept[next(iter(kept))]
+        kept[key] = make()
+    return kept[key]
