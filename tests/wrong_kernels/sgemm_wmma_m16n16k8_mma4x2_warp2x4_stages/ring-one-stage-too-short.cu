@@ -1,0 +1,173 @@
+// Wrong: the next slice goes to the stage that is multiplied now
+// Kata: sgemm_wmma_m16n16k8_mma4x2_warp2x4_stages
+// Sim: race
+// Gpu: pass | wrong answer | race: the copies must be early for it to show
+#include "kata.cuh"
+#include <cstdint>
+#include <mma.h>
+
+namespace wmma = nvcuda::wmma;
+
+constexpr int MMA_M = 16;
+constexpr int MMA_N = 16;
+constexpr int MMA_K = 8;
+constexpr int WARPS_M = 4;
+constexpr int WARPS_N = 2;
+constexpr int FRAGS_M = 2;  // of C, per warp
+constexpr int FRAGS_N = 4;
+constexpr int WARP_M = FRAGS_M * MMA_M;
+constexpr int WARP_N = FRAGS_N * MMA_N;
+constexpr int BLOCK_M = WARPS_M * WARP_M;
+constexpr int BLOCK_N = WARPS_N * WARP_N;
+constexpr int BLOCK_K = MMA_K;
+constexpr int STAGES = 4;  // tiles of A and of B in shared memory
+constexpr int PAD_A = 4;  // rows of A's tile begin 12 words apart: the 8 x 4 words of a fragment's part lie in 32 banks
+constexpr int PAD_B = 8;  // rows of B's tile begin 8 banks apart: so do the 4 x 8 words of a fragment's part
+constexpr int THREADS = WARPS_M * WARPS_N * 32;
+constexpr int PACK = 4;  // floats in 16 bytes
+
+using FragmentA = wmma::fragment<wmma::matrix_a, MMA_M, MMA_N, MMA_K, wmma::precision::tf32, wmma::row_major>;
+using FragmentB = wmma::fragment<wmma::matrix_b, MMA_M, MMA_N, MMA_K, wmma::precision::tf32, wmma::row_major>;
+using FragmentC = wmma::fragment<wmma::accumulator, MMA_M, MMA_N, MMA_K, float>;
+
+// global -> shared, 16 bytes, without registers and past L1: cp.async of the PTX ISA, 9.7.9.25.3.1. Where the pack is
+// not inside the matrix, nothing is read, and zeros are written.
+__device__ inline void copy_async(float* X_smem, const float* X, bool inside) {
+    const unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(X_smem));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(to), "l"(X), "r"(inside ? 16 : 0) : "memory");
+}
+
+// All copies that this thread has begun since the last commit are one group (9.7.9.25.3.2).
+__device__ inline void commit_group() {
+    asm volatile("cp.async.commit_group;\n" ::: "memory");
+}
+
+// Waits until at most PENDING groups of this thread, the newest ones, are on their way (9.7.9.25.3.3).
+template <int PENDING>
+__device__ inline void wait_group() {
+    asm volatile("cp.async.wait_group %0;\n" ::"n"(PENDING) : "memory");
+}
+
+// global -> shared: begins to copy the tile of X, a matrix of rows x cols, that begins at (off_row, off_col). What lies
+// outside X counts as 0. Columns come in packs, and these are inside or outside as a whole: cols is a multiple of 4.
+template <int ROWS, int COLS, int PAD>
+__device__ inline void load_tile(
+    float (*X_smem)[COLS + PAD], const float* X, int64_t off_row, int64_t off_col, int rows, int cols) {
+    static_assert(ROWS * COLS % (THREADS * PACK) == 0, "every thread has equally many packs");
+#pragma unroll
+    for (int i = 0; i < ROWS * COLS; i += THREADS * PACK) {
+        const int row = (i + threadIdx.x * PACK) / COLS;
+        const int col = (i + threadIdx.x * PACK) % COLS;
+        const bool inside = off_row + row < rows && off_col + col < cols;
+        copy_async(&X_smem[row][col], inside ? &X[(off_row + row) * cols + off_col + col] : X, inside);
+    }
+}
+
+// shared -> registers: what wmma::load_matrix_sync does, said to be in shared memory. Of that the compiler makes loads
+// that find out for themselves which memory an address is in. wmma.load of the PTX ISA, 9.7.14.4.3.
+__device__ inline void load_fragment(FragmentA& A_rmem, const float* A_smem) {
+    unsigned x[4];
+    asm volatile("wmma.load.a.sync.aligned.row.m16n16k8.shared.tf32 {%0, %1, %2, %3}, [%4], %5;\n"
+                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+                 : "r"(static_cast<unsigned>(__cvta_generic_to_shared(A_smem))), "n"(BLOCK_K + PAD_A)
+                 : "memory");
+#pragma unroll
+    for (int i = 0; i < 4; ++i) A_rmem.x[i] = __uint_as_float(x[i]);
+}
+
+__device__ inline void load_fragment(FragmentB& B_rmem, const float* B_smem) {
+    unsigned x[4];
+    asm volatile("wmma.load.b.sync.aligned.row.m16n16k8.shared.tf32 {%0, %1, %2, %3}, [%4], %5;\n"
+                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+                 : "r"(static_cast<unsigned>(__cvta_generic_to_shared(B_smem))), "n"(BLOCK_N + PAD_B)
+                 : "memory");
+#pragma unroll
+    for (int i = 0; i < 4; ++i) B_rmem.x[i] = __uint_as_float(x[i]);
+}
+
+// Rounds what this lane holds of a fragment to TF32. The Tensor Core would leave out the last 13 bits, which is further
+// off, and always towards zero.
+template <class Fragment>
+__device__ inline void round_fragment(Fragment& X_rmem) {
+#pragma unroll
+    for (int i = 0; i < X_rmem.num_elements; ++i) X_rmem.x[i] = wmma::__float_to_tf32(X_rmem.x[i]);
+}
+
+// shared -> registers: adds this warp's part of the product of a tile of A and a tile of B to its fragments of C.
+__device__ inline void compute_tile(
+    FragmentC (*C_rmem)[FRAGS_N], const float (*A_smem)[BLOCK_K + PAD_A], const float (*B_smem)[BLOCK_N + PAD_B],
+    int warp_m, int warp_n) {
+    FragmentA A_rmem[FRAGS_M];
+    FragmentB B_rmem[FRAGS_N];
+#pragma unroll
+    for (int m = 0; m < FRAGS_M; ++m) {
+        load_fragment(A_rmem[m], &A_smem[warp_m + m * MMA_M][0]);
+        round_fragment(A_rmem[m]);
+    }
+#pragma unroll
+    for (int n = 0; n < FRAGS_N; ++n) {
+        load_fragment(B_rmem[n], &B_smem[0][warp_n + n * MMA_N]);
+        round_fragment(B_rmem[n]);
+    }
+#pragma unroll
+    for (int m = 0; m < FRAGS_M; ++m)
+#pragma unroll
+        for (int n = 0; n < FRAGS_N; ++n) wmma::mma_sync(C_rmem[m][n], A_rmem[m], B_rmem[n], C_rmem[m][n]);
+}
+
+__global__ void __launch_bounds__(THREADS) sgemm_wmma_m16n16k8_mma4x2_warp2x4_stages_kernel(
+    const float* __restrict__ A,  // [M, K]
+    const float* __restrict__ B,  // [K, N]
+    float* __restrict__ C,        // [M, N]
+    int M, int N, int K) {
+    __shared__ alignas(32) float A_smem[STAGES][BLOCK_M][BLOCK_K + PAD_A];
+    __shared__ alignas(32) float B_smem[STAGES][BLOCK_K][BLOCK_N + PAD_B];
+    // This block's BLOCK_M x BLOCK_N tile of C; blocks go along the rows of tiles. Offsets into a matrix are 64-bit:
+    // M, N and K fit int, their products need not.
+    const int tiles_n = (N - 1) / BLOCK_N + 1;
+    const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * BLOCK_M;
+    const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * BLOCK_N;
+    const int warp_m = threadIdx.x / 32 / WARPS_N * WARP_M;  // this warp's part of the tile
+    const int warp_n = threadIdx.x / 32 % WARPS_N * WARP_N;
+    FragmentC C_rmem[FRAGS_M][FRAGS_N];
+#pragma unroll
+    for (int i = 0; i < FRAGS_M * FRAGS_N; ++i) wmma::fill_fragment(C_rmem[i / FRAGS_N][i % FRAGS_N], 0.0f);
+    const int tiles = (K - 1) / BLOCK_K + 1;
+    for (int tile = 0; tile < STAGES - 1; ++tile) {
+        if (tile < tiles) {
+            load_tile<BLOCK_M, BLOCK_K, PAD_A>(A_smem[tile], A, off_m, tile * BLOCK_K, M, K);
+            load_tile<BLOCK_K, BLOCK_N, PAD_B>(B_smem[tile], B, tile * BLOCK_K, off_n, K, N);
+        }
+        commit_group();
+    }
+    for (int tile = 0; tile < tiles; ++tile) {
+        wait_group<STAGES - 2>();
+        // The slice is here for this thread; behind the barrier it is for all, and all are done with the slice before it.
+        __syncthreads();
+        const int next = tile + STAGES - 1;
+        if (next < tiles) {
+            const int64_t off_k = static_cast<int64_t>(next) * BLOCK_K;
+            load_tile<BLOCK_M, BLOCK_K, PAD_A>(A_smem[tile % STAGES], A, off_m, off_k, M, K);
+            load_tile<BLOCK_K, BLOCK_N, PAD_B>(B_smem[tile % STAGES], B, off_k, off_n, K, N);
+        }
+        // A group without copies, where no slice is left, keeps the count.
+        commit_group();
+        compute_tile(C_rmem, A_smem[tile % STAGES], B_smem[tile % STAGES], warp_m, warp_n);
+    }
+#pragma unroll
+    for (int i = 0; i < FRAGS_M * FRAGS_N; ++i) {
+        const int64_t row = off_m + warp_m + i / FRAGS_N * MMA_M;
+        const int64_t col = off_n + warp_n + i % FRAGS_N * MMA_N;
+        if (row < M && col < N)
+            wmma::store_matrix_sync(&C[row * N + col], C_rmem[i / FRAGS_N][i % FRAGS_N], N, wmma::mem_row_major);
+    }
+}
+
+KATA_EXPORT void sgemm_wmma_m16n16k8_mma4x2_warp2x4_stages(
+    const float* A, const float* B, float* C, int M, int N, int K, cudaStream_t stream) {
+    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough C. The count fits int:
+    // 2^31 tiles would be a C of terabytes.
+    const int tiles_m = (M - 1) / BLOCK_M + 1;
+    const int tiles_n = (N - 1) / BLOCK_N + 1;
+    sgemm_wmma_m16n16k8_mma4x2_warp2x4_stages_kernel<<<tiles_m * tiles_n, THREADS, 0, stream>>>(A, B, C, M, N, K);
+}
