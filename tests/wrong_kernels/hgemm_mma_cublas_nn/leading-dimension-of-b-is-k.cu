@@ -2,8 +2,7 @@
 // Kata: hgemm_mma_cublas_nn
 // Sim: out of bounds
 // Gpu: wrong answer
-// Sizes: M=1, N=1, K=2
-// Says: cublasGemmEx \(A of 1 x 2, lda = 2\) reads 6 bytes
+// Says: cublasGemmEx \(A of 1 x 2, lda = 2\) reads 6 bytes|wrong
 #include "kata.cuh"
 #include <cublas_v2.h>
 #include <cuda_fp16.h>

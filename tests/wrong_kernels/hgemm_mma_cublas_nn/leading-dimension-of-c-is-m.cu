@@ -2,8 +2,8 @@
 // Kata: hgemm_mma_cublas_nn
 // Sim: launch failed
 // Gpu: wrong answer
-// Sizes: M=2, N=3, K=5
-// Says: CUBLAS_STATUS_INVALID_VALUE: ldc is 2, and a column of C has 3 elements|never written
+// Sizes: M=1, N=2, K=1
+// Says: CUBLAS_STATUS_INVALID_VALUE: ldc is 1, and a column of C has 2 elements|wrong|never written
 #include "kata.cuh"
 #include <cublas_v2.h>
 #include <cuda_fp16.h>

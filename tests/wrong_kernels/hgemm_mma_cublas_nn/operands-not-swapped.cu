@@ -2,7 +2,7 @@
 // Kata: hgemm_mma_cublas_nn
 // Sim: wrong answer
 // Gpu: wrong answer
-// Sizes: M=2, N=3, K=5
+// Sizes: M=1, N=2, K=2
 #include "kata.cuh"
 #include <cublas_v2.h>
 #include <cuda_fp16.h>

@@ -2,7 +2,6 @@
 // Kata: hgemm_mma_cublas_tn
 // Sim: out of bounds
 // Gpu: wrong answer
-// Sizes: M=1, N=1, K=2
 #include "kata.cuh"
 #include <cublas_v2.h>
 #include <cuda_fp16.h>

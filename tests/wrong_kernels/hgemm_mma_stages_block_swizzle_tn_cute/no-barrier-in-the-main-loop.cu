@@ -2,7 +2,7 @@
 // Kata: hgemm_mma_stages_block_swizzle_tn_cute
 // Sim: race
 // Gpu: wrong answer | pass: warps that are no more than a tile apart do no harm
-// Says: race on
+// Says: race on|wrong
 #include "kata.cuh"
 #include <cuda_fp16.h>
 #include <cute/tensor.hpp>
