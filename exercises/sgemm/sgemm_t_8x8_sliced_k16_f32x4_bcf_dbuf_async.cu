@@ -20,7 +20,9 @@ constexpr int STEP_N = BLOCK_N / THREAD_N;  // and its packs of columns PACK * S
 // Where element m of slice k of A's tile lies in A_smem[k]: slices 0-3, 4-7, 8-11 and 12-15 differ by which 8 of 32 banks
 // come first. Packs remain whole and aligned.
 __device__ inline int swizzle(int k, int m) {
-    return m ^ k / PACK % 4 * 8;
+    int place = m;
+    place ^= k / PACK % 4 * 8;
+    return place;
 }
 
 // The PACK floats at x, which is 16-byte aligned: one 128-bit access.

@@ -130,6 +130,8 @@ __global__ void __launch_bounds__(THREADS) sgemm_wmma_m16n16k8_mma4x2_warp2x4_st
     // 64-bit: M, N and K fit int, their products need not.
     const int tiles_m = (M - 1) / BLOCK_M + 1;
     const int tiles_n = (N - 1) / BLOCK_N + 1;
+    int64_t off_m = 0;
+    int64_t off_n = 0;
     // TODO(1): Place this block: strips of STRIP columns of tiles from left to right, in a strip row after row, in a row
     //   from left to right. The last strip may be narrower. Every tile is some block's, and no tile two blocks'. (~6 lines)
     // END TODO(1)

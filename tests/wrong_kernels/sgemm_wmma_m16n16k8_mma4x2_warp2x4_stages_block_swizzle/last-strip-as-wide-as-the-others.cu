@@ -127,12 +127,14 @@ __global__ void __launch_bounds__(THREADS) sgemm_wmma_m16n16k8_mma4x2_warp2x4_st
     // 64-bit: M, N and K fit int, their products need not.
     const int tiles_m = (M - 1) / BLOCK_M + 1;
     const int tiles_n = (N - 1) / BLOCK_N + 1;
+    int64_t off_m = 0;
+    int64_t off_n = 0;
     const int64_t strip_tiles = static_cast<int64_t>(STRIP) * tiles_m;
     const int strip = static_cast<int>(blockIdx.x / strip_tiles);
     const int in_strip = static_cast<int>(blockIdx.x % strip_tiles);
     const int width = STRIP;
-    const int64_t off_m = static_cast<int64_t>(in_strip / width) * BLOCK_M;
-    const int64_t off_n = static_cast<int64_t>(strip * STRIP + in_strip % width) * BLOCK_N;
+    off_m = static_cast<int64_t>(in_strip / width) * BLOCK_M;
+    off_n = static_cast<int64_t>(strip * STRIP + in_strip % width) * BLOCK_N;
     const int warp_m = threadIdx.x / 32 / WARPS_N * WARP_M;  // this warp's part of the tile
     const int warp_n = threadIdx.x / 32 % WARPS_N * WARP_N;
     FragmentC C_rmem[FRAGS_M][FRAGS_N];
