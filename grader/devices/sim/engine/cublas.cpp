@@ -190,14 +190,15 @@ f32 scalar(const Gemm& gemm, const void* pointer) {
     return gemm.in_half() ? widen(f16{u16(bits)}) : bit_cast<f32>(bits);
 }
 
+// A sum in half is rounded once for each instruction of the Tensor Cores, which takes 16 products.
 f32 dot(const f32* a, const f32* b, int k, bool in_half) {
-    if (in_half) {
-        f16 sum{0};
-        for (int i = 0; i < k; ++i) sum = fused(narrow<f16>(a[i]), narrow<f16>(b[i]), sum);
-        return widen(sum);
-    }
+    constexpr int OF_INSTRUCTION = 16;
     f32 sum = 0;
-    for (int i = 0; i < k; ++i) sum += a[i] * b[i];
+    for (int i = 0; i < k; ++i) {
+        sum += a[i] * b[i];
+        const bool last = (i + 1) % OF_INSTRUCTION == 0 || i + 1 == k;
+        if (in_half && last) sum = widen(narrow<f16>(sum));
+    }
     return sum;
 }
 
