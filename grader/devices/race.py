@@ -134,6 +134,7 @@ class Race:
             self._check(0, self._called(launch, 0))
             calls += 1
         canary = [(self._baseline_s(), self._baseline_s()) for _ in range(self._contest.canary)]
+        canary = [(second, first) if pair % 2 else (first, second) for pair, (first, second) in enumerate(canary)]
         times = [self._pair(launch, flipped=pair % 2 == 1) for pair in range(self._contest.pairs)]
         quarter = max(1, len(self._clocks) // 4)
         return Raced(
