@@ -365,18 +365,20 @@ def _rows(case: Case, seed: int) -> torch.Tensor | None:
 
 
 def _sampled(data: bytes, count: int, rows: torch.Tensor) -> bytes:
-    import torch
+    import numpy
 
-    raw = torch.frombuffer(bytearray(data), dtype=torch.uint8).reshape(count, -1)
-    return raw.index_select(0, rows).numpy().tobytes()
+    raw = numpy.frombuffer(data, dtype=numpy.uint8).reshape(count, -1)
+    chosen: bytes = raw[rows.numpy()].tobytes()
+    return chosen
 
 
 def _unwritten(data: bytes, expected: Expected) -> int:
     """How many elements still hold the poison that they had before the call."""
-    import torch
+    import numpy
 
-    raw = torch.frombuffer(bytearray(data), dtype=torch.uint8).reshape(-1, expected.dtype.itemsize)
-    return int((raw == expected.dtype.poison).all(dim=1).sum())
+    size = expected.dtype.itemsize
+    poison = int.from_bytes(bytes([expected.dtype.poison]) * size, "little")
+    return int(numpy.count_nonzero(numpy.frombuffer(data, dtype=f"<u{size}") == poison))
 
 
 # Inputs are hundreds of megabytes: two shapes with two kinds of values. Answers are samples.

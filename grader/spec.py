@@ -42,13 +42,12 @@ class Numbers:
 
     def normal(self, shape: Sequence[int], *, mean: float = 0.0, std: float = 1.0) -> torch.Tensor:
         torch, source = self._torch, self._generator
-        drawn = self._repeated(shape, lambda n: torch.randn(n, generator=source, dtype=torch.float64))
-        return drawn * std + mean
+        return self._repeated(shape, lambda n: torch.randn(n, generator=source, dtype=torch.float64) * std + mean)
 
     def uniform(self, shape: Sequence[int], low: float, high: float) -> torch.Tensor:
         torch, source = self._torch, self._generator
-        drawn = self._repeated(shape, lambda n: torch.rand(n, generator=source, dtype=torch.float64))
-        return drawn * (high - low) + low
+        width = high - low
+        return self._repeated(shape, lambda n: torch.rand(n, generator=source, dtype=torch.float64) * width + low)
 
     def integers(self, shape: Sequence[int], low: int, high: int) -> torch.Tensor:
         """Whole numbers in [low, high], both included, int64."""
@@ -57,8 +56,9 @@ class Numbers:
 
     def choice(self, shape: Sequence[int], values: Sequence[float]) -> torch.Tensor:
         """Each element one of ``values``, float64."""
-        table = self._torch.tensor(list(values), dtype=self._torch.float64)
-        return table[self.integers(shape, 0, len(values) - 1)]
+        torch, source = self._torch, self._generator
+        table = torch.tensor(list(values), dtype=torch.float64)
+        return self._repeated(shape, lambda n: table[torch.randint(0, len(values), (n,), generator=source)])
 
     def _repeated(self, shape: Sequence[int], draw: Callable[[int], torch.Tensor]) -> torch.Tensor:
         """Drawn values up to PERIOD of them; a longer tensor repeats them, which saves seconds."""
