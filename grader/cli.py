@@ -191,12 +191,13 @@ def _bench(options: argparse.Namespace) -> int:
 
 def _bench_one(kata: Kata, source: Path, options: Options, width: int) -> Grade:
     benched = bench(kata, options, source=source, progress=_progress)
-    for measurement in benched.verdict.measurements:
-        print(f"{kata.name:<{width}}  {report.speed(measurement)}", flush=True)
+    if benched.passed:
+        for measurement in benched.verdict.measurements:
+            print(f"{kata.name:<{width}}  {report.speed(measurement)}", flush=True)
+    else:
+        print(report.explanation(benched), flush=True)
     for line in report.launches(benched):
         print(f"{'':<{width}}  {line}", flush=True)
-    if not benched.passed:
-        print(report.explanation(benched), flush=True)
     return benched
 
 

@@ -17,6 +17,8 @@ _NEXT = {
     Kind.UNSUPPORTED: "the simulator refuses what it cannot run; a GPU grades this file (--device gpu)",
     Kind.DEADLOCK: "every thread of the block must reach the same barrier, or none",
     Kind.MODIFIED_INPUT: "inputs are const; write only to the outputs",
+    Kind.TOO_SLOW: "`kata bench` says what the kernel was launched with; docs/profiling.md how to find what it waits for",
+    Kind.INCONCLUSIVE: "the answer is right; grade again on a quiet machine, or with --no-speed",
 }
 
 
@@ -105,6 +107,11 @@ def _who(grade: Grade, verdict: Verdict) -> Iterable[str]:
     yield _row("who", ", ".join(where))
 
 
+def _speed(grade: Grade, verdict: Verdict) -> Iterable[str]:
+    for place, measurement in enumerate(verdict.measurements):
+        yield _row("speed" if place == 0 else "", speed(measurement))
+
+
 def _wrong(grade: Grade, verdict: Verdict) -> Iterable[str]:
     if verdict.mismatches:
         name = verdict.mismatches[0].buffer
@@ -139,7 +146,7 @@ def _printed(grade: Grade, verdict: Verdict) -> Iterable[str]:
 def _device(grade: Grade, verdict: Verdict) -> Iterable[str]:
     if verdict.device:
         yield _row("device", verdict.device)
-    if verdict.kind in _NEXT and verdict.finding is not None:  # without one the summary itself says what to do
+    if verdict.kind in _NEXT and not verdict.lacks_library:  # whose summary itself says what to do
         yield _row("note", _NEXT[verdict.kind])
 
 
@@ -148,6 +155,7 @@ _SECTIONS: tuple[Callable[[Grade, Verdict], Iterable[str]], ...] = (
     _place,
     _who,
     _wrong,
+    _speed,
     _compiler,
     _todos,
     _printed,

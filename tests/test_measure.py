@@ -19,7 +19,7 @@ from grader.devices import Call, Contest, Finding, Outcome, Raced
 from grader.devices.ptx import DIFFER, SPIN, UNROLL, read_ptx
 from grader.grade import Grade
 from grader.measure import CANARY, CONTENTS, LARGE, RANKS, STAGES, fitted, measure, moved
-from grader.report import launches, record, speed, speed_table
+from grader.report import explanation, launches, record, speed, speed_table
 from grader.sandbox import Program, Sandbox
 from grader.spec import Exact, Size, Sizes, Spec, Tensor, Values, integers, load_spec, normal
 from grader.toolchain import Gpu, find_gpu, find_toolchain
@@ -300,6 +300,14 @@ def test_table_has_a_row_for_each_shape() -> None:
     table = speed_table([done], "2026-01-01, a card")
     assert "| `double_f32` | n=10 | copy | 93.1 | 92.8 to 93.4 | 31 | 4 | 4.21 | TB/s | 83 |" in table
     assert "2026-01-01, a card" in table
+
+
+def test_what_is_too_slow_says_how_slow_and_what_next() -> None:
+    verdict = timed(Clock([0.70]), kata(80))
+    lines = explanation(Grade(KATA, Path("double_f32.cu"), (verdict,))).splitlines()
+    assert lines[0] == "double_f32: too slow: 70.0 % of copy (70.0 to 70.0), 80 % asked"
+    assert any("speed" in line and "70.0 % of copy" in line and f"n={N}" in line for line in lines)
+    assert any("note" in line and "kata bench" in line for line in lines)
 
 
 def test_words_and_record_of_a_measurement() -> None:
