@@ -16,12 +16,13 @@ from pathlib import Path
 
 from grader import skeleton
 from grader.build import CompileFailure, Request, Target, build_all
+from grader.case import allowed
 from grader.catalog import CatalogError, Kata, load_catalog
 from grader.grade import Options, grade, prepare
 from grader.hints import load_hints
 from grader.report import explanation
 from grader.skeleton import SkeletonError
-from grader.spec import SpecError, load_spec
+from grader.spec import Spec, SpecError, load_spec
 from grader.toolchain import find_gpu, find_toolchain
 from grader.verdict import Kind
 
@@ -70,18 +71,34 @@ ORDER = (
 
 def check_catalogue(root: Path) -> list[str]:
     """difficulty.yaml is whole, every kata has a spec that loads and its hints, every family a lesson."""
+    problems: list[str] = []
     try:
         catalog = load_catalog(root)
         for kata in catalog.katas.values():
-            load_spec(kata)
+            problems += _speed_problems(kata, load_spec(kata))
             load_hints(kata)
     except (CatalogError, SpecError) as error:
         return [str(error)]
-    return [
+    return problems + [
         f"{lesson.relative_to(root)} is missing: every family has a lesson."
         for family in catalog.families
         if not (lesson := catalog.by_family[family][0].lesson_path).is_file()
     ]
+
+
+def _speed_problems(kata: Kata, spec: Spec) -> Iterator[str]:
+    """What of a kata's speed its spec does not know."""
+    if kata.speed is None:
+        return
+    known = ("copy", "read", *spec.baselines)
+    for name in (kata.speed.baseline, *kata.speed.beside):
+        if name not in known:
+            yield f"difficulty.yaml: {kata.name}: no baseline is called {name!r}; its spec knows {', '.join(known)}."
+    for shape in kata.speed.shapes:
+        if set(shape) != set(spec.sizes):
+            yield f"difficulty.yaml: {kata.name}: speed.shapes must name exactly the sizes {', '.join(spec.sizes)}."
+        elif not allowed(kata, shape):
+            yield f"difficulty.yaml: {kata.name}: a shape of its speed is not of the multiples that it asks for."
 
 
 def check_skeletons(root: Path) -> list[str]:

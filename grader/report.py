@@ -17,7 +17,7 @@ _NEXT = {
     Kind.UNSUPPORTED: "the simulator refuses what it cannot run; a GPU grades this file (--device gpu)",
     Kind.DEADLOCK: "every thread of the block must reach the same barrier, or none",
     Kind.MODIFIED_INPUT: "inputs are const; write only to the outputs",
-    Kind.TOO_SLOW: "`kata bench` says what the kernel was launched with; docs/profiling.md how to find what it waits for",
+    Kind.TOO_SLOW: "`kata bench` says what was launched; docs/profiling.md how to find what a kernel waits for",
     Kind.INCONCLUSIVE: "the answer is right; grade again on a quiet machine, or with --no-speed",
 }
 

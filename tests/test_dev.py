@@ -51,6 +51,28 @@ def test_no_module_of_the_grader_names_a_kata() -> None:
             assert not [name for name in names if name in text], path
 
 
+@pytest.mark.parametrize(
+    ("was", "becomes", "problem"),
+    [
+        (
+            "{baseline: copy, shapes: [{n: 67108864}]}",
+            "{baseline: cpy, shapes: [{n: 67108864}]}",
+            "no baseline is called 'cpy'",
+        ),
+        (
+            "{baseline: copy, shapes: [{n: 67108864}]}",
+            "{baseline: copy, shapes: [{m: 67108864}]}",
+            "exactly the sizes n",
+        ),
+    ],
+)
+def test_a_speed_that_its_spec_does_not_know_is_found(copy: Path, was: str, becomes: str, problem: str) -> None:
+    path = copy / "difficulty.yaml"
+    path.write_text(path.read_text().replace(was, becomes, 1))
+    problems = dev.check_catalogue(copy)
+    assert len(problems) == 1 and problem in problems[0] and "elementwise_f32" in problems[0]
+
+
 def test_a_stale_skeleton_is_found(copy: Path) -> None:
     path = copy / "exercises" / "elementwise" / "elementwise_f32.cu"
     path.write_text(path.read_text().replace("constexpr int THREADS = 256;", "constexpr int THREADS = 128;"))
