@@ -15,15 +15,14 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from grader import skeleton
-from grader.build import CompileFailure, Request, Target, build_all
 from grader.case import allowed
 from grader.catalog import CatalogError, Kata, load_catalog
-from grader.grade import Options, grade, prepare
+from grader.grade import Grade, Options, grade, prepare
 from grader.hints import load_hints
 from grader.report import explanation
 from grader.skeleton import SkeletonError
 from grader.spec import Spec, SpecError, load_spec
-from grader.toolchain import find_gpu, find_toolchain
+from grader.toolchain import find_gpu
 from grader.verdict import Kind
 
 SIM_ARCHS = ("sm_80", "sm_90a")
@@ -218,47 +217,37 @@ def _run(name: str, command: list[str], root: Path) -> list[str]:
 
 
 def check_skeletons_compile(root: Path) -> list[str]:
-    """Every skeleton compiles, so that a learner's first error is the learner's own, and its answer is wrong."""
-    katas = load_catalog(root).katas.values()
+    """Every skeleton compiles, so that a learner's first error is the learner's own, and its answer is wrong.
+
+    What is graded is the skeleton with its TODO markers blanked, which an untouched one would not be; to a compiler
+    both are the same, line by line.
+    """
     folder = root / ".kata-dev"
     folder.mkdir(exist_ok=True)
     try:
-        # Not the files in exercises/: a learner may be at work on them.
-        pristine = {kata: skeleton.skeleton_of(kata) for kata in katas}
-        return _that_do_not_compile(pristine, folder) + _that_pass(pristine, folder)
+        work = [(kata, _blanked(kata, folder)) for kata in load_catalog(root).katas.values()]
+        options = Options(device="sim")
+        prepare(work, options, _say)
+        return [problem for kata, bare in work for problem in _skeleton_problems(grade(kata, options, source=bare))]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _that_do_not_compile(skeletons: Mapping[Kata, str], folder: Path) -> list[str]:
-    target = Target("sim", SIM_ARCHS[-1])
-    requests = []
-    for kata, text in skeletons.items():
-        source = folder / f"{kata.name}.cu"
-        source.write_text(text)
-        requests.append(Request(kata, load_spec(kata), source, target))
-    return [
-        f"{_place(result.request.kata)}:{result.line or 1}: the skeleton does not compile: {result.message}"
-        for result in build_all(requests, find_toolchain(), jobs=2, progress=_say)
-        if isinstance(result, CompileFailure) and result.kind is not Kind.UNSUPPORTED
-    ]
+def _blanked(kata: Kata, folder: Path) -> Path:
+    """Derived from the solution, not the file in exercises/: a learner may be at work on that."""
+    bare = folder / f"{kata.name}.cu"
+    lines = skeleton.skeleton_of(kata).splitlines()
+    bare.write_text("\n".join("" if "TODO(" in line else line for line in lines) + "\n")
+    return bare
 
 
-def _that_pass(skeletons: Mapping[Kata, str], folder: Path) -> list[str]:
-    """Skeletons without their TODO markers are graded as any file is; one that passes asks nothing of the learner."""
-    work = []
-    for kata, text in skeletons.items():
-        bare = folder / f"{kata.name}.cu"
-        bare.write_text("".join(line for line in text.splitlines(keepends=True) if "TODO(" not in line))
-        work.append((kata, bare))
-    options = Options(device="sim")
-    prepare(work, options, _say)
-    passing = [kata for kata, bare in work if grade(kata, options, source=bare).passed]
-    return [f"{_place(kata)}: passes with nothing filled in." for kata in passing]
-
-
-def _place(kata: Kata) -> Path:
-    return kata.skeleton_path.relative_to(kata.root)
+def _skeleton_problems(graded: Grade) -> Iterator[str]:
+    kata, verdict = graded.kata, graded.verdict
+    place = kata.skeleton_path.relative_to(kata.root)
+    if verdict.kind is Kind.DOES_NOT_COMPILE:
+        yield f"{place}:{verdict.line or 1}: the skeleton does not compile: {verdict.summary}"
+    elif verdict.passed:
+        yield f"{place}: passes with nothing filled in."
 
 
 def check_solutions(root: Path) -> list[str]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -126,19 +126,16 @@ def device(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     if name == "gpu" and find_gpu() is None:
         pytest.skip("no NVIDIA GPU on this machine")
-    prepare(list(_files_of(request.session.items)), Options(device=name))
+    chosen = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
+    wrong, katas = ([params[key] for params in chosen if key in params] for key in ("wrong", "kata"))
+    prepare([(item.kata, item.path) for item in wrong], Options(device=name))
+    prepare([(kata, kata.solution_path) for kata in katas], _as_solution(name))
     return name
 
 
-def _files_of(items: Iterable[pytest.Item]) -> Iterator[tuple[Kata, Path]]:
-    """What the tests grade: a kata's solution or a wrong kernel."""
-    for item in items:
-        chosen = getattr(item, "callspec", None)
-        subject = chosen and (chosen.params.get("wrong") or chosen.params.get("kata"))
-        if isinstance(subject, WrongKernel):
-            yield subject.kata, subject.path
-        elif isinstance(subject, Kata):
-            yield subject, subject.solution_path
+def _as_solution(device: str) -> Options:
+    """As solutions are always graded: the builds are those that `kata dev check` and `pytest --solutions` use."""
+    return Options(device=device, speed=False, warnings_are_errors=True)
 
 
 @pytest.fixture(autouse=True)
@@ -252,7 +249,7 @@ def test_wrong_answer_is_far_off(wrong: WrongKernel, device: str, gaps: dict[str
 
 @pytest.mark.parametrize("kata", KATAS.values(), ids=list(KATAS))
 def test_solution_passes_with_room(kata: Kata, device: str, gaps: dict[str, Gap]) -> None:
-    result = present(grade(kata, Options(device=device, speed=False), source=kata.solution_path))
+    result = present(grade(kata, _as_solution(device), source=kata.solution_path))
     assert result.passed, explanation(result)
     gaps[kata.family].right.append(result.verdict.error_share)
     if isinstance(load_spec(kata).tolerance, Accumulated):
