@@ -64,8 +64,10 @@ __device__ inline int2 tile_of_block(int tiles_m, int tiles_n) {
     return {first_row + place % rows, place / rows};
 }
 
+// A template, although T is Element: nvcc then leaves CuTe's templates alone while it compiles for the host.
+template <class T>
 __global__ void __launch_bounds__(THREADS) hgemm_mma_stages_block_swizzle_tn_cute_kernel(
-    const Element* __restrict__ A, const Element* __restrict__ B, Element* __restrict__ C, int M, int N, int K) {
+    const T* __restrict__ A, const T* __restrict__ B, T* __restrict__ C, int M, int N, int K) {
     extern __shared__ __align__(128) unsigned char shared[];
     const int2 tile = tile_of_block(ceil_div(M, Int<BLOCK_M>{}), ceil_div(N, Int<BLOCK_N>{}));
     const auto C_left = make_coord(M - tile.x * BLOCK_M, N - tile.y * BLOCK_N);  // rows and columns from this tile on
@@ -82,7 +84,7 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_stages_block_swizzle_tn_cut
     Tensor C_gmem = local_tile(C_all, Shape<Int<BLOCK_M>, Int<BLOCK_N>>{}, make_coord(tile.x, tile.y));
 
     // C takes the place of the stages when these are used up.
-    Element* const smem = reinterpret_cast<Element*>(shared);
+    T* const smem = reinterpret_cast<T*>(shared);
     Tensor A_smem = make_tensor(make_smem_ptr(smem), SharedA{});                      // [M, K, stage]
     Tensor B_smem = make_tensor(make_smem_ptr(smem + cosize_v<SharedA>), SharedB{});  // [N, K, stage]
     Tensor C_smem = make_tensor(make_smem_ptr(smem), SharedC{});
@@ -97,8 +99,8 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_stages_block_swizzle_tn_cut
     const Tensor B_from = thread_in.partition_S(B_gmem);
     Tensor A_to = thread_in.partition_D(A_smem);
     Tensor B_to = thread_in.partition_D(B_smem);
-    const Tensor A_place = thread_in.partition_S(make_identity_tensor(Shape<Int<BLOCK_M>, Int<BLOCK_K>>{}));
-    const Tensor B_place = thread_in.partition_S(make_identity_tensor(Shape<Int<BLOCK_N>, Int<BLOCK_K>>{}));
+    const Tensor A_place = thread_in.partition_S(make_identity_tensor(shape(A_gmem(_, _, 0))));
+    const Tensor B_place = thread_in.partition_S(make_identity_tensor(shape(B_gmem(_, _, 0))));
 
     // A tile past the last one is all zeros, and a group all the same: then as many groups are under way in every turn.
     const auto load_stage = [&](int tile_k, int stage) {
@@ -129,7 +131,7 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_stages_block_swizzle_tn_cut
 KATA_EXPORT void hgemm_mma_stages_block_swizzle_tn_cute(
     const half* A, const half* B, half* C, int M, int N, int K, cudaStream_t stream) {
     if (M == 0 || N == 0) return;
-    const auto kernel = hgemm_mma_stages_block_swizzle_tn_cute_kernel;
+    const auto kernel = hgemm_mma_stages_block_swizzle_tn_cute_kernel<Element>;
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SMEM_BYTES);
     const int blocks = ceil_div(M, Int<BLOCK_M>{}) * ceil_div(N, Int<BLOCK_N>{});
     kernel<<<blocks, THREADS, SMEM_BYTES, stream>>>(

@@ -64,8 +64,10 @@ __device__ inline int2 tile_of_block(int tiles_m, int tiles_n) {
     return {first_row + place % rows, place / rows};
 }
 
+// A template, although T is Element: nvcc then leaves CuTe's templates alone while it compiles for the host.
+template <class T>
 __global__ void __launch_bounds__(THREADS) hgemm_mma_stages_block_swizzle_tn_cute_kernel(
-    const Element* __restrict__ A, const Element* __restrict__ B, Element* __restrict__ C, int M, int N, int K) {
+    const T* __restrict__ A, const T* __restrict__ B, T* __restrict__ C, int M, int N, int K) {
     extern __shared__ __align__(128) unsigned char shared[];
     const int2 tile = tile_of_block(ceil_div(M, Int<BLOCK_M>{}), ceil_div(N, Int<BLOCK_N>{}));
     const auto C_left = make_coord(M - tile.x * BLOCK_M, N - tile.y * BLOCK_N);  // rows and columns from this tile on
@@ -82,7 +84,7 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_stages_block_swizzle_tn_cut
     Tensor C_gmem = local_tile(C_all, Shape<Int<BLOCK_M>, Int<BLOCK_N>>{}, make_coord(tile.x, tile.y));
 
     // C takes the place of the stages when these are used up.
-    Element* const smem = reinterpret_cast<Element*>(shared);
+    T* const smem = reinterpret_cast<T*>(shared);
     Tensor A_smem = make_tensor(make_smem_ptr(smem), SharedA{});                      // [M, K, stage]
     Tensor B_smem = make_tensor(make_smem_ptr(smem + cosize_v<SharedA>), SharedB{});  // [N, K, stage]
     Tensor C_smem = make_tensor(make_smem_ptr(smem), SharedC{});
@@ -97,8 +99,8 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_stages_block_swizzle_tn_cut
     const Tensor B_from = thread_in.partition_S(B_gmem);
     Tensor A_to = thread_in.partition_D(A_smem);
     Tensor B_to = thread_in.partition_D(B_smem);
-    const Tensor A_place = thread_in.partition_S(make_identity_tensor(Shape<Int<BLOCK_M>, Int<BLOCK_K>>{}));
-    const Tensor B_place = thread_in.partition_S(make_identity_tensor(Shape<Int<BLOCK_N>, Int<BLOCK_K>>{}));
+    const Tensor A_place = thread_in.partition_S(make_identity_tensor(shape(A_gmem(_, _, 0))));
+    const Tensor B_place = thread_in.partition_S(make_identity_tensor(shape(B_gmem(_, _, 0))));
 
     // A tile past the last one is all zeros, and a group all the same: then as many groups are under way in every turn.
     const auto load_stage = [&](int tile_k, int stage) {
@@ -127,8 +129,8 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_stages_block_swizzle_tn_cut
     const auto thread_mma = mma.get_slice(threadIdx.x);
     Tensor A_rmem = thread_mma.partition_fragment_A(A_smem(_, _, 0));  // [values, atoms of m, step]
     Tensor B_rmem = thread_mma.partition_fragment_B(B_smem(_, _, 0));  // [values, atoms of n, step]
-    const auto copy_A = make_tiled_copy_A(Copy_Atom<SM75_U32x4_LDSM_N, Element>{}, mma);
-    const auto copy_B = make_tiled_copy_B(Copy_Atom<SM75_U32x4_LDSM_N, Element>{}, mma);
+    const auto copy_A = make_tiled_copy_A(Copy_Atom<SM75_U32x4_LDSM_N, T>{}, mma);
+    const auto copy_B = make_tiled_copy_B(Copy_Atom<SM75_U32x4_LDSM_N, T>{}, mma);
     const Tensor A_shared = copy_A.get_slice(threadIdx.x).partition_S(A_smem);  // [values, atoms of m, step, stage]
     const Tensor B_shared = copy_B.get_slice(threadIdx.x).partition_S(B_smem);
     Tensor A_fragment = copy_A.get_slice(threadIdx.x).retile_D(A_rmem);
@@ -165,10 +167,10 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_stages_block_swizzle_tn_cut
     cp_async_wait<0>();
     __syncthreads();
     // TODO(3): the tile of C, as halves, registers -> shared (~6 lines)
-    Tensor C_halves = make_tensor_like<Element>(C_rmem);
+    Tensor C_halves = make_tensor_like<T>(C_rmem);
     CUTE_UNROLL
-    for (int i = 0; i < size(C_rmem); ++i) C_halves(i) = Element(C_rmem(i));
-    const auto copy_C = make_tiled_copy_C(Copy_Atom<UniversalCopy<uint32_t>, Element>{}, mma);
+    for (int i = 0; i < size(C_rmem); ++i) C_halves(i) = T(C_rmem(i));
+    const auto copy_C = make_tiled_copy_C(Copy_Atom<UniversalCopy<uint32_t>, T>{}, mma);
     const auto thread_copy = copy_C.get_slice(threadIdx.x);
     copy(copy_C, thread_copy.retile_S(C_halves), thread_copy.partition_D(C_smem));
     // END TODO(3)
@@ -177,7 +179,7 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_stages_block_swizzle_tn_cut
     const auto thread_out = SharedToGlobal{}.get_slice(threadIdx.x);
     const Tensor C_from = thread_out.partition_S(C_smem);
     Tensor C_to = thread_out.partition_D(C_gmem);
-    const Tensor C_place = thread_out.partition_S(make_identity_tensor(Shape<Int<BLOCK_M>, Int<BLOCK_N>>{}));
+    const Tensor C_place = thread_out.partition_S(make_identity_tensor(shape(C_gmem)));
     CUTE_UNROLL
     for (int row = 0; row < size<1>(C_from); ++row) {
         if (elem_less(C_place(0, row, 0), C_left)) copy(SharedToGlobal{}, C_from(_, row, _), C_to(_, row, _));
@@ -188,7 +190,7 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_stages_block_swizzle_tn_cut
 KATA_EXPORT void hgemm_mma_stages_block_swizzle_tn_cute(
     const half* A, const half* B, half* C, int M, int N, int K, cudaStream_t stream) {
     if (M == 0 || N == 0) return;
-    const auto kernel = hgemm_mma_stages_block_swizzle_tn_cute_kernel;
+    const auto kernel = hgemm_mma_stages_block_swizzle_tn_cute_kernel<Element>;
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SMEM_BYTES);
     const int blocks = ceil_div(M, Int<BLOCK_M>{}) * ceil_div(N, Int<BLOCK_N>{});
     kernel<<<blocks, THREADS, SMEM_BYTES, stream>>>(
