@@ -21,6 +21,7 @@ from grader.spec import load_spec
 from grader.toolchain import find_toolchain
 
 ROOT = Path(__file__).resolve().parent.parent
+KATAS = load_catalog(ROOT).katas
 SIM = Target("sim", "sm_90a")
 
 
@@ -31,7 +32,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def request_for(name: str, source: Path | None = None, target: Target = SIM) -> Request:
-    kata = load_catalog(ROOT).katas[name]
+    kata = KATAS[name]
     return Request(kata, load_spec(kata), source or kata.solution_path, target)
 
 
@@ -74,7 +75,7 @@ def test_ctrl_c_during_a_build_leaves_nothing_and_the_next_run_is_fine(folder: P
         import sys
         sys.path.insert(0, {str(ROOT / "tests")!r})
         from test_build import *
-        katas = list(load_catalog(ROOT).katas)
+        katas = list(KATAS)
         print("ready", flush=True)
         build_all([request_for(name) for name in katas], find_toolchain())
     """
