@@ -6,12 +6,13 @@ Exit codes: 0 all is well, 1 something was graded or checked and did not pass, 2
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from grader import dev, report, skeleton, thresholds
+from grader import dev, progress, report, skeleton, thresholds
 from grader.catalog import Catalog, CatalogError, Kata, find_root, load_catalog
 from grader.doctor import about, examine
 from grader.grade import MACHINE_ERRORS, Grade, Options, bench, grade, prepare
@@ -145,8 +146,9 @@ def _grade(options: argparse.Namespace) -> int:
         counters=options.counters,
         speed=not options.no_speed,
     )
+    progress.expect()
     if len(work) > 1:
-        prepare(work, wanted, _progress)
+        prepare(work, wanted, _tell)
     width = max(len(kata.name) for kata in katas)
     graded = [_grade_one(kata, source, wanted, width) for kata, source in work]
     passed = sum(grade.passed for grade in graded)
@@ -163,14 +165,21 @@ def _work(katas: Sequence[Kata], options: argparse.Namespace) -> list[tuple[Kata
 
 
 def _grade_one(kata: Kata, source: Path, options: Options, width: int) -> Grade:
-    graded = grade(kata, options, source=source, progress=_progress)
+    graded = grade(kata, options, source=source, progress=_tell)
     if graded.passed:
         print(f"{kata.name:<{width}}  {report.outcome(graded)}, {graded.time_s:.1f} s", flush=True)
         for line in report.costs(graded):
             print(line, flush=True)
     else:
         print(report.explanation(graded), flush=True)
+    if warning := progress.keep_grade(graded):
+        _warn(warning)
     return graded
+
+
+@functools.cache  # the same words are said once
+def _warn(words: str) -> None:
+    print(f"kata: {words}", file=sys.stderr, flush=True)
 
 
 def _bench(options: argparse.Namespace) -> int:
@@ -179,7 +188,7 @@ def _bench(options: argparse.Namespace) -> int:
         raise CatalogError("none of these katas has a baseline; `speed` in difficulty.yaml names it.")
     work = _work(katas, options)
     wanted = Options(device="gpu", pairs=options.pairs)
-    prepare(work, wanted, _progress)
+    prepare(work, wanted, _tell)
     width = max(len(kata.name) for kata in katas)
     benched = [_bench_one(kata, source, wanted, width) for kata, source in work]
     if options.json is not None:
@@ -190,7 +199,7 @@ def _bench(options: argparse.Namespace) -> int:
 
 
 def _bench_one(kata: Kata, source: Path, options: Options, width: int) -> Grade:
-    benched = bench(kata, options, source=source, progress=_progress)
+    benched = bench(kata, options, source=source, progress=_tell)
     if benched.passed:
         for measurement in benched.verdict.measurements:
             print(f"{kata.name:<{width}}  {report.speed(measurement)}", flush=True)
@@ -201,7 +210,7 @@ def _bench_one(kata: Kata, source: Path, options: Options, width: int) -> Grade:
     return benched
 
 
-def _progress(line: str) -> None:
+def _tell(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 

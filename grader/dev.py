@@ -58,6 +58,7 @@ ORDER = (
     "grader.peaks",
     "grader.measure",
     "grader.grade",
+    "grader.progress",
     "grader.ops",
     "grader.report",
     "grader.pytest_plugin",

@@ -6,6 +6,7 @@ pytest and the command line are two faces of ``grade``; the verdict that they sh
 from __future__ import annotations
 
 import gc
+import hashlib
 import os
 import threading
 import time
@@ -65,6 +66,7 @@ class Grade:
     source: Path
     verdicts: tuple[Verdict, ...]
     time_s: float = 0.0
+    digest: str = ""  # SHA-256 of the file as it was when grading began; empty where it could not be read
 
     @property
     def verdict(self) -> Verdict:
@@ -94,10 +96,19 @@ def grade(kata: Kata, options: Options, *, source: Path | None = None, progress:
     """
     start = time.monotonic()
     source = source or kata.skeleton_path
+    digest = digest_of(source)
     early = _before_compiling(kata, source)
     verdicts = (early,) if early else _on_devices(kata, source, options, progress)
     finished = tuple(_with_todos(verdict, source) for verdict in verdicts)
-    return Grade(kata, source, finished, time.monotonic() - start)
+    return Grade(kata, source, finished, time.monotonic() - start, digest)
+
+
+def digest_of(source: Path) -> str:
+    """A file's SHA-256 in hexadecimal; empty where it cannot be read."""
+    try:
+        return hashlib.sha256(source.read_bytes()).hexdigest()
+    except OSError:
+        return ""
 
 
 def bench(kata: Kata, options: Options, *, source: Path, progress: Progress | None = None) -> Grade:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from grader import report
+from grader import progress, report
 from grader.catalog import LEVELS, Catalog, CatalogError, Kata, load_catalog
 from grader.grade import MACHINE_ERRORS, Grade, Options, grade, prepare
 from grader.verdict import Kind
@@ -19,6 +19,7 @@ from grader.verdict import Kind
 BELT_S = 900  # pytest-timeout's limit for one kata, far above the sandbox's own
 _CATALOG = pytest.StashKey[Catalog]()
 _GRADE = pytest.StashKey[Grade]()
+_WARNINGS = pytest.StashKey[dict[str, None]]()  # of progress that was not kept, each once
 
 
 class NotPassed(Exception):
@@ -105,8 +106,11 @@ class KataItem(pytest.Item):
         return self.kata.solution_path if self.config.getoption("--solutions") else self.kata.skeleton_path
 
     def runtest(self) -> None:
+        progress.expect()
         graded = grade(self.kata, _options(self.config), source=self.source, progress=_progress(self.config))
         self.stash[_GRADE] = graded
+        if warning := progress.keep_grade(graded):
+            self.config.stash.setdefault(_WARNINGS, {})[warning] = None
         if not graded.passed:
             raise NotPassed(graded)
 
@@ -180,6 +184,8 @@ def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] 
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
+    for warning in terminalreporter.config.stash.get(_WARNINGS, {}):
+        terminalreporter.write_line(f"kata: {warning}")
     waiting = terminalreporter.stats.get("not started", [])
     if waiting:
         terminalreporter.section("not started")

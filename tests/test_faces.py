@@ -23,6 +23,10 @@ PASSES = "elementwise_f32"
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
+    return make_clone(tmp_path)
+
+
+def make_clone(tmp_path: Path) -> Path:
     """A clone with pristine skeletons, whose exercises may be edited."""
     place = tmp_path / "clone"
     place.mkdir()

@@ -1,0 +1,410 @@
+"""What a learner did is kept: by two processes at once, past a kill, damage and an update; and never in the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grader import progress
+from grader.catalog import Kata, load_catalog
+from grader.grade import Grade, Options, grade
+from grader.progress import Event, ProgressError
+from grader.verdict import Kind, Measurement, Verdict
+
+ROOT = Path(__file__).resolve().parent.parent
+KATA = load_catalog(ROOT).katas["sgemm_naive_f32"]
+PASS = Verdict(Kind.PASS, "31 cases", device="sim sm_90a", cases=31)
+WRONG = Verdict(Kind.WRONG_ANSWER, "3 of 257 elements of C are wrong", device="sim sm_90a")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    place = tmp_path / "data"
+    monkeypatch.setenv("KATA_DATA", str(place))
+    return place
+
+
+def own(*verdicts: Verdict, kata: Kata = KATA) -> Grade:
+    return Grade(kata, kata.skeleton_path, verdicts, 1.5, "ab" * 32)
+
+
+def measured(ratio: float, graded: bool = True) -> Measurement:
+    return Measurement("torch.mm", {"M": 4096}, ratio, ratio - 0.01, ratio + 0.01, 21, 1.0, 1.0, 1, graded=graded)
+
+
+def events(root: Path = ROOT) -> tuple[Event, ...]:
+    return progress.load(root).events
+
+
+def child(script: str, **environment: str) -> subprocess.Popen[str]:
+    setup = "from tests.test_progress import *\n"
+    env = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+    return subprocess.Popen(
+        [sys.executable, "-c", setup + script], cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True
+    )
+
+
+def test_nothing_is_there_before_anything_was_kept(folder: Path) -> None:
+    assert progress.load(ROOT) == progress.Progress() and progress.clones() == {}
+    assert not folder.exists()  # looking makes nothing
+
+
+def test_a_grade_is_kept_whole() -> None:
+    assert progress.keep_grade(own(WRONG)) is None
+    assert progress.keep_grade(own(PASS)) is None
+    first, second = events()
+    assert first.time <= second.time and first.id != second.id
+    assert (first.kata, first.what, first.device) == ("sgemm_naive_f32", "grade", "sim sm_90a")
+    assert (first.verdict, first.summary, first.seconds, first.digest) == (
+        "wrong answer",
+        "3 of 257 elements of C are wrong",
+        1.5,
+        "ab" * 32,
+    )
+    assert (first.passed, second.passed, first.ratio, first.strength) == (False, True, None, None)
+
+
+def test_the_speed_kept_is_the_lowest_that_was_graded() -> None:
+    timed = Verdict(
+        Kind.TOO_SLOW,
+        "61 % of torch.mm",
+        device="gpu sm_90a",
+        measurements=(measured(0.9), measured(0.61), measured(0.2, graded=False)),
+    )
+    progress.keep_grade(own(timed))
+    (event,) = events()
+    assert (event.verdict, event.baseline, event.ratio, event.low, event.high) == (
+        "too slow",
+        "torch.mm",
+        0.61,
+        0.6,
+        0.62,
+    )
+
+
+def test_hints_and_solutions_are_kept() -> None:
+    for strength in (2, 1, 2):
+        assert progress.keep_hint(KATA, strength) is None
+    assert progress.keep_solution(KATA) is None
+    found = progress.load(ROOT)
+    seen = found.solution_seen(KATA.name)
+    assert found.hints(KATA.name) == [1, 2] and seen is not None and seen.what == "solution"
+    assert found.hints("elementwise_f32") == [] and found.solution_seen("elementwise_f32") is None
+
+
+def test_what_passed_once_has_passed() -> None:
+    for verdict in (WRONG, PASS, WRONG, PASS):
+        progress.keep_grade(own(verdict))
+    found = progress.load(ROOT)
+    assert found.passed(KATA.name) == found.events[1] and found.passed("elementwise_f32") is None
+
+
+@pytest.mark.parametrize(
+    "graded",
+    [
+        Grade(KATA, KATA.solution_path, (PASS,)),
+        Grade(KATA, Path("/tmp/mine.cu"), (PASS,)),
+        own(Verdict(Kind.NOT_STARTED, "2 TODOs")),
+        own(Verdict(Kind.UNSUPPORTED, "this kata needs CUTLASS")),
+    ],
+    ids=["a solution", "a file from elsewhere", "not started", "a library is missing"],
+)
+def test_what_is_no_work_of_the_learners_is_not_kept(graded: Grade, folder: Path) -> None:
+    assert progress.keep_grade(graded) is None and not folder.exists()
+
+
+def test_the_learners_file_by_another_path_is_the_learners(tmp_path: Path) -> None:
+    link = tmp_path / "link.cu"
+    link.symlink_to(KATA.skeleton_path)
+    progress.keep_grade(Grade(KATA, link, (PASS,)))
+    assert len(events()) == 1
+
+
+def test_the_digest_is_that_of_the_file_when_grading_began(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.cu"
+    broken.write_bytes(b"\0")
+    assert grade(KATA, Options(device="sim"), source=broken).digest == (
+        "6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d"  # printf '\0' | sha256sum
+    )
+    assert grade(KATA, Options(device="sim"), source=tmp_path / "nowhere.cu").digest == ""
+
+
+def other_clone(tmp_path: Path) -> Kata:
+    return Kata(name=KATA.name, family=KATA.family, level=KATA.level, elem=KATA.elem, root=tmp_path / "other")
+
+
+def test_clones_do_not_mix(tmp_path: Path) -> None:
+    other = other_clone(tmp_path)
+    progress.keep_grade(own(WRONG))
+    progress.keep_grade(own(PASS, kata=other))
+    assert [event.passed for event in events()] == [False]
+    assert [event.passed for event in events(other.root)] == [True]
+    assert progress.clones() == {str(ROOT): 1, str(other.root): 1}
+
+
+def test_data_lies_where_it_should(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "xdg"))
+    assert progress.data_file() == tmp_path / "data" / "progress.db"
+    monkeypatch.delenv("KATA_DATA")
+    assert progress.data_file() == tmp_path / "xdg" / "kata" / "progress.db"
+    monkeypatch.delenv("XDG_DATA_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert progress.data_file() == tmp_path / ".local" / "share" / "kata" / "progress.db"
+
+
+# Two at once, and the end of a process
+
+
+def test_processes_at_once_lose_nothing() -> None:
+    script = "print([w for _ in range(25) if (w := progress.keep_grade(own(PASS)))])"
+    running = [child(script) for _ in range(3)]  # the first also creates the database
+    assert [process.communicate(timeout=120)[0].strip() for process in running] == ["[]"] * 3
+    assert len({event.id for event in events()}) == 75
+
+
+def test_what_was_kept_outlives_a_kill() -> None:
+    writer = child("while True: print(progress.keep_grade(own(PASS)), flush=True)")
+    assert writer.stdout is not None
+    said = [writer.stdout.readline().strip() for _ in range(10)]
+    writer.send_signal(signal.SIGKILL)
+    said += writer.communicate(timeout=60)[0].split()
+    assert set(said) == {"None"}
+    assert len(events()) in (len(said), len(said) + 1)  # the last may be kept, and not yet said
+    assert progress.keep_grade(own(WRONG)) is None and not events()[-1].passed
+
+
+def test_a_kill_in_the_middle_of_a_transaction_leaves_none_of_it(folder: Path) -> None:
+    progress.keep_grade(own(PASS))
+    script = """
+def spill(db):
+    db.execute("PRAGMA cache_size = 5")  # so that half of the transaction is in the file already
+    db.execute("BEGIN IMMEDIATE")
+    for number in range(5000):
+        db.execute("INSERT INTO event (clone, id, time, kata, what) VALUES ('c', ?, 't', 'k', 'hint')", (number,))
+    os.kill(os.getpid(), signal.SIGKILL)
+progress._use(spill)
+"""
+    killed = child(script)
+    assert killed.wait(timeout=60) == -signal.SIGKILL
+    assert (folder / "progress.db").stat().st_size > 100_000 and (folder / "progress.db-journal").exists()
+    assert len(events()) == 1 and progress.clones() == {str(ROOT): 1}
+    assert progress.keep_grade(own(PASS)) is None and len(events()) == 2
+
+
+def test_a_database_that_stays_busy_is_one_warning(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    progress.keep_grade(own(PASS))
+    monkeypatch.setattr(progress, "BUSY_S", 0.05)
+    with sqlite3.connect(folder / "progress.db", isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+        warning = progress.keep_grade(own(PASS))
+    assert warning is not None and "locked" in warning and "not kept" in warning
+    other.close()
+
+
+# Versions
+
+
+MORE = ("ALTER TABLE event ADD COLUMN mood TEXT", "UPDATE event SET mood = 'proud'")
+
+
+def test_an_older_database_is_brought_forward(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    progress.keep_grade(own(PASS))
+    before = events()
+    monkeypatch.setattr(progress, "MIGRATIONS", [*progress.MIGRATIONS, MORE])
+    assert events() == before
+    assert progress.keep_grade(own(WRONG)) is None and len(events()) == 2
+    with sqlite3.connect(folder / "progress.db") as db:
+        assert db.execute("SELECT mood FROM event").fetchall() == [("proud",), (None,)]
+        assert db.execute("PRAGMA user_version").fetchone() == (2,)
+    db.close()
+
+
+def test_a_migration_that_fails_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    progress.keep_grade(own(PASS))
+    before = events()
+    with monkeypatch.context() as patch:
+        patch.setattr(progress, "MIGRATIONS", [*progress.MIGRATIONS, (*MORE, "no SQL")])
+        assert "not kept" in (progress.keep_grade(own(PASS)) or "")
+    assert events() == before
+
+
+def test_a_newer_database_is_refused_and_left_alone(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(progress, "MIGRATIONS", [*progress.MIGRATIONS, MORE])
+        progress.keep_grade(own(PASS))
+    content = (folder / "progress.db").read_bytes()
+    with pytest.raises(ProgressError, match=r"newer version of the grader \(schema 2, this one knows 1\). Update"):
+        progress.load(ROOT)
+    assert "newer version" in (progress.keep_grade(own(PASS)) or "")
+    assert (folder / "progress.db").read_bytes() == content and sorted(os.listdir(folder)) == ["progress.db"]
+
+
+# Damage, and places that cannot be written
+
+
+def no_database(path: Path) -> None:
+    path.write_bytes(b"These are not the bytes of a database. " * 100)
+
+
+def torn(path: Path) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, 5000)
+
+
+@pytest.mark.parametrize("damage", [no_database, torn, cut])
+@pytest.mark.parametrize("first", ["kept", "read"])
+def test_a_damaged_file_is_kept_aside(damage: Any, first: str, folder: Path) -> None:
+    progress.keep_grade(own(PASS))
+    path = folder / "progress.db"
+    damage(path)
+    damaged = path.read_bytes()
+    warning = progress.keep_grade(own(WRONG)) if first == "kept" else progress.load(ROOT).warning
+    assert warning == f"{path} was damaged; it is kept as progress.db.damaged-1, and a new one begun"
+    assert (folder / "progress.db.damaged-1").read_bytes() == damaged
+    assert progress.keep_grade(own(PASS)) is None and events()[-1].passed
+    no_database(path)
+    assert "progress.db.damaged-2" in (progress.keep_grade(own(WRONG)) or "")
+
+
+def test_of_processes_that_meet_a_damaged_file_one_sets_it_aside(folder: Path) -> None:
+    progress.keep_grade(own(PASS))
+    no_database(folder / "progress.db")
+    running = [child("progress.keep_grade(own(PASS)); print(progress.keep_grade(own(PASS)))") for _ in range(4)]
+    assert [process.communicate(timeout=120)[0].strip() for process in running] == ["None"] * 4
+    assert len(events()) == 8
+    assert [name for name in os.listdir(folder) if "damaged" in name] == ["progress.db.damaged-1"]
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that any user may reach; pytest's own are for their owner."""
+    place = Path(tempfile.mkdtemp())
+    place.chmod(0o755)
+    yield place
+    shutil.rmtree(place)
+
+
+READ_ONLY = """
+import os, sqlite3, sys
+from pathlib import Path
+from grader import progress
+from grader.catalog import Kata
+if os.geteuid() == 0:
+    os.setuid(65534)  # root may write anywhere
+print(progress.keep_hint(Kata(name="k", family="f", level="easy", elem="f32", root=Path("/clone")), 1))
+print(len(progress.load(Path("/clone")).events))
+"""
+
+
+@pytest.mark.parametrize("filled", [False, True], ids=["empty", "with a database"])
+def test_a_read_only_folder_is_one_warning(filled: bool, open_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KATA_DATA", str(open_folder / "data"))
+    (open_folder / "data").mkdir()
+    if filled:
+        progress.keep_hint(Kata(name="k", family="f", level="easy", elem="f32", root=Path("/clone")), 1)
+        (open_folder / "data" / "progress.db").chmod(0o444)
+    (open_folder / "data").chmod(0o555)
+    done = subprocess.run([sys.executable, "-c", READ_ONLY], cwd=ROOT, capture_output=True, text=True)
+    warning, count = done.stdout.splitlines()
+    assert warning.startswith("this was not kept as progress: ") and "set KATA_DATA to another folder" in warning
+    assert count == str(int(filled))  # what is there can be read all the same
+
+
+@pytest.mark.parametrize("place", ["/dev/null", "/dev/null/data", "/proc/data"])
+def test_a_folder_that_cannot_be_is_one_warning(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KATA_DATA", place)
+    warning = progress.keep_grade(own(PASS))
+    assert warning is not None and len(warning.splitlines()) == 1 and "KATA_DATA" in warning
+    assert events() == ()
+
+
+def test_a_full_disk_is_one_warning() -> None:
+    progress.keep_grade(own(PASS))
+    script = (
+        "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))\n"
+        "print([progress.keep_grade(own(PASS)) for _ in range(2)])"
+    )
+    said = child(script).communicate(timeout=60)[0]
+    assert said.count("not kept as progress") == 2
+    assert len(events()) == 1 and progress.keep_grade(own(PASS)) is None and len(events()) == 2
+
+
+def test_a_python_without_sqlite_is_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sqlite3", None)
+    progress.expect()
+    assert progress.keep_grade(own(PASS)) == (
+        "this was not kept as progress: this Python has no sqlite3. Use one that has."
+    )
+
+
+def test_sqlite_is_imported_when_it_is_needed() -> None:
+    code = "import sys, grader.cli, grader.pytest_plugin; print('sqlite3' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.strip() == "False"
+
+
+# Taking it elsewhere
+
+
+def test_what_is_exported_can_be_imported_without_doubles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    timed = Verdict(Kind.PASS, "31 cases", device="gpu sm_90a", measurements=(measured(0.93),))
+    progress.keep_grade(own(WRONG))
+    progress.keep_hint(KATA, 2)
+    progress.keep_solution(KATA)
+    lines = list(progress.export_lines(progress.clone_of(ROOT)))
+    assert json.loads(lines[0]) == {"kata_progress": 1, "clone": str(ROOT)} and len(lines) == 4
+    before = events()
+    assert progress.import_lines(lines, ROOT) == 0 and events() == before
+    monkeypatch.setenv("KATA_DATA", str(tmp_path / "another machine"))
+    elsewhere = other_clone(tmp_path)
+    progress.keep_grade(own(timed, kata=elsewhere))
+    assert progress.import_lines(lines, elsewhere.root) == 3
+    assert progress.import_lines([*lines, "", *lines], elsewhere.root) == 0
+    assert set(events(elsewhere.root)) > set(before) and len(events(elsewhere.root)) == 4
+    assert events(elsewhere.root)[:3] == before  # in the order in which they happened, not that of the import
+
+
+GOOD = {"id": "a", "time": "2026-03-31T12:00:00.000+00:00", "kata": "k", "what": "hint", "strength": 1}
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{", "line 2 is not JSON"),
+        ("[]", "line 2: it is no object"),
+        ({**GOOD, "time": "yesterday"}, "line 2: time cannot be 'yesterday'"),
+        ({**GOOD, "mood": "proud"}, "line 2: unknown field 'mood'"),
+        ({**GOOD, "ratio": "fast"}, "line 2: ratio cannot be 'fast'"),
+        ({**GOOD, "strength": True}, "line 2: strength cannot be True"),
+        ({**GOOD, "what": "dance"}, "line 2: what cannot be 'dance'"),
+        ({"id": "a"}, "line 2: time is missing"),
+        ({"kata_progress": 2}, "line 2: a newer version"),
+    ],
+)
+def test_an_import_is_all_or_nothing(line: str | Mapping[str, Any], said: str) -> None:
+    text = line if isinstance(line, str) else json.dumps(line)
+    with pytest.raises(ProgressError, match=said):
+        progress.import_lines([json.dumps({**GOOD, "id": "b"}), text], ROOT)
+    assert events() == ()
+
+
+def test_times_of_an_import_are_compared_in_utc() -> None:
+    late = {**GOOD, "id": "late", "time": "2026-03-31T12:00:00+00:00"}
+    early = {**GOOD, "id": "early", "time": "2026-03-31T12:30:00+02:00"}
+    assert progress.import_lines([json.dumps(late), json.dumps(early)], ROOT) == 2
+    assert [event.id for event in events()] == ["early", "late"]
