@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(THREADS) sgemm_t_8x16_sliced_k16_f32x4_bcf_dbu
 #pragma unroll
         for (int k = 0; k < BLOCK_K; ++k) {
             // TODO(1): Load the operands of the next k into the buffer that is not multiplied now. Behind the last k of
-            //   this slice comes the first of the next, if there is one: it must be whole by then. (~8 lines)
+            //   this slice comes the first of the next, if there is one: it must be whole by then. (~9 lines)
             // END TODO(1)
 #pragma unroll
             for (int m = 0; m < THREAD_M; ++m)

@@ -1,9 +1,9 @@
 // sgemm_t_8x16_sliced_k16_f32x4_bcf_dbuf_async_warp_rbuf_serpentine: C = A @ B, 8 x 8 elements of C per thread, memory in 128-bit accesses
 //
 // Shapes     A: [M, K], B: [K, N], C: [M, N] f32, row-major, contiguous, 16-byte aligned bases, N and K multiples of 4
-// Technique  128x256x16 tiles; the products of a k go through the thread's tile row by row, there and back
-// New        over sgemm_t_8x16_sliced_k16_f32x4_bcf_dbuf_async_warp_rbuf: an operand from B ends one row and begins
-//            the next, and is not read from the register file again
+// Technique  128x256x16 tiles; the products of a k go through the thread's tile column by column, down and up
+// New        over sgemm_t_8x16_sliced_k16_f32x4_bcf_dbuf_async_warp_rbuf: an operand from A ends one column and
+//            begins the next, and is not read from the register file again
 // Bound      arithmetic: what is left is addresses, barriers, and how the blocks fill the card
 #include "kata.cuh"
 #include <cstdint>
@@ -145,16 +145,19 @@ __global__ void __launch_bounds__(THREADS) sgemm_t_8x16_sliced_k16_f32x4_bcf_dbu
             if (k + 1 < BLOCK_K) {
                 load_operands(
                     A_rmem[(k + 1) % 2], B_rmem[(k + 1) % 2], A_smem[stage], B_smem[stage], k + 1, thread_m, thread_n);
-            } else if (off_k + BLOCK_K < K) {
-                stage_tile_transposed<BLOCK_M, BLOCK_K>(A_smem[1 - stage], A_next);
+            } else {
+                // Without a next slice, operands of this one are loaded, and never multiplied: around the barrier there
+                // is no branch, and the compiler may move products to before and behind it.
+                const int next = off_k + BLOCK_K < K ? 1 - stage : stage;
+                if (next != stage) stage_tile_transposed<BLOCK_M, BLOCK_K>(A_smem[next], A_next);
                 wait_all();
                 // The next slice was staged by others: all of them must be done writing. And all are done with this
                 // slice, except for what they hold in registers: its buffer may be overwritten in the next turn.
                 __syncthreads();
-                load_operands(A_rmem[0], B_rmem[0], A_smem[1 - stage], B_smem[1 - stage], 0, thread_m, thread_n);
+                load_operands(A_rmem[0], B_rmem[0], A_smem[next], B_smem[next], 0, thread_m, thread_n);
             }
-            // TODO(1): Add the products of this k, in even rows from left to right and in odd rows from right to left.
-            //   Two products in a row then share an operand, which the compiler keeps at the multiplier. (~7 lines)
+            // TODO(1): Add the products of this k, in even columns from top to bottom and in odd columns from bottom to
+            //   top. Two products in a row then share an operand, which the compiler keeps at the multiplier. (~7 lines)
             // END TODO(1)
         }
     }

@@ -142,8 +142,11 @@ __global__ void __launch_bounds__(THREADS) sgemm_t_8x16_sliced_k16_f32x4_bcf_dbu
             if (k + 1 < BLOCK_K) {
                 load_operands(
                     A_rmem[(k + 1) % 2], B_rmem[(k + 1) % 2], A_smem[stage], B_smem[stage], k + 1, thread_m, thread_n);
-            } else if (off_k + BLOCK_K < K) {
-                stage_tile_transposed<BLOCK_M, BLOCK_K>(A_smem[1 - stage], A_next);
+            } else {
+                // Without a next slice, operands of this one are loaded, and never multiplied: around the barrier there
+                // is no branch, and the compiler may move products to before and behind it.
+                const int next = off_k + BLOCK_K < K ? 1 - stage : stage;
+                if (next != stage) stage_tile_transposed<BLOCK_M, BLOCK_K>(A_smem[next], A_next);
                 wait_all();
                 // The next slice was staged by others: all of them must be done writing. And all are done with this
                 // slice, except for what they hold in registers: its buffer may be overwritten in the next turn.

@@ -1,4 +1,4 @@
-// Wrong: in odd rows the sums are taken from right to left, the operands still from left to right
+// Wrong: in odd columns the sums are taken from bottom to top, the operands still from top to bottom
 // Kata: sgemm_t_8x16_sliced_k16_f32x4_bcf_dbuf_async_warp_rbuf_serpentine
 // Sim: wrong answer
 // Gpu: wrong answer
@@ -142,20 +142,23 @@ __global__ void __launch_bounds__(THREADS) sgemm_t_8x16_sliced_k16_f32x4_bcf_dbu
             if (k + 1 < BLOCK_K) {
                 load_operands(
                     A_rmem[(k + 1) % 2], B_rmem[(k + 1) % 2], A_smem[stage], B_smem[stage], k + 1, thread_m, thread_n);
-            } else if (off_k + BLOCK_K < K) {
-                stage_tile_transposed<BLOCK_M, BLOCK_K>(A_smem[1 - stage], A_next);
+            } else {
+                // Without a next slice, operands of this one are loaded, and never multiplied: around the barrier there
+                // is no branch, and the compiler may move products to before and behind it.
+                const int next = off_k + BLOCK_K < K ? 1 - stage : stage;
+                if (next != stage) stage_tile_transposed<BLOCK_M, BLOCK_K>(A_smem[next], A_next);
                 wait_all();
                 // The next slice was staged by others: all of them must be done writing. And all are done with this
                 // slice, except for what they hold in registers: its buffer may be overwritten in the next turn.
                 __syncthreads();
-                load_operands(A_rmem[0], B_rmem[0], A_smem[1 - stage], B_smem[1 - stage], 0, thread_m, thread_n);
+                load_operands(A_rmem[0], B_rmem[0], A_smem[next], B_smem[next], 0, thread_m, thread_n);
             }
 #pragma unroll
-            for (int m = 0; m < THREAD_M; ++m) {
+            for (int n = 0; n < THREAD_N; ++n) {
 #pragma unroll
-                for (int i = 0; i < THREAD_N; ++i) {
-                    const int n = m % 2 == 0 ? i : THREAD_N - 1 - i;
-                    C_rmem[m][n] += A_rmem[k % 2][m] * B_rmem[k % 2][i];
+                for (int i = 0; i < THREAD_M; ++i) {
+                    const int m = n % 2 == 0 ? i : THREAD_M - 1 - i;
+                    C_rmem[m][n] += A_rmem[k % 2][i] * B_rmem[k % 2][n];
                 }
             }
         }
