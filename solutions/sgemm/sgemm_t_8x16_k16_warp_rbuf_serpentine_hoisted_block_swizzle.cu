@@ -1,0 +1,206 @@
+// sgemm_t_8x16_k16_warp_rbuf_serpentine_hoisted_block_swizzle: C = A @ B, 8 x 8 elements of C per thread, memory in 128-bit accesses
+//
+// Shapes     A: [M, K], B: [K, N], C: [M, N] f32, row-major, contiguous, 16-byte aligned bases, N and K multiples of 4
+// Technique  128x256x16 tiles; blocks that run at the same time have tiles that form a block of tiles, not a long row
+// New        over sgemm_t_8x16_k16_warp_rbuf_serpentine_hoisted: blocks go through C in strips of 8 columns of tiles
+// Bound      arithmetic: what is left is the last wave of blocks, which does not fill the card
+#include "kata.cuh"
+#include <cstdint>
+
+constexpr int BLOCK_M = 128;
+constexpr int BLOCK_N = 256;
+constexpr int BLOCK_K = 16;
+constexpr int THREAD_M = 8;   // rows of C per thread
+constexpr int THREAD_N = 16;  // columns of C per thread
+constexpr int THREADS = (BLOCK_M / THREAD_M) * (BLOCK_N / THREAD_N);
+constexpr int STRIP = 8;   // columns of tiles that blocks go through together
+constexpr int PACK = 4;    // floats in 16 bytes
+constexpr int STEP_M = 4;  // lanes along M: a thread's packs of rows lie PACK * STEP_M apart
+constexpr int STEP_N = 8;  // and its packs of columns PACK * STEP_N
+constexpr int WARP_M = STEP_M * THREAD_M;
+constexpr int WARP_N = STEP_N * THREAD_N;
+constexpr int WARPS_N = BLOCK_N / WARP_N;
+static_assert(BLOCK_K % 2 == 0, "the first k of a slice is always in buffer 0");
+static_assert(STEP_M * STEP_N == 32, "a warp's lanes");
+static_assert(THREADS * PACK % BLOCK_K == 0 && THREADS * PACK % BLOCK_N == 0, "a thread's packs share columns");
+
+// Where element m of slice k of A's tile lies in A_smem[k]: slices 0-3, 4-7, 8-11 and 12-15 differ by which 8 of 32 banks
+// come first. Packs remain whole and aligned.
+__device__ inline int swizzle(int k, int m) {
+    int place = m;
+    place ^= k / PACK % 4 * 8;
+    return place;
+}
+
+// The PACK floats at x, which is 16-byte aligned: one 128-bit access.
+__device__ inline float4& pack_at(float* x) {
+    return *reinterpret_cast<float4*>(x);
+}
+
+__device__ inline const float4& pack_at(const float* x) {
+    return *reinterpret_cast<const float4*>(x);
+}
+
+// global -> registers: this thread's packs of a tile. The first is at X, the others are below it. From X on, rows x
+// cols elements are inside the matrix, whose rows are stride apart; none are if one is negative. What lies outside
+// counts as 0. Columns come in packs, and these are inside or outside as a whole: stride is a multiple of 4.
+template <int ROWS, int COLS>
+__device__ inline void fetch_tile(float4* X_rmem, const float* X, int rows, int cols, int stride) {
+    static_assert(ROWS * COLS % (THREADS * PACK) == 0, "every thread has equally many packs");
+#pragma unroll
+    for (int i = 0; i < ROWS * COLS; i += THREADS * PACK) {
+        float4 pack = {};
+        if (i / COLS < rows && 0 < cols) pack = pack_at(&X[static_cast<int64_t>(i / COLS) * stride]);
+        X_rmem[i / (THREADS * PACK)] = pack;
+    }
+}
+
+// global -> shared: begins to copy a tile as fetch_tile fetches it, without registers: cp.async of the PTX ISA,
+// 9.7.9.25.3.1. Of a pack that lies outside X no byte is read, and 16 zeros are written.
+template <int ROWS, int COLS>
+__device__ inline void copy_tile_async(float (*X_smem)[COLS], const float* X, int rows, int cols, int stride) {
+    static_assert(ROWS * COLS % (THREADS * PACK) == 0, "every thread has equally many packs");
+#pragma unroll
+    for (int i = 0; i < ROWS * COLS; i += THREADS * PACK) {
+        const int row = (i + threadIdx.x * PACK) / COLS;
+        const int col = (i + threadIdx.x * PACK) % COLS;
+        const bool inside = i / COLS < rows && 0 < cols;
+        const float* from = &X[static_cast<int64_t>(i / COLS) * stride];
+        const unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(&X_smem[row][col]));
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(to), "l"(from), "r"(inside ? 16 : 0)
+                     : "memory");
+    }
+}
+
+// Waits for all copies that this thread has begun (9.7.9.25.3.3).
+__device__ inline void wait_all() {
+    asm volatile("cp.async.wait_all;\n" ::: "memory");
+}
+
+// registers -> shared, transposed: the same with X_smem[col][row], swizzled.
+template <int ROWS, int COLS>
+__device__ inline void stage_tile_transposed(float (*X_smem)[ROWS], const float4* X_rmem) {
+#pragma unroll
+    for (int i = 0; i < ROWS * COLS; i += THREADS * PACK) {
+        const int row = (i + threadIdx.x * PACK) / COLS;
+        const int col = (i + threadIdx.x * PACK) % COLS;
+        const float4 pack = X_rmem[i / (THREADS * PACK)];
+        // Four lanes share a row of X: a warp's 32 words of one store fall in 32 banks, thanks to swizzle.
+        X_smem[col + 0][swizzle(col, row)] = pack.x;
+        X_smem[col + 1][swizzle(col, row)] = pack.y;
+        X_smem[col + 2][swizzle(col, row)] = pack.z;
+        X_smem[col + 3][swizzle(col, row)] = pack.w;
+    }
+}
+
+// shared -> registers: this thread's operands of one k.
+__device__ inline void load_operands(
+    float* A_rmem, float* B_rmem, const float (*A_smem)[BLOCK_M], const float (*B_smem)[BLOCK_N], int k, int thread_m,
+    int thread_n) {
+#pragma unroll
+    for (int m = 0; m < THREAD_M; m += PACK)
+        pack_at(&A_rmem[m]) = pack_at(&A_smem[k][swizzle(k, thread_m + m * STEP_M)]);
+#pragma unroll
+    for (int n = 0; n < THREAD_N; n += PACK) pack_at(&B_rmem[n]) = pack_at(&B_smem[k][thread_n + n * STEP_N]);
+}
+
+__global__ void __launch_bounds__(THREADS) sgemm_t_8x16_k16_warp_rbuf_serpentine_hoisted_block_swizzle_kernel(
+    const float* __restrict__ A,  // [M, K]
+    const float* __restrict__ B,  // [K, N]
+    float* __restrict__ C,        // [M, N]
+    int M, int N, int K) {
+    __shared__ alignas(16) float A_smem[2][BLOCK_K][BLOCK_M];
+    __shared__ alignas(16) float B_smem[2][BLOCK_K][BLOCK_N];
+    // This block's BLOCK_M x BLOCK_N tile of C; blocks go through C in strips of STRIP tiles. Offsets into a matrix are
+    // 64-bit: M, N and K fit int, their products need not.
+    const int tiles_m = (M - 1) / BLOCK_M + 1;
+    const int tiles_n = (N - 1) / BLOCK_N + 1;
+    int64_t off_m = 0;
+    int64_t off_n = 0;
+    // TODO(1): Place this block: strips of STRIP columns of tiles from left to right, in a strip row after row, in a row
+    //   from left to right. The last strip may be narrower. Every tile is some block's, and no tile two blocks'. (~6 lines)
+    const int64_t strip_tiles = static_cast<int64_t>(STRIP) * tiles_m;
+    const int strip = static_cast<int>(blockIdx.x / strip_tiles);
+    const int in_strip = static_cast<int>(blockIdx.x % strip_tiles);
+    const int width = min(STRIP, tiles_n - strip * STRIP);
+    off_m = static_cast<int64_t>(in_strip / width) * BLOCK_M;
+    off_n = static_cast<int64_t>(strip * STRIP + in_strip % width) * BLOCK_N;
+    // END TODO(1)
+    const int warp_id = threadIdx.x / 32;
+    const int lane_id = threadIdx.x % 32;
+    const int thread_m = warp_id / WARPS_N * WARP_M + lane_id / STEP_N * PACK;
+    const int thread_n = warp_id % WARPS_N * WARP_N + lane_id % STEP_N * PACK;
+    alignas(16) float C_rmem[THREAD_M][THREAD_N] = {};
+    float4 A_next[BLOCK_M * BLOCK_K / (THREADS * PACK)];  // this thread's packs of the slice that comes next
+    const int A_row = threadIdx.x * PACK / BLOCK_K;
+    const int A_col = threadIdx.x * PACK % BLOCK_K;
+    const int B_row = threadIdx.x * PACK / BLOCK_N;
+    const int B_col = threadIdx.x * PACK % BLOCK_N;
+    const int rows = static_cast<int>(M - off_m) - A_row;
+    const int cols = static_cast<int>(N - off_n) - B_col;
+    A += (off_m + A_row) * K + A_col;
+    B += static_cast<int64_t>(B_row) * N + off_n + B_col;
+    fetch_tile<BLOCK_M, BLOCK_K>(A_next, A, rows, K - A_col, K);
+    copy_tile_async<BLOCK_K, BLOCK_N>(B_smem[0], B, K - B_row, cols, N);
+    alignas(16) float A_rmem[2][THREAD_M];
+    alignas(16) float B_rmem[2][THREAD_N];
+    stage_tile_transposed<BLOCK_M, BLOCK_K>(A_smem[0], A_next);
+    wait_all();
+    // A thread reads rows and columns that others staged: all of them must be done writing.
+    __syncthreads();
+    load_operands(A_rmem[0], B_rmem[0], A_smem[0], B_smem[0], 0, thread_m, thread_n);
+    // left: the columns of A and rows of B behind this slice
+    for (int stage = 0, left = K - BLOCK_K; left > -BLOCK_K; left -= BLOCK_K) {
+        const int next = left > 0 ? 1 - stage : stage;
+        if (left > 0) {
+            A += BLOCK_K;
+            B += static_cast<int64_t>(BLOCK_K) * N;
+            fetch_tile<BLOCK_M, BLOCK_K>(A_next, A, rows, left - A_col, K);
+            copy_tile_async<BLOCK_K, BLOCK_N>(B_smem[next], B, left - B_row, cols, N);
+        }
+#pragma unroll
+        for (int k = 0; k < BLOCK_K; ++k) {
+            if (k + 1 < BLOCK_K) {
+                load_operands(
+                    A_rmem[(k + 1) % 2], B_rmem[(k + 1) % 2], A_smem[stage], B_smem[stage], k + 1, thread_m, thread_n);
+            } else {
+                // Without a next slice, operands of this one are loaded, and never multiplied: around the barrier there
+                // is no branch, and the compiler may move products to before and behind it.
+                if (next != stage) stage_tile_transposed<BLOCK_M, BLOCK_K>(A_smem[next], A_next);
+                wait_all();
+                // The next slice was staged by others: all of them must be done writing. And all are done with this
+                // slice, except for what they hold in registers: its buffer may be overwritten in the next turn.
+                __syncthreads();
+                load_operands(A_rmem[0], B_rmem[0], A_smem[next], B_smem[next], 0, thread_m, thread_n);
+            }
+#pragma unroll
+            for (int n = 0; n < THREAD_N; ++n) {
+#pragma unroll
+                for (int i = 0; i < THREAD_M; ++i) {
+                    const int m = n % 2 == 0 ? i : THREAD_M - 1 - i;
+                    C_rmem[m][n] += A_rmem[k % 2][m] * B_rmem[k % 2][n];
+                }
+            }
+        }
+        stage = next;
+    }
+#pragma unroll
+    for (int m = 0; m < THREAD_M; ++m) {
+        const int64_t row = off_m + thread_m + m / PACK * PACK * STEP_M + m % PACK;
+#pragma unroll
+        for (int n = 0; n < THREAD_N; n += PACK) {
+            const int64_t col = off_n + thread_n + n * STEP_N;
+            if (row < M && col < N) pack_at(&C[row * N + col]) = pack_at(&C_rmem[m][n]);
+        }
+    }
+}
+
+KATA_EXPORT void sgemm_t_8x16_k16_warp_rbuf_serpentine_hoisted_block_swizzle(
+    const float* A, const float* B, float* C, int M, int N, int K, cudaStream_t stream) {
+    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough C. The count fits int:
+    // 2^31 tiles would be a C of terabytes.
+    const int tiles_m = (M - 1) / BLOCK_M + 1;
+    const int tiles_n = (N - 1) / BLOCK_N + 1;
+    sgemm_t_8x16_k16_warp_rbuf_serpentine_hoisted_block_swizzle_kernel<<<tiles_m * tiles_n, THREADS, 0, stream>>>(
+        A, B, C, M, N, K);
+}
