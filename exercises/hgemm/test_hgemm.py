@@ -243,6 +243,7 @@ SPECS = {
     "hgemm_mma_m16n8k16_mma2x4_warp4x4_stages_dsmem_tn": MMA_TN,
     "hgemm_mma_m16n8k16_mma2x4_warp4x4x2_stages_dsmem_tn_swizzle_x4": MMA_TN,
     "hgemm_mma_m16n8k16_mma2x4_warp4x8x4_stages_dsmem_swizzle_x4": MMA,
+    "hgemm_mma_m16n8k16_mma2x4_warp4x8x4_stages_dsmem_swizzle_x4_spread": MMA,
     "hgemm_mma_m16n8k16_mma2x4_warp4x8x4_stages_dsmem_swizzle_x4_block_swizzle": MMA,
     "hgemm_mma_m16n8k16_mma2x4_warp4x8x4_stages_dsmem_tn_swizzle_x4_block_swizzle": MMA_TN,
     "hgemm_mma_stages_block_swizzle_tn_cute": CUTE,

@@ -2,6 +2,7 @@
 //
 // Shapes     A: [M, K], B: [K, N], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, N and K multiples of 8
 // Technique  128x256 per block, a ring of three slices of 64, two sets of fragments, both slices swizzled
+//            (144 KB of shared memory a block: sm_86 and sm_89 have 99 KB and refuse the launch)
 // New        over hgemm_mma_m16n8k16_mma2x4_warp4x4x2_stages_dsmem_swizzle_x4: a third less shared memory per mma.sync
 // Bound      Tensor Cores, as far as mma.sync drives them, and the power that the card may draw
 #include "kata.cuh"
@@ -17,7 +18,6 @@ constexpr int TILES_M = 4;  // mma tiles of a warp
 constexpr int TILES_N = 8;
 constexpr int TILES_K = 4;  // steps of MMA_K in a slice
 static_assert(TILES_K % 2 == 0, "every slice begins in set 0");
-static_assert(TILES_K > 2, "the copies of step 1 are in a group before the wait of the last step");
 static_assert(TILES_N % 4 == 0, "four tiles side by side are stored together");
 constexpr int WARP_M = TILES_M * MMA_M;
 constexpr int WARP_N = TILES_N * MMA_N;
@@ -174,19 +174,14 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_m16n8k16_mma2x4_warp4x8x4_s
     const int warp_m = warp_id / WARPS_N * WARP_M;
     const int warp_n = warp_id % WARPS_N * WARP_N;
     float C_rmem[TILES_M][TILES_N][4] = {};
-    const auto load_a = [&](int slice) {
+    const auto load_slice = [&](int slice) {
+        const int stage = slice % STAGES;
         const int64_t off_k = int64_t{slice} * BLOCK_K;
-        load_tile<BLOCK_M, BLOCK_K>(A_smem[slice % STAGES], A + off_m * K + off_k, K, M - off_m, K - off_k);
-    };
-    const auto load_b = [&](int slice) {
-        const int64_t off_k = int64_t{slice} * BLOCK_K;
-        load_tile<BLOCK_K, BLOCK_N>(B_smem[slice % STAGES], B + off_k * N + off_n, N, K - off_k, N - off_n);
-    };
-    for (int slice = 0; slice < STAGES - 1; ++slice) {
-        load_a(slice);
-        load_b(slice);
+        load_tile<BLOCK_M, BLOCK_K>(A_smem[stage], A + off_m * K + off_k, K, M - off_m, K - off_k);
+        load_tile<BLOCK_K, BLOCK_N>(B_smem[stage], B + off_k * N + off_n, N, K - off_k, N - off_n);
         cp_async_commit();
-    }
+    };
+    for (int slice = 0; slice < STAGES - 1; ++slice) load_slice(slice);
     const int slices = (K - 1) / BLOCK_K + 1;
     uint32_t A_rmem[2][TILES_M][4];  // step k of a slice is in set k % 2
     uint32_t B_rmem[2][TILES_N][2];
@@ -203,23 +198,19 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_m16n8k16_mma2x4_warp4x8x4_s
             const int next = (k + 1) % TILES_K;
             const int stage = (slice + (k + 1) / TILES_K) % STAGES;
             load_fragments(A_rmem[next % 2], B_rmem[next % 2], A_smem[stage], B_smem[stage], warp_m, warp_n, next);
-            // TODO(1): Send a slice on its way as one group, in two halves, so that not too many copies keep the mma.sync of
-            //   one step waiting: A's tile in step 0, B's in step 1. (~5 lines)
-            if (k == 0) load_a(slice + STAGES - 1);
-            if (k == 1) {
-                load_b(slice + STAGES - 1);
-                cp_async_commit();
-            }
-            // END TODO(1)
+            if (k == 0) load_slice(slice + STAGES - 1);
+            // TODO(1): Add the products of this step. Go down one column of the warp's mma tiles and up the next, so that from
+            //   one mma.sync to the next B's fragment stays, or at the turn A's: the registers of one that stays need not be
+            //   read again. (~6 lines)
 #pragma unroll
-            for (int m = 0; m < TILES_M; ++m) {
+            for (int n = 0; n < TILES_N; ++n) {
 #pragma unroll
-                for (int i = 0; i < TILES_N; ++i) {
-                    // There and back: an operand stays where it is from one mma.sync to the next.
-                    const int n = m % 2 == 0 ? i : TILES_N - 1 - i;
+                for (int i = 0; i < TILES_M; ++i) {
+                    const int m = n % 2 == 0 ? i : TILES_M - 1 - i;
                     mma_m16n8k16(C_rmem[m][n], A_rmem[k % 2][m], B_rmem[k % 2][n]);
                 }
             }
+            // END TODO(1)
         }
     }
 #pragma unroll

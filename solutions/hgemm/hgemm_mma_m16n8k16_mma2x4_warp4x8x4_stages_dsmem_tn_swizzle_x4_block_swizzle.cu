@@ -2,6 +2,7 @@
 //
 // Shapes     A: [M, K], B: [N, K], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, N and K multiples of 8
 // Technique  128x256 per block in strips of tiles, a ring of three slices of 64, two sets of fragments, both slices swizzled
+//            (144 KB of shared memory a block: sm_86 and sm_89 have 99 KB and refuse the launch)
 // New        over hgemm_mma_m16n8k16_mma2x4_warp4x8x4_stages_dsmem_swizzle_x4_block_swizzle: B is [N, K]
 // Bound      Tensor Cores, as far as mma.sync drives them, and the power that the card may draw
 #include "kata.cuh"
@@ -17,7 +18,6 @@ constexpr int TILES_M = 4;  // mma tiles of a warp
 constexpr int TILES_N = 8;
 constexpr int TILES_K = 4;  // steps of MMA_K in a slice
 static_assert(TILES_K % 2 == 0, "every slice begins in set 0");
-static_assert(TILES_K > 2, "the copies of step 1 are in a group before the wait of the last step");
 static_assert(TILES_N % 4 == 0, "four tiles side by side are stored together");
 constexpr int WARP_M = TILES_M * MMA_M;
 constexpr int WARP_N = TILES_N * MMA_N;
@@ -25,6 +25,8 @@ constexpr int BLOCK_M = WARPS_M * WARP_M;
 constexpr int BLOCK_N = WARPS_N * WARP_N;
 constexpr int BLOCK_K = TILES_K * MMA_K;
 constexpr int STAGES = 3;  // slots of the ring
+constexpr int PARTS = 3;   // of a slice: A's tile, and the halves of B's
+static_assert(TILES_K > PARTS, "the group of a slice is complete before the wait of the last step");
 constexpr int THREADS = WARPS_M * WARPS_N * 32;
 constexpr int CHUNK = 8;  // halves in one access of 16 bytes
 constexpr int SMEM_BYTES = STAGES * (BLOCK_M * BLOCK_K + BLOCK_K * BLOCK_N) * int{sizeof(half)};
@@ -89,17 +91,18 @@ __device__ inline int swizzle(int row, int col) {
     return place;
 }
 
-// global -> shared: a tile of ROWS rows and COLS columns, 16 bytes at a time. Of the matrix, rows and cols are left
-// from the tile's corner on; what lies outside counts as 0.
+// global -> shared: of a tile of ROWS rows and COLS columns the rows from first to end, 16 bytes at a time. Of the matrix,
+// rows and cols are left from the tile's corner on; what lies outside counts as 0.
 template <int ROWS, int COLS>
-__device__ inline void load_tile(half (&smem)[ROWS][COLS], const half* gmem, int ld, int64_t rows, int64_t cols) {
+__device__ inline void load_tile(
+    half (&smem)[ROWS][COLS], const half* gmem, int ld, int rows, int cols, int first, int end) {
     constexpr int STEP = THREADS / (COLS / CHUNK);  // rows that the block copies at a time
     static_assert(THREADS % (COLS / CHUNK) == 0 && ROWS % STEP == 0, "a thread keeps to its column");
     const int row = threadIdx.x / (COLS / CHUNK);
     const int col = threadIdx.x % (COLS / CHUNK) * CHUNK;
     const half* from = gmem + int64_t{row} * ld + col;
 #pragma unroll
-    for (int step = 0; step < ROWS; step += STEP) {
+    for (int step = first; step < end; step += STEP) {
         const int place = swizzle<COLS>(row + step, col);
         cp_async16(&smem[row + step][place], from + int64_t{step} * ld, row + step < rows && col < cols);
     }
@@ -116,13 +119,12 @@ __device__ inline void load_fragments(
         ldmatrix_x4(A_rmem[m], &A_smem[row][swizzle<BLOCK_K>(row, k * MMA_K + lane_id / 16 * CHUNK)]);
     }
     // TODO(1): The fragments of B, of two neighbouring tiles by one ldmatrix.x4 without trans: the matrices are the upper
-    //   tile's k 0 to 7 and 8 to 15, then those of the eight rows below. Each chunk is where swizzle has put it. (~6 lines)
+    //   tile's k 0 to 7 and 8 to 15, then those of the eight rows below. Each chunk is where swizzle has put it, at the same
+    //   place every eight rows. (~6 lines)
+    const int row = warp_n + lane_id / 16 * MMA_N + lane_id % 8;
+    const int place = swizzle<BLOCK_K>(row, k * MMA_K + lane_id / 8 % 2 * CHUNK);
 #pragma unroll
-    for (int n = 0; n < TILES_N; n += 2) {
-        const int row = warp_n + n * MMA_N + lane_id / 16 * MMA_N + lane_id % 8;
-        const int col = k * MMA_K + lane_id / 8 % 2 * CHUNK;
-        ldmatrix_x4(B_rmem[n], B_rmem[n + 1], &B_smem[row][swizzle<BLOCK_K>(row, col)]);
-    }
+    for (int n = 0; n < TILES_N; n += 2) ldmatrix_x4(B_rmem[n], B_rmem[n + 1], &B_smem[row + n * MMA_N][place]);
     // END TODO(1)
 }
 
@@ -186,20 +188,26 @@ __global__ void __launch_bounds__(THREADS)
     const int warp_m = warp_id / WARPS_N * WARP_M;
     const int warp_n = warp_id % WARPS_N * WARP_N;
     float C_rmem[TILES_M][TILES_N][4] = {};
-    const auto load_a = [&](int slice) {
-        const int64_t off_k = int64_t{slice} * BLOCK_K;
-        load_tile<BLOCK_M, BLOCK_K>(A_smem[slice % STAGES], A + off_m * K + off_k, K, M - off_m, K - off_k);
-    };
-    const auto load_b = [&](int slice) {
-        // TODO(2): The tile of B, as it stands in memory. (~2 lines)
-        const int64_t off_k = int64_t{slice} * BLOCK_K;
-        load_tile<BLOCK_N, BLOCK_K>(B_smem[slice % STAGES], B + off_n * K + off_k, K, N - off_n, K - off_k);
+    // The corners of the slice that is copied next, and what the matrices have from there on. Pointers that move on cost less
+    // than offsets that are multiplied out for every slice.
+    const half* A_gmem = A + off_m * K;
+    const half* B_gmem = B + off_n * K;
+    const int m_left = static_cast<int>(M - off_m), n_left = static_cast<int>(N - off_n);
+    int k_left = K;
+    const auto load_part = [&](int stage, int part) {
+        if (part == 0) load_tile(A_smem[stage], A_gmem, K, m_left, k_left, 0, BLOCK_M);
+        // TODO(2): Parts 1 and 2 are the halves of the tile of B, as it stands in memory. (~1 line)
+        if (part > 0) load_tile(B_smem[stage], B_gmem, K, n_left, k_left, (part - 1) * BLOCK_N / 2, part * BLOCK_N / 2);
         // END TODO(2)
-    };
-    for (int slice = 0; slice < STAGES - 1; ++slice) {
-        load_a(slice);
-        load_b(slice);
+        if (part + 1 < PARTS) return;
         cp_async_commit();
+        A_gmem += BLOCK_K;
+        B_gmem += BLOCK_K;
+        k_left -= BLOCK_K;
+    };
+    for (int stage = 0; stage < STAGES - 1; ++stage) {
+#pragma unroll
+        for (int part = 0; part < PARTS; ++part) load_part(stage, part);
     }
     const int slices = (K - 1) / BLOCK_K + 1;
     uint32_t A_rmem[2][TILES_M][4];  // step k of a slice is in set k % 2
@@ -207,27 +215,24 @@ __global__ void __launch_bounds__(THREADS)
     cp_async_wait<STAGES - 2>();
     __syncthreads();  // everybody's part of the first slice has arrived
     load_fragments(A_rmem[0], B_rmem[0], A_smem[0], B_smem[0], warp_m, warp_n, 0);
+    int stage = 0;  // of the fragments that are loaded next
     for (int slice = 0; slice < slices; ++slice) {
 #pragma unroll
         for (int k = 0; k < TILES_K; ++k) {
             if (k + 1 == TILES_K) {
                 cp_async_wait<STAGES - 2>();  // this thread's part of the next slice has arrived
                 __syncthreads();              // so has everybody's, and everybody has loaded all of this slice
+                stage = stage + 1 < STAGES ? stage + 1 : 0;  // cheaper than a remainder by three
             }
             const int next = (k + 1) % TILES_K;
-            const int stage = (slice + (k + 1) / TILES_K) % STAGES;
             load_fragments(A_rmem[next % 2], B_rmem[next % 2], A_smem[stage], B_smem[stage], warp_m, warp_n, next);
-            if (k == 0) load_a(slice + STAGES - 1);
-            if (k == 1) {
-                load_b(slice + STAGES - 1);
-                cp_async_commit();
-            }
+            if (k < PARTS) load_part(stage == 0 ? STAGES - 1 : stage - 1, k);
 #pragma unroll
-            for (int m = 0; m < TILES_M; ++m) {
+            for (int n = 0; n < TILES_N; ++n) {
 #pragma unroll
-                for (int i = 0; i < TILES_N; ++i) {
-                    // There and back: an operand stays where it is from one mma.sync to the next.
-                    const int n = m % 2 == 0 ? i : TILES_N - 1 - i;
+                for (int i = 0; i < TILES_M; ++i) {
+                    // Down and up again: an operand stays where it is from one mma.sync to the next.
+                    const int m = n % 2 == 0 ? i : TILES_M - 1 - i;
                     mma_m16n8k16(C_rmem[m][n], A_rmem[k % 2][m], B_rmem[k % 2][n]);
                 }
             }
