@@ -92,8 +92,8 @@ __device__ inline int swizzle(int row, int col) {
     return place;
 }
 
-// global -> shared: of a tile of ROWS rows and COLS columns the rows from first to end, 16 bytes at a time. Of the matrix,
-// rows and cols are left from the tile's corner on; what lies outside counts as 0.
+// global -> shared: of a tile of ROWS rows and COLS columns the rows from first to end, multiples of STEP, 16 bytes at a
+// time. Of the matrix, rows and cols are left from the tile's corner on; what lies outside counts as 0.
 template <int ROWS, int COLS>
 __device__ inline void load_tile(
     half (&smem)[ROWS][COLS], const half* gmem, int ld, int rows, int cols, int first, int end) {
@@ -189,13 +189,13 @@ __global__ void __launch_bounds__(THREADS)
     const int warp_m = warp_id / WARPS_N * WARP_M;
     const int warp_n = warp_id % WARPS_N * WARP_N;
     float C_rmem[TILES_M][TILES_N][4] = {};
-    // The corners of the slice that is copied next, and what the matrices have from there on. Pointers that move on cost less
-    // than offsets that are multiplied out for every slice.
+    // The corners of the slice that is copied next, and what K has from there on. Pointers that move on cost less than offsets
+    // that are multiplied out for every slice.
     const half* A_gmem = A + off_m * K;
     const half* B_gmem = B + off_n;
-    const int m_left = static_cast<int>(M - off_m), n_left = static_cast<int>(N - off_n);
     int k_left = K;
     const auto load_part = [&](int stage, int part) {
+        const int m_left = static_cast<int>(M - off_m), n_left = static_cast<int>(N - off_n);
         if (part == 0) load_tile(A_smem[stage], A_gmem, K, m_left, k_left, 0, BLOCK_M);
         if (part > 0) load_tile(B_smem[stage], B_gmem, N, k_left, n_left, (part - 1) * BLOCK_K / 2, part * BLOCK_K / 2);
         if (part + 1 < PARTS) return;
