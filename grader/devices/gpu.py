@@ -37,6 +37,7 @@ _BROKEN = {
     719: ("crash", "the kernel stopped with a trap, or a shared or local access out of bounds"),
 }
 _OUT_OF_MEMORY = 2
+_LAST_DEFAULT_STREAM = 2  # 0, cudaStreamLegacy, cudaStreamPerThread
 _THREADS_PER_SM = 39  # CUdevice_attribute
 
 
@@ -86,12 +87,15 @@ class GpuDevice:
         return tuple(_parsed(line, threads) for line in self._take_launches().decode(errors="replace").splitlines())
 
     def _elsewhere(self, launches: Sequence[Mapping[str, Any]]) -> Finding | None:
-        """A finding for a kernel on another stream than the launcher was given: its caller does not wait for it."""
+        """A finding for a kernel on the default stream: whoever waits for the launcher's own does not wait for it.
+
+        A stream that the launcher created is its own affair: it may be joined before the launcher's goes on.
+        """
         for launch in launches:
-            if launch["stream"] != (self._driver.stream.value or 0):
+            if launch["stream"] <= _LAST_DEFAULT_STREAM:
                 name = launch["kernel"].partition("(")[0]
-                message = f"{name} was launched on another stream than the launcher was given: nobody waits for it"
-                return Finding("race", message, kernel=name)
+                where = "on the default stream, not on the one that the launcher was given: nobody waits for it"
+                return Finding("race", f"{name} was launched {where}", kernel=name)
         return None
 
     def _race(self, call: Call, contest: Contest) -> Outcome:

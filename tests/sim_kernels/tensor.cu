@@ -46,7 +46,7 @@ __global__ void wmma_kernel(const Stored* a, const Stored* b, const Sum* c, Sum*
 }
 
 template <class T, class Stored, class Sum, int M, int N, int K>
-void wmma_tile(const void* a, const void* b, const void* c, void* d, int a_rows, int b_rows, int shared) {
+void wmma_tile(const void* a, const void* b, const void* c, void* d, int a_rows, int b_rows, cudaStream_t stream) {
     using Row = wmma::row_major;
     using Column = wmma::col_major;
     using Kernel = void (*)(const Stored*, const Stored*, const Sum*, Sum*);
@@ -56,13 +56,13 @@ void wmma_tile(const void* a, const void* b, const void* c, void* d, int a_rows,
         wmma_kernel<T, Stored, Sum, M, N, K, Row, Column, true>,
         wmma_kernel<T, Stored, Sum, M, N, K, Row, Row, false>,
     };
-    kernels[2 * a_rows + b_rows]<<<1, 32>>>((const Stored*)a, (const Stored*)b, (const Sum*)c, (Sum*)d);
+    kernels[2 * a_rows + b_rows]<<<1, 32, 0, stream>>>((const Stored*)a, (const Stored*)b, (const Sum*)c, (Sum*)d);
 }
 
-#define WMMA(NAME, T, STORED, SUM, M, N, K)                                                           \
-    KATA_EXPORT void NAME(                                                                            \
-        const void* a, const void* b, const void* c, void* d, int a_rows, int b_rows, cudaStream_t) { \
-        wmma_tile<T, STORED, SUM, M, N, K>(a, b, c, d, a_rows, b_rows, 0);                            \
+#define WMMA(NAME, T, STORED, SUM, M, N, K)                                                                  \
+    KATA_EXPORT void NAME(                                                                                   \
+        const void* a, const void* b, const void* c, void* d, int a_rows, int b_rows, cudaStream_t stream) { \
+        wmma_tile<T, STORED, SUM, M, N, K>(a, b, c, d, a_rows, b_rows, stream);                              \
     }
 
 WMMA(wmma_f16_f32_16_16_16, half, half, float, 16, 16, 16)

@@ -105,7 +105,7 @@ class Device {
     Function* function(const void* host);
     Window* variable(const void* host);
     void give_stream(void* stream) { stream_ = stream; }       // to the launcher, in this call and all later ones
-    void expect_stream(const void* host, const void* stream);  // a finding for a launch on another one
+    void expect_stream(const void* host, const void* stream);  // a finding for a default one
     int launch(const void* host, const Geometry& geometry, void** arguments, bool cooperative);
     int allocate(void** pointer, u64 bytes);
     int release(void* pointer);
