@@ -240,6 +240,7 @@ int nvmlDeviceGetCudaComputeCapability(Device* device, int* major, int* minor) {
     return 0;
 }
 int nvmlDeviceGetName(Device* device, char* name, unsigned) { std::strcpy(name, device->name); return 0; }
+int nvmlDeviceGetMemoryInfo(Device*, unsigned long long* memory) { memory[0] = 8ull << 30; return 0; }
 int nvmlSystemGetDriverVersion(char* text, unsigned) { std::strcpy(text, "580.65.06"); return 0; }
 int nvmlSystemGetCudaDriverVersion_v2(int* version) { *version = 13010; return 0; }
 }
@@ -257,8 +258,8 @@ def nvml(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder / "nvml.so")
 
 
-SMALL = Gpu("Small", (8, 9), "580.65.06", (13, 1))
-LARGE = Gpu("Large", (9, 0), "580.65.06", (13, 1))
+SMALL = Gpu("Small", (8, 9), "580.65.06", (13, 1), memory_bytes=8 << 30)
+LARGE = Gpu("Large", (9, 0), "580.65.06", (13, 1), memory_bytes=8 << 30)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 // Wrong: behind the last stage of the ring comes the second, not the first
 // Kata: sgemm_mma_m16n8k8_mma2x4_warp4x8_stages_rbuf
 // Sim: wrong answer | race: which of them shows depends on the shape
-// Gpu: wrong answer | race
+// Gpu: wrong answer | race: which of them shows depends on the shape
 #include "kata.cuh"
 #include <cstdint>
 
