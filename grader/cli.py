@@ -1,4 +1,4 @@
-"""The command line: `kata grade`, `bench`, `list`, `hint`, `reset`, `doctor`; for maintainers `dev`. A face of a grade.
+"""The command line: `kata grade`, `bench`, `reset`, `doctor`, for maintainers `dev`; and those of grader.commands.
 
 Exit codes: 0 all is well, 1 something was graded or checked and did not pass, 2 the command or the machine is at fault.
 """
@@ -6,21 +6,23 @@ Exit codes: 0 all is well, 1 something was graded or checked and did not pass, 2
 from __future__ import annotations
 
 import argparse
-import functools
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from grader import dev, progress, report, skeleton, thresholds
-from grader.catalog import Catalog, CatalogError, Kata, find_root, load_catalog
+from grader.catalog import CatalogError, Kata, find_root, load_catalog
+from grader.commands import NAMES, course, open_catalog, records, warn
+from grader.commands import kata as one
 from grader.doctor import about, examine
 from grader.grade import MACHINE_ERRORS, Grade, Options, bench, grade, prepare
-from grader.hints import COUNT, load_hints
 from grader.measure import STAGES
+from grader.progress import ProgressError
 from grader.skeleton import SkeletonError
 
-FAULTS = (*MACHINE_ERRORS, CatalogError, SkeletonError)
+FAULTS = (*MACHINE_ERRORS, CatalogError, ProgressError, SkeletonError)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,10 +30,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     command: Callable[[argparse.Namespace], int] = options.command
     try:
-        return command(options)
+        code = command(options)
+        sys.stdout.flush()
+        return code
     except FAULTS as error:
         print(f"kata: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # whoever read this has seen enough: `kata list | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except KeyboardInterrupt:
         print("\nkata: stopped; nothing was left behind", file=sys.stderr)
         return 130
@@ -41,21 +48,19 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="kata",
         description="Learn CUDA kernels by writing them: open exercises/<family>/<kata>.cu, fill in its TODOs, grade.",
-        epilog="To begin: `kata list`, edit exercises/elementwise/elementwise_f32.cu, `kata grade elementwise_f32`.",
+        epilog="To begin: `kata next`, edit exercises/elementwise/elementwise_f32.cu, `kata grade elementwise_f32`.",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    course.add(commands)
+    one.add(commands)
     _add_grade(commands)
     _add_bench(commands)
-    _add_list(commands)
-    _add_hint(commands)
     _add_reset(commands)
+    records.add(commands)
     doctor = commands.add_parser("doctor", help="look at compiler, torch, GPU and cache, and say how to mend them")
     doctor.set_defaults(command=_doctor)
     _add_dev(commands)
     return parser
-
-
-_NAMES = "katas, families, levels, globs or files (default: all)"
 
 
 def _add_grade(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -65,7 +70,7 @@ def _add_grade(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Compile katas and check their answers. Exit code 0: all passed, 1: some did not, 2: cannot grade.",
         epilog="Examples: kata grade elementwise | kata grade --solutions | kata grade elementwise_f32 --file mine.cu",
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help=_NAMES)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=NAMES)
     parser.add_argument("--solutions", action="store_true", help="grade the reference solutions")
     parser.add_argument("--file", type=Path, metavar="FILE", help="grade this file instead, as the one kata named")
     parser.add_argument("--device", choices=("auto", "gpu", "sim"), default="auto", help="default: auto")
@@ -85,7 +90,7 @@ def _add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "run in turn in one process; the figure is the median ratio of their times with its 95 %% interval.",
         epilog="Examples: kata bench elementwise | kata bench --solutions --json speeds.json",
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help=_NAMES)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=NAMES)
     parser.add_argument("--solutions", action="store_true", help="measure the reference solutions")
     parser.add_argument("--file", type=Path, metavar="FILE", help="measure this file instead, as the one kata named")
     parser.add_argument(
@@ -94,19 +99,6 @@ def _add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all that was measured to this file too")
     parser.add_argument("--table", type=Path, metavar="FILE", help="write them as a Markdown table to this file too")
     parser.set_defaults(command=_bench)
-
-
-def _add_list(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("list", help="show the katas in the order to solve them")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=_NAMES)
-    parser.set_defaults(command=_list)
-
-
-def _add_hint(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("hint", help="show one of a kata's three hints; each says more than the one before")
-    parser.add_argument("name", metavar="KATA")
-    parser.add_argument("strength", nargs="?", type=int, default=1, choices=range(1, COUNT + 1), help="default: 1")
-    parser.set_defaults(command=_hint)
 
 
 def _add_reset(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -130,12 +122,8 @@ def _add_dev(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     levels.set_defaults(command=_dev_thresholds)
 
 
-def _open_catalog() -> Catalog:
-    return load_catalog(find_root())
-
-
 def _grade(options: argparse.Namespace) -> int:
-    katas = _open_catalog().select(options.names)
+    katas = open_catalog().select(options.names)
     work = _work(katas, options)
     wanted = Options(
         options.device,
@@ -172,18 +160,12 @@ def _grade_one(kata: Kata, source: Path, options: Options, width: int) -> Grade:
             print(line, flush=True)
     else:
         print(report.explanation(graded), flush=True)
-    if warning := progress.keep_grade(graded):
-        _warn(warning)
+    warn(progress.keep_grade(graded))
     return graded
 
 
-@functools.cache  # the same words are said once
-def _warn(words: str) -> None:
-    print(f"kata: {words}", file=sys.stderr, flush=True)
-
-
 def _bench(options: argparse.Namespace) -> int:
-    katas = [kata for kata in _open_catalog().select(options.names) if kata.speed]
+    katas = [kata for kata in open_catalog().select(options.names) if kata.speed]
     if not katas:
         raise CatalogError("none of these katas has a baseline; `speed` in difficulty.yaml names it.")
     work = _work(katas, options)
@@ -212,37 +194,6 @@ def _bench_one(kata: Kata, source: Path, options: Options, width: int) -> Grade:
 
 def _tell(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
-
-
-def _list(options: argparse.Namespace) -> int:
-    katas = _open_catalog().select(options.names)
-    width = max(len(kata.name) for kata in katas)
-    print(f"{'kata':<{width}}  {'level':<7} {'dtype':<8} {'path':<6} state")
-    for kata in katas:
-        dtype = f"{kata.elem}/{kata.acc}" if kata.acc and kata.acc != kata.elem else kata.elem
-        print(f"{kata.name:<{width}}  {kata.level:<7} {dtype:<8} {kata.path:<6} {_state(kata)}")
-    return 0
-
-
-def _state(kata: Kata) -> str:
-    if not kata.skeleton_path.is_file():
-        return f"missing; `kata reset {kata.name}`"
-    text = kata.skeleton_path.read_text(errors="replace")
-    if skeleton.is_pristine(text, skeleton.derive(kata.solution_path.read_text(), kata.solution_path)):
-        return "not started"
-    empty = [str(todo.number) for todo in skeleton.todos(text) if todo.empty]
-    return f"TODO {', '.join(empty)} open" if empty else "written"
-
-
-def _hint(options: argparse.Namespace) -> int:
-    katas = _open_catalog().select([options.name])
-    if len(katas) != 1:
-        raise CatalogError(f"a hint is for one kata, but {options.name!r} names {len(katas)}.")
-    kata, strength = katas[0], options.strength
-    print(load_hints(kata)[strength - 1])
-    if strength < COUNT:
-        print(f"(hint {strength} of {COUNT}; `kata hint {kata.name} {strength + 1}` says more)")
-    return 0
 
 
 def _reset(options: argparse.Namespace) -> int:
@@ -285,7 +236,7 @@ def _dev_skeletons(options: argparse.Namespace) -> int:
 
 
 def _dev_thresholds(options: argparse.Namespace) -> int:
-    names = thresholds.write(_open_catalog(), options.file)
+    names = thresholds.write(open_catalog(), options.file)
     print(f"difficulty.yaml: thresholds of {len(names)} katas written")
     return 0
 

@@ -93,7 +93,7 @@ def _shape(grade: Grade, verdict: Verdict) -> Iterable[str]:
 
 def _place(grade: Grade, verdict: Verdict) -> Iterable[str]:
     if verdict.line is not None:
-        path = _shown(grade.source)
+        path = shown(grade.source)
         yield _row("at", f"{path}:{verdict.line}  {source_line(grade.source, verdict.line)}".rstrip())
 
 
@@ -252,7 +252,8 @@ def source_line(path: Path, number: int) -> str:
     return lines[number - 1].strip() if 0 < number <= len(lines) else ""
 
 
-def _shown(path: Path) -> str:
+def shown(path: Path) -> str:
+    """A path as short as it can be said from the working directory."""
     try:
         return str(path.resolve().relative_to(Path.cwd()))
     except ValueError:

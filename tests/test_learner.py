@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
-from test_faces import make_clone, pytest_run, run, solve
+from test_faces import ROOT, make_clone, pytest_run, run, solve
 
-from grader import progress
+from grader import progress, rung
+from grader.catalog import load_catalog
+from grader.grade import Grade, digest_of
 from grader.progress import Event
+from grader.verdict import Kind, Measurement, Verdict
 
 
 @pytest.fixture(autouse=True)
@@ -17,9 +27,14 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "data"
 
 
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_clone(tmp_path_factory.mktemp("pristine"))
+
+
 @pytest.fixture
-def clone(tmp_path: Path) -> Path:
-    return make_clone(tmp_path)
+def clone(pristine: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(pristine, tmp_path / "clone"))
 
 
 def events(place: Path) -> tuple[Event, ...]:
@@ -67,3 +82,311 @@ def test_a_grade_stands_where_nothing_can_be_kept(clone: Path, face: str) -> Non
         assert "2 of 2 passed" in done.stdout
     assert done.returncode == 0
     assert (done.stdout + done.stderr).count("this was not kept as progress: ") == 1  # for both
+
+
+def kata(place: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    done = run(place, "-m", "grader", *arguments, **environment)
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def keep(place: Path, name: str, kind: Kind = Kind.PASS, measurements: tuple[Measurement, ...] = ()) -> None:
+    """What a grade of the learner's file, as it is, would keep."""
+    found = load_catalog(place).katas[name]
+    verdict = Verdict(kind, "in short", device="sim sm_90a", measurements=measurements)
+    assert (
+        progress.keep_grade(Grade(found, found.skeleton_path, (verdict,), 1.0, digest_of(found.skeleton_path))) is None
+    )
+
+
+def rows(place: Path, *arguments: str) -> dict[str, list[str]]:
+    """Of a list, name -> [open, state]."""
+    table = [line.split(maxsplit=5) for line in kata(place, "list", *arguments).stdout.splitlines()[1:]]
+    return {row[0]: row[4:] for row in table}
+
+
+def today() -> str:
+    return Event(id="", time=progress._now(), kata="", what="").date
+
+
+def test_list_follows_a_kata_from_not_started_to_passed(clone: Path) -> None:
+    def shown() -> list[str]:
+        return rows(clone, "relu")["relu_f32"]
+
+    assert shown() == ["no", "not started"]
+    keep(clone, "elementwise_f32")
+    assert shown() == ["yes", "not started"]
+    path = solve(clone, "relu_f32")
+    assert shown() == ["yes", "written"]
+    keep(clone, "relu_f32", Kind.RACE)
+    assert shown() == ["yes", f"failed: race, {today()}"]
+    path.write_text(path.read_text() + "// another try\n")
+    assert shown() == ["yes", f"failed: race, {today()}; edited since"]
+    keep(clone, "relu_f32")
+    assert shown() == ["yes", f"passed, {today()}"]
+    keep(clone, "relu_f32", Kind.TOO_SLOW)
+    assert shown() == ["yes", f"passed, {today()}; last grade: too slow, {today()}"]
+    kata(clone, "reset", "relu_f32")
+    assert shown()[1].startswith("passed")
+    other = kata(clone, "list", "relu", "--json", KATA_DATA=str(clone / "nothing"))
+    assert {item["state"] for item in json.loads(other.stdout)} == {"not started"}
+
+
+def test_a_failed_kata_that_was_reset_is_not_started(clone: Path) -> None:
+    solve(clone, "elementwise_f32")
+    keep(clone, "elementwise_f32", Kind.RACE)
+    kata(clone, "reset", "elementwise_f32")
+    assert rows(clone, "elementwise_f32")["elementwise_f32"] == ["yes", "not started"]
+
+
+def test_list_filters(clone: Path) -> None:
+    catalog = load_catalog(clone)
+    keep(clone, "elementwise_f32")
+    solve(clone, "relu_f32")
+    keep(clone, "relu_f32", Kind.CRASH)
+    every = catalog.katas.values()
+    assert set(rows(clone, "--level", "hard")) == {item.name for item in every if item.level == "hard"}
+    assert set(rows(clone, "--family", "sgemm", "--path", "drill")) == {
+        item.name for item in every if item.family == "sgemm" and item.path == "drill"
+    }
+    assert set(rows(clone, "--state", "failed")) == {"relu_f32"} and set(rows(clone, "--state", "passed")) == {
+        "elementwise_f32"
+    }
+    assert len(rows(clone, "--state", "not-started")) == len(every) - 2
+    assert set(rows(clone, "--open")) == {item.name for item in every if set(item.after) <= {"elementwise_f32"}}
+    words = set(rows(clone, "sgemm", "bank", "conflicts"))
+    assert words and all(catalog.katas[name].family == "sgemm" for name in words)
+    headers = {name: rung.header(catalog.katas[name]).lower() for name in words}
+    assert all("bank" in text and "conflicts" in text for text in headers.values())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["list", "elementwise_f33"], 1, "Did you mean elementwise_f32"),
+        (["list", "--family", "elementwise", "--state", "passed"], 1, "No kata is like that."),
+        (["list", "--family", "nothing"], 2, "no family is called 'nothing'"),
+        (["next", "elementwise_f33"], 2, "Did you mean elementwise_f32"),
+        (["show", "elementwise"], 2, "`kata show` is for one kata"),
+        (["solution", "elementwise"], 2, "`kata solution` is for one kata"),
+        (["diff", "elementwise"], 2, "`kata diff` is for one kata"),
+        (["diff", "elementwise_f32"], 1, "elementwise_f32 is the first"),
+        (["progress", "--clone", "/x"], 2, "give --export, too"),
+        (["progress", "--import", "nowhere.jsonl"], 2, "nowhere.jsonl cannot be read"),
+        (["progress", "--export", "/dev/null/x"], 2, "cannot be written"),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence(pristine: Path, arguments: list[str], code: int, said: str) -> None:
+    done = kata(pristine, *arguments)
+    assert done.returncode == code and said in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_next_is_open_and_core_before_any_drill(clone: Path) -> None:
+    def following(*names: str) -> Any:
+        done = kata(clone, "next", *names, "--json")
+        found = json.loads(done.stdout)
+        assert done.returncode == (1 if found is None else 0)
+        return found and found["name"]
+
+    catalog = load_catalog(clone)
+    assert following() == "elementwise_f32" and following("sgemm") is None
+    assert "sgemm_naive_f32 comes after elementwise_f32" in kata(clone, "next", "sgemm").stdout
+    passed: set[str] = set()
+    for _ in range(12):
+        name = following()
+        left = [item for item in catalog.katas.values() if item.name not in passed and set(item.after) <= passed]
+        core = [item.name for item in left if item.path == "core"]
+        assert name == core[0]
+        keep(clone, name)
+        passed.add(name)
+    assert following("sigmoid") == "sigmoid_f32"
+    text = kata(clone, "next").stdout
+    assert "exercises/" in text and "README.md" in text and "kata grade " in text
+
+
+def test_next_gives_drills_when_the_core_is_passed_and_then_ends(clone: Path) -> None:
+    katas = load_catalog(clone).katas
+    for item in katas.values():
+        if item.path == "core":
+            keep(clone, item.name)
+    drill = json.loads(kata(clone, "next", "--json").stdout)
+    assert katas[drill["name"]].path == "drill"
+    for item in katas.values():
+        if item.path == "drill":
+            keep(clone, item.name)
+    done = kata(clone, "next")
+    assert done.returncode == 1 and done.stdout == "All of them are passed.\n"
+
+
+def test_show_has_the_task_and_where_the_learner_is(clone: Path) -> None:
+    text = kata(clone, "show", "elementwise_f32x4").stdout
+    found = load_catalog(clone).katas["elementwise_f32x4"]
+    assert text.startswith("elementwise_f32x4: ") and "Technique" in text and "TODO 1  " in text
+    assert "after     elementwise_f32 (not passed yet)" in text and "hints     none of 3" in text
+    keep(clone, "elementwise_f32")
+    kata(clone, "hint", found.name, "2")
+    kata(clone, "hint", found.name)
+    kata(clone, "solution", found.name, "--anyway")
+    solve(clone, found.name)
+    keep(clone, found.name, Kind.RACE)
+    keep(clone, found.name)
+    text = kata(clone, "show", found.name).stdout
+    assert "after     elementwise_f32 (passed)" in text and "hints     1, 2 of 3 shown" in text
+    assert f"state     passed, {today()}" in text and f"looked at, {today()}, before you passed" in text
+    data = json.loads(kata(clone, "show", found.name, "--json").stdout)
+    assert (data["state"], data["unlocked"], data["hints"]) == ("passed", True, [1, 2])
+    assert [todo["empty"] for todo in data["todos"]] == [False] * len(data["todos"]) and data["solution_seen"]
+    assert data["file"] == str(found.skeleton_path) and data["after"] == ["elementwise_f32"]
+
+
+def test_a_solution_is_shown_after_a_pass_or_anyway(clone: Path) -> None:
+    answer = (clone / "solutions/elementwise/elementwise_f32.cu").read_text()
+    done = kata(clone, "solution", "elementwise_f32")
+    assert (done.returncode, done.stdout) == (1, "") and "--anyway" in done.stderr
+    assert events(clone) == ()
+    done = kata(clone, "solution", "elementwise_f32", "--anyway")
+    assert (done.returncode, done.stdout) == (0, answer)
+    assert [event.what for event in events(clone)] == ["solution"]
+    assert kata(clone, "solution", "elementwise_f32").returncode == 1  # to have looked is not to have passed
+    keep(clone, "elementwise_f32")
+    assert kata(clone, "solution", "elementwise_f32").stdout == answer
+
+
+def test_a_diff_shows_the_code_that_is_new_after_a_pass_or_anyway(clone: Path) -> None:
+    done = kata(clone, "diff", "elementwise_f32x4")
+    assert done.returncode == 1 and done.stdout == ""
+    assert "not passed elementwise_f32 and elementwise_f32x4 yet" in done.stderr
+    done = kata(clone, "diff", "elementwise_f32x4", "--anyway")
+    assert done.returncode == 0 and done.stdout.startswith("--- solutions/elementwise/elementwise_f32.cu\n+++ ")
+    assert "+constexpr int VEC = 4;" in done.stdout and "// " not in done.stdout
+    assert {(event.kata, event.what) for event in events(clone)} == {
+        ("elementwise_f32", "solution"),
+        ("elementwise_f32x4", "solution"),
+    }
+    for name in ("elementwise_f32", "elementwise_f32x4"):
+        keep(clone, name)
+    before = len(events(clone))
+    assert kata(clone, "diff", "elementwise_f32x4").stdout == done.stdout
+    assert len(events(clone)) == before  # what was passed is no secret
+
+
+def test_a_diff_of_mine_compares_my_files_and_gives_nothing_away(clone: Path) -> None:
+    path = clone / "exercises/elementwise/elementwise_f32x4.cu"
+    path.write_text(path.read_text().replace("// END TODO(1)", "const int mine = 4;  // why\n// END TODO(1)"))
+    done = kata(clone, "diff", "elementwise_f32x4", "--mine")
+    assert done.returncode == 0 and "+    const int mine = 4;\n" in done.stdout
+    assert done.stdout.startswith("--- exercises/") and events(clone) == ()
+
+
+def test_every_kata_but_the_first_has_a_rung_before_it() -> None:
+    catalog = load_catalog(ROOT)
+    assert [item.name for item in catalog.katas.values() if rung.before(item, catalog) is None] == ["elementwise_f32"]
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("a; // b\n\n/* c\n d */ e;\n", ["a;", " e;"]),
+        ('say("// no comment");\n', ['say("// no comment");']),
+        ("x = '\"'; // quote\n  // alone\ny;", ["x = '\"';", "y;"]),
+    ],
+)
+def test_code_is_what_is_no_comment(text: str, code: list[str]) -> None:
+    assert rung.code_of(text) == code
+
+
+def test_hints_are_counted_and_shown_where_they_cannot_be(clone: Path) -> None:
+    assert kata(clone, "hint", "elementwise_f32", "3").returncode == 0
+    assert [(event.what, event.strength) for event in events(clone)] == [("hint", 3)]
+    done = kata(clone, "hint", "elementwise_f32", KATA_DATA="/dev/null")
+    assert done.returncode == 0 and "says more" in done.stdout and "not kept" in done.stderr
+    assert kata(clone, "solution", "elementwise_f32", "--anyway", KATA_DATA="/dev/null").returncode == 0
+
+
+def test_status_counts_by_level_and_family(clone: Path) -> None:
+    assert "No grade yet; `kata next`" in kata(clone, "status").stdout
+    catalog = load_catalog(clone)
+    for item in catalog.by_family["elementwise"]:
+        keep(clone, item.name)
+    speed = Measurement("copy", {"n": 1}, 0.931, 0.93, 0.932, 21, 1.0, 1.0, 1)
+    keep(clone, "relu_f32", Kind.TOO_SLOW, (speed,))
+    text = kata(clone, "status").stdout
+    total = len(catalog.by_family["elementwise"])
+    assert f"elementwise       [####################]    {total} of {total}" in text
+    assert f"relu              [{'.' * 20}]" in text
+    assert f"  {today()}  relu_f32: too slow on sim sm_90a, 93.1 % of copy\n" in text
+    data = json.loads(kata(clone, "status", "--json").stdout)
+    assert (data["passed"], data["katas"]) == (total, len(catalog.katas))
+    assert data["families"]["elementwise"] == {"passed": total, "katas": total}
+    assert sum(level["katas"] for level in data["levels"].values()) == len(catalog.katas)
+    assert data["last_grades"][0]["kata"] == "relu_f32" and len(data["last_grades"]) == 5
+
+
+def test_progress_goes_to_another_clone_and_back_without_doubles(clone: Path, pristine: Path, tmp_path: Path) -> None:
+    keep(clone, "elementwise_f32")
+    kata(clone, "hint", "elementwise_f32")
+    file = tmp_path / "p.jsonl"
+    assert "2 events written" in kata(clone, "progress", "--export", str(file)).stdout
+    assert kata(clone, "progress", "--export", "-").stdout == file.read_text()
+    assert "0 new events" in kata(clone, "progress", "--import", str(file)).stdout
+    elsewhere = {"KATA_DATA": str(tmp_path / "elsewhere")}
+    assert "2 new events" in kata(pristine, "progress", "--import", str(file), **elsewhere).stdout
+    assert "passed, " in kata(pristine, "list", "elementwise_f32", **elsewhere).stdout
+    data = json.loads(kata(clone, "progress", "--json").stdout)
+    assert data["events"] == 2 and data["clones"] == {str(clone): 2} and data["file"].endswith("data/progress.db")
+
+
+def test_a_clone_that_was_moved_can_take_its_progress_along(clone: Path, tmp_path: Path) -> None:
+    keep(clone, "elementwise_f32")
+    moved = clone.rename(tmp_path / "moved")
+    assert f"  {clone}: 1 event; no longer there" in kata(moved, "progress").stdout
+    assert kata(moved, "progress", "--clone", str(clone), "--export", "p.jsonl").returncode == 0
+    assert "1 new event;" in kata(moved, "progress", "--import", "p.jsonl").stdout
+    assert rows(moved, "--state", "passed").keys() == {"elementwise_f32"}
+
+
+def test_an_export_that_fails_leaves_the_one_before(
+    clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep(clone, "elementwise_f32")
+    file = tmp_path / "p.jsonl"
+    file.write_text("precious")
+    script = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
+        "from grader.cli import main; sys.exit(main(['progress', '--export', sys.argv[1]]))"
+    )
+    assert run(clone, "-c", script, str(file)).returncode == 2
+    assert file.read_text() == "precious" and [item.name for item in tmp_path.glob(".p*")] == []
+
+
+@pytest.mark.parametrize("arguments", [["list"], ["next"], ["show", "elementwise_f32"], ["status"], ["progress"]])
+def test_a_newer_database_is_refused_by_what_reads_it(pristine: Path, data: Path, arguments: Sequence[str]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(progress, "MIGRATIONS", [*progress.MIGRATIONS, ()])
+        keep(pristine, "elementwise_f32")
+    done = kata(pristine, *arguments)
+    assert done.returncode == 2 and "written by a newer version of the grader" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_damaged_database_is_a_warning_to_what_reads_it(pristine: Path, data: Path) -> None:
+    data.mkdir()
+    (data / "progress.db").write_text("no database" * 1000)
+    done = kata(pristine, "next")
+    assert done.returncode == 0 and "was damaged; it is kept as progress.db.damaged-1" in done.stderr
+    assert kata(pristine, "next").stderr == ""
+
+
+@pytest.mark.parametrize("command", ["list", "next", "show", "hint", "solution", "diff", "status", "progress", "grade"])
+def test_help_of_each_command_teaches(pristine: Path, command: str) -> None:
+    done = kata(pristine, command, "--help")
+    assert done.returncode == 0 and "Exit code" in done.stdout and "kata " in done.stdout.partition("options:")[2]
+
+
+def test_a_list_may_be_cut_off(pristine: Path) -> None:
+    command = [sys.executable, "-m", "grader", "list"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, cwd=pristine, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b"" and process.wait(timeout=60) == 0

@@ -1,0 +1,53 @@
+"""Commands of `kata` around the grade, in groups; cli.py has the rest and puts them together."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from grader import progress
+from grader.catalog import Catalog, CatalogError, Kata, find_root, load_catalog
+from grader.progress import Progress
+from grader.state import State, states
+
+Commands = argparse._SubParsersAction  # of ArgumentParser; argparse has no public name for it
+NAMES = "katas, families, levels, globs or files (default: all)"
+
+
+def open_catalog() -> Catalog:
+    return load_catalog(find_root())
+
+
+def open_progress(catalog: Catalog) -> Progress:
+    """What was kept of this clone. Raises ProgressError."""
+    found = progress.load(catalog.root)
+    warn(found.warning)
+    return found
+
+
+def open_states() -> tuple[Catalog, Progress, Mapping[str, State]]:
+    catalog = open_catalog()
+    known = open_progress(catalog)
+    return catalog, known, states(catalog, known)
+
+
+def one_kata(catalog: Catalog, name: str, what: str) -> Kata:
+    """The kata that a name stands for. Raises CatalogError where it stands for several; ``what`` is for one."""
+    katas = catalog.select([name])
+    if len(katas) != 1:
+        raise CatalogError(f"{what} is for one kata, but {name!r} names {len(katas)}.")
+    return katas[0]
+
+
+def say_json(value: Any) -> None:
+    print(json.dumps(value, indent=1))
+
+
+@functools.cache  # the same words are said once
+def warn(words: str | None) -> None:
+    if words:
+        print(f"kata: {words}", file=sys.stderr, flush=True)

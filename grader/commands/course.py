@@ -1,0 +1,213 @@
+"""`kata list`, `next` and `status`: the whole course, and where the learner is in it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+
+from grader import report, rung
+from grader.catalog import LEVELS, PATHS, Catalog, CatalogError
+from grader.commands import NAMES, Commands, open_states, say_json
+from grader.progress import GRADE, Event
+from grader.state import PASSED, WORDS, State
+
+LAST = 5  # grades that a status shows
+BAR = 20  # characters
+
+
+def add(commands: Commands[argparse.ArgumentParser]) -> None:
+    _add_list(commands)
+    _add_next(commands)
+    _add_status(commands)
+
+
+def _add_list(commands: Commands[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "list",
+        help="show the katas in the order to solve them, each with its state",
+        description="Show katas in the order to solve them. `open` says whether all that comes before one is passed. "
+        "The state is not started, written, failed with the last verdict, or passed; what was passed once stays "
+        "passed. Exit code 0: there are some, 1: none is like that, 2: the command is at fault.",
+        epilog="Examples: kata list sgemm | kata list --state failed | kata list --open | kata list swizzle",
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME|WORD", help=f"{NAMES}; or words that its header must have")
+    parser.add_argument("--level", choices=LEVELS, help="only this level")
+    parser.add_argument("--family", metavar="FAMILY", help="only this family")
+    parser.add_argument("--path", choices=PATHS, help="core: the way through a family; drill: beside it")
+    parser.add_argument(
+        "--state", type=lambda text: text.replace("-", " "), choices=WORDS, help="only these; not-started will do"
+    )
+    parser.add_argument("--open", action="store_true", help="only those whose katas before are all passed")
+    parser.add_argument("--json", action="store_true", help="as a JSON array, one object a kata")
+    parser.set_defaults(command=_list)
+
+
+def _add_next(commands: Commands[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "next",
+        help="say which kata to solve next",
+        description="Name the next kata that is open and not passed, of the core before any drill, with its file and "
+        "its lesson. Exit code 0: there is one, 1: there is none, 2: the command is at fault.",
+        epilog="Examples: kata next | kata next softmax | kata next easy --json",
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=NAMES)
+    parser.add_argument("--json", action="store_true", help="as a JSON object, or null where there is none")
+    parser.set_defaults(command=_next)
+
+
+def _add_status(commands: Commands[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "status",
+        help="show how far you are: passed by level and family, the last grades",
+        description="Show how many katas are passed, by level and by family, and your last grades. Exit code 0, or 2 "
+        "where progress cannot be read.",
+        epilog="Examples: kata status | kata status --json",
+    )
+    parser.add_argument("--json", action="store_true", help="as a JSON object")
+    parser.set_defaults(command=_status)
+
+
+def _list(options: argparse.Namespace) -> int:
+    catalog, _, states = open_states()
+    names, words = _names_and_words(catalog, options.names)
+    if options.family is not None and options.family not in catalog.families:
+        raise CatalogError(f"no family is called {options.family!r}; there are: {', '.join(catalog.families)}.")
+    chosen = [states[kata.name] for kata in catalog.select(names)]
+    found = [state for state in chosen if _wanted(state, options) and _has(state, words)]
+    if options.json:
+        say_json([state.record() for state in found])
+    elif found:
+        _print_table(found)
+    else:
+        print(f"No kata is like that.{_hint(catalog, words)} `kata list` shows them all.", file=sys.stderr)
+    return 0 if found else 1
+
+
+def _names_and_words(catalog: Catalog, given: Iterable[str]) -> tuple[list[str], list[str]]:
+    """What names katas, and what is searched for because it names none."""
+    names: list[str] = []
+    words: list[str] = []
+    for text in given:
+        try:
+            catalog.select([text])
+            names.append(text)
+        except CatalogError:
+            words.append(text)
+    return names, words
+
+
+def _hint(catalog: Catalog, words: Iterable[str]) -> str:
+    """What a word may have been meant to name."""
+    for word in words:
+        try:
+            catalog.select([word])
+        except CatalogError as error:
+            return f" {str(error).removesuffix(' `kata list` shows them all.')}"
+    return ""
+
+
+def _wanted(state: State, options: argparse.Namespace) -> bool:
+    kata = state.kata
+    asked = ((options.level, kata.level), (options.family, kata.family), (options.path, kata.path))
+    given = (*asked, (options.state, state.word))
+    return all(wish in (None, fact) for wish, fact in given) and (state.unlocked or not options.open)
+
+
+def _has(state: State, words: Sequence[str]) -> bool:
+    text = f"{state.kata.name} {rung.header(state.kata)}".lower() if words else ""
+    return all(word.lower() in text for word in words)
+
+
+def _print_table(found: Sequence[State]) -> None:
+    width = max(len(state.kata.name) for state in found)
+    print(f"{'kata':<{width}}  {'level':<7} {'dtype':<8} {'path':<6} {'open':<5} state")
+    for state in found:
+        kata = state.kata
+        dtype = f"{kata.elem}/{kata.acc}" if kata.acc and kata.acc != kata.elem else kata.elem
+        opened = "yes" if state.unlocked else "no"
+        print(f"{kata.name:<{width}}  {kata.level:<7} {dtype:<8} {kata.path:<6} {opened:<5} {state.text}")
+
+
+def _next(options: argparse.Namespace) -> int:
+    catalog, _, states = open_states()
+    left = [state for kata in catalog.select(options.names) if (state := states[kata.name]).word != PASSED]
+    opened = sorted((state for state in left if state.unlocked), key=lambda state: PATHS.index(state.kata.path))
+    if options.json:
+        say_json(opened[0].record() if opened else None)
+    elif opened:
+        _print_next(opened[0])
+    else:
+        print(_why_none(left, states))
+    return 0 if opened else 1
+
+
+def _print_next(state: State) -> None:
+    kata = state.kata
+    print(rung.header(kata).partition("\n")[0])
+    print(f"  kata    {kata.name} ({kata.level}, {kata.path})")
+    print(f"  state   {state.text}")
+    print(f"  lesson  {report.shown(kata.lesson_path)}")
+    print(f"  file    {report.shown(kata.skeleton_path)}")
+    print(f"  grade   kata grade {kata.name}")
+
+
+def _why_none(left: Sequence[State], states: Mapping[str, State]) -> str:
+    if not left:
+        return "All of them are passed."
+    first = left[0].kata
+    missing = [name for name in first.after if states[name].word != PASSED]
+    return f"None of them is open yet: {first.name} comes after {', '.join(missing)}. `kata next` begins elsewhere."
+
+
+def _status(options: argparse.Namespace) -> int:
+    catalog, known, states = open_states()
+    every = list(states.values())
+    levels = {level: [state for state in every if state.kata.level == level] for level in LEVELS}
+    families = {family: [states[kata.name] for kata in katas] for family, katas in catalog.by_family.items()}
+    last = [event for event in known.events if event.what == GRADE][-LAST:][::-1]
+    if options.json:
+        say_json(
+            {
+                **_count(every),
+                "levels": {name: _count(part) for name, part in levels.items()},
+                "families": {name: _count(part) for name, part in families.items()},
+                "last_grades": [asdict(event) for event in last],
+            }
+        )
+        return 0
+    for line in _status_lines(every, levels, families, last):
+        print(line)
+    return 0
+
+
+def _count(part: Sequence[State]) -> dict[str, int]:
+    return {"passed": sum(state.word == PASSED for state in part), "katas": len(part)}
+
+
+def _status_lines(
+    every: Sequence[State],
+    levels: Mapping[str, Sequence[State]],
+    families: Mapping[str, Sequence[State]],
+    last: Sequence[Event],
+) -> Iterator[str]:
+    width = max(map(len, (*levels, *families)))
+    yield _bar("all", every, width)
+    for parts in (levels, families):
+        yield ""
+        yield from (_bar(name, part, width) for name, part in parts.items() if part)
+    yield ""
+    if not last:
+        yield "No grade yet; `kata next` says where to begin."
+        return
+    yield "last grades"
+    for event in last:
+        speed = f", {event.ratio:.1%} of {event.baseline}".replace("%", " %") if event.ratio is not None else ""
+        yield f"  {event.date}  {event.kata}: {event.verdict} on {event.device or 'no device'}{speed}"
+
+
+def _bar(name: str, part: Sequence[State], width: int) -> str:
+    passed, total = _count(part).values()
+    full = passed * BAR // total if total else 0
+    return f"{name:<{width}}  [{'#' * full}{'.' * (BAR - full)}]  {passed:>3} of {total}"

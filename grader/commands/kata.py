@@ -1,0 +1,193 @@
+"""`kata show`, `hint`, `solution` and `diff`: one kata, from its task to its answer."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from grader import progress, report, rung, skeleton
+from grader.catalog import Catalog, CatalogError, Kata
+from grader.commands import Commands, one_kata, open_catalog, open_progress, open_states, say_json, warn
+from grader.hints import COUNT, load_hints
+from grader.progress import Progress, ProgressError
+from grader.state import PASSED, State
+
+WIDTH = 120  # characters of a line
+
+
+def add(commands: Commands[argparse.ArgumentParser]) -> None:
+    _add_show(commands)
+    _add_hint(commands)
+    _add_solution(commands)
+    _add_diff(commands)
+
+
+def _add_show(commands: Commands[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "show",
+        help="show one kata: its task, its TODOs, what comes before it, how far you are",
+        description="Show one kata: what it computes and how, its TODOs in your file, its lesson, the katas before it, "
+        "your state, the hints you had. Exit code 0, or 2 where the command is at fault.",
+        epilog="Examples: kata show elementwise_f32 | kata show softmax_f32 --json",
+    )
+    parser.add_argument("name", metavar="KATA")
+    parser.add_argument("--json", action="store_true", help="as a JSON object")
+    parser.set_defaults(command=_show)
+
+
+def _add_hint(commands: Commands[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "hint",
+        help="show one of a kata's three hints; each says more than the one before",
+        description="Show one of a kata's three hints, the weakest by default. `kata show` says which you had. "
+        "Exit code 0, or 2 where the command is at fault.",
+        epilog="Examples: kata hint elementwise_f32 | kata hint elementwise_f32 3",
+    )
+    parser.add_argument("name", metavar="KATA")
+    parser.add_argument("strength", nargs="?", type=int, default=1, choices=range(1, COUNT + 1), help="default: 1")
+    parser.set_defaults(command=_hint)
+
+
+_ANYWAY = "also before you passed it; that is remembered"
+
+
+def _add_solution(commands: Commands[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "solution",
+        help="show a kata's solution, once you passed it",
+        description="Print a kata's solution. Before you passed the kata it asks for --anyway, and remembers. "
+        "Exit code 0: printed, 1: not passed yet, 2: the command is at fault.",
+        epilog="Examples: kata solution elementwise_f32 | kata solution relu_f32 --anyway | less",
+    )
+    parser.add_argument("name", metavar="KATA")
+    parser.add_argument("--anyway", action="store_true", help=_ANYWAY)
+    parser.set_defaults(command=_solution)
+
+
+def _add_diff(commands: Commands[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "diff",
+        help="show what is new in a kata's code over the rung before it",
+        description="Print the unified diff from the code of the rung before to this kata's, without comments and "
+        "blank lines: that is the idea of the rung. It compares the solutions, so before you passed both it asks for "
+        "--anyway; with --mine it compares your own two files. Exit code 0: printed (nothing where the two are equal), "
+        "1: not passed yet, or there is no rung before, 2: the command is at fault.",
+        epilog="Examples: kata diff sgemm_sliced_k_f32 | kata diff sgemm_sliced_k_f32 --mine",
+    )
+    parser.add_argument("name", metavar="KATA")
+    parser.add_argument("--mine", action="store_true", help="compare your own files instead of the solutions")
+    parser.add_argument("--anyway", action="store_true", help=_ANYWAY)
+    parser.set_defaults(command=_diff)
+
+
+def _show(options: argparse.Namespace) -> int:
+    catalog, _, states = open_states()
+    state = states[one_kata(catalog, options.name, "`kata show`").name]
+    kata = state.kata
+    todos = skeleton.todos(skeleton.read(kata.skeleton_path))
+    if options.json:
+        listed = [{"number": todo.number, "text": todo.text, "line": todo.line, "empty": todo.empty} for todo in todos]
+        say_json({**state.record(), "header": rung.header(kata), "todos": listed})
+        return 0
+    print(rung.header(kata))
+    print()
+    for todo in todos:
+        place = f"{report.shown(kata.skeleton_path)}:{todo.line}"
+        print(textwrap.fill(todo.text, WIDTH, initial_indent=f"TODO {todo.number}  ", subsequent_indent=" " * 8))
+        print(f"{'':8}{place}{', empty' if todo.empty else ''}")
+    print()
+    for label, text in _facts(state, [states[name] for name in kata.after]):
+        print(f"{label:<9} {text}")
+    return 0
+
+
+def _facts(state: State, before: Sequence[State]) -> Iterator[tuple[str, str]]:
+    kata = state.kata
+    yield "level", f"{kata.level}, {kata.path}"
+    yield "lesson", report.shown(kata.lesson_path)
+    yield "after", ", ".join(f"{item.kata.name} ({_standing(item)})" for item in before) or "nothing: begin here"
+    yield "state", state.text
+    if state.last is not None and state.last.summary:
+        yield "last", state.last.summary
+    had = ", ".join(map(str, state.hints)) or "none"
+    yield "hints", f"{had} of {COUNT} shown; `kata hint {kata.name}`"
+    if state.solution_seen is not None:
+        early = state.passed is None or state.solution_seen.time < state.passed.time
+        yield "solution", f"looked at, {state.solution_seen.date}{', before you passed' if early else ''}"
+
+
+def _standing(state: State) -> str:
+    return PASSED if state.word == PASSED else f"not {PASSED} yet"
+
+
+def _hint(options: argparse.Namespace) -> int:
+    kata, strength = one_kata(open_catalog(), options.name, "a hint"), options.strength
+    print(load_hints(kata)[strength - 1])
+    if strength < COUNT:
+        print(f"(hint {strength} of {COUNT}; `kata hint {kata.name} {strength + 1}` says more)")
+    warn(progress.keep_hint(kata, strength))
+    return 0
+
+
+def _solution(options: argparse.Namespace) -> int:
+    catalog = open_catalog()
+    kata = one_kata(catalog, options.name, "`kata solution`")
+    if not _may_see(catalog, [kata], anyway=options.anyway):
+        return 1
+    print(kata.solution_path.read_text(), end="")
+    warn(progress.keep_solution(kata))
+    return 0
+
+
+def _may_see(catalog: Catalog, katas: Sequence[Kata], *, anyway: bool) -> bool:
+    """Whether these solutions may be shown; says why not."""
+    if anyway:
+        return True
+    known = open_progress(catalog)
+    unsolved = [kata.name for kata in katas if known.passed(kata.name) is None]
+    if unsolved:
+        print(
+            f"You have not passed {' and '.join(unsolved)} yet. `kata hint {unsolved[0]}` helps; --anyway shows it"
+            " all the same, and that is remembered.",
+            file=sys.stderr,
+        )
+    return not unsolved
+
+
+def _diff(options: argparse.Namespace) -> int:
+    catalog = open_catalog()
+    kata = one_kata(catalog, options.name, "`kata diff`")
+    old = rung.before(kata, catalog)
+    if old is None:
+        print(f"{kata.name} is the first: there is no rung before it.", file=sys.stderr)
+        return 1
+    if not options.mine and not _may_see(catalog, [old, kata], anyway=options.anyway):
+        return 1
+    one, other = (item.skeleton_path if options.mine else item.solution_path for item in (old, kata))
+    for line in rung.code_diff(_text(one), _text(other), old_name=report.shown(one), new_name=report.shown(other)):
+        print(line)
+    if not options.mine:
+        known = _known(catalog)
+        for item in (old, kata):
+            if known.passed(item.name) is None:
+                warn(progress.keep_solution(item))
+    return 0
+
+
+def _known(catalog: Catalog) -> Progress:
+    """Progress for what must work without, too."""
+    try:
+        return open_progress(catalog)
+    except ProgressError as error:
+        warn(str(error))
+        return Progress()
+
+
+def _text(path: Path) -> str:
+    try:
+        return skeleton.read(path)
+    except OSError as error:
+        raise CatalogError(f"{report.shown(path)} cannot be read ({error.strerror}).") from None
