@@ -15,6 +15,7 @@ from grader.catalog import Kata
 from grader.devices import Buffer, Call, Role, Scalar
 from grader.dtype import Dtype
 from grader.spec import Accumulated, Exact, Numbers, Sizes, Spec, Tensor, Values
+from grader.verdict import said
 
 if TYPE_CHECKING:
     import torch
@@ -37,7 +38,7 @@ class Shape:
         return Shape(tuple((name, sizes[name]) for name in spec.sizes), values, seed)
 
     def __str__(self) -> str:
-        return ", ".join(f"{name}={size}" for name, size in self.sizes)
+        return said(dict(self.sizes))
 
 
 def shapes(

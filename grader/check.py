@@ -257,8 +257,7 @@ def try_shape(kata: Kata, spec: Spec, shape: Shape, sandbox: Sandbox, effort: Ef
         if not verdict.passed:
             return replace(verdict, printed=sandbox.printed)
         if before is not None and spec.deterministic and outcome.outputs != before.outputs:
-            summary = "two calls on the same input gave different bits: threads depend on each other's order"
-            return replace(_named(case, Kind.RACE, summary), printed=sandbox.printed)
+            return replace(unsteady(case), printed=sandbox.printed)
         before, share = outcome, max(share, verdict.error_share)
     return Verdict(Kind.PASS, "right", error_share=share)
 
@@ -316,7 +315,7 @@ def _writer(writer: Mapping[str, Any] | None) -> str | None:
 def _wrong_answer(case: Case, bad: Comparison) -> Verdict:
     name = bad.mismatches[0].buffer
     summary = f"{bad.wrong} of {bad.count} elements of {name} are wrong" if bad.count > 1 else f"{name} is wrong"
-    verdict = _named(case, Kind.WRONG_ANSWER, summary)
+    verdict = named(case, Kind.WRONG_ANSWER, summary)
     return replace(
         verdict, mismatches=bad.mismatches, wrong_count=bad.wrong, element_count=bad.count, pattern=bad.pattern
     )
@@ -327,8 +326,16 @@ def found(case: Case, finding: Finding) -> Verdict:
     file = Path(finding.file).name if finding.file else SOURCE
     summary = finding.message if file == SOURCE else f"{finding.message} ({file}:{finding.line})"
     line = finding.line if file == SOURCE else None
-    return replace(_named(case, Kind(finding.kind), summary), finding=finding, line=line)
+    return replace(named(case, Kind(finding.kind), summary), finding=finding, line=line)
 
 
-def _named(case: Case, kind: Kind, summary: str) -> Verdict:
+def unsteady(case: Case) -> Verdict:
+    """The verdict on two calls that agree with the reference and not with each other."""
+    return named(
+        case, Kind.RACE, "two calls on the same input gave different bits: threads depend on each other's order"
+    )
+
+
+def named(case: Case, kind: Kind, summary: str) -> Verdict:
+    """A verdict that says on which case."""
     return Verdict(kind, summary, sizes=case.sizes, values=case.shape.values)

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from grader.case import Case, Expected, Shape
 from grader.catalog import Kata, Threshold
-from grader.check import found, judge
+from grader.check import found, judge, named, unsteady
 from grader.devices import Contest, Outcome, Raced
 from grader.peaks import peak_bytes, peak_flops
 from grader.sandbox import Sandbox
 from grader.spec import Spec
 from grader.toolchain import Gpu
-from grader.verdict import Kind, Measurement, Verdict
+from grader.verdict import Kind, Measurement, Verdict, said
 
 if TYPE_CHECKING:
     import torch
@@ -114,22 +114,18 @@ def _decided(measurements: Sequence[Measurement], threshold: Threshold | None) -
     names = " and ".join(dict.fromkeys(item.baseline for item in measurements))
     words = f"{100 * mean:.1f} % of {names} ({100 * low:.1f} to {100 * high:.1f})"
     if fast := next((item for item in measurements if item.time_s < item.floor_s), None):
-        summary = f"faster than the card can be at {_sizes(fast)}: the measurement is broken, or work was left out"
+        summary = f"faster than the card can be at {said(fast.sizes)}: the measurement is broken, or work was left out"
         return Verdict(Kind.INCONCLUSIVE, summary)
     if threshold is None:
         return Verdict(Kind.PASS, words)
     words = f"{words}, {threshold.percent:g} % asked"
     wanted, floor = threshold.percent / 100, (threshold.percent - FLOOR_POINTS) / 100
     if slow := next((item for item in measurements if item.high < floor), None):
-        share = f"{100 * slow.ratio:.1f} % of {names} at {_sizes(slow)}"
+        share = f"{100 * slow.ratio:.1f} % of {names} at {said(slow.sizes)}"
         return Verdict(Kind.TOO_SLOW, f"{share}, at least {100 * floor:g} % asked of each shape")
     if high < wanted:
         return Verdict(Kind.TOO_SLOW, words)
     return Verdict(Kind.PASS if low >= SLACK * wanted else Kind.INCONCLUSIVE, words)
-
-
-def _sizes(item: Measurement) -> str:
-    return ", ".join(f"{name}={size}" for name, size in item.sizes.items())
 
 
 # -- one race --------------------------------------------------------------------------------------------------------
@@ -311,8 +307,7 @@ def _judged(case: Case, contest: Contest, raced: Raced) -> Verdict | None:
         if not verdict.passed:
             return verdict
         if index in seen and case.spec.deterministic:
-            summary = "two calls on the same input gave different bits: threads depend on each other's order"
-            return replace(verdict, kind=Kind.RACE, summary=summary, sizes=case.sizes, values=case.shape.values)
+            return unsteady(case)
         seen.add(index)
     return None
 
@@ -333,7 +328,7 @@ def _answer(case: Case, rotation: int, outputs: Mapping[str, bytes]) -> Verdict:
     for item in answer:
         if unwritten := _unwritten(outputs[item.tensor.name], item):
             summary = f"{unwritten} elements of {item.tensor.name} were never written"
-            return Verdict(Kind.WRONG_ANSWER, summary, sizes=case.sizes, values=case.shape.values)
+            return named(case, Kind.WRONG_ANSWER, summary)
     sampled = {
         item.tensor.name: _sampled(outputs[item.tensor.name], case.sizes[str(spec.rows)], rows) for item in answer
     }

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from grader.grade import Grade
-from grader.verdict import Kind, Measurement, Mismatch, Verdict
+from grader.verdict import Kind, Measurement, Mismatch, Verdict, said
 
 PRINTED_LINES = 6
 INDENT = "  "
@@ -43,7 +43,7 @@ def speed(measurement: Measurement) -> str:
     share = f"{measurement.ratio:.1%} of {measurement.baseline} ({measurement.low:.1%} to {measurement.high:.1%})"
     rate = f"{measurement.work / measurement.time_s / 1e12:.3g} {_unit(measurement)}"
     peak = f", {measurement.peak_share:.0%} of the card's peak" if measurement.peak_share else ""
-    return f"{share} at {_sizes(measurement.sizes)}, {rate}{peak}".replace("%", " %")
+    return f"{share} at {said(measurement.sizes)}, {rate}{peak}".replace("%", " %")
 
 
 def _unit(measurement: Measurement) -> str:
@@ -65,12 +65,8 @@ def record(grade: Grade) -> dict[str, Any]:
     """A grade for `--json`: kata, device, verdict, summary, and of each Measurement its fields."""
     verdict = grade.verdict
     measured = [{**asdict(item), "peak_share": item.peak_share} for item in verdict.measurements]
-    said = {"device": verdict.device, "verdict": str(verdict.kind), "summary": verdict.summary}
-    return {"kata": grade.kata.name, **said, "measurements": measured}
-
-
-def _sizes(sizes: Mapping[str, int]) -> str:
-    return ", ".join(f"{name}={size}" for name, size in sizes.items())
+    words = {"device": verdict.device, "verdict": str(verdict.kind), "summary": verdict.summary}
+    return {"kata": grade.kata.name, **words, "measurements": measured}
 
 
 def explanation(grade: Grade) -> str:
@@ -88,7 +84,7 @@ def _row(label: str, text: str) -> str:
 
 def _shape(grade: Grade, verdict: Verdict) -> Iterable[str]:
     if verdict.sizes:
-        yield _row("shape", f"{_sizes(verdict.sizes)}  (the smallest found that fails; values: {verdict.values})")
+        yield _row("shape", f"{said(verdict.sizes)}  (the smallest found that fails; values: {verdict.values})")
 
 
 def _place(grade: Grade, verdict: Verdict) -> Iterable[str]:
@@ -191,7 +187,7 @@ def _speed_row(grade: Grade, item: Measurement) -> str:
     rates = (f"{item.work / time / 1e12:.3g}" for time in (item.time_s, item.baseline_time_s))
     peak = f"{100 * item.peak_share:.0f}" if item.peak_share else "-"
     rate = f"{' | '.join(rates)} | {_unit(item)} | {peak}"
-    return f"| `{grade.kata.name}` | {_sizes(item.sizes)} | {item.baseline} | {numbers} | {rate} |"
+    return f"| `{grade.kata.name}` | {said(item.sizes)} | {item.baseline} | {numbers} | {rate} |"
 
 
 COST_LINES = 6
@@ -213,7 +209,7 @@ def costs(grade: Grade) -> list[str]:
     """What each kernel of a counted call cost, and the lines that cost most; empty where nothing was counted."""
     rows: list[str] = []
     for counters in (verdict.counters for verdict in grade.verdicts if verdict.counters):
-        sizes = _sizes(counters["sizes"])
+        sizes = said(counters["sizes"])
         for kernel in counters["kernels"]:
             launches = f", {kernel['launches']} launches" if kernel["launches"] > 1 else ""
             rows.append(f"counters of {kernel['kernel']} at {sizes}{launches}")

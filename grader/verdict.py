@@ -10,6 +10,11 @@ from typing import Any
 from grader.devices import Finding
 
 
+def said(sizes: Mapping[str, int]) -> str:
+    """A shape in words: ``M=3, N=5``."""
+    return ", ".join(f"{name}={size}" for name, size in sizes.items())
+
+
 class Kind(str, Enum):
     """The words a verdict can begin with. Findings of a device use the same words."""
 

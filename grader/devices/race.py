@@ -20,10 +20,8 @@ from grader.devices.ptx import DIFFER, SPIN
 
 WARM_UP_CALLS = 10
 WARM_UP_S = 0.3
-SHIFT_BYTES, SHIFTS = (
-    256,
-    256,
-)  # a pointer of a timed call is one of these; all are as aligned as memory from the driver
+# A pointer of a timed call is one of so many, each as aligned as memory from the driver.
+SHIFT_BYTES, SHIFTS = 256, 256
 SPIN_CYCLES = 150_000  # some 80 us: longer than the host takes to call a launcher or torch
 GUARD_BYTES = 1 << 16
 SMALL_BYTES = 1 << 16  # outputs up to here may differ from call to call, and come back each time
@@ -44,7 +42,7 @@ class _Input:
     """An input's master, long enough for every contents, and the place where a timed call finds it."""
 
     def __init__(self, driver: Driver, buffer: Buffer, most: int) -> None:
-        self.driver, self.size = driver, len(buffer.data)
+        self.name, self.size = buffer.name, len(buffer.data)
         self.master = driver.allocate(self.size + most)
         end = self.size + most if self.size else 0
         for start in range(0, end, max(1, self.size)):  # once whole, then as much again as the rotations reach
@@ -101,8 +99,7 @@ class Race:
         for event in (self._begin, self._end):
             driver.do("cuEventCreate", byref(event), 0)
         self._baselines = Baselines(driver)
-        names = [item.name for item in buffers if item.role == "in"]
-        places = {name: item.contents(contest.rotations[-1]) for name, item in zip(names, self._inputs, strict=True)}
+        places = {item.name: item.contents(contest.rotations[-1]) for item in self._inputs}
         self._baseline = self._baselines.open(contest, places, buffers)
 
     def __enter__(self) -> Race:
