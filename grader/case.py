@@ -81,12 +81,20 @@ class Expected:
 class Case:
     """One shape with its inputs drawn. The answer is worked out when it is first asked for."""
 
-    def __init__(self, kata: Kata, spec: Spec, shape: Shape, inputs: Mapping[str, torch.Tensor] | None = None) -> None:
-        """``inputs`` are drawn where they are not given."""
+    def __init__(
+        self,
+        kata: Kata,
+        spec: Spec,
+        shape: Shape,
+        inputs: Mapping[str, torch.Tensor] | None = None,
+        rows: torch.Tensor | None = None,
+    ) -> None:
+        """``inputs`` are drawn where they are not given; ``rows`` says of a part which of the whole's rows it has."""
         self.kata, self.spec, self.shape = kata, spec, shape
         self.sizes = dict(shape.sizes)
         self._values = next(named for named in spec.values if named.name == shape.values)
         self._given = inputs
+        self._about = {"sizes": self.sizes, **({"rows": rows} if spec.placed else {})}
 
     @cached_property
     def inputs(self) -> Mapping[str, torch.Tensor]:
@@ -117,7 +125,7 @@ class Case:
 
     @cached_property
     def expected(self) -> tuple[Expected, ...]:
-        values = _several(self.spec.reference(**self._wide(), sizes=self.sizes))
+        values = _several(self.spec.reference(**self._wide(), **self._about))
         bounds = self._bounds(values)
         tolerance = self.spec.tolerance
         signed = isinstance(tolerance, Exact) and tolerance.signed_zeros
@@ -132,7 +140,7 @@ class Case:
         tolerance = self.spec.tolerance
         if not isinstance(tolerance, Accumulated) or self._values.exact:
             return [None] * len(values)
-        magnitudes = _several(tolerance.magnitude(**self._wide(), sizes=self.sizes))
+        magnitudes = _several(tolerance.magnitude(**self._wide(), **self._about))
         terms = tolerance.terms(self.sizes)
         growth = min(terms, 8 * sqrt(terms))
         accumulator = self.spec.dtype(Tensor("", (), "acc"), self.kata).roundoff
@@ -158,10 +166,10 @@ class Case:
         inputs = dict(self.inputs)
         for tensor in self.spec.inputs:
             for dim, size in enumerate(tensor.shape):
-                if size == name:
+                if size == name and not tensor.whole:
                     inputs[tensor.name] = inputs[tensor.name].index_select(dim, rows)
         sizes = tuple((size, rows.numel() if size == name else count) for size, count in self.shape.sizes)
-        return Case(self.kata, self.spec, replace(self.shape, sizes=sizes), inputs)
+        return Case(self.kata, self.spec, replace(self.shape, sizes=sizes), inputs, rows)
 
     def call(self, *, nth: int, time_limit_s: float) -> Call:
         """The nth call on this case: same contents, other pointers, another order of warps and blocks."""

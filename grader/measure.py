@@ -329,9 +329,7 @@ def _answer(case: Case, rotation: int, outputs: Mapping[str, bytes]) -> Verdict:
         if unwritten := _unwritten(outputs[item.tensor.name], item):
             summary = f"{unwritten} elements of {item.tensor.name} were never written"
             return named(case, Kind.WRONG_ANSWER, summary)
-    sampled = {
-        item.tensor.name: _sampled(outputs[item.tensor.name], case.sizes[str(spec.rows)], rows) for item in answer
-    }
+    sampled = {item.tensor.name: _sampled(case, item, outputs[item.tensor.name], rows) for item in answer}
     verdict = judge(case, Outcome(sampled), answer)
     if verdict.kind is Kind.WRONG_ANSWER:  # the indices are those of the sample
         summary = f"{verdict.wrong_count} of {verdict.element_count} elements looked at are wrong"
@@ -359,11 +357,12 @@ def _rows(case: Case, seed: int) -> torch.Tensor | None:
     return torch.tensor(sorted(places))
 
 
-def _sampled(data: bytes, count: int, rows: torch.Tensor) -> bytes:
+def _sampled(case: Case, expected: Expected, data: bytes, rows: torch.Tensor) -> bytes:
     import numpy
 
-    raw = numpy.frombuffer(data, dtype=numpy.uint8).reshape(count, -1)
-    chosen: bytes = raw[rows.numpy()].tobytes()
+    tensor = expected.tensor
+    raw = numpy.frombuffer(data, dtype=numpy.uint8).reshape(*tensor.extent(case.sizes), expected.dtype.itemsize)
+    chosen: bytes = raw.take(rows.numpy(), axis=tensor.shape.index(str(case.spec.rows))).tobytes()
     return chosen
 
 

@@ -116,13 +116,15 @@ class Values:
 class Tensor:
     """A launcher's pointer argument. ``dtype`` is a name of grader.dtype, or "elem" or "acc" for the kata's own.
 
-    ``shape`` names sizes; ``align`` is what the base pointer promises, in bytes.
+    ``shape`` names sizes; ``align`` is what the base pointer promises, in bytes. ``whole`` says of an input that every
+    row of the outputs needs all of it, also where it has the size that the spec's ``rows`` names.
     """
 
     name: str
     shape: tuple[str | int, ...]
     dtype: str = "elem"
     align: int = 16
+    whole: bool = False
 
     def extent(self, sizes: Sizes) -> tuple[int, ...]:
         return tuple(sizes[dim] if isinstance(dim, str) else dim for dim in self.shape)
@@ -183,7 +185,9 @@ class Spec:
     without it every tensor is moved once.
     ``flops`` gives the floating-point operations of a shape, for kernels that are bound by these.
     ``rows`` names the size along which a slice of the outputs needs only the same slice of the inputs that have this
-    size, and every other input whole; it is the first dimension of every output. Large answers are judged by slices.
+    size, but for those that are ``whole``, and every other input whole; it is a dimension of every output. Large answers
+    are judged by slices. Where it matters which rows they are, ``placed`` makes reference and magnitude get their
+    indices as ``rows``, or None for all.
     ``baselines`` are what speed is measured against, by the name that difficulty.yaml uses: a function that gets all
     tensors by name, on the GPU, and returns what is timed. It runs in the child process and is never asked for values.
     ``deterministic`` is False where the order of float atomics may change the last bits from call to call.
@@ -204,6 +208,7 @@ class Spec:
     moved: Callable[[Sizes, int], int] | None = None
     flops: Callable[[Sizes], int] | None = None
     rows: str | None = None
+    placed: bool = False
     baselines: Mapping[str, Callable[..., Callable[[], object]]] = field(default_factory=dict)
 
     def dtype(self, tensor: Tensor, kata: Kata) -> Dtype:
@@ -278,7 +283,7 @@ def _validate(spec: Spec, path: Path) -> None:
     for shape in (*spec.edges, *spec.large):
         if set(shape) != set(spec.sizes):
             raise SpecError(f"{path}: shape {dict(shape)} must name exactly the sizes {list(spec.sizes)}.")
-    if spec.rows is not None and any(tensor.shape[:1] != (spec.rows,) for tensor in spec.outputs):
-        raise SpecError(f"{path}: rows is {spec.rows!r}, which must be the first dimension of every output.")
+    if spec.rows is not None and any(tensor.shape.count(spec.rows) != 1 for tensor in spec.outputs):
+        raise SpecError(f"{path}: rows is {spec.rows!r}, which must be one dimension of every output.")
     if not spec.edges or not spec.values:
         raise SpecError(f"{path}: edges and values must each have at least one entry.")

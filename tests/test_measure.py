@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from grader import measure as measure_module
 from grader.build import Build, Request, Target, build_all
 from grader.case import Case, Shape
 from grader.catalog import Kata, Speed, Threshold, load_catalog
@@ -260,6 +261,33 @@ def test_a_part_of_a_case_has_the_rows_of_the_whole() -> None:
     assert part.sizes == {"M": 3, "N": 24, "K": 16}
     assert torch.equal(part.expected[0].value, whole.expected[0].value[rows])
     assert torch.equal(whole.rotated(40 * 16 * 4).inputs["A"], whole.inputs["A"]), "a whole turn"
+
+
+def test_a_part_is_cut_along_any_dimension_and_knows_its_rows() -> None:
+    """Each row of y is that of x plus its own index and the sum of all of z, which is of the same size."""
+
+    def reference(x: torch.Tensor, z: torch.Tensor, sizes: Sizes, rows: torch.Tensor | None = None) -> torch.Tensor:
+        place = torch.arange(sizes["n"]) if rows is None else rows
+        return x + place[:, None] + z.sum()
+
+    tensors = (Tensor("x", ("b", "n", "d")), Tensor("z", ("n",), whole=True))
+    spec = replace(
+        SPEC,
+        inputs=tensors,
+        outputs=(Tensor("y", ("b", "n", "d")),),
+        sizes={name: Size(1, 9) for name in ("b", "n", "d")},
+        reference=reference,
+        placed=True,
+    )
+    whole = Case(KATA, spec, Shape((("b", 2), ("n", 9), ("d", 3)), "normal", 1))
+    rows = torch.tensor([0, 4, 8])
+    part = whole.part(rows)
+    assert part.sizes == {"b": 2, "n": 3, "d": 3}
+    assert torch.equal(part.expected[0].value, whole.expected[0].value[:, rows])
+    data = whole.expected[0].value.float().numpy().tobytes()
+    assert (
+        measure_module._sampled(whole, part.expected[0], data, rows) == part.expected[0].value.float().numpy().tobytes()
+    )
 
 
 # -- shapes and bytes
