@@ -185,9 +185,9 @@ class Spec:
     without it every tensor is moved once.
     ``flops`` gives the floating-point operations of a shape, for kernels that are bound by these.
     ``rows`` names the size along which a slice of the outputs needs only the same slice of the inputs that have this
-    size, but for those that are ``whole``, and every other input whole; it is a dimension of every output. Large answers
-    are judged by slices. Where it matters which rows they are, ``placed`` makes reference and magnitude get their
-    indices as ``rows``, or None for all.
+    size, but for those that are ``whole``, and every other input whole; it is a dimension of every output. Large
+    answers are judged by slices. Where it matters which rows they are, ``placed`` makes reference and magnitude get
+    their indices as ``rows``, or None for all.
     ``baselines`` are what speed is measured against, by the name that difficulty.yaml uses: a function that gets all
     tensors by name, on the GPU, and returns what is timed. It runs in the child process and is never asked for values.
     ``deterministic`` is False where the order of float atomics may change the last bits from call to call.

@@ -127,7 +127,9 @@ def device(request: pytest.FixtureRequest) -> str:
     if name == "gpu" and find_gpu() is None:
         pytest.skip("no NVIDIA GPU on this machine")
     here = [item for item in request.session.items if item.path == Path(__file__) and hasattr(item, "callspec")]
-    wrong, katas = ([item.callspec.params[key] for item in here if key in item.callspec.params] for key in ("wrong", "kata"))
+    wrong, katas = (
+        [item.callspec.params[key] for item in here if key in item.callspec.params] for key in ("wrong", "kata")
+    )
     prepare([(item.kata, item.path) for item in wrong], Options(device=name))
     prepare([(kata, kata.solution_path) for kata in katas], _as_solution(name))
     return name
