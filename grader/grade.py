@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import importlib.util
 import os
+import sys
 import threading
 import time
 import zlib
@@ -160,6 +162,7 @@ def _request(kata: Kata, source: Path, target: Target, options: Options) -> Requ
 
 
 def _on_devices(kata: Kata, source: Path, options: Options, progress: Progress | None) -> tuple[Verdict, ...]:
+    _need("torch", "hypothesis")
     found = targets(options, find_gpu())
     verdicts: list[Verdict] = []
     for target in found:
@@ -229,6 +232,16 @@ def _measured(request: Request, sandbox: Sandbox, options: Options, progress: Pr
 
 def _silent(line: str) -> None:
     pass
+
+
+def _need(*packages: str) -> None:
+    """Said here in one sentence, not by whichever import comes first."""
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+    if missing:
+        raise DeviceError(
+            f"{sys.executable} has no {' and no '.join(missing)}, which references and shapes are made with. Activate the "
+            f"environment of `make grade` (. .venv/bin/activate), or `pip install {' '.join(missing)}` into this one."
+        )
 
 
 def _import_torch() -> None:

@@ -233,6 +233,15 @@ def test_a_wrong_command_is_one_sentence(clone: Path, arguments: list[str], said
     assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("package", ["torch", "hypothesis"])
+def test_a_python_without_what_grading_needs_is_one_sentence(clone: Path, package: str) -> None:
+    solve(clone, "elementwise_f32")
+    without = f"import sys; sys.modules[{package!r}] = None; from grader.cli import main; sys.exit(main())"
+    done = run(clone, "-c", without, "grade", "elementwise_f32")
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert f"has no {package}" in done.stderr and "make grade" in done.stderr
+
+
 def test_help_teaches(clone: Path) -> None:
     done = run(clone, "-m", "grader", "--help")
     assert done.returncode == 0 and "elementwise_f32" in done.stdout
