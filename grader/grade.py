@@ -239,8 +239,9 @@ def _need(*packages: str) -> None:
     missing = [name for name in packages if importlib.util.find_spec(name) is None]
     if missing:
         raise DeviceError(
-            f"{sys.executable} has no {' and no '.join(missing)}, which references and shapes are made with. Activate the "
-            f"environment of `make grade` (. .venv/bin/activate), or `pip install {' '.join(missing)}` into this one."
+            f"{sys.executable} has no {' and no '.join(missing)}, which references and shapes are made with. "
+            "Activate the environment of `make grade` (. .venv/bin/activate), "
+            f"or `pip install {' '.join(missing)}` into this one."
         )
 
 
