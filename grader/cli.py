@@ -6,6 +6,7 @@ Exit codes: 0 all is well, 1 something was graded or checked and did not pass, 2
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import sys
@@ -20,6 +21,7 @@ from grader.doctor import about, examine
 from grader.grade import MACHINE_ERRORS, Grade, Options, bench, grade, prepare
 from grader.measure import STAGES
 from grader.progress import ProgressError
+from grader.record import record
 from grader.skeleton import SkeletonError
 
 FAULTS = (*MACHINE_ERRORS, CatalogError, ProgressError, SkeletonError)
@@ -79,6 +81,7 @@ def _add_grade(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--counters", action="store_true", help="after a pass on the simulator, show what costs most")
     parser.add_argument("--no-speed", action="store_true", help="on a GPU: check the answers, time nothing")
     parser.add_argument("--sim-arch", default=Options.sim_arch, metavar="ARCH", help="simulated card: sm_80, sm_90a")
+    parser.add_argument("--json", action="store_true", help="as JSON lines, an object a kata, each once it is graded")
     parser.set_defaults(command=_grade)
 
 
@@ -137,10 +140,10 @@ def _grade(options: argparse.Namespace) -> int:
     progress.expect()
     if len(work) > 1:
         prepare(work, wanted, _tell)
-    width = max(len(kata.name) for kata in katas)
-    graded = [_grade_one(kata, source, wanted, width) for kata, source in work]
+    say = _say_record if options.json else functools.partial(_say_grade, max(len(kata.name) for kata in katas))
+    graded = [_grade_one(kata, source, wanted, say) for kata, source in work]
     passed = sum(grade.passed for grade in graded)
-    if len(graded) > 1:
+    if len(graded) > 1 and not options.json:
         print(f"{passed} of {len(graded)} passed")
     return 0 if passed == len(graded) else 1
 
@@ -152,16 +155,24 @@ def _work(katas: Sequence[Kata], options: argparse.Namespace) -> list[tuple[Kata
     return [(kata, options.file or (kata.solution_path if options.solutions else kata.skeleton_path)) for kata in katas]
 
 
-def _grade_one(kata: Kata, source: Path, options: Options, width: int) -> Grade:
+def _grade_one(kata: Kata, source: Path, options: Options, say: Callable[[Grade], None]) -> Grade:
     graded = grade(kata, options, source=source, progress=_tell)
-    if graded.passed:
-        print(f"{kata.name:<{width}}  {report.outcome(graded)}, {graded.time_s:.1f} s", flush=True)
-        for line in report.costs(graded):
-            print(line, flush=True)
-    else:
-        print(report.explanation(graded), flush=True)
+    say(graded)
     warn(progress.keep_grade(graded))
     return graded
+
+
+def _say_record(graded: Grade) -> None:
+    print(json.dumps(record(graded)), flush=True)
+
+
+def _say_grade(width: int, graded: Grade) -> None:
+    if not graded.passed:
+        print(report.explanation(graded), flush=True)
+        return
+    print(f"{graded.kata.name:<{width}}  {report.outcome(graded)}, {graded.time_s:.1f} s", flush=True)
+    for line in report.costs(graded):
+        print(line, flush=True)
 
 
 def _bench(options: argparse.Namespace) -> int:
@@ -174,7 +185,7 @@ def _bench(options: argparse.Namespace) -> int:
     width = max(len(kata.name) for kata in katas)
     benched = [_bench_one(kata, source, wanted, width) for kata, source in work]
     if options.json is not None:
-        options.json.write_text(json.dumps([report.record(done) for done in benched], indent=1) + "\n")
+        options.json.write_text(json.dumps([record(done) for done in benched], indent=1) + "\n")
     if options.table is not None:
         options.table.write_text(report.speed_table(benched, about()))
     return 0 if all(done.passed for done in benched) else 1

@@ -61,6 +61,7 @@ ORDER = (
     "grader.grade",
     "grader.progress",
     "grader.state",
+    "grader.record",
     "grader.ops",
     "grader.report",
     "grader.pytest_plugin",

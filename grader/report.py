@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -59,14 +58,6 @@ def launches(grade: Grade) -> Iterable[str]:
         uses = f"{item['registers']} registers, {item['smem_bytes']} bytes of shared memory, {local}"
         fill = f"{item['blocks_per_sm']} blocks per SM, occupancy {100 * item['occupancy']:.0f} %"
         yield f"{item['kernel'].partition('(')[0]} <<<{grid}, {block}>>>: {uses}, {fill}"
-
-
-def record(grade: Grade) -> dict[str, Any]:
-    """A grade for `--json`: kata, device, verdict, summary, and of each Measurement its fields."""
-    verdict = grade.verdict
-    measured = [{**asdict(item), "peak_share": item.peak_share} for item in verdict.measurements]
-    words = {"device": verdict.device, "verdict": str(verdict.kind), "summary": verdict.summary}
-    return {"kata": grade.kata.name, **words, "measurements": measured}
 
 
 def explanation(grade: Grade) -> str:

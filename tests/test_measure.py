@@ -20,7 +20,8 @@ from grader.devices import Call, Contest, Finding, Outcome, Raced
 from grader.devices.ptx import DIFFER, SPIN, UNROLL, read_ptx
 from grader.grade import Grade
 from grader.measure import CANARY, CONTENTS, LARGE, RANKS, STAGES, fitted, measure, moved
-from grader.report import explanation, launches, record, speed, speed_table
+from grader.record import record
+from grader.report import explanation, launches, speed, speed_table
 from grader.sandbox import Program, Sandbox
 from grader.spec import Exact, Size, Sizes, Spec, Tensor, Values, integers, load_spec, normal
 from grader.toolchain import Gpu, find_gpu, find_toolchain
