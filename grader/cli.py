@@ -11,11 +11,12 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from grader import dev, progress, report, skeleton, thresholds
 from grader.catalog import CatalogError, Kata, find_root, load_catalog
-from grader.commands import NAMES, course, open_catalog, records, warn
+from grader.commands import NAMES, course, open_catalog, records, say_json, warn
 from grader.commands import kata as one
 from grader.doctor import about, examine
 from grader.grade import MACHINE_ERRORS, Grade, Options, bench, grade, prepare
@@ -59,8 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_bench(commands)
     _add_reset(commands)
     records.add(commands)
-    doctor = commands.add_parser("doctor", help="look at compiler, torch, GPU and cache, and say how to mend them")
-    doctor.set_defaults(command=_doctor)
+    _add_doctor(commands)
     _add_dev(commands)
     return parser
 
@@ -108,6 +108,18 @@ def _add_reset(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser("reset", help="write a kata's skeleton again; what was there is kept as a .bak file")
     parser.add_argument("names", nargs="+", metavar="NAME", help="katas, families, levels, globs or files")
     parser.set_defaults(command=_reset)
+
+
+def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "doctor",
+        help="look at compiler, torch, GPU and cache, and say how to mend them",
+        description="Look at all that grading needs, and say of what is not well how to mend it. Exit code 0: all is "
+        "well, 1: something is to mend.",
+        epilog="Examples: kata doctor | kata doctor --json",
+    )
+    parser.add_argument("--json", action="store_true", help="as a JSON array, one object for each thing looked at")
+    parser.set_defaults(command=_doctor)
 
 
 def _add_dev(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -217,6 +229,9 @@ def _reset(options: argparse.Namespace) -> int:
 
 def _doctor(options: argparse.Namespace) -> int:
     findings = examine()
+    if options.json:
+        say_json([asdict(finding) for finding in findings])
+        return 0 if all(finding.well for finding in findings) else 1
     for finding in findings:
         print(f"{'ok  ' if finding.well else 'MEND'} {finding.subject:<10} {finding.words}")
     return 0 if all(finding.well for finding in findings) else 1

@@ -305,6 +305,24 @@ def test_hints_are_counted_and_shown_where_they_cannot_be(clone: Path) -> None:
     assert kata(clone, "solution", "elementwise_f32", "--anyway", KATA_DATA="/dev/null").returncode == 0
 
 
+def test_what_is_shown_of_one_kata_is_also_json(clone: Path) -> None:
+    def said(*arguments: str) -> Any:
+        return json.loads(kata(clone, *arguments, "--json").stdout)
+
+    text = kata(clone, "hint", "elementwise_f32", "2").stdout
+    hint = said("hint", "elementwise_f32", "2")
+    assert (hint["strength"], hint["of"]) == (2, 3) and text.startswith(hint["hint"])
+    refused = [kata(clone, command, "elementwise_f32x4", "--json") for command in ("solution", "diff")]
+    assert [(done.returncode, done.stdout) for done in refused] == [(1, "")] * 2
+    answer = (clone / "solutions/elementwise/elementwise_f32x4.cu").read_text()
+    assert said("solution", "elementwise_f32x4", "--anyway")["text"] == answer
+    diff = said("diff", "elementwise_f32x4", "--anyway")
+    assert kata(clone, "diff", "elementwise_f32x4", "--anyway").stdout.splitlines() == diff["diff"]
+    assert (diff["before"], diff["mine"]) == ("elementwise_f32", False)
+    looked = {(item["subject"], item["well"]) for item in said("doctor")}
+    assert {("nvcc", True), ("cache", True)} < looked
+
+
 def test_status_counts_by_level_and_family(clone: Path) -> None:
     assert "No grade yet; `kata next`" in kata(clone, "status").stdout
     catalog = load_catalog(clone)

@@ -79,7 +79,8 @@ def _list(options: argparse.Namespace) -> int:
     if options.json:
         say_json([state.record() for state in found])
     elif found:
-        _print_table(found)
+        for line in table(found):
+            print(line)
     else:
         print(f"No kata is like that.{_hint(catalog, words)} `kata list` shows them all.", file=sys.stderr)
     return 0 if found else 1
@@ -120,27 +121,34 @@ def _has(state: State, words: Sequence[str]) -> bool:
     return all(word.lower() in text for word in words)
 
 
-def _print_table(found: Sequence[State]) -> None:
+def table(found: Sequence[State]) -> Iterator[str]:
+    """Katas with their states, a line each, under a headline."""
     width = max(len(state.kata.name) for state in found)
-    print(f"{'kata':<{width}}  {'level':<7} {'dtype':<8} {'path':<6} {'open':<5} state")
+    yield f"{'kata':<{width}}  {'level':<7} {'dtype':<8} {'path':<6} {'open':<5} state"
     for state in found:
         kata = state.kata
         dtype = f"{kata.elem}/{kata.acc}" if kata.acc and kata.acc != kata.elem else kata.elem
         opened = "yes" if state.unlocked else "no"
-        print(f"{kata.name:<{width}}  {kata.level:<7} {dtype:<8} {kata.path:<6} {opened:<5} {state.text}")
+        yield f"{kata.name:<{width}}  {kata.level:<7} {dtype:<8} {kata.path:<6} {opened:<5} {state.text}"
 
 
 def _next(options: argparse.Namespace) -> int:
     catalog, _, states = open_states()
-    left = [state for kata in catalog.select(options.names) if (state := states[kata.name]).word != PASSED]
-    opened = sorted((state for state in left if state.unlocked), key=lambda state: PATHS.index(state.kata.path))
+    chosen = [states[kata.name] for kata in catalog.select(options.names)]
+    opened = next_ones(chosen)
     if options.json:
         say_json(opened[0].record() if opened else None)
     elif opened:
         _print_next(opened[0])
     else:
-        print(_why_none(left, states))
+        print(why_none(chosen, states))
     return 0 if opened else 1
+
+
+def next_ones(chosen: Iterable[State]) -> list[State]:
+    """What may be solved next, in this order: what is open and not passed, of the core before any drill."""
+    left = (state for state in chosen if state.word != PASSED and state.unlocked)
+    return sorted(left, key=lambda state: PATHS.index(state.kata.path))
 
 
 def _print_next(state: State) -> None:
@@ -153,7 +161,9 @@ def _print_next(state: State) -> None:
     print(f"  grade   kata grade {kata.name}")
 
 
-def _why_none(left: Sequence[State], states: Mapping[str, State]) -> str:
+def why_none(chosen: Iterable[State], states: Mapping[str, State]) -> str:
+    """Why next_ones has none of them."""
+    left = [state for state in chosen if state.word != PASSED]
     if not left:
         return "All of them are passed."
     first = left[0].kata

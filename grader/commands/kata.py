@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from grader import progress, report, rung, skeleton
@@ -48,6 +48,7 @@ def _add_hint(commands: Commands[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("name", metavar="KATA")
     parser.add_argument("strength", nargs="?", type=int, default=1, choices=range(1, COUNT + 1), help="default: 1")
+    parser.add_argument("--json", action="store_true", help="as a JSON object")
     parser.set_defaults(command=_hint)
 
 
@@ -64,6 +65,7 @@ def _add_solution(commands: Commands[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("name", metavar="KATA")
     parser.add_argument("--anyway", action="store_true", help=_ANYWAY)
+    parser.add_argument("--json", action="store_true", help="as a JSON object")
     parser.set_defaults(command=_solution)
 
 
@@ -80,6 +82,7 @@ def _add_diff(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument("name", metavar="KATA")
     parser.add_argument("--mine", action="store_true", help="compare your own files instead of the solutions")
     parser.add_argument("--anyway", action="store_true", help=_ANYWAY)
+    parser.add_argument("--json", action="store_true", help="as a JSON object")
     parser.set_defaults(command=_diff)
 
 
@@ -87,21 +90,29 @@ def _show(options: argparse.Namespace) -> int:
     catalog, _, states = open_states()
     state = states[one_kata(catalog, options.name, "`kata show`").name]
     kata = state.kata
-    todos = skeleton.todos(skeleton.read(kata.skeleton_path))
     if options.json:
+        todos = skeleton.todos(skeleton.read(kata.skeleton_path))
         listed = [{"number": todo.number, "text": todo.text, "line": todo.line, "empty": todo.empty} for todo in todos]
         say_json({**state.record(), "header": rung.header(kata), "todos": listed})
         return 0
-    print(rung.header(kata))
-    print()
-    for todo in todos:
-        place = f"{report.shown(kata.skeleton_path)}:{todo.line}"
-        print(textwrap.fill(todo.text, WIDTH, initial_indent=f"TODO {todo.number}  ", subsequent_indent=" " * 8))
-        print(f"{'':8}{place}{', empty' if todo.empty else ''}")
-    print()
-    for label, text in _facts(state, [states[name] for name in kata.after]):
-        print(f"{label:<9} {text}")
+    for line in task(state, states):
+        print(line)
     return 0
+
+
+def task(state: State, states: Mapping[str, State]) -> Iterator[str]:
+    """What `kata show` says: the header, the TODOs in the learner's file, and how far the learner is."""
+    kata = state.kata
+    yield from rung.header(kata).splitlines()
+    yield ""
+    for todo in skeleton.todos(skeleton.read(kata.skeleton_path)):
+        place = f"{report.shown(kata.skeleton_path)}:{todo.line}"
+        first = f"TODO {todo.number}  "
+        yield from textwrap.wrap(todo.text, WIDTH, initial_indent=first, subsequent_indent=" " * 8)
+        yield f"{'':8}{place}{', empty' if todo.empty else ''}"
+    yield ""
+    for label, text in _facts(state, [states[name] for name in kata.after]):
+        yield f"{label:<9} {text}"
 
 
 def _facts(state: State, before: Sequence[State]) -> Iterator[tuple[str, str]]:
@@ -125,11 +136,20 @@ def _standing(state: State) -> str:
 
 def _hint(options: argparse.Namespace) -> int:
     kata, strength = one_kata(open_catalog(), options.name, "a hint"), options.strength
-    print(load_hints(kata)[strength - 1])
-    if strength < COUNT:
-        print(f"(hint {strength} of {COUNT}; `kata hint {kata.name} {strength + 1}` says more)")
+    hint = load_hints(kata)[strength - 1]
+    if options.json:
+        say_json({"kata": kata.name, "strength": strength, "of": COUNT, "hint": hint})
+    else:
+        for line in said_hint(kata, hint, strength):
+            print(line)
     warn(progress.keep_hint(kata, strength))
     return 0
+
+
+def said_hint(kata: Kata, hint: str, strength: int) -> Iterator[str]:
+    yield hint
+    if strength < COUNT:
+        yield f"(hint {strength} of {COUNT}; `kata hint {kata.name} {strength + 1}` says more)"
 
 
 def _solution(options: argparse.Namespace) -> int:
@@ -137,7 +157,11 @@ def _solution(options: argparse.Namespace) -> int:
     kata = one_kata(catalog, options.name, "`kata solution`")
     if not _may_see(catalog, [kata], anyway=options.anyway):
         return 1
-    print(kata.solution_path.read_text(), end="")
+    text = kata.solution_path.read_text()
+    if options.json:
+        say_json({"kata": kata.name, "file": str(kata.solution_path), "text": text})
+    else:
+        print(text, end="")
     warn(progress.keep_solution(kata))
     return 0
 
@@ -166,15 +190,29 @@ def _diff(options: argparse.Namespace) -> int:
         return 1
     if not options.mine and not _may_see(catalog, [old, kata], anyway=options.anyway):
         return 1
-    one, other = (item.skeleton_path if options.mine else item.solution_path for item in (old, kata))
-    for line in rung.code_diff(_text(one), _text(other), old_name=report.shown(one), new_name=report.shown(other)):
-        print(line)
+    lines = difference(old, kata, mine=options.mine)
+    if options.json:
+        say_json({"kata": kata.name, "before": old.name, "mine": options.mine, "diff": lines})
+    else:
+        for line in lines:
+            print(line)
     if not options.mine:
-        known = _known(catalog)
-        for item in (old, kata):
-            if known.passed(item.name) is None:
-                warn(progress.keep_solution(item))
+        keep_seen(catalog, [old, kata])
     return 0
+
+
+def difference(old: Kata, new: Kata, *, mine: bool) -> list[str]:
+    """The unified diff of two katas' code: of the learner's files, or of the solutions. Raises CatalogError."""
+    one, other = (item.skeleton_path if mine else item.solution_path for item in (old, new))
+    return rung.code_diff(_text(one), _text(other), old_name=report.shown(one), new_name=report.shown(other))
+
+
+def keep_seen(catalog: Catalog, katas: Sequence[Kata]) -> None:
+    """Keep that solutions were looked at, of those that are not passed."""
+    known = _known(catalog)
+    for kata in katas:
+        if known.passed(kata.name) is None:
+            warn(progress.keep_solution(kata))
 
 
 def _known(catalog: Catalog) -> Progress:
