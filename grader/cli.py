@@ -16,7 +16,7 @@ from pathlib import Path
 
 from grader import dev, progress, report, skeleton, thresholds
 from grader.catalog import CatalogError, Kata, find_root, load_catalog
-from grader.commands import NAMES, course, open_catalog, records, say_json, warn
+from grader.commands import NAMES, course, open_catalog, records, say_json, warn, watch
 from grader.commands import kata as one
 from grader.doctor import about, examine
 from grader.grade import MACHINE_ERRORS, Grade, Options, bench, grade, prepare
@@ -59,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_grade(commands)
     _add_bench(commands)
     _add_reset(commands)
+    watch.add(commands)
     records.add(commands)
     _add_doctor(commands)
     _add_dev(commands)

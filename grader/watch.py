@@ -1,0 +1,113 @@
+"""A kata + saves of its file -> grades of what was saved last, one after the other; a face shows them.
+
+At any moment one content is being graded, or none: a newer one takes its place.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from grader import report
+from grader.catalog import Catalog, Kata
+from grader.grade import Options
+from grader.resident import Answer, Resident, ResidentError
+from grader.saves import Saved, Saves
+
+
+@dataclass
+class Watch:
+    """The kata that is watched, its last grade, and whether another is under way. ``follows``: changes to any saved."""
+
+    catalog: Catalog
+    kata: Kata
+    options: Options
+    follows: bool
+    last: Answer | None = None  # the last grade of this kata
+    last_at: str = ""
+    seconds: float = 0.0  # from the question to the last grade
+    fault: str = ""  # why there is no verdict on the last save
+    told: str = ""  # what the grade says of its progress
+    since: float | None = None  # when the running grade was asked for
+    next_name: str | None = None  # after a pass, what `n` goes on to
+    passed: int = 0
+
+    def __post_init__(self) -> None:
+        self._by_path = {kata.skeleton_path: kata for kata in self.catalog.katas.values()}
+        watched = self._by_path if self.follows else [self.kata.skeleton_path]
+        self._saves = Saves(watched, self.kata.skeleton_path)
+        self._resident: Resident | None = None
+        self._asked_digest = ""
+        self.ask(self._saves.digest)
+
+    def close(self) -> None:
+        if self._resident is not None:
+            self._resident.close()
+
+    def ask(self, digest: str) -> None:
+        """Grade what stands in the file now."""
+        self._asked_digest, self.since, self.told, self.fault = digest, time.monotonic(), "", ""
+        try:
+            if self._resident is None:
+                self._resident = Resident(self.catalog.root)
+            self._resident.ask(self.kata.name, self.options)
+        except ResidentError as error:
+            self._lost(error)
+
+    def wait(self, others: Sequence[Any], timeout_s: float) -> list[Any]:
+        """Wait for an answer or until one of ``others`` can be read; which of them can."""
+        sources = [*others, *([self._resident] if self._resident is not None else [])]
+        return [source for source in select.select(sources, [], [], timeout_s)[0] if source is not self._resident]
+
+    def answers(self) -> Iterator[Answer]:
+        """What came of the last question so far, taken note of."""
+        if self._resident is None or not select.select([self._resident], [], [], 0)[0]:
+            return
+        try:
+            found = self._resident.answers()
+        except ResidentError as error:
+            self._lost(error)
+            yield {"fault": self.fault}
+            return
+        for answer in found:
+            self.told = answer.get("tell", self.told)
+            if "grade" in answer or "fault" in answer:
+                self._note(answer)
+            yield answer
+
+    def saved(self) -> Saved | None:
+        """A file that was saved: it is being graded now, unless its content is already."""
+        saved = self._saves.look()
+        if saved is None or (self.since is not None and saved == Saved(self.kata.skeleton_path, self._asked_digest)):
+            return None
+        if not saved.digest:
+            self.fault = f"{report.shown(saved.path)} is gone; save it again, or `kata reset` writes the skeleton"
+            return saved
+        self.open(self._by_path[saved.path], saved.digest)
+        return saved
+
+    def open(self, kata: Kata, digest: str | None = None) -> None:
+        """Go to a kata and grade its file."""
+        if kata.name != self.kata.name:
+            self.kata, self.last = kata, None
+            self._saves.add(kata.skeleton_path)
+        self.next_name = None
+        self.ask(self._saves.digest if digest is None else digest)
+
+    def _note(self, answer: Answer) -> None:
+        started, self.since = self.since, None
+        if "fault" in answer:
+            self.fault = answer["fault"]
+            return
+        self.last, self.last_at = answer, datetime.now().strftime("%H:%M:%S")
+        self.seconds = time.monotonic() - started if started is not None else 0.0
+
+    def _lost(self, error: ResidentError) -> None:
+        """The next save starts another process."""
+        if self._resident is not None:
+            self._resident.close()
+        self._resident, self.since, self.fault = None, None, str(error)

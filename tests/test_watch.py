@@ -1,0 +1,495 @@
+"""`kata watch` in a real terminal and on a pipe: what it grades, what it shows, and what it leaves behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import termios
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+from test_faces import ROOT, make_clone
+
+from grader import progress
+from grader.grade import digest_of
+from grader.progress import Event
+from grader.saves import ALL_S, GONE_S, QUIET_S, Saves
+from grader.terminal import wrapped
+
+pexpect = pytest.importorskip("pexpect", reason="pexpect drives the terminal; `pip install -e .[dev]`")
+
+NAME = "elementwise_f32"
+MARK = "KATA_TEST_MARK"  # in the environment of all that a test starts
+LIMIT_S = 60
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_clone(tmp_path_factory.mktemp("pristine"))
+
+
+@pytest.fixture
+def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """What the processes of this test are known by; the test fails where any is left in the end."""
+    name = uuid.uuid4().hex
+    monkeypatch.setenv("KATA_DATA", str(tmp_path / "data"))
+    yield name
+    wait_for(lambda: not alive(name), "all processes to end", 10.0)
+
+
+@pytest.fixture
+def clone(pristine: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(pristine, tmp_path / "clone"))
+
+
+def file_of(clone: Path, name: str = NAME) -> Path:
+    return clone / "exercises" / name.split("_")[0] / f"{name}.cu"
+
+
+def right(clone: Path) -> str:
+    """An answer that was never compiled before."""
+    return (clone / "solutions/elementwise/elementwise_f32.cu").read_text() + f"// {uuid.uuid4()}\n"
+
+
+def wrong(clone: Path) -> str:
+    return right(clone).replace("if (idx < n)", "if (idx <= n)")
+
+
+def events(clone: Path) -> list[Event]:
+    return [event for event in progress.load(clone).events if event.what == progress.GRADE]
+
+
+def alive(name: str) -> list[str]:
+    """The processes with this mark in their environment, by their commands."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and f"{MARK}={name}".encode() in (entry / "environ").read_bytes():
+                found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+    return [command for command in found if command]  # none of those that ended and were not waited for
+
+
+def resident(session: Session) -> Path:
+    """The folder in /proc of the process that stays: the only child of the one that watches."""
+    children = (entry for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    (found,) = (entry for entry in children if _parent(entry) == session.child.pid)
+    return found
+
+
+def _parent(process: Path) -> int:
+    try:
+        return int((process / "stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def wait_for(condition: Callable[[], Any], what: str, limit_s: float = LIMIT_S) -> None:
+    stop = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < stop, f"waited in vain for {what}"
+        time.sleep(0.02)
+
+
+def environment(mark: str, **more: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", MARK: mark, **more}
+
+
+class Session:
+    """`kata watch` in a terminal of 100 columns."""
+
+    def __init__(self, clone: Path, mark: str, *arguments: str) -> None:
+        command = ["-m", "grader", "watch", "--device", "sim", *arguments]
+        self.child = pexpect.spawn(
+            sys.executable, command, cwd=clone, env=environment(mark), encoding="utf-8", dimensions=(40, 100),
+            timeout=LIMIT_S,
+        )  # fmt: skip
+        self.before = termios.tcgetattr(self.child.child_fd)
+
+    def see(self, *patterns: str) -> str:
+        """Wait until these stand on the screen, one after the other; what was written till then."""
+        seen = ""
+        for pattern in patterns:
+            self.child.expect(pattern)
+            seen += self.child.before + self.child.after
+        return re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", seen)
+
+    def press(self, keys: str) -> None:
+        self.child.send(keys)
+
+    def end(self) -> int:
+        """Wait for the end. Returns the exit code; the terminal must be as it was before."""
+        self.child.expect(pexpect.EOF)
+        assert termios.tcgetattr(self.child.child_fd) == self.before
+        self.child.close()
+        return int(self.child.exitstatus)
+
+
+@pytest.fixture
+def session(clone: Path, mark: str) -> Iterator[Session]:
+    session = Session(clone, mark)
+    session.see("not started: 2 TODOs")
+    yield session
+    session.child.close(force=True)
+
+
+def test_from_not_started_to_the_next_kata(session: Session, clone: Path) -> None:
+    file_of(clone).write_text(wrong(clone))
+    assert "elementwise_f32: out of bounds: reads " in session.see("waiting for you to save", "device    sim")
+    file_of(clone).write_text(right(clone))
+    assert "old verdict, of " in session.see("the verdict before", "out of bounds")
+    session.see("PASSED at .* n: on to elementwise_f32x4", "pass on sim sm_90a")
+    session.press("n")
+    session.see("elementwise_f32x4.cu", "not started")
+    session.press("q")
+    assert session.end() == 0
+    assert [event.verdict for event in events(clone)] == ["out of bounds", "pass"]
+
+
+def test_a_file_saved_twice_quickly_is_graded_once_with_its_last_content(session: Session, clone: Path) -> None:
+    file_of(clone).write_text(wrong(clone))
+    time.sleep(QUIET_S / 3)
+    file_of(clone).write_text(right(clone))
+    session.see("PASSED")
+    assert [event.digest for event in events(clone)] == [digest_of(file_of(clone))]
+
+
+def test_a_save_during_a_grade_starts_it_anew(session: Session, clone: Path, mark: str) -> None:
+    file_of(clone).write_text(wrong(clone))
+    wait_for(lambda: any("nvcc" in command for command in alive(mark)), "the compiler")
+    text = right(clone)
+    file_of(clone).write_text(text)
+    session.see("PASSED")
+    assert [event.digest for event in events(clone)] == [digest_of(file_of(clone))]
+    file_of(clone).write_text(text)  # the same again, by someone who wants it graded again
+    session.see("grading, ", "PASSED at")
+    assert len(events(clone)) == 2
+
+
+def in_place(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
+def by_rename(path: Path, text: str) -> None:
+    staged = path.with_name(f".{path.name}.swp")
+    staged.write_text(text)
+    staged.replace(path)
+
+
+def truncated_first(path: Path, text: str) -> None:
+    with path.open("w") as file:
+        file.flush()
+        time.sleep(QUIET_S * 3)
+        file.write(text)
+
+
+def moved_away_first(path: Path, text: str) -> None:
+    path.rename(path.with_name(f"{path.name}~"))
+    time.sleep(QUIET_S * 3)
+    path.write_text(text)
+
+
+def bit_by_bit(path: Path, text: str) -> None:
+    with path.open("w") as file:
+        for start in range(0, len(text), 200):
+            file.write(text[start : start + 200])
+            file.flush()
+            time.sleep(QUIET_S / 4)
+
+
+def test_however_an_editor_saves_there_is_one_grade_of_what_it_saved(session: Session, clone: Path) -> None:
+    path = file_of(clone)
+    good, bad = right(clone), wrong(clone)
+    ways = (in_place, by_rename, truncated_first, moved_away_first, bit_by_bit)
+    for number, save in enumerate(ways):
+        text, said = (good, "PASSED at") if number % 2 else (bad, "out of bounds: ")
+        save(path, text)
+        session.see(said)
+        assert [event.digest for event in events(clone)[number:]] == [digest_of(path)], save.__name__
+    time.sleep(4 * QUIET_S)
+    assert len(events(clone)) == len(ways)
+
+
+def test_a_file_that_is_gone_is_said_and_waited_for(session: Session, clone: Path) -> None:
+    file_of(clone).unlink()
+    session.see("no verdict: .*elementwise_f32.cu is gone")
+    file_of(clone).write_text(right(clone))
+    session.see("PASSED")
+
+
+def test_without_a_name_it_follows_what_is_saved(session: Session, clone: Path) -> None:
+    other = file_of(clone, "relu_f32")
+    other.write_text(other.read_text() + "// begun\n")
+    session.see("relu_f32  easy", "relu_f32: ")
+    session.press("q")
+    assert session.end() == 0
+
+
+def test_with_a_name_it_stays(clone: Path, mark: str) -> None:
+    session = Session(clone, mark, NAME)
+    session.see("not started")
+    other = file_of(clone, "relu_f32")
+    other.write_text(other.read_text() + "// begun\n")
+    time.sleep(ALL_S + 4 * QUIET_S)
+    session.press("?")
+    assert "relu" not in session.see("this page")
+    session.press("q")
+    assert session.end() == 0
+
+
+def test_what_the_keys_do(session: Session, clone: Path) -> None:
+    for number in (1, 2, 3):
+        session.press("h")
+        session.see(rf"hint {number}: ")
+    session.press("l")
+    session.see("kata .*state", r"elementwise_f16x8_pack", r"0 of \d+ katas are passed")
+    session.press("d")
+    session.see("is the first: there is no rung before it")
+    session.press("s")
+    session.see("Technique", "TODO 2", r"hints .* 1, 2, 3 of 3 shown")
+    session.press("?")
+    session.see("your file is kept as a .bak")
+    session.press("\r")
+    session.see("not started: 2 TODOs")
+    session.press("n")
+    session.see("no other kata is open before elementwise_f32 is passed")
+    session.press("q")
+    assert session.end() == 0
+    strengths = [event.strength for event in progress.load(clone).events if event.what == progress.HINT]
+    assert strengths == [1, 2, 3]
+
+
+def test_a_diff_gives_nothing_away(clone: Path, mark: str) -> None:
+    session = Session(clone, mark, "elementwise_f32x4")
+    session.see("not started")
+    session.press("d")
+    seen = session.see("your two files", r"\+\+\+ exercises/elementwise/elementwise_f32x4.cu", "keys")
+    assert "solutions/" not in seen
+    session.press("q")
+    assert session.end() == 0 and progress.load(clone).events == ()
+
+
+def test_reset_asks_first(session: Session, clone: Path) -> None:
+    text = right(clone)
+    file_of(clone).write_text(text)
+    session.see("PASSED")
+    session.press("r")
+    session.see("y: yes")
+    session.press("x")
+    session.press("?")
+    session.see("this page")
+    assert file_of(clone).read_text() == text
+    session.press("r")
+    session.see("y: yes")
+    session.press("y")
+    session.see("kept as elementwise_f32.cu.1.bak", "not started")
+    assert file_of(clone).with_name("elementwise_f32.cu.1.bak").read_text() == text
+
+
+def test_a_page_longer_than_the_screen_is_turned(clone: Path, mark: str) -> None:
+    session = Session(clone, mark)
+    session.see("not started")
+    session.child.setwinsize(12, 60)
+    session.press("s")
+    session.see(r"lines 1 to \d+ of")
+    session.press(" ")
+    assert "lines 1 to" not in session.see(r"lines (\d+) to \d+ of")
+    session.press("q")
+    assert session.end() == 0
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=lambda item: str(item)
+)
+def test_a_signal_ends_it_and_all_it_started(session: Session, clone: Path, mark: str, number: int, code: int) -> None:
+    file_of(clone).write_text(right(clone))
+    wait_for(lambda: any("nvcc" in command for command in alive(mark)), "the compiler")
+    if number == signal.SIGINT:
+        session.press("\x03")
+    else:
+        os.kill(session.child.pid, number)
+    assert session.end() == code
+    assert alive(mark) == []
+
+
+def test_suspended_it_gives_the_terminal_back(session: Session, clone: Path) -> None:
+    session.press("\x1a")
+    fd = session.child.child_fd
+    wait_for(lambda: termios.tcgetattr(fd) == session.before, "the terminal")
+    wait_for(lambda: "T" in Path(f"/proc/{session.child.pid}/stat").read_text().rpartition(")")[2][:3], "the stop")
+    file_of(clone).write_text(right(clone))
+    os.kill(session.child.pid, signal.SIGCONT)
+    session.see("PASSED")
+    assert termios.tcgetattr(fd) != session.before
+    session.press("q")
+    assert session.end() == 0
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.2, 0.5, 1.0, 1.6, 2.2])
+def test_kill_9_leaves_no_process_and_a_whole_database(clone: Path, mark: str, delay_s: float) -> None:
+    session = Session(clone, mark)
+    session.see("not started")
+    file_of(clone).write_text(right(clone))
+    session.see("grading")
+    time.sleep(delay_s)
+    os.kill(session.child.pid, signal.SIGKILL)
+    wait_for(lambda: not alive(mark), "all that it started to end", 5.0)
+    assert [event.verdict for event in events(clone)] in ([], ["pass"])
+    assert progress.load(clone).warning is None
+    session.child.close(force=True)
+
+
+def test_a_grader_that_was_killed_is_started_anew_by_the_next_save(session: Session, clone: Path) -> None:
+    os.kill(int(resident(session).name), signal.SIGKILL)
+    session.see("no verdict: the process that grades ended with exit code -9")
+    file_of(clone).write_text(right(clone))
+    session.see("PASSED")
+
+
+def test_from_save_to_verdict_in_three_seconds(session: Session, clone: Path) -> None:
+    maps = resident(session) / "maps"
+    wait_for(lambda: "libtorch_cpu" in maps.read_text(), "torch in the process that stays")
+    took = []
+    for _ in range(3):
+        file_of(clone).write_text(right(clone))
+        start = time.monotonic()
+        session.see("grading, ", "PASSED at")
+        took.append(time.monotonic() - start)
+    assert events(clone)[-1].digest == digest_of(file_of(clone))
+    if os.getloadavg()[0] > 2 * (os.cpu_count() or 1):
+        pytest.skip(f"the machine is too busy to time anything (took {min(took):.1f} s)")
+    assert min(took) <= 3.0
+
+
+# -- on a pipe
+
+
+class Piped:
+    def __init__(self, clone: Path, mark: str, *arguments: str, **more: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "grader", "watch", NAME, "--device", "sim", *arguments],
+            cwd=clone,
+            env=environment(mark, **more),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.input, self.output = _present(self.process.stdin), _present(self.process.stdout)
+
+    def rest(self) -> tuple[int, str, str]:
+        said, told = self.process.communicate(timeout=LIMIT_S)
+        return self.process.returncode, said, told
+
+
+def _present(pipe: IO[str] | None) -> IO[str]:
+    assert pipe is not None
+    return pipe
+
+
+def test_on_a_pipe_verdicts_are_printed_until_the_input_ends(clone: Path, mark: str) -> None:
+    piped = Piped(clone, mark)
+    assert piped.output.readline() == "elementwise_f32: not started: 2 TODOs\n"
+    file_of(clone).write_text(wrong(clone))
+    assert piped.output.readline().startswith("elementwise_f32: out of bounds: ")
+    file_of(clone).write_text(right(clone))
+    while not (line := piped.output.readline()).startswith("elementwise_f32: "):
+        pass
+    assert line.startswith("elementwise_f32: pass on sim sm_90a")
+    code, said, told = piped.rest()
+    assert (code, said) == (0, "") and "watching exercises/elementwise" in told and "\x1b" not in told
+
+
+def test_as_json_a_line_a_grade(clone: Path, mark: str) -> None:
+    piped = Piped(clone, mark, "--json")
+    assert json.loads(piped.output.readline())["verdict"] == "not started"
+    file_of(clone).write_text(wrong(clone))
+    found = json.loads(piped.output.readline())
+    assert found["verdict"] == "out of bounds" and found["sha256"] == digest_of(file_of(clone))
+    assert piped.rest()[0] == 0
+
+
+def test_an_input_that_has_ended_gives_one_verdict(clone: Path, mark: str) -> None:
+    file_of(clone).write_text(right(clone))
+    piped = Piped(clone, mark)
+    code, said, _ = piped.rest()
+    assert code == 0 and said.startswith("elementwise_f32: pass on sim") and len(said.splitlines()) == 1
+
+
+def test_told_to_end_a_pipe_leaves_nothing(clone: Path, mark: str) -> None:
+    piped = Piped(clone, mark)
+    piped.output.readline()
+    file_of(clone).write_text(right(clone))
+    wait_for(lambda: any("nvcc" in command for command in alive(mark)), "the compiler")
+    piped.process.terminate()
+    assert piped.process.wait(timeout=LIMIT_S) == 143
+    assert alive(mark) == []
+    piped.rest()
+
+
+def test_a_fault_of_the_machine_is_said_and_watching_goes_on(clone: Path, mark: str) -> None:
+    file_of(clone).write_text(right(clone))
+    piped = Piped(clone, mark, KATA_NVCC="/nowhere/nvcc")
+    code, said, told = piped.rest()
+    assert (code, said) == (0, "") and "kata: KATA_NVCC is '/nowhere/nvcc'" in told and "Traceback" not in told
+
+
+def test_nothing_to_watch_is_a_no(clone: Path, mark: str) -> None:
+    command = [sys.executable, "-m", "grader", "watch", "no_such_kata"]
+    done = subprocess.run(command, cwd=clone, env=environment(mark), capture_output=True, text=True)
+    assert done.returncode == 2 and "no_such_kata" in done.stderr
+
+
+# -- the parts
+
+
+def test_saves_waits_until_a_file_is_quiet(tmp_path: Path) -> None:
+    one, other = tmp_path / "one.cu", tmp_path / "other.cu"
+    one.write_text("1")
+    saves = Saves([one, other], one)
+    assert saves.look(0.0) is None
+    one.write_text("2")
+    assert saves.look(1.0) is None
+    one.write_text("3")
+    assert saves.look(1.0 + QUIET_S / 2) is None  # changed again: the quiet begins anew
+    assert saves.look(1.0 + QUIET_S) is None
+    found = saves.look(1.0 + QUIET_S * 2)
+    assert found is not None and (found.path, found.digest) == (one, digest_of(one))
+    assert saves.look(2.0) is None
+    one.unlink()
+    assert saves.look(3.0) is None and saves.look(3.0 + GONE_S / 2) is None
+    gone = saves.look(3.0 + GONE_S)
+    assert gone is not None and gone.digest == ""
+    other.write_text("new")
+    assert saves.look(5.0) is None
+    found = saves.look(5.0 + 2 * QUIET_S)
+    assert found is not None and found.path == other
+
+
+def test_saves_sees_a_change_that_keeps_size_and_time(tmp_path: Path) -> None:
+    """Within the resolution of a file system's clock."""
+    path = tmp_path / "one.cu"
+    path.write_text("1")
+    stat = path.stat()
+    saves = Saves([path], path)
+    path.write_text("2")
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert path.stat().st_mtime_ns == stat.st_mtime_ns
+    saves.look(1.0)
+    found = saves.look(2.0)
+    assert found is not None and found.digest == digest_of(path)
+
+
+def test_what_a_terminal_would_obey_is_not_shown() -> None:
+    assert wrapped("a\x1b[2Jb\x07\tc\x9b", 80) == ["a?[2Jb? c?"]
+    assert wrapped("", 80) == [""] and wrapped("    indented", 80) == ["    indented"]
+    assert all(len(line) <= 10 for line in wrapped("one two three " + "x" * 25, 10))
