@@ -56,6 +56,7 @@ class Gpu:
     driver: str
     cuda: Version
     memory_bytes: int = 0  # 0: not known
+    pci_bus_id: str = ""  # as NVML writes it: 00000000:3B:00.0; empty: not known
 
     @property
     def arch(self) -> str:
@@ -72,8 +73,8 @@ def find_toolchain() -> Toolchain:
     flags = ["-ccbin", str(host)]
     if not (top / "lib64").is_dir() and (top / "lib").is_dir() and "site-packages" in top.parts:
         flags += ["-L", str(top / "lib")]  # nvcc itself looks only in lib64, and the PyPI wheels have none
-    parts = [_fingerprint(nvcc), _fingerprint(top / "bin" / "nvcc"), _dotted(nvcc_version)]
-    parts += [_fingerprint(host), _dotted(host_version)]
+    parts = [_fingerprint(nvcc), _fingerprint(top / "bin" / "nvcc"), dotted(nvcc_version)]
+    parts += [_fingerprint(host), dotted(host_version)]
     return Toolchain(top, nvcc, nvcc_version, host, host_version, tuple(flags), " ".join(parts))
 
 
@@ -84,11 +85,9 @@ def find_nvcc() -> tuple[Path, Version]:
         version = _nvcc_version(path)
         if version is not None and version >= OLDEST_NVCC:
             return path, version
-        old.append(f"{path} ({_dotted(version)})" if version else f"{path} (does not run)")
+        old.append(f"{path} ({dotted(version)})" if version else f"{path} (does not run)")
     if old:
-        raise ToolchainError(
-            f"No nvcc of {_dotted(OLDEST_NVCC)} or newer was found, only {', '.join(old)}. {_NVCC_FIX}"
-        )
+        raise ToolchainError(f"No nvcc of {dotted(OLDEST_NVCC)} or newer was found, only {', '.join(old)}. {_NVCC_FIX}")
     raise ToolchainError(f"No nvcc was found, and it compiles the katas. {_NVCC_FIX}")
 
 
@@ -148,10 +147,10 @@ def _find_host(top: Path, nvcc_version: Version) -> tuple[Path, Version]:
         if found and version and version[0] <= newest:
             return Path(found).absolute(), version
         if found:
-            refused.append(f"{found} ({_dotted(version)})" if version else f"{found} (does not run)")
+            refused.append(f"{found} ({dotted(version)})" if version else f"{found} (does not run)")
     if refused:
         raise ToolchainError(
-            f"nvcc {_dotted(nvcc_version)} accepts g++ up to {newest}, and there is only {', '.join(refused)}."
+            f"nvcc {dotted(nvcc_version)} accepts g++ up to {newest}, and there is only {', '.join(refused)}."
             f" Install one with `apt install g++-{newest}`, or set KATA_CXX to yours."
         )
     if wanted:
@@ -185,7 +184,7 @@ def _version(pattern: str, text: str) -> Version | None:
     return tuple(int(digits) for digits in found[1].split(".")) if found else None
 
 
-def _dotted(version: Version) -> str:
+def dotted(version: Version) -> str:
     return ".".join(map(str, version))
 
 
@@ -217,6 +216,13 @@ def find_gpu(*, library: str = "libnvidia-ml.so.1") -> Gpu | None:
         return None
 
 
+def _pci_bus_id(nvml: ctypes.CDLL, device: ctypes.c_void_p) -> str:
+    info = ctypes.create_string_buffer(128)  # nvmlPciInfo_t has 68 bytes, the last 32 of them this text
+    if not hasattr(nvml, "nvmlDeviceGetPciInfo_v3") or nvml.nvmlDeviceGetPciInfo_v3(device, info) != 0:
+        return ""
+    return info.raw[36:68].split(b"\0")[0].decode(errors="replace")
+
+
 def _first_gpu(nvml: ctypes.CDLL, wanted: str) -> Gpu | None:
     device = ctypes.c_void_p()
     if wanted.isdigit():
@@ -243,4 +249,5 @@ def _first_gpu(nvml: ctypes.CDLL, wanted: str) -> Gpu | None:
         driver=driver.value.decode(errors="replace"),
         cuda=(cuda.value // 1000, cuda.value % 1000 // 10),
         memory_bytes=memory[0],
+        pci_bus_id=_pci_bus_id(nvml, device),
     )

@@ -241,6 +241,10 @@ int nvmlDeviceGetCudaComputeCapability(Device* device, int* major, int* minor) {
 }
 int nvmlDeviceGetName(Device* device, char* name, unsigned) { std::strcpy(name, device->name); return 0; }
 int nvmlDeviceGetMemoryInfo(Device*, unsigned long long* memory) { memory[0] = 8ull << 30; return 0; }
+int nvmlDeviceGetPciInfo_v3(Device* device, char* info) {
+    std::strcpy(info + 36, device == &devices[1] ? "00000000:3B:00.0" : "00000000:1A:00.0");
+    return 0;
+}
 int nvmlSystemGetDriverVersion(char* text, unsigned) { std::strcpy(text, "580.65.06"); return 0; }
 int nvmlSystemGetCudaDriverVersion_v2(int* version) { *version = 13010; return 0; }
 }
@@ -258,8 +262,8 @@ def nvml(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder / "nvml.so")
 
 
-SMALL = Gpu("Small", (8, 9), "580.65.06", (13, 1), memory_bytes=8 << 30)
-LARGE = Gpu("Large", (9, 0), "580.65.06", (13, 1), memory_bytes=8 << 30)
+SMALL = Gpu("Small", (8, 9), "580.65.06", (13, 1), memory_bytes=8 << 30, pci_bus_id="00000000:1A:00.0")
+LARGE = Gpu("Large", (9, 0), "580.65.06", (13, 1), memory_bytes=8 << 30, pci_bus_id="00000000:3B:00.0")
 
 
 @pytest.mark.parametrize(

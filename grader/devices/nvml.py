@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 from ctypes import byref, c_uint, c_void_p
+from dataclasses import dataclass
 
 _SM_CLOCK = 1  # nvmlClockType_t
 _LIBRARY = "libnvidia-ml.so.1"
@@ -29,11 +30,37 @@ class Monitor:
         return clock.value
 
     def other_processes(self) -> int:
-        """How many processes besides the one that asks have a CUDA context on the card."""
+        """How many processes besides the one that asks, which must have one itself, have a CUDA context on the card."""
+        return max(0, self.processes() - 1)
+
+    def processes(self) -> int:
+        """How many processes have a CUDA context on the card."""
         if self._library is None:
             return 0
         count = c_uint(0)
         # With room for none NVML answers with how many there are (NVML API, nvmlDeviceGetComputeRunningProcesses).
         with contextlib.suppress(AttributeError):
             self._library.nvmlDeviceGetComputeRunningProcesses_v3(self._device, byref(count), None)
-        return max(0, count.value - 1)
+        return count.value
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What NVML says when it is asked at all. ``error`` is of nvmlReturn_t, 0 for none; ``cards`` are all there are."""
+
+    error: int
+    cards: int
+
+
+def ask(library: str = _LIBRARY) -> Asked | None:
+    """None where NVML is not installed, so that there is no driver."""
+    try:
+        nvml = ctypes.CDLL(library)
+    except OSError:
+        return None
+    if error := nvml.nvmlInit_v2():
+        return Asked(error, 0)
+    count = c_uint(0)
+    error = nvml.nvmlDeviceGetCount_v2(byref(count))
+    nvml.nvmlShutdown()
+    return Asked(error, count.value)
