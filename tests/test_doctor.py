@@ -24,6 +24,7 @@ from grader.toolchain import Gpu, Toolchain, ToolchainError, find_toolchain
 CARD = Gpu("Card", (9, 0), "580.65.06", (13, 1), pci_bus_id="00000000:3B:00.0")
 NVCC = Toolchain(Path("/cuda"), Path("/cuda/bin/nvcc"), (13, 0, 88), Path("/usr/bin/g++"), (12, 2), (), "")
 TORCH = TorchBuild("2.13.0", "13.0", True, ("sm_80", "sm_90", "compute_120"))
+OLD_DRIVER, OLD_CARD = replace(CARD, driver="550.54", cuda=(12, 4)), replace(CARD, capability=(7, 0))
 ARCHS = (75, 80, 90, 120)
 
 
@@ -67,9 +68,9 @@ PLANTED: list[tuple[dict[str, Any], str, tuple[str, ...]]] = [
     ({"gpu": None, "asked": Asked(9, 0)}, "gpu", ("not loaded", "modprobe nvidia")),
     ({"gpu": None, "asked": Asked(999, 0)}, "gpu", ("NVML error 999", "nvidia-smi")),
     # driver and compiler
-    ({"gpu": replace(CARD, driver="550.54", cuda=(12, 4))}, "driver", ("up to 12.4", "to 580 or newer", "KATA_NVCC")),
+    ({"gpu": OLD_DRIVER, "torch": replace(TORCH, cuda="12.4")}, "driver", ("up to 12.4", "to 580 or newer", "KATA_NVCC")),
     ({"gpu": replace(CARD, capability=(12, 1))}, "nvcc+gpu", ("does not know sm_121a", "newer one", "KATA_NVCC")),
-    ({"gpu": replace(CARD, capability=(7, 0))}, "nvcc+gpu", ("no longer builds for sm_70", "12.9")),
+    ({"gpu": OLD_CARD, "torch": replace(TORCH, archs=("sm_70",))}, "nvcc+gpu", ("no longer builds for sm_70", "12.9")),
     # torch
     ({"torch": replace(TORCH, cuda=None, available=False)}, "torch+gpu", ("without CUDA", "pip install --force")),
     ({"torch": replace(TORCH, cuda="14.0", available=False)}, "torch+gpu", ("for CUDA 14.0", "up to 13.1", "CUDA 13.")),
