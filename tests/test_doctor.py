@@ -25,6 +25,7 @@ CARD = Gpu("Card", (9, 0), "580.65.06", (13, 1), pci_bus_id="00000000:3B:00.0")
 NVCC = Toolchain(Path("/cuda"), Path("/cuda/bin/nvcc"), (13, 0, 88), Path("/usr/bin/g++"), (12, 2), (), "")
 TORCH = TorchBuild("2.13.0", "13.0", True, ("sm_80", "sm_90", "compute_120"))
 OLD_DRIVER, OLD_CARD = replace(CARD, driver="550.54", cuda=(12, 4)), replace(CARD, capability=(7, 0))
+OLD_TORCH = replace(TORCH, cuda="12.4")
 ARCHS = (75, 80, 90, 120)
 
 
@@ -68,7 +69,7 @@ PLANTED: list[tuple[dict[str, Any], str, tuple[str, ...]]] = [
     ({"gpu": None, "asked": Asked(9, 0)}, "gpu", ("not loaded", "modprobe nvidia")),
     ({"gpu": None, "asked": Asked(999, 0)}, "gpu", ("NVML error 999", "nvidia-smi")),
     # driver and compiler
-    ({"gpu": OLD_DRIVER, "torch": replace(TORCH, cuda="12.4")}, "driver", ("up to 12.4", "to 580 or newer", "KATA_NVCC")),
+    ({"gpu": OLD_DRIVER, "torch": OLD_TORCH}, "driver", ("up to 12.4", "580 or newer", "KATA_NVCC")),
     ({"gpu": replace(CARD, capability=(12, 1))}, "nvcc+gpu", ("does not know sm_121a", "newer one", "KATA_NVCC")),
     ({"gpu": OLD_CARD, "torch": replace(TORCH, archs=("sm_70",))}, "nvcc+gpu", ("no longer builds for sm_70", "12.9")),
     # torch
