@@ -96,6 +96,11 @@ class Build:
         return self.folder / f"{_NAME}.ptx"
 
     @property
+    def cubin(self) -> Path:
+        """The machine code by itself, for reading; only of a build for a GPU."""
+        return self.folder / f"{_NAME}.cubin"
+
+    @property
     def log(self) -> str:
         return (self.folder / "log.txt").read_text(errors="replace")
 
@@ -167,6 +172,7 @@ def _plan(request: Request, toolchain: Toolchain) -> _Job | CompileFailure:
         flags += ["-Werror", "all-warnings", "-Xcompiler", "-Wall,-Werror"]
     parts = [text, header.encode(), toolchain.identity.encode(), json.dumps(flags).encode()]
     parts += [library.identity.encode() for library in libraries]
+    parts += [" ".join(sorted(_kept(request.target))).encode()] if request.target.device == "gpu" else []
     parts += [" ".join(request.kata.libraries).encode(), Path(symbols.__file__).read_bytes()]  # what is refused
     parts += [path.read_bytes() for path in sorted(INCLUDE.iterdir()) if path.is_file()]
     parts += [path.read_bytes() for path in _included(request.source.resolve(), text)]
@@ -227,9 +233,15 @@ def _compile(jobs: Sequence[_Job], folder: Path, parallel: int, progress: Progre
             if failure is not None:
                 failures[job.key] = failure
                 continue
-            _keep_only(stage / job.key, {f"{_NAME}.so", f"{_NAME}.ptx", SOURCE, "log.txt"})
+            _keep_only(stage / job.key, _kept(job.request.target))
             cache.publish(stage / job.key, folder / "builds" / job.key)
     return failures
+
+
+def _kept(target: Target) -> set[str]:
+    """The files of a build; the rest is nvcc's own."""
+    machine_code = [f"{_NAME}.cubin"] if target.device == "gpu" else []
+    return {f"{_NAME}.so", f"{_NAME}.ptx", SOURCE, "log.txt", *machine_code}
 
 
 def _ninja_file(jobs: Iterable[_Job], stage: Path) -> str:

@@ -16,16 +16,17 @@ from pathlib import Path
 
 from grader import dev, progress, report, skeleton, thresholds
 from grader.catalog import CatalogError, Kata, find_root, load_catalog
-from grader.commands import NAMES, course, open_catalog, records, say_json, warn, watch
+from grader.commands import NAMES, code, course, open_catalog, records, say_json, warn, watch
 from grader.commands import kata as one
 from grader.doctor import about, examine
 from grader.grade import MACHINE_ERRORS, Grade, Options, bench, grade, prepare
+from grader.listing import ListingError
 from grader.measure import STAGES
 from grader.progress import ProgressError
 from grader.record import record
 from grader.skeleton import SkeletonError
 
-FAULTS = (*MACHINE_ERRORS, CatalogError, ProgressError, SkeletonError)
+FAULTS = (*MACHINE_ERRORS, CatalogError, ListingError, ProgressError, SkeletonError)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_bench(commands)
     _add_reset(commands)
     watch.add(commands)
+    code.add(commands)
     records.add(commands)
     _add_doctor(commands)
     _add_dev(commands)

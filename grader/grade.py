@@ -191,7 +191,7 @@ def _on_device(
         engine = _engine((target,), progress)
         built = build_all([request], find_toolchain(), jobs=options.jobs, progress=None)[0]
         if isinstance(built, CompileFailure):
-            return _does_not_compile(built)
+            return does_not_compile(built)
         sandbox.load(_program(built, engine, options))
         return judge(sandbox)
 
@@ -279,7 +279,8 @@ def _memory(kata: Kata) -> Path:
     return cache.cache_folder() / "failed" / clone / f"{kata.name}.json"
 
 
-def _does_not_compile(failure: CompileFailure) -> Verdict:
+def does_not_compile(failure: CompileFailure) -> Verdict:
+    """The verdict on a file that there is no build of."""
     detail = "\n".join(failure.log.strip().splitlines()[:12])
     return Verdict(failure.kind, failure.message, line=failure.line, detail=detail)
 

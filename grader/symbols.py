@@ -153,12 +153,17 @@ def _meaning(name: str) -> str:
     return next((meaning for pattern, meaning in _MEANINGS if pattern.fullmatch(name)), "")
 
 
-def _readable(name: str) -> str:
-    """A C++ name without its mangling and parameters; the _v2 that headers add to a C name is nobody's either."""
+def demangled(name: str) -> str:
+    """A C++ name without its mangling and parameters: ``scan<32>``; as it is where it is none, or c++filt missing."""
     if not name.startswith("_Z") or shutil.which("c++filt") is None:
-        return re.sub(r"_v\d+(_ptsz)?$", "", name)
-    plain = subprocess.run(["c++filt", "-p", name], capture_output=True, text=True).stdout.strip()
-    return re.sub(r"<.*>|\[.*\]", "", plain) or name
+        return name
+    return subprocess.run(["c++filt", "-p", name], capture_output=True, text=True).stdout.strip() or name
+
+
+def _readable(name: str) -> str:
+    """A name as it is written in a call; the _v2 that headers add to a C name is nobody's."""
+    plain = demangled(name)
+    return re.sub(r"_v\d+(_ptsz)?$", "", name) if plain == name else re.sub(r"<.*>|\[.*\]", "", plain) or name
 
 
 def _line_of(name: str, source: str) -> int | None:

@@ -155,7 +155,7 @@ def said_hint(kata: Kata, hint: str, strength: int) -> Iterator[str]:
 def _solution(options: argparse.Namespace) -> int:
     catalog = open_catalog()
     kata = one_kata(catalog, options.name, "`kata solution`")
-    if not _may_see(catalog, [kata], anyway=options.anyway):
+    if not may_see(catalog, [kata], anyway=options.anyway):
         return 1
     text = kata.solution_path.read_text()
     if options.json:
@@ -166,7 +166,7 @@ def _solution(options: argparse.Namespace) -> int:
     return 0
 
 
-def _may_see(catalog: Catalog, katas: Sequence[Kata], *, anyway: bool) -> bool:
+def may_see(catalog: Catalog, katas: Sequence[Kata], *, anyway: bool) -> bool:
     """Whether these solutions may be shown; says why not."""
     if anyway:
         return True
@@ -188,7 +188,7 @@ def _diff(options: argparse.Namespace) -> int:
     if old is None:
         print(f"{kata.name} is the first: there is no rung before it.", file=sys.stderr)
         return 1
-    if not options.mine and not _may_see(catalog, [old, kata], anyway=options.anyway):
+    if not options.mine and not may_see(catalog, [old, kata], anyway=options.anyway):
         return 1
     lines = difference(old, kata, mine=options.mine)
     if options.json:

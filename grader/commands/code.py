@@ -1,0 +1,107 @@
+"""`kata sass` and `kata ptx`: what the compiler made of a kata, by the lines of its file."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from grader import report
+from grader.build import CompileFailure, Request, Target, build
+from grader.catalog import CatalogError
+from grader.commands import Commands, one_kata, open_catalog, say_json
+from grader.commands.kata import keep_seen, may_see
+from grader.grade import SIM_ARCH, Grade, does_not_compile
+from grader.listing import Kernel, grouped, headline, in_order, listing
+from grader.spec import load_spec
+from grader.toolchain import find_gpu, find_toolchain
+
+_WHAT = {"sass": "machine code", "ptx": "PTX"}
+
+
+def add(commands: Commands[argparse.ArgumentParser]) -> None:
+    for kind, what in _WHAT.items():
+        _add(commands, kind, what)
+
+
+def _add(commands: Commands[argparse.ArgumentParser], kind: str, what: str) -> None:
+    parser = commands.add_parser(
+        kind,
+        help=f"show the {what} of your kernels, by the lines of your file",
+        description=f"Compile your file as for a GPU, which need not be there, and show the {what} of its kernels: "
+        "registers, shared memory and spills first, then each line of the file with the instructions that it became. "
+        "docs/profiling.md says how to read them. Exit code 0: shown, 1: the file does not compile, 2: the command or "
+        "the machine is at fault.",
+        epilog=f"Examples: kata {kind} sgemm_naive_f32 | kata {kind} relu_f32x4 --solution --in-order | less",
+    )
+    parser.add_argument("name", metavar="KATA")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--solution", action="store_true", help="of the solution; asks as `kata solution` does")
+    which.add_argument("--file", type=Path, metavar="FILE", help="of this file, as the kata")
+    parser.add_argument("--anyway", action="store_true", help="with --solution: also before you passed it; remembered")
+    parser.add_argument("--arch", metavar="ARCH", help=f"sm_80, sm_90a, ... (default: the GPU's, or {SIM_ARCH})")
+    parser.add_argument("--kernel", metavar="NAME", help="only kernels with this in their name")
+    parser.add_argument("--in-order", action="store_true", help="as the GPU has it: loops and branches can be followed")
+    parser.add_argument("--json", action="store_true", help="as a JSON object")
+    parser.set_defaults(command=_code, kind=kind)
+
+
+def _code(options: argparse.Namespace) -> int:
+    catalog = open_catalog()
+    kata = one_kata(catalog, options.name, f"`kata {options.kind}`")
+    if options.solution and not may_see(catalog, [kata], anyway=options.anyway):
+        return 1
+    source = options.file or (kata.solution_path if options.solution else kata.skeleton_path)
+    if not source.is_file():
+        raise CatalogError(
+            f"{report.shown(source)} is no file. Name one, or write the skeleton: `kata reset {kata.name}`."
+        )
+    target, toolchain = Target("gpu", _arch(options.arch)), find_toolchain()
+    built = build(Request(kata, load_spec(kata), source, target), toolchain)
+    if isinstance(built, CompileFailure):
+        print(report.explanation(Grade(kata, source, (does_not_compile(built),))), file=sys.stderr)
+        return 1
+    kernels = _chosen(listing(built, options.kind, toolchain), options.kernel)
+    if options.solution:
+        keep_seen(catalog, [kata])
+    if options.json:
+        found = [{**asdict(kernel), "instructions": kernel.instructions} for kernel in kernels]
+        say_json({"kata": kata.name, "file": str(source), "arch": target.arch, "kind": options.kind, "kernels": found})
+        return 0
+    _print(kernels, source.read_text(errors="replace"), target.arch, ordered=options.in_order)
+    return 0
+
+
+def _arch(asked: str | None) -> str:
+    """Raises CatalogError for what no nvcc could mean."""
+    if asked is None:
+        gpu = find_gpu()
+        return gpu.arch if gpu is not None else SIM_ARCH
+    if not re.fullmatch(r"sm_\d{2,3}[af]?", asked):
+        raise CatalogError(f"--arch is as nvcc writes it: sm_80, sm_90a, not {asked!r}.")
+    return asked
+
+
+def _chosen(kernels: Sequence[Kernel], name: str | None) -> list[Kernel]:
+    found = [kernel for kernel in kernels if name is None or name in kernel.name]
+    if not found and name is not None:
+        there = ", ".join(kernel.name for kernel in kernels) or "none at all"
+        raise CatalogError(f"no kernel has {name!r} in its name; there are: {there}.")
+    return found
+
+
+def _print(kernels: Sequence[Kernel], source: str, arch: str, *, ordered: bool) -> None:
+    if not kernels:
+        print("There is no kernel in the file.")
+    for place, kernel in enumerate(kernels):
+        if place:
+            print()
+        for line in headline(kernel):
+            print(line)
+        print(f"  for {arch}")
+        print()
+        for line in (in_order if ordered else grouped)(kernel, source):
+            print(line)
