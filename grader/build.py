@@ -20,11 +20,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from grader import cache, symbols
 from grader.catalog import Kata
 from grader.libraries import Library, LibraryMissing, find_library
+from grader.lock import Claims
 from grader.spec import Spec
 from grader.toolchain import Toolchain
 from grader.verdict import Kind
@@ -35,6 +37,8 @@ TEMPLATES_LIMIT_S = 900  # where a kata includes CuTe: its templates keep two co
 FULL_BYTES = 1 << 20  # a disk with less room than this is why a compilation failed
 _NAME = "kata"  # every build's files have this stem, so that a build does not depend on what its file was called
 SOURCE = f"{_NAME}.cu"
+# Leads to the folder that the file came from. nvcc and ninja see this name alone, whatever that folder is called.
+BESIDE = "beside"
 # The runtime's functions that launch a kernel; kata_probe.h notes what goes through them.
 RECORDED = ("cudaLaunchKernel", "__cudaLaunchKernel", "cudaLaunchCooperativeKernel", "cudaLaunchKernelExC")
 
@@ -143,14 +147,35 @@ def build_all(
     folder = cache.cache_folder()
     planned = [_plan(request, toolchain) for request in requests]
     possible = [job for job in planned if isinstance(job, _Job)]
-    missing = {job.key: job for job in possible if not (folder / "builds" / job.key / f"{_NAME}.so").is_file()}
-    failures = _compile(list(missing.values()), folder, jobs, progress) if missing else {}
+    missing = {job.key: job for job in possible if not _is_built(job, folder)}
+    failures = _compile_each_once(list(missing.values()), folder, jobs, progress) if missing else {}
     return [_result(job, folder, failures) if isinstance(job, _Job) else job for job in planned]
 
 
 def build(request: Request, toolchain: Toolchain) -> Build | CompileFailure:
     """One build. Raises what build_all raises."""
     return build_all([request], toolchain)[0]
+
+
+def _is_built(job: _Job, folder: Path) -> bool:
+    return (folder / "builds" / job.key / f"{_NAME}.so").is_file()
+
+
+def _compile_each_once(
+    jobs: Sequence[_Job], folder: Path, parallel: int, progress: Progress | None
+) -> dict[str, CompileFailure]:
+    """Compile what no other process is compiling, then wait for those, and compile what they did not get done."""
+    failures: dict[str, CompileFailure] = {}
+    with Claims(folder) as claims:
+        mine = [job for job in jobs if claims.take(job.key)]
+        others = [job for job in jobs if job not in mine]
+        if missing := [job for job in mine if not _is_built(job, folder)]:
+            failures |= _compile(missing, folder, parallel, progress)
+        for job in others:
+            claims.wait(job.key, until=partial(_is_built, job, folder))
+        if missing := [job for job in others if not _is_built(job, folder)]:
+            failures |= _compile(missing, folder, parallel, progress)
+    return failures
 
 
 def _result(job: _Job, folder: Path, failures: dict[str, CompileFailure]) -> Build | CompileFailure:
@@ -176,7 +201,7 @@ def _plan(request: Request, toolchain: Toolchain) -> _Job | CompileFailure:
     parts += [" ".join(request.kata.libraries).encode(), Path(symbols.__file__).read_bytes()]  # what is refused
     parts += [path.read_bytes() for path in sorted(INCLUDE.iterdir()) if path.is_file()]
     parts += [path.read_bytes() for path in _included(request.source.resolve(), text)]
-    command = (str(toolchain.nvcc), *flags, "-I", str(INCLUDE), "-I", str(request.source.resolve().parent))
+    command = (str(toolchain.nvcc), *flags, "-I", str(INCLUDE))
     key = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()[:32]
     return _Job(request, key, text, header, command)
 
@@ -226,6 +251,7 @@ def _compile(jobs: Sequence[_Job], folder: Path, parallel: int, progress: Progre
             place.mkdir()
             (place / SOURCE).write_bytes(job.text)
             (place / "signature.h").write_text(job.header)
+            (place / BESIDE).symlink_to(job.request.source.resolve().parent)
         (stage / "build.ninja").write_text(_ninja_file(jobs, stage))
         _run_ninja(stage, parallel, progress)
         for job in jobs:
@@ -253,7 +279,8 @@ def _ninja_file(jobs: Iterable[_Job], stage: Path) -> str:
     ]
     for job in jobs:
         limit = ["timeout", "-k", "5", str(_limit_s(job.request))] if shutil.which("timeout") else []
-        local = ["-include", "signature.h", "--keep", "-MD", "-MF", f"{_NAME}.d", "-o", f"{_NAME}.so", SOURCE]
+        local = ["-I", str(stage / job.key / BESIDE), "-include", "signature.h", "--keep"]
+        local += ["-MD", "-MF", f"{_NAME}.d", "-o", f"{_NAME}.so", SOURCE]
         command = shlex.join([*limit, *job.command, *local]).replace("$", "$$")
         lines += [
             f"build {job.key}/status: nvcc",
@@ -326,7 +353,9 @@ def _not_allowed(job: _Job, place: Path) -> CompileFailure | None:
     """What the file includes or calls that its kata is to be solved without."""
     text, libraries = job.text.decode(errors="replace"), job.request.kata.libraries
     own = (place, INCLUDE, job.request.source.resolve().parent)
-    refusal = symbols.refused_header((place / f"{_NAME}.d").read_text(errors="replace"), own, text, libraries)
+    solutions = job.request.kata.root / "solutions"
+    dependencies = (place / f"{_NAME}.d").read_text(errors="replace")
+    refusal = symbols.refused_header(dependencies, own, text, libraries, solutions=solutions)
     refusal = refusal or symbols.refused_call(place / f"{_NAME}.o", text, libraries)
     return CompileFailure(job.request, refusal.message, refusal.line, "", Kind.NOT_ALLOWED) if refusal else None
 

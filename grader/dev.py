@@ -35,6 +35,7 @@ ORDER = (
     "grader.devices",
     "grader.verdict",
     "grader.cache",
+    "grader.lock",
     "grader.toolchain",
     "grader.libraries",
     "grader.symbols",

@@ -5,11 +5,14 @@ pytest and the command line are two faces of ``grade``; the verdict that they sh
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import gc
 import hashlib
 import importlib.util
 import os
 import sys
+import stat
 import threading
 import time
 import zlib
@@ -22,6 +25,7 @@ from grader.build import Build, BuildError, CompileFailure, Progress, Request, T
 from grader.catalog import Kata
 from grader.check import Effort, check, count, effort_for
 from grader.devices.sim import EngineError, engine_library
+from grader.lock import gpu_turn
 from grader.measure import measure
 from grader.sandbox import Program, Sandbox, SandboxError, expect_torch
 from grader.spec import SpecError, load_spec
@@ -29,6 +33,7 @@ from grader.toolchain import Gpu, ToolchainError, find_gpu, find_toolchain
 from grader.verdict import Kind, Verdict
 
 SIM_ARCH = "sm_90a"
+LARGEST_BYTES = 1 << 20  # of a kata's file; the longest solution has a fiftieth of it
 
 
 class DeviceError(Exception):
@@ -52,6 +57,7 @@ class Options:
     speed: bool = True  # time what is graded on a GPU, where the kata is no easy one
     pairs: int | None = None  # samples of each arm, where speed is measured; None: as many as decide
     counters: bool = False  # after a pass on the simulator, count what the kernels cost
+    memory: bool = True  # try the shape that failed last before all others, and keep it
 
     def effort(self, target: Target, after_gpu: bool) -> Effort:
         effort = replace(effort_for(target.device), seed=self.seed)
@@ -108,9 +114,21 @@ def grade(kata: Kata, options: Options, *, source: Path | None = None, progress:
 def digest_of(source: Path) -> str:
     """A file's SHA-256 in hexadecimal; empty where it cannot be read."""
     try:
-        return hashlib.sha256(source.read_bytes()).hexdigest()
+        return hashlib.sha256(read_source(source)).hexdigest()
     except OSError:
         return ""
+
+
+def read_source(source: Path) -> bytes:
+    """What is in a file. Raises OSError, also for what is no plain file and for one that is too large for a kata's."""
+    with open(source, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "it is no plain file")
+        if status.st_size > LARGEST_BYTES:
+            size = f"{status.st_size / 2**20:.0f} MiB large, a kata's file has at most {LARGEST_BYTES >> 20}"
+            raise OSError(errno.EFBIG, f"it is {size}")
+        return file.read()
 
 
 def bench(kata: Kata, options: Options, *, source: Path, progress: Progress | None = None) -> Grade:
@@ -125,7 +143,7 @@ def bench(kata: Kata, options: Options, *, source: Path, progress: Progress | No
     def timed(sandbox: Sandbox) -> Verdict:
         return _measured(request, sandbox, options, progress)
 
-    verdict = _before_compiling(kata, source) or _on_device(request, options, progress, timed)
+    verdict = _before_compiling(kata, source) or _on_device(request, options, progress, timed, alone=True)
     return Grade(kata, source, (replace(verdict, device=str(target)),), time.monotonic() - start)
 
 
@@ -144,7 +162,7 @@ def prepare(work: Sequence[tuple[Kata, Path]], options: Options, progress: Progr
 def _before_compiling(kata: Kata, source: Path) -> Verdict | None:
     """The verdicts that need no compiler."""
     try:
-        text = source.read_bytes()
+        text = read_source(source)
     except OSError as error:
         name = source.name
         return Verdict(Kind.DOES_NOT_COMPILE, f"{name} cannot be read ({error.strerror}); `kata reset {kata.name}`")
@@ -172,7 +190,7 @@ def _on_devices(kata: Kata, source: Path, options: Options, progress: Progress |
         def judged(sandbox: Sandbox, request: Request = request, effort: Effort = effort) -> Verdict:
             return _checked(request, sandbox, effort, options, progress)
 
-        verdict = _on_device(request, options, progress, judged)
+        verdict = _on_device(request, options, progress, judged, alone=_timed(kata, options))
         verdicts.append(replace(verdict, device=str(target)))
         if not verdict.passed:
             break
@@ -180,14 +198,17 @@ def _on_devices(kata: Kata, source: Path, options: Options, progress: Progress |
 
 
 def _on_device(
-    request: Request, options: Options, progress: Progress | None, judge: Callable[[Sandbox], Verdict]
+    request: Request, options: Options, progress: Progress | None, judge: Callable[[Sandbox], Verdict], *, alone: bool
 ) -> Verdict:
-    """Build the file and load it into a child process; then the verdict is ``judge``'s."""
+    """Build the file and load it into a child process; then the verdict is ``judge``'s.
+
+    ``alone``: it times something, and no other process of the grader's is to use the GPU meanwhile.
+    """
     kata, target = request.kata, request.target
     if target.device == "gpu" and kata.capability > (gpu := _present(find_gpu())).capability:
         return Verdict(Kind.UNSUPPORTED, f"this kata needs {kata.compute}, the GPU is {gpu.arch}")
     threading.Thread(target=_import_torch, daemon=True).start()
-    with Sandbox(target.device, torch=_uses_torch(request, options)) as sandbox:
+    with _turn(target, alone, progress), Sandbox(target.device, torch=_uses_torch(request, options)) as sandbox:
         engine = _engine((target,), progress)
         built = build_all([request], find_toolchain(), jobs=options.jobs, progress=None)[0]
         if isinstance(built, CompileFailure):
@@ -196,12 +217,19 @@ def _on_device(
         return judge(sandbox)
 
 
+def _turn(target: Target, alone: bool, progress: Progress | None) -> contextlib.AbstractContextManager[None]:
+    """One GPU is timed by one process at a time, while no other has a context on it."""
+    if target.device == "sim":
+        return contextlib.nullcontext()
+    return gpu_turn(cache.cache_folder(), _present(find_gpu()).uuid, alone=alone, tell=progress)
+
+
 def _checked(
     request: Request, sandbox: Sandbox, effort: Effort, options: Options, progress: Progress | None
 ) -> Verdict:
     """Whether the answers are right; and of right ones, as far as it applies, what they cost and how fast they come."""
     kata, target = request.kata, request.target
-    verdict = check(kata, request.spec, sandbox, effort, _memory(kata))
+    verdict = check(kata, request.spec, sandbox, effort, _memory(kata) if options.memory else None)
     if not verdict.passed:
         return verdict
     if options.counters and target.device == "sim":
@@ -286,7 +314,9 @@ def does_not_compile(failure: CompileFailure) -> Verdict:
 
 
 def _with_todos(verdict: Verdict, source: Path) -> Verdict:
-    if verdict.passed or verdict.kind is Kind.NOT_STARTED or not source.is_file():
+    if verdict.passed or verdict.kind is Kind.NOT_STARTED:
         return verdict
-    empty = tuple(todo.number for todo in skeleton.todos(source.read_text(errors="replace")) if todo.empty)
-    return replace(verdict, open_todos=empty)
+    with contextlib.suppress(OSError):
+        text = read_source(source).decode(errors="replace")
+        return replace(verdict, open_todos=tuple(todo.number for todo in skeleton.todos(text) if todo.empty))
+    return verdict

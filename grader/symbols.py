@@ -125,15 +125,19 @@ def may_call(name: str, libraries: tuple[str, ...] = ()) -> bool:
     return any(_OF_LIBRARY[library].fullmatch(name) for library in libraries)
 
 
-def refused_header(dependencies: str, own: Iterable[Path], source: str, libraries: tuple[str, ...]) -> Refusal | None:
-    """The first included file of a library that the kata does not have.
+def refused_header(
+    dependencies: str, own: Iterable[Path], source: str, libraries: tuple[str, ...], *, solutions: Path
+) -> Refusal | None:
+    """The first included file of a library that the kata does not have, or of the folder of ``solutions``.
 
     ``dependencies`` is what nvcc -MD wrote; files below one of ``own`` are the learner's or the grader's.
     """
-    folders = [folder.resolve() for folder in own]
+    folders, solutions = [folder.resolve() for folder in own], solutions.resolve()
     for path in _dependencies(dependencies):
         if not path.is_absolute() or any(folder in path.resolve().parents for folder in folders):
             continue
+        if solutions in path.resolve().parents:
+            return Refusal(f"includes {path.name} of the solutions", _line_of_include(path.name, path.name, source))
         title = library_of_header(str(path))
         if title is None or title in allowed_headers(libraries):
             continue

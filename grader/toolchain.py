@@ -57,6 +57,7 @@ class Gpu:
     cuda: Version
     memory_bytes: int = 0  # 0: not known
     pci_bus_id: str = ""  # as NVML writes it: 00000000:3B:00.0; empty: not known
+    uuid: str = ""
 
     @property
     def arch(self) -> str:
@@ -243,6 +244,8 @@ def _first_gpu(nvml: ctypes.CDLL, wanted: str) -> Gpu | None:
     nvml.nvmlSystemGetCudaDriverVersion_v2(ctypes.byref(cuda))
     memory = (ctypes.c_ulonglong * 3)()  # nvmlMemory_t: total, free, used
     nvml.nvmlDeviceGetMemoryInfo(device, ctypes.byref(memory))
+    uuid = ctypes.create_string_buffer(96)
+    nvml.nvmlDeviceGetUUID(device, uuid, ctypes.c_uint(len(uuid)))
     return Gpu(
         name=name.value.decode(errors="replace"),
         capability=(major.value, minor.value),
@@ -250,4 +253,5 @@ def _first_gpu(nvml: ctypes.CDLL, wanted: str) -> Gpu | None:
         cuda=(cuda.value // 1000, cuda.value % 1000 // 10),
         memory_bytes=memory[0],
         pci_bus_id=_pci_bus_id(nvml, device),
+        uuid=uuid.value.decode(errors="replace"),
     )

@@ -19,6 +19,7 @@ from grader.build import Build, CompileFailure, Request, Target, build, build_al
 from grader.catalog import load_catalog
 from grader.spec import load_spec
 from grader.toolchain import find_toolchain
+from grader.verdict import Kind
 
 ROOT = Path(__file__).resolve().parent.parent
 KATAS = load_catalog(ROOT).katas
@@ -115,21 +116,61 @@ def test_what_a_killed_run_left_is_swept_by_the_next(folder: Path) -> None:
         assert not left.exists() and mine.exists()
 
 
-def test_two_runs_at_once_both_succeed(folder: Path) -> None:
-    script = f"""
-        import sys
-        sys.path.insert(0, {str(ROOT / "tests")!r})
-        from test_build import *
-        names = ["elementwise_f32", "histogram_i32"]
-        built = build_all([request_for(name) for name in names], find_toolchain())
-        assert all(isinstance(item, Build) and item.library.is_file() for item in built)
-    """
+BUILD_TWO = f"""
+    import sys
+    sys.path.insert(0, {str(ROOT / "tests")!r})
+    from test_build import *
+    names = ["elementwise_f32", "histogram_i32"]
+    built = build_all([request_for(name) for name in names], find_toolchain(), progress=print)
+    assert all(isinstance(item, Build) and item.library.is_file() for item in built)
+"""
+
+
+def start(script: str) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", textwrap.dedent(script)]
-    runs = [subprocess.Popen(command, env=environment) for _ in range(2)]
-    assert [run.wait(timeout=60) for run in runs] == [0, 0]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def test_runs_at_once_compile_each_file_once(folder: Path) -> None:
+    runs = [start(BUILD_TWO) for _ in range(3)]
+    said = [run.communicate(timeout=120)[0] for run in runs]
+    assert [run.returncode for run in runs] == [0, 0, 0]
+    assert sorted(line.split()[2] for line in "".join(said).splitlines()) == ["elementwise_f32", "histogram_i32"]
     assert len(list((folder / "builds").iterdir())) == 2
     assert list((folder / "staging").iterdir()) == []
+
+
+def test_who_waits_for_a_build_makes_it_when_its_maker_is_killed(folder: Path) -> None:
+    first = start(BUILD_TWO)
+    wait_for(lambda: any((folder / "staging").glob("*/*/kata.cu")))
+    second = start(BUILD_TWO)
+    time.sleep(0.5)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.communicate()
+    second.communicate(timeout=120)
+    assert second.returncode == 0 and len(list((folder / "builds").iterdir())) == 2
+
+
+def test_a_folder_of_any_name_is_no_command(folder: Path, tmp_path: Path) -> None:
+    """Neither the shell nor ninja nor nvcc reads a word of what the folder of a file is called."""
+    place = tmp_path / f"a 'b' \"c\" $(touch {tmp_path.name}) `touch x`; $in\n\\ä"
+    place.mkdir(parents=True)
+    (place / "mine.cuh").write_text("constexpr int OTHER = 1;\n")
+    source = place / "file.cu"
+    source.write_text('#include "mine.cuh"\n' + request_for("elementwise_f32").source.read_text())
+    before = set(Path.cwd().iterdir())
+    assert isinstance(build(request_for("elementwise_f32", source), find_toolchain()), Build)
+    (place / "mine.cuh").write_text("int x = ;\n")
+    broken = build(request_for("elementwise_f32", source), find_toolchain())
+    assert isinstance(broken, CompileFailure) and "(in mine.cuh)" in broken.message
+    assert set(Path.cwd().iterdir()) == before and sorted(place.iterdir()) == [source, place / "mine.cuh"]
+
+
+def test_a_file_that_includes_a_solution_is_refused(folder: Path, tmp_path: Path) -> None:
+    solution = KATAS["elementwise_f32"].solution_path
+    found = failure(tmp_path, f'#include "kata.cuh"\n#include "{solution}"\n')
+    assert found.kind is Kind.NOT_ALLOWED and found.line == 2 and "elementwise_f32.cu of the solutions" in found.message
 
 
 def test_a_cache_that_cannot_be_a_folder_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -145,10 +145,11 @@ def test_a_folder_of_the_learners_own_may_have_any_name(tmp_path: Path) -> None:
     own.mkdir(parents=True)
     header = own / "cute" / "mine.h"
     dependencies = f"kata.o : kata.cu \\\n    {header} \\\n    signature.h\n"
-    assert refused_header(dependencies, [own], "", ()) is None
-    refusal = refused_header(dependencies, [], '#include "mine.h"\n#include <cute/mine.h>\n', ())
+    assert refused_header(dependencies, [own], "", (), solutions=tmp_path / "solutions") is None
+    text = '#include "mine.h"\n#include <cute/mine.h>\n'
+    refusal = refused_header(dependencies, [], text, (), solutions=tmp_path / "solutions")
     assert refusal is not None and refusal.line == 2
-    assert refused_header(dependencies, [], "", ("cutlass",)) is None
+    assert refused_header(dependencies, [], "", ("cutlass",), solutions=tmp_path / "solutions") is None
 
 
 def test_its_own_header_is_no_librarys(tmp_path: Path) -> None:

@@ -240,6 +240,7 @@ int nvmlDeviceGetCudaComputeCapability(Device* device, int* major, int* minor) {
     return 0;
 }
 int nvmlDeviceGetName(Device* device, char* name, unsigned) { std::strcpy(name, device->name); return 0; }
+int nvmlDeviceGetUUID(Device* device, char* uuid, unsigned) { std::strcpy(uuid, device->uuid); return 0; }
 int nvmlDeviceGetMemoryInfo(Device*, unsigned long long* memory) { memory[0] = 8ull << 30; return 0; }
 int nvmlDeviceGetPciInfo_v3(Device* device, char* info) {
     std::strcpy(info + 36, device == &devices[1] ? "00000000:3B:00.0" : "00000000:1A:00.0");
@@ -262,8 +263,8 @@ def nvml(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder / "nvml.so")
 
 
-SMALL = Gpu("Small", (8, 9), "580.65.06", (13, 1), memory_bytes=8 << 30, pci_bus_id="00000000:1A:00.0")
-LARGE = Gpu("Large", (9, 0), "580.65.06", (13, 1), memory_bytes=8 << 30, pci_bus_id="00000000:3B:00.0")
+SMALL = Gpu("Small", (8, 9), "580.65.06", (13, 1), memory_bytes=8 << 30, pci_bus_id="00000000:1A:00.0", uuid="GPU-aa")
+LARGE = Gpu("Large", (9, 0), "580.65.06", (13, 1), memory_bytes=8 << 30, pci_bus_id="00000000:3B:00.0", uuid="GPU-bb")
 
 
 @pytest.mark.parametrize(

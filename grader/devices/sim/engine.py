@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from grader import cache
+from grader.lock import Claims
 
 Progress = Callable[[str], None]
 SOURCES = Path(__file__).parent / "engine"
@@ -58,8 +59,11 @@ def engine_library(
     if library.is_file():
         return library
     say = progress or (lambda line: None)
-    say("building the simulator: about half a minute, once")
-    with cache.staging(folder) as stage:
+    with Claims(folder) as claims, cache.staging(folder) as stage:
+        claims.wait(place.name, until=library.is_file)
+        if library.is_file():  # another process has just built it
+            return library
+        say("building the simulator: about half a minute, once")
         made = stage / place.name
         made.mkdir()
         objects = {source: folder / "objects" / f"{_digest(compiler_key, *headers, source)}.o" for source in sources}

@@ -1,0 +1,191 @@
+"""Turns between processes: a build is made once, a GPU is timed by one process alone, and the dead hold up nobody."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from grader import grade as pipeline
+from grader.catalog import load_catalog
+from grader.grade import Options, grade
+from grader.lock import Claims, gpu_turn
+from grader.toolchain import Gpu
+from grader.verdict import Kind, Verdict
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Appends what it does to a log; stays until it is told to go on, or for ever.
+HOLD = """
+    import sys, time
+    from pathlib import Path
+    from grader.lock import gpu_turn
+    folder, name, alone, seconds = Path(sys.argv[1]), sys.argv[2], sys.argv[3] == "alone", float(sys.argv[4])
+    def log(what):
+        with (folder / "log").open("a") as file:
+            file.write(f"{name} {what}\\n")
+    with gpu_turn(folder, "GPU-aa", alone=alone, tell=lambda line: log("waits")):
+        log("in")
+        time.sleep(seconds)
+        log("out")
+"""
+
+
+class Holders:
+    """Processes that use one GPU, and what they did in the order in which they did it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.running: list[subprocess.Popen[bytes]] = []
+
+    def start(self, name: str, how: str, seconds: float) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-c", textwrap.dedent(HOLD), str(self.folder), name, how, str(seconds)]
+        self.running.append(subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}))
+        return self.running[-1]
+
+    @property
+    def log(self) -> list[str]:
+        place = self.folder / "log"
+        return place.read_text().splitlines() if place.exists() else []
+
+    def until(self, *lines: str) -> None:
+        wait_for(lambda: set(lines) <= set(self.log))
+
+
+def wait_for(condition: Callable[[], bool], limit_s: float = 20.0) -> None:
+    stop = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < stop, "waited in vain"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def holders(tmp_path: Path) -> Holders:
+    found = Holders(tmp_path)
+    yield found  # type: ignore[misc]
+    for process in found.running:
+        process.kill()
+        process.wait()
+
+
+def test_who_times_is_alone_on_the_gpu(holders: Holders) -> None:
+    first = holders.start("a", "alone", 1.0)
+    holders.until("a in")
+    second, third = holders.start("b", "alone", 0.3), holders.start("c", "beside", 0.3)
+    assert [process.wait(timeout=20) for process in (first, second, third)] == [0, 0, 0]
+    used = [line for line in holders.log if "waits" not in line]
+    assert used[:2] == ["a in", "a out"] and {"b waits", "c waits"} <= set(holders.log)
+    assert used[2:] in (["b in", "b out", "c in", "c out"], ["c in", "c out", "b in", "b out"])
+
+
+def test_those_who_do_not_time_share_it(holders: Holders) -> None:
+    holders.start("a", "beside", 60)
+    holders.until("a in")
+    assert holders.start("b", "beside", 0).wait(timeout=20) == 0
+    assert "b waits" not in holders.log
+
+
+def test_who_waits_to_be_alone_is_not_overtaken(holders: Holders) -> None:
+    first = holders.start("a", "beside", 60)
+    holders.until("a in")
+    second = holders.start("b", "alone", 0.2)
+    holders.until("b waits")
+    third = holders.start("c", "beside", 0)
+    holders.until("c waits")
+    first.kill()  # and a dead process holds nobody up
+    assert second.wait(timeout=20) == third.wait(timeout=20) == 0
+    used = [line for line in holders.log if "waits" not in line]
+    assert used == ["a in", "b in", "b out", "c in", "c out"]
+
+
+def test_two_gpus_are_two_turns(tmp_path: Path) -> None:
+    with gpu_turn(tmp_path, "GPU-aa", alone=True), gpu_turn(tmp_path, "GPU-bb", alone=True):
+        pass
+
+
+def test_a_claim_is_one_processs_until_it_dies(tmp_path: Path) -> None:
+    script = f"""
+        from pathlib import Path
+        from grader.lock import Claims
+        with Claims(Path({str(tmp_path)!r})) as claims:
+            assert claims.take("one") and claims.take("one"), "what is mine stays mine"
+            print("taken", flush=True)
+            input()
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    other = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)
+    assert other.stdin is not None and other.stdout is not None
+    with other, Claims(tmp_path) as claims:
+        assert other.stdout.readline() == b"taken\n"
+        assert not claims.take("one") and claims.take("another")
+        claims.wait("one", until=lambda: True)
+        other.send_signal(signal.SIGKILL)
+        claims.wait("one", until=lambda: False)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+def test_the_simulator_is_built_by_one_process_for_all(tmp_path: Path) -> None:
+    sources = tmp_path / "sources"
+    sources.mkdir()
+    (sources / "standard.h").write_text("")
+    (sources / "one.cpp").write_text("int one() { return 1; }\n")
+    script = f"""
+        from pathlib import Path
+        from grader.devices.sim import engine
+        engine.SOURCES = Path({str(sources)!r})
+        assert engine.engine_library(Path({str(tmp_path / "cache")!r}), progress=print).is_file()
+    """
+    (tmp_path / "cache").mkdir()
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    runs = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) for _ in range(3)]
+    said = "".join(run.communicate(timeout=60)[0] for run in runs)
+    assert [run.returncode for run in runs] == [0, 0, 0] and said.count("the simulator is built") == 1
+
+
+@pytest.mark.parametrize(("speed", "alone"), [(True, True), (False, False)])
+def test_a_grade_that_times_takes_the_gpu_alone(speed: bool, alone: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The turn begins before the child that wakes the GPU, and ends after it."""
+    happened: list[object] = []
+
+    class Turn:
+        def __init__(self, folder: Path, gpu: str, *, alone: bool, tell: object) -> None:
+            happened.append((gpu, alone))
+
+        def __enter__(self) -> None:
+            happened.append("in")
+
+        def __exit__(self, *_: object) -> None:
+            happened.append("out")
+
+    class Child:
+        def __init__(self, device: str, *, torch: bool) -> None:
+            happened.append("child")
+
+        def __enter__(self) -> Child:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            happened.append("no child")
+
+        def load(self, program: object) -> None:
+            pass
+
+    kata = next(kata for kata in load_catalog(ROOT).katas.values() if kata.speed and kata.level == "medium")
+    monkeypatch.setattr(pipeline, "gpu_turn", Turn)
+    monkeypatch.setattr(pipeline, "Sandbox", Child)
+    monkeypatch.setattr(pipeline, "find_gpu", lambda: Gpu("a card", (9, 0), "580.0", (13, 0), uuid="GPU-aa"))
+    monkeypatch.setattr(pipeline, "build_all", lambda *_, **__: [None])
+    monkeypatch.setattr(pipeline, "_program", lambda *_: None)
+    monkeypatch.setattr(pipeline, "_checked", lambda *_: Verdict(Kind.PASS, "right"))
+    assert grade(kata, Options(device="gpu", speed=speed), source=kata.solution_path).passed
+    assert happened == [("GPU-aa", alone), "in", "child", "no child", "out"]
