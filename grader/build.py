@@ -34,6 +34,8 @@ from grader.verdict import Kind
 INCLUDE = Path(__file__).resolve().parent / "include"
 COMPILE_LIMIT_S = 180
 TEMPLATES_LIMIT_S = 900  # where a kata includes CuTe: its templates keep two cores busy for most of a minute
+MEMORY_LIMIT_BYTES = 12 << 30  # of address space, for each program that nvcc starts
+FILE_LIMIT_BYTES = 1 << 30  # for each file that they write
 FULL_BYTES = 1 << 20  # a disk with less room than this is why a compilation failed
 _NAME = "kata"  # every build's files have this stem, so that a build does not depend on what its file was called
 SOURCE = f"{_NAME}.cu"
@@ -229,15 +231,20 @@ def _signature_header(request: Request) -> str:
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 
 
+def includes_of(text: bytes) -> list[str]:
+    """What a file includes by name, between quotes."""
+    return [os.fsdecode(name) for name in _INCLUDE.findall(text)]
+
+
 def _included(source: Path, text: bytes) -> list[Path]:
     """Files beside the source that it includes by name, and theirs in turn, each once."""
     found: dict[Path, None] = {}
     pending = [(source, text)]
     while pending:
         path, content = pending.pop()
-        for name in _INCLUDE.findall(content):
-            other = (path.parent / name.decode(errors="replace")).resolve()
-            if other.is_file() and other not in found:
+        for name in includes_of(content):
+            other = Path(os.path.realpath(path.parent / name))  # unlike Path's own, these two raise nothing
+            if os.path.isfile(other) and other not in found:
                 found[other] = None
                 pending.append((other, other.read_bytes()))
     return sorted(found)
@@ -274,7 +281,9 @@ def _ninja_file(jobs: Iterable[_Job], stage: Path) -> str:
     """One edge a build. nvcc's exit status is written down instead of returned, so that one failure stops no other."""
     lines = [
         "rule nvcc",
-        "  command = cd $folder && { $nvcc > log.txt 2>&1; echo $$? > status; }",
+        # sh counts memory in units of 1024 bytes, the size of files in units of 512.
+        f"  command = ulimit -v {MEMORY_LIMIT_BYTES >> 10}; ulimit -f {FILE_LIMIT_BYTES >> 9}; "
+        "cd $folder && { $nvcc > log.txt 2>&1; echo $$? > status; }",
         "  description = compile $kata",
     ]
     for job in jobs:

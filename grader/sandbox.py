@@ -36,6 +36,7 @@ READY_LIMIT_S = 120.0
 GRACE_S = 2.0
 CUT_OFF = 113  # exit code of a child that cannot reach its parent
 RACE_COPIES, RACE_BYTES = 5, 8 << 30  # host memory that a race may take: of its buffers, and besides
+MOST_PROCESSES = 200  # that a launcher may start
 PRINTED_LIMIT = 4000  # characters of the learner's own output that are kept
 
 
@@ -159,6 +160,7 @@ class _Child:
         self._device = device
         self._memory_limit = 0
         self._memory_at_start: int | None = None  # known once the child is ready
+        self._tasks_at_start = _tasks()
         ours, theirs = socket.socketpair()
         self._socket = ours
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed by kill()
@@ -232,6 +234,7 @@ class _Child:
                 if time.monotonic() > deadline:
                     raise TimeoutError
                 self._check_memory()
+                self._check_processes()
         self._socket.settimeout(max(1.0, limit_s))
         try:
             return _read_frame(self._socket)
@@ -246,6 +249,11 @@ class _Child:
         limit = self._memory_limit
         if _resident_bytes(self._process.pid) - self._memory_at_start > limit:
             raise _Lost("crash", f"the launcher took more than {limit / 2**30:g} GiB of host memory and was stopped")
+
+    def _check_processes(self) -> None:
+        """Only where the machine has many more than before are the child's own counted: that takes a while."""
+        if _tasks() - self._tasks_at_start > MOST_PROCESSES and _group_size(self._process.pid) > MOST_PROCESSES:
+            raise _Lost("crash", f"the launcher started more than {MOST_PROCESSES} processes and was stopped")
 
     def _ended(self) -> _Lost:
         """What to say of a child that is gone."""
@@ -294,6 +302,24 @@ def _resident_bytes(pid: int) -> int:
             return int(statm.read().split()[1]) * resource.getpagesize()
     except (OSError, IndexError, ValueError):
         return 0
+
+
+def _tasks() -> int:
+    """How many processes and threads the machine has."""
+    try:
+        with open("/proc/loadavg") as load:
+            return int(load.read().split()[3].partition("/")[2])
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def _group_size(group: int) -> int:
+    """How many processes belong to a process group."""
+    count = 0
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            count += os.getpgid(int(pid)) == group
+    return count
 
 
 def _finding(item: Mapping[str, Any]) -> Finding:

@@ -232,3 +232,19 @@ def test_a_launcher_that_is_not_there_says_what_to_write(folder: Path, tmp_path:
 
 def test_a_binary_file_gets_a_verdict(folder: Path, tmp_path: Path) -> None:
     assert failure(tmp_path, bytes(range(1, 256)) * 4).message
+
+
+def test_what_makes_the_compiler_eat_memory_is_a_verdict(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("grader.build.MEMORY_LIMIT_BYTES", 2 << 30)
+    found = failure(tmp_path, '#include "kata.cuh"\n#define ENDLESS "/dev/zero"\n#include ENDLESS\n')
+    assert found.kind is Kind.DOES_NOT_COMPILE and "out of memory" in found.message
+
+
+def test_what_makes_the_compiler_write_without_end_is_a_verdict(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("grader.build.FILE_LIMIT_BYTES", 1 << 16)
+    found = failure(tmp_path, f'#include "kata.cuh"\n__device__ int x[] = {{{"1, " * 100_000}}};\n')
+    assert found.kind is Kind.DOES_NOT_COMPILE
