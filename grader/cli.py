@@ -16,7 +16,7 @@ from pathlib import Path
 
 from grader import dev, progress, report, skeleton, thresholds
 from grader.catalog import CatalogError, Kata, find_root, load_catalog
-from grader.commands import NAMES, code, course, open_catalog, records, say_json, warn, watch
+from grader.commands import NAMES, classes, code, course, open_catalog, records, say_json, warn, watch
 from grader.commands import kata as one
 from grader.doctor import about, examine
 from grader.grade import MACHINE_ERRORS, Grade, Options, bench, grade, prepare
@@ -26,7 +26,7 @@ from grader.progress import ProgressError
 from grader.record import record
 from grader.skeleton import SkeletonError
 
-FAULTS = (*MACHINE_ERRORS, CatalogError, ListingError, ProgressError, SkeletonError)
+FAULTS = (*MACHINE_ERRORS, *classes.FAULTS, CatalogError, ListingError, ProgressError, SkeletonError)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -85,6 +85,7 @@ def _add_grade(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--no-speed", action="store_true", help="on a GPU: check the answers, time nothing")
     parser.add_argument("--sim-arch", default=Options.sim_arch, metavar="ARCH", help="simulated card: sm_80, sm_90a")
     parser.add_argument("--json", action="store_true", help="as JSON lines, an object a kata, each once it is graded")
+    classes.add_options(parser)
     parser.set_defaults(command=_grade)
 
 
@@ -141,17 +142,11 @@ def _add_dev(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 
 def _grade(options: argparse.Namespace) -> int:
+    wanted = _options(options)
+    if classes.wanted(options):
+        return classes.grade_submissions(options, wanted)
     katas = open_catalog().select(options.names)
     work = _work(katas, options)
-    wanted = Options(
-        options.device,
-        options.thorough,
-        options.seed,
-        options.sim_arch,
-        warnings_are_errors=options.solutions,
-        counters=options.counters,
-        speed=not options.no_speed,
-    )
     progress.expect()
     if len(work) > 1:
         prepare(work, wanted, _tell)
@@ -161,6 +156,18 @@ def _grade(options: argparse.Namespace) -> int:
     if len(graded) > 1 and not options.json:
         print(f"{passed} of {len(graded)} passed")
     return 0 if passed == len(graded) else 1
+
+
+def _options(options: argparse.Namespace) -> Options:
+    return Options(
+        options.device,
+        options.thorough,
+        options.seed,
+        options.sim_arch,
+        warnings_are_errors=options.solutions,
+        counters=options.counters,
+        speed=not options.no_speed,
+    )
 
 
 def _work(katas: Sequence[Kata], options: argparse.Namespace) -> list[tuple[Kata, Path]]:

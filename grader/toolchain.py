@@ -224,6 +224,27 @@ def _pci_bus_id(nvml: ctypes.CDLL, device: ctypes.c_void_p) -> str:
     return info.raw[36:68].split(b"\0")[0].decode(errors="replace")
 
 
+def visible_gpus(*, library: str = "libnvidia-ml.so.1") -> list[str]:
+    """The GPUs that CUDA programs may use, each as CUDA_VISIBLE_DEVICES names one; in the order of the PCI bus."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is not None:
+        names = [name.strip() for name in named.split(",")]
+        ends = [place for place, name in enumerate(names) if name in ("", "-1", "NoDevFiles")]
+        return names[: ends[0]] if ends else names
+    count = ctypes.c_uint(0)
+    try:
+        nvml = ctypes.CDLL(library)
+        if nvml.nvmlInit_v2() != 0:
+            return []
+        try:
+            nvml.nvmlDeviceGetCount_v2(ctypes.byref(count))
+        finally:
+            nvml.nvmlShutdown()
+    except (OSError, AttributeError):
+        return []
+    return [str(index) for index in range(count.value)]
+
+
 def _first_gpu(nvml: ctypes.CDLL, wanted: str) -> Gpu | None:
     device = ctypes.c_void_p()
     if wanted.isdigit():

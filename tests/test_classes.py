@@ -1,0 +1,458 @@
+"""Folders that were handed in: graded without touching anything, one bad one stopping no other, stopped and resumed."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from test_faces import run
+
+from grader.catalog import load_catalog
+from grader.grade import Options
+from grader.results import Results, ResultsError
+from grader.submission import MISSING, TWICE, UNKNOWN, Submission, entries, find_submissions
+from grader.workers import TRIES, Task, gpu_of, replies
+
+ROOT = Path(__file__).resolve().parent.parent
+CATALOG = load_catalog(ROOT)
+KATA = CATALOG.katas["elementwise_f32"]
+RIGHT = KATA.solution_path.read_text()
+WRONG = ROOT / "tests" / "wrong_kernels" / "elementwise_f32"
+EXPLOITS = ROOT / "tests" / "exploits" / "elementwise_f32"
+SCHEMA = json.loads((ROOT / "docs" / "result.schema.json").read_text())
+FIELDS = {"submission", "kata", "file", "passed", "verdict", "summary"}
+
+
+def handed_in(parent: Path, name: str, files: dict[str, str | bytes]) -> Path:
+    folder = parent / name
+    for file, content in files.items():
+        place = folder / file
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content if isinstance(content, bytes) else content.encode())
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def kata(*arguments: str | Path, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
+    return run(cwd, "-m", "grader", "grade", "--device", "sim", *map(str, arguments), **environment)
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def verdicts(rows: list[dict[str, Any]]) -> dict[tuple[str, str], str]:
+    return {(row["submission"], row["kata"] or row["file"]): row["verdict"] for row in rows}
+
+
+def fingerprint(folder: Path) -> dict[str, str]:
+    """Every file below a folder, with what is in it."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not {"__pycache__", ".git"} & set(path.parts)
+    }
+
+
+# -- what a folder has -------------------------------------------------------------------------------------------------
+
+
+def found(folder: Path, *wanted: str) -> dict[str, tuple[str, str]]:
+    """kata or file -> (what is said of it, why); an empty verdict is to be graded."""
+    listed = entries(Submission("s", folder), CATALOG, wanted)
+    return {item.kata or item.file or "": (item.verdict, item.summary) for item in listed}
+
+
+def test_katas_are_found_anywhere_below_in_the_order_of_the_catalogue(tmp_path: Path) -> None:
+    handed_in(tmp_path, "s", {"b/relu_f32.cu": "1", "a/c/elementwise_f32.cu": "2", "notes.txt": "3", ".git/x.cu": "4"})
+    handed_in(tmp_path, "s", {"__MACOSX/relu_f32.cu": "5", "b/._relu_f32.cu": "6"})
+    assert found(tmp_path / "s") == {"elementwise_f32": ("", ""), "relu_f32": ("", "")}
+
+
+def test_unknown_names_and_missing_katas_are_said(tmp_path: Path) -> None:
+    folder = handed_in(tmp_path, "s", {"relu_f33.cu": "", "elementwise_f32.cu": ""})
+    said = found(folder, "relu_f32", "elementwise_f32")
+    assert said["relu_f33.cu"] == (UNKNOWN, "no kata has this name; is it relu_f32?")
+    assert said["relu_f32"] == (MISSING, "there is no relu_f32.cu") and said["elementwise_f32"] == ("", "")
+
+
+def test_a_kata_twice_is_graded_where_both_are_the_same(tmp_path: Path) -> None:
+    folder = handed_in(tmp_path, "s", {"a/relu_f32.cu": "1", "b/relu_f32.cu": "1"})
+    assert found(folder) == {"relu_f32": ("", "")}
+    (folder / "b" / "relu_f32.cu").write_text("2")
+    verdict, summary = found(folder)["relu_f32"]
+    assert verdict == TWICE and "a/relu_f32.cu and b/relu_f32.cu differ" in summary
+
+
+def test_of_a_whole_clone_only_the_exercises_count(tmp_path: Path) -> None:
+    folder = handed_in(tmp_path, "s", {"kata/exercises/relu/relu_f32.cu": "1", "kata/solutions/relu/relu_f32.cu": "2"})
+    assert [item.file for item in entries(Submission("s", folder), CATALOG)] == ["kata/exercises/relu/relu_f32.cu"]
+
+
+def test_nothing_is_followed_out_of_a_folder(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.txt"
+    secret.write_text("1")
+    other = handed_in(tmp_path, "other", {"relu_f32.cu": RIGHT, "deep/gelu_f32.cu": RIGHT, "x.cuh": ""})
+    folder = handed_in(
+        tmp_path, "s", {"swish_f32.cu": '#include "../other/x.cuh"\n', "sigmoid_f32.cu": '#include "y.h"'}
+    )
+    (folder / "relu_f32.cu").symlink_to(other / "relu_f32.cu")
+    (folder / "elu_f32.cu").symlink_to("elu_f32.cu")
+    (folder / "y.h").symlink_to(secret)
+    (folder / "deep").symlink_to(other / "deep")
+    (folder / "loop").symlink_to(folder)
+    said = found(folder)
+    assert said["relu_f32"] == ("not allowed", "the file is a symbolic link that leads out of the submission")
+    assert said["swish_f32"] == ("not allowed", "includes ../other/x.cuh, which lies outside of the submission")
+    assert said["sigmoid_f32"] == ("not allowed", "includes y.h, which lies outside of the submission")
+    assert said["deep"][0] == "not allowed" and "loop" not in said and "gelu_f32" not in said
+    assert said["elu_f32"] == ("", "")  # its grade says that it cannot be read
+
+
+def test_names_of_submissions(tmp_path: Path) -> None:
+    for name in ("b", "a", ".hidden"):
+        handed_in(tmp_path, name, {})
+    (tmp_path / "file").write_text("")
+    assert [item.name for item in find_submissions([], tmp_path)] == ["a", "b"]
+    other = handed_in(tmp_path / "elsewhere", "a", {})
+    assert [item.name for item in find_submissions([tmp_path / "a", other], None)] == [str(tmp_path / "a"), str(other)]
+
+
+# -- the file of results -----------------------------------------------------------------------------------------------
+
+
+def row(key: str, **more: Any) -> dict[str, Any]:
+    return {**dict.fromkeys(FIELDS, ""), "key": key, **more}
+
+
+def test_rows_are_there_again(tmp_path: Path) -> None:
+    place = tmp_path / "r.jsonl"
+    with Results(place) as results:
+        results.add(row("a", verdict="pass", verdicts=["long"]))
+    with Results(place) as results:
+        assert set(results.kept) == {"a"} and set(results.kept["a"]) == FIELDS
+        results.add(row("b"))
+    assert [item["key"] for item in rows_of(place)] == ["a", "b"]
+
+
+@pytest.mark.parametrize("torn", ['{"key": "b", "verd', '{"key": "b"}', "\x00\x00\x00"])
+def test_a_torn_last_line_is_cut_off(tmp_path: Path, torn: str) -> None:
+    place = tmp_path / "r.jsonl"
+    place.write_text(json.dumps(row("a")) + "\n" + torn)
+    with Results(place) as results:
+        results.add(row("c"))
+    kept = [item["key"] for item in rows_of(place)]
+    assert kept[0] == "a" and kept[-1] == "c"
+
+
+@pytest.mark.parametrize("text", ["My essay.\n", "My essay, in one line", '{"mine": 1}', '{"mine": 1}\n'])
+def test_another_kind_of_file_is_left_as_it_is(tmp_path: Path, text: str) -> None:
+    place = tmp_path / "essay.txt"
+    place.write_text(text)
+    with pytest.raises(ResultsError, match=r"essay.txt:1 is no line of results"):
+        Results(place)
+    assert place.read_text() == text
+
+
+def test_half_of_the_first_row_is_cut_off(tmp_path: Path) -> None:
+    place = tmp_path / "r.jsonl"
+    for half in ('{"subm', '{"submission": "ann", "ver'):
+        place.write_text(half)
+        with Results(place) as results:
+            assert results.kept == {} and place.read_text() == ""
+
+
+def test_two_runs_do_not_share_a_file(tmp_path: Path) -> None:
+    with Results(tmp_path / "r.jsonl"), pytest.raises(ResultsError, match="another run writes to it"):
+        Results(tmp_path / "r.jsonl")
+    with Results(tmp_path / "r.jsonl"):
+        pass
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("mount") is None, reason="mounting a small disk needs root")
+def test_a_full_disk_loses_no_row(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(disk)], capture_output=True).returncode:
+        pytest.skip("this machine does not let a test mount a disk")
+    try:
+        place = disk / "r.jsonl"
+        count = 0
+        with Results(place) as results, pytest.raises(ResultsError, match="cannot be written"):
+            for count in range(100):
+                results.add(row(str(count), summary="x" * 1000))
+        assert 0 < count == len(rows_of(place))
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+# -- workers -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_that_dies_is_replaced_and_its_task_tried_again(tmp_path: Path) -> None:
+    """The first worker is killed at its first task; all tasks are answered all the same."""
+    tasks = [Task(KATA.name, KATA.solution_path, number) for number in range(3)]
+    killed = []
+    seen = []
+    for reply in replies(tasks, CATALOG, Options(device="sim", memory=False), count=1, limit_s=300):
+        seen.append((reply.task.label, reply.record["verdict"]))
+        if not killed:
+            killed = workers_of(os.getpid())
+            os.kill(killed[0], signal.SIGKILL)
+    assert seen == [(0, "pass"), (1, "pass"), (2, "pass")] and len(killed) == 1
+    assert workers_of(os.getpid()) == []
+
+
+def workers_of(pid: int) -> list[int]:
+    listed = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(pid)], capture_output=True, text=True).stdout
+    return [int(line.split()[0]) for line in listed.splitlines() if "grader.workers" in line]
+
+
+def test_what_kills_every_worker_is_said_and_the_rest_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys\n"
+        "if 'grader.workers' in ' '.join(sys.orig_argv):\n"
+        "    import grader.grade, grader.skeleton\n"
+        "    real = grader.grade._before_compiling\n"
+        "    def trap(kata, source):\n"
+        "        return os._exit(9) if 'trap' in source.parts[-2] else real(kata, source)\n"
+        "    grader.grade._before_compiling = trap\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{ROOT}")
+    bad, good = (tmp_path / name / "elementwise_f32.cu" for name in ("trap", "good"))
+    for place in (bad, good):
+        place.parent.mkdir()
+        place.write_text(RIGHT)
+    tasks = [Task(KATA.name, bad), Task(KATA.name, good)]
+    first, second = replies(tasks, CATALOG, Options(device="sim", memory=False), count=1, limit_s=300)
+    assert f"exit code 9, {TRIES} times" in first.error and second.record["verdict"] == "pass"
+
+
+def test_workers_share_out_the_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,GPU-bb,5")
+    assert [gpu_of(index)["CUDA_VISIBLE_DEVICES"] for index in range(4)] == ["2", "GPU-bb", "5", "2"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    assert gpu_of(1) == {}
+
+
+WRITES = """#include <cstdio>
+static void leave() {
+    if (FILE* file = fopen("left.txt", "w")) fclose(file);
+}"""
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+
+def test_a_class_with_every_bad_habit(tmp_path: Path) -> None:
+    """Every submission is answered, each by its own verdict; no folder, no clone and no progress is touched."""
+    parent = tmp_path / "class"
+    for name, files in {
+        "ann": {"hw/elementwise_f32.cu": RIGHT},
+        "bad name\nof a folder": {"elementwise_f32.cu": RIGHT.replace("idx < n", "idx <= n")},
+        "binary": {"elementwise_f32.cu": bytes(range(256)) * 40},
+        "bomb": {"elementwise_f32.cu": (EXPLOITS / "forks-a-thousand-times.cu").read_text()},
+        "daemon": {"elementwise_f32.cu": (EXPLOITS / "leaves-a-child-behind.cu").read_text()},
+        "empty": {},
+        "endless": {"elementwise_f32.cu": (WRONG / "launcher-never-returns.cu").read_text()},
+        "huge": {},
+        "latin": {"elementwise_f32.cu": b"// gr\xfc\xdfe\n" + RIGHT.encode()},
+        "link": {},
+        "pipe": {},
+        "writer": {"elementwise_f32.cu": writes_a_file()},
+    }.items():
+        handed_in(parent, name, files)
+    with (parent / "huge" / "elementwise_f32.cu").open("wb") as file:
+        file.truncate(1 << 30)
+    (parent / "link" / "elementwise_f32.cu").symlink_to("/etc/passwd")
+    os.mkfifo(parent / "pipe" / "elementwise_f32.cu")
+    handed_in(parent, "unknown", {"elementwise_f33.cu": RIGHT})
+    before, handed = fingerprint(ROOT), sorted(parent.rglob("*"))
+    data = tmp_path / "data"
+    done = kata(
+        "--submissions",
+        parent,
+        "--results",
+        tmp_path / "r.jsonl",
+        "--csv",
+        tmp_path / "t.csv",
+        cwd=tmp_path,
+        KATA_DATA=str(data),
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    rows = rows_of(tmp_path / "r.jsonl")
+    assert {submission: verdict for (submission, _), verdict in verdicts(rows).items()} == {
+        "ann": "pass",
+        "bad name\nof a folder": "out of bounds",
+        "binary": "does not compile",
+        "bomb": "crash",
+        "daemon": verdicts(rows)["daemon", KATA.name],
+        "endless": "time-out",
+        "huge": "does not compile",
+        "latin": "pass",
+        "link": "not allowed",
+        "pipe": "does not compile",
+        "unknown": UNKNOWN,
+        "writer": "pass",
+    }
+    for item in rows:
+        jsonschema.validate(item, SCHEMA)
+    assert "Traceback" not in done.stdout + done.stderr
+    assert "bad name\\nof a folder" in done.stdout and "empty" in done.stdout
+    assert fingerprint(ROOT) == before and sorted(parent.rglob("*")) == handed and not data.exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["class", "r.jsonl", "t.csv"]
+    with (tmp_path / "t.csv").open(newline="") as file:
+        table = {line[0]: line[1:] for line in csv.reader(file)}
+    assert (
+        table["submission"] == [KATA.name, "passed"] and table["ann"] == ["pass", "1"] and table["empty"] == ["", "0"]
+    )
+    assert not left_behind()
+
+
+def writes_a_file() -> str:
+    """A right file whose launcher also leaves one where it stands."""
+    head, launcher, body = RIGHT.partition("KATA_EXPORT")
+    first, brace, rest = body.partition("{")
+    return f"{head}{WRITES}\n{launcher}{first}{brace} leave();{rest}"
+
+
+def left_behind() -> list[str]:
+    """Processes that execute a build of the grader's and belong to nobody."""
+    listed = subprocess.run(["ps", "-eo", "ppid=,args="], capture_output=True, text=True).stdout.splitlines()
+    return [line for line in listed if line.split()[0] == "1" and "grader.sandbox" in line]
+
+
+def slow_nvcc(folder: Path) -> str:
+    """An nvcc that never ends with a file that says SLOW."""
+    real = shutil.which("nvcc")
+    script = folder / "slow_nvcc"
+    script.write_text(f'#!/bin/sh\nif grep -qs SLOW kata.cu; then sleep 1000; fi\nexec {real} "$@"\n')
+    script.chmod(0o755)
+    return str(script)
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc on PATH to stand in front of")
+def test_a_compilation_without_end_is_a_time_out_and_leaves_nothing(tmp_path: Path) -> None:
+    slow = handed_in(tmp_path, "slow", {"elementwise_f32.cu": f"// SLOW {tmp_path}\n{RIGHT}"})
+    fine = handed_in(tmp_path, "fine", {"elementwise_f32.cu": RIGHT})
+    done = kata("--submission", slow, fine, "--time-limit", "15", "--json", KATA_NVCC=slow_nvcc(tmp_path))
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert verdicts(rows) == {("slow", KATA.name): "time-out", ("fine", KATA.name): "pass"}
+    assert done.returncode == 1 and "took longer than 15 s" in rows[-1]["summary"]
+    assert "sleep 1000" not in subprocess.run(["ps", "-eo", "args="], capture_output=True, text=True).stdout.split("\n")
+
+
+def a_class(parent: Path, count: int) -> Path:
+    for number in range(count):
+        handed_in(
+            parent,
+            f"student-{number}",
+            {"elementwise_f32.cu": RIGHT, "relu_f32.cu": CATALOG.katas["relu_f32"].solution_path.read_text()},
+        )
+    return parent
+
+
+def start(parent: Path, results: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "grader", "grade", "--device", "sim", "--submissions", str(parent)]
+    return subprocess.Popen(
+        [*command, "--results", str(results)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_run_that_is_stopped_goes_on_where_it_was(tmp_path: Path, number: signal.Signals) -> None:
+    parent, results = a_class(tmp_path / "class", 6), tmp_path / "r.jsonl"
+    process = start(parent, results)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("[3/"):
+            break
+    workers = workers_of(process.pid)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=30)
+    assert workers and process.returncode == (130 if number == signal.SIGINT else -signal.SIGKILL)
+    assert "Traceback" not in said
+    wait_for_the_end_of(workers)
+    kept = len(rows_of(results))
+    assert 3 <= kept < 12
+    with results.open("a") as file:
+        file.write('{"key": "torn')
+    again = kata("--submissions", parent, "--results", results)
+    assert again.returncode == 0 and again.stderr.count("as before") == kept
+    rows = rows_of(results)
+    assert len(rows) == 12 == len({row["key"] for row in rows}) and "12 of 12 passed" in again.stdout
+    once_more = kata("--submissions", parent, "--results", results)
+    assert once_more.stderr.count("as before") == 12 and results.read_text().count("\n") == 12
+
+
+def wait_for_the_end_of(pids: list[int]) -> None:
+    stop = time.monotonic() + 10
+    while any(Path(f"/proc/{pid}").exists() for pid in pids):
+        assert time.monotonic() < stop, "a worker is still there"
+        time.sleep(0.05)
+
+
+def test_what_changes_a_grade_is_graded_again(tmp_path: Path) -> None:
+    folder, results = (
+        handed_in(tmp_path, "s", {"elementwise_f32.cu": '#include "n.cuh"\n' + RIGHT, "n.cuh": ""}),
+        tmp_path / "r.jsonl",
+    )
+    for change, new in (
+        (lambda: None, True),
+        (lambda: None, False),
+        (lambda: (folder / "n.cuh").write_text("//\n"), True),
+    ):
+        change()
+        said = kata("--submission", folder, "--results", results).stderr
+        assert ("as before" not in said) == new
+    assert "as before" not in kata("--submission", folder, "--results", results, "--sim-arch", "sm_80").stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--submission", "nowhere"], "nowhere is no folder"),
+        (["--submissions", "nowhere"], "nowhere cannot be read"),
+        (["--submissions", "."], ". has no folder in it"),
+        (["--submission", ".", "--solutions"], "leave out --solutions and --file"),
+        (["--results", "r.jsonl"], "name one of these, too"),
+        (["--submission", ".", "--results", "no/such/r.jsonl"], "no/such/r.jsonl cannot be written"),
+        (["relu_f33", "--submission", "."], "relu_f32"),
+        (["--submission", ".", "--jobs", "0"], "no number of at least 1"),
+    ],
+)
+def test_a_wrong_command_is_one_sentence(tmp_path: Path, arguments: list[str], said: str) -> None:
+    done = kata(*arguments, cwd=tmp_path)
+    assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_machine_that_cannot_grade_says_so_once(tmp_path: Path) -> None:
+    folder = handed_in(tmp_path, "s", {"elementwise_f32.cu": RIGHT})
+    done = kata("--submission", folder, KATA_NVCC="/nowhere/nvcc")
+    assert done.returncode == 2 and done.stderr.count("KATA_NVCC") == 1 and done.stdout == ""
+
+
+def test_rows_of_one_kata_are_of_the_same_form(tmp_path: Path) -> None:
+    wrong = WRONG / "writes-one-past-the-end.cu"
+    for file in (KATA.solution_path, wrong, WRONG / "syntax-error.cu", WRONG / "subtracts.cu"):
+        done = kata(KATA.name, "--file", file, "--json")
+        jsonschema.validate(json.loads(done.stdout), SCHEMA)
+    assert not jsonschema.Draft202012Validator(SCHEMA).is_valid({"format": 1, "kata": KATA.name})
+
+
+def test_the_schema_knows_every_verdict() -> None:
+    from grader.verdict import Kind
+
+    assert SCHEMA["$defs"]["kind"]["enum"] == [kind.value for kind in Kind]
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
