@@ -1,11 +1,15 @@
 """pytest's face of a grade: every .cu file under exercises/ is a test of its own name.
 
 Collecting reads difficulty.yaml and nothing else; torch, specs and compilers are touched when a kata is graded.
+With pytest-xdist (-n) every worker compiles its share of the run, and then grades what it is given, on its own GPU
+where there are several.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +18,13 @@ import pytest
 from grader import progress, report
 from grader.catalog import LEVELS, Catalog, CatalogError, Kata, load_catalog
 from grader.grade import MACHINE_ERRORS, Grade, Options, grade, prepare
+from grader.toolchain import gpu_of_worker
 from grader.verdict import Kind
 
 BELT_S = 900  # pytest-timeout's limit for one kata, far above the sandbox's own
 _CATALOG = pytest.StashKey[Catalog]()
 _GRADE = pytest.StashKey[Grade]()
-_WARNINGS = pytest.StashKey[dict[str, None]]()  # of progress that was not kept, each once
+_WARNING = pytest.StashKey["str | None"]()  # that progress was not kept
 
 
 class NotPassed(Exception):
@@ -49,6 +54,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     for level in LEVELS:
         config.addinivalue_line("markers", f"{level}: katas of this level")
+    if _is_worker(config):
+        os.environ.update(gpu_of_worker(_share(config)[0]))
+
+
+def _is_worker(config: pytest.Config) -> bool:
+    return hasattr(config, "workerinput")
+
+
+def _share(config: pytest.Config) -> tuple[int, int]:
+    """Which of how many processes this is, from 0."""
+    given = getattr(config, "workerinput", {"workerid": "gw0", "workercount": 1})
+    return int(given["workerid"].removeprefix("gw")), int(given["workercount"])
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -99,7 +116,7 @@ class KataItem(pytest.Item):
         self.kata = kata
         self.add_marker(kata.level)
         if self.config.pluginmanager.has_plugin("timeout"):
-            self.add_marker(pytest.mark.timeout(BELT_S))
+            self.add_marker(pytest.mark.timeout(BELT_S * _share(self.config)[1]))  # one waits for others' GPU
 
     @property
     def source(self) -> Path:
@@ -109,8 +126,7 @@ class KataItem(pytest.Item):
         progress.expect()
         graded = grade(self.kata, _options(self.config), source=self.source, progress=_progress(self.config))
         self.stash[_GRADE] = graded
-        if warning := progress.keep_grade(graded):
-            self.config.stash.setdefault(_WARNINGS, {})[warning] = None
+        self.stash[_WARNING] = progress.keep_grade(graded)
         if not graded.passed:
             raise NotPassed(graded)
 
@@ -135,7 +151,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _options(config: pytest.Config) -> Options:
-    return Options(
+    options = Options(
         device=config.getoption("--device"),
         thorough=config.getoption("--thorough"),
         seed=config.getoption("--kata-seed"),
@@ -144,6 +160,7 @@ def _options(config: pytest.Config) -> Options:
         warnings_are_errors=config.getoption("--solutions"),
         counters=config.getoption("--counters"),
     )
+    return replace(options, jobs=max(1, options.jobs // _share(config)[1]))
 
 
 def _progress(config: pytest.Config) -> Any:
@@ -154,14 +171,17 @@ def _progress(config: pytest.Config) -> Any:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
-    """Compile all files of the run in parallel before the first is graded."""
+    """Compile all files of the run in parallel before the first is graded; of several processes, each its share."""
     items = [item for item in session.items if isinstance(item, KataItem)]
     if len(items) < 2 or session.config.option.collectonly or session.testsfailed:
         return
-    work = [(item.kata, item.source) for item in items]
+    index, count = _share(session.config)
+    work = [(item.kata, item.source) for item in items][index::count]
     try:
         prepare(work, _options(session.config), _progress(session.config))
     except MACHINE_ERRORS as error:
+        if _is_worker(session.config):
+            return  # every grade will say so
         pytest.exit(f"cannot grade: {error}", returncode=pytest.ExitCode.USAGE_ERROR)
 
 
@@ -173,6 +193,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         result.kata_outcome = f"{graded.kata.name}: {report.outcome(graded)}"
         result.kata_started = graded.verdict.kind is not Kind.NOT_STARTED
         result.kata_costs = report.costs(graded)
+        result.kata_warning = item.stash[_WARNING]
     return result
 
 
@@ -184,7 +205,8 @@ def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] 
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    for warning in terminalreporter.config.stash.get(_WARNINGS, {}):
+    reports = (result for results in terminalreporter.stats.values() for result in results)
+    for warning in dict.fromkeys(filter(None, (getattr(result, "kata_warning", None) for result in reports))):
         terminalreporter.write_line(f"kata: {warning}")
     waiting = terminalreporter.stats.get("not started", [])
     if waiting:

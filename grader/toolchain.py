@@ -245,6 +245,14 @@ def visible_gpus(*, library: str = "libnvidia-ml.so.1") -> list[str]:
     return [str(index) for index in range(count.value)]
 
 
+def gpu_of_worker(index: int) -> dict[str, str]:
+    """What the environment of one of several processes says, so that worker i uses GPU i modulo their number."""
+    gpus = visible_gpus()
+    if len(gpus) < 2:
+        return {}
+    return {"CUDA_VISIBLE_DEVICES": gpus[index % len(gpus)], "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+
 def _first_gpu(nvml: ctypes.CDLL, wanted: str) -> Gpu | None:
     device = ctypes.c_void_p()
     if wanted.isdigit():

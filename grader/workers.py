@@ -27,7 +27,7 @@ from grader import cache
 from grader.catalog import Catalog, load_catalog
 from grader.grade import Options, grade
 from grader.record import record
-from grader.toolchain import visible_gpus
+from grader.toolchain import gpu_of_worker
 
 TRIES = 2  # of a task whose worker dies
 _PDEATHSIG, _SUBREAPER = 1, 36  # prctl(2): PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER
@@ -132,7 +132,12 @@ class _Worker:
     def _environment(self) -> dict[str, str]:
         path = os.pathsep.join(filter(None, [_FROM_HERE, os.environ.get("PYTHONPATH")]))
         threads = str(self._options.jobs)
-        given = {"PYTHONPATH": path, "OMP_NUM_THREADS": threads, "TMPDIR": str(self._scratch), **gpu_of(self._index)}
+        given = {
+            "PYTHONPATH": path,
+            "OMP_NUM_THREADS": threads,
+            "TMPDIR": str(self._scratch),
+            **gpu_of_worker(self._index),
+        }
         return {**os.environ, **given}
 
     def answer(self) -> Reply | None:
@@ -177,14 +182,6 @@ class _Worker:
         self._process = None
         self.connection.close()
         return code if status is None else status
-
-
-def gpu_of(index: int) -> dict[str, str]:
-    """What a worker's environment says, so that several GPUs are shared out: worker i has GPU i modulo their number."""
-    gpus = visible_gpus()
-    if len(gpus) < 2:
-        return {}
-    return {"CUDA_VISIBLE_DEVICES": gpus[index % len(gpus)], "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
 # -- processes, as /proc lists them ----------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from grader.catalog import load_catalog
 from grader.grade import Options
 from grader.results import Results, ResultsError
 from grader.submission import MISSING, TWICE, UNKNOWN, Submission, entries, find_submissions
-from grader.workers import TRIES, Task, gpu_of, replies
+from grader.workers import TRIES, Task, replies
 
 ROOT = Path(__file__).resolve().parent.parent
 CATALOG = load_catalog(ROOT)
@@ -237,13 +237,6 @@ def test_what_kills_every_worker_is_said_and_the_rest_goes_on(tmp_path: Path, mo
     tasks = [Task(KATA.name, bad), Task(KATA.name, good)]
     first, second = replies(tasks, CATALOG, Options(device="sim", memory=False), count=1, limit_s=300)
     assert f"exit code 9, {TRIES} times" in first.error and second.record["verdict"] == "pass"
-
-
-def test_workers_share_out_the_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,GPU-bb,5")
-    assert [gpu_of(index)["CUDA_VISIBLE_DEVICES"] for index in range(4)] == ["2", "GPU-bb", "5", "2"]
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
-    assert gpu_of(1) == {}
 
 
 WRITES = """#include <cstdio>

@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from grader import toolchain
-from grader.toolchain import Gpu, ToolchainError, find_gpu, find_nvcc, find_toolchain
+from grader.toolchain import (
+    Gpu,
+    ToolchainError,
+    find_gpu,
+    find_nvcc,
+    find_toolchain,
+    gpu_of_worker,
+    visible_gpus,
+)
 
 NVCC = """\
 #!/bin/sh
@@ -219,6 +227,7 @@ static Device devices[] = {
 };
 int nvmlInit_v2() { return std::getenv("NVML_BROKEN") ? 18 : 0; }
 int nvmlShutdown() { return 0; }
+int nvmlDeviceGetCount_v2(unsigned* count) { *count = 2; return 0; }
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, Device** device) {
     if (index > 1) return 2;
     *device = &devices[index];
@@ -298,3 +307,29 @@ def test_no_gpu(nvml: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert find_gpu(library="libno-such-thing.so.1") is None
     monkeypatch.setenv("NVML_BROKEN", "1")
     assert find_gpu(library=nvml) is None
+    assert visible_gpus(library="libno-such-thing.so.1") == visible_gpus(library=nvml) == []
+
+
+@pytest.mark.parametrize(
+    ("visible", "expected"),
+    [
+        (None, ["0", "1"]),
+        ("1", ["1"]),
+        ("1, GPU-aa", ["1", "GPU-aa"]),
+        ("0,-1,1", ["0"]),  # CUDA itself stops at the first that is none
+        ("", []),
+    ],
+)
+def test_visible_gpus(visible: str | None, expected: list[str], nvml: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert visible_gpus(library=nvml) == expected
+
+
+def test_workers_share_out_the_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,GPU-bb,5")
+    assert [gpu_of_worker(index)["CUDA_VISIBLE_DEVICES"] for index in range(4)] == ["2", "GPU-bb", "5", "2"]
+    for few in ("3", ""):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", few)
+        assert gpu_of_worker(1) == {}
