@@ -11,8 +11,8 @@ import gc
 import hashlib
 import importlib.util
 import os
-import sys
 import stat
+import sys
 import threading
 import time
 import zlib
