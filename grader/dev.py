@@ -6,6 +6,7 @@ Nothing here is about one kata; a new kata is checked because it is in the catal
 from __future__ import annotations
 
 import ast
+import importlib.util
 import os
 import re
 import shutil
@@ -294,8 +295,11 @@ def check_solutions(root: Path) -> list[str]:
 
 
 def check_tests(root: Path) -> list[str]:
-    """The tests of the machine, wrong kernels and exploits among them."""
-    done = subprocess.run([sys.executable, "-m", "pytest", "tests", "-q"], cwd=root)
+    """The tests of the machine, wrong kernels and exploits among them; spread by file where pytest-xdist is there."""
+    command = [sys.executable, "-m", "pytest", "tests", "-q"]
+    if importlib.util.find_spec("xdist") is not None:
+        command += ["-n", str(min(os.cpu_count() or 1, 4)), "--dist", "loadfile"]
+    done = subprocess.run(command, cwd=root)
     return ["pytest tests failed; see above."] if done.returncode else []
 
 

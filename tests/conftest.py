@@ -1,11 +1,11 @@
 """For all tests: progress of their own. Prints, after a run that graded them, how far right and wrong answers are apart
-in each family."""
+in each family, also where pytest-xdist spread the files over processes."""
 
 from __future__ import annotations
 
 import os
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pytest
@@ -32,6 +32,29 @@ _GAPS = pytest.StashKey[dict[str, Gap]]()
 def gaps(request: pytest.FixtureRequest) -> dict[str, Gap]:
     """Family -> its gap, filled by the tests that grade."""
     return request.config.stash.setdefault(_GAPS, defaultdict(Gap))
+
+
+LONGEST = "test_wrong_kernels.py"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The file that takes longest comes first, so that one process has it while others do the rest."""
+    items.sort(key=lambda item: item.path.name != LONGEST)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A process of pytest-xdist hands its gaps to the one that prints."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["gaps"] = {family: asdict(gap) for family, gap in session.config.stash.get(_GAPS, {}).items()}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    gaps = node.config.stash.setdefault(_GAPS, defaultdict(Gap))
+    for family, gap in getattr(node, "workeroutput", {}).get("gaps", {}).items():
+        gaps[family].right += gap["right"]
+        gaps[family].wrong += gap["wrong"]
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
