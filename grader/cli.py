@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from grader import dev, progress, report, skeleton, thresholds
+from grader import completion, dev, progress, report, skeleton, thresholds
 from grader.catalog import CatalogError, Kata, find_root, load_catalog
 from grader.commands import NAMES, classes, code, course, open_catalog, records, say_json, warn, watch
 from grader.commands import kata as one
@@ -64,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     code.add(commands)
     records.add(commands)
     _add_doctor(commands)
+    _add_completion(commands)
     _add_dev(commands)
     return parser
 
@@ -124,6 +125,19 @@ def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     )
     parser.add_argument("--json", action="store_true", help="as a JSON array, one object for each thing looked at")
     parser.set_defaults(command=_doctor)
+
+
+def _add_completion(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "completion",
+        help="print a script that completes kata's commands, options and katas in your shell",
+        description="Print a script that completes commands, options, katas and families. Write it again after an "
+        "update. Exit code 0, or 2 where the katas cannot be read.",
+        epilog=" | ".join(f"kata completion {shell} > {place}" for shell, place in completion.PLACES.items())
+        + " (source that from ~/.zshrc for zsh)",
+    )
+    parser.add_argument("shell", choices=tuple(completion.SHELLS))
+    parser.set_defaults(command=_completion)
 
 
 def _add_dev(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -245,6 +259,11 @@ def _doctor(options: argparse.Namespace) -> int:
     for finding in findings:
         print(f"{'ok  ' if finding.well else 'MEND'} {finding.subject:<10} {finding.words}")
     return 0 if all(finding.well for finding in findings) else 1
+
+
+def _completion(options: argparse.Namespace) -> int:
+    print(completion.script(options.shell, _parser(), open_catalog()), end="")
+    return 0
 
 
 def _dev_check(options: argparse.Namespace) -> int:

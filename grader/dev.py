@@ -77,6 +77,7 @@ ORDER = (
     "grader.ops",
     "grader.pytest_plugin",
     "grader.doctor",
+    "grader.completion",
     "grader.dev",
     "grader.commands",
     "grader.commands.classes",
