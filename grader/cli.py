@@ -25,6 +25,7 @@ from grader.measure import STAGES
 from grader.progress import ProgressError
 from grader.record import record
 from grader.skeleton import SkeletonError
+from grader.terminal import painted
 
 FAULTS = (*MACHINE_ERRORS, *classes.FAULTS, CatalogError, ListingError, ProgressError, SkeletonError)
 
@@ -204,9 +205,11 @@ def _say_record(graded: Grade) -> None:
 
 def _say_grade(width: int, graded: Grade) -> None:
     if not graded.passed:
-        print(report.explanation(graded), flush=True)
+        first, *rest = report.explanation(graded).splitlines()
+        print("\n".join([painted(first, "red"), *rest]), flush=True)
         return
-    print(f"{graded.kata.name:<{width}}  {report.outcome(graded)}, {graded.time_s:.1f} s", flush=True)
+    outcome = painted(report.outcome(graded), "green")
+    print(f"{graded.kata.name:<{width}}  {outcome}, {graded.time_s:.1f} s", flush=True)
     for line in report.costs(graded):
         print(line, flush=True)
 
@@ -257,7 +260,8 @@ def _doctor(options: argparse.Namespace) -> int:
         say_json([asdict(finding) for finding in findings])
         return 0 if all(finding.well for finding in findings) else 1
     for finding in findings:
-        print(f"{'ok  ' if finding.well else 'MEND'} {finding.subject:<10} {finding.words}")
+        mark = painted("ok  ", "green") if finding.well else painted("MEND", "red")
+        print(f"{mark} {finding.subject:<10} {finding.words}")
     return 0 if all(finding.well for finding in findings) else 1
 
 

@@ -33,6 +33,7 @@ SCREEN = 60  # lines of a C++ function, with its signature
 # Each module may import only from those before it. A folder counts as one module.
 ORDER = (
     "grader.dtype",
+    "grader.terminal",
     "grader.devices",
     "grader.verdict",
     "grader.cache",
@@ -72,7 +73,6 @@ ORDER = (
     "grader.resident",
     "grader.saves",
     "grader.watch",
-    "grader.terminal",
     "grader.launcher",
     "grader.ops",
     "grader.pytest_plugin",

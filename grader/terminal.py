@@ -107,3 +107,9 @@ def wrapped(text: str, columns: int) -> list[str]:
     """A line as lines that fit; what a terminal would obey instead of showing becomes a question mark."""
     plain = _CONTROL.sub("?", text.expandtabs(4))
     return textwrap.wrap(plain, columns, replace_whitespace=False, break_on_hyphens=False) or [""]
+
+
+def painted(text: str, style: str) -> str:
+    """A text for print(): with its style where output goes to a terminal that shows it, else plain."""
+    plain = not style or "NO_COLOR" in os.environ or os.environ.get("TERM", "dumb") == "dumb" or not sys.stdout.isatty()
+    return text if plain else f"\x1b[{STYLES[style]}m{text}\x1b[0m"

@@ -24,7 +24,6 @@ from grader import progress
 from grader.grade import digest_of
 from grader.progress import Event
 from grader.saves import ALL_S, GONE_S, QUIET_S, Saves
-from grader.terminal import wrapped
 
 pexpect = pytest.importorskip("pexpect", reason="pexpect drives the terminal; `pip install -e .[dev]`")
 
@@ -487,9 +486,3 @@ def test_saves_sees_a_change_that_keeps_size_and_time(tmp_path: Path) -> None:
     saves.look(1.0)
     found = saves.look(2.0)
     assert found is not None and found.digest == digest_of(path)
-
-
-def test_what_a_terminal_would_obey_is_not_shown() -> None:
-    assert wrapped("a\x1b[2Jb\x07\tc\x9b", 80) == ["a?[2Jb? c?"]
-    assert wrapped("", 80) == [""] and wrapped("    indented", 80) == ["    indented"]
-    assert all(len(line) <= 10 for line in wrapped("one two three " + "x" * 25, 10))

@@ -11,10 +11,12 @@ from grader import report, rung
 from grader.catalog import LEVELS, PATHS, Catalog, CatalogError
 from grader.commands import NAMES, Commands, open_states, say_json
 from grader.progress import GRADE, Event
-from grader.state import PASSED, WORDS, State
+from grader.state import FAILED, PASSED, WORDS, WRITTEN, State
+from grader.terminal import painted
 
 LAST = 5  # grades that a status shows
 BAR = 20  # characters
+_STYLES = {PASSED: "green", FAILED: "red", WRITTEN: "bold"}
 
 
 def add(commands: Commands[argparse.ArgumentParser]) -> None:
@@ -79,8 +81,10 @@ def _list(options: argparse.Namespace) -> int:
     if options.json:
         say_json([state.record() for state in found])
     elif found:
-        for line in table(found):
-            print(line)
+        first, *rest = table(found)
+        print(painted(first, "dim"))
+        for state, line in zip(found, rest, strict=True):
+            print(painted(line, _STYLES.get(state.word, "")))
     else:
         print(f"No kata is like that.{_hint(catalog, words)} `kata list` shows them all.", file=sys.stderr)
     return 0 if found else 1
