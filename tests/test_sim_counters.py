@@ -106,3 +106,38 @@ def test_asynchronous_copies_are_counted(device: SimDevice) -> None:
     assert counted["instructions"]["copy"] == 2
     assert (counted["sectors"], counted["ideal_sectors"]) == (16 + 4, 16 + 4)
     assert (counted["waves"], counted["ideal_waves"]) == (4 + 4, 4 + 1)
+
+
+def samples(counted: dict[str, Any], marker: str, **wanted: Any) -> list[dict[str, Any]]:
+    line = line_of(SOURCE, marker)
+    found = [dict(item) for item in counted["samples"] if item["line"] == line]
+    return [item for item in found if all(item[name] == value for name, value in wanted.items())]
+
+
+def test_a_sample_shows_where_each_lane_goes(device: SimDevice) -> None:
+    counted = kernel(device, "strided", 32)
+    (load,), (store,) = (samples(counted, "strided", access=access) for access in ("read", "write"))
+    assert (load["buffer"], load["bytes"], load["itemsize"], load["begin"]) == ("x", 4, 4, 0)
+    assert load["at"] == [32 * lane for lane in range(32)]
+    assert (store["buffer"], store["at"]) == ("y", [4 * lane for lane in range(32)])
+
+
+def test_a_sample_is_of_the_first_block_and_warp_that_come_to_it(device: SimDevice) -> None:
+    for _ in range(4):  # whatever the order in which the host's threads run the blocks
+        (load,) = samples(kernel(device, "coalesced", 1000), "coalesced", access="read")
+        assert (load["block"], load["warp"], load["at"][:2]) == ([0, 0, 0], 0, [0, 4])
+    (late,) = samples(kernel(device, "latecomers", 32), "latecomers", access="write")
+    assert (late["block"], late["warp"]) == ([2, 0, 0], 1)
+    assert late["at"] == [None] * 16 + [4 * lane for lane in range(16, 32)]
+
+
+def test_samples_of_shared_memory_and_of_buffers_that_begin_anywhere(device: SimDevice) -> None:
+    counted = kernel(device, "vector", 128)
+    (store,) = samples(counted, "vector_in", access="write")
+    assert (store["buffer"], store["bytes"], store["at"]) == (None, 16, [16 * lane for lane in range(32)])
+    copied = kernel(device, "asynchronous", 32)
+    assert {item["buffer"] for item in copied["samples"] if item["bytes"] == 16} == {"x", None}
+    buffers = (given("x", "f32", X, offset_bytes=20), wanted("y", "f32", 4096))
+    moved = device.call(Call("broadcast", buffers, (Scalar("n", "int", 3),), counters=True))
+    (load,) = samples(moved.counters["kernels"][0], "broadcast", access="read")
+    assert (load["begin"], load["at"]) == (20, [20 + 8] * 32)

@@ -130,9 +130,10 @@ class Outcome:
 
     ``launches`` has, on a GPU, what each kernel of the call was launched with and how many of its blocks an SM holds:
     kernel, stream, grid, block, registers, local_bytes, smem_bytes, blocks_per_sm, occupancy (a share).
-    ``counters`` has, where the call asked for it, under "kernels" a list with each kernel's totals and the lines that
-    cost most. ``writers`` names who last wrote each watched element: "c[3]" -> kernel, line, block, thread, as far as
-    they apply. An element that nobody wrote is not in it. After a race there is ``race`` and no outputs.
+    ``counters`` has, where the call asked for it, under "kernels" a list with each kernel's totals, the lines that cost
+    most, and under "samples" one access of each instruction in these lines: where every lane of a warp goes.
+    ``writers`` names who last wrote each watched element: "c[3]" -> kernel, line, block, thread, as far as they apply.
+    An element that nobody wrote is not in it. After a race there is ``race`` and no outputs.
     """
 
     outputs: Mapping[str, bytes] = field(default_factory=dict)

@@ -52,6 +52,12 @@ __global__ void padded_kernel(const float* x, float* y, int n) {
 }
 LAUNCHER(padded, 1, dim3(32, 32))
 
+// The upper half of the second warp of the third block, and no other thread.
+__global__ void latecomers_kernel(const float* x, float* y, int n) {
+    if (blockIdx.x == 2 && threadIdx.x >= n + 16) y[threadIdx.x - n] = x[0];  // latecomers
+}
+LAUNCHER(latecomers, 4, 64)
+
 // Half of a warp goes one way: the compiler must leave a branch.
 __global__ void divergent_kernel(const float* x, float* y, int n) {
     const int i = threadIdx.x;

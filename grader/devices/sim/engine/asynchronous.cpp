@@ -43,8 +43,8 @@ void copy(Warp& warp, const Instruction& in, Mask mask) {
         std::memcpy(copy.data[l], at[l], wanted[l]);
     });
     if (Counters* counters = warp.block->counters.get()) {
-        if (whole) counters->global(warp.here, whole, from, copy.bytes, Access::read);
-        counters->shared(warp.here, mask, copy.to, copy.bytes, Access::write);
+        if (whole) counters->global(warp, whole, from, copy.bytes, Access::read);
+        counters->shared(warp, mask, copy.to, copy.bytes, Access::write);
     }
     warp.block->copies.issue(warp, copy);
 }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <map>
+#include <tuple>
 
 #include "block.h"
 #include "operation.h"
@@ -56,19 +56,41 @@ void Cost::add(const Cost& o) {
     bytes_read += o.bytes_read, bytes_written += o.bytes_written;
 }
 
+bool Sample::before(const Sample& other) const {
+    const auto order = [](const Sample& s) { return std::tuple(s.block[2], s.block[1], s.block[0], s.warp); };
+    return order(*this) < order(other);
+}
+
 void Counters::add(const Counters& other) {
     for (size_t i = 0; i < cost.size(); ++i) cost[i].add(other.cost[i]);
     for (auto& [address, count] : other.hits_)
         if (hits_.size() < HITS || hits_.count(address)) hits_[address] += count;
+    for (auto& [place, sample] : other.samples) {
+        const auto [known, is_new] = samples.try_emplace(place, sample);
+        if (!is_new && sample.before(known->second)) known->second = sample;
+    }
 }
 
 void Counters::clear() {
     std::fill(cost.begin(), cost.end(), Cost());
     hits_.clear();
+    samples.clear();
 }
 
-void Counters::global(u32 pc, Mask mask, const u64* address, u32 bytes, Access access) {
-    Cost& c = cost[pc];
+void Counters::keep(const Warp& warp, bool is_shared, Mask mask, const u64* address, u32 bytes, Access access) {
+    Sample sample;
+    std::copy(warp.block->index, warp.block->index + 3, sample.block);
+    sample.warp = warp.index;
+    const auto [known, is_new] = samples.try_emplace({warp.here, is_shared});
+    if (!is_new && !sample.before(known->second)) return;
+    sample.mask = mask, sample.bytes = bytes, sample.access = access;
+    std::copy(address, address + LANES, sample.address);
+    known->second = sample;
+}
+
+void Counters::global(const Warp& warp, Mask mask, const u64* address, u32 bytes, Access access) {
+    keep(warp, false, mask, address, bytes, access);
+    Cost& c = cost[warp.here];
     const u64 wanted = u64(__builtin_popcount(mask)) * bytes;
     c.requests += 1;
     c.sectors += sectors_of(mask, address, bytes);
@@ -78,8 +100,9 @@ void Counters::global(u32 pc, Mask mask, const u64* address, u32 bytes, Access a
 }
 
 // A phase is as many lanes as 128 bytes serve: a warp's float4 take four by nature.
-void Counters::shared(u32 pc, Mask mask, const u64* address, u32 bytes, Access access) {
-    Cost& c = cost[pc];
+void Counters::shared(const Warp& warp, Mask mask, const u64* address, u32 bytes, Access access) {
+    keep(warp, true, mask, address, bytes, access);
+    Cost& c = cost[warp.here];
     c.accesses += 1;
     const u32 lanes = std::max(1u, std::min(u32(LANES), WAVE / std::max(bytes, 4u)));
     for (u32 first = 0; first < LANES; first += lanes) {
@@ -182,8 +205,8 @@ void count_access(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Acces
     const Window* window = global ? warp.launch->memory->find(a[__builtin_ctz(global)]) : nullptr;
     if (window && (window->use == Use::parameter || window->use == Use::constant)) global = 0;
     Counters& counters = *warp.block->counters;
-    if (global) counters.global(warp.here, global, a, bytes, access);
-    if (shared) counters.shared(warp.here, shared, a, bytes, access);
+    if (global) counters.global(warp, global, a, bytes, access);
+    if (shared) counters.shared(warp, shared, a, bytes, access);
     if (access == Access::atomic) counters.hit(global | shared, a);
 }
 
@@ -289,28 +312,64 @@ u64 weight(const Cost& c) {
     return c.executed + c.sectors + c.waves;
 }
 
+// The learner's line of an instruction; 0 where it is in another file.
+u32 line_of(const Program& program, u32 pc, const std::string& source) {
+    const SourceLine place = source_line(*program.module, program.code[pc].location, source);
+    return place.file == source ? place.line : 0;
+}
+
 // The learner's lines that cost most, dearest first.
-std::string lines_json(const Counters& counters, const Program& program, const std::string& source) {
+std::vector<std::pair<u32, Cost>> dearest(const Counters& counters, const Program& program, const std::string& source) {
     constexpr size_t MOST = 12;
     std::map<u32, Cost> costs;
-    for (size_t pc = 0; pc < counters.cost.size(); ++pc) {
-        const Instruction& in = program.code[pc];
-        if (is_internal(in.row) || !counters.cost[pc].executed) continue;
-        const SourceLine place = source_line(*program.module, in.location, source);
-        if (place.file == source && place.line) costs[place.line].add(counters.cost[pc]);
+    for (u32 pc = 0; pc < counters.cost.size(); ++pc) {
+        if (is_internal(program.code[pc].row) || !counters.cost[pc].executed) continue;
+        if (const u32 line = line_of(program, pc, source)) costs[line].add(counters.cost[pc]);
     }
     std::vector<std::pair<u32, Cost>> sorted(costs.begin(), costs.end());
     std::stable_sort(
         sorted.begin(), sorted.end(), [](auto& a, auto& b) { return weight(a.second) > weight(b.second); });
+    sorted.resize(std::min(sorted.size(), MOST));
+    return sorted;
+}
+
+// Where the lanes go: bytes from the buffer's begin, or, for buffers that begin in the middle of one, from that of its
+// first 128; in shared memory from the block's. null: the lane is not in it.
+std::string sample_json(u32 line, bool is_shared, const Sample& sample, const Memory& memory) {
+    constexpr const char* NAMES[] = {"read", "write", "atomic"};
+    const Window* window = is_shared ? nullptr : memory.find(sample.address[__builtin_ctz(sample.mask)]);
+    const u64 base = window ? window->base : 0;
+    std::string at;
+    for (int l = 0; l < LANES; ++l) {
+        const u64 a = sample.address[l];
+        const bool known = sample.mask >> l & 1 && (!window || memory.find(a) == window);
+        at += (l ? "," : "") + (known ? std::to_string(s64(a - base + base % WAVE)) : "null");
+    }
+    return "{\"line\":" + std::to_string(line) + field("bytes", sample.bytes) + field("warp", sample.warp) +
+           field("begin", base % WAVE) + field("itemsize", window ? window->itemsize : 0) + ",\"access\":\"" +
+           NAMES[int(sample.access)] + "\",\"buffer\":" + (window ? quoted(window->name) : "null") +
+           ",\"block\":" + triple(sample.block) + ",\"at\":[" + at + "]}";
+}
+
+// Of every instruction in the lines given, one access. Those of wmma, which are steps of one, are left out.
+std::string samples_json(
+    const Counters& counters, const Program& program, const Memory& memory, const std::string& source,
+    const std::vector<std::pair<u32, Cost>>& lines) {
     std::string out;
-    for (size_t i = 0; i < std::min(sorted.size(), MOST); ++i)
-        out += (i ? "," : "") + line_json(sorted[i].first, sorted[i].second);
+    for (auto& [place, sample] : counters.samples) {
+        const auto [pc, is_shared] = place;
+        const u32 line = line_of(program, pc, source);
+        const auto same = [line](auto& item) { return item.first == line; };
+        if (std::none_of(lines.begin(), lines.end(), same) || begins(program.code[pc].row->form, "wmma")) continue;
+        out += (out.empty() ? "" : ",") + sample_json(line, is_shared, sample, memory);
+    }
     return "[" + out + "]";
 }
 
 }  // namespace
 
-std::string json(const Counters& counters, const Program& program, const std::string& source, u64 launches) {
+std::string json(
+    const Counters& counters, const Program& program, const Memory& memory, const std::string& source, u64 launches) {
     Cost all;
     u64 operations = 0, branches = 0;
     std::map<std::string, u64> classes;
@@ -326,6 +385,9 @@ std::string json(const Counters& counters, const Program& program, const std::st
     std::string by_class;
     for (auto& [name, count] : classes)
         by_class += (by_class.empty() ? "\"" : ",\"") + name + "\":" + std::to_string(count);
+    const auto lines = dearest(counters, program, source);
+    std::string by_line;
+    for (auto& [line, cost] : lines) by_line += (by_line.empty() ? "" : ",") + line_json(line, cost);
     return "{\"kernel\":\"" + program.name + "\"" + field("launches", launches) +
            field("warp_instructions", all.executed) + field("thread_instructions", all.lanes) + ",\"instructions\":{" +
            by_class + "}" + field("flops", operations) + field("bytes_read", all.bytes_read) +
@@ -334,8 +396,8 @@ std::string json(const Counters& counters, const Program& program, const std::st
            field("shared_requests", all.accesses) + field("waves", all.waves) + field("ideal_waves", all.ideal_waves) +
            field("branches", branches) + field("divergent_branches", all.divergent) +
            field("barriers", classes["barrier"]) + field("atomics", classes["atomic"]) +
-           field("most_atomics_on_one_address", counters.most_hits()) +
-           ",\"lines\":" + lines_json(counters, program, source) + "}";
+           field("most_atomics_on_one_address", counters.most_hits()) + ",\"lines\":[" + by_line +
+           "],\"samples\":" + samples_json(counters, program, memory, source, lines) + "}";
 }
 
 }  // namespace sim

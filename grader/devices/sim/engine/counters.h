@@ -4,11 +4,13 @@
 // behind one that counts it; any other launch pays nothing. Accesses are grouped as
 // a warp issues them.
 #pragma once
+#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "memory.h"
 #include "program.h"
 
 namespace sim {
@@ -26,26 +28,42 @@ struct Cost {
     void add(const Cost& other);
 };
 
+// One access as a warp issued it: the first of the first warp of the first block that came to the instruction.
+struct Sample {
+    u32 block[3] = {};
+    u32 warp = 0;
+    Mask mask = 0;
+    u32 bytes = 0;  // of a lane
+    Access access = Access::read;
+    u64 address[LANES] = {};
+
+    bool before(const Sample& other) const;
+};
+
 class Counters {
  public:
     explicit Counters(size_t instructions) : cost(instructions) {}
     void add(const Counters& other);
     void clear();
-    void global(u32 pc, Mask mask, const u64* address, u32 bytes, Access access);
-    void shared(u32 pc, Mask mask, const u64* address, u32 bytes, Access access);
+    void global(const Warp& warp, Mask mask, const u64* address, u32 bytes, Access access);
+    void shared(const Warp& warp, Mask mask, const u64* address, u32 bytes, Access access);
     void hit(Mask mask, const u64* address);  // atomics
     u64 most_hits() const;
 
     std::vector<Cost> cost;
+    std::map<std::pair<u32, bool>, Sample> samples;  // by instruction, and whether it is shared memory's side of it
 
  private:
+    void keep(const Warp& warp, bool is_shared, Mask mask, const u64* address, u32 bytes, Access access);
+
     std::unordered_map<u64, u64> hits_;  // of each address
 };
 
 // The same program, counted: it outlives neither the plain one nor its launch.
 std::unique_ptr<Program> counted(const Program& plain);
 
-// The totals of a kernel and its lines that cost most, as a JSON object.
-std::string json(const Counters& counters, const Program& program, const std::string& source, u64 launches);
+// The totals of a kernel, its lines that cost most and one access of each instruction there, as a JSON object.
+std::string json(
+    const Counters& counters, const Program& program, const Memory& memory, const std::string& source, u64 launches);
 
 }  // namespace sim

@@ -261,7 +261,7 @@ void Device::count(Launch& launch) {
 std::string Device::counters() const {
     std::string out;
     for (const Counted& c : counted_)
-        out += (out.empty() ? "" : ",") + json(*c.counters, *c.plain, source_, c.launches);
+        out += (out.empty() ? "" : ",") + json(*c.counters, *c.plain, memory, source_, c.launches);
     return "[" + out + "]";
 }
 

@@ -30,6 +30,8 @@ std::string full_name(const std::string& symbol) {
     return name;
 }
 
+}  // namespace
+
 std::string quoted(const std::string& text) {
     std::string out = "\"";
     for (const unsigned char c : text) {
@@ -49,8 +51,6 @@ std::string quoted(const std::string& text) {
 std::string triple(const u32* v) {
     return "[" + std::to_string(v[0]) + "," + std::to_string(v[1]) + "," + std::to_string(v[2]) + "]";
 }
-
-}  // namespace
 
 Place inside(const std::string& name, s64 offset, u32 itemsize, u32 access_bytes) {
     const u64 count = access_bytes > itemsize ? access_bytes / itemsize : 1;

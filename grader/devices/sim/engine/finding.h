@@ -38,6 +38,8 @@ std::string triple_name(u32 x, u32 y, u32 z);          // "(1,0,0)"
 std::string thread_name(u32 x, u32 y, u32 z);          // "thread (1,0,0)"
 std::string demangled(const std::string& symbol);      // "foo<float>", without parameters
 std::string variable_name(const std::string& symbol);  // "tile" for kernel()::tile
+std::string quoted(const std::string& text);           // as a JSON string
+std::string triple(const u32* v);                      // as a JSON list
 std::string json(const Finding& finding);
 
 }  // namespace sim
