@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from grader.catalog import Kata
 from grader.grade import Grade
-from grader.verdict import Kind
+from grader.toolchain import find_gpu
+from grader.verdict import Kind, Measurement, said
 
 if TYPE_CHECKING:  # 6 ms to import: only where something is kept or read
     from sqlite3 import Connection
@@ -46,6 +47,12 @@ MIGRATIONS: list[tuple[str, ...]] = [
             digest TEXT, strength INTEGER,
             PRIMARY KEY (clone, id))""",
     ),
+    (
+        *("ALTER TABLE event ADD COLUMN card TEXT", "ALTER TABLE event ADD COLUMN sizes TEXT"),
+        *("ALTER TABLE event ADD COLUMN time_s REAL", "ALTER TABLE event ADD COLUMN bytes_moved REAL"),
+        *("ALTER TABLE event ADD COLUMN flops REAL", "ALTER TABLE event ADD COLUMN peak_bytes_s REAL"),
+        "ALTER TABLE event ADD COLUMN peak_flops_s REAL",
+    ),
 ]
 
 _T = TypeVar("_T")
@@ -60,7 +67,8 @@ class Event:
     """One thing that a learner did. ``time`` is ISO 8601 in UTC. The rest is None where it does not apply.
 
     Of a grade: the verdict that was shown, the graded file's SHA-256, and of a measured speed the lowest ratio to a
-    graded baseline with its 95 % interval. Of a hint: its strength, from 1.
+    graded baseline with its 95 % interval, and of that measurement the GPU's name, the shape in words, and what a
+    Measurement says of work, time and peaks. Of a hint: its strength, from 1.
     """
 
     id: str
@@ -77,6 +85,13 @@ class Event:
     seconds: float | None = None
     digest: str | None = None
     strength: int | None = None
+    card: str | None = None
+    sizes: str | None = None
+    time_s: float | None = None
+    bytes_moved: float | None = None
+    flops: float | None = None
+    peak_bytes_s: float | None = None
+    peak_flops_s: float | None = None
 
     @property
     def passed(self) -> bool:
@@ -90,7 +105,8 @@ class Event:
 
 _COLUMNS = tuple(item.name for item in fields(Event))
 _REQUIRED = ("id", "time", "kata", "what")
-_NUMBERS = ("ratio", "low", "high", "seconds")
+_SPEED = ("baseline", "ratio", "low", "high", "time_s", "bytes_moved", "flops", "peak_bytes_s", "peak_flops_s")
+_NUMBERS = (*_SPEED[1:], "seconds")
 
 
 @dataclass(frozen=True)
@@ -151,7 +167,6 @@ def keep_grade(graded: Grade) -> str | None:
     if not own or verdict.kind is Kind.NOT_STARTED or verdict.lacks_library:
         return None
     measured = min((item for item in verdict.measurements if item.graded), key=lambda item: item.ratio, default=None)
-    speed = {name: getattr(measured, name) for name in ("baseline", "ratio", "low", "high")} if measured else {}
     return _keep(
         kata,
         GRADE,
@@ -160,8 +175,14 @@ def keep_grade(graded: Grade) -> str | None:
         summary=verdict.summary,
         seconds=round(graded.time_s, 3),
         digest=graded.digest or None,
-        **speed,
+        **(_speed_of(measured) if measured else {}),
     )
+
+
+def _speed_of(measured: Measurement) -> dict[str, Any]:
+    gpu = find_gpu()
+    known = {name: getattr(measured, name) for name in _SPEED}
+    return {**known, "sizes": said(measured.sizes), "card": gpu and gpu.name}
 
 
 def keep_hint(kata: Kata, strength: int) -> str | None:

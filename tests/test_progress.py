@@ -226,8 +226,19 @@ def test_an_older_database_is_brought_forward(monkeypatch: pytest.MonkeyPatch, f
     assert progress.keep_grade(own(WRONG)) is None and len(events()) == 2
     with sqlite3.connect(folder / "progress.db") as db:
         assert db.execute("SELECT mood FROM event").fetchall() == [("proud",), (None,)]
-        assert db.execute("PRAGMA user_version").fetchone() == (2,)
+        assert db.execute("PRAGMA user_version").fetchone() == (len(progress.MIGRATIONS),)
     db.close()
+
+
+def test_a_database_of_the_first_schema_gets_what_a_roofline_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(progress, "MIGRATIONS", progress.MIGRATIONS[:1])
+        patch.setattr(progress, "_COLUMNS", progress._COLUMNS[: progress._COLUMNS.index("card")])
+        progress.keep_grade(own(WRONG))
+    progress.keep_grade(own(Verdict(Kind.PASS, "right", device="gpu sm_90a", measurements=(measured(0.9),))))
+    old, new = events()
+    assert (old.verdict, old.card, old.time_s) == ("wrong answer", None, None)
+    assert (new.sizes, new.time_s, new.bytes_moved, new.flops) == ("M=4096", 1.0, 1.0, 0.0)
 
 
 def test_a_migration_that_fails_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,7 +255,9 @@ def test_a_newer_database_is_refused_and_left_alone(monkeypatch: pytest.MonkeyPa
         patch.setattr(progress, "MIGRATIONS", [*progress.MIGRATIONS, MORE])
         progress.keep_grade(own(PASS))
     content = (folder / "progress.db").read_bytes()
-    with pytest.raises(ProgressError, match=r"newer version of the grader \(schema 2, this one knows 1\). Update"):
+    known = len(progress.MIGRATIONS)
+    words = rf"newer version of the grader \(schema {known + 1}, this one knows {known}\). Update"
+    with pytest.raises(ProgressError, match=words):
         progress.load(ROOT)
     assert "newer version" in (progress.keep_grade(own(PASS)) or "")
     assert (folder / "progress.db").read_bytes() == content and sorted(os.listdir(folder)) == ["progress.db"]
@@ -367,7 +380,7 @@ def test_what_is_exported_can_be_imported_without_doubles(tmp_path: Path, monkey
     progress.keep_hint(KATA, 2)
     progress.keep_solution(KATA)
     lines = list(progress.export_lines(progress.clone_of(ROOT)))
-    assert json.loads(lines[0]) == {"kata_progress": 1, "clone": str(ROOT)} and len(lines) == 4
+    assert json.loads(lines[0]) == {"kata_progress": len(progress.MIGRATIONS), "clone": str(ROOT)} and len(lines) == 4
     before = events()
     assert progress.import_lines(lines, ROOT) == 0 and events() == before
     monkeypatch.setenv("KATA_DATA", str(tmp_path / "another machine"))
@@ -393,7 +406,7 @@ GOOD = {"id": "a", "time": "2026-03-31T12:00:00.000+00:00", "kata": "k", "what":
         ({**GOOD, "strength": True}, "line 2: strength cannot be True"),
         ({**GOOD, "what": "dance"}, "line 2: what cannot be 'dance'"),
         ({"id": "a"}, "line 2: time is missing"),
-        ({"kata_progress": 2}, "line 2: a newer version"),
+        ({"kata_progress": len(progress.MIGRATIONS) + 1}, "line 2: a newer version"),
     ],
 )
 def test_an_import_is_all_or_nothing(line: str | Mapping[str, Any], said: str) -> None:
