@@ -231,13 +231,16 @@ def _find(
 def count(kata: Kata, spec: Spec, sandbox: Sandbox, effort: Effort) -> Mapping[str, Any]:
     """What the kernels of one call on the largest named shape cost: the counters of Outcome and, as "sizes", the shape.
 
-    Empty where the device does not count.
+    Empty where the device does not count. Buffers begin where cudaMalloc would put them, not in the middle of a sector
+    as they may in a check: what is counted is the learner's.
     """
     sizes = [sizes for sizes in spec.edges if allowed(kata, sizes) and spec.work(sizes) <= effort.work_limit]
     largest = max(sizes, key=spec.work)
     shape = Shape.of(spec, largest, spec.values[0].name, effort.seed)
     case = Case(kata, spec, shape)
-    call = replace(case.call(nth=0, time_limit_s=effort.call_limit_s * 4), counters=True)
+    call = case.call(nth=0, time_limit_s=effort.call_limit_s * 4)
+    aligned = tuple(replace(buffer, offset_bytes=0) for buffer in call.buffers)
+    call = replace(call, buffers=aligned, counters=True)
     counters = sandbox.call(call).counters
     return {**counters, "sizes": case.sizes} if counters.get("kernels") else {}
 

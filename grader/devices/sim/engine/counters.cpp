@@ -303,9 +303,9 @@ std::string field(const char* name, u64 value) {
 }
 
 std::string line_json(u32 line, const Cost& c) {
-    return "{\"line\":" + std::to_string(line) + field("instructions", c.executed) + field("sectors", c.sectors) +
-           field("ideal_sectors", c.ideal_sectors) + field("waves", c.waves) + field("ideal_waves", c.ideal_waves) +
-           "}";
+    return "{\"line\":" + std::to_string(line) + field("instructions", c.executed) + field("requests", c.requests) +
+           field("sectors", c.sectors) + field("ideal_sectors", c.ideal_sectors) + field("accesses", c.accesses) +
+           field("waves", c.waves) + field("ideal_waves", c.ideal_waves) + "}";
 }
 
 u64 weight(const Cost& c) {
