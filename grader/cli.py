@@ -16,7 +16,7 @@ from pathlib import Path
 
 from grader import completion, dev, progress, report, skeleton, thresholds
 from grader.catalog import CatalogError, Kata, find_root, load_catalog
-from grader.commands import NAMES, classes, code, course, open_catalog, records, say_json, warn, watch
+from grader.commands import NAMES, classes, code, course, open_catalog, page, records, say_json, warn, watch
 from grader.commands import kata as one
 from grader.doctor import about, examine
 from grader.grade import MACHINE_ERRORS, Grade, Options, bench, grade, prepare
@@ -64,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     watch.add(commands)
     code.add(commands)
     records.add(commands)
+    page.add(commands)
     _add_doctor(commands)
     _add_completion(commands)
     _add_dev(commands)

@@ -70,6 +70,7 @@ ORDER = (
     "grader.submission",
     "grader.workers",
     "grader.report",
+    "grader.pages",
     "grader.resident",
     "grader.saves",
     "grader.watch",
@@ -86,6 +87,7 @@ ORDER = (
     "grader.commands.watch",
     "grader.commands.code",
     "grader.commands.records",
+    "grader.commands.page",
     "grader.cli",
     "grader.__main__",
 )

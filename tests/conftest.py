@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pytest
+from browser import browser  # noqa: F401  a fixture, for whoever looks at pages
 
 
 @pytest.fixture(autouse=True, scope="session")

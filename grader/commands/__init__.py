@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import json
+import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from grader import progress
 from grader.catalog import Catalog, CatalogError, Kata, find_root, load_catalog
-from grader.progress import Progress
+from grader.progress import Progress, ProgressError
 from grader.state import State, states
 
 Commands = argparse._SubParsersAction  # of ArgumentParser; argparse has no public name for it
@@ -41,6 +44,19 @@ def one_kata(catalog: Catalog, name: str, what: str) -> Kata:
     if len(katas) != 1:
         raise CatalogError(f"{what} is for one kata, but {name!r} names {len(katas)}.")
     return katas[0]
+
+
+def save(place: Path, text: str) -> None:
+    """Write a file whole or not at all: an older one stays as it is. Raises ProgressError where it cannot."""
+    staged = place.with_name(f".{place.name}.{os.getpid()}")
+    try:
+        staged.write_text(text)
+        staged.replace(place)
+    except OSError as error:
+        raise ProgressError(f"{place} cannot be written ({error.strerror}). Name another file.") from None
+    finally:
+        with contextlib.suppress(OSError):
+            staged.unlink()
 
 
 def say_json(value: Any) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import os
 import sys
 from pathlib import Path
 
 from grader import progress
 from grader.catalog import find_root
-from grader.commands import Commands, say_json, warn
+from grader.commands import Commands, save, say_json, warn
 from grader.progress import ProgressError
 
 
@@ -57,17 +55,8 @@ def _export(name: str, clone: Path) -> int:
     if name == "-":
         print(text, end="")
         return 0
-    place = Path(name)
-    staged = place.with_name(f".{place.name}.{os.getpid()}")  # so that an older export is replaced whole or not at all
-    try:
-        staged.write_text(text)
-        staged.replace(place)
-    except OSError as error:
-        raise ProgressError(f"{place} cannot be written ({error.strerror}). Name another file.") from None
-    finally:
-        with contextlib.suppress(OSError):
-            staged.unlink()
-    print(f"{place}: {len(lines) - 1} events written")
+    save(Path(name), text)
+    print(f"{name}: {len(lines) - 1} events written")
     return 0
 
 

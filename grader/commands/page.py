@@ -1,0 +1,107 @@
+"""`kata report`: one HTML file with all that is known of the learner's way through the katas."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import webbrowser
+from collections.abc import Mapping, Sequence
+from datetime import date
+from pathlib import Path
+
+from grader.catalog import Catalog, Kata
+from grader.commands import Commands, open_states, save
+from grader.commands.course import next_ones
+from grader.grade import Grade, Options, digest_of, grade
+from grader.progress import Progress
+from grader.state import State
+
+FILE = "kata-report.html"
+SECTIONS = {
+    "progress": "Progress",
+    "path": "The way",
+    "speed": "Speed",
+    "roofline": "Roofline",
+    "memory": "Memory",
+    "katas": "Every kata",
+}
+
+
+def add(commands: Commands[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "report",
+        help="write a page about your progress: graph, speed over time, roofline, memory accesses",
+        description="Write one HTML file that needs no other and loads nothing: how many katas you passed by level and "
+        "family, the way through them as a graph, the speed of each timed grade with its interval, your kernels under "
+        "the roofline of your card, and for a kata how its warps reach into memory, as the simulator counts it. "
+        "Exit code 0, 1 where a kata to be drawn does not pass (the page says why), 2 where there can be no page.",
+        epilog="Examples: kata report --open | kata report -o my.html | kata report --kata mat_trans_f32_tiled",
+    )
+    parser.add_argument("-o", "--output", type=Path, default=Path(FILE), metavar="FILE", help=f"default: {FILE}")
+    parser.add_argument("--open", action="store_true", help="show it in the browser")
+    drawn = parser.add_mutually_exclusive_group()
+    drawn.add_argument(
+        "--kata",
+        action="append",
+        metavar="NAME",
+        help="draw the memory accesses of your file for this kata; again for more (default: the one passed last)",
+    )
+    drawn.add_argument("--no-pictures", action="store_true", help="draw no memory accesses: nothing is run")
+    parser.add_argument("--solutions", action="store_true", help="of --kata: draw the reference solution instead")
+    parser.set_defaults(command=_report)
+
+
+def _report(options: argparse.Namespace) -> int:
+    catalog, known, states = open_states()
+    counted = [_counted(kata, options.solutions) for kata in _drawn(catalog, known, options)]
+    save(options.output, page_of(catalog, states, known, counted))
+    print(f"{options.output}: written")
+    if options.open and not webbrowser.open(options.output.resolve().as_uri()):
+        print(f"kata: no browser could be opened; open {options.output} yourself", file=sys.stderr)
+    return 0 if all(done.passed for done in counted) else 1
+
+
+def page_of(catalog: Catalog, states: Mapping[str, State], known: Progress, counted: Sequence[Grade]) -> str:
+    """The page. Importing what draws it only here keeps the other commands quick."""
+    from grader.pages import accesses, course, document, graph, paragraph, roofline, speeds
+    from grader.pages.markup import tag
+
+    upcoming = next(iter(next_ones(states.values())), None)
+    head = (
+        tag("h1", "CUDA katas"),
+        paragraph(f"Your way so far, written on {date.today().isoformat()} by `kata report`.", class_="quiet"),
+        tag("nav", *(tag("a", words, href=f"#{name}") for name, words in SECTIONS.items())),
+        course.overview(catalog, states, known, upcoming),
+    )
+    parts = (
+        course.progress(catalog, states),
+        graph.path_through(catalog, states, upcoming),
+        speeds.over_time(catalog, known),
+        roofline.under_the_roof(catalog, known),
+        accesses.into_memory(counted),
+        course.every_kata(catalog, states),
+    )
+    return document("CUDA katas: progress", (*head, *parts))
+
+
+def _drawn(catalog: Catalog, known: Progress, options: argparse.Namespace) -> Sequence[Kata]:
+    """The katas whose accesses are drawn: those named, or the one passed last whose file has not changed since."""
+    if options.kata:
+        return catalog.select(options.kata)
+    if options.no_pictures:
+        return ()
+    passes = (event for event in reversed(known.events) if event.passed and event.kata in catalog.katas)
+    last = next(passes, None)
+    if last is None or last.digest != digest_of(catalog.katas[last.kata].skeleton_path):
+        return ()
+    return (catalog.katas[last.kata],)
+
+
+def _counted(kata: Kata, solutions: bool) -> Grade:
+    print(f"drawing {kata.name}: one grade on the simulator", file=sys.stderr, flush=True)
+    source = kata.solution_path if solutions else kata.skeleton_path
+    return grade(kata, Options(device="sim", counters=True), source=source, progress=_tell)
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

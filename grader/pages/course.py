@@ -1,0 +1,137 @@
+"""States and progress -> how far the learner is: in figures, by level and family, and over time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
+
+from grader.catalog import LEVELS, Catalog
+from grader.pages import folded, paragraph, section
+from grader.pages.graph import look_of
+from grader.pages.markup import Markup, drawing, join, label, line, path, row, table, tag
+from grader.progress import GRADE, HINT, Progress
+from grader.state import FAILED, PASSED, WRITTEN, State
+
+WIDTH, HEIGHT = 400.0, 150.0  # of the chart over time
+LEFT, BOTTOM, TOP = 34.0, 22.0, 10.0
+
+
+def overview(catalog: Catalog, states: Mapping[str, State], known: Progress, upcoming: State | None) -> Markup:
+    """How far, in figures, and what comes next."""
+    grades = [event for event in known.events if event.what == GRADE]
+    hints = sum(event.what == HINT for event in known.events)
+    passed = [state for state in states.values() if state.word == PASSED]
+    facts = (
+        (f"{len(passed)} of {len(states)}", "katas passed"),
+        (str(sum(_all_passed(katas) for katas in _families(catalog, states).values())), "families finished"),
+        (str(len(grades)), "grades"),
+        (str(len({event.date for event in grades})), "days with a grade"),
+        (str(hints), "hints shown"),
+    )
+    items = (tag("li", tag("b", figure), tag("span", words)) for figure, words in facts)
+    return join((tag("ul", *items, class_="facts"), _next(upcoming, catalog)))
+
+
+def _next(upcoming: State | None, catalog: Catalog) -> Markup:
+    if upcoming is None:
+        return paragraph("No kata that is open is left to pass.")
+    kata = upcoming.kata
+    place = kata.skeleton_path.relative_to(catalog.root)
+    return paragraph(
+        "Next: ", tag("a", kata.name, href=f"#kata-{kata.name}"), f", {kata.level}, in ", tag("code", str(place))
+    )
+
+
+def progress(catalog: Catalog, states: Mapping[str, State]) -> Markup:
+    """What is passed, by level and by family, and over time."""
+    levels = {level: [state for state in states.values() if state.kata.level == level] for level in LEVELS}
+    columns = (("By level", levels, False), ("By family", _families(catalog, states), True))
+    of_levels, of_families = (join((tag("h3", heading), _bars(parts, linked))) for heading, parts, linked in columns)
+    sides = (tag("div", of_levels, _over_time(states)), tag("div", of_families))
+    return section("progress", "Progress", tag("div", *sides, class_="two"))
+
+
+def _families(catalog: Catalog, states: Mapping[str, State]) -> dict[str, list[State]]:
+    return {family: [states[kata.name] for kata in katas] for family, katas in catalog.by_family.items()}
+
+
+def _all_passed(part: Iterable[State]) -> bool:
+    return all(state.word == PASSED for state in part)
+
+
+def _bars(parts: Mapping[str, Sequence[State]], linked: bool) -> Markup:
+    """A line for each part: its name, a bar of what is passed, failed and written, and the count."""
+    rows: list[Markup] = []
+    for name, part in parts.items():
+        if not part:
+            continue
+        counts = {word: sum(state.word == word for state in part) for word in (PASSED, FAILED, WRITTEN)}
+        words = f"{counts[PASSED]} of {len(part)}"
+        pieces = (
+            tag("i", class_=f"is-{word}", style=f"width:{100 * count / len(part):.2f}%")
+            for word, count in counts.items()
+        )
+        more = "".join(f", {count} {word}" for word, count in counts.items() if count and word != PASSED)
+        rows.append(tag("a", name, href=f"#family-{name}") if linked else tag("span", name))
+        rows.append(tag("span", *pieces, class_="bar", role="img", aria_label=f"{name}: {words} passed{more}"))
+        rows.append(tag("span", words, class_="quiet"))
+    return tag("div", *rows, class_="bars")
+
+
+def _over_time(states: Mapping[str, State]) -> Markup | None:
+    """The number of katas passed by day, where any was."""
+    days = sorted(date.fromisoformat(state.passed.date) for state in states.values() if state.passed)
+    if not days:
+        return None
+    first, span = days[0], max(1, (days[-1] - days[0]).days)
+
+    def place(day: date, count: int) -> tuple[float, float]:
+        across = (day - first).days / span
+        return LEFT + (WIDTH - LEFT - 8) * across, HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * count / len(days)
+
+    points = [place(first, 0)]
+    for count, day in enumerate(days, 1):
+        points += [(place(day, count)[0], points[-1][1]), place(day, count)]
+    base = HEIGHT - BOTTOM
+    parts = [
+        line(LEFT, base, WIDTH - 8, base, "axis"),
+        *(
+            join(
+                (line(LEFT, y, WIDTH - 8, y, "grid"), label(str(count), LEFT - 6, y + 4, anchor="end", class_="quiet"))
+            )
+            for count in sorted({len(days), len(days) // 2} - {0})
+            for y in (place(first, count)[1],)
+        ),
+        path(points, "curve"),
+        label(first.isoformat(), LEFT, HEIGHT - 6, class_="quiet"),
+    ]
+    if days[-1] != first:
+        parts.append(label(days[-1].isoformat(), WIDTH - 8, HEIGHT - 6, anchor="end", class_="quiet"))
+    words = f"{len(days)} katas passed from {first.isoformat()} to {days[-1].isoformat()}"
+    return tag(
+        "figure",
+        tag("h3", "Over time"),
+        drawing(words, WIDTH, HEIGHT, *parts, class_="wide"),
+        tag("figcaption", f"{words}."),
+    )
+
+
+def every_kata(catalog: Catalog, states: Mapping[str, State]) -> Markup:
+    """Each family's katas in a table of their own: what the graph's numbers stand for."""
+    tables = []
+    for family, part in _families(catalog, states).items():
+        head = ("kata", "level", "dtype", "after", "state")
+        rows = (_kata_row(number, state) for number, state in enumerate(part, 1))
+        passed = sum(state.word == PASSED for state in part)
+        tables.append(folded(f"{family}: {passed} of {len(part)} passed", table(head, rows), id=f"family-{family}"))
+    return section("katas", "Every kata", *tables)
+
+
+def _kata_row(number: int, state: State) -> Markup:
+    kata = state.kata
+    dtype = kata.elem if kata.acc in (None, kata.elem) else f"{kata.elem}, sums {kata.acc}"
+    seen = "; solution looked at" if state.solution_seen else ""
+    hints = f"; hints {', '.join(map(str, state.hints))}" if state.hints else ""
+    closed = "; not open yet" if look_of(state) == "closed" else ""
+    cells = (kata.level, dtype, ", ".join(kata.after) or "-", f"{state.text}{closed}{hints}{seen}")
+    return row(join((f"{number}. ", tag("code", kata.name))), *cells, id=f"kata-{kata.name}")
