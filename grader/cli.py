@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from grader import completion, dev, progress, report, skeleton, thresholds
+from grader import completion, dev, progress, readme, report, skeleton, thresholds
 from grader.catalog import CatalogError, Kata, find_root, load_catalog
-from grader.commands import NAMES, classes, code, course, open_catalog, page, records, say_json, warn, watch
+from grader.commands import NAMES, classes, code, course, open_catalog, page, records, save, say_json, warn, watch
 from grader.commands import kata as one
 from grader.doctor import about, examine
 from grader.grade import MACHINE_ERRORS, Grade, Options, bench, grade, prepare
@@ -150,6 +150,8 @@ def _add_dev(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     check.set_defaults(command=_dev_check)
     skeletons = tasks.add_parser("skeletons", help="derive every skeleton from its solution, whatever stands there")
     skeletons.set_defaults(command=_dev_skeletons)
+    pages = tasks.add_parser("readme", help="write the generated parts of README.md: curriculum, support")
+    pages.set_defaults(command=_dev_readme)
     levels = tasks.add_parser(
         "thresholds", help="write thresholds from what the solutions reached into difficulty.yaml"
     )
@@ -292,6 +294,13 @@ def _dev_skeletons(options: argparse.Namespace) -> int:
     for path in written:
         print(f"{path}: written")
     print(f"{len(written)} skeletons written, the others were current")
+    return 0
+
+
+def _dev_readme(options: argparse.Namespace) -> int:
+    catalog = open_catalog()
+    save(catalog.root / readme.FILE, readme.written(catalog))
+    print(f"{readme.FILE}: its generated parts are current")
     return 0
 
 

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from grader import skeleton
+from grader import readme, skeleton
 from grader.case import allowed
 from grader.catalog import CatalogError, Kata, load_catalog
 from grader.grade import Grade, Options, grade, prepare
@@ -79,6 +79,7 @@ ORDER = (
     "grader.pytest_plugin",
     "grader.doctor",
     "grader.completion",
+    "grader.readme",
     "grader.dev",
     "grader.commands",
     "grader.commands.classes",
@@ -132,6 +133,14 @@ def check_skeletons(root: Path) -> list[str]:
     except (CatalogError, SkeletonError) as error:
         return [str(error)]
     return [f"{kata.skeleton_path.relative_to(root)} is not current: `kata dev skeletons` writes it." for kata in stale]
+
+
+def check_readme(root: Path) -> list[str]:
+    """README.md's generated parts are current: the curriculum, and what works without a GPU."""
+    try:
+        return readme.problems(load_catalog(root))
+    except CatalogError as error:
+        return [str(error)]
 
 
 def check_imports(root: Path) -> list[str]:
@@ -313,6 +322,7 @@ def _say(line: str) -> None:
 CHECKS: Mapping[str, Callable[[Path], list[str]]] = {
     "catalogue": check_catalogue,
     "skeletons": check_skeletons,
+    "readme": check_readme,
     "imports": check_imports,
     "style": check_style,
     "skeletons-compile": check_skeletons_compile,

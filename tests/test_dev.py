@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
-from grader import dev
+from grader import dev, readme
+from grader.catalog import load_catalog
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -20,6 +22,7 @@ def copy(tmp_path: Path) -> Path:
     shutil.copy(ROOT / "difficulty.yaml", tmp_path)
     shutil.copy(ROOT / ".clang-format", tmp_path)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    shutil.copy(ROOT / "README.md", tmp_path)
     return tmp_path
 
 
@@ -42,7 +45,6 @@ def test_a_module_outside_the_order_is_found(copy: Path) -> None:
 
 def test_no_module_of_the_grader_names_a_kata() -> None:
     """Adding a kata never touches grader/: the machine must not know any of them."""
-    from grader.catalog import load_catalog
 
     names = [*load_catalog(ROOT).katas]
     examples = (ROOT / "grader" / "cli.py", *(ROOT / "grader" / "commands").glob("*.py"))  # shown by --help
@@ -92,6 +94,37 @@ def test_a_started_skeleton_is_not_stale(copy: Path) -> None:
 def test_a_missing_lesson_is_found(copy: Path) -> None:
     (copy / "exercises" / "sgemm" / "README.md").unlink()
     assert dev.check_catalogue(copy) == ["exercises/sgemm/README.md is missing: every family has a lesson."]
+
+
+def change(path: Path, was: str, becomes: str) -> None:
+    text = path.read_text()
+    assert text.count(was) == 1
+    path.write_text(text.replace(was, becomes))
+
+
+def test_the_readme_is_current() -> None:
+    assert dev.check_readme(ROOT) == []
+
+
+def test_a_stale_readme_is_found_and_written_anew(copy: Path) -> None:
+    right = (copy / "README.md").read_text()
+    change(copy / "difficulty.yaml", "  nms_f32:\n    level: medium", "  nms_f32:\n    level: hard")
+    assert dev.check_readme(copy) == ["README.md is not current: `kata dev readme` writes it."]
+    fresh = readme.written(load_catalog(copy))
+    assert "| 1 hard | an algorithm that looks serial" in fresh and "| 1 medium | an algorithm that" in right
+    support = copy / readme.SUPPORT
+    support.write_text(re.sub(r"(?m)^\| all \| \d+ \|", "| all | 9876 |", support.read_text()))
+    assert "| forms of PTX instructions | 9,876 |" in readme.written(load_catalog(copy))
+    change(copy / "exercises/nms/README.md", "# nms: greedy non-maximum suppression", "# nms: the best boxes")
+    assert "| the best boxes | 1 hard |" in readme.written(load_catalog(copy))
+
+
+def test_a_family_without_words_and_a_lost_part_are_found(copy: Path) -> None:
+    change(copy / "README.md", "an algorithm that looks serial, on bit masks", "")
+    (problem,) = dev.check_readme(copy)
+    assert "the curriculum says nothing of nms; write" in problem
+    change(copy / "README.md", "<!-- support: written by `kata dev readme` -->", "")
+    assert any("its part 'support' is missing" in problem for problem in dev.check_readme(copy))
 
 
 def test_bad_style_is_found_in_every_language(copy: Path) -> None:

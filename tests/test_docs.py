@@ -5,11 +5,17 @@ from __future__ import annotations
 import re
 import runpy
 from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree
 
 import pytest
+from browser import view
 
 from grader.catalog import load_catalog
 from grader.spec import load_spec
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 ROOT = Path(__file__).resolve().parent.parent
 DRIVER = ROOT / "docs" / "profile_kata.py"
@@ -40,3 +46,77 @@ def test_a_page_names_katas_and_files_that_there_are(page: Path) -> None:
 )
 def test_the_driver_calls_a_kata(arguments: tuple[str, ...]) -> None:
     runpy.run_path(str(DRIVER))["main"]([*arguments, "--solution"], device="cpu")
+
+
+# README.md and every page: links lead somewhere
+
+EVERY_PAGE = (ROOT / "README.md", *PAGES, *sorted((ROOT / "exercises").glob("*/README.md")))
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def anchors(text: str) -> set[str]:
+    """What GitHub makes of a page's headings."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def dead_links(page: Path) -> list[str]:
+    text = page.read_text()
+    plain = re.sub(r"^( *)```.*?^\1```|`[^`\n]*`", "", text, flags=re.DOTALL | re.MULTILINE)
+    dead = []
+    for link in LINK.findall(plain):
+        file, _, anchor = link.partition("#")
+        target = page.parent / file if file else page
+        if not link.startswith("http") and not (
+            target.exists() and (not anchor or anchor in anchors(target.read_text()))
+        ):
+            dead.append(link)
+    return dead
+
+
+@pytest.mark.parametrize("page", EVERY_PAGE, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    assert dead_links(page) == []
+
+
+def test_a_dead_link_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# One heading\n[a](page.md#one-heading) [b](gone.md) ![c\nd](page.md#two) `[e](code.md)` [f](#one-heading)\n"
+    )
+    assert dead_links(page) == ["gone.md", "page.md#two"]
+
+
+# docs/first_kata.svg
+
+SESSION = ROOT / "docs" / "first_kata.svg"
+
+
+def shown(svg: str) -> list[str]:
+    """The picture's lines, but for how long anything took."""
+    lines = ["".join(text.itertext()) for text in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
+    return [re.sub(r"\d+\.\d s$", "some s", line) for line in lines]
+
+
+def test_the_first_kata_is_as_the_picture_shows_it() -> None:
+    script = runpy.run_path(str(ROOT / "docs" / "first_kata.py"))
+    fresh = script["drawing"](list(script["timed"](script["session"]())))
+    assert shown(SESSION.read_text()) == shown(fresh), "python docs/first_kata.py draws it anew"
+    text = "\n".join(shown(fresh))
+    assert "out of bounds" in text and "pass on sim" in text and text.index("out of bounds") < text.index("pass on sim")
+    assert "docs/first_kata.svg" in (ROOT / "README.md").read_text()
+
+
+def test_the_picture_loads_nothing_and_fits_its_frame(browser: Browser, tmp_path: Path) -> None:
+    svg = SESSION.read_text()
+    assert set(re.findall(r"https?://[\w./]+", svg)) == {"http://www.w3.org/2000/svg"} and "<script" not in svg
+    (tmp_path / "page.html").write_text(f"<!doctype html><body style='margin:0'>{svg}</body>")
+    with view(browser, tmp_path / "page.html") as seen:
+        width, last = seen.page.evaluate(
+            "[document.querySelector('svg').getBoundingClientRect().right,"
+            " Math.max(...[...document.querySelectorAll('text')].map(text => text.getBoundingClientRect().right))]"
+        )
+        assert last < width and seen.complaints == [] and seen.requests == []
+        seen.page.emulate_media(reduced_motion="reduce")
+        opacity = seen.page.eval_on_selector_all("svg g", "all => all.map(line => getComputedStyle(line).opacity)")
+        assert set(opacity) == {"1"}
