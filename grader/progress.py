@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import math
 import os
 import sys
 import threading
@@ -284,7 +285,7 @@ def _problem(found: Any) -> str | None:
         if name not in _COLUMNS:
             return f"unknown field {name!r}"
         kind = (int, float) if name in _NUMBERS else int if name == "strength" else str
-        if not isinstance(value, kind) or isinstance(value, bool):
+        if not isinstance(value, kind) or isinstance(value, bool) or value in (math.inf, -math.inf) or value != value:
             return f"{name} cannot be {value!r}"
     if found["what"] not in (GRADE, HINT, SOLUTION):
         return f"what cannot be {found['what']!r}"

@@ -19,6 +19,7 @@ from test_faces import make_clone, run
 from grader import progress
 from grader.catalog import Catalog, load_catalog
 from grader.devices import Call, Scalar
+from grader.grade import digest_of
 from grader.pages import document, paragraph
 from grader.pages.accesses import access_of, ideal_waves, sectors_of, waves_of
 from grader.pages.graph import LOOKS, look_of, places_of
@@ -74,11 +75,11 @@ def report(place: Path, *arguments: str, **environment: str) -> tuple[int, str]:
 @pytest.mark.parametrize("width", [PHONE, DESK])
 def test_it_is_whole_on_every_screen(browser: Browser, page: Path, tmp_path: Path, width: int, dark: bool) -> None:
     with view(browser, page, width=width, dark=dark) as seen:
+        assert seen.shoot(tmp_path / f"{width}.png").startswith(b"\x89PNG")
         seen.page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
         assert (seen.complaints, seen.requests) == ([], [])
         assert seen.sticking_out() == []
         assert seen.small_text(LEGIBLE) == []
-        assert seen.shoot(tmp_path / f"{width}.png").startswith(b"\x89PNG")
         paper, ink = (
             seen.page.evaluate(f"getComputedStyle(document.body).{name}") for name in ("backgroundColor", "color")
         )
@@ -205,6 +206,40 @@ def test_a_kata_that_does_not_pass_is_not_drawn(place: Path, tmp_path: Path) -> 
     code, said = report(place, "--kata", "swish_f32", "-o", str(tmp_path / "page.html"))
     assert code == 1 and "written" in said
     assert re.search(r"swish_f32: not started: \d TODO", (tmp_path / "page.html").read_text())
+
+
+def test_pictures_of_what_was_passed_last_need_not_be_possible(place: Path, tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KATA_DATA", str(tmp_path / "data"))
+        event = {"id": "x", "time": "2026-05-01T10:00:00+00:00", "kata": "relu_f32", "what": "grade", "verdict": "pass"}
+        digest = digest_of(place / "clone/exercises/relu/relu_f32.cu")
+        progress.import_lines([json.dumps({**event, "digest": digest})], place / "clone")
+        done = run(
+            place / "clone", "-m", "grader", "report", "-o", str(tmp_path / "page.html"), KATA_NVCC="/nowhere/nvcc"
+        )
+    assert done.returncode == 0 and "kata: no memory accesses are drawn: " in done.stderr, done.stderr
+    assert "No kata is drawn" in (tmp_path / "page.html").read_text()
+
+
+def test_solutions_are_drawn_only_by_name(place: Path, tmp_path: Path) -> None:
+    code, said = report(place, "--solutions", "-o", str(tmp_path / "page.html"))
+    assert code == 2 and "give --kata, too" in said and not (tmp_path / "page.html").exists()
+
+
+def test_numbers_may_be_absurd(place: Path, tmp_path: Path) -> None:
+    event = {"time": "2026-05-01T10:00:00+00:00", "kata": "relu_f32", "what": "grade", "card": "c"}
+    absurd = [0.0, -1.0, 1e-300, 1e300]
+    lines = [
+        json.dumps({**event, "id": str(number), **dict.fromkeys(NUMBERS, number), "kata": f"k{number}"})
+        for number in absurd
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KATA_DATA", str(tmp_path / "data"))
+        progress.import_lines(lines, place / "clone")
+        assert report(place, "--no-pictures", "-o", str(tmp_path / "page.html"))[0] == 0
+
+
+NUMBERS = ("ratio", "low", "high", "time_s", "bytes_moved", "flops", "peak_bytes_s", "peak_flops_s")
 
 
 def test_by_default_the_kata_passed_last_is_drawn_if_its_file_is_as_it_was(place: Path, tmp_path: Path) -> None:

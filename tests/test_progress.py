@@ -403,6 +403,8 @@ GOOD = {"id": "a", "time": "2026-03-31T12:00:00.000+00:00", "kata": "k", "what":
         ({**GOOD, "time": "yesterday"}, "line 2: time cannot be 'yesterday'"),
         ({**GOOD, "mood": "proud"}, "line 2: unknown field 'mood'"),
         ({**GOOD, "ratio": "fast"}, "line 2: ratio cannot be 'fast'"),
+        ({**GOOD, "ratio": float("nan")}, "line 2: ratio cannot be nan"),
+        ({**GOOD, "low": float("-inf")}, "line 2: low cannot be -inf"),
         ({**GOOD, "strength": True}, "line 2: strength cannot be True"),
         ({**GOOD, "what": "dance"}, "line 2: what cannot be 'dance'"),
         ({"id": "a"}, "line 2: time is missing"),

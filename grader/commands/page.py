@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-import webbrowser
 from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 
-from grader.catalog import Catalog, Kata
-from grader.commands import Commands, open_states, save
+from grader.catalog import Catalog, CatalogError, Kata
+from grader.commands import Commands, open_states, save, warn
 from grader.commands.course import next_ones
-from grader.grade import Grade, Options, digest_of, grade
+from grader.grade import MACHINE_ERRORS, Grade, Options, digest_of, grade
 from grader.progress import Progress
 from grader.state import State
 
@@ -34,7 +33,7 @@ def add(commands: Commands[argparse.ArgumentParser]) -> None:
         description="Write one HTML file that needs no other and loads nothing: how many katas you passed by level and "
         "family, the way through them as a graph, the speed of each timed grade with its interval, your kernels under "
         "the roofline of your card, and for a kata how its warps reach into memory, as the simulator counts it. "
-        "Exit code 0, 1 where a kata to be drawn does not pass (the page says why), 2 where there can be no page.",
+        "Exit code 0, 1 where a kata named by --kata does not pass (the page says why), 2 where there can be no page.",
         epilog="Examples: kata report --open | kata report -o my.html | kata report --kata mat_trans_f32_tiled",
     )
     parser.add_argument("-o", "--output", type=Path, default=Path(FILE), metavar="FILE", help=f"default: {FILE}")
@@ -53,12 +52,24 @@ def add(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def _report(options: argparse.Namespace) -> int:
     catalog, known, states = open_states()
-    counted = [_counted(kata, options.solutions) for kata in _drawn(catalog, known, options)]
+    if options.solutions and not options.kata:
+        raise CatalogError("--solutions says what --kata draws; give --kata, too.")
+    if options.kata:
+        counted = [_counted(kata, options.solutions) for kata in catalog.select(options.kata)]
+    else:
+        counted = [] if options.no_pictures else _passed_last(catalog, known)
     save(options.output, page_of(catalog, states, known, counted))
     print(f"{options.output}: written")
-    if options.open and not webbrowser.open(options.output.resolve().as_uri()):
-        print(f"kata: no browser could be opened; open {options.output} yourself", file=sys.stderr)
-    return 0 if all(done.passed for done in counted) else 1
+    if options.open:
+        _open(options.output)
+    return 0 if not options.kata or all(done.passed for done in counted) else 1
+
+
+def _open(page: Path) -> None:
+    import webbrowser  # only who opens a page pays for it
+
+    if not webbrowser.open(page.resolve().as_uri()):
+        print(f"kata: no browser could be opened; open {page} yourself", file=sys.stderr)
 
 
 def page_of(catalog: Catalog, states: Mapping[str, State], known: Progress, counted: Sequence[Grade]) -> str:
@@ -84,17 +95,16 @@ def page_of(catalog: Catalog, states: Mapping[str, State], known: Progress, coun
     return document("CUDA katas: progress", (*head, *parts))
 
 
-def _drawn(catalog: Catalog, known: Progress, options: argparse.Namespace) -> Sequence[Kata]:
-    """The katas whose accesses are drawn: those named, or the one passed last whose file has not changed since."""
-    if options.kata:
-        return catalog.select(options.kata)
-    if options.no_pictures:
-        return ()
-    passes = (event for event in reversed(known.events) if event.passed and event.kata in catalog.katas)
-    last = next(passes, None)
+def _passed_last(catalog: Catalog, known: Progress) -> list[Grade]:
+    """The kata passed last, counted; none where its file has changed since, or where this machine cannot count."""
+    last = next((event for event in reversed(known.events) if event.passed and event.kata in catalog.katas), None)
     if last is None or last.digest != digest_of(catalog.katas[last.kata].skeleton_path):
-        return ()
-    return (catalog.katas[last.kata],)
+        return []
+    try:
+        return [_counted(catalog.katas[last.kata], solutions=False)]
+    except MACHINE_ERRORS as error:
+        warn(f"no memory accesses are drawn: {error}")
+        return []
 
 
 def _counted(kata: Kata, solutions: bool) -> Grade:

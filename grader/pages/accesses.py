@@ -13,7 +13,7 @@ from typing import Any
 
 from grader.grade import Grade
 from grader.pages import paragraph, section
-from grader.pages.markup import Markup, drawing, join, label, line, rect, row, table, tag
+from grader.pages.markup import Markup, Row, drawing, join, label, line, rect, table, tag
 from grader.report import headline, source_line
 from grader.verdict import said
 
@@ -123,13 +123,13 @@ def _kata(grade: Grade) -> Iterator[Markup]:
 
 
 def _lines(source: Path, lines: Iterable[Mapping[str, int]]) -> Markup:
-    head = ("line", "", "sectors a request", "best", "waves an access", "best")
+    head = ("", "", "sectors a request", "best", "waves an access", "best")
     rows = []
     for item in lines:
         if not item["requests"] and not item["accesses"]:
             continue
         cells = (*_each(item, "sectors", "requests"), *_each(item, "waves", "accesses"))
-        rows.append(row(str(item["line"]), tag("code", source_line(source, item["line"])[:90]), *cells))
+        rows.append(Row(f"line {item['line']}", (tag("code", source_line(source, item["line"])[:90]), *cells)))
     return table(head, rows)
 
 

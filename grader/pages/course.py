@@ -8,7 +8,7 @@ from datetime import date
 from grader.catalog import LEVELS, Catalog
 from grader.pages import folded, paragraph, section
 from grader.pages.graph import look_of
-from grader.pages.markup import Markup, drawing, join, label, line, path, row, table, tag
+from grader.pages.markup import Markup, Row, drawing, join, label, line, path, table, tag
 from grader.progress import GRADE, HINT, Progress
 from grader.state import FAILED, PASSED, WRITTEN, State
 
@@ -127,11 +127,11 @@ def every_kata(catalog: Catalog, states: Mapping[str, State]) -> Markup:
     return section("katas", "Every kata", *tables)
 
 
-def _kata_row(number: int, state: State) -> Markup:
+def _kata_row(number: int, state: State) -> Row:
     kata = state.kata
     dtype = kata.elem if kata.acc in (None, kata.elem) else f"{kata.elem}, sums {kata.acc}"
     seen = "; solution looked at" if state.solution_seen else ""
     hints = f"; hints {', '.join(map(str, state.hints))}" if state.hints else ""
     closed = "; not open yet" if look_of(state) == "closed" else ""
     cells = (kata.level, dtype, ", ".join(kata.after) or "-", f"{state.text}{closed}{hints}{seen}")
-    return row(join((f"{number}. ", tag("code", kata.name))), *cells, id=f"kata-{kata.name}")
+    return Row(join((f"{number}. ", tag("code", kata.name))), cells, f"kata-{kata.name}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from html import escape
 
 _VOID = ("br", "hr", "input", "link", "meta")
@@ -44,15 +45,25 @@ def join(parts: Iterable[Part], between: str = "") -> Markup:
     return Markup(between.join(map(text, parts)))
 
 
-def table(head: Iterable[Part], rows: Iterable[Markup]) -> Markup:
-    """A table that scrolls by itself where it is wider than the page."""
-    top = tag("thead", tag("tr", *(tag("th", cell, scope="col") for cell in head)))
-    return tag("div", tag("table", top, tag("tbody", *rows)), class_="scrolls", tabindex=0)
+@dataclass(frozen=True)
+class Row:
+    """A row of a table: what it is about, then a cell for each further column."""
+
+    heading: Part
+    cells: tuple[Part, ...]
+    id: str | None = None
 
 
-def row(heading: Part, *cells: Part, **attributes: Part) -> Markup:
-    """A row of a table."""
-    return tag("tr", tag("th", heading, scope="row"), *(tag("td", cell) for cell in cells), **attributes)
+def table(head: Sequence[Part], rows: Iterable[Row]) -> Markup:
+    """A table. On a narrow screen each cell stands behind its column's name, so that nothing has to be scrolled."""
+    top = tag("thead", tag("tr", *(tag("th", cell, scope="col") for cell in head)), role="rowgroup")
+    body = tag("tbody", *(_row(head, row) for row in rows), role="rowgroup")
+    return tag("table", top, body, role="table")  # roles: a table that is shown as blocks would be none to a reader
+
+
+def _row(head: Sequence[Part], row: Row) -> Markup:
+    cells = [tag("td", cell, data_of=name, role="cell") for name, cell in zip(head[1:], row.cells, strict=True)]
+    return tag("tr", tag("th", row.heading, scope="row", role="rowheader"), *cells, id=row.id, role="row")
 
 
 def drawing(label: str, width: float, height: float, *parts: Part, class_: str = "") -> Markup:

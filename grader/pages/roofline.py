@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from grader.catalog import Catalog
 from grader.measure import moved
 from grader.pages import folded, paragraph, section
-from grader.pages.markup import Markup, drawing, join, label, line, path, row, table, tag
+from grader.pages.markup import Markup, Row, drawing, join, label, line, path, table, tag
 from grader.pages.speeds import dot
 from grader.progress import Event, Progress
 from grader.spec import load_spec
@@ -65,12 +65,18 @@ def of_the_learner(catalog: Catalog, known: Progress) -> Mapping[str, list[Point
     """By card, the last timed grade of each kata that says enough."""
     last: dict[tuple[str, str], Event] = {}
     for event in known.events:
-        if event.card and event.time_s and event.bytes_moved:
+        if event.card and _is_plausible(event):
             last[event.card, event.kata] = event
     found: dict[str, list[Point]] = {}
     for (card, name), event in last.items():
         found.setdefault(card, []).append(_point_of(catalog, name, event))
     return found
+
+
+def _is_plausible(event: Event) -> bool:
+    """Does it say enough, and nothing that no card can have done?"""
+    needed, more = (event.time_s, event.bytes_moved), (event.flops, event.peak_bytes_s, event.peak_flops_s)
+    return all(1e-9 < (number or 0) < 1e18 for number in needed) and all(0 <= (number or 0) < 1e18 for number in more)
 
 
 def _point_of(catalog: Catalog, name: str, event: Event) -> Point:
@@ -173,15 +179,15 @@ def _card(heading: str, points: Sequence[Point]) -> Markup:
     return tag("div", *parts)
 
 
-def _row(point: Point, number: int | None = None) -> Markup:
+def _row(point: Point, number: int | None = None) -> Row:
     name = join((f"{number}. " if number else None, tag("code", point.kata)))
     share = f"{100 * point.share:.0f}" if point.share else "not known"
     rate = f"{point.rate / 1e12:.3g}"
     if number:
-        return row(name, point.sizes, f"{point.intensity:,.4g}", rate, share)
+        return Row(name, (point.sizes, f"{point.intensity:,.4g}", rate, share))
     filled = tag("i", class_="is-passed", style=f"width:{min(100.0, 100 * point.share):.1f}%")
     bar = tag("span", filled, class_="bar", style="width:120px", aria_hidden="true")
-    return row(name, point.sizes, rate, share, bar)
+    return Row(name, (point.sizes, rate, share, bar))
 
 
 @dataclass(frozen=True)

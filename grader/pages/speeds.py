@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from grader.catalog import Catalog, Threshold
 from grader.pages import folded, paragraph, section
-from grader.pages.markup import Markup, drawing, label, line, path, row, table, tag
+from grader.pages.markup import Markup, Row, drawing, label, line, path, table, tag
 from grader.progress import Event, Progress
 
 WIDTH, HEIGHT = 320.0, 150.0
 LEFT, RIGHT, TOP, BOTTOM = 40.0, 10.0, 10.0, 24.0
 CAP = 6.0  # half the width of a whisker's end
+FASTEST = 1000.0  # times the baseline
 SHOWN = 6  # charts, of the katas measured last; the others are folded
 
 NOTHING = (
@@ -22,10 +24,10 @@ NOTHING = (
 
 
 def measured(known: Progress) -> Mapping[str, list[Event]]:
-    """The timed grades of each kata, in the order in which they were made."""
+    """The timed grades of each kata, in the order in which they were made. What no card can have done is left out."""
     found: dict[str, list[Event]] = {}
     for event in known.events:
-        if None not in (event.ratio, event.low, event.high):
+        if 0 < (event.low or 0) <= (event.ratio or 0) <= (event.high or 0) < FASTEST:
             found.setdefault(event.kata, []).append(event)
     return found
 
@@ -63,7 +65,7 @@ def _chart(name: str, events: Sequence[Event], asked: Threshold | None) -> Marku
     times = [datetime.fromisoformat(event.time).timestamp() for event in events]
     first, span = times[0], max(times[-1] - times[0], 1.0)
     highest = max([*(event.high or 0.0 for event in events), asked.percent / 100 if asked else 0.0])
-    step = next((step for step in (0.1, 0.25, 0.5, 1.0, 2.0, 5.0) if highest / step <= 4.4), 10.0)
+    step = _step(highest)
     top = step * (int(highest / step) + 1)
 
     def x(time: float) -> float:
@@ -91,6 +93,14 @@ def _chart(name: str, events: Sequence[Event], asked: Threshold | None) -> Marku
     return tag("figure", heading, drawing(words, WIDTH, HEIGHT, *parts), caption)
 
 
+def _step(highest: float) -> float:
+    """Between two lines of the scale: 10, 25 or 50 %, or a power of ten as much; at most five fit below the highest."""
+    decade = 10.0 ** math.floor(math.log10(max(highest, 0.1)))
+    return next(
+        step for step in (0.1 * decade, 0.25 * decade, 0.5 * decade, decade, 2.5 * decade) if highest / step <= 5
+    )
+
+
 def _point(event: Event, x: float, y: Callable[[float], float]) -> Markup:
     low, middle, high = (y(value or 0.0) for value in (event.low, event.ratio, event.high))
     whisker = (line(x, low, x, high, "whisker"), *(line(x - CAP, end, x + CAP, end, "whisker") for end in (low, high)))
@@ -115,8 +125,8 @@ def _names(names: Iterable[str | None]) -> str:
     return ", ".join(dict.fromkeys(name for name in names if name))
 
 
-def _row(event: Event) -> Markup:
+def _row(event: Event) -> Row:
     interval = f"{100 * (event.low or 0):.1f} to {100 * (event.high or 0):.1f}"
     share = f"{100 * (event.ratio or 0):.1f} of {event.baseline}"
     rest = (event.sizes or "-", event.card or event.device or "-")
-    return row(tag("code", event.kata), event.date, event.verdict, share, interval, *rest)
+    return Row(tag("code", event.kata), (event.date, event.verdict, share, interval, *rest))
