@@ -126,6 +126,20 @@ def test_a_chosen_kata_lights_what_leads_to_it(browser: Browser, page: Path, cat
         assert seen.page.eval_on_selector_all(*lit) == [] and seen.page.inner_text(".said") == ""
 
 
+def test_numbers_of_a_roofline_do_not_cover_each_other(browser: Browser, page: Path) -> None:
+    with view(browser, page) as seen:
+        seen.page.evaluate("for (const each of document.querySelectorAll('#roofline details')) each.open = true")
+        charts = seen.page.evaluate(
+            """() => [...document.querySelectorAll('#roofline figure svg')].map((svg) =>
+              [...svg.querySelectorAll('g text')].map((text) => text.getBoundingClientRect())
+              .map((box) => [box.left, box.top + 3, box.right, box.bottom - 3]))"""
+        )
+    assert len(charts) == 2 and all(len(boxes) > 12 for boxes in charts)  # the learner's, and the solutions'
+    for boxes in charts:
+        for a, b in combinations(boxes, 2):
+            assert a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1], (a, b)
+
+
 def test_it_can_be_printed(browser: Browser, page: Path, tmp_path: Path) -> None:
     with view(browser, page) as seen:
         assert seen.page.pdf(path=tmp_path / "page.pdf").startswith(b"%PDF")

@@ -60,7 +60,7 @@
     said.replaceChildren();
     if (!chosen) return;
     const words = document.createElement("p");
-    words.textContent = `${nodes.get(chosen).getAttribute("aria-label")}. Before it: ${before.size - 1}, it opens: ${after.size}.`;
+    words.textContent = `${nodes.get(chosen).getAttribute("aria-label")}. ${before.size - 1} come before it, ${after.size} right after it.`;
     const link = document.createElement("a");
     link.href = `#kata-${chosen}`;
     link.textContent = "its place in the table";

@@ -21,7 +21,7 @@ from grader.spec import load_spec
 
 WIDTH, HEIGHT = 420.0, 330.0
 LEFT, RIGHT, TOP, BOTTOM = 40.0, 14.0, 14.0, 40.0
-APART, SIDE, COLUMN = 11.0, 24.0, 40.0  # pixels: between numbers, from a point to its own, and between columns of them
+APART, SIDE, GAP = 11.0, 24.0, 80.0  # pixels: between numbers, from points to theirs, between bunches of points
 
 MISSING = (
     "Of your grades none says how much work was done in what time on which card, so there is nothing to draw. A grade "
@@ -182,7 +182,7 @@ def _card(heading: str, points: Sequence[Point]) -> Markup:
 def _row(point: Point, number: int | None = None) -> Row:
     name = join((f"{number}. " if number else None, tag("code", point.kata)))
     share = f"{100 * point.share:.0f}" if point.share else "not known"
-    rate = f"{point.rate / 1e12:.3g}"
+    rate = _teras(point.rate)
     if number:
         return Row(name, (point.sizes, f"{point.intensity:,.4g}", rate, share))
     filled = tag("i", class_="is-passed", style=f"width:{min(100.0, 100 * point.share):.1f}%")
@@ -219,7 +219,7 @@ def _axes(points: Sequence[Point]) -> _Axes:
 def _roofline(heading: str, numbered: Sequence[tuple[int, Point]]) -> Markup:
     points = [point for _, point in numbered]
     axes = _axes(points)
-    shown = "; ".join(f"{point.kata} {point.rate / 1e12:.3g} TFLOPS, {100 * point.share:.0f} %" for point in points)
+    shown = "; ".join(f"{point.kata} {_teras(point.rate)} TFLOPS, {100 * point.share:.0f} %" for point in points)
     parts = [*_scales(axes), *_roofs(axes, points), *_dots(axes, numbered)]
     words = "Numbers are those of the table below. The slope is the bandwidth, a flat roof the peak of one dtype."
     picture = drawing(f"Roofline, {heading}: {shown}", WIDTH, HEIGHT, *parts, class_="wide")
@@ -256,24 +256,41 @@ def _roofs(axes: _Axes, points: Sequence[Point]) -> Iterator[Markup]:
         start = max(axes.x_low, axes.y_low / bandwidth)
         yield path([(axes.x(start), axes.y(start * bandwidth)), (axes.x(end / bandwidth), axes.y(end))], "roof")
         middle = math.sqrt(start * end / bandwidth)
-        yield label(f"{bandwidth / 1e12:.3g} TB/s", axes.x(middle) + 8, axes.y(middle * bandwidth) + 12)
+        yield label(f"{_teras(bandwidth)} TB/s", axes.x(middle) + 8, axes.y(middle * bandwidth) + 12)
     for peak, dtypes in peaks.items():
         begin = axes.x(peak / bandwidth) if bandwidth else LEFT
         yield path([(begin, axes.y(peak)), (WIDTH - RIGHT, axes.y(peak))], "roof")
-        words = f"{' and '.join(dtypes)}: {peak / 1e12:.3g} TFLOPS"
-        yield label(words, WIDTH - RIGHT - 2, axes.y(peak) - 5, anchor="end")
+        words = f"{' and '.join(dtypes)}: {_teras(peak)} TFLOPS"
+        yield label(words, begin + 18, axes.y(peak) - 5)
 
 
 def _dots(axes: _Axes, numbered: Sequence[tuple[int, Point]]) -> Iterator[Markup]:
-    """The points with their numbers. Points of nearly one intensity have theirs in a column on either side, in turn."""
-    columns: dict[tuple[int, bool], float] = {}  # (place across, right side) -> where its lowest number stands
-    for turn, (number, point) in enumerate(numbered):  # from the top down
+    """The points with their numbers, which stand in columns left and right of points that are close to each other."""
+    lowest: dict[float, float] = {}  # a column of numbers -> where its lowest stands
+    bunches = _bunches([axes.x(point.intensity) for _, point in numbered])
+    for number, point in numbered:  # from the top down
         x, y = axes.x(point.intensity), axes.y(point.rate)
-        column = (round(x / COLUMN), turn % 2 == 0)
-        out = SIDE if column[1] else -SIDE
-        level = max(y, columns.get(column, TOP) + APART)
-        columns[column] = level
-        words = f"{number}: {point.kata} at {point.sizes}, {point.rate / 1e12:.3g} TFLOPS"
-        leader = line(x, y, x + 0.7 * out, level, "leader")
-        name = label(str(number), x + out, level + 4, anchor="middle")
+        left, right = next((left, right) for left, right in bunches if left <= x <= right)
+        levels = {column: max(y, lowest.get(column, TOP) + APART) for column in (right + SIDE, left - SIDE)}
+        column = min(levels, key=lambda column: abs(levels[column] - y) + 0.3 * abs(column - x))
+        level = lowest[column] = levels[column]
+        leader = line(x, y, column + (7 if column < x else -7), level, "leader")
+        words = f"{number}: {point.kata} at {point.sizes}, {_teras(point.rate)} TFLOPS"
+        name = label(str(number), column, level + 4, anchor="middle")
         yield tag("g", tag("title", words), leader, dot(point.passed, x, y), name)
+
+
+def _bunches(places: Sequence[float]) -> list[tuple[float, float]]:
+    """(left, right) of every run of places with no wide gap in it."""
+    found: list[tuple[float, float]] = []
+    for x in sorted(places):
+        if found and x - found[-1][1] < GAP:
+            found[-1] = (found[-1][0], x)
+        else:
+            found.append((x, x))
+    return found
+
+
+def _teras(rate: float) -> str:
+    rate /= 1e12
+    return f"{rate:,.0f}" if rate >= 1000 else f"{rate:.3g}"
