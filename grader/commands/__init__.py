@@ -50,7 +50,7 @@ def save(place: Path, text: str) -> None:
     """Write a file whole or not at all: an older one stays as it is. Raises ProgressError where it cannot."""
     staged = place.with_name(f".{place.name}.{os.getpid()}")
     try:
-        staged.write_text(text)
+        staged.write_text(text, encoding="utf-8")
         staged.replace(place)
     except OSError as error:
         raise ProgressError(f"{place} cannot be written ({error.strerror}). Name another file.") from None
