@@ -20,6 +20,7 @@ from grader.case import allowed
 from grader.catalog import CatalogError, Kata, load_catalog
 from grader.grade import Grade, Options, grade, prepare
 from grader.hints import load_hints
+from grader.questions import load_questions
 from grader.report import explanation
 from grader.skeleton import SkeletonError
 from grader.spec import Spec, SpecError, load_spec
@@ -43,6 +44,7 @@ ORDER = (
     "grader.symbols",
     "grader.catalog",
     "grader.hints",
+    "grader.questions",
     "grader.spec",
     "grader.skeleton",
     "grader.rung",
@@ -95,13 +97,15 @@ ORDER = (
 
 
 def check_catalogue(root: Path) -> list[str]:
-    """difficulty.yaml is whole, every kata has a spec that loads and its hints, every family a lesson."""
+    """difficulty.yaml is whole, every kata has a spec that loads and its hints, every family a lesson and questions for
+    an interview."""
     problems: list[str] = []
     try:
         catalog = load_catalog(root)
         for kata in catalog.katas.values():
             problems += _speed_problems(kata, load_spec(kata))
             load_hints(kata)
+            load_questions(kata, family=[other.name for other in catalog.by_family[kata.family]])
     except (CatalogError, SpecError) as error:
         return [str(error)]
     return problems + [
