@@ -44,6 +44,7 @@ class Effort:
     call_limit_s: float = 10.0
     watch: bool = False  # whether the device can say who wrote a wrong element
     seed: int = 0
+    hidden: bool = False  # in an order of the seed's own, so that whoever has read the spec does not know what comes
 
     def thorough(self) -> Effort:
         return replace(
@@ -145,6 +146,8 @@ def _edges(search: _Search) -> Iterator[Shape]:
     spec, kata, effort = search.spec, search.kata, search.effort
     small = [sizes for sizes in spec.edges if allowed(kata, sizes) and spec.work(sizes) <= effort.work_limit]
     small = small[: effort.edges]
+    if effort.hidden and small:  # but for the last, which gets every kind of values
+        small = [*Random(f"{kata.name} {effort.seed}").sample(small[:-1], len(small) - 1), small[-1]]
     large = [sizes for sizes in spec.large if allowed(kata, sizes)][: effort.large]
     kinds = [values.name for values in spec.values]
     exact = [values.name for values in spec.values if values.exact]

@@ -58,9 +58,12 @@ class Options:
     pairs: int | None = None  # samples of each arm, where speed is measured; None: as many as decide
     counters: bool = False  # after a pass on the simulator, count what the kernels cost
     memory: bool = True  # try the shape that failed last before all others, and keep it
+    hidden: bool = False  # shapes in no published order, and more of them drawn
 
     def effort(self, target: Target, after_gpu: bool) -> Effort:
-        effort = replace(effort_for(target.device), seed=self.seed)
+        effort = replace(effort_for(target.device), seed=self.seed, hidden=self.hidden)
+        if self.hidden:
+            effort = replace(effort, examples=2 * effort.examples)
         if after_gpu:  # the answers were judged on the GPU: a few small shapes for what it hides
             effort = replace(effort, examples=4, edges=10)
         return effort.thorough() if self.thorough else effort
