@@ -16,10 +16,24 @@ from pathlib import Path
 
 from grader import completion, dev, progress, readme, report, skeleton, thresholds
 from grader.catalog import CatalogError, Kata, find_root, load_catalog
-from grader.commands import NAMES, classes, code, course, open_catalog, page, records, save, say_json, warn, watch
+from grader.commands import (
+    NAMES,
+    classes,
+    code,
+    course,
+    interview,
+    open_catalog,
+    page,
+    records,
+    save,
+    say_json,
+    warn,
+    watch,
+)
 from grader.commands import kata as one
 from grader.doctor import about, examine
 from grader.grade import MACHINE_ERRORS, Grade, Options, bench, grade, prepare
+from grader.interview.plan import InterviewError
 from grader.listing import ListingError
 from grader.measure import STAGES
 from grader.progress import ProgressError
@@ -27,7 +41,7 @@ from grader.record import record
 from grader.skeleton import SkeletonError
 from grader.terminal import painted
 
-FAULTS = (*MACHINE_ERRORS, *classes.FAULTS, CatalogError, ListingError, ProgressError, SkeletonError)
+FAULTS = (*MACHINE_ERRORS, *classes.FAULTS, CatalogError, InterviewError, ListingError, ProgressError, SkeletonError)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -63,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_reset(commands)
     watch.add(commands)
     code.add(commands)
+    interview.add(commands)
     records.add(commands)
     page.add(commands)
     _add_doctor(commands)

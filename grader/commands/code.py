@@ -52,7 +52,7 @@ def _add(commands: Commands[argparse.ArgumentParser], kind: str, what: str) -> N
 def _code(options: argparse.Namespace) -> int:
     catalog = open_catalog()
     kata = one_kata(catalog, options.name, f"`kata {options.kind}`")
-    if options.solution and not may_see(catalog, [kata], anyway=options.anyway):
+    if options.solution and not may_see(catalog, [kata], f"{options.kind} --solution", anyway=options.anyway):
         return 1
     source = options.file or (kata.solution_path if options.solution else kata.skeleton_path)
     if not source.is_file():

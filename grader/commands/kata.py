@@ -12,6 +12,7 @@ from grader import progress, report, rung, skeleton
 from grader.catalog import Catalog, CatalogError, Kata
 from grader.commands import Commands, one_kata, open_catalog, open_progress, open_states, say_json, warn
 from grader.hints import COUNT, load_hints
+from grader.interview import lookups
 from grader.progress import Progress, ProgressError
 from grader.state import PASSED, State
 
@@ -90,6 +91,8 @@ def _show(options: argparse.Namespace) -> int:
     catalog, _, states = open_states()
     state = states[one_kata(catalog, options.name, "`kata show`").name]
     kata = state.kata
+    if not _allowed([kata], "show"):
+        return 1
     if options.json:
         todos = skeleton.todos(skeleton.read(kata.skeleton_path))
         listed = [{"number": todo.number, "text": todo.text, "line": todo.line, "empty": todo.empty} for todo in todos]
@@ -134,8 +137,18 @@ def _standing(state: State) -> str:
     return PASSED if state.word == PASSED else f"not {PASSED} yet"
 
 
+def _allowed(katas: Sequence[Kata], how: str, *, anyway: bool = False, locked: bool = False) -> bool:
+    """Whether these may be shown while an interview may be on; says why not. ``locked``: they will not be, anyhow."""
+    refusal = lookups.refusal(katas, how, anyway=anyway, locked=locked)
+    if refusal is not None:
+        print(refusal, file=sys.stderr)
+    return refusal is None
+
+
 def _hint(options: argparse.Namespace) -> int:
     kata, strength = one_kata(open_catalog(), options.name, "a hint"), options.strength
+    if not _allowed([kata], f"hint {strength}"):
+        return 1
     hint = load_hints(kata)[strength - 1]
     if options.json:
         say_json({"kata": kata.name, "strength": strength, "of": COUNT, "hint": hint})
@@ -155,7 +168,7 @@ def said_hint(kata: Kata, hint: str, strength: int) -> Iterator[str]:
 def _solution(options: argparse.Namespace) -> int:
     catalog = open_catalog()
     kata = one_kata(catalog, options.name, "`kata solution`")
-    if not may_see(catalog, [kata], anyway=options.anyway):
+    if not may_see(catalog, [kata], "solution", anyway=options.anyway):
         return 1
     text = kata.solution_path.read_text()
     if options.json:
@@ -166,12 +179,12 @@ def _solution(options: argparse.Namespace) -> int:
     return 0
 
 
-def may_see(catalog: Catalog, katas: Sequence[Kata], *, anyway: bool) -> bool:
-    """Whether these solutions may be shown; says why not."""
-    if anyway:
-        return True
-    known = open_progress(catalog)
-    unsolved = [kata.name for kata in katas if known.passed(kata.name) is None]
+def may_see(catalog: Catalog, katas: Sequence[Kata], how: str, *, anyway: bool) -> bool:
+    """Whether these solutions may be shown by a command; says why not."""
+    known = Progress() if anyway else open_progress(catalog)
+    unsolved = [kata.name for kata in katas if not anyway and known.passed(kata.name) is None]
+    if not _allowed(katas, how, anyway=anyway, locked=bool(unsolved)):
+        return False
     if unsolved:
         print(
             f"You have not passed {' and '.join(unsolved)} yet. `kata hint {unsolved[0]}` helps; --anyway shows it"
@@ -188,7 +201,7 @@ def _diff(options: argparse.Namespace) -> int:
     if old is None:
         print(f"{kata.name} is the first: there is no rung before it.", file=sys.stderr)
         return 1
-    if not options.mine and not may_see(catalog, [old, kata], anyway=options.anyway):
+    if not options.mine and not may_see(catalog, [old, kata], "diff", anyway=options.anyway):
         return 1
     lines = difference(old, kata, mine=options.mine)
     if options.json:

@@ -20,6 +20,8 @@ from grader.commands.course import next_ones, table, why_none
 from grader.commands.kata import difference, task
 from grader.grade import Options
 from grader.hints import COUNT, load_hints
+from grader.interview import lookups
+from grader.interview.plan import InterviewError
 from grader.progress import ProgressError
 from grader.resident import Answer
 from grader.saves import LOOK_S
@@ -175,7 +177,7 @@ class _Screen:
         self.note = ""
         try:
             action()
-        except (CatalogError, SkeletonError, ProgressError, OSError) as error:
+        except (CatalogError, InterviewError, SkeletonError, ProgressError, OSError) as error:
             self.note = str(error)
 
     def _turn_to(self, page: Sequence[str]) -> None:
@@ -211,6 +213,9 @@ class _Screen:
 
     def _hint(self) -> None:
         kata, strength = self.watch.kata, min(self.hints + 1, COUNT)
+        if refusal := lookups.refusal([kata], f"hint {strength}"):
+            self.note = refusal
+            return
         shown = load_hints(kata)[:strength]
         more = ["h: one that says more"] if strength < COUNT else []
         self._turn_to([line for number, hint in enumerate(shown, 1) for line in (f"hint {number}: {hint}", "")] + more)
@@ -225,6 +230,7 @@ class _Screen:
 
     def _show(self) -> None:
         states = self._states()
+        lookups.refusal([self.watch.kata], "show")  # which is never refused, but noted
         self._turn_to(list(task(states[self.watch.kata.name], states)))
 
     def _diff(self) -> None:
@@ -235,6 +241,9 @@ class _Screen:
             return
         known = open_progress(catalog)
         mine = any(known.passed(item.name) is None for item in (old, kata))
+        if not mine and (refusal := lookups.refusal([old, kata], "diff")):
+            self.note = refusal
+            return
         whose = "your two files; the solutions' once you passed both" if mine else "the solutions"
         self._turn_to([f"{old.name} -> {kata.name}, {whose}", "", *difference(old, kata, mine=mine)])
 

@@ -1,0 +1,204 @@
+"""What happens in an interview: begin, grade, end a part, take up again, abandon. Each step is one event of the log.
+
+What is graded is a copy of the file as it was when the grade was asked for, so a save meanwhile changes nothing.
+Shapes are hidden: values and their order come from the interview's own seed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from grader import report, skeleton
+from grader.build import Progress as Tell
+from grader.catalog import Catalog, Kata
+from grader.grade import SIM_ARCH, Grade, Options, grade
+from grader.interview import clock, paper, session
+from grader.interview.plan import InterviewError, Part, Wish, draw
+from grader.interview.session import Session
+from grader.progress import Progress
+from grader.record import record
+from grader.toolchain import find_gpu
+from grader.verdict import Kind, Verdict
+
+SEEDS = 1 << 31
+RIGHT = (str(Kind.PASS), str(Kind.TOO_SLOW), str(Kind.INCONCLUSIVE))  # the answer is right, whatever its speed
+
+
+def begin(
+    catalog: Catalog, known: Progress, wishes: Sequence[Wish], *, plan: str, seed: int | None, device: str
+) -> Session:
+    """Draw the katas, hand out the first file and start its clock. Raises InterviewError where one is on already."""
+    place = session.interviews(catalog.root)
+    try:
+        place.mkdir(exist_ok=True)
+    except OSError as error:
+        raise session.refused(error, place) from None
+    with session.held(place / ".lock", "another interview is just beginning here. Wait for it."):
+        if (found := session.current(catalog.root)) is not None:
+            raise InterviewError(f"an interview is on: {found.name}. `kata interview resume`, finish or abandon it.")
+        seed = int.from_bytes(os.urandom(4), "big") % SEEDS if seed is None else seed
+        parts = draw(wishes, catalog, known, seed, _runs_here)
+        facts = {"format": session.FORMAT, "plan": plan, "seed": seed, "device": device}
+        return _write_folder(catalog, place, parts, facts)
+
+
+def _runs_here(kata: Kata) -> bool:
+    """Whether this machine can grade a kata: not one about a library, nor one for newer cards."""
+    gpu = find_gpu()
+    newest = gpu.capability if gpu else (int(SIM_ARCH[3:-2]), int(SIM_ARCH[-2]))
+    return not kata.libraries and kata.capability <= newest
+
+
+def _write_folder(catalog: Catalog, place: Path, parts: Sequence[Part], facts: dict[str, Any]) -> Session:
+    """The folder of a new interview, which appears whole: renamed into place when all is in it."""
+    staged = place / f".begin-{os.getpid()}"
+    for left in place.glob(".begin-*"):  # of processes that were killed: the lock is ours
+        shutil.rmtree(left, ignore_errors=True)
+    try:
+        staged.mkdir()
+        kata = catalog.katas[parts[0].kata]
+        session.write_whole(staged / f"{kata.name}.cu", paper.paper_of(kata))
+        moment = vars(clock.now())
+        events = [
+            {"what": session.BEGIN, **moment, **facts, "parts": [asdict(part) for part in parts]},
+            {"what": session.PART, **moment, "part": 0},
+        ]
+        session.write_events(staged, events)
+        day = datetime.now().strftime("%Y-%m-%d-%H%M")
+        names = (place / (day if number == 1 else f"{day}-{number}") for number in count(1))
+        folder = next(name for name in names if not name.exists())
+        staged.rename(folder)
+        return session.load(folder)
+    except OSError as error:
+        raise session.refused(error, staged) from None
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+
+
+def ask(on: Session, catalog: Catalog, tell: Tell | None = None) -> tuple[Session, Grade]:
+    """Grade the file as it is now, and write both down: that it was asked for, and the verdict."""
+    digest = _keep_copy(on, on.part)
+    if not digest:
+        raise InterviewError(f"{on.paper(on.part)} cannot be read. `kata interview resume` writes it again.")
+    return _graded(on, catalog, on.part, digest, tell, final=False)
+
+
+def judge_final(on: Session, catalog: Catalog, part: int, tell: Tell | None = None) -> tuple[Session, Grade]:
+    """Grade the file that a part ended with, with the simulator's counters."""
+    return _graded(on, catalog, part, on.handed_in(part), tell, final=True)
+
+
+def _graded(
+    on: Session, catalog: Catalog, part: int, digest: str, tell: Tell | None, *, final: bool
+) -> tuple[Session, Grade]:
+    kata, copy = catalog.katas[on.parts[part].kata], on.copy_of(part, digest)
+    number = os.urandom(6).hex()
+    on = session.append(on, session.ASK, id=number, part=part, digest=digest, final=final)
+    options = Options(on.begin["device"], seed=on.begin["seed"], hidden=True, memory=False, counters=final)
+    text = skeleton.read(copy)
+    if skeleton.is_pristine(text, paper.paper_of(kata)):
+        todos = len(skeleton.todos(text))
+        empty = Verdict(Kind.NOT_STARTED, f"{todos} TODO{'s' if todos > 1 else ''}")
+        graded = Grade(kata, copy, (empty,), digest=digest)
+    else:
+        graded = grade(kata, options, source=copy, progress=tell)
+    words = explained(on, part, graded)
+    known = {**record(graded), "costs": report.costs(graded), "launches": list(report.launches(graded))}
+    return session.append(on, session.VERDICT, ask=number, record=known, explanation=words), graded
+
+
+def explained(on: Session, part: int, graded: Grade) -> str:
+    """A verdict in full, with the name of the file that the candidate edits in place of the copy's."""
+    words = report.outcome(graded) if graded.passed else report.explanation(graded)
+    return words.replace(report.shown(graded.source), report.shown(on.paper(part)))
+
+
+def _keep_copy(on: Session, part: int) -> str:
+    """Keep the file as it is now; returns its digest, empty where it cannot be read."""
+    try:
+        text = on.paper(part).read_bytes()
+    except OSError:
+        return ""
+    digest = hashlib.sha256(text).hexdigest()
+    copy = on.copy_of(part, digest)
+    if not copy.is_file():
+        try:
+            copy.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise session.refused(error, copy) from None
+        session.write_whole(copy, text.decode("utf-8", errors="surrogateescape"))
+    return digest
+
+
+def end_part(on: Session, catalog: Catalog) -> Session:
+    """End the part that is on, with the file as it is; the next one, if there is one, begins at once."""
+    if on.over:
+        return on
+    part = on.part
+    if on.ended(part) is None:  # else it was cut off between the two steps
+        on = session.append(on, session.END, part=part, digest=_keep_copy(on, part))
+    if part + 1 < len(on.parts):
+        _hand_out(on, catalog, part + 1)
+        on = session.append(on, session.PART, part=part + 1)
+    return on
+
+
+def _hand_out(on: Session, catalog: Catalog, part: int) -> None:
+    session.write_whole(on.paper(part), paper.paper_of(catalog.katas[on.parts[part].kata]))
+
+
+def take_up(on: Session, catalog: Catalog) -> Session:
+    """Whatever was cut off is made good: a part between end and begin, a file that is gone."""
+    if not on.over and on.ended(on.part) is not None:
+        on = end_part(on, catalog)
+    if not on.over and not on.paper(on.part).exists():
+        kept = [on.copy_of(on.part, attempt.digest) for attempt in on.attempts(on.part)]
+        last = next((copy for copy in reversed(kept) if copy.is_file()), None)
+        if last is None:
+            _hand_out(on, catalog, on.part)
+        else:
+            session.write_whole(on.paper(on.part), last.read_bytes().decode("utf-8", errors="surrogateescape"))
+    return on
+
+
+def abandon(on: Session) -> Session:
+    """End the interview without a page. Its folder stays."""
+    return session.append(on, session.ABANDON)
+
+
+def status(on: Session) -> dict[str, Any]:
+    """How an interview stands, for `kata interview status`."""
+    part, moment = on.part, clock.now()
+    states = {"abandoned": on.abandoned, "finished": on.done, "page missing": on.over, "on": True}
+    attempts = [
+        {"number": item.number, "asked_s": round(item.asked_s, 1), "in_time": item.in_time, "verdict": item.kind}
+        for item in on.attempts(part)
+        if not item.final
+    ]
+    return {
+        "interview": on.name,
+        "state": next(word for word, holds in states.items() if holds),
+        "part": part + 1,
+        "parts": len(on.parts),
+        "kata": on.parts[part].kata,
+        "minutes": on.parts[part].minutes,
+        "spent_s": round(on.spent_s(part, moment), 1),
+        "left_s": round(on.left_s(part, moment), 1),
+        "file": str(on.paper(part)),
+        "attempts": attempts,
+        "looked_up": len([event for event in on.lookups if event["shown"]]),
+        "gaps": [asdict(gap) for gap in on.gaps()],
+    }
+
+
+def is_right(kind: str) -> bool:
+    """Whether a verdict of this kind says that the answer is right."""
+    return kind in RIGHT

@@ -1,0 +1,145 @@
+"""Session -> record: all that is on an interview's page, as JSON knows it. The page shows nothing that is not in it.
+
+What is graded here is the file that each part ended with. A step that is cut off is done again by the next call.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from grader import rung, skeleton
+from grader.build import Build, Request, Target, build
+from grader.build import Progress as Tell
+from grader.catalog import Catalog, Kata
+from grader.doctor import about
+from grader.grade import SIM_ARCH
+from grader.interview import conduct, paper
+from grader.interview.session import Attempt, Session
+from grader.listing import listing
+from grader.questions import MOST, load_questions
+from grader.spec import load_spec
+from grader.toolchain import find_toolchain
+
+FORMAT = 1
+FIGURES = ("registers", "smem_bytes", "stack_bytes", "spill_store_bytes", "spill_load_bytes")  # of a listing's Kernel
+RECORDED = (
+    "What is known: every hint, task, solution and difference that `kata` was asked for in this clone while the "
+    "interview was on. What is not: files opened in an editor, web pages, other people."
+)
+
+
+def complete(on: Session, catalog: Catalog, tell: Tell | None = None) -> tuple[Session, dict[str, Any]]:
+    """Grade what each part ended with, unless that is done, and put everything together."""
+    for part in range(len(on.parts)):
+        known = [attempt for attempt in on.attempts(part) if attempt.final and attempt.verdict]
+        if on.handed_in(part) and on.copy_of(part, on.handed_in(part)).is_file() and not known:
+            on, _ = conduct.judge_final(on, catalog, part, tell)
+    return on, _record(on, catalog)
+
+
+def _record(on: Session, catalog: Catalog) -> dict[str, Any]:
+    return {
+        "kata_interview": FORMAT,
+        "name": on.name,
+        "begun": on.begin["time"],
+        "plan": on.begin["plan"],
+        "seed": on.begin["seed"],
+        "device": on.begin["device"],
+        "machine": about(),
+        "clock_on_screen": on.watched,
+        "gaps": [{"start_s": gap.start_s, "end_s": gap.end_s, "why": gap.why} for gap in on.gaps()],
+        "clock_sets": [{"at_s": at, "by_s": by} for at, by in on.clock_sets()],
+        "lookups": list(_lookups(on, catalog)),
+        "lookups_note": RECORDED,
+        "marks_most": MOST,
+        "parts": [_part(on, catalog, part) for part in range(len(on.parts))],
+    }
+
+
+def _lookups(on: Session, catalog: Catalog) -> Iterator[dict[str, Any]]:
+    mine = [part.kata for part in on.parts]
+    families = {catalog.katas[name].family for name in mine}
+    for event in on.lookups:
+        same = catalog.katas[event["kata"]].family in families if event["kata"] in catalog.katas else False
+        about_it = "this interview's kata" if event["kata"] in mine else "the same family" if same else "another family"
+        yield {
+            "at_s": on.at_s(event),
+            "kata": event["kata"],
+            "how": event["how"],
+            "shown": event["shown"],
+            "about": about_it,
+        }
+
+
+def _part(on: Session, catalog: Catalog, part: int) -> dict[str, Any]:
+    kata, asked = catalog.katas[on.parts[part].kata], on.parts[part]
+    begun, attempts = on.begun(part), on.attempts(part)
+    facts = {
+        "number": part + 1,
+        "kata": kata.name,
+        "family": kata.family,
+        "level": kata.level,
+        "task": rung.header(kata).partition("\n")[0],
+        "minutes": asked.minutes,
+        "known_before": asked.known,
+        "begun": begun and begun.time,
+        "begun_s": on.at_s(vars(begun)) if begun else None,
+    }
+    if begun is None:
+        return facts
+    right = next((item for item in attempts if conduct.is_right(item.kind)), None)
+    final = next((item for item in reversed(attempts) if item.final and item.verdict), None)
+    return {
+        **facts,
+        "spent_s": on.spent_s(part),
+        "over_s": max(0.0, -on.left_s(part)),
+        "first_right_s": right and right.asked_s,
+        "first_right_in_time": right and right.in_time,
+        "attempts": [_attempt(item) for item in attempts],
+        "final": final and _attempt(final),
+        "compiler": _compiler(on, part, kata),
+        **_texts(on, part, kata),
+        "questions": [asdict(item) for item in load_questions(kata)],
+    }
+
+
+def _attempt(attempt: Attempt) -> dict[str, Any]:
+    facts = {
+        "number": attempt.number,
+        "asked_s": attempt.asked_s,
+        "in_time": attempt.in_time,
+        "at_the_finish": attempt.final,
+        "sha256": attempt.digest,
+        "verdict": attempt.kind,
+    }
+    if attempt.verdict is None:
+        return {**facts, "grade": None, "explanation": "the grade was cut off: no verdict was written down"}
+    return {**facts, "grade": attempt.verdict["record"], "explanation": attempt.verdict["explanation"]}
+
+
+def _texts(on: Session, part: int, kata: Kata) -> dict[str, Any]:
+    """The file that was handed out, the one handed in, the solution, and what was changed."""
+    copy = on.copy_of(part, on.handed_in(part))
+    handed_in = skeleton.read(copy) if copy.is_file() else ""
+    handed_out, solution = paper.paper_of(kata), kata.solution_path.read_text()
+    names = ("handed out", "handed in")
+    changes = difflib.unified_diff(handed_out.splitlines(), handed_in.splitlines(), *names, lineterm="", n=2)
+    return {"handed_out": handed_out, "handed_in": handed_in, "solution": solution, "diff": list(changes)}
+
+
+def _compiler(on: Session, part: int, kata: Kata) -> dict[str, Any]:
+    """What ptxas gives the kernels of the file that was handed in, and of the solution."""
+    copy = on.copy_of(part, on.handed_in(part))
+    found: dict[str, Any] = {"arch": SIM_ARCH, "handed_in": [], "solution": [], "note": ""}
+    sources = {"solution": kata.solution_path, **({"handed_in": copy} if copy.is_file() else {})}
+    for name, source in sources.items():
+        built = build(Request(kata, load_spec(kata), source, Target("gpu", SIM_ARCH)), find_toolchain())
+        if not isinstance(built, Build):
+            found["note"] = found["note"] or f"{name.replace('_', ' ')}: {built.kind}: {built.message}"
+            continue
+        kernels = listing(built, "ptx", find_toolchain())
+        found[name] = [{key: getattr(item, key) for key in ("name", *FIGURES)} for item in kernels]
+    return found

@@ -1,0 +1,212 @@
+"""The clock on screen: one line that counts down, and keys. Whatever ends it, the terminal is as it was before.
+
+A grade runs in a process of its own, so that the clock goes on meanwhile and Ctrl-C ends both; where this process is
+killed, that one still writes its verdict down.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import IO
+
+from grader.catalog import Catalog
+from grader.interview import clock, conduct, session
+from grader.interview.plan import InterviewError
+from grader.interview.session import Session
+from grader.terminal import Terminal
+
+BEAT_S = 10.0  # how often the log hears that the clock is on screen
+TICK_S = 1.0
+PATIENCE_S = 10.0  # for a grade to clean up after itself
+KEYS = "g grade · f finish this part · t task · q leave (the time runs on) · ? keys"
+
+
+@dataclass
+class _Clock:
+    """The state of one clock on screen."""
+
+    on: Session
+    catalog: Catalog
+    show_task: Callable[[Session], None]
+    terminal: Terminal
+    grade: subprocess.Popen[bytes] | None = None
+    said: IO[bytes] = field(default_factory=tempfile.TemporaryFile)  # what the grade says: all of it, or its error
+    asked: bool = False  # whether to finish
+    left: bool = False
+    beat: clock.Moment | None = None
+
+    def say(self, text: str) -> None:
+        """Text above the clock's line."""
+        _write(f"\r\033[K{text.rstrip()}\n")
+
+    def draw(self) -> None:
+        columns, _ = self.terminal.size()
+        _write(f"\r\033[K{_line(self)[: columns - 1]}")
+
+
+def _write(text: str) -> None:
+    with contextlib.suppress(OSError):  # a terminal that is gone is noticed when a key is read
+        print(text, end="", flush=True)
+
+
+def run(on: Session, catalog: Catalog, show_task: Callable[[Session], None]) -> Session:
+    """Show the clock until the interview is over or the learner leaves. Raises InterviewError where there is one."""
+    refusal = "its clock is on screen in another terminal. Close it there with q, or use `kata interview status`."
+    with session.held(on.folder / ".clock", refusal), _noted_signals() as came, Terminal() as terminal:
+        shown = _Clock(session.append(on, session.OPEN, pid=os.getpid()), catalog, show_task, terminal)
+        shown.say(KEYS)
+        try:
+            while not (came or shown.left or shown.on.over):
+                _step(shown)
+        finally:
+            _stop(shown)
+            with contextlib.suppress(InterviewError):
+                session.append(shown.on, session.CLOSE, pid=os.getpid())
+            _write("\r\033[K")
+    return session.load(on.folder)
+
+
+def _step(shown: _Clock) -> None:
+    """One tick: what the log says now, the keys since the last, the verdict of a grade that has ended."""
+    shown.on = session.load(shown.on.folder)
+    _keep_beat(shown)
+    _say_when_up(shown)
+    shown.draw()
+    ready, _, _ = select.select([shown.terminal], [], [], TICK_S if shown.grade is None else TICK_S / 5)
+    if shown.grade is not None and shown.grade.poll() is not None:
+        _take_verdict(shown)
+    for key in shown.terminal.pressed() if ready else ():
+        _press(shown, key)
+
+
+def _keep_beat(shown: _Clock) -> None:
+    now = clock.now()
+    if shown.beat is None or clock.elapsed_s(shown.beat, now) >= BEAT_S:
+        shown.on, shown.beat = session.append(shown.on, session.BEAT, pid=os.getpid()), now
+
+
+def _say_when_up(shown: _Clock) -> None:
+    on = shown.on
+    known = any(event["what"] == session.TIME_UP and event["part"] == on.part for event in on.events)
+    if not known and not on.over and on.left_s(on.part) < 0:
+        shown.on = session.append(on, session.TIME_UP, part=on.part)
+        shown.say("\aThe time is up. f finishes; a grade from now on counts as over time.")
+
+
+def _line(shown: _Clock) -> str:
+    on = shown.on
+    left = on.left_s(on.part)
+    time = f"{clock.said(left)} left" if left >= 0 else f"{clock.said(-left)} OVER TIME"
+    tried = [attempt for attempt in on.attempts(on.part) if not attempt.final]
+    words = [time, on.parts[on.part].kata]
+    words += [f"part {on.part + 1} of {len(on.parts)}"] if len(on.parts) > 1 else []
+    if shown.asked:
+        return f"{time} | finish this part with the file as it is? y/n"
+    if shown.grade is not None:
+        return " | ".join([*words, "grading ..."])
+    words += [f"{len(tried)} tried, last: {tried[-1].kind}"] if tried else []
+    return " | ".join([*words, "g grade, f finish, q leave"])
+
+
+def _press(shown: _Clock, key: str) -> None:
+    if shown.asked:
+        shown.asked = False
+        if key in "yY":
+            _finish_part(shown)
+        return
+    action = _ACTIONS.get(key.lower())
+    if action is not None:
+        action(shown)
+
+
+def _ask_for_grade(shown: _Clock) -> None:
+    if shown.grade is None:
+        command = [sys.executable, "-m", "grader", "interview", "grade"]
+        shown.said.seek(0)
+        shown.said.truncate()
+        shown.grade = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=shown.said, stderr=shown.said)
+
+
+def _take_verdict(shown: _Clock) -> None:
+    """What the grade said, but for how far its compilers were."""
+    shown.grade = None
+    shown.on = session.load(shown.on.folder)
+    shown.said.seek(0)
+    lines = shown.said.read().decode(errors="replace").splitlines()
+    shown.say("\n".join(line for line in lines if not line.startswith("[")))
+
+
+def _ask_to_finish(shown: _Clock) -> None:
+    if shown.grade is None:
+        shown.asked = True
+    else:
+        shown.say("Wait for the verdict first.")
+
+
+def _finish_part(shown: _Clock) -> None:
+    shown.on = conduct.end_part(shown.on, shown.catalog)
+    if not shown.on.over:
+        _tell_task(shown)
+
+
+def _tell_task(shown: _Clock) -> None:
+    shown.say("")
+    shown.show_task(shown.on)
+
+
+def _tell_keys(shown: _Clock) -> None:
+    shown.say(KEYS)
+
+
+def _leave(shown: _Clock) -> None:
+    shown.left = True
+
+
+_ACTIONS: dict[str, Callable[[_Clock], None]] = {
+    "g": _ask_for_grade,
+    "f": _ask_to_finish,
+    "t": _tell_task,
+    "q": _leave,
+    "?": _tell_keys,
+}
+
+
+def _stop(shown: _Clock) -> None:
+    """End a grade that is under way, with all that it started."""
+    if shown.grade is None:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        shown.grade.send_signal(signal.SIGINT)  # on which it ends its compilers
+    try:
+        shown.grade.wait(timeout=PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        shown.grade.kill()
+        shown.grade.wait()
+
+
+@contextlib.contextmanager
+def _noted_signals() -> Iterator[list[int]]:
+    """The numbers of the signals that came and ask for an end. They are noted, not raised: no step is left half done,
+    and none is lost where Python swallows an exception."""
+    came: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if came:
+        raise KeyboardInterrupt if came[0] == signal.SIGINT else SystemExit(128 + came[0])

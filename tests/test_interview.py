@@ -1,0 +1,922 @@
+"""An interview from begin to page: its clock, its log, its commands, its terminal, and what is left of a killed one."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from html.parser import HTMLParser
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from browser import DESK, PHONE, absent, browser, view  # noqa: F401
+from test_faces import ROOT, make_clone, run
+
+from grader import check, progress, rung, skeleton
+from grader.case import Shape
+from grader.catalog import Catalog, load_catalog
+from grader.check import effort_for
+from grader.grade import Grade, Options
+from grader.interview import clock, conduct, dossier, lookups, paper, session
+from grader.interview.clock import Moment
+from grader.interview.page import page
+from grader.interview.plan import InterviewError, Part, Wish, draw, load_plans
+from grader.interview.session import Session
+from grader.progress import Event, Progress
+from grader.spec import load_spec
+from grader.verdict import Kind, Measurement, Verdict
+
+try:
+    import pexpect
+except ImportError:
+    pexpect = None  # the tests that need a terminal say so
+
+EASY = "elementwise_f32"
+WRONG = ("if (idx < n)", "if (idx <= n)")
+
+
+@pytest.fixture(autouse=True)
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("KATA_DATA", str(tmp_path / "data"))
+    return tmp_path / "data"
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_clone(tmp_path_factory.mktemp("pristine"))
+
+
+@pytest.fixture
+def clone(pristine: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(pristine, tmp_path / "clone"))
+
+
+@pytest.fixture(scope="module")
+def catalog(pristine: Path) -> Catalog:
+    """Of a clone that is only read, but for its interviews."""
+    return load_catalog(pristine)
+
+
+@pytest.fixture
+def lone(catalog: Catalog, tmp_path: Path) -> Iterator[Catalog]:
+    """The same with no interview yet, nor one afterwards."""
+    yield catalog
+    shutil.rmtree(session.interviews(catalog.root), ignore_errors=True)
+
+
+class Time:
+    """A clock that stands still but where it is moved. ``set_s`` is by how much somebody has set the wall clock."""
+
+    def __init__(self) -> None:
+        self.s, self.set_s, self.boot, self.booted_s = 1000.0, 0.0, "one", 0.0
+
+    def now(self) -> Moment:
+        wall = datetime(2026, 3, 31, tzinfo=timezone.utc) + timedelta(seconds=self.s + self.set_s)
+        return Moment(wall.isoformat(timespec="milliseconds"), self.boot, self.s - self.booted_s)
+
+    def reboot(self) -> None:
+        self.boot, self.booted_s = f"{self.boot}+", self.s
+
+
+@pytest.fixture
+def at(monkeypatch: pytest.MonkeyPatch) -> Time:
+    fake = Time()
+    monkeypatch.setattr(clock, "now", fake.now)
+    return fake
+
+
+def begin(catalog: Catalog, *wishes: Wish, seed: int = 7) -> Session:
+    return conduct.begin(catalog, Progress(), wishes or (Wish(10, kata=EASY),), plan="", seed=seed, device="sim")
+
+
+def answer(on: Session, catalog: Catalog, change: tuple[str, str] | None = None) -> None:
+    """Write the solution into the candidate's file, with one thing changed."""
+    text = catalog.katas[on.parts[on.part].kata].solution_path.read_text()
+    assert change is None or change[0] in text
+    on.paper(on.part).write_text(text.replace(*change) if change else text)
+
+
+# The clock
+
+
+def test_time_within_a_boot_is_nobodys_to_set() -> None:
+    start = Moment("2026-03-31T10:00:00.000+00:00", "one", 100.0)
+    later = Moment("2026-03-31T09:00:00.000+00:00", "one", 160.0)  # set back by an hour and a minute
+    assert clock.elapsed_s(start, later) == 60.0
+    assert clock.clock_set_s(start, later) == -3660.0
+    after_boot = Moment("2026-03-31T10:05:00.000+00:00", "two", 3.0)
+    assert clock.elapsed_s(start, after_boot) == 300.0 and clock.clock_set_s(start, after_boot) == 0.0
+    assert clock.elapsed_s(after_boot, start) == 0.0
+    restarted = Moment("2026-03-31T10:02:00.000+00:00", "one", 5.0)  # a container with a clock of its own
+    assert clock.elapsed_s(start, restarted) == 120.0
+
+
+def test_the_real_clock_moves_and_knows_its_boot() -> None:
+    one = clock.now()
+    time.sleep(0.02)
+    two = clock.now()
+    assert 0.01 < clock.elapsed_s(one, two) < 5.0 and one.boot == two.boot and abs(clock.clock_set_s(one, two)) < 2.0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0, "0:00"), (59.9, "0:59"), (125, "2:05"), (3723, "1:02:03"), (-30, "-0:30"), (-0.5, "-0:01")],
+)
+def test_durations_in_words(seconds: float, words: str) -> None:
+    assert clock.said(seconds) == words
+
+
+def test_time_goes_on_whatever_runs_and_never_back(lone: Catalog, at: Time) -> None:
+    on = begin(lone)
+    at.s += 120
+    assert (on.spent_s(0), on.left_s(0)) == (120, 480)
+    at.set_s = -3600
+    assert on.left_s(0) == 480  # setting the clock back buys nothing
+    on = session.append(on, session.BEAT, pid=1)
+    at.s += 60
+    at.reboot()  # ... nor does a boot in between: the wall clock is an hour behind
+    assert on.spent_s(0) == 120
+    at.set_s = 0
+    assert on.spent_s(0) == 180
+    at.s += 600
+    assert on.left_s(0) == -180
+    on = conduct.end_part(on, lone)
+    at.s += 1000
+    assert on.spent_s(0) == 780 and on.over and on.current
+
+
+def test_gaps_are_recorded_with_their_reason(lone: Catalog, at: Time) -> None:
+    def seen(what: str, after_s: float, pid: int = 1) -> None:
+        nonlocal on
+        at.s += after_s
+        on = session.append(on, what, pid=pid)
+
+    on = begin(lone)
+    seen(session.OPEN, 5)
+    for _ in range(10):
+        seen(session.BEAT, 10)
+    assert on.gaps() == []
+    seen(session.BEAT, 900)  # the same process, after a quarter of an hour: a nap
+    seen(session.CLOSE, 5)
+    seen(session.OPEN, 300, pid=2)
+    seen(session.BEAT, 10, pid=2)
+    seen(session.OPEN, 200, pid=3)  # the second one never said goodbye
+    at.s += 100
+    at.reboot()
+    seen(session.OPEN, 50, pid=4)
+    seen(session.CLOSE, 10, pid=4)
+    at.s += 70
+    on = conduct.end_part(on, lone)
+    words = [(gap.start_s, gap.long_s, gap.why.split(",")[0].split(":")[0]) for gap in on.gaps()]
+    assert words == [
+        (105, 900, "the machine was asleep"),
+        (1010, 300, "the clock on screen was closed"),
+        (1320, 200, "the clock on screen was cut off"),
+        (1520, 150, "the machine was started anew"),
+        (1680, 70, "the clock on screen was closed"),
+    ]
+
+
+def test_a_clock_that_was_set_is_on_the_record(lone: Catalog, at: Time) -> None:
+    on = begin(lone)
+    at.s += 60
+    at.set_s = -600
+    on = session.append(on, session.BEAT, pid=1)
+    assert on.clock_sets() == [(60, -600)]
+
+
+# The log
+
+
+def test_a_line_that_was_cut_off_is_no_event_and_gives_way(lone: Catalog) -> None:
+    on = begin(lone)
+    log = on.folder / session.LOG
+    whole = log.read_bytes()
+    log.write_bytes(whole + b'{"what": "abandon", "time": "2026-0')
+    assert len(session.load(on.folder).events) == 2 and not session.load(on.folder).abandoned
+    on = session.append(on, session.BEAT, pid=1)
+    assert [event["what"] for event in on.events] == ["begin", "part", "beat"]
+    assert log.read_bytes().startswith(whole) and log.read_bytes().endswith(b"\n")
+
+
+@pytest.mark.parametrize("error", ["short", "refused"])
+def test_a_full_disk_leaves_the_log_as_it_was(lone: Catalog, monkeypatch: pytest.MonkeyPatch, error: str) -> None:
+    on = begin(lone)
+    before = (on.folder / session.LOG).read_bytes()
+    real = os.pwrite
+
+    def full(file: int, line: bytes, place: int) -> int:
+        if error == "refused":
+            raise OSError(28, "No space left on device")
+        return real(file, line[:10], place)
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(InterviewError, match=r"cannot be written \(No space left on device\)"):
+        session.append(on, session.ABANDON)
+    assert (on.folder / session.LOG).read_bytes() == before
+
+
+def test_many_processes_write_one_log(lone: Catalog) -> None:
+    on = begin(lone)
+    children = []
+    for number in range(4):
+        child = os.fork()
+        if child == 0:
+            for _ in range(25):
+                session.append(on, session.BEAT, pid=number)
+            os._exit(0)
+        children.append(child)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 4
+    assert len(session.load(on.folder).events) == 102
+
+
+@pytest.mark.parametrize("text", ["", "{}\n", '{"what": "begin", "format": 99}\n', "no json\n"])
+def test_a_log_of_another_kind_is_one_sentence(lone: Catalog, text: str) -> None:
+    on = begin(lone)
+    (on.folder / session.LOG).write_text(text)
+    with pytest.raises(InterviewError, match=r"another version|damaged"):
+        session.current(lone.root)
+
+
+# What is handed out, and what is drawn
+
+
+def test_a_paper_has_the_skeletons_code_and_gives_less_away(catalog: Catalog) -> None:
+    for kata in catalog.katas.values():
+        before, after = skeleton.skeleton_of(kata), paper.paper_of(kata)
+        assert rung.code_of(before) == rung.code_of(after)
+        assert [todo.number for todo in skeleton.todos(after)] == [todo.number for todo in skeleton.todos(before)]
+        assert not re.search(r"^// (Technique|New|Bound) ", after, re.MULTILINE)
+        assert after.splitlines()[0] == before.splitlines()[0] and "// Shapes " in after
+        for short, whole in zip(skeleton.todos(after), skeleton.todos(before), strict=True):
+            assert len(short.text) <= len(whole.text) + 2 and re.search(r"\(~\d+ lines?( each)?\)", short.text)
+
+
+def test_a_todo_keeps_what_to_do_and_loses_what_must_hold() -> None:
+    text = (
+        "    // TODO(1): Stage the tile, coalesced: the guard\n    //   knows the last. (~3 lines)\n    // END TODO(1)"
+    )
+    assert paper.strip(text) == "    // TODO(1): Stage the tile, coalesced. (~3 lines)\n    // END TODO(1)"
+
+
+def test_the_same_seed_draws_the_same_and_none_twice(catalog: Catalog) -> None:
+    wishes = [Wish(10, level="easy")] * 5
+    drawn = [draw(wishes, catalog, Progress(), seed, lambda kata: True) for seed in (1, 1, 2)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert len({part.kata for part in drawn[0]}) == 5
+    assert {catalog.katas[part.kata].level for part in drawn[0]} == {"easy"}
+
+
+def test_what_the_learner_knows_is_drawn_last_and_said(catalog: Catalog) -> None:
+    family = catalog.by_family["histogram"]
+    fresh = family[-1].name
+
+    def happened(name: str, what: str, **more: Any) -> Event:
+        return Event(id=name, time="2026-03-31T10:00:00.000+00:00", kata=name, what=what, **more)
+
+    known = Progress(tuple(happened(kata.name, progress.SOLUTION) for kata in family[:-1]))
+    for seed in range(5):
+        assert draw([Wish(1, family="histogram")], catalog, known, seed, lambda kata: True)[0] == Part(fresh, 1)
+    passed = happened(fresh, progress.GRADE, verdict="pass")
+    (part,) = draw([Wish(1, kata=fresh)], catalog, Progress((passed,)), 0, lambda kata: True)
+    assert part.known == "passed, 2026-03-31"
+
+
+def test_every_plan_of_ours_can_be_drawn(catalog: Catalog) -> None:
+    plans = load_plans()
+    assert [(wish.level, wish.minutes) for wish in plans["screen"].parts] == [("easy", 10), ("medium", 25)]
+    for plan in plans.values():
+        assert len(draw(plan.parts, catalog, Progress(), 3, lambda kata: True)) == len(plan.parts)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "at least one plan"),
+        ("a: [1]", "needs `about: words`"),
+        ("a: {about: x, parts: []}", "has no part"),
+        ("a: {about: x, parts: [{level: easy}]}", "part 1: minutes"),
+        ("a: {about: x, parts: [{level: esay, minutes: 5}]}", "part 1: level must be one of"),
+        ("a: {about: x, parts: [{time: 5}]}", "part 1 may have"),
+        ("a: [", "cannot be read"),
+    ],
+)
+def test_a_faulty_plan_is_one_sentence(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "plans.yaml").write_text(text)
+    with pytest.raises(InterviewError, match=re.escape(said)):
+        load_plans(tmp_path / "plans.yaml")
+
+
+def test_hidden_shapes_are_the_same_cases_in_an_order_of_the_seed(catalog: Catalog) -> None:
+    kata = catalog.katas[EASY]
+    spec = load_spec(kata)
+
+    def edges(seed: int, hidden: bool) -> list[Shape]:
+        effort = replace(effort_for("sim"), seed=seed, hidden=hidden)
+        return list(check._edges(check._Search(kata, spec, None, effort)))  # type: ignore[arg-type]
+
+    plain, one, again, two = (edges(*wanted) for wanted in ((1, False), (1, True), (1, True), (2, True)))
+    sizes = [[shape.sizes for shape in found] for found in (plain, one, two)]
+    assert one == again and sizes[0] != sizes[1] != sizes[2] != sizes[0]
+    assert sorted(sizes[0]) == sorted(sizes[1]) == sorted(sizes[2]) and sizes[0][-1] == sizes[1][-1]
+    target: Any = SimpleNamespace(device="sim")
+    effort = Options(hidden=True, seed=5).effort(target, after_gpu=False)
+    assert effort.hidden and effort.seed == 5 and effort.examples > effort_for("sim").examples
+    assert not Options().effort(target, after_gpu=False).hidden
+
+
+# Killed
+
+
+def killed_at(number: int, step: Callable[[], object]) -> bool:
+    """Run a step in a child that is killed at its nth sync or rename; whether it was."""
+    child = os.fork()
+    if child == 0:
+        calls = 0
+
+        def deadly(real: Callable[..., Any]) -> Callable[..., Any]:
+            def call(*arguments: Any) -> Any:
+                nonlocal calls
+                calls += 1
+                if calls == number:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return real(*arguments)
+
+            return call
+
+        os.fsync, os.pwrite, os.ftruncate = deadly(os.fsync), deadly(os.pwrite), deadly(os.ftruncate)  # type: ignore
+        Path.rename, Path.replace = deadly(Path.rename), deadly(Path.replace)  # type: ignore[assignment]
+        step()
+        os._exit(0)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+def test_a_begin_that_is_killed_anywhere_leaves_an_interview_or_none(lone: Catalog) -> None:
+    moments = 0
+    for number in range(1, 30):
+        if not killed_at(number, lambda: begin(lone)):
+            break
+        moments += 1
+        on = session.current(lone.root) or begin(lone)
+        assert on.paper(0).read_text() == paper.paper_of(lone.katas[EASY]) and on.part == 0 and not on.over
+        assert [path.name for path in session.interviews(lone.root).glob(".begin-*")] in ([], [f".begin-{os.getpid()}"])
+        shutil.rmtree(session.interviews(lone.root))
+    assert 4 <= moments < 29
+
+
+def test_an_end_that_is_killed_anywhere_is_taken_up(lone: Catalog) -> None:
+    for number in range(1, 40):
+        on = begin(lone, Wish(10, kata=EASY), Wish(10, kata="relu_f32"))
+        answer(on, lone)
+        was_killed = killed_at(number, lambda on=on: conduct.end_part(on, lone))  # type: ignore[misc]
+        found = session.current(lone.root)
+        assert found is not None
+        found = conduct.take_up(found, lone)
+        found = conduct.end_part(found, lone) if found.part == 0 else found
+        assert found.part == 1 and not found.over
+        assert found.paper(1).read_text() == paper.paper_of(lone.katas["relu_f32"])
+        assert found.copy_of(0, found.handed_in(0)).read_text() == found.paper(0).read_text()
+        assert sum(event["what"] == session.END for event in found.events) == 1
+        shutil.rmtree(session.interviews(lone.root))
+        if not was_killed:
+            break
+    assert 6 <= number < 39
+
+
+def test_a_file_that_is_gone_comes_back_as_it_was_last_graded(lone: Catalog) -> None:
+    on = begin(lone)
+    on.paper(0).unlink()
+    with pytest.raises(InterviewError, match="`kata interview resume` writes it again"):
+        conduct.ask(on, lone)
+    on = conduct.take_up(on, lone)
+    assert on.paper(0).read_text() == paper.paper_of(lone.katas[EASY])
+    on.paper(0).write_text("// mine\n" + on.paper(0).read_text())
+    kept = on.paper(0).read_text()
+    session.append(on, session.ASK, id="1", part=0, digest=conduct._keep_copy(on, 0), final=False)
+    on.paper(0).unlink()
+    on = conduct.take_up(session.load(on.folder), lone)
+    assert on.paper(0).read_text() == kept
+    assert [attempt.kind for attempt in on.attempts(0)] == ["cut off"]
+
+
+# The commands
+
+
+def kata(place: Path, *arguments: str, **environment: str) -> Any:
+    done = run(place, "-m", "grader", *arguments, **environment)
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+def interview(place: Path, *arguments: str) -> Any:
+    return kata(place, "interview", *arguments)
+
+
+def current(place: Path) -> Session:
+    on = session.current(place)
+    assert on is not None
+    return on
+
+
+def test_an_interview_from_begin_to_page(clone: Path) -> None:
+    mine = clone / f"exercises/elementwise/{EASY}.cu"
+    before = mine.read_bytes()
+    done = interview(clone, "--kata", EASY, "--minutes", "5", "--device", "sim", "--seed", "11")
+    assert done.returncode == 0 and f"interviews/{current(clone).name}/{EASY}.cu" in done.stdout
+    assert "n=" not in done.stdout  # no shape is told beforehand
+    on, found = current(clone), load_catalog(clone)
+    assert interview(clone, "grade").returncode == 1
+    answer(on, found, WRONG)
+    done = interview(clone, "grade")
+    line = next(number for number, text in enumerate(on.paper(0).read_text().splitlines(), 1) if "idx <= n" in text)
+    assert (
+        done.returncode == 1 and f"{EASY}: out of bounds: " in done.stdout and re.search(r"shape +n=\d+", done.stdout)
+    )
+    assert f"interviews/{on.name}/{EASY}.cu:{line}" in done.stdout and session.COPIES not in done.stdout
+
+    refused = [kata(clone, *command, EASY) for command in (["hint"], ["solution"])]
+    assert [item.returncode for item in refused] == [1, 1] and all(item.stdout == "" for item in refused)
+    assert "no hint until" in refused[0].stderr and "--anyway" in refused[1].stderr
+    assert kata(clone, "solution", EASY, "--anyway").returncode == 0
+    assert kata(clone, "show", EASY).returncode == 0 and kata(clone, "hint", "relu_f32").returncode == 0
+
+    answer(on, found)
+    on.paper(0).write_text(on.paper(0).read_text() + "// </pre><script>alert(1)</script> & more\n")
+    done = interview(clone, "grade", "--json")
+    known = json.loads(done.stdout)
+    assert done.returncode == 0 and known["verdict"] == "pass" and known["in_time"]
+    status = json.loads(interview(clone, "status", "--json").stdout)
+    assert [item["verdict"] for item in status["attempts"]] == ["not started", "out of bounds", "pass"]
+    assert status["looked_up"] == 3 and 0 < status["left_s"] < 300 and status["state"] == "on"
+
+    done = interview(clone, "finish")
+    assert done.returncode == 0 and "handed in: pass" in done.stdout and "interview.html" in done.stdout
+    assert mine.read_bytes() == before and progress.load(clone).grades(EASY) == []
+    assert session.current(clone) is None and interview(clone, "status").returncode == 1
+    look_at_record(on.folder, line)
+
+
+def look_at_record(folder: Path, line: int) -> None:
+    """What the page and its JSON must have of the interview above."""
+    record = json.loads((folder / "interview.json").read_text())
+    (part,) = record["parts"]
+    assert record["kata_interview"] == dossier.FORMAT and record["seed"] == 11 and not record["clock_on_screen"]
+    assert [item["verdict"] for item in part["attempts"]] == ["not started", "out of bounds", "pass", "pass"]
+    assert part["attempts"][1]["grade"]["verdicts"][0]["line"] == line
+    assert part["first_right_s"] == part["attempts"][2]["asked_s"] and part["first_right_in_time"]
+    looked = [(item["kata"], item["how"], item["shown"], item["about"]) for item in record["lookups"]]
+    assert looked == [
+        (EASY, "hint 1", False, "this interview's kata"),
+        (EASY, "solution", False, "this interview's kata"),
+        (EASY, "solution", True, "this interview's kata"),
+        (EASY, "show", True, "this interview's kata"),
+        ("relu_f32", "hint 1", True, "another family"),
+    ]
+    for key in ("handed_in", "solution"):
+        assert [item["name"] for item in part["compiler"][key]] == [f"{EASY}_kernel"]
+        assert part["compiler"][key][0]["registers"] > 4
+    assert part["final"]["grade"]["costs"][0].startswith(f"counters of {EASY}_kernel")
+    assert any(text.startswith("+") and "idx < n" in text for text in part["diff"])
+    assert len(part["questions"]) >= 4 and all(2 <= len(item["points"]) <= 4 for item in part["questions"])
+    text = (folder / "interview.html").read_text()
+    seen = Tags(text)
+    assert page(record) == text  # nothing is on the page that is not in the record
+    assert seen.balanced and not seen.loads and seen.count("script") == 1 and "alert(1)</script>" not in text
+    assert seen.count("fieldset") == len(part["questions"])
+    assert seen.count("input") == 3 * sum(len(item["points"]) for item in part["questions"]) + 1
+
+
+class Tags(HTMLParser):
+    """What an HTML file is made of: whether its tags are balanced, and what it would load."""
+
+    VOID = ("meta", "input", "br")
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.names: list[str] = []
+        self.loads: list[str] = []
+        self.balanced = True
+        self.feed(text)
+        self.close()
+        self.balanced = self.balanced and not self.open
+
+    def count(self, name: str) -> int:
+        return self.names.count(name)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.append(tag)
+        given = dict(attrs)
+        outside = [given.get("src"), given.get("href") if not (given.get("href") or "#").startswith("#") else None]
+        self.loads += [place for place in outside if place]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        self.balanced = self.balanced and bool(self.open) and self.open.pop() == tag
+
+
+def test_a_plan_goes_on_with_the_next_kata(clone: Path) -> None:
+    assert interview(clone, "--plan", "screen", "--device", "sim", "--seed", "3").returncode == 0
+    on = current(clone)
+    katas = load_catalog(clone).katas
+    assert [katas[part.kata].level for part in on.parts] == ["easy", "medium"]
+    assert not on.paper(1).exists()  # the second is not told beforehand
+    assert on.parts[1].kata not in interview(clone, "status").stdout
+    done = interview(clone, "finish", "--json")
+    state = json.loads(done.stdout)
+    assert (state["part"], state["kata"], state["minutes"]) == (2, on.parts[1].kata, 25)
+    assert on.paper(1).read_text() == paper.paper_of(katas[on.parts[1].kata])
+    done = interview(clone, "finish", "--json")
+    record = json.loads(done.stdout)
+    assert [part["final"]["verdict"] for part in record["parts"]] == ["not started"] * 2
+    assert [part["first_right_s"] for part in record["parts"]] == [None] * 2
+    assert "no right answer" in (on.folder / "interview.html").read_text()
+
+
+def test_an_interview_that_is_abandoned_leaves_the_file_and_room_for_another(clone: Path) -> None:
+    interview(clone, "--level", "easy", "--device", "sim")
+    on = current(clone)
+    done = interview(clone, "--level", "easy")
+    assert done.returncode == 2 and f"an interview is on: {on.name}" in done.stderr
+    done = interview(clone, "abandon")
+    assert done.returncode == 0 and on.paper(0).is_file() and not (on.folder / "interview.html").exists()
+    assert interview(clone, "--family", "relu", "--device", "sim").returncode == 0 and current(clone).name != on.name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["grade"], 2, "no interview is on. `kata interview` begins one."),
+        (["finish"], 2, "no interview is on"),
+        (["resume"], 2, "no interview is on"),
+        (["abandon"], 2, "no interview is on"),
+        (["status"], 1, "No interview is on. `kata interview` begins one."),
+        (["--plan", "nothing"], 2, "no plan is called 'nothing'. There are: screen: "),
+        (["--plan", "screen", "--level", "easy"], 2, "leave out --level"),
+        (["--kata", "elementwise"], 2, "--kata is for one kata, but 'elementwise' names"),
+        (["--kata", EASY, "--level", "hard"], 2, f"{EASY} is easy, of the family elementwise"),
+        (["--family", "nothing"], 2, "no family is called 'nothing'"),
+        (["--level", "easy", "--family", "sgemv"], 2, "a kata was asked for (easy sgemv), and there is none"),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence(pristine: Path, arguments: list[str], code: int, said: str) -> None:
+    done = interview(pristine, *arguments)
+    assert done.returncode == code and said in done.stderr and len(done.stderr.splitlines()) == 1
+    assert session.current(pristine) is None
+
+
+def test_a_kata_that_went_away_is_said(clone: Path) -> None:
+    interview(clone, "--kata", EASY, "--device", "sim")
+    file = current(clone).folder / session.LOG
+    file.write_text(file.read_text().replace(EASY, "gone_f32"))
+    for task in ("status", "grade", "finish", "resume"):
+        done = interview(clone, task)
+        assert done.returncode == 2 and "gone_f32, which is asked, is no longer in the catalogue" in done.stderr
+    assert interview(clone, "abandon").returncode == 0 and session.current(clone) is None
+
+
+@pytest.mark.parametrize("minutes", ["0", "-3", "601", "soon"])
+def test_minutes_out_of_range_are_refused(pristine: Path, minutes: str) -> None:
+    done = interview(pristine, f"--minutes={minutes}")
+    assert done.returncode == 2 and "--minutes" in done.stderr
+
+
+def test_a_diff_is_noted_for_both_katas_and_one_of_ones_own_is_not(lone: Catalog) -> None:
+    begin(lone, Wish(10, kata="elementwise_f32x4"))
+    old, new = lone.katas[EASY], lone.katas["elementwise_f32x4"]
+    assert "--anyway" in str(lookups.refusal([old, new], "diff"))
+    assert lookups.refusal([old, new], "diff", anyway=True) is None
+    noted = [(event["kata"], event["shown"]) for event in current(lone.root).lookups]
+    assert noted == [(EASY, False), ("elementwise_f32x4", False), (EASY, True), ("elementwise_f32x4", True)]
+    assert kata(lone.root, "diff", "elementwise_f32x4", "--mine").returncode == 0
+    assert len(current(lone.root).lookups) == 4
+    assert kata(lone.root, "solution", "relu_f32").returncode == 1  # of another kata, which is not passed yet
+    assert (current(lone.root).lookups[-1]["kata"], current(lone.root).lookups[-1]["shown"]) == ("relu_f32", False)
+    done = kata(lone.root, "sass", "elementwise_f32x4", "--solution")
+    assert done.returncode == 1 and "no sass until" in done.stderr and done.stdout == ""
+
+
+def test_over_time_is_said_and_counts_as_such(lone: Catalog, at: Time, monkeypatch: pytest.MonkeyPatch) -> None:
+    on = begin(lone)
+    answer(on, lone)
+    at.s += 601
+    on, graded = conduct.ask(on, lone)
+    (attempt,) = on.attempts(0)
+    assert graded.passed and not attempt.in_time and attempt.asked_s == 601
+    on = conduct.end_part(on, lone)
+    at.s += 86400  # the page is made a day later
+    on, record = dossier.complete(on, lone)
+    part = record["parts"][0]
+    assert [item["asked_s"] for item in part["attempts"]] == [601, 601]
+    assert part["first_right_in_time"] is False and part["over_s"] == 1
+    assert "✗ right after 10:01, after the time was up" in page(record)
+
+
+def test_a_grade_that_is_killed_is_on_the_record_and_the_next_one_works(clone: Path) -> None:
+    interview(clone, "--kata", EASY, "--device", "sim")
+    on = current(clone)
+    answer(on, load_catalog(clone))
+    on.paper(0).write_text(on.paper(0).read_text() + f"// {Random(os.getpid()).random()}\n")  # not in the cache
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen([sys.executable, "-m", "grader", "interview", "grade"], cwd=clone, env=env)
+    wait_until(lambda: any(event["what"] == session.ASK for event in current(clone).events))
+    process.kill()
+    process.wait()
+    assert [attempt.kind for attempt in current(clone).attempts(0)] == ["cut off"]
+    assert interview(clone, "grade").returncode == 0
+    assert [attempt.kind for attempt in current(clone).attempts(0)] == ["cut off", "pass"]
+
+
+def test_a_finish_that_is_killed_is_finished_by_the_next(clone: Path) -> None:
+    interview(clone, "--kata", EASY, "--device", "sim")
+    on = current(clone)
+    answer(on, load_catalog(clone))
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen([sys.executable, "-m", "grader", "interview", "finish"], cwd=clone, env=env)
+    wait_until(lambda: any(event["what"] == session.ASK for event in current(clone).events))
+    process.kill()
+    process.wait()
+    assert current(clone).over and not (on.folder / "interview.html").exists()
+    spent = current(clone).spent_s(0)
+    assert "kata interview finish" in interview(clone, "status").stdout
+    done = interview(clone, "resume")
+    assert done.returncode == 0 and "handed in: pass" in done.stdout and session.current(clone) is None
+    record = json.loads((on.folder / "interview.json").read_text())
+    assert record["parts"][0]["spent_s"] == spent  # the clock had stopped
+
+
+def wait_until(holds: Callable[[], bool], limit_s: float = 120.0) -> None:
+    end = time.monotonic() + limit_s
+    while not holds():
+        assert time.monotonic() < end, "it never came to that"
+        time.sleep(0.05)
+
+
+# The terminal
+
+pexpect = pytest.importorskip("pexpect", reason="pexpect is not installed; `pip install -e .[dev]`")
+
+
+LIMIT_S = 120  # for what takes a second or two on a machine that does nothing else
+
+
+@pytest.fixture
+def screen() -> None:
+    """What a test needs that drives a terminal."""
+    if pexpect is None:
+        absent("pexpect is not installed; `pip install -e .[dev]`")
+
+
+def terminal(place: Path, *arguments: str) -> Any:
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm"}
+    command = ["-m", "grader", "interview", *arguments]
+    return pexpect.spawn(
+        sys.executable, command, cwd=place, env=env, encoding="utf-8", timeout=LIMIT_S, dimensions=(30, 100)
+    )
+
+
+def test_the_clock_counts_down_and_its_keys_work(screen: None, clone: Path) -> None:
+    child = terminal(clone, "--kata", EASY, "--minutes", "5", "--device", "sim")
+    child.expect(r"4:5\d left \| elementwise_f32 \| g grade")
+    child.expect(r"4:5\d left")
+    assert not child.getecho()
+    on = current(clone)
+    answer(on, load_catalog(clone), WRONG)
+    child.send("g")
+    child.expect("grading ...")
+    child.expect("out of bounds: ")
+    child.expect(r"1 tried, last: out of bounds \| g grade")
+    child.send("?")
+    child.expect("t task")
+    answer(on, load_catalog(clone))
+    child.send("g")
+    child.expect(r"2 tried, last: pass")
+    child.send("f")
+    child.expect("y/n")
+    child.send("n")
+    child.expect("last: pass")
+    child.send("fy")
+    child.expect("handed in: pass")
+    child.expect("interview.html")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 0 and session.current(clone) is None
+    whats = [event["what"] for event in session.load(on.folder).events]
+    assert {"open", "beat", "close", "done"} <= set(whats)
+    assert json.loads((on.folder / "interview.json").read_text())["clock_on_screen"]
+
+
+def test_leaving_the_clock_gives_the_terminal_back_and_the_time_runs_on(screen: None, clone: Path) -> None:
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "PS1": "$ "}
+    shell = pexpect.spawn("/bin/sh", cwd=clone, env=env, timeout=LIMIT_S)
+    shell.sendline(
+        f"stty -a > before; {sys.executable} -m grader interview --kata {EASY} --device sim; stty -a > after"
+    )
+    shell.expect(b"left \\| elementwise_f32")
+    shell.send("q")
+    shell.expect(b"resume` goes on")
+    shell.sendline(f"{sys.executable} -m grader interview resume; echo code $?; stty -a > again")
+    shell.expect(b"left \\| elementwise_f32")
+    shell.sendintr()
+    shell.expect(b"code 130")
+    wait_until(lambda: (clone / "again").is_file() and bool((clone / "again").read_text()))
+    texts = [(clone / name).read_text() for name in ("before", "after", "again")]
+    assert texts[0] == texts[1] == texts[2]
+    closed = [event["what"] for event in current(clone).events if event["what"] in ("open", "close")]
+    assert closed == ["open", "close", "open", "close"]
+    shell.close(force=True)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, None])
+def test_a_clock_that_is_killed_can_be_resumed_and_there_is_only_one(
+    screen: None, clone: Path, how: signal.Signals | None
+) -> None:
+    child = terminal(clone, "--kata", EASY, "--device", "sim")
+    child.expect("left")
+    answer(current(clone), load_catalog(clone))
+    second = terminal(clone, "resume")
+    second.expect("its clock is on screen in another terminal")
+    second.expect(pexpect.EOF)
+    second.close()
+    assert second.exitstatus == 2
+    child.send("g")
+    child.expect("grading ...")
+    if how is None:  # the terminal itself goes
+        os.close(child.child_fd)
+        wait_until(lambda: os.waitpid(child.pid, os.WNOHANG)[0] == child.pid)
+    else:
+        child.kill(how)
+        child.expect(pexpect.EOF)
+        child.close()
+    whats = [event["what"] for event in current(clone).events]
+    assert ("close" in whats) == (how is not signal.SIGKILL)
+    again = terminal(clone, "resume")
+    again.expect("left")
+    again.send("q")
+    again.expect("the time runs on")
+    again.expect(pexpect.EOF)
+    again.close()
+    assert again.exitstatus == 0
+    wait_until(lambda: not running_grades(clone))
+
+
+def running_grades(place: Path) -> list[str]:
+    """Command lines of graders at work in a clone."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            if "grader" in words and (process / "cwd").resolve() == place.resolve():
+                found.append(words)
+        except OSError:
+            continue
+    return found
+
+
+def test_the_screen_says_when_the_time_is_up(screen: None, clone: Path) -> None:
+    child = terminal(clone, "--kata", EASY, "--minutes", "0.03", "--device", "sim")
+    child.expect("The time is up")
+    child.expect(r"0:0\d OVER TIME")
+    child.send("q")
+    child.expect(pexpect.EOF)
+    events = [event["what"] for event in current(clone).events]
+    assert events.count(session.TIME_UP) == 1
+
+
+# The page in a browser, the compiler's figures
+
+
+def made_record(on: Session, catalog: Catalog) -> dict[str, Any]:
+    on, record = dossier.complete(conduct.end_part(on, catalog), catalog)
+    return record
+
+
+@pytest.fixture(scope="module")
+def shown_page(catalog: Catalog, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of an interview in which much happened."""
+    fake = Time()
+    patch = pytest.MonkeyPatch()
+    patch.setattr(clock, "now", fake.now)
+    shutil.rmtree(session.interviews(catalog.root), ignore_errors=True)
+    on = begin(catalog, Wish(10, kata=EASY), Wish(25, level="medium"))
+    on = session.append(on, session.OPEN, pid=1)
+    for wait_s, change in ((100, WRONG), (200, None)):
+        fake.s += wait_s
+        answer(on, catalog, change)
+        on, _ = conduct.ask(on, catalog)
+    lookups.refusal([catalog.katas[EASY]], "solution", anyway=True)
+    record = made_record(session.load(on.folder), catalog)
+    file = tmp_path_factory.mktemp("page") / "interview.html"
+    file.write_text(page(record))
+    patch.undo()
+    shutil.rmtree(session.interviews(catalog.root))
+    return file
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [PHONE, DESK])
+def test_the_page_in_a_browser(browser: Any, shown_page: Path, tmp_path: Path, width: int, dark: bool) -> None:  # noqa: F811
+    with view(browser, shown_page, width=width, dark=dark) as seen:
+        seen.page.evaluate("document.querySelectorAll('details').forEach((item) => { item.open = true; })")
+        assert not seen.complaints and not seen.requests and not seen.sticking_out()
+        assert len(seen.shoot(tmp_path / "page.png")) > 10_000
+        paper_colour = seen.page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert paper_colour == ("rgb(20, 24, 29)" if dark else "rgb(255, 255, 255)")
+
+
+def test_marks_are_counted_kept_saved_and_loaded(browser: Any, shown_page: Path, tmp_path: Path) -> None:  # noqa: F811
+    with view(browser, shown_page) as seen:
+        at = seen.page
+        at.evaluate("document.querySelectorAll('details').forEach((item) => { item.open = true; })")
+        points = at.locator(".point").count()
+        at.locator(".point").nth(0).get_by_text("2", exact=True).click()
+        at.locator(".point").nth(1).get_by_text("1", exact=True).click()
+        at.locator("textarea").first.fill("spoke of sectors")
+        assert at.locator("#total").inner_text() == f"3 of 4, 2 of {points} points marked"
+        with at.expect_download() as saving:
+            at.locator("#save").click()
+        saving.value.save_as(tmp_path / "marks.json")
+        marks = json.loads((tmp_path / "marks.json").read_text())
+        assert (marks["marks"], marks["of"], marks["points"]) == (3, 4, points)
+        first = marks["parts"][0]["questions"][0]
+        assert [point["mark"] for point in first["points"][:2]] == [2, 1] and first["notes"] == "spoke of sectors"
+        at.reload()
+        assert at.locator("#total").inner_text().startswith("3 of 4")  # kept
+        at.once("dialog", lambda dialog: dialog.accept())
+        at.locator("#clear").click()
+        assert at.locator("#total").inner_text().startswith("0 of 0")
+        at.locator("#load").set_input_files(str(tmp_path / "marks.json"))
+        at.wait_for_function("document.getElementById('total').textContent.startsWith('3 of 4')")
+        (tmp_path / "other.json").write_text('{"interview": "another"}')
+        at.locator("#load").set_input_files(str(tmp_path / "other.json"))
+        at.wait_for_function("document.getElementById('kept').textContent.includes('interview another')")
+
+
+def test_a_measured_speed_is_on_the_page_with_its_interval(lone: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a GPU's grade looks like: none is needed to show it."""
+    kernel = {"kernel": "k(float*)", "grid": [1, 1, 1], "block": [256, 1, 1], "registers": 40, "local_bytes": 0}
+    launched = {**kernel, "smem_bytes": 512, "blocks_per_sm": 8, "occupancy": 1.0}
+    speed = Measurement("copy", {"n": 1024}, 0.931, 0.925, 0.937, 21, 1e-4, 9e-5, 8192, launches=(launched,))
+    slow = Verdict(Kind.TOO_SLOW, "93 % of copy, 95 % asked", device="gpu sm_90a", measurements=(speed,))
+    monkeypatch.setattr(conduct, "grade", lambda kata, options, **more: Grade(kata, more["source"], (slow,), 1.0, "0"))
+    on = begin(lone)
+    answer(on, lone)
+    on, _ = conduct.ask(on, lone)
+    text = page(made_record(on, lone))
+    assert "93.1 %" in text and "92.5 to 93.7 %" in text and "100.0 µs" in text and "n=1024" in text
+    assert "k &lt;&lt;&lt;(1, 1, 1), (256, 1, 1)&gt;&gt;&gt;: 40 registers, 512 bytes of shared memory" in text
+    assert "✓ right after 0:0" in text and "; too slow" in text
+
+
+def dev_check(place: Path) -> Sequence[str]:
+    from grader import dev
+
+    return dev.check_catalogue(place)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            lambda text: None,
+            "interview.yaml cannot be read (No such file or directory). Every family has one: 4 questions",
+        ),
+        (lambda text: "questions: [", "is not YAML"),
+        (lambda text: "questions: []", "questions: has 0, and a family needs 4 at least"),
+        (lambda text: text.replace("points:", "rubric:", 1), "number 1: needs `question`, `points` and `follow_up`"),
+        (
+            lambda text: re.sub(r"points:\n(      .*\n)+", "points: [one]\n", text, count=1),
+            "number 1: needs 2 to 4 points",
+        ),
+        (lambda text: re.sub(r"follow_up: >-\n.*\n", "follow_up: 3\n", text, count=1), "are words"),
+        (lambda text: f"{text}katas: {{relu_f64: []}}\n", "katas: relu_f64: no kata of this family"),
+        (lambda text: f"{text}katas: {{relu_f32x4: [{{question: a}}]}}\n", "katas: relu_f32x4: number 1: needs"),
+    ],
+)
+def test_faulty_questions_are_found_with_their_fix(clone: Path, change: Callable[[str], str | None], said: str) -> None:
+    file = clone / "exercises/relu/interview.yaml"
+    text = change(file.read_text())
+    if text is None:
+        file.unlink()
+    else:
+        assert text != file.read_text()
+        file.write_text(text)
+    (problem,) = dev_check(clone)
+    assert "exercises/relu/interview.yaml" in problem and said in problem
+
+
+def test_help_teaches(pristine: Path) -> None:
+    done = interview(pristine, "--help")
+    assert done.returncode == 0 and "Exit code" in done.stdout and "kata interview finish" in done.stdout
