@@ -51,9 +51,12 @@ __device__ inline void ldmatrix_x4_trans(uint32_t (&regs)[4], const half* row) {
                  : "memory");
 }
 
-// c += a @ b for a [16, 16], b [16, 8], c [16, 8], all in half; the fragments are those of PTX ISA, "Matrix Fragments for
+// A lane's sums of one mma [16, 8], in half: two neighbouring columns of row lane_id / 4, and of the row 8 below.
+using Sums = uint32_t[2];
+
+// c += a @ b for a [16, 16], b [16, 8], c [16, 8]; the fragments are those of PTX ISA, "Matrix Fragments for
 // mma.m16n8k16 with floating point type".
-__device__ inline void mma_m16n8k16(uint32_t (&c)[2], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+__device__ inline void mma_m16n8k16(Sums& c, const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0, %1}, {%2, %3, %4, %5}, {%6, %7}, {%0, %1};"
                  : "+r"(c[0]), "+r"(c[1])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
@@ -66,13 +69,18 @@ __device__ inline float exp2_approx(float x) {
     return y;
 }
 
-__device__ inline float2 unpack(uint32_t pair) {
-    return __half22float2(reinterpret_cast<const half2&>(pair));
+__device__ inline uint32_t pack(float2 pair) {
+    const half2 halves = __float22half2_rn(pair);
+    return reinterpret_cast<const uint32_t&>(halves);
 }
 
-__device__ inline uint32_t pack(float x, float y) {
-    const half2 pair = __floats2half2_rn(x, y);
-    return reinterpret_cast<const uint32_t&>(pair);
+// The two columns of one row: i is 0 for the upper one, 1 for the row 8 below.
+__device__ inline float2 get_row(const Sums& sums, int i) {
+    return __half22float2(reinterpret_cast<const half2&>(sums[i]));
+}
+
+__device__ inline void set_row(Sums& sums, int i, float2 pair) {
+    sums[i] = pack(pair);
 }
 
 // The four lanes of a quad, 4 i to 4 i + 3, hold one row of a fragment between them.
@@ -123,7 +131,7 @@ __device__ inline void load_tile(half (&smem)[ROWS][D + PAD], const half* gmem, 
 // ldmatrix: lanes 0 to 15 give the rows of the left one, columns k and k + 8, the others those of the right.
 template <int D>
 __device__ inline void multiply_qk(
-    uint32_t (&S_rmem)[TILES_KV][2], const half (&Q_smem)[BLOCK_Q][D + PAD], const half (&K_smem)[BLOCK_KV][D + PAD]) {
+    Sums (&S_rmem)[TILES_KV], const half (&Q_smem)[BLOCK_Q][D + PAD], const half (&K_smem)[BLOCK_KV][D + PAD]) {
     const int warp_id = threadIdx.x / 32;
     const int lane_id = threadIdx.x % 32;
 #pragma unroll
@@ -142,24 +150,25 @@ __device__ inline void multiply_qk(
 }
 
 // The keys that the matrix does not have get -inf, and with it the weight 0.
-__device__ inline void mask_keys(uint32_t (&S_rmem)[TILES_KV][2], int left) {
+__device__ inline void mask_keys(Sums (&S_rmem)[TILES_KV], int left) {
     const int lane_id = threadIdx.x % 32;
 #pragma unroll
     for (int n = 0; n < TILES_KV; ++n) {
         const int key = n * MMA_N + lane_id % 4 * 2;
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            const float2 s = unpack(S_rmem[n][i]);
-            S_rmem[n][i] = pack(key < left ? s.x : -INFINITY, key + 1 < left ? s.y : -INFINITY);
+            const float2 s = get_row(S_rmem[n], i);
+            set_row(S_rmem[n], i, {key < left ? s.x : -INFINITY, key + 1 < left ? s.y : -INFINITY});
         }
     }
 }
 
-// S becomes P = 2^(scale * (S - maximum)), maximum that of all keys of the row so far; shrink is what turns weights that
+// P = 2^(scale * (S - maximum)), maximum that of all keys of the row so far; shrink is what turns weights that
 // were taken from the maximum before into such from this one. i is 0 for the row lane_id / 4 of a fragment, 1 for the row 8
 // below; row_sum has this lane's keys alone.
 __device__ inline void online_softmax(
-    uint32_t (&S_rmem)[TILES_KV][2], float (&row_max)[2], float (&row_sum)[2], float (&shrink)[2], float scale) {
+    uint32_t (&P_rmem)[TILES_KV][2], const Sums (&S_rmem)[TILES_KV], float (&row_max)[2], float (&row_sum)[2],
+    float (&shrink)[2], float scale) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
         // TODO(1): row_max of this row becomes the maximum of what it was and of S, over the lanes of the quad; shrink is
@@ -167,22 +176,22 @@ __device__ inline void online_softmax(
         float max = row_max[i];
 #pragma unroll
         for (int n = 0; n < TILES_KV; ++n) {
-            const float2 s = unpack(S_rmem[n][i]);
+            const float2 s = get_row(S_rmem[n], i);
             max = fmaxf(max, fmaxf(s.x, s.y));
         }
         max = quad_max(max);
         shrink[i] = exp2_approx(scale * (row_max[i] - max));
         row_max[i] = max;
         // END TODO(1)
-        // TODO(2): S becomes P, in half. row_sum shrinks, and gets the weights of this lane as they are before they are
+        // TODO(2): P from S, in half. row_sum shrinks, and gets the weights of this lane as they are before they are
         //   rounded. (~7 lines)
         row_sum[i] *= shrink[i];
 #pragma unroll
         for (int n = 0; n < TILES_KV; ++n) {
-            const float2 s = unpack(S_rmem[n][i]);
+            const float2 s = get_row(S_rmem[n], i);
             const float2 p = {exp2_approx(scale * (s.x - row_max[i])), exp2_approx(scale * (s.y - row_max[i]))};
             row_sum[i] += p.x + p.y;
-            S_rmem[n][i] = pack(p.x, p.y);
+            P_rmem[n][i] = pack(p);
         }
         // END TODO(2)
     }
@@ -194,8 +203,8 @@ __device__ inline void multiply_pv(
     float (&O_rmem)[D / MMA_N][4], const uint32_t (&P_rmem)[TILES_KV][2], const half (&V_smem)[BLOCK_KV][D + PAD],
     const float (&shrink)[2]) {
     const int lane_id = threadIdx.x % 32;
-    uint32_t PV_rmem[D / MMA_N][2] = {};
-    // TODO(3): PV = P V. Two tiles of S, 16x8 each, lie in the registers as one fragment of A, 16x16, is asked for. V is
+    Sums PV_rmem[D / MMA_N] = {};
+    // TODO(3): PV = P V. Two tiles of P, 16x8 each, lie in the registers as one fragment of A, 16x16, is asked for. V is
     //   [keys, D], so its fragments of B come with ldmatrix_x4_trans, of two neighbouring tiles at a time. (~11 lines)
 #pragma unroll
     for (int k = 0; k < TILES_KV; k += 2) {
@@ -213,7 +222,7 @@ __device__ inline void multiply_pv(
     for (int n = 0; n < D / MMA_N; ++n) {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            const float2 pv = unpack(PV_rmem[n][i]);
+            const float2 pv = get_row(PV_rmem[n], i);
             O_rmem[n][2 * i] = shrink[i] * O_rmem[n][2 * i] + pv.x;
             O_rmem[n][2 * i + 1] = shrink[i] * O_rmem[n][2 * i + 1] + pv.y;
         }
@@ -257,16 +266,17 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_stages_split_q_kernel(
         cp_async_wait<1>();  // this thread's part of K has arrived; V may be on its way
         __syncthreads();     // so has everybody's, and everybody has left the tile before
         load_k(tile + 1);
-        uint32_t S_rmem[TILES_KV][2] = {};
+        Sums S_rmem[TILES_KV] = {};
         multiply_qk<D>(S_rmem, smem.Q, smem.K[tile % STAGES]);
         const int left = N - tile * BLOCK_KV;
         if (left < BLOCK_KV) mask_keys(S_rmem, left);
+        uint32_t P_rmem[TILES_KV][2];
         float shrink[2];
-        online_softmax(S_rmem, row_max, row_sum, shrink, scale);
+        online_softmax(P_rmem, S_rmem, row_max, row_sum, shrink, scale);
         cp_async_wait<1>();  // V has arrived; the next K may be on its way
         __syncthreads();
         load_v(tile + 1);
-        multiply_pv<D>(O_rmem, S_rmem, smem.V[tile % STAGES], shrink);
+        multiply_pv<D>(O_rmem, P_rmem, smem.V[tile % STAGES], shrink);
         // END TODO(4)
     }
 
