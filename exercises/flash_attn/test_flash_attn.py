@@ -239,6 +239,7 @@ SPECS = {
     "flash_attn_mma_stages_split_q_acc_f32": FLOAT,
     "flash_attn_mma_stages_split_q_shared_kv_acc_f32": FLOAT,
     "flash_attn_mma_stages_split_q_shared_kv_acc_f32_rr": FLOAT,
+    "flash_attn_mma_stages_split_q_shared_kv_acc_f32_rr_swizzle_qkv": FLOAT,
     "flash_attn_mma_stages_split_q_shared_qkv_acc_f32": FLOAT,
     "flash_attn_mma_stages_split_q_shared_qkv_acc_f32_rr": FLOAT,
 }

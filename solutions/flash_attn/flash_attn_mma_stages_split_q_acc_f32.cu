@@ -2,8 +2,8 @@
 //
 // Shapes     Q, K, V, O: [B, H, N, D] f16, contiguous, 16-byte aligned bases, D one of 32, 64, 96, 128
 // Technique  64 queries per block, 16 a warp, that meet tile after tile of 64 keys; K and V in two stages each
-// New        over flash_attn_mma_stages_split_q: the mma accumulates in float. Logits may exceed 65504 and keep 24 bits, for
-//            twice the registers of S and of P V
+// New        over flash_attn_mma_stages_split_q: the mma accumulates in float. Logits may exceed 65504 and keep 24
+//            bits, for twice the registers of S and of P V
 // Bound      Tensor Cores and exponentials: the K and V of a head come from L2 for all blocks but the first
 #include "kata.cuh"
 #include <cmath>
@@ -57,11 +57,13 @@ using Sums = float[4];
 // c += a @ b for a [16, 16], b [16, 8], c [16, 8]; the fragments are those of PTX ISA, "Matrix Fragments for
 // mma.m16n8k16 with floating point type".
 __device__ inline void mma_m16n8k16(Sums& c, const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    // TODO(1): The mma.sync of m16n8k16 with operands in half and sums in float: four of these a lane. (~5 lines)
     asm volatile(
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
         "{%0, %1, %2, %3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    // END TODO(1)
 }
 
 // 2^x, within 2 in the last place; 0 below 2^-126 (PTX ISA, "ex2").
@@ -78,12 +80,18 @@ __device__ inline uint32_t pack(float2 pair) {
 
 // The two columns of one row: i is 0 for the upper one, 1 for the row 8 below.
 __device__ inline float2 get_row(const Sums& sums, int i) {
-    return {sums[2 * i], sums[2 * i + 1]};
+    float2 pair = {};
+    // TODO(2): The sums 0 and 1 are of the upper row, 2 and 3 of the lower. (~1 line)
+    pair = {sums[2 * i], sums[2 * i + 1]};
+    // END TODO(2)
+    return pair;
 }
 
 __device__ inline void set_row(Sums& sums, int i, float2 pair) {
+    // TODO(3): As get_row has it. (~2 lines)
     sums[2 * i] = pair.x;
     sums[2 * i + 1] = pair.y;
+    // END TODO(3)
 }
 
 // The four lanes of a quad, 4 i to 4 i + 3, hold one row of a fragment between them.
@@ -174,8 +182,6 @@ __device__ inline void online_softmax(
     float (&shrink)[2], float scale) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        // TODO(1): row_max of this row becomes the maximum of what it was and of S, over the lanes of the quad; shrink is
-        //   2^(scale * (old - new)), which is 0 for the first tile, whose old maximum is -inf. (~8 lines)
         float max = row_max[i];
 #pragma unroll
         for (int n = 0; n < TILES_KV; ++n) {
@@ -185,9 +191,6 @@ __device__ inline void online_softmax(
         max = quad_max(max);
         shrink[i] = exp2_approx(scale * (row_max[i] - max));
         row_max[i] = max;
-        // END TODO(1)
-        // TODO(2): P from S, in half. row_sum shrinks, and gets the weights of this lane as they are before they are
-        //   rounded. (~7 lines)
         row_sum[i] *= shrink[i];
 #pragma unroll
         for (int n = 0; n < TILES_KV; ++n) {
@@ -196,7 +199,6 @@ __device__ inline void online_softmax(
             row_sum[i] += p.x + p.y;
             P_rmem[n][i] = pack(p);
         }
-        // END TODO(2)
     }
 }
 
@@ -207,8 +209,6 @@ __device__ inline void multiply_pv(
     const float (&shrink)[2]) {
     const int lane_id = threadIdx.x % 32;
     Sums PV_rmem[D / MMA_N] = {};
-    // TODO(3): PV = P V. Two tiles of P, 16x8 each, lie in the registers as one fragment of A, 16x16, is asked for. V is
-    //   [keys, D], so its fragments of B come with ldmatrix_x4_trans, of two neighbouring tiles at a time. (~11 lines)
 #pragma unroll
     for (int k = 0; k < TILES_KV; k += 2) {
         const uint32_t a[4] = {P_rmem[k][0], P_rmem[k][1], P_rmem[k + 1][0], P_rmem[k + 1][1]};
@@ -220,7 +220,6 @@ __device__ inline void multiply_pv(
             mma_m16n8k16(PV_rmem[n + 1], a, V_rmem[2], V_rmem[3]);
         }
     }
-    // END TODO(3)
 #pragma unroll
     for (int n = 0; n < D / MMA_N; ++n) {
 #pragma unroll
@@ -264,8 +263,6 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_stages_split_q_acc_f32
     float row_max[2] = {-INFINITY, -INFINITY};
     float row_sum[2] = {};
     for (int tile = 0; tile < tiles_kv; ++tile) {
-        // TODO(4): S, P, and P V of this tile. Before S its K must have arrived, for all threads, and the next is asked for,
-        //   when nobody reads that slot any more; before P V the same with V. (~13 lines)
         cp_async_wait<1>();  // this thread's part of K has arrived; V may be on its way
         __syncthreads();     // so has everybody's, and everybody has left the tile before
         load_k(tile + 1);
@@ -280,14 +277,12 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_stages_split_q_acc_f32
         __syncthreads();
         load_v(tile + 1);
         multiply_pv<D>(O_rmem, P_rmem, smem.V[tile % STAGES], shrink);
-        // END TODO(4)
     }
 
     const int warp_id = threadIdx.x / 32;
     const int lane_id = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        // TODO(5): Divide the row by its sum, which all four lanes of the quad have a part of. (~4 lines)
         const int row = off_q + warp_id * MMA_M + lane_id / 4 + i * 8;
         const float inverse = 1.0f / quad_sum(row_sum[i]);
         half* const O_row = O + head + int64_t{row} * D + lane_id % 4 * 2;
@@ -297,7 +292,6 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_stages_split_q_acc_f32
             const half2 pair = __floats2half2_rn(O_rmem[n][2 * i] * inverse, O_rmem[n][2 * i + 1] * inverse);
             *reinterpret_cast<half2*>(O_row + n * MMA_N) = pair;
         }
-        // END TODO(5)
     }
 }
 
