@@ -125,8 +125,9 @@ __device__ inline void cp_async_wait() {
 template <int COLS>
 __device__ inline int swizzle(int row, int col) {
     int place = col;
-    constexpr int PERIOD = COLS / CHUNK % 8 == 0 ? 8 : 4;
-    place = col ^ row / (8 / PERIOD) % PERIOD * CHUNK;
+    // TODO(1): Exchange the chunks of a row among themselves, in runs of PERIOD, by an xor with a number of the row. Rows of
+    //   a multiple of 128 bytes all begin at bank 0; of the others each second one begins at bank 16. (~2 lines)
+    // END TODO(1)
     return place;
 }
 
@@ -154,13 +155,14 @@ __device__ inline void multiply_qk(
 #pragma unroll
     for (int k = 0; k < D; k += MMA_K) {
         uint32_t Q_rmem[4];
-        const int q_row = warp_id * MMA_M + lane_id % 16;
-        ldmatrix_x4(Q_rmem, &Q_smem[q_row][swizzle<D>(q_row, k + lane_id / 16 * CHUNK)]);
+        // TODO(2): The fragment of Q, each chunk where swizzle has put it. (~2 lines)
+        // END TODO(2)
 #pragma unroll
         for (int n = 0; n < TILES_KV; n += 2) {
             uint32_t K_rmem[4];
             const int row = n * MMA_N + lane_id / 16 * MMA_N + lane_id % 8;
-            ldmatrix_x4(K_rmem, &K_smem[row][swizzle<D>(row, k + lane_id / 8 % 2 * CHUNK)]);
+            // TODO(3): The fragments of two tiles of keys, each chunk where swizzle has put it. (~1 line)
+            // END TODO(3)
             mma_m16n8k16(S_rmem[n], Q_rmem, K_rmem[0], K_rmem[1]);
             mma_m16n8k16(S_rmem[n + 1], Q_rmem, K_rmem[2], K_rmem[3]);
         }
@@ -229,8 +231,8 @@ __device__ inline void multiply_pv(
 #pragma unroll
         for (int n = 0; n < D / MMA_N; n += 2) {
             uint32_t V_rmem[4];
-            // TODO(1): The fragments of two tiles of V, each chunk where swizzle has put it. (~3 lines)
-            // END TODO(1)
+            // TODO(4): The fragments of two tiles of V, each chunk where swizzle has put it. (~3 lines)
+            // END TODO(4)
             mma_m16n8k16(O_rmem[n], a, V_rmem[0], V_rmem[1]);
             mma_m16n8k16(O_rmem[n + 1], a, V_rmem[2], V_rmem[3]);
         }
