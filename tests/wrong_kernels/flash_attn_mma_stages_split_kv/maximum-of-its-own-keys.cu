@@ -1,0 +1,363 @@
+// Wrong: each of the four warps takes the weights of a row from the maximum of its own keys
+// Kata: flash_attn_mma_stages_split_kv
+// Sim: wrong answer
+// Gpu: wrong answer
+#include "kata.cuh"
+#include <cmath>
+#include <cstdint>
+#include <cuda_fp16.h>
+
+constexpr int MMA_M = 16;
+constexpr int MMA_N = 8;
+constexpr int MMA_K = 16;
+constexpr int WARPS_Q = 2;   // along the queries
+constexpr int WARPS_KV = 4;  // along the keys, and for P V along D
+constexpr int THREADS = WARPS_Q * WARPS_KV * 32;
+constexpr int BLOCK_Q = 64;   // queries of a block
+constexpr int BLOCK_KV = 64;  // keys, and rows of V, of a tile
+constexpr int WARP_Q = BLOCK_Q / WARPS_Q;
+constexpr int WARP_KV = BLOCK_KV / WARPS_KV;
+constexpr int TILES_Q = WARP_Q / MMA_M;  // mma tiles of a warp
+constexpr int TILES_KV = WARP_KV / MMA_N;
+constexpr int ROWS = 2 * TILES_Q;  // of S and O, that a lane has a part of
+static_assert(TILES_KV == 2, "one ldmatrix brings all that a warp multiplies of K");
+constexpr int STAGES = 2;  // slots for tiles of K, and as many for tiles of V
+constexpr int CHUNK = 8;   // halves in one access of 16 bytes
+// Halves that lengthen a row in shared memory. The eight rows that ldmatrix reads at a time then begin 16 bytes apart, in
+// units of all 32 banks, and meet no bank twice.
+constexpr int PAD = CHUNK;
+template <int D>
+constexpr int TILES_D = D / WARPS_KV / MMA_N;  // mma tiles of a warp, along D
+
+// What a block keeps in shared memory.
+template <int D>
+struct Smem {
+    half Q[BLOCK_Q][D + PAD];
+    half K[STAGES][BLOCK_KV][D + PAD];
+    half V[STAGES][BLOCK_KV][D + PAD];
+    half P[BLOCK_Q][BLOCK_KV + PAD];
+    float stats[WARPS_KV][BLOCK_Q];  // of each query, what four warps found: maxima, at the end sums
+};
+
+// shared -> registers: four 8x8 matrices. Lane l gives the address of row l % 8 of matrix l / 8, and gets of every
+// matrix elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4 (PTX ISA, "Warp-level matrix load instruction: ldmatrix").
+__device__ inline void ldmatrix_x4(uint32_t (&regs)[4], const half* row) {
+    const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(regs[0]), "=r"(regs[1]), "=r"(regs[2]), "=r"(regs[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+// The same with each matrix transposed on its way: a lane gets elements l / 4 of rows 2 * (l % 4) and 2 * (l % 4) + 1.
+__device__ inline void ldmatrix_x4_trans(uint32_t (&regs)[4], const half* row) {
+    const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(regs[0]), "=r"(regs[1]), "=r"(regs[2]), "=r"(regs[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+// A lane's sums of one mma [16, 8], in half: two neighbouring columns of row lane_id / 4, and of the row 8 below.
+using Sums = uint32_t[2];
+
+// c += a @ b for a [16, 16], b [16, 8], c [16, 8]; the fragments are those of PTX ISA, "Matrix Fragments for
+// mma.m16n8k16 with floating point type".
+__device__ inline void mma_m16n8k16(Sums& c, const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0, %1}, {%2, %3, %4, %5}, {%6, %7}, {%0, %1};"
+                 : "+r"(c[0]), "+r"(c[1])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// 2^x, within 2 in the last place; 0 below 2^-126 (PTX ISA, "ex2").
+__device__ inline float exp2_approx(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+__device__ inline uint32_t pack(float2 pair) {
+    const half2 halves = __float22half2_rn(pair);
+    return reinterpret_cast<const uint32_t&>(halves);
+}
+
+// The two columns of one row: i is 0 for the upper one, 1 for the row 8 below.
+__device__ inline float2 get_row(const Sums& sums, int i) {
+    return __half22float2(reinterpret_cast<const half2&>(sums[i]));
+}
+
+__device__ inline void set_row(Sums& sums, int i, float2 pair) {
+    sums[i] = pack(pair);
+}
+
+// Where this warp's part of a tile begins: queries, keys, columns of D.
+__device__ inline int warp_q() {
+    return threadIdx.x / 32 / WARPS_KV * WARP_Q;
+}
+
+__device__ inline int warp_kv() {
+    return threadIdx.x / 32 % WARPS_KV * WARP_KV;
+}
+
+template <int D>
+__device__ inline int warp_d() {
+    return threadIdx.x / 32 % WARPS_KV * (D / WARPS_KV);
+}
+
+// The query of a lane's row i: lane_id / 4 of a fragment, and every 8th below.
+__device__ inline int row_of(int i) {
+    return warp_q() + i * 8 + threadIdx.x % 32 / 4;
+}
+
+// The four lanes of a quad, 4 i to 4 i + 3, hold one row of a fragment between them.
+__device__ inline float quad_max(float x) {
+    x = fmaxf(x, __shfl_xor_sync(0xffffffff, x, 1));
+    return fmaxf(x, __shfl_xor_sync(0xffffffff, x, 2));
+}
+
+__device__ inline float quad_sum(float x) {
+    x += __shfl_xor_sync(0xffffffff, x, 1);
+    return x + __shfl_xor_sync(0xffffffff, x, 2);
+}
+
+// global -> shared: 16 bytes, passing no register. They have arrived when a wait for their group is over. Where inside is
+// false nothing is read and zeros are written (PTX ISA, "cp.async": src-size).
+__device__ inline void cp_async16(half* smem, const half* gmem, bool inside) {
+    const auto to = static_cast<uint32_t>(__cvta_generic_to_shared(smem));
+    const size_t from = __cvta_generic_to_global(gmem);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0) : "memory");
+}
+
+// This thread's copies since the last commit become a group.
+__device__ inline void cp_async_commit() {
+    asm volatile("cp.async.commit_group;" : : : "memory");
+}
+
+// Wait until of this thread's groups only the last PENDING may be on their way.
+template <int PENDING>
+__device__ inline void cp_async_wait() {
+    asm volatile("cp.async.wait_group %0;" : : "n"(PENDING) : "memory");
+}
+
+// global -> shared: rows of D halves, of which the matrix has left rows from here on. The others become 0: a row of V that
+// is not there meets weights of 0, and 0 times what an unwritten row may hold could be nan.
+template <int D, int ROWS>
+__device__ inline void load_tile(half (&smem)[ROWS][D + PAD], const half* gmem, int left) {
+    static_assert(ROWS * D / CHUNK % THREADS == 0, "every thread copies equally much");
+#pragma unroll
+    for (int i = 0; i < ROWS * D / CHUNK / THREADS; ++i) {
+        const int chunk = i * THREADS + threadIdx.x;
+        const int row = chunk / (D / CHUNK);
+        const int col = chunk % (D / CHUNK) * CHUNK;
+        cp_async16(&smem[row][col], gmem + (row < left ? row * D + col : 0), row < left);
+    }
+}
+
+// S = Q K^T: of a warp's 32 queries with its 16 keys of a tile. The fragments of two neighbouring tiles of keys come
+// with one ldmatrix: lanes 0 to 15 give the rows of the left one, columns k and k + 8, the others those of the right.
+template <int D>
+__device__ inline void multiply_qk(
+    Sums (&S_rmem)[TILES_Q][TILES_KV], const half (&Q_smem)[BLOCK_Q][D + PAD],
+    const half (&K_smem)[BLOCK_KV][D + PAD]) {
+    const int lane_id = threadIdx.x % 32;
+#pragma unroll
+    for (int k = 0; k < D; k += MMA_K) {
+        uint32_t K_rmem[4];
+        const int row = warp_kv() + lane_id / 16 * MMA_N + lane_id % 8;
+        ldmatrix_x4(K_rmem, &K_smem[row][k + lane_id / 8 % 2 * CHUNK]);
+#pragma unroll
+        for (int m = 0; m < TILES_Q; ++m) {
+            uint32_t Q_rmem[4];
+            ldmatrix_x4(Q_rmem, &Q_smem[warp_q() + m * MMA_M + lane_id % 16][k + lane_id / 16 * CHUNK]);
+            mma_m16n8k16(S_rmem[m][0], Q_rmem, K_rmem[0], K_rmem[1]);
+            mma_m16n8k16(S_rmem[m][1], Q_rmem, K_rmem[2], K_rmem[3]);
+        }
+    }
+}
+
+// The keys that the matrix does not have get -inf, and with it the weight 0.
+__device__ inline void mask_keys(Sums (&S_rmem)[TILES_Q][TILES_KV], int left) {
+    const int lane_id = threadIdx.x % 32;
+#pragma unroll
+    for (int n = 0; n < TILES_KV; ++n) {
+        const int key = warp_kv() + n * MMA_N + lane_id % 4 * 2;
+#pragma unroll
+        for (int i = 0; i < ROWS; ++i) {
+            const float2 s = get_row(S_rmem[i / 2][n], i % 2);
+            set_row(S_rmem[i / 2][n], i % 2, {key < left ? s.x : -INFINITY, key + 1 < left ? s.y : -INFINITY});
+        }
+    }
+}
+
+// registers -> shared: the maxima of S over this warp's keys, for the warps that have other keys of the same rows.
+__device__ inline void share_max(float (&stats)[WARPS_KV][BLOCK_Q], const Sums (&S_rmem)[TILES_Q][TILES_KV]) {
+#pragma unroll
+    for (int i = 0; i < ROWS; ++i) {
+        float max = -INFINITY;
+#pragma unroll
+        for (int n = 0; n < TILES_KV; ++n) {
+            const float2 s = get_row(S_rmem[i / 2][n], i % 2);
+            max = fmaxf(max, fmaxf(s.x, s.y));
+        }
+        max = quad_max(max);
+        if (threadIdx.x % 4 == 0) stats[threadIdx.x / 32 % WARPS_KV][row_of(i)] = max;
+    }
+}
+
+// P = 2^(scale * (S - maximum)), maximum that of all keys of the row so far; shrink is what turns weights that were
+// taken from the maximum before into such from this one. row_sum has this lane's keys alone.
+__device__ inline void online_softmax(
+    half (&P_smem)[BLOCK_Q][BLOCK_KV + PAD], const Sums (&S_rmem)[TILES_Q][TILES_KV],
+    const float (&stats)[WARPS_KV][BLOCK_Q], float (&row_max)[ROWS], float (&row_sum)[ROWS], float (&shrink)[ROWS],
+    float scale) {
+    const int lane_id = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < ROWS; ++i) {
+        float max = row_max[i];
+#pragma unroll
+        for (int warp = 0; warp < WARPS_KV; ++warp)
+            if (warp == threadIdx.x / 32 % WARPS_KV) max = fmaxf(max, stats[warp][row_of(i)]);
+        shrink[i] = exp2_approx(scale * (row_max[i] - max));
+        row_max[i] = max;
+        row_sum[i] *= shrink[i];
+#pragma unroll
+        for (int n = 0; n < TILES_KV; ++n) {
+            const float2 s = get_row(S_rmem[i / 2][n], i % 2);
+            const float2 p = {exp2_approx(scale * (s.x - row_max[i])), exp2_approx(scale * (s.y - row_max[i]))};
+            row_sum[i] += p.x + p.y;
+            const int col = warp_kv() + n * MMA_N + lane_id % 4 * 2;
+            *reinterpret_cast<uint32_t*>(&P_smem[row_of(i)][col]) = pack(p);
+        }
+    }
+}
+
+// O = shrink * O + P V: of a warp's 32 queries, all keys of the tile, and a quarter of D.
+template <int D>
+__device__ inline void multiply_pv(
+    float (&O_rmem)[TILES_Q][TILES_D<D>][4], const half (&P_smem)[BLOCK_Q][BLOCK_KV + PAD],
+    const half (&V_smem)[BLOCK_KV][D + PAD], const float (&shrink)[ROWS]) {
+    const int lane_id = threadIdx.x % 32;
+    Sums PV_rmem[TILES_Q][TILES_D<D>] = {};
+#pragma unroll
+    for (int k = 0; k < BLOCK_KV; k += 2 * MMA_K) {
+        uint32_t V_rmem[TILES_D<D>][4];
+#pragma unroll
+        for (int n = 0; n < TILES_D<D>; ++n)
+            ldmatrix_x4_trans(V_rmem[n], &V_smem[k + lane_id][warp_d<D>() + n * MMA_N]);
+#pragma unroll
+        for (int m = 0; m < 2 * TILES_Q; ++m) {
+            uint32_t P_rmem[4];
+            const int row = warp_q() + m / 2 * MMA_M + lane_id % 16;
+            ldmatrix_x4(P_rmem, &P_smem[row][k + m % 2 * MMA_K + lane_id / 16 * CHUNK]);
+#pragma unroll
+            for (int n = 0; n < TILES_D<D>; ++n)
+                mma_m16n8k16(PV_rmem[m / 2][n], P_rmem, V_rmem[n][m % 2 * 2], V_rmem[n][m % 2 * 2 + 1]);
+        }
+    }
+#pragma unroll
+    for (int n = 0; n < TILES_D<D>; ++n) {
+#pragma unroll
+        for (int i = 0; i < ROWS; ++i) {
+            const float2 pv = get_row(PV_rmem[i / 2][n], i % 2);
+            float* const o = &O_rmem[i / 2][n][i % 2 * 2];
+            o[0] = shrink[i] * o[0] + pv.x;
+            o[1] = shrink[i] * o[1] + pv.y;
+        }
+    }
+}
+
+template <int D>
+__global__ void __launch_bounds__(THREADS) flash_attn_mma_stages_split_kv_kernel(
+    const half* __restrict__ Q,  // [B, H, N, D]
+    const half* __restrict__ K,  // [B, H, N, D]
+    const half* __restrict__ V,  // [B, H, N, D]
+    half* __restrict__ O,        // [B, H, N, D]
+    int N, float scale) {
+    extern __shared__ __align__(16) unsigned char smem_bytes[];
+    auto& smem = *reinterpret_cast<Smem<D>*>(smem_bytes);
+    // Blocks go along the queries of a head, so that those that run at a time share its K and V in L2.
+    const int tiles_q = (N - 1) / BLOCK_Q + 1;
+    const int64_t head = int64_t{blockIdx.x / tiles_q} * N * D;
+    const int off_q = blockIdx.x % tiles_q * BLOCK_Q;
+    const int tiles_kv = (N - 1) / BLOCK_KV + 1;
+    const auto load_k = [&](int tile) {
+        const int off_kv = tile * BLOCK_KV;
+        if (tile < tiles_kv) load_tile<D>(smem.K[tile % STAGES], K + head + int64_t{off_kv} * D, N - off_kv);
+        cp_async_commit();
+    };
+    const auto load_v = [&](int tile) {
+        const int off_kv = tile * BLOCK_KV;
+        if (tile < tiles_kv) load_tile<D>(smem.V[tile % STAGES], V + head + int64_t{off_kv} * D, N - off_kv);
+        cp_async_commit();
+    };
+    load_tile<D>(smem.Q, Q + head + int64_t{off_q} * D, N - off_q);
+    load_k(0);
+    load_v(0);
+
+    float O_rmem[TILES_Q][TILES_D<D>][4] = {};
+    float row_max[ROWS] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
+    float row_sum[ROWS] = {};
+    for (int tile = 0; tile < tiles_kv; ++tile) {
+        cp_async_wait<1>();  // this thread's part of K has arrived; V may be on its way
+        __syncthreads();     // so has everybody's, and everybody has left the tile before
+        load_k(tile + 1);
+        Sums S_rmem[TILES_Q][TILES_KV] = {};
+        multiply_qk<D>(S_rmem, smem.Q, smem.K[tile % STAGES]);
+        const int left = N - tile * BLOCK_KV;
+        if (left < BLOCK_KV) mask_keys(S_rmem, left);
+        share_max(smem.stats, S_rmem);
+        cp_async_wait<1>();  // V has arrived; the next K may be on its way
+        __syncthreads();     // and all warps' maxima are there
+        load_v(tile + 1);
+        float shrink[ROWS];
+        online_softmax(smem.P, S_rmem, smem.stats, row_max, row_sum, shrink, scale);
+        __syncthreads();  // a warp reads the P of four
+        multiply_pv<D>(O_rmem, smem.P, smem.V[tile % STAGES], shrink);
+    }
+
+#pragma unroll
+    for (int i = 0; i < ROWS; ++i) {
+        const float sum = quad_sum(row_sum[i]);
+        if (threadIdx.x % 4 == 0) smem.stats[threadIdx.x / 32 % WARPS_KV][row_of(i)] = sum;
+    }
+    __syncthreads();  // all warps' sums are there
+#pragma unroll
+    for (int i = 0; i < ROWS; ++i) {
+        float sum = 0.0f;
+#pragma unroll
+        for (int warp = 0; warp < WARPS_KV; ++warp) sum += smem.stats[warp][row_of(i)];
+        const int row = off_q + row_of(i);
+        const float inverse = 1.0f / sum;
+        half* const O_row = O + head + int64_t{row} * D + warp_d<D>() + threadIdx.x % 4 * 2;
+        if (row >= N) continue;
+#pragma unroll
+        for (int n = 0; n < TILES_D<D>; ++n) {
+            const float* const o = &O_rmem[i / 2][n][i % 2 * 2];
+            *reinterpret_cast<half2*>(O_row + n * MMA_N) = __floats2half2_rn(o[0] * inverse, o[1] * inverse);
+        }
+    }
+}
+
+template <int D>
+void launch(const half* Q, const half* K, const half* V, half* O, int heads, int N, cudaStream_t stream) {
+    const int tiles_q = (N - 1) / BLOCK_Q + 1;
+    const float scale = static_cast<float>(M_LOG2E / std::sqrt(double{D}));  // exp(x) is 2^(x log2(e))
+    // More than 48 KB of shared memory have to be asked for.
+    const auto kernel = flash_attn_mma_stages_split_kv_kernel<D>;
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Smem<D>));
+    kernel<<<heads * tiles_q, THREADS, sizeof(Smem<D>), stream>>>(Q, K, V, O, N, scale);
+}
+
+KATA_EXPORT void flash_attn_mma_stages_split_kv(
+    const half* Q, const half* K, const half* V, half* O, int B, int H, int N, int D, cudaStream_t stream) {
+    switch (D) {
+        case 32:
+            return launch<32>(Q, K, V, O, B * H, N, stream);
+        case 64:
+            return launch<64>(Q, K, V, O, B * H, N, stream);
+        case 96:
+            return launch<96>(Q, K, V, O, B * H, N, stream);
+        case 128:
+            return launch<128>(Q, K, V, O, B * H, N, stream);
+    }
+}
