@@ -231,6 +231,18 @@ FLOAT = replace(
 # On CUDA cores every product is an instruction of its own.
 SCALAR = replace(FLOAT, work=lambda sizes: 4 * sizes["B"] * sizes["H"] * sizes["N"] ** 2 * sizes["D"])
 
+
+def deep(spec: Spec, *widths: int) -> Spec:
+    """For katas made for a large D. All other sizes are small then, or a grade on the simulator would take long."""
+    edges = [*DEEP, *(shape(1, 1, 9, D) for D in widths), *(shape(1, 1, 66, D) for D in widths), *LONG]
+    large = [shape(1, 2, 1000, D) for D in widths]
+    return replace(spec, edges=tuple(edges), large=(*large, *spec.large))
+
+
+# Every D of the others; after those of the kata's own several tiles, of an even and an odd number.
+DEEP = (shape(1, 1, 1, 32), shape(1, 2, 7, 64), shape(2, 1, 17, 96), shape(1, 1, 33, 128), shape(1, 2, 63, 32))
+LONG = (shape(2, 3, 65, 32), shape(1, 1, 150, 96), shape(1, 1, 192, 64), shape(1, 1, 260, 32))
+
 SPECS = {
     "flash_attn_materialised_f16": SCALAR,
     "flash_attn_online_f16": SCALAR,
@@ -242,4 +254,17 @@ SPECS = {
     "flash_attn_mma_stages_split_q_shared_kv_acc_f32_rr_swizzle_qkv": FLOAT,
     "flash_attn_mma_stages_split_q_shared_qkv_acc_f32": FLOAT,
     "flash_attn_mma_stages_split_q_shared_qkv_acc_f32_rr": FLOAT,
+    "flash_attn_mma_stages_split_q_tiling_qk": deep(SPEC, 256),
+    "flash_attn_mma_stages_split_q_tiling_qk_acc_f32": deep(FLOAT, 256),
+    "flash_attn_mma_stages_split_q_tiling_qk_swizzle_q": deep(SPEC, 256),
+    "flash_attn_mma_stages_split_q_tiling_qk_swizzle_qk": deep(SPEC, 256),
+    "flash_attn_mma_stages_split_q_tiling_qk_swizzle_qkv": deep(SPEC, 256),
+    "flash_attn_mma_stages_split_q_tiling_qkv": deep(SPEC, 256, 512, 1024),
+    "flash_attn_mma_stages_split_q_tiling_qkv_acc_f32": deep(FLOAT, 256, 512, 1024),
+    "flash_attn_mma_stages_split_q_tiling_qkv_swizzle_q": deep(SPEC, 256, 512, 1024),
+    "flash_attn_mma_stages_split_q_tiling_qkv_swizzle_qk": deep(SPEC, 256, 512, 1024),
+    "flash_attn_mma_stages_split_q_tiling_qkv_swizzle_qkv": deep(SPEC, 256, 512, 1024),
+    "flash_attn_mma_stages_split_q_tiling_qkv_acc_f32_swizzle_q": deep(FLOAT, 256, 512, 1024),
+    "flash_attn_mma_stages_split_q_tiling_qkv_acc_f32_swizzle_qk": deep(FLOAT, 256, 512, 1024),
+    "flash_attn_mma_stages_split_q_tiling_qkv_acc_f32_swizzle_qkv": deep(FLOAT, 256, 512, 1024),
 }
