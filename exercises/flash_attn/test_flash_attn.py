@@ -267,4 +267,5 @@ SPECS = {
     "flash_attn_mma_stages_split_q_tiling_qkv_acc_f32_swizzle_q": deep(FLOAT, 256, 512, 1024),
     "flash_attn_mma_stages_split_q_tiling_qkv_acc_f32_swizzle_qk": deep(FLOAT, 256, 512, 1024),
     "flash_attn_mma_stages_split_q_tiling_qkv_acc_f32_swizzle_qkv": deep(FLOAT, 256, 512, 1024),
+    "flash_attn_mma_stages_split_q_tiling_qkv_acc_f32_swizzle_qkv_split_d": deep(FLOAT, 256, 512, 1024),
 }

@@ -279,15 +279,15 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_stages_split_q_tiling_
     float row_max[2] = {-INFINITY, -INFINITY};
     float row_sum[2] = {};
     int step = 0;
-    // Now a slice has arrived, for all threads, and one more is on its way.
+    // The slot of the next slice, which has arrived for all threads.
     const auto next = [&] {
-        // TODO(4): STAGES - 1 steps ahead a slice is asked for, when the one of this step has arrived and nobody reads the
-        //   slot of the other any more. The slot of this step is returned. (~4 lines)
+        // TODO(4): The slice of this step has arrived, for all threads, and the one STAGES - 1 steps ahead is asked for,
+        //   when nobody reads its slot any more. (~3 lines)
         cp_async_wait<STAGES - 2>();  // this thread's part of the slice has arrived; later ones may be on their way
         __syncthreads();              // so has everybody's, and everybody has left the step before
         load(step + STAGES - 1);
-        return step++ % STAGES;
         // END TODO(4)
+        return step++ % STAGES;
     };
     for (int tile = 0; tile < tiles_kv; ++tile) {
         Sums S_rmem[TILES_KV] = {};
