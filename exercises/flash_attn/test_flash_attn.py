@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import ceil, log, log2, sqrt
+from math import ceil, inf, log, log2, sqrt
 from typing import TYPE_CHECKING
 
 from grader.spec import Accumulated, Numbers, Size, Sizes, Spec, Tensor, Values, normal
@@ -45,36 +45,89 @@ def reference(Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, sizes: Sizes) -
     return torch.stack(rows).reshape(Q.shape)
 
 
-def magnitude(acc: str) -> Callable[..., torch.Tensor]:
-    """The bound of the docstring above, without the h |ref| that every output gets, over the accumulator's roundoff."""
-    u, h, a = ROUNDOFF["f32"], ROUNDOFF["f16"], ROUNDOFF[acc]
+def later(rows: torch.Tensor | None, keys: int) -> torch.Tensor:
+    """[queries, keys]: whether a key comes after a query, the queries being those with the indices rows, or all."""
+    import torch
 
-    def of_head(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    places = torch.arange(keys)
+    return places > (places if rows is None else rows)[:, None]
+
+
+def causal(Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, sizes: Sizes, rows: torch.Tensor | None) -> torch.Tensor:
+    """The same where a query sees its own key and those before it."""
+    import torch
+
+    hidden = later(rows, K.shape[-2])
+    logits = ((q @ k.T / sqrt(sizes["D"]), v) for q, k, v in heads(Q, K, V))
+    return torch.stack([x.masked_fill(hidden, -inf).softmax(dim=-1) @ v for x, v in logits]).reshape(Q.shape)
+
+
+def with_lse(Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, sizes: Sizes) -> tuple[torch.Tensor, torch.Tensor]:
+    """O as above, and LSE = log(sum over the keys of exp(x)), the natural logarithm."""
+    import torch
+
+    rows = [(q @ k.T / sqrt(sizes["D"])).logsumexp(dim=-1) for q, k, _ in heads(Q, K, V)]
+    return reference(Q, K, V, sizes), torch.stack(rows).reshape(Q.shape[:-1])
+
+
+def shared(K: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    """[B, G, N, D] -> [B, G, R, N, D]: each head of keys or values as often as it has heads of queries."""
+    return K[:, :, None].expand(-1, -1, sizes["R"], -1, -1)
+
+
+def grouped(of: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """A function of Q, K and V with as many heads each -> one where heads of queries share those of keys and values."""
+
+    def of_groups(Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+        return of(Q, shared(K, sizes), shared(V, sizes), sizes)
+
+    return of_groups
+
+
+def magnitude(acc: str, *, masked: bool = False, halves: bool = True) -> Callable[..., torch.Tensor]:
+    """The bound of the docstring above, without the h |ref| that every output gets, over the accumulator's roundoff."""
+    u, h, a = ROUNDOFF["f32"], ROUNDOFF["f16"] * halves, ROUNDOFF[acc]
+
+    def of_head(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
         partial = q.new_zeros(q.shape[0], k.shape[0])
         error = partial.clone()
         for start in range(0, q.shape[1], STEP):
             partial += q[:, start : start + STEP] @ k[:, start : start + STEP].T
             error += partial.abs()
         x = partial / sqrt(q.shape[1])
-        weight = x.softmax(dim=-1)
+        weight = x.masked_fill(hidden, -inf).softmax(dim=-1)
+        x = x.masked_fill(hidden, 0)
         error *= a / sqrt(q.shape[1])
         error += u * (1 + x.abs() + x.abs().amax(dim=-1, keepdim=True)) + h
         off = (weight * error) ** 2
         bound = (off @ v**2).sqrt() + (weight @ v).abs() * (h + off.sum(dim=-1, keepdim=True).sqrt())
         bound += (
-            2 * u * min(len(k), 8 * sqrt(len(k))) * (weight @ v.abs()) + TINY * (weight < NORMAL).to(v.dtype) @ v.abs()
+            2 * u * min(len(k), 8 * sqrt(len(k))) * (weight @ v.abs())
+            + TINY * halves * (weight < NORMAL).to(v.dtype) @ v.abs()
         )
         if acc == "f16":
             tiles = zip(weight.split(TILE, dim=1), v.split(TILE), strict=True)
             bound += 2 * h * sum((p @ v.abs()) ** 2 for p, v in tiles).sqrt()
         return bound / a
 
-    def of_all(Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    def of_all(
+        Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, sizes: Sizes, rows: torch.Tensor | None = None
+    ) -> torch.Tensor:
         import torch
 
-        return torch.stack([of_head(*head) for head in heads(Q, K, V)]).reshape(Q.shape)
+        hidden = later(rows, K.shape[-2]) if masked else torch.zeros(1, K.shape[-2], dtype=torch.bool)
+        return torch.stack([of_head(*head, hidden) for head in heads(Q, K, V)]).reshape(Q.shape)
 
     return of_all
+
+
+def magnitude_with_lse(
+    Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, sizes: Sizes
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """LSE is off by the relative error of the sum of weights: the bound of O for V = 1 and weights that are not rounded."""
+    import torch
+
+    return magnitude("f32")(Q, K, V, sizes), magnitude("f32", halves=False)(Q, K, torch.ones_like(V), sizes)[..., 0]
 
 
 # -- values ----------------------------------------------------------------------------------------------------------
@@ -97,6 +150,14 @@ def codes(of: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
 def wanted(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """For each query the code of some key. All other weights are 0 to the last bit, and O is that key's row of V."""
     return codes(numbers.integers(shape[:-1], 0, shape[-2] - 1), shape)
+
+
+def wanted_before(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """The same, of a key that is not after the query."""
+    import torch
+
+    places = numbers.uniform(shape[:-1], 0, 1) * (torch.arange(shape[-2]) + 1)
+    return codes(places.to(torch.int64), shape)
 
 
 def labels(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
@@ -151,8 +212,8 @@ VALUES = (
 # -- baselines -------------------------------------------------------------------------------------------------------
 
 
-def sdpa(backend: str) -> Callable[..., Callable[[], object]]:
-    """torch's attention, by one backend and no other."""
+def sdpa(backend: str, **options: bool) -> Callable[..., Callable[[], object]]:
+    """torch's attention, by one backend and no other. Heads of queries in groups become one dimension, as it wants them."""
 
     def baseline(Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, **_: torch.Tensor) -> Callable[[], object]:
         from torch.nn import attention
@@ -161,21 +222,23 @@ def sdpa(backend: str) -> Callable[..., Callable[[], object]]:
         other = getattr(attention, "current_flash_attention_impl", lambda: None)()
         if other is not None:  # the name FLASH_ATTENTION means FlashAttention-2 unless somebody registered another
             raise RuntimeError(f"torch runs {other} in place of FlashAttention-2")
+        Q = Q.flatten(1, -3)
 
         def run() -> object:
             with attention.sdpa_kernel(getattr(attention.SDPBackend, backend)):
-                return scaled_dot_product_attention(Q, K, V)
+                return scaled_dot_product_attention(Q, K, V, **options)
 
         return run
 
     return baseline
 
 
-BASELINES = {
-    "flash_attention_2": sdpa("FLASH_ATTENTION"),
-    "sdpa_efficient": sdpa("EFFICIENT_ATTENTION"),
-    "sdpa_cudnn": sdpa("CUDNN_ATTENTION"),
-}
+def baselines(**options: bool) -> dict[str, Callable[..., Callable[[], object]]]:
+    return {
+        "flash_attention_2": sdpa("FLASH_ATTENTION", **options),
+        "sdpa_efficient": sdpa("EFFICIENT_ATTENTION", **options),
+        "sdpa_cudnn": sdpa("CUDNN_ATTENTION", **options),
+    }
 
 
 # -- specs -----------------------------------------------------------------------------------------------------------
@@ -218,7 +281,7 @@ SPEC = Spec(
     work=lambda sizes: sizes["B"] * sizes["H"] * sizes["N"] ** 2 * sizes["D"] // 4,
     flops=lambda sizes: 4 * sizes["B"] * sizes["H"] * sizes["N"] ** 2 * sizes["D"],
     rows="N",
-    baselines=BASELINES,
+    baselines=baselines(),
 )
 
 # Sums in float bear logits that are far above what a half holds.
@@ -243,6 +306,60 @@ def deep(spec: Spec, *widths: int) -> Spec:
 DEEP = (shape(1, 1, 1, 32), shape(1, 2, 7, 64), shape(2, 1, 17, 96), shape(1, 1, 33, 128), shape(1, 2, 63, 32))
 LONG = (shape(2, 3, 65, 32), shape(1, 1, 150, 96), shape(1, 1, 192, 64), shape(1, 1, 260, 32))
 
+# A query sees its own key and those before it.
+CAUSAL = replace(
+    FLOAT,
+    computes="O = softmax(mask(Q K^T / sqrt(D))) V",
+    values=tuple(
+        replace(values, fill={"Q": wanted_before, "K": labels, "V": whole}) if values.exact else values
+        for values in FLOAT.values
+    ),
+    reference=causal,
+    tolerance=Accumulated(terms=lambda sizes: 1, magnitude=magnitude("f32", masked=True)),
+    flops=lambda sizes: 2 * sizes["B"] * sizes["H"] * sizes["N"] * (sizes["N"] + 1) * sizes["D"],
+    placed=True,
+    baselines=baselines(is_causal=True),
+)
+
+# A logarithm is not exact.
+LSE = replace(
+    FLOAT,
+    computes="O = softmax(Q K^T / sqrt(D)) V, LSE = log(sum of exp(Q K^T / sqrt(D)))",
+    outputs=(Tensor("O", HEADS), Tensor("LSE", HEADS[:-1], "f32")),
+    values=tuple(replace(values, exact=False) for values in FLOAT.values),
+    reference=with_lse,
+    tolerance=Accumulated(terms=lambda sizes: 1, magnitude=magnitude_with_lse),
+)
+
+GROUPS, SHARED = ("B", "G", "R", "N", "D"), ("B", "G", "N", "D")
+
+
+def in_groups(sizes: Sizes) -> Sizes:
+    """H heads of queries as R to a head of keys: as many as divide H, of 2, 3 and 1."""
+    shared_by = next(count for count in (2, 3, 1) if sizes["H"] % count == 0)
+    return {"B": sizes["B"], "G": sizes["H"] // shared_by, "R": shared_by, "N": sizes["N"], "D": sizes["D"]}
+
+
+def with_heads(sizes: Sizes) -> Sizes:
+    return shape(sizes["B"], sizes["G"] * sizes["R"], sizes["N"], sizes["D"])
+
+
+# R heads of queries share a head of keys and values.
+GROUPED = replace(
+    FLOAT,
+    computes="O = softmax(Q K^T / sqrt(D)) V, R heads of queries to a head of keys and values",
+    inputs=(Tensor("Q", GROUPS), Tensor("K", SHARED, whole=True), Tensor("V", SHARED, whole=True)),
+    outputs=(Tensor("O", GROUPS),),
+    sizes={"B": Size(1, 2), "G": Size(1, 3), "R": Size(1, 3), "N": Size(1, 100), "D": Size(32, 128)},
+    reference=grouped(reference),
+    tolerance=Accumulated(terms=lambda sizes: 1, magnitude=grouped(magnitude("f32"))),
+    edges=(*(in_groups(sizes) for sizes in FLOAT.edges), {"B": 2, "G": 2, "R": 3, "N": 43, "D": 32}),
+    large=tuple(in_groups(sizes) for sizes in FLOAT.large),
+    work=lambda sizes: FLOAT.work(with_heads(sizes)),
+    flops=lambda sizes: SPEC.flops(with_heads(sizes)) if SPEC.flops else 0,
+    baselines=baselines(enable_gqa=True),
+)
+
 SPECS = {
     "flash_attn_materialised_f16": SCALAR,
     "flash_attn_online_f16": SCALAR,
@@ -252,6 +369,12 @@ SPECS = {
     "flash_attn_mma_stages_split_q_shared_kv_acc_f32": FLOAT,
     "flash_attn_mma_stages_split_q_shared_kv_acc_f32_rr": FLOAT,
     "flash_attn_mma_stages_split_q_shared_kv_acc_f32_rr_swizzle_qkv": FLOAT,
+    "flash_attn_mma_stages_split_q_shared_kv_acc_f32_rr_swizzle_qkv_whole_tiles": FLOAT,
+    "flash_attn_mma_stages_split_q_shared_kv_acc_f32_rr_swizzle_qkv_overlap": FLOAT,
+    "flash_attn_mma_stages_split_q_shared_kv_acc_f32_rr_swizzle_qkv_warp32": FLOAT,
+    "flash_attn_mma_causal_f16": CAUSAL,
+    "flash_attn_mma_lse_f16": LSE,
+    "flash_attn_mma_gqa_f16": GROUPED,
     "flash_attn_mma_stages_split_q_shared_qkv_acc_f32": FLOAT,
     "flash_attn_mma_stages_split_q_shared_qkv_acc_f32_rr": FLOAT,
     "flash_attn_mma_stages_split_q_tiling_qk": deep(SPEC, 256),
