@@ -1,9 +1,10 @@
 // flash_attn_mma_gqa_f16: O = softmax(Q K^T / sqrt(D)) V, where R heads of queries share a head of keys and values
 //
-// Shapes     Q, O: [B, G, R, N, D] f16, K, V: [B, G, N, D] f16, contiguous, 16-byte aligned bases, D one of 32, 64, 96, 128
+// Shapes     Q, O: [B, G, R, N, D] f16, K, V: [B, G, N, D] f16, contiguous, 16-byte aligned bases,
+//            D one of 32, 64, 96, 128
 // Technique  the R heads of a group are R N queries to the same keys: a block takes 128 of these, whosever they are
-// New        over flash_attn_mma_stages_split_q_shared_kv_acc_f32_rr_swizzle_qkv_warp32: as many queries as R heads have,
-//            against one head of K and V, which is neither copied R times nor read by R heads' blocks apart
+// New        over flash_attn_mma_stages_split_q_shared_kv_acc_f32_rr_swizzle_qkv_warp32: as many queries as R heads
+//            have, against one head of K and V, which is neither copied R times nor read by R heads' blocks apart
 // Bound      Tensor Cores as far as mma.sync drives them
 #include "kata.cuh"
 #include <cmath>

@@ -2,8 +2,8 @@
 //
 // Shapes     Q, K, V, O: [B, H, N, D] f16, contiguous, 16-byte aligned bases, D one of 32, 64, 96, 128
 // Technique  128 queries per block, 32 a warp; K and V through one ring of two slots; all three swizzled
-// New        over flash_attn_mma_stages_split_q_shared_kv_acc_f32_rr_swizzle_qkv_overlap: four warps have two tiles of queries
-//            each. Every fragment of K and of V serves two mma, so shared memory is read half as often
+// New        over flash_attn_mma_stages_split_q_shared_kv_acc_f32_rr_swizzle_qkv_overlap: four warps have two tiles
+//            of queries each. Every fragment of K and of V serves two mma, so shared memory is read half as often
 // Bound      Tensor Cores as far as mma.sync drives them, with shared memory close behind: see the lesson
 #include "kata.cuh"
 #include <cmath>

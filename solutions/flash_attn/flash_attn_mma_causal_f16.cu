@@ -2,8 +2,8 @@
 //
 // Shapes     Q, K, V, O: [B, H, N, D] f16, contiguous, 16-byte aligned bases, D one of 32, 64, 96, 128
 // Technique  tiles of keys from the first to the diagonal; the two on the diagonal are masked, those above it skipped
-// New        over flash_attn_mma_stages_split_q_shared_kv_acc_f32_rr_swizzle_qkv_warp32: half the tiles are not visited,
-//            those on the diagonal are masked key by key, and the blocks that have most to do go first
+// New        over flash_attn_mma_stages_split_q_shared_kv_acc_f32_rr_swizzle_qkv_warp32: half the tiles are not
+//            visited, those on the diagonal are masked key by key, and the blocks that have most to do go first
 // Bound      Tensor Cores as far as mma.sync drives them; of the tiles on the diagonal half the work is for nothing
 #include "kata.cuh"
 #include <cmath>

@@ -1,9 +1,10 @@
 // flash_attn_mma_lse_f16: O = softmax(Q K^T / sqrt(D)) V, and LSE = log(sum of exp(Q K^T / sqrt(D))) of each row
 //
-// Shapes     Q, K, V, O: [B, H, N, D] f16, LSE: [B, H, N] f32, contiguous, 16-byte aligned bases, D one of 32, 64, 96, 128
+// Shapes     Q, K, V, O: [B, H, N, D] f16, LSE: [B, H, N] f32, contiguous, 16-byte aligned bases,
+//            D one of 32, 64, 96, 128
 // Technique  that of the rung before; a row's maximum and sum, which are there anyway, leave as one number
-// New        over flash_attn_mma_stages_split_q_shared_kv_acc_f32_rr_swizzle_qkv_warp32: LSE, all that is needed to make
-//            the weights again (the backward pass) or to merge the answers of two sets of keys (decoding)
+// New        over flash_attn_mma_stages_split_q_shared_kv_acc_f32_rr_swizzle_qkv_warp32: LSE, all that is needed to
+//            make the weights again (the backward pass) or to merge the answers of two sets of keys (decoding)
 // Bound      Tensor Cores as far as mma.sync drives them: LSE is one float for D halves of O
 #include "kata.cuh"
 #include <cmath>

@@ -2,8 +2,8 @@
 //
 // Shapes     Q, K, V, O: [B, H, N, D] f16, contiguous, 16-byte aligned bases, D one of 32, 64, 96, 128
 // Technique  128 queries per block, 16 a warp; K and V through one ring of two slots; all three swizzled
-// New        over flash_attn_mma_stages_split_q_shared_kv_acc_f32_rr_swizzle_qkv_whole_tiles: weights are made just before
-//            they are multiplied, 16 keys at a time, beside the mma of the 16 keys before
+// New        over flash_attn_mma_stages_split_q_shared_kv_acc_f32_rr_swizzle_qkv_whole_tiles: weights are made just
+//            before they are multiplied, 16 keys at a time, beside the mma of the 16 keys before
 // Bound      shared memory: eight warps read every fragment of K and of V for one mma each
 #include "kata.cuh"
 #include <cmath>
