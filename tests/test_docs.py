@@ -120,3 +120,20 @@ def test_the_picture_loads_nothing_and_fits_its_frame(browser: Browser, tmp_path
         seen.page.emulate_media(reduced_motion="reduce")
         opacity = seen.page.eval_on_selector_all("svg g", "all => all.map(line => getComputedStyle(line).opacity)")
         assert set(opacity) == {"1"}
+
+
+def test_the_budgets_of_flash_attention_are_current_as_far_as_arithmetic_goes() -> None:
+    """What ptxas says needs nvcc, and its version: `python docs/flash_budgets.py` writes the page."""
+    budgets = runpy.run_path(str(ROOT / "docs" / "flash_budgets.py"))
+    told = [
+        line.strip("| ").split(" | ") for line in budgets["PAGE"].read_text().splitlines() if line.startswith("| `")
+    ]
+    right = [budgets["cells"](path, source) for path in budgets["katas"]() for source in budgets["sources"](path)]
+    assert [row[: budgets["ARITHMETIC"]] for row in told] == right, "run: python docs/flash_budgets.py"
+
+
+def test_two_blocks_of_255_registers_fit_an_sm() -> None:
+    blocks_of_an_sm = runpy.run_path(str(ROOT / "docs" / "flash_budgets.py"))["blocks_of_an_sm"]
+    assert blocks_of_an_sm(4, 255, 64 * 1024) == 2  # by registers: 8192 for a warp
+    assert blocks_of_an_sm(4, 128, 85 * 1024) == 2  # by shared memory
+    assert blocks_of_an_sm(8, 32, 0) == 8  # by warps
