@@ -1,7 +1,7 @@
 // flash_attn_mma_stages_split_q_tiling_qkv_acc_f32_swizzle_qkv_split_d: O = softmax(Q K^T / sqrt(D)) V, S once for all columns of O
 //
 // Shapes     Q, K, V, O: [B, H, N, D] f16, contiguous, 16-byte aligned bases, D one of 32, 64, 96, 128, 256, 512, 1024;
-//            D = 512 and 1024 need up to 148 KB of shared memory, which compute capability 8.6 and 8.9 do not have
+//            D = 512 and 1024 need up to 146 KB of shared memory, which compute capability 8.6 and 8.9 do not have
 // Technique  64 queries (32 at D = 1024) per block stay in shared memory; 8 warps share out 128 keys for S, and columns of O
 //            for P V. K by slices of columns and V by slices of rows pass through one ring
 // New        over flash_attn_mma_stages_split_q_tiling_qkv_acc_f32_swizzle_qkv:

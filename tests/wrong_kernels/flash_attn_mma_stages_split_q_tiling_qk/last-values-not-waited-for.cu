@@ -1,0 +1,335 @@
+// Wrong: the last slice of V may still be on its way when P V begins
+// Kata: flash_attn_mma_stages_split_q_tiling_qk
+// Sim: race
+// Gpu: pass | wrong answer: the copies of small slices mostly arrive in time
+#include "kata.cuh"
+#include <cmath>
+#include <cstdint>
+#include <cuda_fp16.h>
+
+constexpr int MMA_M = 16;
+constexpr int MMA_N = 8;
+constexpr int MMA_K = 16;
+constexpr int WARPS = 4;
+constexpr int THREADS = WARPS * 32;
+constexpr int BLOCK_Q = WARPS * MMA_M;  // queries of a block
+constexpr int BLOCK_KV = 64;            // keys, and rows of V, of a tile
+constexpr int TILES_KV = BLOCK_KV / MMA_N;
+constexpr int BLOCK_D = 32;  // columns of Q, K and V in a slice
+constexpr int TILES_D = BLOCK_D / MMA_N;
+constexpr int STAGES = 3;  // slots for slices of Q, and as many for slices of K
+constexpr int CHUNK = 8;   // halves in one access of 16 bytes
+// Halves that lengthen a row in shared memory. The eight rows that ldmatrix reads at a time then begin 16 bytes apart, in
+// units of all 32 banks, and meet no bank twice.
+constexpr int PAD = CHUNK;
+
+// What a block keeps in shared memory.
+template <int D>
+struct Smem {
+    half Q[STAGES][BLOCK_Q][BLOCK_D + PAD];
+    half K[STAGES][BLOCK_KV][BLOCK_D + PAD];
+    half V[D / BLOCK_D][BLOCK_KV][BLOCK_D + PAD];
+};
+
+// shared -> registers: four 8x8 matrices. Lane l gives the address of row l % 8 of matrix l / 8, and gets of every
+// matrix elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4 (PTX ISA, "Warp-level matrix load instruction: ldmatrix").
+__device__ inline void ldmatrix_x4(uint32_t (&regs)[4], const half* row) {
+    const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(regs[0]), "=r"(regs[1]), "=r"(regs[2]), "=r"(regs[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+// The same with each matrix transposed on its way: a lane gets elements l / 4 of rows 2 * (l % 4) and 2 * (l % 4) + 1.
+__device__ inline void ldmatrix_x4_trans(uint32_t (&regs)[4], const half* row) {
+    const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(regs[0]), "=r"(regs[1]), "=r"(regs[2]), "=r"(regs[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+// A lane's sums of one mma [16, 8], in half: two neighbouring columns of row lane_id / 4, and of the row 8 below.
+using Sums = uint32_t[2];
+
+// c += a @ b for a [16, 16], b [16, 8], c [16, 8]; the fragments are those of PTX ISA, "Matrix Fragments for
+// mma.m16n8k16 with floating point type".
+__device__ inline void mma_m16n8k16(Sums& c, const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0, %1}, {%2, %3, %4, %5}, {%6, %7}, {%0, %1};"
+                 : "+r"(c[0]), "+r"(c[1])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// 2^x, within 2 in the last place; 0 below 2^-126 (PTX ISA, "ex2").
+__device__ inline float exp2_approx(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+__device__ inline uint32_t pack(float2 pair) {
+    const half2 halves = __float22half2_rn(pair);
+    return reinterpret_cast<const uint32_t&>(halves);
+}
+
+// The two columns of one row: i is 0 for the upper one, 1 for the row 8 below.
+__device__ inline float2 get_row(const Sums& sums, int i) {
+    return __half22float2(reinterpret_cast<const half2&>(sums[i]));
+}
+
+__device__ inline void set_row(Sums& sums, int i, float2 pair) {
+    sums[i] = pack(pair);
+}
+
+// The four lanes of a quad, 4 i to 4 i + 3, hold one row of a fragment between them.
+__device__ inline float quad_max(float x) {
+    x = fmaxf(x, __shfl_xor_sync(0xffffffff, x, 1));
+    return fmaxf(x, __shfl_xor_sync(0xffffffff, x, 2));
+}
+
+__device__ inline float quad_sum(float x) {
+    x += __shfl_xor_sync(0xffffffff, x, 1);
+    return x + __shfl_xor_sync(0xffffffff, x, 2);
+}
+
+// global -> shared: 16 bytes, passing no register. They have arrived when a wait for their group is over. Where inside is
+// false nothing is read and zeros are written (PTX ISA, "cp.async": src-size).
+__device__ inline void cp_async16(half* smem, const half* gmem, bool inside) {
+    const auto to = static_cast<uint32_t>(__cvta_generic_to_shared(smem));
+    const size_t from = __cvta_generic_to_global(gmem);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0) : "memory");
+}
+
+// This thread's copies since the last commit become a group.
+__device__ inline void cp_async_commit() {
+    asm volatile("cp.async.commit_group;" : : : "memory");
+}
+
+// Wait until of this thread's groups only the last PENDING may be on their way.
+template <int PENDING>
+__device__ inline void cp_async_wait() {
+    asm volatile("cp.async.wait_group %0;" : : "n"(PENDING) : "memory");
+}
+
+// global -> shared: a slice of rows of D halves, of which the matrix has left rows from here on. The others become 0: a row
+// of V that is not there meets weights of 0, and 0 times what an unwritten row may hold could be nan.
+template <int D, int ROWS>
+__device__ inline void load_tile(half (&smem)[ROWS][BLOCK_D + PAD], const half* gmem, int left) {
+    static_assert(ROWS * BLOCK_D / CHUNK % THREADS == 0, "every thread copies equally much");
+#pragma unroll
+    for (int i = 0; i < ROWS * BLOCK_D / CHUNK / THREADS; ++i) {
+        const int chunk = i * THREADS + threadIdx.x;
+        const int row = chunk / (BLOCK_D / CHUNK);
+        const int col = chunk % (BLOCK_D / CHUNK) * CHUNK;
+        cp_async16(&smem[row][col], gmem + (row < left ? row * D + col : 0), row < left);
+    }
+}
+
+// S += Q K^T over a slice: of a warp's 16 queries with the keys of a tile. The fragments of two neighbouring tiles of keys
+// come with one ldmatrix: lanes 0 to 15 give the rows of the left one, columns k and k + 8, the others those of the right.
+__device__ inline void multiply_qk(
+    Sums (&S_rmem)[TILES_KV], const half (&Q_smem)[BLOCK_Q][BLOCK_D + PAD],
+    const half (&K_smem)[BLOCK_KV][BLOCK_D + PAD]) {
+    const int warp_id = threadIdx.x / 32;
+    const int lane_id = threadIdx.x % 32;
+#pragma unroll
+    for (int k = 0; k < BLOCK_D; k += MMA_K) {
+        uint32_t Q_rmem[4];
+        ldmatrix_x4(Q_rmem, &Q_smem[warp_id * MMA_M + lane_id % 16][k + lane_id / 16 * CHUNK]);
+#pragma unroll
+        for (int n = 0; n < TILES_KV; n += 2) {
+            uint32_t K_rmem[4];
+            const int row = n * MMA_N + lane_id / 16 * MMA_N + lane_id % 8;
+            ldmatrix_x4(K_rmem, &K_smem[row][k + lane_id / 8 % 2 * CHUNK]);
+            mma_m16n8k16(S_rmem[n], Q_rmem, K_rmem[0], K_rmem[1]);
+            mma_m16n8k16(S_rmem[n + 1], Q_rmem, K_rmem[2], K_rmem[3]);
+        }
+    }
+}
+
+// The keys that the matrix does not have get -inf, and with it the weight 0.
+__device__ inline void mask_keys(Sums (&S_rmem)[TILES_KV], int left) {
+    const int lane_id = threadIdx.x % 32;
+#pragma unroll
+    for (int n = 0; n < TILES_KV; ++n) {
+        const int key = n * MMA_N + lane_id % 4 * 2;
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            const float2 s = get_row(S_rmem[n], i);
+            set_row(S_rmem[n], i, {key < left ? s.x : -INFINITY, key + 1 < left ? s.y : -INFINITY});
+        }
+    }
+}
+
+// P = 2^(scale * (S - maximum)), maximum that of all keys of the row so far; shrink is what turns weights that
+// were taken from the maximum before into such from this one. i is 0 for the row lane_id / 4 of a fragment, 1 for the row 8
+// below; row_sum has this lane's keys alone.
+__device__ inline void online_softmax(
+    uint32_t (&P_rmem)[TILES_KV][2], const Sums (&S_rmem)[TILES_KV], float (&row_max)[2], float (&row_sum)[2],
+    float (&shrink)[2], float scale) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        // TODO(1): row_max of this row becomes the maximum of what it was and of S, over the lanes of the quad; shrink is
+        //   2^(scale * (old - new)), which is 0 for the first tile, whose old maximum is -inf. (~8 lines)
+        float max = row_max[i];
+#pragma unroll
+        for (int n = 0; n < TILES_KV; ++n) {
+            const float2 s = get_row(S_rmem[n], i);
+            max = fmaxf(max, fmaxf(s.x, s.y));
+        }
+        max = quad_max(max);
+        shrink[i] = exp2_approx(scale * (row_max[i] - max));
+        row_max[i] = max;
+        // END TODO(1)
+        // TODO(2): P from S, in half. row_sum shrinks, and gets the weights of this lane as they are before they are
+        //   rounded. (~7 lines)
+        row_sum[i] *= shrink[i];
+#pragma unroll
+        for (int n = 0; n < TILES_KV; ++n) {
+            const float2 s = get_row(S_rmem[n], i);
+            const float2 p = {exp2_approx(scale * (s.x - row_max[i])), exp2_approx(scale * (s.y - row_max[i]))};
+            row_sum[i] += p.x + p.y;
+            P_rmem[n][i] = pack(p);
+        }
+        // END TODO(2)
+    }
+}
+
+// O = shrink * O + P V, for the columns of a slice.
+__device__ inline void multiply_pv(
+    float (&O_rmem)[TILES_D][4], const uint32_t (&P_rmem)[TILES_KV][2], const half (&V_smem)[BLOCK_KV][BLOCK_D + PAD],
+    const float (&shrink)[2]) {
+    const int lane_id = threadIdx.x % 32;
+    Sums PV_rmem[TILES_D] = {};
+    // TODO(3): PV = P V. Two tiles of P, 16x8 each, lie in the registers as one fragment of A, 16x16, is asked for. V is
+    //   [keys, D], so its fragments of B come with ldmatrix_x4_trans, of two neighbouring tiles at a time. (~11 lines)
+#pragma unroll
+    for (int k = 0; k < TILES_KV; k += 2) {
+        const uint32_t a[4] = {P_rmem[k][0], P_rmem[k][1], P_rmem[k + 1][0], P_rmem[k + 1][1]};
+#pragma unroll
+        for (int n = 0; n < TILES_D; n += 2) {
+            uint32_t V_rmem[4];
+            ldmatrix_x4_trans(V_rmem, &V_smem[k * MMA_N + lane_id % 16][n * MMA_N + lane_id / 16 * CHUNK]);
+            mma_m16n8k16(PV_rmem[n], a, V_rmem[0], V_rmem[1]);
+            mma_m16n8k16(PV_rmem[n + 1], a, V_rmem[2], V_rmem[3]);
+        }
+    }
+    // END TODO(3)
+#pragma unroll
+    for (int n = 0; n < TILES_D; ++n) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            const float2 pv = get_row(PV_rmem[n], i);
+            O_rmem[n][2 * i] = shrink[i] * O_rmem[n][2 * i] + pv.x;
+            O_rmem[n][2 * i + 1] = shrink[i] * O_rmem[n][2 * i + 1] + pv.y;
+        }
+    }
+}
+
+template <int D>
+__global__ void __launch_bounds__(THREADS) flash_attn_mma_stages_split_q_tiling_qk_kernel(
+    const half* __restrict__ Q,  // [B, H, N, D]
+    const half* __restrict__ K,  // [B, H, N, D]
+    const half* __restrict__ V,  // [B, H, N, D]
+    half* __restrict__ O,        // [B, H, N, D]
+    int N, float scale,
+    int slices) {  // D / BLOCK_D, of which the compiler knows nothing
+    extern __shared__ __align__(16) unsigned char smem_bytes[];
+    auto& smem = *reinterpret_cast<Smem<D>*>(smem_bytes);
+    // Blocks go along the queries of a head, so that those that run at a time share its K and V in L2.
+    const int tiles_q = (N - 1) / BLOCK_Q + 1;
+    const int64_t head = int64_t{blockIdx.x / tiles_q} * N * D;
+    const int off_q = blockIdx.x % tiles_q * BLOCK_Q;
+    const int tiles_kv = (N - 1) / BLOCK_KV + 1;
+    constexpr int SLICES = D / BLOCK_D;  // of a tile
+    const auto load_qk = [&](int step) {
+        const int off_kv = step / SLICES * BLOCK_KV;
+        const int off_d = step % SLICES * BLOCK_D;
+        if (step >= tiles_kv * SLICES) return;
+        load_tile<D>(smem.Q[step % STAGES], Q + head + int64_t{off_q} * D + off_d, N - off_q);
+        load_tile<D>(smem.K[step % STAGES], K + head + int64_t{off_kv} * D + off_d, N - off_kv);
+    };
+    for (int step = 0; step < STAGES - 1; ++step) {
+        load_qk(step);
+        cp_async_commit();
+    }
+
+    float O_rmem[SLICES][TILES_D][4] = {};
+    float row_max[2] = {-INFINITY, -INFINITY};
+    float row_sum[2] = {};
+    for (int tile = 0; tile < tiles_kv; ++tile) {
+        const int off_kv = tile * BLOCK_KV;
+        Sums S_rmem[TILES_KV] = {};
+        // TODO(4): S, slice by slice. A slice must have arrived, for all threads, before it is read; STAGES - 1 steps ahead
+        //   another is asked for, when nobody reads its slot any more, and with it the slice of V. (~9 lines)
+#pragma unroll 1  // the body is as long for any D
+        for (int slice = 0; slice < SLICES; ++slice) {
+            const int step = tile * SLICES + slice;
+            cp_async_wait<STAGES - 2>();  // this thread's part of the slice has arrived; later ones may be on their way
+            __syncthreads();              // so has everybody's, and everybody has left the step before
+            load_qk(step + STAGES - 1);
+            load_tile<D>(smem.V[slice], V + head + int64_t{off_kv} * D + slice * BLOCK_D, N - off_kv);
+            cp_async_commit();
+            multiply_qk(S_rmem, smem.Q[step % STAGES], smem.K[step % STAGES]);
+        }
+        // END TODO(4)
+        const int left = N - off_kv;
+        if (left < BLOCK_KV) mask_keys(S_rmem, left);
+        uint32_t P_rmem[TILES_KV][2];
+        float shrink[2];
+        online_softmax(P_rmem, S_rmem, row_max, row_sum, shrink, scale);
+        // TODO(5): P V, slice by slice. The last slice of V came with the last group; nothing may be on its way. (~6 lines)
+        cp_async_wait<1>();
+        __syncthreads();
+#pragma unroll
+        for (int slice = 0; slice < SLICES; ++slice) {
+            // Always so. A branch keeps the compiler from holding sums of many slices at a time, for which registers lack.
+            if (slice < slices) multiply_pv(O_rmem[slice], P_rmem, smem.V[slice], shrink);
+        }
+        // END TODO(5)
+    }
+
+    const int warp_id = threadIdx.x / 32;
+    const int lane_id = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        // TODO(6): Divide the row by its sum, which all four lanes of the quad have a part of. (~4 lines)
+        const int row = off_q + warp_id * MMA_M + lane_id / 4 + i * 8;
+        const float inverse = 1.0f / quad_sum(row_sum[i]);
+        half* const O_row = O + head + int64_t{row} * D + lane_id % 4 * 2;
+        if (row >= N) continue;
+#pragma unroll
+        for (int n = 0; n < D / MMA_N; ++n) {
+            const float* const o = &O_rmem[n / TILES_D][n % TILES_D][2 * i];
+            *reinterpret_cast<half2*>(O_row + n * MMA_N) = __floats2half2_rn(o[0] * inverse, o[1] * inverse);
+        }
+        // END TODO(6)
+    }
+}
+
+template <int D>
+void launch(const half* Q, const half* K, const half* V, half* O, int heads, int N, cudaStream_t stream) {
+    const int tiles_q = (N - 1) / BLOCK_Q + 1;
+    const float scale = static_cast<float>(M_LOG2E / std::sqrt(double{D}));  // exp(x) is 2^(x log2(e))
+    // More than 48 KB of shared memory have to be asked for.
+    const auto kernel = flash_attn_mma_stages_split_q_tiling_qk_kernel<D>;
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Smem<D>));
+    kernel<<<heads * tiles_q, THREADS, sizeof(Smem<D>), stream>>>(Q, K, V, O, N, scale, D / BLOCK_D);
+}
+
+KATA_EXPORT void flash_attn_mma_stages_split_q_tiling_qk(
+    const half* Q, const half* K, const half* V, half* O, int B, int H, int N, int D, cudaStream_t stream) {
+    switch (D) {
+        case 32:
+            return launch<32>(Q, K, V, O, B * H, N, stream);
+        case 64:
+            return launch<64>(Q, K, V, O, B * H, N, stream);
+        case 96:
+            return launch<96>(Q, K, V, O, B * H, N, stream);
+        case 128:
+            return launch<128>(Q, K, V, O, B * H, N, stream);
+        case 256:
+            return launch<256>(Q, K, V, O, B * H, N, stream);
+    }
+}
