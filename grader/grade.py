@@ -210,7 +210,8 @@ def _on_device(
     kata, target = request.kata, request.target
     if target.device == "gpu" and kata.capability > (gpu := _present(find_gpu())).capability:
         return Verdict(Kind.UNSUPPORTED, f"this kata needs {kata.compute}, the GPU is {gpu.arch}")
-    threading.Thread(target=_import_torch, daemon=True).start()
+    if "torch" not in sys.modules:
+        threading.Thread(target=_import_torch, daemon=True).start()
     with _turn(target, alone, progress), Sandbox(target.device, torch=_uses_torch(request, options)) as sandbox:
         engine = _engine((target,), progress)
         built = build_all([request], find_toolchain(), jobs=options.jobs, progress=None)[0]
@@ -277,7 +278,10 @@ def _need(*packages: str) -> None:
 
 
 def _import_torch() -> None:
-    """Seconds of work that need not wait for nvcc. What torch makes is never garbage, so no collection looks at it."""
+    """Seconds of work that need not wait for nvcc. What torch makes is never garbage, so no collection looks at it.
+
+    Only once in a process: what is frozen is never collected again, the garbage of later grades with it.
+    """
     gc.disable()
     try:
         import torch  # noqa: F401

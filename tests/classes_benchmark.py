@@ -1,10 +1,10 @@
 """A class of submissions on the simulator -> submissions a minute and the grader's peak memory as it goes on.
 
-    PYTHONPATH=. python tests/classes_benchmark.py [SUBMISSIONS]
+    PYTHONPATH=. python tests/classes_benchmark.py [SUBMISSIONS [STAGE ...]]
 
-Run by hand: 200 submissions of 5 katas by default, every file with a number of its own, so that none is compiled for
-another. First with a cold cache of builds, then once more with all of them there, then a class in which all handed in
-the same. Exit code 1 where a file did not pass, or the memory grew after the first tenth.
+Run by hand: 200 submissions of 5 katas by default. The stages: "cold", every file with a number of its own, so that
+none is compiled for another; "warm", the same with all of them in the cache; "alike", all handed in the same, none in
+the cache. Exit code 1 where a file did not pass, or the memory grew after the first twentieth.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from grader.catalog import load_catalog
 ROOT = Path(__file__).resolve().parent.parent
 KATAS = ("elementwise_f32", "relu_f32x4", "histogram_i32", "warp_reduce_sum_f32", "sgemm_sliced_k_f32")
 MARKS = (0.05, 0.5, 1.0)  # shares of the run after which the memory is looked at
+STAGES = ("cold", "warm", "alike")
 GROWTH = 1.10  # from the first mark to the last
 
 
@@ -77,23 +78,25 @@ def peak_mib(pid: int) -> int:
 
 def main() -> int:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 200
+    stages = sys.argv[2:] or STAGES
     bad = False
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch)
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "KATA_CACHE": str(place / "cache")}
-        hand_in(place / "distinct", count, alike=False)
-        hand_in(place / "alike", count, alike=True)
+        for folder in ("distinct", "alike"):
+            hand_in(place / folder, count, alike=folder == "alike")
         ready = [sys.executable, "-m", "grader", "grade", "embedding_f32", "--solutions", "--device", "sim"]
         subprocess.run(ready, env=environment, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)  # builds the simulator
-        for title, parent in (("cold", "distinct"), ("warm", "distinct"), ("all alike, cold", "alike")):
-            seconds, peaks, passed = run(place / parent, environment, count=count)
+        for stage in stages:
+            folder = "alike" if stage == "alike" else "distinct"
+            seconds, peaks, passed = run(place / folder, environment, count=count)
             grew = peaks[-1] / peaks[0]
             bad = bad or not passed or grew > GROWTH
             at = ", ".join(f"{mib} MiB after {share:.0%}" for mib, share in zip(peaks, MARKS, strict=True))
             words = "" if passed else "; NOT ALL PASSED"
             words += f"; GREW {grew:.2f} times" if grew > GROWTH else ""
             speed = f"{count} x {len(KATAS)} in {seconds:.0f} s: {60 * count / seconds:.1f} submissions/min"
-            print(f"{title:<16} {speed}; {at}{words}", flush=True)
+            print(f"{stage:<6} {speed}; {at}{words}", flush=True)
     return 1 if bad else 0
 
 

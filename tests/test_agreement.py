@@ -1,0 +1,177 @@
+"""pytest and `kata grade` give the same verdict, on every kata, solution and wrong kernel.
+
+Both call one function. So it is enough that for every kata, whatever is asked, the same arguments reach it; that is
+shown for all of them, with a grade() that only writes down how it is called. What it returns is then shown by both
+alike: that is tried for real, on one file for each kind of verdict.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from test_faces import make_clone, pytest_run, run
+from test_wrong_kernels import OTHER_KINDS, WRONG, WrongKernel
+
+from grader import cli, pytest_plugin
+from grader import grade as pipeline
+from grader.catalog import load_catalog
+from grader.verdict import Kind
+
+ROOT = Path(__file__).resolve().parent.parent
+KATAS = load_catalog(ROOT).katas
+
+RECORDER = """
+import json, os, sys
+from dataclasses import asdict
+
+from grader import cli, pytest_plugin
+from grader.grade import Grade
+from grader.verdict import Kind, Verdict
+
+def write(what, options, *files):
+    with open(os.environ["RECORD"], "a") as file:
+        file.write(json.dumps([what, asdict(options), *[[kata.name, str(source)] for kata, source in files]]) + "\\\\n")
+
+def grade(kata, options, *, source=None, progress=None):
+    write("grade", options, (kata, source))
+    return Grade(kata, source, (Verdict(Kind.PASS, "right", device="sim sm_90a", cases=1),))
+
+def prepare(work, options, progress=None):
+    write("prepare", options, *work)
+
+for face in (cli, pytest_plugin):
+    face.grade, face.prepare = grade, prepare
+
+if __name__ == "__main__":
+    sys.exit(cli.main(sys.argv[1:]))
+""".replace("\\\\n", "\\n")
+
+SAME = ("--solutions", "--thorough", "--counters", "--no-speed")
+ASKED: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # what: (as pytest is asked, as kata grade is)
+    "everything": (("exercises",), ()),
+    "a family": (("exercises/sgemm",), ("sgemm",)),
+    "a level": (("exercises", "-m", "medium"), ("medium",)),
+    "a file": (("exercises/relu/relu_f32.cu",), ("exercises/relu/relu_f32.cu",)),
+    "a device": (("exercises", "--device", "gpu"), ("--device", "gpu")),
+    "a card": (("exercises", "--device", "sim", "--sim-arch", "sm_80"), ("--device", "sim", "--sim-arch", "sm_80")),
+    "a seed": (("exercises", "--kata-seed", "7"), ("--seed", "7")),
+    **{flag: (("exercises", flag), (flag,)) for flag in SAME},
+    "all of it": (("exercises", "--kata-seed", "3", *SAME), ("--seed", "3", *SAME)),
+}
+
+
+def test_both_faces_call_the_one_grade() -> None:
+    assert pytest_plugin.grade is cli.grade is pipeline.grade
+    assert pytest_plugin.prepare is cli.prepare is pipeline.prepare
+
+
+@pytest.fixture(scope="module")
+def recorder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("recorder") / "recorder.py"
+    place.write_text(RECORDER)
+    return place
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_the_same_arguments_reach_it(asked: str, recorder: Path, tmp_path: Path) -> None:
+    by_pytest, by_kata = ASKED[asked]
+    paths = f"{ROOT}{os.pathsep}{recorder.parent}"
+    environment = {"PYTHONPATH": paths, "RECORD": str(tmp_path / "pytest")}
+    done = pytest_run(ROOT, *by_pytest, "-q", "-p", "recorder", "-p", "no:xdist", **environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    done = run(ROOT, str(recorder), "grade", *by_kata, PYTHONPATH=paths, RECORD=str(tmp_path / "kata"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    one, other = (
+        [json.loads(line) for line in (tmp_path / name).read_text().splitlines()] for name in ("pytest", "kata")
+    )
+    assert one == other
+    graded = [name for what, _, (name, _), *_ in one if what == "grade"]
+    assert graded == [name for name in KATAS if name in graded] and len(graded) >= 1
+    if by_pytest[0] == "exercises" and "-m" not in by_pytest:
+        assert graded == list(KATAS)
+
+
+def test_a_file_from_elsewhere_is_graded_as_one_in_its_place(recorder: Path, tmp_path: Path) -> None:
+    """So are the wrong kernels: their tests call grade() with the file, as --file does."""
+    place, kata = tmp_path / "record", KATAS["relu_f32"]
+    for arguments in ((), ("--file", str(WRONG[0].path))):
+        paths = f"{ROOT}{os.pathsep}{recorder.parent}"
+        run(ROOT, str(recorder), "grade", kata.name, *arguments, PYTHONPATH=paths, RECORD=str(place))
+    (_, one, own), (_, other, given) = (json.loads(line) for line in place.read_text().splitlines())
+    assert one == other and own == [kata.name, str(kata.skeleton_path)] and given == [kata.name, str(WRONG[0].path)]
+
+
+def test_every_option_of_a_grade_is_among_those_asked() -> None:
+    """A new option of either face comes here, or is for that face alone."""
+    of_kata = set(
+        re.findall(r"--[a-z-]+", run(ROOT, "-m", "grader", "grade", "--help").stdout.partition("for classes")[0])
+    )
+    plugin = re.findall(r'addoption\(\s*"(--[a-z-]+)"', (ROOT / "grader" / "pytest_plugin.py").read_text())
+    known = {word for pair in ASKED.values() for words in pair for word in words if word.startswith("--")}
+    of_classes = {"--submission", "--submissions", "--results", "--csv", "--jobs", "--time-limit"}
+    assert (
+        of_kata - of_classes - {"--help", "--file", "--json"} <= known
+    )  # --file: graded below; --json: how it is said
+    assert set(plugin) <= known
+
+
+# -- for real ----------------------------------------------------------------------------------------------------------
+
+
+def rounds() -> list[dict[str, WrongKernel]]:
+    """For each kind of verdict a file that gets it for sure; in each round all are of different katas."""
+    found: list[dict[str, WrongKernel]] = []
+    for kind in sorted(set(Kind) - OTHER_KINDS):
+        certain = [wrong for wrong in WRONG if wrong.expected("sim").kinds == (kind,) and not wrong.kata.libraries]
+        assert certain, f"no wrong kernel is sure of {kind}"
+        order = list(KATAS)
+        certain.sort(key=lambda wrong: (order.index(wrong.kata.name), wrong.path.stem))
+        places = ((taken, wrong) for taken in [*found, {}] for wrong in certain if wrong.kata.name not in taken)
+        taken, wrong = next(places)
+        if not taken:
+            found.append(taken)
+        taken[wrong.kata.name] = wrong
+    return found
+
+
+def test_the_rounds_have_every_kind() -> None:
+    kinds = [wrong.expected("sim").kinds[0] for taken in rounds() for wrong in taken.values()]
+    assert sorted(kinds) == sorted(set(Kind) - OTHER_KINDS)
+
+
+def stories(said: str, names: list[str]) -> dict[str, str]:
+    """What `kata grade` says of each kata."""
+    parts = re.split(rf"^(?=(?:{'|'.join(names)})(?::|  ))", said.rpartition("\n")[0], flags=re.MULTILINE)[1:]
+    return {re.split(r":|  ", part)[0]: re.sub(r"\n\d+ of \d+ passed$", "", part).strip() for part in parts}
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("wrong", rounds(), ids=lambda taken: "+".join(taken))
+def test_verdicts_are_shown_alike(wrong: dict[str, WrongKernel], tmp_path: Path) -> None:
+    clone = make_clone(tmp_path)
+    katas = load_catalog(clone).katas
+    solved, untouched = [name for name in ("relu_f32", "relu_f16", "relu_f32x4") if name not in wrong][:2]
+    katas[solved].skeleton_path.write_bytes(katas[solved].solution_path.read_bytes())
+    for name, file in wrong.items():
+        katas[name].skeleton_path.write_bytes(file.path.read_bytes())
+    names = [solved, untouched, *wrong]
+    files = [str(katas[name].skeleton_path) for name in names]
+    by_pytest = pytest_run(clone, *files, "--device", "sim", "-p", "no:xdist")
+    for name in names:  # the shape that failed first must not be tried first by the second
+        pipeline._memory(katas[name]).unlink(missing_ok=True)
+    by_kata = run(clone, "-m", "grader", "grade", *names, "--device", "sim")
+    assert by_pytest.returncode == by_kata.returncode == 1
+    shown = stories(by_kata.stdout, names)
+    assert set(shown) == set(names), by_kata.stdout
+    for name, file in wrong.items():
+        assert shown[name].startswith(f"{name}: {file.expected('sim').kinds[0]}: "), shown[name]
+        assert shown[name] in by_pytest.stdout, f"pytest says otherwise:\n{by_pytest.stdout}"
+    assert (
+        re.fullmatch(rf"{untouched}: not started: \d TODOs?", shown[untouched]) and shown[untouched] in by_pytest.stdout
+    )
+    assert "pass on sim" in shown[solved] and "1 passed" in by_pytest.stdout
