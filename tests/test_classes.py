@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 from typing import Any
@@ -212,6 +213,24 @@ def test_a_worker_that_dies_is_replaced_and_its_task_tried_again(tmp_path: Path)
             os.kill(killed[0], signal.SIGKILL)
     assert seen == [(0, "pass"), (1, "pass"), (2, "pass")] and len(killed) == 1
     assert workers_of(os.getpid()) == []
+
+
+def test_a_process_that_grades_many_files_does_not_keep_their_garbage() -> None:
+    script = f"""
+        import gc
+        from pathlib import Path
+        from grader.catalog import load_catalog
+        from grader.grade import Options, grade
+        kata = load_catalog(Path({str(ROOT)!r})).katas["elementwise_f32"]
+        frozen = []
+        for _ in range(3):
+            assert grade(kata, Options(device="sim", memory=False), source=kata.solution_path).passed
+            frozen.append(gc.get_freeze_count())
+        print(*frozen)
+    """
+    done = run(ROOT, "-c", textwrap.dedent(script))
+    first, *later = map(int, done.stdout.split())
+    assert first > 0 and max(later) <= first
 
 
 def workers_of(pid: int) -> list[int]:
