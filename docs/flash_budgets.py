@@ -159,7 +159,8 @@ O, S, P and Q are registers of a lane, of 32 bits, that the fragments of these m
 warp times columns / 32 floats, or half as many where two halves share one. S and P need not live at the same time; what
 else a thread needs (addresses, statistics, fragments of K and V on their way) comes on top. Registers and spilled bytes
 are what ptxas of CUDA 13.0 says for {ARCH}; a thread has at most 255, and nothing should spill. Blocks of an SM follow
-from its 65,536 registers, its 228 KB of shared memory, of which each block costs 1 KB more than it has, and its 64 warps.
+from its 65,536 registers, its 228 KB of shared memory, of which each block costs 1 KB more than it has, and its 64
+warps.
 """
 
 if __name__ == "__main__":

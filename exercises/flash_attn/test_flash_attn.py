@@ -305,8 +305,8 @@ def deep(spec: Spec, *widths: int) -> Spec:
     return replace(spec, edges=tuple(edges), large=(*large, *spec.large))
 
 
-# What comes first is tried however slow the machine is: a tile of the smallest D and of the kata's own. Then the others,
-# last several tiles, an even and an odd number of them.
+# What comes first is tried however slow the machine is: a tile of the smallest D and of the kata's own. Then the
+# others, last several tiles, an even and an odd number of them.
 SHORT = (shape(1, 1, 1, 32), shape(1, 2, 7, 64))
 LONG = (
     shape(2, 1, 17, 96),
@@ -316,19 +316,6 @@ LONG = (
     shape(1, 1, 192, 64),
     shape(1, 1, 260, 32),
 )
-
-
-
-def deep(spec: Spec, *widths: int) -> Spec:
-    """For katas made for a large D. All other sizes are small then, or a grade on the simulator would take long."""
-    edges = [*DEEP, *(shape(1, 1, 9, D) for D in widths), *(shape(1, 2, 66, D) for D in widths), *LONG]
-    large = [shape(1, 2, 1000, D) for D in widths]
-    return replace(spec, edges=tuple(edges), large=(*large, *spec.large))
-
-
-# Every D of the others; then, after those of the kata's own, several tiles of each D that is no power of two or is small.
-DEEP = (shape(1, 1, 1, 32), shape(1, 2, 7, 64), shape(2, 1, 17, 96), shape(1, 1, 33, 128), shape(1, 2, 63, 32))
-LONG = (shape(2, 3, 65, 32), shape(1, 2, 150, 96), shape(1, 1, 129, 128), shape(1, 1, 192, 64), shape(1, 1, 520, 32))
 
 # A query sees its own key and those before it.
 CAUSAL = replace(
@@ -396,9 +383,6 @@ SPECS = {
     "flash_attn_mma_stages_split_q_shared_kv_acc_f32_rr_swizzle_qkv_whole_tiles": FLOAT,
     "flash_attn_mma_stages_split_q_shared_kv_acc_f32_rr_swizzle_qkv_overlap": FLOAT,
     "flash_attn_mma_stages_split_q_shared_kv_acc_f32_rr_swizzle_qkv_warp32": FLOAT,
-    "flash_attn_mma_causal_f16": CAUSAL,
-    "flash_attn_mma_lse_f16": LSE,
-    "flash_attn_mma_gqa_f16": GROUPED,
     "flash_attn_mma_stages_split_q_shared_qkv_acc_f32": FLOAT,
     "flash_attn_mma_stages_split_q_shared_qkv_acc_f32_rr": FLOAT,
     "flash_attn_mma_stages_split_q_tiling_qk": deep(SPEC, 256),
@@ -415,17 +399,7 @@ SPECS = {
     "flash_attn_mma_stages_split_q_tiling_qkv_acc_f32_swizzle_qk": deep(FLOAT, 256, 512, 1024),
     "flash_attn_mma_stages_split_q_tiling_qkv_acc_f32_swizzle_qkv": deep(FLOAT, 256, 512, 1024),
     "flash_attn_mma_stages_split_q_tiling_qkv_acc_f32_swizzle_qkv_split_d": deep(FLOAT, 256, 512, 1024),
-    "flash_attn_mma_stages_split_q_tiling_qk": deep(SPEC, 256),
-    "flash_attn_mma_stages_split_q_tiling_qk_acc_f32": deep(FLOAT, 256),
-    "flash_attn_mma_stages_split_q_tiling_qk_swizzle_q": deep(SPEC, 256),
-    "flash_attn_mma_stages_split_q_tiling_qk_swizzle_qk": deep(SPEC, 256),
-    "flash_attn_mma_stages_split_q_tiling_qk_swizzle_qkv": deep(SPEC, 256),
-    "flash_attn_mma_stages_split_q_tiling_qkv": deep(SPEC, 256, 512, 1024),
-    "flash_attn_mma_stages_split_q_tiling_qkv_acc_f32": deep(FLOAT, 256, 512, 1024),
-    "flash_attn_mma_stages_split_q_tiling_qkv_swizzle_q": deep(SPEC, 256, 512, 1024),
-    "flash_attn_mma_stages_split_q_tiling_qkv_swizzle_qk": deep(SPEC, 256, 512, 1024),
-    "flash_attn_mma_stages_split_q_tiling_qkv_swizzle_qkv": deep(SPEC, 256, 512, 1024),
-    "flash_attn_mma_stages_split_q_tiling_qkv_acc_f32_swizzle_q": deep(FLOAT, 256, 512, 1024),
-    "flash_attn_mma_stages_split_q_tiling_qkv_acc_f32_swizzle_qk": deep(FLOAT, 256, 512, 1024),
-    "flash_attn_mma_stages_split_q_tiling_qkv_acc_f32_swizzle_qkv": deep(FLOAT, 256, 512, 1024),
+    "flash_attn_mma_causal_f16": CAUSAL,
+    "flash_attn_mma_lse_f16": LSE,
+    "flash_attn_mma_gqa_f16": GROUPED,
 }
