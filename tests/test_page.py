@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +25,7 @@ from grader.pages import document, paragraph
 from grader.pages.accesses import access_of, ideal_waves, sectors_of, waves_of
 from grader.pages.graph import LOOKS, look_of, places_of
 from grader.pages.markup import Markup, tag
-from grader.pages.roofline import of_the_learner, of_the_solutions
+from grader.pages.points import of_the_learner, of_the_solutions
 from grader.state import states
 
 if TYPE_CHECKING:
@@ -235,6 +236,19 @@ def test_pictures_of_what_was_passed_last_need_not_be_possible(place: Path, tmp_
     assert "No kata is drawn" in (tmp_path / "page.html").read_text()
 
 
+def test_it_is_opened_in_the_browser_or_said_that_there_is_none(place: Path, tmp_path: Path) -> None:
+    program = tmp_path / "browser"
+    program.write_text(f'#!/bin/sh\necho "$1" > {tmp_path}/opened\nexit ${{STATUS:-0}}\n')
+    program.chmod(0o755)
+    page = tmp_path / "page.html"
+    arguments = ("-m", "grader", "report", "--no-pictures", "--open", "-o", str(page))
+    done = run(place / "clone", *arguments, BROWSER=f"{program} %s", PATH="")
+    assert done.returncode == 0 and done.stderr == ""
+    assert (tmp_path / "opened").read_text() == f"{page.as_uri()}\n"
+    done = run(place / "clone", *arguments, BROWSER=f"{program} %s", PATH="", STATUS="1")
+    assert done.returncode == 0 and done.stderr == f"kata: no browser could be opened; open {page} yourself\n"
+
+
 def test_solutions_are_drawn_only_by_name(place: Path, tmp_path: Path) -> None:
     code, said = report(place, "--solutions", "-o", str(tmp_path / "page.html"))
     assert code == 2 and "give --kata, too" in said and not (tmp_path / "page.html").exists()
@@ -355,6 +369,18 @@ def test_the_solutions_stand_where_the_table_puts_them(catalog: Catalog) -> None
     for point in points:
         shares = re.findall(rf"^\| `{point.kata}` \| {re.escape(point.sizes)} \|.* (\d+) \|$", table, re.MULTILINE)
         assert any(abs(100 * point.share - int(share)) < 1.0 for share in shares), point
+
+
+def test_a_published_row_that_its_spec_does_not_know_is_left_out(catalog: Catalog, tmp_path: Path) -> None:
+    before = {(point.kata, point.sizes) for point in of_the_solutions(catalog)[1]}
+    text = (catalog.root / "solutions/SPEED.md").read_text()
+    (tmp_path / "solutions").mkdir()
+    stale = text.replace("| `hgemm_mma_cublas_nn` | M=4096,", "| `hgemm_mma_cublas_nn` | L=4096,")
+    stale = stale.replace("| `sgemv_k1024_f32x4_block` |", "| `sgemv_gone` |")
+    (tmp_path / "solutions/SPEED.md").write_text(stale)
+    after = {(point.kata, point.sizes) for point in of_the_solutions(replace(catalog, root=tmp_path))[1]}
+    assert {name for name, _ in before - after} == {"hgemm_mma_cublas_nn", "sgemv_k1024_f32x4_block"} and after < before
+    assert of_the_solutions(replace(catalog, root=tmp_path / "nowhere")) == ("", [])
 
 
 # Pictures
