@@ -23,13 +23,13 @@ _ABOUT = re.compile(r"^\| \[(\w+)\]\(exercises/.*\| ([^|]*) \|$", re.MULTILINE)
 
 def written(catalog: Catalog) -> str:
     """README.md with its parts as they must be."""
-    text = (catalog.root / FILE).read_text()
+    text = (catalog.root / FILE).read_text(encoding="utf-8")
     return _PART.sub(lambda part: f"{part['begin']}\n{_PARTS[part['name']](catalog, text)}\n\n{part['end']}", text)
 
 
 def problems(catalog: Catalog) -> list[str]:
     """What is not current, or was never written."""
-    text = (catalog.root / FILE).read_text()
+    text = (catalog.root / FILE).read_text(encoding="utf-8")
     found = {part["name"] for part in _PART.finditer(text)}
     missing = [
         f"{FILE}: its part {name!r} is missing; put its two comments back." for name in _PARTS if name not in found
