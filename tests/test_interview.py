@@ -397,8 +397,12 @@ def test_an_end_that_is_killed_anywhere_is_taken_up(lone: Catalog) -> None:
 def test_a_file_that_is_gone_comes_back_as_it_was_last_graded(lone: Catalog) -> None:
     on = begin(lone)
     on.paper(0).unlink()
-    with pytest.raises(InterviewError, match="`kata interview resume` writes it again"):
+    with pytest.raises(InterviewError, match="`kata interview resume` writes a lost one"):
         conduct.ask(on, lone)
+    os.mkfifo(on.paper(0))
+    with pytest.raises(InterviewError, match="cannot be read"):
+        conduct.ask(on, lone)
+    on.paper(0).unlink()
     on = conduct.take_up(on, lone)
     assert on.paper(0).read_text() == paper.paper_of(lone.katas[EASY])
     on.paper(0).write_text("// mine\n" + on.paper(0).read_text())
@@ -622,6 +626,14 @@ def test_over_time_is_said_and_counts_as_such(lone: Catalog, at: Time, monkeypat
     assert [item["asked_s"] for item in part["attempts"]] == [601, 601]
     assert part["first_right_in_time"] is False and part["over_s"] == 1
     assert "✗ right after 10:01, after the time was up" in page(record)
+
+
+def test_no_file_handed_in_is_a_page_all_the_same(lone: Catalog) -> None:
+    on = begin(lone)
+    on.paper(0).unlink()
+    record = made_record(on, lone)
+    assert record["parts"][0]["attempts"] == [] and record["parts"][0]["final"] is None
+    assert "None, and no file was handed in." in page(record) and "no right answer" in page(record)
 
 
 def test_a_grade_that_is_killed_is_on_the_record_and_the_next_one_works(clone: Path) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 from grader import report, skeleton
 from grader.build import Progress as Tell
 from grader.catalog import Catalog, Kata
-from grader.grade import SIM_ARCH, Grade, Options, grade
+from grader.grade import SIM_ARCH, Grade, Options, grade, read_source
 from grader.interview import clock, paper, session
 from grader.interview.plan import InterviewError, Part, Wish, draw
 from grader.interview.session import Session
@@ -85,9 +85,11 @@ def _write_folder(catalog: Catalog, place: Path, parts: Sequence[Part], facts: d
 
 def ask(on: Session, catalog: Catalog, tell: Tell | None = None) -> tuple[Session, Grade]:
     """Grade the file as it is now, and write both down: that it was asked for, and the verdict."""
-    digest = _keep_copy(on, on.part)
-    if not digest:
-        raise InterviewError(f"{on.paper(on.part)} cannot be read. `kata interview resume` writes it again.")
+    try:
+        digest = _keep_copy(on, on.part)
+    except OSError as error:
+        place, why = on.paper(on.part), error.strerror or error
+        raise InterviewError(f"{place} cannot be read ({why}). `kata interview resume` writes a lost one.") from None
     return _graded(on, catalog, on.part, digest, tell, final=False)
 
 
@@ -122,11 +124,8 @@ def explained(on: Session, part: int, graded: Grade) -> str:
 
 
 def _keep_copy(on: Session, part: int) -> str:
-    """Keep the file as it is now; returns its digest, empty where it cannot be read."""
-    try:
-        text = on.paper(part).read_bytes()
-    except OSError:
-        return ""
+    """Keep the file as it is now; returns its digest. Raises OSError where it cannot be read."""
+    text = read_source(on.paper(part))
     digest = hashlib.sha256(text).hexdigest()
     copy = on.copy_of(part, digest)
     if not copy.is_file():
@@ -144,7 +143,11 @@ def end_part(on: Session, catalog: Catalog) -> Session:
         return on
     part = on.part
     if on.ended(part) is None:  # else it was cut off between the two steps
-        on = session.append(on, session.END, part=part, digest=_keep_copy(on, part))
+        try:
+            digest = _keep_copy(on, part)
+        except OSError:
+            digest = ""  # nothing was handed in
+        on = session.append(on, session.END, part=part, digest=digest)
     if part + 1 < len(on.parts):
         _hand_out(on, catalog, part + 1)
         on = session.append(on, session.PART, part=part + 1)
