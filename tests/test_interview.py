@@ -870,10 +870,10 @@ def test_marks_are_counted_kept_saved_and_loaded(browser: Any, shown_page: Path,
         at.locator("#clear").click()
         assert at.locator("#total").inner_text().startswith("0 of 0")
         at.locator("#load").set_input_files(str(tmp_path / "marks.json"))
-        at.wait_for_function("document.getElementById('total').textContent.startsWith('3 of 4')")
+        wait_until(lambda: at.locator("#total").inner_text().startswith("3 of 4"))
         (tmp_path / "other.json").write_text('{"interview": "another"}')
         at.locator("#load").set_input_files(str(tmp_path / "other.json"))
-        at.wait_for_function("document.getElementById('kept').textContent.includes('interview another')")
+        wait_until(lambda: "interview another" in at.locator("#kept").inner_text())
 
 
 def test_a_measured_speed_is_on_the_page_with_its_interval(lone: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,10 @@
 "use strict";
 // Marks live in the page; where the browser lets it, they are kept for the next time that it is opened.
 (() => {
-  const main = document.querySelector("main");
+  const whole = document.querySelector("[data-interview]");
   const forms = [...document.querySelectorAll("form.marks")];
   if (!forms.length) return;
-  const key = "kata-interview:" + main.dataset.interview;
+  const key = "kata-interview:" + whole.dataset.interview;
   const fields = forms.flatMap((form) => [...form.elements]).filter((item) => item.name);
   const kept = document.getElementById("kept");
 
@@ -58,7 +58,7 @@
   document.getElementById("save").addEventListener("click", () => {
     const record = {
       kata_interview_marks: 1,
-      interview: main.dataset.interview,
+      interview: whole.dataset.interview,
       saved: new Date().toISOString(),
       ...sums(),
       parts: forms.map((form) => ({ part: Number(form.dataset.part), kata: form.dataset.kata, questions: marksOf(form) })),
@@ -66,7 +66,7 @@
     };
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([JSON.stringify(record, null, 1) + "\n"], { type: "application/json" }));
-    link.download = `interview-${main.dataset.interview}-marks.json`;
+    link.download = `interview-${whole.dataset.interview}-marks.json`;
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   });
@@ -74,7 +74,7 @@
   document.getElementById("load").addEventListener("change", async (event) => {
     try {
       const record = JSON.parse(await event.target.files[0].text());
-      if (record.interview !== main.dataset.interview) throw new Error(`they are of interview ${record.interview}`);
+      if (record.interview !== whole.dataset.interview) throw new Error(`they are of interview ${record.interview}`);
       put(record.fields);
       changed();
     } catch (error) {

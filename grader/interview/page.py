@@ -5,7 +5,6 @@ The record comes from files that the candidate wrote: every text in it is escape
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -14,9 +13,10 @@ from typing import Any
 from grader.interview.clock import said
 from grader.interview.conduct import is_right
 from grader.interview.dossier import FIGURES
+from grader.pages import document, paragraph
+from grader.pages.markup import Markup
 
 _HERE = Path(__file__).parent
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 Record = Mapping[str, Any]
 
 
@@ -26,20 +26,12 @@ def page(record: Record) -> str:
     title = f"Interview {record['name']}"
     body = [
         f"<header><h1>{escape(title)}</h1>{_about(record)}</header>",
-        f"<main data-interview='{escape(record['name'])}'>",
         _honesty(record),
         *(_part(record, part) for part in parts),
         _marks_bar(parts),
-        "</main>",
     ]
-    head = (
-        "<meta charset='utf-8'><meta name='viewport' content='width=device-width, initial-scale=1'>"
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-        f"<meta name='color-scheme' content='light dark'><title>{escape(title)}</title>"
-        f"<style>\n{(_HERE / 'page.css').read_text()}</style>"
-    )
-    script = f"<script>\n{(_HERE / 'page.js').read_text()}</script>"
-    return f"<!doctype html>\n<html lang='en'><head>{head}</head>\n<body>\n{_lines(body)}{script}</body></html>\n"
+    whole = Markup(f"<div data-interview='{escape(record['name'])}'>\n{_lines(body)}</div>")
+    return document(title, [whole], _HERE)
 
 
 def _lines(parts: Iterable[str]) -> str:
@@ -55,11 +47,6 @@ def _about(record: Record) -> str:
         record["machine"],
     )
     return f"<p class='quiet'>{escape(' · '.join(words))}</p>{_summary(record['parts'])}"
-
-
-def _coded(text: str) -> str:
-    """Our own words, with what stands in backticks as code."""
-    return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text))
 
 
 def _day(time: str) -> str:
@@ -128,7 +115,8 @@ def _honesty(record: Record) -> str:
             "<p>The time ran on whether or not anything was running, from the begin of each part to its end.</p>",
             _list(clock or ["the clock was never off the screen for longer than a minute"]),
             _list([*before, *looked] or ["nothing was looked up by a command"]),
-            f"<p class='quiet'>{_coded(record['lookups_note'])}</p></section>",
+            paragraph(record["lookups_note"], class_="quiet"),
+            "</section>",
         ]
     )
 

@@ -12,9 +12,10 @@ from grader.pages.markup import Markup, join, tag
 _HERE = Path(__file__).parent
 
 
-def document(title: str, parts: Iterable[Markup]) -> str:
-    """A whole page. Its policy lets the one script run that belongs to it, and no other: not even one in a name."""
-    style, script = ((_HERE / name).read_text() for name in ("page.css", "page.js"))
+def document(title: str, parts: Iterable[Markup], folder: Path = _HERE) -> str:
+    """A whole page, with the page.css and page.js of a folder. Its policy lets the one script run that belongs to it,
+    and no other: not even one in a name."""
+    style, script = ((folder / name).read_text() for name in ("page.css", "page.js"))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:"
     head = tag(
