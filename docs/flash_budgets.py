@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -31,7 +31,7 @@ FRAGMENTS = ("O", "S", "P", "Q")
 HEAD = ("kata", "D", "warps", *FRAGMENTS, "smem KB", "registers", "spilled bytes", "blocks/SM", "warps/SM")
 ARITHMETIC = 4 + len(FRAGMENTS)  # columns that need no compiler
 
-_CONSTANT = re.compile(r"^constexpr int (\w+) = ([^;]+);", re.MULTILINE)
+_CONSTANT = re.compile(r"^ *(?:static )?constexpr int (\w+) = ([^;]+);", re.MULTILINE)
 _MEMBER = re.compile(r"(half2?|float|uint32_t|int|Slot<D>) (\w+)((?:\[[^\]]+\])+)\s*(?:=|;)")
 _FRAGMENT = re.compile(r"(Sums|float|uint32_t|half2) (?:\(&)?([A-Z]+)_rmem\)?((?:\[[^\]]+\])*)")
 _SUMS = re.compile(r"using Sums = (\w+)\[(\w+)\];")
@@ -49,7 +49,7 @@ class Source:
     sizes: Mapping[str, int]
 
     def number(self, expression: str) -> int:
-        plain = expression.replace("/", "//")
+        plain = expression.replace("/", "//").replace("<D>", "")
         return int(eval(re.sub(r"int\{(.*?)\}", r"\1", plain), {"__builtins__": {}}, dict(self.sizes)))
 
     def elements(self, dims: str) -> int:
@@ -95,15 +95,26 @@ def sources(path: Path) -> Iterator[Source]:
         yield Source(text, sizes)
 
 
+def known(count: Callable[[], int]) -> int:
+    """What count returns, 0 where the solution says it in words that this page does not read."""
+    try:
+        return count()
+    except (NameError, SyntaxError, TypeError):
+        return 0
+
+
 def cells(path: Path, source: Source) -> list[str]:
     """The columns that arithmetic gives; a dash where the solution has no such thing, or calls it by another name."""
-    try:
-        words = [source.words(matrix) for matrix in FRAGMENTS]
-        smem = f"{source.smem_bytes() / 1024:.1f}"
-    except (NameError, SyntaxError, TypeError):
-        words, smem = [0] * len(FRAGMENTS), "-"
+    words = [known(lambda matrix=matrix: source.words(matrix)) for matrix in FRAGMENTS]
+    smem = known(source.smem_bytes)
     warps = source.sizes.get("THREADS", 0) // 32
-    return [f"`{path.stem}`", str(source.sizes["D"]), str(warps or "-"), *(str(count or "-") for count in words), smem]
+    return [
+        f"`{path.stem}`",
+        str(source.sizes["D"]),
+        str(warps or "-"),
+        *(str(count or "-") for count in words),
+        f"{smem / 1024:.1f}" if smem else "-",
+    ]
 
 
 def katas() -> list[Path]:
@@ -140,9 +151,9 @@ def rows() -> Iterator[list[str]]:
             found = {}
         for source in sources(path):
             row = cells(path, source)
-            if source.sizes["D"] in found and row[2] != "-" and row[-1] != "-":
+            if source.sizes["D"] in found and row[2] != "-":
                 registers, spilled = found[source.sizes["D"]]
-                blocks = blocks_of_an_sm(int(row[2]), registers, source.smem_bytes())
+                blocks = blocks_of_an_sm(int(row[2]), registers, known(source.smem_bytes))
                 row += [str(registers), str(spilled), str(blocks), str(blocks * int(row[2]))]
             yield row + ["-"] * (len(HEAD) - len(row))
 
@@ -159,8 +170,8 @@ O, S, P and Q are registers of a lane, of 32 bits, that the fragments of these m
 warp times columns / 32 floats, or half as many where two halves share one. S and P need not live at the same time; what
 else a thread needs (addresses, statistics, fragments of K and V on their way) comes on top. Registers and spilled bytes
 are what ptxas of CUDA 13.0 says for {ARCH}; a thread has at most 255, and nothing should spill. Blocks of an SM follow
-from its 65,536 registers, its 228 KB of shared memory, of which each block costs 1 KB more than it has, and its 64
-warps.
+from its 65,536 registers, its 64 warps, and its 228 KB of shared memory, of which each block costs 1 KB more than it
+has. A dash: there is none, or the solution says its size in words that the script does not read.
 """
 
 if __name__ == "__main__":
