@@ -302,7 +302,8 @@ def _ninja_file(jobs: Iterable[_Job], stage: Path) -> str:
 
 def _run_ninja(stage: Path, parallel: int, progress: Progress | None) -> None:
     command = [_ninja(), "-C", str(stage), "-k", "0", "-j", str(parallel)]
-    environment = {**os.environ, "NINJA_STATUS": "[%f/%t] ", "TERM": "dumb"}
+    # nvcc's own temporary files, too, are then gone with the stage, also those of one that was killed
+    environment = {**os.environ, "NINJA_STATUS": "[%f/%t] ", "TERM": "dumb", "TMPDIR": str(stage)}
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, start_new_session=True
     )

@@ -37,6 +37,8 @@ from grader.skeleton import SkeletonError
 from grader.toolchain import ToolchainError, find_gpu, find_toolchain
 
 FAULTS = (*MACHINE_ERRORS, CatalogError, SkeletonError)
+_PRCTL = ctypes.CDLL(None).prctl
+_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG: what this process gets when the one that asks dies
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER: orphans below come to this process, which can then end them
 _READ_BYTES = 1 << 16
 
@@ -65,6 +67,7 @@ class Resident:
         assert self._process.stdout is not None
         self._lines = _Lines(self._process.stdout.fileno())
         self._asked = 0
+        self._is_grading = False
 
     def fileno(self) -> int:
         return self._lines.fd
@@ -72,7 +75,7 @@ class Resident:
     def ask(self, kata: str, options: Options) -> None:
         """Grade the learner's file as it is now; whatever is being graded is given up."""
         assert self._process.stdin is not None
-        self._asked += 1
+        self._asked, self._is_grading = self._asked + 1, True
         question = {"id": self._asked, "kata": kata, "options": asdict(options)}
         try:
             self._process.stdin.write(json.dumps(question).encode() + b"\n")
@@ -85,7 +88,9 @@ class Resident:
         lines = self._lines.read()
         if lines is None:
             raise self._gone()
-        return [answer for line in lines if (answer := json.loads(line))["id"] == self._asked]
+        found = [answer for line in lines if (answer := json.loads(line))["id"] == self._asked]
+        self._is_grading &= not any("grade" in answer or "fault" in answer for answer in found)
+        return found
 
     def close(self) -> None:
         """End it and all that it started. Returns when they are gone."""
@@ -93,6 +98,8 @@ class Resident:
             if pipe is not None:
                 with contextlib.suppress(BrokenPipeError):
                     pipe.close()
+        if not self._is_grading:
+            self._process.kill()  # it has started nothing; perhaps it is importing, which takes a while
         try:
             self._process.wait(timeout=10)  # it sees the end of the pipe, ends what it started, and then itself
         except subprocess.TimeoutExpired:
@@ -161,7 +168,9 @@ class _Grader:
                     return
                 self.waiting = json.loads(questions[-1]) if questions else self.waiting
             elif not ready and idle:
+                _PRCTL(_DEATH_SIGNAL, signal.SIGKILL)  # there is nothing to end yet but this process, which is busy now
                 _warm()
+                _PRCTL(_DEATH_SIGNAL, 0)
                 self.is_warm = True
             if self.running is not None and self.running.lines.fd in ready:
                 self._relay(self.running)
@@ -295,7 +304,7 @@ def _lines(graded: Grade) -> list[str]:
 
 
 def _main(root: Path) -> None:
-    ctypes.CDLL(None).prctl(_SUBREAPER, 1)
+    _PRCTL(_SUBREAPER, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     out = os.dup(1)
     os.dup2(2, 1)  # whatever is printed must not stand between answers

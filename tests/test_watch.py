@@ -39,11 +39,15 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """What the processes of this test are known by; the test fails where any is left in the end."""
+    """What the processes of this test are known by; it fails where one is left in the end, or a file of theirs."""
     name = uuid.uuid4().hex
     monkeypatch.setenv("KATA_DATA", str(tmp_path / "data"))
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
     yield name
     wait_for(lambda: not alive(name), "all processes to end", 10.0)
+    assert list(temporary.iterdir()) == []
 
 
 @pytest.fixture
