@@ -6,6 +6,7 @@ import csv
 import hashlib
 import json
 import os
+import pty
 import shutil
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from test_faces import run
 from grader.catalog import load_catalog
 from grader.grade import Options
 from grader.results import Results, ResultsError
+from grader.skeleton import skeleton_of
 from grader.submission import MISSING, TWICE, UNKNOWN, Submission, entries, find_submissions
 from grader.workers import TRIES, Task, replies
 
@@ -441,12 +443,56 @@ def test_what_changes_a_grade_is_graded_again(tmp_path: Path) -> None:
         (["--submission", ".", "--results", "no/such/r.jsonl"], "no/such/r.jsonl cannot be written"),
         (["relu_f33", "--submission", "."], "relu_f32"),
         (["--submission", ".", "--jobs", "0"], "no number of at least 1"),
+        (["--submission", ".", "--time-limit", "0"], "no number of seconds above 0"),
     ],
 )
 def test_a_wrong_command_is_one_sentence(tmp_path: Path, arguments: list[str], said: str) -> None:
     done = kata(*arguments, cwd=tmp_path)
     assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_handed_in_is_no_pass(tmp_path: Path) -> None:
+    done = kata("--submission", handed_in(tmp_path, "empty", {}))
+    assert done.returncode == 1 and "0 of 0 passed" in done.stdout
+
+
+def test_the_table_has_every_submission_and_kata_in_order(tmp_path: Path) -> None:
+    """Nothing is compiled for this: what is handed in are skeletons, and nothing at all."""
+    for name in ("=cmd()", "zoe", "bob"):
+        for chosen in ("relu_f32", "elementwise_f32") if name != "bob" else ():
+            text = skeleton_of(CATALOG.katas[chosen])
+            handed_in(tmp_path / "class", name, {f"{chosen}.cu": text})
+    handed_in(tmp_path / "class", "bob", {})
+    table = tmp_path / "t.csv"
+    done = kata("relu_f32", "elementwise_f32", "--submissions", tmp_path / "class", "--csv", table)
+    with table.open(newline="") as file:
+        lines = list(csv.reader(file))
+    assert lines == [
+        ["submission", "elementwise_f32", "relu_f32", "passed"],
+        ["'=cmd()", "not started", "not started", "0"],  # no spreadsheet takes it for a formula
+        ["bob", MISSING, MISSING, "0"],
+        ["zoe", "not started", "not started", "0"],
+    ]
+    shown = [line.split() for line in done.stdout.splitlines()]
+    assert [line[0] for line in shown] == ["submission", "=cmd()", "bob", "zoe", "0"] and done.returncode == 1
+    narrow = kata("relu_f32", "elementwise_f32", "--submissions", tmp_path / "class", COLUMNS="40").stdout
+    assert "zoe     0 passed, elementwise_f32: not started, relu_f32: not started" in narrow
+
+
+def test_on_a_terminal_there_is_a_bar(tmp_path: Path) -> None:
+    folder = handed_in(tmp_path, "a\nb", {"relu_f32.cu": skeleton_of(CATALOG.katas["relu_f32"]), "x.cu": ""})
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "grader", "grade", "--device", "sim", "--submission", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=theirs, env={**os.environ, "COLUMNS": "60"})
+    os.close(theirs)
+    said = os.read(ours, 1 << 16).decode()
+    os.close(ours)
+    assert done.returncode == 1 and said.count("\n") == 1 and said.endswith("\n")
+    bars = said.strip().split("\r")
+    assert all(len(bar) < 60 for bar in bars)
+    assert "[############............] 1/2  a\\nb x.cu" in bars[0]
+    assert bars[-1].startswith("[########################] 2/2  a\\nb relu_f32: not started")
 
 
 def test_a_machine_that_cannot_grade_says_so_once(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import json
 import os
 import shutil
 import sys
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -53,7 +52,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--csv", type=Path, metavar="FILE", help="write the table of verdicts to this file too")
     group.add_argument("--jobs", type=_count, metavar="N", help="how many to grade side by side (default: all cores)")
     group.add_argument(
-        "--time-limit", type=float, default=LIMIT_S, metavar="S", help=f"seconds for one file (default {LIMIT_S:g})"
+        "--time-limit", type=_seconds, default=LIMIT_S, metavar="S", help=f"seconds for one file (default {LIMIT_S:g})"
     )
 
 
@@ -61,6 +60,13 @@ def _count(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of at least 1")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        if 0 < float(text) < float("inf"):
+            return float(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
 
 
 def wanted(options: argparse.Namespace) -> bool:
@@ -82,15 +88,13 @@ def grade_submissions(options: argparse.Namespace, asked: Options) -> int:
     asked = replace(asked, jobs=max(1, (os.cpu_count() or 1) // count), memory=False)
     devices = _make_ready(asked)
     found = [entry for submission in submissions for entry in entries(submission, catalog, names)]
-    with contextlib.ExitStack() as stack:
-        results = stack.enter_context(Results(options.results)) if options.results else None
-        say = _Say(len(found), as_json=options.json)
-        run = _Run(catalog, asked, devices, results, say)
-        rows = [*run.rows(found, count=min(count, max(1, len(found))), limit_s=options.time_limit)]
-    _summarise(submissions, rows, options)
+    with Results(options.results) if options.results else contextlib.nullcontext() as results:
+        run = _Run(catalog, asked, devices, results, _Say(len(found), as_json=options.json))
+        rows = [*run.rows(found, count=count, limit_s=options.time_limit)]
+    _summarise(catalog, submissions, rows, options)
     if any(row["verdict"] == NOT_GRADED for row in rows):
         return 2
-    return 0 if all(row["passed"] for row in rows) else 1
+    return 0 if rows and all(row["passed"] for row in rows) else 1
 
 
 def _make_ready(options: Options) -> tuple[Target, ...]:
@@ -170,7 +174,7 @@ class _Say:
     """Progress on standard error: a bar on a terminal, else a line a row. With ``as_json``, rows on standard output."""
 
     def __init__(self, total: int, *, as_json: bool) -> None:
-        self._total, self._as_json, self._done, self._start = total, as_json, 0, time.monotonic()
+        self._total, self._as_json, self._done = total, as_json, 0
         self._bar = sys.stderr.isatty()
 
     def kept(self, row: Row) -> Row:
@@ -203,27 +207,24 @@ def _name(row: Row) -> str:
     return shown(f"{row['submission']} {row['kata'] or row['file']}")
 
 
-def _summarise(submissions: Sequence[Submission], rows: Sequence[Row], options: argparse.Namespace) -> None:
-    if options.csv is not None:
-        _write(options.csv, _csv(submissions, rows))
-    if not options.json:
-        for line in _table(submissions, rows):
-            print(line)
-
-
-def _cells(submissions: Sequence[Submission], rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
-    """The katas, and for each submission its name, its verdict on each of them, and how many passed."""
-    katas = list(dict.fromkeys(row["kata"] for row in rows if row["kata"]))
-    verdicts = {(row["submission"], row["kata"]): str(row["verdict"]) for row in rows if row["kata"]}
+def _summarise(
+    catalog: Catalog, submissions: Sequence[Submission], rows: Sequence[Row], options: argparse.Namespace
+) -> None:
+    """The table of verdicts: katas in the order of the catalogue, submissions in that of the command."""
+    verdicts = {(row["submission"], row["kata"]): str(row["verdict"]) for row in rows}
+    katas = [name for name in catalog.katas if any(kata == name for _, kata in verdicts)]
     lines = []
     for item in submissions:
         own = [verdicts.get((item.name, kata), "") for kata in katas]
         lines.append([item.name, *own, str(sum(verdict == Kind.PASS.value for verdict in own))])
-    return katas, lines
+    if options.csv is not None:
+        _write(options.csv, _csv(katas, lines))
+    if not options.json:
+        for line in _table(katas, lines, rows):
+            print(line)
 
 
-def _table(submissions: Sequence[Submission], rows: Sequence[Row]) -> Iterator[str]:
-    katas, lines = _cells(submissions, rows)
+def _table(katas: Sequence[str], lines: Sequence[Sequence[str]], rows: Sequence[Row]) -> Iterator[str]:
     table = [
         ["submission", *katas, "passed"],
         *([shown(line[0]), *(cell or "-" for cell in line[1:])] for line in lines),
@@ -233,18 +234,18 @@ def _table(submissions: Sequence[Submission], rows: Sequence[Row]) -> Iterator[s
         for line in table:
             yield "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
     else:  # too wide: what did not pass, by name
+        width = max(len(line[0]) for line in table[1:])
         for name, *verdicts, passed in table[1:]:
             failed = [f"{kata}: {verdict}" for kata, verdict in zip(katas, verdicts, strict=True) if verdict != "pass"]
             given = [text for text in failed if not text.endswith(": -")]
-            yield f"{name:<{widths[0]}}  {passed} passed{''.join(f', {text}' for text in given)}"
+            yield f"{name:<{width}}  {passed} passed{''.join(f', {text}' for text in given)}"
     for row in rows:
         if not row["kata"] or row["verdict"] == NOT_GRADED:
             yield f"{_name(row)}: {row['verdict']}: {row['summary']}"
     yield f"{sum(bool(row['passed']) for row in rows)} of {len(rows)} passed"
 
 
-def _csv(submissions: Sequence[Submission], rows: Sequence[Row]) -> str:
-    katas, lines = _cells(submissions, rows)
+def _csv(katas: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([["submission", *katas, "passed"], *map(_harmless, lines)])
     return text.getvalue()
