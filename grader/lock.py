@@ -59,12 +59,13 @@ def gpu_turn(folder: Path, gpu: str, *, alone: bool, tell: Callable[[str], None]
         # Whoever waits for the room stands in the door, so that those who only join others do not overtake.
         _lock(door, fcntl.LOCK_EX, tell)
         _lock(room, fcntl.LOCK_EX if alone else fcntl.LOCK_SH, tell)
-        with contextlib.suppress(OSError):
-            fcntl.flock(door, fcntl.LOCK_UN)
+        _lock(door, fcntl.LOCK_UN, tell)
         yield
 
 
-def _lock(file: int, how: int, tell: Callable[[str], None] | None) -> None:
+def _lock(file: int | None, how: int, tell: Callable[[str], None] | None) -> None:
+    if file is None:
+        return
     try:
         fcntl.flock(file, how | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -76,8 +77,13 @@ def _lock(file: int, how: int, tell: Callable[[str], None] | None) -> None:
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[int]:
-    file = _open(path)
+def _opened(path: Path) -> Iterator[int | None]:
+    """The open file; None where there can be none, in a cache that is only for reading."""
+    try:
+        file = _open(path)
+    except cache.CacheError:
+        yield None
+        return
     try:
         yield file
     finally:

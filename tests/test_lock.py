@@ -111,6 +111,11 @@ def test_two_gpus_are_two_turns(tmp_path: Path) -> None:
         pass
 
 
+def test_a_cache_that_cannot_be_written_stops_no_grade(tmp_path: Path) -> None:
+    with gpu_turn(tmp_path / "nowhere", "GPU-aa", alone=True):
+        pass
+
+
 def test_a_claim_is_one_processs_until_it_dies(tmp_path: Path) -> None:
     script = f"""
         from pathlib import Path
