@@ -27,6 +27,7 @@ from grader.commands import (
     records,
     save,
     say_json,
+    tell,
     warn,
     watch,
 )
@@ -182,7 +183,7 @@ def _grade(options: argparse.Namespace) -> int:
     work = _work(katas, options)
     progress.expect()
     if len(work) > 1:
-        prepare(work, wanted, _tell)
+        prepare(work, wanted, tell)
     say = _say_record if options.json else functools.partial(_say_grade, max(len(kata.name) for kata in katas))
     graded = [_grade_one(kata, source, wanted, say) for kata, source in work]
     passed = sum(grade.passed for grade in graded)
@@ -211,7 +212,7 @@ def _work(katas: Sequence[Kata], options: argparse.Namespace) -> list[tuple[Kata
 
 
 def _grade_one(kata: Kata, source: Path, options: Options, say: Callable[[Grade], None]) -> Grade:
-    graded = grade(kata, options, source=source, progress=_tell)
+    graded = grade(kata, options, source=source, progress=tell)
     say(graded)
     warn(progress.keep_grade(graded))
     return graded
@@ -238,7 +239,7 @@ def _bench(options: argparse.Namespace) -> int:
         raise CatalogError("none of these katas has a baseline; `speed` in difficulty.yaml names it.")
     work = _work(katas, options)
     wanted = Options(device="gpu", pairs=options.pairs)
-    prepare(work, wanted, _tell)
+    prepare(work, wanted, tell)
     width = max(len(kata.name) for kata in katas)
     benched = [_bench_one(kata, source, wanted, width) for kata, source in work]
     if options.json is not None:
@@ -249,7 +250,7 @@ def _bench(options: argparse.Namespace) -> int:
 
 
 def _bench_one(kata: Kata, source: Path, options: Options, width: int) -> Grade:
-    benched = bench(kata, options, source=source, progress=_tell)
+    benched = bench(kata, options, source=source, progress=tell)
     if benched.passed:
         for measurement in benched.verdict.measurements:
             print(f"{kata.name:<{width}}  {report.speed(measurement)}", flush=True)
@@ -258,10 +259,6 @@ def _bench_one(kata: Kata, source: Path, options: Options, width: int) -> Grade:
     for line in report.launches(benched):
         print(f"{'':<{width}}  {line}", flush=True)
     return benched
-
-
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def _reset(options: argparse.Namespace) -> int:

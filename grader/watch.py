@@ -33,8 +33,6 @@ class Watch:
     fault: str = ""  # why there is no verdict on the last save
     told: str = ""  # what the grade says of its progress
     since: float | None = None  # when the running grade was asked for
-    next_name: str | None = None  # after a pass, what `n` goes on to
-    passed: int = 0
 
     def __post_init__(self) -> None:
         self._by_path = {kata.skeleton_path: kata for kata in self.catalog.katas.values()}
@@ -95,7 +93,6 @@ class Watch:
         if kata.name != self.kata.name:
             self.kata, self.last = kata, None
             self._saves.add(kata.skeleton_path)
-        self.next_name = None
         self.ask(self._saves.digest if digest is None else digest)
 
     def _note(self, answer: Answer) -> None:

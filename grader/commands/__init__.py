@@ -63,6 +63,11 @@ def say_json(value: Any) -> None:
     print(json.dumps(value, indent=1))
 
 
+def tell(line: str) -> None:
+    """What is said beside the answer, while it is on its way."""
+    print(line, file=sys.stderr, flush=True)
+
+
 @functools.cache  # the same words are said once
 def warn(words: str | None) -> None:
     if words:

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from grader import progress, report, rung, skeleton
 from grader.catalog import CatalogError
-from grader.commands import Commands, one_kata, open_catalog, open_progress, open_states, warn
+from grader.commands import Commands, one_kata, open_catalog, open_progress, open_states, tell, warn
 from grader.commands.course import next_ones, table, why_none
 from grader.commands.kata import difference, task
 from grader.grade import Options
@@ -112,10 +112,6 @@ def _print(answer: Answer, as_json: bool) -> None:
         tell(answer["tell"])
 
 
-def tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
 # -- on a terminal ---------------------------------------------------------------------------------------------------
 
 
@@ -141,6 +137,7 @@ class _Screen:
     hints: int = 0  # how many of the kata's hints the page has
     question: str = ""
     note: str = ""
+    next_name: str = ""  # after a pass, what `n` goes on to
     ended: bool = False
 
     def press(self, key: str) -> None:
@@ -168,7 +165,7 @@ class _Screen:
         if "grade" not in answer:
             return
         self._turn_to([])
-        self.note = answer["warning"] or ""
+        self.note, self.next_name = answer["warning"] or "", ""
         if answer["grade"]["passed"]:
             self._try(self._find_next)
 
@@ -183,14 +180,9 @@ class _Screen:
     def _turn_to(self, page: Sequence[str]) -> None:
         self.page, self.top, self.hints = list(page), 0, 0
 
-    def _states(self) -> Mapping[str, State]:
-        _, _, states = open_states()
-        self.watch.passed = sum(state.word == PASSED for state in states.values())
-        return states
-
     def _following(self) -> tuple[State | None, Mapping[str, State]]:
         """The kata that is next, or the one after it where that is the one that is watched."""
-        states = self._states()
+        _, _, states = open_states()
         opened = next_ones(states.values())
         names = [state.kata.name for state in opened]
         if self.watch.kata.name in names:
@@ -199,7 +191,7 @@ class _Screen:
 
     def _find_next(self) -> None:
         found, _ = self._following()
-        self.watch.next_name = found.kata.name if found is not None else None
+        self.next_name = found.kata.name if found is not None else ""
 
     def _next(self) -> None:
         found, states = self._following()
@@ -223,13 +215,14 @@ class _Screen:
         self.note = progress.keep_hint(kata, strength) or ""
 
     def _list(self) -> None:
-        states = self._states()
+        _, _, states = open_states()
         family = [state for state in states.values() if state.kata.family == self.watch.kata.family]
-        total = f"{self.watch.passed} of {len(states)} katas are passed; `kata list` shows them all"
+        passed = sum(state.word == PASSED for state in states.values())
+        total = f"{passed} of {len(states)} katas are passed; `kata list` shows them all"
         self._turn_to([*table(family), "", total])
 
     def _show(self) -> None:
-        states = self._states()
+        _, _, states = open_states()
         lookups.refusal([self.watch.kata], "show")  # which is never refused, but noted
         self._turn_to(list(task(states[self.watch.kata.name], states)))
 
@@ -294,7 +287,7 @@ class _Screen:
         elif watch.fault:
             text, style = f"no verdict: {watch.fault}", "red"
         elif watch.last is not None and watch.last["grade"]["passed"]:
-            more = f"; n: on to {watch.next_name}" if watch.next_name else ""
+            more = f"; n: on to {self.next_name}" if self.next_name else ""
             text, style = f"PASSED at {watch.last_at}, in {watch.seconds:.1f} s{more}", "green"
         elif watch.last is not None:
             text, style = f"verdict of {watch.last_at}, in {watch.seconds:.1f} s; waiting for you to save", ""
