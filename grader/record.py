@@ -1,4 +1,4 @@
-"""Grade -> JSON: what `kata grade --json` and `kata bench --json` write, for programs. README.md has the fields.
+"""Grade -> JSON: what `kata grade --json` and `kata bench --json` write, for programs. docs/json.md has the fields.
 
 Fields are only added; one that changes its meaning changes FORMAT. JSON knows no infinities and no NaN: those are the
 strings "inf", "-inf" and "nan".

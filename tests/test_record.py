@@ -78,6 +78,12 @@ def test_a_verdict_loses_nothing() -> None:
     assert said["mismatches"] == [{"buffer": "y", "index": [1, 2], "expected": 1.5, "got": None, "writer": None}]
 
 
+def test_every_field_is_described() -> None:
+    text = (ROOT / "docs" / "json.md").read_text()
+    said = kept(Verdict(Kind.RACE, "s"))
+    assert [name for name in (*said, *said["verdicts"][0]) if f"`{name}`" not in text] == []
+
+
 def test_what_is_not_finite_is_a_word() -> None:
     mismatch = Mismatch("y", (0,), math.inf, math.nan)
     said = kept(Verdict(Kind.WRONG_ANSWER, "s", mismatches=(mismatch,), error_share=-math.inf))["verdicts"][0]

@@ -19,7 +19,7 @@ from typing import Any
 from grader import cache
 from grader.build import Target
 from grader.catalog import Catalog, CatalogError
-from grader.commands import open_catalog
+from grader.commands import open_catalog, tell
 from grader.devices.sim import engine_library
 from grader.grade import Grade, Options, targets
 from grader.record import record
@@ -102,7 +102,7 @@ def _make_ready(options: Options) -> tuple[Target, ...]:
     found = targets(options, find_gpu())
     find_toolchain()
     if any(target.device == "sim" for target in found):
-        engine_library(cache.cache_folder(), progress=_tell)
+        engine_library(cache.cache_folder(), progress=tell)
     return found
 
 
@@ -190,17 +190,13 @@ class _Say:
 
     def _show(self, text: str) -> None:
         if not self._bar:
-            _tell(f"[{self._done}/{self._total}] {text}")
+            tell(f"[{self._done}/{self._total}] {text}")
             return
         full = BAR * self._done // self._total
         line = f"[{'#' * full}{'.' * (BAR - full)}] {self._done}/{self._total}  {text}"
         width = shutil.get_terminal_size().columns - 1
         end = "\n" if self._done == self._total else ""
         print(f"\r{line[:width]:<{width}}{end}", end="", file=sys.stderr, flush=True)
-
-
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def _name(row: Row) -> str:
