@@ -1,7 +1,7 @@
 // Wrong: every group of columns of O is written where the first belongs
 // Kata: flash_attn_mma_stages_split_q_tiling_qkv
 // Sim: race | wrong answer: other blocks write there, and nobody the other columns
-// Gpu: wrong answer | race
+// Gpu: wrong answer
 #include "kata.cuh"
 #include <cmath>
 #include <cstdint>
