@@ -18,6 +18,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -36,6 +37,7 @@ COMPILE_LIMIT_S = 180
 TEMPLATES_LIMIT_S = 900  # where a kata includes CuTe: its templates keep two cores busy for most of a minute
 MEMORY_LIMIT_BYTES = 12 << 30  # of address space, for each program that nvcc starts
 FILE_LIMIT_BYTES = 1 << 30  # for each file that they write
+PATIENCE_S = 30.0  # for builds that other processes are making, or have before them
 FULL_BYTES = 1 << 20  # a disk with less room than this is why a compilation failed
 _NAME = "kata"  # every build's files have this stem, so that a build does not depend on what its file was called
 SOURCE = f"{_NAME}.cu"
@@ -166,17 +168,18 @@ def _is_built(job: _Job, folder: Path) -> bool:
 def _compile_each_once(
     jobs: Sequence[_Job], folder: Path, parallel: int, progress: Progress | None
 ) -> dict[str, CompileFailure]:
-    """Compile what no other process is compiling, then wait for those, and compile what they did not get done."""
+    """Compile what no other process is compiling; then what the others fail at, or leave waiting for long."""
     failures: dict[str, CompileFailure] = {}
     with Claims(folder) as claims:
         mine = [job for job in jobs if claims.take(job.key)]
         others = [job for job in jobs if job not in mine]
         if missing := [job for job in mine if not _is_built(job, folder)]:
-            failures |= _compile(missing, folder, parallel, progress)
+            failures |= _compile(missing, folder, parallel, progress, claims.release)
+        stop = time.monotonic() + PATIENCE_S
         for job in others:
-            claims.wait(job.key, until=partial(_is_built, job, folder))
+            claims.wait(job.key, until=partial(_is_built, job, folder), limit_s=stop - time.monotonic())
         if missing := [job for job in others if not _is_built(job, folder)]:
-            failures |= _compile(missing, folder, parallel, progress)
+            failures |= _compile(missing, folder, parallel, progress, claims.release)
     return failures
 
 
@@ -250,8 +253,12 @@ def _included(source: Path, text: bytes) -> list[Path]:
     return sorted(found)
 
 
-def _compile(jobs: Sequence[_Job], folder: Path, parallel: int, progress: Progress | None) -> dict[str, CompileFailure]:
+def _compile(
+    jobs: Sequence[_Job], folder: Path, parallel: int, progress: Progress | None, release: Callable[[str], None]
+) -> dict[str, CompileFailure]:
+    """Each build is in the cache, and its key released, as soon as it is done."""
     failures: dict[str, CompileFailure] = {}
+    waiting = {job.key: job for job in jobs}
     with cache.staging(folder) as stage:
         for job in jobs:
             place = stage / job.key
@@ -260,15 +267,27 @@ def _compile(jobs: Sequence[_Job], folder: Path, parallel: int, progress: Progre
             (place / "signature.h").write_text(job.header)
             (place / BESIDE).symlink_to(job.request.source.resolve().parent)
         (stage / "build.ninja").write_text(_ninja_file(jobs, stage))
-        _run_ninja(stage, parallel, progress)
-        for job in jobs:
-            failure = _judge(job, stage / job.key)
-            if failure is not None:
-                failures[job.key] = failure
-                continue
-            _keep_only(stage / job.key, _kept(job.request.target))
-            cache.publish(stage / job.key, folder / "builds" / job.key)
+
+        def collect() -> None:
+            for key in [key for key in waiting if _status(stage / key).endswith("\n")]:
+                job = waiting.pop(key)
+                if failure := _judge(job, stage / key):
+                    failures[key] = failure
+                else:
+                    _keep_only(stage / key, _kept(job.request.target))
+                    cache.publish(stage / key, folder / "builds" / key)
+                release(key)
+
+        _run_ninja(stage, parallel, progress, collect)
     return failures
+
+
+def _status(place: Path) -> str:
+    """nvcc's exit status, written when it is done."""
+    try:
+        return (place / "status").read_text()
+    except FileNotFoundError:
+        return ""
 
 
 def _kept(target: Target) -> set[str]:
@@ -300,7 +319,8 @@ def _ninja_file(jobs: Iterable[_Job], stage: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _run_ninja(stage: Path, parallel: int, progress: Progress | None) -> None:
+def _run_ninja(stage: Path, parallel: int, progress: Progress | None, collect: Callable[[], None]) -> None:
+    """``collect`` is called whenever some are done, and at the end."""
     command = [_ninja(), "-C", str(stage), "-k", "0", "-j", str(parallel)]
     # nvcc's own temporary files, too, are then gone with the stage, also those of one that was killed
     environment = {**os.environ, "NINJA_STATUS": "[%f/%t] ", "TERM": "dumb", "TMPDIR": str(stage)}
@@ -314,7 +334,9 @@ def _run_ninja(stage: Path, parallel: int, progress: Progress | None) -> None:
             said.append(line)
             if progress is not None and line.startswith("["):
                 progress(line.rstrip())
+            collect()
         process.wait()
+        collect()
     except BaseException:
         _kill_group(process)
         raise
@@ -345,7 +367,7 @@ def _keep_only(folder: Path, names: set[str]) -> None:
 def _judge(job: _Job, place: Path) -> CompileFailure | None:
     """None for a good build. Raises BuildError where nvcc itself could not work."""
     log = (place / "log.txt").read_text(errors="replace")
-    status = (place / "status").read_text().strip()
+    status = _status(place).strip()
     request = job.request
     if status == "0" and (place / f"{_NAME}.so").is_file():
         missing = _missing_launcher(place / f"{_NAME}.so", job)

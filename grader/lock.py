@@ -33,19 +33,27 @@ class Claims:
 
     def take(self, key: str) -> bool:
         """Whether the entry is now this process's to make; False where another is at it."""
-        place = int.from_bytes(hashlib.sha256(key.encode()).digest()[:7], "big")
         try:
-            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _place(key))
         except (BlockingIOError, PermissionError):
             return False
         except OSError:
             return True
         return True
 
-    def wait(self, key: str, *, until: Callable[[], bool]) -> None:
-        """Return when the entry is ours to make, or made."""
-        while not until() and not self.take(key):
+    def release(self, key: str) -> None:
+        with contextlib.suppress(OSError):
+            fcntl.lockf(self._file, fcntl.LOCK_UN, 1, _place(key))
+
+    def wait(self, key: str, *, until: Callable[[], bool], limit_s: float) -> None:
+        """Return when the entry is ours to make, or made, or the other takes too long: it may be stopped, or busy."""
+        stop = time.monotonic() + limit_s
+        while not until() and not self.take(key) and time.monotonic() < stop:
             time.sleep(POLL_S)
+
+
+def _place(key: str) -> int:
+    return int.from_bytes(hashlib.sha256(key.encode()).digest()[:7], "big")
 
 
 @contextlib.contextmanager

@@ -129,7 +129,19 @@ BUILD_TWO = f"""
 def start(script: str) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", textwrap.dedent(script)]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    return subprocess.Popen(
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=_heeds_ctrl_c,
+    )
+
+
+def _heeds_ctrl_c() -> None:
+    """Also where whatever started the tests does not."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def test_runs_at_once_compile_each_file_once(folder: Path) -> None:
@@ -150,6 +162,36 @@ def test_who_waits_for_a_build_makes_it_when_its_maker_is_killed(folder: Path) -
     first.communicate()
     second.communicate(timeout=120)
     assert second.returncode == 0 and len(list((folder / "builds").iterdir())) == 2
+
+
+def test_a_build_is_there_for_others_before_the_batch_is_done(folder: Path, tmp_path: Path) -> None:
+    """One file of the batch takes long: the other is in the cache meanwhile, and may be made anew."""
+    slow = tmp_path / "slow_nvcc"
+    real = find_toolchain().nvcc
+    slow.write_text(f'#!/bin/sh\nif grep -qs "^// histogram_i32:" kata.cu; then sleep 1000; fi\nexec {real} "$@"\n')
+    slow.chmod(0o755)
+    script = BUILD_TWO.replace("import sys", f"import os, sys; os.environ['KATA_NVCC'] = {str(slow)!r}", 1)
+    first = start(script)
+    try:
+        wait_for(lambda: any((folder / "builds").glob("*/kata.so")), 60)
+        assert first.poll() is None
+    finally:
+        os.killpg(first.pid, signal.SIGINT)
+        first.communicate(timeout=20)
+    assert list((folder / "staging").iterdir()) == []
+
+
+def test_who_waits_does_not_wait_for_ever(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As behind a process that is stopped, or that has hundreds of others to compile before."""
+    holder = start(BUILD_TWO)
+    wait_for(lambda: any((folder / "staging").glob("*/*/kata.cu")))
+    os.kill(holder.pid, signal.SIGSTOP)
+    try:
+        monkeypatch.setattr("grader.build.PATIENCE_S", 1.0)
+        assert isinstance(build(request_for("elementwise_f32"), find_toolchain()), Build)
+    finally:
+        os.killpg(holder.pid, signal.SIGKILL)
+        holder.communicate()
 
 
 def test_a_folder_of_any_name_is_no_command(folder: Path, tmp_path: Path) -> None:

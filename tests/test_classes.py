@@ -33,6 +33,7 @@ KATA = CATALOG.katas["elementwise_f32"]
 RIGHT = KATA.solution_path.read_text()
 WRONG = ROOT / "tests" / "wrong_kernels" / "elementwise_f32"
 EXPLOITS = ROOT / "tests" / "exploits" / "elementwise_f32"
+pytestmark = pytest.mark.timeout(900)  # a class is many grades
 SCHEMA = json.loads((ROOT / "docs" / "result.schema.json").read_text())
 FIELDS = {"submission", "kata", "file", "passed", "verdict", "summary"}
 
@@ -379,7 +380,12 @@ def a_class(parent: Path, count: int) -> Path:
 def start(parent: Path, results: Path) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "grader", "grade", "--device", "sim", "--submissions", str(parent)]
     return subprocess.Popen(
-        [*command, "--results", str(results)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*command, "--results", str(results)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # also where what started the tests ignores it
     )
 
 

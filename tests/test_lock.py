@@ -132,9 +132,11 @@ def test_a_claim_is_one_processs_until_it_dies(tmp_path: Path) -> None:
     with other, Claims(tmp_path) as claims:
         assert other.stdout.readline() == b"taken\n"
         assert not claims.take("one") and claims.take("another")
-        claims.wait("one", until=lambda: True)
+        claims.wait("one", until=lambda: True, limit_s=60)
+        claims.wait("one", until=lambda: False, limit_s=0.1)  # it may be stopped, or busy for hours
         other.send_signal(signal.SIGKILL)
-        claims.wait("one", until=lambda: False)
+        claims.wait("one", until=lambda: False, limit_s=60)
+        assert claims.take("one")
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")

@@ -26,6 +26,7 @@ FLAGS = ("-std=c++17", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-fn
 NATIVE = "-march=native"
 STANDARD = "standard.h"  # compiled in advance where at least FEW sources follow
 FEW = 6
+PATIENCE_S = 300.0  # with another process that builds the same
 OPTIMISATION = "-O2"
 OTHER_OPTIMISATION = {  # of sources by name: what runs once a launch, and what runs for every warp instruction
     "-O1": (
@@ -60,7 +61,7 @@ def engine_library(
         return library
     say = progress or (lambda line: None)
     with Claims(folder) as claims, cache.staging(folder) as stage:
-        claims.wait(place.name, until=library.is_file)
+        claims.wait(place.name, until=library.is_file, limit_s=PATIENCE_S)
         if library.is_file():  # another process has just built it
             return library
         say("building the simulator: about half a minute, once")
