@@ -6,7 +6,6 @@ compiler and its flags. A build in the cache is whole and never changes; a faile
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import errno
 import hashlib
@@ -15,7 +14,6 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -28,6 +26,7 @@ from grader import cache, symbols
 from grader.catalog import Kata
 from grader.libraries import Library, LibraryMissing, find_library
 from grader.lock import Claims
+from grader.processes import kill_tree
 from grader.spec import Spec
 from grader.toolchain import Toolchain
 from grader.verdict import Kind
@@ -338,17 +337,11 @@ def _run_ninja(stage: Path, parallel: int, progress: Progress | None, collect: C
         process.wait()
         collect()
     except BaseException:
-        _kill_group(process)
+        kill_tree(process.pid)
+        process.wait()
         raise
     if process.returncode != 0:
         raise BuildError(f"ninja stopped with exit code {process.returncode}: {''.join(said).strip() or 'no output'}")
-
-
-def _kill_group(process: subprocess.Popen[str]) -> None:
-    """End ninja with every compiler that it started, and wait until they are gone."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 def _ninja() -> str:

@@ -39,6 +39,7 @@ ORDER = (
     "grader.verdict",
     "grader.cache",
     "grader.lock",
+    "grader.processes",
     "grader.toolchain",
     "grader.libraries",
     "grader.symbols",

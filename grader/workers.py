@@ -26,6 +26,7 @@ from typing import Any
 from grader import cache
 from grader.catalog import Catalog, load_catalog
 from grader.grade import Options, grade
+from grader.processes import descendants, kill, kill_tree
 from grader.record import record
 from grader.toolchain import gpu_of_worker
 
@@ -177,35 +178,11 @@ class _Worker:
         if self._process is None:
             return 0
         status = self._process.poll()
-        _kill([self._process.pid, *_descendants(self._process.pid)])
+        kill_tree(self._process.pid)
         code = self._process.wait()
         self._process = None
         self.connection.close()
         return code if status is None else status
-
-
-# -- processes, as /proc lists them ----------------------------------------------------------------------------------
-
-
-def _descendants(pid: int) -> list[int]:
-    """All processes below one, parents first."""
-    children: dict[int, list[int]] = {}
-    for place in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            after_name = place.read_text(errors="replace").rpartition(")")[2].split()
-            children.setdefault(int(after_name[1]), []).append(int(place.parent.name))
-    found, pending = [], [pid]
-    while pending:
-        below = children.get(pending.pop(), [])
-        found += below
-        pending += below
-    return found
-
-
-def _kill(pids: Iterable[int]) -> None:
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
 
 
 # -- the worker ------------------------------------------------------------------------------------------------------
@@ -237,8 +214,8 @@ def _reply(catalog: Catalog, name: str, source: Path, options: Options) -> dict[
 
 def _tidy() -> None:
     """Nothing of a task is left when it is answered: no process, no file."""
-    while left := _descendants(os.getpid()):
-        _kill(left)
+    while left := descendants(os.getpid()):
+        kill(left)
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, 0)[0]:
                 pass

@@ -166,9 +166,9 @@ def test_who_waits_for_a_build_makes_it_when_its_maker_is_killed(folder: Path) -
 
 def test_a_build_is_there_for_others_before_the_batch_is_done(folder: Path, tmp_path: Path) -> None:
     """One file of the batch takes long: the other is in the cache meanwhile, and may be made anew."""
-    slow = tmp_path / "slow_nvcc"
-    real = find_toolchain().nvcc
-    slow.write_text(f'#!/bin/sh\nif grep -qs "^// histogram_i32:" kata.cu; then sleep 1000; fi\nexec {real} "$@"\n')
+    slow, sleeper, real = tmp_path / "slow_nvcc", tmp_path / "sleeper", find_toolchain().nvcc
+    sleeper.symlink_to(shutil.which("sleep") or "/bin/sleep")
+    slow.write_text(f'#!/bin/sh\ngrep -qs "^// histogram_i32:" kata.cu && {sleeper} 1000\nexec {real} "$@"\n')
     slow.chmod(0o755)
     script = BUILD_TWO.replace("import sys", f"import os, sys; os.environ['KATA_NVCC'] = {str(slow)!r}", 1)
     first = start(script)
@@ -179,6 +179,7 @@ def test_a_build_is_there_for_others_before_the_batch_is_done(folder: Path, tmp_
         os.killpg(first.pid, signal.SIGINT)
         first.communicate(timeout=20)
     assert list((folder / "staging").iterdir()) == []
+    assert str(sleeper) not in subprocess.run(["ps", "-eo", "args="], capture_output=True, text=True).stdout
 
 
 def test_who_waits_does_not_wait_for_ever(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
