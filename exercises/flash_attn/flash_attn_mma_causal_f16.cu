@@ -281,6 +281,7 @@ __global__ void __launch_bounds__(THREADS, D == 32 ? 2 : 0) flash_attn_mma_causa
     // Blocks go along the queries of a head, so that those that run at a time share its K and V in L2.
     const int tiles_q = (N - 1) / BLOCK_Q + 1;
     const int64_t head = int64_t{blockIdx.x / tiles_q} * N * D;
+    int off_q = 0, tiles_kv = 0;
     // TODO(2): The last queries of a head, which see most keys, are the first block's; and how many tiles of keys there are
     //   up to the last that a query of this block sees. (~2 lines)
     // END TODO(2)

@@ -279,8 +279,11 @@ __global__ void __launch_bounds__(THREADS, D == 32 ? 2 : 0) flash_attn_mma_gqa_f
     extern __shared__ __align__(16) unsigned char smem_bytes[];
     auto& smem = *reinterpret_cast<Smem<D>*>(smem_bytes);
     // Blocks go along the queries of a group, so that those that run at a time share its K and V in L2.
-    // TODO(1): How many queries a group has, where its first one begins, and where its keys do. (~5 lines)
+    int queries = N, tiles_q = 1;
+    int64_t group = 0, head = 0;
+    // TODO(1): How many queries a group has, where its first one begins, and where its keys do. (~4 lines)
     // END TODO(1)
+    const int off_q = blockIdx.x % tiles_q * BLOCK_Q;
     const int tiles_kv = (N - 1) / BLOCK_KV + 1;
     // The tiles K_0, V_0, K_1, V_1, ... are numbered 0, 1, 2, 3, ..., and the ring's slots take them in turn.
     const auto load_kv = [&](int number) {

@@ -325,6 +325,7 @@ __global__ void __launch_bounds__(THREADS, D == 32 ? 2 : 0) flash_attn_mma_lse_f
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
             const int row = off_q + warp_id * WARP_Q + m * MMA_M + lane_id / 4 + i * 8;
+            float inverse = 1.0f;
             // TODO(1): The whole sum of the row, and from it and row_max, which is scaled for powers of two, the natural
             //   logarithm of the sum of exponentials. One lane of the quad stores it. (~4 lines)
             // END TODO(1)

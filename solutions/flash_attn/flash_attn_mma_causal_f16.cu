@@ -284,10 +284,11 @@ __global__ void __launch_bounds__(THREADS, D == 32 ? 2 : 0) flash_attn_mma_causa
     // Blocks go along the queries of a head, so that those that run at a time share its K and V in L2.
     const int tiles_q = (N - 1) / BLOCK_Q + 1;
     const int64_t head = int64_t{blockIdx.x / tiles_q} * N * D;
+    int off_q = 0, tiles_kv = 0;
     // TODO(2): The last queries of a head, which see most keys, are the first block's; and how many tiles of keys there are
     //   up to the last that a query of this block sees. (~2 lines)
-    const int off_q = (tiles_q - 1 - static_cast<int>(blockIdx.x % tiles_q)) * BLOCK_Q;
-    const int tiles_kv = (min(off_q + BLOCK_Q, N) - 1) / BLOCK_KV + 1;
+    off_q = (tiles_q - 1 - static_cast<int>(blockIdx.x % tiles_q)) * BLOCK_Q;
+    tiles_kv = (min(off_q + BLOCK_Q, N) - 1) / BLOCK_KV + 1;
     // END TODO(2)
     // The tiles K_0, V_0, K_1, V_1, ... are numbered 0, 1, 2, 3, ..., and the ring's slots take them in turn.
     const auto load_kv = [&](int number) {

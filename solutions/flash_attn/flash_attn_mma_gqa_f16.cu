@@ -279,13 +279,15 @@ __global__ void __launch_bounds__(THREADS, D == 32 ? 2 : 0) flash_attn_mma_gqa_f
     extern __shared__ __align__(16) unsigned char smem_bytes[];
     auto& smem = *reinterpret_cast<Smem<D>*>(smem_bytes);
     // Blocks go along the queries of a group, so that those that run at a time share its K and V in L2.
-    // TODO(1): How many queries a group has, where its first one begins, and where its keys do. (~5 lines)
-    const int queries = R * N;
-    const int tiles_q = (queries - 1) / BLOCK_Q + 1;
-    const int64_t group = int64_t{blockIdx.x / tiles_q} * queries * D;  // of Q and O
-    const int64_t head = int64_t{blockIdx.x / tiles_q} * N * D;         // of K and V
-    const int off_q = blockIdx.x % tiles_q * BLOCK_Q;
+    int queries = N, tiles_q = 1;
+    int64_t group = 0, head = 0;
+    // TODO(1): How many queries a group has, where its first one begins, and where its keys do. (~4 lines)
+    queries = R * N;
+    tiles_q = (queries - 1) / BLOCK_Q + 1;
+    group = int64_t{blockIdx.x / tiles_q} * queries * D;  // of Q and O
+    head = int64_t{blockIdx.x / tiles_q} * N * D;         // of K and V
     // END TODO(1)
+    const int off_q = blockIdx.x % tiles_q * BLOCK_Q;
     const int tiles_kv = (N - 1) / BLOCK_KV + 1;
     // The tiles K_0, V_0, K_1, V_1, ... are numbered 0, 1, 2, 3, ..., and the ring's slots take them in turn.
     const auto load_kv = [&](int number) {

@@ -325,10 +325,11 @@ __global__ void __launch_bounds__(THREADS, D == 32 ? 2 : 0) flash_attn_mma_lse_f
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
             const int row = off_q + warp_id * WARP_Q + m * MMA_M + lane_id / 4 + i * 8;
+            float inverse = 1.0f;
             // TODO(1): The whole sum of the row, and from it and row_max, which is scaled for powers of two, the natural
             //   logarithm of the sum of exponentials. One lane of the quad stores it. (~4 lines)
             const float sum = quad_sum(row_sum[m][i]);
-            const float inverse = 1.0f / sum;
+            inverse = 1.0f / sum;
             const float lse = static_cast<float>(M_LN2) * (row_max[m][i] + log2f(sum));
             if (row < N && lane_id % 4 == 0) LSE[head / D + row] = lse;
             // END TODO(1)
