@@ -100,6 +100,7 @@ def _opened(path: Path) -> Iterator[int | None]:
 
 def _open(path: Path) -> int:
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:
         raise cache.explain(error, path.parent) from error
