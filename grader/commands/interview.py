@@ -9,7 +9,7 @@ from pathlib import Path
 
 from grader import report
 from grader.catalog import LEVELS, Catalog, find_root
-from grader.commands import Commands, open_catalog, open_progress, say_json
+from grader.commands import Commands, open_catalog, open_progress, say_json, tell
 from grader.interview import clock, session
 from grader.interview.plan import MINUTES, MOST_MINUTES, InterviewError, Wish, load_plans
 from grader.interview.session import Session
@@ -179,7 +179,7 @@ def _grade(options: argparse.Namespace) -> int:
     if on.over:
         raise InterviewError("this interview is over: `kata interview finish` writes its page.")
     part = on.part
-    on, graded = conduct.ask(on, catalog, tell=_tell)
+    on, graded = conduct.ask(on, catalog, tell=tell)
     attempt = next(item for item in reversed(on.attempts(part)) if item.verdict)
     assert attempt.verdict is not None
     if options.json:
@@ -216,9 +216,9 @@ def _write_page(on: Session, catalog: Catalog, *, as_json: bool) -> int:
     from grader.interview import dossier
     from grader.interview.page import page
 
-    _tell("grading what was handed in, for the page; the clock has stopped")
+    tell("grading what was handed in, for the page; the clock has stopped")
     with session.held(on.folder / ".finish", "another command is just finishing this interview. Wait for it."):
-        on, record = dossier.complete(session.load(on.folder), catalog, _tell)
+        on, record = dossier.complete(session.load(on.folder), catalog, tell)
         session.write_whole(on.folder / RECORD, json.dumps(record, indent=1, allow_nan=False) + "\n")
         session.write_whole(on.folder / PAGE, page(record))
         if on.current:
@@ -267,7 +267,3 @@ def _abandon(options: argparse.Namespace) -> int:
     on = conduct.abandon(on)
     print(f"Abandoned. Your file stays: {report.shown(on.paper(on.part))}")
     return 0
-
-
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

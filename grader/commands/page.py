@@ -9,7 +9,7 @@ from datetime import date
 from pathlib import Path
 
 from grader.catalog import Catalog, CatalogError, Kata
-from grader.commands import Commands, open_states, save, warn
+from grader.commands import Commands, open_states, save, tell, warn
 from grader.commands.course import next_ones
 from grader.grade import MACHINE_ERRORS, Grade, Options, digest_of, grade
 from grader.progress import Progress
@@ -110,8 +110,4 @@ def _passed_last(catalog: Catalog, known: Progress) -> list[Grade]:
 def _counted(kata: Kata, solutions: bool) -> Grade:
     print(f"drawing {kata.name}: one grade on the simulator", file=sys.stderr, flush=True)
     source = kata.solution_path if solutions else kata.skeleton_path
-    return grade(kata, Options(device="sim", counters=True), source=source, progress=_tell)
-
-
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    return grade(kata, Options(device="sim", counters=True), source=source, progress=tell)
