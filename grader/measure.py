@@ -98,11 +98,13 @@ def _measured(kata: Kata, spec: Spec, sandbox: Sandbox, gpu: Gpu, pairs: int | N
         verdict = replace(_decided(measurements, threshold), measurements=measurements)
         if verdict.kind is not Kind.INCONCLUSIVE:
             break
-    beside = [_Track(sizes, name, False) for name in kata.speed.beside for sizes in shapes]
-    for track in beside:
-        if bad := _race(kata, spec, sandbox, track, CANARY):
+    shown = []
+    for track in (_Track(sizes, name, False) for name in kata.speed.beside for sizes in shapes):
+        bad = _race(kata, spec, sandbox, track, CANARY)
+        if bad is None:
+            shown.append(_measurement(kata, spec, track, gpu))
+        elif bad.kind is not Kind.INCONCLUSIVE:  # noise beside a baseline that is not graded decides nothing
             return bad
-    shown = tuple(_measurement(kata, spec, track, gpu) for track in beside)
     return replace(verdict, measurements=(*verdict.measurements, *shown))
 
 
@@ -133,7 +135,7 @@ def _decided(measurements: Sequence[Measurement], threshold: Threshold | None) -
 
 def _race(kata: Kata, spec: Spec, sandbox: Sandbox, track: _Track, pairs: int) -> Verdict | None:
     """Time until ``track`` has ``pairs`` pairs. Returns what went wrong, if anything did."""
-    if not track.times and (bad := _inexact(kata, spec, sandbox, track.sizes)):
+    if track.graded and not track.times and (bad := _inexact(kata, spec, sandbox, track.sizes)):
         return bad
     case = _case(kata, spec, track.sizes, spec.values[0].name)
     seed = len(track.times)

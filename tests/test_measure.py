@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import comb
 from pathlib import Path
+from random import Random
 
 import pytest
 import torch
@@ -17,7 +18,9 @@ from grader.build import Build, Request, Target, build_all
 from grader.case import Case, Shape
 from grader.catalog import Kata, Speed, Threshold, load_catalog
 from grader.devices import Call, Contest, Finding, Outcome, Raced
+from grader.devices import race as race_module
 from grader.devices.ptx import DIFFER, SPIN, UNROLL, read_ptx
+from grader.devices.race import Race
 from grader.grade import Grade
 from grader.measure import CANARY, CONTENTS, LARGE, RANKS, STAGES, fitted, measure, moved
 from grader.record import record
@@ -169,6 +172,72 @@ def test_baselines_beside_are_shown_and_decide_nothing() -> None:
     assert verdict.passed
     graded, beside = verdict.measurements
     assert (graded.baseline, graded.graded, beside.baseline, beside.graded) == ("copy", True, "read", False)
+
+
+def test_noise_beside_a_baseline_that_is_not_graded_decides_nothing() -> None:
+    class Unsteady(Clock):
+        def call(self, call: Call) -> Outcome:
+            assert call.race is None or call.race.baseline in ("copy", "read")
+            noisy = call.race is not None and call.race.baseline == "read"
+            self.raced = {"canary": ((1.5, 1.0),) * CANARY} if noisy else {}
+            return super().call(call)
+
+    verdict = timed(Unsteady([0.9]), kata(80, beside=("read",)))
+    assert verdict.passed and [item.baseline for item in verdict.measurements] == ["copy"]
+
+
+class Warming(Race):
+    """A race on a card that is not there, whose clock falls from the first MHz to the second after some samples."""
+
+    def __init__(self, *, first: int, second: int, after: int) -> None:
+        self._contest = Contest("double_f32", "copy", 8, rotations=(0, 256, 512), pairs=21, canary=CANARY, seed=0)
+        self._random, self._contents, self._outputs = Random(0), (0, 256), []
+        self._answers, self._clocks, self._found, self._late = [], [], None, 0
+        self._baseline = lambda: None
+        self._driver = self._monitor = self  # type: ignore[assignment]
+        self.clocks, self.samples, self.after = (first, second), 0, after
+
+    def attribute(self, number: int) -> int:
+        return number
+
+    def other_processes(self) -> int:
+        return 0
+
+    def _place(self, index: int) -> list[int]:
+        return []
+
+    def _called(self, launch: object, index: int) -> list[int]:
+        return []
+
+    def _keep(self, index: int, pointers: Sequence[int]) -> None: ...
+
+    def _check(self, index: int, pointers: Sequence[int]) -> None: ...
+
+    def _sample(self, run: object) -> tuple[float, bool]:
+        self._clocks.append(self.clocks[self.samples >= self.after])
+        self.samples += 1
+        return 1.0, False
+
+
+ONCE = 2 * CANARY + 2 * 21  # samples
+
+
+@pytest.mark.parametrize(
+    ("second", "after", "samples", "clocks"),
+    [
+        (1980, 0, ONCE, (1980, 1980)),
+        (1900, 30, ONCE, (1980, 1900)),  # a little is nothing
+        (1700, 30, 2 * ONCE, (1700, 1700)),
+        (1700, ONCE + 30, ONCE, (1980, 1980)),
+    ],
+)
+def test_what_was_timed_before_the_card_was_warm_counts_for_nothing(
+    second: int, after: int, samples: int, clocks: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(race_module, "WARM_UP_S", 0.0)
+    race = Warming(first=1980, second=second, after=after)
+    raced = race.run(lambda pointers: None)
+    assert (race.samples, raced.clocks_mhz, len(raced.times), len(raced.canary)) == (samples, clocks, 21, CANARY)
 
 
 def test_faster_than_the_card_can_be_is_no_pass() -> None:
