@@ -35,16 +35,20 @@ STEP, TILE = 16, 64  # products that one mma adds before it rounds, keys in a ti
 NORMAL, TINY = 2.0**-14, 2.0**-25  # the smallest normal half, and half of the smallest one
 
 
+LOGITS = 1 << 24  # of so many heads at a time, since those of all heads of a long sequence would fill the memory
+
+
 def heads(*tensors: torch.Tensor) -> list[tuple[torch.Tensor, ...]]:
-    """The matrices [rows, D] of each head. One at a time, since all logits of a long sequence would fill the memory."""
-    return list(zip(*(tensor.flatten(0, -3) for tensor in tensors), strict=True))
+    """The matrices [rows, D] of some heads at a time: [heads, rows, D] each. The first tensors are Q and K."""
+    count = max(1, LOGITS // (tensors[0].shape[-2] * tensors[1].shape[-2]))
+    return list(zip(*(tensor.flatten(0, -3).split(count) for tensor in tensors), strict=True))
 
 
 def reference(Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, sizes: Sizes) -> torch.Tensor:
     import torch
 
-    rows = [(q @ k.T / sqrt(sizes["D"])).softmax(dim=-1) @ v for q, k, v in heads(Q, K, V)]
-    return torch.stack(rows).reshape(Q.shape)
+    rows = [(q @ k.mT / sqrt(sizes["D"])).softmax(dim=-1) @ v for q, k, v in heads(Q, K, V)]
+    return torch.cat(rows).reshape(Q.shape)
 
 
 def later(rows: torch.Tensor | None, keys: int) -> torch.Tensor:
@@ -60,16 +64,16 @@ def causal(Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, sizes: Sizes, rows
     import torch
 
     hidden = later(rows, K.shape[-2])
-    logits = ((q @ k.T / sqrt(sizes["D"]), v) for q, k, v in heads(Q, K, V))
-    return torch.stack([x.masked_fill(hidden, -inf).softmax(dim=-1) @ v for x, v in logits]).reshape(Q.shape)
+    logits = ((q @ k.mT / sqrt(sizes["D"]), v) for q, k, v in heads(Q, K, V))
+    return torch.cat([x.masked_fill(hidden, -inf).softmax(dim=-1) @ v for x, v in logits]).reshape(Q.shape)
 
 
 def with_lse(Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, sizes: Sizes) -> tuple[torch.Tensor, torch.Tensor]:
     """O as above, and LSE = log(sum over the keys of exp(x)), the natural logarithm."""
     import torch
 
-    rows = [(q @ k.T / sqrt(sizes["D"])).logsumexp(dim=-1) for q, k, _ in heads(Q, K, V)]
-    return reference(Q, K, V, sizes), torch.stack(rows).reshape(Q.shape[:-1])
+    rows = [(q @ k.mT / sqrt(sizes["D"])).logsumexp(dim=-1) for q, k in heads(Q, K)]
+    return reference(Q, K, V, sizes), torch.cat(rows).reshape(Q.shape[:-1])
 
 
 def shared(K: torch.Tensor, sizes: Sizes) -> torch.Tensor:
@@ -90,25 +94,26 @@ def magnitude(acc: str, *, masked: bool = False, halves: bool = True) -> Callabl
     """The bound of the docstring above, without the h |ref| that every output gets, over the accumulator's roundoff."""
     u, h, a = ROUNDOFF["f32"], ROUNDOFF["f16"] * halves, ROUNDOFF[acc]
 
-    def of_head(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
-        partial = q.new_zeros(q.shape[0], k.shape[0])
+    def of_heads(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
+        width, keys = q.shape[-1], k.shape[-2]
+        partial = q.new_zeros(*q.shape[:-1], keys)
         error = partial.clone()
-        for start in range(0, q.shape[1], STEP):
-            partial += q[:, start : start + STEP] @ k[:, start : start + STEP].T
+        for start in range(0, width, STEP):
+            partial += q[..., start : start + STEP] @ k[..., start : start + STEP].mT
             error += partial.abs()
-        x = partial / sqrt(q.shape[1])
+        x = partial / sqrt(width)
         weight = x.masked_fill(hidden, -inf).softmax(dim=-1)
         x = x.masked_fill(hidden, 0)
-        error *= a / sqrt(q.shape[1])
+        error *= a / sqrt(width)
         error += u * (1 + x.abs() + x.abs().amax(dim=-1, keepdim=True)) + h
         off = (weight * error) ** 2
         bound = (off @ v**2).sqrt() + (weight @ v).abs() * (h + off.sum(dim=-1, keepdim=True).sqrt())
         bound += (
-            2 * u * min(len(k), 8 * sqrt(len(k))) * (weight @ v.abs())
+            2 * u * min(keys, 8 * sqrt(keys)) * (weight @ v.abs())
             + TINY * halves * (weight < NORMAL).to(v.dtype) @ v.abs()
         )
         if acc == "f16":
-            tiles = zip(weight.split(TILE, dim=1), v.split(TILE), strict=True)
+            tiles = zip(weight.split(TILE, dim=-1), v.split(TILE, dim=-2), strict=True)
             bound += 2 * h * sum((p @ v.abs()) ** 2 for p, v in tiles).sqrt()
         return bound / a
 
@@ -118,7 +123,7 @@ def magnitude(acc: str, *, masked: bool = False, halves: bool = True) -> Callabl
         import torch
 
         hidden = later(rows, K.shape[-2]) if masked else torch.zeros(1, K.shape[-2], dtype=torch.bool)
-        return torch.stack([of_head(*head, hidden) for head in heads(Q, K, V)]).reshape(Q.shape)
+        return torch.cat([of_heads(*some, hidden) for some in heads(Q, K, V)]).reshape(Q.shape)
 
     return of_all
 
