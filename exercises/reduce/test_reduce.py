@@ -1,0 +1,99 @@
+"""reduce: y[0] = x[0] + x[1] + ... + x[n-1], any n >= 0; the sum of no elements is 0.
+
+Sums are kept in float. The order of the additions is free: the answer may be off by what rounding can do to a sum of n
+terms. But it is an order: no atomics decide it, so two calls with the same x must agree in every bit. Whole numbers
+whose sum is at most 2^24 need no rounding: these must be exact, and they show a single lost element.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from grader.spec import Accumulated, Numbers, Size, Sizes, Spec, Tensor, Values, normal
+
+if TYPE_CHECKING:
+    import torch
+
+EXACT = 2**24  # up to here float has all whole numbers
+
+# Around a warp (32), two warps (64, what the last warp adds), and a block (256 or 512 elements); then several blocks, and
+# enough for their sums to need more than a block, too (65536 in blocks of 256).
+TREES = (*range(4), 31, 32, 33, 63, 64, 65, 127, 255, 256, 257, 511, 512, 513, 769, 1025, 4099, 65_537)
+# Around a vector of 4, what a block brings in one step (256 or 1024 elements) and in all (2048); then several blocks.
+WALKS = (*range(6), 7, 8, 31, 33, 255, 257, 1023, 1025, 2047, 2048, 2049, 4095, 4097, 8193, 12_289, 40_009)
+
+
+def reference(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    return x.sum().reshape(1)
+
+
+def magnitude(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    return x.abs().sum().reshape(1)
+
+
+def whole_numbers(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """From 1 to 8, or less for large n, so that no partial sum passes 2^24: every element shows.
+
+    Where n is larger than that, 2^24 ones are strewn over zeros, and the last element is always one of them.
+    """
+    n = sizes["n"]
+    if n <= EXACT:
+        return numbers.integers(shape, 1, min(8, EXACT // max(1, n)))
+    drawn = numbers.uniform(shape, 0.0, 0.0)
+    drawn[numbers.integers((EXACT - 1,), 0, n - 1)] = 1.0
+    drawn[-1] = 1.0
+    return drawn
+
+
+def large_and_small(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Terms of either sign from about 2^-12 to 2^12."""
+    return numbers.normal(shape) * 2.0 ** numbers.integers(shape, -12, 12)
+
+
+def one_special(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Normal draws, and somewhere among them inf, -inf, nan or -0."""
+    drawn = numbers.normal(shape)
+    if sizes["n"] > 0:
+        drawn[numbers.integers((1,), 0, sizes["n"] - 1)] = numbers.choice(
+            (1,), (float("inf"), float("-inf"), float("nan"), -0.0)
+        )
+    return drawn
+
+
+def shapes(sizes: tuple[int, ...]) -> tuple[Sizes, ...]:
+    return tuple({"n": n} for n in sizes)
+
+
+SPEC = Spec(
+    computes="y = sum of x",
+    inputs=(Tensor("x", ("n",)),),
+    outputs=(Tensor("y", (1,), "acc"),),
+    sizes={"n": Size(0, 5000)},
+    values=(
+        Values("offset", normal(mean=4.0)),
+        Values("whole numbers", whole_numbers, exact=True),
+        Values("large and small", large_and_small),
+        Values("one special", one_special),
+    ),
+    reference=reference,
+    tolerance=Accumulated(terms=lambda sizes: sizes["n"], magnitude=magnitude),
+    edges=shapes(TREES),
+    large=shapes((300_007, 16_777_213)),
+    work=lambda sizes: 120 * sizes["n"],
+)
+
+# The grid has an end, and a block brings more.
+WALKED = replace(
+    SPEC,
+    sizes={"n": Size(0, 40_000)},
+    edges=shapes(WALKS),
+    large=shapes((4_194_305, 40_000_003)),
+    work=lambda sizes: 20 * sizes["n"],
+)
+
+SPECS = {
+    "reduce_multi_add_f32": WALKED,
+    "reduce_shuffle_f32": WALKED,
+    "reduce_shuffle_f32x4": WALKED,
+}

@@ -1,0 +1,59 @@
+// reduce_strided_f32: y[0] = sum of all x, a tree of neighbours, added by the first threads
+//
+// Shapes     x: [n] f32, contiguous, 16-byte aligned base, y: [1] f32, any n >= 0; the sum of no elements is 0
+// Technique  256 elements a block, one per thread; in each step half as many threads add, always the first ones of the
+//            block; block sums are the elements of the next launch, until one block is enough
+// New        over reduce_interleaved_f32: the threads that add fill whole warps, the others leave the step as a warp
+// Bound      instructions, and banks: the places that a warp adds lie ever further apart, up to 8 in one bank
+#include "kata.cuh"
+
+constexpr int THREADS = 256;
+constexpr int PER_BLOCK = THREADS;  // elements per block
+static_assert((THREADS & (THREADS - 1)) == 0, "every step of the tree halves the threads that add");
+
+constexpr int blocks_for(int n) {
+    return n > 0 ? (n - 1) / PER_BLOCK + 1 : 1;  // for no elements, too, one block has to store a 0
+}
+
+// Where blocks leave their sums: those of a launch, behind them those of the next, which has far fewer than half of the
+// blocks. Launchers that run at the same time would share it.
+__device__ float block_sums[2 * blocks_for(0x7fffffff)];
+
+// sums[b] = the sum of block b's elements.
+__global__ void __launch_bounds__(THREADS)
+    reduce_strided_f32_kernel(const float* __restrict__ x, float* __restrict__ sums, int n) {
+    extern __shared__ float partial_smem[];  // [blockDim.x]
+    const int tid = threadIdx.x;
+    const int idx = blockIdx.x * blockDim.x + tid;
+    // TODO(1): global -> shared: every thread leaves one element in a place of its own, or 0 where there is none, since
+    //   every place will be added. After this, threads read what others wrote. (~2 lines)
+    partial_smem[tid] = idx < n ? x[idx] : 0.0f;
+    // In each step a thread reads what another one wrote.
+    __syncthreads();
+    // END TODO(1)
+    // TODO(2): Add the same places as reduce_interleaved_f32 in the same steps, but in each step thread 0 adds the
+    //   first pair, thread 1 the second, and so on. No step may start before the last one is done. (~5 lines)
+    for (int offset = 1; offset < blockDim.x; offset *= 2) {
+        const int place = 2 * offset * tid;
+        if (place < blockDim.x) partial_smem[place] += partial_smem[place + offset];
+        // The next step reads what this one wrote.
+        __syncthreads();
+    }
+    // END TODO(2)
+    if (tid == 0) sums[blockIdx.x] = partial_smem[0];
+}
+
+KATA_EXPORT void reduce_strided_f32(const float* x, float* y, int n, cudaStream_t stream) {
+    float* sums = nullptr;
+    cudaGetSymbolAddress(reinterpret_cast<void**>(&sums), block_sums);
+    constexpr int smem_bytes = THREADS * sizeof(float);
+    // Kernels of one stream run one after the other: the next launch finds all sums of this one.
+    while (blocks_for(n) > 1) {
+        const int blocks = blocks_for(n);
+        reduce_strided_f32_kernel<<<blocks, THREADS, smem_bytes, stream>>>(x, sums, n);
+        x = sums;
+        n = blocks;
+        sums += blocks;
+    }
+    reduce_strided_f32_kernel<<<1, THREADS, smem_bytes, stream>>>(x, y, n);
+}
