@@ -80,7 +80,7 @@ SPEC = Spec(
     tolerance=Accumulated(terms=lambda sizes: sizes["n"], magnitude=magnitude),
     edges=shapes(TREES),
     large=shapes((300_007, 16_777_213)),
-    work=lambda sizes: 120 * sizes["n"],
+    work=lambda sizes: 60 * sizes["n"],
 )
 
 # The grid has an end, and a block brings more.
