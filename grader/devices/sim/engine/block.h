@@ -72,6 +72,8 @@ struct Block {
     Barrier barriers[BARRIERS];
     std::unique_ptr<Finding> pending;  // an uninitialised read that may yet turn out to be a race
 
+    u64 random();
+
  private:
     void fill_constants(Warp& warp);
     void fill_specials(Warp& warp, bool once);
@@ -83,7 +85,6 @@ struct Block {
     [[noreturn]] void stuck_at_meeting(const Warp& warp);
     void check_time(const Warp& warp);
     bool finish();
-    u64 random();
 
     std::vector<u8> register_storage_, local_storage_, local_shadow_;
     u64 random_state_ = 0;

@@ -52,6 +52,7 @@ struct Instruction {
     u8 option = 0;                            // a modifier that the handler reads
     bool strong = false;                      // volatile, relaxed, acquire, release: not a data race
                                               // with its like
+    bool parts = false;                       // a strong load or store: lanes need not do it in step
     bool acquires = false, releases = false;  // has a fence of its own
     bool wide_address = true;
     bool conditional = false;  // has an optional source: see the handler

@@ -67,6 +67,15 @@ Mask gather(Warp& warp, const Instruction& in, Mask mask) {
     return arrived;
 }
 
+// The lanes that fall behind at an access by several. They are set aside until the others wait.
+//
+// Strong accesses of several lanes are no data race, but they order nothing either (PTX ISA 8.3): without __syncwarp,
+// what lanes read of each other is left to chance.
+Mask behind(Warp& warp, Mask mask) {
+    if (!(mask & (mask - 1)) || warp.block->random() % 4) return 0;
+    return mask & Mask(warp.block->random());
+}
+
 }  // namespace
 
 u8* Warp::local_at(int lane, u64 address, u64* available, u8** initialised) {
@@ -121,7 +130,14 @@ void Warp::run_group(u32 start, u32 limit, bool alone, u64 budget) {
         here = at;
         ++done;
         if (in.flow == Flow::next) {
-            if (mask) in.run(*this, in, mask);
+            const Mask late = in.parts ? behind(*this, mask) : 0;
+            if (mask & ~late) in.run(*this, in, mask & ~late);
+            if (late) {
+                move(late, at);
+                move(group & ~late, at + 1);
+                set_aside |= late;
+                break;
+            }
             ++at;
         } else if (in.flow == Flow::branch) {
             if (mask == group) {
