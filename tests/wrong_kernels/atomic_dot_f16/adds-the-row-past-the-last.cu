@@ -1,0 +1,39 @@
+// Wrong: the guard lets one row too many add its products
+// Kata: atomic_dot_f16
+// Sim: out of bounds
+// Gpu: out of bounds | wrong answer: what lies behind the inputs may be readable
+// Line: // BUG
+#include "kata.cuh"
+#include <cstdint>
+#include <cuda_fp16.h>
+
+constexpr int THREADS = 256;
+
+__global__ void __launch_bounds__(THREADS) atomic_dot_f16_kernel(
+    const half* __restrict__ a,  // [rows, cols]
+    const half* __restrict__ b,  // [rows, cols]
+    half* __restrict__ y,        // [cols]
+    int rows, int cols) {
+    const int row = blockIdx.x * blockDim.y + threadIdx.y;  // at most 2^31 - 1: blockDim.y is a power of two
+    if (row > rows) return;
+    const int64_t row_start = static_cast<int64_t>(row) * cols;
+    for (int64_t col = threadIdx.x; col < cols; col += blockDim.x) {
+        atomicAdd(y + col, __hmul(a[row_start + col], b[row_start + col]));  // BUG
+    }
+}
+
+// Just enough threads for a row: then one instruction takes a short row whole. A power of two, so that it divides
+// THREADS.
+static int threads_along_row(int cols) {
+    int threads = 1;
+    while (threads < THREADS && threads < cols) threads *= 2;
+    return threads;
+}
+
+KATA_EXPORT void atomic_dot_f16(const half* a, const half* b, half* y, int rows, int cols, cudaStream_t stream) {
+    cudaMemsetAsync(y, 0, cols * sizeof(half), stream);  // all bits 0 is a half's 0, too
+    if (rows == 0) return;                               // a grid of no blocks is an invalid launch
+    const dim3 threads(threads_along_row(cols), THREADS / threads_along_row(cols));
+    const int blocks = (rows - 1) / threads.y + 1;
+    atomic_dot_f16_kernel<<<blocks, threads, 0, stream>>>(a, b, y, rows, cols);
+}
