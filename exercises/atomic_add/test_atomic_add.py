@@ -57,7 +57,7 @@ def bounded_offset(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> to
 
 
 def bounded_large_and_small(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
-    """Factors of either sign from about 2^-4 to 2^4, smaller ones for many rows: their sums stay in the range of half."""
+    """Factors of either sign from about 2^-4 to 2^4, smaller for many rows: the sums stay in the range of half."""
     scale = min(1.0, 200 / sqrt(max(1, sizes["rows"])))
     return numbers.normal(shape) * 2.0 ** numbers.integers(shape, -4, 4) * scale
 

@@ -2,13 +2,18 @@
 
 One addition, rounded once, as IEEE 754 defines it: to the nearest number of the tensors' dtype, inf, nan, denormals
 and the sign of a zero included. So the answer must match to the bit (any nan stands for any other).
+
+elementwise_functor computes three things: the sum of two halves, a float rounded to half, and one of two floats, chosen
+by a mask of which any byte but 0 means the first. Its tensors begin at multiples of 16 bytes, their second rows wherever
+n puts them: at a multiple of 16 bytes, of 8, of 4, or of no more than an element.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.spec import Exact, Numbers, Size, Sizes, Spec, Tensor, Values, integers, normal, special
+from grader.spec import Exact, Fill, Numbers, Size, Sizes, Spec, Tensor, Values, integers, normal, special
 
 if TYPE_CHECKING:
     import torch
@@ -45,3 +50,46 @@ SPEC = Spec(
     large=tuple({"n": n} for n in (300_007, 4_194_304, 20_000_003)),
     work=lambda sizes: 20 * sizes["n"],
 )
+
+
+def functor_reference(
+    x: torch.Tensor, p: torch.Tensor, mask: torch.Tensor, a: torch.Tensor, b: torch.Tensor, sizes: Sizes
+) -> tuple[torch.Tensor, torch.Tensor]:
+    import torch
+
+    return torch.stack((p[0] + p[1], x)), a.where(mask != 0, b)
+
+
+def any_byte(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """As often 0 as not, and where it is not 0, any other byte: in some of these the lowest bit is 0."""
+    return numbers.choice(shape, (0.0, 0.0, 0.0, 0.0, 1.0, 2.0, 128.0, 255.0))
+
+
+def of_floats(fill: Fill) -> dict[str, Fill]:
+    return {"x": fill, "p": fill, "mask": any_byte, "a": fill, "b": fill}
+
+
+FUNCTOR = replace(
+    SPEC,
+    computes="h = p[0] + p[1] and x in half, chosen = mask ? a : b",
+    inputs=(
+        Tensor("x", ("n",)),
+        Tensor("p", (2, "n"), "f16"),
+        Tensor("mask", ("n",), "u8"),
+        Tensor("a", ("n",)),
+        Tensor("b", ("n",)),
+    ),
+    outputs=(Tensor("h", (2, "n"), "f16"), Tensor("chosen", ("n",))),
+    values=(
+        Values("normal", of_floats(normal(mean=1.0))),
+        Values("whole numbers", of_floats(integers(-100, 100))),
+        Values("special", of_floats(special())),
+        Values("extremes", of_floats(extremes)),
+    ),
+    reference=functor_reference,
+    # Three launches.
+    work=lambda sizes: 60 * sizes["n"],
+    rows="n",
+)
+
+SPECS = {"elementwise_functor": FUNCTOR}
