@@ -1,0 +1,57 @@
+// index_add_many_f32: out = base, then out[index[j], :] += source[j, :] for every j, for many short rows
+//
+// Shapes     base: [rows, dim] f32, index: [n] i64 with values in 0..rows-1, repeated or not, source: [n, dim] f32,
+//            out: [rows, dim] f32, row-major, contiguous, 16-byte aligned bases, any n >= 0, rows, dim >= 1
+// Technique  a copy, then an atomicAdd for every element of source; a thread has the same column of several rows
+// New        over index_add_few_f32: nobody asks, source's rows go where their indices say, and may meet there
+// Bound      memory bandwidth and atomic throughput
+#include "kata.cuh"
+#include <cstdint>
+
+constexpr int THREADS = 256;
+constexpr int ROWS = 4;  // rows of source for each thread, blockDim.y apart
+
+__global__ void __launch_bounds__(THREADS) index_add_many_f32_kernel(
+    const int64_t* __restrict__ index,  // [n]
+    const float* __restrict__ source,   // [n, dim]
+    float* __restrict__ out,            // [rows, dim]
+    int n, int dim) {
+    // The threads of one threadIdx.y add the rows first, first + blockDim.y, ... of source, at most 2^31 - 1.
+    const int first = blockIdx.x * (blockDim.y * ROWS) + threadIdx.y;
+    int row[ROWS];
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+        const int j = first + r * blockDim.y;
+        if (j < n) row[r] = static_cast<int>(index[j]);  // below rows
+    }
+    for (int64_t col = threadIdx.x; col < dim; col += blockDim.x) {
+        float source_rmem[ROWS];
+        // TODO(1): global -> registers: bring in column col of all ROWS rows of source, so that no load waits for another.
+        //   Nothing at or past row n may be read. (~5 lines)
+        // END TODO(1)
+        // TODO(2): Add them to the rows that the indices name, also while any number of other threads add to the same
+        //   elements. Nothing for a row at or past n. (~5 lines)
+        // END TODO(2)
+    }
+}
+
+// Just enough threads for a row, in whole warps where it is as long: then a warp's atomics go to neighbours. A power of
+// two, so that it divides THREADS.
+static int threads_along_row(int dim) {
+    int threads = 1;
+    while (threads < THREADS && threads < dim) threads *= 2;
+    return threads;
+}
+
+KATA_EXPORT void index_add_many_f32(
+    const float* base, const int64_t* index, const float* source, float* out, int n, int rows, int dim,
+    cudaStream_t stream) {
+    // TODO(3): Before the first block adds to it, out must hold what base holds, for n = 0 too: ordered by the stream,
+    //   without stopping the host. (~2 lines)
+    // END TODO(3)
+    if (n == 0) return;  // a grid of no blocks is an invalid launch
+    const dim3 threads(threads_along_row(dim), THREADS / threads_along_row(dim));
+    const int per_block = threads.y * ROWS;  // rows of source
+    const int blocks = (n - 1) / per_block + 1;
+    index_add_many_f32_kernel<<<blocks, threads, 0, stream>>>(index, source, out, n, dim);
+}
