@@ -84,10 +84,10 @@ MANY = Spec(
     sizes={"n": Size(0, 200), "rows": Size(1, 60), "dim": Size(1, 300)},
     values=(
         Values("uniform", with_index(uniform, normal(mean=1.0))),
-        Values("whole numbers", with_index(uniform, whole_numbers), exact=True),
+        Values("last row", with_index(last_row, whole_numbers), exact=True),
         Values("all equal", with_index(all_equal, normal(mean=1.0))),
         Values("sorted", with_index(in_order, large_and_small)),
-        Values("last row", with_index(last_row, whole_numbers), exact=True),
+        Values("whole numbers", with_index(uniform, whole_numbers), exact=True),
     ),
     reference=reference,
     tolerance=Accumulated(terms=lambda sizes: sizes["n"] + 1, magnitude=magnitude),

@@ -33,8 +33,8 @@ __global__ void __launch_bounds__(THREADS) elementwise_kernel(Function f, int n,
     const int64_t first = blockIdx.x * THREADS + threadIdx.x;  // this thread's place in the grid
     const int64_t stride = gridDim.x * THREADS;
     for (int64_t pack = first; pack < n / N; pack += stride) {
-        reinterpret_cast<Pack<R, N>*>(r)[pack] =
-            apply_to_packs<N, R>(f, reinterpret_cast<const Pack<A, N>*>(args)[pack]...);  // BUG
+        const Pack<R, N> result = apply_to_packs<N, R>(f, reinterpret_cast<const Pack<A, N>*>(args)[pack]...);
+        reinterpret_cast<Pack<R, N>*>(r)[pack] = result;  // BUG
     }
     if (first < n % N) r[n - 1 - first] = f(args[n - 1 - first]...);
 }
