@@ -1,0 +1,170 @@
+"""upsample_nearest2d: y[n, c, oy, ox] = x[n, c, oy * H / OH, ox * W / OW], the divisions rounded down; its gradient.
+
+Any N >= 0, all other sizes >= 1. OH and OW may be any numbers, also below H and W: then elements of x are left out.
+The divisions are those of whole numbers. (torch multiplies by H / OH as a float and rounds down. For whole factors up
+to 40 that is the same; at 41, from 2 columns to 82, and from 14 to 46 it falls short once.)
+
+Forward is a copy, and must match to the bit (any nan stands for any other), denormals, inf and the sign of a zero
+included. Backward adds up, for each element of x, the gradients of all its copies, in float and in any order; where it
+has none, the gradient is 0. So dx may be off by what rounding can do to a sum of as many terms as an element has copies
+at most, ceil(OH / H) * ceil(OW / W), and by one rounding to its own dtype. Sums of whole numbers only by the latter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from grader.spec import Accumulated, Exact, Numbers, Size, Sizes, Spec, Tensor, Values, integers, normal, special
+
+if TYPE_CHECKING:
+    import torch
+
+
+def sources(sizes: Sizes) -> tuple[torch.Tensor, torch.Tensor]:
+    """The row of x that each row of y shows, and the column that each column shows."""
+    import torch
+
+    oy, ox = torch.arange(sizes["OH"]), torch.arange(sizes["OW"])
+    return oy * sizes["H"] // sizes["OH"], ox * sizes["W"] // sizes["OW"]
+
+
+def reference(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    rows, cols = sources(sizes)
+    return x[:, :, rows][:, :, :, cols]
+
+
+def backward(dy: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    rows, cols = sources(sizes)
+    N, C, H, W = (sizes[name] for name in "NCHW")
+    tall = dy.new_zeros(N, C, H, sizes["OW"]).index_add(2, rows, dy)
+    return dy.new_zeros(N, C, H, W).index_add(3, cols, tall)
+
+
+def magnitude(dy: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    return backward(dy.abs(), sizes)
+
+
+def copies(sizes: Sizes) -> int:
+    """How often the most copied element of x stands in y."""
+    return -(-sizes["OH"] // sizes["H"]) * -(-sizes["OW"] // sizes["W"])
+
+
+def one_special(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Normal draws, and somewhere among them inf, -inf or nan: what has no part in it stays finite."""
+    drawn = numbers.normal(shape, mean=4.0)
+    if drawn.numel() > 0:
+        place = numbers.integers((1,), 0, drawn.numel() - 1)
+        drawn.view(-1)[place] = numbers.choice((1,), (float("inf"), float("-inf"), float("nan")))
+    return drawn
+
+
+def torch_upsample(x: torch.Tensor, y: torch.Tensor) -> Callable[[], object]:
+    import torch
+
+    return lambda: torch.ops.aten.upsample_nearest2d(x, y.shape[2:], None, None, out=y)
+
+
+def torch_backward(dy: torch.Tensor, dx: torch.Tensor) -> Callable[[], object]:
+    import torch
+
+    return lambda: torch.ops.aten.upsample_nearest2d_backward(dy, dy.shape[2:], dx.shape, None, None, grad_input=dx)
+
+
+def shape(N: int, C: int, H: int, W: int, OH: int, OW: int) -> Sizes:
+    return {"N": N, "C": C, "H": H, "W": W, "OH": OH, "OW": OW}
+
+
+def doubled(N: int, C: int, H: int, W: int) -> Sizes:
+    return shape(N, C, H, W, 2 * H, 2 * W)
+
+
+# Factor 2, with rows of whole vectors and without, around a warp's and a block's share of a row; only one of the two
+# factors 2; other whole factors; factors between 1 and 2 and far above; below 1; 1; primes. Rows of y with and without
+# a whole number of vectors. Planes whose rows do not end with a block.
+EDGES = (
+    doubled(0, 1, 2, 2),
+    doubled(1, 1, 1, 1),
+    shape(1, 1, 1, 1, 1, 1),
+    doubled(1, 1, 1, 2),
+    doubled(1, 1, 2, 1),
+    shape(1, 1, 1, 1, 2, 3),
+    shape(1, 2, 2, 2, 1, 1),
+    doubled(1, 2, 2, 4),
+    doubled(2, 1, 3, 5),
+    shape(1, 2, 2, 4, 4, 4),
+    shape(2, 1, 2, 2, 2, 4),
+    shape(1, 2, 3, 4, 5, 8),
+    doubled(1, 3, 3, 6),
+    shape(2, 2, 2, 4, 6, 12),
+    shape(1, 3, 4, 3, 7, 5),
+    shape(2, 1, 5, 7, 3, 4),
+    doubled(2, 2, 5, 8),
+    shape(1, 1, 2, 14, 3, 46),
+    shape(2, 3, 7, 16, 3, 8),
+    shape(3, 1, 4, 8, 5, 13),
+    doubled(1, 1, 3, 67),
+    shape(1, 2, 5, 8, 12, 40),
+    doubled(2, 3, 4, 32),
+    doubled(1, 2, 7, 62),
+    shape(1, 1, 3, 40, 6, 300),
+    shape(1, 2, 1, 1, 16, 16),
+    shape(3, 2, 6, 10, 6, 32),
+    doubled(1, 1, 2, 516),
+    doubled(3, 2, 7, 36),
+    doubled(1, 1, 300, 1),
+    shape(2, 2, 9, 33, 10, 64),
+    shape(1, 1, 2, 500, 1, 333),
+    shape(2, 1, 2, 2, 40, 40),
+    shape(1, 1, 2, 3, 9, 24),
+    shape(1, 1, 2, 2, 82, 4),
+    shape(1, 1, 1, 257, 3, 514),
+)
+
+SIZES = {"N": Size(0, 4), "C": Size(1, 5), "H": Size(1, 20), "W": Size(1, 40), "OH": Size(1, 40), "OW": Size(1, 80)}
+
+SPEC = Spec(
+    computes="y = x, every element as often as the sizes ask for",
+    inputs=(Tensor("x", ("N", "C", "H", "W")),),
+    outputs=(Tensor("y", ("N", "C", "OH", "OW")),),
+    sizes=SIZES,
+    values=(
+        Values("normal", normal()),
+        Values("special", special()),
+    ),
+    reference=reference,
+    tolerance=Exact(signed_zeros=True),
+    edges=EDGES,
+    large=(
+        doubled(3, 5, 129, 131),
+        shape(2, 3, 100, 100, 333, 1000),
+        doubled(70_001, 1, 1, 4),
+        doubled(2, 8, 512, 512),
+        shape(2, 7, 1001, 999, 500, 520),
+    ),
+    work=lambda sizes: 15 * sizes["N"] * sizes["C"] * (sizes["H"] * sizes["W"] + sizes["OH"] * sizes["OW"]) + 2000,
+    rows="N",
+    baselines={"torch.upsample_nearest2d": torch_upsample},
+)
+
+BACKWARD = Spec(
+    computes="dx = the sum of the gradients of all copies",
+    inputs=(Tensor("dy", ("N", "C", "OH", "OW")),),
+    outputs=(Tensor("dx", ("N", "C", "H", "W")),),
+    sizes=SIZES,
+    values=(
+        # All that half holds exactly; sums of two need not be, and a sum that is rounded on the way shows.
+        Values("whole numbers", integers(-2047, 2047), exact=True),
+        Values("offset", normal(mean=4.0)),
+        Values("one special", one_special),
+    ),
+    reference=backward,
+    tolerance=Accumulated(terms=copies, magnitude=magnitude),
+    edges=EDGES,
+    large=SPEC.large,
+    work=SPEC.work,
+    rows="N",
+    baselines={"torch.upsample_nearest2d_backward": torch_backward},
+)
+
+SPECS = {"upsample_nearest2d_backward_f32": BACKWARD, "upsample_nearest2d_backward_f16": BACKWARD}

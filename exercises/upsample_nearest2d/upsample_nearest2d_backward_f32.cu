@@ -1,0 +1,68 @@
+// upsample_nearest2d_backward_f32: dx[n, c, iy, ix] = sum of all dy[n, c, oy, ox] whose y is a copy of x[n, c, iy, ix]
+//
+// Shapes     dy: [N, C, OH, OW], dx: [N, C, H, W] f32, contiguous, 16-byte aligned bases, any N >= 0, all others >= 1
+// Technique  a gather: who owns an element of dx knows the rectangle of dy that was made of it; factor 2: 2x2 patches,
+//            two rows of 128 bits per thread
+// New        over upsample_nearest2d_f32: the arrows turn round: several loads for one store, and still no two threads
+//            write one element, so no atomics
+// Bound      memory bandwidth, loads above all: at factor 2 four elements are read for each that is written
+#include "kata.cuh"
+#include <cstdint>
+
+constexpr int THREADS = 256;
+
+// Factor 2. Narrow is what one access to dx moves, Wide one access to dy: a row of the same elements' patches.
+template <typename Narrow, typename Wide>
+__global__ void __launch_bounds__(THREADS) twice_kernel(
+    const float* __restrict__ dy,  // [2 * rows, 2 * W]
+    float* __restrict__ dx,        // [rows, W]
+    int64_t rows, int64_t W) {
+    constexpr int VEC = sizeof(Narrow) / sizeof(float);
+    static_assert(sizeof(Wide) == 2 * sizeof(Narrow), "one load of each row of the patches fills what is stored once");
+    const int64_t vecs = W / VEC;
+    const int64_t idx = static_cast<int64_t>(blockIdx.x) * THREADS + threadIdx.x;
+    if (idx >= rows * vecs) return;
+    // This thread owns dx[row, col..col+VEC-1].
+    const int64_t row = idx / vecs;
+    const int64_t col = idx % vecs * VEC;
+    alignas(Wide) float dy_rmem[2][2 * VEC];
+    alignas(Narrow) float dx_rmem[VEC];
+    // TODO(1): global -> registers: both rows of this thread's patches by one access of type Wide each. (~3 lines)
+    // END TODO(1)
+    // TODO(2): Add up each patch, and store the VEC sums by one access of type Narrow. (~4 lines)
+    // END TODO(2)
+}
+
+// Any factor, below 1 too.
+__global__ void __launch_bounds__(THREADS) any_factor_kernel(
+    const float* __restrict__ dy,  // [rows / H * OH, OW]
+    float* __restrict__ dx,        // [rows, W]
+    int64_t rows, int H, int W, int OH, int OW) {
+    const int64_t idx = static_cast<int64_t>(blockIdx.x) * THREADS + threadIdx.x;
+    if (idx >= rows * W) return;
+    // This thread owns dx[row, col].
+    const int64_t row = idx / W;
+    const int64_t col = idx % W;
+    float sum = 0.0f;
+    // TODO(3): Find the rows and the columns of dy that upsampling makes of dx[row, col], and add up what stands there.
+    //   There may be none. Row q of y shows row q * H / OH of x, rounded down, which holds across planes, too.
+    //   (~7 lines)
+    // END TODO(3)
+    dx[idx] = sum;
+}
+
+KATA_EXPORT void upsample_nearest2d_backward_f32(
+    const float* dy, float* dx, int N, int C, int H, int W, int OH, int OW, cudaStream_t stream) {
+    if (N == 0) return;  // a grid of no blocks is an invalid launch
+    // Planes follow each other without a gap, and their rows are those of one tall plane.
+    const int64_t rows = static_cast<int64_t>(N) * C * H;
+    const auto blocks = [rows](int vecs) { return static_cast<int>((rows * vecs - 1) / THREADS + 1); };
+    // A row begins at a multiple of 16 bytes only where its length is a whole number of vectors.
+    if (OH == 2LL * H && OW == 2LL * W && W % 2 == 0) {
+        twice_kernel<float2, float4><<<blocks(W / 2), THREADS, 0, stream>>>(dy, dx, rows, W);
+    } else if (OH == 2LL * H && OW == 2LL * W) {
+        twice_kernel<float, float2><<<blocks(W), THREADS, 0, stream>>>(dy, dx, rows, W);
+    } else {
+        any_factor_kernel<<<blocks(W), THREADS, 0, stream>>>(dy, dx, rows, H, W, OH, OW);
+    }
+}

@@ -1,0 +1,74 @@
+// Wrong: copies are added up in half: every sum on the way is rounded to 11 bits
+// Kata: upsample_nearest2d_backward_f16
+// Sim: wrong answer
+// Gpu: wrong answer
+#include "kata.cuh"
+#include <cstdint>
+#include <cuda_fp16.h>
+
+constexpr int THREADS = 256;
+
+// Factor 2. Narrow is what one access to dx moves, Wide one access to dy: a row of the same elements' patches.
+template <typename Narrow, typename Wide>
+__global__ void __launch_bounds__(THREADS) twice_kernel(
+    const half* __restrict__ dy,  // [2 * rows, 2 * W]
+    half* __restrict__ dx,        // [rows, W]
+    int64_t rows, int64_t W) {
+    constexpr int VEC = sizeof(Narrow) / sizeof(half);
+    static_assert(sizeof(Wide) == 2 * sizeof(Narrow), "one load of each row of the patches fills what is stored once");
+    const int64_t vecs = W / VEC;
+    const int64_t idx = static_cast<int64_t>(blockIdx.x) * THREADS + threadIdx.x;
+    if (idx >= rows * vecs) return;
+    // This thread owns dx[row, col..col+VEC-1].
+    const int64_t row = idx / vecs;
+    const int64_t col = idx % vecs * VEC;
+    alignas(Wide) half dy_rmem[2][2 * VEC];
+    alignas(Narrow) half dx_rmem[VEC];
+    const half* from = dy + 4 * row * W + 2 * col;
+    *reinterpret_cast<Wide*>(dy_rmem[0]) = *reinterpret_cast<const Wide*>(from);
+    *reinterpret_cast<Wide*>(dy_rmem[1]) = *reinterpret_cast<const Wide*>(from + 2 * W);
+#pragma unroll
+    for (int i = 0; i < VEC; ++i) {
+        const half upper = __hadd(dy_rmem[0][2 * i], dy_rmem[0][2 * i + 1]);
+        const half lower = __hadd(dy_rmem[1][2 * i], dy_rmem[1][2 * i + 1]);
+        dx_rmem[i] = __hadd(upper, lower);
+    }
+    *reinterpret_cast<Narrow*>(dx + row * W + col) = *reinterpret_cast<const Narrow*>(dx_rmem);
+}
+
+// Any factor, below 1 too.
+__global__ void __launch_bounds__(THREADS) any_factor_kernel(
+    const half* __restrict__ dy,  // [rows / H * OH, OW]
+    half* __restrict__ dx,        // [rows, W]
+    int64_t rows, int H, int W, int OH, int OW) {
+    const int64_t idx = static_cast<int64_t>(blockIdx.x) * THREADS + threadIdx.x;
+    if (idx >= rows * W) return;
+    // This thread owns dx[row, col].
+    const int64_t row = idx / W;
+    const int64_t col = idx % W;
+    half sum = __float2half(0.0f);
+    const int64_t first_q = (row * OH + H - 1) / H;
+    const int64_t end_q = ((row + 1) * OH + H - 1) / H;
+    const int64_t first_o = (col * OW + W - 1) / W;
+    const int64_t end_o = ((col + 1) * OW + W - 1) / W;
+    for (int64_t q = first_q; q < end_q; ++q) {
+        for (int64_t o = first_o; o < end_o; ++o) sum = __hadd(sum, dy[q * OW + o]);
+    }
+    dx[idx] = sum;
+}
+
+KATA_EXPORT void upsample_nearest2d_backward_f16(
+    const half* dy, half* dx, int N, int C, int H, int W, int OH, int OW, cudaStream_t stream) {
+    if (N == 0) return;  // a grid of no blocks is an invalid launch
+    // Planes follow each other without a gap, and their rows are those of one tall plane.
+    const int64_t rows = static_cast<int64_t>(N) * C * H;
+    const auto blocks = [rows](int vecs) { return static_cast<int>((rows * vecs - 1) / THREADS + 1); };
+    // A row begins at a multiple of 16 bytes only where its length is a whole number of vectors.
+    if (OH == 2LL * H && OW == 2LL * W && W % 4 == 0) {
+        twice_kernel<uint2, uint4><<<blocks(W / 4), THREADS, 0, stream>>>(dy, dx, rows, W);
+    } else if (OH == 2LL * H && OW == 2LL * W) {
+        twice_kernel<half, half2><<<blocks(W), THREADS, 0, stream>>>(dy, dx, rows, W);
+    } else {
+        any_factor_kernel<<<blocks(W), THREADS, 0, stream>>>(dy, dx, rows, H, W, OH, OW);
+    }
+}
