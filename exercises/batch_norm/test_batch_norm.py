@@ -1,0 +1,228 @@
+"""batch_norm_add_relu: y = relu((x - mean) / sqrt(variance + eps) * weight + bias + residual), channel by channel.
+
+x, residual and y are [N, C, octets, 8]: planes of 8 * octets pixels, which are what H * W are elsewhere. mean and the
+biased variance of a channel are those of its N planes, n = N * octets * 8 elements. Beside y comes what the backward
+pass needs: mean, rstd = 1 / sqrt(variance + eps), and mask, where bit j of byte i says whether y[..., i, j] > 0. A nan
+of x makes its whole channel nan, relu leaves it one, and it is not above 0; other channels know nothing of it.
+
+The bound, with r for rstd and g for g(n). As in layer_norm, rounding the sum puts the mean off by d <= g u mean|x|, and
+for all of y that makes g u (|weight| r (mean|x| + |x - mean|) + |bias| + |residual|). relu can only bring two numbers
+closer. An error d of the mean adds d^2 to the variance, which is off by a further g u of itself: together they move r
+by at most g u r (1 + g u (r mean|x|)^2) / 2.
+
+A bit of mask has no tolerance. So no sum before relu may be near 0: either residual is 12 or more in magnitude, and
+nothing beside it is (a normal draw beyond 6 is not seen, weight is below 1.5, and |bias| below 1); or x has two levels,
+equally often in every octet, so that the normalised x is 1 or -1 but for eps; bias is an odd multiple of 1/8, and
+weight and residual are multiples of 1/4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import sqrt
+from typing import TYPE_CHECKING
+
+from grader.spec import Accumulated, Fill, Numbers, Parameter, Size, Sizes, Spec, Tensor, Values, normal
+
+if TYPE_CHECKING:
+    import torch
+
+EPS = 1e-5
+ROUNDOFF = 2.0**-24
+BITS = tuple(1 << j for j in range(8))
+
+
+def per_channel(value: torch.Tensor) -> torch.Tensor:
+    """[C] -> [1, C, 1, 1]"""
+    return value[None, :, None, None]
+
+
+def statistics(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    mean = x.mean(dim=(0, 2, 3))
+    return mean, ((x - per_channel(mean)).square().mean(dim=(0, 2, 3)) + EPS).rsqrt()
+
+
+def reference(
+    x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, sizes: Sizes
+) -> tuple[torch.Tensor, ...]:
+    mean, rstd = statistics(x)
+    y = (x - per_channel(mean)) * per_channel(rstd * weight) + per_channel(bias) + residual
+    y = y.relu()
+    mask = ((y > 0).long() * y.new_tensor(BITS).long()).sum(dim=3)
+    return y, mask, mean, rstd
+
+
+def terms(sizes: Sizes) -> int:
+    return sizes["N"] * sizes["octets"] * 8 + 8
+
+
+def magnitude(
+    x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, sizes: Sizes
+) -> tuple[torch.Tensor, ...]:
+    mean, rstd = statistics(x)
+    size = x.abs().mean(dim=(0, 2, 3))
+    reach = per_channel(size) + (x - per_channel(mean)).abs()
+    y = per_channel(weight.abs() * rstd) * reach + per_channel(bias.abs()) + residual.abs()
+    growth = min(terms(sizes), 8 * sqrt(terms(sizes)))
+    return y, x.new_zeros(x.shape[:3]), size, rstd * (1 + growth * ROUNDOFF * (rstd * size).square()) / 2
+
+
+def channels(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return (1, shape[1], 1, 1)
+
+
+def offset(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Channels far from 0 beside their spread: their squares agree in all digits that a float has, and more."""
+    return numbers.normal(shape) + numbers.choice(channels(shape), (30_000.0, -30_000.0, 1000.0))
+
+
+def scales(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Channels of very different spread, with elements that are all equal among them."""
+    return numbers.normal(shape, mean=0.5) * numbers.choice(channels(shape), (0.0, 1.0e-3, 1.0e-2, 30.0, 1000.0))
+
+
+def drift(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """From 3 below to 3 above, on the way through the batch: any part of it has another mean than the whole."""
+    import torch
+
+    steps = torch.linspace(-3.0, 3.0, shape[0] * shape[2], dtype=torch.float64)
+    return numbers.normal(shape) + steps.reshape(shape[0], 1, shape[2], 1)
+
+
+def one_nan(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    drawn = numbers.normal(shape, mean=0.5)
+    drawn.view(-1)[numbers.integers((1,), 0, drawn.numel() - 1)] = float("nan")
+    return drawn
+
+
+def two_levels(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Four elements of each octet as far above the channel's mean as the other four are below it."""
+    signs = 2.0 * (numbers.uniform(shape, 0.0, 1.0).argsort(dim=3) < 4) - 1.0
+    spread = numbers.choice(channels(shape), (0.5, 1.0, 8.0))
+    return signs * spread + numbers.choice(channels(shape), (0.0, 1.0, -64.0))
+
+
+def decided(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """12 to 20, of either sign: relu's decision, whatever is added."""
+    return numbers.uniform(shape, 12.0, 20.0) * numbers.choice(shape, (1.0, -1.0))
+
+
+def uniform(low: float, high: float) -> Fill:
+    return lambda numbers, shape, sizes: numbers.uniform(shape, low, high)
+
+
+def chosen(*values: float) -> Fill:
+    return lambda numbers, shape, sizes: numbers.choice(shape, values)
+
+
+def values(**x: Fill) -> tuple[Values, ...]:
+    """Named ways to fill x, where residual decides about every bit."""
+    others = {"residual": decided, "weight": uniform(0.5, 1.5), "bias": uniform(-1.0, 1.0)}
+    return tuple(Values(name, {"x": fill, **others}) for name, fill in x.items())
+
+
+LEVELS = Values(
+    "two levels",
+    {
+        "x": two_levels,
+        "residual": chosen(-2.5, -1.5, -0.5, -0.25, 0.0, 0.25, 0.5, 1.5, 2.5),
+        "weight": chosen(-1.0, -0.5, 0.5, 1.0, 2.0),
+        "bias": chosen(-0.375, 0.125, 0.625),
+    },
+)
+
+
+def torch_chain(
+    x: torch.Tensor,
+    residual: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor,
+    y: torch.Tensor,
+    mask: torch.Tensor,
+    mean: torch.Tensor,
+    rstd: torch.Tensor,
+) -> Callable[[], object]:
+    """Three of torch's operators; none of them leaves bits, so mask stays as it is."""
+    import torch
+
+    def run() -> None:
+        normalised = torch.ops.aten.native_batch_norm(x, weight, bias, None, None, True, 0.1, EPS)[0]
+        torch.add(normalised, residual, out=y)
+        y.relu_()
+
+    return run
+
+
+def shape(N: int, C: int, octets: int) -> Sizes:
+    return {"N": N, "C": C, "octets": octets}
+
+
+def moved(sizes: Sizes, itemsize: int) -> int:
+    """Bytes: x twice, since its last element has a part in the first of y, residual and y once; a bit per element."""
+    count = sizes["N"] * sizes["C"] * sizes["octets"] * 8
+    return 4 * count * itemsize + count // 8
+
+
+SPEC = Spec(
+    computes="y = relu(batch_norm(x) + residual), channel by channel",
+    inputs=(
+        Tensor("x", ("N", "C", "octets", 8)),
+        Tensor("residual", ("N", "C", "octets", 8)),
+        Tensor("weight", ("C",)),
+        Tensor("bias", ("C",)),
+    ),
+    outputs=(
+        Tensor("y", ("N", "C", "octets", 8)),
+        Tensor("mask", ("N", "C", "octets"), "u8"),
+        Tensor("mean", ("C",)),
+        Tensor("rstd", ("C",)),
+    ),
+    sizes={"N": Size(1, 6), "C": Size(1, 6), "octets": Size(1, 40)},
+    values=(
+        *values(normal=normal(mean=0.5)),
+        LEVELS,
+        *values(offset=offset, drift=drift, scales=scales, one_nan=one_nan),
+    ),
+    reference=reference,
+    tolerance=Accumulated(terms=terms, magnitude=magnitude),
+    # One octet; planes shorter and longer than a warp's 16 octets and a block's 128; around a piece of 512 octets and a
+    # chunk of 1024, in one plane and in several; in the middle of a plane; more chunks than a warp has lanes; primes.
+    edges=(
+        shape(1, 1, 1),
+        shape(1, 2, 1),
+        shape(2, 1, 1),
+        shape(1, 1, 2),
+        shape(3, 5, 1),
+        shape(1, 3, 7),
+        shape(2, 2, 15),
+        shape(1, 1, 16),
+        shape(2, 3, 17),
+        shape(4, 2, 33),
+        shape(1, 7, 31),
+        shape(3, 1, 64),
+        shape(1, 1, 127),
+        shape(2, 2, 129),
+        shape(5, 3, 49),
+        shape(1, 97, 1),
+        shape(1, 1, 513),
+        shape(1, 1, 1024),
+        shape(1, 2, 1025),
+        shape(37, 1, 31),
+        shape(150, 2, 3),
+        shape(7, 2, 149),
+        # From here on, tried by --thorough.
+        shape(2, 1, 1023),
+        shape(1, 1, 2049),
+        shape(5, 2, 450),
+        shape(1, 257, 1),
+        shape(300, 1, 7),
+        shape(1, 3, 2047),
+        shape(1, 1, 33_800),
+    ),
+    large=(shape(64, 67, 98), shape(3, 1030, 131), shape(1000, 3, 7), shape(2, 2, 400_000)),
+    parameters=(Parameter("eps", "float", EPS),),
+    work=lambda sizes: 250 * sizes["N"] * sizes["C"] * sizes["octets"] + 10_000 * sizes["C"],
+    moved=moved,
+    rows="C",
+    baselines={"torch.batch_norm_add_relu": torch_chain},
+)
