@@ -1,0 +1,269 @@
+"""softmax_rows: y = softmax of each row of x, for short, middle and long rows; and dx = y * (dy - sum of y * dy).
+
+torch.softmax says what hard values give: an element of -inf gives 0, a row of nothing but -inf gives nan, and one nan
+or +inf makes its whole row nan, and no other row. The answer must not depend on whether exp(x) itself overflows.
+
+SPECS has a variant for each kata: a warp takes up to 1024 columns, shared memory on every card since sm_80 holds 24576
+(96 KB), and the others take any number. The gradient gets y as it is, whatever softmax it came from.
+
+The bound of y. With m the row's maximum, e = exp(x - m) and y = e / sum of e: the distance x - m is rounded, and again
+as it is scaled for the exponential of base 2; the exponential turns an absolute error of its argument into a relative
+one, so e is off by some u (1 + |x - m|), as a share of itself. The sum is off by the mean of these shares, weighted by
+y, and rounding its cols terms, all positive, adds g(cols) u. Hence |y| (1 + |x - m| + sum of y |x - m| + g(cols)). A
+sum that is rescaled as the maximum rises is off by as much again at most: the steps up to m add up to the distance.
+What is below the smallest normal number may be flushed to 0, as the fast exponential does.
+
+The bound of dx. Rounding the sum of cols products is worth g(cols) u times the sum of |y dy|; the difference, the
+product and those before add a few u of |y| (|dy| + sum of |y dy|).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from grader.spec import Accumulated, Fill, Numbers, Size, Sizes, Spec, Tensor, Values, integers, normal
+
+if TYPE_CHECKING:
+    import torch
+
+FLUSHED = 2.0**-126 / 2.0**-24  # times the roundoff of f32: its smallest normal number
+
+
+def growth(terms: int) -> float:
+    """g(terms) of grader.spec."""
+    return min(terms, 8 * terms**0.5)
+
+
+# -- y ---------------------------------------------------------------------------------------------------------------
+
+
+def reference(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    return x.softmax(dim=-1)
+
+
+def magnitude(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    """The bound of the docstring above, over the roundoff."""
+    y = x.softmax(dim=-1)
+    distance = (x - x.amax(dim=-1, keepdim=True)).abs().where(y > 0, y)  # -inf has its 0 for sure
+    return y * (1 + distance + (y * distance).sum(dim=-1, keepdim=True) + growth(sizes["cols"])) + FLUSHED
+
+
+def per_row(numbers: Numbers, shape: tuple[int, ...], values: tuple[float, ...]) -> torch.Tensor:
+    """One of the values for each row."""
+    return numbers.choice((shape[0], 1), values)
+
+
+def shifted(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Whole rows at 10 000 or -10 000: every exponential of theirs overflows, or vanishes, unless shifted back."""
+    return numbers.normal(shape, std=3.0) + per_row(numbers, shape, (1.0e4, -1.0e4, 1.0e3, -1.0e3))
+
+
+def masked(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Every other element -inf; of some rows all but the last quarter, or everything."""
+    plain = numbers.normal(shape, std=3.0)
+    keep = numbers.integers(shape, 0, 1) > 0
+    kind = per_row(numbers, shape, (0.0, 0.0, 0.0, 1.0, 1.0, 2.0))
+    late = plain.new_ones(shape).cumsum(dim=-1) > 0.75 * shape[-1]
+    return plain.masked_fill(~((kind == 0) & keep | (kind == 1) & late), float("-inf"))
+
+
+def poisoned(mean: float, std: float, *poisons: float) -> Fill:
+    """One of the poisons in every other row, anywhere; the other rows are as usual."""
+
+    def fill(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+        plain = numbers.normal(shape, mean=mean, std=std)
+        place = (numbers.uniform((shape[0], 1), 0.0, 1.0) * shape[-1]).floor()
+        here = plain.new_ones(shape).cumsum(dim=-1) - 1 == place
+        hit = per_row(numbers, shape, (0.0, 1.0)) > 0
+        return per_row(numbers, shape, poisons).where(here & hit, plain)
+
+    return fill
+
+
+def rising(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Sorted: every element is a new maximum, and what was summed before must shrink."""
+    return numbers.normal(shape, std=4.0).sort(dim=-1).values
+
+
+def huge(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Logits up to some 10 000 of either sign: a few elements of a row take all of it."""
+    return numbers.normal(shape) * 10.0 ** numbers.integers(shape, 0, 4)
+
+
+def torch_softmax(x: torch.Tensor, y: torch.Tensor) -> Callable[[], object]:
+    import torch
+
+    return lambda: torch.softmax(x, -1, out=y)
+
+
+# -- dx --------------------------------------------------------------------------------------------------------------
+
+
+def gradient(y: torch.Tensor, dy: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    return y * (dy - (y * dy).sum(dim=-1, keepdim=True))
+
+
+def gradient_magnitude(y: torch.Tensor, dy: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    terms = (y * dy).abs().sum(dim=-1, keepdim=True)
+    return y.abs() * (4 * dy.abs() + (4 + growth(sizes["cols"])) * terms)
+
+
+def shares(std: float) -> Fill:
+    """Rows that add up to 1, as softmax makes them: the larger std, the more of a row a few of its elements take."""
+    return lambda numbers, shape, sizes: numbers.normal(shape, std=std).softmax(dim=-1)
+
+
+def torch_softmax_backward(y: torch.Tensor, dy: torch.Tensor, dx: torch.Tensor) -> Callable[[], object]:
+    import torch
+
+    return lambda: torch.ops.aten._softmax_backward_data.out(dy, y, -1, torch.float32, grad_input=dx)
+
+
+# -- specs -----------------------------------------------------------------------------------------------------------
+
+
+def shape(rows: int, cols: int) -> Sizes:
+    return {"rows": rows, "cols": cols}
+
+
+# Around every vector, a warp, what each kernel for short rows holds (128, 256, 512, 1024), the warps of a block.
+SHORT = (
+    shape(1, 1),
+    shape(1, 2),
+    shape(3, 1),
+    shape(2, 3),
+    shape(3, 4),
+    shape(4, 7),
+    shape(5, 8),
+    shape(7, 16),
+    shape(3, 31),
+    shape(2, 32),
+    shape(5, 33),
+    shape(9, 100),
+    shape(3, 127),
+    shape(6, 128),
+    shape(3, 132),
+    shape(3, 255),
+    shape(2, 256),
+    shape(5, 257),
+    shape(2, 512),
+    shape(2, 516),
+    shape(3, 1000),
+    shape(5, 1022),
+    shape(2, 1023),
+    shape(9, 1024),
+)
+
+SPEC = Spec(
+    computes="y = softmax of each row of x, rows of up to 1024 elements",
+    inputs=(Tensor("x", ("rows", "cols")),),
+    outputs=(Tensor("y", ("rows", "cols")),),
+    sizes={"rows": Size(1, 24), "cols": Size(1, 1024)},
+    values=(
+        Values("normal", normal(mean=1.0, std=2.0)),
+        Values("shifted", shifted),
+        Values("masked", masked),
+        Values("poisoned", poisoned(1.0, 3.0, float("nan"), float("inf"))),
+        Values("rising", rising),
+        Values("huge", huge),
+    ),
+    reference=reference,
+    tolerance=Accumulated(terms=lambda sizes: 1, magnitude=magnitude),
+    edges=SHORT,
+    large=(shape(4099, 1023), shape(300_007, 40), shape(70_001, 512)),
+    work=lambda sizes: sizes["rows"] * (15_000 + 40 * sizes["cols"]),
+    rows="rows",
+    baselines={"torch.softmax": torch_softmax},
+)
+
+# Around a batch of a block: 512 columns of one warp, 16 384 of the largest block; and the most that must fit.
+MIDDLE = replace(
+    SPEC,
+    computes="y = softmax of each row of x, rows of up to 24576 elements",
+    sizes={"rows": Size(1, 24), "cols": Size(1, 3000)},
+    edges=(
+        *SHORT[:13:2],
+        shape(3, 255),
+        shape(2, 256),
+        shape(5, 511),
+        shape(2, 513),
+        shape(3, 1020),
+        shape(3, 1023),
+        shape(2, 1025),
+        shape(2, 1032),
+        shape(4, 2053),
+        shape(2, 4100),
+        shape(1, 16_384),
+        shape(1, 16_388),
+        shape(1, 20_011),
+        shape(2, 24_575),
+        shape(2, 24_576),
+    ),
+    large=(shape(4099, 1031), shape(1030, 8200), shape(257, 16_384), shape(300_007, 40), shape(133, 24_576)),
+)
+
+# The last ones are longer than the shared memory of every card up to sm_90, 227 KB.
+LONG = replace(
+    MIDDLE,
+    computes="y = softmax of each row of x, rows of any length",
+    edges=(
+        *MIDDLE.edges[:16],
+        shape(2, 16_401),
+        shape(1, 25_000),
+        shape(1, 58_049),
+        shape(1, 60_000),
+        shape(1, 66_003),
+        shape(2, 70_000),
+    ),
+    large=(
+        shape(257, 16_384),
+        shape(40, 131_075),
+        shape(4099, 1031),
+        shape(300_007, 40),
+        shape(3, 1_000_003),
+        shape(1, 20_000_000),
+    ),
+)
+
+GRADIENT = replace(
+    LONG,
+    computes="dx = y * (dy - sum of y * dy), row by row",
+    inputs=(Tensor("y", ("rows", "cols")), Tensor("dy", ("rows", "cols"))),
+    outputs=(Tensor("dx", ("rows", "cols")),),
+    values=(
+        Values("normal", {"y": shares(2.0), "dy": normal(mean=1.0, std=2.0)}),
+        Values("whole numbers", {"y": integers(0, 1), "dy": integers(-2, 3)}, exact=True),
+        Values("peaked", {"y": shares(10.0), "dy": normal(mean=-1.0)}),
+        Values("poisoned", {"y": shares(2.0), "dy": poisoned(1.0, 2.0, float("nan"), float("inf"))}),
+    ),
+    reference=gradient,
+    tolerance=Accumulated(terms=lambda sizes: 1, magnitude=gradient_magnitude),
+    edges=(
+        *SHORT[:13:2],
+        shape(3, 255),
+        shape(2, 256),
+        shape(5, 511),
+        shape(2, 513),
+        shape(3, 1020),
+        shape(2, 1025),
+        shape(4, 2053),
+        shape(2, 4100),
+        shape(1, 8195),
+        shape(1, 16_384),
+        shape(2, 16_388),
+        shape(1, 29_041),
+        shape(1, 30_011),
+        shape(1, 36_002),
+        shape(2, 40_000),
+    ),
+    baselines={"torch._softmax_backward_data": torch_softmax_backward},
+)
+
+SPECS: dict[str, Spec] = {
+    "softmax_warp_f32": SPEC,
+    "softmax_block_smem_f32": MIDDLE,
+    "softmax_block_uncached_f32": LONG,
+    "softmax_backward_f32": GRADIENT,
+}

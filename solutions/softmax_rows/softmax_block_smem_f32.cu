@@ -1,0 +1,149 @@
+// softmax_block_smem_f32: y[row, col] = exp(x[row, col] - max) / sum of exp(x - max) over a row in shared memory
+//
+// Shapes     x, y: [rows, cols] f32, row-major, contiguous, 16-byte aligned bases, any rows >= 1, cols in 1..24576
+// Technique  a block per row; on its way into shared memory a row is reduced to one pair of maximum and sum
+// New        over online_safe_softmax_f32x4_pack: shared memory holds the row, in plain loops, and registers only what
+//            is under way
+// Bound      memory bandwidth
+#include "kata.cuh"
+#include <algorithm>
+#include <cfloat>
+#include <cmath>
+#include <cstdint>
+
+constexpr int THREADS = 1024;  // of the largest block: a short row gets a smaller one
+constexpr int WARP_SIZE = 32;
+constexpr int WARPS = THREADS / WARP_SIZE;
+constexpr int SHARE = 32;  // elements of a short row for each thread
+constexpr int BATCH = 16;  // elements that a thread asks for before it needs the first
+constexpr unsigned FULL_MASK = 0xffffffff;
+static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
+static_assert(WARPS <= WARP_SIZE, "one warp merges the partial results of all warps");
+
+// Of some elements: their maximum, and the sum of exp(element - max).
+struct Partial {
+    float max, sum;
+};
+
+// Of no elements. Its maximum is finite: -inf - -inf would be nan.
+__device__ __forceinline__ Partial nothing() {
+    return {-FLT_MAX, 0.0f};
+}
+
+// Of the elements of both.
+__device__ __forceinline__ Partial merge(Partial a, Partial b) {
+    const float max = fmaxf(a.max, b.max);
+    return {max, a.sum * __expf(a.max - max) + b.sum * __expf(b.max - max)};
+}
+
+// Of the elements of part and count more.
+template <int count>
+__device__ __forceinline__ Partial joined(Partial part, const float* x_rmem) {
+    float max = part.max;
+#pragma unroll
+    for (int i = 0; i < count; ++i) max = fmaxf(max, x_rmem[i]);
+    float sum = part.sum * __expf(part.max - max);
+#pragma unroll
+    for (int i = 0; i < count; ++i) sum += __expf(x_rmem[i] - max);
+    return {max, sum};
+}
+
+// Of the elements of all lanes, in every lane. All 32 lanes must call it together.
+__device__ __forceinline__ Partial warp_reduce(Partial part) {
+#pragma unroll
+    for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) {
+        const float max = __shfl_xor_sync(FULL_MASK, part.max, offset);
+        const float sum = __shfl_xor_sync(FULL_MASK, part.sum, offset);
+        part = merge(part, {max, sum});
+    }
+    return part;
+}
+
+// Of the elements of all threads, in every thread. All threads must call it together, and only once.
+__device__ __forceinline__ Partial block_reduce(Partial part, Partial* partial_smem) {
+    const int warp_id = threadIdx.x / WARP_SIZE;
+    const int lane_id = threadIdx.x % WARP_SIZE;
+    part = warp_reduce(part);
+    if (lane_id == 0) partial_smem[warp_id] = part;
+    // Every warp reads what all the other warps wrote.
+    __syncthreads();
+    part = warp_reduce(lane_id < blockDim.x / WARP_SIZE ? partial_smem[lane_id] : nothing());
+    return part;
+}
+
+// Pack is what one access moves. Its VEC elements divide cols: a vector lies in the row as a whole or not at all, and
+// every row starts at a multiple of its size.
+template <typename Pack>
+constexpr int VEC = sizeof(Pack) / sizeof(float);
+
+// global or shared -> registers: from[0..VEC-1]
+template <typename Pack>
+__device__ __forceinline__ void load(float* to_rmem, const float* from) {
+    *reinterpret_cast<Pack*>(to_rmem) = *reinterpret_cast<const Pack*>(from);
+}
+
+// registers -> global or shared: to[0..VEC-1]
+template <typename Pack>
+__device__ __forceinline__ void store(float* to, const float* from_rmem) {
+    *reinterpret_cast<Pack*>(to) = *reinterpret_cast<const Pack*>(from_rmem);
+}
+
+template <typename Pack>
+__global__ void __launch_bounds__(THREADS)
+    softmax_block_smem_f32_kernel(const float* __restrict__ x, float* __restrict__ y, int cols) {
+    extern __shared__ float4 dynamic_smem[];
+    __shared__ Partial partial_smem[WARPS];
+    float* row_smem = reinterpret_cast<float*>(dynamic_smem);  // [cols]
+    const int tid = threadIdx.x;
+    const int threads = blockDim.x;
+    const float* x_row = x + static_cast<int64_t>(blockIdx.x) * cols;
+    float* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
+    Partial row = nothing();
+    for (int64_t begin = 0; begin < cols; begin += BATCH * threads) {
+        alignas(Pack) float x_rmem[BATCH];
+        // TODO(1): global -> registers: BATCH elements per thread, VEC by one access of type Pack, neighbouring threads
+        //   on neighbouring vectors, from column begin on. What lies past the row must count as nothing. (~7 lines)
+#pragma unroll
+        for (float& value : x_rmem) value = -INFINITY;
+#pragma unroll
+        for (int i = 0; i < BATCH; i += VEC<Pack>) {
+            const int64_t col = begin + i * threads + tid * VEC<Pack>;
+            if (col < cols) load<Pack>(x_rmem + i, x_row + col);
+        }
+        // END TODO(1)
+        // TODO(2): registers -> shared, nothing past the row; and the batch joins the pair. (~6 lines)
+#pragma unroll
+        for (int i = 0; i < BATCH; i += VEC<Pack>) {
+            const int64_t col = begin + i * threads + tid * VEC<Pack>;
+            if (col < cols) store<Pack>(row_smem + col, x_rmem + i);
+        }
+        row = joined<BATCH>(row, x_rmem);
+        // END TODO(2)
+    }
+    row = block_reduce(row, partial_smem);
+    const float scale = 1.0f / row.sum;
+    // TODO(3): shared -> global: each thread turns the vectors that it wrote itself into quotients. Which barrier does
+    //   row_smem need? (~7 lines)
+    // No barrier for row_smem: no thread reads what another wrote.
+    for (int col = tid * VEC<Pack>; col < cols; col += threads * VEC<Pack>) {
+        alignas(Pack) float y_rmem[VEC<Pack>];
+        load<Pack>(y_rmem, row_smem + col);
+#pragma unroll
+        for (float& value : y_rmem) value = __expf(value - row.max) * scale;
+        store<Pack>(y_row + col, y_rmem);
+    }
+    // END TODO(3)
+}
+
+KATA_EXPORT void softmax_block_smem_f32(const float* x, float* y, int rows, int cols, cudaStream_t stream) {
+    // One block per row, of as many warps as give each thread its share, WARPS at most.
+    const int warps = std::min((cols - 1) / (WARP_SIZE * SHARE) + 1, WARPS);
+    // Only where 4 divides cols do all rows start at a multiple of 16 bytes.
+    const auto kernel = cols % 4 == 0 ? softmax_block_smem_f32_kernel<float4> : softmax_block_smem_f32_kernel<float>;
+    int smem_bytes = 0;
+    // TODO(4): A launch gets no more than 48 KB of dynamic shared memory unless the kernel was given leave. (~2 lines)
+    smem_bytes = cols * static_cast<int>(sizeof(float));
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, smem_bytes);
+    // END TODO(4)
+    kernel<<<rows, warps * WARP_SIZE, smem_bytes, stream>>>(x, y, cols);
+}

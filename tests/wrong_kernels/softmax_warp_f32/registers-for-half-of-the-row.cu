@@ -1,0 +1,105 @@
+// Wrong: each kernel is given rows of twice the length that its registers hold, and the second half is left out
+// Kata: softmax_warp_f32
+// Sim: wrong answer
+// Gpu: wrong answer
+// Says: never written
+#include "kata.cuh"
+#include <cmath>
+#include <cstdint>
+
+constexpr int THREADS = 128;
+constexpr int WARP_SIZE = 32;
+constexpr int WARPS = THREADS / WARP_SIZE;  // per block, each with a row of its own
+constexpr unsigned FULL_MASK = 0xffffffff;
+static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
+
+struct Add {
+    __device__ __forceinline__ float operator()(float a, float b) const { return a + b; }
+};
+struct Max {
+    __device__ __forceinline__ float operator()(float a, float b) const { return fmaxf(a, b); }
+};
+
+// The lanes' values combined by op, in every lane. All 32 lanes must call it together.
+template <typename Op>
+__device__ __forceinline__ float warp_reduce(float value, Op op) {
+#pragma unroll
+    for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2)
+        value = op(value, __shfl_xor_sync(FULL_MASK, value, offset));
+    return value;
+}
+
+// Pack is what one access moves. Its VEC elements divide cols: a vector lies in the row as a whole or not at all, and
+// every row starts at a multiple of its size.
+template <typename Pack>
+constexpr int VEC = sizeof(Pack) / sizeof(float);
+
+// global -> registers: from[0..VEC-1]
+template <typename Pack>
+__device__ __forceinline__ void load(float* to_rmem, const float* from) {
+    *reinterpret_cast<Pack*>(to_rmem) = *reinterpret_cast<const Pack*>(from);
+}
+
+// registers -> global: to[0..VEC-1]
+template <typename Pack>
+__device__ __forceinline__ void store(float* to, const float* from_rmem) {
+    *reinterpret_cast<Pack*>(to) = *reinterpret_cast<const Pack*>(from_rmem);
+}
+
+// HELD: elements of the row that a lane keeps in registers. The warp holds the row: cols <= HELD * WARP_SIZE.
+template <typename Pack, int HELD>
+__global__ void __launch_bounds__(THREADS)
+    softmax_warp_f32_kernel(const float* __restrict__ x, float* __restrict__ y, int rows, int cols) {
+    static_assert(HELD % VEC<Pack> == 0, "a lane holds whole vectors");
+    const int lane_id = threadIdx.x % WARP_SIZE;
+    const int64_t row = static_cast<int64_t>(blockIdx.x) * WARPS + threadIdx.x / WARP_SIZE;
+    // The whole warp leaves, and nobody waits for it: there is no barrier.
+    if (row >= rows) return;
+    const float* x_row = x + row * cols;
+    float* y_row = y + row * cols;
+    alignas(Pack) float x_rmem[HELD];
+#pragma unroll
+    for (float& value : x_rmem) value = -INFINITY;
+#pragma unroll
+    for (int i = 0; i < HELD; i += VEC<Pack>) {
+        const int col = i * WARP_SIZE + lane_id * VEC<Pack>;
+        if (col < cols) load<Pack>(x_rmem + i, x_row + col);
+    }
+    float sum = 0.0f;
+    float max = -INFINITY;
+#pragma unroll
+    for (int i = 0; i < HELD; ++i) max = fmaxf(max, x_rmem[i]);
+    max = warp_reduce(max, Max());
+#pragma unroll
+    for (int i = 0; i < HELD; ++i) {
+        x_rmem[i] = __expf(x_rmem[i] - max);
+        sum += x_rmem[i];
+    }
+    sum = warp_reduce(sum, Add());
+    const float scale = 1.0f / sum;
+#pragma unroll
+    for (int i = 0; i < HELD; i += VEC<Pack>) {
+        const int col = i * WARP_SIZE + lane_id * VEC<Pack>;
+#pragma unroll
+        for (int j = i; j < i + VEC<Pack>; ++j) x_rmem[j] *= scale;
+        if (col < cols) store<Pack>(y_row + col, x_rmem + i);
+    }
+}
+
+using Kernel = void (*)(const float*, float*, int, int);
+
+// The kernel with the fewest registers that hold a row, of 4, 8, 16 or 32.
+template <typename Pack>
+Kernel kernel_for(int cols) {
+    if (cols <= 8 * WARP_SIZE) return softmax_warp_f32_kernel<Pack, 4>;
+    if (cols <= 16 * WARP_SIZE) return softmax_warp_f32_kernel<Pack, 8>;
+    if (cols < 32 * WARP_SIZE) return softmax_warp_f32_kernel<Pack, 16>;
+    return softmax_warp_f32_kernel<Pack, 32>;
+}
+
+KATA_EXPORT void softmax_warp_f32(const float* x, float* y, int rows, int cols, cudaStream_t stream) {
+    const int blocks = (rows - 1) / WARPS + 1;
+    // Only where 4 divides cols do all rows start at a multiple of 16 bytes.
+    const Kernel kernel = cols % 4 == 0 ? kernel_for<float4>(cols) : kernel_for<float>(cols);
+    kernel<<<blocks, THREADS, 0, stream>>>(x, y, rows, cols);
+}
