@@ -1,0 +1,349 @@
+"""norm_backward: the gradients of layer_norm and rms_norm, 1 <= cols <= 8192, any rows >= 1.
+
+With x_hat the normalised row and g = dy * weight:
+
+    dx = rstd * (g - mean of g over the row - x_hat * mean of g * x_hat over the row)      rms_norm: no mean of g
+    dweight = sum of dy * x_hat over the rows, dbias = sum of dy over the rows             rms_norm: no dbias
+
+x_hat is (x - mean) * rstd with the mean and the rstd = 1 / sqrt(variance + eps) that the forward pass left for each
+row, x * rstd in rms_norm, and (y - bias) / weight where the output y is all that was kept: no weight is 0 there. The
+kernels take mean and rstd as they are, whatever they are, as torch.ops.aten.native_layer_norm_backward does.
+
+The bound. x - mean is rounded once, so x_hat is off by a few u of itself, and so are g and the products. A sum of n
+terms adds g(n) u times the sum of their sizes. Hence for dx, with G = g(cols) + 8:
+
+    G u rstd (|g| + mean of |g| + |x_hat| * mean of |g x_hat|)
+
+and for dweight and dbias (g(rows) + 8) u times the sum of |dy x_hat|, or of |dy|. (y - bias) / weight is off by a few
+u of itself as well: y and bias are given, and their difference is rounded once.
+
+The whole numbers: x and dy are equal in the two columns of a pair, the weights are opposite, so that both sums along
+the row are 0 for sure, all of dx is rstd * g, and every sum is exact in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from grader.spec import Accumulated, Fill, Numbers, Size, Sizes, Spec, Tensor, Values, normal
+
+if TYPE_CHECKING:
+    import torch
+
+
+def growth(terms: int) -> float:
+    """g(terms) of grader.spec."""
+    return min(terms, 8 * terms**0.5)
+
+
+# -- references ------------------------------------------------------------------------------------------------------
+
+
+def columns(tensor: torch.Tensor, rows: torch.Tensor | None) -> torch.Tensor:
+    """Those of a large answer that are looked at; ``rows`` are columns here."""
+    return tensor if rows is None else tensor[..., rows]
+
+
+def gradients(
+    x_hat: torch.Tensor,
+    dy: torch.Tensor,
+    weight: torch.Tensor,
+    rstd: torch.Tensor,
+    rows: torch.Tensor | None,
+    mean: float,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """dx, dweight and dbias; the mean of g counts ``mean`` times."""
+    g = dy * weight
+    g_mean = mean * g.mean(dim=1, keepdim=True)
+    gx_mean = g.mul_(x_hat).mean(dim=1, keepdim=True)
+    x_hat, dy, weight = columns(x_hat, rows), columns(dy, rows), columns(weight, rows)
+    dx = rstd[:, None] * (dy * weight - g_mean - x_hat * gx_mean)
+    return dx, (dy * x_hat).sum(dim=0), dy.sum(dim=0)
+
+
+def bounds(
+    x_hat: torch.Tensor,
+    dy: torch.Tensor,
+    weight: torch.Tensor,
+    rstd: torch.Tensor,
+    rows: torch.Tensor | None,
+    mean: float,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The bounds of the docstring above, over the roundoff."""
+    count, cols = dy.shape
+    x_hat, dy, weight = x_hat.abs_(), dy.abs_(), weight.abs()
+    g = dy * weight
+    g_mean = mean * g.mean(dim=1, keepdim=True)
+    gx_mean = g.mul_(x_hat).mean(dim=1, keepdim=True)
+    x_hat, dy, weight = columns(x_hat, rows), columns(dy, rows), columns(weight, rows)
+    dx = (growth(cols) + 8) * rstd.abs()[:, None] * (dy * weight + g_mean + x_hat * gx_mean)
+    down = growth(count) + 8
+    return dx, down * (dy * x_hat).sum(dim=0), down * dy.sum(dim=0)
+
+
+def layer_norm(form: Callable[..., tuple[torch.Tensor, ...]]) -> Callable[..., tuple[torch.Tensor, ...]]:
+    def of_inputs(
+        x: torch.Tensor,
+        dy: torch.Tensor,
+        weight: torch.Tensor,
+        mean: torch.Tensor,
+        rstd: torch.Tensor,
+        sizes: Sizes,
+        rows: torch.Tensor | None,
+    ) -> tuple[torch.Tensor, ...]:
+        return form(x.sub_(mean[:, None]).mul_(rstd[:, None]), dy, weight, rstd, rows, 1.0)
+
+    return of_inputs
+
+
+def rms_norm(form: Callable[..., tuple[torch.Tensor, ...]]) -> Callable[..., tuple[torch.Tensor, ...]]:
+    def of_inputs(
+        x: torch.Tensor,
+        dy: torch.Tensor,
+        weight: torch.Tensor,
+        rstd: torch.Tensor,
+        sizes: Sizes,
+        rows: torch.Tensor | None,
+    ) -> tuple[torch.Tensor, ...]:
+        return form(x.mul_(rstd[:, None]), dy, weight, rstd, rows, 0.0)[:2]
+
+    return of_inputs
+
+
+def recompute(form: Callable[..., tuple[torch.Tensor, ...]]) -> Callable[..., tuple[torch.Tensor, ...]]:
+    def of_inputs(
+        y: torch.Tensor,
+        dy: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor,
+        rstd: torch.Tensor,
+        sizes: Sizes,
+        rows: torch.Tensor | None,
+    ) -> tuple[torch.Tensor, ...]:
+        return form(y.sub_(bias).div_(weight), dy, weight, rstd, rows, 1.0)
+
+    return of_inputs
+
+
+# -- values ----------------------------------------------------------------------------------------------------------
+
+
+def uniform(low: float, high: float) -> Fill:
+    return lambda numbers, shape, sizes: numbers.uniform(shape, low, high)
+
+
+def choice(*values: float) -> Fill:
+    return lambda numbers, shape, sizes: numbers.choice(shape, values)
+
+
+def far_from_0(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Weights of either sign that one can divide by."""
+    return numbers.uniform(shape, 0.5, 2.0) * numbers.choice(shape, (1.0, 1.0, 1.0, -1.0))
+
+
+def scales(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Rows of very different size."""
+    return numbers.normal(shape, mean=0.5) * numbers.choice((shape[0], 1), (1.0e-3, 1.0, 30.0, 1000.0))
+
+
+def poisoned(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """One nan or infinity in some rows, anywhere: it spoils its row of dx and its column of the sums, and no other."""
+    place = (numbers.uniform((shape[0], 1), 0.0, 1.0) * shape[1]).floor()
+    plain = numbers.normal(shape, mean=0.5)
+    poison = numbers.choice((shape[0], 1), (float("nan"), float("inf"), 2.0, 2.0, 2.0, 2.0))
+    return plain.where(plain.new_ones(shape).cumsum(dim=1) - 1 != place, poison.expand(shape))
+
+
+def pairs(low: int, high: int, *, opposite: bool = False) -> Fill:
+    """Whole numbers, the two of a pair of columns equal or ``opposite``; an odd last column is 0."""
+
+    def fill(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+        return paired(numbers.integers((*shape[:-1], shape[-1] // 2), low, high), shape, opposite=opposite)
+
+    return fill
+
+
+def powers_of_2(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Weights, opposite in the two columns of a pair; an odd last column is 1."""
+    drawn = paired(numbers.choice((shape[-1] // 2,), (0.5, 1.0, -1.0, 2.0)), shape, opposite=True)
+    return drawn.where(drawn != 0, drawn.new_ones(()))
+
+
+def paired(first: torch.Tensor, shape: tuple[int, ...], *, opposite: bool) -> torch.Tensor:
+    both = first.new_zeros(shape)
+    whole = shape[-1] // 2 * 2
+    both[..., 0:whole:2] = first
+    both[..., 1:whole:2] = -first if opposite else first
+    return both
+
+
+SAVED = {"mean": normal(mean=0.5, std=0.1), "rstd": uniform(0.5, 1.5)}
+WEIGHT = {"weight": normal(mean=1.0, std=0.5)}
+DY = {"dy": normal(mean=0.5)}
+EXACT = {
+    "x": pairs(-3, 3),
+    "dy": pairs(-2, 3),
+    "weight": powers_of_2,
+    "mean": choice(-1.0, 0.0, 1.0),
+    "rstd": choice(0.5, 1.0, 2.0),
+}
+
+
+# -- baselines -------------------------------------------------------------------------------------------------------
+
+
+def torch_layer_norm_backward(
+    x: torch.Tensor, dy: torch.Tensor, weight: torch.Tensor, mean: torch.Tensor, rstd: torch.Tensor, **_: torch.Tensor
+) -> Callable[[], object]:
+    import torch
+
+    backward = torch.ops.aten.native_layer_norm_backward
+    saved, every = (mean[:, None], rstd[:, None]), [True, True, True]
+    return lambda: backward(dy, x, weight.shape, *saved, weight, weight, every)  # of bias only the dtype matters
+
+
+def torch_rms_norm_backward(
+    x: torch.Tensor, dy: torch.Tensor, weight: torch.Tensor, rstd: torch.Tensor, **_: torch.Tensor
+) -> Callable[[], object]:
+    import torch
+
+    backward = torch.ops.aten._fused_rms_norm_backward
+    return lambda: backward(dy, x, weight.shape, rstd[:, None], weight, [True, True])
+
+
+def torch_recompute(
+    y: torch.Tensor, dy: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, rstd: torch.Tensor, **_: torch.Tensor
+) -> Callable[[], object]:
+    """x_hat from y, and layer_norm's gradient for a row of mean 0 and rstd 1; the row's own rstd last."""
+    import torch
+
+    backward = torch.ops.aten.native_layer_norm_backward
+    saved, every = (torch.zeros_like(rstd[:, None]), torch.ones_like(rstd[:, None])), [True, True, True]
+
+    def run() -> object:
+        x_hat = (y - bias).div_(weight)
+        dx, dweight, dbias = backward(dy, x_hat, weight.shape, *saved, weight, bias, every)
+        return dx.mul_(rstd[:, None]), dweight, dbias
+
+    return run
+
+
+# -- specs -----------------------------------------------------------------------------------------------------------
+
+
+def shape(rows: int, cols: int) -> Sizes:
+    return {"rows": rows, "cols": cols}
+
+
+def whole(name: str, *dims: str) -> Tensor:
+    """A part of the columns still needs all of this input: dx has means along the row."""
+    return Tensor(name, dims, whole=True)
+
+
+SPEC = Spec(
+    computes="dx, dweight and dbias of layer_norm, from dy, x, and each row's mean and 1 / sqrt(variance + eps)",
+    inputs=(
+        whole("x", "rows", "cols"),
+        whole("dy", "rows", "cols"),
+        whole("weight", "cols"),
+        whole("mean", "rows"),
+        whole("rstd", "rows"),
+    ),
+    outputs=(Tensor("dx", ("rows", "cols")), Tensor("dweight", ("cols",)), Tensor("dbias", ("cols",))),
+    sizes={"rows": Size(1, 40), "cols": Size(1, 1100)},
+    values=(
+        Values("normal", {"x": normal(mean=0.5), **DY, **WEIGHT, **SAVED}),
+        Values("whole numbers", EXACT, exact=True),
+        Values(
+            "offset", {"x": normal(mean=1000.0), **DY, **WEIGHT, "mean": normal(mean=1000.0), "rstd": normal(mean=1.0)}
+        ),
+        Values("scales", {"x": scales, "dy": scales, **WEIGHT, **SAVED}),
+        Values("poisoned", {"x": poisoned, **DY, **WEIGHT, **SAVED}),
+    ),
+    reference=layer_norm(gradients),
+    tolerance=Accumulated(terms=lambda sizes: 1, magnitude=layer_norm(bounds)),
+    # Around every vector (4), a warp (32), what a warp holds in registers (512 columns), what the largest block holds
+    # (8192 columns); rows for one block, for several, and for some of them one more than for the others.
+    edges=(
+        shape(1, 1),
+        shape(1, 2),
+        shape(3, 1),
+        shape(2, 3),
+        shape(4, 4),
+        shape(5, 7),
+        shape(9, 8),
+        shape(7, 31),
+        shape(13, 32),
+        shape(37, 33),
+        shape(40, 16),
+        shape(9, 100),
+        shape(200, 5),
+        shape(3, 255),
+        shape(6, 256),
+        shape(2, 511),
+        shape(11, 512),
+        shape(5, 516),
+        shape(2, 1023),
+        shape(9, 1028),
+        shape(3, 2053),
+        shape(2, 4100),
+        shape(1, 8191),
+        shape(2, 8192),
+    ),
+    large=(shape(4099, 1031), shape(1030, 8192), shape(100_003, 40), shape(2053, 4096)),
+    work=lambda sizes: sizes["rows"] * (20_000 + 110 * sizes["cols"]),
+    rows="cols",
+    placed=True,
+    baselines={"torch.native_layer_norm_backward": torch_layer_norm_backward},
+)
+
+RMS_NORM = replace(
+    SPEC,
+    computes="dx and dweight of rms_norm, from dy, x, and each row's 1 / sqrt(mean of x^2 + eps)",
+    inputs=(
+        whole("x", "rows", "cols"),
+        whole("dy", "rows", "cols"),
+        whole("weight", "cols"),
+        whole("rstd", "rows"),
+    ),
+    outputs=(Tensor("dx", ("rows", "cols")), Tensor("dweight", ("cols",))),
+    values=tuple(values for values in SPEC.values if values.name != "offset"),
+    reference=rms_norm(gradients),
+    tolerance=Accumulated(terms=lambda sizes: 1, magnitude=rms_norm(bounds)),
+    baselines={"torch._fused_rms_norm_backward": torch_rms_norm_backward},
+)
+
+FAR, BIAS = {"weight": far_from_0}, {"bias": normal()}
+
+RECOMPUTE = replace(
+    SPEC,
+    computes="dx, dweight and dbias of layer_norm, from dy, its output y, and each row's 1 / sqrt(variance + eps)",
+    inputs=(
+        whole("y", "rows", "cols"),
+        whole("dy", "rows", "cols"),
+        whole("weight", "cols"),
+        whole("bias", "cols"),
+        whole("rstd", "rows"),
+    ),
+    values=(
+        Values("normal", {"y": normal(mean=0.5), **DY, **FAR, **BIAS, **SAVED}),
+        Values(
+            "whole numbers",
+            {**EXACT, "y": pairs(-3, 3, opposite=True), "bias": pairs(-2, 2, opposite=True)},
+            exact=True,
+        ),
+        Values("scales", {"y": scales, "dy": scales, **FAR, **BIAS, **SAVED}),
+        Values("poisoned", {"y": poisoned, **DY, **FAR, **BIAS, **SAVED}),
+    ),
+    reference=recompute(gradients),
+    tolerance=Accumulated(terms=lambda sizes: 1, magnitude=recompute(bounds)),
+    baselines={"torch.native_layer_norm_backward": torch_recompute},
+)
+
+SPECS: dict[str, Spec] = {
+    "layer_norm_backward_f32": SPEC,
+    "rms_norm_backward_f32": RMS_NORM,
+    "layer_norm_backward_recompute_f32": RECOMPUTE,
+}
