@@ -7,7 +7,8 @@
 // Shapes     y, dy, dx: [rows, cols], weight, bias, dweight, dbias: [cols], rstd: [rows] f32, row-major, contiguous,
 //            16-byte aligned bases, any rows >= 1, cols in 1..8192, no weight 0
 // Technique  as layer_norm_backward_f32; the normalised row is rebuilt from the output
-// New        over layer_norm_backward_f32: the output is needed by the next layer anyway; x and its mean need not be kept
+// New        over layer_norm_backward_f32: the output is needed by the next layer anyway; x and its mean need not be
+//            kept
 // Bound      memory bandwidth
 #include "kata.cuh"
 #include <algorithm>
@@ -109,8 +110,8 @@ __global__ void __launch_bounds__(THREADS, 2) layer_norm_backward_recompute_f32_
         //   neighbouring threads on neighbouring vectors, nothing past the row. (~7 lines)
         // END TODO(1)
         float2 sum = make_float2(0.0f, 0.0f);  // of g, and of g * x_hat
-        // TODO(2): Turn y into x_hat and dy into g = dy * weight, in registers, and find this thread's part of both sums
-        //   along the row. Each column of the row joins its two sums in shared memory. (~18 lines)
+        // TODO(2): Turn y into x_hat and dy into g = dy * weight, in registers, and find this thread's part of both
+        //   sums along the row. Each column of the row joins its two sums in shared memory. (~18 lines)
         // END TODO(2)
         sum = block_reduce_sum(sum, partial_smem);
         // TODO(3): registers -> global: dx, by accesses of type Pack, nothing past the row. (~9 lines)
@@ -120,8 +121,8 @@ __global__ void __launch_bounds__(THREADS, 2) layer_norm_backward_recompute_f32_
     // END TODO(4)
 }
 
-// A block takes 32 columns, of dweight where blockIdx.y is 0, of dbias where it is 1: a column per lane, and the sums of
-// a share of the blocks per warp, always in the same order.
+// A block takes 32 columns, of dweight where blockIdx.y is 0, of dbias where it is 1: a column per lane, and the sums
+// of a share of the blocks per warp, always in the same order.
 __global__ void __launch_bounds__(COLUMN_WARPS* WARP_SIZE)
     column_sums_kernel(float* __restrict__ dweight, float* __restrict__ dbias, int blocks, int cols) {
     __shared__ float sums_smem[COLUMN_WARPS][WARP_SIZE];
@@ -132,8 +133,8 @@ __global__ void __launch_bounds__(COLUMN_WARPS* WARP_SIZE)
     const float* from = blockIdx.y == 0 ? dweight_gmem : dbias_gmem;
     float* to = blockIdx.y == 0 ? dweight : dbias;
     float sum = 0.0f;
-    // TODO(5): Add up the rows of from: a share of them per warp, then what all the warps have. All warps are on
-    //   the same columns. Nothing past the row. (~11 lines)
+    // TODO(5): Add up the rows of from: a share of them per warp, then what all the warps have. All warps are
+    //   on the same columns. Nothing past the row. (~11 lines)
     // END TODO(5)
 }
 

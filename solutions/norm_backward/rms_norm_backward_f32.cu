@@ -151,7 +151,7 @@ __global__ void __launch_bounds__(THREADS, 2) rms_norm_backward_f32_kernel(
     // END TODO(4)
 }
 
-// A block takes 32 columns: a column per lane, and the sums of a share of the blocks per warp, always in the same order.
+// A block takes 32 columns: a column per lane, and the sums of a share of the blocks per warp, always in one order.
 __global__ void __launch_bounds__(COLUMN_WARPS* WARP_SIZE)
     column_sums_kernel(float* __restrict__ dweight, int blocks, int cols) {
     __shared__ float sums_smem[COLUMN_WARPS][WARP_SIZE];
@@ -160,8 +160,8 @@ __global__ void __launch_bounds__(COLUMN_WARPS* WARP_SIZE)
     const int warps = blockDim.x / WARP_SIZE;
     const int col = blockIdx.x * WARP_SIZE + lane_id;
     float sum = 0.0f;
-    // TODO(5): Add up the rows of dweight_gmem: a share of them per warp, then what all the warps have. All warps are on
-    //   the same columns. Nothing past the row. (~11 lines)
+    // TODO(5): Add up the rows of dweight_gmem: a share of them per warp, then what all the warps have. All warps are
+    //   on the same columns. Nothing past the row. (~11 lines)
     // Unrolled, eight loads are on their way before the first is needed.
     if (col < cols) {
 #pragma unroll 8

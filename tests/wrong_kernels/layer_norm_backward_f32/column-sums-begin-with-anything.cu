@@ -145,8 +145,8 @@ __global__ void __launch_bounds__(THREADS, 2) layer_norm_backward_f32_kernel(
     }
 }
 
-// A block takes 32 columns, of dweight where blockIdx.y is 0, of dbias where it is 1: a column per lane, and the sums of
-// a share of the blocks per warp, always in the same order.
+// A block takes 32 columns, of dweight where blockIdx.y is 0, of dbias where it is 1: a column per lane, and the sums
+// of a share of the blocks per warp, always in the same order.
 __global__ void __launch_bounds__(COLUMN_WARPS* WARP_SIZE)
     column_sums_kernel(float* __restrict__ dweight, float* __restrict__ dbias, int blocks, int cols) {
     __shared__ float sums_smem[COLUMN_WARPS][WARP_SIZE];

@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(THREADS, 2) rms_norm_backward_f32_kernel(
     }
 }
 
-// A block takes 32 columns: a column per lane, and the sums of a share of the blocks per warp, always in the same order.
+// A block takes 32 columns: a column per lane, and the sums of a share of the blocks per warp, always in one order.
 __global__ void __launch_bounds__(COLUMN_WARPS* WARP_SIZE)
     column_sums_kernel(float* __restrict__ dweight, int blocks, int cols) {
     __shared__ float sums_smem[COLUMN_WARPS][WARP_SIZE];

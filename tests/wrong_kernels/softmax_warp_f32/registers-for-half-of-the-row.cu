@@ -2,7 +2,6 @@
 // Kata: softmax_warp_f32
 // Sim: wrong answer
 // Gpu: wrong answer
-// Says: never written
 #include "kata.cuh"
 #include <cmath>
 #include <cstdint>
