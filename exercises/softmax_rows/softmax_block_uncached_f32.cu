@@ -18,57 +18,48 @@ constexpr int SHARE = 32;  // elements of a short row for each thread
 constexpr int BATCH = 16;  // elements that a thread asks for before it needs the first
 constexpr unsigned FULL_MASK = 0xffffffff;
 static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
-static_assert(WARPS <= WARP_SIZE, "one warp merges the partial results of all warps");
+static_assert(WARPS <= WARP_SIZE, "one warp combines the partial results of all warps");
 
-// Of some elements: their maximum, and the sum of exp(element - max).
+// What is known of some elements of a row: their maximum, and the sum of exp(element - maximum).
 struct Partial {
-    float max, sum;
+    float max;
+    float sum;
 };
 
-// Of no elements. Its maximum is finite: -inf - -inf would be nan.
+// Of no elements at all. The lowest float stands in for -inf, since -inf - -inf is not 0 but nan.
 __device__ __forceinline__ Partial nothing() {
     return {-FLT_MAX, 0.0f};
 }
 
-// Of the elements of both.
+// What is known of the elements of both. An element x by itself is {x, 1}.
 __device__ __forceinline__ Partial merge(Partial a, Partial b) {
-    const float max = fmaxf(a.max, b.max);
-    return {max, a.sum * __expf(a.max - max) + b.sum * __expf(b.max - max)};
+    Partial merged = nothing();
+    merged.max = fmaxf(a.max, b.max);
+    merged.sum = a.sum * __expf(a.max - merged.max) + b.sum * __expf(b.max - merged.max);
+    return merged;
 }
 
-// Of the elements of part and count more.
-template <int count>
-__device__ __forceinline__ Partial joined(Partial part, const float* x_rmem) {
-    float max = part.max;
-#pragma unroll
-    for (int i = 0; i < count; ++i) max = fmaxf(max, x_rmem[i]);
-    float sum = part.sum * __expf(part.max - max);
-#pragma unroll
-    for (int i = 0; i < count; ++i) sum += __expf(x_rmem[i] - max);
-    return {max, sum};
-}
-
-// Of the elements of all lanes, in every lane. All 32 lanes must call it together.
-__device__ __forceinline__ Partial warp_reduce(Partial part) {
+// The lanes' partial results merged, in every lane. All 32 lanes must call it together.
+__device__ __forceinline__ Partial warp_reduce(Partial value) {
 #pragma unroll
     for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) {
-        const float max = __shfl_xor_sync(FULL_MASK, part.max, offset);
-        const float sum = __shfl_xor_sync(FULL_MASK, part.sum, offset);
-        part = merge(part, {max, sum});
+        const float max = __shfl_xor_sync(FULL_MASK, value.max, offset);
+        const float sum = __shfl_xor_sync(FULL_MASK, value.sum, offset);
+        value = merge(value, {max, sum});
     }
-    return part;
+    return value;
 }
 
-// Of the elements of all threads, in every thread. All threads must call it together, and only once.
-__device__ __forceinline__ Partial block_reduce(Partial part, Partial* partial_smem) {
+// The threads' partial results merged, in every thread. All threads must call it together, and once in a kernel.
+__device__ __forceinline__ Partial block_reduce(Partial value, Partial* partial_smem) {
     const int warp_id = threadIdx.x / WARP_SIZE;
     const int lane_id = threadIdx.x % WARP_SIZE;
-    part = warp_reduce(part);
-    if (lane_id == 0) partial_smem[warp_id] = part;
+    value = warp_reduce(value);
+    if (lane_id == 0) partial_smem[warp_id] = value;
     // Every warp reads what all the other warps wrote.
     __syncthreads();
-    part = warp_reduce(lane_id < blockDim.x / WARP_SIZE ? partial_smem[lane_id] : nothing());
-    return part;
+    value = warp_reduce(lane_id < blockDim.x / WARP_SIZE ? partial_smem[lane_id] : nothing());
+    return value;
 }
 
 // Pack is what one access moves. Its VEC elements divide cols: a vector lies in the row as a whole or not at all, and
@@ -111,7 +102,8 @@ __global__ void __launch_bounds__(THREADS)
         // TODO(1): global -> registers: BATCH elements per thread, VEC by one access of type Pack, neighbouring threads
         //   on neighbouring vectors, from column begin on. What lies past the row must count as nothing. (~7 lines)
         // END TODO(1)
-        // TODO(2): registers -> shared, as far as there is room; and the batch joins the pair. (~6 lines)
+        // TODO(2): registers -> shared, as far as there is room; and the batch's maximum and
+        //   sum are merged into the row's. (~11 lines)
         // END TODO(2)
     }
     row = block_reduce(row, partial_smem);
