@@ -1,0 +1,581 @@
+"""fused: the small kernels between the matrix products of a transformer encoder, a specification for each.
+
+add_bias_gelu_f16: y = gelu(x + bias), the tanh form of torch, with one bias for each column. The answer may be off by
+what rounding does to a few operations in float, and by one rounding to half; for negative sums 1 + tanh cancels, as
+in torch, and is forgiven as in the family gelu.
+
+add_bias_residual_layer_norm_f16: s = x + residual + bias, y = (s - mean) / sqrt(variance + eps) * gamma + beta, each
+row by its own mean, 1 <= cols <= 16384. The variance is the biased one and eps stands inside the root; a nan or an
+infinity makes its whole row nan, and no other. The bound is that of layer_norm, g(cols) u (|gamma| r (mean a + a + |s -
+mean|) + |beta|) with r = 1 / sqrt(variance + eps), but for a = |x| + |residual| + |bias| in place of |x|: the two
+additions round what may cancel. Both are roundings in float; a sum that is rounded to half is not allowed for.
+
+qkv_bias_transpose_f16: q, k and v, [batch, heads, seq, dim] each, are the three parts of qkv + bias, [batch, seq, 3,
+heads, dim]. One addition of two halves, rounded once, has one right answer (any nan stands for any other).
+
+masked_softmax_f16: y = softmax over the keys of scale x, where mask is 0 of -inf in its place, whatever x holds there.
+A query that sees no key, or only -inf, gets a row of zeros where torch has nan. Everything else is torch's: a nan or
+an infinity that a query sees makes its whole row nan. The bound is that of softmax, with z = scale x and m the largest
+z that is seen: |y| (1 + |z - m| + |m| + sum of y (|z - m| + |m|) + g(keys)) u. The |m| is for kernels that take z as a
+product with another factor, such as scale log2(e), and round it and m apart.
+
+remove_padding_f16: packed has the first lengths[b] rows of x[b] for all b in turn. It has room for a given number of
+tokens: rows that are left over become 0, tokens that find no room are lost. ends[b] is the sum of lengths[0] to
+lengths[b], room or not. Copies and whole numbers, so the answer must match to the bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from grader.spec import (
+    Accumulated,
+    Exact,
+    Fill,
+    Numbers,
+    Parameter,
+    Size,
+    Sizes,
+    Spec,
+    Tensor,
+    Values,
+    integers,
+    normal,
+    special,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+# -- add_bias_gelu ---------------------------------------------------------------------------------------------------
+
+
+def gelu_reference(x: torch.Tensor, bias: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    from torch.nn.functional import gelu
+
+    return gelu(x + bias, approximate="tanh")
+
+
+def gelu_magnitude(x: torch.Tensor, bias: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    """The sum, and twice what the family gelu has: its own rounding is passed on with a factor of about 1 at most."""
+    return 2.0 * (x + bias).abs() + x.abs() + bias.abs()
+
+
+def torch_gelu(x: torch.Tensor, bias: torch.Tensor, **_: torch.Tensor) -> Callable[[], object]:
+    from torch.nn.functional import gelu
+
+    return lambda: gelu(x + bias, approximate="tanh")
+
+
+def middle(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Where gelu is neither 0 nor its argument."""
+    return numbers.uniform(shape, -8.0, 4.0)
+
+
+def matrix(rows: int, cols: int) -> Sizes:
+    return {"rows": rows, "cols": cols}
+
+
+ADD_BIAS_GELU = Spec(
+    computes="y = gelu(x + bias)",
+    inputs=(Tensor("x", ("rows", "cols")), Tensor("bias", ("cols",))),
+    outputs=(Tensor("y", ("rows", "cols")),),
+    sizes={"rows": Size(0, 40), "cols": Size(1, 600)},
+    values=(
+        Values("normal", {"x": normal(), "bias": normal()}),
+        Values("middle", {"x": middle, "bias": normal()}),
+        Values("bias leads", {"x": normal(std=0.1), "bias": normal(std=4.0)}),
+        Values("special", {"x": special(), "bias": normal()}),
+        Values("special bias", {"x": normal(), "bias": special()}),
+        Values("large", {"x": normal(std=300.0), "bias": normal(std=300.0)}),
+    ),
+    reference=gelu_reference,
+    tolerance=Accumulated(terms=lambda sizes: 4, magnitude=gelu_magnitude),
+    # Rows around the four that a thread may take, columns of every length modulo a vector, around a warp (32), a block
+    # of single elements (256) and what a warp takes in vectors of eight (256).
+    edges=(
+        matrix(0, 8),
+        matrix(1, 1),
+        matrix(1, 2),
+        matrix(2, 3),
+        matrix(4, 4),
+        matrix(3, 7),
+        matrix(1, 8),
+        matrix(5, 8),
+        matrix(4, 9),
+        matrix(7, 16),
+        matrix(13, 31),
+        matrix(8, 32),
+        matrix(3, 33),
+        matrix(257, 8),
+        matrix(9, 100),
+        matrix(5, 136),
+        matrix(2, 255),
+        matrix(6, 256),
+        matrix(3, 257),
+        matrix(11, 264),
+        matrix(17, 520),
+        matrix(2, 1025),
+        matrix(3, 2056),
+        matrix(1, 4100),
+    ),
+    large=(matrix(4099, 1031), matrix(1030, 8200), matrix(300_007, 40), matrix(1_000_003, 8), matrix(5, 4_000_008)),
+    work=lambda sizes: 40 * sizes["rows"] * sizes["cols"] + 60 * (sizes["cols"] + 256),
+    rows="rows",
+    baselines={"torch.gelu": torch_gelu},
+)
+
+# -- add_bias_residual_layer_norm ------------------------------------------------------------------------------------
+
+EPS = 1e-5
+
+
+def norm_reference(
+    x: torch.Tensor,
+    residual: torch.Tensor,
+    bias: torch.Tensor,
+    gamma: torch.Tensor,
+    beta: torch.Tensor,
+    sizes: Sizes,
+) -> torch.Tensor:
+    from torch.nn.functional import layer_norm
+
+    return layer_norm(x + residual + bias, gamma.shape, gamma, beta, EPS)
+
+
+def norm_magnitude(
+    x: torch.Tensor,
+    residual: torch.Tensor,
+    bias: torch.Tensor,
+    gamma: torch.Tensor,
+    beta: torch.Tensor,
+    sizes: Sizes,
+) -> torch.Tensor:
+    total = x + residual + bias
+    summed = x.abs() + residual.abs() + bias.abs()
+    distance = total - total.mean(dim=1, keepdim=True)
+    scale = (distance.square().mean(dim=1, keepdim=True) + EPS).rsqrt()
+    return gamma.abs() * scale * (summed.mean(dim=1, keepdim=True) + summed + distance.abs()) + beta.abs()
+
+
+def torch_layer_norm(
+    x: torch.Tensor,
+    residual: torch.Tensor,
+    bias: torch.Tensor,
+    gamma: torch.Tensor,
+    beta: torch.Tensor,
+    **_: torch.Tensor,
+) -> Callable[[], object]:
+    from torch.nn.functional import layer_norm
+
+    return lambda: layer_norm(x + residual + bias, gamma.shape, gamma, beta, EPS)
+
+
+def offset(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Rows of one value, beside which halves are 0.5 apart: a sum that is rounded to half is that value again."""
+    return numbers.choice((shape[0], 1), (1000.0, -1000.0)).expand(shape)
+
+
+def steps(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Beside rows of one value all that y depends on, and less than half of the way to the next half there."""
+    return numbers.choice(shape, (0.2, -0.2))
+
+
+def scales(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Rows of very different spread. Beside the smallest, eps is everything."""
+    return numbers.normal(shape, mean=0.5) * numbers.choice((shape[0], 1), (1.0e-3, 1.0e-2, 1.0, 30.0, 1000.0))
+
+
+def poisoned(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """One nan or infinity in some rows, anywhere."""
+    place = (numbers.uniform((shape[0], 1), 0.0, 1.0) * shape[1]).floor()
+    plain = numbers.normal(shape) + 2.0
+    poison = numbers.choice((shape[0], 1), (float("nan"), float("inf"), float("-inf"), 2.0, 2.0))
+    return plain.where(plain.new_ones(shape).cumsum(dim=1) - 1 != place, poison.expand(shape))
+
+
+def near_one(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """All different, and none so small that it hides an error."""
+    return numbers.uniform(shape, 0.5, 1.5)
+
+
+def norm_values(name: str, x: Fill, residual: Fill, bias: Fill) -> Values:
+    columns = {"gamma": near_one, "beta": normal()}
+    return Values(name, {"x": x, "residual": residual, "bias": bias, **columns})
+
+
+ADD_BIAS_RESIDUAL_LAYER_NORM = Spec(
+    computes="y = layer norm of x + residual + bias, row by row",
+    inputs=(
+        Tensor("x", ("rows", "cols")),
+        Tensor("residual", ("rows", "cols")),
+        Tensor("bias", ("cols",)),
+        Tensor("gamma", ("cols",)),
+        Tensor("beta", ("cols",)),
+    ),
+    outputs=(Tensor("y", ("rows", "cols")),),
+    sizes={"rows": Size(0, 24), "cols": Size(1, 2000)},
+    values=(
+        norm_values("normal", normal(mean=0.5), normal(), normal()),
+        norm_values("small", normal(mean=0.005, std=0.01), normal(std=0.01), normal(std=0.01)),
+        norm_values("scales", scales, scales, normal(std=0.01)),
+        norm_values("poisoned", poisoned, normal(), normal()),
+        norm_values("offset", offset, steps, normal(std=0.001)),
+        norm_values("poisoned residual", normal(), poisoned, normal()),
+    ),
+    reference=norm_reference,
+    tolerance=Accumulated(terms=lambda sizes: sizes["cols"] + 8, magnitude=norm_magnitude),
+    # Around every vector (8), a warp (32), a block (256), what a warp holds in registers (1024 elements) and what the
+    # largest block holds (16384); rows that are 16-byte aligned, 4-byte aligned, and not at all.
+    edges=(
+        matrix(0, 8),
+        matrix(1, 1),
+        matrix(1, 2),
+        matrix(3, 1),
+        matrix(2, 3),
+        matrix(4, 7),
+        matrix(5, 8),
+        matrix(7, 16),
+        matrix(3, 31),
+        matrix(2, 32),
+        matrix(5, 33),
+        matrix(9, 100),
+        matrix(3, 255),
+        matrix(2, 256),
+        matrix(5, 257),
+        matrix(2, 768),
+        matrix(3, 1022),
+        matrix(2, 1024),
+        matrix(3, 1025),
+        matrix(2, 1032),
+        matrix(2, 2053),
+        matrix(2, 4100),
+        matrix(1, 16_383),
+        matrix(1, 16_384),
+    ),
+    large=(matrix(4099, 1031), matrix(257, 16_384), matrix(300_007, 40), matrix(1030, 8200)),
+    parameters=(Parameter("eps", "float", EPS),),
+    work=lambda sizes: sizes["rows"] * (15_000 + 100 * sizes["cols"]),
+    rows="rows",
+    baselines={"torch.layer_norm": torch_layer_norm},
+)
+
+# -- qkv_bias_transpose ----------------------------------------------------------------------------------------------
+
+
+def heads_of(qkv: torch.Tensor, bias: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """q, k and v, [batch, heads, seq, dim] each, as views of one sum."""
+    return tuple((qkv + bias).permute(2, 0, 3, 1, 4).unbind())
+
+
+def heads_reference(qkv: torch.Tensor, bias: torch.Tensor, sizes: Sizes) -> tuple[torch.Tensor, ...]:
+    return heads_of(qkv, bias)
+
+
+def torch_permute(qkv: torch.Tensor, bias: torch.Tensor, **_: torch.Tensor) -> Callable[[], object]:
+    return lambda: (qkv + bias).permute(2, 0, 3, 1, 4).contiguous()
+
+
+def heads(batch: int, seq: int, heads: int, dim: int) -> Sizes:
+    return {"batch": batch, "seq": seq, "heads": heads, "dim": dim}
+
+
+BY_HEAD = ("batch", "heads", "seq", "dim")
+
+QKV_BIAS_TRANSPOSE = Spec(
+    computes="q, k, v = the three parts of qkv + bias, head by head",
+    inputs=(Tensor("qkv", ("batch", "seq", 3, "heads", "dim")), Tensor("bias", (3, "heads", "dim"))),
+    outputs=(Tensor("q", BY_HEAD), Tensor("k", BY_HEAD), Tensor("v", BY_HEAD)),
+    sizes={"batch": Size(0, 5), "seq": Size(0, 40), "heads": Size(1, 7), "dim": Size(1, 72)},
+    values=(
+        Values("normal", {"qkv": normal(), "bias": normal()}),
+        Values("whole", {"qkv": integers(-500, 500), "bias": integers(-500, 500)}, exact=True),
+        Values("special", {"qkv": special(), "bias": special()}),
+    ),
+    reference=heads_reference,
+    tolerance=Exact(),
+    # Sequences around the four tokens that a thread may take, heads of every length modulo a vector, one head and
+    # several, one sequence and several, less than a block and more.
+    edges=(
+        heads(0, 4, 1, 8),
+        heads(2, 0, 1, 8),
+        heads(1, 1, 1, 1),
+        heads(1, 2, 1, 2),
+        heads(2, 1, 2, 1),
+        heads(1, 1, 1, 8),
+        heads(2, 3, 2, 3),
+        heads(1, 4, 3, 8),
+        heads(3, 5, 2, 8),
+        heads(2, 2, 5, 7),
+        heads(1, 7, 1, 64),
+        heads(4, 3, 2, 16),
+        heads(2, 9, 3, 24),
+        heads(1, 8, 4, 33),
+        heads(3, 1, 7, 32),
+        heads(2, 5, 2, 64),
+        heads(1, 33, 2, 40),
+        heads(2, 31, 1, 72),
+        heads(3, 6, 4, 20),
+        heads(1, 64, 2, 64),
+        heads(5, 13, 3, 8),
+        heads(2, 17, 2, 128),
+    ),
+    large=(heads(3, 1001, 12, 64), heads(2, 513, 7, 80), heads(40_000, 3, 2, 8), heads(1, 200_003, 1, 36)),
+    work=lambda sizes: 60 * sizes["batch"] * (sizes["seq"] + 4) * sizes["heads"] * sizes["dim"] + 5000,
+    rows="seq",
+    baselines={"torch.permute": torch_permute},
+)
+
+# -- masked_softmax --------------------------------------------------------------------------------------------------
+
+SCALE = 0.125
+
+
+def logits(x: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """(scale x, -inf where it is hidden; which rows have nothing but -inf, [..., 1])"""
+    z = (x * SCALE).masked_fill(mask[:, None] == 0, float("-inf"))
+    return z, (z == float("-inf")).all(dim=-1, keepdim=True)
+
+
+def softmax_reference(x: torch.Tensor, mask: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    z, empty = logits(x, mask)
+    return z.softmax(dim=-1).masked_fill(empty, 0.0)
+
+
+def softmax_magnitude(x: torch.Tensor, mask: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    """The bound of the docstring above, over the roundoff."""
+    y = softmax_reference(x, mask, sizes)
+    z, _ = logits(x, mask)
+    maximum = z.amax(dim=-1, keepdim=True)
+    distance = ((z - maximum).abs() + maximum.abs()).where(y > 0, y)  # what is hidden has its 0 for sure
+    growth = min(sizes["keys"], 8 * sizes["keys"] ** 0.5)
+    return y * (1 + distance + (y * distance).sum(dim=-1, keepdim=True) + growth)
+
+
+def torch_softmax(x: torch.Tensor, mask: torch.Tensor, **_: torch.Tensor) -> Callable[[], object]:
+    hidden = mask[:, None] == 0  # torch's masks are of its own kind of bool: no part of what is timed
+    return lambda: (x * SCALE).masked_fill(hidden, float("-inf")).softmax(dim=-1)
+
+
+def some(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Three of four keys are seen, any of them; any byte but 0 shows."""
+    return numbers.choice(shape, (0, 1, 1, 255))
+
+
+def past(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """A query sees the keys up to its own."""
+    import torch
+
+    return torch.ones(shape).tril()
+
+
+def lengths_as_mask(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """A sequence's padding is hidden from all its queries, and its padded queries see nothing."""
+    import torch
+
+    length = (numbers.uniform((shape[0], 1, 1), 0.0, 1.0) * (shape[2] + 1)).floor()
+    return ((torch.arange(shape[2]) < length) & (torch.arange(shape[1])[:, None] < length)).long()
+
+
+def thirds(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Every third key is hidden from everybody."""
+    import torch
+
+    return (torch.arange(shape[-1]) % 3 != 1).long().expand(shape)
+
+
+def hidden_poison(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Where thirds hides them stand the worst numbers there are."""
+    import torch
+
+    poison = numbers.choice(shape, (float("nan"), float("inf"), float("-inf"), 65504.0))
+    return numbers.normal(shape, std=16.0).where(torch.arange(shape[-1]) % 3 != 1, poison)
+
+
+def shifted(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Rows far from 0: every exponential of theirs overflows, or vanishes, unless shifted back."""
+    return numbers.normal(shape, std=24.0) + numbers.choice((*shape[:-1], 1), (3.0e4, -3.0e4, 2.0e3, -2.0e3))
+
+
+def seen_poison(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """A nan or an infinity in every other row."""
+    plain = numbers.normal(shape, std=16.0)
+    place = (numbers.uniform((*shape[:-1], 1), 0.0, 1.0) * shape[-1]).floor()
+    here = plain.new_ones(shape).cumsum(dim=-1) - 1 == place
+    hit = numbers.integers((*shape[:-1], 1), 0, 1) > 0
+    return numbers.choice((*shape[:-1], 1), (float("nan"), float("inf"), float("-inf"))).where(here & hit, plain)
+
+
+def scores(batch: int, heads: int, queries: int, keys: int) -> Sizes:
+    return {"batch": batch, "heads": heads, "queries": queries, "keys": keys}
+
+
+ROWS = ("batch", "heads", "queries", "keys")
+
+MASKED_SOFTMAX = Spec(
+    computes="y = softmax of scale x over the keys that the mask shows",
+    inputs=(Tensor("x", ROWS), Tensor("mask", ("batch", "queries", "keys"), "u8")),
+    outputs=(Tensor("y", ROWS),),
+    sizes={"batch": Size(0, 3), "heads": Size(1, 5), "queries": Size(0, 20), "keys": Size(1, 1024)},
+    values=(
+        Values("normal", {"x": normal(std=16.0), "mask": some}),
+        Values("padding", {"x": normal(std=16.0), "mask": lengths_as_mask}),
+        Values("hidden poison", {"x": hidden_poison, "mask": thirds}),
+        Values("past", {"x": shifted, "mask": past}),
+        Values("seen poison", {"x": seen_poison, "mask": some}),
+    ),
+    reference=softmax_reference,
+    tolerance=Accumulated(terms=lambda sizes: 1, magnitude=softmax_magnitude),
+    # Around a vector (8), a warp (32), and what a warp holds with 8, 16 or 32 elements a lane (256, 512, 1024); heads
+    # around the two that a warp takes, queries around the eight of a block.
+    edges=(
+        scores(0, 1, 3, 8),
+        scores(1, 2, 0, 8),
+        scores(1, 1, 1, 1),
+        scores(1, 2, 1, 2),
+        scores(2, 1, 3, 1),
+        scores(1, 1, 2, 3),
+        scores(1, 3, 2, 8),
+        scores(2, 2, 3, 7),
+        scores(1, 2, 9, 16),
+        scores(3, 1, 5, 31),
+        scores(1, 4, 8, 32),
+        scores(2, 3, 1, 33),
+        scores(1, 5, 7, 24),
+        scores(2, 2, 4, 100),
+        scores(1, 1, 17, 64),
+        scores(1, 2, 2, 255),
+        scores(2, 1, 3, 256),
+        scores(1, 2, 2, 257),
+        scores(1, 3, 2, 264),
+        scores(1, 1, 3, 512),
+        scores(1, 2, 1, 520),
+        scores(1, 1, 2, 1023),
+        scores(1, 3, 2, 1024),
+        scores(2, 3, 5, 48),
+    ),
+    large=(scores(3, 5, 1001, 384), scores(2, 3, 257, 1021), scores(1, 16, 4099, 128), scores(300_007, 2, 1, 8)),
+    parameters=(Parameter("scale", "float", SCALE),),
+    work=lambda sizes: (
+        sizes["batch"] * (sizes["queries"] + 7) * (sizes["heads"] + 1) * (20_000 + 50 * sizes["keys"]) // 2
+    ),
+    rows="queries",
+    baselines={"torch.softmax": torch_softmax},
+)
+
+# -- remove_padding --------------------------------------------------------------------------------------------------
+
+
+def packed_reference(x: torch.Tensor, lengths: torch.Tensor, sizes: Sizes) -> tuple[torch.Tensor, torch.Tensor]:
+    import torch
+
+    there = torch.arange(sizes["seq"]) < lengths[:, None]
+    rows = x[there][: sizes["tokens"]]
+    packed = torch.cat((rows, x.new_zeros(sizes["tokens"] - rows.shape[0], sizes["hidden"])))
+    return packed, lengths.cumsum(dim=0)
+
+
+def torch_index_select(
+    x: torch.Tensor, lengths: torch.Tensor, packed: torch.Tensor, **_: torch.Tensor
+) -> Callable[[], object]:
+    """The copy alone, with the index of every token given: what torch has for the rest waits for the host."""
+    import torch
+
+    there = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
+    rows = there.flatten().nonzero().flatten()[: packed.shape[0]]
+    return lambda: x.flatten(0, 1).index_select(0, rows)
+
+
+def in_pairs(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Any lengths, but two from the ends make a whole: half of an even number of sequences is padding."""
+    import torch
+
+    half = numbers.integers((shape[0] // 2,), 0, sizes["seq"])
+    middle = numbers.integers((shape[0] % 2,), 0, sizes["seq"])
+    return torch.cat((half, middle, sizes["seq"] - half.flip(0)))
+
+
+def any_length(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    return numbers.integers(shape, 0, sizes["seq"])
+
+
+def all_or_nothing(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """No token or every one: runs of sequences that end where they begin."""
+    return numbers.choice(shape, (0, 0, sizes["seq"]))
+
+
+def nothing(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    return numbers.integers(shape, 0, 0)
+
+
+def room(tokens: int, batch: int, seq: int, hidden: int) -> Sizes:
+    return {"tokens": tokens, "batch": batch, "seq": seq, "hidden": hidden}
+
+
+def moved(sizes: Sizes, itemsize: int) -> int:
+    """A row read and a row written for each token that finds room, where the lengths fill it; the lengths, the ends."""
+    rows = min(sizes["tokens"], sizes["batch"] * sizes["seq"])
+    return (rows + sizes["tokens"]) * sizes["hidden"] * itemsize + 8 * sizes["batch"]
+
+
+REMOVE_PADDING = Spec(
+    computes="packed = the first lengths[b] rows of each sequence of x, ends = the prefix sums of lengths",
+    inputs=(Tensor("x", ("batch", "seq", "hidden")), Tensor("lengths", ("batch",), "i32")),
+    outputs=(Tensor("packed", ("tokens", "hidden")), Tensor("ends", ("batch",), "i32")),
+    sizes={"tokens": Size(0, 120), "batch": Size(1, 60), "seq": Size(1, 12), "hidden": Size(1, 80)},
+    values=(
+        Values("in pairs", {"x": normal(), "lengths": in_pairs}),
+        Values("any", {"x": special(), "lengths": any_length}),
+        Values("all or nothing", {"x": normal(), "lengths": all_or_nothing}),
+        Values("nothing", {"x": normal(), "lengths": nothing}),
+    ),
+    reference=packed_reference,
+    tolerance=Exact(signed_zeros=True),
+    # Room for nothing, for exactly the tokens that there are, for fewer and for more; rows of every length modulo a
+    # vector, around what a warp moves in one step (256 elements) and in four; batches around a warp (32), a scan's step
+    # (1024) and several of these.
+    edges=(
+        room(0, 1, 1, 8),
+        room(1, 1, 1, 1),
+        room(1, 2, 1, 2),
+        room(2, 1, 3, 3),
+        room(4, 2, 4, 8),
+        room(3, 5, 2, 7),
+        room(9, 3, 3, 8),
+        room(6, 4, 3, 16),
+        room(8, 2, 7, 33),
+        room(17, 31, 1, 8),
+        room(32, 32, 2, 8),
+        room(50, 33, 3, 4),
+        room(5, 2, 3, 255),
+        room(4, 4, 2, 256),
+        room(7, 3, 4, 264),
+        room(3, 2, 2, 1024),
+        room(2, 2, 2, 1032),
+        room(60, 63, 2, 24),
+        room(65, 130, 1, 8),
+        room(33, 1023, 1, 8),
+        room(40, 1024, 1, 1),
+        room(64, 1025, 1, 8),
+        room(100, 2049, 1, 8),
+        room(90, 12, 15, 40),
+    ),
+    large=(
+        room(50_001, 300, 333, 768),
+        room(30_011, 20_003, 3, 72),
+        room(200_003, 1_000_003, 1, 8),
+        room(1001, 7, 411, 1031),
+    ),
+    work=lambda sizes: 25 * sizes["tokens"] * (sizes["hidden"] + 64) + 60 * (sizes["batch"] + 1024),
+    moved=moved,
+    baselines={"torch.index_select": torch_index_select},
+)
+
+SPECS: dict[str, Spec] = {
+    "add_bias_gelu_f16": ADD_BIAS_GELU,
+    "add_bias_residual_layer_norm_f16": ADD_BIAS_RESIDUAL_LAYER_NORM,
+    "qkv_bias_transpose_f16": QKV_BIAS_TRANSPOSE,
+    "masked_softmax_f16": MASKED_SOFTMAX,
+    "remove_padding_f16": REMOVE_PADDING,
+}

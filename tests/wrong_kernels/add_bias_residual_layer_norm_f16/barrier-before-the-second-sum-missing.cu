@@ -1,0 +1,137 @@
+// Wrong: the variance's partial sums are written over the mean's, which slow warps still read
+// Kata: add_bias_residual_layer_norm_f16
+// Sim: race
+// Gpu: pass | wrong answer | race: a warp must run ahead of another for it to show
+// Line: // BUG
+#include "kata.cuh"
+#include <cstdint>
+#include <cuda_fp16.h>
+
+constexpr int THREADS = 512;  // of the largest block: a short row gets a smaller one
+constexpr int WARP_SIZE = 32;
+constexpr int WARPS = THREADS / WARP_SIZE;
+constexpr int HELD = 32;  // elements of the row that a thread keeps in registers
+constexpr unsigned FULL_MASK = 0xffffffff;
+static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
+static_assert(WARPS <= WARP_SIZE, "one warp combines the partial sums of all warps");
+static_assert(THREADS * HELD >= 16384, "the largest block holds the longest row");
+
+// The sum over the warp's 32 lanes, in every lane. All 32 lanes must call it together.
+__device__ __forceinline__ float warp_reduce_sum(float sum) {
+#pragma unroll
+    for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(FULL_MASK, sum, offset);
+    return sum;
+}
+
+// The sum over the block's threads, in every thread. All threads must call it together.
+__device__ __forceinline__ float block_reduce_sum(float sum, float* partial_smem) {
+    const int warp_id = threadIdx.x / WARP_SIZE;
+    const int lane_id = threadIdx.x % WARP_SIZE;
+    sum = warp_reduce_sum(sum);
+    if (lane_id == 0) partial_smem[warp_id] = sum;  // BUG
+    // Every warp reads what all the other warps wrote.
+    __syncthreads();
+    sum = warp_reduce_sum(lane_id < blockDim.x / WARP_SIZE ? partial_smem[lane_id] : 0.0f);  // BUG
+    return sum;
+}
+
+// Pack is what one access moves. Its VEC elements divide cols: a vector lies in the row as a whole or not at all, and
+// every row starts at a multiple of its size.
+template <typename Pack>
+constexpr int VEC = sizeof(Pack) / sizeof(half);
+
+// registers -> registers: the VEC elements of a pack as floats
+template <typename Pack>
+__device__ __forceinline__ void widen(float* to_rmem, Pack from) {
+#pragma unroll
+    for (int i = 0; i < VEC<Pack>; ++i) to_rmem[i] = __half2float(reinterpret_cast<const half*>(&from)[i]);
+}
+
+// global -> registers: from[0..VEC-1] as floats
+template <typename Pack>
+__device__ __forceinline__ void load(float* to_rmem, const half* from) {
+    widen(to_rmem, *reinterpret_cast<const Pack*>(from));
+}
+
+// registers -> global: to[0..VEC-1], each rounded once
+template <typename Pack>
+__device__ __forceinline__ void store(half* to, const float* from_rmem) {
+    alignas(Pack) half pack_rmem[VEC<Pack>];
+#pragma unroll
+    for (int i = 0; i < VEC<Pack>; ++i) pack_rmem[i] = __float2half(from_rmem[i]);
+    *reinterpret_cast<Pack*>(to) = *reinterpret_cast<const Pack*>(pack_rmem);
+}
+
+// Two blocks per SM: 64 registers a thread at most, and one block loads while the other computes.
+template <typename Pack>
+__global__ void __launch_bounds__(THREADS, 2) add_bias_residual_layer_norm_f16_kernel(
+    const half* __restrict__ x, const half* __restrict__ residual, const half* __restrict__ bias,
+    const half* __restrict__ gamma, const half* __restrict__ beta, half* __restrict__ y, int cols, float eps) {
+    __shared__ float partial_smem[WARPS];
+    const int tid = threadIdx.x;
+    const int threads = blockDim.x;
+    const half* x_row = x + static_cast<int64_t>(blockIdx.x) * cols;
+    const half* residual_row = residual + static_cast<int64_t>(blockIdx.x) * cols;
+    half* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
+    Pack x_rmem[HELD / VEC<Pack>] = {};
+    Pack residual_rmem[HELD / VEC<Pack>] = {};
+#pragma unroll
+    for (int i = 0; i < HELD; i += VEC<Pack>) {
+        const int col = i * threads + tid * VEC<Pack>;
+        if (col < cols) {
+            x_rmem[i / VEC<Pack>] = *reinterpret_cast<const Pack*>(x_row + col);
+            residual_rmem[i / VEC<Pack>] = *reinterpret_cast<const Pack*>(residual_row + col);
+        }
+    }
+    float s_rmem[HELD] = {};  // what the row does not reach stays 0
+#pragma unroll
+    for (int i = 0; i < HELD; i += VEC<Pack>) {
+        const int col = i * threads + tid * VEC<Pack>;
+        if (col < cols) {
+            float addend_rmem[VEC<Pack>], bias_rmem[VEC<Pack>];
+            widen(s_rmem + i, x_rmem[i / VEC<Pack>]);
+            widen(addend_rmem, residual_rmem[i / VEC<Pack>]);
+            load<Pack>(bias_rmem, bias + col);
+#pragma unroll
+            for (int j = 0; j < VEC<Pack>; ++j) s_rmem[i + j] += addend_rmem[j] + bias_rmem[j];
+        }
+    }
+    float mean = 0.0f;
+    float scale = 0.0f;
+    float sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < HELD; ++i) sum += s_rmem[i];
+    mean = block_reduce_sum(sum, partial_smem) / cols;
+    float squares = 0.0f;
+#pragma unroll
+    for (int i = 0; i < HELD; ++i) {
+        const int col = i / VEC<Pack> * VEC<Pack> * threads + tid * VEC<Pack>;
+        s_rmem[i] = col < cols ? s_rmem[i] - mean : 0.0f;
+        squares += s_rmem[i] * s_rmem[i];
+    }
+    scale = rsqrtf(block_reduce_sum(squares, partial_smem) / cols + eps);
+#pragma unroll
+    for (int i = 0; i < HELD; i += VEC<Pack>) {
+        const int col = i * threads + tid * VEC<Pack>;
+        if (col < cols) {
+            float gamma_rmem[VEC<Pack>], beta_rmem[VEC<Pack>];
+            load<Pack>(gamma_rmem, gamma + col);
+            load<Pack>(beta_rmem, beta + col);
+#pragma unroll
+            for (int j = 0; j < VEC<Pack>; ++j) s_rmem[i + j] = s_rmem[i + j] * scale * gamma_rmem[j] + beta_rmem[j];
+            store<Pack>(y_row + col, s_rmem + i);
+        }
+    }
+}
+
+KATA_EXPORT void add_bias_residual_layer_norm_f16(
+    const half* x, const half* residual, const half* bias, const half* gamma, const half* beta, half* y, int rows,
+    int cols, float eps, cudaStream_t stream) {
+    if (rows == 0) return;  // a grid of no blocks is an invalid launch
+    // One block per row, of just enough warps to hold the row.
+    const int warps = (cols - 1) / (WARP_SIZE * HELD) + 1;
+    // Only where 8 divides cols do all rows start at a multiple of 16 bytes.
+    const auto kernel =
+        cols % 8 == 0 ? add_bias_residual_layer_norm_f16_kernel<uint4> : add_bias_residual_layer_norm_f16_kernel<half>;
+    kernel<<<rows, warps * WARP_SIZE, 0, stream>>>(x, residual, bias, gamma, beta, y, cols, eps);
+}
