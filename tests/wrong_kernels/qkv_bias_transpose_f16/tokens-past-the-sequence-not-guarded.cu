@@ -1,7 +1,7 @@
 // Wrong: the last four tokens of a sequence are loaded and stored although it has fewer
 // Kata: qkv_bias_transpose_f16
 // Sim: out of bounds | race | wrong answer: they belong to the next head, or to nobody
-// Gpu: out of bounds | wrong answer: they belong to the next head, or to nobody
+// Gpu: out of bounds | race | wrong answer: they belong to the next head, or to nobody
 #include "kata.cuh"
 #include <cstdint>
 #include <cuda_fp16.h>
