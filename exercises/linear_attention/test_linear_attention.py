@@ -1,0 +1,137 @@
+"""linear_attention: O[t] = sum over s <= t of (Q[t] . K[s]) V[s] for each batch and head; all [B, H, N, 64] float.
+
+Any B, H >= 1, N >= 0; all values are finite. There is no softmax and no scale, so the sums may be taken in any order:
+of Q[t] . K[s] times V[s], or of Q[t] times the sum of K[s] V[s]^T.
+
+The bound. In either order an element of O is a sum of products of three, 64 (t + 1) of them, that are added up in sums
+of 64 and of t + 1 terms, or fewer. So it is that of a sum of N + 64 terms, with the magnitude sum over s <= t of
+(|Q[t]| . |K[s]|) |V[s]|. Whole numbers below 3 keep every sum below 512 N: exact for N up to 32768.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import sqrt
+from typing import TYPE_CHECKING
+
+from grader.spec import Accumulated, Numbers, Size, Sizes, Spec, Tensor, Values, integers, normal
+
+if TYPE_CHECKING:
+    import torch
+
+D = 64
+QUERIES = 512  # whose products with all keys are held at a time
+
+
+def reference(
+    Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, sizes: Sizes, rows: torch.Tensor | None
+) -> torch.Tensor:
+    """Each query against all keys, those after it hidden; rows are the queries' places, None for all."""
+    import torch
+
+    places = torch.arange(K.shape[-2])
+    out = torch.empty_like(Q)
+    for b, h in ((b, h) for b in range(Q.shape[0]) for h in range(Q.shape[1])):
+        own = (places if rows is None else rows).split(QUERIES)
+        for o, q, of in zip(out[b, h].split(QUERIES), Q[b, h].split(QUERIES), own, strict=True):
+            o.copy_((q @ K[b, h].T).masked_fill(places > of[:, None], 0) @ V[b, h])
+    return out
+
+
+def magnitude(
+    Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, sizes: Sizes, rows: torch.Tensor | None
+) -> torch.Tensor:
+    terms = K.shape[-2] + D
+    return min(terms, 8 * sqrt(terms)) * reference(Q.abs(), K.abs(), V.abs(), sizes, rows)
+
+
+def fading(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Rows that become 2^12 times smaller from the first to the last: what came long before outweighs what is near."""
+    import torch
+
+    return numbers.normal(shape) * torch.logspace(0, -12, shape[-2], base=2.0, dtype=torch.float64)[:, None]
+
+
+# -- baselines -------------------------------------------------------------------------------------------------------
+
+
+def chunks_of(chunk: int) -> Callable[..., Callable[[], object]]:
+    """The shortest chain of torch's operators whose work is linear in N, which must be a multiple of chunk."""
+
+    def baseline(Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, **_: torch.Tensor) -> Callable[[], object]:
+        q, k, v = (tensor.unflatten(2, (-1, chunk)) for tensor in (Q, K, V))
+
+        def run() -> object:
+            added = k.mT @ v
+            state = added.cumsum(dim=2) - added
+            return q @ state + (q @ k.mT).tril_() @ v
+
+        return run
+
+    return baseline
+
+
+def quadratic(Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, **_: torch.Tensor) -> Callable[[], object]:
+    """All products of queries and keys, those of later keys set to 0."""
+    return lambda: (Q @ K.mT).tril_() @ V
+
+
+# -- spec ------------------------------------------------------------------------------------------------------------
+
+
+def shape(B: int, H: int, N: int) -> Sizes:
+    return {"B": B, "H": H, "N": N}
+
+
+HEADS = ("B", "H", "N", D)
+
+SPEC = Spec(
+    computes="O[t] = sum over s <= t of (Q[t] . K[s]) V[s]",
+    inputs=(Tensor("Q", HEADS), Tensor("K", HEADS, whole=True), Tensor("V", HEADS, whole=True)),
+    outputs=(Tensor("O", HEADS),),
+    sizes={"B": Size(1, 2), "H": Size(1, 3), "N": Size(0, 300)},
+    values=(
+        Values("normal", {"Q": normal(), "K": normal(), "V": normal()}),
+        Values("whole numbers", integers(-2, 2), exact=True),
+        Values("positive", {"Q": normal(mean=1.0, std=0.25), "K": normal(mean=1.0, std=0.25), "V": normal(mean=1.0)}),
+        Values("fading", {"Q": normal(), "K": fading, "V": normal(mean=1.0)}),
+    ),
+    reference=reference,
+    tolerance=Accumulated(terms=lambda sizes: 1, magnitude=magnitude),
+    # No token, one; around chunks of 16, 32 and 64 tokens; several chunks, whole and not; several heads and batches.
+    edges=(
+        shape(1, 1, 0),
+        shape(1, 1, 1),
+        shape(2, 1, 2),
+        shape(1, 3, 7),
+        shape(1, 1, 15),
+        shape(1, 2, 17),
+        shape(1, 1, 31),
+        shape(2, 1, 32),
+        shape(1, 1, 33),
+        shape(1, 1, 63),
+        shape(1, 2, 64),
+        shape(1, 1, 65),
+        shape(1, 1, 96),
+        shape(2, 3, 40),
+        shape(1, 1, 129),
+        shape(2, 1, 100),
+        shape(1, 1, 161),
+        shape(1, 1, 257),
+        shape(1, 1, 400),
+        shape(1, 2, 300),
+        shape(1, 1, 130),
+    ),
+    # The first two are tried on a GPU by default: many segments of few heads, more heads than are cut in segments.
+    large=(shape(1, 3, 4001), shape(3, 211, 100), shape(1, 1, 32_001), shape(2, 1000, 33)),
+    # 12 000 floating-point operations and half as many loads a token.
+    work=lambda sizes: 20_000 * sizes["B"] * sizes["H"] * (sizes["N"] + 16),
+    flops=lambda sizes: 4 * D * D * sizes["B"] * sizes["H"] * sizes["N"],
+    rows="N",
+    placed=True,
+    baselines={
+        "torch.chunks_of_64": chunks_of(64),
+        "torch.chunks_of_128": chunks_of(128),
+        "torch.quadratic": quadratic,
+    },
+)
