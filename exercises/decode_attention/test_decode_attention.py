@@ -1,0 +1,282 @@
+"""decode_attention: O = softmax(K q / sqrt(D)) V for one query q a head; q, O [B, H, D], K, V [B, H, N, D] half.
+
+B may be 0, D is 64 or 128. K and V are a cache with room for N >= 1 keys a head. Of sequence b the first lengths[b] of
+these are there, any number from 0 to N; what lies behind them belongs to nobody and may be nan. Where there are none, O
+is 0.
+
+The bound. u is the roundoff of f32, h that of half, m the largest x = q . k / sqrt(D) of a head. Errors of different
+keys are independent, so their squares add up.
+  * q . k is a sum of D products, so x is off by dx = g(D) u sum of |q| |k| / sqrt(D), and by u (1 + |x| + |m|) as it is
+    shifted and scaled. It is a relative error of the weight P = exp(x) / sum of exp(x).
+  * A weight may be rounded to half before it meets V: h, as a share; an absolute 2^-25 where it is too small for that.
+  * The weighted values and the weights are sums of N: g(N) u of their absolute values, each.
+With E = dx + u (1 + |x| + |m|) + h, hence |y - ref| <= c times
+    h |ref| + root of sum of (P V E)^2 + |ref| root of sum of (P E)^2 + 2 g(N) u sum of P |V| + 2^-25 sum of |V|,
+where the last sum is over the keys with P < 2^-14.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil, inf, log2, nan, sqrt
+from typing import TYPE_CHECKING
+
+from grader.spec import Accumulated, Fill, Numbers, Size, Sizes, Spec, Tensor, Values, normal
+
+if TYPE_CHECKING:
+    import torch
+
+UNIT, HALF = 2.0**-24, 2.0**-11  # roundoff of f32, of half
+NORMAL, TINY = 2.0**-14, 2.0**-25  # the smallest normal half, and half of the smallest one
+
+
+def g(terms: int) -> float:
+    """By how many roundings a sum of so many terms is off."""
+    return min(terms, 8 * sqrt(terms))
+
+
+def by_sequence(
+    of: Callable[..., torch.Tensor], q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, lengths: torch.Tensor
+) -> torch.Tensor:
+    """What ``of`` makes of the q [H, 1, D] and the keys and values [H, length, D] of each sequence; 0 without keys."""
+    import torch
+
+    out = torch.zeros_like(q)
+    for b, length in enumerate(lengths.tolist()):
+        if length > 0:
+            out[b] = of(q[b][:, None], K[b, :, :length], V[b, :, :length])[:, 0]
+    return out
+
+
+def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    return (q @ k.mT / sqrt(q.shape[-1])).softmax(dim=-1) @ v
+
+
+def attention_bound(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """The bound of the docstring above, without the h |ref| that every output gets, over the roundoff of f32."""
+    width, keys = q.shape[-1], k.shape[-2]
+    x = q @ k.mT / sqrt(width)
+    weight = x.softmax(dim=-1)
+    error = g(width) * (q.abs() @ k.abs().mT) / sqrt(width) + 1 + x.abs() + x.abs().amax(dim=-1, keepdim=True)
+    off = (weight * (UNIT * error + HALF)) ** 2
+    bound = (off @ v**2).sqrt() + (weight @ v).abs() * off.sum(dim=-1, keepdim=True).sqrt()
+    bound += 2 * g(keys) * UNIT * (weight @ v.abs()) + TINY * (weight < NORMAL).to(v.dtype) @ v.abs()
+    return bound / UNIT
+
+
+def reference(q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, lengths: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    return by_sequence(attention, q, K, V, lengths)
+
+
+def magnitude(q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, lengths: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    return by_sequence(attention_bound, q, K, V, lengths)
+
+
+# -- values ----------------------------------------------------------------------------------------------------------
+
+# Lengths follow from the sizes, so that whoever fills the cache knows where they end. All of these are [B].
+
+
+def full(sizes: Sizes) -> torch.Tensor:
+    """Every sequence fills its room. Timed calls get these: then torch's operator without lengths answers the same."""
+    import torch
+
+    return torch.full((sizes["B"],), sizes["N"])
+
+
+def ragged(sizes: Sizes) -> torch.Tensor:
+    """From N down, each sequence some two fifths of N shorter than the one before, around the corner after 1."""
+    import torch
+
+    return (sizes["N"] - 1 - torch.arange(sizes["B"]) * (2 * sizes["N"] // 5 + 1)) % sizes["N"] + 1
+
+
+def with_empty(sizes: Sizes) -> torch.Tensor:
+    """0 keys, 1 key, about half of N, and again."""
+    import torch
+
+    return torch.tensor([0, 1, (sizes["N"] + 1) // 2])[torch.arange(sizes["B"]) % 3]
+
+
+Lengths = Callable[[Sizes], "torch.Tensor"]
+
+
+def given(lengths: Lengths) -> Fill:
+    return lambda numbers, shape, sizes: lengths(sizes)
+
+
+def stale(fill: Fill, lengths: Lengths) -> Fill:
+    """K or V with nan behind each sequence's keys: read, it shows, also where it is given no weight."""
+
+    def filled(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+        import torch
+
+        behind = torch.arange(sizes["N"]) >= lengths(sizes)[:, None]
+        return fill(numbers, shape, sizes).masked_fill(behind[:, None, :, None], nan)
+
+    return filled
+
+
+def codes(of: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    """Vectors of D elements for whole numbers below N: 32 for each bit that is set, -32 for each that is not, then 0.
+
+    The product of two is 1024 for every bit that is equal, and -1024 for every other: largest with itself, by 2048.
+    """
+    import torch
+
+    code = torch.zeros((*of.shape, sizes["D"]), dtype=torch.float64)
+    for bit in range(max(1, ceil(log2(sizes["N"])))):
+        code[..., bit] = (of >> bit & 1) * 64.0 - 32.0
+    return code
+
+
+def wanted(lengths: Lengths) -> Fill:
+    """For each query the code of some key that is there. All other weights are 0: O is that key's row of V."""
+
+    def filled(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+        import torch
+
+        places = numbers.uniform(shape[:-1], 0, 1) * lengths(sizes)[:, None]
+        return codes(places.to(torch.int64), sizes)
+
+    return filled
+
+
+def labels(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    import torch
+
+    return codes(torch.arange(sizes["N"]).expand(shape[:-1]), sizes)
+
+
+def whole(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    return numbers.integers(shape, -64, 64).double()
+
+
+def ones(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    return numbers.choice(shape, (1.0,))
+
+
+def rising(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Keys whose x, with queries of ones, rises from -24 to -8: a key that is not there, with an x of 0, takes all."""
+    import torch
+
+    steps = torch.linspace(-24, -8, sizes["N"], dtype=torch.float64) / sqrt(sizes["D"])
+    return steps[:, None].expand(shape)
+
+
+def large(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Rows of size 1, 10 or 100: x up to some 10 000 of either sign, which the sums of the weights must bear."""
+    return numbers.normal(shape) * 10.0 ** numbers.integers((*shape[:-1], 1), 0, 2)
+
+
+def values(name: str, lengths: Lengths, q: Fill, K: Fill, V: Fill, *, exact: bool = False) -> Values:
+    """Values with these lengths, and nan behind them where that is anywhere."""
+    if lengths is not full:
+        K, V = stale(K, lengths), stale(V, lengths)
+    return Values(name, {"q": q, "K": K, "V": V, "lengths": given(lengths)}, exact=exact)
+
+
+# -- baselines -------------------------------------------------------------------------------------------------------
+
+
+def whole_cache(backend: str) -> Callable[..., Callable[[], object]]:
+    """torch's attention by one backend over all N keys, as if every sequence filled its room."""
+
+    def baseline(q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, **_: torch.Tensor) -> Callable[[], object]:
+        from torch.nn import attention
+        from torch.nn.functional import scaled_dot_product_attention
+
+        other = getattr(attention, "current_flash_attention_impl", lambda: None)()
+        if other is not None:  # the name FLASH_ATTENTION means FlashAttention-2 unless somebody registered another
+            raise RuntimeError(f"torch runs {other} in place of FlashAttention-2")
+        q = q[:, :, None]
+
+        def run() -> object:
+            with attention.sdpa_kernel(getattr(attention.SDPBackend, backend)):
+                return scaled_dot_product_attention(q, K, V)
+
+        return run
+
+    return baseline
+
+
+def masked(
+    q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, lengths: torch.Tensor, **_: torch.Tensor
+) -> Callable[[], object]:
+    """torch's attention, the backend left to torch, the lengths as a mask that is made before the clock runs."""
+    import torch
+    from torch.nn.functional import scaled_dot_product_attention
+
+    there = torch.arange(K.shape[-2], device=K.device) < lengths[:, None]
+    mask = torch.zeros(there.shape, dtype=q.dtype, device=q.device).masked_fill(~there, -inf)[:, None, None]
+    q = q[:, :, None]
+    return lambda: scaled_dot_product_attention(q, K, V, attn_mask=mask)
+
+
+# -- spec ------------------------------------------------------------------------------------------------------------
+
+
+def shape(B: int, H: int, N: int, D: int) -> Sizes:
+    return {"B": B, "H": H, "N": N, "D": D}
+
+
+CACHE = ("B", "H", "N", "D")
+
+SPEC = Spec(
+    computes="O = softmax(K q / sqrt(D)) V over the first lengths[b] keys",
+    inputs=(
+        Tensor("q", ("B", "H", "D")),
+        Tensor("K", CACHE),
+        Tensor("V", CACHE),
+        Tensor("lengths", ("B",), "i32"),
+    ),
+    outputs=(Tensor("O", ("B", "H", "D")),),
+    sizes={"B": Size(0, 4), "H": Size(1, 4), "N": Size(1, 600), "D": Size(64, 128)},
+    values=(
+        values("normal", full, normal(), normal(), normal(mean=1.0)),
+        values("lookup", ragged, wanted(ragged), labels, whole, exact=True),
+        values("ragged", ragged, normal(), normal(), normal(mean=1.0)),
+        values("some empty", with_empty, normal(), normal(), normal(mean=1.0)),
+        values("rising", ragged, ones, rising, normal(mean=1.0)),
+        values("large", ragged, large, large, normal(mean=1.0)),
+    ),
+    reference=reference,
+    tolerance=Accumulated(terms=lambda sizes: 1, magnitude=magnitude),
+    # No sequence, one key; around what a warp or a block takes in one step (4 to 64 keys), and around chunks of 128 to
+    # 512: one, several, a last one that is short or lies behind the length. Sequences enough for unlike lengths.
+    edges=(
+        shape(0, 1, 1, 64),
+        shape(1, 1, 1, 64),
+        shape(2, 1, 1, 128),
+        shape(3, 2, 2, 64),
+        shape(1, 3, 7, 128),
+        shape(4, 1, 17, 64),
+        shape(2, 2, 31, 128),
+        shape(3, 1, 33, 64),
+        shape(2, 1, 63, 128),
+        shape(3, 2, 64, 64),
+        shape(2, 3, 65, 64),
+        shape(3, 1, 127, 128),
+        shape(2, 1, 128, 64),
+        shape(3, 1, 129, 64),
+        shape(4, 2, 150, 64),
+        shape(3, 1, 255, 64),
+        shape(3, 1, 256, 128),
+        shape(3, 2, 257, 64),
+        shape(2, 1, 300, 128),
+        shape(3, 1, 511, 64),
+        shape(3, 1, 513, 64),
+        shape(1, 1, 1030, 64),
+        shape(3, 2, 400, 128),
+    ),
+    # The first two are tried on a GPU by default: many chunks of few heads, more heads than chunks are kept for.
+    large=(shape(2, 3, 20_011, 128), shape(20, 250, 70, 64), shape(1, 1, 1_000_003, 64), shape(7, 300, 300, 128)),
+    work=lambda sizes: 4 * sizes["B"] * sizes["H"] * (sizes["N"] + 100) * sizes["D"],
+    rows="B",
+    flops=lambda sizes: 4 * sizes["B"] * sizes["H"] * sizes["N"] * sizes["D"],
+    baselines={
+        "flash_attention_2": whole_cache("FLASH_ATTENTION"),
+        "sdpa_cudnn": whole_cache("CUDNN_ATTENTION"),
+        "sdpa_masked": masked,
+    },
+)
