@@ -50,7 +50,7 @@ __device__ inline float exp2_approx(float x) {
     return y;
 }
 
-__device__ inline void unpack(float (&floats)[VEC], const uint4& halves) {
+__device__ inline void unpack(float (&floats)[VEC], uint4 halves) {
     const half2* const pairs = reinterpret_cast<const half2*>(&halves);
 #pragma unroll
     for (int i = 0; i < VEC / 2; ++i) {

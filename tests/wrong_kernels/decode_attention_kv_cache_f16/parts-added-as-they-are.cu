@@ -46,7 +46,7 @@ __device__ inline float exp2_approx(float x) {
     return y;
 }
 
-__device__ inline void unpack(float (&floats)[VEC], const uint4& halves) {
+__device__ inline void unpack(float (&floats)[VEC], uint4 halves) {
     const half2* const pairs = reinterpret_cast<const half2*>(&halves);
 #pragma unroll
     for (int i = 0; i < VEC / 2; ++i) {
@@ -169,8 +169,8 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) decode_attention_kv_cache
     if (chunks == 1) return store_O(O + head * D + col, part);
     if (col == 0) chunk_stats[blockIdx.x] = {part.max, part.sum};
     float4* const O_chunk = reinterpret_cast<float4*>(chunk_O + int64_t{blockIdx.x} * D + col);
-    O_chunk[0] = {part.o[0], part.o[1], part.o[2], part.o[3]};
-    O_chunk[1] = {part.o[4], part.o[5], part.o[6], part.o[7]};
+    O_chunk[0] = make_float4(part.o[0], part.o[1], part.o[2], part.o[3]);
+    O_chunk[1] = make_float4(part.o[4], part.o[5], part.o[6], part.o[7]);
 }
 
 // Second pass: the chunks of one head.

@@ -23,11 +23,22 @@ constexpr int ROWS = CHUNK / ROW_STEP;  // of O and P
 constexpr int COLS_P = CHUNK / COL_THREADS;
 constexpr int ROWS_S = D / ROW_STEP;
 static_assert(ROWS * ROW_STEP == CHUNK && COLS_P * COL_THREADS == CHUNK, "the threads' parts make up a chunk");
+static_assert(COL_THREADS == 16, "a warp's lanes are two rows of threads");
 static_assert(ROWS_S % VEC == 0, "a thread's rows of S are read as vectors of a row of K");
 
 // The state that a segment starts from, [B * H, segments, D, D]; first what the segment before adds to it. Launches that
 // run at the same time would share them.
 __device__ alignas(16) float states[MAX_SEGMENTS * D * D];
+
+// This thread's place among ROW_STEP x COL_THREADS. In a warp lanes n and n ^ 1 have the same row, n and n ^ 2 the same
+// columns: then a load of 16 bytes a lane, of either operand, returns half as many different bytes, in half the cycles.
+__device__ inline int thread_row() {
+    return threadIdx.x / 32 * 2 + threadIdx.x / 2 % 2;
+}
+
+__device__ inline int thread_col() {
+    return threadIdx.x % 32 / 4 * 2 + threadIdx.x % 2;
+}
 
 // global -> shared: the rows of a chunk, left of which are there; the others become 0, which adds nothing to any sum.
 template <int STRIDE>
@@ -47,15 +58,20 @@ __device__ inline void load_vec(float (&to)[VEC], const float* from) {
     to[0] = x.x, to[1] = x.y, to[2] = x.z, to[3] = x.w;
 }
 
-__device__ inline void store_vec(float* to, const float (&from)[VEC]) {
-    *reinterpret_cast<float4*>(to) = {from[0], from[1], from[2], from[3]};
+__device__ inline void store_smem(float* to, const float (&from)[VEC]) {
+    *reinterpret_cast<float4*>(to) = make_float4(from[0], from[1], from[2], from[3]);
+}
+
+// As an assignment it may become four stores: nvcc does not always see that the address is a multiple of 16.
+__device__ inline void store_gmem(float* to, const float (&from)[VEC]) {
+    __stcg(reinterpret_cast<float4*>(to), make_float4(from[0], from[1], from[2], from[3]));
 }
 
 // P += Q K^T
 __device__ inline void add_qk(
     float (&P_rmem)[ROWS][COLS_P], const float (&Q_smem)[CHUNK][D + PAD], const float (&K_smem)[CHUNK][D + PAD]) {
-    const int row = threadIdx.x / COL_THREADS;
-    const int col = threadIdx.x % COL_THREADS;
+    const int row = thread_row();
+    const int col = thread_col();
 #pragma unroll 4
     for (int d = 0; d < D; d += VEC) {
         float q[ROWS][VEC], k[COLS_P][VEC];
@@ -76,8 +92,8 @@ __device__ inline void add_qk(
 template <int INNER, int STRIDE>
 __device__ inline void add_product(
     float (&O_rmem)[ROWS][VEC], const float (&A_smem)[CHUNK][STRIDE], const float (&B_smem)[INNER][D]) {
-    const int row = threadIdx.x / COL_THREADS;
-    const int col = threadIdx.x % COL_THREADS * VEC;
+    const int row = thread_row();
+    const int col = thread_col() * VEC;
 #pragma unroll 4
     for (int inner = 0; inner < INNER; inner += VEC) {
         float a[ROWS][VEC];
@@ -98,8 +114,8 @@ __device__ inline void add_product(
 // S += K^T V
 __device__ inline void add_kv(
     float (&S_rmem)[ROWS_S][VEC], const float (&K_smem)[CHUNK][D + PAD], const float (&V_smem)[CHUNK][D]) {
-    const int row = threadIdx.x / COL_THREADS * ROWS_S;
-    const int col = threadIdx.x % COL_THREADS * VEC;
+    const int row = thread_row() * ROWS_S;
+    const int col = thread_col() * VEC;
 #pragma unroll 4
     for (int token = 0; token < CHUNK; ++token) {
         float k[ROWS_S / VEC][VEC], v[VEC];
@@ -132,9 +148,9 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) linear_attention_causal_f
         __syncthreads();  // the next chunk overwrites both
     }
     float* const state = states + (head * segments + segment + 1) * (D * D);
-    const int row = threadIdx.x / COL_THREADS * ROWS_S;
+    const int row = thread_row() * ROWS_S;
 #pragma unroll
-    for (int i = 0; i < ROWS_S; ++i) store_vec(state + (row + i) * D + threadIdx.x % COL_THREADS * VEC, S_rmem[i]);
+    for (int i = 0; i < ROWS_S; ++i) store_gmem(state + (row + i) * D + thread_col() * VEC, S_rmem[i]);
 }
 
 // From what each segment adds to what each starts from: a prefix sum over a head's segments, a thread to an element.
@@ -170,8 +186,8 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) linear_attention_causal_f
     __shared__ alignas(16) float S_smem[D][D];
     const int64_t head = blockIdx.x / segments;
     const int segment = blockIdx.x % segments;
-    const int row = threadIdx.x / COL_THREADS;
-    const int col = threadIdx.x % COL_THREADS * VEC;
+    const int row = thread_row();
+    const int col = thread_col() * VEC;
     float S_rmem[ROWS_S][VEC] = {};
     if (segment > 0) {
         const float* const state = states + int64_t{blockIdx.x} * (D * D);
@@ -186,7 +202,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) linear_attention_causal_f
         load_tile(V_smem, V + off, N - off_n);
         float O_rmem[ROWS][VEC] = {};
 #pragma unroll
-        for (int i = 0; i < ROWS_S; ++i) store_vec(&S_smem[row * ROWS_S + i][col], S_rmem[i]);
+        for (int i = 0; i < ROWS_S; ++i) store_smem(&S_smem[row * ROWS_S + i][col], S_rmem[i]);
         __syncthreads();  // a thread reads what others loaded and stored
         float P_rmem[ROWS][COLS_P] = {};
         add_qk(P_rmem, Q_smem, K_smem);
@@ -195,7 +211,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) linear_attention_causal_f
 #pragma unroll
             for (int j = 0; j < COLS_P; ++j) {
                 const int query = row + i * ROW_STEP;
-                const int key = threadIdx.x % COL_THREADS + j * COL_THREADS;
+                const int key = thread_col() + j * COL_THREADS;
                 P_smem[query][key] = key <= query ? P_rmem[i][j] : 0.0f;
             }
         add_product(O_rmem, Q_smem, S_smem);
@@ -206,7 +222,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) linear_attention_causal_f
 #pragma unroll
         for (int i = 0; i < ROWS; ++i) {
             const int query = row + i * ROW_STEP;
-            if (off_n + query < N) store_vec(O + off + query * D + col, O_rmem[i]);
+            if (off_n + query < N) store_gmem(O + off + query * D + col, O_rmem[i]);
         }
     }
 }
