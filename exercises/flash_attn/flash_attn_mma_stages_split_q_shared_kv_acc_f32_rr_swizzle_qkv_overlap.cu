@@ -175,10 +175,10 @@ __device__ inline void multiply_qk(
 
 // The keys that the matrix does not have get -inf, and with it the weight 0.
 __device__ inline void mask_keys(Sums (&S_rmem)[TILES_KV], int left) {
-    const int lane_id = threadIdx.x % 32;
+    left -= threadIdx.x % 4 * 2;  // counted from this lane's first key
 #pragma unroll
     for (int n = 0; n < TILES_KV; ++n) {
-        const int key = n * MMA_N + lane_id % 4 * 2;
+        const int key = n * MMA_N;
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
             const float2 s = get_row(S_rmem[n], i);
@@ -187,29 +187,30 @@ __device__ inline void mask_keys(Sums (&S_rmem)[TILES_KV], int left) {
     }
 }
 
-// row_max becomes scale times the maximum of all keys of the row so far; shrink is what turns weights that were taken from
-// the maximum before into such from this one. i is 0 for the row lane_id / 4 of a fragment, 1 for the row 8 below.
+// row_max becomes the maximum of all keys of the row so far; shrink is what turns weights that were taken from the maximum
+// before into such from this one. i is 0 for the row lane_id / 4 of a fragment, 1 for the row 8 below.
 __device__ inline void raise_maximum(
     float (&row_max)[2], float (&row_sum)[2], float (&shrink)[2], const Sums (&S_rmem)[TILES_KV], float scale) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        float max = -INFINITY;
+        float max = row_max[i];
 #pragma unroll
         for (int n = 0; n < TILES_KV; ++n) {
             const float2 s = get_row(S_rmem[n], i);
             max = fmaxf(max, fmaxf(s.x, s.y));
         }
-        // TODO(1): The new maximum, scaled once for all weights; shrink; and row_sum shrinks. (~4 lines)
+        // TODO(1): The new maximum of the row; shrink; and row_sum shrinks. (~4 lines)
         // END TODO(1)
     }
 }
 
-// P = 2^(scale * S - row_max), in half, of two tiles of S: a fragment of A for 16 keys. row_sum has this lane's keys alone.
+// P = 2^(scale * (S - row_max)), in half, of two tiles of S: a fragment of A for 16 keys. row_sum has this lane's keys
+// alone.
 __device__ inline void weigh(
     uint32_t (&P_rmem)[4], const Sums& left, const Sums& right, const float (&row_max)[2], float (&row_sum)[2],
     float scale) {
-    // TODO(2): Registers 0 and 1 of the fragment are the two rows of left, 2 and 3 those of right. The exponent is one fma
-    //   on S; row_sum gets the weights as they are before they are rounded. (~7 lines)
+    // TODO(2): Registers 0 and 1 of the fragment are the two rows of left, 2 and 3 those of right. row_sum gets
+    //   the weights as they are before they are rounded. (~7 lines)
     // END TODO(2)
 }
 

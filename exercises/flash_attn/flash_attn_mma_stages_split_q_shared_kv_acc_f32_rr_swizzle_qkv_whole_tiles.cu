@@ -3,7 +3,7 @@
 // Shapes     Q, K, V, O: [B, H, N, D] f16, contiguous, 16-byte aligned bases, D one of 32, 64, 96, 128
 // Technique  128 queries per block, 16 a warp; K and V through one ring of two slots; all three swizzled
 // New        over flash_attn_mma_stages_split_q_shared_kv_acc_f32_rr_swizzle_qkv: fewer instructions beside the mma.
-//            Whole tiles are copied without a test, addresses differ by constants, a weight is one fma and one ex2
+//            Whole tiles are copied without a test, and a thread's addresses differ by constants
 // Bound      shared memory: eight warps read every fragment of K and of V for one mma each
 #include "kata.cuh"
 #include <cmath>
@@ -135,12 +135,8 @@ __device__ inline void load_tile(half (&smem)[ROWS][D], const half* gmem, int le
     constexpr int SPAN = D % 64 == 0 ? 64 : 32;     // columns, and
     constexpr int STEP = THREADS / (SPAN / CHUNK);  // rows, that the block copies at a time
     static_assert(ROWS % STEP == 0 && STEP % 8 == 0, "every thread copies equally much, and swizzles alike each time");
-    const int row = threadIdx.x / (SPAN / CHUNK);
-    const int col = threadIdx.x % (SPAN / CHUNK) * CHUNK;
-    half* const to = &smem[row][swizzle<D>(row, col)];
-    const half* const from = gmem + row * D + col;
-    // TODO(1): Copy this thread's chunks, STEP rows and SPAN columns apart: all of them where the tile is whole, without
-    //   asking for each; else each that has a row. (~8 lines)
+    // TODO(1): Copy this thread's chunks, STEP rows and SPAN columns apart and so at constant distances from the first: all
+    //   of them where the tile is whole, without asking for each; else each that has a row. (~13 lines)
     // END TODO(1)
 }
 
@@ -169,10 +165,10 @@ __device__ inline void multiply_qk(
 
 // The keys that the matrix does not have get -inf, and with it the weight 0.
 __device__ inline void mask_keys(Sums (&S_rmem)[TILES_KV], int left) {
-    const int lane_id = threadIdx.x % 32;
+    left -= threadIdx.x % 4 * 2;  // counted from this lane's first key
 #pragma unroll
     for (int n = 0; n < TILES_KV; ++n) {
-        const int key = n * MMA_N + lane_id % 4 * 2;
+        const int key = n * MMA_N;
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
             const float2 s = get_row(S_rmem[n], i);
@@ -181,26 +177,28 @@ __device__ inline void mask_keys(Sums (&S_rmem)[TILES_KV], int left) {
     }
 }
 
-// P = 2^(scale * S - row_max), row_max being scale times the maximum of all keys of the row so far; shrink is what turns
-// weights that were taken from the maximum before into such from this one. i is 0 for the row lane_id / 4 of a fragment, 1
-// for the row 8 below; row_sum has this lane's keys alone.
+// P = 2^(scale * (S - maximum)), maximum that of all keys of the row so far; shrink is what turns weights that
+// were taken from the maximum before into such from this one. i is 0 for the row lane_id / 4 of a fragment, 1 for the row 8
+// below; row_sum has this lane's keys alone.
 __device__ inline void online_softmax(
     uint32_t (&P_rmem)[TILES_KV][2], const Sums (&S_rmem)[TILES_KV], float (&row_max)[2], float (&row_sum)[2],
     float (&shrink)[2], float scale) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        float max = -INFINITY;
+        float max = row_max[i];
 #pragma unroll
         for (int n = 0; n < TILES_KV; ++n) {
             const float2 s = get_row(S_rmem[n], i);
             max = fmaxf(max, fmaxf(s.x, s.y));
         }
-        // TODO(2): The new maximum, scaled here and not once for each weight; shrink; and row_sum shrinks. (~4 lines)
-        // END TODO(2)
+        max = quad_max(max);
+        shrink[i] = exp2_approx(scale * (row_max[i] - max));
+        row_max[i] = max;
+        row_sum[i] *= shrink[i];
 #pragma unroll
         for (int n = 0; n < TILES_KV; ++n) {
             const float2 s = get_row(S_rmem[n], i);
-            const float2 p = {exp2_approx(fmaf(scale, s.x, -max)), exp2_approx(fmaf(scale, s.y, -max))};
+            const float2 p = {exp2_approx(scale * (s.x - row_max[i])), exp2_approx(scale * (s.y - row_max[i]))};
             row_sum[i] += p.x + p.y;
             P_rmem[n][i] = pack(p);
         }

@@ -180,10 +180,10 @@ __device__ inline void multiply_qk(
 
 // The keys that the matrix does not have get -inf, and with it the weight 0.
 __device__ inline void mask_keys(Sums (&S_rmem)[TILES_KV], int left) {
-    const int lane_id = threadIdx.x % 32;
+    left -= threadIdx.x % 4 * 2;  // counted from this lane's first key
 #pragma unroll
     for (int n = 0; n < TILES_KV; ++n) {
-        const int key = n * MMA_N + lane_id % 4 * 2;
+        const int key = n * MMA_N;
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
             const float2 s = get_row(S_rmem[n], i);
@@ -192,26 +192,27 @@ __device__ inline void mask_keys(Sums (&S_rmem)[TILES_KV], int left) {
     }
 }
 
-// row_max becomes scale times the maximum of all keys of the row so far; shrink is what turns weights that were taken from
-// the maximum before into such from this one. i is 0 for the row lane_id / 4 of a fragment, 1 for the row 8 below.
+// row_max becomes the maximum of all keys of the row so far; shrink is what turns weights that were taken from the maximum
+// before into such from this one. i is 0 for the row lane_id / 4 of a fragment, 1 for the row 8 below.
 __device__ inline void raise_maximum(
     float (&row_max)[2], float (&row_sum)[2], float (&shrink)[2], const Sums (&S_rmem)[TILES_KV], float scale) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        float max = -INFINITY;
+        float max = row_max[i];
 #pragma unroll
         for (int n = 0; n < TILES_KV; ++n) {
             const float2 s = get_row(S_rmem[n], i);
             max = fmaxf(max, fmaxf(s.x, s.y));
         }
-        max = fmaxf(row_max[i], scale * quad_max(max));
-        shrink[i] = exp2_approx(row_max[i] - max);
+        max = quad_max(max);
+        shrink[i] = exp2_approx(scale * (row_max[i] - max));
         row_max[i] = max;
         row_sum[i] *= shrink[i];
     }
 }
 
-// P = 2^(scale * S - row_max), in half, of two tiles of S: a fragment of A for 16 keys. row_sum has this lane's keys alone.
+// P = 2^(scale * (S - row_max)), in half, of two tiles of S: a fragment of A for 16 keys. row_sum has this lane's keys
+// alone.
 __device__ inline void weigh(
     uint32_t (&P_rmem)[4], const Sums& left, const Sums& right, const float (&row_max)[2], float (&row_sum)[2],
     float scale) {
@@ -219,7 +220,7 @@ __device__ inline void weigh(
     for (int i = 0; i < 4; ++i) {
         const float2 s = get_row(i < 2 ? left : right, i % 2);
         const float max = row_max[i % 2];
-        const float2 p = {exp2_approx(fmaf(scale, s.x, -max)), exp2_approx(fmaf(scale, s.y, -max))};
+        const float2 p = {exp2_approx(scale * (s.x - max)), exp2_approx(scale * (s.y - max))};
         row_sum[i % 2] += p.x + p.y;
         P_rmem[i] = pack(p);
     }

@@ -172,10 +172,10 @@ __device__ inline void multiply_qk(
 
 // The keys that the matrix does not have get -inf, and with it the weight 0.
 __device__ inline void mask_keys(Sums (&S_rmem)[TILES_KV], int left) {
-    const int lane_id = threadIdx.x % 32;
+    left -= threadIdx.x % 4 * 2;  // counted from this lane's first key
 #pragma unroll
     for (int n = 0; n < TILES_KV; ++n) {
-        const int key = n * MMA_N + lane_id % 4 * 2;
+        const int key = n * MMA_N;
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
             const float2 s = get_row(S_rmem[n], i);
@@ -184,28 +184,28 @@ __device__ inline void mask_keys(Sums (&S_rmem)[TILES_KV], int left) {
     }
 }
 
-// P = 2^(scale * S - row_max), row_max being scale times the maximum of all keys of the row so far; shrink is what turns
-// weights that were taken from the maximum before into such from this one. i is 0 for the row lane_id / 4 of a fragment, 1
-// for the row 8 below; row_sum has this lane's keys alone.
+// P = 2^(scale * (S - maximum)), maximum that of all keys of the row so far; shrink is what turns weights that
+// were taken from the maximum before into such from this one. i is 0 for the row lane_id / 4 of a fragment, 1 for the row 8
+// below; row_sum has this lane's keys alone.
 __device__ inline void online_softmax(
     uint32_t (&P_rmem)[TILES_KV][2], const Sums (&S_rmem)[TILES_KV], float (&row_max)[2], float (&row_sum)[2],
     float (&shrink)[2], float scale) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        float max = -INFINITY;
+        float max = row_max[i];
 #pragma unroll
         for (int n = 0; n < TILES_KV; ++n) {
             const float2 s = get_row(S_rmem[n], i);
             max = fmaxf(max, fmaxf(s.x, s.y));
         }
-        max = fmaxf(row_max[i], scale * quad_max(max));
-        shrink[i] = exp2_approx(row_max[i] - max);
+        max = quad_max(max);
+        shrink[i] = exp2_approx(scale * (row_max[i] - max));
         row_max[i] = max;
         row_sum[i] *= shrink[i];
 #pragma unroll
         for (int n = 0; n < TILES_KV; ++n) {
             const float2 s = get_row(S_rmem[n], i);
-            const float2 p = {exp2_approx(fmaf(scale, s.x, -max)), exp2_approx(fmaf(scale, s.y, -max))};
+            const float2 p = {exp2_approx(scale * (s.x - row_max[i])), exp2_approx(scale * (s.y - row_max[i]))};
             row_sum[i] += p.x + p.y;
             P_rmem[n][i] = pack(p);
         }
