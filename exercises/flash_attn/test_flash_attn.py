@@ -11,7 +11,9 @@ different keys are independent, so their squares add up.
   * q . k is rounded once for every 16 elements of D that an mma adds, so x is off by dx = a / sqrt(D) times the sum of
     |the partial sums|, and by u (1 + |x| + |m|) as it is shifted and scaled. It is a relative error of the weight.
   * A weight is rounded to half before it meets V: h, as a share; an absolute 2^-25 where it is too small for that. The
-    sum of the weights is one of unrounded ones: where all weights are equal, O is off by h |ref| as a whole.
+    sum of the weights is one of unrounded ones: where all weights are equal, O is off by h |ref| as a whole. The kata
+    with sum_mma in its name adds up the rounded ones, and what all weights of a row are off by cancels there: it needs
+    less than this bound, which is one for all.
   * P V is rounded for every 16 keys: g(N) u in f32; in half h four times in a tile of 64 keys, then g(N) u.
 With E = dx + u (1 + |x| + |m|) + h, hence |y - ref| <= c times
     2 h |ref| + root of sum of (P V E)^2 + |ref| root of sum of (P E)^2 + 2 g(N) u sum of P |V| + 2^-25 sum of |V|,
@@ -388,6 +390,8 @@ SPECS = {
     "flash_attn_mma_stages_split_q_shared_kv_acc_f32_rr_swizzle_qkv_whole_tiles": FLOAT,
     "flash_attn_mma_stages_split_q_shared_kv_acc_f32_rr_swizzle_qkv_overlap": FLOAT,
     "flash_attn_mma_stages_split_q_shared_kv_acc_f32_rr_swizzle_qkv_warp32": FLOAT,
+    "flash_attn_mma_stages_split_q_shared_kv_acc_f32_rr_swizzle_qkv_warp32_peeled": FLOAT,
+    "flash_attn_mma_stages_split_q_shared_kv_acc_f32_rr_swizzle_qkv_warp32_peeled_sum_mma": FLOAT,
     "flash_attn_mma_stages_split_q_shared_qkv_acc_f32": FLOAT,
     "flash_attn_mma_stages_split_q_shared_qkv_acc_f32_rr": FLOAT,
     "flash_attn_mma_stages_split_q_tiling_qk": deep(SPEC, 256),
