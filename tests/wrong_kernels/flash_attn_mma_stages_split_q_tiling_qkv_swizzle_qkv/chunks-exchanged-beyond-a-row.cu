@@ -1,7 +1,7 @@
 // Wrong: rows of 32 halves are swizzled in runs of eight chunks, of which they have four
 // Kata: flash_attn_mma_stages_split_q_tiling_qkv_swizzle_qkv
 // Sim: race | wrong answer | out of bounds: chunks of one row fall into the next
-// Gpu: wrong answer
+// Gpu: wrong answer | out of bounds: what lies behind a block's shared memory cannot always be read
 #include "kata.cuh"
 #include <cmath>
 #include <cstdint>
