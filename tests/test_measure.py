@@ -21,6 +21,7 @@ from grader.devices import Call, Contest, Finding, Outcome, Raced
 from grader.devices import race as race_module
 from grader.devices.ptx import DIFFER, SPIN, UNROLL, read_ptx
 from grader.devices.race import Race
+from grader.dtype import DTYPES
 from grader.grade import Grade
 from grader.measure import CANARY, CONTENTS, LARGE, RANKS, STAGES, fitted, measure, moved
 from grader.record import record
@@ -94,10 +95,10 @@ class Clock(Sandbox):
         given = [(i, {"y": self.answers(call, contest.rotations[i])}) for i in range(CONTENTS)]
         if self.again is not None:
             given.append((0, {"y": self.again(call, contest.rotations[0])}))
-        quiet = (QUIET * 2)[: contest.canary]
+        quiet = (QUIET * 7)[: contest.canary]
         fields = {"canary": quiet, "answers": tuple(given), **self.raced}
         if "canary" in self.raced:  # that of a noisy machine, as long as it is asked for
-            fields["canary"] = (self.raced["canary"] * 2)[: contest.canary]  # type: ignore[operator]
+            fields["canary"] = (self.raced["canary"] * 7)[: contest.canary]  # type: ignore[operator]
         return Outcome(race=Raced(times=times, **fields))  # type: ignore[arg-type]
 
 
@@ -337,6 +338,29 @@ def test_large_answers_are_judged_by_samples_and_have_no_gap(spoilt: int) -> Non
     assert "never written" in timed(Clock([1.0], answers=with_a_gap), large).summary
     verdict = timed(Clock([1.0], answers=with_a_wrong_tile), large)
     assert verdict.kind is Kind.WRONG_ANSWER and "looked at" in verdict.summary
+
+
+@pytest.mark.parametrize(("gap", "passes"), [(0, True), (1, True), (64, False)])
+def test_bytes_that_happen_to_be_the_poison_are_no_gap(gap: int, passes: bool) -> None:
+    """Of a large answer only a sample is compared. Gaps elsewhere show as poison, and a byte may well be that."""
+    poison = DTYPES["u8"].poison
+    spec = replace(
+        SPEC,
+        inputs=(Tensor("x", ("n",), "u8"),),
+        outputs=(Tensor("y", ("n",), "u8"),),
+        values=(Values("bytes", integers(0, 255)),),
+        reference=lambda x, sizes: x,
+    )
+
+    def answer(call: Call, rotation: int) -> bytes:
+        data = call.buffers[0].data
+        turned = bytearray(data[rotation % len(data) :] + data[: rotation % len(data)])
+        assert turned.count(poison) > 1000
+        turned[LARGE + 8 : LARGE + 8 + gap] = bytes([poison]) * gap
+        return bytes(turned)
+
+    verdict = timed(Clock([1.0], answers=answer), kata(shapes=({"n": 2 * LARGE},)), spec)
+    assert verdict.passed == passes, verdict.summary
 
 
 def test_a_part_of_a_case_has_the_rows_of_the_whole() -> None:
