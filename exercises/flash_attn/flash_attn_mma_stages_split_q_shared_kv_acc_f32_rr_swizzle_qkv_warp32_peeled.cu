@@ -294,10 +294,29 @@ __global__ void __launch_bounds__(THREADS, 2)
     Sums O_rmem[TILES_Q][D / MMA_N] = {};
     float row_max[TILES_Q][2] = {{-INFINITY, -INFINITY}, {-INFINITY, -INFINITY}};
     float row_sum[TILES_Q][2] = {};
-    // TODO(1): A lambda: S, P and P V of a tile that has left keys or more, and the copies of the tile before it, if there is
-    //   one. It is called for the last tile, then for all others, down to the first, as whole ones: with a constant for
-    //   left nothing of the loop asks for a key or a row. (~32 lines)
-    // END TODO(1)
+    // S, P and P V of a tile that has left keys. The K of the tile before it is sent for on the way.
+    const auto visit = [&](int tile, int left) {
+        cp_async_wait<STAGES - 2>();  // this thread's part of K has arrived
+        __syncthreads();              // so has everybody's, and everybody has left the V of the tile before
+        // TODO(1): Send for V, as many rows of it as the tile has keys. (~2 lines)
+        // END TODO(1)
+        Sums S_rmem[TILES_Q][TILES_KV] = {};
+        multiply_qk<D>(S_rmem, smem.Q, smem.ring[0].K);
+        float shrink[TILES_Q][2];
+#pragma unroll
+        for (int m = 0; m < TILES_Q; ++m) {
+            if (left < BLOCK_KV) mask_keys(S_rmem[m], left);
+            raise_maximum(row_max[m], row_sum[m], shrink[m], S_rmem[m], scale);
+        }
+        cp_async_wait<STAGES - 2>();  // V has arrived
+        __syncthreads();              // for everybody, and everybody has left K
+        // TODO(2): Where there is a tile before this one, K and V go back to it, and a whole K is sent for. (~6 lines)
+        // END TODO(2)
+        multiply_pv<D>(O_rmem, S_rmem, smem.ring[1].V, row_max, row_sum, shrink, scale);
+    };
+    // TODO(3): Visit the last tile with the keys that it has, then all others, down to the first, as whole ones: with a
+    //   constant for left nothing of the loop asks for a key or a row. (~2 lines)
+    // END TODO(3)
 
     const int warp_id = threadIdx.x / 32;
     const int lane_id = threadIdx.x % 32;

@@ -70,9 +70,6 @@ __device__ inline void mma_m16n8k16(Sums& c, const uint32_t (&a)[4], uint32_t b0
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// A register of B's fragment whose two halves are 1.
-constexpr uint32_t ONES = 0x3c003c00;
-
 // 2^x, within 2 in the last place; 0 below 2^-126 (PTX ISA, "ex2").
 __device__ inline float exp2_approx(float x) {
     float y;
@@ -250,7 +247,7 @@ __device__ inline void multiply_pv(
 #pragma unroll
         for (int m = 0; m < TILES_Q; ++m) {
             weigh(P_rmem[m], S_rmem[m][k], S_rmem[m][k + 1], row_max[m], scale);
-            // TODO(3): Add up the weights of every row as the mma below get them, in half. (~1 line)
+            // TODO(3): Add up the weights of every row as the mma below get them, in half. (~2 lines)
             // END TODO(3)
         }
 #pragma unroll
@@ -293,7 +290,7 @@ __global__ void __launch_bounds__(THREADS, 2)
     Sums O_rmem[TILES_Q][D / MMA_N] = {};
     float row_max[TILES_Q][2] = {{-INFINITY, -INFINITY}, {-INFINITY, -INFINITY}};
     Sums row_sum[TILES_Q] = {};  // 8 columns, all the same
-    // S, P and P V of a tile that has left keys or more. The K of the tile before it is sent for on the way.
+    // S, P and P V of a tile that has left keys. The K of the tile before it is sent for on the way.
     const auto visit = [&](int tile, int left) {
         cp_async_wait<STAGES - 2>();  // this thread's part of K has arrived
         __syncthreads();              // so has everybody's, and everybody has left the V of the tile before

@@ -102,11 +102,11 @@ __device__ inline void load_tile(
     const int row = threadIdx.x / (COLS / CHUNK);
     const int col = threadIdx.x % (COLS / CHUNK) * CHUNK;
     const half* from = gmem + int64_t{row} * ld + col;
+    static_assert(STEP % 8 == 0, "a chunk STEP rows below has the same place in its row");
+    const int place = swizzle<COLS>(row, col);
 #pragma unroll
-    for (int step = first; step < end; step += STEP) {
-        const int place = swizzle<COLS>(row + step, col);
+    for (int step = first; step < end; step += STEP)
         cp_async16(&smem[row + step][place], from + int64_t{step} * ld, row + step < rows && col < cols);
-    }
 }
 
 // shared -> registers: what a warp needs of step k of both slices for its WARP_M x WARP_N tile of C.

@@ -66,9 +66,6 @@ __device__ inline void mma_m16n8k16(Sums& c, const uint32_t (&a)[4], uint32_t b0
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// A register of B's fragment whose two halves are 1.
-constexpr uint32_t ONES = 0x3c003c00;
-
 // 2^x, within 2 in the last place; 0 below 2^-126 (PTX ISA, "ex2").
 __device__ inline float exp2_approx(float x) {
     float y;
@@ -245,6 +242,7 @@ __device__ inline void multiply_pv(
 #pragma unroll
         for (int m = 0; m < TILES_Q; ++m) {
             weigh(P_rmem[m], S_rmem[m][k], S_rmem[m][k + 1], row_max[m], scale);
+            constexpr uint32_t ONES = 0x3c003c00;  // a register of B's fragment: two halves, 1 each
             mma_m16n8k16(row_sum[m], P_rmem[m], ONES, ONES);
         }
 #pragma unroll

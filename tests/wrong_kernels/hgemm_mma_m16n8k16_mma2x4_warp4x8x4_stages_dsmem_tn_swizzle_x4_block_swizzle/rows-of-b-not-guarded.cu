@@ -22,9 +22,8 @@ constexpr int WARP_N = TILES_N * MMA_N;
 constexpr int BLOCK_M = WARPS_M * WARP_M;
 constexpr int BLOCK_N = WARPS_N * WARP_N;
 constexpr int BLOCK_K = TILES_K * MMA_K;
-constexpr int STAGES = 3;  // slots of the ring
-constexpr int PARTS = 3;   // of a slice: A's tile, and the halves of B's
-static_assert(TILES_K > PARTS, "the group of a slice is complete before the wait of the last step");
+constexpr int STAGES = 3;       // slots of the ring
+constexpr int PARTS = TILES_K;  // of a slice, one is copied in every step
 constexpr int THREADS = WARPS_M * WARPS_N * 32;
 constexpr int CHUNK = 8;  // halves in one access of 16 bytes
 constexpr int SMEM_BYTES = STAGES * (BLOCK_M * BLOCK_K + BLOCK_K * BLOCK_N) * int{sizeof(half)};
@@ -99,11 +98,11 @@ __device__ inline void load_tile(
     const int row = threadIdx.x / (COLS / CHUNK);
     const int col = threadIdx.x % (COLS / CHUNK) * CHUNK;
     const half* from = gmem + int64_t{row} * ld + col;
+    static_assert(STEP % 8 == 0, "a chunk STEP rows below has the same place in its row");
+    const int place = swizzle<COLS>(row, col);
 #pragma unroll
-    for (int step = first; step < end; step += STEP) {
-        const int place = swizzle<COLS>(row + step, col);
+    for (int step = first; step < end; step += STEP)
         cp_async16(&smem[row + step][place], from + int64_t{step} * ld, row + step < rows && col < cols);
-    }
 }
 
 // shared -> registers: what a warp needs of step k of both slices for its WARP_M x WARP_N tile of C.
@@ -188,10 +187,9 @@ __global__ void __launch_bounds__(THREADS)
     const half* B_gmem = B + off_n * K;
     int k_left = K;
     const auto load_part = [&](int stage, int part) {
-        const int m_left = static_cast<int>(M - off_m), n_left = static_cast<int>(N - off_n);
-        if (part == 0) load_tile(A_smem[stage], A_gmem, K, m_left, k_left, 0, BLOCK_M);
-        if (part > 0)
-            load_tile(B_smem[stage], B_gmem, K, BLOCK_N, k_left, (part - 1) * BLOCK_N / 2, part * BLOCK_N / 2);
+        const int m_left = static_cast<int>(M - off_m);
+        load_tile(A_smem[stage], A_gmem, K, m_left, k_left, part * BLOCK_M / PARTS, (part + 1) * BLOCK_M / PARTS);
+        load_tile(B_smem[stage], B_gmem, K, BLOCK_N, k_left, part * BLOCK_N / PARTS, (part + 1) * BLOCK_N / PARTS);
         if (part + 1 < PARTS) return;
         cp_async_commit();
         A_gmem += BLOCK_K;
@@ -210,16 +208,18 @@ __global__ void __launch_bounds__(THREADS)
     load_fragments(A_rmem[0], B_rmem[0], A_smem[0], B_smem[0], warp_m, warp_n, 0);
     int stage = 0;  // of the fragments that are loaded next
     for (int slice = 0; slice < slices; ++slice) {
+        const int to = stage == 0 ? STAGES - 1 : stage - 1;  // where the slice before this one was
 #pragma unroll
         for (int k = 0; k < TILES_K; ++k) {
             if (k + 1 == TILES_K) {
-                cp_async_wait<STAGES - 2>();  // this thread's part of the next slice has arrived
-                __syncthreads();              // so has everybody's, and everybody has loaded all of this slice
+                // This thread's part of the next slice has arrived; the slice after it is no group yet.
+                cp_async_wait<STAGES - 3>();
+                __syncthreads();  // so has everybody's, and everybody has loaded all of this slice
                 stage = stage + 1 < STAGES ? stage + 1 : 0;  // cheaper than a remainder by three
             }
             const int next = (k + 1) % TILES_K;
             load_fragments(A_rmem[next % 2], B_rmem[next % 2], A_smem[stage], B_smem[stage], warp_m, warp_n, next);
-            if (k < PARTS) load_part(stage == 0 ? STAGES - 1 : stage - 1, k);
+            load_part(to, k);
 #pragma unroll
             for (int n = 0; n < TILES_N; ++n) {
 #pragma unroll
