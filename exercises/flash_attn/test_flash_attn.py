@@ -11,9 +11,9 @@ different keys are independent, so their squares add up.
   * q . k is rounded once for every 16 elements of D that an mma adds, so x is off by dx = a / sqrt(D) times the sum of
     |the partial sums|, and by u (1 + |x| + |m|) as it is shifted and scaled. It is a relative error of the weight.
   * A weight is rounded to half before it meets V: h, as a share; an absolute 2^-25 where it is too small for that. The
-    sum of the weights is one of unrounded ones: where all weights are equal, O is off by h |ref| as a whole. The kata
-    with sum_mma in its name adds up the rounded ones, and what all weights of a row are off by cancels there: it needs
-    less than this bound, which is one for all.
+    sum of the weights is one of unrounded ones: where all weights are equal, O is off by h |ref| as a whole. The katas
+    with sum_mma in their names add up the rounded ones, and what all weights of a row are off by cancels there: they
+    need less than this bound, which is one for all.
   * P V is rounded for every 16 keys: g(N) u in f32; in half h four times in a tile of 64 keys, then g(N) u.
 With E = dx + u (1 + |x| + |m|) + h, hence |y - ref| <= c times
     2 h |ref| + root of sum of (P V E)^2 + |ref| root of sum of (P E)^2 + 2 g(N) u sum of P |V| + 2^-25 sum of |V|,
@@ -408,6 +408,7 @@ SPECS = {
     "flash_attn_mma_stages_split_q_tiling_qkv_acc_f32_swizzle_qk": deep(FLOAT, 256, 512, 1024),
     "flash_attn_mma_stages_split_q_tiling_qkv_acc_f32_swizzle_qkv": deep(FLOAT, 256, 512, 1024),
     "flash_attn_mma_stages_split_q_tiling_qkv_acc_f32_swizzle_qkv_split_d": deep(FLOAT, 256, 512, 1024),
+    "flash_attn_mma_stages_split_q_tiling_qkv_acc_f32_swizzle_qkv_split_d_peeled_sum_mma": deep(FLOAT, 256, 512, 1024),
     "flash_attn_mma_causal_f16": CAUSAL,
     "flash_attn_mma_lse_f16": LSE,
     "flash_attn_mma_gqa_f16": GROUPED,
