@@ -130,6 +130,7 @@ SPEC = Spec(
         shape(112, 144, 28),
         shape(144, 112, 40),
         shape(128, 256, 72),
+        shape(16, 272, 36),
     ),
     # The first two are tried on a GPU by default. M and N of the second and the fourth have more tiles than the y of a
     # grid can count (65535).
@@ -153,6 +154,8 @@ SPECS = {
         "sgemm_wmma_m16n16k8_mma4x2_warp2x4",
         "sgemm_wmma_m16n16k8_mma4x2_warp2x4_stages",
         "sgemm_wmma_m16n16k8_mma4x2_warp2x4_stages_block_swizzle",
+        "sgemm_wmma_m16n16k8_mma2x4_warp4x4_stages_dsmem_round_once",
         "sgemm_mma_m16n8k8_mma2x4_warp4x8_stages_rbuf",
+        "sgemm_mma_m16n8k8_mma2x4_warp4x8_k32_stages_dsmem_round_once",
     )
 }
