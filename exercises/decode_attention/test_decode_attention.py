@@ -273,7 +273,6 @@ SPEC = Spec(
     large=(shape(2, 3, 20_011, 128), shape(20, 250, 70, 64), shape(1, 1, 1_000_003, 64), shape(7, 300, 300, 128)),
     work=lambda sizes: 4 * sizes["B"] * sizes["H"] * (sizes["N"] + 100) * sizes["D"],
     rows="B",
-    flops=lambda sizes: 4 * sizes["B"] * sizes["H"] * sizes["N"] * sizes["D"],
     baselines={
         "flash_attention_2": whole_cache("FLASH_ATTENTION"),
         "sdpa_cudnn": whole_cache("CUDNN_ATTENTION"),
