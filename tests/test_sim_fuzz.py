@@ -179,7 +179,7 @@ def names_something(found: Finding) -> bool:
         found.line is not None
         or found.kernel is not None
         or re.search(
-            r"PTX line \d+: expected .+, found|the kernel \S+ is not in the PTX|not enough memory", found.message
+            r"PTX line \d+: expected .+, found|the kernel .+ is not in the PTX|not enough memory", found.message
         )
     )
 

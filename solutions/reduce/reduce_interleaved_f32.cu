@@ -3,7 +3,7 @@
 // Shapes     x: [n] f32, contiguous, 16-byte aligned base, y: [1] f32, any n >= 0; the sum of no elements is 0
 // Technique  256 elements a block, one per thread; in each step every second of the threads that are left adds its
 //            neighbour's sum; block sums are the elements of the next launch, until one block is enough
-// New        the tree, and the end of a launch as the barrier of the grid
+// New        over elementwise_f32: the tree, and the end of a launch as the barrier of the grid
 // Bound      instructions: in every step all warps stay, with fewer and fewer lanes that add
 #include "kata.cuh"
 
