@@ -138,9 +138,10 @@ def _race(kata: Kata, spec: Spec, sandbox: Sandbox, track: _Track, pairs: int) -
     """Time until ``track`` has ``pairs`` pairs. Returns what went wrong, if anything did."""
     if track.graded and not track.times and (bad := _inexact(kata, spec, sandbox, track.sizes)):
         return bad
-    bad = _contest(kata, spec, sandbox, track, pairs=pairs - len(track.times), canary=CANARY - len(track.canary))
-    for count in CANARIES:
-        if bad is None and len(track.canary) < count and _canary_noise(track):
+    canary = 0 if track.canary else CANARY
+    bad = _contest(kata, spec, sandbox, track, pairs=pairs - len(track.times), canary=canary)
+    for count in CANARIES[1:]:
+        if bad is None and len(track.canary) < count and _noise(track):
             bad = _contest(kata, spec, sandbox, track, pairs=0, canary=count - len(track.canary))
     if bad is None and (noise := _noise(track)):
         bad = Verdict(Kind.INCONCLUSIVE, noise)
@@ -148,7 +149,7 @@ def _race(kata: Kata, spec: Spec, sandbox: Sandbox, track: _Track, pairs: int) -
 
 
 def _contest(kata: Kata, spec: Spec, sandbox: Sandbox, track: _Track, *, pairs: int, canary: int) -> Verdict | None:
-    """Time so many pairs more, and judge what was computed. Returns what is wrong with that, if anything is."""
+    """Time so many pairs more, and judge what was computed. Returns what went wrong on the way, if anything did."""
     case = _case(kata, spec, track.sizes, spec.values[0].name)
     seed = len(track.times)
     contest = Contest(
@@ -157,7 +158,7 @@ def _contest(kata: Kata, spec: Spec, sandbox: Sandbox, track: _Track, *, pairs: 
         bytes_moved=moved(kata, spec, track.sizes),
         rotations=_rotations(seed),
         pairs=pairs,
-        canary=max(0, canary),
+        canary=canary,
         seed=seed,
         spec=str(kata.spec_path) if track.baseline in spec.baselines else None,
     )
@@ -171,7 +172,8 @@ def _contest(kata: Kata, spec: Spec, sandbox: Sandbox, track: _Track, *, pairs: 
         return _while_timed(verdict, sandbox)
     track.times += raced.times
     track.canary += raced.canary
-    return None
+    disturbance = _disturbance(raced)
+    return Verdict(Kind.INCONCLUSIVE, disturbance) if disturbance else None
 
 
 def _inexact(kata: Kata, spec: Spec, sandbox: Sandbox, sizes: Mapping[str, int]) -> Verdict | None:
@@ -196,9 +198,8 @@ def _while_timed(verdict: Verdict, sandbox: Sandbox) -> Verdict:
     return replace(verdict, summary=summary, printed=sandbox.printed)
 
 
-def _noise(track: _Track) -> str | None:
-    """Why this machine tells nothing now, if that is so."""
-    raced = track.raced
+def _disturbance(raced: Raced) -> str | None:
+    """What voids a contest, whatever its times are: somebody else on the card, or another clock."""
     if raced.other_processes:
         several = "processes use" if raced.other_processes > 1 else "process uses"
         return (
@@ -207,10 +208,11 @@ def _noise(track: _Track) -> str | None:
     first, last = raced.clocks_mhz
     if abs(last - first) > CLOCK * max(first, 1):
         return f"the SM clock went from {first} to {last} MHz while it was measured"
-    return _canary_noise(track)
+    return None
 
 
-def _canary_noise(track: _Track) -> str | None:
+def _noise(track: _Track) -> str | None:
+    """What the canary says, where the machine is too noisy to tell anything."""
     ratio, low, high = _interval(track.canary)
     if abs(ratio - 1) <= QUIET and high - low <= STEADY:
         return None

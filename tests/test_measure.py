@@ -95,10 +95,8 @@ class Clock(Sandbox):
         given = [(i, {"y": self.answers(call, contest.rotations[i])}) for i in range(CONTENTS)]
         if self.again is not None:
             given.append((0, {"y": self.again(call, contest.rotations[0])}))
-        quiet = (QUIET * 7)[: contest.canary]
-        fields = {"canary": quiet, "answers": tuple(given), **self.raced}
-        if "canary" in self.raced:  # that of a noisy machine, as long as it is asked for
-            fields["canary"] = (self.raced["canary"] * 7)[: contest.canary]  # type: ignore[operator]
+        canary = self.raced.get("canary", QUIET) * 7  # type: ignore[operator]  # more than is ever asked for
+        fields = {"answers": tuple(given), **self.raced, "canary": canary[: contest.canary]}
         return Outcome(race=Raced(times=times, **fields))  # type: ignore[arg-type]
 
 
@@ -279,6 +277,18 @@ def test_a_noisy_canary_gets_more_pairs_before_it_voids_the_run() -> None:
     verdict = timed(sandbox, kata(80))
     assert verdict.passed, verdict.summary
     assert [(contest.pairs, contest.canary) for contest in sandbox.contests] == [(21, 11), (0, 20)]
+
+
+def test_more_pairs_of_the_canary_do_not_hide_that_the_clock_changed() -> None:
+    class Throttled(Clock):
+        def call(self, call: Call) -> Outcome:
+            first = call.race is not None and call.race.pairs > 0
+            noisy = {"canary": ((0.9, 1.0), (1.1, 1.0)) * 5 + ((1.0, 1.0),), "clocks_mhz": (1980, 1700)}
+            self.raced = noisy if first else {}
+            return super().call(call)
+
+    verdict = timed(Throttled([0.9]), kata(80))
+    assert verdict.kind is Kind.INCONCLUSIVE and "the SM clock went from 1980" in verdict.summary, verdict.summary
 
 
 # -- what was computed on what is timed

@@ -141,7 +141,7 @@ class Race:
             times=tuple(times),
             canary=tuple(canary),
             answers=tuple(self._answers),
-            finding=self._found or self._lateness(len(times)),
+            finding=self._found or self._lateness(),
             clocks_mhz=clocks,
             other_processes=self._monitor.other_processes(),
             card={name: self._driver.attribute(number) for name, number in _CARD.items()},
@@ -220,9 +220,9 @@ class Race:
         seconds = milliseconds.value / 1e3
         return seconds, late_s > LATE_S + LATE_SHARE * seconds
 
-    def _lateness(self, pairs: int) -> Finding | None:
+    def _lateness(self) -> Finding | None:
         """Of a launcher whose work goes on when its stream is done. One slow answer of the host is none."""
-        if 2 * self._late <= pairs:
+        if 2 * self._late <= self._contest.pairs:
             return None
         return Finding("race", "the launcher's work went on after the stream that it was given was done")
 
