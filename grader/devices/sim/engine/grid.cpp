@@ -15,6 +15,8 @@ namespace {
 
 constexpr u64 TURN = 1 << 21;                   // warp instructions before a block is set aside
 constexpr u64 COOPERATIVE_TURN = 1 << 10;       // where blocks wait for each other
+constexpr u64 LATE_ONE_IN = 1 << 8;             // turns of such blocks, after which one falls behind
+constexpr u64 LATE_TURNS = 1 << 4;              // of each other block before it goes on
 constexpr u64 RESIDENT_BYTES = u64(512) << 20;  // of register files and shared memory, of blocks set aside
 constexpr u64 RESIDENT_BLOCKS = 4096;
 
@@ -63,6 +65,8 @@ class Scheduler {
                     block = std::move(idle_.back());
                     idle_.pop_back();
                 }
+            } else if (late_ && (waiting_.empty() || !late_turns_--)) {
+                return std::move(late_);
             } else if (!waiting_.empty()) {
                 block = std::move(waiting_.front());
                 waiting_.pop_front();
@@ -81,6 +85,10 @@ class Scheduler {
         if (finished) {
             --resident_;
             idle_.push_back(std::move(block));
+        } else if (cooperative_ && !late_ && block->random() % LATE_ONE_IN == 0) {
+            // All are resident, but none need be as fast as another: its messages may be overtaken.
+            late_ = std::move(block);
+            late_turns_ = LATE_TURNS * resident_;
         } else {
             waiting_.push_back(std::move(block));
         }
@@ -108,6 +116,8 @@ class Scheduler {
     std::mutex mutex_;
     u64 started_ = 0, resident_ = 0;
     std::deque<std::unique_ptr<Block>> waiting_;
+    std::unique_ptr<Block> late_;  // one that has fallen behind
+    u64 late_turns_ = 0;
     std::vector<std::unique_ptr<Block>> idle_;
 };
 
