@@ -11,6 +11,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from grader.case import Expected
+from grader.devices import Contents
 from grader.verdict import Mismatch
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Comparison:
     error_share: float
 
 
-def compare(data: bytes, expected: Expected) -> Comparison:
+def compare(data: Contents, expected: Expected) -> Comparison:
     """Judge one output, element by element."""
     import torch
 

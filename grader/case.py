@@ -12,7 +12,7 @@ from math import prod, sqrt
 from typing import TYPE_CHECKING
 
 from grader.catalog import Kata
-from grader.devices import Buffer, Call, Role, Scalar
+from grader.devices import Buffer, Call, Contents, Poison, Role, Scalar
 from grader.dtype import Dtype
 from grader.spec import Accumulated, Exact, Numbers, Sizes, Spec, Tensor, Values
 from grader.verdict import said
@@ -184,10 +184,11 @@ class Case:
         import torch
 
         dtype, extent = self.spec.dtype(tensor, self.kata), tensor.extent(self.sizes)
+        data: Contents | Poison
         if role == "in":
-            data = self.inputs[tensor.name].flatten().view(torch.uint8).numpy().tobytes()
+            data = self.inputs[tensor.name].flatten().view(torch.uint8).numpy().data  # the tensor's own memory
         else:
-            data = bytes([dtype.poison]) * (prod(extent) * dtype.itemsize)
+            data = Poison(dtype.poison, prod(extent) * dtype.itemsize)
         position = [item.name for item in (*self.spec.inputs, *self.spec.outputs)].index(tensor.name)
         offset = tensor.align * (2 * ((position + nth) % 3) + 1)  # an odd multiple: aligned to this and to no more
         return Buffer(tensor.name, role, dtype.name, dtype.itemsize, extent, data, offset)

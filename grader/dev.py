@@ -58,6 +58,7 @@ ORDER = (
     "grader.devices.race",
     "grader.devices.gpu",
     "grader.devices.sim",
+    "grader.frames",
     "grader.sandbox",
     "grader.case",
     "grader.answer",

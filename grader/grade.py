@@ -240,7 +240,8 @@ def _checked(
         verdict = replace(verdict, counters=count(kata, request.spec, sandbox, effort))
     if target.device == "gpu" and _timed(kata, options):
         measured = _measured(request, sandbox, options, progress)
-        verdict = replace(measured, cases=verdict.cases, error_share=verdict.error_share)
+        share = max(verdict.error_share, measured.error_share)  # the timed answer may be what is wrong
+        verdict = replace(measured, cases=verdict.cases, error_share=share)
     return verdict
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from grader.case import Case, Expected, Shape
 from grader.catalog import Kata, Threshold
 from grader.check import found, judge, named, unsteady
-from grader.devices import Contest, Outcome, Raced
+from grader.devices import Contents, Contest, Outcome, Raced
 from grader.peaks import peak_bytes, peak_flops
 from grader.sandbox import Sandbox
 from grader.spec import Spec
@@ -333,7 +333,7 @@ def _judged(case: Case, contest: Contest, raced: Raced) -> Verdict | None:
     return None
 
 
-def _answer(case: Case, rotation: int, outputs: Mapping[str, bytes]) -> Verdict:
+def _answer(case: Case, rotation: int, outputs: Mapping[str, Contents]) -> Verdict:
     """The verdict on one answer: all of it, or of a large one some rows everywhere and that nothing was left out."""
     kata, spec = case.kata, case.spec
     rows = _rows(case, rotation)
@@ -378,7 +378,7 @@ def _rows(case: Case, seed: int) -> torch.Tensor | None:
     return torch.tensor(sorted(places))
 
 
-def _sampled(case: Case, expected: Expected, data: bytes, rows: torch.Tensor) -> bytes:
+def _sampled(case: Case, expected: Expected, data: Contents, rows: torch.Tensor) -> bytes:
     import numpy
 
     tensor = expected.tensor
@@ -387,7 +387,7 @@ def _sampled(case: Case, expected: Expected, data: bytes, rows: torch.Tensor) ->
     return chosen
 
 
-def _unwritten(data: bytes, expected: Expected) -> int:
+def _unwritten(data: Contents, expected: Expected) -> int:
     """How many elements still hold the poison that they had before the call.
 
     Whole numbers of one byte take all values, poison among them: of these only eight side by side count.

@@ -4,7 +4,7 @@ The learner's code runs only here. The parent holds the expected values, the clo
 does (exit, abort, hang, eat memory, print what it likes), the parent answers with an Outcome, and the next call gets
 a new child.
 
-Both ends speak frames over a socket that the child keeps to itself: a length, a JSON header, the buffers' bytes.
+Both ends speak frames (grader.frames) over a socket that the child keeps to itself.
 """
 
 from __future__ import annotations
@@ -13,24 +13,23 @@ import atexit
 import contextlib
 import ctypes
 import importlib
-import json
 import os
 import resource
 import select
 import selectors
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from grader.devices import Buffer, Call, Contest, Device, Finding, LoadError, Outcome, Raced, Scalar
+from grader.devices import Call, Device, Finding, LoadError, Outcome
+from grader.frames import Child, FrameError, Parent, read_header, write_header
 
 READY_LIMIT_S = 120.0
 GRACE_S = 2.0
@@ -38,6 +37,8 @@ CUT_OFF = 113  # exit code of a child that cannot reach its parent
 RACE_COPIES, RACE_BYTES = 5, 8 << 30  # host memory that a race may take: of its buffers, and besides
 MOST_PROCESSES = 200  # that a launcher may start
 PRINTED_LIMIT = 4000  # characters of the learner's own output that are kept
+
+T = TypeVar("T")
 
 
 class SandboxError(Exception):
@@ -104,7 +105,7 @@ class Sandbox:
         """
         child = self.start()
         try:
-            header, blobs = child.ask(call)
+            outcome, spent = child.ask(call)
         except _Lost as lost:
             self.printed = child.printed()
             self.close()
@@ -113,9 +114,9 @@ class Sandbox:
             self.close()
             raise
         self.printed = child.printed()
-        if header["spent"]:
+        if spent:
             self.close()
-        return _decode_outcome(header, blobs)
+        return outcome
 
 
 def expect_torch(count: int) -> None:
@@ -162,7 +163,7 @@ class _Child:
         self._memory_at_start: int | None = None  # known once the child is ready
         self._tasks_at_start = _tasks()
         ours, theirs = socket.socketpair()
-        self._socket = ours
+        self._socket, self._frames = ours, Parent(ours)
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed by kill()
         root = str(Path(__file__).resolve().parent.parent)
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))}
@@ -190,24 +191,26 @@ class _Child:
         self._memory_limit = program.memory_limit_bytes
         fields = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(program).items()}
         with contextlib.suppress(_Lost):  # the first call says what became of it
-            self._send(fields, [])
+            self._send(lambda: write_header(self._socket, fields))
 
-    def ask(self, call: Call) -> tuple[dict[str, Any], list[bytes]]:
+    def ask(self, call: Call) -> tuple[Outcome, bool]:
+        """What became of the call, and whether the child is of no more use."""
         if self._memory_at_start is None:
             self._memory_at_start = self._wait_until_ready()
-        header, blobs = _encode_call(call)
         if call.race:  # holds inputs, answers and what it sends; and torch, where that is the baseline
-            self._memory_limit = max(self._memory_limit, RACE_COPIES * sum(map(len, blobs)) + RACE_BYTES)
+            buffers_bytes = sum(len(buffer.data) for buffer in call.buffers)
+            self._memory_limit = max(self._memory_limit, RACE_COPIES * buffers_bytes + RACE_BYTES)
+        limit_s = call.time_limit_s + GRACE_S
         try:
-            self._send(header, blobs)
-            return self._receive(call.time_limit_s + GRACE_S)
+            self._send(lambda: self._frames.write_call(call))
+            return self._receive(lambda: self._frames.read_outcome(call, limit_s), limit_s)
         except TimeoutError:
             raise _Lost("time-out", f"no answer within {call.time_limit_s:g} s: an endless loop?") from None
 
     def _wait_until_ready(self) -> int:
         """Returns the bytes of memory that the child holds before its first call."""
         try:
-            header, _ = self._receive(READY_LIMIT_S)
+            header = self._receive(lambda: read_header(self._socket, READY_LIMIT_S), READY_LIMIT_S)
         except TimeoutError:
             raise SandboxError(f"the {self._device} device was not ready within {READY_LIMIT_S:g} s") from None
         if "refused" in header:
@@ -217,14 +220,15 @@ class _Child:
             raise _Lost(refused["kind"], refused["message"])
         return _resident_bytes(self._process.pid)
 
-    def _send(self, header: Mapping[str, Any], blobs: list[bytes]) -> None:
+    def _send(self, write: Callable[[], None]) -> None:
+        self._socket.settimeout(READY_LIMIT_S)  # a child that was stopped reads nothing
         try:
-            _write_frame(self._socket, header, blobs)
+            write()
         except (BrokenPipeError, ConnectionResetError):
             raise self._ended() from None
 
-    def _receive(self, limit_s: float) -> tuple[dict[str, Any], list[bytes]]:
-        """The child's next frame. Meanwhile its memory is watched. Raises _Lost or TimeoutError."""
+    def _receive(self, read: Callable[[], T], limit_s: float) -> T:
+        """The child's next frame, by ``read``. Until it begins, memory is watched. Raises _Lost or TimeoutError."""
         deadline = time.monotonic() + limit_s
         with selectors.DefaultSelector() as selector:
             selector.register(self._socket, selectors.EVENT_READ)
@@ -235,13 +239,12 @@ class _Child:
                     raise TimeoutError
                 self._check_memory()
                 self._check_processes()
-        self._socket.settimeout(max(1.0, limit_s))
         try:
-            return _read_frame(self._socket)
+            return read()
         except (EOFError, ConnectionResetError):
             raise self._ended() from None
-        finally:
-            self._socket.settimeout(None)
+        except FrameError:
+            raise _Lost("crash", "the launcher wrote to the grader's connection") from None
 
     def _check_memory(self) -> None:
         if self._memory_at_start is None:
@@ -280,6 +283,7 @@ class _Child:
             os.killpg(self._process.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=30)
+        self._frames.close()
         self._socket.close()
         self._output.close()
 
@@ -322,85 +326,6 @@ def _group_size(group: int) -> int:
     return count
 
 
-def _finding(item: Mapping[str, Any]) -> Finding:
-    fields = dict(item)
-    for name in ("block", "thread"):
-        fields[name] = tuple(fields[name]) if fields.get(name) is not None else None
-    return Finding(**fields)
-
-
-# -- frames ----------------------------------------------------------------------------------------------------------
-
-
-def _write_frame(connection: socket.socket, header: Mapping[str, Any], blobs: list[bytes]) -> None:
-    text = json.dumps({"blobs": [len(blob) for blob in blobs], "header": header}).encode()
-    connection.sendall(struct.pack("<Q", len(text)) + text)
-    for blob in blobs:
-        connection.sendall(blob)
-
-
-def _read_frame(connection: socket.socket) -> tuple[dict[str, Any], list[bytes]]:
-    (length,) = struct.unpack("<Q", _read(connection, 8))
-    frame = json.loads(_read(connection, length))
-    return frame["header"], [_read(connection, size) for size in frame["blobs"]]
-
-
-def _read(connection: socket.socket, size: int) -> bytes:
-    data = bytearray(size)
-    view = memoryview(data)
-    while view:
-        count = connection.recv_into(view, min(len(view), 1 << 22))
-        if count == 0:
-            raise EOFError
-        view = view[count:]
-    return bytes(data)
-
-
-# -- calls and outcomes as frames: what is bytes goes beside the header ----------------------------------------------
-
-
-def _encode_call(call: Call) -> tuple[dict[str, Any], list[bytes]]:
-    header = asdict(replace(call, buffers=()))
-    header["buffers"] = [{**asdict(replace(buffer, data=b"")), "data": None} for buffer in call.buffers]
-    return header, [buffer.data for buffer in call.buffers]
-
-
-def _decode_call(header: dict[str, Any], blobs: list[bytes]) -> Call:
-    buffers = tuple(
-        Buffer(**{**item, "shape": tuple(item["shape"]), "data": blob})
-        for item, blob in zip(header["buffers"], blobs, strict=True)
-    )
-    scalars = tuple(Scalar(**item) for item in header["scalars"])
-    watch = tuple((name, index) for name, index in header["watch"])
-    race = Contest(**{**header["race"], "rotations": tuple(header["race"]["rotations"])}) if header["race"] else None
-    return Call(**{**header, "buffers": buffers, "scalars": scalars, "watch": watch, "race": race})
-
-
-def _encode_outcome(outcome: Outcome) -> tuple[dict[str, Any], list[bytes]]:
-    """The header has the names of outputs and answers in the order of the bytes."""
-    answers = outcome.race.answers if outcome.race else ()
-    header = asdict(replace(outcome, outputs={}, race=replace(outcome.race, answers=()) if outcome.race else None))
-    header["outputs"] = list(outcome.outputs)
-    header["answers"] = [(index, list(outputs)) for index, outputs in answers]
-    blobs = [*outcome.outputs.values(), *(data for _, outputs in answers for data in outputs.values())]
-    return header, blobs
-
-
-def _decode_outcome(header: Mapping[str, Any], blobs: list[bytes]) -> Outcome:
-    remaining = iter(blobs)
-    outputs = {name: next(remaining) for name in header["outputs"]}
-    answers = tuple((index, {name: next(remaining) for name in names}) for index, names in header["answers"])
-    race = header["race"]
-    if race is not None:
-        finding = _finding(race["finding"]) if race["finding"] else None
-        pairs = {name: tuple((one, other) for one, other in race[name]) for name in ("times", "canary")}
-        clocks = tuple(race["clocks_mhz"])
-        race = Raced(**{**race, **pairs, "answers": answers, "finding": finding, "clocks_mhz": clocks})
-    findings = tuple(_finding(item) for item in header["findings"])
-    plain = {name: header[name] for name in ("counters", "writers")}
-    return Outcome(outputs, findings, **plain, launches=tuple(header["launches"]), race=race)
-
-
 # -- the child -------------------------------------------------------------------------------------------------------
 
 
@@ -419,14 +344,14 @@ def _main(name: str, fd: int, parent: int, torch: bool) -> None:
 def _serve(name: str, connection: socket.socket) -> None:
     """Make the device ready, then answer one call after the other."""
     device = _open(name, connection)
-    _write_frame(connection, {"ready": True}, [])
+    write_header(connection, {"ready": True})
+    frames = Child(connection)
     while True:
-        header, blobs = _read_frame(connection)
-        outcome = device.call(_decode_call(header, blobs))
+        outcome = device.call(frames.read_call())
         sys.stdout.flush()
         ctypes.CDLL(None).fflush(None)
-        reply, contents = _encode_outcome(outcome)
-        _write_frame(connection, {**reply, "spent": device.spent}, contents)
+        frames.write_outcome(outcome, spent=device.spent)
+        del outcome  # of large outputs none is held while the next call is waited for
 
 
 def _confine(parent: int) -> None:
@@ -445,7 +370,7 @@ def _open(name: str, connection: socket.socket) -> Device:
     kind: str | None = None
     try:
         open_device = _OPENERS[name]()
-        program, _ = _read_frame(connection)
+        program = read_header(connection)
         paths = {key: Path(program[key]) for key in ("library", "ptx", "source")}
         if gone := [str(path) for path in paths.values() if not path.is_file()]:
             raise SandboxError(f"{gone[0]} is gone; was the cache deleted meanwhile? Grade again: it is built anew.")
@@ -458,7 +383,7 @@ def _open(name: str, connection: socket.socket) -> Device:
         raise
     except Exception as error:
         message = f"{type(error).__name__}: {error}"
-    _write_frame(connection, {"refused": {"kind": kind, "message": message}}, [])
+    write_header(connection, {"refused": {"kind": kind, "message": message}})
     os._exit(0)
 
 

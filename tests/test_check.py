@@ -155,7 +155,7 @@ def test_largest_named_shape_sees_all_values() -> None:
     sandbox = FakeSandbox(add)
     run(sandbox, effort=replace(QUICK, examples=1))
     last = spec().edges[-1]["n"]
-    contents = {call.buffers[0].data for call in sandbox.calls if call.buffers[0].shape == (last,)}
+    contents = {bytes(call.buffers[0].data) for call in sandbox.calls if call.buffers[0].shape == (last,)}
     assert len(contents) >= len(spec().values)
 
 
@@ -397,7 +397,7 @@ def test_launcher_that_computes_nothing() -> None:
     """What comes back is what the grader itself had put there."""
 
     def bug(call: Call, outcome: Outcome, sizes: dict[str, Any]) -> Outcome:
-        return Outcome(outputs={buffer.name: buffer.data for buffer in call.buffers if buffer.role == "out"})
+        return Outcome(outputs={buffer.name: bytes(buffer.data) for buffer in call.buffers if buffer.role == "out"})
 
     verdict = run(FakeSandbox(add, bug))
     assert verdict.kind is Kind.WRONG_ANSWER and verdict.sizes == {"n": 1}
@@ -521,8 +521,8 @@ def test_pointers_are_aligned_as_promised_and_to_no_more() -> None:
 
 def test_outputs_come_poisoned() -> None:
     (c,) = [buffer for buffer in calls_of(Shape((("n", 4),), "normal", 0))[0].buffers if buffer.role == "out"]
-    assert c.data == b"\xff" * 16
-    assert torch.frombuffer(bytearray(c.data), dtype=torch.float32).isnan().all()
+    assert bytes(c.data) == b"\xff" * 16
+    assert torch.frombuffer(bytearray(bytes(c.data)), dtype=torch.float32).isnan().all()
 
 
 def test_arguments_in_the_order_of_the_signature() -> None:

@@ -57,16 +57,8 @@ def test_no_module_of_the_grader_names_a_kata() -> None:
 @pytest.mark.parametrize(
     ("was", "becomes", "problem"),
     [
-        (
-            "{baseline: copy, shapes: [{n: 67108864}]}",
-            "{baseline: cpy, shapes: [{n: 67108864}]}",
-            "no baseline is called 'cpy'",
-        ),
-        (
-            "{baseline: copy, shapes: [{n: 67108864}]}",
-            "{baseline: copy, shapes: [{m: 67108864}]}",
-            "exactly the sizes n",
-        ),
+        ("baseline: copy", "baseline: cpy", "no baseline is called 'cpy'"),
+        ("shapes: [{n: 67108864}]", "shapes: [{m: 67108864}]", "exactly the sizes n"),
     ],
 )
 def test_a_speed_that_its_spec_does_not_know_is_found(copy: Path, was: str, becomes: str, problem: str) -> None:

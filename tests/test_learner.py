@@ -16,7 +16,7 @@ import pytest
 from test_faces import ROOT, make_clone, pytest_run, run, solve
 
 from grader import progress, rung
-from grader.catalog import load_catalog
+from grader.catalog import Kata, load_catalog
 from grader.grade import Grade, digest_of
 from grader.progress import Event
 from grader.verdict import Kind, Measurement, Verdict
@@ -95,7 +95,10 @@ def kata(place: Path, *arguments: str, **environment: str) -> subprocess.Complet
 
 def keep(place: Path, name: str, kind: Kind = Kind.PASS, measurements: tuple[Measurement, ...] = ()) -> None:
     """What a grade of the learner's file, as it is, would keep."""
-    found = load_catalog(place).katas[name]
+    keep_as(load_catalog(place).katas[name], kind, measurements)
+
+
+def keep_as(found: Kata, kind: Kind = Kind.PASS, measurements: tuple[Measurement, ...] = ()) -> None:
     verdict = Verdict(kind, "in short", device="sim sm_90a", measurements=measurements)
     assert (
         progress.keep_grade(Grade(found, found.skeleton_path, (verdict,), 1.0, digest_of(found.skeleton_path))) is None
@@ -211,12 +214,12 @@ def test_next_gives_drills_when_the_core_is_passed_and_then_ends(clone: Path) ->
     katas = load_catalog(clone).katas
     for item in katas.values():
         if item.path == "core":
-            keep(clone, item.name)
+            keep_as(item)
     drill = json.loads(kata(clone, "next", "--json").stdout)
     assert katas[drill["name"]].path == "drill"
     for item in katas.values():
         if item.path == "drill":
-            keep(clone, item.name)
+            keep_as(item)
     done = kata(clone, "next")
     assert done.returncode == 1 and done.stdout == "All of them are passed.\n"
 

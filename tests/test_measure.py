@@ -13,16 +13,18 @@ from random import Random
 import pytest
 import torch
 
+from grader import grade as pipeline
 from grader import measure as measure_module
 from grader.build import Build, Request, Target, build_all
 from grader.case import Case, Shape
 from grader.catalog import Kata, Speed, Threshold, load_catalog
+from grader.check import Effort
 from grader.devices import Call, Contest, Finding, Outcome, Raced
 from grader.devices import race as race_module
 from grader.devices.ptx import DIFFER, SPIN, UNROLL, read_ptx
 from grader.devices.race import Race
 from grader.dtype import DTYPES
-from grader.grade import Grade
+from grader.grade import Grade, Options
 from grader.measure import CANARY, CONTENTS, LARGE, RANKS, STAGES, fitted, measure, moved
 from grader.record import record
 from grader.report import explanation, launches, speed, speed_table
@@ -60,7 +62,7 @@ def kata(percent: float | None = None, **speed: object) -> Kata:
 
 def doubled(call: Call, rotation: int) -> bytes:
     """The right answer to the contents that a contest names by its rotation."""
-    data = call.buffers[0].data
+    data = bytes(call.buffers[0].data)
     turned = data[rotation % len(data) :] + data[: rotation % len(data)]
     return (2 * torch.frombuffer(bytearray(turned), dtype=torch.float32)).numpy().tobytes()
 
@@ -294,6 +296,18 @@ def test_more_pairs_of_the_canary_do_not_hide_that_the_clock_changed() -> None:
 # -- what was computed on what is timed
 
 
+@pytest.mark.parametrize(("timed_share", "said"), [(0.0, 0.1), (7.0, 7.0)])
+def test_a_grade_says_how_far_off_what_was_timed_is(
+    timed_share: float, said: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "check", lambda *_: Verdict(Kind.PASS, "right", cases=5, error_share=0.1))
+    slow = Verdict(Kind.WRONG_ANSWER if timed_share else Kind.PASS, "measured", error_share=timed_share)
+    monkeypatch.setattr(pipeline, "_measured", lambda *_: slow)
+    request = Request(KATA, SPEC, ROOT, Target("gpu", "sm_90a"))
+    verdict = pipeline._checked(request, Clock([1.0]), Effort(), Options(device="gpu"), None)
+    assert (verdict.kind, verdict.cases, verdict.error_share) == (slow.kind, 5, said)
+
+
 def test_a_wrong_answer_while_timed_is_no_measurement() -> None:
     verdict = timed(Clock([1.0], answers=lambda call, rotation: call.buffers[0].data))
     assert verdict.kind is Kind.WRONG_ANSWER and not verdict.measurements
@@ -363,7 +377,7 @@ def test_bytes_that_happen_to_be_the_poison_are_no_gap(gap: int, passes: bool) -
     )
 
     def answer(call: Call, rotation: int) -> bytes:
-        data = call.buffers[0].data
+        data = bytes(call.buffers[0].data)
         turned = bytearray(data[rotation % len(data) :] + data[: rotation % len(data)])
         assert turned.count(poison) > 1000
         turned[LARGE + 8 : LARGE + 8 + gap] = bytes([poison]) * gap

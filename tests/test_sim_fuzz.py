@@ -147,6 +147,7 @@ def attempt_of(kata: Kata) -> Attempt:
     sizes = max((edge for edge in edges if spec.work(edge) <= WORK), key=spec.work, default=edges[0])
     shape = Shape.of(spec, sizes, spec.values[0].name, 0)
     call = Case(kata, spec, shape).call(nth=0, time_limit_s=CALL_LIMIT_S)
+    call = replace(call, buffers=tuple(replace(item, data=bytes(item.data)) for item in call.buffers))  # for pickle
     ptx = (folder / "kata.ptx").read_bytes()
     return Attempt(engine(), folder / "kata.so", kata.solution_path, ptx, call)
 

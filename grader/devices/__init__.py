@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 Role = Literal["in", "out"]
+Contents = bytes | bytearray | memoryview
 
 # What a Scalar's ctype is to ctypes.
 CTYPES: dict[str, Any] = {
@@ -25,11 +26,30 @@ CTYPES: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
+class Poison:
+    """``size`` times the same byte: an output's contents before a call, which nobody has to send or to hold."""
+
+    byte: int
+    size: int
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __bytes__(self) -> bytes:
+        return bytes([self.byte]) * self.size
+
+
+def pointer(data: Contents) -> Any:
+    """What ctypes passes as the address of contents, nothing being copied; a memoryview must be a writable one."""
+    return data if isinstance(data, bytes) else (ctypes.c_char * len(data)).from_buffer(data)
+
+
+@dataclass(frozen=True)
 class Buffer:
     """One device buffer for one call.
 
-    ``data`` is what the buffer holds before the call: the values of an input, the poison pattern of an output
-    (which the simulator also marks as uninitialised). ``offset_bytes`` is the pointer's distance from a 256-byte
+    ``data`` is what the buffer holds before the call: the values of an input, the poison of an output (which the
+    simulator also marks as uninitialised). ``offset_bytes`` is the pointer's distance from a 256-byte
     boundary; it is a multiple of the alignment that the family's spec promises.
     """
 
@@ -38,8 +58,14 @@ class Buffer:
     dtype: str  # a name of grader.dtype, for messages and indices: "f32", "f16", "i32", ...
     itemsize: int  # bytes
     shape: tuple[int, ...]
-    data: bytes
+    data: Contents | Poison
     offset_bytes: int = 0
+
+    @property
+    def given(self) -> Contents:
+        """What an input holds: that is given in full."""
+        assert not isinstance(self.data, Poison), self.name
+        return self.data
 
 
 @dataclass(frozen=True)
@@ -117,7 +143,7 @@ class Raced:
 
     times: tuple[tuple[float, float], ...]
     canary: tuple[tuple[float, float], ...] = ()
-    answers: tuple[tuple[int, Mapping[str, bytes]], ...] = ()
+    answers: tuple[tuple[int, Mapping[str, Contents]], ...] = ()
     finding: Finding | None = None
     clocks_mhz: tuple[int, int] = (0, 0)
     other_processes: int = 0
@@ -136,7 +162,7 @@ class Outcome:
     An element that nobody wrote is not in it. After a race there is ``race`` and no outputs.
     """
 
-    outputs: Mapping[str, bytes] = field(default_factory=dict)
+    outputs: Mapping[str, Contents] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     counters: Mapping[str, Any] = field(default_factory=dict)
     writers: Mapping[str, Any] = field(default_factory=dict)

@@ -6,6 +6,8 @@ import ctypes
 from ctypes import byref, c_char_p, c_int, c_size_t, c_uint64, c_void_p
 from typing import Any
 
+from grader.devices import Contents, Poison, pointer
+
 
 class DriverError(Exception):
     """A call of the CUDA driver that must succeed did not. ``result`` is its CUresult."""
@@ -66,16 +68,21 @@ class Driver:
     def free(self, address: int) -> None:
         self.do("cuMemFree_v2", c_uint64(address))
 
-    def upload(self, address: int, data: bytes) -> None:
-        if data:
-            self.do("cuMemcpyHtoD_v2", c_uint64(address), data, c_size_t(len(data)))
+    def upload(self, address: int, data: Contents | Poison) -> None:
+        """Poison is written by the card itself, and may not be there before the context is synchronised."""
+        size = c_size_t(len(data))
+        if not len(data):
+            return
+        if isinstance(data, Poison):
+            self.do("cuMemsetD8_v2", c_uint64(address), data.byte, size)
+        else:
+            self.do("cuMemcpyHtoD_v2", c_uint64(address), pointer(data), size)
 
-    def download(self, address: int, size: int) -> bytes:
-        if size == 0:
-            return b""
+    def download(self, address: int, size: int) -> bytearray:
         there = bytearray(size)
-        self.do("cuMemcpyDtoH_v2", (ctypes.c_char * size).from_buffer(there), c_uint64(address), c_size_t(size))
-        return bytes(there)
+        if size:
+            self.do("cuMemcpyDtoH_v2", pointer(there), c_uint64(address), c_size_t(size))
+        return there
 
     def fill(self, address: int, byte: int, size: int) -> None:
         """In the order of the stream, as ``copy``."""

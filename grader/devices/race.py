@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from ctypes import byref, c_float, c_size_t, c_uint64, c_void_p
 from random import Random
 
-from grader.devices import Buffer, Contest, Finding, Raced
+from grader.devices import Buffer, Contents, Contest, Finding, Poison, Raced
 from grader.devices.baselines import Baselines, Run
 from grader.devices.driver import Driver
 from grader.devices.nvml import Monitor
@@ -46,11 +46,12 @@ class _Input:
     """An input's master, long enough for every contents, and the place where a timed call finds it."""
 
     def __init__(self, driver: Driver, buffer: Buffer, most: int) -> None:
-        self.name, self.size = buffer.name, len(buffer.data)
+        data = buffer.given
+        self.name, self.size = buffer.name, len(data)
         self.master = driver.allocate(self.size + most)
         end = self.size + most if self.size else 0
         for start in range(0, end, max(1, self.size)):  # once whole, then as much again as the rotations reach
-            driver.upload(self.master + start, buffer.data if start + self.size <= end else buffer.data[: end - start])
+            driver.upload(self.master + start, data if start + self.size <= end else data[: end - start])
         self.place = driver.allocate(self.size + SHIFT_BYTES * SHIFTS)
 
     def contents(self, rotation: int) -> int:
@@ -62,7 +63,8 @@ class _Output:
     """Where a timed call writes: guard, room for the shift, contents, guard; all of it poisoned before each call."""
 
     def __init__(self, driver: Driver, buffer: Buffer, kept: int) -> None:
-        self.driver, self.name, self.size, self.poison = driver, buffer.name, len(buffer.data), buffer.data[:1] or b"\0"
+        self.driver, self.name, self.size = driver, buffer.name, len(buffer.data)
+        self.poison = bytes([buffer.data.byte]) if isinstance(buffer.data, Poison) else bytes(buffer.data[:1]) or b"\0"
         self.room = 2 * GUARD_BYTES + SHIFT_BYTES * SHIFTS + self.size
         self.place = driver.allocate(self.room)
         self.words = -(-self.size // 4)
@@ -91,7 +93,7 @@ class Race:
         self._inputs = [_Input(driver, item, max(contest.rotations)) for item in buffers if item.role == "in"]
         self._outputs = [_Output(driver, item, len(self._contents)) for item in buffers if item.role == "out"]
         self._small = sum(output.size for output in self._outputs) <= SMALL_BYTES
-        self._answers: list[tuple[int, dict[str, bytes]]] = []
+        self._answers: list[tuple[int, dict[str, Contents]]] = []
         self._differing = self._late = 0  # timed calls of the launcher that did so
         self._found: Finding | None = None
         self._clocks: list[int] = []

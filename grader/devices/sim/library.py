@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grader.devices import CTYPES, Buffer, Call, Finding
+from grader.devices import CTYPES, Buffer, Call, Finding, pointer
 
 _PROTOTYPES: dict[str, tuple[Any, Sequence[Any]]] = {
     "sim_load": (ctypes.c_char_p, (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int)),
@@ -90,13 +90,14 @@ def find_launcher(library: ctypes.CDLL, call: Call, *, source: Path) -> Any:
 
 def add_buffer(engine: ctypes.CDLL, buffer: Buffer) -> int:
     """The buffer's device address. An input's bytes are used in place and must outlive the call."""
+    data = buffer.given if buffer.role == "in" else bytes(buffer.data)
     address: int = engine.sim_add_buffer(
         buffer.name.encode(),
         buffer.role == "in",
         buffer.itemsize,
-        len(buffer.data),
+        len(data),
         buffer.offset_bytes,
-        buffer.data,
+        pointer(data),
     )
     return address
 

@@ -1,0 +1,354 @@
+"""Call and Outcome <-> frames on a socket: a length, a JSON header, contents. Large contents lie in shared memory.
+
+A socket costs several times what a copy does, and 8192 x 8192 halves are 134 MB. So the parent has an Area: memory
+without a name that holds a call's large contents and, behind them, room for the answer's. It is kept from call to call:
+memory that was used before is several times as fast as new. The parent writes it anew for each call, so that it does
+not matter what the child, which maps it, did to the contents before.
+
+The learner's code runs in the child. So the parent takes no descriptor from there, holds every size and place against
+what the call allows, and reads the room into memory of its own before anybody judges what lay in it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import mmap
+import os
+import socket
+import struct
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from grader.devices import Buffer, Call, Contents, Contest, Finding, Outcome, Poison, Raced, Scalar
+
+SHARED_BYTES = 1 << 18  # from here on contents are shared: twice as fast as the socket; of half as much, no faster
+ANSWER_BYTES = 1 << 30  # most that an answer may be beside large outputs: small ones of a race come back every time
+ANSWERS = 8  # of each output, most that a race sends back where it is large
+_PIECE_BYTES = 4 << 20  # most that is read from a socket at a time
+
+
+class FrameError(Exception):
+    """What came through the socket is nothing that the other end sends."""
+
+
+def write_header(connection: socket.socket, header: Mapping[str, Any]) -> None:
+    """A frame without contents."""
+    _write(connection, header, [], [])
+
+
+def read_header(connection: socket.socket, limit_s: float | None = None) -> dict[str, Any]:
+    """The header of a frame without contents. Raises EOFError, TimeoutError, FrameError."""
+    return _Reader(connection, limit_s).head()[0]
+
+
+# -- the parent: it sends calls and believes nothing of what comes back -----------------------------------------------
+
+
+class Parent:
+    """The end that asks. The caller has set the socket's time-out before a call is written."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection, self._area = connection, Area()
+
+    def close(self) -> None:
+        self._area.close()
+
+    def write_call(self, call: Call) -> None:
+        header = asdict(replace(call, buffers=()))
+        header["buffers"] = [{**asdict(replace(item, data=b"")), "data": _poison(item)} for item in call.buffers]
+        blobs = [buffer.data for buffer in call.buffers if not isinstance(buffer.data, Poison)]
+        places, new = self._area.lend(blobs, _room_bytes(call))
+        header["area"] = (self._area.begin, self._area.end)
+        _write(self._connection, header, blobs, places, new)
+
+    def read_outcome(self, call: Call, limit_s: float) -> tuple[Outcome, bool]:
+        """What became of ``call``, and whether the device is spent. Raises EOFError, TimeoutError, FrameError."""
+        sizes = _output_sizes(call)
+        reader = _Reader(self._connection, limit_s, most_bytes=ANSWER_BYTES + ANSWERS * sum(sizes.values()))
+        header, listed = reader.head()
+        try:
+            blobs = [reader.read(size) if place is None else self._area.take(place, size) for size, place in listed]
+            outcome, spent = _decode_outcome(header, blobs), bool(header["spent"])
+        except (LookupError, TypeError, ValueError, AttributeError, RuntimeError, StopIteration) as error:
+            raise FrameError(f"no outcome: {error!r}") from None
+        if not _answers(call, sizes, outcome):
+            raise FrameError("the outputs are not those of the call")
+        return outcome, spent
+
+
+class Area:
+    """What is lent to the child: contents from 0, room for the answer from ``begin`` to ``end``."""
+
+    def __init__(self) -> None:
+        self._fd: int | None = None
+        self._size = self.begin = self.end = self._unread = 0
+
+    def close(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+        self._fd, self._size = None, 0
+
+    def lend(self, blobs: Sequence[Contents], room_bytes: int) -> tuple[list[int | None], int | None]:
+        """Lay out one call. Returns where each blob lies, None of one that must take the socket; and the descriptor,
+        where the memory is new to the child. There is none where nothing is large or the system has none to share.
+        """
+        places, self.begin = _laid_out(blobs)
+        self.end, new = self.begin + room_bytes, None
+        try:
+            if self.end > self._size:
+                self.close()
+                self._fd, self._size = _memory(self.end), self.end
+                new = self._fd
+            if self._fd is not None:
+                for place, blob in zip(places, blobs, strict=True):
+                    if place is not None:
+                        _write_at(self._fd, place, blob)
+        except (AttributeError, OSError):  # another system, or no memory left
+            self.close()
+            places, self.begin, self.end, new = [None] * len(blobs), 0, 0, None
+        self._unread = self.end - self.begin
+        return places, new
+
+    def take(self, place: int, size: int) -> bytes:
+        """A copy of what the child put into the room. All that is taken is no more than the room holds."""
+        inside = self.begin <= place and place + size <= self.end
+        if self._fd is None or not inside or size > self._unread:
+            raise FrameError(f"{size} bytes at {place} are not in the room for answers")
+        self._unread -= size
+        data = os.pread(self._fd, size, place)
+        while len(data) < size:  # one call of pread ends before 2 GiB
+            more = os.pread(self._fd, size - len(data), place + len(data))
+            if not more:
+                raise FrameError("the room for answers is shorter than it was made")
+            data += more
+        return data
+
+
+def _answers(call: Call, sizes: Mapping[str, int], outcome: Outcome) -> bool:
+    """Whether an outcome has the outputs that the call asked for, each as long as it must be."""
+    raced = outcome.race.answers if outcome.race else ()
+    given = [outcome.outputs] if call.race is None else [outputs for _, outputs in raced]
+    whole = all({name: len(data) for name, data in outputs.items()} == sizes for outputs in given)
+    known = call.race is None or all(index in range(len(call.race.rotations)) for index, _ in raced)
+    return bool(outcome.findings) or (whole and known and (outcome.race is None) == (call.race is None))
+
+
+def _poison(buffer: Buffer) -> tuple[int, int] | None:
+    return (buffer.data.byte, buffer.data.size) if isinstance(buffer.data, Poison) else None
+
+
+def _output_sizes(call: Call) -> dict[str, int]:
+    return {buffer.name: len(buffer.data) for buffer in call.buffers if buffer.role == "out"}
+
+
+def _room_bytes(call: Call) -> int:
+    """What the large outputs take, of a race one answer to each contents. Others, which are few, take the socket."""
+    answers = len(call.race.rotations) - 1 if call.race else 1
+    return answers * sum(_whole_pages(size) for size in _output_sizes(call).values() if size >= SHARED_BYTES)
+
+
+def _laid_out(blobs: Iterable[Contents]) -> tuple[list[int | None], int]:
+    """Of each blob where it lies, None of a small one; and where the last of them ends."""
+    places: list[int | None] = []
+    end = 0
+    for blob in blobs:
+        large = len(blob) >= SHARED_BYTES
+        places.append(end if large else None)
+        end += _whole_pages(len(blob)) if large else 0
+    return places, end
+
+
+def _whole_pages(size: int) -> int:
+    return -(-size // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY
+
+
+def _memory(size: int) -> int:
+    """A descriptor of memory that can become neither shorter nor longer.
+
+    The child holds it, too: the parent must find all of it there, and the child can take no more than it was given.
+    """
+    fd = os.memfd_create("kata", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.ftruncate(fd, size)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _write_at(fd: int, place: int, data: Contents) -> None:
+    with memoryview(data) as view:
+        written = 0
+        while written < len(view):
+            written += os.pwrite(fd, view[written:], place + written)
+
+
+# -- the child -------------------------------------------------------------------------------------------------------
+
+
+class Child:
+    """The end that answers."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._memory: mmap.mmap | None = None  # the Area
+        self._free = self._end = 0  # of the room
+
+    def read_call(self) -> Call:
+        """The next call. Its large contents are there until the one after is read. Raises EOFError, OSError."""
+        first, descriptors, _, _ = socket.recv_fds(self._connection, 8, 1, socket.MSG_CMSG_CLOEXEC)
+        for fd in descriptors:
+            self._map(fd)
+        reader = _Reader(self._connection)
+        header, listed = reader.head(first)
+        self._free, self._end = header.pop("area")
+        if self._end > (0 if self._memory is None else len(self._memory)):
+            raise OSError("the shared memory did not come: has the launcher left no descriptor free?")
+        blobs = [reader.read(size) if place is None else self._lent(place, size) for size, place in listed]
+        return _decode_call(header, blobs)
+
+    def write_outcome(self, outcome: Outcome, *, spent: bool) -> None:
+        """The header has the names of outputs and answers in the order of their contents."""
+        answers = outcome.race.answers if outcome.race else ()
+        header = asdict(replace(outcome, outputs={}, race=replace(outcome.race, answers=()) if outcome.race else None))
+        header["outputs"] = list(outcome.outputs)
+        header["answers"] = [(index, list(outputs)) for index, outputs in answers]
+        blobs = [*outcome.outputs.values(), *(data for _, outputs in answers for data in outputs.values())]
+        _write(self._connection, {**header, "spent": spent}, blobs, [self._put(blob) for blob in blobs])
+
+    def _map(self, fd: int) -> None:
+        try:
+            self._memory = mmap.mmap(fd, 0)
+        finally:
+            os.close(fd)
+
+    def _lent(self, place: int, size: int) -> memoryview:
+        assert self._memory is not None
+        return memoryview(self._memory)[place : place + size]
+
+    def _put(self, blob: Contents) -> int | None:
+        """The place where a large blob now lies, as far as the room goes; None where it must take the socket.
+
+        It is copied through the mapping: writing would meet the limit on the size of files.
+        """
+        start, end = self._free, self._free + len(blob)
+        if self._memory is None or len(blob) < SHARED_BYTES or end > self._end:
+            return None
+        self._memory[start:end] = blob
+        self._free = _whole_pages(end)
+        return start
+
+
+# -- frames ----------------------------------------------------------------------------------------------------------
+
+
+def _write(
+    connection: socket.socket,
+    header: Mapping[str, Any],
+    blobs: Sequence[Contents],
+    places: Sequence[int | None],
+    fd: int | None = None,
+) -> None:
+    """A blob that has a place is already there. The descriptor travels with the first bytes."""
+    listed = [(len(blob), place) for blob, place in zip(blobs, places, strict=True)]
+    text = json.dumps({"blobs": listed, "header": header}).encode()
+    sent = socket.send_fds(connection, [struct.pack("<Q", len(text))], [] if fd is None else [fd])
+    assert sent == 8, sent  # a socket with room for a byte has room for eight
+    connection.sendall(text)
+    for blob, place in zip(blobs, places, strict=True):
+        if place is None:
+            connection.sendall(blob)
+
+
+class _Reader:
+    """Reads one frame, until a deadline and no more than ``most_bytes``."""
+
+    def __init__(self, connection: socket.socket, limit_s: float | None = None, *, most_bytes: int = 1 << 62) -> None:
+        self._connection, self._unread = connection, most_bytes
+        self._deadline = None if limit_s is None else time.monotonic() + limit_s
+
+    def head(self, first: bytes = b"") -> tuple[dict[str, Any], list[tuple[int, int | None]]]:
+        """The header, and each blob's size and place. ``first`` is what was read before."""
+        (length,) = struct.unpack("<Q", first + self.read(8 - len(first)))
+        try:
+            frame = json.loads(self.read(length))
+            listed = [(_count(size), None if place is None else _count(place)) for size, place in frame["blobs"]]
+            header = dict(frame["header"])
+        except (LookupError, TypeError, ValueError, RecursionError) as error:
+            raise FrameError(f"no header: {error!r}") from None
+        return header, listed
+
+    def read(self, size: int) -> bytearray:
+        if size > self._unread:
+            raise FrameError(f"{size} bytes more are too many")
+        self._unread -= size
+        data = bytearray(size)
+        view = memoryview(data)
+        while view:
+            if self._deadline is not None:
+                self._connection.settimeout(_left_s(self._deadline))
+            count = self._connection.recv_into(view, min(len(view), _PIECE_BYTES))
+            if count == 0:
+                raise EOFError
+            view = view[count:]
+        return data
+
+
+def _left_s(deadline: float) -> float:
+    left_s = deadline - time.monotonic()
+    if left_s <= 0:
+        raise TimeoutError
+    return left_s
+
+
+def _count(value: object) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError(f"{value!r} counts nothing")
+    return value
+
+
+# -- headers ---------------------------------------------------------------------------------------------------------
+
+
+def _decode_call(header: dict[str, Any], blobs: Iterable[Contents]) -> Call:
+    remaining = iter(blobs)
+    buffers = tuple(
+        Buffer(
+            **{
+                **item,
+                "shape": tuple(item["shape"]),
+                "data": next(remaining) if item["data"] is None else Poison(*item["data"]),
+            }
+        )
+        for item in header["buffers"]
+    )
+    scalars = tuple(Scalar(**item) for item in header["scalars"])
+    watch = tuple((name, index) for name, index in header["watch"])
+    race = Contest(**{**header["race"], "rotations": tuple(header["race"]["rotations"])}) if header["race"] else None
+    return Call(**{**header, "buffers": buffers, "scalars": scalars, "watch": watch, "race": race})
+
+
+def _decode_outcome(header: Mapping[str, Any], blobs: Iterable[Contents]) -> Outcome:
+    remaining = iter(blobs)
+    outputs = {name: next(remaining) for name in header["outputs"]}
+    answers = tuple((index, {name: next(remaining) for name in names}) for index, names in header["answers"])
+    race = header["race"]
+    if race is not None:
+        finding = _finding(race["finding"]) if race["finding"] else None
+        pairs = {name: tuple((one, other) for one, other in race[name]) for name in ("times", "canary")}
+        clocks = tuple(race["clocks_mhz"])
+        race = Raced(**{**race, **pairs, "answers": answers, "finding": finding, "clocks_mhz": clocks})
+    findings = tuple(_finding(item) for item in header["findings"])
+    plain = {name: header[name] for name in ("counters", "writers")}
+    return Outcome(outputs, findings, **plain, launches=tuple(header["launches"]), race=race)
+
+
+def _finding(item: Mapping[str, Any]) -> Finding:
+    fields = dict(item)
+    for name in ("block", "thread"):
+        fields[name] = tuple(fields[name]) if fields.get(name) is not None else None
+    return Finding(**fields)

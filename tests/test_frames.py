@@ -1,0 +1,430 @@
+"""Frames: what is sent arrives, by the socket and by shared memory; a child that lies, dies or dawdles does no harm."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import socket
+import stat
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grader import sandbox
+from grader.devices import Buffer, Call, Contents, Contest, Finding, Outcome, Poison, Raced
+from grader.devices.driver import Driver
+from grader.devices.gpu import _Placed
+from grader.frames import SHARED_BYTES, Area, Child, FrameError, Parent
+from grader.sandbox import RACE_BYTES, RACE_COPIES, Program, Sandbox
+
+SIZES = (0, 1, SHARED_BYTES - 1, SHARED_BYTES, SHARED_BYTES + 1, 3 * SHARED_BYTES + 17)
+LARGE = 2 * SHARED_BYTES
+
+
+def contents(size: int, seed: int = 1) -> bytes:
+    """No two pages alike."""
+    return b"".join(struct.pack("<QQ", seed, place) for place in range(-(-size // 16)))[:size]
+
+
+def a_buffer(name: str, role: str, data: Contents | Poison) -> Buffer:
+    return Buffer(name, role, "u8", 1, (len(data),), data)  # type: ignore[arg-type]
+
+
+def a_call(given: Contents, out_bytes: int, launcher: str = "echo", **more: Any) -> Call:
+    buffers = (a_buffer("x", "in", given), a_buffer("y", "out", Poison(0xFF, out_bytes)))
+    return Call(launcher, buffers, (), **more)
+
+
+class Ends:
+    """Both ends in one process."""
+
+    def __init__(self) -> None:
+        self.ours, self.theirs = socket.socketpair()
+        self.parent, self.child = Parent(self.ours), Child(self.theirs)
+
+    def ask(self, call: Call) -> Call:
+        """What the child gets of a call."""
+        return self._while(lambda: self.parent.write_call(call), self.child.read_call)
+
+    def answer(self, call: Call, outcome: Outcome) -> Outcome:
+        """What the parent gets of an outcome."""
+        send = lambda: self.child.write_outcome(outcome, spent=False)  # noqa: E731
+        return self._while(send, lambda: self.parent.read_outcome(call, 5))[0]  # type: ignore[no-any-return]
+
+    @staticmethod
+    def _while(write: Callable[[], None], read: Callable[[], Any]) -> Any:
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            return read()
+        finally:
+            writer.join(5)
+
+    def close(self) -> None:
+        self.parent.close()
+        self.ours.close()
+        self.theirs.close()
+
+
+@pytest.fixture
+def ends() -> Iterator[Ends]:
+    both = Ends()
+    yield both
+    both.close()
+
+
+def descriptors(pid: int | str = "self") -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+# -- what is sent arrives
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_contents_arrive_and_large_ones_beside_the_socket(ends: Ends, size: int) -> None:
+    given = contents(size)
+    call = a_call(memoryview(bytearray(given)), size)
+    got = ends.ask(call)
+    assert bytes(got.buffers[0].data) == given  # type: ignore[arg-type]
+    assert isinstance(got.buffers[0].data, memoryview) == (size >= SHARED_BYTES)
+    outcome = ends.answer(call, Outcome({"y": contents(size, 2)}))
+    assert outcome.outputs == {"y": contents(size, 2)}
+    assert isinstance(outcome.outputs["y"], bytes) == (size >= SHARED_BYTES)  # read from the room in one go
+
+
+def test_poison_is_not_sent(ends: Ends) -> None:
+    call = a_call(b"", LARGE)
+    assert ends.ask(call).buffers[1] == call.buffers[1]
+
+
+def test_several_buffers_keep_to_their_places(ends: Ends) -> None:
+    inputs = [a_buffer(f"x{size}", "in", contents(size, size)) for size in SIZES]
+    call = Call("f", (*inputs, *(a_buffer(f"y{size}", "out", Poison(0, size)) for size in SIZES)), ())
+    got = ends.ask(call)
+    assert [bytes(item.data) for item in got.buffers[: len(SIZES)]] == [item.data for item in inputs]  # type: ignore[arg-type]
+    outputs = {f"y{size}": contents(size, size + 1) for size in SIZES}
+    assert ends.answer(call, Outcome(outputs)).outputs == outputs
+
+
+def test_answers_of_a_race_beyond_the_room_take_the_socket(ends: Ends) -> None:
+    contest = Contest("k", "copy", 1, (0, 16, 32))
+    call = a_call(b"", LARGE, race=contest)
+    ends.ask(call)
+    answers = tuple((index, {"y": contents(LARGE, seed)}) for seed, index in enumerate((0, 1, 1, 0)))
+    outcome = ends.answer(call, Outcome(race=Raced(times=((1.0, 2.0),), answers=answers)))
+    assert outcome.race is not None and outcome.race.answers == answers
+    kinds = [type(outputs["y"]) for _, outputs in outcome.race.answers]
+    assert kinds == [bytes, bytes, bytearray, bytearray]
+
+
+def no_memory(*_: object) -> int:
+    raise OSError("no memory")
+
+
+@pytest.mark.parametrize("missing", ["memfd_create", "refused", "full"])
+def test_without_memory_to_share_all_takes_the_socket(
+    ends: Ends, missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if missing == "memfd_create":
+        monkeypatch.delattr(os, "memfd_create")
+    else:
+        monkeypatch.setattr(os, "memfd_create" if missing == "refused" else "pwrite", no_memory)
+    before = descriptors()
+    call = a_call(contents(LARGE), LARGE)
+    got = ends.ask(call)
+    assert isinstance(got.buffers[0].data, bytearray) and got.buffers[0].data == contents(LARGE)
+    assert ends.answer(call, Outcome({"y": contents(LARGE, 2)})).outputs == {"y": contents(LARGE, 2)}
+    assert descriptors() == before
+    monkeypatch.undo()
+    assert isinstance(ends.ask(call).buffers[0].data, memoryview)
+
+
+def test_what_the_child_writes_to_its_inputs_reaches_nobody(ends: Ends) -> None:
+    ours = bytearray(contents(LARGE))
+    call = a_call(memoryview(ours), LARGE)
+    for _ in range(2):
+        data = ends.ask(call).buffers[0].data
+        assert isinstance(data, memoryview) and data == contents(LARGE)  # also the second time
+        data[:] = bytes(LARGE)
+        assert ours == contents(LARGE)
+        del data
+
+
+# -- a child that lies
+
+
+def frame(listed: object, **changed: object) -> bytes:
+    """An answer with an output y, but for what is changed."""
+    header = {"outputs": ["y"], "answers": [], "findings": [], "counters": {}, "writers": {}, "launches": []}
+    text = json.dumps({"blobs": listed, "header": {**header, "race": None, "spent": False, **changed}}).encode()
+    return struct.pack("<Q", len(text)) + text
+
+
+BEGIN = LARGE  # of the room, behind as much of contents
+LIES = {
+    "beyond the room": frame([(LARGE, BEGIN + 1)]),
+    "far beyond": frame([(LARGE, 1 << 62)]),
+    "the inputs": frame([(LARGE, 0)]),
+    "more than there is": frame([(1 << 40, BEGIN)]),
+    "negative size": frame([(-1, BEGIN)]),
+    "negative place": frame([(LARGE, -1)]),
+    "no number": frame([("1", BEGIN)]),
+    "no pair": frame([7]),
+    "too few": frame([]),
+    "too short": frame([(LARGE - 1, BEGIN)]),
+    "another name": frame([(LARGE, BEGIN)], outputs=["z"]),
+    "none, and nothing found": frame([], outputs=[]),
+    "a race that was not asked for": frame([(LARGE, BEGIN)], race={"times": []}),
+    "no findings": frame([(LARGE, BEGIN)], findings=7),
+    "an endless header": struct.pack("<Q", 1 << 60),
+    "endless contents": frame([(1 << 60, None)]),
+    "no JSON": struct.pack("<Q", 4) + b"\xff\xfe{}",
+    "no frame": struct.pack("<Q", 2) + b"[]",
+    "deep": struct.pack("<Q", 1 << 16) + b"[" * (1 << 16),
+}
+
+
+def test_an_answer_made_by_hand_is_understood(ends: Ends) -> None:
+    """Or the lies might be refused for another reason than theirs."""
+    call = a_call(contents(LARGE), LARGE)
+    ends.ask(call)
+    ends.theirs.sendall(frame([(LARGE, BEGIN)]))
+    assert ends.parent.read_outcome(call, 5)[0].outputs == {"y": bytes(LARGE)}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_lie_is_refused(ends: Ends, lie: str) -> None:
+    call = a_call(contents(LARGE), LARGE)
+    ends.ask(call)
+    ends.theirs.sendall(LIES[lie])
+    with pytest.raises(FrameError):
+        ends.parent.read_outcome(call, 5)
+
+
+def test_no_more_is_taken_than_the_room_holds() -> None:
+    """Or one that names the same place a million times would fill the parent's memory."""
+    area = Area()
+    area.lend([], 2 * LARGE)
+    assert [len(area.take(0, LARGE)) for _ in range(2)] == [LARGE, LARGE]
+    with pytest.raises(FrameError):
+        area.take(0, LARGE)
+    area.close()
+
+
+def test_a_child_without_a_free_descriptor_does_not_go_on(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the last call's memory, which is too short, it would take less for the whole."""
+    ends.ask(a_call(contents(LARGE), LARGE))
+    monkeypatch.setattr(socket, "recv_fds", lambda connection, size, *_: (connection.recv(size), [], 0, None))
+    with pytest.raises(OSError, match="no descriptor free"):
+        ends.ask(a_call(contents(2 * LARGE), LARGE))
+
+
+def test_shared_memory_keeps_its_size(ends: Ends) -> None:
+    ends.parent.write_call(a_call(contents(LARGE), LARGE))
+    _, (fd,), _, _ = socket.recv_fds(ends.theirs, 8, 1)
+    size = os.fstat(fd).st_size
+    for other in (0, size - 1, size + 1):
+        with pytest.raises(PermissionError):
+            os.ftruncate(fd, other)
+    os.close(fd)
+
+
+def test_the_parent_takes_no_descriptors(ends: Ends) -> None:
+    call = a_call(contents(LARGE), LARGE)
+    ends.ask(call)
+    before = descriptors()
+    with open(os.devnull) as file:
+        answer = frame([(LARGE, BEGIN)])
+        socket.send_fds(ends.theirs, [answer[:8]], [file.fileno()] * 200)
+        socket.send_fds(ends.theirs, [answer[8:]], [file.fileno()] * 200)
+    assert ends.parent.read_outcome(call, 5)[0].outputs
+    assert descriptors() == before
+
+
+def test_an_answer_in_drops_ends_in_time(ends: Ends) -> None:
+    call = a_call(b"", LARGE)
+    ends.ask(call)
+    done = threading.Event()
+
+    def drip() -> None:
+        for byte in frame([(LARGE, 0)]):
+            if done.wait(0.05):
+                return
+            ends.theirs.sendall(bytes([byte]))
+
+    writer = threading.Thread(target=drip)
+    writer.start()
+    start = time.monotonic()
+    with pytest.raises(TimeoutError):
+        ends.parent.read_outcome(call, 0.5)
+    assert time.monotonic() - start < 2
+    done.set()
+    writer.join()
+
+
+# -- a child of its own, whose device is written in Python
+
+CHILD = """
+import os, resource, sys, threading, time
+sys.argv = sys.argv[2:]
+sys.path.insert(0, {root!r})
+from grader import sandbox
+from grader.devices import Outcome
+
+late = []
+
+def write_later():
+    fd = next(fd for fd in os.listdir("/proc/self/fd") if "memfd" in os.path.realpath("/proc/self/fd/" + fd))
+    fd = os.open("/proc/self/fd/" + fd, os.O_RDWR)
+    def write():
+        time.sleep(0.3)
+        os.pwrite(fd, bytes(os.fstat(fd).st_size), 0)
+        late.append(1)
+    threading.Thread(target=write, daemon=True).start()
+
+def lie():
+    connection = int(sys.argv[2])
+    os.write(connection, bytes([9, 0, 0, 0, 0, 0, 0, 0]) + b"no header")
+    time.sleep(60)
+
+class Device:
+    spent = False
+
+    def call(self, call):
+        given, wanted = call.buffers
+        if call.launcher == "dies":
+            os.kill(os.getpid(), 9)
+        if call.launcher == "lies":
+            lie()
+        if call.launcher == "eats":
+            self.eaten = b"x" * (400 << 20)
+            time.sleep(5)
+        if call.launcher == "limited":
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+        if call.launcher == "writes later":
+            write_later()
+        counters = {{"descriptors": len(os.listdir("/proc/self/fd")), "late": len(late)}}
+        return Outcome({{wanted.name: bytes(given.data)[: len(wanted.data)]}}, counters=counters)
+
+sandbox._OPENERS["sim"] = lambda: lambda program, paths: Device()
+sandbox._main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), False)
+"""
+
+
+@pytest.fixture
+def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
+    program = tmp_path / "child"
+    program.write_text(f"#!{sys.executable}\n" + CHILD.format(root=str(Path(__file__).resolve().parent.parent)))
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setattr(sandbox.sys, "executable", str(program))
+    with Sandbox("sim") as made:
+        made.load(Program("sim", "sm_90a", program, program, program, memory_limit_bytes=200 << 20))
+        yield made
+
+
+def test_no_descriptor_stays_after_many_large_calls(box: Sandbox) -> None:
+    counts = []
+    for nth in range(100):
+        size = LARGE + (nth % 10) * SHARED_BYTES  # larger than before ten times, and smaller again
+        outcome = box.call(a_call(contents(16) * (size // 16), size))
+        assert not outcome.findings and len(outcome.outputs["y"]) == size
+        counts.append((descriptors(), outcome.counters["descriptors"]))
+    assert set(counts) == {counts[0]}
+
+
+def test_what_the_child_writes_after_its_answer_changes_nothing(box: Sandbox) -> None:
+    given = contents(LARGE)
+    outcome = box.call(a_call(given, LARGE, "writes later"))
+    time.sleep(0.6)
+    assert outcome.outputs == {"y": given}
+    assert box.call(a_call(given, LARGE)).counters["late"] == 1
+
+
+@pytest.mark.parametrize(("launcher", "words"), [("dies", "SIGKILL"), ("lies", "wrote to the grader's connection")])
+def test_a_child_that_dies_or_lies_is_a_finding_and_leaves_nothing(box: Sandbox, launcher: str, words: str) -> None:
+    given = contents(LARGE)
+    assert box.call(a_call(given, LARGE)).outputs == {"y": given}
+    open_now = descriptors()
+    outcome = box.call(a_call(given, LARGE, launcher))
+    assert outcome.findings[0].kind == "crash" and words in outcome.findings[0].message
+    assert descriptors() < open_now  # socket, output and shared memory are closed
+    assert box.call(a_call(given, LARGE)).outputs == {"y": given}
+    assert descriptors() == open_now
+
+
+def test_large_outputs_come_in_spite_of_the_limit_on_files(box: Sandbox) -> None:
+    given = contents(LARGE)
+    assert box.call(a_call(given, LARGE, "limited")).outputs == {"y": given}
+
+
+def test_shared_memory_is_no_reason_to_stop_an_honest_launcher(box: Sandbox) -> None:
+    """The child's limit here is 200 MiB."""
+    size = 32 << 20
+    for _ in range(3):
+        assert not box.call(a_call(bytes(size), size)).findings
+    assert "of host memory" in box.call(a_call(bytes(size), size, "eats")).findings[0].message
+
+
+def test_a_race_may_take_memory_for_its_outputs_too(box: Sandbox) -> None:
+    call = a_call(bytes(LARGE), 3 * LARGE, race=Contest("k", "copy", 1, (0, 16, 32)))
+    box.call(call)  # the device here runs no race
+    assert box.start()._memory_limit < RACE_BYTES  # the child that answered otherwise was replaced
+    child = box.start()
+    with pytest.raises(sandbox._Lost):
+        child.ask(call)
+    assert child._memory_limit == RACE_COPIES * 4 * LARGE + RACE_BYTES
+
+
+# -- what the GPU makes of contents, on memory of the host
+
+
+class HostDriver(Driver):
+    def __init__(self) -> None:
+        self.memory: dict[int, Any] = {}
+
+    def allocate(self, size: int) -> int:
+        memory = ctypes.create_string_buffer(size)
+        self.memory[ctypes.addressof(memory)] = memory
+        return ctypes.addressof(memory)
+
+    def free(self, address: int) -> None:
+        del self.memory[address]
+
+    def do(self, name: str, *arguments: Any) -> None:
+        target, source, size = arguments
+        if name == "cuMemsetD8_v2":
+            ctypes.memset(target.value, source, size.value)
+        else:
+            assert name in ("cuMemcpyHtoD_v2", "cuMemcpyDtoH_v2")
+            place = target.value if name == "cuMemcpyHtoD_v2" else target
+            ctypes.memmove(place, source.value if name == "cuMemcpyDtoH_v2" else source, size.value)
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, lambda data: memoryview(bytearray(data))])
+def test_contents_of_every_kind_reach_the_card_and_are_compared(kind: Callable[[bytes], Contents]) -> None:
+    given = contents(1000)
+    placed = _Placed(HostDriver(), a_buffer("x", "in", kind(given)))
+    assert ctypes.string_at(placed.pointer, len(given)) == given
+    assert placed.collect() == [] and placed.contents == given
+    placed = _Placed(HostDriver(), a_buffer("x", "in", kind(given)))
+    ctypes.memset(placed.pointer + 999, given[999] ^ 1, 1)
+    assert [(item.kind, item.index) for item in placed.collect()] == [("modified its input", 999)]
+
+
+@pytest.mark.parametrize("size", [0, 1000])
+def test_poison_is_made_on_the_card(size: int) -> None:
+    placed = _Placed(HostDriver(), a_buffer("y", "out", Poison(0x9D, size)))
+    assert ctypes.string_at(placed.pointer, size) == b"\x9d" * size
+    assert placed.collect() == [] and placed.contents == b"\x9d" * size
+
+
+def test_a_finding_keeps_its_place(ends: Ends) -> None:
+    finding = Finding("race", "so", block=(1, 2, 3), thread=(4, 5, 6))
+    assert ends.answer(a_call(b"", 0), Outcome(findings=(finding,))).findings == (finding,)
