@@ -50,6 +50,12 @@ __device__ __forceinline__ void load(float* to_rmem, const float* from) {
     *reinterpret_cast<Pack*>(to_rmem) = *reinterpret_cast<const Pack*>(from);
 }
 
+// global -> registers: from[0..VEC-1], for the last time: the first to leave the caches
+template <typename Pack>
+__device__ __forceinline__ void load_last(float* to_rmem, const float* from) {
+    *reinterpret_cast<Pack*>(to_rmem) = __ldcs(reinterpret_cast<const Pack*>(from));
+}
+
 // registers -> shared: to[0..VEC-1]
 template <typename Pack>
 __device__ __forceinline__ void store(float* to, const float* from_rmem) {
@@ -75,11 +81,14 @@ __global__ void __launch_bounds__(THREADS) softmax_backward_f32_kernel(
     const float* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
     const float* dy_row = dy + static_cast<int64_t>(blockIdx.x) * cols;
     float* dx_row = dx + static_cast<int64_t>(blockIdx.x) * cols;
+    // Columns that are read once and must not drive others out of L2: those in shared memory, if there are others.
+    const int once = held < cols ? held : 0;
     float sum = 0.0f;
     for (int64_t begin = 0; begin < cols; begin += BATCH<Pack> * threads) {
         alignas(Pack) float y_rmem[BATCH<Pack>] = {}, dy_rmem[BATCH<Pack>] = {};  // what the row does not reach stays 0
         // TODO(1): global -> registers: BATCH columns of y and of dy per thread, VEC by one access of type Pack,
-        //   neighbouring threads on neighbouring vectors, from column begin on, nothing past the row. (~8 lines)
+        //   neighbouring threads on neighbouring vectors, from column begin on, those below once for the last time,
+        //   nothing past the row. (~11 lines)
         // END TODO(1)
         // TODO(2): registers -> shared, as far as there is room; and the products join the sum. (~10 lines)
         // END TODO(2)

@@ -3,7 +3,7 @@
 // Shapes     x, y: [rows, cols] f32, row-major, contiguous, 16-byte aligned bases, any rows, cols >= 1
 // Technique  shared memory holds the columns that fit; the others are read twice, and backwards the second time
 // New        over softmax_block_smem_f32: a row may be longer than shared memory; what was read last is asked for
-//            first, while the L2 cache still has it
+//            first, while the L2 cache still has it, and what nobody will ask for again is the first to leave it
 // Bound      memory bandwidth
 #include "kata.cuh"
 #include <algorithm>
@@ -15,7 +15,6 @@ constexpr int THREADS = 1024;  // of the largest block: a short row gets a small
 constexpr int WARP_SIZE = 32;
 constexpr int WARPS = THREADS / WARP_SIZE;
 constexpr int SHARE = 32;  // elements of a short row for each thread
-constexpr int BATCH = 16;  // elements that a thread asks for before it needs the first
 constexpr unsigned FULL_MASK = 0xffffffff;
 static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
 static_assert(WARPS <= WARP_SIZE, "one warp combines the partial results of all warps");
@@ -67,10 +66,20 @@ __device__ __forceinline__ Partial block_reduce(Partial value, Partial* partial_
 template <typename Pack>
 constexpr int VEC = sizeof(Pack) / sizeof(float);
 
+// Elements that a thread asks for before it needs the first. Single ones take more registers for their addresses.
+template <typename Pack>
+constexpr int BATCH = VEC<Pack> == 4 ? 16 : 8;
+
 // global or shared -> registers: from[0..VEC-1]
 template <typename Pack>
 __device__ __forceinline__ void load(float* to_rmem, const float* from) {
     *reinterpret_cast<Pack*>(to_rmem) = *reinterpret_cast<const Pack*>(from);
+}
+
+// global -> registers: from[0..VEC-1], for the last time: the first to leave the caches
+template <typename Pack>
+__device__ __forceinline__ void load_last(float* to_rmem, const float* from) {
+    *reinterpret_cast<Pack*>(to_rmem) = __ldcs(reinterpret_cast<const Pack*>(from));
 }
 
 // registers -> shared: to[0..VEC-1]
@@ -96,11 +105,14 @@ __global__ void __launch_bounds__(THREADS)
     const int threads = blockDim.x;
     const float* x_row = x + static_cast<int64_t>(blockIdx.x) * cols;
     float* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
+    // Columns that are read once and must not drive others out of L2: those in shared memory, if there are others.
+    const int once = held < cols ? held : 0;
     Partial row = nothing();
-    for (int64_t begin = 0; begin < cols; begin += BATCH * threads) {
-        alignas(Pack) float x_rmem[BATCH];
+    for (int64_t begin = 0; begin < cols; begin += BATCH<Pack> * threads) {
+        alignas(Pack) float x_rmem[BATCH<Pack>];
         // TODO(1): global -> registers: BATCH elements per thread, VEC by one access of type Pack, neighbouring threads
-        //   on neighbouring vectors, from column begin on. What lies past the row must count as nothing. (~7 lines)
+        //   on neighbouring vectors, from column begin on, those below once for the last time. What lies past the row
+        //   must count as nothing. (~10 lines)
         // END TODO(1)
         // TODO(2): registers -> shared, as far as there is room; and the batch's maximum and
         //   sum are merged into the row's. (~11 lines)

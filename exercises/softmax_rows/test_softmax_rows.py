@@ -261,9 +261,18 @@ GRADIENT = replace(
     baselines={"torch._softmax_backward_data": torch_softmax_backward},
 )
 
+# A row of 14 600 columns takes two blocks of the largest card, so 400 of them are more than it holds at a time:
+# blocks go on to another row. One such shape is worth what it costs.
+SPLIT = replace(
+    GRADIENT,
+    edges=(*GRADIENT.edges[:-1], shape(400, 14_600), GRADIENT.edges[-1]),
+    work=lambda sizes: GRADIENT.work(sizes) // 64,
+)
+
 SPECS: dict[str, Spec] = {
     "softmax_warp_f32": SPEC,
     "softmax_block_smem_f32": MIDDLE,
     "softmax_block_uncached_f32": LONG,
     "softmax_backward_f32": GRADIENT,
+    "softmax_backward_split_f32": SPLIT,
 }

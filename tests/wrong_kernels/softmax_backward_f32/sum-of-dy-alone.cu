@@ -48,6 +48,12 @@ __device__ __forceinline__ void load(float* to_rmem, const float* from) {
     *reinterpret_cast<Pack*>(to_rmem) = *reinterpret_cast<const Pack*>(from);
 }
 
+// global -> registers: from[0..VEC-1], for the last time: the first to leave the caches
+template <typename Pack>
+__device__ __forceinline__ void load_last(float* to_rmem, const float* from) {
+    *reinterpret_cast<Pack*>(to_rmem) = __ldcs(reinterpret_cast<const Pack*>(from));
+}
+
 // registers -> shared: to[0..VEC-1]
 template <typename Pack>
 __device__ __forceinline__ void store(float* to, const float* from_rmem) {
@@ -73,13 +79,18 @@ __global__ void __launch_bounds__(THREADS) softmax_backward_f32_kernel(
     const float* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
     const float* dy_row = dy + static_cast<int64_t>(blockIdx.x) * cols;
     float* dx_row = dx + static_cast<int64_t>(blockIdx.x) * cols;
+    // Columns that are read once and must not drive others out of L2: those in shared memory, if there are others.
+    const int once = held < cols ? held : 0;
     float sum = 0.0f;
     for (int64_t begin = 0; begin < cols; begin += BATCH<Pack> * threads) {
         alignas(Pack) float y_rmem[BATCH<Pack>] = {}, dy_rmem[BATCH<Pack>] = {};  // what the row does not reach stays 0
 #pragma unroll
         for (int i = 0; i < BATCH<Pack>; i += VEC<Pack>) {
             const int64_t col = begin + i * threads + tid * VEC<Pack>;
-            if (col < cols) {
+            if (col < once) {
+                load_last<Pack>(y_rmem + i, y_row + col);
+                load_last<Pack>(dy_rmem + i, dy_row + col);
+            } else if (col < cols) {
                 load<Pack>(y_rmem + i, y_row + col);
                 load<Pack>(dy_rmem + i, dy_row + col);
             }
@@ -103,8 +114,8 @@ __global__ void __launch_bounds__(THREADS) softmax_backward_f32_kernel(
         for (int i = 0; i < BATCH<Pack>; i += VEC<Pack>) {
             const int64_t col = begin + i * threads + tid * VEC<Pack>;
             if (col >= held && col < cols) {
-                load<Pack>(y_rmem + i, y_row + col);
-                load<Pack>(dy_rmem + i, dy_row + col);
+                load_last<Pack>(y_rmem + i, y_row + col);
+                load_last<Pack>(dy_rmem + i, dy_row + col);
             }
         }
 #pragma unroll
