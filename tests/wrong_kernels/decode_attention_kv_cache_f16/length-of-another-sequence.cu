@@ -9,13 +9,13 @@
 #include <cstdint>
 #include <cuda_fp16.h>
 
-constexpr int THREADS = 128;       // of the first pass
+constexpr int THREADS = 256;       // of the first pass
 constexpr int JOIN_THREADS = 512;  // of the second: a head may have many chunks and no other blocks to hide behind
-constexpr int MIN_BLOCKS = 6;      // per SM: a thread may have 80 registers
+constexpr int MIN_BLOCKS = 4;      // per SM: a thread may have 64 registers
 constexpr int VEC = 8;             // halves in one access of 16 bytes
 constexpr int UNROLL = 4;          // keys, and as many values, that a lane has on their way at once
 constexpr int MIN_CHUNK = 128;     // keys; fewer are not worth a block
-constexpr int MAX_CHUNKS = 4096;   // of all heads together, where keys are shared out: some four waves on 132 SMs
+constexpr int MAX_CHUNKS = 2112;   // of all heads together, where keys are shared out: four waves on 132 SMs
 constexpr int MAX_D = 128;
 
 // As many lanes hold a row of D between them, VEC columns each: such a group works on keys of its own.
@@ -133,8 +133,8 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) decode_attention_kv_cache
         for (int i = 0; i < UNROLL; ++i) {
             // One past the end reads the last key in its place, for a weight of 0.
             const int64_t key = min(step + i * GROUPS<D> + group, end - 1);
-            K_rmem[i] = __ldcs(reinterpret_cast<const uint4*>(K_lane + key * D));
-            V_rmem[i] = __ldcs(reinterpret_cast<const uint4*>(V_lane + key * D));
+            K_rmem[i] = *reinterpret_cast<const uint4*>(K_lane + key * D);
+            V_rmem[i] = *reinterpret_cast<const uint4*>(V_lane + key * D);
         }
 #pragma unroll
         for (int i = 0; i < UNROLL; ++i) {
