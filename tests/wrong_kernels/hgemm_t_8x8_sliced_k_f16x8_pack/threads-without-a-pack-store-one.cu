@@ -1,7 +1,7 @@
 // Wrong: all 256 threads store a pack of a tile of 128
 // Kata: hgemm_t_8x8_sliced_k_f16x8_pack
 // Sim: out of bounds | race: what is written first, past the tile of A or over that of B
-// Gpu: pass | wrong answer: it ends in the tile of B, before or after that is staged
+// Gpu: pass | wrong answer | out of bounds: it ends in the tile of B, before or after that is staged, or past both
 #include "kata.cuh"
 #include <cstdint>
 #include <cuda_fp16.h>

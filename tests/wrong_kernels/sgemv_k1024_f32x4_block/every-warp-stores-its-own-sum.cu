@@ -1,7 +1,7 @@
 // Wrong: each warp stores its part of the row's sum in y
 // Kata: sgemv_k1024_f32x4_block
 // Sim: race
-// Gpu: wrong answer
+// Gpu: wrong answer | pass: the warp that has the whole sum may be the last to store
 // Line: // BUG
 #include "kata.cuh"
 #include <cstdint>
