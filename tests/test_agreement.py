@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from test_faces import make_clone, pytest_run, run
-from test_wrong_kernels import OTHER_KINDS, WRONG, WrongKernel
+from test_wrong_kernels import BY_NAME, OTHER_KINDS, WRONG, WrongKernel
 
 from grader import cli, pytest_plugin
 from grader import grade as pipeline
@@ -123,11 +123,16 @@ def test_every_option_of_a_grade_is_among_those_asked() -> None:
 # -- for real ----------------------------------------------------------------------------------------------------------
 
 
+# Sure of its verdict, but not of the block that is shown waiting: whichever is looked at when the time is up.
+SHIFTING = ("softmax_backward_split_f32/one-place-for-all-rounds",)
+
+
 def rounds() -> list[dict[str, WrongKernel]]:
     """For each kind of verdict a file that gets it for sure; in each round all are of different katas."""
     found: list[dict[str, WrongKernel]] = []
+    files = [wrong for name, wrong in BY_NAME.items() if name not in SHIFTING and not wrong.kata.libraries]
     for kind in sorted(set(Kind) - OTHER_KINDS):
-        certain = [wrong for wrong in WRONG if wrong.expected("sim").kinds == (kind,) and not wrong.kata.libraries]
+        certain = [wrong for wrong in files if wrong.expected("sim").kinds == (kind,)]
         assert certain, f"no wrong kernel is sure of {kind}"
         order = list(KATAS)
         certain.sort(key=lambda wrong: (order.index(wrong.kata.name), wrong.path.stem))
@@ -142,6 +147,7 @@ def rounds() -> list[dict[str, WrongKernel]]:
 def test_the_rounds_have_every_kind() -> None:
     kinds = [wrong.expected("sim").kinds[0] for taken in rounds() for wrong in taken.values()]
     assert sorted(kinds) == sorted(set(Kind) - OTHER_KINDS)
+    assert set(SHIFTING) <= set(BY_NAME)
 
 
 def stories(said: str, names: list[str]) -> dict[str, str]:
