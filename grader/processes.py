@@ -1,30 +1,52 @@
-"""Process id -> all processes below it, as /proc lists them; and how to end them.
+"""Processes as Linux knows them: what is below one and how to end it, who ends with whom, what they take.
 
-A process group would not do: `timeout`, which stands before nvcc, makes one of its own.
+A process group would not do to end nvcc: `timeout`, which stands before it, makes one of its own. Where the system has
+no /proc or no prctl, nothing is found and nothing is arranged.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
+import resource
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+_DEATH_SIGNAL, _SUBREAPER = 1, 36  # prctl(2): PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER
+
+
+# -- what is below
+
+
+def children(pid: int) -> list[int]:
+    """The processes that one started, and the orphans that came to it."""
+    return [child for child, parent in _parents() if parent == pid]
 
 
 def descendants(pid: int) -> list[int]:
-    """All processes below one, parents first; none where there is no /proc."""
-    children: dict[int, list[int]] = {}
+    """All processes below one, parents first."""
+    below: dict[int, list[int]] = {}
+    for child, parent in _parents():
+        below.setdefault(parent, []).append(child)
+    found, pending = [], [pid]
+    while pending:
+        more = below.get(pending.pop(), [])
+        found += more
+        pending += more
+    return found
+
+
+def _parents() -> Iterator[tuple[int, int]]:
+    """Of every process its id and its parent's."""
     for place in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, ValueError, IndexError):
             after_name = place.read_text(errors="replace").rpartition(")")[2].split()
-            children.setdefault(int(after_name[1]), []).append(int(place.parent.name))
-    found, pending = [], [pid]
-    while pending:
-        below = children.get(pending.pop(), [])
-        found += below
-        pending += below
-    return found
+            yield int(place.parent.name), int(after_name[1])
+
+
+# -- how they end
 
 
 def kill(pids: Iterable[int]) -> None:
@@ -38,3 +60,59 @@ def kill_tree(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, signal.SIGSTOP)
     kill([pid, *descendants(pid)])
+
+
+def end_children() -> None:
+    """Kill every child of this process, then those that became its children thereby, until there are none."""
+    while True:
+        kill(children(os.getpid()))
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
+
+
+def end_with_parent(wanted: bool = True) -> None:
+    """This process is killed when the one that started it ends. Who did may be gone already: the caller asks."""
+    _prctl(_DEATH_SIGNAL, signal.SIGKILL if wanted else 0)
+
+
+def adopt_orphans() -> None:
+    """What loses its parent below this process becomes its own child, which it can then end."""
+    _prctl(_SUBREAPER, 1)
+
+
+def _prctl(option: int, value: int) -> None:
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(option, value)
+
+
+# -- what they take
+
+
+def resident_bytes(pid: int) -> int:
+    """The memory that a process holds; 0 where it is gone."""
+    try:
+        with open(f"/proc/{pid}/statm") as statm:
+            return int(statm.read().split()[1]) * resource.getpagesize()
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def tasks() -> int:
+    """How many processes and threads the machine has."""
+    try:
+        with open("/proc/loadavg") as load:
+            return int(load.read().split()[3].partition("/")[2])
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def group_size(group: int) -> int:
+    """How many processes belong to a process group."""
+    count = 0
+    with contextlib.suppress(OSError):
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                count += os.getpgid(int(pid)) == group
+    return count

@@ -12,7 +12,6 @@ Answered, each with its "id": any number of {"tell": line}, then {"grade": recor
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import importlib
 import json
@@ -23,7 +22,6 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -32,14 +30,12 @@ from grader import cache, progress, report
 from grader.catalog import FILE, Catalog, CatalogError, Kata, find_root, load_catalog
 from grader.devices.sim import engine_library
 from grader.grade import MACHINE_ERRORS, Grade, Options, digest_of, grade, targets
+from grader.processes import adopt_orphans, end_children, end_with_parent
 from grader.record import record
 from grader.skeleton import SkeletonError
 from grader.toolchain import ToolchainError, find_gpu, find_toolchain
 
 FAULTS = (*MACHINE_ERRORS, CatalogError, SkeletonError)
-_PRCTL = ctypes.CDLL(None).prctl
-_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG: what this process gets when the one that asks dies
-_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER: orphans below come to this process, which can then end them
 _READ_BYTES = 1 << 16
 
 Answer = dict[str, Any]
@@ -168,9 +164,9 @@ class _Grader:
                     return
                 self.waiting = json.loads(questions[-1]) if questions else self.waiting
             elif not ready and idle:
-                _PRCTL(_DEATH_SIGNAL, signal.SIGKILL)  # there is nothing to end yet but this process, which is busy now
+                end_with_parent()  # there is nothing to end yet but this process, which is busy now
                 _warm()
-                _PRCTL(_DEATH_SIGNAL, 0)
+                end_with_parent(False)
                 self.is_warm = True
             if self.running is not None and self.running.lines.fd in ready:
                 self._relay(self.running)
@@ -228,28 +224,6 @@ class _Grader:
         _write(self.out, {"id": number, **answer})
 
 
-def end_children() -> None:
-    """Kill every child of this process, then those that became its children thereby, until there are none."""
-    while True:
-        for pid in _children():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        try:
-            os.waitpid(-1, 0)
-        except ChildProcessError:
-            return
-
-
-def _children() -> Iterator[int]:
-    ours = os.getpid()
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            with contextlib.suppress(OSError, ValueError, IndexError):
-                stat = Path("/proc", entry, "stat").read_text()
-                if int(stat.rpartition(")")[2].split()[1]) == ours:
-                    yield int(entry)
-
-
 def _warm() -> None:
     """What every grade needs, imported and found while nobody waits; what is missing is the next grade's to say."""
     import hypothesis
@@ -304,7 +278,7 @@ def _lines(graded: Grade) -> list[str]:
 
 
 def _main(root: Path) -> None:
-    _PRCTL(_SUBREAPER, 1)
+    adopt_orphans()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     out = os.dup(1)
     os.dup2(2, 1)  # whatever is printed must not stand between answers

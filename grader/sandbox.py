@@ -30,6 +30,7 @@ from typing import Any, TypeVar
 
 from grader.devices import Call, Device, Finding, LoadError, Outcome
 from grader.frames import Child, FrameError, Parent, read_header, write_header
+from grader.processes import end_with_parent, group_size, resident_bytes, tasks
 
 READY_LIMIT_S = 120.0
 GRACE_S = 2.0
@@ -161,7 +162,7 @@ class _Child:
         self._device = device
         self._memory_limit = 0
         self._memory_at_start: int | None = None  # known once the child is ready
-        self._tasks_at_start = _tasks()
+        self._tasks_at_start = tasks()
         ours, theirs = socket.socketpair()
         self._socket, self._frames = ours, Parent(ours)
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed by kill()
@@ -218,7 +219,7 @@ class _Child:
             if refused["kind"] is None:
                 raise SandboxError(refused["message"])
             raise _Lost(refused["kind"], refused["message"])
-        return _resident_bytes(self._process.pid)
+        return resident_bytes(self._process.pid)
 
     def _send(self, write: Callable[[], None]) -> None:
         self._socket.settimeout(READY_LIMIT_S)  # a child that was stopped reads nothing
@@ -250,12 +251,12 @@ class _Child:
         if self._memory_at_start is None:
             return
         limit = self._memory_limit
-        if _resident_bytes(self._process.pid) - self._memory_at_start > limit:
+        if resident_bytes(self._process.pid) - self._memory_at_start > limit:
             raise _Lost("crash", f"the launcher took more than {limit / 2**30:g} GiB of host memory and was stopped")
 
     def _check_processes(self) -> None:
         """Only where the machine has many more than before are the child's own counted: that takes a while."""
-        if _tasks() - self._tasks_at_start > MOST_PROCESSES and _group_size(self._process.pid) > MOST_PROCESSES:
+        if tasks() - self._tasks_at_start > MOST_PROCESSES and group_size(self._process.pid) > MOST_PROCESSES:
             raise _Lost("crash", f"the launcher started more than {MOST_PROCESSES} processes and was stopped")
 
     def _ended(self) -> _Lost:
@@ -300,32 +301,6 @@ _SIGNALS: dict[int, str] = {
 }
 
 
-def _resident_bytes(pid: int) -> int:
-    try:
-        with open(f"/proc/{pid}/statm") as statm:
-            return int(statm.read().split()[1]) * resource.getpagesize()
-    except (OSError, IndexError, ValueError):
-        return 0
-
-
-def _tasks() -> int:
-    """How many processes and threads the machine has."""
-    try:
-        with open("/proc/loadavg") as load:
-            return int(load.read().split()[3].partition("/")[2])
-    except (OSError, IndexError, ValueError):
-        return 0
-
-
-def _group_size(group: int) -> int:
-    """How many processes belong to a process group."""
-    count = 0
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            count += os.getpgid(int(pid)) == group
-    return count
-
-
 # -- the child -------------------------------------------------------------------------------------------------------
 
 
@@ -356,8 +331,7 @@ def _serve(name: str, connection: socket.socket) -> None:
 
 def _confine(parent: int) -> None:
     """End with the parent (where the system offers it), leave no core file, print no more than fits a disk."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    end_with_parent()
     if os.getppid() != parent:
         os._exit(0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -8,12 +8,10 @@ all that it started. A worker stands in a scratch folder of its own, emptied aft
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import selectors
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -26,12 +24,11 @@ from typing import Any
 from grader import cache
 from grader.catalog import Catalog, load_catalog
 from grader.grade import Options, grade
-from grader.processes import descendants, kill, kill_tree
+from grader.processes import adopt_orphans, descendants, end_with_parent, kill, kill_tree
 from grader.record import record
 from grader.toolchain import gpu_of_worker
 
 TRIES = 2  # of a task whose worker dies
-_PDEATHSIG, _SUBREAPER = 1, 36  # prctl(2): PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER
 _FROM_HERE = str(Path(__file__).resolve().parent.parent)
 
 
@@ -189,10 +186,8 @@ class _Worker:
 
 
 def _main(fd: int, parent: int, about: dict[str, Any]) -> None:
-    with contextlib.suppress(OSError, AttributeError):
-        prctl = ctypes.CDLL(None).prctl
-        prctl(_PDEATHSIG, signal.SIGKILL)
-        prctl(_SUBREAPER, 1)  # what a launcher leaves behind becomes this process's own child
+    end_with_parent()
+    adopt_orphans()  # what a launcher leaves behind
     if os.getppid() != parent:
         return
     catalog, options = load_catalog(Path(about["root"])), Options(**about["options"])
