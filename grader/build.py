@@ -38,6 +38,7 @@ MEMORY_LIMIT_BYTES = 12 << 30  # of address space, for each program that nvcc st
 FILE_LIMIT_BYTES = 1 << 30  # for each file that they write
 PATIENCE_S = 30.0  # for builds that other processes are making, or have before them
 FULL_BYTES = 1 << 20  # a disk with less room than this is why a compilation failed
+_NO_SPACE = "No space left on device"
 _NAME = "kata"  # every build's files have this stem, so that a build does not depend on what its file was called
 SOURCE = f"{_NAME}.cu"
 # Leads to the folder that the file came from. nvcc and ninja see this name alone, whatever that folder is called.
@@ -365,8 +366,9 @@ def _judge(job: _Job, place: Path) -> CompileFailure | None:
     if status == "0" and (place / f"{_NAME}.so").is_file():
         missing = _missing_launcher(place / f"{_NAME}.so", job)
         return CompileFailure(request, missing, None, log) if missing else _not_allowed(job, place)
-    if "No space left on device" in log or shutil.disk_usage(place).free < FULL_BYTES:
-        raise cache.explain(OSError(errno.ENOSPC, "No space left on device"), place.parent)
+    told = _NO_SPACE in log and _NO_SPACE.encode() not in job.text  # by nvcc, not by the file's own #error
+    if told or shutil.disk_usage(place).free < FULL_BYTES:
+        raise cache.explain(OSError(errno.ENOSPC, _NO_SPACE), place.parent)
     if status in ("124", "137"):
         message = f"nvcc did not finish within {_limit_s(request)} s; is there a loop that is unrolled without end?"
         return CompileFailure(request, message, None, log)

@@ -242,6 +242,11 @@ def test_a_full_disk_is_not_the_learners_fault(tmp_path: Path, monkeypatch: pyte
         subprocess.run(["umount", str(disk)], check=True)
 
 
+def test_a_file_that_speaks_of_a_full_disk_has_not_filled_it(folder: Path, tmp_path: Path) -> None:
+    found = failure(tmp_path, '#include "kata.cuh"\n#error "No space left on device"\n')
+    assert found.line == 2 and "No space left on device" in found.message
+
+
 def test_a_syntax_error_has_the_learners_own_line(folder: Path, tmp_path: Path) -> None:
     found = failure(tmp_path, '#include "kata.cuh"\n\nint x = ;\n')
     assert found.line == 3 and "expected an expression" in found.message
