@@ -233,7 +233,9 @@ def test_pictures_of_what_was_passed_last_need_not_be_possible(place: Path, tmp_
             place / "clone", "-m", "grader", "report", "-o", str(tmp_path / "page.html"), KATA_NVCC="/nowhere/nvcc"
         )
     assert done.returncode == 0 and "kata: no memory accesses are drawn: " in done.stderr, done.stderr
-    assert "No kata is drawn" in (tmp_path / "page.html").read_text()
+    text = (tmp_path / "page.html").read_text()
+    assert "No kata is drawn" in text
+    assert "1 kata passed on 2026-05-01." in text and "<b>1</b><span>day with a grade</span>" in text
 
 
 def test_it_is_opened_in_the_browser_or_said_that_there_is_none(place: Path, tmp_path: Path) -> None:

@@ -21,15 +21,21 @@ def overview(catalog: Catalog, states: Mapping[str, State], known: Progress, upc
     grades = [event for event in known.events if event.what == GRADE]
     hints = sum(event.what == HINT for event in known.events)
     passed = [state for state in states.values() if state.word == PASSED]
+    finished = sum(_all_passed(katas) for katas in _families(catalog, states).values())
     facts = (
         (f"{len(passed)} of {len(states)}", "katas passed"),
-        (str(sum(_all_passed(katas) for katas in _families(catalog, states).values())), "families finished"),
-        (str(len(grades)), "grades"),
-        (str(len({event.date for event in grades})), "days with a grade"),
-        (str(hints), "hints shown"),
+        _fact(finished, "family", "families", "finished"),
+        _fact(len(grades), "grade", "grades"),
+        _fact(len({event.date for event in grades}), "day", "days", "with a grade"),
+        _fact(hints, "hint", "hints", "shown"),
     )
     items = (tag("li", tag("b", figure), tag("span", words)) for figure, words in facts)
     return join((tag("ul", *items, class_="facts"), _next(upcoming, catalog)))
+
+
+def _fact(count: int, one: str, many: str, more: str = "") -> tuple[str, str]:
+    """A figure and its words."""
+    return str(count), f"{one if count == 1 else many} {more}".strip()
 
 
 def _next(upcoming: State | None, catalog: Catalog) -> Markup:
@@ -107,7 +113,8 @@ def _over_time(states: Mapping[str, State]) -> Markup | None:
     ]
     if days[-1] != first:
         parts.append(label(days[-1].isoformat(), WIDTH - 8, HEIGHT - 6, anchor="end", class_="quiet"))
-    words = f"{len(days)} katas passed from {first.isoformat()} to {days[-1].isoformat()}"
+    period = f"from {first.isoformat()} to {days[-1].isoformat()}" if days[-1] != first else f"on {first.isoformat()}"
+    words = " ".join((*_fact(len(days), "kata", "katas", "passed"), period))
     return tag(
         "figure",
         tag("h3", "Over time"),
