@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
-from sim_kernels.harness import HERE, given, line_of, open_device, run, unpack, wanted
+import os
+import subprocess
+import sys
+from pathlib import Path
 
+import pytest
+from sim_kernels.harness import HERE, build, engine, given, line_of, open_device, run, unpack, wanted
+
+from grader.build import exported_names
 from grader.devices import Finding, Outcome
 from grader.devices.sim import SimDevice
 
@@ -96,3 +102,28 @@ REFUSED = {
 def test_what_is_refused_says_so(h200: SimDevice, launcher: str) -> None:
     found = finding(h200, launcher)
     assert found.kind == "unsupported" and REFUSED[launcher] in found.message
+
+
+OTHER_RUNTIME_FIRST = """
+import ctypes, os, sys
+ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL | os.RTLD_NOW)
+import test_sim_runtime as tests
+device = tests.open_device(tests.SOURCE)
+for launcher in ("grid_sync", "symbols", "queries"):
+    done = tests.outcome(device, launcher)
+    assert not done.findings, done.findings
+"""
+
+
+def test_another_cuda_runtime_in_the_process_is_not_taken(tmp_path: Path) -> None:
+    """torch with CUDA brings its own and loads it for all to use; without a GPU every call of it fails."""
+    build(SOURCE)
+    calls = [name for name in exported_names(engine()) if name.startswith(("cuda", "__cuda"))]
+    assert {"cudaMalloc", "cudaLaunchKernel", "__cudaRegisterFatBinary"} <= set(calls)
+    source, library = tmp_path / "runtime.c", tmp_path / "libcudart.so"
+    source.write_text("void abort(void);\n" + "".join(f"void {name}(void) {{ abort(); }}\n" for name in calls))
+    subprocess.run([os.environ.get("CC", "gcc"), "-shared", "-fPIC", "-o", library, source], check=True)
+    command = [sys.executable, "-c", OTHER_RUNTIME_FIRST, str(library)]
+    paths = {"PYTHONPATH": f"{HERE.parent.parent}{os.pathsep}{HERE.parent}"}
+    done = subprocess.run(command, env=os.environ | paths, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

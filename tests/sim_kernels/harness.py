@@ -14,6 +14,7 @@ from pathlib import Path
 from grader.cache import cache_folder
 from grader.devices import Buffer, Call, Outcome, Scalar
 from grader.devices.sim import SimDevice, engine_library
+from grader.devices.sim.engine import LIBRARY
 from grader.toolchain import find_toolchain
 
 HERE = Path(__file__).parent
@@ -23,18 +24,25 @@ POISON = 0xA5
 
 
 def build(source: Path, *, arch: str = "90a") -> Path:
-    """The folder with kata.so and the PTX; compiled once a state of the file and of the compiler."""
+    """The folder with kata.so and the PTX; compiled once a state of the file and of the compiler.
+
+    kata.so names the engine as a library that it needs: tests load it where torch's CUDA runtime may be already.
+    """
     toolchain = find_toolchain()
-    key = hashlib.sha256(source.read_bytes() + toolchain.identity.encode() + arch.encode()).hexdigest()[:16]
+    text = source.read_bytes() + f"{toolchain.identity} {arch} {LIBRARY}".encode()
+    key = hashlib.sha256(text).hexdigest()[:16]
     folder = Path(tempfile.gettempdir()) / f"kata-sim-tests-{os.getuid()}" / f"{source.stem}-{key}"
     if not (folder / "kata.so").is_file():
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as staging:
+            stub = f"{staging}/{LIBRARY}"  # nothing but the engine's name
+            named = ("-shared", f"-Wl,-soname,{LIBRARY}", "-o", stub, "-xc", os.devnull)
+            subprocess.run([toolchain.host, *named], check=True)
             command = [
                 str(toolchain.nvcc), *toolchain.nvcc_flags, "-std=c++17", "-O3", "-lineinfo", "-shared",
                 "-gencode", f"arch=compute_{arch},code=compute_{arch}", "-Xcompiler", "-fPIC", "-cudart", "none",
                 "-I", str(INCLUDE), "-include", "kata_probe.h", "--keep", "--keep-dir", staging,
-                "-o", f"{staging}/kata.so", str(source),
+                "-Xlinker", f"--no-as-needed,{stub}", "-o", f"{staging}/kata.so", str(source),
             ]  # fmt: skip
             done = subprocess.run(command, capture_output=True, text=True)
             assert done.returncode == 0, done.stderr

@@ -24,6 +24,8 @@ SOURCES = Path(__file__).parent / "engine"
 LIBRARY = "libsim_engine.so"
 FLAGS = ("-std=c++17", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-fno-strict-aliasing", "-pthread")
 NATIVE = "-march=native"
+# Known by its name to a library that needs it, and calling its own CUDA runtime whatever else the process has.
+LINK_FLAGS = ("-shared", f"-Wl,-soname,{LIBRARY}", "-Wl,-Bsymbolic")
 STANDARD = "standard.h"  # compiled in advance where at least FEW sources follow
 FEW = 6
 PATIENCE_S = 300.0  # with another process that builds the same
@@ -69,7 +71,7 @@ def engine_library(
         made.mkdir()
         objects = {source: folder / "objects" / f"{_digest(compiler_key, *headers, source)}.o" for source in sources}
         _compile([path, *flags], objects, stage, jobs or os.cpu_count() or 1)
-        _run([path, *flags, "-shared", *map(str, objects.values()), "-o", str(made / LIBRARY)], LIBRARY)
+        _run([path, *flags, *LINK_FLAGS, *map(str, objects.values()), "-o", str(made / LIBRARY)], LIBRARY)
         cache.publish(made, place)
     say("the simulator is built")
     return library
@@ -92,7 +94,7 @@ def _flags(compiler: str) -> tuple[str, ...]:
 def _compiler_key(compiler: str, flags: Sequence[str]) -> str:
     version = subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout
     optimisation = f"{OPTIMISATION} {OTHER_OPTIMISATION}"
-    return "\0".join((version, " ".join(flags), optimisation, platform.machine(), _processor()))
+    return "\0".join((version, " ".join((*flags, *LINK_FLAGS)), optimisation, platform.machine(), _processor()))
 
 
 def _digest(compiler_key: str, *files: Path) -> str:

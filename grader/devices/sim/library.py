@@ -1,6 +1,8 @@
 """Built kata -> a launcher that can be called: the learner's host library on top of the engine.
 
-The engine is loaded globally first, so that the CUDA runtime symbols of the learner's library come from it.
+The engine is loaded globally first, so that the CUDA runtime symbols of the learner's library come from it. Where the
+process has another CUDA runtime already, as torch's is, that one would be found before it, unless the library names the
+engine among those that it needs.
 """
 
 from __future__ import annotations
@@ -56,9 +58,12 @@ def load_engine(path: Path) -> ctypes.CDLL:
 
 
 def load_kata(path: Path, *, source: Path) -> Loaded:
-    """The learner's library; every symbol is resolved now, so that a missing one is known by its name."""
+    """The learner's library; every symbol is resolved now, so that a missing one is known by its name.
+
+    It is looked for in what the library needs, then in what the process has.
+    """
     try:
-        return Loaded(ctypes.CDLL(str(path), mode=os.RTLD_NOW))
+        return Loaded(ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_DEEPBIND))
     except OSError as error:
         return Loaded(None, _load_finding(str(error), source))
 
