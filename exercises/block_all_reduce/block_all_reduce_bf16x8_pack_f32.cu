@@ -2,7 +2,7 @@
 //
 // Shapes     x: [n] bf16, contiguous, 16-byte aligned base, y: [1] f32, any n >= 0; the sum of no elements is 0
 // Technique  128-bit loads in a grid-stride loop, each element to float before it is added; scalar tail
-// New        over block_all_reduce_bf16x2_f32: four times the bytes per load, and the grid-stride loop of f32x4_f32
+// New        over block_all_reduce_bf16x2_f32: four times the bytes per load, and the loop of f16x8_pack_f32
 // Bound      memory bandwidth; y's last bits may change from run to run: blocks add in any order
 #include "kata.cuh"
 #include <algorithm>

@@ -10,7 +10,6 @@
 constexpr int THREADS = 256;
 constexpr float LAMBDA = 0.5f;
 
-// Asks which x become 0, not which stay: every comparison with nan is false, and nan must stay.
 __device__ __forceinline__ half hardshrink(half x) {
     // TODO(1): Return 0 for x in -LAMBDA..LAMBDA, both ends included, and x itself elsewhere, nan among it: compared as
     //   halves. (~1 line)

@@ -4,7 +4,8 @@
 //            bases, any seq_len >= 0, any even hidden >= 2
 // Technique  a thread owns four columns in ROWS rows, and loads from all of them before it rotates; 128-bit accesses
 //            where hidden is a multiple of 4 (else row bases are not 16-byte aligned, and pairs go one by one)
-// New        over rope_f32: half the memory instructions, and ROWS independent loads in flight per thread
+// New        over rope_f32: half the memory instructions, ROWS independent loads in flight per thread, and stores
+//            marked as streaming
 // Bound      memory bandwidth
 #include "kata.cuh"
 #include <cmath>
@@ -60,8 +61,8 @@ __global__ void __launch_bounds__(THREADS) rope_f32x4_pack_kernel(
     // TODO(1): global -> registers: four columns of every row that exists, and its position. No load may wait for
     //   another, and none for a rotation. (~10 lines)
     // END TODO(1)
-    // TODO(2): registers -> global: rotate both pairs of every row that exists, and store them the way they came.
-    //   (~12 lines)
+    // TODO(2): registers -> global: rotate both pairs of every row that exists, and store them the way they came;
+    //   whole vectors as streaming, since nobody reads y again here. (~12 lines)
     // END TODO(2)
 }
 

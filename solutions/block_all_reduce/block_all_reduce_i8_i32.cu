@@ -1,6 +1,7 @@
 // block_all_reduce_i8_i32: y[0] = sum of all x, one signed byte per thread
 //
-// Shapes     x: [n] i8, contiguous, 16-byte aligned base, y: [1] i32, 0 <= n <= 2^24; the sum of none is 0
+// Shapes     x: [n] i8, contiguous, 16-byte aligned base, y: [1] i32, any n >= 0 whose sum fits int: all up
+//            to 2^24 do; the sum of none is 0
 // Technique  warp shuffles, one partial sum per warp in shared memory, one atomicAdd per block
 // New        over block_all_reduce_f32_f32: bytes widened to int; integer sums are the same in any order
 // Bound      shuffles and atomics: a warp's load is 32 bytes

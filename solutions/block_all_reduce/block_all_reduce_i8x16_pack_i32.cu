@@ -1,8 +1,9 @@
 // block_all_reduce_i8x16_pack_i32: y[0] = sum of all x, 16 signed bytes at a time
 //
-// Shapes     x: [n] i8, contiguous, 16-byte aligned base, y: [1] i32, 0 <= n <= 2^24; the sum of none is 0
+// Shapes     x: [n] i8, contiguous, 16-byte aligned base, y: [1] i32, any n >= 0 whose sum fits int: all up
+//            to 2^24 do; the sum of none is 0
 // Technique  128-bit loads and four-byte dot products with ones in a grid-stride loop, then the block reduction
-// New        over block_all_reduce_i8_i32: 16 bytes per load, four bytes per addition, and the loop of f32x4_f32
+// New        over block_all_reduce_i8_i32: 16 bytes per load, four bytes per addition, and the loop of f16x8_pack_f32
 // Bound      memory bandwidth
 #include "kata.cuh"
 #include <cstdint>

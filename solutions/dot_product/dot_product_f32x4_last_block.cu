@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(THREADS) dot_product_f32x4_last_block_kernel(
     float sum = 0.0f;
     // TODO(1): Walk over the n / VEC whole vectors in strides of the grid's width, one 128-bit load of a and one of b
     //   in each step, and add up the products alone in registers. (~6 lines)
-    // Unrolled, eight loads are on their way before the first is needed.
+    // Unrolled: loads of several vectors are on their way at once (nvcc 13.0 for sm_90: four, then four more).
 #pragma unroll 4
     for (int v = first; v < n / VEC; v += stride) {
         const float4 a4 = *reinterpret_cast<const float4*>(a + v * VEC);

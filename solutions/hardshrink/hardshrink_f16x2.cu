@@ -3,7 +3,7 @@
 // Shapes     x, y: [n] f16, contiguous, 16-byte aligned base, any n >= 0
 // Technique  32-bit accesses and one packed comparison (half2); scalar tail
 // New        over hardshrink_f16: one instruction moves or compares two halves; a mask instead of a choice
-// Bound      memory bandwidth, as close to it as the one-float-per-thread kernel comes
+// Bound      bytes in flight: 4 bytes per thread and load do not fill the memory's queue
 #include "kata.cuh"
 #include <cuda_fp16.h>
 
@@ -12,11 +12,11 @@ constexpr int VEC = 2;                    // elements per thread: half2 is 4 byt
 constexpr int PER_BLOCK = THREADS * VEC;  // elements per block
 constexpr float LAMBDA = 0.5f;
 
-// Asks which x become 0, not which stay: every comparison with nan is false, and nan must stay. The comparison gives 16
-// ones or zeros for each half, so the bits of both are kept or cleared at once, without a branch.
 __device__ __forceinline__ half2 hardshrink(half2 x) {
     // TODO(1): The function of hardshrink_f16 for both halves at once: one packed comparison that gives a mask, and no
     //   branch. (~3 lines)
+    // Asks which x become 0, not which stay: every comparison with nan is false, and nan must stay. The comparison
+    // gives 16 ones or zeros for each half, so the bits of both are kept or cleared at once, without a branch.
     const unsigned zeroed = __hle2_mask(__habs2(x), __float2half2_rn(LAMBDA));
     const unsigned kept = *reinterpret_cast<const unsigned*>(&x) & ~zeroed;
     return *reinterpret_cast<const half2*>(&kept);

@@ -9,11 +9,12 @@
 
 constexpr int THREADS = 256;
 
-// The clamp is divided by 6 before it meets x: x * 6 would overflow for x above 10917. The product, and not a branch,
-// makes nan of nan (__hmax alone would drop it) and of -inf. Half is enough: where x + 3 cancels it is exact.
 __device__ __forceinline__ half hardswish(half x) {
     // TODO(1): Return x * min(max(x + 3, 0), 6) / 6 in half arithmetic, so that no intermediate result overflows where
     //   the answer does not: x may be 65504. nan gives nan, and so does -inf, which meets a 0. (~2 lines)
+    // The clamp is divided by 6 before it meets x: x * 6 would overflow for x above 10917. The product, and not a
+    // branch, makes nan of nan (__hmax alone would drop it) and of -inf. Half is enough: where x + 3 cancels it is
+    // exact.
     const half clamped = __hmin(__hmax(__hadd(x, __float2half(3.0f)), __float2half(0.0f)), __float2half(6.0f));
     return __hmul(x, __hmul(clamped, __float2half(1.0f / 6.0f)));
     // END TODO(1)

@@ -3,16 +3,16 @@
 // Shapes     x, y: [n] f32, contiguous, 16-byte aligned base, any n >= 0
 // Technique  one thread per element, flat index, bounds check
 // New        over elementwise_f32: one input; a clamp in place of branches
-// Bound      memory bandwidth
+// Bound      bytes in flight: 4 bytes per thread and load do not fill the memory's queue
 #include "kata.cuh"
 
 constexpr int THREADS = 256;
 
-// The clamp is divided by 6 before it meets x: x * 6 would overflow for large x. The product, and not a branch, makes
-// nan of nan (fmaxf alone would drop it) and of -inf.
 __device__ __forceinline__ float hardswish(float x) {
     // TODO(1): Return x * min(max(x + 3, 0), 6) / 6 so that no intermediate result overflows where the answer does not:
     //   x may be the largest float. nan gives nan, and so does -inf, which meets a 0. (~1 line)
+    // The clamp is divided by 6 before it meets x: x * 6 would overflow for large x. The product, and not a branch,
+    // makes nan of nan (fmaxf alone would drop it) and of -inf.
     return x * (fminf(fmaxf(x + 3.0f, 0.0f), 6.0f) * (1.0f / 6.0f));
     // END TODO(1)
 }

@@ -1,7 +1,7 @@
 // nms_f32: greedy non-maximum suppression, a box goes if a kept one of higher score overlaps it by over a threshold
 //
-// Shapes     boxes: [n, 4] f32 as x1, y1, x2, y2, scores: [n] f32, keep: [n] i64, count: [1] i32, 16-byte aligned
-//            bases, 0 <= n <= 4096. keep[0..count-1] are the kept boxes by falling score, of equal scores the lower
+// Shapes     boxes: [n, 4] f32 as x1, y1, x2, y2, scores: [n] f32 without nan, keep: [n] i64, count: [1] i32,
+//            16-byte aligned bases, 0 <= n <= 4096. keep[0..count-1] are the kept boxes by falling score, of equal scores the lower
 //            index first; the rest of keep is -1
 // Technique  rank by counting; one bit for every pair of boxes, 64 to a word; one block walks down the ranks
 // New        over block_all_reduce_f32_f32: three kernels in a row, and an answer that hangs on the answers before it
@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(RANK_THREADS)
     // END TODO(2)
 }
 
-// mask[rank * tiles + t], bit b: the box of this rank overlaps the one of rank t * TILE + b, which is a lower one.
+// mask[rank * tiles + t], bit b: the box of this rank overlaps the one of rank t * TILE + b, which comes later.
 __global__ void __launch_bounds__(TILE) nms_mask_kernel(
     const float4* __restrict__ boxes, const int* __restrict__ order, uint64_t* __restrict__ mask, int n, int tiles,
     float iou_threshold) {
@@ -50,12 +50,13 @@ __global__ void __launch_bounds__(TILE) nms_mask_kernel(
     const int tid = threadIdx.x;
     const int row_tile = blockIdx.x / tiles;
     const int col_tile = blockIdx.x % tiles;
-    if (col_tile < row_tile) return;  // a box is suppressed by higher ranks only: nobody reads these words
+    if (col_tile < row_tile) return;  // a box is suppressed by earlier ranks only: nobody reads these words
     const int rank = row_tile * TILE + tid;
     const int first = col_tile * TILE;
     const int boxes_here = min(TILE, n - first);
-    // TODO(3): Stage the boxes of the column's tile; then let each thread compare its own box with those of lower rank
-    //   among them, and store one word of bits. Threads past n have no box, but may be needed to stage. (~9 lines)
+    // TODO(3): Stage the boxes of the column's tile; then let each thread compare its own box with those of later rank
+    //   among them, and store one word of bits. Threads past n have no box and no word, but the barrier waits for them.
+    //   (~9 lines)
     if (tid < boxes_here) boxes_smem[tid] = boxes[order[first + tid]];
     // Every thread reads all the staged boxes.
     __syncthreads();

@@ -27,13 +27,12 @@ __device__ __forceinline__ float warp_reduce_sum(float sum) {
     return sum;
 }
 
-// The sum over the block's threads, in every thread. All threads must call it together.
+// The sum over the block's threads, in every thread. All threads must call it together; between two calls stands the
+// grid's barrier, so that no slow warp still reads the partial sums of the first.
 __device__ __forceinline__ float block_reduce_sum(float sum, float* partial_smem) {
     const int warp_id = threadIdx.x / WARP_SIZE;
     const int lane_id = threadIdx.x % WARP_SIZE;
     sum = warp_reduce_sum(sum);
-    // A slow warp may still read the partial sums of the call before.
-    __syncthreads();
     if (lane_id == 0) partial_smem[warp_id] = sum;
     // Every warp reads what all the other warps wrote.
     __syncthreads();

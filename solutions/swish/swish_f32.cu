@@ -3,16 +3,16 @@
 // Shapes     x, y: [n] f32, contiguous, 16-byte aligned base, any n >= 0
 // Technique  one thread per element, flat index, bounds check
 // New        over elementwise_f32: one input; a function that overflows where its answer does not
-// Bound      memory bandwidth
+// Bound      bytes in flight: 4 bytes per thread and load do not fill the memory's queue
 #include "kata.cuh"
 
 constexpr int THREADS = 256;
 
-// x * sigmoid(x). Below -88.7 exp(-x) passes the largest float, while the answer is still some 1e-37. exp(-|x|) is at
-// most 1, so nothing overflows, and the answer fades out among the denormals.
 __device__ __forceinline__ float swish(float x) {
     // TODO(1): Return x * sigmoid(x), to a few roundings of a float for any x. Below -88.7 exp(-x) overflows, but the
     //   answer is not 0 there yet: take exp of nothing positive. -inf gives nan. (~2 lines)
+    // x * sigmoid(x). Below -88.7 exp(-x) passes the largest float, while the answer is still some 1e-37. exp(-|x|) is
+    // at most 1, so nothing overflows, and the answer fades out among the denormals.
     const float e = expf(-fabsf(x));
     return (x < 0.0f ? x * e : x) / (1.0f + e);
     // END TODO(1)

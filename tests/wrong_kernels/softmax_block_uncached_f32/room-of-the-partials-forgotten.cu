@@ -1,0 +1,176 @@
+// Wrong: the row gets all of the shared memory that a block may have, and the partial results have their place beside it
+// Kata: softmax_block_uncached_f32
+// Sim: launch failed
+// Gpu: launch failed
+#include "kata.cuh"
+#include <algorithm>
+#include <cfloat>
+#include <cmath>
+#include <cstdint>
+
+constexpr int THREADS = 1024;  // of the largest block: a short row gets a smaller one
+constexpr int WARP_SIZE = 32;
+constexpr int WARPS = THREADS / WARP_SIZE;
+constexpr int SHARE = 32;  // elements of a short row for each thread
+constexpr unsigned FULL_MASK = 0xffffffff;
+static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
+static_assert(WARPS <= WARP_SIZE, "one warp combines the partial results of all warps");
+
+// What is known of some elements of a row: their maximum, and the sum of exp(element - maximum).
+struct Partial {
+    float max;
+    float sum;
+};
+
+// Of no elements at all. The lowest float stands in for -inf, since -inf - -inf is not 0 but nan.
+__device__ __forceinline__ Partial nothing() {
+    return {-FLT_MAX, 0.0f};
+}
+
+// What is known of the elements of both. An element x by itself is {x, 1}.
+__device__ __forceinline__ Partial merge(Partial a, Partial b) {
+    Partial merged = nothing();
+    merged.max = fmaxf(a.max, b.max);
+    merged.sum = a.sum * __expf(a.max - merged.max) + b.sum * __expf(b.max - merged.max);
+    return merged;
+}
+
+// The lanes' partial results merged, in every lane. All 32 lanes must call it together.
+__device__ __forceinline__ Partial warp_reduce(Partial value) {
+#pragma unroll
+    for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) {
+        const float max = __shfl_xor_sync(FULL_MASK, value.max, offset);
+        const float sum = __shfl_xor_sync(FULL_MASK, value.sum, offset);
+        value = merge(value, {max, sum});
+    }
+    return value;
+}
+
+// The threads' partial results merged, in every thread. All threads must call it together, and once in a kernel.
+__device__ __forceinline__ Partial block_reduce(Partial value, Partial* partial_smem) {
+    const int warp_id = threadIdx.x / WARP_SIZE;
+    const int lane_id = threadIdx.x % WARP_SIZE;
+    value = warp_reduce(value);
+    if (lane_id == 0) partial_smem[warp_id] = value;
+    // Every warp reads what all the other warps wrote.
+    __syncthreads();
+    value = warp_reduce(lane_id < blockDim.x / WARP_SIZE ? partial_smem[lane_id] : nothing());
+    return value;
+}
+
+// Pack is what one access moves. Its VEC elements divide cols: a vector lies in the row as a whole or not at all, and
+// every row starts at a multiple of its size.
+template <typename Pack>
+constexpr int VEC = sizeof(Pack) / sizeof(float);
+
+// Elements that a thread asks for before it needs the first. Single ones take more registers for their addresses.
+template <typename Pack>
+constexpr int BATCH = VEC<Pack> == 4 ? 16 : 8;
+
+// global or shared -> registers: from[0..VEC-1]
+template <typename Pack>
+__device__ __forceinline__ void load(float* to_rmem, const float* from) {
+    *reinterpret_cast<Pack*>(to_rmem) = *reinterpret_cast<const Pack*>(from);
+}
+
+// global -> registers: from[0..VEC-1], for the last time: the first to leave the caches
+template <typename Pack>
+__device__ __forceinline__ void load_last(float* to_rmem, const float* from) {
+    *reinterpret_cast<Pack*>(to_rmem) = __ldcs(reinterpret_cast<const Pack*>(from));
+}
+
+// registers -> shared: to[0..VEC-1]
+template <typename Pack>
+__device__ __forceinline__ void store(float* to, const float* from_rmem) {
+    *reinterpret_cast<Pack*>(to) = *reinterpret_cast<const Pack*>(from_rmem);
+}
+
+// registers -> global: to[0..VEC-1], the first to leave the caches: nobody reads it here
+template <typename Pack>
+__device__ __forceinline__ void stream(float* to, const float* from_rmem) {
+    __stcs(reinterpret_cast<Pack*>(to), *reinterpret_cast<const Pack*>(from_rmem));
+}
+
+// Shared memory has room for the columns below held, a multiple of VEC.
+template <typename Pack>
+__global__ void __launch_bounds__(THREADS)
+    softmax_block_uncached_f32_kernel(const float* __restrict__ x, float* __restrict__ y, int cols, int held) {
+    extern __shared__ float4 dynamic_smem[];
+    __shared__ Partial partial_smem[WARPS];
+    float* row_smem = reinterpret_cast<float*>(dynamic_smem);  // [held]
+    const int tid = threadIdx.x;
+    const int threads = blockDim.x;
+    const float* x_row = x + static_cast<int64_t>(blockIdx.x) * cols;
+    float* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
+    // Columns that are read once and must not drive others out of L2: those in shared memory, if there are others.
+    const int once = held < cols ? held : 0;
+    Partial row = nothing();
+    for (int64_t begin = 0; begin < cols; begin += BATCH<Pack> * threads) {
+        alignas(Pack) float x_rmem[BATCH<Pack>];
+#pragma unroll
+        for (float& value : x_rmem) value = -INFINITY;
+#pragma unroll
+        for (int i = 0; i < BATCH<Pack>; i += VEC<Pack>) {
+            const int64_t col = begin + i * threads + tid * VEC<Pack>;
+            if (col < once)
+                load_last<Pack>(x_rmem + i, x_row + col);
+            else if (col < cols)
+                load<Pack>(x_rmem + i, x_row + col);
+        }
+#pragma unroll
+        for (int i = 0; i < BATCH<Pack>; i += VEC<Pack>) {
+            const int64_t col = begin + i * threads + tid * VEC<Pack>;
+            if (col < held) store<Pack>(row_smem + col, x_rmem + i);
+        }
+        Partial batch = nothing();
+#pragma unroll
+        for (const float value : x_rmem) batch.max = fmaxf(batch.max, value);
+#pragma unroll
+        for (const float value : x_rmem) batch.sum += __expf(value - batch.max);
+        row = merge(row, batch);
+    }
+    row = block_reduce(row, partial_smem);
+    const float scale = 1.0f / row.sum;
+    const int64_t whole = BATCH<Pack> * threads;
+    for (int64_t begin = (cols - 1) / whole * whole; held < cols && begin + whole > held; begin -= whole) {
+        alignas(Pack) float y_rmem[BATCH<Pack>];
+#pragma unroll
+        for (int i = 0; i < BATCH<Pack>; i += VEC<Pack>) {
+            const int64_t col = begin + i * threads + tid * VEC<Pack>;
+            if (col >= held && col < cols) load_last<Pack>(y_rmem + i, x_row + col);
+        }
+#pragma unroll
+        for (int i = 0; i < BATCH<Pack>; i += VEC<Pack>) {
+            const int64_t col = begin + i * threads + tid * VEC<Pack>;
+#pragma unroll
+            for (int j = i; j < i + VEC<Pack>; ++j) y_rmem[j] = __expf(y_rmem[j] - row.max) * scale;
+            if (col >= held && col < cols) stream<Pack>(y_row + col, y_rmem + i);
+        }
+    }
+    // No barrier for row_smem: no thread reads what another wrote.
+    for (int col = tid * VEC<Pack>; col < held; col += threads * VEC<Pack>) {
+        alignas(Pack) float y_rmem[VEC<Pack>];
+        load<Pack>(y_rmem, row_smem + col);
+#pragma unroll
+        for (float& value : y_rmem) value = __expf(value - row.max) * scale;
+        stream<Pack>(y_row + col, y_rmem);
+    }
+}
+
+KATA_EXPORT void softmax_block_uncached_f32(const float* x, float* y, int rows, int cols, cudaStream_t stream) {
+    // One block per row, of as many warps as give each thread its share, WARPS at most.
+    const int warps = std::min((cols - 1) / (WARP_SIZE * SHARE) + 1, WARPS);
+    // Only where 4 divides cols do all rows start at a multiple of 16 bytes.
+    const auto kernel =
+        cols % 4 == 0 ? softmax_block_uncached_f32_kernel<float4> : softmax_block_uncached_f32_kernel<float>;
+    int held = 0;
+    int device = 0, most_bytes = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&most_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    const int room = most_bytes / static_cast<int>(sizeof(float4)) * 4;
+    held = std::min(cols, room);
+    const int smem_bytes = held * static_cast<int>(sizeof(float));
+    // A launch gets no more than 48 KB of dynamic shared memory unless the kernel was given leave.
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, smem_bytes);
+    kernel<<<rows, warps * WARP_SIZE, smem_bytes, stream>>>(x, y, cols, held);
+}
