@@ -29,6 +29,7 @@ __global__ void last_block_done_kernel(const float* x, float* y, int n) {
         y[1 + blockIdx.x] = x[blockIdx.x];
         __threadfence();
         last = atomicInc(&tickets[0], gridDim.x - 1) == gridDim.x - 1;
+        __threadfence();
     }
     __syncthreads();
     if (!last || threadIdx.x != 32) return;
@@ -37,6 +38,39 @@ __global__ void last_block_done_kernel(const float* x, float* y, int n) {
     y[0] = sum;
 }
 LAUNCHER(last_block_done, 6, 64)
+
+// The same without a second fence, for what is stored and loaded strongly.
+__global__ void last_block_done_volatile_kernel(const float* x, float* y, int n) {
+    __shared__ bool last;
+    volatile float* sums = y + 1;
+    if (threadIdx.x == 0) {
+        sums[blockIdx.x] = x[blockIdx.x];
+        __threadfence();
+        last = atomicInc(&tickets[2], gridDim.x - 1) == gridDim.x - 1;
+    }
+    __syncthreads();
+    if (!last || threadIdx.x != 32) return;
+    float sum = 0;
+    for (int b = 0; b < gridDim.x; ++b) sum += sums[b];
+    y[0] = sum;
+}
+LAUNCHER(last_block_done_volatile, 6, 64)
+
+// The atomic has both fences in it.
+__global__ void last_block_done_acq_rel_kernel(const float* x, float* y, int n) {
+    if (threadIdx.x != 0) return;
+    y[1 + blockIdx.x] = x[blockIdx.x];
+    unsigned before;
+    asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "l"(&tickets[3]), "r"(gridDim.x - 1)
+                 : "memory");
+    if (before != gridDim.x - 1) return;
+    float sum = 0;
+    for (int b = 0; b < gridDim.x; ++b) sum += y[1 + b];
+    y[0] = sum;
+}
+LAUNCHER(last_block_done_acq_rel, 6, 32)
 
 // All threads write and fence, one of them takes the ticket.
 __global__ void last_block_done_by_all_kernel(const float* x, float* y, int n) {
@@ -47,6 +81,7 @@ __global__ void last_block_done_by_all_kernel(const float* x, float* y, int n) {
     if (threadIdx.x == 0) last = atomicAdd(&tickets[1], 1) % gridDim.x == gridDim.x - 1;
     __syncthreads();
     if (!last) return;
+    __threadfence();
     float sum = 0;
     for (int b = 0; b < gridDim.x; ++b) sum += y[64 + b * 32 + (threadIdx.x ^ 5)];
     y[threadIdx.x] = sum;

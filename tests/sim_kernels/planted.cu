@@ -41,6 +41,33 @@ __global__ void partials_fenced_for_the_block_kernel(const float* x, float* y, i
 }
 LAUNCHER(partials_fenced_for_the_block, 6, 32)
 
+// Handed over, but not received: what the count stands for may still be read from before.
+__global__ void partials_not_acquired_kernel(const float* x, float* y, int n) {
+    if (threadIdx.x != 0) return;
+    y[1 + blockIdx.x] = x[blockIdx.x];
+    __threadfence();
+    if (atomicInc(&tickets[2], gridDim.x - 1) != gridDim.x - 1) return;
+    float sum = 0;
+    for (int b = 0; b < gridDim.x; ++b) sum += y[1 + b];  // partials_not_acquired
+    y[0] = sum;
+}
+LAUNCHER(partials_not_acquired, 6, 32)
+
+__global__ void flag_seen_without_a_fence_kernel(const float* x, float* y, int n) {
+    volatile float* flag = y + 1;
+    if (threadIdx.x != 0) return;
+    if (blockIdx.x == 0) {
+        y[0] = x[1];
+        __threadfence();
+        *flag = 1;
+    } else {
+        while (*flag == 0) {
+        }
+        y[2] = y[0];  // flag_seen_without_a_fence
+    }
+}
+LAUNCHER(flag_seen_without_a_fence, 2, 32)
+
 __global__ void flag_before_its_data_kernel(const float* x, float* y, int n) {
     volatile float* flag = y + 1;
     if (threadIdx.x != 0) return;

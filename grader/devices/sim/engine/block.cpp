@@ -276,7 +276,7 @@ void Block::fence_proxy(Warp& warp) {
 void Block::touch(Warp& warp, const Instruction& in, Mask mask, Access access, u8* const* at) {
     if (in.releases) fence(warp, true);
     ordering.strong(warp, mask, at, access);
-    if (launch->traces) launch->traces->handover.touch(handed, mask, at, access);
+    if (launch->traces) launch->traces->handover.touch(handed, mask, at, access, in.acquires);
     if (in.acquires) ordering.fence(warp);
 }
 

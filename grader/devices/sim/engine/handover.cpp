@@ -11,18 +11,24 @@ namespace sim {
 void Handover::settle(Handed& mine) {
     for (const u8* place : mine.read) {
         const auto found = places_.find(place);
-        if (found != places_.end()) mine.received = std::max(mine.received, found->second);
+        if (found != places_.end()) mine.seen = std::max(mine.seen, found->second);
     }
     mine.read.clear();
+    if (mine.acquires) mine.received = mine.seen;
+    mine.acquires = false;
 }
 
 void Handover::fence(Handed& mine, u32 clock) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    settle(mine);
+    mine.received = mine.seen;
     mine.fenced = std::max(mine.fenced, clock);
 }
 
-void Handover::touch(Handed& mine, Mask mask, u8* const* at, Access access) {
+void Handover::touch(Handed& mine, Mask mask, u8* const* at, Access access, bool acquires) {
     const std::lock_guard<std::mutex> lock(mutex_);
     settle(mine);
+    mine.acquires = acquires;
     if (access != Access::write) each_lane(mask, [&](int l) { mine.read.push_back(at[l]); });
     if (access == Access::read || mine.fenced == 0) return;
     ++time_;

@@ -2,7 +2,9 @@
 //
 // A block that fences for the device and then touches a place atomically or
 // volatilely hands over what it did before the fence; one that reads the place
-// so after that receives it. Time is the number of hand-overs so far, and what
+// so after that, and then fences itself, receives it (PTX ISA 8.5, "Memory
+// Consistency Model": release and acquire patterns). Which of a block's threads
+// fences is not asked. Time is the number of hand-overs so far, and what
 // a block receives is one point of it: of what was handed over before, all
 // counts as received, from whomever. So data passed on properly is never called
 // a race, at the price of missing one now and then.
@@ -20,14 +22,16 @@ struct Handed {
     u32 block = 0;
     u32 fenced = 0;               // accesses up to this clock come before its last fence
     u32 given = 0;                // and up to this one have been handed over
+    u64 seen = 0;                 // what was handed over until then has been read, but no fence has come since
     u64 received = 0;             // all that was handed over until then
     std::vector<const u8*> read;  // places whose values arrive with the running instruction
+    bool acquires = false;        // which is a fence at once
 };
 
 class Handover {
  public:
     void fence(Handed& mine, u32 clock);
-    void touch(Handed& mine, Mask mask, u8* const* at, Access access);
+    void touch(Handed& mine, Mask mask, u8* const* at, Access access, bool acquires);
     // Whether what a block did at that clock comes before what `mine` does now.
     bool ordered(u32 block, u32 clock, Handed& mine);
 

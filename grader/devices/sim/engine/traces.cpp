@@ -246,7 +246,9 @@ Finding race_between(Warp& warp, const Clash& clash, const std::string& begin) {
     const bool mine_last = mine.weight != other.weight ? mine.weight > other.weight : mine.at.line >= other.at.line;
     Finding finding = mine_last ? mine.at : other.at;
     finding.message = begin + ": " + (mine_last ? other.what + ", " + mine.what : mine.what + ", " + other.what) +
-                      (same_block ? ", with no barrier between" : ", with no atomics between");
+                      (same_block                    ? ", with no barrier between"
+                       : warp.block->program->fences ? ", with no fence, atomic and fence between"
+                                                     : ", with no atomics between");
     return finding;
 }
 
