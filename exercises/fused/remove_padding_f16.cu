@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(THREADS) remove_padding_f16_kernel(
     const int64_t row = static_cast<int64_t>(blockIdx.x) * WARPS + threadIdx.x / WARP_SIZE;
     if (row >= tokens) return;
     int b = 0;  // the first sequence that ends past row; batch where none does
-    // TODO(3): Find it by bisection. Sequences of no token must never be found. (~5 lines)
+    // TODO(3): Find it by bisection. Sequences of no token must never be found. (~7 lines)
     // END TODO(3)
     const bool filled = b < batch;
     const int64_t s = filled ? row - (ends[b] - lengths[b]) : 0;  // the token's place in its sequence

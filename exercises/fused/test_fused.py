@@ -15,9 +15,9 @@ heads, dim]. One addition of two halves, rounded once, has one right answer (any
 
 masked_softmax_f16: y = softmax over the keys of scale x, where mask is 0 of -inf in its place, whatever x holds there.
 A query that sees no key, or only -inf, gets a row of zeros where torch has nan. Everything else is torch's: a nan or
-an infinity that a query sees makes its whole row nan. The bound is that of softmax, with z = scale x and m the largest
-z that is seen: |y| (1 + |z - m| + |m| + sum of y (|z - m| + |m|) + g(keys)) u. The |m| is for kernels that take z as a
-product with another factor, such as scale log2(e), and round it and m apart.
++inf that a query sees makes its whole row nan, a -inf gives 0. The bound is that of softmax, with z = scale x and m
+the largest z that is seen: |y| (1 + |z - m| + |m| + sum of y (|z - m| + |m|) + g(keys)) u. The |m| is for kernels that
+take z as a product with another factor, such as scale log2(e), and round it and m apart.
 
 remove_padding_f16: packed has the first lengths[b] rows of x[b] for all b in turn. It has room for a given number of
 tokens: rows that are left over become 0, tokens that find no room are lost. ends[b] is the sum of lengths[0] to
@@ -428,7 +428,7 @@ MASKED_SOFTMAX = Spec(
     reference=softmax_reference,
     tolerance=Accumulated(terms=lambda sizes: 1, magnitude=softmax_magnitude),
     # Around a vector (8), a warp (32), and what a warp holds with 8, 16 or 32 elements a lane (256, 512, 1024); heads
-    # around the two that a warp takes, queries around the eight of a block.
+    # around the four that a warp takes, queries around the eight of a block.
     edges=(
         scores(0, 1, 3, 8),
         scores(1, 2, 0, 8),

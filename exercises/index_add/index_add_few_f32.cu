@@ -32,8 +32,8 @@ __global__ void __launch_bounds__(THREADS) index_add_few_f32_kernel(
     const int lane_id = threadIdx.x % WARP_SIZE;
     // This thread owns VEC columns from col on, and as many THREADS * VEC further on, of every row of its block.
     const int64_t col = static_cast<int64_t>(blockIdx.x) * PER_BLOCK + threadIdx.x * VEC;
-    for (int row = blockIdx.y; row < rows; row += gridDim.y) {
-        const int64_t row_start = static_cast<int64_t>(row) * dim;
+    for (int64_t row = blockIdx.y; row < rows; row += gridDim.y) {  // 64 bits: the step past the end may pass 2^31
+        const int64_t row_start = row * dim;
         float4 sum_rmem[LOADS];
 #pragma unroll
         for (int i = 0; i < LOADS; ++i) {
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(THREADS) index_add_few_f32_kernel(
             if (at < dim) sum_rmem[i] = *reinterpret_cast<const float4*>(base + row_start + at);
         }
         // Every thread of a warp walks over all indices, also one whose columns are past the end: the ballot needs it.
-        for (int first = 0; first < n; first += WARP_SIZE) {
+        for (int64_t first = 0; first < n; first += WARP_SIZE) {
             // TODO(1): Find out which of the 32 indices from first on name this row, each lane looking at one of them: bit
             //   l of named stands for index first + l. There may be no such index. (~2 lines)
             // END TODO(1)

@@ -4,7 +4,7 @@
 // Technique  512 elements a block, two per thread, added on the way to shared memory; then a tree of halves; block sums
 //            are the elements of the next launch, until one block is enough
 // New        over reduce_sequential_f32: half of the blocks, so half of the trees; two loads per thread on their way
-// Bound      instructions: the tree, where most warps only come to the barriers
+// Bound      latency: the tree, where most warps only come to the barriers
 #include "kata.cuh"
 
 constexpr int THREADS = 256;

@@ -4,7 +4,7 @@
 // Technique  256 elements a block, one per thread; in each step every second of the threads that are left adds its
 //            neighbour's sum; block sums are the elements of the next launch, until one block is enough
 // New        over elementwise_f32: the tree, and the end of a launch as the barrier of the grid
-// Bound      instructions: in every step all warps stay, with fewer and fewer lanes that add
+// Bound      latency: a load, then eight steps that wait for each other, each with a remainder by an unknown number
 #include "kata.cuh"
 
 constexpr int THREADS = 256;

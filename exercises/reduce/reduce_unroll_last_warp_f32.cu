@@ -4,7 +4,7 @@
 // Technique  512 elements a block, two per thread, added on the way to shared memory; then a tree of halves, its last
 //            six steps in one warp, unrolled; block sums are the elements of the next launch, until one block is enough
 // New        over reduce_first_add_f32: six of eight steps without a barrier of the block and without a test
-// Bound      instructions: the tree, where seven of eight warps have nothing to add
+// Bound      latency: the tree, where most warps have nothing to add
 #include "kata.cuh"
 
 constexpr int THREADS = 256;

@@ -191,7 +191,7 @@ __global__ void __launch_bounds__(THREADS) apply_kernel(
 KATA_EXPORT void batch_norm_add_relu_f32(
     const float* x, const float* residual, const float* weight, const float* bias, float* y, uint8_t* mask, float* mean,
     float* rstd, int N, int C, int octets, float eps, cudaStream_t stream) {
-    const int vecs = octets * 8 / VEC;  // of a plane
+    const int vecs = octets * (8 / VEC);  // of a plane
     const int64_t channel_vecs = static_cast<int64_t>(N) * vecs;
     const int chunks = static_cast<int>((channel_vecs - 1) / CHUNK + 1);  // of a channel
     const int pieces = static_cast<int>((channel_vecs - 1) / PIECE + 1);

@@ -4,7 +4,7 @@
 // Technique  512 elements a block, two per thread, added on the way to shared memory; then a tree of halves, no loop,
 //            the last six steps in one warp; block sums are the elements of the next launch, until one block is enough
 // New        over reduce_unroll_last_warp_f32: the compiler knows the block's size, and writes all steps out
-// Bound      instructions: a tree for every 512 elements, and few bytes on their way
+// Bound      latency: a load and a tree for every 512 elements, and few bytes on their way
 #include "kata.cuh"
 
 constexpr int THREADS = 256;

@@ -146,6 +146,8 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) softmax_backward_split
         //   still wait for the messages of the round before: these must not be overwritten. (~3 lines)
         // Two rounds ahead it cannot be: it waits for the other's message of the round between.
         Message* row_messages = messages + round % 2 * gridDim.x + blockIdx.x - rank;
+        // An atomic, so that the 8 bytes are one strong access: a plain store would race with those who look for it.
+        // The message is all that they need, so no fence stands before it.
         if (tid == 0) atomicExch(row_messages + rank, pack_message(round, sum));
         // END TODO(3)
         // These take as long as the messages do.

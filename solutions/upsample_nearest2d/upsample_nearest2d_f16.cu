@@ -58,8 +58,9 @@ __global__ void __launch_bounds__(THREADS) any_factor_kernel(
     const int64_t col = idx % vecs * VEC;
     const half* x_row = x + row * W;
     alignas(Pack) half y_rmem[VEC];
-    // TODO(3): global -> registers: for each of the VEC columns of y its element of this row of x. A division costs
-    //   some twenty instructions: do with one. From a column to the next the dividend grows by W. (~8 lines)
+    // TODO(3): global -> registers: for each of the VEC columns of y its element of this row of x. From a
+    //   column to the next the dividend grows by W. A division costs some twenty instructions: do with one for the
+    //   first place and one for the step. (~8 lines)
     int64_t source = col * W / OW;
     int64_t rest = col * W % OW;
 #pragma unroll
