@@ -23,6 +23,7 @@ HAZARDS = {
     "partials_without_fence": ("race", r"race on y\[\d\]: block .* with no atomics between"),
     "partials_fenced_for_the_block": ("race", r"race on y\[\d\]: block .* with no fence, atomic and fence between"),
     "partials_not_acquired": ("race", r"race on y\[\d\]: block .* with no fence, atomic and fence between"),
+    "partials_of_another_warp": ("race", r"race on y\[\d+\]: block .* with no fence, atomic and fence between"),
     "flag_seen_without_a_fence": ("race", r"race on y\[0\]: block .* with no fence, atomic and fence between"),
     "flag_before_its_data": ("race", r"race on y\[0\]: block \(0,0,0\) thread \(0,0,0\) writes it"),
     "stencil_in_place": ("race", r"race on y\[(31|63|95)\]"),
@@ -90,6 +91,7 @@ def answer(launcher: str) -> list[float]:
         "last_block_done": [sum(x[:6]), *x[:6]],
         "last_block_done_volatile": [sum(x[:6]), *x[:6]],
         "last_block_done_acq_rel": [sum(x[:6]), *x[:6]],
+        "last_block_done_for_all": [3 * x[i ^ 37] for i in range(64)],
         "last_block_done_by_all": [4 * x[i ^ 5] for i in range(32)],
         "flag_after_its_data": [x[1], 1, x[1]],
         "chain_of_blocks": [0, 1, 3, 6, 10, 15],
@@ -114,7 +116,7 @@ def answer(launcher: str) -> list[float]:
 
 SOUND = (
     "sum_with_atomic", "counts_aggregated", "last_block_done", "last_block_done_volatile", "last_block_done_acq_rel",
-    "last_block_done_by_all", "flag_after_its_data",
+    "last_block_done_for_all", "last_block_done_by_all", "flag_after_its_data",
     "release_and_acquire", "chain_of_blocks", "lock_of_blocks", "phases_with_grid_barrier", "phases_in_two_kernels",
     "interleaved_elements", "adjacent_bytes", "vectors_of_two_widths", "largest_with_a_look_first",
     "exchange_with_barrier", "exchange_in_a_warp", "tree_with_barrier", "scan_in_two_buffers",

@@ -72,6 +72,24 @@ __global__ void last_block_done_acq_rel_kernel(const float* x, float* y, int n) 
 }
 LAUNCHER(last_block_done_acq_rel, 6, 32)
 
+// One thread fences for all, after a barrier.
+__global__ void last_block_done_for_all_kernel(const float* x, float* y, int n) {
+    __shared__ bool last;
+    y[64 + blockIdx.x * 64 + threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence();
+        last = atomicInc(&tickets[4], gridDim.x - 1) == gridDim.x - 1;
+        __threadfence();
+    }
+    __syncthreads();
+    if (!last) return;
+    float sum = 0;
+    for (int b = 0; b < gridDim.x; ++b) sum += y[64 + b * 64 + (threadIdx.x ^ 37)];
+    y[threadIdx.x] = sum;
+}
+LAUNCHER(last_block_done_for_all, 3, 64)
+
 // All threads write and fence, one of them takes the ticket.
 __global__ void last_block_done_by_all_kernel(const float* x, float* y, int n) {
     __shared__ bool last;

@@ -53,6 +53,23 @@ __global__ void partials_not_acquired_kernel(const float* x, float* y, int n) {
 }
 LAUNCHER(partials_not_acquired, 6, 32)
 
+// One thread fences for all, but the other warp has not come to it.
+__global__ void partials_of_another_warp_kernel(const float* x, float* y, int n) {
+    __shared__ bool last;
+    y[64 + blockIdx.x * 64 + threadIdx.x] = x[threadIdx.x];
+    if (threadIdx.x == 0) {
+        __threadfence();
+        last = atomicInc(&tickets[3], gridDim.x - 1) == gridDim.x - 1;
+        __threadfence();
+    }
+    __syncthreads();
+    if (!last) return;
+    float sum = 0;
+    for (int b = 0; b < gridDim.x; ++b) sum += y[64 + b * 64 + threadIdx.x];  // partials_of_another_warp
+    y[threadIdx.x] = sum;
+}
+LAUNCHER(partials_of_another_warp, 3, 64)
+
 __global__ void flag_seen_without_a_fence_kernel(const float* x, float* y, int n) {
     volatile float* flag = y + 1;
     if (threadIdx.x != 0) return;

@@ -259,9 +259,12 @@ void Block::synchronise(const Barrier& barrier) {
 // ---- fences and flags
 
 void Block::fence(Warp& warp, bool device) {
-    u32 latest = 0;
-    for (const Warp& other : warps) latest = std::max(latest, other.clock);
-    if (device && launch->traces) launch->traces->handover.fence(handed, latest - origin);
+    if (device && launch->traces) {
+        u32 known[LANES];
+        for (int i = 0; i < LANES; ++i) known[i] = std::max(warp.seen[i], origin) - origin;
+        known[warp.index] = warp.clock - origin;
+        launch->traces->handover.fence(handed, known);
+    }
     ordering.fence(warp);
 }
 

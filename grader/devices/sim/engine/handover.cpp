@@ -18,11 +18,11 @@ void Handover::settle(Handed& mine) {
     mine.acquires = false;
 }
 
-void Handover::fence(Handed& mine, u32 clock) {
+void Handover::fence(Handed& mine, const u32* clocks) {
     const std::lock_guard<std::mutex> lock(mutex_);
     settle(mine);
     mine.received = mine.seen;
-    mine.fenced = std::max(mine.fenced, clock);
+    for (int i = 0; i < LANES; ++i) mine.fenced[i] = std::max(mine.fenced[i], clocks[i]);
 }
 
 void Handover::touch(Handed& mine, Mask mask, u8* const* at, Access access, bool acquires) {
@@ -30,22 +30,24 @@ void Handover::touch(Handed& mine, Mask mask, u8* const* at, Access access, bool
     settle(mine);
     mine.acquires = acquires;
     if (access != Access::write) each_lane(mask, [&](int l) { mine.read.push_back(at[l]); });
-    if (access == Access::read || mine.fenced == 0) return;
+    if (access == Access::read || std::all_of(mine.fenced, mine.fenced + LANES, [](u32 c) { return c == 0; })) return;
     ++time_;
-    if (mine.fenced > mine.given) {
-        history_[mine.block].push_back({mine.fenced, time_});
-        mine.given = mine.fenced;
+    if (!std::equal(mine.fenced, mine.fenced + LANES, mine.given)) {
+        std::copy(mine.fenced, mine.fenced + LANES, mine.given);
+        Given& given = history_[mine.block].emplace_back();
+        std::copy(mine.given, mine.given + LANES, given.clock);
+        given.time = time_;
     }
     each_lane(mask, [&](int l) { places_[at[l]] = time_; });
 }
 
-bool Handover::ordered(u32 block, u32 clock, Handed& mine) {
+bool Handover::ordered(u32 block, u32 warp, u32 clock, Handed& mine) {
     const std::lock_guard<std::mutex> lock(mutex_);
     settle(mine);
     const auto found = history_.find(block);
     if (found == history_.end()) return false;
     for (const Given& given : found->second)
-        if (given.clock >= clock) return given.time <= mine.received;
+        if (given.clock[warp] >= clock) return given.time <= mine.received;
     return false;
 }
 

@@ -104,7 +104,7 @@ bool Traces::ordered(Warp& warp, Trace earlier, Trace me) {
     Block& block = *warp.block;
     const u32 clock = trace_clock(earlier), thread = trace_thread(earlier);
     if (trace_block(earlier) != trace_block(me))
-        return handing_over_ && handover.ordered(trace_block(earlier), clock, block.handed);
+        return handing_over_ && handover.ordered(trace_block(earlier), thread / LANES, clock, block.handed);
     return thread == trace_thread(me) || clock == TRACE_CLOCKS || clock + block.origin <= warp.seen[thread / LANES] ||
            (handing_over_ && block.ordering.read(warp, thread / LANES, clock + block.origin));
 }
