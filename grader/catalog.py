@@ -122,7 +122,8 @@ class Catalog:
         """The katas that any pattern names, in catalog order; all of them for no pattern.
 
         A pattern is a kata, a family, a level, a glob over names or files, or the path of a .cu file, a spec or a
-        folder (relative to the working directory or to the root). Raises CatalogError for one that names none.
+        folder (relative to the working directory or to the root). Capitals and small letters are one to a name, and
+        a kata's may end in .cu where no file is called that. Raises CatalogError for a pattern that names none.
         """
         names = [os.fspath(pattern) for pattern in patterns]
         chosen = {kata.name for pattern in names for kata in self._named_by(pattern)}
@@ -136,11 +137,22 @@ class Catalog:
         every = tuple(self.katas.values())
         if pattern in LEVELS:
             return tuple(kata for kata in every if kata.level == pattern)
-        found = tuple(kata for kata in every if _matches(kata, pattern)) or self._under(pattern)
+        found = (
+            tuple(kata for kata in every if _matches(kata, pattern)) or self._under(pattern) or self._nearly(pattern)
+        )
         if not found:
             known = [*self.katas, *self.families, *LEVELS]
-            raise CatalogError(f"No kata is named by {pattern!r}.{_close(pattern, known)} `kata list` shows them all.")
+            close = _close(pattern.lower().removesuffix(".cu"), known)
+            raise CatalogError(f"No kata is named by {pattern!r}.{close} `kata list` shows them all.")
         return found
+
+    def _nearly(self, pattern: str) -> tuple[Kata, ...]:
+        """Katas whose name, family or level this is but for capitals, or whose name it is with a .cu of no file."""
+        name = pattern.lower()
+        stem = name if os.path.lexists(pattern) else name.removesuffix(".cu")
+        every = tuple(self.katas.values())
+        exact = tuple(kata for kata in every if kata.name.lower() == stem)
+        return exact or tuple(kata for kata in every if name in (kata.family.lower(), kata.level))
 
     def _under(self, pattern: str) -> tuple[Kata, ...]:
         """Katas that have a file at this path or below it."""

@@ -264,6 +264,11 @@ def test_two_ways_to_the_same_kata_are_no_cycle(tmp_path: Path) -> None:
         (["exercises/relu/"], ["relu_f32", "relu_f32x4"]),
         (["exercises"], ["relu_f32", "relu_f32x4", "hgemm_naive_f16"]),
         (["hgemm_naive_f16", "relu", "relu_f32"], ["relu_f32", "relu_f32x4", "hgemm_naive_f16"]),
+        (["RELU_F32"], ["relu_f32"]),
+        (["relu_f32x4.cu"], ["relu_f32x4"]),
+        (["Relu_f32x4.CU"], ["relu_f32x4"]),
+        (["ReLU"], ["relu_f32", "relu_f32x4"]),
+        (["Hard+"], ["hgemm_naive_f16"]),
     ],
 )
 def test_select(patterns: list[str], expected: list[str], catalog: Catalog) -> None:
@@ -282,9 +287,25 @@ def test_select_paths_from_elsewhere(catalog: Catalog, tmp_path: Path, monkeypat
     assert names(catalog.select([link])) == ["relu_f32", "relu_f32x4"]
 
 
+def test_a_file_of_that_name_elsewhere_is_not_taken_for_the_kata(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "relu_f32.cu").write_text("// mine")
+    with pytest.raises(CatalogError, match=r"'relu_f32\.cu'\. Did you mean relu_f32"):
+        catalog.select(["relu_f32.cu"])
+
+
 @pytest.mark.parametrize(
     ("pattern", "part"),
-    [("relu_f23", "Did you mean relu_f32"), ("hgem", "hgemm"), ("nothing*", "`kata list`"), ("/etc", "`kata list`")],
+    [
+        ("relu_f23", "Did you mean relu_f32"),
+        ("RELU_F23.cu", "Did you mean relu_f32"),
+        ("relu.cu", "Did you mean relu"),
+        ("hgem", "hgemm"),
+        ("nothing*", "`kata list`"),
+        ("/etc", "`kata list`"),
+    ],
 )
 def test_select_nothing(pattern: str, part: str, catalog: Catalog) -> None:
     with pytest.raises(CatalogError) as caught:
