@@ -243,7 +243,7 @@ def shown(path: Path) -> str:
     """A path as short as it can be said from the working directory."""
     try:
         return str(path.resolve().relative_to(Path.cwd()))
-    except ValueError:
+    except (ValueError, RuntimeError):  # it is elsewhere, or a link to itself
         return str(path)
 
 

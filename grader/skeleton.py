@@ -13,6 +13,7 @@ file, so reading one never raises.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -34,7 +35,7 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 
 
 class SkeletonError(Exception):
-    """A solution's TODO markers are malformed; the message says where and how to mend it."""
+    """A solution's TODO markers are malformed, or no skeleton can be written; the message says where and what to do."""
 
 
 @dataclass(frozen=True)
@@ -119,30 +120,66 @@ def skeleton_of(kata: Kata) -> str:
 
 
 def write(kata: Kata) -> bool:
-    """Put the kata's skeleton in its place, whatever stands there; whether that changed anything. Raises OSError."""
+    """Put the kata's skeleton in its place, whatever stands there; returns whether that changed anything.
+
+    Raises SkeletonError where it cannot; then what stood there still does.
+    """
     text = skeleton_of(kata).encode()
     path = kata.skeleton_path
-    if path.is_file() and path.read_bytes() == text:
-        return False
-    path.parent.mkdir(parents=True, exist_ok=True)
     staged = path.with_name(f".{path.name}.{os.getpid()}")  # renamed into place, so that no half of a file is ever seen
     try:
+        if path.is_file() and path.read_bytes() == text:
+            return False
+        path.parent.mkdir(parents=True, exist_ok=True)
         staged.write_bytes(text)
         staged.replace(path)
+    except OSError as error:
+        raise SkeletonError(_no_room(path, error)) from None
     finally:
-        staged.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            staged.unlink()
     return True
 
 
+def _no_room(path: Path, error: OSError) -> str:
+    return f"{path}: cannot be written ({error.strerror}). See to it that files can be written in {path.parent}."
+
+
 def reset(kata: Kata) -> Path | None:
-    """Write the kata's skeleton again; a started file is kept beside it, and its new path returned. Raises OSError."""
+    """Write the kata's skeleton again; a started file is kept beside it, and its new path returned.
+
+    Raises SkeletonError where it cannot; then the file is where it was.
+    """
     path, kept = kata.skeleton_path, None
-    if path.is_file() and not is_pristine(read(path), skeleton_of(kata)):
+    if path.is_file() and _may_be_begun(kata):
         taken = (path.with_name(f"{path.name}.{number}.bak") for number in count(1))
         kept = next(place for place in taken if not place.exists())
-        path.rename(kept)
-    write(kata)
+        try:
+            path.rename(kept)
+        except OSError as error:
+            raise SkeletonError(_no_room(path, error)) from None
+    try:
+        write(kata)
+    except SkeletonError:
+        if kept is not None:
+            kept.rename(path)
+        raise
     return kept
+
+
+def _may_be_begun(kata: Kata) -> bool:
+    """Also of a file that cannot be read: nobody can tell, so it is kept."""
+    pristine = skeleton_of(kata)
+    try:
+        return not is_pristine(read(kata.skeleton_path), pristine)
+    except OSError:
+        return True
+
+
+def way_back(kata: Kata, source: Path) -> str:
+    """What mends a file that is no good, where that is the kata's own: a reset writes no other."""
+    own = os.path.abspath(source) == str(kata.skeleton_path)
+    return f"`kata reset {kata.name}` writes the skeleton again" if own else ""
 
 
 def write_all(catalog: Catalog) -> tuple[Path, ...]:

@@ -71,7 +71,11 @@ def _words(kata: Kata, passed: Event | None, last: Event | None) -> tuple[str, s
     if passed and last:
         since = "" if last.passed else f"; last grade: {last.verdict}, {last.date}"
         return PASSED, f"passed, {passed.date}{since}"
-    text = skeleton.read(kata.skeleton_path)
+    try:
+        text = skeleton.read(kata.skeleton_path)
+    except OSError as error:
+        back = skeleton.way_back(kata, kata.skeleton_path)
+        return WRITTEN, f"{WRITTEN}; the file cannot be read ({error.strerror}): {back}"
     if skeleton.is_pristine(text, skeleton.skeleton_of(kata)):
         return NOT_STARTED, NOT_STARTED
     if last:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 from pathlib import Path
 
@@ -239,6 +241,42 @@ def test_reset_keeps_what_the_learner_wrote(catalog: Catalog) -> None:
         assert skeleton.reset(kata) == path.with_name(name)
         assert path.read_text() == SKELETON and path.with_name(name).read_bytes() == work
     assert len(load_catalog(catalog.root, missing_skeletons=True).katas) == 2
+
+
+def test_a_reset_that_cannot_be_written_is_one_sentence_and_loses_nothing(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kata = catalog.katas["relu_f32"]
+    path = kata.skeleton_path
+    path.mkdir()
+    with pytest.raises(SkeletonError, match=r"relu_f32\.cu: cannot be written \(Is a directory\)\. See to it that"):
+        skeleton.reset(kata)
+    path.rmdir()
+    path.write_text("my first try")
+    before = sorted(path.parent.iterdir())
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for name in ("write_bytes", "rename"):
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, name, full)
+            with pytest.raises(SkeletonError, match=r"cannot be written \(No space left"):
+                skeleton.reset(kata)
+        assert path.read_text() == "my first try" and sorted(path.parent.iterdir()) == before
+
+
+def test_reset_keeps_a_file_that_cannot_be_read(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    kata = catalog.katas["relu_f32"]
+    kata.skeleton_path.write_text("mine")
+
+    def refused(path: Path) -> str:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(skeleton, "read", refused)
+        kept = skeleton.reset(kata)
+    assert kept is not None and kept.read_text() == "mine" and kata.skeleton_path.read_text() == SKELETON
 
 
 def test_a_solution_that_cannot_be_read(catalog: Catalog) -> None:
