@@ -27,6 +27,7 @@ from grader.catalog import Kata
 from grader.libraries import Library, LibraryMissing, find_library
 from grader.lock import Claims
 from grader.processes import kill_tree
+from grader.skeleton import way_back
 from grader.spec import Spec
 from grader.toolchain import Toolchain
 from grader.verdict import Kind
@@ -435,7 +436,8 @@ def _missing_launcher(library: Path, job: _Job) -> str | None:
         return None
     wanted = f"KATA_EXPORT {job.request.spec.signature(job.request.kata)}"
     if not job.text.strip():
-        return f"the file is empty. `kata reset {name}` writes the skeleton again."
+        back = way_back(job.request.kata, job.request.source)
+        return f"the file is empty; {back}" if back else "the file is empty"
     others = [other for other in names if not other.startswith(("_", "kata_take_error"))]
     mangled = [other for other in names if re.match(rf"_Z\d+{name}", other)]
     if mangled:

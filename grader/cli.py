@@ -18,10 +18,14 @@ from grader import completion, dev, progress, readme, report, skeleton, threshol
 from grader.catalog import CatalogError, Kata, find_root, load_catalog
 from grader.commands import (
     NAMES,
+    Parser,
+    add_sim_arch,
     classes,
     code,
     course,
+    examples,
     interview,
+    named_file,
     open_catalog,
     page,
     records,
@@ -33,7 +37,7 @@ from grader.commands import (
 )
 from grader.commands import kata as one
 from grader.doctor import about, examine
-from grader.grade import MACHINE_ERRORS, Grade, Options, bench, grade, prepare
+from grader.grade import MACHINE_ERRORS, DeviceError, Grade, Options, bench, grade, prepare
 from grader.interview.plan import InterviewError
 from grader.listing import ListingError
 from grader.measure import STAGES
@@ -41,12 +45,13 @@ from grader.progress import ProgressError
 from grader.record import record
 from grader.skeleton import SkeletonError
 from grader.terminal import painted
+from grader.toolchain import find_gpu
 
 FAULTS = (*MACHINE_ERRORS, *classes.FAULTS, CatalogError, InterviewError, ListingError, ProgressError, SkeletonError)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. Returns its exit code."""
+    """Run one command. Returns its exit code; Ctrl-C is for __main__.py, which has it while this is imported, too."""
     options = _parser().parse_args(arguments)
     command: Callable[[argparse.Namespace], int] = options.command
     try:
@@ -59,16 +64,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read this has seen enough: `kata list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except KeyboardInterrupt:
-        print("\nkata: stopped; nothing was left behind", file=sys.stderr)
-        return 130
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser: argparse.ArgumentParser = Parser(
         prog="kata",
         description="Learn CUDA kernels by writing them: open exercises/<family>/<kata>.cu, fill in its TODOs, grade.",
-        epilog="To begin: `kata next`, edit exercises/elementwise/elementwise_f32.cu, `kata grade elementwise_f32`.",
+        epilog=examples(
+            "kata next",
+            "$EDITOR exercises/elementwise/elementwise_f32.cu",
+            "kata grade elementwise_f32",
+            title="To begin:",
+        ),
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     course.add(commands)
@@ -92,17 +99,20 @@ def _add_grade(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "grade",
         help="compile and check katas",
         description="Compile katas and check their answers. Exit code 0: all passed, 1: some did not, 2: cannot grade.",
-        epilog="Examples: kata grade elementwise | kata grade --solutions | kata grade elementwise_f32 --file mine.cu",
+        epilog=examples(
+            "kata grade elementwise", "kata grade --solutions", "kata grade elementwise_f32 --file mine.cu"
+        ),
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=NAMES)
-    parser.add_argument("--solutions", action="store_true", help="grade the reference solutions")
-    parser.add_argument("--file", type=Path, metavar="FILE", help="grade this file instead, as the one kata named")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--solutions", action="store_true", help="grade the reference solutions")
+    which.add_argument("--file", type=Path, metavar="FILE", help="grade this file instead, as the one kata named")
     parser.add_argument("--device", choices=("auto", "gpu", "sim"), default="auto", help="default: auto")
     parser.add_argument("--thorough", action="store_true", help="many more shapes and values")
     parser.add_argument("--seed", type=int, default=0, help="draw other shapes and values (default 0)")
     parser.add_argument("--counters", action="store_true", help="after a pass on the simulator, show what costs most")
     parser.add_argument("--no-speed", action="store_true", help="on a GPU: check the answers, time nothing")
-    parser.add_argument("--sim-arch", default=Options.sim_arch, metavar="ARCH", help="simulated card: sm_80, sm_90a")
+    add_sim_arch(parser)
     parser.add_argument("--json", action="store_true", help="as JSON lines, an object a kata, each once it is graded")
     classes.add_options(parser)
     parser.set_defaults(command=_grade)
@@ -113,12 +123,13 @@ def _add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "bench",
         help="measure katas on the GPU against their baseline",
         description="Measure katas that have a baseline (speed in difficulty.yaml) on the GPU. Launcher and baseline "
-        "run in turn in one process; the figure is the median ratio of their times with its 95 %% interval.",
-        epilog="Examples: kata bench elementwise | kata bench --solutions --json speeds.json",
+        "run in turn in one process; the figure is the median ratio of their times with its 95 % interval.",
+        epilog=examples("kata bench elementwise", "kata bench --solutions --json speeds.json"),
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=NAMES)
-    parser.add_argument("--solutions", action="store_true", help="measure the reference solutions")
-    parser.add_argument("--file", type=Path, metavar="FILE", help="measure this file instead, as the one kata named")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--solutions", action="store_true", help="measure the reference solutions")
+    which.add_argument("--file", type=Path, metavar="FILE", help="measure this file instead, as the one kata named")
     parser.add_argument(
         "--pairs", type=int, choices=STAGES, help="samples of each arm (default: 21, or as many as the threshold needs)"
     )
@@ -139,7 +150,7 @@ def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="look at compiler, torch, GPU and cache, and say how to mend them",
         description="Look at all that grading needs, and say of what is not well how to mend it. Exit code 0: all is "
         "well, 1: something is to mend.",
-        epilog="Examples: kata doctor | kata doctor --json",
+        epilog=examples("kata doctor", "kata doctor --json"),
     )
     parser.add_argument("--json", action="store_true", help="as a JSON array, one object for each thing looked at")
     parser.set_defaults(command=_doctor)
@@ -151,10 +162,14 @@ def _add_completion(commands: argparse._SubParsersAction[argparse.ArgumentParser
         help="print a script that completes kata's commands, options and katas in your shell",
         description="Print a script that completes commands, options, katas and families. Write it again after an "
         "update. Exit code 0, or 2 where the katas cannot be read.",
-        epilog=" | ".join(f"kata completion {shell} > {place}" for shell, place in completion.PLACES.items())
-        + " (source that from ~/.zshrc for zsh)",
+        epilog=examples(
+            *(f"kata completion {shell} > {place}" for shell, place in completion.PLACES.items()),
+            title="Where the script goes (for zsh, source that file from ~/.zshrc):",
+        ),
     )
-    parser.add_argument("shell", choices=tuple(completion.SHELLS))
+    parser.add_argument(
+        "shell", metavar="SHELL", choices=tuple(completion.SHELLS), help=f"one of {', '.join(completion.SHELLS)}"
+    )
     parser.set_defaults(command=_completion)
 
 
@@ -171,7 +186,7 @@ def _add_dev(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     levels = tasks.add_parser(
         "thresholds", help="write thresholds from what the solutions reached into difficulty.yaml"
     )
-    levels.add_argument("file", type=Path, help="what `kata bench --solutions --json FILE` wrote")
+    levels.add_argument("file", type=Path, metavar="FILE", help="what `kata bench --solutions --json FILE` wrote")
     levels.set_defaults(command=_dev_thresholds)
 
 
@@ -208,7 +223,9 @@ def _work(katas: Sequence[Kata], options: argparse.Namespace) -> list[tuple[Kata
     """The katas with the file that stands for each."""
     if options.file is not None and len(katas) != 1:
         raise CatalogError(f"--file needs the one kata that it stands for, but {len(katas)} were named.")
-    return [(kata, options.file or (kata.solution_path if options.solutions else kata.skeleton_path)) for kata in katas]
+    if options.file is not None:
+        return [(katas[0], named_file(options.file))]
+    return [(kata, kata.solution_path if options.solutions else kata.skeleton_path) for kata in katas]
 
 
 def _grade_one(kata: Kata, source: Path, options: Options, say: Callable[[Grade], None]) -> Grade:
@@ -238,6 +255,11 @@ def _bench(options: argparse.Namespace) -> int:
     if not katas:
         raise CatalogError("none of these katas has a baseline; `speed` in difficulty.yaml names it.")
     work = _work(katas, options)
+    if find_gpu() is None:
+        raise DeviceError(
+            "speed is measured on an NVIDIA GPU, and none was found (`kata doctor` says more). `kata grade` checks "
+            "answers without one."
+        )
     wanted = Options(device="gpu", pairs=options.pairs)
     prepare(work, wanted, tell)
     width = max(len(kata.name) for kata in katas)
@@ -320,7 +342,3 @@ def _dev_thresholds(options: argparse.Namespace) -> int:
     names = thresholds.write(open_catalog(), options.file)
     print(f"difficulty.yaml: thresholds of {len(names)} katas written")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -33,6 +33,8 @@ from grader.toolchain import Gpu, ToolchainError, find_gpu, find_toolchain
 from grader.verdict import Kind, Verdict
 
 SIM_ARCH = "sm_90a"
+SIM_ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_90a")  # engine/limits.cpp has a card for each
+SIM_ARCH_HELP = f"the simulated card's architecture: {', '.join(SIM_ARCHITECTURES)} (default: {SIM_ARCH})"
 LARGEST_BYTES = 1 << 20  # of a kata's file; the longest solution has a fiftieth of it
 
 
@@ -164,18 +166,27 @@ def prepare(work: Sequence[tuple[Kata, Path]], options: Options, progress: Progr
 
 def _before_compiling(kata: Kata, source: Path) -> Verdict | None:
     """The verdicts that need no compiler."""
-    try:
-        text = read_source(source)
-    except OSError as error:
-        name = source.name
-        return Verdict(Kind.DOES_NOT_COMPILE, f"{name} cannot be read ({error.strerror}); `kata reset {kata.name}`")
-    if b"\0" in text:
-        return Verdict(Kind.DOES_NOT_COMPILE, f"{source.name} is not a text file: it has a zero byte")
+    text = text_of(kata, source)
+    if isinstance(text, Verdict):
+        return text
     pristine = skeleton.derive(kata.solution_path.read_text(), kata.solution_path)
-    if skeleton.is_pristine(text.decode(errors="replace"), pristine):
+    if skeleton.is_pristine(text, pristine):
         count = len(skeleton.todos(pristine))
         return Verdict(Kind.NOT_STARTED, f"{count} TODO{'s' if count > 1 else ''}")
     return None
+
+
+def text_of(kata: Kata, source: Path) -> str | Verdict:
+    """What is in a kata's file, or the verdict on one that no compiler could read."""
+    try:
+        text = read_source(source)
+    except OSError as error:
+        words = f"{source.name} cannot be read ({error.strerror})"
+        back = skeleton.way_back(kata, source)
+        return Verdict(Kind.DOES_NOT_COMPILE, f"{words}; {back}" if back else words)
+    if b"\0" in text:
+        return Verdict(Kind.DOES_NOT_COMPILE, f"{source.name} is not a text file: it has a zero byte")
+    return text.decode(errors="replace")
 
 
 def _request(kata: Kata, source: Path, target: Target, options: Options) -> Request:

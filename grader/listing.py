@@ -209,7 +209,7 @@ def _figures(log: str) -> dict[str, dict[str, int]]:
 
 def headline(kernel: Kernel) -> Iterator[str]:
     """The kernel and its figures."""
-    yield f"{kernel.name}: {kernel.instructions} instructions"
+    yield f"{kernel.name}: {kernel.instructions} instruction{'' if kernel.instructions == 1 else 's'}"
     if kernel.registers is not None:
         spills = f"spills {kernel.spill_store_bytes} bytes stored, {kernel.spill_load_bytes} loaded"
         smem = f"{kernel.smem_bytes} bytes of static shared memory"

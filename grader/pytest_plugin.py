@@ -17,7 +17,16 @@ import pytest
 
 from grader import progress, report
 from grader.catalog import LEVELS, Catalog, CatalogError, Kata, load_catalog
-from grader.grade import MACHINE_ERRORS, Grade, Options, grade, prepare
+from grader.grade import (
+    MACHINE_ERRORS,
+    SIM_ARCH,
+    SIM_ARCH_HELP,
+    SIM_ARCHITECTURES,
+    Grade,
+    Options,
+    grade,
+    prepare,
+)
 from grader.toolchain import gpu_of_worker
 from grader.verdict import Kind
 
@@ -48,7 +57,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--kata-seed", type=int, default=0, metavar="N", help="draw other shapes and values (default 0)")
     group.addoption("--no-speed", action="store_true", help="on a GPU: check the answers, time nothing")
     group.addoption("--counters", action="store_true", help="of what passes on the simulator, show what costs most")
-    group.addoption("--sim-arch", default=Options.sim_arch, metavar="ARCH", help="simulated card: sm_80, sm_90a")
+    group.addoption("--sim-arch", default=SIM_ARCH, choices=SIM_ARCHITECTURES, metavar="ARCH", help=SIM_ARCH_HELP)
 
 
 def pytest_configure(config: pytest.Config) -> None:

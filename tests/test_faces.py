@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import shutil
@@ -13,7 +14,10 @@ from pathlib import Path
 import pytest
 
 from grader.catalog import Kata, load_catalog
+from grader.cli import _parser
+from grader.grade import SIM_ARCH_HELP, SIM_ARCHITECTURES, text_of
 from grader.toolchain import find_gpu
+from grader.verdict import Kind, Verdict
 
 ROOT = Path(__file__).resolve().parent.parent
 PARTS = ("exercises", "solutions", "difficulty.yaml", "conftest.py", "pyproject.toml")
@@ -188,7 +192,8 @@ def test_bench_without_a_gpu_says_so(clone: Path) -> None:
     if find_gpu() is not None:
         pytest.skip("there is a GPU")
     done = run(clone, "-m", "grader", "bench", "elementwise_f32", "--solutions")
-    assert done.returncode == 2 and "no NVIDIA GPU was found" in done.stderr
+    assert done.returncode == 2 and done.stderr.startswith("kata: speed is measured on an NVIDIA GPU, and none was")
+    assert "--device" not in done.stderr
     assert "no kata is named" in run(clone, "-m", "grader", "bench", "nothing").stderr.lower()
     assert "has a baseline" in run(clone, "-m", "grader", "bench", "nms_f32").stderr
 
@@ -226,6 +231,10 @@ def test_doctor_names_what_is_missing_and_its_fix(clone: Path) -> None:
         (["grade", "elementwise_f33"], "elementwise_f32"),
         (["grade", "elementwise", "--file", "x.cu"], "--file needs the one kata"),
         (["dev", "check", "everything"], "no check is called 'everything'"),
+        (["grade", "relu_f32", "--solutions", "--file", "x.cu"], "--file: not allowed with argument --solutions"),
+        (["bench", "relu_f32", "--file", "x.cu", "--solutions"], "--solutions: not allowed with argument --file"),
+        (["hint", "relu_f32", "4"], "argument STRENGTH: invalid choice"),
+        (["completion", "tcsh"], "argument SHELL: invalid choice"),
     ],
 )
 def test_a_wrong_command_is_one_sentence(clone: Path, arguments: list[str], said: str) -> None:
@@ -248,6 +257,76 @@ def test_help_teaches(clone: Path) -> None:
     assert "Exit code" in run(clone, "-m", "grader", "grade", "--help").stdout
 
 
-def test_a_file_that_is_not_there_is_a_verdict(clone: Path) -> None:
-    done = run(clone, "-m", "grader", "grade", "elementwise_f32", "--file", "nowhere.cu")
-    assert done.returncode == 1 and "cannot be read" in done.stdout
+def test_an_example_in_a_help_can_be_copied(clone: Path) -> None:
+    """Narrow or wide: a line each, and nothing on it but the command."""
+    said = run(clone, "-m", "grader", "grade", "--help", COLUMNS="60").stdout
+    assert (
+        "\nExamples:\n  kata grade elementwise\n  kata grade --solutions\n  kata grade elementwise_f32 --file" in said
+    )
+    parsers = [_parser()]
+    while parsers:
+        parser = parsers.pop()
+        below = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+        parsers += [sub for action in below for sub in action.choices.values()]
+        for line in (parser.epilog or "").splitlines():
+            assert not line or line.endswith(":") or line.startswith(("  kata ", "  $EDITOR ")), line
+            assert "%%" not in (parser.description or "") and line in parser.format_help()
+
+
+def test_a_file_that_is_not_there_is_no_grade(clone: Path) -> None:
+    for command in ("grade", "bench", "ptx"):
+        done = run(clone, "-m", "grader", command, "elementwise_f32", "--file", "nowhere.cu")
+        assert (done.returncode, done.stdout) == (2, "") and "nowhere.cu is no file. Name one" in done.stderr
+
+
+def test_a_reset_is_advised_only_of_the_file_that_it_writes(clone: Path) -> None:
+    own = load_catalog(clone).katas["elementwise_f32"].skeleton_path
+    other = clone / "other.cu"
+    for path in (own, other):
+        path.write_text("")
+    said = [
+        run(clone, "-m", "grader", "grade", "elementwise_f32", *more).stdout for more in ((), ("--file", "other.cu"))
+    ]
+    assert all("the file is empty" in text for text in said)
+    assert ["kata reset elementwise_f32" in text for text in said] == [True, False]
+    own.unlink()
+    own.symlink_to(own)  # which nobody can read
+    assert text_of(load_catalog(clone).katas["elementwise_f32"], own) == Verdict(
+        Kind.DOES_NOT_COMPILE,
+        "elementwise_f32.cu cannot be read (Too many levels of symbolic links); "
+        "`kata reset elementwise_f32` writes the skeleton again",
+    )
+
+
+def test_a_card_that_is_not_simulated_is_refused(clone: Path) -> None:
+    for arch in ("foo", "80", "SM_80", "sm_70", "sm_100"):
+        for command in (["grade", "relu_f32"], ["watch", "relu_f32"]):
+            done = run(clone, "-m", "grader", *command, "--sim-arch", arch)
+            assert done.returncode == 2 and f"'{arch}'" in done.stderr and "sm_86" in done.stderr
+    done = pytest_run(clone, "exercises/relu", "--sim-arch", "sm_100")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR and "sm_86" in done.stderr
+    assert ", ".join(SIM_ARCHITECTURES) in SIM_ARCH_HELP
+
+
+def test_the_architectures_are_those_with_a_card() -> None:
+    limits = (ROOT / "grader/devices/sim/engine/limits.cpp").read_text()
+    named = re.findall(r'\{"(\d+)", &', limits)
+    default = "".join(re.findall(r"constexpr Card H200\{\s*\"[^\"]*\", (\d+), (\d+)", limits)[0])
+    assert {arch.strip("sm_a") for arch in SIM_ARCHITECTURES} == {*named, default}
+
+
+def test_ctrl_c_while_it_is_imported_is_one_sentence(clone: Path) -> None:
+    stop = """
+import runpy, sys
+
+class Stop:
+    def find_spec(self, name, path=None, target=None):
+        if name == "grader.catalog":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Stop())
+runpy.run_module("grader", run_name="__main__")
+"""
+    done = run(clone, "-c", stop)
+    assert done.returncode == 130 and "nothing was left behind" in done.stderr and "Traceback" not in done.stderr
+    assert 'kata = "grader.__main__:run"' in (ROOT / "pyproject.toml").read_text()

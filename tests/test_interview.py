@@ -591,10 +591,10 @@ def test_a_kata_that_went_away_is_said(clone: Path) -> None:
     assert interview(clone, "abandon").returncode == 0 and session.current(clone) is None
 
 
-@pytest.mark.parametrize("minutes", ["0", "-3", "601", "soon"])
+@pytest.mark.parametrize("minutes", ["0", "-3", "601", "soon", "nan"])
 def test_minutes_out_of_range_are_refused(pristine: Path, minutes: str) -> None:
     done = interview(pristine, f"--minutes={minutes}")
-    assert done.returncode == 2 and "--minutes" in done.stderr
+    assert done.returncode == 2 and f"--minutes: '{minutes}' is no number of minutes above 0, up to" in done.stderr
 
 
 def test_a_diff_is_noted_for_both_katas_and_one_of_ones_own_is_not(lone: Catalog) -> None:

@@ -245,6 +245,19 @@ def test_show_has_the_task_and_where_the_learner_is(clone: Path) -> None:
     assert data["file"] == str(found.skeleton_path) and data["after"] == ["elementwise_f32"]
 
 
+def test_a_file_that_cannot_be_read_is_one_sentence(clone: Path) -> None:
+    path = load_catalog(clone).katas["elementwise_f32"].skeleton_path
+    path.unlink()
+    path.symlink_to(path)
+    done = kata(clone, "show", "elementwise_f32")
+    assert done.returncode == 2 and "elementwise_f32.cu cannot be read (" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    listed = kata(clone, "list", "elementwise_f32")
+    assert listed.returncode == 0 and "written; the file cannot be read (" in listed.stdout
+    assert kata(clone, "reset", "elementwise_f32").returncode == 0
+    assert "not started" in kata(clone, "list", "elementwise_f32").stdout
+
+
 def test_a_solution_is_shown_after_a_pass_or_anyway(clone: Path) -> None:
     answer = (clone / "solutions/elementwise/elementwise_f32.cu").read_text()
     done = kata(clone, "solution", "elementwise_f32")

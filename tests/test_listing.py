@@ -13,7 +13,7 @@ from test_faces import make_clone, run, solve
 
 from grader import listing as module
 from grader import progress
-from grader.listing import Kernel, ListingError, _figures, _ptx, _sass, grouped, in_order
+from grader.listing import Instruction, Kernel, ListingError, _figures, _ptx, _sass, grouped, headline, in_order
 from grader.toolchain import ToolchainError, find_toolchain
 
 
@@ -151,6 +151,19 @@ def test_a_disassembler_that_refuses_is_one_sentence(tmp_path: Path, monkeypatch
     monkeypatch.setattr(module, "_find", lambda *_: str(fake))
     with pytest.raises(ListingError, match=r"failed: nvdisasm fatal: Unsupported binary\. Is it older than nvcc\?"):
         module._disassembled(tmp_path / "kata.cubin", find_toolchain_or_skip())
+
+
+def test_a_file_that_no_compiler_could_read_is_said_as_by_a_grade(clone: Path) -> None:
+    (clone / "binary.cu").write_bytes(b"\x7fELF\0\1\2")
+    asked = ("elementwise_f32", "--file", "binary.cu")
+    done = code(clone, "ptx", *asked)
+    assert (done.returncode, done.stdout) == (1, "") and "is not a text file" in done.stderr
+    assert done.stderr == code(clone, "grade", *asked).stdout
+
+
+def test_figures_are_in_good_english() -> None:
+    assert next(headline(Kernel("k", (Instruction("ret;", 1),)))) == "k: 1 instruction"
+    assert next(headline(Kernel("k", (Instruction("ret;", 1),) * 2))) == "k: 2 instructions"
 
 
 SASS = """\

@@ -220,6 +220,7 @@ def test_a_learner_who_has_done_nothing_is_told_how_to_begin(place: Path, tmp_pa
 def test_a_kata_that_does_not_pass_is_not_drawn(place: Path, tmp_path: Path) -> None:
     code, said = report(place, "--kata", "swish_f32", "-o", str(tmp_path / "page.html"))
     assert code == 1 and "written" in said
+    assert re.search(r"^swish_f32: not started: \d TODO", said, re.MULTILINE)
     assert re.search(r"swish_f32: not started: \d TODO", (tmp_path / "page.html").read_text())
 
 

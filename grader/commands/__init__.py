@@ -8,17 +8,42 @@ import functools
 import json
 import os
 import sys
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from grader import progress
 from grader.catalog import Catalog, CatalogError, Kata, find_root, load_catalog
+from grader.grade import SIM_ARCH, SIM_ARCH_HELP, SIM_ARCHITECTURES
 from grader.progress import Progress, ProgressError
 from grader.state import State, states
 
 Commands = argparse._SubParsersAction  # of ArgumentParser; argparse has no public name for it
 NAMES = "katas, families, levels, globs or files (default: all)"
+
+
+class Help(argparse.HelpFormatter):
+    """argparse's, but what has lines of its own keeps them: a command that is shown there can be copied."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return textwrap.indent(text, indent) if "\n" in text else super()._fill_text(text, width, indent)
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse's with that help; the parsers of its commands are of the same class."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(formatter_class=Help, **given)
+
+
+def add_sim_arch(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--sim-arch", default=SIM_ARCH, choices=SIM_ARCHITECTURES, metavar="ARCH", help=SIM_ARCH_HELP)
+
+
+def examples(*lines: str, title: str = "Examples:") -> str:
+    """The end of a command's help: commands to copy, one on a line."""
+    return "\n".join([title, *(f"  {line}" for line in lines)])
 
 
 def open_catalog() -> Catalog:
@@ -44,6 +69,13 @@ def one_kata(catalog: Catalog, name: str, what: str) -> Kata:
     if len(katas) != 1:
         raise CatalogError(f"{what} is for one kata, but {name!r} names {len(katas)}.")
     return katas[0]
+
+
+def named_file(file: Path) -> Path:
+    """What --file names. Raises CatalogError where it is no file."""
+    if not file.is_file():
+        raise CatalogError(f"{file} is no file. Name one with --file, or leave it out for the kata's own.")
+    return file
 
 
 def save(place: Path, text: str) -> None:

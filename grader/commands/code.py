@@ -11,13 +11,14 @@ from pathlib import Path
 
 from grader import report
 from grader.build import CompileFailure, Request, Target, build
-from grader.catalog import CatalogError
-from grader.commands import Commands, one_kata, open_catalog, say_json
+from grader.catalog import CatalogError, Kata
+from grader.commands import Commands, examples, named_file, one_kata, open_catalog, say_json
 from grader.commands.kata import keep_seen, may_see
-from grader.grade import SIM_ARCH, Grade, does_not_compile
+from grader.grade import SIM_ARCH, Grade, does_not_compile, text_of
 from grader.listing import Kernel, grouped, headline, in_order, listing
 from grader.spec import load_spec
 from grader.toolchain import find_gpu, find_toolchain
+from grader.verdict import Verdict
 
 _WHAT = {"sass": "machine code", "ptx": "PTX"}
 
@@ -35,7 +36,7 @@ def _add(commands: Commands[argparse.ArgumentParser], kind: str, what: str) -> N
         "registers, shared memory and spills first, then each line of the file with the instructions that it became. "
         "docs/profiling.md says how to read them. Exit code 0: shown, 1: the file does not compile, 2: the command or "
         "the machine is at fault.",
-        epilog=f"Examples: kata {kind} sgemm_naive_f32 | kata {kind} relu_f32x4 --solution --in-order | less",
+        epilog=examples(f"kata {kind} sgemm_naive_f32", f"kata {kind} relu_f32x4 --solution --in-order | less"),
     )
     parser.add_argument("name", metavar="KATA")
     which = parser.add_mutually_exclusive_group()
@@ -54,16 +55,15 @@ def _code(options: argparse.Namespace) -> int:
     kata = one_kata(catalog, options.name, f"`kata {options.kind}`")
     if options.solution and not may_see(catalog, [kata], f"{options.kind} --solution", anyway=options.anyway):
         return 1
-    source = options.file or (kata.solution_path if options.solution else kata.skeleton_path)
-    if not source.is_file():
-        raise CatalogError(
-            f"{report.shown(source)} is no file. Name one, or write the skeleton: `kata reset {kata.name}`."
-        )
+    own = kata.solution_path if options.solution else kata.skeleton_path
+    source = own if options.file is None else named_file(options.file)
+    text = text_of(kata, source)
+    if isinstance(text, Verdict):
+        return _refused(kata, source, text)
     target, toolchain = Target("gpu", _arch(options.arch)), find_toolchain()
     built = build(Request(kata, load_spec(kata), source, target), toolchain)
     if isinstance(built, CompileFailure):
-        print(report.explanation(Grade(kata, source, (does_not_compile(built),))), file=sys.stderr)
-        return 1
+        return _refused(kata, source, does_not_compile(built))
     kernels = _chosen(listing(built, options.kind, toolchain), options.kernel)
     if options.solution:
         keep_seen(catalog, [kata])
@@ -71,8 +71,14 @@ def _code(options: argparse.Namespace) -> int:
         found = [{**asdict(kernel), "instructions": kernel.instructions} for kernel in kernels]
         say_json({"kata": kata.name, "file": str(source), "arch": target.arch, "kind": options.kind, "kernels": found})
         return 0
-    _print(kernels, source.read_text(errors="replace"), target.arch, ordered=options.in_order)
+    _print(kernels, text, target.arch, ordered=options.in_order)
     return 0
+
+
+def _refused(kata: Kata, source: Path, verdict: Verdict) -> int:
+    """Say what a grade would."""
+    print(report.explanation(Grade(kata, source, (verdict,))), file=sys.stderr)
+    return 1
 
 
 def _arch(asked: str | None) -> str:

@@ -9,7 +9,7 @@ from dataclasses import asdict
 
 from grader import report, rung
 from grader.catalog import LEVELS, PATHS, Catalog, CatalogError
-from grader.commands import NAMES, Commands, open_states, say_json
+from grader.commands import NAMES, Commands, examples, open_states, say_json
 from grader.progress import GRADE, Event
 from grader.state import FAILED, PASSED, WORDS, WRITTEN, State
 from grader.terminal import painted
@@ -32,7 +32,7 @@ def _add_list(commands: Commands[argparse.ArgumentParser]) -> None:
         description="Show katas in the order to solve them. `open` says whether all that comes before one is passed. "
         "The state is not started, written, failed with the last verdict, or passed; what was passed once stays "
         "passed. Exit code 0: there are some, 1: none is like that, 2: the command is at fault.",
-        epilog="Examples: kata list sgemm | kata list --state failed | kata list --open | kata list swizzle",
+        epilog=examples("kata list sgemm", "kata list --state failed", "kata list --open", "kata list swizzle"),
     )
     parser.add_argument("names", nargs="*", metavar="NAME|WORD", help=f"{NAMES}; or words that its header must have")
     parser.add_argument("--level", choices=LEVELS, help="only this level")
@@ -52,7 +52,7 @@ def _add_next(commands: Commands[argparse.ArgumentParser]) -> None:
         help="say which kata to solve next",
         description="Name the next kata that is open and not passed, of the core before any drill, with its file and "
         "its lesson. Exit code 0: there is one, 1: there is none, 2: the command is at fault.",
-        epilog="Examples: kata next | kata next softmax | kata next easy --json",
+        epilog=examples("kata next", "kata next softmax", "kata next easy --json"),
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=NAMES)
     parser.add_argument("--json", action="store_true", help="as a JSON object, or null where there is none")
@@ -65,7 +65,7 @@ def _add_status(commands: Commands[argparse.ArgumentParser]) -> None:
         help="show how far you are: passed by level and family, the last grades",
         description="Show how many katas are passed, by level and by family, and your last grades. Exit code 0, or 2 "
         "where progress cannot be read.",
-        epilog="Examples: kata status | kata status --json",
+        epilog=examples("kata status", "kata status --json"),
     )
     parser.add_argument("--json", action="store_true", help="as a JSON object")
     parser.set_defaults(command=_status)

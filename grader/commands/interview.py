@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 from pathlib import Path
 
 from grader import report
 from grader.catalog import LEVELS, Catalog, find_root
-from grader.commands import Commands, open_catalog, open_progress, say_json, tell
+from grader.commands import Commands, examples, open_catalog, open_progress, say_json, tell
 from grader.interview import clock, session
 from grader.interview.plan import MINUTES, MOST_MINUTES, InterviewError, Wish, load_plans
 from grader.interview.session import Session
@@ -29,8 +30,13 @@ def add(commands: Commands[argparse.ArgumentParser]) -> None:
         "resume. At the end there is one page, interview.html, and the same as JSON: attempts, verdicts, speed, "
         "counters, the diff, and questions to ask with a rubric. Exit code 0: begun, or as the task says, "
         "2: the command or the machine is at fault.",
-        epilog="Examples: kata interview --minutes 45 --level hard | kata interview --plan screen | "
-        "kata interview --kata relu_f32 --minutes 10 | kata interview grade | kata interview finish",
+        epilog=examples(
+            "kata interview --minutes 45 --level hard",
+            "kata interview --plan screen",
+            "kata interview --kata relu_f32 --minutes 10",
+            "kata interview grade",
+            "kata interview finish",
+        ),
     )
     parser.add_argument("--minutes", type=_minutes, metavar="N", help=f"for the kata (default {MINUTES:g})")
     parser.add_argument("--level", choices=LEVELS, help="draw a kata of this level (default: medium)")
@@ -61,10 +67,10 @@ def _add_tasks(tasks: Commands[argparse.ArgumentParser]) -> None:
 
 
 def _minutes(text: str) -> float:
-    number = float(text)
-    if not 0 < number <= MOST_MINUTES:
-        raise argparse.ArgumentTypeError(f"must be above 0, up to {MOST_MINUTES:g}")
-    return number
+    with contextlib.suppress(ValueError):
+        if 0 < float(text) <= MOST_MINUTES:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is no number of minutes above 0, up to {MOST_MINUTES:g}")
 
 
 def _begin(options: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from grader import progress, report, rung, skeleton
 from grader.catalog import Catalog, CatalogError, Kata
-from grader.commands import Commands, one_kata, open_catalog, open_progress, open_states, say_json, warn
+from grader.commands import Commands, examples, one_kata, open_catalog, open_progress, open_states, say_json, warn
 from grader.hints import COUNT, load_hints
 from grader.interview import lookups
 from grader.progress import Progress, ProgressError
@@ -32,7 +32,7 @@ def _add_show(commands: Commands[argparse.ArgumentParser]) -> None:
         help="show one kata: its task, its TODOs, what comes before it, how far you are",
         description="Show one kata: what it computes and how, its TODOs in your file, its lesson, the katas before it, "
         "your state, the hints you had. Exit code 0, or 2 where the command is at fault.",
-        epilog="Examples: kata show elementwise_f32 | kata show softmax_f32 --json",
+        epilog=examples("kata show elementwise_f32", "kata show softmax_f32 --json"),
     )
     parser.add_argument("name", metavar="KATA")
     parser.add_argument("--json", action="store_true", help="as a JSON object")
@@ -45,10 +45,18 @@ def _add_hint(commands: Commands[argparse.ArgumentParser]) -> None:
         help="show one of a kata's three hints; each says more than the one before",
         description="Show one of a kata's three hints, the weakest by default. `kata show` says which you had. "
         "Exit code 0, or 2 where the command is at fault.",
-        epilog="Examples: kata hint elementwise_f32 | kata hint elementwise_f32 3",
+        epilog=examples("kata hint elementwise_f32", "kata hint elementwise_f32 3"),
     )
     parser.add_argument("name", metavar="KATA")
-    parser.add_argument("strength", nargs="?", type=int, default=1, choices=range(1, COUNT + 1), help="default: 1")
+    parser.add_argument(
+        "strength",
+        nargs="?",
+        type=int,
+        default=1,
+        choices=range(1, COUNT + 1),
+        metavar="STRENGTH",
+        help=f"1 to {COUNT} (default: 1)",
+    )
     parser.add_argument("--json", action="store_true", help="as a JSON object")
     parser.set_defaults(command=_hint)
 
@@ -62,7 +70,7 @@ def _add_solution(commands: Commands[argparse.ArgumentParser]) -> None:
         help="show a kata's solution, once you passed it",
         description="Print a kata's solution. Before you passed the kata it asks for --anyway, and remembers. "
         "Exit code 0: printed, 1: not passed yet, 2: the command is at fault.",
-        epilog="Examples: kata solution elementwise_f32 | kata solution relu_f32 --anyway | less",
+        epilog=examples("kata solution elementwise_f32", "kata solution relu_f32 --anyway | less"),
     )
     parser.add_argument("name", metavar="KATA")
     parser.add_argument("--anyway", action="store_true", help=_ANYWAY)
@@ -78,7 +86,7 @@ def _add_diff(commands: Commands[argparse.ArgumentParser]) -> None:
         "blank lines: that is the idea of the rung. It compares the solutions, so before you passed both it asks for "
         "--anyway; with --mine it compares your own two files. Exit code 0: printed (nothing where the two are equal), "
         "1: not passed yet, or there is no rung before, 2: the command is at fault.",
-        epilog="Examples: kata diff sgemm_sliced_k_f32 | kata diff sgemm_sliced_k_f32 --mine",
+        epilog=examples("kata diff sgemm_sliced_k_f32", "kata diff sgemm_sliced_k_f32 --mine"),
     )
     parser.add_argument("name", metavar="KATA")
     parser.add_argument("--mine", action="store_true", help="compare your own files instead of the solutions")
@@ -94,7 +102,7 @@ def _show(options: argparse.Namespace) -> int:
     if not _allowed([kata], "show"):
         return 1
     if options.json:
-        todos = skeleton.todos(skeleton.read(kata.skeleton_path))
+        todos = skeleton.todos(_text(kata.skeleton_path))
         listed = [{"number": todo.number, "text": todo.text, "line": todo.line, "empty": todo.empty} for todo in todos]
         say_json({**state.record(), "header": rung.header(kata), "todos": listed})
         return 0
@@ -108,7 +116,7 @@ def task(state: State, states: Mapping[str, State]) -> Iterator[str]:
     kata = state.kata
     yield from rung.header(kata).splitlines()
     yield ""
-    for todo in skeleton.todos(skeleton.read(kata.skeleton_path)):
+    for todo in skeleton.todos(_text(kata.skeleton_path)):
         place = f"{report.shown(kata.skeleton_path)}:{todo.line}"
         first = f"TODO {todo.number}  "
         yield from textwrap.wrap(todo.text, WIDTH, initial_indent=first, subsequent_indent=" " * 8)
@@ -241,4 +249,4 @@ def _text(path: Path) -> str:
     try:
         return skeleton.read(path)
     except OSError as error:
-        raise CatalogError(f"{report.shown(path)} cannot be read ({error.strerror}).") from None
+        raise CatalogError(f"{report.shown(path)} cannot be read ({error.strerror}). Make it readable.") from None

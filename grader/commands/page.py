@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 
+from grader import report
 from grader.catalog import Catalog, CatalogError, Kata
-from grader.commands import Commands, open_states, save, tell, warn
+from grader.commands import Commands, examples, open_states, save, tell, warn
 from grader.commands.course import next_ones
 from grader.grade import MACHINE_ERRORS, Grade, Options, digest_of, grade
 from grader.progress import Progress
@@ -34,7 +35,7 @@ def add(commands: Commands[argparse.ArgumentParser]) -> None:
         "family, the way through them as a graph, the speed of each timed grade with its interval, your kernels under "
         "the roofline of your card, and for a kata how its warps reach into memory, as the simulator counts it. "
         "Exit code 0, 1 where a kata named by --kata does not pass (the page says why), 2 where there can be no page.",
-        epilog="Examples: kata report --open | kata report -o my.html | kata report --kata mat_trans_f32_tiled",
+        epilog=examples("kata report --open", "kata report -o my.html", "kata report --kata mat_trans_f32_tiled"),
     )
     parser.add_argument("-o", "--output", type=Path, default=Path(FILE), metavar="FILE", help=f"default: {FILE}")
     parser.add_argument("--open", action="store_true", help="show it in the browser")
@@ -59,10 +60,13 @@ def _report(options: argparse.Namespace) -> int:
     else:
         counted = [] if options.no_pictures else _passed_last(catalog, known)
     save(options.output, page_of(catalog, states, known, counted))
+    failed = [done for done in counted if not done.passed]
+    for done in failed:
+        print(report.headline(done))
     print(f"{options.output}: written")
     if options.open:
         _open(options.output)
-    return 0 if not options.kata or all(done.passed for done in counted) else 1
+    return 1 if options.kata and failed else 0
 
 
 def _open(page: Path) -> None:

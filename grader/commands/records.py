@@ -8,7 +8,7 @@ from pathlib import Path
 
 from grader import progress
 from grader.catalog import find_root
-from grader.commands import Commands, save, say_json, warn
+from grader.commands import Commands, examples, save, say_json, warn
 from grader.progress import ProgressError
 
 
@@ -18,8 +18,17 @@ def add(commands: Commands[argparse.ArgumentParser]) -> None:
         help="say where your progress lies; export and import it",
         description="Say where your progress lies and how much there is, write it as JSON lines, or add such lines to "
         "this clone's; what is there already is left out. Exit code 0, or 2 where it cannot be read or written.",
-        epilog="To another machine: kata progress --export p.jsonl, there kata progress --import p.jsonl. A clone that "
-        "was moved: kata progress --clone /where/it/was --export p.jsonl, then import.",
+        epilog=examples(
+            "kata progress --export p.jsonl",
+            "kata progress --import p.jsonl",
+            title="To another machine, the second line there:",
+        )
+        + "\n\n"
+        + examples(
+            "kata progress --clone /where/it/was --export p.jsonl",
+            "kata progress --import p.jsonl",
+            title="In a clone that was moved:",
+        ),
     )
     ways = parser.add_mutually_exclusive_group()
     ways.add_argument("--export", metavar="FILE", help="write this clone's events to a file (-: to the terminal)")

@@ -15,7 +15,17 @@ from typing import Any, NoReturn
 
 from grader import progress, report, rung, skeleton
 from grader.catalog import CatalogError
-from grader.commands import Commands, one_kata, open_catalog, open_progress, open_states, tell, warn
+from grader.commands import (
+    Commands,
+    add_sim_arch,
+    examples,
+    one_kata,
+    open_catalog,
+    open_progress,
+    open_states,
+    tell,
+    warn,
+)
 from grader.commands.course import next_ones, table, why_none
 from grader.commands.kata import difference, task
 from grader.grade import Options
@@ -51,12 +61,12 @@ def add(commands: Commands[argparse.ArgumentParser]) -> None:
         "other whose file is saved. On a terminal one key does what the other commands do, ? shows which; where input "
         "or output is none, verdicts are printed one after the other, until the input ends. Exit code 0: ended by q or "
         "the end of the input, 1: nothing to watch, 2: the command is at fault, 130: Ctrl-C, 143: told to end.",
-        epilog="Examples: kata watch | kata watch sgemm_naive_f32 | kata watch relu_f32 --json > verdicts.jsonl",
+        epilog=examples("kata watch", "kata watch sgemm_naive_f32", "kata watch relu_f32 --json > verdicts.jsonl"),
     )
     parser.add_argument("name", nargs="?", metavar="KATA", help="stay with this one (default: that of `kata next`)")
     parser.add_argument("--device", choices=("auto", "gpu", "sim"), default="auto", help="default: auto")
     parser.add_argument("--no-speed", action="store_true", help="on a GPU: check the answers, time nothing")
-    parser.add_argument("--sim-arch", default=Options.sim_arch, metavar="ARCH", help="simulated card: sm_80, sm_90a")
+    add_sim_arch(parser)
     parser.add_argument("--json", action="store_true", help="print each grade as a JSON line, as `kata grade --json`")
     parser.set_defaults(command=_watch)
 
