@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) decode_attention_kv_cache
     // Nobody reads what a chunk without keys would leave; where it is the only one, its head must get its O.
     if (begin >= end && chunks > 1) return;
     float q_rmem[VEC];
-    unpack(q_rmem, *reinterpret_cast<const uint4*>(q + head * D + col));
+    unpack(q_rmem, *reinterpret_cast<const uint4*>(q + int64_t{head} * D + col));
 #pragma unroll
     for (int i = 0; i < VEC; ++i) q_rmem[i] *= scale;
     // All groups take as many steps, since a warp's lanes shuffle together.
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) decode_attention_kv_cache
     }
     join_groups<D, THREADS>(part);
     if (group > 0) return;
-    if (chunks == 1) return store_O(O + head * D + col, part);
+    if (chunks == 1) return store_O(O + int64_t{head} * D + col, part);
     // TODO(4): Leave this chunk's part for the second pass. (~5 lines)
     // END TODO(4)
 }
@@ -157,7 +157,7 @@ __global__ void __launch_bounds__(JOIN_THREADS) decode_attention_kv_cache_f16_jo
     //   are of a launch before. Each group takes every GROUPS-th. (~9 lines)
     // END TODO(5)
     join_groups<D, JOIN_THREADS>(part);
-    if (group == 0) store_O(O + head * D + col, part);
+    if (group == 0) store_O(O + int64_t{head} * D + col, part);
 }
 
 template <int D>

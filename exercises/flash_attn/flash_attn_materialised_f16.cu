@@ -121,7 +121,8 @@ KATA_EXPORT void flash_attn_materialised_f16(
     const int64_t fit = SCRATCH / (logits * static_cast<int64_t>(sizeof(float)));
     const int at_once = static_cast<int>(std::clamp<int64_t>(fit, 1, heads));
     float* S = nullptr;
-    cudaMallocAsync(&S, at_once * logits * sizeof(float), stream);
+    if (cudaMallocAsync(&S, at_once * logits * sizeof(float), stream) != cudaSuccess)
+        return;  // the caller asks for the last error
     for (int head = 0; head < heads; head += at_once) {
         const int count = std::min(at_once, heads - head);
         const int64_t from = int64_t{head} * N * D;

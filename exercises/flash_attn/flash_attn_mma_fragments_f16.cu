@@ -201,7 +201,8 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_fragments_f16_kernel(
 
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        // TODO(7): Divide the row by its sum, which all four lanes of the quad have a part of. (~4 lines)
+        // TODO(7): Divide the row by its sum, which all four lanes of the quad have a part of, and store it as halves, a
+        //   pair of columns at a time. Rows that O does not have are not stored. (~9 lines)
         // END TODO(7)
     }
 }

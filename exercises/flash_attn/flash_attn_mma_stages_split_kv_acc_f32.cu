@@ -68,11 +68,8 @@ using Sums = float[4];
 // c += a @ b for a [16, 16], b [16, 8], c [16, 8]; the fragments are those of PTX ISA, "Matrix Fragments for
 // mma.m16n8k16 with floating point type".
 __device__ inline void mma_m16n8k16(Sums& c, const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-        "{%0, %1, %2, %3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    // TODO(1): The mma.sync of m16n8k16 with operands in half and sums in float: four of these a lane. (~5 lines)
+    // END TODO(1)
 }
 
 // 2^x, within 2 in the last place; 0 below 2^-126 (PTX ISA, "ex2").
@@ -89,12 +86,15 @@ __device__ inline uint32_t pack(float2 pair) {
 
 // The two columns of one row: i is 0 for the upper one, 1 for the row 8 below.
 __device__ inline float2 get_row(const Sums& sums, int i) {
-    return {sums[2 * i], sums[2 * i + 1]};
+    float2 pair = {};
+    // TODO(2): The sums 0 and 1 are of the upper row, 2 and 3 of the lower. (~1 line)
+    // END TODO(2)
+    return pair;
 }
 
 __device__ inline void set_row(Sums& sums, int i, float2 pair) {
-    sums[2 * i] = pair.x;
-    sums[2 * i + 1] = pair.y;
+    // TODO(3): As get_row has it. (~2 lines)
+    // END TODO(3)
 }
 
 // Where this warp's part of a tile begins: queries, keys, columns of D.
@@ -200,9 +200,14 @@ __device__ inline void mask_keys(Sums (&S_rmem)[TILES_Q][TILES_KV], int left) {
 __device__ inline void share_max(float (&stats)[WARPS_KV][BLOCK_Q], const Sums (&S_rmem)[TILES_Q][TILES_KV]) {
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
-        // TODO(1): The maximum of this row over the quad, at this warp's place in stats. One lane of the quad writes
-        //   it. (~7 lines)
-        // END TODO(1)
+        float max = -INFINITY;
+#pragma unroll
+        for (int n = 0; n < TILES_KV; ++n) {
+            const float2 s = get_row(S_rmem[i / 2][n], i % 2);
+            max = fmaxf(max, fmaxf(s.x, s.y));
+        }
+        max = quad_max(max);
+        if (threadIdx.x % 4 == 0) stats[threadIdx.x / 32 % WARPS_KV][row_of(i)] = max;
     }
 }
 
@@ -215,12 +220,20 @@ __device__ inline void online_softmax(
     const int lane_id = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
-        // TODO(2): row_max of this row becomes the maximum of what it was and of what the four warps found; shrink is
-        //   2^(scale * (old - new)), which is 0 for the first tile, whose old maximum is -inf. (~5 lines)
-        // END TODO(2)
-        // TODO(3): P from S, in half, to its place in P_smem. row_sum shrinks, and gets the weights of this lane as
-        //   they are before they are rounded. (~8 lines)
-        // END TODO(3)
+        float max = row_max[i];
+#pragma unroll
+        for (int warp = 0; warp < WARPS_KV; ++warp) max = fmaxf(max, stats[warp][row_of(i)]);
+        shrink[i] = exp2_approx(scale * (row_max[i] - max));
+        row_max[i] = max;
+        row_sum[i] *= shrink[i];
+#pragma unroll
+        for (int n = 0; n < TILES_KV; ++n) {
+            const float2 s = get_row(S_rmem[i / 2][n], i % 2);
+            const float2 p = {exp2_approx(scale * (s.x - row_max[i])), exp2_approx(scale * (s.y - row_max[i]))};
+            row_sum[i] += p.x + p.y;
+            const int col = warp_kv() + n * MMA_N + lane_id % 4 * 2;
+            *reinterpret_cast<uint32_t*>(&P_smem[row_of(i)][col]) = pack(p);
+        }
     }
 }
 
@@ -231,9 +244,22 @@ __device__ inline void multiply_pv(
     const half (&V_smem)[BLOCK_KV][D + PAD], const float (&shrink)[ROWS]) {
     const int lane_id = threadIdx.x % 32;
     Sums PV_rmem[TILES_Q][TILES_D<D>] = {};
-    // TODO(4): PV = P V. V is [keys, D], so its fragments of B come with ldmatrix_x4_trans: of one tile of columns and
-    //   32 keys at a time, as the warp may have an odd number of such tiles. P comes like Q. (~16 lines)
-    // END TODO(4)
+#pragma unroll
+    for (int k = 0; k < BLOCK_KV; k += 2 * MMA_K) {
+        uint32_t V_rmem[TILES_D<D>][4];
+#pragma unroll
+        for (int n = 0; n < TILES_D<D>; ++n)
+            ldmatrix_x4_trans(V_rmem[n], &V_smem[k + lane_id][warp_d<D>() + n * MMA_N]);
+#pragma unroll
+        for (int m = 0; m < 2 * TILES_Q; ++m) {
+            uint32_t P_rmem[4];
+            const int row = warp_q() + m / 2 * MMA_M + lane_id % 16;
+            ldmatrix_x4(P_rmem, &P_smem[row][k + m % 2 * MMA_K + lane_id / 16 * CHUNK]);
+#pragma unroll
+            for (int n = 0; n < TILES_D<D>; ++n)
+                mma_m16n8k16(PV_rmem[m / 2][n], P_rmem, V_rmem[n][m % 2 * 2], V_rmem[n][m % 2 * 2 + 1]);
+        }
+    }
 #pragma unroll
     for (int n = 0; n < TILES_D<D>; ++n) {
 #pragma unroll
@@ -278,20 +304,43 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_stages_split_kv_acc_f3
     float row_max[ROWS] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
     float row_sum[ROWS] = {};
     for (int tile = 0; tile < tiles_kv; ++tile) {
-        // TODO(5): S, P, and P V of this tile. Before S its K must have arrived, for all threads, and the next is asked
-        //   for, when nobody reads that slot any more; before P V the same with V. Between them maxima and P go from
-        //   warp to warp. (~16 lines)
-        // END TODO(5)
+        cp_async_wait<1>();  // this thread's part of K has arrived; V may be on its way
+        __syncthreads();     // so has everybody's, and everybody has left the tile before
+        load_k(tile + 1);
+        Sums S_rmem[TILES_Q][TILES_KV] = {};
+        multiply_qk<D>(S_rmem, smem.Q, smem.K[tile % STAGES]);
+        const int left = N - tile * BLOCK_KV;
+        if (left < BLOCK_KV) mask_keys(S_rmem, left);
+        share_max(smem.stats, S_rmem);
+        cp_async_wait<1>();  // V has arrived; the next K may be on its way
+        __syncthreads();     // and all warps' maxima are there
+        load_v(tile + 1);
+        float shrink[ROWS];
+        online_softmax(smem.P, S_rmem, smem.stats, row_max, row_sum, shrink, scale);
+        __syncthreads();  // a warp reads the P of four
+        multiply_pv<D>(O_rmem, smem.P, smem.V[tile % STAGES], shrink);
     }
 
-    // TODO(6): A row's sum of each warp, over the quad, to its place in stats, whose maxima are not needed any
-    //   more. (~4 lines)
-    // END TODO(6)
+#pragma unroll
+    for (int i = 0; i < ROWS; ++i) {
+        const float sum = quad_sum(row_sum[i]);
+        if (threadIdx.x % 4 == 0) smem.stats[threadIdx.x / 32 % WARPS_KV][row_of(i)] = sum;
+    }
     __syncthreads();  // all warps' sums are there
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
-        // TODO(7): Divide the row by its sum, of which each warp has found a part. (~6 lines)
-        // END TODO(7)
+        float sum = 0.0f;
+#pragma unroll
+        for (int warp = 0; warp < WARPS_KV; ++warp) sum += smem.stats[warp][row_of(i)];
+        const int row = off_q + row_of(i);
+        const float inverse = 1.0f / sum;
+        half* const O_row = O + head + int64_t{row} * D + warp_d<D>() + threadIdx.x % 4 * 2;
+        if (row >= N) continue;
+#pragma unroll
+        for (int n = 0; n < TILES_D<D>; ++n) {
+            const float* const o = &O_rmem[i / 2][n][i % 2 * 2];
+            *reinterpret_cast<half2*>(O_row + n * MMA_N) = __floats2half2_rn(o[0] * inverse, o[1] * inverse);
+        }
     }
 }
 

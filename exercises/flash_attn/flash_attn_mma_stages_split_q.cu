@@ -4,7 +4,7 @@
 // Technique  64 queries per block, 16 a warp, that meet tile after tile of 64 keys; K and V in two stages each
 // New        over flash_attn_mma_stages_split_kv: warps share out queries alone. A row's maximum and sum need shuffles in a
 //            quad instead of shared memory and barriers, and P never leaves the registers
-// Bound      Tensor Cores and exponentials: the K and V of a head come from L2 for all blocks but the first
+// Bound      shared memory: with 16 queries a warp every fragment of K and of V is read for one mma
 #include "kata.cuh"
 #include <cmath>
 #include <cstdint>
@@ -242,7 +242,8 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_stages_split_q_kernel(
     const int lane_id = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        // TODO(5): Divide the row by its sum, which all four lanes of the quad have a part of. (~4 lines)
+        // TODO(5): Divide the row by its sum, which all four lanes of the quad have a part of, and store it as halves, a
+        //   pair of columns at a time. Rows that O does not have are not stored. (~9 lines)
         // END TODO(5)
     }
 }

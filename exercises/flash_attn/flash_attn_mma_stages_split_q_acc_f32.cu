@@ -4,7 +4,7 @@
 // Technique  64 queries per block, 16 a warp, that meet tile after tile of 64 keys; K and V in two stages each
 // New        over flash_attn_mma_stages_split_q: the mma accumulates in float. Logits may exceed 65504 and keep 24
 //            bits, for twice the registers of S and of P V
-// Bound      Tensor Cores and exponentials: the K and V of a head come from L2 for all blocks but the first
+// Bound      shared memory: with 16 queries a warp every fragment of K and of V is read for one mma
 #include "kata.cuh"
 #include <cmath>
 #include <cstdint>

@@ -4,7 +4,7 @@
 // Technique  128 queries per block, 16 a warp; tiles of K and of V, 64 rows each, take turns in a ring of two slots
 // New        over flash_attn_mma_stages_split_q_shared_kv: the mma accumulates in float, for twice the registers of S
 //            and of P V
-// Bound      Tensor Cores and exponentials: the K and V of a head come from L2 for all blocks but the first
+// Bound      shared memory: with 16 queries a warp every fragment of K and of V is read for one mma
 #include "kata.cuh"
 #include <cmath>
 #include <cstdint>
@@ -246,8 +246,8 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_stages_split_q_shared_
     // The tiles K_0, V_0, K_1, V_1, ... are numbered 0, 1, 2, 3, ..., and the ring's slots take them in turn.
     const auto load_kv = [&](int number) {
         const int off_kv = number / 2 * BLOCK_KV;
-        // TODO(4): Ask for the tile of this number, unless it lies past the last one, and commit in any case: waiting counts
-        //   groups. (~4 lines)
+        // TODO(4): Ask for the tile of this number, unless it lies past the last one, and commit in any case: with more
+        //   than two slots the wait counts groups. (~4 lines)
         // END TODO(4)
     };
     load_tile<D>(smem.Q, Q + head + int64_t{off_q} * D, N - off_q);

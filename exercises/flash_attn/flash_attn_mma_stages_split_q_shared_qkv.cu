@@ -5,7 +5,7 @@
 // New        over flash_attn_mma_stages_split_q_shared_kv: Q moves to registers once and for all, D / 4 of them, and
 //            the ring takes its place in shared memory. A tile costs no ldmatrix of Q any more, and a block half of the
 //            memory
-// Bound      Tensor Cores and exponentials: the K and V of a head come from L2 for all blocks but the first
+// Bound      shared memory: with 16 queries a warp every fragment of K and of V is read for one mma
 #include "kata.cuh"
 #include <cmath>
 #include <cstdint>

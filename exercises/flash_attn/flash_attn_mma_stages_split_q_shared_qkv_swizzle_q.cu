@@ -5,7 +5,7 @@
 //            padded
 // New        over flash_attn_mma_stages_split_q_shared_qkv: the chunks of a row of Q change places instead of making
 //            room for padding. Q is read once, so there is little to gain: the ladder wants to see that, too
-// Bound      Tensor Cores and exponentials: the K and V of a head come from L2 for all blocks but the first
+// Bound      shared memory: with 16 queries a warp every fragment of K and of V is read for one mma
 #include "kata.cuh"
 #include <cmath>
 #include <cstdint>

@@ -5,7 +5,7 @@
 //            padded
 // New        over flash_attn_mma_stages_split_q_shared_qkv_swizzle_q: K is swizzled too. A slot is as long as V still
 //            needs it
-// Bound      Tensor Cores and exponentials: the K and V of a head come from L2 for all blocks but the first
+// Bound      shared memory: with 16 queries a warp every fragment of K and of V is read for one mma
 #include "kata.cuh"
 #include <cmath>
 #include <cstdint>

@@ -5,7 +5,7 @@
 //            which pass through a ring of three slots; V comes beside them, slice by slice, but stays until P is known
 // New        over flash_attn_mma_stages_split_q: what Q and K take of shared memory does not grow with D. Q is read again
 //            for every tile of keys, and D / 32 barriers stand where one stood
-// Bound      Tensor Cores and exponentials, with half as many bytes again from L2
+// Bound      shared memory: with 16 queries a warp every fragment of K and of V is read for one mma
 #include "kata.cuh"
 #include <cmath>
 #include <cstdint>
@@ -245,7 +245,9 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_stages_split_q_tiling_
         uint32_t P_rmem[TILES_KV][2];
         float shrink[2];
         online_softmax(P_rmem, S_rmem, row_max, row_sum, shrink, scale);
-        // TODO(5): P V, slice by slice. The last slice of V came with the last group; nothing may be on its way. (~6 lines)
+        // TODO(5): P V, slice by slice. The last slice of V came with the last group; nothing may be on its way. Unroll over
+        //   SLICES, and multiply where slice < slices, which is always so: the branch keeps sums of many slices out of
+        //   the registers. (~6 lines)
         // END TODO(5)
     }
 
@@ -253,7 +255,8 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_stages_split_q_tiling_
     const int lane_id = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        // TODO(6): Divide the row by its sum, which all four lanes of the quad have a part of. (~4 lines)
+        // TODO(6): Divide the row by its sum, which all four lanes of the quad have a part of, and store it as halves, a
+        //   pair of columns at a time. Rows that O does not have are not stored. (~9 lines)
         // END TODO(6)
     }
 }

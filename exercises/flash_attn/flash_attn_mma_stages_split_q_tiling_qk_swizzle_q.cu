@@ -5,7 +5,7 @@
 //            which pass through a ring of three slots; V comes beside them, slice by slice, but stays until P is known
 // New        over flash_attn_mma_stages_split_q_tiling_qk: the slices of Q are not padded but swizzled: they take 4 KB
 //            instead of 5, and ldmatrix meets as few bank conflicts as before
-// Bound      Tensor Cores and exponentials, with half as many bytes again from L2
+// Bound      shared memory: with 16 queries a warp every fragment of K and of V is read for one mma
 #include "kata.cuh"
 #include <cmath>
 #include <cstdint>
@@ -116,12 +116,16 @@ __device__ inline void cp_async_wait() {
     asm volatile("cp.async.wait_group %0;" : : "n"(PENDING) : "memory");
 }
 
-// Where a chunk lies that belongs in column col of a row of COLS halves. Of eight rows that ldmatrix reads at a time two
-// begin in the same 16 bytes of all 32 banks; chunks change places within a row so that they meet no bank twice.
+// Where a chunk lies that belongs in column col of a row of COLS halves. Of the eight rows that ldmatrix reads at a time all
+// (rows of a multiple of 128 bytes) or every second one (others) begin in the same banks; chunks change places within a row
+// so that they meet no bank twice.
 template <int COLS>
 __device__ inline int swizzle(int row, int col) {
-    constexpr int PERIOD = COLS / CHUNK % 8 == 0 ? 8 : 4;  // chunks among which a row's are exchanged
-    return col ^ row / (8 / PERIOD) % PERIOD * CHUNK;
+    int place = col;
+    // TODO(1): Exchange the chunks of a row among themselves, in runs of PERIOD, by an xor with a number of the row. Rows of
+    //   a multiple of 128 bytes all begin at bank 0; of the others each second one begins at bank 16. (~2 lines)
+    // END TODO(1)
+    return place;
 }
 
 // global -> shared: a slice of rows of D halves, of which the matrix has left rows from here on. The others become 0: a row
@@ -149,8 +153,8 @@ __device__ inline void multiply_qk(
 #pragma unroll
     for (int k = 0; k < BLOCK_D; k += MMA_K) {
         uint32_t Q_rmem[4];
-        const int row = warp_id * MMA_M + lane_id % 16;
-        ldmatrix_x4(Q_rmem, &Q_smem[row][swizzle<BLOCK_D>(row, k + lane_id / 16 * CHUNK)]);
+        // TODO(2): The fragment of Q, each chunk where swizzle has put it. (~2 lines)
+        // END TODO(2)
 #pragma unroll
         for (int n = 0; n < TILES_KV; n += 2) {
             uint32_t K_rmem[4];
@@ -184,12 +188,23 @@ __device__ inline void online_softmax(
     float (&shrink)[2], float scale) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        // TODO(1): row_max of this row becomes the maximum of what it was and of S, over the lanes of the quad; shrink is
-        //   2^(scale * (old - new)), which is 0 for the first tile, whose old maximum is -inf. (~8 lines)
-        // END TODO(1)
-        // TODO(2): P from S, in half. row_sum shrinks, and gets the weights of this lane as they are before they are
-        //   rounded. (~7 lines)
-        // END TODO(2)
+        float max = row_max[i];
+#pragma unroll
+        for (int n = 0; n < TILES_KV; ++n) {
+            const float2 s = get_row(S_rmem[n], i);
+            max = fmaxf(max, fmaxf(s.x, s.y));
+        }
+        max = quad_max(max);
+        shrink[i] = exp2_approx(scale * (row_max[i] - max));
+        row_max[i] = max;
+        row_sum[i] *= shrink[i];
+#pragma unroll
+        for (int n = 0; n < TILES_KV; ++n) {
+            const float2 s = get_row(S_rmem[n], i);
+            const float2 p = {exp2_approx(scale * (s.x - row_max[i])), exp2_approx(scale * (s.y - row_max[i]))};
+            row_sum[i] += p.x + p.y;
+            P_rmem[n][i] = pack(p);
+        }
     }
 }
 
@@ -199,9 +214,17 @@ __device__ inline void multiply_pv(
     const float (&shrink)[2]) {
     const int lane_id = threadIdx.x % 32;
     Sums PV_rmem[TILES_D] = {};
-    // TODO(3): PV = P V. Two tiles of P, 16x8 each, lie in the registers as one fragment of A, 16x16, is asked for. V is
-    //   [keys, D], so its fragments of B come with ldmatrix_x4_trans, of two neighbouring tiles at a time. (~11 lines)
-    // END TODO(3)
+#pragma unroll
+    for (int k = 0; k < TILES_KV; k += 2) {
+        const uint32_t a[4] = {P_rmem[k][0], P_rmem[k][1], P_rmem[k + 1][0], P_rmem[k + 1][1]};
+#pragma unroll
+        for (int n = 0; n < TILES_D; n += 2) {
+            uint32_t V_rmem[4];
+            ldmatrix_x4_trans(V_rmem, &V_smem[k * MMA_N + lane_id % 16][n * MMA_N + lane_id / 16 * CHUNK]);
+            mma_m16n8k16(PV_rmem[n], a, V_rmem[0], V_rmem[1]);
+            mma_m16n8k16(PV_rmem[n + 1], a, V_rmem[2], V_rmem[3]);
+        }
+    }
 #pragma unroll
     for (int n = 0; n < TILES_D; ++n) {
 #pragma unroll
@@ -247,24 +270,43 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_stages_split_q_tiling_
     for (int tile = 0; tile < tiles_kv; ++tile) {
         const int off_kv = tile * BLOCK_KV;
         Sums S_rmem[TILES_KV] = {};
-        // TODO(4): S, slice by slice. A slice must have arrived, for all threads, before it is read; STAGES - 1 steps ahead
-        //   another is asked for, when nobody reads its slot any more, and with it the slice of V. (~9 lines)
-        // END TODO(4)
+#pragma unroll 1  // the body is as long for any D
+        for (int slice = 0; slice < SLICES; ++slice) {
+            const int step = tile * SLICES + slice;
+            cp_async_wait<STAGES - 2>();  // this thread's part of the slice has arrived; later ones may be on their way
+            __syncthreads();              // so has everybody's, and everybody has left the step before
+            load_qk(step + STAGES - 1);
+            load_tile<D>(smem.V[slice], V + head + int64_t{off_kv} * D + slice * BLOCK_D, N - off_kv);
+            cp_async_commit();
+            multiply_qk(S_rmem, smem.Q[step % STAGES], smem.K[step % STAGES]);
+        }
         const int left = N - off_kv;
         if (left < BLOCK_KV) mask_keys(S_rmem, left);
         uint32_t P_rmem[TILES_KV][2];
         float shrink[2];
         online_softmax(P_rmem, S_rmem, row_max, row_sum, shrink, scale);
-        // TODO(5): P V, slice by slice. The last slice of V came with the last group; nothing may be on its way. (~6 lines)
-        // END TODO(5)
+        cp_async_wait<0>();
+        __syncthreads();
+#pragma unroll
+        for (int slice = 0; slice < SLICES; ++slice) {
+            // Always so. A branch keeps the compiler from holding sums of many slices at a time, for which registers lack.
+            if (slice < slices) multiply_pv(O_rmem[slice], P_rmem, smem.V[slice], shrink);
+        }
     }
 
     const int warp_id = threadIdx.x / 32;
     const int lane_id = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        // TODO(6): Divide the row by its sum, which all four lanes of the quad have a part of. (~4 lines)
-        // END TODO(6)
+        const int row = off_q + warp_id * MMA_M + lane_id / 4 + i * 8;
+        const float inverse = 1.0f / quad_sum(row_sum[i]);
+        half* const O_row = O + head + int64_t{row} * D + lane_id % 4 * 2;
+        if (row >= N) continue;
+#pragma unroll
+        for (int n = 0; n < D / MMA_N; ++n) {
+            const float* const o = &O_rmem[n / TILES_D][n % TILES_D][2 * i];
+            *reinterpret_cast<half2*>(O_row + n * MMA_N) = __floats2half2_rn(o[0] * inverse, o[1] * inverse);
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 //            tile after tile of 64 keys pass through rings of three slots
 // New        over flash_attn_mma_stages_split_q_tiling_qk: V is streamed as well, and other blocks make other columns of O.
 //            The price: each of them computes all of Q K^T, twice as often as needed at D = 512, four times at 1024
-// Bound      L2 and Tensor Cores: Q, K and a part of V are read for every 64 queries and 256 columns of O
+// Bound      shared memory, and L2: Q, K and a part of V are read for every 64 queries and 256 columns of O
 #include "kata.cuh"
 #include <cmath>
 #include <cstdint>
@@ -268,7 +268,8 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_stages_split_q_tiling_
     const int lane_id = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        // TODO(6): Divide the row by its sum, which all four lanes of the quad have a part of. (~4 lines)
+        // TODO(6): Divide the row by its sum, which all four lanes of the quad have a part of, and store it as halves, a
+        //   pair of columns at a time, from column off_col on. Rows that O does not have are not stored. (~9 lines)
         // END TODO(6)
     }
 }

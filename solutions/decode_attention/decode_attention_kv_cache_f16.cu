@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) decode_attention_kv_cache
     // Nobody reads what a chunk without keys would leave; where it is the only one, its head must get its O.
     if (begin >= end && chunks > 1) return;
     float q_rmem[VEC];
-    unpack(q_rmem, *reinterpret_cast<const uint4*>(q + head * D + col));
+    unpack(q_rmem, *reinterpret_cast<const uint4*>(q + int64_t{head} * D + col));
 #pragma unroll
     for (int i = 0; i < VEC; ++i) q_rmem[i] *= scale;
     // All groups take as many steps, since a warp's lanes shuffle together.
@@ -179,7 +179,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) decode_attention_kv_cache
     }
     join_groups<D, THREADS>(part);
     if (group > 0) return;
-    if (chunks == 1) return store_O(O + head * D + col, part);
+    if (chunks == 1) return store_O(O + int64_t{head} * D + col, part);
     // TODO(4): Leave this chunk's part for the second pass. (~5 lines)
     if (col == 0) chunk_stats[blockIdx.x] = {part.max, part.sum};
     float4* const O_chunk = reinterpret_cast<float4*>(chunk_O + int64_t{blockIdx.x} * D + col);
@@ -211,7 +211,7 @@ __global__ void __launch_bounds__(JOIN_THREADS) decode_attention_kv_cache_f16_jo
     }
     // END TODO(5)
     join_groups<D, JOIN_THREADS>(part);
-    if (group == 0) store_O(O + head * D + col, part);
+    if (group == 0) store_O(O + int64_t{head} * D + col, part);
 }
 
 template <int D>

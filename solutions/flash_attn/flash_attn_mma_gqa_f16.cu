@@ -4,7 +4,8 @@
 //            D one of 32, 64, 96, 128
 // Technique  the R heads of a group are R N queries to the same keys: a block takes 128 of these, whosever they are
 // New        over flash_attn_mma_stages_split_q_shared_kv_acc_f32_rr_swizzle_qkv_warp32: as many queries as R heads
-//            have, against one head of K and V, which is neither copied R times nor read by R heads' blocks apart
+//            have, against one head of K and V, which nobody copies R times; where N is short, one block serves several
+//            heads
 // Bound      Tensor Cores as far as mma.sync drives them
 #include "kata.cuh"
 #include <cmath>

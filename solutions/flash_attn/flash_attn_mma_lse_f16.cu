@@ -327,8 +327,9 @@ __global__ void __launch_bounds__(THREADS, D == 32 ? 2 : 0) flash_attn_mma_lse_f
         for (int i = 0; i < 2; ++i) {
             const int row = off_q + warp_id * WARP_Q + m * MMA_M + lane_id / 4 + i * 8;
             float inverse = 1.0f;
-            // TODO(1): The whole sum of the row, and from it and row_max, times scale an exponent of two, the natural
-            //   logarithm of the sum of exponentials. One lane of the quad stores it. (~4 lines)
+            // TODO(1): inverse is 1 over the whole sum of the row. LSE is the natural logarithm of the sum of exponentials:
+            //   the sum counts from row_max, which times scale is an exponent of two. One lane of the quad stores it,
+            //   where O has the row. (~4 lines)
             const float sum = quad_sum(row_sum[m][i]);
             inverse = 1.0f / sum;
             const float lse = static_cast<float>(M_LN2) * fmaf(scale, row_max[m][i], log2f(sum));

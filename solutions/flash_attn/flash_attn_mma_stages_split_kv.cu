@@ -345,7 +345,8 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_stages_split_kv_kernel
     __syncthreads();  // all warps' sums are there
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
-        // TODO(7): Divide the row by its sum, of which each warp has found a part. (~6 lines)
+        // TODO(7): Divide the row by its sum, of which each warp has found a part, and store this warp's columns of it as
+        //   halves, a pair at a time. Rows that O does not have are not stored. (~12 lines)
         float sum = 0.0f;
 #pragma unroll
         for (int warp = 0; warp < WARPS_KV; ++warp) sum += smem.stats[warp][row_of(i)];

@@ -4,7 +4,7 @@
 // Technique  128 queries per block, 16 a warp; tiles of K and of V, 64 rows each, take turns in a ring of two slots
 // New        over flash_attn_mma_stages_split_q: a slot serves K, then V. Two tiles lie in shared memory in place of
 //            four, and the room goes to twice the queries, for each of which a tile is loaded but once
-// Bound      Tensor Cores and exponentials: the K and V of a head come from L2 for all blocks but the first
+// Bound      shared memory: with 16 queries a warp every fragment of K and of V is read for one mma
 #include "kata.cuh"
 #include <cmath>
 #include <cstdint>
@@ -243,8 +243,8 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_stages_split_q_shared_
     // The tiles K_0, V_0, K_1, V_1, ... are numbered 0, 1, 2, 3, ..., and the ring's slots take them in turn.
     const auto load_kv = [&](int number) {
         const int off_kv = number / 2 * BLOCK_KV;
-        // TODO(1): Ask for the tile of this number, unless it lies past the last one, and commit in any case: waiting counts
-        //   groups. (~4 lines)
+        // TODO(1): Ask for the tile of this number, unless it lies past the last one, and commit in any case: with more
+        //   than two slots the wait counts groups. (~4 lines)
         const int64_t from = head + int64_t{off_kv} * D;
         if (number < 2 * tiles_kv && number % 2 == 0) load_tile<D>(smem.ring[number % STAGES].K, K + from, N - off_kv);
         if (number < 2 * tiles_kv && number % 2 == 1) load_tile<D>(smem.ring[number % STAGES].V, V + from, N - off_kv);

@@ -4,7 +4,7 @@
 // Technique  128 queries per block, 16 a warp; tiles of K and of V, 64 rows each, take turns in a ring of two slots
 // New        over flash_attn_mma_stages_split_q_shared_kv_acc_f32: O is scaled first and is then itself what the mma of
 //            P V accumulates into. The D / 2 registers of P V are gone, and so are the additions
-// Bound      Tensor Cores and exponentials: the K and V of a head come from L2 for all blocks but the first
+// Bound      shared memory: with 16 queries a warp every fragment of K and of V is read for one mma
 #include "kata.cuh"
 #include <cmath>
 #include <cstdint>

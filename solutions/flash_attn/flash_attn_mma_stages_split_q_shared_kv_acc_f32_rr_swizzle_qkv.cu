@@ -5,7 +5,7 @@
 //            place
 // New        over flash_attn_mma_stages_split_q_shared_kv_acc_f32_rr: the swizzle of
 //            flash_attn_mma_stages_split_q_shared_kv_swizzle_qkv
-// Bound      Tensor Cores and exponentials: the K and V of a head come from L2 for all blocks but the first
+// Bound      shared memory: with 16 queries a warp every fragment of K and of V is read for one mma
 #include "kata.cuh"
 #include <cmath>
 #include <cstdint>

@@ -4,7 +4,7 @@
 // Technique  128 queries per block, 16 a warp; K and V through one ring of two slots; Q swizzled, K and V padded
 // New        over flash_attn_mma_stages_split_q_shared_kv: the chunks of a row of Q change places instead of making
 //            room for padding
-// Bound      Tensor Cores and exponentials: the K and V of a head come from L2 for all blocks but the first
+// Bound      shared memory: with 16 queries a warp every fragment of K and of V is read for one mma
 #include "kata.cuh"
 #include <cmath>
 #include <cstdint>

@@ -5,7 +5,7 @@
 //            nothing padded
 // New        over flash_attn_mma_stages_split_q_shared_qkv_swizzle_qk: V as well, whose rows ldmatrix reads transposed
 //            from the same places. At D = 128 a block takes 32 KB in place of 34
-// Bound      Tensor Cores and exponentials: the K and V of a head come from L2 for all blocks but the first
+// Bound      shared memory: with 16 queries a warp every fragment of K and of V is read for one mma
 #include "kata.cuh"
 #include <cmath>
 #include <cstdint>

@@ -5,7 +5,7 @@
 //            which pass through a ring of three slots; V comes beside them, slice by slice, but stays until P is known
 // New        over flash_attn_mma_stages_split_q_tiling_qk: the mma accumulates in float. Logits may exceed 65504 and
 //            keep 24 bits, for twice the registers of S and of P V, which is 32 columns of O at a time here
-// Bound      Tensor Cores and exponentials, with half as many bytes again from L2
+// Bound      shared memory: with 16 queries a warp every fragment of K and of V is read for one mma
 #include "kata.cuh"
 #include <cmath>
 #include <cstdint>
@@ -60,11 +60,13 @@ using Sums = float[4];
 // c += a @ b for a [16, 16], b [16, 8], c [16, 8]; the fragments are those of PTX ISA, "Matrix Fragments for
 // mma.m16n8k16 with floating point type".
 __device__ inline void mma_m16n8k16(Sums& c, const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    // TODO(1): The mma.sync of m16n8k16 with operands in half and sums in float: four of these a lane. (~5 lines)
     asm volatile(
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
         "{%0, %1, %2, %3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    // END TODO(1)
 }
 
 // 2^x, within 2 in the last place; 0 below 2^-126 (PTX ISA, "ex2").
@@ -81,12 +83,18 @@ __device__ inline uint32_t pack(float2 pair) {
 
 // The two columns of one row: i is 0 for the upper one, 1 for the row 8 below.
 __device__ inline float2 get_row(const Sums& sums, int i) {
-    return {sums[2 * i], sums[2 * i + 1]};
+    float2 pair = {};
+    // TODO(2): The sums 0 and 1 are of the upper row, 2 and 3 of the lower. (~1 line)
+    pair = {sums[2 * i], sums[2 * i + 1]};
+    // END TODO(2)
+    return pair;
 }
 
 __device__ inline void set_row(Sums& sums, int i, float2 pair) {
+    // TODO(3): As get_row has it. (~2 lines)
     sums[2 * i] = pair.x;
     sums[2 * i + 1] = pair.y;
+    // END TODO(3)
 }
 
 // The four lanes of a quad, 4 i to 4 i + 3, hold one row of a fragment between them.
@@ -177,8 +185,6 @@ __device__ inline void online_softmax(
     float (&shrink)[2], float scale) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        // TODO(1): row_max of this row becomes the maximum of what it was and of S, over the lanes of the quad; shrink is
-        //   2^(scale * (old - new)), which is 0 for the first tile, whose old maximum is -inf. (~8 lines)
         float max = row_max[i];
 #pragma unroll
         for (int n = 0; n < TILES_KV; ++n) {
@@ -188,9 +194,6 @@ __device__ inline void online_softmax(
         max = quad_max(max);
         shrink[i] = exp2_approx(scale * (row_max[i] - max));
         row_max[i] = max;
-        // END TODO(1)
-        // TODO(2): P from S, in half. row_sum shrinks, and gets the weights of this lane as they are before they are
-        //   rounded. (~7 lines)
         row_sum[i] *= shrink[i];
 #pragma unroll
         for (int n = 0; n < TILES_KV; ++n) {
@@ -199,7 +202,6 @@ __device__ inline void online_softmax(
             row_sum[i] += p.x + p.y;
             P_rmem[n][i] = pack(p);
         }
-        // END TODO(2)
     }
 }
 
@@ -209,8 +211,6 @@ __device__ inline void multiply_pv(
     const float (&shrink)[2]) {
     const int lane_id = threadIdx.x % 32;
     Sums PV_rmem[TILES_D] = {};
-    // TODO(3): PV = P V. Two tiles of P, 16x8 each, lie in the registers as one fragment of A, 16x16, is asked for. V is
-    //   [keys, D], so its fragments of B come with ldmatrix_x4_trans, of two neighbouring tiles at a time. (~11 lines)
 #pragma unroll
     for (int k = 0; k < TILES_KV; k += 2) {
         const uint32_t a[4] = {P_rmem[k][0], P_rmem[k][1], P_rmem[k + 1][0], P_rmem[k + 1][1]};
@@ -222,7 +222,6 @@ __device__ inline void multiply_pv(
             mma_m16n8k16(PV_rmem[n + 1], a, V_rmem[2], V_rmem[3]);
         }
     }
-    // END TODO(3)
 #pragma unroll
     for (int n = 0; n < TILES_D; ++n) {
 #pragma unroll
@@ -268,8 +267,6 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_stages_split_q_tiling_
     for (int tile = 0; tile < tiles_kv; ++tile) {
         const int off_kv = tile * BLOCK_KV;
         Sums S_rmem[TILES_KV] = {};
-        // TODO(4): S, slice by slice. A slice must have arrived, for all threads, before it is read; STAGES - 1 steps ahead
-        //   another is asked for, when nobody reads its slot any more, and with it the slice of V. (~9 lines)
 #pragma unroll 1  // the body is as long for any D
         for (int slice = 0; slice < SLICES; ++slice) {
             const int step = tile * SLICES + slice;
@@ -280,13 +277,11 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_stages_split_q_tiling_
             cp_async_commit();
             multiply_qk(S_rmem, smem.Q[step % STAGES], smem.K[step % STAGES]);
         }
-        // END TODO(4)
         const int left = N - off_kv;
         if (left < BLOCK_KV) mask_keys(S_rmem, left);
         uint32_t P_rmem[TILES_KV][2];
         float shrink[2];
         online_softmax(P_rmem, S_rmem, row_max, row_sum, shrink, scale);
-        // TODO(5): P V, slice by slice. The last slice of V came with the last group; nothing may be on its way. (~6 lines)
         cp_async_wait<0>();
         __syncthreads();
 #pragma unroll
@@ -294,14 +289,12 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_stages_split_q_tiling_
             // Always so. A branch keeps the compiler from holding sums of many slices at a time, for which registers lack.
             if (slice < slices) multiply_pv(O_rmem[slice], P_rmem, smem.V[slice], shrink);
         }
-        // END TODO(5)
     }
 
     const int warp_id = threadIdx.x / 32;
     const int lane_id = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        // TODO(6): Divide the row by its sum, which all four lanes of the quad have a part of. (~4 lines)
         const int row = off_q + warp_id * MMA_M + lane_id / 4 + i * 8;
         const float inverse = 1.0f / quad_sum(row_sum[i]);
         half* const O_row = O + head + int64_t{row} * D + lane_id % 4 * 2;
@@ -311,7 +304,6 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_stages_split_q_tiling_
             const float* const o = &O_rmem[n / TILES_D][n % TILES_D][2 * i];
             *reinterpret_cast<half2*>(O_row + n * MMA_N) = __floats2half2_rn(o[0] * inverse, o[1] * inverse);
         }
-        // END TODO(6)
     }
 }
 

@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) decode_attention_kv_cache
     // Nobody reads what a chunk without keys would leave; where it is the only one, its head must get its O.
     if (begin >= end && chunks > 1) return;
     float q_rmem[VEC];
-    unpack(q_rmem, *reinterpret_cast<const uint4*>(q + head * D + col));
+    unpack(q_rmem, *reinterpret_cast<const uint4*>(q + int64_t{head} * D + col));
 #pragma unroll
     for (int i = 0; i < VEC; ++i) q_rmem[i] *= scale;
     // All groups take as many steps, since a warp's lanes shuffle together.
@@ -165,7 +165,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) decode_attention_kv_cache
     }
     join_groups<D, THREADS>(part);
     if (group > 0) return;
-    if (chunks == 1) return store_O(O + head * D + col, part);
+    if (chunks == 1) return store_O(O + int64_t{head} * D + col, part);
     if (col == 0) chunk_stats[blockIdx.x] = {part.max, part.sum};
     float4* const O_chunk = reinterpret_cast<float4*>(chunk_O + int64_t{blockIdx.x} * D + col);
     O_chunk[0] = make_float4(part.o[0], part.o[1], part.o[2], part.o[3]);
@@ -192,7 +192,7 @@ __global__ void __launch_bounds__(JOIN_THREADS) decode_attention_kv_cache_f16_jo
         join(part, {stats.x, stats.y, {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w}});
     }
     join_groups<D, JOIN_THREADS>(part);
-    if (group == 0) store_O(O + head * D + col, part);
+    if (group == 0) store_O(O + int64_t{head} * D + col, part);
 }
 
 template <int D>

@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) decode_attention_kv_cache
     const int counted = max(1, (lengths[head / H] + chunk_keys - 1) / chunk_keys);
     if (begin >= end && begin > 0) return;
     float q_rmem[VEC];
-    unpack(q_rmem, *reinterpret_cast<const uint4*>(q + head * D + col));
+    unpack(q_rmem, *reinterpret_cast<const uint4*>(q + int64_t{head} * D + col));
 #pragma unroll
     for (int i = 0; i < VEC; ++i) q_rmem[i] *= scale;
     // All groups take as many steps, since a warp's lanes shuffle together.
@@ -194,7 +194,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) decode_attention_kv_cache
         }
         join_groups<D>(part);
     }
-    if (group == 0) store_O(O + head * D + col, part);
+    if (group == 0) store_O(O + int64_t{head} * D + col, part);
 }
 
 template <int D>

@@ -85,7 +85,9 @@ __device__ inline uint32_t pack(float2 pair) {
 
 // The two columns of one row: i is 0 for the upper one, 1 for the row 8 below.
 __device__ inline float2 get_row(const Sums& sums, int i) {
-    return {sums[2 * i], sums[2 * i + 1]};
+    float2 pair = {};
+    pair = {sums[2 * i], sums[2 * i + 1]};
+    return pair;
 }
 
 __device__ inline void set_row(Sums& sums, int i, float2 pair) {

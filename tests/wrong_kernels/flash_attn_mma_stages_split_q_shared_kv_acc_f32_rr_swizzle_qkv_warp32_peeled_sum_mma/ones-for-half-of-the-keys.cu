@@ -265,6 +265,7 @@ __device__ inline void multiply_pv(
     }
 }
 
+// Two blocks of 128 threads leave a thread all the 255 registers that it may have, and it takes them at D = 128.
 template <int D>
 __global__ void __launch_bounds__(THREADS, 2)
     flash_attn_mma_stages_split_q_shared_kv_acc_f32_rr_swizzle_qkv_warp32_peeled_sum_mma_kernel(

@@ -130,8 +130,9 @@ __device__ inline void cp_async_wait() {
     asm volatile("cp.async.wait_group %0;" : : "n"(PENDING) : "memory");
 }
 
-// Where a chunk lies that belongs in column col of a row of COLS halves. Of eight rows that ldmatrix reads at a time two
-// begin in the same 16 bytes of all 32 banks; chunks change places within a row so that they meet no bank twice.
+// Where a chunk lies that belongs in column col of a row of COLS halves. Of the eight rows that ldmatrix reads at a time all
+// (rows of a multiple of 128 bytes) or every second one (others) begin in the same banks; chunks change places within a row
+// so that they meet no bank twice.
 template <int COLS>
 __device__ inline int swizzle(int row, int col) {
     constexpr int PERIOD = COLS / CHUNK % 8 == 0 ? 8 : 4;  // chunks among which a row's are exchanged

@@ -9,7 +9,7 @@
 constexpr int D = 64;      // columns of Q, K, V and O
 constexpr int CHUNK = 32;  // tokens
 constexpr int THREADS = 128;
-constexpr int MIN_BLOCKS = 4;      // per SM: 47 KB of shared memory each, and 128 registers a thread
+constexpr int MIN_BLOCKS = 4;      // per SM: 45.5 KB of shared memory each, and 128 registers a thread
 constexpr int VEC = 4;             // floats in one access of 16 bytes
 constexpr int PAD = 4;             // floats that lengthen a row: eight rows at one column are then in different banks
 constexpr int MIN_SEGMENT = 2;     // chunks; fewer are not worth a state
