@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -297,6 +298,38 @@ def test_the_solutions_of_this_collection_derive() -> None:
         found = skeleton.todos(derived)
         assert found and all(todo.empty for todo in found), kata.name
         assert not any(todo.empty for todo in skeleton.todos(skeleton.read(kata.solution_path))), kata.name
+
+
+# Only a type or an intrinsic differs from the rung before, and it stands outside the answers.
+SAME_ANSWERS = {
+    "warp_reduce_sum_fp8_e5m2_f16",
+    "warp_reduce_sum_i8_i32",
+    "warp_reduce_sum_i32_i32",
+    "block_all_reduce_fp8_e5m2_f16",
+}
+
+
+def _answers(solution: str) -> list[str]:
+    """The lines that the skeleton lacks, without their indentation."""
+    kept = iter(skeleton.derive(solution).split("\n"))
+    awaited = next(kept, None)
+    answers = []
+    for line in solution.split("\n"):
+        if line == awaited:
+            awaited = next(kept, None)
+        else:
+            answers.append(line.strip())
+    return answers
+
+
+def test_a_rung_asks_for_what_is_new_in_it() -> None:
+    """Where the answers are those of the rung that its header continues, these pass and nothing is learnt."""
+    katas = load_catalog(find_root(Path(__file__).parent)).katas
+    for name, kata in katas.items():
+        solution = skeleton.read(kata.solution_path)
+        before = re.search(r"^// New +over (\w+)", solution, re.MULTILINE)
+        if before and before[1] in katas and name not in SAME_ANSWERS:
+            assert _answers(solution) != _answers(skeleton.read(katas[before[1]].solution_path)), name
 
 
 def test_no_answer_is_committed() -> None:
