@@ -3,7 +3,8 @@
 // Shapes     x: [M, N], y: [N, M] f32, row-major, contiguous, 16-byte aligned bases, any M, N >= 1
 // Technique  128-bit loads where N is a multiple of 4, 128-bit stores where M is (else row bases are not 16-byte
 //            aligned, and elements go one by one); tiles of 128x64, two pieces of 4x4 elements per thread
-// New        over mat_trans_f32x4_tiled_4x4_long_ordered: half the threads, each with twice as many loads in flight
+// New        over mat_trans_f32x4_tiled_4x4_long_ordered: half the threads, each with twice as many loads in
+//            flight; plain stores
 // Bound      memory bandwidth
 #include "kata.cuh"
 #include <cstdint>

@@ -3,7 +3,8 @@
 // Shapes     x: [M, N], y: [N, M] f32, row-major, contiguous, 16-byte aligned bases, any M, N >= 1
 // Technique  128-bit loads where N is a multiple of 4, 128-bit stores where M is (else row bases are not 16-byte
 //            aligned, and elements go one by one); row i of the tile is permuted, column j stands at i ^ j
-// New        over mat_trans_f32_tiled_swizzled: a quarter of the global loads and stores
+// New        over mat_trans_f32_tiled_swizzled: a quarter of the global loads and stores;
+//            stores marked as streaming
 // Bound      memory bandwidth; shared memory is still written and read element by element
 #include "kata.cuh"
 #include <cstdint>
