@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 import torch
 
 from grader.case import Case, Shape
-from grader.catalog import Kata
+from grader.catalog import Kata, load_catalog
 from grader.dtype import DTYPES
 from grader.spec import PERIOD, Accumulated, Numbers, Size, Spec, SpecError, Tensor, Values, load_spec
 
@@ -87,3 +88,15 @@ def test_long_tensors_repeat_their_values_and_short_ones_do_not() -> None:
     assert torch.equal(drawn[PERIOD:], drawn[:5]) and drawn[:1000].unique().numel() == 1000
     whole = Numbers(3).integers((PERIOD + 1,), -2, 2)
     assert whole[PERIOD] == whole[0] and set(whole[:100].tolist()) == {-2, -1, 0, 1, 2}
+
+
+def test_fragments_straight_from_or_to_a_tensor_have_its_base_on_32_bytes() -> None:
+    """CUDA C++ Programming Guide, "Warp Matrix Functions": what they load from or store to is 256-bit aligned."""
+    katas = load_catalog(Path(__file__).resolve().parent.parent).katas.values()
+    moved = re.compile(r"(?:store_matrix_sync\(|load_matrix_sync\([^&\n]+, )&([ABC])\[")
+    found = [(kata, name) for kata in katas for name in set(moved.findall(kata.solution_path.read_text()))]
+    assert found
+    for kata, name in found:
+        spec = load_spec(kata)
+        tensor = next(tensor for tensor in (*spec.inputs, *spec.outputs) if tensor.name == name)
+        assert tensor.align == 32, f"{kata.name}: {name}"

@@ -1,7 +1,8 @@
 // sgemm_mma_m16n8k8_mma2x4_warp4x8_k32_stages_dsmem_round_once: C = A @ B in TF32 by mma.sync, rounded in shared memory
 //
-// Shapes     A: [M, K], B: [K, N], C: [M, N] f32, row-major, contiguous, 16-byte aligned bases, N and K multiples of 4;
-//            each element of A and B is rounded to TF32 first: 11 significant bits, ties away from zero
+// Shapes     A: [M, K], B: [K, N], C: [M, N] f32, row-major, contiguous, 16-byte aligned bases, N and K multiples of 4,
+//            K at most 2^31 - 64; each element of A and B is rounded to TF32 first: 11 significant bits, ties away
+//            from zero
 //            (153 KB of shared memory a block: sm_86 and sm_89 have 99 KB and refuse the launch)
 // Technique  128x256x32 tiles, a ring of three in shared memory; 8 warps of 64x64; two sets of operands in registers
 // New        over sgemm_mma_m16n8k8_mma2x4_warp4x8_stages_rbuf: each element is rounded once a block, by the thread that

@@ -4,7 +4,7 @@
 //            each element of A and B is rounded to TF32 first: 11 significant bits, ties away from zero
 // Technique  128x256x16 tiles, a ring of three in shared memory; 8 warps of 64x64; two sets of operands in registers
 // New        over sgemm_wmma_m16n16k8_mma4x2_warp2x4_stages_block_swizzle: who holds which element is known: B in 128-bit
-//            loads, C in 128-bit stores at any edge; larger tiles, loads behind products, addresses counted on
+//            loads, C in 128-bit stores at any edge; larger tiles, loads behind products
 // Bound      instructions: rounding, and the loads around the products
 #include "kata.cuh"
 #include <cstdint>

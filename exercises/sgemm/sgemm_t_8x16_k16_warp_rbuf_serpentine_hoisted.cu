@@ -1,4 +1,4 @@
-// sgemm_t_8x16_k16_warp_rbuf_serpentine_hoisted: C = A @ B, 8 x 8 elements of C per thread, memory in 128-bit accesses
+// sgemm_t_8x16_k16_warp_rbuf_serpentine_hoisted: C = A @ B, 8 x 16 elements of C per thread, memory in 128-bit accesses
 //
 // Shapes     A: [M, K], B: [K, N], C: [M, N] f32, row-major, contiguous, 16-byte aligned bases, N and K multiples of 4
 // Technique  128x256x16 tiles; each thread walks along A and B with a pointer that it moves on once per slice

@@ -57,7 +57,7 @@ template <int ROWS, int COLS>
 __device__ inline void copy_tile_async(
     float (*X_smem)[COLS], const float* X, int64_t off_row, int64_t off_col, int rows, int cols) {
     static_assert(ROWS * COLS % (THREADS * PACK) == 0, "every thread has equally many packs");
-    // TODO(1): Begin the copies of this thread's packs. An address outside X is not to be formed. (~8 lines)
+    // TODO(1): Begin the copies of this thread's packs, zeros for what lies outside X: nothing may be read there. (~8 lines)
     // END TODO(1)
 }
 

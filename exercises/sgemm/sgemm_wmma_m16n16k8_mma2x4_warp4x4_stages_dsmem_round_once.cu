@@ -1,7 +1,8 @@
 // sgemm_wmma_m16n16k8_mma2x4_warp4x4_stages_dsmem_round_once: C = A @ B on Tensor Cores in TF32, rounded in shared memory
 //
-// Shapes     A: [M, K], B: [K, N], C: [M, N] f32, row-major, contiguous, 16-byte aligned bases, M and N multiples of 16,
-//            K of 4; each element of A and B is rounded to TF32 first: 11 significant bits, ties away from zero
+// Shapes     A: [M, K], B: [K, N], C: [M, N] f32, row-major, contiguous, bases of A and B 16-byte, of C 32-byte aligned
+//            (store_matrix_sync asks for it), M and N multiples of 16, K of 4 and at most 2^31 - 32; each element of A
+//            and B is rounded to TF32 first: 11 significant bits, ties away from zero
 //            (80 KB of shared memory a block)
 // Technique  128x256x16 tiles, a ring of three in dynamic shared memory; 8 warps of 64x64; two sets of fragments
 // New        over sgemm_wmma_m16n16k8_mma4x2_warp2x4_stages_block_swizzle: each element is rounded once a block,

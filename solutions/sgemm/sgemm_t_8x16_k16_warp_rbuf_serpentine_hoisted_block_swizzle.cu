@@ -1,4 +1,4 @@
-// sgemm_t_8x16_k16_warp_rbuf_serpentine_hoisted_block_swizzle: C = A @ B, 8 x 8 elements of C per thread, memory in 128-bit accesses
+// sgemm_t_8x16_k16_warp_rbuf_serpentine_hoisted_block_swizzle: C = A @ B, 8 x 16 elements of C per thread, memory in 128-bit accesses
 //
 // Shapes     A: [M, K], B: [K, N], C: [M, N] f32, row-major, contiguous, 16-byte aligned bases, N and K multiples of 4
 // Technique  128x256x16 tiles; blocks that run at the same time have tiles that form a block of tiles, not a long row

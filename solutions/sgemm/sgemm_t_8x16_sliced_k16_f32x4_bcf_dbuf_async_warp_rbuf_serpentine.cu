@@ -1,4 +1,4 @@
-// sgemm_t_8x16_sliced_k16_f32x4_bcf_dbuf_async_warp_rbuf_serpentine: C = A @ B, 8 x 8 elements of C per thread, memory in 128-bit accesses
+// sgemm_t_8x16_sliced_k16_f32x4_bcf_dbuf_async_warp_rbuf_serpentine: C = A @ B, 8 x 16 elements of C per thread, memory in 128-bit accesses
 //
 // Shapes     A: [M, K], B: [K, N], C: [M, N] f32, row-major, contiguous, 16-byte aligned bases, N and K multiples of 4
 // Technique  128x256x16 tiles; the products of a k go through the thread's tile column by column, down and up

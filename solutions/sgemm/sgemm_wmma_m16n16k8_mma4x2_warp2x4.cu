@@ -1,7 +1,8 @@
 // sgemm_wmma_m16n16k8_mma4x2_warp2x4: C = A @ B on Tensor Cores in TF32, sums in float
 //
-// Shapes     A: [M, K], B: [K, N], C: [M, N] f32, row-major, contiguous, 16-byte aligned bases, M and N multiples of 16,
-//            K of 4; each element of A and B is rounded to TF32 first: 11 significant bits, ties away from zero
+// Shapes     A: [M, K], B: [K, N], C: [M, N] f32, row-major, contiguous, bases of A and B 16-byte, of C 32-byte aligned
+//            (store_matrix_sync asks for it), M and N multiples of 16, K of 4; each element of A and B is rounded to
+//            TF32 first: 11 significant bits, ties away from zero
 // Technique  128x128x8 tiles; 8 warps, 4 x 2, each with 2 x 4 fragments of C, whose products a warp makes together
 // New        over sgemm_t_8x8_sliced_k_f32x4: one instruction of a warp for thousands of multiply-adds; rounding in
 //            registers, where the caller's A and B cannot change

@@ -1,7 +1,8 @@
 // sgemm_wmma_m16n16k8_mma4x2_warp2x4_stages: C = A @ B on Tensor Cores in TF32, sums in float
 //
-// Shapes     A: [M, K], B: [K, N], C: [M, N] f32, row-major, contiguous, 16-byte aligned bases, M and N multiples of 16,
-//            K of 4; each element of A and B is rounded to TF32 first: 11 significant bits, ties away from zero
+// Shapes     A: [M, K], B: [K, N], C: [M, N] f32, row-major, contiguous, bases of A and B 16-byte, of C 32-byte aligned
+//            (store_matrix_sync asks for it), M and N multiples of 16, K of 4; each element of A and B is rounded to
+//            TF32 first: 11 significant bits, ties away from zero
 // Technique  128x128x8 tiles, a ring of four of each in shared memory, filled by cp.async three slices ahead
 // New        over sgemm_wmma_m16n16k8_mma4x2_warp2x4: copies of several slices are on their way at once; one barrier per slice
 // Bound      shared memory and the instructions around the products
