@@ -14,10 +14,17 @@ INDENT = "  "
 
 _NEXT = {
     Kind.UNSUPPORTED: "the simulator refuses what it cannot run; a GPU grades this file (--device gpu)",
-    Kind.DEADLOCK: "every thread of the block must reach the same barrier, or none",
     Kind.MODIFIED_INPUT: "inputs are const; write only to the outputs",
     Kind.TOO_SLOW: "`kata bench` says what was launched; docs/profiling.md how to find what a kernel waits for",
     Kind.INCONCLUSIVE: "the answer is right; grade again on a quiet machine, or with --no-speed",
+}
+
+# Of a deadlock: the first whose word the finding has.
+_NEXT_OF_DEADLOCK = {
+    "mbarrier": "a phase ends when as many arrivals and bytes have come as the mbarrier expects",
+    "mask": "a lane that has exited hands nothing to a shuffle: let all named lanes come, or name those that do",
+    "lanes of the warp": "all 32 lanes of the warp must execute it together",
+    "barrier": "every thread of the block must reach the same barrier, or none",
 }
 
 
@@ -133,8 +140,15 @@ def _printed(grade: Grade, verdict: Verdict) -> Iterable[str]:
 def _device(grade: Grade, verdict: Verdict) -> Iterable[str]:
     if verdict.device:
         yield _row("device", verdict.device)
-    if verdict.kind in _NEXT and not verdict.lacks_library:  # whose summary itself says what to do
-        yield _row("note", _NEXT[verdict.kind])
+    note = _note(verdict)
+    if note and not verdict.lacks_library:  # whose summary itself says what to do
+        yield _row("note", note)
+
+
+def _note(verdict: Verdict) -> str | None:
+    if verdict.kind is not Kind.DEADLOCK:
+        return _NEXT.get(verdict.kind)
+    return next((note for word, note in _NEXT_OF_DEADLOCK.items() if word in verdict.summary), None)
 
 
 _SECTIONS: tuple[Callable[[Grade, Verdict], Iterable[str]], ...] = (

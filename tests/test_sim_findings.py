@@ -10,8 +10,12 @@ from pathlib import Path
 import pytest
 from sim_kernels.harness import HERE, given, line_of, open_device, pack, run, unpack, wanted
 
+from grader.catalog import Kata
 from grader.devices import Finding
 from grader.devices.sim import SimDevice
+from grader.grade import Grade
+from grader.report import explanation
+from grader.verdict import Kind, Verdict
 
 HAZARDS = HERE / "hazards.cu"
 SOUND = HERE / "sound.cu"
@@ -101,6 +105,41 @@ def test_divergent_barrier_names_both_lines(hazards: SimDevice) -> None:
     lines = {line_of(HAZARDS, "divergent_barrier_a"), line_of(HAZARDS, "divergent_barrier_b")}
     assert found.kind == "deadlock" and found.line in lines
     assert all(str(line) in found.message for line in lines), found.message
+
+
+# Who waits for lanes of a warp is not helped by a word on barriers.
+NOTES = {
+    "deadlock_exit": "every thread of the block must reach the same barrier",
+    "divergent_barrier": "every thread of the block must reach the same barrier",
+    "named_barrier": "every thread of the block must reach the same barrier",
+    "shuffle_exited": "let all named lanes come, or name those that do",
+    "shuffle_unnamed": "let all named lanes come, or name those that do",
+    "shuffle_never": "let all named lanes come, or name those that do",
+}
+
+
+# What test_sim_asynchronous and test_sim_tensor bring about, in the engine's words.
+NOTES_OF_MESSAGES = {
+    "thread (0,0,0) waits at the mbarrier full, which expects 2 arrivals and still lacks 1 arrival in phase 0": "arrivals",
+    "ldmatrix.sync.aligned.m8n8.x4.shared.b16 needs all 32 lanes of the warp, but this one has 16 threads": "all 32 lanes",
+}
+
+
+def note(message: str) -> str:
+    kata = Kata(name="hazards", family="hazards", level="easy", elem="f32", root=HERE)
+    verdict = Verdict(Kind.DEADLOCK, message, device="sim", finding=Finding("deadlock", message))
+    (line,) = (line for line in explanation(Grade(kata, HAZARDS, (verdict,))).splitlines() if " note " in line)
+    return line
+
+
+@pytest.mark.parametrize("launcher", NOTES)
+def test_a_deadlock_says_what_must_come_where(hazards: SimDevice, launcher: str) -> None:
+    assert NOTES[launcher] in note(finding(hazards, launcher).message)
+
+
+@pytest.mark.parametrize("message", NOTES_OF_MESSAGES)
+def test_a_deadlock_of_another_kind_has_its_own_note(message: str) -> None:
+    assert NOTES_OF_MESSAGES[message] in note(message)
 
 
 def test_block_and_thread_are_named(hazards: SimDevice) -> None:

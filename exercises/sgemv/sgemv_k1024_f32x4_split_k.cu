@@ -14,7 +14,7 @@ constexpr int WARPS = THREADS / WARP_SIZE;
 constexpr int UNROLL = 4;         // vectors of A, and of x, that a thread has on their way at once
 constexpr int MIN_BLOCKS = 4;     // per SM: a thread may have 64 registers. Unsaid, nvcc saves them and loads late
 constexpr int MIN_SLICE = 1024;   // columns; fewer are not worth a block
-constexpr int MAX_SLICES = 8192;  // of all rows together, where rows are cut: some eight waves on 132 SMs
+constexpr int MAX_SLICES = 8192;  // of all rows together, where rows are cut: some sixteen waves on 132 SMs
 constexpr unsigned FULL_MASK = 0xffffffff;
 static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
 static_assert(WARPS <= WARP_SIZE, "one warp adds the partial sums of all warps");

@@ -32,8 +32,8 @@ __global__ void __launch_bounds__(THREADS) hgemv_k16_f16_kernel(
     int M, int K) {
     const int lane_id = threadIdx.x % LANES;  // among the lanes of the row
     int64_t row = 0;                          // offsets into A are 64-bit: M and K fit int, their product need not
-    // TODO(2): Give each group of LANES lanes a row of its own. Nobody may leave: the other half of the warp may have a
-    //   row, and its shuffles name all 32 lanes. (~1 line)
+    // TODO(2): Give each group of LANES lanes a row of its own. Nobody leaves: the other half of the warp may have a row,
+    //   its shuffles name all 32 lanes, and who is named comes. (~1 line)
     row = static_cast<int64_t>(blockIdx.x) * ROWS + threadIdx.x / LANES;
     // END TODO(2)
     const half* A_row = A + row * K;

@@ -3,7 +3,7 @@
 // Shapes     A: [M, K], x: [K], y: [M] f16, row-major, contiguous, 16-byte aligned bases, any M, K >= 0; K = 0: y is 0
 // Technique  the lanes of a warp walk along their row in steps of 256, eight neighbours each, then shuffles
 // New        over hgemv_k128_f16x4: half the memory instructions, where 8 divides K
-// Bound      memory latency: no lane has enough loads on their way at once
+// Bound      memory bandwidth, where rows are enough; with fewer, latency
 #include "kata.cuh"
 #include <cstdint>
 #include <cuda_fp16.h>
