@@ -120,8 +120,8 @@ NOTES = {
 
 # What test_sim_asynchronous and test_sim_tensor bring about, in the engine's words.
 NOTES_OF_MESSAGES = {
-    "thread (0,0,0) waits at the mbarrier full, which expects 2 arrivals and still lacks 1 arrival in phase 0": "arrivals",
-    "ldmatrix.sync.aligned.m8n8.x4.shared.b16 needs all 32 lanes of the warp, but this one has 16 threads": "all 32 lanes",
+    "waits at the mbarrier full, which expects 2 arrivals and still lacks 1 arrival in phase 0": "arrivals",
+    "wmma.mma.sync.aligned needs all 32 lanes of the warp, but this one has 16 threads": "all 32 lanes",
 }
 
 

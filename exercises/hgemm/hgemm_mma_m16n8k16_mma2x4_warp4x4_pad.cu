@@ -2,7 +2,8 @@
 //
 // Shapes     A: [M, K], B: [K, N], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, N and K multiples of 8
 // Technique  2x4 warps per block, 4x4 mma tiles per warp; rows of shared memory are 16 bytes longer than their data
-// New        over hgemm_mma_m16n8k16_mma2x4_warp4x4: the eight rows that ldmatrix reads at a time lie in different banks
+// New        over hgemm_mma_m16n8k16_mma2x4_warp4x4: the eight rows that ldmatrix reads at a time lie in different banks;
+//            a thread copies one column of chunks, so its address is computed once
 // Bound      latency: copying and computing take turns
 #include "kata.cuh"
 #include <cstdint>

@@ -160,7 +160,7 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_m16n8k16_mma2x4_warp4x4_sta
     const int slices = (K - 1) / BLOCK_K + 1;
     for (int slice = 0; slice < slices; ++slice) {
         // TODO(3): Make sure that this slice has arrived whole, this thread's copies and all others', and that nobody reads
-        //   the slice before any more. Then send a slice on its way to the slot that this one was in. (~3 lines)
+        //   the slice before any more. Then send a slice on its way to the slot of that earlier slice. (~3 lines)
         // END TODO(3)
         uint32_t A_rmem[TILES_M][4];
         uint32_t B_rmem[TILES_N][2];

@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_m16n8k16_mma2x4_warp4x4_sta
     const half* __restrict__ B,  // [N, K]
     half* __restrict__ C,        // [M, N]
     int M, int N, int K) {
-    // Above 48 KB shared memory is dynamic: its size is an argument of the launch.
+    // Dynamic shared memory: its size is an argument of the launch. It is 48 KB here, the most that could be static.
     extern __shared__ __align__(16) half smem[];
     const auto A_smem = reinterpret_cast<half(*)[BLOCK_M][BLOCK_K + PAD]>(smem);             // [STAGES]
     const auto B_smem = reinterpret_cast<half(*)[BLOCK_N][BLOCK_K + PAD]>(A_smem + STAGES);  // [STAGES]
@@ -189,7 +189,7 @@ KATA_EXPORT void hgemm_mma_m16n8k16_mma2x4_warp4x4_stages_dsmem_tn(
     // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough C.
     const int tiles_m = (M - 1) / BLOCK_M + 1;
     const int tiles_n = (N - 1) / BLOCK_N + 1;
-    // More than 48 KB have to be asked for.
+    // 48 KB are what a block has unasked: with one more slot they must be asked for, so they are already.
     const auto kernel = hgemm_mma_m16n8k16_mma2x4_warp4x4_stages_dsmem_tn_kernel;
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SMEM_BYTES);
     kernel<<<tiles_m * tiles_n, THREADS, SMEM_BYTES, stream>>>(A, B, C, M, N, K);

@@ -3,8 +3,8 @@
 // Shapes     A: [M, K] f16, B: [N, K] f16, C: [M, N] f16, row-major, 16-byte aligned bases, N and K multiples of 8
 // Technique  tiles of 256 x 128 x 64; cp.async into a ring of three swizzled stages, ldmatrix, mma.sync on fragments of
 //            two steps of k in turn; C leaves through shared memory; blocks that run together share tiles of A and B
-// New        over a kernel of inline PTX: who moves what stands in types, TiledCopy and TiledMMA, and the loops are copy
-//            and gemm over partitions
+// New        over hgemm_mma_m16n8k16_mma2x4_warp4x8x4_stages_dsmem_tn_swizzle_x4_block_swizzle: who moves what stands in
+//            types, TiledCopy and TiledMMA, and the loops are copy and gemm over partitions
 // Bound      Tensor Cores
 #include "kata.cuh"
 #include <cuda_fp16.h>

@@ -3,7 +3,8 @@
 // Shapes     A: [M, K], B: [K, N], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, N and K multiples of 8
 // Technique  128x256 per block in strips of tiles, a ring of three slices of 64, two sets of fragments, both slices swizzled
 //            (144 KB of shared memory a block: sm_86 and sm_89 have 99 KB and refuse the launch)
-// New        over hgemm_mma_m16n8k16_mma2x4_warp4x8x4_stages_dsmem_swizzle_x4_spread: blocks at work together share L2 lines
+// New        over hgemm_mma_m16n8k16_mma2x4_warp4x8x4_stages_dsmem_swizzle_x4_spread: blocks at work together share L2 lines;
+//            a chunk's place is computed once per tile
 // Bound      Tensor Cores, as far as mma.sync drives them, and the power that the card may draw
 #include "kata.cuh"
 #include <cstdint>

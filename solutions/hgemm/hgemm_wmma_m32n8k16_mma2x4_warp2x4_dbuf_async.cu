@@ -4,7 +4,7 @@
 // Technique  128x128x16 tiles, 2 x 4 warps of 64 x 32, fragments of 32 x 16 of A and 16 x 8 of B
 // New        over hgemm_wmma_m16n16k16_mma4x2_warp2x4_dbuf_async: a fragment of A with twice, one of B with half the
 //            bytes
-// Bound      shared memory, as there: a warp loads 96 x 16 halves for 64 x 32 x 16 multiply-adds in both
+// Bound      shared memory, as there, but less of it is B, whose rows collide eight by eight
 #include "kata.cuh"
 #include <cstdint>
 #include <cuda_fp16.h>
