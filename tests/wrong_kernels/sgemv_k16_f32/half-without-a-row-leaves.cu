@@ -1,7 +1,7 @@
 // Wrong: the half of a warp that has no row returns, and the other half's shuffles name all 32 lanes
 // Kata: sgemv_k16_f32
 // Sim: deadlock
-// Gpu: not shown: the CUDA guide excuses lanes that have exited, and nobody reads from one here
+// Gpu: pass | wrong answer | time-out: the CUDA guide excuses lanes that have exited as long as nobody reads from one
 // Line: // BUG
 // Sizes: M=1, K=0
 #include "kata.cuh"
