@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from grader import cache, symbols
+from grader import cache, static_shared, symbols
 from grader.catalog import Kata
 from grader.libraries import Library, LibraryMissing, find_library
 from grader.lock import Claims
@@ -204,7 +204,8 @@ def _plan(request: Request, toolchain: Toolchain) -> _Job | CompileFailure:
     parts = [text, header.encode(), toolchain.identity.encode(), json.dumps(flags).encode()]
     parts += [library.identity.encode() for library in libraries]
     parts += [" ".join(sorted(_kept(request.target))).encode()] if request.target.device == "gpu" else []
-    parts += [" ".join(request.kata.libraries).encode(), Path(symbols.__file__).read_bytes()]  # what is refused
+    parts += [" ".join(request.kata.libraries).encode()]
+    parts += [Path(file).read_bytes() for file in (symbols.__file__, static_shared.__file__)]  # what is refused
     parts += [path.read_bytes() for path in sorted(INCLUDE.iterdir()) if path.is_file()]
     parts += [path.read_bytes() for path in _included(request.source.resolve(), text)]
     command = (str(toolchain.nvcc), *flags, "-I", str(INCLUDE))
@@ -366,15 +367,29 @@ def _judge(job: _Job, place: Path) -> CompileFailure | None:
     request = job.request
     if status == "0" and (place / f"{_NAME}.so").is_file():
         missing = _missing_launcher(place / f"{_NAME}.so", job)
-        return CompileFailure(request, missing, None, log) if missing else _not_allowed(job, place)
+        return CompileFailure(request, missing, None, log) if missing else _refused(job, place)
     told = _NO_SPACE in log and _NO_SPACE.encode() not in job.text  # by nvcc, not by the file's own #error
     if told or shutil.disk_usage(place).free < FULL_BYTES:
         raise cache.explain(OSError(errno.ENOSPC, _NO_SPACE), place.parent)
     if status in ("124", "137"):
         message = f"nvcc did not finish within {_limit_s(request)} s; is there a loop that is unrolled without end?"
         return CompileFailure(request, message, None, log)
+    if static_shared.SAID in log and (place / f"{_NAME}.ptx").is_file() and (refusal := _too_much_shared(job, place)):
+        return replace(refusal, log=log)
     message, line = first_error(log, job)
     return CompileFailure(request, message, line, log)
+
+
+def _refused(job: _Job, place: Path) -> CompileFailure | None:
+    """What nvcc itself has let pass: the simulator's is a build that ptxas has not seen."""
+    return _not_allowed(job, place) or (_too_much_shared(job, place) if job.request.target.device == "sim" else None)
+
+
+def _too_much_shared(job: _Job, place: Path) -> CompileFailure | None:
+    """The same words on a GPU, where ptxas says so, and on the simulator, which has no ptxas."""
+    ptx, text = (place / f"{_NAME}.ptx").read_text(errors="replace"), job.text.decode(errors="replace")
+    refusal = static_shared.refused(ptx, job.request.target.arch, text)
+    return CompileFailure(job.request, refusal.message, refusal.line, "") if refusal else None
 
 
 def _not_allowed(job: _Job, place: Path) -> CompileFailure | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from grader import cache
+from grader import cache, static_shared
 from grader.build import Build, CompileFailure, Request, Target, build, build_all, exported_names
 from grader.catalog import load_catalog
 from grader.spec import load_spec
@@ -276,6 +276,77 @@ WANTED = "KATA_EXPORT void elementwise_f32(const float* a, const float* b, float
 def test_a_launcher_that_is_not_there_says_what_to_write(folder: Path, tmp_path: Path, text: str, said: str) -> None:
     found = failure(tmp_path, text)
     assert said in found.message
+
+
+SHARED = """
+    #include "kata.cuh"
+    __global__ void other(float* c) {
+        __shared__ float big[64];
+        big[threadIdx.x] = c[threadIdx.x];
+        __syncthreads();
+        c[threadIdx.x] = big[threadIdx.x ^ 1];
+    }
+    __global__ void kernel(float* c) {
+        __shared__ float big[16384];
+        big[threadIdx.x] = c[threadIdx.x];
+        __syncthreads();
+        c[threadIdx.x] = big[threadIdx.x ^ 1];
+    }
+    KATA_EXPORT void elementwise_f32(const float* a, const float* b, float* c, int n, cudaStream_t stream) {
+        other<<<1, 64, 0, stream>>>(c);
+        kernel<<<1, 64, 0, stream>>>(c);
+    }
+"""
+
+
+def test_static_shared_memory_that_ptxas_refuses_is_refused_without_ptxas(folder: Path, tmp_path: Path) -> None:
+    source = tmp_path / "elementwise_f32.cu"
+    source.write_text(textwrap.dedent(SHARED))
+    targets = (Target("sim", "sm_80"), Target("gpu", "sm_80"), Target("sim", "sm_90"), Target("sim", "sm_90a"))
+    requests = [request_for("elementwise_f32", source, target) for target in targets]
+    *refused, passed = build_all(requests, find_toolchain())
+    for failed, target in zip(refused, targets, strict=False):
+        assert isinstance(failed, CompileFailure) and (failed.kind, failed.line) == (Kind.DOES_NOT_COMPILE, 10)
+        said = (
+            f"kernel has 65536 bytes of static shared memory; 49152 are allowed on {target.arch}. Shared memory beyond"
+        )
+        assert failed.message.startswith(said) and "extern __shared__" in failed.message
+        assert "cudaFuncSetAttribute" in failed.message
+    assert isinstance(passed, Build), "ptxas gives a kernel for sm_90a alone as much as a block of the card has"
+
+
+PTX = """
+.extern .shared .align 16 .b8 dynamic[];
+.func  (.param .b32 func_retval0) _Z4thatPf(
+\t.param .b64 _Z4thatPf_param_0
+)
+{
+\t.shared .align 4 .b8 _ZZ4thatPfE1a[32768];
+}
+.visible .entry _Z5callsPf(
+\t.param .u64 .ptr .align 1 _Z5callsPf_param_0
+)
+.maxntid 256, 1, 1
+{
+\t.shared .align 8 .u64 _ZZ5callsPfE1b[OWN];
+\tcall.uni (retval0), _Z4thatPf, (param0);
+}
+.visible .entry _Z4restPf(
+\t.param .u64 .ptr .align 1 _Z4restPf_param_0
+)
+{
+\t.shared .align 4 .b8 _ZZ4restPfE1c[16392];
+}
+"""
+
+
+@pytest.mark.parametrize(("own", "bytes_in_all"), [(2048, None), (2049, 49160)])
+def test_a_kernel_has_the_shared_memory_of_what_it_calls(own: int, bytes_in_all: int | None) -> None:
+    refusal = static_shared.refused(PTX.replace("OWN", str(own)), "sm_89", "")
+    if bytes_in_all is None:
+        assert refusal is None
+    else:
+        assert refusal is not None and refusal.message.startswith(f"calls has {bytes_in_all} bytes of static shared")
 
 
 def test_a_binary_file_gets_a_verdict(folder: Path, tmp_path: Path) -> None:
