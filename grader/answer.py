@@ -52,8 +52,12 @@ def compare(data: Contents, expected: Expected) -> Comparison:
         )
         for place in places[:SHOWN].tolist()
     )
-    several = got.numel() > 1
-    pattern = describe(wrong, bool(unwritten[wrong].all()), expected.tensor.shape) if several else None
+    pattern = None
+    if got.numel() > 1:
+        never = bool(unwritten[wrong].all())
+        pattern = describe(wrong, never, expected.tensor.shape)
+        if expected.dtype.is_float and not never:
+            pattern = _describe_values(wrong, expected.value.to(got.dtype).double(), pattern)
     return Comparison(int(wrong.sum()), got.numel(), mismatches, pattern, share)
 
 
@@ -87,6 +91,17 @@ def describe(wrong: torch.Tensor, unwritten: bool, names: Sequence[str | int]) -
     if wrong.dim() > 1:
         return _describe_axes(wrong, what, names) or f"{int(wrong.sum())} of {wrong.numel()} elements are {what}"
     return _describe_line(wrong, what)
+
+
+def _describe_values(wrong: torch.Tensor, values: torch.Tensor, places: str) -> str:
+    """``places``, unless what must be there, ``values`` in the output's type, explains it: nan, or an infinity."""
+    kinds = (("nan", values.isnan()), ("inf", values == inf), ("-inf", values == -inf), ("infinite", values.isinf()))
+    for name, special in kinds:
+        if bool((wrong == special).all()):
+            return f"every element that must be {name} is wrong, and no other"
+        if not bool((wrong & ~special).any()):
+            return f"{places}; what must be there is {name}"
+    return places
 
 
 def _describe_axes(wrong: torch.Tensor, what: str, names: Sequence[str | int]) -> str | None:

@@ -215,6 +215,31 @@ def test_pattern_of_what_was_never_written() -> None:
     assert pattern(10, range(8, 10), unwritten=True).startswith("every element from 8 on is never written")
 
 
+@pytest.mark.parametrize(
+    ("got", "want", "said"),
+    [
+        ([1.0, 0.0, 0.0], [1.0, nan, nan], "every element that must be nan is wrong, and no other"),
+        ([0.0, 0.0], [nan, nan], "every element that must be nan is wrong, and no other"),
+        ([0.0, 2.0, nan], [inf, 2.0, inf], "every element that must be inf is wrong, and no other"),
+        ([-inf, 0.0, inf], [-inf, -inf, inf], "only element 1 is wrong; what must be there is -inf"),
+        ([0.0, 2.0, inf], [inf, 2.0, -inf], "every element that must be infinite is wrong, and no other"),
+        ([nan, 0.0, 3.0], [nan, nan, 3.0], "only element 1 is wrong; what must be there is nan"),
+        ([0.0, 0.0, 3.0], [nan, 1.0, 3.0], "elements 0 to 1 are wrong"),
+        ([nan, nan, 3.0], [nan, 1.0, 3.0], "only element 1 is wrong"),
+    ],
+)
+def test_pattern_of_what_must_be_there(got: list[float], want: list[float], said: str) -> None:
+    assert judged(got, want, bound=0.5).pattern == said
+    if said.startswith("every"):
+        assert judged([got, got], [want, want], dtype="f16").pattern == said
+
+
+def test_pattern_of_what_overflows_the_output() -> None:
+    half = torch.tensor([65504.0, 1.0], dtype=torch.float16)
+    said = "every element that must be inf is wrong, and no other"
+    assert judged(half, [70000.0, 1.0], dtype="f16").pattern == said
+
+
 def test_some_of_a_residue_is_no_pattern() -> None:
     """Three of the fifty odd elements: that they are odd explains nothing."""
     assert pattern(100, [1, 5, 11]) == "3 of 100 elements are wrong"
