@@ -92,7 +92,13 @@ def check(kata: Kata, spec: Spec, sandbox: Sandbox, effort: Effort, memory: Path
             with contextlib.suppress(OSError):
                 memory.unlink()
         worst = max((verdict.error_share for verdict in search.tried.values()), default=0.0)
-        return Verdict(Kind.PASS, f"right on {len(search.tried)} cases", cases=len(search.tried), error_share=worst)
+        return Verdict(
+            Kind.PASS,
+            f"right on {len(search.tried)} cases",
+            cases=len(search.tried),
+            error_share=worst,
+            printed=sandbox.printed,
+        )
     smallest = _shrink(search, failed)
     _remember(smallest, memory)
     verdict = search.tried[smallest]

@@ -246,7 +246,7 @@ def _say_grade(width: int, graded: Grade) -> None:
         return
     outcome = painted(report.outcome(graded), "green")
     print(f"{graded.kata.name:<{width}}  {outcome}, {graded.time_s:.1f} s", flush=True)
-    for line in report.costs(graded):
+    for line in [*report.printed(graded), *report.costs(graded)]:
         print(line, flush=True)
 
 

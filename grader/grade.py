@@ -252,7 +252,8 @@ def _checked(
     if target.device == "gpu" and _timed(kata, options):
         measured = _measured(request, sandbox, options, progress)
         share = max(verdict.error_share, measured.error_share)  # the timed answer may be what is wrong
-        verdict = replace(measured, cases=verdict.cases, error_share=share)
+        said = measured.printed or verdict.printed
+        verdict = replace(measured, cases=verdict.cases, error_share=share, printed=said)
     return verdict
 
 

@@ -201,6 +201,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         graded = item.stash[_GRADE]
         result.kata_outcome = f"{graded.kata.name}: {report.outcome(graded)}"
         result.kata_started = graded.verdict.kind is not Kind.NOT_STARTED
+        result.kata_printed = [graded.kata.name, *printed] if (printed := report.printed(graded)) else []
         result.kata_costs = report.costs(graded)
         result.kata_warning = item.stash[_WARNING]
     return result
@@ -222,8 +223,9 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.section("not started")
         for result in waiting:
             terminalreporter.write_line(result.kata_outcome)
-    counted = [result for result in terminalreporter.stats.get("passed", []) if getattr(result, "kata_costs", None)]
-    if counted:
-        terminalreporter.section("counters")
-        for line in (line for result in counted for line in result.kata_costs):
-            terminalreporter.write_line(line)
+    passed = terminalreporter.stats.get("passed", [])
+    for title, name in (("printed", "kata_printed"), ("counters", "kata_costs")):
+        if lines := [line for result in passed for line in getattr(result, name, [])]:
+            terminalreporter.section(title)
+            for line in lines:
+                terminalreporter.write_line(line)

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from grader.grade import Grade
+from grader.sandbox import CUT
 from grader.verdict import Kind, Measurement, Mismatch, Verdict, said
 
 PRINTED_LINES = 6
+PRINTED_WIDTH = 110
 INDENT = "  "
 
 _NEXT = {
@@ -54,6 +56,12 @@ def speed(measurement: Measurement) -> str:
 
 def _unit(measurement: Measurement) -> str:
     return "TFLOPS" if measurement.flops else "TB/s"
+
+
+def printed(grade: Grade) -> list[str]:
+    """What was printed by kernels and launcher on the way to a pass; empty where nothing was."""
+    rows = (row for verdict in grade.verdicts for row in _printed(grade, verdict))
+    return [INDENT + row for row in rows] if grade.passed else []
 
 
 def launches(grade: Grade) -> Iterable[str]:
@@ -132,9 +140,15 @@ def _todos(grade: Grade, verdict: Verdict) -> Iterable[str]:
 
 
 def _printed(grade: Grade, verdict: Verdict) -> Iterable[str]:
-    lines = verdict.printed.strip().splitlines()
-    for place, line in enumerate(lines[-PRINTED_LINES:]):
-        yield _row("printed" if place == 0 else "", line[:110])
+    lines = verdict.printed.strip("\n").splitlines()
+    shown = [line if len(line) <= PRINTED_WIDTH else f"{line[:PRINTED_WIDTH]} ..." for line in lines[-PRINTED_LINES:]]
+    if len(lines) > PRINTED_LINES:
+        cut = lines[0] == CUT
+        count = f"more than {len(lines) - 1}" if cut else f"{len(lines)}"
+        which = f"{len(lines) - 1} of them" if cut else "all of them"
+        shown.insert(0, f"(the last {PRINTED_LINES} of {count} lines; {which} with `kata grade --json`)")
+    for place, line in enumerate(shown):
+        yield _row("printed" if place == 0 else "", line).rstrip()
 
 
 def _device(grade: Grade, verdict: Verdict) -> Iterable[str]:

@@ -273,7 +273,7 @@ def _write(out: int, answer: Answer) -> None:
 def _lines(graded: Grade) -> list[str]:
     """What is said of a grade, as by `kata grade`."""
     if graded.passed:
-        return [f"{graded.kata.name}: {report.outcome(graded)}", *report.costs(graded)]
+        return [f"{graded.kata.name}: {report.outcome(graded)}", *report.printed(graded), *report.costs(graded)]
     return report.explanation(graded).splitlines()
 
 

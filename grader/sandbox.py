@@ -37,7 +37,8 @@ GRACE_S = 2.0
 CUT_OFF = 113  # exit code of a child that cannot reach its parent
 RACE_COPIES, RACE_BYTES = 5, 8 << 30  # host memory that a race may take: of its buffers, and besides
 MOST_PROCESSES = 200  # that a launcher may start
-PRINTED_LIMIT = 4000  # characters of the learner's own output that are kept
+PRINTED_LIMIT = 16_000  # bytes of the learner's own output that are kept, at most
+CUT = "..."  # the line that stands for what came before
 
 T = TypeVar("T")
 
@@ -276,7 +277,9 @@ class _Child:
     def printed(self) -> str:
         end = self._output.seek(0, os.SEEK_END)
         self._output.seek(max(0, end - PRINTED_LIMIT))
-        return self._output.read().decode(errors="replace")
+        text = self._output.read().decode(errors="replace")
+        rest = text.partition("\n")[2]
+        return text if end <= PRINTED_LIMIT else f"{CUT}\n{rest or text}"
 
     def kill(self) -> None:
         """End the child and all that it started. Returns when it is gone."""

@@ -145,7 +145,9 @@ def test_the_two_faces_show_the_same_verdict(clone: Path) -> None:
 
 
 def test_the_readme_shows_what_a_learner_gets(clone: Path) -> None:
-    solve(clone, "elementwise_f32", ("if (idx < n) c", "c"))
+    path = solve(clone, "elementwise_f32", ("if (idx < n) c", "c"))
+    own = [line for line in path.read_text().splitlines() if "// The last block ends" not in line]  # as the skeleton
+    path.write_text("\n".join(own) + "\n")
     said = run(clone, "-m", "grader", "grade", "elementwise_f32", "--device", "sim").stdout.rstrip()
     readme = [line.strip() for line in (ROOT / "README.md").read_text().splitlines()]
     assert [line.strip() for line in said.splitlines() if line.strip() not in readme] == []
@@ -177,6 +179,24 @@ def test_counters_follow_a_pass_with_both_faces(clone: Path) -> None:
     assert "shared memory" in counters and "sectors/ideal" in counters
     assert counters in by_pytest.stdout
     assert "counters of" not in pytest_run(clone, "exercises/sgemm/sgemm_sliced_k_f32.cu", "--device", "sim").stdout
+
+
+def test_what_was_printed_follows_a_verdict_with_both_faces(clone: Path) -> None:
+    def write(guard: str) -> Path:
+        path = solve(clone, PASSES, ("if (idx < n) c", f'if (idx < n) printf("n is %d\\n", n);\n    if ({guard}) c'))
+        path.write_text("#include <cstdio>\n" + path.read_text())
+        return path.relative_to(clone)
+
+    file = write("idx < n")
+    row = "  printed   (the last 6 of more than "
+    done = run(clone, "-m", "grader", "grade", PASSES, "--device", "sim")
+    assert done.returncode == 0 and f"{PASSES}  pass on sim" in done.stdout
+    assert row in done.stdout and done.stdout.count("\n            n is ") == 6
+    done = pytest_run(clone, str(file), "--device", "sim")
+    assert done.returncode == 0 and " printed " in done.stdout and f"\n{PASSES}\n{row}" in done.stdout
+    write("idx <= n")
+    done = run(clone, "-m", "grader", "grade", PASSES, "--device", "sim")
+    assert done.returncode == 1 and "out of bounds" in done.stdout and "  printed   n is 1\n" in done.stdout
 
 
 def test_hints_come_one_by_one(clone: Path) -> None:

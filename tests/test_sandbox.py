@@ -51,6 +51,15 @@ def a_call(n: int = 100) -> Call:
     return Case(KATA, SPEC, Shape((("n", n),), "normal", 1)).call(nth=0, time_limit_s=10)
 
 
+def test_the_end_of_what_was_printed_is_kept(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    child = sandbox.start()
+    for text, kept in (("", ""), ("a\n" * 5, "a\n" * 5), ("b\n", "...\na\na\na\nb\n")):
+        monkeypatch.setattr("grader.sandbox.PRINTED_LIMIT", 10)
+        child._output.seek(0, os.SEEK_END)
+        child._output.write(text.encode())
+        assert child.printed() == kept
+
+
 def children() -> set[int]:
     """Processes that this one started and that are still there, zombies left out."""
     found = set()
