@@ -43,6 +43,7 @@ ORDER = (
     "grader.toolchain",
     "grader.libraries",
     "grader.symbols",
+    "grader.static_shared",
     "grader.catalog",
     "grader.hints",
     "grader.questions",
