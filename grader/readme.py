@@ -43,6 +43,12 @@ def problems(catalog: Catalog) -> list[str]:
     return missing + (stale or silent)
 
 
+def abouts(catalog: Catalog) -> Mapping[str, str]:
+    """What each family is about, in a line; none where there is no README."""
+    path = catalog.root / FILE
+    return _abouts(path.read_text()) if path.is_file() else {}
+
+
 def _abouts(text: str) -> Mapping[str, str]:
     return {family: about.strip() for family, about in _ABOUT.findall(text)}
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from test_faces import ROOT, make_clone, pytest_run, run, solve
 
-from grader import progress, rung
+from grader import progress, rung, skeleton
 from grader.catalog import Kata, load_catalog
 from grader.grade import Grade, digest_of
 from grader.progress import Event
@@ -162,8 +162,25 @@ def test_list_filters(clone: Path) -> None:
     assert set(rows(clone, "--open")) == {item.name for item in every if set(item.after) <= {"elementwise_f32"}}
     words = set(rows(clone, "sgemm", "bank", "conflicts"))
     assert words and all(catalog.katas[name].family == "sgemm" for name in words)
-    headers = {name: rung.header(catalog.katas[name]).lower() for name in words}
-    assert all("bank" in text and "conflicts" in text for text in headers.values())
+
+
+def test_words_are_looked_for_in_headers_and_todos_and_then_in_what_a_family_is_about(clone: Path) -> None:
+    catalog = load_catalog(clone)
+
+    def own(name: str) -> str:
+        item = catalog.katas[name]
+        todos = skeleton.todos(item.solution_path.read_text())
+        return " ".join([item.name, rung.header(item), *(todo.text for todo in todos)]).lower()
+
+    conflicts = set(rows(clone, "bank", "conflicts"))
+    assert conflicts == {name for name in catalog.katas if "bank" in own(name) and "conflict" in own(name)}
+    assert {"mat_trans_f32_tiled", "mat_trans_f32_tiled_padded", "reduce_strided_f32"} <= conflicts
+    assert "elementwise_f32" in rows(clone, "coalesced") and "coalesced" not in rung.header(catalog.katas["relu_f32"])
+    assert kata(clone, "list", "frobnicated", "memory").returncode == 1
+    about = "| [relu](exercises/relu/README.md) | y | 5 easy | the frobnicated ladder |\n"
+    (clone / "README.md").write_text(about)
+    assert {catalog.katas[name].family for name in rows(clone, "frobnicated", "memory")} == {"relu"}
+    assert set(rows(clone, "bank", "conflicts")) == conflicts
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 // Shapes     x: [M, N], y: [N, M] f32, row-major, contiguous, 16-byte aligned bases, any M, N >= 1
 // Technique  a block loads a 32x32 tile along the rows of x and stores it along the rows of y; it turns in between
 // New        over mat_trans_f32_row2col2d: shared memory and a barrier; loads and stores are both coalesced
-// Bound      shared memory: the 32 lanes of a warp that read a column of the tile all meet in one bank
+// Bound      shared memory, for its bank conflicts: the 32 lanes that read a column of the tile all meet in one bank
 #include "kata.cuh"
 #include <cstdint>
 

@@ -2,7 +2,8 @@
 //
 // Shapes     x: [M, N], y: [N, M] f32, row-major, contiguous, 16-byte aligned bases, any M, N >= 1
 // Technique  a block loads a 32x32 tile along the rows of x and stores it along the rows of y; its columns are permuted
-// New        over mat_trans_f32_tiled_padded: no padding; row i of the tile is permuted, column j stands at i ^ j
+// New        over mat_trans_f32_tiled_padded: no bank conflicts, and no padding either: row i of the tile is permuted,
+//            column j stands at i ^ j
 // Bound      memory bandwidth, with one 32-bit access per element and thread on each side
 #include "kata.cuh"
 #include <cstdint>

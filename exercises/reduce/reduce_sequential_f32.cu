@@ -3,7 +3,7 @@
 // Shapes     x: [n] f32, contiguous, 16-byte aligned base, y: [1] f32, any n >= 0; the sum of no elements is 0
 // Technique  256 elements a block, one per thread; in each step the first half of the places that are left adds the
 //            second half; block sums are the elements of the next launch, until one block is enough
-// New        over reduce_strided_f32: neighbours in a warp read and write neighbours, each in a bank of its own
+// New        over reduce_strided_f32: neighbours in a warp read and write neighbours, without bank conflicts
 // Bound      latency: eight steps with a barrier each, in which half of the threads never add
 #include "kata.cuh"
 

@@ -4,7 +4,7 @@
 // Technique  256 elements a block, one per thread; in each step half as many threads add, always the first ones of the
 //            block; block sums are the elements of the next launch, until one block is enough
 // New        over reduce_interleaved_f32: the threads that add fill whole warps, the others leave the step as a warp
-// Bound      latency: eight steps with a barrier each, in which a warp waits for up to 8 lanes on one bank
+// Bound      latency: eight steps with a barrier each, and bank conflicts: up to 8 lanes of a warp on one bank
 #include "kata.cuh"
 
 constexpr int THREADS = 256;

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 
-from grader import report, rung
-from grader.catalog import LEVELS, PATHS, Catalog, CatalogError
+from grader import readme, report, rung, skeleton
+from grader.catalog import LEVELS, PATHS, Catalog, CatalogError, Kata
 from grader.commands import NAMES, Commands, examples, open_states, say_json
 from grader.progress import GRADE, Event
 from grader.state import FAILED, PASSED, WORDS, WRITTEN, State
@@ -34,7 +34,7 @@ def _add_list(commands: Commands[argparse.ArgumentParser]) -> None:
         "passed. Exit code 0: there are some, 1: none is like that, 2: the command is at fault.",
         epilog=examples("kata list sgemm", "kata list --state failed", "kata list --open", "kata list swizzle"),
     )
-    parser.add_argument("names", nargs="*", metavar="NAME|WORD", help=f"{NAMES}; or words that its header must have")
+    parser.add_argument("names", nargs="*", metavar="NAME|WORD", help=f"{NAMES}; or words of its header and TODOs")
     parser.add_argument("--level", choices=LEVELS, help="only this level")
     parser.add_argument("--family", metavar="FAMILY", help="only this family")
     parser.add_argument("--path", choices=PATHS, help="core: the way through a family; drill: beside it")
@@ -77,7 +77,7 @@ def _list(options: argparse.Namespace) -> int:
     if options.family is not None and options.family not in catalog.families:
         raise CatalogError(f"no family is called {options.family!r}; there are: {', '.join(catalog.families)}.")
     chosen = [states[kata.name] for kata in catalog.select(names)]
-    found = [state for state in chosen if _wanted(state, options) and _has(state, words)]
+    found = [state for state in _having(chosen, words, catalog) if _wanted(state, options)]
     if options.json:
         say_json([state.record() for state in found])
     elif found:
@@ -120,9 +120,25 @@ def _wanted(state: State, options: argparse.Namespace) -> bool:
     return all(wish in (None, fact) for wish, fact in given) and (state.unlocked or not options.open)
 
 
-def _has(state: State, words: Sequence[str]) -> bool:
-    text = f"{state.kata.name} {rung.header(state.kata)}".lower() if words else ""
-    return all(word.lower() in text for word in words)
+def _having(chosen: Sequence[State], words: Sequence[str], catalog: Catalog) -> Sequence[State]:
+    """Those whose name, header and TODOs have all the words; where none has, what its family is about counts."""
+    if not words:
+        return chosen
+    texts = [f"{state.kata.name} {rung.header(state.kata)} {_todos(state.kata)}".lower() for state in chosen]
+    if not any(_has(text, words) for text in texts):
+        about = {family: text.lower() for family, text in readme.abouts(catalog).items()}
+        pairs = zip(chosen, texts, strict=True)
+        texts = [f"{text} {about.get(state.kata.family, '')}" for state, text in pairs]
+    return [state for state, text in zip(chosen, texts, strict=True) if _has(text, words)]
+
+
+def _todos(kata: Kata) -> str:
+    return " ".join(todo.text for todo in skeleton.todos(kata.solution_path.read_text()))
+
+
+def _has(text: str, words: Sequence[str]) -> bool:
+    """Whether all of them are in it, the plural of a word also as its singular."""
+    return all(word in text or (len(word) > 4 and word.removesuffix("s") in text) for word in map(str.lower, words))
 
 
 def table(found: Sequence[State]) -> Iterator[str]:

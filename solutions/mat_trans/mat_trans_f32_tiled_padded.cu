@@ -3,7 +3,8 @@
 // Shapes     x: [M, N], y: [N, M] f32, row-major, contiguous, 16-byte aligned bases, any M, N >= 1
 // Technique  a block loads a 32x32 tile along the rows of x and stores it along the rows of y; the tile's rows lie 33
 //            words apart
-// New        over mat_trans_f32_tiled: one word of padding per row, so that a column lies in 32 different banks
+// New        over mat_trans_f32_tiled: one word of padding per row; a column then lies in 32 banks, without bank
+//            conflicts
 // Bound      memory bandwidth, with one 32-bit access per element and thread on each side
 #include "kata.cuh"
 #include <cstdint>
