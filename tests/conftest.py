@@ -4,6 +4,7 @@ in each family, also where pytest-xdist spread the files over processes."""
 from __future__ import annotations
 
 import os
+import signal
 from collections import defaultdict
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -16,6 +17,13 @@ from browser import browser  # noqa: F401  a fixture, for whoever looks at pages
 def data(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Nothing that a test grades is the progress of whoever runs it."""
     os.environ["KATA_DATA"] = str(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def interruptible() -> None:
+    """What a test starts is ended by Ctrl-C, also where a script put the tests in the background: `make test &`."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @dataclass
