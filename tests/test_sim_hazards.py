@@ -35,7 +35,7 @@ HAZARDS = {
     "lock_opened_by_a_store": ("race", r"race on y\[1\]: .* updates it atomically"),
     "tree_without_barrier": ("race", r"race on sum\[\d+\] in shared memory"),
     "scan_in_one_buffer": ("race", r"race on sum\[\d+\] in shared memory"),
-    "transpose_without_barrier": ("race", r"race on tile\[\d+\] in shared memory"),
+    "transpose_without_barrier": ("race", r"race on tile\[\d\]\[\d\] in shared memory"),
     "single_buffer_pipeline": ("race", r"race on tile\[\d+\] in shared memory"),
     "barrier_in_a_ragged_loop": ("deadlock", r"32 threads exited without reaching it"),
     "vote_in_a_branch": ("deadlock", r"waits in vote.sync.ballot.b32"),

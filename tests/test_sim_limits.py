@@ -11,6 +11,7 @@ from sim_kernels.harness import HERE, given, line_of, open_device, run, unpack, 
 
 from grader.devices import Finding, Outcome
 from grader.devices.sim import SimDevice
+from grader.devices.sim.arrays import shared_arrays
 
 SOURCE = HERE / "limits.cu"
 N = 65
@@ -119,6 +120,58 @@ def test_pointers_to_two_arrays_are_left_alone(device: SimDevice) -> None:
     scanned = [sum(X[: i + 1]) for i in range(64)]
     for seed in SEEDS:
         assert answer(device, "two_arrays", seed=seed)[:64] == scanned[::-1]
+
+
+# Kind, and the place as the source has it: all but one of these arrays are called grid.
+PLACES = {
+    "row_past": (
+        "out of bounds",
+        "writes grid[4][0], one element past the end of grid (4 x 9 elements) in shared memory",
+    ),
+    "element_unwritten": ("uninitialised", "reads grid[1][2][5] in shared memory, which nobody has written"),
+    "vector_unwritten": ("uninitialised", "reads grid[3][4..7] (16 bytes) in shared memory, which nobody has written"),
+    "row_unknown": ("uninitialised", "reads lattice[35] (counted row by row) in shared memory"),
+}
+
+
+@pytest.mark.parametrize("launcher", PLACES)
+def test_an_element_of_several_dimensions(device: SimDevice, launcher: str) -> None:
+    found = finding(device, launcher)
+    kind, words = PLACES[launcher]
+    assert (found.kind, found.line) == (kind, line_of(SOURCE, launcher)), found
+    assert words in found.message
+
+
+SHARED = """
+#define LANES 32
+constexpr int TILE = 2 * LANES, PAD = 16 / sizeof(float);  // not in __shared__ float x[1][2];
+/* __shared__ float y[1][2]; */
+template <int STAGES> __global__ void kernel() {
+    constexpr int WIDTH = TILE / 3 + PAD - 1 % 2;
+    __shared__ float a[TILE][TILE + 1], flat[8], b[(TILE - 4) * 2] [LANES];
+    __shared__ __align__(16) unsigned char c[STAGES][2][WIDTH];
+    __shared__ alignas(sizeof(float4)) volatile double d[LANES][STAGES];
+    static __shared__ mine::type e[4][4u];
+    extern __shared__ float f[][2];
+    __shared__ float g[TILE << 1][0][n];
+}
+constexpr int TWICE = 1;
+constexpr int TWICE = 2;
+__shared__ half h[3][TWICE];
+"""
+
+
+def test_shapes_are_read_from_the_source_as_far_as_they_are_plain() -> None:
+    assert [(array.name, array.itemsize, array.sizes) for array in shared_arrays(SHARED)] == [
+        ("a", 4, (64, 65)),
+        ("flat", 4, (8,)),
+        ("b", 4, (120, 32)),
+        ("c", 1, (None, 2, 24)),
+        ("d", 8, (32, None)),
+        ("e", None, (4, 4)),
+        ("g", 4, (None, None, None)),
+        ("h", 2, (3, None)),
+    ]
 
 
 # ---- launches

@@ -1,5 +1,6 @@
 // Calls that go deep, arrays beside each other, and launches at and beyond what the card allows.
 #include "kata.cuh"
+#include <cuda_fp16.h>
 
 #define LAUNCHER(name, grid, block)                                               \
     KATA_EXPORT void name(const float* x, float* y, int n, cudaStream_t stream) { \
@@ -94,6 +95,52 @@ __global__ void array_before_kernel(const float* x, float* y, int n) {
     y[i] = sum;
 }
 LAUNCHER(array_before, 1, 32)
+
+// ---- arrays of several dimensions
+
+constexpr int GRID_ROWS = 4, GRID_COLUMNS = 2 * GRID_ROWS;
+
+__global__ void row_past_kernel(const float* x, float* y, int n) {
+    __shared__ alignas(16) float grid[GRID_ROWS][GRID_COLUMNS + 1];
+    const int i = threadIdx.x;
+    for (int row = 0; row < GRID_ROWS; ++row) grid[row + n / 65][i] = x[i];  // row_past
+    __syncthreads();
+    y[i] = grid[i % GRID_ROWS][0];
+}
+LAUNCHER(row_past, 1, 8)
+
+__global__ void element_unwritten_kernel(const float* x, float* y, int n) {
+    __shared__ __half grid[2][3][8];
+    const int i = threadIdx.x;
+    for (int row = 0; row < 2; ++row)
+        for (int column = 0; column < 3; ++column)
+            if (i != 5 || column != 2 || row != 1) grid[row][column][i] = __float2half(x[i]);
+    __syncthreads();
+    y[i] = __half2float(grid[n / 65][2][7 - i]);  // element_unwritten
+}
+LAUNCHER(element_unwritten, 1, 8)
+
+__global__ void vector_unwritten_kernel(const float* x, float* y, int n) {
+    __shared__ __align__(16) float grid[8][8];
+    const int i = threadIdx.x;
+    for (int row = 0; row < 8; ++row)
+        if (row != 3 || i != 6) grid[row][i] = x[i];
+    __syncthreads();
+    reinterpret_cast<float4*>(y)[i] = *reinterpret_cast<const float4*>(&grid[(i + n) % 8][4]);  // vector_unwritten
+}
+LAUNCHER(vector_unwritten, 1, 8)
+
+template <int COLUMNS>
+__global__ void row_unknown_kernel(const float* x, float* y, int n) {
+    __shared__ float lattice[4][COLUMNS];
+    const int i = threadIdx.x;
+    lattice[n / 65][i] = x[i];
+    __syncthreads();
+    y[i] = lattice[n / 65][i] + lattice[n / 65 + (i == 3)][i];  // row_unknown
+}
+KATA_EXPORT void row_unknown(const float* x, float* y, int n, cudaStream_t stream) {
+    row_unknown_kernel<16><<<1, 8, 0, stream>>>(x, y, n);
+}
 
 __global__ void constant_past_kernel(const float* x, float* y, int n) {
     __shared__ volatile float first[8], second[8];

@@ -14,6 +14,7 @@ from grader.devices import Call, Finding, Outcome
 from grader.devices.sim.engine import EngineError, engine_library
 from grader.devices.sim.library import (
     add_buffer,
+    add_shapes,
     add_watches,
     buffer_bytes,
     find_launcher,
@@ -40,6 +41,7 @@ class SimDevice:
         self._engine = load_engine(engine)
         text = ptx.read_bytes().replace(b"\0", b" ")
         error = self._engine.sim_load(text, os.fsencode(source), arch.encode(), threads)
+        add_shapes(self._engine, source)
         self._kata = load_kata(library, source=source)
         self._broken = self._kata.finding
         if error is not None:

@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from grader.devices import CTYPES, Buffer, Call, Finding, pointer
+from grader.devices.sim.arrays import shared_arrays
 
 _PROTOTYPES: dict[str, tuple[Any, Sequence[Any]]] = {
     "sim_load": (ctypes.c_char_p, (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int)),
+    "sim_shape": (None, (ctypes.c_char_p, ctypes.c_uint32, ctypes.c_int, ctypes.POINTER(ctypes.c_uint32))),
     "sim_begin": (None, (ctypes.c_uint64, ctypes.c_double)),
     "sim_add_buffer": (
         ctypes.c_uint64,
@@ -55,6 +57,13 @@ def load_engine(path: Path) -> ctypes.CDLL:
         function.restype = result
         function.argtypes = list(arguments)
     return engine
+
+
+def add_shapes(engine: ctypes.CDLL, source: Path) -> None:
+    """Tell how the source declares its arrays in shared memory: PTX knows their bytes alone."""
+    for array in shared_arrays(source.read_text(errors="replace")):
+        sizes = (ctypes.c_uint32 * len(array.sizes))(*(size or 0 for size in array.sizes))
+        engine.sim_shape(array.name.encode(), array.itemsize or 0, len(array.sizes), sizes)
 
 
 def load_kata(path: Path, *, source: Path) -> Loaded:

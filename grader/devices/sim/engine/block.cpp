@@ -328,10 +328,10 @@ Place Block::shared_place(u64 address, u32 bytes, bool is_outside) const {
         best = &extent;
         size = dynamic ? launch->dynamic_shared : extent.bytes;
     }
-    const u32 item = bytes > 4 && bytes != 8 ? 4 : bytes;
-    if (!best) return outside("shared memory", s64(address), launch->shared_bytes(), item, bytes);
+    if (!best) return outside("shared memory", ArrayShape{}, s64(address), launch->shared_bytes(), bytes);
     const s64 offset = s64(address - best->offset);
-    return is_outside ? outside(best->name, offset, size, item, bytes) : inside(best->name, offset, item, bytes);
+    return is_outside ? outside(best->name, best->shape, offset, size, bytes)
+                      : inside(best->name, best->shape, offset, bytes);
 }
 
 void Block::stuck_at_meeting(const Warp& warp) {

@@ -25,6 +25,7 @@ void Device::load(std::string ptx, std::string source, const std::string& arch, 
     threads_ = std::max(threads, 1);
     memory.shrink(0);
     programs_.clear();
+    shapes_.clear();
     undecodable_.clear();
     addresses_.clear();
     module_ = ptx::parse(std::move(ptx));
@@ -162,7 +163,9 @@ const Program* Device::program(const Function& function) {
     }
     try {
         Decoder decoder(*module_, addresses_);
-        return &(programs_[function.name] = decoder.decode(module_->functions[index->second]));
+        Program& made = programs_[function.name] = decoder.decode(module_->functions[index->second]);
+        give_shapes(made);
+        return &made;
     } catch (const Unsupported& e) {
         Finding finding = without_place("unsupported", std::string(e.what()) + " is not supported by the simulator");
         const SourceLine where = source_line(*module_, e.location, source_);
@@ -174,6 +177,27 @@ const Program* Device::program(const Function& function) {
     } catch (const std::bad_alloc&) {
         keep(without_place("unsupported", "there is not enough memory to decode " + demangled(function.name)));
         return nullptr;
+    }
+}
+
+// The shape that fits the array's bytes; where none does, or two that differ, that it has several dimensions, if every
+// array of its name has.
+void Device::give_shapes(Program& program) const {
+    for (Extent& extent : program.shared) {
+        const auto declared = shapes_.find(extent.name);
+        if (declared == shapes_.end()) continue;
+        std::vector<ArrayShape> fitting;
+        for (const ArrayShape& shape : declared->second) {
+            ArrayShape found = fitted(shape, extent.bytes);
+            const auto same = [&](const ArrayShape& other) { return other.sizes == found.sizes; };
+            if (found.itemsize && std::none_of(fitting.begin(), fitting.end(), same)) fitting.push_back(found);
+        }
+        const auto& all = declared->second;
+        const auto flat = [](const ArrayShape& shape) { return shape.sizes.size() == 1; };
+        if (fitting.size() == 1 && !flat(fitting[0]))
+            extent.shape = fitting[0];
+        else if (std::none_of(all.begin(), all.end(), flat))
+            extent.shape = {0, {0, 0}};
     }
 }
 

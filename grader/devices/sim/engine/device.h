@@ -98,6 +98,8 @@ class Device {
     std::string counters() const;       // of each kernel, as a JSON list
     void close();                       // completes its findings
     void end();                         // releases what the call allocated
+    // How the source declares an array in shared memory; for every declaration, also of the same name.
+    void add_shape(const std::string& name, ArrayShape shape) { shapes_[name].push_back(std::move(shape)); }
 
     // ---- the runtime
     void add_function(const void* host, const char* name) { functions_[host] = {name, 0}; }
@@ -139,6 +141,7 @@ class Device {
  private:
     void* stream_ = nullptr;  // null: a launcher may take any
     void place_variables();
+    void give_shapes(Program& program) const;
     void initialise(const ptx::Variable& variable, Window& window);
     std::vector<u8> pack(const Program& program, void** arguments) const;
     u64 grid_workspace();
@@ -154,6 +157,7 @@ class Device {
     std::unordered_map<const void*, Function> functions_;
     std::unordered_map<const void*, std::string> variables_;
     std::map<std::string, Program> programs_;
+    std::map<std::string, std::vector<ArrayShape>> shapes_;
     std::map<std::string, Finding> undecodable_;
     size_t permanent_windows_ = 0;
     bool counting_ = false;

@@ -22,6 +22,15 @@ std::string range(const std::string& name, s64 index, u64 count) {
     return count == 1 ? first + "]" : first + ".." + std::to_string(index + s64(count) - 1) + "]";
 }
 
+// Of an access without a type: words, or what it moves where that is less, or 8 bytes.
+u32 item_of(u32 access_bytes) {
+    return access_bytes > 4 && access_bytes != 8 ? 4 : access_bytes;
+}
+
+std::string row_by_row(const ArrayShape& shape) {
+    return shape.sizes.empty() ? "" : " (counted row by row)";
+}
+
 std::string full_name(const std::string& symbol) {
     int status = 0;
     char* text = abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, &status);
@@ -68,6 +77,50 @@ Place outside(const std::string& name, s64 offset, u64 bytes_in_all, u32 itemsiz
     }
     const s64 last = floor_divide(offset + s64(access_bytes) - 1, itemsize);
     place.text += ", " + elements(u64(std::max<s64>(last - s64(count) + 1, 1))) + " past the end of " + name + size;
+    return place;
+}
+
+ArrayShape fitted(const ArrayShape& declared, u64 bytes) {
+    ArrayShape shape = declared;
+    u64 row = shape.itemsize;
+    for (size_t i = 1; i < shape.sizes.size(); ++i) row *= shape.sizes[i];
+    if (row == 0 || bytes % row != 0 || bytes == 0) return {};
+    if (shape.sizes[0] && shape.sizes[0] != bytes / row) return {};
+    shape.sizes[0] = u32(bytes / row);
+    return shape;
+}
+
+Place inside(const std::string& name, const ArrayShape& shape, s64 offset, u32 access_bytes) {
+    if (shape.itemsize == 0 || offset < 0) {
+        Place place = inside(name, offset, item_of(access_bytes), access_bytes);
+        place.text += row_by_row(shape);
+        return place;
+    }
+    const u32 item = shape.itemsize;
+    const s64 index = offset / item;
+    std::string indices;
+    u64 left = u64(index), count = access_bytes > item ? access_bytes / item : 1;
+    for (size_t i = shape.sizes.size(); i-- > 1; left /= shape.sizes[i])
+        indices.insert(
+            0, i + 1 == shape.sizes.size() ? range("", s64(left % shape.sizes[i]), count)
+                                           : range("", s64(left % shape.sizes[i]), 1));
+    const std::string moved = count > 1 ? " (" + std::to_string(access_bytes) + " bytes)" : "";
+    return {range(name, s64(left), 1) + indices + moved, index};
+}
+
+Place outside(const std::string& name, const ArrayShape& shape, s64 offset, u64 bytes_in_all, u32 access_bytes) {
+    if (shape.itemsize == 0 || offset < 0) {
+        Place place = outside(name, offset, bytes_in_all, item_of(access_bytes), access_bytes);
+        place.text += row_by_row(shape);
+        return place;
+    }
+    Place place = inside(name, shape, offset, access_bytes);
+    const s64 count = s64(bytes_in_all / shape.itemsize);
+    const s64 last = (offset + s64(access_bytes) - 1) / shape.itemsize;
+    std::string sizes;
+    for (const u32 size : shape.sizes) sizes += (sizes.empty() ? "" : " x ") + std::to_string(size);
+    place.text += ", " + elements(u64(std::max<s64>(last - count + 1, 1))) + " past the end of " + name + " (" + sizes +
+                  " elements)";
     return place;
 }
 

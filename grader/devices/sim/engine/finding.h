@@ -1,6 +1,7 @@
 // finding: something a launch did wrong, in the learner's terms
 #pragma once
 #include <string>
+#include <vector>
 
 #include "scalar.h"
 
@@ -31,6 +32,18 @@ struct Place {
 };
 Place outside(const std::string& name, s64 offset, u64 bytes_in_all, u32 itemsize, u32 access_bytes);
 Place inside(const std::string& name, s64 offset, u32 itemsize, u32 access_bytes);
+
+// An array of several dimensions, as its declaration in the source has it; PTX knows its bytes alone. None: of one
+// dimension. An itemsize of 0: it has several, and what they are is not known.
+struct ArrayShape {
+    u32 itemsize = 0;
+    std::vector<u32> sizes;  // in a declaration, 0 is what is not known
+};
+// The same words for an array with this shape: "tile[1][0]"; they say so where they count row by row.
+Place outside(const std::string& name, const ArrayShape& shape, s64 offset, u64 bytes_in_all, u32 access_bytes);
+Place inside(const std::string& name, const ArrayShape& shape, s64 offset, u32 access_bytes);
+// The declared shape, with its first size from the bytes where that one is not known; none where it does not fit them.
+ArrayShape fitted(const ArrayShape& declared, u64 bytes);
 
 std::string plural(u64 count,
                    const std::string& noun);           // "1 thread", "2 threads"

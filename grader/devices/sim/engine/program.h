@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "finding.h"
 #include "ptx.h"
 #include "scalar.h"
 #include "special.h"
@@ -82,6 +83,7 @@ struct Extent {
     std::string name;
     u64 offset = 0;
     u64 bytes = 0;
+    ArrayShape shape = {};
 };
 
 // One call site: where the callee starts, and which of the caller's local bytes

@@ -245,8 +245,7 @@ void check_extent(Warp& warp, const Extent& extent, const u64* a, Mask mask, u32
     each_lane(mask, [&](int l) {
         const u64 offset = a[l] - extent.offset;
         if (offset <= extent.bytes && extent.bytes - offset >= bytes) return;
-        const u32 item = bytes > 4 && bytes != 8 ? 4 : bytes;
-        const Place place = outside(extent.name, s32(u32(offset)), extent.bytes, item, bytes);
+        const Place place = outside(extent.name, extent.shape, s32(u32(offset)), extent.bytes, bytes);
         stop(warp, l, "out of bounds", verb(access) + place.text + " in shared memory");
     });
 }
