@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import signal
 import sys
 import termios
@@ -101,6 +102,16 @@ class Terminal:
 
     def _resized(self, number: int, frame: FrameType | None) -> None:
         self._drawn = None
+
+
+def is_terminal() -> bool:
+    """Whether what print() writes goes to a terminal."""
+    return sys.stdout.isatty()
+
+
+def line_width(otherwise: int) -> int:
+    """How many characters of a line print() shows: ``otherwise`` where output goes to no terminal."""
+    return max(20, shutil.get_terminal_size((otherwise, 24)).columns) if is_terminal() else otherwise
 
 
 def wrapped(text: str, columns: int) -> list[str]:

@@ -28,7 +28,7 @@ from grader.case import Shape
 from grader.catalog import Catalog, load_catalog
 from grader.check import effort_for
 from grader.grade import Grade, Options
-from grader.interview import clock, conduct, dossier, lookups, paper, session
+from grader.interview import clock, conduct, dossier, live, lookups, paper, session
 from grader.interview.clock import Moment
 from grader.interview.page import page
 from grader.interview.plan import InterviewError, Part, Wish, draw, load_plans
@@ -697,6 +697,22 @@ def terminal(place: Path, *arguments: str) -> Any:
     return pexpect.spawn(
         sys.executable, command, cwd=place, env=env, encoding="utf-8", timeout=LIMIT_S, dimensions=(30, 100)
     )
+
+
+def test_the_line_of_the_clock_keeps_its_time_and_keys() -> None:
+    on = SimpleNamespace(
+        part=0,
+        parts=[SimpleNamespace(kata="sgemm_sliced_k_f32")] * 2,
+        left_s=lambda part: 754.0,
+        attempts=lambda part: [SimpleNamespace(final=False, kind="wrong answer")],
+    )
+    shown: Any = SimpleNamespace(on=on, asked=False, grade=None)
+    end = "g grade, f finish, q leave"
+    whole = f"12:34 left | sgemm_sliced_k_f32 | part 1 of 2 | 1 tried, last: wrong answer | {end}"
+    assert live._line(shown, len(whole)) == whole
+    assert live._line(shown, len(whole) - 1) == f"12:34 left | sgemm_sliced_k_f32 | part 1 of 2 | {end}"
+    assert live._line(shown, 60) == f"12:34 left | sgemm_sliced_k_f32 | {end}"
+    assert live._line(shown, 50) == f"12:34 left | {end}"
 
 
 def test_the_clock_counts_down_and_its_keys_work(screen: None, clone: Path) -> None:

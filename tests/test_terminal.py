@@ -1,14 +1,20 @@
-"""Colour: on a terminal, and nowhere else."""
+"""Colour, and lines that fit: on a terminal, and nowhere else."""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from test_faces import ROOT, make_clone, run, solve
 
+from grader.catalog import Kata
+from grader.commands.course import table
+from grader.commands.watch import _foot
+from grader.state import State
 from grader.terminal import wrapped
 
 pexpect = pytest.importorskip("pexpect", reason="pexpect is a terminal; `pip install -e .[dev]`")
@@ -21,11 +27,12 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def said(clone: Path, *arguments: str, **environment: str) -> str:
+def said(clone: Path, *arguments: str, columns: int = 80, **environment: str) -> str:
     """By `kata` in a terminal."""
     env = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", **environment}
     command = f"{sys.executable} -m grader {' '.join(arguments)}"
-    text = pexpect.run(command, cwd=str(clone), env=env, encoding="utf-8", timeout=120)
+    env.pop("COLUMNS", None)
+    text = pexpect.run(command, cwd=str(clone), env=env, encoding="utf-8", timeout=120, dimensions=(24, columns))
     return str(text)
 
 
@@ -43,6 +50,46 @@ def test_a_terminal_gets_colour_and_a_pipe_none(clone: Path) -> None:
 @pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_who_wants_none_gets_none(clone: Path, environment: dict[str, str]) -> None:
     assert "\x1b" not in said(clone, "list", "elementwise", **environment)
+
+
+@pytest.mark.parametrize(
+    "arguments", [("list",), ("list", "elementwise"), ("show", "mat_trans_f32x4_tiled_swizzled"), ("hint", "nms_f32")]
+)
+@pytest.mark.parametrize("columns", [60, 80, 100])
+def test_lines_fit_the_terminal(clone: Path, arguments: tuple[str, ...], columns: int) -> None:
+    piped = run(clone, "-m", "grader", *arguments).stdout
+    shown = said(clone, *arguments, columns=columns, TERM="dumb").replace("\r", "")
+    assert max(map(len, piped.splitlines())) > columns or arguments[-1] == "elementwise"
+    if arguments[0] == "list":  # names are never cut
+        rows = [line for line in shown.splitlines() if " " in line]
+        assert len(rows) == len(piped.splitlines()) and max(map(len, rows)) <= columns
+        assert [line.split()[-1] for line in rows] == [line.split()[-1] for line in piped.splitlines()]
+        assert set(re.findall(r"^\w+", shown, re.MULTILINE)) == set(re.findall(r"^\w+", piped, re.MULTILINE))
+    else:
+        assert max(len(line) for line in shown.splitlines() if "exercises/" not in line) <= columns  # nor are paths
+        assert shown.split() == piped.split()
+
+
+def state(name: str, text: str) -> State:
+    kata = Kata(name=name, family="a", level="easy", elem="f16", acc="f32", root=ROOT)
+    return SimpleNamespace(kata=kata, unlocked=True, text=text)  # type: ignore[return-value]
+
+
+def test_a_list_drops_what_says_least() -> None:
+    found = [state("a_f32", "not started"), state("longer_f32", "passed, 2026-11-22")]
+    whole = "longer_f32  easy    f16/f32  core   yes   passed, 2026-11-22"
+    assert list(table(found, len(whole)))[2] == whole
+    assert list(table(found, len(whole) - 1))[2] == "longer_f32  easy    f16/f32  yes   passed, 2026-11-22"
+    assert list(table(found, 30)) == ["kata        state", "a_f32       not started", whole[:12] + "passed, 2026-11-22"]
+    assert list(table(found, 25))[1:] == ["a_f32  not started", "longer_f32\n       passed, 2026-11-22"]
+    assert list(table(found, 20))[2] == "longer_f32\n      passed, 202..."
+
+
+def test_the_keys_that_fit_end_with_the_two_that_matter() -> None:
+    whole = "n next  h hint  l list  d diff  s show  r reset  q quit  ? keys"
+    assert _foot(len(whole)) == whole
+    assert _foot(60) == "n next  h hint  l list  d diff  s show  q quit  ? keys"
+    assert _foot(20) == "q quit  ? keys"
 
 
 def test_what_a_terminal_would_obey_is_not_shown() -> None:

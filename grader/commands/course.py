@@ -12,10 +12,12 @@ from grader.catalog import LEVELS, PATHS, Catalog, CatalogError, Kata
 from grader.commands import NAMES, Commands, examples, open_states, say_json
 from grader.progress import GRADE, Event
 from grader.state import FAILED, PASSED, WORDS, WRITTEN, State
-from grader.terminal import painted
+from grader.terminal import line_width, painted
 
 LAST = 5  # grades that a status shows
 BAR = 20  # characters
+LONG_NAME, LONG_STATE = 60, 18  # characters, in a list that does not fit
+WIDEST = 1000  # characters of a line that goes to no terminal
 _STYLES = {PASSED: "green", FAILED: "red", WRITTEN: "bold"}
 
 
@@ -81,7 +83,7 @@ def _list(options: argparse.Namespace) -> int:
     if options.json:
         say_json([state.record() for state in found])
     elif found:
-        first, *rest = table(found)
+        first, *rest = table(found, line_width(WIDEST))
         print(painted(first, "dim"))
         for state, line in zip(found, rest, strict=True):
             print(painted(line, _STYLES.get(state.word, "")))
@@ -141,15 +143,36 @@ def _has(text: str, words: Sequence[str]) -> bool:
     return all(word in text or (len(word) > 4 and word.removesuffix("s") in text) for word in map(str.lower, words))
 
 
-def table(found: Sequence[State]) -> Iterator[str]:
-    """Katas with their states, a line each, under a headline."""
-    width = max(len(state.kata.name) for state in found)
-    yield f"{'kata':<{width}}  {'level':<7} {'dtype':<8} {'path':<6} {'open':<5} state"
-    for state in found:
-        kata = state.kata
-        dtype = f"{kata.elem}/{kata.acc}" if kata.acc and kata.acc != kata.elem else kata.elem
-        opened = "yes" if state.unlocked else "no"
-        yield f"{kata.name:<{width}}  {kata.level:<7} {dtype:<8} {kata.path:<6} {opened:<5} {state.text}"
+def table(found: Sequence[State], columns: int) -> Iterator[str]:
+    """Katas with their states under a headline. Where that is wider: what says least is left out, and a long name has a
+    line of its own above its row.
+    """
+    rows = [dict(zip(_COLUMNS, _COLUMNS, strict=True)), *map(_row, found)]
+    name, state = (max(len(row[cell]) for row in rows) for cell in ("kata", "state"))
+    widths = dict(_WIDTHS)
+    if name + 1 + sum(widths.values()) + len(widths) + 1 + state > columns:
+        name, state = min(name, LONG_NAME), min(state, LONG_STATE)
+    for cell in _LEAST:
+        if name + 1 + sum(widths.values()) + len(widths) + 1 + state > columns:
+            del widths[cell]
+    name = max(len("kata"), min(name, columns - state - 2 - sum(widths.values()) - len(widths)))
+    for row in rows:
+        above, first = (f"{row['kata']}\n", "") if len(row["kata"]) > name else ("", row["kata"])
+        cells = [f"{first:<{name}} ", *(f"{row[cell]:<{width}}" for cell, width in widths.items()), row["state"]]
+        line = " ".join(cells)
+        yield above + (line if len(line) <= columns else f"{line[: columns - 3]}...")
+
+
+_COLUMNS = ("kata", "level", "dtype", "path", "open", "state")
+_WIDTHS = {"level": 7, "dtype": 8, "path": 6, "open": 5}
+_LEAST = ("path", "dtype", "level", "open")
+
+
+def _row(state: State) -> dict[str, str]:
+    kata = state.kata
+    dtype = f"{kata.elem}/{kata.acc}" if kata.acc and kata.acc != kata.elem else kata.elem
+    cells = (kata.name, kata.level, dtype, kata.path, "yes" if state.unlocked else "no", state.text)
+    return dict(zip(_COLUMNS, cells, strict=True))
 
 
 def _next(options: argparse.Namespace) -> int:

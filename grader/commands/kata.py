@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from grader.hints import COUNT, load_hints
 from grader.interview import lookups
 from grader.progress import Progress, ProgressError
 from grader.state import PASSED, State
+from grader.terminal import is_terminal, line_width
 
 WIDTH = 120  # characters of a line
 
@@ -106,24 +108,37 @@ def _show(options: argparse.Namespace) -> int:
         listed = [{"number": todo.number, "text": todo.text, "line": todo.line, "empty": todo.empty} for todo in todos]
         say_json({**state.record(), "header": rung.header(kata), "todos": listed})
         return 0
-    for line in task(state, states):
+    for line in task(state, states, line_width(WIDTH)):
         print(line)
     return 0
 
 
-def task(state: State, states: Mapping[str, State]) -> Iterator[str]:
+def task(state: State, states: Mapping[str, State], columns: int) -> Iterator[str]:
     """What `kata show` says: the header, the TODOs in the learner's file, and how far the learner is."""
     kata = state.kata
-    yield from rung.header(kata).splitlines()
+    width = min(WIDTH, columns)
+    yield from _narrowed(rung.header(kata), width)
     yield ""
     for todo in skeleton.todos(_text(kata.skeleton_path)):
         place = f"{report.shown(kata.skeleton_path)}:{todo.line}"
         first = f"TODO {todo.number}  "
-        yield from textwrap.wrap(todo.text, WIDTH, initial_indent=first, subsequent_indent=" " * 8)
+        yield from textwrap.wrap(todo.text, width, initial_indent=first, subsequent_indent=" " * 8)
         yield f"{'':8}{place}{', empty' if todo.empty else ''}"
     yield ""
     for label, text in _facts(state, [states[name] for name in kata.after]):
-        yield f"{label:<9} {text}"
+        lines = textwrap.wrap(text, columns - 10, break_on_hyphens=False) if columns < WIDTH else [text]
+        yield from (f"{label if place == 0 else '':<9} {line}" for place, line in enumerate(lines))
+
+
+def _narrowed(header: str, width: int) -> Iterator[str]:
+    """A header as it stands in its file; its paragraphs wrapped anew where that is wider."""
+    if max(map(len, header.splitlines())) <= width:
+        yield from header.splitlines()
+        return
+    for paragraph in re.sub(r"\n {2,}", " ", header).splitlines():
+        label = re.match(r"\w+ {2,}", paragraph)
+        indent = " " * len(label[0]) if label else "  "
+        yield from textwrap.wrap(paragraph, width, subsequent_indent=indent, break_on_hyphens=False) or [""]
 
 
 def _facts(state: State, before: Sequence[State]) -> Iterator[tuple[str, str]]:
@@ -162,7 +177,7 @@ def _hint(options: argparse.Namespace) -> int:
         say_json({"kata": kata.name, "strength": strength, "of": COUNT, "hint": hint})
     else:
         for line in said_hint(kata, hint, strength):
-            print(line)
+            print(textwrap.fill(line, min(WIDTH, line_width(WIDTH)), break_on_hyphens=False) if is_terminal() else line)
     warn(progress.keep_hint(kata, strength))
     return 0
 

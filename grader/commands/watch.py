@@ -229,12 +229,12 @@ class _Screen:
         family = [state for state in states.values() if state.kata.family == self.watch.kata.family]
         passed = sum(state.word == PASSED for state in states.values())
         total = f"{passed} of {len(states)} katas are passed; `kata list` shows them all"
-        self._turn_to([*table(family), "", total])
+        self._turn_to([*"\n".join(table(family, self._columns)).split("\n"), "", total])
 
     def _show(self) -> None:
         _, _, states = open_states()
         lookups.refusal([self.watch.kata], "show")  # which is never refused, but noted
-        self._turn_to(list(task(states[self.watch.kata.name], states)))
+        self._turn_to(list(task(states[self.watch.kata.name], states, self._columns)))
 
     def _diff(self) -> None:
         catalog, kata = open_catalog(), self.watch.kata
@@ -269,7 +269,8 @@ class _Screen:
             *((text, style) for text, style in self._status(columns)),
             ("", ""),
         ]
-        foot = "  ".join(f"{key} {word}" for key, word, _ in KEYS)[:columns]
+        self._columns = columns
+        foot = _foot(columns)
         body = [line for text, style in self._body() for line in _cut(text, style, columns)]
         room = max(1, rows - len(head) - 2)
         return [*head, *self._window(body, room), ("", ""), (foot, "dim")]
@@ -287,6 +288,7 @@ class _Screen:
         return [*body[self.top : last], (f"(lines {self.top + 1} to {last} of {len(body)}; space: on)", "dim")]
 
     _turned = 0  # where the page stood when it was last drawn
+    _columns = 80  # of the screen, then
 
     def _status(self, columns: int) -> Iterator[Line]:
         watch = self.watch
@@ -317,6 +319,14 @@ class _Screen:
         style = "green" if self.watch.last["grade"]["passed"] else "red"
         for place, line in enumerate(self.watch.last["lines"]):
             yield line, "dim" if old else style if place == 0 else ""
+
+
+def _foot(columns: int) -> str:
+    """As many keys as fit, the last two always among them: one ends, one shows all the others."""
+    keys = [f"{key} {word}" for key, word, _ in KEYS]
+    while len("  ".join(keys)) > columns and len(keys) > 2:
+        del keys[-3]
+    return "  ".join(keys)[:columns]
 
 
 def _cut(text: str, style: str, columns: int) -> Iterator[Line]:

@@ -50,7 +50,7 @@ class _Clock:
 
     def draw(self) -> None:
         columns, _ = self.terminal.size()
-        _write(f"\r\033[K{_line(self)[: columns - 1]}")
+        _write(f"\r\033[K{_line(self, columns - 1)}")
 
 
 def _write(text: str) -> None:
@@ -102,7 +102,16 @@ def _say_when_up(shown: _Clock) -> None:
         shown.say("\aThe time is up. f finishes; a grade from now on counts as over time.")
 
 
-def _line(shown: _Clock) -> str:
+def _line(shown: _Clock, columns: int) -> str:
+    """The clock's line: where it would be too long, the time and the keys stay."""
+    time, *words, keys = _words(shown)
+    while words and len(" | ".join([time, *words, keys])) > columns:
+        words.pop()
+    return " | ".join([time, *words, keys])[:columns]
+
+
+def _words(shown: _Clock) -> list[str]:
+    """The time, then what is the less missed the later it comes, and last what may be pressed."""
     on = shown.on
     left = on.left_s(on.part)
     time = f"{clock.said(left)} left" if left >= 0 else f"{clock.said(-left)} OVER TIME"
@@ -110,11 +119,11 @@ def _line(shown: _Clock) -> str:
     words = [time, on.parts[on.part].kata]
     words += [f"part {on.part + 1} of {len(on.parts)}"] if len(on.parts) > 1 else []
     if shown.asked:
-        return f"{time} | finish this part with the file as it is? y/n"
+        return [time, "finish this part with the file as it is? y/n"]
     if shown.grade is not None:
-        return " | ".join([*words, "grading ..."])
+        return [*words, "grading ..."]
     words += [f"{len(tried)} tried, last: {tried[-1].kind}"] if tried else []
-    return " | ".join([*words, "g grade, f finish, q leave"])
+    return [*words, "g grade, f finish, q leave"]
 
 
 def _press(shown: _Clock, key: str) -> None:
