@@ -6,7 +6,6 @@ compiler and its flags. A build in the cache is whole and never changes; a faile
 
 from __future__ import annotations
 
-import difflib
 import errno
 import hashlib
 import json
@@ -26,6 +25,7 @@ from grader import cache, static_shared, symbols
 from grader.catalog import Kata
 from grader.libraries import Library, LibraryMissing, find_library
 from grader.lock import Claims
+from grader.nvcc_log import SOURCE, File, first_error, missing_launcher
 from grader.processes import kill_tree
 from grader.skeleton import way_back
 from grader.spec import Spec
@@ -40,8 +40,7 @@ FILE_LIMIT_BYTES = 1 << 30  # for each file that they write
 PATIENCE_S = 30.0  # for builds that other processes are making, or have before them
 FULL_BYTES = 1 << 20  # a disk with less room than this is why a compilation failed
 _NO_SPACE = "No space left on device"
-_NAME = "kata"  # every build's files have this stem, so that a build does not depend on what its file was called
-SOURCE = f"{_NAME}.cu"
+_NAME = Path(SOURCE).stem
 # Leads to the folder that the file came from. nvcc and ninja see this name alone, whatever that folder is called.
 BESIDE = "beside"
 # The runtime's functions that launch a kernel; kata_probe.h notes what goes through them.
@@ -365,8 +364,9 @@ def _judge(job: _Job, place: Path) -> CompileFailure | None:
     log = (place / "log.txt").read_text(errors="replace")
     status = _status(place).strip()
     request = job.request
+    file = _file_of(job)
     if status == "0" and (place / f"{_NAME}.so").is_file():
-        missing = _missing_launcher(place / f"{_NAME}.so", job)
+        missing = missing_launcher(exported_names(place / f"{_NAME}.so"), file)
         return CompileFailure(request, missing, None, log) if missing else _refused(job, place)
     told = _NO_SPACE in log and _NO_SPACE.encode() not in job.text  # by nvcc, not by the file's own #error
     if told or shutil.disk_usage(place).free < FULL_BYTES:
@@ -376,8 +376,14 @@ def _judge(job: _Job, place: Path) -> CompileFailure | None:
         return CompileFailure(request, message, None, log)
     if static_shared.SAID in log and (place / f"{_NAME}.ptx").is_file() and (refusal := _too_much_shared(job, place)):
         return replace(refusal, log=log)
-    message, line = first_error(log, job)
+    message, line = first_error(log, file)
     return CompileFailure(request, message, line, log)
+
+
+def _file_of(job: _Job) -> File:
+    kata, source = job.request.kata, job.request.source
+    signature = job.request.spec.signature(kata)
+    return File(job.text.decode(errors="replace"), kata.name, signature, way_back(kata, source))
 
 
 def _refused(job: _Job, place: Path) -> CompileFailure | None:
@@ -401,68 +407,6 @@ def _not_allowed(job: _Job, place: Path) -> CompileFailure | None:
     refusal = symbols.refused_header(dependencies, own, text, libraries, solutions=solutions)
     refusal = refusal or symbols.refused_call(place / f"{_NAME}.o", text, libraries)
     return CompileFailure(job.request, refusal.message, refusal.line, "", Kind.NOT_ALLOWED) if refusal else None
-
-
-_ERROR = re.compile(
-    r"^(?P<file>[^\s(:][^(:\n]*)[(:](?P<line>\d+)\)?(?::\d+)?: "
-    r"(?:catastrophic |fatal )?error(?: #[\w-]+)?: (?P<text>.*)$",
-    re.MULTILINE,
-)
-_TOOL_ERROR = re.compile(r"^(?:ptxas|nvlink|nvcc|cicc)\s*(?:error|fatal)\s*: (?P<text>.*)$", re.MULTILINE)
-_PTXAS_LINE = re.compile(r"^ptxas \S+, line \d+; error\s*: (?P<text>.*)$", re.MULTILINE)
-_DETECTED = re.compile(rf"at line (\d+)(?: of \S*{_NAME}\.cu)?$", re.MULTILINE)
-
-
-def first_error(log: str, job: _Job) -> tuple[str, int | None]:
-    """nvcc's first error as (sentence, line of the learner's file or None)."""
-    match = _ERROR.search(log)
-    if match is not None:
-        text, line = match["text"], int(match["line"])
-        if Path(match["file"]).name == SOURCE:
-            return _in_our_words(text, line, job), line
-        if match["file"].endswith("signature.h"):
-            return _in_our_words(text, None, job), None
-        used = _DETECTED.search(log, match.end())
-        return f"{text} (in {Path(match['file']).name})", int(used[1]) if used else None
-    match = _PTXAS_LINE.search(log) or _TOOL_ERROR.search(log)
-    if match is not None:
-        return match["text"], None
-    last = log.strip().splitlines()[-1:] or ["nvcc said nothing"]
-    return f"nvcc failed: {last[0]}", None
-
-
-_CLASHES = ("linkage", "incompatible with previous", "distinguished by return type alone", "later")
-
-
-def _in_our_words(text: str, line: int | None, job: _Job) -> str:
-    """What a wrong parameter list or return type gives, turned into what to write instead."""
-    lines = job.text.decode(errors="replace").splitlines()
-    there = text + (lines[line - 1] if line is not None and line <= len(lines) else "")
-    if job.request.kata.name in there and any(clash in text for clash in _CLASHES):
-        return f"the launcher must be declared as: KATA_EXPORT {job.request.spec.signature(job.request.kata)}"
-    return text
-
-
-def _missing_launcher(library: Path, job: _Job) -> str | None:
-    """A sentence where the library has no launcher of the kata's name."""
-    name = job.request.kata.name
-    names = exported_names(library)
-    if name in names:
-        return None
-    wanted = f"KATA_EXPORT {job.request.spec.signature(job.request.kata)}"
-    if not job.text.strip():
-        back = way_back(job.request.kata, job.request.source)
-        return f"the file is empty; {back}" if back else "the file is empty"
-    others = [other for other in names if not other.startswith(("_", "kata_take_error"))]
-    mangled = [other for other in names if re.match(rf"_Z\d+{name}", other)]
-    if mangled:
-        return f"{name} is there, but not as a C function: it must be declared as {wanted}"
-    close = difflib.get_close_matches(name, others, n=1, cutoff=0.6)
-    if close:
-        return f"there is no launcher {name}; is {close[0]} a misspelling of it? It must be: {wanted}"
-    if "main" in others:
-        return f"the file has a main() but no launcher. The grader never calls main(); write {wanted}"
-    return f"there is no launcher {name}. The file must have: {wanted}"
 
 
 def exported_names(library: Path) -> list[str]:

@@ -17,10 +17,10 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from grader.answer import Comparison, compare
-from grader.build import SOURCE
 from grader.case import Case, Expected, Shape, allowed, shapes
 from grader.catalog import Kata
 from grader.devices import Finding, Outcome
+from grader.nvcc_log import SOURCE
 from grader.sandbox import Sandbox
 from grader.spec import Spec
 from grader.verdict import Kind, Mismatch, Verdict

@@ -44,6 +44,7 @@ ORDER = (
     "grader.libraries",
     "grader.symbols",
     "grader.static_shared",
+    "grader.nvcc_log",
     "grader.catalog",
     "grader.hints",
     "grader.questions",

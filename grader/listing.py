@@ -15,7 +15,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from grader.build import SOURCE, Build
+from grader.build import Build
+from grader.nvcc_log import SOURCE
 from grader.symbols import demangled
 from grader.toolchain import Toolchain
 

@@ -1,0 +1,77 @@
+"""What nvcc said of a file, and made of it -> a sentence for its author, with the line where there is one."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+SOURCE = "kata.cu"  # what nvcc is given is always called so: a build does not depend on what its file was called
+
+_ERROR = re.compile(
+    r"^(?P<file>[^\s(:][^(:\n]*)[(:](?P<line>\d+)\)?(?::\d+)?: "
+    r"(?:catastrophic |fatal )?error(?: #[\w-]+)?: (?P<text>.*)$",
+    re.MULTILINE,
+)
+_TOOL_ERROR = re.compile(r"^(?:ptxas|nvlink|nvcc|cicc)\s*(?:error|fatal)\s*: (?P<text>.*)$", re.MULTILINE)
+_PTXAS_LINE = re.compile(r"^ptxas \S+, line \d+; error\s*: (?P<text>.*)$", re.MULTILINE)
+_DETECTED = re.compile(rf"at line (\d+)(?: of \S*{re.escape(SOURCE)})?$", re.MULTILINE)
+_CLASHES = ("linkage", "incompatible with previous", "distinguished by return type alone", "later")
+
+
+@dataclass(frozen=True)
+class File:
+    """A learner's file, the launcher that it must have, and what mends it where it is no good: empty for nothing."""
+
+    text: str
+    launcher: str
+    signature: str
+    way_back: str
+
+
+def first_error(log: str, file: File) -> tuple[str, int | None]:
+    """nvcc's first error as (sentence, line of the learner's file or None)."""
+    match = _ERROR.search(log)
+    if match is not None:
+        text, line = match["text"], int(match["line"])
+        if Path(match["file"]).name == SOURCE:
+            return _in_our_words(text, line, file), line
+        if match["file"].endswith("signature.h"):
+            return _in_our_words(text, None, file), None
+        used = _DETECTED.search(log, match.end())
+        return f"{text} (in {Path(match['file']).name})", int(used[1]) if used else None
+    match = _PTXAS_LINE.search(log) or _TOOL_ERROR.search(log)
+    if match is not None:
+        return match["text"], None
+    last = log.strip().splitlines()[-1:] or ["nvcc said nothing"]
+    return f"nvcc failed: {last[0]}", None
+
+
+def _in_our_words(text: str, line: int | None, file: File) -> str:
+    """What a wrong parameter list or return type gives, turned into what to write instead."""
+    lines = file.text.splitlines()
+    there = text + (lines[line - 1] if line is not None and line <= len(lines) else "")
+    if file.launcher in there and any(clash in text for clash in _CLASHES):
+        return f"the launcher must be declared as: KATA_EXPORT {file.signature}"
+    return text
+
+
+def missing_launcher(exported: Collection[str], file: File) -> str | None:
+    """A sentence where a library that exports these names has no launcher of the kata's name."""
+    name = file.launcher
+    if name in exported:
+        return None
+    wanted = f"KATA_EXPORT {file.signature}"
+    if not file.text.strip():
+        return f"the file is empty; {file.way_back}" if file.way_back else "the file is empty"
+    others = [other for other in exported if not other.startswith(("_", "kata_take_error"))]
+    if any(re.match(rf"_Z\d+{name}", other) for other in exported):
+        return f"{name} is there, but not as a C function: it must be declared as {wanted}"
+    close = difflib.get_close_matches(name, others, n=1, cutoff=0.6)
+    if close:
+        return f"there is no launcher {name}; is {close[0]} a misspelling of it? It must be: {wanted}"
+    if "main" in others:
+        return f"the file has a main() but no launcher. The grader never calls main(); write {wanted}"
+    return f"there is no launcher {name}. The file must have: {wanted}"
