@@ -141,3 +141,23 @@ def test_samples_of_shared_memory_and_of_buffers_that_begin_anywhere(device: Sim
     moved = device.call(Call("broadcast", buffers, (Scalar("n", "int", 3),), counters=True))
     (load,) = samples(moved.counters["kernels"][0], "broadcast", access="read")
     assert (load["begin"], load["at"]) == (20, [20 + 8] * 32)
+
+
+@pytest.mark.parametrize(
+    ("launcher", "waves"),
+    [
+        ("halves_128", 32),  # all eight rows of 16 bytes begin in the same banks
+        ("halves_136", 4),  # no two of them do
+        ("halves_144", 8),  # two by two
+        ("words_128", 16),  # rows 0 to 3 of a register, each 8 words from the same banks
+        ("words_132", 8),  # 4 banks on for each row
+        ("words_136", 4),  # 8 banks on
+        ("words_144", 8),  # 16 banks on: the third row meets the first
+    ],
+)
+def test_fragments_come_from_shared_memory_as_the_machine_code_loads_them(
+    device: SimDevice, launcher: str, waves: int
+) -> None:
+    counted = call(device, launcher, 0).counters["kernels"][0]
+    line = at(counted, "fragment")
+    assert (line["waves"], line["ideal_waves"]) == (waves, 4)

@@ -1,6 +1,7 @@
 // Kernels whose cost is known by hand: one warp or a few, one pattern of access each.
 #include "kata.cuh"
 #include <cuda_fp16.h>
+#include <mma.h>
 
 #define LAUNCHER(name, grid, block)                                               \
     KATA_EXPORT void name(const float* x, float* y, int n, cudaStream_t stream) { \
@@ -94,3 +95,31 @@ __global__ void asynchronous_kernel(const float* x, float* y, int n) {
     y[threadIdx.x] = tile[4 * threadIdx.x];
 }
 LAUNCHER(asynchronous, 1, 32)
+
+// Fragments from shared memory, of rows that are STRIDE elements apart. nvcc makes ldmatrix of halves, eight rows of 16
+// bytes at a time, and of tf32 a load of 4 bytes for each register.
+template <class Fragment, class T, int STRIDE>
+__global__ void fragment_kernel(const float* x, float* y, int n) {
+    __shared__ alignas(32) T tile[16 * STRIDE];
+    for (int i = threadIdx.x; i < 16 * STRIDE; i += 32) tile[i] = T(x[i]);
+    __syncwarp();
+    Fragment fragment;
+    nvcuda::wmma::load_matrix_sync(fragment, tile, STRIDE);  // fragment
+    float sum = 0;
+    for (int i = 0; i < fragment.num_elements; ++i) sum += float(fragment.x[i]);
+    y[threadIdx.x] = sum;
+}
+using Halves = nvcuda::wmma::fragment<nvcuda::wmma::matrix_b, 16, 16, 16, __half, nvcuda::wmma::row_major>;
+using Words =
+    nvcuda::wmma::fragment<nvcuda::wmma::matrix_b, 16, 16, 8, nvcuda::wmma::precision::tf32, nvcuda::wmma::row_major>;
+#define FRAGMENT(name, fragment, type, stride)                                    \
+    KATA_EXPORT void name(const float* x, float* y, int n, cudaStream_t stream) { \
+        fragment_kernel<fragment, type, stride><<<1, 32, 0, stream>>>(x, y, n);   \
+    }
+FRAGMENT(halves_128, Halves, __half, 128)
+FRAGMENT(halves_136, Halves, __half, 136)
+FRAGMENT(halves_144, Halves, __half, 144)
+FRAGMENT(words_128, Words, float, 128)
+FRAGMENT(words_132, Words, float, 132)
+FRAGMENT(words_136, Words, float, 136)
+FRAGMENT(words_144, Words, float, 144)

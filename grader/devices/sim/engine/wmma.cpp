@@ -3,8 +3,13 @@
 // PTX ISA 9.7.14.4. It leaves open which lane holds which element; here the
 // fragments have Hopper's layout, which is that of mma (fragment.h). m8n32k16
 // is made of m32n8k16 transposed: its b is laid out as that one's a, its c as that
-// one's c. A tile is read and written 16 bytes a lane, line by line: one call of
-// the resolver for each 512 bytes.
+// one's c. Operands are loaded as nvcc's machine code does it, which is what the
+// counters count: halves by ldmatrix, 16 bytes of eight lines at a time, 32-bit
+// elements one to a lane. Other tiles are read and written 16 bytes a lane, line by
+// line. One call of the resolver moves up to 512 bytes.
+#include <algorithm>
+#include <cstring>
+
 #include "mma.h"
 #include "operation.h"
 
@@ -23,24 +28,38 @@ u64 base_address(const Warp& warp, const Instruction& in, int lane) {
     return u32(warp.row<const u32>(in.address)[lane] + u32(in.immediate));
 }
 
-// Between memory, where lines are a stride apart, and a tile whose lines stand together.
-void move_tile(Warp& warp, const Instruction& in, Mask mask, u32 lines, u32 line_bytes, Access access, u8* tile) {
-    require_whole_warp(warp, in, mask);
-    const u32 bytes = line_bytes < CHUNK ? line_bytes : CHUNK, per_line = line_bytes / bytes, chunks = lines * per_line;
-    const u64 base = base_address(warp, in, 0), stride = u64(in.option) * warp.row<const u32>(in.operand[STRIDE])[0];
+// One access of the warp, at the addresses that it is given.
+Instruction step_of(const Instruction& in) {
     Instruction step = in;
     step.address = in.operand[ADDRESSES];
     step.wide_address = true;
     step.immediate = 0;
+    return step;
+}
+
+u64 stride_bytes(const Warp& warp, const Instruction& in) {
+    return u64(in.option) * warp.row<const u32>(in.operand[STRIDE])[0];
+}
+
+enum class Dealt { line_by_line, as_ldmatrix };
+
+// Between memory, where lines are a stride apart, and a tile whose lines stand together.
+void move_tile(
+    Warp& warp, const Instruction& in, Mask mask, u32 lines, u32 line_bytes, Access access, Dealt dealt, u8* tile) {
+    require_whole_warp(warp, in, mask);
+    const u32 bytes = line_bytes < CHUNK ? line_bytes : CHUNK, per_line = line_bytes / bytes, chunks = lines * per_line;
+    const u64 base = base_address(warp, in, 0), stride = stride_bytes(warp, in);
+    const Instruction step = step_of(in);
     u64* address = warp.row<u64>(step.address);
+    const auto line = [&](u32 chunk) { return dealt == Dealt::as_ldmatrix ? chunk % lines : chunk / per_line; };
+    const auto place = [&](u32 chunk) { return dealt == Dealt::as_ldmatrix ? chunk / lines : chunk % per_line; };
     for (u32 from = 0; from < chunks; from += LANES) {
         const u32 count = chunks - from < LANES ? chunks - from : LANES;
-        for (u32 l = 0; l < count; ++l)
-            address[l] = base + (from + l) / per_line * stride + (from + l) % per_line * bytes;
+        for (u32 l = 0; l < count; ++l) address[l] = base + line(from + l) * stride + place(from + l) * bytes;
         u8* at[LANES];
         in.resolve(warp, step, ALL >> (LANES - count), bytes, access, at);
         for (u32 l = 0; l < count; ++l) {
-            u8* part = tile + (from + l) * bytes;
+            u8* part = tile + line(from + l) * line_bytes + place(from + l) * bytes;
             access == Access::read ? std::memcpy(part, at[l], bytes) : std::memcpy(at[l], part, bytes);
         }
     }
@@ -81,14 +100,41 @@ struct Tile {
         return warp.block->program->fragments.data() + in.operand[REGISTERS];
     }
 
+    static constexpr bool words = operand != Operand::accumulator && sizeof(T) == 4;
+    static constexpr bool halves = operand != Operand::accumulator && sizeof(T) == 2;
+
     static void load(Warp& warp, const Instruction& in, Mask mask) {
-        alignas(64) T tile[elements];
-        move_tile(warp, in, mask, lines, line * sizeof(T), Access::read, reinterpret_cast<u8*>(tile));
         const s32* rows_of = registers(warp, in);
-        each_element<operand, T, Word, rows, columns>(
-            [&](int i, int e, int row, int column) { warp.row<T>(rows_of[i])[e] = tile[index(row, column)]; });
+        if (words && (base_address(warp, in, 0) | stride_bytes(warp, in)) % CHUNK == 0) {
+            load_words(warp, in, mask);
+        } else {
+            alignas(64) T tile[elements];
+            const Dealt dealt = halves ? Dealt::as_ldmatrix : Dealt::line_by_line;
+            move_tile(warp, in, mask, lines, line * sizeof(T), Access::read, dealt, reinterpret_cast<u8*>(tile));
+            each_element<operand, T, Word, rows, columns>(
+                [&](int i, int e, int row, int column) { warp.row<T>(rows_of[i])[e] = tile[index(row, column)]; });
+        }
         for (int i = needed; i < GROUP.count; ++i)
             std::memcpy(warp.row<Word>(rows_of[i]), warp.row<Word>(rows_of[i % needed]), sizeof(Word) * LANES);
+    }
+
+    // To each register an access of one element a lane.
+    static void load_words(Warp& warp, const Instruction& in, Mask mask) {
+        require_whole_warp(warp, in, mask);
+        const u64 base = base_address(warp, in, 0), stride = stride_bytes(warp, in);
+        u64 from[needed][LANES];
+        each_element<operand, T, Word, rows, columns>([&](int i, int e, int row, int column) {
+            const int along = row_major ? column : row, across = row_major ? row : column;
+            from[i][e] = base + u64(across) * stride + u64(along) * sizeof(T);
+        });
+        const Instruction step = step_of(in);
+        const s32* rows_of = registers(warp, in);
+        for (int i = 0; i < needed; ++i) {
+            std::copy(from[i], from[i] + LANES, warp.row<u64>(step.address));
+            u8* at[LANES];
+            in.resolve(warp, step, ALL, sizeof(T), Access::read, at);
+            for (int l = 0; l < LANES; ++l) std::memcpy(&warp.row<T>(rows_of[i])[l], at[l], sizeof(T));
+        }
     }
 
     static void store(Warp& warp, const Instruction& in, Mask mask) {
@@ -96,14 +142,16 @@ struct Tile {
         const s32* rows_of = registers(warp, in);
         each_element<operand, T, Word, rows, columns>(
             [&](int i, int e, int row, int column) { tile[index(row, column)] = warp.row<const T>(rows_of[i])[e]; });
-        move_tile(warp, in, mask, lines, line * sizeof(T), Access::write, reinterpret_cast<u8*>(tile));
+        const Dealt dealt = Dealt::line_by_line;
+        move_tile(warp, in, mask, lines, line * sizeof(T), Access::write, dealt, reinterpret_cast<u8*>(tile));
     }
 
     // Without a stride the lines stand together.
     static Instruction begin(Decoder& d, const ptx::Instruction& in, const Row& row, size_t address) {
         d.require(in, 2);
         Instruction out = meeting(d, in, row);
-        d.address(out, in.operands[address], in, line * sizeof(T) < CHUNK ? line * sizeof(T) : CHUNK);
+        const u32 least_bytes = words ? sizeof(T) : CHUNK;
+        d.address(out, in.operands[address], in, line * sizeof(T) < least_bytes ? line * sizeof(T) : least_bytes);
         out.operand[ADDRESSES] = d.sink(8);
         out.operand[STRIDE] =
             in.operands.size() > 2 ? d.source(in.operands[2], shape_of<u32>()) : d.constant(u64(line), 4);
