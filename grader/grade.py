@@ -334,7 +334,7 @@ def does_not_compile(failure: CompileFailure) -> Verdict:
 
 
 def _with_todos(verdict: Verdict, source: Path) -> Verdict:
-    if verdict.passed or verdict.kind is Kind.NOT_STARTED:
+    if verdict.kind is Kind.NOT_STARTED:
         return verdict
     with contextlib.suppress(OSError):
         text = read_source(source).decode(errors="replace")

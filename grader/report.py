@@ -59,9 +59,9 @@ def _unit(measurement: Measurement) -> str:
 
 
 def printed(grade: Grade) -> list[str]:
-    """What was printed by kernels and launcher on the way to a pass; empty where nothing was."""
-    rows = (row for verdict in grade.verdicts for row in _printed(grade, verdict))
-    return [INDENT + row for row in rows] if grade.passed else []
+    """Of a pass what was printed by kernels and launcher on the way, and what of the file is still empty."""
+    rows = (row for verdict in grade.verdicts for row in (*_printed(grade, verdict), *_todos(grade, verdict)))
+    return [INDENT + row for row in dict.fromkeys(rows)] if grade.passed else []
 
 
 def launches(grade: Grade) -> Iterable[str]:

@@ -131,6 +131,9 @@ LEVELS = Values(
     },
 )
 
+# The sum is exactly 0 in every way to work it out: relu is not above 0 there, and the bit is not set.
+DEAD = Values("dead", {"x": normal(mean=0.5), **dict.fromkeys(("residual", "weight", "bias"), chosen(0.0))})
+
 
 def torch_chain(
     x: torch.Tensor,
@@ -181,6 +184,7 @@ SPEC = Spec(
     values=(
         *values(normal=normal(mean=0.5)),
         LEVELS,
+        DEAD,
         *values(offset=offset, drift=drift, scales=scales, one_nan=one_nan),
     ),
     reference=reference,

@@ -164,7 +164,7 @@ template <int D>
 void launch(
     const half* q, const half* K, const half* V, const int* lengths, half* O, int heads, int H, int N,
     cudaStream_t stream) {
-    int chunks = 1;
+    int chunks = 0;
     // TODO(6): As many chunks of a head as MAX_CHUNKS allows for all heads, none shorter than MIN_CHUNK keys. The host
     //   does not know the lengths: chunks are cut for N keys, and those behind a length stay empty. (~1 line)
     // END TODO(6)

@@ -160,10 +160,8 @@ template <int D>
 void launch(
     const half* q, const half* K, const half* V, const int* lengths, half* O, int heads, int H, int N,
     cudaStream_t stream) {
-    int chunks = 1;
-    // TODO(7): As many chunks of a head as MAX_CHUNKS allows for all heads, none shorter than MIN_CHUNK keys. The host
-    //   does not know the lengths: chunks are cut for N keys, and those behind a length stay empty. (~1 line)
-    // END TODO(7)
+    // The host does not know the lengths: chunks are cut for N keys, and those behind a length stay empty.
+    const int chunks = std::max(1, std::min(MAX_CHUNKS / heads, N / MIN_CHUNK));
     const int chunk_keys = (N - 1) / chunks + 1;
     const float scale = static_cast<float>(M_LOG2E / std::sqrt(double{D}));
     decode_attention_kv_cache_last_block_f16_kernel<D>

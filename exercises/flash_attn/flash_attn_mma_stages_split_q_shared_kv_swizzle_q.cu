@@ -123,9 +123,10 @@ __device__ inline void cp_async_wait() {
 // ldmatrix reads at a time come from eight rows at one column, and must lie in the 32 banks once each.
 template <int COLS>
 __device__ inline int swizzle(int row, int col) {
-    int place = col;
+    constexpr int PERIOD = COLS / CHUNK % 8 == 0 ? 8 : 4;  // chunks that change places
+    int place = 0;
     // TODO(1): Exchange the chunks of a row among themselves, in runs of PERIOD, by an xor with a number of the row. Rows of
-    //   a multiple of 128 bytes all begin at bank 0; of the others each second one begins at bank 16. (~2 lines)
+    //   a multiple of 128 bytes all begin at bank 0; of the others each second one begins at bank 16. (~1 line)
     // END TODO(1)
     return place;
 }

@@ -1,7 +1,7 @@
 // masked_softmax_f16: y[b, head, query, :] = softmax of scale * x[b, head, query, :] over the keys that the mask shows
 //
-// Shapes     x, y: [batch, heads, queries, keys] f16, mask: [batch, queries, keys] u8, contiguous, 16-byte aligned
-//            bases, any batch, queries >= 0, heads in 1..262140 (blocks along y end at 65535), keys in 1..1024
+// Shapes     x, y: [batch, heads, queries, keys] f16, mask: [batch, queries, keys] u8, any byte but 0 shows its key,
+//            contiguous, 16-byte aligned bases, any batch, queries >= 0, heads in 1..262140 (blocks along y end at 65535), keys in 1..1024
 // Technique  a warp per query and four heads, the mask in a register of bits, a row in up to 32 registers
 // New        over safe_softmax_f16x8_pack_f32: what is hidden counts as -inf, and a query that sees nothing gets 0;
 //            no shared memory and no barrier, as in safe_softmax_f32x4_warp

@@ -132,10 +132,24 @@ def thirty_three(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torc
     return numbers.choice(shape, (33.0,))
 
 
+def odd(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    """Odd numbers from 15 to 31 of either sign, in some 200 places of every row and zeros elsewhere."""
+    drawn = (2 * numbers.integers(shape, 7, 15) + 1) * numbers.choice(shape, (1.0, -1.0))
+    return drawn * (numbers.uniform(shape, 0.0, 1.0) < 200.0 / shape[-1])
+
+
 # "half taken back": whole numbers whose sum is small, while partial sums are up to K / 2 * 32 * 33 away from it. Floats
-# hold them all up to K = 31000, halves do not from the second product of fragments on. The Tensor Core katas keep their
-# sums in float, all but one.
-FLOAT = replace(SPEC, values=(*SPEC.values, Values("half taken back", {"A": swing, "B": thirty_three}, exact=True)))
+# hold them all up to K = 31000, halves do not from the second product of fragments on. "rounded once": sums beyond
+# 2048, of which halves hold every second, fourth, eighth number: who cuts off, or rounds twice, is seen. The Tensor
+# Core katas keep their sums in float, all but one.
+FLOAT = replace(
+    SPEC,
+    values=(
+        *SPEC.values,
+        Values("half taken back", {"A": swing, "B": thirty_three}, exact=True),
+        Values("rounded once", {"A": odd, "B": odd}, exact=True),
+    ),
+)
 
 # The mma.sync katas move 16 bytes at a time: rows of 8 k halves. A tile of C is up to 128x256, a slice of K up to 64.
 # Smallest first: less than one tile; K of one, of an odd and of an even number of slices, fewer and more of them than

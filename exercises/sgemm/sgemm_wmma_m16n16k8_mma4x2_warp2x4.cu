@@ -51,8 +51,8 @@ __device__ inline void load_tile(
     }
 }
 
-// shared -> registers: what wmma::load_matrix_sync does, said to be in shared memory. Of that the compiler makes loads
-// that find out for themselves which memory an address is in. wmma.load of the PTX ISA, 9.7.14.4.3.
+// shared -> registers: what wmma::load_matrix_sync does, for an address that is said to be in shared memory. From
+// load_matrix_sync itself the compiler makes loads that find out at run time which memory it is in. wmma.load of the PTX ISA, 9.7.14.4.3.
 __device__ inline void load_fragment(FragmentA& A_rmem, const float* A_smem) {
     unsigned x[4];
     asm volatile("wmma.load.a.sync.aligned.row.m16n16k8.shared.tf32 {%0, %1, %2, %3}, [%4], %5;\n"

@@ -130,7 +130,8 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) softmax_backward_split
         }
         sum = block_reduce_sum(sum, partial_smem);
         // TODO(3): Tell the other blocks of the row this block's sum. A block may be a round ahead of another, which may
-        //   still wait for the messages of the round before: these must not be overwritten. (~3 lines)
+        //   still wait for the messages of the round before: these must not be overwritten. Others look
+        //   for it while it is stored: by an access that may meet theirs, an atomic. (~3 lines)
         // END TODO(3)
         // These take as long as the messages do.
         if (row + step < rows)
@@ -170,7 +171,7 @@ KATA_EXPORT void softmax_backward_split_f32(
     const int smem_bytes = 2 * held * static_cast<int>(sizeof(float));
     // A launch gets no more than 48 KB of dynamic shared memory unless the kernel was given leave.
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, smem_bytes);
-    int blocks = blocks_per_row;
+    int blocks = 0;
     // TODO(5): Blocks wait for one another, so all must be resident at once. As many rows at a time as fit the device,
     //   and no more than there are. (~4 lines)
     // END TODO(5)

@@ -81,7 +81,8 @@ def doubled(N: int, C: int, H: int, W: int) -> Sizes:
 
 # Factor 2, with rows of whole vectors and without, around a warp's and a block's share of a row; only one of the two
 # factors 2; other whole factors; factors between 1 and 2 and far above; below 1; 1; primes. Rows of y with and without
-# a whole number of vectors. Planes whose rows do not end with a block.
+# a whole number of vectors. Planes whose rows do not end with a block. A long row
+# and a long column: a place times a length passes 2^31.
 EDGES = (
     doubled(0, 1, 2, 2),
     doubled(1, 1, 1, 1),
@@ -101,6 +102,8 @@ EDGES = (
     shape(2, 1, 5, 7, 3, 4),
     doubled(2, 2, 5, 8),
     shape(1, 1, 2, 14, 3, 46),
+    shape(1, 1, 1, 50_000, 1, 50_004),
+    shape(1, 1, 50_000, 1, 50_001, 1),
     shape(2, 3, 7, 16, 3, 8),
     shape(3, 1, 4, 8, 5, 13),
     doubled(1, 1, 3, 67),

@@ -247,8 +247,9 @@ KATA_EXPORT void linear_attention_causal_f32(
     const int heads = B * H;
     if (heads == 0 || N == 0) return;  // a grid of no blocks is an invalid launch
     const int chunks = (N - 1) / CHUNK + 1;
-    int segments = 1;
-    // TODO(5): As many segments of a head as MAX_SEGMENTS allows for all heads, and as MIN_SEGMENT allows. (~1 line)
+    int segments = 0;
+    // TODO(5): As many segments of a head as MAX_SEGMENTS allows for all heads, and as MIN_SEGMENT
+    //   allows, rounded up: the last may be shorter. (~1 line)
     segments = std::clamp(MAX_SEGMENTS / heads, 1, (chunks - 1) / MIN_SEGMENT + 1);
     // END TODO(5)
     const int segment_chunks = (chunks - 1) / segments + 1;  // the last segments may have fewer, or none

@@ -1,0 +1,222 @@
+// Wrong: with more heads than chunks there are, a head gets none, and the host divides by that
+// Kata: decode_attention_kv_cache_last_block_f16
+// Sim: crash
+// Gpu: crash
+#include "kata.cuh"
+#include <algorithm>
+#include <cfloat>
+#include <cmath>
+#include <cstdint>
+#include <cuda_fp16.h>
+
+constexpr int THREADS = 256;
+constexpr int MIN_BLOCKS = 4;     // per SM: a thread may have 64 registers
+constexpr int VEC = 8;            // halves in one access of 16 bytes
+constexpr int UNROLL = 4;         // keys, and as many values, that a lane has on their way at once
+constexpr int MIN_CHUNK = 128;    // keys; fewer are not worth a block
+constexpr int MAX_CHUNKS = 2112;  // of all heads together, where keys are shared out: four waves on 132 SMs
+constexpr int MAX_D = 128;
+
+// As many lanes hold a row of D between them, VEC columns each: such a group works on keys of its own.
+template <int D>
+constexpr int LANES = D / VEC;
+template <int D>
+constexpr int GROUPS = THREADS / LANES<D>;
+
+// Lower than any logit, and finite: the difference of two maxima must be a number, which -inf - -inf is not.
+constexpr float NO_KEYS = -FLT_MAX;
+
+// The maximum of some keys' logits, the sum of their weights 2^(logit - maximum), and this lane's columns of the sum of
+// their weighted values. Of no keys the maximum is NO_KEYS and all else 0.
+struct Part {
+    float max;
+    float sum;
+    float o[VEC];
+};
+
+// What chunks come to, [B * H, chunks], and how many of a head's are done, [B * H]. Launches that run at the same time
+// would share them.
+__device__ float2 chunk_stats[MAX_CHUNKS];  // maximum and sum
+__device__ alignas(16) float chunk_O[MAX_CHUNKS * MAX_D];
+__device__ unsigned finished_chunks[MAX_CHUNKS];  // 0 before and after every launch
+
+// 2^x, within 2 in the last place; 0 below 2^-126 (PTX ISA, "ex2").
+__device__ inline float exp2_approx(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+__device__ inline void unpack(float (&floats)[VEC], uint4 halves) {
+    const half2* const pairs = reinterpret_cast<const half2*>(&halves);
+#pragma unroll
+    for (int i = 0; i < VEC / 2; ++i) {
+        const float2 pair = __half22float2(pairs[i]);
+        floats[2 * i] = pair.x;
+        floats[2 * i + 1] = pair.y;
+    }
+}
+
+// The sum over a group's lanes, in each of them. All 32 lanes of a warp must call it together.
+template <int D>
+__device__ inline float group_sum(float sum) {
+#pragma unroll
+    for (int offset = LANES<D> / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffff, sum, offset);
+    return sum;
+}
+
+// part becomes what it would be had it seen other's keys too. Both are of the same columns.
+__device__ inline void join(Part& part, const Part& other) {
+    const float max = fmaxf(part.max, other.max);
+    const float mine = exp2_approx(part.max - max);
+    const float others = exp2_approx(other.max - max);
+    part.sum = mine * part.sum + others * other.sum;
+#pragma unroll
+    for (int i = 0; i < VEC; ++i) part.o[i] = mine * part.o[i] + others * other.o[i];
+    part.max = max;
+}
+
+// The parts of all groups as one, in each of the first group's lanes. All threads must call it together.
+template <int D>
+__device__ inline void join_groups(Part& part) {
+    __shared__ Part part_smem[THREADS];
+    const int tid = threadIdx.x;
+#pragma unroll
+    for (int threads = THREADS / 2; threads >= LANES<D>; threads /= 2) {
+        part_smem[tid] = part;
+        // The lower half of the groups reads what the upper half wrote.
+        __syncthreads();
+        if (tid < threads) join(part, part_smem[tid + threads]);
+        // What was read may be overwritten.
+        __syncthreads();
+    }
+}
+
+// O = the weighted mean, which is 0 where there are no keys.
+__device__ inline void store_O(half* O, const Part& part) {
+    const float inverse = part.sum > 0.0f ? 1.0f / part.sum : 0.0f;
+    alignas(uint4) half2 pairs[VEC / 2];
+#pragma unroll
+    for (int i = 0; i < VEC / 2; ++i)
+        pairs[i] = __floats2half2_rn(part.o[2 * i] * inverse, part.o[2 * i + 1] * inverse);
+    *reinterpret_cast<uint4*>(O) = *reinterpret_cast<const uint4*>(pairs);
+}
+
+// The keys of one chunk; of a head's last block also all its chunks. scale is log2(e) / sqrt(D), as exp(x) is 2^(x log2(e)).
+template <int D>
+__global__ void __launch_bounds__(THREADS, MIN_BLOCKS) decode_attention_kv_cache_last_block_f16_kernel(
+    const half* __restrict__ q,       // [B, H, D]
+    const half* __restrict__ K,       // [B, H, N, D]
+    const half* __restrict__ V,       // [B, H, N, D]
+    const int* __restrict__ lengths,  // [B]
+    half* __restrict__ O,             // [B, H, D]
+    int H, int N, int chunks, int chunk_keys, float scale) {
+    __shared__ bool is_last_smem;
+    // Blocks go along the chunks of a head, then along the heads.
+    const int head = blockIdx.x / chunks;
+    const int begin = blockIdx.x % chunks * chunk_keys;
+    const int end = min(lengths[head / H], begin + chunk_keys);
+    const int group = threadIdx.x / LANES<D>;
+    const int col = threadIdx.x % LANES<D> * VEC;
+    const half* const K_lane = K + int64_t{head} * N * D + col;
+    const half* const V_lane = V + int64_t{head} * N * D + col;
+    Part part = {NO_KEYS};
+    // Chunks behind the length do not count; the first one does, whose head must get its O.
+    const int counted = max(1, (lengths[head / H] + chunk_keys - 1) / chunk_keys);
+    if (begin >= end && begin > 0) return;
+    float q_rmem[VEC];
+    unpack(q_rmem, *reinterpret_cast<const uint4*>(q + int64_t{head} * D + col));
+#pragma unroll
+    for (int i = 0; i < VEC; ++i) q_rmem[i] *= scale;
+    // All groups take as many steps, since a warp's lanes shuffle together.
+    for (int step = begin; step < end; step += UNROLL * GROUPS<D>) {
+        uint4 K_rmem[UNROLL], V_rmem[UNROLL];
+        float logit[UNROLL];
+#pragma unroll
+        for (int i = 0; i < UNROLL; ++i) {
+            // One past the end reads the last key in its place, for a weight of 0.
+            const int64_t key = min(step + i * GROUPS<D> + group, end - 1);
+            K_rmem[i] = *reinterpret_cast<const uint4*>(K_lane + key * D);
+            V_rmem[i] = *reinterpret_cast<const uint4*>(V_lane + key * D);
+        }
+#pragma unroll
+        for (int i = 0; i < UNROLL; ++i) {
+            float k[VEC];
+            unpack(k, K_rmem[i]);
+            float dot = 0.0f;
+#pragma unroll
+            for (int j = 0; j < VEC; ++j) dot += q_rmem[j] * k[j];
+            dot = group_sum<D>(dot);
+            logit[i] = step + i * GROUPS<D> + group < end ? dot : -INFINITY;
+        }
+        float max = part.max;
+#pragma unroll
+        for (int i = 0; i < UNROLL; ++i) max = fmaxf(max, logit[i]);
+        const float shrink = exp2_approx(part.max - max);
+        part.max = max;
+        part.sum *= shrink;
+#pragma unroll
+        for (int j = 0; j < VEC; ++j) part.o[j] *= shrink;
+#pragma unroll
+        for (int i = 0; i < UNROLL; ++i) {
+            const float weight = exp2_approx(logit[i] - max);
+            part.sum += weight;
+            float v[VEC];
+            unpack(v, V_rmem[i]);
+#pragma unroll
+            for (int j = 0; j < VEC; ++j) part.o[j] += weight * v[j];
+        }
+    }
+    join_groups<D>(part);
+    if (counted > 1) {
+        if (group == 0) {
+            if (col == 0) chunk_stats[blockIdx.x] = {part.max, part.sum};
+            float4* const O_chunk = reinterpret_cast<float4*>(chunk_O + int64_t{blockIdx.x} * D + col);
+            O_chunk[0] = make_float4(part.o[0], part.o[1], part.o[2], part.o[3]);
+            O_chunk[1] = make_float4(part.o[4], part.o[5], part.o[6], part.o[7]);
+        }
+        __threadfence();  // this thread's columns must be there before the chunk is counted
+        // All threads have stored theirs.
+        __syncthreads();
+        // Counts to counted - 1 and wraps to 0, ready for the next launch.
+        if (threadIdx.x == 0) is_last_smem = atomicInc(&finished_chunks[head], counted - 1) == counted - 1;
+        __syncthreads();
+        if (!is_last_smem) return;
+        __threadfence();  // and no part may be read before all are counted
+        part = {NO_KEYS};
+#pragma unroll 4
+        for (int chunk = group; chunk < counted; chunk += GROUPS<D>) {
+            const float2 stats = chunk_stats[head * chunks + chunk];
+            const float4* const O_chunk = reinterpret_cast<const float4*>(chunk_O + (head * chunks + chunk) * D + col);
+            const float4 low = O_chunk[0];
+            const float4 high = O_chunk[1];
+            join(part, {stats.x, stats.y, {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w}});
+        }
+        join_groups<D>(part);
+    }
+    if (group == 0) store_O(O + int64_t{head} * D + col, part);
+}
+
+template <int D>
+void launch(
+    const half* q, const half* K, const half* V, const int* lengths, half* O, int heads, int H, int N,
+    cudaStream_t stream) {
+    // The host does not know the lengths: chunks are cut for N keys, and those behind a length stay empty.
+    const int chunks = std::min(MAX_CHUNKS / heads, (N - 1) / MIN_CHUNK + 1);
+    const int chunk_keys = (N - 1) / chunks + 1;
+    const float scale = static_cast<float>(M_LOG2E / std::sqrt(double{D}));
+    decode_attention_kv_cache_last_block_f16_kernel<D>
+        <<<heads * chunks, THREADS, 0, stream>>>(q, K, V, lengths, O, H, N, chunks, chunk_keys, scale);
+}
+
+KATA_EXPORT void decode_attention_kv_cache_last_block_f16(
+    const half* q, const half* K, const half* V, const int* lengths, half* O, int B, int H, int N, int D,
+    cudaStream_t stream) {
+    if (B * H == 0) return;  // a grid of no blocks is an invalid launch
+    switch (D) {
+        case 64:
+            return launch<64>(q, K, V, lengths, O, B * H, H, N, stream);
+        case 128:
+            return launch<128>(q, K, V, lengths, O, B * H, H, N, stream);
+    }
+}

@@ -1,0 +1,107 @@
+// Wrong: sums are cut off to halves, not rounded: up to twice the error, always towards 0
+// Kata: hgemm_mma_m16n8k16_naive
+// Sim: wrong answer
+// Gpu: wrong answer
+#include "kata.cuh"
+#include <cstdint>
+#include <cuda_fp16.h>
+
+constexpr int MMA_M = 16;
+constexpr int MMA_N = 8;
+constexpr int MMA_K = 16;
+constexpr int BLOCK_M = MMA_M;
+constexpr int BLOCK_N = MMA_N;
+constexpr int BLOCK_K = MMA_K;
+constexpr int THREADS = 32;  // one warp
+constexpr int CHUNK = 8;     // halves in one access of 16 bytes
+
+// shared -> registers: four 8x8 matrices. Lane l gives the address of row l % 8 of matrix l / 8, and gets of every
+// matrix elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4 (PTX ISA, "Warp-level matrix load instruction: ldmatrix").
+__device__ inline void ldmatrix_x4(uint32_t (&regs)[4], const half* row) {
+    const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(regs[0]), "=r"(regs[1]), "=r"(regs[2]), "=r"(regs[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+// The same for two matrices, given by lanes 0 to 15, each transposed on its way: a lane gets elements l / 4 of rows
+// 2 * (l % 4) and 2 * (l % 4) + 1.
+__device__ inline void ldmatrix_x2_trans(uint32_t (&regs)[2], const half* row) {
+    const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
+                 : "=r"(regs[0]), "=r"(regs[1])
+                 : "r"(address)
+                 : "memory");
+}
+
+// c += a @ b for a [16, 16], b [16, 8], c [16, 8]; the fragments are those of PTX ISA, "Matrix Fragments for
+// mma.m16n8k16 with floating point type".
+__device__ inline void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// global -> shared: a tile of ROWS rows and COLS columns, 16 bytes at a time. Of the matrix, rows and cols are left
+// from the tile's corner on; what lies outside counts as 0.
+template <int ROWS, int COLS>
+__device__ inline void load_tile(half (&smem)[ROWS][COLS], const half* gmem, int ld, int64_t rows, int64_t cols) {
+    for (int chunk = threadIdx.x; chunk < ROWS * COLS / CHUNK; chunk += THREADS) {
+        const int row = chunk / (COLS / CHUNK);
+        const int col = chunk % (COLS / CHUNK) * CHUNK;
+        uint4 halves = make_uint4(0, 0, 0, 0);
+        if (row < rows && col < cols) halves = *reinterpret_cast<const uint4*>(&gmem[int64_t{row} * ld + col]);
+        *reinterpret_cast<uint4*>(&smem[row][col]) = halves;
+    }
+}
+
+// registers -> global: one mma tile of C, whose first element is C[off_m, off_n].
+__device__ inline void store_tile(half* C, const float (&c)[4], int64_t off_m, int64_t off_n, int M, int N) {
+    const int lane_id = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        const int64_t row = off_m + i * 8 + lane_id / 4;
+        const int64_t col = off_n + lane_id % 4 * 2;
+        const half2 pair = __halves2half2(__float2half_rz(c[2 * i]), __float2half_rz(c[2 * i + 1]));
+        if (row < M && col < N) *reinterpret_cast<half2*>(&C[row * N + col]) = pair;
+    }
+}
+
+__global__ void __launch_bounds__(THREADS) hgemm_mma_m16n8k16_naive_kernel(
+    const half* __restrict__ A,  // [M, K]
+    const half* __restrict__ B,  // [K, N]
+    half* __restrict__ C,        // [M, N]
+    int M, int N, int K) {
+    __shared__ __align__(16) half A_smem[BLOCK_M][BLOCK_K];
+    __shared__ __align__(16) half B_smem[BLOCK_K][BLOCK_N];
+    // This block's BLOCK_M x BLOCK_N tile of C; blocks go along the rows of tiles. Offsets into a matrix are 64-bit:
+    // M, N and K fit int, their products need not.
+    const int tiles_n = (N - 1) / BLOCK_N + 1;
+    const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * BLOCK_M;
+    const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * BLOCK_N;
+    float C_rmem[4] = {};
+    for (int64_t off_k = 0; off_k < K; off_k += BLOCK_K) {
+        load_tile(A_smem, A + off_m * K + off_k, K, M - off_m, K - off_k);
+        load_tile(B_smem, B + off_k * N + off_n, N, K - off_k, N - off_n);
+        __syncthreads();  // other lanes staged most of what a lane hands to ldmatrix
+        const int lane_id = threadIdx.x % 32;
+        uint32_t A_rmem[4];
+        uint32_t B_rmem[2];
+        ldmatrix_x4(A_rmem, &A_smem[lane_id % 16][lane_id / 16 * CHUNK]);
+        ldmatrix_x2_trans(B_rmem, &B_smem[lane_id % 16][0]);
+        mma_m16n8k16(C_rmem, A_rmem, B_rmem);
+        __syncthreads();  // the next turn overwrites both slices
+    }
+    store_tile(C, C_rmem, off_m, off_n, M, N);
+}
+
+KATA_EXPORT void hgemm_mma_m16n8k16_naive(
+    const half* A, const half* B, half* C, int M, int N, int K, cudaStream_t stream) {
+    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough C.
+    const int tiles_m = (M - 1) / BLOCK_M + 1;
+    const int tiles_n = (N - 1) / BLOCK_N + 1;
+    hgemm_mma_m16n8k16_naive_kernel<<<tiles_m * tiles_n, THREADS, 0, stream>>>(A, B, C, M, N, K);
+}

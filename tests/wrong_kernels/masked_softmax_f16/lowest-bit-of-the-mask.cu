@@ -1,0 +1,116 @@
+// Wrong: a key is shown where the lowest bit of its byte is set
+// Kata: masked_softmax_f16
+// Sim: wrong answer
+// Gpu: wrong answer
+#include "kata.cuh"
+#include <cmath>
+#include <cstdint>
+#include <cuda_fp16.h>
+
+constexpr int WARP_SIZE = 32;
+constexpr int WARPS = 8;  // of a block, each with a query of its own
+constexpr int THREADS = WARPS * WARP_SIZE;
+constexpr int HEADS = 4;      // heads of a warp, one after the other: the mask's row is read once for all of them
+constexpr int MAX_HELD = 32;  // elements of a row in a lane's registers, as many as an unsigned has bits
+constexpr float LOG2_E = 1.4426950409f;
+constexpr unsigned FULL_MASK = 0xffffffff;
+static_assert(MAX_HELD * WARP_SIZE >= 1024, "a warp holds the longest row");
+
+// The lanes' sum or maximum, in every lane. All 32 lanes must call it together.
+__device__ __forceinline__ float warp_reduce_sum(float sum) {
+#pragma unroll
+    for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(FULL_MASK, sum, offset);
+    return sum;
+}
+__device__ __forceinline__ float warp_reduce_max(float max) {
+#pragma unroll
+    for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) max = fmaxf(max, __shfl_xor_sync(FULL_MASK, max, offset));
+    return max;
+}
+
+// Pack is what one access to x or y moves, MaskPack the same number of elements of the mask. These VEC elements divide
+// keys: a vector lies in the row as a whole or not at all.
+template <typename Pack>
+constexpr int VEC = sizeof(Pack) / sizeof(half);
+
+// HELD elements of a row per lane: 32 * HELD >= keys.
+template <typename Pack, typename MaskPack, int HELD>
+__global__ void __launch_bounds__(THREADS) masked_softmax_f16_kernel(
+    const half* __restrict__ x, const uint8_t* __restrict__ mask, half* __restrict__ y, int batch, int heads,
+    int queries, int keys, float scale) {
+    static_assert(sizeof(MaskPack) == VEC<Pack>, "both packs have the same number of elements");
+    static_assert(HELD <= MAX_HELD, "an unsigned has a bit for each");
+    const int lane_id = threadIdx.x % WARP_SIZE;
+    const int64_t pair = static_cast<int64_t>(blockIdx.x) * WARPS + threadIdx.x / WARP_SIZE;  // of batch and query
+    if (pair >= static_cast<int64_t>(batch) * queries) return;  // the whole warp: nobody waits for it
+    const int first_head = blockIdx.y * HEADS;
+    const int64_t first_row = (pair / queries * heads + first_head) * queries + pair % queries;
+    const int64_t next_head = static_cast<int64_t>(queries) * keys;  // from a row to the same query's in the next head
+    const half* x_row = x + first_row * keys;
+    half* y_row = y + first_row * keys;
+    MaskPack mask_rmem[HELD / VEC<Pack>] = {};
+    const float factor = scale * LOG2_E;  // the unit that computes exponentials has the base 2
+    unsigned shown = 0;                   // bit i: element i of this lane is there, and the mask shows it
+#pragma unroll
+    for (int i = 0; i < HELD; i += VEC<Pack>) {
+        const int key = i * WARP_SIZE + lane_id * VEC<Pack>;
+        if (key < keys) mask_rmem[i / VEC<Pack>] = *reinterpret_cast<const MaskPack*>(mask + pair * keys + key);
+    }
+#pragma unroll
+    for (int i = 0; i < HELD; ++i) {
+        if (reinterpret_cast<const uint8_t*>(mask_rmem)[i] & 1) shown |= 1u << i;
+    }
+#pragma unroll 1  // the registers of one head are enough
+    for (int head = first_head; head < min(first_head + HEADS, heads); ++head) {
+        Pack x_rmem[HELD / VEC<Pack>] = {};
+        half* x_half = reinterpret_cast<half*>(x_rmem);
+        float e_rmem[HELD];
+        float max = -INFINITY;
+#pragma unroll
+        for (int i = 0; i < HELD; i += VEC<Pack>) {
+            const int key = i * WARP_SIZE + lane_id * VEC<Pack>;
+            if (key < keys) x_rmem[i / VEC<Pack>] = *reinterpret_cast<const Pack*>(x_row + key);
+        }
+#pragma unroll
+        for (int i = 0; i < HELD; ++i) {
+            e_rmem[i] = shown >> i & 1 ? __half2float(x_half[i]) * factor : -INFINITY;
+            max = fmaxf(max, e_rmem[i]);
+        }
+        max = warp_reduce_max(max);
+        float sum = 0.0f;
+        float share = 0.0f;
+        const float shift = max == -INFINITY ? 0.0f : max;  // -inf less -inf would be nan
+#pragma unroll
+        for (int i = 0; i < HELD; ++i) {
+            e_rmem[i] = exp2f(e_rmem[i] - shift);
+            sum += e_rmem[i];
+        }
+        sum = warp_reduce_sum(sum);
+        share = sum == 0.0f ? 0.0f : 1.0f / sum;
+#pragma unroll
+        for (int i = 0; i < HELD; ++i) x_half[i] = __float2half(e_rmem[i] * share);
+#pragma unroll
+        for (int i = 0; i < HELD; i += VEC<Pack>) {
+            const int key = i * WARP_SIZE + lane_id * VEC<Pack>;
+            if (key < keys) *reinterpret_cast<Pack*>(y_row + key) = x_rmem[i / VEC<Pack>];
+        }
+        x_row += next_head;
+        y_row += next_head;
+    }
+}
+
+KATA_EXPORT void masked_softmax_f16(
+    const half* x, const uint8_t* mask, half* y, int batch, int heads, int queries, int keys, float scale,
+    cudaStream_t stream) {
+    if (batch == 0 || queries == 0) return;  // a grid of no blocks is an invalid launch
+    // Only where 8 divides keys do all rows start at a multiple of 16 bytes. A lane holds no more than it must.
+    auto kernel = masked_softmax_f16_kernel<half, uint8_t, MAX_HELD>;
+    if (keys % 8 == 0) {
+        kernel = keys <= 256   ? masked_softmax_f16_kernel<uint4, uint2, 8>
+                 : keys <= 512 ? masked_softmax_f16_kernel<uint4, uint2, 16>
+                               : masked_softmax_f16_kernel<uint4, uint2, MAX_HELD>;
+    }
+    const int64_t pairs = static_cast<int64_t>(batch) * queries;
+    const dim3 blocks(static_cast<unsigned>((pairs - 1) / WARPS + 1), (heads - 1) / HEADS + 1);
+    kernel<<<blocks, THREADS, 0, stream>>>(x, mask, y, batch, heads, queries, keys, scale);
+}

@@ -1,0 +1,84 @@
+// Wrong: a column times the width of x is worked out in 32 bits
+// Kata: upsample_nearest2d_f32
+// Sim: wrong answer | out of bounds: the place may lie before the row, whose memory need not be of another
+// Gpu: wrong answer | out of bounds | crash: what lies before x is anything
+#include "kata.cuh"
+#include <cstdint>
+
+constexpr int THREADS = 256;
+
+// Factor 2. Narrow is what one access to x moves, Wide one access to y: the same elements, each twice.
+template <typename Narrow, typename Wide>
+__global__ void __launch_bounds__(THREADS) twice_kernel(
+    const float* __restrict__ x,  // [rows, W]
+    float* __restrict__ y,        // [2 * rows, 2 * W]
+    int64_t rows, int64_t W) {
+    constexpr int VEC = sizeof(Narrow) / sizeof(float);
+    static_assert(sizeof(Wide) == 2 * sizeof(Narrow), "what is loaded once fills one store to each row of its patches");
+    const int64_t vecs = W / VEC;
+    const int64_t idx = static_cast<int64_t>(blockIdx.x) * THREADS + threadIdx.x;
+    if (idx >= rows * vecs) return;
+    // This thread owns x[row, col..col+VEC-1].
+    const int64_t row = idx / vecs;
+    const int64_t col = idx % vecs * VEC;
+    alignas(Narrow) float x_rmem[VEC];
+    alignas(Wide) float y_rmem[2 * VEC];
+    *reinterpret_cast<Narrow*>(x_rmem) = *reinterpret_cast<const Narrow*>(x + row * W + col);
+#pragma unroll
+    for (int i = 0; i < VEC; ++i) {
+        y_rmem[2 * i] = x_rmem[i];
+        y_rmem[2 * i + 1] = x_rmem[i];
+    }
+    float* to = y + 4 * row * W + 2 * col;
+    *reinterpret_cast<Wide*>(to) = *reinterpret_cast<const Wide*>(y_rmem);
+    *reinterpret_cast<Wide*>(to + 2 * W) = *reinterpret_cast<const Wide*>(y_rmem);
+}
+
+// Any factor, below 1 too. Pack is what one access to y moves.
+template <typename Pack>
+__global__ void __launch_bounds__(THREADS) any_factor_kernel(
+    const float* __restrict__ x,  // [rows, W]
+    float* __restrict__ y,        // [rows / H * OH, OW]
+    int64_t rows, int H, int W, int OH, int OW) {
+    constexpr int VEC = sizeof(Pack) / sizeof(float);
+    const int64_t vecs = OW / VEC;
+    const int64_t idx = static_cast<int64_t>(blockIdx.x) * THREADS + threadIdx.x;
+    if (idx >= rows * vecs) return;
+    // This thread owns columns col..col+VEC-1 of those rows of y that show this row of x.
+    const int64_t row = idx / vecs;
+    const int64_t col = idx % vecs * VEC;
+    const float* x_row = x + row * W;
+    alignas(Pack) float y_rmem[VEC];
+    int64_t source = static_cast<int>(col) * W / OW;
+    int64_t rest = static_cast<int>(col) * W % OW;
+#pragma unroll
+    for (int i = 0; i < VEC; ++i) {
+        y_rmem[i] = x_row[source];
+        rest += W % OW;
+        source += W / OW + (rest >= OW);
+        if (rest >= OW) rest -= OW;
+    }
+    const int64_t first = (row * OH + H - 1) / H;
+    const int64_t end = ((row + 1) * OH + H - 1) / H;
+    for (int64_t q = first; q < end; ++q) {
+        *reinterpret_cast<Pack*>(y + q * OW + col) = *reinterpret_cast<const Pack*>(y_rmem);
+    }
+}
+
+KATA_EXPORT void upsample_nearest2d_f32(
+    const float* x, float* y, int N, int C, int H, int W, int OH, int OW, cudaStream_t stream) {
+    if (N == 0) return;  // a grid of no blocks is an invalid launch
+    // Planes follow each other without a gap, and their rows are those of one tall plane.
+    const int64_t rows = static_cast<int64_t>(N) * C * H;
+    const auto blocks = [rows](int vecs) { return static_cast<int>((rows * vecs - 1) / THREADS + 1); };
+    // A row begins at a multiple of 16 bytes only where its length is a whole number of vectors.
+    if (OH == 2LL * H && OW == 2LL * W && W % 2 == 0) {
+        twice_kernel<float2, float4><<<blocks(W / 2), THREADS, 0, stream>>>(x, y, rows, W);
+    } else if (OH == 2LL * H && OW == 2LL * W) {
+        twice_kernel<float, float2><<<blocks(W), THREADS, 0, stream>>>(x, y, rows, W);
+    } else if (OW % 4 == 0) {
+        any_factor_kernel<float4><<<blocks(OW / 4), THREADS, 0, stream>>>(x, y, rows, H, W, OH, OW);
+    } else {
+        any_factor_kernel<float><<<blocks(OW), THREADS, 0, stream>>>(x, y, rows, H, W, OH, OW);
+    }
+}
