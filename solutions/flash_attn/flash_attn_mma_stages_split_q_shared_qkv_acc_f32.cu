@@ -63,7 +63,7 @@ using Sums = float[4];
 // c += a @ b for a [16, 16], b [16, 8], c [16, 8]; the fragments are those of PTX ISA, "Matrix Fragments for
 // mma.m16n8k16 with floating point type".
 __device__ inline void mma_m16n8k16(Sums& c, const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    // TODO(1): The mma.sync of m16n8k16 with operands in half and sums in float: four of these a lane. (~5 lines)
+    // TODO(1): The mma.sync of m16n8k16 with operands in half and sums in float, of which a lane has four. (~5 lines)
     asm volatile(
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
         "{%0, %1, %2, %3};"
