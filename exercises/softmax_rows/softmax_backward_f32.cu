@@ -114,7 +114,7 @@ KATA_EXPORT void softmax_backward_f32(
     const int warps = std::min((cols - 1) / (WARP_SIZE * SHARE) + 1, WARPS);
     // Only where 4 divides cols do all rows start at a multiple of 16 bytes.
     const auto kernel = cols % 4 == 0 ? softmax_backward_f32_kernel<float4> : softmax_backward_f32_kernel<float>;
-    int held = 0;
+    int held = cols;
     // TODO(4): Ask the device how much shared memory a block may have at most. Of this, partial_smem takes its part;
     //   the rest is for the rows of both tensors, if they need that much. (~5 lines)
     // END TODO(4)

@@ -139,7 +139,7 @@ KATA_EXPORT void softmax_block_uncached_f32(const float* x, float* y, int rows, 
     // Only where 4 divides cols do all rows start at a multiple of 16 bytes.
     const auto kernel =
         cols % 4 == 0 ? softmax_block_uncached_f32_kernel<float4> : softmax_block_uncached_f32_kernel<float>;
-    int held = 0;
+    int held = cols;
     // TODO(4): Ask the device how much shared memory a block may have at most. Of this, partial_smem takes its part;
     //   the rest is for the row, if it needs that much. (~5 lines)
     // END TODO(4)
