@@ -60,8 +60,8 @@ def _unit(measurement: Measurement) -> str:
 
 def printed(grade: Grade) -> list[str]:
     """Of a pass what was printed by kernels and launcher on the way, and what of the file is still empty."""
-    rows = (row for verdict in grade.verdicts for row in (*_printed(grade, verdict), *_todos(grade, verdict)))
-    return [INDENT + row for row in dict.fromkeys(rows)] if grade.passed else []
+    rows = (row for verdict in grade.verdicts for row in _printed(grade, verdict))
+    return [INDENT + row for row in (*rows, *_todos(grade, grade.verdict))] if grade.passed else []
 
 
 def launches(grade: Grade) -> Iterable[str]:
