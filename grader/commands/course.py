@@ -150,12 +150,17 @@ def table(found: Sequence[State], columns: int) -> Iterator[str]:
     rows = [dict(zip(_COLUMNS, _COLUMNS, strict=True)), *map(_row, found)]
     name, state = (max(len(row[cell]) for row in rows) for cell in ("kata", "state"))
     widths = dict(_WIDTHS)
-    if name + 1 + sum(widths.values()) + len(widths) + 1 + state > columns:
+
+    def room() -> int:
+        """What the other cells and the blanks between them leave for a name."""
+        return columns - state - 2 - sum(widths.values()) - len(widths)
+
+    if name > room():
         name, state = min(name, LONG_NAME), min(state, LONG_STATE)
     for cell in _LEAST:
-        if name + 1 + sum(widths.values()) + len(widths) + 1 + state > columns:
+        if name > room():
             del widths[cell]
-    name = max(len("kata"), min(name, columns - state - 2 - sum(widths.values()) - len(widths)))
+    name = max(len("kata"), min(name, room()))
     for row in rows:
         above, first = (f"{row['kata']}\n", "") if len(row["kata"]) > name else ("", row["kata"])
         cells = [f"{first:<{name}} ", *(f"{row[cell]:<{width}}" for cell, width in widths.items()), row["state"]]

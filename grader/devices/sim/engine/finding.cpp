@@ -101,9 +101,7 @@ Place inside(const std::string& name, const ArrayShape& shape, s64 offset, u32 a
     std::string indices;
     u64 left = u64(index), count = access_bytes > item ? access_bytes / item : 1;
     for (size_t i = shape.sizes.size(); i-- > 1; left /= shape.sizes[i])
-        indices.insert(
-            0, i + 1 == shape.sizes.size() ? range("", s64(left % shape.sizes[i]), count)
-                                           : range("", s64(left % shape.sizes[i]), 1));
+        indices.insert(0, range("", s64(left % shape.sizes[i]), i + 1 == shape.sizes.size() ? count : 1));
     const std::string moved = count > 1 ? " (" + std::to_string(access_bytes) + " bytes)" : "";
     return {range(name, s64(left), 1) + indices + moved, index};
 }

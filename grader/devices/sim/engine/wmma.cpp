@@ -142,8 +142,8 @@ struct Tile {
         const s32* rows_of = registers(warp, in);
         each_element<operand, T, Word, rows, columns>(
             [&](int i, int e, int row, int column) { tile[index(row, column)] = warp.row<const T>(rows_of[i])[e]; });
-        const Dealt dealt = Dealt::line_by_line;
-        move_tile(warp, in, mask, lines, line * sizeof(T), Access::write, dealt, reinterpret_cast<u8*>(tile));
+        move_tile(
+            warp, in, mask, lines, line * sizeof(T), Access::write, Dealt::line_by_line, reinterpret_cast<u8*>(tile));
     }
 
     // Without a stride the lines stand together.
