@@ -11,25 +11,23 @@ import hashlib
 import json
 import os
 import re
-import shlex
 import shutil
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from grader import cache, static_shared, symbols
+from grader import cache, ninja, static_shared, symbols, unit
 from grader.catalog import Kata
 from grader.libraries import Library, LibraryMissing, find_library
 from grader.lock import Claims
 from grader.nvcc_log import SOURCE, File, first_error, missing_launcher
-from grader.processes import kill_tree
 from grader.skeleton import way_back
 from grader.spec import Spec
 from grader.toolchain import Toolchain
+from grader.unit import Member
 from grader.verdict import Kind
 
 INCLUDE = Path(__file__).resolve().parent / "include"
@@ -41,6 +39,7 @@ PATIENCE_S = 30.0  # for builds that other processes are making, or have before 
 FULL_BYTES = 1 << 20  # a disk with less room than this is why a compilation failed
 _NO_SPACE = "No space left on device"
 _NAME = Path(SOURCE).stem
+_TAG = "tag.txt"
 # Leads to the folder that the file came from. nvcc and ninja see this name alone, whatever that folder is called.
 BESIDE = "beside"
 # The runtime's functions that launch a kernel; kata_probe.h notes what goes through them.
@@ -62,25 +61,34 @@ class Target:
         return f"{self.device} {self.arch}"
 
     @property
+    def virtual(self) -> str:
+        """The architecture of its PTX."""
+        return self.arch.replace("sm_", "compute_")
+
+    @property
+    def code(self) -> tuple[str, ...]:
+        """The simulator reads PTX, a GPU gets machine code."""
+        return ("-gencode", f"arch={self.virtual},code={self.virtual if self.device == 'sim' else self.arch}")
+
+    @property
     def flags(self) -> tuple[str, ...]:
-        """The simulator reads PTX and stands in for the CUDA runtime; a GPU gets machine code and the real runtime."""
-        virtual = self.arch.replace("sm_", "compute_")
+        """The simulator stands in for the CUDA runtime; a GPU gets the real one, and its launches are noted."""
         if self.device == "sim":
-            return ("-gencode", f"arch={virtual},code={virtual}", "-cudart", "none")
+            return ("-cudart", "none")
         linker = ["--exclude-libs=ALL", *(f"--wrap={name}" for name in RECORDED)]
-        hardware = ("-gencode", f"arch={virtual},code={self.arch}", "-Xptxas", "-v", "-DKATA_RECORD_LAUNCHES")
-        return (*hardware, *(part for option in linker for part in ("-Xlinker", option)))
+        return ("-Xptxas", "-v", "-DKATA_RECORD_LAUNCHES", *(part for one in linker for part in ("-Xlinker", one)))
 
 
 @dataclass(frozen=True)
 class Request:
-    """One file to build as one kata."""
+    """One file to build as one kata. ``together``: it may be compiled with others in one translation unit."""
 
     kata: Kata
     spec: Spec
     source: Path
     target: Target
     warnings_are_errors: bool = False
+    together: bool = False
 
 
 @dataclass(frozen=True)
@@ -109,6 +117,14 @@ class Build:
         return self.folder / f"{_NAME}.cubin"
 
     @property
+    def tag(self) -> str:
+        """The file's namespace in a library of several files; empty for a library of its own."""
+        try:
+            return (self.folder / _TAG).read_text()
+        except FileNotFoundError:
+            return ""
+
+    @property
     def log(self) -> str:
         return (self.folder / "log.txt").read_text(errors="replace")
 
@@ -134,7 +150,13 @@ class _Job:
     key: str
     text: bytes
     header: str
-    command: tuple[str, ...]
+    command: tuple[str, ...]  # without the architecture's flags
+
+    @property
+    def member(self) -> Member:
+        """The file as one of a unit's: the same for each architecture."""
+        declarations = self.header.partition("\n")[2]  # the probe comes first, once for the unit
+        return Member(self.request.kata.name, declarations, self.text.decode())
 
 
 Progress = Callable[[str], None]
@@ -174,7 +196,8 @@ def _compile_each_once(
         mine = [job for job in jobs if claims.take(job.key)]
         others = [job for job in jobs if job not in mine]
         if missing := [job for job in mine if not _is_built(job, folder)]:
-            failures |= _compile(missing, folder, parallel, progress, claims.release)
+            alone = _compile_together(missing, folder, parallel, progress, claims.release)
+            failures |= _compile(alone, folder, parallel, progress, claims.release)
         stop = time.monotonic() + PATIENCE_S
         for job in others:
             claims.wait(job.key, until=partial(_is_built, job, folder), limit_s=stop - time.monotonic())
@@ -197,10 +220,12 @@ def _plan(request: Request, toolchain: Toolchain) -> _Job | CompileFailure:
     except LibraryMissing as missing:
         return CompileFailure(request, str(missing), None, "", Kind.UNSUPPORTED)
     flags = [*_FLAGS, *request.target.flags, *toolchain.nvcc_flags]
+    together = request.together and not libraries and unit.may_share(text)
     flags += [flag for library in libraries for flag in library.flags]
     if request.warnings_are_errors:
         flags += ["-Werror", "all-warnings", "-Xcompiler", "-Wall,-Werror"]
-    parts = [text, header.encode(), toolchain.identity.encode(), json.dumps(flags).encode()]
+    parts = [text, header.encode(), toolchain.identity.encode(), json.dumps([*request.target.code, *flags]).encode()]
+    parts += [Path(unit.__file__).read_bytes()] if together else []
     parts += [library.identity.encode() for library in libraries]
     parts += [" ".join(sorted(_kept(request.target))).encode()] if request.target.device == "gpu" else []
     parts += [" ".join(request.kata.libraries).encode()]
@@ -209,7 +234,7 @@ def _plan(request: Request, toolchain: Toolchain) -> _Job | CompileFailure:
     parts += [path.read_bytes() for path in _included(request.source.resolve(), text)]
     command = (str(toolchain.nvcc), *flags, "-I", str(INCLUDE))
     key = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()[:32]
-    return _Job(request, key, text, header, command)
+    return _Job(replace(request, together=together), key, text, header, command)
 
 
 _FLAGS = ("-std=c++17", "-O3", "-lineinfo", "-shared", "-Xcompiler", "-fPIC")
@@ -257,8 +282,10 @@ def _included(source: Path, text: bytes) -> list[Path]:
 def _compile(
     jobs: Sequence[_Job], folder: Path, parallel: int, progress: Progress | None, release: Callable[[str], None]
 ) -> dict[str, CompileFailure]:
-    """Each build is in the cache, and its key released, as soon as it is done."""
+    """Each by itself. Each build is in the cache, and its key released, as soon as it is done."""
     failures: dict[str, CompileFailure] = {}
+    if not jobs:
+        return failures
     waiting = {job.key: job for job in jobs}
     with cache.staging(folder) as stage:
         for job in jobs:
@@ -267,10 +294,9 @@ def _compile(
             (place / SOURCE).write_bytes(job.text)
             (place / "signature.h").write_text(job.header)
             (place / BESIDE).symlink_to(job.request.source.resolve().parent)
-        (stage / "build.ninja").write_text(_ninja_file(jobs, stage))
 
         def collect() -> None:
-            for key in [key for key in waiting if _status(stage / key).endswith("\n")]:
+            for key in [key for key in waiting if ninja.status(stage / key) is not None]:
                 job = waiting.pop(key)
                 if failure := _judge(job, stage / key):
                     failures[key] = failure
@@ -279,78 +305,131 @@ def _compile(
                     cache.publish(stage / key, folder / "builds" / key)
                 release(key)
 
-        _run_ninja(stage, parallel, progress, collect)
+        steps = [_step(job, stage / job.key) for job in jobs]
+        _run(steps, stage, parallel, progress, collect)
     return failures
 
 
-def _status(place: Path) -> str:
-    """nvcc's exit status, written when it is done."""
+def _step(job: _Job, place: Path) -> ninja.Step:
+    target = job.request.target
+    command = [*_nvcc(job, limit_s=_limit_s(job.request)), *target.code, "-I", str(place / BESIDE)]
+    return ninja.Step(place, (*command, "-include", "signature.h", SOURCE), f"{job.request.kata.name} for {target}")
+
+
+def _nvcc(job: _Job, *, limit_s: int) -> list[str]:
+    """nvcc and what it is told wherever it runs; it keeps what it makes on its way."""
+    limit = ["timeout", "-k", "5", str(limit_s)] if shutil.which("timeout") else []
+    return [*limit, *job.command, "--keep", "-MD", "-MF", f"{_NAME}.d", "-o", f"{_NAME}.so"]
+
+
+def _run(
+    steps: Sequence[ninja.Step],
+    stage: Path,
+    parallel: int,
+    progress: Progress | None,
+    collect: Callable[[], None],
+) -> None:
+    limits = ninja.Limits(memory_bytes=MEMORY_LIMIT_BYTES, file_bytes=FILE_LIMIT_BYTES)
     try:
-        return (place / "status").read_text()
-    except FileNotFoundError:
-        return ""
+        ninja.run(steps, stage, limits, parallel=parallel, progress=progress, collect=collect)
+    except ninja.NinjaError as error:
+        raise BuildError(str(error)) from None
+
+
+# -- several files in one translation unit
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """Members of a unit, with the jobs of each: one for each architecture."""
+
+    members: Mapping[Member, Sequence[_Job]]
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        return tuple(job.request.target for job in next(iter(self.members.values())))
+
+    @property
+    def first(self) -> _Job:
+        return next(iter(self.members.values()))[0]
+
+
+def _compile_together(
+    jobs: Sequence[_Job], folder: Path, parallel: int, progress: Progress | None, release: Callable[[str], None]
+) -> list[_Job]:
+    """Compile the jobs that may be, several at a time. Returns those that are still to be compiled each by itself:
+    the others, and the files of a unit that does not compile, or in which something is refused."""
+    alone = {job.key: job for job in jobs}
+    units = list(_units([job for job in jobs if job.request.together], parallel))
+    if not units:
+        return list(alone.values())
+    with cache.staging(folder) as stage:
+        waiting = {stage / f"unit-{number}": one for number, one in enumerate(units)}
+        for place, one in waiting.items():
+            place.mkdir()
+            unit.write(one.members, place)
+        steps = [_unit_step(one, place) for place, one in waiting.items()]
+
+        def collect() -> None:
+            for place in [place for place in waiting if ninja.status(place) is not None]:
+                for key in _take_apart(waiting.pop(place), place, folder):
+                    del alone[key]
+                    release(key)
+
+        _run(steps, stage, parallel, progress, collect)
+    return list(alone.values())
+
+
+def _units(jobs: Sequence[_Job], parallel: int) -> Iterator[_Unit]:
+    """The same flags, the same architectures and the same includes in each unit."""
+    members: dict[tuple[tuple[str, ...], Member], list[_Job]] = {}
+    for job in jobs:
+        members.setdefault((job.command, job.member), []).append(job)
+    alike: dict[tuple[object, ...], dict[Member, list[_Job]]] = {}
+    for (command, member), its_jobs in members.items():
+        targets = tuple(job.request.target for job in its_jobs)
+        alike.setdefault((command, targets, unit.includes_of(member.text)), {})[member] = its_jobs
+    for group in alike.values():
+        for chunk in unit.chunks(list(group), parallel):
+            yield _Unit({member: group[member] for member in chunk})
+
+
+def _unit_step(one: _Unit, place: Path) -> ninja.Step:
+    code = [flag for target in one.targets for flag in target.code]
+    command = (*_nvcc(one.first, limit_s=TEMPLATES_LIMIT_S), *code, "-include", "kata_probe.h", SOURCE)
+    names = sorted({member.launcher for member in one.members})
+    shown = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+    return ninja.Step(place, command, f"{len(one.members)} files, {shown}, for {' and '.join(map(str, one.targets))}")
+
+
+def _take_apart(one: _Unit, place: Path, folder: Path) -> Iterator[str]:
+    """Put a build of each member into the cache; the keys of those that there are now."""
+    if ninja.status(place) != 0 or _not_allowed(one.first, place):
+        return
+    exported = set(exported_names(place / f"{_NAME}.so"))
+    for at, target in enumerate(one.targets):
+        name = _NAME if len(one.targets) == 1 else f"{_NAME}.{target.virtual}"
+        ptx = (place / f"{name}.ptx").read_text(errors="replace")
+        for member, jobs in one.members.items():
+            job, made = jobs[at], place / jobs[at].key
+            if unit.launcher_in(member.tag, member.launcher) not in exported:
+                continue
+            made.mkdir()
+            (made / f"{_NAME}.ptx").write_text(unit.ptx_of(member.tag, ptx))
+            if target.device == "sim" and _too_much_shared(job, made):
+                continue
+            (made / SOURCE).write_bytes(job.text)
+            (made / _TAG).write_text(member.tag)
+            for kept in _kept(target) - {f"{_NAME}.ptx", SOURCE}:
+                os.link(place / kept, made / kept)
+            cache.publish(made, folder / "builds" / job.key)
+            yield job.key
 
 
 def _kept(target: Target) -> set[str]:
     """The files of a build; the rest is nvcc's own."""
     machine_code = [f"{_NAME}.cubin"] if target.device == "gpu" else []
     return {f"{_NAME}.so", f"{_NAME}.ptx", SOURCE, "log.txt", *machine_code}
-
-
-def _ninja_file(jobs: Iterable[_Job], stage: Path) -> str:
-    """One edge a build. nvcc's exit status is written down instead of returned, so that one failure stops no other."""
-    lines = [
-        "rule nvcc",
-        # sh counts memory in units of 1024 bytes, the size of files in units of 512.
-        f"  command = ulimit -v {MEMORY_LIMIT_BYTES >> 10}; ulimit -f {FILE_LIMIT_BYTES >> 9}; "
-        "cd $folder && { $nvcc > log.txt 2>&1; echo $$? > status; }",
-        "  description = compile $kata",
-    ]
-    for job in jobs:
-        limit = ["timeout", "-k", "5", str(_limit_s(job.request))] if shutil.which("timeout") else []
-        local = ["-I", str(stage / job.key / BESIDE), "-include", "signature.h", "--keep"]
-        local += ["-MD", "-MF", f"{_NAME}.d", "-o", f"{_NAME}.so", SOURCE]
-        command = shlex.join([*limit, *job.command, *local]).replace("$", "$$")
-        lines += [
-            f"build {job.key}/status: nvcc",
-            f"  folder = {shlex.quote(str(stage / job.key)).replace('$', '$$')}",
-            f"  nvcc = {command}",
-            f"  kata = {job.request.kata.name} for {job.request.target}",
-        ]
-    return "\n".join(lines) + "\n"
-
-
-def _run_ninja(stage: Path, parallel: int, progress: Progress | None, collect: Callable[[], None]) -> None:
-    """``collect`` is called whenever some are done, and at the end."""
-    command = [_ninja(), "-C", str(stage), "-k", "0", "-j", str(parallel)]
-    # nvcc's own temporary files, too, are then gone with the stage, also those of one that was killed
-    environment = {**os.environ, "NINJA_STATUS": "[%f/%t] ", "TERM": "dumb", "TMPDIR": str(stage)}
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, start_new_session=True
-    )
-    said: list[str] = []
-    try:
-        assert process.stdout is not None
-        for line in process.stdout:
-            said.append(line)
-            if progress is not None and line.startswith("["):
-                progress(line.rstrip())
-            collect()
-        process.wait()
-        collect()
-    except BaseException:
-        kill_tree(process.pid)
-        process.wait()
-        raise
-    if process.returncode != 0:
-        raise BuildError(f"ninja stopped with exit code {process.returncode}: {''.join(said).strip() or 'no output'}")
-
-
-def _ninja() -> str:
-    found = shutil.which("ninja") or shutil.which("ninja", path=str(Path(sys.executable).parent))
-    if found is None:
-        raise BuildError("ninja was not found. Install it with `pip install ninja`.")
-    return found
 
 
 def _keep_only(folder: Path, names: set[str]) -> None:
@@ -362,16 +441,16 @@ def _keep_only(folder: Path, names: set[str]) -> None:
 def _judge(job: _Job, place: Path) -> CompileFailure | None:
     """None for a good build. Raises BuildError where nvcc itself could not work."""
     log = (place / "log.txt").read_text(errors="replace")
-    status = _status(place).strip()
+    status = ninja.status(place)
     request = job.request
     file = _file_of(job)
-    if status == "0" and (place / f"{_NAME}.so").is_file():
+    if status == 0 and (place / f"{_NAME}.so").is_file():
         missing = missing_launcher(exported_names(place / f"{_NAME}.so"), file)
         return CompileFailure(request, missing, None, log) if missing else _refused(job, place)
     told = _NO_SPACE in log and _NO_SPACE.encode() not in job.text  # by nvcc, not by the file's own #error
     if told or shutil.disk_usage(place).free < FULL_BYTES:
         raise cache.explain(OSError(errno.ENOSPC, _NO_SPACE), place.parent)
-    if status in ("124", "137"):
+    if status in (124, 137):
         message = f"nvcc did not finish within {_limit_s(request)} s; is there a loop that is unrolled without end?"
         return CompileFailure(request, message, None, log)
     if static_shared.SAID in log and (place / f"{_NAME}.ptx").is_file() and (refusal := _too_much_shared(job, place)):

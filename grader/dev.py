@@ -45,6 +45,8 @@ ORDER = (
     "grader.symbols",
     "grader.static_shared",
     "grader.nvcc_log",
+    "grader.unit",
+    "grader.ninja",
     "grader.catalog",
     "grader.hints",
     "grader.questions",

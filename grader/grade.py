@@ -61,6 +61,7 @@ class Options:
     counters: bool = False  # after a pass on the simulator, count what the kernels cost
     memory: bool = True  # try the shape that failed last before all others, and keep it
     hidden: bool = False  # shapes in no published order, and more of them drawn
+    together: bool = False  # compile several files in one run of nvcc: for checks of many files that seldom fail
 
     def effort(self, target: Target, after_gpu: bool) -> Effort:
         effort = replace(effort_for(target.device), seed=self.seed, hidden=self.hidden)
@@ -190,7 +191,7 @@ def text_of(kata: Kata, source: Path) -> str | Verdict:
 
 
 def _request(kata: Kata, source: Path, target: Target, options: Options) -> Request:
-    return Request(kata, load_spec(kata), source, target, options.warnings_are_errors)
+    return Request(kata, load_spec(kata), source, target, options.warnings_are_errors, options.together)
 
 
 def _on_devices(kata: Kata, source: Path, options: Options, progress: Progress | None) -> tuple[Verdict, ...]:
@@ -318,7 +319,8 @@ def _engine(found: Sequence[Target], progress: Progress | None) -> Path | None:
 
 def _program(built: Build, engine: Path | None, options: Options) -> Program:
     target = built.request.target
-    return Program(target.device, target.arch, built.library, built.ptx, built.source, engine, threads=options.jobs)
+    paths = (built.library, built.ptx, built.source, engine)
+    return Program(target.device, target.arch, *paths, threads=options.jobs, tag=built.tag)
 
 
 def _memory(kata: Kata) -> Path:

@@ -24,10 +24,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from grader import unit
 from grader.devices import Call, Device, Finding, LoadError, Outcome
 from grader.frames import Child, FrameError, Parent, read_header, write_header
 from grader.processes import end_with_parent, group_size, resident_bytes, tasks
@@ -49,7 +50,10 @@ class SandboxError(Exception):
 
 @dataclass(frozen=True)
 class Program:
-    """What a child is started with: one built kata on one device. ``engine`` is the simulator's own library."""
+    """What a child is started with: one built kata on one device. ``engine`` is the simulator's own library.
+
+    ``tag`` is the file's namespace in a library of several files, empty in one of its own.
+    """
 
     device: str
     arch: str
@@ -59,6 +63,7 @@ class Program:
     engine: Path | None = None
     threads: int = 2
     memory_limit_bytes: int = 3 << 30  # beyond what the child holds when it is ready
+    tag: str = ""
 
 
 class Sandbox:
@@ -105,9 +110,9 @@ class Sandbox:
 
         Raises SandboxError when a child cannot even be made ready.
         """
-        child = self.start()
+        child, tag = self.start(), self._program.tag if self._program else ""
         try:
-            outcome, spent = child.ask(call)
+            outcome, spent = child.ask(replace(call, launcher=unit.launcher_in(tag, call.launcher)))
         except _Lost as lost:
             self.printed = child.printed()
             self.close()
@@ -115,10 +120,28 @@ class Sandbox:
         except BaseException:
             self.close()
             raise
-        self.printed = child.printed()
+        self.printed = unit.without(tag, child.printed())
         if spent:
             self.close()
+        return _as_alone(tag, outcome)
+
+
+def _as_alone(tag: str, outcome: Outcome) -> Outcome:
+    """The outcome in the words that it has where the library is of one file alone."""
+    if not tag:
         return outcome
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, str):
+            return unit.without(tag, value)
+        if isinstance(value, Finding):
+            return replace(value, message=plain(value.message), kernel=plain(value.kernel))
+        if isinstance(value, Mapping):
+            return {key: plain(item) for key, item in value.items()}
+        return type(value)(map(plain, value)) if isinstance(value, (list, tuple)) else value
+
+    said = {name: plain(getattr(outcome, name)) for name in ("findings", "counters", "writers", "launches")}
+    return replace(outcome, **said)
 
 
 def expect_torch(count: int) -> None:
