@@ -1,8 +1,8 @@
 """Files of several katas -> one translation unit, and what nvcc made of it -> what each file would have got.
 
-Nearly all of what nvcc does for a small file is reading the CUDA headers. So the maintainer's checks compile many files
-in one run of nvcc. Each file is a namespace of its own, and its launcher gets a name of its own. Files share a unit only
-where they include the same headers: each still sees exactly what it includes itself.
+Nearly all of what nvcc does for a small file is reading the CUDA headers. So the maintainer's checks compile many
+files in one run of nvcc. Each file is a namespace of its own, and its launcher gets a name of its own. Files share a
+unit only where they include the same headers: each still sees exactly what it includes itself.
 """
 
 from __future__ import annotations
