@@ -367,7 +367,7 @@ def _compile_together(
         waiting = {stage / f"unit-{number}": one for number, one in enumerate(units)}
         for place, one in waiting.items():
             place.mkdir()
-            unit.write(one.members, place)
+            unit.write(list(one.members), place)
         steps = [_unit_step(one, place) for place, one in waiting.items()]
 
         def collect() -> None:
@@ -388,7 +388,7 @@ def _units(jobs: Sequence[_Job], parallel: int) -> Iterator[_Unit]:
     alike: dict[tuple[object, ...], dict[Member, list[_Job]]] = {}
     for (command, member), its_jobs in members.items():
         targets = tuple(job.request.target for job in its_jobs)
-        alike.setdefault((command, targets, unit.includes_of(member.text)), {})[member] = its_jobs
+        alike.setdefault((command, targets, member.includes), {})[member] = its_jobs
     for group in alike.values():
         for chunk in unit.chunks(list(group), parallel):
             yield _Unit({member: group[member] for member in chunk})

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,6 +39,11 @@ class Member:
         """The namespace that the file is put into."""
         content = f"{self.launcher}\n{self.declarations}\n{self.text}"
         return f"unit_{hashlib.sha256(content.encode()).hexdigest()[:TAG_DIGITS]}"
+
+    @property
+    def includes(self) -> tuple[str, ...]:
+        """All that the file sees, alone or in a unit."""
+        return includes_of(f"{self.declarations}\n{self.text}")
 
 
 def includes_of(text: str) -> tuple[str, ...]:
@@ -78,11 +83,9 @@ def chunks(members: Sequence[Member], at_least: int) -> Iterator[Sequence[Member
         yield unit
 
 
-def write(members: Iterable[Member], folder: Path) -> None:
-    """Put the unit's files into ``folder``: SOURCE includes a file of each member."""
-    members = list(members)
-    lines = [line for line in includes_of("\n".join(member.text for member in members)) if '"' not in line]
-    lines += ['#include "kata.cuh"']
+def write(members: Sequence[Member], folder: Path) -> None:
+    """Put the unit's files into ``folder``: SOURCE includes a file of each member, which all have the same includes."""
+    lines = list(members[0].includes)
     for member in members:
         place = folder / member.tag
         place.mkdir()
@@ -90,8 +93,8 @@ def write(members: Iterable[Member], folder: Path) -> None:
         (place / SOURCE).write_text(_INCLUDED.sub("", member.text))
         lines += [
             f"#define {member.launcher} {launcher_in(member.tag, member.launcher)}",
-            member.declarations,
             f"namespace {member.tag} {{",
+            _INCLUDED.sub("", member.declarations).strip(),
             f'#include "{member.tag}/{SOURCE}"',
             "}",
             f"#undef {member.launcher}",

@@ -1,0 +1,207 @@
+"""Several files in one run of nvcc: each gets the build that it would have got alone, or is compiled alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from grader import unit
+from grader.build import Build, CompileFailure, Request, Target, build_all
+from grader.catalog import load_catalog
+from grader.grade import Options, grade
+from grader.report import explanation
+from grader.spec import load_spec
+from grader.toolchain import find_toolchain
+from grader.unit import Member
+from grader.verdict import Kind
+
+ROOT = Path(__file__).resolve().parent.parent
+KATAS = load_catalog(ROOT).katas
+TARGETS = (Target("sim", "sm_80"), Target("sim", "sm_90a"))
+# All include kata.cuh, cuda_fp16.h and cstdint; kernels, templates, functions and shared memory, inline assembly.
+ALIKE = ("hgemv_k16_f16x8_pack", "hgemm_mma_m16n8k16_naive", "hgemm_mma_m16n8k16_mma2x4")
+
+
+WMMA = ("hgemm_wmma_m16n16k16_naive", "hgemm_wmma_m16n16k16_mma4x2")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("KATA_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def request_for(name: str, source: Path | None = None, target: Target = TARGETS[1]) -> Request:
+    kata = KATAS[name]
+    return Request(kata, load_spec(kata), source or kata.solution_path, target, together=True)
+
+
+def changed(name: str, folder: Path, was: str, becomes: str) -> Path:
+    text = KATAS[name].solution_path.read_text()
+    assert was in text
+    source = folder / f"{name}.cu"
+    source.write_text(text.replace(was, becomes))
+    return source
+
+
+def built(requests: Sequence[Request], *, runs: int) -> list[Build | CompileFailure]:
+    """Build them, with this many runs of nvcc."""
+    said: list[str] = []
+    made = build_all(requests, find_toolchain(), progress=said.append)
+    assert len(said) == runs, said
+    return made
+
+
+def code(ptx: Path) -> list[str]:
+    """PTX without the names of functions and variables, and without the paths of files."""
+    text = re.sub(r"^\s*//.*$", "", ptx.read_text(), flags=re.MULTILINE)
+    text = re.sub(r'(\.file\s+\d+ )".*/(\w+/)?(\w+\.\w+)"', r"\1\3", text)
+    text = re.sub(r"\.section\s+\.debug_str\s*\{.*", "", text, flags=re.DOTALL)  # the same names once more
+    names: dict[str, str] = {}
+    text = re.sub(r"_Z\w+?(?=_param_|\W)", lambda name: names.setdefault(name[0], f"name{len(names)}"), text)
+    # The numbers of labels, files and names count through a unit.
+    text = re.sub(r"\$L__(BB|info_string|tmp)\d+", r"\1", re.sub(r"\.loc\t\d+ ", ".loc ", text))
+    text = re.sub(r"inlined_at \d+ ", "inlined_at ", text)
+    return [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith(".file")]
+
+
+def test_each_gets_the_code_that_it_gets_alone() -> None:
+    """For two architectures at once, from as many runs of nvcc as the machine is asked to do side by side."""
+    requests = [request_for(name, target=target) for name in ALIKE for target in TARGETS]
+    together = built(requests, runs=2)
+    alone = build_all([replace(request, together=False) for request in requests], find_toolchain())
+    for one, other in zip(together, alone, strict=True):
+        assert isinstance(one, Build) and isinstance(other, Build)
+        assert one.folder != other.folder and one.tag and not other.tag
+        assert one.source.read_bytes() == other.source.read_bytes()
+        ours, theirs = code(one.ptx), code(other.ptx)
+        assert ours == theirs and any("mma" in line or "shfl" in line for line in ours)
+
+
+def test_includes_of_one_file_are_not_there_for_another(tmp_path: Path) -> None:
+    poor = changed(WMMA[0], tmp_path, "#include <mma.h>", "")
+    first, second = build_all([request_for(WMMA[0], poor), request_for(WMMA[1])], find_toolchain(), jobs=1)
+    assert isinstance(first, CompileFailure) and first.line is not None
+    assert isinstance(second, Build)
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes", "kind", "fact"),
+    [
+        ("const int idx", "const int idx = nonsense; //", Kind.DOES_NOT_COMPILE, "nonsense"),
+        ("if (n == 0) return;", 'if (n == 0) system("true");', Kind.NOT_ALLOWED, "system"),
+        ("KATA_EXPORT void relu_f32(", "KATA_EXPORT void relu_f32_too(", Kind.DOES_NOT_COMPILE, "relu_f32_too"),
+        (
+            "const float* x, float* y, int n, cuda",
+            "const float* x, float* y, long n, cuda",
+            Kind.DOES_NOT_COMPILE,
+            "int",
+        ),
+    ],
+    ids=["an error", "a forbidden call", "another launcher", "other parameters"],
+)
+def test_a_file_at_fault_is_told_so_as_if_alone(tmp_path: Path, was: str, becomes: str, kind: Kind, fact: str) -> None:
+    bad = changed("relu_f32", tmp_path, was, becomes)
+    wanted = build_all([replace(request_for("relu_f32", bad), together=False)], find_toolchain())[0]
+    good, failure = build_all([request_for("relu_f32x4"), request_for("relu_f32", bad)], find_toolchain(), jobs=1)
+    assert isinstance(good, Build)
+    assert isinstance(failure, CompileFailure) and isinstance(wanted, CompileFailure)
+    assert failure.kind is kind and fact in failure.message
+    assert (failure.message, failure.line) == (wanted.message, wanted.line)
+
+
+def test_too_much_shared_memory_is_told_as_if_alone(tmp_path: Path) -> None:
+    used = "__shared__ float all[99999];\n    all[threadIdx.x] = n;\n    __syncthreads();\n    y[0] = all[n % 9999];\n"
+    large = changed("relu_f32", tmp_path, "    // The last", f"    {used}    // The last")
+    good, failure = build_all([request_for("relu_f32x4"), request_for("relu_f32", large)], find_toolchain(), jobs=1)
+    assert isinstance(good, Build) and isinstance(failure, CompileFailure)
+    assert "399996 bytes" in failure.message and "unit_" not in failure.message and failure.line is not None
+
+
+def test_findings_and_prints_have_the_names_that_they_have_alone(tmp_path: Path) -> None:
+    wild = changed("relu_f32", tmp_path, "if (idx < n) y", "assert(idx < n); y")
+    wild.write_text(wild.read_text().replace('#include "kata.cuh"', '#include "kata.cuh"\n#include <cassert>'))
+    told = changed("relu_f32x4", tmp_path, "if (n - idx < VEC)", 'if (n - idx < VEC && printf("%s\\n", __func__))')
+    told.write_text(told.read_text().replace('#include "kata.cuh"', '#include "kata.cuh"\n#include <cstdio>'))
+    for name, source in (("relu_f32", wild), ("relu_f32x4", told)):
+        options = Options(device="sim", memory=False)
+        alone = grade(KATAS[name], options, source=source)
+        together = grade(KATAS[name], replace(options, together=True), source=source)
+        assert explanation(together) == explanation(alone) and together.verdict.printed == alone.verdict.printed
+        assert (source == told) == ("relu_f32x4_kernel" in alone.verdict.printed)
+
+
+@pytest.mark.parametrize(
+    ("line", "shares"),
+    [
+        ("#include <cassert>", True),
+        ("#pragma unroll 4", True),
+        ('#include "mine.cuh"', False),
+        ("#define WIDTH 4", False),
+        ("#if defined(__CUDA_ARCH__)", False),
+        ("  #  undef WIDTH", False),
+        ("#pragma once", False),
+    ],
+)
+def test_files_that_could_reach_into_the_next_stay_alone(line: str, shares: bool) -> None:
+    assert unit.may_share(f'#include "kata.cuh"\n{line}\n'.encode()) is shares
+    assert not unit.may_share(b"// gr\xfc\xdfe\n")
+
+
+PTX = """.version 9.0
+.target sm_90a
+.file 1 "kata.cu"
+.extern .func  (.param .b32 func_retval0) vprintf
+(
+\t.param .b64 vprintf_param_0
+)
+;
+.global .align 4 .u32 _ZN{one}5countE;
+\t// .globl of the first
+.visible .entry _ZN{one}6kernelEv(
+\t.param .u64 p
+)
+.maxntid 256, 1, 1
+{{
+\t// begin inline asm
+\t{{
+.reg .pred p;
+}}
+\t// end inline asm
+\tret;
+
+}}
+.func  (.param .b32 r) _ZN{two}4helpEv(
+\t.param .b32 x
+)
+{{
+\tret;
+}}
+\t.section\t.debug_str
+\t{{
+.b8 95,0
+\t}}
+"""
+
+
+def test_ptx_is_taken_apart_by_functions() -> None:
+    one, two = (Member("relu_f32", "", f"file {number}").tag for number in (1, 2))
+    assert one != two
+    ptx = PTX.format(one=f"{len(one)}{one}", two=f"{len(two)}{two}")
+    first, second = unit.ptx_of(one, ptx), unit.ptx_of(two, ptx)
+    for part in (first, second):
+        assert "vprintf" in part and ".debug_str" in part and "5countE" in part and ".file 1" in part
+        assert part.count("{") == part.count("}")
+    assert "6kernelEv" in first and "4helpEv" not in first and "end inline asm" in first
+    assert "6kernelEv" not in second and "4helpEv" in second and "inline asm" not in second
+
+
+def test_units_are_cut_where_they_grow_too_large() -> None:
+    members = [Member("k", "", f"{number:06}" + "x" * 9_994) for number in range(100)]
+    sizes = [len(chunk) for chunk in unit.chunks(members, 1)]
+    assert sum(sizes) == 100 and max(sizes) * 10_000 <= unit.MOST_BYTES
+    assert len(list(unit.chunks(members[:4], 2))) == 2
