@@ -29,10 +29,9 @@ ALIKE = ("hgemv_k16_f16x8_pack", "hgemm_mma_m16n8k16_naive", "hgemm_mma_m16n8k16
 WMMA = ("hgemm_wmma_m16n16k16_naive", "hgemm_wmma_m16n16k16_mma4x2")
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KATA_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
 
 
 def request_for(name: str, source: Path | None = None, target: Target = TARGETS[1]) -> Request:
@@ -69,6 +68,7 @@ def code(ptx: Path) -> list[str]:
     return [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith(".file")]
 
 
+@pytest.mark.usefixtures("empty_cache")
 def test_each_gets_the_code_that_it_gets_alone() -> None:
     """For two architectures at once, from as many runs of nvcc as the machine is asked to do side by side."""
     requests = [request_for(name, target=target) for name in ALIKE for target in TARGETS]
@@ -82,6 +82,7 @@ def test_each_gets_the_code_that_it_gets_alone() -> None:
         assert ours == theirs and any("mma" in line or "shfl" in line for line in ours)
 
 
+@pytest.mark.usefixtures("empty_cache")
 def test_includes_of_one_file_are_not_there_for_another(tmp_path: Path) -> None:
     poor = changed(WMMA[0], tmp_path, "#include <mma.h>", "")
     first, second = build_all([request_for(WMMA[0], poor), request_for(WMMA[1])], find_toolchain(), jobs=1)
@@ -89,6 +90,7 @@ def test_includes_of_one_file_are_not_there_for_another(tmp_path: Path) -> None:
     assert isinstance(second, Build)
 
 
+@pytest.mark.usefixtures("empty_cache")
 @pytest.mark.parametrize(
     ("was", "becomes", "kind", "fact"),
     [
@@ -114,6 +116,7 @@ def test_a_file_at_fault_is_told_so_as_if_alone(tmp_path: Path, was: str, become
     assert (failure.message, failure.line) == (wanted.message, wanted.line)
 
 
+@pytest.mark.usefixtures("empty_cache")
 def test_too_much_shared_memory_is_told_as_if_alone(tmp_path: Path) -> None:
     used = "__shared__ float all[99999];\n    all[threadIdx.x] = n;\n    __syncthreads();\n    y[0] = all[n % 9999];\n"
     large = changed("relu_f32", tmp_path, "    // The last", f"    {used}    // The last")
