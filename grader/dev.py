@@ -45,6 +45,7 @@ ORDER = (
     "grader.symbols",
     "grader.static_shared",
     "grader.nvcc_log",
+    "grader.yaml_fields",
     "grader.catalog",
     "grader.hints",
     "grader.questions",
