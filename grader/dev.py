@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from grader import readme, skeleton
+from grader import readme, skeleton, wrong_kernel
 from grader.case import allowed
 from grader.catalog import CatalogError, Kata, load_catalog
 from grader.grade import Grade, Options, grade, prepare
@@ -52,6 +52,8 @@ ORDER = (
     "grader.spec",
     "grader.skeleton",
     "grader.rung",
+    "grader.wrong_kernel",
+    "grader.edits",
     "grader.build",
     "grader.listing",
     "grader.devices.driver",
@@ -92,6 +94,7 @@ ORDER = (
     "grader.commands",
     "grader.commands.classes",
     "grader.commands.course",
+    "grader.commands.mutant",
     "grader.commands.interview",
     "grader.commands.kata",
     "grader.commands.watch",
@@ -152,6 +155,17 @@ def check_readme(root: Path) -> list[str]:
         return readme.problems(load_catalog(root))
     except CatalogError as error:
         return [str(error)]
+
+
+def check_wrong_kernels(root: Path) -> list[str]:
+    """Every wrong kernel and exploit has its fields, and every edit of a solution stands in it exactly once."""
+    try:
+        catalog = load_catalog(root)
+    except CatalogError as error:
+        return [str(error)]
+    return [
+        problem for folder in wrong_kernel.FOLDERS for problem in wrong_kernel.problems(catalog, catalog.root / folder)
+    ]
 
 
 def check_imports(root: Path) -> list[str]:
@@ -337,6 +351,7 @@ CHECKS: Mapping[str, Callable[[Path], list[str]]] = {
     "catalogue": check_catalogue,
     "skeletons": check_skeletons,
     "readme": check_readme,
+    "wrong-kernels": check_wrong_kernels,
     "imports": check_imports,
     "style": check_style,
     "skeletons-compile": check_skeletons_compile,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ class Value:
         return self.fault(f"{self.file}:{self.line}: {self.subject}: {problem}")
 
     def named(self, subject: str) -> Value:
-        return replace(self, subject=subject)
+        return Value(self.node, self.file, subject, self.fault)
 
     def items(self) -> Iterator[tuple[str, Value, Value]]:
         """(key, the key's own value for errors, the value) of a mapping. A key that comes twice is an error."""
@@ -42,18 +42,18 @@ class Value:
             raise self.error(f"expected `key: value` lines, found {self._found()}. Indent them below it.")
         lines: dict[str, int] = {}
         for key_node, value_node in self.node.value:
-            key = replace(self, node=key_node)
+            key = Value(key_node, self.file, self.subject, self.fault)
             name = key.scalar(str, "a name")
             if name in lines:
                 raise key.error(f"{name!r} is there twice, first on line {lines[name]}. Remove or rename one of them.")
             lines[name] = key.line
             named = key.named(f"{self.subject}: {name}")
-            yield name, named, replace(named, node=value_node)
+            yield name, named, Value(value_node, self.file, named.subject, self.fault)
 
     def elements(self) -> list[Value]:
         if not isinstance(self.node, yaml.SequenceNode):
             raise self.error(f"expected a list, found {self._found()}. Write it in brackets: [...].")
-        return [replace(self, node=node) for node in self.node.value]
+        return [Value(node, self.file, self.subject, self.fault) for node in self.node.value]
 
     def scalar(self, kind: type | tuple[type, ...], expected: str) -> Any:
         value = self._plain()
