@@ -12,7 +12,9 @@ BIN := $(CURDIR)/$(VENV)/bin
 PIP := "$(BIN)/python" -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) --constraint constraints.txt
 
 WRONG_KATA := elementwise_f32x4
-WRONG_FILE := tests/wrong_kernels/elementwise_f32x4/guard-tests-the-first-lane-only.cu
+WRONG_BUG := guard-tests-the-first-lane-only
+WRONG_VERDICT := out of bounds
+WRONG_FILE := build/$(WRONG_BUG).cu
 
 .PHONY: grade test clean
 .DELETE_ON_ERROR:
@@ -22,12 +24,13 @@ grade: $(VENV)/grade.stamp
 	@echo "== The reference solutions of elementwise: all must pass"
 	@"$(BIN)/kata" grade elementwise --solutions
 	@echo
-	@verdict=$$(sed -n 's|^// Sim: ||p' $(WRONG_FILE)); \
-	echo "== A wrong file for $(WRONG_KATA), $(WRONG_FILE): it must fail, as \"$$verdict\""; \
+	@mkdir -p build
+	@"$(BIN)/kata" dev mutant $(WRONG_KATA)/$(WRONG_BUG) > $(WRONG_FILE)
+	@echo "== A wrong file for $(WRONG_KATA), $(WRONG_FILE): it must fail, as \"$(WRONG_VERDICT)\""; \
 	said=$$("$(BIN)/kata" grade $(WRONG_KATA) --file $(WRONG_FILE) 2>&1); status=$$?; printf '%s\n' "$$said"; \
 	if [ $$status -ne 1 ]; then echo "make grade: expected exit code 1 for this file, got $$status." >&2; exit 1; fi; \
-	case "$$said" in *"$${verdict:-no verdict}"*) echo "== As it must be." ;; \
-	*) echo "make grade: expected the verdict \"$$verdict\" for this file." >&2; exit 1 ;; esac
+	case "$$said" in *"$(WRONG_VERDICT)"*) echo "== As it must be." ;; \
+	*) echo "make grade: expected the verdict \"$(WRONG_VERDICT)\" for this file." >&2; exit 1 ;; esac
 
 test: $(VENV)/test.stamp
 	@"$(BIN)/kata" dev check

@@ -6,28 +6,24 @@ kata waits for itself. The first thing that is not so is one CatalogError: file,
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-
 from grader.dtype import DTYPES
 from grader.libraries import LIBRARIES
+from grader.yaml_fields import Field, Value, close_to, one_of, record, root_value
 
 FILE = "difficulty.yaml"
 LEVELS = ("easy", "medium", "hard", "hard+", "hard++")
 ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100")
 PATHS = ("core", "drill")
 ORIGINS = ("public", "extra")
-
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is ten times faster
 
 
 class CatalogError(Exception):
@@ -142,7 +138,7 @@ class Catalog:
         )
         if not found:
             known = [*self.katas, *self.families, *LEVELS]
-            close = _close(pattern.lower().removesuffix(".cu"), known)
+            close = close_to(pattern.lower().removesuffix(".cu"), known)
             raise CatalogError(f"No kata is named by {pattern!r}.{close} `kata list` shows them all.")
         return found
 
@@ -184,134 +180,45 @@ def load_catalog(root: Path, *, missing_skeletons: bool = False) -> Catalog:
     return catalog
 
 
-# Reading: YAML nodes, so that every error has its line
+# Reading: the tables of fields
 
 
-@dataclass(frozen=True)
-class _Value:
-    """One YAML node, and what to call it in an error."""
-
-    node: Any
-    file: Path
-    subject: str
-
-    def error(self, problem: str) -> CatalogError:
-        return CatalogError(f"{self.file}:{self.node.start_mark.line + 1}: {self.subject}: {problem}")
-
-    def named(self, subject: str) -> _Value:
-        return _Value(self.node, self.file, subject)
-
-    def items(self) -> Iterator[tuple[str, _Value, _Value]]:
-        """(key, the key's own value for errors, the value) of a mapping. A key that comes twice is an error."""
-        if not isinstance(self.node, yaml.MappingNode):
-            raise self.error(f"expected `key: value` lines, found {self._found()}. Indent them below it.")
-        lines: dict[str, int] = {}
-        for key_node, value_node in self.node.value:
-            key = _Value(key_node, self.file, self.subject)
-            name = key.scalar(str, "a name")
-            if name in lines:
-                raise key.error(f"{name!r} is there twice, first on line {lines[name]}. Remove or rename one of them.")
-            lines[name] = key_node.start_mark.line + 1
-            yield name, key.named(f"{self.subject}: {name}"), _Value(value_node, self.file, f"{self.subject}: {name}")
-
-    def elements(self) -> list[_Value]:
-        if not isinstance(self.node, yaml.SequenceNode):
-            raise self.error(f"expected a list, found {self._found()}. Write it in brackets: [...].")
-        return [_Value(node, self.file, self.subject) for node in self.node.value]
-
-    def scalar(self, kind: type | tuple[type, ...], expected: str) -> Any:
-        value = self._plain()
-        kinds = kind if isinstance(kind, tuple) else (kind,)
-        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-            raise self.error(f"expected {expected}, found {self._found()}. Write {expected} there.")
-        return value
-
-    def _plain(self) -> Any:
-        if not isinstance(self.node, yaml.ScalarNode):
-            return None
-        if self.node.tag == "tag:yaml.org,2002:str":
-            return self.node.value
-        try:
-            return yaml.SafeLoader("").construct_object(self.node)
-        except (yaml.YAMLError, ValueError):
-            return None
-
-    def _found(self) -> str:
-        if isinstance(self.node, yaml.ScalarNode):
-            return repr(self.node.value) if self.node.value else "nothing"
-        return "a list" if isinstance(self.node, yaml.SequenceNode) else "a mapping"
-
-
-_Read = Callable[[_Value], Any]
-
-
-@dataclass(frozen=True)
-class _Field:
-    read: _Read
-    default: Any = None
-    required: bool = False
-
-
-def _one_of(known: Sequence[str]) -> _Read:
-    def read(value: _Value) -> str:
-        text = value.scalar(str, f"one of {', '.join(known)}")
-        if text not in known:
-            raise value.error(f"unknown value {text!r}.{_close(text, known)} Use one of {', '.join(known)}.")
-        return str(text)
-
-    return read
-
-
-def _count(value: _Value) -> int:
+def _count(value: Value) -> int:
     number = value.scalar(int, "a whole number of at least 1")
     if number < 1:
         raise value.error(f"{number} is too small. Write a whole number of at least 1.")
     return int(number)
 
 
-def _percent(value: _Value) -> float:
+def _percent(value: Value) -> float:
     number = value.scalar((int, float), "a number in (0, 300]")
     if not 0 < number <= 300:
         raise value.error(f"{number} percent of the baseline is out of range. Write a number in (0, 300].")
     return float(number)
 
 
-def _sizes(value: _Value) -> dict[str, int]:
+def _sizes(value: Value) -> dict[str, int]:
     return {name: _count(size) for name, _, size in value.items()}
 
 
-def _filled(values: Any, value: _Value) -> Any:
+def _filled(values: Any, value: Value) -> Any:
     if not values:
         raise value.error("is empty. Give at least one entry, or remove `speed`.")
     return values
 
 
-def _record(value: _Value, fields: Mapping[str, _Field]) -> dict[str, Any]:
-    """The fields of one mapping, each read by its row; unknown and missing ones are errors."""
-    found: dict[str, Any] = {}
-    for name, key, item in value.items():
-        if name not in fields:
-            raise key.error(f"unknown field.{_close(name, fields)} Known fields: {', '.join(fields)}.")
-        found[name] = fields[name].read(item)
-    for name, row in fields.items():
-        if row.required and name not in found:
-            raise value.named(f"{value.subject}: {name}").error(f"missing. Add a line `{name}: ...`.")
-        found.setdefault(name, row.default)
-    return found
-
-
 _THRESHOLD = {
-    "value": _Field(_percent, required=True),
-    "measured": _Field(lambda value: value.scalar(bool, "true or false"), required=True),
+    "value": Field(_percent, required=True),
+    "measured": Field(lambda value: value.scalar(bool, "true or false"), required=True),
 }
 
 
-def _threshold(value: _Value) -> Threshold:
-    found = _record(value, _THRESHOLD)
+def _threshold(value: Value) -> Threshold:
+    found = record(value, _THRESHOLD)
     return Threshold(percent=found["value"], measured=found["measured"])
 
 
-def _thresholds(value: _Value) -> dict[str, Threshold]:
+def _thresholds(value: Value) -> dict[str, Threshold]:
     found = {}
     for name, key, item in value.items():
         if name not in ARCHITECTURES:
@@ -321,75 +228,54 @@ def _thresholds(value: _Value) -> dict[str, Threshold]:
 
 
 _SPEED = {
-    "baseline": _Field(lambda value: value.scalar(str, "a name such as torch.mm"), required=True),
-    "shapes": _Field(lambda value: _filled(tuple(_sizes(shape) for shape in value.elements()), value), required=True),
-    "percent": _Field(_thresholds, {}),
-    "beside": _Field(lambda value: tuple(item.scalar(str, "a baseline's name") for item in value.elements()), ()),
+    "baseline": Field(lambda value: value.scalar(str, "a name such as torch.mm"), required=True),
+    "shapes": Field(lambda value: _filled(tuple(_sizes(shape) for shape in value.elements()), value), required=True),
+    "percent": Field(_thresholds, {}),
+    "beside": Field(lambda value: tuple(item.scalar(str, "a baseline's name") for item in value.elements()), ()),
 }
 
 _KATA = {
-    "level": _Field(_one_of(LEVELS), required=True),
-    "elem": _Field(_one_of(tuple(DTYPES)), required=True),
-    "acc": _Field(_one_of(tuple(DTYPES))),
-    "after": _Field(lambda value: tuple(item.scalar(str, "a kata's name") for item in value.elements()), ()),
-    "compute": _Field(_one_of(ARCHITECTURES), "sm_80"),
-    "path": _Field(_one_of(PATHS), "core"),
-    "multiples": _Field(_sizes, {}),
-    "origin": _Field(_one_of(ORIGINS), "public"),
-    "libraries": _Field(lambda value: tuple(_one_of(tuple(LIBRARIES))(item) for item in value.elements()), ()),
-    "speed": _Field(lambda value: Speed(**_record(value, _SPEED))),
+    "level": Field(one_of(LEVELS), required=True),
+    "elem": Field(one_of(tuple(DTYPES)), required=True),
+    "acc": Field(one_of(tuple(DTYPES))),
+    "after": Field(lambda value: tuple(item.scalar(str, "a kata's name") for item in value.elements()), ()),
+    "compute": Field(one_of(ARCHITECTURES), "sm_80"),
+    "path": Field(one_of(PATHS), "core"),
+    "multiples": Field(_sizes, {}),
+    "origin": Field(one_of(ORIGINS), "public"),
+    "libraries": Field(lambda value: tuple(one_of(tuple(LIBRARIES))(item) for item in value.elements()), ()),
+    "speed": Field(lambda value: Speed(**record(value, _SPEED))),
 }
 
 
 @dataclass(frozen=True)
 class _Entry:
     kata: Kata
-    value: _Value
+    value: Value
 
-    def error(self, problem: str, name: str = "") -> CatalogError:
+    def error(self, problem: str, name: str = "") -> Exception:
         """An error at the entry, or at one of its fields."""
         fields = {key: item for key, _, item in self.value.items()}
         return fields.get(name, self.value).error(problem)
 
 
-def _root_node(file: Path) -> Any:
-    try:
-        text = file.read_text(encoding="utf-8")
-        loader = _Loader(text)
-        try:
-            return loader.get_single_node()
-        finally:
-            loader.dispose()
-    except OSError as error:
-        raise CatalogError(f"{file}: cannot be read ({error.strerror}). It must list the katas.") from None
-    except UnicodeDecodeError:
-        raise CatalogError(f"{file}: is not UTF-8 text. Save it as UTF-8.") from None
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = mark.line + 1 if mark else 1
-        raise CatalogError(f"{file}:{line}: not valid YAML: {error.problem}. Mend it there or just above.") from None
-    except yaml.YAMLError as error:
-        raise CatalogError(f"{file}: not valid YAML: {' '.join(str(error).split())}. Mend it.") from None
-
-
 def _entries(file: Path, root: Path) -> Iterator[_Entry]:
-    node = _root_node(file)
-    if node is None:
+    families = root_value(file, "family", CatalogError, "It must list the katas.")
+    if families is None:
         raise CatalogError(f"{file}: is empty. List at least one family with one kata.")
     lines: dict[str, int] = {}
-    for family, family_key, katas in _Value(node, file, "family").items():
+    for family, family_key, katas in families.items():
         _check_name(family, family_key.named(f"family {family}"))
         for name, key, item in katas.named(f"family {family}").items():
             subject = f"kata {name}"
             _check_name(name, key.named(subject))
-            line = key.node.start_mark.line + 1
-            if lines.setdefault(name, line) != line:
+            if lines.setdefault(name, key.line) != key.line:
                 raise key.named(subject).error(f"there twice, first on line {lines[name]}. Rename one of them.")
             value = item.named(subject)
-            yield _Entry(Kata(name=name, family=family, root=root, **_record(value, _KATA)), value)
+            yield _Entry(Kata(name=name, family=family, root=root, **record(value, _KATA)), value)
 
 
-def _check_name(name: str, key: _Value) -> None:
+def _check_name(name: str, key: Value) -> None:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         raise key.error("not a C identifier. Use only letters, digits and _, and no digit first.")
 
@@ -429,7 +315,7 @@ def _check_order(entries: Mapping[str, _Entry]) -> None:
     for entry in entries.values():
         for before in entry.kata.after:
             if before not in entries:
-                problem = f"no kata is named {before!r}.{_close(before, entries)} Name a kata of this file."
+                problem = f"no kata is named {before!r}.{close_to(before, entries)} Name a kata of this file."
                 raise entry.error(problem, "after")
     done: set[str] = set()
     for name in entries:
@@ -463,8 +349,3 @@ def _matches(kata: Kata, pattern: str) -> bool:
 def _stands_at(kata: Kata, place: str) -> bool:
     files = (kata.skeleton_path, kata.solution_path, kata.spec_path, kata.lesson_path)
     return any(Path(place) in (file, *file.parents) for file in (path.relative_to(kata.root) for path in files))
-
-
-def _close(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
-    return f" Did you mean {' or '.join(close)}?" if close else ""

@@ -25,6 +25,7 @@ from grader.commands import (
     course,
     examples,
     interview,
+    mutant,
     named_file,
     open_catalog,
     page,
@@ -46,8 +47,18 @@ from grader.record import record
 from grader.skeleton import SkeletonError
 from grader.terminal import painted
 from grader.toolchain import find_gpu
+from grader.wrong_kernel import WrongKernelError
 
-FAULTS = (*MACHINE_ERRORS, *classes.FAULTS, CatalogError, InterviewError, ListingError, ProgressError, SkeletonError)
+FAULTS = (
+    *MACHINE_ERRORS,
+    *classes.FAULTS,
+    CatalogError,
+    InterviewError,
+    ListingError,
+    ProgressError,
+    SkeletonError,
+    WrongKernelError,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -174,7 +185,9 @@ def _add_completion(commands: argparse._SubParsersAction[argparse.ArgumentParser
 
 
 def _add_dev(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("dev", help="for maintainers: check the repository, write the skeletons")
+    parser = commands.add_parser(
+        "dev", help="for maintainers: check the repository, write the skeletons, show wrong kernels"
+    )
     tasks = parser.add_subparsers(required=True, metavar="TASK")
     check = tasks.add_parser("check", help="one command that checks everything and names file and fix")
     check.add_argument("names", nargs="*", metavar="CHECK", help=f"only these: {', '.join(dev.CHECKS)}")
@@ -188,6 +201,7 @@ def _add_dev(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     )
     levels.add_argument("file", type=Path, metavar="FILE", help="what `kata bench --solutions --json FILE` wrote")
     levels.set_defaults(command=_dev_thresholds)
+    mutant.add(tasks)
 
 
 def _grade(options: argparse.Namespace) -> int:

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from grader import readme, skeleton
+from grader import readme, skeleton, wrong_kernel
 from grader.case import allowed
 from grader.catalog import CatalogError, Kata, load_catalog
 from grader.grade import Grade, Options, grade, prepare
@@ -47,12 +47,15 @@ ORDER = (
     "grader.nvcc_log",
     "grader.unit",
     "grader.ninja",
+    "grader.yaml_fields",
     "grader.catalog",
     "grader.hints",
     "grader.questions",
     "grader.spec",
     "grader.skeleton",
     "grader.rung",
+    "grader.wrong_kernel",
+    "grader.edits",
     "grader.build",
     "grader.listing",
     "grader.devices.driver",
@@ -93,6 +96,7 @@ ORDER = (
     "grader.commands",
     "grader.commands.classes",
     "grader.commands.course",
+    "grader.commands.mutant",
     "grader.commands.interview",
     "grader.commands.kata",
     "grader.commands.watch",
@@ -153,6 +157,17 @@ def check_readme(root: Path) -> list[str]:
         return readme.problems(load_catalog(root))
     except CatalogError as error:
         return [str(error)]
+
+
+def check_wrong_kernels(root: Path) -> list[str]:
+    """Every wrong kernel and exploit has its fields, and every edit of a solution stands in it exactly once."""
+    try:
+        catalog = load_catalog(root)
+    except CatalogError as error:
+        return [str(error)]
+    return [
+        problem for folder in wrong_kernel.FOLDERS for problem in wrong_kernel.problems(catalog, catalog.root / folder)
+    ]
 
 
 def check_imports(root: Path) -> list[str]:
@@ -338,6 +353,7 @@ CHECKS: Mapping[str, Callable[[Path], list[str]]] = {
     "catalogue": check_catalogue,
     "skeletons": check_skeletons,
     "readme": check_readme,
+    "wrong-kernels": check_wrong_kernels,
     "imports": check_imports,
     "style": check_style,
     "skeletons-compile": check_skeletons_compile,

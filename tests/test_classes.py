@@ -19,6 +19,7 @@ from typing import Any
 import jsonschema
 import pytest
 from test_faces import run
+from test_wrong_kernels import BY_NAME
 
 from grader.catalog import load_catalog
 from grader.grade import Options
@@ -31,7 +32,6 @@ ROOT = Path(__file__).resolve().parent.parent
 CATALOG = load_catalog(ROOT)
 KATA = CATALOG.katas["elementwise_f32"]
 RIGHT = KATA.solution_path.read_text()
-WRONG = ROOT / "tests" / "wrong_kernels" / "elementwise_f32"
 EXPLOITS = ROOT / "tests" / "exploits" / "elementwise_f32"
 pytestmark = pytest.mark.timeout(900)  # a class is many grades
 SCHEMA = json.loads((ROOT / "docs" / "result.schema.json").read_text())
@@ -279,7 +279,7 @@ def test_a_class_with_every_bad_habit(tmp_path: Path) -> None:
         "bomb": {"elementwise_f32.cu": (EXPLOITS / "forks-a-thousand-times.cu").read_text()},
         "daemon": {"elementwise_f32.cu": (EXPLOITS / "leaves-a-child-behind.cu").read_text()},
         "empty": {},
-        "endless": {"elementwise_f32.cu": (WRONG / "launcher-never-returns.cu").read_text()},
+        "endless": {"elementwise_f32.cu": BY_NAME["elementwise_f32/launcher-never-returns"].path.read_text()},
         "huge": {},
         "latin": {"elementwise_f32.cu": b"// gr\xfc\xdfe\n" + RIGHT.encode()},
         "link": {},
@@ -508,8 +508,8 @@ def test_a_machine_that_cannot_grade_says_so_once(tmp_path: Path) -> None:
 
 
 def test_rows_of_one_kata_are_of_the_same_form(tmp_path: Path) -> None:
-    wrong = WRONG / "writes-one-past-the-end.cu"
-    for file in (KATA.solution_path, wrong, WRONG / "syntax-error.cu", WRONG / "subtracts.cu"):
+    wrong = [BY_NAME[f"elementwise_f32/{bug}"].path for bug in ("writes-one-past-the-end", "syntax-error", "subtracts")]
+    for file in (KATA.solution_path, *wrong):
         done = kata(KATA.name, "--file", file, "--json")
         jsonschema.validate(json.loads(done.stdout), SCHEMA)
     assert not jsonschema.Draft202012Validator(SCHEMA).is_valid({"format": 1, "kata": KATA.name})

@@ -7,9 +7,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+import yaml
+from test_faces import run
 
-from grader import dev, readme
-from grader.catalog import load_catalog
+from grader import dev, edits, readme, wrong_kernel
+from grader.catalog import Kata, load_catalog
+from grader.verdict import Kind
+from grader.wrong_kernel import Edit, Expected, WrongKernel
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -163,3 +167,173 @@ std::vector<int>& Pair::all(int (*g)(int)) {
 def test_functions_of_a_source_are_measured() -> None:
     found = [(name, length) for _, name, length in dev.functions_of(FUNCTIONS)]
     assert found == [("Pair", 1), ("sum", 1), ("visit", 7), ("Pair::all", 3)]
+
+
+# -- wrong kernels -----------------------------------------------------------------------------------------------------
+
+ENTRY = """\
+relu_f32:
+  nan-becomes-0:
+    wrong: fmaxf gives the number where the other side is nan
+    sim: wrong answer
+    gpu: wrong answer
+    edits:
+      - replace: 'return x < 0.0f ? 0.0f : x;'
+        by: return fmaxf(x, 0.0f);
+"""
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A folder with all katas, and without wrong kernels."""
+    for part in ("exercises", "solutions", "difficulty.yaml"):
+        (tmp_path / part).symlink_to(ROOT / part)
+    (tmp_path / "tests" / "wrong_kernels" / "relu_f32").mkdir(parents=True)
+    return tmp_path
+
+
+def test_all_wrong_kernels_and_exploits_are_well() -> None:
+    assert dev.check_wrong_kernels(ROOT) == []
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes", "line", "problem"),
+    [
+        ("x < 0.0f", "x <= 0.0f", 7, "does not occur in solutions/relu/relu_f32.cu: the solution has changed. Its"),
+        (
+            "'return x < 0.0f ? 0.0f : x;'",
+            "relu",
+            7,
+            r"occurs \d+ times in .*relu/relu_f32.cu, lines 1, .*\d. Len",
+        ),
+        ("0.0f);", "0.0f);\n      - replace: 'x < 0.0f ?'\n        by: ''", 9, "overlaps the one on line 7"),
+        ("fmaxf(x, 0.0f);", "0.0f;  // BUG, too", 7, "'// BUG' must end its line"),
+        ("    wrong:", "    wrnog:", 3, "wrnog: unknown field. Did you mean wrong?"),
+        ("    gpu: wrong answer\n", "", 3, "gpu: missing. Add a line"),
+        ("sim: wrong answer", "sim: wrong anwser", 4, "no verdict is called 'wrong anwser'. Did you mean wrong answer"),
+        ("sim: wrong answer", "sim: race | wrong answer", 4, "there is no reason. Write `race | wrong answer: the"),
+        ("sim: wrong answer", "sim: not shown", 4, "there is no reason. Write `not shown: the reason`"),
+        ("    edits:", "    sizes: n\n    edits:", 6, "'n' is not a shape. Write it as `m=1, n=257`"),
+        ("    edits:", "    says: '('\n    edits:", 6, "not a regular expression"),
+        ("    edits:", "    timed: no\n    edits:", 6, "expected `yes`"),
+        ("\n        by: return fmaxf(x, 0.0f);", "", 7, "by: missing"),
+        (" return fmaxf(x, 0.0f);", "", 8, "by: expected text"),
+        ("return fmaxf(x, 0.0f);", "'return x < 0.0f ? 0.0f : x;'", 7, "an edit changes nothing"),
+        ("nan-becomes-0", "nan_becomes_0", 2, "not a name for a bug"),
+        ("relu_f32:", "relu_f23:", 1, "relu has no kata of this name. Did you mean relu_f32"),
+        ("0.0f);\n", "0.0f);\n  nan-becomes-0: {}\n", 9, "'nan-becomes-0' is there twice, first on line 2"),
+        ("sim: ", "sim: [", 5, "not valid YAML"),
+    ],
+)
+def test_a_malformed_wrong_kernel_is_found(clone: Path, was: str, becomes: str, line: int, problem: str) -> None:
+    place = clone / "tests" / "wrong_kernels" / "relu.yaml"
+    place.write_text(ENTRY)
+    assert dev.check_wrong_kernels(clone) == []
+    change(place, was, becomes)
+    (found,) = dev.check_wrong_kernels(clone)
+    assert found.startswith(f"{place}:{line}: ") and re.search(problem, found), found
+
+
+def test_a_wrong_kernel_in_two_places_is_found(clone: Path) -> None:
+    place = clone / "tests" / "wrong_kernels" / "relu.yaml"
+    whole = place.parent / "relu_f32" / "nan-becomes-0.cu"
+    whole.write_text("// Wrong: all of it\n// Kata: relu_f32\n// Sim: race\n// Gpu: race\n")
+    assert dev.check_wrong_kernels(clone) == []
+    place.write_text(ENTRY)
+    (found,) = dev.check_wrong_kernels(clone)
+    assert found.startswith(f"{whole}:1: relu_f32/nan-becomes-0: is there twice, first in {place}:2")
+    whole.write_text("// Wrong: all of it\n// Kata: relu_f16\n// Sim: race\n// Gpu: race\n")
+    assert "'relu_f16' is not a kata, or not the folder's" in dev.check_wrong_kernels(clone)[0]
+    whole.write_text("// Wrong: all of it\n// Kata: relu_f32\n// Sim: race\n// Gpu: race\nint x;  // BUG\n")
+    assert "belong together" in dev.check_wrong_kernels(clone)[0]
+
+
+SOLUTION = """\
+    int a;  // first
+    if (b) {
+#pragma unroll
+        c();
+
+        d();
+    }
+    e();
+"""
+
+
+@pytest.mark.parametrize(
+    ("replace", "by", "becomes"),
+    [
+        ("int a;", "long a;", ("    int a;", "    long a;")),
+        ("e();", "", ("    e();\n", "")),
+        ("int a;", "", ("int a;", "")),
+        ("d();", "f();\n\ng();", ("d();", "f();\n\n        g();")),
+        ("c();\n\nd();", "", ("        c();\n\n        d();\n", "")),
+        ("#pragma unroll\n    c();", "#pragma unroll 4\nf();", ("unroll\n        c();", "unroll 4\n    f();")),
+        ("}\ne();", "    f();\n}", ("    }\n    e();", "        f();\n    }")),
+    ],
+)
+def test_an_edit_is_indented_like_the_solution(tmp_path: Path, replace: str, by: str, becomes: tuple[str, str]) -> None:
+    kata = Kata(name="k", family="f", level="easy", elem="f32", root=tmp_path)
+    kata.solution_path.parent.mkdir(parents=True)
+    kata.solution_path.write_text(SOLUTION)
+    race = Expected((Kind.RACE,), None)
+    wrong = WrongKernel(
+        kata=kata, bug="b", path=tmp_path, line=1, wrong="w", sim=race, gpu=race, edits=(Edit(replace, by, 1),)
+    )
+    assert SOLUTION.count(becomes[0]) == 1
+    assert wrong_kernel.text(wrong) == SOLUTION.replace(*becomes)
+
+
+def test_edits_are_found_again_from_the_file_that_they_make(tmp_path: Path) -> None:
+    """What `kata dev mutant --from` prints makes the same file, but for white space."""
+    catalog = load_catalog(ROOT)
+    for wrong in wrong_kernel.load(catalog, ROOT / wrong_kernel.FOLDER)[::10]:
+        solution, text = wrong.kata.solution_path.read_text(), wrong_kernel.text(wrong)
+        entry = edits.entry(wrong.kata.name, wrong.bug, edits.between(solution, text))
+        place = tmp_path / f"{wrong.kata.family}.yaml"
+        place.write_text(entry.replace("TODO\n", "race\n"))
+        (again,) = wrong_kernel.load(catalog, tmp_path)
+        assert wrong_kernel.text(again).split() == text.split(), entry
+        place.unlink()
+
+
+def mutant(*arguments: object) -> str:
+    done = run(ROOT, "-m", "grader", "dev", "mutant", *map(str, arguments))
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    return done.stdout
+
+
+def test_a_mutant_is_listed_printed_compared_and_written_as_an_entry(tmp_path: Path) -> None:
+    solution = (ROOT / "solutions" / "relu" / "relu_f32.cu").read_text()
+    changed = solution.replace("return x < 0.0f ? 0.0f : x;", "return fmaxf(x, 0.0f);")
+    assert mutant("relu_f32/nan-becomes-0") == changed
+    diff = mutant("relu_f32/nan-becomes-0", "--diff").splitlines()
+    assert diff[0] == "--- solutions/relu/relu_f32.cu"
+    assert [line for line in diff[2:] if line[0] in "+-"] == [
+        "-    return x < 0.0f ? 0.0f : x;",
+        "+    return fmaxf(x, 0.0f);",
+    ]
+    assert (
+        mutant("relu_f32").splitlines()[1]
+        == "relu_f32/nan-becomes-0: fmaxf gives the number where the other side is nan"
+    )
+    assert set(mutant("relu_f32").splitlines()) < set(mutant().splitlines())
+    edited = tmp_path / "edited.cu"
+    edited.write_text(changed)
+    entry = yaml.safe_load(mutant("relu_f32/new", "--from", edited))["relu_f32"]["new"]
+    assert entry["edits"] == yaml.safe_load(ENTRY)["relu_f32"]["nan-becomes-0"]["edits"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["nan-becomes-0"], "katas have a bug 'nan-becomes-0'. Name one of them: .*relu_f32/nan-becomes-0"),
+        (["relu_f32/nan-becomes-1"], "no kata has a bug 'relu_f32/nan-becomes-1'. Did you mean relu_f32/nan-becomes-0"),
+        (["relu_f32", "--from", "solutions/relu/relu_f32.cu"], "needs a name for the bug"),
+        (["relu_f32/new", "--from", "solutions/relu/relu_f32.cu"], "Plant the bug in it first"),
+        (["relu_f32/new", "--from", "nowhere.cu"], "nowhere.cu is no file"),
+    ],
+)
+def test_what_is_no_mutant_is_refused(arguments: list[str], problem: str) -> None:
+    done = run(ROOT, "-m", "grader", "dev", "mutant", *arguments)
+    assert done.returncode == 2 and done.stdout == "" and re.search(problem, done.stderr), done.stderr

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from test_wrong_kernels import BY_NAME
 
 from grader import cache
 from grader.build import Build, Request, Target, build
@@ -112,7 +113,7 @@ def test_a_cache_deleted_under_our_feet_is_one_sentence_and_the_next_grade_is_fi
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_outlives_a_grade_that_is_stopped(tmp_path: Path, number: signal.Signals) -> None:
-    endless = ROOT / "tests" / "wrong_kernels" / "elementwise_f32" / "launcher-never-returns.cu"
+    endless = BY_NAME["elementwise_f32/launcher-never-returns"].path
     command = [sys.executable, "-m", "grader", "grade", KATA.name, "--device", "sim", "--file", str(endless)]
     process = subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True

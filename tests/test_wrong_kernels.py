@@ -1,31 +1,23 @@
 """Kernels with one planted bug, and attempts to fool the grader -> the verdict that each must get.
 
-Every file of tests/wrong_kernels and tests/exploits says in its header what is wrong with it and what must be found:
-
-    // Wrong: what is wrong, in words
-    // Kata: the kata that it is graded as
-    // Sim: a verdict's kind, or several: the reason why there are several. Or not shown: the reason
-    // Gpu: the same for a GPU, where `pass` among the kinds means that luck decides
-    // Line: // BUG            (the verdict must name a line that is marked so)
-    // Sizes: n=257            (the smallest failing shape, which the search must reach)
-    // Timed: yes            (graded on a GPU with its speed, where it does what is wrong)
-    // Says: regular expression (found in the summary, the pattern, or what stands for an element's value)
-
-A bug that a device does not show must pass there: if it ever does not, the header is out of date.
+What must be found is written with each, as grader/wrong_kernel.py says: in tests/wrong_kernels mostly as edits of a
+solution, in tests/exploits as whole files. A bug that a device does not show must pass there: if it ever does not, the
+entry is out of date.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from conftest import Gap
 from grader import grade as pipeline
+from grader import wrong_kernel
 from grader.catalog import Kata, load_catalog
 from grader.grade import Grade, Options, grade, prepare
 from grader.report import explanation
@@ -33,13 +25,12 @@ from grader.skeleton import skeleton_of
 from grader.spec import Accumulated, load_spec
 from grader.toolchain import find_gpu
 from grader.verdict import Kind, Verdict
+from grader.wrong_kernel import WrongKernel, load, written
 
 ROOT = Path(__file__).resolve().parent.parent
-KATAS = load_catalog(ROOT).katas
-FOLDERS = ("wrong_kernels", "exploits")
+CATALOG = load_catalog(ROOT)
+KATAS = CATALOG.katas
 DEVICES = ("sim", "gpu")
-NOT_SHOWN = "not shown"
-MARK = "// BUG"
 GAP = 4.0  # a wrong answer is off by this many times what is allowed, or more
 ROOM = 0.5  # of what is allowed, a right answer uses no more
 SCREEN = 40  # lines
@@ -47,62 +38,14 @@ SCREEN = 40  # lines
 # Said of files that are not kernels at all, or of speed, which only a GPU has.
 OTHER_KINDS = {Kind.PASS, Kind.NOT_STARTED, Kind.TOO_SLOW, Kind.INCONCLUSIVE}
 
-_FIELD = re.compile(r"^// (Wrong|Kata|Sim|Gpu|Line|Sizes|Timed|Says): (.+)$")
-
-
-@dataclass(frozen=True)
-class Expected:
-    """What a device must say: one of ``kinds``; ``reason`` says why there are several, or why it is a pass."""
-
-    kinds: tuple[Kind, ...]
-    reason: str | None
-
-
-@dataclass(frozen=True)
-class WrongKernel:
-    """One file with the verdicts that it must get."""
-
-    path: Path
-    header: Mapping[str, str]
-
-    @property
-    def kata(self) -> Kata:
-        return KATAS[self.header["Kata"]]
-
-    def expected(self, device: str) -> Expected:
-        kinds, _, reason = self.header[device.capitalize()].partition(": ")
-        if kinds == NOT_SHOWN:
-            return Expected((Kind.PASS,), reason)
-        return Expected(tuple(Kind(kind) for kind in kinds.split(" | ")), reason or None)
-
-    @property
-    def sizes(self) -> dict[str, int] | None:
-        pairs = [pair.split("=") for pair in self.header.get("Sizes", "").split(", ") if pair]
-        return {name: int(value) for name, value in pairs} or None
-
-    @property
-    def marked_lines(self) -> tuple[int, ...]:
-        lines = self.path.read_text().splitlines()
-        return tuple(number for number, line in enumerate(lines, 1) if line.endswith(MARK) and not _FIELD.match(line))
-
-
-def read_header(path: Path) -> WrongKernel:
-    """The comment lines that a file begins with, as fields."""
-    fields: dict[str, str] = {}
-    for line in path.read_text().splitlines():
-        match = _FIELD.match(line)
-        if match is None:
-            break
-        fields[match[1]] = match[2].strip()
-    return WrongKernel(path, fields)
-
-
 # The first test of each device waits until all files are compiled for it, for minutes: that time is
 # nobody's to limit. (nvcc has a limit of its own, file by file.)
 pytestmark = pytest.mark.timeout(300, func_only=True)
 
-WRONG = [read_header(path) for folder in FOLDERS for path in sorted((ROOT / "tests" / folder).glob("*/*.cu"))]
-BY_NAME = {f"{wrong.path.parent.name}/{wrong.path.stem}": wrong for wrong in WRONG}
+# Each is graded as a whole file, which is made here of those that are stored as edits.
+FILES = TemporaryDirectory(prefix="wrong-kernels-")
+WRONG = [written(wrong, Path(FILES.name)) for folder in wrong_kernel.FOLDERS for wrong in load(CATALOG, ROOT / folder)]
+BY_NAME = {wrong.name: wrong for wrong in WRONG}
 
 # What may leave something behind for the file that is graded next.
 SPOILERS = (
@@ -159,7 +102,7 @@ def graded(wrong: WrongKernel, device: str) -> Grade:
     """The grade of a file on a device, made once in a run."""
     key = (device, wrong.path)
     if key not in _GRADES:
-        options = Options(device=device, speed="Timed" in wrong.header)
+        options = Options(device=device, speed=wrong.timed)
         _GRADES[key] = grade(wrong.kata, options, source=wrong.path)
     return present(_GRADES[key])
 
@@ -171,27 +114,19 @@ def present(result: Grade) -> Grade:
     return result
 
 
-# -- the headers -----------------------------------------------------------------------------------------------------
+# -- the entries -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("wrong", BY_NAME.values(), ids=BY_NAME)
-def test_header_is_complete(wrong: WrongKernel) -> None:
-    assert {"Wrong", "Kata", "Sim", "Gpu"} <= set(wrong.header)
-    assert wrong.header["Kata"] == wrong.path.parent.name, "a file stands in its kata's folder"
-    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", wrong.path.stem), "a file is named after its bug, in words"
-    assert bool(wrong.marked_lines) == (wrong.header.get("Line") == MARK), f"Line: and {MARK} go together"
+def test_entry_fits_its_kata(wrong: WrongKernel) -> None:
     assert set(wrong.sizes or {}) <= set(load_spec(wrong.kata).sizes)
-    re.compile(wrong.header.get("Says", ""))
-    for device in DEVICES:
-        expected = wrong.expected(device)
-        assert expected.reason or (len(expected.kinds) == 1 and Kind.PASS not in expected.kinds), "give the reason"
     assert any(Kind.PASS not in wrong.expected(device).kinds for device in DEVICES), "some device must see it for sure"
 
 
 def test_every_family_has_three_bugs() -> None:
     bugs: dict[str, set[str]] = defaultdict(set)
     for wrong in WRONG:
-        bugs[wrong.kata.family].add(wrong.header["Wrong"])
+        bugs[wrong.kata.family].add(wrong.wrong)
     assert {
         family: len(bugs[family]) for family in {kata.family for kata in KATAS.values()} if len(bugs[family]) < 3
     } == {}
@@ -239,7 +174,7 @@ def test_wrong_kernel_gets_its_verdict(wrong: WrongKernel, device: str) -> None:
         assert verdict.line in wrong.marked_lines, story
     if wrong.sizes and Kind.PASS not in wrong.expected(device).kinds:  # luck has no smallest shape
         assert {name: verdict.sizes.get(name) for name in wrong.sizes} == wrong.sizes, story
-    assert re.search(wrong.header.get("Says", ""), said(verdict)), story
+    assert re.search(wrong.says, said(verdict)), story
     assert len(story.splitlines()) <= SCREEN, story
     assert not re.search(r"Traceback|grader/\w+\.py", story), f"our own innards are shown:\n{story}"
 
@@ -247,7 +182,7 @@ def test_wrong_kernel_gets_its_verdict(wrong: WrongKernel, device: str) -> None:
 @pytest.mark.parametrize("wrong", BY_NAME.values(), ids=BY_NAME)
 def test_wrong_answer_is_far_off(wrong: WrongKernel, device: str, gaps: dict[str, Gap]) -> None:
     """There is a gap between right and wrong: nothing that is wrong comes close to passing."""
-    if Kind.WRONG_ANSWER not in wrong.expected(device).kinds or "never written" in wrong.header.get("Says", ""):
+    if Kind.WRONG_ANSWER not in wrong.expected(device).kinds or "never written" in wrong.says:
         pytest.skip("it does not come to an answer")
     verdict = graded(wrong, device).verdict
     if verdict.kind is Kind.WRONG_ANSWER:
