@@ -12,16 +12,20 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from grader import readme, skeleton, wrong_kernel
 from grader.case import allowed
-from grader.catalog import CatalogError, Kata, load_catalog
+from grader.catalog import Catalog, CatalogError, Kata, load_catalog
 from grader.grade import Grade, Options, grade, prepare
 from grader.hints import load_hints
 from grader.questions import load_questions
 from grader.report import explanation
+from grader.service.replies import LIMIT_S, replies
+from grader.service.task import Answer, Task, Tell
+from grader.service.work import kata_of
 from grader.skeleton import SkeletonError
 from grader.spec import Spec, SpecError, load_spec
 from grader.toolchain import find_gpu
@@ -29,6 +33,7 @@ from grader.verdict import Kind
 
 SIM_ARCH = "sm_80"  # beside the one that everything else is graded on
 ROOM = 0.5  # share of the tolerance that a solution may use up
+GPU_SLOTS = 4  # solutions on a GPU side by side: each has a context there, and the memory of its largest shape
 SCREEN = 60  # lines of a C++ function, with its signature
 
 # Each module may import only from those before it. A folder counts as one module.
@@ -79,10 +84,9 @@ ORDER = (
     "grader.record",
     "grader.results",
     "grader.submission",
-    "grader.workers",
     "grader.report",
     "grader.pages",
-    "grader.resident",
+    "grader.service",
     "grader.saves",
     "grader.watch",
     "grader.launcher",
@@ -289,7 +293,8 @@ def check_skeletons_compile(root: Path) -> list[str]:
         work = [(kata, _blanked(kata, folder)) for kata in load_catalog(root).katas.values()]
         options = Options(device="sim")
         prepare(work, options, _say)
-        return [problem for kata, bare in work for problem in _skeleton_problems(grade(kata, options, source=bare))]
+        tasks = [Task(kata.name, options, bare, work="grader.dev:skeleton_work") for kata, bare in work]
+        return _side_by_side(tasks, root)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -300,6 +305,27 @@ def _blanked(kata: Kata, folder: Path) -> Path:
     lines = skeleton.skeleton_of(kata).splitlines()
     bare.write_text("\n".join("" if "TODO(" in line else line for line in lines) + "\n")
     return bare
+
+
+def _side_by_side(tasks: Sequence[Task], root: Path, *, most: int | None = None) -> list[str]:
+    """The problems of all tasks, in their order. As many tasks run at a time as there are cores, or ``most``."""
+    cores = os.cpu_count() or 1
+    count = min(cores, most or cores)
+    options = [replace(task.options, jobs=cores // count) for task in tasks]
+    labelled = [replace(task, label=place, options=options[place]) for place, task in enumerate(tasks)]
+    found: dict[int, list[str]] = {}
+    for reply in replies(labelled, root, count=count):
+        error = f"not graded within {LIMIT_S:g} s" if reply.late else reply.error
+        found[reply.task.label] = [f"{reply.task.kata}: {error}"] if error else reply.done["problems"]
+        for line in reply.done.get("said", ()):
+            _say(line)
+    return [problem for place in sorted(found) for problem in found[place]]
+
+
+def skeleton_work(task: Task, catalog: Catalog, tell: Tell) -> Answer:
+    """A service's work: "problems" has what is wrong with a skeleton."""
+    graded = grade(kata_of(task, catalog), task.options, source=task.source, progress=tell)
+    return {"problems": [*_skeleton_problems(graded)]}
 
 
 def _skeleton_problems(graded: Grade) -> Iterator[str]:
@@ -324,16 +350,23 @@ def check_solutions(root: Path) -> list[str]:
     problems = []
     for options in runs:
         prepare(work, options, _say)
-        for kata, source in work:
-            graded = grade(kata, options, source=source)
-            if graded.verdict.lacks_library:
-                _say(f"{kata.name} is left out: {graded.verdict.summary}")
-            elif not graded.passed:
-                problems.append(explanation(graded))
-            elif graded.verdict.error_share > ROOM:
-                share = graded.verdict.error_share
-                problems.append(f"{kata.name}: uses {share:.0%} of its tolerance; a solution must keep to {ROOM:.0%}.")
+        tasks = [Task(kata.name, options, source, work="grader.dev:solution_work") for kata, source in work]
+        problems += _side_by_side(tasks, root, most=GPU_SLOTS if options.device == "gpu" else None)
     return problems
+
+
+def solution_work(task: Task, catalog: Catalog, tell: Tell) -> Answer:
+    """A service's work: "problems" has what is wrong with a solution, "said" why one cannot be built here."""
+    graded = grade(kata_of(task, catalog), task.options, source=task.source, progress=tell)
+    verdict, name = graded.verdict, task.kata
+    if verdict.lacks_library:
+        return {"problems": [], "said": [f"{name} is left out: {verdict.summary}"]}
+    if not graded.passed:
+        return {"problems": [explanation(graded)]}
+    if verdict.error_share > ROOM:
+        uses = f"{name}: uses {verdict.error_share:.0%} of its tolerance"
+        return {"problems": [f"{uses}; a solution must keep to {ROOM:.0%}."]}
+    return {"problems": []}
 
 
 def check_tests(root: Path) -> list[str]:

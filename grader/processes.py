@@ -1,4 +1,5 @@
-"""Processes as Linux knows them: what is below one and how to end it, who ends with whom, what they take.
+"""Processes as Linux knows them: how one of the grader's begins, what is below one and how to end it, who ends with
+whom, what they take.
 
 A process group would not do to end nvcc: `timeout`, which stands before it, makes one of its own. Where the system has
 no /proc or no prctl, nothing is found and nothing is arranged.
@@ -15,6 +16,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 _DEATH_SIGNAL, _SUBREAPER = 1, 36  # prctl(2): PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER
+
+
+# -- how they begin
+
+
+def grader_environment() -> dict[str, str]:
+    """The environment of a process of the grader's: `python -m grader...` finds this grader."""
+    here = str(Path(__file__).resolve().parent.parent)
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))}
 
 
 # -- what is below
@@ -60,16 +70,6 @@ def kill_tree(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, signal.SIGSTOP)
     kill([pid, *descendants(pid)])
-
-
-def end_children() -> None:
-    """Kill every child of this process, then those that became its children thereby, until there are none."""
-    while True:
-        kill(children(os.getpid()))
-        try:
-            os.waitpid(-1, 0)
-        except ChildProcessError:
-            return
 
 
 def end_with_parent(wanted: bool = True) -> None:

@@ -31,7 +31,7 @@ from typing import Any, TypeVar
 from grader import unit
 from grader.devices import Call, Device, Finding, LoadError, Outcome
 from grader.frames import Child, FrameError, Parent, read_header, write_header
-from grader.processes import end_with_parent, group_size, resident_bytes, tasks
+from grader.processes import end_with_parent, grader_environment, group_size, resident_bytes, tasks
 
 READY_LIMIT_S = 120.0
 GRACE_S = 2.0
@@ -190,8 +190,7 @@ class _Child:
         ours, theirs = socket.socketpair()
         self._socket, self._frames = ours, Parent(ours)
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed by kill()
-        root = str(Path(__file__).resolve().parent.parent)
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))}
+        environment = grader_environment()
         environment.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # the first GPU is the one the build was made for
         with theirs:
             self._process = subprocess.Popen(

@@ -15,8 +15,9 @@ from typing import Any
 from grader import report
 from grader.catalog import Catalog, Kata
 from grader.grade import Options
-from grader.resident import Answer, Resident, ResidentError
 from grader.saves import Saved, Saves
+from grader.service.client import Service, ServiceError
+from grader.service.task import KEPT, Answer, Task
 
 
 @dataclass
@@ -38,42 +39,45 @@ class Watch:
         self._by_path = {kata.skeleton_path: kata for kata in self.catalog.katas.values()}
         watched = self._by_path if self.follows else [self.kata.skeleton_path]
         self._saves = Saves(watched, self.kata.skeleton_path)
-        self._resident: Resident | None = None
+        self._service: Service | None = None
+        self._asked: int | None = None  # the last question's number
         self._asked_digest = ""
         self.ask(self._saves.digest)
 
     def close(self) -> None:
-        if self._resident is not None:
-            self._resident.close()
+        if self._service is not None:
+            self._service.close()
 
     def ask(self, digest: str) -> None:
-        """Grade what stands in the file now."""
-        self._asked_digest, self.since, self.told, self.fault = digest, time.monotonic(), "", ""
-        try:
-            if self._resident is None:
-                self._resident = Resident(self.catalog.root)
-            self._resident.ask(self.kata.name, self.options)
-        except ResidentError as error:
-            self._lost(error)
+        """Grade what stands in the file now; whatever is being graded is given up."""
+        running, self.since = self.since is not None, time.monotonic()
+        self._asked_digest, self.told, self.fault = digest, "", ""
+        self._service = self._service or Service(self.catalog.root)
+        if running and self._asked is not None:
+            self._service.stop(self._asked, gently=True)
+        self._asked = self._service.ask(Task(self.kata.name, self.options, work=KEPT))
 
     def wait(self, others: Sequence[Any], timeout_s: float) -> list[Any]:
         """Wait for an answer or until one of ``others`` can be read; which of them can."""
-        sources = [*others, *([self._resident] if self._resident is not None else [])]
-        return [source for source in select.select(sources, [], [], timeout_s)[0] if source is not self._resident]
+        sources = [*others, *([self._service] if self._service is not None else [])]
+        return [source for source in select.select(sources, [], [], timeout_s)[0] if source is not self._service]
 
     def answers(self) -> Iterator[Answer]:
         """What came of the last question so far, taken note of."""
-        if self._resident is None or not select.select([self._resident], [], [], 0)[0]:
+        if self._service is None or not select.select([self._service], [], [], 0)[0]:
             return
         try:
-            found = self._resident.answers()
-        except ResidentError as error:
+            found = self._service.answers()
+        except ServiceError as error:
             self._lost(error)
             yield {"fault": self.fault}
             return
         for answer in found:
+            if "died" in answer:
+                answer = {"fault": "the grade ended without a verdict; was its process killed?"}
+            answer = answer.get("done", answer)
             self.told = answer.get("tell", self.told)
-            if "grade" in answer or "fault" in answer:
+            if "tell" not in answer:
                 self._note(answer)
             yield answer
 
@@ -103,8 +107,8 @@ class Watch:
         self.last, self.last_at = answer, datetime.now().strftime("%H:%M:%S")
         self.seconds = time.monotonic() - started if started is not None else 0.0
 
-    def _lost(self, error: ResidentError) -> None:
+    def _lost(self, error: ServiceError) -> None:
         """The next save starts another process."""
-        if self._resident is not None:
-            self._resident.close()
-        self._resident, self.since, self.fault = None, None, str(error)
+        if self._service is not None:
+            self._service.close()
+        self._service, self._asked, self.since, self.fault = None, None, None, str(error)

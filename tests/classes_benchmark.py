@@ -15,10 +15,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
 from pathlib import Path
 
 from grader.catalog import load_catalog
+from grader.processes import children
 
 ROOT = Path(__file__).resolve().parent.parent
 KATAS = ("elementwise_f32", "relu_f32x4", "histogram_i32", "warp_reduce_sum_f32", "sgemm_sliced_k_f32")
@@ -38,10 +38,10 @@ def hand_in(parent: Path, count: int, *, alike: bool) -> None:
 
 
 def run(parent: Path, environment: dict[str, str], *, count: int) -> tuple[float, list[int], bool]:
-    """(seconds, MiB at each mark: the peaks of the grader and its workers together, whether all passed)"""
+    """(seconds, MiB at each mark: the peaks of the grader and its service together, whether all passed)"""
     command = [sys.executable, "-m", "grader", "grade", "--submissions", str(parent), "--device", "sim"]
     total = count * len(KATAS)
-    marks = [min(round(share * total), total - 2) for share in MARKS]  # at the very end the workers are gone
+    marks = [min(round(share * total), total - 2) for share in MARKS]  # at the very end the service is gone
     start, peaks = time.monotonic(), []
     with subprocess.Popen(
         [*command, "--results", str(parent.with_suffix(".jsonl"))],
@@ -55,20 +55,10 @@ def run(parent: Path, environment: dict[str, str], *, count: int) -> tuple[float
         for line in process.stderr:
             match = re.match(r"\[(\d+)/", line)
             if match is not None and len(peaks) < len(marks) and int(match[1]) >= marks[len(peaks)]:
-                peaks.append(sum(peak_mib(pid) for pid in [process.pid, *workers_of(process.pid)]))
+                peaks.append(sum(peak_mib(pid) for pid in [process.pid, *children(process.pid)]))
         said = process.stdout.read()
     parent.with_suffix(".jsonl").unlink()
     return time.monotonic() - start, peaks, said.endswith(f"{total} of {total} passed\n")
-
-
-def workers_of(pid: int) -> Iterable[int]:
-    for place in Path("/proc").glob("[0-9]*"):
-        try:
-            parent = int((place / "stat").read_text().rpartition(")")[2].split()[1])
-        except (OSError, ValueError):
-            continue
-        if parent == pid:
-            yield int(place.name)
 
 
 def peak_mib(pid: int) -> int:

@@ -22,11 +22,10 @@ from test_faces import run
 from test_wrong_kernels import BY_NAME
 
 from grader.catalog import load_catalog
-from grader.grade import Options
+from grader.processes import descendants
 from grader.results import Results, ResultsError
 from grader.skeleton import skeleton_of
 from grader.submission import MISSING, TWICE, UNKNOWN, Submission, entries, find_submissions
-from grader.workers import TRIES, Task, replies
 
 ROOT = Path(__file__).resolve().parent.parent
 CATALOG = load_catalog(ROOT)
@@ -201,21 +200,7 @@ def test_a_full_disk_loses_no_row(tmp_path: Path) -> None:
         subprocess.run(["umount", str(disk)], check=True)
 
 
-# -- workers -----------------------------------------------------------------------------------------------------------
-
-
-def test_a_worker_that_dies_is_replaced_and_its_task_tried_again(tmp_path: Path) -> None:
-    """The first worker is killed at its first task; all tasks are answered all the same."""
-    tasks = [Task(KATA.name, KATA.solution_path, number) for number in range(3)]
-    killed = []
-    seen = []
-    for reply in replies(tasks, CATALOG, Options(device="sim", memory=False), count=1, limit_s=300):
-        seen.append((reply.task.label, reply.record["verdict"]))
-        if not killed:
-            killed = workers_of(os.getpid())
-            os.kill(killed[0], signal.SIGKILL)
-    assert seen == [(0, "pass"), (1, "pass"), (2, "pass")] and len(killed) == 1
-    assert workers_of(os.getpid()) == []
+# -- the process that grades -------------------------------------------------------------------------------------------
 
 
 def test_a_process_that_grades_many_files_does_not_keep_their_garbage() -> None:
@@ -234,31 +219,6 @@ def test_a_process_that_grades_many_files_does_not_keep_their_garbage() -> None:
     done = run(ROOT, "-c", textwrap.dedent(script))
     first, *later = map(int, done.stdout.split())
     assert first > 0 and max(later) <= first
-
-
-def workers_of(pid: int) -> list[int]:
-    listed = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(pid)], capture_output=True, text=True).stdout
-    return [int(line.split()[0]) for line in listed.splitlines() if "grader.workers" in line]
-
-
-def test_what_kills_every_worker_is_said_and_the_rest_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "sitecustomize.py").write_text(
-        "import os, sys\n"
-        "if 'grader.workers' in ' '.join(sys.orig_argv):\n"
-        "    import grader.grade, grader.skeleton\n"
-        "    real = grader.grade._before_compiling\n"
-        "    def trap(kata, source):\n"
-        "        return os._exit(9) if 'trap' in source.parts[-2] else real(kata, source)\n"
-        "    grader.grade._before_compiling = trap\n"
-    )
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{ROOT}")
-    bad, good = (tmp_path / name / "elementwise_f32.cu" for name in ("trap", "good"))
-    for place in (bad, good):
-        place.parent.mkdir()
-        place.write_text(RIGHT)
-    tasks = [Task(KATA.name, bad), Task(KATA.name, good)]
-    first, second = replies(tasks, CATALOG, Options(device="sim", memory=False), count=1, limit_s=300)
-    assert f"exit code 9, {TRIES} times" in first.error and second.record["verdict"] == "pass"
 
 
 WRITES = """#include <cstdio>
@@ -397,12 +357,12 @@ def test_a_run_that_is_stopped_goes_on_where_it_was(tmp_path: Path, number: sign
     for line in process.stderr:
         if line.startswith("[3/"):
             break
-    workers = workers_of(process.pid)
+    below = descendants(process.pid)
     process.send_signal(number)
     _, said = process.communicate(timeout=30)
-    assert workers and process.returncode == (130 if number == signal.SIGINT else -signal.SIGKILL)
+    assert below and process.returncode == (130 if number == signal.SIGINT else -signal.SIGKILL)
     assert "Traceback" not in said
-    wait_for_the_end_of(workers)
+    wait_for_the_end_of(below)
     kept = len(rows_of(results))
     assert 3 <= kept < 12
     with results.open("a") as file:
@@ -418,7 +378,7 @@ def test_a_run_that_is_stopped_goes_on_where_it_was(tmp_path: Path, number: sign
 def wait_for_the_end_of(pids: list[int]) -> None:
     stop = time.monotonic() + 10
     while any(Path(f"/proc/{pid}").exists() for pid in pids):
-        assert time.monotonic() < stop, "a worker is still there"
+        assert time.monotonic() < stop, "a process is still there"
         time.sleep(0.05)
 
 

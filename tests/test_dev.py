@@ -12,6 +12,8 @@ from test_faces import run
 
 from grader import dev, edits, readme, wrong_kernel
 from grader.catalog import Kata, load_catalog
+from grader.grade import Options
+from grader.service.task import Task
 from grader.verdict import Kind
 from grader.wrong_kernel import Edit, Expected, WrongKernel
 
@@ -139,6 +141,21 @@ def test_bad_style_is_found_in_every_language(copy: Path) -> None:
     assert "mypy: " in problems and "no-untyped-def" in problems
     assert "clang-format: " in problems and "elementwise_f32.cu" in problems
     assert "engine/product.cpp:" in problems and f"too_long has {dev.SCREEN + 3} lines; split it" in problems
+
+
+def test_what_is_wrong_with_skeletons_and_solutions_is_said_in_order(tmp_path: Path) -> None:
+    """Both are graded side by side, each as a fork of the service."""
+    kata = load_catalog(ROOT).katas["relu_f32"]
+    bad = tmp_path / "relu_f32.cu"
+    bad.write_text(kata.solution_path.read_text().replace("__global__", "__global"))
+    options = Options(device="sim")
+    files = [(bad, "skeleton_work"), (kata.solution_path, "skeleton_work"), (kata.solution_path, "solution_work")]
+    tasks = [Task(kata.name, options, path, work=f"grader.dev:{work}") for path, work in files]
+    first, second = dev._side_by_side(tasks, ROOT)
+    assert first.startswith("exercises/relu/relu_f32.cu:") and "the skeleton does not compile: " in first
+    assert second == "exercises/relu/relu_f32.cu: passes with nothing filled in."
+    (only,) = dev._side_by_side([Task(kata.name, options, bad, work="grader.dev:solution_work")], ROOT, most=1)
+    assert only.startswith("relu_f32: does not compile: ")
 
 
 FUNCTIONS = """

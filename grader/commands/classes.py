@@ -24,12 +24,12 @@ from grader.devices.sim import engine_library
 from grader.grade import Grade, Options, targets
 from grader.record import record
 from grader.results import KEY, Results, ResultsError, Row, brief
+from grader.service.replies import LIMIT_S, Reply, replies
+from grader.service.task import Task
 from grader.submission import NOT_GRADED, Entry, Submission, SubmissionError, entries, find_submissions, shown
 from grader.toolchain import find_gpu, find_toolchain
 from grader.verdict import Kind, Verdict
-from grader.workers import Reply, Task, replies
 
-LIMIT_S = 1200.0  # for one file, its compilation included; CuTe's templates alone may take 900
 FAULTS = (ResultsError, SubmissionError)
 BAR = 24  # characters
 WIDTH = 120  # characters, where the terminal does not say
@@ -127,10 +127,9 @@ class _Run:
                 yield self._keep(key, entry, _said(entry, entry.verdict, entry.summary))
             else:
                 todo.append((key, entry))
-        tasks = (Task(entry.kata or "", entry.source, (key, entry)) for key, entry in todo)
-        with contextlib.closing(
-            replies(tasks, self.catalog, self.options, count=min(count, len(todo)), limit_s=limit_s)
-        ) as graded:
+        tasks = (Task(entry.kata or "", self.options, entry.source, label=(key, entry)) for key, entry in todo)
+        count = min(count, len(todo))
+        with contextlib.closing(replies(tasks, self.catalog.root, count=count, limit_s=limit_s)) as graded:
             for reply in graded:
                 key, entry = reply.task.label
                 yield self._keep(key, entry, self._record(entry, reply, limit_s))
@@ -154,7 +153,7 @@ class _Run:
     def _record(self, entry: Entry, reply: Reply, limit_s: float) -> Mapping[str, Any]:
         if reply.late:
             return self._timed_out(entry, limit_s)
-        return _said(entry, NOT_GRADED, reply.error) if reply.error else reply.record
+        return _said(entry, NOT_GRADED, reply.error) if reply.error else reply.done["grade"]
 
     def _timed_out(self, entry: Entry, limit_s: float) -> Mapping[str, Any]:
         verdict = Verdict(Kind.TIME_OUT, f"compiling and checking it took longer than {limit_s:g} s")

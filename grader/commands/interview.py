@@ -183,19 +183,15 @@ def _grade(options: argparse.Namespace) -> int:
     catalog = open_catalog()
     on = _now_on(catalog)
     if on.over:
-        raise InterviewError("this interview is over: `kata interview finish` writes its page.")
+        raise InterviewError(conduct.OVER)
     part = on.part
     on, graded = conduct.ask(on, catalog, tell=tell)
-    attempt = next(item for item in reversed(on.attempts(part)) if item.verdict)
-    assert attempt.verdict is not None
     if options.json:
-        facts = {"asked_s": attempt.asked_s, "in_time": attempt.in_time, **attempt.verdict["record"]}
-        say_json(facts)
-        return 0 if graded.passed else 1
-    words = str(attempt.verdict["explanation"])
-    print(f"{graded.kata.name}  {words}" if graded.passed else words)
-    late = "" if attempt.in_time else ", over time"
-    print(f"  asked at {clock.said(attempt.asked_s)}{late}; {clock.said(on.left_s(part))} left", flush=True)
+        attempt = next(item for item in reversed(on.attempts(part)) if item.verdict)
+        assert attempt.verdict is not None
+        say_json({"asked_s": attempt.asked_s, "in_time": attempt.in_time, **attempt.verdict["record"]})
+    else:
+        print(conduct.words_of(on, part), flush=True)
     return 0 if graded.passed else 1
 
 

@@ -33,8 +33,8 @@ from grader.hints import COUNT, load_hints
 from grader.interview import lookups
 from grader.interview.plan import InterviewError
 from grader.progress import ProgressError
-from grader.resident import Answer
 from grader.saves import LOOK_S
+from grader.service.task import Answer
 from grader.skeleton import SkeletonError
 from grader.state import PASSED, State
 from grader.terminal import Line, Terminal, is_usable, wrapped

@@ -25,10 +25,14 @@ from grader.interview.plan import InterviewError, Part, Wish, draw
 from grader.interview.session import Session
 from grader.progress import Progress
 from grader.record import record
+from grader.service.task import Answer, Task
+from grader.service.work import kata_of
 from grader.toolchain import find_gpu
 from grader.verdict import Kind, Verdict
 
 SEEDS = 1 << 31
+STEP = "grader.interview.conduct:step"
+OVER = "this interview is over: `kata interview finish` writes its page."
 RIGHT = (str(Kind.PASS), str(Kind.TOO_SLOW), str(Kind.INCONCLUSIVE))  # the answer is right, whatever its speed
 
 
@@ -91,6 +95,31 @@ def ask(on: Session, catalog: Catalog, tell: Tell | None = None) -> tuple[Sessio
         place, why = on.paper(on.part), error.strerror or error
         raise InterviewError(f"{place} cannot be read ({why}). `kata interview resume` writes a lost one.") from None
     return _graded(on, catalog, on.part, digest, tell, final=False)
+
+
+def step(task: Task, catalog: Catalog, tell: Tell) -> Answer:
+    """A service's work: ``ask`` of the interview whose file is the task's source. "words" is what to say."""
+    assert task.source is not None
+    kata_of(task, catalog)
+    try:
+        on = session.load(task.source.parent)
+        if on.over:
+            raise InterviewError(OVER)
+        part = on.part
+        on, _ = ask(on, catalog, tell)
+    except InterviewError as error:
+        return {"words": f"kata: {error}"}
+    return {"words": words_of(on, part)}
+
+
+def words_of(on: Session, part: int) -> str:
+    """The last verdict on a part in full, when it was asked for, and how much time is left."""
+    attempt = next(item for item in reversed(on.attempts(part)) if item.verdict)
+    assert attempt.verdict is not None
+    known, words = attempt.verdict["record"], str(attempt.verdict["explanation"])
+    late = "" if attempt.in_time else ", over time"
+    first = f"{known['kata']}  {words}" if known["passed"] else words
+    return f"{first}\n  asked at {clock.said(attempt.asked_s)}{late}; {clock.said(on.left_s(part))} left"
 
 
 def judge_final(on: Session, catalog: Catalog, part: int, tell: Tell | None = None) -> tuple[Session, Grade]:

@@ -1,7 +1,7 @@
 """The clock on screen: one line that counts down, and keys. Whatever ends it, the terminal is as it was before.
 
-A grade runs in a process of its own, so that the clock goes on meanwhile and Ctrl-C ends both; where this process is
-killed, that one still writes its verdict down.
+A grade runs in a process of its own, so that the clock goes on meanwhile; what ends the clock ends it, too. But where
+this process is killed, that one still writes its verdict down.
 """
 
 from __future__ import annotations
@@ -10,23 +10,21 @@ import contextlib
 import os
 import select
 import signal
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import FrameType
-from typing import IO
 
 from grader.catalog import Catalog
+from grader.grade import Options
 from grader.interview import clock, conduct, session
 from grader.interview.plan import InterviewError
 from grader.interview.session import Session
+from grader.service.client import Service, ServiceError
+from grader.service.task import Task
 from grader.terminal import Terminal
 
 BEAT_S = 10.0  # how often the log hears that the clock is on screen
 TICK_S = 1.0
-PATIENCE_S = 10.0  # for a grade to clean up after itself
 KEYS = "g grade · f finish this part · t task · q leave (the time runs on) · ? keys"
 
 
@@ -38,8 +36,8 @@ class _Clock:
     catalog: Catalog
     show_task: Callable[[Session], None]
     terminal: Terminal
-    grade: subprocess.Popen[bytes] | None = None
-    said: IO[bytes] = field(default_factory=tempfile.TemporaryFile)  # what the grade says: all of it, or its error
+    service: Service
+    grade: int | None = None  # the number of the grade that is under way
     asked: bool = False  # whether to finish
     left: bool = False
     beat: clock.Moment | None = None
@@ -62,13 +60,14 @@ def run(on: Session, catalog: Catalog, show_task: Callable[[Session], None]) -> 
     """Show the clock until the interview is over or the learner leaves. Raises InterviewError where there is one."""
     refusal = "its clock is on screen in another terminal. Close it there with q, or use `kata interview status`."
     with session.held(on.folder / ".clock", refusal), _noted_signals() as came, Terminal() as terminal:
-        shown = _Clock(session.append(on, session.OPEN, pid=os.getpid()), catalog, show_task, terminal)
+        opened = session.append(on, session.OPEN, pid=os.getpid())
+        shown = _Clock(opened, catalog, show_task, terminal, Service(catalog.root))
         shown.say(KEYS)
         try:
             while not (came or shown.left or shown.on.over):
                 _step(shown)
         finally:
-            _stop(shown)
+            shown.service.close()
             with contextlib.suppress(InterviewError):
                 session.append(shown.on, session.CLOSE, pid=os.getpid())
             _write("\r\033[K")
@@ -76,15 +75,16 @@ def run(on: Session, catalog: Catalog, show_task: Callable[[Session], None]) -> 
 
 
 def _step(shown: _Clock) -> None:
-    """One tick: what the log says now, the keys since the last, the verdict of a grade that has ended."""
+    """One tick: what the log says now, the keys since the last, what the grade says."""
     shown.on = session.load(shown.on.folder)
     _keep_beat(shown)
     _say_when_up(shown)
     shown.draw()
-    ready, _, _ = select.select([shown.terminal], [], [], TICK_S if shown.grade is None else TICK_S / 5)
-    if shown.grade is not None and shown.grade.poll() is not None:
-        _take_verdict(shown)
-    for key in shown.terminal.pressed() if ready else ():
+    sources: list[Terminal | Service] = [shown.terminal, shown.service]
+    ready, _, _ = select.select(sources, [], [], TICK_S)
+    if shown.service in ready:
+        _take_answers(shown)
+    for key in shown.terminal.pressed() if shown.terminal in ready else ():
         _press(shown, key)
 
 
@@ -138,20 +138,27 @@ def _press(shown: _Clock, key: str) -> None:
 
 
 def _ask_for_grade(shown: _Clock) -> None:
+    on = shown.on
     if shown.grade is None:
-        command = [sys.executable, "-m", "grader", "interview", "grade"]
-        shown.said.seek(0)
-        shown.said.truncate()
-        shown.grade = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=shown.said, stderr=shown.said)
+        kata, options = on.parts[on.part].kata, Options(on.begin["device"])
+        shown.grade = shown.service.ask(Task(kata, options, on.paper(on.part), work=conduct.STEP, lasting=True))
 
 
-def _take_verdict(shown: _Clock) -> None:
-    """What the grade said, but for how far its compilers were."""
-    shown.grade = None
-    shown.on = session.load(shown.on.folder)
-    shown.said.seek(0)
-    lines = shown.said.read().decode(errors="replace").splitlines()
-    shown.say("\n".join(line for line in lines if not line.startswith("[")))
+def _take_answers(shown: _Clock) -> None:
+    """What the grade says, but for how far its compilers are. Where its process is gone, the next grade has another."""
+    try:
+        answers = shown.service.answers()
+    except ServiceError as error:
+        shown.service.close()
+        shown.service, answers = Service(shown.catalog.root), [{"fault": str(error)}]
+    for answer in answers:
+        if "tell" in answer:
+            if not answer["tell"].startswith("["):
+                shown.say(answer["tell"])
+            continue
+        shown.grade, shown.on = None, session.load(shown.on.folder)
+        fault = answer.get("fault", "the grade ended without a verdict; was its process killed?")
+        shown.say(answer["done"]["words"] if "done" in answer else f"kata: {fault}")
 
 
 def _ask_to_finish(shown: _Clock) -> None:
@@ -187,19 +194,6 @@ _ACTIONS: dict[str, Callable[[_Clock], None]] = {
     "q": _leave,
     "?": _tell_keys,
 }
-
-
-def _stop(shown: _Clock) -> None:
-    """End a grade that is under way, with all that it started."""
-    if shown.grade is None:
-        return
-    with contextlib.suppress(ProcessLookupError):
-        shown.grade.send_signal(signal.SIGINT)  # on which it ends its compilers
-    try:
-        shown.grade.wait(timeout=PATIENCE_S)
-    except subprocess.TimeoutExpired:
-        shown.grade.kill()
-        shown.grade.wait()
 
 
 @contextlib.contextmanager

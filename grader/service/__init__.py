@@ -1,0 +1,9 @@
+"""Grades in other processes: any number side by side, each of which can be stopped with all that it started.
+
+One process stays warm: it has torch, hypothesis, the compilers' whereabouts and the catalogue. It forks for each
+grade, so a grade starts at once and leaves no trace. When the process that asks is gone, however it died, so is all the
+rest.
+
+task (what is to be done, as data) · work (what a fork does with it) · lines (JSON lines between processes) · server
+(the warm process) · client (the end that asks) · replies (many tasks, graded in so many slots).
+"""
