@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from grader import completion, dev, progress, readme, report, skeleton, thresholds
+from grader import completion, progress, report, skeleton
 from grader.catalog import CatalogError, Kata, find_root, load_catalog
 from grader.commands import (
     NAMES,
@@ -25,12 +25,11 @@ from grader.commands import (
     course,
     examples,
     interview,
-    mutant,
+    maintain,
     named_file,
     open_catalog,
     page,
     records,
-    save,
     say_json,
     tell,
     warn,
@@ -58,6 +57,7 @@ FAULTS = (
     ProgressError,
     SkeletonError,
     WrongKernelError,
+    *maintain.FAULTS,
 )
 
 
@@ -101,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
     page.add(commands)
     _add_doctor(commands)
     _add_completion(commands)
-    _add_dev(commands)
+    maintain.add(commands)
     return parser
 
 
@@ -182,26 +182,6 @@ def _add_completion(commands: argparse._SubParsersAction[argparse.ArgumentParser
         "shell", metavar="SHELL", choices=tuple(completion.SHELLS), help=f"one of {', '.join(completion.SHELLS)}"
     )
     parser.set_defaults(command=_completion)
-
-
-def _add_dev(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "dev", help="for maintainers: check the repository, write the skeletons, show wrong kernels"
-    )
-    tasks = parser.add_subparsers(required=True, metavar="TASK")
-    check = tasks.add_parser("check", help="one command that checks everything and names file and fix")
-    check.add_argument("names", nargs="*", metavar="CHECK", help=f"only these: {', '.join(dev.CHECKS)}")
-    check.set_defaults(command=_dev_check)
-    skeletons = tasks.add_parser("skeletons", help="derive every skeleton from its solution, whatever stands there")
-    skeletons.set_defaults(command=_dev_skeletons)
-    pages = tasks.add_parser("readme", help="write the generated parts of README.md: curriculum, support")
-    pages.set_defaults(command=_dev_readme)
-    levels = tasks.add_parser(
-        "thresholds", help="write thresholds from what the solutions reached into difficulty.yaml"
-    )
-    levels.add_argument("file", type=Path, metavar="FILE", help="what `kata bench --solutions --json FILE` wrote")
-    levels.set_defaults(command=_dev_thresholds)
-    mutant.add(tasks)
 
 
 def _grade(options: argparse.Namespace) -> int:
@@ -318,41 +298,4 @@ def _doctor(options: argparse.Namespace) -> int:
 
 def _completion(options: argparse.Namespace) -> int:
     print(completion.script(options.shell, _parser(), open_catalog()), end="")
-    return 0
-
-
-def _dev_check(options: argparse.Namespace) -> int:
-    root = find_root()
-    unknown = [name for name in options.names if name not in dev.CHECKS]
-    if unknown:
-        raise CatalogError(f"no check is called {unknown[0]!r}; there are: {', '.join(dev.CHECKS)}.")
-    failed = 0
-    for name in options.names or dev.CHECKS:
-        print(f"{name} ...", flush=True)
-        problems = dev.CHECKS[name](root)
-        for problem in problems:
-            print(f"  {problem}")
-        failed += bool(problems)
-        print(f"{name}: {'ok' if not problems else f'{len(problems)} to mend'}", flush=True)
-    return 1 if failed else 0
-
-
-def _dev_skeletons(options: argparse.Namespace) -> int:
-    written = skeleton.write_all(load_catalog(find_root(), missing_skeletons=True))
-    for path in written:
-        print(f"{path}: written")
-    print(f"{len(written)} skeletons written, the others were current")
-    return 0
-
-
-def _dev_readme(options: argparse.Namespace) -> int:
-    catalog = open_catalog()
-    save(catalog.root / readme.FILE, readme.written(catalog))
-    print(f"{readme.FILE}: its generated parts are current")
-    return 0
-
-
-def _dev_thresholds(options: argparse.Namespace) -> int:
-    names = thresholds.write(open_catalog(), options.file)
-    print(f"difficulty.yaml: thresholds of {len(names)} katas written")
     return 0

@@ -153,14 +153,23 @@ def bench(kata: Kata, options: Options, *, source: Path, progress: Progress | No
     return Grade(kata, source, (replace(verdict, device=str(target)),), time.monotonic() - start)
 
 
-def prepare(work: Sequence[tuple[Kata, Path]], options: Options, progress: Progress | None = None) -> None:
-    """Compile many files at once, so that each grade finds its build in the cache. Failures are left for the grades."""
-    found = targets(options, find_gpu())
+def prepare(
+    work: Sequence[tuple[Kata, Path]],
+    options: Options,
+    progress: Progress | None = None,
+    *,
+    beside: Sequence[Options] = (),
+) -> None:
+    """Compile many files at once, so that each grade finds its build in the cache. Failures are left for the grades.
+
+    ``beside``: other options that the same files will be graded with.
+    """
+    wanted = [(target, each) for each in (options, *beside) for target in targets(each, find_gpu())]
     started = [(kata, source) for kata, source in work if _before_compiling(kata, source) is None]
     if not started:
         return
-    requests = [_request(kata, source, target, options) for kata, source in started for target in found]
-    _engine(found, progress)
+    requests = [_request(kata, source, target, each) for kata, source in started for target, each in wanted]
+    _engine([target for target, _ in wanted], progress)
     expect_torch(sum(_uses_torch(request, options) for request in requests))
     build_all(requests, find_toolchain(), jobs=options.jobs, progress=progress)
 
