@@ -3,14 +3,20 @@ in each family, also where pytest-xdist spread the files over processes."""
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 from collections import defaultdict
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 from browser import browser  # noqa: F401  a fixture, for whoever looks at pages
+
+from grader.catalog import Kata, load_catalog
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -43,12 +49,52 @@ def gaps(request: pytest.FixtureRequest) -> dict[str, Gap]:
     return request.config.stash.setdefault(_GAPS, defaultdict(Gap))
 
 
-LONGEST = "test_wrong_kernels.py"
+OF_KATAS = "test_wrong_kernels.py"  # its tests are one for each kata and each wrong kernel
+SLICE = 6  # katas of a family that one process compiles and grades
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The file that takes longest comes first, so that one process has it while others do the rest."""
-    items.sort(key=lambda item: item.path.name != LONGEST)
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--katas", metavar="A,B", help=f"of {OF_KATAS}, only the tests of these katas")
+
+
+def kata_of(item: pytest.Item) -> Kata | None:
+    """The kata that a test of OF_KATAS grades a file of; None for every other test."""
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    if item.path.name != OF_KATAS:
+        return None
+    return parameters.get("kata") or getattr(parameters.get("wrong"), "kata", None)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Choose by kata, and put into groups what one of several processes does: a few katas, or a file of tests.
+
+    The katas come first, since they take longest, and theirs in turn that take longest.
+    """
+    if wanted := config.getoption("--katas"):
+        names = wanted.split(",")
+        left_out = [item for item in items if (kata := kata_of(item)) is not None and kata.name not in names]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+    groups = {item: group_of(item) for item in items}
+    for item, group in groups.items():
+        item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: (kata_of(item) is None, groups[item] if kata_of(item) else ""))
+
+
+@functools.cache
+def _places() -> dict[str, tuple[str, int]]:
+    """Each kata with its family and its place there."""
+    families = load_catalog(ROOT).by_family
+    return {kata.name: (family, place) for family in families for place, kata in enumerate(families[family])}
+
+
+def group_of(item: pytest.Item) -> str:
+    kata = kata_of(item)
+    if kata is None:
+        return item.path.name
+    family, place = _places()[kata.name]
+    return f"{family}-{place // SLICE}"
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

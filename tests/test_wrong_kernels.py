@@ -7,15 +7,19 @@ entry is out of date.
 
 from __future__ import annotations
 
+import os
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 
-from conftest import Gap
+from conftest import Gap, group_of, kata_of
 from grader import grade as pipeline
 from grader import wrong_kernel
 from grader.catalog import Kata, load_catalog
@@ -38,8 +42,7 @@ SCREEN = 40  # lines
 # Said of files that are not kernels at all, or of speed, which only a GPU has.
 OTHER_KINDS = {Kind.PASS, Kind.NOT_STARTED, Kind.TOO_SLOW, Kind.INCONCLUSIVE}
 
-# The first test of each device waits until all files are compiled for it, for minutes: that time is
-# nobody's to limit. (nvcc has a limit of its own, file by file.)
+# The first test of a group waits until its files are compiled. That time has no limit here: each run of nvcc has one.
 pytestmark = pytest.mark.timeout(300, func_only=True)
 
 # Each is graded as a whole file, which is made here of those that are stored as edits.
@@ -64,35 +67,98 @@ def gpu() -> None:
         pytest.skip("no NVIDIA GPU on this machine")
 
 
-@pytest.fixture(scope="session", params=DEVICES)
+@pytest.fixture(params=DEVICES)
 def device(request: pytest.FixtureRequest) -> str:
-    """A device that is there, with the files of all chosen tests built for it in one go."""
+    """A device that is there, with the files of the test's group built for it."""
     name: str = request.param
     if name == "gpu" and find_gpu() is None:
         pytest.skip("no NVIDIA GPU on this machine")
-    here = [item for item in request.session.items if item.path == Path(__file__) and hasattr(item, "callspec")]
-    wrong, katas = (
-        [item.callspec.params[key] for item in here if key in item.callspec.params] for key in ("wrong", "kata")
-    )
-    terminal = request.config.pluginmanager.get_plugin("terminalreporter")
-    if terminal is not None and len(here) > SCREEN:
-        terminal.write_line(
-            f"\n{len(wrong)} wrong kernels and {len(katas)} solutions are compiled for {name} where they are not"
-        )
-    prepare([(item.kata, item.path) for item in wrong], Options(device=name))
-    prepare([(kata, kata.solution_path) for kata in katas], _as_solution(name))
+    if kata_of(request.node) is not None:
+        request.getfixturevalue("builds").wait_for(name, group_of(request.node))
     return name
 
 
+# How many processes run tests side by side; each takes its share of the processors.
+PROCESSES = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+JOBS = max(1, (os.cpu_count() or 1) // PROCESSES)
+
+
+ALONE = {Kind.DOES_NOT_COMPILE, Kind.NOT_ALLOWED, Kind.UNSUPPORTED}
+
+
+class Builds:
+    """The files of all chosen tests, compiled group by group while the tests of earlier groups run.
+
+    Where tests are spread over processes, each compiles the groups that come to it, when they come.
+    """
+
+    def __init__(self, items: list[pytest.Item]) -> None:
+        self._work: dict[tuple[str, str], dict[Options, dict[tuple[Kata, Path], None]]] = {}
+        self._built: dict[tuple[str, str], Future[None]] = {}
+        self._pool = ThreadPoolExecutor(max_workers=1)
+        for item in items:
+            parameters = item.callspec.params if hasattr(item, "callspec") else {}
+            if kata_of(item) is not None and "device" in parameters:
+                file, options = _file_of(parameters, parameters["device"])
+                group = self._work.setdefault((parameters["device"], group_of(item)), {})
+                group.setdefault(options, {})[file] = None
+
+    def wait_for(self, device: str, group: str) -> None:
+        """Return when the group is built for the device."""
+        key = (device, group)
+        if key not in self._built:
+            ahead = [other for other in self._work if other[0] == device] if PROCESSES == 1 else [key]
+            for place, count in _doubling(len(ahead)):
+                future = self._pool.submit(self._build, ahead[place : place + count])
+                self._built |= dict.fromkeys(ahead[place : place + count], future)
+        self._built[key].result()
+
+    def _build(self, keys: list[tuple[str, str]]) -> None:
+        together: dict[Options, dict[tuple[Kata, Path], None]] = {}
+        for key in keys:
+            for options, files in self._work[key].items():
+                together.setdefault(options, {}).update(files)
+        for options, files in together.items():
+            prepare(list(files), options)
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+
+def _doubling(count: int) -> Iterator[tuple[int, int]]:
+    """(first, how many): one, then twice as many each time: the first tests wait for little."""
+    place, step = 0, 1
+    while place < count:
+        yield place, step
+        place, step = place + step, 2 * step
+
+
+def _file_of(parameters: Mapping[str, Any], device: str) -> tuple[tuple[Kata, Path], Options]:
+    """What a test grades, and how."""
+    if "kata" in parameters:
+        return (parameters["kata"], parameters["kata"].solution_path), _as_solution(device)
+    wrong: WrongKernel = parameters["wrong"]
+    return (wrong.kata, wrong.path), _as_wrong(wrong, device)
+
+
+@pytest.fixture(scope="session")
+def builds(request: pytest.FixtureRequest) -> Iterator[Builds]:
+    made = Builds(request.session.items)
+    yield made
+    made.close()
+
+
 def _as_solution(device: str) -> Options:
-    """As solutions are always graded: the builds are those that `kata dev check` and `pytest --solutions` use."""
-    return Options(device=device, speed=False, warnings_are_errors=True)
+    """The builds are those that `kata dev check solutions` uses."""
+    options = Options(device=device, speed=False, warnings_are_errors=True, memory=False, together=True)
+    return replace(options, jobs=JOBS)
 
 
-@pytest.fixture(autouse=True)
-def own_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shapes that failed here are no learner's: they are neither taken from a learner's nor left among them."""
-    monkeypatch.setattr(pipeline, "_memory", lambda kata: tmp_path / "failed" / kata.name)
+def _as_wrong(wrong: WrongKernel, device: str) -> Options:
+    """An exploit, and what nvcc, the build or the loader refuses, is compiled alone: others would suffer from it."""
+    refused = ALONE & {*wrong.sim.kinds, *wrong.gpu.kinds}
+    together = not refused and Path(FILES.name) in wrong.path.parents
+    return Options(device=device, speed=wrong.timed, memory=False, together=together, jobs=JOBS)
 
 
 _GRADES: dict[tuple[str, Path], Grade] = {}
@@ -102,8 +168,7 @@ def graded(wrong: WrongKernel, device: str) -> Grade:
     """The grade of a file on a device, made once in a run."""
     key = (device, wrong.path)
     if key not in _GRADES:
-        options = Options(device=device, speed=wrong.timed)
-        _GRADES[key] = grade(wrong.kata, options, source=wrong.path)
+        _GRADES[key] = grade(wrong.kata, _as_wrong(wrong, device), source=wrong.path)
     return present(_GRADES[key])
 
 
@@ -154,7 +219,8 @@ def test_no_bug_is_there_twice() -> None:
 def test_next_kata_is_unharmed(name: str, device: str) -> None:
     assert not graded(BY_NAME[name], device).passed
     after = KATAS["elementwise_f32x4"]
-    assert explanation(grade(after, Options(device=device), source=after.solution_path)) == f"{after.name}: pass"
+    options = Options(device=device, memory=False)
+    assert explanation(grade(after, options, source=after.solution_path)) == f"{after.name}: pass"
 
 
 def said(verdict: Verdict) -> str:
