@@ -19,6 +19,16 @@ MOST_FILES = 24  # in a unit: from here on, the headers are less than a tenth of
 MOST_BYTES = 160_000  # of source text in a unit, so that a unit of long kernels ends within seconds
 TAG_DIGITS = 16
 
+# A library in which one file calls what the simulator's runtime lacks cannot be loaded for any of them. So files that
+# call more of the runtime than nearly all do are compiled alone.
+_CALLS = """
+    cudaDeviceGetAttribute cudaDeviceSynchronize cudaFreeAsync cudaFuncSetAttribute cudaGetDevice cudaGetLastError
+    cudaGetSymbolAddress cudaLaunchCooperativeKernel cudaMallocAsync cudaMemcpyAsync cudaMemsetAsync
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor
+"""
+RUNTIME = frozenset(_CALLS.split())
+_CALL = re.compile(r"\b(cu[A-Z]\w*|cuda[A-Z]\w*)\s*\(")
+
 _INCLUDED = re.compile(r"^[ \t]*#[ \t]*include\b[^\n]*$", re.MULTILINE)
 _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(?!include\b|pragma[ \t]+unroll\b)\w", re.MULTILINE)
 _TAG = re.compile(rf"unit_[0-9a-f]{{{TAG_DIGITS}}}")
@@ -52,14 +62,15 @@ def includes_of(text: str) -> tuple[str, ...]:
 
 
 def may_share(text: bytes) -> bool:
-    """Whether a file means the same inside a namespace: it includes only headers that are there for all, and has no
-    directive of the preprocessor that the next file would see."""
+    """Whether a file means the same inside a namespace: it includes only headers that are there for all, has no
+    directive of the preprocessor that the next file would see, and calls nothing that could keep the library of all
+    from being loaded."""
     try:
         words = text.decode()
     except UnicodeDecodeError:
         return False
     foreign = [line for line in includes_of(words) if '"' in line and '"kata.cuh"' not in line]
-    return not foreign and not _DIRECTIVE.search(words)
+    return not foreign and not _DIRECTIVE.search(words) and set(_CALL.findall(words)) <= RUNTIME
 
 
 def launcher_in(tag: str, launcher: str) -> str:

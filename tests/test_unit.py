@@ -148,6 +148,9 @@ def test_findings_and_prints_have_the_names_that_they_have_alone(tmp_path: Path)
         ("#if defined(__CUDA_ARCH__)", False),
         ("  #  undef WIDTH", False),
         ("#pragma once", False),
+        ("    cudaMemsetAsync(y, 0, 4, stream);", True),
+        ("    cudaIpcGetMemHandle(&handle, y);", False),
+        ("    cuInit(0);", False),
     ],
 )
 def test_files_that_could_reach_into_the_next_stay_alone(line: str, shares: bool) -> None:

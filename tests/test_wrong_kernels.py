@@ -83,9 +83,6 @@ PROCESSES = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 JOBS = max(1, (os.cpu_count() or 1) // PROCESSES)
 
 
-ALONE = {Kind.DOES_NOT_COMPILE, Kind.NOT_ALLOWED, Kind.UNSUPPORTED}
-
-
 class Builds:
     """The files of all chosen tests, compiled group by group while the tests of earlier groups run.
 
@@ -155,8 +152,8 @@ def _as_solution(device: str) -> Options:
 
 
 def _as_wrong(wrong: WrongKernel, device: str) -> Options:
-    """An exploit, and what nvcc, the build or the loader refuses, is compiled alone: others would suffer from it."""
-    refused = ALONE & {*wrong.sim.kinds, *wrong.gpu.kinds}
+    """An exploit, and what nvcc or the build refuses, is compiled alone: others would suffer from it."""
+    refused = {Kind.DOES_NOT_COMPILE, Kind.NOT_ALLOWED} & {*wrong.sim.kinds, *wrong.gpu.kinds}
     together = not refused and Path(FILES.name) in wrong.path.parents
     return Options(device=device, speed=wrong.timed, memory=False, together=together, jobs=JOBS)
 
