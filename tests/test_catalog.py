@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pickle
 import shutil
-import time
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 import pytest
 import yaml
+from cost import cheapest_cpu_s
 
+from grader import catalog as catalog_module
 from grader.catalog import Catalog, CatalogError, Kata, Threshold, find_root, load_catalog
 
 GOOD = """\
@@ -319,14 +321,29 @@ def test_find_root(tmp_path: Path) -> None:
     assert find_root(tmp_path) == tmp_path
 
 
-def test_two_hundred_katas_load_at_once(tmp_path: Path) -> None:
-    katas = [f"kata_{index}" for index in range(204)]
-    entry = {"level": "easy", "elem": "f32", "acc": "f32", "after": [], "compute": "sm_80", "multiples": {"K": 8}}
-    make(tmp_path, yaml.safe_dump({"relu": {name: entry for name in katas}}), {"relu": katas})
-    took_ms = []
-    for _ in range(5):
-        started = time.process_time()
-        load_catalog(tmp_path)
-        took_ms.append((time.process_time() - started) * 1000)
-    limit = 50 if hasattr(yaml, "CSafeLoader") else 500
-    assert min(took_ms) < limit, took_ms
+def test_what_loading_costs_grows_with_the_katas_and_no_faster(tmp_path: Path) -> None:
+    """A thousand katas cost fifty times as much as twenty, and would cost 2500 times if each looked at all others."""
+    costs_s = []
+    for count in (20, 1000):
+        katas = [f"kata_{index}" for index in range(count)]
+        entry = {"level": "easy", "elem": "f32", "acc": "f32", "compute": "sm_80", "multiples": {"K": 8}}
+        entries = {name: {**entry, "after": katas[index - 1 : index]} for index, name in enumerate(katas)}
+        place = make(tmp_path / str(count), yaml.safe_dump({"relu": entries}), {"relu": katas})
+        costs_s += cheapest_cpu_s(partial(load_catalog, place))
+    assert costs_s[1] < 4 * 50 * costs_s[0], costs_s
+
+
+def test_difficulty_yaml_is_parsed_once_and_by_libyaml_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert catalog_module._Loader is getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    parsed: list[str] = []
+
+    class Counted(catalog_module._Loader):  # type: ignore[misc]
+        def __init__(self, text: str) -> None:
+            parsed.append(text)
+            super().__init__(text)
+
+    monkeypatch.setattr(catalog_module, "_Loader", Counted)
+    load_catalog(make(tmp_path))
+    assert parsed == [GOOD]

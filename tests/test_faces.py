@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cost import cheapest_cpu_s
 
 from grader.catalog import Kata, load_catalog
 from grader.cli import _parser
@@ -44,7 +45,7 @@ def run(clone: Path, *arguments: str, **environment: str) -> subprocess.Complete
     # One clone is one place: what is tested is its files, the grader stays where it is.
     env = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "120", **environment}
     command = [sys.executable, *arguments]
-    return subprocess.run(command, cwd=clone, env=env, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, cwd=clone, env=env, capture_output=True, text=True)
 
 
 def pytest_run(clone: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -62,34 +63,61 @@ def solve(clone: Path, name: str, replace: tuple[str, str] | None = None) -> Pat
     return kata.skeleton_path
 
 
-def test_pristine_skeletons_fail_in_one_line_each_without_a_compiler(clone: Path, tmp_path: Path) -> None:
+def test_pristine_skeletons_fail_in_one_line_each_without_a_compiler(clone: Path, empty: Path, tmp_path: Path) -> None:
     trap = tmp_path / "nvcc"
     trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/called\nexit 1\n")
     trap.chmod(0o755)
-    before = os.times()
-    done = pytest_run(clone, "exercises", KATA_NVCC=str(trap))
-    after = os.times()  # of a processor: other work on the machine is not this test's
-    took = after.children_user + after.children_system - before.children_user - before.children_system
+    done = run(clone, "-c", PYTEST_AND_PACKAGES, "exercises", KATA_NVCC=str(trap))
     katas = load_catalog(clone).katas
     assert done.returncode == 1
     for name in katas:
         assert len(re.findall(rf"^{name}: not started: \d+ TODOs?$", done.stdout, re.MULTILINE)) == 1
     assert re.findall(r"^(\w+): not started", done.stdout, re.MULTILINE) == list(katas)  # in the order to solve them
     assert f"{len(katas)} not started" in done.stdout and "Traceback" not in done.stdout
-    assert took < 5.0
+    assert packages_for(done, empty) == {"yaml"}  # neither torch nor hypothesis
     assert not (tmp_path / "called").exists()
 
 
-def test_collecting_imports_no_torch_and_takes_under_a_second(clone: Path) -> None:
-    script = (
-        "import sys, time, pytest;"
-        "code = pytest.main(['exercises', '--collect-only', '-q', '-p', 'no:cacheprovider']);"
-        "print('took', time.process_time(), 'torch' in sys.modules, int(code))"
+def test_pristine_skeletons_cost_little_more_than_to_find_them(clone: Path) -> None:
+    finding_s, grading_s = cheapest_cpu_s(
+        lambda: pytest_run(clone, "exercises", "--collect-only", "-q"), lambda: pytest_run(clone, "exercises", "-q")
     )
-    done = run(clone, "-c", script)
-    _, took, torch_imported, code = done.stdout.strip().splitlines()[-1].split()
-    assert (torch_imported, code) == ("False", "0")
-    assert float(took) < 1.0
+    assert grading_s < 5 * finding_s
+
+
+def test_collecting_imports_nothing_for_grading_and_costs_little_more_than_pytest(clone: Path, empty: Path) -> None:
+    done = run(clone, "-c", PYTEST_AND_PACKAGES, "exercises", "--collect-only", "-q")
+    assert done.returncode == 0 and packages_for(done, empty) == {"yaml"}
+    nothing = ("-q", "-p", "no:hypothesispytest", "--rootdir", str(empty), str(empty))
+    pytest_s, collecting_s = cheapest_cpu_s(
+        lambda: pytest_run(empty, *nothing), lambda: pytest_run(clone, "exercises", "--collect-only", "-q")
+    )
+    assert collecting_s < 5 * pytest_s
+
+
+# Runs pytest; its last line says which installed packages were imported.
+PYTEST_AND_PACKAGES = """
+import sys, pytest
+code = pytest.main([*sys.argv[1:], "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:hypothesispytest"])
+files = [getattr(module, "__file__", None) or "" for module in list(sys.modules.values())]
+print("packages:", *{file.partition("/site-packages/")[2].partition("/")[0] for file in files})
+sys.exit(code)
+"""
+
+
+def packages_for(done: subprocess.CompletedProcess[str], empty: Path) -> set[str]:
+    """The installed packages that a run imported, but for those that pytest imports for an empty folder."""
+    nothing = run(empty, "-c", PYTEST_AND_PACKAGES, "--rootdir", str(empty), str(empty))
+    assert nothing.returncode == pytest.ExitCode.NO_TESTS_COLLECTED
+    one, other = (set(said.stdout.splitlines()[-1].removeprefix("packages:").split()) for said in (done, nothing))
+    return one - other
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Path:
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    return folder
 
 
 def named(choose: Callable[[Kata], bool]) -> set[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE_S
 from test_faces import ROOT, make_clone, pytest_run, run, solve
 
 from grader import progress, rung, skeleton
@@ -443,4 +444,4 @@ def test_a_list_may_be_cut_off(pristine: Path) -> None:
     with subprocess.Popen(command, cwd=pristine, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.close()
-        assert process.stderr.read() == b"" and process.wait(timeout=60) == 0
+        assert process.stderr.read() == b"" and process.wait(PATIENCE_S) == 0

@@ -6,11 +6,11 @@ import inspect
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 import torch
+from patience import wait_for_the_end_of
 from test_faces import make_clone, solve
 
 from grader import KataError, load, progress
@@ -210,10 +210,7 @@ def test_nothing_is_left_behind() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     (child,) = done.stdout.split()
-    stop = time.monotonic() + 5
-    while Path(f"/proc/{child}").exists():
-        assert time.monotonic() < stop, "the child is still there"
-        time.sleep(0.02)
+    wait_for_the_end_of([int(child)])
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE_S
 
 from grader import progress
 from grader.catalog import Kata, load_catalog
@@ -48,7 +49,8 @@ def events(root: Path = ROOT) -> tuple[Event, ...]:
 
 
 def child(script: str, **environment: str) -> subprocess.Popen[str]:
-    setup = "from tests.test_progress import *\n"
+    setup = f"import sys; sys.path.insert(0, {str(ROOT / 'tests')!r})\nfrom test_progress import *\n"
+    setup += f"progress.BUSY_S = {PATIENCE_S}\n"  # however slow the disk
     env = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
     return subprocess.Popen(
         [sys.executable, "-c", setup + script], cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True
@@ -169,7 +171,7 @@ def test_data_lies_where_it_should(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 def test_processes_at_once_lose_nothing() -> None:
     script = "print([w for _ in range(25) if (w := progress.keep_grade(own(PASS)))])"
     running = [child(script) for _ in range(3)]  # the first also creates the database
-    assert [process.communicate(timeout=120)[0].strip() for process in running] == ["[]"] * 3
+    assert [process.communicate(timeout=PATIENCE_S)[0].strip() for process in running] == ["[]"] * 3
     assert len({event.id for event in events()}) == 75
 
 
@@ -178,7 +180,7 @@ def test_what_was_kept_outlives_a_kill() -> None:
     assert writer.stdout is not None
     said = [writer.stdout.readline().strip() for _ in range(10)]
     writer.send_signal(signal.SIGKILL)
-    said += writer.communicate(timeout=60)[0].split()
+    said += writer.communicate(timeout=PATIENCE_S)[0].split()
     assert set(said) == {"None"}
     assert len(events()) in (len(said), len(said) + 1)  # the last may be kept, and not yet said
     assert progress.keep_grade(own(WRONG)) is None and not events()[-1].passed
@@ -196,7 +198,7 @@ def spill(db):
 progress._use(spill)
 """
     killed = child(script)
-    assert killed.wait(timeout=60) == -signal.SIGKILL
+    assert killed.wait(timeout=PATIENCE_S) == -signal.SIGKILL
     assert (folder / "progress.db").stat().st_size > 100_000 and (folder / "progress.db-journal").exists()
     assert len(events()) == 1 and progress.clones() == {str(ROOT): 1}
     assert progress.keep_grade(own(PASS)) is None and len(events()) == 2
@@ -298,7 +300,7 @@ def test_of_processes_that_meet_a_damaged_file_one_sets_it_aside(folder: Path) -
     progress.keep_grade(own(PASS))
     no_database(folder / "progress.db")
     running = [child("progress.keep_grade(own(PASS)); print(progress.keep_grade(own(PASS)))") for _ in range(4)]
-    assert [process.communicate(timeout=120)[0].strip() for process in running] == ["None"] * 4
+    assert [process.communicate(timeout=PATIENCE_S)[0].strip() for process in running] == ["None"] * 4
     assert len(events()) == 8
     assert [name for name in os.listdir(folder) if "damaged" in name] == ["progress.db.damaged-1"]
 
@@ -352,7 +354,7 @@ def test_a_full_disk_is_one_warning() -> None:
         "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))\n"
         "print([progress.keep_grade(own(PASS)) for _ in range(2)])"
     )
-    said = child(script).communicate(timeout=60)[0]
+    said = child(script).communicate(timeout=PATIENCE_S)[0]
     assert said.count("not kept as progress") == 2
     assert len(events()) == 1 and progress.keep_grade(own(PASS)) is None and len(events()) == 2
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from sim_kernels.harness import HERE, given, line_of, open_device, pack, run, unpack, wanted
+from sim_kernels.harness import HERE, LIMIT_S, given, line_of, open_device, pack, run, unpack, wanted
 
 from grader.catalog import Kata
 from grader.devices import Finding
@@ -28,7 +28,7 @@ def hazards() -> SimDevice:
     return open_device(HAZARDS)
 
 
-def finding(device: SimDevice, launcher: str, *, n: int = N, seed: int = 0, time_limit_s: float = 20) -> Finding:
+def finding(device: SimDevice, launcher: str, *, n: int = N, seed: int = 0, time_limit_s: float = LIMIT_S) -> Finding:
     outcome = run(
         device, launcher, given("x", "f32", X), wanted("y", "f32", N), n, seed=seed, time_limit_s=time_limit_s
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from patience import PATIENCE_S
 from test_faces import ROOT, make_clone, run, solve
 
 from grader.catalog import Kata
@@ -32,7 +33,7 @@ def said(clone: Path, *arguments: str, columns: int = 80, **environment: str) ->
     env = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", **environment}
     command = f"{sys.executable} -m grader {' '.join(arguments)}"
     env.pop("COLUMNS", None)
-    text = pexpect.run(command, cwd=str(clone), env=env, encoding="utf-8", timeout=120, dimensions=(24, columns))
+    text = pexpect.run(command, cwd=str(clone), env=env, encoding="utf-8", timeout=PATIENCE_S, dimensions=(24, columns))
     return str(text)
 
 

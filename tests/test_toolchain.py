@@ -209,7 +209,7 @@ def test_the_compilers_of_this_machine_work_together(tmp_path: Path) -> None:
         folder = tmp_path / way
         folder.mkdir()
         ran = subprocess.run(
-            [*common, *flags, "-o", "half.so"], cwd=folder, capture_output=True, text=True, timeout=120, check=False
+            [*common, *flags, "-o", "half.so"], cwd=folder, capture_output=True, text=True, check=False
         )
         assert ran.returncode == 0 and (folder / "half.so").is_file(), ran.stdout + ran.stderr
     assert ".entry" in (tmp_path / "sim" / "half.ptx").read_text()
