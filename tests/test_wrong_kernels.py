@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import unhurried
+from facts import has
 
 from conftest import Gap
 from grader import grade as pipeline
@@ -99,7 +101,7 @@ def read_header(path: Path) -> WrongKernel:
 
 # The first test of each device waits until all files are compiled for it, for minutes: that time is
 # nobody's to limit. (nvcc has a limit of its own, file by file.)
-pytestmark = pytest.mark.timeout(300, func_only=True)
+pytestmark = pytest.mark.timeout(func_only=True)
 
 WRONG = [read_header(path) for folder in FOLDERS for path in sorted((ROOT / "tests" / folder).glob("*/*.cu"))]
 BY_NAME = {f"{wrong.path.parent.name}/{wrong.path.stem}": wrong for wrong in WRONG}
@@ -160,7 +162,9 @@ def graded(wrong: WrongKernel, device: str) -> Grade:
     key = (device, wrong.path)
     if key not in _GRADES:
         options = Options(device=device, speed="Timed" in wrong.header)
-        _GRADES[key] = grade(wrong.kata, options, source=wrong.path)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(pipeline, "effort_for", unhurried.effort_for)  # Sizes: say how small a shape it must find
+            _GRADES[key] = grade(wrong.kata, options, source=wrong.path)
     return present(_GRADES[key])
 
 
@@ -276,7 +280,7 @@ def verdict_on(content: bytes, folder: Path) -> Verdict:
 def test_empty_file(tmp_path: Path) -> None:
     verdict = verdict_on(b"", tmp_path)
     assert verdict.kind is Kind.DOES_NOT_COMPILE
-    assert verdict.summary == "the file is empty"
+    assert has(verdict.summary, "empty")
 
 
 def test_file_of_blank_lines(tmp_path: Path) -> None:
@@ -286,12 +290,12 @@ def test_file_of_blank_lines(tmp_path: Path) -> None:
 
 def test_file_of_comments(tmp_path: Path) -> None:
     verdict = verdict_on(b"// elementwise_f32: later\n", tmp_path)
-    assert verdict.kind is Kind.DOES_NOT_COMPILE and "there is no launcher elementwise_f32" in verdict.summary
+    assert verdict.kind is Kind.DOES_NOT_COMPILE and has(verdict.summary, "no launcher", "elementwise_f32")
 
 
 def test_binary_file(tmp_path: Path) -> None:
     verdict = verdict_on(bytes(range(256)) * 40, tmp_path)
-    assert verdict.kind is Kind.DOES_NOT_COMPILE and "not a text file" in verdict.summary
+    assert verdict.kind is Kind.DOES_NOT_COMPILE and has(verdict.summary, "elementwise_f32.cu", "text file")
 
 
 def test_text_in_another_encoding(tmp_path: Path) -> None:
@@ -304,12 +308,12 @@ def test_text_in_another_encoding(tmp_path: Path) -> None:
 
 def test_file_that_is_not_there(tmp_path: Path) -> None:
     verdict = grade(KATAS["elementwise_f32"], Options(device="sim"), source=tmp_path / "none.cu").verdict
-    assert verdict.kind is Kind.DOES_NOT_COMPILE and "cannot be read" in verdict.summary
+    assert verdict.kind is Kind.DOES_NOT_COMPILE and has(verdict.summary, "read (")
 
 
 def test_folder_instead_of_a_file(tmp_path: Path) -> None:
     verdict = grade(KATAS["elementwise_f32"], Options(device="sim"), source=tmp_path).verdict
-    assert verdict.kind is Kind.DOES_NOT_COMPILE and "cannot be read" in verdict.summary
+    assert verdict.kind is Kind.DOES_NOT_COMPILE and has(verdict.summary, "read (")
 
 
 @pytest.fixture
