@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from cost import cheapest_cpu_s
+from facts import has
 
 from grader.catalog import Kata, load_catalog
 from grader.cli import _parser
@@ -173,12 +174,14 @@ def test_the_two_faces_show_the_same_verdict(clone: Path) -> None:
 
 
 def test_the_readme_shows_what_a_learner_gets(clone: Path) -> None:
+    skeleton = load_catalog(clone).katas["elementwise_f32"].skeleton_path.read_text().splitlines()
     path = solve(clone, "elementwise_f32", ("if (idx < n) c", "c"))
-    own = [line for line in path.read_text().splitlines() if "// The last block ends" not in line]  # as the skeleton
-    path.write_text("\n".join(own) + "\n")
+    own = [line for line in path.read_text().splitlines() if line in skeleton or not line.strip().startswith("//")]
+    path.write_text("\n".join(own) + "\n")  # without the comments of the answers
     said = run(clone, "-m", "grader", "grade", "elementwise_f32", "--device", "sim").stdout.rstrip()
     readme = [line.strip() for line in (ROOT / "README.md").read_text().splitlines()]
-    assert [line.strip() for line in said.splitlines() if line.strip() not in readme] == []
+    missing = [line for line in said.splitlines() if line.strip() not in readme]
+    assert missing == [], "README.md shows what was said before; put these lines into it"
 
 
 def test_a_failure_says_which_todo_is_still_empty(clone: Path) -> None:
@@ -187,7 +190,7 @@ def test_a_failure_says_which_todo_is_still_empty(clone: Path) -> None:
     kata.skeleton_path.write_text(text.replace("// END TODO(1)", "const int idx = 0; c[idx] = a[idx];\n// END TODO(1)"))
     done = run(clone, "-m", "grader", "grade", "elementwise_f32", "--device", "sim")
     assert done.returncode == 1 and "wrong answer" in done.stdout
-    assert "TODO 2 is still empty" in done.stdout
+    assert re.search(r"open .*TODO 2\b", done.stdout)
 
 
 def test_a_whole_family_of_solutions_passes_with_both_faces(clone: Path) -> None:
@@ -216,12 +219,12 @@ def test_what_was_printed_follows_a_verdict_with_both_faces(clone: Path) -> None
         return path.relative_to(clone)
 
     file = write("idx < n")
-    row = "  printed   (the last 6 of more than "
+    row = r"  printed   \(.*\b6\b.*\)"
     done = run(clone, "-m", "grader", "grade", PASSES, "--device", "sim")
     assert done.returncode == 0 and f"{PASSES}  pass on sim" in done.stdout
-    assert row in done.stdout and done.stdout.count("\n            n is ") == 6
+    assert re.search(row, done.stdout) and done.stdout.count("\n            n is ") == 6
     done = pytest_run(clone, str(file), "--device", "sim")
-    assert done.returncode == 0 and " printed " in done.stdout and f"\n{PASSES}\n{row}" in done.stdout
+    assert done.returncode == 0 and re.search(rf"\n{PASSES}\n{row}", done.stdout)
     write("idx <= n")
     done = run(clone, "-m", "grader", "grade", PASSES, "--device", "sim")
     assert done.returncode == 1 and "out of bounds" in done.stdout and "  printed   n is 1\n" in done.stdout
@@ -230,20 +233,20 @@ def test_what_was_printed_follows_a_verdict_with_both_faces(clone: Path) -> None
 def test_hints_come_one_by_one(clone: Path) -> None:
     first, last = (run(clone, "-m", "grader", "hint", "elementwise_f32", *strength) for strength in ([], ["3"]))
     assert first.returncode == last.returncode == 0
-    assert "`kata hint elementwise_f32 2` says more" in first.stdout and "says more" not in last.stdout
+    assert "kata hint elementwise_f32 2" in first.stdout and "kata hint" not in last.stdout
     assert first.stdout.splitlines()[0] != last.stdout.splitlines()[0]
     several = run(clone, "-m", "grader", "hint", "elementwise")
-    assert several.returncode == 2 and "a hint is for one kata" in several.stderr
+    assert several.returncode == 2 and has(several.stderr, "hint", "one kata")
 
 
 def test_bench_without_a_gpu_says_so(clone: Path) -> None:
     if find_gpu() is not None:
         pytest.skip("there is a GPU")
     done = run(clone, "-m", "grader", "bench", "elementwise_f32", "--solutions")
-    assert done.returncode == 2 and done.stderr.startswith("kata: speed is measured on an NVIDIA GPU, and none was")
+    assert done.returncode == 2 and has(done.stderr, "kata: ", "speed", "NVIDIA GPU")
     assert "--device" not in done.stderr
-    assert "no kata is named" in run(clone, "-m", "grader", "bench", "nothing").stderr.lower()
-    assert "has a baseline" in run(clone, "-m", "grader", "bench", "nms_f32").stderr
+    assert has(run(clone, "-m", "grader", "bench", "nothing").stderr, "no kata", "nothing")
+    assert has(run(clone, "-m", "grader", "bench", "nms_f32").stderr, "baseline")
 
 
 def test_reset_keeps_what_was_written(clone: Path) -> None:
@@ -276,18 +279,18 @@ def test_doctor_names_what_is_missing_and_its_fix(clone: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["grade", "elementwise_f33"], "elementwise_f32"),
-        (["grade", "elementwise", "--file", "x.cu"], "--file needs the one kata"),
-        (["dev", "check", "everything"], "no check is called 'everything'"),
-        (["grade", "relu_f32", "--solutions", "--file", "x.cu"], "--file: not allowed with argument --solutions"),
-        (["bench", "relu_f32", "--file", "x.cu", "--solutions"], "--solutions: not allowed with argument --file"),
-        (["hint", "relu_f32", "4"], "argument STRENGTH: invalid choice"),
-        (["completion", "tcsh"], "argument SHELL: invalid choice"),
+        (["grade", "elementwise_f33"], ["elementwise_f32"]),
+        (["grade", "elementwise", "--file", "x.cu"], ["--file", "one kata"]),
+        (["dev", "check", "everything"], ["check", "'everything'"]),
+        (["grade", "relu_f32", "--solutions", "--file", "x.cu"], ["--file", "--solutions"]),
+        (["bench", "relu_f32", "--file", "x.cu", "--solutions"], ["--solutions", "--file"]),
+        (["hint", "relu_f32", "4"], ["STRENGTH", "4"]),
+        (["completion", "tcsh"], ["SHELL", "tcsh"]),
     ],
 )
-def test_a_wrong_command_is_one_sentence(clone: Path, arguments: list[str], said: str) -> None:
+def test_a_wrong_command_is_one_sentence(clone: Path, arguments: list[str], said: list[str]) -> None:
     done = run(clone, "-m", "grader", *arguments)
-    assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == 2 and has(done.stderr, *said) and "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("package", ["torch", "hypothesis"])
@@ -296,7 +299,7 @@ def test_a_python_without_what_grading_needs_is_one_sentence(clone: Path, packag
     without = f"import sys; sys.modules[{package!r}] = None; from grader.cli import main; sys.exit(main())"
     done = run(clone, "-c", without, "grade", "elementwise_f32")
     assert done.returncode == 2 and "Traceback" not in done.stderr
-    assert f"has no {package}" in done.stderr and "make grade" in done.stderr
+    assert has(done.stderr, f"no {package}", "make grade", f"pip install {package}")
 
 
 def test_help_teaches(clone: Path) -> None:
@@ -324,7 +327,7 @@ def test_an_example_in_a_help_can_be_copied(clone: Path) -> None:
 def test_a_file_that_is_not_there_is_no_grade(clone: Path) -> None:
     for command in ("grade", "bench", "ptx"):
         done = run(clone, "-m", "grader", command, "elementwise_f32", "--file", "nowhere.cu")
-        assert (done.returncode, done.stdout) == (2, "") and "nowhere.cu is no file. Name one" in done.stderr
+        assert (done.returncode, done.stdout) == (2, "") and has(done.stderr, "nowhere.cu", "no file")
 
 
 def test_a_reset_is_advised_only_of_the_file_that_it_writes(clone: Path) -> None:
@@ -335,15 +338,13 @@ def test_a_reset_is_advised_only_of_the_file_that_it_writes(clone: Path) -> None
     said = [
         run(clone, "-m", "grader", "grade", "elementwise_f32", *more).stdout for more in ((), ("--file", "other.cu"))
     ]
-    assert all("the file is empty" in text for text in said)
+    assert all(has(text, "does not compile", "empty") for text in said)
     assert ["kata reset elementwise_f32" in text for text in said] == [True, False]
     own.unlink()
     own.symlink_to(own)  # which nobody can read
-    assert text_of(load_catalog(clone).katas["elementwise_f32"], own) == Verdict(
-        Kind.DOES_NOT_COMPILE,
-        "elementwise_f32.cu cannot be read (Too many levels of symbolic links); "
-        "`kata reset elementwise_f32` writes the skeleton again",
-    )
+    verdict = text_of(load_catalog(clone).katas["elementwise_f32"], own)
+    assert isinstance(verdict, Verdict) and verdict.kind is Kind.DOES_NOT_COMPILE
+    assert has(verdict.summary, "elementwise_f32.cu", "symbolic links", "`kata reset elementwise_f32`")
 
 
 def test_a_card_that_is_not_simulated_is_refused(clone: Path) -> None:
@@ -376,5 +377,5 @@ sys.meta_path.insert(0, Stop())
 runpy.run_module("grader", run_name="__main__")
 """
     done = run(clone, "-c", stop)
-    assert done.returncode == 130 and "nothing was left behind" in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == 130 and has(done.stderr, "nothing", "left behind") and "Traceback" not in done.stderr
     assert 'kata = "grader.__main__:run"' in (ROOT / "pyproject.toml").read_text()

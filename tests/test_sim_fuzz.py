@@ -181,9 +181,7 @@ def names_something(found: Finding) -> bool:
     return bool(
         found.line is not None
         or found.kernel is not None
-        or re.search(
-            r"PTX line \d+: expected .+, found|the kernel .+ is not in the PTX|not enough memory", found.message
-        )
+        or re.search(r"PTX line \d+: \w|kernel \S+ .*\bPTX|memory", found.message)
     )
 
 

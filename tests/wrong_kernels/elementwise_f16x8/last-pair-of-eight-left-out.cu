@@ -3,7 +3,7 @@
 // Sim: wrong answer
 // Gpu: wrong answer
 // Sizes: n=8
-// Says: elements 6 to 7|every element from 6 on
+// Says: \b6 to 7\b|from 6\b
 #include "kata.cuh"
 #include <cuda_fp16.h>
 

@@ -2,7 +2,7 @@
 // Kata: elementwise_f32
 // Sim: does not compile
 // Gpu: does not compile
-// Says: not as a C function
+// Says: C function
 #include "kata.cuh"
 
 constexpr int THREADS = 256;

@@ -3,7 +3,7 @@
 // Sim: does not compile
 // Gpu: does not compile
 // Line: // BUG
-// Says: must be declared as: KATA_EXPORT
+// Says: KATA_EXPORT
 #include "kata.cuh"
 
 constexpr int THREADS = 256;

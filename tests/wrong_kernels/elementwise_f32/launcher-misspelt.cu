@@ -2,7 +2,7 @@
 // Kata: elementwise_f32
 // Sim: does not compile
 // Gpu: does not compile
-// Says: elementwise_fp32 a misspelling
+// Says: elementwise_fp32.*misspelling
 #include "kata.cuh"
 
 constexpr int THREADS = 256;

@@ -3,7 +3,7 @@
 // Sim: does not compile
 // Gpu: does not compile
 // Line: // BUG
-// Says: elementwise_f32_kernel has 307200 bytes of static shared memory
+// Says: elementwise_f32_kernel.* 307200 .*static shared
 #include "kata.cuh"
 
 constexpr int THREADS = 256;

@@ -2,7 +2,7 @@
 // Kata: hgemm_mma_cublas_nn
 // Sim: out of bounds
 // Gpu: wrong answer
-// Says: cublasGemmEx \(A of 1 x 2, lda = 2\) reads 6 bytes|wrong
+// Says: cublasGemmEx.*\b1 x 2\b.*\blda = 2\b.* 6 bytes|wrong
 #include "kata.cuh"
 #include <cublas_v2.h>
 #include <cuda_fp16.h>

@@ -2,7 +2,7 @@
 // Kata: hgemm_mma_cublas_nn
 // Sim: race
 // Gpu: wrong answer | pass: whether the default stream comes before or after what the launcher's stream does is luck
-// Says: works on the default stream|wrong
+// Says: default stream|wrong
 #include "kata.cuh"
 #include <cublas_v2.h>
 #include <cuda_fp16.h>

@@ -2,7 +2,7 @@
 // Kata: hgemm_mma_stages_block_swizzle_tn_cute
 // Sim: race
 // Gpu: wrong answer | pass: the copies have mostly landed by then
-// Says: has not been waited for|wrong
+// Says: waited for|wrong
 #include "kata.cuh"
 #include <cuda_fp16.h>
 #include <cute/tensor.hpp>

@@ -2,7 +2,7 @@
 // Kata: hgemv_k2048_f16x8_pack_split_k
 // Sim: race
 // Gpu: wrong answer | pass: whether the default stream comes before or after what the launcher's stream does is luck
-// Says: is launched on the default stream|wrong
+// Says: default stream|wrong
 #include "kata.cuh"
 #include <algorithm>
 #include <cstdint>

@@ -2,7 +2,7 @@
 // Kata: relu_f32
 // Sim: wrong answer
 // Gpu: wrong answer
-// Says: every element that must be nan is wrong, and no other
+// Says: every .*\bnan\b.*no other
 #include "kata.cuh"
 
 constexpr int THREADS = 256;

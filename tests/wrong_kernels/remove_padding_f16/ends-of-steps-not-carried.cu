@@ -2,7 +2,7 @@
 // Kata: remove_padding_f16
 // Sim: wrong answer
 // Gpu: wrong answer
-// Says: element 1024 is wrong
+// Says: \b1024\b
 #include "kata.cuh"
 #include <cstdint>
 #include <cuda_fp16.h>

@@ -2,7 +2,7 @@
 // Kata: sgemv_k1024_f32x4_split_k
 // Sim: race
 // Gpu: wrong answer | pass: whether the default stream comes before or after what the launcher's stream does is luck
-// Says: is launched on the default stream|wrong
+// Says: default stream|wrong
 #include "kata.cuh"
 #include <algorithm>
 #include <cstdint>

@@ -3,7 +3,7 @@
 // Sim: wrong answer
 // Gpu: wrong answer
 // Sizes: warps=1
-// Says: every element is wrong
+// Says: every element\b
 #include "kata.cuh"
 
 constexpr int THREADS = 256;
