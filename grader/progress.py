@@ -387,10 +387,10 @@ def _set_aside() -> str:
         if _is_whole():
             return f"{place} was damaged; another process has set it aside"
         kept = next(path for number in count(1) if not (path := Path(f"{place}.damaged-{number}")).exists())
-        place.rename(kept)
         journal = Path(f"{place}-journal")  # belongs to the damaged file: a new one must not be rolled back by it
-        if journal.exists():
+        if journal.exists():  # moved first: afterwards there may be one that belongs to a new file
             journal.rename(f"{kept}-journal")
+        place.rename(kept)
     return f"{place} was damaged; it is kept as {kept.name}, and a new one begun"
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
+from patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -98,6 +99,7 @@ def view(browser: Browser, file: Path, *, width: int = DESK, dark: bool = False)
     """Open a file. Nothing but the file itself can be loaded: what it asks for is noted and refused."""
     scheme: Any = "dark" if dark else "light"
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    context.set_default_timeout(PATIENCE_S * 1000)
     seen = View(context.new_page())
     seen.page.on("console", lambda message: seen.complaints.append(message.text) if message.type == "error" else None)
     seen.page.on("pageerror", lambda error: seen.complaints.append(str(error)))

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pickle
 import shutil
-import time
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 import pytest
 import yaml
+from cost import cheapest_cpu_s
+from facts import all_of, has
 
+from grader import catalog as catalog_module
 from grader.catalog import Catalog, CatalogError, Kata, Threshold, find_root, load_catalog
 
 GOOD = """\
@@ -96,46 +99,46 @@ def test_a_kata_can_go_into_a_set_and_to_another_process(catalog: Catalog) -> No
 BAD = {
     # case: (text to replace, by what, line, parts of the message)
     "unknown level": ("level: hard+", "level: hrad", 11, ["kata hgemm_naive_f16: level:", "'hrad'", "easy, medium"]),
-    "unknown elem": ("elem: f16", "elem: fp16", 12, ["kata hgemm_naive_f16: elem:", "Did you mean", "f16"]),
-    "unknown acc": ("acc: f32", "acc: float", 13, ["acc:", "'float'", "Use one of"]),
+    "unknown elem": ("elem: f16", "elem: fp16", 12, ["kata hgemm_naive_f16: elem:", "f16"]),
+    "unknown acc": ("acc: f32", "acc: float", 13, ["acc:", "'float'", "f32"]),
     "unknown compute": ("compute: sm_90", "compute: sm_91", 15, ["compute:", "'sm_91'", "sm_90"]),
-    "unknown path": ("path: drill", "path: dril", 16, ["path:", "Did you mean drill?"]),
+    "unknown path": ("path: drill", "path: dril", 16, ["path:", "drill"]),
     "unknown origin": ("origin: extra", "origin: other", 18, ["origin:", "'other'", "public, extra"]),
     "unknown library": ("[cutlass]", "[cudnn]", 19, ["libraries:", "'cudnn'", "cutlass, cublas"]),
-    "libraries is no list": ("[cutlass]", "cutlass", 19, ["libraries: expected a list"]),
-    "unknown field": ("compute:", "compte:", 15, ["naive_f16: compte: unknown field", "Did you mean compute?"]),
-    "unknown field of speed": ("baseline: torch", "base: torch", 21, ["speed: base: unknown field", "baseline"]),
-    "missing level": ("    level: hard+\n", "", 11, ["kata hgemm_naive_f16: level: missing", "`level: ...`"]),
-    "missing elem": ("    elem: f16\n", "", 11, ["kata hgemm_naive_f16: elem: missing"]),
-    "missing measured": ("value: 45, measured: true", "value: 45", 23, ["percent: sm_90: measured: missing"]),
-    "level of a wrong type": ("level: hard+", "level: 3", 11, ["level:", "expected one of", "found '3'"]),
-    "level without a value": ("level: hard+", "level:", 11, ["level:", "found nothing"]),
-    "after is no list": ("after: [relu_f32]", "after: relu_f32", 8, ["relu_f32x4: after: expected a list", "[...]"]),
-    "after holds a number": ("after: [relu_f32]", "after: [3]", 8, ["after: expected a kata's name, found '3'"]),
-    "multiples is no mapping": ("{K: 8}", "8", 17, ["multiples: expected `key: value` lines, found '8'"]),
-    "multiple of zero": ("{K: 8}", "{K: 0}", 17, ["multiples: K: 0 is too small"]),
-    "multiple is true": ("{K: 8}", "{K: true}", 17, ["multiples: K: expected a whole number"]),
-    "multiple is a fraction": ("{K: 8}", "{K: 1.5}", 17, ["multiples: K: expected a whole number", "'1.5'"]),
-    "kata is no mapping": ("    level: easy\n    elem: f32\n  relu", "    easy\n  relu", 3, ["relu_f32: expected"]),
-    "percent of zero": ("value: 45", "value: 0", 23, ["percent: sm_90: value: 0 percent", "(0, 300]"]),
+    "libraries is no list": ("[cutlass]", "cutlass", 19, ["libraries:", "list"]),
+    "unknown field": ("compute:", "compte:", 15, ["kata hgemm_naive_f16: compte:", "unknown", "compute"]),
+    "unknown field of speed": ("baseline: torch", "base: torch", 21, ["speed: base:", "unknown", "baseline"]),
+    "missing level": ("    level: hard+\n", "", 11, ["kata hgemm_naive_f16: level:", "missing", "`level: ...`"]),
+    "missing elem": ("    elem: f16\n", "", 11, ["kata hgemm_naive_f16: elem:", "missing"]),
+    "missing measured": ("value: 45, measured: true", "value: 45", 23, ["percent: sm_90: measured:", "missing"]),
+    "level of a wrong type": ("level: hard+", "level: 3", 11, ["level:", "'3'", "easy"]),
+    "level without a value": ("level: hard+", "level:", 11, ["level:", "nothing"]),
+    "after is no list": ("after: [relu_f32]", "after: relu_f32", 8, ["relu_f32x4: after:", "list", "[...]"]),
+    "after holds a number": ("after: [relu_f32]", "after: [3]", 8, ["after:", "kata's name", "'3'"]),
+    "multiples is no mapping": ("{K: 8}", "8", 17, ["multiples:", "`key: value`", "'8'"]),
+    "multiple of zero": ("{K: 8}", "{K: 0}", 17, ["multiples: K:", "0", "small"]),
+    "multiple is true": ("{K: 8}", "{K: true}", 17, ["multiples: K:", "whole number"]),
+    "multiple is a fraction": ("{K: 8}", "{K: 1.5}", 17, ["multiples: K:", "whole number", "'1.5'"]),
+    "kata is no mapping": ("    level: easy\n    elem: f32\n  relu", "    easy\n  relu", 3, ["relu_f32:", "`key"]),
+    "percent of zero": ("value: 45", "value: 0", 23, ["percent: sm_90: value:", "0 percent", "(0, 300]"]),
     "percent above 300": ("value: 45", "value: 300.1", 23, ["300.1 percent", "(0, 300]"]),
-    "percent is nan": ("value: 45", "value: .nan", 23, ["value: nan percent", "(0, 300]"]),
-    "percent of an unknown architecture": ("{sm_90: {", "{sm_9: {", 23, ["percent: sm_9: unknown arch", "sm_90"]),
-    "measured is no flag": ("measured: true", "measured: perhaps", 23, ["measured: expected true or false"]),
-    "no shapes": ("[{M: 4096, N: 4096, K: 64}]", "[]", 22, ["speed: shapes: is empty"]),
-    "kata twice in a family": ("relu_f32x4:", "relu_f32:", 5, ["relu: 'relu_f32' is there twice, first on line 2"]),
-    "kata in two families": ("hgemm_naive_f16:", "relu_f32:", 10, ["kata relu_f32: there twice, first on line 2"]),
-    "family twice": ("hgemm:\n", "relu:\n", 9, ["'relu' is there twice, first on line 1"]),
-    "field twice": ("acc: f32", "elem: f32", 13, ["kata hgemm_naive_f16: 'elem' is there twice, first on line 12"]),
-    "kata no identifier": ("relu_f32x4:", "relu-f32x4:", 5, ["kata relu-f32x4: not a C identifier"]),
-    "kata name begins with a digit": ("relu_f32x4:", "4relu:", 5, ["kata 4relu: not a C identifier"]),
-    "kata name is a number": ("relu_f32x4:", "12:", 5, ["family relu: expected a name, found '12'"]),
-    "family no identifier": ("hgemm:\n", "h/gemm:\n", 9, ["family h/gemm: not a C identifier"]),
-    "after names nothing": ("[relu_f32]", "[relu_f33]", 8, ["f32x4: after: no kata is named 'relu_f33'", "relu_f32"]),
-    "broken yaml": ("acc: f32", "acc: [f32", 14, ["not valid YAML", "Mend it"]),
-    "tab for indentation": ("    acc: f32", "\tacc: f32", 13, ["not valid YAML"]),
-    "unknown tag": ("acc: f32", "acc: !python f32", 13, ["acc: expected one of"]),
-    "impossible date": ("acc: f32", "acc: 2001-99-99", 13, ["acc: expected one of"]),
+    "percent is nan": ("value: 45", "value: .nan", 23, ["value:", "nan", "(0, 300]"]),
+    "percent of an unknown architecture": ("{sm_90: {", "{sm_9: {", 23, ["percent: sm_9:", "unknown", "sm_90"]),
+    "measured is no flag": ("measured: true", "measured: perhaps", 23, ["measured:", "true", "false"]),
+    "no shapes": ("[{M: 4096, N: 4096, K: 64}]", "[]", 22, ["speed: shapes:", "empty"]),
+    "kata twice in a family": ("relu_f32x4:", "relu_f32:", 5, ["relu:", "'relu_f32'", "twice", "line 2"]),
+    "kata in two families": ("hgemm_naive_f16:", "relu_f32:", 10, ["kata relu_f32:", "twice", "line 2"]),
+    "family twice": ("hgemm:\n", "relu:\n", 9, ["'relu'", "twice", "line 1"]),
+    "field twice": ("acc: f32", "elem: f32", 13, ["kata hgemm_naive_f16:", "'elem'", "twice", "line 12"]),
+    "kata no identifier": ("relu_f32x4:", "relu-f32x4:", 5, ["kata relu-f32x4:", "identifier"]),
+    "kata name begins with a digit": ("relu_f32x4:", "4relu:", 5, ["kata 4relu:", "identifier"]),
+    "kata name is a number": ("relu_f32x4:", "12:", 5, ["family relu:", "name", "'12'"]),
+    "family no identifier": ("hgemm:\n", "h/gemm:\n", 9, ["family h/gemm:", "identifier"]),
+    "after names nothing": ("[relu_f32]", "[relu_f33]", 8, ["relu_f32x4: after:", "'relu_f33'", "relu_f32"]),
+    "broken yaml": ("acc: f32", "acc: [f32", 14, ["YAML"]),
+    "tab for indentation": ("    acc: f32", "\tacc: f32", 13, ["YAML"]),
+    "unknown tag": ("acc: f32", "acc: !python f32", 13, ["acc:", "f32"]),
+    "impossible date": ("acc: f32", "acc: 2001-99-99", 13, ["acc:", "f32"]),
 }  # fmt: skip
 
 
@@ -148,34 +151,34 @@ def test_bad_difficulty_yaml(case: str, tmp_path: Path) -> None:
         load_catalog(tmp_path)
     message = str(caught.value)
     assert message.startswith(f"{tmp_path / 'difficulty.yaml'}:{line}: "), message
-    assert all(part in message for part in parts), message
+    assert has(message, *parts)
     assert message.endswith(".") and "\n" not in message, message
 
 
 @pytest.mark.parametrize(
-    ("data", "part"),
+    ("data", "parts"),
     [
-        (b"", "is empty"),
-        (b"# nothing but a comment\n", "is empty"),
-        (b"- a\n- b\n", "expected `key: value` lines, found a list"),
-        (b"relu:\n", "family relu: expected `key: value` lines, found nothing"),
-        (b"\xff\xfe\x00\x01", "not UTF-8"),
-        (b"a\x00b: c\n", "not valid YAML"),
-        (b"a: &a {b: *a}\n", "kata b: b: unknown field"),
-        (b"a: {b: &b [*b]}\n", "kata b: expected"),
-        (b"a: {b: {level: &l [*l]}}\n", "level: expected one of"),
+        (b"", ["empty"]),
+        (b"# nothing but a comment\n", ["empty"]),
+        (b"- a\n- b\n", ["`key: value`", "a list"]),
+        (b"relu:\n", ["family relu:", "`key: value`", "nothing"]),
+        (b"\xff\xfe\x00\x01", ["UTF-8"]),
+        (b"a\x00b: c\n", ["YAML"]),
+        (b"a: &a {b: *a}\n", ["kata b: b:", "unknown"]),
+        (b"a: {b: &b [*b]}\n", ["kata b:", "`key: value`"]),
+        (b"a: {b: {level: &l [*l]}}\n", ["level:", "easy"]),
     ],
 )
-def test_files_that_are_no_catalog(data: bytes, part: str, tmp_path: Path) -> None:
+def test_files_that_are_no_catalog(data: bytes, parts: list[str], tmp_path: Path) -> None:
     (tmp_path / "difficulty.yaml").write_bytes(data)
     with pytest.raises(CatalogError) as caught:
         load_catalog(tmp_path)
-    assert part in str(caught.value), str(caught.value)
+    assert has(str(caught.value), *parts)
     assert str(tmp_path / "difficulty.yaml") in str(caught.value)
 
 
 def test_absent_difficulty_yaml(tmp_path: Path) -> None:
-    with pytest.raises(CatalogError, match="cannot be read"):
+    with pytest.raises(CatalogError, match=all_of("difficulty.yaml")):
         load_catalog(tmp_path)
 
 
@@ -183,7 +186,7 @@ def test_absent_difficulty_yaml(tmp_path: Path) -> None:
     ("path", "fix"),
     [
         ("exercises/relu/relu_f32x4.cu", "kata reset relu_f32x4"),
-        ("solutions/relu/relu_f32x4.cu", "or remove this entry"),
+        ("solutions/relu/relu_f32x4.cu", "entry"),
         ("exercises/hgemm/test_hgemm.py", "SPEC"),
     ],
 )
@@ -191,7 +194,7 @@ def test_a_missing_file(path: str, fix: str, tmp_path: Path) -> None:
     (make(tmp_path) / path).unlink()
     with pytest.raises(CatalogError) as caught:
         load_catalog(tmp_path)
-    assert f"{path} is missing" in str(caught.value) and fix in str(caught.value) and "kata " in str(caught.value)
+    assert has(str(caught.value), path, "missing", fix, "kata ")
     assert "difficulty.yaml:" in str(caught.value)
 
 
@@ -199,7 +202,7 @@ def test_skeletons_may_be_absent_for_the_commands_that_write_them(tmp_path: Path
     shutil.rmtree(make(tmp_path) / "solutions" / "hgemm")
     for skeleton in (tmp_path / "exercises" / "relu").glob("*.cu"):
         skeleton.unlink()
-    with pytest.raises(CatalogError, match=r"solutions/hgemm/hgemm_naive_f16\.cu is missing"):
+    with pytest.raises(CatalogError, match=all_of("solutions/hgemm/hgemm_naive_f16.cu", "missing")):
         load_catalog(tmp_path, missing_skeletons=True)
     make(tmp_path)
     (tmp_path / "exercises" / "relu" / "relu_f32.cu").unlink()
@@ -211,7 +214,7 @@ def test_a_file_without_an_entry(path: str, tmp_path: Path) -> None:
     (make(tmp_path) / path).write_text("")
     with pytest.raises(CatalogError) as caught:
         load_catalog(tmp_path)
-    assert f"{path} has no entry" in str(caught.value) and "Add `" in str(caught.value)
+    assert has(str(caught.value), path, "no entry", "Add `")
 
 
 def test_what_editors_leave_behind_does_no_harm(tmp_path: Path) -> None:
@@ -237,7 +240,7 @@ def test_a_cycle(edges: dict[str, list[str]], circle: str, tmp_path: Path) -> No
     make(tmp_path, yaml.safe_dump({"relu": katas}, sort_keys=False), {"relu": list(edges)})
     with pytest.raises(CatalogError) as caught:
         load_catalog(tmp_path)
-    assert f": kata {circle[0]}: after: a cycle" in str(caught.value) and f": {circle}." in str(caught.value)
+    assert f": kata {circle[0]}: after:" in str(caught.value) and has(str(caught.value), circle)
 
 
 def test_two_ways_to_the_same_kata_are_no_cycle(tmp_path: Path) -> None:
@@ -292,16 +295,16 @@ def test_a_file_of_that_name_elsewhere_is_not_taken_for_the_kata(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "relu_f32.cu").write_text("// mine")
-    with pytest.raises(CatalogError, match=r"'relu_f32\.cu'\. Did you mean relu_f32"):
+    with pytest.raises(CatalogError, match=all_of("'relu_f32.cu'", "mean relu_f32")):
         catalog.select(["relu_f32.cu"])
 
 
 @pytest.mark.parametrize(
     ("pattern", "part"),
     [
-        ("relu_f23", "Did you mean relu_f32"),
-        ("RELU_F23.cu", "Did you mean relu_f32"),
-        ("relu.cu", "Did you mean relu"),
+        ("relu_f23", "relu_f32"),
+        ("RELU_F23.cu", "relu_f32"),
+        ("relu.cu", "relu"),
         ("hgem", "hgemm"),
         ("nothing*", "`kata list`"),
         ("/etc", "`kata list`"),
@@ -310,7 +313,7 @@ def test_a_file_of_that_name_elsewhere_is_not_taken_for_the_kata(
 def test_select_nothing(pattern: str, part: str, catalog: Catalog) -> None:
     with pytest.raises(CatalogError) as caught:
         catalog.select(["relu", pattern])
-    assert repr(pattern) in str(caught.value) and part in str(caught.value)
+    assert has(str(caught.value).replace(repr(pattern), "", 1), part) and repr(pattern) in str(caught.value)
 
 
 def test_find_root(tmp_path: Path) -> None:
@@ -319,14 +322,29 @@ def test_find_root(tmp_path: Path) -> None:
     assert find_root(tmp_path) == tmp_path
 
 
-def test_two_hundred_katas_load_at_once(tmp_path: Path) -> None:
-    katas = [f"kata_{index}" for index in range(204)]
-    entry = {"level": "easy", "elem": "f32", "acc": "f32", "after": [], "compute": "sm_80", "multiples": {"K": 8}}
-    make(tmp_path, yaml.safe_dump({"relu": {name: entry for name in katas}}), {"relu": katas})
-    took_ms = []
-    for _ in range(5):
-        started = time.process_time()
-        load_catalog(tmp_path)
-        took_ms.append((time.process_time() - started) * 1000)
-    limit = 50 if hasattr(yaml, "CSafeLoader") else 500
-    assert min(took_ms) < limit, took_ms
+def test_what_loading_costs_grows_with_the_katas_and_no_faster(tmp_path: Path) -> None:
+    """A thousand katas cost fifty times as much as twenty, and would cost 2500 times if each looked at all others."""
+    costs_s = []
+    for count in (20, 1000):
+        katas = [f"kata_{index}" for index in range(count)]
+        entry = {"level": "easy", "elem": "f32", "acc": "f32", "compute": "sm_80", "multiples": {"K": 8}}
+        entries = {name: {**entry, "after": katas[index - 1 : index]} for index, name in enumerate(katas)}
+        place = make(tmp_path / str(count), yaml.safe_dump({"relu": entries}), {"relu": katas})
+        costs_s += cheapest_cpu_s(partial(load_catalog, place))
+    assert costs_s[1] < 4 * 50 * costs_s[0], costs_s
+
+
+def test_difficulty_yaml_is_parsed_once_and_by_libyaml_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert catalog_module._Loader is getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    parsed: list[str] = []
+
+    class Counted(catalog_module._Loader):  # type: ignore[misc]
+        def __init__(self, text: str) -> None:
+            parsed.append(text)
+            super().__init__(text)
+
+    monkeypatch.setattr(catalog_module, "_Loader", Counted)
+    load_catalog(make(tmp_path))
+    assert parsed == [GOOD]

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 from test_faces import ROOT, run
 
 from grader.catalog import load_catalog
@@ -36,7 +37,7 @@ def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def bash(scripts: Path, line: str) -> list[str]:
     text = BASH.format(script=scripts / "bash", line=f"'{line}'")
-    done = subprocess.run(["bash", "--norc", "-c", text], capture_output=True, text=True, timeout=30)
+    done = subprocess.run(["bash", "--norc", "-c", text], capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.stderr == ""
     return done.stdout.split()
 
@@ -45,7 +46,7 @@ def fish(scripts: Path, line: str) -> list[str]:
     if shutil.which("fish") is None:
         pytest.skip("fish is not installed")
     text = f"source {scripts / 'fish'}; complete -C '{line}'"
-    done = subprocess.run(["fish", "--no-config", "-c", text], capture_output=True, text=True, timeout=30)
+    done = subprocess.run(["fish", "--no-config", "-c", text], capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.stderr == ""
     return [row.split("\t")[0] for row in done.stdout.splitlines()]
 
@@ -83,7 +84,7 @@ _SHOW = "PS1='REA''DY> '; kata() { echo \"<$*>\"; }"  # what a completed line is
 
 def test_bash_in_a_terminal(scripts: Path) -> None:
     pexpect = pytest.importorskip("pexpect", reason="`pip install -e .[dev]`")
-    child = pexpect.spawn("bash", ["--norc"], encoding="utf-8", dimensions=(50, 200), timeout=20)
+    child = pexpect.spawn("bash", ["--norc"], encoding="utf-8", dimensions=(50, 200), timeout=PATIENCE_S)
     child.sendline(f"bind 'set enable-bracketed-paste off'; source {scripts / 'bash'}; {_SHOW}")
     child.expect("READY> ")
     child.sendline("kata gr\telementwise_f32x\t--thor\t")
@@ -95,7 +96,7 @@ def test_zsh_in_a_terminal(scripts: Path) -> None:
     pexpect = pytest.importorskip("pexpect", reason="`pip install -e .[dev]`")
     if shutil.which("zsh") is None:
         pytest.skip("zsh is not installed")
-    child = pexpect.spawn("zsh", ["-f", "-i"], encoding="utf-8", dimensions=(50, 200), timeout=20)
+    child = pexpect.spawn("zsh", ["-f", "-i"], encoding="utf-8", dimensions=(50, 200), timeout=PATIENCE_S)
     child.sendline(f"unset zle_bracketed_paste; source {scripts / 'zsh'}; {_SHOW}")
     child.expect("READY> ")
     child.send("kata wat\telementwise_f32x\t--no-sp\t\r")

@@ -101,7 +101,9 @@ def shown(svg: str) -> list[str]:
 def test_the_first_kata_is_as_the_picture_shows_it() -> None:
     script = runpy.run_path(str(ROOT / "docs" / "first_kata.py"))
     fresh = script["drawing"](list(script["timed"](script["session"]())))
-    assert shown(SESSION.read_text()) == shown(fresh), "python docs/first_kata.py draws it anew"
+    assert shown(SESSION.read_text()) == shown(fresh), (
+        f"{SESSION.name} does not show what is said now; make it anew: python docs/first_kata.py"
+    )
     text = "\n".join(shown(fresh))
     assert "out of bounds" in text and "pass on sim" in text and text.index("out of bounds") < text.index("pass on sim")
     assert "docs/first_kata.svg" in (ROOT / "README.md").read_text()

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cost import cheapest_cpu_s
+from facts import has
 
 from grader.catalog import Kata, load_catalog
 from grader.cli import _parser
@@ -44,7 +46,7 @@ def run(clone: Path, *arguments: str, **environment: str) -> subprocess.Complete
     # One clone is one place: what is tested is its files, the grader stays where it is.
     env = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "120", **environment}
     command = [sys.executable, *arguments]
-    return subprocess.run(command, cwd=clone, env=env, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, cwd=clone, env=env, capture_output=True, text=True)
 
 
 def pytest_run(clone: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -62,34 +64,61 @@ def solve(clone: Path, name: str, replace: tuple[str, str] | None = None) -> Pat
     return kata.skeleton_path
 
 
-def test_pristine_skeletons_fail_in_one_line_each_without_a_compiler(clone: Path, tmp_path: Path) -> None:
+def test_pristine_skeletons_fail_in_one_line_each_without_a_compiler(clone: Path, empty: Path, tmp_path: Path) -> None:
     trap = tmp_path / "nvcc"
     trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/called\nexit 1\n")
     trap.chmod(0o755)
-    before = os.times()
-    done = pytest_run(clone, "exercises", KATA_NVCC=str(trap))
-    after = os.times()  # of a processor: other work on the machine is not this test's
-    took = after.children_user + after.children_system - before.children_user - before.children_system
+    done = run(clone, "-c", PYTEST_AND_PACKAGES, "exercises", KATA_NVCC=str(trap))
     katas = load_catalog(clone).katas
     assert done.returncode == 1
     for name in katas:
         assert len(re.findall(rf"^{name}: not started: \d+ TODOs?$", done.stdout, re.MULTILINE)) == 1
     assert re.findall(r"^(\w+): not started", done.stdout, re.MULTILINE) == list(katas)  # in the order to solve them
     assert f"{len(katas)} not started" in done.stdout and "Traceback" not in done.stdout
-    assert took < 5.0
+    assert packages_for(done, empty) == {"yaml"}  # neither torch nor hypothesis
     assert not (tmp_path / "called").exists()
 
 
-def test_collecting_imports_no_torch_and_takes_under_a_second(clone: Path) -> None:
-    script = (
-        "import sys, time, pytest;"
-        "code = pytest.main(['exercises', '--collect-only', '-q', '-p', 'no:cacheprovider']);"
-        "print('took', time.process_time(), 'torch' in sys.modules, int(code))"
+def test_pristine_skeletons_cost_little_more_than_to_find_them(clone: Path) -> None:
+    finding_s, grading_s = cheapest_cpu_s(
+        lambda: pytest_run(clone, "exercises", "--collect-only", "-q"), lambda: pytest_run(clone, "exercises", "-q")
     )
-    done = run(clone, "-c", script)
-    _, took, torch_imported, code = done.stdout.strip().splitlines()[-1].split()
-    assert (torch_imported, code) == ("False", "0")
-    assert float(took) < 1.0
+    assert grading_s < 5 * finding_s
+
+
+def test_collecting_imports_nothing_for_grading_and_costs_little_more_than_pytest(clone: Path, empty: Path) -> None:
+    done = run(clone, "-c", PYTEST_AND_PACKAGES, "exercises", "--collect-only", "-q")
+    assert done.returncode == 0 and packages_for(done, empty) == {"yaml"}
+    nothing = ("-q", "-p", "no:hypothesispytest", "--rootdir", str(empty), str(empty))
+    pytest_s, collecting_s = cheapest_cpu_s(
+        lambda: pytest_run(empty, *nothing), lambda: pytest_run(clone, "exercises", "--collect-only", "-q")
+    )
+    assert collecting_s < 5 * pytest_s
+
+
+# Runs pytest; its last line says which installed packages were imported.
+PYTEST_AND_PACKAGES = """
+import sys, pytest
+code = pytest.main([*sys.argv[1:], "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:hypothesispytest"])
+files = [getattr(module, "__file__", None) or "" for module in list(sys.modules.values())]
+print("packages:", *{file.partition("/site-packages/")[2].partition("/")[0] for file in files})
+sys.exit(code)
+"""
+
+
+def packages_for(done: subprocess.CompletedProcess[str], empty: Path) -> set[str]:
+    """The installed packages that a run imported, but for those that pytest imports for an empty folder."""
+    nothing = run(empty, "-c", PYTEST_AND_PACKAGES, "--rootdir", str(empty), str(empty))
+    assert nothing.returncode == pytest.ExitCode.NO_TESTS_COLLECTED
+    one, other = (set(said.stdout.splitlines()[-1].removeprefix("packages:").split()) for said in (done, nothing))
+    return one - other
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Path:
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    return folder
 
 
 def named(choose: Callable[[Kata], bool]) -> set[str]:
@@ -145,12 +174,14 @@ def test_the_two_faces_show_the_same_verdict(clone: Path) -> None:
 
 
 def test_the_readme_shows_what_a_learner_gets(clone: Path) -> None:
+    skeleton = load_catalog(clone).katas["elementwise_f32"].skeleton_path.read_text().splitlines()
     path = solve(clone, "elementwise_f32", ("if (idx < n) c", "c"))
-    own = [line for line in path.read_text().splitlines() if "// The last block ends" not in line]  # as the skeleton
-    path.write_text("\n".join(own) + "\n")
+    own = [line for line in path.read_text().splitlines() if line in skeleton or not line.strip().startswith("//")]
+    path.write_text("\n".join(own) + "\n")  # without the comments of the answers
     said = run(clone, "-m", "grader", "grade", "elementwise_f32", "--device", "sim").stdout.rstrip()
     readme = [line.strip() for line in (ROOT / "README.md").read_text().splitlines()]
-    assert [line.strip() for line in said.splitlines() if line.strip() not in readme] == []
+    missing = [line for line in said.splitlines() if line.strip() not in readme]
+    assert missing == [], "README.md shows what was said before; put these lines into it"
 
 
 def test_a_failure_says_which_todo_is_still_empty(clone: Path) -> None:
@@ -159,7 +190,7 @@ def test_a_failure_says_which_todo_is_still_empty(clone: Path) -> None:
     kata.skeleton_path.write_text(text.replace("// END TODO(1)", "const int idx = 0; c[idx] = a[idx];\n// END TODO(1)"))
     done = run(clone, "-m", "grader", "grade", "elementwise_f32", "--device", "sim")
     assert done.returncode == 1 and "wrong answer" in done.stdout
-    assert "TODO 2 is still empty" in done.stdout
+    assert re.search(r"open .*TODO 2\b", done.stdout)
 
 
 def test_a_whole_family_of_solutions_passes_with_both_faces(clone: Path) -> None:
@@ -188,12 +219,12 @@ def test_what_was_printed_follows_a_verdict_with_both_faces(clone: Path) -> None
         return path.relative_to(clone)
 
     file = write("idx < n")
-    row = "  printed   (the last 6 of more than "
+    row = r"  printed   \(.*\b6\b.*\)"
     done = run(clone, "-m", "grader", "grade", PASSES, "--device", "sim")
     assert done.returncode == 0 and f"{PASSES}  pass on sim" in done.stdout
-    assert row in done.stdout and done.stdout.count("\n            n is ") == 6
+    assert re.search(row, done.stdout) and done.stdout.count("\n            n is ") == 6
     done = pytest_run(clone, str(file), "--device", "sim")
-    assert done.returncode == 0 and " printed " in done.stdout and f"\n{PASSES}\n{row}" in done.stdout
+    assert done.returncode == 0 and re.search(rf"\n{PASSES}\n{row}", done.stdout)
     write("idx <= n")
     done = run(clone, "-m", "grader", "grade", PASSES, "--device", "sim")
     assert done.returncode == 1 and "out of bounds" in done.stdout and "  printed   n is 1\n" in done.stdout
@@ -202,20 +233,20 @@ def test_what_was_printed_follows_a_verdict_with_both_faces(clone: Path) -> None
 def test_hints_come_one_by_one(clone: Path) -> None:
     first, last = (run(clone, "-m", "grader", "hint", "elementwise_f32", *strength) for strength in ([], ["3"]))
     assert first.returncode == last.returncode == 0
-    assert "`kata hint elementwise_f32 2` says more" in first.stdout and "says more" not in last.stdout
+    assert "kata hint elementwise_f32 2" in first.stdout and "kata hint" not in last.stdout
     assert first.stdout.splitlines()[0] != last.stdout.splitlines()[0]
     several = run(clone, "-m", "grader", "hint", "elementwise")
-    assert several.returncode == 2 and "a hint is for one kata" in several.stderr
+    assert several.returncode == 2 and has(several.stderr, "hint", "one kata")
 
 
 def test_bench_without_a_gpu_says_so(clone: Path) -> None:
     if find_gpu() is not None:
         pytest.skip("there is a GPU")
     done = run(clone, "-m", "grader", "bench", "elementwise_f32", "--solutions")
-    assert done.returncode == 2 and done.stderr.startswith("kata: speed is measured on an NVIDIA GPU, and none was")
+    assert done.returncode == 2 and has(done.stderr, "kata: ", "speed", "NVIDIA GPU")
     assert "--device" not in done.stderr
-    assert "no kata is named" in run(clone, "-m", "grader", "bench", "nothing").stderr.lower()
-    assert "has a baseline" in run(clone, "-m", "grader", "bench", "nms_f32").stderr
+    assert has(run(clone, "-m", "grader", "bench", "nothing").stderr, "no kata", "nothing")
+    assert has(run(clone, "-m", "grader", "bench", "nms_f32").stderr, "baseline")
 
 
 def test_reset_keeps_what_was_written(clone: Path) -> None:
@@ -248,18 +279,18 @@ def test_doctor_names_what_is_missing_and_its_fix(clone: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["grade", "elementwise_f33"], "elementwise_f32"),
-        (["grade", "elementwise", "--file", "x.cu"], "--file needs the one kata"),
-        (["dev", "check", "everything"], "no check is called 'everything'"),
-        (["grade", "relu_f32", "--solutions", "--file", "x.cu"], "--file: not allowed with argument --solutions"),
-        (["bench", "relu_f32", "--file", "x.cu", "--solutions"], "--solutions: not allowed with argument --file"),
-        (["hint", "relu_f32", "4"], "argument STRENGTH: invalid choice"),
-        (["completion", "tcsh"], "argument SHELL: invalid choice"),
+        (["grade", "elementwise_f33"], ["elementwise_f32"]),
+        (["grade", "elementwise", "--file", "x.cu"], ["--file", "one kata"]),
+        (["dev", "check", "everything"], ["check", "'everything'"]),
+        (["grade", "relu_f32", "--solutions", "--file", "x.cu"], ["--file", "--solutions"]),
+        (["bench", "relu_f32", "--file", "x.cu", "--solutions"], ["--solutions", "--file"]),
+        (["hint", "relu_f32", "4"], ["STRENGTH", "4"]),
+        (["completion", "tcsh"], ["SHELL", "tcsh"]),
     ],
 )
-def test_a_wrong_command_is_one_sentence(clone: Path, arguments: list[str], said: str) -> None:
+def test_a_wrong_command_is_one_sentence(clone: Path, arguments: list[str], said: list[str]) -> None:
     done = run(clone, "-m", "grader", *arguments)
-    assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == 2 and has(done.stderr, *said) and "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("package", ["torch", "hypothesis"])
@@ -268,7 +299,7 @@ def test_a_python_without_what_grading_needs_is_one_sentence(clone: Path, packag
     without = f"import sys; sys.modules[{package!r}] = None; from grader.cli import main; sys.exit(main())"
     done = run(clone, "-c", without, "grade", "elementwise_f32")
     assert done.returncode == 2 and "Traceback" not in done.stderr
-    assert f"has no {package}" in done.stderr and "make grade" in done.stderr
+    assert has(done.stderr, f"no {package}", "make grade", f"pip install {package}")
 
 
 def test_help_teaches(clone: Path) -> None:
@@ -296,7 +327,7 @@ def test_an_example_in_a_help_can_be_copied(clone: Path) -> None:
 def test_a_file_that_is_not_there_is_no_grade(clone: Path) -> None:
     for command in ("grade", "bench", "ptx"):
         done = run(clone, "-m", "grader", command, "elementwise_f32", "--file", "nowhere.cu")
-        assert (done.returncode, done.stdout) == (2, "") and "nowhere.cu is no file. Name one" in done.stderr
+        assert (done.returncode, done.stdout) == (2, "") and has(done.stderr, "nowhere.cu", "no file")
 
 
 def test_a_reset_is_advised_only_of_the_file_that_it_writes(clone: Path) -> None:
@@ -307,15 +338,13 @@ def test_a_reset_is_advised_only_of_the_file_that_it_writes(clone: Path) -> None
     said = [
         run(clone, "-m", "grader", "grade", "elementwise_f32", *more).stdout for more in ((), ("--file", "other.cu"))
     ]
-    assert all("the file is empty" in text for text in said)
+    assert all(has(text, "does not compile", "empty") for text in said)
     assert ["kata reset elementwise_f32" in text for text in said] == [True, False]
     own.unlink()
     own.symlink_to(own)  # which nobody can read
-    assert text_of(load_catalog(clone).katas["elementwise_f32"], own) == Verdict(
-        Kind.DOES_NOT_COMPILE,
-        "elementwise_f32.cu cannot be read (Too many levels of symbolic links); "
-        "`kata reset elementwise_f32` writes the skeleton again",
-    )
+    verdict = text_of(load_catalog(clone).katas["elementwise_f32"], own)
+    assert isinstance(verdict, Verdict) and verdict.kind is Kind.DOES_NOT_COMPILE
+    assert has(verdict.summary, "elementwise_f32.cu", "symbolic links", "`kata reset elementwise_f32`")
 
 
 def test_a_card_that_is_not_simulated_is_refused(clone: Path) -> None:
@@ -348,5 +377,5 @@ sys.meta_path.insert(0, Stop())
 runpy.run_module("grader", run_name="__main__")
 """
     done = run(clone, "-c", stop)
-    assert done.returncode == 130 and "nothing was left behind" in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == 130 and has(done.stderr, "nothing", "left behind") and "Traceback" not in done.stderr
     assert 'kata = "grader.__main__:run"' in (ROOT / "pyproject.toml").read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -10,12 +11,13 @@ import stat
 import struct
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from patience import PATIENCE_S, wait_for
 
 from grader import sandbox
 from grader.devices import Buffer, Call, Contents, Contest, Finding, Outcome, Poison, Raced
@@ -39,7 +41,7 @@ def a_buffer(name: str, role: str, data: Contents | Poison) -> Buffer:
 
 def a_call(given: Contents, out_bytes: int, launcher: str = "echo", **more: Any) -> Call:
     buffers = (a_buffer("x", "in", given), a_buffer("y", "out", Poison(0xFF, out_bytes)))
-    return Call(launcher, buffers, (), **more)
+    return Call(launcher, buffers, (), **{"time_limit_s": PATIENCE_S, **more})
 
 
 class Ends:
@@ -56,7 +58,7 @@ class Ends:
     def answer(self, call: Call, outcome: Outcome) -> Outcome:
         """What the parent gets of an outcome."""
         send = lambda: self.child.write_outcome(outcome, spent=False)  # noqa: E731
-        return self._while(send, lambda: self.parent.read_outcome(call, 5))[0]  # type: ignore[no-any-return]
+        return self._while(send, lambda: self.parent.read_outcome(call, PATIENCE_S))[0]  # type: ignore[no-any-return]
 
     @staticmethod
     def _while(write: Callable[[], None], read: Callable[[], Any]) -> Any:
@@ -65,7 +67,7 @@ class Ends:
         try:
             return read()
         finally:
-            writer.join(5)
+            writer.join(PATIENCE_S)
 
     def close(self) -> None:
         self.parent.close()
@@ -196,7 +198,7 @@ def test_an_answer_made_by_hand_is_understood(ends: Ends) -> None:
     call = a_call(contents(LARGE), LARGE)
     ends.ask(call)
     ends.theirs.sendall(frame([(LARGE, BEGIN)]))
-    assert ends.parent.read_outcome(call, 5)[0].outputs == {"y": bytes(LARGE)}
+    assert ends.parent.read_outcome(call, PATIENCE_S)[0].outputs == {"y": bytes(LARGE)}
 
 
 @pytest.mark.parametrize("lie", LIES)
@@ -205,7 +207,7 @@ def test_a_lie_is_refused(ends: Ends, lie: str) -> None:
     ends.ask(call)
     ends.theirs.sendall(LIES[lie])
     with pytest.raises(FrameError):
-        ends.parent.read_outcome(call, 5)
+        ends.parent.read_outcome(call, PATIENCE_S)
 
 
 def test_no_more_is_taken_than_the_room_holds() -> None:
@@ -244,29 +246,51 @@ def test_the_parent_takes_no_descriptors(ends: Ends) -> None:
         answer = frame([(LARGE, BEGIN)])
         socket.send_fds(ends.theirs, [answer[:8]], [file.fileno()] * 200)
         socket.send_fds(ends.theirs, [answer[8:]], [file.fileno()] * 200)
-    assert ends.parent.read_outcome(call, 5)[0].outputs
+    assert ends.parent.read_outcome(call, PATIENCE_S)[0].outputs
     assert descriptors() == before
 
 
 def test_an_answer_in_drops_ends_in_time(ends: Ends) -> None:
+    """The limit is for all of it: each drop comes long before the limit, the last one minutes after it."""
     call = a_call(b"", LARGE)
     ends.ask(call)
-    done = threading.Event()
+    answer = frame([(LARGE, 0)], padding=" " * 10_000)
+    done, dropped = threading.Event(), 0
 
     def drip() -> None:
-        for byte in frame([(LARGE, 0)]):
+        nonlocal dropped
+        for dropped in range(len(answer)):
             if done.wait(0.05):
                 return
-            ends.theirs.sendall(bytes([byte]))
+            ends.theirs.sendall(answer[dropped : dropped + 1])
 
     writer = threading.Thread(target=drip)
     writer.start()
-    start = time.monotonic()
     with pytest.raises(TimeoutError):
         ends.parent.read_outcome(call, 0.5)
-    assert time.monotonic() - start < 2
     done.set()
     writer.join()
+    assert 0 < dropped < len(answer) - 1
+
+
+def test_the_limit_of_an_answer_is_one_for_all_its_pieces(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of it is there at once, but each piece takes a second to read."""
+    call = a_call(b"", 0)
+    clock = SimpleNamespace(now=0.0)
+
+    def monotonic() -> float:
+        clock.now += 1.0
+        return clock.now
+
+    clock.monotonic = monotonic
+    monkeypatch.setattr("grader.frames.time", clock)
+    monkeypatch.setattr("grader.frames._PIECE_BYTES", 1)
+    answer = frame([(0, None)])
+    for limit_s, ends_in_time in ((len(answer) + 10.0, True), (len(answer) - 10.0, False)):
+        ends.ask(call)
+        ends.theirs.sendall(answer)
+        with contextlib.nullcontext() if ends_in_time else pytest.raises(TimeoutError):
+            assert ends.parent.read_outcome(call, limit_s)[0].outputs == {"y": b""}
 
 
 # -- a child of its own, whose device is written in Python
@@ -284,15 +308,17 @@ def write_later():
     fd = next(fd for fd in os.listdir("/proc/self/fd") if "memfd" in os.path.realpath("/proc/self/fd/" + fd))
     fd = os.open("/proc/self/fd/" + fd, os.O_RDWR)
     def write():
-        time.sleep(0.3)
+        while not os.path.exists({go!r}):
+            time.sleep(0.01)
         os.pwrite(fd, bytes(os.fstat(fd).st_size), 0)
         late.append(1)
+        open({gone!r}, "w").close()
     threading.Thread(target=write, daemon=True).start()
 
 def lie():
     connection = int(sys.argv[2])
     os.write(connection, bytes([9, 0, 0, 0, 0, 0, 0, 0]) + b"no header")
-    time.sleep(60)
+    time.sleep(1000)
 
 class Device:
     spent = False
@@ -305,7 +331,7 @@ class Device:
             lie()
         if call.launcher == "eats":
             self.eaten = b"x" * (400 << 20)
-            time.sleep(5)
+            time.sleep(1000)
         if call.launcher == "limited":
             resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
         if call.launcher == "writes later":
@@ -321,7 +347,8 @@ sandbox._main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), False)
 @pytest.fixture
 def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
     program = tmp_path / "child"
-    program.write_text(f"#!{sys.executable}\n" + CHILD.format(root=str(Path(__file__).resolve().parent.parent)))
+    root, (go, gone) = Path(__file__).resolve().parent.parent, (str(tmp_path / name) for name in ("go", "gone"))
+    program.write_text(f"#!{sys.executable}\n" + CHILD.format(root=str(root), go=go, gone=gone))
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setattr(sandbox.sys, "executable", str(program))
     with Sandbox("sim") as made:
@@ -339,15 +366,16 @@ def test_no_descriptor_stays_after_many_large_calls(box: Sandbox) -> None:
     assert set(counts) == {counts[0]}
 
 
-def test_what_the_child_writes_after_its_answer_changes_nothing(box: Sandbox) -> None:
+def test_what_the_child_writes_after_its_answer_changes_nothing(box: Sandbox, tmp_path: Path) -> None:
     given = contents(LARGE)
     outcome = box.call(a_call(given, LARGE, "writes later"))
-    time.sleep(0.6)
+    (tmp_path / "go").touch()
+    wait_for((tmp_path / "gone").exists, "the child to write")
     assert outcome.outputs == {"y": given}
     assert box.call(a_call(given, LARGE)).counters["late"] == 1
 
 
-@pytest.mark.parametrize(("launcher", "words"), [("dies", "SIGKILL"), ("lies", "wrote to the grader's connection")])
+@pytest.mark.parametrize(("launcher", "words"), [("dies", "SIGKILL"), ("lies", "connection")])
 def test_a_child_that_dies_or_lies_is_a_finding_and_leaves_nothing(box: Sandbox, launcher: str, words: str) -> None:
     given = contents(LARGE)
     assert box.call(a_call(given, LARGE)).outputs == {"y": given}

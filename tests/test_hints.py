@@ -27,12 +27,12 @@ def test_hints_in_order_each_on_one_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (None, "cannot be read"),
-        ("relu_f32: [a, b]\n", "needs a list of 3 hints"),
-        ("relu_f32: [a, b, 3]\n", "needs a list of 3 hints"),
-        ("other: [a, b, c]\n", "needs a list of 3 hints"),
-        ("- a\n", "needs a list of 3 hints"),
-        ("relu_f32: [a, b\n", "is not YAML"),
+        (None, "read"),
+        ("relu_f32: [a, b]\n", "list of 3"),
+        ("relu_f32: [a, b, 3]\n", "list of 3"),
+        ("other: [a, b, c]\n", "list of 3"),
+        ("- a\n", "list of 3"),
+        ("relu_f32: [a, b\n", "YAML"),
     ],
 )
 def test_bad_hints_are_one_error_with_the_file(tmp_path: Path, text: str | None, words: str) -> None:

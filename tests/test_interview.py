@@ -15,12 +15,14 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from html.parser import HTMLParser
 from pathlib import Path
-from random import Random
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from browser import DESK, PHONE, absent, browser, view  # noqa: F401
+from compiler import HeldCompiler
+from facts import all_of, has
+from patience import PATIENCE_S, wait_for
 from test_faces import ROOT, make_clone, run
 
 from grader import check, progress, rung, skeleton
@@ -123,10 +125,13 @@ def test_time_within_a_boot_is_nobodys_to_set() -> None:
 
 
 def test_the_real_clock_moves_and_knows_its_boot() -> None:
+    began_s = clock._since_boot_s()
     one = clock.now()
     time.sleep(0.02)
     two = clock.now()
-    assert 0.01 < clock.elapsed_s(one, two) < 5.0 and one.boot == two.boot and abs(clock.clock_set_s(one, two)) < 2.0
+    most_s = clock._since_boot_s() - began_s + 0.01  # moments are rounded
+    assert 0.01 < clock.elapsed_s(one, two) <= most_s and one.boot == two.boot
+    assert abs(clock.clock_set_s(one, two)) <= most_s
 
 
 @pytest.mark.parametrize(
@@ -178,14 +183,10 @@ def test_gaps_are_recorded_with_their_reason(lone: Catalog, at: Time) -> None:
     seen(session.CLOSE, 10, pid=4)
     at.s += 70
     on = conduct.end_part(on, lone)
-    words = [(gap.start_s, gap.long_s, gap.why.split(",")[0].split(":")[0]) for gap in on.gaps()]
-    assert words == [
-        (105, 900, "the machine was asleep"),
-        (1010, 300, "the clock on screen was closed"),
-        (1320, 200, "the clock on screen was cut off"),
-        (1520, 150, "the machine was started anew"),
-        (1680, 70, "the clock on screen was closed"),
-    ]
+    whys = {(gap.start_s, gap.long_s): gap.why for gap in on.gaps()}
+    assert list(whys) == [(105, 900), (1010, 300), (1320, 200), (1520, 150), (1680, 70)]
+    for why, fact in zip(whys.values(), ("asleep", "closed", "cut off", "started anew", "closed"), strict=True):
+        assert has(why, fact)
 
 
 def test_a_clock_that_was_set_is_on_the_record(lone: Catalog, at: Time) -> None:
@@ -222,7 +223,7 @@ def test_a_full_disk_leaves_the_log_as_it_was(lone: Catalog, monkeypatch: pytest
         return real(file, line[:10], place)
 
     monkeypatch.setattr(os, "pwrite", full)
-    with pytest.raises(InterviewError, match=r"cannot be written \(No space left on device\)"):
+    with pytest.raises(InterviewError, match=all_of("cannot be written", "No space left on device")):
         session.append(on, session.ABANDON)
     assert (on.folder / session.LOG).read_bytes() == before
 
@@ -303,18 +304,18 @@ def test_every_plan_of_ours_can_be_drawn(catalog: Catalog) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "at least one plan"),
-        ("a: [1]", "needs `about: words`"),
-        ("a: {about: x, parts: []}", "has no part"),
-        ("a: {about: x, parts: [{level: easy}]}", "part 1: minutes"),
-        ("a: {about: x, parts: [{level: esay, minutes: 5}]}", "part 1: level must be one of"),
-        ("a: {about: x, parts: [{time: 5}]}", "part 1 may have"),
-        ("a: [", "cannot be read"),
+        ("", ["plan"]),
+        ("a: [1]", ["`about: words`"]),
+        ("a: {about: x, parts: []}", ["no part"]),
+        ("a: {about: x, parts: [{level: easy}]}", ["part 1", "minutes"]),
+        ("a: {about: x, parts: [{level: esay, minutes: 5}]}", ["part 1", "level", "easy"]),
+        ("a: {about: x, parts: [{time: 5}]}", ["part 1", "minutes"]),
+        ("a: [", ["plans.yaml"]),
     ],
 )
-def test_a_faulty_plan_is_one_sentence(tmp_path: Path, text: str, said: str) -> None:
+def test_a_faulty_plan_is_one_sentence(tmp_path: Path, text: str, said: list[str]) -> None:
     (tmp_path / "plans.yaml").write_text(text)
-    with pytest.raises(InterviewError, match=re.escape(said)):
+    with pytest.raises(InterviewError, match=all_of(*said)):
         load_plans(tmp_path / "plans.yaml")
 
 
@@ -397,7 +398,7 @@ def test_an_end_that_is_killed_anywhere_is_taken_up(lone: Catalog) -> None:
 def test_a_file_that_is_gone_comes_back_as_it_was_last_graded(lone: Catalog) -> None:
     on = begin(lone)
     on.paper(0).unlink()
-    with pytest.raises(InterviewError, match="`kata interview resume` writes a lost one"):
+    with pytest.raises(InterviewError, match=all_of("`kata interview resume`", "lost")):
         conduct.ask(on, lone)
     os.mkfifo(on.paper(0))
     with pytest.raises(InterviewError, match="cannot be read"):
@@ -436,7 +437,7 @@ def current(place: Path) -> Session:
 def test_an_interview_from_begin_to_page(clone: Path) -> None:
     mine = clone / f"exercises/elementwise/{EASY}.cu"
     before = mine.read_bytes()
-    done = interview(clone, "--kata", EASY, "--minutes", "5", "--device", "sim", "--seed", "11")
+    done = interview(clone, "--kata", EASY, "--minutes", "240", "--device", "sim", "--seed", "11")
     assert done.returncode == 0 and f"interviews/{current(clone).name}/{EASY}.cu" in done.stdout
     assert "n=" not in done.stdout  # no shape is told beforehand
     on, found = current(clone), load_catalog(clone)
@@ -451,7 +452,7 @@ def test_an_interview_from_begin_to_page(clone: Path) -> None:
 
     refused = [kata(clone, *command, EASY) for command in (["hint"], ["solution"])]
     assert [item.returncode for item in refused] == [1, 1] and all(item.stdout == "" for item in refused)
-    assert "no hint until" in refused[0].stderr and "--anyway" in refused[1].stderr
+    assert has(refused[0].stderr, "no hint") and "--anyway" in refused[1].stderr
     assert kata(clone, "solution", EASY, "--anyway").returncode == 0
     assert kata(clone, "show", EASY).returncode == 0 and kata(clone, "hint", "relu_f32").returncode == 0
 
@@ -462,7 +463,7 @@ def test_an_interview_from_begin_to_page(clone: Path) -> None:
     assert done.returncode == 0 and known["verdict"] == "pass" and known["in_time"]
     status = json.loads(interview(clone, "status", "--json").stdout)
     assert [item["verdict"] for item in status["attempts"]] == ["not started", "out of bounds", "pass"]
-    assert status["looked_up"] == 3 and 0 < status["left_s"] < 300 and status["state"] == "on"
+    assert status["looked_up"] == 3 and 0 < status["left_s"] < 240 * 60 and status["state"] == "on"
 
     done = interview(clone, "finish")
     assert done.returncode == 0 and "handed in: pass" in done.stdout and "interview.html" in done.stdout
@@ -553,7 +554,7 @@ def test_an_interview_that_is_abandoned_leaves_the_file_and_room_for_another(clo
     interview(clone, "--level", "easy", "--device", "sim")
     on = current(clone)
     done = interview(clone, "--level", "easy")
-    assert done.returncode == 2 and f"an interview is on: {on.name}" in done.stderr
+    assert done.returncode == 2 and has(done.stderr, "interview is on", on.name)
     done = interview(clone, "abandon")
     assert done.returncode == 0 and on.paper(0).is_file() and not (on.folder / "interview.html").exists()
     assert interview(clone, "--family", "relu", "--device", "sim").returncode == 0 and current(clone).name != on.name
@@ -562,22 +563,22 @@ def test_an_interview_that_is_abandoned_leaves_the_file_and_room_for_another(clo
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["grade"], 2, "no interview is on. `kata interview` begins one."),
-        (["finish"], 2, "no interview is on"),
-        (["resume"], 2, "no interview is on"),
-        (["abandon"], 2, "no interview is on"),
-        (["status"], 1, "No interview is on. `kata interview` begins one."),
-        (["--plan", "nothing"], 2, "no plan is called 'nothing'. There are: screen: "),
-        (["--plan", "screen", "--level", "easy"], 2, "leave out --level"),
-        (["--kata", "elementwise"], 2, "--kata is for one kata, but 'elementwise' names"),
-        (["--kata", EASY, "--level", "hard"], 2, f"{EASY} is easy, of the family elementwise"),
-        (["--family", "nothing"], 2, "no family is called 'nothing'"),
-        (["--level", "easy", "--family", "sgemv"], 2, "a kata was asked for (easy sgemv), and there is none"),
+        (["grade"], 2, ["no interview", "`kata interview`"]),
+        (["finish"], 2, ["no interview"]),
+        (["resume"], 2, ["no interview"]),
+        (["abandon"], 2, ["no interview"]),
+        (["status"], 1, ["no interview", "`kata interview`"]),
+        (["--plan", "nothing"], 2, ["no plan", "'nothing'", "screen"]),
+        (["--plan", "screen", "--level", "easy"], 2, ["--level"]),
+        (["--kata", "elementwise"], 2, ["--kata", "one kata", "'elementwise'"]),
+        (["--kata", EASY, "--level", "hard"], 2, [EASY, "easy", "family elementwise"]),
+        (["--family", "nothing"], 2, ["family", "'nothing'"]),
+        (["--level", "easy", "--family", "sgemv"], 2, ["(easy sgemv)", "none"]),
     ],
 )
-def test_what_cannot_be_done_is_one_sentence(pristine: Path, arguments: list[str], code: int, said: str) -> None:
+def test_what_cannot_be_done_is_one_sentence(pristine: Path, arguments: list[str], code: int, said: list[str]) -> None:
     done = interview(pristine, *arguments)
-    assert done.returncode == code and said in done.stderr and len(done.stderr.splitlines()) == 1
+    assert done.returncode == code and has(done.stderr, *said) and len(done.stderr.splitlines()) == 1
     assert session.current(pristine) is None
 
 
@@ -587,14 +588,14 @@ def test_a_kata_that_went_away_is_said(clone: Path) -> None:
     file.write_text(file.read_text().replace(EASY, "gone_f32"))
     for task in ("status", "grade", "finish", "resume"):
         done = interview(clone, task)
-        assert done.returncode == 2 and "gone_f32, which is asked, is no longer in the catalogue" in done.stderr
+        assert done.returncode == 2 and has(done.stderr, "gone_f32", "catalogue")
     assert interview(clone, "abandon").returncode == 0 and session.current(clone) is None
 
 
 @pytest.mark.parametrize("minutes", ["0", "-3", "601", "soon", "nan"])
 def test_minutes_out_of_range_are_refused(pristine: Path, minutes: str) -> None:
     done = interview(pristine, f"--minutes={minutes}")
-    assert done.returncode == 2 and f"--minutes: '{minutes}' is no number of minutes above 0, up to" in done.stderr
+    assert done.returncode == 2 and has(done.stderr, "--minutes", f"'{minutes}'", "above 0", "600")
 
 
 def test_a_diff_is_noted_for_both_katas_and_one_of_ones_own_is_not(lone: Catalog) -> None:
@@ -625,7 +626,7 @@ def test_over_time_is_said_and_counts_as_such(lone: Catalog, at: Time, monkeypat
     part = record["parts"][0]
     assert [item["asked_s"] for item in part["attempts"]] == [601, 601]
     assert part["first_right_in_time"] is False and part["over_s"] == 1
-    assert "✗ right after 10:01, after the time was up" in page(record)
+    assert re.search(r"✗[^<]*10:01[^<]*time was up", page(record))
 
 
 def test_no_file_handed_in_is_a_page_all_the_same(lone: Catalog) -> None:
@@ -633,33 +634,36 @@ def test_no_file_handed_in_is_a_page_all_the_same(lone: Catalog) -> None:
     on.paper(0).unlink()
     record = made_record(on, lone)
     assert record["parts"][0]["attempts"] == [] and record["parts"][0]["final"] is None
-    assert "None, and no file was handed in." in page(record) and "no right answer" in page(record)
+    assert has(page(record), "no file was handed in", "no right answer")
 
 
-def test_a_grade_that_is_killed_is_on_the_record_and_the_next_one_works(clone: Path) -> None:
-    interview(clone, "--kata", EASY, "--device", "sim")
+def killed_while_it_compiles(clone: Path, tmp_path: Path, command: str) -> None:
+    """`kata interview COMMAND`, killed when it has asked for a grade and before there is one."""
     on = current(clone)
     answer(on, load_catalog(clone))
-    on.paper(0).write_text(on.paper(0).read_text() + f"// {Random(os.getpid()).random()}\n")  # not in the cache
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen([sys.executable, "-m", "grader", "interview", "grade"], cwd=clone, env=env)
-    wait_until(lambda: any(event["what"] == session.ASK for event in current(clone).events))
+    on.paper(0).write_text(on.paper(0).read_text() + f"// held {tmp_path}\n")  # not in the cache
+    compiler = HeldCompiler(tmp_path, "^// held")
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "KATA_NVCC": compiler.path}
+    process = subprocess.Popen([sys.executable, "-m", "grader", "interview", command], cwd=clone, env=env)
+    wait_until(compiler.has_begun)
+    assert any(event["what"] == session.ASK for event in current(clone).events)
     process.kill()
     process.wait()
+    compiler.let_go()
+
+
+def test_a_grade_that_is_killed_is_on_the_record_and_the_next_one_works(clone: Path, tmp_path: Path) -> None:
+    interview(clone, "--kata", EASY, "--device", "sim")
+    killed_while_it_compiles(clone, tmp_path, "grade")
     assert [attempt.kind for attempt in current(clone).attempts(0)] == ["cut off"]
     assert interview(clone, "grade").returncode == 0
     assert [attempt.kind for attempt in current(clone).attempts(0)] == ["cut off", "pass"]
 
 
-def test_a_finish_that_is_killed_is_finished_by_the_next(clone: Path) -> None:
+def test_a_finish_that_is_killed_is_finished_by_the_next(clone: Path, tmp_path: Path) -> None:
     interview(clone, "--kata", EASY, "--device", "sim")
     on = current(clone)
-    answer(on, load_catalog(clone))
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen([sys.executable, "-m", "grader", "interview", "finish"], cwd=clone, env=env)
-    wait_until(lambda: any(event["what"] == session.ASK for event in current(clone).events))
-    process.kill()
-    process.wait()
+    killed_while_it_compiles(clone, tmp_path, "finish")
     assert current(clone).over and not (on.folder / "interview.html").exists()
     spent = current(clone).spent_s(0)
     assert "kata interview finish" in interview(clone, "status").stdout
@@ -669,11 +673,8 @@ def test_a_finish_that_is_killed_is_finished_by_the_next(clone: Path) -> None:
     assert record["parts"][0]["spent_s"] == spent  # the clock had stopped
 
 
-def wait_until(holds: Callable[[], bool], limit_s: float = 120.0) -> None:
-    end = time.monotonic() + limit_s
-    while not holds():
-        assert time.monotonic() < end, "it never came to that"
-        time.sleep(0.05)
+def wait_until(holds: Callable[[], bool]) -> None:
+    wait_for(holds, "what was to come of it")
 
 
 # The terminal
@@ -681,7 +682,7 @@ def wait_until(holds: Callable[[], bool], limit_s: float = 120.0) -> None:
 pexpect = pytest.importorskip("pexpect", reason="pexpect is not installed; `pip install -e .[dev]`")
 
 
-LIMIT_S = 120  # for what takes a second or two on a machine that does nothing else
+LIMIT_S = PATIENCE_S
 
 
 @pytest.fixture
@@ -716,9 +717,11 @@ def test_the_line_of_the_clock_keeps_its_time_and_keys() -> None:
 
 
 def test_the_clock_counts_down_and_its_keys_work(screen: None, clone: Path) -> None:
-    child = terminal(clone, "--kata", EASY, "--minutes", "5", "--device", "sim")
-    child.expect(r"4:5\d left \| elementwise_f32 \| g grade")
-    child.expect(r"4:5\d left")
+    child = terminal(clone, "--kata", EASY, "--minutes", "240", "--device", "sim")
+    child.expect(r"(\d:\d\d:\d\d) left \| elementwise_f32 \| g grade")
+    first = child.match[1]
+    child.expect(rf"(?!{first})(\d:\d\d:\d\d) left")
+    assert child.match[1] < first <= "4:00:00"
     assert not child.getecho()
     on = current(clone)
     answer(on, load_catalog(clone), WRONG)
@@ -775,7 +778,7 @@ def test_a_clock_that_is_killed_can_be_resumed_and_there_is_only_one(
     child.expect("left")
     answer(current(clone), load_catalog(clone))
     second = terminal(clone, "resume")
-    second.expect("its clock is on screen in another terminal")
+    second.expect("another terminal")
     second.expect(pexpect.EOF)
     second.close()
     assert second.exitstatus == 2
@@ -793,7 +796,7 @@ def test_a_clock_that_is_killed_can_be_resumed_and_there_is_only_one(
     again = terminal(clone, "resume")
     again.expect("left")
     again.send("q")
-    again.expect("the time runs on")
+    again.expect("time runs on")
     again.expect(pexpect.EOF)
     again.close()
     assert again.exitstatus == 0
@@ -815,8 +818,8 @@ def running_grades(place: Path) -> list[str]:
 
 def test_the_screen_says_when_the_time_is_up(screen: None, clone: Path) -> None:
     child = terminal(clone, "--kata", EASY, "--minutes", "0.03", "--device", "sim")
-    child.expect("The time is up")
-    child.expect(r"0:0\d OVER TIME")
+    child.expect("time is up")
+    child.expect(r"\d+:\d\d OVER TIME")
     child.send("q")
     child.expect(pexpect.EOF)
     events = [event["what"] for event in current(clone).events]
@@ -892,7 +895,9 @@ def test_marks_are_counted_kept_saved_and_loaded(browser: Any, shown_page: Path,
         wait_until(lambda: "interview another" in at.locator("#kept").inner_text())
 
 
-def test_a_measured_speed_is_on_the_page_with_its_interval(lone: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_measured_speed_is_on_the_page_with_its_interval(
+    lone: Catalog, at: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What a GPU's grade looks like: none is needed to show it."""
     kernel = {"kernel": "k(float*)", "grid": [1, 1, 1], "block": [256, 1, 1], "registers": 40, "local_bytes": 0}
     launched = {**kernel, "smem_bytes": 512, "blocks_per_sm": 8, "occupancy": 1.0}
@@ -901,11 +906,12 @@ def test_a_measured_speed_is_on_the_page_with_its_interval(lone: Catalog, monkey
     monkeypatch.setattr(conduct, "grade", lambda kata, options, **more: Grade(kata, more["source"], (slow,), 1.0, "0"))
     on = begin(lone)
     answer(on, lone)
+    at.s += 7
     on, _ = conduct.ask(on, lone)
     text = page(made_record(on, lone))
     assert "93.1 %" in text and "92.5 to 93.7 %" in text and "100.0 µs" in text and "n=1024" in text
-    assert "k &lt;&lt;&lt;(1, 1, 1), (256, 1, 1)&gt;&gt;&gt;: 40 registers, 512 bytes of shared memory" in text
-    assert "✓ right after 0:0" in text and "; too slow" in text
+    assert re.search(r"k &lt;&lt;&lt;\(1, 1, 1\), \(256, 1, 1\)&gt;&gt;&gt;[^<]* 40 registers[^<]* 512 bytes", text)
+    assert re.search(r"✓[^<]* 0:07[^<]*too slow", text)
 
 
 def dev_check(place: Path) -> Sequence[str]:
@@ -919,21 +925,26 @@ def dev_check(place: Path) -> Sequence[str]:
     [
         (
             lambda text: None,
-            "interview.yaml cannot be read (No such file or directory). Every family has one: 4 questions",
+            ["No such file", "4 questions"],
         ),
-        (lambda text: "questions: [", "is not YAML"),
-        (lambda text: "questions: []", "questions: has 0, and a family needs 4 at least"),
-        (lambda text: text.replace("points:", "rubric:", 1), "number 1: needs `question`, `points` and `follow_up`"),
+        (lambda text: "questions: [", ["YAML"]),
+        (lambda text: "questions: []", ["questions:", "0", "4"]),
+        (lambda text: text.replace("points:", "rubric:", 1), ["number 1:", "`question`", "`points`", "`follow_up`"]),
         (
             lambda text: re.sub(r"points:\n(      .*\n)+", "points: [one]\n", text, count=1),
-            "number 1: needs 2 to 4 points",
+            ["number 1:", "2 to 4 points"],
         ),
-        (lambda text: re.sub(r"follow_up: >-\n.*\n", "follow_up: 3\n", text, count=1), "are words"),
-        (lambda text: f"{text}katas: {{relu_f64: []}}\n", "katas: relu_f64: no kata of this family"),
-        (lambda text: f"{text}katas: {{relu_f32x4: [{{question: a}}]}}\n", "katas: relu_f32x4: number 1: needs"),
+        (lambda text: re.sub(r"follow_up: >-\n.*\n", "follow_up: 3\n", text, count=1), ["words"]),
+        (lambda text: f"{text}katas: {{relu_f64: []}}\n", ["katas: relu_f64:", "family"]),
+        (
+            lambda text: f"{text}katas: {{relu_f32x4: [{{question: a}}]}}\n",
+            ["katas: relu_f32x4: number 1:", "`points`"],
+        ),
     ],
 )
-def test_faulty_questions_are_found_with_their_fix(clone: Path, change: Callable[[str], str | None], said: str) -> None:
+def test_faulty_questions_are_found_with_their_fix(
+    clone: Path, change: Callable[[str], str | None], said: list[str]
+) -> None:
     file = clone / "exercises/relu/interview.yaml"
     text = change(file.read_text())
     if text is None:
@@ -942,7 +953,7 @@ def test_faulty_questions_are_found_with_their_fix(clone: Path, change: Callable
         assert text != file.read_text()
         file.write_text(text)
     (problem,) = dev_check(clone)
-    assert "exercises/relu/interview.yaml" in problem and said in problem
+    assert has(problem, "exercises/relu/interview.yaml", *said)
 
 
 def test_help_teaches(pristine: Path) -> None:

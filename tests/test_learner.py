@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from facts import has
+from patience import PATIENCE_S
 from test_faces import ROOT, make_clone, pytest_run, run, solve
 
 from grader import progress, rung, skeleton
@@ -84,7 +86,7 @@ def test_a_grade_stands_where_nothing_can_be_kept(clone: Path, face: str) -> Non
         done = run(clone, "-m", "grader", "grade", *names, "--device", "sim", KATA_DATA="/dev/null")
         assert "2 of 2 passed" in done.stdout
     assert done.returncode == 0
-    assert (done.stdout + done.stderr).count("this was not kept as progress: ") == 1  # for both
+    assert (done.stdout + done.stderr).count("not kept as progress") == 1  # for both
 
 
 def kata(place: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -127,11 +129,11 @@ def test_list_follows_a_kata_from_not_started_to_passed(clone: Path) -> None:
     keep(clone, "relu_f32", Kind.RACE)
     assert shown() == ["yes", f"failed: race, {today()}"]
     path.write_text(path.read_text() + "// another try\n")
-    assert shown() == ["yes", f"failed: race, {today()}; edited since"]
+    assert shown()[0] == "yes" and re.fullmatch(rf"failed: race, {today()}; .*edited.*", shown()[1])
     keep(clone, "relu_f32")
     assert shown() == ["yes", f"passed, {today()}"]
     keep(clone, "relu_f32", Kind.TOO_SLOW)
-    assert shown() == ["yes", f"passed, {today()}; last grade: too slow, {today()}"]
+    assert shown()[0] == "yes" and re.fullmatch(rf"passed, {today()}; .*too slow, {today()}", shown()[1])
     kata(clone, "reset", "relu_f32")
     assert shown()[1].startswith("passed")
     other = kata(clone, "list", "relu", "--json", KATA_DATA=str(clone / "nothing"))
@@ -186,22 +188,22 @@ def test_words_are_looked_for_in_headers_and_todos_and_then_in_what_a_family_is_
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["list", "elementwise_f33"], 1, "Did you mean elementwise_f32"),
-        (["list", "--family", "elementwise", "--state", "passed"], 1, "No kata is like that."),
-        (["list", "--family", "nothing"], 2, "no family is called 'nothing'"),
-        (["next", "elementwise_f33"], 2, "Did you mean elementwise_f32"),
-        (["show", "elementwise"], 2, "`kata show` is for one kata"),
-        (["solution", "elementwise"], 2, "`kata solution` is for one kata"),
-        (["diff", "elementwise"], 2, "`kata diff` is for one kata"),
-        (["diff", "elementwise_f32"], 1, "elementwise_f32 is the first"),
-        (["progress", "--clone", "/x"], 2, "give --export, too"),
-        (["progress", "--import", "nowhere.jsonl"], 2, "nowhere.jsonl cannot be read"),
-        (["progress", "--export", "/dev/null/x"], 2, "cannot be written"),
+        (["list", "elementwise_f33"], 1, ["'elementwise_f33'", "elementwise_f32"]),
+        (["list", "--family", "elementwise", "--state", "passed"], 1, ["no kata"]),
+        (["list", "--family", "nothing"], 2, ["family", "'nothing'"]),
+        (["next", "elementwise_f33"], 2, ["'elementwise_f33'", "elementwise_f32"]),
+        (["show", "elementwise"], 2, ["`kata show`", "one kata"]),
+        (["solution", "elementwise"], 2, ["`kata solution`", "one kata"]),
+        (["diff", "elementwise"], 2, ["`kata diff`", "one kata"]),
+        (["diff", "elementwise_f32"], 1, ["elementwise_f32", "first"]),
+        (["progress", "--clone", "/x"], 2, ["--export"]),
+        (["progress", "--import", "nowhere.jsonl"], 2, ["nowhere.jsonl"]),
+        (["progress", "--export", "/dev/null/x"], 2, ["/dev/null/x"]),
     ],
 )
-def test_what_cannot_be_done_is_one_sentence(pristine: Path, arguments: list[str], code: int, said: str) -> None:
+def test_what_cannot_be_done_is_one_sentence(pristine: Path, arguments: list[str], code: int, said: list[str]) -> None:
     done = kata(pristine, *arguments)
-    assert done.returncode == code and said in done.stderr and len(done.stderr.splitlines()) == 1
+    assert done.returncode == code and has(done.stderr, *said) and len(done.stderr.splitlines()) == 1
 
 
 def test_next_is_open_and_core_before_any_drill(clone: Path) -> None:
@@ -213,7 +215,7 @@ def test_next_is_open_and_core_before_any_drill(clone: Path) -> None:
 
     catalog = load_catalog(clone)
     assert following() == "elementwise_f32" and following("sgemm") is None
-    assert "sgemm_naive_f32 comes after elementwise_f32" in kata(clone, "next", "sgemm").stdout
+    assert has(kata(clone, "next", "sgemm").stdout, "sgemm_naive_f32", "elementwise_f32")
     passed: set[str] = set()
     for _ in range(12):
         name = following()
@@ -238,14 +240,19 @@ def test_next_gives_drills_when_the_core_is_passed_and_then_ends(clone: Path) ->
         if item.path == "drill":
             keep_as(item)
     done = kata(clone, "next")
-    assert done.returncode == 1 and done.stdout == "All of them are passed.\n"
+    assert done.returncode == 1 and has(done.stdout, "all", "passed") and len(done.stdout.splitlines()) == 1
+
+
+def row(text: str, name: str) -> str:
+    """What `kata show` says under a name."""
+    return next(line for line in text.splitlines() if line.startswith(f"{name} "))
 
 
 def test_show_has_the_task_and_where_the_learner_is(clone: Path) -> None:
     text = kata(clone, "show", "elementwise_f32x4").stdout
     found = load_catalog(clone).katas["elementwise_f32x4"]
     assert text.startswith("elementwise_f32x4: ") and "Technique" in text and "TODO 1  " in text
-    assert "after     elementwise_f32 (not passed yet)" in text and "hints     none of 3" in text
+    assert has(row(text, "after"), "elementwise_f32", "not passed") and has(row(text, "hints"), "none", "3")
     keep(clone, "elementwise_f32")
     kata(clone, "hint", found.name, "2")
     kata(clone, "hint", found.name)
@@ -254,8 +261,8 @@ def test_show_has_the_task_and_where_the_learner_is(clone: Path) -> None:
     keep(clone, found.name, Kind.RACE)
     keep(clone, found.name)
     text = kata(clone, "show", found.name).stdout
-    assert "after     elementwise_f32 (passed)" in text and "hints     1, 2 of 3 shown" in text
-    assert f"state     passed, {today()}" in text and f"looked at, {today()}, before you passed" in text
+    assert has(row(text, "after"), "elementwise_f32", "(passed)") and has(row(text, "hints"), "1, 2 of 3")
+    assert has(row(text, "state"), "passed", today()) and has(row(text, "solution"), today(), "before")
     data = json.loads(kata(clone, "show", found.name, "--json").stdout)
     assert (data["state"], data["unlocked"], data["hints"]) == ("passed", True, [1, 2])
     assert [todo["empty"] for todo in data["todos"]] == [False] * len(data["todos"]) and data["solution_seen"]
@@ -267,10 +274,10 @@ def test_a_file_that_cannot_be_read_is_one_sentence(clone: Path) -> None:
     path.unlink()
     path.symlink_to(path)
     done = kata(clone, "show", "elementwise_f32")
-    assert done.returncode == 2 and "elementwise_f32.cu cannot be read (" in done.stderr
+    assert done.returncode == 2 and has(done.stderr, "elementwise_f32.cu", "symbolic links")
     assert len(done.stderr.splitlines()) == 1
     listed = kata(clone, "list", "elementwise_f32")
-    assert listed.returncode == 0 and "written; the file cannot be read (" in listed.stdout
+    assert listed.returncode == 0 and has(listed.stdout, "written", "symbolic links")
     assert kata(clone, "reset", "elementwise_f32").returncode == 0
     assert "not started" in kata(clone, "list", "elementwise_f32").stdout
 
@@ -291,7 +298,7 @@ def test_a_solution_is_shown_after_a_pass_or_anyway(clone: Path) -> None:
 def test_a_diff_shows_the_code_that_is_new_after_a_pass_or_anyway(clone: Path) -> None:
     done = kata(clone, "diff", "elementwise_f32x4")
     assert done.returncode == 1 and done.stdout == ""
-    assert "not passed elementwise_f32 and elementwise_f32x4 yet" in done.stderr
+    assert has(done.stderr, "passed", "elementwise_f32", "elementwise_f32x4", "--anyway")
     done = kata(clone, "diff", "elementwise_f32x4", "--anyway")
     assert done.returncode == 0 and done.stdout.startswith("--- solutions/elementwise/elementwise_f32.cu\n+++ ")
     assert "+constexpr int VEC = 4;" in done.stdout and "// " not in done.stdout
@@ -335,7 +342,7 @@ def test_hints_are_counted_and_shown_where_they_cannot_be(clone: Path) -> None:
     assert kata(clone, "hint", "elementwise_f32", "3").returncode == 0
     assert [(event.what, event.strength) for event in events(clone)] == [("hint", 3)]
     done = kata(clone, "hint", "elementwise_f32", KATA_DATA="/dev/null")
-    assert done.returncode == 0 and "says more" in done.stdout and "not kept" in done.stderr
+    assert done.returncode == 0 and "kata hint elementwise_f32 2" in done.stdout and "not kept" in done.stderr
     assert kata(clone, "solution", "elementwise_f32", "--anyway", KATA_DATA="/dev/null").returncode == 0
 
 
@@ -358,7 +365,7 @@ def test_what_is_shown_of_one_kata_is_also_json(clone: Path) -> None:
 
 
 def test_status_counts_by_level_and_family(clone: Path) -> None:
-    assert "No grade yet; `kata next`" in kata(clone, "status").stdout
+    assert has(kata(clone, "status").stdout, "no grade", "`kata next`")
     catalog = load_catalog(clone)
     for item in catalog.by_family["elementwise"]:
         keep(clone, item.name)
@@ -368,7 +375,8 @@ def test_status_counts_by_level_and_family(clone: Path) -> None:
     total = len(catalog.by_family["elementwise"])
     assert re.search(rf"^elementwise +\[{'#' * 20}\] +{total} of {total}$", text, re.MULTILINE)
     assert re.search(rf"^relu +\[{re.escape('.' * 20)}\]", text, re.MULTILINE)
-    assert f"  {today()}  relu_f32: too slow on sim sm_90a, 93.1 % of copy\n" in text
+    (last,) = (line for line in text.splitlines() if "relu_f32: " in line)
+    assert has(last, today(), "too slow", "sim sm_90a", "93.1 %", "copy")
     data = json.loads(kata(clone, "status", "--json").stdout)
     assert (data["passed"], data["katas"]) == (total, len(catalog.katas))
     assert data["families"]["elementwise"] == {"passed": total, "katas": total}
@@ -393,7 +401,8 @@ def test_progress_goes_to_another_clone_and_back_without_doubles(clone: Path, pr
 def test_a_clone_that_was_moved_can_take_its_progress_along(clone: Path, tmp_path: Path) -> None:
     keep(clone, "elementwise_f32")
     moved = clone.rename(tmp_path / "moved")
-    assert f"  {clone}: 1 event; no longer there" in kata(moved, "progress").stdout
+    (line,) = (line for line in kata(moved, "progress").stdout.splitlines() if f"{clone}:" in line)
+    assert has(line, "1 event", "no longer")
     assert kata(moved, "progress", "--clone", str(clone), "--export", "p.jsonl").returncode == 0
     assert "1 new event;" in kata(moved, "progress", "--import", "p.jsonl").stdout
     assert rows(moved, "--state", "passed").keys() == {"elementwise_f32"}
@@ -419,7 +428,7 @@ def test_a_newer_database_is_refused_by_what_reads_it(pristine: Path, data: Path
         patch.setattr(progress, "MIGRATIONS", [*progress.MIGRATIONS, ()])
         keep(pristine, "elementwise_f32")
     done = kata(pristine, *arguments)
-    assert done.returncode == 2 and "written by a newer version of the grader" in done.stderr
+    assert done.returncode == 2 and has(done.stderr, "newer", "version")
     assert len(done.stderr.splitlines()) == 1
 
 
@@ -427,7 +436,7 @@ def test_a_damaged_database_is_a_warning_to_what_reads_it(pristine: Path, data: 
     data.mkdir()
     (data / "progress.db").write_text("no database" * 1000)
     done = kata(pristine, "next")
-    assert done.returncode == 0 and "was damaged; it is kept as progress.db.damaged-1" in done.stderr
+    assert done.returncode == 0 and has(done.stderr, "damaged", "progress.db.damaged-1")
     assert kata(pristine, "next").stderr == ""
 
 
@@ -443,4 +452,4 @@ def test_a_list_may_be_cut_off(pristine: Path) -> None:
     with subprocess.Popen(command, cwd=pristine, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.close()
-        assert process.stderr.read() == b"" and process.wait(timeout=60) == 0
+        assert process.stderr.read() == b"" and process.wait(PATIENCE_S) == 0

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from facts import all_of, has
 from test_faces import make_clone, run, solve
 
 from grader import listing as module
@@ -54,11 +55,10 @@ def test_ptx_of_the_learners_file(clone: Path) -> None:
     path = solve(clone, "elementwise_f32")
     done = code(clone, "ptx", "elementwise_f32", "--arch", "sm_80")
     assert done.returncode == 0
-    assert re.match(
-        r"elementwise_f32_kernel: \d+ instructions\n  \d+ registers, 0 bytes of static shared memory, stack frame "
-        r"0 bytes, spills 0 bytes stored, 0 loaded\n  for sm_80\n",
-        done.stdout,
-    )
+    head, figures, card = done.stdout.splitlines()[:3]
+    assert re.fullmatch(r"elementwise_f32_kernel: \d+ instructions", head) and has(card, "sm_80")
+    assert re.search(r"\d+ registers\b", figures) and has(figures, "shared memory", "stack", "spills")
+    assert set(re.findall(r"\d+", re.sub(r"\d+ registers", "", figures))) == {"0"}
     inner = under(done.stdout, path, "if (idx < n)")
     assert inner.count("ld.global.nc.f32") == 2 and "add.f32" in inner and "st.global.f32" in inner
     assert "%ctaid.x" in under(done.stdout, path, "const int idx")
@@ -99,7 +99,7 @@ def test_a_file_from_elsewhere_and_one_kernel_of_several(clone: Path, tmp_path: 
     ]
     assert re.findall(r"^(\w+): ", code(clone, *asked, "--kernel", "other").stdout, re.MULTILINE) == ["other_kernel"]
     done = code(clone, *asked, "--kernel", "third")
-    assert done.returncode == 2 and "there are: elementwise_f32_kernel, other_kernel" in done.stderr
+    assert done.returncode == 2 and has(done.stderr, "elementwise_f32_kernel", "other_kernel")
 
 
 def test_a_solution_is_looked_at_and_that_is_kept(clone: Path) -> None:
@@ -121,19 +121,19 @@ def test_what_does_not_compile_is_said_as_by_a_grade(clone: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["ptx", "elementwise_f32", "--arch", "hopper"], "--arch is as nvcc writes it: sm_80, sm_90a, not 'hopper'"),
-        (["ptx", "elementwise"], "is for one kata"),
-        (["ptx", "elementwise_f32", "--file", "nowhere.cu"], "nowhere.cu is no file"),
+        (["ptx", "elementwise_f32", "--arch", "hopper"], ["--arch", "sm_80", "sm_90a", "'hopper'"]),
+        (["ptx", "elementwise"], ["one kata"]),
+        (["ptx", "elementwise_f32", "--file", "nowhere.cu"], ["nowhere.cu", "no file"]),
     ],
 )
-def test_a_wrong_command_is_one_sentence(clone: Path, arguments: list[str], said: str) -> None:
+def test_a_wrong_command_is_one_sentence(clone: Path, arguments: list[str], said: list[str]) -> None:
     done = code(clone, *arguments)
-    assert done.returncode == 2 and said in done.stderr and len(done.stderr.splitlines()) == 1
+    assert done.returncode == 2 and has(done.stderr, *said) and len(done.stderr.splitlines()) == 1
 
 
 def test_without_nvdisasm_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
-    with pytest.raises(ListingError, match=r"nvdisasm was not found.*pip install nvidia-cuda-nvdisasm"):
+    with pytest.raises(ListingError, match=all_of("nvdisasm", "pip install nvidia-cuda-nvdisasm")):
         module._disassembled(tmp_path / "kata.cubin", find_toolchain_or_skip())
 
 
@@ -149,7 +149,7 @@ def test_a_disassembler_that_refuses_is_one_sentence(tmp_path: Path, monkeypatch
     fake.write_text("#!/bin/sh\necho nvdisasm fatal: Unsupported binary >&2\nexit 1\n")
     fake.chmod(0o755)
     monkeypatch.setattr(module, "_find", lambda *_: str(fake))
-    with pytest.raises(ListingError, match=r"failed: nvdisasm fatal: Unsupported binary\. Is it older than nvcc\?"):
+    with pytest.raises(ListingError, match=all_of("nvdisasm fatal: Unsupported binary", "older")):
         module._disassembled(tmp_path / "kata.cubin", find_toolchain_or_skip())
 
 
@@ -157,7 +157,7 @@ def test_a_file_that_no_compiler_could_read_is_said_as_by_a_grade(clone: Path) -
     (clone / "binary.cu").write_bytes(b"\x7fELF\0\1\2")
     asked = ("elementwise_f32", "--file", "binary.cu")
     done = code(clone, "ptx", *asked)
-    assert (done.returncode, done.stdout) == (1, "") and "is not a text file" in done.stderr
+    assert (done.returncode, done.stdout) == (1, "") and has(done.stderr, "binary.cu", "text file")
     assert done.stderr == code(clone, "grade", *asked).stdout
 
 

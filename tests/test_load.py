@@ -6,11 +6,12 @@ import inspect
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 import torch
+from facts import all_of
+from patience import wait_for_the_end_of
 from test_faces import make_clone, solve
 
 from grader import KataError, load, progress
@@ -61,9 +62,9 @@ def test_sizes_and_parameters_have_names() -> None:
     wanted = values.bincount(minlength=17).int()
     assert torch.equal(count(values, 17), wanted) and torch.equal(count(values, bins=17), wanted)
     assert str(inspect.signature(count)) == "(a, bins, *, out=None)"
-    with pytest.raises(KataError, match=r"missing a required argument: 'bins'; call it as histogram_i32\(a, bins\)"):
+    with pytest.raises(KataError, match=all_of("'bins'", "histogram_i32(a, bins)")):
         count(values)
-    with pytest.raises(KataError, match="bins must be a whole number, it is 'many'"):
+    with pytest.raises(KataError, match=all_of("bins", "whole number", "'many'")):
         count(values, "many")
 
 
@@ -71,12 +72,12 @@ def test_out_is_filled_and_returned(add: Launcher) -> None:
     a, out = torch.randn(33), torch.empty(33)
     assert add(a, a, out=out) is not None and torch.equal(out, a + a)
     for bad, said in (
-        (torch.empty(34), r"c must be \[n\] f32 with n=33, it is \[34\]"),
-        (torch.empty(33).half(), "it is .* torch.float16"),
-        ((out, out), r"out must have 1 tensors \(c\), it has 2"),
-        (torch.empty(66)[::2], "out for c must be contiguous"),
-        (torch.empty(34)[1:], "begin at a multiple of"),
-        ([7], "it is no tensor but int"),
+        (torch.empty(34), all_of("c", "[n] f32", "n=33", "[34]")),
+        (torch.empty(33).half(), all_of("c", "torch.float16")),
+        ((out, out), all_of("out", "1", "(c)", "2")),
+        (torch.empty(66)[::2], all_of("out", "c", "contiguous")),
+        (torch.empty(34)[1:], all_of("begin", "multiple")),
+        ([7], all_of("tensor", "int")),
     ):
         with pytest.raises(KataError, match=said):
             add(a, a, out=bad)
@@ -85,14 +86,14 @@ def test_out_is_filled_and_returned(add: Launcher) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((torch.ones(3), torch.ones(4)), r"elementwise_f32: b must be \[n\] f32 with n=3, it is \[4\]"),
-        ((torch.ones(3), torch.ones(3).half()), r"b must be \[n\] f32, it is \[3\] torch.float16"),
-        ((torch.ones(3, 1), torch.ones(3)), r"a must be \[n\] f32, it is \[3, 1\]"),
-        ((torch.ones(3), [1.0, 2.0, 3.0]), r"b must be \[n\] f32, it is no tensor but list"),
-        ((torch.ones(3), torch.ones(3, device="meta")), "b is on meta, a on cpu"),
-        ((torch.ones(3, device="meta"),) * 2, "must be on the CPU or a CUDA device"),
-        ((torch.ones(3),), "missing a required argument: 'b'"),
-        ((torch.ones(3),) * 3, "too many positional arguments"),
+        ((torch.ones(3), torch.ones(4)), all_of("elementwise_f32", "b", "[n] f32", "n=3", "[4]")),
+        ((torch.ones(3), torch.ones(3).half()), all_of("b", "[n] f32", "[3]", "torch.float16")),
+        ((torch.ones(3, 1), torch.ones(3)), all_of("a", "[n] f32", "[3, 1]")),
+        ((torch.ones(3), [1.0, 2.0, 3.0]), all_of("b", "[n] f32", "tensor", "list")),
+        ((torch.ones(3), torch.ones(3, device="meta")), all_of("b", "meta", "a", "cpu")),
+        ((torch.ones(3, device="meta"),) * 2, all_of("CPU", "CUDA")),
+        ((torch.ones(3),), all_of("'b'")),
+        ((torch.ones(3),) * 3, all_of("too many", "argument")),
     ],
 )
 def test_wrong_arguments_are_one_sentence(add: Launcher, arguments: tuple[object, ...], said: str) -> None:
@@ -105,7 +106,7 @@ def test_multiples_are_asked_for() -> None:
     name, step = next(iter(kata.multiples.items()))
     launcher = Launcher(kata, kata.solution_path)  # not compiled for this
     inputs = [torch.zeros([1] * len(tensor.shape), dtype=torch.float16) for tensor in launcher.spec.inputs]
-    with pytest.raises(KataError, match=rf"{name} must be a multiple of {step}, it is 1"):
+    with pytest.raises(KataError, match=all_of(name, f"multiple of {step}", "1")):
         launcher(*inputs)
 
 
@@ -139,12 +140,12 @@ def test_what_is_not_compiled_yet_and_edited_is_not_mixed_up(clone: Path) -> Non
     launcher = load("elementwise_f32", device="cpu")
     launcher.close()
     path.write_text(path.read_text() + "// edited\n")
-    with pytest.raises(KataError, match=r"was edited since it was loaded; call reload\(\)"):
+    with pytest.raises(KataError, match=all_of("edited", "reload()")):
         launcher(torch.ones(1), torch.ones(1))
 
 
 def test_errors_say_what_where_and_nothing_of_ours(clone: Path) -> None:
-    with pytest.raises(KataError, match=r"not started: fill in the TODOs of exercises/relu/relu_f32.cu"):
+    with pytest.raises(KataError, match=all_of("not started", "exercises/relu/relu_f32.cu")):
         load("relu_f32", device="cpu")
     path = solve(clone, "elementwise_f32", ("if (idx < n)", "if (idx <= n)"))
     with pytest.raises(KataError) as caught:
@@ -165,19 +166,19 @@ def test_errors_say_what_where_and_nothing_of_ours(clone: Path) -> None:
 def test_what_cannot_be_loaded() -> None:
     with pytest.raises(CatalogError, match="relu_f32"):
         load("relu_f33")
-    with pytest.raises(KataError, match="'histogram' names"):
+    with pytest.raises(KataError, match=all_of("'histogram'", "one kata")):
         load("histogram")
-    with pytest.raises(KataError, match="not both"):
+    with pytest.raises(KataError, match=all_of("file", "solution")):
         load("relu_f32", file="x.cu", solution=True)
-    with pytest.raises(KataError, match=r"nowhere.cu cannot be read"):
+    with pytest.raises(KataError, match=all_of("nowhere.cu")):
         load("relu_f32", file="nowhere.cu", device="cpu")
-    with pytest.raises(KataError, match="device must be 'cpu' or 'cuda'"):
+    with pytest.raises(KataError, match=all_of("device", "'cpu'", "'cuda'")):
         load("relu_f32", device="gpu")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 def test_without_a_gpu_cuda_is_one_sentence() -> None:
-    with pytest.raises(KataError, match="no NVIDIA GPU was found"):
+    with pytest.raises(KataError, match="NVIDIA GPU"):
         load("relu_f32", solution=True, device="cuda")
 
 
@@ -210,10 +211,7 @@ def test_nothing_is_left_behind() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     (child,) = done.stdout.split()
-    stop = time.monotonic() + 5
-    while Path(f"/proc/{child}").exists():
-        assert time.monotonic() < stop, "the child is still there"
-        time.sleep(0.02)
+    wait_for_the_end_of([int(child)])
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
@@ -226,5 +224,5 @@ def test_on_cuda_tensors_it_runs_on_the_current_stream() -> None:
         sliced = add(a[1:], b[1:], out=out[:-1])  # a slice is not aligned: it is copied
     stream.synchronize()
     assert torch.equal(c, a + b) and torch.equal(sliced, (a + b)[1:])
-    with pytest.raises(KataError, match="b is on cpu, a on cuda"):
+    with pytest.raises(KataError, match=all_of("b", "cpu", "a", "cuda")):
         add(a, b.cpu())

@@ -9,10 +9,10 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S, wait_for
 
 from grader import grade as pipeline
 from grader.catalog import load_catalog
@@ -23,18 +23,19 @@ from grader.verdict import Kind, Verdict
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Appends what it does to a log; stays until it is told to go on, or for ever.
+# Appends what it does to a log; stays until it is let go, or for ever.
 HOLD = """
     import sys, time
     from pathlib import Path
     from grader.lock import gpu_turn
-    folder, name, alone, seconds = Path(sys.argv[1]), sys.argv[2], sys.argv[3] == "alone", float(sys.argv[4])
+    folder, name, alone = Path(sys.argv[1]), sys.argv[2], sys.argv[3] == "alone"
     def log(what):
         with (folder / "log").open("a") as file:
             file.write(f"{name} {what}\\n")
     with gpu_turn(folder, "GPU-aa", alone=alone, tell=lambda line: log("waits")):
         log("in")
-        time.sleep(seconds)
+        while not (folder / f"{name} may go").exists():
+            time.sleep(0.01)
         log("out")
 """
 
@@ -46,8 +47,8 @@ class Holders:
         self.folder = folder
         self.running: list[subprocess.Popen[bytes]] = []
 
-    def start(self, name: str, how: str, seconds: float) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-c", textwrap.dedent(HOLD), str(self.folder), name, how, str(seconds)]
+    def start(self, name: str, how: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-c", textwrap.dedent(HOLD), str(self.folder), name, how]
         self.running.append(subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}))
         return self.running[-1]
 
@@ -56,15 +57,15 @@ class Holders:
         place = self.folder / "log"
         return place.read_text().splitlines() if place.exists() else []
 
+    @property
+    def used(self) -> list[str]:
+        return [line for line in self.log if "waits" not in line]
+
+    def let_go(self, name: str) -> None:
+        (self.folder / f"{name} may go").touch()
+
     def until(self, *lines: str) -> None:
-        wait_for(lambda: set(lines) <= set(self.log))
-
-
-def wait_for(condition: Callable[[], bool], limit_s: float = 20.0) -> None:
-    stop = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < stop, "waited in vain"
-        time.sleep(0.02)
+        wait_for(lambda: set(lines) <= set(self.log), f"{lines}")
 
 
 @pytest.fixture
@@ -77,33 +78,42 @@ def holders(tmp_path: Path) -> Holders:
 
 
 def test_who_times_is_alone_on_the_gpu(holders: Holders) -> None:
-    first = holders.start("a", "alone", 1.0)
+    first = holders.start("a", "alone")
     holders.until("a in")
-    second, third = holders.start("b", "alone", 0.3), holders.start("c", "beside", 0.3)
-    assert [process.wait(timeout=20) for process in (first, second, third)] == [0, 0, 0]
-    used = [line for line in holders.log if "waits" not in line]
-    assert used[:2] == ["a in", "a out"] and {"b waits", "c waits"} <= set(holders.log)
-    assert used[2:] in (["b in", "b out", "c in", "c out"], ["c in", "c out", "b in", "b out"])
+    second, third = holders.start("b", "alone"), holders.start("c", "beside")
+    holders.until("b waits", "c waits")
+    holders.let_go("a")
+    wait_for(lambda: len(holders.used) == 3, "the next")
+    next_in = holders.used[2][0]
+    time.sleep(0.3)  # in which the other would come in, too, if it did not wait
+    assert holders.used == ["a in", "a out", f"{next_in} in"]
+    for name in "bc":
+        holders.let_go(name)
+    assert [process.wait(PATIENCE_S) for process in (first, second, third)] == [0, 0, 0]
+    assert holders.used[2:] in (["b in", "b out", "c in", "c out"], ["c in", "c out", "b in", "b out"])
 
 
 def test_those_who_do_not_time_share_it(holders: Holders) -> None:
-    holders.start("a", "beside", 60)
+    holders.start("a", "beside")
     holders.until("a in")
-    assert holders.start("b", "beside", 0).wait(timeout=20) == 0
+    holders.let_go("b")
+    assert holders.start("b", "beside").wait(PATIENCE_S) == 0
     assert "b waits" not in holders.log
 
 
 def test_who_waits_to_be_alone_is_not_overtaken(holders: Holders) -> None:
-    first = holders.start("a", "beside", 60)
+    first = holders.start("a", "beside")
     holders.until("a in")
-    second = holders.start("b", "alone", 0.2)
+    second = holders.start("b", "alone")
     holders.until("b waits")
-    third = holders.start("c", "beside", 0)
+    third = holders.start("c", "beside")
     holders.until("c waits")
+    holders.let_go("c")
     first.kill()  # and a dead process holds nobody up
-    assert second.wait(timeout=20) == third.wait(timeout=20) == 0
-    used = [line for line in holders.log if "waits" not in line]
-    assert used == ["a in", "b in", "b out", "c in", "c out"]
+    holders.until("b in")
+    holders.let_go("b")
+    assert second.wait(PATIENCE_S) == third.wait(PATIENCE_S) == 0
+    assert holders.used == ["a in", "b in", "b out", "c in", "c out"]
 
 
 def test_two_gpus_are_two_turns(tmp_path: Path) -> None:
@@ -132,10 +142,10 @@ def test_a_claim_is_one_processs_until_it_dies(tmp_path: Path) -> None:
     with other, Claims(tmp_path) as claims:
         assert other.stdout.readline() == b"taken\n"
         assert not claims.take("one") and claims.take("another")
-        claims.wait("one", until=lambda: True, limit_s=60)
+        claims.wait("one", until=lambda: True, limit_s=PATIENCE_S)
         claims.wait("one", until=lambda: False, limit_s=0.1)  # it may be stopped, or busy for hours
         other.send_signal(signal.SIGKILL)
-        claims.wait("one", until=lambda: False, limit_s=60)
+        claims.wait("one", until=lambda: False, limit_s=PATIENCE_S)
         assert claims.take("one")
 
 
@@ -146,17 +156,20 @@ def test_the_simulator_is_built_by_one_process_for_all(tmp_path: Path) -> None:
     (sources / "standard.h").write_text("")
     (sources / "one.cpp").write_text("int one() { return 1; }\n")
     script = f"""
+        import os
         from pathlib import Path
         from grader.devices.sim import engine
+        def tell(line):
+            print(os.getpid())
         engine.SOURCES = Path({str(sources)!r})
-        assert engine.engine_library(Path({str(tmp_path / "cache")!r}), progress=print).is_file()
+        assert engine.engine_library(Path({str(tmp_path / "cache")!r}), progress=tell).is_file()
     """
     (tmp_path / "cache").mkdir()
     command = [sys.executable, "-c", textwrap.dedent(script)]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     runs = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) for _ in range(3)]
-    said = "".join(run.communicate(timeout=60)[0] for run in runs)
-    assert [run.returncode for run in runs] == [0, 0, 0] and said.count("the simulator is built") == 1
+    said = "".join(run.communicate(timeout=PATIENCE_S)[0] for run in runs)
+    assert [run.returncode for run in runs] == [0, 0, 0] and len(set(said.split())) == 1
 
 
 @pytest.mark.parametrize(("speed", "alone"), [(True, True), (False, False)])

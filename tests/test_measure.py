@@ -12,6 +12,7 @@ from random import Random
 
 import pytest
 import torch
+from facts import has
 
 from grader import grade as pipeline
 from grader import measure as measure_module
@@ -248,22 +249,22 @@ def test_faster_than_the_card_can_be_is_no_pass() -> None:
     # 8 kB in a second would be slow; a card that moves 1 byte a second at most cannot do it.
     card = {"memory_clock_khz": 1, "memory_bus_bits": 8}
     verdict = timed(Clock([5.0], card=card), kata(80))
-    assert verdict.kind is Kind.INCONCLUSIVE and "faster than the card can be" in verdict.summary
+    assert verdict.kind is Kind.INCONCLUSIVE and has(verdict.summary, "faster", "card")
 
 
 @pytest.mark.parametrize(
     ("raced", "words"),
     [
-        ({"other_processes": 1}, "1 other process uses the GPU"),
-        ({"clocks_mhz": (1980, 1700)}, "the SM clock went from 1980 to 1700 MHz"),
-        ({"canary": ((1.03, 1.0),) * CANARY}, "copy against itself at n=1000 gave 1.030"),
-        ({"canary": ((0.95, 1.0), (1.05, 1.0)) * 5 + ((1.0, 1.0),)}, "too noisy"),
+        ({"other_processes": 1}, ["1", "process", "GPU"]),
+        ({"clocks_mhz": (1980, 1700)}, ["clock", "1980", "1700 MHz"]),
+        ({"canary": ((1.03, 1.0),) * CANARY}, ["copy", "itself", "n=1000", "1.030"]),
+        ({"canary": ((0.95, 1.0), (1.05, 1.0)) * 5 + ((1.0, 1.0),)}, ["noisy"]),
     ],
 )
-def test_a_machine_that_tells_nothing_gives_no_verdict(raced: dict[str, object], words: str) -> None:
+def test_a_machine_that_tells_nothing_gives_no_verdict(raced: dict[str, object], words: list[str]) -> None:
     sandbox = Clock([0.9], **raced)
     verdict = timed(sandbox, kata(80))
-    assert verdict.kind is Kind.INCONCLUSIVE and words in verdict.summary, verdict.summary
+    assert verdict.kind is Kind.INCONCLUSIVE and has(verdict.summary, *words)
     assert sandbox.closed == 1, "tried once more"
 
 
@@ -290,7 +291,7 @@ def test_more_pairs_of_the_canary_do_not_hide_that_the_clock_changed() -> None:
             return super().call(call)
 
     verdict = timed(Throttled([0.9]), kata(80))
-    assert verdict.kind is Kind.INCONCLUSIVE and "the SM clock went from 1980" in verdict.summary, verdict.summary
+    assert verdict.kind is Kind.INCONCLUSIVE and has(verdict.summary, "clock", "1980", "1700 MHz")
 
 
 # -- what was computed on what is timed
@@ -311,7 +312,7 @@ def test_a_grade_says_how_far_off_what_was_timed_is(
 def test_a_wrong_answer_while_timed_is_no_measurement() -> None:
     verdict = timed(Clock([1.0], answers=lambda call, rotation: call.buffers[0].data))
     assert verdict.kind is Kind.WRONG_ANSWER and not verdict.measurements
-    assert "on what is timed" in verdict.summary
+    assert has(verdict.summary, "timed")
 
 
 def test_an_answer_to_other_contents_is_wrong() -> None:
@@ -339,7 +340,7 @@ def test_values_that_must_come_out_exactly_are_tried_on_the_timed_shape() -> Non
 
 def test_what_a_timed_call_did_besides_is_a_verdict() -> None:
     verdict = timed(Clock([1.0], finding=Finding("race", "the launcher's work went on")))
-    assert verdict.kind is Kind.RACE and "on what is timed" in verdict.summary
+    assert verdict.kind is Kind.RACE and has(verdict.summary, "timed")
 
 
 @pytest.mark.parametrize("spoilt", [0, LARGE, 2 * LARGE - 1])
@@ -468,17 +469,17 @@ def test_table_has_a_row_for_each_shape() -> None:
 def test_what_is_too_slow_says_how_slow_and_what_next() -> None:
     verdict = timed(Clock([0.70]), kata(80))
     lines = explanation(Grade(KATA, Path("double_f32.cu"), (verdict,))).splitlines()
-    assert lines[0] == "double_f32: too slow: 70.0 % of copy (70.0 to 70.0), 80 % asked"
-    assert any("speed" in line and "70.0 % of copy" in line and f"n={N}" in line for line in lines)
+    assert lines[0].startswith("double_f32: too slow: ") and has(lines[0], "70.0 %", "copy", "80 %")
+    assert any(line.startswith("  speed") and has(line, "70.0 %", "copy", f"n={N}") for line in lines)
     assert any("note" in line and "kata bench" in line for line in lines)
 
 
 def test_words_and_record_of_a_measurement() -> None:
     done = Grade(KATA, Path("double_f32.cu"), (Verdict(Kind.PASS, "measured", measurements=(MEASURED,)),))
-    assert speed(MEASURED) == "93.1 % of copy (92.8 % to 93.4 %) at n=10, 4 TB/s, 83 % of the card's peak"
+    assert has(speed(MEASURED), "93.1 %", "copy", "92.8 %", "93.4 %", "n=10", "4 TB/s", "83 %", "peak")
     (line,) = launches(done)
-    assert line.startswith("k <<<(2, 1, 1), (128, 1, 1)>>>: 40 registers, 1024 bytes of shared memory, no local memory")
-    assert line.endswith("8 blocks per SM, occupancy 50 %")
+    assert line.startswith("k <<<(2, 1, 1), (128, 1, 1)>>>")
+    assert has(line, "40 registers", "1024 bytes", "no local memory", "8 blocks", "occupancy 50 %")
     kept = record(done)
     assert kept["kata"] == "double_f32" and kept["verdict"] == "pass"
     assert kept["measurements"][0]["ratio"] == 0.931 and kept["measurements"][0]["peak_share"] == pytest.approx(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from facts import all_of
 
 from grader.catalog import load_catalog
 from grader.ops import KataError, register, schema
@@ -51,10 +52,10 @@ def test_empty_tensors_and_views_work() -> None:
 @pytest.mark.parametrize(
     ("name", "arguments", "said"),
     [
-        ("elementwise_f32", (torch.ones(3), torch.ones(4)), r"b must be \[n\] f32 with n=3"),
-        ("elementwise_f32", (torch.ones(3), torch.ones(3).half()), r"b must be \[n\] f32, it is \[3\] torch.float16"),
-        ("elementwise_f32", (torch.ones(3, 1), torch.ones(3)), r"a must be \[n\] f32, it is \[3, 1\]"),
-        ("sgemm_naive_f32", (torch.ones(3, 4), torch.ones(5, 2)), "with K=4"),
+        ("elementwise_f32", (torch.ones(3), torch.ones(4)), all_of("b", "[n] f32", "n=3")),
+        ("elementwise_f32", (torch.ones(3), torch.ones(3).half()), all_of("b", "[n] f32", "[3]", "torch.float16")),
+        ("elementwise_f32", (torch.ones(3, 1), torch.ones(3)), all_of("a", "[n] f32", "[3, 1]")),
+        ("sgemm_naive_f32", (torch.ones(3, 4), torch.ones(5, 2)), all_of("K=4")),
     ],
 )
 def test_wrong_arguments_are_one_sentence(name: str, arguments: tuple[torch.Tensor, ...], said: str) -> None:

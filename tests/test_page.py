@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from browser import DESK, PHONE, absent, view
 from demo_learner import CARD, live
+from facts import has
 from sim_kernels.harness import HERE, given, open_device, wanted
 from test_faces import make_clone, run
 
@@ -211,8 +212,8 @@ def test_every_drawing_is_said_in_words(page: Path) -> None:
 def test_a_learner_who_has_done_nothing_is_told_how_to_begin(place: Path, tmp_path: Path, browser: Browser) -> None:
     code, _ = report(place, "-o", str(tmp_path / "page.html"), KATA_DATA=str(tmp_path / "none"))
     text = (tmp_path / "page.html").read_text()
-    assert code == 0 and "No grade was timed yet" in text and "there is nothing to draw" in text
-    assert "For comparison: the reference solutions" in text and "NVIDIA H200" in text and "Not yours" in text
+    assert code == 0 and has(text, "no grade", "nothing to draw")
+    assert has(text, "reference solutions", "NVIDIA H200", "not yours")
     with view(browser, tmp_path / "page.html", width=PHONE) as seen:
         assert (seen.complaints, seen.sticking_out()) == ([], [])
 
@@ -233,10 +234,10 @@ def test_pictures_of_what_was_passed_last_need_not_be_possible(place: Path, tmp_
         done = run(
             place / "clone", "-m", "grader", "report", "-o", str(tmp_path / "page.html"), KATA_NVCC="/nowhere/nvcc"
         )
-    assert done.returncode == 0 and "kata: no memory accesses are drawn: " in done.stderr, done.stderr
+    assert done.returncode == 0 and has(done.stderr, "kata: ", "memory accesses", "KATA_NVCC")
     text = (tmp_path / "page.html").read_text()
-    assert "No kata is drawn" in text
-    assert "1 kata passed on 2026-05-01." in text and "<b>1</b><span>day with a grade</span>" in text
+    assert re.search(NONE_DRAWN, text)
+    assert re.search(r"1 kata[^<]*2026-05-01", text) and re.search(r"<b>1</b><span>day\b", text)
 
 
 def test_it_is_opened_in_the_browser_or_said_that_there_is_none(place: Path, tmp_path: Path) -> None:
@@ -249,12 +250,13 @@ def test_it_is_opened_in_the_browser_or_said_that_there_is_none(place: Path, tmp
     assert done.returncode == 0 and done.stderr == ""
     assert (tmp_path / "opened").read_text() == f"{page.as_uri()}\n"
     done = run(place / "clone", *arguments, BROWSER=f"{program} %s", PATH="", STATUS="1")
-    assert done.returncode == 0 and done.stderr == f"kata: no browser could be opened; open {page} yourself\n"
+    assert done.returncode == 0 and has(done.stderr, "kata: ", "browser", str(page))
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_solutions_are_drawn_only_by_name(place: Path, tmp_path: Path) -> None:
     code, said = report(place, "--solutions", "-o", str(tmp_path / "page.html"))
-    assert code == 2 and "give --kata, too" in said and not (tmp_path / "page.html").exists()
+    assert code == 2 and "--kata" in said and not (tmp_path / "page.html").exists()
 
 
 def test_numbers_may_be_absurd(place: Path, tmp_path: Path) -> None:
@@ -270,6 +272,7 @@ def test_numbers_may_be_absurd(place: Path, tmp_path: Path) -> None:
         assert report(place, "--no-pictures", "-o", str(tmp_path / "page.html"))[0] == 0
 
 
+NONE_DRAWN = r"(?i)no kata[^<.]* drawn"
 NUMBERS = ("ratio", "low", "high", "time_s", "bytes_moved", "flops", "peak_bytes_s", "peak_flops_s")
 
 
@@ -280,20 +283,20 @@ def test_by_default_the_kata_passed_last_is_drawn_if_its_file_is_as_it_was(place
         done = run(place / "clone", "-m", "grader", "grade", "elementwise_f32", "--device", "sim")
         assert done.returncode == 0
         report(place, "-o", str(out))
-        assert "Line 17: read of a" in out.read_text()
+        assert re.search(r"Line 17: \w+ of a\b", out.read_text())
         file = place / "clone/exercises/elementwise/elementwise_f32.cu"
         text = file.read_text()
         file.write_text(text + "// changed since\n")
         report(place, "-o", str(out))
         file.write_text(text)
-    assert "No kata is drawn" in out.read_text()
+    assert re.search(NONE_DRAWN, out.read_text())
 
 
 def test_a_page_that_cannot_be_written_leaves_the_old_one(place: Path, tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()
     for name in ("old", "nowhere/page.html"):
         code, said = report(place, "--no-pictures", "-o", str(tmp_path / name))
-        assert code == 2 and "cannot be written" in said and "Name another file" in said
+        assert code == 2 and has(said, "cannot be written", name)
     assert [item.name for item in tmp_path.iterdir()] == ["old"]
 
 
@@ -414,9 +417,9 @@ def test_lanes_that_want_one_word_share_a_wave_but_for_atomics() -> None:
 
 def test_the_bank_picture_of_a_column(page: Path) -> None:
     text = page.read_text()
-    assert "32 lanes served in 32 waves; 1 would do." in text
-    assert "32 lanes served in 1 wave; as few as can be: no bank conflict." in text
-    assert "32 lanes touch 4 sectors; as few as can be." in text
+    assert re.search(r"32 lanes[^<]* 32 waves[^<]* 1 ", text)
+    assert re.search(r"32 lanes[^<]* 1 wave;[^<]*no bank conflict", text)
+    assert re.search(r"32 lanes[^<]* 4 sectors", text)
 
 
 # What looks

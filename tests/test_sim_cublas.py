@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from facts import has
 
 from grader.catalog import load_catalog
 from grader.grade import Options, grade
@@ -66,50 +67,50 @@ WRONG = {
     "C is read and was never written": (
         ("beta = 0.0f", "beta = 1.0f"),
         Kind.UNINITIALISED,
-        "reads column 0 of C from C, not all of which was written",
+        ["reads", "column 0", "C", "written"],
     ),
     "no handle": (
         ("= shared_handle();", "= nullptr;"),
         Kind.LAUNCH_FAILED,
-        "CUBLAS_STATUS_NOT_INITIALIZED",
+        ["CUBLAS_STATUS_NOT_INITIALIZED"],
     ),
     "A is written": (
         ("&beta, C, CUDA_R_16F, N", "&beta, const_cast<half*>(A), CUDA_R_16F, N"),
         Kind.MODIFIED_INPUT,
-        "writes A, which is an input",
+        ["writes", "A", "input"],
     ),
     "sums in half of alpha in float": (
         ("CUBLAS_COMPUTE_32F", "CUBLAS_COMPUTE_16F"),
         Kind.WRONG_ANSWER,
-        "C is wrong|are wrong",
+        ["C", "wrong"],
     ),
     "no such product": (
         ("B, CUDA_R_16F", "B, CUDA_R_32F"),
         Kind.LAUNCH_FAILED,
-        "CUBLAS_STATUS_NOT_SUPPORTED",
+        ["CUBLAS_STATUS_NOT_SUPPORTED"],
     ),
     "a type it does not have": (
         ("B, CUDA_R_16F", "B, CUDA_R_8I"),
         Kind.UNSUPPORTED,
-        "the simulator's cuBLAS has matrices of",
+        ["simulator", "cuBLAS", "matrices"],
     ),
     "C past its end": (
         ("C, CUDA_R_16F, N", "C + 1, CUDA_R_16F, N"),
         Kind.OUT_OF_BOUNDS,
-        "writes 2 bytes at byte 2 of C, which has 2 bytes",
+        ["writes 2 bytes", "byte 2 of C", "has 2 bytes"],
     ),
     "a negative size": (
         ("CUBLAS_OP_N, N, M, K", "CUBLAS_OP_N, N, -M, K"),
         Kind.LAUNCH_FAILED,
-        "a size is negative",
+        ["size", "negative"],
     ),
 }
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_call(name: str, tmp_path: Path) -> None:
-    (old, new), kind, words = WRONG[name]
+    (old, new), kind, facts = WRONG[name]
     assert old in SOLUTION
     verdict = verdict_on(SOLUTION.replace(old, new, 1), tmp_path)
     assert verdict.kind is kind
-    assert any(part in verdict.summary for part in words.split("|")), verdict.summary
+    assert has(verdict.summary, *facts)

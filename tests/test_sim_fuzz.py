@@ -15,6 +15,7 @@ from random import Random
 import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
+from patience import PATIENCE_S
 from sim_kernels.harness import HERE, build, engine
 from sim_kernels.victim import Attempt, Died, Victim
 
@@ -30,8 +31,8 @@ KATAS = tuple(
 )
 EXAMPLES = int(os.environ.get("KATA_FUZZ_EXAMPLES", "700"))
 SEED = int(os.environ.get("KATA_FUZZ_SEED", "0"))
-CALL_LIMIT_S = 0.3
-ANSWER_LIMIT_S = 20.0
+CALL_LIMIT_S = 0.3  # broken PTX may well run for ever; a right one gets all the time that it takes
+ANSWER_LIMIT_S = PATIENCE_S
 WORK = 1 << 14
 
 TOKEN = re.compile(r'"[^"\n]*"|[\w.$%:]+|\S')
@@ -166,7 +167,8 @@ def victim() -> Iterator[Victim]:
 
 def test_the_ptx_itself_is_right(attempts: list[Attempt], victim: Victim) -> None:
     for attempt in attempts:
-        assert victim.ask(attempt, limit_s=ANSWER_LIMIT_S) == []
+        unhurried = replace(attempt, call=replace(attempt.call, time_limit_s=ANSWER_LIMIT_S))
+        assert victim.ask(unhurried, limit_s=ANSWER_LIMIT_S) == []
 
 
 def test_a_child_that_dies_is_noticed(attempts: list[Attempt], victim: Victim) -> None:
@@ -179,9 +181,7 @@ def names_something(found: Finding) -> bool:
     return bool(
         found.line is not None
         or found.kernel is not None
-        or re.search(
-            r"PTX line \d+: expected .+, found|the kernel .+ is not in the PTX|not enough memory", found.message
-        )
+        or re.search(r"PTX line \d+: \w|kernel \S+ .*\bPTX|memory", found.message)
     )
 
 

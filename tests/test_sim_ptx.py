@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from cost import cheapest_cpu_s
+from facts import has
 from sim_kernels.harness import HERE, build, engine, given, open_device, run, unpack, wanted
 
 from grader.devices import Finding
@@ -127,7 +129,7 @@ def test_directives_of_an_entry(source: Path) -> None:
     assert findings == () and values == [2] * 32
     findings, _ = outcome_of(source, HEADER + ENTRY + ".maxntid 16\n{" + LOAD + STORE)
     assert [found.kind for found in findings] == ["launch failed"]
-    assert "__launch_bounds__ of the kernel allows 16" in findings[0].message
+    assert has(findings[0].message, "__launch_bounds__", "16")
 
 
 # As clang writes it: labels with $, a depot and two stack pointers, parameters named after the kernel, debug sections.
@@ -257,45 +259,45 @@ def test_ptx_of_other_compilers(source: Path, ptx: str) -> None:
 
 
 BAD_CALLS = {
-    "a register": ("{ .param .b32 r; call.uni (r), twice, (%rv0); }", "a call with %rv0 as one of its parameters"),
-    "the kernel's own": ("{ .param .b32 r; call.uni (r), twice, (pn); }", "a call with pn as one of its parameters"),
-    "too small": ("{ .param .b8 a; .param .b32 r; call.uni (r), twice, (a); }", "a call with a as one of its"),
+    "a register": ("{ .param .b32 r; call.uni (r), twice, (%rv0); }", ["call", "%rv0"]),
+    "the kernel's own": ("{ .param .b32 r; call.uni (r), twice, (pn); }", ["call", "pn"]),
+    "too small": ("{ .param .b8 a; .param .b32 r; call.uni (r), twice, (a); }", ["call", "a"]),
 }
 
 
 @pytest.mark.parametrize("name", BAD_CALLS)
 def test_a_call_with_what_is_no_parameter_is_refused(source: Path, name: str) -> None:
     twice = ".func (.param .b32 out) twice(.param .b32 in) { ret; }\n"
-    body, message = BAD_CALLS[name]
+    body, facts = BAD_CALLS[name]
     findings, _ = outcome_of(source, HEADER + twice + ENTRY + "{" + LOAD + body + STORE)
-    assert [found.kind for found in findings] == ["unsupported"] and message in findings[0].message, findings
+    assert [found.kind for found in findings] == ["unsupported"] and has(findings[0].message, *facts, "parameter")
 
 
 BROKEN = {
-    "brackets without end": (HEADER + ENTRY + "{" * 100000, "fewer brackets inside each other"),
-    "a size without end": (HEADER + ".global .b8 x[4294967296][4294967296];", "expected a smaller size, found"),
-    "no alignment": (HEADER + ".global .align 0 .b8 x[4];", "expected an alignment, found '0'"),
-    "truncated": (HEADER + ENTRY + "{" + LOAD, "expected '}' at the end of a function"),
-    "no semicolon": (HEADER + ENTRY + "{ ret }", "found '}'"),
-    "bad immediate": (HEADER + ENTRY + "{ mov.f32 %f, 0f40; }", "8 or 16 hexadecimal digits, found '0f40'"),
-    "unknown directive": (HEADER + ".nonsense x;", "a directive or a declaration, found '.nonsense'"),
-    "undeclared guard": (HEADER + ENTRY + "{\n\n@%z ret; }", "PTX line 7: expected a declared predicate register"),
-    "open comment": (HEADER + "/* x", "an end to this comment"),
-    "empty": ("", "is not in the PTX"),
-    "no body": (HEADER + ENTRY + ";", "the kernel step is not in the PTX"),
-    "unknown label": (HEADER + ENTRY + "{ bra NOWHERE; }", "the label NOWHERE"),
-    "undeclared register": (HEADER + ENTRY + "{ mov.u32 %a, %b; }", "not supported"),
-    "unknown instruction": (HEADER + ENTRY + "{" + LOAD + "frobnicate.u32 %rv1, %rv0;" + STORE, "frobnicate.u32"),
-    "missing operand": (HEADER + ENTRY + "{" + LOAD + "add.u32 %rv1, %rv0;" + STORE, "add.u32 with 2 operands"),
+    "brackets without end": (HEADER + ENTRY + "{" * 100000, ["brackets"]),
+    "a size without end": (HEADER + ".global .b8 x[4294967296][4294967296];", ["size", "4294967296"]),
+    "no alignment": (HEADER + ".global .align 0 .b8 x[4];", ["alignment", "'0'"]),
+    "truncated": (HEADER + ENTRY + "{" + LOAD, ["'}'", "end of a function"]),
+    "no semicolon": (HEADER + ENTRY + "{ ret }", ["'}'"]),
+    "bad immediate": (HEADER + ENTRY + "{ mov.f32 %f, 0f40; }", ["8 or 16", "digits", "'0f40'"]),
+    "unknown directive": (HEADER + ".nonsense x;", ["directive", "'.nonsense'"]),
+    "undeclared guard": (HEADER + ENTRY + "{\n\n@%z ret; }", ["PTX line 7", "predicate"]),
+    "open comment": (HEADER + "/* x", ["end", "comment"]),
+    "empty": ("", ["step", "not in the PTX"]),
+    "no body": (HEADER + ENTRY + ";", ["kernel", "step", "not in the PTX"]),
+    "unknown label": (HEADER + ENTRY + "{ bra NOWHERE; }", ["label", "NOWHERE"]),
+    "undeclared register": (HEADER + ENTRY + "{ mov.u32 %a, %b; }", ["not supported"]),
+    "unknown instruction": (HEADER + ENTRY + "{" + LOAD + "frobnicate.u32 %rv1, %rv0;" + STORE, ["frobnicate.u32"]),
+    "missing operand": (HEADER + ENTRY + "{" + LOAD + "add.u32 %rv1, %rv0;" + STORE, ["add.u32", "2 operands"]),
 }
 
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken_ptx_is_named(source: Path, name: str) -> None:
-    ptx, message = BROKEN[name]
+    ptx, facts = BROKEN[name]
     findings, _ = outcome_of(source, ptx)
     assert [f.kind for f in findings] == ["unsupported"]
-    assert message in findings[0].message, findings[0].message
+    assert has(findings[0].message, *facts)
 
 
 def test_cut_anywhere_ptx_never_crashes(source: Path) -> None:
@@ -316,21 +318,25 @@ def test_table_of_instructions() -> None:
     assert {"add.f32", "mad.wide.s32", "ld.v4.f32", "setp.lt.and.s32", "shfl.sync.bfly.b32"} <= set(forms)
 
 
-def test_child_starts_quickly(source: Path) -> None:
+def test_a_child_imports_nothing_that_is_installed_and_costs_little_more_than_python(source: Path) -> None:
     folder, library = build(source), engine()
     program = (
-        "import time; t = time.process_time()\n"
         "from pathlib import Path; from grader.devices.sim import SimDevice; import sys\n"
         f"SimDevice(engine=Path({str(library)!r}), library=Path({str(folder / 'kata.so')!r}),"
         f" ptx=Path({str(folder / 'kata.ptx')!r}), source=Path({str(source)!r}), arch='sm_90a', threads=2)\n"
-        "print(time.process_time() - t); assert not {'torch', 'numpy'} & set(sys.modules)\n"
+        "print([name for name, module in sys.modules.items()\n"
+        "       if '/site-packages/' in (getattr(module, '__file__', None) or '') and 'editable' not in name])\n"
     )
-    command = [sys.executable, "-c", program]
-    root = str(HERE.parent.parent)
-    times = [
-        float(subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout) for _ in range(3)
-    ]
-    assert min(times) < 0.3  # seconds of a processor; 0.05 on an idle machine
+
+    def child(text: str) -> str:
+        command = [sys.executable, "-c", text]
+        return subprocess.run(command, cwd=HERE.parent.parent, capture_output=True, text=True, check=True).stdout
+
+    assert child(program).strip() in ("[]", "['_distutils_hack']")  # neither torch nor numpy
+    python_s, child_s = cheapest_cpu_s(
+        lambda: child("import ctypes, dataclasses, json, pathlib"), lambda: child(program)
+    )
+    assert child_s < 6 * python_s
 
 
 def test_engine_needs_a_compiler(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from facts import all_of, has
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -164,25 +165,25 @@ def test_only_answers(text: str, only_answers: bool) -> None:
 ANSWER = SOLUTION[SOLUTION.index("    if (idx < n)") : SOLUTION.index("    // END TODO(2)")]
 SLIPS = {
     # case: (text to replace, by what, line of the error, parts of the message)
-    "no END": ("    // END TODO(2)\n", "", 11, ["TODO(2) has no end", "`// END TODO(2)`"]),
-    "END before the next TODO is missing": (END, "", 10, ["TODO(2) begins inside TODO(1)", "`// END TODO(1)`"]),
-    "nested": ("    // the flat", "    // TODO(2): x (~1 line)\n    // the flat", 7, ["TODO(2) begins inside TODO(1)"]),
-    "END of another number": ("END TODO(1)", "END TODO(2)", 10, ["END TODO(2) ends TODO(1)", "equal"]),
-    "END alone": ("    // TODO(2): Write", "    // Write", 15, ["END TODO(2) ends nothing"]),
-    "begins at 2": ("TODO(1)", "TODO(2)", 5, ["TODO(2) comes where TODO(1) must"]),
-    "descends": ("TODO(2)", "TODO(1)", 11, ["TODO(1) comes where TODO(2) must", "Renumber"]),
-    "skips a number": ("TODO(2)", "TODO(3)", 11, ["TODO(3) comes where TODO(2) must"]),
-    "unnumbered": ("// TODO(2):", "// TODO:", 11, ["malformed marker '// TODO: Write"]),
-    "no colon": ("// TODO(2):", "// TODO(2)", 11, ["malformed marker"]),
-    "no text": (": " + SECOND, ":", 11, ["malformed marker"]),
-    "no space": ("// TODO(2):", "//TODO(2):", 11, ["malformed marker"]),
+    "no END": ("    // END TODO(2)\n", "", 11, ["TODO(2)", "no end", "`// END TODO(2)`"]),
+    "END before the next TODO is missing": (END, "", 10, ["TODO(2)", "inside TODO(1)", "`// END TODO(1)`"]),
+    "nested": ("    // the flat", "    // TODO(2): x (~1 line)\n    // the flat", 7, ["TODO(2)", "inside TODO(1)"]),
+    "END of another number": ("END TODO(1)", "END TODO(2)", 10, ["END TODO(2)", "TODO(1)", "equal"]),
+    "END alone": ("    // TODO(2): Write", "    // Write", 15, ["END TODO(2)", "nothing"]),
+    "begins at 2": ("TODO(1)", "TODO(2)", 5, ["TODO(2)", "TODO(1)", "must"]),
+    "descends": ("TODO(2)", "TODO(1)", 11, ["TODO(1)", "TODO(2)", "renumber"]),
+    "skips a number": ("TODO(2)", "TODO(3)", 11, ["TODO(3)", "TODO(2)", "must"]),
+    "unnumbered": ("// TODO(2):", "// TODO:", 11, ["malformed", "'// TODO: Write"]),
+    "no colon": ("// TODO(2):", "// TODO(2)", 11, ["malformed"]),
+    "no text": (": " + SECOND, ":", 11, ["malformed"]),
+    "no space": ("// TODO(2):", "//TODO(2):", 11, ["malformed"]),
     "not alone on its line": ("#include", "int x; // TODO(1): x (~1 line)\n#include", 2, ["malformed", "itself"]),
-    "END unnumbered": ("// END TODO(2)", "// END TODO", 15, ["malformed marker '// END TODO'"]),
-    "small letters": ("// TODO(2):", "// todo(2):", 11, ["malformed marker"]),
-    "no size": ("nothing. (~2 lines)", "nothing.", 11, ["TODO(2) gives no size", "`(~3 lines)`"]),
-    "size in the middle": ("nothing. (~2 lines)", "(~2 lines) nothing.", 11, ["TODO(2) gives no size"]),
-    "four lines of text": ("memory. (~1 line)", "memory.\n//   a\n//   b (~1 line)", 5, ["has 4 lines", "in 3"]),
-    "no answer": (ANSWER, "    // no\n", 11, ["TODO(2) has no answer"]),
+    "END unnumbered": ("// END TODO(2)", "// END TODO", 15, ["malformed", "'// END TODO'"]),
+    "small letters": ("// TODO(2):", "// todo(2):", 11, ["malformed"]),
+    "no size": ("nothing. (~2 lines)", "nothing.", 11, ["TODO(2)", "no size", "`(~3 lines)`"]),
+    "size in the middle": ("nothing. (~2 lines)", "(~2 lines) nothing.", 11, ["TODO(2)", "no size"]),
+    "four lines of text": ("memory. (~1 line)", "memory.\n//   a\n//   b (~1 line)", 5, ["4 lines", "3"]),
+    "no answer": (ANSWER, "    // no\n", 11, ["TODO(2)", "no answer"]),
 }  # fmt: skip
 
 
@@ -195,11 +196,11 @@ def test_slips_in_a_solution(case: str) -> None:
         skeleton.derive(text, "relu_f32.cu")
     message = str(caught.value)
     assert message.startswith(f"relu_f32.cu:{line}: "), message
-    assert all(part in message for part in parts), message
+    assert has(message, *parts)
 
 
 def test_a_solution_without_any_todo() -> None:
-    with pytest.raises(SkeletonError, match=r"x\.cu:1: has no TODO"):
+    with pytest.raises(SkeletonError, match=all_of("x.cu:1: ", "no TODO")):
         skeleton.derive("int x;\n", "x.cu")
 
 
@@ -250,7 +251,7 @@ def test_a_reset_that_cannot_be_written_is_one_sentence_and_loses_nothing(
     kata = catalog.katas["relu_f32"]
     path = kata.skeleton_path
     path.mkdir()
-    with pytest.raises(SkeletonError, match=r"relu_f32\.cu: cannot be written \(Is a directory\)\. See to it that"):
+    with pytest.raises(SkeletonError, match=all_of("relu_f32.cu: ", "Is a directory")):
         skeleton.reset(kata)
     path.rmdir()
     path.write_text("my first try")
@@ -262,7 +263,7 @@ def test_a_reset_that_cannot_be_written_is_one_sentence_and_loses_nothing(
     for name in ("write_bytes", "rename"):
         with monkeypatch.context() as patch:
             patch.setattr(Path, name, full)
-            with pytest.raises(SkeletonError, match=r"cannot be written \(No space left"):
+            with pytest.raises(SkeletonError, match=all_of("relu_f32.cu: ", "No space left")):
                 skeleton.reset(kata)
         assert path.read_text() == "my first try" and sorted(path.parent.iterdir()) == before
 
@@ -283,10 +284,10 @@ def test_reset_keeps_a_file_that_cannot_be_read(catalog: Catalog, monkeypatch: p
 def test_a_solution_that_cannot_be_read(catalog: Catalog) -> None:
     kata = catalog.katas["relu_f32"]
     kata.solution_path.write_bytes(b"// \xff")
-    with pytest.raises(SkeletonError, match=r"relu_f32\.cu: is not UTF-8 at byte 3"):
+    with pytest.raises(SkeletonError, match=all_of("relu_f32.cu: ", "UTF-8", "byte 3")):
         skeleton.write(kata)
     kata.solution_path.unlink()
-    with pytest.raises(SkeletonError, match="cannot be read"):
+    with pytest.raises(SkeletonError, match=all_of("relu_f32.cu", "No such file")):
         skeleton.write(kata)
     assert not kata.skeleton_path.exists()
 

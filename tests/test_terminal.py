@@ -9,11 +9,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from patience import PATIENCE_S
 from test_faces import ROOT, make_clone, run, solve
 
 from grader.catalog import Kata
 from grader.commands.course import table
-from grader.commands.watch import _foot
+from grader.commands.watch import KEYS, _foot
 from grader.state import State
 from grader.terminal import wrapped
 
@@ -32,7 +33,7 @@ def said(clone: Path, *arguments: str, columns: int = 80, **environment: str) ->
     env = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", **environment}
     command = f"{sys.executable} -m grader {' '.join(arguments)}"
     env.pop("COLUMNS", None)
-    text = pexpect.run(command, cwd=str(clone), env=env, encoding="utf-8", timeout=120, dimensions=(24, columns))
+    text = pexpect.run(command, cwd=str(clone), env=env, encoding="utf-8", timeout=PATIENCE_S, dimensions=(24, columns))
     return str(text)
 
 
@@ -86,10 +87,11 @@ def test_a_list_drops_what_says_least() -> None:
 
 
 def test_the_keys_that_fit_end_with_the_two_that_matter() -> None:
-    whole = "n next  h hint  l list  d diff  s show  r reset  q quit  ? keys"
-    assert _foot(len(whole)) == whole
-    assert _foot(60) == "n next  h hint  l list  d diff  s show  q quit  ? keys"
-    assert _foot(20) == "q quit  ? keys"
+    names = [f"{key} {word}" for key, word, _ in KEYS]
+    whole = "  ".join(names)
+    assert _foot(len(whole)) == whole and {key for key, *_ in KEYS[-2:]} == {"q", "?"}
+    for columns, left_out in ((len(whole) - 1, 1), (60, 1), (20, len(names) - 2)):
+        assert _foot(columns) == "  ".join([*names[: -2 - left_out], *names[-2:]])
 
 
 def test_what_a_terminal_would_obey_is_not_shown() -> None:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from facts import all_of, has
 
 from grader import toolchain
 from grader.toolchain import (
@@ -76,7 +77,7 @@ def test_no_nvcc(bare: Path) -> None:
     with pytest.raises(ToolchainError) as caught:
         find_toolchain()
     message = str(caught.value)
-    assert "No nvcc was found" in message and "pip install -e .[nvcc]" in message and "KATA_NVCC" in message
+    assert has(message, "no nvcc", "pip install -e .[nvcc]", "KATA_NVCC")
 
 
 PLACES = {
@@ -133,7 +134,7 @@ def test_an_old_or_broken_nvcc_is_passed_over(bare: Path, tmp_path: Path, monkey
     with pytest.raises(ToolchainError) as caught:
         find_nvcc()
     message = str(caught.value)
-    assert f"{old} (11.8.89)" in message and f"{broken} (does not run)" in message and "12.0 or newer" in message
+    assert has(message, f"{old} (11.8.89)", f"{broken} (", "12.0", "newer")
     new = toolkit(tmp_path / "opt" / "cuda")
     assert find_nvcc() == (new, (13, 0, 88))
 
@@ -144,14 +145,14 @@ def test_a_variable_that_names_no_program(
 ) -> None:
     toolkit(tmp_path / "opt" / "cuda")
     monkeypatch.setenv(variable, "/no/such/thing")
-    with pytest.raises(ToolchainError, match=rf"{variable} is '/no/such/thing'.*unset it"):
+    with pytest.raises(ToolchainError, match=all_of(variable, "'/no/such/thing'", "unset")):
         find_toolchain()
 
 
 def test_no_host_compiler(bare: Path, tmp_path: Path) -> None:
     toolkit(tmp_path / "opt" / "cuda")
     (bare / "g++").unlink()
-    with pytest.raises(ToolchainError, match=r"No g\+\+ was found.*apt install g\+\+"):
+    with pytest.raises(ToolchainError, match=all_of("no g++", "apt install g++")):
         find_toolchain()
 
 
@@ -161,7 +162,7 @@ def test_a_host_compiler_that_is_too_new(bare: Path, tmp_path: Path) -> None:
     with pytest.raises(ToolchainError) as caught:
         find_toolchain()
     message = str(caught.value)
-    assert "nvcc 13.0.88 accepts g++ up to 13" in message
+    assert has(message, "nvcc 13.0.88", "g++ up to 13")
     assert f"{bare / 'g++'} (14.1.0)" in message and "apt install g++-13" in message
     older = program(bare / "g++-11", GXX.format(version="11.4.0"))
     assert find_toolchain().host == older
@@ -209,7 +210,7 @@ def test_the_compilers_of_this_machine_work_together(tmp_path: Path) -> None:
         folder = tmp_path / way
         folder.mkdir()
         ran = subprocess.run(
-            [*common, *flags, "-o", "half.so"], cwd=folder, capture_output=True, text=True, timeout=120, check=False
+            [*common, *flags, "-o", "half.so"], cwd=folder, capture_output=True, text=True, check=False
         )
         assert ran.returncode == 0 and (folder / "half.so").is_file(), ran.stdout + ran.stderr
     assert ".entry" in (tmp_path / "sim" / "half.ptx").read_text()

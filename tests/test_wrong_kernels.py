@@ -18,6 +18,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+import unhurried
+from facts import has
 
 from conftest import Gap, group_of, kata_of
 from grader import grade as pipeline
@@ -43,7 +45,7 @@ SCREEN = 40  # lines
 OTHER_KINDS = {Kind.PASS, Kind.NOT_STARTED, Kind.TOO_SLOW, Kind.INCONCLUSIVE}
 
 # The first test of a group waits until its files are compiled. That time has no limit here: each run of nvcc has one.
-pytestmark = pytest.mark.timeout(300, func_only=True)
+pytestmark = pytest.mark.timeout(func_only=True)
 
 # Each is graded as a whole file, which is made here of those that are stored as edits.
 FILES = TemporaryDirectory(prefix="wrong-kernels-")
@@ -165,7 +167,9 @@ def graded(wrong: WrongKernel, device: str) -> Grade:
     """The grade of a file on a device, made once in a run."""
     key = (device, wrong.path)
     if key not in _GRADES:
-        _GRADES[key] = grade(wrong.kata, _as_wrong(wrong, device), source=wrong.path)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(pipeline, "effort_for", unhurried.effort_for)  # `sizes` says how small a shape it must find
+            _GRADES[key] = grade(wrong.kata, _as_wrong(wrong, device), source=wrong.path)
     return present(_GRADES[key])
 
 
@@ -274,7 +278,7 @@ def verdict_on(content: bytes, folder: Path) -> Verdict:
 def test_empty_file(tmp_path: Path) -> None:
     verdict = verdict_on(b"", tmp_path)
     assert verdict.kind is Kind.DOES_NOT_COMPILE
-    assert verdict.summary == "the file is empty"
+    assert has(verdict.summary, "empty")
 
 
 def test_file_of_blank_lines(tmp_path: Path) -> None:
@@ -284,12 +288,12 @@ def test_file_of_blank_lines(tmp_path: Path) -> None:
 
 def test_file_of_comments(tmp_path: Path) -> None:
     verdict = verdict_on(b"// elementwise_f32: later\n", tmp_path)
-    assert verdict.kind is Kind.DOES_NOT_COMPILE and "there is no launcher elementwise_f32" in verdict.summary
+    assert verdict.kind is Kind.DOES_NOT_COMPILE and has(verdict.summary, "no launcher", "elementwise_f32")
 
 
 def test_binary_file(tmp_path: Path) -> None:
     verdict = verdict_on(bytes(range(256)) * 40, tmp_path)
-    assert verdict.kind is Kind.DOES_NOT_COMPILE and "not a text file" in verdict.summary
+    assert verdict.kind is Kind.DOES_NOT_COMPILE and has(verdict.summary, "elementwise_f32.cu", "text file")
 
 
 def test_text_in_another_encoding(tmp_path: Path) -> None:
@@ -302,12 +306,12 @@ def test_text_in_another_encoding(tmp_path: Path) -> None:
 
 def test_file_that_is_not_there(tmp_path: Path) -> None:
     verdict = grade(KATAS["elementwise_f32"], Options(device="sim"), source=tmp_path / "none.cu").verdict
-    assert verdict.kind is Kind.DOES_NOT_COMPILE and "cannot be read" in verdict.summary
+    assert verdict.kind is Kind.DOES_NOT_COMPILE and has(verdict.summary, "read (")
 
 
 def test_folder_instead_of_a_file(tmp_path: Path) -> None:
     verdict = grade(KATAS["elementwise_f32"], Options(device="sim"), source=tmp_path).verdict
-    assert verdict.kind is Kind.DOES_NOT_COMPILE and "cannot be read" in verdict.summary
+    assert verdict.kind is Kind.DOES_NOT_COMPILE and has(verdict.summary, "read (")
 
 
 @pytest.fixture

@@ -89,7 +89,7 @@ def run(built: build.Build) -> Iterator[Ran]:
 
 def _run(kata: Kata, shape: Shape, sandbox: Sandbox) -> Ran:
     case = Case(kata, load_spec(kata), shape)
-    call = case.call(nth=0, time_limit_s=60)
+    call = case.call(nth=0, time_limit_s=600)
     given = _digest(b"".join(buffer.data for buffer in call.buffers if buffer.role == "in"))
     outcome = sandbox.call(call)
     problem = "; ".join(f"{finding.kind}: {finding.message}" for finding in outcome.findings)

@@ -21,6 +21,7 @@ HERE = Path(__file__).parent
 INCLUDE = HERE.parent.parent / "grader" / "include"
 TYPECODES = {"f32": "f", "f64": "d", "i32": "i", "u32": "I", "f16": "H", "bf16": "H", "u16": "H", "u64": "Q"}
 POISON = 0xA5
+LIMIT_S = 240.0  # of a call that ends; how fast the machine is decides nothing
 
 
 def build(source: Path, *, arch: str = "90a") -> Path:
@@ -81,7 +82,9 @@ def wanted(name: str, dtype: str, count: int, *, offset_bytes: int = 0) -> Buffe
     return Buffer(name, "out", dtype, size, (count,), bytes([POISON]) * (size * count), offset_bytes)
 
 
-def run(device: SimDevice, launcher: str, *arguments: Buffer | int, seed: int = 0, time_limit_s: float = 20) -> Outcome:
+def run(
+    device: SimDevice, launcher: str, *arguments: Buffer | int, seed: int = 0, time_limit_s: float = LIMIT_S
+) -> Outcome:
     buffers = tuple(a for a in arguments if isinstance(a, Buffer))
     scalars = tuple(Scalar(f"s{i}", "int", a) for i, a in enumerate(arguments) if isinstance(a, int))
     return device.call(Call(launcher, buffers, scalars, seed=seed, time_limit_s=time_limit_s))
