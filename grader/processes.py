@@ -11,7 +11,10 @@ import contextlib
 import ctypes
 import os
 import resource
+import select
 import signal
+import socket
+import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -25,6 +28,30 @@ def grader_environment() -> dict[str, str]:
     """The environment of a process of the grader's: `python -m grader...` finds this grader."""
     here = str(Path(__file__).resolve().parent.parent)
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))}
+
+
+class Guarded:
+    """A process that another one guards, seen as a Popen. It says its id and the guard its exit status, 4 bytes each;
+    the guard ends it when this end of the socket is closed. Raises OSError where there is no guard."""
+
+    def __init__(self, guard: socket.socket) -> None:
+        self._guard, self._status = guard, b""
+        if not (said := guard.recv(4)):
+            raise ConnectionResetError
+        self.pid = int.from_bytes(said, "little")
+
+    def poll(self) -> int | None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self.wait(0)
+        return None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit status, negative for a signal. Raises TimeoutExpired."""
+        if not self._status:
+            if not select.select([self._guard], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired("a guarded process", timeout or 0.0)
+            self._status = self._guard.recv(4) or (-signal.SIGKILL).to_bytes(4, "little", signed=True)
+        return int.from_bytes(self._status, "little", signed=True)
 
 
 # -- what is below
@@ -70,6 +97,15 @@ def kill_tree(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, signal.SIGSTOP)
     kill([pid, *descendants(pid)])
+
+
+def end_children() -> None:
+    """Kill every child of this process, then those that became its children thereby, until there are none."""
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            if not os.waitpid(-1, os.WNOHANG)[0]:
+                kill(children(os.getpid()))
+                os.waitpid(-1, 0)
 
 
 def end_with_parent(wanted: bool = True) -> None:

@@ -4,7 +4,8 @@ The learner's code runs only here. The parent holds the expected values, the clo
 does (exit, abort, hang, eat memory, print what it likes), the parent answers with an Outcome, and the next call gets
 a new child.
 
-Both ends speak frames (grader.frames) over a socket that the child keeps to itself.
+Both ends speak frames (grader.frames) over a socket that the child keeps to itself. A child is a new interpreter, or
+a fork of a clean one where a service grades.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 from grader import unit
 from grader.devices import Call, Device, Finding, LoadError, Outcome
 from grader.frames import Child, FrameError, Parent, read_header, write_header
-from grader.processes import end_with_parent, grader_environment, group_size, resident_bytes, tasks
+from grader.processes import Guarded, end_with_parent, grader_environment, group_size, resident_bytes, tasks
 
 READY_LIMIT_S = 120.0
 GRACE_S = 2.0
@@ -181,6 +182,32 @@ class _Lost(Exception):
         self.finding = Finding(kind, message)
 
 
+# device, the child's end of the connection, where it prints, its environment -> the child; None: spawn it
+Starter = Callable[[str, socket.socket, IO[bytes], Mapping[str, str]], Guarded | None]
+_starter: Starter | None = None
+
+
+def start_children_by(starter: Starter) -> None:
+    """From now on children come from there, but for those that import torch."""
+    global _starter
+    _starter = starter
+
+
+def _spawned(
+    device: str, connection: socket.socket, output: IO[bytes], environment: Mapping[str, str], *, torch: bool
+) -> subprocess.Popen[bytes]:
+    fd = connection.fileno()
+    return subprocess.Popen(
+        [sys.executable, "-m", "grader.sandbox", device, str(fd), str(os.getpid()), str(int(torch))],
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        pass_fds=(fd,),
+        env=environment,
+        start_new_session=True,
+    )
+
+
 class _Child:
     def __init__(self, device: str, *, torch: bool) -> None:
         self._device = device
@@ -192,24 +219,10 @@ class _Child:
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed by kill()
         environment = grader_environment()
         environment.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # the first GPU is the one the build was made for
+        about = (device, theirs, self._output, environment)
         with theirs:
-            self._process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "grader.sandbox",
-                    device,
-                    str(theirs.fileno()),
-                    str(os.getpid()),
-                    str(int(torch)),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=self._output,
-                stderr=self._output,
-                pass_fds=(theirs.fileno(),),
-                env=environment,
-                start_new_session=True,
-            )
+            guarded = None if torch or _starter is None else _starter(*about)
+            self._process: subprocess.Popen[bytes] | Guarded = guarded or _spawned(*about, torch=torch)
 
     def load(self, program: Program) -> None:
         self._memory_limit = program.memory_limit_bytes
@@ -329,7 +342,8 @@ _SIGNALS: dict[int, str] = {
 # -- the child -------------------------------------------------------------------------------------------------------
 
 
-def _main(name: str, fd: int, parent: int, torch: bool) -> None:
+def run_child(name: str, fd: int, parent: int, *, torch: bool = False) -> None:
+    """Be the child of ``parent`` that the grader speaks to over the socket ``fd``."""
     _confine(parent)
     connection = socket.socket(fileno=fd)
     try:
@@ -410,4 +424,4 @@ _OPENERS: dict[str, Callable[[], _Opener]] = {"sim": _simulator, "gpu": _gpu}
 
 
 if __name__ == "__main__":
-    _main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "1")
+    run_child(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), torch=sys.argv[4] == "1")

@@ -39,6 +39,7 @@ pytestmark = pytest.mark.timeout(600)
 WORK = '''
 import os, subprocess, sys, tempfile, time
 from pathlib import Path
+from grader.sandbox import Sandbox
 
 def meet(task, catalog, tell):
     """Ends when the other has come, which waits for this one likewise: so both are there at the same time."""
@@ -102,6 +103,37 @@ def look(task, catalog, tell):
     return {"place": os.getcwd(), "temporary": tempfile.gettempdir(), "threads": torch.get_num_threads(), "gpu": gpu,
             "omp": os.environ["OMP_NUM_THREADS"]}
 
+def hold(task, catalog, tell):
+    """Starts a sandbox, says its child's id and what that is, and stays."""
+    child = Sandbox("sim").start()
+    tell(str(child._process.pid))
+    time.sleep(1000)
+
+def child(task, catalog, tell):
+    """What a sandbox's child is, in a process that has torch; and how two of them end."""
+    sandbox = Sandbox("sim")
+    process = sandbox.start()._process
+    place = Path(f"/proc/{process.pid}")
+    while "grader" in (place / "cwd").resolve().name or os.getsid(process.pid) != process.pid:
+        time.sleep(0.01)
+    time.sleep(0.1)
+    status = (place / "status").read_text()
+    found = {
+        "files": len(list((place / "fd").iterdir())),
+        "torch": "torch" in (place / "maps").read_text(),
+        "grades": "torch" in sys.modules,
+        "parent": int(status.partition("PPid:")[2].split()[0]),
+        "folder": str((place / "cwd").resolve()),
+        "core": "Max core file size        0 " in (place / "limits").read_text(),
+    }
+    assert process.poll() is None
+    os.kill(process.pid, 11)
+    found["ends"] = [process.wait(timeout=60), process.poll()]
+    sandbox.close()
+    other = sandbox.start()._process
+    sandbox.close()
+    return {**found, "ends": [*found["ends"], other.poll()]}
+
 def level(task, catalog, tell):
     return {"level": catalog.katas[task.kata].level}
 '''
@@ -152,7 +184,7 @@ def test_tasks_are_done_side_by_side_and_leave_no_zombie(tmp_path: Path) -> None
         numbers = [service.ask(a_task("meet", tmp_path / name)) for name in "ab"]
         found = [set(answer["done"]["pids"]) for answer in answers_of(service, *numbers).values()]
         assert found[0] == found[1] and len(found[0]) == 2 and os.getpid() not in found[0]
-        assert children(service.pid) == []  # a zombie would be one
+        assert len(children(service.pid)) == 1  # the template; a zombie would be another
     assert gone([service.pid, *found[0]])
 
 
@@ -164,7 +196,7 @@ def test_a_task_that_is_stopped_ends_with_all_it_started_and_no_other_does() -> 
         service.stop(first)
         assert answers_of(service, service.ask(a_task("level")))  # a question later it is done
         assert gone(pids_of(found[first])) and not gone(pids_of(found[second])[:1])
-        assert set(pids_of(found[second])) == set(descendants(service.pid))
+        assert set(pids_of(found[second])) < set(descendants(service.pid)) and len(descendants(service.pid)) == 4
     assert gone(pids_of(found[second]))
 
 
@@ -303,6 +335,48 @@ def answers_with_end(service: Service, number: int) -> Answer:
     while "done" not in (answer := answers_of(service, number)[number]):
         assert "tell" in answer, answer
     return dict(answer["done"])
+
+
+# -- the sandbox's children --------------------------------------------------------------------------------------------
+
+
+def test_a_sandbox_has_a_clean_child_of_its_own(tmp_path: Path) -> None:
+    with Service(ROOT, eager=True) as service:
+        done = answers_with_end(service, service.ask(a_task("child"), Slot(tmp_path / "slot")))
+        assert done.pop("parent") not in children(service.pid)  # a guard of the template's
+        wanted = {"files": 4, "torch": False, "grades": True, "folder": str(tmp_path / "slot"), "core": True}
+        assert done == {**wanted, "ends": [-signal.SIGSEGV, -signal.SIGSEGV, -signal.SIGKILL]}
+
+
+@pytest.mark.parametrize("how", ["stop", "late", "fork", "service", "close"])
+def test_a_sandbox_ends_with_its_grade(how: str) -> None:
+    with Service(ROOT, eager=True) as service:
+        number = service.ask(a_task("hold"), Slot(limit_s=5.0 if how == "late" else None))
+        pids = pids_of(answers_of(service, number)[number])
+        assert not gone(pids)
+        if how == "stop":
+            service.stop(number)
+            answers_of(service, service.ask(a_task("level")))
+            assert gone(pids)
+        elif how == "late":
+            assert answers_of(service, number)[number]["late"] and gone(pids)
+        elif how == "fork":
+            _, fork = sorted(children(service.pid))
+            os.kill(fork, signal.SIGKILL)
+            assert answers_of(service, number)[number]["died"] == -signal.SIGKILL and gone(pids)
+        elif how == "service":
+            os.kill(service.pid, signal.SIGKILL)
+            wait_for(lambda: gone(pids), "the sandbox's child")
+    assert gone(pids)
+
+
+def test_without_its_template_a_service_grades_all_the_same() -> None:
+    with Service(ROOT) as service:
+        answers_of(service, service.ask(a_task("level")))
+        (template,) = children(service.pid)
+        os.kill(template, signal.SIGKILL)
+        number = service.ask(Task(KATA.name, OPTIONS, KATA.solution_path))
+        assert answers_with_end(service, number)["grade"]["passed"]
 
 
 # -- many tasks --------------------------------------------------------------------------------------------------------

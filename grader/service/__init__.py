@@ -5,5 +5,6 @@ grade, so a grade starts at once and leaves no trace. When the process that asks
 rest.
 
 task (what is to be done, as data) · work (what a fork does with it) · lines (JSON lines between processes) · server
-(the warm process) · client (the end that asks) · replies (many tasks, graded in so many slots).
+(the warm process) · template (a clean process, for the sandbox's children) · client (the end that asks) · replies (many
+tasks, graded in so many slots).
 """

@@ -10,6 +10,7 @@ import contextlib
 import gc
 import importlib
 import os
+import select
 import selectors
 import shutil
 import signal
@@ -29,9 +30,11 @@ from grader.grade import MACHINE_ERRORS, Options, digest_of, targets
 from grader.processes import adopt_orphans, children, end_with_parent, kill_tree
 from grader.service.lines import Lines, write
 from grader.service.task import Answer, Slot, Task, Tell, Work, decoded
+from grader.service.template import Template
 from grader.skeleton import SkeletonError
 from grader.toolchain import ToolchainError, find_gpu, find_toolchain
 
+END_S = 10.0  # for the guards of sandboxes to end what they guard
 FAULTS = (*MACHINE_ERRORS, CatalogError, SkeletonError)
 
 
@@ -54,6 +57,7 @@ class _Running:
 class _Server:
     root: Path
     asked: Lines | None  # None when nobody asks any more
+    template: Template
     is_warm: bool = False
     running: dict[int, _Running] = field(default_factory=dict)
     engine_is_built: bool = False
@@ -124,6 +128,7 @@ class _Server:
             pid = os.fork()
         if pid == 0:
             self._become_fork(ours, task)
+            self.template.serve_sandboxes(theirs)
             _fork(work, task, slot, catalog, theirs, engine_is_built=self.engine_is_built)
         os.close(theirs)
         deadline = float("inf") if slot.limit_s is None else time.monotonic() + slot.limit_s
@@ -162,9 +167,10 @@ class _Server:
     def _finish(self, running: _Running) -> None:
         """End the fork and all that it started, empty its folder; then its answer is passed on."""
         del self.running[running.number]
-        os.close(running.lines.fd)
         kill_tree(running.pid)
         _, status = os.waitpid(running.pid, 0)
+        _drain(running.lines.fd)
+        os.close(running.lines.fd)
         self._end_strays()
         if running.slot.folder is not None:
             _empty(running.slot.folder)
@@ -175,7 +181,8 @@ class _Server:
 
     def _end_strays(self) -> None:
         """End what came to this process when its fork died. The forks that go on keep theirs."""
-        while strays := set(children(os.getpid())) - {running.pid for running in self.running.values()}:
+        known = {self.template.pid, *(running.pid for running in self.running.values())}
+        while strays := set(children(os.getpid())) - known:
             for pid in strays:
                 kill_tree(pid)
                 with contextlib.suppress(ChildProcessError):
@@ -212,6 +219,12 @@ def _warm() -> None:
     gc.freeze()  # the forks share these pages as long as no collection writes to them
     signal.signal(signal.SIGTERM, before)
     end_with_parent(False)
+
+
+def _drain(fd: int) -> None:
+    """Wait until the guards of a grade's sandboxes have ended, too, who hold the other end of its pipe."""
+    while select.select([fd], [], [], END_S)[0] and os.read(fd, 1 << 16):
+        pass
 
 
 def _empty(folder: Path) -> None:
@@ -280,10 +293,12 @@ def _main(root: Path, *, eager: bool) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(cache.CacheError):  # else hypothesis writes into the current folder
         os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(cache.cache_folder() / "hypothesis"))
+    template = Template()
     if eager:
         _warm()
     signal.signal(signal.SIGTERM, _heed_not)
-    _Server(root, asked, is_warm=eager).serve()
+    _Server(root, asked, template, is_warm=eager).serve()
+    template.close()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,142 @@
+"""A clean process -> the sandbox's children: forked, where a new interpreter would start and import for 0.1 s of CPU.
+
+The template is started before the service has anything of a grade in memory, and imports no more than a child needs: so
+a child holds no expected answer and no torch. A grade sends it the child's three files and its environment. It forks a
+guard, and the guard the child: the guard waits for the child's end and for the grade's, then ends all that is left of
+the child and says its exit status. Until then it holds the pipe by which the service hears that the grade is over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import traceback
+from collections.abc import Mapping
+from types import FrameType
+from typing import IO, Any, NoReturn
+
+import grader.devices.gpu
+import grader.devices.sim  # noqa: F401 - imported for the children
+from grader import sandbox
+from grader.processes import Guarded, adopt_orphans, end_children, grader_environment
+
+_MESSAGE_BYTES = 1 << 17  # an environment has less, mostly; a larger one's child is spawned
+
+
+class Template:
+    """The service's end."""
+
+    def __init__(self) -> None:
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            command = [sys.executable, "-m", "grader.service.template"]
+            null = subprocess.DEVNULL
+            self._process = subprocess.Popen(command, stdin=theirs.fileno(), stdout=null, env=grader_environment())
+        self.pid = self._process.pid
+
+    def close(self) -> None:
+        self._socket.close()
+        self._process.wait()
+
+    def serve_sandboxes(self, held: int) -> None:
+        """In the fork that grades: the sandbox's children come from here. Their guards hold the descriptor ``held``."""
+
+        def start(
+            device: str, connection: socket.socket, output: IO[bytes], environment: Mapping[str, str]
+        ) -> Guarded | None:
+            ours, theirs = socket.socketpair()
+            text = json.dumps({"device": device, "folder": os.getcwd(), "environment": dict(environment)}).encode()
+            if len(text) > _MESSAGE_BYTES:
+                return None
+            files = [connection.fileno(), output.fileno(), theirs.fileno(), held]
+            with theirs:
+                try:
+                    socket.send_fds(self._socket, [text], files)
+                except OSError:  # it is gone
+                    return None
+            with contextlib.suppress(OSError):
+                return Guarded(ours)
+            return None
+
+        sandbox.start_children_by(start)
+
+
+# -- the template ----------------------------------------------------------------------------------------------------
+
+
+def _serve(asked: socket.socket) -> None:
+    """Fork a guard for each child that is asked for, until nobody is left to ask. Raises OSError on an old system."""
+    os.close(os.pidfd_open(os.getpid()))  # which a guard needs; without it this process ends, and children are spawned
+    signal.signal(signal.SIGCHLD, _reap)
+    while True:
+        text, files, _, _ = socket.recv_fds(asked, _MESSAGE_BYTES, 4, socket.MSG_CMSG_CLOEXEC)
+        if not text:
+            return
+        if os.fork() == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            asked.close()
+            _guard(json.loads(text), *files)
+        for fd in files:
+            os.close(fd)
+
+
+def _reap(number: int, frame: FrameType | None) -> None:
+    """Guards that have ended."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+
+
+def _guard(question: Mapping[str, Any], connection: int, output: int, grade: int, held: int) -> NoReturn:
+    try:
+        adopt_orphans()
+        guard, child = os.getpid(), os.fork()
+        if child == 0:
+            _become_child(question, connection, output, grade, held, guard)
+        os.close(connection)
+        os.close(output)
+        with socket.socket(fileno=grade) as said:
+            select.select([said.fileno(), os.pidfd_open(child)], [], [])
+            os.kill(child, signal.SIGKILL)
+            _, status = os.waitpid(child, 0)
+            end_children()
+            said.sendall(os.waitstatus_to_exitcode(status).to_bytes(4, "little", signed=True))
+    finally:
+        os._exit(0)  # with it goes what it held
+
+
+def _become_child(
+    question: Mapping[str, Any], connection: int, output: int, grade: int, held: int, guard: int
+) -> NoReturn:
+    """What a spawned child is at its start: a session, files and an environment of its own, and nothing else."""
+    try:
+        os.setsid()
+        os.write(grade, os.getpid().to_bytes(4, "little"))  # only now: who knows the id may end the process group
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        for fd in (output, grade, held):
+            os.close(fd)
+        os.environ.clear()
+        os.environ.update(question["environment"])
+        os.chdir(question["folder"])
+        sandbox.run_child(question["device"], connection, guard)
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+    finally:
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    asked = socket.socket(fileno=os.dup(0))
+    with open(os.devnull) as null:
+        os.dup2(null.fileno(), 0)
+    _serve(asked)
