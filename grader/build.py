@@ -360,24 +360,35 @@ def _compile_together(
     """Compile the jobs that may be, several at a time. Returns those that are still to be compiled each by itself:
     the others, and the files of a unit that does not compile, or in which something is refused."""
     alone = {job.key: job for job in jobs}
-    units = list(_units([job for job in jobs if job.request.together], parallel))
-    if not units:
-        return list(alone.values())
-    with cache.staging(folder) as stage:
-        waiting = {stage / f"unit-{number}": one for number, one in enumerate(units)}
-        for place, one in waiting.items():
-            place.mkdir()
-            unit.write(list(one.members), place)
-        steps = [_unit_step(one, place) for place, one in waiting.items()]
+    shared = [job for job in jobs if job.request.together]
+    while shared:
+        again: list[_Job] = []
+        with cache.staging(folder) as stage:
+            waiting = {stage / f"unit-{number}": one for number, one in enumerate(_units(shared, parallel))}
+            for place, one in waiting.items():
+                place.mkdir()
+                unit.write(list(one.members), place)
+            steps = [_unit_step(one, place) for place, one in waiting.items()]
 
-        def collect() -> None:
-            for place in [place for place in waiting if ninja.status(place) is not None]:
-                for key in _take_apart(waiting.pop(place), place, folder):
-                    del alone[key]
-                    release(key)
+            def collect(waiting: dict[Path, _Unit] = waiting, again: list[_Job] = again) -> None:
+                for place in [place for place in waiting if ninja.status(place) is not None]:
+                    one = waiting.pop(place)
+                    for key in _take_apart(one, place, folder):
+                        del alone[key]
+                        release(key)
+                    again += _not_blamed(one, place)
 
-        _run(steps, stage, parallel, progress, collect)
+            _run(steps, stage, parallel, progress, collect)
+        shared = again
     return list(alone.values())
+
+
+def _not_blamed(one: _Unit, place: Path) -> list[_Job]:
+    """Of a unit that does not compile, the files that nvcc names in no error; none where it names no file."""
+    if ninja.status(place) == 0:
+        return []
+    blamed = unit.blamed((place / "log.txt").read_text(errors="replace"))
+    return [job for member, jobs in one.members.items() if blamed and member.tag not in blamed for job in jobs]
 
 
 def _units(jobs: Sequence[_Job], parallel: int) -> Iterator[_Unit]:

@@ -30,6 +30,8 @@ RUNTIME = frozenset(_CALLS.split())
 _CALL = re.compile(r"\b(cu[A-Z]\w*|cuda[A-Z]\w*)\s*\(")
 
 _INCLUDED = re.compile(r"^[ \t]*#[ \t]*include\b[^\n]*$", re.MULTILINE)
+_DECLARED = re.compile(r"\b(?:struct|class|union|enum|using|namespace)\s+(\w+)")
+_GLOBAL = re.compile(r"(?<![\w>:])::\s*(\w+)")
 _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(?!include\b|pragma[ \t]+unroll\b)\w", re.MULTILINE)
 _TAG = re.compile(rf"unit_[0-9a-f]{{{TAG_DIGITS}}}")
 _BRACE = re.compile(r"[{}]")
@@ -101,7 +103,7 @@ def write(members: Sequence[Member], folder: Path) -> None:
         place = folder / member.tag
         place.mkdir()
         # A blank line in place of each include: lines keep their numbers.
-        (place / SOURCE).write_text(_INCLUDED.sub("", member.text))
+        (place / SOURCE).write_text(_inside(member.tag, _INCLUDED.sub("", member.text)))
         lines += [
             f"#define {member.launcher} {launcher_in(member.tag, member.launcher)}",
             f"namespace {member.tag} {{",
@@ -111,6 +113,17 @@ def write(members: Sequence[Member], folder: Path) -> None:
             f"#undef {member.launcher}",
         ]
     (folder / SOURCE).write_text("\n".join(lines) + "\n")
+
+
+def _inside(tag: str, text: str) -> str:
+    """The text with ``::Plan`` led to the namespace, where the file declares Plan."""
+    declared = set(_DECLARED.findall(text))
+    return _GLOBAL.sub(lambda name: f"::{tag}::{name[1]}" if name[1] in declared else name[0], text)
+
+
+def blamed(log: str) -> set[str]:
+    """The tags of the files in which nvcc found an error."""
+    return {tag for line in log.splitlines() if "error" in line for tag in _TAG.findall(line)}
 
 
 def ptx_of(tag: str, ptx: str) -> str:

@@ -83,6 +83,17 @@ def test_each_gets_the_code_that_it_gets_alone() -> None:
 
 
 @pytest.mark.usefixtures("empty_cache")
+def test_a_name_of_the_global_namespace_is_found(tmp_path: Path) -> None:
+    """One that the file declares itself, seen past a local one; and one of the runtime's."""
+    own = "struct Step {\n    static constexpr int SIZE = 1;\n};\n"
+    use = "using Step = ::Step;\n    if (n == ::max(n, 0) - Step::SIZE) return;\n"
+    source = changed("relu_f32", tmp_path, "constexpr int THREADS", own + "constexpr int THREADS")
+    source.write_text(source.read_text().replace("    if (n == 0) return;", f"    {use}    if (n == 0) return;"))
+    together = built([request_for("relu_f32", source), request_for("relu_f32x4")], runs=2)
+    assert all(isinstance(one, Build) and one.tag for one in together)
+
+
+@pytest.mark.usefixtures("empty_cache")
 def test_includes_of_one_file_are_not_there_for_another(tmp_path: Path) -> None:
     poor = changed(WMMA[0], tmp_path, "#include <mma.h>", "")
     first, second = build_all([request_for(WMMA[0], poor), request_for(WMMA[1])], find_toolchain(), jobs=1)
@@ -114,6 +125,17 @@ def test_a_file_at_fault_is_told_so_as_if_alone(tmp_path: Path, was: str, become
     assert isinstance(failure, CompileFailure) and isinstance(wanted, CompileFailure)
     assert failure.kind is kind and fact in failure.message
     assert (failure.message, failure.line) == (wanted.message, wanted.line)
+
+
+@pytest.mark.usefixtures("empty_cache")
+def test_files_beside_one_at_fault_share_a_run_again(tmp_path: Path) -> None:
+    """Three runs: all, all but the one at fault, and that one."""
+    bad = changed("relu_f32", tmp_path, "const int idx", "const int idx = nonsense; //")
+    sources = [request_for("relu_f32", bad), request_for("relu_f32x4"), request_for("relu_f32")]
+    said: list[str] = []
+    made = build_all(sources, find_toolchain(), jobs=1, progress=said.append)
+    assert [type(one) for one in made] == [CompileFailure, Build, Build] and len(said) == 3
+    assert "3 files" in said[0] and "2 files" in said[1]
 
 
 @pytest.mark.usefixtures("empty_cache")
