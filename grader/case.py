@@ -5,6 +5,7 @@ The reference sees the inputs after they were rounded to the kata's dtype, in fl
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from hypothesis import strategies
 
 SEEDS = 1 << 16
+KEPT_BYTES = 64 << 20  # of inputs and answers of earlier cases
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,54 @@ class Expected:
     signed_zeros: bool = False  # whether a zero must have the reference's sign
 
 
+@dataclass(frozen=True)
+class _Key:
+    """``parts`` are the identities of functions and values of a spec, which lives as long as what is kept by them."""
+
+    shape: Shape
+    dtypes: tuple[tuple[Tensor, str], ...]
+    parts: tuple[int, ...]
+    placed: bool
+
+
+@dataclass(frozen=True)
+class _Worked:
+    """What was worked out for a case. Nobody writes to it."""
+
+    spec: Spec
+    inputs: Mapping[str, torch.Tensor]
+    expected: tuple[Expected, ...]
+
+    @property
+    def bytes(self) -> int:
+        answers = [tensor for item in self.expected for tensor in (item.value, item.bound) if tensor is not None]
+        return sum(tensor.numel() * tensor.element_size() for tensor in (*self.inputs.values(), *answers))
+
+
+class _Kept:
+    """Answers to the cases of this process that were asked for last: other files of a family meet the same cases."""
+
+    def __init__(self) -> None:
+        self._worked: OrderedDict[_Key, _Worked] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, key: _Key) -> _Worked | None:
+        if key in self._worked:
+            self._worked.move_to_end(key)
+        return self._worked.get(key)
+
+    def keep(self, key: _Key, worked: _Worked) -> None:
+        if worked.bytes > KEPT_BYTES // 16:
+            return
+        self._worked[key] = worked
+        self._bytes += worked.bytes
+        while self._bytes > KEPT_BYTES:
+            self._bytes -= self._worked.popitem(last=False)[1].bytes
+
+
+_KEPT = _Kept()
+
+
 class Case:
     """One shape with its inputs drawn. The answer is worked out when it is first asked for."""
 
@@ -101,8 +151,20 @@ class Case:
         """Each input in its own dtype, on the CPU."""
         if self._given is not None:
             return self._given
+        known = _KEPT.get(self._key)
+        return self._drawn() if known is None else known.inputs
+
+    def _drawn(self) -> dict[str, torch.Tensor]:
         numbers = Numbers(self.shape.seed)
         return {tensor.name: self._draw(tensor, self._values, numbers) for tensor in self.spec.inputs}
+
+    @cached_property
+    def _key(self) -> _Key:
+        """All that inputs and answer are worked out from: the same for many katas of a family."""
+        tensors = (*self.spec.inputs, *self.spec.outputs, Tensor("", (), "acc"))
+        dtypes = tuple((tensor, self.spec.dtype(tensor, self.kata).name) for tensor in tensors)
+        parts = (self.spec.reference, self.spec.tolerance, self._values)
+        return _Key(self.shape, dtypes, tuple(map(id, parts)), self.spec.placed)
 
     def _draw(self, tensor: Tensor, values: Values, numbers: Numbers) -> torch.Tensor:
         import torch
@@ -125,6 +187,15 @@ class Case:
 
     @cached_property
     def expected(self) -> tuple[Expected, ...]:
+        if self._given is not None:
+            return self._worked_out()
+        known = _KEPT.get(self._key)
+        if known is None:
+            known = _Worked(self.spec, self.inputs, self._worked_out())
+            _KEPT.keep(self._key, known)
+        return known.expected
+
+    def _worked_out(self) -> tuple[Expected, ...]:
         values = _several(self.spec.reference(**self._wide(), **self._about))
         bounds = self._bounds(values)
         tolerance = self.spec.tolerance

@@ -24,6 +24,8 @@ from grader.skeleton import SkeletonError
 from grader.spec import Spec, SpecError, load_spec
 from grader.style import check_style
 
+MOST_PROCESSES = 8  # that the tests are spread over: each has torch in its memory
+
 # Each module may import only from those before it. A folder counts as one module.
 ORDER = (
     "grader.dtype",
@@ -216,9 +218,12 @@ def check_tests(root: Path, touched: Touched | None = None) -> list[str]:
             print("  none of them can have been touched", flush=True)
             return []
     command = [sys.executable, "-m", "pytest", *chosen, "-q"]
-    if importlib.util.find_spec("xdist") is not None:
-        command += ["-n", str(min(os.cpu_count() or 1, 4)), "--dist", "loadgroup"]
-    done = subprocess.run(command, cwd=root)
+    cores = os.cpu_count() or 1
+    processes = min(cores, MOST_PROCESSES) if importlib.util.find_spec("xdist") is not None else 1
+    if processes > 1:
+        command += ["-n", str(processes), "--dist", "loadgroup"]
+    threads = str(max(1, cores // processes))  # torch's, in each process: more would wait for each other
+    done = subprocess.run(command, cwd=root, env={**os.environ, "OMP_NUM_THREADS": threads})
     return ["pytest tests failed; see above."] if done.returncode else []
 
 
