@@ -219,7 +219,8 @@ def check_tests(root: Path, touched: Touched | None = None) -> list[str]:
             return []
     command = [sys.executable, "-m", "pytest", *chosen, "-q"]
     cores = os.cpu_count() or 1
-    processes = min(cores, MOST_PROCESSES) if importlib.util.find_spec("xdist") is not None else 1
+    # One more than there are cores: some tests wait for a limit of time, or for each other.
+    processes = min(cores + 1, MOST_PROCESSES) if importlib.util.find_spec("xdist") is not None else 1
     if processes > 1:
         command += ["-n", str(processes), "--dist", "loadgroup"]
     threads = str(max(1, cores // processes))  # torch's, in each process: more would wait for each other

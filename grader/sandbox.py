@@ -187,10 +187,15 @@ Starter = Callable[[str, socket.socket, IO[bytes], Mapping[str, str]], Guarded |
 _starter: Starter | None = None
 
 
-def start_children_by(starter: Starter) -> None:
-    """From now on children come from there, but for those that import torch."""
+def start_children_by(starter: Starter | None) -> None:
+    """From now on children come from there, but for those that import torch. None: each is spawned."""
     global _starter
     _starter = starter
+
+
+def starter() -> Starter | None:
+    """Where children come from."""
+    return _starter
 
 
 def _spawned(

@@ -133,10 +133,14 @@ def refused_header(
     ``dependencies`` is what nvcc -MD wrote; files below one of ``own`` are the learner's or the grader's.
     """
     folders, solutions = [folder.resolve() for folder in own], solutions.resolve()
+    resolved: dict[Path, Path] = {}  # of folders: some hundred headers are in a few of them
     for path in _dependencies(dependencies):
-        if not path.is_absolute() or any(folder in path.resolve().parents for folder in folders):
+        if path.parent not in resolved:
+            resolved[path.parent] = path.parent.resolve()
+        inside = (path.resolve() if path.is_symlink() else resolved[path.parent] / path.name).parents
+        if not path.is_absolute() or any(folder in inside for folder in folders):
             continue
-        if solutions in path.resolve().parents:
+        if solutions in inside:
             return Refusal(f"includes {path.name} of the solutions", _line_of_include(path.name, path.name, source))
         title = library_of_header(str(path))
         if title is None or title in allowed_headers(libraries):

@@ -7,6 +7,7 @@ entry is out of date.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections import defaultdict
@@ -23,10 +24,11 @@ from facts import has
 
 from conftest import Gap, group_of, kata_of
 from grader import grade as pipeline
-from grader import wrong_kernel
+from grader import sandbox, wrong_kernel
 from grader.catalog import Kata, load_catalog
 from grader.grade import Grade, Options, grade, prepare
 from grader.report import explanation
+from grader.service.template import Template
 from grader.skeleton import skeleton_of
 from grader.spec import Accumulated, load_spec
 from grader.toolchain import find_gpu
@@ -77,7 +79,29 @@ def device(request: pytest.FixtureRequest) -> str:
         pytest.skip("no NVIDIA GPU on this machine")
     if kata_of(request.node) is not None:
         request.getfixturevalue("builds").wait_for(name, group_of(request.node))
+        request.getfixturevalue("forked_children")
     return name
+
+
+@pytest.fixture(scope="session")
+def forked_children() -> Iterator[None]:
+    """Sandboxes of these tests are forks of a clean process, as they are where a service grades."""
+    template, held = Template(), os.open(os.devnull, os.O_WRONLY)
+    template.serve_sandboxes(held)
+    yield
+    sandbox.start_children_by(None)
+    template.close()
+    os.close(held)
+
+
+@contextlib.contextmanager
+def own_interpreters(wanted: bool) -> Iterator[None]:
+    """Sandboxes are started as in a plain `kata grade`: those of exploits, which may try anything."""
+    starter = sandbox.starter()
+    if wanted:
+        sandbox.start_children_by(None)
+    yield
+    sandbox.start_children_by(starter)
 
 
 # How many processes run tests side by side; each takes its share of the processors.
@@ -97,7 +121,7 @@ class Builds:
         self._pool = ThreadPoolExecutor(max_workers=1)
         for item in items:
             parameters = item.callspec.params if hasattr(item, "callspec") else {}
-            if kata_of(item) is not None and "device" in parameters:
+            if kata_of(item) is not None and "device" in parameters and not is_refused(parameters.get("wrong")):
                 file, options = _file_of(parameters, parameters["device"])
                 group = self._work.setdefault((parameters["device"], group_of(item)), {})
                 group.setdefault(options, {})[file] = None
@@ -153,10 +177,14 @@ def _as_solution(device: str) -> Options:
     return replace(options, jobs=JOBS)
 
 
+def is_refused(wrong: WrongKernel | None) -> bool:
+    """Whether there is to be no build of it: a failure is not kept, so it is left to the grade."""
+    return wrong is not None and bool({Kind.DOES_NOT_COMPILE, Kind.NOT_ALLOWED} & {*wrong.sim.kinds, *wrong.gpu.kinds})
+
+
 def _as_wrong(wrong: WrongKernel, device: str) -> Options:
     """An exploit, and what nvcc or the build refuses, is compiled alone: others would suffer from it."""
-    refused = {Kind.DOES_NOT_COMPILE, Kind.NOT_ALLOWED} & {*wrong.sim.kinds, *wrong.gpu.kinds}
-    together = not refused and Path(FILES.name) in wrong.path.parents
+    together = not is_refused(wrong) and Path(FILES.name) in wrong.path.parents
     return Options(device=device, speed=wrong.timed, memory=False, together=together, jobs=JOBS)
 
 
@@ -169,7 +197,8 @@ def graded(wrong: WrongKernel, device: str) -> Grade:
     if key not in _GRADES:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(pipeline, "effort_for", unhurried.effort_for)  # `sizes` says how small a shape it must find
-            _GRADES[key] = grade(wrong.kata, _as_wrong(wrong, device), source=wrong.path)
+            with own_interpreters(ROOT in wrong.path.parents):
+                _GRADES[key] = grade(wrong.kata, _as_wrong(wrong, device), source=wrong.path)
     return present(_GRADES[key])
 
 
