@@ -222,7 +222,7 @@ def check_tests(root: Path, touched: Touched | None = None) -> list[str]:
     # One more than there are cores: some tests wait for a limit of time, or for each other.
     processes = min(cores + 1, MOST_PROCESSES) if importlib.util.find_spec("xdist") is not None else 1
     if processes > 1:
-        command += ["-n", str(processes), "--dist", "loadgroup"]
+        command += ["-n", str(processes)]
     threads = str(max(1, cores // processes))  # torch's, in each process: more would wait for each other
     done = subprocess.run(command, cwd=root, env={**os.environ, "OMP_NUM_THREADS": threads})
     return ["pytest tests failed; see above."] if done.returncode else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import signal
 from collections import defaultdict
 from dataclasses import asdict, dataclass, field
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 from browser import browser  # noqa: F401  a fixture, for whoever looks at pages
 
-from grader.catalog import Kata, load_catalog
+from grader.catalog import LEVELS, Kata, load_catalog
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -65,36 +66,54 @@ def kata_of(item: pytest.Item) -> Kata | None:
     return parameters.get("kata") or getattr(parameters.get("wrong"), "kata", None)
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Choose by kata, and put into groups what one of several processes does: a few katas, or a file of tests.
-
-    The katas come first, since they take longest, and theirs in turn that take longest.
-    """
+    """Choose by kata. Files of tests come first, then katas, the hardest first: what is left at the end is short, so
+    that processes which run tests side by side end at about the same time."""
     if wanted := config.getoption("--katas"):
         names = wanted.split(",")
         left_out = [item for item in items if (kata := kata_of(item)) is not None and kata.name not in names]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
-    groups = {item: group_of(item) for item in items}
-    for item, group in groups.items():
-        item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: (kata_of(item) is None, groups[item] if kata_of(item) else ""))
+    order = {group: place for place, group in enumerate(_kata_groups())}
+    items.sort(key=lambda item: order.get(group_of(item.nodeid), -1))
 
 
 @functools.cache
-def _places() -> dict[str, tuple[str, int]]:
-    """Each kata with its family and its place there."""
+def _groups() -> dict[str, str]:
+    """Each kata with its group: a few of its family."""
     families = load_catalog(ROOT).by_family
-    return {kata.name: (family, place) for family in families for place, kata in enumerate(families[family])}
+    return {
+        kata.name: f"{family}-{place // SLICE}" for family in families for place, kata in enumerate(families[family])
+    }
 
 
-def group_of(item: pytest.Item) -> str:
-    kata = kata_of(item)
-    if kata is None:
-        return item.path.name
-    family, place = _places()[kata.name]
-    return f"{family}-{place // SLICE}"
+@functools.cache
+def _kata_groups() -> list[str]:
+    """The hardest first."""
+    katas = sorted(load_catalog(ROOT).katas.values(), key=lambda kata: -LEVELS.index(kata.level))
+    return list(dict.fromkeys(_groups()[kata.name] for kata in katas))
+
+
+_GRADED = re.compile(rf"{re.escape(OF_KATAS)}::\w+\[(?:(?:sim|gpu)-)?(\w+)(?:/[\w-]+)?\]")
+
+
+def group_of(nodeid: str) -> str:
+    """What one of several processes does: the tests of a few katas, or a file of tests."""
+    graded = _GRADED.search(nodeid)
+    return _groups()[graded[1]] if graded and graded[1] in _groups() else nodeid.partition("::")[0]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Tests go to the processes of pytest-xdist group by group, in their order."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByGroup(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    config.option.loadscopereorder = False
+    return ByGroup(config, log)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

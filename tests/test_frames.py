@@ -340,7 +340,7 @@ class Device:
         return Outcome({{wanted.name: bytes(given.data)[: len(wanted.data)]}}, counters=counters)
 
 sandbox._OPENERS["sim"] = lambda: lambda program, paths: Device()
-sandbox._main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), False)
+sandbox.run_child(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
 """
 
 

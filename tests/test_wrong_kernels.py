@@ -78,7 +78,7 @@ def device(request: pytest.FixtureRequest) -> str:
     if name == "gpu" and find_gpu() is None:
         pytest.skip("no NVIDIA GPU on this machine")
     if kata_of(request.node) is not None:
-        request.getfixturevalue("builds").wait_for(name, group_of(request.node))
+        request.getfixturevalue("builds").wait_for(name, group_of(request.node.nodeid))
         request.getfixturevalue("forked_children")
     return name
 
@@ -123,7 +123,7 @@ class Builds:
             parameters = item.callspec.params if hasattr(item, "callspec") else {}
             if kata_of(item) is not None and "device" in parameters and not is_refused(parameters.get("wrong")):
                 file, options = _file_of(parameters, parameters["device"])
-                group = self._work.setdefault((parameters["device"], group_of(item)), {})
+                group = self._work.setdefault((parameters["device"], group_of(item.nodeid)), {})
                 group.setdefault(options, {})[file] = None
 
     def wait_for(self, device: str, group: str) -> None:

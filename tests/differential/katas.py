@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from recorded import Machine
 
@@ -67,9 +68,12 @@ def shapes(kata: Kata) -> list[Shape]:
 
 
 def build_solutions(katas: Iterable[Kata], device: str, arch: str) -> list[build.Build]:
-    """The solutions that compile; of another, its name and the compiler's error are printed."""
-    target = build.Target(device, arch)
-    requests = [build.Request(kata, load_spec(kata), kata.solution_path, target) for kata in katas]
+    """The solutions that compile; of another, its name and the compiler's error are printed.
+
+    The builds are those that `kata dev check solutions` makes, many in one run of nvcc.
+    """
+    about: dict[str, Any] = {"target": build.Target(device, arch), "warnings_are_errors": True, "together": True}
+    requests = [build.Request(kata, load_spec(kata), kata.solution_path, **about) for kata in katas]
     built = build.build_all(requests, find_toolchain(), jobs=os.cpu_count() or 1)
     for item in built:
         if isinstance(item, build.CompileFailure):
@@ -82,7 +86,7 @@ def run(built: build.Build) -> Iterator[Ran]:
     kata, target = built.request.kata, built.request.target
     engine = engine_library(cache.cache_folder()) if target.device == "sim" else None
     with Sandbox(target.device) as sandbox:
-        sandbox.load(Program(target.device, target.arch, built.library, built.ptx, built.source, engine))
+        sandbox.load(Program(target.device, target.arch, built.library, built.ptx, built.source, engine, tag=built.tag))
         for shape in shapes(kata):
             yield _run(kata, shape, sandbox)
 
