@@ -13,7 +13,7 @@ import yaml
 from cost import cheapest_cpu_s
 from facts import all_of, has
 
-from grader import catalog as catalog_module
+from grader import yaml_fields
 from grader.catalog import Catalog, CatalogError, Kata, Threshold, find_root, load_catalog
 
 GOOD = """\
@@ -337,14 +337,14 @@ def test_what_loading_costs_grows_with_the_katas_and_no_faster(tmp_path: Path) -
 def test_difficulty_yaml_is_parsed_once_and_by_libyaml_where_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert catalog_module._Loader is getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    assert yaml_fields._Loader is getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     parsed: list[str] = []
 
-    class Counted(catalog_module._Loader):  # type: ignore[misc]
+    class Counted(yaml_fields._Loader):  # type: ignore[misc]
         def __init__(self, text: str) -> None:
             parsed.append(text)
             super().__init__(text)
 
-    monkeypatch.setattr(catalog_module, "_Loader", Counted)
+    monkeypatch.setattr(yaml_fields, "_Loader", Counted)
     load_catalog(make(tmp_path))
     assert parsed == [GOOD]
