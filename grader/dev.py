@@ -17,8 +17,9 @@ from grader import readme, skeleton, wrong_kernel
 from grader.case import allowed
 from grader.catalog import CatalogError, Kata, load_catalog
 from grader.changes import KATA_TESTS, Touched
-from grader.graded_checks import check_skeletons_compile, check_solutions
+from grader.grade import MACHINE_ERRORS
 from grader.hints import load_hints
+from grader.kata_builds import compile_all
 from grader.questions import load_questions
 from grader.skeleton import SkeletonError
 from grader.spec import Spec, SpecError, load_spec
@@ -87,7 +88,7 @@ ORDER = (
     "grader.readme",
     "grader.changes",
     "grader.style",
-    "grader.graded_checks",
+    "grader.kata_builds",
     "grader.interview",
     "grader.dev",
     "grader.commands",
@@ -209,8 +210,9 @@ def _imports(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def check_tests(root: Path, touched: Touched | None = None) -> list[str]:
-    """The tests of the machine, wrong kernels and exploits among them; spread by kata where pytest-xdist is there."""
+    """The tests of the machine and of all katas; spread by kata where pytest-xdist is there."""
     chosen = ["tests"]
+    only = None if touched is None or touched.everything else touched.katas
     if touched is not None and not touched.everything:
         chosen = [name for name in touched.tests if name != KATA_TESTS]
         chosen += [KATA_TESTS, "--katas", ",".join(touched.katas)] if touched.katas else []
@@ -218,6 +220,10 @@ def check_tests(root: Path, touched: Touched | None = None) -> list[str]:
             print("  none of them can have been touched", flush=True)
             return []
     command = [sys.executable, "-m", "pytest", *chosen, "-q"]
+    try:
+        compile_all(root, only, lambda line: print(f"  {line}", flush=True))
+    except MACHINE_ERRORS as error:
+        return [str(error)]
     cores = os.cpu_count() or 1
     # One more than there are cores: some tests wait for a limit of time, or for each other.
     processes = min(cores + 1, MOST_PROCESSES) if importlib.util.find_spec("xdist") is not None else 1
@@ -232,8 +238,6 @@ def run(name: str, root: Path, touched: Touched | None = None) -> list[str]:
     """The problems that one of CHECKS finds, in all of the repository or in what a change can have touched."""
     if name == "tests":
         return check_tests(root, touched)
-    if name in GRADED:
-        return GRADED[name](root, None if touched is None or touched.everything else touched.katas)
     return QUICK[name](root)
 
 
@@ -245,5 +249,4 @@ QUICK: Mapping[str, Callable[[Path], list[str]]] = {
     "imports": check_imports,
     "style": check_style,
 }
-GRADED = {"skeletons-compile": check_skeletons_compile, "solutions": check_solutions}
-CHECKS = (*QUICK, *GRADED, "tests")
+CHECKS = (*QUICK, "tests")

@@ -12,10 +12,8 @@ import yaml
 from facts import has
 from test_faces import run
 
-from grader import dev, edits, graded_checks, readme, style, wrong_kernel
+from grader import dev, edits, readme, style, wrong_kernel
 from grader.catalog import Kata, load_catalog
-from grader.grade import Options
-from grader.service.task import Task
 from grader.verdict import Kind
 from grader.wrong_kernel import Edit, Expected, WrongKernel
 
@@ -148,23 +146,6 @@ def test_bad_style_is_found_in_every_language(copy: Path) -> None:
     assert "mypy: " in problems and "no-untyped-def" in problems
     assert "clang-format: " in problems and "elementwise_f32.cu" in problems
     assert "engine/product.cpp:" in problems and re.search(rf"too_long.* {style.SCREEN + 3} lines", problems)
-
-
-def test_what_is_wrong_with_skeletons_and_solutions_is_said_in_order(tmp_path: Path) -> None:
-    """Both are graded side by side, each as a fork of the service."""
-    kata = load_catalog(ROOT).katas["relu_f32"]
-    bad = tmp_path / "relu_f32.cu"
-    bad.write_text(kata.solution_path.read_text().replace("__global__", "__global"))
-    options = Options(device="sim")
-    files = [(bad, "skeleton_work"), (kata.solution_path, "skeleton_work"), (kata.solution_path, "solution_work")]
-    tasks = [Task(kata.name, options, path, work=f"grader.graded_checks:{work}") for path, work in files]
-    first, second = graded_checks._side_by_side(tasks, ROOT)
-    assert has(first, "exercises/relu/relu_f32.cu:", "skeleton", "does not compile")
-    assert has(second, "exercises/relu/relu_f32.cu", "passes")
-    (only,) = graded_checks._side_by_side(
-        [Task(kata.name, options, bad, work="grader.graded_checks:solution_work")], ROOT, most=1
-    )
-    assert only.startswith("relu_f32: does not compile")
 
 
 FUNCTIONS = """

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import re
 import shutil
 import subprocess
-import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import warm
 from cost import cheapest_cpu_s
 from facts import has
 
@@ -33,24 +35,31 @@ def clone(tmp_path: Path) -> Path:
 
 def make_clone(tmp_path: Path) -> Path:
     """A clone with pristine skeletons, whose exercises may be edited."""
-    place = tmp_path / "clone"
-    place.mkdir()
+    return Path(shutil.copytree(_pristine().name, tmp_path / "clone"))
+
+
+@functools.cache
+def _pristine() -> tempfile.TemporaryDirectory[str]:
+    """Made once in a process, for its copies; gone when the process ends."""
+    folder = tempfile.TemporaryDirectory(prefix="kata-tests-")
+    place = Path(folder.name)
     for part in PARTS:
         copy = shutil.copytree if (ROOT / part).is_dir() else shutil.copy
         copy(ROOT / part, place / part)  # type: ignore[operator]
     run(place, "-m", "grader", "dev", "skeletons")
-    return place
+    return folder
 
 
-def run(clone: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(clone: Path, *arguments: str, fresh: bool = False, **environment: str) -> subprocess.CompletedProcess[str]:
     # One clone is one place: what is tested is its files, the grader stays where it is.
     env = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "120", **environment}
-    command = [sys.executable, *arguments]
-    return subprocess.run(command, cwd=clone, env=env, capture_output=True, text=True)
+    return warm.run(arguments, cwd=clone, env=env, fresh=fresh)
 
 
-def pytest_run(clone: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return run(clone, "-m", "pytest", "-p", "no:cacheprovider", *arguments, **environment)
+def pytest_run(
+    clone: Path, *arguments: str, fresh: bool = False, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    return run(clone, "-m", "pytest", "-p", "no:cacheprovider", *arguments, fresh=fresh, **environment)
 
 
 def solve(clone: Path, name: str, replace: tuple[str, str] | None = None) -> Path:
@@ -81,7 +90,8 @@ def test_pristine_skeletons_fail_in_one_line_each_without_a_compiler(clone: Path
 
 def test_pristine_skeletons_cost_little_more_than_to_find_them(clone: Path) -> None:
     finding_s, grading_s = cheapest_cpu_s(
-        lambda: pytest_run(clone, "exercises", "--collect-only", "-q"), lambda: pytest_run(clone, "exercises", "-q")
+        lambda: pytest_run(clone, "exercises", "--collect-only", "-q", fresh=True),
+        lambda: pytest_run(clone, "exercises", "-q", fresh=True),
     )
     assert grading_s < 5 * finding_s
 
@@ -91,7 +101,8 @@ def test_collecting_imports_nothing_for_grading_and_costs_little_more_than_pytes
     assert done.returncode == 0 and packages_for(done, empty) == {"yaml"}
     nothing = ("-q", "-p", "no:hypothesispytest", "--rootdir", str(empty), str(empty))
     pytest_s, collecting_s = cheapest_cpu_s(
-        lambda: pytest_run(empty, *nothing), lambda: pytest_run(clone, "exercises", "--collect-only", "-q")
+        lambda: pytest_run(empty, *nothing, fresh=True),
+        lambda: pytest_run(clone, "exercises", "--collect-only", "-q", fresh=True),
     )
     assert collecting_s < 5 * pytest_s
 

@@ -1,17 +1,18 @@
-"""Kernels with one planted bug, and attempts to fool the grader -> the verdict that each must get.
+"""Every solution, skeleton and wrong kernel, and attempts to fool the grader -> the verdict that each must get.
 
-What must be found is written with each, as grader/wrong_kernel.py says: in tests/wrong_kernels mostly as edits of a
-solution, in tests/exploits as whole files. A bug that a device does not show must pass there: if it ever does not, the
-entry is out of date.
+What must be found in a wrong one is written with it, as grader/wrong_kernel.py says: in tests/wrong_kernels mostly as
+edits of a solution, in tests/exploits as whole files. A bug that a device does not show must pass there: if it ever
+does not, the entry is out of date.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from grader import grade as pipeline
 from grader import sandbox, wrong_kernel
 from grader.catalog import Kata, load_catalog
 from grader.grade import Grade, Options, grade, prepare
+from grader.kata_builds import as_skeleton, as_solution, as_wrong, bare, is_refused
 from grader.report import explanation
 from grader.service.template import Template
 from grader.skeleton import skeleton_of
@@ -116,15 +118,15 @@ class Builds:
     """
 
     def __init__(self, items: list[pytest.Item]) -> None:
-        self._work: dict[tuple[str, str], dict[Options, dict[tuple[Kata, Path], None]]] = {}
+        self._work: dict[tuple[str, str], list[Any]] = {}
         self._built: dict[tuple[str, str], Future[None]] = {}
         self._pool = ThreadPoolExecutor(max_workers=1)
         for item in items:
             parameters = item.callspec.params if hasattr(item, "callspec") else {}
-            if kata_of(item) is not None and "device" in parameters and not is_refused(parameters.get("wrong")):
-                file, options = _file_of(parameters, parameters["device"])
-                group = self._work.setdefault((parameters["device"], group_of(item.nodeid)), {})
-                group.setdefault(options, {})[file] = None
+            if kata_of(item) is None or "device" not in parameters:
+                continue
+            if "wrong" not in parameters or not is_refused(parameters["wrong"]):
+                self._work.setdefault((parameters["device"], group_of(item.nodeid)), []).append(item)
 
     def wait_for(self, device: str, group: str) -> None:
         """Return when the group is built for the device."""
@@ -137,12 +139,15 @@ class Builds:
         self._built[key].result()
 
     def _build(self, keys: list[tuple[str, str]]) -> None:
-        together: dict[Options, dict[tuple[Kata, Path], None]] = {}
-        for key in keys:
-            for options, files in self._work[key].items():
-                together.setdefault(options, {}).update(files)
-        for options, files in together.items():
-            prepare(list(files), options)
+        files: dict[Options, dict[tuple[Kata, Path], None]] = defaultdict(dict)
+        for item in (item for key in keys for item in self._work[key]):
+            file, options = _file_of(item)
+            files[options][file] = None
+        alike: dict[tuple[tuple[Kata, Path], ...], list[Options]] = defaultdict(list)
+        for options, work in files.items():
+            alike[tuple(work)].append(options)
+        for each, (first, *others) in alike.items():  # one run of nvcc for all architectures
+            prepare(each, first, beside=others)
 
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)
@@ -156,12 +161,46 @@ def _doubling(count: int) -> Iterator[tuple[int, int]]:
         place, step = place + step, 2 * step
 
 
-def _file_of(parameters: Mapping[str, Any], device: str) -> tuple[tuple[Kata, Path], Options]:
+def _file_of(item: Any) -> tuple[tuple[Kata, Path], Options]:
     """What a test grades, and how."""
-    if "kata" in parameters:
-        return (parameters["kata"], parameters["kata"].solution_path), _as_solution(device)
-    wrong: WrongKernel = parameters["wrong"]
-    return (wrong.kata, wrong.path), _as_wrong(wrong, device)
+    parameters: Mapping[str, Any] = item.callspec.params
+    if "wrong" in parameters:
+        wrong: WrongKernel = parameters["wrong"]
+        return (wrong.kata, wrong.path), with_jobs(as_wrong(wrong, parameters["device"]))
+    kata: Kata = parameters["kata"]
+    path, options = GRADED[item.originalname](kata, parameters["device"])
+    return (kata, path), with_jobs(options)
+
+
+def with_jobs(options: Options) -> Options:
+    return replace(options, jobs=JOBS)
+
+
+def solution_of(kata: Kata, device: str) -> tuple[Path, Options]:
+    return kata.solution_path, as_solution(device)
+
+
+def solution_on_other_card(kata: Kata, device: str) -> tuple[Path, Options]:
+    return kata.solution_path, as_solution(device, other_arch=True)
+
+
+def skeleton_without_marks(kata: Kata, device: str) -> tuple[Path, Options]:
+    return bare_skeleton(kata), as_skeleton()
+
+
+@functools.cache
+def bare_skeleton(kata: Kata) -> Path:
+    folder = Path(FILES.name, "skeletons")
+    folder.mkdir(exist_ok=True)
+    return bare(kata, folder)
+
+
+# What the tests of a kata's own files grade, by their names.
+GRADED: Mapping[str, Callable[[Kata, str], tuple[Path, Options]]] = {
+    "test_solution_passes_with_room": solution_of,
+    "test_solution_passes_on_another_card": solution_on_other_card,
+    "test_skeleton_compiles_and_does_not_pass": skeleton_without_marks,
+}
 
 
 @pytest.fixture(scope="session")
@@ -169,23 +208,6 @@ def builds(request: pytest.FixtureRequest) -> Iterator[Builds]:
     made = Builds(request.session.items)
     yield made
     made.close()
-
-
-def _as_solution(device: str) -> Options:
-    """The builds are those that `kata dev check solutions` uses."""
-    options = Options(device=device, speed=False, warnings_are_errors=True, memory=False, together=True)
-    return replace(options, jobs=JOBS)
-
-
-def is_refused(wrong: WrongKernel | None) -> bool:
-    """Whether there is to be no build of it: a failure is not kept, so it is left to the grade."""
-    return wrong is not None and bool({Kind.DOES_NOT_COMPILE, Kind.NOT_ALLOWED} & {*wrong.sim.kinds, *wrong.gpu.kinds})
-
-
-def _as_wrong(wrong: WrongKernel, device: str) -> Options:
-    """An exploit, and what nvcc or the build refuses, is compiled alone: others would suffer from it."""
-    together = not is_refused(wrong) and Path(FILES.name) in wrong.path.parents
-    return Options(device=device, speed=wrong.timed, memory=False, together=together, jobs=JOBS)
 
 
 _GRADES: dict[tuple[str, Path], Grade] = {}
@@ -198,7 +220,7 @@ def graded(wrong: WrongKernel, device: str) -> Grade:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(pipeline, "effort_for", unhurried.effort_for)  # `sizes` says how small a shape it must find
             with own_interpreters(ROOT in wrong.path.parents):
-                _GRADES[key] = grade(wrong.kata, _as_wrong(wrong, device), source=wrong.path)
+                _GRADES[key] = grade(wrong.kata, with_jobs(as_wrong(wrong, device)), source=wrong.path)
     return present(_GRADES[key])
 
 
@@ -286,13 +308,38 @@ def test_wrong_answer_is_far_off(wrong: WrongKernel, device: str, gaps: dict[str
         assert verdict.error_share >= GAP
 
 
+# -- solutions and skeletons -----------------------------------------------------------------------------------------
+
+ON_SIM = pytest.mark.parametrize("device", ["sim"], indirect=True)
+
+
 @pytest.mark.parametrize("kata", KATAS.values(), ids=list(KATAS))
 def test_solution_passes_with_room(kata: Kata, device: str, gaps: dict[str, Gap]) -> None:
-    result = present(grade(kata, _as_solution(device), source=kata.solution_path))
+    source, options = solution_of(kata, device)
+    result = present(grade(kata, with_jobs(options), source=source))
     assert result.passed, explanation(result)
     gaps[kata.family].right.append(result.verdict.error_share)
     if isinstance(load_spec(kata).tolerance, Accumulated):
         assert result.verdict.error_share <= ROOM
+
+
+@pytest.mark.parametrize("kata", KATAS.values(), ids=list(KATAS))
+@ON_SIM
+def test_solution_passes_on_another_card(kata: Kata, device: str) -> None:
+    source, options = solution_on_other_card(kata, device)
+    result = present(grade(kata, with_jobs(options), source=source))
+    assert result.passed, explanation(result)
+    assert result.verdict.error_share <= ROOM
+
+
+@pytest.mark.parametrize("kata", KATAS.values(), ids=list(KATAS))
+@ON_SIM
+def test_skeleton_compiles_and_does_not_pass(kata: Kata, device: str) -> None:
+    """A learner's first error is the learner's own. What is graded has its TODO markers blanked."""
+    source, options = skeleton_without_marks(kata, device)
+    result = present(grade(kata, with_jobs(options), source=source))
+    assert result.verdict.kind is not Kind.DOES_NOT_COMPILE, explanation(result)
+    assert not result.passed, "it passes with nothing filled in"
 
 
 # -- files that are no kernels ---------------------------------------------------------------------------------------

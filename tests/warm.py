@@ -1,0 +1,136 @@
+"""`python -m MODULE` in a child of a process that has imported torch already: the same but for what the import costs.
+
+Tests that start the command line and pytest hundreds of times start them here. What an import itself costs, or what an
+environment variable of Python's own does, is seen only in an interpreter that is started for it: see ``run``.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import gc
+import json
+import os
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
+
+WORDS = 1 << 20  # bytes of a request, its environment included
+_AT_START = ("PYTHON", "LC_", "LANG", "OMP_", "LD_")  # variables that an interpreter or a library reads once
+
+
+def run(
+    arguments: tuple[str, ...], *, cwd: Path, env: Mapping[str, str], fresh: bool = False
+) -> subprocess.CompletedProcess[str]:
+    """What subprocess.run says of [sys.executable, *arguments] with its output captured as text.
+
+    ``fresh``: in an interpreter of its own, as is also done for anything but -m, and where ``env`` has a variable that
+    is read at the start.
+    """
+    changed = {name for name in {*env, *os.environ} if env.get(name) != os.environ.get(name)} - {"PYTHONPATH"}
+    if fresh or any(name.startswith(_AT_START) for name in changed) or arguments[0] != "-m":
+        return subprocess.run([sys.executable, *arguments], cwd=cwd, env=env, capture_output=True, text=True)
+    with open(os.devnull) as nothing, TemporaryFile("w+") as said, TemporaryFile("w+") as complained:
+        reading, writing = os.pipe()
+        request = json.dumps({"arguments": arguments, "cwd": str(cwd), "env": dict(env)}).encode()
+        files = [nothing.fileno(), said.fileno(), complained.fileno(), writing]
+        socket.send_fds(_server(), [request], files)
+        os.close(writing)
+        with open(reading) as status:
+            code = int(status.read() or -signal.SIGKILL)
+        said.seek(0)
+        complained.seek(0)
+        return subprocess.CompletedProcess(arguments, code, said.read(), complained.read())
+
+
+@functools.cache
+def _server() -> socket.socket:
+    """Started with the first command, ended with this process."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        command = [sys.executable, __file__, str(theirs.fileno())]
+        process = subprocess.Popen(
+            command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        )
+
+    def end() -> None:
+        ours.close()
+        process.wait()
+
+    atexit.register(end)
+    return ours
+
+
+def _next_command(requests: socket.socket) -> dict[str, Any] | None:
+    """Returns a request in a child of its own that is to do it; None in the server, when there are no more."""
+    while True:
+        words, files, *_ = socket.recv_fds(requests, WORDS, 4)
+        if not words:
+            return None
+        if os.fork() == 0:
+            break
+        for file in files:
+            os.close(file)
+    # A child that waits for the one that does the work, and tells how it ended.
+    requests.close()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    worker = os.fork()
+    if worker:
+        _, status = os.waitpid(worker, 0)
+        os.write(files[3], str(os.waitstatus_to_exitcode(status)).encode())
+        os._exit(0)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number, file in enumerate(files[:3]):
+        os.dup2(file, number)
+    for file in files:
+        os.close(file)
+    return dict(json.loads(words))
+
+
+def _become(request: Mapping[str, Any]) -> None:
+    """What an interpreter does with these arguments; its end is this interpreter's."""
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["env"])
+    _, module, *arguments = request["arguments"]
+    beside = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    sys.path[:1] = [os.getcwd(), *beside]  # in place of this file's folder
+    sys.argv = ["-m", *arguments]
+    if module == "pytest":  # it wants to import its plugins, and what is of them, itself
+        for name in [name for name in sys.modules if "hypothesis" in name]:
+            del sys.modules[name]
+    code: Any = None
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        code = end.code
+    # What an interpreter does at its end, but for taking torch apart.
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread() and not thread.daemon:
+            thread.join()
+    atexit._run_exitfuncs()
+    if isinstance(code, str):
+        print(code, file=sys.stderr)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code if isinstance(code, int) else int(code is not None))
+
+
+if __name__ == "__main__":
+    import hypothesis  # noqa: F401
+    import torch  # noqa: F401
+
+    gc.freeze()  # no child looks at torch's objects for garbage
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children
+    with socket.socket(fileno=int(sys.argv[1])) as listening:
+        todo = _next_command(listening)
+    if todo is not None:
+        _become(todo)
