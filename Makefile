@@ -9,7 +9,9 @@ PIP_FLAGS ?=
 
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
-PIP := "$(BIN)/python" -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) --constraint constraints.txt
+# A module's bytecode is made when it is first imported: of torch's thousands few ever are.
+PIP := "$(BIN)/python" -m pip install --quiet --disable-pip-version-check --no-compile $(PIP_FLAGS) \
+	--constraint constraints.txt
 
 # It needs nothing that is installed, only g++. If it fails, whoever needs the simulator says why.
 BUILD_SIMULATOR := from grader import cache; from grader.devices.sim import engine; \
@@ -55,13 +57,14 @@ $(VENV)/grade.stamp: pyproject.toml constraints.txt
 	@"$(BIN)/python" -c 'import pip' 2> /dev/null || { echo "== Making a virtual environment in $(VENV)"; \
 	$(PYTHON) -m venv --clear $(VENV); }
 	@echo "== Installing torch, a large download the first time; building the simulator meanwhile"
-	@$(PYTHON) -c '$(BUILD_SIMULATOR)' 2> /dev/null & $(PIP) torch; status=$$?; wait; exit $$status
-	@nvcc=$$("$(BIN)/python" -c 'from grader.toolchain import find_nvcc; print(find_nvcc()[0])' 2> /dev/null); \
+	@$(PYTHON) -c '$(BUILD_SIMULATOR)' 2> /dev/null & \
+	$(PIP) torch && { nvcc=$$("$(BIN)/python" -c 'from grader.toolchain import find_nvcc; print(find_nvcc()[0])' \
+		2> /dev/null); \
 	case "$${nvcc:-none}" in \
 	none | "$(BIN:/bin=)"/*) echo "== Installing the grader, and nvcc from Python wheels since there is no other"; \
 		$(PIP) --editable '.[nvcc]' ;; \
 	*) echo "== Installing the grader; katas are compiled by $$nvcc"; $(PIP) --editable . ;; \
-	esac
+	esac; }; status=$$?; wait; exit $$status
 	@touch $@
 
 $(VENV)/test.stamp: $(VENV)/grade.stamp
