@@ -133,7 +133,8 @@ def test_a_family_without_words_and_a_lost_part_are_found(copy: Path) -> None:
 def test_bad_style_is_found_in_every_language(copy: Path) -> None:
     if shutil.which("clang-format") is None and not (Path(sys.executable).parent / "clang-format").exists():
         pytest.skip("the linters are not installed; pip install -e .[dev]")
-    assert style.check_style(copy) == []
+    if (known := ROOT / ".mypy_cache").is_dir():  # of the check itself: what has not changed is not looked at again
+        shutil.copytree(known, copy / known.name)
     python = copy / "grader" / "verdict.py"
     python.write_text(python.read_text() + "\ndef untyped(x):\n    return   x\n")
     kernel = copy / "solutions" / "elementwise" / "elementwise_f32.cu"
