@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from grader.catalog import Kata
 from grader.devices import Buffer, Call, Contents, Poison, Role, Scalar
+from grader.devices.contents import negated, number_of, replaced, rotation
 from grader.dtype import Dtype
 from grader.spec import Accumulated, Exact, Numbers, Sizes, Spec, Tensor, Values
 from grader.verdict import said
@@ -222,13 +223,33 @@ class Case:
             bounds.append(tolerance.c * (rounding + growth * accumulator * magnitude))
         return bounds
 
-    def rotated(self, size: int) -> Case:
-        """The same with the bytes of every input rotated to the left by ``size``, a multiple of every element's."""
-        inputs = {
-            name: value.flatten().roll(-(size // value.element_size())).reshape(value.shape)
-            for name, value in self.inputs.items()
-        }
+    def in_call(self, secret: int, call: int) -> Case:
+        """The same with the contents of a contest's nth call: see grader/devices/contents.py."""
+        import torch
+
+        inputs = {}
+        for position, (name, value) in enumerate(self.inputs.items()):
+            number, flat = number_of(secret, call, position), value.flatten()
+            turned = flat.roll(-(rotation(number) // value.element_size()))
+            if name in self.replaced:
+                places, sources = map(torch.from_numpy, replaced(number, flat.numel()))
+                turned[places] = flat[sources]
+            if name in self.negated:
+                first, last = negated(number, flat.numel())
+                turned.view(torch.uint8).reshape(flat.numel(), -1)[first:last, -1] ^= 0x80  # the sign, in any format
+            inputs[name] = turned.reshape(value.shape)
         return Case(self.kata, self.spec, self.shape, inputs)
+
+    @property
+    def replaced(self) -> tuple[str, ...]:
+        """The inputs of the kata's own elements: timed calls get other values there."""
+        return tuple(tensor.name for tensor in self.spec.inputs if tensor.dtype == "elem")
+
+    @cached_property
+    def negated(self) -> tuple[str, ...]:
+        """Those of them that have values of both signs: timed calls get some with the other sign there."""
+        numbers = [name for name in self.replaced if self.inputs[name].is_floating_point()]
+        return tuple(name for name in numbers if bool((self.inputs[name].float() < 0).any()))
 
     def part(self, rows: torch.Tensor) -> Case:
         """Only these rows of the outputs, by the indices of the spec's ``rows``, with the inputs that they need."""

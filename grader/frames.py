@@ -22,11 +22,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from grader.devices import Buffer, Call, Contents, Contest, Finding, Outcome, Poison, Raced, Scalar
+from grader.devices import Buffer, Call, Contents, Contest, Finding, Outcome, Outputs, Poison, Raced, Scalar
+from grader.devices.contents import DIFFERENT, JUDGED
 
 SHARED_BYTES = 1 << 18  # from here on contents are shared: twice as fast as the socket; of half as much, no faster
 ANSWER_BYTES = 1 << 30  # most that an answer may be beside large outputs: small ones of a race come back every time
-ANSWERS = 8  # of each output, most that a race sends back where it is large
+ANSWERS = JUDGED + 2 * DIFFERENT  # of each output, most that a race sends back where it is large
 _PIECE_BYTES = 4 << 20  # most that is read from a socket at a time
 
 
@@ -129,11 +130,19 @@ class Area:
 
 def _answers(call: Call, sizes: Mapping[str, int], outcome: Outcome) -> bool:
     """Whether an outcome has the outputs that the call asked for, each as long as it must be."""
-    raced = outcome.race.answers if outcome.race else ()
+    raced = _raced(outcome)
     given = [outcome.outputs] if call.race is None else [outputs for _, outputs in raced]
     whole = all({name: len(data) for name, data in outputs.items()} == sizes for outputs in given)
-    known = call.race is None or all(index in range(len(call.race.rotations)) for index, _ in raced)
+    known = all(isinstance(number, int) and number >= 0 for number, _ in raced)
     return bool(outcome.findings) or (whole and known and (outcome.race is None) == (call.race is None))
+
+
+def _raced(outcome: Outcome) -> list[tuple[int, Outputs]]:
+    """All outputs of a race with the numbers of their calls: answers, then of each pair both."""
+    if outcome.race is None:
+        return []
+    pairs = [(number, outputs) for number, *both in outcome.race.again for outputs in both]
+    return [*outcome.race.answers, *pairs]
 
 
 def _poison(buffer: Buffer) -> tuple[int, int] | None:
@@ -145,8 +154,8 @@ def _output_sizes(call: Call) -> dict[str, int]:
 
 
 def _room_bytes(call: Call) -> int:
-    """What the large outputs take, of a race one answer to each contents. Others, which are few, take the socket."""
-    answers = len(call.race.rotations) - 1 if call.race else 1
+    """What the large outputs take, of a race the answers that are judged. Others, which are few, take the socket."""
+    answers = JUDGED if call.race else 1
     return answers * sum(_whole_pages(size) for size in _output_sizes(call).values() if size >= SHARED_BYTES)
 
 
@@ -213,11 +222,12 @@ class Child:
 
     def write_outcome(self, outcome: Outcome, *, spent: bool) -> None:
         """The header has the names of outputs and answers in the order of their contents."""
-        answers = outcome.race.answers if outcome.race else ()
-        header = asdict(replace(outcome, outputs={}, race=replace(outcome.race, answers=()) if outcome.race else None))
+        race = replace(outcome.race, answers=(), again=()) if outcome.race else None
+        header = asdict(replace(outcome, outputs={}, race=race))
         header["outputs"] = list(outcome.outputs)
-        header["answers"] = [(index, list(outputs)) for index, outputs in answers]
-        blobs = [*outcome.outputs.values(), *(data for _, outputs in answers for data in outputs.values())]
+        header["raced"] = [(number, list(outputs)) for number, outputs in _raced(outcome)]
+        header["answers"] = len(outcome.race.answers) if outcome.race else 0
+        blobs = [*outcome.outputs.values(), *(data for _, outputs in _raced(outcome) for data in outputs.values())]
         _write(self._connection, {**header, "spent": spent}, blobs, [self._put(blob) for blob in blobs])
 
     def _map(self, fd: int) -> None:
@@ -328,20 +338,25 @@ def _decode_call(header: dict[str, Any], blobs: Iterable[Contents]) -> Call:
     )
     scalars = tuple(Scalar(**item) for item in header["scalars"])
     watch = tuple((name, index) for name, index in header["watch"])
-    race = Contest(**{**header["race"], "rotations": tuple(header["race"]["rotations"])}) if header["race"] else None
+    race = header["race"]
+    if race is not None:
+        race = Contest(**{**race, **{name: tuple(race[name]) for name in ("replaced", "negated")}})
     return Call(**{**header, "buffers": buffers, "scalars": scalars, "watch": watch, "race": race})
 
 
 def _decode_outcome(header: Mapping[str, Any], blobs: Iterable[Contents]) -> Outcome:
     remaining = iter(blobs)
     outputs = {name: next(remaining) for name in header["outputs"]}
-    answers = tuple((index, {name: next(remaining) for name in names}) for index, names in header["answers"])
+    raced = [(number, {name: next(remaining) for name in names}) for number, names in header["raced"]]
+    answers, rest = raced[: header["answers"]], iter(raced[header["answers"] :])
+    again = [(number, timed, untimed) for (number, timed), (_, untimed) in zip(rest, rest, strict=True)]
     race = header["race"]
     if race is not None:
         finding = _finding(race["finding"]) if race["finding"] else None
         pairs = {name: tuple((one, other) for one, other in race[name]) for name in ("times", "canary")}
         clocks = tuple(race["clocks_mhz"])
-        race = Raced(**{**race, **pairs, "answers": answers, "finding": finding, "clocks_mhz": clocks})
+        outputs_of = {"answers": tuple(answers), "again": tuple(again)}
+        race = Raced(**{**race, **pairs, **outputs_of, "finding": finding, "clocks_mhz": clocks})
     findings = tuple(_finding(item) for item in header["findings"])
     plain = {name: header[name] for name in ("counters", "writers")}
     return Outcome(outputs, findings, **plain, launches=tuple(header["launches"]), race=race)

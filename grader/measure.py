@@ -6,6 +6,7 @@ nothing of how times are spread. What was computed while it was timed is judged 
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -16,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from grader.case import Case, Expected, Shape
 from grader.catalog import Kata, Threshold
 from grader.check import found, judge, named, unsteady
-from grader.devices import Contents, Contest, Outcome, Raced
+from grader.devices import Contents, Contest, Outcome, Outputs, Raced
+from grader.devices.contents import DIFFERENT
 from grader.peaks import peak_bytes, peak_flops
 from grader.sandbox import Sandbox
 from grader.spec import Spec
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
     import torch
 
 TIME_LIMIT_S = 120.0
-CONTENTS = 2  # that timed calls choose from; a third is the baseline's
-ROTATION_BYTES, ROTATIONS = 256, 4096
 MEMORY_SHARE = 0.7  # of the card's, that a race may fill
 CONTEXT_BYTES = 1 << 30  # what CUDA and torch take for themselves
 
@@ -151,15 +151,15 @@ def _race(kata: Kata, spec: Spec, sandbox: Sandbox, track: _Track, pairs: int) -
 def _contest(kata: Kata, spec: Spec, sandbox: Sandbox, track: _Track, *, pairs: int, canary: int) -> Verdict | None:
     """Time so many pairs more, and judge what was computed. Returns what went wrong on the way, if anything did."""
     case = _case(kata, spec, track.sizes, spec.values[0].name)
-    seed = len(track.times)
     contest = Contest(
         kata=kata.name,
         baseline=track.baseline,
         bytes_moved=moved(kata, spec, track.sizes),
-        rotations=_rotations(seed),
+        secret=secrets.randbits(63),
+        replaced=case.replaced,
+        negated=case.negated,
         pairs=pairs,
         canary=canary,
-        seed=seed,
         spec=str(kata.spec_path) if track.baseline in spec.baselines else None,
     )
     track.outcome = sandbox.call(replace(case.call(nth=0, time_limit_s=TIME_LIMIT_S), race=contest))
@@ -189,7 +189,7 @@ def _inexact(kata: Kata, spec: Spec, sandbox: Sandbox, sizes: Mapping[str, int])
     outcome = sandbox.call(case.call(nth=0, time_limit_s=TIME_LIMIT_S))
     if outcome.findings:
         return _while_timed(found(case, outcome.findings[0]), sandbox)
-    verdict = _answer(case, 0, outcome.outputs)
+    verdict = _answer(case, "whole", outcome.outputs)
     return None if verdict.passed else _while_timed(verdict, sandbox)
 
 
@@ -218,11 +218,6 @@ def _noise(track: _Track) -> str | None:
         return None
     itself = f"{track.baseline} against itself at {said(track.sizes)}"
     return f"the machine is too noisy: {itself} gave {ratio:.3f} ({low:.3f} to {high:.3f})"
-
-
-def _rotations(seed: int) -> tuple[int, ...]:
-    places = Random(f"rotations {seed}").sample(range(ROTATIONS), CONTENTS + 1)
-    return tuple(ROTATION_BYTES * place for place in places)
 
 
 def _interval(times: Sequence[tuple[float, float]]) -> tuple[float, float, float]:
@@ -298,52 +293,71 @@ def fitted(kata: Kata, spec: Spec, sizes: Mapping[str, int], memory_bytes: int) 
 
 
 def _needed(kata: Kata, spec: Spec, sizes: Mapping[str, int]) -> int:
-    """Bytes on the card: inputs twice, outputs once and as often as there are contents, the baseline's own."""
+    """Bytes on the card: inputs three times, outputs twice, the baseline's own."""
     of_inputs, of_outputs = _tensor_bytes(kata, spec, sizes)
     own = max(of_outputs, moved(kata, spec, sizes))
-    return CONTEXT_BYTES + 2 * of_inputs + (1 + CONTENTS) * of_outputs + own
+    return CONTEXT_BYTES + 3 * of_inputs + 2 * of_outputs + own
 
 
 # -- the answers of timed calls --------------------------------------------------------------------------------------
 
 
 def _case(kata: Kata, spec: Spec, sizes: Mapping[str, int], values: str) -> Case:
+    """Its inputs are drawn once for all katas of a family that have the same: that takes seconds."""
     shape = Shape.of(spec, sizes, values, 1)
-    inputs = _kept("inputs", _drawn(kata, spec, shape), lambda: Case(kata, spec, shape).inputs)
-    return Case(kata, spec, shape, inputs)
-
-
-def _drawn(kata: Kata, spec: Spec, shape: Shape) -> tuple[Any, ...]:
-    """What the contents of a case follow from. Specs of one family that differ in other things share their values."""
-    named = next(item for item in spec.values if item.name == shape.values)
+    named = next(item for item in spec.values if item.name == values)
     tensors = tuple((tensor.name, tensor.dtype, tensor.extent(dict(shape.sizes))) for tensor in spec.inputs)
-    return id(named), tensors, kata.elem, shape
+    key = (id(named), tensors, kata.elem, shape)
+    if key not in _INPUTS:
+        while len(_INPUTS) >= MOST_INPUTS:
+            del _INPUTS[next(iter(_INPUTS))]
+        _INPUTS[key] = Case(kata, spec, shape).inputs
+    return Case(kata, spec, shape, _INPUTS[key])
+
+
+_INPUTS: dict[tuple[Any, ...], Mapping[str, torch.Tensor]] = {}
+MOST_INPUTS = 4  # hundreds of megabytes: two shapes with two kinds of values
 
 
 def _judged(case: Case, contest: Contest, raced: Raced) -> Verdict | None:
     """What is wrong with the answers, if anything is."""
-    seen: set[int] = set()
-    for index, outputs in raced.answers:
-        verdict = _answer(case, contest.rotations[index], outputs)
+    for call, outputs in raced.answers:
+        verdict = _answer(case.in_call(contest.secret, call), f"{contest.secret} {call}", outputs)
         if not verdict.passed:
             return verdict
-        if index in seen and case.spec.deterministic:
+    for call, timed, untimed in raced.again[:DIFFERENT]:
+        there = case.in_call(contest.secret, call)
+        for outputs in (timed, untimed):
+            verdict = _answer(there, f"{contest.secret} {call}", outputs)
+            if not verdict.passed:
+                return verdict
+        if case.spec.deterministic:
             return unsteady(case)
-        seen.add(index)
+    for call, timed, untimed in raced.again[DIFFERENT:]:
+        verdict = _agreement(case.in_call(contest.secret, call), there.expected, timed, untimed)
+        if not verdict.passed:
+            return verdict
     return None
 
 
-def _answer(case: Case, rotation: int, outputs: Mapping[str, Contents]) -> Verdict:
+def _agreement(case: Case, judged: Sequence[Expected], timed: Outputs, untimed: Outputs) -> Verdict:
+    """Two small answers to the same contents: they may be as far apart as two right ones. How far that is follows from
+    the answer to other contents, ``judged``, since the values of both are draws from the same distribution."""
+    import torch
+
+    answer = []
+    for item in judged:
+        value = torch.frombuffer(bytearray(untimed[item.tensor.name]), dtype=getattr(torch, item.dtype.torch_name))
+        value = value.reshape(item.value.shape).to(item.value.dtype)
+        bound = None if item.bound is None else torch.full_like(value, 2 * item.bound.max().item())
+        answer.append(replace(item, value=value, bound=bound))
+    return judge(case, Outcome(timed), answer)
+
+
+def _answer(case: Case, seed: str, outputs: Outputs) -> Verdict:
     """The verdict on one answer: all of it, or of a large one some rows everywhere and that nothing was left out."""
-    kata, spec = case.kata, case.spec
-    rows = _rows(case, rotation)
-    key = (*_drawn(kata, spec, case.shape), id(spec.reference), id(spec.tolerance), kata.acc, rotation)
-
-    def expected() -> Sequence[Expected]:
-        whole = case.rotated(rotation)
-        return (whole if rows is None else whole.part(rows)).expected
-
-    answer = _kept("answer", key, expected)
+    rows = _rows(case, seed)
+    answer = (case if rows is None else case.part(rows)).expected
     if rows is None:
         return judge(case, Outcome(outputs), answer)
     for item in answer:
@@ -358,7 +372,7 @@ def _answer(case: Case, rotation: int, outputs: Mapping[str, Contents]) -> Verdi
     return verdict
 
 
-def _rows(case: Case, seed: int) -> torch.Tensor | None:
+def _rows(case: Case, seed: str) -> torch.Tensor | None:
     """Rows to look at of a large answer: a run at random in each of many bands, the first row and the last."""
     import torch
 
@@ -400,18 +414,3 @@ def _unwritten(data: Contents, expected: Expected) -> int:
     poison = int.from_bytes(bytes([dtype.poison]) * size, "little")
     words = numpy.frombuffer(data[: len(data) // size * size], dtype=f"<u{size}")
     return count * int(numpy.count_nonzero(words == poison))
-
-
-# Inputs are hundreds of megabytes: two shapes with two kinds of values. Answers are samples.
-_MOST_KEPT = {"inputs": 4, "answer": 48}
-_KEPT: dict[str, dict[tuple[Any, ...], Any]] = {kind: {} for kind in _MOST_KEPT}
-
-
-def _kept(kind: str, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
-    """What ``make`` returns, remembered for the next kata of the family: it is the same, and takes seconds."""
-    kept = _KEPT[kind]
-    if key not in kept:
-        while len(kept) >= _MOST_KEPT[kind]:
-            del kept[next(iter(kept))]
-        kept[key] = make()
-    return kept[key]

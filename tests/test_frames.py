@@ -116,14 +116,15 @@ def test_several_buffers_keep_to_their_places(ends: Ends) -> None:
 
 
 def test_answers_of_a_race_beyond_the_room_take_the_socket(ends: Ends) -> None:
-    contest = Contest("k", "copy", 1, (0, 16, 32))
+    contest = Contest("k", "copy", 1, 7)
     call = a_call(b"", LARGE, race=contest)
     ends.ask(call)
-    answers = tuple((index, {"y": contents(LARGE, seed)}) for seed, index in enumerate((0, 1, 1, 0)))
-    outcome = ends.answer(call, Outcome(race=Raced(times=((1.0, 2.0),), answers=answers)))
-    assert outcome.race is not None and outcome.race.answers == answers
+    answers = tuple((number, {"y": contents(LARGE, number)}) for number in range(4))
+    again = ((9, {"y": contents(LARGE, 9)}, {"y": contents(LARGE, 10)}),)
+    outcome = ends.answer(call, Outcome(race=Raced(times=((1.0, 2.0),), answers=answers, again=again)))
+    assert outcome.race is not None and (outcome.race.answers, outcome.race.again) == (answers, again)
     kinds = [type(outputs["y"]) for _, outputs in outcome.race.answers]
-    assert kinds == [bytes, bytes, bytearray, bytearray]
+    assert kinds == [bytes, bytes, bytes, bytearray]
 
 
 def no_memory(*_: object) -> int:
@@ -164,7 +165,15 @@ def test_what_the_child_writes_to_its_inputs_reaches_nobody(ends: Ends) -> None:
 
 def frame(listed: object, **changed: object) -> bytes:
     """An answer with an output y, but for what is changed."""
-    header = {"outputs": ["y"], "answers": [], "findings": [], "counters": {}, "writers": {}, "launches": []}
+    header = {
+        "outputs": ["y"],
+        "answers": 0,
+        "raced": [],
+        "findings": [],
+        "counters": {},
+        "writers": {},
+        "launches": [],
+    }
     text = json.dumps({"blobs": listed, "header": {**header, "race": None, "spent": False, **changed}}).encode()
     return struct.pack("<Q", len(text)) + text
 
@@ -401,7 +410,7 @@ def test_shared_memory_is_no_reason_to_stop_an_honest_launcher(box: Sandbox) -> 
 
 
 def test_a_race_may_take_memory_for_its_outputs_too(box: Sandbox) -> None:
-    call = a_call(bytes(LARGE), 3 * LARGE, race=Contest("k", "copy", 1, (0, 16, 32)))
+    call = a_call(bytes(LARGE), 3 * LARGE, race=Contest("k", "copy", 1, 7))
     box.call(call)  # the device here runs no race
     assert box.start()._memory_limit < RACE_BYTES  # the child that answered otherwise was replaced
     child = box.start()

@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol
 
 Role = Literal["in", "out"]
 Contents = bytes | bytearray | memoryview
+Outputs = Mapping[str, Contents]  # by the names of buffers
 
 # What a Scalar's ctype is to ctypes.
 CTYPES: dict[str, Any] = {
@@ -82,18 +83,20 @@ class Contest:
     """A race to run instead of a plain call: ``pairs`` of samples, baseline and launcher in turn. Needs a GPU.
 
     ``baseline`` is "copy" (half of ``bytes_moved`` read, half written), "read" (all of them read), or a name among the
-    baselines that ``spec``, a family's spec file, has for ``kata``. A timed call gets the inputs' bytes rotated to the
-    left by one of ``rotations``, in no order that is known before; the last of these is the baseline's alone.
-    ``canary`` is the number of pairs in which the baseline races against itself.
+    baselines that ``spec``, a family's spec file, has for ``kata``. Every call gets contents of its own, which
+    ``secret`` and the number of the call say: see grader/devices/contents.py. ``replaced`` names the inputs that also
+    get other values, ``negated`` those that get other signs. ``canary`` is the number of pairs in which the baseline
+    races against itself.
     """
 
     kata: str
     baseline: str
     bytes_moved: int
-    rotations: tuple[int, ...]  # bytes
+    secret: int  # 0 to 2^63 - 1
+    replaced: tuple[str, ...] = ()
+    negated: tuple[str, ...] = ()
     pairs: int = 21
     canary: int = 0
-    seed: int = 0
     spec: str | None = None
 
 
@@ -135,15 +138,17 @@ class Finding:
 class Raced:
     """What a race showed. ``times`` are its pairs, (baseline, launcher) in seconds; ``canary`` the baseline's own.
 
-    ``answers`` are outputs of the launcher with the index of the contents that they belong to: the first answer to
-    each contents, and every later one that has other bits. ``finding`` says what else went wrong, in any call.
+    ``answers`` are outputs of timed calls with the number of the call, a few that chance picked. ``again`` has a timed
+    call's number and outputs and what an untimed call made of the same contents, where the bits are not the same.
+    ``finding`` says what else went wrong, in any call.
     ``clocks_mhz`` is the SM clock in the first and in the last quarter of the race. ``card`` has the facts that peaks
     are worked out from: sms, clock_khz, memory_clock_khz, memory_bus_bits, l2_bytes.
     """
 
     times: tuple[tuple[float, float], ...]
     canary: tuple[tuple[float, float], ...] = ()
-    answers: tuple[tuple[int, Mapping[str, Contents]], ...] = ()
+    answers: tuple[tuple[int, Outputs], ...] = ()
+    again: tuple[tuple[int, Outputs, Outputs], ...] = ()
     finding: Finding | None = None
     clocks_mhz: tuple[int, int] = (0, 0)
     other_processes: int = 0
@@ -162,7 +167,7 @@ class Outcome:
     An element that nobody wrote is not in it. After a race there is ``race`` and no outputs.
     """
 
-    outputs: Mapping[str, Contents] = field(default_factory=dict)
+    outputs: Outputs = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     counters: Mapping[str, Any] = field(default_factory=dict)
     writers: Mapping[str, Any] = field(default_factory=dict)

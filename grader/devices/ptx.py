@@ -1,4 +1,4 @@
-"""The few kernels that timing itself needs, as PTX that any driver since CUDA 11 compiles: wait, compare, read."""
+"""The kernels that timing itself needs, as PTX for any driver since CUDA 11: wait, replace, negate, compare, read."""
 
 from __future__ import annotations
 
@@ -56,6 +56,93 @@ bra AGAIN;
 }}
 """
 """differ(one, other, u64 words, u32* found): stores 1 in ``found`` where any of the 4-byte words are not the same."""
+
+_MIXED = """mad.lo.u64 %word, %nth, 0x9E3779B97F4A7C15, %number;
+shr.u64 %shifted, %word, 30;
+xor.b64 %word, %word, %shifted;
+mul.lo.u64 %word, %word, 0xBF58476D1CE4E5B9;
+shr.u64 %shifted, %word, 27;
+xor.b64 %word, %word, %shifted;
+mul.lo.u64 %word, %word, 0x94D049BB133111EB;
+shr.u64 %shifted, %word, 31;
+xor.b64 %word, %word, %shifted;
+"""  # contents.mixed, where %nth counts from 1
+
+REPLACE = f"""{_HEAD}
+.visible .entry replace(
+.param .u64 place, .param .u64 master, .param .u64 elements, .param .u64 itemsize, .param .u64 count,
+.param .u64 number) {{
+.reg .pred %go;
+.reg .b16 %byte;
+.reg .b32 %me;
+.reg .b64 %place, %master, %elements, %itemsize, %count, %number, %i, %nth, %part, %word, %shifted, %to, %from, %end;
+mov.u32 %me, %tid.x;
+cvt.u64.u32 %i, %me;
+ld.param.u64 %count, [count];
+setp.ge.u64 %go, %i, %count;
+@%go ret;
+ld.param.u64 %place, [place];
+ld.param.u64 %master, [master];
+ld.param.u64 %elements, [elements];
+ld.param.u64 %itemsize, [itemsize];
+ld.param.u64 %number, [number];
+div.u64 %part, %elements, %count;
+shl.b64 %nth, %i, 1;
+add.u64 %nth, %nth, 2;
+{_MIXED}rem.u64 %word, %word, %part;
+mad.lo.u64 %to, %i, %part, %word;
+mad.lo.u64 %to, %to, %itemsize, %place;
+add.u64 %nth, %nth, 1;
+{_MIXED}rem.u64 %from, %word, %elements;
+mad.lo.u64 %from, %from, %itemsize, %master;
+add.u64 %end, %from, %itemsize;
+AGAIN:
+ld.global.u8 %byte, [%from];
+st.global.u8 [%to], %byte;
+add.u64 %from, %from, 1;
+add.u64 %to, %to, 1;
+setp.lt.u64 %go, %from, %end;
+@%go bra AGAIN;
+ret;
+}}
+"""
+"""replace(place, master, u64 elements, u64 itemsize, u64 count, u64 number): writes what contents.replaced says.
+
+One block, a thread for each of the ``count`` values. ``place`` has the rotated input, ``master`` the one before.
+"""
+
+NEGATE = f"""{_HEAD}
+.visible .entry negate(.param .u64 from, .param .u64 to, .param .u64 itemsize) {{
+.reg .pred %go;
+.reg .b16 %byte;
+.reg .b32 %me, %width, %block, %blocks;
+.reg .b64 %p, %to, %itemsize, %step;
+ld.param.u64 %p, [from];
+ld.param.u64 %to, [to];
+ld.param.u64 %itemsize, [itemsize];
+mov.u32 %me, %tid.x;
+mov.u32 %width, %ntid.x;
+mov.u32 %block, %ctaid.x;
+mov.u32 %blocks, %nctaid.x;
+mul.wide.u32 %step, %width, %blocks;
+mul.lo.u64 %step, %step, %itemsize;
+mad.lo.u32 %me, %block, %width, %me;
+cvt.u64.u32 %to, %me;
+mad.lo.u64 %p, %to, %itemsize, %p;
+add.u64 %p, %p, %itemsize;
+sub.u64 %p, %p, 1;
+ld.param.u64 %to, [to];
+AGAIN:
+setp.ge.u64 %go, %p, %to;
+@%go ret;
+ld.global.u8 %byte, [%p];
+xor.b16 %byte, %byte, 0x80;
+st.global.u8 [%p], %byte;
+add.u64 %p, %p, %step;
+bra AGAIN;
+}}
+"""
+"""negate(from, to, u64 itemsize): gives the numbers from one address up to another the other sign, the highest bit."""
 
 UNROLL = 8  # loads of 16 bytes in flight for each thread of the reading kernel
 

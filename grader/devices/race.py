@@ -1,8 +1,9 @@
 """Launcher + baseline -> pairs of times: both run in turn in one process on one stream, from a cold L2.
 
-A sample is: fresh contents at shifted pointers, poisoned outputs, twice the L2's size written so that nothing of all
-that is left in it, a short wait in which the host gets ahead, event, launch, event. Afterwards the outputs are
-compared, bit by bit, with what an untimed call made of the same contents; the parent judges those.
+A sample is: contents that no call got before at shifted pointers, poisoned outputs, twice the L2's size written so that
+nothing of all that is left in it, a short wait in which the host gets ahead, event, launch, event, and a copy of the
+outputs in the order of the stream. Then an untimed call gets the same contents at other places, and the answers are
+compared bit by bit. The parent judges timed answers that chance picks, and those with other bits.
 """
 
 from __future__ import annotations
@@ -12,11 +13,21 @@ from collections.abc import Callable, Sequence
 from ctypes import byref, c_float, c_size_t, c_uint64, c_void_p
 from random import Random
 
-from grader.devices import Buffer, Contents, Contest, Finding, Poison, Raced
+from grader.devices import Buffer, Contest, Finding, Outputs, Poison, Raced
 from grader.devices.baselines import Baselines, Run
+from grader.devices.contents import (
+    DIFFERENT,
+    REPLACED,
+    ROTATION_BYTES,
+    ROTATIONS,
+    chosen,
+    negated,
+    number_of,
+    rotation,
+)
 from grader.devices.driver import Driver
 from grader.devices.nvml import Monitor
-from grader.devices.ptx import DIFFER, SPIN
+from grader.devices.ptx import DIFFER, NEGATE, REPLACE, SPIN
 
 WARM_UP_CALLS = 10
 WARM_UP_S = 0.3
@@ -24,10 +35,8 @@ WARM_UP_S = 0.3
 SHIFT_BYTES, SHIFTS = 256, 256
 SPIN_CYCLES = 150_000  # some 80 us: longer than the host takes to call a launcher or torch
 GUARD_BYTES = 1 << 16
-SMALL_BYTES = 1 << 16  # outputs up to here may differ from call to call, and come back each time
-DIFFERENT = 3  # larger outputs that are not what they were, and come back to be judged
+SMALL_BYTES = 1 << 16  # outputs up to here come back whenever an untimed call gave other bits
 COLD_CLOCK = 0.05  # of the SM clock: who loses more while samples are taken had not warmed up
-LATE_S, LATE_SHARE = 20e-6, 0.2  # the context is busy for so long, and so much of the sample, after its stream is done
 
 _L2_CACHE_SIZE, _PERSISTING_L2_LIMIT = 38, 6  # CUdevice_attribute, CUlimit
 _CARD = {  # name -> CUdevice_attribute
@@ -43,32 +52,36 @@ _Times = list[tuple[float, float]]  # seconds of the baseline and of what ran be
 
 
 class _Input:
-    """An input's master, long enough for every contents, and the place where a timed call finds it."""
+    """An input's master, long enough for every rotation, and the two places where calls find what is made of it."""
 
-    def __init__(self, driver: Driver, buffer: Buffer, most: int) -> None:
+    def __init__(self, driver: Driver, buffer: Buffer) -> None:
         data = buffer.given
-        self.name, self.size = buffer.name, len(data)
+        self.name, self.size, self.itemsize = buffer.name, len(data), buffer.itemsize
+        most = ROTATION_BYTES * (ROTATIONS - 1)
         self.master = driver.allocate(self.size + most)
         end = self.size + most if self.size else 0
         for start in range(0, end, max(1, self.size)):  # once whole, then as much again as the rotations reach
             driver.upload(self.master + start, data if start + self.size <= end else data[: end - start])
-        self.place = driver.allocate(self.size + SHIFT_BYTES * SHIFTS)
+        self.places = [driver.allocate(self.size + SHIFT_BYTES * SHIFTS) for _ in range(2)]
 
-    def contents(self, rotation: int) -> int:
-        """The address of the input's bytes, rotated to the left by ``rotation``."""
-        return self.master + (rotation % self.size if self.size else 0)
+    def rotated(self, number: int) -> int:
+        """The address of the input's bytes, rotated as its number says."""
+        return self.master + (rotation(number) % self.size if self.size else 0)
 
 
 class _Output:
-    """Where a timed call writes: guard, room for the shift, contents, guard; all of it poisoned before each call."""
+    """Where a call writes: guard, room for the shift, contents, guard; all of it poisoned before each call.
 
-    def __init__(self, driver: Driver, buffer: Buffer, kept: int) -> None:
+    ``timed`` is where a timed call's answer is kept.
+    """
+
+    def __init__(self, driver: Driver, buffer: Buffer) -> None:
         self.driver, self.name, self.size = driver, buffer.name, len(buffer.data)
         self.poison = bytes([buffer.data.byte]) if isinstance(buffer.data, Poison) else bytes(buffer.data[:1]) or b"\0"
         self.room = 2 * GUARD_BYTES + SHIFT_BYTES * SHIFTS + self.size
         self.place = driver.allocate(self.room)
         self.words = -(-self.size // 4)
-        self.kept = [driver.allocate(4 * self.words) for _ in range(kept)]  # of each contents the first answer
+        self.timed = driver.allocate(4 * self.words)
 
     def prepare(self) -> None:
         self.driver.fill(self.place, self.poison[0], self.room)
@@ -88,25 +101,25 @@ class Race:
 
     def __init__(self, driver: Driver, contest: Contest, buffers: tuple[Buffer, ...]) -> None:
         self._driver, self._contest = driver, contest
-        self._random = Random(contest.seed)
-        self._contents = contest.rotations[:-1]  # the last is the baseline's alone
-        self._inputs = [_Input(driver, item, max(contest.rotations)) for item in buffers if item.role == "in"]
-        self._outputs = [_Output(driver, item, len(self._contents)) for item in buffers if item.role == "out"]
+        self._random = Random(contest.secret)
+        self._inputs = [_Input(driver, item) for item in buffers if item.role == "in"]
+        self._outputs = [_Output(driver, item) for item in buffers if item.role == "out"]
         self._small = sum(output.size for output in self._outputs) <= SMALL_BYTES
-        self._answers: list[tuple[int, dict[str, Contents]]] = []
-        self._differing = self._late = 0  # timed calls of the launcher that did so
+        self._answers: list[tuple[int, Outputs]] = []
+        self._again: list[tuple[int, Outputs, Outputs]] = []
+        self._calls = 0  # of the launcher, each with contents of its own
         self._found: Finding | None = None
         self._clocks: list[int] = []
         self._monitor = Monitor(driver.pci_bus_id())
         self._flush_bytes = 2 * driver.attribute(_L2_CACHE_SIZE)
         self._flushed, self._flag = driver.allocate(self._flush_bytes), driver.allocate(4)
         self._spin, self._differ = driver.kernel(SPIN, "spin"), driver.kernel(DIFFER, "differ")
+        self._replace, self._negate = driver.kernel(REPLACE, "replace"), driver.kernel(NEGATE, "negate")
         self._begin, self._end = c_void_p(), c_void_p()
         for event in (self._begin, self._end):
             driver.do("cuEventCreate", byref(event), 0)
         self._baselines = Baselines(driver)
-        places = {item.name: item.contents(contest.rotations[-1]) for item in self._inputs}
-        self._baseline = self._baselines.open(contest, places, buffers)
+        self._baseline = self._baselines.open(contest, {item.name: item.master for item in self._inputs}, buffers)
 
     def __enter__(self) -> Race:
         return self
@@ -119,8 +132,8 @@ class Race:
         for event in (self._begin, self._end):
             driver.do("cuEventDestroy_v2", event)
         memory = [self._flushed, self._flag]
-        memory += [place for item in self._inputs for place in (item.master, item.place)]
-        memory += [place for item in self._outputs for place in (item.place, *item.kept)]
+        memory += [place for item in self._inputs for place in (item.master, *item.places)]
+        memory += [place for item in self._outputs for place in (item.place, item.timed)]
         for address in memory:
             driver.free(address)
 
@@ -129,12 +142,10 @@ class Race:
 
         Raises DriverError where a kernel broke the context.
         """
-        for index in range(len(self._contents)):
-            self._keep(index, self._called(launch, index))
         start, calls = time.monotonic(), 0
         while calls < WARM_UP_CALLS or time.monotonic() - start < WARM_UP_S:
             self._baseline()
-            self._check(0, self._called(launch, 0))
+            self._untimed(launch)
             calls += 1
         canary, times, clocks = self._timed(launch)
         if clocks[1] < (1 - COLD_CLOCK) * clocks[0]:
@@ -143,7 +154,8 @@ class Race:
             times=tuple(times),
             canary=tuple(canary),
             answers=tuple(self._answers),
-            finding=self._found or self._lateness(),
+            again=tuple(self._again),
+            finding=self._found,
             clocks_mhz=clocks,
             other_processes=self._monitor.other_processes(),
             card={name: self._driver.attribute(number) for name, number in _CARD.items()},
@@ -155,55 +167,96 @@ class Race:
         A card may run for a second at its highest clock before its power makes it slower. What was timed before that
         counts for nothing.
         """
-        self._clocks.clear()
-        self._late = 0
+        for noted in (self._clocks, self._answers, self._again):
+            noted.clear()
         canary = [(self._baseline_s(), self._baseline_s()) for _ in range(self._contest.canary)]
         canary = [(second, first) if pair % 2 else (first, second) for pair, (first, second) in enumerate(canary)]
-        times = [self._pair(launch, flipped=pair % 2 == 1) for pair in range(self._contest.pairs)]
+        judged = chosen(self._contest.secret, self._contest.pairs)
+        times = [
+            self._pair(launch, flipped=pair % 2 == 1, judged=pair in judged) for pair in range(self._contest.pairs)
+        ]
         quarter = max(1, len(self._clocks) // 4)
         return canary, times, (_middle(self._clocks[:quarter]), _middle(self._clocks[-quarter:]))
 
-    def _pair(self, launch: Callable[[Sequence[int]], None], *, flipped: bool) -> tuple[float, float]:
+    def _pair(self, launch: Callable[[Sequence[int]], None], *, flipped: bool, judged: bool) -> tuple[float, float]:
         """Seconds of the baseline and of the launcher, the launcher first where ``flipped``."""
         if flipped:
-            mine = self._launcher_s(launch)
+            mine = self._launcher_s(launch, judged)
             return self._baseline_s(), mine
-        return self._baseline_s(), self._launcher_s(launch)
+        return self._baseline_s(), self._launcher_s(launch, judged)
 
     def _baseline_s(self) -> float:
-        return self._sample(self._baseline)[0]
+        return self._sample(self._baseline, lambda: None)
 
-    def _launcher_s(self, launch: Callable[[Sequence[int]], None]) -> float:
-        index = self._random.randrange(len(self._contents))
-        pointers = self._place(index)
-        seconds, late = self._sample(lambda: launch(pointers))
-        self._late += late
-        self._check(index, pointers)
+    def _launcher_s(self, launch: Callable[[Sequence[int]], None], judged: bool) -> float:
+        call = self._next_call()
+        timed, untimed = self._contents(call)
+        written = self._poisoned()
+        seconds = self._sample(lambda: launch([*timed, *written]), lambda: self._keep(written))
+        self._found = self._found or self._damage(timed, untimed, written)
+        answer = self._outputs_at([item.timed for item in self._outputs]) if judged else None
+        if answer is not None:
+            self._answers.append((call, answer))
+        again = self._poisoned()
+        launch([*untimed, *again])
+        self._driver.do("cuCtxSynchronize")
+        if self._other_bits(again) and (self._small or len(self._again) < DIFFERENT):
+            first = answer or self._outputs_at([item.timed for item in self._outputs])
+            self._again.append((call, first, self._outputs_at(again)))
         return seconds
 
-    def _called(self, launch: Callable[[Sequence[int]], None], index: int) -> list[int]:
-        """One untimed call; returns its pointers."""
-        pointers = self._place(index)
-        launch(pointers)
+    def _untimed(self, launch: Callable[[Sequence[int]], None]) -> None:
+        """One call on contents of its own, and what it did beside its answer."""
+        timed, untimed = self._contents(self._next_call())
+        written = self._poisoned()
+        launch([*timed, *written])
+        self._keep(written)
         self._driver.do("cuCtxSynchronize")
-        return pointers
+        self._found = self._found or self._damage(timed, untimed, written)
 
-    def _place(self, index: int) -> list[int]:
-        """Fresh contents at new places, and poisoned outputs; returns the pointers for the launcher."""
-        pointers = []
-        for item in self._inputs:
-            pointers.append(item.place + self._shift())
-            self._driver.copy(pointers[-1], item.contents(self._contents[index]), item.size)
+    def _next_call(self) -> int:
+        self._calls += 1
+        return self._calls - 1
+
+    # -- what a call gets
+
+    def _contents(self, call: int) -> tuple[list[int], list[int]]:
+        """The contents of a call at two new places: the pointers for the call, and those for the one after it."""
+        driver = self._driver
+        first, second = [], []
+        for position, item in enumerate(self._inputs):
+            number = number_of(self._contest.secret, call, position)
+            one, other = (place + self._shift() for place in item.places)
+            driver.copy(one, item.rotated(number), item.size)
+            if item.size:
+                self._change_values(one, item, number)
+            driver.copy(other, one, item.size)
+            first.append(one)
+            second.append(other)
+        return first, second
+
+    def _change_values(self, place: int, item: _Input, number: int) -> None:
+        elements = item.size // item.itemsize
+        if item.name in self._contest.replaced:
+            count = min(REPLACED, elements)
+            arguments = map(c_uint64, (place, item.master, elements, item.itemsize, count, number))
+            self._driver.launch(self._replace, blocks=1, threads=REPLACED, arguments=tuple(arguments))
+        if item.name in self._contest.negated:
+            first, last = (place + nth * item.itemsize for nth in negated(number, elements))
+            arguments = map(c_uint64, (first, last, item.itemsize))
+            self._driver.launch(self._negate, blocks=1024, threads=256, arguments=tuple(arguments))
+
+    def _poisoned(self) -> list[int]:
+        """Pointers for the outputs of a call, all of them poisoned."""
         for output in self._outputs:
             output.prepare()
-            pointers.append(output.place + GUARD_BYTES + self._shift())
-        return pointers
+        return [output.place + GUARD_BYTES + self._shift() for output in self._outputs]
 
     def _shift(self) -> int:
         return SHIFT_BYTES * self._random.randrange(SHIFTS)
 
-    def _sample(self, run: Run) -> tuple[float, bool]:
-        """Seconds of one run on the stream, from a cold L2; and whether the card was busy when the stream was done."""
+    def _sample(self, run: Run, keep: Run) -> float:
+        """Seconds of one run on the stream, from a cold L2. ``keep`` is put behind it on the stream, untimed."""
         driver = self._driver
         driver.do("cuCtxSetLimit", _PERSISTING_L2_LIMIT, c_size_t(0))
         driver.fill(self._flushed, 0, self._flush_bytes)
@@ -211,48 +264,41 @@ class Race:
         driver.do("cuEventRecord", self._begin, driver.stream)
         run()
         driver.do("cuEventRecord", self._end, driver.stream)
+        keep()
         if (clock := self._monitor.sm_clock_mhz()) is not None:
             self._clocks.append(clock)
-        driver.do("cuEventSynchronize", self._end)
-        done = time.perf_counter()
         driver.do("cuCtxSynchronize")
-        late_s = time.perf_counter() - done
         milliseconds = c_float()
         driver.do("cuEventElapsedTime", byref(milliseconds), self._begin, self._end)
-        seconds = milliseconds.value / 1e3
-        return seconds, late_s > LATE_S + LATE_SHARE * seconds
+        return milliseconds.value / 1e3
 
-    def _lateness(self) -> Finding | None:
-        """Of a launcher whose work goes on when its stream is done. One slow answer of the host is none."""
-        if 2 * self._late <= self._contest.pairs:
-            return None
-        return Finding("race", "the launcher's work went on after the stream that it was given was done")
+    # -- what a call left
 
-    # -- what the calls left
+    def _keep(self, written: Sequence[int]) -> None:
+        """Copy the outputs as they are when the stream is done, whatever other streams still do."""
+        for output, pointer in zip(self._outputs, written, strict=True):
+            self._driver.copy(output.timed, pointer, 4 * output.words)
 
-    def _keep(self, index: int, pointers: Sequence[int]) -> None:
-        """The first answer to one contents, for the parent to judge and for later calls to be compared with."""
-        for output, pointer in zip(self._outputs, pointers[len(self._inputs) :], strict=True):
-            self._driver.copy(output.kept[index], pointer, 4 * output.words)
-        self._bring_back(index, pointers)
-        self._found = self._found or self._damage(index, pointers)
-
-    def _check(self, index: int, pointers: Sequence[int]) -> None:
-        """After a call: other bits than the first answer's come back; anything else that changed is a finding."""
-        written = pointers[len(self._inputs) :]
-        pairs = [(item.kept[index], place, item.words) for item, place in zip(self._outputs, written, strict=True)]
-        if self._differs(pairs) and (self._small or self._differing < DIFFERENT):
-            self._differing += 1
-            self._bring_back(index, pointers)
-        self._found = self._found or self._damage(index, pointers)
-
-    def _damage(self, index: int, pointers: Sequence[int]) -> Finding | None:
-        rotation = self._contents[index]
-        inputs = zip(self._inputs, pointers, strict=False)
-        if self._differs([(item.contents(rotation), place, item.size // 4) for item, place in inputs]):
+    def _damage(self, timed: Sequence[int], untimed: Sequence[int], written: Sequence[int]) -> Finding | None:
+        """What a call did beside its answer. Its inputs are compared with those that the next call will get."""
+        inputs = zip(timed, untimed, self._inputs, strict=True)
+        if self._differs([(one, other, item.size // 4) for one, other, item in inputs]):
             return Finding("modified its input", "the kernel wrote to its inputs")
-        written = zip(self._outputs, pointers[len(self._inputs) :], strict=True)
-        return next((found for item, place in written if (found := item.outside(place))), None)
+        outside = (found for item, place in zip(self._outputs, written, strict=True) if (found := item.outside(place)))
+        if (found := next(outside, None)) is not None:
+            return found
+        if self._other_bits(written):
+            return Finding("race", "the launcher's work went on after the stream that it was given was done")
+        return None
+
+    def _other_bits(self, written: Sequence[int]) -> bool:
+        """Whether outputs are not what was kept of the timed call."""
+        outputs = zip(self._outputs, written, strict=True)
+        return self._differs([(item.timed, place, item.words) for item, place in outputs])
+
+    def _outputs_at(self, places: Sequence[int]) -> Outputs:
+        outputs = zip(self._outputs, places, strict=True)
+        return {item.name: self._driver.download(place, item.size) for item, place in outputs}
 
     def _differs(self, pairs: Sequence[tuple[int, int, int]]) -> bool:
         """Whether any of the (address, address, count of 4-byte words) are not the same. Waits for the answer."""
@@ -263,11 +309,6 @@ class Race:
             driver.launch(self._differ, blocks=1024, threads=256, arguments=arguments)
         driver.synchronize()
         return any(driver.download(self._flag, 4))
-
-    def _bring_back(self, index: int, pointers: Sequence[int]) -> None:
-        outputs = zip(self._outputs, pointers[len(self._inputs) :], strict=True)
-        self._driver.synchronize()
-        self._answers.append((index, {item.name: self._driver.download(place, item.size) for item, place in outputs}))
 
 
 def _middle(values: Sequence[int]) -> int:
