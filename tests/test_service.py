@@ -153,12 +153,32 @@ def started() -> list[int]:
     return [pid for pid in descendants(os.getpid()) if pid not in BEFORE]
 
 
+# What a service asks of torch. Most tests are about its processes; those that need torch itself are named below.
+TORCH = """
+threads = 1
+
+def get_num_threads():
+    return threads
+
+def set_num_threads(wanted):
+    global threads
+    threads = wanted
+"""
+WITH_TORCH = {
+    "test_only_a_kept_grade_is_progress",
+    "test_a_sandbox_has_a_clean_child_of_its_own",
+    "test_without_its_template_a_service_grades_all_the_same",
+}
+
+
 @pytest.fixture(autouse=True)
-def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The module of works is where a service finds it; afterwards nothing of any service is left."""
+def work(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The module of works is where a service finds it, and a torch that takes no time to import."""
     folder = tmp_path / "modules"
     folder.mkdir()
     (folder / "works.py").write_text(WORK)
+    if request.node.originalname not in WITH_TORCH:
+        (folder / "torch.py").write_text(TORCH)
     monkeypatch.setenv("PYTHONPATH", f"{folder}{os.pathsep}{ROOT}")
 
 

@@ -8,6 +8,7 @@ the next recording.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -54,6 +55,7 @@ class Ran:
         return f"{self.kata} {self.shape}, {self.shape.values}"
 
 
+@functools.cache
 def all_katas() -> Mapping[str, Kata]:
     return load_catalog(ROOT).katas
 
@@ -154,10 +156,11 @@ def load() -> Recorded:
     return Recorded(Machine(**fields["machine"]), katas)
 
 
-def comparable() -> list[Ran]:
+@functools.cache
+def comparable() -> tuple[Ran, ...]:
     """What is recorded of the solutions as they are."""
     now = {name: source_digest(kata) for name, kata in all_katas().items()}
-    return [ran for ran in load().katas.values() if now.get(ran.kata) == ran.source]
+    return tuple(ran for ran in load().katas.values() if now.get(ran.kata) == ran.source)
 
 
 # -- the comparison --------------------------------------------------------------------------------------------------
