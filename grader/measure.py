@@ -18,7 +18,7 @@ from grader.case import Case, Expected, Shape
 from grader.catalog import Kata, Threshold
 from grader.check import found, judge, named, unsteady
 from grader.devices import Contents, Contest, Outcome, Outputs, Raced
-from grader.devices.contents import DIFFERENT
+from grader.devices.contents import DIFFERENT, JUDGED
 from grader.peaks import peak_bytes, peak_flops
 from grader.sandbox import Sandbox
 from grader.spec import Spec
@@ -321,8 +321,8 @@ MOST_INPUTS = 4  # hundreds of megabytes: two shapes with two kinds of values
 
 def _judged(case: Case, contest: Contest, raced: Raced) -> Verdict | None:
     """What is wrong with the answers, if anything is."""
-    for call, outputs in raced.answers:
-        verdict = _answer(case.in_call(contest.secret, call), f"{contest.secret} {call}", outputs)
+    for nth, (call, outputs) in enumerate(raced.answers):
+        verdict = _answer(case.in_call(contest.secret, call), f"{contest.secret} {call}", outputs, nth)
         if not verdict.passed:
             return verdict
     for call, timed, untimed in raced.again[:DIFFERENT]:
@@ -354,9 +354,12 @@ def _agreement(case: Case, judged: Sequence[Expected], timed: Outputs, untimed: 
     return judge(case, Outcome(timed), answer)
 
 
-def _answer(case: Case, seed: str, outputs: Outputs) -> Verdict:
-    """The verdict on one answer: all of it, or of a large one some rows everywhere and that nothing was left out."""
-    rows = _rows(case, seed)
+def _answer(case: Case, seed: str, outputs: Outputs, nth: int | None = None) -> Verdict:
+    """The verdict on one answer: all of it, or of a large one some rows everywhere and that nothing was left out.
+
+    ``nth``: of JUDGED answers that are looked at one after the other, each has its share of the rows.
+    """
+    rows = _rows(case, seed, nth)
     answer = (case if rows is None else case.part(rows)).expected
     if rows is None:
         return judge(case, Outcome(outputs), answer)
@@ -372,8 +375,11 @@ def _answer(case: Case, seed: str, outputs: Outputs) -> Verdict:
     return verdict
 
 
-def _rows(case: Case, seed: str) -> torch.Tensor | None:
-    """Rows to look at of a large answer: a run at random in each of many bands, the first row and the last."""
+def _rows(case: Case, seed: str, nth: int | None = None) -> torch.Tensor | None:
+    """Rows to look at of a large answer: a run at random in each of many bands, the first row and the last.
+
+    ``nth``: only in every JUDGED-th band, from this one on.
+    """
     import torch
 
     spec = case.spec
@@ -386,7 +392,8 @@ def _rows(case: Case, seed: str) -> torch.Tensor | None:
         return None
     random = Random(f"rows {seed}")
     places = {0, count - 1}
-    for start in range(0, BANDS * band, band):
+    bands = range(BANDS) if nth is None else range(nth, BANDS, JUDGED)
+    for start in (place * band for place in bands):
         first = start + random.randrange(band - run + 1)
         places.update(range(first, first + run))
     return torch.tensor(sorted(places))
