@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from grader.devices import Buffer, Call, Contents, Contest, Finding, Outcome, Poison, Raced, Scalar
+from grader.devices import Buffer, Call, Contents, Contest, Finding, Limits, Outcome, Poison, Raced, Scalar
 
 SHARED_BYTES = 1 << 18  # from here on contents are shared: twice as fast as the socket; of half as much, no faster
 ANSWER_BYTES = 1 << 30  # most that an answer may be beside large outputs: small ones of a race come back every time
@@ -329,7 +329,8 @@ def _decode_call(header: dict[str, Any], blobs: Iterable[Contents]) -> Call:
     scalars = tuple(Scalar(**item) for item in header["scalars"])
     watch = tuple((name, index) for name, index in header["watch"])
     race = Contest(**{**header["race"], "rotations": tuple(header["race"]["rotations"])}) if header["race"] else None
-    return Call(**{**header, "buffers": buffers, "scalars": scalars, "watch": watch, "race": race})
+    limits = Limits(**header["limits"])
+    return Call(**{**header, "buffers": buffers, "scalars": scalars, "limits": limits, "watch": watch, "race": race})
 
 
 def _decode_outcome(header: Mapping[str, Any], blobs: Iterable[Contents]) -> Outcome:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from grader.case import Case, Expected, Shape
 from grader.catalog import Kata, Threshold
 from grader.check import found, judge, named, unsteady
-from grader.devices import Contents, Contest, Outcome, Raced
+from grader.devices import Contents, Contest, Limits, Outcome, Raced
 from grader.peaks import peak_bytes, peak_flops
 from grader.sandbox import Sandbox
 from grader.spec import Spec
@@ -26,7 +26,7 @@ from grader.verdict import Kind, Measurement, Verdict, said
 if TYPE_CHECKING:
     import torch
 
-TIME_LIMIT_S = 120.0
+LIMITS = Limits(seconds=120.0)  # of a race
 CONTENTS = 2  # that timed calls choose from; a third is the baseline's
 ROTATION_BYTES, ROTATIONS = 256, 4096
 MEMORY_SHARE = 0.7  # of the card's, that a race may fill
@@ -162,7 +162,7 @@ def _contest(kata: Kata, spec: Spec, sandbox: Sandbox, track: _Track, *, pairs: 
         seed=seed,
         spec=str(kata.spec_path) if track.baseline in spec.baselines else None,
     )
-    track.outcome = sandbox.call(replace(case.call(nth=0, time_limit_s=TIME_LIMIT_S), race=contest))
+    track.outcome = sandbox.call(replace(case.call(nth=0, limits=LIMITS), race=contest))
     if track.outcome.findings:
         return _while_timed(found(case, track.outcome.findings[0]), sandbox)
     raced = track.raced
@@ -186,7 +186,7 @@ def _inexact(kata: Kata, spec: Spec, sandbox: Sandbox, sizes: Mapping[str, int])
     if spec.rows is None or not kinds:
         return None
     case = _case(kata, spec, sizes, kinds[-1])
-    outcome = sandbox.call(case.call(nth=0, time_limit_s=TIME_LIMIT_S))
+    outcome = sandbox.call(case.call(nth=0, limits=LIMITS))
     if outcome.findings:
         return _while_timed(found(case, outcome.findings[0]), sandbox)
     verdict = _answer(case, 0, outcome.outputs)

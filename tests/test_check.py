@@ -16,7 +16,7 @@ import torch
 
 from grader.case import Case, Shape
 from grader.catalog import Kata
-from grader.check import CALLS, Effort, check, effort_for, try_shape
+from grader.check import CALLS, Effort, _Search, check, effort_for, try_shape
 from grader.devices import Call, Finding, Outcome
 from grader.sandbox import Sandbox, SandboxError
 from grader.spec import Accumulated, Exact, Numbers, Parameter, Size, Sizes, Spec, Tensor, Values, integers, normal
@@ -87,7 +87,7 @@ def add(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
     return {"c": inputs["a"] + inputs["b"]}
 
 
-QUICK = Effort(examples=10, edge_time_s=3600.0, shrink_time_s=3600.0)  # no clock ends a search here
+QUICK = Effort(examples=10, shrink_work=1 << 40)
 
 
 def run(
@@ -499,7 +499,7 @@ def test_memory_that_cannot_be_kept_is_no_obstacle(tmp_path: Path) -> None:
 
 def calls_of(shape: Shape, **more: Any) -> list[Call]:
     sandbox = FakeSandbox(add)
-    verdict = try_shape(kata(), more.pop("the_spec", spec()), shape, sandbox, QUICK)  # type: ignore[arg-type]
+    verdict = try_shape(_Search(kata(), more.pop("the_spec", spec()), sandbox, QUICK), shape)  # type: ignore[arg-type]
     assert verdict.passed
     return sandbox.calls
 

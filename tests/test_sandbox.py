@@ -20,7 +20,7 @@ from grader import cache
 from grader.build import Build, Request, Target, build
 from grader.case import Case, Shape
 from grader.catalog import load_catalog
-from grader.devices import Call
+from grader.devices import Call, Limits
 from grader.devices.sim import engine_library
 from grader.grade import Options, grade
 from grader.sandbox import Program, Sandbox, SandboxError
@@ -51,7 +51,7 @@ def sandbox(built: tuple[Build, Path]) -> Iterator[Sandbox]:
 
 
 def a_call(n: int = 100) -> Call:
-    return Case(KATA, SPEC, Shape((("n", n),), "normal", 1)).call(nth=0, time_limit_s=PATIENCE_S)
+    return Case(KATA, SPEC, Shape((("n", n),), "normal", 1)).call(nth=0, limits=Limits())
 
 
 def test_the_end_of_what_was_printed_is_kept(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
