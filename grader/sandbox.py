@@ -240,7 +240,7 @@ class _Child:
         with contextlib.suppress(_Lost):  # the first call says what became of it
             self._send(lambda: write_header(self._socket, fields))
 
-    def ask(self, call: Call, before_s: float) -> tuple[Outcome, bool]:
+    def ask(self, call: Call, before_s: float = 0.0) -> tuple[Outcome, bool]:
         """What became of the call, and whether the child is of no more use. ``before_s``: what earlier calls took."""
         self.took_s = 0.0
         if self._memory_at_start is None:

@@ -111,7 +111,7 @@ class Limits:
     """
 
     instructions: int = INSTRUCTIONS
-    seconds: float = 30.0
+    seconds: float = 20.0
     all_seconds: float = inf
 
 
