@@ -49,7 +49,7 @@ class Effort:
     large: int = 0  # how many of the spec's large shapes
     work_limit: int = 4_000_000  # of one case; what the spec names is tried all the same, but called only once
     shrink_work: int = 500_000_000
-    instructions: int = 6 * INSTRUCTIONS
+    instructions: int = 4 * INSTRUCTIONS
     limits: Limits = LIMITS
     watch: bool = False  # whether the device can say who wrote a wrong element
     seed: int = 0

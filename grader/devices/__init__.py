@@ -98,7 +98,7 @@ class Contest:
     spec: str | None = None
 
 
-INSTRUCTIONS = 100_000_000  # warp instructions: about 10 s of one processor
+INSTRUCTIONS = 200_000_000  # warp instructions: 4 to 25 s of one processor
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Limits:
     """
 
     instructions: int = INSTRUCTIONS
-    seconds: float = 20.0
+    seconds: float = 30.0
     all_seconds: float = inf
 
 

@@ -141,7 +141,7 @@ void Launch::keep(Finding found) const {
 }
 
 void Launch::suspect(Finding found) const {
-    constexpr u64 PATIENCE = 1 << 25;  // warp instructions
+    constexpr u64 PATIENCE = 1 << 23;  // warp instructions
     const std::lock_guard<std::mutex> lock(mutex);
     if (suspicion) return;
     suspicion = std::make_unique<Finding>(std::move(found));
