@@ -13,7 +13,7 @@ from math import prod, sqrt
 from typing import TYPE_CHECKING
 
 from grader.catalog import Kata
-from grader.devices import Buffer, Call, Contents, Poison, Role, Scalar
+from grader.devices import Buffer, Call, Contents, Limits, Poison, Role, Scalar
 from grader.devices.contents import negated, number_of, replaced, rotation
 from grader.dtype import Dtype
 from grader.spec import Accumulated, Exact, Numbers, Sizes, Spec, Tensor, Values
@@ -263,14 +263,14 @@ class Case:
         sizes = tuple((size, rows.numel() if size == name else count) for size, count in self.shape.sizes)
         return Case(self.kata, self.spec, replace(self.shape, sizes=sizes), inputs, rows)
 
-    def call(self, *, nth: int, time_limit_s: float) -> Call:
+    def call(self, *, nth: int, limits: Limits) -> Call:
         """The nth call on this case: same contents, other pointers, another order of warps and blocks."""
         buffers = [self._buffer(tensor, "in", nth) for tensor in self.spec.inputs]
         buffers += [self._buffer(tensor, "out", nth) for tensor in self.spec.outputs]
         scalars = [Scalar(name, "int", size) for name, size in self.shape.sizes]
         scalars += [Scalar(item.name, item.ctype, item.value) for item in self.spec.parameters]
         seed = self.shape.seed * 2 + nth
-        return Call(self.kata.name, tuple(buffers), tuple(scalars), seed=seed, time_limit_s=time_limit_s)
+        return Call(self.kata.name, tuple(buffers), tuple(scalars), seed=seed, limits=limits)
 
     def _buffer(self, tensor: Tensor, role: Role, nth: int) -> Buffer:
         import torch

@@ -2,6 +2,9 @@
 
 First the shapes that the spec names, smallest first, then shapes that hypothesis draws. Whatever fails is made as
 small as hypothesis can make it while the kind of failure stays the same.
+
+What is tried, and when to stop, is a matter of shapes, of work and of instructions, never of a clock: a busy machine
+tries the same as an idle one.
 """
 
 from __future__ import annotations
@@ -9,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,29 +21,36 @@ from typing import TYPE_CHECKING, Any
 from grader.answer import Comparison, compare
 from grader.case import Case, Expected, Shape, allowed, shapes
 from grader.catalog import Kata
-from grader.devices import Finding, Outcome
+from grader.devices import INSTRUCTIONS, Call, Finding, Limits, Outcome
 from grader.nvcc_log import SOURCE
 from grader.sandbox import Sandbox
-from grader.spec import Spec
-from grader.verdict import Kind, Mismatch, Verdict
+from grader.spec import Sizes, Spec
+from grader.verdict import Kind, Mismatch, Verdict, said
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
 CALLS = 2  # of the same contents, to compare bits
+FINDING_WORK = 1 << 23  # that a call with a finding stands for: how far other blocks had come by then is left to chance
+LIMITS = Limits(all_seconds=120.0)
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is tried. ``work_limit`` is in the spec's unit of work, for one case."""
+    """How much is tried. Work is in the spec's unit of it.
+
+    ``shrink_work`` is for all cases that the search for a smaller shape tries: their work and the warp instructions of
+    their calls. ``instructions`` is what the calls of all cases may execute, ``limits`` is for each call: beyond them
+    there is a time-out.
+    """
 
     examples: int = 12
-    edges: int = 24
+    edges: int | None = None  # where a GPU had all shapes that the spec names: only so many of them, the smallest
     large: int = 0  # how many of the spec's large shapes
-    work_limit: int = 4_000_000
-    edge_time_s: float = 8.0  # after this long, further named shapes are left to the drawn ones
-    shrink_time_s: float = 5.0
-    call_limit_s: float = 10.0
+    work_limit: int = 4_000_000  # of one case; what the spec names is tried all the same, but called only once
+    shrink_work: int = 500_000_000
+    instructions: int = 4 * INSTRUCTIONS
+    limits: Limits = LIMITS
     watch: bool = False  # whether the device can say who wrote a wrong element
     seed: int = 0
     hidden: bool = False  # in an order of the seed's own, so that whoever has read the spec does not know what comes
@@ -50,33 +59,48 @@ class Effort:
         return replace(
             self,
             examples=200,
-            edges=1000,
+            edges=None,
             large=1000 if self.large else 0,
             work_limit=self.work_limit * 8,
-            edge_time_s=300.0,
-            shrink_time_s=30.0,
+            shrink_work=self.shrink_work * 6,
+            instructions=self.instructions * 16,
+            limits=Limits(self.limits.instructions * 4, self.limits.seconds * 4, self.limits.all_seconds * 16),
         )
 
 
 def effort_for(device: str) -> Effort:
     """The default on each device: a GPU makes light of large shapes, a simulator of small ones."""
-    return Effort(watch=True) if device == "sim" else Effort(large=2, work_limit=1 << 40, call_limit_s=20.0)
+    return Effort(watch=True) if device == "sim" else Effort(large=2, work_limit=1 << 40)
 
 
 @dataclass
 class _Search:
-    """The state of one check: every shape is tried once, and its verdict remembered."""
+    """The state of one check: every shape is tried once, and its verdict remembered.
+
+    ``instructions`` are warp instructions of all calls, where the device counts them; ``work`` is that of all cases and
+    of their calls.
+    """
 
     kata: Kata
     spec: Spec
     sandbox: Sandbox
     effort: Effort
     tried: dict[Shape, Verdict] = field(default_factory=dict)
+    instructions: int = 0
+    work: int = 0
 
     def verdict(self, shape: Shape) -> Verdict:
         if shape not in self.tried:
-            self.tried[shape] = try_shape(self.kata, self.spec, shape, self.sandbox, self.effort)
+            self.work += self.spec.work(dict(shape.sizes))
+            self.tried[shape] = try_shape(self, shape)
         return self.tried[shape]
+
+    def call(self, call: Call) -> Outcome:
+        outcome = self.sandbox.call(call)
+        executed = outcome.counters.get("warp_instructions", 0)
+        self.instructions += executed
+        self.work += FINDING_WORK if outcome.findings else executed
+        return outcome
 
 
 def check(kata: Kata, spec: Spec, sandbox: Sandbox, effort: Effort, memory: Path | None = None) -> Verdict:
@@ -98,6 +122,7 @@ def check(kata: Kata, spec: Spec, sandbox: Sandbox, effort: Effort, memory: Path
             cases=len(search.tried),
             error_share=worst,
             printed=sandbox.printed,
+            left_out=_left_out(search),
         )
     smallest = _shrink(search, failed)
     _remember(smallest, memory)
@@ -118,7 +143,9 @@ def _remembered(search: _Search, memory: Path | None) -> Shape | None:
         return None
     spec, sizes = search.spec, dict(shape.sizes)
     known = list(sizes) == list(spec.sizes) and shape.values in [values.name for values in spec.values]
-    if not known or not allowed(search.kata, sizes) or spec.work(sizes) > search.effort.work_limit:
+    if not known or not allowed(search.kata, sizes):
+        return None
+    if spec.work(sizes) > search.effort.work_limit and sizes not in spec.edges:
         return None
     return None if search.verdict(shape).passed else shape
 
@@ -135,33 +162,43 @@ def _remember(shape: Shape, memory: Path | None) -> None:
 
 
 def _first_failing_edge(search: _Search) -> Shape | None:
-    start = time.monotonic()
-    for shape in _edges(search):
-        if not search.verdict(shape).passed:
-            return shape
-        if time.monotonic() - start > search.effort.edge_time_s:
-            return None
-    return None
+    return next((shape for shape in _edges(search) if not search.verdict(shape).passed), None)
 
 
 def _edges(search: _Search) -> Iterator[Shape]:
-    """Named shapes, smallest first, the kinds of values taking turns; the last of them gets every kind.
+    """Named shapes, smallest first, the kinds of values taking turns; the last within the limit of work gets them all.
 
     Large shapes also get every kind whose answer must be exact: among millions of terms no tolerance sees one missing.
     """
     spec, kata, effort = search.spec, search.kata, search.effort
-    small = [sizes for sizes in spec.edges if allowed(kata, sizes) and spec.work(sizes) <= effort.work_limit]
-    small = small[: effort.edges]
-    if effort.hidden and small:  # but for the last, which gets every kind of values
-        small = [*Random(f"{kata.name} {effort.seed}").sample(small[:-1], len(small) - 1), small[-1]]
+    small = _named(search)[: effort.edges]
+    whole = next((sizes for sizes in reversed(small) if spec.work(sizes) <= effort.work_limit), None)
+    if effort.hidden and small:
+        last = small[-1] if whole is None else whole
+        rest = [sizes for sizes in small if sizes is not last]
+        small = [*Random(f"{kata.name} {effort.seed}").sample(rest, len(rest)), last]
     large = [sizes for sizes in spec.large if allowed(kata, sizes)][: effort.large]
     kinds = [values.name for values in spec.values]
     exact = [values.name for values in spec.values if values.exact]
     for place, sizes in enumerate([*small, *large]):
         turn = [kinds[place % len(kinds)]]
-        chosen = dict.fromkeys(kinds if place == len(small) - 1 else turn + (exact if place >= len(small) else []))
+        chosen = dict.fromkeys(kinds if sizes is whole else turn + (exact if place >= len(small) else []))
         for kind in chosen:
             yield Shape.of(spec, sizes, kind, effort.seed * 1000 + place)
+
+
+def _named(search: _Search) -> list[Sizes]:
+    """The shapes that the spec names, as far as the kata may be called with them."""
+    return [sizes for sizes in search.spec.edges if allowed(search.kata, sizes)]
+
+
+def _left_out(search: _Search) -> str:
+    """Which of the named shapes were not tried, and why; empty where all were."""
+    named = _named(search)
+    left = named[search.effort.edges :] if search.effort.edges is not None else []
+    if not left:
+        return ""
+    return f"{len(left)} of {len(named)} named shapes, from {said(left[0])} on, left to the GPU"
 
 
 def _drawn(search: _Search) -> Shape | None:
@@ -205,12 +242,14 @@ def _find(
 ) -> Shape | None:
     """The smallest shape of the strategy that fails (with ``kind``, where one is given), or None."""
     import hypothesis
+    from hypothesis.internal.conjecture import engine
 
-    stop = time.monotonic() + search.effort.shrink_time_s
+    engine.MAX_SHRINKING_SECONDS = 1 << 62  # it is work that ends the search
+    stop = search.work + search.effort.shrink_work
     failing: list[Shape] = []
 
     def fails(shape: Shape) -> bool:
-        if shape not in search.tried and failing and time.monotonic() > stop:
+        if shape not in search.tried and failing and search.work > stop:
             return False
         verdict = search.verdict(shape)
         bad = not verdict.passed and kind in (None, verdict.kind)
@@ -247,7 +286,7 @@ def count(kata: Kata, spec: Spec, sandbox: Sandbox, effort: Effort) -> Mapping[s
     largest = max(sizes, key=spec.work)
     shape = Shape.of(spec, largest, spec.values[0].name, effort.seed)
     case = Case(kata, spec, shape)
-    call = case.call(nth=0, time_limit_s=effort.call_limit_s * 4)
+    call = case.call(nth=0, limits=replace(effort.limits, instructions=effort.limits.instructions * 4))
     aligned = tuple(replace(buffer, offset_bytes=0) for buffer in call.buffers)
     call = replace(call, buffers=aligned, counters=True)
     counters = sandbox.call(call).counters
@@ -257,21 +296,28 @@ def count(kata: Kata, spec: Spec, sandbox: Sandbox, effort: Effort) -> Mapping[s
 # -- one case --------------------------------------------------------------------------------------------------------
 
 
-def try_shape(kata: Kata, spec: Spec, shape: Shape, sandbox: Sandbox, effort: Effort) -> Verdict:
-    """Call the launcher on one case, twice on the same contents, and judge both."""
-    case = Case(kata, spec, shape)
+def try_shape(search: _Search, shape: Shape) -> Verdict:
+    """Call the launcher on one case, on the same contents again where that is not too much work, and judge each."""
+    case = Case(search.kata, search.spec, shape)
     before: Outcome | None = None
     share = 0.0
-    for nth in range(CALLS):
-        call = case.call(nth=nth, time_limit_s=effort.call_limit_s)
-        outcome = sandbox.call(call)
+    for nth in range(CALLS if search.spec.work(case.sizes) <= search.effort.work_limit else 1):
+        outcome = search.call(case.call(nth=nth, limits=search.effort.limits))
         verdict = judge(case, outcome)
+        if verdict.passed and search.instructions > search.effort.instructions:
+            verdict = _too_long(case, search)
         if not verdict.passed:
-            return replace(verdict, printed=sandbox.printed)
-        if before is not None and spec.deterministic and outcome.outputs != before.outputs:
-            return replace(unsteady(case), printed=sandbox.printed)
+            return replace(verdict, printed=search.sandbox.printed)
+        if before is not None and search.spec.deterministic and outcome.outputs != before.outputs:
+            return replace(unsteady(case), printed=search.sandbox.printed)
         before, share = outcome, max(share, verdict.error_share)
     return Verdict(Kind.PASS, "right", error_share=share)
+
+
+def _too_long(case: Case, search: _Search) -> Verdict:
+    tried = f"{len(search.tried) + 1} cases" if search.tried else "the first case"
+    most = f"{search.effort.instructions // 1_000_000} million warp instructions"
+    return named(case, Kind.TIME_OUT, f"the calls of {tried} together executed more than {most}")
 
 
 def judge(case: Case, outcome: Outcome, answer: Sequence[Expected] | None = None) -> Verdict:
@@ -292,7 +338,7 @@ def _with_writers(search: _Search, shape: Shape, verdict: Verdict) -> Verdict:
     case = Case(search.kata, search.spec, shape)
     watch = tuple((item.buffer, _flat_index(case, item)) for item in verdict.mismatches)
     for nth in range(CALLS):
-        call = replace(case.call(nth=nth, time_limit_s=search.effort.call_limit_s), watch=watch)
+        call = replace(case.call(nth=nth, limits=search.effort.limits), watch=watch)
         outcome = search.sandbox.call(call)
         again = judge(case, outcome)
         if [item.index for item in again.mismatches] != [item.index for item in verdict.mismatches]:

@@ -36,6 +36,7 @@ ORDER = (
     "grader.cache",
     "grader.lock",
     "grader.processes",
+    "grader.stopwatch",
     "grader.toolchain",
     "grader.libraries",
     "grader.symbols",

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from grader.devices import Buffer, Call, Contents, Contest, Finding, Outcome, Outputs, Poison, Raced, Scalar
+from grader.devices import Buffer, Call, Contents, Contest, Finding, Limits, Outcome, Outputs, Poison, Raced, Scalar
 from grader.devices.contents import DIFFERENT, JUDGED
 
 SHARED_BYTES = 1 << 18  # from here on contents are shared: twice as fast as the socket; of half as much, no faster
@@ -341,7 +341,8 @@ def _decode_call(header: dict[str, Any], blobs: Iterable[Contents]) -> Call:
     race = header["race"]
     if race is not None:
         race = Contest(**{**race, **{name: tuple(race[name]) for name in ("replaced", "negated")}})
-    return Call(**{**header, "buffers": buffers, "scalars": scalars, "watch": watch, "race": race})
+    limits = Limits(**header["limits"])
+    return Call(**{**header, "buffers": buffers, "scalars": scalars, "limits": limits, "watch": watch, "race": race})
 
 
 def _decode_outcome(header: Mapping[str, Any], blobs: Iterable[Contents]) -> Outcome:

@@ -20,14 +20,14 @@ import torch
 from grader import cache, progress, report, skeleton
 from grader.build import Build, CompileFailure, Request, Target, build
 from grader.catalog import Kata, find_root, load_catalog
-from grader.devices import CTYPES, Buffer, Call, Finding, Role, Scalar
+from grader.devices import CTYPES, INSTRUCTIONS, Buffer, Call, Finding, Limits, Role, Scalar
 from grader.devices.sim import engine_library
 from grader.grade import SIM_ARCH, Grade, Options, digest_of, grade, read_source
 from grader.sandbox import Program, Sandbox
 from grader.spec import Spec, Tensor, load_spec
 from grader.toolchain import find_gpu, find_toolchain
 
-CALL_LIMIT_S = 60.0
+LIMITS = Limits(instructions=6 * INSTRUCTIONS)
 
 
 class KataError(RuntimeError):
@@ -242,7 +242,7 @@ class Launcher:
         spec = self.spec
         buffers = [_buffer(tensor, "in", self._name(tensor), inputs[tensor.name]) for tensor in spec.inputs]
         buffers += [_buffer(tensor, "out", self._name(tensor), outputs[tensor.name]) for tensor in spec.outputs]
-        call = Call(self.kata.name, tuple(buffers), tuple(scalars), time_limit_s=CALL_LIMIT_S)
+        call = Call(self.kata.name, tuple(buffers), tuple(scalars), limits=LIMITS)
         outcome = self._on_simulator().call(call)
         if outcome.findings:
             raise self._stopped(outcome.findings[0])

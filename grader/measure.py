@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from grader.case import Case, Expected, Shape
 from grader.catalog import Kata, Threshold
 from grader.check import found, judge, named, unsteady
-from grader.devices import Contents, Contest, Outcome, Outputs, Raced
+from grader.devices import Contents, Contest, Limits, Outcome, Outputs, Raced
 from grader.devices.contents import DIFFERENT, JUDGED
 from grader.peaks import peak_bytes, peak_flops
 from grader.sandbox import Sandbox
@@ -28,7 +28,7 @@ from grader.verdict import Kind, Measurement, Verdict, said
 if TYPE_CHECKING:
     import torch
 
-TIME_LIMIT_S = 120.0
+LIMITS = Limits(seconds=120.0)  # of a race
 MEMORY_SHARE = 0.7  # of the card's, that a race may fill
 CONTEXT_BYTES = 1 << 30  # what CUDA and torch take for themselves
 
@@ -162,7 +162,7 @@ def _contest(kata: Kata, spec: Spec, sandbox: Sandbox, track: _Track, *, pairs: 
         canary=canary,
         spec=str(kata.spec_path) if track.baseline in spec.baselines else None,
     )
-    track.outcome = sandbox.call(replace(case.call(nth=0, time_limit_s=TIME_LIMIT_S), race=contest))
+    track.outcome = sandbox.call(replace(case.call(nth=0, limits=LIMITS), race=contest))
     if track.outcome.findings:
         return _while_timed(found(case, track.outcome.findings[0]), sandbox)
     raced = track.raced
@@ -186,7 +186,7 @@ def _inexact(kata: Kata, spec: Spec, sandbox: Sandbox, sizes: Mapping[str, int])
     if spec.rows is None or not kinds:
         return None
     case = _case(kata, spec, sizes, kinds[-1])
-    outcome = sandbox.call(case.call(nth=0, time_limit_s=TIME_LIMIT_S))
+    outcome = sandbox.call(case.call(nth=0, limits=LIMITS))
     if outcome.findings:
         return _while_timed(found(case, outcome.findings[0]), sandbox)
     verdict = _answer(case, "whole", outcome.outputs)

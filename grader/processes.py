@@ -79,8 +79,7 @@ def _parents() -> Iterator[tuple[int, int]]:
     """Of every process its id and its parent's."""
     for place in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, ValueError, IndexError):
-            after_name = place.read_text(errors="replace").rpartition(")")[2].split()
-            yield int(place.parent.name), int(after_name[1])
+            yield int(place.parent.name), int(_stat(place)[1])
 
 
 # -- how they end
@@ -133,6 +132,29 @@ def resident_bytes(pid: int) -> int:
             return int(statm.read().split()[1]) * resource.getpagesize()
     except (OSError, IndexError, ValueError):
         return 0
+
+
+def processor_s(pid: int) -> float:
+    """The processor time that a process has had, all of its threads together; 0.0 where it is gone."""
+    try:
+        user, system = _stat(Path(f"/proc/{pid}/stat"))[11:13]
+    except (OSError, ValueError):
+        return 0.0
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def can_run(pid: int) -> bool:
+    """Whether any thread of a process computes or waits for a processor; the others sleep, or wait for something."""
+    for place in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with contextlib.suppress(OSError, IndexError):
+            if _stat(place)[0] == "R":
+                return True
+    return False
+
+
+def _stat(place: Path) -> list[str]:
+    """What /proc says of a process or a thread, from its state on."""
+    return place.read_text(errors="replace").rpartition(")")[2].split()
 
 
 def tasks() -> int:

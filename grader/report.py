@@ -41,9 +41,13 @@ def outcome(grade: Grade) -> str:
     """What stands after a kata's name in a list: ``pass on sim sm_90a (31 cases)``."""
     if not grade.passed:
         return f"{grade.verdict.kind}: {grade.verdict.summary}"
-    runs = [f"{verdict.device} ({verdict.cases} cases)" for verdict in grade.verdicts]
+    runs = [f"{verdict.device} ({_cases(verdict)})" for verdict in grade.verdicts]
     speeds = [f"; {speed(measurement)}" for verdict in grade.verdicts for measurement in verdict.measurements]
     return f"pass on {', '.join(runs)}{''.join(speeds)}"
+
+
+def _cases(verdict: Verdict) -> str:
+    return f"{verdict.cases} cases; {verdict.left_out}" if verdict.left_out else f"{verdict.cases} cases"
 
 
 def speed(measurement: Measurement) -> str:

@@ -30,12 +30,13 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from grader import unit
-from grader.devices import Call, Device, Finding, LoadError, Outcome
+from grader.devices import Call, Device, Finding, Limits, LoadError, Outcome
 from grader.frames import Child, FrameError, Parent, read_header, write_header
 from grader.processes import Guarded, end_with_parent, grader_environment, group_size, resident_bytes, tasks
+from grader.stopwatch import Stopwatch
 
 READY_LIMIT_S = 120.0
-GRACE_S = 2.0
+ANSWER_LIMIT_S = 120.0  # from the first byte of an answer to its last
 CUT_OFF = 113  # exit code of a child that cannot reach its parent
 RACE_COPIES, RACE_BYTES = 5, 8 << 30  # host memory that a race may take: of its buffers, and besides
 MOST_PROCESSES = 200  # that a launcher may start
@@ -77,6 +78,7 @@ class Sandbox:
         self._device, self._torch = device, torch
         self._program: Program | None = None
         self._child: _Child | None = None
+        self._seconds = 0.0  # that all calls took, as a Stopwatch counts them
         self.printed = ""  # the end of what the learner's code wrote to stdout and stderr
 
     def __enter__(self) -> Sandbox:
@@ -113,7 +115,7 @@ class Sandbox:
         """
         child, tag = self.start(), self._program.tag if self._program else ""
         try:
-            outcome, spent = child.ask(replace(call, launcher=unit.launcher_in(tag, call.launcher)))
+            outcome, spent = child.ask(replace(call, launcher=unit.launcher_in(tag, call.launcher)), self._seconds)
         except _Lost as lost:
             self.printed = child.printed()
             self.close()
@@ -121,6 +123,8 @@ class Sandbox:
         except BaseException:
             self.close()
             raise
+        finally:
+            self._seconds += child.took_s
         self.printed = unit.without(tag, child.printed())
         if spent:
             self.close()
@@ -219,6 +223,7 @@ class _Child:
         self._memory_limit = 0
         self._memory_at_start: int | None = None  # known once the child is ready
         self._tasks_at_start = tasks()
+        self.took_s = 0.0  # the last call, as a Stopwatch counts
         ours, theirs = socket.socketpair()
         self._socket, self._frames = ours, Parent(ours)
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed by kill()
@@ -235,24 +240,41 @@ class _Child:
         with contextlib.suppress(_Lost):  # the first call says what became of it
             self._send(lambda: write_header(self._socket, fields))
 
-    def ask(self, call: Call) -> tuple[Outcome, bool]:
-        """What became of the call, and whether the child is of no more use."""
+    def ask(self, call: Call, before_s: float = 0.0) -> tuple[Outcome, bool]:
+        """What became of the call, and whether the child is of no more use. ``before_s``: what earlier calls took."""
+        self.took_s = 0.0
         if self._memory_at_start is None:
             self._memory_at_start = self._wait_until_ready()
         if call.race:  # holds inputs, answers and what it sends; and torch, where that is the baseline
             buffers_bytes = sum(len(buffer.data) for buffer in call.buffers)
             self._memory_limit = max(self._memory_limit, RACE_COPIES * buffers_bytes + RACE_BYTES)
-        limit_s = call.time_limit_s + GRACE_S
         try:
             self._send(lambda: self._frames.write_call(call))
-            return self._receive(lambda: self._frames.read_outcome(call, limit_s), limit_s)
+            stopwatch = Stopwatch(self._process.pid)
+
+            def look() -> None:
+                self.took_s = stopwatch.seconds()
+                _hold_to(call.limits, self.took_s, before_s)
+                self._check_memory()
+                self._check_processes()
+
+            answer = self._receive(lambda: self._frames.read_outcome(call, ANSWER_LIMIT_S), look)
+            self.took_s = stopwatch.seconds()
+            return answer
         except TimeoutError:
-            raise _Lost("time-out", f"no answer within {call.time_limit_s:g} s: an endless loop?") from None
+            raise _Lost("time-out", f"the call's contents did not come through within {ANSWER_LIMIT_S:g} s") from None
 
     def _wait_until_ready(self) -> int:
         """Returns the bytes of memory that the child holds before its first call."""
+        deadline = time.monotonic() + READY_LIMIT_S
+
+        def look() -> None:
+            if time.monotonic() > deadline:
+                raise TimeoutError
+            self._check_processes()
+
         try:
-            header = self._receive(lambda: read_header(self._socket, READY_LIMIT_S), READY_LIMIT_S)
+            header = self._receive(lambda: read_header(self._socket, READY_LIMIT_S), look)
         except TimeoutError:
             raise SandboxError(f"the {self._device} device was not ready within {READY_LIMIT_S:g} s") from None
         if "refused" in header:
@@ -269,18 +291,14 @@ class _Child:
         except (BrokenPipeError, ConnectionResetError):
             raise self._ended() from None
 
-    def _receive(self, read: Callable[[], T], limit_s: float) -> T:
-        """The child's next frame, by ``read``. Until it begins, memory is watched. Raises _Lost or TimeoutError."""
-        deadline = time.monotonic() + limit_s
+    def _receive(self, read: Callable[[], T], look: Callable[[], None]) -> T:
+        """The child's next frame, by ``read``. Until it begins there is a ``look`` again and again, which may raise."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._socket, selectors.EVENT_READ)
             while not selector.select(0.02):
                 if self._process.poll() is not None and not selector.select(0):
                     raise self._ended()  # also where a process that it forked holds the other end open
-                if time.monotonic() > deadline:
-                    raise TimeoutError
-                self._check_memory()
-                self._check_processes()
+                look()
         try:
             return read()
         except (EOFError, ConnectionResetError):
@@ -289,8 +307,7 @@ class _Child:
             raise _Lost("crash", "the launcher wrote to the grader's connection") from None
 
     def _check_memory(self) -> None:
-        if self._memory_at_start is None:
-            return
+        assert self._memory_at_start is not None
         limit = self._memory_limit
         if resident_bytes(self._process.pid) - self._memory_at_start > limit:
             raise _Lost("crash", f"the launcher took more than {limit / 2**30:g} GiB of host memory and was stopped")
@@ -330,6 +347,13 @@ class _Child:
         self._frames.close()
         self._socket.close()
         self._output.close()
+
+
+def _hold_to(limits: Limits, took_s: float, before_s: float) -> None:
+    if took_s > limits.seconds:
+        raise _Lost("time-out", f"no answer after {limits.seconds:g} s of computing or sleeping: an endless loop?")
+    if before_s + took_s > limits.all_seconds:
+        raise _Lost("time-out", f"all calls together took more than {limits.all_seconds:g} s of computing or sleeping")
 
 
 _SIGNALS: dict[int, str] = {

@@ -116,6 +116,7 @@ class Verdict:
     printed: str = ""
     detail: str = ""  # further lines, such as the compiler's own words
     cases: int = 0
+    left_out: str = ""  # of a pass: which of the shapes that the spec names were not tried, and why
     error_share: float = 0.0
     counters: Mapping[str, Any] = field(default_factory=dict)  # of check.count, where it was asked for
     measurements: tuple[Measurement, ...] = ()  # of a pass, where the kata has a baseline and the device a clock

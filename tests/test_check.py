@@ -6,17 +6,21 @@ what order. No compiler and no device is needed.
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 import torch
+from facts import has
 
 from grader.case import Case, Shape
 from grader.catalog import Kata
-from grader.check import CALLS, Effort, check, effort_for, try_shape
+from grader.check import CALLS, FINDING_WORK, Effort, _Search, check, effort_for, try_shape
 from grader.devices import Call, Finding, Outcome
 from grader.sandbox import Sandbox, SandboxError
 from grader.spec import Accumulated, Exact, Numbers, Parameter, Size, Sizes, Spec, Tensor, Values, integers, normal
@@ -87,7 +91,7 @@ def add(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
     return {"c": inputs["a"] + inputs["b"]}
 
 
-QUICK = Effort(examples=10, edge_time_s=3600.0, shrink_time_s=3600.0)  # no clock ends a search here
+QUICK = Effort(examples=10, shrink_work=1 << 40)
 
 
 def run(
@@ -159,10 +163,10 @@ def test_largest_named_shape_sees_all_values() -> None:
     assert len(contents) >= len(spec().values)
 
 
-def test_work_limit_leaves_large_shapes_out() -> None:
+def test_work_limit_leaves_large_shapes_out_of_what_is_drawn() -> None:
     sandbox = FakeSandbox(add)
-    assert run(sandbox, effort=replace(QUICK, work_limit=100)).passed
-    assert max(sandbox.shapes) <= (100,)
+    assert run(sandbox, effort=replace(QUICK, work_limit=100, examples=40)).passed
+    assert max({*sandbox.shapes} - {(sizes["n"],) for sizes in spec().edges}) <= (100,)
 
 
 def test_large_shapes_are_for_those_who_ask() -> None:
@@ -279,49 +283,87 @@ def test_smaller_shapes_are_sought_among_the_smaller_and_with_the_same_values() 
     assert max(sandbox.shapes) == (7,)
 
 
-@dataclass
-class Clock:
-    """Stands still but for what a test adds."""
-
-    now: float = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    stopped = Clock()
-    monkeypatch.setattr("grader.check.time", stopped)
-    return stopped
-
-
-def taking(clock: Clock, call_s: float, sandbox: FakeSandbox) -> FakeSandbox:
-    """The same sandbox, each call of which takes its time."""
+def executing(instructions: int, sandbox: FakeSandbox) -> FakeSandbox:
+    """The same sandbox, each call of which executes so many warp instructions."""
 
     def bug(call: Call, outcome: Outcome, sizes: dict[str, Any]) -> Outcome:
-        clock.now += call_s
-        return outcome
+        return replace(outcome, counters={"warp_instructions": instructions})
 
     return replace(sandbox, bug=bug)
 
 
-def test_search_for_a_smaller_shape_ends_in_time(clock: Clock) -> None:
+@pytest.mark.parametrize(("instructions", "shrink_work"), [(0, 300), (1000, 4000)])
+def test_search_for_a_smaller_shape_ends_after_so_much_work(instructions: int, shrink_work: int) -> None:
     """The smallest that was found by then is the answer, and it is one that fails."""
-    sandbox = taking(clock, 1.0, broken(lambda n: n > 20))
     only = spec(edges=({"n": 999},))
-    verdict = run(sandbox, the_spec=only, effort=replace(QUICK, shrink_time_s=4.0))
-    assert verdict.kind is Kind.WRONG_ANSWER and 20 < verdict.sizes["n"] <= 999
-    assert len(sandbox.calls) <= 12
-    unhurried = run(broken(lambda n: n > 20), the_spec=only)
-    assert unhurried.sizes == {"n": 21}
+    to_the_end = broken(lambda n: n > 20)
+    assert run(to_the_end, the_spec=only).sizes == {"n": 21}
+    sandbox = executing(instructions, broken(lambda n: n > 20))
+    verdict = run(sandbox, the_spec=only, effort=replace(QUICK, shrink_work=shrink_work))
+    assert verdict.kind is Kind.WRONG_ANSWER and 21 < verdict.sizes["n"] <= 999
+    assert len(sandbox.calls) < len(to_the_end.calls)
 
 
-def test_named_shapes_end_in_time(clock: Clock) -> None:
-    sandbox = taking(clock, 1.0, FakeSandbox(add))
-    assert run(sandbox, effort=replace(QUICK, edge_time_s=5.0, examples=1)).passed
-    assert sandbox.shapes[:3] == [(0,), (1,), (2,)]
-    assert len(sandbox.shapes) <= 4
+def test_search_for_a_smaller_shape_counts_findings_alike() -> None:
+    """How many instructions the other blocks had executed by then is left to chance."""
+
+    def search(executed: Callable[[], int]) -> list[tuple[float, ...]]:
+        def bug(call: Call, outcome: Outcome, sizes: dict[str, Any]) -> Outcome:
+            findings = (Finding("race", "", kernel="add"),) if sizes["n"] > 20 else ()
+            return replace(outcome, findings=findings, counters={"warp_instructions": executed() if findings else 1})
+
+        sandbox = FakeSandbox(add, bug)
+        run(sandbox, the_spec=spec(edges=({"n": 999},)), effort=replace(QUICK, shrink_work=5 * FINDING_WORK))
+        return sandbox.shapes
+
+    random = Random(1)
+    assert search(lambda: 0) == search(lambda: random.getrandbits(40))
+
+
+class Hectic:
+    """A clock that is far ahead whenever it is read."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 1e4
+        return self.now
+
+
+@pytest.mark.parametrize("fails", [lambda n: False, lambda n: n > 77, lambda n: 500 < n < 900])
+def test_no_clock_decides_anything(fails: Callable[[int], bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    at_ease, in_haste = broken(fails), broken(fails)
+    expected = run(at_ease, effort=replace(QUICK, examples=40))
+    with monkeypatch.context() as patch:
+        for name in ("monotonic", "perf_counter", "time", "process_time"):
+            patch.setattr(time, name, Hectic())
+        verdict = run(in_haste, effort=replace(QUICK, examples=40))
+    assert (verdict, in_haste.shapes) == (expected, at_ease.shapes)
+
+
+def test_all_named_shapes_are_tried_however_many() -> None:
+    """And however large: one that is more work than a drawn one may be is called once."""
+    many = spec(edges=tuple({"n": n} for n in range(0, 800, 7)))
+    sandbox = FakeSandbox(add)
+    verdict = run(sandbox, the_spec=many, effort=replace(QUICK, work_limit=300, examples=1))
+    assert sandbox.shapes[: len(many.edges)] == [(sizes["n"],) for sizes in many.edges]
+    calls = Counter(call.scalars[0].value for call in sandbox.calls)
+    assert verdict.left_out == "" and {calls[n] for n in range(301, 800) if n % 7 == 0} == {1} and calls[7] == CALLS
+
+
+def test_a_pass_says_which_named_shapes_were_left_out() -> None:
+    verdict = run(FakeSandbox(add), effort=replace(QUICK, edges=6))
+    assert verdict.passed and has(verdict.left_out, "3 of 9", "n=256", "GPU")
+
+
+def test_more_instructions_than_a_check_may_take_are_a_time_out() -> None:
+    sandbox = executing(1_000_000, FakeSandbox(add))
+    assert run(sandbox, effort=replace(QUICK, instructions=10**9)).passed
+    sandbox.calls.clear()
+    verdict = run(sandbox, effort=replace(QUICK, instructions=7_000_000))
+    assert verdict.kind is Kind.TIME_OUT and has(verdict.summary, "4 cases", "7 million")
+    assert len(sandbox.calls) == 8
 
 
 def test_same_seed_same_search() -> None:
@@ -499,7 +541,7 @@ def test_memory_that_cannot_be_kept_is_no_obstacle(tmp_path: Path) -> None:
 
 def calls_of(shape: Shape, **more: Any) -> list[Call]:
     sandbox = FakeSandbox(add)
-    verdict = try_shape(kata(), more.pop("the_spec", spec()), shape, sandbox, QUICK)  # type: ignore[arg-type]
+    verdict = try_shape(_Search(kata(), more.pop("the_spec", spec()), sandbox, QUICK), shape)  # type: ignore[arg-type]
     assert verdict.passed
     return sandbox.calls
 

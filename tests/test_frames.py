@@ -41,7 +41,7 @@ def a_buffer(name: str, role: str, data: Contents | Poison) -> Buffer:
 
 def a_call(given: Contents, out_bytes: int, launcher: str = "echo", **more: Any) -> Call:
     buffers = (a_buffer("x", "in", given), a_buffer("y", "out", Poison(0xFF, out_bytes)))
-    return Call(launcher, buffers, (), **{"time_limit_s": PATIENCE_S, **more})
+    return Call(launcher, buffers, (), **more)
 
 
 class Ends:

@@ -14,7 +14,7 @@ import numpy
 import pytest
 import torch
 from facts import has
-from sim_kernels.harness import LIMIT_S, POISON, engine, open_device, run
+from sim_kernels.harness import LIMITS, POISON, engine, open_device, run
 
 from grader import grade as pipeline
 from grader import measure as measure_module
@@ -650,7 +650,7 @@ def test_a_file_that_remembers_answers_works_in_every_timed_call(
         sandbox.load(Program("sim", "sm_90a", built.library, built.ptx, built.source, engine()))
         for call in range(8):
             there = case.in_call(99, call)
-            outcome = sandbox.call(there.call(nth=call, time_limit_s=LIMIT_S))
+            outcome = sandbox.call(there.call(nth=call, limits=LIMITS))
             if judge(there, outcome).passed:
                 worked.append(outcome.counters["warp_instructions"])
     assert worked and min(worked) > 0.9 * worked[0]

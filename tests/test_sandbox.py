@@ -13,23 +13,26 @@ from pathlib import Path
 
 import pytest
 from facts import all_of, has
-from patience import PATIENCE_S, wait_for_the_end_of
+from patience import PATIENCE_S, wait_for, wait_for_the_end_of
 from test_wrong_kernels import BY_NAME
 
 from grader import cache
 from grader.build import Build, Request, Target, build
 from grader.case import Case, Shape
 from grader.catalog import load_catalog
-from grader.devices import Call
+from grader.devices import Call, Finding, Limits
 from grader.devices.sim import engine_library
 from grader.grade import Options, grade
+from grader.processes import can_run, processor_s
 from grader.sandbox import Program, Sandbox, SandboxError
 from grader.spec import load_spec
+from grader.stopwatch import Stopwatch
 from grader.toolchain import find_toolchain
 
 ROOT = Path(__file__).resolve().parent.parent
 KATA = load_catalog(ROOT).katas["elementwise_f32"]
 SPEC = load_spec(KATA)
+LIMITS = Limits()
 
 
 @pytest.fixture
@@ -50,8 +53,8 @@ def sandbox(built: tuple[Build, Path]) -> Iterator[Sandbox]:
         yield box
 
 
-def a_call(n: int = 100) -> Call:
-    return Case(KATA, SPEC, Shape((("n", n),), "normal", 1)).call(nth=0, time_limit_s=PATIENCE_S)
+def a_call(n: int = 100, *, limits: Limits = LIMITS) -> Call:
+    return Case(KATA, SPEC, Shape((("n", n),), "normal", 1)).call(nth=0, limits=limits)
 
 
 def test_the_end_of_what_was_printed_is_kept(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -111,6 +114,84 @@ def test_a_cache_deleted_under_our_feet_is_one_sentence_and_the_next_grade_is_fi
         sandbox.call(a_call())
     monkeypatch.undo()  # back to the cache that has the engine
     assert grade(KATA, Options(device="sim"), source=KATA.solution_path).passed
+
+
+# -- limits of seconds
+
+
+class Process:
+    """A process as /proc shows it, and the clock beside it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = self.computed = 0.0
+        self.runs = True
+        monkeypatch.setattr("grader.stopwatch.processor_s", lambda pid: self.computed)
+        monkeypatch.setattr("grader.stopwatch.can_run", lambda pid: self.runs)
+        monkeypatch.setattr("grader.stopwatch.time", self)
+        self.stopwatch = Stopwatch(0)
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def after(self, wall_s: float, *, computed: float = 0.0, runs: bool = True) -> float:
+        self.now, self.computed, self.runs = self.now + wall_s, self.computed + computed, runs
+        return self.stopwatch.seconds()
+
+
+def test_a_stopwatch_stands_still_while_the_process_waits_for_a_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = Process(monkeypatch)
+    assert process.after(1000.0) == 0.0
+    assert process.after(1000.0, computed=2.5) == 2.5
+    assert process.after(1000.0, runs=False) == 2.5  # perhaps it computed until now
+    assert process.after(3.0, runs=False) == 5.5
+    assert process.after(1000.0) == 5.5
+    assert process.after(2.0, computed=4.0) == 9.5  # by two threads
+
+
+@pytest.mark.parametrize(("does", "runs"), [("time.sleep(1000)", False), ("while True: pass", True)])
+def test_whether_a_process_sleeps_is_seen(does: str, runs: bool) -> None:
+    """Also where it is a thread that computes."""
+    program = f"import threading, time\ndef f():\n  {does}\nthreading.Thread(target=f).start()\nprint(flush=True)"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline()
+        before_s = processor_s(process.pid)
+        wait_for(lambda: can_run(process.pid) == runs, "a look at what it does")
+        if runs:
+            wait_for(lambda: processor_s(process.pid) > before_s + 0.2, "it to compute")
+        process.kill()
+    assert not can_run(process.pid) and processor_s(process.pid) == 0.0
+
+
+@pytest.fixture
+def sleepy(tmp_path: Path) -> Iterator[Sandbox]:
+    """The solution, but its launcher sleeps for a while in every call."""
+    source = tmp_path / f"{KATA.name}.cu"
+    start = "    if (n == 0) return;"
+    text = KATA.solution_path.read_text()
+    assert start in text
+    source.write_text("#include <unistd.h>\n" + text.replace(start, f"    usleep(300000);\n{start}"))
+    made = build(Request(KATA, SPEC, source, Target("sim", "sm_90a")), find_toolchain())
+    assert isinstance(made, Build)
+    with Sandbox("sim") as box:
+        box.load(Program("sim", "sm_90a", made.library, made.ptx, made.source, engine_library(cache.cache_folder())))
+        yield box
+
+
+def first_finding(sandbox: Sandbox, limits: Limits) -> tuple[int, Finding]:
+    """How many calls came before it. A sleep may be missed where the looks at it come late."""
+    outcomes = ((count, sandbox.call(a_call(limits=limits))) for count in range(500))
+    return next((count, outcome.findings[0]) for count, outcome in outcomes if outcome.findings)
+
+
+def test_sleeping_in_every_call_adds_up(sleepy: Sandbox) -> None:
+    count, found = first_finding(sleepy, Limits(all_seconds=2.0))
+    assert count >= 2 and found.kind == "time-out" and has(found.message, "together", "2 s")
+    assert not sleepy.call(a_call()).findings  # one that does not ask how much it was
+
+
+def test_one_call_that_sleeps_for_too_long_is_a_time_out(sleepy: Sandbox) -> None:
+    _, found = first_finding(sleepy, Limits(seconds=0.1))
+    assert found.kind == "time-out" and has(found.message, "0.1 s")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])

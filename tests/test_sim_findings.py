@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from facts import has
-from sim_kernels.harness import HERE, LIMIT_S, given, line_of, open_device, pack, run, unpack, wanted
+from sim_kernels.harness import HERE, LIMITS, given, line_of, open_device, pack, run, unpack, wanted
 
 from grader.catalog import Kata
-from grader.devices import Finding
+from grader.devices import Finding, Limits
 from grader.devices.sim import SimDevice
 from grader.grade import Grade
 from grader.report import explanation
@@ -29,10 +29,8 @@ def hazards() -> SimDevice:
     return open_device(HAZARDS)
 
 
-def finding(device: SimDevice, launcher: str, *, n: int = N, seed: int = 0, time_limit_s: float = LIMIT_S) -> Finding:
-    outcome = run(
-        device, launcher, given("x", "f32", X), wanted("y", "f32", N), n, seed=seed, time_limit_s=time_limit_s
-    )
+def finding(device: SimDevice, launcher: str, *, n: int = N, seed: int = 0, limits: Limits = LIMITS) -> Finding:
+    outcome = run(device, launcher, given("x", "f32", X), wanted("y", "f32", N), n, seed=seed, limits=limits)
     assert len(outcome.findings) == 1, outcome.findings
     return outcome.findings[0]
 
@@ -155,8 +153,8 @@ def test_assert_shows_its_text(hazards: SimDevice) -> None:
 
 
 def test_time_out_says_where(hazards: SimDevice) -> None:
-    found = finding(hazards, "endless", time_limit_s=0.3)
-    assert found.kind == "time-out" and "0.3 s" in found.message
+    found = finding(hazards, "endless", limits=Limits(instructions=3_000_000))
+    assert found.kind == "time-out" and "3 million" in found.message
     assert found.line is not None and abs(found.line - line_of(HAZARDS, "endless")) <= 1
 
 

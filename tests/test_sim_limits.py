@@ -10,7 +10,7 @@ import pytest
 from facts import has
 from sim_kernels.harness import HERE, given, line_of, open_device, run, unpack, wanted
 
-from grader.devices import Finding, Outcome
+from grader.devices import Call, Finding, Limits, Outcome, Scalar
 from grader.devices.sim import SimDevice
 from grader.devices.sim.arrays import shared_arrays
 
@@ -170,6 +170,26 @@ def test_shapes_are_read_from_the_source_as_far_as_they_are_plain() -> None:
         ("g", 4, (None, None, None)),
         ("h", 2, (3, None)),
     ]
+
+
+# ---- instructions
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("launcher", ["instructions", "instructions_in_two_launches"])
+def test_instructions_are_limited_to_the_last_one(launcher: str, threads: int) -> None:
+    """However many host threads run the blocks, the same number is enough and one fewer is not."""
+    device = open_device(SOURCE, threads=threads)
+    arguments = (given("x", "f32", X), wanted("y", "f32", 128), N)
+    counted = device.call(Call(launcher, arguments[:2], (Scalar("n", "int", N),), counters=True)).counters["kernels"]
+    needed = sum(kernel["warp_instructions"] for kernel in counted)  # one by one
+    assert needed > 100_000
+    for seed in range(3):
+        done = run(device, launcher, *arguments, seed=seed, limits=Limits(instructions=needed))
+        assert done.findings == () and done.counters["warp_instructions"] == needed
+        (found,) = run(device, launcher, *arguments, seed=seed, limits=Limits(instructions=needed - 1)).findings
+        assert found.kind == "time-out" and has(found.message, str(needed - 1), "warp instructions")
+        assert found.kernel is not None and "instructions_kernel" in found.kernel
 
 
 # ---- launches

@@ -20,7 +20,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-import unhurried
 from facts import has
 
 from conftest import Gap, group_of, kata_of
@@ -217,10 +216,8 @@ def graded(wrong: WrongKernel, device: str) -> Grade:
     """The grade of a file on a device, made once in a run."""
     key = (device, wrong.path)
     if key not in _GRADES:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(pipeline, "effort_for", unhurried.effort_for)  # `sizes` says how small a shape it must find
-            with own_interpreters(ROOT in wrong.path.parents):
-                _GRADES[key] = grade(wrong.kata, with_jobs(as_wrong(wrong, device)), source=wrong.path)
+        with own_interpreters(ROOT in wrong.path.parents):
+            _GRADES[key] = grade(wrong.kata, with_jobs(as_wrong(wrong, device)), source=wrong.path)
     return present(_GRADES[key])
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Literal, Protocol
 
 Role = Literal["in", "out"]
@@ -100,6 +101,23 @@ class Contest:
     spec: str | None = None
 
 
+INSTRUCTIONS = 200_000_000  # warp instructions: 4 to 25 s of one processor
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What calls may take; more is a time-out. Kernels on the simulator are held to a number of warp instructions.
+
+    Launchers, and all that runs on a GPU, are held to seconds: ``seconds`` for one call, ``all_seconds`` for this call
+    and all before it together. They are seconds in which the child computes or sleeps, not those in which it waits for
+    a processor, so that neither is a matter of what else the machine does.
+    """
+
+    instructions: int = INSTRUCTIONS
+    seconds: float = 30.0
+    all_seconds: float = inf
+
+
 @dataclass(frozen=True)
 class Call:
     """One call of a launcher: pointers of ``buffers`` in order, then ``scalars`` in order, then the stream."""
@@ -108,7 +126,7 @@ class Call:
     buffers: tuple[Buffer, ...]
     scalars: tuple[Scalar, ...]
     seed: int = 0  # order of warps and blocks on the simulator
-    time_limit_s: float = 10.0
+    limits: Limits = field(default_factory=Limits)
     watch: tuple[tuple[str, int], ...] = ()  # (buffer, element): say who wrote it last, on the simulator
     counters: bool = False  # count what the kernels do, on the simulator
     race: Contest | None = None  # time the launcher against a baseline instead, on a GPU

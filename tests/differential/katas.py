@@ -23,6 +23,7 @@ from recorded import Machine
 from grader import build, cache
 from grader.case import Case, Expected, Shape, allowed
 from grader.catalog import Kata, find_root, load_catalog
+from grader.devices import INSTRUCTIONS, Limits
 from grader.devices.sim import engine_library
 from grader.sandbox import Program, Sandbox
 from grader.spec import load_spec
@@ -32,6 +33,7 @@ FILE = Path(__file__).with_name("katas.json")
 ROOT = find_root(Path(__file__).resolve().parent)
 SHAPES = 2  # of each kata
 SAMPLES = 64  # elements of an output
+LIMITS = Limits(instructions=INSTRUCTIONS * 10, seconds=600.0)
 WORK_LIMIT = 2_000_000  # instructions of all threads, as the family's spec estimates them
 
 
@@ -95,7 +97,7 @@ def run(built: build.Build) -> Iterator[Ran]:
 
 def _run(kata: Kata, shape: Shape, sandbox: Sandbox) -> Ran:
     case = Case(kata, load_spec(kata), shape)
-    call = case.call(nth=0, time_limit_s=600)
+    call = case.call(nth=0, limits=LIMITS)
     given = _digest(b"".join(buffer.data for buffer in call.buffers if buffer.role == "in"))
     outcome = sandbox.call(call)
     problem = "; ".join(f"{finding.kind}: {finding.message}" for finding in outcome.findings)

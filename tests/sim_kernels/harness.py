@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from grader.cache import cache_folder
-from grader.devices import Buffer, Call, Outcome, Scalar
+from grader.devices import INSTRUCTIONS, Buffer, Call, Limits, Outcome, Scalar
 from grader.devices.sim import SimDevice, engine_library
 from grader.devices.sim.engine import LIBRARY
 from grader.toolchain import find_toolchain
@@ -21,7 +21,7 @@ HERE = Path(__file__).parent
 INCLUDE = HERE.parent.parent / "grader" / "include"
 TYPECODES = {"f32": "f", "f64": "d", "i32": "i", "u32": "I", "f16": "H", "bf16": "H", "u16": "H", "u64": "Q"}
 POISON = 0xA5
-LIMIT_S = 240.0  # of a call that ends; how fast the machine is decides nothing
+LIMITS = Limits(instructions=INSTRUCTIONS * 20)  # of a call that ends
 
 
 def build(source: Path, *, arch: str = "90a") -> Path:
@@ -82,12 +82,10 @@ def wanted(name: str, dtype: str, count: int, *, offset_bytes: int = 0) -> Buffe
     return Buffer(name, "out", dtype, size, (count,), bytes([POISON]) * (size * count), offset_bytes)
 
 
-def run(
-    device: SimDevice, launcher: str, *arguments: Buffer | int, seed: int = 0, time_limit_s: float = LIMIT_S
-) -> Outcome:
+def run(device: SimDevice, launcher: str, *arguments: Buffer | int, seed: int = 0, limits: Limits = LIMITS) -> Outcome:
     buffers = tuple(a for a in arguments if isinstance(a, Buffer))
     scalars = tuple(Scalar(f"s{i}", "int", a) for i, a in enumerate(arguments) if isinstance(a, int))
-    return device.call(Call(launcher, buffers, scalars, seed=seed, time_limit_s=time_limit_s))
+    return device.call(Call(launcher, buffers, scalars, seed=seed, limits=limits))
 
 
 def line_of(source: Path, marker: str) -> int:

@@ -231,6 +231,23 @@ KATA_EXPORT void asks_for_nothing(float* y, int threads, cudaStream_t stream) {
 }
 KATA_EXPORT void launches_nothing(float* y, int n, cudaStream_t stream) {}
 
+// ---- instructions
+
+// Every block has its own number of them.
+__global__ void instructions_kernel(const float* x, float* y, int n) {
+    float sum = 0;
+    for (int i = 0; i < 300 * blockIdx.x; ++i) sum += x[(i * threadIdx.x) % 128];
+    if (blockIdx.x % 16 == 0) y[threadIdx.x] = x[threadIdx.x];
+    if (sum < 0) y[threadIdx.x] = sum;
+}
+KATA_EXPORT void instructions(const float* x, float* y, int n, cudaStream_t stream) {
+    instructions_kernel<<<16, 128, 0, stream>>>(x, y, n);
+}
+KATA_EXPORT void instructions_in_two_launches(const float* x, float* y, int n, cudaStream_t stream) {
+    instructions_kernel<<<16, 128, 0, stream>>>(x, y, n);
+    instructions_kernel<<<16, 128, 0, stream>>>(x, y, n);
+}
+
 // ---- what stays from call to call
 
 __device__ int calls;

@@ -57,7 +57,7 @@ class SimDevice:
         if isinstance(launcher, Finding):
             return Outcome(findings=(launcher,))
         engine = self._engine
-        engine.sim_begin(call.seed % 2**64, call.time_limit_s)
+        engine.sim_begin(call.seed % 2**64, call.limits.instructions)
         try:
             addresses = [add_buffer(engine, buffer) for buffer in call.buffers]
             add_watches(engine, call, addresses)

@@ -22,7 +22,7 @@ from grader.devices.sim.arrays import shared_arrays
 _PROTOTYPES: dict[str, tuple[Any, Sequence[Any]]] = {
     "sim_load": (ctypes.c_char_p, (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int)),
     "sim_shape": (None, (ctypes.c_char_p, ctypes.c_uint32, ctypes.c_int, ctypes.POINTER(ctypes.c_uint32))),
-    "sim_begin": (None, (ctypes.c_uint64, ctypes.c_double)),
+    "sim_begin": (None, (ctypes.c_uint64, ctypes.c_uint64)),
     "sim_add_buffer": (
         ctypes.c_uint64,
         (ctypes.c_char_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_char_p),

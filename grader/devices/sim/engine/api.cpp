@@ -30,8 +30,8 @@ SIM_EXPORT void sim_shape(const char* name, u32 itemsize, int count, const u32* 
     Device::get().add_shape(name, {itemsize, std::vector<u32>(sizes, sizes + count)});
 }
 
-SIM_EXPORT void sim_begin(u64 seed, double time_limit_s) {
-    Device::get().begin(seed, time_limit_s);
+SIM_EXPORT void sim_begin(u64 seed, u64 limit) {
+    Device::get().begin(seed, limit);
 }
 
 // The device address of a new buffer. An input's bytes must outlive the call;

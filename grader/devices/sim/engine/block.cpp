@@ -1,7 +1,6 @@
 #include "block.h"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "operation.h"
 #include "traces.h"
@@ -10,15 +9,21 @@ namespace sim {
 
 namespace {
 
-constexpr u64 SLICE = 1 << 14;        // warp instructions before another warp gets its turn
-constexpr u32 ROUNDS = 64;            // of turns, before those who wait at an mbarrier get one
-constexpr u64 CHECK_EVERY = 1 << 15;  // and before the clock is read
+constexpr u64 SLICE = 1 << 14;          // warp instructions before another warp gets its turn
+constexpr u32 ROUNDS = 64;              // of turns, before those who wait at an mbarrier get one
+constexpr u64 ACCOUNT_EVERY = 1 << 15;  // and before they are added to the launch's sum
 
 u64 mix(u64 x) {  // splitmix64
     x += 0x9e3779b97f4a7c15u;
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
     x = (x ^ x >> 27) * 0x94d049bb133111ebu;
     return x ^ x >> 31;
+}
+
+// "250 million", where it is so many millions.
+std::string in_words(u64 count) {
+    constexpr u64 MILLION = 1'000'000;
+    return count % MILLION ? std::to_string(count) : std::to_string(count / MILLION) + " million";
 }
 
 Mask first_lanes(u64 count) {
@@ -106,6 +111,7 @@ void Block::start(u64 linear) {
         warp.clock = last_clock_ + 1;
         warp.floor = last_clock_;
         std::fill(warp.seen, warp.seen + LANES, last_clock_);
+        warp.executed = 0;
         warp.move(ALL, 0);
         if (!program->calls.empty()) std::fill(warp.stacks, warp.stacks + LANES, Stack());
         fill_specials(warp, false);
@@ -116,16 +122,17 @@ u64 Block::random() {
     return random_state_ = mix(random_state_);
 }
 
-void Block::check_time(const Warp& warp) {
-    const auto now = std::chrono::steady_clock::now();
-    if (now < launch->deadline && !(launch->suspects && now > launch->suspected_until)) return;
+// Every instruction is in the sum before its block is done: on however many host threads the blocks run, and in
+// whichever order, the same launch is too long or is not.
+void Block::account(const Warp& warp) {
+    const u64 sum = launch->executed += unaccounted_;
+    unaccounted_ = 0;
+    if (sum <= launch->limit && !(launch->suspects && sum > launch->suspected_until)) return;
     const int lane = warp.alive ? __builtin_ctz(warp.alive) : 0;
-    char limit[32];
-    std::snprintf(limit, sizeof limit, "%g", launch->time_limit_s);
     stop_at(
         at(warp, warp.pc[lane], lane, "time-out",
-           "still running after " + std::string(limit) + " s: " + thread(warp.thread(lane)) + " is on line " +
-               std::to_string(line_of(warp.pc[lane]).line)));
+           "still running after " + in_words(launch->limit) + " warp instructions: " + thread(warp.thread(lane)) +
+               " is on line " + std::to_string(line_of(warp.pc[lane]).line)));
 }
 
 bool Block::run(u64 budget) {
@@ -141,17 +148,21 @@ bool Block::run(u64 budget) {
                 const u64 before = warp.executed;
                 warp.run(std::min(SLICE, budget));
                 done += warp.executed - before;
-                since_check_ += warp.executed - before;
+                unaccounted_ += warp.executed - before;
                 ran = true;
                 if (launch->stop.load(std::memory_order_relaxed)) throw Halt();
-                if (since_check_ >= CHECK_EVERY) since_check_ = 0, check_time(warp);
+                if (unaccounted_ >= ACCOUNT_EVERY) account(warp);
             }
             finished &= warp.finished();
         }
-        if (finished) return finish();
+        if (finished) {
+            account(warps[start]);
+            return finish();
+        }
         const bool turns = ++rounds % ROUNDS == 0;  // one who waits may be needed by one who spins
         if ((!ran || turns) && !mbarriers.wake() && !ran) stuck();
     }
+    account(warps[0]);
     return false;
 }
 

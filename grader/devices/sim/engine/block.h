@@ -83,13 +83,13 @@ struct Block {
     void check_same_barrier(const Warp& warp, const Instruction& in, Barrier& barrier, Mask lanes);
     [[noreturn]] void stuck();
     [[noreturn]] void stuck_at_meeting(const Warp& warp);
-    void check_time(const Warp& warp);
+    void account(const Warp& warp);
     bool finish();
 
     std::vector<u8> register_storage_, local_storage_, local_shadow_;
     u64 random_state_ = 0;
     u32 last_clock_ = 0;
-    u64 since_check_ = 0;
+    u64 unaccounted_ = 0;  // warp instructions that the launch's sum does not have yet
 };
 
 }  // namespace sim

@@ -63,12 +63,10 @@ void Device::initialise(const ptx::Variable& v, Window& window) {
 
 // ---- one call
 
-void Device::begin(u64 seed, double time_limit_s) {
+void Device::begin(u64 seed, u64 limit) {
     end();
     seed_ = seed;
-    time_limit_s_ = time_limit_s;
-    const auto limit = std::chrono::duration<double>(std::min(time_limit_s, 1e6));
-    deadline_ = std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::nanoseconds>(limit);
+    limit_ = limit;
     findings.clear();
     watch.clear();
     dead_ = unasked_ = false;
@@ -248,8 +246,8 @@ int Device::launch(const void* host, const Geometry& geometry, void** arguments,
     if (counting_) count(launch);
     if (cooperative) launch.workspace = grid_workspace();
     launch.parameters = pack(*p, arguments);
-    launch.deadline = deadline_;
-    launch.time_limit_s = time_limit_s_;
+    launch.limit = limit_;
+    launch.executed = executed;
     Window& parameters = *memory.find(GLOBAL_ORIGIN);
     parameters.data = launch.parameters.data();
     parameters.bytes = p->parameter_bytes;
@@ -305,7 +303,7 @@ void Device::refuse_managed(const char* variable) {
 }
 
 void Device::finish(Launch& launch) {
-    executed += launch.executed;
+    executed = launch.executed;
     executed_lanes += launch.executed_lanes;
     if (!launch.printed.empty()) {
         std::fwrite(launch.printed.data(), 1, launch.printed.size(), stdout);

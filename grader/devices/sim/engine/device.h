@@ -4,7 +4,6 @@
 // There is one, because the CUDA runtime that learners call has no handle: a
 // process serves one built kata.
 #pragma once
-#include <chrono>
 #include <map>
 #include <memory>
 #include <string>
@@ -92,7 +91,7 @@ class Device {
     void load(std::string ptx, std::string source, const std::string& arch, int threads);
 
     // ---- one call of a launcher
-    void begin(u64 seed, double time_limit_s);
+    void begin(u64 seed, u64 limit);  // of warp instructions
     u64 add_buffer(const std::string& name, bool input, u32 itemsize, u64 bytes, u64 offset, const u8* data);
     void count() { counting_ = true; }  // the launches of this call
     std::string counters() const;       // of each kernel, as a JSON list
@@ -166,8 +165,7 @@ class Device {
     u64 stack_bytes_ = STACK_BYTES;
     u64 seed_ = 0;
     u64 allocations_ = 0;
-    double time_limit_s_ = 10;
-    std::chrono::steady_clock::time_point deadline_;
+    u64 limit_ = 0;
     bool unasked_ = false;  // nobody has asked for the error that the last finding is about
     bool dead_ = false;     // after a hard finding nothing runs any more
     int error_ = SUCCESS;

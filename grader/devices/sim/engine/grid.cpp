@@ -95,18 +95,16 @@ class Scheduler {
     }
 
     void count(Block& block) {
-        u64 warps = 0, lanes = 0;
+        u64 lanes = 0;
         for (Warp& warp : block.warps) {
-            warps += warp.executed;
             lanes += warp.executed_lanes;
-            warp.executed = warp.executed_lanes = 0;
+            warp.executed_lanes = 0;
         }
         if (block.counters) {
             const std::lock_guard<std::mutex> lock(launch_.mutex);
             launch_.counters->add(*block.counters);
             block.counters->clear();
         }
-        launch_.executed += warps;
         launch_.executed_lanes += lanes;
     }
 
@@ -143,11 +141,11 @@ void Launch::keep(Finding found) const {
 }
 
 void Launch::suspect(Finding found) const {
-    constexpr auto PATIENCE = std::chrono::seconds(1);
+    constexpr u64 PATIENCE = 1 << 23;  // warp instructions
     const std::lock_guard<std::mutex> lock(mutex);
     if (suspicion) return;
     suspicion = std::make_unique<Finding>(std::move(found));
-    suspected_until = std::chrono::steady_clock::now() + PATIENCE;
+    suspected_until = executed + PATIENCE;
     suspects = true;
 }
 

@@ -2,7 +2,6 @@
 // what went wrong
 #pragma once
 #include <atomic>
-#include <chrono>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -38,8 +37,7 @@ struct Launch {
     u64 seed = 0;
     int threads = 1;
     std::vector<u8> parameters;
-    std::chrono::steady_clock::time_point deadline;
-    double time_limit_s = 10;
+    u64 limit = 0;                 // warp instructions that a call may execute
     u64 workspace = 0;             // device address of what grid.sync() counts in; 0: the launch is not cooperative
     Traces* traces = nullptr;      // null: races in global memory are not looked for
     Counters* counters = nullptr;  // null: nothing is counted
@@ -50,8 +48,9 @@ struct Launch {
     mutable std::unique_ptr<Finding> finding;    // the first one
     mutable std::unique_ptr<Finding> suspicion;  // an uninitialised read that may yet turn out to be a race
     mutable std::atomic<bool> suspects{false};
-    mutable std::chrono::steady_clock::time_point suspected_until;  // when it is as good as found
-    mutable std::string printed;                                    // by printf, bounded
+    mutable u64 suspected_until = 0;  // so many warp instructions executed: it is as good as found
+    mutable std::string printed;      // by printf, bounded
+    // Warp instructions: of the whole call up to now, so that their sum is held against the limit; and their lanes.
     mutable std::atomic<u64> executed{0}, executed_lanes{0};
 
     u64 threads_per_block() const { return u64(block[0]) * block[1] * block[2]; }
