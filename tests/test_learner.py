@@ -302,7 +302,7 @@ def test_a_pipe_in_a_katas_place_holds_nothing_up(clone: Path, command: str) -> 
     path.unlink()
     os.mkfifo(path)
     name, *options = command.split()
-    about = {"diff": ["elementwise_f32x4"], "progress": [], "report": ["--no-open"], "status": [], "next": []}
+    about = {"diff": ["elementwise_f32x4"], "progress": [], "report": ["--no-pictures"], "status": [], "next": []}
     done = kata(clone, name, *options, *about.get(name, ["elementwise_f32"]))
     if name in ("show", "diff"):
         assert done.returncode == 2 and has(done.stderr, "elementwise_f32.cu", "no plain file")
@@ -320,7 +320,7 @@ def test_a_pipe_in_a_katas_place_gives_way_to_a_skeleton(clone: Path) -> None:
     assert kata(clone, "reset", "elementwise_f32").returncode == 0 and path.is_file()
 
 
-@pytest.mark.parametrize("command", [["status"], ["report", "--no-open"], ["list"], ["progress"]])
+@pytest.mark.parametrize("command", [["status"], ["report", "--no-pictures"], ["list"], ["progress"]])
 def test_an_event_without_a_time_is_a_warning_to_what_reads_it(clone: Path, data: Path, command: list[str]) -> None:
     for name in ("elementwise_f32", "relu_f32"):
         keep(clone, name)

@@ -137,11 +137,11 @@ class _Run:
                 yield self._keep(key, entry, _said(entry, NOT_GRADED, _ENDS_RUNS))
             else:
                 todo.append((key, entry))
-        # What a run was at when it ended is graded alone, so that it is known which file it was if this one ends, too.
+        others = [item for item in todo if not self._ended(item[0])]
+        yield from self._graded(others, count=min(count, len(others)), limit_s=limit_s)
+        # What a run was at when it ended comes last and alone: if this one ends, too, it is known which file it was.
         suspects = [item for item in todo if self._ended(item[0])]
         yield from self._graded(suspects, count=min(1, len(suspects)), limit_s=limit_s)
-        others = [item for item in todo if item not in suspects]
-        yield from self._graded(others, count=min(count, len(others)), limit_s=limit_s)
 
     def _ended(self, key: str) -> int:
         return self.results.ended.get(key, 0) if self.results is not None else 0
