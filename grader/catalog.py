@@ -154,9 +154,12 @@ class Catalog:
         """Katas that have a file at this path or below it."""
         for start in (Path.cwd(), self.root):
             path = start / pattern
-            places = {os.path.relpath(path, self.root), os.path.relpath(path.resolve(), self.root.resolve())}
+            places = {
+                os.path.relpath(path, self.root),
+                os.path.relpath(os.path.realpath(path), os.path.realpath(self.root)),
+            }
             found = tuple(kata for kata in self.katas.values() if any(_stands_at(kata, place) for place in places))
-            if found and path.exists():
+            if found and os.path.lexists(path):
                 return found
         return ()
 

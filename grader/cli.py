@@ -41,6 +41,7 @@ from grader.grade import MACHINE_ERRORS, DeviceError, Grade, Options, bench, gra
 from grader.interview.plan import InterviewError
 from grader.listing import ListingError
 from grader.measure import STAGES
+from grader.processes import leaving_nothing
 from grader.progress import ProgressError
 from grader.record import record
 from grader.skeleton import SkeletonError
@@ -184,6 +185,7 @@ def _add_completion(commands: argparse._SubParsersAction[argparse.ArgumentParser
     parser.set_defaults(command=_completion)
 
 
+@leaving_nothing()
 def _grade(options: argparse.Namespace) -> int:
     wanted = _options(options)
     if classes.wanted(options):
@@ -244,6 +246,7 @@ def _say_grade(width: int, graded: Grade) -> None:
         print(line, flush=True)
 
 
+@leaving_nothing()
 def _bench(options: argparse.Namespace) -> int:
     katas = [kata for kata in open_catalog().select(options.names) if kata.speed]
     if not katas:

@@ -31,6 +31,7 @@ MOST_PROCESSES = 8  # that the tests are spread over: each has torch in its memo
 ORDER = (
     "grader.dtype",
     "grader.terminal",
+    "grader.source_file",
     "grader.devices",
     "grader.verdict",
     "grader.cache",
@@ -71,6 +72,7 @@ ORDER = (
     "grader.peaks",
     "grader.measure",
     "grader.grade",
+    "grader.salvage",
     "grader.progress",
     "grader.state",
     "grader.record",

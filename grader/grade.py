@@ -6,12 +6,10 @@ pytest and the command line are two faces of ``grade``; the verdict that they sh
 from __future__ import annotations
 
 import contextlib
-import errno
 import gc
 import hashlib
 import importlib.util
 import os
-import stat
 import sys
 import threading
 import time
@@ -28,6 +26,7 @@ from grader.devices.sim import EngineError, engine_library
 from grader.lock import gpu_turn
 from grader.measure import measure
 from grader.sandbox import Program, Sandbox, SandboxError, expect_torch
+from grader.source_file import read_source
 from grader.spec import SpecError, load_spec
 from grader.toolchain import Gpu, ToolchainError, find_gpu, find_toolchain
 from grader.verdict import Kind, Verdict
@@ -35,7 +34,6 @@ from grader.verdict import Kind, Verdict
 SIM_ARCH = "sm_90a"
 SIM_ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_90a")  # engine/limits.cpp has a card for each
 SIM_ARCH_HELP = f"the simulated card's architecture: {', '.join(SIM_ARCHITECTURES)} (default: {SIM_ARCH})"
-LARGEST_BYTES = 1 << 20  # of a kata's file; the longest solution has a fiftieth of it
 
 
 class DeviceError(Exception):
@@ -123,18 +121,6 @@ def digest_of(source: Path) -> str:
         return hashlib.sha256(read_source(source)).hexdigest()
     except OSError:
         return ""
-
-
-def read_source(source: Path) -> bytes:
-    """What is in a file. Raises OSError, also for what is no plain file and for one that is too large for a kata's."""
-    with open(source, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "it is no plain file")
-        if status.st_size > LARGEST_BYTES:
-            size = f"{status.st_size / 2**20:.0f} MiB large, a kata's file has at most {LARGEST_BYTES >> 20}"
-            raise OSError(errno.EFBIG, f"it is {size}")
-        return file.read()
 
 
 def bench(kata: Kata, options: Options, *, source: Path, progress: Progress | None = None) -> Grade:

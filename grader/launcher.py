@@ -22,8 +22,9 @@ from grader.build import Build, CompileFailure, Request, Target, build
 from grader.catalog import Kata, find_root, load_catalog
 from grader.devices import CTYPES, INSTRUCTIONS, Buffer, Call, Finding, Limits, Role, Scalar
 from grader.devices.sim import engine_library
-from grader.grade import SIM_ARCH, Grade, Options, digest_of, grade, read_source
+from grader.grade import SIM_ARCH, Grade, Options, digest_of, grade
 from grader.sandbox import Program, Sandbox
+from grader.source_file import read_source
 from grader.spec import Spec, Tensor, load_spec
 from grader.toolchain import find_gpu, find_toolchain
 

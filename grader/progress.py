@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from grader.catalog import Kata
 from grader.grade import Grade
+from grader.salvage import readable_rows
 from grader.toolchain import find_gpu
 from grader.verdict import Kind, Measurement, said
 
@@ -164,7 +165,7 @@ def _import_sqlite() -> None:
 def keep_grade(graded: Grade) -> str | None:
     """Keep a grade of the learner's own file; any other is left alone. Returns a line of warning, or None."""
     verdict, kata = graded.verdict, graded.kata
-    own = graded.source.resolve() == kata.skeleton_path.resolve()
+    own = os.path.realpath(graded.source) == os.path.realpath(kata.skeleton_path)  # which knows of links to themselves
     if not own or verdict.kind is Kind.NOT_STARTED or verdict.lacks_library:
         return None
     measured = min((item for item in verdict.measurements if item.graded), key=lambda item: item.ratio, default=None)
@@ -224,8 +225,8 @@ def load(root: Path) -> Progress:
 def _load(clone: str) -> Progress:
     if not _is_there():
         return Progress()
-    events, warning = _use(lambda db: _select(db, clone))
-    return Progress(tuple(events), warning)
+    (events, left_alone), warning = _use(lambda db: _select(db, clone))
+    return Progress(tuple(events), "; ".join(filter(None, (warning, left_alone))) or None)
 
 
 def clones() -> dict[str, int]:
@@ -290,8 +291,8 @@ def _problem(found: Any) -> str | None:
     if found["what"] not in (GRADE, HINT, SOLUTION):
         return f"what cannot be {found['what']!r}"
     try:
-        datetime.fromisoformat(found["time"])
-    except ValueError:
+        datetime.fromisoformat(found["time"]).astimezone().astimezone(timezone.utc)
+    except (ValueError, OverflowError):  # no time, or one that no calendar of another place has
         return f"time cannot be {found['time']!r}"
     return None
 
@@ -307,9 +308,26 @@ def _insert(db: Connection, clone: str, events: Iterable[Event]) -> int:
         return db.executemany(command, rows).rowcount if rows else 0
 
 
-def _select(db: Connection, clone: str) -> list[Event]:
+def _select(db: Connection, clone: str) -> tuple[list[Event], str | None]:
+    """A clone's events, and a warning where rows of it are none."""
     query = f"SELECT {', '.join(_COLUMNS)} FROM event WHERE clone = ? ORDER BY time, rowid"
-    return [Event(**dict(zip(_COLUMNS, row, strict=True))) for row in db.execute(query, (clone,))]
+    events: list[Event] = []
+    left_alone: list[str] = []
+    for row in db.execute(query, (clone,)):
+        found = dict(zip(_COLUMNS, row, strict=True))
+        if problem := _problem_of_row(found):
+            left_alone.append(f"{found['id']!r}, whose {problem}")
+        else:
+            events.append(Event(**found))
+    if not left_alone:
+        return events, None
+    many = "1 row is" if len(left_alone) == 1 else f"{len(left_alone)} rows are"
+    return events, f"{data_file()}: {many} no event and left alone, the first with the id {left_alone[0]}"
+
+
+def _problem_of_row(row: Mapping[str, Any]) -> str | None:
+    """What keeps a row from being an event."""
+    return _problem({name: value for name, value in row.items() if value is not None})
 
 
 def _use(action: Callable[[Connection], _T]) -> tuple[_T, str | None]:
@@ -343,6 +361,7 @@ def _opened(action: Callable[[Connection], _T]) -> _T:
     with contextlib.closing(sqlite3.connect(place, timeout=BUSY_S, isolation_level=None)) as db:
         # A power cut may cost the last events, not those before; every process that dies is covered by the journal.
         db.execute("PRAGMA synchronous = NORMAL")
+        db.text_factory = lambda text: text.decode(errors="replace")  # a damaged one is no reason to read none
         _migrate(db)
         return action(db)
 
@@ -380,7 +399,8 @@ def _is_damage(error: Exception) -> bool:
 
 
 def _set_aside() -> str:
-    """Rename a damaged database, unless another process has just done so. Returns the warning."""
+    """Rename a damaged database, unless another process has just done so, and begin a new one with what can be read.
+    Returns the warning."""
     place = data_file()
     with (place.parent / f"{FILE}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # released by the end of the block, or of the process
@@ -391,7 +411,27 @@ def _set_aside() -> str:
         if journal.exists():  # moved first: afterwards there may be one that belongs to a new file
             journal.rename(f"{kept}-journal")
         place.rename(kept)
-    return f"{place} was damaged; it is kept as {kept.name}, and a new one begun"
+        return f"{place} was damaged; it is kept as {kept.name}, and a new one begun {_taken_over(kept)}"
+
+
+def _taken_over(kept: Path) -> str:
+    """Copy the events that can be read in a damaged database, of all clones, into the new one. Returns how many."""
+    import sqlite3
+
+    clones: dict[str, list[Event]] = {}
+    for row in readable_rows(kept, "event"):
+        clone, known = row.pop("clone", None), {name: row[name] for name in _COLUMNS if name in row}
+        if isinstance(clone, str) and _problem_of_row(known) is None:
+            clones.setdefault(clone, []).append(Event(**known))
+    copied, readable = 0, sum(map(len, clones.values()))
+
+    def insert(db: Connection) -> int:
+        return sum(_insert(db, clone, events) for clone, events in clones.items())
+
+    with contextlib.suppress(sqlite3.Error, ProgressError):  # what is not copied stays in the file that is kept
+        copied = _opened(insert)
+    which = f"the {readable}" if copied == readable else f"{copied} of the {readable}"
+    return f"with {which} event{'' if readable == 1 else 's'} that could be read"
 
 
 def _is_whole() -> bool:

@@ -27,6 +27,7 @@ from grader.grade import (
     grade,
     prepare,
 )
+from grader.processes import guard
 from grader.toolchain import gpu_of_worker
 from grader.verdict import Kind
 
@@ -182,6 +183,8 @@ def _progress(config: pytest.Config) -> Any:
 def pytest_runtestloop(session: pytest.Session) -> None:
     """Compile all files of the run in parallel before the first is graded; of several processes, each its share."""
     items = [item for item in session.items if isinstance(item, KataItem)]
+    if items and not session.config.option.collectonly:
+        guard()
     if len(items) < 2 or session.config.option.collectonly or session.testsfailed:
         return
     index, count = _share(session.config)

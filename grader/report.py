@@ -1,4 +1,7 @@
-"""Grade -> text that fits a screen: the verdict, the smallest failing shape, what is wrong, where, and what next."""
+"""Grade -> text that fits a screen: the verdict, the smallest failing shape, what is wrong, where, and what next.
+
+What comes from a learner's file is in it as plain text: no terminal obeys it.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from typing import Any
 
 from grader.grade import Grade
 from grader.sandbox import CUT
+from grader.source_file import read_source
+from grader.terminal import plain
 from grader.verdict import Kind, Measurement, Mismatch, Verdict, said
 
 PRINTED_LINES = 6
@@ -34,13 +39,13 @@ def headline(grade: Grade) -> str:
     """One line: ``square_f32: wrong answer: 3 of 257 elements of y are wrong``."""
     verdict = grade.verdict
     words = f"{grade.kata.name}: {verdict.kind}"
-    return words if verdict.passed else f"{words}: {verdict.summary}"
+    return words if verdict.passed else plain(f"{words}: {verdict.summary}")
 
 
 def outcome(grade: Grade) -> str:
     """What stands after a kata's name in a list: ``pass on sim sm_90a (31 cases)``."""
     if not grade.passed:
-        return f"{grade.verdict.kind}: {grade.verdict.summary}"
+        return plain(f"{grade.verdict.kind}: {grade.verdict.summary}")
     runs = [f"{verdict.device} ({_cases(verdict)})" for verdict in grade.verdicts]
     speeds = [f"; {speed(measurement)}" for verdict in grade.verdicts for measurement in verdict.measurements]
     return f"pass on {', '.join(runs)}{''.join(speeds)}"
@@ -65,7 +70,7 @@ def _unit(measurement: Measurement) -> str:
 def printed(grade: Grade) -> list[str]:
     """Of a pass what was printed by kernels and launcher on the way, and what of the file is still empty."""
     rows = (row for verdict in grade.verdicts for row in _printed(grade, verdict))
-    return [INDENT + row for row in (*rows, *_todos(grade, grade.verdict))] if grade.passed else []
+    return [INDENT + plain(row) for row in (*rows, *_todos(grade, grade.verdict))] if grade.passed else []
 
 
 def launches(grade: Grade) -> Iterable[str]:
@@ -76,7 +81,7 @@ def launches(grade: Grade) -> Iterable[str]:
         local = f"{item['local_bytes']} bytes of local memory (spills?)" if item["local_bytes"] else "no local memory"
         uses = f"{item['registers']} registers, {item['smem_bytes']} bytes of shared memory, {local}"
         fill = f"{item['blocks_per_sm']} blocks per SM, occupancy {100 * item['occupancy']:.0f} %"
-        yield f"{item['kernel'].partition('(')[0]} <<<{grid}, {block}>>>: {uses}, {fill}"
+        yield plain(f"{item['kernel'].partition('(')[0]} <<<{grid}, {block}>>>: {uses}, {fill}")
 
 
 def explanation(grade: Grade) -> str:
@@ -85,7 +90,7 @@ def explanation(grade: Grade) -> str:
     if verdict.kind is Kind.NOT_STARTED or verdict.passed:
         return headline(grade)
     rows = [row for section in _SECTIONS for row in section(grade, verdict)]
-    return "\n".join([headline(grade), *(INDENT + row for row in rows)])
+    return "\n".join([headline(grade), *(INDENT + plain(row) for row in rows)])
 
 
 def _row(label: str, text: str) -> str:
@@ -238,7 +243,7 @@ def costs(grade: Grade) -> list[str]:
             rows.append(f"counters of {kernel['kernel']} at {sizes}{launches}")
             rows += _totals(kernel)
             rows += _cost_lines(grade, kernel["lines"])
-    return [rows[0], *(INDENT + row for row in rows[1:])] if rows else []
+    return [rows[0], *(INDENT + plain(row) for row in rows[1:])] if rows else []
 
 
 def _totals(kernel: Mapping[str, Any]) -> Iterable[str]:
@@ -265,7 +270,7 @@ def _share(count: int, ideal: int) -> str:
 def source_line(path: Path, number: int) -> str:
     """The text of one line of a file, without its indentation; empty where there is none."""
     try:
-        lines = path.read_text(errors="replace").splitlines()
+        lines = read_source(path).decode(errors="replace").splitlines()
     except OSError:
         return ""
     return lines[number - 1].strip() if 0 < number <= len(lines) else ""

@@ -2,6 +2,8 @@
 
 A row is on disk before the next one is asked for. What a killed run or a full disk left half written is cut off when
 the file is opened again. One process writes a file at a time.
+
+While a row is being graded, its key stands in a file beside, .begun: what a killed run was at is known by it.
 """
 
 from __future__ import annotations
@@ -24,11 +26,15 @@ class ResultsError(Exception):
 
 
 class Results:
-    """An open file of rows. ``kept`` has the row of every key, without what is long."""
+    """An open file of rows. ``kept`` has the row of every key, without what is long; ``ended`` how many runs ended,
+    one after the other and without a word, while they were at the row of a key."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.kept: dict[str, Row] = {}
+        self.ended: dict[str, int] = {}
+        self._begun: set[str] = set()
+        self._beside = path.with_name(f"{path.name}.begun")
         try:
             self._file = path.open("a+b", buffering=0)
         except OSError as error:
@@ -37,6 +43,7 @@ class Results:
             self._lock()
             self._end = self._read()
             self._file.truncate(self._end)
+            self.ended = _counts(self._beside)
         except BaseException:
             self._file.close()
             raise
@@ -45,7 +52,36 @@ class Results:
         return self
 
     def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(ResultsError):
+            self._begun.clear()
+            self._note()
         self._file.close()
+
+    def begin(self, key: str) -> None:
+        """Note that a row is being graded. Raises ResultsError where that cannot be written."""
+        self._begun.add(key)
+        self._note()
+
+    def end(self, key: str) -> None:
+        """Its grading is over, whatever came of it. Raises ResultsError as begin does."""
+        self._begun.discard(key)
+        self.ended.pop(key, None)
+        self._note()
+
+    def _note(self) -> None:
+        """Write what another run is to know if this one gets no further."""
+        known = {**self.ended, **{key: self.ended.get(key, 0) + 1 for key in self._begun}}
+        staged = self._beside.with_name(f".{self._beside.name}.{os.getpid()}")
+        try:
+            if known:
+                staged.write_text(json.dumps(known))
+                staged.replace(self._beside)
+            else:
+                self._beside.unlink(missing_ok=True)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                staged.unlink()
+            raise self._refused(error) from None
 
     def _lock(self) -> None:
         try:
@@ -95,6 +131,16 @@ class Results:
 def brief(row: Row) -> Row:
     """What a summary needs of a row."""
     return {name: row.get(name) for name in ("submission", "kata", "file", "passed", "verdict", "summary")}
+
+
+def _counts(place: Path) -> dict[str, int]:
+    """Key -> number; nothing where it cannot be read, which costs no row."""
+    try:
+        found = json.loads(place.read_text())
+    except (OSError, ValueError):
+        return {}
+    pairs = found.items() if isinstance(found, dict) else ()
+    return {key: number for key, number in pairs if isinstance(number, int)}
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:

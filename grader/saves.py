@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from grader.source_file import read_source
+
 LOOK_S = 0.03  # between two looks at the file that is worked on
 ALL_S = 0.25  # between two looks at all the others
 QUIET_S = 0.06  # a file that did not change for so long is saved
@@ -100,6 +102,6 @@ def _is_racy(stamp: _Stamp) -> bool:
 
 def _digest(path: Path) -> str:
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return hashlib.sha256(read_source(path)).hexdigest()
     except OSError:
         return ""

@@ -22,6 +22,7 @@ from itertools import count
 from pathlib import Path
 
 from grader.catalog import Catalog, Kata
+from grader.source_file import read_source
 
 MAX_TEXT_LINES = 3
 
@@ -104,7 +105,7 @@ def only_adds_lines(before: str, after: str) -> bool:
 
 def read(path: Path) -> str:
     """A learner's file as text, whatever bytes it holds. Raises OSError where it cannot be read."""
-    return path.read_bytes().decode("utf-8", errors="replace")
+    return read_source(path).decode("utf-8", errors="replace")
 
 
 def skeleton_of(kata: Kata) -> str:

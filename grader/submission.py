@@ -14,7 +14,8 @@ from pathlib import Path
 
 from grader.build import includes_of
 from grader.catalog import Catalog
-from grader.grade import read_source
+from grader.source_file import read_source
+from grader.terminal import plain
 from grader.verdict import Kind
 
 MOST_FILES = 10_000  # that a submission may have; what comes after is not looked at
@@ -58,20 +59,15 @@ def find_submissions(folders: Sequence[Path], parent: Path | None) -> list[Submi
     try:
         below = sorted(place for place in parent.iterdir() if place.name[0] != "." and place.is_dir()) if parent else []
     except OSError as error:
-        raise SubmissionError(f"{shown(str(parent))} cannot be read ({error.strerror}); name a folder.") from None
+        raise SubmissionError(f"{plain(str(parent))} cannot be read ({error.strerror}); name a folder.") from None
     for folder in folders:
         if not folder.is_dir():
-            raise SubmissionError(f"{shown(str(folder))} is no folder; a submission is a folder of .cu files.")
+            raise SubmissionError(f"{plain(str(folder))} is no folder; a submission is a folder of .cu files.")
     places = list(dict.fromkeys(Path(os.path.abspath(place)) for place in (*folders, *below)))
     if not places:
-        raise SubmissionError(f"{shown(str(parent))} has no folder in it; each folder there is one submission.")
+        raise SubmissionError(f"{plain(str(parent))} has no folder in it; each folder there is one submission.")
     names = [place.name for place in places]
     return [Submission(str(place) if names.count(place.name) > 1 else place.name, place) for place in places]
-
-
-def shown(name: str) -> str:
-    """A name as one line of text, whatever is in it."""
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in name)
 
 
 def entries(submission: Submission, catalog: Catalog, wanted: Sequence[str] = ()) -> list[Entry]:
@@ -107,6 +103,8 @@ def _files(folder: Path) -> Iterator[tuple[str, str]]:
             path = os.path.join(place, name)
             if os.path.islink(path) and not _is_inside(path, folder):
                 yield os.path.relpath(path, folder), "a symbolic link that leads out of the submission is not followed"
+            elif name.endswith(".cu"):
+                yield os.path.relpath(path, folder), ""  # its grade says that it cannot be read
         for name in sorted(files):
             count += 1
             if name.endswith(".cu") and not name.startswith("."):
@@ -121,11 +119,12 @@ def _files(folder: Path) -> Iterator[tuple[str, str]]:
 def _entry(submission: Submission, kata: str, files: Sequence[str]) -> Entry:
     if not files:
         return Entry(submission, kata, None, verdict=MISSING, summary=f"there is no {kata}.cu")
-    inspected = [_inspected(submission, kata, file) for file in files]
+    no_folders = [file for file in files if not (submission.folder / file).is_dir()]
+    inspected = [_inspected(submission, kata, file) for file in no_folders or files]
     if any(entry.verdict for entry in inspected) or len({entry.digest for entry in inspected}) == 1:
         return next((entry for entry in inspected if entry.verdict), inspected[0])
-    names = " and ".join(files[:3])
-    return Entry(submission, kata, files[0], verdict=TWICE, summary=f"{names} differ; leave the one that counts")
+    names = " and ".join(no_folders[:3])
+    return Entry(submission, kata, no_folders[0], verdict=TWICE, summary=f"{names} differ; leave the one that counts")
 
 
 def _inspected(submission: Submission, kata: str, file: str) -> Entry:
@@ -153,14 +152,14 @@ def _inspected(submission: Submission, kata: str, file: str) -> Entry:
             if other in seen or not os.path.lexists(other):
                 continue
             if not _is_inside(other, submission.folder):
-                return refused(f"includes {shown(name)}, which lies outside of the submission")
+                return refused(f"includes {plain(name)}, which lies outside of the submission")
             seen.add(other)
             pending.append(other)
     return Entry(submission, kata, file, digest=digest.hexdigest())
 
 
 def _from(path: Path, submission: Submission) -> str:
-    return shown(os.path.relpath(path, submission.folder))
+    return plain(os.path.relpath(path, submission.folder))
 
 
 def _is_inside(path: str | Path, folder: Path) -> bool:

@@ -20,7 +20,6 @@ from types import FrameType
 KEYS = {"\x1b[A": "up", "\x1b[B": "down", "\x1b": "escape", "\n": "escape", "\r": "escape", "\x04": "q"}
 STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32"}
 _KEY = re.compile(r"\x1b\[[0-9;]*[A-Za-z~]|\x1bO.|.", re.DOTALL)
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 Line = tuple[str, str]  # text, and a name of STYLES or ""
 
@@ -114,13 +113,21 @@ def line_width(otherwise: int) -> int:
     return max(20, shutil.get_terminal_size((otherwise, 24)).columns) if is_terminal() else otherwise
 
 
+def plain(text: str) -> str:
+    """One line of text, whatever is in it: what a terminal would obey instead of showing is written as an escape,
+    ``\\x1b``, also a new line and the marks that turn the direction of writing. Tabs stay."""
+    return "".join(letter if letter.isprintable() or letter == "\t" else repr(letter)[1:-1] for letter in text)
+
+
 def wrapped(text: str, columns: int) -> list[str]:
-    """A line as lines that fit; what a terminal would obey instead of showing becomes a question mark."""
-    plain = _CONTROL.sub("?", text.expandtabs(4))
-    return textwrap.wrap(plain, columns, replace_whitespace=False, break_on_hyphens=False) or [""]
+    """A line as lines that fit, in plain text."""
+    lines = textwrap.wrap(plain(text.expandtabs(4)), columns, replace_whitespace=False, break_on_hyphens=False)
+    return lines or [""]
 
 
 def painted(text: str, style: str) -> str:
     """A text for print(): with its style where output goes to a terminal that shows it, else plain."""
-    plain = not style or "NO_COLOR" in os.environ or os.environ.get("TERM", "dumb") == "dumb" or not sys.stdout.isatty()
-    return text if plain else f"\x1b[{STYLES[style]}m{text}\x1b[0m"
+    colourless = (
+        not style or "NO_COLOR" in os.environ or os.environ.get("TERM", "dumb") == "dumb" or not sys.stdout.isatty()
+    )
+    return text if colourless else f"\x1b[{STYLES[style]}m{text}\x1b[0m"

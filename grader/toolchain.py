@@ -6,6 +6,7 @@ Where nothing fits, one ToolchainError says what to install. Nothing here import
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
@@ -17,6 +18,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from grader import cache
 
 Version = tuple[int, ...]
 
@@ -130,8 +133,19 @@ def _nvcc_version(nvcc: Path) -> Version | None:
 
 def _toolkit(nvcc: Path) -> Path:
     """The folder above nvcc's bin, asked of nvcc itself: the one on PATH may be a script that calls another."""
-    said = re.search(r"^#\$ TOP=(.+)$", _output(nvcc, "--dryrun", "-E", "-x", "cu", os.devnull), re.MULTILINE)
-    return Path(os.path.realpath(said[1].strip())) if said else nvcc.resolve().parent.parent
+    for words in _dry_runs(nvcc):
+        if said := re.search(r"^#\$ TOP=(.+)$", words, re.MULTILINE):
+            return Path(os.path.realpath(said[1].strip()))
+    return nvcc.resolve().parent.parent
+
+
+def _dry_runs(nvcc: Path) -> Iterator[str]:
+    """What nvcc would do. It makes temporary files all the same: those of one that is killed are swept with the stages
+    of the cache; where the cache has no room, they are made where they always are."""
+    arguments = ("--dryrun", "-E", "-x", "cu", os.devnull)
+    with contextlib.suppress(cache.CacheError), cache.staging(cache.cache_folder()) as stage:
+        yield _output(nvcc, *arguments, TMPDIR=str(stage))
+    yield _output(nvcc, *arguments)
 
 
 def _find_host(top: Path, nvcc_version: Version) -> tuple[Path, Version]:
@@ -171,10 +185,10 @@ def _newest_gcc(top: Path) -> int:
 _TALK: Any = {"capture_output": True, "text": True, "errors": "replace", "timeout": 30, "stdin": subprocess.DEVNULL}
 
 
-def _output(program: Path, *arguments: str) -> str:
+def _output(program: Path, *arguments: str, **environment: str) -> str:
     """What a program says on either channel; "" where it cannot be run."""
     try:
-        ran = subprocess.run([program, *arguments], check=False, **_TALK)
+        ran = subprocess.run([program, *arguments], check=False, env={**os.environ, **environment}, **_TALK)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return f"{ran.stdout}{ran.stderr}"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -280,6 +282,53 @@ def test_a_file_that_cannot_be_read_is_one_sentence(clone: Path) -> None:
     assert listed.returncode == 0 and has(listed.stdout, "written", "symbolic links")
     assert kata(clone, "reset", "elementwise_f32").returncode == 0
     assert "not started" in kata(clone, "list", "elementwise_f32").stdout
+
+
+def test_a_grade_of_a_link_to_itself_is_one_verdict(clone: Path) -> None:
+    path = load_catalog(clone).katas["elementwise_f32"].skeleton_path
+    path.unlink()
+    path.symlink_to(path)
+    for name in ("elementwise_f32", str(path)):
+        done = kata(clone, "grade", name)
+        assert done.returncode == 1 and has(done.stdout, "symbolic links", "kata reset") and done.stderr == ""
+
+
+READERS = ["show", "list", "next", "status", "diff --mine", "hint", "sass", "grade", "progress", "report"]
+
+
+@pytest.mark.parametrize("command", READERS)
+def test_a_pipe_in_a_katas_place_holds_nothing_up(clone: Path, command: str) -> None:
+    path = load_catalog(clone).katas["elementwise_f32"].skeleton_path
+    path.unlink()
+    os.mkfifo(path)
+    name, *options = command.split()
+    about = {"diff": ["elementwise_f32x4"], "progress": [], "report": ["--no-pictures"], "status": [], "next": []}
+    done = kata(clone, name, *options, *about.get(name, ["elementwise_f32"]))
+    if name in ("show", "diff"):
+        assert done.returncode == 2 and has(done.stderr, "elementwise_f32.cu", "no plain file")
+    elif name in ("grade", "sass"):
+        assert done.returncode == 1 and has(done.stdout + done.stderr, "elementwise_f32.cu", "no plain file")
+    else:
+        assert done.returncode == 0 and done.stderr == ""
+    assert "no plain file" in done.stdout + done.stderr or name not in ("list", "next")
+
+
+def test_a_pipe_in_a_katas_place_gives_way_to_a_skeleton(clone: Path) -> None:
+    path = load_catalog(clone).katas["elementwise_f32"].skeleton_path
+    path.unlink()
+    os.mkfifo(path)
+    assert kata(clone, "reset", "elementwise_f32").returncode == 0 and path.is_file()
+
+
+@pytest.mark.parametrize("command", [["status"], ["report", "--no-pictures"], ["list"], ["progress"]])
+def test_an_event_without_a_time_is_a_warning_to_what_reads_it(clone: Path, data: Path, command: list[str]) -> None:
+    for name in ("elementwise_f32", "relu_f32"):
+        keep(clone, name)
+    with contextlib.closing(sqlite3.connect(data / "progress.db")) as db, db:
+        db.execute("UPDATE event SET time = 'yesterday' WHERE kata = 'relu_f32'")
+    done = kata(clone, *command)
+    assert done.returncode == 0 and has(done.stderr, "1 row", "'yesterday'") and len(done.stderr.splitlines()) == 1
+    assert rows(clone, "--state", "passed").keys() == {"elementwise_f32"}
 
 
 def test_a_solution_is_shown_after_a_pass_or_anyway(clone: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import sqlite3
@@ -294,6 +296,87 @@ def test_a_damaged_file_is_kept_aside(damage: Any, first: str, folder: Path) -> 
     assert progress.keep_grade(own(PASS)) is None and events()[-1].passed
     no_database(path)
     assert "progress.db.damaged-2" in (progress.keep_grade(own(WRONG)) or "")
+
+
+ELSEWHERE = Kata(name=KATA.name, family=KATA.family, level=KATA.level, elem=KATA.elem, root=Path("/elsewhere"))
+
+
+def filled(folder: Path) -> tuple[Path, list[Event]]:
+    """A database of many pages, with events of two clones in turn; those of this one."""
+    for number in range(200):
+        progress.keep_hint(ELSEWHERE if number % 2 else KATA, number)
+    return folder / "progress.db", list(events())
+
+
+def half(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def hole(path: Path) -> None:
+    """A page in the middle is overwritten."""
+    with path.open("r+b") as file:
+        file.seek(path.stat().st_size // 2 // 4096 * 4096)
+        file.write(b"\xff" * 4096)
+
+
+@pytest.mark.parametrize("damage", [half, hole])
+def test_what_can_be_read_of_a_damaged_file_is_in_the_new_one(damage: Any, folder: Path) -> None:
+    path, before = filled(folder)
+    damage(path)
+    damaged = path.read_bytes()
+    found = progress.load(ROOT)
+    assert 0 < len(found.events) < 100 and list(found.events) == [event for event in before if event in found.events]
+    every = sum(progress.clones().values())
+    assert len(found.events) < every and has(found.warning or "", "damaged-1", f"the {every} events")
+    assert (folder / "progress.db.damaged-1").read_bytes() == damaged
+    if damage is hole:
+        assert {before[0], before[-1]} <= set(found.events)  # from both ends
+
+
+def test_what_cannot_be_copied_is_said(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    path, _ = filled(folder)
+    half(path)
+    real = progress._insert
+
+    def insert(db: Any, clone: str, of: Any) -> int:
+        if clone == str(ELSEWHERE.root):
+            raise sqlite3.OperationalError("disk full")
+        return real(db, clone, of)
+
+    monkeypatch.setattr(progress, "_insert", insert)
+    assert re.search(r"with 0 of the \d+ events", progress.load(ROOT).warning or "")
+
+
+NO_EVENTS = ["time = 'yesterday'", "time = x'ff'", "what = 'dance'", "ratio = 'fast'"]
+
+
+@pytest.mark.parametrize("change", NO_EVENTS)
+def test_a_row_that_is_no_event_is_named_and_left_alone(change: str, folder: Path) -> None:
+    for verdict in (WRONG, PASS, WRONG):
+        progress.keep_grade(own(verdict))
+    first, second, third = events()
+    with contextlib.closing(sqlite3.connect(folder / "progress.db")) as db, db:
+        db.execute(f"UPDATE event SET {change} WHERE id = ?", (second.id,))
+    content = (folder / "progress.db").read_bytes()
+    found = progress.load(ROOT)
+    assert found.events == (first, third)
+    assert has(found.warning or "", "1 row", second.id, change.split()[0]) and "\n" not in (found.warning or "")
+    assert (folder / "progress.db").read_bytes() == content
+    assert progress.keep_grade(own(PASS)) is None and len(events()) == 3
+
+
+def test_a_text_that_is_not_utf_8_hides_no_event(folder: Path) -> None:
+    progress.keep_grade(own(WRONG))
+    with contextlib.closing(sqlite3.connect(folder / "progress.db")) as db, db:
+        db.execute("UPDATE event SET summary = CAST(x'61ff' AS TEXT)")
+    assert [event.summary for event in events()] == ["a\ufffd"]
+
+
+def test_a_file_that_is_a_link_to_itself_is_kept_as_what_it_is(tmp_path: Path) -> None:
+    kata = other_clone(tmp_path)
+    kata.skeleton_path.parent.mkdir(parents=True)
+    kata.skeleton_path.symlink_to(kata.skeleton_path)
+    assert progress.keep_grade(own(WRONG, kata=kata)) is None and len(events(kata.root)) == 1
 
 
 def test_of_processes_that_meet_a_damaged_file_one_sets_it_aside(folder: Path) -> None:

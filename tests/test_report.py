@@ -10,7 +10,7 @@ from facts import has
 
 from grader.catalog import load_catalog
 from grader.grade import Grade, Options, grade
-from grader.report import explanation, printed
+from grader.report import explanation, headline, outcome, printed
 from grader.sandbox import CUT
 from grader.verdict import Kind, Verdict
 
@@ -40,6 +40,22 @@ def test_the_end_of_what_was_printed_and_how_much_there_is(text: str, note: list
     failed = Grade(KATA, KATA.skeleton_path, (Verdict(Kind.RACE, "a race", device="sim sm_90a", printed=text),))
     assert printed(failed) == []
     assert [line.rstrip() for line in explanation(failed).splitlines()][1:] == [*said, "  device    sim sm_90a"]
+
+
+ESCAPES = "\x1b]0;owned\x07\x1b[8A\x1b[Jpass\x9b\r\x7f\u202etxt\u2066"
+
+
+def test_nothing_of_a_file_is_obeyed_by_a_terminal(tmp_path: Path) -> None:
+    """What is printed, quoted, said by nvcc or in the summary: shown, as escapes."""
+    source = tmp_path / "elementwise_f32.cu"
+    source.write_text(f"int a;  // {ESCAPES}\n", newline="")
+    wrong = Verdict(Kind.WRONG_ANSWER, f"c of {ESCAPES}", device="sim", line=1, printed=ESCAPES)
+    broken = Verdict(Kind.DOES_NOT_COMPILE, f"#error {ESCAPES}", device="sim", detail=f"{ESCAPES}\n{ESCAPES}")
+    grades = [Grade(KATA, source, (verdict,)) for verdict in (wrong, broken, replace(PASS, printed=ESCAPES))]
+    texts = [*map(explanation, grades), *map(headline, grades), *map(outcome, grades), *printed(grades[2])]
+    said = [line for text in texts for line in text.split("\n")]
+    assert all(line.isprintable() for line in said)
+    assert sum("\\x1b[8A" in line for line in said) >= 9 and any("\\u202etxt" in line for line in said)
 
 
 def test_a_pass_says_what_is_still_empty(tmp_path: Path) -> None:

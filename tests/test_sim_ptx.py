@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from cost import cheapest_cpu_s
-from facts import has
+from facts import all_of, has
 from sim_kernels.harness import HERE, build, engine, given, open_device, run, unpack, wanted
 
 from grader.devices import Finding
@@ -345,9 +345,26 @@ def test_engine_needs_a_compiler(tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     broken.write_text("#!/bin/sh\necho 'x.cpp:1: error: no' >&2\nexit 1\n")
     broken.chmod(0o755)
-    with pytest.raises(EngineError, match="does not compile"):
+    with pytest.raises(EngineError, match=all_of("does not compile", "g++ 9")):
         engine_library(tmp_path / "cache", compiler=str(broken), jobs=1)
     assert os.listdir(tmp_path / "cache" / "staging") == []
+
+
+@pytest.mark.parametrize(
+    ("said", "facts"),
+    [
+        ("x.s: Fatal error: can't write: No space left on device", ["No space left", "KATA_CACHE"]),
+        ("cc1plus: out of memory allocating 65536 bytes", ["out of memory", "close"]),
+        ("g++: fatal error: Killed signal terminated program cc1plus", ["killed signal", "close"]),
+    ],
+)
+def test_a_machine_that_is_full_is_not_asked_for_its_compiler(tmp_path: Path, said: str, facts: list[str]) -> None:
+    full = tmp_path / "full"
+    full.write_text(f"#!/bin/sh\necho 'x.cpp:1: error: no more' >&2\necho \"{said}\" >&2\nexit 1\n")
+    full.chmod(0o755)
+    with pytest.raises(EngineError) as caught:
+        engine_library(tmp_path / "cache", compiler=str(full), jobs=1)
+    assert has(str(caught.value), *facts) and "g++ 9" not in str(caught.value)
 
 
 def test_engine_is_built_once() -> None:

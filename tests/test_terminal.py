@@ -95,6 +95,6 @@ def test_the_keys_that_fit_end_with_the_two_that_matter() -> None:
 
 
 def test_what_a_terminal_would_obey_is_not_shown() -> None:
-    assert wrapped("a\x1b[2Jb\x07\tc\x9b", 80) == ["a?[2Jb? c?"]
+    assert wrapped("a\x1b[2Jb\x07\tc\x9b", 80) == ["a\\x1b[2Jb\\x07 c\\x9b"]
     assert wrapped("", 80) == [""] and wrapped("    indented", 80) == ["    indented"]
     assert all(len(line) <= 10 for line in wrapped("one two three " + "x" * 25, 10))

@@ -80,6 +80,22 @@ def test_no_nvcc(bare: Path) -> None:
     assert has(message, "no nvcc", "pip install -e .[nvcc]", "KATA_NVCC")
 
 
+def test_an_nvcc_that_is_killed_while_it_is_asked_leaves_no_file(
+    bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It makes temporary files even where it compiles nothing."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    nvcc = toolkit(tmp_path / "usr_local" / "cuda")
+    nvcc.write_text(nvcc.read_text().replace("*--dryrun*)", '*--dryrun*) : > "$TMPDIR/tmpxft";'))
+    assert find_toolchain().toolkit == nvcc.parent.parent and list(temporary.iterdir()) == []
+    nvcc.write_text(nvcc.read_text().replace('tmpxft";', 'tmpxft"; case $TMPDIR in */staging/*) exit 1 ;; esac;'))
+    find_toolchain.cache_clear()
+    assert find_toolchain().toolkit == nvcc.parent.parent  # a cache without room: asked once more
+    assert [file.name for file in temporary.iterdir()] == ["tmpxft"]
+
+
 PLACES = {
     "PATH": ("on_path", {}),
     "CUDA_HOME": ("home", {"CUDA_HOME": "home"}),

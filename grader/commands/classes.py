@@ -26,13 +26,15 @@ from grader.record import record
 from grader.results import KEY, Results, ResultsError, Row, brief
 from grader.service.replies import LIMIT_S, Reply, replies
 from grader.service.task import Task
-from grader.submission import NOT_GRADED, Entry, Submission, SubmissionError, entries, find_submissions, shown
+from grader.submission import NOT_GRADED, Entry, Submission, SubmissionError, entries, find_submissions
+from grader.terminal import plain
 from grader.toolchain import find_gpu, find_toolchain
 from grader.verdict import Kind, Verdict
 
 FAULTS = (ResultsError, SubmissionError)
 BAR = 24  # characters
 WIDTH = 120  # characters, where the terminal does not say
+ENDED = 2  # runs in a row that ended while they were at a file: it is not graded again
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -106,6 +108,12 @@ def _make_ready(options: Options) -> tuple[Target, ...]:
     return found
 
 
+_ENDS_RUNS = (
+    f"{ENDED} runs ended without a word while they graded it; `--submission` with this folder, and without --results, "
+    "grades it again"
+)
+
+
 @dataclass(frozen=True)
 class _Run:
     """One command's way from entries to rows."""
@@ -125,14 +133,34 @@ class _Run:
                 yield self.say.kept(self.results.kept[key])
             elif entry.verdict:
                 yield self._keep(key, entry, _said(entry, entry.verdict, entry.summary))
+            elif self._ended(key) >= ENDED:
+                yield self._keep(key, entry, _said(entry, NOT_GRADED, _ENDS_RUNS))
             else:
                 todo.append((key, entry))
-        tasks = (Task(entry.kata or "", self.options, entry.source, label=(key, entry)) for key, entry in todo)
-        count = min(count, len(todo))
-        with contextlib.closing(replies(tasks, self.catalog.root, count=count, limit_s=limit_s)) as graded:
+        others = [item for item in todo if not self._ended(item[0])]
+        yield from self._graded(others, count=min(count, len(others)), limit_s=limit_s)
+        # What a run was at when it ended comes last and alone: if this one ends, too, it is known which file it was.
+        suspects = [item for item in todo if self._ended(item[0])]
+        yield from self._graded(suspects, count=min(1, len(suspects)), limit_s=limit_s)
+
+    def _ended(self, key: str) -> int:
+        return self.results.ended.get(key, 0) if self.results is not None else 0
+
+    def _graded(self, todo: Sequence[tuple[str, Entry]], *, count: int, limit_s: float) -> Iterator[Row]:
+        with contextlib.closing(replies(self._tasks(todo), self.catalog.root, count=count, limit_s=limit_s)) as graded:
             for reply in graded:
                 key, entry = reply.task.label
-                yield self._keep(key, entry, self._record(entry, reply, limit_s))
+                row = self._keep(key, entry, self._record(entry, reply, limit_s))
+                if self.results is not None:
+                    self.results.end(key)
+                yield row
+
+    def _tasks(self, todo: Sequence[tuple[str, Entry]]) -> Iterator[Task]:
+        """Each is noted as begun when it is asked for."""
+        for key, entry in todo:
+            if self.results is not None:
+                self.results.begin(key)
+            yield Task(entry.kata or "", self.options, entry.source, label=(key, entry))
 
     def _keep(self, key: str, entry: Entry, found: Mapping[str, Any]) -> Row:
         row = {"submission": entry.submission.name, **found, "file": entry.file, KEY: key}
@@ -199,7 +227,7 @@ class _Say:
 
 
 def _name(row: Row) -> str:
-    return shown(f"{row['submission']} {row['kata'] or row['file']}")
+    return plain(f"{row['submission']} {row['kata'] or row['file']}")
 
 
 def _summarise(
@@ -222,7 +250,7 @@ def _summarise(
 def _table(katas: Sequence[str], lines: Sequence[Sequence[str]], rows: Sequence[Row]) -> Iterator[str]:
     table = [
         ["submission", *katas, "passed"],
-        *([shown(line[0]), *(cell or "-" for cell in line[1:])] for line in lines),
+        *([plain(line[0]), *(cell or "-" for cell in line[1:])] for line in lines),
     ]
     widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
     if sum(widths) + 2 * len(widths) <= shutil.get_terminal_size((WIDTH, 24)).columns:
@@ -236,7 +264,7 @@ def _table(katas: Sequence[str], lines: Sequence[Sequence[str]], rows: Sequence[
             yield f"{name:<{width}}  {passed} passed{''.join(f', {text}' for text in given)}"
     for row in rows:
         if not row["kata"] or row["verdict"] == NOT_GRADED:
-            yield f"{_name(row)}: {row['verdict']}: {row['summary']}"
+            yield plain(f"{_name(row)}: {row['verdict']}: {row['summary']}")
     yield f"{sum(bool(row['passed']) for row in rows)} of {len(rows)} passed"
 
 
@@ -247,9 +275,8 @@ def _csv(katas: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
 
 def _harmless(line: Iterable[str]) -> list[str]:
-    """Cells that no spreadsheet takes for a formula, in UTF-8."""
-    cells = (cell.encode(errors="backslashreplace").decode() for cell in line)
-    return [f"'{cell}" if cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell for cell in cells]
+    """Cells that no spreadsheet takes for a formula, and no terminal for anything but text."""
+    return [f"'{cell}" if cell.startswith(("=", "+", "-", "@", "\t")) else cell for cell in map(plain, line)]
 
 
 def _write(path: Path, text: str) -> None:

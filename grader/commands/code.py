@@ -16,7 +16,9 @@ from grader.commands import Commands, examples, named_file, one_kata, open_catal
 from grader.commands.kata import keep_seen, may_see
 from grader.grade import SIM_ARCH, Grade, does_not_compile, text_of
 from grader.listing import Kernel, grouped, headline, in_order, listing
+from grader.processes import leaving_nothing
 from grader.spec import load_spec
+from grader.terminal import plain
 from grader.toolchain import find_gpu, find_toolchain
 from grader.verdict import Verdict
 
@@ -50,6 +52,7 @@ def _add(commands: Commands[argparse.ArgumentParser], kind: str, what: str) -> N
     parser.set_defaults(command=_code, kind=kind)
 
 
+@leaving_nothing()
 def _code(options: argparse.Namespace) -> int:
     catalog = open_catalog()
     kata = one_kata(catalog, options.name, f"`kata {options.kind}`")
@@ -106,8 +109,8 @@ def _print(kernels: Sequence[Kernel], source: str, arch: str, *, ordered: bool) 
         if place:
             print()
         for line in headline(kernel):
-            print(line)
+            print(plain(line))
         print(f"  for {arch}")
         print()
         for line in (in_order if ordered else grouped)(kernel, source):
-            print(line)
+            print(plain(line))

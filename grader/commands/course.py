@@ -12,7 +12,7 @@ from grader.catalog import LEVELS, PATHS, Catalog, CatalogError, Kata
 from grader.commands import NAMES, Commands, examples, open_states, say_json
 from grader.progress import GRADE, Event
 from grader.state import FAILED, PASSED, WORDS, WRITTEN, State
-from grader.terminal import line_width, painted
+from grader.terminal import line_width, painted, plain
 
 LAST = 5  # grades that a status shows
 BAR = 20  # characters
@@ -236,7 +236,7 @@ def _status(options: argparse.Namespace) -> int:
         )
         return 0
     for line in _status_lines(every, levels, families, last):
-        print(line)
+        print(plain(line))
     return 0
 
 

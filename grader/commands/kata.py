@@ -16,7 +16,7 @@ from grader.hints import COUNT, load_hints
 from grader.interview import lookups
 from grader.progress import Progress, ProgressError
 from grader.state import PASSED, State
-from grader.terminal import is_terminal, line_width
+from grader.terminal import is_terminal, line_width, plain
 
 WIDTH = 120  # characters of a line
 
@@ -109,7 +109,7 @@ def _show(options: argparse.Namespace) -> int:
         say_json({**state.record(), "header": rung.header(kata), "todos": listed})
         return 0
     for line in task(state, states, line_width(WIDTH)):
-        print(line)
+        print(plain(line))
     return 0
 
 
@@ -231,7 +231,7 @@ def _diff(options: argparse.Namespace) -> int:
         say_json({"kata": kata.name, "before": old.name, "mine": options.mine, "diff": lines})
     else:
         for line in lines:
-            print(line)
+            print(plain(line))
     if not options.mine:
         keep_seen(catalog, [old, kata])
     return 0

@@ -59,6 +59,7 @@ def _progress(options: argparse.Namespace) -> int:
 
 
 def _export(name: str, clone: Path) -> int:
+    warn(progress.load(clone).warning)
     lines = list(progress.export_lines(progress.clone_of(clone)))
     text = "".join(f"{line}\n" for line in lines)
     if name == "-":

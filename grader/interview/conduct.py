@@ -19,7 +19,7 @@ from typing import Any
 from grader import report, skeleton
 from grader.build import Progress as Tell
 from grader.catalog import Catalog, Kata
-from grader.grade import SIM_ARCH, Grade, Options, grade, read_source
+from grader.grade import SIM_ARCH, Grade, Options, grade
 from grader.interview import clock, paper, session
 from grader.interview.plan import InterviewError, Part, Wish, draw
 from grader.interview.session import Session
@@ -27,6 +27,7 @@ from grader.progress import Progress
 from grader.record import record
 from grader.service.task import Answer, Task
 from grader.service.work import kata_of
+from grader.source_file import read_source
 from grader.toolchain import find_gpu
 from grader.verdict import Kind, Verdict
 

@@ -7,6 +7,7 @@ harm.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import platform
@@ -28,6 +29,14 @@ NATIVE = "-march=native"
 LINK_FLAGS = ("-shared", f"-Wl,-soname,{LIBRARY}", "-Wl,-Bsymbolic")
 STANDARD = "standard.h"  # compiled in advance where at least FEW sources follow
 FEW = 6
+_ROOM = "Free some space, or set KATA_CACHE to a folder on another disk."
+_MEMORY = "Close other programs, then grade again."
+_NO_ROOM = {  # what g++ says on a machine that is full, and what helps
+    os.strerror(errno.ENOSPC): _ROOM,
+    os.strerror(errno.EDQUOT): _ROOM,
+    "Killed signal terminated program": _MEMORY,
+    "out of memory": _MEMORY,
+}
 PATIENCE_S = 300.0  # with another process that builds the same
 OPTIMISATION = "-O2"
 OTHER_OPTIMISATION = {  # of sources by name: what runs once a launch, and what runs for every warp instruction
@@ -71,7 +80,7 @@ def engine_library(
         made.mkdir()
         objects = {source: folder / "objects" / f"{_digest(compiler_key, *headers, source)}.o" for source in sources}
         _compile([path, *flags], objects, stage, jobs or os.cpu_count() or 1)
-        _run([path, *flags, *LINK_FLAGS, *map(str, objects.values()), "-o", str(made / LIBRARY)], LIBRARY)
+        _run([path, *flags, *LINK_FLAGS, *map(str, objects.values()), "-o", str(made / LIBRARY)], LIBRARY, stage)
         cache.publish(made, place)
     say("the simulator is built")
     return library
@@ -128,12 +137,12 @@ def _compile(command: Sequence[str], objects: Mapping[Path, Path], stage: Path, 
     standard = stage / STANDARD
     shutil.copy(SOURCES / STANDARD, standard)
     if len(missing) >= FEW:
-        _run([*command, OPTIMISATION, "-x", "c++-header", str(standard), "-o", f"{standard}.gch"], STANDARD)
+        _run([*command, OPTIMISATION, "-x", "c++-header", str(standard), "-o", f"{standard}.gch"], STANDARD, stage)
 
     def compile_one(source: Path, target: Path) -> None:
         made = stage / target.name
         flags = (_optimisation(source), "-include", str(standard), "-c", str(source), "-o", str(made))
-        _run([*command, *flags], source.name)
+        _run([*command, *flags], source.name, stage)
         cache.publish(made, target)
 
     with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
@@ -146,9 +155,18 @@ def _compile(command: Sequence[str], objects: Mapping[Path, Path], stage: Path, 
             raise
 
 
-def _run(command: list[str], what: str) -> None:
-    result = subprocess.run(command, capture_output=True, text=True)
+def _run(command: list[str], what: str, stage: Path) -> None:
+    """Have g++ make something. Its own temporary files are gone with the stage, also where it is killed."""
+    environment = {**os.environ, "LC_ALL": "C", "TMPDIR": str(stage)}
+    result = subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment)
     if result.returncode != 0:
-        lines = [line for line in result.stderr.splitlines() if "error" in line] or result.stderr.splitlines()
-        first = lines[0].strip() if lines else f"exit status {result.returncode}"
-        raise EngineError(f"the simulator's engine does not compile: {what}: {first}; is {command[0]} g++ 9 or later?")
+        raise EngineError(_refusal(result.stderr.splitlines(), f"exit status {result.returncode}", command[0], what))
+
+
+def _refusal(said: Sequence[str], status: str, compiler: str, what: str) -> str:
+    """Why g++ made nothing: the machine had no room, or it is not the right compiler."""
+    for words, fix in _NO_ROOM.items():
+        if line := next((line.strip() for line in said if words in line), None):
+            return f"the simulator's engine cannot be built: {what}: {line}. {fix}"
+    first = next((line for line in said if "error" in line), said[0] if said else status).strip()
+    return f"the simulator's engine does not compile: {what}: {first}; is {compiler} g++ 9 or later?"

@@ -1,0 +1,122 @@
+"""Whatever a grade started ends with it: when it is over, and when the grader is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from compiler import HeldCompiler
+from patience import PATIENCE_S, wait_for, wait_for_the_end_of
+from test_faces import make_clone
+
+from grader.catalog import load_catalog
+from grader.processes import descendants
+
+ROOT = Path(__file__).resolve().parent.parent
+NAME = "elementwise_f32"
+RIGHT = load_catalog(ROOT).katas[NAME].solution_path.read_text()
+GRADE = ["-m", "grader", "grade", NAME, "--device", "sim"]
+PYTEST = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--device", "sim", f"exercises/elementwise/{NAME}.cu"]
+
+# Forks a process that leaves the session by a system call, which no list of symbols sees.
+DAEMON = """
+#include <unistd.h>
+
+static void leave() {
+    static bool done = false;
+    if (done || fork() != 0) {
+        done = true;
+        return;
+    }
+    long result;
+    asm volatile("syscall" : "=a"(result) : "a"(112) : "rcx", "r11", "memory");
+    if (fork() == 0)
+        for (;;) pause();
+    _exit(0);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_clone(tmp_path_factory.mktemp("clone"))
+
+
+@pytest.fixture
+def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """What stands in the environment of the processes of this test."""
+    mark = f"TEST_PROCESSES={uuid.uuid4().hex}"
+    monkeypatch.setenv(*mark.split("="))
+    yield mark
+    for pid in marked(mark):
+        os.kill(pid, signal.SIGKILL)
+
+
+def marked(mark: str) -> list[int]:
+    """The processes with a mark in the environment that they began with; none that has ended."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            found += [int(place.parent.name)] if mark.encode() in place.read_bytes() else []
+        except OSError:
+            continue
+    return found
+
+
+def start(place: Path, arguments: list[str], **environment: str) -> subprocess.Popen[bytes]:
+    env = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+    null = subprocess.DEVNULL
+    return subprocess.Popen([sys.executable, *arguments], cwd=place, env=env, stdout=null, stderr=null)
+
+
+@pytest.mark.parametrize("face", [GRADE, PYTEST], ids=["kata", "pytest"])
+def test_compilers_end_with_a_grader_that_is_killed(face: list[str], clone: Path, mark: str, tmp_path: Path) -> None:
+    held = HeldCompiler(tmp_path, "^// HELD")
+    load_catalog(clone).katas[NAME].skeleton_path.write_text(f"{RIGHT}// HELD {mark}\n")
+    grader = start(clone, face, KATA_NVCC=held.path, KATA_DATA=str(tmp_path / "data"))
+    wait_for(held.has_begun, "the compiler")
+    below = descendants(grader.pid)
+    assert len(below) > 2  # ninja, its shell, the compiler
+    grader.kill()
+    grader.wait()
+    wait_for_the_end_of(below)  # the compiler itself would wait for ever
+    wait_for(lambda: not marked(mark), "the end of what the grader started")
+
+
+def test_what_left_its_session_ends_with_the_grade(mark: str, tmp_path: Path) -> None:
+    source = tmp_path / f"{NAME}.cu"
+    launcher = RIGHT.partition("KATA_EXPORT")[2]
+    begin = launcher.index("{") + 1
+    source.write_text(RIGHT.replace(launcher, f"{launcher[:begin]}\n    leave();{launcher[begin:]}"))
+    source.write_text(source.read_text().replace("KATA_EXPORT", f"{DAEMON}\nKATA_EXPORT", 1))
+    grader = start(ROOT, [*GRADE, "--file", str(source)])
+    assert grader.wait(PATIENCE_S) == 0
+    assert marked(mark) == []
+
+
+GUARDED = """
+import os, signal, subprocess, time
+from grader.processes import guard
+before = subprocess.Popen(["sleep", "1000"])
+guard()
+after = subprocess.Popen(["sh", "-c", "sleep 1000 & sleep 1000"], start_new_session=True)
+print(before.pid, flush=True)
+time.sleep(1000)
+"""
+
+
+def test_a_guard_ends_what_was_started_since_and_nothing_else(mark: str) -> None:
+    command = [sys.executable, "-c", GUARDED]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        before = int(process.stdout.readline())
+        wait_for(lambda: len(marked(mark)) == 6, "the sleepers")  # the process, its guard, 1 before and 3 since
+        process.kill()
+    wait_for(lambda: marked(mark) == [before], "the end of what was started since")
