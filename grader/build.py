@@ -465,6 +465,8 @@ def _judge(job: _Job, place: Path) -> CompileFailure | None:
         return CompileFailure(request, message, None, log)
     if static_shared.SAID in log and (place / f"{_NAME}.ptx").is_file() and (refusal := _too_much_shared(job, place)):
         return replace(refusal, log=log)
+    if (place / f"{_NAME}.o").is_file() and (refusal := _not_allowed(job, place)):  # it did not link
+        return replace(refusal, log=log)
     message, line = first_error(log, file)
     return CompileFailure(request, message, line, log)
 
@@ -494,7 +496,8 @@ def _not_allowed(job: _Job, place: Path) -> CompileFailure | None:
     solutions = job.request.kata.root / "solutions"
     dependencies = (place / f"{_NAME}.d").read_text(errors="replace")
     refusal = symbols.refused_header(dependencies, own, text, libraries, solutions=solutions)
-    refusal = refusal or symbols.refused_call(place / f"{_NAME}.o", text, libraries)
+    made = place / f"{_NAME}.o"
+    refusal = refusal or symbols.refused_definition(made, text) or symbols.refused_call(made, text, libraries)
     return CompileFailure(job.request, refusal.message, refusal.line, "", Kind.NOT_ALLOWED) if refusal else None
 
 

@@ -119,20 +119,20 @@ def _kernel(call: RuntimeCall) -> str | None:
 
 
 def _where(call: RuntimeCall) -> str:
-    place = "the default stream" if call.stream <= LAST_DEFAULT else "another stream than the launcher's"
+    place = "the default stream, which" if call.stream <= LAST_DEFAULT else "a stream that"
     return f"{call.name} is {'launched' if call.verb == 'kernel' else 'called'} on {place}"
 
 
 def _on_default(call: RuntimeCall) -> Finding:
-    message = f"{_where(call)}, not on the one that the launcher was given: nobody waits for it"
-    return Finding("race", message, kernel=_kernel(call))
+    where = "on the default stream, not on the one that the launcher was given: nobody waits for it"
+    return Finding("race", f"{call.name} is launched {where}", kernel=_kernel(call))
 
 
 def _early(call: RuntimeCall) -> Finding:
-    message = f"{_where(call)}, and does not wait for the launcher's: the inputs may not be there yet"
+    message = f"{_where(call)} does not wait for the launcher's: what that one has to do first may not be done"
     return Finding("race", f"{message} (cudaEventRecord, cudaStreamWaitEvent)", kernel=_kernel(call))
 
 
 def _late(call: RuntimeCall) -> Finding:
-    message = f"{_where(call)}, which nobody joins: whoever waits for the launcher's does not wait for it"
+    message = f"{_where(call)} nobody joins to the launcher's: whoever waits for that one does not wait for it"
     return Finding("race", f"{message} (cudaEventRecord, cudaStreamWaitEvent)", kernel=_kernel(call))
