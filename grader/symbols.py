@@ -129,7 +129,9 @@ def refused_call(object_file: Path, source: str, libraries: tuple[str, ...]) -> 
 def refused_definition(object_file: Path, source: str) -> Refusal | None:
     """The first name that the object defines and that is the CUDA runtime's or the grader's. Raises OSError without
     nm."""
-    listed = subprocess.run(["nm", "-g", "--defined-only", str(object_file)], capture_output=True, text=True, check=True)
+    listed = subprocess.run(
+        ["nm", "-g", "--defined-only", str(object_file)], capture_output=True, text=True, check=True
+    )
     names = [line.split()[-1] for line in listed.stdout.splitlines() if line.strip()]
     taken = sorted(name for name in names if _TAKEN.fullmatch(name))
     if not taken:

@@ -216,7 +216,7 @@ KATA_EXPORT void static_shared(float* y, int dynamic_shared, cudaStream_t stream
     report_error(y, stream);
 }
 KATA_EXPORT void raised_shared(float* y, int limit, int dynamic_shared, cudaStream_t stream) {
-    report(y, 3, cudaFuncSetAttribute(nothing_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, limit));
+    report(y, 3, cudaFuncSetAttribute(nothing_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, limit), stream);
     cudaGetLastError();
     nothing_kernel<<<1, 32, dynamic_shared, stream>>>(y);
     report_error(y, stream);
@@ -225,7 +225,8 @@ KATA_EXPORT void cooperative(float* y, int blocks, int threads, cudaStream_t str
     void* arguments[] = {&y};
     report(
         y, 3,
-        cudaLaunchCooperativeKernel((const void*)nothing_kernel, dim3(blocks), dim3(threads), arguments, 0, stream));
+        cudaLaunchCooperativeKernel((const void*)nothing_kernel, dim3(blocks), dim3(threads), arguments, 0, stream),
+        stream);
     report_error(y, stream);
 }
 KATA_EXPORT void asks_for_nothing(float* y, int threads, cudaStream_t stream) {
