@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from grader import cache, ninja, static_shared, symbols, unit
+from grader import cache, ninja, probe, static_shared, symbols, unit
 from grader.catalog import Kata
 from grader.libraries import Library, LibraryMissing, find_library
 from grader.lock import Claims
@@ -42,8 +42,6 @@ _NAME = Path(SOURCE).stem
 _TAG = "tag.txt"
 # Leads to the folder that the file came from. nvcc and ninja see this name alone, whatever that folder is called.
 BESIDE = "beside"
-# The runtime's functions that launch a kernel; kata_probe.h notes what goes through them.
-RECORDED = ("cudaLaunchKernel", "__cudaLaunchKernel", "cudaLaunchCooperativeKernel", "cudaLaunchKernelExC")
 
 
 class BuildError(Exception):
@@ -72,11 +70,10 @@ class Target:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """The simulator stands in for the CUDA runtime; a GPU gets the real one, and its launches are noted."""
+        """The simulator stands in for the CUDA runtime; a GPU gets the real one, and what is called of it is noted."""
         if self.device == "sim":
             return ("-cudart", "none")
-        linker = ["--exclude-libs=ALL", *(f"--wrap={name}" for name in RECORDED)]
-        return ("-Xptxas", "-v", "-DKATA_RECORD_LAUNCHES", *(part for one in linker for part in ("-Xlinker", one)))
+        return ("-Xptxas", "-v", "-Xlinker", "--exclude-libs=ALL", *probe.link_flags())
 
 
 @dataclass(frozen=True)
@@ -155,7 +152,7 @@ class _Job:
     @property
     def member(self) -> Member:
         """The file as one of a unit's: the same for each architecture."""
-        declarations = self.header.partition("\n")[2]  # the probe comes first, once for the unit
+        declarations = self.header.partition("\n")[2]  # the runtime's header comes first, once for the unit
         return Member(self.request.kata.name, declarations, self.text.decode())
 
 
@@ -227,12 +224,14 @@ def _plan(request: Request, toolchain: Toolchain) -> _Job | CompileFailure:
     parts = [text, header.encode(), toolchain.identity.encode(), json.dumps([*request.target.code, *flags]).encode()]
     parts += [Path(unit.__file__).read_bytes()] if together else []
     parts += [library.identity.encode() for library in libraries]
-    parts += [" ".join(sorted(_kept(request.target))).encode()] if request.target.device == "gpu" else []
+    if request.target.device == "gpu":
+        parts += [" ".join(sorted(_kept(request.target))).encode(), probe.SOURCE.read_bytes()]
     parts += [" ".join(request.kata.libraries).encode()]
     parts += [Path(file).read_bytes() for file in (symbols.__file__, static_shared.__file__)]  # what is refused
     parts += [path.read_bytes() for path in sorted(INCLUDE.iterdir()) if path.is_file()]
     parts += [path.read_bytes() for path in _included(request.source.resolve(), text)]
-    command = (str(toolchain.nvcc), *flags, "-I", str(INCLUDE))
+    linked = [str(probe.probe_object(toolchain, cache.cache_folder()))] if request.target.device == "gpu" else []
+    command = (str(toolchain.nvcc), *flags, "-I", str(INCLUDE), *linked)
     key = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()[:32]
     return _Job(replace(request, together=together), key, text, header, command)
 
@@ -254,7 +253,7 @@ def _signature_header(request: Request) -> str:
     """Declares the launcher before the learner's file does: a wrong parameter list is then the compiler's to find."""
     includes = "".join(f"#include <{header}>\n" for header in request.spec.headers(request.kata))
     declaration = f'extern "C" __attribute__((visibility("default"))) {request.spec.signature(request.kata)};'
-    return f'#include "kata_probe.h"\n{includes}{declaration}\n'
+    return f"#include <cuda_runtime.h>\n{includes}{declaration}\n"
 
 
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
@@ -407,7 +406,7 @@ def _units(jobs: Sequence[_Job], parallel: int) -> Iterator[_Unit]:
 
 def _unit_step(one: _Unit, place: Path) -> ninja.Step:
     code = [flag for target in one.targets for flag in target.code]
-    command = (*_nvcc(one.first, limit_s=TEMPLATES_LIMIT_S), *code, "-include", "kata_probe.h", SOURCE)
+    command = (*_nvcc(one.first, limit_s=TEMPLATES_LIMIT_S), *code, "-include", "cuda_runtime.h", SOURCE)
     names = sorted({member.launcher for member in one.members})
     shown = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
     return ninja.Step(place, command, f"{len(one.members)} files, {shown}, for {' and '.join(map(str, one.targets))}")
@@ -466,6 +465,8 @@ def _judge(job: _Job, place: Path) -> CompileFailure | None:
         return CompileFailure(request, message, None, log)
     if static_shared.SAID in log and (place / f"{_NAME}.ptx").is_file() and (refusal := _too_much_shared(job, place)):
         return replace(refusal, log=log)
+    if (place / f"{_NAME}.o").is_file() and (refusal := _not_allowed(job, place)):  # it did not link
+        return replace(refusal, log=log)
     message, line = first_error(log, file)
     return CompileFailure(request, message, line, log)
 
@@ -495,7 +496,8 @@ def _not_allowed(job: _Job, place: Path) -> CompileFailure | None:
     solutions = job.request.kata.root / "solutions"
     dependencies = (place / f"{_NAME}.d").read_text(errors="replace")
     refusal = symbols.refused_header(dependencies, own, text, libraries, solutions=solutions)
-    refusal = refusal or symbols.refused_call(place / f"{_NAME}.o", text, libraries)
+    made = place / f"{_NAME}.o"
+    refusal = refusal or symbols.refused_definition(made, text) or symbols.refused_call(made, text, libraries)
     return CompileFailure(job.request, refusal.message, refusal.line, "", Kind.NOT_ALLOWED) if refusal else None
 
 

@@ -66,7 +66,7 @@ def missing_launcher(exported: Collection[str], file: File) -> str | None:
     wanted = f"KATA_EXPORT {file.signature}"
     if not file.text.strip():
         return f"the file is empty; {file.way_back}" if file.way_back else "the file is empty"
-    others = [other for other in exported if not other.startswith(("_", "kata_take_error"))]
+    others = [other for other in exported if not other.startswith(("_", "kata_"))]
     if any(re.match(rf"_Z\d+{name}", other) for other in exported):
         return f"{name} is there, but not as a C function: it must be declared as {wanted}"
     close = difflib.get_close_matches(name, others, n=1, cutoff=0.6)

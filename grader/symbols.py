@@ -65,7 +65,16 @@ _PATTERNS = re.compile(
         )
     )
 )
-_NEVER = re.compile(r"_ZNSt6thread(?!20hardware_concurrency)\w*|_ZNSt\d+_?_?(async|jthread)\w*")
+# Copies and launches that the grader does not follow, by whatever name they have for the linker.
+_UNFOLLOWED = (
+    r"cuda(Graph|StreamBeginCapture|GetDriverEntryPoint|Import|IpcOpen)\w*|cudaMemset3D\w*|_{0,2}cuda[A-Z]\w*_pt[ds][sz]"
+    r"|cudaMemcpy(?!(2D|ToSymbol|FromSymbol)?(Async)?(_|$))\w*|cublas[GS]et(Vector|Matrix)\w*"
+)
+_NEVER = re.compile(
+    rf"_ZNSt6thread(?!20hardware_concurrency)\w*|_ZNSt\d+_?_?(async|jthread)\w*|__(real|wrap)_\w+|{_UNFOLLOWED}"
+)
+# What a file may not define: the CUDA runtime's names, and what the grader links to a library for a GPU.
+_TAKEN = re.compile(r"cuda[A-Z]\w*|__cuda[A-Z]\w*Kernel\w*|__(real|wrap)_\w+|kata_(take_\w+|next_call)")
 
 # -- what some katas may call
 
@@ -76,6 +85,8 @@ _OF_LIBRARY = {"cublas": re.compile(r"cublas[A-Z]\w*"), "cutlass": re.compile(r"
 _MEANINGS = tuple(
     (re.compile(pattern), meaning)
     for pattern, meaning in (
+        (_UNFOLLOWED, "copies or launches that the grader does not follow"),
+        (r"__(real|wrap)_\w+|kata_\w+", "the grader's own"),
         (r"cublas\w*", "cuBLAS"),
         (r"cudnn\w*", "cuDNN"),
         (r"(cufft|cusolver|cusparse|curand|cutensor|nvrtc|nvJitLink|nccl)\w*", "a library of NVIDIA's"),
@@ -113,6 +124,20 @@ def refused_call(object_file: Path, source: str, libraries: tuple[str, ...]) -> 
         f" it may call {', '.join(allowed[:-1])} and {allowed[-1]}"
     )
     return Refusal(message, places[first])
+
+
+def refused_definition(object_file: Path, source: str) -> Refusal | None:
+    """The first name that the object defines and that is the CUDA runtime's or the grader's. Raises OSError without
+    nm."""
+    listed = subprocess.run(
+        ["nm", "-g", "--defined-only", str(object_file)], capture_output=True, text=True, check=True
+    )
+    names = [line.split()[-1] for line in listed.stdout.splitlines() if line.strip()]
+    taken = sorted(name for name in names if _TAKEN.fullmatch(name))
+    if not taken:
+        return None
+    whose = "the CUDA runtime's" if re.match("_*cuda", taken[0]) else "the grader's"
+    return Refusal(f"defines {taken[0]}, which is {whose} name", _line_of(taken[0], source))
 
 
 def may_call(name: str, libraries: tuple[str, ...] = ()) -> bool:

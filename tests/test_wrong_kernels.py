@@ -124,8 +124,9 @@ class Builds:
             parameters = item.callspec.params if hasattr(item, "callspec") else {}
             if kata_of(item) is None or "device" not in parameters:
                 continue
+            group = self._work.setdefault((parameters["device"], group_of(item.nodeid)), [])
             if "wrong" not in parameters or not is_refused(parameters["wrong"]):
-                self._work.setdefault((parameters["device"], group_of(item.nodeid)), []).append(item)
+                group.append(item)
 
     def wait_for(self, device: str, group: str) -> None:
         """Return when the group is built for the device."""

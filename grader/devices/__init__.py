@@ -137,7 +137,7 @@ class Finding:
     """Something that the device saw go wrong, in the learner's terms.
 
     ``kind`` is the value of a grader.verdict.Kind ("out of bounds", "race", "misaligned", "uninitialised",
-    "deadlock", "crash", "time-out", "modified its input", "launch failed", "unsupported").
+    "deadlock", "crash", "time-out", "modified its input", "not allowed", "launch failed", "unsupported").
     ``index`` counts elements of the buffer (negative: before its start); None where there is no buffer.
     """
 

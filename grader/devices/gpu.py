@@ -18,7 +18,9 @@ from typing import Any
 from grader.devices import CTYPES, Buffer, Call, Contest, Finding, LoadError, Outcome, Poison
 from grader.devices.baselines import BaselineError
 from grader.devices.driver import Driver, DriverError
+from grader.devices.launcher_rules import LauncherRules, regions
 from grader.devices.race import Race
+from grader.devices.runtime_calls import Region
 
 GUARD_BYTES = 1 << 16
 GUARD_PATTERN = {"in": 0xFF, "out": 0xFE}  # not the same: what is copied from one band to another shows
@@ -37,7 +39,6 @@ _BROKEN = {
     719: ("crash", "the kernel stopped with a trap, or a shared or local access out of bounds"),
 }
 _OUT_OF_MEMORY = 2
-_LAST_DEFAULT_STREAM = 2  # 0, cudaStreamLegacy, cudaStreamPerThread
 _THREADS_PER_SM = 39  # CUdevice_attribute
 
 
@@ -51,7 +52,9 @@ class GpuDevice:
         except OSError as error:
             raise LoadError("does not compile", f"{source.name}: the library cannot be loaded: {error}") from error
         self._take_error, self._take_launches = self._library.kata_take_error, self._library.kata_take_launches
-        self._take_error.restype = self._take_launches.restype = c_char_p
+        self._take_calls = self._library.kata_take_calls
+        self._take_error.restype = self._take_launches.restype = self._take_calls.restype = c_char_p
+        self._rules = LauncherRules()
         self.spent = False
 
     def call(self, call: Call) -> Outcome:
@@ -59,14 +62,16 @@ class GpuDevice:
             return self._race(call, call.race)
         placed = [_Placed(self._driver, buffer) for buffer in call.buffers]
         self._driver.do("cuCtxSynchronize")
-        self._launch(call, [item.pointer for item in placed])
+        pointers = [item.pointer for item in placed]
+        self._launch(call, pointers)
         refused = self._refused()
         result = self._driver.result("cuCtxSynchronize")
         if result != 0:
             self.spent = True
             return Outcome(findings=(self._broken(result),))
         launches = self._launches()
-        findings = [found for found in (refused, self._elsewhere(launches)) if found]
+        findings = [refused] if refused else []
+        findings += self._broken_rules([regions(call.buffers, pointers)])
         findings += [finding for item in placed for finding in item.collect()]
         outputs = {item.buffer.name: item.contents for item in placed if item.buffer.role == "out"}
         return Outcome(outputs=outputs, findings=tuple(findings), launches=launches)
@@ -74,6 +79,7 @@ class GpuDevice:
     def _launch(self, call: Call, pointers: Sequence[int]) -> None:
         scalars = [CTYPES[scalar.ctype](scalar.value) for scalar in call.scalars]
         arguments = (*(c_void_p(pointer) for pointer in pointers), *scalars, self._driver.stream)
+        self._library.kata_next_call()
         getattr(self._library, call.launcher)(*arguments)
 
     def _refused(self) -> Finding | None:
@@ -86,23 +92,23 @@ class GpuDevice:
         threads = self._driver.attribute(_THREADS_PER_SM)
         return tuple(_parsed(line, threads) for line in self._take_launches().decode(errors="replace").splitlines())
 
-    def _elsewhere(self, launches: Sequence[Mapping[str, Any]]) -> Finding | None:
-        """A finding for a kernel on the default stream: whoever waits for the launcher's own does not wait for it.
-
-        A stream that the launcher created is its own affair: it may be joined before the launcher's goes on.
-        """
-        for launch in launches:
-            if launch["stream"] <= _LAST_DEFAULT_STREAM:
-                name = launch["kernel"].partition("(")[0]
-                where = "on the default stream, not on the one that the launcher was given: nobody waits for it"
-                return Finding("race", f"{name} was launched {where}", kernel=name)
-        return None
+    def _broken_rules(self, places: Sequence[Sequence[Region]]) -> list[Finding]:
+        """Of the calls of the launcher since this was last asked, with their buffers' places."""
+        text = self._take_calls().decode(errors="replace")
+        return self._rules.broken(text, self._driver.stream.value or 0, places)
 
     def _race(self, call: Call, contest: Contest) -> Outcome:
         self._launches()
+        places: list[tuple[Region, ...]] = []
+        buffers = sorted(call.buffers, key=lambda buffer: buffer.role)  # as the race has them: inputs first
+
+        def launch(pointers: Sequence[int]) -> None:
+            places.append(regions(buffers, pointers))
+            self._launch(call, pointers)
+
         try:
             with Race(self._driver, contest, call.buffers) as race:
-                raced = race.run(lambda pointers: self._launch(call, pointers))
+                raced = race.run(launch)
         except BaselineError as error:
             return Outcome(findings=(Finding("inconclusive", str(error)),))
         except DriverError as error:
@@ -111,7 +117,8 @@ class GpuDevice:
             self.spent = True
             return Outcome(findings=(self._broken(error.result),))
         launches = self._launches()
-        findings = [found for found in (self._refused(), self._elsewhere(launches)) if found]
+        refused = self._refused()
+        findings = [*([refused] if refused else []), *self._broken_rules(places)]
         return Outcome(findings=tuple(findings), launches=launches, race=raced)
 
     def _broken(self, result: int) -> Finding:

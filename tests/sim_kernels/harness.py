@@ -42,7 +42,7 @@ def build(source: Path, *, arch: str = "90a") -> Path:
             command = [
                 str(toolchain.nvcc), *toolchain.nvcc_flags, "-std=c++17", "-O3", "-lineinfo", "-shared",
                 "-gencode", f"arch=compute_{arch},code=compute_{arch}", "-Xcompiler", "-fPIC", "-cudart", "none",
-                "-I", str(INCLUDE), "-include", "kata_probe.h", "--keep", "--keep-dir", staging,
+                "-I", str(INCLUDE), "--keep", "--keep-dir", staging,
                 "-Xlinker", f"--no-as-needed,{stub}", "-o", f"{staging}/kata.so", str(source),
             ]  # fmt: skip
             done = subprocess.run(command, capture_output=True, text=True)

@@ -191,14 +191,16 @@ __global__ void static_kernel(float* y) {
     tile[threadIdx.x] = 0;
 }
 
-static void report(float* y, int i, float value) {
-    cudaMemcpy(y + i, &value, sizeof value, cudaMemcpyHostToDevice);
+__global__ void report_kernel(float* y, float value) {
+    *y = value;
+}
+static void report(float* y, int i, float value, cudaStream_t stream) {
+    report_kernel<<<1, 1, 0, stream>>>(y + i, value);
 }
 // y = what cudaPeekAtLastError says, what cudaGetLastError says, and what it says again
-static void report_error(float* y) {
-    report(y, 0, cudaPeekAtLastError());
-    report(y, 1, cudaGetLastError());
-    report(y, 2, cudaGetLastError());
+static void report_error(float* y, cudaStream_t stream) {
+    const float said[] = {float(cudaPeekAtLastError()), float(cudaGetLastError()), float(cudaGetLastError())};
+    for (int i = 0; i < 3; ++i) report(y, i, said[i], stream);
 }
 KATA_EXPORT void geometry(
     float* y, int gx, int gy, int gz, int bx, int by, int bz, int dynamic_shared, int bounded, cudaStream_t stream) {
@@ -207,24 +209,25 @@ KATA_EXPORT void geometry(
         bounded_kernel<<<grid, block, dynamic_shared, stream>>>(y);
     else
         nothing_kernel<<<grid, block, dynamic_shared, stream>>>(y);
-    report_error(y);
+    report_error(y, stream);
 }
 KATA_EXPORT void static_shared(float* y, int dynamic_shared, cudaStream_t stream) {
     static_kernel<<<1, 32, dynamic_shared, stream>>>(y);
-    report_error(y);
+    report_error(y, stream);
 }
 KATA_EXPORT void raised_shared(float* y, int limit, int dynamic_shared, cudaStream_t stream) {
-    report(y, 3, cudaFuncSetAttribute(nothing_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, limit));
+    report(y, 3, cudaFuncSetAttribute(nothing_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, limit), stream);
     cudaGetLastError();
     nothing_kernel<<<1, 32, dynamic_shared, stream>>>(y);
-    report_error(y);
+    report_error(y, stream);
 }
 KATA_EXPORT void cooperative(float* y, int blocks, int threads, cudaStream_t stream) {
     void* arguments[] = {&y};
     report(
         y, 3,
-        cudaLaunchCooperativeKernel((const void*)nothing_kernel, dim3(blocks), dim3(threads), arguments, 0, stream));
-    report_error(y);
+        cudaLaunchCooperativeKernel((const void*)nothing_kernel, dim3(blocks), dim3(threads), arguments, 0, stream),
+        stream);
+    report_error(y, stream);
 }
 KATA_EXPORT void asks_for_nothing(float* y, int threads, cudaStream_t stream) {
     for (int i = 0; i < 3; ++i) nothing_kernel<<<1, threads, 0, stream>>>(y);

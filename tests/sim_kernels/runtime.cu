@@ -68,6 +68,9 @@ KATA_EXPORT void not_cooperative(const float* x, float* y, int n, cudaStream_t s
     grid_sync_kernel<<<1, 64, 0, stream>>>(x, y, y, n);
 }
 
+__global__ void twice_kernel(float* y, float sum) {
+    *y = 2 * sum;
+}
 __global__ void scale_kernel(const float* x, float* y, int n) {
     const int i = threadIdx.x;
     if (i < n) y[i] = x[i] * scale[i % 4];
@@ -82,8 +85,7 @@ KATA_EXPORT void symbols(const float* x, float* y, int n, cudaStream_t stream) {
     void* address = nullptr;
     cudaGetSymbolAddress(&address, grid_sum);
     cudaMemcpyAsync(y, address, sizeof sum, cudaMemcpyDeviceToDevice, stream);
-    sum *= 2;
-    cudaMemcpyAsync(y + 1, &sum, sizeof sum, cudaMemcpyHostToDevice, stream);
+    twice_kernel<<<1, 1, 0, stream>>>(y + 1, sum);
 }
 
 __global__ void __launch_bounds__(128) bounded_kernel(const float* x, float* y, int n) {
@@ -134,8 +136,11 @@ KATA_EXPORT void virtual_functions(const float* x, float* y, int n, cudaStream_t
     virtual_functions_kernel<<<1, 128, 0, stream>>>(x, y, n);
 }
 
-static void report(float* y, int i, float value) {
-    cudaMemcpy(y + i, &value, sizeof value, cudaMemcpyHostToDevice);
+__global__ void report_kernel(float* y, float value) {
+    *y = value;
+}
+static void report(float* y, int i, float value, cudaStream_t stream) {
+    report_kernel<<<1, 1, 0, stream>>>(y + i, value);
 }
 
 KATA_EXPORT void queries(const float* x, float* y, int n, cudaStream_t stream) {
@@ -143,31 +148,32 @@ KATA_EXPORT void queries(const float* x, float* y, int n, cudaStream_t stream) {
     cudaGetDeviceCount(&devices);
     cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, bounded_kernel, 128, 40 << 10);
     cudaOccupancyMaxPotentialBlockSize(&potential, &threads, bounded_kernel, 0, 0);
-    report(y, 0, devices);
-    report(y, 1, blocks);
-    report(y, 2, threads);
+    report(y, 0, devices, stream);
+    report(y, 1, blocks, stream);
+    report(y, 2, threads, stream);
     cudaStream_t own;
     cudaEvent_t begin, end;
     cudaStreamCreate(&own);
     cudaEventCreate(&begin);
     cudaEventCreateWithFlags(&end, cudaEventDefault);
     float milliseconds = -1;
-    report(y, 3, cudaEventElapsedTime(&milliseconds, begin, end) == cudaErrorInvalidResourceHandle);
+    report(y, 3, cudaEventElapsedTime(&milliseconds, begin, end) == cudaErrorInvalidResourceHandle, stream);
+    cudaStreamSynchronize(stream);
     cudaEventRecord(begin, own);
     bounded_kernel<<<1, 32, 0, own>>>(x, y + 8, 32);
     cudaEventRecord(end, own);
     cudaEventSynchronize(end);
     cudaEventElapsedTime(&milliseconds, begin, end);
-    report(y, 4, milliseconds > 0 && milliseconds < 10000);
-    report(y, 5, cudaStreamSynchronize(own));
+    report(y, 4, milliseconds > 0 && milliseconds < 10000, stream);
+    report(y, 5, cudaStreamSynchronize(own), stream);
     cudaEventDestroy(begin);
     cudaStreamDestroy(own);
     cudaGetLastError();
-    report(y, 6, cudaStreamDestroy(own) == cudaErrorInvalidResourceHandle);
+    report(y, 6, cudaStreamDestroy(own) == cudaErrorInvalidResourceHandle, stream);
     cudaMemPool_t pool;
     cudaDeviceGetDefaultMemPool(&pool, 0);
     void* memory = nullptr;
-    report(y, 7, cudaMallocFromPoolAsync(&memory, 64, pool, stream) == cudaSuccess && memory != nullptr);
+    report(y, 7, cudaMallocFromPoolAsync(&memory, 64, pool, stream) == cudaSuccess && memory != nullptr, stream);
 }
 KATA_EXPORT void managed(const float* x, float* y, int n, cudaStream_t stream) {
     float* both = nullptr;

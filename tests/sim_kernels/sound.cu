@@ -229,6 +229,9 @@ __global__ void votes_kernel(const float* x, float* y, int n) {
 }
 LAUNCHER(votes, 1, 64, 0)
 
+__global__ void copy_kernel(const float* x, float* y) {
+    y[threadIdx.x] = x[threadIdx.x];
+}
 KATA_EXPORT void runtime(const float* x, float* y, int n, cudaStream_t stream) {
     int device = 7, multiprocessors = 0, blocks = 0, small = 0, block = 0;
     cudaGetDevice(&device);
@@ -245,7 +248,7 @@ KATA_EXPORT void runtime(const float* x, float* y, int n, cudaStream_t stream) {
     float* copy = nullptr;
     cudaMallocAsync(&copy, sizeof host, stream);
     cudaMemcpyAsync(copy, host, sizeof host, cudaMemcpyHostToDevice, stream);
-    cudaMemcpyAsync(y, copy, sizeof host, cudaMemcpyDeviceToDevice, stream);
+    copy_kernel<<<1, 4, 0, stream>>>(copy, y);
     cudaFreeAsync(copy, stream);
     cudaStreamSynchronize(stream);
 }

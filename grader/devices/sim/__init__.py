@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 from grader.devices import Call, Finding, Outcome
+from grader.devices.launcher_rules import LauncherRules, regions
 from grader.devices.sim.engine import EngineError, engine_library
 from grader.devices.sim.library import (
     add_buffer,
@@ -22,6 +23,7 @@ from grader.devices.sim.library import (
     load_kata,
     read_counters,
     read_findings,
+    read_runtime_calls,
     read_writers,
 )
 
@@ -43,6 +45,7 @@ class SimDevice:
         error = self._engine.sim_load(text, os.fsencode(source), arch.encode(), threads)
         add_shapes(self._engine, source)
         self._kata = load_kata(library, source=source)
+        self._rules = LauncherRules()
         self._broken = self._kata.finding
         if error is not None:
             message = f"the PTX cannot be read: {error.decode(errors='replace')}"
@@ -63,13 +66,16 @@ class SimDevice:
             add_watches(engine, call, addresses)
             if call.counters:
                 engine.sim_count()
-            launcher(*addresses, *(scalar.value for scalar in call.scalars), engine.sim_stream())
+            stream = engine.sim_stream()
+            launcher(*addresses, *(scalar.value for scalar in call.scalars), stream)
+            broken = self._rules.broken(read_runtime_calls(engine), stream, [regions(call.buffers, addresses)])
             outputs = {
                 buffer.name: buffer_bytes(engine, address, len(buffer.data))
                 for buffer, address in zip(call.buffers, addresses, strict=True)
                 if buffer.role == "out"
             }
-            return Outcome(outputs, read_findings(engine), read_counters(engine, call), read_writers(engine))
+            findings = (*read_findings(engine), *broken)
+            return Outcome(outputs, findings, read_counters(engine, call), read_writers(engine))
         finally:
             engine.sim_end()
 

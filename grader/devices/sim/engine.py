@@ -42,8 +42,8 @@ OPTIMISATION = "-O2"
 OTHER_OPTIMISATION = {  # of sources by name: what runs once a launch, and what runs for every warp instruction
     "-O1": (
         *("api", "bases", "block", "build", "card", "counters", "declarations", "decode", "device", "finding", "grid"),
-        *("instructions", "layout", "limits", "operands", "parser", "print", "runtime", "streams", "tokens"),
-        "transfers",
+        *("instructions", "layout", "limits", "operands", "parser", "print", "runtime", "runtime_calls", "streams"),
+        *("tokens", "transfers"),
     ),
     "-O3": ("access", "floating", "integer", "mma", "product", "resolve", "shared", "warp"),
 }

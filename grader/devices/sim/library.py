@@ -30,6 +30,7 @@ _PROTOTYPES: dict[str, tuple[Any, Sequence[Any]]] = {
     "sim_stream": (ctypes.c_void_p, ()),
     "sim_bytes": (ctypes.c_void_p, (ctypes.c_uint64,)),
     "sim_findings": (ctypes.c_char_p, ()),
+    "sim_runtime_calls": (ctypes.c_char_p, ()),
     "sim_watch": (None, (ctypes.c_char_p, ctypes.c_uint64, ctypes.c_uint32)),
     "sim_writers": (ctypes.c_char_p, ()),
     "sim_counters": (None, (ctypes.POINTER(ctypes.c_uint64),)),
@@ -125,6 +126,12 @@ def read_findings(engine: ctypes.CDLL) -> tuple[Finding, ...]:
     for item in found:
         item.update({key: tuple(item[key]) for key in ("block", "thread") if key in item})
     return tuple(Finding(**item) for item in found)
+
+
+def read_runtime_calls(engine: ctypes.CDLL) -> str:
+    """As grader.devices.runtime_calls reads it."""
+    text: str = engine.sim_runtime_calls().decode(errors="replace")
+    return text
 
 
 def add_watches(engine: ctypes.CDLL, call: Call, addresses: Sequence[int]) -> None:

@@ -88,6 +88,13 @@ SIM_EXPORT const char* sim_counted() {
     return text.c_str();
 }
 
+// What the call's launcher asked of the CUDA runtime, a line each.
+SIM_EXPORT const char* sim_runtime_calls() {
+    static std::string text;
+    text = Device::get().runtime_calls.text();
+    return text.c_str();
+}
+
 SIM_EXPORT void sim_end() {
     Device::get().end();
 }

@@ -69,6 +69,7 @@ void Device::begin(u64 seed, u64 limit) {
     limit_ = limit;
     findings.clear();
     watch.clear();
+    runtime_calls.clear();
     dead_ = unasked_ = false;
     error_ = SUCCESS;
     stack_bytes_ = STACK_BYTES;
@@ -208,20 +209,18 @@ std::vector<u8> Device::pack(const Program& p, void** arguments) const {
     return bytes;
 }
 
-void Device::expect_stream(const void* host, const void* stream) {
-    constexpr u64 LAST_DEFAULT = 2;  // 0, cudaStreamLegacy, cudaStreamPerThread
-    const Function* f = function(host);
-    if (!stream_ || reinterpret_cast<u64>(stream) > LAST_DEFAULT || !f) return;
-    const Program* p = program(*f);
-    const std::string name = p ? p->name : f->name;
-    Finding finding = without_place(
-        "race",
-        name + " is launched on the default stream, not on the one that the launcher was given: nobody waits for it");
-    finding.kernel = name;
-    keep(finding);
+// Whether an input's or an output's address is among a kernel's parameters.
+bool Device::gets_a_buffer(const std::vector<u8>& parameters) const {
+    for (size_t at = 0; at + sizeof(u64) <= parameters.size(); at += sizeof(u64)) {
+        u64 word;
+        std::memcpy(&word, parameters.data() + at, sizeof word);
+        const Window* window = word >= GLOBAL_ORIGIN ? memory.find(word) : nullptr;
+        if (window && (window->use == Use::input || window->use == Use::output)) return true;
+    }
+    return false;
 }
 
-int Device::launch(const void* host, const Geometry& geometry, void** arguments, bool cooperative) {
+int Device::launch(const void* host, const Geometry& geometry, void** arguments, const void* stream, bool cooperative) {
     if (dead_) return fail(ILLEGAL_ADDRESS);
     Function* f = function(host);
     if (!f) return fail(INVALID_DEVICE_FUNCTION);
@@ -248,6 +247,8 @@ int Device::launch(const void* host, const Geometry& geometry, void** arguments,
     launch.parameters = pack(*p, arguments);
     launch.limit = limit_;
     launch.executed = executed;
+    const u32 touches = gets_a_buffer(launch.parameters) ? RuntimeCall::TOUCHES : 0;
+    runtime_calls.note({"kernel", p->name, stream, nullptr, touches});
     Window& parameters = *memory.find(GLOBAL_ORIGIN);
     parameters.data = launch.parameters.data();
     parameters.bytes = p->parameter_bytes;

@@ -15,6 +15,7 @@
 #include "finding.h"
 #include "launch.h"
 #include "memory.h"
+#include "runtime_calls.h"
 #include "watch.h"
 
 namespace sim {
@@ -105,9 +106,8 @@ class Device {
     void add_variable(const void* host, const char* name) { variables_[host] = name; }
     Function* function(const void* host);
     Window* variable(const void* host);
-    void give_stream(void* stream) { stream_ = stream; }       // to the launcher, in this call and all later ones
-    void expect_stream(const void* host, const void* stream);  // a finding for a default one
-    int launch(const void* host, const Geometry& geometry, void** arguments, bool cooperative);
+    int launch(
+        const void* host, const Geometry& geometry, void** arguments, const void* stream, bool cooperative = false);
     int allocate(void** pointer, u64 bytes);
     int release(void* pointer);
     int copy(const char* what, void* to, const void* from, u64 bytes);
@@ -134,15 +134,16 @@ class Device {
     void keep(Finding finding);
     Memory memory;
     Watch watch;
+    RuntimeCalls runtime_calls;  // of this call
     std::vector<Finding> findings;
     u64 executed = 0, executed_lanes = 0, launches = 0;
 
  private:
-    void* stream_ = nullptr;  // null: a launcher may take any
     void place_variables();
     void give_shapes(Program& program) const;
     void initialise(const ptx::Variable& variable, Window& window);
     std::vector<u8> pack(const Program& program, void** arguments) const;
+    bool gets_a_buffer(const std::vector<u8>& parameters) const;
     u64 grid_workspace();
     void count(Launch& launch);
     void finish(Launch& launch);

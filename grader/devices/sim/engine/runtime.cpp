@@ -55,9 +55,7 @@ Geometry geometry_of(Dim3 grid, Dim3 block, size_t shared) {
 int launch(
     const void* kernel, Dim3 grid, Dim3 block, void** arguments, size_t shared, void* stream,
     bool cooperative = false) {
-    Device& device = Device::get();
-    device.expect_stream(kernel, stream);
-    return device.launch(kernel, geometry_of(grid, block, shared), arguments, cooperative);
+    return Device::get().launch(kernel, geometry_of(grid, block, shared), arguments, stream, cooperative);
 }
 
 int fail(int error) {
@@ -77,6 +75,32 @@ int occupancy(int* blocks, const void* kernel, int threads, size_t dynamic_share
     if (threads <= 0) return fail(INVALID_VALUE);
     *blocks = int(resident_blocks(device.card(), *program, u64(threads), dynamic_shared));
     return SUCCESS;
+}
+
+// The host waits for a copy from or to its own memory, unless it asks for one that is asynchronous.
+int copy(const char* what, void* to, const void* from, size_t bytes, void* stream, bool waits) {
+    const u32 sides =
+        (is_device_address(to) ? 0 : RuntimeCall::TO_HOST) | (is_device_address(from) ? 0 : RuntimeCall::FROM_HOST);
+    const u32 flags = sides | (waits && sides ? RuntimeCall::WAITS : 0);
+    Device::get().runtime_calls.note({"copy", what, stream, nullptr, flags, to, from, bytes});
+    return Device::get().copy(what, to, from, bytes);
+}
+
+int fill(const char* what, void* to, int value, size_t bytes, void* stream) {
+    Device::get().runtime_calls.note({"fill", what, stream, nullptr, 0, to, nullptr, bytes});
+    return Device::get().fill(what, to, value, bytes);
+}
+
+int copy_to_symbol(
+    const char* what, const void* symbol, const void* from, size_t bytes, size_t offset, void* stream, bool waits) {
+    void* to = symbol_address(symbol, offset);
+    return to ? copy(what, to, from, bytes, stream, waits) : fail(INVALID_SYMBOL);
+}
+
+int copy_from_symbol(
+    const char* what, void* to, const void* symbol, size_t bytes, size_t offset, void* stream, bool waits) {
+    const void* from = symbol_address(symbol, offset);
+    return from ? copy(what, to, from, bytes, stream, waits) : fail(INVALID_SYMBOL);
 }
 
 int refuse(const char* sentence) {
@@ -262,30 +286,29 @@ SIM_EXPORT int cudaFreeHost(void* pointer) {
     return SUCCESS;
 }
 SIM_EXPORT int cudaMemcpy(void* to, const void* from, size_t bytes, int) {
-    return Device::get().copy("cudaMemcpy", to, from, bytes);
+    return copy("cudaMemcpy", to, from, bytes, nullptr, true);
 }
-SIM_EXPORT int cudaMemcpyAsync(void* to, const void* from, size_t bytes, int, void*) {
-    return Device::get().copy("cudaMemcpyAsync", to, from, bytes);
+SIM_EXPORT int cudaMemcpyAsync(void* to, const void* from, size_t bytes, int, void* stream) {
+    return copy("cudaMemcpyAsync", to, from, bytes, stream, false);
 }
 SIM_EXPORT int cudaMemset(void* to, int value, size_t bytes) {
-    return Device::get().fill("cudaMemset", to, value, bytes);
+    return fill("cudaMemset", to, value, bytes, nullptr);
 }
-SIM_EXPORT int cudaMemsetAsync(void* to, int value, size_t bytes, void*) {
-    return Device::get().fill("cudaMemsetAsync", to, value, bytes);
+SIM_EXPORT int cudaMemsetAsync(void* to, int value, size_t bytes, void* stream) {
+    return fill("cudaMemsetAsync", to, value, bytes, stream);
 }
 SIM_EXPORT int cudaMemcpyToSymbol(const void* symbol, const void* from, size_t bytes, size_t offset, int) {
-    void* to = symbol_address(symbol, offset);
-    return to ? Device::get().copy("cudaMemcpyToSymbol", to, from, bytes) : fail(INVALID_SYMBOL);
+    return copy_to_symbol("cudaMemcpyToSymbol", symbol, from, bytes, offset, nullptr, true);
 }
-SIM_EXPORT int cudaMemcpyToSymbolAsync(const void* symbol, const void* from, size_t bytes, size_t offset, int, void*) {
-    return cudaMemcpyToSymbol(symbol, from, bytes, offset, 0);
+SIM_EXPORT int cudaMemcpyToSymbolAsync(
+    const void* symbol, const void* from, size_t bytes, size_t offset, int, void* stream) {
+    return copy_to_symbol("cudaMemcpyToSymbolAsync", symbol, from, bytes, offset, stream, false);
 }
 SIM_EXPORT int cudaMemcpyFromSymbol(void* to, const void* symbol, size_t bytes, size_t offset, int) {
-    void* from = symbol_address(symbol, offset);
-    return from ? Device::get().copy("cudaMemcpyFromSymbol", to, from, bytes) : fail(INVALID_SYMBOL);
+    return copy_from_symbol("cudaMemcpyFromSymbol", to, symbol, bytes, offset, nullptr, true);
 }
-SIM_EXPORT int cudaMemcpyFromSymbolAsync(void* to, const void* symbol, size_t bytes, size_t offset, int, void*) {
-    return cudaMemcpyFromSymbol(to, symbol, bytes, offset, 0);
+SIM_EXPORT int cudaMemcpyFromSymbolAsync(void* to, const void* symbol, size_t bytes, size_t offset, int, void* stream) {
+    return copy_from_symbol("cudaMemcpyFromSymbolAsync", to, symbol, bytes, offset, stream, false);
 }
 SIM_EXPORT int cudaGetSymbolAddress(void** pointer, const void* symbol) {
     *pointer = symbol_address(symbol, 0);
@@ -301,5 +324,6 @@ SIM_EXPORT int cudaGetSymbolSize(size_t* bytes, const void* symbol) {
 // ---- the device
 
 SIM_EXPORT int cudaDeviceSynchronize() {
+    Device::get().runtime_calls.note({"await_all", "cudaDeviceSynchronize"});
     return Device::get().status();
 }
