@@ -35,7 +35,7 @@ class Builds:
         if job.identity not in self._found:
 
             def holds(read: dict[str, Any]) -> bool:
-                return dependencies.hold(read, job.beside, self.hashes) and not _reads_solutions(job, read)
+                return dependencies.hold(read, job.beside, self.hashes) and not _is_refused(job, read)
 
             found = entries.find(self._place(job), self.hashes, holds=holds)
             if found is None:
@@ -53,8 +53,12 @@ class Builds:
         return self.folder / "builds" / job.key
 
 
-def _reads_solutions(job: Job, read: dict[str, Any]) -> bool:
-    """Whether a header is one of the solutions here, where it may have been none for the file that was compiled."""
+def _is_refused(job: Job, read: dict[str, Any]) -> bool:
+    """Whether a header may not be read here: the build may be of the same file in another folder, for another kata."""
     solutions = (job.request.kata.root / "solutions").resolve()
-    folders = [path.resolve().parents for path in dependencies.files(read, job.beside)]
-    return any(solutions in parents and job.beside not in parents for parents in folders)
+    within = job.request.within and job.request.within.resolve()
+    for path in dependencies.files(read, job.beside):
+        folders = path.resolve().parents
+        if job.beside not in folders and (solutions in folders or (within is not None and within not in folders)):
+            return True
+    return False

@@ -44,8 +44,8 @@ class Job:
 
     @property
     def identity(self) -> tuple[str, str]:
-        """Two jobs of the same become the same build: the same file finds other headers in another folder."""
-        return self.key, "" if self.request.together else str(self.beside)
+        """Two jobs of the same become the same build: the same file may find other headers in another folder."""
+        return self.key, str(self.beside)
 
     @property
     def member(self) -> Member:
@@ -131,7 +131,8 @@ def not_allowed(job: Job, place: Path) -> CompileFailure | None:
     own = (place, INCLUDE, job.request.source.resolve().parent)
     solutions = job.request.kata.root / "solutions"
     listed = (place / f"{NAME}.d").read_text(errors="replace")
-    refusal = symbols.refused_header(listed, own, text, libraries, solutions=solutions)
+    within = (job.request.within, *job.system) if job.request.within else ()
+    refusal = symbols.refused_header(listed, own, text, libraries, solutions=solutions, within=within)
     refusal = refusal or symbols.refused_call(place / f"{NAME}.o", text, libraries)
     return CompileFailure(job.request, refusal.message, refusal.line, "", Kind.NOT_ALLOWED) if refusal else None
 

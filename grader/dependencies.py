@@ -3,8 +3,8 @@
 The list is nvcc's own: its dependency file, and the files that its preprocessed texts name. The files of the toolkit
 and of the system's compiler are known by size and time, all others by their content. Beside them it is known which
 names were looked for, so that a header that appears where it would be found first, or that __has_include asked for,
-counts as well. Files beside the source are known by their path from there: the facts hold for the same text in another folder
-where it would find the same.
+counts as well. Files beside the source are known by their path from there: the facts hold for the same text in another
+folder where it would find the same.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MOST_BYTES = 16 << 20  # of one header of the learner's own that is looked throu
 FOLDER_VARIABLES = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
 
 _ENTERED = re.compile(rb'^# \d+ "([^"\n]+)" 1', re.MULTILINE)  # GCC: "entering a new file"
-_BETWEEN_LITERALS = re.compile(rb'"\s*(?:#[^\n]*\n\s*)*"')
+_BETWEEN_LITERALS = re.compile(rb'(?<!\\)"\s*(?:#[^\n]*\n\s*)*"')
 # What makes the assembler read a file, or build such a word from pieces.
 _ASSEMBLER = re.compile(rb"incbin|\.include\b|\.macro\b|\.irpc?\b|\.rept\b|\.altmacro\b")
 _INCBIN = re.compile(rb'\.incbin\s+\\?"([^"\\\n]+)\\?"')
@@ -44,7 +44,8 @@ class Run:
 
     ``own``: the paths, from there, of what was written for it. ``beside``: the folder of the source, where nvcc looked
     for headers, None where it did not; ``names_before``: what was in it when the run began, None: not known. ``ours``:
-    the folder of headers that the build's key has already; ``system``: folders whose headers are known by size and time.
+    the folder of headers that the build's key has already; ``system``: folders whose headers are known by size and
+    time.
     """
 
     place: Path
@@ -143,7 +144,7 @@ def _is_in(path: str, folder: str) -> bool:
 
 def _read(run: Run) -> set[str]:
     """Every file that was read, as it was spelled."""
-    listed = (run.place / Path(SOURCE).with_suffix(".d")).read_text()
+    listed = (run.place / Path(SOURCE).with_suffix(".d")).read_text(errors="surrogateescape")
     paths = {str(path) for path in dependencies(listed)}
     texts = sorted(run.place.glob("*.ii"))
     if not texts:
@@ -216,7 +217,7 @@ def _all_names(facts: dict[str, Any]) -> str:
     return f"{facts['system']}\n{facts['names']}"
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=32)
 def _by_first(names: str) -> dict[str, list[str]]:
     """Every name that an include may have been spelled with, by its first folder: a path, and each end of it."""
     found: dict[str, set[str]] = {}

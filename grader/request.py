@@ -55,7 +55,8 @@ class Target:
 
 @dataclass(frozen=True)
 class Request:
-    """One file to build as one kata. ``together``: it may be compiled with others in one translation unit."""
+    """One file to build as one kata. ``together``: it may be compiled with others in one translation unit.
+    ``within``: the folder that all it includes must lie in, but for the system's headers and the grader's."""
 
     kata: Kata
     spec: Spec
@@ -63,6 +64,7 @@ class Request:
     target: Target
     warnings_are_errors: bool = False
     together: bool = False
+    within: Path | None = None
 
 
 @dataclass(frozen=True)

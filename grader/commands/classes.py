@@ -127,12 +127,16 @@ class _Run:
                 yield self._keep(key, entry, _said(entry, entry.verdict, entry.summary))
             else:
                 todo.append((key, entry))
-        tasks = (Task(entry.kata or "", self.options, entry.source, label=(key, entry)) for key, entry in todo)
+        tasks = (self._task(key, entry) for key, entry in todo)
         count = min(count, len(todo))
         with contextlib.closing(replies(tasks, self.catalog.root, count=count, limit_s=limit_s)) as graded:
             for reply in graded:
                 key, entry = reply.task.label
                 yield self._keep(key, entry, self._record(entry, reply, limit_s))
+
+    def _task(self, key: str, entry: Entry) -> Task:
+        options = replace(self.options, within=str(entry.submission.folder))
+        return Task(entry.kata or "", options, entry.source, label=(key, entry))
 
     def _keep(self, key: str, entry: Entry, found: Mapping[str, Any]) -> Row:
         row = {"submission": entry.submission.name, **found, "file": entry.file, KEY: key}
@@ -143,7 +147,9 @@ class _Run:
 
     def _key(self, entry: Entry) -> str:
         """All that a row depends on: the submission's file, the kata as it is now, and how it is graded."""
-        asked = {name: value for name, value in asdict(self.options).items() if name not in ("jobs", "device")}
+        asked = {
+            name: value for name, value in asdict(self.options).items() if name not in ("jobs", "device", "within")
+        }
         of = [entry.submission.name, entry.kata, entry.file, entry.digest, entry.verdict, entry.summary]
         kata = self.catalog.katas.get(entry.kata or "")
         spec = hashlib.sha256(kata.spec_path.read_bytes()).hexdigest() if kata else ""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from grader import cache, entries
+from grader import cache, entries, manifest
 from grader.entries import Made
 from grader.lock import Claims
 from grader.manifest import Hashes
@@ -60,7 +60,7 @@ def engine_library(
     flags = _flags(path)
     compiler_key, headers = _compiler_key(path, flags), sorted(SOURCES.glob("*.h"))
     sources = sorted(SOURCES.glob("*.cpp"))
-    place = folder / f"engine-{_digest(compiler_key, *headers, *sources)}"
+    place = folder / f"engine-{_digest(f'{compiler_key} {manifest.VERSION}', *headers, *sources)}"
     if built := entries.find(place, Hashes()):
         return built / LIBRARY
     say = progress or (lambda line: None)
