@@ -164,14 +164,15 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
 
 @pytest.mark.parametrize("name", DAMAGES)
 def test_a_damaged_build_is_made_anew(folder: Path, name: str) -> None:
-    DAMAGES[name](only_entry(folder))
+    before = only_entry(folder)
+    DAMAGES[name](before)
     if name in ("library cut", "library empty", "library flipped", "PTX cut", "PTX gone"):
         assert verdict(KATA.solution_path) is Kind.PASS
     else:
         assert computed(KATA.solution_path) == ("lt", 1)
     assert computed(KATA.solution_path) == ("lt", 0)
     entry = only_entry(folder)
-    assert sorted(path.name for path in entry.iterdir()) == sorted(FILES)
+    assert entry != before and sorted(path.name for path in entry.iterdir()) == sorted(FILES)
 
 
 def test_a_whole_build_is_not_made_anew(folder: Path) -> None:
@@ -215,7 +216,7 @@ def test_what_may_not_be_read_is_made_anew(folder: Path, place: str) -> None:
     if place == "builds":  # what is below is whole: it may be of use again
         assert said[1] == ["0", "False"]
     else:
-        assert said == [["1", "False"], ["0", "False"]]
+        assert said == [["1", "False"], ["0", "False"]] and only_entry(folder) != entry
 
 
 def test_where_nothing_can_be_kept_a_build_is_made_for_this_once(folder: Path) -> None:
