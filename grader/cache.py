@@ -1,7 +1,7 @@
 """The folder that builds, the simulator's engine and failed shapes are kept in. Everything there can be made again.
 
-Entries are content-addressed and appear whole: they are made in a staging folder of their own and renamed into
-place, so that neither Ctrl-C nor a second run at the same time can leave half an entry or a lock behind.
+Everything is made in a staging folder of its own and renamed into place when it is whole (grader.entries), so that
+neither Ctrl-C nor a second run at the same time can leave half an entry or a lock behind.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+STAGING = "staging"
 
 
 class CacheError(Exception):
@@ -45,7 +47,7 @@ def explain(error: OSError, folder: Path) -> CacheError:
 def staging(cache: Path) -> Iterator[Path]:
     """A new folder inside the cache, gone at the end whatever happens. Its name carries the owner's process id."""
     try:
-        parent = cache / "staging"
+        parent = cache / STAGING
         parent.mkdir(parents=True, exist_ok=True)
         _sweep(parent)
         folder = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=parent))
@@ -59,17 +61,6 @@ def staging(cache: Path) -> Iterator[Path]:
         raise
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def publish(made: Path, place: Path) -> None:
-    """Rename the folder or file ``made`` to ``place``. Where another run was first, its entry stays."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        made.rename(place)
-    except OSError as error:
-        if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
-            raise
-        shutil.rmtree(made, ignore_errors=True)
 
 
 def _sweep(parent: Path) -> None:

@@ -60,6 +60,7 @@ class Options:
     memory: bool = True  # try the shape that failed last before all others, and keep it
     hidden: bool = False  # shapes in no published order, and more of them drawn
     together: bool = False  # compile several files in one run of nvcc: for checks of many files that seldom fail
+    within: str = ""  # the folder that what a file includes must lie in; empty: anywhere
 
     def effort(self, target: Target, after_gpu: bool) -> Effort:
         effort = replace(effort_for(target.device), seed=self.seed, hidden=self.hidden)
@@ -186,7 +187,8 @@ def text_of(kata: Kata, source: Path) -> str | Verdict:
 
 
 def _request(kata: Kata, source: Path, target: Target, options: Options) -> Request:
-    return Request(kata, load_spec(kata), source, target, options.warnings_are_errors, options.together)
+    within = Path(options.within) if options.within else None
+    return Request(kata, load_spec(kata), source, target, options.warnings_are_errors, options.together, within)
 
 
 def _on_devices(kata: Kata, source: Path, options: Options, progress: Progress | None) -> tuple[Verdict, ...]:

@@ -11,10 +11,13 @@ import re
 import subprocess
 from pathlib import Path
 
-from grader import cache
+from grader import cache, entries
+from grader.entries import Made
+from grader.manifest import Hashes
 from grader.toolchain import Toolchain, ToolchainError
 
 SOURCE = Path(__file__).resolve().parent / "devices" / "probe.cpp"
+OBJECT = "probe.o"
 _FLAGS = ("-std=c++17", "-O2", "-Xcompiler", "-fPIC,-fvisibility=hidden")
 _WRAPPED = re.compile(r"^(?:WRAP|LAUNCH)\(\s*(\w+),", re.MULTILINE)
 
@@ -28,14 +31,16 @@ def probe_object(toolchain: Toolchain, folder: Path) -> Path:
     """The object file in the cache ``folder``. Raises ToolchainError where nvcc cannot compile it, or CacheError."""
     parts = (SOURCE.read_bytes(), toolchain.identity.encode(), " ".join(_FLAGS).encode())
     key = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()[:32]
-    place = folder / "probes" / f"{key}.o"
-    if not place.is_file():
-        with cache.staging(folder) as stage:
-            made = stage / place.name
-            command = [str(toolchain.nvcc), *toolchain.nvcc_flags, *_FLAGS, "-c", str(SOURCE), "-o", str(made)]
-            done = subprocess.run(command, capture_output=True, text=True)
-            if done.returncode != 0:
-                said = (done.stderr.strip() or f"exit status {done.returncode}").splitlines()[0]
-                raise ToolchainError(f"{toolchain.nvcc} cannot compile {SOURCE.name}: {said}")
-            cache.publish(made, place)
-    return place
+    place = folder / "probes" / key
+    if kept := entries.find(place, Hashes()):
+        return kept / OBJECT
+    with cache.staging(folder) as stage:
+        made = stage / key
+        made.mkdir()
+        command = [str(toolchain.nvcc), *toolchain.nvcc_flags, *_FLAGS, "-c", str(SOURCE), "-o", str(made / OBJECT)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            said = (done.stderr.strip() or f"exit status {done.returncode}").splitlines()[0]
+            raise ToolchainError(f"{toolchain.nvcc} cannot compile {SOURCE.name}: {said}")
+        [kept] = entries.keep([Made(made, place)], Hashes())
+    return kept / OBJECT

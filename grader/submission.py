@@ -1,19 +1,23 @@
 """Folders that were handed in -> Entries: for each kata the one file to grade, or what is to be said instead.
 
 Nothing is followed out of a folder, neither a symbolic link nor an #include by name, and nothing is written into one.
+What a file includes in a way that only a compiler can follow is for the build to refuse.
 """
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import hashlib
+import itertools
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from grader.build import includes_of
 from grader.catalog import Catalog
+from grader.manifest import Hashes
 from grader.source_file import read_source
 from grader.terminal import plain
 from grader.verdict import Kind
@@ -38,7 +42,8 @@ class Submission:
 class Entry:
     """A file to grade as ``kata``; or, where ``verdict`` is not empty, what is the matter instead, and ``summary`` why.
 
-    ``file`` is relative to the submission. ``digest`` is of the file and of all that it includes by name.
+    ``file`` is relative to the submission. ``digest`` is of the file and of all that it includes by name; of the whole
+    submission where a macro says what is included, or the file asks what is there.
     """
 
     submission: Submission
@@ -147,8 +152,11 @@ def _inspected(submission: Submission, kata: str, file: str) -> Entry:
                 return Entry(submission, kata, file, digest=f"unread {error.strerror}")
             return refused(f"includes {_from(path, submission)}, which cannot be read ({error.strerror})")
         digest.update(hashlib.sha256(text).digest())
-        for name in includes_of(text):
-            other = Path(os.path.normpath(path.parent / name))
+        names = _included(text)
+        if names is None:
+            digest.update(_of_all(submission.folder))
+        for name, folder in itertools.product(names or (), dict.fromkeys((path.parent, entry.source.parent))):
+            other = Path(os.path.normpath(folder / name))
             if other in seen or not os.path.lexists(other):
                 continue
             if not _is_inside(other, submission.folder):
@@ -156,6 +164,36 @@ def _inspected(submission: Submission, kata: str, file: str) -> Entry:
             seen.add(other)
             pending.append(other)
     return Entry(submission, kata, file, digest=digest.hexdigest())
+
+
+_GAP = rb"(?:[ \t]|/\*.*?\*/)*"
+_DIRECTIVE = rb"(?:#|%:)" + _GAP + rb"(?:include(?:_next)?|import|embed)\b" + _GAP
+_INCLUDE = re.compile(_DIRECTIVE + rb'(?:["<]([^">\n]+)[">])?', re.DOTALL)
+_OPAQUE = re.compile(rb"__has_include|__has_embed|incbin|\.include\b")
+
+
+def _included(text: bytes) -> list[str] | None:
+    """What a file includes by name, wherever it is found; None where that is not all."""
+    text = re.sub(rb"\\\r?\n", b"", text)
+    names = _INCLUDE.findall(text)
+    if _OPAQUE.search(text) or b"" in names:
+        return None
+    return [os.fsdecode(name) for name in names]
+
+
+def _of_all(folder: Path) -> bytes:
+    """The names and contents of all files that a submission may have."""
+    digest, hashes = hashlib.sha256(), Hashes()
+    for file in sorted(itertools.islice(_paths(folder), MOST_FILES)):
+        digest.update(os.fsencode(file) + b"\0")
+        with contextlib.suppress(OSError):
+            digest.update(hashes.of(folder / file)[1].encode())
+    return digest.digest()
+
+
+def _paths(folder: Path) -> Iterator[str]:
+    for place, _, files in os.walk(folder):
+        yield from (os.path.relpath(os.path.join(place, name), folder) for name in files)
 
 
 def _from(path: Path, submission: Submission) -> str:

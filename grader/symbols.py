@@ -151,15 +151,23 @@ def may_call(name: str, libraries: tuple[str, ...] = ()) -> bool:
 
 
 def refused_header(
-    dependencies: str, own: Iterable[Path], source: str, libraries: tuple[str, ...], *, solutions: Path
+    listed: str,
+    own: Iterable[Path],
+    source: str,
+    libraries: tuple[str, ...],
+    *,
+    solutions: Path,
+    within: Iterable[Path] = (),
 ) -> Refusal | None:
-    """The first included file of a library that the kata does not have, or of the folder of ``solutions``.
+    """The first included file of a library that the kata does not have, or of the folder of ``solutions``, or, where
+    there are folders in ``within``, that lies in none of them.
 
-    ``dependencies`` is what nvcc -MD wrote; files below one of ``own`` are the learner's or the grader's.
+    ``listed`` is what nvcc -MD wrote; files below one of ``own`` are the learner's or the grader's.
     """
     folders, solutions = [folder.resolve() for folder in own], solutions.resolve()
+    allowed = [folder.resolve() for folder in within]
     resolved: dict[Path, Path] = {}  # of folders: some hundred headers are in a few of them
-    for path in _dependencies(dependencies):
+    for path in dependencies(listed):
         if path.parent not in resolved:
             resolved[path.parent] = path.parent.resolve()
         inside = (path.resolve() if path.is_symlink() else resolved[path.parent] / path.name).parents
@@ -167,6 +175,9 @@ def refused_header(
             continue
         if solutions in inside:
             return Refusal(f"includes {path.name} of the solutions", _line_of_include(path.name, path.name, source))
+        if allowed and not any(folder in inside for folder in allowed):
+            message = f"includes {path.name}, which lies outside of the submission"
+            return Refusal(message, _line_of_include(path.name, path.name, source))
         title = library_of_header(str(path))
         if title is None or title in allowed_headers(libraries):
             continue
@@ -176,7 +187,8 @@ def refused_header(
     return None
 
 
-def _dependencies(text: str) -> Iterator[Path]:
+def dependencies(text: str) -> Iterator[Path]:
+    """The files in what nvcc -MD wrote, as it spelled them."""
     _, _, files = text.partition(" : ")
     for word in re.findall(r"(?:\\ |[^\s\\])+", files):
         yield Path(word.replace("\\ ", " "))

@@ -33,6 +33,7 @@ _INCLUDED = re.compile(r"^[ \t]*#[ \t]*include\b[^\n]*$", re.MULTILINE)
 _DECLARED = re.compile(r"\b(?:struct|class|union|enum|using|namespace)\s+(\w+)")
 _GLOBAL = re.compile(r"(?<![\w>:])::\s*(\w+)")
 _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(?!include\b|pragma[ \t]+unroll\b)\w", re.MULTILINE)
+_DISGUISED = re.compile(r"%:|\?\?=|\*/[ \t]*#|#[ \t]*/\*|\\\r?\n")  # a directive that does not look like one
 _TAG = re.compile(rf"unit_[0-9a-f]{{{TAG_DIGITS}}}")
 _BRACE = re.compile(r"[{}]")
 _FUNCTION = re.compile(r"^(?:\.\w+\s+)*\.(?:entry|func)\b", re.MULTILINE)
@@ -72,7 +73,8 @@ def may_share(text: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     foreign = [line for line in includes_of(words) if '"' in line and '"kata.cuh"' not in line]
-    return not foreign and not _DIRECTIVE.search(words) and set(_CALL.findall(words)) <= RUNTIME
+    directive = _DIRECTIVE.search(words) or _DISGUISED.search(words)
+    return not foreign and not directive and set(_CALL.findall(words)) <= RUNTIME
 
 
 def launcher_in(tag: str, launcher: str) -> str:

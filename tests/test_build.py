@@ -176,7 +176,7 @@ def test_a_build_is_there_for_others_before_the_batch_is_done(folder: Path, tmp_
     compiler = HeldCompiler(tmp_path, "^// histogram_i32:")
     first = start(BUILD_TWO, KATA_NVCC=compiler.path)
     try:
-        wait_for(lambda: any((folder / "builds").glob("*/kata.so")), "the other build")
+        wait_for(lambda: any((folder / "builds").glob("*/*/kata.so")), "the other build")
         wait_for(compiler.has_begun, "the one that takes long")
         assert first.poll() is None
     finally:
@@ -362,7 +362,7 @@ def test_a_binary_file_gets_a_verdict(folder: Path, tmp_path: Path) -> None:
 def test_what_makes_the_compiler_eat_memory_is_a_verdict(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("grader.build.MEMORY_LIMIT_BYTES", 2 << 30)
+    monkeypatch.setattr("grader.compilation.MEMORY_LIMIT_BYTES", 2 << 30)
     found = failure(tmp_path, '#include "kata.cuh"\n#define ENDLESS "/dev/zero"\n#include ENDLESS\n')
     assert found.kind is Kind.DOES_NOT_COMPILE and has(found.message, "memory")
 
@@ -370,6 +370,6 @@ def test_what_makes_the_compiler_eat_memory_is_a_verdict(
 def test_what_makes_the_compiler_write_without_end_is_a_verdict(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("grader.build.FILE_LIMIT_BYTES", 1 << 16)
+    monkeypatch.setattr("grader.compilation.FILE_LIMIT_BYTES", 1 << 16)
     found = failure(tmp_path, f'#include "kata.cuh"\n__device__ int x[] = {{{"1, " * 100_000}}};\n')
     assert found.kind is Kind.DOES_NOT_COMPILE

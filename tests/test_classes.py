@@ -138,6 +138,49 @@ def test_a_folder_called_as_a_file_is_said_where_there_is_no_file(tmp_path: Path
     assert row["verdict"] == "does not compile" and has(row["summary"], "relu_f32.cu", "directory")
 
 
+SPELLINGS = {
+    "quoted": '#include "FILE"\n',
+    "angled": "#include <FILE>\n",
+    "digraph": '%:include "FILE"\n',
+    "comment": '/* */ #include "FILE"\n',
+    "comments within": '#/* */include/*\n*/"FILE"\n',
+    "two lines": '#include \\\n"FILE"\n',
+    "macro": '#define IT "FILE"\n#include IT\n',
+    "asked": '#if __has_include("FILE")\n#include "FILE"\n#endif\n',
+}
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS.values(), ids=SPELLINGS)
+def test_what_a_file_includes_belongs_to_it(tmp_path: Path, spelling: str) -> None:
+    """However it is spelled; another file of the submission does not, where the spelling says so."""
+    text = spelling.replace("FILE", "mine/n.cuh")
+    folder = handed_in(tmp_path, "s", {"relu_f32.cu": text, "mine/n.cuh": "1", "mine/deep.h": "1", "deep.h": "1"})
+    digests = [entries(Submission("s", folder), CATALOG)[0].digest]
+    for file, words in (("n.cuh", "#include <deep.h>\n"), ("deep.h", "2")):
+        (folder / "mine" / file).write_text(words)
+        digests.append(entries(Submission("s", folder), CATALOG)[0].digest)
+    (folder / "deep.h").write_text("2")
+    digests.append(entries(Submission("s", folder), CATALOG)[0].digest)
+    assert len(set(digests)) == 4 and "" not in digests
+    handed_in(tmp_path, "s", {"other.cuh": ""})
+    opaque = "IT" in spelling or "__has" in spelling
+    assert (entries(Submission("s", folder), CATALOG)[0].digest == digests[-1]) is not opaque
+
+
+def test_a_neighbours_file_is_not_ones_own(tmp_path: Path) -> None:
+    handed_in(tmp_path, "alice", {"elementwise_f32.cu": RIGHT})
+    for name, spelling in SPELLINGS.items():
+        text = spelling.replace("FILE", "../alice/elementwise_f32.cu")
+        handed_in(tmp_path, name.replace(" ", "_"), {"elementwise_f32.cu": text})
+    handed_in(tmp_path, "own", {"elementwise_f32.cu": '#define F "mine.cuh"\n#include F\n', "mine.cuh": RIGHT})
+    results = tmp_path / "r.jsonl"
+    kata("--submissions", tmp_path, "--results", results)
+    said = {submission: verdict for (submission, _), verdict in verdicts(rows_of(results)).items()}
+    assert len(said) == 2 + len(SPELLINGS)
+    assert {name for name, verdict in said.items() if verdict == "pass"} == {"alice", "own"}
+    assert {verdict for name, verdict in said.items() if name not in ("alice", "own")} == {"not allowed"}
+
+
 def test_names_of_submissions(tmp_path: Path) -> None:
     for name in ("b", "a", ".hidden"):
         handed_in(tmp_path, name, {})

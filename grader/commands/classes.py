@@ -160,7 +160,8 @@ class _Run:
         for key, entry in todo:
             if self.results is not None:
                 self.results.begin(key)
-            yield Task(entry.kata or "", self.options, entry.source, label=(key, entry))
+            options = replace(self.options, within=str(entry.submission.folder))
+            yield Task(entry.kata or "", options, entry.source, label=(key, entry))
 
     def _keep(self, key: str, entry: Entry, found: Mapping[str, Any]) -> Row:
         row = {"submission": entry.submission.name, **found, "file": entry.file, KEY: key}
@@ -171,7 +172,9 @@ class _Run:
 
     def _key(self, entry: Entry) -> str:
         """All that a row depends on: the submission's file, the kata as it is now, and how it is graded."""
-        asked = {name: value for name, value in asdict(self.options).items() if name not in ("jobs", "device")}
+        asked = {
+            name: value for name, value in asdict(self.options).items() if name not in ("jobs", "device", "within")
+        }
         of = [entry.submission.name, entry.kata, entry.file, entry.digest, entry.verdict, entry.summary]
         kata = self.catalog.katas.get(entry.kata or "")
         spec = hashlib.sha256(kata.spec_path.read_bytes()).hexdigest() if kata else ""

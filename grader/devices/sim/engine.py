@@ -2,7 +2,7 @@
 
 The library is built once for each state of sources, compiler, flags and processor, and appears in the cache only when
 it is whole: a build runs in a folder of its own that is renamed into place, so interrupted and concurrent ones do no
-harm.
+harm. The library and its object files are checked before each use (grader.entries); what is damaged is built anew.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from grader import cache
+from grader import cache, entries, manifest
+from grader.entries import Made
 from grader.lock import Claims
+from grader.manifest import Hashes
 
 Progress = Callable[[str], None]
 SOURCES = Path(__file__).parent / "engine"
 LIBRARY = "libsim_engine.so"
+OBJECT = "object.o"
 FLAGS = ("-std=c++17", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-fno-strict-aliasing", "-pthread")
 NATIVE = "-march=native"
 # Known by its name to a library that needs it, and calling its own CUDA runtime whatever else the process has.
@@ -66,24 +69,23 @@ def engine_library(
     flags = _flags(path)
     compiler_key, headers = _compiler_key(path, flags), sorted(SOURCES.glob("*.h"))
     sources = sorted(SOURCES.glob("*.cpp"))
-    place = folder / f"engine-{_digest(compiler_key, *headers, *sources)}"
-    library = place / LIBRARY
-    if library.is_file():
-        return library
+    place = folder / f"engine-{_digest(f'{compiler_key} {manifest.VERSION}', *headers, *sources)}"
+    if built := entries.find(place, Hashes()):
+        return built / LIBRARY
     say = progress or (lambda line: None)
     with Claims(folder) as claims, cache.staging(folder) as stage:
-        claims.wait(place.name, until=library.is_file, limit_s=PATIENCE_S)
-        if library.is_file():  # another process has just built it
-            return library
+        claims.wait(place.name, until=lambda: entries.find(place, Hashes()) is not None, limit_s=PATIENCE_S)
+        if built := entries.find(place, Hashes()):  # another process has just built it
+            return built / LIBRARY
         say("building the simulator: about half a minute, once")
         made = stage / place.name
         made.mkdir()
-        objects = {source: folder / "objects" / f"{_digest(compiler_key, *headers, source)}.o" for source in sources}
-        _compile([path, *flags], objects, stage, jobs or os.cpu_count() or 1)
-        _run([path, *flags, *LINK_FLAGS, *map(str, objects.values()), "-o", str(made / LIBRARY)], LIBRARY, stage)
-        cache.publish(made, place)
+        places = {source: folder / "objects" / _digest(compiler_key, *headers, source) for source in sources}
+        objects = _compile([path, *flags], places, stage, jobs or os.cpu_count() or 1)
+        _run([path, *flags, *LINK_FLAGS, *map(str, objects), "-o", str(made / LIBRARY)], LIBRARY, stage)
+        [built] = entries.keep([Made(made, place)], Hashes())
     say("the simulator is built")
-    return library
+    return built / LIBRARY
 
 
 def _compiler_path(compiler: str) -> str:
@@ -127,32 +129,32 @@ def _processor() -> str:
     return "\n".join(sorted({line for line in lines if line.startswith(wanted)}))
 
 
-def _compile(command: Sequence[str], objects: Mapping[Path, Path], stage: Path, jobs: int) -> None:
-    """Make the object files that the cache does not hold: a change in one source compiles that one again."""
-
+def _compile(command: Sequence[str], places: Mapping[Path, Path], stage: Path, jobs: int) -> list[Path]:
+    """The object file of each source, at its place in the cache: a change in one source compiles that one again."""
+    hashes = Hashes()
+    kept = {source: entries.find(place, hashes) for source, place in places.items()}
     # The largest first: they take longest.
-    missing = sorted(
-        (item for item in objects.items() if not item[1].is_file()), key=lambda item: -item[0].stat().st_size
-    )
+    missing = sorted((source for source in kept if kept[source] is None), key=lambda source: -source.stat().st_size)
     standard = stage / STANDARD
     shutil.copy(SOURCES / STANDARD, standard)
     if len(missing) >= FEW:
         _run([*command, OPTIMISATION, "-x", "c++-header", str(standard), "-o", f"{standard}.gch"], STANDARD, stage)
 
-    def compile_one(source: Path, target: Path) -> None:
-        made = stage / target.name
-        flags = (_optimisation(source), "-include", str(standard), "-c", str(source), "-o", str(made))
+    def compile_one(source: Path) -> Path:
+        made = stage / source.stem
+        made.mkdir()
+        flags = (_optimisation(source), "-include", str(standard), "-c", str(source), "-o", str(made / OBJECT))
         _run([*command, *flags], source.name, stage)
-        cache.publish(made, target)
+        return entries.keep([Made(made, places[source])], Hashes())[0]
 
     with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
-        futures = [pool.submit(compile_one, source, target) for source, target in missing]
+        futures = {source: pool.submit(compile_one, source) for source in missing}
         try:
-            for future in futures:
-                future.result()
+            kept |= {source: future.result() for source, future in futures.items()}
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
+    return [place / OBJECT for place in kept.values() if place is not None]
 
 
 def _run(command: list[str], what: str, stage: Path) -> None:
