@@ -450,9 +450,9 @@ def small_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ca
     compiled: list[str] = []
     really = engine._run
 
-    def run(command: list[str], what: str) -> None:
+    def run(command: list[str], what: str, stage: Path) -> None:
         compiled.extend(word for word in command if word.endswith(".cpp"))
-        really(command, what)
+        really(command, what, stage)
 
     monkeypatch.setattr(engine, "_run", run)
 

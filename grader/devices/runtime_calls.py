@@ -83,7 +83,8 @@ def parse(text: str) -> list[Noted]:
         elif found:
             verb, *numbers, name = line.split(" ", 9)
             flags, stream, event, to, to_extent, from_, from_extent, moved = map(int, numbers)
-            found[-1].append(RuntimeCall(verb, flags, stream, event, to, to_extent, from_, from_extent, moved, name))
+            plain = name.partition("(")[0].removeprefix("void ")  # a kernel's, which comes with its parameters
+            found[-1].append(RuntimeCall(verb, flags, stream, event, to, to_extent, from_, from_extent, moved, plain))
     return [Noted(tuple(calls), whole or at < len(found)) for at, calls in enumerate(found, 1)]
 
 
