@@ -7,6 +7,7 @@ files (grader.manifest): one that does not hold is made anew. A failed compilati
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -108,7 +109,7 @@ def _result(job: Job, builds: Builds, failures: Failures) -> Build | CompileFail
     return Build(job.request, folder)
 
 
-def _plan(request: Request, toolchain: Toolchain, common: Sequence[bytes]) -> Job | CompileFailure:
+def _plan(request: Request, toolchain: Toolchain, common: bytes) -> Job | CompileFailure:
     text = request.source.read_bytes()
     header = _signature_header(request)
     try:
@@ -128,21 +129,34 @@ def _plan(request: Request, toolchain: Toolchain, common: Sequence[bytes]) -> Jo
         parts += [" ".join(sorted(kept(request.target))).encode(), probe.SOURCE.read_bytes()]
         linked = [str(probe.probe_object(toolchain, cache.cache_folder()))]
     parts += [" ".join(request.kata.libraries).encode()]
-    parts += common
+    parts += [common]
     command = (str(toolchain.nvcc), *flags, "-I", str(INCLUDE), *linked)
-    key = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()[:32]
-    folders = [toolchain.toolkit, toolchain.host.resolve().parent.parent]
-    folders += [Path(flags[at + 1]) for at, flag in enumerate(flags) if flag in ("-I", "-isystem")]
-    system = tuple(folder.resolve() for folder in folders)
-    return Job(replace(request, together=together), key, text, header, command, system)
+    key = _digest(parts).hex()[:32]
+    beside = request.source.resolve().parent
+    return Job(replace(request, together=together), key, text, header, command, beside, _system(toolchain, flags))
 
 
-def _common() -> list[bytes]:
+def _system(toolchain: Toolchain, flags: Sequence[str]) -> tuple[Path, ...]:
+    """The folders of the toolkit, of the system's compiler and of the kata's libraries."""
+    libraries = (flags[at + 1] for at, flag in enumerate(flags) if flag in ("-I", "-isystem"))
+    prefix = os.path.dirname(os.path.dirname(_real(str(toolchain.host))))
+    return tuple(map(Path, (_real(str(toolchain.toolkit)), prefix, *map(_real, libraries))))
+
+
+_real = functools.cache(os.path.realpath)
+
+
+def _common() -> bytes:
     """What is the same in the key of every build."""
     parts = [Path(str(module.__file__)).read_bytes() for module in _RULES]
     for path in sorted(INCLUDE.rglob("*")):
         parts += [str(path.relative_to(INCLUDE)).encode(), path.read_bytes()] if path.is_file() else []
-    return [*parts, json.dumps([os.environ.get(name) for name in _VARIABLES]).encode()]
+    parts.append(json.dumps([os.environ.get(name) for name in _VARIABLES]).encode())
+    return _digest(parts)
+
+
+def _digest(parts: Sequence[bytes]) -> bytes:
+    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
 
 
 def _libraries(request: Request, toolchain: Toolchain) -> list[Library]:

@@ -55,9 +55,11 @@ class Builds:
 
 def _is_refused(job: Job, read: dict[str, Any]) -> bool:
     """Whether a header may not be read here: the build may be of the same file in another folder, for another kata."""
+    if not (files := dependencies.files(read, job.beside)):
+        return False
     solutions = (job.request.kata.root / "solutions").resolve()
     within = job.request.within and job.request.within.resolve()
-    for path in dependencies.files(read, job.beside):
+    for path in files:
         folders = path.resolve().parents
         if job.beside not in folders and (solutions in folders or (within is not None and within not in folders)):
             return True

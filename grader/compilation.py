@@ -27,20 +27,16 @@ _NO_SPACE = "No space left on device"
 
 @dataclass(frozen=True)
 class Job:
-    """A request, ready for nvcc. ``key`` is of all that is known before nvcc runs, ``system`` are the folders whose
-    headers are known by size and time."""
+    """A request, ready for nvcc. ``key`` is of all that is known before nvcc runs, ``beside`` the folder that the file
+    came from; ``system`` are the folders whose headers are known by size and time."""
 
     request: Request
     key: str
     text: bytes
     header: str
     command: tuple[str, ...]  # without the architecture's flags
+    beside: Path
     system: tuple[Path, ...]
-
-    @property
-    def beside(self) -> Path:
-        """The folder that the file came from."""
-        return self.request.source.resolve().parent
 
     @property
     def identity(self) -> tuple[str, str]:
@@ -130,7 +126,7 @@ def too_much_shared(job: Job, place: Path) -> CompileFailure | None:
 def not_allowed(job: Job, place: Path) -> CompileFailure | None:
     """What the file includes or calls that its kata is to be solved without."""
     text, libraries = job.text.decode(errors="replace"), job.request.kata.libraries
-    own = (place, INCLUDE, job.request.source.resolve().parent)
+    own = (place, INCLUDE, job.beside)
     solutions = job.request.kata.root / "solutions"
     listed = (place / f"{NAME}.d").read_text(errors="replace")
     within = (job.request.within, *job.system) if job.request.within else ()

@@ -28,10 +28,11 @@ MOST_BYTES = 16 << 20  # of one header of the learner's own that is looked throu
 # Folders for headers, as compilers take them from the environment.
 FOLDER_VARIABLES = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
 
-_ENTERED = re.compile(rb'^# \d+ "([^"\n]+)" 1', re.MULTILINE)  # GCC: "entering a new file"
+_ENTERED = re.compile(rb'\n# \d+ "([^"\n]+)" 1')  # GCC: "entering a new file"
+_DEVICE_PASS = ".cpp1."  # in the names of texts of which no assembler of the host sees anything
 _BETWEEN_LITERALS = re.compile(rb'(?<!\\)"\s*(?:#[^\n]*\n\s*)*"')
 # What makes the assembler read a file, or build such a word from pieces.
-_ASSEMBLER = re.compile(rb"incbin|\.include\b|\.macro\b|\.irpc?\b|\.rept\b|\.altmacro\b")
+_ASSEMBLER = (b"incbin", b".include", b".macro", b".irp", b".rept", b".altmacro")
 _INCBIN = re.compile(rb'\.incbin\s+\\?"([^"\\\n]+)\\?"')
 _ASKS = re.compile(rb"__has_(?:include|embed)")
 _ASKED = re.compile(rb'__has_include(?:_next)?\s*\(\s*(?:"([^"\n]+)"|<([^>\n]+)>)\s*\)')
@@ -152,7 +153,8 @@ def _read(run: Run) -> set[str]:
     for path in texts:
         text = path.read_bytes()
         paths |= {str(Path(os.fsdecode(name))) for name in _ENTERED.findall(text)}
-        paths |= set(_assembled(text))
+        if _DEVICE_PASS not in path.name:
+            paths |= set(_assembled(text))
     return {path.removeprefix(f"{run.place}/") for path in paths}
 
 
@@ -160,7 +162,7 @@ def _assembled(text: bytes) -> Iterator[str]:
     """What the assembler is told to read. Adjacent literals are one literal."""
     joined = _BETWEEN_LITERALS.sub(b"", text)
     named = _INCBIN.findall(joined)
-    if len(_ASSEMBLER.findall(joined)) != len(named):
+    if sum(map(joined.count, _ASSEMBLER)) != len(named):
         raise _Unknown("a file that the assembler reads")
     yield from map(os.fsdecode, named)
 
