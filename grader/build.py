@@ -8,16 +8,16 @@ files (grader.manifest): one that does not hold is made anew. A failed compilati
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 
-from grader import cache, dependencies, manifest, ninja, probe, static_shared, symbols, unit
+from grader import cache, dependencies, entries, manifest, ninja, probe, static_shared, symbols, unit
 from grader.build_store import Builds, Compiled
 from grader.compilation import INCLUDE, Job, exported_names, judge, kept, nvcc_command, run, time_limit_s
 from grader.dependencies import BESIDE, Run, gather
@@ -56,12 +56,14 @@ def build_all(
     """
     builds = Builds(cache.cache_folder())
     common = _common()
-    planned = [_plan(request, toolchain, common) for request in requests]
+    on_gpu = any(request.target.device == "gpu" for request in requests)
+    linked = probe.probe_object(toolchain, builds.folder) if on_gpu else None
+    planned = [_plan(request, toolchain, common, linked) for request in requests]
     possible = [job for job in planned if isinstance(job, Job)]
     failures: Failures = {}
     # One of each file first. The same file in another folder is then found, or reads other headers there.
-    for alike in (_key, _identity):
-        missing = {alike(job): job for job in possible if job.identity not in failures and not builds.find(job)}
+    for same in (attrgetter("key"), attrgetter("identity")):
+        missing = {same(job): job for job in possible if job.identity not in failures and not builds.find(job)}
         if missing:
             failures |= _compile_each_once(list(missing.values()), builds, jobs, progress)
     return [_result(job, builds, failures) if isinstance(job, Job) else job for job in planned]
@@ -70,14 +72,6 @@ def build_all(
 def build(request: Request, toolchain: Toolchain) -> Build | CompileFailure:
     """One build. Raises what build_all raises."""
     return build_all([request], toolchain)[0]
-
-
-def _key(job: Job) -> str:
-    return job.key
-
-
-def _identity(job: Job) -> tuple[str, str]:
-    return job.identity
 
 
 def _compile_each_once(jobs: Sequence[Job], builds: Builds, parallel: int, progress: Progress | None) -> Failures:
@@ -109,7 +103,8 @@ def _result(job: Job, builds: Builds, failures: Failures) -> Build | CompileFail
     return Build(job.request, folder)
 
 
-def _plan(request: Request, toolchain: Toolchain, common: bytes) -> Job | CompileFailure:
+def _plan(request: Request, toolchain: Toolchain, common: bytes, linked: Path | None) -> Job | CompileFailure:
+    """``linked`` is the probe's object file, for a GPU."""
     text = request.source.read_bytes()
     header = _signature_header(request)
     try:
@@ -124,16 +119,14 @@ def _plan(request: Request, toolchain: Toolchain, common: bytes) -> Job | Compil
     parts = [text, header.encode(), toolchain.identity.encode(), json.dumps([*request.target.code, *flags]).encode()]
     parts += [Path(unit.__file__).read_bytes()] if together else []
     parts += [library.identity.encode() for library in libraries]
-    linked: list[str] = []
+    command = [str(toolchain.nvcc), *flags, "-I", str(INCLUDE)]
     if request.target.device == "gpu":
         parts += [" ".join(sorted(kept(request.target))).encode(), probe.SOURCE.read_bytes()]
-        linked = [str(probe.probe_object(toolchain, cache.cache_folder()))]
-    parts += [" ".join(request.kata.libraries).encode()]
-    parts += [common]
-    command = (str(toolchain.nvcc), *flags, "-I", str(INCLUDE), *linked)
-    key = _digest(parts).hex()[:32]
+        command.append(str(linked))
+    parts += [" ".join(request.kata.libraries).encode(), common]
+    key = entries.name_of(parts)
     beside = request.source.resolve().parent
-    return Job(replace(request, together=together), key, text, header, command, beside, _system(toolchain, flags))
+    return Job(replace(request, together=together), key, text, header, tuple(command), beside, _system(toolchain, flags))
 
 
 def _system(toolchain: Toolchain, flags: Sequence[str]) -> tuple[Path, ...]:
@@ -152,11 +145,7 @@ def _common() -> bytes:
     for path in sorted(INCLUDE.rglob("*")):
         parts += [str(path.relative_to(INCLUDE)).encode(), path.read_bytes()] if path.is_file() else []
     parts.append(json.dumps([os.environ.get(name) for name in _VARIABLES]).encode())
-    return _digest(parts)
-
-
-def _digest(parts: Sequence[bytes]) -> bytes:
-    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
+    return entries.name_of(parts).encode()
 
 
 def _libraries(request: Request, toolchain: Toolchain) -> list[Library]:

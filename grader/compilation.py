@@ -46,7 +46,7 @@ class Job:
     @property
     def member(self) -> Member:
         """The file as one of a unit's: the same for each architecture."""
-        declarations = self.header.partition("\n")[2]  # the probe comes first, once for the unit
+        declarations = self.header.partition("\n")[2]  # the runtime's header comes first, once for the unit
         return Member(self.request.kata.name, declarations, self.text.decode())
 
 

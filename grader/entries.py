@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import hashlib
 import itertools
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,11 @@ class Made:
     folder: Path
     place: Path
     about: Mapping[str, Any] | None = field(default_factory=dict)
+
+
+def name_of(parts: Iterable[bytes]) -> str:
+    """The name of an entry that is made of these: 32 hexadecimal digits."""
+    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()[:32]
 
 
 def find(place: Path, hashes: Hashes, *, holds: Callable[[dict[str, Any]], bool] = lambda _: True) -> Path | None:

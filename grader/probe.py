@@ -6,7 +6,7 @@ neither name what is in it nor put something else in its place.
 
 from __future__ import annotations
 
-import hashlib
+import functools
 import re
 import subprocess
 from pathlib import Path
@@ -22,6 +22,7 @@ _FLAGS = ("-std=c++17", "-O2", "-Xcompiler", "-fPIC,-fvisibility=hidden")
 _WRAPPED = re.compile(r"^(?:WRAP|LAUNCH)\(\s*(\w+),", re.MULTILINE)
 
 
+@functools.cache
 def link_flags() -> tuple[str, ...]:
     """What has the linker lead the CUDA runtime's functions through the probe."""
     return tuple(part for name in _WRAPPED.findall(SOURCE.read_text()) for part in ("-Xlinker", f"--wrap={name}"))
@@ -30,7 +31,7 @@ def link_flags() -> tuple[str, ...]:
 def probe_object(toolchain: Toolchain, folder: Path) -> Path:
     """The object file in the cache ``folder``. Raises ToolchainError where nvcc cannot compile it, or CacheError."""
     parts = (SOURCE.read_bytes(), toolchain.identity.encode(), " ".join(_FLAGS).encode())
-    key = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()[:32]
+    key = entries.name_of(parts)
     place = folder / "probes" / key
     if kept := entries.find(place, Hashes()):
         return kept / OBJECT

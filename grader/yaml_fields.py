@@ -7,6 +7,7 @@ file has one.
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,17 +66,21 @@ class Value:
     def _plain(self) -> Any:
         if not isinstance(self.node, yaml.ScalarNode):
             return None
-        if self.node.tag == "tag:yaml.org,2002:str":
-            return self.node.value
-        try:
-            return yaml.SafeLoader("").construct_object(self.node)
-        except (yaml.YAMLError, ValueError):
-            return None
+        return self.node.value if self.node.tag == "tag:yaml.org,2002:str" else _number(self.node.tag, self.node.value)
 
     def _found(self) -> str:
         if isinstance(self.node, yaml.ScalarNode):
             return repr(self.node.value) if self.node.value else "nothing"
         return "a list" if isinstance(self.node, yaml.SequenceNode) else "a mapping"
+
+
+@functools.lru_cache(maxsize=None)
+def _number(tag: str, text: str) -> Any:
+    """What YAML makes of a scalar that is no string. A constructor costs more than all else here: one for each text."""
+    try:
+        return yaml.SafeLoader("").construct_object(yaml.ScalarNode(tag, text))
+    except (yaml.YAMLError, ValueError):
+        return None
 
 
 Read = Callable[[Value], Any]

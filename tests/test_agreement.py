@@ -57,10 +57,14 @@ ASKED: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # what: (as py
     "a family": (("exercises/sgemm",), ("sgemm",)),
     "a level": (("exercises", "-m", "medium"), ("medium",)),
     "a file": (("exercises/relu/relu_f32.cu",), ("exercises/relu/relu_f32.cu",)),
-    "a device": (("exercises", "--device", "gpu"), ("--device", "gpu")),
-    "a card": (("exercises", "--device", "sim", "--sim-arch", "sm_80"), ("--device", "sim", "--sim-arch", "sm_80")),
-    "a seed": (("exercises", "--kata-seed", "7"), ("--seed", "7")),
-    **{flag: (("exercises", flag), (flag,)) for flag in SAME},
+    # An option is the same for every kata: one family for each, and then all katas with all of them.
+    "a device": (("exercises/warp_reduce", "--device", "gpu"), ("warp_reduce", "--device", "gpu")),
+    "a card": (
+        ("exercises/warp_reduce", "--device", "sim", "--sim-arch", "sm_80"),
+        ("warp_reduce", "--device", "sim", "--sim-arch", "sm_80"),
+    ),
+    "a seed": (("exercises/warp_reduce", "--kata-seed", "7"), ("warp_reduce", "--seed", "7")),
+    **{flag: (("exercises/warp_reduce", flag), ("warp_reduce", flag)) for flag in SAME},
     "all of it": (("exercises", "--kata-seed", "3", *SAME), ("--seed", "3", *SAME)),
 }
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import runs
 from test_faces import make_clone
 
 from grader.catalog import load_catalog
@@ -200,7 +201,7 @@ def pids_of(answer: Answer) -> list[int]:
 
 
 def gone(pids: list[int]) -> bool:
-    return not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    return not any(map(runs, pids))
 
 
 def wait_for(holds: Callable[[], bool], what: str) -> None:

@@ -1,4 +1,5 @@
-"""`python -m MODULE` in a child of a process that has imported torch already: the same but for what the import costs.
+"""`python -m MODULE` in a child of a process that has imported torch and the grader already: the same but for what the
+imports cost.
 
 Tests that start the command line and pytest hundreds of times start them here. What an import itself costs, or what an
 environment variable of Python's own does, is seen only in an interpreter that is started for it: see ``run``.
@@ -22,6 +23,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
+ROOT = Path(__file__).resolve().parent.parent
 WORDS = 1 << 20  # bytes of a request, its environment included
 _AT_START = ("PYTHON", "LC_", "LANG", "OMP_", "LD_")  # variables that an interpreter or a library reads once
 
@@ -103,9 +105,11 @@ def _become(request: Mapping[str, Any]) -> None:
     beside = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     sys.path[:1] = [os.getcwd(), *beside]  # in place of this file's folder
     sys.argv = ["-m", *arguments]
-    if module == "pytest":  # it wants to import its plugins, and what is of them, itself
-        for name in [name for name in sys.modules if "hypothesis" in name]:
+    if Path("grader").is_dir() and Path.cwd() != ROOT:  # it has a grader of its own
+        for name in [name for name in sys.modules if name.partition(".")[0] == "grader"]:
             del sys.modules[name]
+    if module == "pytest":  # it would say of its plugins that they were imported before it came
+        sys.argv += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
     code: Any = None
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
@@ -124,6 +128,9 @@ def _become(request: Mapping[str, Any]) -> None:
 
 
 if __name__ == "__main__":
+    sys.path[0] = str(ROOT)  # in place of this file's folder
+    import grader.cli
+    import grader.pytest_plugin  # noqa: F401
     import hypothesis  # noqa: F401
     import torch  # noqa: F401
 

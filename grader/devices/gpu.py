@@ -20,7 +20,6 @@ from grader.devices.baselines import BaselineError
 from grader.devices.driver import Driver, DriverError
 from grader.devices.launcher_rules import LauncherRules, regions
 from grader.devices.race import Race
-from grader.devices.runtime_calls import Region
 
 GUARD_BYTES = 1 << 16
 GUARD_PATTERN = {"in": 0xFF, "out": 0xFE}  # not the same: what is copied from one band to another shows
@@ -99,11 +98,10 @@ class GpuDevice:
 
     def _race(self, call: Call, contest: Contest) -> Outcome:
         self._launches()
-        places: list[tuple[Region, ...]] = []
-        buffers = sorted(call.buffers, key=lambda buffer: buffer.role)  # as the race has them: inputs first
+        called: list[Sequence[int]] = []  # the pointers of each call
 
         def launch(pointers: Sequence[int]) -> None:
-            places.append(regions(buffers, pointers))
+            called.append(pointers)
             self._launch(call, pointers)
 
         try:
@@ -118,6 +116,8 @@ class GpuDevice:
             return Outcome(findings=(self._broken(error.result),))
         launches = self._launches()
         refused = self._refused()
+        buffers = sorted(call.buffers, key=lambda buffer: buffer.role)  # as the race has them: inputs first
+        places = [regions(buffers, pointers) for pointers in called]
         findings = [*([refused] if refused else []), *self._broken_rules(places)]
         return Outcome(findings=tuple(findings), launches=launches, race=raced)
 

@@ -8,6 +8,7 @@ harm. The library and its object files are checked before each use (grader.entri
 from __future__ import annotations
 
 import errno
+import functools
 import hashlib
 import os
 import platform
@@ -66,8 +67,9 @@ def engine_library(
     Raises EngineError when there is no compiler or a source does not compile, CacheError when the cache is at fault.
     """
     path = _compiler_path(compiler or os.environ.get("CXX") or "g++")
-    flags = _flags(path)
-    compiler_key, headers = _compiler_key(path, flags), sorted(SOURCES.glob("*.h"))
+    about = os.stat(path)
+    flags, compiler_key = _known(path, about.st_mtime_ns, about.st_size)
+    headers = sorted(SOURCES.glob("*.h"))
     sources = sorted(SOURCES.glob("*.cpp"))
     place = folder / f"engine-{_digest(f'{compiler_key} {manifest.VERSION}', *headers, *sources)}"
     if built := entries.find(place, Hashes()):
@@ -93,6 +95,13 @@ def _compiler_path(compiler: str) -> str:
     if path is None:
         raise EngineError(f"{compiler} is not on PATH; the simulator needs a C++17 compiler: install g++ 9 or later")
     return path
+
+
+@functools.cache
+def _known(compiler: str, changed_ns: int, size: int) -> tuple[tuple[str, ...], str]:
+    """The flags and the key of a compiler, which is asked for them once in a process unless it changes."""
+    flags = _flags(compiler)
+    return flags, _compiler_key(compiler, flags)
 
 
 def _flags(compiler: str) -> tuple[str, ...]:
