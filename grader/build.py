@@ -125,8 +125,8 @@ def _plan(request: Request, toolchain: Toolchain, common: bytes, linked: Path | 
         command.append(str(linked))
     parts += [" ".join(request.kata.libraries).encode(), common]
     key = entries.name_of(parts)
-    beside = request.source.resolve().parent
-    return Job(replace(request, together=together), key, text, header, tuple(command), beside, _system(toolchain, flags))
+    request, beside = replace(request, together=together), request.source.resolve().parent
+    return Job(request, key, text, header, tuple(command), beside, _system(toolchain, flags))
 
 
 def _system(toolchain: Toolchain, flags: Sequence[str]) -> tuple[Path, ...]:

@@ -74,7 +74,7 @@ class Value:
         return "a list" if isinstance(self.node, yaml.SequenceNode) else "a mapping"
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _number(tag: str, text: str) -> Any:
     """What YAML makes of a scalar that is no string. A constructor costs more than all else here: one for each text."""
     try:

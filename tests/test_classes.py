@@ -362,7 +362,7 @@ def test_a_class_with_every_bad_habit(tmp_path: Path) -> None:
         "bomb": {"elementwise_f32.cu": (EXPLOITS / "forks-a-thousand-times.cu").read_text()},
         "daemon": {"elementwise_f32.cu": (EXPLOITS / "leaves-a-child-behind.cu").read_text()},
         "empty": {},
-        "endless": {"elementwise_f32.cu": BY_NAME["elementwise_f32/launcher-never-returns"].path.read_text()},
+        "endless": {"elementwise_f32.cu": BY_NAME["elementwise_f32/kernel-never-ends"].path.read_text()},
         "huge": {},
         "latin": {"elementwise_f32.cu": b"// gr\xfc\xdfe\n" + RIGHT.encode()},
         "link": {},

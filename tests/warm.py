@@ -129,10 +129,11 @@ def _become(request: Mapping[str, Any]) -> None:
 
 if __name__ == "__main__":
     sys.path[0] = str(ROOT)  # in place of this file's folder
-    import grader.cli
-    import grader.pytest_plugin  # noqa: F401
     import hypothesis  # noqa: F401
     import torch  # noqa: F401
+
+    import grader.cli
+    import grader.pytest_plugin  # noqa: F401
 
     gc.freeze()  # no child looks at torch's objects for garbage
     signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -267,8 +267,8 @@ SPEC = Spec(
         shape(3, 1, 511, 64),
         shape(3, 1, 513, 64),
         shape(1, 1, 1030, 64),
-        shape(3, 2, 400, 128),
         shape(1, 2113, 1, 64),  # more heads than all chunks that are kept
+        shape(3, 2, 400, 128),  # the last one gets every kind of values
     ),
     # The first two are tried on a GPU by default: many chunks of few heads, and heads whose chunks
     # would be more than are kept.

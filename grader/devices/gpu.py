@@ -20,6 +20,7 @@ from grader.devices.baselines import BaselineError
 from grader.devices.driver import Driver, DriverError
 from grader.devices.launcher_rules import LauncherRules, regions
 from grader.devices.race import Race
+from grader.devices.runtime_calls import Region
 
 GUARD_BYTES = 1 << 16
 GUARD_PATTERN = {"in": 0xFF, "out": 0xFE}  # not the same: what is copied from one band to another shows
