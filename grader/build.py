@@ -205,7 +205,8 @@ def _lay_out(job: Job, place: Path) -> list[str] | None:
 def _step(job: Job, place: Path) -> ninja.Step:
     target = job.request.target
     command = [*nvcc_command(job, limit_s=time_limit_s(job.request)), *target.code, "-I", str(place / BESIDE)]
-    return ninja.Step(place, (*command, "-include", SIGNATURE, SOURCE), f"{job.request.kata.name} for {target}")
+    command += ["-include", SIGNATURE, SOURCE]
+    return ninja.Step(place, tuple(command), f"{job.request.kata.name} for {target}", time_limit_s(job.request))
 
 
 def _keep_only(folder: Path, names: set[str]) -> None:

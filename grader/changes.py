@@ -45,7 +45,7 @@ def touched(catalog: Catalog, base: str | None) -> Touched:
     Raises ChangesError.
     """
     root = catalog.root
-    base = base or _left_upstream(root)
+    base = _commit(root, base) if base else _left_upstream(root)
     changed = _git(root, "diff", "--name-only", "--no-renames", base).splitlines()
     changed += _git(root, "ls-files", "--others", "--exclude-standard").splitlines()
     return _Survey(catalog, base).of(sorted(set(changed)))
@@ -56,6 +56,14 @@ def _left_upstream(root: Path) -> str:
         return _git(root, "merge-base", "HEAD", "@{upstream}").strip()
     except ChangesError:
         return "HEAD"
+
+
+def _commit(root: Path, name: str) -> str:
+    _git(root, "rev-parse", "--git-dir")  # where there is no repository, that is what is said
+    try:
+        return _git(root, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}").strip()
+    except ChangesError:
+        raise ChangesError(f"no commit is called {name!r}. Name one, a branch or a tag.") from None
 
 
 def _git(root: Path, *arguments: str) -> str:
@@ -131,21 +139,23 @@ class _Survey:
         now, before = self._entries((self._root / path).read_text), self._entries(lambda: self._before(path))
         if now is None or before is None:
             return _Part("it cannot be compared: everything", None)
-        outside = {key: value for key, value in now.items() if key != "families"}
-        if outside != {key: value for key, value in before.items() if key != "families"} and str(path) == FILE:
-            return _Part("more than entries of katas: everything", None)
+        if str(path) == FILE and not set(before) <= set(self._catalog.by_family):
+            return _Part("a family is gone: everything", None)
         ours, theirs = self._by_kata(now), self._by_kata(before)
         katas = [name for name in self._catalog.katas if ours.get(name) != theirs.get(name)]
         return _Part(f"{what}: {', '.join(katas) or 'none'}", katas, self._naming(katas))
 
     def _entries(self, read: Callable[[], str]) -> dict[str, Any] | None:
         try:
-            entries = yaml.safe_load(read())
+            entries = yaml.safe_load(read()) or {}
         except (OSError, ChangesError, yaml.YAMLError):
             return None
         return entries if isinstance(entries, dict) else None
 
     def _before(self, path: PurePosixPath) -> str:
+        """The file's text at the base; nothing where it was not there yet."""
+        if not _git(self._root, "ls-tree", self._base, "--", str(path)):
+            return ""
         return _git(self._root, "show", f"{self._base}:{path}")
 
     def _by_kata(self, entries: Any) -> dict[str, Any]:

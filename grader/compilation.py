@@ -17,7 +17,8 @@ from grader.unit import Member
 from grader.verdict import Kind
 
 INCLUDE = Path(__file__).resolve().parent / "include"
-COMPILE_LIMIT_S = 180
+COMPILE_LIMIT_S = 180  # of computing, for each program that nvcc starts
+WAITING = 10  # times as long may pass before nvcc is ended that does not compute, or has no processor
 TEMPLATES_LIMIT_S = 900  # where a kata includes CuTe: its templates keep two cores busy for most of a minute
 MEMORY_LIMIT_BYTES = 12 << 30  # of address space, for each program that nvcc starts
 FILE_LIMIT_BYTES = 1 << 30  # for each file that they write
@@ -51,13 +52,13 @@ class Job:
 
 
 def time_limit_s(request: Request) -> int:
-    """How long nvcc may take, for each file."""
+    """How many seconds nvcc may compute, for each file."""
     return TEMPLATES_LIMIT_S if "cutlass" in request.kata.libraries else COMPILE_LIMIT_S
 
 
 def nvcc_command(job: Job, *, limit_s: int) -> list[str]:
     """nvcc and what it is told wherever it runs; it keeps what it makes on its way."""
-    limit = ["timeout", "-k", "5", str(limit_s)] if shutil.which("timeout") else []
+    limit = ["timeout", "-k", "5", str(WAITING * limit_s)] if shutil.which("timeout") else []
     return [*limit, *job.command, "--keep", "-MD", "-MF", f"{NAME}.d", "-o", f"{NAME}.so"]
 
 
@@ -94,8 +95,8 @@ def judge(job: Job, place: Path) -> CompileFailure | None:
     told = _NO_SPACE in log and _NO_SPACE.encode() not in job.text  # by nvcc, not by the file's own #error
     if told or shutil.disk_usage(place).free < FULL_BYTES:
         raise cache.explain(OSError(errno.ENOSPC, _NO_SPACE), place.parent)
-    if status in (124, 137):
-        message = f"nvcc did not finish within {time_limit_s(request)} s; is there a loop that is unrolled without end?"
+    if status in (ninja.OUT_OF_TIME, 124, 137):
+        message = f"nvcc was not done after {time_limit_s(request)} s; is there a loop that is unrolled without end?"
         return CompileFailure(request, message, None, log)
     if static_shared.SAID in log and (place / f"{NAME}.ptx").is_file() and (refusal := too_much_shared(job, place)):
         return replace(refusal, log=log)

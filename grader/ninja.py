@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -16,6 +17,8 @@ from pathlib import Path
 
 from grader.processes import kill_tree
 
+OUT_OF_TIME = 128 + signal.SIGXCPU
+
 
 class NinjaError(Exception):
     """ninja is missing or did not work, through no fault of a command."""
@@ -23,11 +26,16 @@ class NinjaError(Exception):
 
 @dataclass(frozen=True)
 class Step:
-    """A command, run in ``folder``: what it says goes to log.txt there. ``what`` is shown when it has ended."""
+    """A command, run in ``folder``: what it says goes to log.txt there. ``what`` is shown when it has ended.
+
+    No program that it starts may compute for more than ``cpu_s`` seconds: what other programs do on the machine does
+    not matter. One that does is ended, and its status is OUT_OF_TIME.
+    """
 
     folder: Path
     command: tuple[str, ...]
     what: str
+    cpu_s: int
 
 
 @dataclass(frozen=True)
@@ -91,7 +99,7 @@ def _file(steps: Iterable[Step], limits: Limits) -> str:
         "rule run",
         # sh counts memory in units of 1024 bytes, the size of files in units of 512.
         f"  command = ulimit -v {limits.memory_bytes >> 10}; ulimit -f {limits.file_bytes >> 9}; "
-        "cd $folder && { $run > log.txt 2>&1; echo $$? > status; }",
+        "ulimit -S -t $cpu_s; cd $folder && { $run > log.txt 2>&1; echo $$? > status; }",
         "  description = compile $what",
     ]
     for step in steps:
@@ -100,6 +108,7 @@ def _file(steps: Iterable[Step], limits: Limits) -> str:
             f"  folder = {_escaped(shlex.quote(str(step.folder)))}",
             f"  run = {_escaped(shlex.join(step.command))}",
             f"  what = {_escaped(step.what)}",
+            f"  cpu_s = {step.cpu_s}",
         ]
     return "\n".join(lines) + "\n"
 

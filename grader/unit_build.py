@@ -97,7 +97,8 @@ def _unit_step(one: _Unit, place: Path) -> ninja.Step:
     command = (*nvcc_command(one.first, limit_s=TEMPLATES_LIMIT_S), *code, "-include", "cuda_runtime.h", SOURCE)
     names = sorted({member.launcher for member in one.members})
     shown = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
-    return ninja.Step(place, command, f"{len(one.members)} files, {shown}, for {' and '.join(map(str, one.targets))}")
+    what = f"{len(one.members)} files, {shown}, for {' and '.join(map(str, one.targets))}"
+    return ninja.Step(place, command, what, TEMPLATES_LIMIT_S)
 
 
 def _take_apart(one: _Unit, place: Path, builds: Builds) -> list[str]:

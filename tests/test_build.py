@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from compiler import HeldCompiler
 from facts import all_of, has
 from patience import PATIENCE_S, wait_for
 
-from grader import cache, static_shared
+from grader import cache, compilation, static_shared
 from grader.build import Build, CompileFailure, Request, Target, build, build_all, exported_names
 from grader.catalog import load_catalog
 from grader.spec import load_spec
@@ -70,6 +71,32 @@ def test_whatever_can_change_a_build_changes_its_key(folder: Path, tmp_path: Pat
     edited_include = build(request_for("elementwise_f32", source), toolchain)
     folders = {built.folder for built in (first, other_arch, edited_include) if isinstance(built, Build)}
     assert len(folders) == 3
+
+
+ENDLESS = """
+    #include "kata.cuh"
+    template <int N> __device__ __forceinline__ float f(float x) { return f<N - 1>(x + 1.5f) * f<N - 1>(x * x); }
+    template <> __device__ __forceinline__ float f<0>(float x) { return __sinf(x); }
+    __global__ void kernel(float* c) { c[0] = f<30>(c[0]); }
+    KATA_EXPORT void elementwise_f32(const float* a, const float* b, float* c, int n, cudaStream_t stream) {
+        kernel<<<1, 1, 0, stream>>>(c);
+    }
+"""
+
+
+def test_a_compilation_that_computes_without_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compilation, "COMPILE_LIMIT_S", 3)
+    assert has(failure(tmp_path, ENDLESS).message, "3 s", "unrolled")
+
+
+def test_a_compilation_that_has_to_wait_is_nobodys_fault(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compilation, "COMPILE_LIMIT_S", 2)
+    toolchain, slow = find_toolchain(), tmp_path / "slow_nvcc"
+    slow.write_text(f'#!/bin/sh\nsleep 4\nexec {toolchain.nvcc} "$@"\n')
+    slow.chmod(0o755)
+    assert isinstance(build(request_for("elementwise_f32"), replace(toolchain, nvcc=slow)), Build)
 
 
 def test_ctrl_c_during_a_build_leaves_nothing_and_the_next_run_is_fine(folder: Path) -> None:

@@ -45,6 +45,7 @@ RIGHT = """
     fork_and_join kept_streams joined_by_another host_waits_for_the_stream host_waits_for_the_event host_waits_for_all
     host_asks_whether_all_is_done uploads_beside joined_by_the_default_stream
     constants_uploaded count_brought_back size_uploaded_and_scratch_copied scratch_used_again
+    scratch_kept_from_call_to_call
 """
 
 
@@ -73,6 +74,7 @@ WRONG = {
     "much_brought_back": ("not allowed", None, ["cudaMemcpy", "96 bytes", "more than 64", "to the host"]),
     "output_from_the_host": ("not allowed", None, ["cudaMemcpyAsync", "from the host", "output y"]),
     "output_by_scratch": ("not allowed", None, ["cudaMemcpyFromSymbolAsync", "from the host", "output y"]),
+    "scratch_kept_that_was_freed": ("out of bounds", "add_one_kernel", []),
     "calls_without_end": ("unsupported", None, ["65536 calls"]),
 }
 

@@ -214,6 +214,34 @@ LAUNCHER(scratch_used_again) {
     cudaMemcpy(&first, scratch, sizeof first, cudaMemcpyDeviceToHost);
 }
 
+// Scratch memory is the launcher's own until it is freed, from call to call.
+LAUNCHER(scratch_kept_from_call_to_call) {
+    static float* scratch = nullptr;
+    static int* calls = nullptr;
+    if (!scratch) {
+        cudaMalloc(&scratch, n * sizeof(float));
+        cudaMalloc(&calls, sizeof(int));
+        cudaMemsetAsync(calls, 0, sizeof(int), stream);
+    }
+    float* more = nullptr;
+    cudaMalloc(&more, n * sizeof(float));  // must not be what the first call got
+    add_one(x, scratch, n, stream);
+    cudaMemsetAsync(more, 0, n * sizeof(float), stream);
+    cudaMemsetAsync(calls, 1, sizeof(int), stream);
+    cudaMemcpyAsync(y, scratch, n * sizeof(float), cudaMemcpyDeviceToDevice, stream);
+    cudaFree(more);
+}
+
+LAUNCHER(scratch_kept_that_was_freed) {
+    static float* scratch = nullptr;
+    if (!scratch) {
+        cudaMalloc(&scratch, n * sizeof(float));
+        add_one(x, scratch, n, stream);
+        cudaFree(scratch);
+    }
+    add_one(x, scratch, n, stream);
+}
+
 LAUNCHER(input_to_the_host) {
     float first = 0;
     add_one(x, y, n, stream);

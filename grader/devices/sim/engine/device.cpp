@@ -23,7 +23,7 @@ void Device::load(std::string ptx, std::string source, const std::string& arch, 
     card_ = &card_of(arch);
     source_ = std::move(source);
     threads_ = std::max(threads, 1);
-    memory.shrink(0);
+    memory.clear();
     programs_.clear();
     shapes_.clear();
     undecodable_.clear();
@@ -91,7 +91,7 @@ u64 Device::add_buffer(const std::string& name, bool input, u32 itemsize, u64 by
 }
 
 void Device::end() {
-    memory.shrink(permanent_windows_);
+    memory.end_call(permanent_windows_);
 }
 
 void Device::keep(Finding finding) {

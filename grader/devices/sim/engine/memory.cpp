@@ -47,8 +47,12 @@ void Memory::release(Window& window) {
     window.owned_shadow.reset();
 }
 
-void Memory::shrink(size_t windows) {
-    if (windows < windows_.size()) windows_.resize(windows);
+void Memory::end_call(size_t windows) {
+    for (size_t slot = windows; slot < windows_.size(); ++slot) {
+        const Window* window = windows_[slot].get();
+        if (window && (window->use != Use::allocation || window->freed)) windows_[slot].reset();
+    }
+    while (windows_.size() > windows && !windows_.back()) windows_.pop_back();
 }
 
 }  // namespace sim

@@ -44,15 +44,16 @@ class Memory {
     Window& map(u64 bytes, u64 offset, Use use, std::string name, u32 itemsize, const u8* external);
     Window& allocate(u64 bytes, u64 offset, Use use, std::string name, u32 itemsize, bool initialised);
 
-    // The window around a device address, mapped or freed; null where there never
-    // was one.
+    // The window around a device address, mapped or freed; null where there is none, or was one in an earlier call.
     Window* find(u64 address) const {
         const u64 slot = (address - GLOBAL_ORIGIN) >> WINDOW_SHIFT;
         return slot < windows_.size() ? windows_[slot].get() : nullptr;
     }
     size_t size() const { return windows_.size(); }
     void release(Window& window);  // stays known as freed
-    void shrink(size_t windows);   // forgets the windows made since
+    // Ends a call: of the windows made since there were `windows`, only allocations stay that were not freed.
+    void end_call(size_t windows);
+    void clear() { windows_.clear(); }
 
  private:
     Window& add(u64 bytes, u64 offset, Use use, std::string name, u32 itemsize);
