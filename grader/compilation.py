@@ -74,6 +74,8 @@ def run(
     try:
         ninja.run(steps, stage, limits, parallel=parallel, progress=progress, collect=collect)
     except ninja.NinjaError as error:
+        if not stage.is_dir():
+            raise cache.CacheError(f"{stage.parent.parent} was removed while it was in use. Grade again.") from None
         raise BuildError(str(error)) from None
 
 

@@ -18,6 +18,7 @@ import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+_ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _DEATH_SIGNAL, _SUBREAPER = 1, 36  # prctl(2): PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER
 
 
@@ -92,10 +93,17 @@ def kill(pids: Iterable[int]) -> None:
 
 
 def kill_tree(pid: int) -> None:
-    """End a process with all that it started. It is stopped first, so that it starts nothing meanwhile."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, signal.SIGSTOP)
-    kill([pid, *descendants(pid)])
+    """End a process with all that it started. It is stopped first, so that it starts nothing meanwhile.
+
+    A second Ctrl-C waits until that is done: a process that was stopped and not killed would stay for ever.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDINGS)
+    try:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGSTOP)
+        kill([pid, *descendants(pid)])
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def end_children() -> None:

@@ -99,6 +99,14 @@ def test_a_compilation_that_has_to_wait_is_nobodys_fault(
     assert isinstance(build(request_for("elementwise_f32"), replace(toolchain, nvcc=slow)), Build)
 
 
+def test_a_cache_that_is_removed_meanwhile_is_said(folder: Path, tmp_path: Path) -> None:
+    remover = tmp_path / "removing_nvcc"
+    remover.write_text(f"#!/bin/sh\nrm -rf {folder}\nexit 1\n")
+    remover.chmod(0o755)
+    with pytest.raises(cache.CacheError, match="removed"):
+        build(request_for("elementwise_f32"), replace(find_toolchain(), nvcc=remover))
+
+
 def test_ctrl_c_during_a_build_leaves_nothing_and_the_next_run_is_fine(folder: Path) -> None:
     script = f"""
         from pathlib import Path

@@ -15,6 +15,7 @@ from compiler import HeldCompiler
 from patience import PATIENCE_S, wait_for, wait_for_the_end_of
 from test_faces import make_clone
 
+from grader import processes
 from grader.catalog import load_catalog
 from grader.processes import descendants
 
@@ -120,3 +121,19 @@ def test_a_guard_ends_what_was_started_since_and_nothing_else(mark: str) -> None
         wait_for(lambda: len(marked(mark)) == 6, "the sleepers")  # the process, its guard, 1 before and 3 since
         process.kill()
     wait_for(lambda: marked(mark) == [before], "the end of what was started since")
+
+
+def test_a_second_ctrl_c_waits_until_all_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    command = [sys.executable, "-c", "import time; time.sleep(1000)"]
+    process = subprocess.Popen(command)
+    below = processes.descendants
+
+    def interrupted(pid: int) -> list[int]:
+        """What is below one, looked up while Ctrl-C is pressed again."""
+        signal.raise_signal(signal.SIGINT)
+        return below(pid)
+
+    monkeypatch.setattr(processes, "descendants", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        processes.kill_tree(process.pid)
+    assert process.wait(timeout=PATIENCE_S) == -signal.SIGKILL
