@@ -66,6 +66,7 @@ class _Server:
 
     def serve(self) -> None:
         """Answer until nobody asks any more and no task is left that goes on without."""
+        tempfile.gettempdir()  # tries the folder with a file there, which a fork that is killed meanwhile would leave
         while self.asked is not None or self.running:
             ready = self._ready()
             if not ready and not self.running and not self.is_warm:

@@ -1,5 +1,6 @@
 #include "memory.h"
 
+#include <algorithm>
 #include <new>
 
 namespace sim {
@@ -9,15 +10,20 @@ constexpr u64 ALIGNMENT = 256;
 }
 
 Window& Memory::add(u64 bytes, u64 offset, Use use, std::string name, u32 itemsize) {
-    if (windows_.size() >= WINDOWS) throw std::bad_alloc();
+    // A call's buffers lie where those of the call before did: whoever remembers addresses meets them again.
+    const bool buffer = use == Use::input || use == Use::output;
+    const auto gap = buffer ? std::find(windows_.begin(), windows_.end(), nullptr) : windows_.end();
+    const size_t slot = size_t(gap - windows_.begin());
+    if (slot >= WINDOWS) throw std::bad_alloc();
     auto window = std::make_unique<Window>();
-    window->base = GLOBAL_ORIGIN + (u64(windows_.size()) << WINDOW_SHIFT) + WINDOW_MIDDLE + offset;
+    window->base = GLOBAL_ORIGIN + (u64(slot) << WINDOW_SHIFT) + WINDOW_MIDDLE + offset;
     window->bytes = bytes;
     window->use = use;
     window->name = std::move(name);
     window->itemsize = itemsize;
-    windows_.push_back(std::move(window));
-    return *windows_.back();
+    if (slot == windows_.size()) windows_.emplace_back();
+    windows_[slot] = std::move(window);
+    return *windows_[slot];
 }
 
 Window& Memory::map(u64 bytes, u64 offset, Use use, std::string name, u32 itemsize, const u8* external) {
