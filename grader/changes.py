@@ -59,7 +59,7 @@ def _left_upstream(root: Path) -> str:
 
 
 def _commit(root: Path, name: str) -> str:
-    _git(root, "rev-parse", "--git-dir")  # where there is no repository, that is what is said
+    _git(root, "rev-parse", "--git-dir")  # git says so outside a repository
     try:
         return _git(root, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}").strip()
     except ChangesError:

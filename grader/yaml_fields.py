@@ -76,7 +76,7 @@ class Value:
 
 @functools.cache
 def _number(tag: str, text: str) -> Any:
-    """What YAML makes of a scalar that is no string. A constructor costs more than all else here: one for each text."""
+    """What YAML makes of a scalar that is not a string. A constructor is dear: there is one for each text."""
     try:
         return yaml.SafeLoader("").construct_object(yaml.ScalarNode(tag, text))
     except (yaml.YAMLError, ValueError):

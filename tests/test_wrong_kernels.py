@@ -25,7 +25,7 @@ from facts import has
 from conftest import Gap, group_of, kata_of
 from grader import grade as pipeline
 from grader import sandbox, wrong_kernel
-from grader.build import Build, Request, Target, build_all
+from grader.build import Build, Target, build_all
 from grader.catalog import Kata, load_catalog
 from grader.check import Effort, effort_for
 from grader.grade import Grade, Options, grade, prepare
@@ -346,9 +346,8 @@ OF_BLOCKS = (
     ".ac",
     ".release",
 )
-OF_THE_UNIT = re.compile(
-    r"unit_[0-9a-f]{16}|(?<=\$L__BB)[0-9]+"
-)  # see grader/unit.py: names that depend on the other files
+# Names that depend on the other files of the unit: see grader/unit.py.
+OF_THE_UNIT = re.compile(r"unit_[0-9a-f]{16}|(?<=\$L__BB)[0-9]+")
 
 
 def instructions(ptx: Path) -> str:
@@ -362,10 +361,7 @@ def cannot_tell_the_cards_apart(kata: Kata, source: Path, options: Options) -> b
     """Whether a file's grade on the card of ``options`` is its grade on the usual one: the same PTX, of blocks that do
     not communicate, launched by code that asks nothing of the card."""
     targets = [Target("sim", arch) for arch in (options.sim_arch, pipeline.SIM_ARCH)]
-    requests = [
-        Request(kata, load_spec(kata), source, target, options.warnings_are_errors, options.together)
-        for target in targets
-    ]
+    requests = [pipeline._request(kata, source, target, options) for target in targets]
     built = [item for item in build_all(requests, find_toolchain()) if isinstance(item, Build)]
     program, *others = [instructions(item.ptx) for item in built] or [""]
     of_blocks = any(word in program for word in OF_BLOCKS)
