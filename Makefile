@@ -58,7 +58,7 @@ $(VENV)/grade.stamp: pyproject.toml constraints.txt
 	$(PYTHON) -m venv --clear $(VENV); }
 	@echo "== Installing torch, a large download the first time; building the simulator meanwhile"
 	@$(PYTHON) -c '$(BUILD_SIMULATOR)' 2> /dev/null & \
-	$(PIP) torch && { nvcc=$$("$(BIN)/python" -c 'from grader.toolchain import find_nvcc; print(find_nvcc()[0])' \
+	$(PIP) torch && { nvcc=$$("$(BIN)/python" -c 'from grader.compile.toolchain import find_nvcc; print(find_nvcc()[0])' \
 		2> /dev/null); \
 	case "$${nvcc:-none}" in \
 	none | "$(BIN:/bin=)"/*) echo "== Installing the grader, and nvcc from Python wheels since there is no other"; \

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import torch
 
-from grader import ops
-from grader.case import Case, Shape
-from grader.catalog import find_root, load_catalog
-from grader.spec import load_spec
+from grader.content.catalog import find_root, load_catalog
+from grader.content.spec import load_spec
+from grader.judge.case import Case, Shape
+from grader.notebook import ops
 
 
 def main(arguments: Sequence[str] | None = None, *, device: str = "cuda") -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from grader.launcher import KataError as KataError
-    from grader.launcher import load as load
+    from grader.notebook.launcher import KataError as KataError
+    from grader.notebook.launcher import load as load
 
 __all__ = ["KataError", "load"]
 
@@ -15,6 +15,6 @@ def __getattr__(name: str) -> Any:
     """What a notebook asks for, imported when it does: it brings torch."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from grader import launcher
+    from grader.notebook import launcher
 
     return getattr(launcher, name)

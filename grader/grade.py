@@ -18,30 +18,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from grader import cache, skeleton
-from grader.build import Build, BuildError, CompileFailure, Progress, Request, Target, build_all
-from grader.catalog import Kata
-from grader.check import Effort, check, count, effort_for
-from grader.devices.sim import EngineError, engine_library
-from grader.lock import gpu_turn
-from grader.measure import measure
-from grader.sandbox import Program, Sandbox, SandboxError, expect_torch
-from grader.source_file import read_source
-from grader.spec import SpecError, load_spec
-from grader.toolchain import Gpu, ToolchainError, find_gpu, find_toolchain
-from grader.verdict import Kind, Verdict
+from grader.compile.build import Build, CompileFailure, Progress, Request, Target, build_all
+from grader.compile.toolchain import Gpu, find_gpu, find_toolchain
+from grader.content import skeleton
+from grader.content.catalog import Kata
+from grader.content.source_file import read_source
+from grader.content.spec import load_spec
+from grader.devices.sim import engine_library
+from grader.fault import Fault
+from grader.judge.check import Effort, check, count, effort_for
+from grader.judge.measure import measure
+from grader.sandbox.parent import Program, Sandbox, expect_torch
+from grader.storage import cache
+from grader.storage.lock import gpu_turn
+from grader.verdict import Grade, Kind, Verdict
 
 SIM_ARCH = "sm_90a"
 SIM_ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_90a")  # engine/limits.cpp has a card for each
 SIM_ARCH_HELP = f"the simulated card's architecture: {', '.join(SIM_ARCHITECTURES)} (default: {SIM_ARCH})"
 
 
-class DeviceError(Exception):
+class DeviceError(Fault):
     """The device that was asked for is not there; the message says what to do."""
-
-
-# What can be raised when the machine or the repository is at fault. Each has its fix in its message.
-MACHINE_ERRORS = (BuildError, cache.CacheError, DeviceError, EngineError, SandboxError, SpecError, ToolchainError)
 
 
 @dataclass(frozen=True)
@@ -71,26 +69,6 @@ class Options:
         return effort.thorough() if self.thorough else effort
 
 
-@dataclass(frozen=True)
-class Grade:
-    """The verdicts on one file, one for each device that was used; a single one where none was needed."""
-
-    kata: Kata
-    source: Path
-    verdicts: tuple[Verdict, ...]
-    time_s: float = 0.0
-    digest: str = ""  # SHA-256 of the file as it was when grading began; empty where it could not be read
-
-    @property
-    def verdict(self) -> Verdict:
-        """The one to show: the first that is not a pass, else the first."""
-        return next((verdict for verdict in self.verdicts if not verdict.passed), self.verdicts[0])
-
-    @property
-    def passed(self) -> bool:
-        return self.verdict.passed
-
-
 def targets(options: Options, gpu: Gpu | None) -> tuple[Target, ...]:
     """The devices to grade on, in order. Raises DeviceError where a GPU is asked for and there is none."""
     simulator = Target("sim", options.sim_arch)
@@ -105,7 +83,7 @@ def targets(options: Options, gpu: Gpu | None) -> tuple[Target, ...]:
 def grade(kata: Kata, options: Options, *, source: Path | None = None, progress: Progress | None = None) -> Grade:
     """Grade ``source`` (the learner's file by default) as ``kata``.
 
-    Raises one of MACHINE_ERRORS when the machine or the repository is at fault, never for what is in the file.
+    Raises a Fault when the machine or the repository is at fault, never for what is in the file.
     """
     start = time.monotonic()
     source = source or kata.skeleton_path
@@ -127,7 +105,7 @@ def digest_of(source: Path) -> str:
 def bench(kata: Kata, options: Options, *, source: Path, progress: Progress | None = None) -> Grade:
     """Measure ``source`` on the GPU without checking more than the timed calls' own outputs.
 
-    The grade's verdict is a pass with its measurements, or what went wrong. Raises one of MACHINE_ERRORS as grade does.
+    The grade's verdict is a pass with its measurements, or what went wrong. Raises a Fault as grade does.
     """
     start = time.monotonic()
     (target,) = targets(replace(options, device="gpu"), find_gpu())

@@ -15,21 +15,14 @@ from typing import Any
 
 import pytest
 
-from grader import progress, report
-from grader.catalog import LEVELS, Catalog, CatalogError, Kata, load_catalog
-from grader.grade import (
-    MACHINE_ERRORS,
-    SIM_ARCH,
-    SIM_ARCH_HELP,
-    SIM_ARCHITECTURES,
-    Grade,
-    Options,
-    grade,
-    prepare,
-)
-from grader.processes import guard
-from grader.toolchain import gpu_of_worker
-from grader.verdict import Kind
+from grader.compile.toolchain import gpu_of_worker
+from grader.content.catalog import LEVELS, Catalog, CatalogError, Kata, load_catalog
+from grader.fault import Fault
+from grader.grade import SIM_ARCH, SIM_ARCH_HELP, SIM_ARCHITECTURES, Options, grade, prepare
+from grader.learner import progress
+from grader.output import report
+from grader.system.processes import guard
+from grader.verdict import Grade, Kind
 
 BELT_S = 900  # pytest-timeout's limit for one kata, far above the sandbox's own
 _CATALOG = pytest.StashKey[Catalog]()
@@ -143,7 +136,7 @@ class KataItem(pytest.Item):
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         if isinstance(excinfo.value, NotPassed):
             return report.explanation(excinfo.value.grade)
-        if isinstance(excinfo.value, MACHINE_ERRORS):
+        if isinstance(excinfo.value, Fault):
             return f"{self.kata.name} cannot be graded: {excinfo.value}"
         return super().repr_failure(excinfo, style)
 
@@ -191,7 +184,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     work = [(item.kata, item.source) for item in items][index::count]
     try:
         prepare(work, _options(session.config), _progress(session.config))
-    except MACHINE_ERRORS as error:
+    except Fault as error:
         if _is_worker(session.config):
             return  # every grade will say so
         pytest.exit(f"cannot grade: {error}", returncode=pytest.ExitCode.USAGE_ERROR)

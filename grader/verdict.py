@@ -1,12 +1,17 @@
-"""What a grade says of one kata on one device: a Verdict. A learner's failure is a value, never an exception."""
+"""Verdict: what is said of a file on one device; Grade: of a file on all of them.
+
+A learner's failure is a value, never an exception.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
+from grader.content.catalog import Kata
 from grader.devices import Finding
 
 
@@ -129,3 +134,23 @@ class Verdict:
     def lacks_library(self) -> bool:
         """Could this machine not even build the kata, for want of a library? Then nothing is said of the file."""
         return self.kind is Kind.UNSUPPORTED and self.finding is None
+
+
+@dataclass(frozen=True)
+class Grade:
+    """The verdicts on one file, one for each device that was used; a single one where none was needed."""
+
+    kata: Kata
+    source: Path
+    verdicts: tuple[Verdict, ...]
+    time_s: float = 0.0
+    digest: str = ""  # SHA-256 of the file as it was when grading began; empty where it could not be read
+
+    @property
+    def verdict(self) -> Verdict:
+        """The one to show: the first that is not a pass, else the first."""
+        return next((verdict for verdict in self.verdicts if not verdict.passed), self.verdicts[0])
+
+    @property
+    def passed(self) -> bool:
+        return self.verdict.passed

@@ -17,8 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from grader.catalog import load_catalog
-from grader.processes import children
+from grader.content.catalog import load_catalog
+from grader.system.processes import children
 
 ROOT = Path(__file__).resolve().parent.parent
 KATAS = ("elementwise_f32", "relu_f32x4", "histogram_i32", "warp_reduce_sum_f32", "sgemm_sliced_k_f32")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from grader.toolchain import find_toolchain
+from grader.compile.toolchain import find_toolchain
 
 
 class HeldCompiler:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from browser import browser  # noqa: F401  a fixture, for whoever looks at pages
 
-from grader.catalog import LEVELS, Kata, load_catalog
+from grader.content.catalog import LEVELS, Kata, load_catalog
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -13,12 +13,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from grader import progress
-from grader.catalog import Catalog, Kata, load_catalog
+from grader.content.catalog import Catalog, Kata, load_catalog
+from grader.content.spec import load_spec
 from grader.grade import digest_of
-from grader.measure import moved
-from grader.peaks import peak_bytes, peak_flops
-from grader.spec import load_spec
+from grader.judge.measure import moved
+from grader.judge.peaks import peak_bytes, peak_flops
+from grader.learner import progress
 from grader.verdict import said
 
 BEGIN = datetime(2026, 2, 2, 18, 0, tzinfo=timezone.utc)

@@ -19,7 +19,7 @@ from test_wrong_kernels import BY_NAME, OTHER_KINDS, WRONG, WrongKernel
 
 from grader import cli, pytest_plugin
 from grader import grade as pipeline
-from grader.catalog import load_catalog
+from grader.content.catalog import load_catalog
 from grader.verdict import Kind
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -30,7 +30,7 @@ import json, os, sys
 from dataclasses import asdict
 
 from grader import cli, pytest_plugin
-from grader.grade import Grade
+from grader.verdict import Grade
 from grader.verdict import Kind, Verdict
 
 def write(what, options, *files):

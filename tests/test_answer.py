@@ -10,10 +10,10 @@ import pytest
 import torch
 from facts import has
 
-from grader.answer import SHOWN, Comparison, compare, describe
-from grader.case import Expected
-from grader.dtype import DTYPES
-from grader.spec import Tensor
+from grader.content.dtype import DTYPES
+from grader.content.spec import Tensor
+from grader.judge.answer import SHOWN, Comparison, compare, describe
+from grader.judge.case import Expected
 
 
 def bytes_of(tensor: torch.Tensor) -> bytes:

@@ -17,11 +17,12 @@ from compiler import HeldCompiler
 from facts import all_of, has
 from patience import PATIENCE_S, wait_for
 
-from grader import cache, compilation, static_shared
-from grader.build import Build, CompileFailure, Request, Target, build, build_all, exported_names
-from grader.catalog import load_catalog
-from grader.spec import load_spec
-from grader.toolchain import find_toolchain
+from grader.compile import compilation, static_shared
+from grader.compile.build import Build, CompileFailure, Request, Target, build, build_all, exported_names
+from grader.compile.toolchain import find_toolchain
+from grader.content.catalog import load_catalog
+from grader.content.spec import load_spec
+from grader.storage import cache
 from grader.verdict import Kind
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -152,9 +153,9 @@ BUILD_TWO = f"""
     import sys
     sys.path.insert(0, {str(ROOT / "tests")!r})
     from test_build import *
-    import grader.build
+    import grader.compile.build
     from grader.lock import Claims
-    grader.build.PATIENCE_S = 1000.0
+    grader.compile.build.PATIENCE_S = 1000.0
     def wait(self, key, *, until, limit_s, really=Claims.wait):
         Path({{mark!r}}).touch()
         really(self, key, until=until, limit_s=limit_s)
@@ -231,7 +232,7 @@ def test_who_waits_does_not_wait_for_ever(folder: Path, monkeypatch: pytest.Monk
     wait_for(lambda: any((folder / "staging").glob("*/*/kata.cu")), "the first file")
     os.kill(holder.pid, signal.SIGSTOP)
     try:
-        monkeypatch.setattr("grader.build.PATIENCE_S", 1.0)
+        monkeypatch.setattr("grader.compile.build.PATIENCE_S", 1.0)
         assert isinstance(build(request_for("elementwise_f32"), find_toolchain()), Build)
     finally:
         os.killpg(holder.pid, signal.SIGKILL)
@@ -397,7 +398,7 @@ def test_a_binary_file_gets_a_verdict(folder: Path, tmp_path: Path) -> None:
 def test_what_makes_the_compiler_eat_memory_is_a_verdict(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("grader.compilation.MEMORY_LIMIT_BYTES", 2 << 30)
+    monkeypatch.setattr("grader.compile.compilation.MEMORY_LIMIT_BYTES", 2 << 30)
     found = failure(tmp_path, '#include "kata.cuh"\n#define ENDLESS "/dev/zero"\n#include ENDLESS\n')
     assert found.kind is Kind.DOES_NOT_COMPILE and has(found.message, "memory")
 
@@ -405,6 +406,6 @@ def test_what_makes_the_compiler_eat_memory_is_a_verdict(
 def test_what_makes_the_compiler_write_without_end_is_a_verdict(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("grader.compilation.FILE_LIMIT_BYTES", 1 << 16)
+    monkeypatch.setattr("grader.compile.compilation.FILE_LIMIT_BYTES", 1 << 16)
     found = failure(tmp_path, f'#include "kata.cuh"\n__device__ int x[] = {{{"1, " * 100_000}}};\n')
     assert found.kind is Kind.DOES_NOT_COMPILE

@@ -13,8 +13,8 @@ import yaml
 from cost import cheapest_cpu_s
 from facts import all_of, has
 
-from grader import yaml_fields
-from grader.catalog import Catalog, CatalogError, Kata, Threshold, find_root, load_catalog
+from grader.content import yaml_fields
+from grader.content.catalog import Catalog, CatalogError, Kata, Threshold, find_root, load_catalog
 
 GOOD = """\
 relu:

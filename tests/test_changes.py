@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from test_faces import make_clone
 
-from grader.catalog import load_catalog
-from grader.changes import ChangesError, Touched, touched
+from grader.content.catalog import load_catalog
+from grader.maintain.changes import ChangesError, Touched, touched
 
 ROOT = Path(__file__).resolve().parent.parent
 ENTRY = """

@@ -18,12 +18,24 @@ import pytest
 import torch
 from facts import has
 
-from grader.case import Case, Shape
-from grader.catalog import Kata
-from grader.check import CALLS, FINDING_WORK, Effort, _Search, check, effort_for, try_shape
+from grader.content.catalog import Kata
+from grader.content.spec import (
+    Accumulated,
+    Exact,
+    Numbers,
+    Parameter,
+    Size,
+    Sizes,
+    Spec,
+    Tensor,
+    Values,
+    integers,
+    normal,
+)
 from grader.devices import Call, Finding, Outcome
-from grader.sandbox import Sandbox, SandboxError
-from grader.spec import Accumulated, Exact, Numbers, Parameter, Size, Sizes, Spec, Tensor, Values, integers, normal
+from grader.judge.case import Case, Shape
+from grader.judge.check import CALLS, FINDING_WORK, Effort, _Search, check, effort_for, try_shape
+from grader.sandbox.parent import Sandbox, SandboxError
 from grader.verdict import Kind, Verdict
 
 Arrays = dict[str, torch.Tensor]

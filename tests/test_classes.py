@@ -25,11 +25,11 @@ from patience import PATIENCE_S, wait_for, wait_for_the_end_of
 from test_faces import run
 from test_wrong_kernels import BY_NAME
 
-from grader.catalog import load_catalog
-from grader.processes import descendants
-from grader.results import Results, ResultsError
-from grader.skeleton import skeleton_of
-from grader.submission import MISSING, TWICE, UNKNOWN, Submission, entries, find_submissions
+from grader.classes.results import Results, ResultsError
+from grader.classes.submission import MISSING, TWICE, UNKNOWN, Submission, entries, find_submissions
+from grader.content.catalog import load_catalog
+from grader.content.skeleton import skeleton_of
+from grader.system.processes import descendants
 
 ROOT = Path(__file__).resolve().parent.parent
 CATALOG = load_catalog(ROOT)
@@ -427,7 +427,7 @@ def writes_a_file() -> str:
 def left_behind() -> list[str]:
     """Processes that execute a build of the grader's and belong to nobody."""
     listed = subprocess.run(["ps", "-eo", "ppid=,args="], capture_output=True, text=True).stdout.splitlines()
-    return [line for line in listed if line.split()[0] == "1" and "grader.sandbox" in line]
+    return [line for line in listed if line.split()[0] == "1" and "grader.sandbox.child" in line]
 
 
 def slow_nvcc(folder: Path) -> str:

@@ -10,7 +10,7 @@ import pytest
 from patience import PATIENCE_S
 from test_faces import ROOT, run
 
-from grader.catalog import load_catalog
+from grader.content.catalog import load_catalog
 
 CATALOG = load_catalog(ROOT)
 

@@ -16,16 +16,16 @@ from pathlib import Path
 
 import pytest
 
-from grader import entries, manifest
-from grader.build import Build, Request, Target, build_all
-from grader.cache import cache_folder
-from grader.catalog import load_catalog
+from grader.compile.build import Build, Request, Target, build_all
+from grader.compile.toolchain import find_toolchain
+from grader.content.catalog import load_catalog
+from grader.content.spec import load_spec
 from grader.devices.sim import engine, engine_library
-from grader.entries import Made
 from grader.grade import Options, grade
-from grader.manifest import Damaged, Hashes
-from grader.spec import load_spec
-from grader.toolchain import find_toolchain
+from grader.storage import entries, manifest
+from grader.storage.cache import cache_folder
+from grader.storage.entries import Made
+from grader.storage.manifest import Damaged, Hashes
 from grader.verdict import Kind
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -12,10 +12,10 @@ import yaml
 from facts import has
 from test_faces import run
 
-from grader import dev, edits, readme, style, wrong_kernel
-from grader.catalog import Kata, load_catalog
+from grader.content.catalog import Kata, load_catalog
+from grader.maintain import dev, edits, readme, style, wrong_kernel
+from grader.maintain.wrong_kernel import Edit, Expected, WrongKernel
 from grader.verdict import Kind
-from grader.wrong_kernel import Edit, Expected, WrongKernel
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -37,23 +37,47 @@ def test_imports_go_one_way() -> None:
 
 
 def test_an_import_against_the_direction_is_found(copy: Path) -> None:
-    path = copy / "grader" / "catalog.py"
-    path.write_text(path.read_text() + "\n\ndef late() -> None:\n    from grader.check import check  # noqa\n")
+    path = copy / "grader" / "content" / "catalog.py"
+    path.write_text(path.read_text() + "\n\ndef late() -> None:\n    from grader.judge.check import check  # noqa\n")
     problems = dev.check_imports(copy)
-    assert len(problems) == 1 and "grader/catalog.py:" in problems[0]
-    assert has(problems[0], "grader.check", "after grader.catalog")
+    assert len(problems) == 1 and "grader/content/catalog.py:" in problems[0]
+    assert has(problems[0], "grader.judge.check", "judge", "after content")
 
 
-def test_a_module_outside_the_order_is_found(copy: Path) -> None:
+def test_a_circle_inside_a_room_is_found(copy: Path) -> None:
+    path = copy / "grader" / "judge" / "case.py"
+    path.write_text(path.read_text() + "\n\ndef late() -> None:\n    from grader.judge.check import check  # noqa\n")
+    (problem,) = dev.check_imports(copy)
+    assert has(problem, "circle", "judge.case", "judge.check")
+
+
+def test_a_module_in_no_room_and_a_room_without_words_are_found(copy: Path) -> None:
     (copy / "grader" / "surprise.py").write_text("")
-    assert any("grader.surprise" in problem and "ORDER" in problem for problem in dev.check_imports(copy))
+    (copy / "grader" / "judge" / "__init__.py").write_text("")
+    problems = dev.check_imports(copy)
+    assert len(problems) == 2 and has(problems[0], "surprise", "ROOMS")
+    assert has(problems[1], "grader/judge/__init__.py", "docstring")
+
+
+def test_without_the_folder_of_the_interview_all_other_commands_are_there(copy: Path) -> None:
+    shutil.rmtree(copy / "grader" / "interview")
+    commands = run(copy, "-m", "grader", "--help").stdout
+    assert "watch" in commands and "interview" not in commands
+    done = run(copy, "-m", "grader", "hint", "relu_f32", KATA_DATA=str(copy / "data"))
+    assert done.returncode == 0 and has(done.stdout, "hint 1 of 3"), done.stderr
+    assert run(copy, "-m", "grader", "dev", "check", "catalogue", "imports").returncode == 0
 
 
 def test_no_module_of_the_grader_names_a_kata() -> None:
     """Adding a kata never touches grader/: the machine must not know any of them."""
 
     names = [*load_catalog(ROOT).katas]
-    examples = (ROOT / "grader" / "cli.py", *(ROOT / "grader" / "commands").glob("*.py"))  # shown by --help
+    examples = {  # shown by --help
+        ROOT / "grader" / "cli.py",
+        *(ROOT / "grader" / "commands").glob("*.py"),
+        *(ROOT / "grader").glob("*/command.py"),
+        ROOT / "grader" / "maintain" / "mutant.py",
+    }
     for path in (ROOT / "grader").rglob("*"):
         if path.suffix in (".py", ".cpp", ".h", ".cuh") and path not in examples:
             text = path.read_text()

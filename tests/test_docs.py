@@ -11,8 +11,8 @@ from xml.etree import ElementTree
 import pytest
 from browser import view
 
-from grader.catalog import load_catalog
-from grader.spec import load_spec
+from grader.content.catalog import load_catalog
+from grader.content.spec import load_spec
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 from facts import has
 
-from grader import doctor, progress
 from grader.cli import main
-from grader.devices import nvml
-from grader.devices.nvml import Asked
-from grader.doctor import TorchBuild, arch_problem, driver_problem, examine, gpu_archs, torch_problem
-from grader.toolchain import Gpu, Toolchain, ToolchainError, find_toolchain
+from grader.commands import doctor
+from grader.commands.doctor import TorchBuild, arch_problem, driver_problem, examine, gpu_archs, torch_problem
+from grader.compile.toolchain import Gpu, Toolchain, ToolchainError, find_toolchain
+from grader.devices.gpu import nvml
+from grader.devices.gpu.nvml import Asked
+from grader.learner import progress
 
 CARD = Gpu("Card", (9, 0), "580.65.06", (13, 1), pci_bus_id="00000000:3B:00.0")
 NVCC = Toolchain(Path("/cuda"), Path("/cuda/bin/nvcc"), (13, 0, 88), Path("/usr/bin/g++"), (12, 2), (), "")

@@ -17,10 +17,10 @@ import warm
 from cost import cheapest_cpu_s
 from facts import has
 
-from grader.catalog import Kata, load_catalog
-from grader.cli import _parser
+from grader.cli import parser as whole_parser
+from grader.compile.toolchain import find_gpu
+from grader.content.catalog import Kata, load_catalog
 from grader.grade import SIM_ARCH_HELP, SIM_ARCHITECTURES, text_of
-from grader.toolchain import find_gpu
 from grader.verdict import Kind, Verdict
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -325,7 +325,7 @@ def test_an_example_in_a_help_can_be_copied(clone: Path) -> None:
     assert (
         "\nExamples:\n  kata grade elementwise\n  kata grade --solutions\n  kata grade elementwise_f32 --file" in said
     )
-    parsers = [_parser()]
+    parsers = [whole_parser()]
     while parsers:
         parser = parsers.pop()
         below = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
@@ -381,7 +381,7 @@ import runpy, sys
 
 class Stop:
     def find_spec(self, name, path=None, target=None):
-        if name == "grader.catalog":
+        if name == "grader.content.catalog":
             raise KeyboardInterrupt
 
 sys.meta_path.insert(0, Stop())

@@ -19,12 +19,12 @@ from typing import Any
 import pytest
 from patience import PATIENCE_S, wait_for
 
-from grader import sandbox
 from grader.devices import Buffer, Call, Contents, Contest, Finding, Outcome, Poison, Raced
-from grader.devices.driver import Driver
-from grader.devices.gpu import _Placed
-from grader.frames import SHARED_BYTES, Area, Child, FrameError, Parent
-from grader.sandbox import RACE_BYTES, RACE_COPIES, Program, Sandbox
+from grader.devices.gpu.device import _Placed
+from grader.devices.gpu.driver import Driver
+from grader.sandbox import parent
+from grader.sandbox.frames import SHARED_BYTES, Area, Child, FrameError, Parent
+from grader.sandbox.parent import RACE_BYTES, RACE_COPIES, Program, Sandbox
 
 SIZES = (0, 1, SHARED_BYTES - 1, SHARED_BYTES, SHARED_BYTES + 1, 3 * SHARED_BYTES + 17)
 LARGE = 2 * SHARED_BYTES
@@ -292,8 +292,8 @@ def test_the_limit_of_an_answer_is_one_for_all_its_pieces(ends: Ends, monkeypatc
         return clock.now
 
     clock.monotonic = monotonic
-    monkeypatch.setattr("grader.frames.time", clock)
-    monkeypatch.setattr("grader.frames._PIECE_BYTES", 1)
+    monkeypatch.setattr("grader.sandbox.frames.time", clock)
+    monkeypatch.setattr("grader.sandbox.frames._PIECE_BYTES", 1)
     answer = frame([(0, None)])
     for limit_s, ends_in_time in ((len(answer) + 10.0, True), (len(answer) - 10.0, False)):
         ends.ask(call)
@@ -308,7 +308,7 @@ CHILD = """
 import os, resource, sys, threading, time
 sys.argv = sys.argv[2:]
 sys.path.insert(0, {root!r})
-from grader import sandbox
+from grader.sandbox import child
 from grader.devices import Outcome
 
 late = []
@@ -348,8 +348,8 @@ class Device:
         counters = {{"descriptors": len(os.listdir("/proc/self/fd")), "late": len(late)}}
         return Outcome({{wanted.name: bytes(given.data)[: len(wanted.data)]}}, counters=counters)
 
-sandbox._OPENERS["sim"] = lambda: lambda program, paths: Device()
-sandbox.run_child(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+child._OPENERS["sim"] = lambda: lambda program, paths: Device()
+child.run_child(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
 """
 
 
@@ -359,7 +359,7 @@ def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
     root, (go, gone) = Path(__file__).resolve().parent.parent, (str(tmp_path / name) for name in ("go", "gone"))
     program.write_text(f"#!{sys.executable}\n" + CHILD.format(root=str(root), go=go, gone=gone))
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setattr(sandbox.sys, "executable", str(program))
+    monkeypatch.setattr(parent.sys, "executable", str(program))
     with Sandbox("sim") as made:
         made.load(Program("sim", "sm_90a", program, program, program, memory_limit_bytes=200 << 20))
         yield made
@@ -414,7 +414,7 @@ def test_a_race_may_take_memory_for_its_outputs_too(box: Sandbox) -> None:
     box.call(call)  # the device here runs no race
     assert box.start()._memory_limit < RACE_BYTES  # the child that answered otherwise was replaced
     child = box.start()
-    with pytest.raises(sandbox._Lost):
+    with pytest.raises(parent._Lost):
         child.ask(call)
     assert child._memory_limit == RACE_COPIES * 4 * LARGE + RACE_BYTES
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from grader.catalog import CatalogError, Kata
-from grader.hints import load_hints
+from grader.content.catalog import CatalogError, Kata
+from grader.content.hints import load_hints
 
 GOOD = "relu_f32:\n  - Look\n    here.\n  - Then there.\n  - Write it.\n"
 

@@ -25,19 +25,21 @@ from facts import all_of, has
 from patience import PATIENCE_S, wait_for
 from test_faces import ROOT, make_clone, run
 
-from grader import check, progress, rung, skeleton
-from grader.case import Shape
-from grader.catalog import Catalog, load_catalog
-from grader.check import effort_for
-from grader.grade import Grade, Options
+from grader.content import rung, skeleton
+from grader.content.catalog import Catalog, load_catalog
+from grader.content.spec import load_spec
+from grader.grade import Options
 from grader.interview import clock, conduct, dossier, live, lookups, paper, session
 from grader.interview.clock import Moment
 from grader.interview.page import page
 from grader.interview.plan import InterviewError, Part, Wish, draw, load_plans
 from grader.interview.session import Session
-from grader.progress import Event, Progress
-from grader.spec import load_spec
-from grader.verdict import Kind, Measurement, Verdict
+from grader.judge import check
+from grader.judge.case import Shape
+from grader.judge.check import effort_for
+from grader.learner import progress
+from grader.learner.progress import Event, Progress
+from grader.verdict import Grade, Kind, Measurement, Verdict
 
 try:
     import pexpect
@@ -915,7 +917,7 @@ def test_a_measured_speed_is_on_the_page_with_its_interval(
 
 
 def dev_check(place: Path) -> Sequence[str]:
-    from grader import dev
+    from grader.maintain import dev
 
     return dev.check_catalogue(place)
 

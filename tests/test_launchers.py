@@ -15,17 +15,17 @@ import pytest
 from facts import has
 from sim_kernels.harness import HERE, given, open_device, run, unpack, wanted
 
-from grader import probe
-from grader.build import Build, CompileFailure, Request, Target, build, exported_names
-from grader.cache import cache_folder
-from grader.catalog import load_catalog
+from grader.compile import probe
+from grader.compile.build import Build, CompileFailure, Request, Target, build, exported_names
+from grader.compile.toolchain import find_toolchain
+from grader.content.catalog import load_catalog
+from grader.content.spec import load_spec
 from grader.devices import Finding
 from grader.devices.host_copies import BACK_BYTES
 from grader.devices.launcher_rules import LauncherRules
 from grader.devices.runtime_calls import FROM_HOST, NON_BLOCKING, TO_HOST, WAITS, Region, RuntimeCall, parse
 from grader.devices.sim import SimDevice
-from grader.spec import load_spec
-from grader.toolchain import find_toolchain
+from grader.storage.cache import cache_folder
 from grader.verdict import Kind
 
 SOURCE = HERE / "launchers.cu"

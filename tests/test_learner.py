@@ -19,11 +19,12 @@ from facts import has
 from patience import PATIENCE_S
 from test_faces import ROOT, make_clone, pytest_run, run, solve
 
-from grader import progress, rung, skeleton
-from grader.catalog import Kata, load_catalog
-from grader.grade import Grade, digest_of
-from grader.progress import Event
-from grader.verdict import Kind, Measurement, Verdict
+from grader.content import rung, skeleton
+from grader.content.catalog import Kata, load_catalog
+from grader.grade import digest_of
+from grader.learner import progress
+from grader.learner.progress import Event
+from grader.verdict import Grade, Kind, Measurement, Verdict
 
 
 @pytest.fixture(autouse=True)

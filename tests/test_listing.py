@@ -12,10 +12,10 @@ import pytest
 from facts import all_of, has
 from test_faces import make_clone, run, solve
 
-from grader import listing as module
-from grader import progress
-from grader.listing import Instruction, Kernel, ListingError, _figures, _ptx, _sass, grouped, headline, in_order
-from grader.toolchain import ToolchainError, find_toolchain
+from grader.compile import listing as module
+from grader.compile.listing import Instruction, Kernel, ListingError, _figures, _ptx, _sass, grouped, headline, in_order
+from grader.compile.toolchain import ToolchainError, find_toolchain
+from grader.learner import progress
 
 
 def code(place: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

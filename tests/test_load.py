@@ -14,9 +14,10 @@ from facts import all_of
 from patience import wait_for_the_end_of
 from test_faces import make_clone, solve
 
-from grader import KataError, load, progress
-from grader.catalog import CatalogError, load_catalog
-from grader.launcher import Graded, Launcher
+from grader import KataError, load
+from grader.content.catalog import CatalogError, load_catalog
+from grader.learner import progress
+from grader.notebook.launcher import Graded, Launcher
 
 ROOT = Path(__file__).resolve().parent.parent
 KATAS = load_catalog(ROOT).katas

@@ -15,10 +15,10 @@ import pytest
 from patience import PATIENCE_S, wait_for
 
 from grader import grade as pipeline
-from grader.catalog import load_catalog
+from grader.compile.toolchain import Gpu
+from grader.content.catalog import load_catalog
 from grader.grade import Options, grade
-from grader.lock import Claims, gpu_turn
-from grader.toolchain import Gpu
+from grader.storage.lock import Claims, gpu_turn
 from grader.verdict import Kind, Verdict
 
 ROOT = Path(__file__).resolve().parent.parent

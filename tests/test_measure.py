@@ -17,26 +17,26 @@ from facts import has
 from sim_kernels.harness import LIMITS, POISON, engine, open_device, run
 
 from grader import grade as pipeline
-from grader import measure as measure_module
-from grader.build import Build, Request, Target, build_all
-from grader.case import Case, Shape
-from grader.catalog import Kata, Speed, Threshold, load_catalog
-from grader.check import Effort, judge
+from grader.compile.build import Build, Request, Target, build_all
+from grader.compile.toolchain import Gpu, find_gpu, find_toolchain
+from grader.content.catalog import Kata, Speed, Threshold, load_catalog
+from grader.content.dtype import DTYPES
+from grader.content.spec import Accumulated, Exact, Size, Sizes, Spec, Tensor, Values, integers, load_spec, normal
 from grader.devices import Buffer, Call, Contest, Finding, Outcome, Raced
-from grader.devices import race as race_module
 from grader.devices.contents import JUDGED, REPLACED, chosen, negated, number_of, replaced, rotation
-from grader.devices.ptx import DIFFER, NEGATE, REPLACE, SPIN, UNROLL, read_ptx
-from grader.devices.race import Race
+from grader.devices.gpu import timing as race_module
+from grader.devices.gpu.ptx import DIFFER, NEGATE, REPLACE, SPIN, UNROLL, read_ptx
+from grader.devices.gpu.timing import Race
 from grader.devices.sim import SimDevice
-from grader.dtype import DTYPES
-from grader.grade import Grade, Options
-from grader.measure import CANARY, LARGE, RANKS, STAGES, fitted, measure, moved
-from grader.record import record
-from grader.report import explanation, launches, speed, speed_table
-from grader.sandbox import Program, Sandbox
-from grader.spec import Accumulated, Exact, Size, Sizes, Spec, Tensor, Values, integers, load_spec, normal
-from grader.toolchain import Gpu, find_gpu, find_toolchain
-from grader.verdict import Kind, Measurement, Verdict
+from grader.grade import Options
+from grader.judge import measure as measure_module
+from grader.judge.case import Case, Shape
+from grader.judge.check import Effort, judge
+from grader.judge.measure import CANARY, LARGE, RANKS, STAGES, fitted, measure, moved
+from grader.output.record import record
+from grader.output.report import explanation, launches, speed, speed_table
+from grader.sandbox.parent import Program, Sandbox
+from grader.verdict import Grade, Kind, Measurement, Verdict
 
 ROOT = Path(__file__).resolve().parent.parent
 KATAS = load_catalog(ROOT).katas

@@ -10,9 +10,9 @@ import pytest
 import torch
 from facts import all_of
 
-from grader.catalog import load_catalog
-from grader.ops import KataError, register, schema
-from grader.spec import load_spec
+from grader.content.catalog import load_catalog
+from grader.content.spec import load_spec
+from grader.notebook.ops import KataError, register, schema
 
 ROOT = Path(__file__).resolve().parent.parent
 

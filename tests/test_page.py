@@ -18,16 +18,16 @@ from facts import has
 from sim_kernels.harness import HERE, given, open_device, wanted
 from test_faces import make_clone, run
 
-from grader import progress
-from grader.catalog import Catalog, load_catalog
+from grader.content.catalog import Catalog, load_catalog
 from grader.devices import Call, Scalar
 from grader.grade import digest_of
+from grader.learner import progress
+from grader.learner.state import states
 from grader.pages import document, paragraph
 from grader.pages.accesses import access_of, ideal_waves, sectors_of, waves_of
 from grader.pages.graph import LOOKS, look_of, places_of
 from grader.pages.markup import Markup, tag
 from grader.pages.points import of_the_learner, of_the_solutions
-from grader.state import states
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -15,9 +15,9 @@ from compiler import HeldCompiler
 from patience import PATIENCE_S, wait_for, wait_for_the_end_of
 from test_faces import make_clone
 
-from grader import processes
-from grader.catalog import load_catalog
-from grader.processes import descendants
+from grader.content.catalog import load_catalog
+from grader.system import processes
+from grader.system.processes import descendants
 
 ROOT = Path(__file__).resolve().parent.parent
 NAME = "elementwise_f32"

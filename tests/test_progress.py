@@ -20,11 +20,11 @@ import pytest
 from facts import all_of, has
 from patience import PATIENCE_S
 
-from grader import progress
-from grader.catalog import Kata, load_catalog
-from grader.grade import Grade, Options, grade
-from grader.progress import Event, ProgressError
-from grader.verdict import Kind, Measurement, Verdict
+from grader.content.catalog import Kata, load_catalog
+from grader.grade import Options, grade
+from grader.learner import progress
+from grader.learner.progress import Event, ProgressError
+from grader.verdict import Grade, Kind, Measurement, Verdict
 
 ROOT = Path(__file__).resolve().parent.parent
 KATA = load_catalog(ROOT).katas["sgemm_naive_f32"]

@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 from test_faces import make_clone, run, solve
 
-from grader.catalog import load_catalog
+from grader.content.catalog import load_catalog
 from grader.devices import Finding
-from grader.grade import Grade
-from grader.record import FORMAT, record
-from grader.verdict import Kind, Measurement, Mismatch, Verdict
+from grader.output.record import FORMAT, record
+from grader.verdict import Grade, Kind, Measurement, Mismatch, Verdict
 
 ROOT = Path(__file__).resolve().parent.parent
 KATA = load_catalog(ROOT).katas["elementwise_f32"]

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from facts import has
 
-from grader.catalog import load_catalog
-from grader.grade import Grade, Options, grade
-from grader.report import explanation, headline, outcome, printed
-from grader.sandbox import CUT
-from grader.verdict import Kind, Verdict
+from grader.content.catalog import load_catalog
+from grader.grade import Options, grade
+from grader.output.report import explanation, headline, outcome, printed
+from grader.sandbox.parent import CUT
+from grader.verdict import Grade, Kind, Verdict
 
 KATA = load_catalog(Path(__file__).resolve().parent.parent).katas["elementwise_f32"]
 PASS = Verdict(Kind.PASS, "right", device="sim sm_90a", cases=3)

@@ -16,18 +16,18 @@ from facts import all_of, has
 from patience import PATIENCE_S, wait_for, wait_for_the_end_of
 from test_wrong_kernels import BY_NAME
 
-from grader import cache
-from grader.build import Build, Request, Target, build
-from grader.case import Case, Shape
-from grader.catalog import load_catalog
+from grader.compile.build import Build, Request, Target, build
+from grader.compile.toolchain import find_toolchain
+from grader.content.catalog import load_catalog
+from grader.content.spec import load_spec
 from grader.devices import Call, Finding, Limits
 from grader.devices.sim import engine_library
 from grader.grade import Options, grade
-from grader.processes import can_run, processor_s
-from grader.sandbox import Program, Sandbox, SandboxError
-from grader.spec import load_spec
-from grader.stopwatch import Stopwatch
-from grader.toolchain import find_toolchain
+from grader.judge.case import Case, Shape
+from grader.sandbox.parent import Program, Sandbox, SandboxError
+from grader.storage import cache
+from grader.system.processes import can_run, processor_s
+from grader.system.stopwatch import Stopwatch
 
 ROOT = Path(__file__).resolve().parent.parent
 KATA = load_catalog(ROOT).katas["elementwise_f32"]
@@ -60,7 +60,7 @@ def a_call(n: int = 100, *, limits: Limits = LIMITS) -> Call:
 def test_the_end_of_what_was_printed_is_kept(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     child = sandbox.start()
     for text, kept in (("", ""), ("a\n" * 5, "a\n" * 5), ("b\n", "...\na\na\na\nb\n")):
-        monkeypatch.setattr("grader.sandbox.PRINTED_LIMIT", 10)
+        monkeypatch.setattr("grader.sandbox.parent.PRINTED_LIMIT", 10)
         child._output.seek(0, os.SEEK_END)
         child._output.write(text.encode())
         assert child.printed() == kept
@@ -123,9 +123,9 @@ class Process:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = self.computed = 0.0
         self.runs = True
-        monkeypatch.setattr("grader.stopwatch.processor_s", lambda pid: self.computed)
-        monkeypatch.setattr("grader.stopwatch.can_run", lambda pid: self.runs)
-        monkeypatch.setattr("grader.stopwatch.time", self)
+        monkeypatch.setattr("grader.system.stopwatch.processor_s", lambda pid: self.computed)
+        monkeypatch.setattr("grader.system.stopwatch.can_run", lambda pid: self.runs)
+        monkeypatch.setattr("grader.system.stopwatch.time", self)
         self.stopwatch = Stopwatch(0)
 
     def monotonic(self) -> float:
@@ -218,7 +218,7 @@ def wait_for_child(parent: int) -> int:
                 command = (entry / "cmdline").read_text()
             except OSError:
                 continue
-            if int(fields[1]) == parent and "grader.sandbox" in command and int(fields[11]) > 50:
+            if int(fields[1]) == parent and "grader.sandbox.child" in command and int(fields[11]) > 50:
                 return int(entry.name)
         time.sleep(0.05)
     raise AssertionError(textwrap.dedent("no busy child was seen"))

@@ -22,12 +22,12 @@ import pytest
 from patience import runs
 from test_faces import make_clone
 
-from grader.catalog import load_catalog
+from grader.content.catalog import load_catalog
 from grader.grade import Options
-from grader.processes import children, descendants
 from grader.service.client import Service, ServiceError
 from grader.service.replies import TRIES, Reply, replies
 from grader.service.task import KEPT, Answer, Slot, Task
+from grader.system.processes import children, descendants
 
 ROOT = Path(__file__).resolve().parent.parent
 CATALOG = load_catalog(ROOT)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from facts import has
 
-from grader.catalog import load_catalog
+from grader.content.catalog import load_catalog
 from grader.grade import Options, grade
-from grader.report import explanation
+from grader.output.report import explanation
 from grader.verdict import Kind, Verdict
 
 KATA = load_catalog(Path(__file__).resolve().parent.parent).katas["hgemm_mma_cublas_nn"]

@@ -25,7 +25,7 @@ from program import Program  # noqa: E402
 from recorded import load  # noqa: E402
 from suite import NOT_COMPARED, forms, programs, signatures  # noqa: E402
 
-from grader.build import Build  # noqa: E402
+from grader.compile.build import Build  # noqa: E402
 
 
 @pytest.fixture(scope="module")

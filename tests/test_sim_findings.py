@@ -11,12 +11,11 @@ import pytest
 from facts import has
 from sim_kernels.harness import HERE, LIMITS, given, line_of, open_device, pack, run, unpack, wanted
 
-from grader.catalog import Kata
+from grader.content.catalog import Kata
 from grader.devices import Finding, Limits
 from grader.devices.sim import SimDevice
-from grader.grade import Grade
-from grader.report import explanation
-from grader.verdict import Kind, Verdict
+from grader.output.report import explanation
+from grader.verdict import Grade, Kind, Verdict
 
 HAZARDS = HERE / "hazards.cu"
 SOUND = HERE / "sound.cu"

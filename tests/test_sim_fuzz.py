@@ -19,10 +19,10 @@ from patience import PATIENCE_S
 from sim_kernels.harness import HERE, build, engine
 from sim_kernels.victim import Attempt, Died, Victim
 
-from grader.case import Case, Shape, allowed
-from grader.catalog import Kata, load_catalog
+from grader.content.catalog import Kata, load_catalog
+from grader.content.spec import load_spec
 from grader.devices import Finding, Limits
-from grader.spec import load_spec
+from grader.judge.case import Case, Shape, allowed
 from grader.verdict import Kind
 
 # The furthest kata of each family that needs no library of its own.

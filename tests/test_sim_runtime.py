@@ -11,7 +11,7 @@ import pytest
 from facts import has
 from sim_kernels.harness import HERE, build, engine, given, line_of, open_device, run, unpack, wanted
 
-from grader.build import exported_names
+from grader.compile.build import exported_names
 from grader.devices import Finding, Outcome
 from grader.devices.sim import SimDevice
 

@@ -13,9 +13,9 @@ from facts import all_of, has
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grader import skeleton
-from grader.catalog import Catalog, find_root, load_catalog
-from grader.skeleton import SkeletonError, Todo
+from grader.content import skeleton
+from grader.content.catalog import Catalog, find_root, load_catalog
+from grader.content.skeleton import SkeletonError, Todo
 
 SOLUTION = """\
 // relu_f32: y = max(x, 0)

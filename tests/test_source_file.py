@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from facts import all_of
 
-from grader.source_file import LARGEST_BYTES, read_source
+from grader.content.source_file import LARGEST_BYTES, read_source
 
 
 def test_a_file_is_read_up_to_the_largest_size(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ import pytest
 import torch
 from facts import all_of
 
-from grader.case import Case, Shape
-from grader.catalog import Kata, load_catalog
-from grader.dtype import DTYPES
-from grader.spec import PERIOD, Accumulated, Numbers, Size, Spec, SpecError, Tensor, Values, load_spec
+from grader.content.catalog import Kata, load_catalog
+from grader.content.dtype import DTYPES
+from grader.content.spec import PERIOD, Accumulated, Numbers, Size, Spec, SpecError, Tensor, Values, load_spec
+from grader.judge.case import Case, Shape
 
 FILE = """
 from grader.spec import Exact, Size, Spec, Tensor, Values, normal

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from test_faces import make_clone, pytest_run, solve
 
-from grader import progress, pytest_plugin
-from grader.toolchain import find_nvcc
+from grader import pytest_plugin
+from grader.compile.toolchain import find_nvcc
+from grader.learner import progress
 
 pytest.importorskip("xdist", reason="pytest-xdist is not installed; pip install -e .[parallel]")
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from grader.build import Build, CompileFailure, Request, Target, build
-from grader.catalog import Kata, load_catalog
+from grader.compile.build import Build, CompileFailure, Request, Target, build
+from grader.compile.libraries import CUTLASS_FIX, LibraryMissing, find_library, library_of_header
+from grader.compile.symbols import may_call, refused_header
+from grader.compile.toolchain import find_toolchain
+from grader.content.catalog import Kata, load_catalog
+from grader.content.spec import load_spec
 from grader.grade import Options, grade
-from grader.libraries import CUTLASS_FIX, LibraryMissing, find_library, library_of_header
-from grader.report import explanation
-from grader.spec import load_spec
-from grader.symbols import may_call, refused_header
-from grader.toolchain import find_toolchain
+from grader.output.report import explanation
 from grader.verdict import Kind
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -193,7 +193,7 @@ def test_missing_library_is_said_with_what_mends_it(monkeypatch: pytest.MonkeyPa
     def missing(name: str, **_: object) -> None:
         raise LibraryMissing(f"the CUTLASS headers (CuTe) are not on this machine. {CUTLASS_FIX}")
 
-    monkeypatch.setattr("grader.build.find_library", missing)
+    monkeypatch.setattr("grader.compile.build.find_library", missing)
     kata = next(kata for kata in load_catalog(ROOT).katas.values() if "cutlass" in kata.libraries)
     result = grade(kata, Options(device="sim"), source=kata.solution_path)
     assert result.verdict.kind is Kind.UNSUPPORTED

@@ -12,11 +12,11 @@ import pytest
 from patience import PATIENCE_S
 from test_faces import ROOT, make_clone, run, solve
 
-from grader.catalog import Kata
 from grader.commands.course import table
 from grader.commands.watch import KEYS, _foot
-from grader.state import State
-from grader.terminal import wrapped
+from grader.content.catalog import Kata
+from grader.learner.state import State
+from grader.output.terminal import wrapped
 
 pexpect = pytest.importorskip("pexpect", reason="pexpect is a terminal; `pip install -e .[dev]`")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from grader.catalog import CatalogError, Threshold, load_catalog
-from grader.thresholds import thresholds, write
+from grader.content.catalog import CatalogError, Threshold, load_catalog
+from grader.maintain.thresholds import thresholds, write
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from facts import all_of, has
 
-from grader import toolchain
-from grader.toolchain import (
+from grader.compile import toolchain
+from grader.compile.toolchain import (
     Gpu,
     ToolchainError,
     find_gpu,

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from grader import unit
-from grader.build import Build, CompileFailure, Request, Target, build_all
-from grader.catalog import load_catalog
+from grader.compile import unit
+from grader.compile.build import Build, CompileFailure, Request, Target, build_all
+from grader.compile.toolchain import find_toolchain
+from grader.compile.unit import Member
+from grader.content.catalog import load_catalog
+from grader.content.spec import load_spec
 from grader.grade import Options, grade
-from grader.report import explanation
-from grader.spec import load_spec
-from grader.toolchain import find_toolchain
-from grader.unit import Member
+from grader.output.report import explanation
 from grader.verdict import Kind
 
 ROOT = Path(__file__).resolve().parent.parent

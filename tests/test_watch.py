@@ -22,11 +22,11 @@ from facts import has
 from patience import PATIENCE_S, wait_for
 from test_faces import ROOT, make_clone
 
-from grader import progress
+from grader.compile.toolchain import find_toolchain
 from grader.grade import digest_of
-from grader.progress import Event
-from grader.saves import ALL_S, GONE_S, QUIET_S, Saves
-from grader.toolchain import find_toolchain
+from grader.learner import progress
+from grader.learner.progress import Event
+from grader.service.saves import ALL_S, GONE_S, QUIET_S, Saves
 
 pexpect = pytest.importorskip("pexpect", reason="pexpect drives the terminal; `pip install -e .[dev]`")
 

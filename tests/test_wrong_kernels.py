@@ -1,8 +1,8 @@
 """Every solution, skeleton and wrong kernel, and attempts to fool the grader -> the verdict that each must get.
 
-What must be found in a wrong one is written with it, as grader/wrong_kernel.py says: in tests/wrong_kernels mostly as
-edits of a solution, in tests/exploits as whole files. A bug that a device does not show must pass there: if it ever
-does not, the entry is out of date.
+What must be found in a wrong one is written with it, as grader/maintain/wrong_kernel.py says: in tests/wrong_kernels
+mostly as edits of a solution, in tests/exploits as whole files. A bug that a device does not show must pass there: if
+it ever does not, the entry is out of date.
 """
 
 from __future__ import annotations
@@ -24,19 +24,20 @@ from facts import has
 
 from conftest import Gap, group_of, kata_of
 from grader import grade as pipeline
-from grader import sandbox, wrong_kernel
-from grader.build import Build, Target, build_all
-from grader.catalog import Kata, load_catalog
-from grader.check import Effort, effort_for
-from grader.grade import Grade, Options, grade, prepare
-from grader.kata_builds import as_skeleton, as_solution, as_wrong, bare, is_refused
-from grader.report import explanation
+from grader.compile.build import Build, Target, build_all
+from grader.compile.toolchain import find_gpu, find_toolchain
+from grader.content.catalog import Kata, load_catalog
+from grader.content.skeleton import skeleton_of
+from grader.content.spec import Accumulated, load_spec
+from grader.grade import Options, grade, prepare
+from grader.judge.check import Effort, effort_for
+from grader.maintain import wrong_kernel
+from grader.maintain.kata_builds import as_skeleton, as_solution, as_wrong, bare, is_refused
+from grader.maintain.wrong_kernel import WrongKernel, load, written
+from grader.output.report import explanation
+from grader.sandbox import parent as sandbox
 from grader.service.template import Template
-from grader.skeleton import skeleton_of
-from grader.spec import Accumulated, load_spec
-from grader.toolchain import find_gpu, find_toolchain
-from grader.verdict import Kind, Verdict
-from grader.wrong_kernel import WrongKernel, load, written
+from grader.verdict import Grade, Kind, Verdict
 
 ROOT = Path(__file__).resolve().parent.parent
 CATALOG = load_catalog(ROOT)
@@ -346,7 +347,7 @@ OF_BLOCKS = (
     ".ac",
     ".release",
 )
-# Names that depend on the other files of the unit: see grader/unit.py.
+# Names that depend on the other files of the unit: see grader/compile/unit.py.
 OF_THE_UNIT = re.compile(r"unit_[0-9a-f]{16}|(?<=\$L__BB)[0-9]+")
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from math import isqrt, sqrt
 from typing import TYPE_CHECKING
 
-from grader.spec import Accumulated, Numbers, Size, Sizes, Spec, Tensor, Values, normal
+from grader.content.spec import Accumulated, Numbers, Size, Sizes, Spec, Tensor, Values, normal
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from math import sqrt
 from typing import TYPE_CHECKING
 
-from grader.spec import Accumulated, Fill, Numbers, Parameter, Size, Sizes, Spec, Tensor, Values, normal
+from grader.content.spec import Accumulated, Fill, Numbers, Parameter, Size, Sizes, Spec, Tensor, Values, normal
 
 if TYPE_CHECKING:
     import torch

@@ -16,7 +16,7 @@ from dataclasses import replace
 from math import sqrt
 from typing import TYPE_CHECKING
 
-from grader.spec import Accumulated, Exact, Fill, Numbers, Size, Sizes, Spec, Tensor, Values, normal
+from grader.content.spec import Accumulated, Exact, Fill, Numbers, Size, Sizes, Spec, Tensor, Values, normal
 
 if TYPE_CHECKING:
     import torch

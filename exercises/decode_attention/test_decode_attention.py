@@ -21,7 +21,7 @@ from collections.abc import Callable
 from math import ceil, inf, log2, nan, sqrt
 from typing import TYPE_CHECKING
 
-from grader.spec import Accumulated, Fill, Numbers, Size, Sizes, Spec, Tensor, Values, normal
+from grader.content.spec import Accumulated, Fill, Numbers, Size, Sizes, Spec, Tensor, Values, normal
 
 if TYPE_CHECKING:
     import torch

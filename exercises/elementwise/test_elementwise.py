@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.spec import Exact, Fill, Numbers, Size, Sizes, Spec, Tensor, Values, integers, normal, special
+from grader.content.spec import Exact, Fill, Numbers, Size, Sizes, Spec, Tensor, Values, integers, normal, special
 
 if TYPE_CHECKING:
     import torch

@@ -27,7 +27,7 @@ from dataclasses import replace
 from math import ceil, inf, log, log2, sqrt
 from typing import TYPE_CHECKING
 
-from grader.spec import Accumulated, Numbers, Size, Sizes, Spec, Tensor, Values, normal
+from grader.content.spec import Accumulated, Numbers, Size, Sizes, Spec, Tensor, Values, normal
 
 if TYPE_CHECKING:
     import torch

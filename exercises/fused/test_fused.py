@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from grader.spec import (
+from grader.content.spec import (
     Accumulated,
     Exact,
     Fill,

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.spec import Accumulated, Numbers, Size, Sizes, Spec, Tensor, Values, normal
+from grader.content.spec import Accumulated, Numbers, Size, Sizes, Spec, Tensor, Values, normal
 
 if TYPE_CHECKING:
     import torch

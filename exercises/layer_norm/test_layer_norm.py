@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.spec import Accumulated, Fill, Numbers, Parameter, Size, Sizes, Spec, Tensor, Values, normal
+from grader.content.spec import Accumulated, Fill, Numbers, Parameter, Size, Sizes, Spec, Tensor, Values, normal
 
 if TYPE_CHECKING:
     import torch

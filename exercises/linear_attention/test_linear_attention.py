@@ -14,7 +14,7 @@ from collections.abc import Callable
 from math import sqrt
 from typing import TYPE_CHECKING
 
-from grader.spec import Accumulated, Numbers, Size, Sizes, Spec, Tensor, Values, integers, normal
+from grader.content.spec import Accumulated, Numbers, Size, Sizes, Spec, Tensor, Values, integers, normal
 
 if TYPE_CHECKING:
     import torch

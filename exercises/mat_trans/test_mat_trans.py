@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grader.spec import Exact, Numbers, Size, Sizes, Spec, Tensor, Values, normal, special
+from grader.content.spec import Exact, Numbers, Size, Sizes, Spec, Tensor, Values, normal, special
 
 if TYPE_CHECKING:
     import torch

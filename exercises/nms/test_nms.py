@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grader.spec import Exact, Numbers, Parameter, Size, Sizes, Spec, Tensor, Values, normal
+from grader.content.spec import Exact, Numbers, Parameter, Size, Sizes, Spec, Tensor, Values, normal
 
 if TYPE_CHECKING:
     import torch

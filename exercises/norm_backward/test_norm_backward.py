@@ -27,14 +27,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.spec import Accumulated, Fill, Numbers, Size, Sizes, Spec, Tensor, Values, normal
+from grader.content.spec import Accumulated, Fill, Numbers, Size, Sizes, Spec, Tensor, Values, normal
 
 if TYPE_CHECKING:
     import torch
 
 
 def growth(terms: int) -> float:
-    """g(terms) of grader.spec."""
+    """g(terms) of grader.content.spec."""
     return min(terms, 8 * terms**0.5)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grader.spec import Accumulated, Numbers, Parameter, Size, Sizes, Spec, Tensor, Values, normal
+from grader.content.spec import Accumulated, Numbers, Parameter, Size, Sizes, Spec, Tensor, Values, normal
 
 if TYPE_CHECKING:
     import torch

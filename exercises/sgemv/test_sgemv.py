@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from grader.spec import Accumulated, Numbers, Size, Sizes, Spec, Tensor, Values, integers, normal
+from grader.content.spec import Accumulated, Numbers, Size, Sizes, Spec, Tensor, Values, integers, normal
 
 if TYPE_CHECKING:
     import torch

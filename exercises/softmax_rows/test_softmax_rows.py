@@ -23,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.spec import Accumulated, Fill, Numbers, Size, Sizes, Spec, Tensor, Values, integers, normal
+from grader.content.spec import Accumulated, Fill, Numbers, Size, Sizes, Spec, Tensor, Values, integers, normal
 
 if TYPE_CHECKING:
     import torch
@@ -32,7 +32,7 @@ FLUSHED = 2.0**-126 / 2.0**-24  # times the roundoff of f32: its smallest normal
 
 
 def growth(terms: int) -> float:
-    """g(terms) of grader.spec."""
+    """g(terms) of grader.content.spec."""
     return min(terms, 8 * terms**0.5)
 
 

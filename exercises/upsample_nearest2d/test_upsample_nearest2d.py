@@ -15,7 +15,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from grader.spec import Accumulated, Exact, Numbers, Size, Sizes, Spec, Tensor, Values, integers, normal, special
+from grader.content.spec import (
+    Accumulated,
+    Exact,
+    Numbers,
+    Size,
+    Sizes,
+    Spec,
+    Tensor,
+    Values,
+    integers,
+    normal,
+    special,
+)
 
 if TYPE_CHECKING:
     import torch

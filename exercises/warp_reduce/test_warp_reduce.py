@@ -11,7 +11,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.spec import Accumulated, Exact, Fill, Numbers, Size, Sizes, Spec, Tensor, Values, integers, normal, special
+from grader.content.spec import (
+    Accumulated,
+    Exact,
+    Fill,
+    Numbers,
+    Size,
+    Sizes,
+    Spec,
+    Tensor,
+    Values,
+    integers,
+    normal,
+    special,
+)
 
 if TYPE_CHECKING:
     import torch

@@ -9,18 +9,18 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from grader import report
-from grader.build import CompileFailure, Request, Target, build
-from grader.catalog import CatalogError, Kata
-from grader.commands import Commands, examples, named_file, one_kata, open_catalog, say_json
 from grader.commands.kata import keep_seen, may_see
-from grader.grade import SIM_ARCH, Grade, does_not_compile, text_of
-from grader.listing import Kernel, grouped, headline, in_order, listing
-from grader.processes import leaving_nothing
-from grader.spec import load_spec
-from grader.terminal import plain
-from grader.toolchain import find_gpu, find_toolchain
-from grader.verdict import Verdict
+from grader.compile.build import CompileFailure, Request, Target, build
+from grader.compile.listing import Kernel, grouped, headline, in_order, listing
+from grader.compile.toolchain import find_gpu, find_toolchain
+from grader.content.catalog import CatalogError, Kata
+from grader.content.spec import load_spec
+from grader.grade import SIM_ARCH, does_not_compile, text_of
+from grader.output import report
+from grader.output.console import Commands, examples, named_file, one_kata, open_catalog, say_json
+from grader.output.terminal import plain
+from grader.system.processes import leaving_nothing
+from grader.verdict import Grade, Verdict
 
 _WHAT = {"sass": "machine code", "ptx": "PTX"}
 

@@ -7,12 +7,14 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 
-from grader import readme, report, rung, skeleton
-from grader.catalog import LEVELS, PATHS, Catalog, CatalogError, Kata
-from grader.commands import NAMES, Commands, examples, open_states, say_json
-from grader.progress import GRADE, Event
-from grader.state import FAILED, PASSED, WORDS, WRITTEN, State
-from grader.terminal import line_width, painted, plain
+from grader.content import rung, skeleton
+from grader.content.catalog import LEVELS, PATHS, Catalog, CatalogError, Kata
+from grader.learner.progress import GRADE, Event
+from grader.learner.state import FAILED, PASSED, WORDS, WRITTEN, State, next_ones
+from grader.maintain import readme
+from grader.output import report
+from grader.output.console import NAMES, Commands, examples, open_states, say_json
+from grader.output.terminal import line_width, painted, plain
 
 LAST = 5  # grades that a status shows
 BAR = 20  # characters
@@ -191,12 +193,6 @@ def _next(options: argparse.Namespace) -> int:
     else:
         print(why_none(chosen, states))
     return 0 if opened else 1
-
-
-def next_ones(chosen: Iterable[State]) -> list[State]:
-    """What may be solved next, in this order: what is open and not passed, of the core before any drill."""
-    left = (state for state in chosen if state.word != PASSED and state.unlocked)
-    return sorted(left, key=lambda state: PATHS.index(state.kata.path))
 
 
 def _print_next(state: State) -> None:

@@ -9,14 +9,16 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from grader import progress, report, rung, skeleton
-from grader.catalog import Catalog, CatalogError, Kata
-from grader.commands import Commands, examples, one_kata, open_catalog, open_progress, open_states, say_json, warn
-from grader.hints import COUNT, load_hints
-from grader.interview import lookups
-from grader.progress import Progress, ProgressError
-from grader.state import PASSED, State
-from grader.terminal import is_terminal, line_width, plain
+from grader.commands import lookups
+from grader.content import rung, skeleton
+from grader.content.catalog import Catalog, CatalogError, Kata, find_root, load_catalog
+from grader.content.hints import COUNT, load_hints
+from grader.learner import progress
+from grader.learner.progress import Progress, ProgressError
+from grader.learner.state import PASSED, State
+from grader.output import report
+from grader.output.console import Commands, examples, one_kata, open_catalog, open_progress, open_states, say_json, warn
+from grader.output.terminal import is_terminal, line_width, plain
 
 WIDTH = 120  # characters of a line
 
@@ -26,6 +28,7 @@ def add(commands: Commands[argparse.ArgumentParser]) -> None:
     _add_hint(commands)
     _add_solution(commands)
     _add_diff(commands)
+    _add_reset(commands)
 
 
 def _add_show(commands: Commands[argparse.ArgumentParser]) -> None:
@@ -265,3 +268,17 @@ def _text(path: Path) -> str:
         return skeleton.read(path)
     except OSError as error:
         raise CatalogError(f"{report.shown(path)} cannot be read ({error.strerror}). Make it readable.") from None
+
+
+def _add_reset(commands: Commands[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("reset", help="write a kata's skeleton again; what was there is kept as a .bak file")
+    parser.add_argument("names", nargs="+", metavar="NAME", help="katas, families, levels, globs or files")
+    parser.set_defaults(command=_reset)
+
+
+def _reset(options: argparse.Namespace) -> int:
+    for kata in load_catalog(find_root(), missing_skeletons=True).select(options.names):
+        kept = skeleton.reset(kata)
+        note = f"; your file is kept as {kept.name}" if kept is not None else ""
+        print(f"{kata.skeleton_path}: skeleton written{note}")
+    return 0

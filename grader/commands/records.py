@@ -6,10 +6,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from grader import progress
-from grader.catalog import find_root
-from grader.commands import Commands, examples, save, say_json, warn
-from grader.progress import ProgressError
+from grader.content.catalog import find_root
+from grader.learner import progress
+from grader.learner.progress import ProgressError
+from grader.output.console import Commands, examples, save, say_json, warn
 
 
 def add(commands: Commands[argparse.ArgumentParser]) -> None:

@@ -13,9 +13,17 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, NoReturn
 
-from grader import progress, report, rung, skeleton
-from grader.catalog import CatalogError
-from grader.commands import (
+from grader.commands import lookups
+from grader.commands.course import table, why_none
+from grader.commands.kata import difference, task
+from grader.content import rung, skeleton
+from grader.content.hints import COUNT, load_hints
+from grader.fault import Fault
+from grader.grade import Options
+from grader.learner import progress
+from grader.learner.state import PASSED, State, next_ones
+from grader.output import report
+from grader.output.console import (
     Commands,
     add_sim_arch,
     examples,
@@ -26,19 +34,10 @@ from grader.commands import (
     tell,
     warn,
 )
-from grader.commands.course import next_ones, table, why_none
-from grader.commands.kata import difference, task
-from grader.grade import Options
-from grader.hints import COUNT, load_hints
-from grader.interview import lookups
-from grader.interview.plan import InterviewError
-from grader.progress import ProgressError
-from grader.saves import LOOK_S
+from grader.output.terminal import Line, Terminal, is_usable, wrapped
+from grader.service.saves import LOOK_S
 from grader.service.task import Answer
-from grader.skeleton import SkeletonError
-from grader.state import PASSED, State
-from grader.terminal import Line, Terminal, is_usable, wrapped
-from grader.watch import Watch
+from grader.service.watch import Watch
 
 KEYS = (
     ("n", "next", "go on to the next kata that is open and not passed"),
@@ -184,7 +183,7 @@ class _Screen:
         self.note = ""
         try:
             action()
-        except (CatalogError, InterviewError, SkeletonError, ProgressError, OSError) as error:
+        except (Fault, OSError) as error:
             self.note = str(error)
 
     def _turn_to(self, page: Sequence[str]) -> None:

@@ -57,7 +57,7 @@ class Buffer:
 
     name: str
     role: Role
-    dtype: str  # a name of grader.dtype, for messages and indices: "f32", "f16", "i32", ...
+    dtype: str  # a name of grader.content.dtype, for messages and indices: "f32", "f16", "i32", ...
     itemsize: int  # bytes
     shape: tuple[int, ...]
     data: Contents | Poison

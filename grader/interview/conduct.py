@@ -16,20 +16,21 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from grader import report, skeleton
-from grader.build import Progress as Tell
-from grader.catalog import Catalog, Kata
-from grader.grade import SIM_ARCH, Grade, Options, grade
+from grader.compile.build import Progress as Tell
+from grader.compile.toolchain import find_gpu
+from grader.content import skeleton
+from grader.content.catalog import Catalog, Kata
+from grader.content.source_file import read_source
+from grader.grade import SIM_ARCH, Options, grade
 from grader.interview import clock, paper, session
 from grader.interview.plan import InterviewError, Part, Wish, draw
 from grader.interview.session import Session
-from grader.progress import Progress
-from grader.record import record
+from grader.learner.progress import Progress
+from grader.output import report
+from grader.output.record import record
 from grader.service.task import Answer, Task
 from grader.service.work import kata_of
-from grader.source_file import read_source
-from grader.toolchain import find_gpu
-from grader.verdict import Kind, Verdict
+from grader.verdict import Grade, Kind, Verdict
 
 SEEDS = 1 << 31
 STEP = "grader.interview.conduct:step"

@@ -10,18 +10,17 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from grader import rung, skeleton
-from grader.build import Build, Request, Target, build
-from grader.build import Progress as Tell
-from grader.catalog import Catalog, Kata
-from grader.doctor import about
+from grader.compile.build import Build, Request, Target, build
+from grader.compile.build import Progress as Tell
+from grader.compile.listing import listing
+from grader.compile.toolchain import about, find_toolchain
+from grader.content import rung, skeleton
+from grader.content.catalog import Catalog, Kata
+from grader.content.questions import MOST, load_questions
+from grader.content.spec import load_spec
 from grader.grade import SIM_ARCH
 from grader.interview import conduct, paper
 from grader.interview.session import Attempt, Session
-from grader.listing import listing
-from grader.questions import MOST, load_questions
-from grader.spec import load_spec
-from grader.toolchain import find_toolchain
 
 FORMAT = 1
 FIGURES = ("registers", "smem_bytes", "stack_bytes", "spill_store_bytes", "spill_load_bytes")  # of a listing's Kernel

@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import FrameType
 
-from grader.catalog import Catalog
+from grader.content.catalog import Catalog
 from grader.grade import Options
 from grader.interview import clock, conduct, session
 from grader.interview.plan import InterviewError
 from grader.interview.session import Session
+from grader.output.terminal import Terminal
 from grader.service.client import Service, ServiceError
 from grader.service.task import Task
-from grader.terminal import Terminal
 
 BEAT_S = 10.0  # how often the log hears that the clock is on screen
 TICK_S = 1.0

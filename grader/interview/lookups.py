@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from grader.catalog import Kata
+from grader.content.catalog import Kata
 from grader.interview import session
 
 FORBIDDEN = ("hint",)  # whatever is said

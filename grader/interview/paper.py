@@ -10,8 +10,8 @@ import re
 import textwrap
 from collections.abc import Iterator
 
-from grader import skeleton
-from grader.catalog import Kata
+from grader.content import skeleton
+from grader.content.catalog import Kata
 
 WIDTH = 120  # characters of a line
 TOLD = ("Technique", "New", "Bound")  # rows of the header that tell how

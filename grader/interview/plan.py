@@ -11,15 +11,16 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from grader.catalog import LEVELS, Catalog, Kata
-from grader.progress import Progress
+from grader.content.catalog import LEVELS, Catalog, Kata
+from grader.fault import Fault
+from grader.learner.progress import Progress
 
 PLANS = Path(__file__).with_name("plans.yaml")
 MINUTES = 45.0
 MOST_MINUTES = 600.0
 
 
-class InterviewError(Exception):
+class InterviewError(Fault):
     """What was asked for cannot be done; the message says why and what to do."""
 
 

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grader.grade import Grade
+from grader.output.report import headline, source_line
 from grader.pages import paragraph, section
 from grader.pages.markup import Markup, Row, drawing, join, label, line, rect, table, tag
-from grader.report import headline, source_line
-from grader.verdict import said
+from grader.verdict import Grade, said
 
 SECTOR, WAVE, BANKS, LANES, WORD = 32, 128, 32, 32, 4  # bytes, bytes, banks, lanes, bytes
 CELL, BAND, LEFT, RIGHT, TOP = 10.0, 13.0, 74.0, 40.0, 18.0  # pixels: across, down, around the cells

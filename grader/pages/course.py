@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 
-from grader.catalog import LEVELS, Catalog
+from grader.content.catalog import LEVELS, Catalog
+from grader.learner.progress import GRADE, HINT, Progress
+from grader.learner.state import FAILED, PASSED, WRITTEN, State
 from grader.pages import folded, paragraph, section
 from grader.pages.graph import look_of
 from grader.pages.markup import Markup, Row, drawing, join, label, line, path, table, tag
-from grader.progress import GRADE, HINT, Progress
-from grader.state import FAILED, PASSED, WRITTEN, State
 
 WIDTH, HEIGHT = 400.0, 150.0  # of the chart over time
 LEFT, BOTTOM, TOP = 34.0, 22.0, 10.0

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from grader.catalog import Catalog, Kata
+from grader.content.catalog import Catalog, Kata
+from grader.learner.state import FAILED, PASSED, WRITTEN, State
 from grader.pages import paragraph, section
 from grader.pages.markup import Markup, Part, join, label, tag, text
-from grader.state import FAILED, PASSED, WRITTEN, State
 
 COLUMN, ROW, MARGIN = 40.0, 34.0, 19.0  # pixels: between nodes, and from the first to the drawing's edge
 CORE, DRILL = 13.0, 10.0  # radius of a node

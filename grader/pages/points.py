@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from grader.catalog import Catalog
-from grader.measure import moved
-from grader.progress import Event, Progress
-from grader.spec import load_spec
+from grader.content.catalog import Catalog
+from grader.content.spec import load_spec
+from grader.judge.measure import moved
+from grader.learner.progress import Event, Progress
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from grader.catalog import Catalog
+from grader.content.catalog import Catalog
+from grader.learner.progress import Progress
 from grader.pages import folded, paragraph, section
 from grader.pages.markup import Markup, Row, drawing, join, label, line, path, table, tag
 from grader.pages.points import Point, of_the_learner, of_the_solutions
 from grader.pages.speeds import dot
-from grader.progress import Progress
 
 WIDTH, HEIGHT = 420.0, 330.0
 LEFT, RIGHT, TOP, BOTTOM = 40.0, 14.0, 14.0, 40.0

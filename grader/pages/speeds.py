@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 
-from grader.catalog import Catalog, Threshold
+from grader.content.catalog import Catalog, Threshold
+from grader.learner.progress import Event, Progress
 from grader.pages import folded, paragraph, section
 from grader.pages.markup import Markup, Row, drawing, label, line, path, table, tag
-from grader.progress import Event, Progress
 
 WIDTH, HEIGHT = 320.0, 150.0
 LEFT, RIGHT, TOP, BOTTOM = 40.0, 10.0, 10.0, 24.0

@@ -15,9 +15,9 @@ import tempfile
 from pathlib import Path
 from typing import IO
 
-from grader.processes import grader_environment
 from grader.service.lines import Lines, write
 from grader.service.task import Answer, Slot, Task, encoded
+from grader.system.processes import grader_environment
 
 END_S = 10.0  # for a service to end what it started
 

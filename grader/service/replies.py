@@ -11,10 +11,10 @@ from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from grader import cache
+from grader.compile.toolchain import gpu_of_worker
 from grader.service.client import Service, ServiceError
 from grader.service.task import Answer, Slot, Task
-from grader.toolchain import gpu_of_worker
+from grader.storage import cache
 
 TRIES = 2  # of a task whose process dies
 LIMIT_S = 1200.0  # for one file, its compilation included; CuTe's templates alone may take 900

@@ -23,19 +23,18 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn, cast
 
-from grader import cache
-from grader.catalog import FILE, Catalog, CatalogError, find_root, load_catalog
+from grader.compile.toolchain import ToolchainError, find_gpu, find_toolchain
+from grader.content.catalog import FILE, Catalog, CatalogError, find_root, load_catalog
 from grader.devices.sim import engine_library
-from grader.grade import MACHINE_ERRORS, Options, digest_of, targets
-from grader.processes import adopt_orphans, children, end_with_parent, kill_tree
+from grader.fault import Fault
+from grader.grade import Options, digest_of, targets
 from grader.service.lines import Lines, write
 from grader.service.task import Answer, Slot, Task, Tell, Work, decoded
 from grader.service.template import Template
-from grader.skeleton import SkeletonError
-from grader.toolchain import ToolchainError, find_gpu, find_toolchain
+from grader.storage import cache
+from grader.system.processes import adopt_orphans, children, end_with_parent, kill_tree
 
 END_S = 10.0  # for the guards of sandboxes to end what they guard
-FAULTS = (*MACHINE_ERRORS, CatalogError, SkeletonError)
 
 
 @dataclass
@@ -254,7 +253,7 @@ def _fork(work: Work, task: Task, slot: Slot, catalog: Catalog, out: int, *, eng
         _take_place(slot)
         say({"ready": _made_ready(task.options, tell, engine_is_built=engine_is_built)})
         say({"done": work(task, catalog, tell)})
-    except FAULTS as error:
+    except Fault as error:
         say({"fault": str(error)})
     except BaseException as error:
         say({"fault": f"the grader itself is broken: {type(error).__name__}: {error}"})

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from grader.catalog import Catalog
+from grader.content.catalog import Catalog
 from grader.grade import Options
 
 GRADED = "grader.service.work:graded"

@@ -21,10 +21,10 @@ from collections.abc import Mapping
 from types import FrameType
 from typing import IO, Any, NoReturn
 
-import grader.devices.gpu
+import grader.devices.gpu.device
 import grader.devices.sim  # noqa: F401 - imported for the children
-from grader import sandbox
-from grader.processes import Guarded, adopt_orphans, end_children, grader_environment
+from grader.sandbox import child, parent
+from grader.system.processes import Guarded, adopt_orphans, end_children, grader_environment
 
 _MESSAGE_BYTES = 1 << 17  # an environment has less, mostly; a larger one's child is spawned
 
@@ -64,7 +64,7 @@ class Template:
                 return Guarded(ours)
             return None
 
-        sandbox.start_children_by(start)
+        parent.start_children_by(start)
 
 
 # -- the template ----------------------------------------------------------------------------------------------------
@@ -98,15 +98,15 @@ def _reap(number: int, frame: FrameType | None) -> None:
 def _guard(question: Mapping[str, Any], connection: int, output: int, grade: int, held: int) -> NoReturn:
     try:
         adopt_orphans()
-        guard, child = os.getpid(), os.fork()
-        if child == 0:
+        guard, forked = os.getpid(), os.fork()
+        if forked == 0:
             _become_child(question, connection, output, grade, held, guard)
         os.close(connection)
         os.close(output)
         with socket.socket(fileno=grade) as said:
-            select.select([said.fileno(), os.pidfd_open(child)], [], [])
-            os.kill(child, signal.SIGKILL)
-            _, status = os.waitpid(child, 0)
+            select.select([said.fileno(), os.pidfd_open(forked)], [], [])
+            os.kill(forked, signal.SIGKILL)
+            _, status = os.waitpid(forked, 0)
             end_children()
             said.sendall(os.waitstatus_to_exitcode(status).to_bytes(4, "little", signed=True))
     finally:
@@ -127,7 +127,7 @@ def _become_child(
         os.environ.clear()
         os.environ.update(question["environment"])
         os.chdir(question["folder"])
-        sandbox.run_child(question["device"], connection, guard)
+        child.run_child(question["device"], connection, guard)
     except BaseException:
         traceback.print_exc()
         sys.stderr.flush()

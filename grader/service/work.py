@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from grader import progress, report
-from grader.catalog import Catalog, CatalogError, Kata
-from grader.grade import Grade, grade
-from grader.record import record
+from grader.content.catalog import Catalog, CatalogError, Kata
+from grader.grade import grade
+from grader.learner import progress
+from grader.output import report
+from grader.output.record import record
 from grader.service.task import Answer, Task, Tell
+from grader.verdict import Grade
 
 
 def graded(task: Task, catalog: Catalog, tell: Tell) -> Answer:

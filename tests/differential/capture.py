@@ -28,8 +28,8 @@ from ptxas import Compiled, find_ptxas
 from recorded import FILE, Machine, Recording, save
 from suite import forms, programs
 
-from grader.devices.driver import Driver
-from grader.toolchain import Gpu, find_gpu, find_toolchain
+from grader.compile.toolchain import Gpu, find_gpu, find_toolchain
+from grader.devices.gpu.driver import Driver
 
 LIMIT_S = 60  # for a class of programs
 

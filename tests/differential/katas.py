@@ -20,14 +20,15 @@ from typing import Any
 
 from recorded import Machine
 
-from grader import build, cache
-from grader.case import Case, Expected, Shape, allowed
-from grader.catalog import Kata, find_root, load_catalog
+from grader.compile import build
+from grader.compile.toolchain import find_toolchain
+from grader.content.catalog import Kata, find_root, load_catalog
+from grader.content.spec import load_spec
 from grader.devices import INSTRUCTIONS, Limits
 from grader.devices.sim import engine_library
-from grader.sandbox import Program, Sandbox
-from grader.spec import load_spec
-from grader.toolchain import find_toolchain
+from grader.judge.case import Case, Expected, Shape, allowed
+from grader.sandbox.parent import Program, Sandbox
+from grader.storage import cache
 
 FILE = Path(__file__).with_name("katas.json")
 ROOT = find_root(Path(__file__).resolve().parent)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from program import Program, module
 
-from grader.toolchain import find_toolchain
+from grader.compile.toolchain import find_toolchain
 
 
 @dataclass(frozen=True)

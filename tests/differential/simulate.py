@@ -17,9 +17,9 @@ from pathlib import Path
 from program import PARAMETER, Program, module
 from suite import forms, programs
 
-from grader.cache import cache_folder
 from grader.devices import Buffer, Call, Scalar
 from grader.devices.sim import SimDevice, engine_library
+from grader.storage.cache import cache_folder
 
 HOST = r"""
 #include <cstddef>

@@ -21,9 +21,9 @@ import warp
 import wmma
 from program import Program
 
-from grader.cache import cache_folder
 from grader.devices.sim import engine_library, supported_instructions
 from grader.devices.sim.library import load_engine
+from grader.storage.cache import cache_folder
 
 Generator = Callable[[str], Iterator[Program]]
 

@@ -11,11 +11,11 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from grader.cache import cache_folder
+from grader.compile.toolchain import find_toolchain
 from grader.devices import INSTRUCTIONS, Buffer, Call, Limits, Outcome, Scalar
 from grader.devices.sim import SimDevice, engine_library
 from grader.devices.sim.engine import LIBRARY
-from grader.toolchain import find_toolchain
+from grader.storage.cache import cache_folder
 
 HERE = Path(__file__).parent
 INCLUDE = HERE.parent.parent / "grader" / "include"

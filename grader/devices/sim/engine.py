@@ -2,7 +2,7 @@
 
 The library is built once for each state of sources, compiler, flags and processor, and appears in the cache only when
 it is whole: a build runs in a folder of its own that is renamed into place, so interrupted and concurrent ones do no
-harm. The library and its object files are checked before each use (grader.entries); what is damaged is built anew.
+harm. The library and its object files are checked before each use (storage/entries.py); what is damaged is built anew.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from grader import cache, entries, manifest
-from grader.entries import Made
-from grader.lock import Claims
-from grader.manifest import Hashes
+from grader.fault import Fault
+from grader.storage import cache, entries, manifest
+from grader.storage.entries import Made
+from grader.storage.lock import Claims
+from grader.storage.manifest import Hashes
 
 Progress = Callable[[str], None]
 SOURCES = Path(__file__).parent / "engine"
@@ -53,7 +54,7 @@ OTHER_OPTIMISATION = {  # of sources by name: what runs once a launch, and what 
 }
 
 
-class EngineError(Exception):
+class EngineError(Fault):
     """The engine cannot be built; the message says why and what to do."""
 
 

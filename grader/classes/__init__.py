@@ -1,0 +1,1 @@
+"""Folders that were handed in -> one row for each file of each student."""

@@ -1,0 +1,293 @@
+"""`kata grade --submission` and `--submissions`: folders that were handed in, graded side by side, into rows."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import csv
+import hashlib
+import io
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from grader.classes.results import KEY, Results, ResultsError, Row, brief
+from grader.classes.submission import NOT_GRADED, Entry, Submission, entries, find_submissions
+from grader.compile.build import Target
+from grader.compile.toolchain import find_gpu, find_toolchain
+from grader.content.catalog import Catalog, CatalogError
+from grader.devices.sim import engine_library
+from grader.grade import Options, targets
+from grader.output.console import open_catalog, tell
+from grader.output.record import record
+from grader.output.terminal import plain
+from grader.service.replies import LIMIT_S, Reply, replies
+from grader.service.task import Task
+from grader.storage import cache
+from grader.verdict import Grade, Kind, Verdict
+
+BAR = 24  # characters
+WIDTH = 120  # characters, where the terminal does not say
+ENDED = 2  # runs in a row that ended while they were at a file: it is not graded again
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "for classes",
+        "Grade folders that were handed in, with files named after katas anywhere below (with NAME only these katas, "
+        "and who has none is said). Nothing is written into the folders, this clone or your progress. The rows that "
+        "--json and --results write are in docs/classes.md.",
+    )
+    group.add_argument(
+        "--submission", type=Path, nargs="+", action="extend", metavar="DIR", help="grade these folders, one a student"
+    )
+    group.add_argument("--submissions", type=Path, metavar="PARENT", help="grade every folder in PARENT")
+    group.add_argument(
+        "--results", type=Path, metavar="FILE", help="keep the rows in this file; what it has already is not done again"
+    )
+    group.add_argument("--csv", type=Path, metavar="FILE", help="write the table of verdicts to this file too")
+    group.add_argument("--jobs", type=_count, metavar="N", help="how many to grade side by side (default: all cores)")
+    group.add_argument(
+        "--time-limit", type=_seconds, default=LIMIT_S, metavar="S", help=f"seconds for one file (default {LIMIT_S:g})"
+    )
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of at least 1")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        if 0 < float(text) < float("inf"):
+            return float(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+
+
+def wanted(options: argparse.Namespace) -> bool:
+    """Whether a command is about submissions. Raises CatalogError for options that go with them alone, or never."""
+    if options.submission or options.submissions:
+        if options.solutions or options.file:
+            raise CatalogError("--submission brings its own files; leave out --solutions and --file.")
+        return True
+    if options.results or options.csv or options.jobs:
+        raise CatalogError("--results, --csv and --jobs are for --submission or --submissions; name one of these, too.")
+    return False
+
+
+def grade_submissions(options: argparse.Namespace, asked: Options) -> int:
+    catalog = open_catalog()
+    names = [kata.name for kata in catalog.select(options.names)] if options.names else []
+    submissions = find_submissions(options.submission or [], options.submissions)
+    count = options.jobs or os.cpu_count() or 1
+    asked = replace(asked, jobs=max(1, (os.cpu_count() or 1) // count), memory=False)
+    devices = _make_ready(asked)
+    found = [entry for submission in submissions for entry in entries(submission, catalog, names)]
+    with Results(options.results) if options.results else contextlib.nullcontext() as results:
+        run = _Run(catalog, asked, devices, results, _Say(len(found), as_json=options.json))
+        rows = [*run.rows(found, count=count, limit_s=options.time_limit)]
+    _summarise(catalog, submissions, rows, options)
+    if any(row["verdict"] == NOT_GRADED for row in rows):
+        return 2
+    return 0 if rows and all(row["passed"] for row in rows) else 1
+
+
+def _make_ready(options: Options) -> tuple[Target, ...]:
+    """What every grade needs, so that a machine which lacks it says so once. Raises a Fault."""
+    found = targets(options, find_gpu())
+    find_toolchain()
+    if any(target.device == "sim" for target in found):
+        engine_library(cache.cache_folder(), progress=tell)
+    return found
+
+
+_ENDS_RUNS = (
+    f"{ENDED} runs ended without a word while they graded it; `--submission` with this folder, and without --results, "
+    "grades it again"
+)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One command's way from entries to rows."""
+
+    catalog: Catalog
+    options: Options
+    devices: Sequence[Target]
+    results: Results | None
+    say: _Say
+
+    def rows(self, found: Sequence[Entry], *, count: int, limit_s: float) -> Iterator[Row]:
+        """A short row for each entry: those kept first, then those that need no grade, then as they are graded."""
+        todo: list[tuple[str, Entry]] = []
+        for entry in found:
+            key = self._key(entry)
+            if self.results is not None and key in self.results.kept:
+                yield self.say.kept(self.results.kept[key])
+            elif entry.verdict:
+                yield self._keep(key, entry, _said(entry, entry.verdict, entry.summary))
+            elif self._ended(key) >= ENDED:
+                yield self._keep(key, entry, _said(entry, NOT_GRADED, _ENDS_RUNS))
+            else:
+                todo.append((key, entry))
+        others = [item for item in todo if not self._ended(item[0])]
+        yield from self._graded(others, count=min(count, len(others)), limit_s=limit_s)
+        # What a run was at when it ended comes last and alone: if this one ends, too, it is known which file it was.
+        suspects = [item for item in todo if self._ended(item[0])]
+        yield from self._graded(suspects, count=min(1, len(suspects)), limit_s=limit_s)
+
+    def _ended(self, key: str) -> int:
+        return self.results.ended.get(key, 0) if self.results is not None else 0
+
+    def _graded(self, todo: Sequence[tuple[str, Entry]], *, count: int, limit_s: float) -> Iterator[Row]:
+        with contextlib.closing(replies(self._tasks(todo), self.catalog.root, count=count, limit_s=limit_s)) as graded:
+            for reply in graded:
+                key, entry = reply.task.label
+                row = self._keep(key, entry, self._record(entry, reply, limit_s))
+                if self.results is not None:
+                    self.results.end(key)
+                yield row
+
+    def _tasks(self, todo: Sequence[tuple[str, Entry]]) -> Iterator[Task]:
+        """Each is noted as begun when it is asked for."""
+        for key, entry in todo:
+            if self.results is not None:
+                self.results.begin(key)
+            options = replace(self.options, within=str(entry.submission.folder))
+            yield Task(entry.kata or "", options, entry.source, label=(key, entry))
+
+    def _keep(self, key: str, entry: Entry, found: Mapping[str, Any]) -> Row:
+        row = {"submission": entry.submission.name, **found, "file": entry.file, KEY: key}
+        if self.results is not None and row["verdict"] != NOT_GRADED:  # that is for the next run to try again
+            self.results.add(row)
+        self.say.new(row)
+        return brief(row)
+
+    def _key(self, entry: Entry) -> str:
+        """All that a row depends on: the submission's file, the kata as it is now, and how it is graded."""
+        asked = {
+            name: value for name, value in asdict(self.options).items() if name not in ("jobs", "device", "within")
+        }
+        of = [entry.submission.name, entry.kata, entry.file, entry.digest, entry.verdict, entry.summary]
+        kata = self.catalog.katas.get(entry.kata or "")
+        spec = hashlib.sha256(kata.spec_path.read_bytes()).hexdigest() if kata else ""
+        parts = [of, str(kata and replace(kata, root=Path())), spec, asked, [str(target) for target in self.devices]]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+    def _record(self, entry: Entry, reply: Reply, limit_s: float) -> Mapping[str, Any]:
+        if reply.late:
+            return self._timed_out(entry, limit_s)
+        return _said(entry, NOT_GRADED, reply.error) if reply.error else reply.done["grade"]
+
+    def _timed_out(self, entry: Entry, limit_s: float) -> Mapping[str, Any]:
+        verdict = Verdict(Kind.TIME_OUT, f"compiling and checking it took longer than {limit_s:g} s")
+        return record(Grade(self.catalog.katas[entry.kata or ""], entry.source, (verdict,), limit_s))
+
+
+def _said(entry: Entry, verdict: str, summary: str) -> dict[str, Any]:
+    """What is said in place of a grade, with the fields that a grade has."""
+    head = {"format": 1, "kata": entry.kata, "file": entry.file, "sha256": None, "passed": False, "seconds": 0.0}
+    return {**head, "device": None, "verdict": verdict, "summary": summary, "verdicts": [], "measurements": []}
+
+
+# -- what is said ----------------------------------------------------------------------------------------------------
+
+
+class _Say:
+    """Progress on standard error: a bar on a terminal, else a line a row. With ``as_json``, rows on standard output."""
+
+    def __init__(self, total: int, *, as_json: bool) -> None:
+        self._total, self._as_json, self._done = total, as_json, 0
+        self._bar = sys.stderr.isatty()
+
+    def kept(self, row: Row) -> Row:
+        self._done += 1
+        self._show(f"{_name(row)}: {row['verdict']}, as before")
+        return row
+
+    def new(self, row: Row) -> None:
+        self._done += 1
+        if self._as_json:
+            print(json.dumps(row), flush=True)
+        self._show(f"{_name(row)}: {row['verdict']}")
+
+    def _show(self, text: str) -> None:
+        if not self._bar:
+            tell(f"[{self._done}/{self._total}] {text}")
+            return
+        full = BAR * self._done // self._total
+        line = f"[{'#' * full}{'.' * (BAR - full)}] {self._done}/{self._total}  {text}"
+        width = shutil.get_terminal_size().columns - 1
+        end = "\n" if self._done == self._total else ""
+        print(f"\r{line[:width]:<{width}}{end}", end="", file=sys.stderr, flush=True)
+
+
+def _name(row: Row) -> str:
+    return plain(f"{row['submission']} {row['kata'] or row['file']}")
+
+
+def _summarise(
+    catalog: Catalog, submissions: Sequence[Submission], rows: Sequence[Row], options: argparse.Namespace
+) -> None:
+    """The table of verdicts: katas in the order of the catalogue, submissions in that of the command."""
+    verdicts = {(row["submission"], row["kata"]): str(row["verdict"]) for row in rows}
+    katas = [name for name in catalog.katas if any(kata == name for _, kata in verdicts)]
+    lines = []
+    for item in submissions:
+        own = [verdicts.get((item.name, kata), "") for kata in katas]
+        lines.append([item.name, *own, str(sum(verdict == Kind.PASS.value for verdict in own))])
+    if options.csv is not None:
+        _write(options.csv, _csv(katas, lines))
+    if not options.json:
+        for line in _table(katas, lines, rows):
+            print(line)
+
+
+def _table(katas: Sequence[str], lines: Sequence[Sequence[str]], rows: Sequence[Row]) -> Iterator[str]:
+    table = [
+        ["submission", *katas, "passed"],
+        *([plain(line[0]), *(cell or "-" for cell in line[1:])] for line in lines),
+    ]
+    widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
+    if sum(widths) + 2 * len(widths) <= shutil.get_terminal_size((WIDTH, 24)).columns:
+        for line in table:
+            yield "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
+    else:  # too wide: what did not pass, by name
+        width = max(len(line[0]) for line in table[1:])
+        for name, *verdicts, passed in table[1:]:
+            failed = [f"{kata}: {verdict}" for kata, verdict in zip(katas, verdicts, strict=True) if verdict != "pass"]
+            given = [text for text in failed if not text.endswith(": -")]
+            yield f"{name:<{width}}  {passed} passed{''.join(f', {text}' for text in given)}"
+    for row in rows:
+        if not row["kata"] or row["verdict"] == NOT_GRADED:
+            yield plain(f"{_name(row)}: {row['verdict']}: {row['summary']}")
+    yield f"{sum(bool(row['passed']) for row in rows)} of {len(rows)} passed"
+
+
+def _csv(katas: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([["submission", *katas, "passed"], *map(_harmless, lines)])
+    return text.getvalue()
+
+
+def _harmless(line: Iterable[str]) -> list[str]:
+    """Cells that no spreadsheet takes for a formula, and no terminal for anything but text."""
+    return [f"'{cell}" if cell.startswith(("=", "+", "-", "@", "\t")) else cell for cell in map(plain, line)]
+
+
+def _write(path: Path, text: str) -> None:
+    staged = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        staged.write_text(text, encoding="utf-8")
+        staged.replace(path)
+    except OSError as error:
+        raise ResultsError(f"{path} cannot be written ({error.strerror}). Name another file for --csv.") from None
+    finally:
+        with contextlib.suppress(OSError):
+            staged.unlink()

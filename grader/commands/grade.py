@@ -1,0 +1,166 @@
+"""`kata grade` and `kata bench`: verdicts and speeds of katas, from the command line."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from grader.classes import command as classes
+from grader.compile.toolchain import about, find_gpu
+from grader.content.catalog import CatalogError, Kata
+from grader.grade import DeviceError, Options, bench, grade, prepare
+from grader.judge.measure import STAGES
+from grader.learner import progress
+from grader.output import report
+from grader.output.console import NAMES, Commands, add_sim_arch, examples, named_file, open_catalog, tell, warn
+from grader.output.record import record
+from grader.output.terminal import painted
+from grader.system.processes import leaving_nothing
+from grader.verdict import Grade
+
+
+def add(commands: Commands[argparse.ArgumentParser]) -> None:
+    _add_grade(commands)
+    _add_bench(commands)
+
+
+def _add_grade(commands: Commands[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "grade",
+        help="compile and check katas",
+        description="Compile katas and check their answers. Exit code 0: all passed, 1: some did not, 2: cannot grade.",
+        epilog=examples(
+            "kata grade elementwise", "kata grade --solutions", "kata grade elementwise_f32 --file mine.cu"
+        ),
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=NAMES)
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--solutions", action="store_true", help="grade the reference solutions")
+    which.add_argument("--file", type=Path, metavar="FILE", help="grade this file instead, as the one kata named")
+    parser.add_argument("--device", choices=("auto", "gpu", "sim"), default="auto", help="default: auto")
+    parser.add_argument("--thorough", action="store_true", help="many more shapes and values")
+    parser.add_argument("--seed", type=int, default=0, help="draw other shapes and values (default 0)")
+    parser.add_argument("--counters", action="store_true", help="after a pass on the simulator, show what costs most")
+    parser.add_argument("--no-speed", action="store_true", help="on a GPU: check the answers, time nothing")
+    add_sim_arch(parser)
+    parser.add_argument("--json", action="store_true", help="as JSON lines, an object a kata, each once it is graded")
+    classes.add_options(parser)
+    parser.set_defaults(command=_grade)
+
+
+def _add_bench(commands: Commands[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "bench",
+        help="measure katas on the GPU against their baseline",
+        description="Measure katas that have a baseline (speed in difficulty.yaml) on the GPU. Launcher and baseline "
+        "run in turn in one process; the figure is the median ratio of their times with its 95 % interval.",
+        epilog=examples("kata bench elementwise", "kata bench --solutions --json speeds.json"),
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=NAMES)
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--solutions", action="store_true", help="measure the reference solutions")
+    which.add_argument("--file", type=Path, metavar="FILE", help="measure this file instead, as the one kata named")
+    parser.add_argument(
+        "--pairs", type=int, choices=STAGES, help="samples of each arm (default: 21, or as many as the threshold needs)"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all that was measured to this file too")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="write them as a Markdown table to this file too")
+    parser.set_defaults(command=_bench)
+
+
+@leaving_nothing()
+def _grade(options: argparse.Namespace) -> int:
+    wanted = _options(options)
+    if classes.wanted(options):
+        return classes.grade_submissions(options, wanted)
+    katas = open_catalog().select(options.names)
+    work = _work(katas, options)
+    progress.expect()
+    if len(work) > 1:
+        prepare(work, wanted, tell)
+    say = _say_record if options.json else functools.partial(_say_grade, max(len(kata.name) for kata in katas))
+    graded = [_grade_one(kata, source, wanted, say) for kata, source in work]
+    passed = sum(grade.passed for grade in graded)
+    if len(graded) > 1 and not options.json:
+        print(f"{passed} of {len(graded)} passed")
+    return 0 if passed == len(graded) else 1
+
+
+def _options(options: argparse.Namespace) -> Options:
+    return Options(
+        options.device,
+        options.thorough,
+        options.seed,
+        options.sim_arch,
+        warnings_are_errors=options.solutions,
+        counters=options.counters,
+        speed=not options.no_speed,
+    )
+
+
+def _work(katas: Sequence[Kata], options: argparse.Namespace) -> list[tuple[Kata, Path]]:
+    """The katas with the file that stands for each."""
+    if options.file is not None and len(katas) != 1:
+        raise CatalogError(f"--file needs the one kata that it stands for, but {len(katas)} were named.")
+    if options.file is not None:
+        return [(katas[0], named_file(options.file))]
+    return [(kata, kata.solution_path if options.solutions else kata.skeleton_path) for kata in katas]
+
+
+def _grade_one(kata: Kata, source: Path, options: Options, say: Callable[[Grade], None]) -> Grade:
+    graded = grade(kata, options, source=source, progress=tell)
+    say(graded)
+    warn(progress.keep_grade(graded))
+    return graded
+
+
+def _say_record(graded: Grade) -> None:
+    print(json.dumps(record(graded)), flush=True)
+
+
+def _say_grade(width: int, graded: Grade) -> None:
+    if not graded.passed:
+        first, *rest = report.explanation(graded).splitlines()
+        print("\n".join([painted(first, "red"), *rest]), flush=True)
+        return
+    outcome = painted(report.outcome(graded), "green")
+    print(f"{graded.kata.name:<{width}}  {outcome}, {graded.time_s:.1f} s", flush=True)
+    for line in [*report.printed(graded), *report.costs(graded)]:
+        print(line, flush=True)
+
+
+@leaving_nothing()
+def _bench(options: argparse.Namespace) -> int:
+    katas = [kata for kata in open_catalog().select(options.names) if kata.speed]
+    if not katas:
+        raise CatalogError("none of these katas has a baseline; `speed` in difficulty.yaml names it.")
+    work = _work(katas, options)
+    if find_gpu() is None:
+        raise DeviceError(
+            "speed is measured on an NVIDIA GPU, and none was found (`kata doctor` says more). `kata grade` checks "
+            "answers without one."
+        )
+    wanted = Options(device="gpu", pairs=options.pairs)
+    prepare(work, wanted, tell)
+    width = max(len(kata.name) for kata in katas)
+    benched = [_bench_one(kata, source, wanted, width) for kata, source in work]
+    if options.json is not None:
+        options.json.write_text(json.dumps([record(done) for done in benched], indent=1) + "\n")
+    if options.table is not None:
+        options.table.write_text(report.speed_table(benched, about()))
+    return 0 if all(done.passed for done in benched) else 1
+
+
+def _bench_one(kata: Kata, source: Path, options: Options, width: int) -> Grade:
+    benched = bench(kata, options, source=source, progress=tell)
+    if benched.passed:
+        for measurement in benched.verdict.measurements:
+            print(f"{kata.name:<{width}}  {report.speed(measurement)}", flush=True)
+    else:
+        print(report.explanation(benched), flush=True)
+    for line in report.launches(benched):
+        print(f"{'':<{width}}  {line}", flush=True)
+    return benched

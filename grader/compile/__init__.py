@@ -1,0 +1,1 @@
+"""A `.cu` file -> a library, its PTX and its machine code, or a sentence that says why there is none."""

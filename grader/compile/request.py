@@ -1,0 +1,122 @@
+"""What to build, for which target; and what became of it.
+
+A build is a folder of the cache that never changes; its files have been checked when it is handed out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from grader.compile import probe
+from grader.compile.nvcc_log import SOURCE
+from grader.content.catalog import Kata
+from grader.content.spec import Spec
+from grader.fault import Fault
+from grader.verdict import Kind
+
+NAME = Path(SOURCE).stem
+TAG = "tag.txt"
+
+
+class BuildError(Fault):
+    """The machine could not build, through no fault of the learner's file."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """What to build for. ``arch`` is as nvcc writes it: sm_80, sm_90a."""
+
+    device: str  # "gpu" | "sim"
+    arch: str
+
+    def __str__(self) -> str:
+        return f"{self.device} {self.arch}"
+
+    @property
+    def virtual(self) -> str:
+        """The architecture of its PTX."""
+        return self.arch.replace("sm_", "compute_")
+
+    @property
+    def code(self) -> tuple[str, ...]:
+        """The simulator reads PTX, a GPU gets machine code."""
+        return ("-gencode", f"arch={self.virtual},code={self.virtual if self.device == 'sim' else self.arch}")
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The simulator stands in for the CUDA runtime; a GPU gets the real one, and what is called of it is noted."""
+        if self.device == "sim":
+            return ("-cudart", "none")
+        return ("-Xptxas", "-v", "-Xlinker", "--exclude-libs=ALL", *probe.link_flags())
+
+
+@dataclass(frozen=True)
+class Request:
+    """One file to build as one kata. ``together``: it may be compiled with others in one translation unit.
+    ``within``: the folder that all it includes must lie in, but for the system's headers and the grader's."""
+
+    kata: Kata
+    spec: Spec
+    source: Path
+    target: Target
+    warnings_are_errors: bool = False
+    together: bool = False
+    within: Path | None = None
+
+
+@dataclass(frozen=True)
+class Build:
+    """A compiled kata. ``ptx`` is what the simulator executes; on a GPU it is only for reading."""
+
+    request: Request
+    folder: Path
+
+    @property
+    def library(self) -> Path:
+        return self.folder / f"{NAME}.so"
+
+    @property
+    def source(self) -> Path:
+        """The learner's file as it was compiled. Its name is the one that PTX and findings know it by."""
+        return self.folder / SOURCE
+
+    @property
+    def ptx(self) -> Path:
+        return self.folder / f"{NAME}.ptx"
+
+    @property
+    def cubin(self) -> Path:
+        """The machine code by itself, for reading; only of a build for a GPU."""
+        return self.folder / f"{NAME}.cubin"
+
+    @property
+    def tag(self) -> str:
+        """The file's namespace in a library of several files; empty for a library of its own."""
+        try:
+            return (self.folder / TAG).read_text()
+        except FileNotFoundError:
+            return ""
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "log.txt").read_text(errors="replace")
+
+
+@dataclass(frozen=True)
+class CompileFailure:
+    """There is no build, and why, in one sentence, with the learner's own line.
+
+    ``kind`` is "does not compile" where nvcc refused the file, "not allowed" where the file uses what its kata is to be
+    solved without, "unsupported" where the machine lacks a library that the kata needs.
+    """
+
+    request: Request
+    message: str
+    line: int | None
+    log: str
+    kind: Kind = Kind.DOES_NOT_COMPILE
+
+
+Progress = Callable[[str], None]

@@ -1,0 +1,309 @@
+"""The machine -> Toolchain: which nvcc and which host compiler build the katas; and which GPU is there, if any.
+
+What is found works together: nvcc is new enough for the katas and the host compiler is one that this nvcc accepts.
+Where nothing fits, one ToolchainError says what to install. Nothing here imports torch or starts a CUDA context.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from grader.fault import Fault
+from grader.storage import cache
+
+Version = tuple[int, ...]
+
+OLDEST_NVCC: Version = (12, 0)  # the first that knows sm_90a, which the katas are built for
+TOOLKIT_FOLDERS = (Path("/usr/local"), Path("/opt"))
+NEWEST_GCC = 15  # that nvcc 13.0 accepts; for an nvcc whose own headers do not say
+_NVCC_FIX = "Install one with `pip install -e .[nvcc]`, or set KATA_NVCC to yours."
+_HOST_FIX = "Install one with `apt install g++`, or set KATA_CXX to yours."
+
+
+class ToolchainError(Fault):
+    """No compiler that can build the katas; the message says which one to install."""
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """``nvcc_flags`` belong to every call of nvcc that compiles or links; ``identity`` changes when a compiler does.
+
+    ``toolkit`` is the folder above nvcc's bin, where its headers and libraries are.
+    """
+
+    toolkit: Path
+    nvcc: Path
+    nvcc_version: Version
+    host: Path
+    host_version: Version
+    nvcc_flags: tuple[str, ...]
+    identity: str
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """The first GPU that CUDA programs may use. ``cuda`` is the newest CUDA version that its driver runs."""
+
+    name: str
+    capability: tuple[int, int]
+    driver: str
+    cuda: Version
+    memory_bytes: int = 0  # 0: not known
+    pci_bus_id: str = ""  # as NVML writes it: 00000000:3B:00.0; empty: not known
+    uuid: str = ""
+
+    @property
+    def arch(self) -> str:
+        """What nvcc builds for. From Hopper on with the instructions of this very architecture: sm_90a."""
+        return f"sm_{self.capability[0]}{self.capability[1]}{'a' if self.capability >= (9, 0) else ''}"
+
+
+@functools.cache
+def find_toolchain() -> Toolchain:
+    """The first nvcc that is new enough and a host compiler that it accepts. Raises ToolchainError."""
+    nvcc, nvcc_version = find_nvcc()
+    top = _toolkit(nvcc)
+    host, host_version = _find_host(top, nvcc_version)
+    flags = ["-ccbin", str(host)]
+    if not (top / "lib64").is_dir() and (top / "lib").is_dir() and "site-packages" in top.parts:
+        flags += ["-L", str(top / "lib")]  # nvcc itself looks only in lib64, and the PyPI wheels have none
+    parts = [_fingerprint(nvcc), _fingerprint(top / "bin" / "nvcc"), dotted(nvcc_version)]
+    parts += [_fingerprint(host), dotted(host_version)]
+    return Toolchain(top, nvcc, nvcc_version, host, host_version, tuple(flags), " ".join(parts))
+
+
+def find_nvcc() -> tuple[Path, Version]:
+    """The first nvcc that is new enough, and its version. Raises ToolchainError."""
+    old: list[str] = []
+    for path in _nvcc_candidates():
+        version = _nvcc_version(path)
+        if version is not None and version >= OLDEST_NVCC:
+            return path, version
+        old.append(f"{path} ({dotted(version)})" if version else f"{path} (does not run)")
+    if old:
+        raise ToolchainError(f"No nvcc of {dotted(OLDEST_NVCC)} or newer was found, only {', '.join(old)}. {_NVCC_FIX}")
+    raise ToolchainError(f"No nvcc was found, and it compiles the katas. {_NVCC_FIX}")
+
+
+def _nvcc_candidates() -> Iterator[Path]:
+    """Every nvcc there is, best first, each once. KATA_NVCC, where it is set, is the only one."""
+    if wanted := os.environ.get("KATA_NVCC"):
+        found = shutil.which(wanted)
+        if found is None:
+            raise ToolchainError(f"KATA_NVCC is {wanted!r}, which is no program. Correct it or unset it.")
+        yield Path(found).absolute()
+        return
+    seen: set[Path] = set()
+    for path in _nvcc_places():
+        if os.access(path, os.X_OK) and path.is_file() and path.resolve() not in seen:
+            seen.add(path.resolve())
+            yield path.absolute()
+
+
+def _nvcc_places() -> Iterator[Path]:
+    if found := shutil.which("nvcc"):
+        yield Path(found)
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        if home := os.environ.get(variable):
+            yield Path(home) / "bin" / "nvcc"
+    for folder in TOOLKIT_FOLDERS:
+        yield folder / "cuda" / "bin" / "nvcc"
+        yield from sorted(folder.glob("cuda-*/bin/nvcc"), key=_by_version, reverse=True)
+    for entry in sys.path:
+        yield from sorted(Path(entry or ".").glob("nvidia/cu*/bin/nvcc"), key=_by_version, reverse=True)
+
+
+def _by_version(path: Path) -> Version:
+    return tuple(int(digits) for digits in re.findall(r"\d+", path.parent.parent.name))
+
+
+def _nvcc_version(nvcc: Path) -> Version | None:
+    return _version(r"\bV(\d+(?:\.\d+)+)", _output(nvcc, "--version"))
+
+
+def _toolkit(nvcc: Path) -> Path:
+    """The folder above nvcc's bin, asked of nvcc itself: the one on PATH may be a script that calls another."""
+    for words in _dry_runs(nvcc):
+        if said := re.search(r"^#\$ TOP=(.+)$", words, re.MULTILINE):
+            return Path(os.path.realpath(said[1].strip()))
+    return nvcc.resolve().parent.parent
+
+
+def _dry_runs(nvcc: Path) -> Iterator[str]:
+    """What nvcc would do. It makes temporary files all the same: those of one that is killed are swept with the stages
+    of the cache; where the cache has no room, they are made where they always are."""
+    arguments = ("--dryrun", "-E", "-x", "cu", os.devnull)
+    with contextlib.suppress(cache.CacheError), cache.staging(cache.cache_folder()) as stage:
+        yield _output(nvcc, *arguments, TMPDIR=str(stage))
+    yield _output(nvcc, *arguments)
+
+
+def _find_host(top: Path, nvcc_version: Version) -> tuple[Path, Version]:
+    """A g++ that this nvcc accepts: KATA_CXX, or g++ by any of its usual names."""
+    newest = _newest_gcc(top)
+    wanted = os.environ.get("KATA_CXX")
+    names = [wanted] if wanted else ["g++", *(f"g++-{major}" for major in range(newest, 8, -1))]
+    refused: list[str] = []
+    for name in names:
+        found = shutil.which(name)
+        version = (
+            _version(r"^(\d+(?:\.\d+)*)", _output(Path(found), "-dumpfullversion", "-dumpversion")) if found else None
+        )
+        if found and version and version[0] <= newest:
+            return Path(found).absolute(), version
+        if found:
+            refused.append(f"{found} ({dotted(version)})" if version else f"{found} (does not run)")
+    if refused:
+        raise ToolchainError(
+            f"nvcc {dotted(nvcc_version)} accepts g++ up to {newest}, and there is only {', '.join(refused)}."
+            f" Install one with `apt install g++-{newest}`, or set KATA_CXX to yours."
+        )
+    if wanted:
+        raise ToolchainError(f"KATA_CXX is {wanted!r}, which is no program. Correct it or unset it.")
+    raise ToolchainError(f"No g++ was found, and nvcc needs it for a kata's host code. {_HOST_FIX}")
+
+
+def _newest_gcc(top: Path) -> int:
+    """The newest major version of gcc that this nvcc accepts, read where nvcc itself checks it."""
+    for include in (top / "include", *sorted(top.glob("targets/*/include"))):
+        config = include / "crt" / "host_config.h"
+        if config.is_file() and (found := re.search(r"#if __GNUC__ > (\d+)", config.read_text(errors="replace"))):
+            return int(found[1])
+    return NEWEST_GCC
+
+
+_TALK: Any = {"capture_output": True, "text": True, "errors": "replace", "timeout": 30, "stdin": subprocess.DEVNULL}
+
+
+def _output(program: Path, *arguments: str, **environment: str) -> str:
+    """What a program says on either channel; "" where it cannot be run."""
+    try:
+        ran = subprocess.run([program, *arguments], check=False, env={**os.environ, **environment}, **_TALK)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return f"{ran.stdout}{ran.stderr}"
+
+
+def _version(pattern: str, text: str) -> Version | None:
+    found = re.search(pattern, text, re.MULTILINE)
+    return tuple(int(digits) for digits in found[1].split(".")) if found else None
+
+
+def dotted(version: Version) -> str:
+    return ".".join(map(str, version))
+
+
+def _fingerprint(path: Path) -> str:
+    try:
+        stat = path.resolve().stat()
+    except OSError:
+        return f"{path}:absent"
+    return f"{path.resolve()}:{stat.st_size}:{stat.st_mtime_ns}"
+
+
+# The GPU, asked of NVML: unlike cuInit, that leaves nothing behind that a forked child would trip over
+
+
+def find_gpu(*, library: str = "libnvidia-ml.so.1") -> Gpu | None:
+    """The first GPU in CUDA_VISIBLE_DEVICES (all of them where it is not set), or None. Takes milliseconds."""
+    wanted = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
+    if wanted in ("", "-1", "NoDevFiles"):
+        return None
+    try:
+        nvml = ctypes.CDLL(library)
+        if nvml.nvmlInit_v2() != 0:
+            return None
+        try:
+            return _first_gpu(nvml, wanted)
+        finally:
+            nvml.nvmlShutdown()
+    except (OSError, AttributeError):  # no driver, or one older than these functions
+        return None
+
+
+def _pci_bus_id(nvml: ctypes.CDLL, device: ctypes.c_void_p) -> str:
+    info = ctypes.create_string_buffer(128)  # nvmlPciInfo_t has 68 bytes, the last 32 of them this text
+    if not hasattr(nvml, "nvmlDeviceGetPciInfo_v3") or nvml.nvmlDeviceGetPciInfo_v3(device, info) != 0:
+        return ""
+    return info.raw[36:68].split(b"\0")[0].decode(errors="replace")
+
+
+def visible_gpus(*, library: str = "libnvidia-ml.so.1") -> list[str]:
+    """The GPUs that CUDA programs may use, each as CUDA_VISIBLE_DEVICES names one; in the order of the PCI bus."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is not None:
+        names = [name.strip() for name in named.split(",")]
+        ends = [place for place, name in enumerate(names) if name in ("", "-1", "NoDevFiles")]
+        return names[: ends[0]] if ends else names
+    count = ctypes.c_uint(0)
+    try:
+        nvml = ctypes.CDLL(library)
+        if nvml.nvmlInit_v2() != 0:
+            return []
+        try:
+            nvml.nvmlDeviceGetCount_v2(ctypes.byref(count))
+        finally:
+            nvml.nvmlShutdown()
+    except (OSError, AttributeError):
+        return []
+    return [str(index) for index in range(count.value)]
+
+
+def gpu_of_worker(index: int) -> dict[str, str]:
+    """What the environment of one of several processes says, so that worker i uses GPU i modulo their number."""
+    gpus = visible_gpus()
+    if len(gpus) < 2:
+        return {}
+    return {"CUDA_VISIBLE_DEVICES": gpus[index % len(gpus)], "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+
+def _first_gpu(nvml: ctypes.CDLL, wanted: str) -> Gpu | None:
+    device = ctypes.c_void_p()
+    if wanted.isdigit():
+        found = nvml.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(int(wanted)), ctypes.byref(device))
+    else:
+        found = nvml.nvmlDeviceGetHandleByUUID(wanted.encode(), ctypes.byref(device))
+    major, minor, cuda = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+    name, driver = ctypes.create_string_buffer(96), ctypes.create_string_buffer(80)
+    if found != 0:
+        return None
+    parent = ctypes.c_void_p()
+    if nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(device, ctypes.byref(parent)) == 0:
+        device = parent  # a slice of a GPU: its capability is the whole one's
+    if nvml.nvmlDeviceGetCudaComputeCapability(device, ctypes.byref(major), ctypes.byref(minor)) != 0:
+        return None
+    nvml.nvmlDeviceGetName(device, name, ctypes.c_uint(len(name)))
+    nvml.nvmlSystemGetDriverVersion(driver, ctypes.c_uint(len(driver)))
+    nvml.nvmlSystemGetCudaDriverVersion_v2(ctypes.byref(cuda))
+    memory = (ctypes.c_ulonglong * 3)()  # nvmlMemory_t: total, free, used
+    nvml.nvmlDeviceGetMemoryInfo(device, ctypes.byref(memory))
+    uuid = ctypes.create_string_buffer(96)
+    nvml.nvmlDeviceGetUUID(device, uuid, ctypes.c_uint(len(uuid)))
+    return Gpu(
+        name=name.value.decode(errors="replace"),
+        capability=(major.value, minor.value),
+        driver=driver.value.decode(errors="replace"),
+        cuda=(cuda.value // 1000, cuda.value % 1000 // 10),
+        memory_bytes=memory[0],
+        pci_bus_id=_pci_bus_id(nvml, device),
+        uuid=uuid.value.decode(errors="replace"),
+    )
+
+
+def about() -> str:
+    """Date, card and versions, to stand beside figures that were measured here."""
+    gpu, toolchain = find_gpu(), find_toolchain()
+    card = f"{gpu.name} ({gpu.arch}), driver {gpu.driver}" if gpu else "no GPU"
+    return f"{date.today()}, {card}, nvcc {'.'.join(map(str, toolchain.nvcc_version))}"

@@ -1,0 +1,167 @@
+"""Files of several katas -> one translation unit, and what nvcc made of it -> what each file would have got.
+
+Nearly all of what nvcc does for a small file is reading the CUDA headers. So the maintainer's checks compile many
+files in one run of nvcc. Each file is a namespace of its own, and its launcher gets a name of its own. Files share a
+unit only where they include the same headers: each still sees exactly what it includes itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from grader.compile.nvcc_log import SOURCE
+
+MOST_FILES = 24  # in a unit: from here on, the headers are less than a tenth of nvcc's work
+MOST_BYTES = 160_000  # of source text in a unit, so that a unit of long kernels ends within seconds
+TAG_DIGITS = 16
+
+# A library in which one file calls what the simulator's runtime lacks cannot be loaded for any of them. So files that
+# call more of the runtime than nearly all do are compiled alone.
+_CALLS = """
+    cudaDeviceGetAttribute cudaDeviceSynchronize cudaFreeAsync cudaFuncSetAttribute cudaGetDevice cudaGetLastError
+    cudaGetSymbolAddress cudaLaunchCooperativeKernel cudaMallocAsync cudaMemcpyAsync cudaMemsetAsync
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor
+"""
+RUNTIME = frozenset(_CALLS.split())
+_CALL = re.compile(r"\b(cu[A-Z]\w*|cuda[A-Z]\w*)\s*\(")
+
+_INCLUDED = re.compile(r"^[ \t]*#[ \t]*include\b[^\n]*$", re.MULTILINE)
+_DECLARED = re.compile(r"\b(?:struct|class|union|enum|using|namespace)\s+(\w+)")
+_GLOBAL = re.compile(r"(?<![\w>:])::\s*(\w+)")
+_DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(?!include\b|pragma[ \t]+unroll\b)\w", re.MULTILINE)
+_DISGUISED = re.compile(r"%:|\?\?=|\*/[ \t]*#|#[ \t]*/\*|\\\r?\n")  # a directive that does not look like one
+_TAG = re.compile(rf"unit_[0-9a-f]{{{TAG_DIGITS}}}")
+_BRACE = re.compile(r"[{}]")
+_FUNCTION = re.compile(r"^(?:\.\w+\s+)*\.(?:entry|func)\b", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Member:
+    """One file of a unit. ``declarations`` stand before it, as in a build of its own."""
+
+    launcher: str
+    declarations: str
+    text: str
+
+    @property
+    def tag(self) -> str:
+        """The namespace that the file is put into."""
+        content = f"{self.launcher}\n{self.declarations}\n{self.text}"
+        return f"unit_{hashlib.sha256(content.encode()).hexdigest()[:TAG_DIGITS]}"
+
+    @property
+    def includes(self) -> tuple[str, ...]:
+        """All that the file sees, alone or in a unit."""
+        return includes_of(f"{self.declarations}\n{self.text}")
+
+
+def includes_of(text: str) -> tuple[str, ...]:
+    """The include lines of a file, each once, sorted."""
+    return tuple(sorted({" ".join(line.split()) for line in _INCLUDED.findall(text)}))
+
+
+def may_share(text: bytes) -> bool:
+    """Whether a file means the same inside a namespace: it includes only headers that are there for all, has no
+    directive of the preprocessor that the next file would see, and calls nothing that could keep the library of all
+    from being loaded."""
+    try:
+        words = text.decode()
+    except UnicodeDecodeError:
+        return False
+    foreign = [line for line in includes_of(words) if '"' in line and '"kata.cuh"' not in line]
+    directive = _DIRECTIVE.search(words) or _DISGUISED.search(words)
+    return not foreign and not directive and set(_CALL.findall(words)) <= RUNTIME
+
+
+def launcher_in(tag: str, launcher: str) -> str:
+    """The name that a launcher has in a library of several files; its own where ``tag`` is empty."""
+    return f"{launcher}_{tag}" if tag else launcher
+
+
+def chunks(members: Sequence[Member], at_least: int) -> Iterator[Sequence[Member]]:
+    """Units of members that include the same headers: as few as the limits allow, but ``at_least`` so many where there
+    are enough members, since units compile side by side."""
+    most_files = min(MOST_FILES, -(-len(members) // at_least))
+    unit: list[Member] = []
+    size = 0
+    for member in members:
+        if unit and (len(unit) == most_files or size + len(member.text) > MOST_BYTES):
+            yield unit
+            unit, size = [], 0
+        unit.append(member)
+        size += len(member.text)
+    if unit:
+        yield unit
+
+
+def write(members: Sequence[Member], folder: Path) -> None:
+    """Put the unit's files into ``folder``: SOURCE includes a file of each member, which all have the same includes."""
+    lines = list(members[0].includes)
+    for member in members:
+        place = folder / member.tag
+        place.mkdir()
+        # A blank line in place of each include: lines keep their numbers.
+        (place / SOURCE).write_text(_inside(member.tag, _INCLUDED.sub("", member.text)))
+        lines += [
+            f"#define {member.launcher} {launcher_in(member.tag, member.launcher)}",
+            f"namespace {member.tag} {{",
+            _INCLUDED.sub("", member.declarations).strip(),
+            f'#include "{member.tag}/{SOURCE}"',
+            "}",
+            f"#undef {member.launcher}",
+        ]
+    (folder / SOURCE).write_text("\n".join(lines) + "\n")
+
+
+def _inside(tag: str, text: str) -> str:
+    """The text with ``::Plan`` led to the namespace, where the file declares Plan."""
+    declared = set(_DECLARED.findall(text))
+    return _GLOBAL.sub(lambda name: f"::{tag}::{name[1]}" if name[1] in declared else name[0], text)
+
+
+def blamed(log: str) -> set[str]:
+    """The tags of the files in which nvcc found an error."""
+    return {tag for line in log.splitlines() if "error" in line for tag in _TAG.findall(line)}
+
+
+def ptx_of(tag: str, ptx: str) -> str:
+    """The unit's PTX without the functions of the other members."""
+    kept = []
+    for head, body in _functions(ptx):
+        tags = set(_TAG.findall(head))
+        kept.append(head + body if not tags or tag in tags else "")
+    return "".join(kept)
+
+
+def _functions(ptx: str) -> Iterator[tuple[str, str]]:
+    """The text cut into (declaration, body) of each function; what stands between functions has no body."""
+    done = 0
+    for start in _FUNCTION.finditer(ptx):
+        if start.start() < done:
+            continue
+        opens, ends = ptx.find("{", start.end()), ptx.find(";", start.end())
+        head = ends + 1 if ends != -1 and (opens == -1 or ends < opens) else opens
+        body = head if head == ends + 1 else _closing(ptx, opens)
+        yield "", ptx[done : start.start()]
+        yield ptx[start.start() : head], ptx[head:body]
+        done = body
+    yield "", ptx[done:]
+
+
+def _closing(ptx: str, opens: int) -> int:
+    """Where the block ends that the brace at ``opens`` begins. Inline assembly may have blocks of its own."""
+    depth = 0
+    for brace in _BRACE.finditer(ptx, opens):
+        depth += 1 if brace[0] == "{" else -1
+        if depth == 0:
+            return brace.end()
+    return len(ptx)
+
+
+def without(tag: str, words: str) -> str:
+    """What was said of a unit's member, as if it were a file of its own."""
+    return words.replace(f"{tag}::", "")

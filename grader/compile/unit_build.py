@@ -1,0 +1,137 @@
+"""Jobs that may share a run of nvcc -> a build of each; and those that are still to be compiled each by itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from grader.compile import ninja, unit
+from grader.compile.build_store import Builds, Compiled
+from grader.compile.compilation import (
+    INCLUDE,
+    TEMPLATES_LIMIT_S,
+    Job,
+    exported_names,
+    kept,
+    not_allowed,
+    nvcc_command,
+    run,
+    too_much_shared,
+)
+from grader.compile.dependencies import Run, gather
+from grader.compile.nvcc_log import SOURCE
+from grader.compile.request import NAME, TAG, Progress, Target
+from grader.compile.unit import Member
+from grader.storage import cache
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """Members of a unit, with the jobs of each: one for each architecture."""
+
+    members: Mapping[Member, Sequence[Job]]
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        return tuple(job.request.target for job in next(iter(self.members.values())))
+
+    @property
+    def first(self) -> Job:
+        return next(iter(self.members.values()))[0]
+
+
+def compile_together(
+    jobs: Sequence[Job], builds: Builds, parallel: int, progress: Progress | None, release: Callable[[str], None]
+) -> list[Job]:
+    """Compile the jobs that may be, several at a time. Returns those that are still to be compiled each by itself:
+    the others, and the files of a unit that does not compile, or in which something is refused."""
+    alone = {job.key: job for job in jobs}
+    shared = [job for job in jobs if job.request.together]
+    while shared:
+        again: list[Job] = []
+        with cache.staging(builds.folder) as stage:
+            waiting = {stage / f"unit-{number}": one for number, one in enumerate(_units(shared, parallel))}
+            for place, one in waiting.items():
+                place.mkdir()
+                unit.write(list(one.members), place)
+            steps = [_unit_step(one, place) for place, one in waiting.items()]
+
+            def collect(waiting: dict[Path, _Unit] = waiting, again: list[Job] = again) -> None:
+                for place in [place for place in waiting if ninja.status(place) is not None]:
+                    one = waiting.pop(place)
+                    for key in _take_apart(one, place, builds):
+                        del alone[key]
+                        release(key)
+                    again += _not_blamed(one, place)
+
+            run(steps, stage, parallel, progress, collect)
+        shared = again
+    return list(alone.values())
+
+
+def _not_blamed(one: _Unit, place: Path) -> list[Job]:
+    """Of a unit that does not compile, the files that nvcc names in no error; none where it names no file."""
+    if ninja.status(place) == 0:
+        return []
+    blamed = unit.blamed((place / "log.txt").read_text(errors="replace"))
+    return [job for member, jobs in one.members.items() if blamed and member.tag not in blamed for job in jobs]
+
+
+def _units(jobs: Sequence[Job], parallel: int) -> Iterator[_Unit]:
+    """The same flags, the same architectures and the same includes in each unit."""
+    members: dict[tuple[tuple[str, ...], Member], list[Job]] = {}
+    for job in jobs:
+        members.setdefault((job.command, job.member), []).append(job)
+    alike: dict[tuple[object, ...], dict[Member, list[Job]]] = {}
+    for (command, member), its_jobs in members.items():
+        targets = tuple(job.request.target for job in its_jobs)
+        alike.setdefault((command, targets, member.includes), {})[member] = its_jobs
+    for group in alike.values():
+        for chunk in unit.chunks(list(group), parallel):
+            yield _Unit({member: group[member] for member in chunk})
+
+
+def _unit_step(one: _Unit, place: Path) -> ninja.Step:
+    code = [flag for target in one.targets for flag in target.code]
+    command = (*nvcc_command(one.first, limit_s=TEMPLATES_LIMIT_S), *code, "-include", "cuda_runtime.h", SOURCE)
+    names = sorted({member.launcher for member in one.members})
+    shown = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+    what = f"{len(one.members)} files, {shown}, for {' and '.join(map(str, one.targets))}"
+    return ninja.Step(place, command, what, TEMPLATES_LIMIT_S)
+
+
+def _take_apart(one: _Unit, place: Path, builds: Builds) -> list[str]:
+    """Put a build of each member into the cache; the keys of those that there are now. None of a unit that reads what
+    is not there for every file: each is compiled by itself, where that is known of it alone."""
+    if ninja.status(place) != 0 or not_allowed(one.first, place):
+        return []
+    own = {SOURCE, *(f"{member.tag}/{SOURCE}" for member in one.members)}
+    read = gather(Run(place, own, b"", None, None, INCLUDE, one.first.system), builds.hashes)
+    if read is None or read["files"]:
+        return []
+    compiled = [Compiled(job, made, read) for job, made in _members(one, place)]
+    builds.keep(compiled)
+    return [item.job.key for item in compiled]
+
+
+def _members(one: _Unit, place: Path) -> Iterator[tuple[Job, Path]]:
+    """The folder of each member's build, but for those with a fault."""
+    exported = set(exported_names(place / f"{NAME}.so"))
+    for at, target in enumerate(one.targets):
+        name = NAME if len(one.targets) == 1 else f"{NAME}.{target.virtual}"
+        ptx = (place / f"{name}.ptx").read_text(errors="replace")
+        for member, jobs in one.members.items():
+            job, made = jobs[at], place / jobs[at].key
+            if unit.launcher_in(member.tag, member.launcher) not in exported:
+                continue
+            made.mkdir()
+            (made / f"{NAME}.ptx").write_text(unit.ptx_of(member.tag, ptx))
+            if target.device == "sim" and too_much_shared(job, made):
+                continue
+            (made / SOURCE).write_bytes(job.text)
+            (made / TAG).write_text(member.tag)
+            for file in kept(target) - {f"{NAME}.ptx", SOURCE}:
+                os.link(place / file, made / file)
+            yield job, made

@@ -1,0 +1,1 @@
+"""What maintainers write, read and validated: difficulty.yaml, specs, skeletons, hints, questions."""

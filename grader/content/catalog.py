@@ -1,0 +1,355 @@
+"""difficulty.yaml and the folders -> Catalog: every kata, its facts and its files, in the order to solve them.
+
+A catalog that loads is whole: each field has a known value, each file is there, each file has its entry, and no
+kata waits for itself. The first thing that is not so is one CatalogError: file, line, kata, field and fix.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from grader.content.dtype import DTYPES
+from grader.content.yaml_fields import Field, Value, close_to, one_of, record, root_value
+from grader.fault import Fault
+
+FILE = "difficulty.yaml"
+LEVELS = ("easy", "medium", "hard", "hard+", "hard++")
+ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100")
+PATHS = ("core", "drill")
+ORIGINS = ("public", "extra")
+LIBRARIES = ("cublas", "cutlass")  # that a kata may use; grader.compile.libraries finds each
+
+
+class CatalogError(Fault):
+    """difficulty.yaml or the folders are not as they must be, or no kata goes by a name."""
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """Percent of the baseline's speed to reach on one architecture; ``measured`` by this project, or else published."""
+
+    percent: float
+    measured: bool
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Speed: against which baseline, on which shapes, and how fast on each architecture ("sm_90" -> Threshold).
+
+    On an architecture without a threshold the speed is shown and not graded.
+    """
+
+    baseline: str
+    shapes: tuple[Mapping[str, int], ...]
+    percent: Mapping[str, Threshold] = field(default_factory=dict)
+    beside: tuple[str, ...] = ()  # further baselines, shown and not graded
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kata:
+    """One exercise. Its name is the files' stem, the exported launcher and its key in difficulty.yaml."""
+
+    name: str
+    family: str
+    level: str
+    elem: str
+    root: Path
+    acc: str | None = None
+    after: tuple[str, ...] = ()
+    compute: str = "sm_80"
+    multiples: Mapping[str, int] = field(default_factory=dict, hash=False)
+    path: Literal["core", "drill"] = "core"
+    origin: Literal["public", "extra"] = "public"
+    libraries: tuple[str, ...] = ()
+    speed: Speed | None = field(default=None, hash=False)
+
+    @property
+    def capability(self) -> tuple[int, int]:
+        """The minimum compute capability, (major, minor)."""
+        digits = self.compute.removeprefix("sm_")
+        return int(digits[:-1]), int(digits[-1])
+
+    @property
+    def skeleton_path(self) -> Path:
+        return self.root / "exercises" / self.family / f"{self.name}.cu"
+
+    @property
+    def solution_path(self) -> Path:
+        return self.root / "solutions" / self.family / f"{self.name}.cu"
+
+    @property
+    def spec_path(self) -> Path:
+        return self.root / "exercises" / self.family / f"test_{self.family}.py"
+
+    @property
+    def lesson_path(self) -> Path:
+        return self.root / "exercises" / self.family / "README.md"
+
+    @property
+    def hints_path(self) -> Path:
+        return self.root / "exercises" / self.family / "hints.yaml"
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """All katas by name, in the order of difficulty.yaml."""
+
+    root: Path
+    katas: Mapping[str, Kata]
+
+    @cached_property
+    def by_family(self) -> Mapping[str, tuple[Kata, ...]]:
+        families: dict[str, list[Kata]] = {}
+        for kata in self.katas.values():
+            families.setdefault(kata.family, []).append(kata)
+        return {family: tuple(katas) for family, katas in families.items()}
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        return tuple(self.by_family)
+
+    def select(self, patterns: Iterable[str | os.PathLike[str]] = ()) -> tuple[Kata, ...]:
+        """The katas that any pattern names, in catalog order; all of them for no pattern.
+
+        A pattern is a kata, a family, a level, a glob over names or files, or the path of a .cu file, a spec or a
+        folder (relative to the working directory or to the root). Capitals and small letters are one to a name, and
+        a kata's may end in .cu where no file is called that. Raises CatalogError for a pattern that names none.
+        """
+        names = [os.fspath(pattern) for pattern in patterns]
+        chosen = {kata.name for pattern in names for kata in self._named_by(pattern)}
+        return tuple(kata for kata in self.katas.values() if not names or kata.name in chosen)
+
+    def _named_by(self, pattern: str) -> Sequence[Kata]:
+        if pattern in self.katas:
+            return (self.katas[pattern],)
+        if pattern in self.by_family:
+            return self.by_family[pattern]
+        every = tuple(self.katas.values())
+        if pattern in LEVELS:
+            return tuple(kata for kata in every if kata.level == pattern)
+        found = (
+            tuple(kata for kata in every if _matches(kata, pattern)) or self._under(pattern) or self._nearly(pattern)
+        )
+        if not found:
+            known = [*self.katas, *self.families, *LEVELS]
+            close = close_to(pattern.lower().removesuffix(".cu"), known)
+            raise CatalogError(f"No kata is named by {pattern!r}.{close} `kata list` shows them all.")
+        return found
+
+    def _nearly(self, pattern: str) -> tuple[Kata, ...]:
+        """Katas whose name, family or level this is but for capitals, or whose name it is with a .cu of no file."""
+        name = pattern.lower()
+        stem = name if os.path.lexists(pattern) else name.removesuffix(".cu")
+        every = tuple(self.katas.values())
+        exact = tuple(kata for kata in every if kata.name.lower() == stem)
+        return exact or tuple(kata for kata in every if name in (kata.family.lower(), kata.level))
+
+    def _under(self, pattern: str) -> tuple[Kata, ...]:
+        """Katas that have a file at this path or below it."""
+        for start in (Path.cwd(), self.root):
+            path = start / pattern
+            places = {
+                os.path.relpath(path, self.root),
+                os.path.relpath(os.path.realpath(path), os.path.realpath(self.root)),
+            }
+            found = tuple(kata for kata in self.katas.values() if any(_stands_at(kata, place) for place in places))
+            if found and os.path.lexists(path):
+                return found
+        return ()
+
+
+def find_root(start: Path | None = None) -> Path:
+    """The folder with difficulty.yaml: ``start`` (the working directory) or above it, else this package's parent."""
+    start = (start or Path.cwd()).absolute()
+    for folder in (start, *start.parents, Path(__file__).absolute().parents[2]):
+        if (folder / FILE).is_file():
+            return folder
+    raise CatalogError(f"No {FILE} in {start} or any folder above it. Change into the folder of the katas.")
+
+
+def load_catalog(root: Path, *, missing_skeletons: bool = False) -> Catalog:
+    """Read and check everything. ``missing_skeletons`` lets skeletons be absent, for the commands that write them."""
+    root = root.absolute()
+    entries = {entry.kata.name: entry for entry in _entries(root / FILE, root)}
+    catalog = Catalog(root, {name: entry.kata for name, entry in entries.items()})
+    _check_files(entries, root, missing_skeletons=missing_skeletons)
+    _check_order(entries)
+    return catalog
+
+
+# Reading: the tables of fields
+
+
+def _count(value: Value) -> int:
+    number = value.scalar(int, "a whole number of at least 1")
+    if number < 1:
+        raise value.error(f"{number} is too small. Write a whole number of at least 1.")
+    return int(number)
+
+
+def _percent(value: Value) -> float:
+    number = value.scalar((int, float), "a number in (0, 300]")
+    if not 0 < number <= 300:
+        raise value.error(f"{number} percent of the baseline is out of range. Write a number in (0, 300].")
+    return float(number)
+
+
+def _sizes(value: Value) -> dict[str, int]:
+    return {name: _count(size) for name, _, size in value.items()}
+
+
+def _filled(values: Any, value: Value) -> Any:
+    if not values:
+        raise value.error("is empty. Give at least one entry, or remove `speed`.")
+    return values
+
+
+_THRESHOLD = {
+    "value": Field(_percent, required=True),
+    "measured": Field(lambda value: value.scalar(bool, "true or false"), required=True),
+}
+
+
+def _threshold(value: Value) -> Threshold:
+    found = record(value, _THRESHOLD)
+    return Threshold(percent=found["value"], measured=found["measured"])
+
+
+def _thresholds(value: Value) -> dict[str, Threshold]:
+    found = {}
+    for name, key, item in value.items():
+        if name not in ARCHITECTURES:
+            raise key.error(f"unknown architecture. Use one of {', '.join(ARCHITECTURES)}.")
+        found[name] = _threshold(item)
+    return found
+
+
+_SPEED = {
+    "baseline": Field(lambda value: value.scalar(str, "a name such as torch.mm"), required=True),
+    "shapes": Field(lambda value: _filled(tuple(_sizes(shape) for shape in value.elements()), value), required=True),
+    "percent": Field(_thresholds, {}),
+    "beside": Field(lambda value: tuple(item.scalar(str, "a baseline's name") for item in value.elements()), ()),
+}
+
+_KATA = {
+    "level": Field(one_of(LEVELS), required=True),
+    "elem": Field(one_of(tuple(DTYPES)), required=True),
+    "acc": Field(one_of(tuple(DTYPES))),
+    "after": Field(lambda value: tuple(item.scalar(str, "a kata's name") for item in value.elements()), ()),
+    "compute": Field(one_of(ARCHITECTURES), "sm_80"),
+    "path": Field(one_of(PATHS), "core"),
+    "multiples": Field(_sizes, {}),
+    "origin": Field(one_of(ORIGINS), "public"),
+    "libraries": Field(lambda value: tuple(one_of(LIBRARIES)(item) for item in value.elements()), ()),
+    "speed": Field(lambda value: Speed(**record(value, _SPEED))),
+}
+
+
+@dataclass(frozen=True)
+class _Entry:
+    kata: Kata
+    value: Value
+
+    def error(self, problem: str, name: str = "") -> Exception:
+        """An error at the entry, or at one of its fields."""
+        fields = {key: item for key, _, item in self.value.items()}
+        return fields.get(name, self.value).error(problem)
+
+
+def _entries(file: Path, root: Path) -> Iterator[_Entry]:
+    families = root_value(file, "family", CatalogError, "It must list the katas.")
+    if families is None:
+        raise CatalogError(f"{file}: is empty. List at least one family with one kata.")
+    lines: dict[str, int] = {}
+    for family, family_key, katas in families.items():
+        _check_name(family, family_key.named(f"family {family}"))
+        for name, key, item in katas.named(f"family {family}").items():
+            subject = f"kata {name}"
+            _check_name(name, key.named(subject))
+            if lines.setdefault(name, key.line) != key.line:
+                raise key.named(subject).error(f"there twice, first on line {lines[name]}. Rename one of them.")
+            value = item.named(subject)
+            yield _Entry(Kata(name=name, family=family, root=root, **record(value, _KATA)), value)
+
+
+def _check_name(name: str, key: Value) -> None:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise key.error("not a C identifier. Use only letters, digits and _, and no digit first.")
+
+
+# Checks of the whole
+
+
+def _check_files(entries: Mapping[str, _Entry], root: Path, *, missing_skeletons: bool) -> None:
+    there = {path for folder in ("exercises", "solutions") for path in _files(root / folder)}
+    expected: set[str] = set()
+    for name, entry in entries.items():
+        kata = entry.kata
+        fixes = {
+            kata.spec_path: "Write the family's SPEC there.",
+            kata.solution_path: "Write it, or remove this entry.",
+            kata.skeleton_path: f"`kata reset {name}` writes it anew.",
+        }
+        expected |= {str(path) for path in fixes}
+        for path, fix in fixes.items():
+            if str(path) not in there and not (missing_skeletons and path == kata.skeleton_path):
+                raise entry.error(f"{path.relative_to(root)} is missing. {fix}")
+    for stray in sorted(path for path in there - expected if path.endswith(".cu")):
+        shown, family = os.path.relpath(stray, root), Path(stray).parent.name
+        raise CatalogError(
+            f"{root / FILE}: {shown} has no entry. Add `{Path(stray).stem}:` under `{family}:`, or move the file"
+            " out of this folder (a copy of your own may end in .txt)."
+        )
+
+
+def _files(folder: Path) -> Iterator[str]:
+    for where, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith((".", "__"))]
+        yield from (os.path.join(where, name) for name in names if not name.startswith("."))
+
+
+def _check_order(entries: Mapping[str, _Entry]) -> None:
+    for entry in entries.values():
+        for before in entry.kata.after:
+            if before not in entries:
+                problem = f"no kata is named {before!r}.{close_to(before, entries)} Name a kata of this file."
+                raise entry.error(problem, "after")
+    done: set[str] = set()
+    for name in entries:
+        if cycle := _cycle(name, entries, done):
+            circle = " -> ".join([*cycle, cycle[0]])
+            raise entries[cycle[0]].error(f"a cycle, nobody could begin: {circle}. Remove one of these.", "after")
+
+
+def _cycle(start: str, entries: Mapping[str, _Entry], done: set[str]) -> list[str]:
+    """The first cycle that can be reached from ``start``, or []; every kata found free of one goes into ``done``."""
+    trail = [start]
+    todo = [iter(entries[start].kata.after)]
+    while trail:
+        name = next((before for before in todo[-1] if before not in done), None)
+        if name is None:
+            done.add(trail.pop())
+            todo.pop()
+        elif name in trail:
+            return trail[trail.index(name) :]
+        else:
+            trail.append(name)
+            todo.append(iter(entries[name].kata.after))
+    return []
+
+
+def _matches(kata: Kata, pattern: str) -> bool:
+    names = (kata.name, f"exercises/{kata.family}/{kata.name}.cu", f"solutions/{kata.family}/{kata.name}.cu")
+    return any(character in pattern for character in "*?") and any(fnmatch.fnmatchcase(name, pattern) for name in names)
+
+
+def _stands_at(kata: Kata, place: str) -> bool:
+    files = (kata.skeleton_path, kata.solution_path, kata.spec_path, kata.lesson_path)
+    return any(Path(place) in (file, *file.parents) for file in (path.relative_to(kata.root) for path in files))

@@ -1,0 +1,290 @@
+"""Family folder -> Spec: what a family computes, on which shapes and values, and how close is right.
+
+A spec is data and three small functions. It never sees the learner's code, and the learner's process never sees it.
+Torch is only touched when a case is made, so that reading a spec costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from grader.content.catalog import Kata
+from grader.content.dtype import DTYPES, Dtype
+from grader.fault import Fault
+
+if TYPE_CHECKING:
+    import torch
+
+# A prime: no row, tile or block is as long, so that none can be taken for another.
+PERIOD = 4_194_301
+
+Sizes = Mapping[str, int]
+Tensors = Mapping[str, "torch.Tensor"]
+
+
+class SpecError(Fault):
+    """A family's spec is broken; the message says where and how to mend it."""
+
+
+class Numbers:
+    """A seeded source of values. Every method returns float64 or int64, to be rounded to the tensor's dtype."""
+
+    def __init__(self, seed: int) -> None:
+        import torch
+
+        self._torch = torch
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def normal(self, shape: Sequence[int], *, mean: float = 0.0, std: float = 1.0) -> torch.Tensor:
+        torch, source = self._torch, self._generator
+        return self._repeated(shape, lambda n: torch.randn(n, generator=source, dtype=torch.float64) * std + mean)
+
+    def uniform(self, shape: Sequence[int], low: float, high: float) -> torch.Tensor:
+        torch, source = self._torch, self._generator
+        width = high - low
+        return self._repeated(shape, lambda n: torch.rand(n, generator=source, dtype=torch.float64) * width + low)
+
+    def integers(self, shape: Sequence[int], low: int, high: int) -> torch.Tensor:
+        """Whole numbers in [low, high], both included, int64."""
+        torch, source = self._torch, self._generator
+        return self._repeated(shape, lambda n: torch.randint(low, high + 1, (n,), generator=source))
+
+    def choice(self, shape: Sequence[int], values: Sequence[float]) -> torch.Tensor:
+        """Each element one of ``values``, float64."""
+        torch, source = self._torch, self._generator
+        table = torch.tensor(list(values), dtype=torch.float64)
+        return self._repeated(shape, lambda n: table[torch.randint(0, len(values), (n,), generator=source)])
+
+    def _repeated(self, shape: Sequence[int], draw: Callable[[int], torch.Tensor]) -> torch.Tensor:
+        """Drawn values up to PERIOD of them; a longer tensor repeats them, which saves seconds."""
+        count = prod(shape)
+        drawn = draw(min(count, PERIOD))
+        if count > PERIOD:
+            drawn = drawn.repeat(-(-count // PERIOD))[:count]
+        return drawn.reshape(tuple(shape))
+
+
+Fill = Callable[[Numbers, tuple[int, ...], Sizes], "torch.Tensor"]
+"""Makes one input: (numbers, shape, sizes) -> tensor of that shape."""
+
+
+def normal(*, mean: float = 0.0, std: float = 1.0) -> Fill:
+    """Normal draws. A mean away from zero shows kernels that return a part of a sum or nothing at all."""
+    return lambda numbers, shape, sizes: numbers.normal(shape, mean=mean, std=std)
+
+
+def integers(low: int, high: int) -> Fill:
+    """Whole numbers in [low, high]: small ones are exact in every float dtype, so sums of them are too."""
+    return lambda numbers, shape, sizes: numbers.integers(shape, low, high)
+
+
+def special(*, std: float = 4.0) -> Fill:
+    """Normal draws with one element in four replaced by inf, nan, a zero of either sign, a denormal or a huge value.
+
+    The finite ones exist in f16 too: 6e-8 is its smallest denormal, 65504 its largest number.
+    """
+    hard = (float("inf"), float("-inf"), float("nan"), 0.0, -0.0, 6.0e-8, -6.0e-8, 65504.0, -65504.0, 1.0)
+
+    def fill(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+        plain = numbers.normal(shape, std=std)
+        return plain.where(numbers.integers(shape, 0, 3) > 0, numbers.choice(shape, hard))
+
+    return fill
+
+
+@dataclass(frozen=True)
+class Values:
+    """One named way to fill the inputs: one Fill for all of them, or one by name.
+
+    ``exact`` asks for the exact answer: for whole numbers small enough that no partial result is rounded.
+    """
+
+    name: str
+    fill: Fill | Mapping[str, Fill]
+    exact: bool = False
+
+    def for_input(self, name: str) -> Fill:
+        return self.fill if callable(self.fill) else self.fill[name]
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A launcher's pointer argument. ``dtype`` is a name of content/dtype.py, or "elem" or "acc" for the kata's own.
+
+    ``shape`` names sizes; ``align`` is what the base pointer promises, in bytes. ``whole`` says of an input that every
+    row of the outputs needs all of it, also where it has the size that the spec's ``rows`` names.
+    """
+
+    name: str
+    shape: tuple[str | int, ...]
+    dtype: str = "elem"
+    align: int = 16
+    whole: bool = False
+
+    def extent(self, sizes: Sizes) -> tuple[int, ...]:
+        return tuple(sizes[dim] if isinstance(dim, str) else dim for dim in self.shape)
+
+
+@dataclass(frozen=True)
+class Size:
+    """One integer that shapes are made of: drawn from [min, max], in steps of the kata's multiple where it has one."""
+
+    min: int
+    max: int
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A scalar argument that is not a size, such as an epsilon, with the value that the family fixes for it."""
+
+    name: str
+    ctype: Literal["int", "int64_t", "float", "double"]
+    value: int | float
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Integers, copies, single operations: the reference rounded once to the output's dtype, nothing else.
+
+    ``signed_zeros``: -0 is another answer than 0, as where elements are moved. Any nan stands for any other.
+    """
+
+    signed_zeros: bool = False
+
+
+@dataclass(frozen=True)
+class Accumulated:
+    """Sums and products: |y - ref| <= c (u_out (|ref| + tiny_out) + g(k) u_acc magnitude), g(k) = min(k, 8 sqrt k).
+
+    ``terms`` gives k, the length of the longest sum; ``magnitude`` gives the same sum over absolute values, so that
+    cancellation is allowed for. The bound is Higham's (Accuracy and Stability, 3.1 and 4.2), its factor k held
+    down by the square root that rounding errors of random sign show. c = 4 leaves room for other orders of summation.
+    """
+
+    terms: Callable[[Sizes], int]
+    magnitude: Callable[..., torch.Tensor | tuple[torch.Tensor, ...]]  # like Spec.reference, of absolute values
+    c: float = 4.0
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a family computes. All callables work on the CPU, in the grader's own process.
+
+    ``reference`` gets the inputs, as the kernel saw them, as keyword arguments by name (floats as float64, integers
+    as int64) and the sizes in ``sizes``; it returns float64 or int64, one tensor for each output.
+    ``edges`` are the shapes that every grade tries, smallest first: 0, 1, primes, one before and one past a
+    vector, a warp, a block, a tile. ``large`` are tried on a GPU only.
+    ``work`` estimates the instructions that all threads together execute for a shape; a grade on the simulator
+    leaves out shapes above its budget.
+    ``moved`` gives the fewest bytes that a launcher can move, from the sizes and the bytes of an output's element;
+    without it every tensor is moved once.
+    ``flops`` gives the floating-point operations of a shape, for kernels that are bound by these.
+    ``rows`` names the size along which a slice of the outputs needs only the same slice of the inputs that have this
+    size, but for those that are ``whole``, and every other input whole; it is a dimension of every output. Large
+    answers are judged by slices. Where it matters which rows they are, ``placed`` makes reference and magnitude get
+    their indices as ``rows``, or None for all.
+    ``baselines`` are what speed is measured against, by the name that difficulty.yaml uses: a function that gets all
+    tensors by name, on the GPU, and returns what is timed. It runs in the child process and is never asked for values.
+    ``deterministic`` is False where the order of float atomics may change the last bits from call to call.
+    """
+
+    computes: str
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    sizes: Mapping[str, Size]
+    values: tuple[Values, ...]
+    reference: Callable[..., torch.Tensor | tuple[torch.Tensor, ...]]
+    tolerance: Exact | Accumulated
+    edges: tuple[Sizes, ...]
+    work: Callable[[Sizes], int]
+    large: tuple[Sizes, ...] = ()
+    parameters: tuple[Parameter, ...] = ()
+    deterministic: bool = True
+    moved: Callable[[Sizes, int], int] | None = None
+    flops: Callable[[Sizes], int] | None = None
+    rows: str | None = None
+    placed: bool = False
+    baselines: Mapping[str, Callable[..., Callable[[], object]]] = field(default_factory=dict)
+
+    def dtype(self, tensor: Tensor, kata: Kata) -> Dtype:
+        """The dtype of one of this family's tensors in one kata."""
+        name = {"elem": kata.elem, "acc": kata.acc or kata.elem}.get(tensor.dtype, tensor.dtype)
+        return DTYPES[name]
+
+    def signature(self, kata: Kata) -> str:
+        """The launcher as C declares it: ``void square_f32(const float* x, float* y, int n, cudaStream_t stream)``."""
+        pointers = [f"const {self.dtype(tensor, kata).ctype}* {tensor.name}" for tensor in self.inputs]
+        pointers += [f"{self.dtype(tensor, kata).ctype}* {tensor.name}" for tensor in self.outputs]
+        sizes = [f"int {name}" for name in self.sizes]
+        scalars = [f"{parameter.ctype} {parameter.name}" for parameter in self.parameters]
+        return f"void {kata.name}({', '.join([*pointers, *sizes, *scalars, 'cudaStream_t stream'])})"
+
+    def headers(self, kata: Kata) -> tuple[str, ...]:
+        """CUDA headers that the signature needs."""
+        tensors = (*self.inputs, *self.outputs)
+        return tuple(sorted({header for tensor in tensors if (header := self.dtype(tensor, kata).header)}))
+
+
+_LOADED: dict[Path, dict[str | None, Spec]] = {}
+
+
+def load_spec(kata: Kata) -> Spec:
+    """What a kata computes: ``SPECS[kata.name]`` of its family's spec file where that has one, else its ``SPEC``.
+
+    Raises SpecError where there is neither.
+    """
+    return find_spec(kata.spec_path, kata.name)
+
+
+def find_spec(path: Path, name: str) -> Spec:
+    """What the kata ``name`` computes, from its family's spec file. Raises SpecError as load_spec does."""
+    path = path.resolve()
+    if path not in _LOADED:
+        _LOADED[path] = _read_specs(path)
+    found = _LOADED[path]
+    if name not in found and None not in found:
+        raise SpecError(f"{path}: defines neither SPEC nor SPECS[{name!r}]. Add one of them, from grader.content.spec.")
+    return found.get(name) or found[None]
+
+
+def _read_specs(path: Path) -> dict[str | None, Spec]:
+    """The family's spec under None, and by their names those of the katas that compute something else."""
+    if not path.is_file():
+        raise SpecError(f"{path}: missing. A family needs this file with a SPEC; see another family's for the form.")
+    module_spec = importlib.util.spec_from_file_location(f"kata_spec_{path.stem}", path)
+    assert module_spec is not None and module_spec.loader is not None
+    module = importlib.util.module_from_spec(module_spec)
+    sys.modules[module_spec.name] = module
+    module_spec.loader.exec_module(module)
+    specs: dict[str | None, Spec] = dict(getattr(module, "SPECS", {}))
+    if isinstance(spec := getattr(module, "SPEC", None), Spec):
+        specs[None] = spec
+    if not specs:
+        raise SpecError(f"{path}: defines no SPEC. Add `SPEC = Spec(...)` from grader.content.spec.")
+    for spec in specs.values():
+        _validate(spec, path)
+    return specs
+
+
+def _validate(spec: Spec, path: Path) -> None:
+    for tensor in (*spec.inputs, *spec.outputs):
+        for dim in tensor.shape:
+            if isinstance(dim, str) and dim not in spec.sizes:
+                known = ", ".join(spec.sizes)
+                raise SpecError(f"{path}: tensor {tensor.name} has dimension {dim!r}; the sizes are: {known}.")
+        if tensor.dtype not in (*DTYPES, "elem", "acc"):
+            known = ", ".join(("elem", "acc", *DTYPES))
+            raise SpecError(f"{path}: tensor {tensor.name} has dtype {tensor.dtype!r}; known: {known}.")
+    for shape in (*spec.edges, *spec.large):
+        if set(shape) != set(spec.sizes):
+            raise SpecError(f"{path}: shape {dict(shape)} must name exactly the sizes {list(spec.sizes)}.")
+    if spec.rows is not None and any(tensor.shape.count(spec.rows) != 1 for tensor in spec.outputs):
+        raise SpecError(f"{path}: rows is {spec.rows!r}, which must be one dimension of every output.")
+    if not spec.edges or not spec.values:
+        raise SpecError(f"{path}: edges and values must each have at least one entry.")

@@ -1,0 +1,310 @@
+"""Launcher + baseline -> pairs of times: both run in turn in one process on one stream, from a cold L2.
+
+A sample is: contents that no call got before at shifted pointers, poisoned outputs, twice the L2's size written so that
+nothing of all that is left in it, a short wait in which the host gets ahead, event, launch, event, and a copy of the
+outputs in the order of the stream. Then an untimed call gets the same contents at other places, and the answers are
+compared bit by bit. The parent judges timed answers that chance picks, and those with other bits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from ctypes import byref, c_float, c_size_t, c_uint64, c_void_p
+from random import Random
+
+from grader.devices import Buffer, Contest, Finding, Outputs, Poison, Raced
+from grader.devices.contents import DIFFERENT, REPLACED, ROTATION_BYTES, ROTATIONS, chosen, negated, number_of, rotation
+from grader.devices.gpu.baselines import Baselines, Run
+from grader.devices.gpu.driver import Driver
+from grader.devices.gpu.nvml import Monitor
+from grader.devices.gpu.ptx import DIFFER, NEGATE, REPLACE, SPIN
+
+WARM_UP_CALLS = 10
+WARM_UP_S = 0.3
+# A pointer of a timed call is one of so many, each as aligned as memory from the driver.
+SHIFT_BYTES, SHIFTS = 256, 256
+SPIN_CYCLES = 150_000  # some 80 us: longer than the host takes to call a launcher or torch
+GUARD_BYTES = 1 << 16
+SMALL_BYTES = 1 << 16  # outputs up to here come back whenever an untimed call gave other bits
+COLD_CLOCK = 0.05  # of the SM clock: who loses more while samples are taken had not warmed up
+
+_L2_CACHE_SIZE, _PERSISTING_L2_LIMIT = 38, 6  # CUdevice_attribute, CUlimit
+_CARD = {  # name -> CUdevice_attribute
+    "sms": 16,
+    "clock_khz": 13,
+    "memory_clock_khz": 36,
+    "memory_bus_bits": 37,
+    "l2_bytes": _L2_CACHE_SIZE,
+}
+
+
+_Times = list[tuple[float, float]]  # seconds of the baseline and of what ran beside it
+
+
+class _Input:
+    """An input's master, long enough for every rotation, and the two places where calls find what is made of it."""
+
+    def __init__(self, driver: Driver, buffer: Buffer) -> None:
+        data = buffer.given
+        self.name, self.size, self.itemsize = buffer.name, len(data), buffer.itemsize
+        most = ROTATION_BYTES * (ROTATIONS - 1)
+        self.master = driver.allocate(self.size + most)
+        end = self.size + most if self.size else 0
+        for start in range(0, end, max(1, self.size)):  # once whole, then as much again as the rotations reach
+            driver.upload(self.master + start, data if start + self.size <= end else data[: end - start])
+        self.places = [driver.allocate(self.size + SHIFT_BYTES * SHIFTS) for _ in range(2)]
+
+    def rotated(self, number: int) -> int:
+        """The address of the input's bytes, rotated as its number says."""
+        return self.master + (rotation(number) % self.size if self.size else 0)
+
+
+class _Output:
+    """Where a call writes: guard, room for the shift, contents, guard; all of it poisoned before each call.
+
+    ``timed`` is where a timed call's answer is kept.
+    """
+
+    def __init__(self, driver: Driver, buffer: Buffer) -> None:
+        self.driver, self.name, self.size = driver, buffer.name, len(buffer.data)
+        self.poison = bytes([buffer.data.byte]) if isinstance(buffer.data, Poison) else bytes(buffer.data[:1]) or b"\0"
+        self.room = 2 * GUARD_BYTES + SHIFT_BYTES * SHIFTS + self.size
+        self.place = driver.allocate(self.room)
+        self.words = -(-self.size // 4)
+        self.timed = driver.allocate(4 * self.words)
+
+    def prepare(self) -> None:
+        self.driver.fill(self.place, self.poison[0], self.room)
+
+    def outside(self, pointer: int) -> Finding | None:
+        """A finding where bytes around the output are no longer poison."""
+        front = pointer - self.place
+        before = self.driver.download(self.place, front)
+        after = self.driver.download(pointer + self.size, self.room - front - self.size)
+        if before.strip(self.poison) or after.strip(self.poison):
+            return Finding("out of bounds", f"the kernel wrote outside {self.name}", buffer=self.name)
+        return None
+
+
+class Race:
+    """One contest on the first GPU. Owns its memory and events until it is closed."""
+
+    def __init__(self, driver: Driver, contest: Contest, buffers: tuple[Buffer, ...]) -> None:
+        self._driver, self._contest = driver, contest
+        self._random = Random(contest.secret)
+        self._inputs = [_Input(driver, item) for item in buffers if item.role == "in"]
+        self._outputs = [_Output(driver, item) for item in buffers if item.role == "out"]
+        self._small = sum(output.size for output in self._outputs) <= SMALL_BYTES
+        self._answers: list[tuple[int, Outputs]] = []
+        self._again: list[tuple[int, Outputs, Outputs]] = []
+        self._calls = 0  # of the launcher, each with contents of its own
+        self._found: Finding | None = None
+        self._clocks: list[int] = []
+        self._monitor = Monitor(driver.pci_bus_id())
+        self._flush_bytes = 2 * driver.attribute(_L2_CACHE_SIZE)
+        self._flushed, self._flag = driver.allocate(self._flush_bytes), driver.allocate(4)
+        self._spin, self._differ = driver.kernel(SPIN, "spin"), driver.kernel(DIFFER, "differ")
+        self._replace, self._negate = driver.kernel(REPLACE, "replace"), driver.kernel(NEGATE, "negate")
+        self._begin, self._end = c_void_p(), c_void_p()
+        for event in (self._begin, self._end):
+            driver.do("cuEventCreate", byref(event), 0)
+        self._baselines = Baselines(driver)
+        self._baseline = self._baselines.open(contest, {item.name: item.master for item in self._inputs}, buffers)
+
+    def __enter__(self) -> Race:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        driver = self._driver
+        if driver.result("cuCtxSynchronize") != 0:
+            return  # the context is broken, and with it goes all that it held
+        self._baselines.close()
+        for event in (self._begin, self._end):
+            driver.do("cuEventDestroy_v2", event)
+        memory = [self._flushed, self._flag]
+        memory += [place for item in self._inputs for place in (item.master, *item.places)]
+        memory += [place for item in self._outputs for place in (item.place, item.timed)]
+        for address in memory:
+            driver.free(address)
+
+    def run(self, launch: Callable[[Sequence[int]], None]) -> Raced:
+        """Time both arms. ``launch`` calls the launcher with the buffers' addresses, inputs first.
+
+        Raises DriverError where a kernel broke the context.
+        """
+        start, calls = time.monotonic(), 0
+        while calls < WARM_UP_CALLS or time.monotonic() - start < WARM_UP_S:
+            self._baseline()
+            self._untimed(launch)
+            calls += 1
+        canary, times, clocks = self._timed(launch)
+        if clocks[1] < (1 - COLD_CLOCK) * clocks[0]:
+            canary, times, clocks = self._timed(launch)
+        return Raced(
+            times=tuple(times),
+            canary=tuple(canary),
+            answers=tuple(self._answers),
+            again=tuple(self._again),
+            finding=self._found,
+            clocks_mhz=clocks,
+            other_processes=self._monitor.other_processes(),
+            card={name: self._driver.attribute(number) for name, number in _CARD.items()},
+        )
+
+    def _timed(self, launch: Callable[[Sequence[int]], None]) -> tuple[_Times, _Times, tuple[int, int]]:
+        """Times of the baseline beside itself, of both arms, and the SM clock in MHz of the first and last quarter.
+
+        A card may run for a second at its highest clock before its power makes it slower. What was timed before that
+        counts for nothing.
+        """
+        for noted in (self._clocks, self._answers, self._again):
+            noted.clear()
+        canary = [(self._baseline_s(), self._baseline_s()) for _ in range(self._contest.canary)]
+        canary = [(second, first) if pair % 2 else (first, second) for pair, (first, second) in enumerate(canary)]
+        judged = chosen(self._contest.secret, self._contest.pairs)
+        times = [
+            self._pair(launch, flipped=pair % 2 == 1, judged=pair in judged) for pair in range(self._contest.pairs)
+        ]
+        quarter = max(1, len(self._clocks) // 4)
+        return canary, times, (_middle(self._clocks[:quarter]), _middle(self._clocks[-quarter:]))
+
+    def _pair(self, launch: Callable[[Sequence[int]], None], *, flipped: bool, judged: bool) -> tuple[float, float]:
+        """Seconds of the baseline and of the launcher, the launcher first where ``flipped``."""
+        if flipped:
+            mine = self._launcher_s(launch, judged)
+            return self._baseline_s(), mine
+        return self._baseline_s(), self._launcher_s(launch, judged)
+
+    def _baseline_s(self) -> float:
+        return self._sample(self._baseline, lambda: None)
+
+    def _launcher_s(self, launch: Callable[[Sequence[int]], None], judged: bool) -> float:
+        call = self._next_call()
+        timed, untimed = self._contents(call)
+        written = self._poisoned()
+        seconds = self._sample(lambda: launch([*timed, *written]), lambda: self._keep(written))
+        self._found = self._found or self._damage(timed, untimed, written)
+        answer = self._outputs_at([item.timed for item in self._outputs]) if judged else None
+        if answer is not None:
+            self._answers.append((call, answer))
+        again = self._poisoned()
+        launch([*untimed, *again])
+        self._driver.do("cuCtxSynchronize")
+        if self._other_bits(again) and (self._small or len(self._again) < DIFFERENT):
+            first = answer or self._outputs_at([item.timed for item in self._outputs])
+            self._again.append((call, first, self._outputs_at(again)))
+            answer = first
+        if answer is not None:  # the host was long in reading it: a baseline that it launches next is late, once
+            self._baseline()
+            self._driver.do("cuCtxSynchronize")
+        return seconds
+
+    def _untimed(self, launch: Callable[[Sequence[int]], None]) -> None:
+        """One call on contents of its own, and what it did beside its answer."""
+        timed, untimed = self._contents(self._next_call())
+        written = self._poisoned()
+        launch([*timed, *written])
+        self._keep(written)
+        self._driver.do("cuCtxSynchronize")
+        self._found = self._found or self._damage(timed, untimed, written)
+
+    def _next_call(self) -> int:
+        self._calls += 1
+        return self._calls - 1
+
+    # -- what a call gets
+
+    def _contents(self, call: int) -> tuple[list[int], list[int]]:
+        """The contents of a call at two new places: the pointers for the call, and those for the one after it."""
+        driver = self._driver
+        first, second = [], []
+        for position, item in enumerate(self._inputs):
+            number = number_of(self._contest.secret, call, position)
+            one, other = (place + self._shift() for place in item.places)
+            driver.copy(one, item.rotated(number), item.size)
+            if item.size:
+                self._change_values(one, item, number)
+            driver.copy(other, one, item.size)
+            first.append(one)
+            second.append(other)
+        return first, second
+
+    def _change_values(self, place: int, item: _Input, number: int) -> None:
+        elements = item.size // item.itemsize
+        if item.name in self._contest.replaced:
+            count = min(REPLACED, elements)
+            arguments = map(c_uint64, (place, item.master, elements, item.itemsize, count, number))
+            self._driver.launch(self._replace, blocks=1, threads=REPLACED, arguments=tuple(arguments))
+        if item.name in self._contest.negated:
+            first, last = (place + nth * item.itemsize for nth in negated(number, elements))
+            arguments = map(c_uint64, (first, last, item.itemsize))
+            self._driver.launch(self._negate, blocks=1024, threads=256, arguments=tuple(arguments))
+
+    def _poisoned(self) -> list[int]:
+        """Pointers for the outputs of a call, all of them poisoned."""
+        for output in self._outputs:
+            output.prepare()
+        return [output.place + GUARD_BYTES + self._shift() for output in self._outputs]
+
+    def _shift(self) -> int:
+        return SHIFT_BYTES * self._random.randrange(SHIFTS)
+
+    def _sample(self, run: Run, keep: Run) -> float:
+        """Seconds of one run on the stream, from a cold L2. ``keep`` is put behind it on the stream, untimed."""
+        driver = self._driver
+        driver.do("cuCtxSetLimit", _PERSISTING_L2_LIMIT, c_size_t(0))
+        driver.fill(self._flushed, 0, self._flush_bytes)
+        driver.launch(self._spin, blocks=1, threads=1, arguments=(c_uint64(SPIN_CYCLES),))
+        driver.do("cuEventRecord", self._begin, driver.stream)
+        run()
+        driver.do("cuEventRecord", self._end, driver.stream)
+        keep()
+        if (clock := self._monitor.sm_clock_mhz()) is not None:
+            self._clocks.append(clock)
+        driver.do("cuCtxSynchronize")
+        milliseconds = c_float()
+        driver.do("cuEventElapsedTime", byref(milliseconds), self._begin, self._end)
+        return milliseconds.value / 1e3
+
+    # -- what a call left
+
+    def _keep(self, written: Sequence[int]) -> None:
+        """Copy the outputs as they are when the stream is done, whatever other streams still do."""
+        for output, pointer in zip(self._outputs, written, strict=True):
+            self._driver.copy(output.timed, pointer, 4 * output.words)
+
+    def _damage(self, timed: Sequence[int], untimed: Sequence[int], written: Sequence[int]) -> Finding | None:
+        """What a call did beside its answer. Its inputs are compared with those that the next call will get."""
+        inputs = zip(timed, untimed, self._inputs, strict=True)
+        if self._differs([(one, other, item.size // 4) for one, other, item in inputs]):
+            return Finding("modified its input", "the kernel wrote to its inputs")
+        outside = (found for item, place in zip(self._outputs, written, strict=True) if (found := item.outside(place)))
+        if (found := next(outside, None)) is not None:
+            return found
+        if self._other_bits(written):
+            return Finding("race", "the launcher's work went on after the stream that it was given was done")
+        return None
+
+    def _other_bits(self, written: Sequence[int]) -> bool:
+        """Whether outputs are not what was kept of the timed call."""
+        outputs = zip(self._outputs, written, strict=True)
+        return self._differs([(item.timed, place, item.words) for item, place in outputs])
+
+    def _outputs_at(self, places: Sequence[int]) -> Outputs:
+        outputs = zip(self._outputs, places, strict=True)
+        return {item.name: self._driver.download(place, item.size) for item, place in outputs}
+
+    def _differs(self, pairs: Sequence[tuple[int, int, int]]) -> bool:
+        """Whether any of the (address, address, count of 4-byte words) are not the same. Waits for the answer."""
+        driver = self._driver
+        driver.fill(self._flag, 0, 4)
+        for one, other, words in pairs:
+            arguments = (c_uint64(one), c_uint64(other), c_uint64(words), c_uint64(self._flag))
+            driver.launch(self._differ, blocks=1024, threads=256, arguments=arguments)
+        driver.synchronize()
+        return any(driver.download(self._flag, 4))
+
+
+def _middle(values: Sequence[int]) -> int:
+    return sorted(values)[len(values) // 2] if values else 0

@@ -1,0 +1,5 @@
+"""Fault: what is wrong with the machine, the repository or a command's arguments, never with a learner's kernel."""
+
+
+class Fault(Exception):
+    """The message says what, where and what to do. A command ends with it and exit code 2."""

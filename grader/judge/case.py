@@ -1,0 +1,290 @@
+"""Spec + sizes + values + seed -> Case: the inputs a kernel gets and the answer it must give.
+
+The reference sees the inputs after they were rounded to the kata's dtype, in float64, on a copy of its own.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod, sqrt
+from typing import TYPE_CHECKING
+
+from grader.content.catalog import Kata
+from grader.content.dtype import Dtype
+from grader.content.spec import Accumulated, Exact, Numbers, Sizes, Spec, Tensor, Values
+from grader.devices import Buffer, Call, Contents, Limits, Poison, Role, Scalar
+from grader.devices.contents import negated, number_of, replaced, rotation
+from grader.verdict import said
+
+if TYPE_CHECKING:
+    import torch
+    from hypothesis import strategies
+
+SEEDS = 1 << 16
+KEPT_BYTES = 64 << 20  # of inputs and answers of earlier cases
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What names a case: sizes in the spec's order, the name of the values, the seed that they are drawn with."""
+
+    sizes: tuple[tuple[str, int], ...]
+    values: str
+    seed: int
+
+    @staticmethod
+    def of(spec: Spec, sizes: Sizes, values: str, seed: int) -> Shape:
+        """The sizes put in the spec's order."""
+        return Shape(tuple((name, sizes[name]) for name in spec.sizes), values, seed)
+
+    def __str__(self) -> str:
+        return said(dict(self.sizes))
+
+
+def shapes(
+    kata: Kata, spec: Spec, *, most: Mapping[str, int] | None = None, values: str | None = None, work_limit: int
+) -> strategies.SearchStrategy[Shape]:
+    """All shapes that the spec and the kata's multiples allow, up to ``most`` where given and the limit of work."""
+    from hypothesis import strategies as st
+
+    def size(name: str) -> strategies.SearchStrategy[int]:
+        allowed, step = spec.sizes[name], kata.multiples.get(name, 1)
+        top = min(allowed.max, (most or {}).get(name, allowed.max))
+        return st.integers(-(-allowed.min // step), max(top // step, -(-allowed.min // step))).map(lambda k: k * step)
+
+    names = [values] if values else [named.name for named in spec.values]
+    drawn = st.builds(
+        Shape,
+        st.tuples(*(st.tuples(st.just(name), size(name)) for name in spec.sizes)),
+        st.sampled_from(names),
+        st.integers(0, SEEDS - 1),
+    )
+    return drawn.filter(lambda shape: spec.work(dict(shape.sizes)) <= work_limit)
+
+
+def allowed(kata: Kata, sizes: Mapping[str, int]) -> bool:
+    """Whether the kata's launcher may be called with these sizes."""
+    return all(sizes[name] % step == 0 for name, step in kata.multiples.items())
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The right answer for one output: ``value`` in float64 or int64, ``bound`` the largest error that passes."""
+
+    tensor: Tensor
+    dtype: Dtype
+    value: torch.Tensor
+    bound: torch.Tensor | None  # None: the reference rounded to the output's dtype, and nothing else
+    signed_zeros: bool = False  # whether a zero must have the reference's sign
+
+
+@dataclass(frozen=True)
+class _Key:
+    """``parts`` are the identities of functions and values of a spec, which lives as long as what is kept by them."""
+
+    shape: Shape
+    dtypes: tuple[tuple[Tensor, str], ...]
+    parts: tuple[int, ...]
+    placed: bool
+
+
+@dataclass(frozen=True)
+class _Worked:
+    """What was worked out for a case. Nobody writes to it."""
+
+    spec: Spec
+    inputs: Mapping[str, torch.Tensor]
+    expected: tuple[Expected, ...]
+
+    @property
+    def bytes(self) -> int:
+        answers = [tensor for item in self.expected for tensor in (item.value, item.bound) if tensor is not None]
+        return sum(tensor.numel() * tensor.element_size() for tensor in (*self.inputs.values(), *answers))
+
+
+class _Kept:
+    """Answers to the cases of this process that were asked for last: other files of a family meet the same cases."""
+
+    def __init__(self) -> None:
+        self._worked: OrderedDict[_Key, _Worked] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, key: _Key) -> _Worked | None:
+        if key in self._worked:
+            self._worked.move_to_end(key)
+        return self._worked.get(key)
+
+    def keep(self, key: _Key, worked: _Worked) -> None:
+        if worked.bytes > KEPT_BYTES // 16:
+            return
+        self._worked[key] = worked
+        self._bytes += worked.bytes
+        while self._bytes > KEPT_BYTES:
+            self._bytes -= self._worked.popitem(last=False)[1].bytes
+
+
+_KEPT = _Kept()
+
+
+class Case:
+    """One shape with its inputs drawn. The answer is worked out when it is first asked for."""
+
+    def __init__(
+        self,
+        kata: Kata,
+        spec: Spec,
+        shape: Shape,
+        inputs: Mapping[str, torch.Tensor] | None = None,
+        rows: torch.Tensor | None = None,
+    ) -> None:
+        """``inputs`` are drawn where they are not given; ``rows`` says of a part which of the whole's rows it has."""
+        self.kata, self.spec, self.shape = kata, spec, shape
+        self.sizes = dict(shape.sizes)
+        self._values = next(named for named in spec.values if named.name == shape.values)
+        self._given = inputs
+        self._about = {"sizes": self.sizes, **({"rows": rows} if spec.placed else {})}
+
+    @cached_property
+    def inputs(self) -> Mapping[str, torch.Tensor]:
+        """Each input in its own dtype, on the CPU."""
+        if self._given is not None:
+            return self._given
+        known = _KEPT.get(self._key)
+        return self._drawn() if known is None else known.inputs
+
+    def _drawn(self) -> dict[str, torch.Tensor]:
+        numbers = Numbers(self.shape.seed)
+        return {tensor.name: self._draw(tensor, self._values, numbers) for tensor in self.spec.inputs}
+
+    @cached_property
+    def _key(self) -> _Key:
+        """All that inputs and answer are worked out from: the same for many katas of a family."""
+        tensors = (*self.spec.inputs, *self.spec.outputs, Tensor("", (), "acc"))
+        dtypes = tuple((tensor, self.spec.dtype(tensor, self.kata).name) for tensor in tensors)
+        parts = (self.spec.reference, self.spec.tolerance, self._values)
+        return _Key(self.shape, dtypes, tuple(map(id, parts)), self.spec.placed)
+
+    def _draw(self, tensor: Tensor, values: Values, numbers: Numbers) -> torch.Tensor:
+        import torch
+
+        extent = tensor.extent(self.sizes)
+        drawn = values.for_input(tensor.name)(numbers, extent, self.sizes)
+        return (
+            drawn.reshape(extent)
+            .to(getattr(torch, self.spec.dtype(tensor, self.kata).torch_name))
+            .clone(memory_format=torch.contiguous_format)
+        )
+
+    def _wide(self) -> dict[str, torch.Tensor]:
+        import torch
+
+        return {
+            name: value.to(torch.float64 if value.is_floating_point() else torch.int64, copy=True)
+            for name, value in self.inputs.items()
+        }
+
+    @cached_property
+    def expected(self) -> tuple[Expected, ...]:
+        if self._given is not None:
+            return self._worked_out()
+        known = _KEPT.get(self._key)
+        if known is None:
+            known = _Worked(self.spec, self.inputs, self._worked_out())
+            _KEPT.keep(self._key, known)
+        return known.expected
+
+    def _worked_out(self) -> tuple[Expected, ...]:
+        values = _several(self.spec.reference(**self._wide(), **self._about))
+        bounds = self._bounds(values)
+        tolerance = self.spec.tolerance
+        signed = isinstance(tolerance, Exact) and tolerance.signed_zeros
+        return tuple(
+            Expected(
+                tensor, self.spec.dtype(tensor, self.kata), value.reshape(tensor.extent(self.sizes)), bound, signed
+            )
+            for tensor, value, bound in zip(self.spec.outputs, values, bounds, strict=True)
+        )
+
+    def _bounds(self, values: tuple[torch.Tensor, ...]) -> list[torch.Tensor | None]:
+        tolerance = self.spec.tolerance
+        if not isinstance(tolerance, Accumulated) or self._values.exact:
+            return [None] * len(values)
+        magnitudes = _several(tolerance.magnitude(**self._wide(), **self._about))
+        terms = tolerance.terms(self.sizes)
+        growth = min(terms, 8 * sqrt(terms))
+        accumulator = self.spec.dtype(Tensor("", (), "acc"), self.kata).roundoff
+        bounds: list[torch.Tensor | None] = []
+        for tensor, value, magnitude in zip(self.spec.outputs, values, magnitudes, strict=True):
+            out = self.spec.dtype(tensor, self.kata)
+            rounding = out.roundoff * (value.abs() + out.tiny)
+            bounds.append(tolerance.c * (rounding + growth * accumulator * magnitude))
+        return bounds
+
+    def in_call(self, secret: int, call: int) -> Case:
+        """The same with the contents of a contest's nth call: see grader/devices/contents.py."""
+        import torch
+
+        inputs = {}
+        for position, (name, value) in enumerate(self.inputs.items()):
+            number, flat = number_of(secret, call, position), value.flatten()
+            turned = flat.roll(-(rotation(number) // value.element_size()))
+            if name in self.replaced:
+                places, sources = map(torch.from_numpy, replaced(number, flat.numel()))
+                turned[places] = flat[sources]
+            if name in self.negated:
+                first, last = negated(number, flat.numel())
+                turned.view(torch.uint8).reshape(flat.numel(), -1)[first:last, -1] ^= 0x80  # the sign, in any format
+            inputs[name] = turned.reshape(value.shape)
+        return Case(self.kata, self.spec, self.shape, inputs)
+
+    @property
+    def replaced(self) -> tuple[str, ...]:
+        """The inputs of the kata's own elements: timed calls get other values there."""
+        return tuple(tensor.name for tensor in self.spec.inputs if tensor.dtype == "elem")
+
+    @cached_property
+    def negated(self) -> tuple[str, ...]:
+        """Those of them that have values of both signs: timed calls get some with the other sign there."""
+        numbers = [name for name in self.replaced if self.inputs[name].is_floating_point()]
+        return tuple(name for name in numbers if bool((self.inputs[name].float() < 0).any()))
+
+    def part(self, rows: torch.Tensor) -> Case:
+        """Only these rows of the outputs, by the indices of the spec's ``rows``, with the inputs that they need."""
+        name = self.spec.rows
+        assert name is not None
+        inputs = dict(self.inputs)
+        for tensor in self.spec.inputs:
+            for dim, size in enumerate(tensor.shape):
+                if size == name and not tensor.whole:
+                    inputs[tensor.name] = inputs[tensor.name].index_select(dim, rows)
+        sizes = tuple((size, rows.numel() if size == name else count) for size, count in self.shape.sizes)
+        return Case(self.kata, self.spec, replace(self.shape, sizes=sizes), inputs, rows)
+
+    def call(self, *, nth: int, limits: Limits) -> Call:
+        """The nth call on this case: same contents, other pointers, another order of warps and blocks."""
+        buffers = [self._buffer(tensor, "in", nth) for tensor in self.spec.inputs]
+        buffers += [self._buffer(tensor, "out", nth) for tensor in self.spec.outputs]
+        scalars = [Scalar(name, "int", size) for name, size in self.shape.sizes]
+        scalars += [Scalar(item.name, item.ctype, item.value) for item in self.spec.parameters]
+        seed = self.shape.seed * 2 + nth
+        return Call(self.kata.name, tuple(buffers), tuple(scalars), seed=seed, limits=limits)
+
+    def _buffer(self, tensor: Tensor, role: Role, nth: int) -> Buffer:
+        import torch
+
+        dtype, extent = self.spec.dtype(tensor, self.kata), tensor.extent(self.sizes)
+        data: Contents | Poison
+        if role == "in":
+            data = self.inputs[tensor.name].flatten().view(torch.uint8).numpy().data  # the tensor's own memory
+        else:
+            data = Poison(dtype.poison, prod(extent) * dtype.itemsize)
+        position = [item.name for item in (*self.spec.inputs, *self.spec.outputs)].index(tensor.name)
+        offset = tensor.align * (2 * ((position + nth) % 3) + 1)  # an odd multiple: aligned to this and to no more
+        return Buffer(tensor.name, role, dtype.name, dtype.itemsize, extent, data, offset)
+
+
+def _several(value: torch.Tensor | tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    return value if isinstance(value, tuple) else (value,)

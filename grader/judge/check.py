@@ -1,0 +1,399 @@
+"""Kata + Sandbox -> Verdict: is the answer right, on every shape that is tried?
+
+First the shapes that the spec names, smallest first, then shapes that hypothesis draws. Whatever fails is made as
+small as hypothesis can make it while the kind of failure stays the same.
+
+What is tried, and when to stop, is a matter of shapes, of work and of instructions, never of a clock: a busy machine
+tries the same as an idle one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from grader.compile.nvcc_log import SOURCE
+from grader.content.catalog import Kata
+from grader.content.spec import Sizes, Spec
+from grader.devices import INSTRUCTIONS, Call, Finding, Limits, Outcome
+from grader.judge.answer import Comparison, compare
+from grader.judge.case import Case, Expected, Shape, allowed, shapes
+from grader.sandbox.parent import Sandbox
+from grader.verdict import Kind, Mismatch, Verdict, said
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+CALLS = 2  # of the same contents, to compare bits
+FINDING_WORK = 1 << 23  # that a call with a finding stands for: how far other blocks had come by then is left to chance
+LIMITS = Limits(all_seconds=120.0)
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is tried. Work is in the spec's unit of it.
+
+    ``shrink_work`` is for all cases that the search for a smaller shape tries: their work and the warp instructions of
+    their calls. ``instructions`` is what the calls of all cases may execute, ``limits`` is for each call: beyond them
+    there is a time-out.
+    """
+
+    examples: int = 12
+    edges: int | None = None  # where a GPU had all shapes that the spec names: only so many of them, the smallest
+    large: int = 0  # how many of the spec's large shapes
+    work_limit: int = 4_000_000  # of one case; what the spec names is tried all the same, but called only once
+    shrink_work: int = 500_000_000
+    instructions: int = 4 * INSTRUCTIONS
+    limits: Limits = LIMITS
+    watch: bool = False  # whether the device can say who wrote a wrong element
+    seed: int = 0
+    hidden: bool = False  # in an order of the seed's own, so that whoever has read the spec does not know what comes
+
+    def thorough(self) -> Effort:
+        return replace(
+            self,
+            examples=200,
+            edges=None,
+            large=1000 if self.large else 0,
+            work_limit=self.work_limit * 8,
+            shrink_work=self.shrink_work * 6,
+            instructions=self.instructions * 16,
+            limits=Limits(self.limits.instructions * 4, self.limits.seconds * 4, self.limits.all_seconds * 16),
+        )
+
+
+def effort_for(device: str) -> Effort:
+    """The default on each device: a GPU makes light of large shapes, a simulator of small ones."""
+    return Effort(watch=True) if device == "sim" else Effort(large=2, work_limit=1 << 40)
+
+
+@dataclass
+class _Search:
+    """The state of one check: every shape is tried once, and its verdict remembered.
+
+    ``instructions`` are warp instructions of all calls, where the device counts them; ``work`` is that of all cases and
+    of their calls.
+    """
+
+    kata: Kata
+    spec: Spec
+    sandbox: Sandbox
+    effort: Effort
+    tried: dict[Shape, Verdict] = field(default_factory=dict)
+    instructions: int = 0
+    work: int = 0
+
+    def verdict(self, shape: Shape) -> Verdict:
+        if shape not in self.tried:
+            self.work += self.spec.work(dict(shape.sizes))
+            self.tried[shape] = try_shape(self, shape)
+        return self.tried[shape]
+
+    def call(self, call: Call) -> Outcome:
+        outcome = self.sandbox.call(call)
+        executed = outcome.counters.get("warp_instructions", 0)
+        self.instructions += executed
+        self.work += FINDING_WORK if outcome.findings else executed
+        return outcome
+
+
+def check(kata: Kata, spec: Spec, sandbox: Sandbox, effort: Effort, memory: Path | None = None) -> Verdict:
+    """Try shapes until one fails, then the smallest that fails alike; a pass says how many were tried.
+
+    ``memory`` is the file in which the shape that failed is kept, to be tried first the next time.
+    Raises SandboxError where the device cannot be used.
+    """
+    search = _Search(kata, spec, sandbox, effort)
+    failed = _remembered(search, memory) or _first_failing_edge(search) or _drawn(search)
+    if failed is None:
+        if memory is not None:
+            with contextlib.suppress(OSError):
+                memory.unlink()
+        worst = max((verdict.error_share for verdict in search.tried.values()), default=0.0)
+        return Verdict(
+            Kind.PASS,
+            f"right on {len(search.tried)} cases",
+            cases=len(search.tried),
+            error_share=worst,
+            printed=sandbox.printed,
+            left_out=_left_out(search),
+        )
+    smallest = _shrink(search, failed)
+    _remember(smallest, memory)
+    verdict = search.tried[smallest]
+    if effort.watch and verdict.kind is Kind.WRONG_ANSWER:
+        verdict = _with_writers(search, smallest, verdict)
+    return replace(verdict, cases=len(search.tried))
+
+
+def _remembered(search: _Search, memory: Path | None) -> Shape | None:
+    """The shape that failed in an earlier grade, if it still means something and still fails."""
+    if memory is None:
+        return None
+    try:
+        kept = json.loads(memory.read_text())
+        shape = Shape(tuple((str(name), int(size)) for name, size in kept["sizes"]), kept["values"], int(kept["seed"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    spec, sizes = search.spec, dict(shape.sizes)
+    known = list(sizes) == list(spec.sizes) and shape.values in [values.name for values in spec.values]
+    if not known or not allowed(search.kata, sizes):
+        return None
+    if spec.work(sizes) > search.effort.work_limit and sizes not in spec.edges:
+        return None
+    return None if search.verdict(shape).passed else shape
+
+
+def _remember(shape: Shape, memory: Path | None) -> None:
+    """Keep the shape. It is a convenience: where it cannot be written, nothing is lost."""
+    if memory is None:
+        return
+    with contextlib.suppress(OSError):
+        memory.parent.mkdir(parents=True, exist_ok=True)
+        staged = memory.with_name(f"{memory.name}.{os.getpid()}")
+        staged.write_text(json.dumps({"sizes": shape.sizes, "values": shape.values, "seed": shape.seed}))
+        staged.replace(memory)
+
+
+def _first_failing_edge(search: _Search) -> Shape | None:
+    return next((shape for shape in _edges(search) if not search.verdict(shape).passed), None)
+
+
+def _edges(search: _Search) -> Iterator[Shape]:
+    """Named shapes, smallest first, the kinds of values taking turns; the last within the limit of work gets them all.
+
+    Large shapes also get every kind whose answer must be exact: among millions of terms no tolerance sees one missing.
+    """
+    spec, kata, effort = search.spec, search.kata, search.effort
+    small = _named(search)[: effort.edges]
+    whole = next((sizes for sizes in reversed(small) if spec.work(sizes) <= effort.work_limit), None)
+    if effort.hidden and small:
+        last = small[-1] if whole is None else whole
+        rest = [sizes for sizes in small if sizes is not last]
+        small = [*Random(f"{kata.name} {effort.seed}").sample(rest, len(rest)), last]
+    large = [sizes for sizes in spec.large if allowed(kata, sizes)][: effort.large]
+    kinds = [values.name for values in spec.values]
+    exact = [values.name for values in spec.values if values.exact]
+    for place, sizes in enumerate([*small, *large]):
+        turn = [kinds[place % len(kinds)]]
+        chosen = dict.fromkeys(kinds if sizes is whole else turn + (exact if place >= len(small) else []))
+        for kind in chosen:
+            yield Shape.of(spec, sizes, kind, effort.seed * 1000 + place)
+
+
+def _named(search: _Search) -> list[Sizes]:
+    """The shapes that the spec names, as far as the kata may be called with them."""
+    return [sizes for sizes in search.spec.edges if allowed(search.kata, sizes)]
+
+
+def _left_out(search: _Search) -> str:
+    """Which of the named shapes were not tried, and why; empty where all were."""
+    named = _named(search)
+    left = named[search.effort.edges :] if search.effort.edges is not None else []
+    if not left:
+        return ""
+    return f"{len(left)} of {len(named)} named shapes, from {said(left[0])} on, left to the GPU"
+
+
+def _drawn(search: _Search) -> Shape | None:
+    strategy = shapes(search.kata, search.spec, work_limit=search.effort.work_limit)
+    return _find(search, strategy, None, examples=search.effort.examples, phases=("generate",))
+
+
+def _shrink(search: _Search, failed: Shape) -> Shape:
+    """The smallest shape up to ``failed`` that fails in the same way; ``failed`` itself where none is found."""
+    verdict = search.tried[failed]
+    if _costs_a_process(verdict):
+        return failed  # the named shapes came smallest first; every step would be slow for little
+    strategy = shapes(
+        search.kata, search.spec, most=dict(failed.sizes), values=failed.values, work_limit=search.effort.work_limit
+    )
+    examples = 3 * search.effort.examples
+    smaller = _find(search, strategy, verdict.kind, examples=examples, phases=("generate", "shrink"))
+    if smaller is None or _weight(search, smaller) > _weight(search, failed):
+        return failed
+    return smaller
+
+
+def _costs_a_process(verdict: Verdict) -> bool:
+    """Whether finding this out again means waiting for a limit or starting a new child."""
+    lost = verdict.kind is Kind.CRASH and verdict.finding is not None and verdict.finding.kernel is None
+    return lost or verdict.kind is Kind.TIME_OUT
+
+
+def _weight(search: _Search, shape: Shape) -> tuple[int, int]:
+    sizes = dict(shape.sizes)
+    return search.spec.work(sizes), sum(sizes.values())
+
+
+def _find(
+    search: _Search,
+    strategy: SearchStrategy[Shape],
+    kind: Kind | None,
+    *,
+    examples: int,
+    phases: tuple[str, ...],
+) -> Shape | None:
+    """The smallest shape of the strategy that fails (with ``kind``, where one is given), or None."""
+    import hypothesis
+    from hypothesis.internal.conjecture import engine
+
+    engine.MAX_SHRINKING_SECONDS = 1 << 62  # it is work that ends the search
+    stop = search.work + search.effort.shrink_work
+    failing: list[Shape] = []
+
+    def fails(shape: Shape) -> bool:
+        if shape not in search.tried and failing and search.work > stop:
+            return False
+        verdict = search.verdict(shape)
+        bad = not verdict.passed and kind in (None, verdict.kind)
+        if bad:
+            failing.append(shape)
+        return bad
+
+    settings = hypothesis.settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,  # it would not replay what a seeded search found: see _remember
+        phases=[hypothesis.Phase[name] for name in phases],
+    )
+    try:
+        return hypothesis.find(
+            strategy,
+            fails,
+            settings=settings,
+            random=Random(f"{search.kata.name} {search.effort.seed}"),
+        )
+    except hypothesis.errors.NoSuchExample:
+        return None
+    except hypothesis.errors.Flaky:
+        return min(failing, key=lambda shape: _weight(search, shape)) if failing else None
+
+
+def count(kata: Kata, spec: Spec, sandbox: Sandbox, effort: Effort) -> Mapping[str, Any]:
+    """What the kernels of one call on the largest named shape cost: the counters of Outcome and, as "sizes", the shape.
+
+    Empty where the device does not count. Buffers begin where cudaMalloc would put them, not in the middle of a sector
+    as they may in a check: what is counted is the learner's.
+    """
+    sizes = [sizes for sizes in spec.edges if allowed(kata, sizes) and spec.work(sizes) <= effort.work_limit]
+    largest = max(sizes, key=spec.work)
+    shape = Shape.of(spec, largest, spec.values[0].name, effort.seed)
+    case = Case(kata, spec, shape)
+    call = case.call(nth=0, limits=replace(effort.limits, instructions=effort.limits.instructions * 4))
+    aligned = tuple(replace(buffer, offset_bytes=0) for buffer in call.buffers)
+    call = replace(call, buffers=aligned, counters=True)
+    counters = sandbox.call(call).counters
+    return {**counters, "sizes": case.sizes} if counters.get("kernels") else {}
+
+
+# -- one case --------------------------------------------------------------------------------------------------------
+
+
+def try_shape(search: _Search, shape: Shape) -> Verdict:
+    """Call the launcher on one case, on the same contents again where that is not too much work, and judge each."""
+    case = Case(search.kata, search.spec, shape)
+    before: Outcome | None = None
+    share = 0.0
+    for nth in range(CALLS if search.spec.work(case.sizes) <= search.effort.work_limit else 1):
+        outcome = search.call(case.call(nth=nth, limits=search.effort.limits))
+        verdict = judge(case, outcome)
+        if verdict.passed and search.instructions > search.effort.instructions:
+            verdict = _too_long(case, search)
+        if not verdict.passed:
+            return replace(verdict, printed=search.sandbox.printed)
+        if before is not None and search.spec.deterministic and outcome.outputs != before.outputs:
+            return replace(unsteady(case), printed=search.sandbox.printed)
+        before, share = outcome, max(share, verdict.error_share)
+    return Verdict(Kind.PASS, "right", error_share=share)
+
+
+def _too_long(case: Case, search: _Search) -> Verdict:
+    tried = f"{len(search.tried) + 1} cases" if search.tried else "the first case"
+    most = f"{search.effort.instructions // 1_000_000} million warp instructions"
+    return named(case, Kind.TIME_OUT, f"the calls of {tried} together executed more than {most}")
+
+
+def judge(case: Case, outcome: Outcome, answer: Sequence[Expected] | None = None) -> Verdict:
+    """The verdict on one call: what the device found, else the outputs against ``answer``, by default the case's."""
+    if outcome.findings:
+        return found(case, outcome.findings[0])
+    expected = case.expected if answer is None else answer
+    comparisons = [compare(outcome.outputs[item.tensor.name], item) for item in expected]
+    share = max((comparison.error_share for comparison in comparisons), default=0.0)
+    bad = next((comparison for comparison in comparisons if comparison.wrong), None)
+    if bad is None:
+        return Verdict(Kind.PASS, "right", error_share=share)
+    return replace(_wrong_answer(case, bad), error_share=share)
+
+
+def _with_writers(search: _Search, shape: Shape, verdict: Verdict) -> Verdict:
+    """The verdict with who wrote each of the wrong elements, from calls in which they are watched."""
+    case = Case(search.kata, search.spec, shape)
+    watch = tuple((item.buffer, _flat_index(case, item)) for item in verdict.mismatches)
+    for nth in range(CALLS):
+        call = replace(case.call(nth=nth, limits=search.effort.limits), watch=watch)
+        outcome = search.sandbox.call(call)
+        again = judge(case, outcome)
+        if [item.index for item in again.mismatches] != [item.index for item in verdict.mismatches]:
+            continue
+        named = (
+            replace(item, writer=_writer(outcome.writers.get(f"{name}[{index}]")))
+            for item, (name, index) in zip(verdict.mismatches, watch, strict=True)
+        )
+        return replace(verdict, mismatches=tuple(named))
+    return verdict
+
+
+def _flat_index(case: Case, mismatch: Mismatch) -> int:
+    tensor = next(tensor for tensor in case.spec.outputs if tensor.name == mismatch.buffer)
+    flat = 0
+    for place, size in zip(mismatch.index, tensor.extent(case.sizes), strict=True):
+        flat = flat * size + place
+    return flat
+
+
+def _writer(writer: Mapping[str, Any] | None) -> str | None:
+    """``block (1,0,0) thread (0,0,0), line 17``; a function of the CUDA runtime by its name."""
+    if writer is None:
+        return None
+    if "thread" not in writer:
+        return str(writer["kernel"])
+    block, thread = ("(" + ",".join(map(str, writer[key])) + ")" for key in ("block", "thread"))
+    line = f", line {writer['line']}" if "line" in writer else ""
+    return f"block {block} thread {thread}{line}"
+
+
+def _wrong_answer(case: Case, bad: Comparison) -> Verdict:
+    name = bad.mismatches[0].buffer
+    summary = f"{bad.wrong} of {bad.count} elements of {name} are wrong" if bad.count > 1 else f"{name} is wrong"
+    verdict = named(case, Kind.WRONG_ANSWER, summary)
+    return replace(
+        verdict, mismatches=bad.mismatches, wrong_count=bad.wrong, element_count=bad.count, pattern=bad.pattern
+    )
+
+
+def found(case: Case, finding: Finding) -> Verdict:
+    """A finding as a verdict. A line of another file than the learner's is named in the sentence."""
+    file = Path(finding.file).name if finding.file else SOURCE
+    summary = finding.message if file == SOURCE else f"{finding.message} ({file}:{finding.line})"
+    line = finding.line if file == SOURCE else None
+    return replace(named(case, Kind(finding.kind), summary), finding=finding, line=line)
+
+
+def unsteady(case: Case) -> Verdict:
+    """The verdict on two calls that agree with the reference and not with each other."""
+    return named(
+        case, Kind.RACE, "two calls on the same input gave different bits: threads depend on each other's order"
+    )
+
+
+def named(case: Case, kind: Kind, summary: str) -> Verdict:
+    """A verdict that says on which case."""
+    return Verdict(kind, summary, sizes=case.sizes, values=case.shape.values)

@@ -1,0 +1,423 @@
+"""Kata + Sandbox -> Measurement: how fast, as a ratio to a baseline that runs in turn with it. Needs a GPU.
+
+The figure is the median over pairs of t_baseline / t_launcher. Its interval comes from order statistics, so it assumes
+nothing of how times are spread. What was computed while it was timed is judged like any other answer.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from random import Random
+from statistics import geometric_mean, median
+from typing import TYPE_CHECKING, Any
+
+from grader.compile.toolchain import Gpu
+from grader.content.catalog import Kata, Threshold
+from grader.content.spec import Spec
+from grader.devices import Contents, Contest, Limits, Outcome, Outputs, Raced
+from grader.devices.contents import DIFFERENT, JUDGED
+from grader.judge.case import Case, Expected, Shape
+from grader.judge.check import found, judge, named, unsteady
+from grader.judge.peaks import peak_bytes, peak_flops
+from grader.sandbox.parent import Sandbox
+from grader.verdict import Kind, Measurement, Verdict, said
+
+if TYPE_CHECKING:
+    import torch
+
+LIMITS = Limits(seconds=120.0)  # of a race
+MEMORY_SHARE = 0.7  # of the card's, that a race may fill
+CONTEXT_BYTES = 1 << 30  # what CUDA and torch take for themselves
+
+# Pairs -> the ranks, counted from 1, between which the median of the population lies with at least 95 % probability
+# (sign test: the sum of the binomial tails below the rank is under 2.5 % on each side).
+RANKS: Mapping[int, tuple[int, int]] = {11: (2, 10), 21: (6, 16), 31: (10, 22), 51: (19, 33), 101: (41, 61)}
+STAGES = (21, 31, 51, 101)  # how many pairs there are by then, where fewer do not decide
+CANARIES = (11, 31, 101)  # pairs of the baseline against itself; how many there are by then, where fewer are noisy
+CANARY = CANARIES[0]
+
+SLACK = 0.99  # of the threshold is enough for a pass: the interval's own width must not decide
+FLOOR_POINTS = 10  # a single shape may be so many percent below the threshold
+QUIET, STEADY, CLOCK = 0.02, 0.05, 0.10  # the canary's median off 1, its interval's width, the clock's change
+
+# Answers larger than this are judged by samples: so many runs of rows, each in a band of its own.
+LARGE, BANDS, RUN_ELEMENTS = 1 << 20, 128, 4096
+
+
+@dataclass
+class _Track:
+    """One shape of the kata against one baseline, and what was timed so far."""
+
+    sizes: Mapping[str, int]
+    baseline: str
+    graded: bool
+    times: list[tuple[float, float]] = field(default_factory=list)
+    canary: tuple[tuple[float, float], ...] = ()
+    outcome: Outcome = field(default_factory=Outcome)
+
+    @property
+    def raced(self) -> Raced:
+        assert self.outcome.race is not None
+        return self.outcome.race
+
+
+def measure(
+    kata: Kata, spec: Spec, sandbox: Sandbox, *, gpu: Gpu, pairs: int | None = None, tell: Callable[[str], None] = print
+) -> Verdict:
+    """A pass with a measurement of each shape of the kata's ``speed``, too slow, inconclusive, or what went wrong.
+
+    As many pairs as the threshold of this card's architecture needs; ``pairs`` of them where that is given.
+    Whatever does not decide is tried once more in a fresh process.
+    """
+    verdict = _measured(kata, spec, sandbox, gpu, pairs)
+    if verdict.kind is Kind.INCONCLUSIVE:
+        tell(f"{kata.name}: {verdict.summary}; trying once more")
+        sandbox.close()
+        verdict = _measured(kata, spec, sandbox, gpu, pairs)
+    return verdict
+
+
+def threshold_of(kata: Kata, gpu: Gpu) -> Threshold | None:
+    """What the kata asks of this card's architecture, where it asks anything."""
+    return kata.speed.percent.get(gpu.arch.removesuffix("a")) if kata.speed else None
+
+
+def _measured(kata: Kata, spec: Spec, sandbox: Sandbox, gpu: Gpu, pairs: int | None) -> Verdict:
+    assert kata.speed is not None
+    shapes = [fitted(kata, spec, sizes, gpu.memory_bytes) for sizes in kata.speed.shapes]
+    tracks = [_Track(sizes, kata.speed.baseline, True) for sizes in shapes]
+    threshold = threshold_of(kata, gpu)
+    verdict = Verdict(Kind.PASS, "measured")
+    for stage in STAGES if pairs is None and threshold is not None else (pairs or STAGES[0],):
+        for track in tracks:
+            if bad := _race(kata, spec, sandbox, track, stage):
+                return bad
+        measurements = tuple(_measurement(kata, spec, track, gpu) for track in tracks)
+        verdict = replace(_decided(measurements, threshold), measurements=measurements)
+        if verdict.kind is not Kind.INCONCLUSIVE:
+            break
+    shown = []
+    for track in (_Track(sizes, name, False) for name in kata.speed.beside for sizes in shapes):
+        bad = _race(kata, spec, sandbox, track, CANARY)
+        if bad is None:
+            shown.append(_measurement(kata, spec, track, gpu))
+        elif bad.kind is not Kind.INCONCLUSIVE:  # noise beside a baseline that is not graded decides nothing
+            return bad
+    return replace(verdict, measurements=(*verdict.measurements, *shown))
+
+
+def _decided(measurements: Sequence[Measurement], threshold: Threshold | None) -> Verdict:
+    """By the geometric mean over the shapes; one shape alone may not be far below either."""
+    mean, low, high = (
+        geometric_mean(getattr(item, name) for item in measurements) for name in ("ratio", "low", "high")
+    )
+    names = " and ".join(dict.fromkeys(item.baseline for item in measurements))
+    words = f"{100 * mean:.1f} % of {names} ({100 * low:.1f} to {100 * high:.1f})"
+    if fast := next((item for item in measurements if item.time_s < item.floor_s), None):
+        summary = f"faster than the card can be at {said(fast.sizes)}: the measurement is broken, or work was left out"
+        return Verdict(Kind.INCONCLUSIVE, summary)
+    if threshold is None:
+        return Verdict(Kind.PASS, words)
+    words = f"{words}, {threshold.percent:g} % asked"
+    wanted, floor = threshold.percent / 100, (threshold.percent - FLOOR_POINTS) / 100
+    if slow := next((item for item in measurements if item.high < floor), None):
+        share = f"{100 * slow.ratio:.1f} % of {names} at {said(slow.sizes)}"
+        return Verdict(Kind.TOO_SLOW, f"{share}, at least {100 * floor:g} % asked of each shape")
+    if high < wanted:
+        return Verdict(Kind.TOO_SLOW, words)
+    return Verdict(Kind.PASS if low >= SLACK * wanted else Kind.INCONCLUSIVE, words)
+
+
+# -- one race --------------------------------------------------------------------------------------------------------
+
+
+def _race(kata: Kata, spec: Spec, sandbox: Sandbox, track: _Track, pairs: int) -> Verdict | None:
+    """Time until ``track`` has ``pairs`` pairs. Returns what went wrong, if anything did."""
+    if track.graded and not track.times and (bad := _inexact(kata, spec, sandbox, track.sizes)):
+        return bad
+    canary = 0 if track.canary else CANARY
+    bad = _contest(kata, spec, sandbox, track, pairs=pairs - len(track.times), canary=canary)
+    for count in CANARIES[1:]:
+        if bad is None and len(track.canary) < count and _noise(track):
+            bad = _contest(kata, spec, sandbox, track, pairs=0, canary=count - len(track.canary))
+    if bad is None and (noise := _noise(track)):
+        bad = Verdict(Kind.INCONCLUSIVE, noise)
+    return bad
+
+
+def _contest(kata: Kata, spec: Spec, sandbox: Sandbox, track: _Track, *, pairs: int, canary: int) -> Verdict | None:
+    """Time so many pairs more, and judge what was computed. Returns what went wrong on the way, if anything did."""
+    case = _case(kata, spec, track.sizes, spec.values[0].name)
+    contest = Contest(
+        kata=kata.name,
+        baseline=track.baseline,
+        bytes_moved=moved(kata, spec, track.sizes),
+        secret=secrets.randbits(63),
+        replaced=case.replaced,
+        negated=case.negated,
+        pairs=pairs,
+        canary=canary,
+        spec=str(kata.spec_path) if track.baseline in spec.baselines else None,
+    )
+    track.outcome = sandbox.call(replace(case.call(nth=0, limits=LIMITS), race=contest))
+    if track.outcome.findings:
+        return _while_timed(found(case, track.outcome.findings[0]), sandbox)
+    raced = track.raced
+    if raced.finding is not None:
+        return _while_timed(found(case, raced.finding), sandbox)
+    if (verdict := _judged(case, contest, raced)) is not None:
+        return _while_timed(verdict, sandbox)
+    track.times += raced.times
+    track.canary += raced.canary
+    disturbance = _disturbance(raced)
+    return Verdict(Kind.INCONCLUSIVE, disturbance) if disturbance else None
+
+
+def _inexact(kata: Kata, spec: Spec, sandbox: Sandbox, sizes: Mapping[str, int]) -> Verdict | None:
+    """What is wrong with the answer on the last kind of values that must come out exactly, where there is one.
+
+    Timed calls get normal draws, and a long sum of these is right within what rounding may do to it: a few products
+    left out, or operands of too few bits, would hide there.
+    """
+    kinds = [values.name for values in spec.values if values.exact]
+    if spec.rows is None or not kinds:
+        return None
+    case = _case(kata, spec, sizes, kinds[-1])
+    outcome = sandbox.call(case.call(nth=0, limits=LIMITS))
+    if outcome.findings:
+        return _while_timed(found(case, outcome.findings[0]), sandbox)
+    verdict = _answer(case, "whole", outcome.outputs)
+    return None if verdict.passed else _while_timed(verdict, sandbox)
+
+
+def _while_timed(verdict: Verdict, sandbox: Sandbox) -> Verdict:
+    summary = verdict.summary if verdict.kind is Kind.INCONCLUSIVE else f"{verdict.summary}, on what is timed"
+    return replace(verdict, summary=summary, printed=sandbox.printed)
+
+
+def _disturbance(raced: Raced) -> str | None:
+    """What voids a contest, whatever its times are: somebody else on the card, or another clock."""
+    if raced.other_processes:
+        several = "processes use" if raced.other_processes > 1 else "process uses"
+        return (
+            f"{raced.other_processes} other {several} the GPU: nothing can be measured beside it; `nvidia-smi` lists it"
+        )
+    first, last = raced.clocks_mhz
+    if abs(last - first) > CLOCK * max(first, 1):
+        return f"the SM clock went from {first} to {last} MHz while it was measured"
+    return None
+
+
+def _noise(track: _Track) -> str | None:
+    """What the canary says, where the machine is too noisy to tell anything."""
+    ratio, low, high = _interval(track.canary)
+    if abs(ratio - 1) <= QUIET and high - low <= STEADY:
+        return None
+    itself = f"{track.baseline} against itself at {said(track.sizes)}"
+    return f"the machine is too noisy: {itself} gave {ratio:.3f} ({low:.3f} to {high:.3f})"
+
+
+def _interval(times: Sequence[tuple[float, float]]) -> tuple[float, float, float]:
+    """Median of the ratios, and the ends of its 95 % interval."""
+    ratios = sorted(baseline / launcher for baseline, launcher in times)
+    first, last = RANKS[len(ratios)]
+    return median(ratios), ratios[first - 1], ratios[last - 1]
+
+
+def _measurement(kata: Kata, spec: Spec, track: _Track, gpu: Gpu) -> Measurement:
+    ratio, low, high = _interval(track.times)
+    baseline, launcher = (median(column) for column in zip(*track.times, strict=True))
+    bytes_moved = moved(kata, spec, track.sizes)
+    flops = spec.flops(track.sizes) if spec.flops else 0
+    bytes_s, flops_s = peak_bytes(track.raced.card), peak_flops(track.raced.card, gpu.capability, kata.elem)
+    # What is written may still be in L2 when the launcher is done; what is read has to come, the L2 being cold.
+    bytes_read = max(0, bytes_moved - _tensor_bytes(kata, spec, track.sizes)[1])
+    return Measurement(
+        track.baseline,
+        dict(track.sizes),
+        ratio,
+        low,
+        high,
+        pairs=len(track.times),
+        time_s=launcher,
+        baseline_time_s=baseline,
+        bytes_moved=bytes_moved,
+        flops=flops,
+        peak_bytes_s=bytes_s,
+        peak_flops_s=flops_s,
+        floor_s=max(flops / flops_s if flops_s else 0.0, bytes_read / bytes_s if bytes_s else 0.0),
+        clock_mhz=track.raced.clocks_mhz[-1],
+        graded=track.graded,
+        launches=_one_call(track.outcome.launches),
+    )
+
+
+def _one_call(launches: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
+    """Of all that was launched, each kernel with its shape once."""
+    return tuple({str(launch): launch for launch in launches}.values())
+
+
+# -- shapes, and what they move --------------------------------------------------------------------------------------
+
+
+def moved(kata: Kata, spec: Spec, sizes: Mapping[str, int]) -> int:
+    """The fewest bytes that the kata can move: every tensor once, or what the spec says."""
+    if spec.moved is not None:
+        return spec.moved(sizes, spec.dtype(spec.outputs[0], kata).itemsize)
+    return sum(_tensor_bytes(kata, spec, sizes))
+
+
+def _tensor_bytes(kata: Kata, spec: Spec, sizes: Mapping[str, int]) -> tuple[int, int]:
+    """(of all inputs, of all outputs)"""
+    of_inputs, of_outputs = (
+        sum(prod(tensor.extent(sizes)) * spec.dtype(tensor, kata).itemsize for tensor in tensors)
+        for tensors in (spec.inputs, spec.outputs)
+    )
+    return of_inputs, of_outputs
+
+
+def fitted(kata: Kata, spec: Spec, sizes: Mapping[str, int], memory_bytes: int) -> Mapping[str, int]:
+    """The shape, halved along its largest size until a race of it fits the card. 0 bytes of memory: not known."""
+    fitting = dict(sizes)
+    while memory_bytes and _needed(kata, spec, fitting) > MEMORY_SHARE * memory_bytes:
+        name = max(fitting, key=lambda size: fitting[size])
+        step = kata.multiples.get(name, 1)
+        smaller = fitting[name] // 2 // step * step
+        if smaller < max(1, step):
+            break
+        fitting[name] = smaller
+    return fitting
+
+
+def _needed(kata: Kata, spec: Spec, sizes: Mapping[str, int]) -> int:
+    """Bytes on the card: inputs three times, outputs twice, the baseline's own."""
+    of_inputs, of_outputs = _tensor_bytes(kata, spec, sizes)
+    own = max(of_outputs, moved(kata, spec, sizes))
+    return CONTEXT_BYTES + 3 * of_inputs + 2 * of_outputs + own
+
+
+# -- the answers of timed calls --------------------------------------------------------------------------------------
+
+
+def _case(kata: Kata, spec: Spec, sizes: Mapping[str, int], values: str) -> Case:
+    """Its inputs are drawn once for all katas of a family that have the same: that takes seconds."""
+    shape = Shape.of(spec, sizes, values, 1)
+    named = next(item for item in spec.values if item.name == values)
+    tensors = tuple((tensor.name, tensor.dtype, tensor.extent(dict(shape.sizes))) for tensor in spec.inputs)
+    key = (id(named), tensors, kata.elem, shape)
+    if key not in _INPUTS:
+        while len(_INPUTS) >= MOST_INPUTS:
+            del _INPUTS[next(iter(_INPUTS))]
+        _INPUTS[key] = Case(kata, spec, shape).inputs
+    return Case(kata, spec, shape, _INPUTS[key])
+
+
+_INPUTS: dict[tuple[Any, ...], Mapping[str, torch.Tensor]] = {}
+MOST_INPUTS = 4  # hundreds of megabytes: two shapes with two kinds of values
+
+
+def _judged(case: Case, contest: Contest, raced: Raced) -> Verdict | None:
+    """What is wrong with the answers, if anything is."""
+    for nth, (call, outputs) in enumerate(raced.answers):
+        verdict = _answer(case.in_call(contest.secret, call), f"{contest.secret} {call}", outputs, nth)
+        if not verdict.passed:
+            return verdict
+    for call, timed, untimed in raced.again[:DIFFERENT]:
+        there = case.in_call(contest.secret, call)
+        for outputs in (timed, untimed):
+            verdict = _answer(there, f"{contest.secret} {call}", outputs)
+            if not verdict.passed:
+                return verdict
+        if case.spec.deterministic:
+            return unsteady(case)
+    for call, timed, untimed in raced.again[DIFFERENT:]:
+        verdict = _agreement(case.in_call(contest.secret, call), there.expected, timed, untimed)
+        if not verdict.passed:
+            return verdict
+    return None
+
+
+def _agreement(case: Case, judged: Sequence[Expected], timed: Outputs, untimed: Outputs) -> Verdict:
+    """Two small answers to the same contents: they may be as far apart as two right ones. How far that is follows from
+    the answer to other contents, ``judged``, since the values of both are draws from the same distribution."""
+    import torch
+
+    answer = []
+    for item in judged:
+        value = torch.frombuffer(bytearray(untimed[item.tensor.name]), dtype=getattr(torch, item.dtype.torch_name))
+        value = value.reshape(item.value.shape).to(item.value.dtype)
+        bound = None if item.bound is None else torch.full_like(value, 2 * item.bound.max().item())
+        answer.append(replace(item, value=value, bound=bound))
+    return judge(case, Outcome(timed), answer)
+
+
+def _answer(case: Case, seed: str, outputs: Outputs, nth: int | None = None) -> Verdict:
+    """The verdict on one answer: all of it, or of a large one some rows everywhere and that nothing was left out.
+
+    ``nth``: of JUDGED answers that are looked at one after the other, each has its share of the rows.
+    """
+    rows = _rows(case, seed, nth)
+    answer = (case if rows is None else case.part(rows)).expected
+    if rows is None:
+        return judge(case, Outcome(outputs), answer)
+    for item in answer:
+        if unwritten := _unwritten(outputs[item.tensor.name], item):
+            summary = f"{unwritten} elements of {item.tensor.name} were never written"
+            return named(case, Kind.WRONG_ANSWER, summary)
+    sampled = {item.tensor.name: _sampled(case, item, outputs[item.tensor.name], rows) for item in answer}
+    verdict = judge(case, Outcome(sampled), answer)
+    if verdict.kind is Kind.WRONG_ANSWER:  # the indices are those of the sample
+        summary = f"{verdict.wrong_count} of {verdict.element_count} elements looked at are wrong"
+        verdict = replace(verdict, summary=summary, mismatches=(), pattern=None)
+    return verdict
+
+
+def _rows(case: Case, seed: str, nth: int | None = None) -> torch.Tensor | None:
+    """Rows to look at of a large answer: a run at random in each of many bands, the first row and the last.
+
+    ``nth``: only in every JUDGED-th band, from this one on.
+    """
+    import torch
+
+    spec = case.spec
+    total = max(prod(tensor.extent(case.sizes)) for tensor in spec.outputs)
+    if spec.rows is None or total <= LARGE:
+        return None
+    count = case.sizes[spec.rows]
+    run, band = max(1, RUN_ELEMENTS // (total // count)), count // BANDS
+    if band <= run:
+        return None
+    random = Random(f"rows {seed}")
+    places = {0, count - 1}
+    bands = range(BANDS) if nth is None else range(nth, BANDS, JUDGED)
+    for start in (place * band for place in bands):
+        first = start + random.randrange(band - run + 1)
+        places.update(range(first, first + run))
+    return torch.tensor(sorted(places))
+
+
+def _sampled(case: Case, expected: Expected, data: Contents, rows: torch.Tensor) -> bytes:
+    import numpy
+
+    tensor = expected.tensor
+    raw = numpy.frombuffer(data, dtype=numpy.uint8).reshape(*tensor.extent(case.sizes), expected.dtype.itemsize)
+    chosen: bytes = raw.take(rows.numpy(), axis=tensor.shape.index(str(case.spec.rows))).tobytes()
+    return chosen
+
+
+def _unwritten(data: Contents, expected: Expected) -> int:
+    """How many elements still hold the poison that they had before the call.
+
+    Whole numbers of one byte take all values, poison among them: of these only eight side by side count.
+    """
+    import numpy
+
+    dtype = expected.dtype
+    count = 1 if dtype.is_float or dtype.itemsize > 1 else 8
+    size = count * dtype.itemsize
+    poison = int.from_bytes(bytes([dtype.poison]) * size, "little")
+    words = numpy.frombuffer(data[: len(data) // size * size], dtype=f"<u{size}")
+    return count * int(numpy.count_nonzero(words == poison))

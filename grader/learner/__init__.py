@@ -1,0 +1,1 @@
+"""What one person has done: grades, hints, solutions seen, and so what comes next."""

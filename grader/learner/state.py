@@ -1,0 +1,91 @@
+"""Kata, its file and progress -> State: how far the learner is with it, and whether it may be begun."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from grader.content import skeleton
+from grader.content.catalog import PATHS, Catalog, Kata
+from grader.grade import digest_of
+from grader.learner.progress import Event, Progress
+
+NOT_STARTED, WRITTEN, FAILED, PASSED = WORDS = ("not started", "written", "failed", "passed")
+
+
+@dataclass(frozen=True)
+class State:
+    """``word`` is one of WORDS; ``text`` says it to the learner: ``failed: race, 2026-03-31; edited since``."""
+
+    kata: Kata
+    word: str
+    text: str
+    unlocked: bool  # all that comes before it is passed
+    passed: Event | None  # the first pass
+    last: Event | None  # the last grade
+    hints: tuple[int, ...]  # the strengths that were shown
+    solution_seen: Event | None
+
+    def record(self) -> dict[str, Any]:
+        """What `--json` gives of a kata."""
+        kata = self.kata
+        facts = {name: getattr(kata, name) for name in ("name", "family", "level", "elem", "acc", "path", "after")}
+        return {
+            **facts,
+            "state": self.word,
+            "unlocked": self.unlocked,
+            "passed": self.passed and self.passed.time,
+            "last_verdict": self.last and self.last.verdict,
+            "last_grade": self.last and self.last.time,
+            "hints": self.hints,
+            "solution_seen": self.solution_seen and self.solution_seen.time,
+            "file": str(kata.skeleton_path),
+            "lesson": str(kata.lesson_path),
+        }
+
+
+def states(catalog: Catalog, progress: Progress) -> Mapping[str, State]:
+    """The state of every kata, by name, in the order to solve them."""
+    return {kata.name: state_of(kata, progress) for kata in catalog.katas.values()}
+
+
+def state_of(kata: Kata, progress: Progress) -> State:
+    """How far the learner is with one kata. Raises SkeletonError where its solution is no good."""
+    last = next(reversed(progress.grades(kata.name)), None)
+    word, text = _words(kata, progress.passed(kata.name), last)
+    return State(
+        kata,
+        word,
+        text,
+        unlocked=all(progress.passed(name) for name in kata.after),
+        passed=progress.passed(kata.name),
+        last=last,
+        hints=tuple(progress.hints(kata.name)),
+        solution_seen=progress.solution_seen(kata.name),
+    )
+
+
+def _words(kata: Kata, passed: Event | None, last: Event | None) -> tuple[str, str]:
+    """The word for a state, and the words. A pass stands, even where the file was reset to solve it again."""
+    if passed and last:
+        since = "" if last.passed else f"; last grade: {last.verdict}, {last.date}"
+        return PASSED, f"passed, {passed.date}{since}"
+    try:
+        text = skeleton.read(kata.skeleton_path)
+    except OSError as error:
+        back = skeleton.way_back(kata, kata.skeleton_path)
+        return WRITTEN, f"{WRITTEN}; the file cannot be read ({error.strerror}): {back}"
+    if skeleton.is_pristine(text, skeleton.skeleton_of(kata)):
+        return NOT_STARTED, NOT_STARTED
+    if last:
+        edited = "" if last.digest == digest_of(kata.skeleton_path) else "; edited since"
+        return FAILED, f"failed: {last.verdict}, {last.date}{edited}"
+    empty = [str(todo.number) for todo in skeleton.todos(text) if todo.empty]
+    return WRITTEN, f"{WRITTEN}; TODO {', '.join(empty)} open" if empty else WRITTEN
+
+
+def next_ones(chosen: Iterable[State]) -> list[State]:
+    """What may be solved next, in this order: what is open and not passed, of the core before any drill."""
+    left = (state for state in chosen if state.word != PASSED and state.unlocked)
+    return sorted(left, key=lambda state: PATHS.index(state.kata.path))

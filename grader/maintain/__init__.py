@@ -1,0 +1,1 @@
+"""The maintainer's checks, wrong kernels and generated files: `kata dev`."""

@@ -1,0 +1,97 @@
+"""`kata dev`: check the repository, write what is generated, show wrong kernels."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+from grader.content import skeleton
+from grader.content.catalog import CatalogError, find_root, load_catalog
+from grader.maintain import dev, mutant, readme, thresholds
+from grader.maintain.changes import Touched, touched
+from grader.output.console import examples, open_catalog, save
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "dev", help="for maintainers: check the repository, write the skeletons, show wrong kernels"
+    )
+    tasks = parser.add_subparsers(required=True, metavar="TASK")
+    check = tasks.add_parser(
+        "check",
+        help="one command that checks everything and names file and fix",
+        description="Check the repository. Every problem names its file and the fix. Exit code 0: there is none, 1: "
+        "there are some, 2: a check cannot run.",
+        epilog=examples("kata dev check", "kata dev check style imports", "kata dev check --changed=main"),
+    )
+    check.add_argument("names", nargs="*", metavar="CHECK", help=f"only these: {', '.join(dev.CHECKS)}")
+    check.add_argument(
+        "--changed",
+        nargs="?",
+        const="",
+        metavar="BASE",
+        help="grade and test only what differs from this commit, and what that can have touched (default: where this "
+        "branch left its upstream, or else the last commit)",
+    )
+    check.set_defaults(command=_check)
+    skeletons = tasks.add_parser("skeletons", help="derive every skeleton from its solution, whatever stands there")
+    skeletons.set_defaults(command=_skeletons)
+    pages = tasks.add_parser("readme", help="write the generated parts of README.md: curriculum, support")
+    pages.set_defaults(command=_readme)
+    levels = tasks.add_parser(
+        "thresholds", help="write thresholds from what the solutions reached into difficulty.yaml"
+    )
+    levels.add_argument("file", type=Path, metavar="FILE", help="what `kata bench --solutions --json FILE` wrote")
+    levels.set_defaults(command=_thresholds)
+    mutant.add(tasks)
+
+
+def _check(options: argparse.Namespace) -> int:
+    root = find_root()
+    unknown = [name for name in options.names if name not in dev.CHECKS]
+    if unknown:
+        raise CatalogError(f"no check is called {unknown[0]!r}; there are: {', '.join(dev.CHECKS)}.")
+    changed = None if options.changed is None else touched(open_catalog(), options.changed or None)
+    if changed is not None:
+        _say_touched(changed)
+    failed, start = 0, time.monotonic()
+    for name in options.names or dev.CHECKS:
+        print(f"{name} ...", flush=True)
+        problems = dev.run(name, root, changed)
+        for problem in problems:
+            print(f"  {problem}")
+        failed += bool(problems)
+        outcome = f"{len(problems)} to fix" if problems else "ok"
+        print(f"{name}: {outcome}, {time.monotonic() - start:.0f} s so far", flush=True)
+    return 1 if failed else 0
+
+
+def _say_touched(changed: Touched) -> None:
+    for path, why in changed.why.items():
+        print(f"{path}: {why}")
+    if changed.why:
+        print(f"To grade and test: {len(changed.katas)} katas, {len(changed.tests)} files of tests.", flush=True)
+    else:
+        print("Nothing has changed: only the quick checks are made.", flush=True)
+
+
+def _skeletons(options: argparse.Namespace) -> int:
+    written = skeleton.write_all(load_catalog(find_root(), missing_skeletons=True))
+    for path in written:
+        print(f"{path}: written")
+    print(f"{len(written)} skeletons written, the others were current")
+    return 0
+
+
+def _readme(options: argparse.Namespace) -> int:
+    catalog = open_catalog()
+    save(catalog.root / readme.FILE, readme.written(catalog))
+    print(f"{readme.FILE}: its generated parts are current")
+    return 0
+
+
+def _thresholds(options: argparse.Namespace) -> int:
+    names = thresholds.write(open_catalog(), options.file)
+    print(f"difficulty.yaml: thresholds of {len(names)} katas written")
+    return 0

@@ -1,0 +1,79 @@
+"""What the tests of katas grade, and how: every solution, every skeleton and every wrong kernel -> options and builds.
+
+tests/test_wrong_kernels.py grades them. All that it needs is compiled here at once, many files in one run of nvcc: see
+grader/compile/unit.py. A test that is run by itself finds the same builds, or makes its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from grader.compile.toolchain import find_gpu
+from grader.content import skeleton
+from grader.content.catalog import Catalog, Kata, load_catalog
+from grader.grade import Options, prepare
+from grader.maintain.wrong_kernel import FOLDER, WrongKernel, load, written
+from grader.verdict import Kind
+
+OTHER_ARCH = "sm_80"  # on which solutions are graded, too
+
+
+def as_solution(device: str, *, other_arch: bool = False) -> Options:
+    """Warnings are errors. ``other_arch``: on the simulated card of OTHER_ARCH."""
+    options = Options(device=device, speed=False, warnings_are_errors=True, memory=False, together=True)
+    return replace(options, sim_arch=OTHER_ARCH) if other_arch else options
+
+
+def as_skeleton() -> Options:
+    return Options(device="sim", memory=False, together=True)
+
+
+def as_wrong(wrong: WrongKernel, device: str) -> Options:
+    """Of a wrong kernel as a whole file. An exploit, which is one in the repository, is compiled alone, and so is what
+    nvcc or the build refuses: others would suffer from it."""
+    together = not is_refused(wrong) and wrong.kata.root not in wrong.path.parents
+    return Options(device=device, speed=wrong.timed, memory=False, together=together)
+
+
+def is_refused(wrong: WrongKernel) -> bool:
+    """Whether there is to be no build of it: a failure is not kept, so it is left to the grade."""
+    return bool({Kind.DOES_NOT_COMPILE, Kind.NOT_ALLOWED} & {*wrong.sim.kinds, *wrong.gpu.kinds})
+
+
+def bare(kata: Kata, folder: Path) -> Path:
+    """The kata's skeleton in a file of ``folder`` with its TODO markers blanked.
+
+    An untouched skeleton is not graded; to a compiler this one is the same, line by line. It is derived from the
+    solution: a learner may be at work on the file in exercises/.
+    """
+    place = folder / f"{kata.name}.cu"
+    lines = skeleton.skeleton_of(kata).splitlines()
+    place.write_text("\n".join("" if "TODO(" in line else line for line in lines) + "\n")
+    return place
+
+
+def compile_all(root: Path, only: Collection[str] | None, say: Callable[[str], None]) -> None:
+    """Compile all, or what belongs to the katas named. What does not compile is left for its test to say.
+
+    Raises a Fault.
+    """
+    catalog = load_catalog(root)
+    katas = [kata for kata in catalog.katas.values() if only is None or kata.name in only]
+    with TemporaryDirectory(prefix="kata-builds-") as folder:
+        work = [(kata, kata.solution_path) for kata in katas]
+        prepare(work, as_solution("sim"), say, beside=(as_solution("sim", other_arch=True),))
+        wrong = list(_wrong_kernels(catalog, katas, Path(folder)))
+        skeletons = [(kata, bare(kata, Path(folder))) for kata in katas]
+        prepare([*skeletons, *wrong], as_skeleton(), say)  # whose options make the same builds as those of wrong ones
+        if find_gpu() is not None:
+            prepare(work, as_solution("gpu"), say)
+            prepare(wrong, replace(as_skeleton(), device="gpu"), say)
+
+
+def _wrong_kernels(catalog: Catalog, katas: Collection[Kata], folder: Path) -> Iterator[tuple[Kata, Path]]:
+    for wrong in load(catalog, catalog.root / FOLDER):
+        if wrong.kata in katas and as_wrong(file := written(wrong, folder), "sim").together:
+            yield file.kata, file.path

@@ -1,0 +1,1 @@
+"""A kata as a function of tensors and as a torch operator."""

@@ -1,0 +1,1 @@
+"""A Grade as people and programs read it: text, JSON, a terminal, what all commands print."""

@@ -1,0 +1,58 @@
+"""Grade -> JSON: what `kata grade --json` and `kata bench --json` write, for programs. docs/json.md has the fields.
+
+Fields are only added; one that changes its meaning changes FORMAT. JSON knows no infinities and no NaN: those are the
+strings "inf", "-inf" and "nan".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from grader.verdict import Grade, Verdict
+
+FORMAT = 1
+
+
+def record(grade: Grade) -> dict[str, Any]:
+    """The verdict that is shown, then in ``verdicts`` each device's with all that is known, then what was measured."""
+    shown = grade.verdict
+    measured = [item for verdict in grade.verdicts for item in verdict.measurements]
+    found = {
+        "format": FORMAT,
+        "kata": grade.kata.name,
+        "file": str(grade.source),
+        "sha256": grade.digest or None,
+        "passed": grade.passed,
+        "seconds": round(grade.time_s, 3),
+        "device": shown.device,
+        "verdict": str(shown.kind),
+        "summary": shown.summary,
+        "verdicts": [_verdict(verdict) for verdict in grade.verdicts],
+        "measurements": [{**asdict(item), "peak_share": item.peak_share} for item in measured],
+    }
+    return {name: _plain(value) for name, value in found.items()}
+
+
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    names = ("device", "summary", "cases", "error_share", "sizes", "values", "line", "wrong_count", "element_count")
+    more = ("left_out", "pattern", "open_todos", "printed", "detail", "counters")
+    return {
+        "verdict": str(verdict.kind),
+        **{name: getattr(verdict, name) for name in (*names, *more)},
+        "finding": verdict.finding and asdict(verdict.finding),
+        "mismatches": [asdict(item) for item in verdict.mismatches],
+    }
+
+
+def _plain(value: Any) -> Any:
+    """A value that JSON can say: what is not finite as a word, tuples as lists."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value

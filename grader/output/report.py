@@ -1,0 +1,299 @@
+"""Grade -> text that fits a screen: the verdict, the smallest failing shape, what is wrong, where, and what next.
+
+What comes from a learner's file is in it as plain text: no terminal obeys it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from grader.content.source_file import read_source
+from grader.output.terminal import plain
+from grader.sandbox.parent import CUT
+from grader.verdict import Grade, Kind, Measurement, Mismatch, Verdict, said
+
+PRINTED_LINES = 6
+PRINTED_WIDTH = 110
+INDENT = "  "
+
+_NEXT = {
+    Kind.UNSUPPORTED: "the simulator refuses what it cannot run; a GPU grades this file (--device gpu)",
+    Kind.MODIFIED_INPUT: "inputs are const; write only to the outputs",
+    Kind.TOO_SLOW: "`kata bench` says what was launched; docs/profiling.md how to find what a kernel waits for",
+    Kind.INCONCLUSIVE: "the answer is right; grade again on a quiet machine, or with --no-speed",
+}
+
+# Of a deadlock: the first whose word the finding has.
+_NEXT_OF_DEADLOCK = {
+    "mbarrier": "a phase ends when as many arrivals and bytes have come as the mbarrier expects",
+    "mask": "a lane that has exited hands nothing to a shuffle: let all named lanes come, or name those that do",
+    "lanes of the warp": "all 32 lanes of the warp must execute it together",
+    "barrier": "every thread of the block must reach the same barrier, or none",
+}
+
+
+def headline(grade: Grade) -> str:
+    """One line: ``square_f32: wrong answer: 3 of 257 elements of y are wrong``."""
+    verdict = grade.verdict
+    words = f"{grade.kata.name}: {verdict.kind}"
+    return words if verdict.passed else plain(f"{words}: {verdict.summary}")
+
+
+def outcome(grade: Grade) -> str:
+    """What stands after a kata's name in a list: ``pass on sim sm_90a (31 cases)``."""
+    if not grade.passed:
+        return plain(f"{grade.verdict.kind}: {grade.verdict.summary}")
+    runs = [f"{verdict.device} ({_cases(verdict)})" for verdict in grade.verdicts]
+    speeds = [f"; {speed(measurement)}" for verdict in grade.verdicts for measurement in verdict.measurements]
+    return f"pass on {', '.join(runs)}{''.join(speeds)}"
+
+
+def _cases(verdict: Verdict) -> str:
+    return f"{verdict.cases} cases; {verdict.left_out}" if verdict.left_out else f"{verdict.cases} cases"
+
+
+def speed(measurement: Measurement) -> str:
+    """``93.1 % of copy (92.8 to 93.4) at n=67108864, 4.01 TB/s, 84 % of the card's peak``."""
+    share = f"{measurement.ratio:.1%} of {measurement.baseline} ({measurement.low:.1%} to {measurement.high:.1%})"
+    rate = f"{measurement.work / measurement.time_s / 1e12:.3g} {_unit(measurement)}"
+    peak = f", {measurement.peak_share:.0%} of the card's peak" if measurement.peak_share else ""
+    return f"{share} at {said(measurement.sizes)}, {rate}{peak}".replace("%", " %")
+
+
+def _unit(measurement: Measurement) -> str:
+    return "TFLOPS" if measurement.flops else "TB/s"
+
+
+def printed(grade: Grade) -> list[str]:
+    """Of a pass what was printed by kernels and launcher on the way, and what of the file is still empty."""
+    rows = (row for verdict in grade.verdicts for row in _printed(grade, verdict))
+    return [INDENT + plain(row) for row in (*rows, *_todos(grade, grade.verdict))] if grade.passed else []
+
+
+def launches(grade: Grade) -> Iterable[str]:
+    """What each kernel was launched with while it was timed, a line each."""
+    found = [item for measurement in grade.verdict.measurements[:1] for item in measurement.launches]
+    for item in found:
+        grid, block = (_triple(tuple(item[name])) for name in ("grid", "block"))
+        local = f"{item['local_bytes']} bytes of local memory (spills?)" if item["local_bytes"] else "no local memory"
+        uses = f"{item['registers']} registers, {item['smem_bytes']} bytes of shared memory, {local}"
+        fill = f"{item['blocks_per_sm']} blocks per SM, occupancy {100 * item['occupancy']:.0f} %"
+        yield plain(f"{item['kernel'].partition('(')[0]} <<<{grid}, {block}>>>: {uses}, {fill}")
+
+
+def explanation(grade: Grade) -> str:
+    """The whole story of a verdict that is not a pass. The first line is the headline."""
+    verdict = grade.verdict
+    if verdict.kind is Kind.NOT_STARTED or verdict.passed:
+        return headline(grade)
+    rows = [row for section in _SECTIONS for row in section(grade, verdict)]
+    return "\n".join([headline(grade), *(INDENT + plain(row) for row in rows)])
+
+
+def _row(label: str, text: str) -> str:
+    return f"{label:<9} {text}"
+
+
+def _shape(grade: Grade, verdict: Verdict) -> Iterable[str]:
+    if verdict.sizes:
+        yield _row("shape", f"{said(verdict.sizes)}  (the smallest found that fails; values: {verdict.values})")
+
+
+def _place(grade: Grade, verdict: Verdict) -> Iterable[str]:
+    if verdict.line is not None:
+        path = shown(grade.source)
+        yield _row("at", f"{path}:{verdict.line}  {source_line(grade.source, verdict.line)}".rstrip())
+
+
+def _who(grade: Grade, verdict: Verdict) -> Iterable[str]:
+    finding = verdict.finding
+    if finding is None or finding.kernel is None:
+        return
+    where = [f"kernel {finding.kernel}"]
+    where += [f"block {_triple(finding.block)}"] if finding.block else []
+    where += [f"thread {_triple(finding.thread)}"] if finding.thread else []
+    yield _row("who", ", ".join(where))
+
+
+def _speed(grade: Grade, verdict: Verdict) -> Iterable[str]:
+    for place, measurement in enumerate(verdict.measurements):
+        yield _row("speed" if place == 0 else "", speed(measurement))
+
+
+def _wrong(grade: Grade, verdict: Verdict) -> Iterable[str]:
+    if verdict.mismatches:
+        name = verdict.mismatches[0].buffer
+        known = any(mismatch.writer for mismatch in verdict.mismatches)
+        yield _row("first", f"{'index':<16} {'expected':>16} {'got':>16}{'  written by' if known else ''}")
+        for mismatch in verdict.mismatches:
+            row = f"{_element(name, mismatch):<16} {_number(mismatch.expected):>16} {_got(mismatch):>16}"
+            yield _row("", f"{row}  {mismatch.writer or ''}".rstrip())
+    if verdict.pattern:
+        yield _row("pattern", verdict.pattern)
+
+
+def _compiler(grade: Grade, verdict: Verdict) -> Iterable[str]:
+    if verdict.detail and verdict.line is None:
+        for line in verdict.detail.splitlines()[:4]:
+            yield _row("nvcc", line)
+
+
+def _todos(grade: Grade, verdict: Verdict) -> Iterable[str]:
+    if verdict.open_todos:
+        numbers = ", ".join(map(str, verdict.open_todos))
+        more = len(verdict.open_todos) > 1
+        yield _row("open", f"TODO{'s' if more else ''} {numbers} {'are' if more else 'is'} still empty")
+
+
+def _printed(grade: Grade, verdict: Verdict) -> Iterable[str]:
+    lines = verdict.printed.strip("\n").splitlines()
+    shown = [line if len(line) <= PRINTED_WIDTH else f"{line[:PRINTED_WIDTH]} ..." for line in lines[-PRINTED_LINES:]]
+    if len(lines) > PRINTED_LINES:
+        cut = lines[0] == CUT
+        count = f"more than {len(lines) - 1}" if cut else f"{len(lines)}"
+        which = f"{len(lines) - 1} of them" if cut else "all of them"
+        shown.insert(0, f"(the last {PRINTED_LINES} of {count} lines; {which} with `kata grade --json`)")
+    for place, line in enumerate(shown):
+        yield _row("printed" if place == 0 else "", line).rstrip()
+
+
+def _device(grade: Grade, verdict: Verdict) -> Iterable[str]:
+    if verdict.device:
+        yield _row("device", verdict.device)
+    note = _note(verdict)
+    if note and not verdict.lacks_library:  # whose summary itself says what to do
+        yield _row("note", note)
+
+
+def _note(verdict: Verdict) -> str | None:
+    if verdict.kind is not Kind.DEADLOCK:
+        return _NEXT.get(verdict.kind)
+    return next((note for word, note in _NEXT_OF_DEADLOCK.items() if word in verdict.summary), None)
+
+
+_SECTIONS: tuple[Callable[[Grade, Verdict], Iterable[str]], ...] = (
+    _shape,
+    _place,
+    _who,
+    _wrong,
+    _speed,
+    _compiler,
+    _todos,
+    _printed,
+    _device,
+)
+
+
+_TABLE = """# How fast the solutions are
+
+<!-- Written by `kata bench --solutions --table solutions/SPEED.md`. -->
+
+Each solution ran in turn with its baseline in one process, from a cold L2 cache, on fresh contents in every call. The
+figure is the median over the pairs of baseline's time over the solution's, with the ends of its 95 % interval. `copy`
+and `read` are the card's own bandwidth, measured on as many bytes, every tensor counted once; so 100 % is as fast as
+the memory goes, and a kernel that moves bytes twice cannot get there. The other baselines are torch's operators. The
+rates and the share of the card's peak are for orientation: they hold for one card on one day.
+
+Measured on: {about}.
+
+| kata | shape | baseline | percent of it | interval | pairs | rate | baseline's rate | unit | % of peak |
+|---|---|---|---:|---:|---:|---:|---:|---|---:|
+"""
+
+
+def speed_table(benched: Iterable[Grade], about: str) -> str:
+    """Measurements as a Markdown file; ``about`` names date, card and versions."""
+    rows = [_speed_row(grade, item) for grade in benched for item in grade.verdict.measurements]
+    return _TABLE.format(about=about) + "\n".join(rows) + "\n"
+
+
+def _speed_row(grade: Grade, item: Measurement) -> str:
+    numbers = f"{100 * item.ratio:.1f} | {100 * item.low:.1f} to {100 * item.high:.1f} | {item.pairs}"
+    rates = (f"{item.work / time / 1e12:.3g}" for time in (item.time_s, item.baseline_time_s))
+    peak = f"{100 * item.peak_share:.0f}" if item.peak_share else "-"
+    rate = f"{' | '.join(rates)} | {_unit(item)} | {peak}"
+    return f"| `{grade.kata.name}` | {said(item.sizes)} | {item.baseline} | {numbers} | {rate} |"
+
+
+COST_LINES = 6
+
+_TOTALS: tuple[tuple[str, str], ...] = (
+    ("warp instructions", "{warp_instructions:,}"),
+    ("by class", "{classes}"),
+    ("global memory", "{bytes_read:,} bytes read, {bytes_written:,} written, in {global_requests:,} requests"),
+    ("sectors", "{sectors:,} of 32 bytes; {ideal_sectors:,} would do"),
+    ("shared memory", "{waves:,} waves of {shared_requests:,} requests; {ideal_waves:,} would do"),
+    ("branches", "{branches:,}, {divergent_branches:,} of them divergent"),
+    ("barriers", "{barriers:,}"),
+    ("atomics", "{atomics:,} instructions, at most {most_atomics_on_one_address:,} updates of one address"),
+    ("flops", "{flops:,}"),
+)
+
+
+def costs(grade: Grade) -> list[str]:
+    """What each kernel of a counted call cost, and the lines that cost most; empty where nothing was counted."""
+    rows: list[str] = []
+    for counters in (verdict.counters for verdict in grade.verdicts if verdict.counters):
+        sizes = said(counters["sizes"])
+        for kernel in counters["kernels"]:
+            launches = f", {kernel['launches']} launches" if kernel["launches"] > 1 else ""
+            rows.append(f"counters of {kernel['kernel']} at {sizes}{launches}")
+            rows += _totals(kernel)
+            rows += _cost_lines(grade, kernel["lines"])
+    return [rows[0], *(INDENT + plain(row) for row in rows[1:])] if rows else []
+
+
+def _totals(kernel: Mapping[str, Any]) -> Iterable[str]:
+    ordered = sorted(kernel["instructions"].items(), key=lambda item: -item[1])
+    classes = ", ".join(f"{name} {number:,}" for name, number in ordered)
+    for label, words in _TOTALS:
+        text = words.format(**kernel, classes=classes)
+        if not text.startswith("0"):
+            yield f"{label:<18} {text}"
+
+
+def _cost_lines(grade: Grade, lines: Iterable[Mapping[str, int]]) -> Iterable[str]:
+    yield f"{'line':>5} {'instructions':>13} {'sectors/ideal':>17} {'waves/ideal':>17}"
+    for item in list(lines)[:COST_LINES]:
+        sectors, waves = (_share(item[name], item[f"ideal_{name}"]) for name in ("sectors", "waves"))
+        text = source_line(grade.source, item["line"])[:70]
+        yield f"{item['line']:>5} {item['instructions']:>13,} {sectors:>17} {waves:>17}  {text}"
+
+
+def _share(count: int, ideal: int) -> str:
+    return f"{count:,}/{ideal:,}" if count else "-"
+
+
+def source_line(path: Path, number: int) -> str:
+    """The text of one line of a file, without its indentation; empty where there is none."""
+    try:
+        lines = read_source(path).decode(errors="replace").splitlines()
+    except OSError:
+        return ""
+    return lines[number - 1].strip() if 0 < number <= len(lines) else ""
+
+
+def shown(path: Path) -> str:
+    """A path as short as it can be said from the working directory."""
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except (ValueError, RuntimeError):  # it is elsewhere, or a link to itself
+        return str(path)
+
+
+def _triple(values: tuple[int, int, int]) -> str:
+    return f"({', '.join(map(str, values))})"
+
+
+def _element(name: str, mismatch: Mismatch) -> str:
+    return f"{name}[{', '.join(map(str, mismatch.index))}]"
+
+
+def _got(mismatch: Mismatch) -> str:
+    return "never written" if mismatch.got is None else _number(mismatch.got)
+
+
+def _number(value: float | int) -> str:
+    return f"{value:.9g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,118 @@
+"""`kata report`: one HTML file with all that is known of the learner's way through the katas."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import date
+from pathlib import Path
+
+from grader.content.catalog import Catalog, CatalogError, Kata
+from grader.fault import Fault
+from grader.grade import Options, digest_of, grade
+from grader.learner.progress import Progress
+from grader.learner.state import State, next_ones
+from grader.output import report
+from grader.output.console import Commands, examples, open_states, save, tell, warn
+from grader.verdict import Grade
+
+FILE = "kata-report.html"
+SECTIONS = {
+    "progress": "Progress",
+    "path": "The way",
+    "speed": "Speed",
+    "roofline": "Roofline",
+    "memory": "Memory",
+    "katas": "Every kata",
+}
+
+
+def add(commands: Commands[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "report",
+        help="write a page about your progress: graph, speed over time, roofline, memory accesses",
+        description="Write one HTML file that needs no other and loads nothing: how many katas you passed by level and "
+        "family, the way through them as a graph, the speed of each timed grade with its interval, your kernels under "
+        "the roofline of your card, and for a kata how its warps reach into memory, as the simulator counts it. "
+        "Exit code 0, 1 where a kata named by --kata does not pass (the page says why), 2 where there can be no page.",
+        epilog=examples("kata report --open", "kata report -o my.html", "kata report --kata mat_trans_f32_tiled"),
+    )
+    parser.add_argument("-o", "--output", type=Path, default=Path(FILE), metavar="FILE", help=f"default: {FILE}")
+    parser.add_argument("--open", action="store_true", help="show it in the browser")
+    drawn = parser.add_mutually_exclusive_group()
+    drawn.add_argument(
+        "--kata",
+        action="append",
+        metavar="NAME",
+        help="draw the memory accesses of your file for this kata; again for more (default: the one passed last)",
+    )
+    drawn.add_argument("--no-pictures", action="store_true", help="draw no memory accesses: nothing is run")
+    parser.add_argument("--solutions", action="store_true", help="of --kata: draw the reference solution instead")
+    parser.set_defaults(command=_report)
+
+
+def _report(options: argparse.Namespace) -> int:
+    catalog, known, states = open_states()
+    if options.solutions and not options.kata:
+        raise CatalogError("--solutions says what --kata draws; give --kata, too.")
+    if options.kata:
+        counted = [_counted(kata, options.solutions) for kata in catalog.select(options.kata)]
+    else:
+        counted = [] if options.no_pictures else _passed_last(catalog, known)
+    save(options.output, page_of(catalog, states, known, counted))
+    failed = [done for done in counted if not done.passed]
+    for done in failed:
+        print(report.headline(done))
+    print(f"{options.output}: written")
+    if options.open:
+        _open(options.output)
+    return 1 if options.kata and failed else 0
+
+
+def _open(page: Path) -> None:
+    import webbrowser  # only who opens a page pays for it
+
+    if not webbrowser.open(page.resolve().as_uri()):
+        print(f"kata: no browser could be opened; open {page} yourself", file=sys.stderr)
+
+
+def page_of(catalog: Catalog, states: Mapping[str, State], known: Progress, counted: Sequence[Grade]) -> str:
+    """The page. Importing what draws it only here keeps the other commands quick."""
+    from grader.pages import accesses, course, document, graph, paragraph, roofline, speeds
+    from grader.pages.markup import tag
+
+    upcoming = next(iter(next_ones(states.values())), None)
+    head = (
+        tag("h1", "CUDA katas"),
+        paragraph(f"Your way so far, written on {date.today().isoformat()} by `kata report`.", class_="quiet"),
+        tag("nav", *(tag("a", words, href=f"#{name}") for name, words in SECTIONS.items())),
+        course.overview(catalog, states, known, upcoming),
+    )
+    parts = (
+        course.progress(catalog, states),
+        graph.path_through(catalog, states, upcoming),
+        speeds.over_time(catalog, known),
+        roofline.under_the_roof(catalog, known),
+        accesses.into_memory(counted),
+        course.every_kata(catalog, states),
+    )
+    return document("CUDA katas: progress", (*head, *parts))
+
+
+def _passed_last(catalog: Catalog, known: Progress) -> list[Grade]:
+    """The kata passed last, counted; none where its file has changed since, or where this machine cannot count."""
+    last = next((event for event in reversed(known.events) if event.passed and event.kata in catalog.katas), None)
+    if last is None or last.digest != digest_of(catalog.katas[last.kata].skeleton_path):
+        return []
+    try:
+        return [_counted(catalog.katas[last.kata], solutions=False)]
+    except Fault as error:
+        warn(f"no memory accesses are drawn: {error}")
+        return []
+
+
+def _counted(kata: Kata, solutions: bool) -> Grade:
+    print(f"drawing {kata.name}: one grade on the simulator", file=sys.stderr, flush=True)
+    source = kata.solution_path if solutions else kata.skeleton_path
+    return grade(kata, Options(device="sim", counters=True), source=source, progress=tell)

@@ -1,0 +1,1 @@
+"""Processes that end with all they started, and what they use of the machine."""
