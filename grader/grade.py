@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import hashlib
 import importlib.util
 import os
 import sys
@@ -22,7 +21,7 @@ from grader.compile.build import Build, CompileFailure, Progress, Request, Targe
 from grader.compile.toolchain import Gpu, find_gpu, find_toolchain
 from grader.content import skeleton
 from grader.content.catalog import Kata
-from grader.content.source_file import read_source
+from grader.content.source_file import Source, source_of
 from grader.content.spec import load_spec
 from grader.devices.sim import engine_library
 from grader.fault import Fault
@@ -86,20 +85,11 @@ def grade(kata: Kata, options: Options, *, source: Path | None = None, progress:
     Raises a Fault when the machine or the repository is at fault, never for what is in the file.
     """
     start = time.monotonic()
-    source = source or kata.skeleton_path
-    digest = digest_of(source)
-    early = _before_compiling(kata, source)
-    verdicts = (early,) if early else _on_devices(kata, source, options, progress)
-    finished = tuple(_with_todos(verdict, source) for verdict in verdicts)
-    return Grade(kata, source, finished, time.monotonic() - start, digest)
-
-
-def digest_of(source: Path) -> str:
-    """A file's SHA-256 in hexadecimal; empty where it cannot be read."""
-    try:
-        return hashlib.sha256(read_source(source)).hexdigest()
-    except OSError:
-        return ""
+    read = source_of(source or kata.skeleton_path)
+    early = unbuildable(kata, read)
+    verdicts = (early,) if early else _on_devices(kata, read, options, progress)
+    finished = tuple(_with_todos(verdict, read) for verdict in verdicts)
+    return Grade(kata, read, finished, time.monotonic() - start)
 
 
 def bench(kata: Kata, options: Options, *, source: Path, progress: Progress | None = None) -> Grade:
@@ -109,13 +99,14 @@ def bench(kata: Kata, options: Options, *, source: Path, progress: Progress | No
     """
     start = time.monotonic()
     (target,) = targets(replace(options, device="gpu"), find_gpu())
-    request = _request(kata, source, target, options)
+    read = source_of(source)
+    request = _request(kata, read, target, options)
 
     def timed(sandbox: Sandbox) -> Verdict:
         return _measured(request, sandbox, options, progress)
 
-    verdict = _before_compiling(kata, source) or _on_device(request, options, progress, timed, alone=True)
-    return Grade(kata, source, (replace(verdict, device=str(target)),), time.monotonic() - start)
+    verdict = unbuildable(kata, read) or _on_device(request, options, progress, timed, alone=True)
+    return Grade(kata, read, (replace(verdict, device=str(target)),), time.monotonic() - start)
 
 
 def prepare(
@@ -130,7 +121,8 @@ def prepare(
     ``beside``: other options that the same files will be graded with.
     """
     wanted = [(target, each) for each in (options, *beside) for target in targets(each, find_gpu())]
-    started = [(kata, source) for kata, source in work if _before_compiling(kata, source) is None]
+    read = [(kata, source_of(path)) for kata, path in work]
+    started = [(kata, source) for kata, source in read if unbuildable(kata, source) is None]
     if not started:
         return
     requests = [_request(kata, source, target, each) for kata, source in started for target, each in wanted]
@@ -139,37 +131,35 @@ def prepare(
     build_all(requests, find_toolchain(), jobs=options.jobs, progress=progress)
 
 
-def _before_compiling(kata: Kata, source: Path) -> Verdict | None:
-    """The verdicts that need no compiler."""
-    text = text_of(kata, source)
-    if isinstance(text, Verdict):
-        return text
+def unbuildable(kata: Kata, source: Source) -> Verdict | None:
+    """The verdict on a file that needs no compiler: it is not started, or no compiler could read it."""
+    if refused := unreadable(kata, source):
+        return refused
     pristine = skeleton.derive(kata.solution_path.read_text(), kata.solution_path)
-    if skeleton.is_pristine(text, pristine):
+    if skeleton.is_pristine(source.text, pristine):
         count = len(skeleton.todos(pristine))
         return Verdict(Kind.NOT_STARTED, f"{count} TODO{'s' if count > 1 else ''}")
     return None
 
 
-def text_of(kata: Kata, source: Path) -> str | Verdict:
-    """What is in a kata's file, or the verdict on one that no compiler could read."""
-    try:
-        text = read_source(source)
-    except OSError as error:
-        words = f"{source.name} cannot be read ({error.strerror})"
-        back = skeleton.way_back(kata, source)
+def unreadable(kata: Kata, source: Source) -> Verdict | None:
+    """The verdict on a file that is not text; None where it is."""
+    name = source.path.name
+    if source.problem:
+        words = f"{name} cannot be read ({source.problem})"
+        back = skeleton.way_back(kata, source.path)
         return Verdict(Kind.DOES_NOT_COMPILE, f"{words}; {back}" if back else words)
-    if b"\0" in text:
-        return Verdict(Kind.DOES_NOT_COMPILE, f"{source.name} is not a text file: it has a zero byte")
-    return text.decode(errors="replace")
+    if b"\0" in source.data:
+        return Verdict(Kind.DOES_NOT_COMPILE, f"{name} is not a text file: it has a zero byte")
+    return None
 
 
-def _request(kata: Kata, source: Path, target: Target, options: Options) -> Request:
+def _request(kata: Kata, source: Source, target: Target, options: Options) -> Request:
     within = Path(options.within) if options.within else None
     return Request(kata, load_spec(kata), source, target, options.warnings_are_errors, options.together, within)
 
 
-def _on_devices(kata: Kata, source: Path, options: Options, progress: Progress | None) -> tuple[Verdict, ...]:
+def _on_devices(kata: Kata, source: Source, options: Options, progress: Progress | None) -> tuple[Verdict, ...]:
     _need("torch", "hypothesis")
     found = targets(options, find_gpu())
     verdicts: list[Verdict] = []
@@ -310,10 +300,7 @@ def does_not_compile(failure: CompileFailure) -> Verdict:
     return Verdict(failure.kind, failure.message, line=failure.line, detail=detail)
 
 
-def _with_todos(verdict: Verdict, source: Path) -> Verdict:
-    if verdict.kind is Kind.NOT_STARTED:
+def _with_todos(verdict: Verdict, source: Source) -> Verdict:
+    if verdict.kind is Kind.NOT_STARTED or source.problem:
         return verdict
-    with contextlib.suppress(OSError):
-        text = read_source(source).decode(errors="replace")
-        return replace(verdict, open_todos=tuple(todo.number for todo in skeleton.todos(text) if todo.empty))
-    return verdict
+    return replace(verdict, open_todos=tuple(todo.number for todo in skeleton.todos(source.text) if todo.empty))

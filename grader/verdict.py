@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from pathlib import Path
 from typing import Any
 
 from grader.content.catalog import Kata
+from grader.content.source_file import Source
 from grader.devices import Finding
 
 
@@ -141,10 +141,9 @@ class Grade:
     """The verdicts on one file, one for each device that was used; a single one where none was needed."""
 
     kata: Kata
-    source: Path
+    source: Source  # the file as it was when grading began
     verdicts: tuple[Verdict, ...]
     time_s: float = 0.0
-    digest: str = ""  # SHA-256 of the file as it was when grading began; empty where it could not be read
 
     @property
     def verdict(self) -> Verdict:

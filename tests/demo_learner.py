@@ -14,8 +14,8 @@ from random import Random
 from typing import Any
 
 from grader.content.catalog import Catalog, Kata, load_catalog
+from grader.content.source_file import digest_of
 from grader.content.spec import load_spec
-from grader.grade import digest_of
 from grader.judge.measure import moved
 from grader.judge.peaks import peak_bytes, peak_flops
 from grader.learner import progress

@@ -39,7 +39,7 @@ def write(what, options, *files):
 
 def grade(kata, options, *, source=None, progress=None):
     write("grade", options, (kata, source))
-    return Grade(kata, source, (Verdict(Kind.PASS, "right", device="sim sm_90a", cases=1),))
+    return Grade(kata, source_of(source), (Verdict(Kind.PASS, "right", device="sim sm_90a", cases=1),))
 
 def prepare(work, options, progress=None):
     write("prepare", options, *work)

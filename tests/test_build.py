@@ -21,6 +21,7 @@ from grader.compile import compilation, static_shared
 from grader.compile.build import Build, CompileFailure, Request, Target, build, build_all, exported_names
 from grader.compile.toolchain import find_toolchain
 from grader.content.catalog import load_catalog
+from grader.content.source_file import source_of
 from grader.content.spec import load_spec
 from grader.storage import cache
 from grader.verdict import Kind
@@ -38,7 +39,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def request_for(name: str, source: Path | None = None, target: Target = SIM) -> Request:
     kata = KATAS[name]
-    return Request(kata, load_spec(kata), source or kata.solution_path, target)
+    return Request(kata, load_spec(kata), source_of(source or kata.solution_path), target)
 
 
 def failure(tmp_path: Path, text: str | bytes, name: str = "elementwise_f32") -> CompileFailure:
@@ -63,7 +64,7 @@ def test_a_build_is_reused_and_never_half_there(folder: Path) -> None:
 def test_whatever_can_change_a_build_changes_its_key(folder: Path, tmp_path: Path) -> None:
     source = tmp_path / "mine.cu"
     (tmp_path / "mine.cuh").write_text("constexpr int OTHER = 1;\n")
-    text = request_for("elementwise_f32").source.read_text()
+    text = request_for("elementwise_f32").source.text
     source.write_text('#include "mine.cuh"\n' + text)
     toolchain = find_toolchain()
     first = build(request_for("elementwise_f32", source), toolchain)
@@ -245,7 +246,7 @@ def test_a_folder_of_any_name_is_no_command(folder: Path, tmp_path: Path) -> Non
     place.mkdir(parents=True)
     (place / "mine.cuh").write_text("constexpr int OTHER = 1;\n")
     source = place / "file.cu"
-    source.write_text('#include "mine.cuh"\n' + request_for("elementwise_f32").source.read_text())
+    source.write_text('#include "mine.cuh"\n' + request_for("elementwise_f32").source.text)
     before = set(Path.cwd().iterdir())
     assert isinstance(build(request_for("elementwise_f32", source), find_toolchain()), Build)
     (place / "mine.cuh").write_text("int x = ;\n")

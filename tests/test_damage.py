@@ -19,6 +19,7 @@ import pytest
 from grader.compile.build import Build, Request, Target, build_all
 from grader.compile.toolchain import find_toolchain
 from grader.content.catalog import load_catalog
+from grader.content.source_file import source_of
 from grader.content.spec import load_spec
 from grader.devices.sim import engine, engine_library
 from grader.grade import Options, grade
@@ -64,7 +65,7 @@ def folder(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 def built(source: Path) -> tuple[Build, int]:
     """The build, and how many files nvcc compiled for it."""
     said: list[str] = []
-    request = Request(KATA, load_spec(KATA), source, Target("sim", "sm_90a"))
+    request = Request(KATA, load_spec(KATA), source_of(source), Target("sim", "sm_90a"))
     made = build_all([request], find_toolchain(), progress=said.append)[0]
     assert isinstance(made, Build), made
     return made, len(said)
@@ -318,7 +319,7 @@ def test_the_same_file_elsewhere_has_the_headers_that_are_there(folder: Path, tm
     for source, text in zip(sources, (KEEP, BREAK, KEEP), strict=True):
         settle(source.parent / "mine.h", text)
     said: list[str] = []
-    requests = [Request(KATA, load_spec(KATA), source, Target("sim", "sm_90a")) for source in sources]
+    requests = [Request(KATA, load_spec(KATA), source_of(source), Target("sim", "sm_90a")) for source in sources]
     made = build_all(requests, find_toolchain(), progress=said.append)
     assert len(said) == 2 and all(isinstance(one, Build) for one in made)
     assert [computed(source) for source in sources] == [("lt", 0), ("gt", 0), ("lt", 0)]

@@ -20,7 +20,8 @@ from facts import has
 from grader.cli import parser as whole_parser
 from grader.compile.toolchain import find_gpu
 from grader.content.catalog import Kata, load_catalog
-from grader.grade import SIM_ARCH_HELP, SIM_ARCHITECTURES, text_of
+from grader.content.source_file import source_of
+from grader.grade import SIM_ARCH_HELP, SIM_ARCHITECTURES, unreadable
 from grader.verdict import Kind, Verdict
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -353,7 +354,7 @@ def test_a_reset_is_advised_only_of_the_file_that_it_writes(clone: Path) -> None
     assert ["kata reset elementwise_f32" in text for text in said] == [True, False]
     own.unlink()
     own.symlink_to(own)  # which nobody can read
-    verdict = text_of(load_catalog(clone).katas["elementwise_f32"], own)
+    verdict = unreadable(load_catalog(clone).katas["elementwise_f32"], source_of(own))
     assert isinstance(verdict, Verdict) and verdict.kind is Kind.DOES_NOT_COMPILE
     assert has(verdict.summary, "elementwise_f32.cu", "symbolic links", "`kata reset elementwise_f32`")
 

@@ -26,7 +26,8 @@ from patience import PATIENCE_S, wait_for
 from test_faces import ROOT, make_clone, run
 
 from grader.content import rung, skeleton
-from grader.content.catalog import Catalog, load_catalog
+from grader.content.catalog import Catalog, Kata, load_catalog
+from grader.content.source_file import source_of
 from grader.content.spec import load_spec
 from grader.grade import Options
 from grader.interview import clock, conduct, dossier, live, lookups, paper, session
@@ -905,7 +906,11 @@ def test_a_measured_speed_is_on_the_page_with_its_interval(
     launched = {**kernel, "smem_bytes": 512, "blocks_per_sm": 8, "occupancy": 1.0}
     speed = Measurement("copy", {"n": 1024}, 0.931, 0.925, 0.937, 21, 1e-4, 9e-5, 8192, launches=(launched,))
     slow = Verdict(Kind.TOO_SLOW, "93 % of copy, 95 % asked", device="gpu sm_90a", measurements=(speed,))
-    monkeypatch.setattr(conduct, "grade", lambda kata, options, **more: Grade(kata, more["source"], (slow,), 1.0, "0"))
+
+    def graded(kata: Kata, options: Options, **more: Any) -> Grade:
+        return Grade(kata, source_of(more["source"]), (slow,), 1.0)
+
+    monkeypatch.setattr(conduct, "grade", graded)
     on = begin(lone)
     answer(on, lone)
     at.s += 7

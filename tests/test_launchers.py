@@ -19,6 +19,7 @@ from grader.compile import probe
 from grader.compile.build import Build, CompileFailure, Request, Target, build, exported_names
 from grader.compile.toolchain import find_toolchain
 from grader.content.catalog import load_catalog
+from grader.content.source_file import source_of
 from grader.content.spec import load_spec
 from grader.devices import Finding
 from grader.devices.host_copies import BACK_BYTES
@@ -202,7 +203,7 @@ print(json.dumps([library.kata_take_calls().decode(), library.kata_take_calls().
 def for_gpu(text: str, folder: Path) -> Build | CompileFailure:
     source = folder / f"{KATA.name}.cu"
     source.write_text(text)
-    return build(Request(KATA, load_spec(KATA), source, Target("gpu", "sm_90a")), find_toolchain())
+    return build(Request(KATA, load_spec(KATA), source_of(source), Target("gpu", "sm_90a")), find_toolchain())
 
 
 def with_calls(calls: str) -> str:

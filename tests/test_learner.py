@@ -21,7 +21,7 @@ from test_faces import ROOT, make_clone, pytest_run, run, solve
 
 from grader.content import rung, skeleton
 from grader.content.catalog import Kata, load_catalog
-from grader.grade import digest_of
+from grader.content.source_file import source_of
 from grader.learner import progress
 from grader.learner.progress import Event
 from grader.verdict import Grade, Kind, Measurement, Verdict
@@ -105,9 +105,7 @@ def keep(place: Path, name: str, kind: Kind = Kind.PASS, measurements: tuple[Mea
 
 def keep_as(found: Kata, kind: Kind = Kind.PASS, measurements: tuple[Measurement, ...] = ()) -> None:
     verdict = Verdict(kind, "in short", device="sim sm_90a", measurements=measurements)
-    assert (
-        progress.keep_grade(Grade(found, found.skeleton_path, (verdict,), 1.0, digest_of(found.skeleton_path))) is None
-    )
+    assert progress.keep_grade(Grade(found, source_of(found.skeleton_path), (verdict,), 1.0)) is None
 
 
 def rows(place: Path, *arguments: str) -> dict[str, list[str]]:

@@ -21,6 +21,7 @@ from grader.compile.build import Build, Request, Target, build_all
 from grader.compile.toolchain import Gpu, find_gpu, find_toolchain
 from grader.content.catalog import Kata, Speed, Threshold, load_catalog
 from grader.content.dtype import DTYPES
+from grader.content.source_file import Source, source_of
 from grader.content.spec import Accumulated, Exact, Size, Sizes, Spec, Tensor, Values, integers, load_spec, normal
 from grader.devices import Buffer, Call, Contest, Finding, Outcome, Raced
 from grader.devices.contents import JUDGED, REPLACED, chosen, negated, number_of, replaced, rotation
@@ -317,7 +318,7 @@ def test_a_grade_says_how_far_off_what_was_timed_is(
     monkeypatch.setattr(pipeline, "check", lambda *_: Verdict(Kind.PASS, "right", cases=5, error_share=0.1))
     slow = Verdict(Kind.WRONG_ANSWER if timed_share else Kind.PASS, "measured", error_share=timed_share)
     monkeypatch.setattr(pipeline, "_measured", lambda *_: slow)
-    request = Request(KATA, SPEC, ROOT, Target("gpu", "sm_90a"))
+    request = Request(KATA, SPEC, Source(ROOT), Target("gpu", "sm_90a"))
     verdict = pipeline._checked(request, Clock([1.0]), Effort(), Options(device="gpu"), None)
     assert (verdict.kind, verdict.cases, verdict.error_share) == (slow.kind, 5, said)
 
@@ -492,7 +493,7 @@ MEASURED = Measurement(
 
 
 def test_table_has_a_row_for_each_shape() -> None:
-    done = Grade(KATA, Path("double_f32.cu"), (Verdict(Kind.PASS, "measured", measurements=(MEASURED,)),))
+    done = Grade(KATA, Source(Path("double_f32.cu")), (Verdict(Kind.PASS, "measured", measurements=(MEASURED,)),))
     table = speed_table([done], "2026-01-01, a card")
     assert "| `double_f32` | n=10 | copy | 93.1 | 92.8 to 93.4 | 31 | 4 | 4.21 | TB/s | 83 |" in table
     assert "2026-01-01, a card" in table
@@ -500,14 +501,14 @@ def test_table_has_a_row_for_each_shape() -> None:
 
 def test_what_is_too_slow_says_how_slow_and_what_next() -> None:
     verdict = timed(Clock([0.70]), kata(80))
-    lines = explanation(Grade(KATA, Path("double_f32.cu"), (verdict,))).splitlines()
+    lines = explanation(Grade(KATA, Source(Path("double_f32.cu")), (verdict,))).splitlines()
     assert lines[0].startswith("double_f32: too slow: ") and has(lines[0], "70.0 %", "copy", "80 %")
     assert any(line.startswith("  speed") and has(line, "70.0 %", "copy", f"n={N}") for line in lines)
     assert any("note" in line and "kata bench" in line for line in lines)
 
 
 def test_words_and_record_of_a_measurement() -> None:
-    done = Grade(KATA, Path("double_f32.cu"), (Verdict(Kind.PASS, "measured", measurements=(MEASURED,)),))
+    done = Grade(KATA, Source(Path("double_f32.cu")), (Verdict(Kind.PASS, "measured", measurements=(MEASURED,)),))
     assert has(speed(MEASURED), "93.1 %", "copy", "92.8 %", "93.4 %", "n=10", "4 TB/s", "83 %", "peak")
     (line,) = launches(done)
     assert line.startswith("k <<<(2, 1, 1), (128, 1, 1)>>>")
@@ -641,7 +642,7 @@ def test_a_file_that_remembers_answers_works_in_every_timed_call(
 ) -> None:
     """The calls of a race on the simulator: it does all of the work again, or its answer is wrong."""
     of, spec = KATAS[name], load_spec(KATAS[name])
-    request = Request(of, spec, ROOT / "tests" / exploit, Target("sim", "sm_90a"))
+    request = Request(of, spec, source_of(ROOT / "tests" / exploit), Target("sim", "sm_90a"))
     (built,) = build_all([request], find_toolchain())
     assert isinstance(built, Build)
     case = Case(of, spec, Shape.of(spec, sizes, spec.values[0].name, 1))
@@ -679,7 +680,9 @@ def test_the_kernels_of_timing_are_ptx(tmp_path: Path, text: str) -> None:
 def _measured_on_the_card(name: str, pairs: int | None = 21) -> Verdict:
     gpu = find_gpu()
     assert gpu is not None
-    request = Request(KATAS[name], load_spec(KATAS[name]), KATAS[name].solution_path, Target("gpu", gpu.arch))
+    request = Request(
+        KATAS[name], load_spec(KATAS[name]), source_of(KATAS[name].solution_path), Target("gpu", gpu.arch)
+    )
     built = build_all([request], find_toolchain())[0]
     assert isinstance(built, Build)
     with Sandbox("gpu") as sandbox:

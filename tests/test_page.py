@@ -19,8 +19,8 @@ from sim_kernels.harness import HERE, given, open_device, wanted
 from test_faces import make_clone, run
 
 from grader.content.catalog import Catalog, load_catalog
+from grader.content.source_file import digest_of
 from grader.devices import Call, Scalar
-from grader.grade import digest_of
 from grader.learner import progress
 from grader.learner.state import states
 from grader.pages import document, paragraph

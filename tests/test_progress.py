@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from facts import all_of, has
 from patience import PATIENCE_S
 
 from grader.content.catalog import Kata, load_catalog
+from grader.content.source_file import Source, source_of
 from grader.grade import Options, grade
 from grader.learner import progress
 from grader.learner.progress import Event, ProgressError
@@ -40,7 +42,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def own(*verdicts: Verdict, kata: Kata = KATA) -> Grade:
-    return Grade(kata, kata.skeleton_path, verdicts, 1.5, "ab" * 32)
+    return Grade(kata, Source(kata.skeleton_path, b"mine"), verdicts, 1.5)
 
 
 def measured(ratio: float, graded: bool = True) -> Measurement:
@@ -75,7 +77,7 @@ def test_a_grade_is_kept_whole() -> None:
         "wrong answer",
         "3 of 257 elements of C are wrong",
         1.5,
-        "ab" * 32,
+        sha256(b"mine").hexdigest(),
     )
     assert (first.passed, second.passed, first.ratio, first.strength) == (False, True, None, None)
 
@@ -118,8 +120,8 @@ def test_what_passed_once_has_passed() -> None:
 @pytest.mark.parametrize(
     "graded",
     [
-        Grade(KATA, KATA.solution_path, (PASS,)),
-        Grade(KATA, Path("/tmp/mine.cu"), (PASS,)),
+        Grade(KATA, source_of(KATA.solution_path), (PASS,)),
+        Grade(KATA, Source(Path("/tmp/mine.cu")), (PASS,)),
         own(Verdict(Kind.NOT_STARTED, "2 TODOs")),
         own(Verdict(Kind.UNSUPPORTED, "this kata needs CUTLASS")),
     ],
@@ -132,17 +134,17 @@ def test_what_is_no_work_of_the_learners_is_not_kept(graded: Grade, folder: Path
 def test_the_learners_file_by_another_path_is_the_learners(tmp_path: Path) -> None:
     link = tmp_path / "link.cu"
     link.symlink_to(KATA.skeleton_path)
-    progress.keep_grade(Grade(KATA, link, (PASS,)))
+    progress.keep_grade(Grade(KATA, source_of(link), (PASS,)))
     assert len(events()) == 1
 
 
 def test_the_digest_is_that_of_the_file_when_grading_began(tmp_path: Path) -> None:
     broken = tmp_path / "broken.cu"
     broken.write_bytes(b"\0")
-    assert grade(KATA, Options(device="sim"), source=broken).digest == (
+    assert grade(KATA, Options(device="sim"), source=broken).source.digest == (
         "6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d"  # printf '\0' | sha256sum
     )
-    assert grade(KATA, Options(device="sim"), source=tmp_path / "nowhere.cu").digest == ""
+    assert grade(KATA, Options(device="sim"), source=tmp_path / "nowhere.cu").source.digest == ""
 
 
 def other_clone(tmp_path: Path) -> Kata:

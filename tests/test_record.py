@@ -13,6 +13,7 @@ import pytest
 from test_faces import make_clone, run, solve
 
 from grader.content.catalog import load_catalog
+from grader.content.source_file import Source
 from grader.devices import Finding
 from grader.output.record import FORMAT, record
 from grader.verdict import Grade, Kind, Measurement, Mismatch, Verdict
@@ -32,7 +33,7 @@ def grade(place: Path, *arguments: str, **environment: str) -> subprocess.Comple
 
 def kept(*verdicts: Verdict) -> dict[str, Any]:
     """As a program reads it; NaN and infinities would raise."""
-    text = json.dumps(record(Grade(KATA, Path("mine.cu"), verdicts, 1.23456, "ab")), allow_nan=False)
+    text = json.dumps(record(Grade(KATA, Source(Path("mine.cu"), b"mine"), verdicts, 1.23456)), allow_nan=False)
     return dict(json.loads(text))
 
 

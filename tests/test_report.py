@@ -9,6 +9,7 @@ import pytest
 from facts import has
 
 from grader.content.catalog import load_catalog
+from grader.content.source_file import source_of
 from grader.grade import Options, grade
 from grader.output.report import explanation, headline, outcome, printed
 from grader.sandbox.parent import CUT
@@ -32,12 +33,14 @@ LAST = ["            i=" + str(i) for i in range(14, 20)]
 )
 def test_the_end_of_what_was_printed_and_how_much_there_is(text: str, note: list[str], lines: list[str]) -> None:
     """Before the lines that are cut off from others stands, in brackets, how many there are and where."""
-    passed = Grade(KATA, KATA.skeleton_path, (replace(PASS, printed=text),))
+    passed = Grade(KATA, source_of(KATA.skeleton_path), (replace(PASS, printed=text),))
     said = [line.rstrip() for line in printed(passed)]
     if note:
         assert said[0].startswith("  printed   (") and has(said[0], *note)
     assert said[1:] == lines if note else said == lines
-    failed = Grade(KATA, KATA.skeleton_path, (Verdict(Kind.RACE, "a race", device="sim sm_90a", printed=text),))
+    failed = Grade(
+        KATA, source_of(KATA.skeleton_path), (Verdict(Kind.RACE, "a race", device="sim sm_90a", printed=text),)
+    )
     assert printed(failed) == []
     assert [line.rstrip() for line in explanation(failed).splitlines()][1:] == [*said, "  device    sim sm_90a"]
 
@@ -51,7 +54,7 @@ def test_nothing_of_a_file_is_obeyed_by_a_terminal(tmp_path: Path) -> None:
     source.write_text(f"int a;  // {ESCAPES}\n", newline="")
     wrong = Verdict(Kind.WRONG_ANSWER, f"c of {ESCAPES}", device="sim", line=1, printed=ESCAPES)
     broken = Verdict(Kind.DOES_NOT_COMPILE, f"#error {ESCAPES}", device="sim", detail=f"{ESCAPES}\n{ESCAPES}")
-    grades = [Grade(KATA, source, (verdict,)) for verdict in (wrong, broken, replace(PASS, printed=ESCAPES))]
+    grades = [Grade(KATA, source_of(source), (verdict,)) for verdict in (wrong, broken, replace(PASS, printed=ESCAPES))]
     texts = [*map(explanation, grades), *map(headline, grades), *map(outcome, grades), *printed(grades[2])]
     said = [line for text in texts for line in text.split("\n")]
     assert all(line.isprintable() for line in said)

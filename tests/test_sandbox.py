@@ -19,6 +19,7 @@ from test_wrong_kernels import BY_NAME
 from grader.compile.build import Build, Request, Target, build
 from grader.compile.toolchain import find_toolchain
 from grader.content.catalog import load_catalog
+from grader.content.source_file import source_of
 from grader.content.spec import load_spec
 from grader.devices import Call, Finding, Limits
 from grader.devices.sim import engine_library
@@ -40,7 +41,7 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Build, Path]
     """A build in a cache of its own, and the engine from the usual one."""
     engine = engine_library(cache.cache_folder())
     monkeypatch.setenv("KATA_CACHE", str(tmp_path / "cache"))
-    made = build(Request(KATA, SPEC, KATA.solution_path, Target("sim", "sm_90a")), find_toolchain())
+    made = build(Request(KATA, SPEC, source_of(KATA.solution_path), Target("sim", "sm_90a")), find_toolchain())
     assert isinstance(made, Build)
     return made, engine
 
@@ -168,7 +169,7 @@ def sleepy(tmp_path: Path) -> Iterator[Sandbox]:
     text = KATA.solution_path.read_text()
     assert start in text
     source.write_text("#include <unistd.h>\n" + text.replace(start, f"    usleep(300000);\n{start}"))
-    made = build(Request(KATA, SPEC, source, Target("sim", "sm_90a")), find_toolchain())
+    made = build(Request(KATA, SPEC, source_of(source), Target("sim", "sm_90a")), find_toolchain())
     assert isinstance(made, Build)
     with Sandbox("sim") as box:
         box.load(Program("sim", "sm_90a", made.library, made.ptx, made.source, engine_library(cache.cache_folder())))

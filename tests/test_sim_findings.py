@@ -12,6 +12,7 @@ from facts import has
 from sim_kernels.harness import HERE, LIMITS, given, line_of, open_device, pack, run, unpack, wanted
 
 from grader.content.catalog import Kata
+from grader.content.source_file import source_of
 from grader.devices import Finding, Limits
 from grader.devices.sim import SimDevice
 from grader.output.report import explanation
@@ -126,7 +127,9 @@ NOTES_OF_MESSAGES = {
 def note(message: str) -> str:
     kata = Kata(name="hazards", family="hazards", level="easy", elem="f32", root=HERE)
     verdict = Verdict(Kind.DEADLOCK, message, device="sim", finding=Finding("deadlock", message))
-    (line,) = (line for line in explanation(Grade(kata, HAZARDS, (verdict,))).splitlines() if " note " in line)
+    (line,) = (
+        line for line in explanation(Grade(kata, source_of(HAZARDS), (verdict,))).splitlines() if " note " in line
+    )
     return line
 
 

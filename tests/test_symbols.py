@@ -14,6 +14,7 @@ from grader.compile.libraries import CUTLASS_FIX, LibraryMissing, find_library, 
 from grader.compile.symbols import may_call, refused_header
 from grader.compile.toolchain import find_toolchain
 from grader.content.catalog import Kata, load_catalog
+from grader.content.source_file import source_of
 from grader.content.spec import load_spec
 from grader.grade import Options, grade
 from grader.output.report import explanation
@@ -84,7 +85,7 @@ KATA_EXPORT void elementwise_f32(const float* a, const float* b, float* c, int n
 def on_sim(text: str, folder: Path, kata: Kata = KATA) -> Build | CompileFailure:
     source = folder / f"{kata.name}.cu"
     source.write_text(text)
-    return build(Request(kata, load_spec(kata), source, Target("sim", "sm_90a")), find_toolchain())
+    return build(Request(kata, load_spec(kata), source_of(source), Target("sim", "sm_90a")), find_toolchain())
 
 
 def test_host_code_may_use_the_standard_library(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from grader.compile.build import Build, CompileFailure, Request, Target, build_a
 from grader.compile.toolchain import find_toolchain
 from grader.compile.unit import Member
 from grader.content.catalog import load_catalog
+from grader.content.source_file import source_of
 from grader.content.spec import load_spec
 from grader.grade import Options, grade
 from grader.output.report import explanation
@@ -36,7 +37,7 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def request_for(name: str, source: Path | None = None, target: Target = TARGETS[1]) -> Request:
     kata = KATAS[name]
-    return Request(kata, load_spec(kata), source or kata.solution_path, target, together=True)
+    return Request(kata, load_spec(kata), source_of(source or kata.solution_path), target, together=True)
 
 
 def changed(name: str, folder: Path, was: str, becomes: str) -> Path:

@@ -23,7 +23,7 @@ from patience import PATIENCE_S, wait_for
 from test_faces import ROOT, make_clone
 
 from grader.compile.toolchain import find_toolchain
-from grader.grade import digest_of
+from grader.content.source_file import digest_of
 from grader.learner import progress
 from grader.learner.progress import Event
 from grader.service.saves import ALL_S, GONE_S, QUIET_S, Saves

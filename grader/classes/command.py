@@ -21,6 +21,7 @@ from grader.classes.submission import NOT_GRADED, Entry, Submission, entries, fi
 from grader.compile.build import Target
 from grader.compile.toolchain import find_gpu, find_toolchain
 from grader.content.catalog import Catalog, CatalogError
+from grader.content.source_file import Source
 from grader.devices.sim import engine_library
 from grader.grade import Options, targets
 from grader.output.console import open_catalog, tell
@@ -187,7 +188,7 @@ class _Run:
 
     def _timed_out(self, entry: Entry, limit_s: float) -> Mapping[str, Any]:
         verdict = Verdict(Kind.TIME_OUT, f"compiling and checking it took longer than {limit_s:g} s")
-        return record(Grade(self.catalog.katas[entry.kata or ""], entry.source, (verdict,), limit_s))
+        return record(Grade(self.catalog.katas[entry.kata or ""], Source(entry.source), (verdict,), limit_s))
 
 
 def _said(entry: Entry, verdict: str, summary: str) -> dict[str, Any]:

@@ -14,8 +14,9 @@ from grader.compile.build import CompileFailure, Request, Target, build
 from grader.compile.listing import Kernel, grouped, headline, in_order, listing
 from grader.compile.toolchain import find_gpu, find_toolchain
 from grader.content.catalog import CatalogError, Kata
+from grader.content.source_file import Source, source_of
 from grader.content.spec import load_spec
-from grader.grade import SIM_ARCH, does_not_compile, text_of
+from grader.grade import SIM_ARCH, does_not_compile, unreadable
 from grader.output import report
 from grader.output.console import Commands, examples, named_file, one_kata, open_catalog, say_json
 from grader.output.terminal import plain
@@ -60,13 +61,13 @@ def _code(options: argparse.Namespace) -> int:
         return 1
     own = kata.solution_path if options.solution else kata.skeleton_path
     source = own if options.file is None else named_file(options.file)
-    text = text_of(kata, source)
-    if isinstance(text, Verdict):
-        return _refused(kata, source, text)
+    read = source_of(source)
+    if refused := unreadable(kata, read):
+        return _refused(kata, read, refused)
     target, toolchain = Target("gpu", _arch(options.arch)), find_toolchain()
-    built = build(Request(kata, load_spec(kata), source, target), toolchain)
+    built = build(Request(kata, load_spec(kata), read, target), toolchain)
     if isinstance(built, CompileFailure):
-        return _refused(kata, source, does_not_compile(built))
+        return _refused(kata, read, does_not_compile(built))
     kernels = _chosen(listing(built, options.kind, toolchain), options.kernel)
     if options.solution:
         keep_seen(catalog, [kata])
@@ -74,11 +75,11 @@ def _code(options: argparse.Namespace) -> int:
         found = [{**asdict(kernel), "instructions": kernel.instructions} for kernel in kernels]
         say_json({"kata": kata.name, "file": str(source), "arch": target.arch, "kind": options.kind, "kernels": found})
         return 0
-    _print(kernels, text, target.arch, ordered=options.in_order)
+    _print(kernels, read.text, target.arch, ordered=options.in_order)
     return 0
 
 
-def _refused(kata: Kata, source: Path, verdict: Verdict) -> int:
+def _refused(kata: Kata, source: Source, verdict: Verdict) -> int:
     """Say what a grade would."""
     print(report.explanation(Grade(kata, source, (verdict,))), file=sys.stderr)
     return 1

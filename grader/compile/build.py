@@ -106,7 +106,7 @@ def _result(job: Job, builds: Builds, failures: Failures) -> Build | CompileFail
 
 def _plan(request: Request, toolchain: Toolchain, common: bytes, linked: Path | None) -> Job | CompileFailure:
     """``linked`` is the probe's object file, for a GPU."""
-    text = request.source.read_bytes()
+    text = request.source.data
     header = _signature_header(request)
     try:
         libraries = _libraries(request, toolchain)
@@ -126,7 +126,7 @@ def _plan(request: Request, toolchain: Toolchain, common: bytes, linked: Path | 
         command.append(str(linked))
     parts += [" ".join(request.kata.libraries).encode(), common]
     key = entries.name_of(parts)
-    request, beside = replace(request, together=together), request.source.resolve().parent
+    request, beside = replace(request, together=together), request.source.path.resolve().parent
     return Job(request, key, text, header, tuple(command), beside, _system(toolchain, flags))
 
 

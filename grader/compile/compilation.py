@@ -110,7 +110,7 @@ def judge(job: Job, place: Path) -> CompileFailure | None:
 
 
 def _file_of(job: Job) -> File:
-    kata, source = job.request.kata, job.request.source
+    kata, source = job.request.kata, job.request.source.path
     signature = job.request.spec.signature(kata)
     return File(job.text.decode(errors="replace"), kata.name, signature, way_back(kata, source))
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from grader.compile import probe
 from grader.compile.nvcc_log import SOURCE
 from grader.content.catalog import Kata
+from grader.content.source_file import Source
 from grader.content.spec import Spec
 from grader.fault import Fault
 from grader.verdict import Kind
@@ -59,7 +60,7 @@ class Request:
 
     kata: Kata
     spec: Spec
-    source: Path
+    source: Source
     target: Target
     warnings_are_errors: bool = False
     together: bool = False

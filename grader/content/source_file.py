@@ -1,21 +1,67 @@
-"""A learner's file -> its bytes, whatever stands in its place: nothing hangs, and nothing large is read."""
+"""A learner's file -> Source: what was read of it, once. Nothing hangs on what stands in its place.
+
+A grade reads the file once and passes on what was read: the verdict, its lines and its digest are of one state of the
+file, even where the learner saves it meanwhile.
+"""
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import stat
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 LARGEST_BYTES = 1 << 20  # of a kata's file; the longest solution has a fiftieth of it
 
 
-def read_source(source: Path) -> bytes:
-    """What is in a file. Raises OSError, also for what is no plain file and for one that is too large for a kata's."""
-    with open(source, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as file:
+@dataclass(frozen=True)
+class Source:
+    """A file as it was when it was read. ``problem`` says why it could not be; then it is empty and has no digest."""
+
+    path: Path
+    data: bytes = b""
+    problem: str = ""
+
+    @cached_property
+    def text(self) -> str:
+        return self.data.decode(errors="replace")
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 in hexadecimal."""
+        return "" if self.problem else hashlib.sha256(self.data).hexdigest()
+
+    def line(self, number: int) -> str:
+        """One line, counted from 1, without its indentation; empty where there is none."""
+        return self._lines[number - 1].strip() if 0 < number <= len(self._lines) else ""
+
+    @cached_property
+    def _lines(self) -> list[str]:
+        return self.text.splitlines()
+
+
+def source_of(path: Path) -> Source:
+    """What is in a file now."""
+    try:
+        return Source(path, read_source(path))
+    except OSError as error:
+        return Source(path, problem=error.strerror or str(error))
+
+
+def digest_of(path: Path) -> str:
+    """The SHA-256 of what is in a file now; empty where it cannot be read."""
+    return source_of(path).digest
+
+
+def read_source(path: Path) -> bytes:
+    """What is in a file. Raises OSError, also for what is not a regular file and for one that is too large."""
+    with open(path, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "it is no plain file")
+            raise OSError(errno.EINVAL, "it is not a regular file")
         if status.st_size > LARGEST_BYTES:
             size = f"it has {status.st_size:,} bytes, and a kata's file at most {LARGEST_BYTES:,}"
             raise OSError(errno.EFBIG, size)

@@ -20,7 +20,7 @@ from grader.compile.build import Progress as Tell
 from grader.compile.toolchain import find_gpu
 from grader.content import skeleton
 from grader.content.catalog import Catalog, Kata
-from grader.content.source_file import read_source
+from grader.content.source_file import read_source, source_of
 from grader.grade import SIM_ARCH, Options, grade
 from grader.interview import clock, paper, session
 from grader.interview.plan import InterviewError, Part, Wish, draw
@@ -136,11 +136,11 @@ def _graded(
     number = os.urandom(6).hex()
     on = session.append(on, session.ASK, id=number, part=part, digest=digest, final=final)
     options = Options(on.begin["device"], seed=on.begin["seed"], hidden=True, memory=False, counters=final)
-    text = skeleton.read(copy)
-    if skeleton.is_pristine(text, paper.paper_of(kata)):
-        todos = len(skeleton.todos(text))
+    source = source_of(copy)
+    if skeleton.is_pristine(source.text, paper.paper_of(kata)):
+        todos = len(skeleton.todos(source.text))
         empty = Verdict(Kind.NOT_STARTED, f"{todos} TODO{'s' if todos > 1 else ''}")
-        graded = Grade(kata, copy, (empty,), digest=digest)
+        graded = Grade(kata, source, (empty,))
     else:
         graded = grade(kata, options, source=copy, progress=tell)
     words = explained(on, part, graded)
@@ -151,7 +151,7 @@ def _graded(
 def explained(on: Session, part: int, graded: Grade) -> str:
     """A verdict in full, with the name of the file that the candidate edits in place of the copy's."""
     words = report.outcome(graded) if graded.passed else report.explanation(graded)
-    return words.replace(report.shown(graded.source), report.shown(on.paper(part)))
+    return words.replace(report.shown(graded.source.path), report.shown(on.paper(part)))
 
 
 def _keep_copy(on: Session, part: int) -> str:

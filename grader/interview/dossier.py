@@ -17,6 +17,7 @@ from grader.compile.toolchain import about, find_toolchain
 from grader.content import rung, skeleton
 from grader.content.catalog import Catalog, Kata
 from grader.content.questions import MOST, load_questions
+from grader.content.source_file import source_of
 from grader.content.spec import load_spec
 from grader.grade import SIM_ARCH
 from grader.interview import conduct, paper
@@ -135,7 +136,7 @@ def _compiler(on: Session, part: int, kata: Kata) -> dict[str, Any]:
     found: dict[str, Any] = {"arch": SIM_ARCH, "handed_in": [], "solution": [], "note": ""}
     sources = {"solution": kata.solution_path, **({"handed_in": copy} if copy.is_file() else {})}
     for name, source in sources.items():
-        built = build(Request(kata, load_spec(kata), source, Target("gpu", SIM_ARCH)), find_toolchain())
+        built = build(Request(kata, load_spec(kata), source_of(source), Target("gpu", SIM_ARCH)), find_toolchain())
         if not isinstance(built, Build):
             found["note"] = found["note"] or f"{name.replace('_', ' ')}: {built.kind}: {built.message}"
             continue

@@ -165,8 +165,8 @@ def _import_sqlite() -> None:
 def keep_grade(graded: Grade) -> str | None:
     """Keep a grade of the learner's own file; any other is left alone. Returns a line of warning, or None."""
     verdict, kata = graded.verdict, graded.kata
-    own = os.path.realpath(graded.source) == os.path.realpath(kata.skeleton_path)  # which knows of links to themselves
-    if not own or verdict.kind is Kind.NOT_STARTED or verdict.lacks_library:
+    graded_path, own_path = map(os.path.realpath, (graded.source.path, kata.skeleton_path))  # links to themselves, too
+    if graded_path != own_path or verdict.kind is Kind.NOT_STARTED or verdict.lacks_library:
         return None
     measured = min((item for item in verdict.measurements if item.graded), key=lambda item: item.ratio, default=None)
     return _keep(
@@ -176,7 +176,7 @@ def keep_grade(graded: Grade) -> str | None:
         verdict=str(verdict.kind),
         summary=verdict.summary,
         seconds=round(graded.time_s, 3),
-        digest=graded.digest or None,
+        digest=graded.source.digest or None,
         **(_speed_of(measured) if measured else {}),
     )
 

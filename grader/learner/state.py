@@ -8,7 +8,7 @@ from typing import Any
 
 from grader.content import skeleton
 from grader.content.catalog import PATHS, Catalog, Kata
-from grader.grade import digest_of
+from grader.content.source_file import digest_of
 from grader.learner.progress import Event, Progress
 
 NOT_STARTED, WRITTEN, FAILED, PASSED = WORDS = ("not started", "written", "failed", "passed")

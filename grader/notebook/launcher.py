@@ -21,11 +21,11 @@ from grader.compile.build import Build, CompileFailure, Request, Target, build
 from grader.compile.toolchain import find_gpu, find_toolchain
 from grader.content import skeleton
 from grader.content.catalog import Kata, find_root, load_catalog
-from grader.content.source_file import read_source
+from grader.content.source_file import digest_of, source_of
 from grader.content.spec import Spec, Tensor, load_spec
 from grader.devices import CTYPES, INSTRUCTIONS, Buffer, Call, Finding, Limits, Role, Scalar
 from grader.devices.sim import engine_library
-from grader.grade import SIM_ARCH, Options, digest_of, grade
+from grader.grade import SIM_ARCH, Options, grade
 from grader.learner import progress
 from grader.output import report
 from grader.sandbox.parent import Program, Sandbox
@@ -92,7 +92,7 @@ class Launcher:
         self.__name__ = kata.name
         self.__doc__ = "\n".join(_description(kata, self.spec))
         self.__signature__ = _signature(self.spec)
-        self._digest = digest_of(source)
+        self._read = source_of(source)
         self._sandbox: Sandbox | None = None
         self._library: ctypes.CDLL | None = None
         _LAUNCHERS.add(self)
@@ -111,13 +111,13 @@ class Launcher:
     @property
     def edited(self) -> bool:
         """Is there something else in the file by now than what is loaded?"""
-        return digest_of(self.source) != self._digest
+        return digest_of(self.source) != self._read.digest
 
     def reload(self) -> Launcher:
         """Take what is in the file now; it is compiled for the devices for which it was."""
         devices = [name for name, used in (("cpu", self._sandbox), ("cuda", self._library)) if used is not None]
         self.close()
-        self._digest = digest_of(self.source)
+        self._read = source_of(self.source)
         for device in devices or ["cpu" if find_gpu() is None else "cuda"]:
             self.compile(device)
         return self
@@ -280,7 +280,7 @@ class Launcher:
         """Where in the file: its name and line, and below it what stands there."""
         if line is None:
             return ""
-        return f" ({report.shown(self.source)}:{line})\n    {report.source_line(self.source, line)}".rstrip()
+        return f" ({report.shown(self.source)}:{line})\n    {self._read.line(line)}".rstrip()
 
     def _on_simulator(self) -> Sandbox:
         if self._sandbox is None:
@@ -301,17 +301,15 @@ class Launcher:
 
     def _built(self, target: Target) -> Build:
         name = self.kata.name
-        try:
-            text = read_source(self.source).decode(errors="replace")
-        except OSError as error:
-            raise KataError(f"{name}: {report.shown(self.source)} cannot be read ({error.strerror})") from None
+        if problem := source_of(self.source).problem or self._read.problem:
+            raise KataError(f"{name}: {report.shown(self.source)} cannot be read ({problem})")
         if self.edited:
             raise KataError(f"{name}: {report.shown(self.source)} was edited since it was loaded; call reload()")
-        if skeleton.is_pristine(text, skeleton.skeleton_of(self.kata)):
+        if skeleton.is_pristine(self._read.text, skeleton.skeleton_of(self.kata)):
             raise KataError(
                 f"{name}: not started: fill in the TODOs of {report.shown(self.source)}, then load it again"
             )
-        built = build(Request(self.kata, self.spec, self.source, target), find_toolchain())
+        built = build(Request(self.kata, self.spec, self._read, target), find_toolchain())
         if isinstance(built, CompileFailure):
             raise KataError(f"{name}: {built.kind}: {built.message}{self._at(built.line)}")
         return built

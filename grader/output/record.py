@@ -23,8 +23,8 @@ def record(grade: Grade) -> dict[str, Any]:
     found = {
         "format": FORMAT,
         "kata": grade.kata.name,
-        "file": str(grade.source),
-        "sha256": grade.digest or None,
+        "file": str(grade.source.path),
+        "sha256": grade.source.digest or None,
         "passed": grade.passed,
         "seconds": round(grade.time_s, 3),
         "device": shown.device,

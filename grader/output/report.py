@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from grader.content.source_file import read_source
 from grader.output.terminal import plain
 from grader.sandbox.parent import CUT
 from grader.verdict import Grade, Kind, Measurement, Mismatch, Verdict, said
@@ -103,8 +102,8 @@ def _shape(grade: Grade, verdict: Verdict) -> Iterable[str]:
 
 def _place(grade: Grade, verdict: Verdict) -> Iterable[str]:
     if verdict.line is not None:
-        path = shown(grade.source)
-        yield _row("at", f"{path}:{verdict.line}  {source_line(grade.source, verdict.line)}".rstrip())
+        path = shown(grade.source.path)
+        yield _row("at", f"{path}:{verdict.line}  {grade.source.line(verdict.line)}".rstrip())
 
 
 def _who(grade: Grade, verdict: Verdict) -> Iterable[str]:
@@ -258,21 +257,12 @@ def _cost_lines(grade: Grade, lines: Iterable[Mapping[str, int]]) -> Iterable[st
     yield f"{'line':>5} {'instructions':>13} {'sectors/ideal':>17} {'waves/ideal':>17}"
     for item in list(lines)[:COST_LINES]:
         sectors, waves = (_share(item[name], item[f"ideal_{name}"]) for name in ("sectors", "waves"))
-        text = source_line(grade.source, item["line"])[:70]
+        text = grade.source.line(item["line"])[:70]
         yield f"{item['line']:>5} {item['instructions']:>13,} {sectors:>17} {waves:>17}  {text}"
 
 
 def _share(count: int, ideal: int) -> str:
     return f"{count:,}/{ideal:,}" if count else "-"
-
-
-def source_line(path: Path, number: int) -> str:
-    """The text of one line of a file, without its indentation; empty where there is none."""
-    try:
-        lines = read_source(path).decode(errors="replace").splitlines()
-    except OSError:
-        return ""
-    return lines[number - 1].strip() if 0 < number <= len(lines) else ""
 
 
 def shown(path: Path) -> str:

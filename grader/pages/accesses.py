@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from grader.output.report import headline, source_line
+from grader.content.source_file import Source
+from grader.output.report import headline
 from grader.pages import paragraph, section
 from grader.pages.markup import Markup, Row, drawing, join, label, line, rect, table, tag
 from grader.verdict import Grade, said
@@ -121,14 +121,14 @@ def _kata(grade: Grade) -> Iterator[Markup]:
         yield tag("div", *pictures, class_="pictures")
 
 
-def _lines(source: Path, lines: Iterable[Mapping[str, int]]) -> Markup:
+def _lines(source: Source, lines: Iterable[Mapping[str, int]]) -> Markup:
     head = ("", "", "sectors a request", "best", "waves an access", "best")
     rows = []
     for item in lines:
         if not item["requests"] and not item["accesses"]:
             continue
         cells = (*_each(item, "sectors", "requests"), *_each(item, "waves", "accesses"))
-        rows.append(Row(f"line {item['line']}", (tag("code", source_line(source, item["line"])[:90]), *cells)))
+        rows.append(Row(f"line {item['line']}", (tag("code", source.line(item["line"])[:90]), *cells)))
     return table(head, rows)
 
 
@@ -153,7 +153,7 @@ def _chosen(samples: Iterable[Mapping[str, Any]], lines: Sequence[Mapping[str, i
     return [alike[key] for key in sorted(alike)][:MOST_PICTURES]
 
 
-def _picture(source: Path, alike: Sequence[Access]) -> Markup:
+def _picture(source: Source, alike: Sequence[Access]) -> Markup:
     """The worst of accesses that are alike."""
     is_shared = alike[0].buffer is None
     worst = max(alike, key=lambda access: len(waves_of(access) if is_shared else sectors_of(access)))
@@ -161,7 +161,7 @@ def _picture(source: Path, alike: Sequence[Access]) -> Markup:
     several = f", the worst of {len(alike)} such instructions" if len(alike) > 1 else ""
     heading = f"Line {worst.line}: {worst.kind} of {what}, {worst.bytes} bytes a lane{several}"
     drawn, words = _banks(worst, heading) if is_shared else _sectors(worst, heading)
-    code = tag("code", source_line(source, worst.line)[:90])
+    code = tag("code", source.line(worst.line)[:90])
     return tag("figure", tag("h3", heading), code, drawn, tag("figcaption", words))
 
 

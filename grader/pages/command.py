@@ -9,8 +9,9 @@ from datetime import date
 from pathlib import Path
 
 from grader.content.catalog import Catalog, CatalogError, Kata
+from grader.content.source_file import digest_of
 from grader.fault import Fault
-from grader.grade import Options, digest_of, grade
+from grader.grade import Options, grade
 from grader.learner.progress import Progress
 from grader.learner.state import State, next_ones
 from grader.output import report

@@ -25,9 +25,10 @@ from typing import NoReturn, cast
 
 from grader.compile.toolchain import ToolchainError, find_gpu, find_toolchain
 from grader.content.catalog import FILE, Catalog, CatalogError, find_root, load_catalog
+from grader.content.source_file import digest_of
 from grader.devices.sim import engine_library
 from grader.fault import Fault
-from grader.grade import Options, digest_of, targets
+from grader.grade import Options, targets
 from grader.service.lines import Lines, write
 from grader.service.task import Answer, Slot, Task, Tell, Work, decoded
 from grader.service.template import Template

@@ -23,6 +23,7 @@ from recorded import Machine
 from grader.compile import build
 from grader.compile.toolchain import find_toolchain
 from grader.content.catalog import Kata, find_root, load_catalog
+from grader.content.source_file import source_of
 from grader.content.spec import load_spec
 from grader.devices import INSTRUCTIONS, Limits
 from grader.devices.sim import engine_library
@@ -78,7 +79,7 @@ def build_solutions(katas: Iterable[Kata], device: str, arch: str) -> list[build
     The builds are those that `kata dev check` makes, many in one run of nvcc.
     """
     about: dict[str, Any] = {"target": build.Target(device, arch), "warnings_are_errors": True, "together": True}
-    requests = [build.Request(kata, load_spec(kata), kata.solution_path, **about) for kata in katas]
+    requests = [build.Request(kata, load_spec(kata), source_of(kata.solution_path), **about) for kata in katas]
     built = build.build_all(requests, find_toolchain(), jobs=os.cpu_count() or 1)
     for item in built:
         if isinstance(item, build.CompileFailure):
