@@ -19,12 +19,12 @@ from typing import Any
 import pytest
 from patience import PATIENCE_S, wait_for
 
-from grader.devices import Buffer, Call, Contents, Contest, Finding, Outcome, Poison, Raced
+from grader.devices import Buffer, Call, Contents, Finding, Outcome, Poison, TimingRequest, TimingResult
 from grader.devices.gpu.device import _Placed
 from grader.devices.gpu.driver import Driver
 from grader.sandbox import parent
 from grader.sandbox.frames import SHARED_BYTES, Area, Child, FrameError, Parent
-from grader.sandbox.parent import RACE_BYTES, RACE_COPIES, Program, Sandbox
+from grader.sandbox.parent import TIMING_BYTES, TIMING_COPIES, Program, Sandbox
 
 SIZES = (0, 1, SHARED_BYTES - 1, SHARED_BYTES, SHARED_BYTES + 1, 3 * SHARED_BYTES + 17)
 LARGE = 2 * SHARED_BYTES
@@ -116,14 +116,14 @@ def test_several_buffers_keep_to_their_places(ends: Ends) -> None:
 
 
 def test_answers_of_a_race_beyond_the_room_take_the_socket(ends: Ends) -> None:
-    contest = Contest("k", "copy", 1, 7)
-    call = a_call(b"", LARGE, race=contest)
+    request = TimingRequest("k", "copy", 1, 7)
+    call = a_call(b"", LARGE, timing=request)
     ends.ask(call)
     answers = tuple((number, {"y": contents(LARGE, number)}) for number in range(4))
     again = ((9, {"y": contents(LARGE, 9)}, {"y": contents(LARGE, 10)}),)
-    outcome = ends.answer(call, Outcome(race=Raced(times=((1.0, 2.0),), answers=answers, again=again)))
-    assert outcome.race is not None and (outcome.race.answers, outcome.race.again) == (answers, again)
-    kinds = [type(outputs["y"]) for _, outputs in outcome.race.answers]
+    outcome = ends.answer(call, Outcome(timing=TimingResult(times=((1.0, 2.0),), answers=answers, again=again)))
+    assert outcome.timing is not None and (outcome.timing.answers, outcome.timing.again) == (answers, again)
+    kinds = [type(outputs["y"]) for _, outputs in outcome.timing.answers]
     assert kinds == [bytes, bytes, bytes, bytearray]
 
 
@@ -168,7 +168,7 @@ def frame(listed: object, **changed: object) -> bytes:
     header = {
         "outputs": ["y"],
         "answers": 0,
-        "raced": [],
+        "timed_outputs": [],
         "findings": [],
         "counters": {},
         "writers": {},
@@ -192,7 +192,7 @@ LIES = {
     "too short": frame([(LARGE - 1, BEGIN)]),
     "another name": frame([(LARGE, BEGIN)], outputs=["z"]),
     "none, and nothing found": frame([], outputs=[]),
-    "a race that was not asked for": frame([(LARGE, BEGIN)], race={"times": []}),
+    "a timing run that was not asked for": frame([(LARGE, BEGIN)], timing={"times": []}),
     "no findings": frame([(LARGE, BEGIN)], findings=7),
     "an endless header": struct.pack("<Q", 1 << 60),
     "endless contents": frame([(1 << 60, None)]),
@@ -410,13 +410,13 @@ def test_shared_memory_is_no_reason_to_stop_an_honest_launcher(box: Sandbox) -> 
 
 
 def test_a_race_may_take_memory_for_its_outputs_too(box: Sandbox) -> None:
-    call = a_call(bytes(LARGE), 3 * LARGE, race=Contest("k", "copy", 1, 7))
-    box.call(call)  # the device here runs no race
-    assert box.start()._memory_limit < RACE_BYTES  # the child that answered otherwise was replaced
+    call = a_call(bytes(LARGE), 3 * LARGE, timing=TimingRequest("k", "copy", 1, 7))
+    box.call(call)  # the device here times nothing
+    assert box.start()._memory_limit < TIMING_BYTES  # the child that answered otherwise was replaced
     child = box.start()
     with pytest.raises(parent._Lost):
         child.ask(call)
-    assert child._memory_limit == RACE_COPIES * 4 * LARGE + RACE_BYTES
+    assert child._memory_limit == TIMING_COPIES * 4 * LARGE + TIMING_BYTES
 
 
 # -- what the GPU makes of contents, on memory of the host

@@ -23,17 +23,17 @@ from grader.content.catalog import Kata, Speed, Threshold, load_catalog
 from grader.content.dtype import DTYPES
 from grader.content.source_file import Source, source_of
 from grader.content.spec import Accumulated, Exact, Size, Sizes, Spec, Tensor, Values, integers, load_spec, normal
-from grader.devices import Buffer, Call, Contest, Finding, Outcome, Raced
+from grader.devices import Buffer, Call, Finding, Outcome, TimingRequest, TimingResult
 from grader.devices.contents import JUDGED, REPLACED, chosen, negated, number_of, replaced, rotation
 from grader.devices.gpu import timing as race_module
 from grader.devices.gpu.ptx import DIFFER, NEGATE, REPLACE, SPIN, UNROLL, read_ptx
-from grader.devices.gpu.timing import Race
+from grader.devices.gpu.timing import Timing
 from grader.devices.sim import SimDevice
 from grader.grade import Options
 from grader.judge import measure as measure_module
 from grader.judge.case import Case, Shape
 from grader.judge.check import Effort, judge
-from grader.judge.measure import CANARY, LARGE, RANKS, STAGES, fitted, measure, moved
+from grader.judge.measure import LARGE, NOISE_PAIRS, RANKS, STAGES, fitted, measure, moved
 from grader.output.record import record
 from grader.output.report import explanation, launches, speed, speed_table
 from grader.sandbox.parent import Program, Sandbox
@@ -56,7 +56,7 @@ SPEC = Spec(
     work=lambda sizes: sizes["n"],
     rows="n",
 )
-QUIET = ((1.0, 1.0),) * CANARY
+QUIET = ((1.0, 1.0),) * NOISE_PAIRS
 
 
 def kata(percent: float | None = None, **speed: object) -> Kata:
@@ -67,17 +67,17 @@ def kata(percent: float | None = None, **speed: object) -> Kata:
 
 
 def contents(call: Call, number: int | None) -> bytes:
-    """What the one input holds in a contest's call of this number; None: as it was given."""
+    """What the one input holds in a timing run's call of this number; None: as it was given."""
     given = call.buffers[0]
     flat = numpy.frombuffer(bytes(given.given), dtype=f"V{given.itemsize}")
-    if number is None or call.race is None:
+    if number is None or call.timing is None:
         return flat.tobytes()
-    seed = number_of(call.race.secret, number, 0)
+    seed = number_of(call.timing.secret, number, 0)
     turned = numpy.roll(flat, -(rotation(seed) // given.itemsize))
-    if given.name in call.race.replaced:
+    if given.name in call.timing.replaced:
         places, sources = replaced(seed, len(flat))
         turned[places] = flat[sources]
-    if given.name in call.race.negated:
+    if given.name in call.timing.negated:
         first, last = negated(seed, len(flat))
         turned.view(numpy.uint8).reshape(-1, given.itemsize)[first:last, -1] ^= 0x80
     return bytes(turned.tobytes())
@@ -98,28 +98,28 @@ class Clock(Sandbox):
         answers: Callable[[Call, int], bytes] = doubled,
         again: Callable[[Call, int], bytes] | None = None,
         exact: Callable[[Call], bytes] = doubled,
-        **raced: object,
+        **result: object,
     ) -> None:
         super().__init__("gpu")
         self.exact = exact
-        self.ratios, self.answers, self.again, self.raced = list(ratios), answers, again, raced
-        self.contests: list[Contest] = []
+        self.ratios, self.answers, self.again, self.result = list(ratios), answers, again, result
+        self.requests: list[TimingRequest] = []
         self.closed = 0
 
     def close(self) -> None:
         self.closed += 1
 
     def call(self, call: Call) -> Outcome:
-        contest = call.race
-        if contest is None:  # the shape that is timed, untimed, on values that must come out exactly
+        request = call.timing
+        if request is None:  # the shape that is timed, untimed, on values that must come out exactly
             return Outcome(outputs={"y": self.exact(call)})
-        self.contests.append(contest)
-        times = tuple((self.ratios[i % len(self.ratios)], 1.0) for i in range(contest.pairs))
-        given = [(10 + i, {"y": self.answers(call, 10 + i)}) for i in chosen(contest.secret, contest.pairs)]
+        self.requests.append(request)
+        times = tuple((self.ratios[i % len(self.ratios)], 1.0) for i in range(request.pairs))
+        given = [(10 + i, {"y": self.answers(call, 10 + i)}) for i in chosen(request.secret, request.pairs)]
         again = [(i, {"y": self.answers(call, i)}, {"y": self.again(call, i)}) for i in range(5)] if self.again else []
-        canary = self.raced.get("canary", QUIET) * 7  # type: ignore[operator]  # more than is ever asked for
-        fields = {"answers": tuple(given), "again": tuple(again), **self.raced, "canary": canary[: contest.canary]}
-        return Outcome(race=Raced(times=times, **fields))  # type: ignore[arg-type]
+        noise = self.result.get("noise", QUIET) * 7  # type: ignore[operator]  # more than is ever asked for
+        fields = {"answers": tuple(given), "again": tuple(again), **self.result, "noise": noise[: request.noise]}
+        return Outcome(timing=TimingResult(times=times, **fields))  # type: ignore[arg-type]
 
 
 def timed(sandbox: Sandbox, of: Kata = KATA, spec: Spec = SPEC, pairs: int | None = None) -> Verdict:
@@ -146,9 +146,9 @@ def test_ratio_is_the_median_of_the_pairs_ratios() -> None:
     assert measurement.ratio == pytest.approx(0.60)
     assert (measurement.low, measurement.high) == (pytest.approx(0.55), pytest.approx(0.65))
     assert measurement.bytes_moved == 8 * N and measurement.pairs == 21
-    (contest,) = sandbox.contests
-    assert (contest.baseline, contest.bytes_moved, contest.canary, contest.spec) == ("copy", 8 * N, CANARY, None)
-    assert contest.replaced == ("x",)
+    (request,) = sandbox.requests
+    assert (request.baseline, request.bytes_moved, request.noise, request.spec) == ("copy", 8 * N, NOISE_PAIRS, None)
+    assert request.replaced == ("x",)
 
 
 # -- pass, too slow, inconclusive
@@ -159,7 +159,7 @@ def test_a_clear_pass_and_a_clear_failure_need_21_pairs() -> None:
         sandbox = Clock([ratio - 0.01, ratio, ratio + 0.01])
         verdict = timed(sandbox, kata(80))
         assert verdict.kind is kind and "80 % asked" in verdict.summary, verdict
-        assert [contest.pairs for contest in sandbox.contests] == [21]
+        assert [request.pairs for request in sandbox.requests] == [21]
         assert verdict.measurements[0].ratio == pytest.approx(ratio)
 
 
@@ -169,10 +169,10 @@ def test_an_interval_around_the_threshold_is_made_narrower_and_then_inconclusive
     assert verdict.kind is Kind.INCONCLUSIVE
     assert verdict.measurements[0].pairs == STAGES[-1]
     once = [21, 10, 20, 50]
-    assert [contest.pairs for contest in sandbox.contests] == once * 2, "all of it once more"
+    assert [request.pairs for request in sandbox.requests] == once * 2, "all of it once more"
     assert sandbox.closed == 1, "in a fresh process"
-    assert [contest.canary for contest in sandbox.contests] == [CANARY, 0, 0, 0] * 2
-    assert len({contest.secret for contest in sandbox.contests}) == 8, "other contents each time"
+    assert [request.noise for request in sandbox.requests] == [NOISE_PAIRS, 0, 0, 0] * 2
+    assert len({request.secret for request in sandbox.requests}) == 8, "other contents each time"
 
 
 def test_one_shape_far_below_the_threshold_fails_whatever_the_mean() -> None:
@@ -201,20 +201,20 @@ def test_baselines_beside_are_shown_and_decide_nothing() -> None:
 def test_noise_beside_a_baseline_that_is_not_graded_decides_nothing() -> None:
     class Unsteady(Clock):
         def call(self, call: Call) -> Outcome:
-            assert call.race is None or call.race.baseline in ("copy", "read")
-            noisy = call.race is not None and call.race.baseline == "read"
-            self.raced = {"canary": ((1.5, 1.0),) * CANARY} if noisy else {}
+            assert call.timing is None or call.timing.baseline in ("copy", "read")
+            noisy = call.timing is not None and call.timing.baseline == "read"
+            self.result = {"noise": ((1.5, 1.0),) * NOISE_PAIRS} if noisy else {}
             return super().call(call)
 
     verdict = timed(Unsteady([0.9]), kata(80, beside=("read",)))
     assert verdict.passed and [item.baseline for item in verdict.measurements] == ["copy"]
 
 
-class Warming(Race):
-    """A race on a card that is not there, whose clock falls from the first MHz to the second after some samples."""
+class Warming(Timing):
+    """A timing run on a card that is not there, whose clock falls from the first MHz to the second after a while."""
 
     def __init__(self, *, first: int, second: int, after: int) -> None:
-        self._contest = Contest("double_f32", "copy", 8, secret=1, pairs=21, canary=CANARY)
+        self._request = TimingRequest("double_f32", "copy", 8, secret=1, pairs=21, noise=NOISE_PAIRS)
         self._random, self._inputs, self._outputs, self._calls = Random(0), [], [], 0
         self._answers, self._again, self._clocks, self._found, self._small = [], [], [], None, True
         self._baseline = lambda: None
@@ -238,7 +238,7 @@ class Warming(Race):
         return 1.0
 
 
-ONCE = 2 * CANARY + 2 * 21  # samples
+ONCE = 2 * NOISE_PAIRS + 2 * 21  # samples
 
 
 @pytest.mark.parametrize(
@@ -254,9 +254,14 @@ def test_what_was_timed_before_the_card_was_warm_counts_for_nothing(
     second: int, after: int, samples: int, clocks: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(race_module, "WARM_UP_S", 0.0)
-    race = Warming(first=1980, second=second, after=after)
-    raced = race.run(lambda pointers: None)
-    assert (race.samples, raced.clocks_mhz, len(raced.times), len(raced.canary)) == (samples, clocks, 21, CANARY)
+    timing = Warming(first=1980, second=second, after=after)
+    result = timing.run(lambda pointers: None)
+    assert (timing.samples, result.clocks_mhz, len(result.times), len(result.noise)) == (
+        samples,
+        clocks,
+        21,
+        NOISE_PAIRS,
+    )
 
 
 def test_faster_than_the_card_can_be_is_no_pass() -> None:
@@ -267,41 +272,41 @@ def test_faster_than_the_card_can_be_is_no_pass() -> None:
 
 
 @pytest.mark.parametrize(
-    ("raced", "words"),
+    ("result", "words"),
     [
         ({"other_processes": 1}, ["1", "process", "GPU"]),
         ({"clocks_mhz": (1980, 1700)}, ["clock", "1980", "1700 MHz"]),
-        ({"canary": ((1.03, 1.0),) * CANARY}, ["copy", "itself", "n=1000", "1.030"]),
-        ({"canary": ((0.95, 1.0), (1.05, 1.0)) * 5 + ((1.0, 1.0),)}, ["noisy"]),
+        ({"noise": ((1.03, 1.0),) * NOISE_PAIRS}, ["copy", "itself", "n=1000", "1.030"]),
+        ({"noise": ((0.95, 1.0), (1.05, 1.0)) * 5 + ((1.0, 1.0),)}, ["noisy"]),
     ],
 )
-def test_a_machine_that_tells_nothing_gives_no_verdict(raced: dict[str, object], words: list[str]) -> None:
-    sandbox = Clock([0.9], **raced)
+def test_a_machine_that_tells_nothing_gives_no_verdict(result: dict[str, object], words: list[str]) -> None:
+    sandbox = Clock([0.9], **result)
     verdict = timed(sandbox, kata(80))
     assert verdict.kind is Kind.INCONCLUSIVE and has(verdict.summary, *words)
     assert sandbox.closed == 1, "tried once more"
 
 
-def test_a_noisy_canary_gets_more_pairs_before_it_voids_the_run() -> None:
+def test_a_noisy_check_gets_more_pairs_before_it_voids_the_run() -> None:
     class Settling(Clock):
         def call(self, call: Call) -> Outcome:
-            again = len(self.contests) > 0
+            again = len(self.requests) > 0
             noisy = ((0.9, 1.0), (1.1, 1.0)) * 5 + ((1.0, 1.0),)
-            self.raced = {"canary": ((1.0, 1.0),) * 20 if again else noisy}
+            self.result = {"noise": ((1.0, 1.0),) * 20 if again else noisy}
             return super().call(call)
 
     sandbox = Settling([0.9])
     verdict = timed(sandbox, kata(80))
     assert verdict.passed, verdict.summary
-    assert [(contest.pairs, contest.canary) for contest in sandbox.contests] == [(21, 11), (0, 20)]
+    assert [(request.pairs, request.noise) for request in sandbox.requests] == [(21, 11), (0, 20)]
 
 
-def test_more_pairs_of_the_canary_do_not_hide_that_the_clock_changed() -> None:
+def test_more_pairs_of_the_noise_check_do_not_hide_that_the_clock_changed() -> None:
     class Throttled(Clock):
         def call(self, call: Call) -> Outcome:
-            first = call.race is not None and call.race.pairs > 0
-            noisy = {"canary": ((0.9, 1.0), (1.1, 1.0)) * 5 + ((1.0, 1.0),), "clocks_mhz": (1980, 1700)}
-            self.raced = noisy if first else {}
+            first = call.timing is not None and call.timing.pairs > 0
+            noisy = {"noise": ((0.9, 1.0), (1.1, 1.0)) * 5 + ((1.0, 1.0),), "clocks_mhz": (1980, 1700)}
+            self.result = noisy if first else {}
             return super().call(call)
 
     verdict = timed(Throttled([0.9]), kata(80))
@@ -370,7 +375,7 @@ def test_values_that_must_come_out_exactly_are_tried_on_the_timed_shape() -> Non
     assert timed(Clock([1.0]), spec=spec).passed
     sandbox = Clock([1.0], exact=lambda call: bytes(4 * N))
     assert timed(sandbox, spec=spec).kind is Kind.WRONG_ANSWER
-    assert not sandbox.contests, "there is nothing to time"
+    assert not sandbox.requests, "there is nothing to time"
 
 
 def test_what_a_timed_call_did_besides_is_a_verdict() -> None:
@@ -523,7 +528,7 @@ def test_words_and_record_of_a_measurement() -> None:
 # -- contents
 
 
-def test_no_call_of_a_contest_gets_the_contents_of_another() -> None:
+def test_no_call_of_a_timing_run_gets_the_contents_of_another() -> None:
     case = Case(KATA, SPEC, Shape((("n", 5000),), "normal", 1))
     all_of_them = [case.in_call(3, call).inputs["x"] for call in range(40)] + [case.inputs["x"]]
     assert len({values.numpy().tobytes() for values in all_of_them}) == 41
@@ -640,7 +645,7 @@ def test_the_card_replaces_what_the_cpu_replaces(tmp_path: Path, itemsize: int) 
 def test_a_file_that_remembers_answers_works_in_every_timed_call(
     name: str, exploit: str, sizes: dict[str, int]
 ) -> None:
-    """The calls of a race on the simulator: it does all of the work again, or its answer is wrong."""
+    """The calls of a timing run on the simulator: it does all of the work again, or its answer is wrong."""
     of, spec = KATAS[name], load_spec(KATAS[name])
     request = Request(of, spec, source_of(ROOT / "tests" / exploit), Target("sim", "sm_90a"))
     (built,) = build_all([request], find_toolchain())

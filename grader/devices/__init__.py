@@ -80,14 +80,14 @@ class Scalar:
 
 
 @dataclass(frozen=True)
-class Contest:
-    """A race to run instead of a plain call: ``pairs`` of samples, baseline and launcher in turn. Needs a GPU.
+class TimingRequest:
+    """Time the launcher instead of calling it once: ``pairs`` of samples, baseline and launcher in turn. Needs a GPU.
 
     ``baseline`` is "copy" (half of ``bytes_moved`` read, half written), "read" (all of them read), or a name among the
     baselines that ``spec``, a family's spec file, has for ``kata``. Every call gets contents of its own, which
     ``secret`` and the number of the call say: see grader/devices/contents.py. ``replaced`` names the inputs that also
-    get other values, ``negated`` those that get other signs. ``canary`` is the number of pairs in which the baseline
-    races against itself.
+    get other values, ``negated`` those that get other signs. ``noise`` is the number of pairs of the noise check, in
+    which the baseline is timed beside itself.
     """
 
     kata: str
@@ -97,7 +97,7 @@ class Contest:
     replaced: tuple[str, ...] = ()
     negated: tuple[str, ...] = ()
     pairs: int = 21
-    canary: int = 0
+    noise: int = 0
     spec: str | None = None
 
 
@@ -129,7 +129,7 @@ class Call:
     limits: Limits = field(default_factory=Limits)
     watch: tuple[tuple[str, int], ...] = ()  # (buffer, element): say who wrote it last, on the simulator
     counters: bool = False  # count what the kernels do, on the simulator
-    race: Contest | None = None  # time the launcher against a baseline instead, on a GPU
+    timing: TimingRequest | None = None  # time the launcher against a baseline instead, on a GPU
 
 
 @dataclass(frozen=True)
@@ -153,18 +153,18 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Raced:
-    """What a race showed. ``times`` are its pairs, (baseline, launcher) in seconds; ``canary`` the baseline's own.
+class TimingResult:
+    """``times`` are pairs of (baseline, launcher) in seconds; ``noise`` the pairs of the noise check.
 
     ``answers`` are outputs of timed calls with the number of the call, a few that chance picked. ``again`` has a timed
     call's number and outputs and what an untimed call made of the same contents, where the bits are not the same.
     ``finding`` says what else went wrong, in any call.
-    ``clocks_mhz`` is the SM clock in the first and in the last quarter of the race. ``card`` has the facts that peaks
+    ``clocks_mhz`` is the SM clock in the first and in the last quarter of the run. ``card`` has the facts that peaks
     are worked out from: sms, clock_khz, memory_clock_khz, memory_bus_bits, l2_bytes.
     """
 
     times: tuple[tuple[float, float], ...]
-    canary: tuple[tuple[float, float], ...] = ()
+    noise: tuple[tuple[float, float], ...] = ()
     answers: tuple[tuple[int, Outputs], ...] = ()
     again: tuple[tuple[int, Outputs, Outputs], ...] = ()
     finding: Finding | None = None
@@ -182,7 +182,7 @@ class Outcome:
     ``counters`` has, where the call asked for it, under "kernels" a list with each kernel's totals, the lines that cost
     most, and under "samples" one access of each instruction in these lines: where every lane of a warp goes.
     ``writers`` names who last wrote each watched element: "c[3]" -> kernel, line, block, thread, as far as they apply.
-    An element that nobody wrote is not in it. After a race there is ``race`` and no outputs.
+    An element that nobody wrote is not in it. After a timing run there is ``timing`` and no outputs.
     """
 
     outputs: Outputs = field(default_factory=dict)
@@ -190,7 +190,7 @@ class Outcome:
     counters: Mapping[str, Any] = field(default_factory=dict)
     writers: Mapping[str, Any] = field(default_factory=dict)
     launches: tuple[Mapping[str, Any], ...] = ()
-    race: Raced | None = None
+    timing: TimingResult | None = None
 
 
 class LoadError(Exception):

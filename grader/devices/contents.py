@@ -1,8 +1,8 @@
 """A number -> the contents of one timed call: each input rotated, some of its values replaced, a part of it negated.
 
 No timed call gets contents that an earlier call got, so that an answer can only be remembered in vain. The numbers come
-from a contest's secret. The process that times makes the contents on the card, from one master of each input; the one
-that judges makes the same on the CPU.
+from a timing run's secret. The process that times makes the contents on the card, from one master of each input; the
+one that judges makes the same on the CPU.
 
 A rotation alone would keep what does not depend on order: a sum, a maximum, a histogram. So in inputs of the kata's own
 elements some values are replaced by others of the same input. A long sum would still be right within what rounding may
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 ROTATION_BYTES, ROTATIONS = 256, 4096  # an input is rotated by a multiple of so many bytes, and by less than so many
 REPLACED = 256  # values of an input, one in each of as many parts of it
-JUDGED = 3  # timed answers of a contest that are compared with the reference
+JUDGED = 3  # timed answers of a timing run that are compared with the reference
 DIFFERENT = 3  # large timed answers that come back because an untimed call gave other bits
 
 _WORD = (1 << 64) - 1
@@ -35,7 +35,7 @@ def mixed(number: int, nth: int) -> int:
 
 
 def number_of(secret: int, call: int, position: int) -> int:
-    """What the contents of an input follow from: the one at ``position`` among the inputs, in a contest's nth call."""
+    """What the contents of an input follow from: the one at ``position`` among them, in a timing run's nth call."""
     return mixed(mixed(secret, call), position)
 
 

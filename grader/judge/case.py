@@ -224,7 +224,7 @@ class Case:
         return bounds
 
     def in_call(self, secret: int, call: int) -> Case:
-        """The same with the contents of a contest's nth call: see grader/devices/contents.py."""
+        """The same with the contents of a timing run's nth call: see grader/devices/contents.py."""
         import torch
 
         inputs = {}

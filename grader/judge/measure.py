@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from grader.compile.toolchain import Gpu
 from grader.content.catalog import Kata, Threshold
 from grader.content.spec import Spec
-from grader.devices import Contents, Contest, Limits, Outcome, Outputs, Raced
+from grader.devices import Contents, Limits, Outcome, Outputs, TimingRequest, TimingResult
 from grader.devices.contents import DIFFERENT, JUDGED
 from grader.judge.case import Case, Expected, Shape
 from grader.judge.check import found, judge, named, unsteady
@@ -28,20 +28,20 @@ from grader.verdict import Kind, Measurement, Verdict, said
 if TYPE_CHECKING:
     import torch
 
-LIMITS = Limits(seconds=120.0)  # of a race
-MEMORY_SHARE = 0.7  # of the card's, that a race may fill
+LIMITS = Limits(seconds=120.0)  # of a timing run
+MEMORY_SHARE = 0.7  # of the card's, that a timing run may fill
 CONTEXT_BYTES = 1 << 30  # what CUDA and torch take for themselves
 
 # Pairs -> the ranks, counted from 1, between which the median of the population lies with at least 95 % probability
 # (sign test: the sum of the binomial tails below the rank is under 2.5 % on each side).
 RANKS: Mapping[int, tuple[int, int]] = {11: (2, 10), 21: (6, 16), 31: (10, 22), 51: (19, 33), 101: (41, 61)}
 STAGES = (21, 31, 51, 101)  # how many pairs there are by then, where fewer do not decide
-CANARIES = (11, 31, 101)  # pairs of the baseline against itself; how many there are by then, where fewer are noisy
-CANARY = CANARIES[0]
+NOISE_CHECKS = (11, 31, 101)  # pairs of the baseline against itself; how many there are by then, where fewer are noisy
+NOISE_PAIRS = NOISE_CHECKS[0]
 
 SLACK = 0.99  # of the threshold is enough for a pass: the interval's own width must not decide
 FLOOR_POINTS = 10  # a single shape may be so many percent below the threshold
-QUIET, STEADY, CLOCK = 0.02, 0.05, 0.10  # the canary's median off 1, its interval's width, the clock's change
+QUIET, STEADY, CLOCK = 0.02, 0.05, 0.10  # the noise check's median off 1, its interval's width, the clock's change
 
 # Answers larger than this are judged by samples: so many runs of rows, each in a band of its own.
 LARGE, BANDS, RUN_ELEMENTS = 1 << 20, 128, 4096
@@ -55,13 +55,13 @@ class _Track:
     baseline: str
     graded: bool
     times: list[tuple[float, float]] = field(default_factory=list)
-    canary: tuple[tuple[float, float], ...] = ()
+    noise: tuple[tuple[float, float], ...] = ()
     outcome: Outcome = field(default_factory=Outcome)
 
     @property
-    def raced(self) -> Raced:
-        assert self.outcome.race is not None
-        return self.outcome.race
+    def result(self) -> TimingResult:
+        assert self.outcome.timing is not None
+        return self.outcome.timing
 
 
 def measure(
@@ -93,7 +93,7 @@ def _measured(kata: Kata, spec: Spec, sandbox: Sandbox, gpu: Gpu, pairs: int | N
     verdict = Verdict(Kind.PASS, "measured")
     for stage in STAGES if pairs is None and threshold is not None else (pairs or STAGES[0],):
         for track in tracks:
-            if bad := _race(kata, spec, sandbox, track, stage):
+            if bad := _time(kata, spec, sandbox, track, stage):
                 return bad
         measurements = tuple(_measurement(kata, spec, track, gpu) for track in tracks)
         verdict = replace(_decided(measurements, threshold), measurements=measurements)
@@ -101,7 +101,7 @@ def _measured(kata: Kata, spec: Spec, sandbox: Sandbox, gpu: Gpu, pairs: int | N
             break
     shown = []
     for track in (_Track(sizes, name, False) for name in kata.speed.beside for sizes in shapes):
-        bad = _race(kata, spec, sandbox, track, CANARY)
+        bad = _time(kata, spec, sandbox, track, NOISE_PAIRS)
         if bad is None:
             shown.append(_measurement(kata, spec, track, gpu))
         elif bad.kind is not Kind.INCONCLUSIVE:  # noise beside a baseline that is not graded decides nothing
@@ -131,27 +131,27 @@ def _decided(measurements: Sequence[Measurement], threshold: Threshold | None) -
     return Verdict(Kind.PASS if low >= SLACK * wanted else Kind.INCONCLUSIVE, words)
 
 
-# -- one race --------------------------------------------------------------------------------------------------------
+# -- one timing run --------------------------------------------------------------------------------------------------
 
 
-def _race(kata: Kata, spec: Spec, sandbox: Sandbox, track: _Track, pairs: int) -> Verdict | None:
+def _time(kata: Kata, spec: Spec, sandbox: Sandbox, track: _Track, pairs: int) -> Verdict | None:
     """Time until ``track`` has ``pairs`` pairs. Returns what went wrong, if anything did."""
     if track.graded and not track.times and (bad := _inexact(kata, spec, sandbox, track.sizes)):
         return bad
-    canary = 0 if track.canary else CANARY
-    bad = _contest(kata, spec, sandbox, track, pairs=pairs - len(track.times), canary=canary)
-    for count in CANARIES[1:]:
-        if bad is None and len(track.canary) < count and _noise(track):
-            bad = _contest(kata, spec, sandbox, track, pairs=0, canary=count - len(track.canary))
-    if bad is None and (noise := _noise(track)):
-        bad = Verdict(Kind.INCONCLUSIVE, noise)
+    noise = 0 if track.noise else NOISE_PAIRS
+    bad = _request(kata, spec, sandbox, track, pairs=pairs - len(track.times), noise=noise)
+    for count in NOISE_CHECKS[1:]:
+        if bad is None and len(track.noise) < count and _noise(track):
+            bad = _request(kata, spec, sandbox, track, pairs=0, noise=count - len(track.noise))
+    if bad is None and (words := _noise(track)):
+        bad = Verdict(Kind.INCONCLUSIVE, words)
     return bad
 
 
-def _contest(kata: Kata, spec: Spec, sandbox: Sandbox, track: _Track, *, pairs: int, canary: int) -> Verdict | None:
+def _request(kata: Kata, spec: Spec, sandbox: Sandbox, track: _Track, *, pairs: int, noise: int) -> Verdict | None:
     """Time so many pairs more, and judge what was computed. Returns what went wrong on the way, if anything did."""
     case = _case(kata, spec, track.sizes, spec.values[0].name)
-    contest = Contest(
+    request = TimingRequest(
         kata=kata.name,
         baseline=track.baseline,
         bytes_moved=moved(kata, spec, track.sizes),
@@ -159,20 +159,20 @@ def _contest(kata: Kata, spec: Spec, sandbox: Sandbox, track: _Track, *, pairs: 
         replaced=case.replaced,
         negated=case.negated,
         pairs=pairs,
-        canary=canary,
+        noise=noise,
         spec=str(kata.spec_path) if track.baseline in spec.baselines else None,
     )
-    track.outcome = sandbox.call(replace(case.call(nth=0, limits=LIMITS), race=contest))
+    track.outcome = sandbox.call(replace(case.call(nth=0, limits=LIMITS), timing=request))
     if track.outcome.findings:
         return _while_timed(found(case, track.outcome.findings[0]), sandbox)
-    raced = track.raced
-    if raced.finding is not None:
-        return _while_timed(found(case, raced.finding), sandbox)
-    if (verdict := _judged(case, contest, raced)) is not None:
+    result = track.result
+    if result.finding is not None:
+        return _while_timed(found(case, result.finding), sandbox)
+    if (verdict := _judged(case, request, result)) is not None:
         return _while_timed(verdict, sandbox)
-    track.times += raced.times
-    track.canary += raced.canary
-    disturbance = _disturbance(raced)
+    track.times += result.times
+    track.noise += result.noise
+    disturbance = _disturbance(result)
     return Verdict(Kind.INCONCLUSIVE, disturbance) if disturbance else None
 
 
@@ -198,22 +198,21 @@ def _while_timed(verdict: Verdict, sandbox: Sandbox) -> Verdict:
     return replace(verdict, summary=summary, printed=sandbox.printed)
 
 
-def _disturbance(raced: Raced) -> str | None:
-    """What voids a contest, whatever its times are: somebody else on the card, or another clock."""
-    if raced.other_processes:
-        several = "processes use" if raced.other_processes > 1 else "process uses"
-        return (
-            f"{raced.other_processes} other {several} the GPU: nothing can be measured beside it; `nvidia-smi` lists it"
-        )
-    first, last = raced.clocks_mhz
+def _disturbance(result: TimingResult) -> str | None:
+    """What voids a timing run, whatever its times are: another process on the card, or another clock."""
+    if result.other_processes:
+        several = "processes use" if result.other_processes > 1 else "process uses"
+        words = f"{result.other_processes} other {several} the GPU"
+        return f"{words}: nothing can be measured beside it; `nvidia-smi` lists it"
+    first, last = result.clocks_mhz
     if abs(last - first) > CLOCK * max(first, 1):
         return f"the SM clock went from {first} to {last} MHz while it was measured"
     return None
 
 
 def _noise(track: _Track) -> str | None:
-    """What the canary says, where the machine is too noisy to tell anything."""
-    ratio, low, high = _interval(track.canary)
+    """What the noise check says, where the machine is too noisy to tell anything."""
+    ratio, low, high = _interval(track.noise)
     if abs(ratio - 1) <= QUIET and high - low <= STEADY:
         return None
     itself = f"{track.baseline} against itself at {said(track.sizes)}"
@@ -232,7 +231,7 @@ def _measurement(kata: Kata, spec: Spec, track: _Track, gpu: Gpu) -> Measurement
     baseline, launcher = (median(column) for column in zip(*track.times, strict=True))
     bytes_moved = moved(kata, spec, track.sizes)
     flops = spec.flops(track.sizes) if spec.flops else 0
-    bytes_s, flops_s = peak_bytes(track.raced.card), peak_flops(track.raced.card, gpu.capability, kata.elem)
+    bytes_s, flops_s = peak_bytes(track.result.card), peak_flops(track.result.card, gpu.capability, kata.elem)
     # What is written may still be in L2 when the launcher is done; what is read has to come, the L2 being cold.
     bytes_read = max(0, bytes_moved - _tensor_bytes(kata, spec, track.sizes)[1])
     return Measurement(
@@ -249,7 +248,7 @@ def _measurement(kata: Kata, spec: Spec, track: _Track, gpu: Gpu) -> Measurement
         peak_bytes_s=bytes_s,
         peak_flops_s=flops_s,
         floor_s=max(flops / flops_s if flops_s else 0.0, bytes_read / bytes_s if bytes_s else 0.0),
-        clock_mhz=track.raced.clocks_mhz[-1],
+        clock_mhz=track.result.clocks_mhz[-1],
         graded=track.graded,
         launches=_one_call(track.outcome.launches),
     )
@@ -280,7 +279,7 @@ def _tensor_bytes(kata: Kata, spec: Spec, sizes: Mapping[str, int]) -> tuple[int
 
 
 def fitted(kata: Kata, spec: Spec, sizes: Mapping[str, int], memory_bytes: int) -> Mapping[str, int]:
-    """The shape, halved along its largest size until a race of it fits the card. 0 bytes of memory: not known."""
+    """The shape, halved along its largest size until a timing run of it fits the card. 0 bytes of memory: not known."""
     fitting = dict(sizes)
     while memory_bytes and _needed(kata, spec, fitting) > MEMORY_SHARE * memory_bytes:
         name = max(fitting, key=lambda size: fitting[size])
@@ -319,22 +318,22 @@ _INPUTS: dict[tuple[Any, ...], Mapping[str, torch.Tensor]] = {}
 MOST_INPUTS = 4  # hundreds of megabytes: two shapes with two kinds of values
 
 
-def _judged(case: Case, contest: Contest, raced: Raced) -> Verdict | None:
+def _judged(case: Case, request: TimingRequest, result: TimingResult) -> Verdict | None:
     """What is wrong with the answers, if anything is."""
-    for nth, (call, outputs) in enumerate(raced.answers):
-        verdict = _answer(case.in_call(contest.secret, call), f"{contest.secret} {call}", outputs, nth)
+    for nth, (call, outputs) in enumerate(result.answers):
+        verdict = _answer(case.in_call(request.secret, call), f"{request.secret} {call}", outputs, nth)
         if not verdict.passed:
             return verdict
-    for call, timed, untimed in raced.again[:DIFFERENT]:
-        there = case.in_call(contest.secret, call)
+    for call, timed, untimed in result.again[:DIFFERENT]:
+        there = case.in_call(request.secret, call)
         for outputs in (timed, untimed):
-            verdict = _answer(there, f"{contest.secret} {call}", outputs)
+            verdict = _answer(there, f"{request.secret} {call}", outputs)
             if not verdict.passed:
                 return verdict
         if case.spec.deterministic:
             return unsteady(case)
-    for call, timed, untimed in raced.again[DIFFERENT:]:
-        verdict = _agreement(case.in_call(contest.secret, call), there.expected, timed, untimed)
+    for call, timed, untimed in result.again[DIFFERENT:]:
+        verdict = _agreement(case.in_call(request.secret, call), there.expected, timed, untimed)
         if not verdict.passed:
             return verdict
     return None

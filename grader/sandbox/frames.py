@@ -22,12 +22,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from grader.devices import Buffer, Call, Contents, Contest, Finding, Limits, Outcome, Outputs, Poison, Raced, Scalar
+from grader.devices import (
+    Buffer,
+    Call,
+    Contents,
+    Finding,
+    Limits,
+    Outcome,
+    Outputs,
+    Poison,
+    Scalar,
+    TimingRequest,
+    TimingResult,
+)
 from grader.devices.contents import DIFFERENT, JUDGED
 
 SHARED_BYTES = 1 << 18  # from here on contents are shared: twice as fast as the socket; of half as much, no faster
-ANSWER_BYTES = 1 << 30  # most that an answer may be beside large outputs: small ones of a race come back every time
-ANSWERS = JUDGED + 2 * DIFFERENT  # of each output, most that a race sends back where it is large
+ANSWER_BYTES = 1 << 30  # most that an answer may be beside large outputs: a timing run sends small ones every time
+ANSWERS = JUDGED + 2 * DIFFERENT  # of each output, most that a timing run sends back where it is large
 _PIECE_BYTES = 4 << 20  # most that is read from a socket at a time
 
 
@@ -130,19 +142,19 @@ class Area:
 
 def _answers(call: Call, sizes: Mapping[str, int], outcome: Outcome) -> bool:
     """Whether an outcome has the outputs that the call asked for, each as long as it must be."""
-    raced = _raced(outcome)
-    given = [outcome.outputs] if call.race is None else [outputs for _, outputs in raced]
+    result = _timed_outputs(outcome)
+    given = [outcome.outputs] if call.timing is None else [outputs for _, outputs in result]
     whole = all({name: len(data) for name, data in outputs.items()} == sizes for outputs in given)
-    known = all(isinstance(number, int) and number >= 0 for number, _ in raced)
-    return bool(outcome.findings) or (whole and known and (outcome.race is None) == (call.race is None))
+    known = all(isinstance(number, int) and number >= 0 for number, _ in result)
+    return bool(outcome.findings) or (whole and known and (outcome.timing is None) == (call.timing is None))
 
 
-def _raced(outcome: Outcome) -> list[tuple[int, Outputs]]:
-    """All outputs of a race with the numbers of their calls: answers, then of each pair both."""
-    if outcome.race is None:
+def _timed_outputs(outcome: Outcome) -> list[tuple[int, Outputs]]:
+    """All outputs of a timing run with the numbers of their calls: answers, then of each pair both."""
+    if outcome.timing is None:
         return []
-    pairs = [(number, outputs) for number, *both in outcome.race.again for outputs in both]
-    return [*outcome.race.answers, *pairs]
+    pairs = [(number, outputs) for number, *both in outcome.timing.again for outputs in both]
+    return [*outcome.timing.answers, *pairs]
 
 
 def _poison(buffer: Buffer) -> tuple[int, int] | None:
@@ -154,8 +166,8 @@ def _output_sizes(call: Call) -> dict[str, int]:
 
 
 def _room_bytes(call: Call) -> int:
-    """What the large outputs take, of a race the answers that are judged. Others, which are few, take the socket."""
-    answers = JUDGED if call.race else 1
+    """What the large outputs take: in a timing run, the judged answers. Others, which are few, take the socket."""
+    answers = JUDGED if call.timing else 1
     return answers * sum(_whole_pages(size) for size in _output_sizes(call).values() if size >= SHARED_BYTES)
 
 
@@ -222,12 +234,15 @@ class Child:
 
     def write_outcome(self, outcome: Outcome, *, spent: bool) -> None:
         """The header has the names of outputs and answers in the order of their contents."""
-        race = replace(outcome.race, answers=(), again=()) if outcome.race else None
-        header = asdict(replace(outcome, outputs={}, race=race))
+        timing = replace(outcome.timing, answers=(), again=()) if outcome.timing else None
+        header = asdict(replace(outcome, outputs={}, timing=timing))
         header["outputs"] = list(outcome.outputs)
-        header["raced"] = [(number, list(outputs)) for number, outputs in _raced(outcome)]
-        header["answers"] = len(outcome.race.answers) if outcome.race else 0
-        blobs = [*outcome.outputs.values(), *(data for _, outputs in _raced(outcome) for data in outputs.values())]
+        header["timed_outputs"] = [(number, list(outputs)) for number, outputs in _timed_outputs(outcome)]
+        header["answers"] = len(outcome.timing.answers) if outcome.timing else 0
+        blobs = [
+            *outcome.outputs.values(),
+            *(data for _, outputs in _timed_outputs(outcome) for data in outputs.values()),
+        ]
         _write(self._connection, {**header, "spent": spent}, blobs, [self._put(blob) for blob in blobs])
 
     def _map(self, fd: int) -> None:
@@ -338,29 +353,31 @@ def _decode_call(header: dict[str, Any], blobs: Iterable[Contents]) -> Call:
     )
     scalars = tuple(Scalar(**item) for item in header["scalars"])
     watch = tuple((name, index) for name, index in header["watch"])
-    race = header["race"]
-    if race is not None:
-        race = Contest(**{**race, **{name: tuple(race[name]) for name in ("replaced", "negated")}})
+    timing = header["timing"]
+    if timing is not None:
+        timing = TimingRequest(**{**timing, **{name: tuple(timing[name]) for name in ("replaced", "negated")}})
     limits = Limits(**header["limits"])
-    return Call(**{**header, "buffers": buffers, "scalars": scalars, "limits": limits, "watch": watch, "race": race})
+    return Call(
+        **{**header, "buffers": buffers, "scalars": scalars, "limits": limits, "watch": watch, "timing": timing}
+    )
 
 
 def _decode_outcome(header: Mapping[str, Any], blobs: Iterable[Contents]) -> Outcome:
     remaining = iter(blobs)
     outputs = {name: next(remaining) for name in header["outputs"]}
-    raced = [(number, {name: next(remaining) for name in names}) for number, names in header["raced"]]
-    answers, rest = raced[: header["answers"]], iter(raced[header["answers"] :])
+    result = [(number, {name: next(remaining) for name in names}) for number, names in header["timed_outputs"]]
+    answers, rest = result[: header["answers"]], iter(result[header["answers"] :])
     again = [(number, timed, untimed) for (number, timed), (_, untimed) in zip(rest, rest, strict=True)]
-    race = header["race"]
-    if race is not None:
-        finding = _finding(race["finding"]) if race["finding"] else None
-        pairs = {name: tuple((one, other) for one, other in race[name]) for name in ("times", "canary")}
-        clocks = tuple(race["clocks_mhz"])
+    timing = header["timing"]
+    if timing is not None:
+        finding = _finding(timing["finding"]) if timing["finding"] else None
+        pairs = {name: tuple((one, other) for one, other in timing[name]) for name in ("times", "noise")}
+        clocks = tuple(timing["clocks_mhz"])
         outputs_of = {"answers": tuple(answers), "again": tuple(again)}
-        race = Raced(**{**race, **pairs, **outputs_of, "finding": finding, "clocks_mhz": clocks})
+        timing = TimingResult(**{**timing, **pairs, **outputs_of, "finding": finding, "clocks_mhz": clocks})
     findings = tuple(_finding(item) for item in header["findings"])
     plain = {name: header[name] for name in ("counters", "writers")}
-    return Outcome(outputs, findings, **plain, launches=tuple(header["launches"]), race=race)
+    return Outcome(outputs, findings, **plain, launches=tuple(header["launches"]), timing=timing)
 
 
 def _finding(item: Mapping[str, Any]) -> Finding:

@@ -34,7 +34,7 @@ from grader.system.stopwatch import Stopwatch
 
 READY_LIMIT_S = 120.0
 ANSWER_LIMIT_S = 120.0  # from the first byte of an answer to its last
-RACE_COPIES, RACE_BYTES = 5, 8 << 30  # host memory that a race may take: of its buffers, and besides
+TIMING_COPIES, TIMING_BYTES = 5, 8 << 30  # host memory that a timing run may take: of its buffers, and besides
 MOST_PROCESSES = 200  # that a launcher may start
 PRINTED_LIMIT = 16_000  # bytes of the learner's own output that are kept, at most
 CUT = "..."  # the line that stands for what came before
@@ -237,9 +237,9 @@ class _Child:
         self.took_s = 0.0
         if self._memory_at_start is None:
             self._memory_at_start = self._wait_until_ready()
-        if call.race:  # holds inputs, answers and what it sends; and torch, where that is the baseline
+        if call.timing:  # holds inputs, answers and what it sends; and torch, where that is the baseline
             buffers_bytes = sum(len(buffer.data) for buffer in call.buffers)
-            self._memory_limit = max(self._memory_limit, RACE_COPIES * buffers_bytes + RACE_BYTES)
+            self._memory_limit = max(self._memory_limit, TIMING_COPIES * buffers_bytes + TIMING_BYTES)
         try:
             self._send(lambda: self._frames.write_call(call))
             stopwatch = Stopwatch(self._process.pid)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from grader.content.dtype import DTYPES
 from grader.content.spec import find_spec
-from grader.devices import Buffer, Contest
+from grader.devices import Buffer, TimingRequest
 from grader.devices.gpu.driver import Driver
 from grader.devices.gpu.ptx import read_ptx
 
@@ -44,12 +44,12 @@ class Baselines:
             self._driver.free(memory)
         self._memory.clear()
 
-    def open(self, contest: Contest, inputs: Mapping[str, int], buffers: tuple[Buffer, ...]) -> Run:
-        """What runs the contest's baseline. ``inputs`` has the addresses of the contents that it may use."""
+    def open(self, request: TimingRequest, inputs: Mapping[str, int], buffers: tuple[Buffer, ...]) -> Run:
+        """What runs the baseline of a timing request. ``inputs`` has the addresses of the contents that it may use."""
         own = {"copy": self._copy, "read": self._read}
-        if contest.baseline in own:
-            return own[contest.baseline](contest.bytes_moved)
-        return self._from_spec(contest, inputs, buffers)
+        if request.baseline in own:
+            return own[request.baseline](request.bytes_moved)
+        return self._from_spec(request, inputs, buffers)
 
     def _copy(self, bytes_moved: int) -> Run:
         """Half of the bytes read, half of them written: a copy from one buffer to another."""
@@ -66,19 +66,19 @@ class Baselines:
         blocks = _READ_BLOCKS_PER_SM * driver.attribute(_MULTIPROCESSOR_COUNT)
         return lambda: driver.launch(kernel, blocks=blocks, threads=_READ_THREADS, arguments=arguments)
 
-    def _from_spec(self, contest: Contest, inputs: Mapping[str, int], buffers: tuple[Buffer, ...]) -> Run:
+    def _from_spec(self, request: TimingRequest, inputs: Mapping[str, int], buffers: tuple[Buffer, ...]) -> Run:
         """The spec's own, on torch tensors that lie where the inputs are. The first call may choose its kernels."""
         import torch
 
-        assert contest.spec is not None
-        make = find_spec(Path(contest.spec), contest.kata).baselines[contest.baseline]
+        assert request.spec is not None
+        make = find_spec(Path(request.spec), request.kata).baselines[request.baseline]
         try:
             torch.cuda.set_stream(torch.cuda.ExternalStream(self._driver.stream.value or 0))  # type: ignore[no-untyped-call]
             tensors = {item.name: _tensor(inputs.get(item.name), item) for item in buffers}
             run = make(**tensors)
             run()
         except (RuntimeError, AssertionError) as error:  # torch without CUDA, without memory, without this operator
-            raise BaselineError(f"the baseline {contest.baseline} cannot run: {error}") from error
+            raise BaselineError(f"the baseline {request.baseline} cannot run: {error}") from error
         return run
 
     def _allocate(self, size: int) -> int:

@@ -15,10 +15,10 @@ from ctypes import c_char_p, c_void_p
 from pathlib import Path
 from typing import Any
 
-from grader.devices import CTYPES, Buffer, Call, Contest, Finding, LoadError, Outcome, Poison
+from grader.devices import CTYPES, Buffer, Call, Finding, LoadError, Outcome, Poison, TimingRequest
 from grader.devices.gpu.baselines import BaselineError
 from grader.devices.gpu.driver import Driver, DriverError
-from grader.devices.gpu.timing import Race
+from grader.devices.gpu.timing import Timing
 from grader.devices.launcher_rules import LauncherRules, regions
 from grader.devices.runtime_calls import Region
 
@@ -58,8 +58,8 @@ class GpuDevice:
         self.spent = False
 
     def call(self, call: Call) -> Outcome:
-        if call.race is not None:
-            return self._race(call, call.race)
+        if call.timing is not None:
+            return self._time(call, call.timing)
         placed = [_Placed(self._driver, buffer) for buffer in call.buffers]
         self._driver.do("cuCtxSynchronize")
         pointers = [item.pointer for item in placed]
@@ -97,7 +97,7 @@ class GpuDevice:
         text = self._take_calls().decode(errors="replace")
         return self._rules.broken(text, self._driver.stream.value or 0, places)
 
-    def _race(self, call: Call, contest: Contest) -> Outcome:
+    def _time(self, call: Call, request: TimingRequest) -> Outcome:
         self._launches()
         called: list[Sequence[int]] = []  # the pointers of each call
 
@@ -106,8 +106,8 @@ class GpuDevice:
             self._launch(call, pointers)
 
         try:
-            with Race(self._driver, contest, call.buffers) as race:
-                raced = race.run(launch)
+            with Timing(self._driver, request, call.buffers) as timing:
+                result = timing.run(launch)
         except BaselineError as error:
             return Outcome(findings=(Finding("inconclusive", str(error)),))
         except DriverError as error:
@@ -117,10 +117,10 @@ class GpuDevice:
             return Outcome(findings=(self._broken(error.result),))
         launches = self._launches()
         refused = self._refused()
-        buffers = sorted(call.buffers, key=lambda buffer: buffer.role)  # as the race has them: inputs first
+        buffers = sorted(call.buffers, key=lambda buffer: buffer.role)  # as the timing run has them: inputs first
         places = [regions(buffers, pointers) for pointers in called]
         findings = [*([refused] if refused else []), *self._broken_rules(places)]
-        return Outcome(findings=tuple(findings), launches=launches, race=raced)
+        return Outcome(findings=tuple(findings), launches=launches, timing=result)
 
     def _broken(self, result: int) -> Finding:
         if result == _OUT_OF_MEMORY:

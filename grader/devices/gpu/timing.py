@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from ctypes import byref, c_float, c_size_t, c_uint64, c_void_p
 from random import Random
 
-from grader.devices import Buffer, Contest, Finding, Outputs, Poison, Raced
+from grader.devices import Buffer, Finding, Outputs, Poison, TimingRequest, TimingResult
 from grader.devices.contents import DIFFERENT, REPLACED, ROTATION_BYTES, ROTATIONS, chosen, negated, number_of, rotation
 from grader.devices.gpu.baselines import Baselines, Run
 from grader.devices.gpu.driver import Driver
@@ -87,12 +87,12 @@ class _Output:
         return None
 
 
-class Race:
-    """One contest on the first GPU. Owns its memory and events until it is closed."""
+class Timing:
+    """One timing run on the first GPU. Owns its memory and events until it is closed."""
 
-    def __init__(self, driver: Driver, contest: Contest, buffers: tuple[Buffer, ...]) -> None:
-        self._driver, self._contest = driver, contest
-        self._random = Random(contest.secret)
+    def __init__(self, driver: Driver, request: TimingRequest, buffers: tuple[Buffer, ...]) -> None:
+        self._driver, self._request = driver, request
+        self._random = Random(request.secret)
         self._inputs = [_Input(driver, item) for item in buffers if item.role == "in"]
         self._outputs = [_Output(driver, item) for item in buffers if item.role == "out"]
         self._small = sum(output.size for output in self._outputs) <= SMALL_BYTES
@@ -110,9 +110,9 @@ class Race:
         for event in (self._begin, self._end):
             driver.do("cuEventCreate", byref(event), 0)
         self._baselines = Baselines(driver)
-        self._baseline = self._baselines.open(contest, {item.name: item.master for item in self._inputs}, buffers)
+        self._baseline = self._baselines.open(request, {item.name: item.master for item in self._inputs}, buffers)
 
-    def __enter__(self) -> Race:
+    def __enter__(self) -> Timing:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -128,7 +128,7 @@ class Race:
         for address in memory:
             driver.free(address)
 
-    def run(self, launch: Callable[[Sequence[int]], None]) -> Raced:
+    def run(self, launch: Callable[[Sequence[int]], None]) -> TimingResult:
         """Time both arms. ``launch`` calls the launcher with the buffers' addresses, inputs first.
 
         Raises DriverError where a kernel broke the context.
@@ -138,12 +138,12 @@ class Race:
             self._baseline()
             self._untimed(launch)
             calls += 1
-        canary, times, clocks = self._timed(launch)
+        noise, times, clocks = self._timed(launch)
         if clocks[1] < (1 - COLD_CLOCK) * clocks[0]:
-            canary, times, clocks = self._timed(launch)
-        return Raced(
+            noise, times, clocks = self._timed(launch)
+        return TimingResult(
             times=tuple(times),
-            canary=tuple(canary),
+            noise=tuple(noise),
             answers=tuple(self._answers),
             again=tuple(self._again),
             finding=self._found,
@@ -160,14 +160,14 @@ class Race:
         """
         for noted in (self._clocks, self._answers, self._again):
             noted.clear()
-        canary = [(self._baseline_s(), self._baseline_s()) for _ in range(self._contest.canary)]
-        canary = [(second, first) if pair % 2 else (first, second) for pair, (first, second) in enumerate(canary)]
-        judged = chosen(self._contest.secret, self._contest.pairs)
+        noise = [(self._baseline_s(), self._baseline_s()) for _ in range(self._request.noise)]
+        noise = [(second, first) if pair % 2 else (first, second) for pair, (first, second) in enumerate(noise)]
+        judged = chosen(self._request.secret, self._request.pairs)
         times = [
-            self._pair(launch, flipped=pair % 2 == 1, judged=pair in judged) for pair in range(self._contest.pairs)
+            self._pair(launch, flipped=pair % 2 == 1, judged=pair in judged) for pair in range(self._request.pairs)
         ]
         quarter = max(1, len(self._clocks) // 4)
-        return canary, times, (_middle(self._clocks[:quarter]), _middle(self._clocks[-quarter:]))
+        return noise, times, (_middle(self._clocks[:quarter]), _middle(self._clocks[-quarter:]))
 
     def _pair(self, launch: Callable[[Sequence[int]], None], *, flipped: bool, judged: bool) -> tuple[float, float]:
         """Seconds of the baseline and of the launcher, the launcher first where ``flipped``."""
@@ -220,7 +220,7 @@ class Race:
         driver = self._driver
         first, second = [], []
         for position, item in enumerate(self._inputs):
-            number = number_of(self._contest.secret, call, position)
+            number = number_of(self._request.secret, call, position)
             one, other = (place + self._shift() for place in item.places)
             driver.copy(one, item.rotated(number), item.size)
             if item.size:
@@ -232,11 +232,11 @@ class Race:
 
     def _change_values(self, place: int, item: _Input, number: int) -> None:
         elements = item.size // item.itemsize
-        if item.name in self._contest.replaced:
+        if item.name in self._request.replaced:
             count = min(REPLACED, elements)
             arguments = map(c_uint64, (place, item.master, elements, item.itemsize, count, number))
             self._driver.launch(self._replace, blocks=1, threads=REPLACED, arguments=tuple(arguments))
-        if item.name in self._contest.negated:
+        if item.name in self._request.negated:
             first, last = (place + nth * item.itemsize for nth in negated(number, elements))
             arguments = map(c_uint64, (first, last, item.itemsize))
             self._driver.launch(self._negate, blocks=1024, threads=256, arguments=tuple(arguments))
