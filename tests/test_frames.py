@@ -174,7 +174,7 @@ def frame(listed: object, **changed: object) -> bytes:
         "writers": {},
         "launches": [],
     }
-    text = json.dumps({"blobs": listed, "header": {**header, "race": None, "spent": False, **changed}}).encode()
+    text = json.dumps({"blobs": listed, "header": {**header, "timing": None, "spent": False, **changed}}).encode()
     return struct.pack("<Q", len(text)) + text
 
 
