@@ -14,7 +14,7 @@ PIP := "$(BIN)/python" -m pip install --quiet --disable-pip-version-check --no-c
 	--constraint constraints.txt
 
 # It needs nothing that is installed, only g++. If it fails, whoever needs the simulator says why.
-BUILD_SIMULATOR := from grader import cache; from grader.devices.sim import engine; \
+BUILD_SIMULATOR := from grader.storage import cache; from grader.devices.sim import engine; \
 	engine.engine_library(cache.cache_folder())
 
 WRONG_KATA := elementwise_f32x4

@@ -15,7 +15,7 @@ import torch
 
 from grader.content.catalog import find_root, load_catalog
 from grader.content.spec import load_spec
-from grader.judge.case import Case, Shape
+from grader.judge.case import Case, CaseKey
 from grader.notebook import ops
 
 
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None, *, device: str = "cuda") -> Non
     kata = load_catalog(root).katas[options.kata]
     spec = load_spec(kata)
     sizes = {name: int(size) for name, size in (pair.split("=") for pair in options.sizes)}
-    inputs = Case(kata, spec, Shape.of(spec, sizes, spec.values[0].name, 1)).inputs.values()
+    inputs = Case(kata, spec, CaseKey.of(spec, sizes, spec.values[0].name, 1)).inputs.values()
     known = {dim for tensor in spec.inputs for dim in tensor.shape}
 
     ops.register(root, solutions=options.solution)

@@ -25,9 +25,9 @@ from grader.content.source_file import Source, source_of
 from grader.content.spec import load_spec
 from grader.devices.sim import engine_library
 from grader.fault import Fault
-from grader.judge.check import Effort, check, count, effort_for
+from grader.judge.check import SearchBudget, budget_for, check, count
 from grader.judge.measure import measure
-from grader.sandbox.parent import Program, Sandbox, expect_torch
+from grader.sandbox.parent import Program, Sandbox, prestart_torch
 from grader.storage import cache
 from grader.storage.lock import gpu_turn
 from grader.verdict import Grade, Kind, Verdict
@@ -55,17 +55,17 @@ class Options:
     pairs: int | None = None  # samples of each arm, where speed is measured; None: as many as decide
     counters: bool = False  # after a pass on the simulator, count what the kernels cost
     memory: bool = True  # try the shape that failed last before all others, and keep it
-    hidden: bool = False  # shapes in no published order, and more of them drawn
+    shuffled: bool = False  # shapes in no published order, and more of them drawn
     together: bool = False  # compile several files in one run of nvcc: for checks of many files that seldom fail
     within: str = ""  # the folder that what a file includes must lie in; empty: anywhere
 
-    def effort(self, target: Target, after_gpu: bool) -> Effort:
-        effort = replace(effort_for(target.device), seed=self.seed, hidden=self.hidden)
-        if self.hidden:
-            effort = replace(effort, examples=2 * effort.examples)
+    def budget(self, target: Target, after_gpu: bool) -> SearchBudget:
+        budget = replace(budget_for(target.device), seed=self.seed, shuffled=self.shuffled)
+        if self.shuffled:
+            budget = replace(budget, examples=2 * budget.examples)
         if after_gpu:  # the answers were judged on the GPU: a few small shapes for what it hides
-            effort = replace(effort, examples=4, edges=10)
-        return effort.thorough() if self.thorough else effort
+            budget = replace(budget, examples=4, named_sizes=10)
+        return budget.thorough() if self.thorough else budget
 
 
 def targets(options: Options, gpu: Gpu | None) -> tuple[Target, ...]:
@@ -127,7 +127,7 @@ def prepare(
         return
     requests = [_request(kata, source, target, each) for kata, source in started for target, each in wanted]
     _engine([target for target, _ in wanted], progress)
-    expect_torch(sum(_uses_torch(request, options) for request in requests))
+    prestart_torch(sum(_uses_torch(request, options) for request in requests))
     build_all(requests, find_toolchain(), jobs=options.jobs, progress=progress)
 
 
@@ -147,7 +147,7 @@ def unreadable(kata: Kata, source: Source) -> Verdict | None:
     name = source.path.name
     if source.problem:
         words = f"{name} cannot be read ({source.problem})"
-        back = skeleton.way_back(kata, source.path)
+        back = skeleton.reset_hint(kata, source.path)
         return Verdict(Kind.DOES_NOT_COMPILE, f"{words}; {back}" if back else words)
     if b"\0" in source.data:
         return Verdict(Kind.DOES_NOT_COMPILE, f"{name} is not a text file: it has a zero byte")
@@ -165,10 +165,10 @@ def _on_devices(kata: Kata, source: Source, options: Options, progress: Progress
     verdicts: list[Verdict] = []
     for target in found:
         request = _request(kata, source, target, options)
-        effort = options.effort(target, after_gpu=bool(verdicts))
+        budget = options.budget(target, after_gpu=bool(verdicts))
 
-        def judged(sandbox: Sandbox, request: Request = request, effort: Effort = effort) -> Verdict:
-            return _checked(request, sandbox, effort, options, progress)
+        def judged(sandbox: Sandbox, request: Request = request, budget: SearchBudget = budget) -> Verdict:
+            return _checked(request, sandbox, budget, options, progress)
 
         verdict = _on_device(request, options, progress, judged, alone=_timed(kata, options))
         verdicts.append(replace(verdict, device=str(target)))
@@ -206,15 +206,15 @@ def _turn(target: Target, alone: bool, progress: Progress | None) -> contextlib.
 
 
 def _checked(
-    request: Request, sandbox: Sandbox, effort: Effort, options: Options, progress: Progress | None
+    request: Request, sandbox: Sandbox, budget: SearchBudget, options: Options, progress: Progress | None
 ) -> Verdict:
     """Whether the answers are right; and of right ones, as far as it applies, what they cost and how fast they come."""
     kata, target = request.kata, request.target
-    verdict = check(kata, request.spec, sandbox, effort, _memory(kata) if options.memory else None)
+    verdict = check(kata, request.spec, sandbox, budget, _memory(kata) if options.memory else None)
     if not verdict.passed:
         return verdict
     if options.counters and target.device == "sim":
-        verdict = replace(verdict, counters=count(kata, request.spec, sandbox, effort))
+        verdict = replace(verdict, counters=count(kata, request.spec, sandbox, budget))
     if target.device == "gpu" and _timed(kata, options):
         measured = _measured(request, sandbox, options, progress)
         share = max(verdict.error_share, measured.error_share)  # the timed answer may be what is wrong

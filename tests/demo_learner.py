@@ -16,7 +16,7 @@ from typing import Any
 from grader.content.catalog import Catalog, Kata, load_catalog
 from grader.content.source_file import digest_of
 from grader.content.spec import load_spec
-from grader.judge.measure import moved
+from grader.judge.measure import min_bytes_of
 from grader.judge.peaks import peak_bytes, peak_flops
 from grader.learner import progress
 from grader.verdict import said
@@ -78,7 +78,7 @@ def _speed(kata: Kata, share: float, random: Random) -> dict[str, Any]:
     spec, sizes = load_spec(kata), kata.speed.shapes[0]
     flops = spec.flops(sizes) if spec.flops else 0
     bytes_s, flops_s = peak_bytes(FACTS), peak_flops(FACTS, (8, 9), kata.elem)
-    bytes_moved = moved(kata, spec, sizes)
+    bytes_moved = min_bytes_of(kata, spec, sizes)
     time_s = max(bytes_moved / (0.92 * bytes_s), flops / (0.85 * flops_s) if flops_s else 0) / share
     room = random.uniform(0.004, 0.03)
     return {

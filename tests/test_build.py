@@ -17,7 +17,7 @@ from compiler import HeldCompiler
 from facts import all_of, has
 from patience import PATIENCE_S, wait_for
 
-from grader.compile import compilation, static_shared
+from grader.compile import compilation, shared_memory_limit
 from grader.compile.build import Build, CompileFailure, Request, Target, build, build_all, exported_names
 from grader.compile.toolchain import find_toolchain
 from grader.content.catalog import load_catalog
@@ -155,12 +155,12 @@ BUILD_TWO = f"""
     sys.path.insert(0, {str(ROOT / "tests")!r})
     from test_build import *
     import grader.compile.build
-    from grader.lock import Claims
+    from grader.storage.lock import BuildLocks
     grader.compile.build.PATIENCE_S = 1000.0
-    def wait(self, key, *, until, limit_s, really=Claims.wait):
+    def wait(self, key, *, until, limit_s, really=BuildLocks.wait):
         Path({{mark!r}}).touch()
         really(self, key, until=until, limit_s=limit_s)
-    Claims.wait = wait
+    BuildLocks.wait = wait
     names = ["elementwise_f32", "histogram_i32"]
     built = build_all([request_for(name) for name in names], find_toolchain(), progress=print)
     assert all(isinstance(item, Build) and item.library.is_file() for item in built)
@@ -385,7 +385,7 @@ PTX = """
 
 @pytest.mark.parametrize(("own", "bytes_in_all"), [(2048, None), (2049, 49160)])
 def test_a_kernel_has_the_shared_memory_of_what_it_calls(own: int, bytes_in_all: int | None) -> None:
-    refusal = static_shared.refused(PTX.replace("OWN", str(own)), "sm_89", "")
+    refusal = shared_memory_limit.refused(PTX.replace("OWN", str(own)), "sm_89", "")
     if bytes_in_all is None:
         assert refusal is None
     else:

@@ -22,19 +22,19 @@ from grader.content.catalog import Kata
 from grader.content.spec import (
     Accumulated,
     Exact,
-    Numbers,
+    InputKind,
     Parameter,
+    Rng,
     Size,
     Sizes,
     Spec,
     Tensor,
-    Values,
     integers,
     normal,
 )
 from grader.devices import Call, Finding, Outcome
-from grader.judge.case import Case, Shape
-from grader.judge.check import CALLS, FINDING_WORK, Effort, _Search, check, effort_for, try_shape
+from grader.judge.case import Case, CaseKey
+from grader.judge.check import CALLS, FINDING_WORK, SearchBudget, _Search, budget_for, check, try_shape
 from grader.sandbox.parent import Sandbox, SandboxError
 from grader.verdict import Kind, Verdict
 
@@ -90,10 +90,10 @@ def spec(**changes: Any) -> Spec:
         "inputs": (Tensor("a", ("n",)), Tensor("b", ("n",))),
         "outputs": (Tensor("c", ("n",)),),
         "sizes": {"n": Size(0, 1000)},
-        "values": (Values("normal", normal()), Values("whole numbers", integers(1, 9))),
+        "values": (InputKind("normal", normal()), InputKind("whole numbers", integers(1, 9))),
         "reference": lambda a, b, sizes: a + b,
         "tolerance": Exact(),
-        "edges": tuple({"n": n} for n in (0, 1, 2, 7, 33, 255, 256, 257, 999)),
+        "named_sizes": tuple({"n": n} for n in (0, 1, 2, 7, 33, 255, 256, 257, 999)),
         "work": lambda sizes: sizes["n"],
     }
     return Spec(**{**fields, **changes})
@@ -103,7 +103,7 @@ def add(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
     return {"c": inputs["a"] + inputs["b"]}
 
 
-QUICK = Effort(examples=10, shrink_work=1 << 40)
+QUICK = SearchBudget(examples=10, shrink_work=1 << 40)
 
 
 def run(
@@ -111,10 +111,10 @@ def run(
     *,
     the_spec: Spec | None = None,
     the_kata: Kata | None = None,
-    effort: Effort = QUICK,
+    budget: SearchBudget = QUICK,
     **more: Any,
 ) -> Verdict:
-    return check(the_kata or kata(), the_spec or spec(), sandbox, effort, **more)  # type: ignore[arg-type]
+    return check(the_kata or kata(), the_spec or spec(), sandbox, budget, **more)  # type: ignore[arg-type]
 
 
 def broken(fails: Callable[[int], bool]) -> FakeSandbox:
@@ -136,21 +136,21 @@ def test_right_kernel_passes() -> None:
     sandbox = FakeSandbox(add)
     verdict = run(sandbox)
     assert verdict.passed and verdict.kind is Kind.PASS
-    assert verdict.cases >= len(spec().edges)
+    assert verdict.cases >= len(spec().named_sizes)
     assert len(sandbox.calls) == CALLS * verdict.cases
 
 
 def test_named_shapes_come_first_and_in_order() -> None:
     sandbox = FakeSandbox(add)
     run(sandbox)
-    edges = [(sizes["n"],) for sizes in spec().edges]
+    edges = [(sizes["n"],) for sizes in spec().named_sizes]
     assert sandbox.shapes[: len(edges)] == edges
 
 
 def test_further_shapes_are_drawn() -> None:
     sandbox = FakeSandbox(add)
-    run(sandbox, effort=replace(QUICK, examples=30))
-    drawn = sandbox.shapes[len(spec().edges) :]
+    run(sandbox, budget=replace(QUICK, examples=30))
+    drawn = sandbox.shapes[len(spec().named_sizes) :]
     assert len(drawn) >= 10 and all(0 <= n <= 1000 for (n,) in drawn)
 
 
@@ -158,10 +158,10 @@ def test_all_values_have_their_turn() -> None:
     """From shape to shape, before the largest of them gets every kind."""
     sandbox = FakeSandbox(add)
     run(sandbox)
-    middle = {sizes["n"] for sizes in spec().edges[2:-1]}
+    middle = {sizes["n"] for sizes in spec().named_sizes[2:-1]}
     whole = [
         bool((torch.frombuffer(bytearray(call.buffers[0].data), dtype=torch.float32) % 1 == 0).all())
-        for call in sandbox.calls[: CALLS * (len(spec().edges) - 1) : CALLS]
+        for call in sandbox.calls[: CALLS * (len(spec().named_sizes) - 1) : CALLS]
         if call.buffers[0].shape[0] in middle
     ]
     assert whole == [False, True, False, True, False, True]
@@ -169,16 +169,16 @@ def test_all_values_have_their_turn() -> None:
 
 def test_largest_named_shape_sees_all_values() -> None:
     sandbox = FakeSandbox(add)
-    run(sandbox, effort=replace(QUICK, examples=1))
-    last = spec().edges[-1]["n"]
+    run(sandbox, budget=replace(QUICK, examples=1))
+    last = spec().named_sizes[-1]["n"]
     contents = {bytes(call.buffers[0].data) for call in sandbox.calls if call.buffers[0].shape == (last,)}
     assert len(contents) >= len(spec().values)
 
 
 def test_work_limit_leaves_large_shapes_out_of_what_is_drawn() -> None:
     sandbox = FakeSandbox(add)
-    assert run(sandbox, effort=replace(QUICK, work_limit=100, examples=40)).passed
-    assert max({*sandbox.shapes} - {(sizes["n"],) for sizes in spec().edges}) <= (100,)
+    assert run(sandbox, budget=replace(QUICK, work_limit=100, examples=40)).passed
+    assert max({*sandbox.shapes} - {(sizes["n"],) for sizes in spec().named_sizes}) <= (100,)
 
 
 def test_large_shapes_are_for_those_who_ask() -> None:
@@ -186,20 +186,20 @@ def test_large_shapes_are_for_those_who_ask() -> None:
     sandbox = FakeSandbox(add)
     run(sandbox, the_spec=large)
     assert (5000,) not in sandbox.shapes
-    run(sandbox, the_spec=large, effort=replace(QUICK, large=True))
+    run(sandbox, the_spec=large, budget=replace(QUICK, large=True))
     assert (5000,) in sandbox.shapes
 
 
 def test_only_as_many_named_shapes_as_asked_for() -> None:
     sandbox = FakeSandbox(add)
-    run(sandbox, effort=replace(QUICK, edges=3, examples=1))
+    run(sandbox, budget=replace(QUICK, named_sizes=3, examples=1))
     assert sandbox.shapes[:3] == [(0,), (1,), (2,)] and len(sandbox.shapes) <= 4
 
 
 def test_a_gpu_tries_more_than_a_simulator() -> None:
-    assert effort_for("gpu").large and not effort_for("sim").large
-    assert effort_for("gpu").work_limit > effort_for("sim").work_limit
-    assert effort_for("sim").thorough().examples > effort_for("sim").examples
+    assert budget_for("gpu").large and not budget_for("sim").large
+    assert budget_for("gpu").work_limit > budget_for("sim").work_limit
+    assert budget_for("sim").thorough().examples > budget_for("sim").examples
 
 
 def test_multiples_are_respected() -> None:
@@ -213,7 +213,7 @@ def test_multiples_are_respected() -> None:
 
 def test_least_size_is_respected() -> None:
     sandbox = FakeSandbox(add)
-    run(sandbox, the_spec=spec(sizes={"n": Size(5, 50)}, edges=({"n": 5},)))
+    run(sandbox, the_spec=spec(sizes={"n": Size(5, 50)}, named_sizes=({"n": 5},)))
     assert all(5 <= n <= 50 for (n,) in sandbox.shapes)
 
 
@@ -241,7 +241,7 @@ def test_smallest_failing_shape(fails: Callable[[int], bool], smallest: int) -> 
 
 def test_shape_that_only_a_drawn_one_shows() -> None:
     """No named shape fails: hypothesis draws one, and makes it smaller."""
-    verdict = run(broken(lambda n: 500 < n < 900), effort=replace(QUICK, examples=40))
+    verdict = run(broken(lambda n: 500 < n < 900), budget=replace(QUICK, examples=40))
     assert verdict.kind is Kind.WRONG_ANSWER and verdict.sizes == {"n": 501}
 
 
@@ -250,7 +250,7 @@ def test_smallest_of_two_sizes() -> None:
         inputs=(Tensor("a", ("M", "N")), Tensor("b", ("M", "N"))),
         outputs=(Tensor("c", ("M", "N")),),
         sizes={"M": Size(1, 80), "N": Size(1, 80)},
-        edges=({"M": 1, "N": 1}, {"M": 64, "N": 70}),
+        named_sizes=({"M": 1, "N": 1}, {"M": 64, "N": 70}),
         work=lambda sizes: sizes["M"] * sizes["N"],
     )
 
@@ -307,11 +307,11 @@ def executing(instructions: int, sandbox: FakeSandbox) -> FakeSandbox:
 @pytest.mark.parametrize(("instructions", "shrink_work"), [(0, 300), (1000, 4000)])
 def test_search_for_a_smaller_shape_ends_after_so_much_work(instructions: int, shrink_work: int) -> None:
     """The smallest that was found by then is the answer, and it is one that fails."""
-    only = spec(edges=({"n": 999},))
+    only = spec(named_sizes=({"n": 999},))
     to_the_end = broken(lambda n: n > 20)
     assert run(to_the_end, the_spec=only).sizes == {"n": 21}
     sandbox = executing(instructions, broken(lambda n: n > 20))
-    verdict = run(sandbox, the_spec=only, effort=replace(QUICK, shrink_work=shrink_work))
+    verdict = run(sandbox, the_spec=only, budget=replace(QUICK, shrink_work=shrink_work))
     assert verdict.kind is Kind.WRONG_ANSWER and 21 < verdict.sizes["n"] <= 999
     assert len(sandbox.calls) < len(to_the_end.calls)
 
@@ -325,7 +325,7 @@ def test_search_for_a_smaller_shape_counts_findings_alike() -> None:
             return replace(outcome, findings=findings, counters={"warp_instructions": executed() if findings else 1})
 
         sandbox = FakeSandbox(add, bug)
-        run(sandbox, the_spec=spec(edges=({"n": 999},)), effort=replace(QUICK, shrink_work=5 * FINDING_WORK))
+        run(sandbox, the_spec=spec(named_sizes=({"n": 999},)), budget=replace(QUICK, shrink_work=5 * FINDING_WORK))
         return sandbox.shapes
 
     random = Random(1)
@@ -346,34 +346,34 @@ class Hectic:
 @pytest.mark.parametrize("fails", [lambda n: False, lambda n: n > 77, lambda n: 500 < n < 900])
 def test_no_clock_decides_anything(fails: Callable[[int], bool], monkeypatch: pytest.MonkeyPatch) -> None:
     at_ease, in_haste = broken(fails), broken(fails)
-    expected = run(at_ease, effort=replace(QUICK, examples=40))
+    expected = run(at_ease, budget=replace(QUICK, examples=40))
     with monkeypatch.context() as patch:
         for name in ("monotonic", "perf_counter", "time", "process_time"):
             patch.setattr(time, name, Hectic())
-        verdict = run(in_haste, effort=replace(QUICK, examples=40))
+        verdict = run(in_haste, budget=replace(QUICK, examples=40))
     assert (verdict, in_haste.shapes) == (expected, at_ease.shapes)
 
 
 def test_all_named_shapes_are_tried_however_many() -> None:
     """And however large: one that is more work than a drawn one may be is called once."""
-    many = spec(edges=tuple({"n": n} for n in range(0, 800, 7)))
+    many = spec(named_sizes=tuple({"n": n} for n in range(0, 800, 7)))
     sandbox = FakeSandbox(add)
-    verdict = run(sandbox, the_spec=many, effort=replace(QUICK, work_limit=300, examples=1))
-    assert sandbox.shapes[: len(many.edges)] == [(sizes["n"],) for sizes in many.edges]
+    verdict = run(sandbox, the_spec=many, budget=replace(QUICK, work_limit=300, examples=1))
+    assert sandbox.shapes[: len(many.named_sizes)] == [(sizes["n"],) for sizes in many.named_sizes]
     calls = Counter(call.scalars[0].value for call in sandbox.calls)
     assert verdict.left_out == "" and {calls[n] for n in range(301, 800) if n % 7 == 0} == {1} and calls[7] == CALLS
 
 
 def test_a_pass_says_which_named_shapes_were_left_out() -> None:
-    verdict = run(FakeSandbox(add), effort=replace(QUICK, edges=6))
+    verdict = run(FakeSandbox(add), budget=replace(QUICK, named_sizes=6))
     assert verdict.passed and has(verdict.left_out, "3 of 9", "n=256", "GPU")
 
 
 def test_more_instructions_than_a_check_may_take_are_a_time_out() -> None:
     sandbox = executing(1_000_000, FakeSandbox(add))
-    assert run(sandbox, effort=replace(QUICK, instructions=10**9)).passed
+    assert run(sandbox, budget=replace(QUICK, instructions=10**9)).passed
     sandbox.calls.clear()
-    verdict = run(sandbox, effort=replace(QUICK, instructions=7_000_000))
+    verdict = run(sandbox, budget=replace(QUICK, instructions=7_000_000))
     assert verdict.kind is Kind.TIME_OUT and has(verdict.summary, "4 cases", "7 million")
     assert len(sandbox.calls) == 8
 
@@ -384,7 +384,7 @@ def test_same_seed_same_search() -> None:
     run(second)
     assert first.calls == second.calls
     third = FakeSandbox(add)
-    run(third, effort=replace(QUICK, seed=1))
+    run(third, budget=replace(QUICK, seed=1))
     assert [call.buffers[0].data for call in third.calls] != [call.buffers[0].data for call in first.calls]
 
 
@@ -476,7 +476,7 @@ def test_broken_sandbox_is_an_exception() -> None:
 def test_passing_share_is_the_largest_seen() -> None:
     bound = spec(
         tolerance=Accumulated(terms=lambda sizes: 1, magnitude=lambda a, b, sizes: a.abs() + b.abs() + 1, c=1.0),
-        values=(Values("whole numbers", integers(1, 1)),),
+        values=(InputKind("whole numbers", integers(1, 1)),),
     )
     # 2 +- 2^-24 * (2 + 3) is right; half of that is off by a half of what is allowed.
     half = FakeSandbox(lambda inputs, sizes: {"c": inputs["a"] + inputs["b"] + (2.0**-22 if sizes["n"] == 7 else 0.0)})
@@ -494,7 +494,7 @@ def test_wrong_answer_tells_its_share() -> None:
 def test_exact_values_have_no_tolerance() -> None:
     loose = spec(
         tolerance=Accumulated(terms=lambda sizes: 1000, magnitude=lambda a, b, sizes: a.abs() + b.abs(), c=1e6),
-        values=(Values("whole numbers", integers(1, 9), exact=True),),
+        values=(InputKind("whole numbers", integers(1, 9), exact=True),),
     )
     off = FakeSandbox(lambda inputs, sizes: {"c": (inputs["a"] + inputs["b"]) * (1 + 2.0**-20)})
     verdict = run(off, the_spec=loose)
@@ -506,17 +506,17 @@ def test_exact_values_have_no_tolerance() -> None:
 
 def test_failed_shape_is_tried_first_the_next_time(tmp_path: Path) -> None:
     fails = lambda n: 500 < n < 900  # noqa: E731
-    effort = replace(QUICK, examples=40)
-    assert run(broken(fails), effort=effort, memory=tmp_path / "db").sizes == {"n": 501}
+    budget = replace(QUICK, examples=40)
+    assert run(broken(fails), budget=budget, memory=tmp_path / "db").sizes == {"n": 501}
     again = broken(fails)
-    assert run(again, effort=effort, memory=tmp_path / "db").sizes == {"n": 501}
+    assert run(again, budget=budget, memory=tmp_path / "db").sizes == {"n": 501}
     assert again.shapes[0] == (501,)
 
 
 def test_shape_that_fails_no_more_is_forgotten_without_harm(tmp_path: Path) -> None:
-    effort = replace(QUICK, examples=40)
-    run(broken(lambda n: 500 < n < 900), effort=effort, memory=tmp_path / "db")
-    assert run(FakeSandbox(add), effort=effort, memory=tmp_path / "db").passed
+    budget = replace(QUICK, examples=40)
+    run(broken(lambda n: 500 < n < 900), budget=budget, memory=tmp_path / "db")
+    assert run(FakeSandbox(add), budget=budget, memory=tmp_path / "db").passed
 
 
 def test_failure_of_a_named_shape_is_remembered_too(tmp_path: Path) -> None:
@@ -551,7 +551,7 @@ def test_memory_that_cannot_be_kept_is_no_obstacle(tmp_path: Path) -> None:
 # -- one case --------------------------------------------------------------------------------------------------------
 
 
-def calls_of(shape: Shape, **more: Any) -> list[Call]:
+def calls_of(shape: CaseKey, **more: Any) -> list[Call]:
     sandbox = FakeSandbox(add)
     verdict = try_shape(_Search(kata(), more.pop("the_spec", spec()), sandbox, QUICK), shape)  # type: ignore[arg-type]
     assert verdict.passed
@@ -559,7 +559,7 @@ def calls_of(shape: Shape, **more: Any) -> list[Call]:
 
 
 def test_two_calls_on_the_same_contents_with_other_pointers_and_order() -> None:
-    first, second = calls_of(Shape((("n", 100),), "normal", 3))
+    first, second = calls_of(CaseKey((("n", 100),), "normal", 3))
     assert [buffer.data for buffer in first.buffers] == [buffer.data for buffer in second.buffers]
     assert all(a.offset_bytes != b.offset_bytes for a, b in zip(first.buffers, second.buffers, strict=True))
     assert first.seed != second.seed
@@ -568,13 +568,13 @@ def test_two_calls_on_the_same_contents_with_other_pointers_and_order() -> None:
 def test_pointers_are_aligned_as_promised_and_to_no_more() -> None:
     for align in (4, 16, 32):
         aligned = spec(inputs=(Tensor("a", ("n",), align=align), Tensor("b", ("n",), align=align)))
-        for call in calls_of(Shape((("n", 9),), "normal", 0), the_spec=aligned):
+        for call in calls_of(CaseKey((("n", 9),), "normal", 0), the_spec=aligned):
             assert [buffer.offset_bytes % align for buffer in call.buffers[:2]] == [0, 0]
             assert all(buffer.offset_bytes % (2 * align) for buffer in call.buffers[:2])
 
 
 def test_outputs_come_poisoned() -> None:
-    (c,) = [buffer for buffer in calls_of(Shape((("n", 4),), "normal", 0))[0].buffers if buffer.role == "out"]
+    (c,) = [buffer for buffer in calls_of(CaseKey((("n", 4),), "normal", 0))[0].buffers if buffer.role == "out"]
     assert bytes(c.data) == b"\xff" * 16
     assert torch.frombuffer(bytearray(bytes(c.data)), dtype=torch.float32).isnan().all()
 
@@ -582,10 +582,10 @@ def test_outputs_come_poisoned() -> None:
 def test_arguments_in_the_order_of_the_signature() -> None:
     with_factor = spec(
         sizes={"n": Size(0, 9), "m": Size(0, 9)},
-        edges=({"n": 1, "m": 2},),
+        named_sizes=({"n": 1, "m": 2},),
         parameters=(Parameter("eps", "float", 0.5),),
     )
-    call = calls_of(Shape((("n", 3), ("m", 2)), "normal", 0), the_spec=with_factor)[0]
+    call = calls_of(CaseKey((("n", 3), ("m", 2)), "normal", 0), the_spec=with_factor)[0]
     assert [buffer.name for buffer in call.buffers] == ["a", "b", "c"]
     assert [(scalar.name, scalar.ctype, scalar.value) for scalar in call.scalars] == [
         ("n", "int", 3),
@@ -598,9 +598,9 @@ def test_inputs_are_rounded_before_the_reference_sees_them() -> None:
     """In half, 1/3 is not 1/3: the reference adds what the kernel adds."""
     half = kata(elem="f16")
     third = spec(
-        values=(Values("thirds", lambda numbers, shape, sizes: torch.full(shape, 1 / 3, dtype=torch.float64)),)
+        values=(InputKind("thirds", lambda numbers, shape, sizes: torch.full(shape, 1 / 3, dtype=torch.float64)),)
     )
-    case = Case(half, third, Shape((("n", 2),), "thirds", 0))
+    case = Case(half, third, CaseKey((("n", 2),), "thirds", 0))
     rounded = torch.tensor(1 / 3, dtype=torch.float16).double()
     assert torch.equal(case.expected[0].value, torch.full((2,), 2 * rounded.item(), dtype=torch.float64))
     assert case.inputs["a"].dtype is torch.float16
@@ -613,7 +613,7 @@ def test_reference_works_on_a_copy(elem: str) -> None:
     def careless(a: torch.Tensor, b: torch.Tensor, sizes: Sizes) -> torch.Tensor:
         return a.add_(b)
 
-    shape = Shape((("n", 50),), "normal", 1)
+    shape = CaseKey((("n", 50),), "normal", 1)
     case = Case(kata(elem=elem), spec(reference=careless), shape)
     assert case.expected
     untouched = Case(kata(elem=elem), spec(), shape)
@@ -627,13 +627,13 @@ def test_tolerance_is_what_the_formula_says() -> None:
         tolerance=Accumulated(
             terms=lambda sizes: sizes["n"], magnitude=lambda a, b, sizes: (a.abs() + b.abs()).sum().reshape(1)
         ),
-        values=(Values("ones", integers(1, 1)), Values("exact", integers(1, 1), exact=True)),
+        values=(InputKind("ones", integers(1, 1)), InputKind("exact", integers(1, 1), exact=True)),
     )
     for n, growth in ((9, 9.0), (64, 64.0), (400, 160.0)):
-        bound = Case(kata(), summed, Shape((("n", n),), "ones", 0)).expected[0].bound
+        bound = Case(kata(), summed, CaseKey((("n", n),), "ones", 0)).expected[0].bound
         assert bound is not None
         assert bound.item() == pytest.approx(4 * (2.0**-24 * 2 * n + growth * 2.0**-24 * 2 * n))
-    assert Case(kata(), summed, Shape((("n", 9),), "exact", 0)).expected[0].bound is None
+    assert Case(kata(), summed, CaseKey((("n", 9),), "exact", 0)).expected[0].bound is None
 
 
 def test_careless_reference_does_not_change_the_bound() -> None:
@@ -641,7 +641,7 @@ def test_careless_reference_does_not_change_the_bound() -> None:
         return a.add_(b)
 
     tolerance = Accumulated(terms=lambda sizes: 4, magnitude=lambda a, b, sizes: a.abs() + b.abs())
-    shape = Shape((("n", 5),), "normal", 1)
+    shape = CaseKey((("n", 5),), "normal", 1)
     plain, spoilt = (
         Case(kata(), spec(tolerance=tolerance, **more), shape).expected[0].bound
         for more in ({}, {"reference": careless})
@@ -650,11 +650,11 @@ def test_careless_reference_does_not_change_the_bound() -> None:
 
 
 def test_seed_gives_the_same_numbers() -> None:
-    shape = Shape((("n", 20),), "normal", 5)
+    shape = CaseKey((("n", 20),), "normal", 5)
     first, second = (Case(kata(), spec(), shape).inputs["a"] for _ in range(2))
     assert torch.equal(first, second)
     assert not torch.equal(first, Case(kata(), spec(), replace(shape, seed=6)).inputs["a"])
-    assert torch.equal(Numbers(1).normal((3,)), Numbers(1).normal((3,)))
+    assert torch.equal(Rng(1).normal((3,)), Rng(1).normal((3,)))
 
 
 def test_sandbox_has_what_the_check_uses() -> None:
@@ -668,7 +668,7 @@ def test_wrong_elements_are_watched_once_more_and_name_their_writer() -> None:
         return Outcome({"c": b"\0" * len(outcome.outputs["c"])}, writers=writers)
 
     sandbox = FakeSandbox(lambda arrays, sizes: {"c": arrays["a"] + arrays["b"]}, wrong)
-    verdict = check(kata(), spec(edges=({"n": 3},)), sandbox, Effort(watch=True))  # type: ignore[arg-type]
+    verdict = check(kata(), spec(named_sizes=({"n": 3},)), sandbox, SearchBudget(watch=True))  # type: ignore[arg-type]
     assert {item.writer for item in verdict.mismatches} == {"block (1,0,0) thread (2,0,0), line 17"}
     assert sandbox.calls[-1].watch == tuple(("c", item.index[0]) for item in verdict.mismatches)
     assert sum(bool(call.watch) for call in sandbox.calls) == 1

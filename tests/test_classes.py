@@ -297,7 +297,7 @@ def test_a_process_that_grades_many_files_does_not_keep_their_garbage() -> None:
     script = f"""
         import gc
         from pathlib import Path
-        from grader.catalog import load_catalog
+        from grader.content.catalog import load_catalog
         from grader.grade import Options, grade
         kata = load_catalog(Path({str(ROOT)!r})).katas["elementwise_f32"]
         frozen = []

@@ -23,7 +23,7 @@ from grader.devices import Buffer, Call, Contents, Finding, Outcome, Poison, Tim
 from grader.devices.gpu.device import _Placed
 from grader.devices.gpu.driver import Driver
 from grader.sandbox import parent
-from grader.sandbox.frames import SHARED_BYTES, Area, Child, FrameError, Parent
+from grader.sandbox.frames import SHARED_BYTES, Child, FrameError, Parent, SharedBuffer
 from grader.sandbox.parent import TIMING_BYTES, TIMING_COPIES, Program, Sandbox
 
 SIZES = (0, 1, SHARED_BYTES - 1, SHARED_BYTES, SHARED_BYTES + 1, 3 * SHARED_BYTES + 17)
@@ -221,11 +221,11 @@ def test_a_lie_is_refused(ends: Ends, lie: str) -> None:
 
 def test_no_more_is_taken_than_the_room_holds() -> None:
     """Or one that names the same place a million times would fill the parent's memory."""
-    area = Area()
-    area.lend([], 2 * LARGE)
-    assert [len(area.take(0, LARGE)) for _ in range(2)] == [LARGE, LARGE]
+    area = SharedBuffer()
+    area.write_inputs([], 2 * LARGE)
+    assert [len(area.read_output(0, LARGE)) for _ in range(2)] == [LARGE, LARGE]
     with pytest.raises(FrameError):
-        area.take(0, LARGE)
+        area.read_output(0, LARGE)
     area.close()
 
 
@@ -414,7 +414,7 @@ def test_a_race_may_take_memory_for_its_outputs_too(box: Sandbox) -> None:
     box.call(call)  # the device here times nothing
     assert box.start()._memory_limit < TIMING_BYTES  # the child that answered otherwise was replaced
     child = box.start()
-    with pytest.raises(parent._Lost):
+    with pytest.raises(parent._ChildGone):
         child.ask(call)
     assert child._memory_limit == TIMING_COPIES * 4 * LARGE + TIMING_BYTES
 

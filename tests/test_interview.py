@@ -36,8 +36,8 @@ from grader.interview.page import page
 from grader.interview.plan import InterviewError, Part, Wish, draw, load_plans
 from grader.interview.session import Session
 from grader.judge import check
-from grader.judge.case import Shape
-from grader.judge.check import effort_for
+from grader.judge.case import CaseKey
+from grader.judge.check import budget_for
 from grader.learner import progress
 from grader.learner.progress import Event, Progress
 from grader.verdict import Grade, Kind, Measurement, Verdict
@@ -326,18 +326,18 @@ def test_hidden_shapes_are_the_same_cases_in_an_order_of_the_seed(catalog: Catal
     kata = catalog.katas[EASY]
     spec = load_spec(kata)
 
-    def edges(seed: int, hidden: bool) -> list[Shape]:
-        effort = replace(effort_for("sim"), seed=seed, hidden=hidden)
-        return list(check._edges(check._Search(kata, spec, None, effort)))  # type: ignore[arg-type]
+    def keys(seed: int, shuffled: bool) -> list[CaseKey]:
+        budget = replace(budget_for("sim"), seed=seed, shuffled=shuffled)
+        return list(check._named_keys(check._Search(kata, spec, None, budget)))  # type: ignore[arg-type]
 
-    plain, one, again, two = (edges(*wanted) for wanted in ((1, False), (1, True), (1, True), (2, True)))
+    plain, one, again, two = (keys(*wanted) for wanted in ((1, False), (1, True), (1, True), (2, True)))
     sizes = [[shape.sizes for shape in found] for found in (plain, one, two)]
     assert one == again and sizes[0] != sizes[1] != sizes[2] != sizes[0]
     assert sorted(sizes[0]) == sorted(sizes[1]) == sorted(sizes[2]) and sizes[0][-1] == sizes[1][-1]
     target: Any = SimpleNamespace(device="sim")
-    effort = Options(hidden=True, seed=5).effort(target, after_gpu=False)
-    assert effort.hidden and effort.seed == 5 and effort.examples > effort_for("sim").examples
-    assert not Options().effort(target, after_gpu=False).hidden
+    budget = Options(shuffled=True, seed=5).budget(target, after_gpu=False)
+    assert budget.shuffled and budget.seed == 5 and budget.examples > budget_for("sim").examples
+    assert not Options().budget(target, after_gpu=False).shuffled
 
 
 # Killed

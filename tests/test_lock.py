@@ -18,7 +18,7 @@ from grader import grade as pipeline
 from grader.compile.toolchain import Gpu
 from grader.content.catalog import load_catalog
 from grader.grade import Options, grade
-from grader.storage.lock import Claims, gpu_turn
+from grader.storage.lock import BuildLocks, gpu_turn
 from grader.verdict import Kind, Verdict
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 HOLD = """
     import sys, time
     from pathlib import Path
-    from grader.lock import gpu_turn
+    from grader.storage.lock import gpu_turn
     folder, name, alone = Path(sys.argv[1]), sys.argv[2], sys.argv[3] == "alone"
     def log(what):
         with (folder / "log").open("a") as file:
@@ -129,8 +129,8 @@ def test_a_cache_that_cannot_be_written_stops_no_grade(tmp_path: Path) -> None:
 def test_a_claim_is_one_processs_until_it_dies(tmp_path: Path) -> None:
     script = f"""
         from pathlib import Path
-        from grader.lock import Claims
-        with Claims(Path({str(tmp_path)!r})) as claims:
+        from grader.storage.lock import BuildLocks
+        with BuildLocks(Path({str(tmp_path)!r})) as claims:
             assert claims.take("one") and claims.take("one"), "what is mine stays mine"
             print("taken", flush=True)
             input()
@@ -139,7 +139,7 @@ def test_a_claim_is_one_processs_until_it_dies(tmp_path: Path) -> None:
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     other = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)
     assert other.stdin is not None and other.stdout is not None
-    with other, Claims(tmp_path) as claims:
+    with other, BuildLocks(tmp_path) as claims:
         assert other.stdout.readline() == b"taken\n"
         assert not claims.take("one") and claims.take("another")
         claims.wait("one", until=lambda: True, limit_s=PATIENCE_S)

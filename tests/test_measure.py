@@ -22,18 +22,18 @@ from grader.compile.toolchain import Gpu, find_gpu, find_toolchain
 from grader.content.catalog import Kata, Speed, Threshold, load_catalog
 from grader.content.dtype import DTYPES
 from grader.content.source_file import Source, source_of
-from grader.content.spec import Accumulated, Exact, Size, Sizes, Spec, Tensor, Values, integers, load_spec, normal
+from grader.content.spec import Accumulated, Exact, InputKind, Size, Sizes, Spec, Tensor, integers, load_spec, normal
 from grader.devices import Buffer, Call, Finding, Outcome, TimingRequest, TimingResult
 from grader.devices.contents import JUDGED, REPLACED, chosen, negated, number_of, replaced, rotation
-from grader.devices.gpu import timing as race_module
+from grader.devices.gpu import timing as timing_module
 from grader.devices.gpu.ptx import DIFFER, NEGATE, REPLACE, SPIN, UNROLL, read_ptx
 from grader.devices.gpu.timing import Timing
 from grader.devices.sim import SimDevice
 from grader.grade import Options
 from grader.judge import measure as measure_module
-from grader.judge.case import Case, Shape
-from grader.judge.check import Effort, judge
-from grader.judge.measure import LARGE, NOISE_PAIRS, RANKS, STAGES, fitted, measure, moved
+from grader.judge.case import Case, CaseKey
+from grader.judge.check import SearchBudget, judge
+from grader.judge.measure import LARGE, NOISE_PAIRS, RANKS, STAGES, fitted, measure, min_bytes_of
 from grader.output.record import record
 from grader.output.report import explanation, launches, speed, speed_table
 from grader.sandbox.parent import Program, Sandbox
@@ -49,12 +49,12 @@ SPEC = Spec(
     inputs=(Tensor("x", ("n",)),),
     outputs=(Tensor("y", ("n",)),),
     sizes={"n": Size(0, 100)},
-    values=(Values("normal", normal()),),
+    values=(InputKind("normal", normal()),),
     reference=lambda x, sizes: 2 * x,
     tolerance=Exact(),
-    edges=({"n": 0},),
+    named_sizes=({"n": 0},),
     work=lambda sizes: sizes["n"],
-    rows="n",
+    slice_dim="n",
 )
 QUIET = ((1.0, 1.0),) * NOISE_PAIRS
 
@@ -253,7 +253,7 @@ ONCE = 2 * NOISE_PAIRS + 2 * 21  # samples
 def test_what_was_timed_before_the_card_was_warm_counts_for_nothing(
     second: int, after: int, samples: int, clocks: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(race_module, "WARM_UP_S", 0.0)
+    monkeypatch.setattr(timing_module, "WARM_UP_S", 0.0)
     timing = Warming(first=1980, second=second, after=after)
     result = timing.run(lambda pointers: None)
     assert (timing.samples, result.clocks_mhz, len(result.times), len(result.noise)) == (
@@ -324,7 +324,7 @@ def test_a_grade_says_how_far_off_what_was_timed_is(
     slow = Verdict(Kind.WRONG_ANSWER if timed_share else Kind.PASS, "measured", error_share=timed_share)
     monkeypatch.setattr(pipeline, "_measured", lambda *_: slow)
     request = Request(KATA, SPEC, Source(ROOT), Target("gpu", "sm_90a"))
-    verdict = pipeline._checked(request, Clock([1.0]), Effort(), Options(device="gpu"), None)
+    verdict = pipeline._checked(request, Clock([1.0]), SearchBudget(), Options(device="gpu"), None)
     assert (verdict.kind, verdict.cases, verdict.error_share) == (slow.kind, 5, said)
 
 
@@ -371,7 +371,7 @@ def test_where_order_is_free_all_answers_are_close_to_those_of_untimed_calls() -
 
 
 def test_values_that_must_come_out_exactly_are_tried_on_the_timed_shape() -> None:
-    spec = replace(SPEC, values=(*SPEC.values, Values("whole", integers(1, 4), exact=True)))
+    spec = replace(SPEC, values=(*SPEC.values, InputKind("whole", integers(1, 4), exact=True)))
     assert timed(Clock([1.0]), spec=spec).passed
     sandbox = Clock([1.0], exact=lambda call: bytes(4 * N))
     assert timed(sandbox, spec=spec).kind is Kind.WRONG_ANSWER
@@ -413,7 +413,7 @@ def test_bytes_that_happen_to_be_the_poison_are_no_gap(gap: int, passes: bool) -
         SPEC,
         inputs=(Tensor("x", ("n",), "u8"),),
         outputs=(Tensor("y", ("n",), "u8"),),
-        values=(Values("bytes", integers(0, 255)),),
+        values=(InputKind("bytes", integers(0, 255)),),
         reference=lambda x, sizes: x,
     )
 
@@ -429,7 +429,7 @@ def test_bytes_that_happen_to_be_the_poison_are_no_gap(gap: int, passes: bool) -
 
 def test_a_part_of_a_case_has_the_rows_of_the_whole() -> None:
     spec = load_spec(KATAS["sgemm_naive_f32"])
-    shape = Shape((("M", 40), ("N", 24), ("K", 16)), spec.values[0].name, 3)
+    shape = CaseKey((("M", 40), ("N", 24), ("K", 16)), spec.values[0].name, 3)
     whole = Case(KATAS["sgemm_naive_f32"], spec, shape).in_call(7, 3)
     rows = torch.tensor([0, 7, 39])
     part = whole.part(rows)
@@ -444,16 +444,16 @@ def test_a_part_is_cut_along_any_dimension_and_knows_its_rows() -> None:
         place = torch.arange(sizes["n"]) if rows is None else rows
         return x + place[:, None] + z.sum()
 
-    tensors = (Tensor("x", ("b", "n", "d")), Tensor("z", ("n",), whole=True))
+    tensors = (Tensor("x", ("b", "n", "d")), Tensor("z", ("n",), unsliced=True))
     spec = replace(
         SPEC,
         inputs=tensors,
         outputs=(Tensor("y", ("b", "n", "d")),),
         sizes={name: Size(1, 9) for name in ("b", "n", "d")},
         reference=reference,
-        placed=True,
+        reference_takes_rows=True,
     )
-    whole = Case(KATA, spec, Shape((("b", 2), ("n", 9), ("d", 3)), "normal", 1))
+    whole = Case(KATA, spec, CaseKey((("b", 2), ("n", 9), ("d", 3)), "normal", 1))
     rows = torch.tensor([0, 4, 8])
     part = whole.part(rows)
     assert part.sizes == {"b": 2, "n": 3, "d": 3}
@@ -468,12 +468,12 @@ def test_a_part_is_cut_along_any_dimension_and_knows_its_rows() -> None:
 
 
 def test_bytes_moved_are_every_tensor_once_or_what_the_spec_says() -> None:
-    assert moved(KATAS["elementwise_f16"], load_spec(KATAS["elementwise_f16"]), {"n": 10}) == 60
+    assert min_bytes_of(KATAS["elementwise_f16"], load_spec(KATAS["elementwise_f16"]), {"n": 10}) == 60
 
     def half_of_it(sizes: Sizes, itemsize: int) -> int:
         return sizes["n"] * itemsize
 
-    assert moved(KATA, replace(SPEC, moved=half_of_it), {"n": 10}) == 40
+    assert min_bytes_of(KATA, replace(SPEC, min_bytes=half_of_it), {"n": 10}) == 40
 
 
 def test_shapes_are_halved_until_they_fit_the_card() -> None:
@@ -529,7 +529,7 @@ def test_words_and_record_of_a_measurement() -> None:
 
 
 def test_no_call_of_a_timing_run_gets_the_contents_of_another() -> None:
-    case = Case(KATA, SPEC, Shape((("n", 5000),), "normal", 1))
+    case = Case(KATA, SPEC, CaseKey((("n", 5000),), "normal", 1))
     all_of_them = [case.in_call(3, call).inputs["x"] for call in range(40)] + [case.inputs["x"]]
     assert len({values.numpy().tobytes() for values in all_of_them}) == 41
     sums = {round(values.double().sum().item(), 6) for values in all_of_them}
@@ -539,7 +539,7 @@ def test_no_call_of_a_timing_run_gets_the_contents_of_another() -> None:
 
 def test_indices_and_masks_are_rotated_and_keep_their_values() -> None:
     spec = replace(SPEC, inputs=(Tensor("x", ("n",)), Tensor("lengths", ("n",), "i32")))
-    case = Case(KATA, spec, Shape((("n", 5000),), "normal", 1))
+    case = Case(KATA, spec, CaseKey((("n", 5000),), "normal", 1))
     assert case.replaced == ("x",)
     lengths = case.in_call(3, 1).inputs["lengths"]
     assert not torch.equal(lengths, case.inputs["lengths"])
@@ -650,7 +650,7 @@ def test_a_file_that_remembers_answers_works_in_every_timed_call(
     request = Request(of, spec, source_of(ROOT / "tests" / exploit), Target("sim", "sm_90a"))
     (built,) = build_all([request], find_toolchain())
     assert isinstance(built, Build)
-    case = Case(of, spec, Shape.of(spec, sizes, spec.values[0].name, 1))
+    case = Case(of, spec, CaseKey.of(spec, sizes, spec.values[0].name, 1))
     worked = []
     with Sandbox("sim") as sandbox:
         sandbox.load(Program("sim", "sm_90a", built.library, built.ptx, built.source, engine()))

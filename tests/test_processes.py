@@ -103,7 +103,7 @@ def test_what_left_its_session_ends_with_the_grade(mark: str, tmp_path: Path) ->
 
 GUARDED = """
 import os, signal, subprocess, time
-from grader.processes import guard
+from grader.system.processes import guard
 before = subprocess.Popen(["sleep", "1000"])
 guard()
 after = subprocess.Popen(["sh", "-c", "sleep 1000 & sleep 1000"], start_new_session=True)

@@ -426,8 +426,8 @@ def open_folder() -> Iterator[Path]:
 READ_ONLY = """
 import os, sqlite3, sys
 from pathlib import Path
-from grader import progress
-from grader.catalog import Kata
+from grader.learner import progress
+from grader.content.catalog import Kata
 if os.geteuid() == 0:
     os.setuid(65534)  # root may write anywhere
 print(progress.keep_hint(Kata(name="k", family="f", level="easy", elem="f32", root=Path("/clone")), 1))

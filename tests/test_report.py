@@ -12,7 +12,7 @@ from grader.content.catalog import load_catalog
 from grader.content.source_file import source_of
 from grader.grade import Options, grade
 from grader.output.report import explanation, headline, outcome, printed
-from grader.sandbox.parent import CUT
+from grader.sandbox.parent import TRUNCATED
 from grader.verdict import Grade, Kind, Verdict
 
 KATA = load_catalog(Path(__file__).resolve().parent.parent).katas["elementwise_f32"]
@@ -27,7 +27,7 @@ LAST = ["            i=" + str(i) for i in range(14, 20)]
         ("", [], []),
         ("one\n\n  two\n", [], ["  printed   one", "", "              two"]),
         ("\n".join(LINES) + "\n", ["last 6 of 20", "all", "kata grade --json"], LAST),
-        ("\n".join([CUT, *LINES]), ["last 6 of more than 20", "20 of", "kata grade --json"], LAST),
+        ("\n".join([TRUNCATED, *LINES]), ["last 6 of more than 20", "20 of", "kata grade --json"], LAST),
         ("x" * 120, [], ["  printed   " + "x" * 110 + " ..."]),
     ],
 )

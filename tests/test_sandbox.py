@@ -24,7 +24,7 @@ from grader.content.spec import load_spec
 from grader.devices import Call, Finding, Limits
 from grader.devices.sim import engine_library
 from grader.grade import Options, grade
-from grader.judge.case import Case, Shape
+from grader.judge.case import Case, CaseKey
 from grader.sandbox.parent import Program, Sandbox, SandboxError
 from grader.storage import cache
 from grader.system.processes import can_run, processor_s
@@ -55,7 +55,7 @@ def sandbox(built: tuple[Build, Path]) -> Iterator[Sandbox]:
 
 
 def a_call(n: int = 100, *, limits: Limits = LIMITS) -> Call:
-    return Case(KATA, SPEC, Shape((("n", n),), "normal", 1)).call(nth=0, limits=limits)
+    return Case(KATA, SPEC, CaseKey((("n", n),), "normal", 1)).call(nth=0, limits=limits)
 
 
 def test_the_end_of_what_was_printed_is_kept(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ pytestmark = pytest.mark.timeout(600)
 WORK = '''
 import os, subprocess, sys, tempfile, time
 from pathlib import Path
-from grader.sandbox import Sandbox
+from grader.sandbox.parent import Sandbox
 
 def meet(task, catalog, tell):
     """Ends when the other has come, which waits for this one likewise: so both are there at the same time."""

@@ -22,7 +22,7 @@ from sim_kernels.victim import Attempt, Died, Victim
 from grader.content.catalog import Kata, load_catalog
 from grader.content.spec import load_spec
 from grader.devices import Finding, Limits
-from grader.judge.case import Case, Shape, allowed
+from grader.judge.case import Case, CaseKey, allowed
 from grader.verdict import Kind
 
 # The furthest kata of each family that needs no library of its own.
@@ -144,9 +144,9 @@ MUTATIONS: tuple[Mutation, ...] = (
 def attempt_of(kata: Kata) -> Attempt:
     """The solution, called on the largest of its named shapes that is little work."""
     spec, folder = load_spec(kata), build(kata.solution_path)
-    edges = sorted((sizes for sizes in spec.edges if allowed(kata, sizes)), key=spec.work)
+    edges = sorted((sizes for sizes in spec.named_sizes if allowed(kata, sizes)), key=spec.work)
     sizes = max((edge for edge in edges if spec.work(edge) <= WORK), key=spec.work, default=edges[0])
-    shape = Shape.of(spec, sizes, spec.values[0].name, 0)
+    shape = CaseKey.of(spec, sizes, spec.values[0].name, 0)
     call = Case(kata, spec, shape).call(nth=0, limits=CALL_LIMITS)
     call = replace(call, buffers=tuple(replace(item, data=bytes(item.data)) for item in call.buffers))  # for pickle
     ptx = (folder / "kata.ptx").read_bytes()

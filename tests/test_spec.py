@@ -11,11 +11,11 @@ from facts import all_of
 
 from grader.content.catalog import Kata, load_catalog
 from grader.content.dtype import DTYPES
-from grader.content.spec import PERIOD, Accumulated, Numbers, Size, Spec, SpecError, Tensor, Values, load_spec
-from grader.judge.case import Case, Shape
+from grader.content.spec import PERIOD, Accumulated, InputKind, Rng, Size, Spec, SpecError, Tensor, load_spec
+from grader.judge.case import Case, CaseKey
 
 FILE = """
-from grader.spec import Exact, Size, Spec, Tensor, Values, normal
+from grader.content.spec import Exact, Size, Spec, Tensor, InputKind, normal
 
 
 def spec(computes):
@@ -24,10 +24,10 @@ def spec(computes):
         inputs=(Tensor("x", ("n",)),),
         outputs=(Tensor("y", ("n",)),),
         sizes={"n": Size(0, 10)},
-        values=(Values("normal", normal()),),
+        values=(InputKind("normal", normal()),),
         reference=lambda x, sizes: x,
         tolerance=Exact(),
-        edges=({"n": 0},),
+        named_sizes=({"n": 0},),
         work=lambda sizes: sizes["n"],
     )
 
@@ -62,14 +62,14 @@ def test_what_rounding_does_to_denormals_is_allowed_for() -> None:
         inputs=(Tensor("x", ("n",), "f32"),),
         outputs=(Tensor("y", ("n",)),),
         sizes={"n": Size(0, 10)},
-        values=(Values("tiny", lambda numbers, shape, sizes: torch.full(shape, 2.0**-13)),),
+        values=(InputKind("tiny", lambda numbers, shape, sizes: torch.full(shape, 2.0**-13)),),
         reference=lambda x, sizes: x / 1024,
         tolerance=Accumulated(terms=lambda sizes: 0, magnitude=lambda x, sizes: x),
-        edges=({"n": 0},),
+        named_sizes=({"n": 0},),
         work=lambda sizes: sizes["n"],
     )
     kata_f16 = Kata(name="y_f16", family="y", level="easy", elem="f16", root=Path())
-    case = Case(kata_f16, spec, Shape((("n", 3),), "tiny", 0))
+    case = Case(kata_f16, spec, CaseKey((("n", 3),), "tiny", 0))
     bound = case.expected[0].bound
     assert bound is not None
     step = 2.0**-24  # between f16's denormals
@@ -84,10 +84,10 @@ def test_tiny_is_torchs() -> None:
 
 
 def test_long_tensors_repeat_their_values_and_short_ones_do_not() -> None:
-    drawn = Numbers(3).normal((2, (PERIOD + 5) // 2), mean=1.0).flatten()
+    drawn = Rng(3).normal((2, (PERIOD + 5) // 2), mean=1.0).flatten()
     assert len(drawn) == PERIOD + 5
     assert torch.equal(drawn[PERIOD:], drawn[:5]) and drawn[:1000].unique().numel() == 1000
-    whole = Numbers(3).integers((PERIOD + 1,), -2, 2)
+    whole = Rng(3).integers((PERIOD + 1,), -2, 2)
     assert whole[PERIOD] == whole[0] and set(whole[:100].tolist()) == {-2, -1, 0, 1, 2}
 
 

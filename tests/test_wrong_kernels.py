@@ -30,7 +30,7 @@ from grader.content.catalog import Kata, load_catalog
 from grader.content.skeleton import skeleton_of
 from grader.content.spec import Accumulated, load_spec
 from grader.grade import Options, grade, prepare
-from grader.judge.check import Effort, effort_for
+from grader.judge.check import SearchBudget, budget_for
 from grader.maintain import wrong_kernel
 from grader.maintain.kata_builds import as_skeleton, as_solution, as_wrong, bare, is_refused
 from grader.maintain.wrong_kernel import WrongKernel, load, written
@@ -222,15 +222,15 @@ def graded(wrong: WrongKernel, device: str) -> Grade:
     if key not in _GRADES:
         with own_interpreters(ROOT in wrong.path.parents), pytest.MonkeyPatch.context() as patch:
             if device == "sim" and wrong.sim.kinds == (Kind.TIME_OUT,):
-                patch.setattr(pipeline, "effort_for", impatient)
+                patch.setattr(pipeline, "budget_for", impatient)
             _GRADES[key] = grade(wrong.kata, with_jobs(as_wrong(wrong, device)), source=wrong.path)
     return present(_GRADES[key])
 
 
-def impatient(device: str) -> Effort:
+def impatient(device: str) -> SearchBudget:
     """A launcher that never returns is known by a limit of time, half a minute; here by a shorter one."""
-    effort = effort_for(device)
-    return replace(effort, limits=replace(effort.limits, seconds=5.0))
+    budget = budget_for(device)
+    return replace(budget, limits=replace(budget.limits, seconds=5.0))
 
 
 def present(result: Grade) -> Grade:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from math import isqrt, sqrt
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, Numbers, Size, Sizes, Spec, Tensor, Values, normal
+from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, normal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,39 +35,39 @@ def magnitude(a: torch.Tensor, b: torch.Tensor, sizes: Sizes) -> torch.Tensor:
     return (a * b).abs().sum(dim=0)
 
 
-def whole_a(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def whole_a(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """From 1 up, as far as the sum of all products allows; for many rows some 600 ones, the last row all ones."""
     rows = max(1, sizes["rows"])
     if rows <= DENSE_ROWS:
-        return numbers.integers(shape, 1, isqrt(WHOLE // rows))
-    drawn = (numbers.uniform(shape, 0.0, 1.0) < ONES / rows).double()
+        return rng.integers(shape, 1, isqrt(WHOLE // rows))
+    drawn = (rng.uniform(shape, 0.0, 1.0) < ONES / rows).double()
     drawn[-1] = 1.0
     return drawn
 
 
-def whole_b(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def whole_b(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     rows = max(1, sizes["rows"])
-    return numbers.integers(shape, 1, isqrt(WHOLE // rows) if rows <= DENSE_ROWS else 2)
+    return rng.integers(shape, 1, isqrt(WHOLE // rows) if rows <= DENSE_ROWS else 2)
 
 
-def bounded_offset(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def bounded_offset(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Around 4, or less for many rows: with factors around 1, the sum stays near 4096, far from the end of half."""
     mean = min(4.0, 4096 / max(1, sizes["rows"]))
-    return numbers.normal(shape, mean=mean, std=mean / 4)
+    return rng.normal(shape, mean=mean, std=mean / 4)
 
 
-def bounded_large_and_small(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def bounded_large_and_small(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Factors of either sign from about 2^-4 to 2^4, smaller for many rows: the sums stay in the range of half."""
     scale = min(1.0, 200 / sqrt(max(1, sizes["rows"])))
-    return numbers.normal(shape) * 2.0 ** numbers.integers(shape, -4, 4) * scale
+    return rng.normal(shape) * 2.0 ** rng.integers(shape, -4, 4) * scale
 
 
-def one_special(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def one_special(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Around 1, and in one element inf, -inf, nan or -0: no other column may notice."""
-    drawn = numbers.normal(shape, mean=1.0)
+    drawn = rng.normal(shape, mean=1.0)
     if sizes["rows"] > 0:
-        row, col = numbers.integers((1,), 0, sizes["rows"] - 1), numbers.integers((1,), 0, sizes["cols"] - 1)
-        drawn[row, col] = numbers.choice((1,), (float("inf"), float("-inf"), float("nan"), -0.0))
+        row, col = rng.integers((1,), 0, sizes["rows"] - 1), rng.integers((1,), 0, sizes["cols"] - 1)
+        drawn[row, col] = rng.choice((1,), (float("inf"), float("-inf"), float("nan"), -0.0))
     return drawn
 
 
@@ -88,17 +88,17 @@ SPEC = Spec(
     outputs=(Tensor("y", ("cols",)),),
     sizes={"rows": Size(0, 300), "cols": Size(1, 40)},
     values=(
-        Values("offset", {"a": normal(mean=1.0, std=0.25), "b": bounded_offset}),
-        Values("whole numbers", {"a": whole_a, "b": whole_b}, exact=True),
-        Values("large and small", {"a": normal(), "b": bounded_large_and_small}),
-        Values("one special", {"a": one_special, "b": normal(mean=1.0, std=0.25)}),
+        InputKind("offset", {"a": normal(mean=1.0, std=0.25), "b": bounded_offset}),
+        InputKind("whole numbers", {"a": whole_a, "b": whole_b}, exact=True),
+        InputKind("large and small", {"a": normal(), "b": bounded_large_and_small}),
+        InputKind("one special", {"a": one_special, "b": normal(mean=1.0, std=0.25)}),
     ),
     reference=reference,
     # The product is rounded once more, before it is added.
     tolerance=Accumulated(terms=lambda sizes: sizes["rows"] + 1, magnitude=magnitude),
     # One column, a pair, an odd one beside pairs; a warp, a block and several blocks of rows and of columns. The kata
     # that needs an even number of columns gets those that are.
-    edges=(
+    named_sizes=(
         shape(0, 1),
         shape(0, 34),
         shape(1, 1),
@@ -128,6 +128,6 @@ SPEC = Spec(
     large=(shape(300_007, 2), shape(4099, 4098), shape(1_000_003, 1), shape(3, 4_000_003)),
     work=lambda sizes: 30 * sizes["rows"] * (sizes["cols"] + 2),
     deterministic=False,
-    rows="cols",
+    slice_dim="cols",
     baselines={"torch.mul_sum": torch_mul_sum},
 )

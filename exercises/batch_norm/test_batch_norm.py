@@ -22,7 +22,7 @@ from collections.abc import Callable
 from math import sqrt
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, Fill, Numbers, Parameter, Size, Sizes, Spec, Tensor, Values, normal
+from grader.content.spec import Accumulated, Fill, InputKind, Parameter, Rng, Size, Sizes, Spec, Tensor, normal
 
 if TYPE_CHECKING:
     import torch
@@ -71,57 +71,57 @@ def channels(shape: tuple[int, ...]) -> tuple[int, ...]:
     return (1, shape[1], 1, 1)
 
 
-def offset(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def offset(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Channels far from 0 beside their spread: their squares agree in all digits that a float has, and more."""
-    return numbers.normal(shape) + numbers.choice(channels(shape), (30_000.0, -30_000.0, 1000.0))
+    return rng.normal(shape) + rng.choice(channels(shape), (30_000.0, -30_000.0, 1000.0))
 
 
-def scales(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def scales(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Channels of very different spread, with elements that are all equal among them."""
-    return numbers.normal(shape, mean=0.5) * numbers.choice(channels(shape), (0.0, 1.0e-3, 1.0e-2, 30.0, 1000.0))
+    return rng.normal(shape, mean=0.5) * rng.choice(channels(shape), (0.0, 1.0e-3, 1.0e-2, 30.0, 1000.0))
 
 
-def drift(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def drift(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """From 3 below to 3 above, on the way through the batch: any part of it has another mean than the whole."""
     import torch
 
     steps = torch.linspace(-3.0, 3.0, shape[0] * shape[2], dtype=torch.float64)
-    return numbers.normal(shape) + steps.reshape(shape[0], 1, shape[2], 1)
+    return rng.normal(shape) + steps.reshape(shape[0], 1, shape[2], 1)
 
 
-def one_nan(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
-    drawn = numbers.normal(shape, mean=0.5)
-    drawn.view(-1)[numbers.integers((1,), 0, drawn.numel() - 1)] = float("nan")
+def one_nan(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    drawn = rng.normal(shape, mean=0.5)
+    drawn.view(-1)[rng.integers((1,), 0, drawn.numel() - 1)] = float("nan")
     return drawn
 
 
-def two_levels(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def two_levels(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Four elements of each octet as far above the channel's mean as the other four are below it."""
-    signs = 2.0 * (numbers.uniform(shape, 0.0, 1.0).argsort(dim=3) < 4) - 1.0
-    spread = numbers.choice(channels(shape), (0.5, 1.0, 8.0))
-    return signs * spread + numbers.choice(channels(shape), (0.0, 1.0, -64.0))
+    signs = 2.0 * (rng.uniform(shape, 0.0, 1.0).argsort(dim=3) < 4) - 1.0
+    spread = rng.choice(channels(shape), (0.5, 1.0, 8.0))
+    return signs * spread + rng.choice(channels(shape), (0.0, 1.0, -64.0))
 
 
-def decided(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def decided(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """12 to 20, of either sign: relu's decision, whatever is added."""
-    return numbers.uniform(shape, 12.0, 20.0) * numbers.choice(shape, (1.0, -1.0))
+    return rng.uniform(shape, 12.0, 20.0) * rng.choice(shape, (1.0, -1.0))
 
 
 def uniform(low: float, high: float) -> Fill:
-    return lambda numbers, shape, sizes: numbers.uniform(shape, low, high)
+    return lambda rng, shape, sizes: rng.uniform(shape, low, high)
 
 
 def chosen(*values: float) -> Fill:
-    return lambda numbers, shape, sizes: numbers.choice(shape, values)
+    return lambda rng, shape, sizes: rng.choice(shape, values)
 
 
-def values(**x: Fill) -> tuple[Values, ...]:
+def values(**x: Fill) -> tuple[InputKind, ...]:
     """Named ways to fill x, where residual decides about every bit."""
     others = {"residual": decided, "weight": uniform(0.5, 1.5), "bias": uniform(-1.0, 1.0)}
-    return tuple(Values(name, {"x": fill, **others}) for name, fill in x.items())
+    return tuple(InputKind(name, {"x": fill, **others}) for name, fill in x.items())
 
 
-LEVELS = Values(
+LEVELS = InputKind(
     "two levels",
     {
         "x": two_levels,
@@ -132,7 +132,7 @@ LEVELS = Values(
 )
 
 # The sum is exactly 0 in every way to work it out: relu is not above 0 there, and the bit is not set.
-DEAD = Values("dead", {"x": normal(mean=0.5), **dict.fromkeys(("residual", "weight", "bias"), chosen(0.0))})
+DEAD = InputKind("dead", {"x": normal(mean=0.5), **dict.fromkeys(("residual", "weight", "bias"), chosen(0.0))})
 
 
 def torch_chain(
@@ -191,7 +191,7 @@ SPEC = Spec(
     tolerance=Accumulated(terms=terms, magnitude=magnitude),
     # One octet; planes shorter and longer than a warp's 16 octets and a block's 128; around a piece of 512 octets and a
     # chunk of 1024, in one plane and in several; in the middle of a plane; more chunks than a warp has lanes; primes.
-    edges=(
+    named_sizes=(
         shape(1, 1, 1),
         shape(1, 2, 1),
         shape(2, 1, 1),
@@ -226,7 +226,7 @@ SPEC = Spec(
     large=(shape(64, 67, 98), shape(3, 1030, 131), shape(1000, 3, 7), shape(2, 2, 400_000)),
     parameters=(Parameter("eps", "float", EPS),),
     work=lambda sizes: 250 * sizes["N"] * sizes["C"] * sizes["octets"] + 10_000 * sizes["C"],
-    moved=moved,
-    rows="C",
+    min_bytes=moved,
+    slice_dim="C",
     baselines={"torch.batch_norm_add_relu": torch_chain},
 )

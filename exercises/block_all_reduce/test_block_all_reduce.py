@@ -16,7 +16,7 @@ from dataclasses import replace
 from math import sqrt
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, Exact, Fill, Numbers, Size, Sizes, Spec, Tensor, Values, normal
+from grader.content.spec import Accumulated, Exact, Fill, InputKind, Rng, Size, Sizes, Spec, Tensor, normal
 
 if TYPE_CHECKING:
     import torch
@@ -54,40 +54,40 @@ def whole_numbers(total: int, *, most: int = 8, unit: float = 1.0) -> Fill:
     Where n is larger than that, ``total`` ones are strewn over zeros, and the last element is always one of them.
     """
 
-    def fill(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    def fill(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
         n = sizes["n"]
         if n <= total:
-            return numbers.integers(shape, 1, min(most, total // max(1, n))) * unit
-        drawn = numbers.uniform(shape, 0.0, 0.0)
-        drawn[numbers.integers((total - 1,), 0, n - 1)] = unit
+            return rng.integers(shape, 1, min(most, total // max(1, n))) * unit
+        drawn = rng.uniform(shape, 0.0, 0.0)
+        drawn[rng.integers((total - 1,), 0, n - 1)] = unit
         drawn[-1] = unit
         return drawn
 
     return fill
 
 
-def large_and_small(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def large_and_small(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Terms of either sign from about 2^-12 to 2^12."""
-    return numbers.normal(shape) * 2.0 ** numbers.integers(shape, -12, 12)
+    return rng.normal(shape) * 2.0 ** rng.integers(shape, -12, 12)
 
 
-def bounded_offset(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def bounded_offset(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Around 4, or less for large n: the sum stays near 16384, a quarter of what a half can hold."""
     mean = min(4.0, 16384 / max(1, sizes["n"]))
-    return numbers.normal(shape, mean=mean, std=mean / 4)
+    return rng.normal(shape, mean=mean, std=mean / 4)
 
 
-def bounded_large_and_small(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def bounded_large_and_small(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Terms of either sign over eight powers of two, smaller ones for large n: their sum stays in the range of half."""
     scale = min(1.0, 200 / sqrt(max(1, sizes["n"])))
-    return numbers.normal(shape) * 2.0 ** numbers.integers(shape, -4, 4) * scale
+    return rng.normal(shape) * 2.0 ** rng.integers(shape, -4, 4) * scale
 
 
-def one_special(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def one_special(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Normal draws, and somewhere among them inf, -inf, nan or -0."""
-    drawn = numbers.normal(shape)
+    drawn = rng.normal(shape)
     if sizes["n"] > 0:
-        drawn[numbers.integers((1,), 0, sizes["n"] - 1)] = numbers.choice(
+        drawn[rng.integers((1,), 0, sizes["n"] - 1)] = rng.choice(
             (1,), (float("inf"), float("-inf"), float("nan"), -0.0)
         )
     return drawn
@@ -96,9 +96,9 @@ def one_special(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch
 def bytes_in_range(low: int, high: int) -> Fill:
     """Whole numbers from low to high, or closer to 0 for n so large that their sum would not fit 32 bits."""
 
-    def fill(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    def fill(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
         most = (2**31 - 1) // max(1, sizes["n"])
-        return numbers.integers(shape, max(-most, min(low, most)), max(-most, min(high, most)))
+        return rng.integers(shape, max(-most, min(low, most)), max(-most, min(high, most)))
 
     return fill
 
@@ -110,7 +110,7 @@ def shapes(sizes: tuple[int, ...]) -> tuple[Sizes, ...]:
 def sum_in(
     acc: str,
     *,
-    values: tuple[Values, ...],
+    values: tuple[InputKind, ...],
     most: int = 8,
     terms: Callable[[Sizes], int] = every_element,
 ) -> Spec:
@@ -122,13 +122,13 @@ def sum_in(
         sizes={"n": Size(0, 5000)},
         values=(
             values[0],
-            Values("whole numbers", whole_numbers(EXACT[acc], most=most), exact=True),
+            InputKind("whole numbers", whole_numbers(EXACT[acc], most=most), exact=True),
             *values[1:],
-            Values("one special", one_special),
+            InputKind("one special", one_special),
         ),
         reference=reference,
         tolerance=Accumulated(terms=terms, magnitude=magnitude),
-        edges=shapes(SHORT),
+        named_sizes=shapes(SHORT),
         large=shapes((300_007, 16_777_213)),
         work=lambda sizes: 60 * sizes["n"],
         deterministic=False,
@@ -138,7 +138,7 @@ def sum_in(
 def in_float(*, most: int = 8) -> Spec:
     return sum_in(
         "f32",
-        values=(Values("offset", normal(mean=4.0)), Values("large and small", large_and_small)),
+        values=(InputKind("offset", normal(mean=4.0)), InputKind("large and small", large_and_small)),
         most=most,
     )
 
@@ -148,9 +148,9 @@ def in_half(elem: str, acc: str) -> Spec:
     return sum_in(
         acc,
         values=(
-            Values("offset", bounded_offset),
-            Values("large and small", bounded_large_and_small),
-            Values("denormals", whole_numbers(EXACT[acc], unit=SMALLEST[elem]), exact=True),
+            InputKind("offset", bounded_offset),
+            InputKind("large and small", bounded_large_and_small),
+            InputKind("denormals", whole_numbers(EXACT[acc], unit=SMALLEST[elem]), exact=True),
         ),
         terms=depth_of_tree,
     )
@@ -161,7 +161,7 @@ def walked(spec: Spec, *, ordered: bool = False) -> Spec:
     return replace(
         spec,
         sizes={"n": Size(0, 40_000)},
-        edges=shapes(LONG),
+        named_sizes=shapes(LONG),
         large=shapes((1_000_003, 40_000_003)),
         work=lambda sizes: 20 * sizes["n"],
         deterministic=ordered,
@@ -173,10 +173,10 @@ SPEC = in_float()
 IN_INT = replace(
     SPEC,
     values=(
-        Values("whole numbers", bytes_in_range(1, 8)),
-        Values("whole range", bytes_in_range(-128, 127)),
-        Values("all lowest", bytes_in_range(-128, -128)),
-        Values("all highest", bytes_in_range(127, 127)),
+        InputKind("whole numbers", bytes_in_range(1, 8)),
+        InputKind("whole range", bytes_in_range(-128, 127)),
+        InputKind("all lowest", bytes_in_range(-128, -128)),
+        InputKind("all highest", bytes_in_range(127, 127)),
     ),
     tolerance=Exact(),
     deterministic=True,

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from math import ceil, inf, log2, nan, sqrt
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, Fill, Numbers, Size, Sizes, Spec, Tensor, Values, normal
+from grader.content.spec import Accumulated, Fill, InputKind, Rng, Size, Sizes, Spec, Tensor, normal
 
 if TYPE_CHECKING:
     import torch
@@ -102,17 +102,17 @@ Lengths = Callable[[Sizes], "torch.Tensor"]
 
 
 def given(lengths: Lengths) -> Fill:
-    return lambda numbers, shape, sizes: lengths(sizes)
+    return lambda rng, shape, sizes: lengths(sizes)
 
 
 def stale(fill: Fill, lengths: Lengths) -> Fill:
     """K or V with nan behind each sequence's keys: read, it shows, also where it is given no weight."""
 
-    def filled(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    def filled(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
         import torch
 
         behind = torch.arange(sizes["N"]) >= lengths(sizes)[:, None]
-        return fill(numbers, shape, sizes).masked_fill(behind[:, None, :, None], nan)
+        return fill(rng, shape, sizes).masked_fill(behind[:, None, :, None], nan)
 
     return filled
 
@@ -133,30 +133,30 @@ def codes(of: torch.Tensor, sizes: Sizes) -> torch.Tensor:
 def wanted(lengths: Lengths) -> Fill:
     """For each query the code of some key that is there. All other weights are 0: O is that key's row of V."""
 
-    def filled(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    def filled(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
         import torch
 
-        places = numbers.uniform(shape[:-1], 0, 1) * lengths(sizes)[:, None]
+        places = rng.uniform(shape[:-1], 0, 1) * lengths(sizes)[:, None]
         return codes(places.to(torch.int64), sizes)
 
     return filled
 
 
-def labels(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def labels(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     import torch
 
     return codes(torch.arange(sizes["N"]).expand(shape[:-1]), sizes)
 
 
-def whole(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
-    return numbers.integers(shape, -64, 64).double()
+def whole(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    return rng.integers(shape, -64, 64).double()
 
 
-def ones(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
-    return numbers.choice(shape, (1.0,))
+def ones(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    return rng.choice(shape, (1.0,))
 
 
-def rising(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def rising(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Keys whose x, with queries of ones, rises from -24 to -8: a key that is not there, with an x of 0, takes all."""
     import torch
 
@@ -164,16 +164,16 @@ def rising(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tens
     return steps[:, None].expand(shape)
 
 
-def large(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def large(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Rows of size 1, 10 or 100: x up to some 10 000 of either sign, which the sums of the weights must bear."""
-    return numbers.normal(shape) * 10.0 ** numbers.integers((*shape[:-1], 1), 0, 2)
+    return rng.normal(shape) * 10.0 ** rng.integers((*shape[:-1], 1), 0, 2)
 
 
-def values(name: str, lengths: Lengths, q: Fill, K: Fill, V: Fill, *, exact: bool = False) -> Values:
+def values(name: str, lengths: Lengths, q: Fill, K: Fill, V: Fill, *, exact: bool = False) -> InputKind:
     """Values with these lengths, and nan behind them where that is anywhere."""
     if lengths is not full:
         K, V = stale(K, lengths), stale(V, lengths)
-    return Values(name, {"q": q, "K": K, "V": V, "lengths": given(lengths)}, exact=exact)
+    return InputKind(name, {"q": q, "K": K, "V": V, "lengths": given(lengths)}, exact=exact)
 
 
 # -- baselines -------------------------------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ SPEC = Spec(
     tolerance=Accumulated(terms=lambda sizes: 1, magnitude=magnitude),
     # No sequence, one key; around what a warp or a block takes in one step (4 to 64 keys), and around chunks of 128 to
     # 512: one, several, a last one that is short or lies behind the length. Sequences enough for unlike lengths.
-    edges=(
+    named_sizes=(
         shape(0, 1, 1, 64),
         shape(1, 1, 1, 64),
         shape(2, 1, 1, 128),
@@ -274,7 +274,7 @@ SPEC = Spec(
     # would be more than are kept.
     large=(shape(2, 3, 20_011, 128), shape(7, 300, 300, 128), shape(1, 1, 1_000_003, 64), shape(20, 250, 70, 64)),
     work=lambda sizes: 4 * sizes["B"] * sizes["H"] * (sizes["N"] + 5) * sizes["D"],
-    rows="B",
+    slice_dim="B",
     baselines={
         "flash_attention_2": whole_cache("FLASH_ATTENTION"),
         "sdpa_cudnn": whole_cache("CUDNN_ATTENTION"),

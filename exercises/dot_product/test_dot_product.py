@@ -12,7 +12,7 @@ from dataclasses import replace
 from math import isqrt
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, Numbers, Size, Sizes, Spec, Tensor, Values, normal
+from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, normal
 
 if TYPE_CHECKING:
     import torch
@@ -32,24 +32,24 @@ def magnitude(a: torch.Tensor, b: torch.Tensor, sizes: Sizes) -> torch.Tensor:
     return (a * b).abs().sum().reshape(1)
 
 
-def whole_numbers(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def whole_numbers(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """From 1 up to 2047, or less for large n, so that no partial sum of products passes 2^24: every product shows.
 
     Halves hold all of them. Products of two need up to 22 bits and pass 65504, where half ends.
     """
-    return numbers.integers(shape, 1, min(2047, isqrt(2**24 // max(1, sizes["n"]))))
+    return rng.integers(shape, 1, min(2047, isqrt(2**24 // max(1, sizes["n"]))))
 
 
-def large_and_small(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def large_and_small(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Factors of either sign from about 2^-12 to 2^12."""
-    return numbers.normal(shape) * 2.0 ** numbers.integers(shape, -12, 12)
+    return rng.normal(shape) * 2.0 ** rng.integers(shape, -12, 12)
 
 
-def one_special(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def one_special(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Normal draws, and somewhere among them inf, -inf, nan or -0."""
-    drawn = numbers.normal(shape)
+    drawn = rng.normal(shape)
     if sizes["n"] > 0:
-        drawn[numbers.integers((1,), 0, sizes["n"] - 1)] = numbers.choice(
+        drawn[rng.integers((1,), 0, sizes["n"] - 1)] = rng.choice(
             (1,), (float("inf"), float("-inf"), float("nan"), -0.0)
         )
     return drawn
@@ -65,14 +65,14 @@ SPEC = Spec(
     outputs=(Tensor("y", (1,), "acc"),),
     sizes={"n": Size(0, 5000)},
     values=(
-        Values("offset", normal(mean=4.0)),
-        Values("whole numbers", whole_numbers, exact=True),
-        Values("large and small", large_and_small),
-        Values("one special", {"a": normal(mean=1.0), "b": one_special}),
+        InputKind("offset", normal(mean=4.0)),
+        InputKind("whole numbers", whole_numbers, exact=True),
+        InputKind("large and small", large_and_small),
+        InputKind("one special", {"a": normal(mean=1.0), "b": one_special}),
     ),
     reference=reference,
     tolerance=Accumulated(terms=lambda sizes: sizes["n"], magnitude=magnitude),
-    edges=shapes(SHORT),
+    named_sizes=shapes(SHORT),
     # At most 2^24 products, so that the whole numbers stay exact.
     large=shapes((300_007, 16_777_213)),
     work=lambda sizes: 60 * sizes["n"],
@@ -83,7 +83,7 @@ SPEC = Spec(
 WALKED = replace(
     SPEC,
     sizes={"n": Size(0, 20_000)},
-    edges=shapes(LONG),
+    named_sizes=shapes(LONG),
     large=shapes((1_000_003, 16_777_213)),
     work=lambda sizes: 20 * sizes["n"],
 )

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Exact, Fill, Numbers, Size, Sizes, Spec, Tensor, Values, integers, normal, special
+from grader.content.spec import Exact, Fill, InputKind, Rng, Size, Sizes, Spec, Tensor, edge_values, integers, normal
 
 if TYPE_CHECKING:
     import torch
@@ -23,11 +23,11 @@ def reference(a: torch.Tensor, b: torch.Tensor, sizes: Sizes) -> torch.Tensor:
     return a + b
 
 
-def extremes(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def extremes(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """The ends of both formats: sums that overflow, sums that are denormal, terms that vanish beside the other."""
     f32 = (3.0e38, -3.0e38, 1.0e-40, -1.0e-40, 1.2e-38, -1.2e-38)
     f16 = (65504.0, -65504.0, 6.0e-8, -6.0e-8, 6.1e-5, -6.1e-5)
-    return numbers.choice(shape, (*f32, *f16, 1.0, -1.0, 1.0009765625, 2048.0))
+    return rng.choice(shape, (*f32, *f16, 1.0, -1.0, 1.0009765625, 2048.0))
 
 
 SPEC = Spec(
@@ -36,15 +36,15 @@ SPEC = Spec(
     outputs=(Tensor("c", ("n",)),),
     sizes={"n": Size(0, 5000)},
     values=(
-        Values("normal", normal(mean=1.0)),
-        Values("whole numbers", integers(-100, 100)),
-        Values("special", special()),
-        Values("extremes", extremes),
+        InputKind("normal", normal(mean=1.0)),
+        InputKind("whole numbers", integers(-100, 100)),
+        InputKind("special", edge_values()),
+        InputKind("extremes", extremes),
     ),
     reference=reference,
     tolerance=Exact(signed_zeros=True),
     # Around every vector (2, 4, 8), warp (32) and block (256, 512, 1024 or 2048 elements) of the family's katas.
-    edges=tuple(
+    named_sizes=tuple(
         {"n": n} for n in (*range(10), 15, 31, 33, 127, 255, 256, 257, 511, 1023, 1025, 2047, 2048, 2049, 4099)
     ),
     large=tuple({"n": n} for n in (300_007, 4_194_304, 20_000_003)),
@@ -60,9 +60,9 @@ def functor_reference(
     return torch.stack((p[0] + p[1], x)), a.where(mask != 0, b)
 
 
-def any_byte(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def any_byte(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """As often 0 as not, and where it is not 0, any other byte: in some of these the lowest bit is 0."""
-    return numbers.choice(shape, (0.0, 0.0, 0.0, 0.0, 1.0, 2.0, 128.0, 255.0))
+    return rng.choice(shape, (0.0, 0.0, 0.0, 0.0, 1.0, 2.0, 128.0, 255.0))
 
 
 def of_floats(fill: Fill) -> dict[str, Fill]:
@@ -81,15 +81,15 @@ FUNCTOR = replace(
     ),
     outputs=(Tensor("h", (2, "n"), "f16"), Tensor("chosen", ("n",))),
     values=(
-        Values("normal", of_floats(normal(mean=1.0))),
-        Values("whole numbers", of_floats(integers(-100, 100))),
-        Values("special", of_floats(special())),
-        Values("extremes", of_floats(extremes)),
+        InputKind("normal", of_floats(normal(mean=1.0))),
+        InputKind("whole numbers", of_floats(integers(-100, 100))),
+        InputKind("special", of_floats(edge_values())),
+        InputKind("extremes", of_floats(extremes)),
     ),
     reference=functor_reference,
     # Three launches.
     work=lambda sizes: 60 * sizes["n"],
-    rows="n",
+    slice_dim="n",
 )
 
 SPECS = {"elementwise_functor": FUNCTOR}

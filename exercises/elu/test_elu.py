@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, Numbers, Size, Sizes, Spec, Tensor, Values, normal, special
+from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, edge_values, normal
 
 if TYPE_CHECKING:
     import torch
@@ -25,14 +25,14 @@ def magnitude(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
     return reference(x, sizes).abs() + x.abs() * x.clamp(max=0.0).exp()
 
 
-def wide(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def wide(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Past where the answer is -1, on one side; past where exp(x) overflows, on the other."""
-    return numbers.uniform(shape, -110.0, 110.0)
+    return rng.uniform(shape, -110.0, 110.0)
 
 
-def near_zero(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def near_zero(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Mostly negative, from 1 down to f16's smallest number, all magnitudes alike."""
-    return numbers.normal(shape, mean=-1.0, std=0.5).sign() * 2.0 ** numbers.uniform(shape, -24.0, 0.0)
+    return rng.normal(shape, mean=-1.0, std=0.5).sign() * 2.0 ** rng.uniform(shape, -24.0, 0.0)
 
 
 SPEC = Spec(
@@ -41,15 +41,15 @@ SPEC = Spec(
     outputs=(Tensor("y", ("n",)),),
     sizes={"n": Size(0, 5000)},
     values=(
-        Values("normal", normal(std=2.0)),
-        Values("near zero", near_zero),
-        Values("special", special()),
-        Values("wide", wide),
+        InputKind("normal", normal(std=2.0)),
+        InputKind("near zero", near_zero),
+        InputKind("special", edge_values()),
+        InputKind("wide", wide),
     ),
     reference=reference,
     tolerance=Accumulated(terms=lambda sizes: 4, magnitude=magnitude),
     # Around every vector (2, 4, 8), warp (32) and block (256, 512, 1024 or 2048 elements) of the family's katas.
-    edges=tuple(
+    named_sizes=tuple(
         {"n": n} for n in (*range(10), 15, 31, 33, 127, 255, 256, 257, 511, 1023, 1025, 2047, 2048, 2049, 4099)
     ),
     large=tuple({"n": n} for n in (300_007, 4_194_304, 20_000_003)),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Exact, Numbers, Size, Sizes, Spec, Tensor, Values, normal, special
+from grader.content.spec import Exact, InputKind, Rng, Size, Sizes, Spec, Tensor, edge_values, normal
 
 if TYPE_CHECKING:
     import torch
@@ -18,24 +18,24 @@ def reference(idx: torch.Tensor, weight: torch.Tensor, sizes: Sizes) -> torch.Te
     return weight[idx]
 
 
-def uniform(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def uniform(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Unsorted, with repetitions: every row equally often."""
-    return numbers.integers(shape, 0, sizes["vocab"] - 1)
+    return rng.integers(shape, 0, sizes["vocab"] - 1)
 
 
-def in_order(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def in_order(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Sorted: neighbouring tokens want the same row or neighbouring ones."""
-    return uniform(numbers, shape, sizes).sort().values
+    return uniform(rng, shape, sizes).sort().values
 
 
-def all_equal(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def all_equal(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """All tokens want one row."""
-    return numbers.integers((1,), 0, sizes["vocab"] - 1).repeat(shape)
+    return rng.integers((1,), 0, sizes["vocab"] - 1).repeat(shape)
 
 
-def last_row(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def last_row(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """All tokens want the row that ends where weight ends: whoever reads too far reads past it."""
-    return numbers.integers(shape, sizes["vocab"] - 1, sizes["vocab"] - 1)
+    return rng.integers(shape, sizes["vocab"] - 1, sizes["vocab"] - 1)
 
 
 def shape(n: int, vocab: int, dim: int) -> Sizes:
@@ -48,18 +48,18 @@ SPEC = Spec(
     outputs=(Tensor("out", ("n", "dim")),),
     sizes={"n": Size(0, 300), "vocab": Size(1, 200), "dim": Size(1, 600)},
     values=(
-        Values("uniform", {"idx": uniform, "weight": normal()}),
-        Values("last row", {"idx": last_row, "weight": normal()}),
-        Values("sorted", {"idx": in_order, "weight": special()}),
-        Values("all equal", {"idx": all_equal, "weight": special()}),
+        InputKind("uniform", {"idx": uniform, "weight": normal()}),
+        InputKind("last row", {"idx": last_row, "weight": normal()}),
+        InputKind("sorted", {"idx": in_order, "weight": edge_values()}),
+        InputKind("all equal", {"idx": all_equal, "weight": edge_values()}),
     ),
     reference=reference,
     tolerance=Exact(signed_zeros=True),
     # Every index, the rows that they name, and the rows of out.
-    moved=lambda sizes, itemsize: sizes["n"] * (8 + 2 * sizes["dim"] * itemsize),
+    min_bytes=lambda sizes, itemsize: sizes["n"] * (8 + 2 * sizes["dim"] * itemsize),
     # Rows of every length modulo a vector, around what a block takes in one step (256, 512, 2048 or 4096 elements), and
     # more tokens than a block takes. The katas that need a multiple of 2, 4 or 8 get those that are one.
-    edges=(
+    named_sizes=(
         shape(0, 1, 8),
         shape(1, 1, 1),
         shape(2, 1, 2),

@@ -27,7 +27,7 @@ from dataclasses import replace
 from math import ceil, inf, log, log2, sqrt
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, Numbers, Size, Sizes, Spec, Tensor, Values, normal
+from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, normal
 
 if TYPE_CHECKING:
     import torch
@@ -156,43 +156,43 @@ def codes(of: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
     return code
 
 
-def wanted(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def wanted(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """For each query the code of some key. All other weights are 0 to the last bit, and O is that key's row of V."""
-    return codes(numbers.integers(shape[:-1], 0, shape[-2] - 1), shape)
+    return codes(rng.integers(shape[:-1], 0, shape[-2] - 1), shape)
 
 
-def wanted_before(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def wanted_before(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """The same, of a key that is not after the query."""
     import torch
 
-    places = numbers.uniform(shape[:-1], 0, 1) * (torch.arange(shape[-2]) + 1)
+    places = rng.uniform(shape[:-1], 0, 1) * (torch.arange(shape[-2]) + 1)
     return codes(places.to(torch.int64), shape)
 
 
-def labels(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def labels(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     import torch
 
     return codes(torch.arange(shape[-2]).expand(shape[:-1]), shape)
 
 
-def whole(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
-    return numbers.integers(shape, -64, 64)
+def whole(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    return rng.integers(shape, -64, 64)
 
 
-def sink(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def sink(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Keys of ones, and one of zeros, among the first 64: see ``averse``."""
     import torch
 
-    place = numbers.integers((*shape[:-2], 1), 0, min(shape[-2], TILE) - 1)
+    place = rng.integers((*shape[:-2], 1), 0, min(shape[-2], TILE) - 1)
     return (torch.arange(shape[-2]) != place).to(torch.float64)[..., None].expand(shape)
 
 
-def averse(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def averse(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Queries that give a key of ones 1/4096 of the weight that a key of zeros has: too little for a sum in half."""
-    return numbers.choice(shape, (-log(4096) / sqrt(shape[-1]),))
+    return rng.choice(shape, (-log(4096) / sqrt(shape[-1]),))
 
 
-def rising(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def rising(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Keys whose x, with queries of ones, rises from -24 to -8: every tile has a new maximum. A key that is not there,
     with an x of 0, would take all."""
     import torch
@@ -201,20 +201,20 @@ def rising(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tens
     return steps[:, None].expand(shape)
 
 
-def ones(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
-    return numbers.choice(shape, (1.0,))
+def ones(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    return rng.choice(shape, (1.0,))
 
 
-def large(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def large(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Rows of size 1, 10 or 100: x up to some 10 000 of either sign."""
-    return numbers.normal(shape) * 10.0 ** numbers.integers((*shape[:-1], 1), 0, 2)
+    return rng.normal(shape) * 10.0 ** rng.integers((*shape[:-1], 1), 0, 2)
 
 
 VALUES = (
-    Values("normal", {"Q": normal(), "K": normal(), "V": normal(mean=1.0)}),
-    Values("lookup", {"Q": wanted, "K": labels, "V": whole}, exact=True),
-    Values("one key takes much", {"Q": averse, "K": sink, "V": normal(mean=1.0)}),
-    Values("rising", {"Q": ones, "K": rising, "V": normal(mean=1.0)}),
+    InputKind("normal", {"Q": normal(), "K": normal(), "V": normal(mean=1.0)}),
+    InputKind("lookup", {"Q": wanted, "K": labels, "V": whole}, exact=True),
+    InputKind("one key takes much", {"Q": averse, "K": sink, "V": normal(mean=1.0)}),
+    InputKind("rising", {"Q": ones, "K": rising, "V": normal(mean=1.0)}),
 )
 
 
@@ -261,7 +261,7 @@ HEADS = ("B", "H", "N", "D")
 
 SPEC = Spec(
     computes="O = softmax(Q K^T / sqrt(D)) V",
-    inputs=(Tensor("Q", HEADS), Tensor("K", HEADS, whole=True), Tensor("V", HEADS, whole=True)),
+    inputs=(Tensor("Q", HEADS), Tensor("K", HEADS, unsliced=True), Tensor("V", HEADS, unsliced=True)),
     outputs=(Tensor("O", HEADS),),
     sizes={"B": Size(1, 2), "H": Size(1, 3), "N": Size(1, 200), "D": Size(32, 128)},
     values=VALUES,
@@ -269,7 +269,7 @@ SPEC = Spec(
     tolerance=Accumulated(terms=lambda sizes: 1, magnitude=magnitude("f16")),
     # One key; less than one tile of 64 queries or keys, one short of it, one whole, one past; an odd and an even number
     # of tiles, more than two stages hold; several heads and batches; each D.
-    edges=(
+    named_sizes=(
         shape(1, 1, 1, 32),
         shape(1, 1, 2, 32),
         shape(1, 2, 7, 64),
@@ -289,14 +289,14 @@ SPEC = Spec(
     large=(shape(2, 3, 1000, 128), shape(1, 70_001, 3, 32), shape(1, 1, 8192, 64), shape(2, 2, 2049, 96)),
     work=lambda sizes: sizes["B"] * sizes["H"] * sizes["N"] ** 2 * sizes["D"] // 4,
     flops=lambda sizes: 4 * sizes["B"] * sizes["H"] * sizes["N"] ** 2 * sizes["D"],
-    rows="N",
+    slice_dim="N",
     baselines=baselines(),
 )
 
 # Sums in float bear logits that are far above what a half holds.
 FLOAT = replace(
     SPEC,
-    values=(*VALUES, Values("large", {"Q": large, "K": large, "V": normal(mean=1.0)})),
+    values=(*VALUES, InputKind("large", {"Q": large, "K": large, "V": normal(mean=1.0)})),
     tolerance=Accumulated(terms=lambda sizes: 1, magnitude=magnitude("f32")),
 )
 
@@ -312,7 +312,7 @@ def deep(spec: Spec, *widths: int) -> Spec:
     wide = [shape(1, 1, N, D) for N in (9, 66) for D in widths]
     edges = [*SHORT, *wide, *LONG]
     large = [shape(1, 2, 1000, D) for D in widths]
-    return replace(spec, edges=tuple(edges), large=(*large, *spec.large))
+    return replace(spec, named_sizes=tuple(edges), large=(*large, *spec.large))
 
 
 # What comes first is tried however slow the machine is: a tile of the smallest D and of the kata's own. Then the
@@ -338,7 +338,7 @@ CAUSAL = replace(
     reference=causal,
     tolerance=Accumulated(terms=lambda sizes: 1, magnitude=magnitude("f32", masked=True)),
     flops=lambda sizes: 2 * sizes["B"] * sizes["H"] * sizes["N"] * (sizes["N"] + 1) * sizes["D"],
-    placed=True,
+    reference_takes_rows=True,
     baselines=baselines(is_causal=True),
 )
 
@@ -369,12 +369,12 @@ def with_heads(sizes: Sizes) -> Sizes:
 GROUPED = replace(
     FLOAT,
     computes="O = softmax(Q K^T / sqrt(D)) V, R heads of queries to a head of keys and values",
-    inputs=(Tensor("Q", GROUPS), Tensor("K", SHARED, whole=True), Tensor("V", SHARED, whole=True)),
+    inputs=(Tensor("Q", GROUPS), Tensor("K", SHARED, unsliced=True), Tensor("V", SHARED, unsliced=True)),
     outputs=(Tensor("O", GROUPS),),
     sizes={"B": Size(1, 2), "G": Size(1, 3), "R": Size(1, 3), "N": Size(1, 100), "D": Size(32, 128)},
     reference=grouped(reference),
     tolerance=Accumulated(terms=lambda sizes: 1, magnitude=grouped(magnitude("f32"))),
-    edges=(*(in_groups(sizes) for sizes in FLOAT.edges), {"B": 2, "G": 2, "R": 3, "N": 43, "D": 32}),
+    named_sizes=(*(in_groups(sizes) for sizes in FLOAT.named_sizes), {"B": 2, "G": 2, "R": 3, "N": 43, "D": 32}),
     large=tuple(in_groups(sizes) for sizes in FLOAT.large),
     work=lambda sizes: FLOAT.work(with_heads(sizes)),
     flops=lambda sizes: SPEC.flops(with_heads(sizes)) if SPEC.flops else 0,

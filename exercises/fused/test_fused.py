@@ -33,16 +33,16 @@ from grader.content.spec import (
     Accumulated,
     Exact,
     Fill,
-    Numbers,
+    InputKind,
     Parameter,
+    Rng,
     Size,
     Sizes,
     Spec,
     Tensor,
-    Values,
+    edge_values,
     integers,
     normal,
-    special,
 )
 
 if TYPE_CHECKING:
@@ -68,9 +68,9 @@ def torch_gelu(x: torch.Tensor, bias: torch.Tensor, **_: torch.Tensor) -> Callab
     return lambda: gelu(x + bias, approximate="tanh")
 
 
-def middle(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def middle(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Where gelu is neither 0 nor its argument."""
-    return numbers.uniform(shape, -8.0, 4.0)
+    return rng.uniform(shape, -8.0, 4.0)
 
 
 def matrix(rows: int, cols: int) -> Sizes:
@@ -83,18 +83,18 @@ ADD_BIAS_GELU = Spec(
     outputs=(Tensor("y", ("rows", "cols")),),
     sizes={"rows": Size(0, 40), "cols": Size(1, 600)},
     values=(
-        Values("normal", {"x": normal(), "bias": normal()}),
-        Values("middle", {"x": middle, "bias": normal()}),
-        Values("bias leads", {"x": normal(std=0.1), "bias": normal(std=4.0)}),
-        Values("special", {"x": special(), "bias": normal()}),
-        Values("special bias", {"x": normal(), "bias": special()}),
-        Values("large", {"x": normal(std=300.0), "bias": normal(std=300.0)}),
+        InputKind("normal", {"x": normal(), "bias": normal()}),
+        InputKind("middle", {"x": middle, "bias": normal()}),
+        InputKind("bias leads", {"x": normal(std=0.1), "bias": normal(std=4.0)}),
+        InputKind("special", {"x": edge_values(), "bias": normal()}),
+        InputKind("special bias", {"x": normal(), "bias": edge_values()}),
+        InputKind("large", {"x": normal(std=300.0), "bias": normal(std=300.0)}),
     ),
     reference=gelu_reference,
     tolerance=Accumulated(terms=lambda sizes: 4, magnitude=gelu_magnitude),
     # Rows around the four that a thread may take, columns of every length modulo a vector, around a warp (32), a block
     # of single elements (256) and what a warp takes in vectors of eight (256).
-    edges=(
+    named_sizes=(
         matrix(0, 8),
         matrix(1, 1),
         matrix(1, 2),
@@ -122,7 +122,7 @@ ADD_BIAS_GELU = Spec(
     ),
     large=(matrix(4099, 1031), matrix(1030, 8200), matrix(300_007, 40), matrix(1_000_003, 8), matrix(5, 4_000_008)),
     work=lambda sizes: 40 * sizes["rows"] * sizes["cols"] + 60 * (sizes["cols"] + 256),
-    rows="rows",
+    slice_dim="rows",
     baselines={"torch.gelu": torch_gelu},
 )
 
@@ -172,37 +172,37 @@ def torch_layer_norm(
     return lambda: layer_norm(x + residual + bias, gamma.shape, gamma, beta, EPS)
 
 
-def offset(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def offset(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Rows of one value, beside which halves are 0.5 apart: a sum that is rounded to half is that value again."""
-    return numbers.choice((shape[0], 1), (1000.0, -1000.0)).expand(shape)
+    return rng.choice((shape[0], 1), (1000.0, -1000.0)).expand(shape)
 
 
-def steps(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def steps(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Beside rows of one value all that y depends on, and less than half of the way to the next half there."""
-    return numbers.choice(shape, (0.2, -0.2))
+    return rng.choice(shape, (0.2, -0.2))
 
 
-def scales(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def scales(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Rows of very different spread. Beside the smallest, eps is everything."""
-    return numbers.normal(shape, mean=0.5) * numbers.choice((shape[0], 1), (1.0e-3, 1.0e-2, 1.0, 30.0, 1000.0))
+    return rng.normal(shape, mean=0.5) * rng.choice((shape[0], 1), (1.0e-3, 1.0e-2, 1.0, 30.0, 1000.0))
 
 
-def poisoned(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def poisoned(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """One nan or infinity in some rows, anywhere."""
-    place = (numbers.uniform((shape[0], 1), 0.0, 1.0) * shape[1]).floor()
-    plain = numbers.normal(shape) + 2.0
-    poison = numbers.choice((shape[0], 1), (float("nan"), float("inf"), float("-inf"), 2.0, 2.0))
+    place = (rng.uniform((shape[0], 1), 0.0, 1.0) * shape[1]).floor()
+    plain = rng.normal(shape) + 2.0
+    poison = rng.choice((shape[0], 1), (float("nan"), float("inf"), float("-inf"), 2.0, 2.0))
     return plain.where(plain.new_ones(shape).cumsum(dim=1) - 1 != place, poison.expand(shape))
 
 
-def near_one(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def near_one(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """All different, and none so small that it hides an error."""
-    return numbers.uniform(shape, 0.5, 1.5)
+    return rng.uniform(shape, 0.5, 1.5)
 
 
-def norm_values(name: str, x: Fill, residual: Fill, bias: Fill) -> Values:
+def norm_values(name: str, x: Fill, residual: Fill, bias: Fill) -> InputKind:
     columns = {"gamma": near_one, "beta": normal()}
-    return Values(name, {"x": x, "residual": residual, "bias": bias, **columns})
+    return InputKind(name, {"x": x, "residual": residual, "bias": bias, **columns})
 
 
 ADD_BIAS_RESIDUAL_LAYER_NORM = Spec(
@@ -228,7 +228,7 @@ ADD_BIAS_RESIDUAL_LAYER_NORM = Spec(
     tolerance=Accumulated(terms=lambda sizes: sizes["cols"] + 8, magnitude=norm_magnitude),
     # Around every vector (8), a warp (32), a block (256), what a warp holds in registers (1024 elements) and what the
     # largest block holds (16384); rows that are 16-byte aligned, 4-byte aligned, and not at all.
-    edges=(
+    named_sizes=(
         matrix(0, 8),
         matrix(1, 1),
         matrix(1, 2),
@@ -257,7 +257,7 @@ ADD_BIAS_RESIDUAL_LAYER_NORM = Spec(
     large=(matrix(4099, 1031), matrix(257, 16_384), matrix(300_007, 40), matrix(1030, 8200)),
     parameters=(Parameter("eps", "float", EPS),),
     work=lambda sizes: sizes["rows"] * (15_000 + 100 * sizes["cols"]),
-    rows="rows",
+    slice_dim="rows",
     baselines={"torch.layer_norm": torch_layer_norm},
 )
 
@@ -289,15 +289,15 @@ QKV_BIAS_TRANSPOSE = Spec(
     outputs=(Tensor("q", BY_HEAD), Tensor("k", BY_HEAD), Tensor("v", BY_HEAD)),
     sizes={"batch": Size(0, 5), "seq": Size(0, 40), "heads": Size(1, 7), "dim": Size(1, 72)},
     values=(
-        Values("normal", {"qkv": normal(), "bias": normal()}),
-        Values("whole", {"qkv": integers(-500, 500), "bias": integers(-500, 500)}, exact=True),
-        Values("special", {"qkv": special(), "bias": special()}),
+        InputKind("normal", {"qkv": normal(), "bias": normal()}),
+        InputKind("whole", {"qkv": integers(-500, 500), "bias": integers(-500, 500)}, exact=True),
+        InputKind("special", {"qkv": edge_values(), "bias": edge_values()}),
     ),
     reference=heads_reference,
     tolerance=Exact(),
     # Sequences around the four tokens that a thread may take, heads of every length modulo a vector, one head and
     # several, one sequence and several, less than a block and more.
-    edges=(
+    named_sizes=(
         heads(0, 4, 1, 8),
         heads(2, 0, 1, 8),
         heads(1, 1, 1, 1),
@@ -323,7 +323,7 @@ QKV_BIAS_TRANSPOSE = Spec(
     ),
     large=(heads(3, 1001, 12, 64), heads(2, 513, 7, 80), heads(40_000, 3, 2, 8), heads(1, 200_003, 1, 36)),
     work=lambda sizes: 60 * sizes["batch"] * (sizes["seq"] + 4) * sizes["heads"] * sizes["dim"] + 5000,
-    rows="seq",
+    slice_dim="seq",
     baselines={"torch.permute": torch_permute},
 )
 
@@ -358,53 +358,53 @@ def torch_softmax(x: torch.Tensor, mask: torch.Tensor, **_: torch.Tensor) -> Cal
     return lambda: (x * SCALE).masked_fill(hidden, float("-inf")).softmax(dim=-1)
 
 
-def some(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def some(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Three of four keys are seen, any of them; any byte but 0 shows."""
-    return numbers.choice(shape, (0, 1, 128, 255))
+    return rng.choice(shape, (0, 1, 128, 255))
 
 
-def past(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def past(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """A query sees the keys up to its own."""
     import torch
 
     return torch.ones(shape).tril()
 
 
-def lengths_as_mask(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def lengths_as_mask(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """A sequence's padding is hidden from all its queries, and its padded queries see nothing."""
     import torch
 
-    length = (numbers.uniform((shape[0], 1, 1), 0.0, 1.0) * (shape[2] + 1)).floor()
+    length = (rng.uniform((shape[0], 1, 1), 0.0, 1.0) * (shape[2] + 1)).floor()
     return ((torch.arange(shape[2]) < length) & (torch.arange(shape[1])[:, None] < length)).long()
 
 
-def thirds(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def thirds(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Every third key is hidden from everybody."""
     import torch
 
     return (torch.arange(shape[-1]) % 3 != 1).long().expand(shape)
 
 
-def hidden_poison(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def hidden_poison(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Where thirds hides them stand the worst numbers there are."""
     import torch
 
-    poison = numbers.choice(shape, (float("nan"), float("inf"), float("-inf"), 65504.0))
-    return numbers.normal(shape, std=16.0).where(torch.arange(shape[-1]) % 3 != 1, poison)
+    poison = rng.choice(shape, (float("nan"), float("inf"), float("-inf"), 65504.0))
+    return rng.normal(shape, std=16.0).where(torch.arange(shape[-1]) % 3 != 1, poison)
 
 
-def shifted(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def shifted(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Rows far from 0: every exponential of theirs overflows, or vanishes, unless shifted back."""
-    return numbers.normal(shape, std=24.0) + numbers.choice((*shape[:-1], 1), (3.0e4, -3.0e4, 2.0e3, -2.0e3))
+    return rng.normal(shape, std=24.0) + rng.choice((*shape[:-1], 1), (3.0e4, -3.0e4, 2.0e3, -2.0e3))
 
 
-def seen_poison(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def seen_poison(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """A nan or an infinity in every other row."""
-    plain = numbers.normal(shape, std=16.0)
-    place = (numbers.uniform((*shape[:-1], 1), 0.0, 1.0) * shape[-1]).floor()
+    plain = rng.normal(shape, std=16.0)
+    place = (rng.uniform((*shape[:-1], 1), 0.0, 1.0) * shape[-1]).floor()
     here = plain.new_ones(shape).cumsum(dim=-1) - 1 == place
-    hit = numbers.integers((*shape[:-1], 1), 0, 1) > 0
-    return numbers.choice((*shape[:-1], 1), (float("nan"), float("inf"), float("-inf"))).where(here & hit, plain)
+    hit = rng.integers((*shape[:-1], 1), 0, 1) > 0
+    return rng.choice((*shape[:-1], 1), (float("nan"), float("inf"), float("-inf"))).where(here & hit, plain)
 
 
 def scores(batch: int, heads: int, queries: int, keys: int) -> Sizes:
@@ -419,17 +419,17 @@ MASKED_SOFTMAX = Spec(
     outputs=(Tensor("y", ROWS),),
     sizes={"batch": Size(0, 3), "heads": Size(1, 5), "queries": Size(0, 20), "keys": Size(1, 1024)},
     values=(
-        Values("normal", {"x": normal(std=16.0), "mask": some}),
-        Values("padding", {"x": normal(std=16.0), "mask": lengths_as_mask}),
-        Values("hidden poison", {"x": hidden_poison, "mask": thirds}),
-        Values("past", {"x": shifted, "mask": past}),
-        Values("seen poison", {"x": seen_poison, "mask": some}),
+        InputKind("normal", {"x": normal(std=16.0), "mask": some}),
+        InputKind("padding", {"x": normal(std=16.0), "mask": lengths_as_mask}),
+        InputKind("hidden poison", {"x": hidden_poison, "mask": thirds}),
+        InputKind("past", {"x": shifted, "mask": past}),
+        InputKind("seen poison", {"x": seen_poison, "mask": some}),
     ),
     reference=softmax_reference,
     tolerance=Accumulated(terms=lambda sizes: 1, magnitude=softmax_magnitude),
     # Around a vector (8), a warp (32), and what a warp holds with 8, 16 or 32 elements a lane (256, 512, 1024); heads
     # around the four that a warp takes, queries around the eight of a block.
-    edges=(
+    named_sizes=(
         scores(0, 1, 3, 8),
         scores(1, 2, 0, 8),
         scores(1, 1, 1, 1),
@@ -460,7 +460,7 @@ MASKED_SOFTMAX = Spec(
     work=lambda sizes: (
         sizes["batch"] * (sizes["queries"] + 7) * (sizes["heads"] + 1) * (20_000 + 50 * sizes["keys"]) // 2
     ),
-    rows="queries",
+    slice_dim="queries",
     baselines={"torch.softmax": torch_softmax},
 )
 
@@ -487,26 +487,26 @@ def torch_index_select(
     return lambda: x.flatten(0, 1).index_select(0, rows)
 
 
-def in_pairs(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def in_pairs(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Any lengths, but two from the ends make a whole: half of an even number of sequences is padding."""
     import torch
 
-    half = numbers.integers((shape[0] // 2,), 0, sizes["seq"])
-    middle = numbers.integers((shape[0] % 2,), 0, sizes["seq"])
+    half = rng.integers((shape[0] // 2,), 0, sizes["seq"])
+    middle = rng.integers((shape[0] % 2,), 0, sizes["seq"])
     return torch.cat((half, middle, sizes["seq"] - half.flip(0)))
 
 
-def any_length(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
-    return numbers.integers(shape, 0, sizes["seq"])
+def any_length(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    return rng.integers(shape, 0, sizes["seq"])
 
 
-def all_or_nothing(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def all_or_nothing(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """No token or every one: runs of sequences that end where they begin."""
-    return numbers.choice(shape, (0, 0, sizes["seq"]))
+    return rng.choice(shape, (0, 0, sizes["seq"]))
 
 
-def nothing(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
-    return numbers.integers(shape, 0, 0)
+def nothing(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    return rng.integers(shape, 0, 0)
 
 
 def room(tokens: int, batch: int, seq: int, hidden: int) -> Sizes:
@@ -525,17 +525,17 @@ REMOVE_PADDING = Spec(
     outputs=(Tensor("packed", ("tokens", "hidden")), Tensor("ends", ("batch",), "i32")),
     sizes={"tokens": Size(0, 120), "batch": Size(1, 60), "seq": Size(1, 12), "hidden": Size(1, 80)},
     values=(
-        Values("in pairs", {"x": normal(), "lengths": in_pairs}),
-        Values("any", {"x": special(), "lengths": any_length}),
-        Values("all or nothing", {"x": normal(), "lengths": all_or_nothing}),
-        Values("nothing", {"x": normal(), "lengths": nothing}),
+        InputKind("in pairs", {"x": normal(), "lengths": in_pairs}),
+        InputKind("any", {"x": edge_values(), "lengths": any_length}),
+        InputKind("all or nothing", {"x": normal(), "lengths": all_or_nothing}),
+        InputKind("nothing", {"x": normal(), "lengths": nothing}),
     ),
     reference=packed_reference,
     tolerance=Exact(signed_zeros=True),
     # Room for nothing, for exactly the tokens that there are, for fewer and for more; rows of every length modulo a
     # vector, around what a warp moves in one step (256 elements) and in four; batches around a warp (32), a scan's step
     # (1024) and several of these.
-    edges=(
+    named_sizes=(
         room(0, 1, 1, 8),
         room(1, 1, 1, 1),
         room(1, 2, 1, 2),
@@ -568,7 +568,7 @@ REMOVE_PADDING = Spec(
         room(1001, 7, 411, 1031),
     ),
     work=lambda sizes: 25 * sizes["tokens"] * (sizes["hidden"] + 64) + 60 * (sizes["batch"] + 1024),
-    moved=moved,
+    min_bytes=moved,
     baselines={"torch.index_select": torch_index_select},
 )
 

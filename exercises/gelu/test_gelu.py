@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, Numbers, Size, Sizes, Spec, Tensor, Values, normal, special
+from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, edge_values, normal
 
 if TYPE_CHECKING:
     import torch
@@ -35,14 +35,14 @@ def magnitude(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
     return 2.0 * x.abs()
 
 
-def middle(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def middle(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Where Phi is neither 0 nor 1, in either dtype."""
-    return numbers.uniform(shape, -12.0, 6.0)
+    return rng.uniform(shape, -12.0, 6.0)
 
 
-def large_inputs(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def large_inputs(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Where the answer is 0 or x."""
-    return numbers.uniform(shape, -300.0, 300.0)
+    return rng.uniform(shape, -300.0, 300.0)
 
 
 SPEC = Spec(
@@ -51,15 +51,15 @@ SPEC = Spec(
     outputs=(Tensor("y", ("n",)),),
     sizes={"n": Size(0, 5000)},
     values=(
-        Values("normal", normal(std=2.0)),
-        Values("middle", middle),
-        Values("special", special()),
-        Values("large", large_inputs),
+        InputKind("normal", normal(std=2.0)),
+        InputKind("middle", middle),
+        InputKind("special", edge_values()),
+        InputKind("large", large_inputs),
     ),
     reference=reference,
     tolerance=Accumulated(terms=lambda sizes: 4, magnitude=magnitude),
     # Around every vector (2, 4, 8), warp (32) and block (256, 512, 1024 or 2048 elements) of the family's katas.
-    edges=tuple(
+    named_sizes=tuple(
         {"n": n} for n in (*range(10), 15, 31, 33, 127, 255, 256, 257, 511, 1023, 1025, 2047, 2048, 2049, 4099)
     ),
     large=tuple({"n": n} for n in (300_007, 4_194_304, 20_000_003)),

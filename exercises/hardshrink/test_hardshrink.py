@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Exact, Numbers, Size, Sizes, Spec, Tensor, Values, normal, special
+from grader.content.spec import Exact, InputKind, Rng, Size, Sizes, Spec, Tensor, edge_values, normal
 
 if TYPE_CHECKING:
     import torch
@@ -22,12 +22,12 @@ def reference(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
     return torch.nn.functional.hardshrink(x, LAMBDA)
 
 
-def ends(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def ends(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Both ends of the range that becomes 0, with their neighbours in half and in float."""
     half = (0.5 + 2.0**-11, 0.5 - 2.0**-12)  # between powers of two numbers are evenly spaced, wider above 0.5
     single = (0.5 + 2.0**-24, 0.5 - 2.0**-25)
     positive = (LAMBDA, LAMBDA, *half, *single)
-    return numbers.choice(shape, (*positive, *(-value for value in positive)))
+    return rng.choice(shape, (*positive, *(-value for value in positive)))
 
 
 SPEC = Spec(
@@ -36,14 +36,14 @@ SPEC = Spec(
     outputs=(Tensor("y", ("n",)),),
     sizes={"n": Size(0, 5000)},
     values=(
-        Values("normal", normal()),
-        Values("ends", ends),
-        Values("special", special(std=1.0)),
+        InputKind("normal", normal()),
+        InputKind("ends", ends),
+        InputKind("special", edge_values(std=1.0)),
     ),
     reference=reference,
     tolerance=Exact(),
     # Around every vector (2, 4, 8), warp (32) and block (256, 512, 1024 or 2048 elements) of the family's katas.
-    edges=tuple(
+    named_sizes=tuple(
         {"n": n} for n in (*range(10), 15, 31, 33, 127, 255, 256, 257, 511, 1023, 1025, 2047, 2048, 2049, 4099)
     ),
     large=tuple({"n": n} for n in (300_007, 4_194_304, 20_000_003)),

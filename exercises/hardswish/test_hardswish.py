@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, Numbers, Size, Sizes, Spec, Tensor, Values, normal, special
+from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, edge_values, normal
 
 if TYPE_CHECKING:
     import torch
@@ -25,15 +25,15 @@ def magnitude(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
     return reference(x, sizes).abs()
 
 
-def parabola(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def parabola(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Between and around the ends of the middle part."""
-    return numbers.uniform(shape, -4.0, 4.0)
+    return rng.uniform(shape, -4.0, 4.0)
 
 
-def extremes(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def extremes(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """The two joints with their neighbours in half, and the ends of both formats."""
     joints = (3.0, -3.0, 3.001953125, 2.998046875, -2.998046875, -3.001953125)
-    return numbers.choice(shape, (*joints, 3.0e38, -3.0e38, 1.0e-40, 60000.0, -60000.0, 6.0e-8, -1.5, 0.0))
+    return rng.choice(shape, (*joints, 3.0e38, -3.0e38, 1.0e-40, 60000.0, -60000.0, 6.0e-8, -1.5, 0.0))
 
 
 SPEC = Spec(
@@ -42,15 +42,15 @@ SPEC = Spec(
     outputs=(Tensor("y", ("n",)),),
     sizes={"n": Size(0, 5000)},
     values=(
-        Values("normal", normal(std=3.0)),
-        Values("parabola", parabola),
-        Values("special", special()),
-        Values("extremes", extremes),
+        InputKind("normal", normal(std=3.0)),
+        InputKind("parabola", parabola),
+        InputKind("special", edge_values()),
+        InputKind("extremes", extremes),
     ),
     reference=reference,
     tolerance=Accumulated(terms=lambda sizes: 4, magnitude=magnitude),
     # Around every vector (2, 4, 8), warp (32) and block (256, 512, 1024 or 2048 elements) of the family's katas.
-    edges=tuple(
+    named_sizes=tuple(
         {"n": n} for n in (*range(10), 15, 31, 33, 127, 255, 256, 257, 511, 1023, 1025, 2047, 2048, 2049, 4099)
     ),
     large=tuple({"n": n} for n in (300_007, 4_194_304, 20_000_003)),

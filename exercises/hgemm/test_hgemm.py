@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, Numbers, Size, Sizes, Spec, Tensor, Values, normal
+from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, normal
 
 if TYPE_CHECKING:
     import torch
@@ -26,14 +26,14 @@ def magnitude(A: torch.Tensor, B: torch.Tensor, sizes: Sizes) -> torch.Tensor:
     return A.abs() @ B.abs()
 
 
-def signs(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def signs(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """1 and -1: partial sums of K products in any order stay within some 6 sqrt(K), and no product is 0."""
-    return numbers.choice(shape, (1.0, -1.0))
+    return rng.choice(shape, (1.0, -1.0))
 
 
-def large_and_small(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def large_and_small(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Elements of either sign from about 2^-4 to 2^4."""
-    return numbers.normal(shape) * 2.0 ** numbers.integers(shape, -4, 4)
+    return rng.normal(shape) * 2.0 ** rng.integers(shape, -4, 4)
 
 
 def torch_mm(A: torch.Tensor, B: torch.Tensor, C: torch.Tensor) -> Callable[[], object]:
@@ -54,16 +54,16 @@ SPEC = Spec(
     outputs=(Tensor("C", ("M", "N")),),
     sizes={"M": Size(1, 80), "N": Size(1, 80), "K": Size(1, 80)},
     values=(
-        Values("offset", normal(mean=1.0)),
-        Values("signs", signs, exact=True),
-        Values("large and small", large_and_small),
+        InputKind("offset", normal(mean=1.0)),
+        InputKind("signs", signs, exact=True),
+        InputKind("large and small", large_and_small),
     ),
     reference=reference,
     tolerance=Accumulated(terms=lambda sizes: sizes["K"], magnitude=magnitude),
     # Tiny; K = 1; flat and tall; one past and one short of a tile of 32, in each dimension alone; primes. Then
     # multiples of 4, 8 and 16 for katas that ask for these: one, two, three and more slices of K, whole and ragged,
     # and more than one tile of 128 in each direction.
-    edges=(
+    named_sizes=(
         shape(1, 1, 1),
         shape(1, 1, 2),
         shape(2, 3, 5),
@@ -116,26 +116,26 @@ SPEC = Spec(
     ),
     work=lambda sizes: 4 * sizes["M"] * sizes["N"] * sizes["K"],
     flops=lambda sizes: 2 * sizes["M"] * sizes["N"] * sizes["K"],
-    rows="M",
+    slice_dim="M",
     baselines={"torch.mm": torch_mm},
 )
 
 
-def swing(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def swing(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """32 in the first half of every row, -32 in the second, and 1 more in some 16 places of it."""
-    row = (numbers.uniform(shape, 0.0, 1.0) < 16.0 / shape[-1]) + 32.0
+    row = (rng.uniform(shape, 0.0, 1.0) < 16.0 / shape[-1]) + 32.0
     row[..., shape[-1] // 2 :] -= 64.0
     return row
 
 
-def thirty_three(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
-    return numbers.choice(shape, (33.0,))
+def thirty_three(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    return rng.choice(shape, (33.0,))
 
 
-def odd(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def odd(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Odd numbers from 15 to 31 of either sign, in some 200 places of every row and zeros elsewhere."""
-    drawn = (2 * numbers.integers(shape, 7, 15) + 1) * numbers.choice(shape, (1.0, -1.0))
-    return drawn * (numbers.uniform(shape, 0.0, 1.0) < 200.0 / shape[-1])
+    drawn = (2 * rng.integers(shape, 7, 15) + 1) * rng.choice(shape, (1.0, -1.0))
+    return drawn * (rng.uniform(shape, 0.0, 1.0) < 200.0 / shape[-1])
 
 
 # "half taken back": whole numbers whose sum is small, while partial sums are up to K / 2 * 32 * 33 away from it. Floats
@@ -146,8 +146,8 @@ FLOAT = replace(
     SPEC,
     values=(
         *SPEC.values,
-        Values("half taken back", {"A": swing, "B": thirty_three}, exact=True),
-        Values("rounded once", {"A": odd, "B": odd}, exact=True),
+        InputKind("half taken back", {"A": swing, "B": thirty_three}, exact=True),
+        InputKind("rounded once", {"A": odd, "B": odd}, exact=True),
     ),
 )
 
@@ -156,7 +156,7 @@ FLOAT = replace(
 # a ring has slots; one past and one short of a tile in M, 8 past and 8 short in N.
 MMA = replace(
     FLOAT,
-    edges=(
+    named_sizes=(
         shape(1, 8, 8),
         shape(16, 8, 16),
         shape(15, 16, 8),
@@ -208,14 +208,14 @@ MMA_TN = replace(
 )
 
 # cuBLAS takes any size. A sum of 4000 products is long enough to tell one that is kept in half.
-CUBLAS = replace(FLOAT, edges=(*SPEC.edges, shape(8, 8, 4104)))
-CUBLAS_TN = replace(MMA_TN, edges=CUBLAS.edges, large=CUBLAS.large)
+CUBLAS = replace(FLOAT, named_sizes=(*SPEC.named_sizes, shape(8, 8, 4104)))
+CUBLAS_TN = replace(MMA_TN, named_sizes=CUBLAS.named_sizes, large=CUBLAS.large)
 
 # A tile of the CuTe kata takes 256 x 128 elements of C and 64 steps of K: less than one tile, one past and one short of
 # it, and more tiles of K than its ring has stages; few shapes, for each is the work of whole tiles.
 CUTE = replace(
     MMA_TN,
-    edges=(
+    named_sizes=(
         shape(1, 8, 8),
         shape(16, 8, 16),
         shape(33, 40, 72),

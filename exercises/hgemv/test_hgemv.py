@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, Numbers, Size, Sizes, Spec, Tensor, Values, normal
+from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, normal
 
 if TYPE_CHECKING:
     import torch
@@ -24,18 +24,18 @@ def magnitude(A: torch.Tensor, x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
     return A.abs() @ x.abs()
 
 
-def whole_numbers(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def whole_numbers(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Of either sign, up to 128 for K = 1 and less for a larger K: whatever K is, a row's sum is around 5000.
 
     Products and sums are too large for the 11 bits of a half, exact in float, and the answer fits a half.
     """
     top = round(128 / max(sizes["K"], 1) ** 0.25)
-    return numbers.integers(shape, 1, top) * numbers.choice(shape, (1.0, -1.0))
+    return rng.integers(shape, 1, top) * rng.choice(shape, (1.0, -1.0))
 
 
-def large_and_small(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def large_and_small(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Elements of either sign from about 2^-4 to 2^4."""
-    return numbers.normal(shape) * 2.0 ** numbers.integers(shape, -4, 4)
+    return rng.normal(shape) * 2.0 ** rng.integers(shape, -4, 4)
 
 
 def torch_mv(A: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> Callable[[], object]:
@@ -56,16 +56,16 @@ SPEC = Spec(
     sizes={"M": Size(0, 80), "K": Size(0, 600)},
     values=(
         # Sums of millions of products, as speed is measured on, still fit a half.
-        Values("offset", {"A": normal(mean=1.0), "x": normal(mean=1 / 64, std=1 / 64)}),
-        Values("whole numbers", whole_numbers, exact=True),
-        Values("large and small", large_and_small),
+        InputKind("offset", {"A": normal(mean=1.0), "x": normal(mean=1 / 64, std=1 / 64)}),
+        InputKind("whole numbers", whole_numbers, exact=True),
+        InputKind("large and small", large_and_small),
     ),
     reference=reference,
     tolerance=Accumulated(terms=lambda sizes: sizes["K"], magnitude=magnitude),
     # Nothing; tiny; one short of and one past what half a warp, a warp and a block take in one step, an element or a
     # vector at a time, in K; the same for the rows of a block, in M; primes; more slices in a row than lanes in a warp.
     # From the 25th on, tried by --thorough: the same again with other neighbours.
-    edges=(
+    named_sizes=(
         shape(0, 5),
         shape(1, 0),
         shape(1, 1),
@@ -113,6 +113,6 @@ SPEC = Spec(
         shape(4096, 4099),
     ),
     work=lambda sizes: 6 * sizes["M"] * (sizes["K"] + 64),
-    rows="M",
+    slice_dim="M",
     baselines={"torch.mv": torch_mv},
 )

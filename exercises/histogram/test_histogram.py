@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Exact, Numbers, Size, Sizes, Spec, Tensor, Values
+from grader.content.spec import Exact, InputKind, Rng, Size, Sizes, Spec, Tensor
 
 if TYPE_CHECKING:
     import torch
@@ -18,24 +18,24 @@ def reference(a: torch.Tensor, sizes: Sizes) -> torch.Tensor:
     return a.bincount(minlength=sizes["bins"])
 
 
-def uniform(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def uniform(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Every bin equally often."""
-    return numbers.integers(shape, 0, sizes["bins"] - 1)
+    return rng.integers(shape, 0, sizes["bins"] - 1)
 
 
-def skewed(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def skewed(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Most values in the first few bins: many threads of a warp meet in one."""
-    return (numbers.uniform(shape, 0.0, 1.0) ** 4 * sizes["bins"]).floor()
+    return (rng.uniform(shape, 0.0, 1.0) ** 4 * sizes["bins"]).floor()
 
 
-def all_equal(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def all_equal(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """All threads meet in one bin."""
-    return numbers.integers((1,), 0, sizes["bins"] - 1).repeat(shape)
+    return rng.integers((1,), 0, sizes["bins"] - 1).repeat(shape)
 
 
-def runs(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def runs(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Sorted, as images and keys often are: neighbours are equal, and the last element is in the last bin."""
-    values = numbers.integers(shape, 0, sizes["bins"] - 1).sort().values
+    values = rng.integers(shape, 0, sizes["bins"] - 1).sort().values
     values[-1:] = sizes["bins"] - 1
     return values
 
@@ -50,14 +50,14 @@ SPEC = Spec(
     outputs=(Tensor("counts", ("bins",)),),
     sizes={"n": Size(0, 5000), "bins": Size(1, 300)},
     values=(
-        Values("uniform", uniform),
-        Values("skewed", skewed),
-        Values("all equal", all_equal),
-        Values("runs", runs),
+        InputKind("uniform", uniform),
+        InputKind("skewed", skewed),
+        InputKind("all equal", all_equal),
+        InputKind("runs", runs),
     ),
     reference=reference,
     tolerance=Exact(),
-    edges=(
+    named_sizes=(
         shape(0, 1),
         shape(0, 257),
         shape(1, 1),

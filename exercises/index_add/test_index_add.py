@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, Fill, Numbers, Size, Sizes, Spec, Tensor, Values, normal
+from grader.content.spec import Accumulated, Fill, InputKind, Rng, Size, Sizes, Spec, Tensor, normal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,34 +29,34 @@ def magnitude(base: torch.Tensor, index: torch.Tensor, source: torch.Tensor, siz
     return base.abs().index_add(0, index, source.abs())
 
 
-def uniform(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def uniform(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Every row equally often, in any order, some of them several times."""
-    return numbers.integers(shape, 0, sizes["rows"] - 1)
+    return rng.integers(shape, 0, sizes["rows"] - 1)
 
 
-def in_order(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def in_order(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Sorted: the same row comes several times in succession."""
-    return uniform(numbers, shape, sizes).sort().values
+    return uniform(rng, shape, sizes).sort().values
 
 
-def all_equal(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def all_equal(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """All of source is added to one row."""
-    return numbers.integers((1,), 0, sizes["rows"] - 1).repeat(shape)
+    return rng.integers((1,), 0, sizes["rows"] - 1).repeat(shape)
 
 
-def last_row(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def last_row(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """All of source is added to the row that ends where out ends: whoever writes too far writes past it."""
-    return numbers.integers(shape, sizes["rows"] - 1, sizes["rows"] - 1)
+    return rng.integers(shape, sizes["rows"] - 1, sizes["rows"] - 1)
 
 
-def whole_numbers(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def whole_numbers(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Up to 1000, or less for large n, so that no partial sum passes 2^24."""
-    return numbers.integers(shape, 1, min(1000, 2**24 // (sizes["n"] + 1)))
+    return rng.integers(shape, 1, min(1000, 2**24 // (sizes["n"] + 1)))
 
 
-def large_and_small(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def large_and_small(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Terms of either sign from about 2^-12 to 2^12."""
-    return numbers.normal(shape) * 2.0 ** numbers.integers(shape, -12, 12)
+    return rng.normal(shape) * 2.0 ** rng.integers(shape, -12, 12)
 
 
 def with_index(index: Fill, fill: Fill) -> dict[str, Fill]:
@@ -83,18 +83,18 @@ MANY = Spec(
     outputs=(Tensor("out", ("rows", "dim")),),
     sizes={"n": Size(0, 200), "rows": Size(1, 60), "dim": Size(1, 300)},
     values=(
-        Values("uniform", with_index(uniform, normal(mean=1.0))),
-        Values("last row", with_index(last_row, whole_numbers), exact=True),
-        Values("all equal", with_index(all_equal, normal(mean=1.0))),
-        Values("sorted", with_index(in_order, large_and_small)),
-        Values("whole numbers", with_index(uniform, whole_numbers), exact=True),
+        InputKind("uniform", with_index(uniform, normal(mean=1.0))),
+        InputKind("last row", with_index(last_row, whole_numbers), exact=True),
+        InputKind("all equal", with_index(all_equal, normal(mean=1.0))),
+        InputKind("sorted", with_index(in_order, large_and_small)),
+        InputKind("whole numbers", with_index(uniform, whole_numbers), exact=True),
     ),
     reference=reference,
     tolerance=Accumulated(terms=lambda sizes: sizes["n"] + 1, magnitude=magnitude),
     # Nothing to add, more rows than indices and fewer; around a warp of indices (32), around the rows of source that a
     # block takes (4 to 1024) and the columns that it takes (256 or 2048). The kata that needs a multiple of 4 gets
     # those that are one.
-    edges=(
+    named_sizes=(
         shape(0, 1, 1),
         shape(0, 3, 8),
         shape(1, 1, 1),
@@ -123,7 +123,7 @@ MANY = Spec(
     large=(shape(100_003, 1000, 64), shape(16, 33, 400_004), shape(1_000_003, 77, 8), shape(3, 100_003, 36)),
     work=lambda sizes: 30 * sizes["n"] * (sizes["dim"] + 32) + 512,
     deterministic=False,
-    rows="dim",
+    slice_dim="dim",
     baselines={"torch.index_add": torch_index_add},
 )
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, Fill, Numbers, Parameter, Size, Sizes, Spec, Tensor, Values, normal
+from grader.content.spec import Accumulated, Fill, InputKind, Parameter, Rng, Size, Sizes, Spec, Tensor, normal
 
 if TYPE_CHECKING:
     import torch
@@ -40,28 +40,28 @@ def magnitude(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, sizes: 
     return weight.abs() * scale * (x.abs().mean(dim=1, keepdim=True) + distance.abs()) + bias.abs()
 
 
-def offset(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def offset(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Rows far from 0 beside their spread: their squares agree in all digits that a float has, and more."""
-    return numbers.normal(shape) + numbers.choice((shape[0], 1), (30_000.0, -30_000.0, 1000.0))
+    return rng.normal(shape) + rng.choice((shape[0], 1), (30_000.0, -30_000.0, 1000.0))
 
 
-def scales(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def scales(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Rows of very different spread. Beside the smallest, eps is everything; half cannot hold the largest's squares."""
-    return numbers.normal(shape, mean=0.5) * numbers.choice((shape[0], 1), (1.0e-3, 1.0e-2, 1.0, 30.0, 1000.0))
+    return rng.normal(shape, mean=0.5) * rng.choice((shape[0], 1), (1.0e-3, 1.0e-2, 1.0, 30.0, 1000.0))
 
 
-def poisoned(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def poisoned(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """One nan or infinity in some rows, anywhere; of the other rows some are all equal."""
-    place = (numbers.uniform((shape[0], 1), 0.0, 1.0) * shape[1]).floor()
-    plain = numbers.normal(shape) * numbers.choice((shape[0], 1), (0.0, 1.0, 1.0)) + 2.0
-    poison = numbers.choice((shape[0], 1), (float("nan"), float("inf"), float("-inf"), 2.0, 2.0))
+    place = (rng.uniform((shape[0], 1), 0.0, 1.0) * shape[1]).floor()
+    plain = rng.normal(shape) * rng.choice((shape[0], 1), (0.0, 1.0, 1.0)) + 2.0
+    poison = rng.choice((shape[0], 1), (float("nan"), float("inf"), float("-inf"), 2.0, 2.0))
     return plain.where(plain.new_ones(shape).cumsum(dim=1) - 1 != place, poison.expand(shape))
 
 
-def values(**x: Fill) -> tuple[Values, ...]:
+def values(**x: Fill) -> tuple[InputKind, ...]:
     """Named ways to fill x. The weights are near 1, the biases near 0, and all are different."""
     columns = {"weight": normal(mean=1.0, std=0.5), "bias": normal()}
-    return tuple(Values(name, {"x": fill, **columns}) for name, fill in x.items())
+    return tuple(InputKind(name, {"x": fill, **columns}) for name, fill in x.items())
 
 
 def shape(rows: int, cols: int) -> Sizes:
@@ -84,7 +84,7 @@ SPEC = Spec(
     tolerance=Accumulated(terms=lambda sizes: sizes["cols"] + 8, magnitude=magnitude),
     # Around every vector (2, 4, 8), a warp (32), a block (256), what a warp holds in registers (1024 elements) and what
     # the largest block holds (16384); rows that are 16-byte aligned, 4-byte aligned, and not at all.
-    edges=(
+    named_sizes=(
         shape(1, 1),
         shape(1, 2),
         shape(3, 1),

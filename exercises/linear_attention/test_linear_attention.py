@@ -14,7 +14,7 @@ from collections.abc import Callable
 from math import sqrt
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, Numbers, Size, Sizes, Spec, Tensor, Values, integers, normal
+from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, integers, normal
 
 if TYPE_CHECKING:
     import torch
@@ -45,11 +45,11 @@ def magnitude(
     return min(terms, 8 * sqrt(terms)) * reference(Q.abs(), K.abs(), V.abs(), sizes, rows)
 
 
-def fading(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def fading(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Rows that become 2^12 times smaller from the first to the last: what came long before outweighs what is near."""
     import torch
 
-    return numbers.normal(shape) * torch.logspace(0, -12, shape[-2], base=2.0, dtype=torch.float64)[:, None]
+    return rng.normal(shape) * torch.logspace(0, -12, shape[-2], base=2.0, dtype=torch.float64)[:, None]
 
 
 # -- baselines -------------------------------------------------------------------------------------------------------
@@ -87,19 +87,21 @@ HEADS = ("B", "H", "N", D)
 
 SPEC = Spec(
     computes="O[t] = sum over s <= t of (Q[t] . K[s]) V[s]",
-    inputs=(Tensor("Q", HEADS), Tensor("K", HEADS, whole=True), Tensor("V", HEADS, whole=True)),
+    inputs=(Tensor("Q", HEADS), Tensor("K", HEADS, unsliced=True), Tensor("V", HEADS, unsliced=True)),
     outputs=(Tensor("O", HEADS),),
     sizes={"B": Size(1, 2), "H": Size(1, 3), "N": Size(0, 300)},
     values=(
-        Values("normal", {"Q": normal(), "K": normal(), "V": normal()}),
-        Values("whole numbers", integers(-2, 2), exact=True),
-        Values("positive", {"Q": normal(mean=1.0, std=0.25), "K": normal(mean=1.0, std=0.25), "V": normal(mean=1.0)}),
-        Values("fading", {"Q": normal(), "K": fading, "V": normal(mean=1.0)}),
+        InputKind("normal", {"Q": normal(), "K": normal(), "V": normal()}),
+        InputKind("whole numbers", integers(-2, 2), exact=True),
+        InputKind(
+            "positive", {"Q": normal(mean=1.0, std=0.25), "K": normal(mean=1.0, std=0.25), "V": normal(mean=1.0)}
+        ),
+        InputKind("fading", {"Q": normal(), "K": fading, "V": normal(mean=1.0)}),
     ),
     reference=reference,
     tolerance=Accumulated(terms=lambda sizes: 1, magnitude=magnitude),
     # No token, one; around chunks of 16, 32 and 64 tokens; several chunks, whole and not; several heads and batches.
-    edges=(
+    named_sizes=(
         shape(1, 1, 0),
         shape(1, 1, 1),
         shape(2, 1, 2),
@@ -127,8 +129,8 @@ SPEC = Spec(
     # 12 000 floating-point operations and half as many loads a token.
     work=lambda sizes: 20_000 * sizes["B"] * sizes["H"] * (sizes["N"] + 16),
     flops=lambda sizes: 4 * D * D * sizes["B"] * sizes["H"] * sizes["N"],
-    rows="N",
-    placed=True,
+    slice_dim="N",
+    reference_takes_rows=True,
     baselines={
         "torch.chunks_of_64": chunks_of(64),
         "torch.chunks_of_128": chunks_of(128),

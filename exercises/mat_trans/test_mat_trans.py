@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Exact, Numbers, Size, Sizes, Spec, Tensor, Values, normal, special
+from grader.content.spec import Exact, InputKind, Rng, Size, Sizes, Spec, Tensor, edge_values, normal
 
 if TYPE_CHECKING:
     import torch
@@ -18,7 +18,7 @@ def reference(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
     return x.t()
 
 
-def own_place(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def own_place(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Every element holds its own offset, so a wrong one tells where it is from.
 
     Offsets begin anew after 2^24, up to which a float holds every whole number.
@@ -37,12 +37,16 @@ SPEC = Spec(
     inputs=(Tensor("x", ("M", "N")),),
     outputs=(Tensor("y", ("N", "M")),),
     sizes={"M": Size(1, 200), "N": Size(1, 200)},
-    values=(Values("own place", own_place), Values("normal", normal(mean=1.0)), Values("special", special())),
+    values=(
+        InputKind("own place", own_place),
+        InputKind("normal", normal(mean=1.0)),
+        InputKind("special", edge_values()),
+    ),
     reference=reference,
     tolerance=Exact(signed_zeros=True),
     # One row, one column; multiples of 4 in neither, either and both dimensions; one short of and one past a tile (16,
     # 32, 64) in each dimension alone; primes; several tiles, more along one dimension than along the other.
-    edges=(
+    named_sizes=(
         shape(1, 1),
         shape(1, 2),
         shape(2, 1),

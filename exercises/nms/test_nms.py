@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Exact, Numbers, Parameter, Size, Sizes, Spec, Tensor, Values, normal
+from grader.content.spec import Exact, InputKind, Parameter, Rng, Size, Sizes, Spec, Tensor, normal
 
 if TYPE_CHECKING:
     import torch
@@ -49,21 +49,21 @@ def boxes_at(low: torch.Tensor, extent: torch.Tensor) -> torch.Tensor:
     return torch.cat((low, low + extent), dim=1) * STEP
 
 
-def scattered(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def scattered(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """All over the plane, some of them in each other's way."""
     pairs = (shape[0], 2)
-    return boxes_at(numbers.integers(pairs, -300, 300), numbers.integers(pairs, 1, 200))
+    return boxes_at(rng.integers(pairs, -300, 300), rng.integers(pairs, 1, 200))
 
 
-def crowded(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def crowded(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Around a few places, as detectors see one thing many times: most go, each because of a box that is kept."""
-    places = numbers.integers((8, 2), -300, 300)
-    chosen = places[numbers.integers((shape[0],), 0, 7)]
+    places = rng.integers((8, 2), -300, 300)
+    chosen = places[rng.integers((shape[0],), 0, 7)]
     pairs = (shape[0], 2)
-    return boxes_at(chosen + numbers.integers(pairs, -24, 24), numbers.integers(pairs, 80, 120))
+    return boxes_at(chosen + rng.integers(pairs, -24, 24), rng.integers(pairs, 80, 120))
 
 
-def chain(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def chain(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """In a line, each over the next by 0.57, over the one after it by 0.32: a box that goes must not take others."""
     import torch
 
@@ -71,23 +71,23 @@ def chain(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tenso
     return boxes_at(low, torch.full_like(low, 100))
 
 
-def degenerate(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def degenerate(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Points, lines, the same box again, boxes in boxes, exactly half in each other."""
     pairs = (shape[0], 2)
-    return boxes_at(numbers.integers(pairs, 0, 2) * 8, numbers.choice(pairs, (0, 8, 16, 32)).long())
+    return boxes_at(rng.integers(pairs, 0, 2) * 8, rng.choice(pairs, (0, 8, 16, 32)).long())
 
 
-def few_scores(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
-    return numbers.choice(shape, (0.0, 0.25, 0.5))
+def few_scores(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    return rng.choice(shape, (0.0, 0.25, 0.5))
 
 
-def all_equal(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
-    return numbers.choice((1,), (0.5, -1.0)).repeat(shape)
+def all_equal(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    return rng.choice((1,), (0.5, -1.0)).repeat(shape)
 
 
-def falling(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def falling(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Sorted already, so that neighbours in a chain come one after the other."""
-    return numbers.normal(shape).sort(descending=True).values
+    return rng.normal(shape).sort(descending=True).values
 
 
 SPEC = Spec(
@@ -96,18 +96,20 @@ SPEC = Spec(
     outputs=(Tensor("keep", ("n",), "i64"), Tensor("count", (1,), "i32")),
     sizes={"n": Size(0, 300)},
     values=(
-        Values("scattered", {"boxes": scattered, "scores": normal()}),
-        Values("crowded", {"boxes": crowded, "scores": normal()}),
-        Values("chain", {"boxes": chain, "scores": falling}),
-        Values("chain in any order", {"boxes": chain, "scores": normal()}),
-        Values("few scores", {"boxes": scattered, "scores": few_scores}),
-        Values("equal scores", {"boxes": crowded, "scores": all_equal}),
-        Values("degenerate", {"boxes": degenerate, "scores": few_scores}),
+        InputKind("scattered", {"boxes": scattered, "scores": normal()}),
+        InputKind("crowded", {"boxes": crowded, "scores": normal()}),
+        InputKind("chain", {"boxes": chain, "scores": falling}),
+        InputKind("chain in any order", {"boxes": chain, "scores": normal()}),
+        InputKind("few scores", {"boxes": scattered, "scores": few_scores}),
+        InputKind("equal scores", {"boxes": crowded, "scores": all_equal}),
+        InputKind("degenerate", {"boxes": degenerate, "scores": few_scores}),
     ),
     reference=reference,
     tolerance=Exact(),
     # Around a tile of 64 boxes and a block of 256, several tiles; the last of them with all kinds of values.
-    edges=tuple({"n": n} for n in (*range(6), 13, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129, 193, 255, 257, 321)),
+    named_sizes=tuple(
+        {"n": n} for n in (*range(6), 13, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129, 193, 255, 257, 321)
+    ),
     large=({"n": 4096}, {"n": 4001}),
     parameters=(Parameter("iou_threshold", "float", IOU_THRESHOLD),),
     work=lambda sizes: 25 * sizes["n"] * (sizes["n"] + 64),

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, Fill, Numbers, Size, Sizes, Spec, Tensor, Values, normal
+from grader.content.spec import Accumulated, Fill, InputKind, Rng, Size, Sizes, Spec, Tensor, normal
 
 if TYPE_CHECKING:
     import torch
@@ -131,43 +131,43 @@ def recompute(form: Callable[..., tuple[torch.Tensor, ...]]) -> Callable[..., tu
 
 
 def uniform(low: float, high: float) -> Fill:
-    return lambda numbers, shape, sizes: numbers.uniform(shape, low, high)
+    return lambda rng, shape, sizes: rng.uniform(shape, low, high)
 
 
 def choice(*values: float) -> Fill:
-    return lambda numbers, shape, sizes: numbers.choice(shape, values)
+    return lambda rng, shape, sizes: rng.choice(shape, values)
 
 
-def far_from_0(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def far_from_0(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Weights of either sign that one can divide by."""
-    return numbers.uniform(shape, 0.5, 2.0) * numbers.choice(shape, (1.0, 1.0, 1.0, -1.0))
+    return rng.uniform(shape, 0.5, 2.0) * rng.choice(shape, (1.0, 1.0, 1.0, -1.0))
 
 
-def scales(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def scales(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Rows of very different size."""
-    return numbers.normal(shape, mean=0.5) * numbers.choice((shape[0], 1), (1.0e-3, 1.0, 30.0, 1000.0))
+    return rng.normal(shape, mean=0.5) * rng.choice((shape[0], 1), (1.0e-3, 1.0, 30.0, 1000.0))
 
 
-def poisoned(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def poisoned(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """One nan or infinity in some rows, anywhere: it spoils its row of dx and its column of the sums, and no other."""
-    place = (numbers.uniform((shape[0], 1), 0.0, 1.0) * shape[1]).floor()
-    plain = numbers.normal(shape, mean=0.5)
-    poison = numbers.choice((shape[0], 1), (float("nan"), float("inf"), 2.0, 2.0, 2.0, 2.0))
+    place = (rng.uniform((shape[0], 1), 0.0, 1.0) * shape[1]).floor()
+    plain = rng.normal(shape, mean=0.5)
+    poison = rng.choice((shape[0], 1), (float("nan"), float("inf"), 2.0, 2.0, 2.0, 2.0))
     return plain.where(plain.new_ones(shape).cumsum(dim=1) - 1 != place, poison.expand(shape))
 
 
 def pairs(low: int, high: int, *, opposite: bool = False) -> Fill:
     """Whole numbers, the two of a pair of columns equal or ``opposite``; an odd last column is 0."""
 
-    def fill(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
-        return paired(numbers.integers((*shape[:-1], shape[-1] // 2), low, high), shape, opposite=opposite)
+    def fill(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+        return paired(rng.integers((*shape[:-1], shape[-1] // 2), low, high), shape, opposite=opposite)
 
     return fill
 
 
-def powers_of_2(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def powers_of_2(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Weights, opposite in the two columns of a pair; an odd last column is 1."""
-    drawn = paired(numbers.choice((shape[-1] // 2,), (0.5, 1.0, -1.0, 2.0)), shape, opposite=True)
+    drawn = paired(rng.choice((shape[-1] // 2,), (0.5, 1.0, -1.0, 2.0)), shape, opposite=True)
     return drawn.where(drawn != 0, drawn.new_ones(()))
 
 
@@ -239,7 +239,7 @@ def shape(rows: int, cols: int) -> Sizes:
 
 def whole(name: str, *dims: str) -> Tensor:
     """A part of the columns still needs all of this input: dx has means along the row."""
-    return Tensor(name, dims, whole=True)
+    return Tensor(name, dims, unsliced=True)
 
 
 SPEC = Spec(
@@ -254,19 +254,19 @@ SPEC = Spec(
     outputs=(Tensor("dx", ("rows", "cols")), Tensor("dweight", ("cols",)), Tensor("dbias", ("cols",))),
     sizes={"rows": Size(1, 40), "cols": Size(1, 1100)},
     values=(
-        Values("normal", {"x": normal(mean=0.5), **DY, **WEIGHT, **SAVED}),
-        Values("whole numbers", EXACT, exact=True),
-        Values(
+        InputKind("normal", {"x": normal(mean=0.5), **DY, **WEIGHT, **SAVED}),
+        InputKind("whole numbers", EXACT, exact=True),
+        InputKind(
             "offset", {"x": normal(mean=1000.0), **DY, **WEIGHT, "mean": normal(mean=1000.0), "rstd": normal(mean=1.0)}
         ),
-        Values("scales", {"x": scales, "dy": scales, **WEIGHT, **SAVED}),
-        Values("poisoned", {"x": poisoned, **DY, **WEIGHT, **SAVED}),
+        InputKind("scales", {"x": scales, "dy": scales, **WEIGHT, **SAVED}),
+        InputKind("poisoned", {"x": poisoned, **DY, **WEIGHT, **SAVED}),
     ),
     reference=layer_norm(gradients),
     tolerance=Accumulated(terms=lambda sizes: 1, magnitude=layer_norm(bounds)),
     # Around every vector (4), a warp (32), what a warp holds in registers (512 columns), what the largest block holds
     # (8192 columns); rows for one block, for several, and for some of them one more than for the others.
-    edges=(
+    named_sizes=(
         shape(1, 1),
         shape(1, 2),
         shape(3, 1),
@@ -294,8 +294,8 @@ SPEC = Spec(
     ),
     large=(shape(4099, 1031), shape(1030, 8192), shape(100_003, 40), shape(2053, 4096)),
     work=lambda sizes: sizes["rows"] * (20_000 + 110 * sizes["cols"]),
-    rows="cols",
-    placed=True,
+    slice_dim="cols",
+    reference_takes_rows=True,
     baselines={"torch.native_layer_norm_backward": torch_layer_norm_backward},
 )
 
@@ -328,14 +328,14 @@ RECOMPUTE = replace(
         whole("rstd", "rows"),
     ),
     values=(
-        Values("normal", {"y": normal(mean=0.5), **DY, **FAR, **BIAS, **SAVED}),
-        Values(
+        InputKind("normal", {"y": normal(mean=0.5), **DY, **FAR, **BIAS, **SAVED}),
+        InputKind(
             "whole numbers",
             {**EXACT, "y": pairs(-3, 3, opposite=True), "bias": pairs(-2, 2, opposite=True)},
             exact=True,
         ),
-        Values("scales", {"y": scales, "dy": scales, **FAR, **BIAS, **SAVED}),
-        Values("poisoned", {"y": poisoned, **DY, **FAR, **BIAS, **SAVED}),
+        InputKind("scales", {"y": scales, "dy": scales, **FAR, **BIAS, **SAVED}),
+        InputKind("poisoned", {"y": poisoned, **DY, **FAR, **BIAS, **SAVED}),
     ),
     reference=recompute(gradients),
     tolerance=Accumulated(terms=lambda sizes: 1, magnitude=recompute(bounds)),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, Numbers, Size, Sizes, Spec, Tensor, Values, normal
+from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, normal
 
 if TYPE_CHECKING:
     import torch
@@ -32,30 +32,30 @@ def magnitude(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
     return x.abs().sum().reshape(1)
 
 
-def whole_numbers(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def whole_numbers(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """From 1 to 8, or less for large n, so that no partial sum passes 2^24: every element shows.
 
     Where n is larger than that, 2^24 ones are strewn over zeros, and the last element is always one of them.
     """
     n = sizes["n"]
     if n <= EXACT:
-        return numbers.integers(shape, 1, min(8, EXACT // max(1, n)))
-    drawn = numbers.uniform(shape, 0.0, 0.0)
-    drawn[numbers.integers((EXACT - 1,), 0, n - 1)] = 1.0
+        return rng.integers(shape, 1, min(8, EXACT // max(1, n)))
+    drawn = rng.uniform(shape, 0.0, 0.0)
+    drawn[rng.integers((EXACT - 1,), 0, n - 1)] = 1.0
     drawn[-1] = 1.0
     return drawn
 
 
-def large_and_small(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def large_and_small(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Terms of either sign from about 2^-12 to 2^12."""
-    return numbers.normal(shape) * 2.0 ** numbers.integers(shape, -12, 12)
+    return rng.normal(shape) * 2.0 ** rng.integers(shape, -12, 12)
 
 
-def one_special(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def one_special(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Normal draws, and somewhere among them inf, -inf, nan or -0."""
-    drawn = numbers.normal(shape)
+    drawn = rng.normal(shape)
     if sizes["n"] > 0:
-        drawn[numbers.integers((1,), 0, sizes["n"] - 1)] = numbers.choice(
+        drawn[rng.integers((1,), 0, sizes["n"] - 1)] = rng.choice(
             (1,), (float("inf"), float("-inf"), float("nan"), -0.0)
         )
     return drawn
@@ -71,14 +71,14 @@ SPEC = Spec(
     outputs=(Tensor("y", (1,), "acc"),),
     sizes={"n": Size(0, 5000)},
     values=(
-        Values("offset", normal(mean=4.0)),
-        Values("whole numbers", whole_numbers, exact=True),
-        Values("large and small", large_and_small),
-        Values("one special", one_special),
+        InputKind("offset", normal(mean=4.0)),
+        InputKind("whole numbers", whole_numbers, exact=True),
+        InputKind("large and small", large_and_small),
+        InputKind("one special", one_special),
     ),
     reference=reference,
     tolerance=Accumulated(terms=lambda sizes: sizes["n"], magnitude=magnitude),
-    edges=shapes(TREES),
+    named_sizes=shapes(TREES),
     large=shapes((300_007, 16_777_213)),
     work=lambda sizes: 60 * sizes["n"],
 )
@@ -87,7 +87,7 @@ SPEC = Spec(
 WALKED = replace(
     SPEC,
     sizes={"n": Size(0, 40_000)},
-    edges=shapes(WALKS),
+    named_sizes=shapes(WALKS),
     large=shapes((4_194_305, 40_000_003)),
     work=lambda sizes: 20 * sizes["n"],
 )

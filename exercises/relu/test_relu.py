@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Exact, Numbers, Size, Sizes, Spec, Tensor, Values, integers, normal, special
+from grader.content.spec import Exact, InputKind, Rng, Size, Sizes, Spec, Tensor, edge_values, integers, normal
 
 if TYPE_CHECKING:
     import torch
@@ -17,11 +17,11 @@ def reference(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
     return x.relu()
 
 
-def extremes(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def extremes(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """The ends of both formats: the largest numbers, the smallest normal ones, denormals."""
     f32 = (3.0e38, -3.0e38, 1.0e-40, -1.0e-40, 1.2e-38, -1.2e-38)
     f16 = (65504.0, -65504.0, 6.0e-8, -6.0e-8, 6.1e-5, -6.1e-5)
-    return numbers.choice(shape, (*f32, *f16))
+    return rng.choice(shape, (*f32, *f16))
 
 
 SPEC = Spec(
@@ -30,15 +30,15 @@ SPEC = Spec(
     outputs=(Tensor("y", ("n",)),),
     sizes={"n": Size(0, 5000)},
     values=(
-        Values("normal", normal(mean=0.5)),
-        Values("whole numbers", integers(-100, 100)),
-        Values("special", special()),
-        Values("extremes", extremes),
+        InputKind("normal", normal(mean=0.5)),
+        InputKind("whole numbers", integers(-100, 100)),
+        InputKind("special", edge_values()),
+        InputKind("extremes", extremes),
     ),
     reference=reference,
     tolerance=Exact(),
     # Around every vector (2, 4, 8), warp (32) and block (256, 512, 1024 or 2048 elements) of the family's katas.
-    edges=tuple(
+    named_sizes=tuple(
         {"n": n} for n in (*range(10), 15, 31, 33, 127, 255, 256, 257, 511, 1023, 1025, 2047, 2048, 2049, 4099)
     ),
     large=tuple({"n": n} for n in (300_007, 4_194_304, 20_000_003)),

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, Fill, Numbers, Parameter, Size, Sizes, Spec, Tensor, Values, normal
+from grader.content.spec import Accumulated, Fill, InputKind, Parameter, Rng, Size, Sizes, Spec, Tensor, normal
 
 if TYPE_CHECKING:
     import torch
@@ -34,29 +34,29 @@ def magnitude(x: torch.Tensor, weight: torch.Tensor, sizes: Sizes) -> torch.Tens
     return reference(x, weight, sizes).abs()
 
 
-def scales(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def scales(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Rows of very different size. Beside the smallest, eps is everything; half cannot hold the largest's squares."""
-    return numbers.normal(shape) * numbers.choice((shape[0], 1), (1.0e-3, 1.0e-2, 1.0, 30.0, 1000.0))
+    return rng.normal(shape) * rng.choice((shape[0], 1), (1.0e-3, 1.0e-2, 1.0, 30.0, 1000.0))
 
 
-def outliers(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def outliers(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """One element a row, anywhere in it, is most of the mean."""
-    place = (numbers.uniform((shape[0], 1), 0.0, 1.0) * shape[1]).floor()
-    plain = numbers.normal(shape, mean=0.5)
+    place = (rng.uniform((shape[0], 1), 0.0, 1.0) * shape[1]).floor()
+    plain = rng.normal(shape, mean=0.5)
     return plain.where(plain.new_ones(shape).cumsum(dim=1) - 1 != place, plain * 100 + 500)
 
 
-def poisoned(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def poisoned(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """One nan or infinity in some rows, anywhere; of the other rows some are all 0."""
-    place = (numbers.uniform((shape[0], 1), 0.0, 1.0) * shape[1]).floor()
-    plain = numbers.normal(shape) * numbers.choice((shape[0], 1), (0.0, 1.0, 1.0))
-    poison = numbers.choice((shape[0], 1), (float("nan"), float("inf"), float("-inf"), 1.0, 2.0))
+    place = (rng.uniform((shape[0], 1), 0.0, 1.0) * shape[1]).floor()
+    plain = rng.normal(shape) * rng.choice((shape[0], 1), (0.0, 1.0, 1.0))
+    poison = rng.choice((shape[0], 1), (float("nan"), float("inf"), float("-inf"), 1.0, 2.0))
     return plain.where(plain.new_ones(shape).cumsum(dim=1) - 1 != place, poison.expand(shape))
 
 
-def values(**x: Fill) -> tuple[Values, ...]:
+def values(**x: Fill) -> tuple[InputKind, ...]:
     """Named ways to fill x. The weights are near 1 and all different."""
-    return tuple(Values(name, {"x": fill, "weight": normal(mean=1.0, std=0.5)}) for name, fill in x.items())
+    return tuple(InputKind(name, {"x": fill, "weight": normal(mean=1.0, std=0.5)}) for name, fill in x.items())
 
 
 def shape(rows: int, cols: int) -> Sizes:
@@ -79,7 +79,7 @@ SPEC = Spec(
     tolerance=Accumulated(terms=lambda sizes: sizes["cols"] + 8, magnitude=magnitude),
     # Around every vector (2, 4, 8), a warp (32), a block (256), what a warp holds in registers (1024 elements) and what
     # the largest block holds (16384); rows that are 16-byte aligned, 4-byte aligned, and not at all.
-    edges=(
+    named_sizes=(
         shape(1, 1),
         shape(1, 2),
         shape(3, 1),

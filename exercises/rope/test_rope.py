@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, Numbers, Parameter, Size, Sizes, Spec, Tensor, Values, normal
+from grader.content.spec import Accumulated, InputKind, Parameter, Rng, Size, Sizes, Spec, Tensor, normal
 
 if TYPE_CHECKING:
     import torch
@@ -34,29 +34,29 @@ def magnitude(x: torch.Tensor, position: torch.Tensor, sizes: Sizes) -> torch.Te
     return x.abs().unflatten(1, (-1, 2)).sum(2, keepdim=True).expand(-1, -1, 2).flatten(1)
 
 
-def from_zero(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def from_zero(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """0, 1, 2, ...: a prompt."""
     import torch
 
     return torch.arange(shape[0])
 
 
-def far(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def far(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Anywhere, in any order, the last position among them: a batch of tokens from as many sequences."""
-    drawn = numbers.integers(shape, 0, LAST_POSITION)
+    drawn = rng.integers(shape, 0, LAST_POSITION)
     drawn[:1] = LAST_POSITION
     return drawn
 
 
-def all_zero(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def all_zero(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     import torch
 
     return torch.zeros(shape, dtype=torch.int64)
 
 
-def large_and_small(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def large_and_small(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Elements of either sign from about 2^-12 to 2^12, both in one pair too."""
-    return numbers.normal(shape) * 2.0 ** numbers.integers(shape, -12, 12)
+    return rng.normal(shape) * 2.0 ** rng.integers(shape, -12, 12)
 
 
 def shape(seq_len: int, hidden: int) -> Sizes:
@@ -69,17 +69,17 @@ SPEC = Spec(
     outputs=(Tensor("y", ("seq_len", "hidden")),),
     sizes={"seq_len": Size(0, 80), "hidden": Size(2, 160)},
     values=(
-        Values("prompt", {"x": normal(mean=1.0), "position": from_zero}),
-        Values("far positions", {"x": normal(mean=1.0), "position": far}),
+        InputKind("prompt", {"x": normal(mean=1.0), "position": from_zero}),
+        InputKind("far positions", {"x": normal(mean=1.0), "position": far}),
         # A rotation by nothing: every element comes back as it was.
-        Values("position 0", {"x": normal(), "position": all_zero}, exact=True),
-        Values("large and small", {"x": large_and_small, "position": far}),
+        InputKind("position 0", {"x": normal(), "position": all_zero}, exact=True),
+        InputKind("large and small", {"x": large_and_small, "position": far}),
     ),
     reference=reference,
     # Two products and their sum; an angle off by 2^-26 turns, that is by 1.6 times 2^-24 radians; sine and cosine.
     tolerance=Accumulated(terms=lambda sizes: 4, magnitude=magnitude),
     # No row, one pair; hidden with and without a whole number of vectors; around 8 rows; around a block's 256 threads.
-    edges=(
+    named_sizes=(
         shape(0, 2),
         shape(0, 64),
         shape(1, 2),

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, Numbers, Size, Sizes, Spec, Tensor, Values, integers, normal
+from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, integers, normal
 
 if TYPE_CHECKING:
     import torch
@@ -28,18 +28,18 @@ def magnitude(A: torch.Tensor, B: torch.Tensor, sizes: Sizes) -> torch.Tensor:
     return A.abs() @ B.abs()
 
 
-def large_and_small(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def large_and_small(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Elements of either sign from about 2^-8 to 2^8."""
-    return numbers.normal(shape) * 2.0 ** numbers.integers(shape, -8, 8)
+    return rng.normal(shape) * 2.0 ** rng.integers(shape, -8, 8)
 
 
-def twelve_bits(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def twelve_bits(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Odd whole numbers from 2049 to 4095 of either sign: a float has room for them, TF32 and half have not."""
-    return (2 * numbers.integers(shape, 1024, 2047) + 1) * numbers.choice(shape, (1.0, -1.0))
+    return (2 * rng.integers(shape, 1024, 2047) + 1) * rng.choice(shape, (1.0, -1.0))
 
 
-def signs(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
-    return numbers.choice(shape, (1.0, -1.0))
+def signs(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    return rng.choice(shape, (1.0, -1.0))
 
 
 def torch_mm(A: torch.Tensor, B: torch.Tensor, C: torch.Tensor) -> Callable[[], object]:
@@ -80,16 +80,16 @@ SPEC = Spec(
     outputs=(Tensor("C", ("M", "N"), dtype="acc"),),
     sizes={"M": Size(1, 80), "N": Size(1, 80), "K": Size(1, 80)},
     values=(
-        Values("offset", normal(mean=1.0)),
-        Values("whole numbers", integers(1, 4), exact=True),  # no zeros: every product shows
-        Values("large and small", large_and_small),
+        InputKind("offset", normal(mean=1.0)),
+        InputKind("whole numbers", integers(1, 4), exact=True),  # no zeros: every product shows
+        InputKind("large and small", large_and_small),
         # Partial sums of either sign stay far below 2^24, up to which a float holds every whole number.
-        Values("twelve bits", {"A": twelve_bits, "B": signs}, exact=True),
+        InputKind("twelve bits", {"A": twelve_bits, "B": signs}, exact=True),
     ),
     reference=reference,
     tolerance=Accumulated(terms=lambda sizes: sizes["K"], magnitude=magnitude),
     # Tiny; K = 1; flat and tall; one past and one short of a tile of 32, in each dimension alone; primes.
-    edges=(
+    named_sizes=(
         shape(1, 1, 1),
         shape(1, 1, 2),
         shape(2, 3, 5),
@@ -143,7 +143,7 @@ SPEC = Spec(
     ),
     work=lambda sizes: 4 * sizes["M"] * sizes["N"] * sizes["K"],
     flops=lambda sizes: 2 * sizes["M"] * sizes["N"] * sizes["K"],
-    rows="M",
+    slice_dim="M",
     baselines={"torch.mm": torch_mm, "torch.mm_tf32": torch_mm_tf32},
 )
 # What is multiplied is A and B rounded to TF32, which the reference does too: the sums are as exact as in float.

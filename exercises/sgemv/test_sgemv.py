@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, Numbers, Size, Sizes, Spec, Tensor, Values, integers, normal
+from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, integers, normal
 
 if TYPE_CHECKING:
     import torch
@@ -24,9 +24,9 @@ def magnitude(A: torch.Tensor, x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
     return A.abs() @ x.abs()
 
 
-def large_and_small(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def large_and_small(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Elements of either sign from about 2^-8 to 2^8."""
-    return numbers.normal(shape) * 2.0 ** numbers.integers(shape, -8, 8)
+    return rng.normal(shape) * 2.0 ** rng.integers(shape, -8, 8)
 
 
 def torch_mv(A: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> Callable[[], object]:
@@ -47,16 +47,16 @@ SPEC = Spec(
     outputs=(Tensor("y", ("M",)),),
     sizes={"M": Size(0, 80), "K": Size(0, 600)},
     values=(
-        Values("offset", normal(mean=1.0)),
-        Values("whole numbers", integers(1, 4), exact=True),  # no zeros: every product shows
-        Values("large and small", large_and_small),
+        InputKind("offset", normal(mean=1.0)),
+        InputKind("whole numbers", integers(1, 4), exact=True),  # no zeros: every product shows
+        InputKind("large and small", large_and_small),
     ),
     reference=reference,
     tolerance=Accumulated(terms=lambda sizes: sizes["K"], magnitude=magnitude),
     # Nothing; tiny; one short of and one past what half a warp, a warp and a block take in one step, an element or a
     # vector at a time, in K; the same for the rows of a block, in M; primes; more slices in a row than lanes in a warp.
     # From the 25th on, tried by --thorough: the same again with other neighbours.
-    edges=(
+    named_sizes=(
         shape(0, 5),
         shape(1, 0),
         shape(1, 1),
@@ -104,6 +104,6 @@ SPEC = Spec(
         shape(4096, 4099),
     ),
     work=lambda sizes: 6 * sizes["M"] * (sizes["K"] + 64),
-    rows="M",
+    slice_dim="M",
     baselines={"torch.mv": torch_mv},
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, Numbers, Size, Sizes, Spec, Tensor, Values, normal, special
+from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, edge_values, normal
 
 if TYPE_CHECKING:
     import torch
@@ -24,17 +24,17 @@ def magnitude(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
     return x.sigmoid() * (1.0 + x.abs() * (-x).sigmoid())
 
 
-def wide(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def wide(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """As far as the answer differs from 0 in f32, and further: exp(88.8) and exp(104) both overflow there."""
-    return numbers.uniform(shape, -110.0, 110.0)
+    return rng.uniform(shape, -110.0, 110.0)
 
 
-def tails(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def tails(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Where the answer is denormal: in f32 for the one, in f16 for the other half of the elements. Not to the very end,
     where the tolerance has no room for a wrong answer between 0 and the smallest number."""
-    f32 = numbers.uniform(shape, -101.0, -85.0)
-    f16 = numbers.uniform(shape, -14.0, -8.0)
-    return f32.where(numbers.integers(shape, 0, 1) > 0, f16)
+    f32 = rng.uniform(shape, -101.0, -85.0)
+    f16 = rng.uniform(shape, -14.0, -8.0)
+    return f32.where(rng.integers(shape, 0, 1) > 0, f16)
 
 
 SPEC = Spec(
@@ -43,15 +43,15 @@ SPEC = Spec(
     outputs=(Tensor("y", ("n",)),),
     sizes={"n": Size(0, 5000)},
     values=(
-        Values("normal", normal(std=4.0)),
-        Values("wide", wide),
-        Values("special", special()),
-        Values("tails", tails),
+        InputKind("normal", normal(std=4.0)),
+        InputKind("wide", wide),
+        InputKind("special", edge_values()),
+        InputKind("tails", tails),
     ),
     reference=reference,
     tolerance=Accumulated(terms=lambda sizes: 4, magnitude=magnitude),
     # Around every vector (2, 4, 8), warp (32) and block (256, 512, 1024 or 2048 elements) of the family's katas.
-    edges=tuple(
+    named_sizes=tuple(
         {"n": n} for n in (*range(10), 15, 31, 33, 127, 255, 256, 257, 511, 1023, 1025, 2047, 2048, 2049, 4099)
     ),
     large=tuple({"n": n} for n in (300_007, 4_194_304, 20_000_003)),

@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, Fill, Numbers, Size, Sizes, Spec, Tensor, Values, normal
+from grader.content.spec import Accumulated, Fill, InputKind, Rng, Size, Sizes, Spec, Tensor, normal
 
 if TYPE_CHECKING:
     import torch
@@ -48,26 +48,26 @@ def magnitude_unshifted(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
     return relative_to(x, 0.0)
 
 
-def per_row(numbers: Numbers, shape: tuple[int, ...], values: tuple[float, ...]) -> torch.Tensor:
+def per_row(rng: Rng, shape: tuple[int, ...], values: tuple[float, ...]) -> torch.Tensor:
     """One of the values for each row, or for all of a vector."""
-    return numbers.choice((*shape[:-1], 1), values)
+    return rng.choice((*shape[:-1], 1), values)
 
 
-def shifted(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def shifted(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Whole rows at 10 000 or -10 000: every exponential of theirs overflows, or vanishes, unless shifted back."""
-    return numbers.normal(shape, std=3.0) + per_row(numbers, shape, (1.0e4, -1.0e4, 1.0e3, -1.0e3))
+    return rng.normal(shape, std=3.0) + per_row(rng, shape, (1.0e4, -1.0e4, 1.0e3, -1.0e3))
 
 
-def huge(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def huge(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Logits up to some 10 000 of either sign: a few elements of a row take all of it."""
-    return numbers.normal(shape) * 10.0 ** numbers.integers(shape, 0, 4)
+    return rng.normal(shape) * 10.0 ** rng.integers(shape, 0, 4)
 
 
-def masked(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def masked(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Every other element -inf; of some rows all but the last quarter, or everything."""
-    plain = numbers.normal(shape, std=3.0)
-    keep = numbers.integers(shape, 0, 1) > 0
-    kind = per_row(numbers, shape, (0.0, 0.0, 0.0, 1.0, 1.0, 2.0))
+    plain = rng.normal(shape, std=3.0)
+    keep = rng.integers(shape, 0, 1) > 0
+    kind = per_row(rng, shape, (0.0, 0.0, 0.0, 1.0, 1.0, 2.0))
     late = plain.new_ones(shape).cumsum(dim=-1) > 0.75 * shape[-1]
     return plain.masked_fill(~((kind == 0) & keep | (kind == 1) & late), float("-inf"))
 
@@ -75,24 +75,24 @@ def masked(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tens
 def poisoned(*poisons: float) -> Fill:
     """One of the poisons in every other row, anywhere; the other rows are as usual."""
 
-    def fill(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
-        plain = numbers.normal(shape, std=3.0)
-        place = (numbers.uniform((*shape[:-1], 1), 0.0, 1.0) * shape[-1]).floor()
+    def fill(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+        plain = rng.normal(shape, std=3.0)
+        place = (rng.uniform((*shape[:-1], 1), 0.0, 1.0) * shape[-1]).floor()
         here = plain.new_ones(shape).cumsum(dim=-1) - 1 == place
-        hit = per_row(numbers, shape, (0.0, 1.0)) > 0
-        return per_row(numbers, shape, poisons).where(here & hit, plain)
+        hit = per_row(rng, shape, (0.0, 1.0)) > 0
+        return per_row(rng, shape, poisons).where(here & hit, plain)
 
     return fill
 
 
-def rising(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def rising(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Sorted: every element is a new maximum, and what was summed before must shrink."""
-    return numbers.normal(shape, std=4.0).sort(dim=-1).values
+    return rng.normal(shape, std=4.0).sort(dim=-1).values
 
 
-def limited(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def limited(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """From -20 to 20, so that exp(x) neither overflows nor vanishes, nor does a sum of them."""
-    return numbers.uniform(shape, -20.0, 20.0)
+    return rng.uniform(shape, -20.0, 20.0)
 
 
 def shape(rows: int, cols: int) -> Sizes:
@@ -105,18 +105,18 @@ SPEC = Spec(
     outputs=(Tensor("y", ("rows", "cols")),),
     sizes={"rows": Size(1, 24), "cols": Size(1, 3000)},
     values=(
-        Values("normal", normal(mean=1.0, std=2.0)),
-        Values("shifted", shifted),
-        Values("masked", masked),
-        Values("poisoned", poisoned(float("nan"), float("inf"))),
-        Values("rising", rising),
-        Values("huge", huge),
+        InputKind("normal", normal(mean=1.0, std=2.0)),
+        InputKind("shifted", shifted),
+        InputKind("masked", masked),
+        InputKind("poisoned", poisoned(float("nan"), float("inf"))),
+        InputKind("rising", rising),
+        InputKind("huge", huge),
     ),
     reference=reference,
     tolerance=Accumulated(terms=lambda sizes: 1, magnitude=magnitude),
     # Around every vector (2, 4, 8), a warp (32), a block (256), what a warp holds in registers (1024 elements) and what
     # the largest block holds (16384); rows that are 16-byte aligned, 4-byte aligned, and not at all.
-    edges=(
+    named_sizes=(
         shape(1, 1),
         shape(1, 2),
         shape(3, 1),
@@ -157,10 +157,10 @@ SPEC = Spec(
 UNSHIFTED = replace(
     SPEC,
     values=(
-        Values("normal", normal(mean=1.0, std=2.0)),
-        Values("limited", limited),
-        Values("masked", masked),
-        Values("poisoned", poisoned(float("nan"))),
+        InputKind("normal", normal(mean=1.0, std=2.0)),
+        InputKind("limited", limited),
+        InputKind("masked", masked),
+        InputKind("poisoned", poisoned(float("nan"))),
     ),
     tolerance=Accumulated(terms=lambda sizes: 1, magnitude=magnitude_unshifted),
 )
@@ -172,7 +172,7 @@ WHOLE = replace(
     inputs=(Tensor("x", ("n",)),),
     outputs=(Tensor("y", ("n",)),),
     sizes={"n": Size(0, 5000)},
-    edges=tuple(
+    named_sizes=tuple(
         {"n": n}
         for n in (*range(7), 31, 32, 33, 127, 255, 256, 257, 511, 1023, 1024, 1025, 1027, 2049, 3001, 4099, 9001)
     ),

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, Fill, Numbers, Size, Sizes, Spec, Tensor, Values, integers, normal
+from grader.content.spec import Accumulated, Fill, InputKind, Rng, Size, Sizes, Spec, Tensor, integers, normal
 
 if TYPE_CHECKING:
     import torch
@@ -50,21 +50,21 @@ def magnitude(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
     return y * (1 + distance + (y * distance).sum(dim=-1, keepdim=True) + growth(sizes["cols"])) + FLUSHED
 
 
-def per_row(numbers: Numbers, shape: tuple[int, ...], values: tuple[float, ...]) -> torch.Tensor:
+def per_row(rng: Rng, shape: tuple[int, ...], values: tuple[float, ...]) -> torch.Tensor:
     """One of the values for each row."""
-    return numbers.choice((shape[0], 1), values)
+    return rng.choice((shape[0], 1), values)
 
 
-def shifted(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def shifted(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Whole rows at 10 000 or -10 000: every exponential of theirs overflows, or vanishes, unless shifted back."""
-    return numbers.normal(shape, std=3.0) + per_row(numbers, shape, (1.0e4, -1.0e4, 1.0e3, -1.0e3))
+    return rng.normal(shape, std=3.0) + per_row(rng, shape, (1.0e4, -1.0e4, 1.0e3, -1.0e3))
 
 
-def masked(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def masked(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Every other element -inf; of some rows all but the last quarter, or everything."""
-    plain = numbers.normal(shape, std=3.0)
-    keep = numbers.integers(shape, 0, 1) > 0
-    kind = per_row(numbers, shape, (0.0, 0.0, 0.0, 1.0, 1.0, 2.0))
+    plain = rng.normal(shape, std=3.0)
+    keep = rng.integers(shape, 0, 1) > 0
+    kind = per_row(rng, shape, (0.0, 0.0, 0.0, 1.0, 1.0, 2.0))
     late = plain.new_ones(shape).cumsum(dim=-1) > 0.75 * shape[-1]
     return plain.masked_fill(~((kind == 0) & keep | (kind == 1) & late), float("-inf"))
 
@@ -72,24 +72,24 @@ def masked(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tens
 def poisoned(mean: float, std: float, *poisons: float) -> Fill:
     """One of the poisons in every other row, anywhere; the other rows are as usual."""
 
-    def fill(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
-        plain = numbers.normal(shape, mean=mean, std=std)
-        place = (numbers.uniform((shape[0], 1), 0.0, 1.0) * shape[-1]).floor()
+    def fill(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+        plain = rng.normal(shape, mean=mean, std=std)
+        place = (rng.uniform((shape[0], 1), 0.0, 1.0) * shape[-1]).floor()
         here = plain.new_ones(shape).cumsum(dim=-1) - 1 == place
-        hit = per_row(numbers, shape, (0.0, 1.0)) > 0
-        return per_row(numbers, shape, poisons).where(here & hit, plain)
+        hit = per_row(rng, shape, (0.0, 1.0)) > 0
+        return per_row(rng, shape, poisons).where(here & hit, plain)
 
     return fill
 
 
-def rising(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def rising(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Sorted: every element is a new maximum, and what was summed before must shrink."""
-    return numbers.normal(shape, std=4.0).sort(dim=-1).values
+    return rng.normal(shape, std=4.0).sort(dim=-1).values
 
 
-def huge(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def huge(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Logits up to some 10 000 of either sign: a few elements of a row take all of it."""
-    return numbers.normal(shape) * 10.0 ** numbers.integers(shape, 0, 4)
+    return rng.normal(shape) * 10.0 ** rng.integers(shape, 0, 4)
 
 
 def torch_softmax(x: torch.Tensor, y: torch.Tensor) -> Callable[[], object]:
@@ -112,7 +112,7 @@ def gradient_magnitude(y: torch.Tensor, dy: torch.Tensor, sizes: Sizes) -> torch
 
 def shares(std: float) -> Fill:
     """Rows that add up to 1, as softmax makes them: the larger std, the more of a row a few of its elements take."""
-    return lambda numbers, shape, sizes: numbers.normal(shape, std=std).softmax(dim=-1)
+    return lambda rng, shape, sizes: rng.normal(shape, std=std).softmax(dim=-1)
 
 
 def torch_softmax_backward(y: torch.Tensor, dy: torch.Tensor, dx: torch.Tensor) -> Callable[[], object]:
@@ -162,19 +162,19 @@ SPEC = Spec(
     outputs=(Tensor("y", ("rows", "cols")),),
     sizes={"rows": Size(1, 24), "cols": Size(1, 1024)},
     values=(
-        Values("normal", normal(mean=1.0, std=2.0)),
-        Values("shifted", shifted),
-        Values("masked", masked),
-        Values("poisoned", poisoned(1.0, 3.0, float("nan"), float("inf"))),
-        Values("rising", rising),
-        Values("huge", huge),
+        InputKind("normal", normal(mean=1.0, std=2.0)),
+        InputKind("shifted", shifted),
+        InputKind("masked", masked),
+        InputKind("poisoned", poisoned(1.0, 3.0, float("nan"), float("inf"))),
+        InputKind("rising", rising),
+        InputKind("huge", huge),
     ),
     reference=reference,
     tolerance=Accumulated(terms=lambda sizes: 1, magnitude=magnitude),
-    edges=SHORT,
+    named_sizes=SHORT,
     large=(shape(4099, 1023), shape(300_007, 40), shape(70_001, 512)),
     work=lambda sizes: sizes["rows"] * (15_000 + 40 * sizes["cols"]),
-    rows="rows",
+    slice_dim="rows",
     baselines={"torch.softmax": torch_softmax},
 )
 
@@ -183,7 +183,7 @@ MIDDLE = replace(
     SPEC,
     computes="y = softmax of each row of x, rows of up to 24576 elements",
     sizes={"rows": Size(1, 24), "cols": Size(1, 3000)},
-    edges=(
+    named_sizes=(
         *SHORT[:13:2],
         shape(3, 255),
         shape(2, 256),
@@ -208,8 +208,8 @@ MIDDLE = replace(
 LONG = replace(
     MIDDLE,
     computes="y = softmax of each row of x, rows of any length",
-    edges=(
-        *MIDDLE.edges[:16],
+    named_sizes=(
+        *MIDDLE.named_sizes[:16],
         shape(2, 16_401),
         shape(1, 25_000),
         shape(1, 58_049),
@@ -233,14 +233,14 @@ GRADIENT = replace(
     inputs=(Tensor("y", ("rows", "cols")), Tensor("dy", ("rows", "cols"))),
     outputs=(Tensor("dx", ("rows", "cols")),),
     values=(
-        Values("normal", {"y": shares(2.0), "dy": normal(mean=1.0, std=2.0)}),
-        Values("whole numbers", {"y": integers(0, 1), "dy": integers(-2, 3)}, exact=True),
-        Values("peaked", {"y": shares(10.0), "dy": normal(mean=-1.0)}),
-        Values("poisoned", {"y": shares(2.0), "dy": poisoned(1.0, 2.0, float("nan"), float("inf"))}),
+        InputKind("normal", {"y": shares(2.0), "dy": normal(mean=1.0, std=2.0)}),
+        InputKind("whole numbers", {"y": integers(0, 1), "dy": integers(-2, 3)}, exact=True),
+        InputKind("peaked", {"y": shares(10.0), "dy": normal(mean=-1.0)}),
+        InputKind("poisoned", {"y": shares(2.0), "dy": poisoned(1.0, 2.0, float("nan"), float("inf"))}),
     ),
     reference=gradient,
     tolerance=Accumulated(terms=lambda sizes: 1, magnitude=gradient_magnitude),
-    edges=(
+    named_sizes=(
         *SHORT[:13:2],
         shape(3, 255),
         shape(2, 256),
@@ -265,7 +265,7 @@ GRADIENT = replace(
 # blocks go on to another row. One such shape is worth what it costs.
 SPLIT = replace(
     GRADIENT,
-    edges=(*GRADIENT.edges[:-1], shape(400, 14_600), GRADIENT.edges[-1]),
+    named_sizes=(*GRADIENT.named_sizes[:-1], shape(400, 14_600), GRADIENT.named_sizes[-1]),
     work=lambda sizes: GRADIENT.work(sizes) // 64,
 )
 

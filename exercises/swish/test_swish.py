@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, Numbers, Size, Sizes, Spec, Tensor, Values, normal, special
+from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, edge_values, normal
 
 if TYPE_CHECKING:
     import torch
@@ -29,9 +29,9 @@ def magnitude(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
     return (x * s).abs() + (x * s * (1 + x * (1 - s))).abs() + TINY * x.abs()
 
 
-def sweep(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def sweep(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """From where the answer is the smallest denormal float to where it is x, exp(-x) passing the largest float."""
-    return numbers.uniform(shape, -110.0, 110.0)
+    return rng.uniform(shape, -110.0, 110.0)
 
 
 SPEC = Spec(
@@ -40,14 +40,14 @@ SPEC = Spec(
     outputs=(Tensor("y", ("n",)),),
     sizes={"n": Size(0, 5000)},
     values=(
-        Values("normal", normal(mean=-1.0, std=3.0)),
-        Values("sweep", sweep),
-        Values("special", special()),
+        InputKind("normal", normal(mean=-1.0, std=3.0)),
+        InputKind("sweep", sweep),
+        InputKind("special", edge_values()),
     ),
     reference=reference,
     tolerance=Accumulated(terms=lambda sizes: 4, magnitude=magnitude),
     # Around every vector (2, 4, 8), warp (32) and block (256, 512, 1024 or 2048 elements) of the family's katas.
-    edges=tuple(
+    named_sizes=tuple(
         {"n": n} for n in (*range(10), 15, 31, 33, 127, 255, 256, 257, 511, 1023, 1025, 2047, 2048, 2049, 4099)
     ),
     large=tuple({"n": n} for n in (300_007, 4_194_304, 20_000_003)),

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING
 from grader.content.spec import (
     Accumulated,
     Exact,
-    Numbers,
+    InputKind,
+    Rng,
     Size,
     Sizes,
     Spec,
     Tensor,
-    Values,
+    edge_values,
     integers,
     normal,
-    special,
 )
 
 if TYPE_CHECKING:
@@ -62,12 +62,12 @@ def copies(sizes: Sizes) -> int:
     return -(-sizes["OH"] // sizes["H"]) * -(-sizes["OW"] // sizes["W"])
 
 
-def one_special(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def one_special(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Normal draws, and somewhere among them inf, -inf or nan: what has no part in it stays finite."""
-    drawn = numbers.normal(shape, mean=4.0)
+    drawn = rng.normal(shape, mean=4.0)
     if drawn.numel() > 0:
-        place = numbers.integers((1,), 0, drawn.numel() - 1)
-        drawn.view(-1)[place] = numbers.choice((1,), (float("inf"), float("-inf"), float("nan")))
+        place = rng.integers((1,), 0, drawn.numel() - 1)
+        drawn.view(-1)[place] = rng.choice((1,), (float("inf"), float("-inf"), float("nan")))
     return drawn
 
 
@@ -144,12 +144,12 @@ SPEC = Spec(
     outputs=(Tensor("y", ("N", "C", "OH", "OW")),),
     sizes=SIZES,
     values=(
-        Values("normal", normal()),
-        Values("special", special()),
+        InputKind("normal", normal()),
+        InputKind("special", edge_values()),
     ),
     reference=reference,
     tolerance=Exact(signed_zeros=True),
-    edges=EDGES,
+    named_sizes=EDGES,
     large=(
         doubled(3, 5, 129, 131),
         shape(2, 3, 100, 100, 333, 1000),
@@ -158,7 +158,7 @@ SPEC = Spec(
         shape(2, 7, 1001, 999, 500, 520),
     ),
     work=lambda sizes: 15 * sizes["N"] * sizes["C"] * (sizes["H"] * sizes["W"] + sizes["OH"] * sizes["OW"]) + 2000,
-    rows="N",
+    slice_dim="N",
     baselines={"torch.upsample_nearest2d": torch_upsample},
 )
 
@@ -169,16 +169,16 @@ BACKWARD = Spec(
     sizes=SIZES,
     values=(
         # All that half holds exactly; sums of two need not be, and a sum that is rounded on the way shows.
-        Values("whole numbers", integers(-2047, 2047), exact=True),
-        Values("offset", normal(mean=4.0)),
-        Values("one special", one_special),
+        InputKind("whole numbers", integers(-2047, 2047), exact=True),
+        InputKind("offset", normal(mean=4.0)),
+        InputKind("one special", one_special),
     ),
     reference=backward,
     tolerance=Accumulated(terms=copies, magnitude=magnitude),
-    edges=EDGES,
+    named_sizes=EDGES,
     large=SPEC.large,
     work=SPEC.work,
-    rows="N",
+    slice_dim="N",
     baselines={"torch.upsample_nearest2d_backward": torch_backward},
 )
 

@@ -15,15 +15,15 @@ from grader.content.spec import (
     Accumulated,
     Exact,
     Fill,
-    Numbers,
+    InputKind,
+    Rng,
     Size,
     Sizes,
     Spec,
     Tensor,
-    Values,
+    edge_values,
     integers,
     normal,
-    special,
 )
 
 if TYPE_CHECKING:
@@ -45,29 +45,29 @@ def magnitude(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
     return total(x.abs(), sizes)
 
 
-def large_and_small(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def large_and_small(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Terms of either sign from about 2^-6 to 2^6. Their sums stay far below 65504, the largest half."""
-    return numbers.normal(shape) * 2.0 ** numbers.integers(shape, -6, 6)
+    return rng.normal(shape) * 2.0 ** rng.integers(shape, -6, 6)
 
 
-def a_few_special(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def a_few_special(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """One lane in 32 holds inf, -inf, nan or a zero of either sign: so every third row has none of them."""
-    hard = numbers.choice(shape, (float("inf"), float("-inf"), float("nan"), 0.0, -0.0))
-    return numbers.normal(shape).where(numbers.integers(shape, 0, 31) > 0, hard)
+    hard = rng.choice(shape, (float("inf"), float("-inf"), float("nan"), 0.0, -0.0))
+    return rng.normal(shape).where(rng.integers(shape, 0, 31) > 0, hard)
 
 
-def negative(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def negative(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     """Nothing above 0, so that a 0 out of nowhere would be the largest."""
-    return -numbers.uniform(shape, 1.0, 9.0)
+    return -rng.uniform(shape, 1.0, 9.0)
 
 
 def multiples(unit: float) -> Fill:
     """1 to 8 times the unit: sums of 32 are exact in any float that has the unit as its smallest denormal."""
-    return lambda numbers, shape, sizes: numbers.integers(shape, 1, 8).double() * unit
+    return lambda rng, shape, sizes: rng.integers(shape, 1, 8).double() * unit
 
 
 def constant(value: int) -> Fill:
-    return lambda numbers, shape, sizes: numbers.integers(shape, value, value)
+    return lambda rng, shape, sizes: rng.integers(shape, value, value)
 
 
 def float_sum(smallest: float) -> Spec:
@@ -78,16 +78,16 @@ def float_sum(smallest: float) -> Spec:
         outputs=(Tensor("y", ("warps", LANES), "acc"),),
         sizes={"warps": Size(0, 150)},
         values=(
-            Values("offset", normal(mean=4.0)),
-            Values("whole numbers", integers(1, 8), exact=True),
-            Values("large and small", large_and_small),
-            Values("denormals", multiples(smallest), exact=True),
-            Values("a few special", a_few_special),
+            InputKind("offset", normal(mean=4.0)),
+            InputKind("whole numbers", integers(1, 8), exact=True),
+            InputKind("large and small", large_and_small),
+            InputKind("denormals", multiples(smallest), exact=True),
+            InputKind("a few special", a_few_special),
         ),
         reference=total,
         tolerance=Accumulated(terms=lambda sizes: STEPS, magnitude=magnitude),
         # Around a block (8 warps), and several blocks.
-        edges=tuple({"warps": warps} for warps in (*range(6), 7, 8, 9, 11, 15, 16, 17, 23, 31, 33, 64, 65, 127)),
+        named_sizes=tuple({"warps": warps} for warps in (*range(6), 7, 8, 9, 11, 15, 16, 17, 23, 31, 33, 64, 65, 127)),
         large=({"warps": 10_007}, {"warps": 1_000_003}),
         work=lambda sizes: 60 * LANES * sizes["warps"],
     )
@@ -98,10 +98,10 @@ def integer_sum(low: int, high: int) -> Spec:
     return replace(
         SPEC,
         values=(
-            Values("whole numbers", integers(1, 8)),
-            Values("whole range", integers(low, high)),
-            Values("all lowest", constant(low)),
-            Values("all highest", constant(high)),
+            InputKind("whole numbers", integers(1, 8)),
+            InputKind("whole range", integers(low, high)),
+            InputKind("all lowest", constant(low)),
+            InputKind("all highest", constant(high)),
         ),
         tolerance=Exact(),
     )
@@ -122,10 +122,10 @@ SPECS = {
         SPEC,
         computes="y = largest over the lanes of x, in every lane",
         values=(
-            Values("normal", normal()),
-            Values("negative", negative),
-            Values("a few special", a_few_special),
-            Values("special", special()),
+            InputKind("normal", normal()),
+            InputKind("negative", negative),
+            InputKind("a few special", a_few_special),
+            InputKind("special", edge_values()),
         ),
         reference=largest,
         tolerance=Exact(),

@@ -17,7 +17,7 @@ from functools import partial
 from operator import attrgetter
 from pathlib import Path
 
-from grader.compile import dependencies, ninja, probe, static_shared, symbols, unit
+from grader.compile import dependencies, ninja, probe, shared_memory_limit, symbols, unit
 from grader.compile.build_store import Builds, Compiled
 from grader.compile.compilation import INCLUDE, Job, exported_names, judge, kept, nvcc_command, run, time_limit_s
 from grader.compile.dependencies import BESIDE, Run, gather
@@ -27,7 +27,7 @@ from grader.compile.request import Build, BuildError, CompileFailure, Progress, 
 from grader.compile.toolchain import Toolchain
 from grader.compile.unit_build import compile_together
 from grader.storage import cache, entries, manifest
-from grader.storage.lock import Claims
+from grader.storage.lock import BuildLocks
 from grader.verdict import Kind
 
 __all__ = [
@@ -42,7 +42,12 @@ _VARIABLES = (
     *dependencies.FOLDER_VARIABLES, "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "LIBRARY_PATH", "COMPILER_PATH",
     "GCC_EXEC_PREFIX",
 )  # fmt: skip
-_RULES = (symbols, static_shared, dependencies, manifest)  # what is refused, and how a build is known to be current
+_RULES = (
+    symbols,
+    shared_memory_limit,
+    dependencies,
+    manifest,
+)  # what is refused, and how a build is known to be current
 
 Failures = dict[tuple[str, str], CompileFailure]
 
@@ -78,7 +83,7 @@ def build(request: Request, toolchain: Toolchain) -> Build | CompileFailure:
 def _compile_each_once(jobs: Sequence[Job], builds: Builds, parallel: int, progress: Progress | None) -> Failures:
     """Compile what no other process is compiling; then what the others fail at, or leave waiting for long."""
     failures: Failures = {}
-    with Claims(builds.folder) as claims:
+    with BuildLocks(builds.folder) as claims:
         mine = [job for job in jobs if claims.take(job.key)]
         others = [job for job in jobs if job not in mine]
         if missing := [job for job in mine if not builds.find(job)]:

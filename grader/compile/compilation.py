@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from grader.compile import ninja, static_shared, symbols
+from grader.compile import ninja, shared_memory_limit, symbols
 from grader.compile.nvcc_log import SOURCE, File, first_error, missing_launcher
 from grader.compile.request import NAME, BuildError, CompileFailure, Progress, Request, Target
 from grader.compile.unit import Member
-from grader.content.skeleton import way_back
+from grader.content.skeleton import reset_hint
 from grader.storage import cache
 from grader.verdict import Kind
 
@@ -101,7 +101,11 @@ def judge(job: Job, place: Path) -> CompileFailure | None:
     if status in (ninja.OUT_OF_TIME, 124, 137):
         message = f"nvcc was not done after {time_limit_s(request)} s; is there a loop that is unrolled without end?"
         return CompileFailure(request, message, None, log)
-    if static_shared.SAID in log and (place / f"{NAME}.ptx").is_file() and (refusal := too_much_shared(job, place)):
+    if (
+        shared_memory_limit.PTXAS_MESSAGE in log
+        and (place / f"{NAME}.ptx").is_file()
+        and (refusal := too_much_shared(job, place))
+    ):
         return replace(refusal, log=log)
     if (place / f"{NAME}.o").is_file() and (refusal := not_allowed(job, place)):  # it did not link
         return replace(refusal, log=log)
@@ -112,7 +116,7 @@ def judge(job: Job, place: Path) -> CompileFailure | None:
 def _file_of(job: Job) -> File:
     kata, source = job.request.kata, job.request.source.path
     signature = job.request.spec.signature(kata)
-    return File(job.text.decode(errors="replace"), kata.name, signature, way_back(kata, source))
+    return File(job.text.decode(errors="replace"), kata.name, signature, reset_hint(kata, source))
 
 
 def _refused(job: Job, place: Path) -> CompileFailure | None:
@@ -123,7 +127,7 @@ def _refused(job: Job, place: Path) -> CompileFailure | None:
 def too_much_shared(job: Job, place: Path) -> CompileFailure | None:
     """The same words on a GPU, where ptxas says so, and on the simulator, which has no ptxas."""
     ptx, text = (place / f"{NAME}.ptx").read_text(errors="replace"), job.text.decode(errors="replace")
-    refusal = static_shared.refused(ptx, job.request.target.arch, text)
+    refusal = shared_memory_limit.refused(ptx, job.request.target.arch, text)
     return CompileFailure(job.request, refusal.message, refusal.line, "") if refusal else None
 
 

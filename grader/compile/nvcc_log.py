@@ -28,7 +28,7 @@ class File:
     text: str
     launcher: str
     signature: str
-    way_back: str
+    reset_hint: str
 
 
 def first_error(log: str, file: File) -> tuple[str, int | None]:
@@ -65,7 +65,7 @@ def missing_launcher(exported: Collection[str], file: File) -> str | None:
         return None
     wanted = f"KATA_EXPORT {file.signature}"
     if not file.text.strip():
-        return f"the file is empty; {file.way_back}" if file.way_back else "the file is empty"
+        return f"the file is empty; {file.reset_hint}" if file.reset_hint else "the file is empty"
     others = [other for other in exported if not other.startswith(("_", "kata_"))]
     if any(re.match(rf"_Z\d+{name}", other) for other in exported):
         return f"{name} is there, but not as a C function: it must be declared as {wanted}"

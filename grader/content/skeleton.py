@@ -178,7 +178,7 @@ def _may_be_begun(kata: Kata) -> bool:
         return True
 
 
-def way_back(kata: Kata, source: Path) -> str:
+def reset_hint(kata: Kata, source: Path) -> str:
     """What mends a file that is no good, where that is the kata's own: a reset writes no other."""
     own = os.path.abspath(source) == str(kata.skeleton_path)
     return f"`kata reset {kata.name}` writes the skeleton again" if own else ""

@@ -32,7 +32,7 @@ class SpecError(Fault):
     """A family's spec is broken; the message says where and how to mend it."""
 
 
-class Numbers:
+class Rng:
     """A seeded source of values. Every method returns float64 or int64, to be rounded to the tensor's dtype."""
 
     def __init__(self, seed: int) -> None:
@@ -70,36 +70,36 @@ class Numbers:
         return drawn.reshape(tuple(shape))
 
 
-Fill = Callable[[Numbers, tuple[int, ...], Sizes], "torch.Tensor"]
-"""Makes one input: (numbers, shape, sizes) -> tensor of that shape."""
+Fill = Callable[[Rng, tuple[int, ...], Sizes], "torch.Tensor"]
+"""Makes one input: (rng, shape, sizes) -> tensor of that shape."""
 
 
 def normal(*, mean: float = 0.0, std: float = 1.0) -> Fill:
     """Normal draws. A mean away from zero shows kernels that return a part of a sum or nothing at all."""
-    return lambda numbers, shape, sizes: numbers.normal(shape, mean=mean, std=std)
+    return lambda rng, shape, sizes: rng.normal(shape, mean=mean, std=std)
 
 
 def integers(low: int, high: int) -> Fill:
     """Whole numbers in [low, high]: small ones are exact in every float dtype, so sums of them are too."""
-    return lambda numbers, shape, sizes: numbers.integers(shape, low, high)
+    return lambda rng, shape, sizes: rng.integers(shape, low, high)
 
 
-def special(*, std: float = 4.0) -> Fill:
+def edge_values(*, std: float = 4.0) -> Fill:
     """Normal draws with one element in four replaced by inf, nan, a zero of either sign, a denormal or a huge value.
 
     The finite ones exist in f16 too: 6e-8 is its smallest denormal, 65504 its largest number.
     """
     hard = (float("inf"), float("-inf"), float("nan"), 0.0, -0.0, 6.0e-8, -6.0e-8, 65504.0, -65504.0, 1.0)
 
-    def fill(numbers: Numbers, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
-        plain = numbers.normal(shape, std=std)
-        return plain.where(numbers.integers(shape, 0, 3) > 0, numbers.choice(shape, hard))
+    def fill(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+        plain = rng.normal(shape, std=std)
+        return plain.where(rng.integers(shape, 0, 3) > 0, rng.choice(shape, hard))
 
     return fill
 
 
 @dataclass(frozen=True)
-class Values:
+class InputKind:
     """One named way to fill the inputs: one Fill for all of them, or one by name.
 
     ``exact`` asks for the exact answer: for whole numbers small enough that no partial result is rounded.
@@ -117,15 +117,15 @@ class Values:
 class Tensor:
     """A launcher's pointer argument. ``dtype`` is a name of content/dtype.py, or "elem" or "acc" for the kata's own.
 
-    ``shape`` names sizes; ``align`` is what the base pointer promises, in bytes. ``whole`` says of an input that every
-    row of the outputs needs all of it, also where it has the size that the spec's ``rows`` names.
+    ``shape`` names sizes; ``align`` is what the base pointer promises, in bytes. ``unsliced`` says of an input that
+    every slice of the outputs needs all of it, also where it has the size that the spec's ``slice_dim`` names.
     """
 
     name: str
     shape: tuple[str | int, ...]
     dtype: str = "elem"
     align: int = 16
-    whole: bool = False
+    unsliced: bool = False
 
     def extent(self, sizes: Sizes) -> tuple[int, ...]:
         return tuple(sizes[dim] if isinstance(dim, str) else dim for dim in self.shape)
@@ -178,17 +178,17 @@ class Spec:
 
     ``reference`` gets the inputs, as the kernel saw them, as keyword arguments by name (floats as float64, integers
     as int64) and the sizes in ``sizes``; it returns float64 or int64, one tensor for each output.
-    ``edges`` are the shapes that every grade tries, smallest first: 0, 1, primes, one before and one past a
+    ``named_sizes`` are the shapes that every grade tries, smallest first: 0, 1, primes, one before and one past a
     vector, a warp, a block, a tile. ``large`` are tried on a GPU only.
     ``work`` estimates the instructions that all threads together execute for a shape; a grade on the simulator
     leaves out shapes above its budget.
-    ``moved`` gives the fewest bytes that a launcher can move, from the sizes and the bytes of an output's element;
+    ``min_bytes`` gives the fewest bytes that a launcher can move, from the sizes and the bytes of an output's element;
     without it every tensor is moved once.
     ``flops`` gives the floating-point operations of a shape, for kernels that are bound by these.
-    ``rows`` names the size along which a slice of the outputs needs only the same slice of the inputs that have this
-    size, but for those that are ``whole``, and every other input whole; it is a dimension of every output. Large
-    answers are judged by slices. Where it matters which rows they are, ``placed`` makes reference and magnitude get
-    their indices as ``rows``, or None for all.
+    ``slice_dim`` names the size along which a slice of the outputs needs only the same slice of the inputs that have
+    this size, but for those that are ``unsliced``, and all of every other input; it is a dimension of every output.
+    Large answers are judged by slices. Where it matters which rows a slice has, ``reference_takes_rows`` gives
+    reference and magnitude their indices as ``rows``, or None for all.
     ``baselines`` are what speed is measured against, by the name that difficulty.yaml uses: a function that gets all
     tensors by name, on the GPU, and returns what is timed. It runs in the child process and is never asked for values.
     ``deterministic`` is False where the order of float atomics may change the last bits from call to call.
@@ -198,18 +198,18 @@ class Spec:
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     sizes: Mapping[str, Size]
-    values: tuple[Values, ...]
+    values: tuple[InputKind, ...]
     reference: Callable[..., torch.Tensor | tuple[torch.Tensor, ...]]
     tolerance: Exact | Accumulated
-    edges: tuple[Sizes, ...]
+    named_sizes: tuple[Sizes, ...]
     work: Callable[[Sizes], int]
     large: tuple[Sizes, ...] = ()
     parameters: tuple[Parameter, ...] = ()
     deterministic: bool = True
-    moved: Callable[[Sizes, int], int] | None = None
+    min_bytes: Callable[[Sizes, int], int] | None = None
     flops: Callable[[Sizes], int] | None = None
-    rows: str | None = None
-    placed: bool = False
+    slice_dim: str | None = None
+    reference_takes_rows: bool = False
     baselines: Mapping[str, Callable[..., Callable[[], object]]] = field(default_factory=dict)
 
     def dtype(self, tensor: Tensor, kata: Kata) -> Dtype:
@@ -281,10 +281,10 @@ def _validate(spec: Spec, path: Path) -> None:
         if tensor.dtype not in (*DTYPES, "elem", "acc"):
             known = ", ".join(("elem", "acc", *DTYPES))
             raise SpecError(f"{path}: tensor {tensor.name} has dtype {tensor.dtype!r}; known: {known}.")
-    for shape in (*spec.edges, *spec.large):
+    for shape in (*spec.named_sizes, *spec.large):
         if set(shape) != set(spec.sizes):
             raise SpecError(f"{path}: shape {dict(shape)} must name exactly the sizes {list(spec.sizes)}.")
-    if spec.rows is not None and any(tensor.shape.count(spec.rows) != 1 for tensor in spec.outputs):
-        raise SpecError(f"{path}: rows is {spec.rows!r}, which must be one dimension of every output.")
-    if not spec.edges or not spec.values:
-        raise SpecError(f"{path}: edges and values must each have at least one entry.")
+    if spec.slice_dim is not None and any(tensor.shape.count(spec.slice_dim) != 1 for tensor in spec.outputs):
+        raise SpecError(f"{path}: rows is {spec.slice_dim!r}, which must be one dimension of every output.")
+    if not spec.named_sizes or not spec.values:
+        raise SpecError(f"{path}: named_sizes and values must each have at least one entry.")

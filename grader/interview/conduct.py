@@ -135,7 +135,7 @@ def _graded(
     kata, copy = catalog.katas[on.parts[part].kata], on.copy_of(part, digest)
     number = os.urandom(6).hex()
     on = session.append(on, session.ASK, id=number, part=part, digest=digest, final=final)
-    options = Options(on.begin["device"], seed=on.begin["seed"], hidden=True, memory=False, counters=final)
+    options = Options(on.begin["device"], seed=on.begin["seed"], shuffled=True, memory=False, counters=final)
     source = source_of(copy)
     if skeleton.is_pristine(source.text, paper.paper_of(kata)):
         todos = len(skeleton.todos(source.text))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from grader.content.catalog import Kata
 from grader.content.dtype import Dtype
-from grader.content.spec import Accumulated, Exact, Numbers, Sizes, Spec, Tensor, Values
+from grader.content.spec import Accumulated, Exact, InputKind, Rng, Sizes, Spec, Tensor
 from grader.devices import Buffer, Call, Contents, Limits, Poison, Role, Scalar
 from grader.devices.contents import negated, number_of, replaced, rotation
 from grader.verdict import said
@@ -28,7 +28,7 @@ KEPT_BYTES = 64 << 20  # of inputs and answers of earlier cases
 
 
 @dataclass(frozen=True)
-class Shape:
+class CaseKey:
     """What names a case: sizes in the spec's order, the name of the values, the seed that they are drawn with."""
 
     sizes: tuple[tuple[str, int], ...]
@@ -36,9 +36,9 @@ class Shape:
     seed: int
 
     @staticmethod
-    def of(spec: Spec, sizes: Sizes, values: str, seed: int) -> Shape:
+    def of(spec: Spec, sizes: Sizes, values: str, seed: int) -> CaseKey:
         """The sizes put in the spec's order."""
-        return Shape(tuple((name, sizes[name]) for name in spec.sizes), values, seed)
+        return CaseKey(tuple((name, sizes[name]) for name in spec.sizes), values, seed)
 
     def __str__(self) -> str:
         return said(dict(self.sizes))
@@ -46,7 +46,7 @@ class Shape:
 
 def shapes(
     kata: Kata, spec: Spec, *, most: Mapping[str, int] | None = None, values: str | None = None, work_limit: int
-) -> strategies.SearchStrategy[Shape]:
+) -> strategies.SearchStrategy[CaseKey]:
     """All shapes that the spec and the kata's multiples allow, up to ``most`` where given and the limit of work."""
     from hypothesis import strategies as st
 
@@ -57,7 +57,7 @@ def shapes(
 
     names = [values] if values else [named.name for named in spec.values]
     drawn = st.builds(
-        Shape,
+        CaseKey,
         st.tuples(*(st.tuples(st.just(name), size(name)) for name in spec.sizes)),
         st.sampled_from(names),
         st.integers(0, SEEDS - 1),
@@ -85,10 +85,10 @@ class Expected:
 class _Key:
     """``parts`` are the identities of functions and values of a spec, which lives as long as what is kept by them."""
 
-    shape: Shape
+    shape: CaseKey
     dtypes: tuple[tuple[Tensor, str], ...]
     parts: tuple[int, ...]
-    placed: bool
+    takes_rows: bool
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class Case:
         self,
         kata: Kata,
         spec: Spec,
-        shape: Shape,
+        shape: CaseKey,
         inputs: Mapping[str, torch.Tensor] | None = None,
         rows: torch.Tensor | None = None,
     ) -> None:
@@ -145,7 +145,7 @@ class Case:
         self.sizes = dict(shape.sizes)
         self._values = next(named for named in spec.values if named.name == shape.values)
         self._given = inputs
-        self._about = {"sizes": self.sizes, **({"rows": rows} if spec.placed else {})}
+        self._about = {"sizes": self.sizes, **({"rows": rows} if spec.reference_takes_rows else {})}
 
     @cached_property
     def inputs(self) -> Mapping[str, torch.Tensor]:
@@ -156,8 +156,8 @@ class Case:
         return self._drawn() if known is None else known.inputs
 
     def _drawn(self) -> dict[str, torch.Tensor]:
-        numbers = Numbers(self.shape.seed)
-        return {tensor.name: self._draw(tensor, self._values, numbers) for tensor in self.spec.inputs}
+        rng = Rng(self.shape.seed)
+        return {tensor.name: self._draw(tensor, self._values, rng) for tensor in self.spec.inputs}
 
     @cached_property
     def _key(self) -> _Key:
@@ -165,13 +165,13 @@ class Case:
         tensors = (*self.spec.inputs, *self.spec.outputs, Tensor("", (), "acc"))
         dtypes = tuple((tensor, self.spec.dtype(tensor, self.kata).name) for tensor in tensors)
         parts = (self.spec.reference, self.spec.tolerance, self._values)
-        return _Key(self.shape, dtypes, tuple(map(id, parts)), self.spec.placed)
+        return _Key(self.shape, dtypes, tuple(map(id, parts)), self.spec.reference_takes_rows)
 
-    def _draw(self, tensor: Tensor, values: Values, numbers: Numbers) -> torch.Tensor:
+    def _draw(self, tensor: Tensor, values: InputKind, rng: Rng) -> torch.Tensor:
         import torch
 
         extent = tensor.extent(self.sizes)
-        drawn = values.for_input(tensor.name)(numbers, extent, self.sizes)
+        drawn = values.for_input(tensor.name)(rng, extent, self.sizes)
         return (
             drawn.reshape(extent)
             .to(getattr(torch, self.spec.dtype(tensor, self.kata).torch_name))
@@ -248,17 +248,17 @@ class Case:
     @cached_property
     def negated(self) -> tuple[str, ...]:
         """Those of them that have values of both signs: timed calls get some with the other sign there."""
-        numbers = [name for name in self.replaced if self.inputs[name].is_floating_point()]
-        return tuple(name for name in numbers if bool((self.inputs[name].float() < 0).any()))
+        rng = [name for name in self.replaced if self.inputs[name].is_floating_point()]
+        return tuple(name for name in rng if bool((self.inputs[name].float() < 0).any()))
 
     def part(self, rows: torch.Tensor) -> Case:
         """Only these rows of the outputs, by the indices of the spec's ``rows``, with the inputs that they need."""
-        name = self.spec.rows
+        name = self.spec.slice_dim
         assert name is not None
         inputs = dict(self.inputs)
         for tensor in self.spec.inputs:
             for dim, size in enumerate(tensor.shape):
-                if size == name and not tensor.whole:
+                if size == name and not tensor.unsliced:
                     inputs[tensor.name] = inputs[tensor.name].index_select(dim, rows)
         sizes = tuple((size, rows.numel() if size == name else count) for size, count in self.shape.sizes)
         return Case(self.kata, self.spec, replace(self.shape, sizes=sizes), inputs, rows)

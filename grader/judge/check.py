@@ -23,7 +23,7 @@ from grader.content.catalog import Kata
 from grader.content.spec import Sizes, Spec
 from grader.devices import INSTRUCTIONS, Call, Finding, Limits, Outcome
 from grader.judge.answer import Comparison, compare
-from grader.judge.case import Case, Expected, Shape, allowed, shapes
+from grader.judge.case import Case, CaseKey, Expected, allowed, shapes
 from grader.sandbox.parent import Sandbox
 from grader.verdict import Kind, Mismatch, Verdict, said
 
@@ -36,7 +36,7 @@ LIMITS = Limits(all_seconds=120.0)
 
 
 @dataclass(frozen=True)
-class Effort:
+class SearchBudget:
     """How much is tried. Work is in the spec's unit of it.
 
     ``shrink_work`` is for all cases that the search for a smaller shape tries: their work and the warp instructions of
@@ -45,7 +45,7 @@ class Effort:
     """
 
     examples: int = 12
-    edges: int | None = None  # where a GPU had all shapes that the spec names: only so many of them, the smallest
+    named_sizes: int | None = None  # where a GPU had all shapes that the spec names: only so many of them, the smallest
     large: int = 0  # how many of the spec's large shapes
     work_limit: int = 4_000_000  # of one case; what the spec names is tried all the same, but called only once
     shrink_work: int = 500_000_000
@@ -53,13 +53,13 @@ class Effort:
     limits: Limits = LIMITS
     watch: bool = False  # whether the device can say who wrote a wrong element
     seed: int = 0
-    hidden: bool = False  # in an order of the seed's own, so that whoever has read the spec does not know what comes
+    shuffled: bool = False  # in an order of the seed's own: a reader of the spec does not know what comes
 
-    def thorough(self) -> Effort:
+    def thorough(self) -> SearchBudget:
         return replace(
             self,
             examples=200,
-            edges=None,
+            named_sizes=None,
             large=1000 if self.large else 0,
             work_limit=self.work_limit * 8,
             shrink_work=self.shrink_work * 6,
@@ -68,9 +68,9 @@ class Effort:
         )
 
 
-def effort_for(device: str) -> Effort:
+def budget_for(device: str) -> SearchBudget:
     """The default on each device: a GPU makes light of large shapes, a simulator of small ones."""
-    return Effort(watch=True) if device == "sim" else Effort(large=2, work_limit=1 << 40)
+    return SearchBudget(watch=True) if device == "sim" else SearchBudget(large=2, work_limit=1 << 40)
 
 
 @dataclass
@@ -84,12 +84,12 @@ class _Search:
     kata: Kata
     spec: Spec
     sandbox: Sandbox
-    effort: Effort
-    tried: dict[Shape, Verdict] = field(default_factory=dict)
+    budget: SearchBudget
+    tried: dict[CaseKey, Verdict] = field(default_factory=dict)
     instructions: int = 0
     work: int = 0
 
-    def verdict(self, shape: Shape) -> Verdict:
+    def verdict(self, shape: CaseKey) -> Verdict:
         if shape not in self.tried:
             self.work += self.spec.work(dict(shape.sizes))
             self.tried[shape] = try_shape(self, shape)
@@ -103,14 +103,14 @@ class _Search:
         return outcome
 
 
-def check(kata: Kata, spec: Spec, sandbox: Sandbox, effort: Effort, memory: Path | None = None) -> Verdict:
+def check(kata: Kata, spec: Spec, sandbox: Sandbox, budget: SearchBudget, memory: Path | None = None) -> Verdict:
     """Try shapes until one fails, then the smallest that fails alike; a pass says how many were tried.
 
     ``memory`` is the file in which the shape that failed is kept, to be tried first the next time.
     Raises SandboxError where the device cannot be used.
     """
-    search = _Search(kata, spec, sandbox, effort)
-    failed = _remembered(search, memory) or _first_failing_edge(search) or _drawn(search)
+    search = _Search(kata, spec, sandbox, budget)
+    failed = _remembered(search, memory) or _first_failing_named(search) or _drawn(search)
     if failed is None:
         if memory is not None:
             with contextlib.suppress(OSError):
@@ -127,30 +127,32 @@ def check(kata: Kata, spec: Spec, sandbox: Sandbox, effort: Effort, memory: Path
     smallest = _shrink(search, failed)
     _remember(smallest, memory)
     verdict = search.tried[smallest]
-    if effort.watch and verdict.kind is Kind.WRONG_ANSWER:
+    if budget.watch and verdict.kind is Kind.WRONG_ANSWER:
         verdict = _with_writers(search, smallest, verdict)
     return replace(verdict, cases=len(search.tried))
 
 
-def _remembered(search: _Search, memory: Path | None) -> Shape | None:
+def _remembered(search: _Search, memory: Path | None) -> CaseKey | None:
     """The shape that failed in an earlier grade, if it still means something and still fails."""
     if memory is None:
         return None
     try:
         kept = json.loads(memory.read_text())
-        shape = Shape(tuple((str(name), int(size)) for name, size in kept["sizes"]), kept["values"], int(kept["seed"]))
+        shape = CaseKey(
+            tuple((str(name), int(size)) for name, size in kept["sizes"]), kept["values"], int(kept["seed"])
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return None
     spec, sizes = search.spec, dict(shape.sizes)
     known = list(sizes) == list(spec.sizes) and shape.values in [values.name for values in spec.values]
     if not known or not allowed(search.kata, sizes):
         return None
-    if spec.work(sizes) > search.effort.work_limit and sizes not in spec.edges:
+    if spec.work(sizes) > search.budget.work_limit and sizes not in spec.named_sizes:
         return None
     return None if search.verdict(shape).passed else shape
 
 
-def _remember(shape: Shape, memory: Path | None) -> None:
+def _remember(shape: CaseKey, memory: Path | None) -> None:
     """Keep the shape. It is a convenience: where it cannot be written, nothing is lost."""
     if memory is None:
         return
@@ -161,60 +163,60 @@ def _remember(shape: Shape, memory: Path | None) -> None:
         staged.replace(memory)
 
 
-def _first_failing_edge(search: _Search) -> Shape | None:
-    return next((shape for shape in _edges(search) if not search.verdict(shape).passed), None)
+def _first_failing_named(search: _Search) -> CaseKey | None:
+    return next((shape for shape in _named_keys(search) if not search.verdict(shape).passed), None)
 
 
-def _edges(search: _Search) -> Iterator[Shape]:
+def _named_keys(search: _Search) -> Iterator[CaseKey]:
     """Named shapes, smallest first, the kinds of values taking turns; the last within the limit of work gets them all.
 
     Large shapes also get every kind whose answer must be exact: among millions of terms no tolerance sees one missing.
     """
-    spec, kata, effort = search.spec, search.kata, search.effort
-    small = _named(search)[: effort.edges]
-    whole = next((sizes for sizes in reversed(small) if spec.work(sizes) <= effort.work_limit), None)
-    if effort.hidden and small:
+    spec, kata, budget = search.spec, search.kata, search.budget
+    small = _named(search)[: budget.named_sizes]
+    whole = next((sizes for sizes in reversed(small) if spec.work(sizes) <= budget.work_limit), None)
+    if budget.shuffled and small:
         last = small[-1] if whole is None else whole
         rest = [sizes for sizes in small if sizes is not last]
-        small = [*Random(f"{kata.name} {effort.seed}").sample(rest, len(rest)), last]
-    large = [sizes for sizes in spec.large if allowed(kata, sizes)][: effort.large]
+        small = [*Random(f"{kata.name} {budget.seed}").sample(rest, len(rest)), last]
+    large = [sizes for sizes in spec.large if allowed(kata, sizes)][: budget.large]
     kinds = [values.name for values in spec.values]
     exact = [values.name for values in spec.values if values.exact]
     for place, sizes in enumerate([*small, *large]):
         turn = [kinds[place % len(kinds)]]
         chosen = dict.fromkeys(kinds if sizes is whole else turn + (exact if place >= len(small) else []))
         for kind in chosen:
-            yield Shape.of(spec, sizes, kind, effort.seed * 1000 + place)
+            yield CaseKey.of(spec, sizes, kind, budget.seed * 1000 + place)
 
 
 def _named(search: _Search) -> list[Sizes]:
     """The shapes that the spec names, as far as the kata may be called with them."""
-    return [sizes for sizes in search.spec.edges if allowed(search.kata, sizes)]
+    return [sizes for sizes in search.spec.named_sizes if allowed(search.kata, sizes)]
 
 
 def _left_out(search: _Search) -> str:
     """Which of the named shapes were not tried, and why; empty where all were."""
     named = _named(search)
-    left = named[search.effort.edges :] if search.effort.edges is not None else []
+    left = named[search.budget.named_sizes :] if search.budget.named_sizes is not None else []
     if not left:
         return ""
     return f"{len(left)} of {len(named)} named shapes, from {said(left[0])} on, left to the GPU"
 
 
-def _drawn(search: _Search) -> Shape | None:
-    strategy = shapes(search.kata, search.spec, work_limit=search.effort.work_limit)
-    return _find(search, strategy, None, examples=search.effort.examples, phases=("generate",))
+def _drawn(search: _Search) -> CaseKey | None:
+    strategy = shapes(search.kata, search.spec, work_limit=search.budget.work_limit)
+    return _find(search, strategy, None, examples=search.budget.examples, phases=("generate",))
 
 
-def _shrink(search: _Search, failed: Shape) -> Shape:
+def _shrink(search: _Search, failed: CaseKey) -> CaseKey:
     """The smallest shape up to ``failed`` that fails in the same way; ``failed`` itself where none is found."""
     verdict = search.tried[failed]
     if _costs_a_process(verdict):
         return failed  # the named shapes came smallest first; every step would be slow for little
     strategy = shapes(
-        search.kata, search.spec, most=dict(failed.sizes), values=failed.values, work_limit=search.effort.work_limit
+        search.kata, search.spec, most=dict(failed.sizes), values=failed.values, work_limit=search.budget.work_limit
     )
-    examples = 3 * search.effort.examples
+    examples = 3 * search.budget.examples
     smaller = _find(search, strategy, verdict.kind, examples=examples, phases=("generate", "shrink"))
     if smaller is None or _weight(search, smaller) > _weight(search, failed):
         return failed
@@ -227,28 +229,28 @@ def _costs_a_process(verdict: Verdict) -> bool:
     return lost or verdict.kind is Kind.TIME_OUT
 
 
-def _weight(search: _Search, shape: Shape) -> tuple[int, int]:
+def _weight(search: _Search, shape: CaseKey) -> tuple[int, int]:
     sizes = dict(shape.sizes)
     return search.spec.work(sizes), sum(sizes.values())
 
 
 def _find(
     search: _Search,
-    strategy: SearchStrategy[Shape],
+    strategy: SearchStrategy[CaseKey],
     kind: Kind | None,
     *,
     examples: int,
     phases: tuple[str, ...],
-) -> Shape | None:
+) -> CaseKey | None:
     """The smallest shape of the strategy that fails (with ``kind``, where one is given), or None."""
     import hypothesis
     from hypothesis.internal.conjecture import engine
 
     engine.MAX_SHRINKING_SECONDS = 1 << 62  # it is work that ends the search
-    stop = search.work + search.effort.shrink_work
-    failing: list[Shape] = []
+    stop = search.work + search.budget.shrink_work
+    failing: list[CaseKey] = []
 
-    def fails(shape: Shape) -> bool:
+    def fails(shape: CaseKey) -> bool:
         if shape not in search.tried and failing and search.work > stop:
             return False
         verdict = search.verdict(shape)
@@ -268,7 +270,7 @@ def _find(
             strategy,
             fails,
             settings=settings,
-            random=Random(f"{search.kata.name} {search.effort.seed}"),
+            random=Random(f"{search.kata.name} {search.budget.seed}"),
         )
     except hypothesis.errors.NoSuchExample:
         return None
@@ -276,17 +278,17 @@ def _find(
         return min(failing, key=lambda shape: _weight(search, shape)) if failing else None
 
 
-def count(kata: Kata, spec: Spec, sandbox: Sandbox, effort: Effort) -> Mapping[str, Any]:
+def count(kata: Kata, spec: Spec, sandbox: Sandbox, budget: SearchBudget) -> Mapping[str, Any]:
     """What the kernels of one call on the largest named shape cost: the counters of Outcome and, as "sizes", the shape.
 
     Empty where the device does not count. Buffers begin where cudaMalloc would put them, not in the middle of a sector
     as they may in a check: what is counted is the learner's.
     """
-    sizes = [sizes for sizes in spec.edges if allowed(kata, sizes) and spec.work(sizes) <= effort.work_limit]
+    sizes = [sizes for sizes in spec.named_sizes if allowed(kata, sizes) and spec.work(sizes) <= budget.work_limit]
     largest = max(sizes, key=spec.work)
-    shape = Shape.of(spec, largest, spec.values[0].name, effort.seed)
+    shape = CaseKey.of(spec, largest, spec.values[0].name, budget.seed)
     case = Case(kata, spec, shape)
-    call = case.call(nth=0, limits=replace(effort.limits, instructions=effort.limits.instructions * 4))
+    call = case.call(nth=0, limits=replace(budget.limits, instructions=budget.limits.instructions * 4))
     aligned = tuple(replace(buffer, offset_bytes=0) for buffer in call.buffers)
     call = replace(call, buffers=aligned, counters=True)
     counters = sandbox.call(call).counters
@@ -296,34 +298,34 @@ def count(kata: Kata, spec: Spec, sandbox: Sandbox, effort: Effort) -> Mapping[s
 # -- one case --------------------------------------------------------------------------------------------------------
 
 
-def try_shape(search: _Search, shape: Shape) -> Verdict:
+def try_shape(search: _Search, shape: CaseKey) -> Verdict:
     """Call the launcher on one case, on the same contents again where that is not too much work, and judge each."""
     case = Case(search.kata, search.spec, shape)
     before: Outcome | None = None
     share = 0.0
-    for nth in range(CALLS if search.spec.work(case.sizes) <= search.effort.work_limit else 1):
-        outcome = search.call(case.call(nth=nth, limits=search.effort.limits))
+    for nth in range(CALLS if search.spec.work(case.sizes) <= search.budget.work_limit else 1):
+        outcome = search.call(case.call(nth=nth, limits=search.budget.limits))
         verdict = judge(case, outcome)
-        if verdict.passed and search.instructions > search.effort.instructions:
+        if verdict.passed and search.instructions > search.budget.instructions:
             verdict = _too_long(case, search)
         if not verdict.passed:
             return replace(verdict, printed=search.sandbox.printed)
         if before is not None and search.spec.deterministic and outcome.outputs != before.outputs:
-            return replace(unsteady(case), printed=search.sandbox.printed)
+            return replace(nondeterministic(case), printed=search.sandbox.printed)
         before, share = outcome, max(share, verdict.error_share)
     return Verdict(Kind.PASS, "right", error_share=share)
 
 
 def _too_long(case: Case, search: _Search) -> Verdict:
     tried = f"{len(search.tried) + 1} cases" if search.tried else "the first case"
-    most = f"{search.effort.instructions // 1_000_000} million warp instructions"
-    return named(case, Kind.TIME_OUT, f"the calls of {tried} together executed more than {most}")
+    most = f"{search.budget.instructions // 1_000_000} million warp instructions"
+    return verdict_at(case, Kind.TIME_OUT, f"the calls of {tried} together executed more than {most}")
 
 
 def judge(case: Case, outcome: Outcome, answer: Sequence[Expected] | None = None) -> Verdict:
     """The verdict on one call: what the device found, else the outputs against ``answer``, by default the case's."""
     if outcome.findings:
-        return found(case, outcome.findings[0])
+        return from_finding(case, outcome.findings[0])
     expected = case.expected if answer is None else answer
     comparisons = [compare(outcome.outputs[item.tensor.name], item) for item in expected]
     share = max((comparison.error_share for comparison in comparisons), default=0.0)
@@ -333,12 +335,12 @@ def judge(case: Case, outcome: Outcome, answer: Sequence[Expected] | None = None
     return replace(_wrong_answer(case, bad), error_share=share)
 
 
-def _with_writers(search: _Search, shape: Shape, verdict: Verdict) -> Verdict:
+def _with_writers(search: _Search, shape: CaseKey, verdict: Verdict) -> Verdict:
     """The verdict with who wrote each of the wrong elements, from calls in which they are watched."""
     case = Case(search.kata, search.spec, shape)
     watch = tuple((item.buffer, _flat_index(case, item)) for item in verdict.mismatches)
     for nth in range(CALLS):
-        call = replace(case.call(nth=nth, limits=search.effort.limits), watch=watch)
+        call = replace(case.call(nth=nth, limits=search.budget.limits), watch=watch)
         outcome = search.sandbox.call(call)
         again = judge(case, outcome)
         if [item.index for item in again.mismatches] != [item.index for item in verdict.mismatches]:
@@ -373,27 +375,27 @@ def _writer(writer: Mapping[str, Any] | None) -> str | None:
 def _wrong_answer(case: Case, bad: Comparison) -> Verdict:
     name = bad.mismatches[0].buffer
     summary = f"{bad.wrong} of {bad.count} elements of {name} are wrong" if bad.count > 1 else f"{name} is wrong"
-    verdict = named(case, Kind.WRONG_ANSWER, summary)
+    verdict = verdict_at(case, Kind.WRONG_ANSWER, summary)
     return replace(
         verdict, mismatches=bad.mismatches, wrong_count=bad.wrong, element_count=bad.count, pattern=bad.pattern
     )
 
 
-def found(case: Case, finding: Finding) -> Verdict:
+def from_finding(case: Case, finding: Finding) -> Verdict:
     """A finding as a verdict. A line of another file than the learner's is named in the sentence."""
     file = Path(finding.file).name if finding.file else SOURCE
     summary = finding.message if file == SOURCE else f"{finding.message} ({file}:{finding.line})"
     line = finding.line if file == SOURCE else None
-    return replace(named(case, Kind(finding.kind), summary), finding=finding, line=line)
+    return replace(verdict_at(case, Kind(finding.kind), summary), finding=finding, line=line)
 
 
-def unsteady(case: Case) -> Verdict:
+def nondeterministic(case: Case) -> Verdict:
     """The verdict on two calls that agree with the reference and not with each other."""
-    return named(
+    return verdict_at(
         case, Kind.RACE, "two calls on the same input gave different bits: threads depend on each other's order"
     )
 
 
-def named(case: Case, kind: Kind, summary: str) -> Verdict:
+def verdict_at(case: Case, kind: Kind, summary: str) -> Verdict:
     """A verdict that says on which case."""
     return Verdict(kind, summary, sizes=case.sizes, values=case.shape.values)

@@ -19,8 +19,8 @@ from grader.content.catalog import Kata, Threshold
 from grader.content.spec import Spec
 from grader.devices import Contents, Limits, Outcome, Outputs, TimingRequest, TimingResult
 from grader.devices.contents import DIFFERENT, JUDGED
-from grader.judge.case import Case, Expected, Shape
-from grader.judge.check import found, judge, named, unsteady
+from grader.judge.case import Case, CaseKey, Expected
+from grader.judge.check import from_finding, judge, nondeterministic, verdict_at
 from grader.judge.peaks import peak_bytes, peak_flops
 from grader.sandbox.parent import Sandbox
 from grader.verdict import Kind, Measurement, Verdict, said
@@ -154,7 +154,7 @@ def _request(kata: Kata, spec: Spec, sandbox: Sandbox, track: _Track, *, pairs: 
     request = TimingRequest(
         kata=kata.name,
         baseline=track.baseline,
-        bytes_moved=moved(kata, spec, track.sizes),
+        bytes_moved=min_bytes_of(kata, spec, track.sizes),
         secret=secrets.randbits(63),
         replaced=case.replaced,
         negated=case.negated,
@@ -164,10 +164,10 @@ def _request(kata: Kata, spec: Spec, sandbox: Sandbox, track: _Track, *, pairs: 
     )
     track.outcome = sandbox.call(replace(case.call(nth=0, limits=LIMITS), timing=request))
     if track.outcome.findings:
-        return _while_timed(found(case, track.outcome.findings[0]), sandbox)
+        return _while_timed(from_finding(case, track.outcome.findings[0]), sandbox)
     result = track.result
     if result.finding is not None:
-        return _while_timed(found(case, result.finding), sandbox)
+        return _while_timed(from_finding(case, result.finding), sandbox)
     if (verdict := _judged(case, request, result)) is not None:
         return _while_timed(verdict, sandbox)
     track.times += result.times
@@ -183,12 +183,12 @@ def _inexact(kata: Kata, spec: Spec, sandbox: Sandbox, sizes: Mapping[str, int])
     left out, or operands of too few bits, would hide there.
     """
     kinds = [values.name for values in spec.values if values.exact]
-    if spec.rows is None or not kinds:
+    if spec.slice_dim is None or not kinds:
         return None
     case = _case(kata, spec, sizes, kinds[-1])
     outcome = sandbox.call(case.call(nth=0, limits=LIMITS))
     if outcome.findings:
-        return _while_timed(found(case, outcome.findings[0]), sandbox)
+        return _while_timed(from_finding(case, outcome.findings[0]), sandbox)
     verdict = _answer(case, "whole", outcome.outputs)
     return None if verdict.passed else _while_timed(verdict, sandbox)
 
@@ -229,7 +229,7 @@ def _interval(times: Sequence[tuple[float, float]]) -> tuple[float, float, float
 def _measurement(kata: Kata, spec: Spec, track: _Track, gpu: Gpu) -> Measurement:
     ratio, low, high = _interval(track.times)
     baseline, launcher = (median(column) for column in zip(*track.times, strict=True))
-    bytes_moved = moved(kata, spec, track.sizes)
+    bytes_moved = min_bytes_of(kata, spec, track.sizes)
     flops = spec.flops(track.sizes) if spec.flops else 0
     bytes_s, flops_s = peak_bytes(track.result.card), peak_flops(track.result.card, gpu.capability, kata.elem)
     # What is written may still be in L2 when the launcher is done; what is read has to come, the L2 being cold.
@@ -262,10 +262,10 @@ def _one_call(launches: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any],
 # -- shapes, and what they move --------------------------------------------------------------------------------------
 
 
-def moved(kata: Kata, spec: Spec, sizes: Mapping[str, int]) -> int:
+def min_bytes_of(kata: Kata, spec: Spec, sizes: Mapping[str, int]) -> int:
     """The fewest bytes that the kata can move: every tensor once, or what the spec says."""
-    if spec.moved is not None:
-        return spec.moved(sizes, spec.dtype(spec.outputs[0], kata).itemsize)
+    if spec.min_bytes is not None:
+        return spec.min_bytes(sizes, spec.dtype(spec.outputs[0], kata).itemsize)
     return sum(_tensor_bytes(kata, spec, sizes))
 
 
@@ -294,7 +294,7 @@ def fitted(kata: Kata, spec: Spec, sizes: Mapping[str, int], memory_bytes: int) 
 def _needed(kata: Kata, spec: Spec, sizes: Mapping[str, int]) -> int:
     """Bytes on the card: inputs three times, outputs twice, the baseline's own."""
     of_inputs, of_outputs = _tensor_bytes(kata, spec, sizes)
-    own = max(of_outputs, moved(kata, spec, sizes))
+    own = max(of_outputs, min_bytes_of(kata, spec, sizes))
     return CONTEXT_BYTES + 3 * of_inputs + 2 * of_outputs + own
 
 
@@ -303,7 +303,7 @@ def _needed(kata: Kata, spec: Spec, sizes: Mapping[str, int]) -> int:
 
 def _case(kata: Kata, spec: Spec, sizes: Mapping[str, int], values: str) -> Case:
     """Its inputs are drawn once for all katas of a family that have the same: that takes seconds."""
-    shape = Shape.of(spec, sizes, values, 1)
+    shape = CaseKey.of(spec, sizes, values, 1)
     named = next(item for item in spec.values if item.name == values)
     tensors = tuple((tensor.name, tensor.dtype, tensor.extent(dict(shape.sizes))) for tensor in spec.inputs)
     key = (id(named), tensors, kata.elem, shape)
@@ -331,7 +331,7 @@ def _judged(case: Case, request: TimingRequest, result: TimingResult) -> Verdict
             if not verdict.passed:
                 return verdict
         if case.spec.deterministic:
-            return unsteady(case)
+            return nondeterministic(case)
     for call, timed, untimed in result.again[DIFFERENT:]:
         verdict = _agreement(case.in_call(request.secret, call), there.expected, timed, untimed)
         if not verdict.passed:
@@ -365,7 +365,7 @@ def _answer(case: Case, seed: str, outputs: Outputs, nth: int | None = None) -> 
     for item in answer:
         if unwritten := _unwritten(outputs[item.tensor.name], item):
             summary = f"{unwritten} elements of {item.tensor.name} were never written"
-            return named(case, Kind.WRONG_ANSWER, summary)
+            return verdict_at(case, Kind.WRONG_ANSWER, summary)
     sampled = {item.tensor.name: _sampled(case, item, outputs[item.tensor.name], rows) for item in answer}
     verdict = judge(case, Outcome(sampled), answer)
     if verdict.kind is Kind.WRONG_ANSWER:  # the indices are those of the sample
@@ -383,9 +383,9 @@ def _rows(case: Case, seed: str, nth: int | None = None) -> torch.Tensor | None:
 
     spec = case.spec
     total = max(prod(tensor.extent(case.sizes)) for tensor in spec.outputs)
-    if spec.rows is None or total <= LARGE:
+    if spec.slice_dim is None or total <= LARGE:
         return None
-    count = case.sizes[spec.rows]
+    count = case.sizes[spec.slice_dim]
     run, band = max(1, RUN_ELEMENTS // (total // count)), count // BANDS
     if band <= run:
         return None
@@ -403,7 +403,7 @@ def _sampled(case: Case, expected: Expected, data: Contents, rows: torch.Tensor)
 
     tensor = expected.tensor
     raw = numpy.frombuffer(data, dtype=numpy.uint8).reshape(*tensor.extent(case.sizes), expected.dtype.itemsize)
-    chosen: bytes = raw.take(rows.numpy(), axis=tensor.shape.index(str(case.spec.rows))).tobytes()
+    chosen: bytes = raw.take(rows.numpy(), axis=tensor.shape.index(str(case.spec.slice_dim))).tobytes()
     return chosen
 
 

@@ -74,7 +74,7 @@ def _words(kata: Kata, passed: Event | None, last: Event | None) -> tuple[str, s
     try:
         text = skeleton.read(kata.skeleton_path)
     except OSError as error:
-        back = skeleton.way_back(kata, kata.skeleton_path)
+        back = skeleton.reset_hint(kata, kata.skeleton_path)
         return WRITTEN, f"{WRITTEN}; the file cannot be read ({error.strerror}): {back}"
     if skeleton.is_pristine(text, skeleton.skeleton_of(kata)):
         return NOT_STARTED, NOT_STARTED

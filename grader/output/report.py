@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from grader.output.terminal import plain
-from grader.sandbox.parent import CUT
+from grader.sandbox.parent import TRUNCATED
 from grader.verdict import Grade, Kind, Measurement, Mismatch, Verdict, said
 
 PRINTED_LINES = 6
@@ -150,7 +150,7 @@ def _printed(grade: Grade, verdict: Verdict) -> Iterable[str]:
     lines = verdict.printed.strip("\n").splitlines()
     shown = [line if len(line) <= PRINTED_WIDTH else f"{line[:PRINTED_WIDTH]} ..." for line in lines[-PRINTED_LINES:]]
     if len(lines) > PRINTED_LINES:
-        cut = lines[0] == CUT
+        cut = lines[0] == TRUNCATED
         count = f"more than {len(lines) - 1}" if cut else f"{len(lines)}"
         which = f"{len(lines) - 1} of them" if cut else "all of them"
         shown.insert(0, f"(the last {PRINTED_LINES} of {count} lines; {which} with `kata grade --json`)")

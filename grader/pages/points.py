@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from grader.content.catalog import Catalog
 from grader.content.spec import load_spec
-from grader.judge.measure import moved
+from grader.judge.measure import min_bytes_of
 from grader.learner.progress import Event, Progress
 
 
@@ -118,7 +118,7 @@ def _published(
     sizes = {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", item["shape"])}
     if kata is None or set(sizes) != set((spec := load_spec(kata)).sizes):
         return None
-    bytes_moved = float(moved(kata, spec, sizes))
+    bytes_moved = float(min_bytes_of(kata, spec, sizes))
     flops = float(spec.flops(sizes)) if spec.flops else 0.0
     if bool(flops) != (item["unit"] == "TFLOPS"):
         return None

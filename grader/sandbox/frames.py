@@ -1,6 +1,6 @@
 """Call and Outcome <-> frames on a socket: a length, a JSON header, contents. Large contents lie in shared memory.
 
-A socket costs several times what a copy does, and 8192 x 8192 halves are 134 MB. So the parent has an Area: memory
+A socket costs several times what a copy does, and 8192 x 8192 halves are 134 MB. So the parent has a SharedBuffer: memory
 without a name that holds a call's large contents and, behind them, room for the answer's. It is kept from call to call:
 memory that was used before is several times as fast as new. The parent writes it anew for each call, so that it does
 not matter what the child, which maps it, did to the contents before.
@@ -64,17 +64,17 @@ class Parent:
     """The end that asks. The caller has set the socket's time-out before a call is written."""
 
     def __init__(self, connection: socket.socket) -> None:
-        self._connection, self._area = connection, Area()
+        self._connection, self._shared = connection, SharedBuffer()
 
     def close(self) -> None:
-        self._area.close()
+        self._shared.close()
 
     def write_call(self, call: Call) -> None:
         header = asdict(replace(call, buffers=()))
         header["buffers"] = [{**asdict(replace(item, data=b"")), "data": _poison(item)} for item in call.buffers]
         blobs = [buffer.data for buffer in call.buffers if not isinstance(buffer.data, Poison)]
-        places, new = self._area.lend(blobs, _room_bytes(call))
-        header["area"] = (self._area.begin, self._area.end)
+        places, new = self._shared.write_inputs(blobs, _reply_bytes(call))
+        header["area"] = (self._shared.begin, self._shared.end)
         _write(self._connection, header, blobs, places, new)
 
     def read_outcome(self, call: Call, limit_s: float) -> tuple[Outcome, bool]:
@@ -83,7 +83,9 @@ class Parent:
         reader = _Reader(self._connection, limit_s, most_bytes=ANSWER_BYTES + ANSWERS * sum(sizes.values()))
         header, listed = reader.head()
         try:
-            blobs = [reader.read(size) if place is None else self._area.take(place, size) for size, place in listed]
+            blobs = [
+                reader.read(size) if place is None else self._shared.read_output(place, size) for size, place in listed
+            ]
             outcome, spent = _decode_outcome(header, blobs), bool(header["spent"])
         except (LookupError, TypeError, ValueError, AttributeError, RuntimeError, StopIteration) as error:
             raise FrameError(f"no outcome: {error!r}") from None
@@ -92,7 +94,7 @@ class Parent:
         return outcome, spent
 
 
-class Area:
+class SharedBuffer:
     """What is lent to the child: contents from 0, room for the answer from ``begin`` to ``end``."""
 
     def __init__(self) -> None:
@@ -104,12 +106,12 @@ class Area:
             os.close(self._fd)
         self._fd, self._size = None, 0
 
-    def lend(self, blobs: Sequence[Contents], room_bytes: int) -> tuple[list[int | None], int | None]:
+    def write_inputs(self, blobs: Sequence[Contents], reply_bytes: int) -> tuple[list[int | None], int | None]:
         """Lay out one call. Returns where each blob lies, None of one that must take the socket; and the descriptor,
         where the memory is new to the child. There is none where nothing is large or the system has none to share.
         """
         places, self.begin = _laid_out(blobs)
-        self.end, new = self.begin + room_bytes, None
+        self.end, new = self.begin + reply_bytes, None
         try:
             if self.end > self._size:
                 self.close()
@@ -125,7 +127,7 @@ class Area:
         self._unread = self.end - self.begin
         return places, new
 
-    def take(self, place: int, size: int) -> bytes:
+    def read_output(self, place: int, size: int) -> bytes:
         """A copy of what the child put into the room. All that is taken is no more than the room holds."""
         inside = self.begin <= place and place + size <= self.end
         if self._fd is None or not inside or size > self._unread:
@@ -165,7 +167,7 @@ def _output_sizes(call: Call) -> dict[str, int]:
     return {buffer.name: len(buffer.data) for buffer in call.buffers if buffer.role == "out"}
 
 
-def _room_bytes(call: Call) -> int:
+def _reply_bytes(call: Call) -> int:
     """What the large outputs take: in a timing run, the judged answers. Others, which are few, take the socket."""
     answers = JUDGED if call.timing else 1
     return answers * sum(_whole_pages(size) for size in _output_sizes(call).values() if size >= SHARED_BYTES)
@@ -216,7 +218,7 @@ class Child:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._memory: mmap.mmap | None = None  # the Area
+        self._memory: mmap.mmap | None = None  # the SharedBuffer
         self._free = self._end = 0  # of the room
 
     def read_call(self) -> Call:

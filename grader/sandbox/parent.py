@@ -37,7 +37,7 @@ ANSWER_LIMIT_S = 120.0  # from the first byte of an answer to its last
 TIMING_COPIES, TIMING_BYTES = 5, 8 << 30  # host memory that a timing run may take: of its buffers, and besides
 MOST_PROCESSES = 200  # that a launcher may start
 PRINTED_LIMIT = 16_000  # bytes of the learner's own output that are kept, at most
-CUT = "..."  # the line that stands for what came before
+TRUNCATED = "..."  # the line that stands for what came before
 
 T = TypeVar("T")
 
@@ -83,7 +83,7 @@ class Sandbox:
     def start(self) -> _Child:
         """Start the child where there is none, without waiting until it is ready."""
         if self._child is None:
-            self._child = _AHEAD.take(self._device) if self._torch else _Child(self._device, torch=False)
+            self._child = _PRESTARTED.take(self._device) if self._torch else _Child(self._device, torch=False)
             if self._program is not None:
                 self._child.load(self._program)
         return self._child
@@ -108,7 +108,7 @@ class Sandbox:
         child, tag = self.start(), self._program.tag if self._program else ""
         try:
             outcome, spent = child.ask(replace(call, launcher=unit.launcher_in(tag, call.launcher)), self._seconds)
-        except _Lost as lost:
+        except _ChildGone as lost:
             self.printed = child.printed()
             self.close()
             return Outcome(findings=(lost.finding,))
@@ -141,12 +141,12 @@ def _as_alone(tag: str, outcome: Outcome) -> Outcome:
     return replace(outcome, **said)
 
 
-def expect_torch(count: int) -> None:
+def prestart_torch(count: int) -> None:
     """So many sandboxes that need torch are to come: while one measures, the child of the next imports it."""
-    _AHEAD.expected = count
+    _PRESTARTED.expected = count
 
 
-class _Ahead:
+class _Prestarted:
     """The next child that needs torch, begun early. It touches no GPU before it is told what to load."""
 
     def __init__(self) -> None:
@@ -166,11 +166,11 @@ class _Ahead:
             self._child = None
 
 
-_AHEAD = _Ahead()
-atexit.register(_AHEAD.close)
+_PRESTARTED = _Prestarted()
+atexit.register(_PRESTARTED.close)
 
 
-class _Lost(Exception):
+class _ChildGone(Exception):
     """The child cannot answer any more; ``finding`` says why, in the learner's terms."""
 
     def __init__(self, kind: str, message: str) -> None:
@@ -229,7 +229,7 @@ class _Child:
     def load(self, program: Program) -> None:
         self._memory_limit = program.memory_limit_bytes
         fields = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(program).items()}
-        with contextlib.suppress(_Lost):  # the first call says what became of it
+        with contextlib.suppress(_ChildGone):  # the first call says what became of it
             self._send(lambda: write_header(self._socket, fields))
 
     def ask(self, call: Call, before_s: float = 0.0) -> tuple[Outcome, bool]:
@@ -254,7 +254,9 @@ class _Child:
             self.took_s = stopwatch.seconds()
             return answer
         except TimeoutError:
-            raise _Lost("time-out", f"the call's contents did not come through within {ANSWER_LIMIT_S:g} s") from None
+            raise _ChildGone(
+                "time-out", f"the call's contents did not come through within {ANSWER_LIMIT_S:g} s"
+            ) from None
 
     def _wait_until_ready(self) -> int:
         """Returns the bytes of memory that the child holds before its first call."""
@@ -273,7 +275,7 @@ class _Child:
             refused = header["refused"]
             if refused["kind"] is None:
                 raise SandboxError(refused["message"])
-            raise _Lost(refused["kind"], refused["message"])
+            raise _ChildGone(refused["kind"], refused["message"])
         return resident_bytes(self._process.pid)
 
     def _send(self, write: Callable[[], None]) -> None:
@@ -296,39 +298,41 @@ class _Child:
         except (EOFError, ConnectionResetError):
             raise self._ended() from None
         except FrameError:
-            raise _Lost("crash", "the launcher wrote to the grader's connection") from None
+            raise _ChildGone("crash", "the launcher wrote to the grader's connection") from None
 
     def _check_memory(self) -> None:
         assert self._memory_at_start is not None
         limit = self._memory_limit
         if resident_bytes(self._process.pid) - self._memory_at_start > limit:
-            raise _Lost("crash", f"the launcher took more than {limit / 2**30:g} GiB of host memory and was stopped")
+            raise _ChildGone(
+                "crash", f"the launcher took more than {limit / 2**30:g} GiB of host memory and was stopped"
+            )
 
     def _check_processes(self) -> None:
         """Only where the machine has many more than before are the child's own counted: that takes a while."""
         if tasks() - self._tasks_at_start > MOST_PROCESSES and group_size(self._process.pid) > MOST_PROCESSES:
-            raise _Lost("crash", f"the launcher started more than {MOST_PROCESSES} processes and was stopped")
+            raise _ChildGone("crash", f"the launcher started more than {MOST_PROCESSES} processes and was stopped")
 
-    def _ended(self) -> _Lost:
+    def _ended(self) -> _ChildGone:
         """What to say of a child that is gone."""
         try:
             status = self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:
-            return _Lost("crash", "the launcher closed the grader's connection")
+            return _ChildGone("crash", "the launcher closed the grader's connection")
         if status == CUT_OFF:
-            return _Lost("crash", "the launcher closed the grader's connection")
+            return _ChildGone("crash", "the launcher closed the grader's connection")
         if self._memory_at_start is None and status >= 0:
-            return _Lost("crash", f"the process ended with exit code {status} while the file was being loaded")
+            return _ChildGone("crash", f"the process ended with exit code {status} while the file was being loaded")
         if status >= 0:
-            return _Lost("crash", f"the launcher ended the process with exit code {status} instead of returning")
-        return _Lost("crash", _SIGNALS.get(-status, f"the launcher died of signal {-status}"))
+            return _ChildGone("crash", f"the launcher ended the process with exit code {status} instead of returning")
+        return _ChildGone("crash", _SIGNALS.get(-status, f"the launcher died of signal {-status}"))
 
     def printed(self) -> str:
         end = self._output.seek(0, os.SEEK_END)
         self._output.seek(max(0, end - PRINTED_LIMIT))
         text = self._output.read().decode(errors="replace")
         rest = text.partition("\n")[2]
-        return text if end <= PRINTED_LIMIT else f"{CUT}\n{rest or text}"
+        return text if end <= PRINTED_LIMIT else f"{TRUNCATED}\n{rest or text}"
 
     def kill(self) -> None:
         """End the child and all that it started. Returns when it is gone."""
@@ -343,9 +347,11 @@ class _Child:
 
 def _hold_to(limits: Limits, took_s: float, before_s: float) -> None:
     if took_s > limits.seconds:
-        raise _Lost("time-out", f"no answer after {limits.seconds:g} s of computing or sleeping: an endless loop?")
+        raise _ChildGone("time-out", f"no answer after {limits.seconds:g} s of computing or sleeping: an endless loop?")
     if before_s + took_s > limits.all_seconds:
-        raise _Lost("time-out", f"all calls together took more than {limits.all_seconds:g} s of computing or sleeping")
+        raise _ChildGone(
+            "time-out", f"all calls together took more than {limits.all_seconds:g} s of computing or sleeping"
+        )
 
 
 _SIGNALS: dict[int, str] = {

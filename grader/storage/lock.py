@@ -19,13 +19,13 @@ from grader.storage import cache
 POLL_S = 0.05
 
 
-class Claims:
+class BuildLocks:
     """Entries of the cache that this process is making. One file for all of them: an entry is a byte of it."""
 
     def __init__(self, folder: Path) -> None:
         self._file = _open(folder / "claims.lock")
 
-    def __enter__(self) -> Claims:
+    def __enter__(self) -> BuildLocks:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -63,11 +63,11 @@ def gpu_turn(folder: Path, gpu: str, *, alone: bool, tell: Callable[[str], None]
     ``gpu`` is any name that is the GPU's own. ``tell`` hears of a wait before it begins.
     """
     name = f"gpu-{hashlib.sha256(gpu.encode()).hexdigest()[:8]}"
-    with _opened(folder / f"{name}.door.lock") as door, _opened(folder / f"{name}.lock") as room:
+    with _opened(folder / f"{name}.door.lock") as queue_lock, _opened(folder / f"{name}.lock") as gpu_lock:
         # Whoever waits for the room stands in the door, so that those who only join others do not overtake.
-        _lock(door, fcntl.LOCK_EX, tell)
-        _lock(room, fcntl.LOCK_EX if alone else fcntl.LOCK_SH, tell)
-        _lock(door, fcntl.LOCK_UN, tell)
+        _lock(queue_lock, fcntl.LOCK_EX, tell)
+        _lock(gpu_lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH, tell)
+        _lock(queue_lock, fcntl.LOCK_UN, tell)
         yield
 
 

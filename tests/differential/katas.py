@@ -27,7 +27,7 @@ from grader.content.source_file import source_of
 from grader.content.spec import load_spec
 from grader.devices import INSTRUCTIONS, Limits
 from grader.devices.sim import engine_library
-from grader.judge.case import Case, Expected, Shape, allowed
+from grader.judge.case import Case, CaseKey, Expected, allowed
 from grader.sandbox.parent import Program, Sandbox
 from grader.storage import cache
 
@@ -48,7 +48,7 @@ class Ran:
     """
 
     kata: str
-    shape: Shape
+    shape: CaseKey
     source: str
     inputs: str
     outputs: Mapping[str, tuple[str, str]]
@@ -64,12 +64,12 @@ def all_katas() -> Mapping[str, Kata]:
     return load_catalog(ROOT).katas
 
 
-def shapes(kata: Kata) -> list[Shape]:
+def shapes(kata: Kata) -> list[CaseKey]:
     spec = load_spec(kata)
-    small = [sizes for sizes in spec.edges if allowed(kata, sizes) and spec.work(sizes) <= WORK_LIMIT]
+    small = [sizes for sizes in spec.named_sizes if allowed(kata, sizes) and spec.work(sizes) <= WORK_LIMIT]
     chosen = sorted(small, key=spec.work)[-SHAPES:]
     return [
-        Shape.of(spec, sizes, spec.values[place % len(spec.values)].name, place) for place, sizes in enumerate(chosen)
+        CaseKey.of(spec, sizes, spec.values[place % len(spec.values)].name, place) for place, sizes in enumerate(chosen)
     ]
 
 
@@ -97,7 +97,7 @@ def run(built: build.Build) -> Iterator[Ran]:
             yield _run(kata, shape, sandbox)
 
 
-def _run(kata: Kata, shape: Shape, sandbox: Sandbox) -> Ran:
+def _run(kata: Kata, shape: CaseKey, sandbox: Sandbox) -> Ran:
     case = Case(kata, load_spec(kata), shape)
     call = case.call(nth=0, limits=LIMITS)
     given = _digest(b"".join(buffer.data for buffer in call.buffers if buffer.role == "in"))
@@ -155,7 +155,7 @@ def load() -> Recorded:
         sizes = tuple((name, size) for name, size in shape["sizes"])
         outputs = {name: (digest, samples) for name, (digest, samples) in item["outputs"].items()}
         katas[key] = Ran(
-            item["kata"], Shape(sizes, shape["values"], shape["seed"]), item["source"], item["inputs"], outputs
+            item["kata"], CaseKey(sizes, shape["values"], shape["seed"]), item["source"], item["inputs"], outputs
         )
     return Recorded(Machine(**fields["machine"]), katas)
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from grader.fault import Fault
 from grader.storage import cache, entries, manifest
 from grader.storage.entries import Made
-from grader.storage.lock import Claims
+from grader.storage.lock import BuildLocks
 from grader.storage.manifest import Hashes
 
 Progress = Callable[[str], None]
@@ -76,7 +76,7 @@ def engine_library(
     if built := entries.find(place, Hashes()):
         return built / LIBRARY
     say = progress or (lambda line: None)
-    with Claims(folder) as claims, cache.staging(folder) as stage:
+    with BuildLocks(folder) as claims, cache.staging(folder) as stage:
         claims.wait(place.name, until=lambda: entries.find(place, Hashes()) is not None, limit_s=PATIENCE_S)
         if built := entries.find(place, Hashes()):  # another process has just built it
             return built / LIBRARY

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from grader.compile.symbols import demangled
 
-SAID = "uses too much shared data"  # by ptxas
+PTXAS_MESSAGE = "uses too much shared data"  # by ptxas
 MOST_BYTES = 48 << 10
 # Built for one architecture alone (sm_90a), a kernel may have as much as a block of that card. Said by ptxas 13.0.
 MOST_BYTES_OF_ITS_OWN = {"sm_12": 99 << 10}
