@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from grader.compile.build import Build, CompileFailure, Progress, Request, Target, build_all
+from grader.compile.build import Build, CompileFailure, Request, Target, Tell, build_all
 from grader.compile.toolchain import Gpu, find_gpu, find_toolchain
 from grader.content import skeleton
 from grader.content.catalog import Kata
@@ -79,7 +79,7 @@ def targets(options: Options, gpu: Gpu | None) -> tuple[Target, ...]:
     return (hardware,) if options.device == "gpu" else (hardware, simulator)
 
 
-def grade(kata: Kata, options: Options, *, source: Path | None = None, progress: Progress | None = None) -> Grade:
+def grade(kata: Kata, options: Options, *, source: Path | None = None, tell: Tell | None = None) -> Grade:
     """Grade ``source`` (the learner's file by default) as ``kata``.
 
     Raises a Fault when the machine or the repository is at fault, never for what is in the file.
@@ -87,12 +87,12 @@ def grade(kata: Kata, options: Options, *, source: Path | None = None, progress:
     start = time.monotonic()
     read = source_of(source or kata.skeleton_path)
     early = unbuildable(kata, read)
-    verdicts = (early,) if early else _on_devices(kata, read, options, progress)
+    verdicts = (early,) if early else _on_devices(kata, read, options, tell)
     finished = tuple(_with_todos(verdict, read) for verdict in verdicts)
     return Grade(kata, read, finished, time.monotonic() - start)
 
 
-def bench(kata: Kata, options: Options, *, source: Path, progress: Progress | None = None) -> Grade:
+def bench(kata: Kata, options: Options, *, source: Path, tell: Tell | None = None) -> Grade:
     """Measure ``source`` on the GPU without checking more than the timed calls' own outputs.
 
     The grade's verdict is a pass with its measurements, or what went wrong. Raises a Fault as grade does.
@@ -103,16 +103,16 @@ def bench(kata: Kata, options: Options, *, source: Path, progress: Progress | No
     request = _request(kata, read, target, options)
 
     def timed(sandbox: Sandbox) -> Verdict:
-        return _measured(request, sandbox, options, progress)
+        return _measured(request, sandbox, options, tell)
 
-    verdict = unbuildable(kata, read) or _on_device(request, options, progress, timed, alone=True)
+    verdict = unbuildable(kata, read) or _on_device(request, options, tell, timed, alone=True)
     return Grade(kata, read, (replace(verdict, device=str(target)),), time.monotonic() - start)
 
 
 def prepare(
     work: Sequence[tuple[Kata, Path]],
     options: Options,
-    progress: Progress | None = None,
+    tell: Tell | None = None,
     *,
     beside: Sequence[Options] = (),
 ) -> None:
@@ -126,9 +126,9 @@ def prepare(
     if not started:
         return
     requests = [_request(kata, source, target, each) for kata, source in started for target, each in wanted]
-    _engine([target for target, _ in wanted], progress)
+    _engine([target for target, _ in wanted], tell)
     prestart_torch(sum(_uses_torch(request, options) for request in requests))
-    build_all(requests, find_toolchain(), jobs=options.jobs, progress=progress)
+    build_all(requests, find_toolchain(), jobs=options.jobs, tell=tell)
 
 
 def unbuildable(kata: Kata, source: Source) -> Verdict | None:
@@ -159,7 +159,7 @@ def _request(kata: Kata, source: Source, target: Target, options: Options) -> Re
     return Request(kata, load_spec(kata), source, target, options.warnings_are_errors, options.together, within)
 
 
-def _on_devices(kata: Kata, source: Source, options: Options, progress: Progress | None) -> tuple[Verdict, ...]:
+def _on_devices(kata: Kata, source: Source, options: Options, tell: Tell | None) -> tuple[Verdict, ...]:
     _need("torch", "hypothesis")
     found = targets(options, find_gpu())
     verdicts: list[Verdict] = []
@@ -168,9 +168,9 @@ def _on_devices(kata: Kata, source: Source, options: Options, progress: Progress
         budget = options.budget(target, after_gpu=bool(verdicts))
 
         def judged(sandbox: Sandbox, request: Request = request, budget: SearchBudget = budget) -> Verdict:
-            return _checked(request, sandbox, budget, options, progress)
+            return _checked(request, sandbox, budget, options, tell)
 
-        verdict = _on_device(request, options, progress, judged, alone=_timed(kata, options))
+        verdict = _on_device(request, options, tell, judged, alone=_timed(kata, options))
         verdicts.append(replace(verdict, device=str(target)))
         if not verdict.passed:
             break
@@ -178,7 +178,7 @@ def _on_devices(kata: Kata, source: Source, options: Options, progress: Progress
 
 
 def _on_device(
-    request: Request, options: Options, progress: Progress | None, judge: Callable[[Sandbox], Verdict], *, alone: bool
+    request: Request, options: Options, tell: Tell | None, judge: Callable[[Sandbox], Verdict], *, alone: bool
 ) -> Verdict:
     """Build the file and load it into a child process; then the verdict is ``judge``'s.
 
@@ -189,25 +189,23 @@ def _on_device(
         return Verdict(Kind.UNSUPPORTED, f"this kata needs {kata.compute}, the GPU is {gpu.arch}")
     if "torch" not in sys.modules:
         threading.Thread(target=_import_torch, daemon=True).start()
-    with _turn(target, alone, progress), Sandbox(target.device, torch=_uses_torch(request, options)) as sandbox:
-        engine = _engine((target,), progress)
-        built = build_all([request], find_toolchain(), jobs=options.jobs, progress=None)[0]
+    with _turn(target, alone, tell), Sandbox(target.device, torch=_uses_torch(request, options)) as sandbox:
+        engine = _engine((target,), tell)
+        built = build_all([request], find_toolchain(), jobs=options.jobs, tell=None)[0]
         if isinstance(built, CompileFailure):
             return does_not_compile(built)
         sandbox.load(_program(built, engine, options))
         return judge(sandbox)
 
 
-def _turn(target: Target, alone: bool, progress: Progress | None) -> contextlib.AbstractContextManager[None]:
+def _turn(target: Target, alone: bool, tell: Tell | None) -> contextlib.AbstractContextManager[None]:
     """One GPU is timed by one process at a time, while no other has a context on it."""
     if target.device == "sim":
         return contextlib.nullcontext()
-    return gpu_turn(cache.cache_folder(), _present(find_gpu()).uuid, alone=alone, tell=progress)
+    return gpu_turn(cache.cache_folder(), _present(find_gpu()).uuid, alone=alone, tell=tell)
 
 
-def _checked(
-    request: Request, sandbox: Sandbox, budget: SearchBudget, options: Options, progress: Progress | None
-) -> Verdict:
+def _checked(request: Request, sandbox: Sandbox, budget: SearchBudget, options: Options, tell: Tell | None) -> Verdict:
     """Whether the answers are right; and of right ones, as far as it applies, what they cost and how fast they come."""
     kata, target = request.kata, request.target
     verdict = check(kata, request.spec, sandbox, budget, _memory(kata) if options.memory else None)
@@ -216,7 +214,7 @@ def _checked(
     if options.counters and target.device == "sim":
         verdict = replace(verdict, counters=count(kata, request.spec, sandbox, budget))
     if target.device == "gpu" and _timed(kata, options):
-        measured = _measured(request, sandbox, options, progress)
+        measured = _measured(request, sandbox, options, tell)
         share = max(verdict.error_share, measured.error_share)  # the timed answer may be what is wrong
         said = measured.printed or verdict.printed
         verdict = replace(measured, cases=verdict.cases, error_share=share, printed=said)
@@ -236,9 +234,9 @@ def _uses_torch(request: Request, options: Options) -> bool:
     return any(name in request.spec.baselines for name in (speed.baseline, *speed.beside))
 
 
-def _measured(request: Request, sandbox: Sandbox, options: Options, progress: Progress | None) -> Verdict:
+def _measured(request: Request, sandbox: Sandbox, options: Options, tell: Tell | None) -> Verdict:
     gpu = _present(find_gpu())
-    return measure(request.kata, request.spec, sandbox, gpu=gpu, pairs=options.pairs, tell=progress or _silent)
+    return measure(request.kata, request.spec, sandbox, gpu=gpu, pairs=options.pairs, tell=tell or _silent)
 
 
 def _silent(line: str) -> None:
@@ -275,11 +273,11 @@ def _present(gpu: Gpu | None) -> Gpu:
     return gpu
 
 
-def _engine(found: Sequence[Target], progress: Progress | None) -> Path | None:
+def _engine(found: Sequence[Target], tell: Tell | None) -> Path | None:
     """The simulator's library, built on its first use, where any target needs it."""
     if not any(target.device == "sim" for target in found):
         return None
-    return engine_library(cache.cache_folder(), progress=progress)
+    return engine_library(cache.cache_folder(), tell=tell)
 
 
 def _program(built: Build, engine: Path | None, options: Options) -> Program:

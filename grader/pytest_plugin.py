@@ -127,7 +127,7 @@ class KataItem(pytest.Item):
 
     def runtest(self) -> None:
         progress.expect()
-        graded = grade(self.kata, _options(self.config), source=self.source, progress=_progress(self.config))
+        graded = grade(self.kata, _options(self.config), source=self.source, tell=_progress(self.config))
         self.stash[_GRADE] = graded
         self.stash[_WARNING] = progress.keep_grade(graded)
         if not graded.passed:

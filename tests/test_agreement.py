@@ -17,8 +17,9 @@ import pytest
 from test_faces import make_clone, pytest_run, run
 from test_wrong_kernels import BY_NAME, OTHER_KINDS, WRONG, WrongKernel
 
-from grader import cli, pytest_plugin
 from grader import grade as pipeline
+from grader import pytest_plugin
+from grader.commands import grade as command
 from grader.content.catalog import load_catalog
 from grader.verdict import Kind
 
@@ -30,21 +31,22 @@ import json, os, sys
 from dataclasses import asdict
 
 from grader import cli, pytest_plugin
-from grader.verdict import Grade
-from grader.verdict import Kind, Verdict
+from grader.commands import grade as command
+from grader.content.source_file import source_of
+from grader.verdict import Grade, Kind, Verdict
 
 def write(what, options, *files):
     with open(os.environ["RECORD"], "a") as file:
         file.write(json.dumps([what, asdict(options), *[[kata.name, str(source)] for kata, source in files]]) + "\\\\n")
 
-def grade(kata, options, *, source=None, progress=None):
+def grade(kata, options, *, source=None, tell=None):
     write("grade", options, (kata, source))
     return Grade(kata, source_of(source), (Verdict(Kind.PASS, "right", device="sim sm_90a", cases=1),))
 
-def prepare(work, options, progress=None):
+def prepare(work, options, tell=None):
     write("prepare", options, *work)
 
-for face in (cli, pytest_plugin):
+for face in (command, pytest_plugin):
     face.grade, face.prepare = grade, prepare
 
 if __name__ == "__main__":
@@ -70,8 +72,8 @@ ASKED: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # what: (as py
 
 
 def test_both_faces_call_the_one_grade() -> None:
-    assert pytest_plugin.grade is cli.grade is pipeline.grade
-    assert pytest_plugin.prepare is cli.prepare is pipeline.prepare
+    assert pytest_plugin.grade is command.grade is pipeline.grade
+    assert pytest_plugin.prepare is command.prepare is pipeline.prepare
 
 
 @pytest.fixture(scope="module")

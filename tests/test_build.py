@@ -52,8 +52,8 @@ def failure(tmp_path: Path, text: str | bytes, name: str = "elementwise_f32") ->
 
 def test_a_build_is_reused_and_never_half_there(folder: Path) -> None:
     said: list[str] = []
-    first = build_all([request_for("elementwise_f32")], find_toolchain(), progress=said.append)[0]
-    again = build_all([request_for("elementwise_f32")], find_toolchain(), progress=said.append)[0]
+    first = build_all([request_for("elementwise_f32")], find_toolchain(), tell=said.append)[0]
+    again = build_all([request_for("elementwise_f32")], find_toolchain(), tell=said.append)[0]
     assert isinstance(first, Build) and isinstance(again, Build)
     assert first.folder == again.folder and len(said) == 1
     assert "elementwise_f32" in exported_names(first.library)
@@ -162,7 +162,7 @@ BUILD_TWO = f"""
         really(self, key, until=until, limit_s=limit_s)
     BuildLocks.wait = wait
     names = ["elementwise_f32", "histogram_i32"]
-    built = build_all([request_for(name) for name in names], find_toolchain(), progress=print)
+    built = build_all([request_for(name) for name in names], find_toolchain(), tell=print)
     assert all(isinstance(item, Build) and item.library.is_file() for item in built)
 """
 

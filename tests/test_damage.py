@@ -66,7 +66,7 @@ def built(source: Path) -> tuple[Build, int]:
     """The build, and how many files nvcc compiled for it."""
     said: list[str] = []
     request = Request(KATA, load_spec(KATA), source_of(source), Target("sim", "sm_90a"))
-    made = build_all([request], find_toolchain(), progress=said.append)[0]
+    made = build_all([request], find_toolchain(), tell=said.append)[0]
     assert isinstance(made, Build), made
     return made, len(said)
 
@@ -320,7 +320,7 @@ def test_the_same_file_elsewhere_has_the_headers_that_are_there(folder: Path, tm
         settle(source.parent / "mine.h", text)
     said: list[str] = []
     requests = [Request(KATA, load_spec(KATA), source_of(source), Target("sim", "sm_90a")) for source in sources]
-    made = build_all(requests, find_toolchain(), progress=said.append)
+    made = build_all(requests, find_toolchain(), tell=said.append)
     assert len(said) == 2 and all(isinstance(one, Build) for one in made)
     assert [computed(source) for source in sources] == [("lt", 0), ("gt", 0), ("lt", 0)]
 

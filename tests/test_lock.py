@@ -162,7 +162,7 @@ def test_the_simulator_is_built_by_one_process_for_all(tmp_path: Path) -> None:
         def tell(line):
             print(os.getpid())
         engine.SOURCES = Path({str(sources)!r})
-        assert engine.engine_library(Path({str(tmp_path / "cache")!r}), progress=tell).is_file()
+        assert engine.engine_library(Path({str(tmp_path / "cache")!r}), tell=tell).is_file()
     """
     (tmp_path / "cache").mkdir()
     command = [sys.executable, "-c", textwrap.dedent(script)]

@@ -51,7 +51,7 @@ def changed(name: str, folder: Path, was: str, becomes: str) -> Path:
 def built(requests: Sequence[Request], *, runs: int) -> list[Build | CompileFailure]:
     """Build them, with this many runs of nvcc."""
     said: list[str] = []
-    made = build_all(requests, find_toolchain(), progress=said.append)
+    made = build_all(requests, find_toolchain(), tell=said.append)
     assert len(said) == runs, said
     return made
 
@@ -134,7 +134,7 @@ def test_files_beside_one_at_fault_share_a_run_again(tmp_path: Path) -> None:
     bad = changed("relu_f32", tmp_path, "const int idx", "const int idx = nonsense; //")
     sources = [request_for("relu_f32", bad), request_for("relu_f32x4"), request_for("relu_f32")]
     said: list[str] = []
-    made = build_all(sources, find_toolchain(), jobs=1, progress=said.append)
+    made = build_all(sources, find_toolchain(), jobs=1, tell=said.append)
     assert [type(one) for one in made] == [CompileFailure, Build, Build] and len(said) == 3
     assert "3 files" in said[0] and "2 files" in said[1]
 

@@ -104,7 +104,7 @@ def _make_ready(options: Options) -> tuple[Target, ...]:
     found = targets(options, find_gpu())
     find_toolchain()
     if any(target.device == "sim" for target in found):
-        engine_library(cache.cache_folder(), progress=tell)
+        engine_library(cache.cache_folder(), tell=tell)
     return found
 
 

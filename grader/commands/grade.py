@@ -111,7 +111,7 @@ def _work(katas: Sequence[Kata], options: argparse.Namespace) -> list[tuple[Kata
 
 
 def _grade_one(kata: Kata, source: Path, options: Options, say: Callable[[Grade], None]) -> Grade:
-    graded = grade(kata, options, source=source, progress=tell)
+    graded = grade(kata, options, source=source, tell=tell)
     say(graded)
     warn(progress.keep_grade(graded))
     return graded
@@ -155,7 +155,7 @@ def _bench(options: argparse.Namespace) -> int:
 
 
 def _bench_one(kata: Kata, source: Path, options: Options, width: int) -> Grade:
-    benched = bench(kata, options, source=source, progress=tell)
+    benched = bench(kata, options, source=source, tell=tell)
     if benched.passed:
         for measurement in benched.verdict.measurements:
             print(f"{kata.name:<{width}}  {report.speed(measurement)}", flush=True)

@@ -23,7 +23,7 @@ from grader.compile.compilation import INCLUDE, Job, exported_names, judge, kept
 from grader.compile.dependencies import BESIDE, Run, gather
 from grader.compile.libraries import Library, LibraryMissing, find_library
 from grader.compile.nvcc_log import SOURCE
-from grader.compile.request import Build, BuildError, CompileFailure, Progress, Request, Target
+from grader.compile.request import Build, BuildError, CompileFailure, Request, Target, Tell
 from grader.compile.toolchain import Toolchain
 from grader.compile.unit_build import compile_together
 from grader.storage import cache, entries, manifest
@@ -31,7 +31,7 @@ from grader.storage.lock import BuildLocks
 from grader.verdict import Kind
 
 __all__ = [
-    "Build", "BuildError", "CompileFailure", "Progress", "Request", "Target", "build", "build_all", "exported_names",
+    "Build", "BuildError", "CompileFailure", "Request", "Target", "Tell", "build", "build_all", "exported_names",
 ]  # fmt: skip
 
 PATIENCE_S = 30.0  # for builds that other processes are making, or have before them
@@ -53,7 +53,7 @@ Failures = dict[tuple[str, str], CompileFailure]
 
 
 def build_all(
-    requests: Sequence[Request], toolchain: Toolchain, *, jobs: int = 2, progress: Progress | None = None
+    requests: Sequence[Request], toolchain: Toolchain, *, jobs: int = 2, tell: Tell | None = None
 ) -> list[Build | CompileFailure]:
     """Build every request, in parallel, reusing what the cache has; results in the order of the requests.
 
@@ -71,7 +71,7 @@ def build_all(
     for same in (attrgetter("key"), attrgetter("identity")):
         missing = {same(job): job for job in possible if job.identity not in failures and not builds.find(job)}
         if missing:
-            failures |= _compile_each_once(list(missing.values()), builds, jobs, progress)
+            failures |= _compile_each_once(list(missing.values()), builds, jobs, tell)
     return [_result(job, builds, failures) if isinstance(job, Job) else job for job in planned]
 
 
@@ -80,20 +80,20 @@ def build(request: Request, toolchain: Toolchain) -> Build | CompileFailure:
     return build_all([request], toolchain)[0]
 
 
-def _compile_each_once(jobs: Sequence[Job], builds: Builds, parallel: int, progress: Progress | None) -> Failures:
+def _compile_each_once(jobs: Sequence[Job], builds: Builds, parallel: int, tell: Tell | None) -> Failures:
     """Compile what no other process is compiling; then what the others fail at, or leave waiting for long."""
     failures: Failures = {}
     with BuildLocks(builds.folder) as claims:
         mine = [job for job in jobs if claims.take(job.key)]
         others = [job for job in jobs if job not in mine]
         if missing := [job for job in mine if not builds.find(job)]:
-            alone = compile_together(missing, builds, parallel, progress, claims.release)
-            failures |= _compile(alone, builds, parallel, progress, claims.release)
+            alone = compile_together(missing, builds, parallel, tell, claims.release)
+            failures |= _compile(alone, builds, parallel, tell, claims.release)
         stop = time.monotonic() + PATIENCE_S
         for job in others:
             claims.wait(job.key, until=partial(_is_built, builds, job), limit_s=stop - time.monotonic())
         if missing := [job for job in others if not builds.find(job)]:
-            failures |= _compile(missing, builds, parallel, progress, claims.release)
+            failures |= _compile(missing, builds, parallel, tell, claims.release)
     return failures
 
 
@@ -168,7 +168,7 @@ def _signature_header(request: Request) -> str:
 
 
 def _compile(
-    jobs: Sequence[Job], builds: Builds, parallel: int, progress: Progress | None, release: Callable[[str], None]
+    jobs: Sequence[Job], builds: Builds, parallel: int, tell: Tell | None, release: Callable[[str], None]
 ) -> Failures:
     """Each by itself. Each build is in the cache, and its key released, as soon as it is done."""
     failures: Failures = {}
@@ -192,7 +192,7 @@ def _compile(
                 release(job.key)
 
         steps = [_step(job, place) for place, job in waiting.items()]
-        run(steps, stage, parallel, progress, collect)
+        run(steps, stage, parallel, tell, collect)
     return failures
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from grader.compile import ninja, shared_memory_limit, symbols
 from grader.compile.nvcc_log import SOURCE, File, first_error, missing_launcher
-from grader.compile.request import NAME, BuildError, CompileFailure, Progress, Request, Target
+from grader.compile.request import NAME, BuildError, CompileFailure, Request, Target, Tell
 from grader.compile.unit import Member
 from grader.content.skeleton import reset_hint
 from grader.storage import cache
@@ -67,13 +67,13 @@ def run(
     steps: Sequence[ninja.Step],
     stage: Path,
     parallel: int,
-    progress: Progress | None,
+    tell: Tell | None,
     collect: Callable[[], None],
 ) -> None:
     """ninja.run, with the limits of a compilation. Raises BuildError."""
     limits = ninja.Limits(memory_bytes=MEMORY_LIMIT_BYTES, file_bytes=FILE_LIMIT_BYTES)
     try:
-        ninja.run(steps, stage, limits, parallel=parallel, progress=progress, collect=collect)
+        ninja.run(steps, stage, limits, parallel=parallel, tell=tell, collect=collect)
     except ninja.NinjaError as error:
         if not stage.is_dir():
             raise cache.CacheError(f"{stage.parent.parent} was removed while it was in use. Grade again.") from None

@@ -61,7 +61,7 @@ def run(
     limits: Limits,
     *,
     parallel: int,
-    progress: Callable[[str], None] | None,
+    tell: Callable[[str], None] | None,
     collect: Callable[[], None],
 ) -> None:
     """Run all steps. ``collect`` is called whenever some have ended, and at the end.
@@ -81,8 +81,8 @@ def run(
         assert process.stdout is not None
         for line in process.stdout:
             said.append(line)
-            if progress is not None and line.startswith("["):
-                progress(line.rstrip())
+            if tell is not None and line.startswith("["):
+                tell(line.rstrip())
             collect()
         process.wait()
         collect()

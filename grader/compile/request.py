@@ -120,4 +120,4 @@ class CompileFailure:
     kind: Kind = Kind.DOES_NOT_COMPILE
 
 
-Progress = Callable[[str], None]
+Tell = Callable[[str], None]

@@ -22,7 +22,7 @@ from grader.compile.compilation import (
 )
 from grader.compile.dependencies import Run, gather
 from grader.compile.nvcc_log import SOURCE
-from grader.compile.request import NAME, TAG, Progress, Target
+from grader.compile.request import NAME, TAG, Target, Tell
 from grader.compile.unit import Member
 from grader.storage import cache
 
@@ -43,7 +43,7 @@ class _Unit:
 
 
 def compile_together(
-    jobs: Sequence[Job], builds: Builds, parallel: int, progress: Progress | None, release: Callable[[str], None]
+    jobs: Sequence[Job], builds: Builds, parallel: int, tell: Tell | None, release: Callable[[str], None]
 ) -> list[Job]:
     """Compile the jobs that may be, several at a time. Returns those that are still to be compiled each by itself:
     the others, and the files of a unit that does not compile, or in which something is refused."""
@@ -66,7 +66,7 @@ def compile_together(
                         release(key)
                     again += _not_blamed(one, place)
 
-            run(steps, stage, parallel, progress, collect)
+            run(steps, stage, parallel, tell, collect)
         shared = again
     return list(alone.values())
 

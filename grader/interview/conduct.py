@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from grader.compile.build import Progress as Tell
+from grader.compile.build import Tell
 from grader.compile.toolchain import find_gpu
 from grader.content import skeleton
 from grader.content.catalog import Catalog, Kata
@@ -142,7 +142,7 @@ def _graded(
         empty = Verdict(Kind.NOT_STARTED, f"{todos} TODO{'s' if todos > 1 else ''}")
         graded = Grade(kata, source, (empty,))
     else:
-        graded = grade(kata, options, source=copy, progress=tell)
+        graded = grade(kata, options, source=copy, tell=tell)
     words = explained(on, part, graded)
     known = {**record(graded), "costs": report.costs(graded), "launches": list(report.launches(graded))}
     return session.append(on, session.VERDICT, ask=number, record=known, explanation=words), graded

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from grader.compile.build import Build, Request, Target, build
-from grader.compile.build import Progress as Tell
+from grader.compile.build import Build, Request, Target, Tell, build
 from grader.compile.listing import listing
 from grader.compile.toolchain import about, find_toolchain
 from grader.content import rung, skeleton

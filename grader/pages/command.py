@@ -116,4 +116,4 @@ def _passed_last(catalog: Catalog, known: Progress) -> list[Grade]:
 def _counted(kata: Kata, solutions: bool) -> Grade:
     print(f"drawing {kata.name}: one grade on the simulator", file=sys.stderr, flush=True)
     source = kata.solution_path if solutions else kata.skeleton_path
-    return grade(kata, Options(device="sim", counters=True), source=source, progress=tell)
+    return grade(kata, Options(device="sim", counters=True), source=source, tell=tell)

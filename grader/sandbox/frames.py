@@ -1,9 +1,9 @@
 """Call and Outcome <-> frames on a socket: a length, a JSON header, contents. Large contents lie in shared memory.
 
-A socket costs several times what a copy does, and 8192 x 8192 halves are 134 MB. So the parent has a SharedBuffer: memory
-without a name that holds a call's large contents and, behind them, room for the answer's. It is kept from call to call:
-memory that was used before is several times as fast as new. The parent writes it anew for each call, so that it does
-not matter what the child, which maps it, did to the contents before.
+A socket costs several times what a copy does, and 8192 x 8192 halves are 134 MB. So the parent has a
+SharedBuffer: memory without a name that holds a call's large contents and, behind them, room for the answer's. It is
+kept from call to call: memory that was used before is several times as fast as new. The parent writes it again for each
+call, so that it does not matter what the child, which maps it, did to the contents before.
 
 The learner's code runs in the child. So the parent takes no descriptor from there, holds every size and place against
 what the call allows, and reads the room into memory of its own before anybody judges what lay in it.

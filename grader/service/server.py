@@ -23,6 +23,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn, cast
 
+from grader.compile.request import Tell
 from grader.compile.toolchain import ToolchainError, find_gpu, find_toolchain
 from grader.content.catalog import FILE, Catalog, CatalogError, find_root, load_catalog
 from grader.content.source_file import digest_of
@@ -30,7 +31,7 @@ from grader.devices.sim import engine_library
 from grader.fault import Fault
 from grader.grade import Options, targets
 from grader.service.lines import Lines, write
-from grader.service.task import Answer, Slot, Task, Tell, Work, decoded
+from grader.service.task import Answer, Slot, Task, Work, decoded
 from grader.service.template import Template
 from grader.storage import cache
 from grader.system.processes import adopt_orphans, children, end_with_parent, kill_tree
@@ -277,7 +278,7 @@ def _made_ready(options: Options, tell: Tell, *, engine_is_built: bool) -> str:
     """Build the simulator where it is needed. Returns "sim" then, else "gpu"."""
     simulates = any(target.device == "sim" for target in targets(options, find_gpu()))
     if simulates and not engine_is_built:
-        engine_library(cache.cache_folder(), progress=tell)
+        engine_library(cache.cache_folder(), tell=tell)
     return "sim" if simulates else "gpu"
 
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from grader.compile.request import Tell
 from grader.content.catalog import Catalog
 from grader.grade import Options
 
@@ -14,7 +15,6 @@ GRADED = "grader.service.work:graded"
 KEPT = "grader.service.work:kept"
 
 Answer = dict[str, Any]
-Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)

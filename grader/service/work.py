@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from grader.compile.request import Tell
 from grader.content.catalog import Catalog, CatalogError, Kata
 from grader.grade import grade
 from grader.learner import progress
 from grader.output import report
 from grader.output.record import record
-from grader.service.task import Answer, Task, Tell
+from grader.service.task import Answer, Task
 from grader.verdict import Grade
 
 
@@ -30,7 +31,7 @@ def kata_of(task: Task, catalog: Catalog) -> Kata:
 
 
 def _grade(task: Task, catalog: Catalog, tell: Tell) -> Grade:
-    return grade(kata_of(task, catalog), task.options, source=task.source, progress=tell)
+    return grade(kata_of(task, catalog), task.options, source=task.source, tell=tell)
 
 
 def _answer(found: Grade) -> Answer:

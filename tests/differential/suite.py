@@ -38,13 +38,13 @@ NOT_COMPARED = {
 @functools.cache
 def signatures() -> Mapping[str, scalar.Form]:
     """The forms on registers alone."""
-    engine = load_engine(engine_library(cache_folder(), progress=print))
+    engine = load_engine(engine_library(cache_folder(), tell=print))
     return {form.name: form for form in scalar.parse_signatures(engine.sim_signatures().decode())}
 
 
 def forms() -> list[str]:
     """Every form of the engine's tables."""
-    return supported_instructions(engine_library(cache_folder(), progress=print))
+    return supported_instructions(engine_library(cache_folder(), tell=print))
 
 
 def programs(names: Iterable[str]) -> dict[str, list[Program]]:

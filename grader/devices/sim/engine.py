@@ -24,7 +24,6 @@ from grader.storage.entries import Made
 from grader.storage.lock import BuildLocks
 from grader.storage.manifest import Hashes
 
-Progress = Callable[[str], None]
 SOURCES = Path(__file__).parent / "engine"
 LIBRARY = "libsim_engine.so"
 OBJECT = "object.o"
@@ -59,7 +58,7 @@ class EngineError(Fault):
 
 
 def engine_library(
-    folder: Path, *, progress: Progress | None = None, compiler: str | None = None, jobs: int | None = None
+    folder: Path, *, tell: Callable[[str], None] | None = None, compiler: str | None = None, jobs: int | None = None
 ) -> Path:
     """The engine's shared library, built into the cache ``folder`` unless it is there already.
 
@@ -75,7 +74,7 @@ def engine_library(
     place = folder / f"engine-{_digest(f'{compiler_key} {manifest.VERSION}', *headers, *sources)}"
     if built := entries.find(place, Hashes()):
         return built / LIBRARY
-    say = progress or (lambda line: None)
+    say = tell or (lambda line: None)
     with BuildLocks(folder) as claims, cache.staging(folder) as stage:
         claims.wait(place.name, until=lambda: entries.find(place, Hashes()) is not None, limit_s=PATIENCE_S)
         if built := entries.find(place, Hashes()):  # another process has just built it
