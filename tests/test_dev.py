@@ -59,6 +59,33 @@ def test_a_module_in_no_room_and_a_room_without_words_are_found(copy: Path) -> N
     assert has(problems[1], "grader/judge/__init__.py", "docstring")
 
 
+def test_a_long_python_function_is_found(tmp_path: Path) -> None:
+    text = "class A:\n    def long(self):\n" + "        self.x = 1\n" * style.LONGEST[".py"]
+    assert [*style.python_functions(text)] == [(2, "long", style.LONGEST[".py"] + 1)]
+    (tmp_path / "grader").mkdir()
+    (tmp_path / "grader" / "a.py").write_text(text)
+    (problem,) = style._long_functions(tmp_path, Path("grader/a.py"))
+    assert has(problem, "grader/a.py:2", "long", f"{style.LONGEST['.py'] + 1} lines")
+
+
+def test_a_helper_that_differs_without_a_reason_is_found(copy: Path) -> None:
+    path = copy / "solutions" / "warp_reduce" / "warp_reduce_sum_f32.cu"
+    path.write_text(path.read_text().replace("offset = WARP_SIZE / 2", "offset = 16", 1))
+    (problem,) = dev.check_helpers(copy)
+    assert has(problem, "warp_reduce_sum", "warp_reduce_sum_f32.cu", "solutions/helpers.yaml")
+    with (copy / "solutions" / "helpers.yaml").open("a") as reasons:
+        reasons.write("warp_reduce_sum: the lesson says so\n")
+    assert dev.check_helpers(copy) == []
+
+
+def test_a_reason_for_helpers_that_do_not_differ_is_found(copy: Path) -> None:
+    reasons = copy / "solutions" / "helpers.yaml"
+    reasons.write_text(reasons.read_text() + "warp_reduce_max: they once did\n")
+    (problem,) = dev.check_helpers(copy)
+    line = len(reasons.read_text().splitlines())
+    assert has(problem, f"solutions/helpers.yaml:{line}", "warp_reduce_max", "do not differ")
+
+
 def test_without_the_folder_of_the_interview_all_other_commands_are_there(copy: Path) -> None:
     shutil.rmtree(copy / "grader" / "interview")
     commands = run(copy, "-m", "grader", "--help").stdout
@@ -164,13 +191,13 @@ def test_bad_style_is_found_in_every_language(copy: Path) -> None:
     kernel = copy / "solutions" / "elementwise" / "elementwise_f32.cu"
     kernel.write_text(kernel.read_text().replace("    const int idx", "  const int idx"))
     engine = copy / "grader" / "devices" / "sim" / "engine" / "product.cpp"
-    turns = "".join(f"    value += {i};\n" for i in range(style.SCREEN))
+    turns = "".join(f"    value += {i};\n" for i in range(style.LONGEST[".cpp"]))
     engine.write_text(engine.read_text() + f"\nint too_long(int value) {{\n{turns}    return value;\n}}\n")
     problems = "\n".join(style.check_style(copy))
     assert "ruff format: " in problems and "verdict.py" in problems
     assert "mypy: " in problems and "no-untyped-def" in problems
     assert "clang-format: " in problems and "elementwise_f32.cu" in problems
-    assert "engine/product.cpp:" in problems and re.search(rf"too_long.* {style.SCREEN + 3} lines", problems)
+    assert "engine/product.cpp:" in problems and re.search(rf"too_long.* {style.LONGEST['.cpp'] + 3} lines", problems)
 
 
 FUNCTIONS = """

@@ -21,7 +21,8 @@ __device__ __forceinline__ half warp_reduce_sum(half sum) {
 #pragma unroll
     for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) {
         // A shuffle moves 32 bits: the half travels as its bits.
-        sum = __hadd(sum, __ushort_as_half(__shfl_xor_sync(FULL_MASK, __half_as_ushort(sum), offset)));
+        const int bits = __shfl_xor_sync(FULL_MASK, __half_as_ushort(sum), offset);
+        sum = __hadd(sum, __ushort_as_half(bits));
     }
     return sum;
 }

@@ -22,14 +22,14 @@ __device__ __forceinline__ half warp_reduce_sum(half sum) {
 #pragma unroll
     for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) {
         // A shuffle moves 32 bits: the half travels as its bits.
-        sum = __hadd(sum, __ushort_as_half(__shfl_xor_sync(FULL_MASK, __half_as_ushort(sum), offset)));
+        const int bits = __shfl_xor_sync(FULL_MASK, __half_as_ushort(sum), offset);
+        sum = __hadd(sum, __ushort_as_half(bits));
     }
     return sum;
 }
 
 // The sum over the block's threads, in every thread. All threads must call it together.
 __device__ __forceinline__ half block_reduce_sum(half sum, half* partial_smem) {
-    const int warps = blockDim.x / WARP_SIZE;
     const int warp_id = threadIdx.x / WARP_SIZE;
     const int lane_id = threadIdx.x % WARP_SIZE;
     sum = warp_reduce_sum(sum);
@@ -38,7 +38,7 @@ __device__ __forceinline__ half block_reduce_sum(half sum, half* partial_smem) {
     if (lane_id == 0) partial_smem[warp_id] = sum;
     // Every warp reads what all the other warps wrote.
     __syncthreads();
-    sum = warp_reduce_sum(lane_id < warps ? partial_smem[lane_id] : half(0.0f));
+    sum = warp_reduce_sum(lane_id < blockDim.x / WARP_SIZE ? partial_smem[lane_id] : half(0.0f));
     return sum;
 }
 

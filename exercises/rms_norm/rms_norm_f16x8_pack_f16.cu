@@ -22,7 +22,8 @@ __device__ __forceinline__ half warp_reduce_sum(half sum) {
 #pragma unroll
     for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) {
         // A shuffle moves 32 bits: the half travels as its bits.
-        sum = __hadd(sum, __ushort_as_half(__shfl_xor_sync(FULL_MASK, __half_as_ushort(sum), offset)));
+        const int bits = __shfl_xor_sync(FULL_MASK, __half_as_ushort(sum), offset);
+        sum = __hadd(sum, __ushort_as_half(bits));
     }
     return sum;
 }
@@ -30,14 +31,13 @@ __device__ __forceinline__ half warp_reduce_sum(half sum) {
 // The sum over the block's threads, in every thread. All threads must call it together, and once in a kernel: a second
 // call would overwrite partial sums that a slow warp may still read.
 __device__ __forceinline__ half block_reduce_sum(half sum, half* partial_smem) {
-    const int warps = blockDim.x / WARP_SIZE;
     const int warp_id = threadIdx.x / WARP_SIZE;
     const int lane_id = threadIdx.x % WARP_SIZE;
     sum = warp_reduce_sum(sum);
     if (lane_id == 0) partial_smem[warp_id] = sum;
     // Every warp reads what all the other warps wrote.
     __syncthreads();
-    sum = warp_reduce_sum(lane_id < warps ? partial_smem[lane_id] : half(0.0f));
+    sum = warp_reduce_sum(lane_id < blockDim.x / WARP_SIZE ? partial_smem[lane_id] : half(0.0f));
     return sum;
 }
 

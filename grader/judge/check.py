@@ -265,13 +265,9 @@ def _find(
         database=None,  # it would not replay what a seeded search found: see _remember
         phases=[hypothesis.Phase[name] for name in phases],
     )
+    random = Random(f"{search.kata.name} {search.budget.seed}")
     try:
-        return hypothesis.find(
-            strategy,
-            fails,
-            settings=settings,
-            random=Random(f"{search.kata.name} {search.budget.seed}"),
-        )
+        return hypothesis.find(strategy, fails, settings=settings, random=random)
     except hypothesis.errors.NoSuchExample:
         return None
     except hypothesis.errors.Flaky:

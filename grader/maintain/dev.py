@@ -20,7 +20,7 @@ from grader.content.skeleton import SkeletonError
 from grader.content.spec import Spec, SpecError, load_spec
 from grader.fault import Fault
 from grader.judge.case import allowed
-from grader.maintain import readme, rooms, wrong_kernel
+from grader.maintain import helpers, readme, rooms, wrong_kernel
 from grader.maintain.changes import KATA_TESTS, Touched
 from grader.maintain.kata_builds import compile_all
 from grader.maintain.style import check_style
@@ -90,6 +90,14 @@ def check_wrong_kernels(root: Path) -> list[str]:
     ]
 
 
+def check_helpers(root: Path) -> list[str]:
+    """Helpers of one name are the same in every solution, or solutions/helpers.yaml says why they are not."""
+    try:
+        return helpers.problems(root)
+    except CatalogError as error:
+        return [str(error)]
+
+
 def check_imports(root: Path) -> list[str]:
     """Imports between the grader's rooms go one way, and no modules import each other in a circle."""
     return rooms.problems(root)
@@ -132,6 +140,7 @@ QUICK: Mapping[str, Callable[[Path], list[str]]] = {
     "skeletons": check_skeletons,
     "readme": check_readme,
     "wrong-kernels": check_wrong_kernels,
+    "helpers": check_helpers,
     "imports": check_imports,
     "style": check_style,
 }
