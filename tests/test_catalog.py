@@ -104,7 +104,7 @@ BAD = {
     "unknown compute": ("compute: sm_90", "compute: sm_91", 15, ["compute:", "'sm_91'", "sm_90"]),
     "unknown path": ("path: drill", "path: dril", 16, ["path:", "drill"]),
     "unknown origin": ("origin: extra", "origin: other", 18, ["origin:", "'other'", "public, extra"]),
-    "unknown library": ("[cutlass]", "[cudnn]", 19, ["libraries:", "'cudnn'", "cutlass, cublas"]),
+    "unknown library": ("[cutlass]", "[cudnn]", 19, ["libraries:", "'cudnn'", "cublas, cutlass"]),
     "libraries is no list": ("[cutlass]", "cutlass", 19, ["libraries:", "list"]),
     "unknown field": ("compute:", "compte:", 15, ["kata hgemm_naive_f16: compte:", "unknown", "compute"]),
     "unknown field of speed": ("baseline: torch", "base: torch", 21, ["speed: base:", "unknown", "baseline"]),

@@ -304,12 +304,12 @@ def test_a_pipe_in_a_katas_place_holds_nothing_up(clone: Path, command: str) -> 
     about = {"diff": ["elementwise_f32x4"], "progress": [], "report": ["--no-pictures"], "status": [], "next": []}
     done = kata(clone, name, *options, *about.get(name, ["elementwise_f32"]))
     if name in ("show", "diff"):
-        assert done.returncode == 2 and has(done.stderr, "elementwise_f32.cu", "no plain file")
+        assert done.returncode == 2 and has(done.stderr, "elementwise_f32.cu", "not a regular file")
     elif name in ("grade", "sass"):
-        assert done.returncode == 1 and has(done.stdout + done.stderr, "elementwise_f32.cu", "no plain file")
+        assert done.returncode == 1 and has(done.stdout + done.stderr, "elementwise_f32.cu", "not a regular file")
     else:
         assert done.returncode == 0 and done.stderr == ""
-    assert "no plain file" in done.stdout + done.stderr or name not in ("list", "next")
+    assert "not a regular file" in done.stdout + done.stderr or name not in ("list", "next")
 
 
 def test_a_pipe_in_a_katas_place_gives_way_to_a_skeleton(clone: Path) -> None:

@@ -31,10 +31,10 @@ def test_a_larger_one_is_refused_with_two_numbers_that_differ(tmp_path: Path, si
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (os.mkfifo, "no plain file"),
+        (os.mkfifo, "not a regular file"),
         (os.mkdir, "directory"),
         (lambda place: os.symlink(place, place), "symbolic links"),
-        (lambda place: os.symlink("/dev/zero", place), "no plain file"),
+        (lambda place: os.symlink("/dev/zero", place), "not a regular file"),
     ],
     ids=["pipe", "folder", "link to itself", "device"],
 )
