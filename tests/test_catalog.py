@@ -18,6 +18,7 @@ from grader.content.catalog import Catalog, CatalogError, Kata, Threshold, find_
 
 GOOD = """\
 relu:
+  about: the first ladder
   relu_f32:
     level: easy
     elem: f32
@@ -26,6 +27,7 @@ relu:
     elem: f32
     after: [relu_f32]
 hgemm:
+  about: "Tensor Cores: fragments"
   hgemm_naive_f16:
     level: hard+
     elem: f16
@@ -88,6 +90,7 @@ def test_defaults_and_order(catalog: Catalog) -> None:
     assert list(catalog.katas) == ["relu_f32", "relu_f32x4", "hgemm_naive_f16"]
     assert catalog.families == ("relu", "hgemm")
     assert names(catalog.by_family["relu"]) == ["relu_f32", "relu_f32x4"]
+    assert catalog.about == {"relu": "the first ladder", "hgemm": "Tensor Cores: fragments"}
 
 
 def test_a_kata_can_go_into_a_set_and_to_another_process(catalog: Catalog) -> None:
@@ -98,47 +101,54 @@ def test_a_kata_can_go_into_a_set_and_to_another_process(catalog: Catalog) -> No
 
 BAD = {
     # case: (text to replace, by what, line, parts of the message)
-    "unknown level": ("level: hard+", "level: hrad", 11, ["kata hgemm_naive_f16: level:", "'hrad'", "easy, medium"]),
-    "unknown elem": ("elem: f16", "elem: fp16", 12, ["kata hgemm_naive_f16: elem:", "f16"]),
-    "unknown acc": ("acc: f32", "acc: float", 13, ["acc:", "'float'", "f32"]),
-    "unknown compute": ("compute: sm_90", "compute: sm_91", 15, ["compute:", "'sm_91'", "sm_90"]),
-    "unknown path": ("path: drill", "path: dril", 16, ["path:", "drill"]),
-    "unknown origin": ("origin: extra", "origin: other", 18, ["origin:", "'other'", "public, extra"]),
-    "unknown library": ("[cutlass]", "[cudnn]", 19, ["libraries:", "'cudnn'", "cublas, cutlass"]),
-    "libraries is no list": ("[cutlass]", "cutlass", 19, ["libraries:", "list"]),
-    "unknown field": ("compute:", "compte:", 15, ["kata hgemm_naive_f16: compte:", "unknown", "compute"]),
-    "unknown field of speed": ("baseline: torch", "base: torch", 21, ["speed: base:", "unknown", "baseline"]),
-    "missing level": ("    level: hard+\n", "", 11, ["kata hgemm_naive_f16: level:", "missing", "`level: ...`"]),
-    "missing elem": ("    elem: f16\n", "", 11, ["kata hgemm_naive_f16: elem:", "missing"]),
-    "missing measured": ("value: 45, measured: true", "value: 45", 23, ["percent: sm_90: measured:", "missing"]),
-    "level of a wrong type": ("level: hard+", "level: 3", 11, ["level:", "'3'", "easy"]),
-    "level without a value": ("level: hard+", "level:", 11, ["level:", "nothing"]),
-    "after is no list": ("after: [relu_f32]", "after: relu_f32", 8, ["relu_f32x4: after:", "list", "[...]"]),
-    "after holds a number": ("after: [relu_f32]", "after: [3]", 8, ["after:", "kata's name", "'3'"]),
-    "multiples is no mapping": ("{K: 8}", "8", 17, ["multiples:", "`key: value`", "'8'"]),
-    "multiple of zero": ("{K: 8}", "{K: 0}", 17, ["multiples: K:", "0", "small"]),
-    "multiple is true": ("{K: 8}", "{K: true}", 17, ["multiples: K:", "whole number"]),
-    "multiple is a fraction": ("{K: 8}", "{K: 1.5}", 17, ["multiples: K:", "whole number", "'1.5'"]),
-    "kata is no mapping": ("    level: easy\n    elem: f32\n  relu", "    easy\n  relu", 3, ["relu_f32:", "`key"]),
-    "percent of zero": ("value: 45", "value: 0", 23, ["percent: sm_90: value:", "0 percent", "(0, 300]"]),
-    "percent above 300": ("value: 45", "value: 300.1", 23, ["300.1 percent", "(0, 300]"]),
-    "percent is nan": ("value: 45", "value: .nan", 23, ["value:", "nan", "(0, 300]"]),
-    "percent of an unknown architecture": ("{sm_90: {", "{sm_9: {", 23, ["percent: sm_9:", "unknown", "sm_90"]),
-    "measured is no flag": ("measured: true", "measured: perhaps", 23, ["measured:", "true", "false"]),
-    "no shapes": ("[{M: 4096, N: 4096, K: 64}]", "[]", 22, ["speed: shapes:", "empty"]),
-    "kata twice in a family": ("relu_f32x4:", "relu_f32:", 5, ["relu:", "'relu_f32'", "twice", "line 2"]),
-    "kata in two families": ("hgemm_naive_f16:", "relu_f32:", 10, ["kata relu_f32:", "twice", "line 2"]),
-    "family twice": ("hgemm:\n", "relu:\n", 9, ["'relu'", "twice", "line 1"]),
-    "field twice": ("acc: f32", "elem: f32", 13, ["kata hgemm_naive_f16:", "'elem'", "twice", "line 12"]),
-    "kata no identifier": ("relu_f32x4:", "relu-f32x4:", 5, ["kata relu-f32x4:", "identifier"]),
-    "kata name begins with a digit": ("relu_f32x4:", "4relu:", 5, ["kata 4relu:", "identifier"]),
-    "kata name is a number": ("relu_f32x4:", "12:", 5, ["family relu:", "name", "'12'"]),
-    "family no identifier": ("hgemm:\n", "h/gemm:\n", 9, ["family h/gemm:", "identifier"]),
-    "after names nothing": ("[relu_f32]", "[relu_f33]", 8, ["relu_f32x4: after:", "'relu_f33'", "relu_f32"]),
-    "broken yaml": ("acc: f32", "acc: [f32", 14, ["YAML"]),
-    "tab for indentation": ("    acc: f32", "\tacc: f32", 13, ["YAML"]),
-    "unknown tag": ("acc: f32", "acc: !python f32", 13, ["acc:", "f32"]),
-    "impossible date": ("acc: f32", "acc: 2001-99-99", 13, ["acc:", "f32"]),
+    "unknown level": ("level: hard+", "level: hrad", 13, ["kata hgemm_naive_f16: level:", "'hrad'", "easy, medium"]),
+    "unknown elem": ("elem: f16", "elem: fp16", 14, ["kata hgemm_naive_f16: elem:", "f16"]),
+    "unknown acc": ("acc: f32", "acc: float", 15, ["acc:", "'float'", "f32"]),
+    "unknown compute": ("compute: sm_90", "compute: sm_91", 17, ["compute:", "'sm_91'", "sm_90"]),
+    "unknown path": ("path: drill", "path: dril", 18, ["path:", "drill"]),
+    "unknown origin": ("origin: extra", "origin: other", 20, ["origin:", "'other'", "public, extra"]),
+    "unknown library": ("[cutlass]", "[cudnn]", 21, ["libraries:", "'cudnn'", "cublas, cutlass"]),
+    "libraries is no list": ("[cutlass]", "cutlass", 21, ["libraries:", "list"]),
+    "unknown field": ("compute:", "compte:", 17, ["kata hgemm_naive_f16: compte:", "unknown", "compute"]),
+    "unknown field of speed": ("baseline: torch", "base: torch", 23, ["speed: base:", "unknown", "baseline"]),
+    "missing level": ("    level: hard+\n", "", 13, ["kata hgemm_naive_f16: level:", "missing", "`level: ...`"]),
+    "missing elem": ("    elem: f16\n", "", 13, ["kata hgemm_naive_f16: elem:", "missing"]),
+    "missing measured": ("value: 45, measured: true", "value: 45", 25, ["percent: sm_90: measured:", "missing"]),
+    "level of a wrong type": ("level: hard+", "level: 3", 13, ["level:", "'3'", "easy"]),
+    "level without a value": ("level: hard+", "level:", 13, ["level:", "nothing"]),
+    "after is no list": ("after: [relu_f32]", "after: relu_f32", 9, ["relu_f32x4: after:", "list", "[...]"]),
+    "after holds a number": ("after: [relu_f32]", "after: [3]", 9, ["after:", "kata's name", "'3'"]),
+    "multiples is no mapping": ("{K: 8}", "8", 19, ["multiples:", "`key: value`", "'8'"]),
+    "multiple of zero": ("{K: 8}", "{K: 0}", 19, ["multiples: K:", "0", "small"]),
+    "multiple is true": ("{K: 8}", "{K: true}", 19, ["multiples: K:", "whole number"]),
+    "multiple is a fraction": ("{K: 8}", "{K: 1.5}", 19, ["multiples: K:", "whole number", "'1.5'"]),
+    "kata is no mapping": ("    level: easy\n    elem: f32\n  relu", "    easy\n  relu", 4, ["relu_f32:", "`key"]),
+    "percent of zero": ("value: 45", "value: 0", 25, ["percent: sm_90: value:", "0 percent", "(0, 300]"]),
+    "percent above 300": ("value: 45", "value: 300.1", 25, ["300.1 percent", "(0, 300]"]),
+    "percent is nan": ("value: 45", "value: .nan", 25, ["value:", "nan", "(0, 300]"]),
+    "percent of an unknown architecture": ("{sm_90: {", "{sm_9: {", 25, ["percent: sm_9:", "unknown", "sm_90"]),
+    "measured is no flag": ("measured: true", "measured: perhaps", 25, ["measured:", "true", "false"]),
+    "no shapes": ("[{M: 4096, N: 4096, K: 64}]", "[]", 24, ["speed: shapes:", "empty"]),
+    "kata twice in a family": ("relu_f32x4:", "relu_f32:", 6, ["relu:", "'relu_f32'", "twice", "line 3"]),
+    "kata in two families": ("hgemm_naive_f16:", "relu_f32:", 12, ["kata relu_f32:", "twice", "line 3"]),
+    "family twice": ("hgemm:\n", "relu:\n", 10, ["'relu'", "twice", "line 1"]),
+    "field twice": ("acc: f32", "elem: f32", 15, ["kata hgemm_naive_f16:", "'elem'", "twice", "line 14"]),
+    "kata no identifier": ("relu_f32x4:", "relu-f32x4:", 6, ["kata relu-f32x4:", "identifier"]),
+    "kata name begins with a digit": ("relu_f32x4:", "4relu:", 6, ["kata 4relu:", "identifier"]),
+    "kata name is a number": ("relu_f32x4:", "12:", 6, ["family relu:", "name", "'12'"]),
+    "family no identifier": ("hgemm:\n", "h/gemm:\n", 10, ["family h/gemm:", "identifier"]),
+    "after names nothing": ("[relu_f32]", "[relu_f33]", 9, ["relu_f32x4: after:", "'relu_f33'", "relu_f32"]),
+    "broken yaml": ("acc: f32", "acc: [f32", 16, ["YAML"]),
+    "tab for indentation": ("    acc: f32", "\tacc: f32", 15, ["YAML"]),
+    "unknown tag": ("acc: f32", "acc: !python f32", 15, ["acc:", "f32"]),
+    "impossible date": ("acc: f32", "acc: 2001-99-99", 15, ["acc:", "f32"]),
+    "a family that is about nothing": ("  about: the first ladder\n", "", 1, ["family relu: about:", "missing", "`about:"]),
+    "about is empty": ("about: the first ladder", 'about: ""', 2, ["family relu: about:", "empty", "one line"]),
+    "about without a value": ("about: the first ladder", "about:", 2, ["family relu: about:", "nothing"]),
+    "about of two lines": ("about: the first ladder", 'about: "a\\nb"', 2, ["relu: about:", "one line"]),
+    "about is a kata": ("about: the first ladder", "about: {level: easy}", 2, ["relu: about:", "a mapping"]),
+    "about twice": ("relu_f32x4:", "about:", 6, ["family relu:", "'about'", "twice", "line 2"]),
+    "a family without katas": ("hgemm:\n", "empty: {about: a}\nhgemm:\n", 10, ["family empty:", "no kata"]),
 }  # fmt: skip
 
 
@@ -164,9 +174,9 @@ def test_bad_difficulty_yaml(case: str, tmp_path: Path) -> None:
         (b"relu:\n", ["family relu:", "`key: value`", "nothing"]),
         (b"\xff\xfe\x00\x01", ["UTF-8"]),
         (b"a\x00b: c\n", ["YAML"]),
-        (b"a: &a {b: *a}\n", ["kata b: b:", "unknown"]),
-        (b"a: {b: &b [*b]}\n", ["kata b:", "`key: value`"]),
-        (b"a: {b: {level: &l [*l]}}\n", ["level:", "easy"]),
+        (b"a: &a {about: x, b: *a}\n", ["kata b: about:", "unknown"]),
+        (b"a: {about: x, b: &b [*b]}\n", ["kata b:", "`key: value`"]),
+        (b"a: {about: x, b: {level: &l [*l]}}\n", ["level:", "easy"]),
     ],
 )
 def test_files_that_are_no_catalog(data: bytes, parts: list[str], tmp_path: Path) -> None:
@@ -237,7 +247,7 @@ def test_what_editors_leave_behind_does_no_harm(tmp_path: Path) -> None:
 )
 def test_a_cycle(edges: dict[str, list[str]], circle: str, tmp_path: Path) -> None:
     katas = {name: {"level": "easy", "elem": "f32", "after": after} for name, after in edges.items()}
-    make(tmp_path, yaml.safe_dump({"relu": katas}, sort_keys=False), {"relu": list(edges)})
+    make(tmp_path, yaml.safe_dump({"relu": {"about": "a", **katas}}, sort_keys=False), {"relu": list(edges)})
     with pytest.raises(CatalogError) as caught:
         load_catalog(tmp_path)
     assert f": kata {circle[0]}: after:" in str(caught.value) and has(str(caught.value), circle)
@@ -246,7 +256,7 @@ def test_a_cycle(edges: dict[str, list[str]], circle: str, tmp_path: Path) -> No
 def test_two_ways_to_the_same_kata_are_no_cycle(tmp_path: Path) -> None:
     edges = {"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c", "b"]}
     katas = {name: {"level": "easy", "elem": "f32", "after": after} for name, after in edges.items()}
-    make(tmp_path, yaml.safe_dump({"relu": katas}), {"relu": list(edges)})
+    make(tmp_path, yaml.safe_dump({"relu": {"about": "a", **katas}}), {"relu": list(edges)})
     assert len(load_catalog(tmp_path).katas) == 4
 
 
@@ -329,7 +339,7 @@ def test_what_loading_costs_grows_with_the_katas_and_no_faster(tmp_path: Path) -
         katas = [f"kata_{index}" for index in range(count)]
         entry = {"level": "easy", "elem": "f32", "acc": "f32", "compute": "sm_80", "multiples": {"K": 8}}
         entries = {name: {**entry, "after": katas[index - 1 : index]} for index, name in enumerate(katas)}
-        place = make(tmp_path / str(count), yaml.safe_dump({"relu": entries}), {"relu": katas})
+        place = make(tmp_path / str(count), yaml.safe_dump({"relu": {"about": "the ladder", **entries}}), {"relu": katas})
         costs_s += cheapest_cpu_s(partial(load_catalog, place))
     assert costs_s[1] < 4 * 50 * costs_s[0], costs_s
 

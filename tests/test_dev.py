@@ -146,6 +146,13 @@ def test_a_missing_lesson_is_found(copy: Path) -> None:
     assert has(problem, "exercises/sgemm/README.md", "missing")
 
 
+def test_a_header_that_names_another_rung_than_the_catalogue_is_found(copy: Path) -> None:
+    change(copy / "difficulty.yaml", "    after: [elementwise_f16, elementwise_f32x4]", "    after: [elementwise_f32x4]")
+    (problem,) = dev.check_catalogue(copy)
+    assert has(problem, "solutions/elementwise/elementwise_f16x2.cu", "`New over elementwise_f16`", "elementwise_f32x4")
+    assert has(problem, "difficulty.yaml", "`kata dev skeletons`")
+
+
 def change(path: Path, was: str, becomes: str) -> None:
     text = path.read_text()
     assert text.count(was) == 1

@@ -180,8 +180,8 @@ def test_words_are_looked_for_in_headers_and_todos_and_then_in_what_a_family_is_
     assert {"mat_trans_f32_tiled", "mat_trans_f32_tiled_padded", "reduce_strided_f32"} <= conflicts
     assert "elementwise_f32" in rows(clone, "coalesced") and "coalesced" not in rung.header(catalog.katas["relu_f32"])
     assert kata(clone, "list", "frobnicated", "memory").returncode == 1
-    about = "| [relu](exercises/relu/README.md) | y | 5 easy | the frobnicated ladder |\n"
-    (clone / "README.md").write_text(about)
+    file = clone / "difficulty.yaml"
+    file.write_text(file.read_text().replace(catalog.about["relu"], "the frobnicated ladder"))
     assert {catalog.katas[name].family for name in rows(clone, "frobnicated", "memory")} == {"relu"}
     assert set(rows(clone, "bank", "conflicts")) == conflicts
 
@@ -372,6 +372,13 @@ def test_a_diff_of_mine_compares_my_files_and_gives_nothing_away(clone: Path) ->
 def test_every_kata_but_the_first_has_a_rung_before_it() -> None:
     catalog = load_catalog(ROOT)
     assert [item.name for item in catalog.katas.values() if rung.before(item, catalog) is None] == ["elementwise_f32"]
+
+
+def test_the_rung_before_is_the_first_that_the_catalogue_names() -> None:
+    catalog = load_catalog(ROOT)
+    item = catalog.katas["softmax_block_smem_f32"]
+    before = rung.before(item, catalog)
+    assert before is not None and before.name == item.after[0] and before.family != item.family
 
 
 @pytest.mark.parametrize(

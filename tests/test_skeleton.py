@@ -212,7 +212,7 @@ def catalog(tmp_path: Path) -> Catalog:
     for name in ("relu_f32", "relu_f16"):
         (tmp_path / f"solutions/relu/{name}.cu").write_text(SOLUTION)
     entry = "{level: easy, elem: f32}"
-    (tmp_path / "difficulty.yaml").write_text(f"relu:\n  relu_f32: {entry}\n  relu_f16: {entry}\n")
+    (tmp_path / "difficulty.yaml").write_text(f"relu:\n  about: a ladder\n  relu_f32: {entry}\n  relu_f16: {entry}\n")
     return load_catalog(tmp_path, missing_skeletons=True)
 
 

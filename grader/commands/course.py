@@ -11,7 +11,6 @@ from grader.content import rung, skeleton
 from grader.content.catalog import LEVELS, PATHS, Catalog, CatalogError, Kata
 from grader.learner.progress import GRADE, Event
 from grader.learner.state import FAILED, PASSED, WORDS, WRITTEN, State, next_ones
-from grader.maintain import readme
 from grader.output import report
 from grader.output.console import NAMES, Commands, examples, open_states, say_json
 from grader.output.terminal import line_width, painted, plain
@@ -130,9 +129,8 @@ def _having(chosen: Sequence[State], words: Sequence[str], catalog: Catalog) -> 
         return chosen
     texts = [f"{state.kata.name} {rung.header(state.kata)} {_todos(state.kata)}".lower() for state in chosen]
     if not any(_has(text, words) for text in texts):
-        about = {family: text.lower() for family, text in readme.abouts(catalog).items()}
         pairs = zip(chosen, texts, strict=True)
-        texts = [f"{text} {about.get(state.kata.family, '')}" for state, text in pairs]
+        texts = [f"{text} {catalog.about[state.kata.family].lower()}" for state, text in pairs]
     return [state for state, text in zip(chosen, texts, strict=True) if _has(text, words)]
 
 

@@ -54,7 +54,10 @@ class Speed:
 
 @dataclass(frozen=True, kw_only=True)
 class Kata:
-    """One exercise. Its name is the files' stem, the exported launcher and its key in difficulty.yaml."""
+    """One exercise. Its name is the files' stem, the exported launcher and its key in difficulty.yaml.
+
+    ``after``: the katas to solve first. The first of them is the rung before this one.
+    """
 
     name: str
     family: str
@@ -99,10 +102,11 @@ class Kata:
 
 @dataclass(frozen=True)
 class Catalog:
-    """All katas by name, in the order of difficulty.yaml."""
+    """All katas by name, in the order of difficulty.yaml; ``about`` says in one line what each family teaches."""
 
     root: Path
     katas: Mapping[str, Kata]
+    about: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def by_family(self) -> Mapping[str, tuple[Kata, ...]]:
@@ -177,14 +181,25 @@ def find_root(start: Path | None = None) -> Path:
 def load_catalog(root: Path, *, missing_skeletons: bool = False) -> Catalog:
     """Read and check everything. ``missing_skeletons`` lets skeletons be absent, for the commands that write them."""
     root = root.absolute()
-    entries = {entry.kata.name: entry for entry in _entries(root / FILE, root)}
-    catalog = Catalog(root, {name: entry.kata for name, entry in entries.items()})
+    families = _families(root / FILE)
+    entries = {entry.kata.name: entry for entry in _entries(families, root)}
+    about = {name: family.about for name, family in families.items()}
+    catalog = Catalog(root, {name: entry.kata for name, entry in entries.items()}, about)
     _check_files(entries, root, missing_skeletons=missing_skeletons)
     _check_order(entries)
     return catalog
 
 
 # Reading: the tables of fields
+
+_ABOUT = "about"  # the field of a family; whatever else stands in a family is a kata
+
+
+def _one_line(value: Value) -> str:
+    text = str(value.scalar(str, "a line of text")).strip()
+    if not text or "\n" in text:
+        raise value.error(f"{'has more than one line' if text else 'is empty'}. Say in one line what the family teaches.")
+    return text
 
 
 def _count(value: Value) -> int:
@@ -263,14 +278,39 @@ class _Entry:
         return fields.get(name, self.value).error(problem)
 
 
-def _entries(file: Path, root: Path) -> Iterator[_Entry]:
-    families = root_value(file, "family", CatalogError, "It must list the katas.")
-    if families is None:
+@dataclass(frozen=True)
+class _Family:
+    """What the family teaches, and its katas: (name, key, entry)."""
+
+    about: str
+    katas: tuple[tuple[str, Value, Value], ...]
+
+
+def _families(file: Path) -> Mapping[str, _Family]:
+    found = root_value(file, "family", CatalogError, "It must list the katas.")
+    if found is None:
         raise CatalogError(f"{file}: is empty. List at least one family with one kata.")
+    return {name: _family(name, key, value) for name, key, value in found.items()}
+
+
+def _family(name: str, key: Value, value: Value) -> _Family:
+    subject = f"family {name}"
+    key, fields = key.named(subject), [*value.named(subject).items()]
+    _check_name(name, key)
+    abouts = [_one_line(item) for field_name, _, item in fields if field_name == _ABOUT]
+    if not abouts:
+        missing = f'missing. Add a line `{_ABOUT}: "..."` that says what its katas teach.'
+        raise key.named(f"{subject}: {_ABOUT}").error(missing)
+    katas = tuple(entry for entry in fields if entry[0] != _ABOUT)
+    if not katas:
+        raise key.error("has no kata. Add one, or remove the family.")
+    return _Family(abouts[0], katas)
+
+
+def _entries(families: Mapping[str, _Family], root: Path) -> Iterator[_Entry]:
     lines: dict[str, int] = {}
-    for family, family_key, katas in families.items():
-        _check_name(family, family_key.named(f"family {family}"))
-        for name, key, item in katas.named(f"family {family}").items():
+    for family, facts in families.items():
+        for name, key, item in facts.katas:
             subject = f"kata {name}"
             _check_name(name, key.named(subject))
             if lines.setdefault(name, key.line) != key.line:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from grader.content import skeleton
+from grader.content import rung, skeleton
 from grader.content.catalog import CatalogError, Kata, load_catalog
 from grader.content.hints import load_hints
 from grader.content.questions import load_questions
@@ -30,12 +30,13 @@ MOST_PROCESSES = 8  # that the tests are spread over: each has torch in its memo
 
 def check_catalogue(root: Path) -> list[str]:
     """difficulty.yaml is whole, every kata has a spec that loads and its hints, every family a lesson and questions for
-    an interview."""
+    an interview; a header names the rung before its kata as difficulty.yaml does."""
     problems: list[str] = []
     try:
         catalog = load_catalog(root)
         for kata in catalog.katas.values():
             problems += _speed_problems(kata, load_spec(kata))
+            problems += filter(None, [rung.disagreement(kata)])
             load_hints(kata)
             load_questions(kata, family=[other.name for other in catalog.by_family[kata.family]])
     except (CatalogError, SpecError) as error:

@@ -1,7 +1,6 @@
 """Catalog and SUPPORT.md -> the parts of README.md that follow from them: the curriculum, and what works without a GPU.
 
-A part stands between two comments. What a family is about is the one thing in it that is written by hand: in the last
-column of its row, which is kept as it is.
+A part stands between two comments.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ SUPPORT = Path("grader/devices/sim/SUPPORT.md")
 _PART = re.compile(
     r"(?P<begin><!-- (?P<name>\w+): written by `kata dev readme` -->\n).*?(?P<end><!-- end -->)", re.DOTALL
 )
-_ABOUT = re.compile(r"^\| \[(\w+)\]\(exercises/.*\| ([^|]*) \|$", re.MULTILINE)
 
 
 def written(catalog: Catalog) -> str:
@@ -35,32 +33,16 @@ def problems(catalog: Catalog) -> list[str]:
     missing = [
         f"{FILE}: its part {name!r} is missing; put its two comments back." for name in _PARTS if name not in found
     ]
-    silent = [
-        f"{FILE}: the curriculum says nothing of {family}; write what it is about into the last column of its row."
-        for family in catalog.families
-        if not _abouts(text).get(family)
-    ]
     stale = [f"{FILE} is not current: `kata dev readme` writes it."] if written(catalog) != text else []
-    return missing + (stale or silent)
-
-
-def abouts(catalog: Catalog) -> Mapping[str, str]:
-    """What each family is about, in a line; none where there is no README."""
-    path = catalog.root / FILE
-    return _abouts(path.read_text()) if path.is_file() else {}
-
-
-def _abouts(text: str) -> Mapping[str, str]:
-    return {family: about.strip() for family, about in _ABOUT.findall(text)}
+    return missing + stale
 
 
 def _curriculum(catalog: Catalog, text: str) -> str:
-    about = _abouts(text)
     rows = ["| family | computes | katas | what it is about |", "|---|---|---|---|"]
     for family, katas in catalog.by_family.items():
         computes = _code_in_table(_heading(katas[0]))
         link = f"[{family}](exercises/{family}/README.md)"
-        rows.append(f"| {link} | {computes} | {_levels(katas)} | {about.get(family, '')} |")
+        rows.append(f"| {link} | {computes} | {_levels(katas)} | {_code_in_table(catalog.about[family])} |")
     rows.append(f"| all {len(catalog.families)} | | {_levels(catalog.katas.values())} | |")
     return "\n".join(rows)
 
