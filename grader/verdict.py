@@ -91,6 +91,19 @@ class Measurement:
         return self.flops or self.bytes_moved
 
     @property
+    def unit(self) -> str:
+        """The unit of the rates."""
+        return "TFLOPS" if self.flops else "TB/s"
+
+    @property
+    def rate(self) -> float:
+        return self.work / self.time_s / 1e12
+
+    @property
+    def baseline_rate(self) -> float:
+        return self.work / self.baseline_time_s / 1e12
+
+    @property
     def peak_share(self) -> float:
         """The launcher's rate as a share of what the card could do at most; 0.0 where that is not known."""
         peak = self.peak_flops_s if self.flops else self.peak_bytes_s

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from facts import has
 from test_faces import run
 
 from grader.content.catalog import Kata, load_catalog
-from grader.maintain import dev, edits, readme, style, wrong_kernel
+from grader.maintain import dev, edits, style, support, tables, wrong_kernel
 from grader.maintain.wrong_kernel import Edit, Expected, WrongKernel
 from grader.verdict import Kind
 
@@ -147,7 +148,7 @@ def test_a_missing_lesson_is_found(copy: Path) -> None:
 
 
 def test_a_header_that_names_another_rung_than_the_catalogue_is_found(copy: Path) -> None:
-    change(copy / "difficulty.yaml", "    after: [elementwise_f16, elementwise_f32x4]", "    after: [elementwise_f32x4]")
+    change(copy / "difficulty.yaml", "after: [elementwise_f16, elementwise_f32x4]", "after: [elementwise_f32x4]")
     (problem,) = dev.check_catalogue(copy)
     assert has(problem, "solutions/elementwise/elementwise_f16x2.cu", "`New over elementwise_f16`", "elementwise_f32x4")
     assert has(problem, "difficulty.yaml", "`kata dev skeletons`")
@@ -159,33 +160,66 @@ def change(path: Path, was: str, becomes: str) -> None:
     path.write_text(text.replace(was, becomes))
 
 
-def test_the_readme_is_current() -> None:
-    assert dev.check_readme(ROOT) == []
+def test_the_tables_are_current() -> None:
+    assert dev.check_tables(ROOT) == []
 
 
-def test_a_stale_readme_is_found_and_written_anew(copy: Path) -> None:
+def test_a_stale_readme_is_found_and_written(copy: Path) -> None:
     right = (copy / "README.md").read_text()
     change(copy / "difficulty.yaml", "  nms_f32:\n    level: medium", "  nms_f32:\n    level: hard")
-    (problem,) = dev.check_readme(copy)
-    assert has(problem, "README.md", "not current", "`kata dev readme`")
-    fresh = readme.written(load_catalog(copy))
+    (problem,) = dev.check_tables(copy)
+    assert has(problem, "README.md", "not current", "`kata dev tables`")
+    fresh = tables.written(load_catalog(copy), "README.md")
     (row, before) = (next(line for line in text.splitlines() if "exercises/nms/" in line) for text in (fresh, right))
     assert "| 1 hard |" in row and row.replace("1 hard", "1 medium") == before
-    support = copy / readme.SUPPORT
-    support.write_text(re.sub(r"(?m)^\| all \| \d+ \|", "| all | 9876 |", support.read_text()))
-    assert "| forms of PTX instructions | 9,876 |" in readme.written(load_catalog(copy))
     lesson = copy / "exercises/nms/README.md"
     lesson.write_text(re.sub(r"\A# nms: .*", "# nms: the best boxes", lesson.read_text()))
-    assert "| the best boxes | 1 hard |" in readme.written(load_catalog(copy))
+    assert "| the best boxes | 1 hard |" in tables.written(load_catalog(copy), "README.md")
 
 
-def test_a_family_without_words_and_a_lost_part_are_found(copy: Path) -> None:
-    text = (copy / "README.md").read_text()
-    (copy / "README.md").write_text(re.sub(r"(?m)^(\| \[nms\].*\|)[^|]+\|$", r"\1  |", text))
-    (problem,) = dev.check_readme(copy)
-    assert has(problem, "curriculum", "nms")
-    change(copy / "README.md", "<!-- support: written by `kata dev readme` -->", "")
-    assert any("'support'" in problem and "missing" in problem for problem in dev.check_readme(copy))
+def test_what_a_family_is_about_comes_from_the_catalogue(copy: Path) -> None:
+    catalog = load_catalog(copy)
+    change(copy / "difficulty.yaml", f'about: "{catalog.about["nms"]}"', 'about: "boxes | and *more* boxes"')
+    assert "| boxes \\| and \\*more\\* boxes |" in tables.written(load_catalog(copy), "README.md")
+
+
+def test_each_file_is_written_only_where_its_data_changed(copy: Path) -> None:
+    data = copy / support.FILE
+    data.write_text(data.read_text().replace('"abs": {"forms": 10,', '"abs": {"forms": 10010,'))
+    stale = dev.check_tables(copy)
+    assert len(stale) == 2 and has(stale[0], "README.md") and has(stale[1], "SUPPORT.md", "`kata dev tables`")
+    done = run(copy, "-m", "grader", "dev", "tables")
+    said = dict(line.split(": ") for line in done.stdout.splitlines())
+    assert done.returncode == 0 and set(said) == set(tables.TABLES)
+    assert said["README.md"] == said["grader/devices/sim/SUPPORT.md"] == "written"
+    assert said["solutions/SPEED.md"] == "was current" and dev.check_tables(copy) == []
+    assert "| forms of PTX instructions | 14,590 |" in (copy / "README.md").read_text()
+    assert "| `abs` | 10010 | 10 |" in (copy / "grader/devices/sim/SUPPORT.md").read_text()
+
+
+def test_a_lost_table_an_unknown_one_and_lost_data_are_found(copy: Path) -> None:
+    change(copy / "README.md", "<!-- support: written by `kata dev tables` -->", "")
+    change(copy / "solutions/SPEED.md", "<!-- speeds: written", "<!-- spede: written")
+    (copy / support.FILE).write_text("{}")
+    problems = dev.check_tables(copy)
+    assert any(has_all(problem, "README.md", "'support'", "<!-- end -->") for problem in problems), problems
+    assert any(has_all(problem, "SPEED.md", "'spede'", "speeds") for problem in problems), problems
+    assert any(has_all(problem, "support.json", "tests/differential/support.py") for problem in problems), problems
+    (copy / "solutions/SPEED.md").unlink()
+    assert any(has_all(problem, "SPEED.md", "cannot be read") for problem in dev.check_tables(copy))
+
+
+def has_all(text: str, *facts: str) -> bool:
+    return all(fact in text for fact in facts)
+
+
+def test_a_kata_that_was_not_recorded_is_in_the_table_as_not_compared() -> None:
+    catalog, known = load_catalog(ROOT), support.read(ROOT)
+    name, shapes = next(iter(known.katas.items()))
+    rows = support.katas(catalog, replace(known, katas={name: shapes})).splitlines()
+    assert sum(row.endswith("| not compared |") for row in rows) == len(catalog.katas) - 1
+    assert f"| `{name}` | {'; '.join(shapes)} |" in rows
+    assert support.text_of(known) == (ROOT / support.FILE).read_text()
 
 
 def test_bad_style_is_found_in_every_language(copy: Path) -> None:

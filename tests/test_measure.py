@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from collections.abc import Callable, Sequence
@@ -34,8 +35,9 @@ from grader.judge import measure as measure_module
 from grader.judge.case import Case, CaseKey
 from grader.judge.check import SearchBudget, judge
 from grader.judge.measure import LARGE, NOISE_PAIRS, RANKS, STAGES, fitted, measure, min_bytes_of
+from grader.output import speeds
 from grader.output.record import record
-from grader.output.report import explanation, launches, speed, speed_table
+from grader.output.report import explanation, launches, speed
 from grader.sandbox.parent import Program, Sandbox
 from grader.verdict import Grade, Kind, Measurement, Verdict
 
@@ -499,9 +501,15 @@ MEASURED = Measurement(
 
 def test_table_has_a_row_for_each_shape() -> None:
     done = Grade(KATA, Source(Path("double_f32.cu")), (Verdict(Kind.PASS, "measured", measurements=(MEASURED,)),))
-    table = speed_table([done], "2026-01-01, a card")
+    machine = dict.fromkeys(("card", "arch", "driver", "nvcc", "torch"), "a thing")
+    text = speeds.text_of(speeds.document([done], {"date": "2026-01-01", **machine}))
+    known = speeds.speeds_of(json.loads(text))
+    assert known.peaks.bytes_s == 4.8e12 and not known.peaks.flops_s and known.machine["date"] == "2026-01-01"
+    table = speeds.table(known)
     assert "| `double_f32` | n=10 | copy | 93.1 | 92.8 to 93.4 | 31 | 4 | 4.21 | TB/s | 83 |" in table
-    assert "2026-01-01, a card" in table
+    assert has(table, "2026-01-01, a thing", "4.8 TB/s", known.peaks.source)
+    unknown = replace(done, verdicts=(replace(done.verdict, measurements=(replace(MEASURED, peak_bytes_s=0.0),)),))
+    assert "| TB/s | - |" in speeds.table(speeds.speeds_of(speeds.document([unknown], known.machine)))
 
 
 def test_what_is_too_slow_says_how_slow_and_what_next() -> None:

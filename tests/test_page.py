@@ -23,11 +23,13 @@ from grader.content.source_file import digest_of
 from grader.devices import Call, Scalar
 from grader.learner import progress
 from grader.learner.state import states
+from grader.output.speeds import SpeedsError
 from grader.pages import document, paragraph
 from grader.pages.accesses import access_of, ideal_waves, sectors_of, waves_of
 from grader.pages.graph import LOOKS, look_of, places_of
 from grader.pages.markup import Markup, tag
 from grader.pages.points import of_the_learner, of_the_solutions
+from grader.verdict import said as sizes_of
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -369,24 +371,33 @@ def test_the_roofline_has_what_was_measured_last(place: Path, catalog: Catalog) 
 
 
 def test_the_solutions_stand_where_the_table_puts_them(catalog: Catalog) -> None:
-    card, points = of_the_solutions(catalog)
-    assert card.startswith("2026-") and "NVIDIA H200" in card and len(points) >= 20
-    table = (catalog.root / "solutions/SPEED.md").read_text()
+    known, points = of_the_solutions(catalog)
+    assert known is not None and "NVIDIA H200" in known.about and known.peaks.source
+    assert {(point.kata, point.sizes) for point in points} == {(row.kata, sizes_of(row.sizes)) for row in known.rows}
     for point in points:
-        shares = re.findall(rf"^\| `{point.kata}` \| {re.escape(point.sizes)} \|.* (\d+) \|$", table, re.MULTILINE)
-        assert any(abs(100 * point.share - int(share)) < 1.0 for share in shares), point
+        first = next(row for row in known.rows if (row.kata, sizes_of(row.sizes)) == (point.kata, point.sizes))
+        peak = point.peak_flops_s if point.flops else point.peak_bytes_s
+        assert peak == (known.peaks.flops_s[point.dtype] if point.flops else known.peaks.bytes_s)
+        # The share is of a rounded table, to 1 %, and the rate has three digits.
+        assert first.peak_share is not None and abs(point.rate / peak - first.peak_share) < 0.0051 * (1 + point.share)
 
 
 def test_a_published_row_that_its_spec_does_not_know_is_left_out(catalog: Catalog, tmp_path: Path) -> None:
     before = {(point.kata, point.sizes) for point in of_the_solutions(catalog)[1]}
-    text = (catalog.root / "solutions/SPEED.md").read_text()
-    (tmp_path / "solutions").mkdir()
-    stale = text.replace("| `hgemm_mma_cublas_nn` | M=4096,", "| `hgemm_mma_cublas_nn` | L=4096,")
-    stale = stale.replace("| `sgemv_k1024_f32x4_block` |", "| `sgemv_gone` |")
-    (tmp_path / "solutions/SPEED.md").write_text(stale)
+    found = json.loads((catalog.root / "solutions/speeds.json").read_text())
+    katas = {item["kata"]: item for item in found["katas"]}
+    first = katas["hgemm_mma_cublas_nn"]["measurements"][0]
+    first["sizes"] = {"L" if name == "M" else name: size for name, size in first["sizes"].items()}
+    katas["sgemv_k1024_f32x4_block"]["kata"] = "sgemv_gone"
+    file = tmp_path / "solutions/speeds.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps(found))
     after = {(point.kata, point.sizes) for point in of_the_solutions(replace(catalog, root=tmp_path))[1]}
     assert {name for name, _ in before - after} == {"hgemm_mma_cublas_nn", "sgemv_k1024_f32x4_block"} and after < before
-    assert of_the_solutions(replace(catalog, root=tmp_path / "nowhere")) == ("", [])
+    assert of_the_solutions(replace(catalog, root=tmp_path / "nowhere")) == (None, [])
+    file.write_text("[]")
+    with pytest.raises(SpeedsError, match=r"speeds\.json"):
+        of_the_solutions(replace(catalog, root=tmp_path))
 
 
 # Pictures

@@ -44,7 +44,7 @@ def root(tmp_path: Path) -> Path:
 def test_only_the_speeds_named_change(root: Path, tmp_path: Path) -> None:
     before = load_catalog(root)
     file = tmp_path / "speeds.json"
-    file.write_text(json.dumps([record("sgemm_naive_f32", 0.09), record("elementwise_f32x4", 1.0)]))
+    file.write_text(json.dumps({"katas": [record("sgemm_naive_f32", 0.09), record("elementwise_f32x4", 1.0)]}))
     assert write(before, file) == ["sgemm_naive_f32", "elementwise_f32x4"]
     after = load_catalog(root)
     for name, kata in before.katas.items():
@@ -63,7 +63,7 @@ def test_only_the_speeds_named_change(root: Path, tmp_path: Path) -> None:
 def test_a_file_of_something_else_is_refused(root: Path, tmp_path: Path) -> None:
     file = tmp_path / "speeds.json"
     before = (root / "difficulty.yaml").read_text()
-    for content in ("", "[1]", json.dumps([record("no_such_kata", 0.5)])):
+    for content in ("", "[1]", "{}", json.dumps({"katas": [record("no_such_kata", 0.5)]})):
         file.write_text(content)
         with pytest.raises(CatalogError, match=r"speeds\.json"):
             write(load_catalog(root), file)

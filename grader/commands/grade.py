@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from grader.classes import command as classes
-from grader.compile.toolchain import about, find_gpu
+from grader.compile.toolchain import find_gpu, machine
 from grader.content.catalog import CatalogError, Kata
 from grader.grade import DeviceError, Options, bench, grade, prepare
 from grader.judge.measure import STAGES
 from grader.learner import progress
-from grader.output import report
+from grader.output import report, speeds
 from grader.output.console import NAMES, Commands, add_sim_arch, examples, named_file, open_catalog, tell, warn
 from grader.output.record import record
 from grader.output.terminal import painted
@@ -147,10 +147,11 @@ def _bench(options: argparse.Namespace) -> int:
     prepare(work, wanted, tell)
     width = max(len(kata.name) for kata in katas)
     benched = [_bench_one(kata, source, wanted, width) for kata, source in work]
+    found = speeds.document(benched, machine())
     if options.json is not None:
-        options.json.write_text(json.dumps([record(done) for done in benched], indent=1) + "\n")
+        options.json.write_text(speeds.text_of(found))
     if options.table is not None:
-        options.table.write_text(report.speed_table(benched, about()))
+        options.table.write_text(speeds.table(speeds.speeds_of(found)) + "\n")
     return 0 if all(done.passed for done in benched) else 1
 
 

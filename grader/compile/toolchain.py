@@ -17,6 +17,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -304,6 +305,18 @@ def _first_gpu(nvml: ctypes.CDLL, wanted: str) -> Gpu | None:
 
 def about() -> str:
     """Date, card and versions, to stand beside figures that were measured here."""
+    form = "{date}, {card} ({arch}), driver {driver}, nvcc {nvcc}" if find_gpu() else "{date}, {card}, nvcc {nvcc}"
+    return form.format(**machine())
+
+
+def machine() -> dict[str, str]:
+    """The same by names, with torch's version."""
     gpu, toolchain = find_gpu(), find_toolchain()
-    card = f"{gpu.name} ({gpu.arch}), driver {gpu.driver}" if gpu else "no GPU"
-    return f"{date.today()}, {card}, nvcc {'.'.join(map(str, toolchain.nvcc_version))}"
+    return {
+        "date": str(date.today()),
+        "card": gpu.name if gpu else "no GPU",
+        "arch": gpu.arch if gpu else "none",
+        "driver": gpu.driver if gpu else "none",
+        "nvcc": ".".join(map(str, toolchain.nvcc_version)),
+        "torch": version("torch").partition("+")[0],
+    }

@@ -198,7 +198,8 @@ _ABOUT = "about"  # the field of a family; whatever else stands in a family is a
 def _one_line(value: Value) -> str:
     text = str(value.scalar(str, "a line of text")).strip()
     if not text or "\n" in text:
-        raise value.error(f"{'has more than one line' if text else 'is empty'}. Say in one line what the family teaches.")
+        found = "has more than one line" if text else "is empty"
+        raise value.error(f"{found}. Say in one line what the family teaches.")
     return text
 
 

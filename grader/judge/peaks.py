@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+# Where the peaks come from, for those who read them.
+SOURCE = "from its number of SMs, highest clocks and bus width, as its driver reports them; grader/judge/peaks.py"
+
 # Dense floating-point operations per SM and cycle: (compute capability) -> by the dtype that is multiplied, a
 # multiply-add counting as two. f32 is the CUDA cores'; the rest the Tensor Cores' with f32 accumulators or faster.
 # NVIDIA's architecture white papers: A100 (table 1), GA102 (table 2), AD102 (table 2), H100 (table 2), Blackwell

@@ -183,6 +183,8 @@ class _Survey:
     # -- code
 
     def _of_module(self, path: PurePosixPath) -> _Part:
+        if path.suffix in (".md", ".json"):
+            return self._of_text(path)
         module = _module(path)
         if path.suffix != ".py" or module in self._reached([PIPELINE]):
             return _Part("every grade depends on it: everything", None)

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from grader.content import skeleton
 from grader.content.catalog import CatalogError, find_root, load_catalog
-from grader.maintain import dev, mutant, readme, thresholds
+from grader.maintain import dev, mutant, tables, thresholds
 from grader.maintain.changes import Touched, touched
-from grader.output.console import examples, open_catalog, save
+from grader.output.console import examples, open_catalog
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
-        "dev", help="for maintainers: check the repository, write the skeletons, show wrong kernels"
+        "dev", help="for maintainers: check the repository, write skeletons and tables, show wrong kernels"
     )
     tasks = parser.add_subparsers(required=True, metavar="TASK")
     check = tasks.add_parser(
@@ -37,8 +37,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     check.set_defaults(command=_check)
     skeletons = tasks.add_parser("skeletons", help="derive every skeleton from its solution, whatever stands there")
     skeletons.set_defaults(command=_skeletons)
-    pages = tasks.add_parser("readme", help="write the generated parts of README.md: curriculum, support")
-    pages.set_defaults(command=_readme)
+    made = tasks.add_parser("tables", help=f"write the tables that follow from data: in {', '.join(tables.TABLES)}")
+    made.set_defaults(command=_tables)
     levels = tasks.add_parser(
         "thresholds", help="write thresholds from what the solutions reached into difficulty.yaml"
     )
@@ -84,10 +84,9 @@ def _skeletons(options: argparse.Namespace) -> int:
     return 0
 
 
-def _readme(options: argparse.Namespace) -> int:
-    catalog = open_catalog()
-    save(catalog.root / readme.FILE, readme.written(catalog))
-    print(f"{readme.FILE}: its generated parts are current")
+def _tables(options: argparse.Namespace) -> int:
+    for file, stale in tables.write(open_catalog()).items():
+        print(f"{file}: {'written' if stale else 'was current'}")
     return 0
 
 

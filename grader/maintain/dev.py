@@ -20,7 +20,7 @@ from grader.content.skeleton import SkeletonError
 from grader.content.spec import Spec, SpecError, load_spec
 from grader.fault import Fault
 from grader.judge.case import allowed
-from grader.maintain import helpers, readme, rooms, wrong_kernel
+from grader.maintain import helpers, rooms, tables, wrong_kernel
 from grader.maintain.changes import KATA_TESTS, Touched
 from grader.maintain.kata_builds import compile_all
 from grader.maintain.style import check_style
@@ -72,10 +72,10 @@ def check_skeletons(root: Path) -> list[str]:
     return [f"{kata.skeleton_path.relative_to(root)} is not current: `kata dev skeletons` writes it." for kata in stale]
 
 
-def check_readme(root: Path) -> list[str]:
-    """README.md's generated parts are current: the curriculum, and what works without a GPU."""
+def check_tables(root: Path) -> list[str]:
+    """The tables of README.md, SPEED.md and SUPPORT.md are what their data gives."""
     try:
-        return readme.problems(load_catalog(root))
+        return tables.problems(load_catalog(root))
     except CatalogError as error:
         return [str(error)]
 
@@ -139,7 +139,7 @@ def run(name: str, root: Path, touched: Touched | None = None) -> list[str]:
 QUICK: Mapping[str, Callable[[Path], list[str]]] = {
     "catalogue": check_catalogue,
     "skeletons": check_skeletons,
-    "readme": check_readme,
+    "tables": check_tables,
     "wrong-kernels": check_wrong_kernels,
     "helpers": check_helpers,
     "imports": check_imports,

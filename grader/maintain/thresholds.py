@@ -41,8 +41,7 @@ def _rounded(percent: float) -> float:
 def write(catalog: Catalog, file: Path) -> list[str]:
     """Write the thresholds of a JSON file into difficulty.yaml; returns the katas concerned. Raises CatalogError."""
     try:
-        records = json.loads(file.read_text())
-        found = thresholds(records)
+        found = thresholds(json.loads(file.read_text())["katas"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise CatalogError(f"{file}: not what `kata bench --json` writes ({error}).") from None
     path = catalog.root / "difficulty.yaml"

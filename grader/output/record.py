@@ -14,6 +14,7 @@ from typing import Any
 from grader.verdict import Grade, Verdict
 
 FORMAT = 1
+_DERIVED = ("rate", "baseline_rate", "unit", "peak_share")  # of a measurement
 
 
 def record(grade: Grade) -> dict[str, Any]:
@@ -31,7 +32,7 @@ def record(grade: Grade) -> dict[str, Any]:
         "verdict": str(shown.kind),
         "summary": shown.summary,
         "verdicts": [_verdict(verdict) for verdict in grade.verdicts],
-        "measurements": [{**asdict(item), "peak_share": item.peak_share} for item in measured],
+        "measurements": [{**asdict(item), **{name: getattr(item, name) for name in _DERIVED}} for item in measured],
     }
     return {name: _plain(value) for name, value in found.items()}
 

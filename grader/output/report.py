@@ -56,13 +56,9 @@ def _cases(verdict: Verdict) -> str:
 def speed(measurement: Measurement) -> str:
     """``93.1 % of copy (92.8 to 93.4) at n=67108864, 4.01 TB/s, 84 % of the card's peak``."""
     share = f"{measurement.ratio:.1%} of {measurement.baseline} ({measurement.low:.1%} to {measurement.high:.1%})"
-    rate = f"{measurement.work / measurement.time_s / 1e12:.3g} {_unit(measurement)}"
+    rate = f"{measurement.rate:.3g} {measurement.unit}"
     peak = f", {measurement.peak_share:.0%} of the card's peak" if measurement.peak_share else ""
     return f"{share} at {said(measurement.sizes)}, {rate}{peak}".replace("%", " %")
-
-
-def _unit(measurement: Measurement) -> str:
-    return "TFLOPS" if measurement.flops else "TB/s"
 
 
 def printed(grade: Grade) -> list[str]:
@@ -183,37 +179,6 @@ _SECTIONS: tuple[Callable[[Grade, Verdict], Iterable[str]], ...] = (
     _printed,
     _device,
 )
-
-
-_TABLE = """# How fast the solutions are
-
-<!-- Written by `kata bench --solutions --table solutions/SPEED.md`. -->
-
-Each solution ran in turn with its baseline in one process, from a cold L2 cache, on fresh contents in every call. The
-figure is the median over the pairs of baseline's time over the solution's, with the ends of its 95 % interval. `copy`
-and `read` are the card's own bandwidth, measured on as many bytes, every tensor counted once; so 100 % is as fast as
-the memory goes, and a kernel that moves bytes twice cannot get there. The other baselines are torch's operators. The
-rates and the share of the card's peak are for orientation: they hold for one card on one day.
-
-Measured on: {about}.
-
-| kata | shape | baseline | percent of it | interval | pairs | rate | baseline's rate | unit | % of peak |
-|---|---|---|---:|---:|---:|---:|---:|---|---:|
-"""
-
-
-def speed_table(benched: Iterable[Grade], about: str) -> str:
-    """Measurements as a Markdown file; ``about`` names date, card and versions."""
-    rows = [_speed_row(grade, item) for grade in benched for item in grade.verdict.measurements]
-    return _TABLE.format(about=about) + "\n".join(rows) + "\n"
-
-
-def _speed_row(grade: Grade, item: Measurement) -> str:
-    numbers = f"{100 * item.ratio:.1f} | {100 * item.low:.1f} to {100 * item.high:.1f} | {item.pairs}"
-    rates = (f"{item.work / time / 1e12:.3g}" for time in (item.time_s, item.baseline_time_s))
-    peak = f"{100 * item.peak_share:.0f}" if item.peak_share else "-"
-    rate = f"{' | '.join(rates)} | {_unit(item)} | {peak}"
-    return f"| `{grade.kata.name}` | {said(item.sizes)} | {item.baseline} | {numbers} | {rate} |"
 
 
 COST_LINES = 6

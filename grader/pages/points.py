@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from grader.content.catalog import Catalog
 from grader.content.spec import load_spec
 from grader.judge.measure import min_bytes_of
 from grader.learner.progress import Event, Progress
+from grader.output import speeds
+from grader.output.speeds import Peaks, Row, Speeds
+from grader.verdict import said
 
 
 @dataclass(frozen=True)
@@ -69,59 +71,34 @@ def _point_of(catalog: Catalog, name: str, event: Event) -> Point:
     return Point(name, event.sizes or "", dtype, time_s, bytes_moved, flops, peak_bytes_s, peak_flops_s, event.passed)
 
 
-# The solutions' own, from solutions/SPEED.md
-
-_CARD = re.compile(r"^Measured on: (.+)\.$", re.MULTILINE)
-_COLUMNS = ("kata", "shape", "baseline", "rate", "unit", "% of peak")
-_PER_UNIT = {"TB/s": 1e12, "TFLOPS": 1e12}
+# The solutions' own, from solutions/speeds.json
 
 
-def of_the_solutions(catalog: Catalog) -> tuple[str, list[Point]]:
-    """What solutions/SPEED.md says: on which card, and a point for each shape of a kata; none where it says nothing.
+def of_the_solutions(catalog: Catalog) -> tuple[Speeds | None, list[Point]]:
+    """What was measured, and a point for each shape of a kata; (None, []) where there is no such file.
 
-    The table has no peaks: they are worked out from the rate with the highest share, whose rounding matters least.
+    Raises SpeedsError.
     """
-    file = catalog.root / "solutions" / "SPEED.md"
-    content = file.read_text() if file.is_file() else ""
-    card, rows = _CARD.search(content), list(_rows(content))
-    peaks: dict[tuple[str, str], tuple[float, float]] = {}  # (unit, dtype) -> (share, peak)
-    for item in rows:
-        kata, share = catalog.katas.get(item["kata"]), float(item["% of peak"]) / 100
-        if kata and share:
-            rate = float(item["rate"]) * _PER_UNIT[item["unit"]]
-            key = (item["unit"], kata.elem if item["unit"] == "TFLOPS" else "")
-            peaks[key] = max(peaks.get(key, (0.0, 0.0)), (share, rate / share))
-    found = {(item["kata"], item["shape"]): _published(catalog, item, peaks) for item in rows}
-    return (card[1] if card else "", [point for point in found.values() if point])
+    file = catalog.root / speeds.FILE
+    if not file.is_file():
+        return None, []
+    known = speeds.read(file)
+    found: dict[tuple[str, str], Point | None] = {}
+    for row in known.rows:  # of several baselines the first, which is graded
+        if (row.kata, said(row.sizes)) not in found:
+            found[row.kata, said(row.sizes)] = _published(catalog, row, known.peaks)
+    return known, [point for point in found.values() if point]
 
 
-def _rows(content: str) -> Iterator[dict[str, str]]:
-    """The rows of the table that has all that is needed, by the names of its columns."""
-    names: list[str] = []
-    for text in content.splitlines():
-        cells = [cell.strip().strip("`") for cell in text.strip("|").split("|")] if text.startswith("|") else []
-        if set(_COLUMNS) <= set(cells):
-            names = cells
-        elif not cells:
-            names = []
-        elif names and len(cells) == len(names) and not cells[0].startswith("--"):
-            found = dict(zip(names, cells, strict=True))
-            if found["unit"] in _PER_UNIT and found["% of peak"].isdigit():
-                yield found
-
-
-def _published(
-    catalog: Catalog, item: Mapping[str, str], peaks: Mapping[tuple[str, str], tuple[float, float]]
-) -> Point | None:
-    """The point of a row; None where the kata is no more, or its spec has other sizes or another unit by now."""
-    kata = catalog.katas.get(item["kata"])
-    sizes = {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", item["shape"])}
-    if kata is None or set(sizes) != set((spec := load_spec(kata)).sizes):
+def _published(catalog: Catalog, row: Row, peaks: Peaks) -> Point | None:
+    """The point of a row; None where the kata is gone, or its spec has other sizes or another unit by now."""
+    kata = catalog.katas.get(row.kata)
+    if kata is None or set(row.sizes) != set((spec := load_spec(kata)).sizes):
         return None
-    bytes_moved = float(min_bytes_of(kata, spec, sizes))
-    flops = float(spec.flops(sizes)) if spec.flops else 0.0
-    if bool(flops) != (item["unit"] == "TFLOPS"):
+    bytes_moved = float(min_bytes_of(kata, spec, row.sizes))
+    flops = float(spec.flops(row.sizes)) if spec.flops else 0.0
+    if bool(flops) != (row.unit == "TFLOPS"):
         return None
-    time_s = (flops or bytes_moved) / (float(item["rate"]) * _PER_UNIT[item["unit"]])
-    roofs = (peaks.get(("TB/s", ""), (0.0, 0.0))[1], peaks.get(("TFLOPS", kata.elem), (0.0, 0.0))[1])
-    return Point(kata.name, item["shape"], kata.elem, time_s, bytes_moved, flops, *roofs)
+    time_s = (flops or bytes_moved) / (row.rate * 1e12)
+    roofs = peaks.bytes_s, peaks.flops_s.get(kata.elem, 0.0)
+    return Point(kata.name, said(row.sizes), kata.elem, time_s, bytes_moved, flops, *roofs)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from grader.content.catalog import Catalog
 from grader.learner.progress import Progress
+from grader.output import speeds
 from grader.pages import folded, paragraph, section
 from grader.pages.markup import Markup, Row, drawing, join, label, line, path, table, tag
 from grader.pages.points import Point, of_the_learner, of_the_solutions
@@ -28,13 +29,13 @@ MISSING = (
 )
 
 
-def under_the_roof(catalog: Catalog, known: Progress) -> Markup:
-    parts = [_card(f"Your kernels on {card}", points) for card, points in of_the_learner(catalog, known).items()]
-    card, points = of_the_solutions(catalog)
-    if points:
+def under_the_roof(catalog: Catalog, learner: Progress) -> Markup:
+    parts = [_card(f"Your kernels on {card}", points) for card, points in of_the_learner(catalog, learner).items()]
+    known, points = of_the_solutions(catalog)
+    if known and points:
         note = paragraph(
-            f"Not yours: the reference solutions, measured by this project ({card}); from solutions/SPEED.md. Its "
-            "roofs are worked out from rounded percents and may be off by 1 %.",
+            f"Not yours: the reference solutions, measured by this project ({known.about}); from {speeds.FILE}. The "
+            f"card's peaks: {known.peaks.source}.",
             class_="quiet",
         )
         parts.append(folded("For comparison: the reference solutions", note, _card("The reference solutions", points)))
