@@ -29,6 +29,7 @@ from grader.content import rung, skeleton
 from grader.content.catalog import Catalog, Kata, load_catalog
 from grader.content.source_file import source_of
 from grader.content.spec import load_spec
+from grader.devices import Finding
 from grader.grade import Options
 from grader.interview import clock, conduct, dossier, live, lookups, paper, session
 from grader.interview.clock import Moment
@@ -49,6 +50,10 @@ except ImportError:
 
 EASY = "elementwise_f32"
 WRONG = ("if (idx < n)", "if (idx <= n)")
+KERNEL = {"kernel": "k(float*)", "grid": [1, 1, 1], "block": [256, 1, 1], "registers": 40, "local_bytes": 0}
+LAUNCH = {**KERNEL, "smem_bytes": 512, "blocks_per_sm": 8, "occupancy": 1.0}
+SPEED = Measurement("copy", {"n": 1024}, 0.931, 0.925, 0.937, 21, 1e-4, 9e-5, 8192, launches=(LAUNCH,))
+SLOW = Verdict(Kind.TOO_SLOW, "93 % of copy, 95 % asked", device="gpu sm_90a", measurements=(SPEED,))
 
 
 @pytest.fixture(autouse=True)
@@ -506,7 +511,7 @@ def look_at_record(folder: Path, line: int) -> None:
 
 
 class Tags(HTMLParser):
-    """What an HTML file is made of: whether its tags are balanced, and what it would load."""
+    """What an HTML file is made of: elements, texts, whether its tags are balanced, and what it would load."""
 
     VOID = ("meta", "input", "br")
 
@@ -514,6 +519,8 @@ class Tags(HTMLParser):
         super().__init__()
         self.open: list[str] = []
         self.names: list[str] = []
+        self.elements: list[tuple[str, list[str]]] = []  # with the names of their attributes
+        self.words: list[str] = []
         self.loads: list[str] = []
         self.balanced = True
         self.feed(text)
@@ -525,11 +532,15 @@ class Tags(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.names.append(tag)
+        self.elements.append((tag, [name for name, _ in attrs]))
         given = dict(attrs)
         outside = [given.get("src"), given.get("href") if not (given.get("href") or "#").startswith("#") else None]
         self.loads += [place for place in outside if place]
         if tag not in self.VOID:
             self.open.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
 
     def handle_endtag(self, tag: str) -> None:
         self.balanced = self.balanced and bool(self.open) and self.open.pop() == tag
@@ -630,6 +641,49 @@ def test_over_time_is_said_and_counts_as_such(lone: Catalog, at: Time, monkeypat
     assert [item["asked_s"] for item in part["attempts"]] == [601, 601]
     assert part["first_right_in_time"] is False and part["over_s"] == 1
     assert re.search(r"✗[^<]*10:01[^<]*time was up", page(record))
+
+
+HOSTILE = "</pre></textarea><script>alert(1)</script><img src=x onerror=alert(1)> \" onclick='a' & &amp; more"
+
+
+def test_hostile_text_is_escaped(pristine: Path, tmp_path: Path, at: Time, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a file's name, in a candidate's code, in what the code prints and in the name of its kernel."""
+    found = load_catalog(Path(shutil.copytree(pristine, tmp_path / HOSTILE.replace("/", "\\"))))
+    crash = Verdict(Kind.CRASH, "it ended", printed=HOSTILE, line=1, finding=Finding("crash", "it ended", HOSTILE))
+    monkeypatch.setattr(conduct, "grade", lambda kata, options, **more: Grade(kata, more["source"], (crash,), 1.0, "0"))
+    on = begin(found)
+    answer(on, found)
+    on.paper(0).write_text(f"// {HOSTILE}\n{on.paper(0).read_text()}")
+    on, _ = conduct.ask(on, found)
+    text = page(made_record(on, found))
+    seen = Tags(text)
+    whole = " ".join(seen.words)
+    assert re.search(rf"at +{re.escape(str(on.paper(0)))}:1", whole)
+    assert f"+// {HOSTILE}" in whole and f"printed   {HOSTILE}" in whole and f"kernel {HOSTILE}" in whole
+    assert seen.balanced and not seen.loads and seen.count("script") == 1 and seen.count("img") == 0
+    assert "<img" not in text and "</pre></textarea>" not in text
+
+
+def test_no_text_of_a_record_is_markup(lone: Catalog, at: Time, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every text of the record is made hostile at once: the page has the same elements and attributes as before."""
+    monkeypatch.setattr(conduct, "grade", lambda kata, options, **more: Grade(kata, more["source"], (SLOW,), 1.0, "0"))
+    on = begin(lone)
+    answer(on, lone)
+    at.s += 200
+    on, _ = conduct.ask(session.append(on, session.OPEN, pid=1), lone)
+    lookups.refusal([lone.katas[EASY]], "solution", anyway=True)
+    record = made_record(session.load(on.folder), lone)
+
+    def ending(value: Any, words: str) -> Any:
+        if isinstance(value, dict):
+            return {name: ending(item, words) for name, item in value.items()}
+        if isinstance(value, list):
+            return [ending(item, words) for item in value]
+        return value + words if isinstance(value, str) else value
+
+    calm, hostile = (Tags(page(ending(record, words))) for words in (" calm", f" {HOSTILE}"))
+    assert hostile.balanced and hostile.elements == calm.elements
+    assert " ".join(hostile.words).count(HOSTILE) == " ".join(calm.words).count(" calm")
 
 
 def test_no_file_handed_in_is_a_page_all_the_same(lone: Catalog) -> None:
@@ -902,13 +956,9 @@ def test_a_measured_speed_is_on_the_page_with_its_interval(
     lone: Catalog, at: Time, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a GPU's grade looks like: none is needed to show it."""
-    kernel = {"kernel": "k(float*)", "grid": [1, 1, 1], "block": [256, 1, 1], "registers": 40, "local_bytes": 0}
-    launched = {**kernel, "smem_bytes": 512, "blocks_per_sm": 8, "occupancy": 1.0}
-    speed = Measurement("copy", {"n": 1024}, 0.931, 0.925, 0.937, 21, 1e-4, 9e-5, 8192, launches=(launched,))
-    slow = Verdict(Kind.TOO_SLOW, "93 % of copy, 95 % asked", device="gpu sm_90a", measurements=(speed,))
 
     def graded(kata: Kata, options: Options, **more: Any) -> Grade:
-        return Grade(kata, source_of(more["source"]), (slow,), 1.0)
+        return Grade(kata, source_of(more["source"]), (SLOW,), 1.0)
 
     monkeypatch.setattr(conduct, "grade", graded)
     on = begin(lone)

@@ -1,20 +1,19 @@
 """The record of an interview -> its page: one HTML file that loads nothing, in light and dark, on a phone and on paper.
 
-The record comes from files that the candidate wrote: every text in it is escaped.
+The record comes from files that the candidate wrote: its texts become HTML only through ``tag``, which escapes them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
 from grader.interview.clock import said
 from grader.interview.conduct import is_right
 from grader.interview.dossier import FIGURES
-from grader.pages import document, paragraph
-from grader.pages.markup import Markup
+from grader.pages import document, folded, paragraph
+from grader.pages.markup import Markup, Part, join, tag
 
 _HERE = Path(__file__).parent
 Record = Mapping[str, Any]
@@ -25,20 +24,19 @@ def page(record: Record) -> str:
     parts = record["parts"]
     title = f"Interview {record['name']}"
     body = [
-        f"<header><h1>{escape(title)}</h1>{_about(record)}</header>",
+        tag("header", tag("h1", title), _about(record), _summary(parts)),
         _honesty(record),
         *(_part(record, part) for part in parts),
         _marks_bar(parts),
     ]
-    whole = Markup(f"<div data-interview='{escape(record['name'])}'>\n{_lines(body)}</div>")
-    return document(title, [whole], _HERE)
+    return document(title, [tag("div", join(filter(None, body), "\n"), data_interview=record["name"])], _HERE)
 
 
-def _lines(parts: Iterable[str]) -> str:
-    return "".join(f"{part}\n" for part in parts if part)
+def _quiet(words: Part) -> Markup:
+    return tag("p", words, class_="quiet")
 
 
-def _about(record: Record) -> str:
+def _about(record: Record) -> Markup:
     words = (
         f"begun {_day(record['begun'])}",
         f"plan {record['plan'] or 'of its own'}",
@@ -46,23 +44,23 @@ def _about(record: Record) -> str:
         f"seed {record['seed']}",
         record["machine"],
     )
-    return f"<p class='quiet'>{escape(' · '.join(words))}</p>{_summary(record['parts'])}"
+    return _quiet(" · ".join(words))
 
 
 def _day(time: str) -> str:
     return f"{time[:10]} {time[11:16]} UTC"
 
 
-def _summary(parts: Sequence[Record]) -> str:
-    cards = []
-    for part in parts:
-        good, words = _outcome(part)
-        cards.append(
-            f"<li class='card {good}'><a href='#part-{part['number']}'><b>{escape(part['kata'])}</b></a>"
-            f"<span class='quiet'>{escape(part['level'])}, {part['minutes']:g} minutes</span>"
-            f"<span class='verdict'>{escape(words)}</span></li>"
-        )
-    return f"<ul class='cards'>{''.join(cards)}</ul>"
+def _summary(parts: Sequence[Record]) -> Markup:
+    return tag("ul", *map(_card, parts), class_="cards")
+
+
+def _card(part: Record) -> Markup:
+    """One part in the summary."""
+    good, words = _outcome(part)
+    name = tag("a", tag("b", part["kata"]), href=f"#part-{part['number']}")
+    asked = tag("span", f"{part['level']}, {part['minutes']:g} minutes", class_="quiet")
+    return tag("li", name, asked, tag("span", words, class_="verdict"), class_=f"card {good}")
 
 
 def _outcome(part: Record) -> tuple[str, str]:
@@ -88,54 +86,55 @@ def _tries(attempts: Sequence[Record]) -> str:
 # What is known of the time and of what was looked up
 
 
-def _honesty(record: Record) -> str:
-    clock = [
-        f"no clock on screen from {said(gap['start_s'])} to {said(gap['end_s'])}, "
-        f"{said(gap['end_s'] - gap['start_s'])} long: {gap['why']}"
-        for gap in record["gaps"]
-    ]
-    clock += [
-        f"at {said(item['at_s'])} the machine's clock was set by {item['by_s']:+.0f} s" for item in record["clock_sets"]
-    ]
-    if not record["clock_on_screen"]:
-        clock = ["there was no clock on screen: who was there between the commands is not known"]
-    looked = [
-        f"{said(item['at_s'])}  kata {item['how']} of {item['kata']} ({item['about']}): "
-        + ("shown" if item["shown"] else "asked for, not shown")
-        for item in record["lookups"]
-    ]
+def _honesty(record: Record) -> Markup:
     before = [
         f"{part['kata']}, before the interview: {part['known_before']}"
         for part in record["parts"]
         if part["known_before"]
     ]
-    return _lines(
-        [
-            "<section><h2>Time and looking up</h2>",
-            "<p>The time ran on whether or not anything was running, from the begin of each part to its end.</p>",
-            _list(clock or ["the clock was never off the screen for longer than a minute"]),
-            _list([*before, *looked] or ["nothing was looked up by a command"]),
-            paragraph(record["lookups_note"], class_="quiet"),
-            "</section>",
-        ]
+    looked = [*before, *map(_lookup, record["lookups"])]
+    return tag(
+        "section",
+        tag("h2", "Time and looking up"),
+        tag("p", "The time ran on whether or not anything was running, from the begin of each part to its end."),
+        _list(_clock(record) or ["the clock was never off the screen for longer than a minute"]),
+        _list(looked or ["nothing was looked up by a command"]),
+        paragraph(record["lookups_note"], class_="quiet"),
     )
 
 
-def _list(items: Iterable[str]) -> str:
-    return f"<ul>{''.join(f'<li>{escape(item)}</li>' for item in items)}</ul>"
+def _clock(record: Record) -> list[str]:
+    """Where the clock was not on screen, and where it was set."""
+    if not record["clock_on_screen"]:
+        return ["there was no clock on screen: who was there between the commands is not known"]
+    gaps = [
+        f"no clock on screen from {said(gap['start_s'])} to {said(gap['end_s'])}, "
+        f"{said(gap['end_s'] - gap['start_s'])} long: {gap['why']}"
+        for gap in record["gaps"]
+    ]
+    sets = record["clock_sets"]
+    return gaps + [f"at {said(item['at_s'])} the machine's clock was set by {item['by_s']:+.0f} s" for item in sets]
+
+
+def _lookup(item: Record) -> str:
+    answer = "shown" if item["shown"] else "asked for, not shown"
+    return f"{said(item['at_s'])}  kata {item['how']} of {item['kata']} ({item['about']}): {answer}"
+
+
+def _list(items: Iterable[str]) -> Markup:
+    return tag("ul", *(tag("li", item) for item in items))
 
 
 # One part
 
 
-def _part(record: Record, part: Record) -> str:
-    head = f"<section id='part-{part['number']}'><h2>Part {part['number']}: {escape(part['kata'])}</h2>"
+def _part(record: Record, part: Record) -> Markup:
+    sections = [tag("h2", f"Part {part['number']}: {part['kata']}")]
     if part["begun"] is None:
-        return f"{head}<p>Not begun.</p></section>"
-    return _lines(
-        [
-            head,
-            f"<p class='task'>{escape(part['task'])}</p>",
+        sections.append(tag("p", "Not begun."))
+    else:
+        sections += [
+            tag("p", part["task"], class_="task"),
             _timeline(record, part),
             _attempts(part),
             _speed(part),
@@ -144,12 +143,11 @@ def _part(record: Record, part: Record) -> str:
             _diff(part),
             _beside(part),
             _questions(part),
-            "</section>",
         ]
-    )
+    return tag("section", join(sections, "\n"), id=f"part-{part['number']}")
 
 
-def _timeline(record: Record, part: Record) -> str:
+def _timeline(record: Record, part: Record) -> Markup:
     """The part's time as a bar: attempts, gaps and looks, each at its place. The table after it says the same."""
     limit = 60 * part["minutes"]
     whole = max(limit, part["spent_s"]) or 1.0
@@ -160,51 +158,44 @@ def _timeline(record: Record, part: Record) -> str:
     def since(seconds: float) -> float:
         return seconds - float(part["begun_s"])
 
-    marks = [f"<span class='spent' style='width:{place(part['spent_s'])}'></span>"]
+    marks = [tag("span", class_="spent", style=f"width:{place(part['spent_s'])}")]
     for gap in record["gaps"]:
         start, end = (min(max(since(gap[name]), 0.0), part["spent_s"]) for name in ("start_s", "end_s"))
         if end > start:
-            marks.append(f"<span class='gap' style='left:{place(start)};width:{place(end - start)}'></span>")
+            marks.append(tag("span", class_="gap", style=f"left:{place(start)};width:{place(end - start)}"))
     for item in part["attempts"]:
         kind, sign = ("good", "✓") if is_right(item["verdict"]) else ("bad", "✗")
-        marks.append(f"<span class='mark {kind}' style='left:{place(item['asked_s'])}'>{sign}</span>")
+        marks.append(tag("span", sign, class_=f"mark {kind}", style=f"left:{place(item['asked_s'])}"))
     looks = [item for item in record["lookups"] if item["shown"] and 0 <= since(item["at_s"]) <= part["spent_s"]]
-    marks += [f"<span class='mark look' style='left:{place(since(item['at_s']))}'>?</span>" for item in looks]
-    marks.append(f"<span class='limit' style='left:{place(limit)}'></span>")
+    marks += [tag("span", "?", class_="mark look", style=f"left:{place(since(item['at_s']))}") for item in looks]
+    marks.append(tag("span", class_="limit", style=f"left:{place(limit)}"))
     words = f"{said(part['spent_s'])} of {said(limit)} spent; {_tries(part['attempts'])}, {len(looks)} looked up"
-    return (
-        f"<div class='track' role='img' aria-label='{escape(words)}'>{''.join(marks)}</div>"
-        f"<p class='quiet'>{escape(words)}. ✓ right, ✗ not, ? looked up, hatched: no clock on screen.</p>"
-    )
+    bar = tag("div", *marks, class_="track", role="img", aria_label=words)
+    return join((bar, _quiet(f"{words}. ✓ right, ✗ not, ? looked up, hatched: no clock on screen.")))
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Cells are HTML already. A head that begins with # is of a column of numbers."""
-    names = "".join(f"<th{_numbers(name)}>{escape(name.lstrip('#'))}</th>" for name in head)
-    body = (
-        f"<tr>{''.join(f'<td{_numbers(name)}>{cell}</td>' for name, cell in zip(head, row, strict=True))}</tr>"
-        for row in rows
-    )
-    return f"<div class='wide'><table><thead><tr>{names}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
+def _table(head: Sequence[str], rows: Iterable[Sequence[Part]]) -> Markup:
+    """A head that begins with # is of a column of numbers."""
+    kinds = ["number" if name.startswith("#") else None for name in head]
+    names = [tag("th", name.lstrip("#"), class_=kind) for name, kind in zip(head, kinds, strict=True)]
+    body = [tag("tr", *(tag("td", cell, class_=kind) for cell, kind in zip(row, kinds, strict=True))) for row in rows]
+    return tag("div", tag("table", tag("thead", tag("tr", *names)), tag("tbody", *body)), class_="wide")
 
 
-def _numbers(name: str) -> str:
-    return " class='number'" if name.startswith("#") else ""
+def _under(heading: str, *parts: Part) -> Markup:
+    return join((tag("h3", heading), *parts))
 
 
-def _attempts(part: Record) -> str:
+def _attempts(part: Record) -> Markup:
     if not part["attempts"]:
-        return "<h3>Attempts</h3><p>None, and no file was handed in.</p>"
-    rows = [_attempt_row(item) for item in part["attempts"]]
-    return f"<h3>Attempts</h3>{_table(('#', '#asked at', 'verdict', '#graded in'), rows)}"
+        return _under("Attempts", tag("p", "None, and no file was handed in."))
+    return _under("Attempts", _table(("#", "#asked at", "verdict", "#graded in"), map(_attempt_row, part["attempts"])))
 
 
-def _attempt_row(item: Record) -> tuple[str, str, str, str]:
+def _attempt_row(item: Record) -> tuple[Part, ...]:
     late = "" if item["in_time"] or item["at_the_finish"] else " (over time)"
     sign = "✓" if is_right(item["verdict"]) else "✗"
-    words = f"{sign} {escape(item['verdict'])}{late}"
-    text = escape(item["explanation"])
-    told = f"<details><summary>{words}</summary><pre>{text}</pre></details>"
+    told = folded(f"{sign} {item['verdict']}{late}", tag("pre", item["explanation"]))
     took = f"{item['grade']['seconds']:.1f} s" if item["grade"] else ""
     number = "finish" if item["at_the_finish"] else str(item["number"])
     return number, said(item["asked_s"]), told, took
@@ -215,109 +206,107 @@ def _final_grade(part: Record) -> Record | None:
     return part["final"]["grade"] if part["final"] else None
 
 
-def _speed(part: Record) -> str:
+def _speed(part: Record) -> Markup:
     graded = _final_grade(part)
-    found = graded["measurements"] if graded else []
-    if not found:
+    if not graded or not graded["measurements"]:
         why = "no GPU graded the file, and the simulator says nothing about speed, or the kata has no baseline to time"
-        return f"<h3>Speed</h3><p>Not timed: {why}.</p>"
-    rows = [
-        (
-            escape(", ".join(f"{name}={size}" for name, size in item["sizes"].items())),
-            escape(item["baseline"]),
-            f"{100 * item['ratio']:.1f} %",
-            f"{100 * item['low']:.1f} to {100 * item['high']:.1f} %",
-            str(item["pairs"]),
-            f"{1e6 * item['time_s']:.1f} µs",
-        )
-        for item in found
-    ]
+        return _under("Speed", tag("p", f"Not timed: {why}."))
     head = ("shape", "baseline", "#share of it", "#95 % interval", "#pairs", "#time")
-    launched = escape("\n".join(graded["launches"])) if graded else ""
-    return f"<h3>Speed</h3>{_table(head, rows)}<pre class='wide'>{launched}</pre>"
+    launched = tag("pre", "\n".join(graded["launches"]), class_="wide")
+    return _under("Speed", _table(head, map(_speed_row, graded["measurements"])), launched)
 
 
-def _counters(part: Record) -> str:
+def _speed_row(item: Record) -> tuple[Part, ...]:
+    return (
+        ", ".join(f"{name}={size}" for name, size in item["sizes"].items()),
+        item["baseline"],
+        f"{100 * item['ratio']:.1f} %",
+        f"{100 * item['low']:.1f} to {100 * item['high']:.1f} %",
+        str(item["pairs"]),
+        f"{1e6 * item['time_s']:.1f} µs",
+    )
+
+
+def _counters(part: Record) -> Markup:
     graded = _final_grade(part)
-    costs = graded["costs"] if graded else []
-    if not costs:
-        return "<h3>Counters</h3><p>None: they are counted on the simulator, of a file that passes.</p>"
-    return f"<h3>Counters</h3><pre class='wide'>{escape(chr(10).join(costs))}</pre>"
+    if not graded or not graded["costs"]:
+        return _under("Counters", tag("p", "None: they are counted on the simulator, of a file that passes."))
+    return _under("Counters", tag("pre", "\n".join(graded["costs"]), class_="wide"))
 
 
-def _compiler(found: Record) -> str:
+def _compiler(found: Record) -> Markup:
     rows = [
-        (whose, f"<code>{escape(item['name'])}</code>", *(str(item[name]) for name in FIGURES))
+        (whose, tag("code", item["name"]), *(str(item[name]) for name in FIGURES))
         for whose, key in (("handed in", "handed_in"), ("solution", "solution"))
         for item in found[key]
     ]
     head = ("file", "kernel", "#registers", "#shared bytes", "#stack bytes", "#spill stores", "#spill loads")
-    note = f"<p>{escape(found['note'])}</p>" if found["note"] else ""
-    table = _table(head, rows) if rows else ""
-    return f"<h3>Compiler</h3>{note}{table}<p class='quiet'>ptxas -v for {escape(found['arch'])}.</p>"
+    note = tag("p", found["note"]) if found["note"] else None
+    return _under("Compiler", note, _table(head, rows) if rows else None, _quiet(f"ptxas -v for {found['arch']}."))
 
 
-def _diff(part: Record) -> str:
+def _diff(part: Record) -> Markup:
     if not part["diff"]:
-        return "<h3>What was written</h3><p>Nothing: the file is as it was handed out.</p>"
-    rows = "".join(_diff_row(line) for line in part["diff"][2:])
-    return f"<h3>What was written</h3><pre class='wide diff'>{rows}</pre>"
+        return _under("What was written", tag("p", "Nothing: the file is as it was handed out."))
+    return _under("What was written", tag("pre", *map(_diff_row, part["diff"][2:]), class_="wide diff"))
 
 
-def _diff_row(line: str) -> str:
+def _diff_row(line: str) -> Markup:
     kind = {"+": "ins", "-": "del", "@": "where"}.get(line[:1], "same")
-    return f"<span class='{kind}'>{escape(line) or ' '}</span>"
+    return tag("span", line or " ", class_=kind)
 
 
-def _beside(part: Record) -> str:
-    panes = "".join(
-        f"<div><h4>{name}</h4><pre class='wide'>{escape(part[key])}</pre></div>"
+def _beside(part: Record) -> Markup:
+    panes = [
+        tag("div", tag("h4", name), tag("pre", part[key], class_="wide"))
         for name, key in (("Handed in", "handed_in"), ("Solution", "solution"))
-    )
-    return f"<details><summary>The whole file, beside the solution</summary><div class='panes'>{panes}</div></details>"
+    ]
+    return folded("The whole file, beside the solution", tag("div", *panes, class_="panes"))
 
 
 # Questions and marks
 
 
-def _questions(part: Record) -> str:
-    asked = "".join(_question(part, number, item) for number, item in enumerate(part["questions"], 1))
-    return (
-        "<h3>Questions</h3><p>Ask, listen, then open what a good answer has and mark each point: 0 missing or wrong, "
-        f"1 half of it, 2 all of it.</p><form class='marks' data-part='{part['number']}' "
-        f"data-kata='{escape(part['kata'])}'>{asked}</form>"
+def _questions(part: Record) -> Markup:
+    asked = [_question(part, number, item) for number, item in enumerate(part["questions"], 1)]
+    how = (
+        "Ask, listen, then open what a good answer has and mark each point: 0 missing or wrong, 1 half of it, "
+        "2 all of it."
     )
+    form = tag("form", *asked, class_="marks", data_part=str(part["number"]), data_kata=part["kata"])
+    return _under("Questions", tag("p", how), form)
 
 
-def _question(part: Record, number: int, item: Record) -> str:
+def _question(part: Record, number: int, item: Record) -> Markup:
     base = f"p{part['number']}-q{number}"
-    points = "".join(_point(f"{base}-{place}", text) for place, text in enumerate(item["points"], 1))
-    return (
-        f"<fieldset class='question'><legend>{number}. {escape(item['question'])}</legend>"
-        f"<details><summary>What a good answer has</summary>{points}"
-        f"<p><b>Then ask:</b> {escape(item['follow_up'])}</p>"
-        f"<label class='note'>Notes<textarea name='{base}-note' rows='2'></textarea></label></details></fieldset>"
-    )
+    points = [_point(f"{base}-{place}", text) for place, text in enumerate(item["points"], 1)]
+    then = tag("p", tag("b", "Then ask:"), " ", item["follow_up"])
+    note = tag("label", "Notes", tag("textarea", name=f"{base}-note", rows="2"), class_="note")
+    answer = folded("What a good answer has", *points, then, note)
+    return tag("fieldset", tag("legend", f"{number}. {item['question']}"), answer, class_="question")
 
 
-def _point(name: str, text: str) -> str:
-    choices = "".join(
-        f"<label><input type='radio' name='{name}' value='{mark}'><span>{mark}</span></label>" for mark in (0, 1, 2)
-    )
-    words = escape(text)
-    return (
-        f"<div class='point' role='radiogroup' aria-label='{words}'><span>{words}</span>"
-        f"<span class='choice'>{choices}</span></div>"
-    )
+def _point(name: str, text: str) -> Markup:
+    choices = [
+        tag("label", tag("input", type="radio", name=name, value=mark), tag("span", mark)) for mark in ("0", "1", "2")
+    ]
+    choice = tag("span", *choices, class_="choice")
+    return tag("div", tag("span", text), choice, class_="point", role="radiogroup", aria_label=text)
 
 
-def _marks_bar(parts: Sequence[Record]) -> str:
+def _marks_bar(parts: Sequence[Record]) -> Markup | None:
     if not any(part.get("questions") for part in parts):
-        return ""
-    return (
-        "<section class='bar'><h2>Marks</h2><p><output id='total'>0 of 0 marked points</output></p>"
-        "<p><button type='button' id='save'>Save marks as JSON</button> "
-        "<label class='button'>Load marks<input type='file' id='load' accept='.json,application/json'></label> "
-        "<button type='button' id='clear'>Clear</button></p>"
-        "<p class='quiet' id='kept'>Marks need JavaScript; on paper, the points can be ticked.</p></section>"
+        return None
+    save, clear = (
+        tag("button", words, type="button", id=name)
+        for name, words in (("save", "Save marks as JSON"), ("clear", "Clear"))
+    )
+    choose = tag("input", type="file", id="load", accept=".json,application/json")
+    return tag(
+        "section",
+        tag("h2", "Marks"),
+        tag("p", tag("output", "0 of 0 marked points", id="total")),
+        tag("p", save, " ", tag("label", "Load marks", choose, class_="button"), " ", clear),
+        tag("p", "Marks need JavaScript; on paper, the points can be ticked.", class_="quiet", id="kept"),
+        class_="bar",
     )
