@@ -20,7 +20,7 @@ from grader.commands import doctor
 from grader.commands.doctor import TorchBuild, arch_problem, driver_problem, examine, gpu_archs, torch_problem
 from grader.compile.toolchain import Gpu, Toolchain, ToolchainError, find_toolchain
 from grader.devices.gpu import nvml
-from grader.devices.gpu.nvml import Asked
+from grader.devices.gpu.nvml import NvmlStatus
 from grader.learner import progress
 
 CARD = Gpu("Card", (9, 0), "580.65.06", (13, 1), pci_bus_id="00000000:3B:00.0")
@@ -34,7 +34,7 @@ ARCHS = (75, 80, 90, 120)
 @pytest.fixture(autouse=True)
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Any]:
     """A machine on which all is well: a card, its driver, nvcc and torch fit together. Change what it is made of."""
-    facts: dict[str, Any] = {"gpu": CARD, "toolchain": NVCC, "torch": TORCH, "archs": ARCHS, "asked": None, "users": 0}
+    facts: dict[str, Any] = {"gpu": CARD, "toolchain": NVCC, "torch": TORCH, "archs": ARCHS, "status": None, "users": 0}
 
     def found(name: str) -> Any:
         if isinstance(facts[name], Exception):
@@ -48,7 +48,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Any
     monkeypatch.setattr(doctor, "find_toolchain", lambda: found("toolchain"))
     monkeypatch.setattr(doctor, "_torch_build", lambda: found("torch"))
     monkeypatch.setattr(doctor, "gpu_archs", lambda toolchain: found("archs"))
-    monkeypatch.setattr(nvml, "ask", lambda: found("asked"))
+    monkeypatch.setattr(nvml, "probe", lambda: found("status"))
     monkeypatch.setattr(nvml.Monitor, "processes", lambda self: found("users"))
     return facts
 
@@ -67,9 +67,9 @@ def test_a_machine_that_is_well() -> None:
 
 PLANTED: list[tuple[dict[str, Any], str, tuple[str, ...]]] = [
     # no GPU that can be used
-    ({"gpu": None, "asked": Asked(18, 0)}, "gpu", ("driver", "restart")),
-    ({"gpu": None, "asked": Asked(9, 0)}, "gpu", ("loaded", "modprobe nvidia")),
-    ({"gpu": None, "asked": Asked(999, 0)}, "gpu", ("NVML error 999", "nvidia-smi")),
+    ({"gpu": None, "status": NvmlStatus(18, 0)}, "gpu", ("driver", "restart")),
+    ({"gpu": None, "status": NvmlStatus(9, 0)}, "gpu", ("loaded", "modprobe nvidia")),
+    ({"gpu": None, "status": NvmlStatus(999, 0)}, "gpu", ("NVML error 999", "nvidia-smi")),
     # driver and compiler
     ({"gpu": OLD_DRIVER, "torch": OLD_TORCH}, "driver", ("12.4", "580", "KATA_NVCC")),
     ({"gpu": replace(CARD, capability=(12, 1))}, "nvcc+gpu", ("sm_121a", "newer", "KATA_NVCC")),
@@ -102,7 +102,7 @@ def test_what_is_wrong_is_named_with_its_fix(
 
 
 def test_a_gpu_that_is_hidden(machine: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    machine.update(gpu=None, asked=Asked(0, 2))
+    machine.update(gpu=None, status=NvmlStatus(0, 2))
     for visible, well in (("", True), ("-1", True), ("7", False)):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
         (found,) = (item for item in examine() if item.subject == "gpu")

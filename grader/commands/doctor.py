@@ -96,7 +96,7 @@ def _libraries() -> Iterator[Examined]:
 def _gpu() -> Iterator[Examined]:
     gpu = find_gpu()
     if gpu is None:
-        yield _no_gpu(nvml.ask(), os.environ.get("CUDA_VISIBLE_DEVICES"))
+        yield _no_gpu(nvml.probe(), os.environ.get("CUDA_VISIBLE_DEVICES"))
         return
     yield Examined("gpu", True, f"{gpu.name} ({gpu.arch}), driver {gpu.driver} for CUDA up to {dotted(gpu.cuda)}")
     with contextlib.suppress(ToolchainError):  # which _compilers has said
@@ -124,12 +124,12 @@ _NVML_ERRORS = {
 }
 
 
-def _no_gpu(asked: nvml.Asked | None, visible: str | None) -> Examined:
-    if asked is not None and asked.error:
-        unknown = f"the NVIDIA driver does not answer (NVML error {asked.error}); does `nvidia-smi`?"
-        return Examined("gpu", False, _NVML_ERRORS.get(asked.error, unknown))
-    if asked is not None and asked.cards and visible is not None:
-        words = f"CUDA_VISIBLE_DEVICES is {visible!r} and names none of the {asked.cards}; unset it to grade on one"
+def _no_gpu(status: nvml.NvmlStatus | None, visible: str | None) -> Examined:
+    if status is not None and status.error:
+        unknown = f"the NVIDIA driver does not answer (NVML error {status.error}); does `nvidia-smi`?"
+        return Examined("gpu", False, _NVML_ERRORS.get(status.error, unknown))
+    if status is not None and status.cards and visible is not None:
+        words = f"CUDA_VISIBLE_DEVICES is {visible!r} and names none of the {status.cards}; unset it to grade on one"
         return Examined("gpu", visible in ("", "-1"), words)  # so set, they are hidden on purpose
     return Examined("gpu", True, "none found; katas are graded on the simulator")
 

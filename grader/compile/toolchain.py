@@ -7,7 +7,6 @@ Where nothing fits, one ToolchainError says what to install. Nothing here import
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import os
 import re
@@ -21,6 +20,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from grader.devices.gpu import nvml
+from grader.devices.gpu.nvml import Nvml, NvmlError
 from grader.fault import Fault
 from grader.storage import cache
 
@@ -214,52 +215,49 @@ def _fingerprint(path: Path) -> str:
     return f"{path.resolve()}:{stat.st_size}:{stat.st_mtime_ns}"
 
 
-# The GPU, asked of NVML: unlike cuInit, that leaves nothing behind that a forked child would trip over
+# The GPU, asked of NVML
 
 
-def find_gpu(*, library: str = "libnvidia-ml.so.1") -> Gpu | None:
+def find_gpu(*, library: str = nvml.LIBRARY) -> Gpu | None:
     """The first GPU in CUDA_VISIBLE_DEVICES (all of them where it is not set), or None. Takes milliseconds."""
     wanted = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
     if wanted in ("", "-1", "NoDevFiles"):
         return None
     try:
-        nvml = ctypes.CDLL(library)
-        if nvml.nvmlInit_v2() != 0:
-            return None
-        try:
-            return _first_gpu(nvml, wanted)
-        finally:
-            nvml.nvmlShutdown()
-    except (OSError, AttributeError):  # no driver, or one older than these functions
+        with Nvml(library) as answers:
+            return _first_gpu(answers, wanted)
+    except NvmlError:  # no driver, or one older than a function that is called
         return None
 
 
-def _pci_bus_id(nvml: ctypes.CDLL, device: ctypes.c_void_p) -> str:
-    info = ctypes.create_string_buffer(128)  # nvmlPciInfo_t has 68 bytes, the last 32 of them this text
-    if not hasattr(nvml, "nvmlDeviceGetPciInfo_v3") or nvml.nvmlDeviceGetPciInfo_v3(device, info) != 0:
-        return ""
-    return info.raw[36:68].split(b"\0")[0].decode(errors="replace")
+def _first_gpu(answers: Nvml, wanted: str) -> Gpu | None:
+    found = answers.card(wanted)
+    if found is None:
+        return None
+    card = answers.whole(found)  # a slice has the capability of the whole card
+    capability = answers.capability(card)
+    if capability is None:
+        return None
+    return Gpu(
+        name=answers.name(card),
+        capability=capability,
+        driver=answers.driver(),
+        cuda=answers.cuda(),
+        memory_bytes=answers.memory_bytes(card),
+        pci_bus_id=answers.pci_bus_id(card),
+        uuid=answers.uuid(card),
+    )
 
 
-def visible_gpus(*, library: str = "libnvidia-ml.so.1") -> list[str]:
+def visible_gpus(*, library: str = nvml.LIBRARY) -> list[str]:
     """The GPUs that CUDA programs may use, each as CUDA_VISIBLE_DEVICES names one; in the order of the PCI bus."""
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     if named is not None:
         names = [name.strip() for name in named.split(",")]
         ends = [place for place, name in enumerate(names) if name in ("", "-1", "NoDevFiles")]
         return names[: ends[0]] if ends else names
-    count = ctypes.c_uint(0)
-    try:
-        nvml = ctypes.CDLL(library)
-        if nvml.nvmlInit_v2() != 0:
-            return []
-        try:
-            nvml.nvmlDeviceGetCount_v2(ctypes.byref(count))
-        finally:
-            nvml.nvmlShutdown()
-    except (OSError, AttributeError):
-        return []
-    return [str(index) for index in range(count.value)]
+    status = nvml.probe(library)
+    return [str(index) for index in range(status.cards)] if status else []
 
 
 def gpu_of_worker(index: int) -> dict[str, str]:
@@ -268,39 +266,6 @@ def gpu_of_worker(index: int) -> dict[str, str]:
     if len(gpus) < 2:
         return {}
     return {"CUDA_VISIBLE_DEVICES": gpus[index % len(gpus)], "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-
-
-def _first_gpu(nvml: ctypes.CDLL, wanted: str) -> Gpu | None:
-    device = ctypes.c_void_p()
-    if wanted.isdigit():
-        found = nvml.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(int(wanted)), ctypes.byref(device))
-    else:
-        found = nvml.nvmlDeviceGetHandleByUUID(wanted.encode(), ctypes.byref(device))
-    major, minor, cuda = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
-    name, driver = ctypes.create_string_buffer(96), ctypes.create_string_buffer(80)
-    if found != 0:
-        return None
-    parent = ctypes.c_void_p()
-    if nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(device, ctypes.byref(parent)) == 0:
-        device = parent  # a slice of a GPU: its capability is the whole one's
-    if nvml.nvmlDeviceGetCudaComputeCapability(device, ctypes.byref(major), ctypes.byref(minor)) != 0:
-        return None
-    nvml.nvmlDeviceGetName(device, name, ctypes.c_uint(len(name)))
-    nvml.nvmlSystemGetDriverVersion(driver, ctypes.c_uint(len(driver)))
-    nvml.nvmlSystemGetCudaDriverVersion_v2(ctypes.byref(cuda))
-    memory = (ctypes.c_ulonglong * 3)()  # nvmlMemory_t: total, free, used
-    nvml.nvmlDeviceGetMemoryInfo(device, ctypes.byref(memory))
-    uuid = ctypes.create_string_buffer(96)
-    nvml.nvmlDeviceGetUUID(device, uuid, ctypes.c_uint(len(uuid)))
-    return Gpu(
-        name=name.value.decode(errors="replace"),
-        capability=(major.value, minor.value),
-        driver=driver.value.decode(errors="replace"),
-        cuda=(cuda.value // 1000, cuda.value % 1000 // 10),
-        memory_bytes=memory[0],
-        pci_bus_id=_pci_bus_id(nvml, device),
-        uuid=uuid.value.decode(errors="replace"),
-    )
 
 
 def about() -> str:
