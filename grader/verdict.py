@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
 
 from grader.content.catalog import Kata
 from grader.content.source_file import Source
 from grader.devices import Finding
+from grader.devices.counters import CallCounters, Launch
 
 
 def said(sizes: Mapping[str, int]) -> str:
@@ -83,7 +83,7 @@ class Measurement:
     floor_s: float = 0.0  # no launcher can be faster: operations over their peak, bytes that must be read over theirs
     clock_mhz: int = 0
     graded: bool = True  # False: shown beside what is graded
-    launches: tuple[Mapping[str, Any], ...] = ()
+    launches: tuple[Launch, ...] = ()
 
     @property
     def work(self) -> int:
@@ -108,6 +108,14 @@ class Measurement:
         """The launcher's rate as a share of what the card could do at most; 0.0 where that is not known."""
         peak = self.peak_flops_s if self.flops else self.peak_bytes_s
         return self.work / self.time_s / peak if peak else 0.0
+
+
+@dataclass(frozen=True)
+class CaseCounters:
+    """What one call on a shape cost: the counters of its kernels."""
+
+    sizes: Mapping[str, int]
+    call: CallCounters
 
 
 @dataclass(frozen=True)
@@ -136,7 +144,7 @@ class Verdict:
     cases: int = 0
     left_out: str = ""  # of a pass: which of the shapes that the spec names were not tried, and why
     error_share: float = 0.0
-    counters: Mapping[str, Any] = field(default_factory=dict)  # of check.count, where it was asked for
+    counters: CaseCounters | None = None  # of check.count, where it was asked for
     measurements: tuple[Measurement, ...] = ()  # of a pass, where the kata has a baseline and the device a clock
 
     @property

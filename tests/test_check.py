@@ -33,6 +33,7 @@ from grader.content.spec import (
     normal,
 )
 from grader.devices import Call, Finding, Outcome
+from grader.devices.counters import CallCounters, Writer
 from grader.judge.case import Case, CaseKey
 from grader.judge.check import CALLS, FINDING_WORK, SearchBudget, _Search, budget_for, check, try_shape
 from grader.sandbox.parent import Sandbox, SandboxError
@@ -299,7 +300,7 @@ def executing(instructions: int, sandbox: FakeSandbox) -> FakeSandbox:
     """The same sandbox, each call of which executes so many warp instructions."""
 
     def bug(call: Call, outcome: Outcome, sizes: dict[str, Any]) -> Outcome:
-        return replace(outcome, counters={"warp_instructions": instructions})
+        return replace(outcome, counters=CallCounters(1, instructions, instructions))
 
     return replace(sandbox, bug=bug)
 
@@ -322,7 +323,8 @@ def test_search_for_a_smaller_shape_counts_findings_alike() -> None:
     def search(executed: Callable[[], int]) -> list[tuple[float, ...]]:
         def bug(call: Call, outcome: Outcome, sizes: dict[str, Any]) -> Outcome:
             findings = (Finding("race", "", kernel="add"),) if sizes["n"] > 20 else ()
-            return replace(outcome, findings=findings, counters={"warp_instructions": executed() if findings else 1})
+            counters = CallCounters(1, executed() if findings else 1, 1)
+            return replace(outcome, findings=findings, counters=counters)
 
         sandbox = FakeSandbox(add, bug)
         run(sandbox, the_spec=spec(named_sizes=({"n": 999},)), budget=replace(QUICK, shrink_work=5 * FINDING_WORK))
@@ -674,4 +676,4 @@ def test_wrong_elements_are_watched_once_more_and_name_their_writer() -> None:
     assert sum(bool(call.watch) for call in sandbox.calls) == 1
 
 
-WRITER = {"kernel": "add_kernel", "line": 17, "block": [1, 0, 0], "thread": [2, 0, 0]}
+WRITER = Writer("add_kernel", "kata.cu", 17, (1, 0, 0), (2, 0, 0))

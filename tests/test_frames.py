@@ -17,12 +17,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from facts import all_of
 from patience import PATIENCE_S, wait_for
 
 from grader.devices import Buffer, Call, Contents, Finding, Outcome, Poison, TimingRequest, TimingResult
 from grader.devices.gpu.device import _Placed
 from grader.devices.gpu.driver import Driver
 from grader.sandbox import parent
+from grader.sandbox.child import SandboxError
 from grader.sandbox.frames import SHARED_BYTES, Child, FrameError, Parent, SharedBuffer
 from grader.sandbox.parent import TIMING_BYTES, TIMING_COPIES, Program, Sandbox
 
@@ -170,7 +172,7 @@ def frame(listed: object, **changed: object) -> bytes:
         "answers": 0,
         "timed_outputs": [],
         "findings": [],
-        "counters": {},
+        "counters": None,
         "writers": {},
         "launches": [],
     }
@@ -188,6 +190,9 @@ LIES = {
     "negative place": frame([(LARGE, -1)]),
     "no number": frame([("1", BEGIN)]),
     "no pair": frame([7]),
+    "a launch that is none": frame([], outputs=[], launches=[{"kernel": "k"}]),
+    "a writer that is none": frame([], outputs=[], writers={"y[0]": {"kernel": "k", "line": "1"}}),
+    "counters of another kind": frame([], outputs=[], counters={"launches": 1}),
     "too few": frame([]),
     "too short": frame([(LARGE - 1, BEGIN)]),
     "another name": frame([(LARGE, BEGIN)], outputs=["z"]),
@@ -309,7 +314,8 @@ import os, resource, sys, threading, time
 sys.argv = sys.argv[2:]
 sys.path.insert(0, {root!r})
 from grader.sandbox import child
-from grader.devices import Outcome
+from grader.devices import DeviceError, Outcome
+from grader.devices.counters import CallCounters
 
 late = []
 
@@ -343,9 +349,11 @@ class Device:
             time.sleep(1000)
         if call.launcher == "limited":
             resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+        if call.launcher == "breaks":
+            raise DeviceError("its counters have no key 'sectors'")
         if call.launcher == "writes later":
             write_later()
-        counters = {{"descriptors": len(os.listdir("/proc/self/fd")), "late": len(late)}}
+        counters = CallCounters(len(late), len(os.listdir("/proc/self/fd")), 0)  # which stand for what they are not
         return Outcome({{wanted.name: bytes(given.data)[: len(wanted.data)]}}, counters=counters)
 
 child._OPENERS["sim"] = lambda: lambda program, paths: Device()
@@ -371,7 +379,7 @@ def test_no_descriptor_stays_after_many_large_calls(box: Sandbox) -> None:
         size = LARGE + (nth % 10) * SHARED_BYTES  # larger than before ten times, and smaller again
         outcome = box.call(a_call(contents(16) * (size // 16), size))
         assert not outcome.findings and len(outcome.outputs["y"]) == size
-        counts.append((descriptors(), outcome.counters["descriptors"]))
+        counts.append((descriptors(), outcome.counters.warp_instructions))
     assert set(counts) == {counts[0]}
 
 
@@ -381,7 +389,14 @@ def test_what_the_child_writes_after_its_answer_changes_nothing(box: Sandbox, tm
     (tmp_path / "go").touch()
     wait_for((tmp_path / "gone").exists, "the child to write")
     assert outcome.outputs == {"y": given}
-    assert box.call(a_call(given, LARGE)).counters["late"] == 1
+    counters = box.call(a_call(given, LARGE)).counters
+    assert counters is not None and counters.launches == 1
+
+
+def test_a_device_that_is_broken_is_no_finding(box: Sandbox) -> None:
+    with pytest.raises(SandboxError, match=all_of("no key 'sectors'", "bug of the grader")):
+        box.call(a_call(contents(LARGE), LARGE, "breaks"))
+    assert not box.call(a_call(contents(LARGE), LARGE)).findings  # by another child
 
 
 @pytest.mark.parametrize(("launcher", "words"), [("dies", "SIGKILL"), ("lies", "connection")])

@@ -30,6 +30,7 @@ from grader.content.catalog import Catalog, Kata, load_catalog
 from grader.content.source_file import source_of
 from grader.content.spec import load_spec
 from grader.devices import Finding
+from grader.devices.counters import Launch
 from grader.grade import Options
 from grader.interview import clock, conduct, dossier, live, lookups, paper, session
 from grader.interview.clock import Moment
@@ -50,8 +51,7 @@ except ImportError:
 
 EASY = "elementwise_f32"
 WRONG = ("if (idx < n)", "if (idx <= n)")
-KERNEL = {"kernel": "k(float*)", "grid": [1, 1, 1], "block": [256, 1, 1], "registers": 40, "local_bytes": 0}
-LAUNCH = {**KERNEL, "smem_bytes": 512, "blocks_per_sm": 8, "occupancy": 1.0}
+LAUNCH = Launch("k(float*)", 0, (1, 1, 1), (256, 1, 1), 40, 0, 512, 8, 1.0)
 SPEED = Measurement("copy", {"n": 1024}, 0.931, 0.925, 0.937, 21, 1e-4, 9e-5, 8192, launches=(LAUNCH,))
 SLOW = Verdict(Kind.TOO_SLOW, "93 % of copy, 95 % asked", device="gpu sm_90a", measurements=(SPEED,))
 

@@ -26,6 +26,7 @@ from grader.content.source_file import Source, source_of
 from grader.content.spec import Accumulated, Exact, InputKind, Size, Sizes, Spec, Tensor, integers, load_spec, normal
 from grader.devices import Buffer, Call, Finding, Outcome, TimingRequest, TimingResult
 from grader.devices.contents import JUDGED, REPLACED, chosen, negated, number_of, replaced, rotation
+from grader.devices.counters import Launch
 from grader.devices.gpu import timing as timing_module
 from grader.devices.gpu.ptx import DIFFER, NEGATE, REPLACE, SPIN, UNROLL, read_ptx
 from grader.devices.gpu.timing import Timing
@@ -494,8 +495,7 @@ def test_shapes_are_halved_until_they_fit_the_card() -> None:
 MEASURED = Measurement(
     "copy", {"n": 10}, 0.931, 0.928, 0.934, pairs=31, time_s=2e-11, baseline_time_s=1.9e-11, bytes_moved=80,
     peak_bytes_s=4.8e12,
-    launches=({"kernel": "k(int)", "grid": [2, 1, 1], "block": [128, 1, 1], "registers": 40, "local_bytes": 0,
-               "smem_bytes": 1024, "blocks_per_sm": 8, "occupancy": 0.5},),
+    launches=(Launch("k(int)", 0, (2, 1, 1), (128, 1, 1), 40, 0, 1024, 8, 0.5),),
 )  # fmt: skip
 
 
@@ -666,7 +666,8 @@ def test_a_file_that_remembers_answers_works_in_every_timed_call(
             there = case.in_call(99, call)
             outcome = sandbox.call(there.call(nth=call, limits=LIMITS))
             if judge(there, outcome).passed:
-                worked.append(outcome.counters["warp_instructions"])
+                assert outcome.counters is not None
+                worked.append(outcome.counters.warp_instructions)
     assert worked and min(worked) > 0.9 * worked[0]
 
 
@@ -712,4 +713,4 @@ def test_a_good_kernel_is_near_its_baseline(name: str) -> None:
     assert 0.5 < measurement.ratio < 1.3
     assert measurement.high - measurement.low < 0.1
     assert 0.5 < measurement.peak_share <= 1.0
-    assert measurement.launches[0]["registers"] > 0 and 0 < measurement.launches[0]["occupancy"] <= 1
+    assert measurement.launches[0].registers > 0 and 0 < measurement.launches[0].occupancy <= 1

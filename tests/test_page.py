@@ -21,11 +21,12 @@ from test_faces import make_clone, run
 from grader.content.catalog import Catalog, load_catalog
 from grader.content.source_file import digest_of
 from grader.devices import Call, Scalar
+from grader.devices.counters import Access
 from grader.learner import progress
 from grader.learner.state import states
 from grader.output.speeds import SpeedsError
 from grader.pages import document, paragraph
-from grader.pages.accesses import access_of, ideal_waves, sectors_of, waves_of
+from grader.pages.accesses import ideal_waves, sectors_of, waves_of
 from grader.pages.graph import LOOKS, look_of, places_of
 from grader.pages.markup import Markup, tag
 from grader.pages.points import of_the_learner, of_the_solutions
@@ -407,21 +408,24 @@ def test_a_published_row_that_its_spec_does_not_know_is_left_out(catalog: Catalo
 def test_a_picture_counts_as_the_simulator_does(launcher: str) -> None:
     device = open_device(HERE / "counters.cu")
     buffers = (given("x", "f32", [1.0] * 4096), wanted("y", "f32", 4096))
-    (kernel,) = device.call(Call(launcher, buffers, (Scalar("n", "int", 1),), counters=True)).counters["kernels"]
-    accesses = [access_of(sample) for sample in kernel["samples"]]
+    counted = device.call(Call(launcher, buffers, (Scalar("n", "int", 1),), counters=True)).counters
+    assert counted is not None
+    (kernel,) = counted.kernels
+    accesses = kernel.samples
     warps = 3 if launcher == "atomics" else 1
-    assert warps * sum(len(sectors_of(access)) for access in accesses if access.buffer) == kernel["sectors"]
+    assert warps * sum(len(sectors_of(access)) for access in accesses if access.buffer) == kernel.sectors
     waves = [access for access in accesses if access.buffer is None]
-    assert sum(map(len, map(waves_of, waves))) == kernel["waves"]
-    assert sum(map(ideal_waves, waves)) == kernel["ideal_waves"]
+    assert sum(map(len, map(waves_of, waves))) == kernel.wavefronts
+    assert sum(map(ideal_waves, waves)) == kernel.ideal_wavefronts
 
 
-def sample(at: Sequence[int | None], size: int = 4, kind: str = "read") -> dict[str, object]:
-    return {"line": 1, "access": kind, "buffer": None, "at": list(at), "bytes": size, "begin": 0, "itemsize": 4}
+def an_access(at: Sequence[int | None], operation: str) -> Access:
+    """Of 4 bytes of shared memory a lane."""
+    return Access(1, 4, 0, 0, 4, operation, None, (0, 0, 0), tuple(at))
 
 
 def test_lanes_that_want_one_word_share_a_wave_but_for_atomics() -> None:
-    read, atomic = (access_of(sample([8] * 32, kind=kind)) for kind in ("read", "atomic"))
+    read, atomic = (an_access([8] * 32, operation) for operation in ("read", "atomic"))
     assert waves_of(read) == [{2: list(range(32))}]
     assert [wave[2] for wave in waves_of(atomic)] == [[lane] for lane in range(32)]
 

@@ -15,8 +15,9 @@ from test_faces import make_clone, run, solve
 from grader.content.catalog import load_catalog
 from grader.content.source_file import Source
 from grader.devices import Finding
+from grader.devices.counters import CallCounters
 from grader.output.record import FORMAT, record
-from grader.verdict import Grade, Kind, Measurement, Mismatch, Verdict
+from grader.verdict import CaseCounters, Grade, Kind, Measurement, Mismatch, Verdict
 
 ROOT = Path(__file__).resolve().parent.parent
 KATA = load_catalog(ROOT).katas["elementwise_f32"]
@@ -70,11 +71,15 @@ def test_a_verdict_loses_nothing() -> None:
     """Whatever a Verdict holds is in its record, one by one, so that a new field is not forgotten."""
     finding = Finding("race", "two at once", kernel="k", line=3, block=(1, 0, 0), thread=(2, 0, 0))
     mismatch = Mismatch("y", (1, 2), 1.5, None)
-    verdict = Verdict(Kind.RACE, "s", finding=finding, mismatches=(mismatch,), open_todos=(1, 2), counters={"a": 1})
+    counted = CaseCounters({"n": 5}, CallCounters(1, 2, 64))
+    verdict = Verdict(Kind.RACE, "s", finding=finding, mismatches=(mismatch,), open_todos=(1, 2), counters=counted)
     said = kept(verdict)["verdicts"][0]
     names = {item.name for item in fields(Verdict)} - {"kind", "measurements"}
     assert names < set(said) and set(said) == names | {"verdict"}
-    assert said["finding"]["block"] == [1, 0, 0] and said["open_todos"] == [1, 2] and said["counters"] == {"a": 1}
+    assert said["finding"]["block"] == [1, 0, 0] and said["open_todos"] == [1, 2]
+    totals = {"launches": 1, "warp_instructions": 2, "thread_instructions": 64}
+    assert said["counters"] == {**totals, "kernels": [], "sizes": {"n": 5}}
+    assert kept(Verdict(Kind.RACE, "s"))["verdicts"][0]["counters"] == {}
     assert said["mismatches"] == [{"buffer": "y", "index": [1, 2], "expected": 1.5, "got": None, "writer": None}]
 
 

@@ -8,6 +8,7 @@ import pytest
 from sim_kernels.harness import HERE, given, line_of, open_device, wanted
 
 from grader.devices import Call, Outcome, Scalar
+from grader.devices.report_json import encode
 from grader.devices.sim import SimDevice
 
 SOURCE = HERE / "counters.cu"
@@ -27,9 +28,14 @@ def call(device: SimDevice, launcher: str, n: int, *, counters: bool = True) -> 
 def kernel(device: SimDevice, launcher: str, n: int) -> dict[str, Any]:
     outcome = call(device, launcher, n)
     assert not outcome.findings, outcome.findings
-    (counted,) = outcome.counters["kernels"]
+    (counted,) = kernels(outcome)
     assert counted["kernel"].startswith(launcher)
-    return dict(counted)
+    return counted
+
+
+def kernels(outcome: Outcome) -> list[dict[str, Any]]:
+    """What each kernel cost, as JSON has it."""
+    return list(encode(outcome.counters)["kernels"])
 
 
 def at(counted: dict[str, Any], marker: str) -> dict[str, Any]:
@@ -39,9 +45,9 @@ def at(counted: dict[str, Any], marker: str) -> dict[str, Any]:
 
 def test_nothing_is_counted_unless_asked_for(device: SimDevice) -> None:
     plain, counted = (call(device, "conflicts", 512, counters=counters) for counters in (False, True))
-    assert "kernels" not in plain.counters and counted.counters["kernels"]
+    assert plain.counters and not plain.counters.kernels and counted.counters and counted.counters.kernels
     assert plain.outputs == counted.outputs
-    assert plain.counters["launches"] == counted.counters["launches"] == 1
+    assert plain.counters.launches == counted.counters.launches == 1
 
 
 def test_the_next_call_counts_anew(device: SimDevice) -> None:
@@ -139,7 +145,7 @@ def test_samples_of_shared_memory_and_of_buffers_that_begin_anywhere(device: Sim
     assert {item["buffer"] for item in copied["samples"] if item["bytes"] == 16} == {"x", None}
     buffers = (given("x", "f32", X, offset_bytes=20), wanted("y", "f32", 4096))
     moved = device.call(Call("broadcast", buffers, (Scalar("n", "int", 3),), counters=True))
-    (load,) = samples(moved.counters["kernels"][0], "broadcast", access="read")
+    (load,) = samples(kernels(moved)[0], "broadcast", access="read")
     assert (load["begin"], load["at"]) == (20, [20 + 8] * 32)
 
 
@@ -158,6 +164,6 @@ def test_samples_of_shared_memory_and_of_buffers_that_begin_anywhere(device: Sim
 def test_fragments_come_from_shared_memory_as_the_machine_code_loads_them(
     device: SimDevice, launcher: str, waves: int
 ) -> None:
-    counted = call(device, launcher, 0).counters["kernels"][0]
+    counted = kernels(call(device, launcher, 0))[0]
     line = at(counted, "fragment")
     assert (line["waves"], line["ideal_waves"]) == (waves, 4)

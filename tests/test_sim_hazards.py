@@ -8,6 +8,7 @@ import pytest
 from sim_kernels.harness import HERE, given, line_of, open_device, run, unpack, wanted
 
 from grader.devices import Call, Finding, Outcome, Scalar
+from grader.devices.counters import Writer
 from grader.devices.sim import SimDevice
 
 PLANTED = HERE / "planted.cu"
@@ -142,10 +143,10 @@ def test_last_writer_of_watched_elements(near_misses: SimDevice) -> None:
     writers = watched(near_misses, "exchange_in_a_warp", ("y", 5), ("y", 100), ("y", 200), ("y", 257)).writers
     last = NEAR_MISSES.read_text().splitlines().index("    y[i] = other;") + 1
     assert set(writers) == {"y[5]", "y[100]", "y[200]"}
-    assert (writers["y[5]"]["block"], writers["y[5]"]["thread"]) == ([0, 0, 0], [5, 0, 0])
-    assert (writers["y[100]"]["block"], writers["y[100]"]["thread"]) == ([1, 0, 0], [36, 0, 0])
-    assert {writers[place]["line"] for place in ("y[5]", "y[100]")} == {last}
-    assert writers["y[200]"] == {"kernel": "cudaMemsetAsync"}
+    assert (writers["y[5]"].block, writers["y[5]"].thread) == ((0, 0, 0), (5, 0, 0))
+    assert (writers["y[100]"].block, writers["y[100]"].thread) == ((1, 0, 0), (36, 0, 0))
+    assert {writers[place].line for place in ("y[5]", "y[100]")} == {last}
+    assert writers["y[200]"] == Writer("cudaMemsetAsync")
 
 
 def test_element_that_nobody_wrote_has_no_writer(planted: SimDevice) -> None:

@@ -181,12 +181,13 @@ def test_instructions_are_limited_to_the_last_one(launcher: str, threads: int) -
     """However many host threads run the blocks, the same number is enough and one fewer is not."""
     device = open_device(SOURCE, threads=threads)
     arguments = (given("x", "f32", X), wanted("y", "f32", 128), N)
-    counted = device.call(Call(launcher, arguments[:2], (Scalar("n", "int", N),), counters=True)).counters["kernels"]
-    needed = sum(kernel["warp_instructions"] for kernel in counted)  # one by one
+    counted = device.call(Call(launcher, arguments[:2], (Scalar("n", "int", N),), counters=True)).counters
+    assert counted is not None
+    needed = sum(kernel.warp_instructions for kernel in counted.kernels)  # one by one
     assert needed > 100_000
     for seed in range(3):
         done = run(device, launcher, *arguments, seed=seed, limits=Limits(instructions=needed))
-        assert done.findings == () and done.counters["warp_instructions"] == needed
+        assert done.findings == () and done.counters and done.counters.warp_instructions == needed
         (found,) = run(device, launcher, *arguments, seed=seed, limits=Limits(instructions=needed - 1)).findings
         assert found.kind == "time-out" and has(found.message, str(needed - 1), "warp instructions")
         assert found.kernel is not None and "instructions_kernel" in found.kernel
@@ -288,7 +289,7 @@ def test_a_launcher_that_does_not_ask_is_told_so(device: SimDevice) -> None:
 
 def test_a_launcher_may_launch_nothing(device: SimDevice) -> None:
     outcome = run(device, "launches_nothing", wanted("y", "f32", 4), 0)
-    assert outcome.findings == () and outcome.counters["launches"] == 0
+    assert outcome.findings == () and outcome.counters and outcome.counters.launches == 0
     assert outcome.outputs["y"] == b"\xa5" * 16
 
 

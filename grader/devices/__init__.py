@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Literal, Protocol
 
+from grader.devices.counters import CallCounters, Launch, Writer
+
 Role = Literal["in", "out"]
 Contents = bytes | bytearray | memoryview
 Outputs = Mapping[str, Contents]  # by the names of buffers
@@ -177,20 +179,21 @@ class TimingResult:
 class Outcome:
     """What one call did. ``outputs`` holds every "out" buffer's bytes after the device was synchronised.
 
-    ``launches`` has, on a GPU, what each kernel of the call was launched with and how many of its blocks an SM holds:
-    kernel, stream, grid, block, registers, local_bytes, smem_bytes, blocks_per_sm, occupancy (a share).
-    ``counters`` has, where the call asked for it, under "kernels" a list with each kernel's totals, the lines that cost
-    most, and under "samples" one access of each instruction in these lines: where every lane of a warp goes.
-    ``writers`` names who last wrote each watched element: "c[3]" -> kernel, line, block, thread, as far as they apply.
-    An element that nobody wrote is not in it. After a timing run there is ``timing`` and no outputs.
+    ``launches`` are those of a GPU, in order. ``counters`` are the simulator's, None where no launcher was called.
+    ``writers`` names who last wrote each watched element, such as "c[3]". An element that was not written is not in it.
+    After a timing run there is ``timing`` and no outputs.
     """
 
     outputs: Outputs = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
-    counters: Mapping[str, Any] = field(default_factory=dict)
-    writers: Mapping[str, Any] = field(default_factory=dict)
-    launches: tuple[Mapping[str, Any], ...] = ()
+    counters: CallCounters | None = None
+    writers: Mapping[str, Writer] = field(default_factory=dict)
+    launches: tuple[Launch, ...] = ()
     timing: TimingResult | None = None
+
+
+class DeviceError(Exception):
+    """The device itself is broken, not the learner's file: what it reports cannot be understood."""
 
 
 class LoadError(Exception):
@@ -215,6 +218,7 @@ class Device(Protocol):
 
         One device is one process with the kata's library loaded: a ``__device__`` variable keeps its value from call
         to call, on a GPU and on the simulator alike, until the process is replaced. Whoever counts in one sets it back.
-        A learner's failure is a Finding. An exception means that the grader or the machine is broken.
+        A learner's failure is a Finding. An exception means that the grader or the machine is broken. DeviceError is
+        one with a sentence for whom it happens to.
         """
         ...

@@ -12,20 +12,21 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from grader.compile.nvcc_log import SOURCE
 from grader.content.catalog import Kata
 from grader.content.spec import Sizes, Spec
 from grader.devices import INSTRUCTIONS, Call, Finding, Limits, Outcome
+from grader.devices.counters import Writer
 from grader.judge.answer import Comparison, compare
 from grader.judge.case import Case, CaseKey, Expected, allowed, shapes
 from grader.sandbox.parent import Sandbox
-from grader.verdict import Kind, Mismatch, Verdict, said
+from grader.verdict import CaseCounters, Kind, Mismatch, Verdict, said
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -97,7 +98,7 @@ class _Search:
 
     def call(self, call: Call) -> Outcome:
         outcome = self.sandbox.call(call)
-        executed = outcome.counters.get("warp_instructions", 0)
+        executed = outcome.counters.warp_instructions if outcome.counters else 0
         self.instructions += executed
         self.work += FINDING_WORK if outcome.findings else executed
         return outcome
@@ -274,11 +275,11 @@ def _find(
         return min(failing, key=lambda shape: _weight(search, shape)) if failing else None
 
 
-def count(kata: Kata, spec: Spec, sandbox: Sandbox, budget: SearchBudget) -> Mapping[str, Any]:
-    """What the kernels of one call on the largest named shape cost: the counters of Outcome and, as "sizes", the shape.
+def count(kata: Kata, spec: Spec, sandbox: Sandbox, budget: SearchBudget) -> CaseCounters | None:
+    """What the kernels of one call on the largest named shape cost.
 
-    Empty where the device does not count. Buffers begin where cudaMalloc would put them, not in the middle of a sector
-    as they may in a check: what is counted is the learner's.
+    None where the device does not count or nothing was launched. Buffers begin where cudaMalloc would put them, not in
+    the middle of a sector as they may in a check: what is counted is the learner's.
     """
     sizes = [sizes for sizes in spec.named_sizes if allowed(kata, sizes) and spec.work(sizes) <= budget.work_limit]
     largest = max(sizes, key=spec.work)
@@ -288,7 +289,7 @@ def count(kata: Kata, spec: Spec, sandbox: Sandbox, budget: SearchBudget) -> Map
     aligned = tuple(replace(buffer, offset_bytes=0) for buffer in call.buffers)
     call = replace(call, buffers=aligned, counters=True)
     counters = sandbox.call(call).counters
-    return {**counters, "sizes": case.sizes} if counters.get("kernels") else {}
+    return CaseCounters(case.sizes, counters) if counters and counters.kernels else None
 
 
 # -- one case --------------------------------------------------------------------------------------------------------
@@ -357,14 +358,14 @@ def _flat_index(case: Case, mismatch: Mismatch) -> int:
     return flat
 
 
-def _writer(writer: Mapping[str, Any] | None) -> str | None:
+def _writer(writer: Writer | None) -> str | None:
     """``block (1,0,0) thread (0,0,0), line 17``; a function of the CUDA runtime by its name."""
     if writer is None:
         return None
-    if "thread" not in writer:
-        return str(writer["kernel"])
-    block, thread = ("(" + ",".join(map(str, writer[key])) + ")" for key in ("block", "thread"))
-    line = f", line {writer['line']}" if "line" in writer else ""
+    if writer.block is None or writer.thread is None:
+        return writer.kernel
+    block, thread = ("(" + ",".join(map(str, place)) + ")" for place in (writer.block, writer.thread))
+    line = f", line {writer.line}" if writer.line is not None else ""
     return f"block {block} thread {thread}{line}"
 
 

@@ -250,13 +250,8 @@ def _measurement(kata: Kata, spec: Spec, track: _Track, gpu: Gpu) -> Measurement
         floor_s=max(flops / flops_s if flops_s else 0.0, bytes_read / bytes_s if bytes_s else 0.0),
         clock_mhz=track.result.clocks_mhz[-1],
         graded=track.graded,
-        launches=_one_call(track.outcome.launches),
+        launches=tuple(dict.fromkeys(track.outcome.launches)),  # each kernel with its shape once
     )
-
-
-def _one_call(launches: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
-    """Of all that was launched, each kernel with its shape once."""
-    return tuple({str(launch): launch for launch in launches}.values())
 
 
 # -- shapes, and what they move --------------------------------------------------------------------------------------

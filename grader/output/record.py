@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from grader.verdict import Grade, Verdict
+from grader.devices.report_json import encode
+from grader.verdict import CaseCounters, Grade, Verdict
 
 FORMAT = 1
 _DERIVED = ("rate", "baseline_rate", "unit", "peak_share")  # of a measurement
@@ -39,13 +40,19 @@ def record(grade: Grade) -> dict[str, Any]:
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:
     names = ("device", "summary", "cases", "error_share", "sizes", "values", "line", "wrong_count", "element_count")
-    more = ("left_out", "pattern", "open_todos", "printed", "detail", "counters")
+    more = ("left_out", "pattern", "open_todos", "printed", "detail")
     return {
         "verdict": str(verdict.kind),
         **{name: getattr(verdict, name) for name in (*names, *more)},
+        "counters": _counters(verdict.counters),
         "finding": verdict.finding and asdict(verdict.finding),
         "mismatches": [asdict(item) for item in verdict.mismatches],
     }
+
+
+def _counters(counted: CaseCounters | None) -> dict[str, Any]:
+    """With the keys that the simulator's engine writes, and the shape; empty where nothing was counted."""
+    return {**encode(counted.call), "sizes": counted.sizes} if counted else {}
 
 
 def _plain(value: Any) -> Any:

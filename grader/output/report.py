@@ -5,10 +5,10 @@ What comes from a learner's file is in it as plain text: no terminal obeys it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
+from grader.devices.counters import KernelCounters, LineCounters
 from grader.output.terminal import plain
 from grader.sandbox.parent import TRUNCATED
 from grader.verdict import Grade, Kind, Measurement, Mismatch, Verdict, said
@@ -71,11 +71,11 @@ def launches(grade: Grade) -> Iterable[str]:
     """What each kernel was launched with while it was timed, a line each."""
     found = [item for measurement in grade.verdict.measurements[:1] for item in measurement.launches]
     for item in found:
-        grid, block = (_triple(tuple(item[name])) for name in ("grid", "block"))
-        local = f"{item['local_bytes']} bytes of local memory (spills?)" if item["local_bytes"] else "no local memory"
-        uses = f"{item['registers']} registers, {item['smem_bytes']} bytes of shared memory, {local}"
-        fill = f"{item['blocks_per_sm']} blocks per SM, occupancy {100 * item['occupancy']:.0f} %"
-        yield plain(f"{item['kernel'].partition('(')[0]} <<<{grid}, {block}>>>: {uses}, {fill}")
+        local = f"{item.local_bytes} bytes of local memory (spills?)" if item.local_bytes else "no local memory"
+        uses = f"{item.registers} registers, {item.smem_bytes} bytes of shared memory, {local}"
+        fill = f"{item.blocks_per_sm} blocks per SM, occupancy {100 * item.occupancy:.0f} %"
+        name = item.kernel.partition("(")[0]
+        yield plain(f"{name} <<<{_triple(item.grid)}, {_triple(item.block)}>>>: {uses}, {fill}")
 
 
 def explanation(grade: Grade) -> str:
@@ -188,7 +188,7 @@ _TOTALS: tuple[tuple[str, str], ...] = (
     ("by class", "{classes}"),
     ("global memory", "{bytes_read:,} bytes read, {bytes_written:,} written, in {global_requests:,} requests"),
     ("sectors", "{sectors:,} of 32 bytes; {ideal_sectors:,} would do"),
-    ("shared memory", "{waves:,} waves of {shared_requests:,} requests; {ideal_waves:,} would do"),
+    ("shared memory", "{wavefronts:,} waves of {shared_requests:,} requests; {ideal_wavefronts:,} would do"),
     ("branches", "{branches:,}, {divergent_branches:,} of them divergent"),
     ("barriers", "{barriers:,}"),
     ("atomics", "{atomics:,} instructions, at most {most_atomics_on_one_address:,} updates of one address"),
@@ -200,30 +200,31 @@ def costs(grade: Grade) -> list[str]:
     """What each kernel of a counted call cost, and the lines that cost most; empty where nothing was counted."""
     rows: list[str] = []
     for counters in (verdict.counters for verdict in grade.verdicts if verdict.counters):
-        sizes = said(counters["sizes"])
-        for kernel in counters["kernels"]:
-            launches = f", {kernel['launches']} launches" if kernel["launches"] > 1 else ""
-            rows.append(f"counters of {kernel['kernel']} at {sizes}{launches}")
+        sizes = said(counters.sizes)
+        for kernel in counters.call.kernels:
+            launches = f", {kernel.launches} launches" if kernel.launches > 1 else ""
+            rows.append(f"counters of {kernel.kernel} at {sizes}{launches}")
             rows += _totals(kernel)
-            rows += _cost_lines(grade, kernel["lines"])
+            rows += _cost_lines(grade, kernel.lines)
     return [rows[0], *(INDENT + plain(row) for row in rows[1:])] if rows else []
 
 
-def _totals(kernel: Mapping[str, Any]) -> Iterable[str]:
-    ordered = sorted(kernel["instructions"].items(), key=lambda item: -item[1])
+def _totals(kernel: KernelCounters) -> Iterable[str]:
+    ordered = sorted(kernel.instructions.items(), key=lambda item: -item[1])
     classes = ", ".join(f"{name} {number:,}" for name, number in ordered)
     for label, words in _TOTALS:
-        text = words.format(**kernel, classes=classes)
+        text = words.format(**vars(kernel), classes=classes)
         if not text.startswith("0"):
             yield f"{label:<18} {text}"
 
 
-def _cost_lines(grade: Grade, lines: Iterable[Mapping[str, int]]) -> Iterable[str]:
+def _cost_lines(grade: Grade, lines: Sequence[LineCounters]) -> Iterable[str]:
     yield f"{'line':>5} {'instructions':>13} {'sectors/ideal':>17} {'waves/ideal':>17}"
-    for item in list(lines)[:COST_LINES]:
-        sectors, waves = (_share(item[name], item[f"ideal_{name}"]) for name in ("sectors", "waves"))
-        text = grade.source.line(item["line"])[:70]
-        yield f"{item['line']:>5} {item['instructions']:>13,} {sectors:>17} {waves:>17}  {text}"
+    for item in lines[:COST_LINES]:
+        sectors = _share(item.sectors, item.ideal_sectors)
+        waves = _share(item.wavefronts, item.ideal_wavefronts)
+        text = grade.source.line(item.line)[:70]
+        yield f"{item.line:>5} {item.instructions:>13,} {sectors:>17} {waves:>17}  {text}"
 
 
 def _share(count: int, ideal: int) -> str:

@@ -7,10 +7,10 @@ instruction. The figures beside the lines are of the whole launch.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass
 from typing import Any
 
 from grader.content.source_file import Source
+from grader.devices.counters import Access, LineCounters
 from grader.output.report import headline
 from grader.pages import paragraph, section
 from grader.pages.markup import Markup, Row, drawing, join, label, line, rect, table, tag
@@ -26,34 +26,6 @@ NOTHING = (
     "No kata is drawn. `kata report --kata NAME` runs your file on the simulator and draws how its warps reach into "
     "memory; without --kata that is done for the kata that you passed last, while its file is as it was then."
 )
-
-
-@dataclass(frozen=True)
-class Access:
-    """One access of a warp: ``at`` has for each lane its bytes' begin, None where the lane has no part in it.
-
-    In global memory they count from the last multiple of 128 bytes at or before the buffer, which begins ``begin``
-    bytes after that; in shared memory (``buffer`` None) from the block's own first byte.
-    """
-
-    line: int
-    kind: str  # read, write, atomic
-    buffer: str | None
-    at: tuple[int | None, ...]
-    bytes: int
-    begin: int
-    itemsize: int
-
-    @property
-    def lanes(self) -> list[tuple[int, int]]:
-        """(lane, begin) of those that have a part in it."""
-        return [(lane, at) for lane, at in enumerate(self.at) if at is not None]
-
-
-def access_of(sample: Mapping[str, Any]) -> Access:
-    names = ("line", "access", "buffer", "at", "bytes", "begin", "itemsize")
-    number, kind, buffer, at, size, begin, itemsize = (sample[name] for name in names)
-    return Access(number, kind, buffer, tuple(at), size, begin, itemsize)
 
 
 def sectors_of(access: Access) -> dict[int, list[tuple[int, int, int]]]:
@@ -79,7 +51,7 @@ def waves_of(access: Access) -> list[dict[int, list[int]]]:
             if not first <= lane < first + together:
                 continue
             for word in range(at // WORD, (at + access.bytes - 1) // WORD + 1):
-                alone = lane if access.kind == "atomic" else -1
+                alone = lane if access.operation == "atomic" else -1
                 banks.setdefault(word % BANKS, {}).setdefault((word, alone), []).append(lane)
         depth = max(map(len, banks.values()), default=0)
         served = {bank: list(words.values()) for bank, words in banks.items()}
@@ -114,42 +86,44 @@ def _kata(grade: Grade) -> Iterator[Markup]:
         words = headline(grade) if not grade.passed else f"{grade.kata.name}: nothing was counted"
         yield paragraph(f"{words}. Only what passes on the simulator is drawn.")
         return
-    for kernel in counters["kernels"]:
-        yield tag("h3", name, f": {kernel['kernel']} at {said(counters['sizes'])}")
-        yield _lines(grade.source, kernel["lines"])
-        pictures = [_picture(grade.source, several) for several in _chosen(kernel["samples"], kernel["lines"])]
+    for kernel in counters.call.kernels:
+        yield tag("h3", name, f": {kernel.kernel} at {said(counters.sizes)}")
+        yield _lines(grade.source, kernel.lines)
+        pictures = [_picture(grade.source, several) for several in _chosen(kernel.samples, kernel.lines)]
         yield tag("div", *pictures, class_="pictures")
 
 
-def _lines(source: Source, lines: Iterable[Mapping[str, int]]) -> Markup:
+def _lines(source: Source, lines: Iterable[LineCounters]) -> Markup:
     head = ("", "", "sectors a request", "best", "waves an access", "best")
     rows = []
     for item in lines:
-        if not item["requests"] and not item["accesses"]:
+        if not item.requests and not item.accesses:
             continue
-        cells = (*_each(item, "sectors", "requests"), *_each(item, "waves", "accesses"))
-        rows.append(Row(f"line {item['line']}", (tag("code", source.line(item["line"])[:90]), *cells)))
+        sectors = _each(item.sectors, item.ideal_sectors, item.requests)
+        waves = _each(item.wavefronts, item.ideal_wavefronts, item.accesses)
+        rows.append(Row(f"line {item.line}", (tag("code", source.line(item.line)[:90]), *sectors, *waves)))
     return table(head, rows)
 
 
-def _each(item: Mapping[str, int], cost: str, of: str) -> tuple[Markup | str, str]:
+def _each(cost: int, ideal: int, requests: int) -> tuple[Markup | str, str]:
     """How many a request, and how many would do."""
-    if not item[of]:
+    if not requests:
         return "-", "-"
-    is_high = item[cost] > 1.05 * item[f"ideal_{cost}"]
-    shown = f"{item[cost] / item[of]:.3g}"
-    figure = tag("span", f"{shown} !", class_="high", title="more than it need be") if is_high else Markup(shown)
-    return figure, f"{item[f'ideal_{cost}'] / item[of]:.3g}"
+    each = f"{cost / requests:.3g}"
+    is_high = cost > 1.05 * ideal
+    figure = tag("span", f"{each} !", class_="high", title="more than it need be") if is_high else each
+    return figure, f"{ideal / requests:.3g}"
 
 
-def _chosen(samples: Iterable[Mapping[str, Any]], lines: Sequence[Mapping[str, int]]) -> list[list[Access]]:
+def _chosen(samples: Iterable[Access], lines: Sequence[LineCounters]) -> list[list[Access]]:
     """Accesses that are alike but for where they are, together; of the dearest lines first, and none of a lone lane."""
-    order = [item["line"] for item in lines]
+    order = [item.line for item in lines]
     alike: dict[tuple[Any, ...], list[Access]] = {}
-    for access in map(access_of, samples):
+    for access in samples:
         if len(access.lanes) < 2:
             continue
-        alike.setdefault((order.index(access.line), access.kind, access.buffer or "", access.bytes), []).append(access)
+        kind = (order.index(access.line), access.operation, access.buffer or "", access.bytes)
+        alike.setdefault(kind, []).append(access)
     return [alike[key] for key in sorted(alike)][:MOST_PICTURES]
 
 
@@ -159,7 +133,7 @@ def _picture(source: Source, alike: Sequence[Access]) -> Markup:
     worst = max(alike, key=lambda access: len(waves_of(access) if is_shared else sectors_of(access)))
     what = "shared memory" if is_shared else worst.buffer
     several = f", the worst of {len(alike)} such instructions" if len(alike) > 1 else ""
-    heading = f"Line {worst.line}: {worst.kind} of {what}, {worst.bytes} bytes a lane{several}"
+    heading = f"Line {worst.line}: {worst.operation} of {what}, {worst.bytes} bytes a lane{several}"
     drawn, words = _banks(worst, heading) if is_shared else _sectors(worst, heading)
     code = tag("code", source.line(worst.line)[:90])
     return tag("figure", tag("h3", heading), code, drawn, tag("figcaption", words))

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from grader.devices import Device, LoadError
+from grader.devices import Device, DeviceError, LoadError
 from grader.fault import Fault
 from grader.sandbox.frames import Child, read_header, write_header
 from grader.system.processes import end_with_parent
@@ -48,7 +48,11 @@ def _serve(name: str, connection: socket.socket) -> None:
     write_header(connection, {"ready": True})
     frames = Child(connection)
     while True:
-        outcome = device.call(frames.read_call())
+        try:
+            outcome = device.call(frames.read_call())
+        except DeviceError as error:
+            frames.write_broken(str(error))
+            os._exit(0)
         sys.stdout.flush()
         ctypes.CDLL(None).fflush(None)
         frames.write_outcome(outcome, spent=device.spent)

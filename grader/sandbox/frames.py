@@ -26,6 +26,7 @@ from grader.devices import (
     Buffer,
     Call,
     Contents,
+    DeviceError,
     Finding,
     Limits,
     Outcome,
@@ -36,6 +37,8 @@ from grader.devices import (
     TimingResult,
 )
 from grader.devices.contents import DIFFERENT, JUDGED
+from grader.devices.counters import CallCounters, Launch, Writer
+from grader.devices.report_json import decode, encode
 
 SHARED_BYTES = 1 << 18  # from here on contents are shared: twice as fast as the socket; of half as much, no faster
 ANSWER_BYTES = 1 << 30  # most that an answer may be beside large outputs: a timing run sends small ones every time
@@ -78,10 +81,15 @@ class Parent:
         _write(self._connection, header, blobs, places, new)
 
     def read_outcome(self, call: Call, limit_s: float) -> tuple[Outcome, bool]:
-        """What became of ``call``, and whether the device is spent. Raises EOFError, TimeoutError, FrameError."""
+        """What became of ``call``, and whether the device is spent. Raises EOFError, TimeoutError, FrameError.
+
+        Raises DeviceError where the child says that the device is broken.
+        """
         sizes = _output_sizes(call)
         reader = _Reader(self._connection, limit_s, most_bytes=ANSWER_BYTES + ANSWERS * sum(sizes.values()))
         header, listed = reader.head()
+        if "broken" in header:
+            raise DeviceError(str(header["broken"]))
         try:
             blobs = [
                 reader.read(size) if place is None else self._shared.read_output(place, size) for size, place in listed
@@ -237,7 +245,8 @@ class Child:
     def write_outcome(self, outcome: Outcome, *, spent: bool) -> None:
         """The header has the names of outputs and answers in the order of their contents."""
         timing = replace(outcome.timing, answers=(), again=()) if outcome.timing else None
-        header = asdict(replace(outcome, outputs={}, timing=timing))
+        header = asdict(replace(outcome, outputs={}, timing=timing, counters=None, writers={}, launches=()))
+        header.update({name: encode(getattr(outcome, name)) for name in ("counters", "writers", "launches")})
         header["outputs"] = list(outcome.outputs)
         header["timed_outputs"] = [(number, list(outputs)) for number, outputs in _timed_outputs(outcome)]
         header["answers"] = len(outcome.timing.answers) if outcome.timing else 0
@@ -246,6 +255,10 @@ class Child:
             *(data for _, outputs in _timed_outputs(outcome) for data in outputs.values()),
         ]
         _write(self._connection, {**header, "spent": spent}, blobs, [self._put(blob) for blob in blobs])
+
+    def write_broken(self, problem: str) -> None:
+        """In place of an outcome: the device is broken."""
+        write_header(self._connection, {"broken": problem})
 
     def _map(self, fd: int) -> None:
         try:
@@ -378,8 +391,10 @@ def _decode_outcome(header: Mapping[str, Any], blobs: Iterable[Contents]) -> Out
         outputs_of = {"answers": tuple(answers), "again": tuple(again)}
         timing = TimingResult(**{**timing, **pairs, **outputs_of, "finding": finding, "clocks_mhz": clocks})
     findings = tuple(_finding(item) for item in header["findings"])
-    plain = {name: header[name] for name in ("counters", "writers")}
-    return Outcome(outputs, findings, **plain, launches=tuple(header["launches"]), timing=timing)
+    counters = None if header["counters"] is None else decode(CallCounters, header["counters"], "the counters")
+    writers = {place: decode(Writer, item, f"the writer of {place}") for place, item in header["writers"].items()}
+    launches = tuple(decode(Launch, item, "a launch") for item in header["launches"])
+    return Outcome(outputs, findings, counters, writers, launches, timing)
 
 
 def _finding(item: Mapping[str, Any]) -> Finding:

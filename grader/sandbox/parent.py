@@ -26,7 +26,8 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from grader.compile import unit
-from grader.devices import Call, Finding, Limits, Outcome
+from grader.devices import Call, DeviceError, Finding, Limits, Outcome
+from grader.devices.counters import CallCounters, KernelCounters, Launch, Writer
 from grader.sandbox.child import CUT_OFF, SandboxError
 from grader.sandbox.frames import FrameError, Parent, read_header, write_header
 from grader.system.processes import Guarded, grader_environment, group_size, resident_bytes, tasks
@@ -103,7 +104,7 @@ class Sandbox:
     def call(self, call: Call) -> Outcome:
         """Run the launcher once. A child that ends, hangs or breaks its device becomes a Finding in the Outcome.
 
-        Raises SandboxError when a child cannot even be made ready.
+        Raises SandboxError when a child cannot even be made ready, and when the device is broken.
         """
         child, tag = self.start(), self._program.tag if self._program else ""
         try:
@@ -112,6 +113,9 @@ class Sandbox:
             self.printed = child.printed()
             self.close()
             return Outcome(findings=(lost.finding,))
+        except DeviceError as error:
+            self.close()
+            raise SandboxError(f"{error}. This is a bug of the grader, not of the file.") from None
         except BaseException:
             self.close()
             raise
@@ -133,6 +137,8 @@ def _as_alone(tag: str, outcome: Outcome) -> Outcome:
             return unit.without(tag, value)
         if isinstance(value, Finding):
             return replace(value, message=plain(value.message), kernel=plain(value.kernel))
+        if isinstance(value, (CallCounters, KernelCounters, Launch, Writer)):
+            return replace(value, **{name: plain(item) for name, item in vars(value).items()})
         if isinstance(value, Mapping):
             return {key: plain(item) for key, item in value.items()}
         return type(value)(map(plain, value)) if isinstance(value, (list, tuple)) else value

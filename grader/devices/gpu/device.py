@@ -10,12 +10,12 @@ every kata pays, and every kernel that breaks its context pays again.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from ctypes import c_char_p, c_void_p
 from pathlib import Path
-from typing import Any
 
-from grader.devices import CTYPES, Buffer, Call, Finding, LoadError, Outcome, Poison, TimingRequest
+from grader.devices import CTYPES, Buffer, Call, DeviceError, Finding, LoadError, Outcome, Poison, TimingRequest
+from grader.devices.counters import Launch
 from grader.devices.gpu.baselines import BaselineError
 from grader.devices.gpu.driver import Driver, DriverError
 from grader.devices.gpu.timing import Timing
@@ -87,10 +87,10 @@ class GpuDevice:
         error = self._take_error()
         return Finding("launch failed", f"the CUDA runtime refused a call: {error.decode()}") if error else None
 
-    def _launches(self) -> tuple[Mapping[str, Any], ...]:
+    def _launches(self) -> tuple[Launch, ...]:
         """What the launcher launched since this was last asked, in order."""
         threads = self._driver.attribute(_THREADS_PER_SM)
-        return tuple(_parsed(line, threads) for line in self._take_launches().decode(errors="replace").splitlines())
+        return tuple(launch_of(line, threads) for line in self._take_launches().decode(errors="replace").splitlines())
 
     def _broken_rules(self, places: Sequence[Sequence[Region]]) -> list[Finding]:
         """Of the calls of the launcher since this was last asked, with their buffers' places."""
@@ -129,21 +129,25 @@ class GpuDevice:
         return Finding(kind, f"{meaning}: {self._driver.describe(result)}")
 
 
-def _parsed(line: str, threads_per_sm: int) -> dict[str, Any]:
-    """One line of kata_take_launches. ``occupancy`` is the share of an SM's threads that its blocks fill."""
-    stream, *numbers, name = line.split(" ", 12)
-    gx, gy, gz, bx, by, bz, dynamic, static, registers, local, blocks = map(int, numbers)
-    return {
-        "kernel": name,
-        "stream": 0 if stream == "(nil)" else int(stream, 16),
-        "grid": (gx, gy, gz),
-        "block": (bx, by, bz),
-        "registers": registers,
-        "local_bytes": local,
-        "smem_bytes": dynamic + static,
-        "blocks_per_sm": blocks,
-        "occupancy": blocks * bx * by * bz / threads_per_sm,
-    }
+def launch_of(line: str, threads_per_sm: int) -> Launch:
+    """One line of kata_take_launches. Raises DeviceError."""
+    try:
+        stream, *numbers, name = line.split(" ", 12)
+        gx, gy, gz, bx, by, bz, dynamic, static, registers, local, blocks = map(int, numbers)
+        queue = 0 if stream == "(nil)" else int(stream, 16)
+    except ValueError:
+        raise DeviceError(f"the GPU's record of launches: {line[:80]!r} is not a launch") from None
+    return Launch(
+        kernel=name,
+        stream=queue,
+        grid=(gx, gy, gz),
+        block=(bx, by, bz),
+        registers=registers,
+        local_bytes=local,
+        smem_bytes=dynamic + static,
+        blocks_per_sm=blocks,
+        occupancy=blocks * bx * by * bz / threads_per_sm,
+    )
 
 
 class _Placed:

@@ -14,10 +14,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from grader.devices import CTYPES, Buffer, Call, Finding, pointer
+from grader.devices import CTYPES, Buffer, Call, DeviceError, Finding, pointer
+from grader.devices.counters import CallCounters, Writer
+from grader.devices.report_json import ReportError, decode
 from grader.devices.sim.arrays import shared_arrays
+
+T = TypeVar("T")
 
 _PROTOTYPES: dict[str, tuple[Any, Sequence[Any]]] = {
     "sim_load": (ctypes.c_char_p, (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int)),
@@ -143,18 +147,40 @@ def add_watches(engine: ctypes.CDLL, call: Call, addresses: Sequence[int]) -> No
             engine.sim_watch(f"{name}[{index}]".encode(), address + index * buffer.itemsize, buffer.itemsize)
 
 
-def read_writers(engine: ctypes.CDLL) -> dict[str, dict[str, Any]]:
-    writers: dict[str, dict[str, Any]] = json.loads(engine.sim_writers().decode(errors="replace"))
-    known = ("kernel", "file", "line", "block", "thread")
-    return {place: {key: writer[key] for key in known if key in writer} for place, writer in writers.items()}
+def read_writers(engine: ctypes.CDLL) -> dict[str, Writer]:
+    """Who wrote each watched element. Raises DeviceError."""
+    return {place: _writer(place, item) for place, item in _report(engine.sim_writers(), "writers", dict).items()}
 
 
-def read_counters(engine: ctypes.CDLL, call: Call) -> dict[str, Any]:
-    """Totals of the call; with ``call.counters`` also each kernel's, under "kernels"."""
+def _writer(place: str, item: object) -> Writer:
+    """The engine describes a writer as it does a finding."""
+    try:
+        found = decode(Finding, item, f"the writer of {place}")
+    except ReportError as error:
+        raise DeviceError(f"the simulator's engine: {error}") from None
+    if found.kernel is None:
+        raise DeviceError(f"the simulator's engine: the writer of {place} has no kernel")
+    return Writer(found.kernel, found.file, found.line, found.block, found.thread)
+
+
+def read_counters(engine: ctypes.CDLL, call: Call) -> CallCounters:
+    """Totals of the call; with ``call.counters`` also each kernel's. Raises DeviceError."""
     names = ("launches", "warp_instructions", "thread_instructions")
     values = (ctypes.c_uint64 * len(names))()
     engine.sim_counters(values)
-    totals: dict[str, Any] = dict(zip(names, map(int, values), strict=True))
-    if call.counters:
-        totals["kernels"] = json.loads(engine.sim_counted().decode(errors="replace"))
-    return totals
+    kernels = _report(engine.sim_counted(), "counters", list) if call.counters else []
+    try:
+        return decode(CallCounters, {**dict(zip(names, values, strict=True)), "kernels": kernels}, "the counters")
+    except ReportError as error:
+        raise DeviceError(f"the simulator's engine: {error}") from None
+
+
+def _report(text: bytes, what: str, kind: type[T]) -> T:
+    """A JSON text of the engine."""
+    try:
+        found = json.loads(text.decode(errors="replace"))
+    except ValueError as error:
+        raise DeviceError(f"the simulator's engine: its {what} are not JSON: {error}") from None
+    if not isinstance(found, kind):
+        raise DeviceError(f"the simulator's engine: its {what} are not a {kind.__name__}")
+    return found

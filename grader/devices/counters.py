@@ -1,0 +1,125 @@
+"""What a device reports of a call: what its kernels cost, who wrote an element, how each kernel was launched.
+
+Each class is one JSON object of the simulator's engine, or of a frame from the child, with the same keys in the same
+order, but for KEYS. ``decode`` reads it where it comes in, ``encode`` makes the same JSON again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+KEYS = {"wavefronts": "waves", "ideal_wavefronts": "ideal_waves", "operation": "access"}  # field -> key in the JSON
+
+Triple = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class LineCounters:
+    """What one line of the learner's file cost in all warps. ``requests`` are to global memory, ``accesses`` to shared.
+
+    ``ideal_sectors`` and ``ideal_wavefronts`` would do for the same bytes.
+    """
+
+    line: int
+    instructions: int
+    requests: int
+    sectors: int
+    ideal_sectors: int
+    accesses: int
+    wavefronts: int
+    ideal_wavefronts: int
+
+
+@dataclass(frozen=True)
+class Access:
+    """One access of a warp: ``at`` has for each lane its bytes' begin, None where the lane has no part in it.
+
+    In global memory they count from the last multiple of 128 bytes at or before the buffer, which begins ``begin``
+    bytes after that; in shared memory (``buffer`` None) from the block's own first byte.
+    """
+
+    line: int
+    bytes: int
+    warp: int
+    begin: int
+    itemsize: int
+    operation: str  # read, write, atomic
+    buffer: str | None
+    block: Triple
+    at: tuple[int | None, ...]
+
+    @property
+    def lanes(self) -> list[tuple[int, int]]:
+        """(lane, begin) of those that have a part in it."""
+        return [(lane, at) for lane, at in enumerate(self.at) if at is not None]
+
+
+@dataclass(frozen=True)
+class KernelCounters:
+    """What all launches of one kernel cost together. ``instructions`` are warp instructions by class.
+
+    ``lines`` are those that cost most, dearest first. ``samples`` has one access of each instruction in these lines.
+    """
+
+    kernel: str
+    launches: int
+    warp_instructions: int
+    thread_instructions: int
+    instructions: Mapping[str, int]
+    flops: int
+    bytes_read: int
+    bytes_written: int
+    global_requests: int
+    sectors: int
+    ideal_sectors: int
+    shared_requests: int
+    wavefronts: int
+    ideal_wavefronts: int
+    branches: int
+    divergent_branches: int
+    barriers: int
+    atomics: int
+    most_atomics_on_one_address: int
+    lines: tuple[LineCounters, ...]
+    samples: tuple[Access, ...]
+
+
+@dataclass(frozen=True)
+class CallCounters:
+    """What all kernels of one call cost. ``kernels`` is empty where the call did not ask for them."""
+
+    launches: int
+    warp_instructions: int
+    thread_instructions: int
+    kernels: tuple[KernelCounters, ...] = ()
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Who wrote an element last: a thread of a kernel, or a function of the CUDA runtime (``kernel``) and no thread."""
+
+    kernel: str
+    file: str | None = None
+    line: int | None = None
+    block: Triple | None = None
+    thread: Triple | None = None
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What one kernel was launched with on a GPU, and how many of its blocks an SM holds.
+
+    ``smem_bytes`` are dynamic and static shared memory of a block. ``occupancy`` is the share of an SM's threads that
+    its blocks fill.
+    """
+
+    kernel: str
+    stream: int
+    grid: Triple
+    block: Triple
+    registers: int
+    local_bytes: int
+    smem_bytes: int
+    blocks_per_sm: int
+    occupancy: float
