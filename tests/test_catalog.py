@@ -350,6 +350,7 @@ def test_difficulty_yaml_is_parsed_once_and_by_libyaml_where_it_is(
 ) -> None:
     assert yaml_fields._Loader is getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     parsed: list[str] = []
+    yaml_fields._composed.cache_clear()
 
     class Counted(yaml_fields._Loader):  # type: ignore[misc]
         def __init__(self, text: str) -> None:

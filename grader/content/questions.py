@@ -10,15 +10,12 @@ katas:                           # optional: asked first, of this one kata
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from grader.content.catalog import CatalogError, Kata
+from grader.content.yaml_fields import MANY, Field, Value, close_to, record, root_value, several, words
 
 FILE = "interview.yaml"
 LEAST = 4  # questions of a family
@@ -42,50 +39,50 @@ def questions_path(kata: Kata) -> Path:
 def load_questions(kata: Kata, family: Collection[str] = ()) -> tuple[Question, ...]:
     """The kata's own questions, then its family's. ``family``: the names that a kata's own may stand under.
 
-    Raises CatalogError naming the file, the question and the fix.
+    Raises CatalogError naming the file, the line, the question and the fix.
     """
     path = questions_path(kata)
-    try:
-        found = _parsed(path.read_text())
-    except OSError as error:
-        raise CatalogError(
-            f"{path} cannot be read ({error.strerror}). Every family has one: {LEAST} questions for an interview or "
-            "more, each `question`, `points` and `follow_up`."
-        ) from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise CatalogError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(found, dict) or not set(found) <= {"questions", "katas"}:
-        raise CatalogError(f"{path}: expected `questions: [...]` and, if there are any, `katas: {{name: [...]}}`.")
-    general = list(_questions(path, "questions", found.get("questions")))
-    if len(general) < LEAST:
-        raise CatalogError(f"{path}: questions: has {len(general)}, and a family needs {LEAST} at least. Add some.")
-    own = found.get("katas") or {}
-    if not isinstance(own, dict):
-        raise CatalogError(f"{path}: katas: expected `name: [...]` lines.")
-    for name in own:
-        if family and name not in family:
-            raise CatalogError(f"{path}: katas: {name}: no kata of this family. Correct the name or remove it.")
-    return (*_questions(path, f"katas: {kata.name}", own.get(kata.name, [])), *general)
+    purpose = f"Every family has one: {LEAST} questions for an interview or more."
+    root = root_value(path, "interview", CatalogError, purpose)
+    if root is None:
+        raise CatalogError(f"{path}: is empty. {purpose}")
+    found = record(root, _FILE)
+    for own in found["katas"].values():
+        if family and own.name not in family:
+            raise own.key.error(f"no kata of this family.{close_to(own.name, family)} Correct the name or remove it.")
+    own = found["katas"].get(kata.name)
+    return (*(own.questions if own else ()), *found["questions"])
 
 
-@functools.cache
-def _parsed(text: str) -> Any:
-    """A family's whole file: its katas ask for it one after the other, and YAML is slow to read."""
-    return yaml.safe_load(text)
+# Reading: the tables of fields
 
 
-def _questions(path: Path, where: str, entries: Any) -> Iterator[Question]:
-    if not isinstance(entries, list):
-        raise CatalogError(f"{path}: {where}: expected a list of questions.")
-    for number, entry in enumerate(entries, 1):
-        place = f"{path}: {where}: number {number}"
-        if not isinstance(entry, dict) or set(entry) != {"question", "points", "follow_up"}:
-            raise CatalogError(f"{place}: needs `question`, `points` and `follow_up`, and nothing else.")
-        points = entry["points"]
-        if not isinstance(points, list) or len(points) not in POINTS:
-            raise CatalogError(f"{place}: needs {POINTS[0]} to {POINTS[-1]} points that a good answer has.")
-        words = [entry["question"], *points, entry["follow_up"]]
-        if not all(isinstance(text, str) and text.strip() for text in words):
-            raise CatalogError(f"{place}: question, points and follow_up are words. Quote what YAML takes for another.")
-        question, *short, follow_up = (" ".join(text.split()) for text in words)
-        yield Question(question, tuple(short), follow_up)
+@dataclass(frozen=True)
+class _Own:
+    """The questions of one kata. ``key`` is where its name stands."""
+
+    name: str
+    key: Value
+    questions: tuple[Question, ...]
+
+
+_QUESTION = {
+    "question": Field(words, required=True),
+    "points": Field(several(words, POINTS, "points that a good answer has"), required=True),
+    "follow_up": Field(words, required=True),
+}
+
+
+def _question(value: Value) -> Question:
+    return Question(**record(value, _QUESTION))
+
+
+def _own(value: Value) -> dict[str, _Own]:
+    read = several(_question, range(MANY), "questions")
+    return {name: _Own(name, key, read(item)) for name, key, item in value.items()}
+
+
+_FILE = {
+    "questions": Field(several(_question, range(LEAST, MANY), "questions"), required=True),
+    "katas": Field(_own, {}),
+}

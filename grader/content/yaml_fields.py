@@ -84,6 +84,7 @@ def _number(tag: str, text: str) -> Any:
 
 
 Read = Callable[[Value], Any]
+MANY = 1000  # the end of a range of counts that has no upper limit
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,45 @@ class Field:
     read: Read
     default: Any = None
     required: bool = False
+
+
+def words(value: Value) -> str:
+    """Text, one space between its words however its lines are broken."""
+    text = value.scalar(str, "words, in quotes if YAML takes them for something else")
+    if not text.strip():
+        raise value.error("is empty. Write some words there.")
+    return " ".join(text.split())
+
+
+def number(least: float, most: float) -> Read:
+    """A number above ``least``, up to ``most``."""
+
+    def read(value: Value) -> float:
+        expected = f"a number above {least:g}, up to {most:g}"
+        found = value.scalar((int, float), expected)
+        if not least < found <= most:
+            raise value.error(f"{found} is out of range. Write {expected}.")
+        return float(found)
+
+    return read
+
+
+def several(read: Read, counts: range, noun: str) -> Read:
+    """A list of so many values; an error says which of them it is about."""
+
+    def read_all(value: Value) -> tuple[Any, ...]:
+        items = value.elements()
+        if len(items) not in counts:
+            raise value.error(f"has {len(items)} {noun}. Write {_as_words(counts)}.")
+        return tuple(read(item.named(f"{value.subject}: number {place}")) for place, item in enumerate(items, 1))
+
+    return read_all
+
+
+def _as_words(counts: range) -> str:
+    if len(counts) == 1:
+        return str(counts[0])
+    return f"at least {counts[0]}" if counts[-1] >= MANY - 1 else f"{counts[0]} to {counts[-1]}"
 
 
 def one_of(known: Sequence[str]) -> Read:
@@ -119,14 +159,20 @@ def record(value: Value, fields: Mapping[str, Field]) -> dict[str, Any]:
     return found
 
 
+@functools.lru_cache(maxsize=8)
+def _composed(text: str) -> Any:
+    """The node that is a whole text. A family's katas ask for its files one after the other, and YAML is slow."""
+    loader = _Loader(text)
+    try:
+        return loader.get_single_node()
+    finally:
+        loader.dispose()
+
+
 def root_value(file: Path, subject: str, fault: type[Exception], purpose: str) -> Value | None:
     """The value that is the whole file, or None where the file is empty. ``purpose``: what the file must do."""
     try:
-        loader = _Loader(file.read_text(encoding="utf-8"))
-        try:
-            node = loader.get_single_node()
-        finally:
-            loader.dispose()
+        node = _composed(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise fault(f"{file}: cannot be read ({error.strerror}). {purpose}") from None
     except UnicodeDecodeError:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any
 
 from grader.content.catalog import LEVELS, Catalog, Kata
+from grader.content.yaml_fields import MANY, Field, number, one_of, record, root_value, several, words
 from grader.fault import Fault
 from grader.learner.progress import Progress
 
@@ -52,38 +52,25 @@ class Part:
     known: str = ""
 
 
+_PART = {
+    "minutes": Field(number(0, MOST_MINUTES), required=True),
+    "level": Field(one_of(LEVELS)),
+    "family": Field(words),
+    "kata": Field(words),
+}
+_PLAN = {
+    "about": Field(words, required=True),
+    "parts": Field(several(lambda value: Wish(**record(value, _PART)), range(1, MANY), "parts"), required=True),
+}
+
+
 def load_plans(place: Path = PLANS) -> Mapping[str, Plan]:
-    """All named plans. Raises InterviewError naming the file, the plan and the fix."""
-    import yaml
-
-    try:
-        found = yaml.safe_load(place.read_text())
-    except (OSError, yaml.YAMLError) as error:
-        raise InterviewError(f"{place} cannot be read: {' '.join(str(error).split())}") from None
-    if not isinstance(found, dict) or not found:
-        raise InterviewError(f"{place}: must name at least one plan: `name: {{about: ..., parts: [...]}}`.")
-    return {name: _plan(place, name, entry) for name, entry in found.items()}
-
-
-def _plan(place: Path, name: str, entry: Any) -> Plan:
-    def refuse(problem: str) -> InterviewError:
-        return InterviewError(f"{place}: {name}: {problem}.")
-
-    if not isinstance(entry, dict) or set(entry) != {"about", "parts"} or not isinstance(entry["parts"], list):
-        raise refuse("needs `about: words` and `parts: [{level: ..., minutes: ...}, ...]`")
-    parts = []
-    for number, item in enumerate(entry["parts"], 1):
-        if not isinstance(item, dict) or not set(item) <= {"level", "minutes", "family", "kata"}:
-            raise refuse(f"part {number} may have level, family, kata and minutes, and nothing else")
-        minutes = item.get("minutes")
-        if not isinstance(minutes, (int, float)) or isinstance(minutes, bool) or not 0 < minutes <= MOST_MINUTES:
-            raise refuse(f"part {number}: minutes must be a number above 0, up to {MOST_MINUTES:.0f}")
-        if item.get("level", LEVELS[0]) not in LEVELS:
-            raise refuse(f"part {number}: level must be one of {', '.join(LEVELS)}")
-        parts.append(Wish(float(minutes), item.get("level"), item.get("family"), item.get("kata")))
-    if not parts:
-        raise refuse("has no part. Add `{level: easy, minutes: 10}`")
-    return Plan(name, str(entry["about"]), tuple(parts))
+    """All named plans. Raises InterviewError naming the file, the line, the plan and the fix."""
+    root = root_value(place, "plans", InterviewError, "It must name at least one plan.")
+    plans = {name: Plan(name, **record(value, _PLAN)) for name, _, value in root.items()} if root else {}
+    if not plans:
+        raise InterviewError(f"{place}: is empty. Name at least one plan: `name: {{about: ..., parts: [...]}}`.")
+    return plans
 
 
 def draw(

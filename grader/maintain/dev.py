@@ -37,8 +37,9 @@ def check_catalogue(root: Path) -> list[str]:
         for kata in catalog.katas.values():
             problems += _speed_problems(kata, load_spec(kata))
             problems += filter(None, [rung.disagreement(kata)])
-            load_hints(kata)
-            load_questions(kata, family=[other.name for other in catalog.by_family[kata.family]])
+            family = [other.name for other in catalog.by_family[kata.family]]
+            load_hints(kata, family)
+            load_questions(kata, family)
     except (CatalogError, SpecError) as error:
         return [str(error)]
     return problems + [
