@@ -15,7 +15,7 @@ from grader.devices import Finding
 from grader.devices.counters import CallCounters, Launch
 
 
-def said(sizes: Mapping[str, int]) -> str:
+def format_sizes(sizes: Mapping[str, int]) -> str:
     """A shape in words: ``M=3, N=5``."""
     return ", ".join(f"{name}={size}" for name, size in sizes.items())
 

@@ -19,7 +19,7 @@ from grader.content.spec import load_spec
 from grader.judge.measure import min_bytes_of
 from grader.judge.peaks import peak_bytes, peak_flops
 from grader.learner import progress
-from grader.verdict import said
+from grader.verdict import format_sizes
 
 BEGIN = datetime(2026, 2, 2, 18, 0, tzinfo=timezone.utc)
 CARD = "NVIDIA GeForce RTX 4090"
@@ -83,7 +83,7 @@ def _speed(kata: Kata, share: float, random: Random) -> dict[str, Any]:
     room = random.uniform(0.004, 0.03)
     return {
         **{"baseline": kata.speed.baseline, "ratio": share, "low": share - room, "high": share + room, "card": CARD},
-        **{"sizes": said(sizes), "time_s": time_s, "bytes_moved": bytes_moved, "flops": flops},
+        **{"sizes": format_sizes(sizes), "time_s": time_s, "bytes_moved": bytes_moved, "flops": flops},
         **{"peak_bytes_s": bytes_s, "peak_flops_s": flops_s},
     }
 

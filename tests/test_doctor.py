@@ -54,7 +54,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Any
 
 
 def ill() -> dict[str, str]:
-    """What is to mend: subject -> words."""
+    """What is to fix: subject -> words."""
     return {item.subject: item.words for item in examine() if not item.well}
 
 
@@ -204,4 +204,4 @@ def test_exit_code_and_json(machine: dict[str, Any], capsys: pytest.CaptureFixtu
     assert main(["doctor", "--json"]) == 1
     found = json.loads(capsys.readouterr().out)
     assert [item["subject"] for item in found if not item["well"]] == ["gpu use"]
-    assert main(["doctor"]) == 1 and "MEND gpu use" in capsys.readouterr().out
+    assert main(["doctor"]) == 1 and "FIX  gpu use" in capsys.readouterr().out

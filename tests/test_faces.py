@@ -284,8 +284,8 @@ def test_doctor_names_what_is_missing_and_its_fix(clone: Path) -> None:
     assert run(clone, "-m", "grader", "doctor").returncode == 0
     done = run(clone, "-m", "grader", "doctor", KATA_NVCC="/nowhere/nvcc", KATA_CACHE="/dev/null/cache")
     assert done.returncode == 1
-    assert re.search(r"^MEND compilers .*nvcc", done.stdout, re.MULTILINE)
-    assert re.search(r"^MEND cache .*KATA_CACHE", done.stdout, re.MULTILINE)
+    assert re.search(r"^FIX  compilers .*nvcc", done.stdout, re.MULTILINE)
+    assert re.search(r"^FIX  cache .*KATA_CACHE", done.stdout, re.MULTILINE)
 
 
 @pytest.mark.parametrize(

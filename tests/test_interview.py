@@ -32,10 +32,11 @@ from grader.content.spec import load_spec
 from grader.devices import Finding
 from grader.devices.counters import Launch
 from grader.grade import Options
-from grader.interview import clock, conduct, dossier, live, lookups, paper, session
+from grader.interview import clock, handout, live, lookups, report_data, session
+from grader.interview import run as interview_run
 from grader.interview.clock import Moment
 from grader.interview.page import page
-from grader.interview.plan import InterviewError, Part, Wish, draw, load_plans
+from grader.interview.plan import InterviewError, Part, PartRequest, draw, load_plans
 from grader.interview.session import Session
 from grader.judge import check
 from grader.judge.case import CaseKey
@@ -106,15 +107,17 @@ def at(monkeypatch: pytest.MonkeyPatch) -> Time:
     return fake
 
 
-def begin(catalog: Catalog, *wishes: Wish, seed: int = 7) -> Session:
-    return conduct.begin(catalog, Progress(), wishes or (Wish(10, kata=EASY),), plan="", seed=seed, device="sim")
+def begin(catalog: Catalog, *requests: PartRequest, seed: int = 7) -> Session:
+    return interview_run.begin(
+        catalog, Progress(), requests or (PartRequest(10, kata=EASY),), plan="", seed=seed, device="sim"
+    )
 
 
 def answer(on: Session, catalog: Catalog, change: tuple[str, str] | None = None) -> None:
     """Write the solution into the candidate's file, with one thing changed."""
     text = catalog.katas[on.parts[on.part].kata].solution_path.read_text()
     assert change is None or change[0] in text
-    on.paper(on.part).write_text(text.replace(*change) if change else text)
+    on.handout(on.part).write_text(text.replace(*change) if change else text)
 
 
 # The clock
@@ -147,7 +150,7 @@ def test_the_real_clock_moves_and_knows_its_boot() -> None:
     [(0, "0:00"), (59.9, "0:59"), (125, "2:05"), (3723, "1:02:03"), (-30, "-0:30"), (-0.5, "-0:01")],
 )
 def test_durations_in_words(seconds: float, words: str) -> None:
-    assert clock.said(seconds) == words
+    assert clock.format_duration(seconds) == words
 
 
 def test_time_goes_on_whatever_runs_and_never_back(lone: Catalog, at: Time) -> None:
@@ -164,7 +167,7 @@ def test_time_goes_on_whatever_runs_and_never_back(lone: Catalog, at: Time) -> N
     assert on.spent_s(0) == 180
     at.s += 600
     assert on.left_s(0) == -180
-    on = conduct.end_part(on, lone)
+    on = interview_run.end_part(on, lone)
     at.s += 1000
     assert on.spent_s(0) == 780 and on.over and on.current
 
@@ -190,7 +193,7 @@ def test_gaps_are_recorded_with_their_reason(lone: Catalog, at: Time) -> None:
     seen(session.OPEN, 50, pid=4)
     seen(session.CLOSE, 10, pid=4)
     at.s += 70
-    on = conduct.end_part(on, lone)
+    on = interview_run.end_part(on, lone)
     whys = {(gap.start_s, gap.long_s): gap.why for gap in on.gaps()}
     assert list(whys) == [(105, 900), (1010, 300), (1320, 200), (1520, 150), (1680, 70)]
     for why, fact in zip(whys.values(), ("asleep", "closed", "cut off", "started anew", "closed"), strict=True):
@@ -263,7 +266,7 @@ def test_a_log_of_another_kind_is_one_sentence(lone: Catalog, text: str) -> None
 
 def test_a_paper_has_the_skeletons_code_and_gives_less_away(catalog: Catalog) -> None:
     for kata in catalog.katas.values():
-        before, after = skeleton.skeleton_of(kata), paper.paper_of(kata)
+        before, after = skeleton.skeleton_of(kata), handout.handout_of(kata)
         assert rung.code_of(before) == rung.code_of(after)
         assert [todo.number for todo in skeleton.todos(after)] == [todo.number for todo in skeleton.todos(before)]
         assert not re.search(r"^// (Technique|New|Bound) ", after, re.MULTILINE)
@@ -276,12 +279,12 @@ def test_a_todo_keeps_what_to_do_and_loses_what_must_hold() -> None:
     text = (
         "    // TODO(1): Stage the tile, coalesced: the guard\n    //   knows the last. (~3 lines)\n    // END TODO(1)"
     )
-    assert paper.strip(text) == "    // TODO(1): Stage the tile, coalesced. (~3 lines)\n    // END TODO(1)"
+    assert handout.strip(text) == "    // TODO(1): Stage the tile, coalesced. (~3 lines)\n    // END TODO(1)"
 
 
 def test_the_same_seed_draws_the_same_and_none_twice(catalog: Catalog) -> None:
-    wishes = [Wish(10, level="easy")] * 5
-    drawn = [draw(wishes, catalog, Progress(), seed, lambda kata: True) for seed in (1, 1, 2)]
+    requests = [PartRequest(10, level="easy")] * 5
+    drawn = [draw(requests, catalog, Progress(), seed, lambda kata: True) for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
     assert len({part.kata for part in drawn[0]}) == 5
     assert {catalog.katas[part.kata].level for part in drawn[0]} == {"easy"}
@@ -296,15 +299,15 @@ def test_what_the_learner_knows_is_drawn_last_and_said(catalog: Catalog) -> None
 
     known = Progress(tuple(happened(kata.name, progress.SOLUTION) for kata in family[:-1]))
     for seed in range(5):
-        assert draw([Wish(1, family="histogram")], catalog, known, seed, lambda kata: True)[0] == Part(fresh, 1)
+        assert draw([PartRequest(1, family="histogram")], catalog, known, seed, lambda kata: True)[0] == Part(fresh, 1)
     passed = happened(fresh, progress.GRADE, verdict="pass")
-    (part,) = draw([Wish(1, kata=fresh)], catalog, Progress((passed,)), 0, lambda kata: True)
+    (part,) = draw([PartRequest(1, kata=fresh)], catalog, Progress((passed,)), 0, lambda kata: True)
     assert part.known == "passed, 2026-03-31"
 
 
 def test_every_plan_of_ours_can_be_drawn(catalog: Catalog) -> None:
     plans = load_plans()
-    assert [(wish.level, wish.minutes) for wish in plans["screen"].parts] == [("easy", 10), ("medium", 25)]
+    assert [(request.level, request.minutes) for request in plans["screen"].parts] == [("easy", 10), ("medium", 25)]
     for plan in plans.values():
         assert len(draw(plan.parts, catalog, Progress(), 3, lambda kata: True)) == len(plan.parts)
 
@@ -398,7 +401,7 @@ def test_a_begin_that_is_killed_anywhere_leaves_an_interview_or_none(lone: Catal
             break
         moments += 1
         on = session.current(lone.root) or begin(lone)
-        assert on.paper(0).read_text() == paper.paper_of(lone.katas[EASY]) and on.part == 0 and not on.over
+        assert on.handout(0).read_text() == handout.handout_of(lone.katas[EASY]) and on.part == 0 and not on.over
         assert [path.name for path in session.interviews(lone.root).glob(".begin-*")] in ([], [f".begin-{os.getpid()}"])
         shutil.rmtree(session.interviews(lone.root))
     assert 4 <= moments < 29
@@ -406,16 +409,16 @@ def test_a_begin_that_is_killed_anywhere_leaves_an_interview_or_none(lone: Catal
 
 def test_an_end_that_is_killed_anywhere_is_taken_up(lone: Catalog) -> None:
     for number in range(1, 40):
-        on = begin(lone, Wish(10, kata=EASY), Wish(10, kata="relu_f32"))
+        on = begin(lone, PartRequest(10, kata=EASY), PartRequest(10, kata="relu_f32"))
         answer(on, lone)
-        was_killed = killed_at(number, lambda on=on: conduct.end_part(on, lone))  # type: ignore[misc]
+        was_killed = killed_at(number, lambda on=on: interview_run.end_part(on, lone))  # type: ignore[misc]
         found = session.current(lone.root)
         assert found is not None
-        found = conduct.take_up(found, lone)
-        found = conduct.end_part(found, lone) if found.part == 0 else found
+        found = interview_run.recover(found, lone)
+        found = interview_run.end_part(found, lone) if found.part == 0 else found
         assert found.part == 1 and not found.over
-        assert found.paper(1).read_text() == paper.paper_of(lone.katas["relu_f32"])
-        assert found.copy_of(0, found.handed_in(0)).read_text() == found.paper(0).read_text()
+        assert found.handout(1).read_text() == handout.handout_of(lone.katas["relu_f32"])
+        assert found.copy_of(0, found.handed_in(0)).read_text() == found.handout(0).read_text()
         assert sum(event["what"] == session.END for event in found.events) == 1
         shutil.rmtree(session.interviews(lone.root))
         if not was_killed:
@@ -425,21 +428,21 @@ def test_an_end_that_is_killed_anywhere_is_taken_up(lone: Catalog) -> None:
 
 def test_a_file_that_is_gone_comes_back_as_it_was_last_graded(lone: Catalog) -> None:
     on = begin(lone)
-    on.paper(0).unlink()
+    on.handout(0).unlink()
     with pytest.raises(InterviewError, match=all_of("`kata interview resume`", "lost")):
-        conduct.ask(on, lone)
-    os.mkfifo(on.paper(0))
+        interview_run.ask(on, lone)
+    os.mkfifo(on.handout(0))
     with pytest.raises(InterviewError, match="cannot be read"):
-        conduct.ask(on, lone)
-    on.paper(0).unlink()
-    on = conduct.take_up(on, lone)
-    assert on.paper(0).read_text() == paper.paper_of(lone.katas[EASY])
-    on.paper(0).write_text("// mine\n" + on.paper(0).read_text())
-    kept = on.paper(0).read_text()
-    session.append(on, session.ASK, id="1", part=0, digest=conduct._keep_copy(on, 0), final=False)
-    on.paper(0).unlink()
-    on = conduct.take_up(session.load(on.folder), lone)
-    assert on.paper(0).read_text() == kept
+        interview_run.ask(on, lone)
+    on.handout(0).unlink()
+    on = interview_run.recover(on, lone)
+    assert on.handout(0).read_text() == handout.handout_of(lone.katas[EASY])
+    on.handout(0).write_text("// mine\n" + on.handout(0).read_text())
+    kept = on.handout(0).read_text()
+    session.append(on, session.ASK, id="1", part=0, digest=interview_run._keep_copy(on, 0), final=False)
+    on.handout(0).unlink()
+    on = interview_run.recover(session.load(on.folder), lone)
+    assert on.handout(0).read_text() == kept
     assert [attempt.kind for attempt in on.attempts(0)] == ["cut off"]
 
 
@@ -472,7 +475,7 @@ def test_an_interview_from_begin_to_page(clone: Path) -> None:
     assert interview(clone, "grade").returncode == 1
     answer(on, found, WRONG)
     done = interview(clone, "grade")
-    line = next(number for number, text in enumerate(on.paper(0).read_text().splitlines(), 1) if "idx <= n" in text)
+    line = next(number for number, text in enumerate(on.handout(0).read_text().splitlines(), 1) if "idx <= n" in text)
     assert (
         done.returncode == 1 and f"{EASY}: out of bounds: " in done.stdout and re.search(r"shape +n=\d+", done.stdout)
     )
@@ -485,7 +488,7 @@ def test_an_interview_from_begin_to_page(clone: Path) -> None:
     assert kata(clone, "show", EASY).returncode == 0 and kata(clone, "hint", "relu_f32").returncode == 0
 
     answer(on, found)
-    on.paper(0).write_text(on.paper(0).read_text() + "// </pre><script>alert(1)</script> & more\n")
+    on.handout(0).write_text(on.handout(0).read_text() + "// </pre><script>alert(1)</script> & more\n")
     done = interview(clone, "grade", "--json")
     known = json.loads(done.stdout)
     assert done.returncode == 0 and known["verdict"] == "pass" and known["in_time"]
@@ -504,7 +507,7 @@ def look_at_record(folder: Path, line: int) -> None:
     """What the page and its JSON must have of the interview above."""
     record = json.loads((folder / "interview.json").read_text())
     (part,) = record["parts"]
-    assert record["kata_interview"] == dossier.FORMAT and record["seed"] == 11 and not record["clock_on_screen"]
+    assert record["kata_interview"] == report_data.FORMAT and record["seed"] == 11 and not record["clock_on_screen"]
     assert [item["verdict"] for item in part["attempts"]] == ["not started", "out of bounds", "pass", "pass"]
     assert part["attempts"][1]["grade"]["verdicts"][0]["line"] == line
     assert part["first_right_s"] == part["attempts"][2]["asked_s"] and part["first_right_in_time"]
@@ -571,12 +574,12 @@ def test_a_plan_goes_on_with_the_next_kata(clone: Path) -> None:
     on = current(clone)
     katas = load_catalog(clone).katas
     assert [katas[part.kata].level for part in on.parts] == ["easy", "medium"]
-    assert not on.paper(1).exists()  # the second is not told beforehand
+    assert not on.handout(1).exists()  # the second is not told beforehand
     assert on.parts[1].kata not in interview(clone, "status").stdout
     done = interview(clone, "finish", "--json")
     state = json.loads(done.stdout)
     assert (state["part"], state["kata"], state["minutes"]) == (2, on.parts[1].kata, 25)
-    assert on.paper(1).read_text() == paper.paper_of(katas[on.parts[1].kata])
+    assert on.handout(1).read_text() == handout.handout_of(katas[on.parts[1].kata])
     done = interview(clone, "finish", "--json")
     record = json.loads(done.stdout)
     assert [part["final"]["verdict"] for part in record["parts"]] == ["not started"] * 2
@@ -590,7 +593,7 @@ def test_an_interview_that_is_abandoned_leaves_the_file_and_room_for_another(clo
     done = interview(clone, "--level", "easy")
     assert done.returncode == 2 and has(done.stderr, "interview is on", on.name)
     done = interview(clone, "abandon")
-    assert done.returncode == 0 and on.paper(0).is_file() and not (on.folder / "interview.html").exists()
+    assert done.returncode == 0 and on.handout(0).is_file() and not (on.folder / "interview.html").exists()
     assert interview(clone, "--family", "relu", "--device", "sim").returncode == 0 and current(clone).name != on.name
 
 
@@ -633,7 +636,7 @@ def test_minutes_out_of_range_are_refused(pristine: Path, minutes: str) -> None:
 
 
 def test_a_diff_is_noted_for_both_katas_and_one_of_ones_own_is_not(lone: Catalog) -> None:
-    begin(lone, Wish(10, kata="elementwise_f32x4"))
+    begin(lone, PartRequest(10, kata="elementwise_f32x4"))
     old, new = lone.katas[EASY], lone.katas["elementwise_f32x4"]
     assert "--anyway" in str(lookups.refusal([old, new], "diff"))
     assert lookups.refusal([old, new], "diff", anyway=True) is None
@@ -651,12 +654,12 @@ def test_over_time_is_said_and_counts_as_such(lone: Catalog, at: Time, monkeypat
     on = begin(lone)
     answer(on, lone)
     at.s += 601
-    on, graded = conduct.ask(on, lone)
+    on, graded = interview_run.ask(on, lone)
     (attempt,) = on.attempts(0)
     assert graded.passed and not attempt.in_time and attempt.asked_s == 601
-    on = conduct.end_part(on, lone)
+    on = interview_run.end_part(on, lone)
     at.s += 86400  # the page is made a day later
-    on, record = dossier.complete(on, lone)
+    on, record = report_data.complete(on, lone)
     part = record["parts"][0]
     assert [item["asked_s"] for item in part["attempts"]] == [601, 601]
     assert part["first_right_in_time"] is False and part["over_s"] == 1
@@ -670,15 +673,17 @@ def test_hostile_text_is_escaped(pristine: Path, tmp_path: Path, at: Time, monke
     """In a file's name, in a candidate's code, in what the code prints and in the name of its kernel."""
     found = load_catalog(Path(shutil.copytree(pristine, tmp_path / HOSTILE.replace("/", "\\"))))
     crash = Verdict(Kind.CRASH, "it ended", printed=HOSTILE, line=1, finding=Finding("crash", "it ended", HOSTILE))
-    monkeypatch.setattr(conduct, "grade", lambda kata, options, **more: Grade(kata, more["source"], (crash,), 1.0, "0"))
+    monkeypatch.setattr(
+        interview_run, "grade", lambda kata, options, **more: Grade(kata, more["source"], (crash,), 1.0, "0")
+    )
     on = begin(found)
     answer(on, found)
-    on.paper(0).write_text(f"// {HOSTILE}\n{on.paper(0).read_text()}")
-    on, _ = conduct.ask(on, found)
+    on.handout(0).write_text(f"// {HOSTILE}\n{on.handout(0).read_text()}")
+    on, _ = interview_run.ask(on, found)
     text = page(made_record(on, found))
     seen = Tags(text)
     whole = " ".join(seen.words)
-    assert re.search(rf"at +{re.escape(str(on.paper(0)))}:1", whole)
+    assert re.search(rf"at +{re.escape(str(on.handout(0)))}:1", whole)
     assert f"+// {HOSTILE}" in whole and f"printed   {HOSTILE}" in whole and f"kernel {HOSTILE}" in whole
     assert seen.balanced and not seen.loads and seen.count("script") == 1 and seen.count("img") == 0
     assert "<img" not in text and "</pre></textarea>" not in text
@@ -686,11 +691,13 @@ def test_hostile_text_is_escaped(pristine: Path, tmp_path: Path, at: Time, monke
 
 def test_no_text_of_a_record_is_markup(lone: Catalog, at: Time, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every text of the record is made hostile at once: the page has the same elements and attributes as before."""
-    monkeypatch.setattr(conduct, "grade", lambda kata, options, **more: Grade(kata, more["source"], (SLOW,), 1.0, "0"))
+    monkeypatch.setattr(
+        interview_run, "grade", lambda kata, options, **more: Grade(kata, source_of(more["source"]), (SLOW,), 1.0)
+    )
     on = begin(lone)
     answer(on, lone)
     at.s += 200
-    on, _ = conduct.ask(session.append(on, session.OPEN, pid=1), lone)
+    on, _ = interview_run.ask(session.append(on, session.OPEN, pid=1), lone)
     lookups.refusal([lone.katas[EASY]], "solution", anyway=True)
     record = made_record(session.load(on.folder), lone)
 
@@ -708,7 +715,7 @@ def test_no_text_of_a_record_is_markup(lone: Catalog, at: Time, monkeypatch: pyt
 
 def test_no_file_handed_in_is_a_page_all_the_same(lone: Catalog) -> None:
     on = begin(lone)
-    on.paper(0).unlink()
+    on.handout(0).unlink()
     record = made_record(on, lone)
     assert record["parts"][0]["attempts"] == [] and record["parts"][0]["final"] is None
     assert has(page(record), "no file was handed in", "no right answer")
@@ -718,7 +725,7 @@ def killed_while_it_compiles(clone: Path, tmp_path: Path, command: str) -> None:
     """`kata interview COMMAND`, killed when it has asked for a grade and before there is one."""
     on = current(clone)
     answer(on, load_catalog(clone))
-    on.paper(0).write_text(on.paper(0).read_text() + f"// held {tmp_path}\n")  # not in the cache
+    on.handout(0).write_text(on.handout(0).read_text() + f"// held {tmp_path}\n")  # not in the cache
     compiler = HeldCompiler(tmp_path, "^// held")
     env = {**os.environ, "PYTHONPATH": str(ROOT), "KATA_NVCC": compiler.path}
     process = subprocess.Popen([sys.executable, "-m", "grader", "interview", command], cwd=clone, env=env)
@@ -907,7 +914,7 @@ def test_the_screen_says_when_the_time_is_up(screen: None, clone: Path) -> None:
 
 
 def made_record(on: Session, catalog: Catalog) -> dict[str, Any]:
-    on, record = dossier.complete(conduct.end_part(on, catalog), catalog)
+    on, record = report_data.complete(interview_run.end_part(on, catalog), catalog)
     return record
 
 
@@ -918,12 +925,12 @@ def shown_page(catalog: Catalog, tmp_path_factory: pytest.TempPathFactory) -> Pa
     patch = pytest.MonkeyPatch()
     patch.setattr(clock, "now", fake.now)
     shutil.rmtree(session.interviews(catalog.root), ignore_errors=True)
-    on = begin(catalog, Wish(10, kata=EASY), Wish(25, level="medium"))
+    on = begin(catalog, PartRequest(10, kata=EASY), PartRequest(25, level="medium"))
     on = session.append(on, session.OPEN, pid=1)
     for wait_s, change in ((100, WRONG), (200, None)):
         fake.s += wait_s
         answer(on, catalog, change)
-        on, _ = conduct.ask(on, catalog)
+        on, _ = interview_run.ask(on, catalog)
     lookups.refusal([catalog.katas[EASY]], "solution", anyway=True)
     record = made_record(session.load(on.folder), catalog)
     file = tmp_path_factory.mktemp("page") / "interview.html"
@@ -980,11 +987,11 @@ def test_a_measured_speed_is_on_the_page_with_its_interval(
     def graded(kata: Kata, options: Options, **more: Any) -> Grade:
         return Grade(kata, source_of(more["source"]), (SLOW,), 1.0)
 
-    monkeypatch.setattr(conduct, "grade", graded)
+    monkeypatch.setattr(interview_run, "grade", graded)
     on = begin(lone)
     answer(on, lone)
     at.s += 7
-    on, _ = conduct.ask(on, lone)
+    on, _ = interview_run.ask(on, lone)
     text = page(made_record(on, lone))
     assert "93.1 %" in text and "92.5 to 93.7 %" in text and "100.0 µs" in text and "n=1024" in text
     assert re.search(r"k &lt;&lt;&lt;\(1, 1, 1\), \(256, 1, 1\)&gt;&gt;&gt;[^<]* 40 registers[^<]* 512 bytes", text)

@@ -30,7 +30,7 @@ from grader.pages.accesses import ideal_waves, sectors_of, waves_of
 from grader.pages.graph import LOOKS, look_of, places_of
 from grader.pages.markup import Markup, tag
 from grader.pages.points import of_the_learner, of_the_solutions
-from grader.verdict import said as sizes_of
+from grader.verdict import format_sizes as sizes_of
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

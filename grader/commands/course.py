@@ -198,8 +198,8 @@ def _print_next(state: State) -> None:
     print(rung.header(kata).partition("\n")[0])
     print(f"  kata    {kata.name} ({kata.level}, {kata.path})")
     print(f"  state   {state.text}")
-    print(f"  lesson  {report.shown(kata.lesson_path)}")
-    print(f"  file    {report.shown(kata.skeleton_path)}")
+    print(f"  lesson  {report.display_path(kata.lesson_path)}")
+    print(f"  file    {report.display_path(kata.skeleton_path)}")
     print(f"  grade   kata grade {kata.name}")
 
 

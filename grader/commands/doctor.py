@@ -1,4 +1,4 @@
-"""The machine -> Findings: what grading needs, whether it is there and fits together, and how to mend it where not."""
+"""The machine -> Findings: what grading needs, whether it is there and fits together, and how to fix it where not."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PIP = f"{sys.executable} -m pip"
 
 
 @dataclass(frozen=True)
-class Examined:
+class Check:
     """One thing that was looked at: well or not, and what to do if not."""
 
     subject: str
@@ -40,45 +40,45 @@ class Examined:
     words: str
 
 
-def examine() -> list[Examined]:
+def examine() -> list[Check]:
     """Look at everything; nothing is changed but the cache folder, which is created."""
-    return [found for look in _LOOKS for found in look()]
+    return [found for look in CHECKS for found in look()]
 
 
-def _python() -> Iterator[Examined]:
+def _python() -> Iterator[Check]:
     version = ".".join(map(str, sys.version_info[:3]))
     well = sys.version_info[:2] >= PYTHON
-    yield Examined("python", well, version if well else f"{version}; Python {'.'.join(map(str, PYTHON))} is needed")
+    yield Check("python", well, version if well else f"{version}; Python {'.'.join(map(str, PYTHON))} is needed")
 
 
-def _packages() -> Iterator[Examined]:
+def _packages() -> Iterator[Check]:
     for name in ("torch", "hypothesis", "pytest", "PyYAML"):
         try:
             version = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            yield Examined(name, False, f"not installed; `{PIP} install {name}`")
+            yield Check(name, False, f"not installed; `{PIP} install {name}`")
             continue
         number = tuple(int(part) for part in version.split("+")[0].split(".")[:2] if part.isdigit())
         old = name == "torch" and number < TORCH
-        yield Examined(name, not old, f"{version}; torch {TORCH[0]}.{TORCH[1]} or newer is needed" if old else version)
+        yield Check(name, not old, f"{version}; torch {TORCH[0]}.{TORCH[1]} or newer is needed" if old else version)
 
 
-def _ninja() -> Iterator[Examined]:
+def _ninja() -> Iterator[Check]:
     found = shutil.which("ninja") or shutil.which("ninja", path=str(sys.prefix) + "/bin")
-    yield Examined("ninja", found is not None, found or f"not found; `{PIP} install ninja`")
+    yield Check("ninja", found is not None, found or f"not found; `{PIP} install ninja`")
 
 
-def _compilers() -> Iterator[Examined]:
+def _compilers() -> Iterator[Check]:
     try:
         toolchain = find_toolchain()
     except ToolchainError as error:
-        yield Examined("compilers", False, str(error))
+        yield Check("compilers", False, str(error))
         return
-    yield Examined("nvcc", True, f"{'.'.join(map(str, toolchain.nvcc_version))} at {toolchain.nvcc}")
-    yield Examined("g++", True, f"{'.'.join(map(str, toolchain.host_version))} at {toolchain.host}")
+    yield Check("nvcc", True, f"{'.'.join(map(str, toolchain.nvcc_version))} at {toolchain.nvcc}")
+    yield Check("g++", True, f"{'.'.join(map(str, toolchain.host_version))} at {toolchain.host}")
 
 
-def _libraries() -> Iterator[Examined]:
+def _libraries() -> Iterator[Check]:
     """What only the katas need whose `libraries` in difficulty.yaml name it."""
     try:
         toolkit = find_toolchain().toolkit
@@ -90,15 +90,15 @@ def _libraries() -> Iterator[Examined]:
             words = str(find_library(name, toolkit=toolkit, device=device).place)
         except LibraryMissing as missing:
             words = f"none, only some katas need it: {missing}"
-        yield Examined(name, True, words)
+        yield Check(name, True, words)
 
 
-def _gpu() -> Iterator[Examined]:
+def _gpu() -> Iterator[Check]:
     gpu = find_gpu()
     if gpu is None:
         yield _no_gpu(nvml.probe(), os.environ.get("CUDA_VISIBLE_DEVICES"))
         return
-    yield Examined("gpu", True, f"{gpu.name} ({gpu.arch}), driver {gpu.driver} for CUDA up to {dotted(gpu.cuda)}")
+    yield Check("gpu", True, f"{gpu.name} ({gpu.arch}), driver {gpu.driver} for CUDA up to {dotted(gpu.cuda)}")
     with contextlib.suppress(ToolchainError):  # which _compilers has said
         toolchain = find_toolchain()
         yield _judged("driver", driver_problem(gpu, toolchain.nvcc_version), f"runs what {_nvcc(toolchain)} makes")
@@ -110,8 +110,8 @@ def _gpu() -> Iterator[Examined]:
     yield _judged("gpu use", use_problem(users), "no other process")
 
 
-def _judged(subject: str, problem: str | None, words: str) -> Examined:
-    return Examined(subject, problem is None, problem or words)
+def _judged(subject: str, problem: str | None, words: str) -> Check:
+    return Check(subject, problem is None, problem or words)
 
 
 def _nvcc(toolchain: Toolchain) -> str:
@@ -124,14 +124,14 @@ _NVML_ERRORS = {
 }
 
 
-def _no_gpu(status: nvml.NvmlStatus | None, visible: str | None) -> Examined:
+def _no_gpu(status: nvml.NvmlStatus | None, visible: str | None) -> Check:
     if status is not None and status.error:
         unknown = f"the NVIDIA driver does not answer (NVML error {status.error}); does `nvidia-smi`?"
-        return Examined("gpu", False, _NVML_ERRORS.get(status.error, unknown))
+        return Check("gpu", False, _NVML_ERRORS.get(status.error, unknown))
     if status is not None and status.cards and visible is not None:
         words = f"CUDA_VISIBLE_DEVICES is {visible!r} and names none of the {status.cards}; unset it to grade on one"
-        return Examined("gpu", visible in ("", "-1"), words)  # so set, they are hidden on purpose
-    return Examined("gpu", True, "none found; katas are graded on the simulator")
+        return Check("gpu", visible in ("", "-1"), words)  # so set, they are hidden on purpose
+    return Check("gpu", True, "none found; katas are graded on the simulator")
 
 
 def driver_problem(gpu: Gpu, nvcc_version: Version) -> str | None:
@@ -193,7 +193,7 @@ def _torch_build() -> TorchBuild | None:
 
 
 def torch_problem(gpu: Gpu, built: TorchBuild) -> str | None:
-    """Why baselines that are torch's cannot run on this GPU, and how to mend it."""
+    """Why baselines that are torch's cannot run on this GPU, and how to fix it."""
     name = f"torch {built.version}"
     if built.cuda is None:
         return f"{name} is built without CUDA, and baselines run in torch; `{PIP} install --force-reinstall torch`"
@@ -228,7 +228,7 @@ def use_problem(processes: int) -> str | None:
     return f"{use} it: nothing can be timed beside that. `nvidia-smi` lists them; end them, or grade with --no-speed."
 
 
-def _progress() -> Iterator[Examined]:
+def _progress() -> Iterator[Check]:
     place = progress.data_file()
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -236,28 +236,28 @@ def _progress() -> Iterator[Examined]:
             pass
         found = progress.load(find_root())
     except OSError as error:
-        words = f"{place} cannot be written ({error.strerror}). Mend that, or set KATA_DATA to another folder."
-        yield Examined("progress", False, words)
+        words = f"{place} cannot be written ({error.strerror}). Fix that, or set KATA_DATA to another folder."
+        yield Check("progress", False, words)
     except (progress.ProgressError, CatalogError) as error:
-        yield Examined("progress", False, str(error))
+        yield Check("progress", False, str(error))
     else:
-        yield Examined("progress", True, found.warning or f"{len(found.events)} events in {place}")
+        yield Check("progress", True, found.warning or f"{len(found.events)} events in {place}")
 
 
-def _cache() -> Iterator[Examined]:
+def _cache() -> Iterator[Check]:
     try:
         folder = cache.cache_folder()
         with cache.staging(folder):
             pass
         free = shutil.disk_usage(folder).free / 2**30
     except cache.CacheError as error:
-        yield Examined("cache", False, str(error))
+        yield Check("cache", False, str(error))
         return
     roomy = free > FREE_GIB
-    yield Examined("cache", roomy, f"{folder}, {free:.1f} GiB free" + ("" if roomy else "; half a GiB is needed"))
+    yield Check("cache", roomy, f"{folder}, {free:.1f} GiB free" + ("" if roomy else "; half a GiB is needed"))
 
 
-_LOOKS: tuple[Callable[[], Iterator[Examined]], ...] = (
+CHECKS: tuple[Callable[[], Iterator[Check]], ...] = (
     _python,
     _packages,
     _ninja,
@@ -272,9 +272,9 @@ _LOOKS: tuple[Callable[[], Iterator[Examined]], ...] = (
 def add(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "doctor",
-        help="look at compiler, torch, GPU and cache, and say how to mend them",
-        description="Look at all that grading needs, and say of what is not well how to mend it. Exit code 0: all is "
-        "well, 1: something is to mend.",
+        help="look at compiler, torch, GPU and cache, and say how to fix them",
+        description="Look at all that grading needs, and say of what is not well how to fix it. Exit code 0: all is "
+        "well, 1: something is to fix.",
         epilog=examples("kata doctor", "kata doctor --json"),
     )
     parser.add_argument("--json", action="store_true", help="as a JSON array, one object for each thing looked at")
@@ -287,6 +287,6 @@ def _doctor(options: argparse.Namespace) -> int:
         say_json([asdict(finding) for finding in findings])
         return 0 if all(finding.well for finding in findings) else 1
     for finding in findings:
-        mark = painted("ok  ", "green") if finding.well else painted("MEND", "red")
+        mark = painted("ok  ", "green") if finding.well else painted("FIX ", "red")
         print(f"{mark} {finding.subject:<10} {finding.words}")
     return 0 if all(finding.well for finding in findings) else 1

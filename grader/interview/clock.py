@@ -48,7 +48,7 @@ def clock_set_s(start: Moment, end: Moment) -> float:
     return (end.wall_s - start.wall_s) - (end.boot_s - start.boot_s)
 
 
-def said(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A duration as ``4:05`` or ``1:02:03``; ``-0:30`` where it is less than nothing."""
     sign, whole = ("-", -int(seconds // 1)) if seconds < 0 else ("", int(seconds))
     hours, rest = divmod(whole, 3600)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from grader.content.catalog import LEVELS, Catalog, find_root
 from grader.interview import clock, session
-from grader.interview.plan import MINUTES, MOST_MINUTES, InterviewError, Wish, load_plans
+from grader.interview.plan import MINUTES, MOST_MINUTES, InterviewError, PartRequest, load_plans
 from grader.interview.session import Session
 from grader.output import report
 from grader.output.console import Commands, examples, open_catalog, open_progress, say_json, tell
@@ -76,25 +76,25 @@ def _minutes(text: str) -> float:
 def _begin(options: argparse.Namespace) -> int:
     from grader.compile.toolchain import find_gpu, find_toolchain
     from grader.grade import Options, targets
-    from grader.interview import conduct
+    from grader.interview import run
 
     catalog = open_catalog()
-    plan, wishes = _wishes(options)
+    plan, requests = _requests(options)
     find_toolchain()  # a machine that cannot grade says so before the clock runs
     targets(Options(options.device), find_gpu())
-    on = conduct.begin(catalog, open_progress(catalog), wishes, plan=plan, seed=options.seed, device=options.device)
+    on = run.begin(catalog, open_progress(catalog), requests, plan=plan, seed=options.seed, device=options.device)
     print(f"Interview {on.name}. Shapes are hidden, hints are off, and the time runs until you finish.")
     return _go_on(on, catalog, show_clock=not options.no_clock)
 
 
-def _wishes(options: argparse.Namespace) -> tuple[str, tuple[Wish, ...]]:
+def _requests(options: argparse.Namespace) -> tuple[str, tuple[PartRequest, ...]]:
     """The plan's name, and what to draw."""
     named = {name: getattr(options, name) for name in ("minutes", "level", "family", "kata")}
     given = [name for name, value in named.items() if value is not None]
     if options.plan is None:
         level = options.level if {"family", "kata"} & set(given) else options.level or "medium"
-        wish = Wish(options.minutes or MINUTES, level, options.family, options.kata)
-        return "", (wish,)
+        request = PartRequest(options.minutes or MINUTES, level, options.family, options.kata)
+        return "", (request,)
     if given:
         raise InterviewError(f"--plan says what comes and how long; leave out --{given[0]}.")
     plans = load_plans()
@@ -112,11 +112,13 @@ def _go_on(on: Session, catalog: Catalog, *, show_clock: bool) -> int:
     if not (show_clock and is_usable()):
         print("`kata interview grade` grades it, `status` says the time, `finish` ends it.", flush=True)
         return 0
-    on = live.run(on, catalog, lambda now: _show_task(now, catalog))
+    on = live.show_clock(on, catalog, lambda now: _show_task(now, catalog))
     if on.over and on.current:
         return _write_page(on, catalog, as_json=False)
     if on.current:
-        print(f"{clock.said(on.left_s(on.part))} left, and the time runs on. `kata interview resume` goes on.")
+        print(
+            f"{clock.format_duration(on.left_s(on.part))} left, and the time runs on. `kata interview resume` goes on."
+        )
     return 0
 
 
@@ -127,8 +129,10 @@ def _show_task(on: Session, catalog: Catalog) -> None:
     kata = catalog.katas[asked.kata]
     several = f"part {on.part + 1} of {len(on.parts)}, " if len(on.parts) > 1 else ""
     print(rung.header(kata).partition("\n")[0])
-    print(f"  time    {several}{kata.level}, {asked.minutes:g} minutes, {clock.said(on.left_s(on.part))} left")
-    print(f"  file    {report.shown(on.paper(on.part))}", flush=True)
+    print(
+        f"  time    {several}{kata.level}, {asked.minutes:g} minutes, {clock.format_duration(on.left_s(on.part))} left"
+    )
+    print(f"  file    {report.display_path(on.handout(on.part))}", flush=True)
 
 
 def _now_on(catalog: Catalog) -> Session:
@@ -149,15 +153,15 @@ def _waiting(catalog: Catalog) -> Session | None:
 
 
 def _status(options: argparse.Namespace) -> int:
-    from grader.interview import conduct
+    from grader.interview import run
 
     catalog = open_catalog()
     on = _waiting(catalog)
     if options.json:
-        say_json(conduct.status(on) if on else None)
+        say_json(run.status(on) if on else None)
     elif on is None:
         last = [folder / PAGE for folder in session.every(catalog.root) if (folder / PAGE).is_file()][-1:]
-        page = f" The last one's page: {report.shown(last[0])}" if last else " `kata interview` begins one."
+        page = f" The last one's page: {report.display_path(last[0])}" if last else " `kata interview` begins one."
         print(f"No interview is on.{page}", file=sys.stderr)
     else:
         _print_status(on, catalog)
@@ -165,49 +169,51 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _print_status(on: Session, catalog: Catalog) -> None:
-    from grader.interview import conduct
+    from grader.interview import run
 
-    known = conduct.status(on)
+    known = run.status(on)
     _show_task(on, catalog)
-    tried = ", ".join(f"{item['verdict']} at {clock.said(item['asked_s'])}" for item in known["attempts"])
+    tried = ", ".join(f"{item['verdict']} at {clock.format_duration(item['asked_s'])}" for item in known["attempts"])
     print(f"  graded  {tried or 'not yet'}")
     for gap in known["gaps"]:
-        print(f"  gap     {clock.said(gap['start_s'])} to {clock.said(gap['end_s'])}: {gap['why']}")
+        print(
+            f"  gap     {clock.format_duration(gap['start_s'])} to {clock.format_duration(gap['end_s'])}: {gap['why']}"
+        )
     if on.over:
         print("  ended   `kata interview finish` writes the page")
 
 
 def _grade(options: argparse.Namespace) -> int:
-    from grader.interview import conduct
+    from grader.interview import run
 
     catalog = open_catalog()
     on = _now_on(catalog)
     if on.over:
-        raise InterviewError(conduct.OVER)
+        raise InterviewError(run.OVER)
     part = on.part
-    on, graded = conduct.ask(on, catalog, tell=tell)
+    on, graded = run.ask(on, catalog, tell=tell)
     if options.json:
         attempt = next(item for item in reversed(on.attempts(part)) if item.verdict)
         assert attempt.verdict is not None
         say_json({"asked_s": attempt.asked_s, "in_time": attempt.in_time, **attempt.verdict["record"]})
     else:
-        print(conduct.words_of(on, part), flush=True)
+        print(run.words_of(on, part), flush=True)
     return 0 if graded.passed else 1
 
 
 def _finish(options: argparse.Namespace) -> int:
-    from grader.interview import conduct
+    from grader.interview import run
 
     catalog = open_catalog()
     on = _now_on(catalog)
     with session.held(on.folder / ".finish", "another command is just finishing this interview. Wait for it."):
-        on = conduct.end_part(on, catalog)
+        on = run.end_part(on, catalog)
         while options.all and not on.over:
-            on = conduct.end_part(on, catalog)
+            on = run.end_part(on, catalog)
     if on.over:
         return _write_page(on, catalog, as_json=options.json)
     if options.json:
-        say_json(conduct.status(on))
+        say_json(run.status(on))
     else:
         _show_task(on, catalog)
     return 0
@@ -215,12 +221,12 @@ def _finish(options: argparse.Namespace) -> int:
 
 def _write_page(on: Session, catalog: Catalog, *, as_json: bool) -> int:
     """Grade what was handed in, write page and record, and only then say that it is done."""
-    from grader.interview import dossier
+    from grader.interview import report_data
     from grader.interview.page import page
 
     tell("grading what was handed in, for the page; the clock has stopped")
     with session.held(on.folder / ".finish", "another command is just finishing this interview. Wait for it."):
-        on, record = dossier.complete(session.load(on.folder), catalog, tell)
+        on, record = report_data.complete(session.load(on.folder), catalog, tell)
         session.write_whole(on.folder / RECORD, json.dumps(record, indent=1, allow_nan=False) + "\n")
         session.write_whole(on.folder / PAGE, page(record))
         if on.current:
@@ -241,31 +247,31 @@ def _went(part: dict[str, object]) -> str:
     final = part["final"]
     handed_in = final["verdict"] if isinstance(final, dict) else "nothing"
     right = part["first_right_s"]
-    when = f"right after {clock.said(right)}" if isinstance(right, float) else "no right answer"
+    when = f"right after {clock.format_duration(right)}" if isinstance(right, float) else "no right answer"
     return f"{when}; handed in: {handed_in}"
 
 
 def _say_where(folder: Path) -> None:
-    print(f"  page    {report.shown(folder / PAGE)}")
-    print(f"  JSON    {report.shown(folder / RECORD)}")
+    print(f"  page    {report.display_path(folder / PAGE)}")
+    print(f"  JSON    {report.display_path(folder / RECORD)}")
 
 
 def _resume(options: argparse.Namespace) -> int:
-    from grader.interview import conduct
+    from grader.interview import run
 
     catalog = open_catalog()
-    on = conduct.take_up(_now_on(catalog), catalog)
+    on = run.recover(_now_on(catalog), catalog)
     if on.over:
         return _write_page(on, catalog, as_json=False)
     return _go_on(on, catalog, show_clock=True)
 
 
 def _abandon(options: argparse.Namespace) -> int:
-    from grader.interview import conduct
+    from grader.interview import run
 
     on = session.current(find_root())
     if on is None:
         raise InterviewError(NONE_ON)
-    on = conduct.abandon(on)
-    print(f"Abandoned. Your file stays: {report.shown(on.paper(on.part))}")
+    on = run.abandon(on)
+    print(f"Abandoned. Your file stays: {report.display_path(on.handout(on.part))}")
     return 0

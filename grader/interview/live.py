@@ -16,7 +16,7 @@ from types import FrameType
 
 from grader.content.catalog import Catalog
 from grader.grade import Options
-from grader.interview import clock, conduct, session
+from grader.interview import clock, run, session
 from grader.interview.plan import InterviewError
 from grader.interview.session import Session
 from grader.output.terminal import Terminal
@@ -56,7 +56,7 @@ def _write(text: str) -> None:
         print(text, end="", flush=True)
 
 
-def run(on: Session, catalog: Catalog, show_task: Callable[[Session], None]) -> Session:
+def show_clock(on: Session, catalog: Catalog, show_task: Callable[[Session], None]) -> Session:
     """Show the clock until the interview is over or the learner leaves. Raises InterviewError where there is one."""
     refusal = "its clock is on screen in another terminal. Close it there with q, or use `kata interview status`."
     with session.held(on.folder / ".clock", refusal), _noted_signals() as came, Terminal() as terminal:
@@ -114,7 +114,7 @@ def _words(shown: _Clock) -> list[str]:
     """The time, then what is the less missed the later it comes, and last what may be pressed."""
     on = shown.on
     left = on.left_s(on.part)
-    time = f"{clock.said(left)} left" if left >= 0 else f"{clock.said(-left)} OVER TIME"
+    time = f"{clock.format_duration(left)} left" if left >= 0 else f"{clock.format_duration(-left)} OVER TIME"
     tried = [attempt for attempt in on.attempts(on.part) if not attempt.final]
     words = [time, on.parts[on.part].kata]
     words += [f"part {on.part + 1} of {len(on.parts)}"] if len(on.parts) > 1 else []
@@ -141,7 +141,7 @@ def _ask_for_grade(shown: _Clock) -> None:
     on = shown.on
     if shown.grade is None:
         kata, options = on.parts[on.part].kata, Options(on.begin["device"])
-        shown.grade = shown.service.ask(Task(kata, options, on.paper(on.part), work=conduct.STEP, lasting=True))
+        shown.grade = shown.service.ask(Task(kata, options, on.handout(on.part), work=run.STEP, lasting=True))
 
 
 def _take_answers(shown: _Clock) -> None:
@@ -169,7 +169,7 @@ def _ask_to_finish(shown: _Clock) -> None:
 
 
 def _finish_part(shown: _Clock) -> None:
-    shown.on = conduct.end_part(shown.on, shown.catalog)
+    shown.on = run.end_part(shown.on, shown.catalog)
     if not shown.on.over:
         _tell_task(shown)
 

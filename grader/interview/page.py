@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from grader.interview.clock import said
-from grader.interview.conduct import is_right
-from grader.interview.dossier import FIGURES
+from grader.interview.clock import format_duration
+from grader.interview.report_data import FIGURES
+from grader.interview.run import is_right
 from grader.pages import document, folded, paragraph
 from grader.pages.markup import Markup, Part, join, tag
 
@@ -69,13 +69,14 @@ def _outcome(part: Record) -> tuple[str, str]:
         return "none", "not begun"
     tried = _tries(part["attempts"])
     if part["first_right_s"] is None:
-        return "bad", f"✗ no right answer, {tried}, {said(part['spent_s'])} spent"
-    late = "" if part["first_right_in_time"] else ", after the time was up"
+        return "bad", f"✗ no right answer, {tried}, {format_duration(part['spent_s'])} spent"
+    when = format_duration(part["first_right_s"]) + ("" if part["first_right_in_time"] else ", after the time was up")
     final = part["final"] or part["attempts"][-1]
     if not is_right(final["verdict"]):
-        return "bad", f"✗ right at {said(part['first_right_s'])}{late}, but handed in: {final['verdict']}"
+        return "bad", f"✗ right at {when}, but handed in: {final['verdict']}"
     slow = "" if final["verdict"] == "pass" else f"; {final['verdict']}"
-    return ("bad" if late else "good"), f"{'✗' if late else '✓'} right after {said(part['first_right_s'])}{late}{slow}"
+    good, sign = ("good", "✓") if part["first_right_in_time"] else ("bad", "✗")
+    return good, f"{sign} right after {when}{slow}"
 
 
 def _tries(attempts: Sequence[Record]) -> str:
@@ -108,17 +109,19 @@ def _clock(record: Record) -> list[str]:
     if not record["clock_on_screen"]:
         return ["there was no clock on screen: who was there between the commands is not known"]
     gaps = [
-        f"no clock on screen from {said(gap['start_s'])} to {said(gap['end_s'])}, "
-        f"{said(gap['end_s'] - gap['start_s'])} long: {gap['why']}"
+        f"no clock on screen from {format_duration(gap['start_s'])} to {format_duration(gap['end_s'])}, "
+        f"{format_duration(gap['end_s'] - gap['start_s'])} long: {gap['why']}"
         for gap in record["gaps"]
     ]
     sets = record["clock_sets"]
-    return gaps + [f"at {said(item['at_s'])} the machine's clock was set by {item['by_s']:+.0f} s" for item in sets]
+    return gaps + [
+        f"at {format_duration(item['at_s'])} the machine's clock was set by {item['by_s']:+.0f} s" for item in sets
+    ]
 
 
 def _lookup(item: Record) -> str:
     answer = "shown" if item["shown"] else "asked for, not shown"
-    return f"{said(item['at_s'])}  kata {item['how']} of {item['kata']} ({item['about']}): {answer}"
+    return f"{format_duration(item['at_s'])}  kata {item['how']} of {item['kata']} ({item['about']}): {answer}"
 
 
 def _list(items: Iterable[str]) -> Markup:
@@ -169,7 +172,8 @@ def _timeline(record: Record, part: Record) -> Markup:
     looks = [item for item in record["lookups"] if item["shown"] and 0 <= since(item["at_s"]) <= part["spent_s"]]
     marks += [tag("span", "?", class_="mark look", style=f"left:{place(since(item['at_s']))}") for item in looks]
     marks.append(tag("span", class_="limit", style=f"left:{place(limit)}"))
-    words = f"{said(part['spent_s'])} of {said(limit)} spent; {_tries(part['attempts'])}, {len(looks)} looked up"
+    spent = f"{format_duration(part['spent_s'])} of {format_duration(limit)} spent"
+    words = f"{spent}; {_tries(part['attempts'])}, {len(looks)} looked up"
     bar = tag("div", *marks, class_="track", role="img", aria_label=words)
     return join((bar, _quiet(f"{words}. ✓ right, ✗ not, ? looked up, hatched: no clock on screen.")))
 
@@ -198,7 +202,7 @@ def _attempt_row(item: Record) -> tuple[Part, ...]:
     told = folded(f"{sign} {item['verdict']}{late}", tag("pre", item["explanation"]))
     took = f"{item['grade']['seconds']:.1f} s" if item["grade"] else ""
     number = "finish" if item["at_the_finish"] else str(item["number"])
-    return number, said(item["asked_s"]), told, took
+    return number, format_duration(item["asked_s"]), told, took
 
 
 def _final_grade(part: Record) -> Record | None:

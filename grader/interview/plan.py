@@ -25,7 +25,7 @@ class InterviewError(Fault):
 
 
 @dataclass(frozen=True)
-class Wish:
+class PartRequest:
     """One part as it was asked for. What is None is left to the seed; ``kata`` leaves nothing to it."""
 
     minutes: float
@@ -40,7 +40,7 @@ class Plan:
 
     name: str
     about: str
-    parts: tuple[Wish, ...]
+    parts: tuple[PartRequest, ...]
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ _PART = {
 }
 _PLAN = {
     "about": Field(words, required=True),
-    "parts": Field(several(lambda value: Wish(**record(value, _PART)), range(1, MANY), "parts"), required=True),
+    "parts": Field(several(lambda value: PartRequest(**record(value, _PART)), range(1, MANY), "parts"), required=True),
 }
 
 
@@ -74,40 +74,40 @@ def load_plans(place: Path = PLANS) -> Mapping[str, Plan]:
 
 
 def draw(
-    wishes: Sequence[Wish], catalog: Catalog, progress: Progress, seed: int, runs: Callable[[Kata], bool]
+    requests: Sequence[PartRequest], catalog: Catalog, progress: Progress, seed: int, runs: Callable[[Kata], bool]
 ) -> tuple[Part, ...]:
-    """A kata for every wish, none twice. ``runs``: whether this machine can grade it. Raises InterviewError."""
+    """A kata for every request, none twice. ``runs``: whether this machine can grade it. Raises InterviewError."""
     random = Random(seed)
     parts: list[Part] = []
-    for wish in wishes:
-        kata = _drawn(wish, catalog, progress, random, runs, {part.kata for part in parts})
-        parts.append(Part(kata.name, wish.minutes, known(kata, progress)))
+    for request in requests:
+        kata = _drawn(request, catalog, progress, random, runs, {part.kata for part in parts})
+        parts.append(Part(kata.name, request.minutes, known(kata, progress)))
     return tuple(parts)
 
 
 def _drawn(
-    wish: Wish,
+    request: PartRequest,
     catalog: Catalog,
     progress: Progress,
     random: Random,
     runs: Callable[[Kata], bool],
     taken: Collection[str],
 ) -> Kata:
-    if wish.kata is not None:
-        (kata,) = _named(wish.kata, catalog)
-        if wish.level not in (None, kata.level) or wish.family not in (None, kata.family):
+    if request.kata is not None:
+        (kata,) = _named(request.kata, catalog)
+        if request.level not in (None, kata.level) or request.family not in (None, kata.family):
             raise InterviewError(f"{kata.name} is {kata.level}, of the family {kata.family}. Leave out what differs.")
         return kata
-    if wish.family is not None and wish.family not in catalog.families:
-        raise InterviewError(f"no family is called {wish.family!r}; there are: {', '.join(catalog.families)}.")
+    if request.family is not None and request.family not in catalog.families:
+        raise InterviewError(f"no family is called {request.family!r}; there are: {', '.join(catalog.families)}.")
     fits = [
         kata
         for kata in catalog.katas.values()
-        if wish.level in (None, kata.level) and wish.family in (None, kata.family) and kata.name not in taken
+        if request.level in (None, kata.level) and request.family in (None, kata.family) and kata.name not in taken
     ]
     able = [kata for kata in fits if runs(kata)]
     if not able:
-        asked = " ".join(word for word in (wish.level, wish.family) if word)
+        asked = " ".join(word for word in (request.level, request.family) if word)
         why = "this machine can grade none of those there are" if fits else "there is none"
         raise InterviewError(f"a kata was asked for ({asked}), and {why}. `kata list` shows what there is.")
     fresh = [kata for kata in able if not known(kata, progress)]

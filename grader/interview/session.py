@@ -105,7 +105,7 @@ class Session:
         """The part that is on, from 0; of one that is over, the last."""
         return max((int(event["part"]) for event in self._of(PART)), default=0)
 
-    def paper(self, part: int) -> Path:
+    def handout(self, part: int) -> Path:
         """The file that the candidate edits."""
         return self.folder / f"{self.parts[part].kata}.cu"
 
@@ -159,7 +159,7 @@ class Session:
 
     def copy_of(self, part: int, digest: str) -> Path:
         """Where the file as it was with this digest is kept: what was graded, and what was handed in."""
-        return self.folder / COPIES / digest[:16] / self.paper(part).name
+        return self.folder / COPIES / digest[:16] / self.handout(part).name
 
     def handed_in(self, part: int) -> str:
         """The digest of the file that a part ended with; empty where it did not end, or with no file."""

@@ -17,7 +17,7 @@ from grader.content.dtype import Dtype
 from grader.content.spec import Accumulated, Exact, InputKind, Rng, Sizes, Spec, Tensor
 from grader.devices import Buffer, Call, Contents, Limits, Poison, Role, Scalar
 from grader.devices.contents import negated, number_of, replaced, rotation
-from grader.verdict import said
+from grader.verdict import format_sizes
 
 if TYPE_CHECKING:
     import torch
@@ -41,7 +41,7 @@ class CaseKey:
         return CaseKey(tuple((name, sizes[name]) for name in spec.sizes), values, seed)
 
     def __str__(self) -> str:
-        return said(dict(self.sizes))
+        return format_sizes(dict(self.sizes))
 
 
 def shapes(

@@ -26,7 +26,7 @@ from grader.devices.counters import Writer
 from grader.judge.answer import Comparison, compare
 from grader.judge.case import Case, CaseKey, Expected, allowed, shapes
 from grader.sandbox.parent import Sandbox
-from grader.verdict import CaseCounters, Kind, Mismatch, Verdict, said
+from grader.verdict import CaseCounters, Kind, Mismatch, Verdict, format_sizes
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -201,7 +201,7 @@ def _left_out(search: _Search) -> str:
     left = named[search.budget.named_sizes :] if search.budget.named_sizes is not None else []
     if not left:
         return ""
-    return f"{len(left)} of {len(named)} named shapes, from {said(left[0])} on, left to the GPU"
+    return f"{len(left)} of {len(named)} named shapes, from {format_sizes(left[0])} on, left to the GPU"
 
 
 def _drawn(search: _Search) -> CaseKey | None:

@@ -23,7 +23,7 @@ from grader.judge.case import Case, CaseKey, Expected
 from grader.judge.check import from_finding, judge, nondeterministic, verdict_at
 from grader.judge.peaks import peak_bytes, peak_flops
 from grader.sandbox.parent import Sandbox
-from grader.verdict import Kind, Measurement, Verdict, said
+from grader.verdict import Kind, Measurement, Verdict, format_sizes
 
 if TYPE_CHECKING:
     import torch
@@ -117,14 +117,15 @@ def _decided(measurements: Sequence[Measurement], threshold: Threshold | None) -
     names = " and ".join(dict.fromkeys(item.baseline for item in measurements))
     words = f"{100 * mean:.1f} % of {names} ({100 * low:.1f} to {100 * high:.1f})"
     if fast := next((item for item in measurements if item.time_s < item.floor_s), None):
-        summary = f"faster than the card can be at {said(fast.sizes)}: the measurement is broken, or work was left out"
+        where = format_sizes(fast.sizes)
+        summary = f"faster than the card can be at {where}: the measurement is broken, or work was left out"
         return Verdict(Kind.INCONCLUSIVE, summary)
     if threshold is None:
         return Verdict(Kind.PASS, words)
     words = f"{words}, {threshold.percent:g} % asked"
     wanted, floor = threshold.percent / 100, (threshold.percent - FLOOR_POINTS) / 100
     if slow := next((item for item in measurements if item.high < floor), None):
-        share = f"{100 * slow.ratio:.1f} % of {names} at {said(slow.sizes)}"
+        share = f"{100 * slow.ratio:.1f} % of {names} at {format_sizes(slow.sizes)}"
         return Verdict(Kind.TOO_SLOW, f"{share}, at least {100 * floor:g} % asked of each shape")
     if high < wanted:
         return Verdict(Kind.TOO_SLOW, words)
@@ -215,7 +216,7 @@ def _noise(track: _Track) -> str | None:
     ratio, low, high = _interval(track.noise)
     if abs(ratio - 1) <= QUIET and high - low <= STEADY:
         return None
-    itself = f"{track.baseline} against itself at {said(track.sizes)}"
+    itself = f"{track.baseline} against itself at {format_sizes(track.sizes)}"
     return f"the machine is too noisy: {itself} gave {ratio:.3f} ({low:.3f} to {high:.3f})"
 
 

@@ -30,7 +30,7 @@ from grader.compile.toolchain import find_gpu
 from grader.content.catalog import Kata
 from grader.fault import Fault
 from grader.storage.salvage import readable_rows
-from grader.verdict import Grade, Kind, Measurement, said
+from grader.verdict import Grade, Kind, Measurement, format_sizes
 
 if TYPE_CHECKING:  # 6 ms to import: only where something is kept or read
     from sqlite3 import Connection
@@ -184,7 +184,7 @@ def keep_grade(graded: Grade) -> str | None:
 def _speed_of(measured: Measurement) -> dict[str, Any]:
     gpu = find_gpu()
     known = {name: getattr(measured, name) for name in _SPEED}
-    return {**known, "sizes": said(measured.sizes), "card": gpu and gpu.name}
+    return {**known, "sizes": format_sizes(measured.sizes), "card": gpu and gpu.name}
 
 
 def keep_hint(kata: Kata, strength: int) -> str | None:

@@ -98,7 +98,7 @@ class Launcher:
         _LAUNCHERS.add(self)
 
     def __repr__(self) -> str:
-        return f"<{self.kata.name}{_call(self.spec)} from {report.shown(self.source)}>"
+        return f"<{self.kata.name}{_call(self.spec)} from {report.display_path(self.source)}>"
 
     def __call__(self, *arguments: Any, out: Any = None, **named: Any) -> Any:
         inputs, sizes, scalars = self.bind(self._in_order(arguments, named))
@@ -280,7 +280,7 @@ class Launcher:
         """Where in the file: its name and line, and below it what stands there."""
         if line is None:
             return ""
-        return f" ({report.shown(self.source)}:{line})\n    {self._read.line(line)}".rstrip()
+        return f" ({report.display_path(self.source)}:{line})\n    {self._read.line(line)}".rstrip()
 
     def _on_simulator(self) -> Sandbox:
         if self._sandbox is None:
@@ -302,12 +302,12 @@ class Launcher:
     def _built(self, target: Target) -> Build:
         name = self.kata.name
         if problem := source_of(self.source).problem or self._read.problem:
-            raise KataError(f"{name}: {report.shown(self.source)} cannot be read ({problem})")
+            raise KataError(f"{name}: {report.display_path(self.source)} cannot be read ({problem})")
         if self.edited:
-            raise KataError(f"{name}: {report.shown(self.source)} was edited since it was loaded; call reload()")
+            raise KataError(f"{name}: {report.display_path(self.source)} was edited since it was loaded; call reload()")
         if skeleton.is_pristine(self._read.text, skeleton.skeleton_of(self.kata)):
             raise KataError(
-                f"{name}: not started: fill in the TODOs of {report.shown(self.source)}, then load it again"
+                f"{name}: not started: fill in the TODOs of {report.display_path(self.source)}, then load it again"
             )
         built = build(Request(self.kata, self.spec, self._read, target), find_toolchain())
         if isinstance(built, CompileFailure):

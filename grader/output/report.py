@@ -11,7 +11,7 @@ from pathlib import Path
 from grader.devices.counters import KernelCounters, LineCounters
 from grader.output.terminal import plain
 from grader.sandbox.parent import TRUNCATED
-from grader.verdict import Grade, Kind, Measurement, Mismatch, Verdict, said
+from grader.verdict import Grade, Kind, Measurement, Mismatch, Verdict, format_sizes
 
 PRINTED_LINES = 6
 PRINTED_WIDTH = 110
@@ -58,7 +58,7 @@ def speed(measurement: Measurement) -> str:
     share = f"{measurement.ratio:.1%} of {measurement.baseline} ({measurement.low:.1%} to {measurement.high:.1%})"
     rate = f"{measurement.rate:.3g} {measurement.unit}"
     peak = f", {measurement.peak_share:.0%} of the card's peak" if measurement.peak_share else ""
-    return f"{share} at {said(measurement.sizes)}, {rate}{peak}".replace("%", " %")
+    return f"{share} at {format_sizes(measurement.sizes)}, {rate}{peak}".replace("%", " %")
 
 
 def printed(grade: Grade) -> list[str]:
@@ -93,12 +93,12 @@ def _row(label: str, text: str) -> str:
 
 def _shape(grade: Grade, verdict: Verdict) -> Iterable[str]:
     if verdict.sizes:
-        yield _row("shape", f"{said(verdict.sizes)}  (the smallest found that fails; values: {verdict.values})")
+        yield _row("shape", f"{format_sizes(verdict.sizes)}  (the smallest found that fails; values: {verdict.values})")
 
 
 def _place(grade: Grade, verdict: Verdict) -> Iterable[str]:
     if verdict.line is not None:
-        path = shown(grade.source.path)
+        path = display_path(grade.source.path)
         yield _row("at", f"{path}:{verdict.line}  {grade.source.line(verdict.line)}".rstrip())
 
 
@@ -200,7 +200,7 @@ def costs(grade: Grade) -> list[str]:
     """What each kernel of a counted call cost, and the lines that cost most; empty where nothing was counted."""
     rows: list[str] = []
     for counters in (verdict.counters for verdict in grade.verdicts if verdict.counters):
-        sizes = said(counters.sizes)
+        sizes = format_sizes(counters.sizes)
         for kernel in counters.call.kernels:
             launches = f", {kernel.launches} launches" if kernel.launches > 1 else ""
             rows.append(f"counters of {kernel.kernel} at {sizes}{launches}")
@@ -231,7 +231,7 @@ def _share(count: int, ideal: int) -> str:
     return f"{count:,}/{ideal:,}" if count else "-"
 
 
-def shown(path: Path) -> str:
+def display_path(path: Path) -> str:
     """A path as short as it can be said from the working directory."""
     try:
         return str(path.resolve().relative_to(Path.cwd()))

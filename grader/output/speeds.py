@@ -15,8 +15,8 @@ from typing import Any
 from grader.fault import Fault
 from grader.judge import peaks
 from grader.output.record import record
-from grader.output.report import shown
-from grader.verdict import Grade, said
+from grader.output.report import display_path
+from grader.verdict import Grade, format_sizes
 
 FILE = Path("solutions/speeds.json")
 FORMAT = 1
@@ -82,7 +82,7 @@ def document(benched: Iterable[Grade], machine: Mapping[str, str]) -> dict[str, 
 def _kata(found: dict[str, Any]) -> dict[str, Any]:
     """A grade's record as it can be committed: its file from here, and null for a share that is not known."""
     measurements = [{**item, "peak_share": item["peak_share"] or None} for item in found["measurements"]]
-    return {**found, "file": shown(Path(found["file"])), "measurements": measurements}
+    return {**found, "file": display_path(Path(found["file"])), "measurements": measurements}
 
 
 def text_of(found: Mapping[str, Any]) -> str:
@@ -140,4 +140,6 @@ def _line(row: Row) -> str:
     percents = f"{100 * row.ratio:.1f} | {100 * row.low:.1f} to {100 * row.high:.1f}"
     rates = f"{row.rate:.3g} | {row.baseline_rate:.3g} | {row.unit}"
     peak = "-" if row.peak_share is None else f"{100 * row.peak_share:.0f}"
-    return f"| `{row.kata}` | {said(row.sizes)} | {row.baseline} | {percents} | {row.pairs} | {rates} | {peak} |"
+    return (
+        f"| `{row.kata}` | {format_sizes(row.sizes)} | {row.baseline} | {percents} | {row.pairs} | {rates} | {peak} |"
+    )

@@ -14,7 +14,7 @@ from grader.devices.counters import Access, LineCounters
 from grader.output.report import headline
 from grader.pages import paragraph, section
 from grader.pages.markup import Markup, Row, drawing, join, label, line, rect, table, tag
-from grader.verdict import Grade, said
+from grader.verdict import Grade, format_sizes
 
 SECTOR, WAVE, BANKS, LANES, WORD = 32, 128, 32, 32, 4  # bytes, bytes, banks, lanes, bytes
 CELL, BAND, LEFT, RIGHT, TOP = 10.0, 13.0, 74.0, 40.0, 18.0  # pixels: across, down, around the cells
@@ -87,7 +87,7 @@ def _kata(grade: Grade) -> Iterator[Markup]:
         yield paragraph(f"{words}. Only what passes on the simulator is drawn.")
         return
     for kernel in counters.call.kernels:
-        yield tag("h3", name, f": {kernel.kernel} at {said(counters.sizes)}")
+        yield tag("h3", name, f": {kernel.kernel} at {format_sizes(counters.sizes)}")
         yield _lines(grade.source, kernel.lines)
         pictures = [_picture(grade.source, several) for several in _chosen(kernel.samples, kernel.lines)]
         yield tag("div", *pictures, class_="pictures")

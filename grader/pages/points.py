@@ -11,7 +11,7 @@ from grader.judge.measure import min_bytes_of
 from grader.learner.progress import Event, Progress
 from grader.output import speeds
 from grader.output.speeds import Peaks, Row, Speeds
-from grader.verdict import said
+from grader.verdict import format_sizes
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,8 @@ def of_the_solutions(catalog: Catalog) -> tuple[Speeds | None, list[Point]]:
     known = speeds.read(file)
     found: dict[tuple[str, str], Point | None] = {}
     for row in known.rows:  # of several baselines the first, which is graded
-        if (row.kata, said(row.sizes)) not in found:
-            found[row.kata, said(row.sizes)] = _published(catalog, row, known.peaks)
+        if (row.kata, format_sizes(row.sizes)) not in found:
+            found[row.kata, format_sizes(row.sizes)] = _published(catalog, row, known.peaks)
     return known, [point for point in found.values() if point]
 
 
@@ -101,4 +101,4 @@ def _published(catalog: Catalog, row: Row, peaks: Peaks) -> Point | None:
         return None
     time_s = (flops or bytes_moved) / (row.rate * 1e12)
     roofs = peaks.bytes_s, peaks.flops_s.get(kata.elem, 0.0)
-    return Point(kata.name, said(row.sizes), kata.elem, time_s, bytes_moved, flops, *roofs)
+    return Point(kata.name, format_sizes(row.sizes), kata.elem, time_s, bytes_moved, flops, *roofs)

@@ -87,7 +87,9 @@ class Watch:
         if saved is None or (self.since is not None and saved == Saved(self.kata.skeleton_path, self._asked_digest)):
             return None
         if not saved.digest:
-            self.fault = f"{report.shown(saved.path)} is gone; save it again, or `kata reset` writes the skeleton"
+            self.fault = (
+                f"{report.display_path(saved.path)} is gone; save it again, or `kata reset` writes the skeleton"
+            )
             return saved
         self.open(self._by_path[saved.path], saved.digest)
         return saved

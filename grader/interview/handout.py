@@ -24,7 +24,7 @@ _TIED = "\N{NO-BREAK SPACE}"  # keeps a size on one line
 _SIZE = re.compile(r"\(~\d+ lines?(?: each)?\)")
 
 
-def paper_of(kata: Kata) -> str:
+def handout_of(kata: Kata) -> str:
     """The text of the file to hand out. Raises SkeletonError where the solution's markers are malformed."""
     return strip(skeleton.skeleton_of(kata))
 

@@ -19,7 +19,7 @@ from grader.content.questions import MOST, load_questions
 from grader.content.source_file import source_of
 from grader.content.spec import load_spec
 from grader.grade import SIM_ARCH
-from grader.interview import conduct, paper
+from grader.interview import handout, run
 from grader.interview.session import Attempt, Session
 
 FORMAT = 1
@@ -35,7 +35,7 @@ def complete(on: Session, catalog: Catalog, tell: Tell | None = None) -> tuple[S
     for part in range(len(on.parts)):
         known = [attempt for attempt in on.attempts(part) if attempt.final and attempt.verdict]
         if on.handed_in(part) and on.copy_of(part, on.handed_in(part)).is_file() and not known:
-            on, _ = conduct.judge_final(on, catalog, part, tell)
+            on, _ = run.judge_final(on, catalog, part, tell)
     return on, _record(on, catalog)
 
 
@@ -89,7 +89,7 @@ def _part(on: Session, catalog: Catalog, part: int) -> dict[str, Any]:
     }
     if begun is None:
         return facts
-    right = next((item for item in attempts if conduct.is_right(item.kind)), None)
+    right = next((item for item in attempts if run.is_right(item.kind)), None)
     final = next((item for item in reversed(attempts) if item.final and item.verdict), None)
     return {
         **facts,
@@ -123,7 +123,7 @@ def _texts(on: Session, part: int, kata: Kata) -> dict[str, Any]:
     """The file that was handed out, the one handed in, the solution, and what was changed."""
     copy = on.copy_of(part, on.handed_in(part))
     handed_in = skeleton.read(copy) if copy.is_file() else ""
-    handed_out, solution = paper.paper_of(kata), kata.solution_path.read_text()
+    handed_out, solution = handout.handout_of(kata), kata.solution_path.read_text()
     names = ("handed out", "handed in")
     changes = difflib.unified_diff(handed_out.splitlines(), handed_in.splitlines(), *names, lineterm="", n=2)
     return {"handed_out": handed_out, "handed_in": handed_in, "solution": solution, "diff": list(changes)}

@@ -22,8 +22,8 @@ from grader.content import skeleton
 from grader.content.catalog import Catalog, Kata
 from grader.content.source_file import read_source, source_of
 from grader.grade import SIM_ARCH, Options, grade
-from grader.interview import clock, paper, session
-from grader.interview.plan import InterviewError, Part, Wish, draw
+from grader.interview import clock, handout, session
+from grader.interview.plan import InterviewError, Part, PartRequest, draw
 from grader.interview.session import Session
 from grader.learner.progress import Progress
 from grader.output import report
@@ -33,13 +33,13 @@ from grader.service.work import kata_of
 from grader.verdict import Grade, Kind, Verdict
 
 SEEDS = 1 << 31
-STEP = "grader.interview.conduct:step"
+STEP = "grader.interview.run:step"
 OVER = "this interview is over: `kata interview finish` writes its page."
 RIGHT = (str(Kind.PASS), str(Kind.TOO_SLOW), str(Kind.INCONCLUSIVE))  # the answer is right, whatever its speed
 
 
 def begin(
-    catalog: Catalog, known: Progress, wishes: Sequence[Wish], *, plan: str, seed: int | None, device: str
+    catalog: Catalog, known: Progress, requests: Sequence[PartRequest], *, plan: str, seed: int | None, device: str
 ) -> Session:
     """Draw the katas, hand out the first file and start its clock. Raises InterviewError where one is on already."""
     place = session.interviews(catalog.root)
@@ -51,7 +51,7 @@ def begin(
         if (found := session.current(catalog.root)) is not None:
             raise InterviewError(f"an interview is on: {found.name}. `kata interview resume`, finish or abandon it.")
         seed = int.from_bytes(os.urandom(4), "big") % SEEDS if seed is None else seed
-        parts = draw(wishes, catalog, known, seed, _runs_here)
+        parts = draw(requests, catalog, known, seed, _runs_here)
         facts = {"format": session.FORMAT, "plan": plan, "seed": seed, "device": device}
         return _write_folder(catalog, place, parts, facts)
 
@@ -71,7 +71,7 @@ def _write_folder(catalog: Catalog, place: Path, parts: Sequence[Part], facts: d
     try:
         staged.mkdir()
         kata = catalog.katas[parts[0].kata]
-        session.write_whole(staged / f"{kata.name}.cu", paper.paper_of(kata))
+        session.write_whole(staged / f"{kata.name}.cu", handout.handout_of(kata))
         moment = vars(clock.now())
         events = [
             {"what": session.BEGIN, **moment, **facts, "parts": [asdict(part) for part in parts]},
@@ -94,7 +94,7 @@ def ask(on: Session, catalog: Catalog, tell: Tell | None = None) -> tuple[Sessio
     try:
         digest = _keep_copy(on, on.part)
     except OSError as error:
-        place, why = on.paper(on.part), error.strerror or error
+        place, why = on.handout(on.part), error.strerror or error
         raise InterviewError(f"{place} cannot be read ({why}). `kata interview resume` writes a lost one.") from None
     return _graded(on, catalog, on.part, digest, tell, final=False)
 
@@ -121,7 +121,8 @@ def words_of(on: Session, part: int) -> str:
     known, words = attempt.verdict["record"], str(attempt.verdict["explanation"])
     late = "" if attempt.in_time else ", over time"
     first = f"{known['kata']}  {words}" if known["passed"] else words
-    return f"{first}\n  asked at {clock.said(attempt.asked_s)}{late}; {clock.said(on.left_s(part))} left"
+    asked, left = (clock.format_duration(seconds) for seconds in (attempt.asked_s, on.left_s(part)))
+    return f"{first}\n  asked at {asked}{late}; {left} left"
 
 
 def judge_final(on: Session, catalog: Catalog, part: int, tell: Tell | None = None) -> tuple[Session, Grade]:
@@ -137,7 +138,7 @@ def _graded(
     on = session.append(on, session.ASK, id=number, part=part, digest=digest, final=final)
     options = Options(on.begin["device"], seed=on.begin["seed"], shuffled=True, memory=False, counters=final)
     source = source_of(copy)
-    if skeleton.is_pristine(source.text, paper.paper_of(kata)):
+    if skeleton.is_pristine(source.text, handout.handout_of(kata)):
         todos = len(skeleton.todos(source.text))
         empty = Verdict(Kind.NOT_STARTED, f"{todos} TODO{'s' if todos > 1 else ''}")
         graded = Grade(kata, source, (empty,))
@@ -151,12 +152,12 @@ def _graded(
 def explained(on: Session, part: int, graded: Grade) -> str:
     """A verdict in full, with the name of the file that the candidate edits in place of the copy's."""
     words = report.outcome(graded) if graded.passed else report.explanation(graded)
-    return words.replace(report.shown(graded.source.path), report.shown(on.paper(part)))
+    return words.replace(report.display_path(graded.source.path), report.display_path(on.handout(part)))
 
 
 def _keep_copy(on: Session, part: int) -> str:
     """Keep the file as it is now; returns its digest. Raises OSError where it cannot be read."""
-    text = read_source(on.paper(part))
+    text = read_source(on.handout(part))
     digest = hashlib.sha256(text).hexdigest()
     copy = on.copy_of(part, digest)
     if not copy.is_file():
@@ -186,20 +187,20 @@ def end_part(on: Session, catalog: Catalog) -> Session:
 
 
 def _hand_out(on: Session, catalog: Catalog, part: int) -> None:
-    session.write_whole(on.paper(part), paper.paper_of(catalog.katas[on.parts[part].kata]))
+    session.write_whole(on.handout(part), handout.handout_of(catalog.katas[on.parts[part].kata]))
 
 
-def take_up(on: Session, catalog: Catalog) -> Session:
+def recover(on: Session, catalog: Catalog) -> Session:
     """Whatever was cut off is made good: a part between end and begin, a file that is gone."""
     if not on.over and on.ended(on.part) is not None:
         on = end_part(on, catalog)
-    if not on.over and not on.paper(on.part).exists():
+    if not on.over and not on.handout(on.part).exists():
         kept = [on.copy_of(on.part, attempt.digest) for attempt in on.attempts(on.part)]
         last = next((copy for copy in reversed(kept) if copy.is_file()), None)
         if last is None:
             _hand_out(on, catalog, on.part)
         else:
-            session.write_whole(on.paper(on.part), last.read_bytes().decode("utf-8", errors="surrogateescape"))
+            session.write_whole(on.handout(on.part), last.read_bytes().decode("utf-8", errors="surrogateescape"))
     return on
 
 
@@ -226,7 +227,7 @@ def status(on: Session) -> dict[str, Any]:
         "minutes": on.parts[part].minutes,
         "spent_s": round(on.spent_s(part, moment), 1),
         "left_s": round(on.left_s(part, moment), 1),
-        "file": str(on.paper(part)),
+        "file": str(on.handout(part)),
         "attempts": attempts,
         "looked_up": len([event for event in on.lookups if event["shown"]]),
         "gaps": [asdict(gap) for gap in on.gaps()],
