@@ -107,7 +107,7 @@ void Block::start(u64 linear) {
     for (Barrier& barrier : barriers) barrier = {};
     for (Warp& warp : warps) {
         warp.alive = warp.existing;
-        warp.at_barrier = warp.at_meeting = warp.set_aside = 0;
+        warp.at_barrier = warp.at_warp_sync = warp.set_aside = 0;
         warp.clock = last_clock_ + 1;
         warp.floor = last_clock_;
         std::fill(warp.seen, warp.seen + LANES, last_clock_);
@@ -160,7 +160,7 @@ bool Block::run(u64 budget) {
             return finish();
         }
         const bool turns = ++rounds % ROUNDS == 0;  // one who waits may be needed by one who spins
-        if ((!ran || turns) && !mbarriers.wake() && !ran) stuck();
+        if ((!ran || turns) && !mbarriers.wake() && !ran) deadlock();
     }
     account(warps[0]);
     return false;
@@ -345,13 +345,13 @@ Place Block::shared_place(u64 address, u32 bytes, bool is_outside) const {
                       : inside(best->name, best->shape, offset, bytes);
 }
 
-void Block::stuck_at_meeting(const Warp& warp) {
-    const int lane = __builtin_ctz(warp.at_meeting);
+void Block::deadlock_at_warp_sync(const Warp& warp) {
+    const int lane = __builtin_ctz(warp.at_warp_sync);
     const u32 pc = warp.pc[lane];
     const Instruction& in = program->code[pc];
     const Mask named = warp.row<const u32>(in.operand[in.target])[lane] & warp.existing;
     Mask there = 0;
-    for (int l = 0; l < LANES; ++l) there |= Mask((warp.at_meeting >> l & 1) && warp.pc[l] == pc) << l;
+    for (int l = 0; l < LANES; ++l) there |= Mask((warp.at_warp_sync >> l & 1) && warp.pc[l] == pc) << l;
     const Mask missing = named & ~there;
     const int other = missing ? __builtin_ctz(missing) : lane;
     const bool gone = !(warp.alive >> other & 1);
@@ -362,12 +362,12 @@ void Block::stuck_at_meeting(const Warp& warp) {
                std::to_string(line_of(warp.pc[other]).line) + " and never comes"));
 }
 
-void Block::stuck() {
+void Block::deadlock() {
     const Warp* waiter = nullptr;
     u64 waiting = 0, elsewhere = 0, exited = 0;
     for (const Warp& warp : warps)
-        if (warp.at_meeting) stuck_at_meeting(warp);
-    if (mbarriers.any_waiting()) mbarriers.stuck();
+        if (warp.at_warp_sync) deadlock_at_warp_sync(warp);
+    if (mbarriers.any_waiting()) mbarriers.deadlock();
     for (const Warp& warp : warps)
         if (!waiter && warp.at_barrier) waiter = &warp;
     const int lane = __builtin_ctz(waiter->at_barrier);

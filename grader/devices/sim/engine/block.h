@@ -81,8 +81,8 @@ struct Block {
     void release(Barrier& barrier, const Instruction& in, Reduction op);
     void synchronise(const Barrier& barrier);
     void check_same_barrier(const Warp& warp, const Instruction& in, Barrier& barrier, Mask lanes);
-    [[noreturn]] void stuck();
-    [[noreturn]] void stuck_at_meeting(const Warp& warp);
+    [[noreturn]] void deadlock();
+    [[noreturn]] void deadlock_at_warp_sync(const Warp& warp);
     void account(const Warp& warp);
     bool finish();
 

@@ -153,7 +153,7 @@ void count_next(Warp& warp, const Instruction& in, Mask group) {
     if (mask) plain.run(warp, in, mask);
 }
 
-void count_meet(Warp& warp, const Instruction& in, Mask mask) {
+void count_warp_sync(Warp& warp, const Instruction& in, Mask mask) {
     note(warp, mask, mask);
     plain_of(warp).run(warp, in, mask);
 }
@@ -182,7 +182,7 @@ struct Wrapper {
 constexpr Wrapper WRAPPERS[] = {
     {Flow::next, count_next, Flow::next, true},
     {Flow::branch, count_branch, Flow::leave, true},
-    {Flow::meet, count_meet, Flow::meet, false},
+    {Flow::warp_sync, count_warp_sync, Flow::warp_sync, false},
     {Flow::leave, count_leave, Flow::leave, true},
 };
 

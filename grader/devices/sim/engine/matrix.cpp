@@ -63,7 +63,7 @@ constexpr Shape U32 = shape_of<u32>();
 
 void build_load_matrix(Decoder& d, const ptx::Instruction& in, const Row& row) {
     d.require(in, 2);
-    Instruction out = meeting(d, in, row);
+    Instruction out = warp_sync_instruction(d, in, row);
     d.address(out, in.operands[1], in, ROW_BYTES);
     std::vector<s32> rows;
     append_destinations(d, in.operands[0], {U32, row.option}, rows);
@@ -73,7 +73,7 @@ void build_load_matrix(Decoder& d, const ptx::Instruction& in, const Row& row) {
 
 void build_store_matrix(Decoder& d, const ptx::Instruction& in, const Row& row) {
     d.require(in, 2);
-    Instruction out = meeting(d, in, row);
+    Instruction out = warp_sync_instruction(d, in, row);
     d.address(out, in.operands[0], in, ROW_BYTES);
     std::vector<s32> rows;
     append_sources(d, in.operands[1], {U32, row.option}, rows);
@@ -83,7 +83,7 @@ void build_store_matrix(Decoder& d, const ptx::Instruction& in, const Row& row) 
 
 void build_move_matrix(Decoder& d, const ptx::Instruction& in, const Row& row) {
     d.require(in, 2);
-    Instruction out = meeting(d, in, row);
+    Instruction out = warp_sync_instruction(d, in, row);
     out.operand[1] = d.source(in.operands[1], U32);
     out.operand[0] = d.destination(in.operands[0], U32);
     d.emit(out);
@@ -96,13 +96,13 @@ void count_rows(Table& t) {
     const std::string shared = "{,.shared,.shared::cta}.b16";
     for (const std::string& shape : {".m8n8" + x, x + ".m8n8"}) {
         const std::string load = "ldmatrix.sync.aligned" + shape, store = "stmatrix.sync.aligned" + shape;
-        t.add(load + shared, {load_matrix<count, false>, {}}, build_load_matrix, Flow::meet, count);
-        t.add(load + ".trans" + shared, {load_matrix<count, true>, {}}, build_load_matrix, Flow::meet, count);
-        t.add(store + shared, {store_matrix<count, false>, {}}, build_store_matrix, Flow::meet, count);
-        t.add(store + ".trans" + shared, {store_matrix<count, true>, {}}, build_store_matrix, Flow::meet, count);
+        t.add(load + shared, {load_matrix<count, false>, {}}, build_load_matrix, Flow::warp_sync, count);
+        t.add(load + ".trans" + shared, {load_matrix<count, true>, {}}, build_load_matrix, Flow::warp_sync, count);
+        t.add(store + shared, {store_matrix<count, false>, {}}, build_store_matrix, Flow::warp_sync, count);
+        t.add(store + ".trans" + shared, {store_matrix<count, true>, {}}, build_store_matrix, Flow::warp_sync, count);
     }
     const std::string trans = "ldmatrix.sync.aligned" + x + ".trans.m8n8" + shared;
-    t.add(trans, {load_matrix<count, true>, {}}, build_load_matrix, Flow::meet, count);
+    t.add(trans, {load_matrix<count, true>, {}}, build_load_matrix, Flow::warp_sync, count);
 }
 
 }  // namespace
@@ -116,7 +116,7 @@ void require_whole_warp(Warp& warp, const Instruction& in, Mask mask) {
             plural(u64(__builtin_popcount(warp.existing)), "thread")));
 }
 
-Instruction meeting(Decoder& d, const ptx::Instruction& in, const Row& row) {
+Instruction warp_sync_instruction(Decoder& d, const ptx::Instruction& in, const Row& row) {
     Instruction out = d.prototype(in, row);
     out.operand[MEMBERS] = d.constant(ALL, 4);
     out.target = MEMBERS;
@@ -149,7 +149,7 @@ void matrix_rows(Table& t) {
     count_rows<1>(t);
     count_rows<2>(t);
     count_rows<4>(t);
-    t.add("movmatrix.sync.aligned.m8n8.trans.b16", {move_matrix, {}}, build_move_matrix, Flow::meet);
+    t.add("movmatrix.sync.aligned.m8n8.trans.b16", {move_matrix, {}}, build_move_matrix, Flow::warp_sync);
 }
 
 }  // namespace sim

@@ -5,14 +5,14 @@
 
 namespace sim {
 
-// The last operand of their instructions is the member mask of Flow::meet: all lanes.
+// The last operand of their instructions is the member mask of Flow::warp_sync: all lanes.
 constexpr int MEMBERS = OPERANDS - 1;
 
 // They are .aligned: a warp that lacks threads cannot run them. Throws Halt.
 void require_whole_warp(Warp& warp, const Instruction& in, Mask mask);
 
-// The first part of an instruction that all lanes meet at.
-Instruction meeting(Decoder& d, const ptx::Instruction& in, const Row& row);
+// The first part of an instruction that all lanes of a warp run together.
+Instruction warp_sync_instruction(Decoder& d, const ptx::Instruction& in, const Row& row);
 
 // Registers of one operand, each of the shape.
 struct Group {

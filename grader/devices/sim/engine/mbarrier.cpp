@@ -10,7 +10,7 @@ namespace sim {
 
 namespace {
 
-constexpr u32 WAKES = 200;  // without a phase that ends, before waiters count as stuck
+constexpr u32 WAKES = 200;  // without a phase that ends, before waiters count as deadlock
 
 // What a warp knows now; what it does next comes after.
 Knowledge release(Warp& warp) {
@@ -143,7 +143,7 @@ bool MBarriers::wake() {
     return true;
 }
 
-void MBarriers::stuck() {
+void MBarriers::deadlock() {
     for (auto& [address, barrier] : barriers_) {
         for (const Warp& warp : block_.warps) {
             const Mask lanes = barrier.waiting[warp.index];

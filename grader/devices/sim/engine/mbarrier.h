@@ -54,7 +54,7 @@ class MBarriers {
     // Those who wait are told "not yet" once; false where that has led nowhere for long.
     bool wake();
     bool any_waiting() const;
-    [[noreturn]] void stuck();
+    [[noreturn]] void deadlock();
 
  private:
     void advance(MBarrier& barrier);

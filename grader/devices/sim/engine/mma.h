@@ -138,7 +138,7 @@ struct Product {
 
     static void build(Decoder& d, const ptx::Instruction& in, const Row& row) {
         d.require(in, 4);
-        Instruction out = meeting(d, in, row);
+        Instruction out = warp_sync_instruction(d, in, row);
         std::vector<s32> sources, rows;
         for (size_t i = 1; i < 4; ++i) append_sources(d, in.operands[i], GROUPS[i], sources);
         append_destinations(d, in.operands[0], GROUPS[0], rows);
@@ -147,7 +147,7 @@ struct Product {
         d.emit(out);
     }
 
-    static void add(Table& t, const std::string& form) { t.add(form, {run, {}}, build, Flow::meet); }
+    static void add(Table& t, const std::string& form) { t.add(form, {run, {}}, build, Flow::warp_sync); }
 };
 
 }  // namespace sim

@@ -33,11 +33,10 @@ enum class Access : u8 { read, write, atomic };
 using Resolver = void (*)(Warp&, const Instruction&, Mask, u32 bytes, Access, u8** at);
 
 enum class Flow : u8 {
-    next,    // falls through to the next instruction
-    branch,  // the lanes of the guard go to `target`
-    meet,    // a .sync instruction: runs once all lanes of its member mask (operand
-             // `target`) stand at it
-    leave,   // the handler moves the lanes itself
+    next,       // falls through to the next instruction
+    branch,     // the lanes of the guard go to `target`
+    warp_sync,  // a .sync instruction: runs once all lanes of its member mask (operand `target`) stand at it
+    leave,      // the handler moves the lanes itself
 };
 
 constexpr u32 CLUSTER_BARRIER = 16;  // after those of the block that have a number

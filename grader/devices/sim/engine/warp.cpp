@@ -53,17 +53,17 @@ void require_present(Warp& warp, const Instruction& in, Mask mask, Mask gone) {
 Mask gather(Warp& warp, const Instruction& in, Mask mask) {
     const u32* members = warp.row<const u32>(in.operand[in.target]);
     Mask arrived = mask, named = 0;
-    for (int l = 0; l < LANES; ++l) arrived |= Mask((warp.at_meeting >> l & 1) && warp.pc[l] == warp.here) << l;
+    for (int l = 0; l < LANES; ++l) arrived |= Mask((warp.at_warp_sync >> l & 1) && warp.pc[l] == warp.here) << l;
     each_lane(arrived, [&](int l) { named |= members[l]; });
     named &= warp.existing;
     require_present(warp, in, mask, named & ~warp.alive);
     named &= warp.alive;
     if (named & ~arrived) {
-        warp.at_meeting |= mask;
+        warp.at_warp_sync |= mask;
         warp.move(mask, warp.here);
         return 0;
     }
-    warp.at_meeting &= ~arrived;
+    warp.at_warp_sync &= ~arrived;
     return arrived;
 }
 
@@ -149,7 +149,7 @@ void Warp::run_group(u32 start, u32 limit, bool alone, u64 budget) {
                 move(mask, in.target);
                 break;
             }
-        } else if (in.flow == Flow::meet && mask) {
+        } else if (in.flow == Flow::warp_sync && mask) {
             check_members(*this, in, mask);
             const Mask arrived = mask == existing ? mask : gather(*this, in, mask);
             if (arrived) in.run(*this, in, arrived);

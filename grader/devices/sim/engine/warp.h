@@ -34,16 +34,15 @@ struct Warp {
     u8* local_shadow = nullptr;  // same, 1 where initialised
     u64 local_bytes = 0;
 
-    u32 index = 0;        // in its block
-    Mask existing = 0;    // lanes that stand for a thread
-    Mask alive = 0;       // not exited
-    Mask at_barrier = 0;  // wait for a barrier of the block; their pc stands at it
-    Mask at_meeting = 0;  // wait for the other lanes of a .sync instruction; their
-                          // pc stands at it
-    Mask set_aside = 0;   // let others run first
-    u32 here = 0;         // pc of the running group
-    Mask active = 0;      // lanes of the running group
-    u64 executed = 0;     // warp instructions
+    u32 index = 0;          // in its block
+    Mask existing = 0;      // lanes that stand for a thread
+    Mask alive = 0;         // not exited
+    Mask at_barrier = 0;    // wait for a barrier of the block; their pc stands at it
+    Mask at_warp_sync = 0;  // wait for the other lanes of a .sync instruction; their pc stands at it
+    Mask set_aside = 0;     // let others run first
+    u32 here = 0;           // pc of the running group
+    Mask active = 0;        // lanes of the running group
+    u64 executed = 0;       // warp instructions
     u64 executed_lanes = 0;
     Mask carry = 0;        // flag of add.cc and its like
     u32 clock = 0;         // grows at every synchronisation
@@ -67,11 +66,11 @@ struct Warp {
     u8* local_at(int lane, u64 address, u64* available, u8** initialised);
 
     u32 thread(int lane) const { return index * LANES + u32(lane); }
-    Mask runnable() const { return alive & ~at_barrier & ~at_meeting; }
+    Mask runnable() const { return alive & ~at_barrier & ~at_warp_sync; }
     bool finished() const { return alive == 0; }
-    void retire(Mask lanes) {  // they exit; who waits for them at a meeting looks again
+    void retire(Mask lanes) {  // they exit; lanes that wait for them look again
         alive &= ~lanes;
-        at_meeting = 0;
+        at_warp_sync = 0;
     }
 
     // Runs until no lane can go on or about `budget` instructions are done.

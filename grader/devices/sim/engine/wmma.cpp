@@ -149,7 +149,7 @@ struct Tile {
     // Without a stride the lines stand together.
     static Instruction begin(Decoder& d, const ptx::Instruction& in, const Row& row, size_t address) {
         d.require(in, 2);
-        Instruction out = meeting(d, in, row);
+        Instruction out = warp_sync_instruction(d, in, row);
         const u32 least_bytes = words ? sizeof(T) : CHUNK;
         d.address(out, in.operands[address], in, line * sizeof(T) < least_bytes ? line * sizeof(T) : least_bytes);
         out.operand[ADDRESSES] = d.sink(8);
@@ -183,7 +183,7 @@ std::string form(const std::string& what, bool row_major, const std::string& sha
 template <Operand operand, class T, class Word, int rows, int columns, int least, bool row_major>
 void load_row(Table& t, const std::string& what, const std::string& shape, const std::string& type) {
     using Of = Tile<operand, T, Word, rows, columns, row_major, least>;
-    t.add(form("load." + what, row_major, shape, type), {Of::load, {}}, Of::build_load, Flow::meet);
+    t.add(form("load." + what, row_major, shape, type), {Of::load, {}}, Of::build_load, Flow::warp_sync);
 }
 
 // a and b, in both orders
@@ -199,7 +199,7 @@ template <class T, class Word, int M, int N, bool row_major>
 void accumulator(Table& t, const std::string& shape, const std::string& type) {
     load_row<Operand::accumulator, T, Word, M, N, 0, row_major>(t, "c", shape, type);
     using Of = Tile<Operand::accumulator, T, Word, M, N, row_major>;
-    t.add(form("store.d", row_major, shape, type), {Of::store, {}}, Of::build_store, Flow::meet);
+    t.add(form("store.d", row_major, shape, type), {Of::store, {}}, Of::build_store, Flow::warp_sync);
 }
 template <class T, class Word, int M, int N>
 void accumulators(Table& t, const std::string& shape, const std::string& type) {
