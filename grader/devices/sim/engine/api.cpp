@@ -42,8 +42,8 @@ SIM_EXPORT u64 sim_add_buffer(const char* name, int input, u32 itemsize, u64 byt
 
 // The host address of a buffer's bytes.
 SIM_EXPORT const void* sim_bytes(u64 address) {
-    const Window* window = Device::get().memory.find(address);
-    return window ? window->data : nullptr;
+    const Allocation* allocation = Device::get().memory.find(address);
+    return allocation ? allocation->data : nullptr;
 }
 
 // The call's findings as a JSON list.

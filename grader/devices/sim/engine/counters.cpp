@@ -202,8 +202,9 @@ void count_access(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Acces
         else if (a[l] >= GLOBAL_ORIGIN)
             global |= Mask(1) << l;
     });
-    const Window* window = global ? warp.launch->memory->find(a[__builtin_ctz(global)]) : nullptr;
-    if (window && (window->use == Use::parameter || window->use == Use::constant)) global = 0;
+    const Allocation* allocation = global ? warp.launch->memory->find(a[__builtin_ctz(global)]) : nullptr;
+    if (allocation && (allocation->kind == AllocationKind::parameter || allocation->kind == AllocationKind::constant))
+        global = 0;
     Counters& counters = *warp.block->counters;
     if (global) counters.global(warp, global, a, bytes, access);
     if (shared) counters.shared(warp, shared, a, bytes, access);
@@ -337,17 +338,17 @@ std::vector<std::pair<u32, Cost>> dearest(const Counters& counters, const Progra
 // first 128; in shared memory from the block's. null: the lane is not in it.
 std::string sample_json(u32 line, bool is_shared, const Sample& sample, const Memory& memory) {
     constexpr const char* NAMES[] = {"read", "write", "atomic"};
-    const Window* window = is_shared ? nullptr : memory.find(sample.address[__builtin_ctz(sample.mask)]);
-    const u64 base = window ? window->base : 0;
+    const Allocation* allocation = is_shared ? nullptr : memory.find(sample.address[__builtin_ctz(sample.mask)]);
+    const u64 base = allocation ? allocation->base : 0;
     std::string at;
     for (int l = 0; l < LANES; ++l) {
         const u64 a = sample.address[l];
-        const bool known = sample.mask >> l & 1 && (!window || memory.find(a) == window);
+        const bool known = sample.mask >> l & 1 && (!allocation || memory.find(a) == allocation);
         at += (l ? "," : "") + (known ? std::to_string(s64(a - base + base % WAVE)) : "null");
     }
     return "{\"line\":" + std::to_string(line) + field("bytes", sample.bytes) + field("warp", sample.warp) +
-           field("begin", base % WAVE) + field("itemsize", window ? window->itemsize : 0) + ",\"access\":\"" +
-           NAMES[int(sample.access)] + "\",\"buffer\":" + (window ? quoted(window->name) : "null") +
+           field("begin", base % WAVE) + field("itemsize", allocation ? allocation->itemsize : 0) + ",\"access\":\"" +
+           NAMES[int(sample.access)] + "\",\"buffer\":" + (allocation ? quoted(allocation->name) : "null") +
            ",\"block\":" + triple(sample.block) + ",\"at\":[" + at + "]}";
 }
 

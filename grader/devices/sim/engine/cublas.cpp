@@ -143,8 +143,8 @@ f32 rounded(f32 value, int compute) {
     return value;
 }
 
-// The window that a matrix lies in, or null with a finding.
-Window* window_of(const Gemm& gemm, const Matrix& matrix, const char* verb) {
+// The allocation that a matrix lies in, or null with a finding.
+Allocation* allocation_of(const Gemm& gemm, const Matrix& matrix, const char* verb) {
     const std::string what = std::string(gemm.call) + " (" + matrix.name + " of " + std::to_string(matrix.rows) +
                              " x " + std::to_string(matrix.columns) + ", " + matrix.leading() + " = " +
                              std::to_string(matrix.ld) + ")";
@@ -155,20 +155,20 @@ Window* window_of(const Gemm& gemm, const Matrix& matrix, const char* verb) {
 bool read(const Gemm& gemm, const Matrix& matrix, std::vector<f32>& out) {
     out.assign(size_t(matrix.rows) * size_t(matrix.columns), 0);
     if (out.empty()) return true;
-    const Window* window = window_of(gemm, matrix, "reads");
-    if (!window) return false;
-    const u64 first = reinterpret_cast<u64>(matrix.base) - window->base;
+    const Allocation* allocation = allocation_of(gemm, matrix, "reads");
+    if (!allocation) return false;
+    const u64 first = reinterpret_cast<u64>(matrix.base) - allocation->base;
     for (int column = 0; column < matrix.columns; ++column) {
         const u64 at = first + matrix.at(column), bytes = u64(matrix.rows) * matrix.item();
-        if (window->shadow && std::count(window->shadow + at, window->shadow + at + bytes, 0)) {
+        if (allocation->shadow && std::count(allocation->shadow + at, allocation->shadow + at + bytes, 0)) {
             find(
                 "uninitialised", std::string(gemm.call) + " reads column " + std::to_string(column) + " of " +
-                                     matrix.name + " from " + window->name + ", not all of which was written");
+                                     matrix.name + " from " + allocation->name + ", not all of which was written");
             return false;
         }
         f32* to = &out[size_t(column) * size_t(matrix.rows)];
         for (int row = 0; row < matrix.rows; ++row)
-            to[row] = rounded(number(window->data + at + u64(row) * matrix.item(), matrix.type), gemm.compute);
+            to[row] = rounded(number(allocation->data + at + u64(row) * matrix.item(), matrix.type), gemm.compute);
     }
     return true;
 }
@@ -209,10 +209,10 @@ std::vector<f32> gathered(const Matrix& matrix, bool is_a, int outer, int k, con
     return out;
 }
 
-bool writable(const Gemm& gemm, const Window& window) {
-    if (!window.writable)
-        find("modified its input", std::string(gemm.call) + " writes " + window.name + ", which is an input");
-    return window.writable;
+bool writable(const Gemm& gemm, const Allocation& allocation) {
+    if (!allocation.writable)
+        find("modified its input", std::string(gemm.call) + " writes " + allocation.name + ", which is an input");
+    return allocation.writable;
 }
 
 int multiply(const Gemm& gemm) {
@@ -221,20 +221,20 @@ int multiply(const Gemm& gemm) {
     const bool reads_c = beta != 0;  // C may hold anything where beta is 0, NaN too
     if (!read(gemm, gemm.A, A) || !read(gemm, gemm.B, B) || (reads_c && !read(gemm, gemm.C, C)))
         return EXECUTION_FAILED;
-    Window* window = window_of(gemm, gemm.C, "writes");
-    if (!window || !writable(gemm, *window)) return EXECUTION_FAILED;
+    Allocation* allocation = allocation_of(gemm, gemm.C, "writes");
+    if (!allocation || !writable(gemm, *allocation)) return EXECUTION_FAILED;
     A = gathered(gemm.A, true, gemm.m, gemm.k, A);
     B = gathered(gemm.B, false, gemm.n, gemm.k, B);
-    const u64 first = reinterpret_cast<u64>(gemm.C.base) - window->base;
+    const u64 first = reinterpret_cast<u64>(gemm.C.base) - allocation->base;
     for (int j = 0; j < gemm.n; ++j) {
         const u64 column = first + gemm.C.at(j), bytes = u64(gemm.m) * gemm.C.item();
-        Device::get().watch.note(gemm.call, window->base + column, bytes);
+        Device::get().watch.note(gemm.call, allocation->base + column, bytes);
         for (int i = 0; i < gemm.m; ++i) {
             const f32 sum = dot(&A[size_t(i) * size_t(gemm.k)], &B[size_t(j) * size_t(gemm.k)], gemm.k, gemm.in_half());
             const f32 old = reads_c ? beta * C[size_t(j) * size_t(gemm.m) + size_t(i)] : 0;
-            store(window->data + column + u64(i) * gemm.C.item(), gemm.C.type, alpha * sum + old);
+            store(allocation->data + column + u64(i) * gemm.C.item(), gemm.C.type, alpha * sum + old);
         }
-        if (window->shadow) std::fill_n(window->shadow + column, bytes, 1);
+        if (allocation->shadow) std::fill_n(allocation->shadow + column, bytes, 1);
     }
     return OK;
 }

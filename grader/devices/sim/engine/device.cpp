@@ -29,19 +29,20 @@ void Device::load(std::string ptx, std::string source, const std::string& arch, 
     undecodable_.clear();
     addresses_.clear();
     module_ = ptx::parse(std::move(ptx));
-    memory.map(0, 0, Use::parameter, "the kernel's parameters", 0, nullptr);
+    memory.map(0, 0, AllocationKind::parameter, "the kernel's parameters", 0, nullptr);
     place_variables();
-    permanent_windows_ = memory.size();
+    permanent_allocations_ = memory.size();
 }
 
 void Device::place_variables() {
     for (const ptx::Variable& v : module_->variables) {
         const bool constant = v.space == ptx::Space::constant;
         if (v.space != ptx::Space::global && !constant) continue;
-        Window& window = memory.allocate(
-            v.bytes, 0, constant ? Use::constant : Use::variable, variable_name(std::string(v.name)), 0, true);
-        window.writable = !constant;
-        addresses_[v.name] = window.base;
+        Allocation& allocation = memory.allocate(
+            v.bytes, 0, constant ? AllocationKind::constant : AllocationKind::variable,
+            variable_name(std::string(v.name)), 0, true);
+        allocation.writable = !constant;
+        addresses_[v.name] = allocation.base;
     }
     for (const ptx::Variable& v : module_->variables) {
         const auto found = addresses_.find(v.name);
@@ -49,14 +50,14 @@ void Device::place_variables() {
     }
 }
 
-void Device::initialise(const ptx::Variable& v, Window& window) {
+void Device::initialise(const ptx::Variable& v, Allocation& allocation) {
     u64 at = 0;
     for (const ptx::Initializer& value : v.values) {
         u64 bits = value.bits;
         const auto symbol = addresses_.find(value.symbol);
         if (symbol != addresses_.end()) bits += symbol->second;
         if (!value.symbol.empty()) bits += function_address(*module_, value.symbol);
-        if (at + value.size <= window.bytes) std::memcpy(window.data + at, &bits, value.size);
+        if (at + value.size <= allocation.bytes) std::memcpy(allocation.data + at, &bits, value.size);
         at += value.size;
     }
 }
@@ -84,14 +85,14 @@ void Device::begin(u64 seed, u64 limit) {
 }
 
 u64 Device::add_buffer(const std::string& name, bool input, u32 itemsize, u64 bytes, u64 offset, const u8* data) {
-    if (input) return memory.map(bytes, offset, Use::input, name, itemsize, data).base;
-    Window& window = memory.allocate(bytes, offset, Use::output, name, itemsize, false);
-    if (bytes) std::memcpy(window.data, data, bytes);
-    return window.base;
+    if (input) return memory.map(bytes, offset, AllocationKind::input, name, itemsize, data).base;
+    Allocation& allocation = memory.allocate(bytes, offset, AllocationKind::output, name, itemsize, false);
+    if (bytes) std::memcpy(allocation.data, data, bytes);
+    return allocation.base;
 }
 
 void Device::end() {
-    memory.end_call(permanent_windows_);
+    memory.end_call(permanent_allocations_);
 }
 
 void Device::keep(Finding finding) {
@@ -144,7 +145,7 @@ Function* Device::function(const void* host) {
     return found == functions_.end() ? nullptr : &found->second;
 }
 
-Window* Device::variable(const void* host) {
+Allocation* Device::variable(const void* host) {
     const auto found = variables_.find(host);
     if (found == variables_.end()) return nullptr;
     const auto address = addresses_.find(found->second);
@@ -214,8 +215,9 @@ bool Device::gets_a_buffer(const std::vector<u8>& parameters) const {
     for (size_t at = 0; at + sizeof(u64) <= parameters.size(); at += sizeof(u64)) {
         u64 word;
         std::memcpy(&word, parameters.data() + at, sizeof word);
-        const Window* window = word >= GLOBAL_ORIGIN ? memory.find(word) : nullptr;
-        if (window && (window->use == Use::input || window->use == Use::output)) return true;
+        const Allocation* allocation = word >= GLOBAL_ORIGIN ? memory.find(word) : nullptr;
+        if (allocation && (allocation->kind == AllocationKind::input || allocation->kind == AllocationKind::output))
+            return true;
     }
     return false;
 }
@@ -249,7 +251,7 @@ int Device::launch(const void* host, const Geometry& geometry, void** arguments,
     launch.executed = executed;
     const u32 touches = gets_a_buffer(launch.parameters) ? RuntimeCall::TOUCHES : 0;
     runtime_calls.note({"kernel", p->name, stream, nullptr, touches});
-    Window& parameters = *memory.find(GLOBAL_ORIGIN);
+    Allocation& parameters = *memory.find(GLOBAL_ORIGIN);
     parameters.data = launch.parameters.data();
     parameters.bytes = p->parameter_bytes;
     Traces traces(memory.size(), p->global_shift, p->fences, launch.threads > 1 && launch.blocks() > 1);
@@ -264,8 +266,8 @@ int Device::launch(const void* host, const Geometry& geometry, void** arguments,
 // What grid.sync() counts its arrivals in: its size and one word, as the driver's.
 u64 Device::grid_workspace() {
     constexpr u64 BYTES = 8;
-    Window& window = memory.allocate(BYTES, 0, Use::allocation, "the grid's barrier", 4, true);
-    return window.base;
+    Allocation& allocation = memory.allocate(BYTES, 0, AllocationKind::cuda_malloc, "the grid's barrier", 4, true);
+    return allocation.base;
 }
 
 // The launch runs the counted program of its kernel.

@@ -105,15 +105,15 @@ class Device {
     void add_function(const void* host, const char* name) { functions_[host] = {name, 0}; }
     void add_variable(const void* host, const char* name) { variables_[host] = name; }
     Function* function(const void* host);
-    Window* variable(const void* host);
+    Allocation* variable(const void* host);
     int launch(
         const void* host, const Geometry& geometry, void** arguments, const void* stream, bool cooperative = false);
     int allocate(void** pointer, u64 bytes);
     int release(void* pointer);
     int copy(const char* what, void* to, const void* from, u64 bytes);
     int fill(const char* what, void* to, int value, u64 bytes);
-    // The window of a device range, or null with a finding.
-    Window* range(const char* what, const void* pointer, u64 bytes, const char* verb);
+    // The allocation that a device range lies in, or null with a finding.
+    Allocation* range(const char* what, const void* pointer, u64 bytes, const char* verb);
     int fail(int error);  // remembers the error as the runtime does
     int take_error();
     int peek_error() {
@@ -141,7 +141,7 @@ class Device {
  private:
     void place_variables();
     void give_shapes(Program& program) const;
-    void initialise(const ptx::Variable& variable, Window& window);
+    void initialise(const ptx::Variable& variable, Allocation& allocation);
     std::vector<u8> pack(const Program& program, void** arguments) const;
     bool gets_a_buffer(const std::vector<u8>& parameters) const;
     u64 grid_workspace();
@@ -159,7 +159,7 @@ class Device {
     std::map<std::string, Program> programs_;
     std::map<std::string, std::vector<ArrayShape>> shapes_;
     std::map<std::string, Finding> undecodable_;
-    size_t permanent_windows_ = 0;
+    size_t permanent_allocations_ = 0;
     bool counting_ = false;
     std::vector<Counted> counted_;
     std::string managed_;  // a variable that cannot be

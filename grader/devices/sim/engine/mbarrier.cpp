@@ -10,7 +10,7 @@ namespace sim {
 
 namespace {
 
-constexpr u32 WAKES = 200;  // without a phase that ends, before waiters count as deadlock
+constexpr u32 WAKES = 200;  // without a phase that ends, before waiters count as deadlocked
 
 // What a warp knows now; what it does next comes after.
 Knowledge release(Warp& warp) {

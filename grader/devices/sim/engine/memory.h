@@ -22,14 +22,14 @@ constexpr int WINDOW_SHIFT = 36;
 constexpr u64 WINDOW_MIDDLE = u64(1) << (WINDOW_SHIFT - 1);
 constexpr u32 WINDOWS = 1 << 14;
 
-enum class Use : u8 { input, output, allocation, variable, constant, parameter };
+enum class AllocationKind : u8 { input, output, cuda_malloc, variable, constant, parameter };
 
-struct Window {
+struct Allocation {
     u64 base = 0;
     u64 bytes = 0;
     u8* data = nullptr;
     u8* shadow = nullptr;  // 1 where initialised; null: all of it is
-    Use use = Use::allocation;
+    AllocationKind kind = AllocationKind::cuda_malloc;
     bool writable = true;
     bool freed = false;
     std::string name;
@@ -39,25 +39,25 @@ struct Window {
 
 class Memory {
  public:
-    // `data` may be null: the window then owns its bytes, which begin
+    // `data` may be null: the allocation then owns its bytes, which begin
     // uninitialised unless `initial` gives them.
-    Window& map(u64 bytes, u64 offset, Use use, std::string name, u32 itemsize, const u8* external);
-    Window& allocate(u64 bytes, u64 offset, Use use, std::string name, u32 itemsize, bool initialised);
+    Allocation& map(u64 bytes, u64 offset, AllocationKind kind, std::string name, u32 itemsize, const u8* external);
+    Allocation& allocate(u64 bytes, u64 offset, AllocationKind kind, std::string name, u32 itemsize, bool initialised);
 
-    // The window around a device address, mapped or freed; null where there is none, or was one in an earlier call.
-    Window* find(u64 address) const {
+    // The allocation around a device address, mapped or freed; null where there is none, or was one in an earlier call.
+    Allocation* find(u64 address) const {
         const u64 slot = (address - GLOBAL_ORIGIN) >> WINDOW_SHIFT;
-        return slot < windows_.size() ? windows_[slot].get() : nullptr;
+        return slot < allocations_.size() ? allocations_[slot].get() : nullptr;
     }
-    size_t size() const { return windows_.size(); }
-    void release(Window& window);  // stays known as freed
-    // Ends a call: of the windows made since there were `windows`, only allocations stay that were not freed.
-    void end_call(size_t windows);
-    void clear() { windows_.clear(); }
+    size_t size() const { return allocations_.size(); }
+    void release(Allocation& allocation);  // stays known as freed
+    // Ends a call: of the allocations made since there were `first`, only those of cudaMalloc stay that were not freed.
+    void end_call(size_t first);
+    void clear() { allocations_.clear(); }
 
  private:
-    Window& add(u64 bytes, u64 offset, Use use, std::string name, u32 itemsize);
-    std::vector<std::unique_ptr<Window>> windows_;
+    Allocation& add(u64 bytes, u64 offset, AllocationKind kind, std::string name, u32 itemsize);
+    std::vector<std::unique_ptr<Allocation>> allocations_;
 };
 
 }  // namespace sim

@@ -30,17 +30,18 @@ const char* verb(Access access) {
     block.stop_at(block.at(warp, warp.here, lane, kind, message));
 }
 
-Finding in_window(Warp& warp, int lane, const char* kind, const Window& window, s64 index, const std::string& message) {
+Finding in_allocation(
+    Warp& warp, int lane, const char* kind, const Allocation& allocation, s64 index, const std::string& message) {
     Finding finding = warp.block->at(warp, warp.here, lane, kind, message);
-    finding.buffer = window.name;
+    finding.buffer = allocation.name;
     finding.index = index;
     finding.has_index = true;
     return finding;
 }
 
 [[noreturn]] void stop_in(
-    Warp& warp, int lane, const char* kind, const Window& window, s64 index, const std::string& message) {
-    warp.block->stop_at(in_window(warp, lane, kind, window, index, message));
+    Warp& warp, int lane, const char* kind, const Allocation& allocation, s64 index, const std::string& message) {
+    warp.block->stop_at(in_allocation(warp, lane, kind, allocation, index, message));
 }
 
 // Where a kernel fences, flags and locks order what stands around them.
@@ -86,47 +87,50 @@ bool all_set(const u8* shadow, u32 bytes) {
 
 // Of allocations without a known type, elements are as wide as the access, or
 // four bytes of a vector.
-u32 item_bytes(const Window& window, u32 access_bytes) {
-    return window.itemsize ? window.itemsize : access_bytes == 16 ? 4 : access_bytes;
+u32 item_bytes(const Allocation& allocation, u32 access_bytes) {
+    return allocation.itemsize ? allocation.itemsize : access_bytes == 16 ? 4 : access_bytes;
 }
 
-[[noreturn]] void bad_global(Warp& warp, int lane, u64 address, u32 bytes, Access access, const Window* window) {
-    if (!window)
+[[noreturn]] void bad_global(
+    Warp& warp, int lane, u64 address, u32 bytes, Access access, const Allocation* allocation) {
+    if (!allocation)
         stop(
             warp, lane, "out of bounds",
             std::string(verb(access)) + std::to_string(bytes) + " bytes at address " + hexadecimal(address) +
                 (address < 4096 ? ", a null pointer" : ", where no buffer is"));
-    const s64 offset = s64(address - window->base);
-    if (window->freed)
-        stop(warp, lane, "out of bounds", std::string(verb(access)) + window->name + " after it was freed");
-    const bool within = offset >= 0 && u64(offset) + bytes <= window->bytes;
-    const Place place = within ? inside(window->name, offset, item_bytes(*window, bytes), bytes)
-                               : outside(window->name, offset, window->bytes, item_bytes(*window, bytes), bytes);
-    if (!within) stop_in(warp, lane, "out of bounds", *window, place.index, verb(access) + place.text);
+    const s64 offset = s64(address - allocation->base);
+    if (allocation->freed)
+        stop(warp, lane, "out of bounds", std::string(verb(access)) + allocation->name + " after it was freed");
+    const bool within = offset >= 0 && u64(offset) + bytes <= allocation->bytes;
+    const Place place =
+        within ? inside(allocation->name, offset, item_bytes(*allocation, bytes), bytes)
+               : outside(allocation->name, offset, allocation->bytes, item_bytes(*allocation, bytes), bytes);
+    if (!within) stop_in(warp, lane, "out of bounds", *allocation, place.index, verb(access) + place.text);
     if (misaligned(address, bytes))
         stop_in(
-            warp, lane, "misaligned", *window, place.index,
-            verb(access) + std::to_string(bytes) + " bytes at " + window->name + "[" + std::to_string(place.index) +
+            warp, lane, "misaligned", *allocation, place.index,
+            verb(access) + std::to_string(bytes) + " bytes at " + allocation->name + "[" + std::to_string(place.index) +
                 "]" + not_aligned(address, bytes));
-    const bool input = window->use == Use::input;
+    const bool input = allocation->kind == AllocationKind::input;
     stop_in(
-        warp, lane, input ? "modified its input" : "out of bounds", *window, place.index,
-        verb(access) + place.text + ", but " + window->name + (input ? " is an input" : " is constant"));
+        warp, lane, input ? "modified its input" : "out of bounds", *allocation, place.index,
+        verb(access) + place.text + ", but " + allocation->name + (input ? " is an input" : " is constant"));
 }
 
 // The launch goes on: a late write shows it to be a race.
-void read_too_early(Warp& warp, int lane, u64 address, u32 bytes, Access access, const Window& window) {
+void read_too_early(Warp& warp, int lane, u64 address, u32 bytes, Access access, const Allocation& allocation) {
     if (warp.launch->suspects) return;
-    const Place place = inside(window.name, s64(address - window.base), item_bytes(window, bytes), bytes);
-    warp.launch->suspect(in_window(
-        warp, lane, "uninitialised", window, place.index, verb(access) + place.text + ", which nobody has written"));
+    const Place place = inside(allocation.name, s64(address - allocation.base), item_bytes(allocation, bytes), bytes);
+    warp.launch->suspect(in_allocation(
+        warp, lane, "uninitialised", allocation, place.index,
+        verb(access) + place.text + ", which nobody has written"));
 }
 
-[[noreturn]] void stop_clash(Warp& warp, const Window& window, u32 bytes, const Clash& clash) {
-    const u32 item = item_bytes(window, bytes);
-    const Place place = inside(window.name, s64(clash.address - window.base), item, std::min(item, bytes));
+[[noreturn]] void stop_clash(Warp& warp, const Allocation& allocation, u32 bytes, const Clash& clash) {
+    const u32 item = item_bytes(allocation, bytes);
+    const Place place = inside(allocation.name, s64(clash.address - allocation.base), item, std::min(item, bytes));
     Finding finding = race_between(warp, clash, "race on " + place.text);
-    finding.buffer = window.name;
+    finding.buffer = allocation.name;
     finding.index = place.index;
     finding.has_index = true;
     warp.block->stop_at(std::move(finding));
@@ -134,47 +138,48 @@ void read_too_early(Warp& warp, int lane, u64 address, u32 bytes, Access access,
 
 // Remembers who touched what, for races and watched elements.
 void remember(
-    Warp& warp, const Instruction& in, const Window& window, const u64* a, Mask mask, u32 bytes, Access access) {
+    Warp& warp, const Instruction& in, const Allocation& allocation, const u64* a, Mask mask, u32 bytes,
+    Access access) {
     const Launch& launch = *warp.launch;
     Clash clash;
     if (launch.watch && access != Access::read) launch.watch->note(warp, mask, a, bytes);
-    if (launch.traces && launch.traces->note(warp, window, mask, a, bytes, access, in.strong, &clash))
-        stop_clash(warp, window, bytes, clash);
+    if (launch.traces && launch.traces->note(warp, allocation, mask, a, bytes, access, in.strong, &clash))
+        stop_clash(warp, allocation, bytes, clash);
 }
 
 // One lane by itself: the lanes are in different buffers, or one of them is
 // wrong.
 u8* global_lane(Warp& warp, const Instruction& in, int lane, const u64* a, u32 bytes, Access access) {
     const u64 address = a[lane];
-    Window* window = warp.launch->memory->find(address);
-    const u64 offset = window ? address - window->base : 0;
-    if (!window || window->freed || offset > window->bytes || window->bytes - offset < bytes ||
-        misaligned(address, bytes) || (access != Access::read && !window->writable))
-        bad_global(warp, lane, address, bytes, access, window);
-    if (window->writable) remember(warp, in, *window, a, Mask(1) << lane, bytes, access);
-    if (window->shadow) {
-        u8* shadow = window->shadow + offset;
+    Allocation* allocation = warp.launch->memory->find(address);
+    const u64 offset = allocation ? address - allocation->base : 0;
+    if (!allocation || allocation->freed || offset > allocation->bytes || allocation->bytes - offset < bytes ||
+        misaligned(address, bytes) || (access != Access::read && !allocation->writable))
+        bad_global(warp, lane, address, bytes, access, allocation);
+    if (allocation->writable) remember(warp, in, *allocation, a, Mask(1) << lane, bytes, access);
+    if (allocation->shadow) {
+        u8* shadow = allocation->shadow + offset;
         if (access != Access::write && !all_set(shadow, bytes))
-            read_too_early(warp, lane, address, bytes, access, *window);
+            read_too_early(warp, lane, address, bytes, access, *allocation);
         else
             std::memset(shadow, 1, bytes);
     }
-    return window->data + offset;
+    return allocation->data + offset;
 }
 
 void access_global(Warp& warp, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
-    Window* window = warp.launch->memory->find(a[__builtin_ctz(mask)]);
-    const bool simple = window && !window->freed && (access == Access::read || window->writable) &&
-                        all_within(window->base, window->bytes, a, mask, bytes);
+    Allocation* allocation = warp.launch->memory->find(a[__builtin_ctz(mask)]);
+    const bool simple = allocation && !allocation->freed && (access == Access::read || allocation->writable) &&
+                        all_within(allocation->base, allocation->bytes, a, mask, bytes);
     if (!simple) {
         each_lane(mask, [&](int l) { at[l] = global_lane(warp, in, l, a, bytes, access); });
         return;
     }
-    u8* origin = window->data - window->base;
+    u8* origin = allocation->data - allocation->base;
     for (int l = 0; l < LANES; ++l) at[l] = origin + a[l];
-    if (window->writable) remember(warp, in, *window, a, mask, bytes, access);
-    if (!window->shadow) return;
-    u8* shadow = window->shadow - window->base;
+    if (allocation->writable) remember(warp, in, *allocation, a, mask, bytes, access);
+    if (!allocation->shadow) return;
+    u8* shadow = allocation->shadow - allocation->base;
     if (access == Access::write) {
         const u64 first = a[0];
         u64 apart = 0;
@@ -187,7 +192,7 @@ void access_global(Warp& warp, const Instruction& in, const u64* a, Mask mask, u
         return;
     }
     each_lane(mask, [&](int l) {
-        if (!all_set(shadow + a[l], bytes)) read_too_early(warp, l, a[l], bytes, access, *window);
+        if (!all_set(shadow + a[l], bytes)) read_too_early(warp, l, a[l], bytes, access, *allocation);
     });
 }
 
@@ -371,10 +376,10 @@ const u8* peek(Warp& warp, int lane, u64 address, u64* available) {
         *available = shared.bytes() - (address - SHARED_ORIGIN);
         return shared.data() + (address - SHARED_ORIGIN);
     }
-    const Window* window = warp.launch->memory->find(address);
-    if (!window || window->freed || address - window->base >= window->bytes) return nullptr;
-    *available = window->bytes - (address - window->base);
-    return window->data + (address - window->base);
+    const Allocation* allocation = warp.launch->memory->find(address);
+    if (!allocation || allocation->freed || address - allocation->base >= allocation->bytes) return nullptr;
+    *available = allocation->bytes - (address - allocation->base);
+    return allocation->data + (address - allocation->base);
 }
 
 }  // namespace sim

@@ -63,8 +63,8 @@ int fail(int error) {
 }
 
 void* symbol_address(const void* symbol, size_t offset) {
-    const Window* window = Device::get().variable(symbol);
-    return window ? reinterpret_cast<void*>(window->base + offset) : nullptr;
+    const Allocation* allocation = Device::get().variable(symbol);
+    return allocation ? reinterpret_cast<void*>(allocation->base + offset) : nullptr;
 }
 
 int occupancy(int* blocks, const void* kernel, int threads, size_t dynamic_shared) {
@@ -315,9 +315,9 @@ SIM_EXPORT int cudaGetSymbolAddress(void** pointer, const void* symbol) {
     return *pointer ? SUCCESS : fail(INVALID_SYMBOL);
 }
 SIM_EXPORT int cudaGetSymbolSize(size_t* bytes, const void* symbol) {
-    const Window* window = Device::get().variable(symbol);
-    if (!window) return fail(INVALID_SYMBOL);
-    *bytes = window->bytes;
+    const Allocation* allocation = Device::get().variable(symbol);
+    if (!allocation) return fail(INVALID_SYMBOL);
+    *bytes = allocation->bytes;
     return SUCCESS;
 }
 

@@ -63,8 +63,8 @@ bool all_alike(const u64* a, Mask mask) {
 
 }  // namespace
 
-Traces::Traces(size_t windows, u32 granule_shift, bool handing_over, bool together)
-    : shift_(granule_shift), handing_over_(handing_over), together_(together), layers_(windows) {}
+Traces::Traces(size_t allocations, u32 granule_shift, bool handing_over, bool together)
+    : shift_(granule_shift), handing_over_(handing_over), together_(together), layers_(allocations) {}
 
 Traces::~Traces() {
     for (auto& layer : layers_) delete layer.load();
@@ -76,14 +76,14 @@ Traces::Layer::~Layer() {
         if (traces) munmap(traces, granules * sizeof(Trace));
 }
 
-Traces::Layer& Traces::layer(const Window& window) {
-    std::atomic<Layer*>& slot = layers_[(window.base - GLOBAL_ORIGIN) >> WINDOW_SHIFT];
+Traces::Layer& Traces::layer(const Allocation& allocation) {
+    std::atomic<Layer*>& slot = layers_[(allocation.base - GLOBAL_ORIGIN) >> WINDOW_SHIFT];
     if (Layer* known = slot.load(std::memory_order_acquire)) return *known;
     const std::lock_guard<std::mutex> lock(mutex_);
     if (Layer* known = slot.load()) return *known;
     auto made = std::make_unique<Layer>();
-    made->base = window.base >> shift_ << shift_;
-    made->lines = ((window.base - made->base + window.bytes) >> LINE_SHIFT) + 1;
+    made->base = allocation.base >> shift_ << shift_;
+    made->lines = ((allocation.base - made->base + allocation.bytes) >> LINE_SHIFT) + 1;
     made->granules = made->lines << (LINE_SHIFT - shift_);
     made->line = zeroed(made->lines);
     made->writer = zeroed(made->granules);
@@ -173,9 +173,10 @@ bool Traces::note_other(Warp& warp, Layer& layer, u64 g, Trace me, Clash* clash)
 }
 
 bool Traces::note(
-    Warp& warp, const Window& window, Mask mask, const u64* a, u32 bytes, Access access, bool strong, Clash* clash) {
+    Warp& warp, const Allocation& allocation, Mask mask, const u64* a, u32 bytes, Access access, bool strong,
+    Clash* clash) {
     if (u64(bytes) >> shift_ == 0) return false;  // narrower than the decoder foresaw
-    Layer& layer = this->layer(window);
+    Layer& layer = this->layer(allocation);
     const bool writes = access == Access::write && !strong;
     Guard guard(together_);
     const Trace base = trace_of(warp);

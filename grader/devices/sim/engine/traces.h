@@ -62,12 +62,14 @@ Finding race_between(Warp& warp, const Clash& clash, const std::string& begin);
 class Traces {
  public:
     // `together`: several host threads run the blocks.
-    Traces(size_t windows, u32 granule_shift, bool handing_over, bool together);
+    Traces(size_t allocations, u32 granule_shift, bool handing_over, bool together);
     ~Traces();
 
-    // Notes the accesses of the lanes, all in one window; true where one races
+    // Notes the accesses of the lanes, all in one allocation; true where one races
     // with an earlier access.
-    bool note(Warp& warp, const Window& window, Mask mask, const u64* a, u32 bytes, Access access, bool strong, Clash*);
+    bool note(
+        Warp& warp, const Allocation& allocation, Mask mask, const u64* a, u32 bytes, Access access, bool strong,
+        Clash*);
 
     Trace trace_of(const Warp& warp) const;  // of its first lane, now
     Handover handover;
@@ -81,7 +83,7 @@ class Traces {
         ~Layer();
     };
 
-    Layer& layer(const Window& window);
+    Layer& layer(const Allocation& allocation);
     bool ordered(Warp& warp, Trace earlier, Trace me);
     bool fill(Layer& layer, Trace me, u64 offset, u32 bytes);
     void part(Layer& layer, u64 line);

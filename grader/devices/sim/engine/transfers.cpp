@@ -10,7 +10,8 @@ int Device::allocate(void** pointer, u64 bytes) {
     try {
         const std::string name = "cudaMalloc #" + std::to_string(++allocations_);
         *pointer =
-            bytes ? reinterpret_cast<void*>(memory.allocate(bytes, 0, Use::allocation, name, 0, false).base) : nullptr;
+            bytes ? reinterpret_cast<void*>(memory.allocate(bytes, 0, AllocationKind::cuda_malloc, name, 0, false).base)
+                  : nullptr;
     } catch (const std::bad_alloc&) {
         return fail(OUT_OF_MEMORY);
     }
@@ -19,29 +20,30 @@ int Device::allocate(void** pointer, u64 bytes) {
 
 int Device::release(void* pointer) {
     if (!pointer) return SUCCESS;
-    Window* window = is_device_address(pointer) ? memory.find(reinterpret_cast<u64>(pointer)) : nullptr;
-    if (!window || window->freed || window->use != Use::allocation || window->base != reinterpret_cast<u64>(pointer))
+    Allocation* allocation = is_device_address(pointer) ? memory.find(reinterpret_cast<u64>(pointer)) : nullptr;
+    if (!allocation || allocation->freed || allocation->kind != AllocationKind::cuda_malloc ||
+        allocation->base != reinterpret_cast<u64>(pointer))
         return fail(INVALID_VALUE);
-    memory.release(*window);
+    memory.release(*allocation);
     return SUCCESS;
 }
 
-Window* Device::range(const char* what, const void* pointer, u64 bytes, const char* verb) {
+Allocation* Device::range(const char* what, const void* pointer, u64 bytes, const char* verb) {
     const u64 address = reinterpret_cast<u64>(pointer);
-    Window* window = memory.find(address);
+    Allocation* allocation = memory.find(address);
     std::string message;
-    if (!window || window->freed) {
+    if (!allocation || allocation->freed) {
         message = std::string(what) + " " + verb + " " + plural(bytes, "byte") + " where no buffer is";
     } else if (
-        address < window->base || address - window->base > window->bytes ||
-        window->bytes - (address - window->base) < bytes) {
+        address < allocation->base || address - allocation->base > allocation->bytes ||
+        allocation->bytes - (address - allocation->base) < bytes) {
         message = std::string(what) + " " + verb + " " + plural(bytes, "byte") + " at byte " +
-                  std::to_string(s64(address - window->base)) + " of " + window->name + ", which has " +
-                  plural(window->bytes, "byte");
+                  std::to_string(s64(address - allocation->base)) + " of " + allocation->name + ", which has " +
+                  plural(allocation->bytes, "byte");
     }
-    if (message.empty()) return window;
+    if (message.empty()) return allocation;
     Finding finding = without_place("out of bounds", message);
-    if (window) finding.buffer = window->name;
+    if (allocation) finding.buffer = allocation->name;
     keep(finding);
     return nullptr;
 }
@@ -49,10 +51,10 @@ Window* Device::range(const char* what, const void* pointer, u64 bytes, const ch
 int Device::copy(const char* what, void* to, const void* from, u64 bytes) {
     if (dead_) return fail(ILLEGAL_ADDRESS);
     if (bytes == 0) return SUCCESS;
-    Window *target = nullptr, *origin = nullptr;
+    Allocation *target = nullptr, *origin = nullptr;
     if (is_device_address(to) && !(target = range(what, to, bytes, "writes"))) return fail(INVALID_VALUE);
     if (is_device_address(from) && !(origin = range(what, from, bytes, "reads"))) return fail(INVALID_VALUE);
-    if (target && target->use == Use::input) {
+    if (target && target->kind == AllocationKind::input) {
         Finding finding =
             without_place("modified its input", std::string(what) + " writes " + target->name + ", which is an input");
         finding.buffer = target->name;
@@ -82,7 +84,7 @@ int Device::fill(const char* what, void* to, int value, u64 bytes) {
     if (dead_) return fail(ILLEGAL_ADDRESS);
     if (bytes == 0) return SUCCESS;
     if (!is_device_address(to)) return fail(INVALID_VALUE);
-    Window* target = range(what, to, bytes, "writes");
+    Allocation* target = range(what, to, bytes, "writes");
     if (!target) return fail(INVALID_VALUE);
     if (!target->writable) {
         Finding finding =
