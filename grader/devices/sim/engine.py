@@ -45,11 +45,11 @@ PATIENCE_S = 300.0  # with another process that builds the same
 OPTIMISATION = "-O2"
 OTHER_OPTIMISATION = {  # of sources by name: what runs once a launch, and what runs for every warp instruction
     "-O1": (
-        *("api", "bases", "block", "build", "card", "counters", "declarations", "decode", "device", "finding", "grid"),
-        *("instructions", "layout", "limits", "operands", "parser", "print", "runtime", "runtime_calls", "streams"),
-        *("tokens", "transfers"),
+        *("api", "bases", "block", "card", "counters", "declarations", "decode", "device", "finding", "grid"),
+        *("instructions", "layout", "limits", "lower", "operands", "parser", "print", "runtime", "runtime_calls"),
+        *("streams", "tokens", "transfers"),
     ),
-    "-O3": ("access", "floating", "integer", "mma", "product", "resolve", "shared", "warp"),
+    "-O3": ("access", "check_access", "floating", "integer", "mma", "product", "shared", "warp"),
 }
 
 

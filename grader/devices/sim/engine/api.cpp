@@ -103,7 +103,7 @@ SIM_EXPORT void sim_end() {
 SIM_EXPORT const char* sim_forms() {
     static std::string text;
     text.clear();
-    for (const Row& row : operations().rows()) text += row.form + "\n";
+    for (const OpcodeEntry& entry : operations().entries()) text += entry.form + "\n";
     return text.c_str();
 }
 
@@ -112,11 +112,11 @@ SIM_EXPORT const char* sim_forms() {
 SIM_EXPORT const char* sim_signatures() {
     static std::string text;
     text.clear();
-    for (const Row& row : operations().rows()) {
-        const bool compares = row.build == build_setp;
-        if (row.build != positional && !compares) continue;
-        text += row.form + (compares ? (row.option ? "\tjoined" : "\tcompare") : "\tplain") + "\t";
-        const Signature& signature = row.operation.signature;
+    for (const OpcodeEntry& entry : operations().entries()) {
+        const bool compares = entry.lower == lower_setp;
+        if (entry.lower != lower_positional && !compares) continue;
+        text += entry.form + (compares ? (entry.option ? "\tjoined" : "\tcompare") : "\tplain") + "\t";
+        const Signature& signature = entry.operation.signature;
         for (int i = 0; i < signature.count; ++i) text += std::to_string(signature.shape[i].bytes) + " ";
         text += "\n";
     }

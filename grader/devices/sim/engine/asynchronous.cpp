@@ -1,14 +1,14 @@
 // asynchronous: cp.async and cp.async.bulk, their groups and their fences
 //
 // The global side is read and checked when the copy is issued; copies.h says when
-// its bytes land. Tensor maps are not supported: their forms have no row.
+// its bytes land. Tensor maps are not supported: their forms have no entry in the table.
 #include <algorithm>
 
 #include "block.h"
 #include "decode.h"
 #include "mbarrier.h"
 #include "operation.h"
-#include "resolve.h"
+#include "check_access.h"
 
 namespace sim {
 
@@ -23,7 +23,7 @@ void copy(Warp& warp, const Instruction& in, Mask mask) {
     copy.mask = mask;
     copy.bytes = in.option;
     std::memcpy(copy.to, warp.row<const u64>(in.operand[0]), sizeof copy.to);
-    check_shared(warp, copy.to, mask, copy.bytes, Access::write);
+    check_shared_bounds(warp, copy.to, mask, copy.bytes, Access::write);
     u64 from[LANES];
     lane_addresses(warp, in, from);
     const u32* wanted = warp.row<const u32>(in.operand[1]);
@@ -35,11 +35,11 @@ void copy(Warp& warp, const Instruction& in, Mask mask) {
     });
     u8* at[LANES];
     std::memset(copy.data, 0, sizeof copy.data);
-    if (whole) global_at(warp, in, from, whole, copy.bytes, Access::read, at);
+    if (whole) check_global_at(warp, in, from, whole, copy.bytes, Access::read, at);
     each_lane(whole, [&](int l) { std::memcpy(copy.data[l], at[l], copy.bytes); });
     each_lane(mask & ~ignored & ~whole, [&](int l) {
         if (!wanted[l]) return;
-        global_at(warp, in, from, Mask(1) << l, wanted[l], Access::read, at);
+        check_global_at(warp, in, from, Mask(1) << l, wanted[l], Access::read, at);
         std::memcpy(copy.data[l], at[l], wanted[l]);
     });
     if (Counters* counters = warp.block->counters.get()) {
@@ -54,9 +54,9 @@ bool has_cache_policy(const ptx::Instruction& in) {
 }
 
 // cp.async [dst], [src], size {, source size | , predicate} {, cache policy}
-void build_copy(Decoder& d, const ptx::Instruction& in, const Row& row) {
+void lower_copy(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
     d.require(in, 3);
-    Instruction out = d.prototype(in, row);
+    Instruction out = d.prototype(in, entry);
     const auto& ops = in.operands;
     out.option = u8(ops[2].bits);
     const bool narrow = in.opcode.find(".ca.") != std::string_view::npos && (out.option == 4 || out.option == 8);
@@ -107,7 +107,7 @@ BulkCopy bulk_copy(Warp& warp, const Instruction& in, int lane, u64 global) {
     u64 a[LANES];
     for (u64 done = 0; done < copy.bytes; done += Copy::MOST) {
         a[lane] = copy.shared + done;
-        check_shared(warp, a, Mask(1) << lane, Copy::MOST, Access::write);
+        check_shared_bounds(warp, a, Mask(1) << lane, Copy::MOST, Access::write);
     }
     return copy;
 }
@@ -121,7 +121,7 @@ void bulk_load(Warp& warp, const Instruction& in, Mask mask) {
         copy.data.resize(copy.bytes);
         for (u64 done = 0; done < copy.bytes; done += Copy::MOST) {
             a[l] = from[l] + done;
-            global_at(warp, in, a, Mask(1) << l, Copy::MOST, Access::read, at);
+            check_global_at(warp, in, a, Mask(1) << l, Copy::MOST, Access::read, at);
             std::memcpy(copy.data.data() + done, at[l], Copy::MOST);
         }
         const u64 barrier = warp.row<const u64>(in.operand[2])[l];
@@ -136,9 +136,9 @@ void bulk_store(Warp& warp, const Instruction& in, Mask mask) {
 }
 
 // [dst], [src], size, [mbarrier]
-void build_bulk_load(Decoder& d, const ptx::Instruction& in, const Row& row) {
+void lower_bulk_load(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
     d.require(in, 4);
-    Instruction out = d.prototype(in, row);
+    Instruction out = d.prototype(in, entry);
     d.address(out, in.operands[1], in, Copy::MOST);
     out.operand[0] = d.address_row(in.operands[0]);
     out.operand[1] = d.source(in.operands[2], shape_of<u32>());
@@ -147,9 +147,9 @@ void build_bulk_load(Decoder& d, const ptx::Instruction& in, const Row& row) {
 }
 
 // [dst], [src], size
-void build_bulk_store(Decoder& d, const ptx::Instruction& in, const Row& row) {
+void lower_bulk_store(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
     d.require(in, 3);
-    Instruction out = d.prototype(in, row);
+    Instruction out = d.prototype(in, entry);
     d.address(out, in.operands[0], in, Copy::MOST);
     out.operand[0] = d.address_row(in.operands[1]);
     out.operand[1] = d.source(in.operands[2], shape_of<u32>());
@@ -165,9 +165,9 @@ void bulk_wait(Warp& warp, const Instruction& in, Mask mask) {
     warp.block->copies.wait_bulk(warp, mask, warp.row<const u32>(in.operand[0])[__builtin_ctz(mask)]);
 }
 
-void build_wait(Decoder& d, const ptx::Instruction& in, const Row& row) {
+void lower_wait(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
     d.require(in, 1);
-    Instruction out = d.prototype(in, row);
+    Instruction out = d.prototype(in, entry);
     out.operand[0] = d.source(in.operands[0], shape_of<u32>());
     d.emit(out);
 }
@@ -180,25 +180,25 @@ void nothing(Warp&, const Instruction&, Mask) {}
 
 }  // namespace
 
-void asynchronous_rows(Table& t) {
+void asynchronous_entries(Table& t) {
     t.add(
         "cp.async.{ca,cg}.shared{,::cta}.global{,.L2::cache_hint}{,.L2::64B,.L2::128B,.L2::256B}", {copy, {}},
-        build_copy);
-    t.add("cp.async.commit_group", {commit, {}}, build_nothing);
-    t.add("cp.async.wait_group", {wait_group, {}}, build_wait);
-    t.add("cp.async.wait_all", {wait_all, {}}, build_nothing);
+        lower_copy);
+    t.add("cp.async.commit_group", {commit, {}}, lower_nothing);
+    t.add("cp.async.wait_group", {wait_group, {}}, lower_wait);
+    t.add("cp.async.wait_all", {wait_all, {}}, lower_nothing);
     t.add(
         "cp.async.bulk.shared::{cluster,cta}.global.mbarrier::complete_tx::bytes{,.L2::cache_hint}", {bulk_load, {}},
-        build_bulk_load);
-    t.add("cp.async.bulk.global.shared::cta.bulk_group{,.L2::cache_hint}", {bulk_store, {}}, build_bulk_store);
-    t.add("cp.async.bulk.commit_group", {bulk_commit, {}}, build_nothing);
-    t.add("cp.async.bulk.wait_group{,.read}", {bulk_wait, {}}, build_wait);
-    t.add("cp.async.bulk.prefetch.L2.global{,.L2::cache_hint}", {nothing, {}}, build_nothing);
-    t.add("fence.proxy.async{,.shared::cta,.shared::cluster}", {fence_proxy, {}}, build_nothing);
-    t.add("fence.proxy.async.global", {nothing, {}}, build_nothing);
-    t.add("fence.proxy.alias{,.global,.shared::cta,.shared::cluster}", {nothing, {}}, build_nothing);
-    t.add("fence.mbarrier_init.release.cluster", {nothing, {}}, build_nothing);
-    t.add("setmaxnreg.{inc,dec}.sync.aligned.u32", {nothing, {}}, build_nothing);
+        lower_bulk_load);
+    t.add("cp.async.bulk.global.shared::cta.bulk_group{,.L2::cache_hint}", {bulk_store, {}}, lower_bulk_store);
+    t.add("cp.async.bulk.commit_group", {bulk_commit, {}}, lower_nothing);
+    t.add("cp.async.bulk.wait_group{,.read}", {bulk_wait, {}}, lower_wait);
+    t.add("cp.async.bulk.prefetch.L2.global{,.L2::cache_hint}", {nothing, {}}, lower_nothing);
+    t.add("fence.proxy.async{,.shared::cta,.shared::cluster}", {fence_proxy, {}}, lower_nothing);
+    t.add("fence.proxy.async.global", {nothing, {}}, lower_nothing);
+    t.add("fence.proxy.alias{,.global,.shared::cta,.shared::cluster}", {nothing, {}}, lower_nothing);
+    t.add("fence.mbarrier_init.release.cluster", {nothing, {}}, lower_nothing);
+    t.add("setmaxnreg.{inc,dec}.sync.aligned.u32", {nothing, {}}, lower_nothing);
 }
 
 }  // namespace sim

@@ -6,7 +6,7 @@
 
 #include "decode.h"
 #include "operation.h"
-#include "resolve.h"
+#include "check_access.h"
 
 namespace sim {
 
@@ -89,7 +89,7 @@ T update(u8* place, T b) {
 template <class T, T (*F)(T, T)>
 void combine(Warp& warp, const Instruction& in, Mask mask) {
     u8* at[LANES];
-    in.resolve(warp, in, mask, sizeof(T), Access::atomic, at);
+    in.check_access(warp, in, mask, sizeof(T), Access::atomic, at);
     T* d = warp.row<T>(in.operand[0]);
     const T* b = warp.row<const T>(in.operand[1]);
     each_lane(mask, [&](int l) { d[l] = update<T, F>(at[l], b[l]); });
@@ -99,7 +99,7 @@ void combine(Warp& warp, const Instruction& in, Mask mask) {
 template <class T, T (*F)(T, T), int count, bool results>
 void combine_vector(Warp& warp, const Instruction& in, Mask mask) {
     u8* at[LANES];
-    in.resolve(warp, in, mask, sizeof(T) * count, Access::atomic, at);
+    in.check_access(warp, in, mask, sizeof(T) * count, Access::atomic, at);
     constexpr int first = results ? count : 0;
     each_lane(mask, [&](int l) {
         for (int i = 0; i < count; ++i) {
@@ -113,7 +113,7 @@ void combine_vector(Warp& warp, const Instruction& in, Mask mask) {
 template <class T>
 void compare_and_swap(Warp& warp, const Instruction& in, Mask mask) {
     u8* at[LANES];
-    in.resolve(warp, in, mask, sizeof(T), Access::atomic, at);
+    in.check_access(warp, in, mask, sizeof(T), Access::atomic, at);
     T* d = warp.row<T>(in.operand[0]);
     const T *expected = warp.row<const T>(in.operand[1]), *desired = warp.row<const T>(in.operand[2]);
     each_lane(mask, [&](int l) {
@@ -130,7 +130,7 @@ template <bool compares>
 void swap_wide(Warp& warp, const Instruction& in, Mask mask) {
     static std::mutex one_at_a_time;
     u8* at[LANES];
-    in.resolve(warp, in, mask, sizeof(u128), Access::atomic, at);
+    in.check_access(warp, in, mask, sizeof(u128), Access::atomic, at);
     u128* d = warp.row<u128>(in.operand[0]);
     const u128 *expected = warp.row<const u128>(in.operand[1]),
                *desired = warp.row<const u128>(in.operand[1 + compares]);
@@ -146,8 +146,8 @@ void swap_wide(Warp& warp, const Instruction& in, Mask mask) {
 template <class T, T (*F)(T, T)>
 void both(Table& t, const std::string& form) {
     const Operation operation{combine<T, F>, {2, {shape_of<T>(), shape_of<T>()}}};
-    t.add("atom." + form, operation, build_atomic);
-    t.add("red." + form, operation, build_reduction);
+    t.add("atom." + form, operation, lower_atomic);
+    t.add("red." + form, operation, lower_reduction);
 }
 
 // Both orders of the words are in use. red of eight elements has no atom: it would have too many operands.
@@ -157,12 +157,12 @@ void vector_row(Table& t, const std::string& type) {
     const std::string form = "{add." + vector + "," + vector + ".add}";
     Signature one{count, {}}, two{2 * count, {}};
     for (int i = 0; i < 2 * count && i < OPERANDS; ++i) one.shape[i] = two.shape[i] = shape_of<T>();
-    t.add("red." + form, {combine_vector<T, F, count, false>, one}, build_store);
+    t.add("red." + form, {combine_vector<T, F, count, false>, one}, lower_store);
     if constexpr (2 * count <= OPERANDS)
-        t.add("atom." + form, {combine_vector<T, F, count, true>, two}, build_vector_atomic);
+        t.add("atom." + form, {combine_vector<T, F, count, true>, two}, lower_vector_atomic);
 }
 template <class H>
-void vector_half_rows(Table& t, const std::string& type) {
+void vector_half_entries(Table& t, const std::string& type) {
     vector_row<H, add_half<H>, 2>(t, type);
     vector_row<H, add_half<H>, 4>(t, type);
     vector_row<H, add_half<H>, 8>(t, type);
@@ -187,12 +187,12 @@ void order(Table& t, const std::string& type) {
 template <class T>
 void cas(Table& t, const std::string& type) {
     const Shape shape = shape_of<T>();
-    t.add("atom.cas." + type, {compare_and_swap<T>, {3, {shape, shape, shape}}}, build_atomic);
+    t.add("atom.cas." + type, {compare_and_swap<T>, {3, {shape, shape, shape}}}, lower_atomic);
 }
 
 }  // namespace
 
-void atomic_rows(Table& t) {
+void atomic_entries(Table& t) {
     both<u32, add<u32>>(t, "add.{u32,s32}");
     both<u64, add<u64>>(t, "add.{u64,s64}");
     both<f32, add<f32>>(t, "add{,.ftz}.f32");
@@ -203,14 +203,14 @@ void atomic_rows(Table& t) {
     both<bf16x2, add_pair<bf16>>(t, "add.bf16x2");
     vector_row<f32, add_flushed, 2>(t, "f32");
     vector_row<f32, add_flushed, 4>(t, "f32");
-    vector_half_rows<f16>(t, "f16");
-    vector_half_rows<bf16>(t, "bf16");
+    vector_half_entries<f16>(t, "f16");
+    vector_half_entries<bf16>(t, "bf16");
     order<u32>(t, "u32"), order<s32>(t, "s32"), order<u64>(t, "u64"), order<s64>(t, "s64");
     logic<u32>(t, "b32"), logic<u64>(t, "b64");
     cas<u16>(t, "b16"), cas<u32>(t, "{b32,u32,s32}"), cas<u64>(t, "{b64,u64,s64}");
     const Shape wide = shape_of<u128>();
-    t.add("atom.exch.b128", {swap_wide<false>, {2, {wide, wide}}}, build_atomic);
-    t.add("atom.cas.b128", {swap_wide<true>, {3, {wide, wide, wide}}}, build_atomic);
+    t.add("atom.exch.b128", {swap_wide<false>, {2, {wide, wide}}}, lower_atomic);
+    t.add("atom.cas.b128", {swap_wide<true>, {3, {wide, wide, wide}}}, lower_atomic);
     both<u32, increment>(t, "inc.u32");
     both<u32, decrement>(t, "dec.u32");
 }

@@ -357,7 +357,7 @@ void Block::deadlock_at_warp_sync(const Warp& warp) {
     const bool gone = !(warp.alive >> other & 1);
     stop_at(
         at(warp, pc, lane, "deadlock",
-           thread(warp.thread(lane)) + " waits in " + in.row->form + " for all lanes of its mask, but " +
+           thread(warp.thread(lane)) + " waits in " + in.entry->form + " for all lanes of its mask, but " +
                thread(warp.thread(other)) + (gone ? " has exited" : " waits") + " on line " +
                std::to_string(line_of(warp.pc[other]).line) + " and never comes"));
 }

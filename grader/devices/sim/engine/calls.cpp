@@ -152,10 +152,10 @@ void back(Warp& warp, const Instruction&, Mask mask) {
 
 }  // namespace
 
-void call_rows(Table& t) {
-    t.add("call{,.uni}", {call, {}}, build_call, Flow::leave);
-    t.add("call.indirect", {call_indirect, {}}, build_nothing, Flow::leave);
-    t.add("ret{,.uni}", {back, {}}, build_nothing, Flow::leave);
+void call_entries(Table& t) {
+    t.add("call{,.uni}", {call, {}}, lower_call, Flow::leave);
+    t.add("call.indirect", {call_indirect, {}}, lower_nothing, Flow::leave);
+    t.add("ret{,.uni}", {back, {}}, lower_nothing, Flow::leave);
 }
 
 }  // namespace sim

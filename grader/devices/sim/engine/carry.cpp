@@ -38,7 +38,7 @@ void chain(Warp& warp, const Instruction& in, Mask mask) {
 }
 
 template <Kind kind, class T>
-void kind_rows(Table& t, const std::string& name, const std::string& suffix, const std::string& type) {
+void kind_entries(Table& t, const std::string& name, const std::string& suffix, const std::string& type) {
     constexpr bool three = kind == Kind::mad_lo || kind == Kind::mad_hi;
     const Shape s = shape_of<T>();
     const Signature signature = three ? Signature{4, {s, s, s, s}} : Signature{3, {s, s, s}};
@@ -48,18 +48,18 @@ void kind_rows(Table& t, const std::string& name, const std::string& suffix, con
 }
 
 template <class T>
-void type_rows(Table& t, const std::string& type) {
-    kind_rows<Kind::add, T>(t, "add", "", type);
-    kind_rows<Kind::sub, T>(t, "sub", "", type);
-    kind_rows<Kind::mad_lo, T>(t, "mad", ".lo", type);
-    kind_rows<Kind::mad_hi, T>(t, "mad", ".hi", type);
+void type_entries(Table& t, const std::string& type) {
+    kind_entries<Kind::add, T>(t, "add", "", type);
+    kind_entries<Kind::sub, T>(t, "sub", "", type);
+    kind_entries<Kind::mad_lo, T>(t, "mad", ".lo", type);
+    kind_entries<Kind::mad_hi, T>(t, "mad", ".hi", type);
 }
 
 }  // namespace
 
-void carry_rows(Table& t) {
-    type_rows<u32>(t, "u32"), type_rows<s32>(t, "s32");
-    type_rows<u64>(t, "u64"), type_rows<s64>(t, "s64");
+void carry_entries(Table& t) {
+    type_entries<u32>(t, "u32"), type_entries<s32>(t, "s32");
+    type_entries<u64>(t, "u64"), type_entries<s64>(t, "s64");
 }
 
 }  // namespace sim

@@ -130,39 +130,39 @@ void warp_barrier(Warp& warp, const Instruction&, Mask) {
 
 constexpr Shape U32 = shape_of<u32>();
 
-void shuffle_rows(Table& t) {
+void shuffle_entries(Table& t) {
     const Signature s{6, {U32, PREDICATE, U32, U32, U32, U32}};
-    t.add("shfl.sync.up.b32", {shuffle<Shuffle::up>, s}, build_collective, Flow::warp_sync);
-    t.add("shfl.sync.down.b32", {shuffle<Shuffle::down>, s}, build_collective, Flow::warp_sync);
-    t.add("shfl.sync.bfly.b32", {shuffle<Shuffle::butterfly>, s}, build_collective, Flow::warp_sync);
-    t.add("shfl.sync.idx.b32", {shuffle<Shuffle::index>, s}, build_collective, Flow::warp_sync);
+    t.add("shfl.sync.up.b32", {shuffle<Shuffle::up>, s}, lower_collective, Flow::warp_sync);
+    t.add("shfl.sync.down.b32", {shuffle<Shuffle::down>, s}, lower_collective, Flow::warp_sync);
+    t.add("shfl.sync.bfly.b32", {shuffle<Shuffle::butterfly>, s}, lower_collective, Flow::warp_sync);
+    t.add("shfl.sync.idx.b32", {shuffle<Shuffle::index>, s}, lower_collective, Flow::warp_sync);
 }
 
-void vote_rows(Table& t) {
+void vote_entries(Table& t) {
     const Signature ballot{4, {U32, PREDICATE, PREDICATE, U32}}, truth{4, {PREDICATE, PREDICATE, PREDICATE, U32}};
-    t.add("vote.sync.ballot.b32", {vote<Vote::ballot>, ballot}, build_collective, Flow::warp_sync);
-    t.add("vote.sync.any.pred", {vote<Vote::any>, truth}, build_collective, Flow::warp_sync);
-    t.add("vote.sync.all.pred", {vote<Vote::all>, truth}, build_collective, Flow::warp_sync);
-    t.add("vote.sync.uni.pred", {vote<Vote::uniform>, truth}, build_collective, Flow::warp_sync);
+    t.add("vote.sync.ballot.b32", {vote<Vote::ballot>, ballot}, lower_collective, Flow::warp_sync);
+    t.add("vote.sync.any.pred", {vote<Vote::any>, truth}, lower_collective, Flow::warp_sync);
+    t.add("vote.sync.all.pred", {vote<Vote::all>, truth}, lower_collective, Flow::warp_sync);
+    t.add("vote.sync.uni.pred", {vote<Vote::uniform>, truth}, lower_collective, Flow::warp_sync);
     const Signature narrow{4, {U32, PREDICATE, U32, U32}}, wide{4, {U32, PREDICATE, shape_of<u64>(), U32}};
-    t.add("match.any.sync.b32", {match<u32, false>, narrow}, build_collective, Flow::warp_sync);
-    t.add("match.all.sync.b32", {match<u32, true>, narrow}, build_collective, Flow::warp_sync);
-    t.add("match.any.sync.b64", {match<u64, false>, wide}, build_collective, Flow::warp_sync);
-    t.add("match.all.sync.b64", {match<u64, true>, wide}, build_collective, Flow::warp_sync);
-    t.add("elect.sync", {elect, {3, {U32, PREDICATE, U32}}}, build_collective, Flow::warp_sync);
+    t.add("match.any.sync.b32", {match<u32, false>, narrow}, lower_collective, Flow::warp_sync);
+    t.add("match.all.sync.b32", {match<u32, true>, narrow}, lower_collective, Flow::warp_sync);
+    t.add("match.any.sync.b64", {match<u64, false>, wide}, lower_collective, Flow::warp_sync);
+    t.add("match.all.sync.b64", {match<u64, true>, wide}, lower_collective, Flow::warp_sync);
+    t.add("elect.sync", {elect, {3, {U32, PREDICATE, U32}}}, lower_collective, Flow::warp_sync);
 }
 
 template <class T, T (*F)(T, T)>
 void reduce_row(Table& t, const std::string& form) {
     const Signature s{4, {shape_of<T>(), PREDICATE, shape_of<T>(), U32}};
-    t.add("redux.sync." + form, {reduce<T, F>, s}, build_collective, Flow::warp_sync);
+    t.add("redux.sync." + form, {reduce<T, F>, s}, lower_collective, Flow::warp_sync);
 }
 
 }  // namespace
 
-void collective_rows(Table& t) {
-    shuffle_rows(t);
-    vote_rows(t);
+void collective_entries(Table& t) {
+    shuffle_entries(t);
+    vote_entries(t);
     reduce_row<u32, add>(t, "add.{u32,s32}");
     reduce_row<u32, minimum<u32>>(t, "min.u32");
     reduce_row<s32, minimum<s32>>(t, "min.s32");
@@ -172,7 +172,7 @@ void collective_rows(Table& t) {
     reduce_row<u32, bit_or>(t, "or.b32");
     reduce_row<u32, bit_xor>(t, "xor.b32");
     t.add("activemask.b32", {active_mask, {1, {U32}}});
-    t.add("bar.warp.sync", {warp_barrier, {1, {U32}}}, build_warp_barrier, Flow::warp_sync);
+    t.add("bar.warp.sync", {warp_barrier, {1, {U32}}}, lower_warp_barrier, Flow::warp_sync);
 }
 
 }  // namespace sim

@@ -1,6 +1,6 @@
 // compare: setp, set, selp, slct, testp
 //
-// operands of setp: p, q (or a sink), a, b, c; option: how c joins in. A row has a Test of its own; the handlers know
+// operands of setp: p, q (or a sink), a, b, c; option: how c joins in. An entry has a Test of its own; the handlers know
 // how the operands become what it compares: as they are, or halves and flushed values in single precision.
 #include "decode.h"
 #include "operation.h"
@@ -111,7 +111,7 @@ f32 high(pair<H> a) {
 template <class Values>
 Mask tested(const Warp& warp, const Instruction& in) {
     const Values a(warp, in.operand[2]), b(warp, in.operand[3]);
-    return reinterpret_cast<Test>(in.row->operation.detail)(a.values, b.values);
+    return reinterpret_cast<Test>(in.entry->operation.detail)(a.values, b.values);
 }
 
 // ---- setp and set
@@ -208,7 +208,7 @@ T select_sign_ftz(T a, T b, f32 c) {
     return select_sign(a, b, flush(c));
 }
 
-// ---- rows
+// ---- entries
 
 struct Comparison {
     const char* name;
@@ -221,7 +221,7 @@ struct Setter {
 };
 
 // A comparison alone and joined to a predicate.
-void add_rows(
+void add_entries(
     Table& t, const char* name, const Comparison& comparison, const std::string& types, const Setter& setter) {
     constexpr struct {
         const char* name;
@@ -232,27 +232,27 @@ void add_rows(
         {5, {setter.result, PREDICATE, setter.operand, setter.operand, PREDICATE}},
         reinterpret_cast<void (*)()>(comparison.test)};
     for (auto& way : JOINS)
-        t.add(std::string(name) + comparison.name + way.name + types, operation, build_setp, Flow::next, u8(way.join));
+        t.add(std::string(name) + comparison.name + way.name + types, operation, lower_setp, Flow::next, u8(way.join));
 }
 
 template <class Values>
-void setp_rows(Table& t, const Comparison& comparison, const std::string& type) {
+void setp_entries(Table& t, const Comparison& comparison, const std::string& type) {
     const Shape shape = shape_of<typename Values::Register>();
-    add_rows(t, "setp.", comparison, type, {set_predicate<Values>, PREDICATE, shape});
+    add_entries(t, "setp.", comparison, type, {set_predicate<Values>, PREDICATE, shape});
 }
 
 template <class D, class Values>
-void set_rows(Table& t, const Comparison& comparison, const std::string& types) {
+void set_entries(Table& t, const Comparison& comparison, const std::string& types) {
     const Shape shape = shape_of<typename Values::Register>();
-    add_rows(t, "set.", comparison, types, {set_value<D, Values>, shape_of<D>(), shape});
+    add_entries(t, "set.", comparison, types, {set_value<D, Values>, shape_of<D>(), shape});
 }
 
 template <class Values>
 void of_type(Table& t, const Comparison& comparison, const std::string& type, const std::string& ftz = "") {
-    setp_rows<Values>(t, comparison, ftz + type);
+    setp_entries<Values>(t, comparison, ftz + type);
     if constexpr (sizeof(typename Values::Register) == 4) {
-        set_rows<u32, Values>(t, comparison, ftz + ".{u32,s32}" + type);
-        set_rows<f32, Values>(t, comparison, ftz + ".f32" + type);
+        set_entries<u32, Values>(t, comparison, ftz + ".{u32,s32}" + type);
+        set_entries<f32, Values>(t, comparison, ftz + ".f32" + type);
     }
 }
 
@@ -279,13 +279,13 @@ template <class H, f32 (*F)(H)>
 void of_halves(Table& t, const Comparison& c, const std::string& ftz, const std::string& type) {
     using Low = Single<low<H, F>>;
     using High = Single<high<H, F>>;
-    setp_rows<Single<F>>(t, c, ftz + type);
-    set_rows<H, Single<F>>(t, c, ftz + type + type);
-    set_rows<u16, Single<F>>(t, c, ftz + ".{u16,s16}" + type);
+    setp_entries<Single<F>>(t, c, ftz + type);
+    set_entries<H, Single<F>>(t, c, ftz + type + type);
+    set_entries<u16, Single<F>>(t, c, ftz + ".{u16,s16}" + type);
     const Shape two = shape_of<pair<H>>();
-    add_rows(t, "setp.", c, ftz + type + "x2", {set_predicate_pair<Low, High>, PREDICATE, two});
-    add_rows(t, "set.", c, ftz + type + "x2" + type + "x2", {set_pair<H, Low, High>, two, two});
-    add_rows(t, "set.", c, ftz + ".{u32,s32}" + type + "x2", {set_pair<u16, Low, High>, shape_of<u32>(), two});
+    add_entries(t, "setp.", c, ftz + type + "x2", {set_predicate_pair<Low, High>, PREDICATE, two});
+    add_entries(t, "set.", c, ftz + type + "x2" + type + "x2", {set_pair<H, Low, High>, two, two});
+    add_entries(t, "set.", c, ftz + ".{u32,s32}" + type + "x2", {set_pair<u16, Low, High>, shape_of<u32>(), two});
 }
 
 template <class T>
@@ -318,12 +318,12 @@ void of_floats(Table& t) {
 }
 
 template <class T>
-void select_rows(Table& t, const std::string& type) {
+void select_entries(Table& t, const std::string& type) {
     t.add("selp." + type, {select<T>, {4, {shape_of<T>(), shape_of<T>(), shape_of<T>(), PREDICATE}}});
 }
 
 template <class T>
-void slct_rows(Table& t, const std::string& types) {
+void slct_entries(Table& t, const std::string& types) {
     t.add("slct." + types + ".s32", lanewise_cold<select_sign<T, s32>>());
     t.add("slct." + types + ".f32", lanewise_cold<select_sign<T, f32>>());
     t.add("slct." + types + ".ftz.f32", lanewise_cold<select_sign_ftz<T>>());
@@ -351,18 +351,18 @@ int not_a_number(f64 a) {
 
 }  // namespace
 
-void compare_rows(Table& t) {
+void compare_entries(Table& t) {
     of_integers<s16>(t, ".s16"), of_integers<u16>(t, ".u16"), of_bits<u16>(t, ".b16");
     of_integers<s32>(t, ".s32"), of_integers<u32>(t, ".u32"), of_bits<u32>(t, ".b32");
     of_integers<s64>(t, ".s64"), of_integers<u64>(t, ".u64"), of_bits<u64>(t, ".b64");
     of_floats(t);
-    select_rows<u16>(t, "{b16,u16,s16,f16,bf16}");
-    select_rows<u32>(t, "{b32,u32,s32}");
-    select_rows<f32>(t, "f32");
-    select_rows<u64>(t, "{b64,u64,s64}");
-    select_rows<f64>(t, "f64");
-    slct_rows<u16>(t, "{b16,u16,s16}"), slct_rows<u32>(t, "{b32,u32,s32}"), slct_rows<f32>(t, "f32");
-    slct_rows<u64>(t, "{b64,u64,s64}"), slct_rows<f64>(t, "f64");
+    select_entries<u16>(t, "{b16,u16,s16,f16,bf16}");
+    select_entries<u32>(t, "{b32,u32,s32}");
+    select_entries<f32>(t, "f32");
+    select_entries<u64>(t, "{b64,u64,s64}");
+    select_entries<f64>(t, "f64");
+    slct_entries<u16>(t, "{b16,u16,s16}"), slct_entries<u32>(t, "{b32,u32,s32}"), slct_entries<f32>(t, "f32");
+    slct_entries<u64>(t, "{b64,u64,s64}"), slct_entries<f64>(t, "f64");
     t.add("testp.finite.f32", {test_property<finite>, {2, {PREDICATE, shape_of<f32>()}}});
     t.add("testp.infinite.f32", {test_property<infinite>, {2, {PREDICATE, shape_of<f32>()}}});
     t.add("testp.number.f32", {test_property<number>, {2, {PREDICATE, shape_of<f32>()}}});

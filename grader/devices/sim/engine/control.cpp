@@ -59,31 +59,31 @@ void arrive(Warp& warp, const Instruction& in, Mask mask) {
 
 }  // namespace
 
-void control_rows(Table& t) {
-    t.add("bra{,.uni}", {nothing, {}}, build_branch, Flow::branch);
-    t.add("brx.idx{,.uni}", {branch_indexed, {}}, build_branch_table, Flow::leave);
-    t.add("exit", {leave, {}}, build_nothing, Flow::leave);
-    t.add("trap", {trap, {}}, build_nothing, Flow::leave);
-    t.add("{bar,barrier,barrier.cta}.sync{,.aligned}", {barrier<Reduction::none>, {}}, build_barrier, Flow::leave);
-    t.add("{bar,barrier,barrier.cta}.arrive{,.aligned}", {arrive, {}}, build_barrier, Flow::leave);
+void control_entries(Table& t) {
+    t.add("bra{,.uni}", {nothing, {}}, lower_branch, Flow::branch);
+    t.add("brx.idx{,.uni}", {branch_indexed, {}}, lower_branch_table, Flow::leave);
+    t.add("exit", {leave, {}}, lower_nothing, Flow::leave);
+    t.add("trap", {trap, {}}, lower_nothing, Flow::leave);
+    t.add("{bar,barrier,barrier.cta}.sync{,.aligned}", {barrier<Reduction::none>, {}}, lower_barrier, Flow::leave);
+    t.add("{bar,barrier,barrier.cta}.arrive{,.aligned}", {arrive, {}}, lower_barrier, Flow::leave);
     const Signature count{1, {shape_of<u32>()}}, truth{1, {PREDICATE}};
     const std::string red = "{bar,barrier,barrier.cta,bar.cta}.red";
-    t.add(red + ".popc{,.aligned}.u32", {barrier<Reduction::popc>, count}, build_barrier_reduction, Flow::leave);
-    t.add(red + ".and{,.aligned}.pred", {barrier<Reduction::all>, truth}, build_barrier_reduction, Flow::leave);
-    t.add(red + ".or{,.aligned}.pred", {barrier<Reduction::any>, truth}, build_barrier_reduction, Flow::leave);
+    t.add(red + ".popc{,.aligned}.u32", {barrier<Reduction::popc>, count}, lower_barrier_reduction, Flow::leave);
+    t.add(red + ".and{,.aligned}.pred", {barrier<Reduction::all>, truth}, lower_barrier_reduction, Flow::leave);
+    t.add(red + ".or{,.aligned}.pred", {barrier<Reduction::any>, truth}, lower_barrier_reduction, Flow::leave);
     const std::string orders = "fence{,.sc,.acq_rel,.acquire,.release}.";
-    t.add("membar.cta", {fence<false>, {}}, build_fence);
-    t.add("membar.{gl,sys}", {fence<true>, {}}, build_fence);
-    t.add(orders + "{cta,cluster}", {fence<false>, {}}, build_fence);
-    t.add(orders + "{gpu,sys}", {fence<true>, {}}, build_fence);
-    t.add("nanosleep.u32", {nothing, {}}, build_nothing);
-    t.add("pmevent{,.mask}", {nothing, {}}, build_nothing);
+    t.add("membar.cta", {fence<false>, {}}, lower_fence);
+    t.add("membar.{gl,sys}", {fence<true>, {}}, lower_fence);
+    t.add(orders + "{cta,cluster}", {fence<false>, {}}, lower_fence);
+    t.add(orders + "{gpu,sys}", {fence<true>, {}}, lower_fence);
+    t.add("nanosleep.u32", {nothing, {}}, lower_nothing);
+    t.add("pmevent{,.mask}", {nothing, {}}, lower_nothing);
     // A cluster is one block: its barrier is one of the block, beside the 16 that can be named.
-    t.add("barrier.cluster.arrive{,.release,.relaxed}{,.aligned}", {nothing, {}}, build_nothing);
+    t.add("barrier.cluster.arrive{,.release,.relaxed}{,.aligned}", {nothing, {}}, lower_nothing);
     t.add(
-        "barrier.cluster.wait{,.acquire}{,.aligned}", {barrier<Reduction::none>, {}}, build_cluster_barrier,
+        "barrier.cluster.wait{,.acquire}{,.aligned}", {barrier<Reduction::none>, {}}, lower_cluster_barrier,
         Flow::leave);
-    t.add("griddepcontrol.{launch_dependents,wait}", {nothing, {}}, build_nothing);
+    t.add("griddepcontrol.{launch_dependents,wait}", {nothing, {}}, lower_nothing);
 }
 
 }  // namespace sim

@@ -61,7 +61,7 @@ H directed(S a) {
 }
 
 template <class H, class S>
-void directed_rows(Table& t, std::string_view h, std::string_view s) {
+void directed_entries(Table& t, std::string_view h, std::string_view s) {
     t.add({"cvt.rz.", h, s}, lanewise_cold<directed<H, Side::zero, S>>());
     t.add({"cvt.rm.", h, s}, lanewise_cold<directed<H, Side::down, S>>());
     t.add({"cvt.rp.", h, s}, lanewise_cold<directed<H, Side::up, S>>());
@@ -85,13 +85,13 @@ void from(Table& t, std::string_view s) {
     t.add({"cvt.rn.f64.", s}, lanewise<to_float<f64, S>>());
     t.add({"cvt.rn.f16.", s}, lanewise_cold<to_float<f16, S>>());
     t.add({"cvt.rn.bf16.", s}, lanewise_cold<to_float<bf16, S>>());
-    directed_rows<f16, S>(t, "f16.", s), directed_rows<bf16, S>(t, "bf16.", s);
+    directed_entries<f16, S>(t, "f16.", s), directed_entries<bf16, S>(t, "bf16.", s);
     t.add({"cvt.rn.sat.f32.", s}, lanewise_cold<to_float_sat<f32, S>>());
 }
 
 }  // namespace
 
-void convert_rows(Table& t) {
+void convert_entries(Table& t) {
     from<u8>(t, "u8"), from<s8>(t, "s8");
     from<u16>(t, "u16"), from<s16>(t, "s16");
     from<u32>(t, "u32"), from<s32>(t, "s32");

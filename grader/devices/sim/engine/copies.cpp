@@ -4,7 +4,7 @@
 
 #include "block.h"
 #include "operation.h"
-#include "resolve.h"
+#include "check_access.h"
 
 namespace sim {
 
@@ -15,7 +15,7 @@ bool overlap(u64 a, u64 a_bytes, u64 b, u64 b_bytes) {
 }
 
 bool is_bulk(const Program& program, u32 pc) {
-    return program.code[pc].row->form.find(".bulk") != std::string::npos;
+    return program.code[pc].entry->form.find(".bulk") != std::string::npos;
 }
 
 // While it lives, a warp seems to stand at the copy that lands, at the time it was issued.
@@ -92,7 +92,7 @@ void Copies::land(const Copy& copy, Mask lanes) {
     Warp& warp = block_.warps[copy.warp];
     const AtCopy at_copy(warp, copy.pc, copy.clock);
     u8* at[LANES];
-    shared_at(warp, block_.program->code[copy.pc], copy.to, lanes, copy.bytes, Access::write, at);
+    check_shared_at(warp, block_.program->code[copy.pc], copy.to, lanes, copy.bytes, Access::write, at);
     each_lane(lanes, [&](int l) { std::memcpy(at[l], copy.data[l], copy.bytes); });
 }
 
@@ -155,7 +155,7 @@ void Copies::land_bulk(const BulkCopy& copy) {
     for (u64 done = 0; done < copy.bytes; done += Copy::MOST) {
         to[copy.lane] = copy.shared + done;
         const Mask lane = Mask(1) << copy.lane;
-        shared_at(warp, block_.program->code[copy.pc], to, lane, Copy::MOST, Access::write, at);
+        check_shared_at(warp, block_.program->code[copy.pc], to, lane, Copy::MOST, Access::write, at);
         std::memcpy(at[copy.lane], copy.data.data() + done, Copy::MOST);
     }
 }
@@ -170,8 +170,8 @@ void Copies::store_bulk(const BulkCopy& copy) {
     for (u64 done = 0; done < copy.bytes; done += Copy::MOST) {
         from[copy.lane] = copy.shared + done;
         to[copy.lane] = copy.global + done;
-        shared_at(warp, in, from, lane, Copy::MOST, Access::read, read);
-        global_at(warp, in, to, lane, Copy::MOST, Access::write, written);
+        check_shared_at(warp, in, from, lane, Copy::MOST, Access::read, read);
+        check_global_at(warp, in, to, lane, Copy::MOST, Access::write, written);
         std::memcpy(written[copy.lane], read[copy.lane], Copy::MOST);
     }
 }

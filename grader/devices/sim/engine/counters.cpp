@@ -6,7 +6,7 @@
 
 #include "block.h"
 #include "operation.h"
-#include "resolve.h"
+#include "check_access.h"
 
 namespace sim {
 
@@ -189,13 +189,13 @@ constexpr Wrapper WRAPPERS[] = {
 // Global and shared memory are counted; parameters, constants and local memory are not.
 void count_access(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
     const Instruction& plain = plain_of(warp);
-    plain.resolve(warp, in, mask, bytes, access, at);
+    plain.check_access(warp, in, mask, bytes, access, at);
     u64 a[LANES];
     lane_addresses(warp, in, a);
-    const bool is_shared = plain.resolve == resolve_shared;
+    const bool is_shared = plain.check_access == check_shared_access;
     Mask global = 0, shared = 0;
     each_lane(mask, [&](int l) {
-        if (plain.resolve == resolve_generic && a[l] - SHARED_ORIGIN < SPACE_SIZE)
+        if (plain.check_access == check_generic_access && a[l] - SHARED_ORIGIN < SPACE_SIZE)
             shared |= Mask(1) << l, a[l] -= SHARED_ORIGIN;
         else if (is_shared)
             shared |= Mask(1) << l;
@@ -224,7 +224,7 @@ std::unique_ptr<Program> counted(const Program& plain) {
             if (wrapper.guards) in.guard = -1;
             break;
         }
-        if (in.resolve) in.resolve = count_access;
+        if (in.check_access) in.check_access = count_access;
     }
     return program;
 }
@@ -295,8 +295,8 @@ u64 flops(std::string_view form, const Cost& cost) {
     return 0;
 }
 
-bool is_internal(const Row* row) {
-    return !row || begins(row->form, "resize");
+bool is_internal(const OpcodeEntry* entry) {
+    return !entry || begins(entry->form, "resize");
 }
 
 std::string field(const char* name, u64 value) {
@@ -324,7 +324,7 @@ std::vector<std::pair<u32, Cost>> dearest(const Counters& counters, const Progra
     constexpr size_t MOST = 12;
     std::map<u32, Cost> costs;
     for (u32 pc = 0; pc < counters.cost.size(); ++pc) {
-        if (is_internal(program.code[pc].row) || !counters.cost[pc].executed) continue;
+        if (is_internal(program.code[pc].entry) || !counters.cost[pc].executed) continue;
         if (const u32 line = line_of(program, pc, source)) costs[line].add(counters.cost[pc]);
     }
     std::vector<std::pair<u32, Cost>> sorted(costs.begin(), costs.end());
@@ -361,7 +361,7 @@ std::string samples_json(
         const auto [pc, is_shared] = place;
         const u32 line = line_of(program, pc, source);
         const auto same = [line](auto& item) { return item.first == line; };
-        if (std::none_of(lines.begin(), lines.end(), same) || begins(program.code[pc].row->form, "wmma")) continue;
+        if (std::none_of(lines.begin(), lines.end(), same) || begins(program.code[pc].entry->form, "wmma")) continue;
         out += (out.empty() ? "" : ",") + sample_json(line, is_shared, sample, memory);
     }
     return "[" + out + "]";
@@ -376,12 +376,12 @@ std::string json(
     std::map<std::string, u64> classes;
     for (size_t pc = 0; pc < counters.cost.size(); ++pc) {
         const Instruction& in = program.code[pc];
-        if (is_internal(in.row)) continue;
+        if (is_internal(in.entry)) continue;
         const Cost& cost = counters.cost[pc];
         all.add(cost);
-        operations += flops(in.row->form, cost);
-        if (cost.executed) classes[class_of(in.row->form)] += cost.executed;
-        if (begins(in.row->form, "bra")) branches += cost.executed;
+        operations += flops(in.entry->form, cost);
+        if (cost.executed) classes[class_of(in.entry->form)] += cost.executed;
+        if (begins(in.entry->form, "bra")) branches += cost.executed;
     }
     std::string by_class;
     for (auto& [name, count] : classes)

@@ -35,7 +35,7 @@ Program Decoder::decode(const ptx::Function& entry) {
     place_variables();
     for (current_ = 0; current_ < layouts_.size(); ++current_) decode_function(current_);
     complete_frames();
-    resolve_fixes();
+    patch_branches();
     program_.row_bytes = align_up(program_.row_bytes, 64);
     program_.local_bytes = align_up(program_.local_bytes, 16);
     return std::move(program_);
@@ -62,23 +62,23 @@ void Decoder::decode_instruction(const ptx::Instruction& in) {
     instruction_ = &in;
     for (auto& used : temporaries_used_) used.second = 0;
     const Form form = form_of(in);
-    const Row* row = operations().find(form.name);
-    if (!row) unsupported("the instruction " + std::string(in.opcode));
-    row->build(*this, in, *row);
+    const OpcodeEntry* entry = operations().find(form.name);
+    if (!entry) unsupported("the instruction " + std::string(in.opcode));
+    entry->lower(*this, in, *entry);
 }
 
-void Decoder::resolve_fixes() {
-    for (const Fix& fix : fixes_) {
-        const Layout& layout = layouts_[fix.layout];
-        const auto found = layout.function->labels.find(fix.label);
+void Decoder::patch_branches() {
+    for (const Fixup& fixup : fixups_) {
+        const Layout& layout = layouts_[fixup.layout];
+        const auto found = layout.function->labels.find(fixup.label);
         if (found == layout.function->labels.end())
             throw Unsupported(
-                "the label " + std::string(fix.label) + ", which is nowhere", program_.code[fix.pc].location);
+                "the label " + std::string(fixup.label) + ", which is nowhere", program_.code[fixup.pc].location);
         const u32 to = layout.pc_of[found->second];
-        if (fix.table >= 0)
-            program_.branch_tables[u32(fix.table)].push_back(to);
+        if (fixup.table >= 0)
+            program_.branch_tables[u32(fixup.table)].push_back(to);
         else
-            program_.code[fix.pc].target = to;
+            program_.code[fixup.pc].target = to;
     }
     for (CallSite& call : program_.calls)
         if (!call.builtin) call.target = layouts_[layout_index_.at(call.callee)].start;
@@ -112,12 +112,12 @@ void Decoder::require(const ptx::Instruction& in, size_t operands) const {
         unsupported("the instruction " + std::string(in.opcode) + " with " + plural(in.operands.size(), "operand"));
 }
 
-Instruction Decoder::prototype(const ptx::Instruction& in, const Row& row) const {
+Instruction Decoder::prototype(const ptx::Instruction& in, const OpcodeEntry& entry) const {
     Instruction out;
-    out.run = row.operation.run;
-    out.flow = row.flow;
-    out.option = row.option;
-    out.row = &row;
+    out.run = entry.operation.run;
+    out.flow = entry.flow;
+    out.option = entry.option;
+    out.entry = &entry;
     out.location = in.location;
     if (in.guard >= 0) {
         out.guard = const_cast<Decoder*>(this)->register_row(in.guard);

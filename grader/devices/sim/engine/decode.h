@@ -1,7 +1,7 @@
 // decode: a kernel of a ptx::Module -> Program
 //
 // Registers become rows, labels become program counters, symbols become
-// addresses. An instruction that no table row describes throws Unsupported with
+// addresses. An instruction that no entry of the table describes throws Unsupported with
 // its name and place.
 #pragma once
 #include <map>
@@ -35,8 +35,8 @@ class Decoder {
     Decoder(const ptx::Module& module, const Addresses& addresses) : module_(module), addresses_(addresses) {}
     Program decode(const ptx::Function& entry);
 
-    // ---- for builders
-    Instruction prototype(const ptx::Instruction& in, const Row& row) const;
+    // ---- for lowerings
+    Instruction prototype(const ptx::Instruction& in, const OpcodeEntry& entry) const;
     void emit(Instruction instruction);  // after what its sources need, before
                                          // what its destinations need
     s32 source(const ptx::Operand& operand, Shape shape);
@@ -68,7 +68,7 @@ class Decoder {
         u32 start = 0;
         std::vector<u32> pc_of;  // of each instruction of the body
     };
-    struct Fix {  // a branch whose label is not placed yet
+    struct Fixup {  // a branch whose label is not placed yet
         u32 pc;
         u32 layout;
         std::string_view label;
@@ -83,7 +83,7 @@ class Decoder {
     void place_shared_variable(const ptx::Variable& variable);
     void decode_function(u32 layout);
     void decode_instruction(const ptx::Instruction& in);
-    void resolve_fixes();
+    void patch_branches();
     void find_recursion();
     std::vector<u32> callees(const ptx::Function& function) const;
     void complete_frames();
@@ -122,7 +122,7 @@ class Decoder {
     std::map<u8, s32> sinks_;
     std::map<u8, std::vector<s32>> temporaries_;
     std::map<u8, size_t> temporaries_used_;
-    std::vector<Fix> fixes_;
+    std::vector<Fixup> fixups_;
 };
 
 // The table's name of an instruction: its opcode without hints that change no
@@ -133,25 +133,25 @@ struct Form {
 };
 Form form_of(const ptx::Instruction& in);
 
-// ---- builders
-void build_setp(Decoder&, const ptx::Instruction&, const Row&);
-void build_vector_move(Decoder&, const ptx::Instruction&, const Row&);
-void build_load(Decoder&, const ptx::Instruction&, const Row&);
-void build_store(Decoder&, const ptx::Instruction&, const Row&);
-void build_atomic(Decoder&, const ptx::Instruction&, const Row&);
-void build_vector_atomic(Decoder&, const ptx::Instruction&, const Row&);
-void build_reduction(Decoder&, const ptx::Instruction&, const Row&);
-void build_branch(Decoder&, const ptx::Instruction&, const Row&);
-void build_branch_table(Decoder&, const ptx::Instruction&, const Row&);
-void build_call(Decoder&, const ptx::Instruction&, const Row&);
-void build_barrier(Decoder&, const ptx::Instruction&, const Row&);
-void build_cluster_barrier(Decoder&, const ptx::Instruction&, const Row&);
-void build_barrier_reduction(Decoder&, const ptx::Instruction&, const Row&);
-void build_collective(Decoder&, const ptx::Instruction&,
-                      const Row&);  // the last operand is the member mask
-void build_warp_barrier(Decoder&, const ptx::Instruction&, const Row&);
-void build_fence(Decoder&, const ptx::Instruction&, const Row&);
-void build_nothing(Decoder&, const ptx::Instruction&,
-                   const Row&);  // operands do not matter
+// ---- lowerings
+void lower_setp(Decoder&, const ptx::Instruction&, const OpcodeEntry&);
+void lower_vector_move(Decoder&, const ptx::Instruction&, const OpcodeEntry&);
+void lower_load(Decoder&, const ptx::Instruction&, const OpcodeEntry&);
+void lower_store(Decoder&, const ptx::Instruction&, const OpcodeEntry&);
+void lower_atomic(Decoder&, const ptx::Instruction&, const OpcodeEntry&);
+void lower_vector_atomic(Decoder&, const ptx::Instruction&, const OpcodeEntry&);
+void lower_reduction(Decoder&, const ptx::Instruction&, const OpcodeEntry&);
+void lower_branch(Decoder&, const ptx::Instruction&, const OpcodeEntry&);
+void lower_branch_table(Decoder&, const ptx::Instruction&, const OpcodeEntry&);
+void lower_call(Decoder&, const ptx::Instruction&, const OpcodeEntry&);
+void lower_barrier(Decoder&, const ptx::Instruction&, const OpcodeEntry&);
+void lower_cluster_barrier(Decoder&, const ptx::Instruction&, const OpcodeEntry&);
+void lower_barrier_reduction(Decoder&, const ptx::Instruction&, const OpcodeEntry&);
+void lower_collective(Decoder&, const ptx::Instruction&,
+                      const OpcodeEntry&);  // the last operand is the member mask
+void lower_warp_barrier(Decoder&, const ptx::Instruction&, const OpcodeEntry&);
+void lower_fence(Decoder&, const ptx::Instruction&, const OpcodeEntry&);
+void lower_nothing(Decoder&, const ptx::Instruction&,
+                   const OpcodeEntry&);  // operands do not matter
 
 }  // namespace sim

@@ -71,7 +71,7 @@ void Device::begin(u64 seed, u64 limit) {
     findings.clear();
     watch.clear();
     runtime_calls.clear();
-    dead_ = unasked_ = false;
+    dead_ = error_unchecked_ = false;
     error_ = SUCCESS;
     stack_bytes_ = STACK_BYTES;
     counting_ = false;
@@ -122,15 +122,16 @@ int Device::take_error() {
     return error;
 }
 
-// The launch that has just failed said so to nobody.
-void Device::expect_question() {
-    unasked_ = !findings.empty() && findings.back().kind == "launch failed";
+// The launcher has yet to ask for the error of the launch that has just failed.
+void Device::expect_error_check() {
+    error_unchecked_ = !findings.empty() && findings.back().kind == "launch failed";
 }
 
 void Device::close() {
     const std::string addition = ", and the launcher does not ask (cudaGetLastError)";
-    if (unasked_ && findings.back().message.find(addition) == std::string::npos) findings.back().message += addition;
-    unasked_ = false;
+    if (error_unchecked_ && findings.back().message.find(addition) == std::string::npos)
+        findings.back().message += addition;
+    error_unchecked_ = false;
 }
 
 int Device::unsupported(const std::string& sentence) {

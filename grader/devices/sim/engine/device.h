@@ -117,10 +117,10 @@ class Device {
     int fail(int error);  // remembers the error as the runtime does
     int take_error();
     int peek_error() {
-        unasked_ = false;
+        error_unchecked_ = false;
         return error_;
     }
-    void expect_question();                        // about the launch that has just failed
+    void expect_error_check();                     // about the launch that has just failed
     int unsupported(const std::string& sentence);  // what the simulator leaves out is said beside the error
     int status() const { return dead_ ? ILLEGAL_ADDRESS : SUCCESS; }  // of the work that was launched
     const Card& card() const { return *card_; }
@@ -167,8 +167,8 @@ class Device {
     u64 seed_ = 0;
     u64 allocations_ = 0;
     u64 limit_ = 0;
-    bool unasked_ = false;  // nobody has asked for the error that the last finding is about
-    bool dead_ = false;     // after a hard finding nothing runs any more
+    bool error_unchecked_ = false;  // the launcher has not asked for the error that the last finding is about
+    bool dead_ = false;             // after a hard finding nothing runs any more
     int error_ = SUCCESS;
 };
 

@@ -56,23 +56,23 @@ void divided(Warp& warp, const Instruction& in, Mask mask) {
 }
 
 template <class T, T (*F)(T, T)>
-void row(Table& t, std::string_view name, std::string_view type) {
+void entry(Table& t, std::string_view name, std::string_view type) {
     Operation operation = lanewise_cold<F>();
     operation.run = divided<T>;
     t.add({name, type}, operation);
 }
 template <class T>
-void rows(Table& t, std::string_view type) {
-    row<T, divide<T>>(t, "div.", type);
-    row<T, remainder<T>>(t, "rem.", type);
+void entries(Table& t, std::string_view type) {
+    entry<T, divide<T>>(t, "div.", type);
+    entry<T, remainder<T>>(t, "rem.", type);
 }
 
 }  // namespace
 
-void division_rows(Table& t) {
-    rows<u16>(t, "u16"), rows<s16>(t, "s16");
-    rows<u32>(t, "u32"), rows<s32>(t, "s32");
-    rows<u64>(t, "u64"), rows<s64>(t, "s64");
+void division_entries(Table& t) {
+    entries<u16>(t, "u16"), entries<s16>(t, "s16");
+    entries<u32>(t, "u32"), entries<s32>(t, "s32");
+    entries<u64>(t, "u64"), entries<s64>(t, "s64");
 }
 
 }  // namespace sim

@@ -70,7 +70,7 @@ f16x2 to_halves_relu(u16 a) {
 }
 
 template <class F>
-void type_rows(Table& t, std::string_view type) {
+void type_entries(Table& t, std::string_view type) {
     t.add({"cvt.rn.satfinite.", type, ".f32"}, lanewise_cold<from_singles<F, to_nearest<F>>>());
     t.add({"cvt.rn.satfinite.relu.", type, ".f32"}, lanewise_cold<from_singles<F, to_nearest_relu<F>>>());
     t.add({"cvt.rn.satfinite.", type, ".f16x2"}, lanewise_cold<from_halves<F, to_nearest<F>, f16>>());
@@ -81,9 +81,9 @@ void type_rows(Table& t, std::string_view type) {
 
 }  // namespace
 
-void float8_rows(Table& t) {
-    type_rows<e4m3>(t, "e4m3x2");
-    type_rows<e5m2>(t, "e5m2x2");
+void float8_entries(Table& t) {
+    type_entries<e4m3>(t, "e4m3x2");
+    type_entries<e5m2>(t, "e5m2x2");
 }
 
 }  // namespace sim

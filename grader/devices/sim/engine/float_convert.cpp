@@ -167,7 +167,7 @@ u32 tf32_relu(f32 a) {
     return F(a > 0 || a != a ? a : 0.0f);
 }
 
-// ---- rows
+// ---- entries
 
 template <class D, class S>
 void rounded(Table& t, std::string_view d, std::string_view s) {
@@ -217,7 +217,7 @@ void half(Table& t, std::string_view h) {
 
 }  // namespace
 
-void float_convert_rows(Table& t) {
+void float_convert_entries(Table& t) {
     to<u8>(t, "u8"), to<s8>(t, "s8"), to<u16>(t, "u16"), to<s16>(t, "s16");
     to<u32>(t, "u32"), to<s32>(t, "s32"), to<u64>(t, "u64"), to<s64>(t, "s64");
     half<f16>(t, "f16");

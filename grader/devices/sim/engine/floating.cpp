@@ -132,7 +132,7 @@ void approximate(Table& t, std::string_view form) {
     t.add({form, ".ftz.f32"}, lanewise_cold<With<F>::ftz>());
 }
 
-void single_rows(Table& t) {
+void single_entries(Table& t) {
     single<ieee::add<f32>>(t, "add", "{,.rn}");
     single<ieee::sub<f32>>(t, "sub", "{,.rn}");
     single<ieee::mul<f32>>(t, "mul", "{,.rn}");
@@ -165,7 +165,7 @@ void single_rows(Table& t) {
     t.add("max.xorsign.abs.f32", lanewise_cold<maximum_xorsign>());
 }
 
-void double_rows(Table& t) {
+void double_entries(Table& t) {
     t.add("add{,.rn}.f64", lanewise<ieee::add<f64>>());
     t.add("sub{,.rn}.f64", lanewise<ieee::sub<f64>>());
     t.add("mul{,.rn}.f64", lanewise<ieee::mul<f64>>());
@@ -185,9 +185,9 @@ void double_rows(Table& t) {
 
 }  // namespace
 
-void float_rows(Table& t) {
-    single_rows(t);
-    double_rows(t);
+void float_entries(Table& t) {
+    single_entries(t);
+    double_entries(t);
 }
 
 }  // namespace sim

@@ -134,7 +134,7 @@ void common(Table& t, std::string_view type) {
 
 }  // namespace
 
-void half_rows(Table& t) {
+void half_entries(Table& t) {
     common<f16>(t, "f16");
     common<bf16>(t, "bf16");
     both_cold<add_sat<f16>>(t, "add{,.rn}.sat.", "f16");

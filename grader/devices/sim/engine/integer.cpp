@@ -142,7 +142,7 @@ u32 max_s(u32 a, u32 b) {
 
 }  // namespace
 
-void integer_rows(Table& t) {
+void integer_entries(Table& t) {
     arithmetic<u16>(t, "u16");
     arithmetic<s16>(t, "s16");
     arithmetic<u32>(t, "u32");

@@ -31,7 +31,7 @@ template <int count, bool transposed>
 void load_matrix(Warp& warp, const Instruction& in, Mask mask) {
     require_whole_warp(warp, in, mask);
     u8* at[LANES];
-    in.resolve(warp, in, named_rows(count), ROW_BYTES, Access::read, at);
+    in.check_access(warp, in, named_rows(count), ROW_BYTES, Access::read, at);
     for (int i = 0; i < count; ++i) {
         u16* core = warp.row<u16>(in.operand[i]);
         for (int r = 0; r < CORE; ++r) std::memcpy(core + r * CORE, at[i * CORE + r], ROW_BYTES);
@@ -43,7 +43,7 @@ template <int count, bool transposed>
 void store_matrix(Warp& warp, const Instruction& in, Mask mask) {
     require_whole_warp(warp, in, mask);
     u8* at[LANES];
-    in.resolve(warp, in, named_rows(count), ROW_BYTES, Access::write, at);
+    in.check_access(warp, in, named_rows(count), ROW_BYTES, Access::write, at);
     for (int i = 0; i < count; ++i) {
         u16 core[CORE * CORE];
         std::memcpy(core, warp.row<const u16>(in.operand[i]), sizeof core);
@@ -61,29 +61,29 @@ void move_matrix(Warp& warp, const Instruction& in, Mask mask) {
 
 constexpr Shape U32 = shape_of<u32>();
 
-void build_load_matrix(Decoder& d, const ptx::Instruction& in, const Row& row) {
+void lower_load_matrix(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
     d.require(in, 2);
-    Instruction out = warp_sync_instruction(d, in, row);
+    Instruction out = warp_sync_instruction(d, in, entry);
     d.address(out, in.operands[1], in, ROW_BYTES);
     std::vector<s32> rows;
-    append_destinations(d, in.operands[0], {U32, row.option}, rows);
+    append_destinations(d, in.operands[0], {U32, entry.option}, rows);
     std::copy(rows.begin(), rows.end(), out.operand);
     d.emit(out);
 }
 
-void build_store_matrix(Decoder& d, const ptx::Instruction& in, const Row& row) {
+void lower_store_matrix(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
     d.require(in, 2);
-    Instruction out = warp_sync_instruction(d, in, row);
+    Instruction out = warp_sync_instruction(d, in, entry);
     d.address(out, in.operands[0], in, ROW_BYTES);
     std::vector<s32> rows;
-    append_sources(d, in.operands[1], {U32, row.option}, rows);
+    append_sources(d, in.operands[1], {U32, entry.option}, rows);
     std::copy(rows.begin(), rows.end(), out.operand);
     d.emit(out);
 }
 
-void build_move_matrix(Decoder& d, const ptx::Instruction& in, const Row& row) {
+void lower_move_matrix(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
     d.require(in, 2);
-    Instruction out = warp_sync_instruction(d, in, row);
+    Instruction out = warp_sync_instruction(d, in, entry);
     out.operand[1] = d.source(in.operands[1], U32);
     out.operand[0] = d.destination(in.operands[0], U32);
     d.emit(out);
@@ -91,18 +91,18 @@ void build_move_matrix(Decoder& d, const ptx::Instruction& in, const Row& row) {
 
 // ptxas takes the number of matrices before their shape too.
 template <int count>
-void count_rows(Table& t) {
+void count_entries(Table& t) {
     const std::string x = ".x" + std::to_string(count);
     const std::string shared = "{,.shared,.shared::cta}.b16";
     for (const std::string& shape : {".m8n8" + x, x + ".m8n8"}) {
         const std::string load = "ldmatrix.sync.aligned" + shape, store = "stmatrix.sync.aligned" + shape;
-        t.add(load + shared, {load_matrix<count, false>, {}}, build_load_matrix, Flow::warp_sync, count);
-        t.add(load + ".trans" + shared, {load_matrix<count, true>, {}}, build_load_matrix, Flow::warp_sync, count);
-        t.add(store + shared, {store_matrix<count, false>, {}}, build_store_matrix, Flow::warp_sync, count);
-        t.add(store + ".trans" + shared, {store_matrix<count, true>, {}}, build_store_matrix, Flow::warp_sync, count);
+        t.add(load + shared, {load_matrix<count, false>, {}}, lower_load_matrix, Flow::warp_sync, count);
+        t.add(load + ".trans" + shared, {load_matrix<count, true>, {}}, lower_load_matrix, Flow::warp_sync, count);
+        t.add(store + shared, {store_matrix<count, false>, {}}, lower_store_matrix, Flow::warp_sync, count);
+        t.add(store + ".trans" + shared, {store_matrix<count, true>, {}}, lower_store_matrix, Flow::warp_sync, count);
     }
     const std::string trans = "ldmatrix.sync.aligned" + x + ".trans.m8n8" + shared;
-    t.add(trans, {load_matrix<count, true>, {}}, build_load_matrix, Flow::warp_sync, count);
+    t.add(trans, {load_matrix<count, true>, {}}, lower_load_matrix, Flow::warp_sync, count);
 }
 
 }  // namespace
@@ -112,12 +112,12 @@ void require_whole_warp(Warp& warp, const Instruction& in, Mask mask) {
     Block& block = *warp.block;
     block.stop_at(block.at(
         warp, warp.here, __builtin_ctz(mask), "deadlock",
-        in.row->form + " needs all 32 lanes of the warp, but this one has " +
+        in.entry->form + " needs all 32 lanes of the warp, but this one has " +
             plural(u64(__builtin_popcount(warp.existing)), "thread")));
 }
 
-Instruction warp_sync_instruction(Decoder& d, const ptx::Instruction& in, const Row& row) {
-    Instruction out = d.prototype(in, row);
+Instruction warp_sync_instruction(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
+    Instruction out = d.prototype(in, entry);
     out.operand[MEMBERS] = d.constant(ALL, 4);
     out.target = MEMBERS;
     return out;
@@ -145,11 +145,11 @@ void append_destinations(Decoder& d, const ptx::Operand& operand, Group group, s
     for (auto part : registers_of(d, operand, group.count)) rows.push_back(d.destination(*part, group.shape));
 }
 
-void matrix_rows(Table& t) {
-    count_rows<1>(t);
-    count_rows<2>(t);
-    count_rows<4>(t);
-    t.add("movmatrix.sync.aligned.m8n8.trans.b16", {move_matrix, {}}, build_move_matrix, Flow::warp_sync);
+void matrix_entries(Table& t) {
+    count_entries<1>(t);
+    count_entries<2>(t);
+    count_entries<4>(t);
+    t.add("movmatrix.sync.aligned.m8n8.trans.b16", {move_matrix, {}}, lower_move_matrix, Flow::warp_sync);
 }
 
 }  // namespace sim

@@ -12,7 +12,7 @@ constexpr int MEMBERS = OPERANDS - 1;
 void require_whole_warp(Warp& warp, const Instruction& in, Mask mask);
 
 // The first part of an instruction that all lanes of a warp run together.
-Instruction warp_sync_instruction(Decoder& d, const ptx::Instruction& in, const Row& row);
+Instruction warp_sync_instruction(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry);
 
 // Registers of one operand, each of the shape.
 struct Group {

@@ -172,7 +172,7 @@ constexpr u64 STATE_PHASE = 32;  // bit: the state of an arrival is its phase an
 // The address of each lane's mbarrier, after the checks of an access to it.
 void objects(Warp& warp, const Instruction& in, Mask mask, Access access, u64* address) {
     u8* at[LANES];
-    in.resolve(warp, in, mask, 8, access, at);
+    in.check_access(warp, in, mask, 8, access, at);
     Block& block = *warp.block;
     each_lane(mask, [&](int l) {
         address[l] = u64(at[l] - block.shared.data());
@@ -269,19 +269,19 @@ void pending_count(Warp& warp, const Instruction& in, Mask mask) {
 }
 
 // [mbarrier] {, number}
-void build_object(Decoder& d, const ptx::Instruction& in, const Row& row) {
+void lower_object(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
     d.require(in, 1);
-    Instruction out = d.prototype(in, row);
+    Instruction out = d.prototype(in, entry);
     d.address(out, in.operands[0], in, 8);
     out.operand[1] = in.operands.size() > 1 ? d.source(in.operands[1], shape_of<u32>()) : d.constant(1, 4);
-    out.strong = row.option;  // initialising is a plain write
+    out.strong = entry.option;  // initialising is a plain write
     d.emit(out);
 }
 
 // state, [mbarrier] {, number}
-void build_arrive(Decoder& d, const ptx::Instruction& in, const Row& row) {
+void lower_arrive(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
     d.require(in, 2);
-    Instruction out = d.prototype(in, row);
+    Instruction out = d.prototype(in, entry);
     d.address(out, in.operands[1], in, 8);
     out.operand[1] = in.operands.size() > 2 ? d.source(in.operands[2], shape_of<u32>()) : d.constant(1, 4);
     out.operand[0] = d.destination(in.operands[0], shape_of<u64>());
@@ -290,11 +290,11 @@ void build_arrive(Decoder& d, const ptx::Instruction& in, const Row& row) {
 }
 
 // predicate, [mbarrier], state or parity {, time}
-void build_phase_wait(Decoder& d, const ptx::Instruction& in, const Row& row) {
+void lower_phase_wait(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
     d.require(in, 3);
-    Instruction out = d.prototype(in, row);
+    Instruction out = d.prototype(in, entry);
     d.address(out, in.operands[1], in, 8);
-    out.operand[1] = d.source(in.operands[2], row.option ? shape_of<u32>() : shape_of<u64>());
+    out.operand[1] = d.source(in.operands[2], entry.option ? shape_of<u32>() : shape_of<u64>());
     out.operand[0] = d.destination(in.operands[0], PREDICATE);
     out.strong = true;
     d.emit(out);
@@ -302,23 +302,23 @@ void build_phase_wait(Decoder& d, const ptx::Instruction& in, const Row& row) {
 
 }  // namespace
 
-void mbarrier_rows(Table& t) {
+void mbarrier_entries(Table& t) {
     const std::string space = "{,.shared,.shared::cta,.shared::cluster}.b64";
     const std::string order = "{,.release.cta,.release.cluster,.relaxed.cta,.relaxed.cluster}";
     const std::string acquires = "{,.acquire.cta,.acquire.cluster,.relaxed.cta,.relaxed.cluster}";
     const std::string relaxed = "{,.relaxed.cta,.relaxed.cluster}";
-    t.add("mbarrier.init" + space, {initialise, {}}, build_object);
-    t.add("mbarrier.inval" + space, {invalidate, {}}, build_object, Flow::next, 1);
-    t.add("mbarrier.expect_tx" + relaxed + space, {transaction<false>, {}}, build_object, Flow::next, 1);
-    t.add("mbarrier.complete_tx" + relaxed + space, {transaction<true>, {}}, build_object, Flow::next, 1);
-    t.add("mbarrier.arrive{,.noComplete}" + order + space, {arrive<Arrival::plain>, {}}, build_arrive);
-    t.add("mbarrier.arrive.expect_tx" + order + space, {arrive<Arrival::expect>, {}}, build_arrive);
-    t.add("mbarrier.arrive_drop{,.noComplete}" + order + space, {arrive<Arrival::drop>, {}}, build_arrive);
-    t.add("mbarrier.{test,try}_wait" + acquires + space, {wait<false>, {}}, build_phase_wait, Flow::leave, 0);
-    t.add("mbarrier.{test,try}_wait.parity" + acquires + space, {wait<true>, {}}, build_phase_wait, Flow::leave, 1);
+    t.add("mbarrier.init" + space, {initialise, {}}, lower_object);
+    t.add("mbarrier.inval" + space, {invalidate, {}}, lower_object, Flow::next, 1);
+    t.add("mbarrier.expect_tx" + relaxed + space, {transaction<false>, {}}, lower_object, Flow::next, 1);
+    t.add("mbarrier.complete_tx" + relaxed + space, {transaction<true>, {}}, lower_object, Flow::next, 1);
+    t.add("mbarrier.arrive{,.noComplete}" + order + space, {arrive<Arrival::plain>, {}}, lower_arrive);
+    t.add("mbarrier.arrive.expect_tx" + order + space, {arrive<Arrival::expect>, {}}, lower_arrive);
+    t.add("mbarrier.arrive_drop{,.noComplete}" + order + space, {arrive<Arrival::drop>, {}}, lower_arrive);
+    t.add("mbarrier.{test,try}_wait" + acquires + space, {wait<false>, {}}, lower_phase_wait, Flow::leave, 0);
+    t.add("mbarrier.{test,try}_wait.parity" + acquires + space, {wait<true>, {}}, lower_phase_wait, Flow::leave, 1);
     t.add("mbarrier.pending_count.b64", {pending_count, {2, {shape_of<u32>(), shape_of<u64>()}}});
-    t.add("cp.async.mbarrier.arrive" + space, {arrive_after_copies<true>, {}}, build_object, Flow::next, 1);
-    t.add("cp.async.mbarrier.arrive.noinc" + space, {arrive_after_copies<false>, {}}, build_object, Flow::next, 1);
+    t.add("cp.async.mbarrier.arrive" + space, {arrive_after_copies<true>, {}}, lower_object, Flow::next, 1);
+    t.add("cp.async.mbarrier.arrive.noinc" + space, {arrive_after_copies<false>, {}}, lower_object, Flow::next, 1);
 }
 
 }  // namespace sim

@@ -13,7 +13,7 @@ namespace {
 const std::string MMA = "mma.sync.aligned.";
 
 template <int K>
-void half_rows(Table& t) {
+void half_entries(Table& t) {
     const std::string shape = MMA + "m16n8k" + std::to_string(K) + ".row.col.";
     Product<f16, f16, f32, f32, 16, 8, K>::add(t, shape + "f32.f16.f16.f32");
     Product<f16, f16, f16, f16, 16, 8, K>::add(t, shape + "f16.f16.f16.f16");
@@ -23,7 +23,7 @@ void half_rows(Table& t) {
 }
 
 template <int K>
-void tf32_rows(Table& t) {
+void tf32_entries(Table& t) {
     const std::string form = MMA + "m16n8k" + std::to_string(K) + ".row.col.f32.tf32.tf32.f32";
     Product<tf32, tf32, f32, f32, 16, 8, K>::add(t, form);
 }
@@ -57,9 +57,9 @@ void double_row(Table& t) {
 
 }  // namespace
 
-void mma_rows(Table& t) {
-    half_rows<8>(t), half_rows<16>(t);
-    tf32_rows<4>(t), tf32_rows<8>(t);
+void mma_entries(Table& t) {
+    half_entries<8>(t), half_entries<16>(t);
+    tf32_entries<4>(t), tf32_entries<8>(t);
     float8_products<e4m3, e4m3>(t, "e4m3.e4m3"), float8_products<e4m3, e5m2>(t, "e4m3.e5m2");
     float8_products<e5m2, e4m3>(t, "e5m2.e4m3"), float8_products<e5m2, e5m2>(t, "e5m2.e5m2");
     byte_products<s8, s8>(t, "s8.s8"), byte_products<s8, u8>(t, "s8.u8");

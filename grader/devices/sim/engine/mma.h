@@ -136,9 +136,9 @@ struct Product {
         scatter_d<D, M, N>({warp, rows.d}, d);
     }
 
-    static void build(Decoder& d, const ptx::Instruction& in, const Row& row) {
+    static void lower(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
         d.require(in, 4);
-        Instruction out = warp_sync_instruction(d, in, row);
+        Instruction out = warp_sync_instruction(d, in, entry);
         std::vector<s32> sources, rows;
         for (size_t i = 1; i < 4; ++i) append_sources(d, in.operands[i], GROUPS[i], sources);
         append_destinations(d, in.operands[0], GROUPS[0], rows);
@@ -147,7 +147,7 @@ struct Product {
         d.emit(out);
     }
 
-    static void add(Table& t, const std::string& form) { t.add(form, {run, {}}, build, Flow::warp_sync); }
+    static void add(Table& t, const std::string& form) { t.add(form, {run, {}}, lower, Flow::warp_sync); }
 };
 
 }  // namespace sim

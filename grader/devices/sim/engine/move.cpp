@@ -44,13 +44,13 @@ void unpack(Warp& warp, const Instruction& in, Mask mask) {
 }
 
 template <class Wide, class Narrow, int count>
-void vector_rows(Table& t, const std::string& type) {
+void vector_entries(Table& t, const std::string& type) {
     Signature packing{count + 1, {shape_of<Wide>()}}, unpacking{count + 1, {}};
     for (int i = 0; i < count; ++i) packing.shape[i + 1] = unpacking.shape[i] = shape_of<Narrow>();
     unpacking.shape[count] = shape_of<Wide>();
-    t.add("mov." + type + ".pack" + std::to_string(count), {pack<Wide, Narrow, count>, packing}, build_vector_move);
+    t.add("mov." + type + ".pack" + std::to_string(count), {pack<Wide, Narrow, count>, packing}, lower_vector_move);
     t.add(
-        "mov." + type + ".unpack" + std::to_string(count), {unpack<Narrow, Wide, count>, unpacking}, build_vector_move);
+        "mov." + type + ".unpack" + std::to_string(count), {unpack<Narrow, Wide, count>, unpacking}, lower_vector_move);
 }
 
 template <class D, class S>
@@ -92,20 +92,20 @@ void is_global(Warp& warp, const Instruction& in, Mask mask) {
 
 }  // namespace
 
-void move_rows(Table& t) {
+void move_entries(Table& t) {
     t.add("mov.{b16,u16,s16,f16,bf16}", lanewise<copy<u16>>());
     t.add("mov.{b32,u32,s32,f16x2}", lanewise<copy<u32>>());
     t.add("mov.f32", lanewise<copy<f32>>());
     t.add("mov.{b64,u64,s64}", lanewise<copy<u64>>());
     t.add("mov.f64", lanewise<copy<f64>>());
     t.add("mov.b128", lanewise_cold<copy<u128>>());
-    vector_rows<u16, u8, 2>(t, "b16");
-    vector_rows<u32, u16, 2>(t, "{b32,u32,s32,f32}");
-    vector_rows<u32, u8, 4>(t, "{b32,u32,s32}");
-    vector_rows<u64, u32, 2>(t, "{b64,u64,s64,f64}");
-    vector_rows<u64, u16, 4>(t, "{b64,u64,s64}");
-    vector_rows<u128, u64, 2>(t, "b128");
-    vector_rows<u128, u32, 4>(t, "b128");
+    vector_entries<u16, u8, 2>(t, "b16");
+    vector_entries<u32, u16, 2>(t, "{b32,u32,s32,f32}");
+    vector_entries<u32, u8, 4>(t, "{b32,u32,s32}");
+    vector_entries<u64, u32, 2>(t, "{b64,u64,s64,f64}");
+    vector_entries<u64, u16, 4>(t, "{b64,u64,s64}");
+    vector_entries<u128, u64, 2>(t, "b128");
+    vector_entries<u128, u32, 4>(t, "b128");
     resize_from<u8>(t, "b8"), resize_from<u16>(t, "b16"), resize_from<u32>(t, "b32"), resize_from<u64>(t, "b64");
     resize_from<s8>(t, "s8"), resize_from<s16>(t, "s16"), resize_from<s32>(t, "s32");
     t.add("cvta{,.to}.{global,const,param}.u64", lanewise<copy<u64>>());
@@ -117,8 +117,8 @@ void move_rows(Table& t) {
     t.add("isspacep.shared{,::cta,::cluster}", {is_in_space<SHARED_ORIGIN, SPACE_SIZE>, question});
     t.add("isspacep.local", {is_in_space<LOCAL_ORIGIN, SPACE_SIZE>, question});
     t.add("isspacep.global", {is_global, question});
-    t.add("clock.cycles", {read_clock, {1, {shape_of<u64>()}}}, positional, Flow::next, 0);
-    t.add("clock.time", {read_clock, {1, {shape_of<u64>()}}}, positional, Flow::next, 1);
+    t.add("clock.cycles", {read_clock, {1, {shape_of<u64>()}}}, lower_positional, Flow::next, 0);
+    t.add("clock.time", {read_clock, {1, {shape_of<u64>()}}}, lower_positional, Flow::next, 1);
 }
 
 }  // namespace sim

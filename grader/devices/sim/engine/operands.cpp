@@ -7,7 +7,7 @@ namespace {
 
 struct Clock {
     std::string_view name;
-    const char* form;  // of the row that reads it
+    const char* form;  // of the entry that reads it
 };
 constexpr Clock CLOCKS[] = {
     {"%clock", "clock.cycles"},     {"%clock_hi", "clock.cycles"},     {"%clock64", "clock.cycles"},
@@ -61,13 +61,13 @@ s32 Decoder::constant(u64 bits, u8 bytes) {
 s32 Decoder::resize(s32 from, u8 from_bytes, Shape to) {
     const s32 row = temporary(to.bytes);
     const bool extend = to.is_signed && from_bytes < to.bytes;
-    const Row* resizing = operations().find(
+    const OpcodeEntry* resizing = operations().find(
         "resize.b" + std::to_string(to.bytes * 8) + (extend ? ".s" : ".b") + std::to_string(from_bytes * 8));
     if (!resizing)
         unsupported("an operand of " + std::to_string(from_bytes) + " bytes in " + std::string(instruction_->opcode));
     Instruction out;
     out.run = resizing->operation.run;
-    out.row = resizing;
+    out.entry = resizing;
     out.location = instruction_->location;
     out.operand[0] = row;
     out.operand[1] = from;
@@ -79,7 +79,7 @@ s32 Decoder::resize(s32 from, u8 from_bytes, Shape to) {
 // under its guard.
 void Decoder::resize_into(s32 from, Shape shape, s32 to, u8 to_bytes) {
     const bool extend = shape.is_signed && to_bytes > shape.bytes;
-    const Row* resizing = operations().find(
+    const OpcodeEntry* resizing = operations().find(
         "resize.b" + std::to_string(to_bytes * 8) + (extend ? ".s" : ".b") + std::to_string(shape.bytes * 8));
     if (!resizing)
         unsupported("a result of " + std::to_string(to_bytes) + " bytes in " + std::string(instruction_->opcode));
@@ -238,7 +238,7 @@ u32 Decoder::branch_table(std::string_view name) {
     if (found == here().function->tables.end()) unsupported("the branch table " + std::string(name));
     const u32 index = u32(program_.branch_tables.size());
     program_.branch_tables.emplace_back();
-    for (auto label : found->second) fixes_.push_back({u32(program_.code.size()), current_, label, s32(index)});
+    for (auto label : found->second) fixups_.push_back({u32(program_.code.size()), current_, label, s32(index)});
     return index;
 }
 
@@ -249,7 +249,7 @@ s32 Decoder::fragments(const std::vector<s32>& rows) {
 }
 
 void Decoder::branch_to(Instruction&, std::string_view label) {
-    fixes_.push_back({u32(program_.code.size()), current_, label, -1});
+    fixups_.push_back({u32(program_.code.size()), current_, label, -1});
 }
 
 }  // namespace sim

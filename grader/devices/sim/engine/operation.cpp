@@ -22,40 +22,41 @@ void expand(std::string_view pattern, const std::string& prefix, std::vector<std
 }
 
 constexpr void (*FAMILIES[])(Table&) = {
-    integer_rows, wide_integer_rows, carry_rows,         float_rows,          rounding_rows,  half_rows,
-    convert_rows, compare_rows,      float_convert_rows, move_rows,           predicate_rows, access_rows,
-    atomic_rows,  collective_rows,   control_rows,       asynchronous_rows,   mbarrier_rows,  matrix_rows,
-    mma_rows,     wmma_rows,         float8_rows,        packed_integer_rows, division_rows,  call_rows,
+    integer_entries,      wide_integer_entries,   carry_entries,    float_entries,         rounding_entries,
+    half_entries,         convert_entries,        compare_entries,  float_convert_entries, move_entries,
+    predicate_entries,    access_entries,         atomic_entries,   collective_entries,    control_entries,
+    asynchronous_entries, mbarrier_entries,       matrix_entries,   mma_entries,           wmma_entries,
+    float8_entries,       packed_integer_entries, division_entries, call_entries,
 };
 
 }  // namespace
 
-void Table::add(std::string_view pattern, Operation operation, Builder build, Flow flow, u8 option) {
+void Table::add(std::string_view pattern, Operation operation, Lowering lower, Flow flow, u8 option) {
     std::vector<std::string> forms;
     expand(pattern, "", forms);
     for (auto& form : forms) {
-        rows_.push_back({std::move(form), operation, build, flow, option});
-        index_[rows_.back().form] = &rows_.back();
+        entries_.push_back({std::move(form), operation, lower, flow, option});
+        index_[entries_.back().form] = &entries_.back();
     }
 }
 
 void Table::add(
-    std::initializer_list<std::string_view> pieces, Operation operation, Builder build, Flow flow, u8 option) {
+    std::initializer_list<std::string_view> pieces, Operation operation, Lowering lower, Flow flow, u8 option) {
     std::string pattern;
     for (auto piece : pieces) pattern += piece;
-    add(pattern, operation, build, flow, option);
+    add(pattern, operation, lower, flow, option);
 }
 
-const Row* Table::find(const std::string& form) const {
+const OpcodeEntry* Table::find(const std::string& form) const {
     const auto found = index_.find(form);
     return found == index_.end() ? nullptr : found->second;
 }
 
 const Table& operations() {
     static const Table table = [] {
-        Table rows;
-        for (auto add : FAMILIES) add(rows);
-        return rows;
+        Table made;
+        for (auto add : FAMILIES) add(made);
+        return made;
     }();
     return table;
 }

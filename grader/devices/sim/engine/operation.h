@@ -1,8 +1,8 @@
 // operation: the tables that say which instruction form runs which handler
 //
-// One row is one full form as PTX writes it, without the hints that change no
+// One entry is one full form as PTX writes it, without the hints that change no
 // result. Alternatives in braces that share a handler stand in one pattern:
-// "add.{u32,s32}". A form that no row has is refused by name.
+// "add.{u32,s32}". A form that no entry has is refused by name.
 #pragma once
 #include <deque>
 #include <initializer_list>
@@ -41,18 +41,20 @@ struct Signature {
 struct Operation {
     Handler run = nullptr;
     Signature signature;
-    void (*detail)() = nullptr;  // a function that tells rows with the same handler apart; the handler knows its type
+    void (*detail)() =
+        nullptr;  // a function that tells entries with the same handler apart; the handler knows its type
 };
 
 // Turns the operands of one parsed instruction into those of a decoded one.
-using Builder = void (*)(Decoder&, const ptx::Instruction&, const Row&);
-void positional(Decoder&, const ptx::Instruction&,
-                const Row&);  // destination first, then sources, all registers
+using Lowering = void (*)(Decoder&, const ptx::Instruction&, const OpcodeEntry&);
+void lower_positional(
+    Decoder&, const ptx::Instruction&,
+    const OpcodeEntry&);  // destination first, then sources, all registers
 
-struct Row {
+struct OpcodeEntry {
     std::string form;
     Operation operation;
-    Builder build = positional;
+    Lowering lower = lower_positional;
     Flow flow = Flow::next;
     u8 option = 0;
 };
@@ -60,48 +62,48 @@ struct Row {
 class Table {
  public:
     void add(
-        std::string_view pattern, Operation operation, Builder build = positional, Flow flow = Flow::next,
+        std::string_view pattern, Operation operation, Lowering lower = lower_positional, Flow flow = Flow::next,
         u8 option = 0);
-    // The same with a pattern in pieces, which compile faster than their sum: templates of rows use it.
+    // The same with a pattern in pieces, which compile faster than their sum: templates of entries use it.
     void add(
-        std::initializer_list<std::string_view> pieces, Operation operation, Builder build = positional,
+        std::initializer_list<std::string_view> pieces, Operation operation, Lowering lower = lower_positional,
         Flow flow = Flow::next, u8 option = 0);
-    const Row* find(const std::string& form) const;
-    const std::deque<Row>& rows() const { return rows_; }
+    const OpcodeEntry* find(const std::string& form) const;
+    const std::deque<OpcodeEntry>& entries() const { return entries_; }
 
  private:
-    std::deque<Row> rows_;
-    std::unordered_map<std::string_view, const Row*> index_;
+    std::deque<OpcodeEntry> entries_;
+    std::unordered_map<std::string_view, const OpcodeEntry*> index_;
 };
 
 // The table of all instructions, built on first use.
 const Table& operations();
 
 // One function for each file of operations.
-void integer_rows(Table&);
-void wide_integer_rows(Table&);
-void division_rows(Table&);
-void carry_rows(Table&);
-void float_rows(Table&);
-void rounding_rows(Table&);
-void half_rows(Table&);
-void convert_rows(Table&);
-void float_convert_rows(Table&);
-void compare_rows(Table&);
-void predicate_rows(Table&);
-void move_rows(Table&);
-void access_rows(Table&);
-void atomic_rows(Table&);
-void collective_rows(Table&);
-void matrix_rows(Table&);
-void mma_rows(Table&);
-void wmma_rows(Table&);
-void float8_rows(Table&);
-void packed_integer_rows(Table&);
-void control_rows(Table&);
-void call_rows(Table&);
-void asynchronous_rows(Table&);
-void mbarrier_rows(Table&);
+void integer_entries(Table&);
+void wide_integer_entries(Table&);
+void division_entries(Table&);
+void carry_entries(Table&);
+void float_entries(Table&);
+void rounding_entries(Table&);
+void half_entries(Table&);
+void convert_entries(Table&);
+void float_convert_entries(Table&);
+void compare_entries(Table&);
+void predicate_entries(Table&);
+void move_entries(Table&);
+void access_entries(Table&);
+void atomic_entries(Table&);
+void collective_entries(Table&);
+void matrix_entries(Table&);
+void mma_entries(Table&);
+void wmma_entries(Table&);
+void float8_entries(Table&);
+void packed_integer_entries(Table&);
+void control_entries(Table&);
+void call_entries(Table&);
+void asynchronous_entries(Table&);
+void mbarrier_entries(Table&);
 
 // ---- handlers made of a plain function of one lane
 
@@ -140,7 +142,7 @@ struct Lanewise<F> {
     }
 };
 
-// One handler for all functions of a type, which calls the row's own: slower to run, far faster to compile.
+// One handler for all functions of a type, which calls the entry's own: slower to run, far faster to compile.
 template <class F>
 struct Called;
 
@@ -152,7 +154,7 @@ struct Called<D (*)(S...)> {
 
     template <size_t... I>
     static void apply(Warp& warp, const Instruction& in, Mask mask, std::index_sequence<I...>) {
-        const auto f = reinterpret_cast<D (*)(S...)>(in.row->operation.detail);
+        const auto f = reinterpret_cast<D (*)(S...)>(in.entry->operation.detail);
         D* d = warp.row<D>(in.operand[0]);
         each_lane(mask, [&](int l) { d[l] = f(warp.row<const S>(in.operand[I + 1])[l]...); });
     }

@@ -67,7 +67,7 @@ u32 pack_onto(s32 a, s32 b, u32 c) {
 }
 
 template <class T>
-void difference_rows(Table& t, const std::string& count, const std::string& types) {
+void difference_entries(Table& t, const std::string& count, const std::string& types) {
     const std::string form = "vabsdiff" + count + "." + types;
     t.add(form, lanewise_cold<absolute_difference<T>>());
     t.add(form + ".add", lanewise_cold<absolute_difference_sum<T>>());
@@ -75,9 +75,9 @@ void difference_rows(Table& t, const std::string& count, const std::string& type
 
 }  // namespace
 
-void packed_integer_rows(Table& t) {
-    difference_rows<u8>(t, "4", "{u32,s32}.u32.u32"), difference_rows<s8>(t, "4", "{u32,s32}.s32.s32");
-    difference_rows<u16>(t, "2", "{u32,s32}.u32.u32"), difference_rows<s16>(t, "2", "{u32,s32}.s32.s32");
+void packed_integer_entries(Table& t) {
+    difference_entries<u8>(t, "4", "{u32,s32}.u32.u32"), difference_entries<s8>(t, "4", "{u32,s32}.s32.s32");
+    difference_entries<u16>(t, "2", "{u32,s32}.u32.u32"), difference_entries<s16>(t, "2", "{u32,s32}.s32.s32");
     t.add("max.s32.relu", lanewise_cold<maximum_relu>());
     t.add("min.s32.relu", lanewise_cold<minimum_relu>());
     t.add("max{.s16x2.relu,.relu.s16x2}", lanewise_cold<each_half<maximum_relu>>());

@@ -31,7 +31,7 @@ constexpr Signature THREE{3, {PREDICATE, PREDICATE, PREDICATE}};
 
 }  // namespace
 
-void predicate_rows(Table& t) {
+void predicate_entries(Table& t) {
     t.add("and.pred", {combine<both>, THREE});
     t.add("or.pred", {combine<either>, THREE});
     t.add("xor.pred", {combine<differ>, THREE});

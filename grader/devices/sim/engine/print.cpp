@@ -4,7 +4,7 @@
 
 #include "block.h"
 #include "operation.h"
-#include "resolve.h"
+#include "check_access.h"
 
 namespace sim {
 

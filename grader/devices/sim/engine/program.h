@@ -21,7 +21,7 @@ constexpr Mask ALL = ~Mask(0);
 
 struct Warp;
 struct Instruction;
-struct Row;
+struct OpcodeEntry;
 
 // Executes one instruction for the lanes of the mask, which is never empty.
 using Handler = void (*)(Warp&, const Instruction&, Mask);
@@ -30,7 +30,7 @@ enum class Access : u8 { read, write, atomic };
 
 // Checks the access of `bytes` bytes by each lane of the mask and gives the
 // host address of each. Throws Halt.
-using Resolver = void (*)(Warp&, const Instruction&, Mask, u32 bytes, Access, u8** at);
+using AccessCheck = void (*)(Warp&, const Instruction&, Mask, u32 bytes, Access, u8** at);
 
 enum class Flow : u8 {
     next,       // falls through to the next instruction
@@ -45,7 +45,7 @@ constexpr int OPERANDS = 8;
 
 struct Instruction {
     Handler run = nullptr;
-    Resolver resolve = nullptr;
+    AccessCheck check_access = nullptr;
     s32 guard = -1;  // row of the predicate; -1: always
     bool guard_negated = false;
     Flow flow = Flow::next;
@@ -62,7 +62,7 @@ struct Instruction {
     u32 target = 0;    // pc, or an index into one of the program's tables
     u32 location = 0;  // Module::locations
     s32 extent = -1;   // in Program::shared: the array that the address must stay in; -1: any
-    const Row* row = nullptr;
+    const OpcodeEntry* entry = nullptr;
 };
 
 struct ConstantRow {

@@ -70,7 +70,7 @@ void from_integers(Table& t, std::string_view type) {
 
 }  // namespace
 
-void rounding_rows(Table& t) {
+void rounding_entries(Table& t) {
     arithmetic<f32>(t, ".f32");
     arithmetic<f64>(t, ".f64");
     from_integers<f32>(t, ".f32");

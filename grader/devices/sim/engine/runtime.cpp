@@ -155,7 +155,7 @@ SIM_EXPORT int __cudaPopCallConfiguration(Dim3* grid, Dim3* block, size_t* share
 // What <<<...>>> becomes: nobody sees what this returns.
 SIM_EXPORT int __cudaLaunchKernel(void* kernel, Dim3 grid, Dim3 block, void** arguments, size_t shared, void* stream) {
     const int error = launch(kernel, grid, block, arguments, shared, stream);
-    if (error) Device::get().expect_question();
+    if (error) Device::get().expect_error_check();
     return error;
 }
 SIM_EXPORT int __cudaLaunchKernel_ptsz(void* kernel, Dim3 grid, Dim3 block, void** arguments, size_t shared, void* s) {

@@ -228,7 +228,7 @@ Side side_of(const Warp& warp, Trace trace) {
     const u32 thread[] = {t % n[0], t / n[0] % n[1], t / n[0] / n[1]};
     std::copy(block, block + 3, side.at.block);
     std::copy(thread, thread + 3, side.at.thread);
-    const std::string& form = warp.code[trace_pc(trace)].row->form;
+    const std::string& form = warp.code[trace_pc(trace)].entry->form;
     const bool updates = form.compare(0, 4, "atom") == 0 || form.compare(0, 3, "red") == 0;
     const bool reads = form.compare(0, 2, "ld") == 0;
     side.weight = reads ? 2 : updates ? 0 : 1;

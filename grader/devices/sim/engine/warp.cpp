@@ -26,14 +26,14 @@ void check_members(Warp& warp, const Instruction& in, Mask mask) {
     Block& block = *warp.block;
     block.stop_at(block.at(
         warp, warp.here, lane, "deadlock",
-        block.thread(warp.thread(lane)) + " comes to " + in.row->form + " with the mask " + text +
+        block.thread(warp.thread(lane)) + " comes to " + in.entry->form + " with the mask " + text +
             ", which does not name its lane " + std::to_string(lane) +
             ": it may wait for ever, and what it gets is undefined"));
 }
 
 // A lane that has exited hands nothing to a shuffle, and what is .aligned all lanes of the warp must execute.
 void require_present(Warp& warp, const Instruction& in, Mask mask, Mask gone) {
-    const std::string_view form = in.row->form;
+    const std::string_view form = in.entry->form;
     const bool shuffle = form.substr(0, 4) == "shfl";
     if (!gone || (!shuffle && form.find(".aligned") == form.npos)) return;
     const int lane = __builtin_ctz(mask), other = __builtin_ctz(gone);
@@ -41,8 +41,8 @@ void require_present(Warp& warp, const Instruction& in, Mask mask, Mask gone) {
     block.stop_at(block.at(
         warp, warp.here, lane, "deadlock",
         block.thread(warp.thread(lane)) +
-            (shuffle ? " names in the mask of " + in.row->form + " a lane that is gone: "
-                     : " comes to " + in.row->form + ", which all lanes of the warp must execute, but ") +
+            (shuffle ? " names in the mask of " + in.entry->form + " a lane that is gone: "
+                     : " comes to " + in.entry->form + ", which all lanes of the warp must execute, but ") +
             block.thread(warp.thread(other)) + " has exited on line " +
             std::to_string(block.line_of(warp.pc[other]).line)));
 }

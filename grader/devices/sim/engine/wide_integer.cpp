@@ -224,7 +224,7 @@ void bit_fields(Table& t, std::string_view type) {
 
 }  // namespace
 
-void wide_integer_rows(Table& t) {
+void wide_integer_entries(Table& t) {
     products<u16>(t, "u16"), products<s16>(t, "s16");
     products<u32>(t, "u32"), products<s32>(t, "s32");
     products<u64>(t, "u64"), products<s64>(t, "s64");

@@ -6,7 +6,7 @@
 // one's c. Operands are loaded as nvcc's machine code does it, which is what the
 // counters count: halves by ldmatrix, 16 bytes of eight lines at a time, 32-bit
 // elements one to a lane. Other tiles are read and written 16 bytes a lane, line by
-// line. One call of the resolver moves up to 512 bytes.
+// line. One call of check_access moves up to 512 bytes.
 #include <algorithm>
 #include <cstring>
 
@@ -57,7 +57,7 @@ void move_tile(
         const u32 count = chunks - from < LANES ? chunks - from : LANES;
         for (u32 l = 0; l < count; ++l) address[l] = base + line(from + l) * stride + place(from + l) * bytes;
         u8* at[LANES];
-        in.resolve(warp, step, ALL >> (LANES - count), bytes, access, at);
+        in.check_access(warp, step, ALL >> (LANES - count), bytes, access, at);
         for (u32 l = 0; l < count; ++l) {
             u8* part = tile + line(from + l) * line_bytes + place(from + l) * bytes;
             access == Access::read ? std::memcpy(part, at[l], bytes) : std::memcpy(at[l], part, bytes);
@@ -132,7 +132,7 @@ struct Tile {
         for (int i = 0; i < needed; ++i) {
             std::copy(from[i], from[i] + LANES, warp.row<u64>(step.address));
             u8* at[LANES];
-            in.resolve(warp, step, ALL, sizeof(T), Access::read, at);
+            in.check_access(warp, step, ALL, sizeof(T), Access::read, at);
             for (int l = 0; l < LANES; ++l) std::memcpy(&warp.row<T>(rows_of[i])[l], at[l], sizeof(T));
         }
     }
@@ -147,9 +147,9 @@ struct Tile {
     }
 
     // Without a stride the lines stand together.
-    static Instruction begin(Decoder& d, const ptx::Instruction& in, const Row& row, size_t address) {
+    static Instruction begin(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry, size_t address) {
         d.require(in, 2);
-        Instruction out = warp_sync_instruction(d, in, row);
+        Instruction out = warp_sync_instruction(d, in, entry);
         const u32 least_bytes = words ? sizeof(T) : CHUNK;
         d.address(out, in.operands[address], in, line * sizeof(T) < least_bytes ? line * sizeof(T) : least_bytes);
         out.operand[ADDRESSES] = d.sink(8);
@@ -158,15 +158,15 @@ struct Tile {
         out.option = sizeof(T);
         return out;
     }
-    static void build_load(Decoder& d, const ptx::Instruction& in, const Row& row) {
-        Instruction out = begin(d, in, row, 1);
+    static void lower_load(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
+        Instruction out = begin(d, in, entry, 1);
         std::vector<s32> rows_of;
         append_destinations(d, in.operands[0], GROUP, rows_of);
         out.operand[REGISTERS] = d.fragments(rows_of);
         d.emit(out);
     }
-    static void build_store(Decoder& d, const ptx::Instruction& in, const Row& row) {
-        Instruction out = begin(d, in, row, 0);
+    static void lower_store(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
+        Instruction out = begin(d, in, entry, 0);
         std::vector<s32> rows_of;
         append_sources(d, in.operands[1], GROUP, rows_of);
         out.operand[REGISTERS] = d.fragments(rows_of);
@@ -183,7 +183,7 @@ std::string form(const std::string& what, bool row_major, const std::string& sha
 template <Operand operand, class T, class Word, int rows, int columns, int least, bool row_major>
 void load_row(Table& t, const std::string& what, const std::string& shape, const std::string& type) {
     using Of = Tile<operand, T, Word, rows, columns, row_major, least>;
-    t.add(form("load." + what, row_major, shape, type), {Of::load, {}}, Of::build_load, Flow::warp_sync);
+    t.add(form("load." + what, row_major, shape, type), {Of::load, {}}, Of::lower_load, Flow::warp_sync);
 }
 
 // a and b, in both orders
@@ -199,7 +199,7 @@ template <class T, class Word, int M, int N, bool row_major>
 void accumulator(Table& t, const std::string& shape, const std::string& type) {
     load_row<Operand::accumulator, T, Word, M, N, 0, row_major>(t, "c", shape, type);
     using Of = Tile<Operand::accumulator, T, Word, M, N, row_major>;
-    t.add(form("store.d", row_major, shape, type), {Of::store, {}}, Of::build_store, Flow::warp_sync);
+    t.add(form("store.d", row_major, shape, type), {Of::store, {}}, Of::lower_store, Flow::warp_sync);
 }
 template <class T, class Word, int M, int N>
 void accumulators(Table& t, const std::string& shape, const std::string& type) {
@@ -227,7 +227,7 @@ void byte_products(Table& t, const std::string& shape, const std::string& type) 
 }
 
 template <int M, int N>
-void shape_rows(Table& t) {
+void shape_entries(Table& t) {
     const std::string shape = "m" + std::to_string(M) + "n" + std::to_string(N) + "k16";
     factors<f16, u32, M, N, 16, 8>(t, shape, "f16");
     factors<bf16, u32, M, N, 16, 0>(t, shape, "bf16");
@@ -241,10 +241,10 @@ void shape_rows(Table& t) {
 
 }  // namespace
 
-void wmma_rows(Table& t) {
-    shape_rows<16, 16>(t);
-    shape_rows<32, 8>(t);
-    shape_rows<8, 32>(t);
+void wmma_entries(Table& t) {
+    shape_entries<16, 16>(t);
+    shape_entries<32, 8>(t);
+    shape_entries<8, 32>(t);
     factors<u32, u32, 16, 16, 8, 0>(t, "m16n16k8", "tf32");
     accumulators<u32, u32, 16, 16>(t, "m16n16k8", "f32");
     using Single = Product<tf32, tf32, f32, f32, 16, 16, 8, 0, Overflow::wrap, Order::fours>;

@@ -1,9 +1,9 @@
-// build: the operands of each shape of instruction
+// lower: the operands of each shape of instruction
 #include <algorithm>
 
 #include "decode.h"
 #include "finding.h"
-#include "resolve.h"
+#include "check_access.h"
 
 namespace sim {
 
@@ -29,14 +29,14 @@ bool is_hint(std::string_view word) {
     return has_prefix(word, "L1::") || has_prefix(word, "L2::") || contains(CACHE_HINTS, word);
 }
 
-struct SpaceResolver {
+struct SpaceCheck {
     std::string_view space;
-    Resolver resolve;
+    AccessCheck check_access;
 };
-constexpr SpaceResolver RESOLVERS[] = {
-    {"global", resolve_global},      {"const", resolve_global},           {"shared", resolve_shared},
-    {"shared::cta", resolve_shared}, {"shared::cluster", resolve_shared}, {"local", resolve_local},
-    {"param", resolve_global},       {"param::entry", resolve_global},    {"param::func", resolve_local},
+constexpr SpaceCheck SPACE_CHECKS[] = {
+    {"global", check_global_access},      {"const", check_global_access},           {"shared", check_shared_access},
+    {"shared::cta", check_shared_access}, {"shared::cluster", check_shared_access}, {"local", check_local_access},
+    {"param", check_global_access},       {"param::entry", check_global_access},    {"param::func", check_local_access},
 };
 
 std::vector<std::string_view> words_of(std::string_view opcode) {
@@ -66,8 +66,9 @@ Form form_of(const ptx::Instruction& in) {
         if (access && contains(ORDERS, word)) form.strong = true;
         if (access && (contains(ORDERS, word) || is_hint(word))) continue;
         // The space is a matter of the address, not of the handler.
-        const bool space =
-            access && std::any_of(std::begin(RESOLVERS), std::end(RESOLVERS), [&](auto& r) { return r.space == word; });
+        const bool space = access && std::any_of(std::begin(SPACE_CHECKS), std::end(SPACE_CHECKS), [&](auto& r) {
+                               return r.space == word;
+                           });
         if (space) continue;
         if (!form.name.empty()) form.name += '.';
         form.name += word;
@@ -84,17 +85,17 @@ Form form_of(const ptx::Instruction& in) {
 void Decoder::address(Instruction& out, const ptx::Operand& operand, const ptx::Instruction& in, u32 bytes) {
     if (operand.kind != ptx::OperandKind::address) unsupported("an address of " + std::string(in.opcode));
     const ptx::Operand& base = operand.elements[0];
-    out.resolve = resolve_generic;
+    out.check_access = check_generic_access;
     for (auto word : words_of(in.opcode))
-        for (auto& [space, resolve] : RESOLVERS)
-            if (word == space) out.resolve = resolve;
+        for (auto& [space, check_access] : SPACE_CHECKS)
+            if (word == space) out.check_access = check_access;
     const bool parameter = in.opcode.find(".param") != std::string_view::npos;
-    if (parameter && is_local_symbol(base)) out.resolve = resolve_local;
+    if (parameter && is_local_symbol(base)) out.check_access = check_local_access;
     // The race detector's grain is the narrowest access that shared memory may
     // see.
-    const bool shared = out.resolve == resolve_shared || out.resolve == resolve_generic;
+    const bool shared = out.check_access == check_shared_access || out.check_access == check_generic_access;
     while (shared && (u32(1) << program_.granule_shift) > bytes) --program_.granule_shift;
-    const bool global = out.resolve == resolve_global || out.resolve == resolve_generic;
+    const bool global = out.check_access == check_global_access || out.check_access == check_generic_access;
     while (global && (u32(1) << program_.global_shift) > bytes) --program_.global_shift;
     out.strong = form_of(in).strong;
     out.parts = out.strong && (has_prefix(in.opcode, "ld") || has_prefix(in.opcode, "st"));
@@ -116,10 +117,10 @@ void Decoder::address(Instruction& out, const ptx::Operand& operand, const ptx::
     }
 }
 
-void positional(Decoder& d, const ptx::Instruction& in, const Row& row) {
-    const Signature& signature = row.operation.signature;
+void lower_positional(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
+    const Signature& signature = entry.operation.signature;
     d.require(in, signature.count);
-    Instruction out = d.prototype(in, row);
+    Instruction out = d.prototype(in, entry);
     for (size_t i = signature.count; i-- > 0;) {
         const Shape shape = signature.shape[i];
         out.operand[i] = i == 0 ? d.destination(in.operands[i], shape) : d.source(in.operands[i], shape);
@@ -127,21 +128,21 @@ void positional(Decoder& d, const ptx::Instruction& in, const Row& row) {
     d.emit(out);
 }
 
-void build_setp(Decoder& d, const ptx::Instruction& in, const Row& row) {
-    const Signature& signature = row.operation.signature;
-    d.require(in, row.option ? 4 : 3);
-    Instruction out = d.prototype(in, row);
+void lower_setp(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
+    const Signature& signature = entry.operation.signature;
+    d.require(in, entry.option ? 4 : 3);
+    Instruction out = d.prototype(in, entry);
     out.operand[0] = d.destination(in.operands[0], signature.shape[0]);
     out.operand[1] = d.optional_predicate(in.operands[0]);
     out.operand[2] = d.source(in.operands[1], signature.shape[2]);
     out.operand[3] = d.source(in.operands[2], signature.shape[3]);
-    if (row.option) out.operand[4] = d.source(in.operands[3], PREDICATE);
+    if (entry.option) out.operand[4] = d.source(in.operands[3], PREDICATE);
     d.emit(out);
 }
 
-void build_vector_move(Decoder& d, const ptx::Instruction& in, const Row& row) {
-    const Signature& signature = row.operation.signature;
-    Instruction out = d.prototype(in, row);
+void lower_vector_move(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
+    const Signature& signature = entry.operation.signature;
+    Instruction out = d.prototype(in, entry);
     const bool packs = in.operands[1].kind == ptx::OperandKind::vector;
     const size_t count = signature.count - 1u;
     for (size_t i = 0; i < count; ++i) {
@@ -157,34 +158,34 @@ void build_vector_move(Decoder& d, const ptx::Instruction& in, const Row& row) {
     d.emit(out);
 }
 
-void build_load(Decoder& d, const ptx::Instruction& in, const Row& row) {
+void lower_load(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
     d.require(in, 2);
-    Instruction out = d.prototype(in, row);
-    const u8 count = row.operation.signature.count;
+    Instruction out = d.prototype(in, entry);
+    const u8 count = entry.operation.signature.count;
     if (elements(in.operands[0]) != count) d.unsupported("the operands of " + std::string(in.opcode));
-    d.address(out, in.operands[1], in, count * row.operation.signature.shape[0].bytes);
+    d.address(out, in.operands[1], in, count * entry.operation.signature.shape[0].bytes);
     for (u8 i = 0; i < count; ++i)
-        out.operand[i] = d.destination(element(in.operands[0], i), row.operation.signature.shape[i]);
+        out.operand[i] = d.destination(element(in.operands[0], i), entry.operation.signature.shape[i]);
     d.emit(out);
 }
 
-void build_store(Decoder& d, const ptx::Instruction& in, const Row& row) {
+void lower_store(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
     d.require(in, 2);
-    Instruction out = d.prototype(in, row);
-    const u8 count = row.operation.signature.count;
+    Instruction out = d.prototype(in, entry);
+    const u8 count = entry.operation.signature.count;
     if (elements(in.operands[1]) != count) d.unsupported("the operands of " + std::string(in.opcode));
-    d.address(out, in.operands[0], in, count * row.operation.signature.shape[0].bytes);
+    d.address(out, in.operands[0], in, count * entry.operation.signature.shape[0].bytes);
     for (u8 i = 0; i < count; ++i)
-        out.operand[i] = d.source(element(in.operands[1], i), row.operation.signature.shape[i]);
+        out.operand[i] = d.source(element(in.operands[1], i), entry.operation.signature.shape[i]);
     out.strong |= has_prefix(in.opcode, "red");
     d.emit(out);
 }
 
 // operands of the handler: result, b, c
-void build_atomic(Decoder& d, const ptx::Instruction& in, const Row& row) {
-    const Signature& signature = row.operation.signature;
+void lower_atomic(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
+    const Signature& signature = entry.operation.signature;
     d.require(in, signature.count + 1u);
-    Instruction out = d.prototype(in, row);
+    Instruction out = d.prototype(in, entry);
     d.address(out, in.operands[1], in, signature.shape[0].bytes);
     for (u8 i = 1; i < signature.count; ++i) out.operand[i] = d.source(in.operands[i + 1], signature.shape[i]);
     out.operand[0] = d.destination(in.operands[0], signature.shape[0]);
@@ -193,13 +194,13 @@ void build_atomic(Decoder& d, const ptx::Instruction& in, const Row& row) {
 }
 
 // atom.v2: operands: the results, then the sources
-void build_vector_atomic(Decoder& d, const ptx::Instruction& in, const Row& row) {
-    const Signature& signature = row.operation.signature;
+void lower_vector_atomic(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
+    const Signature& signature = entry.operation.signature;
     d.require(in, 3);
     const u8 count = signature.count / 2;
     if (elements(in.operands[0]) != count || elements(in.operands[2]) != count)
         d.unsupported("the operands of " + std::string(in.opcode));
-    Instruction out = d.prototype(in, row);
+    Instruction out = d.prototype(in, entry);
     d.address(out, in.operands[1], in, count * signature.shape[0].bytes);
     for (u8 i = 0; i < count; ++i) {
         out.operand[count + i] = d.source(element(in.operands[2], i), signature.shape[i]);
@@ -209,10 +210,10 @@ void build_vector_atomic(Decoder& d, const ptx::Instruction& in, const Row& row)
     d.emit(out);
 }
 
-void build_reduction(Decoder& d, const ptx::Instruction& in, const Row& row) {
-    const Signature& signature = row.operation.signature;
+void lower_reduction(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
+    const Signature& signature = entry.operation.signature;
     d.require(in, signature.count);
-    Instruction out = d.prototype(in, row);
+    Instruction out = d.prototype(in, entry);
     d.address(out, in.operands[0], in, signature.shape[0].bytes);
     for (u8 i = 1; i < signature.count; ++i) out.operand[i] = d.source(in.operands[i], signature.shape[i]);
     out.operand[0] = d.sink(signature.shape[0].bytes);
@@ -220,22 +221,22 @@ void build_reduction(Decoder& d, const ptx::Instruction& in, const Row& row) {
     d.emit(out);
 }
 
-void build_branch(Decoder& d, const ptx::Instruction& in, const Row& row) {
+void lower_branch(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
     d.require(in, 1);
-    Instruction out = d.prototype(in, row);
+    Instruction out = d.prototype(in, entry);
     d.branch_to(out, in.operands[0].name);
     d.emit(out);
 }
 
-void build_branch_table(Decoder& d, const ptx::Instruction& in, const Row& row) {
+void lower_branch_table(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
     d.require(in, 2);
-    Instruction out = d.prototype(in, row);
+    Instruction out = d.prototype(in, entry);
     out.operand[0] = d.source(in.operands[0], shape_of<u32>());
     out.target = d.branch_table(in.operands[1].name);
     d.emit(out);
 }
 
-void build_call(Decoder& d, const ptx::Instruction& in, const Row& row) {
+void lower_call(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
     const ptx::Operand *results = nullptr, *arguments = nullptr, *callee = nullptr;
     for (auto& operand : in.operands) {
         if (operand.kind != ptx::OperandKind::list)
@@ -251,7 +252,7 @@ void build_call(Decoder& d, const ptx::Instruction& in, const Row& row) {
         d.emit(out);
         return;
     }
-    Instruction out = d.prototype(in, row);
+    Instruction out = d.prototype(in, entry);
     out.target = d.call_site(results, callee->name, arguments);
     d.emit(out);
 }
@@ -296,27 +297,27 @@ u32 Decoder::indirect_call(const ptx::Operand* results, const ptx::Operand* argu
 }
 
 // bar.sync a [, b]: operands: barrier, count
-void build_barrier(Decoder& d, const ptx::Instruction& in, const Row& row) {
-    Instruction out = d.prototype(in, row);
+void lower_barrier(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
+    Instruction out = d.prototype(in, entry);
     const auto& ops = in.operands;
     out.operand[1] = ops.empty() ? d.constant(0, 4) : d.source(ops[0], shape_of<u32>());
     out.operand[2] = ops.size() < 2 ? d.constant(0, 4) : d.source(ops[1], shape_of<u32>());
     d.emit(out);
 }
 
-void build_cluster_barrier(Decoder& d, const ptx::Instruction& in, const Row& row) {
-    Instruction out = d.prototype(in, row);
+void lower_cluster_barrier(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
+    Instruction out = d.prototype(in, entry);
     out.operand[1] = d.constant(CLUSTER_BARRIER, 4);
     out.operand[2] = d.constant(0, 4);
     d.emit(out);
 }
 
 // bar.red.op d, a [, b], p: operands: d, barrier, count, p
-void build_barrier_reduction(Decoder& d, const ptx::Instruction& in, const Row& row) {
+void lower_barrier_reduction(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
     d.require(in, 3);
-    Instruction out = d.prototype(in, row);
+    Instruction out = d.prototype(in, entry);
     const auto& ops = in.operands;
-    out.operand[0] = d.destination(ops[0], row.operation.signature.shape[0]);
+    out.operand[0] = d.destination(ops[0], entry.operation.signature.shape[0]);
     out.operand[1] = d.source(ops[1], shape_of<u32>());
     out.operand[2] = ops.size() < 4 ? d.constant(0, 4) : d.source(ops[2], shape_of<u32>());
     out.operand[3] = d.source(ops.back(), PREDICATE);
@@ -324,10 +325,10 @@ void build_barrier_reduction(Decoder& d, const ptx::Instruction& in, const Row& 
 }
 
 // operands: d, p of "d|p", sources..., member mask
-void build_collective(Decoder& d, const ptx::Instruction& in, const Row& row) {
-    const Signature& signature = row.operation.signature;
+void lower_collective(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
+    const Signature& signature = entry.operation.signature;
     d.require(in, signature.count - 1u);
-    Instruction out = d.prototype(in, row);
+    Instruction out = d.prototype(in, entry);
     for (u8 i = 2; i < signature.count; ++i) out.operand[i] = d.source(in.operands[i - 1u], signature.shape[i]);
     out.operand[0] = d.destination(in.operands[0], signature.shape[0]);
     out.operand[1] = d.optional_predicate(in.operands[0]);
@@ -335,21 +336,21 @@ void build_collective(Decoder& d, const ptx::Instruction& in, const Row& row) {
     d.emit(out);
 }
 
-void build_warp_barrier(Decoder& d, const ptx::Instruction& in, const Row& row) {
+void lower_warp_barrier(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
     d.require(in, 1);
-    Instruction out = d.prototype(in, row);
+    Instruction out = d.prototype(in, entry);
     out.operand[0] = d.source(in.operands[0], shape_of<u32>());
     out.target = 0;
     d.emit(out);
 }
 
-void build_fence(Decoder& d, const ptx::Instruction& in, const Row& row) {
+void lower_fence(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
     d.note_fence();
-    d.emit(d.prototype(in, row));
+    d.emit(d.prototype(in, entry));
 }
 
-void build_nothing(Decoder& d, const ptx::Instruction& in, const Row& row) {
-    d.emit(d.prototype(in, row));
+void lower_nothing(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
+    d.emit(d.prototype(in, entry));
 }
 
 }  // namespace sim

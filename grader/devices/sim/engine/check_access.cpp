@@ -1,4 +1,4 @@
-#include "resolve.h"
+#include "check_access.h"
 
 #include "block.h"
 #include "operation.h"
@@ -226,7 +226,7 @@ std::string other_access(const Block& block, const Race& race) {
 
 }  // namespace
 
-void check_shared(Warp& warp, const u64* a, Mask mask, u32 bytes, Access access) {
+void check_shared_bounds(Warp& warp, const u64* a, Mask mask, u32 bytes, Access access) {
     const Block& block = *warp.block;
     const u64 size = warp.block->shared.bytes();
     each_lane(mask, [&](int l) {
@@ -261,7 +261,7 @@ void access_shared(Warp& warp, const Instruction& in, const u64* a, Mask mask, u
     const Extent* extent = in.extent < 0 ? nullptr : &block.program->shared[size_t(in.extent)];
     if (!all_within(extent ? extent->offset : 0, extent ? extent->bytes : shared.bytes(), a, mask, bytes)) {
         if (extent) check_extent(warp, *extent, a, mask, bytes, access);
-        check_shared(warp, a, mask, bytes, access);
+        check_shared_bounds(warp, a, mask, bytes, access);
     }
     Race race;
     int lane = 0;
@@ -315,26 +315,26 @@ void access_local(Warp& warp, const u64* a, Mask mask, u32 bytes, Access access,
 
 }  // namespace
 
-void resolve_global(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
+void check_global_access(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
     u64 a[LANES];
     addresses(warp, in, a);
     access_global(warp, in, a, mask, bytes, access, at);
     note_strong(warp, in, mask, access, at);
 }
 
-void resolve_shared(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
+void check_shared_access(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
     u64 a[LANES];
     addresses(warp, in, a);
     access_shared(warp, in, a, mask, bytes, access, at);
 }
 
-void resolve_local(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
+void check_local_access(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
     u64 a[LANES];
     addresses(warp, in, a);
     access_local(warp, a, mask, bytes, access, at);
 }
 
-void resolve_generic(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
+void check_generic_access(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
     u64 a[LANES];
     addresses(warp, in, a);
     Mask shared = 0, local = 0;
@@ -354,11 +354,11 @@ void resolve_generic(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Ac
     if (local) access_local(warp, a, local, bytes, access, at);
 }
 
-void global_at(Warp& warp, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
+void check_global_at(Warp& warp, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
     access_global(warp, in, a, mask, bytes, access, at);
 }
 
-void shared_at(Warp& warp, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
+void check_shared_at(Warp& warp, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
     access_shared(warp, in, a, mask, bytes, access, at);
 }
 

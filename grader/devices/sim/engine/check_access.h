@@ -1,0 +1,31 @@
+// check_access: the addresses of a warp's access -> host addresses, after every
+// check
+//
+// One function for each state space. Each throws Halt with a finding when a
+// lane is out of bounds, misaligned, reads what nobody wrote, writes what is
+// read-only, or races.
+#pragma once
+#include <string>
+
+#include "program.h"
+
+namespace sim {
+
+void check_global_access(Warp&, const Instruction&, Mask, u32 bytes, Access, u8** at);
+void check_shared_access(Warp&, const Instruction&, Mask, u32 bytes, Access, u8** at);
+void check_local_access(Warp&, const Instruction&, Mask, u32 bytes, Access, u8** at);
+void check_generic_access(Warp&, const Instruction&, Mask, u32 bytes, Access, u8** at);
+
+// The same at addresses that are not the instruction's own.
+void check_global_at(Warp&, const Instruction&, const u64* address, Mask, u32 bytes, Access, u8** at);
+void check_shared_at(Warp&, const Instruction&, const u64* address, Mask, u32 bytes, Access, u8** at);
+void check_shared_bounds(Warp&, const u64* address, Mask, u32 bytes, Access);  // bounds and alignment alone
+void lane_addresses(const Warp&, const Instruction&, u64* address);
+
+// Host bytes of a generic address without a finding: for strings that printf
+// and assert name. Null when unmapped.
+const u8* peek(Warp& warp, int lane, u64 generic, u64* available);
+
+bool is_builtin(const std::string& function);  // vprintf, __assertfail
+
+}  // namespace sim
