@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "operation.h"
-#include "traces.h"
+#include "global_shadow.h"
 
 namespace sim {
 
@@ -100,17 +100,17 @@ void Block::start(u64 linear) {
     copies.forget();
     mbarriers.forget();
     origin = last_clock_;
-    std::fill(proxied, proxied + LANES, origin);
-    handed = {};
-    handed.block = u32(linear);
+    proxied.fill(origin);
+    releases = {};
+    releases.block = u32(linear);
     std::fill(local_shadow_.begin(), local_shadow_.end(), 0);
     for (Barrier& barrier : barriers) barrier = {};
     for (Warp& warp : warps) {
         warp.alive = warp.existing;
         warp.at_barrier = warp.at_warp_sync = warp.set_aside = 0;
         warp.clock = last_clock_ + 1;
-        warp.floor = last_clock_;
-        std::fill(warp.seen, warp.seen + LANES, last_clock_);
+        warp.known_min = last_clock_;
+        warp.known.fill(last_clock_);
         warp.executed = 0;
         warp.move(ALL, 0);
         if (!program->calls.empty()) std::fill(warp.stacks, warp.stacks + LANES, Stack());
@@ -175,7 +175,7 @@ bool Block::finish() {
 
 // ---- barriers
 
-void Block::check_same_barrier(const Warp& warp, const Instruction&, Barrier& barrier, Mask lanes) {
+void Block::check_same_barrier(const Warp& warp, Barrier& barrier, Mask lanes) {
     if (!barrier.open) {
         barrier.open = true;
         barrier.pc = warp.here;
@@ -200,29 +200,27 @@ bool Block::complete(const Barrier& barrier) const {
     return threads >= (barrier.expected ? barrier.expected : launch->threads_per_block());
 }
 
-void Block::wait(Warp& warp, const Instruction& in, Mask lanes, u32 id, u32 expected, Mask votes, Reduction op) {
+void Block::wait(Warp& warp, Mask lanes, u32 id, u32 expected, Mask votes, Reduction op) {
     Barrier& barrier = barriers[id % BARRIERS];
-    if (expected == 0) check_same_barrier(warp, in, barrier, lanes);
+    if (expected == 0) check_same_barrier(warp, barrier, lanes);
     barrier.expected = expected;
     barrier.waiting[warp.index] |= lanes;
     barrier.votes += u32(__builtin_popcount(votes & lanes));
     barrier.voters += u32(__builtin_popcount(lanes));
     warp.at_barrier |= lanes;
     warp.move(lanes, warp.here);
-    if (complete(barrier)) release(barrier, in, op);
+    if (complete(barrier)) release(barrier, op);
 }
 
-void Block::arrive(Warp& warp, const Instruction& in, Mask lanes, u32 id, u32 expected) {
+void Block::arrive(Warp& warp, Mask lanes, u32 id, u32 expected) {
     Barrier& barrier = barriers[id % BARRIERS];
     barrier.expected = expected;
     barrier.arrived += lanes == warp.existing ? LANES : u32(__builtin_popcount(lanes));
-    for (int i = 0; i < LANES; ++i) barrier.joined[i] = std::max(barrier.joined[i], warp.seen[i]);
-    barrier.joined[warp.index] = std::max(barrier.joined[warp.index], warp.clock);
-    warp.clock += 1;
-    if (complete(barrier)) release(barrier, in, Reduction::none);
+    barrier.released.join(warp.release());
+    if (complete(barrier)) release(barrier, Reduction::none);
 }
 
-void Block::release(Barrier& barrier, const Instruction&, Reduction op) {
+void Block::release(Barrier& barrier, Reduction op) {
     const u32 votes = barrier.votes, voters = barrier.voters;
     for (Warp& warp : warps) {
         const Mask lanes = barrier.waiting[warp.index];
@@ -245,24 +243,18 @@ void Block::release(Barrier& barrier, const Instruction&, Reduction op) {
 // What all did before they came comes before what those who waited do after it.
 void Block::synchronise(const Barrier& barrier) {
     const Mask* members = barrier.waiting;
-    u32 joined[LANES];
-    std::copy(barrier.joined, barrier.joined + LANES, joined);
-    for (const Warp& warp : warps) {
-        if (!members[warp.index]) continue;
-        for (size_t i = 0; i < warps.size(); ++i) joined[i] = std::max(joined[i], warp.seen[i]);
-    }
+    VectorClock joined = barrier.released;
     u32 latest = 0;
-    for (const Warp& warp : warps) {
-        if (!members[warp.index]) continue;
-        joined[warp.index] = warp.clock;
-        latest = std::max(latest, warp.clock);
-    }
-    u32 floor = ~0u;
-    for (size_t i = 0; i < warps.size(); ++i) floor = std::min(floor, joined[i]);
     for (Warp& warp : warps) {
         if (!members[warp.index]) continue;
-        std::copy(joined, joined + LANES, warp.seen);
-        warp.floor = floor;
+        latest = std::max(latest, warp.clock);
+        joined.join(warp.release());
+    }
+    const u32 least = joined.min(warps.size());
+    for (Warp& warp : warps) {
+        if (!members[warp.index]) continue;
+        warp.known = joined;
+        warp.known_min = least;
         warp.clock = latest + 1;
     }
 }
@@ -270,11 +262,10 @@ void Block::synchronise(const Barrier& barrier) {
 // ---- fences and flags
 
 void Block::fence(Warp& warp, bool device) {
-    if (device && launch->traces) {
-        u32 known[LANES];
-        for (int i = 0; i < LANES; ++i) known[i] = std::max(warp.seen[i], origin) - origin;
+    if (device && launch->global_shadow) {
+        VectorClock known = warp.known.since(origin);
         known[warp.index] = warp.clock - origin;
-        launch->traces->handover.fence(handed, known);
+        launch->global_shadow->release_acquire.fence(releases, known);
     }
     ordering.fence(warp);
 }
@@ -282,15 +273,14 @@ void Block::fence(Warp& warp, bool device) {
 // Whether the fence itself comes before a copy is not asked: enough that somebody fenced who knew of the writes.
 void Block::fence_proxy(Warp& warp) {
     if (!program->bulk_stores) return;
-    for (int i = 0; i < LANES; ++i) proxied[i] = std::max(proxied[i], warp.seen[i]);
-    proxied[warp.index] = warp.clock;
-    warp.clock += 1;
+    proxied.join(warp.release());
 }
 
-void Block::touch(Warp& warp, const Instruction& in, Mask mask, Access access, u8* const* at) {
+void Block::record_strong_access(Warp& warp, const Instruction& in, Mask mask, Access access, u8* const* at) {
     if (in.releases) fence(warp, true);
-    ordering.strong(warp, mask, at, access);
-    if (launch->traces) launch->traces->handover.touch(handed, mask, at, access, in.acquires);
+    ordering.record_strong_access(warp, mask, at, access);
+    if (launch->global_shadow)
+        launch->global_shadow->release_acquire.record_strong_access(releases, mask, at, access, in.acquires);
     if (in.acquires) ordering.fence(warp);
 }
 

@@ -6,14 +6,15 @@
 #include <memory>
 #include <vector>
 
+#include "clock.h"
 #include "copies.h"
 #include "counters.h"
 #include "finding.h"
-#include "handover.h"
 #include "launch.h"
 #include "mbarrier.h"
 #include "memory.h"
 #include "ordering.h"
+#include "release_acquire.h"
 #include "shared.h"
 #include "warp.h"
 
@@ -26,8 +27,8 @@ struct Barrier {
     u32 arrived = 0;   // by bar.arrive, without waiting
     u32 pc = 0;        // of the first to come
     bool open = false;
-    Mask waiting[LANES] = {};  // of each warp
-    u32 joined[LANES] = {};    // what those who arrived knew of each warp
+    Mask waiting[WARPS_PER_BLOCK] = {};  // of each warp
+    VectorClock released;                // by those who arrived without waiting
     u32 votes = 0, voters = 0;
 };
 
@@ -41,13 +42,13 @@ struct Block {
 
     // Notes that lanes of a warp wait at a barrier, and lets all go on when they
     // were the last.
-    void wait(Warp& warp, const Instruction& in, Mask lanes, u32 barrier, u32 expected, Mask votes, Reduction op);
-    void arrive(Warp& warp, const Instruction& in, Mask lanes, u32 barrier, u32 expected);
+    void wait(Warp& warp, Mask lanes, u32 barrier, u32 expected, Mask votes, Reduction op);
+    void arrive(Warp& warp, Mask lanes, u32 barrier, u32 expected);
 
     void fence(Warp& warp, bool device);  // for the block, or for the whole device
     void fence_proxy(Warp& warp);         // between the generic and the async proxy
-    // Notes a volatile or atomic access: flags and locks order what stands around them.
-    void touch(Warp& warp, const Instruction& in, Mask mask, Access access, u8* const* at);
+    // Records a volatile or atomic access: flags and locks order what stands around them.
+    void record_strong_access(Warp& warp, const Instruction& in, Mask mask, Access access, u8* const* at);
 
     // A finding at the running instruction of a warp. `stop_at` keeps it and
     // unwinds.
@@ -66,9 +67,9 @@ struct Block {
     Copies copies{*this};
     MBarriers mbarriers{*this};
     std::unique_ptr<Counters> counters;  // null: nothing is counted
-    Handed handed;
-    u32 origin = 0;           // of the clocks of its warps
-    u32 proxied[LANES] = {};  // up to which clock of each warp a proxy fence has come after what it wrote
+    BlockReleases releases;
+    u32 origin = 0;       // of the clocks of its warps
+    VectorClock proxied;  // up to these clocks a proxy fence has come after what the warps wrote
     Barrier barriers[BARRIERS];
     std::unique_ptr<Finding> pending;  // an uninitialised read that may yet turn out to be a race
 
@@ -78,9 +79,9 @@ struct Block {
     void fill_constants(Warp& warp);
     void fill_specials(Warp& warp, bool once);
     bool complete(const Barrier& barrier) const;
-    void release(Barrier& barrier, const Instruction& in, Reduction op);
+    void release(Barrier& barrier, Reduction op);
     void synchronise(const Barrier& barrier);
-    void check_same_barrier(const Warp& warp, const Instruction& in, Barrier& barrier, Mask lanes);
+    void check_same_barrier(const Warp& warp, Barrier& barrier, Mask lanes);
     [[noreturn]] void deadlock();
     [[noreturn]] void deadlock_at_warp_sync(const Warp& warp);
     void account(const Warp& warp);

@@ -2,7 +2,7 @@
 
 #include "block.h"
 #include "operation.h"
-#include "traces.h"
+#include "global_shadow.h"
 #include "watch.h"
 
 namespace sim {
@@ -45,8 +45,8 @@ Finding in_allocation(
 }
 
 // Where a kernel fences, flags and locks order what stands around them.
-void note_strong(Warp& warp, const Instruction& in, Mask mask, Access access, u8* const* at) {
-    if (in.strong && warp.block->program->fences) warp.block->touch(warp, in, mask, access, at);
+void record_strong(Warp& warp, const Instruction& in, Mask mask, Access access, u8* const* at) {
+    if (in.strong && warp.block->program->fences) warp.block->record_strong_access(warp, in, mask, access, at);
 }
 
 std::string hexadecimal(u64 value) {
@@ -126,25 +126,26 @@ void read_too_early(Warp& warp, int lane, u64 address, u32 bytes, Access access,
         verb(access) + place.text + ", which nobody has written"));
 }
 
-[[noreturn]] void stop_clash(Warp& warp, const Allocation& allocation, u32 bytes, const Clash& clash) {
+[[noreturn]] void stop_global_race(Warp& warp, const Allocation& allocation, u32 bytes, const Race& race) {
     const u32 item = item_bytes(allocation, bytes);
-    const Place place = inside(allocation.name, s64(clash.address - allocation.base), item, std::min(item, bytes));
-    Finding finding = race_between(warp, clash, "race on " + place.text);
+    const Place place = inside(allocation.name, s64(race.address - allocation.base), item, std::min(item, bytes));
+    Finding finding = race_between(warp, race, "race on " + place.text);
     finding.buffer = allocation.name;
     finding.index = place.index;
     finding.has_index = true;
     warp.block->stop_at(std::move(finding));
 }
 
-// Remembers who touched what, for races and watched elements.
-void remember(
+// Records who touched what, for races and watched elements.
+void record_access(
     Warp& warp, const Instruction& in, const Allocation& allocation, const u64* a, Mask mask, u32 bytes,
     Access access) {
     const Launch& launch = *warp.launch;
-    Clash clash;
+    Race race;
     if (launch.watch && access != Access::read) launch.watch->note(warp, mask, a, bytes);
-    if (launch.traces && launch.traces->note(warp, allocation, mask, a, bytes, access, in.strong, &clash))
-        stop_clash(warp, allocation, bytes, clash);
+    if (launch.global_shadow &&
+        launch.global_shadow->record(warp, allocation, mask, a, bytes, access, in.strong, &race))
+        stop_global_race(warp, allocation, bytes, race);
 }
 
 // One lane by itself: the lanes are in different buffers, or one of them is
@@ -156,7 +157,7 @@ u8* global_lane(Warp& warp, const Instruction& in, int lane, const u64* a, u32 b
     if (!allocation || allocation->freed || offset > allocation->bytes || allocation->bytes - offset < bytes ||
         misaligned(address, bytes) || (access != Access::read && !allocation->writable))
         bad_global(warp, lane, address, bytes, access, allocation);
-    if (allocation->writable) remember(warp, in, *allocation, a, Mask(1) << lane, bytes, access);
+    if (allocation->writable) record_access(warp, in, *allocation, a, Mask(1) << lane, bytes, access);
     if (allocation->shadow) {
         u8* shadow = allocation->shadow + offset;
         if (access != Access::write && !all_set(shadow, bytes))
@@ -177,7 +178,7 @@ void access_global(Warp& warp, const Instruction& in, const u64* a, Mask mask, u
     }
     u8* origin = allocation->data - allocation->base;
     for (int l = 0; l < LANES; ++l) at[l] = origin + a[l];
-    if (allocation->writable) remember(warp, in, *allocation, a, mask, bytes, access);
+    if (allocation->writable) record_access(warp, in, *allocation, a, mask, bytes, access);
     if (!allocation->shadow) return;
     u8* shadow = allocation->shadow - allocation->base;
     if (access == Access::write) {
@@ -199,27 +200,28 @@ void access_global(Warp& warp, const Instruction& in, const u64* a, Mask mask, u
 // ---- shared memory
 
 std::string other_access(const Block& block, const Race& race) {
-    return block.thread(record_thread(race.earlier)) + (race.earlier_writes ? " writes" : " reads") + " it on line " +
-           std::to_string(block.line_of(record_pc(race.earlier)).line);
+    return block.thread(shared_epoch::thread(race.earlier)) + (race.earlier_writes ? " writes" : " reads") +
+           " it on line " + std::to_string(block.line_of(shared_epoch::pc(race.earlier)).line);
 }
 
 // The finding stands at the read where there is one, whichever came first, so
 // that it does not depend on the schedule.
-[[noreturn]] void stop_race(Warp& warp, int lane, u32 bytes, Access access, const Race& race) {
+[[noreturn]] void stop_shared_race(Warp& warp, u32 bytes, Access access, const Race& race) {
     Block& block = *warp.block;
     const u32 grain = bytes < 4 ? bytes : 4;
     const std::string name = block.shared_place(race.address, grain, false).text;
-    const std::string mine = block.thread(warp.thread(lane)) + (access == Access::read ? " reads" : " writes") +
+    const std::string mine = block.thread(warp.thread(race.lane)) + (access == Access::read ? " reads" : " writes") +
                              " it on line " + std::to_string(block.line_of(warp.here).line);
     const bool other_first = race.earlier_writes;
     const std::string message =
         "race on " + name + " in shared memory: " +
         (other_first ? other_access(block, race) + ", " + mine : mine + ", " + other_access(block, race)) +
         ", with no barrier between";
-    Finding finding = block.at(warp, warp.here, lane, "race", message);
+    Finding finding = block.at(warp, warp.here, race.lane, "race", message);
     if (!race.earlier_writes) {
-        Warp& other = block.warps[record_thread(race.earlier) / LANES];
-        finding = block.at(other, record_pc(race.earlier), int(record_thread(race.earlier) % LANES), "race", message);
+        Warp& other = block.warps[shared_epoch::thread(race.earlier) / LANES];
+        finding = block.at(
+            other, shared_epoch::pc(race.earlier), int(shared_epoch::thread(race.earlier) % LANES), "race", message);
     }
     block.stop_at(std::move(finding));
 }
@@ -264,8 +266,8 @@ void access_shared(Warp& warp, const Instruction& in, const u64* a, Mask mask, u
         check_shared_bounds(warp, a, mask, bytes, access);
     }
     Race race;
+    if (shared.record(warp, mask, a, bytes, access, in.strong, &race)) stop_shared_race(warp, bytes, access, race);
     int lane = 0;
-    if (shared.note(warp, mask, a, bytes, access, in.strong, &race, &lane)) stop_race(warp, lane, bytes, access, race);
     if (access != Access::write && (lane = shared.uninitialised(mask, a, bytes)) >= 0 && !block.pending) {
         block.copies.check(warp, mask, a, bytes, access);
         block.pending = std::make_unique<Finding>(block.at(
@@ -276,7 +278,7 @@ void access_shared(Warp& warp, const Instruction& in, const u64* a, Mask mask, u
     if (access != Access::read) shared.initialise(mask, a, bytes);
     u8* data = shared.data();
     each_lane(mask, [&](int l) { at[l] = data + a[l]; });
-    note_strong(warp, in, mask, access, at);
+    record_strong(warp, in, mask, access, at);
 }
 
 // ---- local memory
@@ -319,7 +321,7 @@ void check_global_access(Warp& warp, const Instruction& in, Mask mask, u32 bytes
     u64 a[LANES];
     addresses(warp, in, a);
     access_global(warp, in, a, mask, bytes, access, at);
-    note_strong(warp, in, mask, access, at);
+    record_strong(warp, in, mask, access, at);
 }
 
 void check_shared_access(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
@@ -346,7 +348,7 @@ void check_generic_access(Warp& warp, const Instruction& in, Mask mask, u32 byte
     local &= mask;
     if (const Mask global = mask & ~shared & ~local) {
         access_global(warp, in, a, global, bytes, access, at);
-        note_strong(warp, in, global, access, at);
+        record_strong(warp, in, global, access, at);
     }
     each_lane(shared, [&](int l) { a[l] -= SHARED_ORIGIN; });
     each_lane(local, [&](int l) { a[l] -= LOCAL_ORIGIN; });

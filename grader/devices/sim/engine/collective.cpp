@@ -121,11 +121,7 @@ void elect(Warp& warp, const Instruction& in, Mask mask) {
 
 // bar.warp.sync: what its lanes did before comes before what they do after.
 void warp_barrier(Warp& warp, const Instruction&, Mask) {
-    warp.seen[warp.index] = warp.clock;
-    warp.clock += 1;
-    u32 floor = ~0u;
-    for (size_t i = 0; i < warp.block->warps.size(); ++i) floor = std::min(floor, warp.seen[i]);
-    warp.floor = floor;
+    warp.acquire(warp.release());
 }
 
 constexpr Shape U32 = shape_of<u32>();

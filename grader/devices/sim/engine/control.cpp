@@ -48,13 +48,13 @@ void barrier(Warp& warp, const Instruction& in, Mask mask) {
     Mask votes = 0;
     if (op != Reduction::none) votes = warp.predicate(in.operand[3]);
     warp.block->wait(
-        warp, in, mask, warp.row<const u32>(in.operand[1])[l], warp.row<const u32>(in.operand[2])[l], votes, op);
+        warp, mask, warp.row<const u32>(in.operand[1])[l], warp.row<const u32>(in.operand[2])[l], votes, op);
 }
 
 void arrive(Warp& warp, const Instruction& in, Mask mask) {
     const int l = __builtin_ctz(mask);
     warp.move(mask, warp.here + 1);
-    warp.block->arrive(warp, in, mask, warp.row<const u32>(in.operand[1])[l], warp.row<const u32>(in.operand[2])[l]);
+    warp.block->arrive(warp, mask, warp.row<const u32>(in.operand[1])[l], warp.row<const u32>(in.operand[2])[l]);
 }
 
 }  // namespace

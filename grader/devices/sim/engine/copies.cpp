@@ -39,8 +39,8 @@ void Copies::forget() {
     for (auto& copies : flying_) copies.clear();
     loads_.clear();
     stores_.clear();
-    std::fill(committed_[0], committed_[0] + LANES * LANES, 0);
-    std::fill(committed_bulk_[0], committed_bulk_[0] + LANES * LANES, 0);
+    std::fill(committed_[0], committed_[0] + WARPS_PER_BLOCK * LANES, 0);
+    std::fill(committed_bulk_[0], committed_bulk_[0] + WARPS_PER_BLOCK * LANES, 0);
     any_ = false;
 }
 
@@ -78,12 +78,12 @@ void Copies::hand_over(const Warp& warp, Mask mask, s64 barrier, u32 clock) {
     for (size_t i = 0; i < count; ++i) {
         const Mask mine = flying[i].mask & mask;
         if (!mine || flying[i].barrier >= 0) continue;
-        Copy handed = flying[i];
+        Copy attached = flying[i];
         flying[i].mask &= ~mine;
-        handed.mask = mine;
-        handed.barrier = barrier;
-        handed.clock = clock;
-        flying.push_back(handed);
+        attached.mask = mine;
+        attached.barrier = barrier;
+        attached.clock = clock;
+        flying.push_back(attached);
     }
     while (!flying.empty() && !flying.front().mask) flying.pop_front();
 }
@@ -119,16 +119,16 @@ void Copies::issue_bulk(Warp& warp, BulkCopy copy) {
 void Copies::check_fence(const Warp& warp, const BulkCopy& copy) const {
     const u32 reader = warp.index * LANES + u32(copy.lane);
     for (u64 at = copy.shared; at < copy.shared + copy.bytes; ++at) {
-        const Record writer = block_.shared.last_writer(at);
-        const u32 thread = record_thread(writer), clock = record_clock(writer);
-        const bool known = clock <= warp.seen[thread / LANES] || thread == reader;
-        if (clock <= block_.proxied[thread / LANES] || !known || is_bulk(*block_.program, record_pc(writer))) continue;
+        const Epoch writer = block_.shared.last_writer(at);
+        const u32 thread = shared_epoch::thread(writer), clock = shared_epoch::clock(writer);
+        const u32 pc = shared_epoch::pc(writer);
+        const bool known = warp.known.covers(thread / LANES, clock) || thread == reader;
+        if (block_.proxied.covers(thread / LANES, clock) || !known || is_bulk(*block_.program, pc)) continue;
         block_.stop_at(block_.at(
             warp, copy.pc, copy.lane, "race",
             "race on " + block_.shared_place(at, 4, false).text + " in shared memory: " + block_.thread(thread) +
-                " writes it on line " + std::to_string(block_.line_of(record_pc(writer)).line) +
-                ", the bulk copy on line " + std::to_string(block_.line_of(copy.pc).line) +
-                " reads it, with no fence.proxy.async between"));
+                " writes it on line " + std::to_string(block_.line_of(pc).line) + ", the bulk copy on line " +
+                std::to_string(block_.line_of(copy.pc).line) + " reads it, with no fence.proxy.async between"));
     }
 }
 

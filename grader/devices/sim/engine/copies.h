@@ -7,7 +7,7 @@
 #include <deque>
 #include <vector>
 
-#include "ordering.h"
+#include "clock.h"
 #include "program.h"
 
 namespace sim {
@@ -20,7 +20,7 @@ struct Copy {
     u32 pc = 0, warp = 0, bytes = 0;
     Mask mask = 0;
     s64 barrier = -1;  // the mbarrier that it completes on; -1: the thread's groups
-    u32 clock = 0;     // of the warp when it was handed to the mbarrier
+    u32 clock = 0;     // of the warp when it became the mbarrier's
     u32 group[LANES];
     u64 to[LANES];
     u8 data[LANES][MOST];
@@ -33,7 +33,7 @@ struct BulkCopy {
     u64 shared = 0, global = 0, bytes = 0;
     s64 barrier = -1;
     u32 clock = 0;
-    Knowledge known;  // what the thread knew when it issued the copy
+    VectorClock known;  // what the thread knew when it issued the copy
     u32 group = 0;
     std::vector<u8> data;
 };
@@ -67,9 +67,9 @@ class Copies {
     const u32* in_flight(u64 address, u32 bytes) const;  // the pc of the copy
 
     Block& block_;
-    std::deque<Copy> flying_[LANES];  // of each warp, in the order of issue
+    std::deque<Copy> flying_[WARPS_PER_BLOCK];  // of each warp, in the order of issue
     std::vector<BulkCopy> loads_, stores_;
-    u32 committed_[LANES][LANES] = {}, committed_bulk_[LANES][LANES] = {};  // of each thread
+    u32 committed_[WARPS_PER_BLOCK][LANES] = {}, committed_bulk_[WARPS_PER_BLOCK][LANES] = {};  // of each thread
     bool any_ = false;
 };
 

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <new>
 
-#include "traces.h"
+#include "global_shadow.h"
 
 namespace sim {
 
@@ -255,8 +255,8 @@ int Device::launch(const void* host, const Geometry& geometry, void** arguments,
     Allocation& parameters = *memory.find(GLOBAL_ORIGIN);
     parameters.data = launch.parameters.data();
     parameters.bytes = p->parameter_bytes;
-    Traces traces(memory.size(), p->global_shift, p->fences, launch.threads > 1 && launch.blocks() > 1);
-    if (launch.blocks() <= TRACE_BLOCKS) launch.traces = &traces;
+    GlobalShadow shadow(memory.size(), p->global_shift, p->fences, launch.threads > 1 && launch.blocks() > 1);
+    if (launch.blocks() <= global_epoch::BLOCKS) launch.global_shadow = &shadow;
     if (!watch.empty()) launch.watch = &watch;
     run_grid(launch);
     parameters.data = nullptr;

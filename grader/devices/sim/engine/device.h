@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "clock.h"
 #include "counters.h"
 #include "decode.h"
 #include "finding.h"
@@ -37,7 +38,7 @@ struct Card {
 
 constexpr u64 STACK_BYTES = 1024;  // of a thread that calls itself; cudaDeviceSetLimit changes it
 constexpr u64 SHARED_PER_BLOCK = 48 << 10;
-constexpr u32 THREADS_PER_BLOCK = 1024;
+constexpr u32 THREADS_PER_BLOCK = LANES * WARPS_PER_BLOCK;
 constexpr u64 LOCAL_PER_THREAD = 512 << 10;
 
 enum CudaError : int {

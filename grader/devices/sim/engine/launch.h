@@ -15,7 +15,7 @@ namespace sim {
 
 struct Block;
 class Counters;
-class Traces;
+class GlobalShadow;
 class Watch;
 
 struct SourceLine {
@@ -37,11 +37,11 @@ struct Launch {
     u64 seed = 0;
     int threads = 1;
     std::vector<u8> parameters;
-    u64 limit = 0;                 // warp instructions that a call may execute
-    u64 workspace = 0;             // device address of what grid.sync() counts in; 0: the launch is not cooperative
-    Traces* traces = nullptr;      // null: races in global memory are not looked for
-    Counters* counters = nullptr;  // null: nothing is counted
-    Watch* watch = nullptr;        // null: no element is watched
+    u64 limit = 0;      // warp instructions that a call may execute
+    u64 workspace = 0;  // device address of what grid.sync() counts in; 0: the launch is not cooperative
+    GlobalShadow* global_shadow = nullptr;  // null: races in global memory are not looked for
+    Counters* counters = nullptr;           // null: nothing is counted
+    Watch* watch = nullptr;                 // null: no element is watched
 
     mutable std::atomic<bool> stop{false};
     mutable std::mutex mutex;

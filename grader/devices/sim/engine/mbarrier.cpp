@@ -12,25 +12,11 @@ namespace {
 
 constexpr u32 WAKES = 200;  // without a phase that ends, before waiters count as deadlocked
 
-// What a warp knows now; what it does next comes after.
-Knowledge release(Warp& warp) {
-    Knowledge known;
-    std::copy(warp.seen, warp.seen + LANES, known.clock);
-    known.clock[warp.index] = warp.clock;
-    warp.clock += 1;
-    return known;
-}
-
-void acquire(Warp& warp, const Knowledge& known) {
-    for (int i = 0; i < LANES; ++i) warp.seen[i] = std::max(warp.seen[i], known.clock[i]);
-    warp.floor = *std::min_element(warp.seen, warp.seen + warp.block->warps.size());
-}
-
 }  // namespace
 
 void MBarriers::forget() {
     barriers_.clear();
-    std::fill(refused_, refused_ + LANES, 0);
+    std::fill(refused_, refused_ + WARPS_PER_BLOCK, 0);
     wakes_ = 0;
 }
 
@@ -77,7 +63,7 @@ void MBarriers::arrive(Warp& warp, int lane, MBarrier& barrier, u32 count, bool 
             "arrives at an mbarrier that expects " + plural(barrier.expected, "arrival") + " a phase and has " +
                 (barrier.pending ? "only " + std::to_string(barrier.pending) + " left" : "had them all")));
     }
-    barrier.arrived.join(release(warp));
+    barrier.arrived.join(warp.release());
     barrier.pending -= count;
     if (drops) barrier.expected -= std::min(barrier.expected, count);
     advance(barrier);
@@ -88,7 +74,7 @@ void MBarriers::arrive_after_copies(Warp& warp, Mask lanes, u64 address, bool in
     const u32 count = u32(__builtin_popcount(lanes));
     if (increments) barrier.pending += count;
     block_.copies.hand_over(warp, lanes, s64(address), warp.clock);
-    barrier.after_copies.push_back({count, release(warp)});
+    barrier.after_copies.push_back({count, warp.release()});
     resume(barrier);
 }
 
@@ -96,7 +82,7 @@ void MBarriers::attach(Warp& warp, int lane, u64 address, BulkCopy copy) {
     MBarrier& barrier = find(warp, lane, address);
     copy.barrier = s64(address);
     copy.clock = warp.clock;
-    copy.known = release(warp);
+    copy.known = warp.release();
     block_.copies.issue_bulk(warp, std::move(copy));
     resume(barrier);
 }
@@ -116,7 +102,7 @@ bool MBarriers::has_ended(Warp& warp, u64 address, MBarrier& barrier, u64 phase)
         }
     }
     if (barrier.phase <= phase) return false;
-    acquire(warp, barrier.completed);
+    warp.acquire(barrier.completed);
     return true;
 }
 

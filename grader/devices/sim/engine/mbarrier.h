@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "copies.h"
-#include "ordering.h"
+#include "clock.h"
 #include "program.h"
 #include "warp.h"
 
@@ -21,11 +21,11 @@ struct MBarrier {
     s64 pending = 0;  // arrivals of this phase that are still to come
     s64 bytes = 0;    // of copies that are still to come
     u64 phase = 0;
-    Knowledge arrived, completed;
-    Mask waiting[LANES] = {};  // of each warp
+    VectorClock arrived, completed;
+    Mask waiting[WARPS_PER_BLOCK] = {};  // of each warp
     struct Arrival {
         u32 count;
-        Knowledge known;
+        VectorClock known;
     };
     std::vector<Arrival> after_copies;  // arrivals by cp.async.mbarrier.arrive
 };
@@ -62,7 +62,7 @@ class MBarriers {
 
     Block& block_;
     std::map<u64, MBarrier> barriers_;
-    Mask refused_[LANES] = {};
+    Mask refused_[WARPS_PER_BLOCK] = {};
     u32 wakes_ = 0;  // since a phase ended
 };
 

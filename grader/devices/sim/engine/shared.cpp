@@ -11,10 +11,10 @@ namespace {
 
 constexpr u8 IN_FLIGHT = 2;  // of a byte, beside 0 and 1: the lowest bit says that it may be read
 
-bool ordered(const Warp& warp, Record earlier, Record me) {
-    const u32 clock = record_clock(earlier);
-    return clock <= warp.floor || clock <= warp.seen[record_thread(earlier) / LANES] ||
-           record_thread(earlier) == record_thread(me);
+bool ordered(const Warp& warp, Epoch earlier, Epoch me) {
+    const u32 clock = shared_epoch::clock(earlier);
+    return clock <= warp.known_min || warp.known.covers(shared_epoch::thread(earlier) / LANES, clock) ||
+           shared_epoch::thread(earlier) == shared_epoch::thread(me);
 }
 
 }  // namespace
@@ -35,25 +35,26 @@ void SharedMemory::forget() {
     std::fill(initialised_.begin(), initialised_.end(), 0);
 }
 
-bool SharedMemory::note_read(const Warp& warp, Record me, u64 granule, Race* race) {
-    for (const Record writer : {writer_[granule], other_writer_[granule]}) {
-        if (ordered(warp, writer, me) || (record_strong(writer) && record_strong(me))) continue;
-        *race = {writer, true, granule << shift_};
+bool SharedMemory::record_read(const Warp& warp, Epoch me, u64 granule, Race* race) {
+    for (const Epoch writer : {writer_[granule], other_writer_[granule]}) {
+        if (ordered(warp, writer, me) || (shared_epoch::strong(writer) && shared_epoch::strong(me))) continue;
+        *race = {writer, true, granule << shift_, 0};
         return true;
     }
-    Record& first = reader_[granule];
-    if (record_strong(me) || !ordered(warp, first, me))
+    Epoch& first = reader_[granule];
+    if (shared_epoch::strong(me) || !ordered(warp, first, me))
         other_reader_[granule] = me;
     else
         first = me;
     return false;
 }
 
-bool SharedMemory::note_write(const Warp& warp, Record me, bool atomic, u64 granule, Race* race) {
-    const Record earlier[] = {writer_[granule], other_writer_[granule], reader_[granule], other_reader_[granule]};
+bool SharedMemory::record_write(const Warp& warp, Epoch me, bool atomic, u64 granule, Race* race) {
+    const Epoch earlier[] = {writer_[granule], other_writer_[granule], reader_[granule], other_reader_[granule]};
     for (int i = 0; i < 4; ++i) {
-        if (ordered(warp, earlier[i], me) || (record_strong(earlier[i]) && (atomic || record_strong(me)))) continue;
-        *race = {earlier[i], i < 2, granule << shift_};
+        if (ordered(warp, earlier[i], me) || (shared_epoch::strong(earlier[i]) && (atomic || shared_epoch::strong(me))))
+            continue;
+        *race = {earlier[i], i < 2, granule << shift_, 0};
         return true;
     }
     // Atomics by others in this interval do not race with this one, but with a
@@ -66,22 +67,24 @@ bool SharedMemory::note_write(const Warp& warp, Record me, bool atomic, u64 gran
 // All lanes read one address: the first two of them stand for all.
 bool SharedMemory::broadcast_read(const Warp& warp, Mask mask, u64 address, u32 bytes, bool strong) {
     const u32 base = warp.index * LANES;
-    const Record me = make_record(warp.clock, base + u32(__builtin_ctz(mask)), strong, warp.here);
+    const Epoch me = shared_epoch::make(warp.clock, base + u32(__builtin_ctz(mask)), strong, warp.here);
     const Mask rest = mask & (mask - 1);
-    const Record second = make_record(warp.clock, base + u32(__builtin_ctz(rest)), strong, warp.here);
+    const Epoch second = shared_epoch::make(warp.clock, base + u32(__builtin_ctz(rest)), strong, warp.here);
     for (u64 g = address >> shift_; g <= (address + bytes - 1) >> shift_; ++g) {
-        if (record_clock(writer_[g]) > warp.floor || record_clock(other_writer_[g]) > warp.floor) return false;
+        if (shared_epoch::clock(writer_[g]) > warp.known_min || shared_epoch::clock(other_writer_[g]) > warp.known_min)
+            return false;
         // A reader of another warp in this interval stays known beside one of this
         // warp's.
-        const bool keep = record_clock(reader_[g]) > warp.floor && record_thread(reader_[g]) / LANES != warp.index;
+        const bool keep =
+            shared_epoch::clock(reader_[g]) > warp.known_min && shared_epoch::thread(reader_[g]) / LANES != warp.index;
         if (!keep) reader_[g] = me;
         other_reader_[g] = keep ? me : second;
     }
     return true;
 }
 
-bool SharedMemory::note(
-    const Warp& warp, Mask mask, const u64* address, u32 bytes, Access access, bool strong, Race* race, int* lane) {
+bool SharedMemory::record(
+    const Warp& warp, Mask mask, const u64* address, u32 bytes, Access access, bool strong, Race* race) {
     const int first = __builtin_ctz(mask);
     if (access == Access::read && (mask & (mask - 1))) {
         bool same = true;
@@ -90,13 +93,13 @@ bool SharedMemory::note(
     }
     for (; mask; mask &= mask - 1) {
         const int l = __builtin_ctz(mask);
-        const Record me = make_record(warp.clock, warp.index * LANES + u32(l), strong, warp.here);
+        const Epoch me = shared_epoch::make(warp.clock, warp.index * LANES + u32(l), strong, warp.here);
         const u64 last = (address[l] + bytes - 1) >> shift_;
         for (u64 g = address[l] >> shift_; g <= last; ++g) {
-            const bool hit = access == Access::read ? note_read(warp, me, g, race)
-                                                    : note_write(warp, me, access == Access::atomic, g, race);
+            const bool hit = access == Access::read ? record_read(warp, me, g, race)
+                                                    : record_write(warp, me, access == Access::atomic, g, race);
             if (!hit) continue;
-            *lane = l;
+            race->lane = l;
             return true;
         }
     }

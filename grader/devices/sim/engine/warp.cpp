@@ -78,6 +78,18 @@ Mask behind(Warp& warp, Mask mask) {
 
 }  // namespace
 
+VectorClock Warp::release() {
+    VectorClock released = known;
+    released[index] = clock;
+    clock += 1;
+    return released;
+}
+
+void Warp::acquire(const VectorClock& released) {
+    known.join(released);
+    known_min = known.min(block->warps.size());
+}
+
 u8* Warp::local_at(int lane, u64 address, u64* available, u8** initialised) {
     Stack& stack = stacks[lane];
     const bool fixed = address < local_bytes;

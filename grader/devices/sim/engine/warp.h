@@ -6,6 +6,7 @@
 #pragma once
 #include <vector>
 
+#include "clock.h"
 #include "program.h"
 
 namespace sim {
@@ -44,11 +45,10 @@ struct Warp {
     Mask active = 0;        // lanes of the running group
     u64 executed = 0;       // warp instructions
     u64 executed_lanes = 0;
-    Mask carry = 0;        // flag of add.cc and its like
-    u32 clock = 0;         // grows at every synchronisation
-    u32 floor = 0;         // least of `seen`
-    u32 seen[LANES] = {};  // of each warp of the block: up to which clock its
-                           // accesses come before this warp's next
+    Mask carry = 0;     // flag of add.cc and its like
+    u32 clock = 0;      // grows at every synchronisation
+    VectorClock known;  // accesses up to these clocks come before this warp's next
+    u32 known_min = 0;  // least of `known`
     alignas(64) u32 pc[LANES] = {};
     Stack stacks[LANES];
 
@@ -72,6 +72,9 @@ struct Warp {
         alive &= ~lanes;
         at_warp_sync = 0;
     }
+
+    VectorClock release();  // what it knows now; what it does next comes after
+    void acquire(const VectorClock& released);
 
     // Runs until no lane can go on or about `budget` instructions are done.
     // Throws Halt.

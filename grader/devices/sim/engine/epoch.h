@@ -1,0 +1,72 @@
+// epoch: one access of a granule in 64 bits: which thread, at which clock of its warp, at which instruction
+//
+// Shared and global memory remember the last accesses of each granule so. An access races with an earlier epoch that its
+// warp's vector clock does not cover (FastTrack: Flanagan, Freund 2009). 0: nobody.
+#pragma once
+#include "scalar.h"
+
+namespace sim {
+
+using Epoch = u64;
+
+// An access that races with an earlier one.
+struct Race {
+    Epoch earlier = 0;
+    bool earlier_writes = false;
+    u64 address = 0;
+    int lane = 0;
+};
+
+// ---- of shared memory, whose block is known: clock:32 | thread:10 | strong:1 | pc:21
+
+namespace shared_epoch {
+
+inline Epoch make(u32 clock, u32 thread, bool strong, u32 pc) {
+    return Epoch(clock) << 32 | Epoch(thread & 1023) << 22 | Epoch(strong) << 21 | (pc & 0x1fffff);
+}
+inline u32 clock(Epoch e) {
+    return u32(e >> 32);
+}
+inline u32 thread(Epoch e) {
+    return u32(e) >> 22;
+}
+inline bool strong(Epoch e) {
+    return u32(e) >> 21 & 1;
+}
+inline u32 pc(Epoch e) {
+    return u32(e) & 0x1fffff;
+}
+
+}  // namespace shared_epoch
+
+// ---- of global memory: block:20 | clock:13 | thread:10 | pc:18 | width:3
+
+namespace global_epoch {
+
+constexpr u32 BLOCKS = 1 << 20;
+constexpr u32 LAST_CLOCK = (1 << 13) - 1;  // this one and later ones are not told apart
+constexpr int BLOCK_SHIFT = 44, CLOCK_SHIFT = 31, THREAD_SHIFT = 21, PC_SHIFT = 3;
+
+inline Epoch make(u32 block, u32 clock, u32 thread, u32 pc) {
+    return Epoch(block) << BLOCK_SHIFT | Epoch(clock < LAST_CLOCK ? clock : LAST_CLOCK) << CLOCK_SHIFT |
+           Epoch(thread) << THREAD_SHIFT | Epoch(pc & 0x3ffff) << PC_SHIFT;
+}
+inline u32 block(Epoch e) {
+    return u32(e >> BLOCK_SHIFT);
+}
+inline u32 clock(Epoch e) {
+    return u32(e >> CLOCK_SHIFT) & LAST_CLOCK;
+}
+inline u32 thread(Epoch e) {
+    return u32(e >> THREAD_SHIFT) & 1023;
+}
+inline u32 pc(Epoch e) {
+    return u32(e >> PC_SHIFT) & 0x3ffff;
+}
+inline u32 width(Epoch e) {  // log2 of the bytes of each thread, in the epoch of a line
+    return u32(e) & 7;
+}
+
+}  // namespace global_epoch
+
+}  // namespace sim
