@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 from facts import has
-from sim_kernels.harness import HERE, LIMITS, given, line_of, open_device, pack, run, unpack, wanted
+from sim_kernels.harness import HERE, LIMITS, engine, given, line_of, open_device, pack, run, unpack, wanted
 
 from grader.content.catalog import Kata
 from grader.content.source_file import source_of
 from grader.devices import Finding, Limits
 from grader.devices.sim import SimDevice
+from grader.devices.sim.library import load_engine
 from grader.output.report import explanation
 from grader.verdict import Grade, Kind, Verdict
 
@@ -33,6 +34,20 @@ def finding(device: SimDevice, launcher: str, *, n: int = N, seed: int = 0, limi
     outcome = run(device, launcher, given("x", "f32", X), wanted("y", "f32", N), n, seed=seed, limits=limits)
     assert len(outcome.findings) == 1, outcome.findings
     return outcome.findings[0]
+
+
+# What the grader alone can say: of these no finding is.
+GRADERS_OWN = {
+    *(Kind.PASS, Kind.NOT_STARTED, Kind.DOES_NOT_COMPILE, Kind.NOT_ALLOWED, Kind.WRONG_ANSWER),
+    *(Kind.TOO_SLOW, Kind.INCONCLUSIVE),
+}
+
+
+def test_the_engine_names_its_findings_as_the_verdicts_do() -> None:
+    """Each side's kinds are the other's: a misspelt one would wait for the first finding of its kind."""
+    named = load_engine(engine()).sim_finding_kinds().decode().split("\n")[:-1]
+    assert len(named) == len(set(named))
+    assert set(named) == {kind.value for kind in Kind} - {kind.value for kind in GRADERS_OWN}
 
 
 # launcher -> kind, facts of the message, index

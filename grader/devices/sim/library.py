@@ -41,6 +41,7 @@ _PROTOTYPES: dict[str, tuple[Any, Sequence[Any]]] = {
     "sim_count": (None, ()),
     "sim_counted": (ctypes.c_char_p, ()),
     "sim_end": (None, ()),
+    "sim_finding_kinds": (ctypes.c_char_p, ()),
     "sim_forms": (ctypes.c_char_p, ()),
     "sim_signatures": (ctypes.c_char_p, ()),
 }

@@ -99,6 +99,14 @@ SIM_EXPORT void sim_end() {
     Device::get().end();
 }
 
+// All kinds of findings, one a line.
+SIM_EXPORT const char* sim_finding_kinds() {
+    static std::string text;
+    text.clear();
+    for (int i = 0; i < FINDING_KINDS; ++i) text += std::string(name_of(FindingKind(i))) + "\n";
+    return text.c_str();
+}
+
 // All instruction forms of the tables, one a line.
 SIM_EXPORT const char* sim_forms() {
     static std::string text;

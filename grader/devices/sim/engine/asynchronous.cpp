@@ -91,7 +91,7 @@ void check_size(Warp& warp, int lane, u64 bytes) {
     if (bytes % Copy::MOST == 0 && bytes <= (1u << 20)) return;
     Block& block = *warp.block;
     block.stop_at(block.at(
-        warp, warp.here, lane, "misaligned",
+        warp, warp.here, lane, FindingKind::misaligned,
         "copies " + std::to_string(bytes) + " bytes in bulk: the size must be a multiple of 16 below a megabyte"));
 }
 

@@ -130,7 +130,7 @@ void Block::account(const Warp& warp) {
     if (sum <= launch->limit && !(launch->suspects && sum > launch->suspected_until)) return;
     const int lane = warp.alive ? __builtin_ctz(warp.alive) : 0;
     stop_at(
-        at(warp, warp.pc[lane], lane, "time-out",
+        at(warp, warp.pc[lane], lane, FindingKind::time_out,
            "still running after " + in_words(launch->limit) + " warp instructions: " + thread(warp.thread(lane)) +
                " is on line " + std::to_string(line_of(warp.pc[lane]).line)));
 }
@@ -184,7 +184,7 @@ void Block::check_same_barrier(const Warp& warp, Barrier& barrier, Mask lanes) {
     const u32 first = line_of(barrier.pc).line, now = line_of(warp.here).line;
     if (barrier.pc == warp.here || first == now) return;
     stop_at(
-        at(warp, warp.here, __builtin_ctz(lanes), "deadlock",
+        at(warp, warp.here, __builtin_ctz(lanes), FindingKind::deadlock,
            "divergent barrier: " + thread(warp.thread(__builtin_ctz(lanes))) + " waits at the barrier on line " +
                std::to_string(now) + " while other threads of its block wait at the one on line " +
                std::to_string(first)));
@@ -295,28 +295,34 @@ std::string Block::thread(u32 linear) const {
     return thread_name(linear % n[0], linear / n[0] % n[1], linear / (n[0] * n[1]));
 }
 
-Finding Block::at(const Warp& warp, u32 pc, int lane, std::string kind, std::string message) const {
-    Finding f;
-    f.kind = std::move(kind);
-    f.message = std::move(message);
-    f.kernel = program->name;
+Site Block::site(const Warp& warp, u32 pc, int lane) const {
+    Site s;
+    s.kernel = program->name;
     const SourceLine where = line_of(pc);
-    f.file = where.file;
-    f.line = where.line;
-    f.has_thread = true;
+    s.file = where.file;
+    s.line = where.line;
+    s.has_thread = true;
     const u32 t = warp.thread(lane);
     const u32* n = launch->block;
-    std::copy(index, index + 3, f.block);
-    f.thread[0] = t % n[0];
-    f.thread[1] = t / n[0] % n[1];
-    f.thread[2] = t / (n[0] * n[1]);
+    std::copy(index, index + 3, s.block);
+    s.thread[0] = t % n[0];
+    s.thread[1] = t / n[0] % n[1];
+    s.thread[2] = t / (n[0] * n[1]);
+    return s;
+}
+
+Finding Block::at(const Warp& warp, u32 pc, int lane, FindingKind kind, std::string message) const {
+    Finding f;
+    static_cast<Site&>(f) = site(warp, pc, lane);
+    f.kind = kind;
+    f.message = std::move(message);
     return f;
 }
 
 void Block::stop_at(Finding finding) {
     // A value read before anybody wrote it is the likelier cause of whatever came
     // after.
-    launch->keep(pending && finding.kind != "race" ? *pending : std::move(finding));
+    launch->keep(pending && finding.kind != FindingKind::race ? *pending : std::move(finding));
     throw Halt();
 }
 
@@ -346,7 +352,7 @@ void Block::deadlock_at_warp_sync(const Warp& warp) {
     const int other = missing ? __builtin_ctz(missing) : lane;
     const bool gone = !(warp.alive >> other & 1);
     stop_at(
-        at(warp, pc, lane, "deadlock",
+        at(warp, pc, lane, FindingKind::deadlock,
            thread(warp.thread(lane)) + " waits in " + in.entry->form + " for all lanes of its mask, but " +
                thread(warp.thread(other)) + (gone ? " has exited" : " waits") + " on line " +
                std::to_string(line_of(warp.pc[other]).line) + " and never comes"));
@@ -378,7 +384,7 @@ void Block::deadlock() {
     if (exited) message += ", " + plural(exited, "thread") + " exited without reaching it";
     if (elsewhere) message += ", " + plural(elsewhere, "thread") + " wait" + (elsewhere == 1 ? "s" : "") + " elsewhere";
     if (!other.empty()) message += " (" + other + ")";
-    stop_at(at(*waiter, pc, lane, "deadlock", message));
+    stop_at(at(*waiter, pc, lane, FindingKind::deadlock, message));
 }
 
 }  // namespace sim

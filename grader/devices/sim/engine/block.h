@@ -50,9 +50,10 @@ struct Block {
     // Records a volatile or atomic access: flags and locks order what stands around them.
     void record_strong_access(Warp& warp, const Instruction& in, Mask mask, Access access, u8* const* at);
 
+    Site site(const Warp& warp, u32 pc, int lane) const;
     // A finding at the running instruction of a warp. `stop_at` keeps it and
     // unwinds.
-    Finding at(const Warp& warp, u32 pc, int lane, std::string kind, std::string message) const;
+    Finding at(const Warp& warp, u32 pc, int lane, FindingKind kind, std::string message) const;
     [[noreturn]] void stop_at(Finding finding);
     SourceLine line_of(u32 pc) const;
     std::string thread(u32 linear) const;  // "thread (1,0,0)"

@@ -60,7 +60,7 @@ void check_depth(Warp& warp, int lane, const CallSite& site, const Frame& frame)
     if (stack.taken <= warp.launch->stack_bytes) return;
     Block& block = *warp.block;
     block.stop_at(block.at(
-        warp, warp.here, lane, "crash",
+        warp, warp.here, lane, FindingKind::crash,
         "stack overflow: " + demangled(site.callee) + ", " + plural(stack.callers.size() + 1, "call") +
             " deep, needs more than the " + std::to_string(warp.launch->stack_bytes) +
             " bytes of stack that a thread has; cudaDeviceSetLimit(cudaLimitStackSize, ...) gives more"));
@@ -125,7 +125,7 @@ void call_indirect(Warp& warp, const Instruction& in, Mask mask) {
             if (address == pointer[l]) return enter(warp, Mask(1) << l, site);
         Block& block = *warp.block;
         block.stop_at(block.at(
-            warp, warp.here, l, "crash",
+            warp, warp.here, l, FindingKind::crash,
             pointer[l] ? "calls through a pointer that holds no function of these parameters"
                        : "calls through a null pointer"));
     });

@@ -25,13 +25,13 @@ const char* verb(Access access) {
     return access == Access::read ? "reads " : access == Access::write ? "writes " : "updates ";
 }
 
-[[noreturn]] void stop(Warp& warp, int lane, const char* kind, const std::string& message) {
+[[noreturn]] void stop(Warp& warp, int lane, FindingKind kind, const std::string& message) {
     Block& block = *warp.block;
     block.stop_at(block.at(warp, warp.here, lane, kind, message));
 }
 
 Finding in_allocation(
-    Warp& warp, int lane, const char* kind, const Allocation& allocation, s64 index, const std::string& message) {
+    Warp& warp, int lane, FindingKind kind, const Allocation& allocation, s64 index, const std::string& message) {
     Finding finding = warp.block->at(warp, warp.here, lane, kind, message);
     finding.buffer = allocation.name;
     finding.index = index;
@@ -40,7 +40,7 @@ Finding in_allocation(
 }
 
 [[noreturn]] void stop_in(
-    Warp& warp, int lane, const char* kind, const Allocation& allocation, s64 index, const std::string& message) {
+    Warp& warp, int lane, FindingKind kind, const Allocation& allocation, s64 index, const std::string& message) {
     warp.block->stop_at(in_allocation(warp, lane, kind, allocation, index, message));
 }
 
@@ -95,25 +95,27 @@ u32 item_bytes(const Allocation& allocation, u32 access_bytes) {
     Warp& warp, int lane, u64 address, u32 bytes, Access access, const Allocation* allocation) {
     if (!allocation)
         stop(
-            warp, lane, "out of bounds",
+            warp, lane, FindingKind::out_of_bounds,
             std::string(verb(access)) + std::to_string(bytes) + " bytes at address " + hexadecimal(address) +
                 (address < 4096 ? ", a null pointer" : ", where no buffer is"));
     const s64 offset = s64(address - allocation->base);
     if (allocation->freed)
-        stop(warp, lane, "out of bounds", std::string(verb(access)) + allocation->name + " after it was freed");
+        stop(
+            warp, lane, FindingKind::out_of_bounds,
+            std::string(verb(access)) + allocation->name + " after it was freed");
     const bool within = offset >= 0 && u64(offset) + bytes <= allocation->bytes;
     const Place place =
         within ? inside(allocation->name, offset, item_bytes(*allocation, bytes), bytes)
                : outside(allocation->name, offset, allocation->bytes, item_bytes(*allocation, bytes), bytes);
-    if (!within) stop_in(warp, lane, "out of bounds", *allocation, place.index, verb(access) + place.text);
+    if (!within) stop_in(warp, lane, FindingKind::out_of_bounds, *allocation, place.index, verb(access) + place.text);
     if (misaligned(address, bytes))
         stop_in(
-            warp, lane, "misaligned", *allocation, place.index,
+            warp, lane, FindingKind::misaligned, *allocation, place.index,
             verb(access) + std::to_string(bytes) + " bytes at " + allocation->name + "[" + std::to_string(place.index) +
                 "]" + not_aligned(address, bytes));
     const bool input = allocation->kind == AllocationKind::input;
     stop_in(
-        warp, lane, input ? "modified its input" : "out of bounds", *allocation, place.index,
+        warp, lane, input ? FindingKind::modified_input : FindingKind::out_of_bounds, *allocation, place.index,
         verb(access) + place.text + ", but " + allocation->name + (input ? " is an input" : " is constant"));
 }
 
@@ -122,7 +124,7 @@ void read_too_early(Warp& warp, int lane, u64 address, u32 bytes, Access access,
     if (warp.launch->suspects) return;
     const Place place = inside(allocation.name, s64(address - allocation.base), item_bytes(allocation, bytes), bytes);
     warp.launch->suspect(in_allocation(
-        warp, lane, "uninitialised", allocation, place.index,
+        warp, lane, FindingKind::uninitialised, allocation, place.index,
         verb(access) + place.text + ", which nobody has written"));
 }
 
@@ -217,11 +219,12 @@ std::string other_access(const Block& block, const Race& race) {
         "race on " + name + " in shared memory: " +
         (other_first ? other_access(block, race) + ", " + mine : mine + ", " + other_access(block, race)) +
         ", with no barrier between";
-    Finding finding = block.at(warp, warp.here, race.lane, "race", message);
+    Finding finding = block.at(warp, warp.here, race.lane, FindingKind::race, message);
     if (!race.earlier_writes) {
         Warp& other = block.warps[shared_epoch::thread(race.earlier) / LANES];
         finding = block.at(
-            other, shared_epoch::pc(race.earlier), int(shared_epoch::thread(race.earlier) % LANES), "race", message);
+            other, shared_epoch::pc(race.earlier), int(shared_epoch::thread(race.earlier) % LANES), FindingKind::race,
+            message);
     }
     block.stop_at(std::move(finding));
 }
@@ -234,12 +237,12 @@ void check_shared_bounds(Warp& warp, const u64* a, Mask mask, u32 bytes, Access 
     each_lane(mask, [&](int l) {
         if (a[l] > size || size - a[l] < bytes)
             stop(
-                warp, l, "out of bounds",
+                warp, l, FindingKind::out_of_bounds,
                 verb(access) + block.shared_place(a[l], bytes, true).text + " in shared memory (" +
                     std::to_string(size) + " bytes)");
         if (misaligned(a[l], bytes))
             stop(
-                warp, l, "misaligned",
+                warp, l, FindingKind::misaligned,
                 verb(access) + std::to_string(bytes) + " bytes at " + block.shared_place(a[l], bytes, false).text +
                     " in shared memory" + not_aligned(a[l], bytes));
     });
@@ -253,7 +256,7 @@ void check_extent(Warp& warp, const Extent& extent, const u64* a, Mask mask, u32
         const u64 offset = a[l] - extent.offset;
         if (offset <= extent.bytes && extent.bytes - offset >= bytes) return;
         const Place place = outside(extent.name, extent.shape, s32(u32(offset)), extent.bytes, bytes);
-        stop(warp, l, "out of bounds", verb(access) + place.text + " in shared memory");
+        stop(warp, l, FindingKind::out_of_bounds, verb(access) + place.text + " in shared memory");
     });
 }
 
@@ -271,7 +274,7 @@ void access_shared(Warp& warp, const Instruction& in, const u64* a, Mask mask, u
     if (access != Access::write && (lane = shared.uninitialised(mask, a, bytes)) >= 0 && !block.pending) {
         block.copies.check(warp, mask, a, bytes, access);
         block.pending = std::make_unique<Finding>(block.at(
-            warp, warp.here, lane, "uninitialised",
+            warp, warp.here, lane, FindingKind::uninitialised,
             verb(access) + block.shared_place(a[lane], bytes, false).text +
                 " in shared memory, which nobody has written"));
     }
@@ -301,15 +304,16 @@ void access_local(Warp& warp, const u64* a, Mask mask, u32 bytes, Access access,
         u64 available;
         u8* shadow;
         at[l] = warp.local_at(l, a[l], &available, &shadow);
-        if (available < bytes) stop(warp, l, "out of bounds", verb(access) + local_place(warp, a[l], bytes, true));
+        if (available < bytes)
+            stop(warp, l, FindingKind::out_of_bounds, verb(access) + local_place(warp, a[l], bytes, true));
         if (misaligned(a[l], bytes))
             stop(
-                warp, l, "misaligned",
+                warp, l, FindingKind::misaligned,
                 verb(access) + std::to_string(bytes) + " bytes at " + local_place(warp, a[l], bytes, false) +
                     not_aligned(a[l], bytes));
         if (access != Access::write && !all_set(shadow, bytes))
             stop(
-                warp, l, "uninitialised",
+                warp, l, FindingKind::uninitialised,
                 verb(access) + local_place(warp, a[l], bytes, false) + ", which the thread has not written");
         std::memset(shadow, 1, bytes);
     });

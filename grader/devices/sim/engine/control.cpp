@@ -25,7 +25,7 @@ void branch_indexed(Warp& warp, const Instruction& in, Mask mask) {
         }
         Block& block = *warp.block;
         block.stop_at(block.at(
-            warp, warp.here, l, "crash",
+            warp, warp.here, l, FindingKind::crash,
             "jumps to entry " + std::to_string(index[l]) + " of a branch table with " + plural(table.size(), "entry")));
     });
 }
@@ -37,7 +37,7 @@ void leave(Warp& warp, const Instruction&, Mask mask) {
 
 void trap(Warp& warp, const Instruction&, Mask mask) {
     Block& block = *warp.block;
-    block.stop_at(block.at(warp, warp.here, __builtin_ctz(mask), "crash", "the kernel executes a trap"));
+    block.stop_at(block.at(warp, warp.here, __builtin_ctz(mask), FindingKind::crash, "the kernel executes a trap"));
 }
 
 // ---- barriers of the block

@@ -125,7 +125,7 @@ void Copies::check_fence(const Warp& warp, const BulkCopy& copy) const {
         const bool known = warp.known.covers(thread / LANES, clock) || thread == reader;
         if (block_.proxied.covers(thread / LANES, clock) || !known || is_bulk(*block_.program, pc)) continue;
         block_.stop_at(block_.at(
-            warp, copy.pc, copy.lane, "race",
+            warp, copy.pc, copy.lane, FindingKind::race,
             "race on " + block_.shared_place(at, 4, false).text + " in shared memory: " + block_.thread(thread) +
                 " writes it on line " + std::to_string(block_.line_of(pc).line) + ", the bulk copy on line " +
                 std::to_string(block_.line_of(copy.pc).line) + " reads it, with no fence.proxy.async between"));
@@ -212,7 +212,7 @@ void Copies::check(Warp& warp, Mask mask, const u64* address, u32 bytes, Access 
         if (!pc) return;
         const bool bulk = is_bulk(*block_.program, *pc);
         block_.stop_at(block_.at(
-            warp, warp.here, l, "race",
+            warp, warp.here, l, FindingKind::race,
             std::string(access == Access::read ? "reads " : "updates ") +
                 block_.shared_place(address[l], bytes, false).text + ", whose " +
                 (bulk ? "cp.async.bulk" : "cp.async") + " (line " + std::to_string(block_.line_of(*pc).line) +
@@ -225,7 +225,7 @@ void Copies::finish() {
     const BulkCopy& copy = stores_.front();
     const Warp& warp = block_.warps[copy.warp];
     block_.stop_at(block_.at(
-        warp, copy.pc, copy.lane, "race",
+        warp, copy.pc, copy.lane, FindingKind::race,
         "exits while this bulk copy may still read " + block_.shared_place(copy.shared, Copy::MOST, false).text +
             " in shared memory: commit it and wait for its group first"));
 }

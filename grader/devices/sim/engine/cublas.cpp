@@ -53,7 +53,7 @@ struct Gemm {
     bool in_half() const { return compute == C_16F || compute == C_16F_P; }
 };
 
-void find(const std::string& kind, const std::string& message) {
+void find(FindingKind kind, const std::string& message) {
     Finding finding;
     finding.kind = kind;
     finding.message = message;
@@ -61,7 +61,7 @@ void find(const std::string& kind, const std::string& message) {
 }
 
 int bad_value(const Gemm& gemm, const std::string& why) {
-    find("launch failed", std::string(gemm.call) + " returns CUBLAS_STATUS_INVALID_VALUE: " + why);
+    find(FindingKind::launch_failed, std::string(gemm.call) + " returns CUBLAS_STATUS_INVALID_VALUE: " + why);
     return BAD_VALUE;
 }
 
@@ -92,15 +92,18 @@ int check_types(const Gemm& gemm) {
     const bool fits = gemm.in_half() ? a == R_16F && b == R_16F && c == R_16F : floats || (single && halves);
     if (fits) return OK;
     find(
-        "launch failed", std::string(gemm.call) +
-                             " returns CUBLAS_STATUS_NOT_SUPPORTED: no product has these types of A, B, C and this"
-                             " compute type");
+        FindingKind::launch_failed,
+        std::string(gemm.call) +
+            " returns CUBLAS_STATUS_NOT_SUPPORTED: no product has these types of A, B, C and this"
+            " compute type");
     return NO_SUPPORT;
 }
 
 int check(const Gemm& gemm) {
     if (!handles.count(gemm.handle)) {
-        find("launch failed", std::string(gemm.call) + " returns CUBLAS_STATUS_NOT_INITIALIZED: its handle is none");
+        find(
+            FindingKind::launch_failed,
+            std::string(gemm.call) + " returns CUBLAS_STATUS_NOT_INITIALIZED: its handle is none");
         return NOT_INITIALIZED;
     }
     if (gemm.m < 0 || gemm.n < 0 || gemm.k < 0) return bad_value(gemm, "a size is negative");
@@ -114,7 +117,7 @@ int check(const Gemm& gemm) {
 bool in_order(const Gemm& gemm) {
     if (reinterpret_cast<u64>(gemm.handle->stream) > 2) return true;
     find(
-        "race",
+        FindingKind::race,
         std::string(gemm.call) +
             " works on the default stream, not on the launcher's: nothing orders it after what fills its inputs;"
             " cublasSetStream names the stream");
@@ -162,8 +165,9 @@ bool read(const Gemm& gemm, const Matrix& matrix, std::vector<f32>& out) {
         const u64 at = first + matrix.at(column), bytes = u64(matrix.rows) * matrix.item();
         if (allocation->shadow && std::count(allocation->shadow + at, allocation->shadow + at + bytes, 0)) {
             find(
-                "uninitialised", std::string(gemm.call) + " reads column " + std::to_string(column) + " of " +
-                                     matrix.name + " from " + allocation->name + ", not all of which was written");
+                FindingKind::uninitialised, std::string(gemm.call) + " reads column " + std::to_string(column) +
+                                                " of " + matrix.name + " from " + allocation->name +
+                                                ", not all of which was written");
             return false;
         }
         f32* to = &out[size_t(column) * size_t(matrix.rows)];
@@ -211,7 +215,8 @@ std::vector<f32> gathered(const Matrix& matrix, bool is_a, int outer, int k, con
 
 bool writable(const Gemm& gemm, const Allocation& allocation) {
     if (!allocation.writable)
-        find("modified its input", std::string(gemm.call) + " writes " + allocation.name + ", which is an input");
+        find(
+            FindingKind::modified_input, std::string(gemm.call) + " writes " + allocation.name + ", which is an input");
     return allocation.writable;
 }
 

@@ -78,9 +78,9 @@ void Device::begin(u64 seed, u64 limit) {
     counted_.clear();
     if (!managed_.empty())
         keep(without_place(
-            "unsupported", "the __managed__ variable " + managed_ +
-                               ": memory that host and device share is not supported by the "
-                               "simulator; use __device__ and cudaMemcpyToSymbol"));
+            FindingKind::unsupported, "the __managed__ variable " + managed_ +
+                                          ": memory that host and device share is not supported by the "
+                                          "simulator; use __device__ and cudaMemcpyToSymbol"));
     allocations_ = executed = executed_lanes = launches = 0;
 }
 
@@ -104,7 +104,7 @@ void Device::keep(Finding finding) {
     if (findings.size() < MOST) findings.push_back(std::move(finding));
 }
 
-Finding Device::without_place(const std::string& kind, const std::string& message) const {
+Finding Device::without_place(FindingKind kind, const std::string& message) const {
     Finding finding;
     finding.kind = kind;
     finding.message = message;
@@ -124,7 +124,7 @@ int Device::take_error() {
 
 // The launcher has yet to ask for the error of the launch that has just failed.
 void Device::expect_error_check() {
-    error_unchecked_ = !findings.empty() && findings.back().kind == "launch failed";
+    error_unchecked_ = !findings.empty() && findings.back().kind == FindingKind::launch_failed;
 }
 
 void Device::close() {
@@ -135,7 +135,7 @@ void Device::close() {
 }
 
 int Device::unsupported(const std::string& sentence) {
-    keep(without_place("unsupported", sentence));
+    keep(without_place(FindingKind::unsupported, sentence));
     return fail(NOT_SUPPORTED);
 }
 
@@ -159,7 +159,7 @@ const Program* Device::program(const Function& function) {
     const auto index =
         module_ ? module_->function_index.find(function.name) : decltype(module_->function_index.end()){};
     if (!module_ || index == module_->function_index.end() || !module_->functions[index->second].defined) {
-        keep(without_place("unsupported", "the kernel " + demangled(function.name) + " is not in the PTX"));
+        keep(without_place(FindingKind::unsupported, "the kernel " + demangled(function.name) + " is not in the PTX"));
         return nullptr;
     }
     try {
@@ -168,7 +168,8 @@ const Program* Device::program(const Function& function) {
         give_shapes(made);
         return &made;
     } catch (const Unsupported& e) {
-        Finding finding = without_place("unsupported", std::string(e.what()) + " is not supported by the simulator");
+        Finding finding =
+            without_place(FindingKind::unsupported, std::string(e.what()) + " is not supported by the simulator");
         const SourceLine where = source_line(*module_, e.location, source_);
         finding.kernel = demangled(function.name);
         finding.file = where.file;
@@ -176,7 +177,8 @@ const Program* Device::program(const Function& function) {
         keep(finding);
         return nullptr;
     } catch (const std::bad_alloc&) {
-        keep(without_place("unsupported", "there is not enough memory to decode " + demangled(function.name)));
+        keep(without_place(
+            FindingKind::unsupported, "there is not enough memory to decode " + demangled(function.name)));
         return nullptr;
     }
 }
@@ -230,7 +232,7 @@ int Device::launch(const void* host, const Geometry& geometry, void** arguments,
     const Program* p = program(*f);
     if (!p) return fail(NO_KERNEL_IMAGE);
     if (const Refusal refusal = refuse(*card_, *p, f->dynamic_shared_limit, geometry, cooperative); refusal.error) {
-        Finding finding = without_place("launch failed", p->name + " is launched with " + refusal.why);
+        Finding finding = without_place(FindingKind::launch_failed, p->name + " is launched with " + refusal.why);
         finding.kernel = p->name;
         keep(finding);
         return fail(refusal.error);

@@ -148,7 +148,7 @@ class Device {
     u64 grid_workspace();
     void count(Launch& launch);
     void finish(Launch& launch);
-    Finding without_place(const std::string& kind, const std::string& message) const;
+    Finding without_place(FindingKind kind, const std::string& message) const;
 
     const Card* card_ = nullptr;
     std::unique_ptr<ptx::Module> module_;

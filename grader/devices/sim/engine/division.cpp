@@ -51,7 +51,7 @@ void divided(Warp& warp, const Instruction& in, Mask mask) {
     each_lane(mask, [&](int l) { zero |= Mask(b[l] == 0) << l; });
     Block& block = *warp.block;
     if (zero && written_by_learner(block.line_of(warp.here)))
-        block.stop_at(block.at(warp, warp.here, __builtin_ctz(zero), "crash", "divides by zero"));
+        block.stop_at(block.at(warp, warp.here, __builtin_ctz(zero), FindingKind::crash, "divides by zero"));
     Called<T (*)(T, T)>::run(warp, in, mask);
 }
 

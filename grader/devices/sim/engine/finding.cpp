@@ -9,6 +9,30 @@ namespace sim {
 
 namespace {
 
+struct KindName {
+    FindingKind kind;
+    const char* name;
+};
+constexpr KindName KIND_NAMES[] = {
+    {FindingKind::out_of_bounds, "out of bounds"},
+    {FindingKind::misaligned, "misaligned"},
+    {FindingKind::uninitialised, "uninitialised"},
+    {FindingKind::race, "race"},
+    {FindingKind::deadlock, "deadlock"},
+    {FindingKind::launch_failed, "launch failed"},
+    {FindingKind::crash, "crash"},
+    {FindingKind::time_out, "time-out"},
+    {FindingKind::modified_input, "modified its input"},
+    {FindingKind::unsupported, "unsupported"},
+};
+
+constexpr bool each_in_its_place() {
+    for (int i = 0; i < FINDING_KINDS; ++i)
+        if (int(KIND_NAMES[i].kind) != i) return false;
+    return sizeof KIND_NAMES == FINDING_KINDS * sizeof KIND_NAMES[0];
+}
+static_assert(each_in_its_place());
+
 s64 floor_divide(s64 a, s64 b) {
     return a >= 0 ? a / b : -((-a + b - 1) / b);
 }
@@ -40,6 +64,10 @@ std::string full_name(const std::string& symbol) {
 }
 
 }  // namespace
+
+const char* name_of(FindingKind kind) {
+    return KIND_NAMES[int(kind)].name;
+}
 
 std::string quoted(const std::string& text) {
     std::string out = "\"";
@@ -153,12 +181,27 @@ std::string variable_name(const std::string& symbol) {
     return colon == std::string::npos ? name : name.substr(colon + 2);
 }
 
+namespace {
+
+// The members of its JSON object, each behind a comma.
+std::string members(const Site& s) {
+    std::string out;
+    if (!s.kernel.empty()) out += ",\"kernel\":" + quoted(s.kernel);
+    if (!s.file.empty()) out += ",\"file\":" + quoted(s.file);
+    if (s.line) out += ",\"line\":" + std::to_string(s.line);
+    if (s.has_thread) out += ",\"block\":" + triple(s.block) + ",\"thread\":" + triple(s.thread);
+    return out;
+}
+
+}  // namespace
+
+std::string json(const Site& site) {
+    const std::string out = members(site);
+    return "{" + (out.empty() ? out : out.substr(1)) + "}";
+}
+
 std::string json(const Finding& f) {
-    std::string out = "{\"kind\":" + quoted(f.kind) + ",\"message\":" + quoted(f.message);
-    if (!f.kernel.empty()) out += ",\"kernel\":" + quoted(f.kernel);
-    if (!f.file.empty()) out += ",\"file\":" + quoted(f.file);
-    if (f.line) out += ",\"line\":" + std::to_string(f.line);
-    if (f.has_thread) out += ",\"block\":" + triple(f.block) + ",\"thread\":" + triple(f.thread);
+    std::string out = "{\"kind\":" + quoted(name_of(f.kind)) + ",\"message\":" + quoted(f.message) + members(f);
     if (!f.buffer.empty()) out += ",\"buffer\":" + quoted(f.buffer);
     if (f.has_index) out += ",\"index\":" + std::to_string(f.index);
     return out + "}";

@@ -7,15 +7,35 @@
 
 namespace sim {
 
-struct Finding {
-    std::string kind;  // the value of grader.verdict.Kind
-    std::string message;
+// Those values of grader.verdict.Kind that a finding can have.
+enum class FindingKind : u8 {
+    out_of_bounds,
+    misaligned,
+    uninitialised,
+    race,
+    deadlock,
+    launch_failed,
+    crash,
+    time_out,
+    modified_input,
+    unsupported,
+};
+constexpr int FINDING_KINDS = int(FindingKind::unsupported) + 1;
+const char* name_of(FindingKind kind);  // as grader.verdict has it
+
+// The thread and the line that an access or a finding is of, as far as they are known.
+struct Site {
     std::string kernel;
     std::string file;
     u32 line = 0;  // 0: unknown
     bool has_thread = false;
     u32 block[3] = {0, 0, 0};
     u32 thread[3] = {0, 0, 0};
+};
+
+struct Finding : Site {
+    FindingKind kind = FindingKind::unsupported;
+    std::string message;
     std::string buffer;
     bool has_index = false;
     s64 index = 0;
@@ -53,6 +73,7 @@ std::string demangled(const std::string& symbol);      // "foo<float>", without 
 std::string variable_name(const std::string& symbol);  // "tile" for kernel()::tile
 std::string quoted(const std::string& text);           // as a JSON string
 std::string triple(const u32* v);                      // as a JSON list
+std::string json(const Site& site);
 std::string json(const Finding& finding);
 
 }  // namespace sim

@@ -224,7 +224,7 @@ struct Side {
 Side side_of(const Warp& warp, Epoch epoch) {
     const Launch& launch = *warp.launch;
     Side side;
-    side.at = warp.block->at(warp, global_epoch::pc(epoch), 0, "race", "");
+    side.at = warp.block->at(warp, global_epoch::pc(epoch), 0, FindingKind::race, "");
     const u32 b = global_epoch::block(epoch), t = global_epoch::thread(epoch);
     const u32 *grid = launch.grid, *n = launch.block;
     const u32 block[] = {b % grid[0], b / grid[0] % grid[1], b / grid[0] / grid[1]};

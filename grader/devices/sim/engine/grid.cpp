@@ -44,7 +44,7 @@ class Scheduler {
         } catch (const Halt&) {
         } catch (const std::bad_alloc&) {
             Finding finding;
-            finding.kind = "launch failed";
+            finding.kind = FindingKind::launch_failed;
             finding.message = "the simulator has not enough memory for a block of this launch";
             finding.kernel = launch_.program->name;
             launch_.keep(finding);
@@ -135,7 +135,7 @@ void run_grid(Launch& launch) {
 // after.
 void Launch::keep(Finding found) const {
     const std::lock_guard<std::mutex> lock(mutex);
-    if (suspicion && found.kind != "race") found = *suspicion;
+    if (suspicion && found.kind != FindingKind::race) found = *suspicion;
     if (!finding) finding = std::make_unique<Finding>(std::move(found));
     stop = true;
 }

@@ -111,7 +111,7 @@ void require_whole_warp(Warp& warp, const Instruction& in, Mask mask) {
     if (mask == ALL) return;
     Block& block = *warp.block;
     block.stop_at(block.at(
-        warp, warp.here, __builtin_ctz(mask), "deadlock",
+        warp, warp.here, __builtin_ctz(mask), FindingKind::deadlock,
         in.entry->form + " needs all 32 lanes of the warp, but this one has " +
             plural(u64(__builtin_popcount(warp.existing)), "thread")));
 }

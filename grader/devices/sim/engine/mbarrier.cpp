@@ -30,7 +30,7 @@ MBarrier& MBarriers::find(const Warp& warp, int lane, u64 address) {
     const auto found = barriers_.find(address);
     if (found != barriers_.end()) return found->second;
     block_.stop_at(block_.at(
-        warp, warp.here, lane, "uninitialised",
+        warp, warp.here, lane, FindingKind::uninitialised,
         "uses " + block_.shared_place(address, 8, false).text + " as an mbarrier, but no mbarrier.init made it one"));
 }
 
@@ -59,7 +59,7 @@ void MBarriers::complete_bytes(MBarrier& barrier, s64 bytes) {
 void MBarriers::arrive(Warp& warp, int lane, MBarrier& barrier, u32 count, bool drops) {
     if (barrier.pending < s64(count)) {
         block_.stop_at(block_.at(
-            warp, warp.here, lane, "crash",
+            warp, warp.here, lane, FindingKind::crash,
             "arrives at an mbarrier that expects " + plural(barrier.expected, "arrival") + " a phase and has " +
                 (barrier.pending ? "only " + std::to_string(barrier.pending) + " left" : "had them all")));
     }
@@ -140,7 +140,7 @@ void MBarriers::deadlock() {
             if (barrier.pending) missing = plural(u64(std::max<s64>(barrier.pending, 0)), "arrival");
             if (barrier.bytes) missing += (missing.empty() ? "" : " and ") + plural(u64(barrier.bytes), "byte");
             block_.stop_at(block_.at(
-                warp, warp.pc[lane], lane, "deadlock",
+                warp, warp.pc[lane], lane, FindingKind::deadlock,
                 block_.thread(warp.thread(lane)) + " waits at the mbarrier " + name + ", which expects " +
                     plural(barrier.expected, "arrival") + " and still lacks " + missing + " in phase " +
                     std::to_string(barrier.phase)));
@@ -163,7 +163,8 @@ void objects(Warp& warp, const Instruction& in, Mask mask, Access access, u64* a
     each_lane(mask, [&](int l) {
         address[l] = u64(at[l] - block.shared.data());
         if (address[l] < block.shared.bytes()) return;
-        block.stop_at(block.at(warp, warp.here, l, "crash", "uses an mbarrier that is not in shared memory"));
+        block.stop_at(
+            block.at(warp, warp.here, l, FindingKind::crash, "uses an mbarrier that is not in shared memory"));
     });
 }
 

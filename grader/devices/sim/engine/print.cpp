@@ -133,7 +133,8 @@ void assert_failed(Warp& warp, const CallSite& site, Mask mask) {
     const int l = __builtin_ctz(mask);
     Block& block = *warp.block;
     block.stop_at(block.at(
-        warp, warp.here, l, "crash", "assertion `" + text_at(warp, l, argument<u64>(warp, l, site, 0)) + "` failed"));
+        warp, warp.here, l, FindingKind::crash,
+        "assertion `" + text_at(warp, l, argument<u64>(warp, l, site, 0)) + "` failed"));
 }
 
 struct Builtin {

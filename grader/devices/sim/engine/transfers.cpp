@@ -42,7 +42,7 @@ Allocation* Device::range(const char* what, const void* pointer, u64 bytes, cons
                   plural(allocation->bytes, "byte");
     }
     if (message.empty()) return allocation;
-    Finding finding = without_place("out of bounds", message);
+    Finding finding = without_place(FindingKind::out_of_bounds, message);
     if (allocation) finding.buffer = allocation->name;
     keep(finding);
     return nullptr;
@@ -55,8 +55,8 @@ int Device::copy(const char* what, void* to, const void* from, u64 bytes) {
     if (is_device_address(to) && !(target = range(what, to, bytes, "writes"))) return fail(INVALID_VALUE);
     if (is_device_address(from) && !(origin = range(what, from, bytes, "reads"))) return fail(INVALID_VALUE);
     if (target && target->kind == AllocationKind::input) {
-        Finding finding =
-            without_place("modified its input", std::string(what) + " writes " + target->name + ", which is an input");
+        Finding finding = without_place(
+            FindingKind::modified_input, std::string(what) + " writes " + target->name + ", which is an input");
         finding.buffer = target->name;
         keep(finding);
         return fail(INVALID_VALUE);
@@ -72,8 +72,8 @@ int Device::copy(const char* what, void* to, const void* from, u64 bytes) {
         std::memset(target->shadow + write_at, 1, bytes);
     if (!target && shadow && std::count(shadow, shadow + bytes, 0)) {
         Finding finding = without_place(
-            "uninitialised", std::string(what) + " reads " + plural(bytes, "byte") + " of " + origin->name +
-                                 ", not all of which were written");
+            FindingKind::uninitialised, std::string(what) + " reads " + plural(bytes, "byte") + " of " + origin->name +
+                                            ", not all of which were written");
         finding.buffer = origin->name;
         keep(finding);
     }
@@ -87,8 +87,8 @@ int Device::fill(const char* what, void* to, int value, u64 bytes) {
     Allocation* target = range(what, to, bytes, "writes");
     if (!target) return fail(INVALID_VALUE);
     if (!target->writable) {
-        Finding finding =
-            without_place("modified its input", std::string(what) + " writes " + target->name + ", which is an input");
+        Finding finding = without_place(
+            FindingKind::modified_input, std::string(what) + " writes " + target->name + ", which is an input");
         finding.buffer = target->name;
         keep(finding);
         return fail(INVALID_VALUE);

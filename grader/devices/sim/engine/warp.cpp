@@ -25,7 +25,7 @@ void check_members(Warp& warp, const Instruction& in, Mask mask) {
     std::snprintf(text, sizeof text, "0x%08x", members[lane]);
     Block& block = *warp.block;
     block.stop_at(block.at(
-        warp, warp.here, lane, "deadlock",
+        warp, warp.here, lane, FindingKind::deadlock,
         block.thread(warp.thread(lane)) + " comes to " + in.entry->form + " with the mask " + text +
             ", which does not name its lane " + std::to_string(lane) +
             ": it may wait for ever, and what it gets is undefined"));
@@ -39,7 +39,7 @@ void require_present(Warp& warp, const Instruction& in, Mask mask, Mask gone) {
     const int lane = __builtin_ctz(mask), other = __builtin_ctz(gone);
     Block& block = *warp.block;
     block.stop_at(block.at(
-        warp, warp.here, lane, "deadlock",
+        warp, warp.here, lane, FindingKind::deadlock,
         block.thread(warp.thread(lane)) +
             (shuffle ? " names in the mask of " + in.entry->form + " a lane that is gone: "
                      : " comes to " + in.entry->form + ", which all lanes of the warp must execute, but ") +

@@ -14,7 +14,7 @@ void Watch::note(const Warp& warp, Mask mask, const u64* a, u32 bytes) {
     for (Watched& place : places_) {
         each_lane(mask, [&](int l) {
             if (a[l] >= place.address + place.bytes || a[l] + bytes <= place.address) return;
-            place.writer = warp.block->at(warp, warp.here, l, "", "");
+            place.writer = warp.block->site(warp, warp.here, l);
             place.written = true;
         });
     }

@@ -26,7 +26,7 @@ class Watch {
         u64 address;
         u32 bytes;
         bool written;
-        Finding writer;
+        Site writer;
     };
     std::mutex mutex_;
     std::vector<Watched> places_;
