@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-OWN_HEADERS = Path(__file__).resolve().parents[1] / "include"
+# what the simulator has for cuBLAS
+CUBLAS_STAND_IN = Path(__file__).resolve().parents[1] / "devices" / "sim" / "cublas"
 
 
 class LibraryMissing(Exception):
@@ -89,21 +90,28 @@ def _cutlass_places(toolkit: Path) -> Iterator[Path]:
 # cuBLAS: of the toolkit, or of the wheels that torch brings
 
 
+CUBLAS_HEADER = "cublas_v2.h"
+CUBLAS_ON_GPU = "A GPU grades this kata (--device gpu), and the simulator all others."
 CUBLAS_FIX = "Install it with `pip install nvidia-cublas`, or use an nvcc of a whole CUDA toolkit."
 
 
 def _find_cublas(toolkit: Path, device: str) -> Library:
     """The simulator answers the calls itself and needs declarations only: our own, the same on every machine."""
-    own = OWN_HEADERS / "cublas"
+    own = CUBLAS_STAND_IN
     if device == "sim":
-        return Library(("-I", str(own)), _fingerprint(own / "cublas_v2.h"), own)
+        if not (own / CUBLAS_HEADER).is_file():
+            raise LibraryMissing(f"the simulator's cuBLAS ({own.name}/{CUBLAS_HEADER}) is not here. {CUBLAS_ON_GPU}")
+        return Library(("-I", str(own)), _fingerprint(own / CUBLAS_HEADER), own)
     for folder in _cublas_folders(toolkit):
         for library in sorted(folder.glob("libcublas.so*"), key=lambda path: len(path.name)):
-            headers = next((path for path in _cublas_headers(folder) if (path / "cublas_v2.h").is_file()), own)
+            places = (folder.parent / "include", own)
+            headers = next((path for path in places if (path / CUBLAS_HEADER).is_file()), None)
+            if headers is None:
+                continue
             link = (str(library), f"-rpath={folder}")
             flags = ("-I", str(headers), *(word for item in link for word in ("-Xlinker", item)))
             return Library(flags, f"{headers} {_fingerprint(library)}", library)
-    raise LibraryMissing(f"cuBLAS (libcublas.so) is not on this machine. {CUBLAS_FIX}")
+    raise LibraryMissing(f"cuBLAS (libcublas.so, cublas_v2.h) is not on this machine. {CUBLAS_FIX}")
 
 
 def _cublas_folders(toolkit: Path) -> Iterator[Path]:
@@ -111,10 +119,6 @@ def _cublas_folders(toolkit: Path) -> Iterator[Path]:
     for entry in sys.path:
         for pattern in ("nvidia/cu[0-9]*/lib", "nvidia/cublas/lib"):
             yield from sorted(Path(entry or ".").glob(pattern), reverse=True)
-
-
-def _cublas_headers(folder: Path) -> Iterator[Path]:
-    yield folder.parent / "include"
 
 
 def _fingerprint(path: Path) -> str:

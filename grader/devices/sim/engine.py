@@ -25,6 +25,7 @@ from grader.storage.lock import BuildLocks
 from grader.storage.manifest import Hashes
 
 SOURCES = Path(__file__).parent / "engine"
+STAND_INS = ("cublas",)  # folders beside it: without one, the katas of its library are refused on the simulator
 LIBRARY = "libsim_engine.so"
 OBJECT = "object.o"
 FLAGS = ("-std=c++17", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-fno-strict-aliasing", "-pthread")
@@ -70,7 +71,7 @@ def engine_library(
     about = os.stat(path)
     flags, compiler_key = _known(path, about.st_mtime_ns, about.st_size)
     headers = sorted(SOURCES.glob("*.h"))
-    sources = sorted(SOURCES.glob("*.cpp"))
+    sources = engine_sources()
     place = folder / f"engine-{_digest(f'{compiler_key} {manifest.VERSION}', *headers, *sources)}"
     if built := entries.find(place, Hashes()):
         return built / LIBRARY
@@ -88,6 +89,12 @@ def engine_library(
         [built] = entries.keep([Made(made, place)], Hashes())
     say("the simulator is built")
     return built / LIBRARY
+
+
+def engine_sources() -> list[Path]:
+    """The engine's own, and those of the stand-ins for libraries that are there."""
+    folders = (SOURCES, *(SOURCES.parent / name for name in STAND_INS))
+    return sorted(path for folder in folders for path in folder.glob("*.cpp"))
 
 
 def _compiler_path(compiler: str) -> str:
@@ -152,7 +159,8 @@ def _compile(command: Sequence[str], places: Mapping[Path, Path], stage: Path, j
     def compile_one(source: Path) -> Path:
         made = stage / source.stem
         made.mkdir()
-        flags = (_optimisation(source), "-include", str(standard), "-c", str(source), "-o", str(made / OBJECT))
+        flags = [_optimisation(source), "-include", str(standard), "-I", str(SOURCES)]
+        flags += ["-c", str(source), "-o", str(made / OBJECT)]
         _run([*command, *flags], source.name, stage)
         return entries.keep([Made(made, places[source])], Hashes())[0]
 
