@@ -26,7 +26,7 @@ from grader.learner import progress
 from grader.learner.state import states
 from grader.output.speeds import SpeedsError
 from grader.pages import document, paragraph
-from grader.pages.accesses import ideal_waves, sectors_of, waves_of
+from grader.pages.accesses import ideal_wavefronts, sectors_of, wavefronts_of
 from grader.pages.graph import LOOKS, look_of, places_of
 from grader.pages.markup import Markup, tag
 from grader.pages.points import of_the_learner, of_the_solutions
@@ -404,7 +404,7 @@ def test_a_published_row_that_its_spec_does_not_know_is_left_out(catalog: Catalo
 # Pictures
 
 
-@pytest.mark.parametrize("launcher", ["strided", "offset", "broadcast", "vector", "asynchronous", "atomics"])
+@pytest.mark.parametrize("launcher", ["strided", "offset", "broadcast", "vector", "pairs", "asynchronous", "atomics"])
 def test_a_picture_counts_as_the_simulator_does(launcher: str) -> None:
     device = open_device(HERE / "counters.cu")
     buffers = (given("x", "f32", [1.0] * 4096), wanted("y", "f32", 4096))
@@ -414,26 +414,26 @@ def test_a_picture_counts_as_the_simulator_does(launcher: str) -> None:
     accesses = kernel.samples
     warps = 3 if launcher == "atomics" else 1
     assert warps * sum(len(sectors_of(access)) for access in accesses if access.buffer) == kernel.sectors
-    waves = [access for access in accesses if access.buffer is None]
-    assert sum(map(len, map(waves_of, waves))) == kernel.wavefronts
-    assert sum(map(ideal_waves, waves)) == kernel.ideal_wavefronts
+    wavefronts = [access for access in accesses if access.buffer is None]
+    assert sum(map(len, map(wavefronts_of, wavefronts))) == kernel.wavefronts
+    assert sum(map(ideal_wavefronts, wavefronts)) == kernel.ideal_wavefronts
 
 
 def an_access(at: Sequence[int | None], operation: str) -> Access:
     """Of 4 bytes of shared memory a lane."""
-    return Access(1, 4, 0, 0, 4, operation, None, (0, 0, 0), tuple(at))
+    return Access(1, 4, 0, 0, 4, 32, operation, None, (0, 0, 0), tuple(at))
 
 
-def test_lanes_that_want_one_word_share_a_wave_but_for_atomics() -> None:
+def test_lanes_that_want_one_word_share_a_wavefront_but_for_atomics() -> None:
     read, atomic = (an_access([8] * 32, operation) for operation in ("read", "atomic"))
-    assert waves_of(read) == [{2: list(range(32))}]
-    assert [wave[2] for wave in waves_of(atomic)] == [[lane] for lane in range(32)]
+    assert wavefronts_of(read) == [{2: list(range(32))}]
+    assert [wavefront[2] for wavefront in wavefronts_of(atomic)] == [[lane] for lane in range(32)]
 
 
 def test_the_bank_picture_of_a_column(page: Path) -> None:
     text = page.read_text()
-    assert re.search(r"32 lanes[^<]* 32 waves[^<]* 1 ", text)
-    assert re.search(r"32 lanes[^<]* 1 wave;[^<]*no bank conflict", text)
+    assert re.search(r"32 lanes[^<]* 32 wavefronts[^<]* 1 ", text)
+    assert re.search(r"32 lanes[^<]* 1 wavefront;[^<]*no bank conflict", text)
     assert re.search(r"32 lanes[^<]* 4 sectors", text)
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import pytest
-from sim_kernels.harness import HERE, given, line_of, open_device, wanted
+from sim_kernels.harness import HERE, engine, given, line_of, open_device, wanted
+from sim_kernels.wavefronts import NONE, patterns
 
 from grader.devices import Call, Outcome, Scalar
 from grader.devices.report_json import encode
 from grader.devices.sim import SimDevice
+from grader.devices.sim.library import load_engine
 
 SOURCE = HERE / "counters.cu"
 X = [float(i % 17) for i in range(4096)]
@@ -62,7 +65,7 @@ def test_coalesced(device: SimDevice) -> None:
     assert (counted["bytes_read"], counted["bytes_written"]) == (4000, 4000)
     assert counted["instructions"]["load"] >= warps and counted["instructions"]["store"] == warps
     line = at(counted, "coalesced")
-    assert (line["sectors"], line["ideal_sectors"], line["waves"]) == (250, 250, 0)
+    assert (line["sectors"], line["ideal_sectors"], line["wavefronts"]) == (250, 250, 0)
 
 
 # launcher -> sectors and ideal sectors of the load and the store together
@@ -75,18 +78,31 @@ def test_sectors_against_the_ideal(device: SimDevice, launcher: str) -> None:
     assert (line["sectors"], line["ideal_sectors"]) == SECTORS[launcher]
 
 
-def test_a_float4_takes_four_waves_by_nature(device: SimDevice) -> None:
+def test_a_float4_takes_four_wavefronts_by_nature(device: SimDevice) -> None:
     counted = kernel(device, "vector", 128)
-    assert (counted["shared_requests"], counted["waves"], counted["ideal_waves"]) == (2, 8, 8)
-    assert (at(counted, "vector_in")["waves"], at(counted, "vector_out")["waves"]) == (4, 4)
+    assert (counted["shared_requests"], counted["wavefronts"], counted["ideal_wavefronts"]) == (2, 8, 8)
+    assert (at(counted, "vector_in")["wavefronts"], at(counted, "vector_out")["wavefronts"]) == (4, 4)
     assert counted["barriers"] == 1
+
+
+def test_wavefronts_are_those_of_the_card() -> None:
+    library = load_engine(engine())
+    for pattern in patterns():
+        mask = sum(1 << lane for lane, at in enumerate(pattern.at) if at != NONE)
+        at = (ctypes.c_uint64 * 32)(*(max(place, 0) for place in pattern.at))
+        assert library.sim_wavefronts(at, mask, pattern.bytes, pattern.is_load) == pattern.counted, pattern
+
+
+def test_a_float4_that_two_lanes_share_takes_two_wavefronts(device: SimDevice) -> None:
+    line = at(kernel(device, "pairs", 128), "pairs_out")
+    assert (line["wavefronts"], line["ideal_wavefronts"]) == (2, 2)
 
 
 def test_bank_conflicts(device: SimDevice) -> None:
     warps = 32
     conflicts, padded = kernel(device, "conflicts", 1024), kernel(device, "padded", 1024)
-    assert (conflicts["waves"], conflicts["ideal_waves"]) == (warps + 32 * warps, 2 * warps)
-    assert padded["waves"] == padded["ideal_waves"] == 2 * warps
+    assert (conflicts["wavefronts"], conflicts["ideal_wavefronts"]) == (warps + 32 * warps, 2 * warps)
+    assert padded["wavefronts"] == padded["ideal_wavefronts"] == 2 * warps
 
 
 def test_divergent_branches(device: SimDevice) -> None:
@@ -111,7 +127,7 @@ def test_asynchronous_copies_are_counted(device: SimDevice) -> None:
     counted = kernel(device, "asynchronous", 32)
     assert counted["instructions"]["copy"] == 2
     assert (counted["sectors"], counted["ideal_sectors"]) == (16 + 4, 16 + 4)
-    assert (counted["waves"], counted["ideal_waves"]) == (4 + 4, 4 + 1)
+    assert (counted["wavefronts"], counted["ideal_wavefronts"]) == (4 + 4, 4 + 1)
 
 
 def samples(counted: dict[str, Any], marker: str, **wanted: Any) -> list[dict[str, Any]]:
@@ -150,7 +166,7 @@ def test_samples_of_shared_memory_and_of_buffers_that_begin_anywhere(device: Sim
 
 
 @pytest.mark.parametrize(
-    ("launcher", "waves"),
+    ("launcher", "wavefronts"),
     [
         ("halves_128", 32),  # all eight rows of 16 bytes begin in the same banks
         ("halves_136", 4),  # no two of them do
@@ -162,8 +178,8 @@ def test_samples_of_shared_memory_and_of_buffers_that_begin_anywhere(device: Sim
     ],
 )
 def test_fragments_come_from_shared_memory_as_the_machine_code_loads_them(
-    device: SimDevice, launcher: str, waves: int
+    device: SimDevice, launcher: str, wavefronts: int
 ) -> None:
     counted = kernels(call(device, launcher, 0))[0]
     line = at(counted, "fragment")
-    assert (line["waves"], line["ideal_waves"]) == (waves, 4)
+    assert (line["wavefronts"], line["ideal_wavefronts"]) == (wavefronts, 4)

@@ -25,7 +25,7 @@ from grader.content.source_file import Source
 from grader.devices.sim import engine_library
 from grader.grade import Options, targets
 from grader.output.console import open_catalog, tell
-from grader.output.record import record
+from grader.output.record import FORMAT, record
 from grader.output.terminal import plain
 from grader.service.replies import LIMIT_S, Reply, replies
 from grader.service.task import Task
@@ -193,7 +193,7 @@ class _Run:
 
 def _said(entry: Entry, verdict: str, summary: str) -> dict[str, Any]:
     """What is said in place of a grade, with the fields that a grade has."""
-    head = {"format": 1, "kata": entry.kata, "file": entry.file, "sha256": None, "passed": False, "seconds": 0.0}
+    head = {"format": FORMAT, "kata": entry.kata, "file": entry.file, "sha256": None, "passed": False, "seconds": 0.0}
     return {**head, "device": None, "verdict": verdict, "summary": summary, "verdicts": [], "measurements": []}
 
 

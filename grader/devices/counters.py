@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-KEYS = {"wavefronts": "waves", "ideal_wavefronts": "ideal_waves", "operation": "access"}  # field -> key in the JSON
+KEYS = {"operation": "access"}  # field -> key in the JSON
 
 Triple = tuple[int, int, int]
 
@@ -36,7 +36,8 @@ class Access:
     """One access of a warp: ``at`` has for each lane its bytes' begin, None where the lane has no part in it.
 
     In global memory they count from the last multiple of 128 bytes at or before the buffer, which begins ``begin``
-    bytes after that; in shared memory (``buffer`` None) from the block's own first byte.
+    bytes after that; in shared memory (``buffer`` None) from the block's own first byte, and as many lanes as
+    ``together`` may be served at once.
     """
 
     line: int
@@ -44,6 +45,7 @@ class Access:
     warp: int
     begin: int
     itemsize: int
+    together: int
     operation: str  # read, write, atomic
     buffer: str | None
     block: Triple

@@ -1,7 +1,7 @@
 """Grade -> JSON: what `kata grade --json` and `kata bench --json` write, for programs. docs/json.md has the fields.
 
-Fields are only added; one that changes its meaning changes FORMAT. JSON knows no infinities and no NaN: those are the
-strings "inf", "-inf" and "nan".
+Fields are only added; one that changes its meaning or its name changes FORMAT. JSON knows no infinities and no NaN:
+those are the strings "inf", "-inf" and "nan".
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from grader.devices.report_json import encode
 from grader.verdict import CaseCounters, Grade, Verdict
 
-FORMAT = 1
+FORMAT = 2
 _DERIVED = ("rate", "baseline_rate", "unit", "peak_share")  # of a measurement
 
 

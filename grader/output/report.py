@@ -188,7 +188,7 @@ _TOTALS: tuple[tuple[str, str], ...] = (
     ("by class", "{classes}"),
     ("global memory", "{bytes_read:,} bytes read, {bytes_written:,} written, in {global_requests:,} requests"),
     ("sectors", "{sectors:,} of 32 bytes; {ideal_sectors:,} would do"),
-    ("shared memory", "{wavefronts:,} waves of {shared_requests:,} requests; {ideal_wavefronts:,} would do"),
+    ("shared memory", "{wavefronts:,} wavefronts of {shared_requests:,} requests; {ideal_wavefronts:,} would do"),
     ("branches", "{branches:,}, {divergent_branches:,} of them divergent"),
     ("barriers", "{barriers:,}"),
     ("atomics", "{atomics:,} instructions, at most {most_atomics_on_one_address:,} updates of one address"),
@@ -219,12 +219,12 @@ def _totals(kernel: KernelCounters) -> Iterable[str]:
 
 
 def _cost_lines(grade: Grade, lines: Sequence[LineCounters]) -> Iterable[str]:
-    yield f"{'line':>5} {'instructions':>13} {'sectors/ideal':>17} {'waves/ideal':>17}"
+    yield f"{'line':>5} {'instructions':>13} {'sectors/ideal':>17} {'wavefronts/ideal':>17}"
     for item in lines[:COST_LINES]:
         sectors = _share(item.sectors, item.ideal_sectors)
-        waves = _share(item.wavefronts, item.ideal_wavefronts)
+        wavefronts = _share(item.wavefronts, item.ideal_wavefronts)
         text = grade.source.line(item.line)[:70]
-        yield f"{item.line:>5} {item.instructions:>13,} {sectors:>17} {waves:>17}  {text}"
+        yield f"{item.line:>5} {item.instructions:>13,} {sectors:>17} {wavefronts:>17}  {text}"
 
 
 def _share(count: int, ideal: int) -> str:

@@ -1,4 +1,4 @@
-"""Counters of the simulator -> pictures of how a warp reaches into memory: sectors by lane, and banks by wave.
+"""Counters of the simulator -> pictures of how a warp reaches into memory: sectors by lane, and banks by wavefront.
 
 A picture is of one access, as a warp issued it: the first that the first warp of the first block made at that
 instruction. The figures beside the lines are of the whole launch.
@@ -16,9 +16,9 @@ from grader.pages import paragraph, section
 from grader.pages.markup import Markup, Row, drawing, join, label, line, rect, table, tag
 from grader.verdict import Grade, format_sizes
 
-SECTOR, WAVE, BANKS, LANES, WORD = 32, 128, 32, 32, 4  # bytes, bytes, banks, lanes, bytes
+SECTOR, BANKS, LANES, WORD = 32, 32, 32, 4  # bytes, banks, lanes, bytes
 CELL, BAND, LEFT, RIGHT, TOP = 10.0, 13.0, 74.0, 40.0, 18.0  # pixels: across, down, around the cells
-MOST_BANDS = 40  # sectors, or waves, that a picture shows
+MOST_BANDS = 40  # sectors, or wavefronts, that a picture shows
 MOST_PICTURES = 8  # of a kernel
 FEW = SECTOR // 2  # bytes used of a sector: no more than that is waste
 
@@ -38,30 +38,28 @@ def sectors_of(access: Access) -> dict[int, list[tuple[int, int, int]]]:
     return dict(sorted(found.items()))
 
 
-def waves_of(access: Access) -> list[dict[int, list[int]]]:
-    """What is served at once: for every wave, bank -> the lanes it serves.
+def wavefronts_of(access: Access) -> list[dict[int, list[int]]]:
+    """What is served at once: for every wavefront, bank -> the lanes it serves.
 
-    A phase is as many lanes as 128 bytes serve. Lanes that want the same word of a bank share a wave, but for atomics.
+    Lanes that want the same word of a bank share a wavefront, but for atomics.
     """
-    waves: list[dict[int, list[int]]] = []
-    together = max(1, min(LANES, WAVE // max(access.bytes, WORD)))
-    for first in range(0, LANES, together):
+    wavefronts: list[dict[int, list[int]]] = []
+    for first in range(0, LANES, access.together):
         banks: dict[int, dict[tuple[int, int], list[int]]] = {}
         for lane, at in access.lanes:
-            if not first <= lane < first + together:
+            if not first <= lane < first + access.together:
                 continue
             for word in range(at // WORD, (at + access.bytes - 1) // WORD + 1):
                 alone = lane if access.operation == "atomic" else -1
                 banks.setdefault(word % BANKS, {}).setdefault((word, alone), []).append(lane)
         depth = max(map(len, banks.values()), default=0)
         served = {bank: list(words.values()) for bank, words in banks.items()}
-        waves += [{bank: sets[turn] for bank, sets in served.items() if turn < len(sets)} for turn in range(depth)]
-    return waves
+        wavefronts += [{bank: sets[turn] for bank, sets in served.items() if turn < len(sets)} for turn in range(depth)]
+    return wavefronts
 
 
-def ideal_waves(access: Access) -> int:
-    together = max(1, min(LANES, WAVE // max(access.bytes, WORD)))
-    return len({lane // together for lane, _ in access.lanes})
+def ideal_wavefronts(access: Access) -> int:
+    return len({lane // access.together for lane, _ in access.lanes})
 
 
 # The section
@@ -72,7 +70,7 @@ def into_memory(counted: Sequence[Grade]) -> Markup:
     parts = [part for grade in counted for part in _kata(grade)]
     words = paragraph(
         "Counted by the simulator. Global memory is moved in sectors of 32 bytes; shared memory serves one word of "
-        "each of its 32 banks at once, in waves. What is orange is more than it need be.",
+        "each of its 32 banks at once, in wavefronts. What is orange is more than it need be.",
         class_="quiet",
     )
     return section("memory", "Reaching into memory", *((words, *parts) if parts else (paragraph(NOTHING),)))
@@ -94,14 +92,14 @@ def _kata(grade: Grade) -> Iterator[Markup]:
 
 
 def _lines(source: Source, lines: Iterable[LineCounters]) -> Markup:
-    head = ("", "", "sectors a request", "best", "waves an access", "best")
+    head = ("", "", "sectors a request", "best", "wavefronts an access", "best")
     rows = []
     for item in lines:
         if not item.requests and not item.accesses:
             continue
         sectors = _each(item.sectors, item.ideal_sectors, item.requests)
-        waves = _each(item.wavefronts, item.ideal_wavefronts, item.accesses)
-        rows.append(Row(f"line {item.line}", (tag("code", source.line(item.line)[:90]), *sectors, *waves)))
+        wavefronts = _each(item.wavefronts, item.ideal_wavefronts, item.accesses)
+        rows.append(Row(f"line {item.line}", (tag("code", source.line(item.line)[:90]), *sectors, *wavefronts)))
     return table(head, rows)
 
 
@@ -130,7 +128,7 @@ def _chosen(samples: Iterable[Access], lines: Sequence[LineCounters]) -> list[li
 def _picture(source: Source, alike: Sequence[Access]) -> Markup:
     """The worst of accesses that are alike."""
     is_shared = alike[0].buffer is None
-    worst = max(alike, key=lambda access: len(waves_of(access) if is_shared else sectors_of(access)))
+    worst = max(alike, key=lambda access: len(wavefronts_of(access) if is_shared else sectors_of(access)))
     what = "shared memory" if is_shared else worst.buffer
     several = f", the worst of {len(alike)} such instructions" if len(alike) > 1 else ""
     heading = f"Line {worst.line}: {worst.operation} of {what}, {worst.bytes} bytes a lane{several}"
@@ -175,27 +173,27 @@ def _band(access: Access, sector: int, uses: Sequence[tuple[int, int, int]], y: 
 
 
 def _banks(access: Access, heading: str) -> tuple[Markup, str]:
-    """Banks across, waves down; a cell is filled where a bank has a word to give in that wave."""
-    waves, best = waves_of(access), ideal_waves(access)
-    bands = [_wave(turn, wave, turn >= best) for turn, wave in enumerate(waves[:MOST_BANDS])]
+    """Banks across, wavefronts down; a cell is filled where a bank has a word to give in that wavefront."""
+    wavefronts, best = wavefronts_of(access), ideal_wavefronts(access)
+    bands = [_wavefront(turn, wavefront, turn >= best) for turn, wavefront in enumerate(wavefronts[:MOST_BANDS])]
     height = TOP + BAND * len(bands) + 4
-    if len(waves) > MOST_BANDS:
-        bands.append(label(f"and {len(waves) - MOST_BANDS} waves more", LEFT, height + 8, class_="quiet"))
+    if len(wavefronts) > MOST_BANDS:
+        bands.append(label(f"and {len(wavefronts) - MOST_BANDS} wavefronts more", LEFT, height + 8, class_="quiet"))
         height += BAND
-    verdict = "as few as can be: no bank conflict" if len(waves) <= best else f"{best} would do"
-    words = f"{_plural(access.lanes, 'lane')} served in {_plural(waves, 'wave')}; {verdict}."
+    verdict = "as few as can be: no bank conflict" if len(wavefronts) <= best else f"{best} would do"
+    words = f"{_plural(access.lanes, 'lane')} served in {_plural(wavefronts, 'wavefront')}; {verdict}."
     return drawing(f"{heading}. {words}", _width(), height, _across("bank"), *bands, class_="picture"), words
 
 
-def _wave(turn: int, wave: Mapping[int, Sequence[int]], is_more: bool) -> Markup:
+def _wavefront(turn: int, wavefront: Mapping[int, Sequence[int]], is_more: bool) -> Markup:
     y = TOP + BAND * turn
     cells = []
     for bank in range(BANKS):
-        lanes = wave.get(bank)
+        lanes = wavefront.get(bank)
         inside = [tag("title", f"bank {bank}: lane {', '.join(map(str, lanes))}")] if lanes else []
         paint = "cell" if not lanes else "worse" if is_more else "used"
         cells.append(rect(LEFT + CELL * bank, y, CELL - 0.5, BAND - 1, paint, *inside))
-    return join((label(f"wave {turn + 1}", LEFT - 4, y + 10, anchor="end", class_="quiet"), *cells))
+    return join((label(f"wavefront {turn + 1}", LEFT - 4, y + 10, anchor="end", class_="quiet"), *cells))
 
 
 def _plural(things: Sized, noun: str) -> str:

@@ -37,6 +37,14 @@ __global__ void vector_kernel(const float* x, float* y, int n) {
 }
 LAUNCHER(vector, 1, 32)
 
+__global__ void pairs_kernel(const float* x, float* y, int n) {
+    __shared__ float4 tile[32];
+    tile[threadIdx.x] = reinterpret_cast<const float4*>(x)[threadIdx.x];
+    __syncthreads();
+    reinterpret_cast<float4*>(y)[threadIdx.x] = tile[threadIdx.x / 2];  // pairs_out
+}
+LAUNCHER(pairs, 1, 32)
+
 template <int WIDTH>
 __device__ __forceinline__ void transpose(const float* x, float* y) {
     __shared__ float tile[32][WIDTH];

@@ -42,6 +42,10 @@ _PROTOTYPES: dict[str, tuple[Any, Sequence[Any]]] = {
     "sim_counted": (ctypes.c_char_p, ()),
     "sim_end": (None, ()),
     "sim_finding_kinds": (ctypes.c_char_p, ()),
+    "sim_wavefronts": (
+        ctypes.c_uint64,
+        (ctypes.POINTER(ctypes.c_uint64), ctypes.c_uint32, ctypes.c_uint32, ctypes.c_int),
+    ),
     "sim_forms": (ctypes.c_char_p, ()),
     "sim_signatures": (ctypes.c_char_p, ()),
 }

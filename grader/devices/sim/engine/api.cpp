@@ -107,6 +107,11 @@ SIM_EXPORT const char* sim_finding_kinds() {
     return text.c_str();
 }
 
+// The wavefronts of one access of a warp to shared memory: what the tests hold against a card's.
+SIM_EXPORT u64 sim_wavefronts(const u64* address, u32 mask, u32 bytes, int is_load) {
+    return wavefronts_of(mask, address, bytes, is_load ? Access::read : Access::write, is_load != 0).count;
+}
+
 // All instruction forms of the tables, one a line.
 SIM_EXPORT const char* sim_forms() {
     static std::string text;

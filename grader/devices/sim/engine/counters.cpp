@@ -12,8 +12,12 @@ namespace sim {
 
 namespace {
 
-constexpr u32 SECTOR = 32, WAVE = 128, BANKS = 32;
+constexpr u32 SECTOR = 32, WAVEFRONT = 128, BANKS = 32;
 constexpr size_t HITS = 1 << 20;  // addresses whose atomics are told apart
+
+bool begins(std::string_view form, std::string_view words) {
+    return form.substr(0, words.size()) == words && (form.size() == words.size() || form[words.size()] == '.');
+}
 
 u64 distinct(Mask mask, const u64* address) {
     u64 sorted[LANES];
@@ -33,7 +37,7 @@ u64 sectors_of(Mask mask, const u64* address, u32 bytes) {
 }
 
 // Lanes that read one word of a bank are served at once; atomics on it are not.
-u64 waves_of(Mask phase, const u64* address, u32 bytes, bool atomic) {
+u64 most_words_of_a_bank(Mask phase, const u64* address, u32 bytes, bool atomic) {
     std::vector<u64> words[BANKS];
     each_lane(phase, [&](int l) {
         for (u64 w = address[l] / 4; w <= (address[l] + bytes - 1) / 4; ++w) words[w % BANKS].push_back(w);
@@ -47,12 +51,39 @@ u64 waves_of(Mask phase, const u64* address, u32 bytes, bool atomic) {
     return most;
 }
 
+// Whether each lane wants what the lane `apart` from it wants, or one of the two wants nothing.
+bool agree_in_pairs(Mask mask, const u64* address, int apart) {
+    bool agree = true;
+    each_lane(mask, [&](int l) { agree &= !(mask >> (l ^ apart) & 1) || address[l] == address[l ^ apart]; });
+    return agree;
+}
+
+// As many as 128 bytes serve, so that a warp's float4 take four wavefronts by nature. A load of 8 or 16 bytes serves
+// twice as many where all lanes agree with their neighbours, or all with the next but one: so did an H200 on 866
+// patterns (l1tex__data_pipe_lsu_wavefronts_mem_shared; tests/sim_kernels/wavefronts.py).
+u32 lanes_together(Mask mask, const u64* address, u32 bytes, bool is_load) {
+    const u32 lanes = std::max(1u, std::min(u32(LANES), WAVEFRONT / std::max(bytes, 4u)));
+    const bool in_pairs = agree_in_pairs(mask, address, 1) || agree_in_pairs(mask, address, 2);
+    return is_load && bytes > 4 && in_pairs ? 2 * lanes : lanes;
+}
+
 }  // namespace
+
+Wavefronts wavefronts_of(Mask mask, const u64* address, u32 bytes, Access access, bool is_load) {
+    Wavefronts w{lanes_together(mask, address, bytes, is_load), 0, 0};
+    for (u32 first = 0; first < LANES; first += w.together) {
+        const Mask phase = mask & Mask(((u64(1) << w.together) - 1) << first);
+        if (!phase) continue;
+        w.count += most_words_of_a_bank(phase, address, bytes, access == Access::atomic);
+        w.ideal += 1;
+    }
+    return w;
+}
 
 void Cost::add(const Cost& o) {
     executed += o.executed, lanes += o.lanes, divergent += o.divergent;
     requests += o.requests, sectors += o.sectors, ideal_sectors += o.ideal_sectors;
-    accesses += o.accesses, waves += o.waves, ideal_waves += o.ideal_waves;
+    accesses += o.accesses, wavefronts += o.wavefronts, ideal_wavefronts += o.ideal_wavefronts;
     bytes_read += o.bytes_read, bytes_written += o.bytes_written;
 }
 
@@ -77,19 +108,20 @@ void Counters::clear() {
     samples.clear();
 }
 
-void Counters::keep(const Warp& warp, bool is_shared, Mask mask, const u64* address, u32 bytes, Access access) {
+void Counters::keep(
+    const Warp& warp, bool is_shared, Mask mask, const u64* address, u32 bytes, u32 together, Access access) {
     Sample sample;
     std::copy(warp.block->index, warp.block->index + 3, sample.block);
     sample.warp = warp.index;
     const auto [known, is_new] = samples.try_emplace({warp.here, is_shared});
     if (!is_new && !sample.before(known->second)) return;
-    sample.mask = mask, sample.bytes = bytes, sample.access = access;
+    sample.mask = mask, sample.bytes = bytes, sample.together = together, sample.access = access;
     std::copy(address, address + LANES, sample.address);
     known->second = sample;
 }
 
 void Counters::global(const Warp& warp, Mask mask, const u64* address, u32 bytes, Access access) {
-    keep(warp, false, mask, address, bytes, access);
+    keep(warp, false, mask, address, bytes, 0, access);
     Cost& c = cost[warp.here];
     const u64 wanted = u64(__builtin_popcount(mask)) * bytes;
     c.requests += 1;
@@ -99,18 +131,13 @@ void Counters::global(const Warp& warp, Mask mask, const u64* address, u32 bytes
     if (access != Access::read) c.bytes_written += wanted;
 }
 
-// A phase is as many lanes as 128 bytes serve: a warp's float4 take four by nature.
-void Counters::shared(const Warp& warp, Mask mask, const u64* address, u32 bytes, Access access) {
-    keep(warp, true, mask, address, bytes, access);
+void Counters::shared(const Warp& warp, Mask mask, const u64* address, u32 bytes, Access access, bool is_load) {
+    const Wavefronts w = wavefronts_of(mask, address, bytes, access, is_load);
+    keep(warp, true, mask, address, bytes, w.together, access);
     Cost& c = cost[warp.here];
     c.accesses += 1;
-    const u32 lanes = std::max(1u, std::min(u32(LANES), WAVE / std::max(bytes, 4u)));
-    for (u32 first = 0; first < LANES; first += lanes) {
-        const Mask phase = mask & Mask(((u64(1) << lanes) - 1) << first);
-        if (!phase) continue;
-        c.waves += waves_of(phase, address, bytes, access == Access::atomic);
-        c.ideal_waves += 1;
-    }
+    c.wavefronts += w.count;
+    c.ideal_wavefronts += w.ideal;
 }
 
 void Counters::hit(Mask mask, const u64* address) {
@@ -207,7 +234,7 @@ void count_access(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Acces
         global = 0;
     Counters& counters = *warp.block->counters;
     if (global) counters.global(warp, global, a, bytes, access);
-    if (shared) counters.shared(warp, shared, a, bytes, access);
+    if (shared) counters.shared(warp, shared, a, bytes, access, begins(plain.entry->form, "ld"));
     if (access == Access::atomic) counters.hit(global | shared, a);
 }
 
@@ -250,10 +277,6 @@ constexpr Class CLASSES[] = {
     {"selp", "move"},        {"slct", "move"},      {"setp", "compare"},     {"set", "compare"},
 };
 constexpr std::string_view FLOATS[] = {"f16", "bf16", "f32", "f64", "f16x2", "bf16x2", "f32x2"};
-
-bool begins(std::string_view form, std::string_view words) {
-    return form.substr(0, words.size()) == words && (form.size() == words.size() || form[words.size()] == '.');
-}
 
 std::string_view last_word(std::string_view form) {
     return form.substr(form.rfind('.') + 1);
@@ -306,11 +329,11 @@ std::string field(const char* name, u64 value) {
 std::string line_json(u32 line, const Cost& c) {
     return "{\"line\":" + std::to_string(line) + field("instructions", c.executed) + field("requests", c.requests) +
            field("sectors", c.sectors) + field("ideal_sectors", c.ideal_sectors) + field("accesses", c.accesses) +
-           field("waves", c.waves) + field("ideal_waves", c.ideal_waves) + "}";
+           field("wavefronts", c.wavefronts) + field("ideal_wavefronts", c.ideal_wavefronts) + "}";
 }
 
 u64 weight(const Cost& c) {
-    return c.executed + c.sectors + c.waves;
+    return c.executed + c.sectors + c.wavefronts;
 }
 
 // The learner's line of an instruction; 0 where it is in another file.
@@ -344,12 +367,13 @@ std::string sample_json(u32 line, bool is_shared, const Sample& sample, const Me
     for (int l = 0; l < LANES; ++l) {
         const u64 a = sample.address[l];
         const bool known = sample.mask >> l & 1 && (!allocation || memory.find(a) == allocation);
-        at += (l ? "," : "") + (known ? std::to_string(s64(a - base + base % WAVE)) : "null");
+        at += (l ? "," : "") + (known ? std::to_string(s64(a - base + base % WAVEFRONT)) : "null");
     }
-    return "{\"line\":" + std::to_string(line) + field("bytes", sample.bytes) + field("warp", sample.warp) +
-           field("begin", base % WAVE) + field("itemsize", allocation ? allocation->itemsize : 0) + ",\"access\":\"" +
-           NAMES[int(sample.access)] + "\",\"buffer\":" + (allocation ? quoted(allocation->name) : "null") +
-           ",\"block\":" + triple(sample.block) + ",\"at\":[" + at + "]}";
+    return "{\"line\":" + std::to_string(line) + field("bytes", sample.bytes) + field("together", sample.together) +
+           field("warp", sample.warp) + field("begin", base % WAVEFRONT) +
+           field("itemsize", allocation ? allocation->itemsize : 0) + ",\"access\":\"" + NAMES[int(sample.access)] +
+           "\",\"buffer\":" + (allocation ? quoted(allocation->name) : "null") + ",\"block\":" + triple(sample.block) +
+           ",\"at\":[" + at + "]}";
 }
 
 // Of every instruction in the lines given, one access. Those of wmma, which are steps of one, are left out.
@@ -394,11 +418,11 @@ std::string json(
            by_class + "}" + field("flops", operations) + field("bytes_read", all.bytes_read) +
            field("bytes_written", all.bytes_written) + field("global_requests", all.requests) +
            field("sectors", all.sectors) + field("ideal_sectors", all.ideal_sectors) +
-           field("shared_requests", all.accesses) + field("waves", all.waves) + field("ideal_waves", all.ideal_waves) +
-           field("branches", branches) + field("divergent_branches", all.divergent) +
-           field("barriers", classes["barrier"]) + field("atomics", classes["atomic"]) +
-           field("most_atomics_on_one_address", counters.most_hits()) + ",\"lines\":[" + by_line +
-           "],\"samples\":" + samples_json(counters, program, memory, source, lines) + "}";
+           field("shared_requests", all.accesses) + field("wavefronts", all.wavefronts) +
+           field("ideal_wavefronts", all.ideal_wavefronts) + field("branches", branches) +
+           field("divergent_branches", all.divergent) + field("barriers", classes["barrier"]) +
+           field("atomics", classes["atomic"]) + field("most_atomics_on_one_address", counters.most_hits()) +
+           ",\"lines\":[" + by_line + "],\"samples\":" + samples_json(counters, program, memory, source, lines) + "}";
 }
 
 }  // namespace sim

@@ -20,10 +20,10 @@ struct Warp;
 // Of one instruction of the program.
 struct Cost {
     u64 executed = 0, lanes = 0;
-    u64 divergent = 0;                                 // branches that part the lanes
-    u64 requests = 0, sectors = 0, ideal_sectors = 0;  // global memory, sectors of 32 bytes
-    u64 accesses = 0, waves = 0, ideal_waves = 0;      // shared memory, waves of 128 bytes
-    u64 bytes_read = 0, bytes_written = 0;             // global memory
+    u64 divergent = 0;                                       // branches that part the lanes
+    u64 requests = 0, sectors = 0, ideal_sectors = 0;        // global memory, sectors of 32 bytes
+    u64 accesses = 0, wavefronts = 0, ideal_wavefronts = 0;  // shared memory, wavefronts of 128 bytes
+    u64 bytes_read = 0, bytes_written = 0;                   // global memory
 
     void add(const Cost& other);
 };
@@ -33,7 +33,8 @@ struct Sample {
     u32 block[3] = {};
     u32 warp = 0;
     Mask mask = 0;
-    u32 bytes = 0;  // of a lane
+    u32 bytes = 0;     // of a lane
+    u32 together = 0;  // lanes that shared memory may serve at once
     Access access = Access::read;
     u64 address[LANES] = {};
 
@@ -46,7 +47,8 @@ class Counters {
     void add(const Counters& other);
     void clear();
     void global(const Warp& warp, Mask mask, const u64* address, u32 bytes, Access access);
-    void shared(const Warp& warp, Mask mask, const u64* address, u32 bytes, Access access);
+    // `is_load`: a plain one, ld
+    void shared(const Warp& warp, Mask mask, const u64* address, u32 bytes, Access access, bool is_load = false);
     void hit(Mask mask, const u64* address);  // atomics
     u64 most_hits() const;
 
@@ -54,10 +56,16 @@ class Counters {
     std::map<std::pair<u32, bool>, Sample> samples;  // by instruction, and whether it is shared memory's side of it
 
  private:
-    void keep(const Warp& warp, bool is_shared, Mask mask, const u64* address, u32 bytes, Access access);
+    void keep(const Warp& warp, bool is_shared, Mask mask, const u64* address, u32 bytes, u32 together, Access access);
 
     std::unordered_map<u64, u64> hits_;  // of each address
 };
+
+struct Wavefronts {
+    u32 together;  // lanes that may be served at once
+    u64 count, ideal;
+};
+Wavefronts wavefronts_of(Mask mask, const u64* address, u32 bytes, Access access, bool is_load);
 
 // The same program, counted: it outlives neither the plain one nor its launch.
 std::unique_ptr<Program> counted(const Program& plain);
