@@ -27,7 +27,7 @@ SIM_EXPORT const char* sim_load(const char* ptx, const char* source, const char*
 
 // How the source declares an array in shared memory; a size of 0 is not known.
 SIM_EXPORT void sim_shape(const char* name, u32 itemsize, int count, const u32* sizes) {
-    Device::get().add_shape(name, {itemsize, std::vector<u32>(sizes, sizes + count)});
+    Device::get().module.add_shape(name, {itemsize, std::vector<u32>(sizes, sizes + count)});
 }
 
 SIM_EXPORT void sim_begin(u64 seed, u64 limit) {

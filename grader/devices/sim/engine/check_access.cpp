@@ -64,7 +64,8 @@ std::string not_aligned(u64 address, u32 bytes) {
            std::to_string(bytes);
 }
 
-// Whether all accesses lie in one range of addresses and are aligned: the quick check, before one that says what is wrong.
+// Whether all accesses lie in one range of addresses and are aligned: the quick check, before one that says what is
+// wrong.
 bool all_within(u64 base, u64 size, const u64* a, Mask mask, u32 bytes) {
     if (size < bytes) return false;
     const u64 limit = size - bytes;

@@ -1,7 +1,7 @@
 // compare: setp, set, selp, slct, testp
 //
-// operands of setp: p, q (or a sink), a, b, c; option: how c joins in. An entry has a Test of its own; the handlers know
-// how the operands become what it compares: as they are, or halves and flushed values in single precision.
+// operands of setp: p, q (or a sink), a, b, c; option: how c joins in. An entry has a Test of its own; the handlers
+// know how the operands become what it compares: as they are, or halves and flushed values in single precision.
 #include "decode.h"
 #include "operation.h"
 

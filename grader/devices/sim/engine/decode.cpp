@@ -112,7 +112,7 @@ void Decoder::require(const ptx::Instruction& in, size_t operands) const {
         unsupported("the instruction " + std::string(in.opcode) + " with " + plural(in.operands.size(), "operand"));
 }
 
-Instruction Decoder::prototype(const ptx::Instruction& in, const OpcodeEntry& entry) const {
+Instruction Decoder::prototype(const ptx::Instruction& in, const OpcodeEntry& entry) {
     Instruction out;
     out.run = entry.operation.run;
     out.flow = entry.flow;
@@ -120,7 +120,7 @@ Instruction Decoder::prototype(const ptx::Instruction& in, const OpcodeEntry& en
     out.entry = &entry;
     out.location = in.location;
     if (in.guard >= 0) {
-        out.guard = const_cast<Decoder*>(this)->register_row(in.guard);
+        out.guard = register_row(in.guard);
         out.guard_negated = in.guard_negated;
     }
     return out;

@@ -36,7 +36,7 @@ class Decoder {
     Program decode(const ptx::Function& entry);
 
     // ---- for lowerings
-    Instruction prototype(const ptx::Instruction& in, const OpcodeEntry& entry) const;
+    Instruction prototype(const ptx::Instruction& in, const OpcodeEntry& entry);
     void emit(Instruction instruction);  // after what its sources need, before
                                          // what its destinations need
     s32 source(const ptx::Operand& operand, Shape shape);

@@ -21,67 +21,29 @@ Device& Device::get() {
 
 void Device::load(std::string ptx, std::string source, const std::string& arch, int threads) {
     card_ = &card_of(arch);
-    source_ = std::move(source);
     threads_ = std::max(threads, 1);
     memory.clear();
-    programs_.clear();
-    shapes_.clear();
-    undecodable_.clear();
-    addresses_.clear();
-    module_ = ptx::parse(std::move(ptx));
     memory.map(0, 0, AllocationKind::parameter, "the kernel's parameters", 0, nullptr);
-    place_variables();
+    module.load(std::move(ptx), std::move(source), memory);
     permanent_allocations_ = memory.size();
-}
-
-void Device::place_variables() {
-    for (const ptx::Variable& v : module_->variables) {
-        const bool constant = v.space == ptx::Space::constant;
-        if (v.space != ptx::Space::global && !constant) continue;
-        Allocation& allocation = memory.allocate(
-            v.bytes, 0, constant ? AllocationKind::constant : AllocationKind::variable,
-            variable_name(std::string(v.name)), 0, true);
-        allocation.writable = !constant;
-        addresses_[v.name] = allocation.base;
-    }
-    for (const ptx::Variable& v : module_->variables) {
-        const auto found = addresses_.find(v.name);
-        if (found != addresses_.end()) initialise(v, *memory.find(found->second));
-    }
-}
-
-void Device::initialise(const ptx::Variable& v, Allocation& allocation) {
-    u64 at = 0;
-    for (const ptx::Initializer& value : v.values) {
-        u64 bits = value.bits;
-        const auto symbol = addresses_.find(value.symbol);
-        if (symbol != addresses_.end()) bits += symbol->second;
-        if (!value.symbol.empty()) bits += function_address(*module_, value.symbol);
-        if (at + value.size <= allocation.bytes) std::memcpy(allocation.data + at, &bits, value.size);
-        at += value.size;
-    }
 }
 
 // ---- one call
 
 void Device::begin(u64 seed, u64 limit) {
     end();
-    seed_ = seed;
-    limit_ = limit;
+    call_ = CallState();
+    call_.seed = seed;
+    call_.limit = limit;
     findings.clear();
     watch.clear();
     runtime_calls.clear();
-    dead_ = error_unchecked_ = false;
-    error_ = SUCCESS;
-    stack_bytes_ = STACK_BYTES;
-    counting_ = false;
-    counted_.clear();
     if (!managed_.empty())
         keep(without_place(
             FindingKind::unsupported, "the __managed__ variable " + managed_ +
                                           ": memory that host and device share is not supported by the "
                                           "simulator; use __device__ and cudaMemcpyToSymbol"));
-    allocations_ = executed = executed_lanes = launches = 0;
+    executed = executed_lanes = launches = 0;
 }
 
 u64 Device::add_buffer(const std::string& name, bool input, u32 itemsize, u64 bytes, u64 offset, const u8* data) {
@@ -112,26 +74,26 @@ Finding Device::without_place(FindingKind kind, const std::string& message) cons
 }
 
 int Device::fail(int error) {
-    if (error != SUCCESS) error_ = error;
+    if (error != SUCCESS) call_.error = error;
     return error;
 }
 
 int Device::take_error() {
     const int error = peek_error();
-    if (!dead_) error_ = SUCCESS;
+    if (!call_.dead) call_.error = SUCCESS;
     return error;
 }
 
 // The launcher has yet to ask for the error of the launch that has just failed.
 void Device::expect_error_check() {
-    error_unchecked_ = !findings.empty() && findings.back().kind == FindingKind::launch_failed;
+    call_.error_unchecked = !findings.empty() && findings.back().kind == FindingKind::launch_failed;
 }
 
 void Device::close() {
     const std::string addition = ", and the launcher does not ask (cudaGetLastError)";
-    if (error_unchecked_ && findings.back().message.find(addition) == std::string::npos)
+    if (call_.error_unchecked && findings.back().message.find(addition) == std::string::npos)
         findings.back().message += addition;
-    error_unchecked_ = false;
+    call_.error_unchecked = false;
 }
 
 int Device::unsupported(const std::string& sentence) {
@@ -141,67 +103,16 @@ int Device::unsupported(const std::string& sentence) {
 
 // ---- kernels
 
-Function* Device::function(const void* host) {
-    const auto found = functions_.find(host);
-    return found == functions_.end() ? nullptr : &found->second;
-}
-
 Allocation* Device::variable(const void* host) {
-    const auto found = variables_.find(host);
-    if (found == variables_.end()) return nullptr;
-    const auto address = addresses_.find(found->second);
-    return address == addresses_.end() ? nullptr : memory.find(address->second);
+    const u64 address = module.variable(host);
+    return address ? memory.find(address) : nullptr;
 }
 
 const Program* Device::program(const Function& function) {
-    const auto known = programs_.find(function.name);
-    if (known != programs_.end()) return &known->second;
-    const auto index =
-        module_ ? module_->function_index.find(function.name) : decltype(module_->function_index.end()){};
-    if (!module_ || index == module_->function_index.end() || !module_->functions[index->second].defined) {
-        keep(without_place(FindingKind::unsupported, "the kernel " + demangled(function.name) + " is not in the PTX"));
-        return nullptr;
-    }
-    try {
-        Decoder decoder(*module_, addresses_);
-        Program& made = programs_[function.name] = decoder.decode(module_->functions[index->second]);
-        give_shapes(made);
-        return &made;
-    } catch (const Unsupported& e) {
-        Finding finding =
-            without_place(FindingKind::unsupported, std::string(e.what()) + " is not supported by the simulator");
-        const SourceLine where = source_line(*module_, e.location, source_);
-        finding.kernel = demangled(function.name);
-        finding.file = where.file;
-        finding.line = where.line;
-        keep(finding);
-        return nullptr;
-    } catch (const std::bad_alloc&) {
-        keep(without_place(
-            FindingKind::unsupported, "there is not enough memory to decode " + demangled(function.name)));
-        return nullptr;
-    }
-}
-
-// The shape that fits the array's bytes; where none does, or two that differ, that it has several dimensions, if every
-// array of its name has.
-void Device::give_shapes(Program& program) const {
-    for (Extent& extent : program.shared) {
-        const auto declared = shapes_.find(extent.name);
-        if (declared == shapes_.end()) continue;
-        std::vector<ArrayShape> fitting;
-        for (const ArrayShape& shape : declared->second) {
-            ArrayShape found = fitted(shape, extent.bytes);
-            const auto same = [&](const ArrayShape& other) { return other.sizes == found.sizes; };
-            if (found.itemsize && std::none_of(fitting.begin(), fitting.end(), same)) fitting.push_back(found);
-        }
-        const auto& all = declared->second;
-        const auto flat = [](const ArrayShape& shape) { return shape.sizes.size() == 1; };
-        if (fitting.size() == 1 && !flat(fitting[0]))
-            extent.shape = fitting[0];
-        else if (std::none_of(all.begin(), all.end(), flat))
-            extent.shape = {0, {0, 0}};
-    }
+    Finding why_not;
+    const Program* found = module.program(function, &why_not);
+    if (!found) keep(why_not);
+    return found;
 }
 
 std::vector<u8> Device::pack(const Program& p, void** arguments) const {
@@ -226,8 +137,8 @@ bool Device::gets_a_buffer(const std::vector<u8>& parameters) const {
 }
 
 int Device::launch(const void* host, const Geometry& geometry, void** arguments, const void* stream, bool cooperative) {
-    if (dead_) return fail(ILLEGAL_ADDRESS);
-    Function* f = function(host);
+    if (call_.dead) return fail(ILLEGAL_ADDRESS);
+    Function* f = module.function(host);
     if (!f) return fail(INVALID_DEVICE_FUNCTION);
     const Program* p = program(*f);
     if (!p) return fail(NO_KERNEL_IMAGE);
@@ -240,17 +151,17 @@ int Device::launch(const void* host, const Geometry& geometry, void** arguments,
     Launch launch;
     launch.program = p;
     launch.memory = &memory;
-    launch.source = source_;
+    launch.source = module.source();
     std::copy(geometry.grid, geometry.grid + 3, launch.grid);
     std::copy(geometry.block, geometry.block + 3, launch.block);
     launch.dynamic_shared = geometry.dynamic_shared;
-    launch.stack_bytes = stack_bytes_;
-    launch.seed = seed_ * 0x100000001b3u + launches++;
+    launch.stack_bytes = call_.stack_bytes;
+    launch.seed = call_.seed * 0x100000001b3u + launches++;
     launch.threads = threads_;
-    if (counting_) count(launch);
+    if (call_.counting) count(launch);
     if (cooperative) launch.workspace = grid_workspace();
     launch.parameters = pack(*p, arguments);
-    launch.limit = limit_;
+    launch.limit = call_.limit;
     launch.executed = executed;
     const u32 touches = gets_a_buffer(launch.parameters) ? RuntimeCall::TOUCHES : 0;
     runtime_calls.note({"kernel", p->name, stream, nullptr, touches});
@@ -263,7 +174,7 @@ int Device::launch(const void* host, const Geometry& geometry, void** arguments,
     run_grid(launch);
     parameters.data = nullptr;
     finish(launch);
-    return dead_ ? fail(ILLEGAL_ADDRESS) : SUCCESS;
+    return call_.dead ? fail(ILLEGAL_ADDRESS) : SUCCESS;
 }
 
 // What grid.sync() counts its arrivals in: its size and one word, as the driver's.
@@ -276,10 +187,10 @@ u64 Device::grid_workspace() {
 // The launch runs the counted program of its kernel.
 void Device::count(Launch& launch) {
     const Program* plain = launch.program;
-    auto known = std::find_if(counted_.begin(), counted_.end(), [&](auto& c) { return c.plain == plain; });
-    if (known == counted_.end()) {
-        counted_.push_back({plain, counted(*plain), std::make_unique<Counters>(plain->code.size())});
-        known = counted_.end() - 1;
+    auto known = std::find_if(call_.counted.begin(), call_.counted.end(), [&](auto& c) { return c.plain == plain; });
+    if (known == call_.counted.end()) {
+        call_.counted.push_back({plain, counted(*plain), std::make_unique<Counters>(plain->code.size())});
+        known = call_.counted.end() - 1;
     }
     known->launches += 1;
     launch.program = known->program.get();
@@ -288,20 +199,20 @@ void Device::count(Launch& launch) {
 
 std::string Device::counters() const {
     std::string out;
-    for (const Counted& c : counted_)
-        out += (out.empty() ? "" : ",") + json(*c.counters, *c.plain, memory, source_, c.launches);
+    for (const Counted& c : call_.counted)
+        out += (out.empty() ? "" : ",") + json(*c.counters, *c.plain, memory, module.source(), c.launches);
     return "[" + out + "]";
 }
 
 int Device::set_limit(int limit, u64 bytes) {
     constexpr u64 MOST = 256 << 10;
-    if (limit == 0) stack_bytes_ = std::min(bytes, MOST);  // cudaLimitStackSize
+    if (limit == 0) call_.stack_bytes = std::min(bytes, MOST);  // cudaLimitStackSize
     return SUCCESS;
 }
 
 u64 Device::limit(int limit) const {
     constexpr u64 OTHERS[] = {0, 1 << 20, 8 << 20};  // of printf and of malloc on the device
-    return limit == 0 ? stack_bytes_ : limit < 3 ? OTHERS[limit] : 0;
+    return limit == 0 ? call_.stack_bytes : limit < 3 ? OTHERS[limit] : 0;
 }
 
 void Device::refuse_managed(const char* variable) {
@@ -317,7 +228,7 @@ void Device::finish(Launch& launch) {
     }
     if (!launch.finding) return;
     keep(*launch.finding);
-    dead_ = true;
+    call_.dead = true;
 }
 
 }  // namespace sim

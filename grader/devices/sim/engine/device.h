@@ -12,9 +12,9 @@
 
 #include "clock.h"
 #include "counters.h"
-#include "decode.h"
 #include "finding.h"
 #include "launch.h"
+#include "loaded_module.h"
 #include "memory.h"
 #include "runtime_calls.h"
 #include "watch.h"
@@ -58,11 +58,6 @@ enum CudaError : int {
     NOT_SUPPORTED = 801,
 };
 
-struct Function {
-    std::string name;
-    u64 dynamic_shared_limit = 0;  // set by cudaFuncSetAttribute; 0: the default
-};
-
 struct Geometry {
     u32 grid[3];
     u32 block[3];
@@ -86,6 +81,19 @@ struct Counted {
     u64 launches = 0;
 };
 
+// What begins anew with each call of a launcher.
+struct CallState {
+    u64 seed = 0;
+    u64 limit = 0;  // of warp instructions
+    u64 stack_bytes = STACK_BYTES;
+    u64 allocations = 0;
+    int error = SUCCESS;
+    bool error_unchecked = false;  // the launcher has not asked for the error that the last finding is about
+    bool dead = false;             // after a hard finding nothing runs any more
+    bool counting = false;
+    std::vector<Counted> counted;
+};
+
 class Device {
  public:
     static Device& get();
@@ -95,17 +103,12 @@ class Device {
     // ---- one call of a launcher
     void begin(u64 seed, u64 limit);  // of warp instructions
     u64 add_buffer(const std::string& name, bool input, u32 itemsize, u64 bytes, u64 offset, const u8* data);
-    void count() { counting_ = true; }  // the launches of this call
-    std::string counters() const;       // of each kernel, as a JSON list
-    void close();                       // completes its findings
-    void end();                         // releases what the call allocated
-    // How the source declares an array in shared memory; for every declaration, also of the same name.
-    void add_shape(const std::string& name, ArrayShape shape) { shapes_[name].push_back(std::move(shape)); }
+    void count() { call_.counting = true; }  // the launches of this call
+    std::string counters() const;            // of each kernel, as a JSON list
+    void close();                            // completes its findings
+    void end();                              // releases what the call allocated
 
     // ---- the runtime
-    void add_function(const void* host, const char* name) { functions_[host] = {name, 0}; }
-    void add_variable(const void* host, const char* name) { variables_[host] = name; }
-    Function* function(const void* host);
     Allocation* variable(const void* host);
     int launch(
         const void* host, const Geometry& geometry, void** arguments, const void* stream, bool cooperative = false);
@@ -118,12 +121,12 @@ class Device {
     int fail(int error);  // remembers the error as the runtime does
     int take_error();
     int peek_error() {
-        error_unchecked_ = false;
-        return error_;
+        call_.error_unchecked = false;
+        return call_.error;
     }
     void expect_error_check();                     // about the launch that has just failed
     int unsupported(const std::string& sentence);  // what the simulator leaves out is said beside the error
-    int status() const { return dead_ ? ILLEGAL_ADDRESS : SUCCESS; }  // of the work that was launched
+    int status() const { return call_.dead ? ILLEGAL_ADDRESS : SUCCESS; }  // of the work that was launched
     const Card& card() const { return *card_; }
     const Program* program(const Function& function);  // null, with a finding,
                                                        // when it cannot be decoded
@@ -134,15 +137,13 @@ class Device {
 
     void keep(Finding finding);
     Memory memory;
+    LoadedModule module;
     Watch watch;
     RuntimeCalls runtime_calls;  // of this call
     std::vector<Finding> findings;
     u64 executed = 0, executed_lanes = 0, launches = 0;
 
  private:
-    void place_variables();
-    void give_shapes(Program& program) const;
-    void initialise(const ptx::Variable& variable, Allocation& allocation);
     std::vector<u8> pack(const Program& program, void** arguments) const;
     bool gets_a_buffer(const std::vector<u8>& parameters) const;
     u64 grid_workspace();
@@ -151,26 +152,10 @@ class Device {
     Finding without_place(FindingKind kind, const std::string& message) const;
 
     const Card* card_ = nullptr;
-    std::unique_ptr<ptx::Module> module_;
-    std::string source_;
     int threads_ = 1;
-    Addresses addresses_;
-    std::unordered_map<const void*, Function> functions_;
-    std::unordered_map<const void*, std::string> variables_;
-    std::map<std::string, Program> programs_;
-    std::map<std::string, std::vector<ArrayShape>> shapes_;
-    std::map<std::string, Finding> undecodable_;
     size_t permanent_allocations_ = 0;
-    bool counting_ = false;
-    std::vector<Counted> counted_;
     std::string managed_;  // a variable that cannot be
-    u64 stack_bytes_ = STACK_BYTES;
-    u64 seed_ = 0;
-    u64 allocations_ = 0;
-    u64 limit_ = 0;
-    bool error_unchecked_ = false;  // the launcher has not asked for the error that the last finding is about
-    bool dead_ = false;             // after a hard finding nothing runs any more
-    int error_ = SUCCESS;
+    CallState call_;
 };
 
 inline bool is_device_address(const void* pointer) {

@@ -1,7 +1,7 @@
 // epoch: one access of a granule in 64 bits: which thread, at which clock of its warp, at which instruction
 //
-// Shared and global memory remember the last accesses of each granule so. An access races with an earlier epoch that its
-// warp's vector clock does not cover (FastTrack: Flanagan, Freund 2009). 0: nobody.
+// Shared and global memory remember the last accesses of each granule so. An access races with an earlier epoch that
+// its warp's vector clock does not cover (FastTrack: Flanagan, Freund 2009). 0: nobody.
 #pragma once
 #include "scalar.h"
 

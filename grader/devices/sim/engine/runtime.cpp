@@ -1,7 +1,7 @@
 // runtime: the CUDA runtime that a learner's launcher calls
 //
-// The host half of a kata is linked without a CUDA runtime; these symbols are
-// loaded before it. Everything is synchronous; streams.cpp has streams and events. A function that is missing here keeps the kata from loading, by
+// The host half of a kata is linked without a CUDA runtime; these symbols are loaded before it. Everything is
+// synchronous; streams.cpp has streams and events. A function that is missing here keeps the kata from loading, by
 // name.
 #include "runtime.h"
 
@@ -69,7 +69,7 @@ void* symbol_address(const void* symbol, size_t offset) {
 
 int occupancy(int* blocks, const void* kernel, int threads, size_t dynamic_shared) {
     Device& device = Device::get();
-    const Function* function = device.function(kernel);
+    const Function* function = device.module.function(kernel);
     const Program* program = function ? device.program(*function) : nullptr;
     if (!program) return fail(INVALID_DEVICE_FUNCTION);
     if (threads <= 0) return fail(INVALID_VALUE);
@@ -126,10 +126,10 @@ SIM_EXPORT char __cudaInitModule(void**) {
 }
 SIM_EXPORT void __cudaRegisterFunction(
     void**, const char* host, char*, const char* name, int, void*, void*, void*, void*, int*) {
-    Device::get().add_function(host, name);
+    Device::get().module.add_function(host, name);
 }
 SIM_EXPORT void __cudaRegisterVar(void**, char* host, char*, const char* name, int, size_t, int, int) {
-    Device::get().add_variable(host, name);
+    Device::get().module.add_variable(host, name);
 }
 SIM_EXPORT int __cudaGetKernel(void** kernel, const void* host) {
     *kernel = const_cast<void*>(host);
@@ -186,7 +186,7 @@ SIM_EXPORT int cudaLaunchCooperativeKernel(
 }
 SIM_EXPORT int cudaFuncSetAttribute(const void* kernel, int attribute, int value) {
     Device& device = Device::get();
-    Function* function = device.function(kernel);
+    Function* function = device.module.function(kernel);
     if (!function) return fail(INVALID_DEVICE_FUNCTION);
     constexpr int MAX_DYNAMIC_SHARED = 8;  // cudaFuncAttributeMaxDynamicSharedMemorySize
     if (attribute != MAX_DYNAMIC_SHARED) return SUCCESS;
@@ -198,7 +198,7 @@ SIM_EXPORT int cudaFuncSetAttribute(const void* kernel, int attribute, int value
 }
 SIM_EXPORT int cudaFuncGetAttributes(FunctionAttributes* out, const void* kernel) {
     Device& device = Device::get();
-    const Function* function = device.function(kernel);
+    const Function* function = device.module.function(kernel);
     const Program* program = function ? device.program(*function) : nullptr;
     if (!program) return fail(INVALID_DEVICE_FUNCTION);
     *out = {};
@@ -223,7 +223,7 @@ SIM_EXPORT int cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
 
 SIM_EXPORT int cudaOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, const void* kernel, int blocks, int threads) {
     Device& device = Device::get();
-    const Function* function = device.function(kernel);
+    const Function* function = device.module.function(kernel);
     const Program* program = function ? device.program(*function) : nullptr;
     if (!program) return fail(INVALID_DEVICE_FUNCTION);
     *bytes = available_shared(device.card(), *program, u64(std::max(blocks, 0)), u64(std::max(threads, 0)));

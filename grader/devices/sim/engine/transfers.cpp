@@ -8,7 +8,7 @@ namespace sim {
 int Device::allocate(void** pointer, u64 bytes) {
     if (bytes > card_->global_bytes) return fail(OUT_OF_MEMORY);
     try {
-        const std::string name = "cudaMalloc #" + std::to_string(++allocations_);
+        const std::string name = "cudaMalloc #" + std::to_string(++call_.allocations);
         *pointer =
             bytes ? reinterpret_cast<void*>(memory.allocate(bytes, 0, AllocationKind::cuda_malloc, name, 0, false).base)
                   : nullptr;
@@ -49,7 +49,7 @@ Allocation* Device::range(const char* what, const void* pointer, u64 bytes, cons
 }
 
 int Device::copy(const char* what, void* to, const void* from, u64 bytes) {
-    if (dead_) return fail(ILLEGAL_ADDRESS);
+    if (call_.dead) return fail(ILLEGAL_ADDRESS);
     if (bytes == 0) return SUCCESS;
     Allocation *target = nullptr, *origin = nullptr;
     if (is_device_address(to) && !(target = range(what, to, bytes, "writes"))) return fail(INVALID_VALUE);
@@ -81,7 +81,7 @@ int Device::copy(const char* what, void* to, const void* from, u64 bytes) {
 }
 
 int Device::fill(const char* what, void* to, int value, u64 bytes) {
-    if (dead_) return fail(ILLEGAL_ADDRESS);
+    if (call_.dead) return fail(ILLEGAL_ADDRESS);
     if (bytes == 0) return SUCCESS;
     if (!is_device_address(to)) return fail(INVALID_VALUE);
     Allocation* target = range(what, to, bytes, "writes");
