@@ -1,4 +1,5 @@
 # make grade   set up, grade the reference solutions of elementwise, show what a wrong file gets
+# make torch   install torch, too: baselines on a GPU, tensors in a notebook (`make grade` does where there is a GPU)
 # make test    set up, run every check of the repository, the tests of the machine among them
 # make clean   remove what the two have made here
 #
@@ -22,7 +23,7 @@ WRONG_BUG := guard-tests-the-first-lane-only
 WRONG_VERDICT := out of bounds
 WRONG_FILE := build/$(WRONG_BUG).cu
 
-.PHONY: grade test clean
+.PHONY: grade torch test clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -56,18 +57,28 @@ $(VENV)/grade.stamp: pyproject.toml constraints.txt
 	Install the missing part: apt install python3-venv" >&2; exit 1; }
 	@"$(BIN)/python" -c 'import pip' 2> /dev/null || { echo "== Making a virtual environment in $(VENV)"; \
 	$(PYTHON) -m venv --clear $(VENV); }
-	@echo "== Installing torch, a large download the first time; building the simulator meanwhile"
 	@$(PYTHON) -c '$(BUILD_SIMULATOR)' 2> /dev/null & \
-	$(PIP) torch && { nvcc=$$("$(BIN)/python" -c 'from grader.compile.toolchain import find_nvcc; print(find_nvcc()[0])' \
-		2> /dev/null); \
+	nvcc=$$($(PYTHON) -c 'from grader.compile.toolchain import find_nvcc; print(find_nvcc()[0])' 2> /dev/null); \
 	case "$${nvcc:-none}" in \
-	none | "$(BIN:/bin=)"/*) echo "== Installing the grader, and nvcc from Python wheels since there is no other"; \
+	none | "$(BIN:/bin=)"/*) \
+		echo "== Installing the grader (20 MB), and nvcc from Python wheels since there is no other (105 MB);" \
+			"building the simulator meanwhile"; \
 		$(PIP) --editable '.[nvcc]' ;; \
-	*) echo "== Installing the grader; katas are compiled by $$nvcc"; $(PIP) --editable . ;; \
-	esac; }; status=$$?; wait; exit $$status
+	*) echo "== Installing the grader (20 MB); katas are compiled by $$nvcc; building the simulator meanwhile"; \
+		$(PIP) --editable . ;; \
+	esac; status=$$?; wait; exit $$status
+	@if "$(BIN)/python" -c 'import sys; from grader.compile.toolchain import find_gpu; sys.exit(find_gpu() is None)'; \
+	then $(MAKE) --no-print-directory torch; fi
 	@touch $@
 
-$(VENV)/test.stamp: $(VENV)/grade.stamp
+torch: $(VENV)/torch.stamp
+
+$(VENV)/torch.stamp: constraints.txt
+	@"$(BIN)/python" -c 'import torch' 2> /dev/null || { \
+	echo "== Installing torch: about 200 MB without CUDA, 3 GB with it"; $(PIP) torch; }
+	@touch $@
+
+$(VENV)/test.stamp: $(VENV)/grade.stamp $(VENV)/torch.stamp
 	@echo "== Installing the linters"
 	@$(PIP) --editable '.[dev]'
 	@touch $@

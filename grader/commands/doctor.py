@@ -52,11 +52,13 @@ def _python() -> Iterator[Check]:
 
 
 def _packages() -> Iterator[Check]:
-    for name in ("torch", "hypothesis", "pytest", "PyYAML"):
+    for name in ("numpy", "hypothesis", "pytest", "PyYAML", "torch"):
         try:
             version = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            yield Check(name, False, f"not installed; `{PIP} install {name}`")
+            spared = name == "torch" and find_gpu() is None
+            words = "; needed for tensors in a notebook and for baselines on a GPU" if name == "torch" else ""
+            yield Check(name, spared, f"not installed{words}: `{PIP} install {name}`")
             continue
         number = tuple(int(part) for part in version.split("+")[0].split(".")[:2] if part.isdigit())
         old = name == "torch" and number < TORCH
