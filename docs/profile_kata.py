@@ -11,9 +11,11 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy
 import torch
 
 from grader.content.catalog import find_root, load_catalog
+from grader.content.dtype import Dtype
 from grader.content.spec import load_spec
 from grader.judge.case import Case, CaseKey
 from grader.notebook import ops
@@ -31,16 +33,22 @@ def main(arguments: Sequence[str] | None = None, *, device: str = "cuda") -> Non
     kata = load_catalog(root).katas[options.kata]
     spec = load_spec(kata)
     sizes = {name: int(size) for name, size in (pair.split("=") for pair in options.sizes)}
-    inputs = Case(kata, spec, CaseKey.of(spec, sizes, spec.values[0].name, 1)).inputs.values()
+    inputs = Case(kata, spec, CaseKey.of(spec, sizes, spec.values[0].name, 1)).inputs
     known = {dim for tensor in spec.inputs for dim in tensor.shape}
 
     ops.register(root, solutions=options.solution)
     operator = getattr(torch.ops.kata, kata.name)
-    given = [tensor.to(device) for tensor in inputs] + [sizes[name] for name in spec.sizes if name not in known]
+    given = [as_torch(inputs[item.name], spec.dtype(item, kata)).to(device) for item in spec.inputs]
+    given += [sizes[name] for name in spec.sizes if name not in known]
     for _ in range(options.calls):
         operator(*given)
     if device == "cuda":
         torch.cuda.synchronize()
+
+
+def as_torch(raw: numpy.ndarray, dtype: Dtype) -> torch.Tensor:
+    """The same bits as torch's dtype; numpy has no bf16 and no fp8."""
+    return torch.from_numpy(raw).view(getattr(torch, dtype.torch_name))
 
 
 if __name__ == "__main__":

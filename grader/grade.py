@@ -6,7 +6,6 @@ pytest and the command line are two faces of ``grade``; the verdict that they sh
 from __future__ import annotations
 
 import contextlib
-import gc
 import importlib.util
 import os
 import sys
@@ -160,7 +159,7 @@ def _request(kata: Kata, source: Source, target: Target, options: Options) -> Re
 
 
 def _on_devices(kata: Kata, source: Source, options: Options, tell: Tell | None) -> tuple[Verdict, ...]:
-    _need("torch", "hypothesis")
+    _need("numpy", "hypothesis")
     found = targets(options, find_gpu())
     verdicts: list[Verdict] = []
     for target in found:
@@ -187,9 +186,11 @@ def _on_device(
     kata, target = request.kata, request.target
     if target.device == "gpu" and kata.capability > (gpu := _present(find_gpu())).capability:
         return Verdict(Kind.UNSUPPORTED, f"this kata needs {kata.compute}, the GPU is {gpu.arch}")
-    if "torch" not in sys.modules:
-        threading.Thread(target=_import_torch, daemon=True).start()
-    with _turn(target, alone, tell), Sandbox(target.device, torch=_uses_torch(request, options)) as sandbox:
+    if "numpy" not in sys.modules:
+        threading.Thread(target=_import_what_judges, daemon=True).start()
+    if uses_torch := _uses_torch(request, options):
+        _need("torch")
+    with _turn(target, alone, tell), Sandbox(target.device, torch=uses_torch) as sandbox:
         engine = _engine((target,), tell)
         built = build_all([request], find_toolchain(), jobs=options.jobs, tell=None)[0]
         if isinstance(built, CompileFailure):
@@ -248,24 +249,15 @@ def _need(*packages: str) -> None:
     missing = [name for name in packages if importlib.util.find_spec(name) is None]
     if missing:
         raise DeviceError(
-            f"{sys.executable} has no {' and no '.join(missing)}, which references and shapes are made with. "
+            f"{sys.executable} has no {' and no '.join(missing)}, which this grade needs. "
             "Activate the environment of `make grade` (. .venv/bin/activate), "
             f"or `pip install {' '.join(missing)}` into this one."
         )
 
 
-def _import_torch() -> None:
-    """Seconds of work that need not wait for nvcc. What torch makes is never garbage, so no collection looks at it.
-
-    Only once in a process: what is frozen is never collected again, the garbage of later grades with it.
-    """
-    gc.disable()
-    try:
-        import torch  # noqa: F401
-
-        gc.freeze()
-    finally:
-        gc.enable()
+def _import_what_judges() -> None:
+    """Tenths of a second that need not wait for nvcc."""
+    import numpy  # noqa: F401
 
 
 def _present(gpu: Gpu | None) -> Gpu:

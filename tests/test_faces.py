@@ -305,7 +305,14 @@ def test_a_wrong_command_is_one_sentence(clone: Path, arguments: list[str], said
     assert done.returncode == 2 and has(done.stderr, *said) and "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("package", ["torch", "hypothesis"])
+def test_a_grade_on_the_simulator_needs_no_torch(clone: Path) -> None:
+    solve(clone, "elementwise_f32")
+    without = "import sys; sys.modules['torch'] = None; from grader.cli import main; sys.exit(main())"
+    done = run(clone, "-c", without, "grade", "elementwise_f32", "--device", "sim", "--counters")
+    assert done.returncode == 0 and has(done.stdout, "pass"), done.stderr
+
+
+@pytest.mark.parametrize("package", ["numpy", "hypothesis"])
 def test_a_python_without_what_grading_needs_is_one_sentence(clone: Path, package: str) -> None:
     solve(clone, "elementwise_f32")
     without = f"import sys; sys.modules[{package!r}] = None; from grader.cli import main; sys.exit(main())"

@@ -99,9 +99,8 @@ def look(task, catalog, tell):
     """Where it stands, and what it has of the machine. Leaves a file and a folder."""
     Path("left").write_text("")
     tempfile.mkdtemp()
-    torch = sys.modules["torch"]
     gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    return {"place": os.getcwd(), "temporary": tempfile.gettempdir(), "threads": torch.get_num_threads(), "gpu": gpu,
+    return {"place": os.getcwd(), "temporary": tempfile.gettempdir(), "gpu": gpu,
             "omp": os.environ["OMP_NUM_THREADS"]}
 
 def hold(task, catalog, tell):
@@ -111,7 +110,7 @@ def hold(task, catalog, tell):
     time.sleep(1000)
 
 def child(task, catalog, tell):
-    """What a sandbox's child is, in a process that has torch; and how two of them end."""
+    """What a sandbox's child is, in a process that has numpy; and how two of them end."""
     sandbox = Sandbox("sim")
     process = sandbox.start()._process
     place = Path(f"/proc/{process.pid}")
@@ -121,8 +120,8 @@ def child(task, catalog, tell):
     status = (place / "status").read_text()
     found = {
         "files": len(list((place / "fd").iterdir())),
-        "torch": "torch" in (place / "maps").read_text(),
-        "grades": "torch" in sys.modules,
+        "numpy": "numpy" in (place / "maps").read_text(),
+        "grades": "numpy" in sys.modules,
         "parent": int(status.partition("PPid:")[2].split()[0]),
         "folder": str((place / "cwd").resolve()),
         "core": "Max core file size        0 " in (place / "limits").read_text(),
@@ -154,32 +153,12 @@ def started() -> list[int]:
     return [pid for pid in descendants(os.getpid()) if pid not in BEFORE]
 
 
-# What a service asks of torch. Most tests are about its processes; those that need torch itself are named below.
-TORCH = """
-threads = 1
-
-def get_num_threads():
-    return threads
-
-def set_num_threads(wanted):
-    global threads
-    threads = wanted
-"""
-WITH_TORCH = {
-    "test_only_a_kept_grade_is_progress",
-    "test_a_sandbox_has_a_clean_child_of_its_own",
-    "test_without_its_template_a_service_grades_all_the_same",
-}
-
-
 @pytest.fixture(autouse=True)
-def work(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The module of works is where a service finds it, and a torch that takes no time to import."""
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The module of works is where a service finds it."""
     folder = tmp_path / "modules"
     folder.mkdir()
     (folder / "works.py").write_text(WORK)
-    if request.node.originalname not in WITH_TORCH:
-        (folder / "torch.py").write_text(TORCH)
     monkeypatch.setenv("PYTHONPATH", f"{folder}{os.pathsep}{ROOT}")
 
 
@@ -379,7 +358,7 @@ def test_a_sandbox_has_a_clean_child_of_its_own(tmp_path: Path) -> None:
     with Service(ROOT, eager=True) as service:
         done = answers_with_end(service, service.ask(a_task("child"), Slot(tmp_path / "slot")))
         assert done.pop("parent") not in children(service.pid)  # a guard of the template's
-        wanted = {"files": 4, "torch": False, "grades": True, "folder": str(tmp_path / "slot"), "core": True}
+        wanted = {"files": 4, "numpy": False, "grades": True, "folder": str(tmp_path / "slot"), "core": True}
         assert done == {**wanted, "ends": [-signal.SIGSEGV, -signal.SIGSEGV, -signal.SIGKILL]}
 
 
@@ -458,7 +437,7 @@ def test_each_slot_has_a_folder_that_is_emptied_and_its_share_of_the_machine(mon
     for reply in found:
         seen.append(reply)
         assert list(Path(reply.done["place"]).iterdir()) == []
-    assert {(reply.done["threads"], reply.done["omp"]) for reply in seen} == {(3, "3")}
+    assert {reply.done["omp"] for reply in seen} == {"3"}
     assert all(reply.done["place"] == reply.done["temporary"] for reply in seen)
     assert {(Path(reply.done["place"]).name, reply.done["gpu"]) for reply in seen} == {("0", "4"), ("1", "7")}
     assert not Path(seen[0].done["place"]).exists()

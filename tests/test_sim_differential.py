@@ -129,7 +129,7 @@ def test_a_solution_gives_what_it_gave_on_the_gpu(kata: str, solutions: dict[str
         assert not ran.problem
         if ran.key in recorded:  # the family may name other shapes since
             if ran.inputs != recorded[ran.key].inputs:
-                pytest.skip("this version of torch draws other inputs than that of the recording")
+                pytest.skip("this version of numpy draws other inputs than that of the recording")
             assert not katas.differences(built, ran, recorded[ran.key]), ran.key
 
 

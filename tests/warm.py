@@ -1,4 +1,4 @@
-"""`python -m MODULE` in a child of a process that has imported torch and the grader already: the same but for what the
+"""`python -m MODULE` in a child of a process that has imported numpy and the grader already: the same but for what the
 imports cost.
 
 Tests that start the command line and pytest hundreds of times start them here. What an import itself costs, or what an
@@ -115,7 +115,7 @@ def _become(request: Mapping[str, Any]) -> None:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     except SystemExit as end:
         code = end.code
-    # What an interpreter does at its end, but for taking torch apart.
+    # What an interpreter does at its end, but for taking its modules apart.
     for thread in threading.enumerate():
         if thread is not threading.main_thread() and not thread.daemon:
             thread.join()
@@ -130,12 +130,12 @@ def _become(request: Mapping[str, Any]) -> None:
 if __name__ == "__main__":
     sys.path[0] = str(ROOT)  # in place of this file's folder
     import hypothesis  # noqa: F401
-    import torch  # noqa: F401
+    import numpy  # noqa: F401
 
     import grader.cli
     import grader.pytest_plugin  # noqa: F401
 
-    gc.freeze()  # no child looks at torch's objects for garbage
+    gc.freeze()  # no child looks at these objects for garbage
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children
     with socket.socket(fileno=int(sys.argv[1])) as listening:

@@ -21,48 +21,49 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import torch
+    from numpy import ndarray
 
 WHOLE = 2048  # up to here half has all whole numbers
 DENSE_ROWS = 128  # more, and what is left for a product is too small to tell much
 ONES = 600  # of a column, where they are strewn: with factors 1 and 2, their sum stays far below WHOLE
 
 
-def reference(a: torch.Tensor, b: torch.Tensor, sizes: Sizes) -> torch.Tensor:
-    return (a * b).sum(dim=0)
+def reference(a: ndarray, b: ndarray, sizes: Sizes) -> ndarray:
+    return (a * b).sum(axis=0)
 
 
-def magnitude(a: torch.Tensor, b: torch.Tensor, sizes: Sizes) -> torch.Tensor:
-    return (a * b).abs().sum(dim=0)
+def magnitude(a: ndarray, b: ndarray, sizes: Sizes) -> ndarray:
+    return abs(a * b).sum(axis=0)
 
 
-def whole_a(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def whole_a(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """From 1 up, as far as the sum of all products allows; for many rows some 600 ones, the last row all ones."""
     rows = max(1, sizes["rows"])
     if rows <= DENSE_ROWS:
         return rng.integers(shape, 1, isqrt(WHOLE // rows))
-    drawn = (rng.uniform(shape, 0.0, 1.0) < ONES / rows).double()
+    drawn = (rng.uniform(shape, 0.0, 1.0) < ONES / rows).astype(float)
     drawn[-1] = 1.0
     return drawn
 
 
-def whole_b(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def whole_b(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     rows = max(1, sizes["rows"])
     return rng.integers(shape, 1, isqrt(WHOLE // rows) if rows <= DENSE_ROWS else 2)
 
 
-def bounded_offset(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def bounded_offset(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Around 4, or less for many rows: with factors around 1, the sum stays near 4096, far from the end of half."""
     mean = min(4.0, 4096 / max(1, sizes["rows"]))
     return rng.normal(shape, mean=mean, std=mean / 4)
 
 
-def bounded_large_and_small(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def bounded_large_and_small(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Factors of either sign from about 2^-4 to 2^4, smaller for many rows: the sums stay in the range of half."""
     scale = min(1.0, 200 / sqrt(max(1, sizes["rows"])))
     return rng.normal(shape) * 2.0 ** rng.integers(shape, -4, 4) * scale
 
 
-def one_special(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def one_special(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Around 1, and in one element inf, -inf, nan or -0: no other column may notice."""
     drawn = rng.normal(shape, mean=1.0)
     if sizes["rows"] > 0:

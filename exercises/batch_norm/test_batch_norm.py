@@ -26,83 +26,82 @@ from grader.content.spec import Accumulated, Fill, InputKind, Parameter, Rng, Si
 
 if TYPE_CHECKING:
     import torch
+    from numpy import ndarray
 
 EPS = 1e-5
 ROUNDOFF = 2.0**-24
 BITS = tuple(1 << j for j in range(8))
 
 
-def per_channel(value: torch.Tensor) -> torch.Tensor:
+def per_channel(value: ndarray) -> ndarray:
     """[C] -> [1, C, 1, 1]"""
     return value[None, :, None, None]
 
 
-def statistics(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    mean = x.mean(dim=(0, 2, 3))
-    return mean, ((x - per_channel(mean)).square().mean(dim=(0, 2, 3)) + EPS).rsqrt()
+def statistics(x: ndarray) -> tuple[ndarray, ndarray]:
+    mean = x.mean(axis=(0, 2, 3))
+    return mean, (((x - per_channel(mean)) ** 2).mean(axis=(0, 2, 3)) + EPS) ** -0.5
 
 
-def reference(
-    x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, sizes: Sizes
-) -> tuple[torch.Tensor, ...]:
+def reference(x: ndarray, residual: ndarray, weight: ndarray, bias: ndarray, sizes: Sizes) -> tuple[ndarray, ...]:
+    import numpy
+
     mean, rstd = statistics(x)
     y = (x - per_channel(mean)) * per_channel(rstd * weight) + per_channel(bias) + residual
-    y = y.relu()
-    mask = ((y > 0).long() * y.new_tensor(BITS).long()).sum(dim=3)
-    return y, mask, mean, rstd
+    return numpy.maximum(y, 0.0), ((y > 0) * BITS).sum(axis=3), mean, rstd
 
 
 def terms(sizes: Sizes) -> int:
     return sizes["N"] * sizes["octets"] * 8 + 8
 
 
-def magnitude(
-    x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, sizes: Sizes
-) -> tuple[torch.Tensor, ...]:
+def magnitude(x: ndarray, residual: ndarray, weight: ndarray, bias: ndarray, sizes: Sizes) -> tuple[ndarray, ...]:
+    import numpy
+
     mean, rstd = statistics(x)
-    size = x.abs().mean(dim=(0, 2, 3))
-    reach = per_channel(size) + (x - per_channel(mean)).abs()
-    y = per_channel(weight.abs() * rstd) * reach + per_channel(bias.abs()) + residual.abs()
+    size = abs(x).mean(axis=(0, 2, 3))
+    reach = per_channel(size) + abs(x - per_channel(mean))
+    y = per_channel(abs(weight) * rstd) * reach + per_channel(abs(bias)) + abs(residual)
     growth = min(terms(sizes), 8 * sqrt(terms(sizes)))
-    return y, x.new_zeros(x.shape[:3]), size, rstd * (1 + growth * ROUNDOFF * (rstd * size).square()) / 2
+    return y, numpy.zeros(x.shape[:3]), size, rstd * (1 + growth * ROUNDOFF * (rstd * size) ** 2) / 2
 
 
 def channels(shape: tuple[int, ...]) -> tuple[int, ...]:
     return (1, shape[1], 1, 1)
 
 
-def offset(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def offset(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Channels far from 0 beside their spread: their squares agree in all digits that a float has, and more."""
     return rng.normal(shape) + rng.choice(channels(shape), (30_000.0, -30_000.0, 1000.0))
 
 
-def scales(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def scales(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Channels of very different spread, with elements that are all equal among them."""
     return rng.normal(shape, mean=0.5) * rng.choice(channels(shape), (0.0, 1.0e-3, 1.0e-2, 30.0, 1000.0))
 
 
-def drift(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def drift(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """From 3 below to 3 above, on the way through the batch: any part of it has another mean than the whole."""
-    import torch
+    import numpy
 
-    steps = torch.linspace(-3.0, 3.0, shape[0] * shape[2], dtype=torch.float64)
+    steps = numpy.linspace(-3.0, 3.0, shape[0] * shape[2])
     return rng.normal(shape) + steps.reshape(shape[0], 1, shape[2], 1)
 
 
-def one_nan(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def one_nan(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     drawn = rng.normal(shape, mean=0.5)
-    drawn.view(-1)[rng.integers((1,), 0, drawn.numel() - 1)] = float("nan")
+    drawn.flat[rng.integers((1,), 0, drawn.size - 1)] = float("nan")
     return drawn
 
 
-def two_levels(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def two_levels(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Four elements of each octet as far above the channel's mean as the other four are below it."""
-    signs = 2.0 * (rng.uniform(shape, 0.0, 1.0).argsort(dim=3) < 4) - 1.0
+    signs = 2.0 * (rng.uniform(shape, 0.0, 1.0).argsort(axis=3) < 4) - 1.0
     spread = rng.choice(channels(shape), (0.5, 1.0, 8.0))
     return signs * spread + rng.choice(channels(shape), (0.0, 1.0, -64.0))
 
 
-def decided(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def decided(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """12 to 20, of either sign: relu's decision, whatever is added."""
     return rng.uniform(shape, 12.0, 20.0) * rng.choice(shape, (1.0, -1.0))
 

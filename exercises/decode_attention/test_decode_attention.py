@@ -21,10 +21,12 @@ from collections.abc import Callable
 from math import ceil, inf, log2, nan, sqrt
 from typing import TYPE_CHECKING
 
+from grader.content.formulas import softmax
 from grader.content.spec import Accumulated, Fill, InputKind, Rng, Size, Sizes, Spec, Tensor, normal
 
 if TYPE_CHECKING:
     import torch
+    from numpy import ndarray
 
 UNIT, HALF = 2.0**-24, 2.0**-11  # roundoff of f32, of half
 NORMAL, TINY = 2.0**-14, 2.0**-25  # the smallest normal half, and half of the smallest one
@@ -35,40 +37,40 @@ def g(terms: int) -> float:
     return min(terms, 8 * sqrt(terms))
 
 
-def by_sequence(
-    of: Callable[..., torch.Tensor], q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, lengths: torch.Tensor
-) -> torch.Tensor:
+def by_sequence(of: Callable[..., ndarray], q: ndarray, K: ndarray, V: ndarray, lengths: ndarray) -> ndarray:
     """What ``of`` makes of the q [H, 1, D] and the keys and values [H, length, D] of each sequence; 0 without keys."""
-    import torch
+    import numpy
 
-    out = torch.zeros_like(q)
+    out = numpy.zeros_like(q)
     for b, length in enumerate(lengths.tolist()):
         if length > 0:
             out[b] = of(q[b][:, None], K[b, :, :length], V[b, :, :length])[:, 0]
     return out
 
 
-def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    return (q @ k.mT / sqrt(q.shape[-1])).softmax(dim=-1) @ v
+def attention(q: ndarray, k: ndarray, v: ndarray) -> ndarray:
+    return softmax(q @ k.swapaxes(-1, -2) / sqrt(q.shape[-1])) @ v
 
 
-def attention_bound(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+def attention_bound(q: ndarray, k: ndarray, v: ndarray) -> ndarray:
     """The bound of the docstring above, without the h |ref| that every output gets, over the roundoff of f32."""
-    width, keys = q.shape[-1], k.shape[-2]
-    x = q @ k.mT / sqrt(width)
-    weight = x.softmax(dim=-1)
-    error = g(width) * (q.abs() @ k.abs().mT) / sqrt(width) + 1 + x.abs() + x.abs().amax(dim=-1, keepdim=True)
+    import numpy
+
+    width, keys, columns = q.shape[-1], k.shape[-2], k.swapaxes(-1, -2)
+    x = q @ columns / sqrt(width)
+    weight = softmax(x)
+    error = g(width) * (abs(q) @ abs(columns)) / sqrt(width) + 1 + abs(x) + abs(x).max(axis=-1, keepdims=True)
     off = (weight * (UNIT * error + HALF)) ** 2
-    bound = (off @ v**2).sqrt() + (weight @ v).abs() * off.sum(dim=-1, keepdim=True).sqrt()
-    bound += 2 * g(keys) * UNIT * (weight @ v.abs()) + TINY * (weight < NORMAL).to(v.dtype) @ v.abs()
+    bound = numpy.sqrt(off @ v**2) + abs(weight @ v) * numpy.sqrt(off.sum(axis=-1, keepdims=True))
+    bound += 2 * g(keys) * UNIT * (weight @ abs(v)) + TINY * (weight < NORMAL) @ abs(v)
     return bound / UNIT
 
 
-def reference(q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, lengths: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+def reference(q: ndarray, K: ndarray, V: ndarray, lengths: ndarray, sizes: Sizes) -> ndarray:
     return by_sequence(attention, q, K, V, lengths)
 
 
-def magnitude(q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, lengths: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+def magnitude(q: ndarray, K: ndarray, V: ndarray, lengths: ndarray, sizes: Sizes) -> ndarray:
     return by_sequence(attention_bound, q, K, V, lengths)
 
 
@@ -77,28 +79,28 @@ def magnitude(q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, lengths: torch.
 # Lengths follow from the sizes, so that whoever fills the cache knows where they end. All of these are [B].
 
 
-def full(sizes: Sizes) -> torch.Tensor:
+def full(sizes: Sizes) -> ndarray:
     """Every sequence fills its room. Timed calls get these: then torch's operator without lengths answers the same."""
-    import torch
+    import numpy
 
-    return torch.full((sizes["B"],), sizes["N"])
+    return numpy.full(sizes["B"], sizes["N"])
 
 
-def ragged(sizes: Sizes) -> torch.Tensor:
+def ragged(sizes: Sizes) -> ndarray:
     """From N down, each sequence some two fifths of N shorter than the one before, around the corner after 1."""
-    import torch
+    import numpy
 
-    return (sizes["N"] - 1 - torch.arange(sizes["B"]) * (2 * sizes["N"] // 5 + 1)) % sizes["N"] + 1
+    return (sizes["N"] - 1 - numpy.arange(sizes["B"]) * (2 * sizes["N"] // 5 + 1)) % sizes["N"] + 1
 
 
-def with_empty(sizes: Sizes) -> torch.Tensor:
+def with_empty(sizes: Sizes) -> ndarray:
     """0 keys, 1 key, about half of N, and again."""
-    import torch
+    import numpy
 
-    return torch.tensor([0, 1, (sizes["N"] + 1) // 2])[torch.arange(sizes["B"]) % 3]
+    return numpy.array([0, 1, (sizes["N"] + 1) // 2])[numpy.arange(sizes["B"]) % 3]
 
 
-Lengths = Callable[[Sizes], "torch.Tensor"]
+Lengths = Callable[[Sizes], "ndarray"]
 
 
 def given(lengths: Lengths) -> Fill:
@@ -108,23 +110,23 @@ def given(lengths: Lengths) -> Fill:
 def stale(fill: Fill, lengths: Lengths) -> Fill:
     """K or V with nan behind each sequence's keys: read, it shows, also where it is given no weight."""
 
-    def filled(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
-        import torch
+    def filled(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+        import numpy
 
-        behind = torch.arange(sizes["N"]) >= lengths(sizes)[:, None]
-        return fill(rng, shape, sizes).masked_fill(behind[:, None, :, None], nan)
+        behind = numpy.arange(sizes["N"]) >= lengths(sizes)[:, None]
+        return numpy.where(behind[:, None, :, None], nan, fill(rng, shape, sizes))
 
     return filled
 
 
-def codes(of: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+def codes(of: ndarray, sizes: Sizes) -> ndarray:
     """Vectors of D elements for whole numbers below N: 32 for each bit that is set, -32 for each that is not, then 0.
 
     The product of two is 1024 for every bit that is equal, and -1024 for every other: largest with itself, by 2048.
     """
-    import torch
+    import numpy
 
-    code = torch.zeros((*of.shape, sizes["D"]), dtype=torch.float64)
+    code = numpy.zeros((*of.shape, sizes["D"]))
     for bit in range(max(1, ceil(log2(sizes["N"])))):
         code[..., bit] = (of >> bit & 1) * 64.0 - 32.0
     return code
@@ -133,38 +135,38 @@ def codes(of: torch.Tensor, sizes: Sizes) -> torch.Tensor:
 def wanted(lengths: Lengths) -> Fill:
     """For each query the code of some key that is there. All other weights are 0: O is that key's row of V."""
 
-    def filled(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
-        import torch
+    def filled(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+        import numpy
 
         places = rng.uniform(shape[:-1], 0, 1) * lengths(sizes)[:, None]
-        return codes(places.to(torch.int64), sizes)
+        return codes(places.astype(numpy.int64), sizes)
 
     return filled
 
 
-def labels(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
-    import torch
+def labels(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+    import numpy
 
-    return codes(torch.arange(sizes["N"]).expand(shape[:-1]), sizes)
-
-
-def whole(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
-    return rng.integers(shape, -64, 64).double()
+    return numpy.broadcast_to(codes(numpy.arange(sizes["N"]), sizes), shape)
 
 
-def ones(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def whole(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+    return rng.integers(shape, -64, 64)
+
+
+def ones(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     return rng.choice(shape, (1.0,))
 
 
-def rising(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def rising(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Keys whose x, with queries of ones, rises from -24 to -8: a key that is not there, with an x of 0, takes all."""
-    import torch
+    import numpy
 
-    steps = torch.linspace(-24, -8, sizes["N"], dtype=torch.float64) / sqrt(sizes["D"])
-    return steps[:, None].expand(shape)
+    steps = numpy.linspace(-24, -8, sizes["N"]) / sqrt(sizes["D"])
+    return numpy.broadcast_to(steps[:, None], shape)
 
 
-def large(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def large(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Rows of size 1, 10 or 100: x up to some 10 000 of either sign, which the sums of the weights must bear."""
     return rng.normal(shape) * 10.0 ** rng.integers((*shape[:-1], 1), 0, 2)
 

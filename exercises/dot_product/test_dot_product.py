@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, normal
 
 if TYPE_CHECKING:
-    import torch
+    from numpy import ndarray
 
 # Around a vector of 2 or 4, a warp (32), and a block (256 or 512 products); then several blocks.
 SHORT = (*range(6), 7, 31, 32, 33, 63, 127, 255, 256, 257, 511, 513, 1023, 1024, 1025, 2049, 3001, 4099)
@@ -24,15 +24,15 @@ SHORT = (*range(6), 7, 31, 32, 33, 63, 127, 255, 256, 257, 511, 513, 1023, 1024,
 LONG = (*range(6), 7, 8, 9, 15, 17, 31, 33, 255, 257, 1023, 1025, 2047, 2049, 4095, 4097, 8193, 12_289, 20_011)
 
 
-def reference(a: torch.Tensor, b: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+def reference(a: ndarray, b: ndarray, sizes: Sizes) -> ndarray:
     return (a * b).sum().reshape(1)
 
 
-def magnitude(a: torch.Tensor, b: torch.Tensor, sizes: Sizes) -> torch.Tensor:
-    return (a * b).abs().sum().reshape(1)
+def magnitude(a: ndarray, b: ndarray, sizes: Sizes) -> ndarray:
+    return abs(a * b).sum().reshape(1)
 
 
-def whole_numbers(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def whole_numbers(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """From 1 up to 2047, or less for large n, so that no partial sum of products passes 2^24: every product shows.
 
     Halves hold all of them. Products of two need up to 22 bits and pass 65504, where half ends.
@@ -40,12 +40,12 @@ def whole_numbers(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tenso
     return rng.integers(shape, 1, min(2047, isqrt(2**24 // max(1, sizes["n"]))))
 
 
-def large_and_small(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def large_and_small(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Factors of either sign from about 2^-12 to 2^12."""
     return rng.normal(shape) * 2.0 ** rng.integers(shape, -12, 12)
 
 
-def one_special(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def one_special(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Normal draws, and somewhere among them inf, -inf, nan or -0."""
     drawn = rng.normal(shape)
     if sizes["n"] > 0:

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 from grader.content.spec import Exact, Fill, InputKind, Rng, Size, Sizes, Spec, Tensor, edge_values, integers, normal
 
 if TYPE_CHECKING:
-    import torch
+    from numpy import ndarray
 
 
-def reference(a: torch.Tensor, b: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+def reference(a: ndarray, b: ndarray, sizes: Sizes) -> ndarray:
     return a + b
 
 
-def extremes(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def extremes(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """The ends of both formats: sums that overflow, sums that are denormal, terms that vanish beside the other."""
     f32 = (3.0e38, -3.0e38, 1.0e-40, -1.0e-40, 1.2e-38, -1.2e-38)
     f16 = (65504.0, -65504.0, 6.0e-8, -6.0e-8, 6.1e-5, -6.1e-5)
@@ -53,14 +53,14 @@ SPEC = Spec(
 
 
 def functor_reference(
-    x: torch.Tensor, p: torch.Tensor, mask: torch.Tensor, a: torch.Tensor, b: torch.Tensor, sizes: Sizes
-) -> tuple[torch.Tensor, torch.Tensor]:
-    import torch
+    x: ndarray, p: ndarray, mask: ndarray, a: ndarray, b: ndarray, sizes: Sizes
+) -> tuple[ndarray, ndarray]:
+    import numpy
 
-    return torch.stack((p[0] + p[1], x)), a.where(mask != 0, b)
+    return numpy.stack((p[0] + p[1], x)), numpy.where(mask != 0, a, b)
 
 
-def any_byte(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def any_byte(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """As often 0 as not, and where it is not 0, any other byte: in some of these the lowest bit is 0."""
     return rng.choice(shape, (0.0, 0.0, 0.0, 0.0, 1.0, 2.0, 128.0, 255.0))
 

@@ -11,29 +11,31 @@ from typing import TYPE_CHECKING
 from grader.content.spec import Exact, InputKind, Rng, Size, Sizes, Spec, Tensor, edge_values, normal
 
 if TYPE_CHECKING:
-    import torch
+    from numpy import ndarray
 
 
-def reference(idx: torch.Tensor, weight: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+def reference(idx: ndarray, weight: ndarray, sizes: Sizes) -> ndarray:
     return weight[idx]
 
 
-def uniform(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def uniform(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Unsorted, with repetitions: every row equally often."""
     return rng.integers(shape, 0, sizes["vocab"] - 1)
 
 
-def in_order(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def in_order(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Sorted: neighbouring tokens want the same row or neighbouring ones."""
-    return uniform(rng, shape, sizes).sort().values
+    drawn = uniform(rng, shape, sizes)
+    drawn.sort()
+    return drawn
 
 
-def all_equal(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def all_equal(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """All tokens want one row."""
-    return rng.integers((1,), 0, sizes["vocab"] - 1).repeat(shape)
+    return rng.integers((1,), 0, sizes["vocab"] - 1).repeat(shape[0])
 
 
-def last_row(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def last_row(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """All tokens want the row that ends where weight ends: whoever reads too far reads past it."""
     return rng.integers(shape, sizes["vocab"] - 1, sizes["vocab"] - 1)
 

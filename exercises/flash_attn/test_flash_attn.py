@@ -27,10 +27,12 @@ from dataclasses import replace
 from math import ceil, inf, log, log2, sqrt
 from typing import TYPE_CHECKING
 
+from grader.content.formulas import logsumexp, softmax
 from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, normal
 
 if TYPE_CHECKING:
     import torch
+    from numpy import ndarray
 
 ROUNDOFF = {"f32": 2.0**-24, "f16": 2.0**-11}
 STEP, TILE = 16, 64  # products that one mma adds before it rounds, keys in a tile
@@ -40,172 +42,168 @@ NORMAL, TINY = 2.0**-14, 2.0**-25  # the smallest normal half, and half of the s
 LOGITS = 1 << 24  # of so many heads at a time, since those of all heads of a long sequence would fill the memory
 
 
-def heads(*tensors: torch.Tensor) -> list[tuple[torch.Tensor, ...]]:
-    """The matrices [rows, D] of some heads at a time: [heads, rows, D] each. The first tensors are Q and K."""
-    count = max(1, LOGITS // (tensors[0].shape[-2] * tensors[1].shape[-2]))
-    return list(zip(*(tensor.flatten(0, -3).split(count) for tensor in tensors), strict=True))
+def heads(*arrays: ndarray) -> list[tuple[ndarray, ...]]:
+    """The matrices [rows, D] of some heads at a time: [heads, rows, D] each. The first arrays are Q and K."""
+    count = max(1, LOGITS // (arrays[0].shape[-2] * arrays[1].shape[-2]))
+    flat = [array.reshape(-1, *array.shape[-2:]) for array in arrays]
+    return [tuple(array[first : first + count] for array in flat) for first in range(0, len(flat[0]), count)]
 
 
-def reference(Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, sizes: Sizes) -> torch.Tensor:
-    import torch
+def reference(Q: ndarray, K: ndarray, V: ndarray, sizes: Sizes) -> ndarray:
+    import numpy
 
-    rows = [(q @ k.mT / sqrt(sizes["D"])).softmax(dim=-1) @ v for q, k, v in heads(Q, K, V)]
-    return torch.cat(rows).reshape(Q.shape)
+    rows = [softmax(q @ k.swapaxes(-1, -2) / sqrt(sizes["D"])) @ v for q, k, v in heads(Q, K, V)]
+    return numpy.concatenate(rows).reshape(Q.shape)
 
 
-def later(rows: torch.Tensor | None, keys: int) -> torch.Tensor:
+def later(rows: ndarray | None, keys: int) -> ndarray:
     """[queries, keys]: whether a key comes after a query, the queries being those with the indices rows, or all."""
-    import torch
+    import numpy
 
-    places = torch.arange(keys)
+    places = numpy.arange(keys)
     return places > (places if rows is None else rows)[:, None]
 
 
-def causal(Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, sizes: Sizes, rows: torch.Tensor | None) -> torch.Tensor:
+def causal(Q: ndarray, K: ndarray, V: ndarray, sizes: Sizes, rows: ndarray | None) -> ndarray:
     """The same where a query sees its own key and those before it."""
-    import torch
+    import numpy
 
     hidden = later(rows, K.shape[-2])
-    logits = ((q @ k.mT / sqrt(sizes["D"]), v) for q, k, v in heads(Q, K, V))
-    return torch.cat([x.masked_fill(hidden, -inf).softmax(dim=-1) @ v for x, v in logits]).reshape(Q.shape)
+    logits = ((q @ k.swapaxes(-1, -2) / sqrt(sizes["D"]), v) for q, k, v in heads(Q, K, V))
+    return numpy.concatenate([softmax(numpy.where(hidden, -inf, x)) @ v for x, v in logits]).reshape(Q.shape)
 
 
-def with_lse(Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, sizes: Sizes) -> tuple[torch.Tensor, torch.Tensor]:
+def with_lse(Q: ndarray, K: ndarray, V: ndarray, sizes: Sizes) -> tuple[ndarray, ndarray]:
     """O as above, and LSE = log(sum over the keys of exp(x)), the natural logarithm."""
-    import torch
+    import numpy
 
-    rows = [(q @ k.mT / sqrt(sizes["D"])).logsumexp(dim=-1) for q, k in heads(Q, K)]
-    return reference(Q, K, V, sizes), torch.cat(rows).reshape(Q.shape[:-1])
+    rows = [logsumexp(q @ k.swapaxes(-1, -2) / sqrt(sizes["D"])) for q, k in heads(Q, K)]
+    return reference(Q, K, V, sizes), numpy.concatenate(rows).reshape(Q.shape[:-1])
 
 
-def shared(K: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+def shared(K: ndarray, sizes: Sizes) -> ndarray:
     """[B, G, N, D] -> [B, G, R, N, D]: each head of keys or values as often as it has heads of queries."""
-    return K[:, :, None].expand(-1, -1, sizes["R"], -1, -1)
+    return K[:, :, None].repeat(sizes["R"], axis=2)
 
 
-def grouped(of: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+def grouped(of: Callable[..., ndarray]) -> Callable[..., ndarray]:
     """A function of Q, K and V with as many heads each -> one where heads of queries share those of keys and values."""
 
-    def of_groups(Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+    def of_groups(Q: ndarray, K: ndarray, V: ndarray, sizes: Sizes) -> ndarray:
         return of(Q, shared(K, sizes), shared(V, sizes), sizes)
 
     return of_groups
 
 
-def magnitude(acc: str, *, masked: bool = False, halves: bool = True) -> Callable[..., torch.Tensor]:
+def magnitude(acc: str, *, masked: bool = False, halves: bool = True) -> Callable[..., ndarray]:
     """The bound of the docstring above, without the h |ref| that every output gets, over the accumulator's roundoff."""
     u, h, a = ROUNDOFF["f32"], ROUNDOFF["f16"] * halves, ROUNDOFF[acc]
 
-    def of_heads(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
+    def of_heads(q: ndarray, k: ndarray, v: ndarray, hidden: ndarray) -> ndarray:
+        import numpy
+
         width, keys = q.shape[-1], k.shape[-2]
-        partial = q.new_zeros(*q.shape[:-1], keys)
-        error = partial.clone()
+        partial, error = numpy.zeros((2, *q.shape[:-1], keys))
         for start in range(0, width, STEP):
-            partial += q[..., start : start + STEP] @ k[..., start : start + STEP].mT
-            error += partial.abs()
+            partial += q[..., start : start + STEP] @ k[..., start : start + STEP].swapaxes(-1, -2)
+            error += abs(partial)
         x = partial / sqrt(width)
-        weight = x.masked_fill(hidden, -inf).softmax(dim=-1)
-        x = x.masked_fill(hidden, 0)
+        weight = softmax(numpy.where(hidden, -inf, x))
+        x = abs(numpy.where(hidden, 0, x))
         error *= a / sqrt(width)
-        error += u * (1 + x.abs() + x.abs().amax(dim=-1, keepdim=True)) + h
+        error += u * (1 + x + x.max(axis=-1, keepdims=True)) + h
         off = (weight * error) ** 2
-        bound = (off @ v**2).sqrt() + (weight @ v).abs() * (h + off.sum(dim=-1, keepdim=True).sqrt())
-        bound += (
-            2 * u * min(keys, 8 * sqrt(keys)) * (weight @ v.abs())
-            + TINY * halves * (weight < NORMAL).to(v.dtype) @ v.abs()
-        )
+        bound = numpy.sqrt(off @ v**2) + abs(weight @ v) * (h + numpy.sqrt(off.sum(axis=-1, keepdims=True)))
+        size = abs(v)
+        bound += 2 * u * min(keys, 8 * sqrt(keys)) * (weight @ size) + TINY * halves * (weight < NORMAL) @ size
         if acc == "f16":
-            tiles = zip(weight.split(TILE, dim=-1), v.split(TILE, dim=-2), strict=True)
-            bound += 2 * h * sum((p @ v.abs()) ** 2 for p, v in tiles).sqrt()
+            tiles = (slice(first, first + TILE) for first in range(0, keys, TILE))
+            bound += 2 * h * numpy.sqrt(sum((weight[..., tile] @ size[..., tile, :]) ** 2 for tile in tiles))
         return bound / a
 
-    def of_all(
-        Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, sizes: Sizes, rows: torch.Tensor | None = None
-    ) -> torch.Tensor:
-        import torch
+    def of_all(Q: ndarray, K: ndarray, V: ndarray, sizes: Sizes, rows: ndarray | None = None) -> ndarray:
+        import numpy
 
-        hidden = later(rows, K.shape[-2]) if masked else torch.zeros(1, K.shape[-2], dtype=torch.bool)
-        return torch.cat([of_heads(*some, hidden) for some in heads(Q, K, V)]).reshape(Q.shape)
+        hidden = later(rows, K.shape[-2]) if masked else numpy.zeros((1, K.shape[-2]), dtype=bool)
+        return numpy.concatenate([of_heads(*some, hidden) for some in heads(Q, K, V)]).reshape(Q.shape)
 
     return of_all
 
 
-def magnitude_with_lse(
-    Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, sizes: Sizes
-) -> tuple[torch.Tensor, torch.Tensor]:
+def magnitude_with_lse(Q: ndarray, K: ndarray, V: ndarray, sizes: Sizes) -> tuple[ndarray, ndarray]:
     """LSE is off by the relative error of the sum of weights: the bound of O for V = 1 and weights not rounded."""
-    import torch
+    import numpy
 
-    return magnitude("f32")(Q, K, V, sizes), magnitude("f32", halves=False)(Q, K, torch.ones_like(V), sizes)[..., 0]
+    return magnitude("f32")(Q, K, V, sizes), magnitude("f32", halves=False)(Q, K, numpy.ones_like(V), sizes)[..., 0]
 
 
 # -- values ----------------------------------------------------------------------------------------------------------
 
 
-def codes(of: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+def codes(of: ndarray, shape: tuple[int, ...]) -> ndarray:
     """Vectors of D elements for whole numbers below N: 32 for each bit that is set, -32 for each that is not, then 0.
 
     The product of two is 1024 for every bit that is equal, and -1024 for every other: largest with itself, by 2048.
     """
-    import torch
+    import numpy
 
     bits = max(1, ceil(log2(shape[-2])))
-    code = torch.zeros(shape, dtype=torch.float64)
+    code = numpy.zeros(shape)
     for bit in range(bits):
         code[..., bit] = (of >> bit & 1) * 64.0 - 32.0
     return code
 
 
-def wanted(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def wanted(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """For each query the code of some key. All other weights are 0 to the last bit, and O is that key's row of V."""
     return codes(rng.integers(shape[:-1], 0, shape[-2] - 1), shape)
 
 
-def wanted_before(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def wanted_before(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """The same, of a key that is not after the query."""
-    import torch
+    import numpy
 
-    places = rng.uniform(shape[:-1], 0, 1) * (torch.arange(shape[-2]) + 1)
-    return codes(places.to(torch.int64), shape)
-
-
-def labels(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
-    import torch
-
-    return codes(torch.arange(shape[-2]).expand(shape[:-1]), shape)
+    places = rng.uniform(shape[:-1], 0, 1) * (numpy.arange(shape[-2]) + 1)
+    return codes(places.astype(numpy.int64), shape)
 
 
-def whole(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def labels(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+    import numpy
+
+    return codes(numpy.arange(shape[-2]), shape)
+
+
+def whole(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     return rng.integers(shape, -64, 64)
 
 
-def sink(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def sink(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Keys of ones, and one of zeros, among the first 64: see ``averse``."""
-    import torch
+    import numpy
 
     place = rng.integers((*shape[:-2], 1), 0, min(shape[-2], TILE) - 1)
-    return (torch.arange(shape[-2]) != place).to(torch.float64)[..., None].expand(shape)
+    return (numpy.arange(shape[-2]) != place).astype(float)[..., None].repeat(shape[-1], axis=-1)
 
 
-def averse(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def averse(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Queries that give a key of ones 1/4096 of the weight that a key of zeros has: too little for a sum in half."""
     return rng.choice(shape, (-log(4096) / sqrt(shape[-1]),))
 
 
-def rising(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def rising(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Keys whose x, with queries of ones, rises from -24 to -8: every tile has a new maximum. A key that is not there,
     with an x of 0, would take all."""
-    import torch
+    import numpy
 
-    steps = torch.linspace(-24, -8, shape[-2], dtype=torch.float64) / sqrt(shape[-1])
-    return steps[:, None].expand(shape)
+    steps = numpy.linspace(-24, -8, shape[-2]) / sqrt(shape[-1])
+    return numpy.broadcast_to(steps[:, None], shape)
 
 
-def ones(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def ones(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     return rng.choice(shape, (1.0,))
 
 
-def large(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def large(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Rows of size 1, 10 or 100: x up to some 10 000 of either sign."""
     return rng.normal(shape) * 10.0 ** rng.integers((*shape[:-1], 1), 0, 2)
 

@@ -27,8 +27,10 @@ lengths[b], room or not. Copies and whole numbers, so the answer must match to t
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import pi, sqrt
 from typing import TYPE_CHECKING
 
+from grader.content.formulas import softmax
 from grader.content.spec import (
     Accumulated,
     Exact,
@@ -47,19 +49,21 @@ from grader.content.spec import (
 
 if TYPE_CHECKING:
     import torch
+    from numpy import ndarray
 
 # -- add_bias_gelu ---------------------------------------------------------------------------------------------------
 
 
-def gelu_reference(x: torch.Tensor, bias: torch.Tensor, sizes: Sizes) -> torch.Tensor:
-    from torch.nn.functional import gelu
+def gelu_reference(x: ndarray, bias: ndarray, sizes: Sizes) -> ndarray:
+    import numpy
 
-    return gelu(x + bias, approximate="tanh")
+    s = x + bias
+    return 0.5 * s * (1 + numpy.tanh(sqrt(2 / pi) * (s + 0.044715 * s * s * s)))
 
 
-def gelu_magnitude(x: torch.Tensor, bias: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+def gelu_magnitude(x: ndarray, bias: ndarray, sizes: Sizes) -> ndarray:
     """The sum, and twice what the family gelu has: its own rounding is passed on with a factor of about 1 at most."""
-    return 2.0 * (x + bias).abs() + x.abs() + bias.abs()
+    return 2.0 * abs(x + bias) + abs(x) + abs(bias)
 
 
 def torch_gelu(x: torch.Tensor, bias: torch.Tensor, **_: torch.Tensor) -> Callable[[], object]:
@@ -68,7 +72,7 @@ def torch_gelu(x: torch.Tensor, bias: torch.Tensor, **_: torch.Tensor) -> Callab
     return lambda: gelu(x + bias, approximate="tanh")
 
 
-def middle(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def middle(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Where gelu is neither 0 nor its argument."""
     return rng.uniform(shape, -8.0, 4.0)
 
@@ -131,32 +135,25 @@ ADD_BIAS_GELU = Spec(
 EPS = 1e-5
 
 
-def norm_reference(
-    x: torch.Tensor,
-    residual: torch.Tensor,
-    bias: torch.Tensor,
-    gamma: torch.Tensor,
-    beta: torch.Tensor,
-    sizes: Sizes,
-) -> torch.Tensor:
-    from torch.nn.functional import layer_norm
+def centred(x: ndarray) -> tuple[ndarray, ndarray]:
+    """Each row's distances from its mean, and its 1 / sqrt(variance + eps)."""
+    distance = x - x.mean(axis=1, keepdims=True)
+    return distance, ((distance**2).mean(axis=1, keepdims=True) + EPS) ** -0.5
 
-    return layer_norm(x + residual + bias, gamma.shape, gamma, beta, EPS)
+
+def norm_reference(
+    x: ndarray, residual: ndarray, bias: ndarray, gamma: ndarray, beta: ndarray, sizes: Sizes
+) -> ndarray:
+    distance, scale = centred(x + residual + bias)
+    return distance * scale * gamma + beta
 
 
 def norm_magnitude(
-    x: torch.Tensor,
-    residual: torch.Tensor,
-    bias: torch.Tensor,
-    gamma: torch.Tensor,
-    beta: torch.Tensor,
-    sizes: Sizes,
-) -> torch.Tensor:
-    total = x + residual + bias
-    summed = x.abs() + residual.abs() + bias.abs()
-    distance = total - total.mean(dim=1, keepdim=True)
-    scale = (distance.square().mean(dim=1, keepdim=True) + EPS).rsqrt()
-    return gamma.abs() * scale * (summed.mean(dim=1, keepdim=True) + summed + distance.abs()) + beta.abs()
+    x: ndarray, residual: ndarray, bias: ndarray, gamma: ndarray, beta: ndarray, sizes: Sizes
+) -> ndarray:
+    distance, scale = centred(x + residual + bias)
+    summed = abs(x) + abs(residual) + abs(bias)
+    return abs(gamma) * scale * (summed.mean(axis=1, keepdims=True) + summed + abs(distance)) + abs(beta)
 
 
 def torch_layer_norm(
@@ -172,30 +169,32 @@ def torch_layer_norm(
     return lambda: layer_norm(x + residual + bias, gamma.shape, gamma, beta, EPS)
 
 
-def offset(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def offset(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Rows of one value, beside which halves are 0.5 apart: a sum that is rounded to half is that value again."""
-    return rng.choice((shape[0], 1), (1000.0, -1000.0)).expand(shape)
+    return rng.choice((shape[0], 1), (1000.0, -1000.0)).repeat(shape[1], axis=1)
 
 
-def steps(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def steps(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Beside rows of one value all that y depends on, and less than half of the way to the next half there."""
     return rng.choice(shape, (0.2, -0.2))
 
 
-def scales(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def scales(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Rows of very different spread. Beside the smallest, eps is everything."""
     return rng.normal(shape, mean=0.5) * rng.choice((shape[0], 1), (1.0e-3, 1.0e-2, 1.0, 30.0, 1000.0))
 
 
-def poisoned(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def poisoned(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """One nan or infinity in some rows, anywhere."""
-    place = (rng.uniform((shape[0], 1), 0.0, 1.0) * shape[1]).floor()
+    import numpy
+
+    place = numpy.floor(rng.uniform((shape[0], 1), 0.0, 1.0) * shape[1])
     plain = rng.normal(shape) + 2.0
     poison = rng.choice((shape[0], 1), (float("nan"), float("inf"), float("-inf"), 2.0, 2.0))
-    return plain.where(plain.new_ones(shape).cumsum(dim=1) - 1 != place, poison.expand(shape))
+    return numpy.where(numpy.arange(shape[1]) != place, plain, poison)
 
 
-def near_one(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def near_one(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """All different, and none so small that it hides an error."""
     return rng.uniform(shape, 0.5, 1.5)
 
@@ -264,12 +263,12 @@ ADD_BIAS_RESIDUAL_LAYER_NORM = Spec(
 # -- qkv_bias_transpose ----------------------------------------------------------------------------------------------
 
 
-def heads_of(qkv: torch.Tensor, bias: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def heads_of(qkv: ndarray, bias: ndarray) -> tuple[ndarray, ...]:
     """q, k and v, [batch, heads, seq, dim] each, as views of one sum."""
-    return tuple((qkv + bias).permute(2, 0, 3, 1, 4).unbind())
+    return tuple((qkv + bias).transpose(2, 0, 3, 1, 4))
 
 
-def heads_reference(qkv: torch.Tensor, bias: torch.Tensor, sizes: Sizes) -> tuple[torch.Tensor, ...]:
+def heads_reference(qkv: ndarray, bias: ndarray, sizes: Sizes) -> tuple[ndarray, ...]:
     return heads_of(qkv, bias)
 
 
@@ -332,25 +331,31 @@ QKV_BIAS_TRANSPOSE = Spec(
 SCALE = 0.125
 
 
-def logits(x: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def logits(x: ndarray, mask: ndarray) -> tuple[ndarray, ndarray]:
     """(scale x, -inf where it is hidden; which rows have nothing but -inf, [..., 1])"""
-    z = (x * SCALE).masked_fill(mask[:, None] == 0, float("-inf"))
-    return z, (z == float("-inf")).all(dim=-1, keepdim=True)
+    import numpy
+
+    z = numpy.where(mask[:, None] == 0, float("-inf"), x * SCALE)
+    return z, (z == float("-inf")).all(axis=-1, keepdims=True)
 
 
-def softmax_reference(x: torch.Tensor, mask: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+def softmax_reference(x: ndarray, mask: ndarray, sizes: Sizes) -> ndarray:
+    import numpy
+
     z, empty = logits(x, mask)
-    return z.softmax(dim=-1).masked_fill(empty, 0.0)
+    return numpy.where(empty, 0.0, softmax(z))
 
 
-def softmax_magnitude(x: torch.Tensor, mask: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+def softmax_magnitude(x: ndarray, mask: ndarray, sizes: Sizes) -> ndarray:
     """The bound of the docstring above, over the roundoff."""
+    import numpy
+
     y = softmax_reference(x, mask, sizes)
     z, _ = logits(x, mask)
-    maximum = z.amax(dim=-1, keepdim=True)
-    distance = ((z - maximum).abs() + maximum.abs()).where(y > 0, y)  # what is hidden has its 0 for sure
+    maximum = z.max(axis=-1, keepdims=True)
+    distance = numpy.where(y > 0, abs(z - maximum) + abs(maximum), y)  # what is hidden has its 0 for sure
     growth = min(sizes["keys"], 8 * sizes["keys"] ** 0.5)
-    return y * (1 + distance + (y * distance).sum(dim=-1, keepdim=True) + growth)
+    return y * (1 + distance + (y * distance).sum(axis=-1, keepdims=True) + growth)
 
 
 def torch_softmax(x: torch.Tensor, mask: torch.Tensor, **_: torch.Tensor) -> Callable[[], object]:
@@ -358,53 +363,55 @@ def torch_softmax(x: torch.Tensor, mask: torch.Tensor, **_: torch.Tensor) -> Cal
     return lambda: (x * SCALE).masked_fill(hidden, float("-inf")).softmax(dim=-1)
 
 
-def some(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def some(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Three of four keys are seen, any of them; any byte but 0 shows."""
     return rng.choice(shape, (0, 1, 128, 255))
 
 
-def past(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def past(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """A query sees the keys up to its own."""
-    import torch
+    import numpy
 
-    return torch.ones(shape).tril()
+    return numpy.tril(numpy.ones(shape))
 
 
-def lengths_as_mask(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def lengths_as_mask(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """A sequence's padding is hidden from all its queries, and its padded queries see nothing."""
-    import torch
+    import numpy
 
-    length = (rng.uniform((shape[0], 1, 1), 0.0, 1.0) * (shape[2] + 1)).floor()
-    return ((torch.arange(shape[2]) < length) & (torch.arange(shape[1])[:, None] < length)).long()
+    length = numpy.floor(rng.uniform((shape[0], 1, 1), 0.0, 1.0) * (shape[2] + 1))
+    return ((numpy.arange(shape[2]) < length) & (numpy.arange(shape[1])[:, None] < length)).astype(numpy.int64)
 
 
-def thirds(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def thirds(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Every third key is hidden from everybody."""
-    import torch
+    import numpy
 
-    return (torch.arange(shape[-1]) % 3 != 1).long().expand(shape)
+    return numpy.broadcast_to(numpy.where(numpy.arange(shape[-1]) % 3 != 1, 1, 0), shape)
 
 
-def hidden_poison(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def hidden_poison(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Where thirds hides them stand the worst numbers there are."""
-    import torch
+    import numpy
 
     poison = rng.choice(shape, (float("nan"), float("inf"), float("-inf"), 65504.0))
-    return rng.normal(shape, std=16.0).where(torch.arange(shape[-1]) % 3 != 1, poison)
+    return numpy.where(numpy.arange(shape[-1]) % 3 != 1, rng.normal(shape, std=16.0), poison)
 
 
-def shifted(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def shifted(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Rows far from 0: every exponential of theirs overflows, or vanishes, unless shifted back."""
     return rng.normal(shape, std=24.0) + rng.choice((*shape[:-1], 1), (3.0e4, -3.0e4, 2.0e3, -2.0e3))
 
 
-def seen_poison(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def seen_poison(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """A nan or an infinity in every other row."""
+    import numpy
+
     plain = rng.normal(shape, std=16.0)
-    place = (rng.uniform((*shape[:-1], 1), 0.0, 1.0) * shape[-1]).floor()
-    here = plain.new_ones(shape).cumsum(dim=-1) - 1 == place
+    place = numpy.floor(rng.uniform((*shape[:-1], 1), 0.0, 1.0) * shape[-1])
+    here = numpy.arange(shape[-1]) == place
     hit = rng.integers((*shape[:-1], 1), 0, 1) > 0
-    return rng.choice((*shape[:-1], 1), (float("nan"), float("inf"), float("-inf"))).where(here & hit, plain)
+    return numpy.where(here & hit, rng.choice((*shape[:-1], 1), (float("nan"), float("inf"), float("-inf"))), plain)
 
 
 def scores(batch: int, heads: int, queries: int, keys: int) -> Sizes:
@@ -467,13 +474,14 @@ MASKED_SOFTMAX = Spec(
 # -- remove_padding --------------------------------------------------------------------------------------------------
 
 
-def packed_reference(x: torch.Tensor, lengths: torch.Tensor, sizes: Sizes) -> tuple[torch.Tensor, torch.Tensor]:
-    import torch
+def packed_reference(x: ndarray, lengths: ndarray, sizes: Sizes) -> tuple[ndarray, ndarray]:
+    import numpy
 
-    there = torch.arange(sizes["seq"]) < lengths[:, None]
+    there = numpy.arange(sizes["seq"]) < lengths[:, None]
     rows = x[there][: sizes["tokens"]]
-    packed = torch.cat((rows, x.new_zeros(sizes["tokens"] - rows.shape[0], sizes["hidden"])))
-    return packed, lengths.cumsum(dim=0)
+    packed = numpy.zeros((sizes["tokens"], sizes["hidden"]))
+    packed[: len(rows)] = rows
+    return packed, lengths.cumsum()
 
 
 def torch_index_select(
@@ -487,25 +495,25 @@ def torch_index_select(
     return lambda: x.flatten(0, 1).index_select(0, rows)
 
 
-def in_pairs(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def in_pairs(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Any lengths, but two from the ends make a whole: half of an even number of sequences is padding."""
-    import torch
+    import numpy
 
     half = rng.integers((shape[0] // 2,), 0, sizes["seq"])
     middle = rng.integers((shape[0] % 2,), 0, sizes["seq"])
-    return torch.cat((half, middle, sizes["seq"] - half.flip(0)))
+    return numpy.concatenate((half, middle, sizes["seq"] - half[::-1]))
 
 
-def any_length(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def any_length(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     return rng.integers(shape, 0, sizes["seq"])
 
 
-def all_or_nothing(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def all_or_nothing(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """No token or every one: runs of sequences that end where they begin."""
     return rng.choice(shape, (0, 0, sizes["seq"]))
 
 
-def nothing(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def nothing(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     return rng.integers(shape, 0, 0)
 
 

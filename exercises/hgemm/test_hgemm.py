@@ -16,22 +16,23 @@ from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, 
 
 if TYPE_CHECKING:
     import torch
+    from numpy import ndarray
 
 
-def reference(A: torch.Tensor, B: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+def reference(A: ndarray, B: ndarray, sizes: Sizes) -> ndarray:
     return A @ B
 
 
-def magnitude(A: torch.Tensor, B: torch.Tensor, sizes: Sizes) -> torch.Tensor:
-    return A.abs() @ B.abs()
+def magnitude(A: ndarray, B: ndarray, sizes: Sizes) -> ndarray:
+    return abs(A) @ abs(B)
 
 
-def signs(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def signs(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """1 and -1: partial sums of K products in any order stay within some 6 sqrt(K), and no product is 0."""
     return rng.choice(shape, (1.0, -1.0))
 
 
-def large_and_small(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def large_and_small(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Elements of either sign from about 2^-4 to 2^4."""
     return rng.normal(shape) * 2.0 ** rng.integers(shape, -4, 4)
 
@@ -121,18 +122,18 @@ SPEC = Spec(
 )
 
 
-def swing(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def swing(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """32 in the first half of every row, -32 in the second, and 1 more in some 16 places of it."""
     row = (rng.uniform(shape, 0.0, 1.0) < 16.0 / shape[-1]) + 32.0
     row[..., shape[-1] // 2 :] -= 64.0
     return row
 
 
-def thirty_three(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def thirty_three(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     return rng.choice(shape, (33.0,))
 
 
-def odd(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def odd(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Odd numbers from 15 to 31 of either sign, in some 200 places of every row and zeros elsewhere."""
     drawn = (2 * rng.integers(shape, 7, 15) + 1) * rng.choice(shape, (1.0, -1.0))
     return drawn * (rng.uniform(shape, 0.0, 1.0) < 200.0 / shape[-1])
@@ -189,12 +190,12 @@ def torch_mm_tn(A: torch.Tensor, B: torch.Tensor, C: torch.Tensor) -> Callable[[
     return torch_mm(A, B.T, C)
 
 
-def reference_tn(A: torch.Tensor, B: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+def reference_tn(A: ndarray, B: ndarray, sizes: Sizes) -> ndarray:
     return A @ B.T
 
 
-def magnitude_tn(A: torch.Tensor, B: torch.Tensor, sizes: Sizes) -> torch.Tensor:
-    return A.abs() @ B.abs().T
+def magnitude_tn(A: ndarray, B: ndarray, sizes: Sizes) -> ndarray:
+    return abs(A) @ abs(B).T
 
 
 # B is [N, K]: what C = A @ B^T multiplies a row of A with is a row of B in memory ("TN" in the words of BLAS).

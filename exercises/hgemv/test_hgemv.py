@@ -14,17 +14,18 @@ from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, 
 
 if TYPE_CHECKING:
     import torch
+    from numpy import ndarray
 
 
-def reference(A: torch.Tensor, x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+def reference(A: ndarray, x: ndarray, sizes: Sizes) -> ndarray:
     return A @ x
 
 
-def magnitude(A: torch.Tensor, x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
-    return A.abs() @ x.abs()
+def magnitude(A: ndarray, x: ndarray, sizes: Sizes) -> ndarray:
+    return abs(A) @ abs(x)
 
 
-def whole_numbers(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def whole_numbers(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Of either sign, up to 128 for K = 1 and less for a larger K: whatever K is, a row's sum is around 5000.
 
     Products and sums are too large for the 11 bits of a half, exact in float, and the answer fits a half.
@@ -33,7 +34,7 @@ def whole_numbers(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tenso
     return rng.integers(shape, 1, top) * rng.choice(shape, (1.0, -1.0))
 
 
-def large_and_small(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def large_and_small(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Elements of either sign from about 2^-4 to 2^4."""
     return rng.normal(shape) * 2.0 ** rng.integers(shape, -4, 4)
 

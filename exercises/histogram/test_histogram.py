@@ -11,31 +11,34 @@ from typing import TYPE_CHECKING
 from grader.content.spec import Exact, InputKind, Rng, Size, Sizes, Spec, Tensor
 
 if TYPE_CHECKING:
-    import torch
+    from numpy import ndarray
 
 
-def reference(a: torch.Tensor, sizes: Sizes) -> torch.Tensor:
-    return a.bincount(minlength=sizes["bins"])
+def reference(a: ndarray, sizes: Sizes) -> ndarray:
+    import numpy
+
+    return numpy.bincount(a, minlength=sizes["bins"])
 
 
-def uniform(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def uniform(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Every bin equally often."""
     return rng.integers(shape, 0, sizes["bins"] - 1)
 
 
-def skewed(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def skewed(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Most values in the first few bins: many threads of a warp meet in one."""
-    return (rng.uniform(shape, 0.0, 1.0) ** 4 * sizes["bins"]).floor()
+    return rng.uniform(shape, 0.0, 1.0) ** 4 * sizes["bins"] // 1
 
 
-def all_equal(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def all_equal(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """All threads meet in one bin."""
-    return rng.integers((1,), 0, sizes["bins"] - 1).repeat(shape)
+    return rng.integers((1,), 0, sizes["bins"] - 1).repeat(shape[0])
 
 
-def runs(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def runs(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Sorted, as images and keys often are: neighbours are equal, and the last element is in the last bin."""
-    values = rng.integers(shape, 0, sizes["bins"] - 1).sort().values
+    values = rng.integers(shape, 0, sizes["bins"] - 1)
+    values.sort()
     values[-1:] = sizes["bins"] - 1
     return values
 

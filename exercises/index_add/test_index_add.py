@@ -19,42 +19,48 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import torch
+    from numpy import ndarray
 
 
-def reference(base: torch.Tensor, index: torch.Tensor, source: torch.Tensor, sizes: Sizes) -> torch.Tensor:
-    return base.index_add(0, index, source)
+def reference(base: ndarray, index: ndarray, source: ndarray, sizes: Sizes) -> ndarray:
+    import numpy
+
+    numpy.add.at(base, index, source)
+    return base
 
 
-def magnitude(base: torch.Tensor, index: torch.Tensor, source: torch.Tensor, sizes: Sizes) -> torch.Tensor:
-    return base.abs().index_add(0, index, source.abs())
+def magnitude(base: ndarray, index: ndarray, source: ndarray, sizes: Sizes) -> ndarray:
+    return reference(abs(base), index, abs(source), sizes)
 
 
-def uniform(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def uniform(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Every row equally often, in any order, some of them several times."""
     return rng.integers(shape, 0, sizes["rows"] - 1)
 
 
-def in_order(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def in_order(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Sorted: the same row comes several times in succession."""
-    return uniform(rng, shape, sizes).sort().values
+    drawn = uniform(rng, shape, sizes)
+    drawn.sort()
+    return drawn
 
 
-def all_equal(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def all_equal(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """All of source is added to one row."""
-    return rng.integers((1,), 0, sizes["rows"] - 1).repeat(shape)
+    return rng.integers((1,), 0, sizes["rows"] - 1).repeat(shape[0])
 
 
-def last_row(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def last_row(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """All of source is added to the row that ends where out ends: whoever writes too far writes past it."""
     return rng.integers(shape, sizes["rows"] - 1, sizes["rows"] - 1)
 
 
-def whole_numbers(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def whole_numbers(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Up to 1000, or less for large n, so that no partial sum passes 2^24."""
     return rng.integers(shape, 1, min(1000, 2**24 // (sizes["n"] + 1)))
 
 
-def large_and_small(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def large_and_small(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Terms of either sign from about 2^-12 to 2^12."""
     return rng.normal(shape) * 2.0 ** rng.integers(shape, -12, 12)
 

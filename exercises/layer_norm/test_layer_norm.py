@@ -23,39 +23,45 @@ from typing import TYPE_CHECKING
 from grader.content.spec import Accumulated, Fill, InputKind, Parameter, Rng, Size, Sizes, Spec, Tensor, normal
 
 if TYPE_CHECKING:
-    import torch
+    from numpy import ndarray
 
 EPS = 1e-5
 
 
-def reference(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, sizes: Sizes) -> torch.Tensor:
-    import torch.nn.functional as F
-
-    return F.layer_norm(x, weight.shape, weight, bias, EPS)
-
-
-def magnitude(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, sizes: Sizes) -> torch.Tensor:
-    distance = x - x.mean(dim=1, keepdim=True)
-    scale = (distance.square().mean(dim=1, keepdim=True) + EPS).rsqrt()
-    return weight.abs() * scale * (x.abs().mean(dim=1, keepdim=True) + distance.abs()) + bias.abs()
+def centred(x: ndarray) -> tuple[ndarray, ndarray]:
+    """Each row's distances from its mean, and its 1 / sqrt(variance + eps)."""
+    distance = x - x.mean(axis=1, keepdims=True)
+    return distance, ((distance**2).mean(axis=1, keepdims=True) + EPS) ** -0.5
 
 
-def offset(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def reference(x: ndarray, weight: ndarray, bias: ndarray, sizes: Sizes) -> ndarray:
+    distance, scale = centred(x)
+    return distance * scale * weight + bias
+
+
+def magnitude(x: ndarray, weight: ndarray, bias: ndarray, sizes: Sizes) -> ndarray:
+    distance, scale = centred(x)
+    return abs(weight) * scale * (abs(x).mean(axis=1, keepdims=True) + abs(distance)) + abs(bias)
+
+
+def offset(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Rows far from 0 beside their spread: their squares agree in all digits that a float has, and more."""
     return rng.normal(shape) + rng.choice((shape[0], 1), (30_000.0, -30_000.0, 1000.0))
 
 
-def scales(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def scales(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Rows of very different spread. Beside the smallest, eps is everything; half cannot hold the largest's squares."""
     return rng.normal(shape, mean=0.5) * rng.choice((shape[0], 1), (1.0e-3, 1.0e-2, 1.0, 30.0, 1000.0))
 
 
-def poisoned(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def poisoned(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """One nan or infinity in some rows, anywhere; of the other rows some are all equal."""
-    place = (rng.uniform((shape[0], 1), 0.0, 1.0) * shape[1]).floor()
+    import numpy
+
+    place = numpy.floor(rng.uniform((shape[0], 1), 0.0, 1.0) * shape[1])
     plain = rng.normal(shape) * rng.choice((shape[0], 1), (0.0, 1.0, 1.0)) + 2.0
     poison = rng.choice((shape[0], 1), (float("nan"), float("inf"), float("-inf"), 2.0, 2.0))
-    return plain.where(plain.new_ones(shape).cumsum(dim=1) - 1 != place, poison.expand(shape))
+    return numpy.where(numpy.arange(shape[1]) != place, plain, poison)
 
 
 def values(**x: Fill) -> tuple[InputKind, ...]:

@@ -18,38 +18,36 @@ from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, 
 
 if TYPE_CHECKING:
     import torch
+    from numpy import ndarray
 
 D = 64
 QUERIES = 512  # whose products with all keys are held at a time
 
 
-def reference(
-    Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, sizes: Sizes, rows: torch.Tensor | None
-) -> torch.Tensor:
+def reference(Q: ndarray, K: ndarray, V: ndarray, sizes: Sizes, rows: ndarray | None) -> ndarray:
     """Each query against all keys, those after it hidden; rows are the queries' places, None for all."""
-    import torch
+    import numpy
 
-    places = torch.arange(K.shape[-2])
-    out = torch.empty_like(Q)
-    for b, h in ((b, h) for b in range(Q.shape[0]) for h in range(Q.shape[1])):
-        own = (places if rows is None else rows).split(QUERIES)
-        for o, q, of in zip(out[b, h].split(QUERIES), Q[b, h].split(QUERIES), own, strict=True):
-            o.copy_((q @ K[b, h].T).masked_fill(places > of[:, None], 0) @ V[b, h])
+    places = numpy.arange(K.shape[-2])
+    own = (places if rows is None else rows)[:, None]
+    out = numpy.empty_like(Q)
+    for b, h in numpy.ndindex(Q.shape[:2]):
+        for first in range(0, Q.shape[2], QUERIES):
+            some = slice(first, first + QUERIES)
+            out[b, h, some] = numpy.where(places > own[some], 0.0, Q[b, h, some] @ K[b, h].T) @ V[b, h]
     return out
 
 
-def magnitude(
-    Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, sizes: Sizes, rows: torch.Tensor | None
-) -> torch.Tensor:
+def magnitude(Q: ndarray, K: ndarray, V: ndarray, sizes: Sizes, rows: ndarray | None) -> ndarray:
     terms = K.shape[-2] + D
-    return min(terms, 8 * sqrt(terms)) * reference(Q.abs(), K.abs(), V.abs(), sizes, rows)
+    return min(terms, 8 * sqrt(terms)) * reference(abs(Q), abs(K), abs(V), sizes, rows)
 
 
-def fading(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def fading(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Rows that become 2^12 times smaller from the first to the last: what came long before outweighs what is near."""
-    import torch
+    import numpy
 
-    return rng.normal(shape) * torch.logspace(0, -12, shape[-2], base=2.0, dtype=torch.float64)[:, None]
+    return rng.normal(shape) * numpy.logspace(0, -12, shape[-2], base=2.0)[:, None]
 
 
 # -- baselines -------------------------------------------------------------------------------------------------------

@@ -17,45 +17,45 @@ from typing import TYPE_CHECKING
 from grader.content.spec import Exact, InputKind, Parameter, Rng, Size, Sizes, Spec, Tensor, normal
 
 if TYPE_CHECKING:
-    import torch
+    from numpy import ndarray
 
 IOU_THRESHOLD = 0.5
 STEP = 1 / 16
 
 
-def reference(boxes: torch.Tensor, scores: torch.Tensor, sizes: Sizes) -> tuple[torch.Tensor, torch.Tensor]:
-    import torch
+def reference(boxes: ndarray, scores: ndarray, sizes: Sizes) -> tuple[ndarray, ndarray]:
+    import numpy
 
-    order = scores.sort(descending=True, stable=True).indices
+    order = numpy.argsort(-scores, kind="stable")
     low, high = boxes[order, :2], boxes[order, 2:]
-    area = (high - low).prod(dim=1)
-    removed = torch.zeros(sizes["n"], dtype=torch.bool)
+    area = (high - low).prod(axis=1)
+    removed = numpy.zeros(sizes["n"], dtype=bool)
     kept = []
     for rank in range(sizes["n"]):
         if removed[rank]:
             continue
         kept.append(rank)
-        inter = (high.minimum(high[rank]) - low.maximum(low[rank])).clamp(min=0).prod(dim=1)
+        inter = (numpy.minimum(high, high[rank]) - numpy.maximum(low, low[rank])).clip(min=0).prod(axis=1)
         removed |= inter / (area + area[rank] - inter) > IOU_THRESHOLD
-    keep = torch.full((sizes["n"],), -1)
+    keep = numpy.full(sizes["n"], -1)
     keep[: len(kept)] = order[kept]
-    return keep, torch.tensor([len(kept)])
+    return keep, numpy.array([len(kept)])
 
 
-def boxes_at(low: torch.Tensor, extent: torch.Tensor) -> torch.Tensor:
+def boxes_at(low: ndarray, extent: ndarray) -> ndarray:
     """[n, 4] from corners and extents [n, 2] in whole steps."""
-    import torch
+    import numpy
 
-    return torch.cat((low, low + extent), dim=1) * STEP
+    return numpy.concatenate((low, low + extent), axis=1) * STEP
 
 
-def scattered(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def scattered(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """All over the plane, some of them in each other's way."""
     pairs = (shape[0], 2)
     return boxes_at(rng.integers(pairs, -300, 300), rng.integers(pairs, 1, 200))
 
 
-def crowded(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def crowded(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Around a few places, as detectors see one thing many times: most go, each because of a box that is kept."""
     places = rng.integers((8, 2), -300, 300)
     chosen = places[rng.integers((shape[0],), 0, 7)]
@@ -63,31 +63,33 @@ def crowded(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
     return boxes_at(chosen + rng.integers(pairs, -24, 24), rng.integers(pairs, 80, 120))
 
 
-def chain(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def chain(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """In a line, each over the next by 0.57, over the one after it by 0.32: a box that goes must not take others."""
-    import torch
+    import numpy
 
-    low = (torch.arange(shape[0]) * 15 % 1395 - 900)[:, None].expand(-1, 2)
-    return boxes_at(low, torch.full_like(low, 100))
+    low = (numpy.arange(shape[0]) * 15 % 1395 - 900)[:, None].repeat(2, axis=1)
+    return boxes_at(low, numpy.full_like(low, 100))
 
 
-def degenerate(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def degenerate(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Points, lines, the same box again, boxes in boxes, exactly half in each other."""
     pairs = (shape[0], 2)
-    return boxes_at(rng.integers(pairs, 0, 2) * 8, rng.choice(pairs, (0, 8, 16, 32)).long())
+    return boxes_at(rng.integers(pairs, 0, 2) * 8, rng.choice(pairs, (0, 8, 16, 32)))
 
 
-def few_scores(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def few_scores(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     return rng.choice(shape, (0.0, 0.25, 0.5))
 
 
-def all_equal(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
-    return rng.choice((1,), (0.5, -1.0)).repeat(shape)
+def all_equal(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+    return rng.choice((1,), (0.5, -1.0)).repeat(shape[0])
 
 
-def falling(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def falling(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Sorted already, so that neighbours in a chain come one after the other."""
-    return rng.normal(shape).sort(descending=True).values
+    drawn = rng.normal(shape)
+    drawn.sort()
+    return drawn[::-1]
 
 
 SPEC = Spec(

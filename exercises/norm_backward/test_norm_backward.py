@@ -31,6 +31,7 @@ from grader.content.spec import Accumulated, Fill, InputKind, Rng, Size, Sizes, 
 
 if TYPE_CHECKING:
     import torch
+    from numpy import ndarray
 
 
 def growth(terms: int) -> float:
@@ -41,88 +42,61 @@ def growth(terms: int) -> float:
 # -- references ------------------------------------------------------------------------------------------------------
 
 
-def columns(tensor: torch.Tensor, rows: torch.Tensor | None) -> torch.Tensor:
+def columns(tensor: ndarray, rows: ndarray | None) -> ndarray:
     """Those of a large answer that are looked at; ``rows`` are columns here."""
     return tensor if rows is None else tensor[..., rows]
 
 
 def gradients(
-    x_hat: torch.Tensor,
-    dy: torch.Tensor,
-    weight: torch.Tensor,
-    rstd: torch.Tensor,
-    rows: torch.Tensor | None,
-    mean: float,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    x_hat: ndarray, dy: ndarray, weight: ndarray, rstd: ndarray, rows: ndarray | None, mean: float
+) -> tuple[ndarray, ndarray, ndarray]:
     """dx, dweight and dbias; the mean of g counts ``mean`` times."""
     g = dy * weight
-    g_mean = mean * g.mean(dim=1, keepdim=True)
-    gx_mean = g.mul_(x_hat).mean(dim=1, keepdim=True)
+    g_mean = mean * g.mean(axis=1, keepdims=True)
+    gx_mean = (g * x_hat).mean(axis=1, keepdims=True)
     x_hat, dy, weight = columns(x_hat, rows), columns(dy, rows), columns(weight, rows)
     dx = rstd[:, None] * (dy * weight - g_mean - x_hat * gx_mean)
-    return dx, (dy * x_hat).sum(dim=0), dy.sum(dim=0)
+    return dx, (dy * x_hat).sum(axis=0), dy.sum(axis=0)
 
 
 def bounds(
-    x_hat: torch.Tensor,
-    dy: torch.Tensor,
-    weight: torch.Tensor,
-    rstd: torch.Tensor,
-    rows: torch.Tensor | None,
-    mean: float,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    x_hat: ndarray, dy: ndarray, weight: ndarray, rstd: ndarray, rows: ndarray | None, mean: float
+) -> tuple[ndarray, ndarray, ndarray]:
     """The bounds of the docstring above, over the roundoff."""
     count, cols = dy.shape
-    x_hat, dy, weight = x_hat.abs_(), dy.abs_(), weight.abs()
+    x_hat, dy, weight = abs(x_hat), abs(dy), abs(weight)
     g = dy * weight
-    g_mean = mean * g.mean(dim=1, keepdim=True)
-    gx_mean = g.mul_(x_hat).mean(dim=1, keepdim=True)
+    g_mean = mean * g.mean(axis=1, keepdims=True)
+    gx_mean = (g * x_hat).mean(axis=1, keepdims=True)
     x_hat, dy, weight = columns(x_hat, rows), columns(dy, rows), columns(weight, rows)
-    dx = (growth(cols) + 8) * rstd.abs()[:, None] * (dy * weight + g_mean + x_hat * gx_mean)
+    dx = (growth(cols) + 8) * abs(rstd)[:, None] * (dy * weight + g_mean + x_hat * gx_mean)
     down = growth(count) + 8
-    return dx, down * (dy * x_hat).sum(dim=0), down * dy.sum(dim=0)
+    return dx, down * (dy * x_hat).sum(axis=0), down * dy.sum(axis=0)
 
 
-def layer_norm(form: Callable[..., tuple[torch.Tensor, ...]]) -> Callable[..., tuple[torch.Tensor, ...]]:
+def layer_norm(form: Callable[..., tuple[ndarray, ...]]) -> Callable[..., tuple[ndarray, ...]]:
     def of_inputs(
-        x: torch.Tensor,
-        dy: torch.Tensor,
-        weight: torch.Tensor,
-        mean: torch.Tensor,
-        rstd: torch.Tensor,
-        sizes: Sizes,
-        rows: torch.Tensor | None,
-    ) -> tuple[torch.Tensor, ...]:
-        return form(x.sub_(mean[:, None]).mul_(rstd[:, None]), dy, weight, rstd, rows, 1.0)
+        x: ndarray, dy: ndarray, weight: ndarray, mean: ndarray, rstd: ndarray, sizes: Sizes, rows: ndarray | None
+    ) -> tuple[ndarray, ...]:
+        return form((x - mean[:, None]) * rstd[:, None], dy, weight, rstd, rows, 1.0)
 
     return of_inputs
 
 
-def rms_norm(form: Callable[..., tuple[torch.Tensor, ...]]) -> Callable[..., tuple[torch.Tensor, ...]]:
+def rms_norm(form: Callable[..., tuple[ndarray, ...]]) -> Callable[..., tuple[ndarray, ...]]:
     def of_inputs(
-        x: torch.Tensor,
-        dy: torch.Tensor,
-        weight: torch.Tensor,
-        rstd: torch.Tensor,
-        sizes: Sizes,
-        rows: torch.Tensor | None,
-    ) -> tuple[torch.Tensor, ...]:
-        return form(x.mul_(rstd[:, None]), dy, weight, rstd, rows, 0.0)[:2]
+        x: ndarray, dy: ndarray, weight: ndarray, rstd: ndarray, sizes: Sizes, rows: ndarray | None
+    ) -> tuple[ndarray, ...]:
+        return form(x * rstd[:, None], dy, weight, rstd, rows, 0.0)[:2]
 
     return of_inputs
 
 
-def recompute(form: Callable[..., tuple[torch.Tensor, ...]]) -> Callable[..., tuple[torch.Tensor, ...]]:
+def recompute(form: Callable[..., tuple[ndarray, ...]]) -> Callable[..., tuple[ndarray, ...]]:
     def of_inputs(
-        y: torch.Tensor,
-        dy: torch.Tensor,
-        weight: torch.Tensor,
-        bias: torch.Tensor,
-        rstd: torch.Tensor,
-        sizes: Sizes,
-        rows: torch.Tensor | None,
-    ) -> tuple[torch.Tensor, ...]:
-        return form(y.sub_(bias).div_(weight), dy, weight, rstd, rows, 1.0)
+        y: ndarray, dy: ndarray, weight: ndarray, bias: ndarray, rstd: ndarray, sizes: Sizes, rows: ndarray | None
+    ) -> tuple[ndarray, ...]:
+        return form((y - bias) / weight, dy, weight, rstd, rows, 1.0)
 
     return of_inputs
 
@@ -138,41 +112,47 @@ def choice(*values: float) -> Fill:
     return lambda rng, shape, sizes: rng.choice(shape, values)
 
 
-def far_from_0(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def far_from_0(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Weights of either sign that one can divide by."""
     return rng.uniform(shape, 0.5, 2.0) * rng.choice(shape, (1.0, 1.0, 1.0, -1.0))
 
 
-def scales(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def scales(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Rows of very different size."""
     return rng.normal(shape, mean=0.5) * rng.choice((shape[0], 1), (1.0e-3, 1.0, 30.0, 1000.0))
 
 
-def poisoned(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def poisoned(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """One nan or infinity in some rows, anywhere: it spoils its row of dx and its column of the sums, and no other."""
-    place = (rng.uniform((shape[0], 1), 0.0, 1.0) * shape[1]).floor()
+    import numpy
+
+    place = numpy.floor(rng.uniform((shape[0], 1), 0.0, 1.0) * shape[1])
     plain = rng.normal(shape, mean=0.5)
     poison = rng.choice((shape[0], 1), (float("nan"), float("inf"), 2.0, 2.0, 2.0, 2.0))
-    return plain.where(plain.new_ones(shape).cumsum(dim=1) - 1 != place, poison.expand(shape))
+    return numpy.where(numpy.arange(shape[1]) != place, plain, poison)
 
 
 def pairs(low: int, high: int, *, opposite: bool = False) -> Fill:
     """Whole numbers, the two of a pair of columns equal or ``opposite``; an odd last column is 0."""
 
-    def fill(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    def fill(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
         return paired(rng.integers((*shape[:-1], shape[-1] // 2), low, high), shape, opposite=opposite)
 
     return fill
 
 
-def powers_of_2(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def powers_of_2(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Weights, opposite in the two columns of a pair; an odd last column is 1."""
+    import numpy
+
     drawn = paired(rng.choice((shape[-1] // 2,), (0.5, 1.0, -1.0, 2.0)), shape, opposite=True)
-    return drawn.where(drawn != 0, drawn.new_ones(()))
+    return numpy.where(drawn != 0, drawn, 1.0)
 
 
-def paired(first: torch.Tensor, shape: tuple[int, ...], *, opposite: bool) -> torch.Tensor:
-    both = first.new_zeros(shape)
+def paired(first: ndarray, shape: tuple[int, ...], *, opposite: bool) -> ndarray:
+    import numpy
+
+    both = numpy.zeros(shape)
     whole = shape[-1] // 2 * 2
     both[..., 0:whole:2] = first
     both[..., 1:whole:2] = -first if opposite else first

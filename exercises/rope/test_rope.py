@@ -14,47 +14,47 @@ from typing import TYPE_CHECKING
 from grader.content.spec import Accumulated, InputKind, Parameter, Rng, Size, Sizes, Spec, Tensor, normal
 
 if TYPE_CHECKING:
-    import torch
+    from numpy import ndarray
 
 THETA = 10000.0
 LAST_POSITION = 131072
 
 
-def reference(x: torch.Tensor, position: torch.Tensor, sizes: Sizes) -> torch.Tensor:
-    import torch
+def reference(x: ndarray, position: ndarray, sizes: Sizes) -> ndarray:
+    import numpy
 
-    pair = torch.arange(sizes["hidden"] // 2, dtype=torch.float64)
-    angle = position.double().outer(THETA ** (-2.0 * pair / sizes["hidden"]))
-    pairs = torch.view_as_complex(x.unflatten(1, (-1, 2)))
-    return torch.view_as_real(pairs * torch.polar(torch.ones_like(angle), angle)).flatten(1)
+    pair = numpy.arange(sizes["hidden"] // 2)
+    angle = numpy.outer(position, THETA ** (-2.0 * pair / sizes["hidden"]))
+    pairs = x.view(numpy.complex128)
+    return (pairs * numpy.exp(1j * angle)).view(numpy.float64)
 
 
-def magnitude(x: torch.Tensor, position: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+def magnitude(x: ndarray, position: ndarray, sizes: Sizes) -> ndarray:
     """|x[2i]| + |x[2i+1]| for both elements of the pair: an angle that is off moves each by a share of the other."""
-    return x.abs().unflatten(1, (-1, 2)).sum(2, keepdim=True).expand(-1, -1, 2).flatten(1)
+    return (abs(x[:, 0::2]) + abs(x[:, 1::2])).repeat(2, axis=1)
 
 
-def from_zero(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def from_zero(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """0, 1, 2, ...: a prompt."""
-    import torch
+    import numpy
 
-    return torch.arange(shape[0])
+    return numpy.arange(shape[0])
 
 
-def far(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def far(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Anywhere, in any order, the last position among them: a batch of tokens from as many sequences."""
     drawn = rng.integers(shape, 0, LAST_POSITION)
     drawn[:1] = LAST_POSITION
     return drawn
 
 
-def all_zero(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
-    import torch
+def all_zero(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+    import numpy
 
-    return torch.zeros(shape, dtype=torch.int64)
+    return numpy.zeros(shape, dtype=numpy.int64)
 
 
-def large_and_small(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def large_and_small(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Elements of either sign from about 2^-12 to 2^12, both in one pair too."""
     return rng.normal(shape) * 2.0 ** rng.integers(shape, -12, 12)
 

@@ -18,27 +18,28 @@ from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, 
 
 if TYPE_CHECKING:
     import torch
+    from numpy import ndarray
 
 
-def reference(A: torch.Tensor, B: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+def reference(A: ndarray, B: ndarray, sizes: Sizes) -> ndarray:
     return A @ B
 
 
-def magnitude(A: torch.Tensor, B: torch.Tensor, sizes: Sizes) -> torch.Tensor:
-    return A.abs() @ B.abs()
+def magnitude(A: ndarray, B: ndarray, sizes: Sizes) -> ndarray:
+    return abs(A) @ abs(B)
 
 
-def large_and_small(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def large_and_small(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Elements of either sign from about 2^-8 to 2^8."""
     return rng.normal(shape) * 2.0 ** rng.integers(shape, -8, 8)
 
 
-def twelve_bits(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def twelve_bits(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Odd whole numbers from 2049 to 4095 of either sign: a float has room for them, TF32 and half have not."""
     return (2 * rng.integers(shape, 1024, 2047) + 1) * rng.choice(shape, (1.0, -1.0))
 
 
-def signs(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def signs(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     return rng.choice(shape, (1.0, -1.0))
 
 
@@ -62,15 +63,15 @@ def shape(M: int, N: int, K: int) -> Sizes:
     return {"M": M, "N": N, "K": K}
 
 
-def rounded(x: torch.Tensor) -> torch.Tensor:
+def rounded(x: ndarray) -> ndarray:
     """The nearest numbers with 11 significant bits, ties away from zero, of float64 that hold float32: TF32."""
-    import torch
+    import numpy
 
-    bits = x.to(torch.float32).view(torch.int32)
-    return ((bits + 0x1000) & ~0x1FFF).view(torch.float32).to(x.dtype)
+    bits = x.astype(numpy.float32).view(numpy.int32)
+    return ((bits + 0x1000) & ~0x1FFF).view(numpy.float32).astype(numpy.float64)
 
 
-def reference_tf32(A: torch.Tensor, B: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+def reference_tf32(A: ndarray, B: ndarray, sizes: Sizes) -> ndarray:
     return rounded(A) @ rounded(B)
 
 

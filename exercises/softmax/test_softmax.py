@@ -19,78 +19,87 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from grader.content.formulas import softmax
 from grader.content.spec import Accumulated, Fill, InputKind, Rng, Size, Sizes, Spec, Tensor, normal
 
 if TYPE_CHECKING:
-    import torch
+    from numpy import ndarray
 
 FLUSHED = 2.0**-126 / 2.0**-24  # times the roundoff of f32: its smallest normal number
 
 
-def reference(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
-    return x.softmax(dim=-1)
+def reference(x: ndarray, sizes: Sizes) -> ndarray:
+    return softmax(x)
 
 
-def relative_to(x: torch.Tensor, maximum: torch.Tensor | float) -> torch.Tensor:
+def relative_to(x: ndarray, maximum: ndarray | float, sizes: Sizes) -> ndarray:
     """The bound of the docstring above, over the roundoff."""
-    y = x.softmax(dim=-1)
-    distance = (x - maximum).abs().where(y > 0, y)  # -inf has its 0 for sure
+    import numpy
+
+    y = reference(x, sizes)
+    distance = numpy.where(y > 0, abs(x - maximum), y)  # -inf has its 0 for sure
     terms = x.shape[-1]
     growth = min(terms, 8 * terms**0.5)
-    return y * (1 + distance + (y * distance).sum(dim=-1, keepdim=True) + growth) + FLUSHED
+    return y * (1 + distance + (y * distance).sum(axis=-1, keepdims=True) + growth) + FLUSHED
 
 
-def magnitude(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
-    return relative_to(x, x.amax(dim=-1, keepdim=True))
+def magnitude(x: ndarray, sizes: Sizes) -> ndarray:
+    return relative_to(x, x.max(axis=-1, keepdims=True), sizes)
 
 
-def magnitude_unshifted(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
-    return relative_to(x, 0.0)
+def magnitude_unshifted(x: ndarray, sizes: Sizes) -> ndarray:
+    return relative_to(x, 0.0, sizes)
 
 
-def per_row(rng: Rng, shape: tuple[int, ...], values: tuple[float, ...]) -> torch.Tensor:
+def per_row(rng: Rng, shape: tuple[int, ...], values: tuple[float, ...]) -> ndarray:
     """One of the values for each row, or for all of a vector."""
     return rng.choice((*shape[:-1], 1), values)
 
 
-def shifted(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def shifted(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Whole rows at 10 000 or -10 000: every exponential of theirs overflows, or vanishes, unless shifted back."""
     return rng.normal(shape, std=3.0) + per_row(rng, shape, (1.0e4, -1.0e4, 1.0e3, -1.0e3))
 
 
-def huge(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def huge(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Logits up to some 10 000 of either sign: a few elements of a row take all of it."""
     return rng.normal(shape) * 10.0 ** rng.integers(shape, 0, 4)
 
 
-def masked(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def masked(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Every other element -inf; of some rows all but the last quarter, or everything."""
+    import numpy
+
     plain = rng.normal(shape, std=3.0)
     keep = rng.integers(shape, 0, 1) > 0
     kind = per_row(rng, shape, (0.0, 0.0, 0.0, 1.0, 1.0, 2.0))
-    late = plain.new_ones(shape).cumsum(dim=-1) > 0.75 * shape[-1]
-    return plain.masked_fill(~((kind == 0) & keep | (kind == 1) & late), float("-inf"))
+    late = numpy.arange(1, shape[-1] + 1) > 0.75 * shape[-1]
+    return numpy.where((kind == 0) & keep | (kind == 1) & late, plain, float("-inf"))
 
 
 def poisoned(*poisons: float) -> Fill:
     """One of the poisons in every other row, anywhere; the other rows are as usual."""
 
-    def fill(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    def fill(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+        import numpy
+
         plain = rng.normal(shape, std=3.0)
-        place = (rng.uniform((*shape[:-1], 1), 0.0, 1.0) * shape[-1]).floor()
-        here = plain.new_ones(shape).cumsum(dim=-1) - 1 == place
+        place = numpy.floor(rng.uniform((*shape[:-1], 1), 0.0, 1.0) * shape[-1])
+        here = numpy.arange(shape[-1]) == place
         hit = per_row(rng, shape, (0.0, 1.0)) > 0
-        return per_row(rng, shape, poisons).where(here & hit, plain)
+        return numpy.where(here & hit, per_row(rng, shape, poisons), plain)
 
     return fill
 
 
-def rising(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def rising(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Sorted: every element is a new maximum, and what was summed before must shrink."""
-    return rng.normal(shape, std=4.0).sort(dim=-1).values
+    import numpy
+
+    return numpy.sort(rng.normal(shape, std=4.0))
 
 
-def limited(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def limited(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """From -20 to 20, so that exp(x) neither overflows nor vanishes, nor does a sum of them."""
     return rng.uniform(shape, -20.0, 20.0)
 

@@ -23,10 +23,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from grader.content.formulas import softmax
 from grader.content.spec import Accumulated, Fill, InputKind, Rng, Size, Sizes, Spec, Tensor, integers, normal
 
 if TYPE_CHECKING:
     import torch
+    from numpy import ndarray
 
 FLUSHED = 2.0**-126 / 2.0**-24  # times the roundoff of f32: its smallest normal number
 
@@ -39,55 +41,63 @@ def growth(terms: int) -> float:
 # -- y ---------------------------------------------------------------------------------------------------------------
 
 
-def reference(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
-    return x.softmax(dim=-1)
+def reference(x: ndarray, sizes: Sizes) -> ndarray:
+    return softmax(x)
 
 
-def magnitude(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+def magnitude(x: ndarray, sizes: Sizes) -> ndarray:
     """The bound of the docstring above, over the roundoff."""
-    y = x.softmax(dim=-1)
-    distance = (x - x.amax(dim=-1, keepdim=True)).abs().where(y > 0, y)  # -inf has its 0 for sure
-    return y * (1 + distance + (y * distance).sum(dim=-1, keepdim=True) + growth(sizes["cols"])) + FLUSHED
+    import numpy
+
+    y = softmax(x)
+    distance = numpy.where(y > 0, abs(x - x.max(axis=-1, keepdims=True)), y)  # -inf has its 0 for sure
+    return y * (1 + distance + (y * distance).sum(axis=-1, keepdims=True) + growth(sizes["cols"])) + FLUSHED
 
 
-def per_row(rng: Rng, shape: tuple[int, ...], values: tuple[float, ...]) -> torch.Tensor:
+def per_row(rng: Rng, shape: tuple[int, ...], values: tuple[float, ...]) -> ndarray:
     """One of the values for each row."""
     return rng.choice((shape[0], 1), values)
 
 
-def shifted(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def shifted(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Whole rows at 10 000 or -10 000: every exponential of theirs overflows, or vanishes, unless shifted back."""
     return rng.normal(shape, std=3.0) + per_row(rng, shape, (1.0e4, -1.0e4, 1.0e3, -1.0e3))
 
 
-def masked(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def masked(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Every other element -inf; of some rows all but the last quarter, or everything."""
+    import numpy
+
     plain = rng.normal(shape, std=3.0)
     keep = rng.integers(shape, 0, 1) > 0
     kind = per_row(rng, shape, (0.0, 0.0, 0.0, 1.0, 1.0, 2.0))
-    late = plain.new_ones(shape).cumsum(dim=-1) > 0.75 * shape[-1]
-    return plain.masked_fill(~((kind == 0) & keep | (kind == 1) & late), float("-inf"))
+    late = numpy.arange(1, shape[-1] + 1) > 0.75 * shape[-1]
+    return numpy.where((kind == 0) & keep | (kind == 1) & late, plain, float("-inf"))
 
 
 def poisoned(mean: float, std: float, *poisons: float) -> Fill:
     """One of the poisons in every other row, anywhere; the other rows are as usual."""
 
-    def fill(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    def fill(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+        import numpy
+
         plain = rng.normal(shape, mean=mean, std=std)
-        place = (rng.uniform((shape[0], 1), 0.0, 1.0) * shape[-1]).floor()
-        here = plain.new_ones(shape).cumsum(dim=-1) - 1 == place
+        place = numpy.floor(rng.uniform((shape[0], 1), 0.0, 1.0) * shape[-1])
+        here = numpy.arange(shape[-1]) == place
         hit = per_row(rng, shape, (0.0, 1.0)) > 0
-        return per_row(rng, shape, poisons).where(here & hit, plain)
+        return numpy.where(here & hit, per_row(rng, shape, poisons), plain)
 
     return fill
 
 
-def rising(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def rising(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Sorted: every element is a new maximum, and what was summed before must shrink."""
-    return rng.normal(shape, std=4.0).sort(dim=-1).values
+    import numpy
+
+    return numpy.sort(rng.normal(shape, std=4.0))
 
 
-def huge(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def huge(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Logits up to some 10 000 of either sign: a few elements of a row take all of it."""
     return rng.normal(shape) * 10.0 ** rng.integers(shape, 0, 4)
 
@@ -101,18 +111,18 @@ def torch_softmax(x: torch.Tensor, y: torch.Tensor) -> Callable[[], object]:
 # -- dx --------------------------------------------------------------------------------------------------------------
 
 
-def gradient(y: torch.Tensor, dy: torch.Tensor, sizes: Sizes) -> torch.Tensor:
-    return y * (dy - (y * dy).sum(dim=-1, keepdim=True))
+def gradient(y: ndarray, dy: ndarray, sizes: Sizes) -> ndarray:
+    return y * (dy - (y * dy).sum(axis=-1, keepdims=True))
 
 
-def gradient_magnitude(y: torch.Tensor, dy: torch.Tensor, sizes: Sizes) -> torch.Tensor:
-    terms = (y * dy).abs().sum(dim=-1, keepdim=True)
-    return y.abs() * (4 * dy.abs() + (4 + growth(sizes["cols"])) * terms)
+def gradient_magnitude(y: ndarray, dy: ndarray, sizes: Sizes) -> ndarray:
+    terms = abs(y * dy).sum(axis=-1, keepdims=True)
+    return abs(y) * (4 * abs(dy) + (4 + growth(sizes["cols"])) * terms)
 
 
 def shares(std: float) -> Fill:
     """Rows that add up to 1, as softmax makes them: the larger std, the more of a row a few of its elements take."""
-    return lambda rng, shape, sizes: rng.normal(shape, std=std).softmax(dim=-1)
+    return lambda rng, shape, sizes: softmax(rng.normal(shape, std=std))
 
 
 def torch_softmax_backward(y: torch.Tensor, dy: torch.Tensor, dx: torch.Tensor) -> Callable[[], object]:

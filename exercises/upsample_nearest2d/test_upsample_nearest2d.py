@@ -31,30 +31,37 @@ from grader.content.spec import (
 
 if TYPE_CHECKING:
     import torch
+    from numpy import ndarray
 
 
-def sources(sizes: Sizes) -> tuple[torch.Tensor, torch.Tensor]:
+def sources(sizes: Sizes) -> tuple[ndarray, ndarray]:
     """The row of x that each row of y shows, and the column that each column shows."""
-    import torch
+    import numpy
 
-    oy, ox = torch.arange(sizes["OH"]), torch.arange(sizes["OW"])
+    oy, ox = numpy.arange(sizes["OH"]), numpy.arange(sizes["OW"])
     return oy * sizes["H"] // sizes["OH"], ox * sizes["W"] // sizes["OW"]
 
 
-def reference(x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+def reference(x: ndarray, sizes: Sizes) -> ndarray:
     rows, cols = sources(sizes)
     return x[:, :, rows][:, :, :, cols]
 
 
-def backward(dy: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+def backward(dy: ndarray, sizes: Sizes) -> ndarray:
+    import numpy
+
     rows, cols = sources(sizes)
     N, C, H, W = (sizes[name] for name in "NCHW")
-    tall = dy.new_zeros(N, C, H, sizes["OW"]).index_add(2, rows, dy)
-    return dy.new_zeros(N, C, H, W).index_add(3, cols, tall)
+    tall, dx = numpy.zeros((N, C, H, sizes["OW"])), numpy.zeros((N, C, H, W))
+    for oy, row in enumerate(rows):
+        tall[:, :, row] += dy[:, :, oy]
+    for ox, col in enumerate(cols):
+        dx[:, :, :, col] += tall[:, :, :, ox]
+    return dx
 
 
-def magnitude(dy: torch.Tensor, sizes: Sizes) -> torch.Tensor:
-    return backward(dy.abs(), sizes)
+def magnitude(dy: ndarray, sizes: Sizes) -> ndarray:
+    return backward(abs(dy), sizes)
 
 
 def copies(sizes: Sizes) -> int:
@@ -62,12 +69,12 @@ def copies(sizes: Sizes) -> int:
     return -(-sizes["OH"] // sizes["H"]) * -(-sizes["OW"] // sizes["W"])
 
 
-def one_special(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+def one_special(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Normal draws, and somewhere among them inf, -inf or nan: what has no part in it stays finite."""
     drawn = rng.normal(shape, mean=4.0)
-    if drawn.numel() > 0:
-        place = rng.integers((1,), 0, drawn.numel() - 1)
-        drawn.view(-1)[place] = rng.choice((1,), (float("inf"), float("-inf"), float("nan")))
+    if drawn.size > 0:
+        place = rng.integers((1,), 0, drawn.size - 1)
+        drawn.flat[place] = rng.choice((1,), (float("inf"), float("-inf"), float("nan")))
     return drawn
 
 

@@ -1,6 +1,6 @@
-"""Dtype name -> what C++, torch and the tolerance formula need to know of it.
+"""Dtype name -> what C++, numpy, torch and the tolerance formula need to know of it.
 
-One table; a dtype that is not in it does not exist for the grader. Nothing here imports torch.
+One table; a dtype that is not in it does not exist for the grader. Nothing here imports numpy or torch.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ class Dtype:
 
     name: str  # as in difficulty.yaml and in kata names
     ctype: str  # as in a launcher's parameter list
+    storage: str  # the numpy dtype that holds its bits
     torch_name: str  # attribute of the torch module
     itemsize: int  # bytes
     roundoff: float  # 0.0 for integers
@@ -34,16 +35,18 @@ class Dtype:
 DTYPES: dict[str, Dtype] = {
     dtype.name: dtype
     for dtype in (
-        Dtype("f64", "double", "float64", 8, 2.0**-53, 2.0**-1022),
-        Dtype("f32", "float", "float32", 4, 2.0**-24, 2.0**-126),
-        Dtype("tf32", "float", "float32", 4, 2.0**-11, 2.0**-126),  # stored as f32, multiplied with 11 significant bits
-        Dtype("f16", "half", "float16", 2, 2.0**-11, 2.0**-14, "cuda_fp16.h"),
-        Dtype("bf16", "__nv_bfloat16", "bfloat16", 2, 2.0**-8, 2.0**-126, "cuda_bf16.h"),
-        Dtype("fp8_e4m3", "__nv_fp8_e4m3", "float8_e4m3fn", 1, 2.0**-4, 2.0**-6, "cuda_fp8.h"),
-        Dtype("fp8_e5m2", "__nv_fp8_e5m2", "float8_e5m2", 1, 2.0**-3, 2.0**-14, "cuda_fp8.h"),
-        Dtype("i64", "int64_t", "int64", 8, 0.0, 0.0, "cstdint", poison=0x9D),
-        Dtype("i32", "int", "int32", 4, 0.0, 0.0, poison=0x9D),
-        Dtype("i8", "int8_t", "int8", 1, 0.0, 0.0, "cstdint", poison=0x9D),
-        Dtype("u8", "uint8_t", "uint8", 1, 0.0, 0.0, "cstdint", poison=0x9D),
+        Dtype("f64", "double", "float64", "float64", 8, 2.0**-53, 2.0**-1022),
+        Dtype("f32", "float", "float32", "float32", 4, 2.0**-24, 2.0**-126),
+        Dtype(
+            "tf32", "float", "float32", "float32", 4, 2.0**-11, 2.0**-126
+        ),  # stored as f32, multiplied with 11 significant bits
+        Dtype("f16", "half", "float16", "float16", 2, 2.0**-11, 2.0**-14, "cuda_fp16.h"),
+        Dtype("bf16", "__nv_bfloat16", "uint16", "bfloat16", 2, 2.0**-8, 2.0**-126, "cuda_bf16.h"),
+        Dtype("fp8_e4m3", "__nv_fp8_e4m3", "uint8", "float8_e4m3fn", 1, 2.0**-4, 2.0**-6, "cuda_fp8.h"),
+        Dtype("fp8_e5m2", "__nv_fp8_e5m2", "uint8", "float8_e5m2", 1, 2.0**-3, 2.0**-14, "cuda_fp8.h"),
+        Dtype("i64", "int64_t", "int64", "int64", 8, 0.0, 0.0, "cstdint", poison=0x9D),
+        Dtype("i32", "int", "int32", "int32", 4, 0.0, 0.0, poison=0x9D),
+        Dtype("i8", "int8_t", "int8", "int8", 1, 0.0, 0.0, "cstdint", poison=0x9D),
+        Dtype("u8", "uint8_t", "uint8", "uint8", 1, 0.0, 0.0, "cstdint", poison=0x9D),
     )
 }

@@ -1,7 +1,7 @@
 """Family folder -> Spec: what a family computes, on which shapes and values, and how close is right.
 
 A spec is data and three small functions. It never sees the learner's code, and the learner's process never sees it.
-Torch is only touched when a case is made, so that reading a spec costs nothing.
+Numpy is only touched when a case is made, so that reading a spec costs nothing.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ from grader.content.dtype import DTYPES, Dtype
 from grader.fault import Fault
 
 if TYPE_CHECKING:
-    import torch
+    from numpy import ndarray
 
 # A prime: no row, tile or block is as long, so that none can be taken for another.
 PERIOD = 4_194_301
 
 Sizes = Mapping[str, int]
-Tensors = Mapping[str, "torch.Tensor"]
 
 
 class SpecError(Fault):
@@ -36,42 +35,34 @@ class Rng:
     """A seeded source of values. Every method returns float64 or int64, to be rounded to the tensor's dtype."""
 
     def __init__(self, seed: int) -> None:
-        import torch
+        import numpy
 
-        self._torch = torch
-        self._generator = torch.Generator().manual_seed(seed)
+        self._source = numpy.random.Generator(numpy.random.PCG64(seed))
 
-    def normal(self, shape: Sequence[int], *, mean: float = 0.0, std: float = 1.0) -> torch.Tensor:
-        torch, source = self._torch, self._generator
-        return self._repeated(shape, lambda n: torch.randn(n, generator=source, dtype=torch.float64) * std + mean)
+    def normal(self, shape: Sequence[int], *, mean: float = 0.0, std: float = 1.0) -> ndarray:
+        return self._repeated(shape, lambda n: self._source.standard_normal(n) * std + mean)
 
-    def uniform(self, shape: Sequence[int], low: float, high: float) -> torch.Tensor:
-        torch, source = self._torch, self._generator
-        width = high - low
-        return self._repeated(shape, lambda n: torch.rand(n, generator=source, dtype=torch.float64) * width + low)
+    def uniform(self, shape: Sequence[int], low: float, high: float) -> ndarray:
+        return self._repeated(shape, lambda n: self._source.random(n) * (high - low) + low)
 
-    def integers(self, shape: Sequence[int], low: int, high: int) -> torch.Tensor:
+    def integers(self, shape: Sequence[int], low: int, high: int) -> ndarray:
         """Whole numbers in [low, high], both included, int64."""
-        torch, source = self._torch, self._generator
-        return self._repeated(shape, lambda n: torch.randint(low, high + 1, (n,), generator=source))
+        return self._repeated(shape, lambda n: self._source.integers(low, high, n, endpoint=True))
 
-    def choice(self, shape: Sequence[int], values: Sequence[float]) -> torch.Tensor:
+    def choice(self, shape: Sequence[int], values: Sequence[float]) -> ndarray:
         """Each element one of ``values``, float64."""
-        torch, source = self._torch, self._generator
-        table = torch.tensor(list(values), dtype=torch.float64)
-        return self._repeated(shape, lambda n: table[torch.randint(0, len(values), (n,), generator=source)])
+        return self._repeated(shape, lambda n: self._source.choice([float(value) for value in values], n))
 
-    def _repeated(self, shape: Sequence[int], draw: Callable[[int], torch.Tensor]) -> torch.Tensor:
-        """Drawn values up to PERIOD of them; a longer tensor repeats them, which saves seconds."""
+    def _repeated(self, shape: Sequence[int], draw: Callable[[int], ndarray]) -> ndarray:
+        """Drawn values up to PERIOD of them; a longer array repeats them, which saves seconds."""
+        import numpy
+
         count = prod(shape)
-        drawn = draw(min(count, PERIOD))
-        if count > PERIOD:
-            drawn = drawn.repeat(-(-count // PERIOD))[:count]
-        return drawn.reshape(tuple(shape))
+        return numpy.resize(draw(min(count, PERIOD)), tuple(shape))
 
 
-Fill = Callable[[Rng, tuple[int, ...], Sizes], "torch.Tensor"]
-"""Makes one input: (rng, shape, sizes) -> tensor of that shape."""
+Fill = Callable[[Rng, tuple[int, ...], Sizes], "ndarray"]
+"""Makes one input: (rng, shape, sizes) -> array of that shape."""
 
 
 def normal(*, mean: float = 0.0, std: float = 1.0) -> Fill:
@@ -91,9 +82,11 @@ def edge_values(*, std: float = 4.0) -> Fill:
     """
     hard = (float("inf"), float("-inf"), float("nan"), 0.0, -0.0, 6.0e-8, -6.0e-8, 65504.0, -65504.0, 1.0)
 
-    def fill(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> torch.Tensor:
+    def fill(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+        import numpy
+
         plain = rng.normal(shape, std=std)
-        return plain.where(rng.integers(shape, 0, 3) > 0, rng.choice(shape, hard))
+        return numpy.where(rng.integers(shape, 0, 3) > 0, plain, rng.choice(shape, hard))
 
     return fill
 
@@ -168,7 +161,7 @@ class Accumulated:
     """
 
     terms: Callable[[Sizes], int]
-    magnitude: Callable[..., torch.Tensor | tuple[torch.Tensor, ...]]  # like Spec.reference, of absolute values
+    magnitude: Callable[..., ndarray | tuple[ndarray, ...]]  # like Spec.reference, of absolute values
     c: float = 4.0
 
 
@@ -177,7 +170,7 @@ class Spec:
     """What a family computes. All callables work on the CPU, in the grader's own process.
 
     ``reference`` gets the inputs, as the kernel saw them, as keyword arguments by name (floats as float64, integers
-    as int64) and the sizes in ``sizes``; it returns float64 or int64, one tensor for each output.
+    as int64, numpy arrays) and the sizes in ``sizes``; it returns float64 or int64, one array for each output.
     ``named_sizes`` are the shapes that every grade tries, smallest first: 0, 1, primes, one before and one past a
     vector, a warp, a block, a tile. ``large`` are tried on a GPU only.
     ``work`` estimates the instructions that all threads together execute for a shape; a grade on the simulator
@@ -199,7 +192,7 @@ class Spec:
     outputs: tuple[Tensor, ...]
     sizes: Mapping[str, Size]
     values: tuple[InputKind, ...]
-    reference: Callable[..., torch.Tensor | tuple[torch.Tensor, ...]]
+    reference: Callable[..., ndarray | tuple[ndarray, ...]]
     tolerance: Exact | Accumulated
     named_sizes: tuple[Sizes, ...]
     work: Callable[[Sizes], int]

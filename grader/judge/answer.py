@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 from grader.devices import Contents
 from grader.judge.case import Expected
+from grader.judge.encoding import decode, encode, stored
 from grader.verdict import Mismatch
 
 if TYPE_CHECKING:
-    import torch
+    from numpy import ndarray
 
 SHOWN = 5  # wrong elements that a verdict lists
 BLOCK_SIZES = (1024, 512, 256, 128, 64, 32)
@@ -34,68 +35,73 @@ class Comparison:
 
 def compare(data: Contents, expected: Expected) -> Comparison:
     """Judge one output, element by element."""
-    import torch
+    import numpy
 
-    raw = torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.empty(0, dtype=torch.uint8)
-    got = raw.view(getattr(torch, expected.dtype.torch_name)).reshape(expected.value.shape)
-    wrong, share = _wrong(got, expected)
+    raw = stored(data, expected.dtype).reshape(expected.value.shape)
+    got = decode(raw, expected.dtype)
+    with numpy.errstate(all="ignore"):  # what a wrong kernel leaves may be anything
+        wrong, share = _wrong(got, expected)
     if not wrong.any():
-        return Comparison(0, got.numel(), (), None, share)
-    unwritten = (raw.reshape(-1, expected.dtype.itemsize) == expected.dtype.poison).all(dim=1).reshape(got.shape)
-    places = wrong.nonzero()
+        return Comparison(0, got.size, (), None, share)
+    unwritten = (raw.reshape(-1).view(numpy.uint8).reshape(-1, raw.itemsize) == expected.dtype.poison).all(axis=1)
+    unwritten = unwritten.reshape(got.shape)
+    places = list(zip(*(axis[:SHOWN].tolist() for axis in wrong.nonzero()), strict=True))
     mismatches = tuple(
         Mismatch(
-            expected.tensor.name,
-            tuple(place),
-            expected.value[tuple(place)].item(),
-            None if unwritten[tuple(place)] else got[tuple(place)].item(),
+            expected.tensor.name, place, expected.value[place].item(), None if unwritten[place] else got[place].item()
         )
-        for place in places[:SHOWN].tolist()
+        for place in places
     )
     pattern = None
-    if got.numel() > 1:
+    if got.size > 1:
         never = bool(unwritten[wrong].all())
         pattern = describe(wrong, never, expected.tensor.shape)
         if expected.dtype.is_float and not never:
-            pattern = _describe_values(wrong, expected.value.to(got.dtype).double(), pattern)
-    return Comparison(int(wrong.sum()), got.numel(), mismatches, pattern, share)
+            pattern = _describe_values(wrong, _as_stored(expected), pattern)
+    return Comparison(int(wrong.sum()), got.size, mismatches, pattern, share)
 
 
-def _wrong(got: torch.Tensor, expected: Expected) -> tuple[torch.Tensor, float]:
-    """(which elements are wrong, largest error as a share of the bound)."""
+def _as_stored(expected: Expected) -> ndarray:
+    """The right answer rounded to the output's dtype, as float64."""
+    return decode(encode(expected.value, expected.dtype), expected.dtype)
+
+
+def _wrong(got: ndarray, expected: Expected) -> tuple[ndarray, float]:
+    """(which elements are wrong, largest error as a share of the bound). ``got`` is float64 or int64."""
+    import numpy
+
     if not expected.dtype.is_float:
-        wrong = got.long() != expected.value.long()
+        wrong = got != expected.value.astype(numpy.int64)
         return wrong, inf if wrong.any() else 0.0
-    rounded = expected.value.to(got.dtype).double()
-    answer = got.double()
-    equal = answer == rounded
+    rounded = _as_stored(expected)
+    equal = got == rounded
     if expected.signed_zeros:
-        equal &= answer.signbit() == rounded.signbit()
-    same = equal | (answer.isnan() & rounded.isnan())
+        equal &= numpy.signbit(got) == numpy.signbit(rounded)
+    same = equal | (numpy.isnan(got) & numpy.isnan(rounded))
     if expected.bound is None:
         return ~same, inf if not same.all() else 0.0
-    error = (answer - expected.value).abs()
-    near = error <= expected.bound
-    finite = rounded.isfinite() & answer.isfinite()
-    ok = same | (finite & near)
-    share = (error / expected.bound).where(finite & ~same, error.new_zeros(()))
-    worst = float(share.nan_to_num(nan=inf, posinf=inf).max()) if share.numel() else 0.0
+    error = abs(got - expected.value)
+    finite = numpy.isfinite(rounded) & numpy.isfinite(got)
+    ok = same | (finite & (error <= expected.bound))
+    share = numpy.where(finite & ~same, error / expected.bound, 0.0)
+    worst = float(numpy.nan_to_num(share, nan=inf, posinf=inf).max()) if share.size else 0.0
     return ~ok, worst if finite[~ok].all() else inf
 
 
-def describe(wrong: torch.Tensor, unwritten: bool, names: Sequence[str | int]) -> str:
+def describe(wrong: ndarray, unwritten: bool, names: Sequence[str | int]) -> str:
     """What the wrong elements have in common, as a guess. ``names`` are the dimensions' names."""
     what = "never written" if unwritten else "wrong"
     if bool(wrong.all()):
         return f"every element is {what}"
-    if wrong.dim() > 1:
-        return _describe_axes(wrong, what, names) or f"{int(wrong.sum())} of {wrong.numel()} elements are {what}"
+    if wrong.ndim > 1:
+        return _describe_axes(wrong, what, names) or f"{int(wrong.sum())} of {wrong.size} elements are {what}"
     return _describe_line(wrong, what)
 
 
-def _describe_values(wrong: torch.Tensor, values: torch.Tensor, places: str) -> str:
+def _describe_values(wrong: ndarray, values: ndarray, places: str) -> str:
     """``places``, unless what must be there, ``values`` in the output's type, explains it: nan, or an infinity."""
-    kinds = (("nan", values.isnan()), ("inf", values == inf), ("-inf", values == -inf), ("infinite", values.isinf()))
+    infinite = abs(values) == inf
+    kinds = (("nan", values != values), ("inf", values == inf), ("-inf", values == -inf), ("infinite", infinite))
     for name, special in kinds:
         if bool((wrong == special).all()):
             return f"every element that must be {name} is wrong, and no other"
@@ -104,20 +110,21 @@ def _describe_values(wrong: torch.Tensor, values: torch.Tensor, places: str) -> 
     return places
 
 
-def _describe_axes(wrong: torch.Tensor, what: str, names: Sequence[str | int]) -> str | None:
+def _describe_axes(wrong: ndarray, what: str, names: Sequence[str | int]) -> str | None:
     """One axis explains it: whole rows, whole columns, a last strip of either."""
+    import numpy
+
     for axis, name in enumerate(names):
-        others = [other for other in range(wrong.dim()) if other != axis]
-        along = wrong.movedim(axis, 0).flatten(1)
-        lines = along.any(dim=1)
-        if bool((along.all(dim=1) == lines).all()):
+        others = tuple(other for other in range(wrong.ndim) if other != axis)
+        lines = numpy.asarray(wrong.any(axis=others))
+        if bool((wrong.all(axis=others) == lines).all()):
             return f"along {name} (axis {axis}, all of axis {others[0]}): {_describe_line(lines, what)}"
     return None
 
 
-def _describe_line(wrong: torch.Tensor, what: str) -> str:
-    places = wrong.nonzero().flatten()
-    count, first, last = int(wrong.numel()), int(places[0]), int(places[-1])
+def _describe_line(wrong: ndarray, what: str) -> str:
+    (places,) = wrong.nonzero()
+    count, first, last = int(wrong.size), int(places[0]), int(places[-1])
     run = last - first + 1 == len(places)
     if len(places) == 1:
         return f"only element {first} is {what}" + (" (the last)" if first == count - 1 else "")
@@ -139,7 +146,7 @@ def _boundary(first: int, count: int) -> str:
     return ""
 
 
-def _describe_steps(wrong: torch.Tensor, places: torch.Tensor, what: str) -> str | None:
+def _describe_steps(wrong: ndarray, places: ndarray, what: str) -> str | None:
     for step in (2, 3, 4, 8, 16, 32):
         remainders = sorted(set((places % step).tolist()))
         if len(remainders) == 1 and bool(wrong[remainders[0] :: step].all()):

@@ -13,15 +13,16 @@ from math import prod, sqrt
 from typing import TYPE_CHECKING
 
 from grader.content.catalog import Kata
-from grader.content.dtype import Dtype
+from grader.content.dtype import DTYPES, Dtype
 from grader.content.spec import Accumulated, Exact, InputKind, Rng, Sizes, Spec, Tensor
 from grader.devices import Buffer, Call, Contents, Limits, Poison, Role, Scalar
 from grader.devices.contents import negated, number_of, replaced, rotation
+from grader.judge.encoding import decode, encode, has_negative
 from grader.verdict import format_sizes
 
 if TYPE_CHECKING:
-    import torch
     from hypothesis import strategies
+    from numpy import ndarray
 
 SEEDS = 1 << 16
 KEPT_BYTES = 64 << 20  # of inputs and answers of earlier cases
@@ -76,8 +77,8 @@ class Expected:
 
     tensor: Tensor
     dtype: Dtype
-    value: torch.Tensor
-    bound: torch.Tensor | None  # None: the reference rounded to the output's dtype, and nothing else
+    value: ndarray
+    bound: ndarray | None  # None: the reference rounded to the output's dtype, and nothing else
     signed_zeros: bool = False  # whether a zero must have the reference's sign
 
 
@@ -96,13 +97,13 @@ class _Worked:
     """What was worked out for a case. Nobody writes to it."""
 
     spec: Spec
-    inputs: Mapping[str, torch.Tensor]
+    inputs: Mapping[str, ndarray]
     expected: tuple[Expected, ...]
 
     @property
     def bytes(self) -> int:
-        answers = [tensor for item in self.expected for tensor in (item.value, item.bound) if tensor is not None]
-        return sum(tensor.numel() * tensor.element_size() for tensor in (*self.inputs.values(), *answers))
+        answers = [array for item in self.expected for array in (item.value, item.bound) if array is not None]
+        return sum(array.nbytes for array in (*self.inputs.values(), *answers))
 
 
 class _Kept:
@@ -137,8 +138,8 @@ class Case:
         kata: Kata,
         spec: Spec,
         shape: CaseKey,
-        inputs: Mapping[str, torch.Tensor] | None = None,
-        rows: torch.Tensor | None = None,
+        inputs: Mapping[str, ndarray] | None = None,
+        rows: ndarray | None = None,
     ) -> None:
         """``inputs`` are drawn where they are not given; ``rows`` says of a part which of the whole's rows it has."""
         self.kata, self.spec, self.shape = kata, spec, shape
@@ -148,14 +149,14 @@ class Case:
         self._about = {"sizes": self.sizes, **({"rows": rows} if spec.reference_takes_rows else {})}
 
     @cached_property
-    def inputs(self) -> Mapping[str, torch.Tensor]:
-        """Each input in its own dtype, on the CPU."""
+    def inputs(self) -> Mapping[str, ndarray]:
+        """Each input in the storage of its dtype, contiguous."""
         if self._given is not None:
             return self._given
         known = _KEPT.get(self._key)
         return self._drawn() if known is None else known.inputs
 
-    def _drawn(self) -> dict[str, torch.Tensor]:
+    def _drawn(self) -> dict[str, ndarray]:
         rng = Rng(self.shape.seed)
         return {tensor.name: self._draw(tensor, self._values, rng) for tensor in self.spec.inputs}
 
@@ -167,23 +168,18 @@ class Case:
         parts = (self.spec.reference, self.spec.tolerance, self._values)
         return _Key(self.shape, dtypes, tuple(map(id, parts)), self.spec.reference_takes_rows)
 
-    def _draw(self, tensor: Tensor, values: InputKind, rng: Rng) -> torch.Tensor:
-        import torch
+    def _draw(self, tensor: Tensor, values: InputKind, rng: Rng) -> ndarray:
+        import numpy
 
         extent = tensor.extent(self.sizes)
         drawn = values.for_input(tensor.name)(rng, extent, self.sizes)
-        return (
-            drawn.reshape(extent)
-            .to(getattr(torch, self.spec.dtype(tensor, self.kata).torch_name))
-            .clone(memory_format=torch.contiguous_format)
-        )
+        return numpy.ascontiguousarray(encode(drawn.reshape(extent), self.spec.dtype(tensor, self.kata)))
 
-    def _wide(self) -> dict[str, torch.Tensor]:
-        import torch
-
+    def _wide(self) -> dict[str, ndarray]:
+        """Copies of the inputs in float64 or int64: the reference may write to them."""
         return {
-            name: value.to(torch.float64 if value.is_floating_point() else torch.int64, copy=True)
-            for name, value in self.inputs.items()
+            tensor.name: decode(self.inputs[tensor.name], self.spec.dtype(tensor, self.kata))
+            for tensor in self.spec.inputs
         }
 
     @cached_property
@@ -197,7 +193,12 @@ class Case:
         return known.expected
 
     def _worked_out(self) -> tuple[Expected, ...]:
-        values = _several(self.spec.reference(**self._wide(), **self._about))
+        import numpy
+
+        with numpy.errstate(all="ignore"):  # inf and nan among the inputs are meant
+            return self._judgeable(_several(self.spec.reference(**self._wide(), **self._about)))
+
+    def _judgeable(self, values: tuple[ndarray, ...]) -> tuple[Expected, ...]:
         bounds = self._bounds(values)
         tolerance = self.spec.tolerance
         signed = isinstance(tolerance, Exact) and tolerance.signed_zeros
@@ -208,7 +209,7 @@ class Case:
             for tensor, value, bound in zip(self.spec.outputs, values, bounds, strict=True)
         )
 
-    def _bounds(self, values: tuple[torch.Tensor, ...]) -> list[torch.Tensor | None]:
+    def _bounds(self, values: tuple[ndarray, ...]) -> list[ndarray | None]:
         tolerance = self.spec.tolerance
         if not isinstance(tolerance, Accumulated) or self._values.exact:
             return [None] * len(values)
@@ -216,27 +217,27 @@ class Case:
         terms = tolerance.terms(self.sizes)
         growth = min(terms, 8 * sqrt(terms))
         accumulator = self.spec.dtype(Tensor("", (), "acc"), self.kata).roundoff
-        bounds: list[torch.Tensor | None] = []
+        bounds: list[ndarray | None] = []
         for tensor, value, magnitude in zip(self.spec.outputs, values, magnitudes, strict=True):
             out = self.spec.dtype(tensor, self.kata)
-            rounding = out.roundoff * (value.abs() + out.tiny)
+            rounding = out.roundoff * (abs(value) + out.tiny)
             bounds.append(tolerance.c * (rounding + growth * accumulator * magnitude))
         return bounds
 
     def in_call(self, secret: int, call: int) -> Case:
         """The same with the contents of a timing run's nth call: see grader/devices/contents.py."""
-        import torch
+        import numpy
 
         inputs = {}
         for position, (name, value) in enumerate(self.inputs.items()):
-            number, flat = number_of(secret, call, position), value.flatten()
-            turned = flat.roll(-(rotation(number) // value.element_size()))
+            number, flat = number_of(secret, call, position), value.reshape(-1)
+            turned = numpy.roll(flat, -(rotation(number) // value.itemsize))
             if name in self.replaced:
-                places, sources = map(torch.from_numpy, replaced(number, flat.numel()))
+                places, sources = replaced(number, flat.size)
                 turned[places] = flat[sources]
             if name in self.negated:
-                first, last = negated(number, flat.numel())
-                turned.view(torch.uint8).reshape(flat.numel(), -1)[first:last, -1] ^= 0x80  # the sign, in any format
+                first, last = negated(number, flat.size)
+                turned.view(numpy.uint8).reshape(-1, value.itemsize)[first:last, -1] ^= 0x80  # the sign, in any format
             inputs[name] = turned.reshape(value.shape)
         return Case(self.kata, self.spec, self.shape, inputs)
 
@@ -248,10 +249,10 @@ class Case:
     @cached_property
     def negated(self) -> tuple[str, ...]:
         """Those of them that have values of both signs: timed calls get some with the other sign there."""
-        rng = [name for name in self.replaced if self.inputs[name].is_floating_point()]
-        return tuple(name for name in rng if bool((self.inputs[name].float() < 0).any()))
+        dtype = DTYPES[self.kata.elem]
+        return tuple(name for name in self.replaced if dtype.is_float and has_negative(self.inputs[name], dtype))
 
-    def part(self, rows: torch.Tensor) -> Case:
+    def part(self, rows: ndarray) -> Case:
         """Only these rows of the outputs, by the indices of the spec's ``rows``, with the inputs that they need."""
         name = self.spec.slice_dim
         assert name is not None
@@ -259,8 +260,8 @@ class Case:
         for tensor in self.spec.inputs:
             for dim, size in enumerate(tensor.shape):
                 if size == name and not tensor.unsliced:
-                    inputs[tensor.name] = inputs[tensor.name].index_select(dim, rows)
-        sizes = tuple((size, rows.numel() if size == name else count) for size, count in self.shape.sizes)
+                    inputs[tensor.name] = inputs[tensor.name].take(rows, axis=dim)
+        sizes = tuple((size, rows.size if size == name else count) for size, count in self.shape.sizes)
         return Case(self.kata, self.spec, replace(self.shape, sizes=sizes), inputs, rows)
 
     def call(self, *, nth: int, limits: Limits) -> Call:
@@ -273,12 +274,12 @@ class Case:
         return Call(self.kata.name, tuple(buffers), tuple(scalars), seed=seed, limits=limits)
 
     def _buffer(self, tensor: Tensor, role: Role, nth: int) -> Buffer:
-        import torch
+        import numpy
 
         dtype, extent = self.spec.dtype(tensor, self.kata), tensor.extent(self.sizes)
         data: Contents | Poison
         if role == "in":
-            data = self.inputs[tensor.name].flatten().view(torch.uint8).numpy().data  # the tensor's own memory
+            data = self.inputs[tensor.name].reshape(-1).view(numpy.uint8).data  # the array's own memory
         else:
             data = Poison(dtype.poison, prod(extent) * dtype.itemsize)
         position = [item.name for item in (*self.spec.inputs, *self.spec.outputs)].index(tensor.name)
@@ -286,5 +287,5 @@ class Case:
         return Buffer(tensor.name, role, dtype.name, dtype.itemsize, extent, data, offset)
 
 
-def _several(value: torch.Tensor | tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+def _several(value: ndarray | tuple[ndarray, ...]) -> tuple[ndarray, ...]:
     return value if isinstance(value, tuple) else (value,)

@@ -21,12 +21,13 @@ from grader.devices import Contents, Limits, Outcome, Outputs, TimingRequest, Ti
 from grader.devices.contents import DIFFERENT, JUDGED
 from grader.judge.case import Case, CaseKey, Expected
 from grader.judge.check import from_finding, judge, nondeterministic, verdict_at
+from grader.judge.encoding import decode, stored
 from grader.judge.peaks import peak_bytes, peak_flops
 from grader.sandbox.parent import Sandbox
 from grader.verdict import Kind, Measurement, Verdict, format_sizes
 
 if TYPE_CHECKING:
-    import torch
+    from numpy import ndarray
 
 LIMITS = Limits(seconds=120.0)  # of a timing run
 MEMORY_SHARE = 0.7  # of the card's, that a timing run may fill
@@ -310,7 +311,7 @@ def _case(kata: Kata, spec: Spec, sizes: Mapping[str, int], values: str) -> Case
     return Case(kata, spec, shape, _INPUTS[key])
 
 
-_INPUTS: dict[tuple[Any, ...], Mapping[str, torch.Tensor]] = {}
+_INPUTS: dict[tuple[Any, ...], Mapping[str, ndarray]] = {}
 MOST_INPUTS = 4  # hundreds of megabytes: two shapes with two kinds of values
 
 
@@ -338,13 +339,10 @@ def _judged(case: Case, request: TimingRequest, result: TimingResult) -> Verdict
 def _agreement(case: Case, judged: Sequence[Expected], timed: Outputs, untimed: Outputs) -> Verdict:
     """Two small answers to the same contents: they may be as far apart as two right ones. How far that is follows from
     the answer to other contents, ``judged``, since the values of both are draws from the same distribution."""
-    import torch
-
     answer = []
     for item in judged:
-        value = torch.frombuffer(bytearray(untimed[item.tensor.name]), dtype=getattr(torch, item.dtype.torch_name))
-        value = value.reshape(item.value.shape).to(item.value.dtype)
-        bound = None if item.bound is None else torch.full_like(value, 2 * item.bound.max().item())
+        value = decode(stored(untimed[item.tensor.name], item.dtype), item.dtype).reshape(item.value.shape)
+        bound = None if item.bound is None else value * 0 + 2 * item.bound.max()
         answer.append(replace(item, value=value, bound=bound))
     return judge(case, Outcome(timed), answer)
 
@@ -370,12 +368,12 @@ def _answer(case: Case, seed: str, outputs: Outputs, nth: int | None = None) -> 
     return verdict
 
 
-def _rows(case: Case, seed: str, nth: int | None = None) -> torch.Tensor | None:
+def _rows(case: Case, seed: str, nth: int | None = None) -> ndarray | None:
     """Rows to look at of a large answer: a run at random in each of many bands, the first row and the last.
 
     ``nth``: only in every JUDGED-th band, from this one on.
     """
-    import torch
+    import numpy
 
     spec = case.spec
     total = max(prod(tensor.extent(case.sizes)) for tensor in spec.outputs)
@@ -391,15 +389,15 @@ def _rows(case: Case, seed: str, nth: int | None = None) -> torch.Tensor | None:
     for start in (place * band for place in bands):
         first = start + random.randrange(band - run + 1)
         places.update(range(first, first + run))
-    return torch.tensor(sorted(places))
+    return numpy.array(sorted(places))
 
 
-def _sampled(case: Case, expected: Expected, data: Contents, rows: torch.Tensor) -> bytes:
+def _sampled(case: Case, expected: Expected, data: Contents, rows: ndarray) -> bytes:
     import numpy
 
     tensor = expected.tensor
     raw = numpy.frombuffer(data, dtype=numpy.uint8).reshape(*tensor.extent(case.sizes), expected.dtype.itemsize)
-    chosen: bytes = raw.take(rows.numpy(), axis=tensor.shape.index(str(case.spec.slice_dim))).tobytes()
+    chosen: bytes = raw.take(rows, axis=tensor.shape.index(str(case.spec.slice_dim))).tobytes()
     return chosen
 
 

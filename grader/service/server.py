@@ -211,7 +211,7 @@ def _warm() -> None:
     import hypothesis
     import hypothesis.strategies as st
 
-    for name in ("sqlite3", "torch"):
+    for name in ("sqlite3", "numpy"):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     with contextlib.suppress(ToolchainError):
@@ -265,9 +265,6 @@ def _fork(work: Work, task: Task, slot: Slot, catalog: Catalog, out: int, *, eng
 
 def _take_place(slot: Slot) -> None:
     os.environ.update(slot.environment)
-    threads = slot.environment.get("OMP_NUM_THREADS")
-    if threads is not None and "torch" in sys.modules:  # which has looked at the environment already
-        sys.modules["torch"].set_num_threads(int(threads))
     if slot.folder is not None:
         slot.folder.mkdir(parents=True, exist_ok=True)
         os.chdir(slot.folder)

@@ -1,7 +1,7 @@
 """A clean process -> the sandbox's children: forked, where a new interpreter would start and import for 0.1 s of CPU.
 
 The template is started before the service has anything of a grade in memory, and imports no more than a child needs: so
-a child holds no expected answer and no torch. A grade sends it the child's three files and its environment. It forks a
+a child holds no expected answer. A grade sends it the child's three files and its environment. It forks a
 guard, and the guard the child: the guard waits for the child's end and for the grade's, then ends all that is left of
 the child and says its exit status. Until then it holds the pipe by which the service hears that the grade is over.
 """

@@ -28,6 +28,7 @@ from grader.content.spec import load_spec
 from grader.devices import INSTRUCTIONS, Limits
 from grader.devices.sim import engine_library
 from grader.judge.case import Case, CaseKey, Expected, allowed
+from grader.judge.encoding import decode, stored
 from grader.sandbox.parent import Program, Sandbox
 from grader.storage import cache
 
@@ -201,11 +202,8 @@ def differences(built: build.Build, got: Ran, expected: Ran) -> list[str]:
 
 def _beyond(name: str, answer: Expected, got: str, expected: str) -> list[str]:
     """Samples further apart than two right answers can be."""
-    import torch
-
-    dtype = getattr(torch, answer.dtype.torch_name)
     assert answer.bound is not None
-    places = sampled(answer.value.numel())
-    ours, theirs = (torch.frombuffer(bytearray.fromhex(text), dtype=dtype).double() for text in (got, expected))
-    apart = (ours - theirs).abs() > 2 * answer.bound.flatten()[places]
-    return [f"{name}[{places[k]}]: {ours[k]}, the GPU {theirs[k]}" for k in apart.nonzero().flatten().tolist()]
+    places = sampled(answer.value.size)
+    ours, theirs = (decode(stored(bytes.fromhex(text), answer.dtype), answer.dtype) for text in (got, expected))
+    apart = abs(ours - theirs) > 2 * answer.bound.flatten()[places]
+    return [f"{name}[{places[k]}]: {ours[k]}, the GPU {theirs[k]}" for k in apart.nonzero()[0].tolist()]

@@ -1,0 +1,39 @@
+"""What references need and numpy lacks, beside Python's own and torch's."""
+
+from __future__ import annotations
+
+import math
+
+import numpy
+import pytest
+import torch
+
+from grader.content import formulas
+
+ODD = [0.0, -0.0, math.inf, -math.inf, math.nan, 0.46875, -0.46875, 4.0, -4.0, 1e-300, 26.5, 28.0, -28.0]
+
+
+@pytest.mark.parametrize("name", ["erf", "erfc"])
+def test_the_error_function_is_pythons(name: str) -> None:
+    drawn = numpy.random.default_rng(0).uniform(-6.5, 26.0, 3 * formulas.BLOCK // 2)
+    x = numpy.concatenate([drawn, drawn / 100, ODD])
+    expected = numpy.array([getattr(math, name)(value) for value in x])
+    numpy.testing.assert_allclose(getattr(formulas, name)(x), expected, rtol=2e-15)
+    assert getattr(formulas, name)(x[:6].reshape(2, 3)).shape == (2, 3)
+
+
+def test_softmax_is_torchs() -> None:
+    x = numpy.random.default_rng(0).standard_normal((7, 5)) * 100
+    x[0, 1], x[1, :4], x[2], x[3, 2] = -math.inf, -math.inf, -math.inf, math.nan
+    for axis in (0, 1):
+        expected = torch.from_numpy(x).softmax(dim=axis).numpy()
+        numpy.testing.assert_allclose(formulas.softmax(x, axis), expected, rtol=1e-14)
+    assert formulas.softmax(numpy.zeros(0)).shape == (0,)
+
+
+def test_the_logarithm_of_a_sum_of_exponentials_is_torchs() -> None:
+    x = numpy.random.default_rng(0).standard_normal((7, 5)) * 1000
+    x[0, 1], x[2], x[3, 2] = -math.inf, -math.inf, math.inf
+    for axis in (0, 1):
+        expected = torch.from_numpy(x).logsumexp(dim=axis).numpy()
+        numpy.testing.assert_allclose(formulas.logsumexp(x, axis), expected, rtol=1e-14)
