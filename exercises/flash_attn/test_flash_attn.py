@@ -27,7 +27,7 @@ from dataclasses import replace
 from math import ceil, inf, log, log2, sqrt
 from typing import TYPE_CHECKING
 
-from grader.content.formulas import logsumexp, softmax
+from grader.content.formulas import logsumexp, side_by_side, softmax
 from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, normal
 
 if TYPE_CHECKING:
@@ -39,21 +39,32 @@ STEP, TILE = 16, 64  # products that one mma adds before it rounds, keys in a ti
 NORMAL, TINY = 2.0**-14, 2.0**-25  # the smallest normal half, and half of the smallest one
 
 
-LOGITS = 1 << 24  # of so many heads at a time, since those of all heads of a long sequence would fill the memory
+LOGITS = 1 << 21  # worked out at a time, since those of all heads of a long sequence would fill the memory
 
 
-def heads(*arrays: ndarray) -> list[tuple[ndarray, ...]]:
-    """The matrices [rows, D] of some heads at a time: [heads, rows, D] each. The first arrays are Q and K."""
-    count = max(1, LOGITS // (arrays[0].shape[-2] * arrays[1].shape[-2]))
-    flat = [array.reshape(-1, *array.shape[-2:]) for array in arrays]
-    return [tuple(array[first : first + count] for array in flat) for first in range(0, len(flat[0]), count)]
+def by_parts(function: Callable[..., ndarray], Q: ndarray, *others: ndarray, hidden: ndarray | None = None) -> ndarray:
+    """A function of Q, K, ... [heads, rows, D], of some heads or some rows of Q at a time -> all that it makes of them.
+
+    ``hidden``, [rows of Q or 1, rows of K], is its last argument where it is given.
+    """
+    rows, keys = Q.shape[-2], others[0].shape[-2]
+    heads, step = max(1, LOGITS // (rows * keys)), max(1, min(rows, LOGITS // keys))
+    flat = [array.reshape(-1, *array.shape[-2:]) for array in (Q, *others)]
+    parts = []
+    for first in range(0, len(flat[0]), heads):
+        q, *rest = (array[first : first + heads] for array in flat)
+        for row in range(0, rows, step):
+            masks = [] if hidden is None else [hidden[row : row + step] if len(hidden) > 1 else hidden]
+            parts.append((q[:, row : row + step], *rest, *masks))
+    return side_by_side(lambda *part: (found := function(*part)).reshape(-1, *found.shape[2:]), parts)
+
+
+def logits(q: ndarray, k: ndarray) -> ndarray:
+    return q @ k.swapaxes(-1, -2) / sqrt(q.shape[-1])
 
 
 def reference(Q: ndarray, K: ndarray, V: ndarray, sizes: Sizes) -> ndarray:
-    import numpy
-
-    rows = [softmax(q @ k.swapaxes(-1, -2) / sqrt(sizes["D"])) @ v for q, k, v in heads(Q, K, V)]
-    return numpy.concatenate(rows).reshape(Q.shape)
+    return by_parts(lambda q, k, v: softmax(logits(q, k)) @ v, Q, K, V).reshape(Q.shape)
 
 
 def later(rows: ndarray | None, keys: int) -> ndarray:
@@ -68,17 +79,16 @@ def causal(Q: ndarray, K: ndarray, V: ndarray, sizes: Sizes, rows: ndarray | Non
     """The same where a query sees its own key and those before it."""
     import numpy
 
-    hidden = later(rows, K.shape[-2])
-    logits = ((q @ k.swapaxes(-1, -2) / sqrt(sizes["D"]), v) for q, k, v in heads(Q, K, V))
-    return numpy.concatenate([softmax(numpy.where(hidden, -inf, x)) @ v for x, v in logits]).reshape(Q.shape)
+    def of_part(q: ndarray, k: ndarray, v: ndarray, hidden: ndarray) -> ndarray:
+        return softmax(numpy.where(hidden, -inf, logits(q, k))) @ v
+
+    return by_parts(of_part, Q, K, V, hidden=later(rows, K.shape[-2])).reshape(Q.shape)
 
 
 def with_lse(Q: ndarray, K: ndarray, V: ndarray, sizes: Sizes) -> tuple[ndarray, ndarray]:
     """O as above, and LSE = log(sum over the keys of exp(x)), the natural logarithm."""
-    import numpy
-
-    rows = [logsumexp(q @ k.swapaxes(-1, -2) / sqrt(sizes["D"])) for q, k in heads(Q, K)]
-    return reference(Q, K, V, sizes), numpy.concatenate(rows).reshape(Q.shape[:-1])
+    lse = by_parts(lambda q, k: logsumexp(logits(q, k)), Q, K)
+    return reference(Q, K, V, sizes), lse.reshape(Q.shape[:-1])
 
 
 def shared(K: ndarray, sizes: Sizes) -> ndarray:
@@ -99,7 +109,7 @@ def magnitude(acc: str, *, masked: bool = False, halves: bool = True) -> Callabl
     """The bound of the docstring above, without the h |ref| that every output gets, over the accumulator's roundoff."""
     u, h, a = ROUNDOFF["f32"], ROUNDOFF["f16"] * halves, ROUNDOFF[acc]
 
-    def of_heads(q: ndarray, k: ndarray, v: ndarray, hidden: ndarray) -> ndarray:
+    def of_part(q: ndarray, k: ndarray, v: ndarray, hidden: ndarray) -> ndarray:
         import numpy
 
         width, keys = q.shape[-1], k.shape[-2]
@@ -125,7 +135,7 @@ def magnitude(acc: str, *, masked: bool = False, halves: bool = True) -> Callabl
         import numpy
 
         hidden = later(rows, K.shape[-2]) if masked else numpy.zeros((1, K.shape[-2]), dtype=bool)
-        return numpy.concatenate([of_heads(*some, hidden) for some in heads(Q, K, V)]).reshape(Q.shape)
+        return by_parts(of_part, Q, K, V, hidden=hidden).reshape(Q.shape)
 
     return of_all
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -10,6 +12,21 @@ if TYPE_CHECKING:
     from numpy import ndarray
 
 BLOCK = 1 << 15  # elements at a time, which stay in a processor's cache
+
+
+def side_by_side(function: Callable[..., ndarray], parts: Sequence[tuple[ndarray, ...]]) -> ndarray:
+    """``function`` of each part, joined along the first axis. Several parts are worked out at once, on all processors:
+    numpy's own loops use one."""
+    import numpy
+
+    def of(part: tuple[ndarray, ...]) -> ndarray:
+        with numpy.errstate(all="ignore"):  # each thread has its own
+            return function(*part)
+
+    if len(parts) == 1:
+        return of(parts[0])
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        return numpy.concatenate(list(pool.map(of, parts)))
 
 
 def softmax(x: ndarray, axis: int = -1) -> ndarray:
