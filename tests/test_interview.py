@@ -674,7 +674,7 @@ def test_hostile_text_is_escaped(pristine: Path, tmp_path: Path, at: Time, monke
     found = load_catalog(Path(shutil.copytree(pristine, tmp_path / HOSTILE.replace("/", "\\"))))
     crash = Verdict(Kind.CRASH, "it ended", printed=HOSTILE, line=1, finding=Finding("crash", "it ended", HOSTILE))
     monkeypatch.setattr(
-        interview_run, "grade", lambda kata, options, **more: Grade(kata, more["source"], (crash,), 1.0, "0")
+        interview_run, "grade", lambda kata, options, **more: Grade(kata, source_of(more["source"]), (crash,), 1.0)
     )
     on = begin(found)
     answer(on, found)

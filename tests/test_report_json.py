@@ -17,7 +17,7 @@ from grader.devices.report_json import ReportError, decode, encode
 from grader.devices.sim.library import read_counters, read_writers
 
 LINE = LineCounters(17, 4, 2, 36, 8, 1, 4, 1)
-ACCESS = Access(17, 4, 0, 0, 4, "read", "x", (0, 0, 0), (0, None, *range(8, 128, 4)))
+ACCESS = Access(17, 4, 0, 0, 4, 32, "read", "x", (0, 0, 0), (0, None, *range(8, 128, 4)))
 KERNEL = KernelCounters("k", 1, 10, 320, {"load": 4, "float": 6}, *range(14), (LINE,), (ACCESS,))
 COUNTERS = CallCounters(1, 10, 320, (KERNEL,))
 LAUNCH = Launch("k(int)", 0, (2, 1, 1), (128, 1, 1), 40, 0, 1024, 8, 0.5)
@@ -94,17 +94,9 @@ def test_an_engine_that_reports_something_else_is_broken(counted: object) -> Non
 
 
 def test_writers_of_the_engine() -> None:
-    finding = {
-        "kind": "",
-        "message": "",
-        "kernel": "k",
-        "file": "a.cu",
-        "line": 3,
-        "block": [1, 0, 0],
-        "thread": [2, 0, 0],
-    }
-    assert read_writers(engine(writers={"y[5]": finding})) == {"y[5]": Writer("k", "a.cu", 3, (1, 0, 0), (2, 0, 0))}
-    for wrong in ({**finding, "colour": 1}, {**finding, "line": "3"}, {"kind": "", "message": ""}):
+    writer = {"kernel": "k", "file": "a.cu", "line": 3, "block": [1, 0, 0], "thread": [2, 0, 0]}
+    assert read_writers(engine(writers={"y[5]": writer})) == {"y[5]": Writer("k", "a.cu", 3, (1, 0, 0), (2, 0, 0))}
+    for wrong in ({**writer, "colour": 1}, {**writer, "line": "3"}, {"file": "a.cu"}):
         with pytest.raises(DeviceError, match=all_of("simulator's engine", "writer of y[5]")):
             read_writers(engine(writers={"y[5]": wrong}))
     broken = SimpleNamespace(sim_writers=lambda: b"{")

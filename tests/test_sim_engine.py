@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 from facts import has
-from grader.cache import cache_folder
-from grader.catalog import load_catalog
-from grader.report import explanation
 
-from grader import libraries
+from grader.compile import libraries
+from grader.content.catalog import load_catalog
 from grader.devices.sim import engine
 from grader.grade import Options, grade
+from grader.output.report import explanation
+from grader.storage.cache import cache_folder
 from grader.verdict import Kind
 
 CATALOG = load_catalog(Path(__file__).resolve().parent.parent)

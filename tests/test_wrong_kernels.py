@@ -28,6 +28,7 @@ from grader.compile.build import Build, Target, build_all
 from grader.compile.toolchain import find_gpu, find_toolchain
 from grader.content.catalog import Kata, load_catalog
 from grader.content.skeleton import skeleton_of
+from grader.content.source_file import source_of
 from grader.content.spec import Accumulated, load_spec
 from grader.grade import Options, grade, prepare
 from grader.judge.check import SearchBudget, budget_for
@@ -362,7 +363,7 @@ def cannot_tell_the_cards_apart(kata: Kata, source: Path, options: Options) -> b
     """Whether a file's grade on the card of ``options`` is its grade on the usual one: the same PTX, of blocks that do
     not communicate, launched by code that asks nothing of the card."""
     targets = [Target("sim", arch) for arch in (options.sim_arch, pipeline.SIM_ARCH)]
-    requests = [pipeline._request(kata, source, target, options) for target in targets]
+    requests = [pipeline._request(kata, source_of(source), target, options) for target in targets]
     built = [item for item in build_all(requests, find_toolchain()) if isinstance(item, Build)]
     program, *others = [instructions(item.ptx) for item in built] or [""]
     of_blocks = any(word in program for word in OF_BLOCKS)

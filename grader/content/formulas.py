@@ -44,7 +44,8 @@ def logsumexp(x: ndarray, axis: int = -1) -> ndarray:
 
     top = x.max(axis=axis, keepdims=True)
     shift = numpy.where(numpy.isfinite(top), top, 0.0)
-    total: ndarray = numpy.log(numpy.exp(x - shift).sum(axis=axis, keepdims=True)) + shift
+    with numpy.errstate(divide="ignore", over="ignore"):
+        total: ndarray = numpy.log(numpy.exp(x - shift).sum(axis=axis, keepdims=True)) + shift
     return total.squeeze(axis)
 
 

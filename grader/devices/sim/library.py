@@ -158,14 +158,10 @@ def read_writers(engine: ctypes.CDLL) -> dict[str, Writer]:
 
 
 def _writer(place: str, item: object) -> Writer:
-    """The engine describes a writer as it does a finding."""
     try:
-        found = decode(Finding, item, f"the writer of {place}")
+        return decode(Writer, item, f"the writer of {place}")
     except ReportError as error:
         raise DeviceError(f"the simulator's engine: {error}") from None
-    if found.kernel is None:
-        raise DeviceError(f"the simulator's engine: the writer of {place} has no kernel")
-    return Writer(found.kernel, found.file, found.line, found.block, found.thread)
 
 
 def read_counters(engine: ctypes.CDLL, call: Call) -> CallCounters:
