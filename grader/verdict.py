@@ -124,7 +124,7 @@ class Verdict:
 
     ``summary`` is one sentence. ``sizes`` and ``values`` name the smallest failing case that was found.
     ``error_share`` is the largest error as a share of what the tolerance allows: of the passing cases for a pass,
-    of the failing one for a wrong answer (inf where nothing but the right bits would do).
+    of all that failed in the same way for a wrong answer (inf where nothing but the right bits would do).
     """
 
     kind: Kind

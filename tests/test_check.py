@@ -35,6 +35,9 @@ from grader.content.spec import (
 )
 from grader.devices import Call, Finding, Outcome
 from grader.devices.counters import CallCounters, Writer
+from grader.judge import answer as answer_module
+from grader.judge import case as case_module
+from grader.judge.answer import compare
 from grader.judge.case import Case, CaseKey
 from grader.judge.check import CALLS, FINDING_WORK, SearchBudget, _Search, budget_for, check, try_shape
 from grader.judge.encoding import stored
@@ -630,6 +633,31 @@ def test_tolerance_is_what_the_formula_says() -> None:
         assert bound is not None
         assert bound.item() == pytest.approx(4 * (2.0**-24 * 2 * n + growth * 2.0**-24 * 2 * n))
     assert Case(kata(), summed, CaseKey((("n", 9),), "exact", 0)).expected[0].bound is None
+
+
+def test_a_large_answer_is_worked_out_and_compared_slice_by_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    tolerance = Accumulated(terms=lambda sizes: 4, magnitude=lambda a, b, sizes: abs(a) + abs(b))
+    sliced = spec(tolerance=tolerance, slice_dim="n")
+    key = CaseKey((("n", 1000),), "normal", 1)
+    (whole,) = Case(kata(), spec(tolerance=tolerance), key).expected
+    calls: list[int] = []
+    reference = sliced.reference
+
+    def counted(**inputs: Any) -> Any:
+        calls.append(inputs["sizes"]["n"])
+        return reference(**inputs)
+
+    monkeypatch.setattr(case_module, "LARGE_ELEMENTS", 500)
+    monkeypatch.setattr(case_module, "SLICE_ELEMENTS", 300)
+    monkeypatch.setattr(answer_module, "BLOCK", 128)
+    (slices,) = Case(kata(), replace(sliced, reference=counted), key).expected
+    assert sorted(calls) == [100, 300, 300, 300]
+    assert numpy.array_equal(slices.value, whole.value) and numpy.array_equal(slices.bound, whole.bound)
+    answer = whole.value.astype(numpy.float32)
+    assert compare(answer.tobytes(), slices).wrong == 0
+    answer[[3, 700]] += 1
+    found = compare(answer.tobytes(), slices)
+    assert (found.wrong, [item.index for item in found.mismatches]) == (2, [(3,), (700,)]) and found.error_share > 1e3
 
 
 def test_careless_reference_does_not_change_the_bound() -> None:

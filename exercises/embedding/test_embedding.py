@@ -89,4 +89,5 @@ SPEC = Spec(
     ),
     large=(shape(4099, 50_021, 768), shape(100_003, 1_000, 64), shape(1_000_003, 77, 8), shape(3, 2, 4_000_008)),
     work=lambda sizes: 12 * sizes["n"] * (sizes["dim"] + 256),
+    slice_dim="n",
 )

@@ -47,6 +47,8 @@ def by_parts(function: Callable[..., ndarray], Q: ndarray, *others: ndarray, hid
 
     ``hidden``, [rows of Q or 1, rows of K], is its last argument where it is given.
     """
+    import numpy
+
     rows, keys = Q.shape[-2], others[0].shape[-2]
     heads, step = max(1, LOGITS // (rows * keys)), max(1, min(rows, LOGITS // keys))
     flat = [array.reshape(-1, *array.shape[-2:]) for array in (Q, *others)]
@@ -56,7 +58,7 @@ def by_parts(function: Callable[..., ndarray], Q: ndarray, *others: ndarray, hid
         for row in range(0, rows, step):
             masks = [] if hidden is None else [hidden[row : row + step] if len(hidden) > 1 else hidden]
             parts.append((q[:, row : row + step], *rest, *masks))
-    return side_by_side(lambda *part: (found := function(*part)).reshape(-1, *found.shape[2:]), parts)
+    return numpy.concatenate([found.reshape(-1, *found.shape[2:]) for found in side_by_side(function, parts)])
 
 
 def logits(q: ndarray, k: ndarray) -> ndarray:

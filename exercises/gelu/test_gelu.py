@@ -64,6 +64,7 @@ SPEC = Spec(
     ),
     large=tuple({"n": n} for n in (300_007, 4_194_304, 20_000_003)),
     work=lambda sizes: 50 * sizes["n"],
+    slice_dim="n",
 )
 
 ERF = replace(SPEC, computes="y = 0.5 x (1 + erf(x / sqrt(2)))", reference=reference_erf)

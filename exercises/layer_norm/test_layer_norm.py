@@ -119,6 +119,7 @@ SPEC = Spec(
     large=(shape(4099, 1031), shape(257, 16_384), shape(300_007, 40), shape(1030, 8200)),
     parameters=(Parameter("eps", "float", EPS),),
     work=lambda sizes: sizes["rows"] * (15_000 + 80 * sizes["cols"]),
+    slice_dim="rows",
 )
 
 IN_HALF = replace(

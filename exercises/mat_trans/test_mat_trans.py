@@ -75,4 +75,5 @@ SPEC = Spec(
     # More tiles of 16, 32 or 64 along one dimension than the y of a grid can count (65535), with and without vectors.
     large=(shape(4_194_308, 4), shape(3, 4_194_305), shape(4096, 8192), shape(8191, 4093)),
     work=lambda sizes: 20 * sizes["M"] * sizes["N"],
+    slice_dim="M",
 )

@@ -106,4 +106,5 @@ SPEC = Spec(
     large=(shape(131_073, 130), shape(4099, 4096), shape(1_000_003, 2), shape(3, 65_538)),
     parameters=(Parameter("theta", "float", THETA),),
     work=lambda sizes: 60 * sizes["seq_len"] * sizes["hidden"],
+    slice_dim="seq_len",
 )

@@ -60,4 +60,5 @@ SPEC = Spec(
     ),
     large=tuple({"n": n} for n in (300_007, 4_194_304, 20_000_003)),
     work=lambda sizes: 50 * sizes["n"],
+    slice_dim="n",
 )

@@ -160,6 +160,7 @@ SPEC = Spec(
         shape(1, 20_000_000),
     ),
     work=lambda sizes: sizes["rows"] * (15_000 + 60 * sizes["cols"]),
+    slice_dim="rows",
 )
 
 # No maximum is subtracted, so x must stay where exp(x) does.
@@ -188,6 +189,7 @@ WHOLE = replace(
     # The last ones have more blocks than fit on any GPU.
     large=tuple({"n": n} for n in (300_007, 4_194_304, 20_000_003)),
     work=lambda sizes: 25_000 + 100 * sizes["n"],
+    slice_dim=None,
 )
 
 SPECS: dict[str, Spec] = {

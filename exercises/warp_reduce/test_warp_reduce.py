@@ -92,6 +92,7 @@ def float_sum(smallest: float) -> Spec:
         named_sizes=tuple({"warps": warps} for warps in (*range(6), 7, 8, 9, 11, 15, 16, 17, 23, 31, 33, 64, 65, 127)),
         large=({"warps": 10_007}, {"warps": 1_000_003}),
         work=lambda sizes: 60 * LANES * sizes["warps"],
+        slice_dim="warps",
     )
 
 

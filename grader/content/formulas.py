@@ -6,34 +6,37 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from numpy import ndarray
 
 BLOCK = 1 << 15  # elements at a time, which stay in a processor's cache
 
+T = TypeVar("T")
 
-def side_by_side(function: Callable[..., ndarray], parts: Sequence[tuple[ndarray, ...]]) -> ndarray:
-    """``function`` of each part, joined along the first axis. Several parts are worked out at once, on all processors:
-    numpy's own loops use one."""
+
+def side_by_side(function: Callable[..., T], parts: Sequence[tuple[Any, ...]]) -> list[T]:
+    """``function`` of each part's arguments. Several parts are worked out at once: numpy's own loops use one processor,
+    and leave the others to other threads."""
     import numpy
 
-    def of(part: tuple[ndarray, ...]) -> ndarray:
+    def of(part: tuple[Any, ...]) -> T:
         with numpy.errstate(all="ignore"):  # each thread has its own
             return function(*part)
 
     if len(parts) == 1:
-        return of(parts[0])
+        return [of(parts[0])]
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        return numpy.concatenate(list(pool.map(of, parts)))
+        return list(pool.map(of, parts))
 
 
 def softmax(x: ndarray, axis: int = -1) -> ndarray:
     """exp(x) over its sum along the axis; the maximum is subtracted first. Where all are -inf the answer is nan."""
     import numpy
 
-    weight: ndarray = numpy.exp(x - x.max(axis=axis, keepdims=True, initial=-inf))
+    with numpy.errstate(invalid="ignore"):
+        weight = numpy.exp(x - x.max(axis=axis, keepdims=True, initial=-inf))
     share: ndarray = weight / weight.sum(axis=axis, keepdims=True)
     return share
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from grader.content.catalog import Kata
 from grader.content.dtype import DTYPES, Dtype
+from grader.content.formulas import side_by_side
 from grader.content.spec import Accumulated, Exact, InputKind, Rng, Sizes, Spec, Tensor
 from grader.devices import Buffer, Call, Contents, Limits, Poison, Role, Scalar
 from grader.devices.contents import negated, number_of, replaced, rotation
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from numpy import ndarray
 
 SEEDS = 1 << 16
+LARGE_ELEMENTS, SLICE_ELEMENTS = 1 << 20, 1 << 17  # of an output that is worked out slice by slice, of a slice
 KEPT_BYTES = 64 << 20  # of inputs and answers of earlier cases
 
 
@@ -146,6 +148,7 @@ class Case:
         self.sizes = dict(shape.sizes)
         self._values = next(named for named in spec.values if named.name == shape.values)
         self._given = inputs
+        self._is_part = rows is not None
         self._about = {"sizes": self.sizes, **({"rows": rows} if spec.reference_takes_rows else {})}
 
     @cached_property
@@ -193,10 +196,26 @@ class Case:
         return known.expected
 
     def _worked_out(self) -> tuple[Expected, ...]:
+        """At once, or a large answer slice by slice, several at the same time."""
         import numpy
 
+        if (slices := self._slices()) is not None:
+            return _joined(side_by_side(lambda rows: self.part(rows)._worked_out(), slices), self.spec.slice_dim)
         with numpy.errstate(all="ignore"):  # inf and nan among the inputs are meant
             return self._judgeable(_several(self.spec.reference(**self._wide(), **self._about)))
+
+    def _slices(self) -> list[tuple[ndarray]] | None:
+        """The rows of each slice of the outputs; None where they are small, or cannot be had slice by slice."""
+        import numpy
+
+        if self.spec.slice_dim is None or self._is_part:
+            return None
+        rows = self.sizes[self.spec.slice_dim]
+        elements = max(prod(tensor.extent(self.sizes)) for tensor in self.spec.outputs)
+        step = max(1, SLICE_ELEMENTS * rows // max(elements, 1))
+        if elements < LARGE_ELEMENTS or step >= rows:
+            return None
+        return [(numpy.arange(first, min(first + step, rows)),) for first in range(0, rows, step)]
 
     def _judgeable(self, values: tuple[ndarray, ...]) -> tuple[Expected, ...]:
         bounds = self._bounds(values)
@@ -285,6 +304,19 @@ class Case:
         position = [item.name for item in (*self.spec.inputs, *self.spec.outputs)].index(tensor.name)
         offset = tensor.align * (2 * ((position + nth) % 3) + 1)  # an odd multiple: aligned to this and to no more
         return Buffer(tensor.name, role, dtype.name, dtype.itemsize, extent, data, offset)
+
+
+def _joined(slices: list[tuple[Expected, ...]], name: str | None) -> tuple[Expected, ...]:
+    """Each output, of all its slices along the size called ``name``."""
+    import numpy
+
+    def whole(parts: tuple[Expected, ...]) -> Expected:
+        axis = parts[0].tensor.shape.index(str(name))
+        bounds = [part.bound for part in parts if part.bound is not None]
+        value = numpy.concatenate([part.value for part in parts], axis)
+        return replace(parts[0], value=value, bound=numpy.concatenate(bounds, axis) if bounds else None)
+
+    return tuple(map(whole, zip(*slices, strict=True)))
 
 
 def _several(value: ndarray | tuple[ndarray, ...]) -> tuple[ndarray, ...]:

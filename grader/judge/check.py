@@ -130,7 +130,8 @@ def check(kata: Kata, spec: Spec, sandbox: Sandbox, budget: SearchBudget, memory
     verdict = search.tried[smallest]
     if budget.watch and verdict.kind is Kind.WRONG_ANSWER:
         verdict = _with_writers(search, smallest, verdict)
-    return replace(verdict, cases=len(search.tried))
+    alike = [each.error_share for each in search.tried.values() if each.kind is verdict.kind]
+    return replace(verdict, cases=len(search.tried), error_share=max(alike))
 
 
 def _remembered(search: _Search, memory: Path | None) -> CaseKey | None:
