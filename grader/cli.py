@@ -24,7 +24,7 @@ MODULES = (
     "commands.watch",
     "commands.code",
     "interview.command",
-    "commands.records",
+    "commands.progress",
     "pages.command",
     "commands.doctor",
     "commands.completion",

@@ -53,7 +53,7 @@ class Options:
     speed: bool = True  # time what is graded on a GPU, where the kata is no easy one
     pairs: int | None = None  # samples of each arm, where speed is measured; None: as many as decide
     counters: bool = False  # after a pass on the simulator, count what the kernels cost
-    memory: bool = True  # try the shape that failed last before all others, and keep it
+    last_failure: bool = True  # try the shape that failed last before all others, and keep it
     shuffled: bool = False  # shapes in no published order, and more of them drawn
     together: bool = False  # compile several files in one run of nvcc: for checks of many files that seldom fail
     within: str = ""  # the folder that what a file includes must lie in; empty: anywhere
@@ -209,7 +209,7 @@ def _turn(target: Target, alone: bool, tell: Tell | None) -> contextlib.Abstract
 def _checked(request: Request, sandbox: Sandbox, budget: SearchBudget, options: Options, tell: Tell | None) -> Verdict:
     """Whether the answers are right; and of right ones, as far as it applies, what they cost and how fast they come."""
     kata, target = request.kata, request.target
-    verdict = check(kata, request.spec, sandbox, budget, _memory(kata) if options.memory else None)
+    verdict = check(kata, request.spec, sandbox, budget, _last_failure(kata) if options.last_failure else None)
     if not verdict.passed:
         return verdict
     if options.counters and target.device == "sim":
@@ -232,7 +232,7 @@ def _uses_torch(request: Request, options: Options) -> bool:
     speed = request.kata.speed
     if speed is None or request.target.device != "gpu" or not _timed(request.kata, options):
         return False
-    return any(name in request.spec.baselines for name in (speed.baseline, *speed.beside))
+    return any(name in request.spec.baselines for name in (speed.baseline, *speed.also_compare))
 
 
 def _measured(request: Request, sandbox: Sandbox, options: Options, tell: Tell | None) -> Verdict:
@@ -278,7 +278,7 @@ def _program(built: Build, engine: Path | None, options: Options) -> Program:
     return Program(target.device, target.arch, *paths, threads=options.jobs, tag=built.tag)
 
 
-def _memory(kata: Kata) -> Path:
+def _last_failure(kata: Kata) -> Path:
     """Where the shape that failed last is kept, for this clone and kata."""
     clone = f"{kata.root.name}-{zlib.crc32(str(kata.root).encode()):x}"
     return cache.cache_folder() / "failed" / clone / f"{kata.name}.json"

@@ -25,16 +25,16 @@ relu:
   relu_f32x4:
     level: easy
     elem: f32
-    after: [relu_f32]
+    requires: [relu_f32]
 hgemm:
   about: "Tensor Cores: fragments"
   hgemm_naive_f16:
     level: hard+
     elem: f16
     acc: f32
-    after: [relu_f32x4, relu_f32]
+    requires: [relu_f32x4, relu_f32]
     compute: sm_90
-    path: drill
+    role: drill
     multiples: {K: 8}
     origin: extra
     libraries: [cutlass]
@@ -70,8 +70,8 @@ def catalog(tmp_path: Path) -> Catalog:
 def test_every_field_is_read(catalog: Catalog, tmp_path: Path) -> None:
     kata = catalog.katas["hgemm_naive_f16"]
     assert (kata.family, kata.level, kata.elem, kata.acc) == ("hgemm", "hard+", "f16", "f32")
-    assert kata.after == ("relu_f32x4", "relu_f32")
-    assert (kata.compute, kata.capability, kata.path, kata.origin) == ("sm_90", (9, 0), "drill", "extra")
+    assert kata.requires == ("relu_f32x4", "relu_f32")
+    assert (kata.compute, kata.capability, kata.role, kata.origin) == ("sm_90", (9, 0), "drill", "extra")
     assert kata.multiples == {"K": 8}
     assert kata.libraries == ("cutlass",)
     assert kata.speed is not None and kata.speed.baseline == "torch.mm"
@@ -85,7 +85,7 @@ def test_every_field_is_read(catalog: Catalog, tmp_path: Path) -> None:
 
 def test_defaults_and_order(catalog: Catalog) -> None:
     kata = catalog.katas["relu_f32"]
-    assert (kata.acc, kata.after, kata.compute, kata.path, kata.origin) == (None, (), "sm_80", "core", "public")
+    assert (kata.acc, kata.requires, kata.compute, kata.role, kata.origin) == (None, (), "sm_80", "core", "public")
     assert kata.multiples == {} and kata.speed is None and kata.libraries == ()
     assert list(catalog.katas) == ["relu_f32", "relu_f32x4", "hgemm_naive_f16"]
     assert catalog.families == ("relu", "hgemm")
@@ -105,7 +105,7 @@ BAD = {
     "unknown elem": ("elem: f16", "elem: fp16", 14, ["kata hgemm_naive_f16: elem:", "f16"]),
     "unknown acc": ("acc: f32", "acc: float", 15, ["acc:", "'float'", "f32"]),
     "unknown compute": ("compute: sm_90", "compute: sm_91", 17, ["compute:", "'sm_91'", "sm_90"]),
-    "unknown path": ("path: drill", "path: dril", 18, ["path:", "drill"]),
+    "unknown role": ("role: drill", "role: dril", 18, ["role:", "drill"]),
     "unknown origin": ("origin: extra", "origin: other", 20, ["origin:", "'other'", "public, extra"]),
     "unknown library": ("[cutlass]", "[cudnn]", 21, ["libraries:", "'cudnn'", "cublas, cutlass"]),
     "libraries is no list": ("[cutlass]", "cutlass", 21, ["libraries:", "list"]),
@@ -116,8 +116,8 @@ BAD = {
     "missing measured": ("value: 45, measured: true", "value: 45", 25, ["percent: sm_90: measured:", "missing"]),
     "level of a wrong type": ("level: hard+", "level: 3", 13, ["level:", "'3'", "easy"]),
     "level without a value": ("level: hard+", "level:", 13, ["level:", "nothing"]),
-    "after is no list": ("after: [relu_f32]", "after: relu_f32", 9, ["relu_f32x4: after:", "list", "[...]"]),
-    "after holds a number": ("after: [relu_f32]", "after: [3]", 9, ["after:", "kata's name", "'3'"]),
+    "requires is no list": ("requires: [relu_f32]", "requires: relu_f32", 9, ["x4: requires:", "list", "[...]"]),
+    "requires holds a number": ("requires: [relu_f32]", "requires: [3]", 9, ["requires:", "kata's name", "'3'"]),
     "multiples is no mapping": ("{K: 8}", "8", 19, ["multiples:", "`key: value`", "'8'"]),
     "multiple of zero": ("{K: 8}", "{K: 0}", 19, ["multiples: K:", "0", "small"]),
     "multiple is true": ("{K: 8}", "{K: true}", 19, ["multiples: K:", "whole number"]),
@@ -246,7 +246,7 @@ def test_what_editors_leave_behind_does_no_harm(tmp_path: Path) -> None:
     ],
 )
 def test_a_cycle(edges: dict[str, list[str]], circle: str, tmp_path: Path) -> None:
-    katas = {name: {"level": "easy", "elem": "f32", "after": after} for name, after in edges.items()}
+    katas = {name: {"level": "easy", "elem": "f32", "requires": after} for name, after in edges.items()}
     make(tmp_path, yaml.safe_dump({"relu": {"about": "a", **katas}}, sort_keys=False), {"relu": list(edges)})
     with pytest.raises(CatalogError) as caught:
         load_catalog(tmp_path)
@@ -255,7 +255,7 @@ def test_a_cycle(edges: dict[str, list[str]], circle: str, tmp_path: Path) -> No
 
 def test_two_ways_to_the_same_kata_are_no_cycle(tmp_path: Path) -> None:
     edges = {"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c", "b"]}
-    katas = {name: {"level": "easy", "elem": "f32", "after": after} for name, after in edges.items()}
+    katas = {name: {"level": "easy", "elem": "f32", "requires": after} for name, after in edges.items()}
     make(tmp_path, yaml.safe_dump({"relu": {"about": "a", **katas}}), {"relu": list(edges)})
     assert len(load_catalog(tmp_path).katas) == 4
 
@@ -338,7 +338,7 @@ def test_what_loading_costs_grows_with_the_katas_and_no_faster(tmp_path: Path) -
     for count in (20, 1000):
         katas = [f"kata_{index}" for index in range(count)]
         entry = {"level": "easy", "elem": "f32", "acc": "f32", "compute": "sm_80", "multiples": {"K": 8}}
-        entries = {name: {**entry, "after": katas[index - 1 : index]} for index, name in enumerate(katas)}
+        entries = {name: {**entry, "requires": katas[index - 1 : index]} for index, name in enumerate(katas)}
         text = yaml.safe_dump({"relu": {"about": "a ladder", **entries}})
         place = make(tmp_path / str(count), text, {"relu": katas})
         costs_s += cheapest_cpu_s(partial(load_catalog, place))

@@ -35,11 +35,11 @@ from grader.content.spec import (
 )
 from grader.devices import Call, Finding, Outcome
 from grader.devices.counters import CallCounters, Writer
-from grader.judge import answer as answer_module
 from grader.judge import case as case_module
-from grader.judge.answer import compare
+from grader.judge import comparison as comparison_module
 from grader.judge.case import Case, CaseKey
 from grader.judge.check import CALLS, FINDING_WORK, SearchBudget, _Search, budget_for, check, try_shape
+from grader.judge.comparison import compare
 from grader.judge.encoding import stored
 from grader.sandbox.parent import Sandbox, SandboxError
 from grader.verdict import Kind, Verdict
@@ -649,7 +649,7 @@ def test_a_large_answer_is_worked_out_and_compared_slice_by_slice(monkeypatch: p
 
     monkeypatch.setattr(case_module, "LARGE_ELEMENTS", 500)
     monkeypatch.setattr(case_module, "SLICE_ELEMENTS", 300)
-    monkeypatch.setattr(answer_module, "BLOCK", 128)
+    monkeypatch.setattr(comparison_module, "BLOCK", 128)
     (slices,) = Case(kata(), replace(sliced, reference=counted), key).expected
     assert sorted(calls) == [100, 300, 300, 300]
     assert numpy.array_equal(slices.value, whole.value) and numpy.array_equal(slices.bound, whole.bound)

@@ -14,7 +14,7 @@ from facts import has
 from test_faces import run
 
 from grader.content.catalog import Kata, load_catalog
-from grader.maintain import dev, edits, style, support, tables, wrong_kernel
+from grader.maintain import checks, edits, style, support, tables, wrong_kernel
 from grader.maintain.wrong_kernel import Edit, Expected, WrongKernel
 from grader.verdict import Kind
 
@@ -34,13 +34,13 @@ def copy(tmp_path: Path) -> Path:
 
 
 def test_imports_go_one_way() -> None:
-    assert dev.check_imports(ROOT) == []
+    assert checks.check_imports(ROOT) == []
 
 
 def test_an_import_against_the_direction_is_found(copy: Path) -> None:
     path = copy / "grader" / "content" / "catalog.py"
     path.write_text(path.read_text() + "\n\ndef late() -> None:\n    from grader.judge.check import check  # noqa\n")
-    problems = dev.check_imports(copy)
+    problems = checks.check_imports(copy)
     assert len(problems) == 1 and "grader/content/catalog.py:" in problems[0]
     assert has(problems[0], "grader.judge.check", "judge", "after content")
 
@@ -48,14 +48,14 @@ def test_an_import_against_the_direction_is_found(copy: Path) -> None:
 def test_a_circle_inside_a_room_is_found(copy: Path) -> None:
     path = copy / "grader" / "judge" / "case.py"
     path.write_text(path.read_text() + "\n\ndef late() -> None:\n    from grader.judge.check import check  # noqa\n")
-    (problem,) = dev.check_imports(copy)
+    (problem,) = checks.check_imports(copy)
     assert has(problem, "circle", "judge.case", "judge.check")
 
 
 def test_a_module_in_no_room_and_a_room_without_words_are_found(copy: Path) -> None:
     (copy / "grader" / "surprise.py").write_text("")
     (copy / "grader" / "judge" / "__init__.py").write_text("")
-    problems = dev.check_imports(copy)
+    problems = checks.check_imports(copy)
     assert len(problems) == 2 and has(problems[0], "surprise", "ROOMS")
     assert has(problems[1], "grader/judge/__init__.py", "docstring")
 
@@ -72,17 +72,17 @@ def test_a_long_python_function_is_found(tmp_path: Path) -> None:
 def test_a_helper_that_differs_without_a_reason_is_found(copy: Path) -> None:
     path = copy / "solutions" / "warp_reduce" / "warp_reduce_sum_f32.cu"
     path.write_text(path.read_text().replace("offset = WARP_SIZE / 2", "offset = 16", 1))
-    (problem,) = dev.check_helpers(copy)
+    (problem,) = checks.check_helpers(copy)
     assert has(problem, "warp_reduce_sum", "warp_reduce_sum_f32.cu", "solutions/helpers.yaml")
     with (copy / "solutions" / "helpers.yaml").open("a") as reasons:
         reasons.write("warp_reduce_sum: the lesson says so\n")
-    assert dev.check_helpers(copy) == []
+    assert checks.check_helpers(copy) == []
 
 
 def test_a_reason_for_helpers_that_do_not_differ_is_found(copy: Path) -> None:
     reasons = copy / "solutions" / "helpers.yaml"
     reasons.write_text(reasons.read_text() + "warp_reduce_max: they once did\n")
-    (problem,) = dev.check_helpers(copy)
+    (problem,) = checks.check_helpers(copy)
     line = len(reasons.read_text().splitlines())
     assert has(problem, f"solutions/helpers.yaml:{line}", "warp_reduce_max", "do not differ")
 
@@ -122,14 +122,14 @@ def test_no_module_of_the_grader_names_a_kata() -> None:
 def test_a_speed_that_its_spec_does_not_know_is_found(copy: Path, was: str, becomes: str, facts: list[str]) -> None:
     path = copy / "difficulty.yaml"
     path.write_text(path.read_text().replace(was, becomes, 1))
-    problems = dev.check_catalogue(copy)
+    problems = checks.check_catalogue(copy)
     assert len(problems) == 1 and has(problems[0], "elementwise_f32", *facts)
 
 
 def test_a_stale_skeleton_is_found(copy: Path) -> None:
     path = copy / "exercises" / "elementwise" / "elementwise_f32.cu"
     path.write_text(path.read_text().replace("constexpr int THREADS = 256;", "constexpr int THREADS = 128;"))
-    problems = dev.check_skeletons(copy)
+    problems = checks.check_skeletons(copy)
     assert len(problems) == 1 and has(problems[0], "elementwise_f32.cu", "not current", "kata dev")
 
 
@@ -138,18 +138,18 @@ def test_a_started_skeleton_is_not_stale(copy: Path) -> None:
     path.write_text(path.read_text().replace("    // END TODO(1)", "    int mine = 0;\n    // END TODO(1)"))
     solved = copy / "solutions" / "elementwise" / "elementwise_f16.cu"
     shutil.copy(solved, copy / "exercises" / "elementwise" / "elementwise_f16.cu")
-    assert dev.check_skeletons(copy) == []
+    assert checks.check_skeletons(copy) == []
 
 
 def test_a_missing_lesson_is_found(copy: Path) -> None:
     (copy / "exercises" / "sgemm" / "README.md").unlink()
-    (problem,) = dev.check_catalogue(copy)
+    (problem,) = checks.check_catalogue(copy)
     assert has(problem, "exercises/sgemm/README.md", "missing")
 
 
 def test_a_header_that_names_another_rung_than_the_catalogue_is_found(copy: Path) -> None:
-    change(copy / "difficulty.yaml", "after: [elementwise_f16, elementwise_f32x4]", "after: [elementwise_f32x4]")
-    (problem,) = dev.check_catalogue(copy)
+    change(copy / "difficulty.yaml", "requires: [elementwise_f16, elementwise_f32x4]", "requires: [elementwise_f32x4]")
+    (problem,) = checks.check_catalogue(copy)
     assert has(problem, "solutions/elementwise/elementwise_f16x2.cu", "`New over elementwise_f16`", "elementwise_f32x4")
     assert has(problem, "difficulty.yaml", "`kata dev skeletons`")
 
@@ -161,13 +161,13 @@ def change(path: Path, was: str, becomes: str) -> None:
 
 
 def test_the_tables_are_current() -> None:
-    assert dev.check_tables(ROOT) == []
+    assert checks.check_tables(ROOT) == []
 
 
 def test_a_stale_readme_is_found_and_written(copy: Path) -> None:
     right = (copy / "README.md").read_text()
     change(copy / "difficulty.yaml", "  nms_f32:\n    level: medium", "  nms_f32:\n    level: hard")
-    (problem,) = dev.check_tables(copy)
+    (problem,) = checks.check_tables(copy)
     assert has(problem, "README.md", "not current", "`kata dev tables`")
     fresh = tables.written(load_catalog(copy), "README.md")
     (row, before) = (next(line for line in text.splitlines() if "exercises/nms/" in line) for text in (fresh, right))
@@ -186,13 +186,13 @@ def test_what_a_family_is_about_comes_from_the_catalogue(copy: Path) -> None:
 def test_each_file_is_written_only_where_its_data_changed(copy: Path) -> None:
     data = copy / support.FILE
     data.write_text(data.read_text().replace('"abs": {"forms": 10,', '"abs": {"forms": 10010,'))
-    stale = dev.check_tables(copy)
+    stale = checks.check_tables(copy)
     assert len(stale) == 2 and has(stale[0], "README.md") and has(stale[1], "SUPPORT.md", "`kata dev tables`")
     done = run(copy, "-m", "grader", "dev", "tables")
     said = dict(line.split(": ") for line in done.stdout.splitlines())
     assert done.returncode == 0 and set(said) == set(tables.TABLES)
     assert said["README.md"] == said["grader/devices/sim/SUPPORT.md"] == "written"
-    assert said["solutions/SPEED.md"] == "was current" and dev.check_tables(copy) == []
+    assert said["solutions/SPEED.md"] == "was current" and checks.check_tables(copy) == []
     assert "| forms of PTX instructions | 14,590 |" in (copy / "README.md").read_text()
     assert "| `abs` | 10010 | 10 |" in (copy / "grader/devices/sim/SUPPORT.md").read_text()
 
@@ -201,12 +201,12 @@ def test_a_lost_table_an_unknown_one_and_lost_data_are_found(copy: Path) -> None
     change(copy / "README.md", "<!-- support: written by `kata dev tables` -->", "")
     change(copy / "solutions/SPEED.md", "<!-- speeds: written", "<!-- spede: written")
     (copy / support.FILE).write_text("{}")
-    problems = dev.check_tables(copy)
+    problems = checks.check_tables(copy)
     assert any(has_all(problem, "README.md", "'support'", "<!-- end -->") for problem in problems), problems
     assert any(has_all(problem, "SPEED.md", "'spede'", "speeds") for problem in problems), problems
     assert any(has_all(problem, "support.json", "tests/differential/support.py") for problem in problems), problems
     (copy / "solutions/SPEED.md").unlink()
-    assert any(has_all(problem, "SPEED.md", "cannot be read") for problem in dev.check_tables(copy))
+    assert any(has_all(problem, "SPEED.md", "cannot be read") for problem in checks.check_tables(copy))
 
 
 def has_all(text: str, *facts: str) -> bool:
@@ -293,7 +293,7 @@ def clone(tmp_path: Path) -> Path:
 
 
 def test_all_wrong_kernels_and_exploits_are_well() -> None:
-    assert dev.check_wrong_kernels(ROOT) == []
+    assert checks.check_wrong_kernels(ROOT) == []
 
 
 @pytest.mark.parametrize(
@@ -328,9 +328,9 @@ def test_all_wrong_kernels_and_exploits_are_well() -> None:
 def test_a_malformed_wrong_kernel_is_found(clone: Path, was: str, becomes: str, line: int, problem: str) -> None:
     place = clone / "tests" / "wrong_kernels" / "relu.yaml"
     place.write_text(ENTRY)
-    assert dev.check_wrong_kernels(clone) == []
+    assert checks.check_wrong_kernels(clone) == []
     change(place, was, becomes)
-    (found,) = dev.check_wrong_kernels(clone)
+    (found,) = checks.check_wrong_kernels(clone)
     assert found.startswith(f"{place}:{line}: ") and re.search(problem, found), found
 
 
@@ -338,14 +338,14 @@ def test_a_wrong_kernel_in_two_places_is_found(clone: Path) -> None:
     place = clone / "tests" / "wrong_kernels" / "relu.yaml"
     whole = place.parent / "relu_f32" / "nan-becomes-0.cu"
     whole.write_text("// Wrong: all of it\n// Kata: relu_f32\n// Sim: race\n// Gpu: race\n")
-    assert dev.check_wrong_kernels(clone) == []
+    assert checks.check_wrong_kernels(clone) == []
     place.write_text(ENTRY)
-    (found,) = dev.check_wrong_kernels(clone)
+    (found,) = checks.check_wrong_kernels(clone)
     assert found.startswith(f"{whole}:1: relu_f32/nan-becomes-0: is there twice, first in {place}:2")
     whole.write_text("// Wrong: all of it\n// Kata: relu_f16\n// Sim: race\n// Gpu: race\n")
-    assert "'relu_f16' is not a kata, or not the folder's" in dev.check_wrong_kernels(clone)[0]
+    assert "'relu_f16' is not a kata, or not the folder's" in checks.check_wrong_kernels(clone)[0]
     whole.write_text("// Wrong: all of it\n// Kata: relu_f32\n// Sim: race\n// Gpu: race\nint x;  // BUG\n")
-    assert "belong together" in dev.check_wrong_kernels(clone)[0]
+    assert "belong together" in checks.check_wrong_kernels(clone)[0]
 
 
 SOLUTION = """\

@@ -42,7 +42,7 @@ from grader.judge import check
 from grader.judge.case import CaseKey
 from grader.judge.check import budget_for
 from grader.learner import progress
-from grader.learner.progress import Event, Progress
+from grader.learner.progress import Event, History
 from grader.verdict import Grade, Kind, Measurement, Verdict
 
 try:
@@ -109,7 +109,7 @@ def at(monkeypatch: pytest.MonkeyPatch) -> Time:
 
 def begin(catalog: Catalog, *requests: PartRequest, seed: int = 7) -> Session:
     return interview_run.begin(
-        catalog, Progress(), requests or (PartRequest(10, kata=EASY),), plan="", seed=seed, device="sim"
+        catalog, History(), requests or (PartRequest(10, kata=EASY),), plan="", seed=seed, device="sim"
     )
 
 
@@ -284,7 +284,7 @@ def test_a_todo_keeps_what_to_do_and_loses_what_must_hold() -> None:
 
 def test_the_same_seed_draws_the_same_and_none_twice(catalog: Catalog) -> None:
     requests = [PartRequest(10, level="easy")] * 5
-    drawn = [draw(requests, catalog, Progress(), seed, lambda kata: True) for seed in (1, 1, 2)]
+    drawn = [draw(requests, catalog, History(), seed, lambda kata: True) for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
     assert len({part.kata for part in drawn[0]}) == 5
     assert {catalog.katas[part.kata].level for part in drawn[0]} == {"easy"}
@@ -297,11 +297,11 @@ def test_what_the_learner_knows_is_drawn_last_and_said(catalog: Catalog) -> None
     def happened(name: str, what: str, **more: Any) -> Event:
         return Event(id=name, time="2026-03-31T10:00:00.000+00:00", kata=name, what=what, **more)
 
-    known = Progress(tuple(happened(kata.name, progress.SOLUTION) for kata in family[:-1]))
+    known = History(tuple(happened(kata.name, progress.SOLUTION) for kata in family[:-1]))
     for seed in range(5):
         assert draw([PartRequest(1, family="histogram")], catalog, known, seed, lambda kata: True)[0] == Part(fresh, 1)
     passed = happened(fresh, progress.GRADE, verdict="pass")
-    (part,) = draw([PartRequest(1, kata=fresh)], catalog, Progress((passed,)), 0, lambda kata: True)
+    (part,) = draw([PartRequest(1, kata=fresh)], catalog, History((passed,)), 0, lambda kata: True)
     assert part.known == "passed, 2026-03-31"
 
 
@@ -309,7 +309,7 @@ def test_every_plan_of_ours_can_be_drawn(catalog: Catalog) -> None:
     plans = load_plans()
     assert [(request.level, request.minutes) for request in plans["screen"].parts] == [("easy", 10), ("medium", 25)]
     for plan in plans.values():
-        assert len(draw(plan.parts, catalog, Progress(), 3, lambda kata: True)) == len(plan.parts)
+        assert len(draw(plan.parts, catalog, History(), 3, lambda kata: True)) == len(plan.parts)
 
 
 PLAN = "screen:\n  about: a screen\n  parts:\n    - {level: easy, minutes: 10}\n"
@@ -999,9 +999,9 @@ def test_a_measured_speed_is_on_the_page_with_its_interval(
 
 
 def dev_check(place: Path) -> Sequence[str]:
-    from grader.maintain import dev
+    from grader.maintain import checks
 
-    return dev.check_catalogue(place)
+    return checks.check_catalogue(place)
 
 
 @pytest.mark.parametrize(

@@ -155,8 +155,8 @@ def test_list_filters(clone: Path) -> None:
     keep(clone, "relu_f32", Kind.CRASH)
     every = catalog.katas.values()
     assert set(rows(clone, "--level", "hard")) == {item.name for item in every if item.level == "hard"}
-    assert set(rows(clone, "--family", "sgemm", "--path", "drill")) == {
-        item.name for item in every if item.family == "sgemm" and item.path == "drill"
+    assert set(rows(clone, "--family", "sgemm", "--role", "drill")) == {
+        item.name for item in every if item.family == "sgemm" and item.role == "drill"
     }
     assert set(rows(clone, "--state", "failed")) == {"relu_f32"} and set(rows(clone, "--state", "passed")) == {
         "elementwise_f32"
@@ -221,7 +221,7 @@ def test_next_is_open_and_core_before_any_drill(clone: Path) -> None:
     for _ in range(12):
         name = following()
         left = [item for item in catalog.katas.values() if item.name not in passed and set(item.after) <= passed]
-        core = [item.name for item in left if item.path == "core"]
+        core = [item.name for item in left if item.role == "core"]
         assert name == core[0]
         keep(clone, name)
         passed.add(name)
@@ -233,12 +233,12 @@ def test_next_is_open_and_core_before_any_drill(clone: Path) -> None:
 def test_next_gives_drills_when_the_core_is_passed_and_then_ends(clone: Path) -> None:
     katas = load_catalog(clone).katas
     for item in katas.values():
-        if item.path == "core":
+        if item.role == "core":
             keep_as(item)
     drill = json.loads(kata(clone, "next", "--json").stdout)
     assert katas[drill["name"]].path == "drill"
     for item in katas.values():
-        if item.path == "drill":
+        if item.role == "drill":
             keep_as(item)
     done = kata(clone, "next")
     assert done.returncode == 1 and has(done.stdout, "all", "passed") and len(done.stdout.splitlines()) == 1

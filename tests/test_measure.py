@@ -36,7 +36,7 @@ from grader.judge.case import Case, CaseKey
 from grader.judge.check import SearchBudget, judge
 from grader.judge.measure import LARGE, NOISE_PAIRS, RANKS, STAGES, fitted, measure, min_bytes_of
 from grader.output import speeds
-from grader.output.record import record
+from grader.output.grade_json import record
 from grader.output.report import explanation, launches, speed
 from grader.sandbox.parent import Program, Sandbox
 from grader.verdict import Grade, Kind, Measurement, Verdict
@@ -194,7 +194,7 @@ def test_an_architecture_without_a_threshold_is_shown_and_not_graded() -> None:
 
 def test_baselines_beside_are_shown_and_decide_nothing() -> None:
     sandbox = Clock([0.9])
-    verdict = timed(sandbox, kata(80, beside=("read",)))
+    verdict = timed(sandbox, kata(80, also_compare=("read",)))
     assert verdict.passed
     graded, beside = verdict.measurements
     assert (graded.baseline, graded.graded, beside.baseline, beside.graded) == ("copy", True, "read", False)
@@ -208,7 +208,7 @@ def test_noise_beside_a_baseline_that_is_not_graded_decides_nothing() -> None:
             self.result = {"noise": ((1.5, 1.0),) * NOISE_PAIRS} if noisy else {}
             return super().call(call)
 
-    verdict = timed(Unsteady([0.9]), kata(80, beside=("read",)))
+    verdict = timed(Unsteady([0.9]), kata(80, also_compare=("read",)))
     assert verdict.passed and [item.baseline for item in verdict.measurements] == ["copy"]
 
 

@@ -107,7 +107,7 @@ def test_the_graph_has_every_kata_and_every_edge(browser: Browser, page: Path, c
         )
     assert names == list(catalog.katas)
     assert sorted(map(tuple, edges)) == sorted(
-        (name, kata.name) for kata in catalog.katas.values() for name in kata.after
+        (name, kata.name) for kata in catalog.katas.values() for name in kata.requires
     )
     assert all(abs(a[0] - b[0]) >= 20 or abs(a[1] - b[1]) >= 20 for a, b in combinations(boxes, 2))
 
@@ -118,7 +118,7 @@ def test_a_chosen_kata_lights_what_leads_to_it(browser: Browser, page: Path, cat
     while todo:
         new = set(catalog.katas[todo.pop()].after) - before
         before, todo = before | new, [*todo, *new]
-    after = {kata.name for kata in catalog.katas.values() if name in kata.after}
+    after = {kata.name for kata in catalog.katas.values() if name in kata.requires}
     with view(browser, page) as seen:
         lit = ".node.lit", "all => all.map(node => node.dataset.kata)"
         seen.page.click(f"[data-kata={name}]")
@@ -352,7 +352,7 @@ def test_edges_of_a_lane_go_to_the_right(catalog: Catalog) -> None:
         places = places_of(katas)
         assert len(set(places.values())) == len(katas)
         for kata in katas:
-            assert all(places[name][0] < places[kata.name][0] for name in kata.after if name in places)
+            assert all(places[name][0] < places[kata.name][0] for name in kata.requires if name in places)
 
 
 def test_looks_are_those_of_the_states(place: Path, catalog: Catalog) -> None:

@@ -63,7 +63,7 @@ def child(script: str, **environment: str) -> subprocess.Popen[str]:
 
 
 def test_nothing_is_there_before_anything_was_kept(folder: Path) -> None:
-    assert progress.load(ROOT) == progress.Progress() and progress.clones() == {}
+    assert progress.load(ROOT) == progress.History() and progress.clones() == {}
     assert not folder.exists()  # looking makes nothing
 
 

@@ -16,7 +16,7 @@ from grader.content.catalog import load_catalog
 from grader.content.source_file import Source
 from grader.devices import Finding
 from grader.devices.counters import CallCounters
-from grader.output.record import FORMAT, record
+from grader.output.grade_json import FORMAT, record
 from grader.verdict import CaseCounters, Grade, Kind, Measurement, Mismatch, Verdict
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -32,7 +32,7 @@ from grader.system.processes import children, descendants
 ROOT = Path(__file__).resolve().parent.parent
 CATALOG = load_catalog(ROOT)
 KATA = CATALOG.katas["elementwise_f32"]
-OPTIONS = Options(device="sim", memory=False)
+OPTIONS = Options(device="sim", last_failure=False)
 LIMIT_S = 120.0
 pytestmark = pytest.mark.timeout(600)
 

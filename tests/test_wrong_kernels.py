@@ -281,7 +281,7 @@ def test_no_bug_is_there_twice() -> None:
 def test_next_kata_is_unharmed(name: str, device: str) -> None:
     assert not graded(BY_NAME[name], device).passed
     after = KATAS["elementwise_f32x4"]
-    options = Options(device=device, memory=False)
+    options = Options(device=device, last_failure=False)
     assert explanation(grade(after, options, source=after.solution_path)) == f"{after.name}: pass"
 
 

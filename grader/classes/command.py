@@ -25,7 +25,7 @@ from grader.content.source_file import Source
 from grader.devices.sim import engine_library
 from grader.grade import Options, targets
 from grader.output.console import open_catalog, tell
-from grader.output.record import FORMAT, record
+from grader.output.grade_json import FORMAT, record
 from grader.output.terminal import plain
 from grader.service.replies import LIMIT_S, Reply, replies
 from grader.service.task import Task
@@ -87,7 +87,7 @@ def grade_submissions(options: argparse.Namespace, asked: Options) -> int:
     names = [kata.name for kata in catalog.select(options.names)] if options.names else []
     submissions = find_submissions(options.submission or [], options.submissions)
     count = options.jobs or os.cpu_count() or 1
-    asked = replace(asked, jobs=max(1, (os.cpu_count() or 1) // count), memory=False)
+    asked = replace(asked, jobs=max(1, (os.cpu_count() or 1) // count), last_failure=False)
     devices = _make_ready(asked)
     found = [entry for submission in submissions for entry in entries(submission, catalog, names)]
     with Results(options.results) if options.results else contextlib.nullcontext() as results:

@@ -1,1 +1,1 @@
-"""The commands of `kata` that belong to no other room, a module for each group."""
+"""The commands of `kata`, a module for each group; a room with a command of its own has it in `command.py`."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 
 from grader.content import rung, skeleton
-from grader.content.catalog import LEVELS, PATHS, Catalog, CatalogError, Kata
+from grader.content.catalog import LEVELS, ROLES, Catalog, CatalogError, Kata
 from grader.learner.progress import GRADE, Event
 from grader.learner.state import FAILED, PASSED, WORDS, WRITTEN, State, next_ones
 from grader.output import report
@@ -40,7 +40,7 @@ def _add_list(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME|WORD", help=f"{NAMES}; or words of its header and TODOs")
     parser.add_argument("--level", choices=LEVELS, help="only this level")
     parser.add_argument("--family", metavar="FAMILY", help="only this family")
-    parser.add_argument("--path", choices=PATHS, help="core: the way through a family; drill: beside it")
+    parser.add_argument("--role", choices=ROLES, help="core: the way through a family; drill: beside it")
     parser.add_argument(
         "--state", type=lambda text: text.replace("-", " "), choices=WORDS, help="only these; not-started will do"
     )
@@ -118,7 +118,7 @@ def _hint(catalog: Catalog, words: Iterable[str]) -> str:
 
 def _wanted(state: State, options: argparse.Namespace) -> bool:
     kata = state.kata
-    asked = ((options.level, kata.level), (options.family, kata.family), (options.path, kata.path))
+    asked = ((options.level, kata.level), (options.family, kata.family), (options.role, kata.role))
     given = (*asked, (options.state, state.word))
     return all(wish in (None, fact) for wish, fact in given) and (state.unlocked or not options.open)
 
@@ -168,15 +168,15 @@ def table(found: Sequence[State], columns: int) -> Iterator[str]:
         yield above + (line if len(line) <= columns else f"{line[: columns - 3]}...")
 
 
-_COLUMNS = ("kata", "level", "dtype", "path", "open", "state")
-_WIDTHS = {"level": 7, "dtype": 8, "path": 6, "open": 5}
-_LEAST = ("path", "dtype", "level", "open")
+_COLUMNS = ("kata", "level", "dtype", "role", "open", "state")
+_WIDTHS = {"level": 7, "dtype": 8, "role": 6, "open": 5}
+_LEAST = ("role", "dtype", "level", "open")
 
 
 def _row(state: State) -> dict[str, str]:
     kata = state.kata
     dtype = f"{kata.elem}/{kata.acc}" if kata.acc and kata.acc != kata.elem else kata.elem
-    cells = (kata.name, kata.level, dtype, kata.path, "yes" if state.unlocked else "no", state.text)
+    cells = (kata.name, kata.level, dtype, kata.role, "yes" if state.unlocked else "no", state.text)
     return dict(zip(_COLUMNS, cells, strict=True))
 
 
@@ -196,7 +196,7 @@ def _next(options: argparse.Namespace) -> int:
 def _print_next(state: State) -> None:
     kata = state.kata
     print(rung.header(kata).partition("\n")[0])
-    print(f"  kata    {kata.name} ({kata.level}, {kata.path})")
+    print(f"  kata    {kata.name} ({kata.level}, {kata.role})")
     print(f"  state   {state.text}")
     print(f"  lesson  {report.display_path(kata.lesson_path)}")
     print(f"  file    {report.display_path(kata.skeleton_path)}")
@@ -209,7 +209,7 @@ def why_none(chosen: Iterable[State], states: Mapping[str, State]) -> str:
     if not left:
         return "All of them are passed."
     first = left[0].kata
-    missing = [name for name in first.after if states[name].word != PASSED]
+    missing = [name for name in first.requires if states[name].word != PASSED]
     return f"None of them is open yet: {first.name} comes after {', '.join(missing)}. `kata next` begins elsewhere."
 
 

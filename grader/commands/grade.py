@@ -16,7 +16,7 @@ from grader.judge.measure import STAGES
 from grader.learner import progress
 from grader.output import report, speeds
 from grader.output.console import NAMES, Commands, add_sim_arch, examples, named_file, open_catalog, tell, warn
-from grader.output.record import record
+from grader.output.grade_json import record
 from grader.output.terminal import painted
 from grader.system.processes import leaving_nothing
 from grader.verdict import Grade

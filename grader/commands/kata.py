@@ -14,7 +14,7 @@ from grader.content import rung, skeleton
 from grader.content.catalog import Catalog, CatalogError, Kata, find_root, load_catalog
 from grader.content.hints import COUNT, load_hints
 from grader.learner import progress
-from grader.learner.progress import Progress, ProgressError
+from grader.learner.progress import History, ProgressError
 from grader.learner.state import PASSED, State
 from grader.output import report
 from grader.output.console import Commands, examples, one_kata, open_catalog, open_progress, open_states, say_json, warn
@@ -128,7 +128,7 @@ def task(state: State, states: Mapping[str, State], columns: int) -> Iterator[st
         yield from textwrap.wrap(todo.text, width, initial_indent=first, subsequent_indent=" " * 8)
         yield f"{'':8}{place}{', empty' if todo.empty else ''}"
     yield ""
-    for label, text in _facts(state, [states[name] for name in kata.after]):
+    for label, text in _facts(state, [states[name] for name in kata.requires]):
         lines = textwrap.wrap(text, columns - 10, break_on_hyphens=False) if columns < WIDTH else [text]
         yield from (f"{label if place == 0 else '':<9} {line}" for place, line in enumerate(lines))
 
@@ -146,7 +146,7 @@ def _narrowed(header: str, width: int) -> Iterator[str]:
 
 def _facts(state: State, before: Sequence[State]) -> Iterator[tuple[str, str]]:
     kata = state.kata
-    yield "level", f"{kata.level}, {kata.path}"
+    yield "level", f"{kata.level}, {kata.role}"
     yield "lesson", report.display_path(kata.lesson_path)
     yield "after", ", ".join(f"{item.kata.name} ({_standing(item)})" for item in before) or "nothing: begin here"
     yield "state", state.text
@@ -207,7 +207,7 @@ def _solution(options: argparse.Namespace) -> int:
 
 def may_see(catalog: Catalog, katas: Sequence[Kata], how: str, *, anyway: bool) -> bool:
     """Whether these solutions may be shown by a command; says why not."""
-    known = Progress() if anyway else open_progress(catalog)
+    known = History() if anyway else open_progress(catalog)
     unsolved = [kata.name for kata in katas if not anyway and known.passed(kata.name) is None]
     if not _allowed(katas, how, anyway=anyway, locked=bool(unsolved)):
         return False
@@ -256,13 +256,13 @@ def keep_seen(catalog: Catalog, katas: Sequence[Kata]) -> None:
             warn(progress.keep_solution(kata))
 
 
-def _known(catalog: Catalog) -> Progress:
+def _known(catalog: Catalog) -> History:
     """Progress for what must work without, too."""
     try:
         return open_progress(catalog)
     except ProgressError as error:
         warn(str(error))
-        return Progress()
+        return History()
 
 
 def _text(path: Path) -> str:

@@ -263,7 +263,7 @@ class _Screen:
         """All of the screen, from top to bottom."""
         watch = self.watch
         place = (
-            f"{watch.kata.name}  {watch.kata.level}, {watch.kata.path}  {report.display_path(watch.kata.skeleton_path)}"
+            f"{watch.kata.name}  {watch.kata.level}, {watch.kata.role}  {report.display_path(watch.kata.skeleton_path)}"
         )
         head: list[Line] = [
             (place[:columns], "bold"),

@@ -22,7 +22,7 @@ from grader.fault import Fault
 FILE = "difficulty.yaml"
 LEVELS = ("easy", "medium", "hard", "hard+", "hard++")
 ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100")
-PATHS = ("core", "drill")
+ROLES = ("core", "drill")
 ORIGINS = ("public", "extra")
 LIBRARIES = ("cublas", "cutlass")  # that a kata may use; grader.compile.libraries finds each
 
@@ -49,14 +49,14 @@ class Speed:
     baseline: str
     shapes: tuple[Mapping[str, int], ...]
     percent: Mapping[str, Threshold] = field(default_factory=dict)
-    beside: tuple[str, ...] = ()  # further baselines, shown and not graded
+    also_compare: tuple[str, ...] = ()  # further baselines, shown and not graded
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kata:
     """One exercise. Its name is the files' stem, the exported launcher and its key in difficulty.yaml.
 
-    ``after``: the katas to solve first. The first of them is the rung before this one.
+    ``requires``: the katas to solve first. The first of them is the rung before this one.
     """
 
     name: str
@@ -65,10 +65,10 @@ class Kata:
     elem: str
     root: Path
     acc: str | None = None
-    after: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
     compute: str = "sm_80"
     multiples: Mapping[str, int] = field(default_factory=dict, hash=False)
-    path: Literal["core", "drill"] = "core"
+    role: Literal["core", "drill"] = "core"
     origin: Literal["public", "extra"] = "public"
     libraries: tuple[str, ...] = ()
     speed: Speed | None = field(default=None, hash=False)
@@ -251,16 +251,16 @@ _SPEED = {
     "baseline": Field(lambda value: value.scalar(str, "a name such as torch.mm"), required=True),
     "shapes": Field(lambda value: _filled(tuple(_sizes(shape) for shape in value.elements()), value), required=True),
     "percent": Field(_thresholds, {}),
-    "beside": Field(lambda value: tuple(item.scalar(str, "a baseline's name") for item in value.elements()), ()),
+    "also_compare": Field(lambda value: tuple(item.scalar(str, "a baseline's name") for item in value.elements()), ()),
 }
 
 _KATA = {
     "level": Field(one_of(LEVELS), required=True),
     "elem": Field(one_of(tuple(DTYPES)), required=True),
     "acc": Field(one_of(tuple(DTYPES))),
-    "after": Field(lambda value: tuple(item.scalar(str, "a kata's name") for item in value.elements()), ()),
+    "requires": Field(lambda value: tuple(item.scalar(str, "a kata's name") for item in value.elements()), ()),
     "compute": Field(one_of(ARCHITECTURES), "sm_80"),
-    "path": Field(one_of(PATHS), "core"),
+    "role": Field(one_of(ROLES), "core"),
     "multiples": Field(_sizes, {}),
     "origin": Field(one_of(ORIGINS), "public"),
     "libraries": Field(lambda value: tuple(one_of(LIBRARIES)(item) for item in value.elements()), ()),
@@ -358,21 +358,21 @@ def _files(folder: Path) -> Iterator[str]:
 
 def _check_order(entries: Mapping[str, _Entry]) -> None:
     for entry in entries.values():
-        for before in entry.kata.after:
+        for before in entry.kata.requires:
             if before not in entries:
                 problem = f"no kata is named {before!r}.{close_to(before, entries)} Name a kata of this file."
-                raise entry.error(problem, "after")
+                raise entry.error(problem, "requires")
     done: set[str] = set()
     for name in entries:
         if cycle := _cycle(name, entries, done):
             circle = " -> ".join([*cycle, cycle[0]])
-            raise entries[cycle[0]].error(f"a cycle, nobody could begin: {circle}. Remove one of these.", "after")
+            raise entries[cycle[0]].error(f"a cycle, nobody could begin: {circle}. Remove one of these.", "requires")
 
 
 def _cycle(start: str, entries: Mapping[str, _Entry], done: set[str]) -> list[str]:
     """The first cycle that can be reached from ``start``, or []; every kata found free of one goes into ``done``."""
     trail = [start]
-    todo = [iter(entries[start].kata.after)]
+    todo = [iter(entries[start].kata.requires)]
     while trail:
         name = next((before for before in todo[-1] if before not in done), None)
         if name is None:
@@ -382,7 +382,7 @@ def _cycle(start: str, entries: Mapping[str, _Entry], done: set[str]) -> list[st
             return trail[trail.index(name) :]
         else:
             trail.append(name)
-            todo.append(iter(entries[name].kata.after))
+            todo.append(iter(entries[name].kata.requires))
     return []
 
 

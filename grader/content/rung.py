@@ -1,7 +1,7 @@
 """Kata -> its header, the rung before it, and what of the code is new.
 
 A rung differs from the one before by one idea: the diff of their code, without comments and blank lines, shows it.
-difficulty.yaml says which that is: the first kata of `after`. The header says it to a reader, in `New over NAME`.
+difficulty.yaml says which that is: the first kata of `requires`. The header says it to a reader, in `New over NAME`.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ def header(kata: Kata) -> str:
 
 def before(kata: Kata, catalog: Catalog) -> Kata | None:
     """The kata to which this one adds its idea; None for one that comes after no other."""
-    return catalog.katas[kata.after[0]] if kata.after else None
+    return catalog.katas[kata.requires[0]] if kata.requires else None
 
 
 def disagreement(kata: Kata) -> str | None:
     """What to change where the header names another rung before it than difficulty.yaml; None where they agree."""
     named = _OVER.search(header(kata))
-    if named is None or named[1] in kata.after[:1]:
+    if named is None or named[1] in kata.requires[:1]:
         return None
-    first = f"the first kata of its `after` is {kata.after[0]}" if kata.after else "it comes after no kata"
+    first = f"the first kata of its `requires` is {kata.requires[0]}" if kata.requires else "it comes after no kata"
     return (
         f"{kata.solution_path.relative_to(kata.root)}: its header says `New over {named[1]}`, but in {FILE} {first}. "
         f"Put {named[1]} first there, or correct the header and run `kata dev skeletons`."

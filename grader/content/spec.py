@@ -58,7 +58,12 @@ class Rng:
         import numpy
 
         count = prod(shape)
-        return numpy.resize(draw(min(count, PERIOD)), tuple(shape))
+        drawn = draw(min(count, PERIOD))
+        if count > PERIOD:
+            values, drawn = drawn, numpy.empty(count, drawn.dtype)
+            for first in range(0, count, PERIOD):
+                drawn[first : first + PERIOD] = values[: count - first]
+        return drawn.reshape(tuple(shape))
 
 
 Fill = Callable[[Rng, tuple[int, ...], Sizes], "ndarray"]

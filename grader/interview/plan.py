@@ -13,7 +13,7 @@ from random import Random
 from grader.content.catalog import LEVELS, Catalog, Kata
 from grader.content.yaml_fields import MANY, Field, number, one_of, record, root_value, several, words
 from grader.fault import Fault
-from grader.learner.progress import Progress
+from grader.learner.progress import History
 
 PLANS = Path(__file__).with_name("plans.yaml")
 MINUTES = 45.0
@@ -74,7 +74,7 @@ def load_plans(place: Path = PLANS) -> Mapping[str, Plan]:
 
 
 def draw(
-    requests: Sequence[PartRequest], catalog: Catalog, progress: Progress, seed: int, runs: Callable[[Kata], bool]
+    requests: Sequence[PartRequest], catalog: Catalog, progress: History, seed: int, runs: Callable[[Kata], bool]
 ) -> tuple[Part, ...]:
     """A kata for every request, none twice. ``runs``: whether this machine can grade it. Raises InterviewError."""
     random = Random(seed)
@@ -88,7 +88,7 @@ def draw(
 def _drawn(
     request: PartRequest,
     catalog: Catalog,
-    progress: Progress,
+    progress: History,
     random: Random,
     runs: Callable[[Kata], bool],
     taken: Collection[str],
@@ -123,7 +123,7 @@ def _named(name: str, catalog: Catalog) -> tuple[Kata]:
     return (katas[0],)
 
 
-def known(kata: Kata, progress: Progress) -> str:
+def known(kata: Kata, progress: History) -> str:
     """What the learner had of a kata before, in words; empty for nothing."""
     passed, seen = progress.passed(kata.name), progress.solution_seen(kata.name)
     hints = progress.hints(kata.name)

@@ -25,9 +25,9 @@ from grader.grade import SIM_ARCH, Options, grade
 from grader.interview import clock, handout, session
 from grader.interview.plan import InterviewError, Part, PartRequest, draw
 from grader.interview.session import Session
-from grader.learner.progress import Progress
+from grader.learner.progress import History
 from grader.output import report
-from grader.output.record import record
+from grader.output.grade_json import record
 from grader.service.task import Answer, Task
 from grader.service.work import kata_of
 from grader.verdict import Grade, Kind, Verdict
@@ -39,7 +39,7 @@ RIGHT = (str(Kind.PASS), str(Kind.TOO_SLOW), str(Kind.INCONCLUSIVE))  # the answ
 
 
 def begin(
-    catalog: Catalog, known: Progress, requests: Sequence[PartRequest], *, plan: str, seed: int | None, device: str
+    catalog: Catalog, known: History, requests: Sequence[PartRequest], *, plan: str, seed: int | None, device: str
 ) -> Session:
     """Draw the katas, hand out the first file and start its clock. Raises InterviewError where one is on already."""
     place = session.interviews(catalog.root)
@@ -136,7 +136,7 @@ def _graded(
     kata, copy = catalog.katas[on.parts[part].kata], on.copy_of(part, digest)
     number = os.urandom(6).hex()
     on = session.append(on, session.ASK, id=number, part=part, digest=digest, final=final)
-    options = Options(on.begin["device"], seed=on.begin["seed"], shuffled=True, memory=False, counters=final)
+    options = Options(on.begin["device"], seed=on.begin["seed"], shuffled=True, last_failure=False, counters=final)
     source = source_of(copy)
     if skeleton.is_pristine(source.text, handout.handout_of(kata)):
         todos = len(skeleton.todos(source.text))

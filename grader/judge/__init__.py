@@ -1,1 +1,3 @@
-"""Outcome -> Verdict: inputs and references, the search for the smallest shape that fails, speed."""
+"""Outcome -> Verdict: inputs and right answers (`case`), which shapes are tried (`check`), how an answer is compared
+(`comparison`), speed (`measure`).
+"""

@@ -23,8 +23,8 @@ from grader.content.catalog import Kata
 from grader.content.spec import Sizes, Spec
 from grader.devices import INSTRUCTIONS, Call, Finding, Limits, Outcome
 from grader.devices.counters import Writer
-from grader.judge.answer import Comparison, compare
 from grader.judge.case import Case, CaseKey, Expected, allowed, shapes
+from grader.judge.comparison import Comparison, compare
 from grader.sandbox.parent import Sandbox
 from grader.verdict import CaseCounters, Kind, Mismatch, Verdict, format_sizes
 
@@ -104,18 +104,18 @@ class _Search:
         return outcome
 
 
-def check(kata: Kata, spec: Spec, sandbox: Sandbox, budget: SearchBudget, memory: Path | None = None) -> Verdict:
+def check(kata: Kata, spec: Spec, sandbox: Sandbox, budget: SearchBudget, last_failure: Path | None = None) -> Verdict:
     """Try shapes until one fails, then the smallest that fails alike; a pass says how many were tried.
 
-    ``memory`` is the file in which the shape that failed is kept, to be tried first the next time.
+    ``last_failure`` is the file in which the shape that failed is kept, to be tried first the next time.
     Raises SandboxError where the device cannot be used.
     """
     search = _Search(kata, spec, sandbox, budget)
-    failed = _remembered(search, memory) or _first_failing_named(search) or _drawn(search)
+    failed = _remembered(search, last_failure) or _first_failing_named(search) or _drawn(search)
     if failed is None:
-        if memory is not None:
+        if last_failure is not None:
             with contextlib.suppress(OSError):
-                memory.unlink()
+                last_failure.unlink()
         worst = max((verdict.error_share for verdict in search.tried.values()), default=0.0)
         return Verdict(
             Kind.PASS,
@@ -126,7 +126,7 @@ def check(kata: Kata, spec: Spec, sandbox: Sandbox, budget: SearchBudget, memory
             left_out=_left_out(search),
         )
     smallest = _shrink(search, failed)
-    _remember(smallest, memory)
+    _remember(smallest, last_failure)
     verdict = search.tried[smallest]
     if budget.watch and verdict.kind is Kind.WRONG_ANSWER:
         verdict = _with_writers(search, smallest, verdict)
@@ -134,12 +134,12 @@ def check(kata: Kata, spec: Spec, sandbox: Sandbox, budget: SearchBudget, memory
     return replace(verdict, cases=len(search.tried), error_share=max(alike))
 
 
-def _remembered(search: _Search, memory: Path | None) -> CaseKey | None:
+def _remembered(search: _Search, last_failure: Path | None) -> CaseKey | None:
     """The shape that failed in an earlier grade, if it still means something and still fails."""
-    if memory is None:
+    if last_failure is None:
         return None
     try:
-        kept = json.loads(memory.read_text())
+        kept = json.loads(last_failure.read_text())
         shape = CaseKey(
             tuple((str(name), int(size)) for name, size in kept["sizes"]), kept["values"], int(kept["seed"])
         )
@@ -154,15 +154,15 @@ def _remembered(search: _Search, memory: Path | None) -> CaseKey | None:
     return None if search.verdict(shape).passed else shape
 
 
-def _remember(shape: CaseKey, memory: Path | None) -> None:
+def _remember(shape: CaseKey, last_failure: Path | None) -> None:
     """Keep the shape. It is a convenience: where it cannot be written, nothing is lost."""
-    if memory is None:
+    if last_failure is None:
         return
     with contextlib.suppress(OSError):
-        memory.parent.mkdir(parents=True, exist_ok=True)
-        staged = memory.with_name(f"{memory.name}.{os.getpid()}")
+        last_failure.parent.mkdir(parents=True, exist_ok=True)
+        staged = last_failure.with_name(f"{last_failure.name}.{os.getpid()}")
         staged.write_text(json.dumps({"sizes": shape.sizes, "values": shape.values, "seed": shape.seed}))
-        staged.replace(memory)
+        staged.replace(last_failure)
 
 
 def _first_failing_named(search: _Search) -> CaseKey | None:

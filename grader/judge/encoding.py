@@ -10,18 +10,28 @@ from math import log2
 from typing import TYPE_CHECKING
 
 from grader.content.dtype import Dtype
+from grader.content.formulas import side_by_side
 
 if TYPE_CHECKING:
     from numpy import ndarray
 
+BLOCK = 1 << 18  # elements that are encoded at a time
 _E4M3_NAN = 0x7F  # the only one, but for its sign; there is no infinity (OCP 8-bit floating point, table 1)
 
 
 def encode(values: ndarray, dtype: Dtype) -> ndarray:
-    """float64 or int64 -> the dtype's storage. What is too large becomes inf.
+    """float64 or int64 -> the dtype's storage, contiguous. What is too large becomes inf.
 
     e4m3 has no inf: there it becomes the largest number, as where CUDA converts with __NV_SATFINITE (cuda_fp8.h).
     """
+    import numpy
+
+    flat = values.reshape(-1)
+    blocks = [(flat[first : first + BLOCK], dtype) for first in range(0, max(flat.size, 1), BLOCK)]
+    return numpy.concatenate(side_by_side(_encoded, blocks)).reshape(values.shape)
+
+
+def _encoded(values: ndarray, dtype: Dtype) -> ndarray:
     import numpy
 
     with numpy.errstate(all="ignore"):
@@ -51,8 +61,9 @@ def decode(raw: ndarray, dtype: Dtype) -> ndarray:
 
 
 def has_negative(raw: ndarray, dtype: Dtype) -> bool:
-    """Whether any number is below 0."""
-    return bool(((raw if raw.dtype.kind == "f" else decode(raw, dtype)) < 0).any())
+    """Whether any number is below 0. Where some are, the first block mostly has one."""
+    flat = raw.reshape(-1)
+    return any(bool((decode(flat[first : first + BLOCK], dtype) < 0).any()) for first in range(0, flat.size, BLOCK))
 
 
 def stored(data: bytes | bytearray | memoryview, dtype: Dtype) -> ndarray:

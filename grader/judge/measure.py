@@ -101,7 +101,7 @@ def _measured(kata: Kata, spec: Spec, sandbox: Sandbox, gpu: Gpu, pairs: int | N
         if verdict.kind is not Kind.INCONCLUSIVE:
             break
     shown = []
-    for track in (_Track(sizes, name, False) for name in kata.speed.beside for sizes in shapes):
+    for track in (_Track(sizes, name, False) for name in kata.speed.also_compare for sizes in shapes):
         bad = _time(kata, spec, sandbox, track, NOISE_PAIRS)
         if bad is None:
             shown.append(_measurement(kata, spec, track, gpu))

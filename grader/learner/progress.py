@@ -112,7 +112,7 @@ _NUMBERS = (*_SPEED[1:], "seconds")
 
 
 @dataclass(frozen=True)
-class Progress:
+class History:
     """What is known of one clone's learner: events in the order in which they happened."""
 
     events: tuple[Event, ...] = ()
@@ -217,16 +217,16 @@ def clone_of(root: Path) -> str:
 # Reading, and taking elsewhere. These raise ProgressError
 
 
-def load(root: Path) -> Progress:
+def load(root: Path) -> History:
     """The progress of the clone at ``root``; none where nothing was kept yet."""
     return _load(clone_of(root))
 
 
-def _load(clone: str) -> Progress:
+def _load(clone: str) -> History:
     if not _is_there():
-        return Progress()
+        return History()
     (events, left_alone), warning = _use(lambda db: _select(db, clone))
-    return Progress(tuple(events), "; ".join(filter(None, (warning, left_alone))) or None)
+    return History(tuple(events), "; ".join(filter(None, (warning, left_alone))) or None)
 
 
 def clones() -> dict[str, int]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from grader.content import skeleton
-from grader.content.catalog import PATHS, Catalog, Kata
+from grader.content.catalog import ROLES, Catalog, Kata
 from grader.content.source_file import digest_of
-from grader.learner.progress import Event, Progress
+from grader.learner.progress import Event, History
 
 NOT_STARTED, WRITTEN, FAILED, PASSED = WORDS = ("not started", "written", "failed", "passed")
 
@@ -30,7 +30,7 @@ class State:
     def record(self) -> dict[str, Any]:
         """What `--json` gives of a kata."""
         kata = self.kata
-        facts = {name: getattr(kata, name) for name in ("name", "family", "level", "elem", "acc", "path", "after")}
+        facts = {name: getattr(kata, name) for name in ("name", "family", "level", "elem", "acc", "role", "requires")}
         return {
             **facts,
             "state": self.word,
@@ -45,12 +45,12 @@ class State:
         }
 
 
-def states(catalog: Catalog, progress: Progress) -> Mapping[str, State]:
+def states(catalog: Catalog, progress: History) -> Mapping[str, State]:
     """The state of every kata, by name, in the order to solve them."""
     return {kata.name: state_of(kata, progress) for kata in catalog.katas.values()}
 
 
-def state_of(kata: Kata, progress: Progress) -> State:
+def state_of(kata: Kata, progress: History) -> State:
     """How far the learner is with one kata. Raises SkeletonError where its solution is no good."""
     last = next(reversed(progress.grades(kata.name)), None)
     word, text = _words(kata, progress.passed(kata.name), last)
@@ -58,7 +58,7 @@ def state_of(kata: Kata, progress: Progress) -> State:
         kata,
         word,
         text,
-        unlocked=all(progress.passed(name) for name in kata.after),
+        unlocked=all(progress.passed(name) for name in kata.requires),
         passed=progress.passed(kata.name),
         last=last,
         hints=tuple(progress.hints(kata.name)),
@@ -88,4 +88,4 @@ def _words(kata: Kata, passed: Event | None, last: Event | None) -> tuple[str, s
 def next_ones(chosen: Iterable[State]) -> list[State]:
     """What may be solved next, in this order: what is open and not passed, of the core before any drill."""
     left = (state for state in chosen if state.word != PASSED and state.unlocked)
-    return sorted(left, key=lambda state: PATHS.index(state.kata.path))
+    return sorted(left, key=lambda state: ROLES.index(state.kata.role))

@@ -1,1 +1,1 @@
-"""The maintainer's checks, wrong kernels and generated files: `kata dev`."""
+"""The maintainer's checks (`checks` lists them), wrong kernels and generated tables: `kata dev`."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from grader.content import skeleton
 from grader.content.catalog import CatalogError, find_root, load_catalog
-from grader.maintain import dev, mutant, tables, thresholds
+from grader.maintain import checks, mutant, tables, thresholds
 from grader.maintain.changes import Touched, touched
 from grader.output.console import examples, open_catalog
 
@@ -25,7 +25,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "there are some, 2: a check cannot run.",
         epilog=examples("kata dev check", "kata dev check style imports", "kata dev check --changed=main"),
     )
-    check.add_argument("names", nargs="*", metavar="CHECK", help=f"only these: {', '.join(dev.CHECKS)}")
+    check.add_argument("names", nargs="*", metavar="CHECK", help=f"only these: {', '.join(checks.CHECKS)}")
     check.add_argument(
         "--changed",
         nargs="?",
@@ -49,16 +49,16 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def _check(options: argparse.Namespace) -> int:
     root = find_root()
-    unknown = [name for name in options.names if name not in dev.CHECKS]
+    unknown = [name for name in options.names if name not in checks.CHECKS]
     if unknown:
-        raise CatalogError(f"no check is called {unknown[0]!r}; there are: {', '.join(dev.CHECKS)}.")
+        raise CatalogError(f"no check is called {unknown[0]!r}; there are: {', '.join(checks.CHECKS)}.")
     changed = None if options.changed is None else touched(open_catalog(), options.changed or None)
     if changed is not None:
         _say_touched(changed)
     failed, start = 0, time.monotonic()
-    for name in options.names or dev.CHECKS:
+    for name in options.names or checks.CHECKS:
         print(f"{name} ...", flush=True)
-        problems = dev.run(name, root, changed)
+        problems = checks.run(name, root, changed)
         for problem in problems:
             print(f"  {problem}")
         failed += bool(problems)

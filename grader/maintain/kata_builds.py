@@ -23,19 +23,19 @@ OTHER_ARCH = "sm_80"  # on which solutions are graded, too
 
 def as_solution(device: str, *, other_arch: bool = False) -> Options:
     """Warnings are errors. ``other_arch``: on the simulated card of OTHER_ARCH."""
-    options = Options(device=device, speed=False, warnings_are_errors=True, memory=False, together=True)
+    options = Options(device=device, speed=False, warnings_are_errors=True, last_failure=False, together=True)
     return replace(options, sim_arch=OTHER_ARCH) if other_arch else options
 
 
 def as_skeleton() -> Options:
-    return Options(device="sim", memory=False, together=True)
+    return Options(device="sim", last_failure=False, together=True)
 
 
 def as_wrong(wrong: WrongKernel, device: str) -> Options:
     """Of a wrong kernel as a whole file. An exploit, which is one in the repository, is compiled alone, and so is what
     nvcc or the build refuses: others would suffer from it."""
     together = not is_refused(wrong) and wrong.kata.root not in wrong.path.parents
-    return Options(device=device, speed=wrong.timed, memory=False, together=together)
+    return Options(device=device, speed=wrong.timed, last_failure=False, together=together)
 
 
 def is_refused(wrong: WrongKernel) -> bool:

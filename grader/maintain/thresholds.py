@@ -72,8 +72,8 @@ def _speed_lines(speed: Speed, percent: Mapping[str, Threshold]) -> str:
         "{" + ", ".join(f"{size}: {value}" for size, value in shape.items()) + "}" for shape in speed.shapes
     )
     lines = ["speed:", f"  baseline: {speed.baseline}", f"  shapes: [{shapes}]"]
-    if speed.beside:
-        lines.append(f"  beside: [{', '.join(speed.beside)}]")
+    if speed.also_compare:
+        lines.append(f"  also_compare: [{', '.join(speed.also_compare)}]")
     lines.append("  percent:")
     for arch in sorted(percent, key=lambda arch: int(arch.removeprefix("sm_"))):
         item = percent[arch]

@@ -16,7 +16,7 @@ from typing import Any
 from grader.content.catalog import Catalog, CatalogError, Kata, find_root, load_catalog
 from grader.grade import SIM_ARCH, SIM_ARCH_HELP, SIM_ARCHITECTURES
 from grader.learner import progress
-from grader.learner.progress import Progress, ProgressError
+from grader.learner.progress import History, ProgressError
 from grader.learner.state import State, states
 
 Commands = argparse._SubParsersAction  # of ArgumentParser; argparse has no public name for it
@@ -50,14 +50,14 @@ def open_catalog() -> Catalog:
     return load_catalog(find_root())
 
 
-def open_progress(catalog: Catalog) -> Progress:
+def open_progress(catalog: Catalog) -> History:
     """What was kept of this clone. Raises ProgressError."""
     found = progress.load(catalog.root)
     warn(found.warning)
     return found
 
 
-def open_states() -> tuple[Catalog, Progress, Mapping[str, State]]:
+def open_states() -> tuple[Catalog, History, Mapping[str, State]]:
     catalog = open_catalog()
     known = open_progress(catalog)
     return catalog, known, states(catalog, known)

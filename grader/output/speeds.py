@@ -14,7 +14,7 @@ from typing import Any
 
 from grader.fault import Fault
 from grader.judge import peaks
-from grader.output.record import record
+from grader.output.grade_json import record
 from grader.output.report import display_path
 from grader.verdict import Grade, format_sizes
 

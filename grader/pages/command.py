@@ -12,7 +12,7 @@ from grader.content.catalog import Catalog, CatalogError, Kata
 from grader.content.source_file import digest_of
 from grader.fault import Fault
 from grader.grade import Options, grade
-from grader.learner.progress import Progress
+from grader.learner.progress import History
 from grader.learner.state import State, next_ones
 from grader.output import report
 from grader.output.console import Commands, examples, open_states, save, tell, warn
@@ -78,7 +78,7 @@ def _open(page: Path) -> None:
         print(f"kata: no browser could be opened; open {page} yourself", file=sys.stderr)
 
 
-def page_of(catalog: Catalog, states: Mapping[str, State], known: Progress, counted: Sequence[Grade]) -> str:
+def page_of(catalog: Catalog, states: Mapping[str, State], known: History, counted: Sequence[Grade]) -> str:
     """The page. Importing what draws it only here keeps the other commands quick."""
     from grader.pages import accesses, course, document, graph, paragraph, roofline, speeds
     from grader.pages.markup import tag
@@ -101,7 +101,7 @@ def page_of(catalog: Catalog, states: Mapping[str, State], known: Progress, coun
     return document("CUDA katas: progress", (*head, *parts))
 
 
-def _passed_last(catalog: Catalog, known: Progress) -> list[Grade]:
+def _passed_last(catalog: Catalog, known: History) -> list[Grade]:
     """The kata passed last, counted; none where its file has changed since, or where this machine cannot count."""
     last = next((event for event in reversed(known.events) if event.passed and event.kata in catalog.katas), None)
     if last is None or last.digest != digest_of(catalog.katas[last.kata].skeleton_path):

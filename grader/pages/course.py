@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 
 from grader.content.catalog import LEVELS, Catalog
-from grader.learner.progress import GRADE, HINT, Progress
+from grader.learner.progress import GRADE, HINT, History
 from grader.learner.state import FAILED, PASSED, WRITTEN, State
 from grader.pages import folded, paragraph, section
 from grader.pages.graph import look_of
@@ -16,7 +16,7 @@ WIDTH, HEIGHT = 400.0, 150.0  # of the chart over time
 LEFT, BOTTOM, TOP = 34.0, 22.0, 10.0
 
 
-def overview(catalog: Catalog, states: Mapping[str, State], known: Progress, upcoming: State | None) -> Markup:
+def overview(catalog: Catalog, states: Mapping[str, State], known: History, upcoming: State | None) -> Markup:
     """How far, in figures, and what comes next."""
     grades = [event for event in known.events if event.what == GRADE]
     hints = sum(event.what == HINT for event in known.events)
@@ -140,5 +140,5 @@ def _kata_row(number: int, state: State) -> Row:
     seen = "; solution looked at" if state.solution_seen else ""
     hints = f"; hints {', '.join(map(str, state.hints))}" if state.hints else ""
     closed = "; not open yet" if look_of(state) == "closed" else ""
-    cells = (kata.level, dtype, ", ".join(kata.after) or "-", f"{state.text}{closed}{hints}{seen}")
+    cells = (kata.level, dtype, ", ".join(kata.requires) or "-", f"{state.text}{closed}{hints}{seen}")
     return Row(join((f"{number}. ", tag("code", kata.name))), cells, f"kata-{kata.name}")

@@ -71,7 +71,7 @@ def _lane(family: str, katas: Sequence[Kata], states: Mapping[str, State], upcom
     places = places_of(katas)
     width = 2 * MARGIN + COLUMN * max(column for column, _ in places.values())
     height = 2 * MARGIN + ROW * max(row for _, row in places.values())
-    edges = [_edge(places, before, kata) for kata in katas for before in kata.after if before in places]
+    edges = [_edge(places, before, kata) for kata in katas for before in kata.requires if before in places]
     stubs = [stub for kata in katas for stub in _stubs(kata, places)]
     nodes = [_node(number, states[kata.name], places[kata.name], upcoming) for number, kata in enumerate(katas, 1)]
     passed = sum(states[kata.name].word == PASSED for kata in katas)
@@ -85,7 +85,7 @@ def places_of(katas: Sequence[Kata]) -> Mapping[str, Place]:
     """Where each kata of a family stands: a column for its depth, and the free row nearest to what it comes after."""
     places: dict[str, Place] = {}
     for kata in katas:
-        before = [places[name] for name in kata.after if name in places]
+        before = [places[name] for name in kata.requires if name in places]
         column = max((place[0] + 1 for place in before), default=0)
         wish = before[0][1] if before else 0
         taken = {row for other, row in places.values() if other == column}
@@ -108,7 +108,7 @@ def _edge(places: Mapping[str, Place], before: str, kata: Kata) -> Markup:
 def _stubs(kata: Kata, places: Mapping[str, Place]) -> list[Markup]:
     """A short line into the node for each kata of another family before it."""
     x, y = _spot(places[kata.name])
-    far = [name for name in kata.after if name not in places]
+    far = [name for name in kata.requires if name not in places]
     return [
         tag(
             "path",
@@ -124,9 +124,9 @@ def _stubs(kata: Kata, places: Mapping[str, Place]) -> list[Markup]:
 
 def _node(number: int, state: State, place: Place, upcoming: State | None) -> Markup:
     kata, look = state.kata, look_of(state)
-    (x, y), radius = _spot(place), CORE if kata.path == "core" else DRILL
+    (x, y), radius = _spot(place), CORE if kata.role == "core" else DRILL
     is_next = upcoming is not None and upcoming.kata == kata
-    words = f"{kata.name}, {kata.level}, {kata.path}: {state.text if look != 'closed' else LOOKS[look]}"
+    words = f"{kata.name}, {kata.level}, {kata.role}: {state.text if look != 'closed' else LOOKS[look]}"
     return tag(
         "a",
         tag("title", words),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from grader.content.catalog import Catalog
 from grader.content.spec import load_spec
 from grader.judge.measure import min_bytes_of
-from grader.learner.progress import Event, Progress
+from grader.learner.progress import Event, History
 from grader.output import speeds
 from grader.output.speeds import Peaks, Row, Speeds
 from grader.verdict import format_sizes
@@ -45,7 +45,7 @@ class Point:
         return self.rate / min(roofs) if roofs else 0.0
 
 
-def of_the_learner(catalog: Catalog, known: Progress) -> Mapping[str, list[Point]]:
+def of_the_learner(catalog: Catalog, known: History) -> Mapping[str, list[Point]]:
     """By card, the last timed grade of each kata that says enough."""
     last: dict[tuple[str, str], Event] = {}
     for event in known.events:

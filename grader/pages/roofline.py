@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from grader.content.catalog import Catalog
-from grader.learner.progress import Progress
+from grader.learner.progress import History
 from grader.output import speeds
 from grader.pages import folded, paragraph, section
 from grader.pages.markup import Markup, Row, drawing, join, label, line, path, table, tag
@@ -29,7 +29,7 @@ MISSING = (
 )
 
 
-def under_the_roof(catalog: Catalog, learner: Progress) -> Markup:
+def under_the_roof(catalog: Catalog, learner: History) -> Markup:
     parts = [_card(f"Your kernels on {card}", points) for card, points in of_the_learner(catalog, learner).items()]
     known, points = of_the_solutions(catalog)
     if known and points:

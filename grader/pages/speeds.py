@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from grader.content.catalog import Catalog, Threshold
-from grader.learner.progress import Event, Progress
+from grader.learner.progress import Event, History
 from grader.pages import folded, paragraph, section
 from grader.pages.markup import Markup, Row, drawing, label, line, path, table, tag
 
@@ -23,7 +23,7 @@ NOTHING = (
 )
 
 
-def measured(known: Progress) -> Mapping[str, list[Event]]:
+def measured(known: History) -> Mapping[str, list[Event]]:
     """The timed grades of each kata, in the order in which they were made. What no card can have done is left out."""
     found: dict[str, list[Event]] = {}
     for event in known.events:
@@ -32,7 +32,7 @@ def measured(known: Progress) -> Mapping[str, list[Event]]:
     return found
 
 
-def over_time(catalog: Catalog, known: Progress) -> Markup:
+def over_time(catalog: Catalog, known: History) -> Markup:
     found = measured(known)
     if not found:
         return section("speed", "Speed over time", paragraph(NOTHING))

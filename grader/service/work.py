@@ -7,7 +7,7 @@ from grader.content.catalog import Catalog, CatalogError, Kata
 from grader.grade import grade
 from grader.learner import progress
 from grader.output import report
-from grader.output.record import record
+from grader.output.grade_json import record
 from grader.service.task import Answer, Task
 from grader.verdict import Grade
 

@@ -1,1 +1,1 @@
-"""Processes that end with all they started, and what they use of the machine."""
+"""Processes that end with all they started, at Ctrl-C too, and what they use of the machine."""

@@ -54,7 +54,7 @@ def _speed_problems(kata: Kata, spec: Spec) -> Iterator[str]:
     if kata.speed is None:
         return
     known = ("copy", "read", *spec.baselines)
-    for name in (kata.speed.baseline, *kata.speed.beside):
+    for name in (kata.speed.baseline, *kata.speed.also_compare):
         if name not in known:
             yield f"difficulty.yaml: {kata.name}: no baseline is called {name!r}; its spec knows {', '.join(known)}."
     for shape in kata.speed.shapes:

@@ -12,8 +12,8 @@ from facts import has
 
 from grader.content.dtype import DTYPES
 from grader.content.spec import Tensor
-from grader.judge.answer import SHOWN, Comparison, compare, describe
 from grader.judge.case import Expected
+from grader.judge.comparison import SHOWN, Comparison, compare, describe
 from grader.judge.encoding import decode, encode, stored
 
 
