@@ -116,7 +116,12 @@ BAD = {
     "missing measured": ("value: 45, measured: true", "value: 45", 25, ["percent: sm_90: measured:", "missing"]),
     "level of a wrong type": ("level: hard+", "level: 3", 13, ["level:", "'3'", "easy"]),
     "level without a value": ("level: hard+", "level:", 13, ["level:", "nothing"]),
-    "requires is no list": ("requires: [relu_f32]", "requires: relu_f32", 9, ["x4: requires:", "list", "[...]"]),
+    "requires is no list": (
+        "requires: [relu_f32]",
+        "requires: relu_f32",
+        9,
+        ["relu_f32x4: requires:", "list", "[...]"],
+    ),
     "requires holds a number": ("requires: [relu_f32]", "requires: [3]", 9, ["requires:", "kata's name", "'3'"]),
     "multiples is no mapping": ("{K: 8}", "8", 19, ["multiples:", "`key: value`", "'8'"]),
     "multiple of zero": ("{K: 8}", "{K: 0}", 19, ["multiples: K:", "0", "small"]),
@@ -137,7 +142,7 @@ BAD = {
     "kata name begins with a digit": ("relu_f32x4:", "4relu:", 6, ["kata 4relu:", "identifier"]),
     "kata name is a number": ("relu_f32x4:", "12:", 6, ["family relu:", "name", "'12'"]),
     "family no identifier": ("hgemm:\n", "h/gemm:\n", 10, ["family h/gemm:", "identifier"]),
-    "after names nothing": ("[relu_f32]", "[relu_f33]", 9, ["relu_f32x4: after:", "'relu_f33'", "relu_f32"]),
+    "after names nothing": ("[relu_f32]", "[relu_f33]", 9, ["relu_f32x4: requires:", "'relu_f33'", "relu_f32"]),
     "broken yaml": ("acc: f32", "acc: [f32", 16, ["YAML"]),
     "tab for indentation": ("    acc: f32", "\tacc: f32", 15, ["YAML"]),
     "unknown tag": ("acc: f32", "acc: !python f32", 15, ["acc:", "f32"]),
@@ -250,7 +255,7 @@ def test_a_cycle(edges: dict[str, list[str]], circle: str, tmp_path: Path) -> No
     make(tmp_path, yaml.safe_dump({"relu": {"about": "a", **katas}}, sort_keys=False), {"relu": list(edges)})
     with pytest.raises(CatalogError) as caught:
         load_catalog(tmp_path)
-    assert f": kata {circle[0]}: after:" in str(caught.value) and has(str(caught.value), circle)
+    assert f": kata {circle[0]}: requires:" in str(caught.value) and has(str(caught.value), circle)
 
 
 def test_two_ways_to_the_same_kata_are_no_cycle(tmp_path: Path) -> None:

@@ -508,28 +508,28 @@ def test_exact_values_have_no_tolerance() -> None:
 def test_failed_shape_is_tried_first_the_next_time(tmp_path: Path) -> None:
     fails = lambda n: 500 < n < 900  # noqa: E731
     budget = replace(QUICK, examples=40)
-    assert run(broken(fails), budget=budget, memory=tmp_path / "db").sizes == {"n": 501}
+    assert run(broken(fails), budget=budget, last_failure=tmp_path / "db").sizes == {"n": 501}
     again = broken(fails)
-    assert run(again, budget=budget, memory=tmp_path / "db").sizes == {"n": 501}
+    assert run(again, budget=budget, last_failure=tmp_path / "db").sizes == {"n": 501}
     assert again.shapes[0] == (501,)
 
 
 def test_shape_that_fails_no_more_is_forgotten_without_harm(tmp_path: Path) -> None:
     budget = replace(QUICK, examples=40)
-    run(broken(lambda n: 500 < n < 900), budget=budget, memory=tmp_path / "db")
-    assert run(FakeSandbox(add), budget=budget, memory=tmp_path / "db").passed
+    run(broken(lambda n: 500 < n < 900), budget=budget, last_failure=tmp_path / "db")
+    assert run(FakeSandbox(add), budget=budget, last_failure=tmp_path / "db").passed
 
 
 def test_failure_of_a_named_shape_is_remembered_too(tmp_path: Path) -> None:
-    run(broken(lambda n: n >= 257), memory=tmp_path / "db")
+    run(broken(lambda n: n >= 257), last_failure=tmp_path / "db")
     again = broken(lambda n: n >= 257)
-    run(again, memory=tmp_path / "db")
+    run(again, last_failure=tmp_path / "db")
     assert again.shapes[0] == (257,)
 
 
 def test_database_that_was_made_for_other_shapes_is_no_obstacle(tmp_path: Path) -> None:
-    run(broken(lambda n: n >= 257), memory=tmp_path / "db")
-    assert run(FakeSandbox(add), the_kata=kata(multiples={"n": 8}), memory=tmp_path / "db").passed
+    run(broken(lambda n: n >= 257), last_failure=tmp_path / "db")
+    assert run(FakeSandbox(add), the_kata=kata(multiples={"n": 8}), last_failure=tmp_path / "db").passed
 
 
 @pytest.mark.parametrize(
@@ -537,16 +537,16 @@ def test_database_that_was_made_for_other_shapes_is_no_obstacle(tmp_path: Path) 
 )
 def test_memory_that_means_nothing_is_no_obstacle(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "db").write_bytes(content)
-    assert run(FakeSandbox(add), memory=tmp_path / "db").passed
+    assert run(FakeSandbox(add), last_failure=tmp_path / "db").passed
     (tmp_path / "db").write_bytes(content)
-    assert run(broken(lambda n: n >= 257), memory=tmp_path / "db").sizes == {"n": 257}
+    assert run(broken(lambda n: n >= 257), last_failure=tmp_path / "db").sizes == {"n": 257}
 
 
 def test_memory_that_cannot_be_kept_is_no_obstacle(tmp_path: Path) -> None:
     """A file stands where its folder should be."""
     (tmp_path / "file").touch()
-    assert run(broken(lambda n: n >= 257), memory=tmp_path / "file" / "db").sizes == {"n": 257}
-    assert run(FakeSandbox(add), memory=tmp_path / "file" / "db").passed
+    assert run(broken(lambda n: n >= 257), last_failure=tmp_path / "file" / "db").sizes == {"n": 257}
+    assert run(FakeSandbox(add), last_failure=tmp_path / "file" / "db").passed
 
 
 # -- one case --------------------------------------------------------------------------------------------------------

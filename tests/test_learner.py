@@ -162,7 +162,7 @@ def test_list_filters(clone: Path) -> None:
         "elementwise_f32"
     }
     assert len(rows(clone, "--state", "not-started")) == len(every) - 2
-    assert set(rows(clone, "--open")) == {item.name for item in every if set(item.after) <= {"elementwise_f32"}}
+    assert set(rows(clone, "--open")) == {item.name for item in every if set(item.requires) <= {"elementwise_f32"}}
     words = set(rows(clone, "sgemm", "bank", "conflicts"))
     assert words and all(catalog.katas[name].family == "sgemm" for name in words)
 
@@ -220,7 +220,7 @@ def test_next_is_open_and_core_before_any_drill(clone: Path) -> None:
     passed: set[str] = set()
     for _ in range(12):
         name = following()
-        left = [item for item in catalog.katas.values() if item.name not in passed and set(item.after) <= passed]
+        left = [item for item in catalog.katas.values() if item.name not in passed and set(item.requires) <= passed]
         core = [item.name for item in left if item.role == "core"]
         assert name == core[0]
         keep(clone, name)
@@ -378,7 +378,7 @@ def test_the_rung_before_is_the_first_that_the_catalogue_names() -> None:
     catalog = load_catalog(ROOT)
     item = catalog.katas["softmax_block_smem_f32"]
     before = rung.before(item, catalog)
-    assert before is not None and before.name == item.after[0] and before.family != item.family
+    assert before is not None and before.name == item.requires[0] and before.family != item.family
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ def test_a_chosen_kata_lights_what_leads_to_it(browser: Browser, page: Path, cat
     name = "relu_f16x2"
     before, todo = {name}, [name]
     while todo:
-        new = set(catalog.katas[todo.pop()].after) - before
+        new = set(catalog.katas[todo.pop()].requires) - before
         before, todo = before | new, [*todo, *new]
     after = {kata.name for kata in catalog.katas.values() if name in kata.requires}
     with view(browser, page) as seen:
