@@ -174,7 +174,7 @@ def test_verdicts_are_shown_alike(wrong: dict[str, WrongKernel], tmp_path: Path)
     files = [str(katas[name].skeleton_path) for name in names]
     by_pytest = pytest_run(clone, *files, "--device", "sim", "-p", "no:xdist")
     for name in names:  # the shape that failed first must not be tried first by the second
-        pipeline._memory(katas[name]).unlink(missing_ok=True)
+        pipeline._last_failure(katas[name]).unlink(missing_ok=True)
     by_kata = run(clone, "-m", "grader", "grade", *names, "--device", "sim")
     assert by_pytest.returncode == by_kata.returncode == 1
     shown = stories(by_kata.stdout, names)

@@ -236,7 +236,7 @@ def test_next_gives_drills_when_the_core_is_passed_and_then_ends(clone: Path) ->
         if item.role == "core":
             keep_as(item)
     drill = json.loads(kata(clone, "next", "--json").stdout)
-    assert katas[drill["name"]].path == "drill"
+    assert katas[drill["name"]].role == "drill"
     for item in katas.values():
         if item.role == "drill":
             keep_as(item)
@@ -267,7 +267,7 @@ def test_show_has_the_task_and_where_the_learner_is(clone: Path) -> None:
     data = json.loads(kata(clone, "show", found.name, "--json").stdout)
     assert (data["state"], data["unlocked"], data["hints"]) == ("passed", True, [1, 2])
     assert [todo["empty"] for todo in data["todos"]] == [False] * len(data["todos"]) and data["solution_seen"]
-    assert data["file"] == str(found.skeleton_path) and data["after"] == ["elementwise_f32"]
+    assert data["file"] == str(found.skeleton_path) and data["requires"] == ["elementwise_f32"]
 
 
 def test_a_file_that_cannot_be_read_is_one_sentence(clone: Path) -> None:
