@@ -20,7 +20,7 @@ from grader.content.catalog import LEVELS, Catalog, CatalogError, Kata, load_cat
 from grader.fault import Fault
 from grader.grade import SIM_ARCH, SIM_ARCH_HELP, SIM_ARCHITECTURES, Options, grade, prepare
 from grader.learner import progress
-from grader.output import report
+from grader.output import verdict_text
 from grader.system.processes import guard
 from grader.verdict import Grade, Kind
 
@@ -34,7 +34,7 @@ class NotPassed(Exception):
     """Carries the grade of a kata that did not pass to pytest's report."""
 
     def __init__(self, grade: Grade) -> None:
-        super().__init__(report.headline(grade))
+        super().__init__(verdict_text.headline(grade))
         self.grade = grade
 
 
@@ -135,7 +135,7 @@ class KataItem(pytest.Item):
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         if isinstance(excinfo.value, NotPassed):
-            return report.explanation(excinfo.value.grade)
+            return verdict_text.explanation(excinfo.value.grade)
         if isinstance(excinfo.value, Fault):
             return f"{self.kata.name} cannot be graded: {excinfo.value}"
         return super().repr_failure(excinfo, style)
@@ -195,10 +195,10 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     result = yield
     if isinstance(item, KataItem) and _GRADE in item.stash and call.when == "call":
         graded = item.stash[_GRADE]
-        result.kata_outcome = f"{graded.kata.name}: {report.outcome(graded)}"
+        result.kata_outcome = f"{graded.kata.name}: {verdict_text.outcome(graded)}"
         result.kata_started = graded.verdict.kind is not Kind.NOT_STARTED
-        result.kata_printed = [graded.kata.name, *printed] if (printed := report.printed(graded)) else []
-        result.kata_costs = report.costs(graded)
+        result.kata_printed = [graded.kata.name, *printed] if (printed := verdict_text.printed(graded)) else []
+        result.kata_costs = verdict_text.costs(graded)
         result.kata_warning = item.stash[_WARNING]
     return result
 

@@ -24,7 +24,7 @@ from patience import PATIENCE_S, wait_for, wait_for_the_end_of
 from test_faces import run
 from test_wrong_kernels import BY_NAME
 
-from grader.classes.results import Results, ResultsError
+from grader.classes.rows import Results, ResultsError
 from grader.classes.submission import MISSING, TWICE, UNKNOWN, Submission, entries, find_submissions
 from grader.content.catalog import load_catalog
 from grader.content.skeleton import skeleton_of

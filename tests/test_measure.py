@@ -37,7 +37,7 @@ from grader.judge.check import SearchBudget, judge
 from grader.judge.measure import LARGE, NOISE_PAIRS, RANKS, STAGES, fitted, measure, min_bytes_of
 from grader.output import speeds
 from grader.output.grade_json import record
-from grader.output.report import explanation, launches, speed
+from grader.output.verdict_text import explanation, launches, speed
 from grader.sandbox.parent import Program, Sandbox
 from grader.verdict import Grade, Kind, Measurement, Verdict
 

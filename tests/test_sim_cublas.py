@@ -12,7 +12,7 @@ from facts import has
 
 from grader.content.catalog import load_catalog
 from grader.grade import Options, grade
-from grader.output.report import explanation
+from grader.output.verdict_text import explanation
 from grader.verdict import Kind, Verdict
 
 KATA = load_catalog(Path(__file__).resolve().parent.parent).katas["hgemm_mma_cublas_nn"]

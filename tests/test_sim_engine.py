@@ -12,7 +12,7 @@ from grader.compile import libraries
 from grader.content.catalog import load_catalog
 from grader.devices.sim import engine
 from grader.grade import Options, grade
-from grader.output.report import explanation
+from grader.output.verdict_text import explanation
 from grader.storage.cache import cache_folder
 from grader.verdict import Kind
 

@@ -16,7 +16,7 @@ from grader.content.source_file import source_of
 from grader.devices import Finding, Limits
 from grader.devices.sim import SimDevice
 from grader.devices.sim.library import load_engine
-from grader.output.report import explanation
+from grader.output.verdict_text import explanation
 from grader.verdict import Grade, Kind, Verdict
 
 HAZARDS = HERE / "hazards.cu"

@@ -17,7 +17,7 @@ from grader.content.catalog import load_catalog
 from grader.content.source_file import source_of
 from grader.content.spec import load_spec
 from grader.grade import Options, grade
-from grader.output.report import explanation
+from grader.output.verdict_text import explanation
 from grader.verdict import Kind
 
 ROOT = Path(__file__).resolve().parent.parent

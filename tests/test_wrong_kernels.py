@@ -35,7 +35,7 @@ from grader.judge.check import SearchBudget, budget_for
 from grader.maintain import wrong_kernel
 from grader.maintain.kata_builds import as_skeleton, as_solution, as_wrong, bare, is_refused
 from grader.maintain.wrong_kernel import WrongKernel, load, written
-from grader.output.report import explanation
+from grader.output.verdict_text import explanation
 from grader.sandbox import parent as sandbox
 from grader.service.template import Template
 from grader.verdict import Grade, Kind, Verdict

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from grader.classes.results import KEY, Results, ResultsError, Row, brief
+from grader.classes.rows import KEY, Results, ResultsError, Row, brief
 from grader.classes.submission import NOT_GRADED, Entry, Submission, entries, find_submissions
 from grader.compile.build import Target
 from grader.compile.toolchain import find_gpu, find_toolchain
@@ -30,6 +30,7 @@ from grader.output.terminal import plain
 from grader.service.replies import LIMIT_S, Reply, replies
 from grader.service.task import Task
 from grader.storage import cache
+from grader.storage.whole_file import write_whole
 from grader.verdict import Grade, Kind, Verdict
 
 BAR = 24  # characters
@@ -283,12 +284,7 @@ def _harmless(line: Iterable[str]) -> list[str]:
 
 
 def _write(path: Path, text: str) -> None:
-    staged = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        staged.write_text(text, encoding="utf-8")
-        staged.replace(path)
+        write_whole(path, text)
     except OSError as error:
         raise ResultsError(f"{path} cannot be written ({error.strerror}). Name another file for --csv.") from None
-    finally:
-        with contextlib.suppress(OSError):
-            staged.unlink()

@@ -17,7 +17,7 @@ from grader.content.catalog import CatalogError, Kata
 from grader.content.source_file import Source, source_of
 from grader.content.spec import load_spec
 from grader.grade import SIM_ARCH, does_not_compile, unreadable
-from grader.output import report
+from grader.output import verdict_text
 from grader.output.console import Commands, examples, named_file, one_kata, open_catalog, say_json
 from grader.output.terminal import plain
 from grader.system.processes import leaving_nothing
@@ -81,7 +81,7 @@ def _code(options: argparse.Namespace) -> int:
 
 def _refused(kata: Kata, source: Source, verdict: Verdict) -> int:
     """Say what a grade would."""
-    print(report.explanation(Grade(kata, source, (verdict,))), file=sys.stderr)
+    print(verdict_text.explanation(Grade(kata, source, (verdict,))), file=sys.stderr)
     return 1
 
 

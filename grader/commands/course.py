@@ -11,9 +11,9 @@ from grader.content import rung, skeleton
 from grader.content.catalog import LEVELS, ROLES, Catalog, CatalogError, Kata
 from grader.learner.progress import GRADE, Event
 from grader.learner.state import FAILED, PASSED, WORDS, WRITTEN, State, next_ones
-from grader.output import report
 from grader.output.console import NAMES, Commands, examples, open_states, say_json
 from grader.output.terminal import line_width, painted, plain
+from grader.output.verdict_text import display_path
 
 LAST = 5  # grades that a status shows
 BAR = 20  # characters
@@ -198,8 +198,8 @@ def _print_next(state: State) -> None:
     print(rung.header(kata).partition("\n")[0])
     print(f"  kata    {kata.name} ({kata.level}, {kata.role})")
     print(f"  state   {state.text}")
-    print(f"  lesson  {report.display_path(kata.lesson_path)}")
-    print(f"  file    {report.display_path(kata.skeleton_path)}")
+    print(f"  lesson  {display_path(kata.lesson_path)}")
+    print(f"  file    {display_path(kata.skeleton_path)}")
     print(f"  grade   kata grade {kata.name}")
 
 

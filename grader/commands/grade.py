@@ -14,7 +14,7 @@ from grader.content.catalog import CatalogError, Kata
 from grader.grade import DeviceError, Options, bench, grade, prepare
 from grader.judge.measure import STAGES
 from grader.learner import progress
-from grader.output import report, speeds
+from grader.output import speeds, verdict_text
 from grader.output.console import NAMES, Commands, add_sim_arch, examples, named_file, open_catalog, tell, warn
 from grader.output.grade_json import record
 from grader.output.terminal import painted
@@ -123,12 +123,12 @@ def _say_record(graded: Grade) -> None:
 
 def _say_grade(width: int, graded: Grade) -> None:
     if not graded.passed:
-        first, *rest = report.explanation(graded).splitlines()
+        first, *rest = verdict_text.explanation(graded).splitlines()
         print("\n".join([painted(first, "red"), *rest]), flush=True)
         return
-    outcome = painted(report.outcome(graded), "green")
+    outcome = painted(verdict_text.outcome(graded), "green")
     print(f"{graded.kata.name:<{width}}  {outcome}, {graded.time_s:.1f} s", flush=True)
-    for line in [*report.printed(graded), *report.costs(graded)]:
+    for line in [*verdict_text.printed(graded), *verdict_text.costs(graded)]:
         print(line, flush=True)
 
 
@@ -159,9 +159,9 @@ def _bench_one(kata: Kata, source: Path, options: Options, width: int) -> Grade:
     benched = bench(kata, options, source=source, tell=tell)
     if benched.passed:
         for measurement in benched.verdict.measurements:
-            print(f"{kata.name:<{width}}  {report.speed(measurement)}", flush=True)
+            print(f"{kata.name:<{width}}  {verdict_text.speed(measurement)}", flush=True)
     else:
-        print(report.explanation(benched), flush=True)
-    for line in report.launches(benched):
+        print(verdict_text.explanation(benched), flush=True)
+    for line in verdict_text.launches(benched):
         print(f"{'':<{width}}  {line}", flush=True)
     return benched

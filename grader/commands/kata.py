@@ -16,9 +16,9 @@ from grader.content.hints import COUNT, load_hints
 from grader.learner import progress
 from grader.learner.progress import History, ProgressError
 from grader.learner.state import PASSED, State
-from grader.output import report
 from grader.output.console import Commands, examples, one_kata, open_catalog, open_progress, open_states, say_json, warn
 from grader.output.terminal import is_terminal, line_width, plain
+from grader.output.verdict_text import display_path
 
 WIDTH = 120  # characters of a line
 
@@ -123,7 +123,7 @@ def task(state: State, states: Mapping[str, State], columns: int) -> Iterator[st
     yield from _narrowed(rung.header(kata), width)
     yield ""
     for todo in skeleton.todos(_text(kata.skeleton_path)):
-        place = f"{report.display_path(kata.skeleton_path)}:{todo.line}"
+        place = f"{display_path(kata.skeleton_path)}:{todo.line}"
         first = f"TODO {todo.number}  "
         yield from textwrap.wrap(todo.text, width, initial_indent=first, subsequent_indent=" " * 8)
         yield f"{'':8}{place}{', empty' if todo.empty else ''}"
@@ -147,7 +147,7 @@ def _narrowed(header: str, width: int) -> Iterator[str]:
 def _facts(state: State, before: Sequence[State]) -> Iterator[tuple[str, str]]:
     kata = state.kata
     yield "level", f"{kata.level}, {kata.role}"
-    yield "lesson", report.display_path(kata.lesson_path)
+    yield "lesson", display_path(kata.lesson_path)
     yield "after", ", ".join(f"{item.kata.name} ({_standing(item)})" for item in before) or "nothing: begin here"
     yield "state", state.text
     if state.last is not None and state.last.summary:
@@ -243,9 +243,7 @@ def _diff(options: argparse.Namespace) -> int:
 def difference(old: Kata, new: Kata, *, mine: bool) -> list[str]:
     """The unified diff of two katas' code: of the learner's files, or of the solutions. Raises CatalogError."""
     one, other = (item.skeleton_path if mine else item.solution_path for item in (old, new))
-    return rung.code_diff(
-        _text(one), _text(other), old_name=report.display_path(one), new_name=report.display_path(other)
-    )
+    return rung.code_diff(_text(one), _text(other), old_name=display_path(one), new_name=display_path(other))
 
 
 def keep_seen(catalog: Catalog, katas: Sequence[Kata]) -> None:
@@ -269,9 +267,7 @@ def _text(path: Path) -> str:
     try:
         return skeleton.read(path)
     except OSError as error:
-        raise CatalogError(
-            f"{report.display_path(path)} cannot be read ({error.strerror}). Make it readable."
-        ) from None
+        raise CatalogError(f"{display_path(path)} cannot be read ({error.strerror}). Make it readable.") from None
 
 
 def _add_reset(commands: Commands[argparse.ArgumentParser]) -> None:

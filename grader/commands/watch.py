@@ -22,7 +22,6 @@ from grader.fault import Fault
 from grader.grade import Options
 from grader.learner import progress
 from grader.learner.state import PASSED, State, next_ones
-from grader.output import report
 from grader.output.console import (
     Commands,
     add_sim_arch,
@@ -35,6 +34,7 @@ from grader.output.console import (
     warn,
 )
 from grader.output.terminal import Line, Terminal, is_usable, wrapped
+from grader.output.verdict_text import display_path
 from grader.service.saves import LOOK_S
 from grader.service.task import Answer
 from grader.service.watch import Watch
@@ -101,14 +101,14 @@ def _end(number: int, frame: FrameType | None) -> NoReturn:
 def _on_pipe(watch: Watch, *, as_json: bool) -> None:
     """Print verdicts until the input ends; a grade that is then under way is still printed."""
     ends = [] if sys.stdin.isatty() else [sys.stdin.fileno()]
-    tell(f"watching {report.display_path(watch.kata.skeleton_path)}")
+    tell(f"watching {display_path(watch.kata.skeleton_path)}")
     while ends or watch.since is not None or sys.stdin.isatty():
         if watch.wait(ends, LOOK_S) and not os.read(ends[0], 4096):
             ends = []
         for answer in watch.answers():
             _print(answer, as_json)
         if (saved := watch.saved()) is not None:
-            tell(watch.fault or f"grading {report.display_path(saved.path)}")
+            tell(watch.fault or f"grading {display_path(saved.path)}")
 
 
 def _print(answer: Answer, as_json: bool) -> None:
@@ -262,9 +262,7 @@ class _Screen:
     def lines(self, columns: int, rows: int) -> list[Line]:
         """All of the screen, from top to bottom."""
         watch = self.watch
-        place = (
-            f"{watch.kata.name}  {watch.kata.level}, {watch.kata.role}  {report.display_path(watch.kata.skeleton_path)}"
-        )
+        place = f"{watch.kata.name}  {watch.kata.level}, {watch.kata.role}  {display_path(watch.kata.skeleton_path)}"
         head: list[Line] = [
             (place[:columns], "bold"),
             *((text, style) for text, style in self._status(columns)),

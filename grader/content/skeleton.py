@@ -13,7 +13,6 @@ file, so reading one never raises.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -24,6 +23,7 @@ from pathlib import Path
 from grader.content.catalog import Catalog, Kata
 from grader.content.source_file import read_source
 from grader.fault import Fault
+from grader.storage.whole_file import write_whole
 
 MAX_TEXT_LINES = 3
 
@@ -126,20 +126,15 @@ def write(kata: Kata) -> bool:
 
     Raises SkeletonError where it cannot; then what stood there still does.
     """
-    text = skeleton_of(kata).encode()
+    text = skeleton_of(kata)
     path = kata.skeleton_path
-    staged = path.with_name(f".{path.name}.{os.getpid()}")  # renamed into place, so that no half of a file is ever seen
     try:
-        if path.is_file() and path.read_bytes() == text:
+        if path.is_file() and path.read_bytes() == text.encode():
             return False
         path.parent.mkdir(parents=True, exist_ok=True)
-        staged.write_bytes(text)
-        staged.replace(path)
+        write_whole(path, text)
     except OSError as error:
         raise SkeletonError(_no_room(path, error)) from None
-    finally:
-        with contextlib.suppress(OSError):
-            staged.unlink()
     return True
 
 

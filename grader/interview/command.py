@@ -12,9 +12,9 @@ from grader.content.catalog import LEVELS, Catalog, find_root
 from grader.interview import clock, session
 from grader.interview.plan import MINUTES, MOST_MINUTES, InterviewError, PartRequest, load_plans
 from grader.interview.session import Session
-from grader.output import report
 from grader.output.console import Commands, examples, open_catalog, open_progress, say_json, tell
 from grader.output.terminal import is_usable
+from grader.output.verdict_text import display_path
 
 PAGE, RECORD = "interview.html", "interview.json"
 NONE_ON = "no interview is on. `kata interview` begins one."
@@ -132,7 +132,7 @@ def _show_task(on: Session, catalog: Catalog) -> None:
     print(
         f"  time    {several}{kata.level}, {asked.minutes:g} minutes, {clock.format_duration(on.left_s(on.part))} left"
     )
-    print(f"  file    {report.display_path(on.handout(on.part))}", flush=True)
+    print(f"  file    {display_path(on.handout(on.part))}", flush=True)
 
 
 def _now_on(catalog: Catalog) -> Session:
@@ -161,7 +161,7 @@ def _status(options: argparse.Namespace) -> int:
         say_json(run.status(on) if on else None)
     elif on is None:
         last = [folder / PAGE for folder in session.every(catalog.root) if (folder / PAGE).is_file()][-1:]
-        page = f" The last one's page: {report.display_path(last[0])}" if last else " `kata interview` begins one."
+        page = f" The last one's page: {display_path(last[0])}" if last else " `kata interview` begins one."
         print(f"No interview is on.{page}", file=sys.stderr)
     else:
         _print_status(on, catalog)
@@ -227,8 +227,8 @@ def _write_page(on: Session, catalog: Catalog, *, as_json: bool) -> int:
     tell("grading what was handed in, for the page; the clock has stopped")
     with session.held(on.folder / ".finish", "another command is just finishing this interview. Wait for it."):
         on, record = report_data.complete(session.load(on.folder), catalog, tell)
-        session.write_whole(on.folder / RECORD, json.dumps(record, indent=1, allow_nan=False) + "\n")
-        session.write_whole(on.folder / PAGE, page(record))
+        session.save(on.folder / RECORD, json.dumps(record, indent=1, allow_nan=False) + "\n")
+        session.save(on.folder / PAGE, page(record))
         if on.current:
             on = session.append(on, session.DONE)
     if as_json:
@@ -252,8 +252,8 @@ def _went(part: dict[str, object]) -> str:
 
 
 def _say_where(folder: Path) -> None:
-    print(f"  page    {report.display_path(folder / PAGE)}")
-    print(f"  JSON    {report.display_path(folder / RECORD)}")
+    print(f"  page    {display_path(folder / PAGE)}")
+    print(f"  JSON    {display_path(folder / RECORD)}")
 
 
 def _resume(options: argparse.Namespace) -> int:
@@ -273,5 +273,5 @@ def _abandon(options: argparse.Namespace) -> int:
     if on is None:
         raise InterviewError(NONE_ON)
     on = run.abandon(on)
-    print(f"Abandoned. Your file stays: {report.display_path(on.handout(on.part))}")
+    print(f"Abandoned. Your file stays: {display_path(on.handout(on.part))}")
     return 0

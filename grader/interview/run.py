@@ -26,8 +26,9 @@ from grader.interview import clock, handout, session
 from grader.interview.plan import InterviewError, Part, PartRequest, draw
 from grader.interview.session import Session
 from grader.learner.progress import History
-from grader.output import report
+from grader.output import verdict_text
 from grader.output.grade_json import record
+from grader.output.verdict_text import display_path
 from grader.service.task import Answer, Task
 from grader.service.work import kata_of
 from grader.verdict import Grade, Kind, Verdict
@@ -71,7 +72,7 @@ def _write_folder(catalog: Catalog, place: Path, parts: Sequence[Part], facts: d
     try:
         staged.mkdir()
         kata = catalog.katas[parts[0].kata]
-        session.write_whole(staged / f"{kata.name}.cu", handout.handout_of(kata))
+        session.save(staged / f"{kata.name}.cu", handout.handout_of(kata))
         moment = vars(clock.now())
         events = [
             {"what": session.BEGIN, **moment, **facts, "parts": [asdict(part) for part in parts]},
@@ -145,14 +146,14 @@ def _graded(
     else:
         graded = grade(kata, options, source=copy, tell=tell)
     words = explained(on, part, graded)
-    known = {**record(graded), "costs": report.costs(graded), "launches": list(report.launches(graded))}
+    known = {**record(graded), "costs": verdict_text.costs(graded), "launches": list(verdict_text.launches(graded))}
     return session.append(on, session.VERDICT, ask=number, record=known, explanation=words), graded
 
 
 def explained(on: Session, part: int, graded: Grade) -> str:
     """A verdict in full, with the name of the file that the candidate edits in place of the copy's."""
-    words = report.outcome(graded) if graded.passed else report.explanation(graded)
-    return words.replace(report.display_path(graded.source.path), report.display_path(on.handout(part)))
+    words = verdict_text.outcome(graded) if graded.passed else verdict_text.explanation(graded)
+    return words.replace(display_path(graded.source.path), display_path(on.handout(part)))
 
 
 def _keep_copy(on: Session, part: int) -> str:
@@ -165,7 +166,7 @@ def _keep_copy(on: Session, part: int) -> str:
             copy.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise session.refused(error, copy) from None
-        session.write_whole(copy, text.decode("utf-8", errors="surrogateescape"))
+        session.save(copy, text.decode("utf-8", errors="surrogateescape"))
     return digest
 
 
@@ -187,7 +188,7 @@ def end_part(on: Session, catalog: Catalog) -> Session:
 
 
 def _hand_out(on: Session, catalog: Catalog, part: int) -> None:
-    session.write_whole(on.handout(part), handout.handout_of(catalog.katas[on.parts[part].kata]))
+    session.save(on.handout(part), handout.handout_of(catalog.katas[on.parts[part].kata]))
 
 
 def recover(on: Session, catalog: Catalog) -> Session:
@@ -200,7 +201,7 @@ def recover(on: Session, catalog: Catalog) -> Session:
         if last is None:
             _hand_out(on, catalog, on.part)
         else:
-            session.write_whole(on.handout(on.part), last.read_bytes().decode("utf-8", errors="surrogateescape"))
+            session.save(on.handout(on.part), last.read_bytes().decode("utf-8", errors="surrogateescape"))
     return on
 
 

@@ -21,6 +21,7 @@ from typing import Any
 from grader.interview import clock
 from grader.interview.clock import Moment
 from grader.interview.plan import InterviewError, Part
+from grader.storage.whole_file import write_whole
 
 FOLDER = "interviews"  # in the clone; git ignores it
 LOG = ".session.jsonl"
@@ -259,7 +260,7 @@ def _says_over(log: Path) -> bool:
 
 def write_events(folder: Path, events: Sequence[Event]) -> None:
     """The log of a new interview."""
-    write_whole(folder / LOG, "".join(f"{json.dumps(event)}\n" for event in events))
+    save(folder / LOG, "".join(f"{json.dumps(event)}\n" for event in events))
 
 
 def append(session: Session, what: str, **known: Any) -> Session:
@@ -321,17 +322,9 @@ def held(place: Path, refusal: str) -> Iterator[None]:
         yield
 
 
-def write_whole(place: Path, text: str) -> None:
-    """A file that is there whole or not at all. Raises InterviewError where the disk refuses."""
-    staged = place.with_name(f".{place.name}.{os.getpid()}")
+def save(place: Path, text: str) -> None:
+    """Write a file of the interview whole or not at all. Raises InterviewError where the disk refuses."""
     try:
-        with staged.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        staged.replace(place)
+        write_whole(place, text)
     except OSError as error:
         raise refused(error, place) from None
-    finally:
-        with contextlib.suppress(OSError):
-            staged.unlink(missing_ok=True)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from grader.devices.counters import Writer
 from grader.judge.case import Case, CaseKey, Expected, allowed, shapes
 from grader.judge.comparison import Comparison, compare
 from grader.sandbox.parent import Sandbox
+from grader.storage.whole_file import write_whole
 from grader.verdict import CaseCounters, Kind, Mismatch, Verdict, format_sizes
 
 if TYPE_CHECKING:
@@ -160,9 +160,7 @@ def _remember(shape: CaseKey, last_failure: Path | None) -> None:
         return
     with contextlib.suppress(OSError):
         last_failure.parent.mkdir(parents=True, exist_ok=True)
-        staged = last_failure.with_name(f"{last_failure.name}.{os.getpid()}")
-        staged.write_text(json.dumps({"sizes": shape.sizes, "values": shape.values, "seed": shape.seed}))
-        staged.replace(last_failure)
+        write_whole(last_failure, json.dumps({"sizes": shape.sizes, "values": shape.values, "seed": shape.seed}))
 
 
 def _first_failing_named(search: _Search) -> CaseKey | None:

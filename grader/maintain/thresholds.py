@@ -15,6 +15,7 @@ from typing import Any
 
 from grader.content.catalog import Catalog, CatalogError, Kata, Speed, Threshold
 from grader.judge.measure import FLOOR_POINTS
+from grader.storage.whole_file import write_whole
 
 SHARE = 0.82  # of the lower end of the solution's interval, in the geometric mean over the shapes and on each of them
 
@@ -51,9 +52,7 @@ def write(catalog: Catalog, file: Path) -> list[str]:
         if kata is None or kata.speed is None:
             raise CatalogError(f"{file}: {name} is no kata with a speed; was the file made from another clone?")
         text = _with_speed(text, kata, {**kata.speed.percent, arch: threshold})
-    staged = path.with_name(f"{path.name}.new")
-    staged.write_text(text)
-    staged.replace(path)
+    write_whole(path, text)
     return list(found)
 
 

@@ -27,7 +27,8 @@ from grader.devices import CTYPES, INSTRUCTIONS, Buffer, Call, Finding, Limits, 
 from grader.devices.sim import engine_library
 from grader.grade import SIM_ARCH, Options, grade
 from grader.learner import progress
-from grader.output import report
+from grader.output import verdict_text
+from grader.output.verdict_text import display_path
 from grader.sandbox.parent import Program, Sandbox
 from grader.storage import cache
 from grader.verdict import Grade
@@ -55,8 +56,8 @@ class Graded:
 
     def __repr__(self) -> str:
         if self.passed:
-            return f"{self.grade.kata.name}: {report.outcome(self.grade)}"
-        return report.explanation(self.grade)
+            return f"{self.grade.kata.name}: {verdict_text.outcome(self.grade)}"
+        return verdict_text.explanation(self.grade)
 
 
 def load(name: str, *, file: str | Path | None = None, solution: bool = False, device: str | None = None) -> Launcher:
@@ -98,7 +99,7 @@ class Launcher:
         _LAUNCHERS.add(self)
 
     def __repr__(self) -> str:
-        return f"<{self.kata.name}{_call(self.spec)} from {report.display_path(self.source)}>"
+        return f"<{self.kata.name}{_call(self.spec)} from {display_path(self.source)}>"
 
     def __call__(self, *arguments: Any, out: Any = None, **named: Any) -> Any:
         inputs, sizes, scalars = self.bind(self._in_order(arguments, named))
@@ -280,7 +281,7 @@ class Launcher:
         """Where in the file: its name and line, and below it what stands there."""
         if line is None:
             return ""
-        return f" ({report.display_path(self.source)}:{line})\n    {self._read.line(line)}".rstrip()
+        return f" ({display_path(self.source)}:{line})\n    {self._read.line(line)}".rstrip()
 
     def _on_simulator(self) -> Sandbox:
         if self._sandbox is None:
@@ -302,12 +303,12 @@ class Launcher:
     def _built(self, target: Target) -> Build:
         name = self.kata.name
         if problem := source_of(self.source).problem or self._read.problem:
-            raise KataError(f"{name}: {report.display_path(self.source)} cannot be read ({problem})")
+            raise KataError(f"{name}: {display_path(self.source)} cannot be read ({problem})")
         if self.edited:
-            raise KataError(f"{name}: {report.display_path(self.source)} was edited since it was loaded; call reload()")
+            raise KataError(f"{name}: {display_path(self.source)} was edited since it was loaded; call reload()")
         if skeleton.is_pristine(self._read.text, skeleton.skeleton_of(self.kata)):
             raise KataError(
-                f"{name}: not started: fill in the TODOs of {report.display_path(self.source)}, then load it again"
+                f"{name}: not started: fill in the TODOs of {display_path(self.source)}, then load it again"
             )
         built = build(Request(self.kata, self.spec, self._read, target), find_toolchain())
         if isinstance(built, CompileFailure):

@@ -1,1 +1,1 @@
-"""A Grade as people and programs read it: text (`report`), JSON (`grade_json`), a terminal, what all commands print."""
+"""A Grade as people and programs read it: `verdict_text`, `grade_json`, a terminal; and what all commands print."""

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import functools
 import json
-import os
 import sys
 import textwrap
 from collections.abc import Mapping
@@ -18,6 +16,7 @@ from grader.grade import SIM_ARCH, SIM_ARCH_HELP, SIM_ARCHITECTURES
 from grader.learner import progress
 from grader.learner.progress import History, ProgressError
 from grader.learner.state import State, states
+from grader.storage.whole_file import write_whole
 
 Commands = argparse._SubParsersAction  # of ArgumentParser; argparse has no public name for it
 NAMES = "katas, families, levels, globs or files (default: all)"
@@ -80,15 +79,10 @@ def named_file(file: Path) -> Path:
 
 def save(place: Path, text: str) -> None:
     """Write a file whole or not at all: an older one stays as it is. Raises ProgressError where it cannot."""
-    staged = place.with_name(f".{place.name}.{os.getpid()}")
     try:
-        staged.write_text(text, encoding="utf-8")
-        staged.replace(place)
+        write_whole(place, text)
     except OSError as error:
         raise ProgressError(f"{place} cannot be written ({error.strerror}). Name another file.") from None
-    finally:
-        with contextlib.suppress(OSError):
-            staged.unlink()
 
 
 def say_json(value: Any) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from grader.fault import Fault
 from grader.judge import peaks
 from grader.output.grade_json import record
-from grader.output.report import display_path
+from grader.output.verdict_text import display_path
 from grader.verdict import Grade, format_sizes
 
 FILE = Path("solutions/speeds.json")

@@ -11,7 +11,7 @@ from typing import Any
 
 from grader.content.source_file import Source
 from grader.devices.counters import Access, LineCounters
-from grader.output.report import headline
+from grader.output.verdict_text import headline
 from grader.pages import paragraph, section
 from grader.pages.markup import Markup, Row, drawing, join, label, line, rect, table, tag
 from grader.verdict import Grade, format_sizes

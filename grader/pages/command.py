@@ -14,7 +14,7 @@ from grader.fault import Fault
 from grader.grade import Options, grade
 from grader.learner.progress import History
 from grader.learner.state import State, next_ones
-from grader.output import report
+from grader.output import verdict_text
 from grader.output.console import Commands, examples, open_states, save, tell, warn
 from grader.verdict import Grade
 
@@ -64,7 +64,7 @@ def _report(options: argparse.Namespace) -> int:
     save(options.output, page_of(catalog, states, known, counted))
     failed = [done for done in counted if not done.passed]
     for done in failed:
-        print(report.headline(done))
+        print(verdict_text.headline(done))
     print(f"{options.output}: written")
     if options.open:
         _open(options.output)

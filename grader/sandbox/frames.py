@@ -385,20 +385,13 @@ def _decode_outcome(header: Mapping[str, Any], blobs: Iterable[Contents]) -> Out
     again = [(number, timed, untimed) for (number, timed), (_, untimed) in zip(rest, rest, strict=True)]
     timing = header["timing"]
     if timing is not None:
-        finding = _finding(timing["finding"]) if timing["finding"] else None
+        finding = decode(Finding, timing["finding"], "the finding of a timing run") if timing["finding"] else None
         pairs = {name: tuple((one, other) for one, other in timing[name]) for name in ("times", "noise")}
         clocks = tuple(timing["clocks_mhz"])
         outputs_of = {"answers": tuple(answers), "again": tuple(again)}
         timing = TimingResult(**{**timing, **pairs, **outputs_of, "finding": finding, "clocks_mhz": clocks})
-    findings = tuple(_finding(item) for item in header["findings"])
+    findings = tuple(decode(Finding, item, "a finding") for item in header["findings"])
     counters = None if header["counters"] is None else decode(CallCounters, header["counters"], "the counters")
     writers = {place: decode(Writer, item, f"the writer of {place}") for place, item in header["writers"].items()}
     launches = tuple(decode(Launch, item, "a launch") for item in header["launches"])
     return Outcome(outputs, findings, counters, writers, launches, timing)
-
-
-def _finding(item: Mapping[str, Any]) -> Finding:
-    fields = dict(item)
-    for name in ("block", "thread"):
-        fields[name] = tuple(fields[name]) if fields.get(name) is not None else None
-    return Finding(**fields)

@@ -14,7 +14,7 @@ from typing import Any
 
 from grader.content.catalog import Catalog, Kata
 from grader.grade import Options
-from grader.output import report
+from grader.output.verdict_text import display_path
 from grader.service.client import Service, ServiceError
 from grader.service.saves import Saved, Saves
 from grader.service.task import KEPT, Answer, Task
@@ -87,9 +87,7 @@ class Watch:
         if saved is None or (self.since is not None and saved == Saved(self.kata.skeleton_path, self._asked_digest)):
             return None
         if not saved.digest:
-            self.fault = (
-                f"{report.display_path(saved.path)} is gone; save it again, or `kata reset` writes the skeleton"
-            )
+            self.fault = f"{display_path(saved.path)} is gone; save it again, or `kata reset` writes the skeleton"
             return saved
         self.open(self._by_path[saved.path], saved.digest)
         return saved

@@ -6,7 +6,7 @@ from grader.compile.request import Tell
 from grader.content.catalog import Catalog, CatalogError, Kata
 from grader.grade import grade
 from grader.learner import progress
-from grader.output import report
+from grader.output import verdict_text
 from grader.output.grade_json import record
 from grader.service.task import Answer, Task
 from grader.verdict import Grade
@@ -36,7 +36,11 @@ def _grade(task: Task, catalog: Catalog, tell: Tell) -> Grade:
 
 def _answer(found: Grade) -> Answer:
     if found.passed:
-        lines = [f"{found.kata.name}: {report.outcome(found)}", *report.printed(found), *report.costs(found)]
+        lines = [
+            f"{found.kata.name}: {verdict_text.outcome(found)}",
+            *verdict_text.printed(found),
+            *verdict_text.costs(found),
+        ]
     else:
-        lines = report.explanation(found).splitlines()
+        lines = verdict_text.explanation(found).splitlines()
     return {"grade": record(found), "lines": lines}

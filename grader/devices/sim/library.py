@@ -131,10 +131,8 @@ def buffer_bytes(engine: ctypes.CDLL, address: int, size: int) -> bytes:
 
 
 def read_findings(engine: ctypes.CDLL) -> tuple[Finding, ...]:
-    found: list[dict[str, Any]] = json.loads(engine.sim_findings().decode(errors="replace"))
-    for item in found:
-        item.update({key: tuple(item[key]) for key in ("block", "thread") if key in item})
-    return tuple(Finding(**item) for item in found)
+    """What the engine saw go wrong in the call. Raises DeviceError."""
+    return tuple(_read(Finding, item, "a finding") for item in _report(engine.sim_findings(), "findings", list))
 
 
 def read_runtime_calls(engine: ctypes.CDLL) -> str:
@@ -154,14 +152,8 @@ def add_watches(engine: ctypes.CDLL, call: Call, addresses: Sequence[int]) -> No
 
 def read_writers(engine: ctypes.CDLL) -> dict[str, Writer]:
     """Who wrote each watched element. Raises DeviceError."""
-    return {place: _writer(place, item) for place, item in _report(engine.sim_writers(), "writers", dict).items()}
-
-
-def _writer(place: str, item: object) -> Writer:
-    try:
-        return decode(Writer, item, f"the writer of {place}")
-    except ReportError as error:
-        raise DeviceError(f"the simulator's engine: {error}") from None
+    found = _report(engine.sim_writers(), "writers", dict)
+    return {place: _read(Writer, item, f"the writer of {place}") for place, item in found.items()}
 
 
 def read_counters(engine: ctypes.CDLL, call: Call) -> CallCounters:
@@ -170,10 +162,7 @@ def read_counters(engine: ctypes.CDLL, call: Call) -> CallCounters:
     values = (ctypes.c_uint64 * len(names))()
     engine.sim_counters(values)
     kernels = _report(engine.sim_counted(), "counters", list) if call.counters else []
-    try:
-        return decode(CallCounters, {**dict(zip(names, values, strict=True)), "kernels": kernels}, "the counters")
-    except ReportError as error:
-        raise DeviceError(f"the simulator's engine: {error}") from None
+    return _read(CallCounters, {**dict(zip(names, values, strict=True)), "kernels": kernels}, "the counters")
 
 
 def _report(text: bytes, what: str, kind: type[T]) -> T:
@@ -185,3 +174,11 @@ def _report(text: bytes, what: str, kind: type[T]) -> T:
     if not isinstance(found, kind):
         raise DeviceError(f"the simulator's engine: its {what} are not a {kind.__name__}")
     return found
+
+
+def _read(kind: type[T], item: object, what: str) -> T:
+    """What the engine reports, as a dataclass."""
+    try:
+        return decode(kind, item, what)
+    except ReportError as error:
+        raise DeviceError(f"the simulator's engine: {error}") from None

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from grader.fault import Fault
+from grader.storage.whole_file import write_whole
 
 Row = Mapping[str, Any]
 _BEGIN = b'{"submission": '  # a row's first bytes
@@ -73,16 +74,12 @@ class Results:
     def _note(self) -> None:
         """Write what another run is to know if this one gets no further."""
         known = {**self.ended, **{key: self.ended.get(key, 0) + 1 for key in self._begun}}
-        staged = self._beside.with_name(f".{self._beside.name}.{os.getpid()}")
         try:
             if known:
-                staged.write_text(json.dumps(known))
-                staged.replace(self._beside)
+                write_whole(self._beside, json.dumps(known))
             else:
                 self._beside.unlink(missing_ok=True)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                staged.unlink()
             raise self._refused(error) from None
 
     def _lock(self) -> None:

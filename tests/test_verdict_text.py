@@ -11,7 +11,7 @@ from facts import has
 from grader.content.catalog import load_catalog
 from grader.content.source_file import source_of
 from grader.grade import Options, grade
-from grader.output.report import explanation, headline, outcome, printed
+from grader.output.verdict_text import explanation, headline, outcome, printed
 from grader.sandbox.parent import TRUNCATED
 from grader.verdict import Grade, Kind, Verdict
 
