@@ -17,7 +17,7 @@ from functools import partial
 from operator import attrgetter
 from pathlib import Path
 
-from grader.compile import dependencies, ninja, probe, shared_memory_limit, symbols, unit
+from grader.compile import dependencies, halves, ninja, probe, shared_memory_limit, symbols, unit
 from grader.compile.build_store import Builds, Compiled
 from grader.compile.compilation import INCLUDE, Job, exported_names, judge, kept, nvcc_command, run, time_limit_s
 from grader.compile.dependencies import BESIDE, Run, gather
@@ -46,6 +46,7 @@ _RULES = (
     symbols,
     shared_memory_limit,
     dependencies,
+    halves,
     manifest,
 )  # what is refused, and how a build is known to be current
 
@@ -191,7 +192,7 @@ def _compile(
                     builds.keep([Compiled(job, place, read)])
                 release(job.key)
 
-        steps = [_step(job, place) for place, job in waiting.items()]
+        steps = [_step(job, place, alone=len(jobs) == 1) for place, job in waiting.items()]
         run(steps, stage, parallel, tell, collect)
     return failures
 
@@ -208,9 +209,12 @@ def _lay_out(job: Job, place: Path) -> list[str] | None:
         return None
 
 
-def _step(job: Job, place: Path) -> ninja.Step:
+def _step(job: Job, place: Path, *, alone: bool) -> ninja.Step:
+    """``alone``: nothing else is compiled, so that its two halves may have a core each."""
     target = job.request.target
-    command = [*nvcc_command(job, limit_s=time_limit_s(job.request)), *target.code, "-I", str(place / BESIDE)]
+    in_halves = alone and target.device == "sim"
+    nvcc = nvcc_command(job, limit_s=time_limit_s(job.request), halves=in_halves)
+    command = [*nvcc, *target.code, "-I", str(place / BESIDE)]
     command += ["-include", SIGNATURE, SOURCE]
     return ninja.Step(place, tuple(command), f"{job.request.kata.name} for {target}", time_limit_s(job.request))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from grader.content.skeleton import reset_hint
 from grader.storage import cache
 from grader.verdict import Kind
 
+HALVES = Path(__file__).with_name("halves.py")
 INCLUDE = Path(__file__).resolve().parents[1] / "include"
 COMPILE_LIMIT_S = 180  # of computing, for each program that nvcc starts
 WAITING = 10  # times as long may pass before nvcc is ended that does not compute, or has no processor
@@ -57,10 +59,11 @@ def time_limit_s(request: Request) -> int:
     return TEMPLATES_LIMIT_S if "cutlass" in request.kata.libraries else COMPILE_LIMIT_S
 
 
-def nvcc_command(job: Job, *, limit_s: int) -> list[str]:
-    """nvcc and what it is told wherever it runs; it keeps what it makes on its way."""
+def nvcc_command(job: Job, *, limit_s: int, halves: bool = False) -> list[str]:
+    """nvcc and what it is told wherever it runs; it keeps what it makes on its way. See halves.py for ``halves``."""
     limit = ["timeout", "-k", "5", str(WAITING * limit_s)] if shutil.which("timeout") else []
-    return [*limit, *job.command, "--keep", "-MD", "-MF", f"{NAME}.d", "-o", f"{NAME}.so"]
+    split = [sys.executable, "-I", "-S", str(HALVES)] if halves else []
+    return [*limit, *split, *job.command, "--keep", "-MD", "-MF", f"{NAME}.d", "-o", f"{NAME}.so"]
 
 
 def run(

@@ -1,0 +1,142 @@
+"""The PTX half and the host half of a file, compiled side by side: nvcc's own build, and its own messages."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from grader.compile import build as building
+from grader.compile.build import Build, CompileFailure, Request, Target, build, exported_names
+from grader.compile.halves import plan
+from grader.compile.symbols import dependencies
+from grader.compile.toolchain import Toolchain, find_toolchain
+from grader.content.catalog import load_catalog
+from grader.content.source_file import source_of
+from grader.content.spec import load_spec
+
+ROOT = Path(__file__).resolve().parent.parent
+KATAS = load_catalog(ROOT).katas
+HEADERS = """
+#include "kata.cuh"
+#ifdef __CUDA_ARCH__
+#include "of_the_device.h"
+#else
+#include "of_the_host.h"
+#endif
+static __device__ float doubled(float x) { return 2 * x; }
+__constant__ float one = 1;
+template <int N> __global__ void add(const float* a, const float* b, float* c, int n) {
+    for (int i = threadIdx.x; i < n; i += N) c[i] = a[i] * one + doubled(b[i]) / 2;
+}
+KATA_EXPORT void elementwise_f32(const float* a, const float* b, float* c, int n, cudaStream_t stream) {
+    if (n) add<64><<<1, 64, 0, stream>>>(a, b, c, n);
+}
+"""
+
+
+@dataclass(frozen=True)
+class Both:
+    """What became of a file in halves and by nvcc alone."""
+
+    halves: Build | CompileFailure
+    whole: Build | CompileFailure
+
+
+@pytest.fixture
+def both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
+    """Compiles a file in both ways, each into a cache of its own; what nvcc has read stays there, too."""
+    keep_only, step = building._keep_only, building._step
+    monkeypatch.setattr(building, "_keep_only", lambda folder, names: keep_only(folder, {*names, "kata.d"}))
+
+    def compiled(name: str, source: Path, arch: str = "sm_90a", toolchain: Toolchain | None = None) -> Both:
+        request = Request(KATAS[name], load_spec(KATAS[name]), source_of(source), Target("sim", arch))
+        made = []
+        for in_halves in (True, False):
+            monkeypatch.setenv("KATA_CACHE", str(tmp_path / f"cache-{in_halves}-{arch}"))
+            monkeypatch.setattr(
+                building, "_step", lambda job, place, *, alone, split=in_halves: step(job, place, alone=split)
+            )
+            made.append(build(request, toolchain or find_toolchain()))
+        return Both(*made)
+
+    return compiled
+
+
+def code(built: Build | CompileFailure) -> str:
+    """The PTX without paths, names for a debugger, and the module's id, which is made of the folder's name."""
+    assert isinstance(built, Build), built
+    text = re.sub(r'^\s*\.file.*"$', "", built.ptx.read_text(), flags=re.MULTILINE).partition("\t.section")[0]
+    return re.sub(r"(\d+)(_INTERNAL_\w+)", lambda name: f"ID{name[2][int(name[1]) :]}", text)
+
+
+@pytest.mark.parametrize(
+    ("name", "arch"),
+    [
+        ("elementwise_f32", "sm_80"),
+        ("block_all_reduce_f16x8_pack_f32", "sm_90a"),
+        ("flash_attn_mma_stages_split_q", "sm_80"),
+    ],
+)
+def test_a_build_in_halves_is_nvccs_own(both, name: str, arch: str) -> None:  # type: ignore[no-untyped-def]
+    made = both(name, KATAS[name].solution_path, arch)
+    assert code(made.halves) == code(made.whole)
+    assert exported_names(made.halves.library) == exported_names(made.whole.library)
+
+
+def test_both_halves_list_what_they_read(both, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    for header in ("of_the_device.h", "of_the_host.h"):
+        (tmp_path / header).touch()
+    source = tmp_path / "elementwise_f32.cu"
+    source.write_text(HEADERS)
+    made = both("elementwise_f32", source)
+    assert code(made.halves) == code(made.whole)
+    listed = {path.name for path in dependencies((made.halves.folder / "kata.d").read_text())}
+    assert {"of_the_device.h", "of_the_host.h", "kata.cuh", "cuda_runtime.h"} <= listed
+    assert listed >= {path.name for path in dependencies((made.whole.folder / "kata.d").read_text())}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '#include "kata.cuh"\n#include "is_not_there.h"\n',
+        '#include "kata.cuh"\nKATA_EXPORT void elementwise_f32() { int x = "text"; }\n',
+        '#include "kata.cuh"\n__global__ void k(int* p) { asm volatile("bar.sync 0;" :: "q"(p)); }\n',
+        '#include "kata.cuh"\n__global__ void k(int* p) { *p = []() __host__ { return 1; }(); }\n',
+        '#include "kata.cuh"\n#ifdef __CUDA_ARCH__\n#error only here\n#endif\n__global__ void k() {}\n',
+        '#include "kata.cuh"\nvoid other();\nKATA_EXPORT void elementwise(int n) { other(); }\n',
+    ],
+)
+def test_what_does_not_compile_gets_nvccs_message(both, tmp_path: Path, text: str) -> None:  # type: ignore[no-untyped-def]
+    source = tmp_path / "elementwise_f32.cu"
+    source.write_text(text)
+    made = both("elementwise_f32", source)
+    assert isinstance(made.halves, CompileFailure) and isinstance(made.whole, CompileFailure)
+    assert (made.halves.message, made.halves.line) == (made.whole.message, made.whole.line)
+
+
+def test_a_list_of_another_form_is_left_to_nvcc(both, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    toolchain = find_toolchain()
+    other = tmp_path / "nvcc"
+    other.write_text(
+        f'#!/bin/sh\ncase "$*" in *--dryrun*) echo "#$ compile everything" >&2 ;; *) touch {tmp_path}/ran; '
+        f'exec {toolchain.nvcc} "$@" ;; esac\n'
+    )
+    other.chmod(0o755)
+    made = both("elementwise_f32", KATAS["elementwise_f32"].solution_path, toolchain=replace(toolchain, nvcc=other))
+    assert code(made.halves) == code(made.whole) and (tmp_path / "ran").exists()
+
+
+def test_the_commands_of_this_nvcc_are_known(tmp_path: Path) -> None:
+    """Without this a new version of nvcc would cost its users a third of their time, and no test would say so."""
+    (tmp_path / "kata.cu").touch()
+    flags = ["-shared", "-cudart", "none", "-gencode", "arch=compute_90a,code=compute_90a", "--keep", "-o", "kata.so"]
+    toolchain = find_toolchain()
+    command = [str(toolchain.nvcc), *toolchain.nvcc_flags, *flags, "kata.cu", "--dryrun"]
+    listed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stderr
+    found = plan(listed, "kata")
+    assert found is not None and [len(part) for part in (found.device, found.host, found.join)] == [3, 2, 2]
+    assert plan(listed.replace("cudafe++", "another"), "kata") is None
