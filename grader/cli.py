@@ -16,25 +16,26 @@ from types import ModuleType
 from grader.fault import Fault
 from grader.output.console import Parser, examples
 
-# Modules that add commands, in the order of `kata --help`. A room that is removed takes its own with it.
-MODULES = (
-    "commands.course",
-    "commands.kata",
-    "commands.grade",
-    "commands.watch",
-    "commands.code",
-    "interview.command",
-    "commands.progress",
-    "pages.command",
-    "commands.doctor",
-    "commands.completion",
-    "maintain.command",
-)
+# Modules and the commands that each adds, in the order of `kata --help`. A room that is removed takes its own with it.
+MODULES = {
+    "commands.course": ("list", "next", "status"),
+    "commands.kata": ("show", "hint", "solution", "diff", "reset"),
+    "commands.grade": ("grade", "bench"),
+    "commands.watch": ("watch",),
+    "commands.code": ("sass", "ptx"),
+    "interview.command": ("interview",),
+    "commands.progress": ("progress",),
+    "pages.command": ("report",),
+    "commands.doctor": ("doctor",),
+    "commands.completion": ("completion",),
+    "maintain.command": ("dev",),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns its exit code; Ctrl-C is for __main__.py, which has it while this is imported, too."""
-    options = parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    options = parser(given[0] if given else "").parse_args(given)
     command: Callable[[argparse.Namespace], int] = options.command
     try:
         code = command(options)
@@ -48,8 +49,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
 
 
-def parser() -> argparse.ArgumentParser:
-    """Of all commands. What it parses has the parser itself, too, as ``parser``."""
+def parser(command: str = "") -> argparse.ArgumentParser:
+    """Of this command and those of its module: importing all modules takes longer. Of all where it is not known.
+
+    What it parses has this function, too, as ``parser``, for a command that is about all commands.
+    """
     found: argparse.ArgumentParser = Parser(
         prog="kata",
         description="Learn CUDA kernels by writing them: open exercises/<family>/<kata>.cu, fill in its TODOs, grade.",
@@ -60,14 +64,15 @@ def parser() -> argparse.ArgumentParser:
             title="To begin:",
         ),
     )
-    found.set_defaults(parser=found)
+    found.set_defaults(parser=parser)
     commands = found.add_subparsers(required=True, metavar="COMMAND")
-    for module in _modules():
+    for module in _modules(command):
         module.add(commands)
     return found
 
 
-def _modules() -> Iterator[ModuleType]:
-    for name in MODULES:
-        if Path(__file__).parent.joinpath(*name.split(".")).with_suffix(".py").is_file():
-            yield importlib.import_module(f"grader.{name}")
+def _modules(command: str) -> Iterator[ModuleType]:
+    known = [name for name in MODULES if Path(__file__).parent.joinpath(*name.split(".")).with_suffix(".py").is_file()]
+    own = [name for name in known if command in MODULES[name]]
+    for name in own or known:
+        yield importlib.import_module(f"grader.{name}")

@@ -186,13 +186,13 @@ def _on_device(
     kata, target = request.kata, request.target
     if target.device == "gpu" and kata.capability > (gpu := _present(find_gpu())).capability:
         return Verdict(Kind.UNSUPPORTED, f"this kata needs {kata.compute}, the GPU is {gpu.arch}")
-    if "numpy" not in sys.modules:
-        threading.Thread(target=_import_what_judges, daemon=True).start()
     if uses_torch := _uses_torch(request, options):
         _need("torch")
     with _turn(target, alone, tell), Sandbox(target.device, torch=uses_torch) as sandbox:
-        engine = _engine((target,), tell)
-        built = build_all([request], find_toolchain(), jobs=options.jobs, tell=None)[0]
+        engine, toolchain = _engine((target,), tell), find_toolchain()
+        if "numpy" not in sys.modules:
+            threading.Thread(target=_import_what_judges, daemon=True).start()
+        built = build_all([request], toolchain, jobs=options.jobs, tell=None)[0]
         if isinstance(built, CompileFailure):
             return does_not_compile(built)
         sandbox.load(_program(built, engine, options))

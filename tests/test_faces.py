@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import importlib
 import os
 import re
 import shutil
@@ -17,6 +18,7 @@ import warm
 from cost import cheapest_cpu_s
 from facts import has
 
+from grader.cli import MODULES
 from grader.cli import parser as whole_parser
 from grader.compile.toolchain import find_gpu
 from grader.content.catalog import Kata, load_catalog
@@ -341,6 +343,15 @@ def test_an_example_in_a_help_can_be_copied(clone: Path) -> None:
         for line in (parser.epilog or "").splitlines():
             assert not line or line.endswith(":") or line.startswith(("  kata ", "  $EDITOR ")), line
             assert "%%" not in (parser.description or "") and line in parser.format_help()
+
+
+def test_each_command_is_found_in_the_module_that_adds_it() -> None:
+    for module, names in MODULES.items():
+        added = argparse.ArgumentParser().add_subparsers()
+        importlib.import_module(f"grader.{module}").add(added)
+        assert tuple(added.choices) == names
+        assert all(name in whole_parser(name).format_help() for name in names)
+    assert whole_parser("grades").format_help() == whole_parser().format_help()  # it is said what there is
 
 
 def test_a_file_that_is_not_there_is_no_grade(clone: Path) -> None:

@@ -185,5 +185,5 @@ def add(commands: Commands[argparse.ArgumentParser]) -> None:
 
 
 def _completion(options: argparse.Namespace) -> int:
-    print(script(options.shell, options.parser, open_catalog()), end="")
+    print(script(options.shell, options.parser(), open_catalog()), end="")
     return 0
