@@ -10,7 +10,6 @@ import importlib.util
 import os
 import sys
 import threading
-import time
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,6 +28,7 @@ from grader.judge.measure import measure
 from grader.sandbox.parent import Program, Sandbox, prestart_torch
 from grader.storage import cache
 from grader.storage.lock import gpu_turn
+from grader.system.stages import recorded, stage
 from grader.verdict import Grade, Kind, Verdict
 
 SIM_ARCH = "sm_90a"
@@ -83,12 +83,12 @@ def grade(kata: Kata, options: Options, *, source: Path | None = None, tell: Tel
 
     Raises a Fault when the machine or the repository is at fault, never for what is in the file.
     """
-    start = time.monotonic()
-    read = source_of(source or kata.skeleton_path)
-    early = unbuildable(kata, read)
-    verdicts = (early,) if early else _on_devices(kata, read, options, tell)
-    finished = tuple(_with_todos(verdict, read) for verdict in verdicts)
-    return Grade(kata, read, finished, time.monotonic() - start)
+    with recorded() as seconds:
+        read = source_of(source or kata.skeleton_path)
+        early = unbuildable(kata, read)
+        verdicts = (early,) if early else _on_devices(kata, read, options, tell)
+        finished = tuple(_with_todos(verdict, read) for verdict in verdicts)
+    return Grade(kata, read, finished, sum(seconds.values()), seconds)
 
 
 def bench(kata: Kata, options: Options, *, source: Path, tell: Tell | None = None) -> Grade:
@@ -96,7 +96,6 @@ def bench(kata: Kata, options: Options, *, source: Path, tell: Tell | None = Non
 
     The grade's verdict is a pass with its measurements, or what went wrong. Raises a Fault as grade does.
     """
-    start = time.monotonic()
     (target,) = targets(replace(options, device="gpu"), find_gpu())
     read = source_of(source)
     request = _request(kata, read, target, options)
@@ -104,8 +103,9 @@ def bench(kata: Kata, options: Options, *, source: Path, tell: Tell | None = Non
     def timed(sandbox: Sandbox) -> Verdict:
         return _measured(request, sandbox, options, tell)
 
-    verdict = unbuildable(kata, read) or _on_device(request, options, tell, timed, alone=True)
-    return Grade(kata, read, (replace(verdict, device=str(target)),), time.monotonic() - start)
+    with recorded() as seconds:
+        verdict = unbuildable(kata, read) or _on_device(request, options, tell, timed, alone=True)
+    return Grade(kata, read, (replace(verdict, device=str(target)),), sum(seconds.values()), seconds)
 
 
 def prepare(
@@ -189,10 +189,12 @@ def _on_device(
     if uses_torch := _uses_torch(request, options):
         _need("torch")
     with _turn(target, alone, tell), Sandbox(target.device, torch=uses_torch) as sandbox:
-        engine, toolchain = _engine((target,), tell), find_toolchain()
-        if "numpy" not in sys.modules:
+        with stage("compilers and simulator looked up"):
+            engine, toolchain = _engine((target,), tell), find_toolchain()
+        if "hypothesis" not in sys.modules:
             threading.Thread(target=_import_what_judges, daemon=True).start()
-        built = build_all([request], toolchain, jobs=options.jobs, tell=None)[0]
+        with stage("compile"):
+            built = build_all([request], toolchain, jobs=options.jobs, tell=None)[0]
         if isinstance(built, CompileFailure):
             return does_not_compile(built)
         sandbox.load(_program(built, engine, options))
@@ -257,6 +259,7 @@ def _need(*packages: str) -> None:
 
 def _import_what_judges() -> None:
     """Tenths of a second that need not wait for nvcc."""
+    import hypothesis.strategies  # noqa: F401
     import numpy  # noqa: F401
 
 

@@ -165,6 +165,7 @@ class Grade:
     source: Source  # the file as it was when grading began
     verdicts: tuple[Verdict, ...]
     time_s: float = 0.0
+    stages: Mapping[str, float] = field(default_factory=dict)  # seconds of each stage; together they are ``time_s``
 
     @property
     def verdict(self) -> Verdict:

@@ -19,6 +19,7 @@ from grader.content.spec import Accumulated, Exact, InputKind, Rng, Sizes, Spec,
 from grader.devices import Buffer, Call, Contents, Limits, Poison, Role, Scalar
 from grader.devices.contents import negated, number_of, replaced, rotation
 from grader.judge.encoding import decode, encode, has_negative
+from grader.system.stages import stage
 from grader.verdict import format_sizes
 
 if TYPE_CHECKING:
@@ -159,6 +160,7 @@ class Case:
         known = _KEPT.get(self._key)
         return self._drawn() if known is None else known.inputs
 
+    @stage("inputs")
     def _drawn(self) -> dict[str, ndarray]:
         rng = Rng(self.shape.seed)
         return {tensor.name: self._draw(tensor, self._values, rng) for tensor in self.spec.inputs}
@@ -195,6 +197,7 @@ class Case:
             _KEPT.keep(self._key, known)
         return known.expected
 
+    @stage("references")
     def _worked_out(self) -> tuple[Expected, ...]:
         """At once, or a large answer slice by slice, several at the same time."""
         import numpy

@@ -14,6 +14,7 @@ from grader.content.formulas import side_by_side
 from grader.devices import Contents
 from grader.judge.case import Expected
 from grader.judge.encoding import decode, encode, stored
+from grader.system.stages import stage
 from grader.verdict import Mismatch
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Comparison:
     error_share: float
 
 
+@stage("comparison")
 def compare(data: Contents, expected: Expected) -> Comparison:
     """Judge one output, element by element."""
     import numpy

@@ -29,6 +29,7 @@ def record(grade: Grade) -> dict[str, Any]:
         "sha256": grade.source.digest or None,
         "passed": grade.passed,
         "seconds": round(grade.time_s, 3),
+        "stages": {name: round(seconds, 3) for name, seconds in grade.stages.items()},
         "device": shown.device,
         "verdict": str(shown.kind),
         "summary": shown.summary,

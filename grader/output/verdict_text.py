@@ -11,11 +11,13 @@ from pathlib import Path
 from grader.devices.counters import KernelCounters, LineCounters
 from grader.output.terminal import plain
 from grader.sandbox.parent import TRUNCATED
+from grader.system.stages import REST
 from grader.verdict import Grade, Kind, Measurement, Mismatch, Verdict, format_sizes
 
 PRINTED_LINES = 6
 PRINTED_WIDTH = 110
 INDENT = "  "
+LEAST_STAGE_S = 0.005
 
 _NEXT = {
     Kind.UNSUPPORTED: "the simulator refuses what it cannot run; a GPU grades this file (--device gpu)",
@@ -194,6 +196,14 @@ _TOTALS: tuple[tuple[str, str], ...] = (
     ("atomics", "{atomics:,} instructions, at most {most_atomics_on_one_address:,} updates of one address"),
     ("flops", "{flops:,}"),
 )
+
+
+def stages(grade: Grade) -> list[str]:
+    """Where the seconds of the grade went, the longest stage first; what is below 5 ms is one line."""
+    shown = {name: seconds for name, seconds in grade.stages.items() if seconds >= LEAST_STAGE_S and name != REST}
+    shown[REST] = grade.time_s - sum(shown.values())
+    rows = sorted(shown.items(), key=lambda item: (item[0] == REST, -item[1]))
+    return ["where the time went", *(f"{INDENT}{seconds:7.2f} s  {name}" for name, seconds in rows)]
 
 
 def costs(grade: Grade) -> list[str]:

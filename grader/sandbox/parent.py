@@ -31,6 +31,7 @@ from grader.devices.counters import CallCounters, KernelCounters, Launch, Writer
 from grader.sandbox.child import CUT_OFF, SandboxError
 from grader.sandbox.frames import FrameError, Parent, read_header, write_header
 from grader.system.processes import Guarded, grader_environment, group_size, resident_bytes, tasks
+from grader.system.stages import stage
 from grader.system.stopwatch import Stopwatch
 
 READY_LIMIT_S = 120.0
@@ -108,7 +109,8 @@ class Sandbox:
         """
         child, tag = self.start(), self._program.tag if self._program else ""
         try:
-            outcome, spent = child.ask(replace(call, launcher=unit.launcher_in(tag, call.launcher)), self._seconds)
+            with stage("timing" if call.timing else "calls of the launcher"):
+                outcome, spent = child.ask(replace(call, launcher=unit.launcher_in(tag, call.launcher)), self._seconds)
         except _ChildGone as lost:
             self.printed = child.printed()
             self.close()
@@ -242,7 +244,8 @@ class _Child:
         """What became of the call, and whether the child is of no more use. ``before_s``: what earlier calls took."""
         self.took_s = 0.0
         if self._memory_at_start is None:
-            self._memory_at_start = self._wait_until_ready()
+            with stage("wait for the device's process"):
+                self._memory_at_start = self._wait_until_ready()
         if call.timing:  # holds inputs, answers and what it sends; and torch, where that is the baseline
             buffers_bytes = sum(len(buffer.data) for buffer in call.buffers)
             self._memory_limit = max(self._memory_limit, TIMING_COPIES * buffers_bytes + TIMING_BYTES)
