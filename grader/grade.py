@@ -25,6 +25,7 @@ from grader.devices.sim import engine_library
 from grader.fault import Fault
 from grader.judge.check import SearchBudget, budget_for, check, count
 from grader.judge.measure import measure
+from grader.judge.measure import prepare as prepare_measure
 from grader.sandbox.parent import Program, Sandbox, prestart_torch
 from grader.storage import cache
 from grader.storage.lock import gpu_turn
@@ -188,6 +189,8 @@ def _on_device(
         return Verdict(Kind.UNSUPPORTED, f"this kata needs {kata.compute}, the GPU is {gpu.arch}")
     if uses_torch := _uses_torch(request, options):
         _need("torch")
+    if target.device == "gpu" and _timed(kata, options):
+        threading.Thread(target=_prepare_measure, args=(request,), daemon=True).start()
     with _turn(target, alone, tell), Sandbox(target.device, torch=uses_torch) as sandbox:
         with stage("compilers and simulator looked up"):
             engine, toolchain = _engine((target,), tell), find_toolchain()
@@ -240,6 +243,12 @@ def _uses_torch(request: Request, options: Options) -> bool:
 def _measured(request: Request, sandbox: Sandbox, options: Options, tell: Tell | None) -> Verdict:
     gpu = _present(find_gpu())
     return measure(request.kata, request.spec, sandbox, gpu=gpu, pairs=options.pairs, tell=tell or _silent)
+
+
+def _prepare_measure(request: Request) -> None:
+    """What the timing needs, while nvcc works. Where that fails, so does the timing, which says why."""
+    with contextlib.suppress(Exception):
+        prepare_measure(request.kata, request.spec, _present(find_gpu()))
 
 
 def _silent(line: str) -> None:

@@ -130,13 +130,18 @@ def test_a_list_of_another_form_is_left_to_nvcc(both, tmp_path: Path) -> None:  
     assert code(made.halves) == code(made.whole) and (tmp_path / "ran").exists()
 
 
-def test_the_commands_of_this_nvcc_are_known(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("code", "runtime", "on_device", "after"), [("compute_90a", "none", 3, 2), ("sm_90a", "static", 4, 5)]
+)
+def test_the_commands_of_this_nvcc_are_known(
+    tmp_path: Path, code: str, runtime: str, on_device: int, after: int
+) -> None:
     """Without this a new version of nvcc would cost its users a third of their time, and no test would say so."""
     (tmp_path / "kata.cu").touch()
-    flags = ["-shared", "-cudart", "none", "-gencode", "arch=compute_90a,code=compute_90a", "--keep", "-o", "kata.so"]
+    flags = ["-shared", "-cudart", runtime, "-gencode", f"arch=compute_90a,code={code}", "--keep", "-MD"]
     toolchain = find_toolchain()
-    command = [str(toolchain.nvcc), *toolchain.nvcc_flags, *flags, "kata.cu", "--dryrun"]
+    command = [str(toolchain.nvcc), *toolchain.nvcc_flags, *flags, "-o", "kata.so", "kata.cu", "--dryrun"]
     listed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stderr
     found = plan(listed, "kata")
-    assert found is not None and [len(part) for part in (found.device, found.host, found.join)] == [3, 2, 2]
+    assert found is not None and [len(part) for part in (found.device, found.host, found.join)] == [on_device, 2, after]
     assert plan(listed.replace("cudafe++", "another"), "kata") is None

@@ -34,7 +34,7 @@ def signs(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
 
 def large_and_small(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Elements of either sign from about 2^-4 to 2^4."""
-    return rng.normal(shape) * 2.0 ** rng.integers(shape, -4, 4)
+    return rng.repeated(shape, lambda count: rng.normal([count]) * 2.0 ** rng.integers([count], -4, 4))
 
 
 def torch_mm(A: torch.Tensor, B: torch.Tensor, C: torch.Tensor) -> Callable[[], object]:
@@ -135,8 +135,12 @@ def thirty_three(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
 
 def odd(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Odd numbers from 15 to 31 of either sign, in some 200 places of every row and zeros elsewhere."""
-    drawn = (2 * rng.integers(shape, 7, 15) + 1) * rng.choice(shape, (1.0, -1.0))
-    return drawn * (rng.uniform(shape, 0.0, 1.0) < 200.0 / shape[-1])
+
+    def draw(count: int) -> ndarray:
+        drawn = (2 * rng.integers([count], 7, 15) + 1) * rng.choice([count], (1.0, -1.0))
+        return drawn * (rng.uniform([count], 0.0, 1.0) < 200.0 / shape[-1])
+
+    return rng.repeated(shape, draw)
 
 
 # "half taken back": whole numbers whose sum is small, while partial sums are up to K / 2 * 32 * 33 away from it. Floats

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 def reference(base: ndarray, index: ndarray, source: ndarray, sizes: Sizes) -> ndarray:
     import numpy
 
-    numpy.add.at(base, index, source)
-    return base
+    total = base.copy()
+    numpy.add.at(total, index, source)
+    return total
 
 
 def magnitude(base: ndarray, index: ndarray, source: ndarray, sizes: Sizes) -> ndarray:

@@ -212,8 +212,7 @@ def _lay_out(job: Job, place: Path) -> list[str] | None:
 def _step(job: Job, place: Path, *, alone: bool) -> ninja.Step:
     """``alone``: nothing else is compiled, so that its two halves may have a core each."""
     target = job.request.target
-    in_halves = alone and target.device == "sim"
-    nvcc = nvcc_command(job, limit_s=time_limit_s(job.request), halves=in_halves)
+    nvcc = nvcc_command(job, limit_s=time_limit_s(job.request), halves=alone)
     command = [*nvcc, *target.code, "-I", str(place / BESIDE)]
     command += ["-include", SIGNATURE, SOURCE]
     return ninja.Step(place, tuple(command), f"{job.request.kata.name} for {target}", time_limit_s(job.request))

@@ -5,7 +5,7 @@ another: it preprocesses and compiles the device's code, then does the same for 
 each other but the module's id, which is written before both. nvcc itself names its commands (--dryrun). Where they are
 not those that are known here, or one of them fails, nvcc does all of it: its messages are then what they always were.
 
-It is for one file and one architecture, without machine code and without NVIDIA's runtime: for the simulator.
+It is for one file and one architecture.
 """
 
 from __future__ import annotations
@@ -40,25 +40,20 @@ def plan(listed: str, name: str) -> Plan | None:
     """The commands that ``nvcc --dryrun --keep`` lists for NAME.cu; None where they are not those that are known."""
     lines = [line.removeprefix("#$ ").strip() for line in listed.splitlines() if line.startswith("#$ ")]
     settings = {match[1]: match[2].strip().strip('"') for line in lines if (match := _SETTING.fullmatch(line))}
-    commands = [line for line in lines if not _SETTING.fullmatch(line)]
-
-    def one(*words: str) -> str:
-        (found,) = (command for command in commands if all(word in command for word in words))
-        return found
-
-    try:
-        on_device, on_host = (one(" -E ", f'-o "{name}.cpp{number}.ii"') for number in (1, 4))
-        frontend, ptx = one("cudafe++ ", _ID), one('/cicc"', f'-o "{name}.ptx"', "--module_id_file_name")
-        embedded = one("fatbinary ", f'--create="{name}.fatbin"')
-        compiled, linked = one(f'"{name}.cudafe1.cpp" -o "{name}.o"'), one(" -shared ", f'-o "{name}.so"')
-    except ValueError:
+    commands = [line for line in lines if not _SETTING.fullmatch(line) and not line.startswith(("rm ", "-- "))]
+    known = (
+        f' -E .*-o "{name}.cpp1.ii"', f' -E .*-o "{name}.cpp4.ii"', f"^cudafe\\+\\+ .*{_ID} ",
+        f'/cicc" .*--module_id_file_name .*-o "{name}.ptx"', "^ptxas ", f'^fatbinary --create="{name}.fatbin" ',
+        f'"{name}.cudafe1.cpp" -o "{name}.o"',
+    )  # fmt: skip
+    if len(commands) <= len(known) or not all(map(re.search, known, commands)) or f'"{name}.so"' not in commands[-1]:
         return None
-    if f'"{name}.o"' not in linked or f"{name}_dlink" in linked:
-        return None
+    on_device, on_host, frontend, ptx, assembled, embedded, *rest = commands
+    machine_code = [assembled] if " -o " in assembled else []  # without an output there is nothing to do
     return Plan(
-        (_with_dependencies(on_device, name, 1), ptx, embedded),
+        (_with_dependencies(on_device, name, 1), ptx, *machine_code, embedded),
         (_with_dependencies(on_host, name, 4), frontend.replace(f"{_ID} ", "")),
-        (compiled, linked),
+        tuple(rest),
         settings,
     )
 

@@ -25,8 +25,8 @@ def side_by_side(function: Callable[..., T], parts: Sequence[tuple[Any, ...]]) -
         with numpy.errstate(all="ignore"):  # each thread has its own
             return function(*part)
 
-    if len(parts) == 1:
-        return [of(parts[0])]
+    if len(parts) < 2:
+        return [of(part) for part in parts]
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         return list(pool.map(of, parts))
 

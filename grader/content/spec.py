@@ -40,21 +40,21 @@ class Rng:
         self._source = numpy.random.Generator(numpy.random.PCG64(seed))
 
     def normal(self, shape: Sequence[int], *, mean: float = 0.0, std: float = 1.0) -> ndarray:
-        return self._repeated(shape, lambda n: self._source.standard_normal(n) * std + mean)
+        return self.repeated(shape, lambda n: self._source.standard_normal(n) * std + mean)
 
     def uniform(self, shape: Sequence[int], low: float, high: float) -> ndarray:
-        return self._repeated(shape, lambda n: self._source.random(n) * (high - low) + low)
+        return self.repeated(shape, lambda n: self._source.random(n) * (high - low) + low)
 
     def integers(self, shape: Sequence[int], low: int, high: int) -> ndarray:
         """Whole numbers in [low, high], both included, int64."""
-        return self._repeated(shape, lambda n: self._source.integers(low, high, n, endpoint=True))
+        return self.repeated(shape, lambda n: self._source.integers(low, high, n, endpoint=True))
 
     def choice(self, shape: Sequence[int], values: Sequence[float]) -> ndarray:
         """Each element one of ``values``, float64."""
-        return self._repeated(shape, lambda n: self._source.choice([float(value) for value in values], n))
+        return self.repeated(shape, lambda n: self._source.choice([float(value) for value in values], n))
 
-    def _repeated(self, shape: Sequence[int], draw: Callable[[int], ndarray]) -> ndarray:
-        """Drawn values up to PERIOD of them; a longer array repeats them, which saves seconds."""
+    def repeated(self, shape: Sequence[int], draw: Callable[[int], ndarray]) -> ndarray:
+        """What ``draw(count)`` gives, up to PERIOD elements of it; a longer array repeats them, which saves seconds."""
         import numpy
 
         count = prod(shape)

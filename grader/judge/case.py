@@ -86,7 +86,7 @@ class Expected:
 
 
 @dataclass(frozen=True)
-class _Key:
+class Key:
     """``parts`` are the identities of functions and values of a spec, which lives as long as what is kept by them."""
 
     shape: CaseKey
@@ -113,15 +113,15 @@ class _Kept:
     """Answers to the cases of this process that were asked for last: other files of a family meet the same cases."""
 
     def __init__(self) -> None:
-        self._worked: OrderedDict[_Key, _Worked] = OrderedDict()
+        self._worked: OrderedDict[Key, _Worked] = OrderedDict()
         self._bytes = 0
 
-    def get(self, key: _Key) -> _Worked | None:
+    def get(self, key: Key) -> _Worked | None:
         if key in self._worked:
             self._worked.move_to_end(key)
         return self._worked.get(key)
 
-    def keep(self, key: _Key, worked: _Worked) -> None:
+    def keep(self, key: Key, worked: _Worked) -> None:
         if worked.bytes > KEPT_BYTES // 16:
             return
         self._worked[key] = worked
@@ -157,7 +157,7 @@ class Case:
         """Each input in the storage of its dtype, contiguous."""
         if self._given is not None:
             return self._given
-        known = _KEPT.get(self._key)
+        known = _KEPT.get(self.key)
         return self._drawn() if known is None else known.inputs
 
     @stage("inputs")
@@ -166,12 +166,12 @@ class Case:
         return {tensor.name: self._draw(tensor, self._values, rng) for tensor in self.spec.inputs}
 
     @cached_property
-    def _key(self) -> _Key:
+    def key(self) -> Key:
         """All that inputs and answer are worked out from: the same for many katas of a family."""
         tensors = (*self.spec.inputs, *self.spec.outputs, Tensor("", (), "acc"))
         dtypes = tuple((tensor, self.spec.dtype(tensor, self.kata).name) for tensor in tensors)
         parts = (self.spec.reference, self.spec.tolerance, self._values)
-        return _Key(self.shape, dtypes, tuple(map(id, parts)), self.spec.reference_takes_rows)
+        return Key(self.shape, dtypes, tuple(map(id, parts)), self.spec.reference_takes_rows)
 
     def _draw(self, tensor: Tensor, values: InputKind, rng: Rng) -> ndarray:
         import numpy
@@ -181,20 +181,23 @@ class Case:
         return numpy.ascontiguousarray(encode(drawn.reshape(extent), self.spec.dtype(tensor, self.kata)))
 
     def _wide(self) -> dict[str, ndarray]:
-        """Copies of the inputs in float64 or int64: the reference may write to them."""
-        return {
+        """Copies of the inputs in float64 or int64, which nothing may write to."""
+        wide = {
             tensor.name: decode(self.inputs[tensor.name], self.spec.dtype(tensor, self.kata))
             for tensor in self.spec.inputs
         }
+        for value in wide.values():
+            value.flags.writeable = False
+        return wide
 
     @cached_property
     def expected(self) -> tuple[Expected, ...]:
         if self._given is not None:
             return self._worked_out()
-        known = _KEPT.get(self._key)
+        known = _KEPT.get(self.key)
         if known is None:
             known = _Worked(self.spec, self.inputs, self._worked_out())
-            _KEPT.keep(self._key, known)
+            _KEPT.keep(self.key, known)
         return known.expected
 
     @stage("references")
@@ -204,8 +207,9 @@ class Case:
 
         if (slices := self._slices()) is not None:
             return _joined(side_by_side(lambda rows: self.part(rows)._worked_out(), slices), self.spec.slice_dim)
+        wide = self._wide()
         with numpy.errstate(all="ignore"):  # inf and nan among the inputs are meant
-            return self._judgeable(_several(self.spec.reference(**self._wide(), **self._about)))
+            return self._judgeable(_several(self.spec.reference(**wide, **self._about)), wide)
 
     def _slices(self) -> list[tuple[ndarray]] | None:
         """The rows of each slice of the outputs; None where they are small, or cannot be had slice by slice."""
@@ -220,8 +224,8 @@ class Case:
             return None
         return [(numpy.arange(first, min(first + step, rows)),) for first in range(0, rows, step)]
 
-    def _judgeable(self, values: tuple[ndarray, ...]) -> tuple[Expected, ...]:
-        bounds = self._bounds(values)
+    def _judgeable(self, values: tuple[ndarray, ...], wide: Mapping[str, ndarray]) -> tuple[Expected, ...]:
+        bounds = self._bounds(values, wide)
         tolerance = self.spec.tolerance
         signed = isinstance(tolerance, Exact) and tolerance.signed_zeros
         return tuple(
@@ -231,11 +235,11 @@ class Case:
             for tensor, value, bound in zip(self.spec.outputs, values, bounds, strict=True)
         )
 
-    def _bounds(self, values: tuple[ndarray, ...]) -> list[ndarray | None]:
+    def _bounds(self, values: tuple[ndarray, ...], wide: Mapping[str, ndarray]) -> list[ndarray | None]:
         tolerance = self.spec.tolerance
         if not isinstance(tolerance, Accumulated) or self._values.exact:
             return [None] * len(values)
-        magnitudes = _several(tolerance.magnitude(**self._wide(), **self._about))
+        magnitudes = _several(tolerance.magnitude(**wide, **self._about))
         terms = tolerance.terms(self.sizes)
         growth = min(terms, 8 * sqrt(terms))
         accumulator = self.spec.dtype(Tensor("", (), "acc"), self.kata).roundoff

@@ -6,6 +6,7 @@ numpy has no bf16 and no fp8: their bits are held as unsigned integers.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from math import log2
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from grader.content.formulas import side_by_side
 if TYPE_CHECKING:
     from numpy import ndarray
 
-BLOCK = 1 << 18  # elements that are encoded at a time
+BLOCK = 1 << 18  # elements that are converted at a time
 _E4M3_NAN = 0x7F  # the only one, but for its sign; there is no infinity (OCP 8-bit floating point, table 1)
 
 
@@ -24,11 +25,20 @@ def encode(values: ndarray, dtype: Dtype) -> ndarray:
 
     e4m3 has no inf: there it becomes the largest number, as where CUDA converts with __NV_SATFINITE (cuda_fp8.h).
     """
+    return _in_blocks(_encoded, values, dtype, dtype.storage)
+
+
+def _in_blocks(function: Callable[[ndarray, Dtype], ndarray], values: ndarray, dtype: Dtype, result: str) -> ndarray:
+    """The function of all elements, as numbers of numpy's type ``result``: of large arrays several blocks at once."""
     import numpy
 
-    flat = values.reshape(-1)
-    blocks = [(flat[first : first + BLOCK], dtype) for first in range(0, max(flat.size, 1), BLOCK)]
-    return numpy.concatenate(side_by_side(_encoded, blocks)).reshape(values.shape)
+    flat, out = values.reshape(-1), numpy.empty(values.size, result)
+
+    def fill(first: int) -> None:
+        out[first : first + BLOCK] = function(flat[first : first + BLOCK], dtype)
+
+    side_by_side(fill, [(first,) for first in range(0, flat.size, BLOCK)])
+    return out.reshape(values.shape)
 
 
 def _encoded(values: ndarray, dtype: Dtype) -> ndarray:
@@ -47,6 +57,10 @@ def _encoded(values: ndarray, dtype: Dtype) -> ndarray:
 
 def decode(raw: ndarray, dtype: Dtype) -> ndarray:
     """The dtype's storage -> float64 or int64."""
+    return _in_blocks(_decoded, raw, dtype, "float64" if dtype.is_float else "int64")
+
+
+def _decoded(raw: ndarray, dtype: Dtype) -> ndarray:
     import numpy
 
     if dtype.name == "fp8_e4m3":
