@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from grader.fault import Fault
 from grader.judge.check import SearchBudget, budget_for, check, count
 from grader.judge.measure import measure
 from grader.judge.measure import prepare as prepare_measure
-from grader.sandbox.parent import Program, Sandbox, prestart_torch
+from grader.sandbox.parent import Program, Sandbox, expect_torch, prestart_torch
 from grader.storage import cache
 from grader.storage.lock import gpu_turn
 from grader.system.stages import recorded, stage
@@ -105,7 +105,7 @@ def bench(kata: Kata, options: Options, *, source: Path, tell: Tell | None = Non
         return _measured(request, sandbox, options, tell)
 
     with recorded() as seconds:
-        verdict = unbuildable(kata, read) or _on_device(request, options, tell, timed, alone=True)
+        verdict = unbuildable(kata, read) or _on_device(request, options, tell, timed, alone=True, checks=False)
     return Grade(kata, read, (replace(verdict, device=str(target)),), sum(seconds.values()), seconds)
 
 
@@ -127,7 +127,7 @@ def prepare(
         return
     requests = [_request(kata, source, target, each) for kata, source in started for target, each in wanted]
     _engine([target for target, _ in wanted], tell)
-    prestart_torch(sum(_uses_torch(request, options) for request in requests))
+    expect_torch(sum(_uses_torch(request, options) for request in requests))
     build_all(requests, find_toolchain(), jobs=options.jobs, tell=tell)
 
 
@@ -178,20 +178,30 @@ def _on_devices(kata: Kata, source: Source, options: Options, tell: Tell | None)
 
 
 def _on_device(
-    request: Request, options: Options, tell: Tell | None, judge: Callable[[Sandbox], Verdict], *, alone: bool
+    request: Request,
+    options: Options,
+    tell: Tell | None,
+    judge: Callable[[Sandbox], Verdict],
+    *,
+    alone: bool,
+    checks: bool = True,
 ) -> Verdict:
     """Build the file and load it into a child process; then the verdict is ``judge``'s.
 
-    ``alone``: it times something, and no other process of the grader's is to use the GPU meanwhile.
+    ``alone``: it times something, and no other process of the grader's is to use the GPU meanwhile. ``checks``: it does
+    not only that.
     """
     kata, target = request.kata, request.target
     if target.device == "gpu" and kata.capability > (gpu := _present(find_gpu())).capability:
         return Verdict(Kind.UNSUPPORTED, f"this kata needs {kata.compute}, the GPU is {gpu.arch}")
     if uses_torch := _uses_torch(request, options):
         _need("torch")
+        prestart_torch(target.device)
     if target.device == "gpu" and _timed(kata, options):
         threading.Thread(target=_prepare_measure, args=(request,), daemon=True).start()
-    with _turn(target, alone, tell), Sandbox(target.device, torch=uses_torch) as sandbox:
+    with _turn(target, alone, tell), Sandbox(target.device) as sandbox:
+        if checks or not uses_torch:
+            sandbox.start()
         with stage("compilers and simulator looked up"):
             engine, toolchain = _engine((target,), tell), find_toolchain()
         if "hypothesis" not in sys.modules:
@@ -240,9 +250,25 @@ def _uses_torch(request: Request, options: Options) -> bool:
     return any(name in request.spec.baselines for name in (speed.baseline, *speed.also_compare))
 
 
-def _measured(request: Request, sandbox: Sandbox, options: Options, tell: Tell | None) -> Verdict:
+def _measured(request: Request, checked: Sandbox, options: Options, tell: Tell | None) -> Verdict:
     gpu = _present(find_gpu())
-    return measure(request.kata, request.spec, sandbox, gpu=gpu, pairs=options.pairs, tell=tell or _silent)
+    with _timing_sandbox(request, checked, options) as sandbox:
+        return measure(request.kata, request.spec, sandbox, gpu=gpu, pairs=options.pairs, tell=tell or _silent)
+
+
+@contextlib.contextmanager
+def _timing_sandbox(request: Request, checked: Sandbox, options: Options) -> Iterator[Sandbox]:
+    """The one that checked; where a baseline is torch's, one whose child has imported torch in the meantime.
+
+    Never do two of them use the GPU at a time.
+    """
+    if not _uses_torch(request, options):
+        yield checked
+        return
+    checked.close()
+    with Sandbox(request.target.device, torch=True) as sandbox:
+        sandbox.load(checked.program)
+        yield sandbox
 
 
 def _prepare_measure(request: Request) -> None:

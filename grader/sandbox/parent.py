@@ -76,8 +76,13 @@ class Sandbox:
         self.printed = ""  # the end of what the learner's code wrote to stdout and stderr
 
     def __enter__(self) -> Sandbox:
-        self.start()
         return self
+
+    @property
+    def program(self) -> Program:
+        """What was loaded."""
+        assert self._program is not None
+        return self._program
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -149,9 +154,14 @@ def _as_alone(tag: str, outcome: Outcome) -> Outcome:
     return replace(outcome, **said)
 
 
-def prestart_torch(count: int) -> None:
+def expect_torch(count: int) -> None:
     """So many sandboxes that need torch are to come: while one measures, the child of the next imports it."""
     _PRESTARTED.expected = count
+
+
+def prestart_torch(device: str) -> None:
+    """Start the child of the next sandbox that needs torch, which takes seconds to import."""
+    _PRESTARTED.start(device)
 
 
 class _Prestarted:
@@ -160,6 +170,9 @@ class _Prestarted:
     def __init__(self) -> None:
         self.expected = 0
         self._child: _Child | None = None
+
+    def start(self, device: str) -> None:
+        self._child = self._child or _Child(device, torch=True)
 
     def take(self, device: str) -> _Child:
         child, self._child = self._child or _Child(device, torch=True), None
