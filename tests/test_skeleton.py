@@ -260,9 +260,9 @@ def test_a_reset_that_cannot_be_written_is_one_sentence_and_loses_nothing(
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    for name in ("write_bytes", "rename"):
+    for owner, name in ((os, "fsync"), (Path, "replace")):
         with monkeypatch.context() as patch:
-            patch.setattr(Path, name, full)
+            patch.setattr(owner, name, full)
             with pytest.raises(SkeletonError, match=all_of("relu_f32.cu: ", "No space left")):
                 skeleton.reset(kata)
         assert path.read_text() == "my first try" and sorted(path.parent.iterdir()) == before

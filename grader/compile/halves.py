@@ -49,9 +49,8 @@ def plan(listed: str, name: str) -> Plan | None:
     if len(commands) <= len(known) or not all(map(re.search, known, commands)) or f'"{name}.so"' not in commands[-1]:
         return None
     on_device, on_host, frontend, ptx, assembled, embedded, *rest = commands
-    machine_code = [assembled] if " -o " in assembled else []  # without an output there is nothing to do
     return Plan(
-        (_with_dependencies(on_device, name, 1), ptx, *machine_code, embedded),
+        (_with_dependencies(on_device, name, 1), ptx, assembled, embedded),
         (_with_dependencies(on_host, name, 4), frontend.replace(f"{_ID} ", "")),
         tuple(rest),
         settings,
