@@ -176,7 +176,7 @@ def test_the_first_kata_is_as_the_picture_shows_it() -> None:
     script = runpy.run_path(str(ROOT / "docs" / "first_kata.py"))
     fresh = script["drawing"](list(script["timed"](script["session"]())))
     assert shown(SESSION.read_text()) == shown(fresh), (
-        f"{SESSION.name} does not show what is said now; make it anew: python docs/first_kata.py"
+        f"{SESSION.name} does not show what is said now; write it again: python docs/first_kata.py"
     )
     text = "\n".join(shown(fresh))
     assert "out of bounds" in text and "pass on sim" in text and text.index("out of bounds") < text.index("pass on sim")
