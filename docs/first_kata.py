@@ -22,15 +22,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PARTS = ("exercises", "solutions", "difficulty.yaml", "conftest.py", "pyproject.toml")
-FILE = "exercises/elementwise/elementwise_f32.cu"
-KATA = "elementwise_f32"
+FILE = "exercises/first_steps/scale_f32.cu"
+KATA = "scale_f32"
 
-ONE = "    const int idx = blockIdx.x * THREADS + threadIdx.x;\n    c[idx] = a[idx] + b[idx];\n"
-TWO = (
-    "    const int blocks = (n - 1) / THREADS + 1;\n"
-    "    elementwise_f32_kernel<<<blocks, THREADS, 0, stream>>>(a, b, c, n);\n"
+UNGUARDED, GUARDED = "    y[i] = a * x[i];", "    if (i < n) y[i] = a * x[i];"
+ANSWERS = (
+    "    const int i = blockIdx.x * blockDim.x + threadIdx.x;",
+    UNGUARDED,
+    "    const int blocks = (n - 1) / THREADS + 1;",
+    "    scale_f32_kernel<<<blocks, THREADS, 0, stream>>>(x, y, n, a);",
 )
-UNGUARDED, GUARDED = "    c[idx] = a[idx] + b[idx];", "    if (idx < n) c[idx] = a[idx] + b[idx];"
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,9 @@ def session() -> Iterator[tuple[str, str]]:
         clone = _clone(Path(folder))
         yield from _command(clone, "kata next")
         yield from _command(clone, f"tail -n +11 {FILE}")
-        yield from _edit(clone, "// END TODO(1)", ONE, "both TODOs, and a mistake")
-        yield from _edit(clone, "// END TODO(2)", TWO, None)
+        yield f"# {FILE}: all TODOs, and a mistake", "note"
+        for number, line in enumerate(ANSWERS, 1):
+            yield from _answer(clone, number, line)
         yield from _command(clone, f"kata grade {KATA}")
         yield f"# {FILE}: a thread past the end must touch nothing", "note"
         _replace(clone, UNGUARDED, GUARDED)
@@ -88,13 +90,11 @@ def _command(clone: Path, typed: str) -> Iterator[tuple[str, str]]:
         yield text, "said"
 
 
-def _edit(clone: Path, before: str, lines: str, note: str | None) -> Iterator[tuple[str, str]]:
-    """Lines go in before the one that holds ``before``."""
-    if note:
-        yield f"# {FILE}: {note}", "note"
-    _replace(clone, f"    {before}", f"{lines}    {before}")
-    for text in lines.splitlines():
-        yield f"+ {text.strip()}", "in"
+def _answer(clone: Path, number: int, line: str) -> Iterator[tuple[str, str]]:
+    """The answer of one TODO, above its END."""
+    end = f"    // END TODO({number})"
+    _replace(clone, end, f"{line}\n{end}")
+    yield f"+ {line.strip()}", "in"
 
 
 def _replace(clone: Path, old: str, new: str) -> None:
@@ -147,7 +147,7 @@ def drawing(lines: Sequence[Line]) -> str:
         for line, place in zip(lines, places, strict=True)
     ]
     dots = "".join(f'<circle cx="{EDGE + 4 + 16 * place}" cy="16" r="5" fill="#48535f"/>' for place in range(3))
-    title = "The first kata: kata next, a kernel without its bounds check, the verdict, the mended kernel, a pass"
+    title = "The first kata: kata next, a kernel without its bounds check, the verdict, the repaired kernel, a pass"
     return "\n".join(
         [
             "<!-- Written by docs/first_kata.py. -->",

@@ -30,6 +30,9 @@ def copy(tmp_path: Path) -> Path:
     shutil.copy(ROOT / ".clang-format", tmp_path)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     shutil.copy(ROOT / "README.md", tmp_path)
+    (tmp_path / "docs").mkdir()
+    for name in ("voice.md", "voice.yaml"):
+        shutil.copy(ROOT / "docs" / name, tmp_path / "docs")
     return tmp_path
 
 

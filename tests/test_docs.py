@@ -87,6 +87,80 @@ def test_a_dead_link_is_found(tmp_path: Path) -> None:
     assert dead_links(page) == ["gone.md", "page.md#two"]
 
 
+# docs/glossary.md
+
+GLOSSARY = ROOT / "docs" / "glossary.md"
+ENTRY = re.compile(
+    r"^\*\*(?P<term>[^*]+)\*\*: (?P<definition>.*?)\s\(\[\w+\]\((?P<file>[^)#]+)#(?P<anchor>[^)]+)\)\)$", re.DOTALL
+)
+# The terms that lessons, hints and questions may use without a word of explanation.
+TERMS = """
+    arithmetic intensity, roofline, latency hiding, memory-level parallelism, instruction-level parallelism,
+    occupancy, wave, wave quantization, tail effect, sector, transaction, wavefront, swizzle, spilling, grid-stride
+    loop, thread coarsening, persistent kernel, predication, warp specialization, acquire, release, scope, fence,
+    happens-before, block tile, warp tile, register blocking, fragment, mainloop, epilogue, software pipelining,
+    double buffering, multistage, split-K, stream-K, online softmax, rescaling, log-sum-exp
+"""
+
+
+def section(text: str, anchor: str) -> str:
+    """A heading's text up to the next heading of its rank; nothing where no heading has the anchor."""
+    parts = re.split(r"^(?=## )", text, flags=re.MULTILINE)
+    return next((part for part in parts if anchors(part.partition("\n")[0]) == {anchor}), "")
+
+
+def glossary_faults(page: Path) -> list[str]:
+    """Terms that are not in their section, that are there twice, or that have not one to three sentences."""
+    faults, seen = [], set()
+    for paragraph in re.split(r"\n\n", page.read_text().strip()):
+        if not paragraph.startswith("**"):
+            continue
+        entry = ENTRY.match(paragraph)
+        if entry is None:
+            faults.append(f"no definition with a link: {paragraph[:40]}")
+            continue
+        term = entry["term"].partition(" (")[0]
+        lesson = page.parent / entry["file"]
+        words = " ".join(section(lesson.read_text(), entry["anchor"]).split()).lower() if lesson.is_file() else ""
+        stem = r"spill" if term == "spilling" else re.escape(term.lower())
+        if not re.search(rf"\b{stem}", words):
+            faults.append(f"not in its section: {term}")
+        if not 1 <= len(re.findall(r"[.!?](?:\s|$)", entry["definition"])) <= 3:
+            faults.append(f"not one to three sentences: {term}")
+        if term in seen:
+            faults.append(f"twice: {term}")
+        seen.add(term)
+    return faults
+
+
+def test_every_term_of_the_glossary_is_shown_where_it_says() -> None:
+    assert glossary_faults(GLOSSARY) == []
+    terms = {term.partition(" (")[0] for term in re.findall(r"^\*\*([^*]+)\*\*: ", GLOSSARY.read_text(), re.MULTILINE)}
+    assert terms == {" ".join(term.split()) for term in TERMS.split(",")}
+
+
+def test_a_term_that_its_section_does_not_use_is_found(tmp_path: Path) -> None:
+    (tmp_path / "lesson.md").write_text("# A\n\n## One thing\n\nA block\ntile.\n\n## Two\n\nA fence.\n")
+    right = "**block tile**: What a block computes. ([a](lesson.md#one-thing))"
+    page = tmp_path / "glossary.md"
+    page.write_text(f"# Glossary\n\n{right}\n")
+    assert glossary_faults(page) == []
+    wrong = [
+        "**fence**: It orders. ([a](lesson.md#one-thing))",
+        "**scope**: Who. ([a](lesson.md#gone))",
+        "**tile**: One. Two. Three. Four. ([a](lesson.md#one-thing))",
+        "**sector**: 32 bytes.",
+    ]
+    page.write_text("\n\n".join([right, right, *wrong]))
+    assert glossary_faults(page) == [
+        "twice: block tile",
+        "not in its section: fence",
+        "not in its section: scope",
+        "not one to three sentences: tile",
+        "no definition with a link: **sector**: 32 bytes.",
+    ]
+
+
 # docs/first_kata.svg
 
 SESSION = ROOT / "docs" / "first_kata.svg"
@@ -102,7 +176,7 @@ def test_the_first_kata_is_as_the_picture_shows_it() -> None:
     script = runpy.run_path(str(ROOT / "docs" / "first_kata.py"))
     fresh = script["drawing"](list(script["timed"](script["session"]())))
     assert shown(SESSION.read_text()) == shown(fresh), (
-        f"{SESSION.name} does not show what is said now; make it anew: python docs/first_kata.py"
+        f"{SESSION.name} does not show what is said now; write it again: python docs/first_kata.py"
     )
     text = "\n".join(shown(fresh))
     assert "out of bounds" in text and "pass on sim" in text and text.index("out of bounds") < text.index("pass on sim")

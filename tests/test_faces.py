@@ -188,14 +188,36 @@ def test_the_two_faces_show_the_same_verdict(clone: Path) -> None:
 
 
 def test_the_readme_shows_what_a_learner_gets(clone: Path) -> None:
-    skeleton = load_catalog(clone).katas["elementwise_f32"].skeleton_path.read_text().splitlines()
-    path = solve(clone, "elementwise_f32", ("if (idx < n) c", "c"))
+    skeleton = load_catalog(clone).katas["scale_f32"].skeleton_path.read_text().splitlines()
+    path = solve(clone, "scale_f32", ("if (i < n) y", "y"))
     own = [line for line in path.read_text().splitlines() if line in skeleton or not line.strip().startswith("//")]
     path.write_text("\n".join(own) + "\n")  # without the comments of the answers
-    said = run(clone, "-m", "grader", "grade", "elementwise_f32", "--device", "sim").stdout.rstrip()
+    said = run(clone, "-m", "grader", "grade", "scale_f32", "--device", "sim").stdout.rstrip()
     readme = [line.strip() for line in (ROOT / "README.md").read_text().splitlines()]
     missing = [line for line in said.splitlines() if line.strip() not in readme]
     assert missing == [], "README.md shows what was said before; put these lines into it"
+
+
+def test_the_code_of_the_first_page_is_right(clone: Path) -> None:
+    """docs/start.md squares; with `a` in place of one x[i] and the kata's name its code must pass as scale_f32."""
+    page = (ROOT / "docs" / "start.md").read_text()
+    code = "\n".join(re.findall(r"^```cuda\n(.*?)^```", page, re.DOTALL | re.MULTILINE))
+    changes = (
+        ("square", "scale_f32"),
+        ("x[i] * x[i]", "a * x[i]"),
+        ("int n", "int n, float a"),
+        ("(x, y, n)", "(x, y, n, a)"),
+    )
+    for old, new in changes:
+        assert old in code
+        code = code.replace(old, new)
+    path = clone / "scale_f32.cu"
+    path.write_text(f'#include "kata.cuh"\n{code}')
+    assert run(clone, "-m", "grader", "grade", "scale_f32", "--file", str(path), "--device", "sim").returncode == 0
+    path.write_text(path.read_text().replace("if (i < n) ", ""))
+    said = run(clone, "-m", "grader", "grade", "scale_f32", "--file", str(path), "--device", "sim").stdout
+    (shown,) = re.findall(r"^```\n(out of bounds: .*)\n```", page, re.MULTILINE)
+    assert shown in said
 
 
 def test_a_failure_says_which_todo_is_still_empty(clone: Path) -> None:

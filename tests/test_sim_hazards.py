@@ -91,6 +91,7 @@ def answer(launcher: str) -> list[float]:
         "last_block_done": [sum(x[:6]), *x[:6]],
         "last_block_done_volatile": [sum(x[:6]), *x[:6]],
         "last_block_done_acq_rel": [sum(x[:6]), *x[:6]],
+        "last_block_done_atomic_ref": [sum(x[:6]), *x[:6]],
         "last_block_done_for_all": [3 * x[i ^ 37] for i in range(64)],
         "last_block_done_by_all": [4 * x[i ^ 5] for i in range(32)],
         "flag_after_its_data": [x[1], 1, x[1]],
@@ -116,6 +117,7 @@ def answer(launcher: str) -> list[float]:
 
 SOUND = (
     "sum_with_atomic", "counts_aggregated", "last_block_done", "last_block_done_volatile", "last_block_done_acq_rel",
+    "last_block_done_atomic_ref",
     "last_block_done_for_all", "last_block_done_by_all", "flag_after_its_data",
     "release_and_acquire", "chain_of_blocks", "lock_of_blocks", "phases_with_grid_barrier", "phases_in_two_kernels",
     "interleaved_elements", "adjacent_bytes", "vectors_of_two_widths", "largest_with_a_look_first",

@@ -13,28 +13,20 @@ constexpr int PER_BLOCK = THREADS * VEC;  // elements per block
 
 __global__ void __launch_bounds__(THREADS)
     elementwise_f16x8_pack_kernel(const half* __restrict__ a, const half* __restrict__ b, half* __restrict__ c, int n) {
-    const int idx = (blockIdx.x * THREADS + threadIdx.x) * VEC;  // this thread owns idx..idx+VEC-1, at most 2^31 - 1
-    if (n - idx >= VEC) {
-        // Every index into them is known once the loop is unrolled, so these live in registers. 16 bytes each, and
-        // aligned as the 128-bit type that fills them demands.
-        alignas(16) half2 a_rmem[VEC / 2];
-        alignas(16) half2 b_rmem[VEC / 2];
-        alignas(16) half2 c_rmem[VEC / 2];
-        // TODO(1): global -> registers: bring all VEC elements of a and of b in with one 128-bit load each. (~2 lines)
-        // END TODO(1)
-        // TODO(2): Add in registers, two halves per instruction. The loop must unroll completely: a register has no
-        //   address, so an index known only at run time would push the arrays out to local memory. (~2 lines)
-        // END TODO(2)
-        // TODO(3): registers -> global: one 128-bit store. (~1 line)
-        // END TODO(3)
-    }
-    // TODO(4): The ragged end: up to VEC - 1 elements that no whole vector covers. They must be added too, and nothing
+    // TODO(1): Compute idx, the first of the VEC elements that this thread owns. (~1 line)
+    // END TODO(1)
+    // TODO(2): Where all VEC elements exist: one 128-bit load of each input into registers, the sums there, two halves
+    //   per instruction, and one 128-bit store. An array stays in registers only if every index into it is a constant
+    //   once the loop is unrolled. (~10 lines)
+    // END TODO(2)
+    // TODO(3): The ragged end: up to VEC - 1 elements that no whole vector covers. They must be added too, and nothing
     //   at or past n may be touched. (~2 lines)
-    // END TODO(4)
+    // END TODO(3)
 }
 
 KATA_EXPORT void elementwise_f16x8_pack(const half* a, const half* b, half* c, int n, cudaStream_t stream) {
     if (n == 0) return;  // a grid of no blocks is an invalid launch
-    const int blocks = (n - 1) / PER_BLOCK + 1;
-    elementwise_f16x8_pack_kernel<<<blocks, THREADS, 0, stream>>>(a, b, c, n);
+    // TODO(4): Launch on the stream just enough blocks of THREADS threads to cover all n elements, a ragged last block
+    //   included. No intermediate result may pass 2^31 - 1. (~2 lines)
+    // END TODO(4)
 }

@@ -2,7 +2,7 @@
 //
 // Shapes     a, b, c: [n] f32, contiguous, 16-byte aligned base, any n >= 0
 // Technique  one thread per element, flat index, bounds check
-// New        the first kata: index, guard and launch
+// New        two inputs; neighbours in a warp on neighbours in memory
 // Bound      memory bandwidth
 #include "kata.cuh"
 

@@ -27,7 +27,8 @@ constexpr int STAGES = 2;  // tiles of A and of B in shared memory
 // Halves between the end of a row of a tile and the next row. Of a fragment, eight rows are read at a time, 16 bytes of
 // each: rows that are an odd number of times 16 bytes long, here 272 and 48, begin in eight different groups of banks.
 // load_matrix_sync asks of a stride a multiple of 8 halves and of a fragment's pointer 32 bytes, and has both. Of the rows
-// every second one stands on 16 bytes only: nvcc makes ldmatrix of it, which wants no more.
+// every second one stands on 16 bytes only: nvcc 13.0 makes ldmatrix of it, which needs no more. WMMA does not promise
+// this.
 constexpr int PAD = 8;
 constexpr int THREADS = WARPS_M * WARPS_N * 32;
 constexpr int PACK = 8;  // halves in 16 bytes, and what a lane stores of a fragment of C

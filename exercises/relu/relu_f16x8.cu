@@ -11,26 +11,24 @@ constexpr int THREADS = 256;
 constexpr int VEC = 8;                    // elements per thread: four half2
 constexpr int PER_BLOCK = THREADS * VEC;  // elements per block
 
-// __hmax would make 0 of a nan.
-__device__ __forceinline__ half relu(half x) {
-    return __hmax_nan(x, __float2half_rn(0.0f));
-}
-__device__ __forceinline__ half2 relu(half2 x) {
-    return __hmax2_nan(x, __float2half2_rn(0.0f));
-}
+// TODO(1): Write relu, two __device__ functions, for a half and for a half2: max(x, 0), but nan where x is nan.
+//   (~6 lines)
+// END TODO(1)
 
 __global__ void __launch_bounds__(THREADS) relu_f16x8_kernel(const half* __restrict__ x, half* __restrict__ y, int n) {
-    const int idx = (blockIdx.x * THREADS + threadIdx.x) * VEC;  // this thread owns idx..idx+VEC-1, at most 2^31 - 1
-    // TODO(1): Where all VEC elements exist, compute them as four half2, in an unrolled loop, so that no load waits for
-    //   another's result. Loads need the guard as much as stores do. (~4 lines)
-    // END TODO(1)
-    // TODO(2): The ragged end: the thread that owns fewer than VEC elements must compute each of these one by one, and
-    //   touch nothing at or past n. (~2 lines)
+    // TODO(2): Compute idx, the first of the VEC elements that this thread owns. (~1 line)
     // END TODO(2)
+    // TODO(3): Where all VEC elements exist, compute them as four half2, in an unrolled loop, so that no load waits for
+    //   another's result. Loads need the guard as much as stores do. (~4 lines)
+    // END TODO(3)
+    // TODO(4): The ragged end: the thread that owns fewer than VEC elements must compute each of these one by one, and
+    //   touch nothing at or past n. (~2 lines)
+    // END TODO(4)
 }
 
 KATA_EXPORT void relu_f16x8(const half* x, half* y, int n, cudaStream_t stream) {
     if (n == 0) return;  // a grid of no blocks is an invalid launch
-    const int blocks = (n - 1) / PER_BLOCK + 1;
-    relu_f16x8_kernel<<<blocks, THREADS, 0, stream>>>(x, y, n);
+    // TODO(5): Launch on the stream just enough blocks of THREADS threads to cover all n elements, a ragged last block
+    //   included. No intermediate result may pass 2^31 - 1. (~2 lines)
+    // END TODO(5)
 }

@@ -11,31 +11,18 @@ constexpr int THREADS = 256;
 constexpr int VEC = 8;                    // elements per thread: 16 bytes
 constexpr int PER_BLOCK = THREADS * VEC;  // elements per block
 
-// __hmax would make 0 of a nan.
-__device__ __forceinline__ half relu(half x) {
-    return __hmax_nan(x, __float2half_rn(0.0f));
-}
-__device__ __forceinline__ half2 relu(half2 x) {
-    return __hmax2_nan(x, __float2half2_rn(0.0f));
-}
+// TODO(1): Write relu, two __device__ functions, for a half and for a half2: max(x, 0), but nan where x is nan.
+//   (~6 lines)
+// END TODO(1)
 
 __global__ void __launch_bounds__(THREADS)
     relu_f16x8_pack_kernel(const half* __restrict__ x, half* __restrict__ y, int n) {
-    const int idx = (blockIdx.x * THREADS + threadIdx.x) * VEC;  // this thread owns idx..idx+VEC-1, at most 2^31 - 1
-    if (n - idx >= VEC) {
-        // Every index into them is known once the loop is unrolled, so these live in registers. 16 bytes each, and
-        // aligned as the 128-bit type that fills them demands.
-        alignas(16) half2 x_rmem[VEC / 2];
-        alignas(16) half2 y_rmem[VEC / 2];
-        // TODO(1): global -> registers: bring all VEC elements of x in with one 128-bit load. (~1 line)
-        // END TODO(1)
-        // TODO(2): Take the maxima in registers, two halves per instruction. The loop must unroll completely: a
-        //   register has no address, so an index known only at run time would push the arrays out to local memory.
-        //   (~2 lines)
-        // END TODO(2)
-        // TODO(3): registers -> global: one 128-bit store. (~1 line)
-        // END TODO(3)
-    }
+    // TODO(2): Compute idx, the first of the VEC elements that this thread owns. (~1 line)
+    // END TODO(2)
+    // TODO(3): Where all VEC elements exist: one 128-bit load of each input into registers, the maxima there, two halves
+    //   per instruction, and one 128-bit store. An array stays in registers only if every index into it is a constant
+    //   once the loop is unrolled. (~8 lines)
+    // END TODO(3)
     // TODO(4): The ragged end: up to VEC - 1 elements that no whole vector covers. They must be computed too, and
     //   nothing at or past n may be touched. (~2 lines)
     // END TODO(4)
@@ -43,6 +30,7 @@ __global__ void __launch_bounds__(THREADS)
 
 KATA_EXPORT void relu_f16x8_pack(const half* x, half* y, int n, cudaStream_t stream) {
     if (n == 0) return;  // a grid of no blocks is an invalid launch
-    const int blocks = (n - 1) / PER_BLOCK + 1;
-    relu_f16x8_pack_kernel<<<blocks, THREADS, 0, stream>>>(x, y, n);
+    // TODO(5): Launch on the stream just enough blocks of THREADS threads to cover all n elements, a ragged last block
+    //   included. No intermediate result may pass 2^31 - 1. (~2 lines)
+    // END TODO(5)
 }

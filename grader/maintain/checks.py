@@ -20,7 +20,7 @@ from grader.content.skeleton import SkeletonError
 from grader.content.spec import Spec, SpecError, load_spec
 from grader.fault import Fault
 from grader.judge.case import allowed
-from grader.maintain import helpers, rooms, tables, wrong_kernel
+from grader.maintain import helpers, rooms, tables, voice, wrong_kernel
 from grader.maintain.changes import KATA_TESTS, Touched
 from grader.maintain.kata_builds import compile_all
 from grader.maintain.style import check_style
@@ -74,7 +74,7 @@ def check_skeletons(root: Path) -> list[str]:
 
 
 def check_tables(root: Path) -> list[str]:
-    """The tables of README.md, SPEED.md and SUPPORT.md are what their data gives."""
+    """The tables of README.md, voice.md, SPEED.md and SUPPORT.md are what their data gives."""
     try:
         return tables.problems(load_catalog(root))
     except CatalogError as error:
@@ -97,6 +97,14 @@ def check_helpers(root: Path) -> list[str]:
     try:
         return helpers.problems(root)
     except CatalogError as error:
+        return [str(error)]
+
+
+def check_voice(root: Path) -> list[str]:
+    """No file has more words to avoid, long sentences and wide lines than docs/voice_allowed.yaml allows it."""
+    try:
+        return voice.problems(root)
+    except voice.VoiceError as error:
         return [str(error)]
 
 
@@ -143,6 +151,7 @@ QUICK: Mapping[str, Callable[[Path], list[str]]] = {
     "tables": check_tables,
     "wrong-kernels": check_wrong_kernels,
     "helpers": check_helpers,
+    "voice": check_voice,
     "imports": check_imports,
     "style": check_style,
 }

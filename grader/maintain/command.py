@@ -8,9 +8,9 @@ from pathlib import Path
 
 from grader.content import skeleton
 from grader.content.catalog import CatalogError, find_root, load_catalog
-from grader.maintain import checks, mutant, tables, thresholds
+from grader.maintain import checks, mutant, prose, tables, thresholds, voice
 from grader.maintain.changes import Touched, touched
-from grader.output.console import examples, open_catalog
+from grader.output.console import Commands, examples, open_catalog
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -45,6 +45,22 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     levels.add_argument("file", type=Path, metavar="FILE", help="what `kata bench --solutions --json FILE` wrote")
     levels.set_defaults(command=_thresholds)
     mutant.add(tasks)
+    _add_voice(tasks)
+
+
+def _add_voice(tasks: Commands[argparse.ArgumentParser]) -> None:
+    spoken = tasks.add_parser(
+        "voice",
+        help="list the words to avoid, long sentences and wide lines of files",
+        description="List the places that docs/voice.md advises against, each with its line, its words and better "
+        "ones. Exit code 0: there is no such place, 1: there are some.",
+        epilog=examples("kata dev voice exercises/softmax/README.md", "kata dev voice --lower"),
+    )
+    spoken.add_argument("files", nargs="*", type=Path, metavar="FILE", help="only these files or folders")
+    spoken.add_argument(
+        "--lower", action="store_true", help=f"lower the counts in {voice.ALLOWED} to the places that there are"
+    )
+    spoken.set_defaults(command=_voice)
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -94,3 +110,18 @@ def _thresholds(options: argparse.Namespace) -> int:
     names = thresholds.write(open_catalog(), options.file)
     print(f"difficulty.yaml: thresholds of {len(names)} katas written")
     return 0
+
+
+def _voice(options: argparse.Namespace) -> int:
+    root = find_root()
+    if options.lower:
+        counts = voice.lower(root)
+        print(f"{voice.ALLOWED}: {sum(counts.values())} places in {len(counts)} files")
+        return 0
+    chosen = [path.resolve() for path in options.files or [root]]
+    files = [path for path in prose.files(root) if any(path.is_relative_to(each) for each in chosen)]
+    found = [*voice.places(root, files)]
+    for place in found:
+        print(place)
+    print(f"{len(found)} places in {len(files)} files")
+    return 1 if found else 0

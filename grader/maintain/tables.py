@@ -1,8 +1,9 @@
-"""Data -> the tables in README.md, solutions/SPEED.md and SUPPORT.md that follow from it. The prose around them is
-written by hand.
+"""Data -> the tables in README.md, docs/voice.md, solutions/SPEED.md and SUPPORT.md that follow from it. The prose
+around them is written by hand.
 
 A table stands between two comments, the first of which has its name. README.md's come from the catalogue, support.json
-and the docstrings of grader/; SPEED.md's from solutions/speeds.json; SUPPORT.md's from support.json.
+and the docstrings of grader/; SPEED.md's from solutions/speeds.json; SUPPORT.md's from support.json;
+voice.md's from docs/voice.yaml.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from grader.content.catalog import LEVELS, Catalog, Kata
 from grader.fault import Fault
-from grader.maintain import rooms, support
+from grader.maintain import rooms, support, voice
 from grader.output import speeds
 from grader.output.console import save
 
@@ -126,8 +127,16 @@ def _katas(catalog: Catalog) -> str:
     return support.katas(catalog, support.read(catalog.root))
 
 
+# docs/voice.md
+
+
+def _words(catalog: Catalog) -> str:
+    return voice.table(catalog.root)
+
+
 TABLES: Mapping[str, Mapping[str, Callable[[Catalog], str]]] = {
     "README.md": {"curriculum": _curriculum, "support": _support, "rooms": _rooms},
+    "docs/voice.md": {"words": _words},
     "solutions/SPEED.md": {"speeds": _speeds},
     "grader/devices/sim/SUPPORT.md": {"instructions": _instructions, "not_compared": _not_compared, "katas": _katas},
 }

@@ -17,7 +17,7 @@ __device__ __forceinline__ void add_padded(half* y, int64_t col, int cols, half 
     //   it has, and nothing outside y may be touched, not even with a zero. (~9 lines)
     const int64_t pair = col - col % 2;
     if (pair + 1 < cols) {
-        const half zero = __float2half_rn(0.0f);
+        const half zero = __float2half_rn(-0.0f);  // x + -0 is x for every x; -0 + +0 would be +0
         const half2 padded = col == pair ? __halves2half2(value, zero) : __halves2half2(zero, value);
         atomicAdd(reinterpret_cast<half2*>(y + pair), padded);
     } else {

@@ -13,8 +13,10 @@ constexpr int PER_BLOCK = THREADS * VEC;  // elements per block
 
 __global__ void __launch_bounds__(THREADS)
     elementwise_f16x8_kernel(const half* __restrict__ a, const half* __restrict__ b, half* __restrict__ c, int n) {
+    // TODO(1): Compute idx, the first of the VEC elements that this thread owns. (~1 line)
     const int idx = (blockIdx.x * THREADS + threadIdx.x) * VEC;  // this thread owns idx..idx+VEC-1, at most 2^31 - 1
-    // TODO(1): Where all VEC elements exist, add them as four half2, in an unrolled loop, so that no load waits for
+    // END TODO(1)
+    // TODO(2): Where all VEC elements exist, add them as four half2, in an unrolled loop, so that no load waits for
     //   another's sum. Loads need the guard as much as stores do. (~5 lines)
     if (n - idx >= VEC) {
 #pragma unroll
@@ -24,17 +26,20 @@ __global__ void __launch_bounds__(THREADS)
             *reinterpret_cast<half2*>(c + i) = __hadd2(a2, b2);
         }
     }
-    // END TODO(1)
-    // TODO(2): The ragged end: the thread that owns fewer than VEC elements must add each of these one by one, and
+    // END TODO(2)
+    // TODO(3): The ragged end: the thread that owns fewer than VEC elements must add each of these one by one, and
     //   touch nothing at or past n. (~2 lines)
     if (n - idx < VEC) {
         for (int i = idx; i < n; ++i) c[i] = __hadd(a[i], b[i]);
     }
-    // END TODO(2)
+    // END TODO(3)
 }
 
 KATA_EXPORT void elementwise_f16x8(const half* a, const half* b, half* c, int n, cudaStream_t stream) {
     if (n == 0) return;  // a grid of no blocks is an invalid launch
+    // TODO(4): Launch on the stream just enough blocks of THREADS threads to cover all n elements, a ragged last block
+    //   included. No intermediate result may pass 2^31 - 1. (~2 lines)
     const int blocks = (n - 1) / PER_BLOCK + 1;
     elementwise_f16x8_kernel<<<blocks, THREADS, 0, stream>>>(a, b, c, n);
+    // END TODO(4)
 }

@@ -25,6 +25,9 @@ __global__ void __launch_bounds__(THREADS) relu_f32_kernel(const float* __restri
 
 KATA_EXPORT void relu_f32(const float* x, float* y, int n, cudaStream_t stream) {
     if (n == 0) return;  // a grid of no blocks is an invalid launch
+    // TODO(3): Launch on the stream just enough blocks of THREADS threads to cover all n elements, a ragged last block
+    //   included. No intermediate result may pass 2^31 - 1. (~2 lines)
     const int blocks = (n - 1) / THREADS + 1;
     relu_f32_kernel<<<blocks, THREADS, 0, stream>>>(x, y, n);
+    // END TODO(3)
 }

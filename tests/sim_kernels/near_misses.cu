@@ -1,5 +1,6 @@
 // The neighbours of planted.cu: each looks like a hazard and is none, in whatever order blocks and warps run.
 #include "kata.cuh"
+#include <cuda/atomic>
 #include <cuda_fp16.h>
 
 #define LAUNCHER(name, grid, block)                                               \
@@ -71,6 +72,21 @@ __global__ void last_block_done_acq_rel_kernel(const float* x, float* y, int n) 
     y[0] = sum;
 }
 LAUNCHER(last_block_done_acq_rel, 6, 32)
+
+// The same as the lesson of block_all_reduce writes it.
+__device__ unsigned atomic_ref_tickets;
+__global__ void last_block_done_atomic_ref_kernel(const float* x, float* y, int n) {
+    if (threadIdx.x != 0) return;
+    y[1 + blockIdx.x] = x[blockIdx.x];
+    cuda::atomic_ref<unsigned, cuda::thread_scope_device> count(atomic_ref_tickets);
+    const bool last = count.fetch_add(1, cuda::std::memory_order_acq_rel) == gridDim.x - 1;
+    if (!last) return;
+    count.store(0, cuda::std::memory_order_relaxed);
+    float sum = 0;
+    for (int b = 0; b < gridDim.x; ++b) sum += y[1 + b];
+    y[0] = sum;
+}
+LAUNCHER(last_block_done_atomic_ref, 6, 32)
 
 // One thread fences for all, after a barrier.
 __global__ void last_block_done_for_all_kernel(const float* x, float* y, int n) {
