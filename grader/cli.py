@@ -44,13 +44,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Fault as error:
         print(f"kata: {error}", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # whoever read this has seen enough: `kata list | head`
+    except BrokenPipeError:  # the reader has seen enough: `kata list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
 
 def parser(command: str = "") -> argparse.ArgumentParser:
-    """Of this command and those of its module: importing all modules takes longer. Of all where it is not known.
+    """The parser of this command and those of its module: importing all modules takes longer. Unknown: of all commands.
 
     What it parses has this function, too, as ``parser``, for a command that is about all commands.
     """

@@ -66,7 +66,7 @@ class Results:
         self._note()
 
     def end(self, key: str) -> None:
-        """Its grading is over, whatever came of it. Raises ResultsError as begin does."""
+        """Its grading is over, with a verdict or without. Raises ResultsError as begin does."""
         self._begun.discard(key)
         self.ended.pop(key, None)
         self._note()
@@ -101,7 +101,7 @@ class Results:
                     break  # half a row
                 if row is None:
                     raise ResultsError(
-                        f"{self.path}:{number} is no line of results, so nothing was written to it. Name another file."
+                        f"{self.path}:{number} is not a line of results; nothing was written to it. Name another file."
                     )
                 end += len(line)
                 self.kept[row[KEY]] = brief(row)
@@ -123,7 +123,7 @@ class Results:
 
     def _refused(self, error: OSError) -> ResultsError:
         return ResultsError(
-            f"{self.path} cannot be written ({error.strerror}). Mend that, or name another file; what is in it stays."
+            f"{self.path} cannot be written ({error.strerror}). Fix that, or name another file; what is in it stays."
         )
 
 

@@ -26,7 +26,7 @@ _NEXT = {
     Kind.INCONCLUSIVE: "the answer is right; grade again on a quiet machine, or with --no-speed",
 }
 
-# Of a deadlock: the first whose word the finding has.
+# What helps against a deadlock: the first entry whose word the finding has.
 _NEXT_OF_DEADLOCK = {
     "mbarrier": "a phase ends when as many arrivals and bytes have come as the mbarrier expects",
     "mask": "a lane that has exited hands nothing to a shuffle: let all named lanes come, or name those that do",
@@ -64,7 +64,7 @@ def speed(measurement: Measurement) -> str:
 
 
 def printed(grade: Grade) -> list[str]:
-    """Of a pass what was printed by kernels and launcher on the way, and what of the file is still empty."""
+    """What kernels and launcher printed during a pass, and the TODOs that are still empty."""
     rows = (row for verdict in grade.verdicts for row in _printed(grade, verdict))
     return [INDENT + plain(row) for row in (*rows, *_todos(grade, grade.verdict))] if grade.passed else []
 

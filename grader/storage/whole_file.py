@@ -10,7 +10,7 @@ from pathlib import Path
 def write_whole(path: Path, text: str) -> None:
     """Put the text in the file's place as UTF-8, line ends as they are.
 
-    What stood there stays until all of the new text is on disk. Bytes that were read with ``errors="surrogateescape"``
+    The old file stays until all of the new text is on disk. Bytes that were read with ``errors="surrogateescape"``
     are written as they were. Raises OSError; then the file is as it was.
     """
     staged = path.with_name(f".{path.name}.{os.getpid()}")
