@@ -279,6 +279,8 @@ void access_shared(Warp& warp, const Instruction& in, const u64* a, Mask mask, u
             verb(access) + block.shared_place(a[lane], bytes, false).text +
                 " in shared memory, which nobody has written"));
     }
+    if (access == Access::write && block.copies.may_fly() && shared.in_flight(mask, a, bytes))
+        block.copies.check(warp, mask, a, bytes, access);
     if (access != Access::read) shared.initialise(mask, a, bytes);
     u8* data = shared.data();
     each_lane(mask, [&](int l) { at[l] = data + a[l]; });

@@ -119,9 +119,16 @@ void elect(Warp& warp, const Instruction& in, Mask mask) {
     warp.set_predicate(in.operand[1], mask, Mask(1) << leader);
 }
 
-// bar.warp.sync: what its lanes did before comes before what they do after.
-void warp_barrier(Warp& warp, const Instruction&, Mask) {
-    warp.acquire(warp.release());
+// bar.warp.sync: what its lanes did before comes before what they do after. Lanes with one mask meet each other.
+void warp_barrier(Warp& warp, const Instruction& in, Mask mask) {
+    const u32* members = warp.row<const u32>(in.operand[in.target]);
+    while (mask) {
+        const u32 named = members[__builtin_ctz(mask)];
+        Mask same = 0;
+        each_lane(mask, [&](int l) { same |= Mask(members[l] == named) << l; });
+        warp.meet(same);
+        mask &= ~same;
+    }
 }
 
 constexpr Shape U32 = shape_of<u32>();

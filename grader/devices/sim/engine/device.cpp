@@ -156,6 +156,8 @@ int Device::launch(const void* host, const Geometry& geometry, void** arguments,
     std::copy(geometry.block, geometry.block + 3, launch.block);
     launch.dynamic_shared = geometry.dynamic_shared;
     launch.stack_bytes = call_.stack_bytes;
+    launch.order = (call_.seed >> 1) * 0x100000001b3u + launches;
+    launch.backwards = call_.seed & 1;
     launch.seed = call_.seed * 0x100000001b3u + launches++;
     launch.threads = threads_;
     if (call_.counting) count(launch);
@@ -168,7 +170,8 @@ int Device::launch(const void* host, const Geometry& geometry, void** arguments,
     Allocation& parameters = *memory.find(GLOBAL_ORIGIN);
     parameters.data = launch.parameters.data();
     parameters.bytes = p->parameter_bytes;
-    GlobalShadow shadow(memory.size(), p->global_shift, p->fences, launch.threads > 1 && launch.blocks() > 1);
+    GlobalShadow shadow(
+        memory.size(), launch.blocks(), p->global_shift, p->fences, launch.threads > 1 && launch.blocks() > 1);
     if (launch.blocks() <= global_epoch::BLOCKS) launch.global_shadow = &shadow;
     if (!watch.empty()) launch.watch = &watch;
     run_grid(launch);

@@ -34,7 +34,9 @@ struct Launch {
     u32 block[3] = {1, 1, 1};
     u64 dynamic_shared = 0;
     u64 stack_bytes = 0;  // of a thread
-    u64 seed = 0;
+    u64 seed = 0;         // of what is left to chance, but for the order in which blocks start:
+    u64 order = 0;        // two calls with one order, the second backwards, start any two blocks in either order
+    bool backwards = false;
     int threads = 1;
     std::vector<u8> parameters;
     u64 limit = 0;      // warp instructions that a call may execute
