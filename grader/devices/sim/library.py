@@ -38,6 +38,7 @@ _PROTOTYPES: dict[str, tuple[Any, Sequence[Any]]] = {
     "sim_watch": (None, (ctypes.c_char_p, ctypes.c_uint64, ctypes.c_uint32)),
     "sim_writers": (ctypes.c_char_p, ()),
     "sim_counters": (None, (ctypes.POINTER(ctypes.c_uint64),)),
+    "sim_order": (ctypes.c_char_p, ()),
     "sim_count": (None, ()),
     "sim_counted": (ctypes.c_char_p, ()),
     "sim_end": (None, ()),
@@ -162,6 +163,12 @@ def _writer(place: str, item: object) -> Writer:
         return decode(Writer, item, f"the writer of {place}")
     except ReportError as error:
         raise DeviceError(f"the simulator's engine: {error}") from None
+
+
+def read_order(engine: ctypes.CDLL) -> Writer | None:
+    """An atomic of the call that gives another result in another order of threads. Raises DeviceError."""
+    found = _report(engine.sim_order(), "order", object)
+    return None if found is None else _writer("the order", found)
 
 
 def read_counters(engine: ctypes.CDLL, call: Call) -> CallCounters:

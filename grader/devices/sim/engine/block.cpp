@@ -109,6 +109,7 @@ void Block::start(u64 linear) {
         warp.alive = warp.existing;
         warp.at_barrier = warp.at_warp_sync = warp.set_aside = 0;
         warp.parts.clear();
+        warp.poisons.clear();
         warp.clock = last_clock_ + 1;
         warp.known_min = last_clock_;
         warp.known.fill(last_clock_);
@@ -179,6 +180,7 @@ bool Block::finish() {
 
 // ---- barriers
 
+// CUDA asks that all threads of a block come to the same __syncthreads().
 void Block::check_same_barrier(const Warp& warp, Barrier& barrier, Mask lanes) {
     if (!barrier.open) {
         barrier.open = true;
@@ -187,11 +189,13 @@ void Block::check_same_barrier(const Warp& warp, Barrier& barrier, Mask lanes) {
     }
     const u32 first = line_of(barrier.pc).line, now = line_of(warp.here).line;
     if (barrier.pc == warp.here || first == now) return;
-    stop_at(
-        at(warp, warp.here, __builtin_ctz(lanes), FindingKind::deadlock,
-           "divergent barrier: " + thread(warp.thread(__builtin_ctz(lanes))) + " waits at the barrier on line " +
-               std::to_string(now) + " while other threads of its block wait at the one on line " +
-               std::to_string(first)));
+    // Threads meet at a barrier by its number (PTX ISA 9.7.13.1, "barrier"), so the launch goes on; whether it hangs is
+    // seen in the end.
+    const int lane = __builtin_ctz(lanes);
+    launch->object(
+        at(warp, warp.here, lane, FindingKind::divergent_barrier,
+           thread(warp.thread(lane)) + " waits at the barrier on line " + std::to_string(now) +
+               " while other threads of its block wait at the one on line " + std::to_string(first)));
 }
 
 bool Block::complete(const Barrier& barrier) const {

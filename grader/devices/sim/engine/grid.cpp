@@ -131,6 +131,7 @@ void run_grid(Launch& launch) {
     scheduler.work();
     for (auto& thread : others) thread.join();
     if (launch.suspicion && !launch.finding) launch.finding = std::move(launch.suspicion);
+    if (launch.objection && !launch.finding) launch.finding = std::move(launch.objection);
 }
 
 // A value read before anybody wrote it is the likelier cause of whatever came
@@ -149,6 +150,11 @@ void Launch::suspect(Finding found) const {
     suspicion = std::make_unique<Finding>(std::move(found));
     suspected_until = executed + PATIENCE;
     suspects = true;
+}
+
+void Launch::object(Finding found) const {
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (!objection) objection = std::make_unique<Finding>(std::move(found));
 }
 
 void Launch::print(const std::string& text) const {

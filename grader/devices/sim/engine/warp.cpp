@@ -67,6 +67,20 @@ Mask gather(Warp& warp, const Instruction& in, Mask mask) {
     return arrived;
 }
 
+// The lanes of the group that execute the instruction.
+inline Mask guarded(Warp& warp, const Instruction& in, Mask group) {
+    Mask mask = group;
+    if (in.guard >= 0) {
+        const Mask p = warp.predicate(in.guard);
+        mask &= in.guard_negated ? ~p : p;
+    }
+    if (!warp.poisons.empty()) {
+        warp.poisons.check_guard(warp, in, group);
+        if (in.flow != Flow::warp_sync && mask) warp.poisons.follow(warp, in, mask);
+    }
+    return mask;
+}
+
 // The lanes that fall behind at an access by several. They are set aside until the others wait.
 //
 // Strong accesses of several lanes are no data race, but they order nothing either (PTX ISA 8.3): without __syncwarp,
@@ -224,13 +238,9 @@ void Warp::run_group(u32 start, u32 limit, bool alone, u64 budget) {
     u64 done = 0;
     for (;;) {
         const Instruction& in = code[at];
-        Mask mask = group;
-        if (in.guard >= 0) {
-            const Mask p = predicate(in.guard);
-            mask &= in.guard_negated ? ~p : p;
-        }
         here = at;
         ++done;
+        const Mask mask = guarded(*this, in, group);
         if (in.flow == Flow::next) {
             const Mask late = in.parts ? behind(*this, mask) : 0;
             if (mask & ~late) in.run(*this, in, mask & ~late);
@@ -254,6 +264,7 @@ void Warp::run_group(u32 start, u32 limit, bool alone, u64 budget) {
         } else if (in.flow == Flow::warp_sync && mask) {
             check_members(*this, in, mask);
             const Mask arrived = mask == existing ? mask : gather(*this, in, mask);
+            if (arrived && !poisons.empty()) poisons.follow(*this, in, arrived);
             if (arrived) in.run(*this, in, arrived);
             if (arrived != group) {
                 move(group & ~mask, at + 1);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "clock.h"
+#include "poison.h"
 #include "program.h"
 
 namespace sim {
@@ -58,6 +59,7 @@ struct Warp {
     std::vector<LaneKnowledge> parts;  // of lanes that have parted; no lane is in two
     alignas(64) u32 pc[LANES] = {};
     Stack stacks[LANES];
+    Poisons poisons;  // values in its registers that no lane may use
 
     template <class T>
     T* row(s32 offset) const {
