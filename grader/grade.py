@@ -21,9 +21,11 @@ from grader.content import skeleton
 from grader.content.catalog import Kata
 from grader.content.source_file import Source, source_of
 from grader.content.spec import load_spec
+from grader.devices import Outcome
 from grader.devices.sim import engine_library
 from grader.fault import Fault
-from grader.judge.check import SearchBudget, budget_for, check, count
+from grader.judge.case import Case, CaseKey, allowed
+from grader.judge.check import Explain, SearchBudget, budget_for, check, count
 from grader.judge.measure import measure
 from grader.judge.measure import prepare as prepare_measure
 from grader.sandbox.parent import Program, Sandbox, expect_torch, prestart_torch
@@ -224,13 +226,16 @@ def _turn(target: Target, alone: bool, tell: Tell | None) -> contextlib.Abstract
 def _checked(request: Request, sandbox: Sandbox, budget: SearchBudget, options: Options, tell: Tell | None) -> Verdict:
     """Whether the answers are right; and of right ones, as far as it applies, what they cost and how fast they come."""
     kata, target = request.kata, request.target
-    verdict = check(kata, request.spec, sandbox, budget, _last_failure(kata) if options.last_failure else None)
+    last_failure = _last_failure(kata) if options.last_failure else None
+    explain = _explained(request, options, tell) if target.device == "gpu" else None
+    verdict = check(kata, request.spec, sandbox, budget, last_failure, explain)
     if not verdict.passed:
         return verdict
     if options.counters and target.device == "sim":
         verdict = replace(verdict, counters=count(kata, request.spec, sandbox, budget))
     if target.device == "gpu" and _timed(kata, options):
         measured = _measured(request, sandbox, options, tell)
+        measured = replace(measured, remark=verdict.remark if measured.passed else "")
         share = max(verdict.error_share, measured.error_share)  # the timed answer may be what is wrong
         said = measured.printed or verdict.printed
         verdict = replace(measured, cases=verdict.cases, error_share=share, printed=said)
@@ -252,8 +257,10 @@ def _uses_torch(request: Request, options: Options) -> bool:
 
 def _measured(request: Request, checked: Sandbox, options: Options, tell: Tell | None) -> Verdict:
     gpu = _present(find_gpu())
+    explain = _explained(request, options, tell)
+    say = tell or _silent
     with _timing_sandbox(request, checked, options) as sandbox:
-        return measure(request.kata, request.spec, sandbox, gpu=gpu, pairs=options.pairs, tell=tell or _silent)
+        return measure(request.kata, request.spec, sandbox, gpu=gpu, pairs=options.pairs, tell=say, explain=explain)
 
 
 @contextlib.contextmanager
@@ -275,6 +282,31 @@ def _prepare_measure(request: Request) -> None:
     """What the timing needs, while nvcc works. Where that fails, so does the timing, which says why."""
     with contextlib.suppress(Exception):
         prepare_measure(request.kata, request.spec, _present(find_gpu()))
+
+
+def _explained(request: Request, options: Options, tell: Tell | None) -> Explain:
+    """Runs a case of a file that is graded on a GPU on the simulator, built when it is first asked."""
+    target = Target("sim", options.sim_arch)
+    spec, budget = request.spec, budget_for("sim")
+
+    def explain(shape: CaseKey) -> Outcome | None:
+        if spec.work(dict(shape.sizes)) > budget.work_limit:  # the largest that the simulator is meant for
+            fits = [sizes for sizes in spec.named_sizes if spec.work(sizes) <= budget.work_limit]
+            fits = [sizes for sizes in fits if allowed(request.kata, sizes)]
+            if not fits:
+                return None
+            shape = CaseKey.of(spec, max(fits, key=spec.work), shape.values, shape.seed)
+        engine = _engine((target,), tell)
+        built = build_all([replace(request, target=target)], find_toolchain(), jobs=options.jobs, tell=None)[0]
+        if isinstance(built, CompileFailure):
+            return None
+        with Sandbox(target.device) as sandbox:
+            sandbox.load(_program(built, engine, options))
+            outcome = sandbox.call(Case(request.kata, spec, shape).call(nth=0, limits=budget.limits))
+        cannot = (str(Kind.UNSUPPORTED), str(Kind.TIME_OUT))
+        return None if any(finding.kind in cannot for finding in outcome.findings) else outcome
+
+    return explain
 
 
 def _silent(line: str) -> None:

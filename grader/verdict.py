@@ -33,11 +33,13 @@ class Kind(str, Enum):
     UNINITIALISED = "uninitialised"
     RACE = "race"
     DEADLOCK = "deadlock"
+    DIVERGENT_BARRIER = "divergent barrier"
     LAUNCH_FAILED = "launch failed"
     CRASH = "crash"
     TIME_OUT = "time-out"
     MODIFIED_INPUT = "modified its input"
     UNSUPPORTED = "unsupported"
+    NOT_REPEATABLE = "not repeatable"
     TOO_SLOW = "too slow"
     INCONCLUSIVE = "inconclusive"
 
@@ -143,6 +145,7 @@ class Verdict:
     detail: str = ""  # further lines, such as the compiler's own words
     cases: int = 0
     left_out: str = ""  # of a pass: which of the shapes that the spec names were not tried, and why
+    remark: str = ""  # of a pass: what is right, and still worth knowing
     error_share: float = 0.0
     counters: CaseCounters | None = None  # of check.count, where it was asked for
     measurements: tuple[Measurement, ...] = ()  # of a pass, where the kata has a baseline and the device a clock

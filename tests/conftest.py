@@ -55,6 +55,7 @@ SLICE = 6  # katas of a family that one process compiles and grades
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all-seeds", action="store_true", help="try tests of races on many more schedules")
     parser.addoption("--katas", metavar="A,B", help=f"of {OF_KATAS}, only the tests of these katas")
 
 

@@ -417,8 +417,8 @@ def test_right_answer_does_not_excuse_a_finding() -> None:
     assert verdict.kind is Kind.MODIFIED_INPUT and verdict.sizes == {"n": 1}
 
 
-def test_second_call_with_other_bits_is_a_race() -> None:
-    """Both answers are within the tolerance, but the same input must give the same bits."""
+def twice_other_bits(outcome: Outcome, **about: Any) -> Verdict:
+    """Both answers are within the tolerance, and two calls on the same input give different bits."""
     wide = spec(tolerance=Accumulated(terms=lambda sizes: 1000, magnitude=lambda a, b, sizes: abs(a) + abs(b)))
     seen: dict[bytes, int] = {}
 
@@ -428,10 +428,55 @@ def test_second_call_with_other_bits_is_a_race() -> None:
         seen[key] = seen.get(key, 0) + 1
         return {"c": c * (1 + 2.0**-22) if seen[key] == 2 and sizes["n"] >= 3 else c}
 
-    verdict = run(FakeSandbox(answer), the_spec=wide)
+    def seen_by(call: Call, made: Outcome, sizes: dict[str, Any]) -> Outcome:
+        return replace(made, counters=outcome.counters, order=outcome.order)
+
+    explain = about.pop("explain", None)
+    return run(FakeSandbox(answer, seen_by), the_spec=replace(wide, **about), explain=explain)
+
+
+ATOMICS = Writer("kernel", "kata.cu", 12)
+COUNTED = CallCounters(1, 10, 320)
+
+
+def test_other_bits_that_no_atomic_explains_are_a_race() -> None:
+    verdict = twice_other_bits(Outcome(counters=COUNTED))
     assert verdict.kind is Kind.RACE and "different bits" in verdict.summary
-    seen.clear()
-    assert run(FakeSandbox(answer), the_spec=replace(wide, deterministic=False)).passed
+
+
+def test_other_bits_of_atomics_are_a_pass_with_a_remark() -> None:
+    verdict = twice_other_bits(Outcome(counters=COUNTED, order=ATOMICS))
+    assert verdict.passed and has(verdict.remark, "not repeatable", "atomics", "line 12")
+
+
+def test_other_bits_where_the_kata_asks_for_the_same() -> None:
+    verdict = twice_other_bits(Outcome(counters=COUNTED, order=ATOMICS), repeatable=True)
+    assert (verdict.kind, verdict.line) == (Kind.NOT_REPEATABLE, 12)
+
+
+def test_other_bits_that_the_kata_means_are_not_spoken_of() -> None:
+    verdict = twice_other_bits(Outcome(counters=COUNTED), deterministic=False)
+    assert verdict.passed and not verdict.remark
+
+
+def test_a_gpu_asks_the_simulator_why_bits_differ() -> None:
+    asked: list[CaseKey] = []
+
+    def explain(shape: CaseKey) -> Outcome | None:
+        asked.append(shape)
+        return answers.pop()
+
+    race = Outcome(findings=(Finding("race", "race on y[0]", file="kata.cu", line=7),))
+    answers: list[Outcome | None] = [Outcome(order=ATOMICS)] * 99
+    assert has(twice_other_bits(Outcome(), explain=explain).remark, "line 12")
+    assert asked
+    answers = [race] * 99
+    verdict = twice_other_bits(Outcome(), explain=explain)
+    assert (verdict.kind, verdict.line) == (Kind.RACE, 7)
+    answers = [Outcome()] * 99
+    assert twice_other_bits(Outcome(), explain=explain).kind is Kind.RACE
+    answers = [None] * 99
+    assert has(twice_other_bits(Outcome(), explain=explain).remark, "not known")
 
 
 def test_second_call_is_judged_too() -> None:

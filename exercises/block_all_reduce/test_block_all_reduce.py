@@ -165,6 +165,7 @@ def walked(spec: Spec, *, ordered: bool = False) -> Spec:
         large=shapes((1_000_003, 40_000_003)),
         work=lambda sizes: 20 * sizes["n"],
         deterministic=ordered,
+        repeatable=ordered,
     )
 
 

@@ -90,6 +90,6 @@ WALKED = replace(
 
 SPECS = {
     "dot_product_f32x4": WALKED,
-    "dot_product_f32x4_last_block": replace(WALKED, deterministic=True),
+    "dot_product_f32x4_last_block": replace(WALKED, deterministic=True, repeatable=True),
     "dot_product_f16x8_pack_f32": WALKED,
 }

@@ -189,7 +189,8 @@ class Spec:
     reference and magnitude their indices as ``rows``, or None for all.
     ``baselines`` are what speed is measured against, by the name that difficulty.yaml uses: a function that gets all
     tensors by name, on the GPU, and returns what is timed. It runs in the child process and is never asked for values.
-    ``deterministic`` is False where the order of float atomics may change the last bits from call to call.
+    ``deterministic`` is False where the order of float atomics may change the last bits from call to call, as the kata
+    means it: nothing is said of it. ``repeatable`` is True where the headers ask for the same bits in every call.
     """
 
     computes: str
@@ -204,6 +205,7 @@ class Spec:
     large: tuple[Sizes, ...] = ()
     parameters: tuple[Parameter, ...] = ()
     deterministic: bool = True
+    repeatable: bool = False
     min_bytes: Callable[[Sizes, int], int] | None = None
     flops: Callable[[Sizes], int] | None = None
     slice_dim: str | None = None

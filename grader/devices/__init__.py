@@ -140,7 +140,8 @@ class Finding:
     """Something that the device saw go wrong, in the learner's terms.
 
     ``kind`` is the value of a grader.verdict.Kind ("out of bounds", "race", "misaligned", "uninitialised",
-    "deadlock", "crash", "time-out", "modified its input", "not allowed", "launch failed", "unsupported").
+    "deadlock", "divergent barrier", "crash", "time-out", "modified its input", "not allowed", "launch failed",
+    "unsupported").
     ``index`` counts elements of the buffer (negative: before its start); None where there is no buffer.
     """
 
@@ -182,6 +183,7 @@ class Outcome:
 
     ``launches`` are those of a GPU, in order. ``counters`` are the simulator's, None where no launcher was called.
     ``writers`` names who last wrote each watched element, such as "c[3]". An element that was not written is not in it.
+    ``order`` is where a kernel used an atomic that gives another result in another order of threads, on the simulator.
     After a timing run there is ``timing`` and no outputs.
     """
 
@@ -191,6 +193,7 @@ class Outcome:
     writers: Mapping[str, Writer] = field(default_factory=dict)
     launches: tuple[Launch, ...] = ()
     timing: TimingResult | None = None
+    order: Writer | None = None
 
 
 class DeviceError(Exception):

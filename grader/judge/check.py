@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
 CALLS = 2  # of the same contents, to compare bits
+Explain = Callable[[CaseKey], Outcome | None]  # the simulator's outcome; None: it cannot run the file
 FINDING_WORK = 1 << 23  # that a call with a finding stands for: how far other blocks had come by then is left to chance
 LIMITS = Limits(all_seconds=120.0)
 
@@ -86,6 +87,7 @@ class _Search:
     spec: Spec
     sandbox: Sandbox
     budget: SearchBudget
+    explain: Explain | None = None
     tried: dict[CaseKey, Verdict] = field(default_factory=dict)
     instructions: int = 0
     work: int = 0
@@ -104,13 +106,21 @@ class _Search:
         return outcome
 
 
-def check(kata: Kata, spec: Spec, sandbox: Sandbox, budget: SearchBudget, last_failure: Path | None = None) -> Verdict:
+def check(
+    kata: Kata,
+    spec: Spec,
+    sandbox: Sandbox,
+    budget: SearchBudget,
+    last_failure: Path | None = None,
+    explain: Explain | None = None,
+) -> Verdict:
     """Try shapes until one fails, then the smallest that fails alike; a pass says how many were tried.
 
-    ``last_failure`` is the file in which the shape that failed is kept, to be tried first the next time.
+    ``last_failure`` is the file in which the shape that failed is kept, to be tried first the next time. ``explain``
+    runs a case on the simulator, where the sandbox's device does not see why two calls gave different bits.
     Raises SandboxError where the device cannot be used.
     """
-    search = _Search(kata, spec, sandbox, budget)
+    search = _Search(kata, spec, sandbox, budget, explain)
     failed = _remembered(search, last_failure) or _first_failing_named(search) or _drawn(search)
     if failed is None:
         if last_failure is not None:
@@ -124,6 +134,7 @@ def check(kata: Kata, spec: Spec, sandbox: Sandbox, budget: SearchBudget, last_f
             error_share=worst,
             printed=sandbox.printed,
             left_out=_left_out(search),
+            remark=next((verdict.remark for verdict in search.tried.values() if verdict.remark), ""),
         )
     smallest = _shrink(search, failed)
     _remember(smallest, last_failure)
@@ -298,7 +309,7 @@ def try_shape(search: _Search, shape: CaseKey) -> Verdict:
     """Call the launcher on one case, on the same contents again where that is not too much work, and judge each."""
     case = Case(search.kata, search.spec, shape)
     before: Outcome | None = None
-    share = 0.0
+    share, remark = 0.0, ""
     for nth in range(CALLS if search.spec.work(case.sizes) <= search.budget.work_limit else 1):
         outcome = search.call(case.call(nth=nth, limits=search.budget.limits))
         verdict = judge(case, outcome)
@@ -307,9 +318,12 @@ def try_shape(search: _Search, shape: CaseKey) -> Verdict:
         if not verdict.passed:
             return replace(verdict, printed=search.sandbox.printed)
         if before is not None and search.spec.deterministic and outcome.outputs != before.outputs:
-            return replace(nondeterministic(case), printed=search.sandbox.printed)
+            verdict = replace(other_bits(case, (before, outcome), search.explain), error_share=verdict.error_share)
+            if not verdict.passed:
+                return replace(verdict, printed=search.sandbox.printed)
+            remark = verdict.remark
         before, share = outcome, max(share, verdict.error_share)
-    return Verdict(Kind.PASS, "right", error_share=share)
+    return Verdict(Kind.PASS, "right", error_share=share, remark=remark)
 
 
 def _too_long(case: Case, search: _Search) -> Verdict:
@@ -385,11 +399,33 @@ def from_finding(case: Case, finding: Finding) -> Verdict:
     return replace(verdict_at(case, Kind(finding.kind), summary), finding=finding, line=line)
 
 
-def nondeterministic(case: Case) -> Verdict:
-    """The verdict on two calls that agree with the reference and not with each other."""
+def other_bits(case: Case, calls: Sequence[Outcome], explain: Explain | None) -> Verdict:
+    """The verdict on two calls that agree with the reference and not with each other.
+
+    Atomics take threads in any order, and float additions round: that is right, and not repeatable. The simulator knows
+    which stores were atomic, and finds those that race; a device that does not is ``calls`` without counters.
+    """
+    order = next((call.order for call in calls if call.order), None)
+    if order is None and any(call.counters is None for call in calls):
+        simulated = explain(case.shape) if explain is not None else None
+        if simulated is None:
+            return _not_repeatable(case, "the cause is not known: the simulator cannot run this file", None)
+        if simulated.findings:
+            return from_finding(case, simulated.findings[0])
+        order = simulated.order
+    if order is not None:
+        return _not_repeatable(case, f"the atomics on line {order.line} take threads in any order", order.line)
     return verdict_at(
         case, Kind.RACE, "two calls on the same input gave different bits: threads depend on each other's order"
     )
+
+
+def _not_repeatable(case: Case, why: str, line: int | None) -> Verdict:
+    """A pass with a remark, or a verdict of its own kind where the kata asks for the same bits."""
+    if case.spec.repeatable:
+        words = f"two calls on the same input gave different bits, and this kata asks for the same: {why}"
+        return replace(verdict_at(case, Kind.NOT_REPEATABLE, words), line=line)
+    return Verdict(Kind.PASS, "right", remark=f"right, but not repeatable: {why}")
 
 
 def verdict_at(case: Case, kind: Kind, summary: str) -> Verdict:

@@ -21,7 +21,7 @@ from grader.content.spec import Spec
 from grader.devices import Contents, Limits, Outcome, Outputs, TimingRequest, TimingResult
 from grader.devices.contents import DIFFERENT, JUDGED
 from grader.judge.case import Case, CaseKey, Expected, Key
-from grader.judge.check import from_finding, judge, nondeterministic, verdict_at
+from grader.judge.check import Explain, from_finding, judge, other_bits, verdict_at
 from grader.judge.encoding import decode, stored
 from grader.judge.peaks import peak_bytes, peak_flops
 from grader.sandbox.parent import Sandbox
@@ -56,6 +56,7 @@ class _Track:
     sizes: Mapping[str, int]
     baseline: str
     graded: bool
+    explain: Explain | None = None
     times: list[tuple[float, float]] = field(default_factory=list)
     noise: tuple[tuple[float, float], ...] = ()
     outcome: Outcome = field(default_factory=Outcome)
@@ -67,18 +68,25 @@ class _Track:
 
 
 def measure(
-    kata: Kata, spec: Spec, sandbox: Sandbox, *, gpu: Gpu, pairs: int | None = None, tell: Callable[[str], None] = print
+    kata: Kata,
+    spec: Spec,
+    sandbox: Sandbox,
+    *,
+    gpu: Gpu,
+    pairs: int | None = None,
+    tell: Callable[[str], None] = print,
+    explain: Explain | None = None,
 ) -> Verdict:
     """A pass with a measurement of each shape of the kata's ``speed``, too slow, inconclusive, or what went wrong.
 
     As many pairs as the threshold of this card's architecture needs; ``pairs`` of them where that is given.
-    Whatever does not decide is tried once more in a fresh process.
+    Whatever does not decide is tried once more in a fresh process. ``explain`` is as in check.
     """
-    verdict = _measured(kata, spec, sandbox, gpu, pairs)
+    verdict = _measured(kata, spec, sandbox, gpu, pairs, explain)
     if verdict.kind is Kind.INCONCLUSIVE:
         tell(f"{kata.name}: {verdict.summary}; trying once more")
         sandbox.close()
-        verdict = _measured(kata, spec, sandbox, gpu, pairs)
+        verdict = _measured(kata, spec, sandbox, gpu, pairs, explain)
     return verdict
 
 
@@ -99,10 +107,12 @@ def threshold_of(kata: Kata, gpu: Gpu) -> Threshold | None:
     return kata.speed.percent.get(gpu.arch.removesuffix("a")) if kata.speed else None
 
 
-def _measured(kata: Kata, spec: Spec, sandbox: Sandbox, gpu: Gpu, pairs: int | None) -> Verdict:
+def _measured(
+    kata: Kata, spec: Spec, sandbox: Sandbox, gpu: Gpu, pairs: int | None, explain: Explain | None
+) -> Verdict:
     assert kata.speed is not None
     shapes = [fitted(kata, spec, sizes, gpu.memory_bytes) for sizes in kata.speed.shapes]
-    tracks = [_Track(sizes, kata.speed.baseline, True) for sizes in shapes]
+    tracks = [_Track(sizes, kata.speed.baseline, True, explain) for sizes in shapes]
     threshold = threshold_of(kata, gpu)
     verdict = Verdict(Kind.PASS, "measured")
     for stage in STAGES if pairs is None and threshold is not None else (pairs or STAGES[0],):
@@ -183,7 +193,7 @@ def _request(kata: Kata, spec: Spec, sandbox: Sandbox, track: _Track, *, pairs: 
     result = track.result
     if result.finding is not None:
         return _while_timed(from_finding(case, result.finding), sandbox)
-    if (verdict := _judged(case, request, result)) is not None:
+    if (verdict := _judged(case, request, result, track.explain)) is not None:
         return _while_timed(verdict, sandbox)
     track.times += result.times
     track.noise += result.noise
@@ -336,7 +346,7 @@ _WHOLE: dict[Key, tuple[Expected, ...]] = {}
 MOST_INPUTS = 4  # hundreds of megabytes: two shapes with two kinds of values
 
 
-def _judged(case: Case, request: TimingRequest, result: TimingResult) -> Verdict | None:
+def _judged(case: Case, request: TimingRequest, result: TimingResult, explain: Explain | None) -> Verdict | None:
     """What is wrong with the answers, if anything is."""
     for nth, (call, outputs) in enumerate(result.answers):
         verdict = _answer(case.in_call(request.secret, call), f"{request.secret} {call}", outputs, nth)
@@ -348,8 +358,8 @@ def _judged(case: Case, request: TimingRequest, result: TimingResult) -> Verdict
             verdict = _answer(there, f"{request.secret} {call}", outputs)
             if not verdict.passed:
                 return verdict
-        if case.spec.deterministic:
-            return nondeterministic(case)
+        if case.spec.deterministic and not (verdict := other_bits(case, (Outcome(),), explain)).passed:
+            return verdict
     for call, timed, untimed in result.again[DIFFERENT:]:
         verdict = _agreement(case.in_call(request.secret, call), there.expected, timed, untimed)
         if not verdict.passed:

@@ -21,7 +21,9 @@ LEAST_STAGE_S = 0.005
 
 _NEXT = {
     Kind.UNSUPPORTED: "the simulator refuses what it cannot run; a GPU grades this file (--device gpu)",
+    Kind.DIVERGENT_BARRIER: "cards of today let these meet, CUDA does not promise it: let all reach one barrier",
     Kind.MODIFIED_INPUT: "inputs are const; write only to the outputs",
+    Kind.NOT_REPEATABLE: "let one thread add up what the others left, in an order that the sizes alone decide",
     Kind.TOO_SLOW: "`kata bench` says what was launched; docs/profiling.md how to find what a kernel waits for",
     Kind.INCONCLUSIVE: "the answer is right; grade again on a quiet machine, or with --no-speed",
 }
@@ -64,8 +66,8 @@ def speed(measurement: Measurement) -> str:
 
 
 def printed(grade: Grade) -> list[str]:
-    """What kernels and launcher printed during a pass, and the TODOs that are still empty."""
-    rows = (row for verdict in grade.verdicts for row in _printed(grade, verdict))
+    """The note of a pass, what kernels and launcher printed during it, and the TODOs that are still empty."""
+    rows = (row for verdict in grade.verdicts for row in (*_remark(verdict), *_printed(grade, verdict)))
     return [INDENT + plain(row) for row in (*rows, *_todos(grade, grade.verdict))] if grade.passed else []
 
 
@@ -154,6 +156,11 @@ def _printed(grade: Grade, verdict: Verdict) -> Iterable[str]:
         shown.insert(0, f"(the last {PRINTED_LINES} of {count} lines; {which} with `kata grade --json`)")
     for place, line in enumerate(shown):
         yield _row("printed" if place == 0 else "", line).rstrip()
+
+
+def _remark(verdict: Verdict) -> Iterable[str]:
+    if verdict.remark:
+        yield _row("note", verdict.remark)
 
 
 def _device(grade: Grade, verdict: Verdict) -> Iterable[str]:

@@ -245,8 +245,8 @@ class Child:
     def write_outcome(self, outcome: Outcome, *, spent: bool) -> None:
         """The header has the names of outputs and answers in the order of their contents."""
         timing = replace(outcome.timing, answers=(), again=()) if outcome.timing else None
-        header = asdict(replace(outcome, outputs={}, timing=timing, counters=None, writers={}, launches=()))
-        header.update({name: encode(getattr(outcome, name)) for name in ("counters", "writers", "launches")})
+        header = asdict(replace(outcome, outputs={}, timing=timing, counters=None, writers={}, launches=(), order=None))
+        header.update({name: encode(getattr(outcome, name)) for name in ("counters", "writers", "launches", "order")})
         header["outputs"] = list(outcome.outputs)
         header["timed_outputs"] = [(number, list(outputs)) for number, outputs in _timed_outputs(outcome)]
         header["answers"] = len(outcome.timing.answers) if outcome.timing else 0
@@ -394,4 +394,5 @@ def _decode_outcome(header: Mapping[str, Any], blobs: Iterable[Contents]) -> Out
     counters = None if header["counters"] is None else decode(CallCounters, header["counters"], "the counters")
     writers = {place: decode(Writer, item, f"the writer of {place}") for place, item in header["writers"].items()}
     launches = tuple(decode(Launch, item, "a launch") for item in header["launches"])
-    return Outcome(outputs, findings, counters, writers, launches, timing)
+    order = None if header["order"] is None else decode(Writer, header["order"], "the order")
+    return Outcome(outputs, findings, counters, writers, launches, timing, order)

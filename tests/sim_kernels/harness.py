@@ -30,7 +30,8 @@ def build(source: Path, *, arch: str = "90a") -> Path:
     kata.so names the engine as a library that it needs: tests load it where torch's CUDA runtime may be already.
     """
     toolchain = find_toolchain()
-    text = source.read_bytes() + f"{toolchain.identity} {arch} {LIBRARY}".encode()
+    headers = b"".join(header.read_bytes() for header in sorted(HERE.glob("*.cuh")))
+    text = source.read_bytes() + headers + f"{toolchain.identity} {arch} {LIBRARY}".encode()
     key = hashlib.sha256(text).hexdigest()[:16]
     folder = Path(tempfile.gettempdir()) / f"kata-sim-tests-{os.getuid()}" / f"{source.stem}-{key}"
     if not (folder / "kata.so").is_file():

@@ -14,6 +14,44 @@ __global__ void tail_kernel(const float* x, float* y, int n) {
 }
 LAUNCHER(tail, n / 256 + 1, 256, 0)
 
+// The compiler moves loads of __ldg above the loop that checks for them.
+__global__ void halves_of_nothing_kernel(const half* x, float* y, int columns) {
+    for (int row = 0; row < 2; ++row) {
+        float sum = 0;
+        for (int k = threadIdx.x; k < columns; k += 32) sum = fmaf(2.0f, __half2float(__ldg(x + k)), sum);
+        y[row * 32 + threadIdx.x] = sum;
+    }
+}
+KATA_EXPORT void halves_of_nothing(const float* x, float* y, int n, cudaStream_t stream) {
+    halves_of_nothing_kernel<<<1, 32, 0, stream>>>(reinterpret_cast<const half*>(x + n), y, 0);
+}
+
+__global__ void nonsense_not_chosen_kernel(const float* x, float* y, int n) {
+    int i = threadIdx.x;
+    float value;
+    asm("ld.global.nc.f32 %0, [%1];" : "=f"(value) : "l"(i < 32 ? x + i : x + n + i));
+    y[i] = i < 32 ? value : -1;
+}
+LAUNCHER(nonsense_not_chosen, 1, 64, 0)
+
+// Scratch that the first call allocates and all calls use; it grows when it must.
+__global__ void through_scratch_kernel(const float* x, float* scratch, float* y, int n) {
+    int i = threadIdx.x;
+    scratch[i] = x[i];
+    __syncthreads();
+    y[i] = scratch[i];
+}
+KATA_EXPORT void scratch_kept(const float* x, float* y, int n, cudaStream_t stream) {
+    static float* scratch = nullptr;
+    static int room = 0;
+    if (room < n) {
+        cudaFree(scratch);
+        cudaMalloc(&scratch, n * sizeof(float));
+        room = n;
+    }
+    through_scratch_kernel<<<1, 256, 0, stream>>>(x, scratch, y, n);
+}
+
 __global__ void reversed_kernel(const float* x, float* y, int n) {
     __shared__ float tile[256];
     int i = threadIdx.x;

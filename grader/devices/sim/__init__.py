@@ -23,6 +23,7 @@ from grader.devices.sim.library import (
     load_kata,
     read_counters,
     read_findings,
+    read_order,
     read_runtime_calls,
     read_writers,
 )
@@ -75,7 +76,8 @@ class SimDevice:
                 if buffer.role == "out"
             }
             findings = (*read_findings(engine), *broken)
-            return Outcome(outputs, findings, read_counters(engine, call), read_writers(engine))
+            order = read_order(engine)
+            return Outcome(outputs, findings, read_counters(engine, call), read_writers(engine), order=order)
         finally:
             engine.sim_end()
 

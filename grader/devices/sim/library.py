@@ -38,6 +38,7 @@ _PROTOTYPES: dict[str, tuple[Any, Sequence[Any]]] = {
     "sim_watch": (None, (ctypes.c_char_p, ctypes.c_uint64, ctypes.c_uint32)),
     "sim_writers": (ctypes.c_char_p, ()),
     "sim_counters": (None, (ctypes.POINTER(ctypes.c_uint64),)),
+    "sim_order": (ctypes.c_char_p, ()),
     "sim_count": (None, ()),
     "sim_counted": (ctypes.c_char_p, ()),
     "sim_end": (None, ()),
@@ -154,6 +155,12 @@ def read_writers(engine: ctypes.CDLL) -> dict[str, Writer]:
     """Who wrote each watched element. Raises DeviceError."""
     found = _report(engine.sim_writers(), "writers", dict)
     return {place: _read(Writer, item, f"the writer of {place}") for place, item in found.items()}
+
+
+def read_order(engine: ctypes.CDLL) -> Writer | None:
+    """An atomic of the call that gives another result in another order of threads. Raises DeviceError."""
+    found = _report(engine.sim_order(), "order", object)
+    return None if found is None else _read(Writer, found, "the order")
 
 
 def read_counters(engine: ctypes.CDLL, call: Call) -> CallCounters:

@@ -76,6 +76,14 @@ SIM_EXPORT const char* sim_writers() {
     return text.c_str();
 }
 
+// Where a kernel of the call used an atomic that gives another result in another order of threads, as a JSON object;
+// null where none did.
+SIM_EXPORT const char* sim_order() {
+    static std::string text;
+    text = Device::get().has_order ? json(Device::get().order) : "null";
+    return text.c_str();
+}
+
 // Counts what the call's kernels do.
 SIM_EXPORT void sim_count() {
     Device::get().count();

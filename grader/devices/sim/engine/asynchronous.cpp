@@ -37,11 +37,15 @@ void copy(Warp& warp, const Instruction& in, Mask mask) {
     std::memset(copy.data, 0, sizeof copy.data);
     if (whole) check_global_at(warp, in, from, whole, copy.bytes, Access::read, at);
     each_lane(whole, [&](int l) { std::memcpy(copy.data[l], at[l], copy.bytes); });
+    u32 bytes[LANES];
+    std::fill(bytes, bytes + LANES, copy.bytes);
     each_lane(mask & ~ignored & ~whole, [&](int l) {
+        bytes[l] = wanted[l];
         if (!wanted[l]) return;
         check_global_at(warp, in, from, Mask(1) << l, wanted[l], Access::read, at);
         std::memcpy(copy.data[l], at[l], wanted[l]);
     });
+    copy.sources = warp.block->copies.sources(warp, mask & ~ignored, from, bytes);
     if (Counters* counters = warp.block->counters.get()) {
         if (whole) counters->global(warp, whole, from, copy.bytes, Access::read);
         counters->shared(warp, mask, copy.to, copy.bytes, Access::write);
@@ -124,6 +128,9 @@ void bulk_load(Warp& warp, const Instruction& in, Mask mask) {
             check_global_at(warp, in, a, Mask(1) << l, Copy::MOST, Access::read, at);
             std::memcpy(copy.data.data() + done, at[l], Copy::MOST);
         }
+        u32 bytes[LANES];
+        bytes[l] = u32(copy.bytes);
+        copy.sources = warp.block->copies.sources(warp, Mask(1) << l, from, bytes);
         const u64 barrier = warp.row<const u64>(in.operand[2])[l];
         warp.block->mbarriers.attach(warp, l, barrier, std::move(copy));
     });
@@ -172,8 +179,8 @@ void lower_wait(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry
     d.emit(out);
 }
 
-void fence_proxy(Warp& warp, const Instruction&, Mask) {
-    warp.block->fence_proxy(warp);
+void fence_proxy(Warp& warp, const Instruction&, Mask mask) {
+    warp.block->fence_proxy(warp, mask);
 }
 
 void nothing(Warp&, const Instruction&, Mask) {}

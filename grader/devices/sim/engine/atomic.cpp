@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "decode.h"
+#include "launch.h"
 #include "operation.h"
 #include "check_access.h"
 
@@ -86,10 +87,20 @@ T update(u8* place, T b) {
     return bit_cast<T>(old);
 }
 
+// Float atomics round, so that their order shows; of others it shows in the old value, where that is asked for.
+template <class T>
+void note_order(const Warp& warp, const Instruction& in) {
+    if constexpr (!std::is_integral_v<T>)
+        warp.launch->note_order(warp.here, true);
+    else if (in.entry->lower != lower_reduction)
+        warp.launch->note_order(warp.here, false);
+}
+
 template <class T, T (*F)(T, T)>
 void combine(Warp& warp, const Instruction& in, Mask mask) {
     u8* at[LANES];
     in.check_access(warp, in, mask, sizeof(T), Access::atomic, at);
+    note_order<T>(warp, in);
     T* d = warp.row<T>(in.operand[0]);
     const T* b = warp.row<const T>(in.operand[1]);
     each_lane(mask, [&](int l) { d[l] = update<T, F>(at[l], b[l]); });
@@ -100,6 +111,7 @@ template <class T, T (*F)(T, T), int count, bool results>
 void combine_vector(Warp& warp, const Instruction& in, Mask mask) {
     u8* at[LANES];
     in.check_access(warp, in, mask, sizeof(T) * count, Access::atomic, at);
+    note_order<T>(warp, in);
     constexpr int first = results ? count : 0;
     each_lane(mask, [&](int l) {
         for (int i = 0; i < count; ++i) {
@@ -114,6 +126,7 @@ template <class T>
 void compare_and_swap(Warp& warp, const Instruction& in, Mask mask) {
     u8* at[LANES];
     in.check_access(warp, in, mask, sizeof(T), Access::atomic, at);
+    note_order<T>(warp, in);
     T* d = warp.row<T>(in.operand[0]);
     const T *expected = warp.row<const T>(in.operand[1]), *desired = warp.row<const T>(in.operand[2]);
     each_lane(mask, [&](int l) {
@@ -131,6 +144,7 @@ void swap_wide(Warp& warp, const Instruction& in, Mask mask) {
     static std::mutex one_at_a_time;
     u8* at[LANES];
     in.check_access(warp, in, mask, sizeof(u128), Access::atomic, at);
+    warp.launch->note_order(warp.here, false);
     u128* d = warp.row<u128>(in.operand[0]);
     const u128 *expected = warp.row<const u128>(in.operand[1]),
                *desired = warp.row<const u128>(in.operand[1 + compares]);

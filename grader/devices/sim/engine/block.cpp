@@ -108,6 +108,8 @@ void Block::start(u64 linear) {
     for (Warp& warp : warps) {
         warp.alive = warp.existing;
         warp.at_barrier = warp.at_warp_sync = warp.set_aside = 0;
+        warp.parts.clear();
+        warp.poisons.clear();
         warp.clock = last_clock_ + 1;
         warp.known_min = last_clock_;
         warp.known.fill(last_clock_);
@@ -138,7 +140,8 @@ void Block::account(const Warp& warp) {
 bool Block::run(u64 budget) {
     const u32 count = u32(warps.size());
     u32 rounds = 0;
-    for (u64 done = 0; done < budget;) {
+    bool slept = false;
+    for (u64 done = 0; done < budget && !slept;) {
         bool ran = false, finished = true;
         const u32 start = u32(random() % count);
         const bool backwards = random() & 1;
@@ -147,6 +150,8 @@ bool Block::run(u64 budget) {
             if (warp.runnable()) {
                 const u64 before = warp.executed;
                 warp.run(std::min(SLICE, budget));
+                slept |= yields;
+                yields = false;
                 done += warp.executed - before;
                 unaccounted_ += warp.executed - before;
                 ran = true;
@@ -175,6 +180,7 @@ bool Block::finish() {
 
 // ---- barriers
 
+// CUDA asks that all threads of a block come to the same __syncthreads().
 void Block::check_same_barrier(const Warp& warp, Barrier& barrier, Mask lanes) {
     if (!barrier.open) {
         barrier.open = true;
@@ -183,11 +189,13 @@ void Block::check_same_barrier(const Warp& warp, Barrier& barrier, Mask lanes) {
     }
     const u32 first = line_of(barrier.pc).line, now = line_of(warp.here).line;
     if (barrier.pc == warp.here || first == now) return;
-    stop_at(
-        at(warp, warp.here, __builtin_ctz(lanes), FindingKind::deadlock,
-           "divergent barrier: " + thread(warp.thread(__builtin_ctz(lanes))) + " waits at the barrier on line " +
-               std::to_string(now) + " while other threads of its block wait at the one on line " +
-               std::to_string(first)));
+    // Threads meet at a barrier by its number (PTX ISA 9.7.13.1, "barrier"), so the launch goes on; whether it hangs is
+    // seen in the end.
+    const int lane = __builtin_ctz(lanes);
+    launch->object(
+        at(warp, warp.here, lane, FindingKind::divergent_barrier,
+           thread(warp.thread(lane)) + " waits at the barrier on line " + std::to_string(now) +
+               " while other threads of its block wait at the one on line " + std::to_string(first)));
 }
 
 bool Block::complete(const Barrier& barrier) const {
@@ -216,7 +224,8 @@ void Block::arrive(Warp& warp, Mask lanes, u32 id, u32 expected) {
     Barrier& barrier = barriers[id % BARRIERS];
     barrier.expected = expected;
     barrier.arrived += lanes == warp.existing ? LANES : u32(__builtin_popcount(lanes));
-    barrier.released.join(warp.release());
+    warp.release(lanes, barrier.released);
+    warp.tick();
     if (complete(barrier)) release(barrier, Reduction::none);
 }
 
@@ -235,12 +244,12 @@ void Block::release(Barrier& barrier, Reduction op) {
         }
         warp.at_barrier &= ~lanes;
     }
-    const Barrier done = barrier;
+    const Barrier done = std::move(barrier);
     barrier = {};
     synchronise(done);
 }
 
-// What all did before they came comes before what those who waited do after it.
+// What all did before they came, or exited, comes before what those who waited do after it.
 void Block::synchronise(const Barrier& barrier) {
     const Mask* members = barrier.waiting;
     VectorClock joined = barrier.released;
@@ -248,40 +257,44 @@ void Block::synchronise(const Barrier& barrier) {
     for (Warp& warp : warps) {
         if (!members[warp.index]) continue;
         latest = std::max(latest, warp.clock);
-        joined.join(warp.release());
+        warp.release(members[warp.index] | (warp.existing & ~warp.alive), joined);
     }
     const u32 least = joined.min(warps.size());
     for (Warp& warp : warps) {
         if (!members[warp.index]) continue;
-        warp.known = joined;
-        warp.known_min = least;
+        warp.become(members[warp.index], joined, least);
         warp.clock = latest + 1;
     }
 }
 
 // ---- fences and flags
 
-void Block::fence(Warp& warp, bool device) {
+void Block::fence(Warp& warp, Mask lanes, bool device) {
     if (device && launch->global_shadow) {
-        VectorClock known = warp.known.since(origin);
-        known[warp.index] = warp.clock - origin;
-        launch->global_shadow->release_acquire.fence(releases, known);
+        VectorClock known;
+        warp.release(lanes, known);
+        launch->global_shadow->release_acquire.fence(releases, warp, lanes, known.since(origin));
     }
-    ordering.fence(warp);
+    ordering.fence(warp, lanes);
+}
+
+void Block::settle_reads() {
+    launch->global_shadow->release_acquire.settle(releases);
 }
 
 // Whether the fence itself comes before a copy is not asked: enough that somebody fenced who knew of the writes.
-void Block::fence_proxy(Warp& warp) {
+void Block::fence_proxy(Warp& warp, Mask lanes) {
     if (!program->bulk_stores) return;
-    proxied.join(warp.release());
+    warp.release(lanes, proxied);
+    warp.tick();
 }
 
 void Block::record_strong_access(Warp& warp, const Instruction& in, Mask mask, Access access, u8* const* at) {
-    if (in.releases) fence(warp, true);
+    if (in.releases) fence(warp, mask, true);
     ordering.record_strong_access(warp, mask, at, access);
     if (launch->global_shadow)
-        launch->global_shadow->release_acquire.record_strong_access(releases, mask, at, access, in.acquires);
-    if (in.acquires) ordering.fence(warp);
+        launch->global_shadow->release_acquire.record_strong_access(releases, warp, mask, at, access, in.acquires);
+    if (in.acquires) ordering.fence(warp, mask);
 }
 
 // ---- findings

@@ -45,10 +45,14 @@ struct Block {
     void wait(Warp& warp, Mask lanes, u32 barrier, u32 expected, Mask votes, Reduction op);
     void arrive(Warp& warp, Mask lanes, u32 barrier, u32 expected);
 
-    void fence(Warp& warp, bool device);  // for the block, or for the whole device
-    void fence_proxy(Warp& warp);         // between the generic and the async proxy
+    void fence(Warp& warp, Mask lanes, bool device);  // for the block, or for the whole device
+    void fence_proxy(Warp& warp, Mask lanes);         // between the generic and the async proxy
     // Records a volatile or atomic access: flags and locks order what stands around them.
     void record_strong_access(Warp& warp, const Instruction& in, Mask mask, Access access, u8* const* at);
+
+    void settle() {  // what the last strong access has read of other blocks
+        if (!releases.read.empty()) settle_reads();
+    }
 
     Site site(const Warp& warp, u32 pc, int lane) const;
     // A finding at the running instruction of a warp. `stop_at` keeps it and
@@ -72,6 +76,7 @@ struct Block {
     u32 origin = 0;       // of the clocks of its warps
     VectorClock proxied;  // up to these clocks a proxy fence has come after what the warps wrote
     Barrier barriers[BARRIERS];
+    bool yields = false;               // a thread sleeps: other warps get their turn, and then other blocks
     std::unique_ptr<Finding> pending;  // an uninitialised read that may yet turn out to be a race
 
     u64 random();
@@ -87,6 +92,7 @@ struct Block {
     [[noreturn]] void deadlock_at_warp_sync(const Warp& warp);
     void account(const Warp& warp);
     bool finish();
+    void settle_reads();
 
     std::vector<u8> register_storage_, local_storage_, local_shadow_;
     u64 random_state_ = 0;

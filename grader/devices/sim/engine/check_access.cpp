@@ -1,6 +1,7 @@
 #include "check_access.h"
 
 #include "block.h"
+#include "decode.h"
 #include "operation.h"
 #include "global_shadow.h"
 #include "watch.h"
@@ -37,11 +38,6 @@ Finding in_allocation(
     finding.index = index;
     finding.has_index = true;
     return finding;
-}
-
-[[noreturn]] void stop_in(
-    Warp& warp, int lane, FindingKind kind, const Allocation& allocation, s64 index, const std::string& message) {
-    warp.block->stop_at(in_allocation(warp, lane, kind, allocation, index, message));
 }
 
 // Where a kernel fences, flags and locks order what stands around them.
@@ -92,30 +88,32 @@ u32 item_bytes(const Allocation& allocation, u32 access_bytes) {
     return allocation.itemsize ? allocation.itemsize : access_bytes == 16 ? 4 : access_bytes;
 }
 
-[[noreturn]] void bad_global(
-    Warp& warp, int lane, u64 address, u32 bytes, Access access, const Allocation* allocation) {
+Finding bad_global(Warp& warp, int lane, u64 address, u32 bytes, Access access, const Allocation* allocation) {
+    const auto at = [&](FindingKind kind, const std::string& message) {
+        return warp.block->at(warp, warp.here, lane, kind, message);
+    };
     if (!allocation)
-        stop(
-            warp, lane, FindingKind::out_of_bounds,
-            std::string(verb(access)) + std::to_string(bytes) + " bytes at address " + hexadecimal(address) +
-                (address < 4096 ? ", a null pointer" : ", where no buffer is"));
+        return at(
+            FindingKind::out_of_bounds, std::string(verb(access)) + std::to_string(bytes) + " bytes at address " +
+                                            hexadecimal(address) +
+                                            (address < 4096 ? ", a null pointer" : ", where no buffer is"));
     const s64 offset = s64(address - allocation->base);
     if (allocation->freed)
-        stop(
-            warp, lane, FindingKind::out_of_bounds,
-            std::string(verb(access)) + allocation->name + " after it was freed");
+        return at(FindingKind::out_of_bounds, std::string(verb(access)) + allocation->name + " after it was freed");
     const bool within = offset >= 0 && u64(offset) + bytes <= allocation->bytes;
     const Place place =
         within ? inside(allocation->name, offset, item_bytes(*allocation, bytes), bytes)
                : outside(allocation->name, offset, allocation->bytes, item_bytes(*allocation, bytes), bytes);
-    if (!within) stop_in(warp, lane, FindingKind::out_of_bounds, *allocation, place.index, verb(access) + place.text);
+    if (!within)
+        return in_allocation(
+            warp, lane, FindingKind::out_of_bounds, *allocation, place.index, verb(access) + place.text);
     if (misaligned(address, bytes))
-        stop_in(
+        return in_allocation(
             warp, lane, FindingKind::misaligned, *allocation, place.index,
             verb(access) + std::to_string(bytes) + " bytes at " + allocation->name + "[" + std::to_string(place.index) +
                 "]" + not_aligned(address, bytes));
     const bool input = allocation->kind == AllocationKind::input;
-    stop_in(
+    return in_allocation(
         warp, lane, input ? FindingKind::modified_input : FindingKind::out_of_bounds, *allocation, place.index,
         verb(access) + place.text + ", but " + allocation->name + (input ? " is an input" : " is constant"));
 }
@@ -151,6 +149,16 @@ void record_access(
         stop_global_race(warp, allocation, bytes, race);
 }
 
+// The compiler may have moved this load above its check: what it gives is a finding where it is used.
+u8* unusable_or_stop(Warp& warp, const Instruction& in, int lane, Finding finding) {
+    static u8 nothing[64] = {};
+    if (in.entry->lower != lower_load || !in.option) warp.block->stop_at(std::move(finding));
+    const u32 cause = warp.poisons.add_cause(std::move(finding));
+    for (int i = 0; i < in.entry->operation.signature.count; ++i)
+        warp.poisons.taint(in.operand[i], Mask(1) << lane, cause);
+    return nothing;
+}
+
 // One lane by itself: the lanes are in different buffers, or one of them is
 // wrong.
 u8* global_lane(Warp& warp, const Instruction& in, int lane, const u64* a, u32 bytes, Access access) {
@@ -159,7 +167,7 @@ u8* global_lane(Warp& warp, const Instruction& in, int lane, const u64* a, u32 b
     const u64 offset = allocation ? address - allocation->base : 0;
     if (!allocation || allocation->freed || offset > allocation->bytes || allocation->bytes - offset < bytes ||
         misaligned(address, bytes) || (access != Access::read && !allocation->writable))
-        bad_global(warp, lane, address, bytes, access, allocation);
+        return unusable_or_stop(warp, in, lane, bad_global(warp, lane, address, bytes, access, allocation));
     if (allocation->writable) record_access(warp, in, *allocation, a, Mask(1) << lane, bytes, access);
     if (allocation->shadow) {
         u8* shadow = allocation->shadow + offset;
@@ -279,6 +287,8 @@ void access_shared(Warp& warp, const Instruction& in, const u64* a, Mask mask, u
             verb(access) + block.shared_place(a[lane], bytes, false).text +
                 " in shared memory, which nobody has written"));
     }
+    if (access == Access::write && block.copies.may_fly() && shared.in_flight(mask, a, bytes))
+        block.copies.check(warp, mask, a, bytes, access);
     if (access != Access::read) shared.initialise(mask, a, bytes);
     u8* data = shared.data();
     each_lane(mask, [&](int l) { at[l] = data + a[l]; });

@@ -1,36 +1,71 @@
-// clock: vector clocks, a component for each warp of a block
+// clock: vector clocks, a component for each warp of a block, and what single lanes did beyond it
 //
-// A warp's own clock grows when it releases. What it has acquired of the others is a vector clock: accesses of warp w
-// up to known[w] come before the warp's next ones (Mattern 1989).
+// A warp's own clock grows when lanes of it release. What a lane has acquired of the others is a vector clock: accesses
+// of warp w up to clock[w] come before the lane's next ones (Mattern 1989). Lanes that release without having met the
+// rest of their warp release their own accesses alone: these stand in `lanes`.
 #pragma once
 #include <algorithm>
+#include <vector>
 
 #include "scalar.h"
 
 namespace sim {
 
 constexpr int WARPS_PER_BLOCK = 32;  // at most
+constexpr u32 LANES_PER_WARP = 32;
+
+// What these lanes of a warp did up to that clock.
+struct LaneClock {
+    u32 warp, lanes, clock;
+
+    bool operator==(const LaneClock& other) const {
+        return warp == other.warp && lanes == other.lanes && clock == other.clock;
+    }
+};
 
 struct VectorClock {
     u32 clock[WARPS_PER_BLOCK] = {};
+    u64 seen = 0;      // of other blocks, by ReleaseAcquire's time: what flags that were read stand for
+    u64 acquired = 0;  // and how much of it a fence has come after
+    std::vector<LaneClock> lanes;
 
     u32& operator[](size_t warp) { return clock[warp]; }
     u32 operator[](size_t warp) const { return clock[warp]; }
-    bool operator==(const VectorClock& other) const { return std::equal(clock, clock + WARPS_PER_BLOCK, other.clock); }
+    bool orders_the_same(const VectorClock& other) const {  // in the block
+        return std::equal(clock, clock + WARPS_PER_BLOCK, other.clock) && lanes == other.lanes;
+    }
 
-    void fill(u32 value) { std::fill(clock, clock + WARPS_PER_BLOCK, value); }
+    void fill(u32 value) {
+        std::fill(clock, clock + WARPS_PER_BLOCK, value);
+        seen = acquired = 0;
+        lanes.clear();
+    }
     void join(const VectorClock& other) {  // the later of both, for each warp
         for (int i = 0; i < WARPS_PER_BLOCK; ++i) clock[i] = clock[i] > other.clock[i] ? clock[i] : other.clock[i];
+        seen = std::max(seen, other.seen);
+        acquired = std::max(acquired, other.acquired);
+        if (!lanes.empty() || !other.lanes.empty()) join_lanes(other);
     }
-    // Whether what a warp did at that clock comes before.
-    bool covers(size_t warp, u32 at) const { return at <= clock[warp]; }
+    // Also all that a warp did up to that clock.
+    void reach(u32 warp, u32 at) {
+        clock[warp] = at;
+        if (!lanes.empty()) drop_covered();
+    }
+    // Also what these lanes of a warp, which has the lanes `existing`, did up to that clock.
+    void add(u32 warp, u32 added, u32 at, u32 existing);
+    // Whether what a thread did at that clock comes before.
+    bool covers(u32 thread, u32 at) const {
+        return at <= clock[thread / LANES_PER_WARP] || (!lanes.empty() && lane_covers(thread, at));
+    }
+    bool includes(const VectorClock& other) const;
     u32 min(size_t warps) const { return *std::min_element(clock, clock + warps); }
     // The same, counted from `origin`; what lies before it counts as 0.
-    VectorClock since(u32 origin) const {
-        VectorClock out;
-        for (int i = 0; i < WARPS_PER_BLOCK; ++i) out.clock[i] = std::max(clock[i], origin) - origin;
-        return out;
-    }
+    VectorClock since(u32 origin) const;
+
+ private:
+    bool lane_covers(u32 thread, u32 at) const;
+    void join_lanes(const VectorClock& other);
+    void drop_covered();
 };
 
 }  // namespace sim

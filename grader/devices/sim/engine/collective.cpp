@@ -1,9 +1,8 @@
 // collective: instructions of a warp's lanes together: shuffles, votes,
 // matches, reductions
 //
-// They run once all lanes of the member mask stand at them (Flow::warp_sync). A
-// shuffle from a lane that does not take part gives a NaN pattern, so that a
-// result which uses it shows.
+// They run once all lanes of the member mask stand at them (Flow::warp_sync). What
+// a shuffle gets from a lane that takes no part in it is poison (poison.h).
 #include "block.h"
 #include "decode.h"
 #include "operation.h"
@@ -14,6 +13,20 @@ namespace {
 
 constexpr u32 POISON = 0x7fffdead;
 
+// What the lane gets is undefined (PTX ISA 9.7.9.6): nothing may depend on it.
+void absent(Warp& warp, const Instruction& in, int lane, int source, u32 members) {
+    Block& block = *warp.block;
+    char text[16];
+    std::snprintf(text, sizeof text, "0x%08x", members);
+    const std::string why =
+        members >> source & 1 ? ", which is not there" : std::string(", which its mask ") + text + " does not name";
+    Finding finding = block.at(
+        warp, warp.here, lane, FindingKind::uninitialised,
+        "uses what " + in.entry->form + " gives " + block.thread(warp.thread(lane)) + " from lane " +
+            std::to_string(source) + why);
+    warp.poisons.taint(in.operand[0], Mask(1) << lane, warp.poisons.add_cause(std::move(finding)));
+}
+
 enum class Shuffle { up, down, butterfly, index };
 
 // PTX ISA 9.7.9.6: c holds the clamp in bits 0-4 and the segment mask in bits
@@ -22,6 +35,10 @@ template <Shuffle mode>
 void shuffle(Warp& warp, const Instruction& in, Mask mask) {
     u32 from[LANES];
     std::memcpy(from, warp.row<const u32>(in.operand[2]), sizeof from);
+    const Mask tainted = warp.poisons.empty() ? 0 : warp.poisons.lanes(in.operand[2]);
+    const Poisons before = tainted ? warp.poisons : Poisons();
+    if (!warp.poisons.empty()) warp.poisons.heal(in.operand[0], mask);
+    const u32* members = warp.row<const u32>(in.operand[5]);
     u32* d = warp.row<u32>(in.operand[0]);
     const u32 *b = warp.row<const u32>(in.operand[3]), *c = warp.row<const u32>(in.operand[4]);
     Mask inside = 0;
@@ -35,7 +52,10 @@ void shuffle(Warp& warp, const Instruction& in, Mask mask) {
         if (mode == Shuffle::butterfly) source = lane ^ offset, valid = source <= top;
         if (mode == Shuffle::index) source = bottom | (offset & ~segment), valid = source <= top;
         if (!valid) source = lane;
-        d[l] = mask >> source & 1 ? from[source] : POISON;
+        const bool takes_part = (mask & members[l]) >> source & 1;
+        d[l] = takes_part ? from[source] : POISON;
+        if (!takes_part) absent(warp, in, l, source, members[l]);
+        if (tainted >> source & 1) warp.poisons.taint_as(before, in.operand[0], l, in.operand[2], source);
         inside |= Mask(valid) << l;
     });
     warp.set_predicate(in.operand[1], mask, inside);
@@ -119,9 +139,16 @@ void elect(Warp& warp, const Instruction& in, Mask mask) {
     warp.set_predicate(in.operand[1], mask, Mask(1) << leader);
 }
 
-// bar.warp.sync: what its lanes did before comes before what they do after.
-void warp_barrier(Warp& warp, const Instruction&, Mask) {
-    warp.acquire(warp.release());
+// bar.warp.sync: what its lanes did before comes before what they do after. Lanes with one mask meet each other.
+void warp_barrier(Warp& warp, const Instruction& in, Mask mask) {
+    const u32* members = warp.row<const u32>(in.operand[in.target]);
+    while (mask) {
+        const u32 named = members[__builtin_ctz(mask)];
+        Mask same = 0;
+        each_lane(mask, [&](int l) { same |= Mask(members[l] == named) << l; });
+        warp.meet(same);
+        mask &= ~same;
+    }
 }
 
 constexpr Shape U32 = shape_of<u32>();

@@ -10,8 +10,14 @@ namespace {
 void nothing(Warp&, const Instruction&, Mask) {}
 
 template <bool device>
-void fence(Warp& warp, const Instruction&, Mask) {
-    warp.block->fence(warp, device);
+void fence(Warp& warp, const Instruction&, Mask mask) {
+    warp.block->fence(warp, mask, device);
+}
+
+// A hint, and others go on meanwhile.
+void sleep(Warp& warp, const Instruction&, Mask mask) {
+    warp.move(mask, warp.here + 1);
+    warp.block->yields = true;
 }
 
 // brx.idx: every lane goes to its own entry of the table
@@ -76,7 +82,7 @@ void control_entries(Table& t) {
     t.add("membar.{gl,sys}", {fence<true>, {}}, lower_fence);
     t.add(orders + "{cta,cluster}", {fence<false>, {}}, lower_fence);
     t.add(orders + "{gpu,sys}", {fence<true>, {}}, lower_fence);
-    t.add("nanosleep.u32", {nothing, {}}, lower_nothing);
+    t.add("nanosleep.u32", {sleep, {}}, lower_nothing, Flow::leave);
     t.add("pmevent{,.mask}", {nothing, {}}, lower_nothing);
     // A cluster is one block: its barrier is one of the block, beside the 16 that can be named.
     t.add("barrier.cluster.arrive{,.release,.relaxed}{,.aligned}", {nothing, {}}, lower_nothing);

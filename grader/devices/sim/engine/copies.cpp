@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "block.h"
+#include "global_shadow.h"
 #include "operation.h"
 #include "check_access.h"
 
@@ -30,6 +31,13 @@ struct AtCopy {
     }
     Warp& warp;
     u32 here, now;
+};
+
+// While it lives, what is written is a copy's own landing.
+struct Landing {
+    explicit Landing(bool& f) : flag(f) { flag = true; }
+    ~Landing() { flag = false; }
+    bool& flag;
 };
 
 }  // namespace
@@ -88,9 +96,45 @@ void Copies::hand_over(const Warp& warp, Mask mask, s64 barrier, u32 clock) {
     while (!flying.empty() && !flying.front().mask) flying.pop_front();
 }
 
+CopySources Copies::sources(const Warp& warp, Mask mask, const u64* from, const u32* bytes) const {
+    GlobalShadow* shadow = warp.launch->global_shadow;
+    std::vector<CopySource> found;
+    each_lane(mask, [&](int l) {
+        const Allocation* allocation = shadow && bytes[l] ? warp.launch->memory->find(from[l]) : nullptr;
+        if (allocation && allocation->writable)
+            found.push_back({l, from[l], bytes[l], shadow->writers(*allocation, from[l], bytes[l])});
+    });
+    return found.empty() ? nullptr : std::make_shared<const std::vector<CopySource>>(std::move(found));
+}
+
+// What a copy reads may be overwritten once the copy has been waited for, and not before, by its own thread either.
+void Copies::check_sources(const Warp& warp, u32 pc, const CopySources& sources, Mask lanes) const {
+    if (!sources) return;
+    GlobalShadow& shadow = *warp.launch->global_shadow;
+    for (const CopySource& source : *sources) {
+        if (!(lanes >> source.lane & 1)) continue;
+        const Allocation& allocation = *warp.launch->memory->find(source.address);
+        if (allocation.freed) continue;
+        const std::vector<Epoch> now = shadow.writers(allocation, source.address, source.bytes);
+        for (size_t i = 0; i < now.size(); ++i) {
+            if (now[i] == source.writers[i]) continue;
+            const u64 at = std::max(source.address, shadow.granule(source.address) + i * shadow.granule_bytes());
+            const u32 item = allocation.itemsize ? allocation.itemsize : 4;
+            const Place place = inside(allocation.name, s64(at - allocation.base), item, item);
+            Finding finding = race_of_copy(warp, pc, source.lane, now[i], "race on " + place.text);
+            finding.buffer = allocation.name;
+            finding.index = place.index;
+            finding.has_index = true;
+            block_.stop_at(std::move(finding));
+        }
+    }
+}
+
 void Copies::land(const Copy& copy, Mask lanes) {
     Warp& warp = block_.warps[copy.warp];
+    check_sources(warp, copy.pc, copy.sources, lanes);
     const AtCopy at_copy(warp, copy.pc, copy.clock);
+    const Landing landing(landing_);
     u8* at[LANES];
     check_shared_at(warp, block_.program->code[copy.pc], copy.to, lanes, copy.bytes, Access::write, at);
     each_lane(lanes, [&](int l) { std::memcpy(at[l], copy.data[l], copy.bytes); });
@@ -122,8 +166,8 @@ void Copies::check_fence(const Warp& warp, const BulkCopy& copy) const {
         const Epoch writer = block_.shared.last_writer(at);
         const u32 thread = shared_epoch::thread(writer), clock = shared_epoch::clock(writer);
         const u32 pc = shared_epoch::pc(writer);
-        const bool known = warp.known.covers(thread / LANES, clock) || thread == reader;
-        if (block_.proxied.covers(thread / LANES, clock) || !known || is_bulk(*block_.program, pc)) continue;
+        const bool known = warp.knows(copy.lane, thread, clock) || thread == reader;
+        if (block_.proxied.covers(thread, clock) || !known || is_bulk(*block_.program, pc)) continue;
         block_.stop_at(block_.at(
             warp, copy.pc, copy.lane, FindingKind::race,
             "race on " + block_.shared_place(at, 4, false).text + " in shared memory: " + block_.thread(thread) +
@@ -149,6 +193,8 @@ void Copies::wait_bulk(Warp& warp, Mask mask, u32 groups_left) {
 
 void Copies::land_bulk(const BulkCopy& copy) {
     Warp& warp = block_.warps[copy.warp];
+    check_sources(warp, copy.pc, copy.sources, Mask(1) << copy.lane);
+    const Landing landing(landing_);
     const AtCopy at_copy(warp, copy.pc, copy.clock);
     u64 to[LANES];
     u8* at[LANES];
@@ -213,7 +259,10 @@ void Copies::check(Warp& warp, Mask mask, const u64* address, u32 bytes, Access 
         const bool bulk = is_bulk(*block_.program, *pc);
         block_.stop_at(block_.at(
             warp, warp.here, l, FindingKind::race,
-            std::string(access == Access::read ? "reads " : "updates ") +
+            std::string(
+                access == Access::read    ? "reads "
+                : access == Access::write ? "writes "
+                                          : "updates ") +
                 block_.shared_place(address[l], bytes, false).text + ", whose " +
                 (bulk ? "cp.async.bulk" : "cp.async") + " (line " + std::to_string(block_.line_of(*pc).line) +
                 ") has not been waited for"));

@@ -5,14 +5,25 @@
 // the barrier after the wait, is told so. PTX ISA 9.7.9.25, "Asynchronous copy".
 #pragma once
 #include <deque>
+#include <memory>
 #include <vector>
 
 #include "clock.h"
+#include "epoch.h"
 #include "program.h"
 
 namespace sim {
 
 struct Block;
+
+// Bytes of global memory that a copy reads while the kernel may write them, and who had written them when it began.
+struct CopySource {
+    int lane;
+    u64 address;
+    u32 bytes;
+    std::vector<Epoch> writers;
+};
+using CopySources = std::shared_ptr<const std::vector<CopySource>>;  // null: nothing that may be written
 
 // What one warp instruction copies into shared memory; data are read at once.
 struct Copy {
@@ -24,6 +35,7 @@ struct Copy {
     u32 group[LANES];
     u64 to[LANES];
     u8 data[LANES][MOST];
+    CopySources sources;
 };
 
 // A bulk copy by one thread, in either direction.
@@ -36,6 +48,7 @@ struct BulkCopy {
     VectorClock known;  // what the thread knew when it issued the copy
     u32 group = 0;
     std::vector<u8> data;
+    CopySources sources;
 };
 
 class Copies {
@@ -53,6 +66,11 @@ class Copies {
     void commit_bulk(const Warp& warp, Mask mask);
     void wait_bulk(Warp& warp, Mask mask, u32 groups_left);
 
+    // Of what a copy reads, what the kernel may write: `bytes` bytes for each lane.
+    CopySources sources(const Warp& warp, Mask mask, const u64* from, const u32* bytes) const;
+    // Whether any may be on its way, and is not just landing.
+    bool may_fly() const { return any_ && !landing_; }
+
     // Everything that completes on the mbarrier lands; gives the bulk copies among it.
     std::vector<BulkCopy> land_on(s64 barrier);
     // Stops where a lane touches bytes that are on their way.
@@ -61,6 +79,7 @@ class Copies {
 
  private:
     void land(const Copy& copy, Mask lanes);
+    void check_sources(const Warp& warp, u32 pc, const CopySources& sources, Mask lanes) const;
     void land_bulk(const BulkCopy& copy);
     void store_bulk(const BulkCopy& copy);
     void check_fence(const Warp& warp, const BulkCopy& copy) const;
@@ -70,7 +89,7 @@ class Copies {
     std::deque<Copy> flying_[WARPS_PER_BLOCK];  // of each warp, in the order of issue
     std::vector<BulkCopy> loads_, stores_;
     u32 committed_[WARPS_PER_BLOCK][LANES] = {}, committed_bulk_[WARPS_PER_BLOCK][LANES] = {};  // of each thread
-    bool any_ = false;
+    bool any_ = false, landing_ = false;
 };
 
 }  // namespace sim

@@ -44,6 +44,7 @@ void Device::begin(u64 seed, u64 limit) {
                                           ": memory that host and device share is not supported by the "
                                           "simulator; use __device__ and cudaMemcpyToSymbol"));
     executed = executed_lanes = launches = 0;
+    has_order = false;
 }
 
 u64 Device::add_buffer(const std::string& name, bool input, u32 itemsize, u64 bytes, u64 offset, const u8* data) {
@@ -156,6 +157,8 @@ int Device::launch(const void* host, const Geometry& geometry, void** arguments,
     std::copy(geometry.block, geometry.block + 3, launch.block);
     launch.dynamic_shared = geometry.dynamic_shared;
     launch.stack_bytes = call_.stack_bytes;
+    launch.order = (call_.seed >> 1) * 0x100000001b3u + launches;
+    launch.backwards = call_.seed & 1;
     launch.seed = call_.seed * 0x100000001b3u + launches++;
     launch.threads = threads_;
     if (call_.counting) count(launch);
@@ -168,7 +171,8 @@ int Device::launch(const void* host, const Geometry& geometry, void** arguments,
     Allocation& parameters = *memory.find(GLOBAL_ORIGIN);
     parameters.data = launch.parameters.data();
     parameters.bytes = p->parameter_bytes;
-    GlobalShadow shadow(memory.size(), p->global_shift, p->fences, launch.threads > 1 && launch.blocks() > 1);
+    GlobalShadow shadow(
+        memory.size(), launch.blocks(), p->global_shift, p->fences, launch.threads > 1 && launch.blocks() > 1);
     if (launch.blocks() <= global_epoch::BLOCKS) launch.global_shadow = &shadow;
     if (!watch.empty()) launch.watch = &watch;
     run_grid(launch);
@@ -219,6 +223,19 @@ void Device::refuse_managed(const char* variable) {
     managed_ = variable_name(variable);
 }
 
+void Device::keep_order(const Launch& launch) {
+    const u32 rounded = launch.float_atomic, first = rounded ? rounded : launch.other_atomic.load();
+    if (!first || (has_order && (call_.float_order || !rounded))) return;
+    const SourceLine where =
+        source_line(*launch.program->module, launch.program->code[first - 1].location, launch.source);
+    order = Site();
+    order.kernel = launch.program->name;
+    order.file = where.file;
+    order.line = where.line;
+    has_order = true;
+    call_.float_order = rounded != 0;
+}
+
 void Device::finish(Launch& launch) {
     executed = launch.executed;
     executed_lanes += launch.executed_lanes;
@@ -226,6 +243,7 @@ void Device::finish(Launch& launch) {
         std::fwrite(launch.printed.data(), 1, launch.printed.size(), stdout);
         std::fflush(stdout);
     }
+    keep_order(launch);
     if (!launch.finding) return;
     keep(*launch.finding);
     call_.dead = true;

@@ -87,6 +87,7 @@ struct CallState {
     u64 limit = 0;  // of warp instructions
     u64 stack_bytes = STACK_BYTES;
     u64 allocations = 0;
+    bool float_order = false;  // Device::order is a float atomic's
     int error = SUCCESS;
     bool error_unchecked = false;  // the launcher has not asked for the error that the last finding is about
     bool dead = false;             // after a hard finding nothing runs any more
@@ -142,6 +143,9 @@ class Device {
     RuntimeCalls runtime_calls;  // of this call
     std::vector<Finding> findings;
     u64 executed = 0, executed_lanes = 0, launches = 0;
+    // Of this call, an atomic that gives another result in another order of threads, float ones first; and whether any.
+    Site order;
+    bool has_order = false;
 
  private:
     std::vector<u8> pack(const Program& program, void** arguments) const;
@@ -149,6 +153,7 @@ class Device {
     u64 grid_workspace();
     void count(Launch& launch);
     void finish(Launch& launch);
+    void keep_order(const Launch& launch);
     Finding without_place(FindingKind kind, const std::string& message) const;
 
     const Card* card_ = nullptr;

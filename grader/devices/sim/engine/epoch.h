@@ -39,24 +39,33 @@ inline u32 pc(Epoch e) {
 
 }  // namespace shared_epoch
 
-// ---- of global memory: block:20 | clock:13 | thread:10 | pc:18 | width:3
+// ---- of global memory: block and clock:33 | thread:10 | pc:18 | width:3
+//
+// A launch of few blocks has more bits for the clock: a call may execute 2^28 warp instructions, or 2^30 where all is
+// tried, and no clock grows faster than these.
 
 namespace global_epoch {
 
 constexpr u32 BLOCKS = 1 << 20;
-constexpr u32 LAST_CLOCK = (1 << 13) - 1;  // this one and later ones are not told apart
-constexpr int BLOCK_SHIFT = 44, CLOCK_SHIFT = 31, THREAD_SHIFT = 21, PC_SHIFT = 3;
+constexpr int CLOCK_SHIFT = 31, THREAD_SHIFT = 21, PC_SHIFT = 3;
 
-inline Epoch make(u32 block, u32 clock, u32 thread, u32 pc) {
-    return Epoch(block) << BLOCK_SHIFT | Epoch(clock < LAST_CLOCK ? clock : LAST_CLOCK) << CLOCK_SHIFT |
-           Epoch(thread) << THREAD_SHIFT | Epoch(pc & 0x3ffff) << PC_SHIFT;
-}
-inline u32 block(Epoch e) {
-    return u32(e >> BLOCK_SHIFT);
-}
-inline u32 clock(Epoch e) {
-    return u32(e >> CLOCK_SHIFT) & LAST_CLOCK;
-}
+struct Layout {
+    explicit Layout(u64 blocks) {
+        while (block_shift > 44 && blocks > u64(1) << (64 - block_shift)) --block_shift;
+    }
+    int block_shift = 63;
+
+    u32 last_clock() const {  // this one and later ones are not told apart
+        return u32((u64(1) << (block_shift - CLOCK_SHIFT)) - 1);
+    }
+    Epoch make(u32 block, u32 clock, u32 thread, u32 pc) const {
+        return Epoch(block) << block_shift | Epoch(clock < last_clock() ? clock : last_clock()) << CLOCK_SHIFT |
+               Epoch(thread) << THREAD_SHIFT | Epoch(pc & 0x3ffff) << PC_SHIFT;
+    }
+    u32 block(Epoch e) const { return u32(e >> block_shift); }
+    u32 clock(Epoch e) const { return u32(e >> CLOCK_SHIFT) & last_clock(); }
+};
+
 inline u32 thread(Epoch e) {
     return u32(e >> THREAD_SHIFT) & 1023;
 }

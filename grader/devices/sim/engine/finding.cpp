@@ -24,6 +24,7 @@ constexpr KindName KIND_NAMES[] = {
     {FindingKind::time_out, "time-out"},
     {FindingKind::modified_input, "modified its input"},
     {FindingKind::unsupported, "unsupported"},
+    {FindingKind::divergent_barrier, "divergent barrier"},
 };
 
 constexpr bool each_in_its_place() {

@@ -19,8 +19,9 @@ enum class FindingKind : u8 {
     time_out,
     modified_input,
     unsupported,
+    divergent_barrier,
 };
-constexpr int FINDING_KINDS = int(FindingKind::unsupported) + 1;
+constexpr int FINDING_KINDS = int(FindingKind::divergent_barrier) + 1;
 const char* name_of(FindingKind kind);  // as grader.verdict has it
 
 // The thread and the line that an access or a finding is of, as far as they are known.

@@ -63,8 +63,8 @@ bool all_alike(const u64* a, Mask mask) {
 
 }  // namespace
 
-GlobalShadow::GlobalShadow(size_t allocations, u32 granule_shift, bool fences, bool together)
-    : shift_(granule_shift), fences_(fences), together_(together), shadows_(allocations) {}
+GlobalShadow::GlobalShadow(size_t allocations, u64 blocks, u32 granule_shift, bool fences, bool together)
+    : epochs(blocks), shift_(granule_shift), fences_(fences), together_(together), shadows_(allocations) {}
 
 GlobalShadow::~GlobalShadow() {
     for (auto& shadow : shadows_) delete shadow.load();
@@ -95,23 +95,23 @@ GlobalShadow::AllocationShadow& GlobalShadow::shadow_of(const Allocation& alloca
 
 Epoch GlobalShadow::epoch_of(const Warp& warp) const {
     const Block& block = *warp.block;
-    return global_epoch::make(block.releases.block, warp.clock - block.origin, warp.index * LANES, warp.here);
+    return epochs.make(block.releases.block, warp.clock - block.origin, warp.index * LANES, warp.here);
 }
 
 bool GlobalShadow::ordered(Warp& warp, Epoch earlier, Epoch me) {
     if (earlier == 0) return true;
     Block& block = *warp.block;
-    const u32 clock = global_epoch::clock(earlier), thread = global_epoch::thread(earlier);
-    const u32 other = thread / LANES, at = clock + block.origin;
-    if (global_epoch::block(earlier) != global_epoch::block(me))
-        return fences_ && release_acquire.ordered(global_epoch::block(earlier), other, clock, block.releases);
-    return thread == global_epoch::thread(me) || clock == global_epoch::LAST_CLOCK || warp.known.covers(other, at) ||
-           (fences_ && block.ordering.has_read(warp, other, at));
+    const u32 clock = epochs.clock(earlier), thread = global_epoch::thread(earlier), at = clock + block.origin;
+    const int lane = int(global_epoch::thread(me) % LANES);
+    if (epochs.block(earlier) != epochs.block(me))
+        return fences_ && release_acquire.ordered(epochs.block(earlier), thread, clock, warp, lane, block.releases);
+    return thread == global_epoch::thread(me) || clock == epochs.last_clock() || warp.knows(lane, thread, at) ||
+           (fences_ && block.ordering.has_read(warp, thread, at));
 }
 
 // A whole warp writes whole lines that nobody has touched, or only these threads.
 bool GlobalShadow::fill(AllocationShadow& shadow, Epoch me, u64 offset, u32 bytes) {
-    constexpr Epoch THREADS = (~Epoch(0) << global_epoch::BLOCK_SHIFT) | Epoch(1023) << global_epoch::THREAD_SHIFT | 7;
+    const Epoch threads_mask = (~Epoch(0) << epochs.block_shift) | Epoch(1023) << global_epoch::THREAD_SHIFT | 7;
     const u64 count = u64(bytes) * LANES >> LINE_SHIFT, threads = (u64(1) << LINE_SHIFT) / bytes;
     if (count << LINE_SHIFT != u64(bytes) * LANES || offset & ((u64(1) << LINE_SHIFT) - 1)) return false;
     if (shadow.read.load(std::memory_order_relaxed)) return false;
@@ -119,7 +119,7 @@ bool GlobalShadow::fill(AllocationShadow& shadow, Epoch me, u64 offset, u32 byte
     me |= u32(__builtin_ctz(bytes));
     const u64 step = threads << global_epoch::THREAD_SHIFT;
     for (u64 i = 0; i < count; ++i)
-        if (line[i] && (line[i] ^ (me + i * step)) & THREADS) return false;
+        if (line[i] && (line[i] ^ (me + i * step)) & threads_mask) return false;
     for (u64 i = 0; i < count; ++i) put(line[i], me + i * step);
     return true;
 }
@@ -137,13 +137,30 @@ void GlobalShadow::split(AllocationShadow& shadow, u64 line) {
     put(shadow.line[line], SPLIT);
 }
 
+Epoch GlobalShadow::writer_of(const AllocationShadow& shadow, u64 granule) const {
+    const u64 line = line_of(granule);
+    const Epoch whole = peek(shadow.line[line]);
+    if (whole == SPLIT) return peek(shadow.writer[granule]);
+    if (!whole) return 0;
+    const u64 first = (granule - (line << (LINE_SHIFT - shift_))) << shift_ >> global_epoch::width(whole);
+    return (whole & ~Epoch(7)) + (first << global_epoch::THREAD_SHIFT);
+}
+
+std::vector<Epoch> GlobalShadow::writers(const Allocation& allocation, u64 address, u32 bytes) {
+    const AllocationShadow& shadow = shadow_of(allocation);
+    std::vector<Epoch> found;
+    const u64 last = (address - shadow.base + bytes - 1) >> shift_;
+    for (u64 g = (address - shadow.base) >> shift_; g <= last; ++g) found.push_back(writer_of(shadow, g));
+    return found;
+}
+
 // Whether remembering this reader, or atomic, would tell nothing new: a later
 // writer differs from one of those known anyway.
 bool GlobalShadow::redundant(const AllocationShadow& shadow, u64 granule, Epoch me) const {
     if (fences_ || peek(shadow.line[line_of(granule)]) != SPLIT || peek(shadow.writer[granule])) return false;
     const Epoch first = peek(shadow.reader[granule]), second = peek(shadow.other[granule]);
     if (!first || !second) return false;
-    if (global_epoch::block(first) != global_epoch::block(second)) return true;
+    if (epochs.block(first) != epochs.block(second)) return true;
     const auto now = [&](Epoch t) { return (t ^ me) >> global_epoch::CLOCK_SHIFT == 0; };  // same block and clock
     return now(first) && now(second) && global_epoch::thread(first) != global_epoch::thread(second);
 }
@@ -169,8 +186,8 @@ bool GlobalShadow::record_other(Warp& warp, AllocationShadow& shadow, u64 g, Epo
     }
     shadow.read.store(true, std::memory_order_relaxed);
     const Epoch first = peek(shadow.reader[g]), second = peek(shadow.other[g]);
-    const u32 block = global_epoch::block(me);
-    const bool foreign = second && global_epoch::block(second) != block && global_epoch::block(first) == block;
+    const u32 block = epochs.block(me);
+    const bool foreign = second && epochs.block(second) != block && epochs.block(first) == block;
     put(foreign || ordered(warp, first, me) ? shadow.reader[g] : shadow.other[g], me);
     return false;
 }
@@ -188,10 +205,8 @@ bool GlobalShadow::record(
         guard.move(lock_of(start));
         if (fill(shadow, base, start, bytes)) return false;
     }
-    if (!writes && (mask & (mask - 1)) && all_alike(a, mask)) {  // two lanes stand for all
-        const Mask rest = mask & (mask - 1);
-        mask = (mask & ~rest) | (rest & ~(rest - 1));
-    }
+    if (!writes && (mask & (mask - 1)) && all_alike(a, mask))  // the first and the last stand for all
+        mask = (mask & (0 - mask)) | Mask(1) << (LANES - 1 - __builtin_clz(mask));
     for (; mask; mask &= mask - 1) {
         const int l = __builtin_ctz(mask);
         const Epoch me = base + (u64(l) << global_epoch::THREAD_SHIFT);
@@ -225,7 +240,7 @@ Side side_of(const Warp& warp, Epoch epoch) {
     const Launch& launch = *warp.launch;
     Side side;
     side.at = warp.block->at(warp, global_epoch::pc(epoch), 0, FindingKind::race, "");
-    const u32 b = global_epoch::block(epoch), t = global_epoch::thread(epoch);
+    const u32 b = launch.global_shadow->epochs.block(epoch), t = global_epoch::thread(epoch);
     const u32 *grid = launch.grid, *n = launch.block;
     const u32 block[] = {b % grid[0], b / grid[0] % grid[1], b / grid[0] / grid[1]};
     const u32 thread[] = {t % n[0], t / n[0] % n[1], t / n[0] / n[1]};
@@ -243,10 +258,20 @@ Side side_of(const Warp& warp, Epoch epoch) {
 
 }  // namespace
 
+Finding race_of_copy(const Warp& warp, u32 copy_pc, int copy_lane, Epoch writer, const std::string& begin) {
+    const Side side = side_of(warp, writer);
+    Finding finding = side.at;
+    finding.message = begin + ": the asynchronous copy that " + warp.block->thread(warp.thread(copy_lane)) +
+                      " issues on line " + std::to_string(warp.block->line_of(copy_pc).line) + " reads it, " +
+                      side.what + " before the copy has been waited for";
+    return finding;
+}
+
 Finding race_between(Warp& warp, const Race& race, const std::string& begin) {
     const Epoch me = warp.launch->global_shadow->epoch_of(warp) + (u64(race.lane) << global_epoch::THREAD_SHIFT);
     Side mine = side_of(warp, me), other = side_of(warp, race.earlier);
-    const bool same_block = global_epoch::block(me) == global_epoch::block(race.earlier);
+    const global_epoch::Layout& epochs = warp.launch->global_shadow->epochs;
+    const bool same_block = epochs.block(me) == epochs.block(race.earlier);
     const bool mine_last = mine.weight != other.weight ? mine.weight > other.weight : mine.at.line >= other.at.line;
     Finding finding = mine_last ? mine.at : other.at;
     finding.message = begin + ": " + (mine_last ? other.what + ", " + mine.what : mine.what + ", " + other.what) +

@@ -27,6 +27,9 @@ namespace sim {
 
 struct Warp;
 
+// What to say where a copy's source was written before the copy was waited for; the finding stands at the write.
+Finding race_of_copy(const Warp& warp, u32 copy_pc, int copy_lane, Epoch writer, const std::string& begin);
+
 // What to say of a race, beginning with what it is on. The finding stands at
 // the read where there is one, else at the later plain write, whichever came
 // first.
@@ -35,7 +38,7 @@ Finding race_between(Warp& warp, const Race& race, const std::string& begin);
 class GlobalShadow {
  public:
     // `together`: several host threads run the blocks.
-    GlobalShadow(size_t allocations, u32 granule_shift, bool fences, bool together);
+    GlobalShadow(size_t allocations, u64 blocks, u32 granule_shift, bool fences, bool together);
     ~GlobalShadow();
 
     // Records the accesses of the lanes, all in one allocation; true where one races
@@ -45,7 +48,12 @@ class GlobalShadow {
         Race*);
 
     Epoch epoch_of(const Warp& warp) const;  // of its first lane, now
+    // The last plain writes of these bytes, one epoch for each granule.
+    std::vector<Epoch> writers(const Allocation& allocation, u64 address, u32 bytes);
+    u64 granule(u64 address) const { return address >> shift_ << shift_; }
+    u64 granule_bytes() const { return u64(1) << shift_; }
     ReleaseAcquire release_acquire;
+    const global_epoch::Layout epochs;
 
  private:
     struct AllocationShadow {
@@ -57,6 +65,7 @@ class GlobalShadow {
     };
 
     AllocationShadow& shadow_of(const Allocation& allocation);
+    Epoch writer_of(const AllocationShadow& shadow, u64 granule) const;
     bool ordered(Warp& warp, Epoch earlier, Epoch me);
     bool fill(AllocationShadow& shadow, Epoch me, u64 offset, u32 bytes);
     void split(AllocationShadow& shadow, u64 line);

@@ -23,9 +23,9 @@ constexpr u64 RESIDENT_BLOCKS = 4096;
 class Scheduler {
  public:
     explicit Scheduler(Launch& launch) : launch_(launch), total_(launch.blocks()) {
-        stride_ = total_ > 1 ? (launch.seed * 0x9e3779b97f4a7c15u | 1) % total_ : 1;
+        stride_ = total_ > 1 ? (launch.order * 0x9e3779b97f4a7c15u | 1) % total_ : 1;
         while (std::gcd(stride_, total_) != 1) stride_ = stride_ % total_ + 1;
-        offset_ = (launch.seed * 0xbf58476d1ce4e5b9u >> 16) % total_;
+        offset_ = (launch.order * 0xbf58476d1ce4e5b9u >> 16) % total_;
         const Program& p = *launch.program;
         const u64 warps = (launch.threads_per_block() + LANES - 1) / LANES;
         const u64 bytes = warps * (p.row_bytes + LANES * 2 * p.local_bytes) + launch.shared_bytes() * 8 + 4096;
@@ -59,7 +59,9 @@ class Scheduler {
             const std::lock_guard<std::mutex> lock(mutex_);
             if (launch_.stop) return nullptr;
             if (started_ < total_ && resident_ < capacity_) {
-                linear = u64((u128(started_++) * stride_ + offset_) % total_);
+                const u64 nth = launch_.backwards ? total_ - 1 - started_ : started_;
+                ++started_;
+                linear = u64((u128(nth) * stride_ + offset_) % total_);
                 ++resident_;
                 if (!idle_.empty()) {
                     block = std::move(idle_.back());
@@ -129,6 +131,7 @@ void run_grid(Launch& launch) {
     scheduler.work();
     for (auto& thread : others) thread.join();
     if (launch.suspicion && !launch.finding) launch.finding = std::move(launch.suspicion);
+    if (launch.objection && !launch.finding) launch.finding = std::move(launch.objection);
 }
 
 // A value read before anybody wrote it is the likelier cause of whatever came
@@ -147,6 +150,11 @@ void Launch::suspect(Finding found) const {
     suspicion = std::make_unique<Finding>(std::move(found));
     suspected_until = executed + PATIENCE;
     suspects = true;
+}
+
+void Launch::object(Finding found) const {
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (!objection) objection = std::make_unique<Finding>(std::move(found));
 }
 
 void Launch::print(const std::string& text) const {

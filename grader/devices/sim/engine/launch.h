@@ -34,7 +34,9 @@ struct Launch {
     u32 block[3] = {1, 1, 1};
     u64 dynamic_shared = 0;
     u64 stack_bytes = 0;  // of a thread
-    u64 seed = 0;
+    u64 seed = 0;         // of what is left to chance, but for the order in which blocks start:
+    u64 order = 0;        // two calls with one order, the second backwards, start any two blocks in either order
+    bool backwards = false;
     int threads = 1;
     std::vector<u8> parameters;
     u64 limit = 0;      // warp instructions that a call may execute
@@ -47,9 +49,13 @@ struct Launch {
     mutable std::mutex mutex;
     mutable std::unique_ptr<Finding> finding;    // the first one
     mutable std::unique_ptr<Finding> suspicion;  // an uninitialised read that may yet turn out to be a race
+    mutable std::unique_ptr<Finding> objection;  // to what CUDA leaves undefined and cards happen to run
     mutable std::atomic<bool> suspects{false};
     mutable u64 suspected_until = 0;  // so many warp instructions executed: it is as good as found
-    mutable std::string printed;      // by printf, bounded
+    // pc + 1 of the first instruction, of those executed, that gives another result in another order of threads: of
+    // float atomics, which round, and of those whose old value is read. 0: none.
+    mutable std::atomic<u32> float_atomic{0}, other_atomic{0};
+    mutable std::string printed;  // by printf, bounded
     // Warp instructions: of the whole call up to now, so that their sum is held against the limit; and their lanes.
     mutable std::atomic<u64> executed{0}, executed_lanes{0};
 
@@ -59,6 +65,12 @@ struct Launch {
 
     void keep(Finding finding) const;  // the first stops the launch
     void suspect(Finding finding) const;
+    void object(Finding finding) const;  // the launch goes on; whatever else is found comes first
+    void note_order(u32 pc, bool is_float) const {
+        std::atomic<u32>& first = is_float ? float_atomic : other_atomic;
+        const u32 known = first.load(std::memory_order_relaxed);
+        if (!known || pc + 1 < known) first.store(pc + 1, std::memory_order_relaxed);
+    }
     void print(const std::string& text) const;
 };
 

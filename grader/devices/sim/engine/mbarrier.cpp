@@ -63,7 +63,7 @@ void MBarriers::arrive(Warp& warp, int lane, MBarrier& barrier, u32 count, bool 
             "arrives at an mbarrier that expects " + plural(barrier.expected, "arrival") + " a phase and has " +
                 (barrier.pending ? "only " + std::to_string(barrier.pending) + " left" : "had them all")));
     }
-    barrier.arrived.join(warp.release());
+    warp.release(Mask(1) << lane, barrier.arrived);
     barrier.pending -= count;
     if (drops) barrier.expected -= std::min(barrier.expected, count);
     advance(barrier);
@@ -74,7 +74,7 @@ void MBarriers::arrive_after_copies(Warp& warp, Mask lanes, u64 address, bool in
     const u32 count = u32(__builtin_popcount(lanes));
     if (increments) barrier.pending += count;
     block_.copies.hand_over(warp, lanes, s64(address), warp.clock);
-    barrier.after_copies.push_back({count, warp.release()});
+    barrier.after_copies.push_back({count, warp.release(lanes)});
     resume(barrier);
 }
 
@@ -82,12 +82,12 @@ void MBarriers::attach(Warp& warp, int lane, u64 address, BulkCopy copy) {
     MBarrier& barrier = find(warp, lane, address);
     copy.barrier = s64(address);
     copy.clock = warp.clock;
-    copy.known = warp.release();
+    copy.known = warp.release(Mask(1) << lane);
     block_.copies.issue_bulk(warp, std::move(copy));
     resume(barrier);
 }
 
-bool MBarriers::has_ended(Warp& warp, u64 address, MBarrier& barrier, u64 phase) {
+bool MBarriers::has_ended(u64 address, MBarrier& barrier, u64 phase) {
     if (barrier.phase <= phase) {
         for (const BulkCopy& copy : block_.copies.land_on(s64(address))) {
             barrier.arrived.join(copy.known);
@@ -101,9 +101,7 @@ bool MBarriers::has_ended(Warp& warp, u64 address, MBarrier& barrier, u64 phase)
             advance(barrier);
         }
     }
-    if (barrier.phase <= phase) return false;
-    warp.acquire(barrier.completed);
-    return true;
+    return barrier.phase > phase;
 }
 
 // ---- those who wait
@@ -198,6 +196,7 @@ void arrive(Warp& warp, const Instruction& in, Mask mask) {
         if (kind == Arrival::expect) barriers.expect(barrier, number);
         barriers.arrive(warp, l, barrier, kind == Arrival::expect ? 1 : number, kind == Arrival::drop);
     });
+    warp.tick();
 }
 
 template <bool completes>
@@ -214,17 +213,25 @@ void transaction(Warp& warp, const Instruction& in, Mask mask) {
     });
 }
 
+// Calls `visit` with each mbarrier that lanes of the mask name, and with those lanes.
+template <class F>
+void each_object(const u64* address, Mask mask, F visit) {
+    while (mask) {
+        const u64 here = address[__builtin_ctz(mask)];
+        Mask same = 0;
+        each_lane(mask, [&](int l) { same |= Mask(address[l] == here) << l; });
+        visit(here, same);
+        mask &= ~same;
+    }
+}
+
 template <bool increments>
 void arrive_after_copies(Warp& warp, const Instruction& in, Mask mask) {
     u64 address[LANES];
     objects(warp, in, mask, Access::atomic, address);
-    for (Mask left = mask; left;) {
-        const u64 here = address[__builtin_ctz(left)];
-        Mask same = 0;
-        each_lane(left, [&](int l) { same |= Mask(address[l] == here) << l; });
-        warp.block->mbarriers.arrive_after_copies(warp, same, here, increments);
-        left &= ~same;
-    }
+    each_object(address, mask, [&](u64 here, Mask lanes) {
+        warp.block->mbarriers.arrive_after_copies(warp, lanes, here, increments);
+    });
 }
 
 // Lanes whose phase has not ended stay at the instruction until something happens. operands: result, state or parity
@@ -240,13 +247,16 @@ void wait(Warp& warp, const Instruction& in, Mask mask) {
         u64 phase = barrier.phase - 1;
         if (!parity) phase = warp.row<const u64>(in.operand[1])[l] >> STATE_PHASE;
         if (parity && (barrier.phase & 1) == (warp.row<const u32>(in.operand[1])[l] & 1)) phase = barrier.phase;
-        const bool is_over = phase + 1 == 0 || barriers.has_ended(warp, address[l], barrier, phase);
+        const bool is_over = phase + 1 == 0 || barriers.has_ended(address[l], barrier, phase);
         ended |= Mask(is_over) << l;
         if (!is_over && !barriers.is_refused(warp, l)) {
             barriers.suspend(warp, l, barrier);
             warp.pc[l] = warp.here;
         }
         barriers.answer(warp, l);
+    });
+    each_object(address, ended, [&](u64 here, Mask lanes) {
+        warp.acquire(lanes, barriers.find(warp, __builtin_ctz(lanes), here).completed);
     });
     warp.set_predicate(in.operand[0], mask, ended);
 }

@@ -46,7 +46,7 @@ class MBarriers {
     // A bulk copy that completes on the barrier.
     void attach(Warp& warp, int lane, u64 address, BulkCopy copy);
     // Whether the phase has ended; what it still waits for may land for it.
-    bool has_ended(Warp& warp, u64 address, MBarrier& barrier, u64 phase);
+    bool has_ended(u64 address, MBarrier& barrier, u64 phase);
     void suspend(Warp& warp, int lane, MBarrier& barrier);
     bool is_refused(const Warp& warp, int lane) const { return refused_[warp.index] >> lane & 1; }
     void answer(const Warp& warp, int lane) { refused_[warp.index] &= ~(Mask(1) << lane); }

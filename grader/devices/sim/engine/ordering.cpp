@@ -13,13 +13,14 @@ void Ordering::forget() {
     flags_.clear();
 }
 
-void Ordering::fence(Warp& warp) {
-    warp.acquire(pending_[warp.index]);
-    released_[warp.index] = warp.release();
+void Ordering::fence(Warp& warp, Mask lanes) {
+    warp.acquire(lanes, pending_[warp.index]);
+    warp.release(lanes, released_[warp.index]);
+    warp.tick();
 }
 
-bool Ordering::has_read(const Warp& warp, u32 other, u32 clock) const {
-    return pending_[warp.index].covers(other, clock);
+bool Ordering::has_read(const Warp& warp, u32 thread, u32 clock) const {
+    return pending_[warp.index].covers(thread, clock);
 }
 
 void Ordering::record_strong_access(const Warp& warp, Mask mask, u8* const* at, Access access) {

@@ -1,9 +1,9 @@
 // ordering: what fences and strong accesses order inside a block, beside its
 // barriers
 //
-// A warp that fences and then writes a flag strongly releases what it knows;
-// one that reads the flag strongly and then fences acquires it. So data passed
-// on through locks and flags are no race. Kept only for kernels that fence.
+// Lanes that fence and then write a flag strongly release what they know and did;
+// those of a warp that reads the flag strongly and then fences acquire it. So data
+// passed on through locks and flags are no race. Kept only for kernels that fence.
 #pragma once
 #include <unordered_map>
 
@@ -17,11 +17,11 @@ struct Warp;
 class Ordering {
  public:
     void forget();
-    void fence(Warp& warp);
+    void fence(Warp& warp, Mask lanes);
     void record_strong_access(const Warp& warp, Mask mask, u8* const* at, Access access);
-    // Whether a warp has read, without a fence since, that another came to that
+    // Whether a warp has read, without a fence since, that a thread came to that
     // clock: enough for global memory, whose findings err on the quiet side.
-    bool has_read(const Warp& warp, u32 other, u32 clock) const;
+    bool has_read(const Warp& warp, u32 thread, u32 clock) const;
 
  private:
     VectorClock released_[WARPS_PER_BLOCK], pending_[WARPS_PER_BLOCK];  // of each warp

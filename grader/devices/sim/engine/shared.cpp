@@ -13,8 +13,9 @@ constexpr u8 IN_FLIGHT = 2;  // of a byte, beside 0 and 1: the lowest bit says t
 
 bool ordered(const Warp& warp, Epoch earlier, Epoch me) {
     const u32 clock = shared_epoch::clock(earlier);
-    return clock <= warp.known_min || warp.known.covers(shared_epoch::thread(earlier) / LANES, clock) ||
-           shared_epoch::thread(earlier) == shared_epoch::thread(me);
+    const u32 thread = shared_epoch::thread(earlier);
+    return clock <= warp.known_min || clock <= warp.known[thread / LANES] || thread == shared_epoch::thread(me) ||
+           (warp.has_parted() && warp.knows(int(shared_epoch::thread(me) % LANES), thread, clock));
 }
 
 }  // namespace
@@ -57,19 +58,22 @@ bool SharedMemory::record_write(const Warp& warp, Epoch me, bool atomic, u64 gra
         *race = {earlier[i], i < 2, granule << shift_, 0};
         return true;
     }
-    // Atomics by others in this interval do not race with this one, but with a
-    // plain access that may follow.
-    if (!ordered(warp, writer_[granule], me)) other_writer_[granule] = writer_[granule];
+    // Atomics by others in this interval do not race with this one, but with a plain access that may follow; and a
+    // plain write that not all warps know of yet may race with an atomic that follows.
+    const Epoch before = writer_[granule];
+    const bool hidden =
+        shared_epoch::strong(me) && !shared_epoch::strong(before) && shared_epoch::clock(before) > warp.known_min;
+    if (hidden || !ordered(warp, before, me)) other_writer_[granule] = before;
     writer_[granule] = me;
     return false;
 }
 
-// All lanes read one address: the first two of them stand for all.
+// All lanes read one address: the first and the last of them stand for all.
 bool SharedMemory::broadcast_read(const Warp& warp, Mask mask, u64 address, u32 bytes, bool strong) {
     const u32 base = warp.index * LANES;
     const Epoch me = shared_epoch::make(warp.clock, base + u32(__builtin_ctz(mask)), strong, warp.here);
-    const Mask rest = mask & (mask - 1);
-    const Epoch second = shared_epoch::make(warp.clock, base + u32(__builtin_ctz(rest)), strong, warp.here);
+    const u32 last = LANES - 1 - u32(__builtin_clz(mask));
+    const Epoch second = shared_epoch::make(warp.clock, base + last, strong, warp.here);
     for (u64 g = address >> shift_; g <= (address + bytes - 1) >> shift_; ++g) {
         if (shared_epoch::clock(writer_[g]) > warp.known_min || shared_epoch::clock(other_writer_[g]) > warp.known_min)
             return false;
@@ -78,7 +82,7 @@ bool SharedMemory::broadcast_read(const Warp& warp, Mask mask, u64 address, u32 
         const bool keep =
             shared_epoch::clock(reader_[g]) > warp.known_min && shared_epoch::thread(reader_[g]) / LANES != warp.index;
         if (!keep) reader_[g] = me;
-        other_reader_[g] = keep ? me : second;
+        other_reader_[g] = second;
     }
     return true;
 }
@@ -115,6 +119,15 @@ int SharedMemory::uninitialised(Mask mask, const u64* address, u32 bytes) const 
         if (!all) return l;
     }
     return -1;
+}
+
+bool SharedMemory::in_flight(Mask mask, const u64* address, u32 bytes) const {
+    bool any = false;
+    each_lane(mask, [&](int l) {
+        const u8* shadow = initialised_.data() + address[l];
+        for (u32 i = 0; i < bytes; ++i) any |= shadow[i] == IN_FLIGHT;
+    });
+    return any;
 }
 
 void SharedMemory::depart(Mask mask, const u64* address, u32 bytes) {

@@ -28,6 +28,8 @@ class SharedMemory {
     bool record(const Warp& warp, Mask mask, const u64* address, u32 bytes, Access access, bool strong, Race* race);
     // The first lane that reads bytes which nobody wrote, or -1.
     int uninitialised(Mask mask, const u64* address, u32 bytes) const;
+    // Whether a copy on its way will write any of these bytes.
+    bool in_flight(Mask mask, const u64* address, u32 bytes) const;
     Epoch last_writer(u64 address) const { return writer_[address >> shift_]; }
     void initialise(Mask mask, const u64* address, u32 bytes);
     void depart(

@@ -67,6 +67,20 @@ Mask gather(Warp& warp, const Instruction& in, Mask mask) {
     return arrived;
 }
 
+// The lanes of the group that execute the instruction.
+inline Mask guarded(Warp& warp, const Instruction& in, Mask group) {
+    Mask mask = group;
+    if (in.guard >= 0) {
+        const Mask p = warp.predicate(in.guard);
+        mask &= in.guard_negated ? ~p : p;
+    }
+    if (!warp.poisons.empty()) {
+        warp.poisons.check_guard(warp, in, group);
+        if (in.flow != Flow::warp_sync && mask) warp.poisons.follow(warp, in, mask);
+    }
+    return mask;
+}
+
 // The lanes that fall behind at an access by several. They are set aside until the others wait.
 //
 // Strong accesses of several lanes are no data race, but they order nothing either (PTX ISA 8.3): without __syncwarp,
@@ -78,16 +92,106 @@ Mask behind(Warp& warp, Mask mask) {
 
 }  // namespace
 
-VectorClock Warp::release() {
-    VectorClock released = known;
-    released[index] = clock;
-    clock += 1;
-    return released;
+// ---- what its lanes know
+
+void Warp::release(Mask lanes, VectorClock& released) const {
+    block->settle();
+    released.join(known);
+    for (const LaneKnowledge& part : parts)
+        if (part.lanes & lanes) released.join(part.known);
+    if ((lanes & existing) == existing)
+        released.reach(index, clock);
+    else
+        released.add(index, lanes, clock, existing);
 }
 
-void Warp::acquire(const VectorClock& released) {
-    known.join(released);
+void Warp::acquire(Mask lanes, const VectorClock& released) {
+    if (are_all(lanes)) {
+        known.join(released);
+    } else {
+        Mask left = lanes & alive;
+        for (size_t i = 0, count = parts.size(); i < count; ++i) {
+            const Mask inside = parts[i].lanes & left, outside = parts[i].lanes & ~left;
+            if (!inside) continue;
+            if (outside) parts.push_back({outside, VectorClock(parts[i].known)});
+            parts[i].lanes = inside;
+            parts[i].known.join(released);
+            left &= ~inside;
+        }
+        if (left) parts.push_back({left, released});
+    }
+    if (!parts.empty()) join_parts();
     known_min = known.min(block->warps.size());
+}
+
+// What all lanes know is the warp's, and a part that knows no more than the warp is none.
+void Warp::join_parts() {
+    Mask parted = 0;
+    for (const LaneKnowledge& part : parts) parted |= part.lanes & alive;
+    if (are_all(parted)) {
+        VectorClock common;
+        common.fill(~0u);
+        common.seen = common.acquired = ~u64(0);
+        for (const LaneKnowledge& part : parts) {
+            for (int i = 0; i < WARPS_PER_BLOCK; ++i) common[i] = std::min(common[i], part.known[i]);
+            common.seen = std::min(common.seen, part.known.seen);
+            common.acquired = std::min(common.acquired, part.known.acquired);
+        }
+        known.join(common);
+    }
+    const auto is_none = [&](const LaneKnowledge& p) { return !(p.lanes & alive) || known.includes(p.known); };
+    parts.erase(std::remove_if(parts.begin(), parts.end(), is_none), parts.end());
+}
+
+void Warp::become(Mask lanes, const VectorClock& joined, u32 least) {
+    if (!are_all(lanes)) return acquire(lanes, joined);
+    known = joined;
+    parts.clear();
+    known_min = least;
+}
+
+// Lanes that have exited count as having come where all others do.
+void Warp::meet(Mask lanes) {
+    if (are_all(lanes) && !has_parted()) {
+        known[index] = clock;
+        known_min = known.min(block->warps.size());
+    } else {
+        VectorClock together;
+        release(are_all(lanes) ? existing : lanes, together);
+        become(lanes, together, together.min(block->warps.size()));
+    }
+    tick();
+}
+
+bool Warp::part_knows(int lane, u32 other, u32 at) const {
+    for (const LaneKnowledge& part : parts)
+        if (part.lanes >> lane & 1) return part.known.covers(other, at);
+    return false;
+}
+
+void Warp::see(Mask lanes, const VectorClock& flags) {
+    bool all_have = flags.seen <= known.seen;
+    if (!all_have && !parts.empty()) {
+        Mask have = 0;
+        for (const LaneKnowledge& part : parts) have |= flags.seen <= part.known.seen ? part.lanes : 0;
+        all_have = !(lanes & ~have);
+    }
+    if (!all_have) acquire(lanes, flags);
+}
+
+void Warp::acquire_seen(Mask lanes) {
+    VectorClock fenced;
+    fenced.acquired = known.seen;
+    for (const LaneKnowledge& part : parts)
+        if (part.lanes & lanes) fenced.acquired = std::max(fenced.acquired, part.known.seen);
+    if (fenced.acquired > known.acquired) acquire(lanes, fenced);
+}
+
+u64 Warp::acquired(int lane) const {
+    u64 most = known.acquired;
+    for (const LaneKnowledge& part : parts)
+        if (part.lanes >> lane & 1) most = std::max(most, part.known.acquired);
+    return most;
 }
 
 u8* Warp::local_at(int lane, u64 address, u64* available, u8** initialised) {
@@ -101,7 +205,7 @@ u8* Warp::local_at(int lane, u64 address, u64* available, u8** initialised) {
 
 void Warp::run(u64 budget) {
     const u64 end = executed + budget;
-    while (executed < end) {
+    while (executed < end && !block->yields) {
         Mask candidates = runnable() & ~set_aside;
         if (!candidates) {
             set_aside = 0;
@@ -134,13 +238,9 @@ void Warp::run_group(u32 start, u32 limit, bool alone, u64 budget) {
     u64 done = 0;
     for (;;) {
         const Instruction& in = code[at];
-        Mask mask = group;
-        if (in.guard >= 0) {
-            const Mask p = predicate(in.guard);
-            mask &= in.guard_negated ? ~p : p;
-        }
         here = at;
         ++done;
+        const Mask mask = guarded(*this, in, group);
         if (in.flow == Flow::next) {
             const Mask late = in.parts ? behind(*this, mask) : 0;
             if (mask & ~late) in.run(*this, in, mask & ~late);
@@ -164,6 +264,7 @@ void Warp::run_group(u32 start, u32 limit, bool alone, u64 budget) {
         } else if (in.flow == Flow::warp_sync && mask) {
             check_members(*this, in, mask);
             const Mask arrived = mask == existing ? mask : gather(*this, in, mask);
+            if (arrived && !poisons.empty()) poisons.follow(*this, in, arrived);
             if (arrived) in.run(*this, in, arrived);
             if (arrived != group) {
                 move(group & ~mask, at + 1);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "clock.h"
+#include "poison.h"
 #include "program.h"
 
 namespace sim {
@@ -24,6 +25,12 @@ struct Stack {
     std::vector<u8> saved;          // registers and parameters of outer activations of a function that calls itself
     std::vector<u8> bytes, shadow;  // the variables of those functions, and 1 where they are initialised
     u64 taken = 0;                  // bytes of the card's stack, at least
+};
+
+// What some lanes of a warp know beyond the others.
+struct LaneKnowledge {
+    Mask lanes;
+    VectorClock known;
 };
 
 struct Warp {
@@ -45,12 +52,14 @@ struct Warp {
     Mask active = 0;        // lanes of the running group
     u64 executed = 0;       // warp instructions
     u64 executed_lanes = 0;
-    Mask carry = 0;     // flag of add.cc and its like
-    u32 clock = 0;      // grows at every synchronisation
-    VectorClock known;  // accesses up to these clocks come before this warp's next
-    u32 known_min = 0;  // least of `known`
+    Mask carry = 0;                    // flag of add.cc and its like
+    u32 clock = 0;                     // grows at every synchronisation
+    VectorClock known;                 // accesses up to these clocks come before the next ones of all its lanes
+    u32 known_min = 0;                 // least of `known`
+    std::vector<LaneKnowledge> parts;  // of lanes that have parted; no lane is in two
     alignas(64) u32 pc[LANES] = {};
     Stack stacks[LANES];
+    Poisons poisons;  // values in its registers that no lane may use
 
     template <class T>
     T* row(s32 offset) const {
@@ -73,8 +82,27 @@ struct Warp {
         at_warp_sync = 0;
     }
 
-    VectorClock release();  // what it knows now; what it does next comes after
-    void acquire(const VectorClock& released);
+    // Joins to `released` what these lanes know and have done. What they do next comes after, once the clock has ticked.
+    void release(Mask lanes, VectorClock& released) const;
+    void tick() { clock += 1; }
+    VectorClock release(Mask lanes) {
+        VectorClock released;
+        release(lanes, released);
+        tick();
+        return released;
+    }
+    void acquire(Mask lanes, const VectorClock& released);
+    void become(Mask lanes, const VectorClock& joined, u32 least);  // which has all that they know
+    void meet(Mask lanes);  // each knows what the others know and did: bar.warp.sync
+    // Whether what a thread of the block did at that clock comes before the lane's next access.
+    bool knows(int lane, u32 other, u32 at) const {
+        return known.covers(other, at) || (!parts.empty() && part_knows(lane, other, at));
+    }
+    bool has_parted() const { return !parts.empty() || !known.lanes.empty(); }
+    // Of other blocks: what lanes have read of their flags; what comes before a fence after that.
+    void see(Mask lanes, const VectorClock& flags);
+    void acquire_seen(Mask lanes);
+    u64 acquired(int lane) const;
 
     // Runs until no lane can go on or about `budget` instructions are done.
     // Throws Halt.
@@ -86,6 +114,9 @@ struct Warp {
 
  private:
     void run_group(u32 start, u32 limit, bool alone, u64 budget);
+    bool are_all(Mask lanes) const { return ((lanes | ~alive) & existing) == existing; }
+    bool part_knows(int lane, u32 other, u32 at) const;
+    void join_parts();
 };
 
 }  // namespace sim

@@ -1,0 +1,102 @@
+"""The simulator: racy kernels are found on every schedule, and race-free ones that come close to a race on none.
+
+A few schedules of each; `--all-seeds` tries 30 of what is racy, and 100 of what is not.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from sim_kernels.harness import HERE, given, open_device, run, wanted
+
+from grader.devices import Finding, Outcome
+from grader.devices.sim import SimDevice
+
+RACES, RACE_FREE = HERE / "races.cu", HERE / "race_free.cu"
+N = 256
+X = [float(i % 17) for i in range(N)]
+FEW = {RACES: 4, RACE_FREE: 6}
+MANY = {RACES: 30, RACE_FREE: 100}
+
+# What else than a race may be found, where that is what happens: a phase that does not end, an mbarrier that is not
+# there yet, nonsense from a shuffle.
+OTHER_KINDS = {
+    "count_too_small": {"deadlock"},
+    "count_too_large": {"deadlock"},
+    "wrong_parity": {"race", "deadlock"},
+    "stage_filled_again": {"race", "deadlock"},
+    "no_barrier_after_init": {"race", "uninitialised"},
+    "shuffle_from_outside": {"uninitialised"},
+    "tree_of_twenty_lanes": {"uninitialised"},
+    "butterfly_of_half": {"uninitialised"},
+    "shuffled_address": {"uninitialised"},
+    "shuffled_decision": {"uninitialised"},
+}
+# One block looks whether another was there before it, and reads nothing where it was not: such a call has no race. The
+# second call of a case starts the blocks in the opposite order.
+OF_EVERY_TWO_CALLS = {"only_if_set"}
+# The order of blocks is part of the answer.
+ANY_ANSWER = {"own_slot"}
+
+
+def launchers(source: Path) -> list[str]:
+    text = source.read_text()
+    return re.findall(r"^LAUNCHER\((\w+),", text, re.MULTILINE) + re.findall(r"^KATA_EXPORT void (\w+)\(", text, re.M)
+
+
+@pytest.fixture(scope="module")
+def racy() -> SimDevice:
+    return open_device(RACES)
+
+
+@pytest.fixture(scope="module")
+def race_free() -> SimDevice:
+    return open_device(RACE_FREE)
+
+
+def seeds(request: pytest.FixtureRequest, source: Path) -> range:
+    return range((MANY if request.config.getoption("--all-seeds") else FEW)[source])
+
+
+def outcome(device: SimDevice, launcher: str, seed: int) -> Outcome:
+    return run(device, launcher, given("x", "f32", X), wanted("y", "f32", N), N, seed=seed)
+
+
+def lines_of(source: Path, launcher: str) -> range:
+    """Of its kernel and the functions before it, from the end of the launcher before."""
+    lines = source.read_text().splitlines()
+    end = next(place for place, line in enumerate(lines) if re.match(rf"(LAUNCHER|KATA_EXPORT).*\b{launcher}\b", line))
+    start = max((place for place, line in enumerate(lines[:end]) if line.startswith("LAUNCHER")), default=0)
+    return range(start + 2, end + 1)
+
+
+@pytest.mark.parametrize("launcher", launchers(RACES))
+def test_race_is_found_on_every_schedule(racy: SimDevice, launcher: str, request: pytest.FixtureRequest) -> None:
+    missed: list[int] = []
+    for seed in seeds(request, RACES):
+        found: tuple[Finding, ...] = outcome(racy, launcher, seed).findings
+        if not found:
+            missed.append(seed)
+            continue
+        assert found[0].kind in OTHER_KINDS.get(launcher, {"race"}), found
+        assert found[0].file == str(RACES) and found[0].line in lines_of(RACES, launcher), found
+    allowed = len(seeds(request, RACES)) // 2 if launcher in OF_EVERY_TWO_CALLS else 0
+    assert len(missed) <= allowed and len({seed // 2 for seed in missed}) == len(missed), missed
+
+
+@pytest.mark.parametrize("launcher", launchers(RACE_FREE))
+def test_race_free_kernel_passes_on_every_schedule(
+    race_free: SimDevice, launcher: str, request: pytest.FixtureRequest
+) -> None:
+    answers = set()
+    for seed in seeds(request, RACE_FREE):
+        done = outcome(race_free, launcher, seed)
+        assert done.findings == (), (seed, done.findings)
+        answers.add(bytes(done.outputs["y"]))
+    assert len(answers) == 1 or launcher in ANY_ANSWER
+
+
+def test_the_files_are_as_large_as_they_say() -> None:
+    assert len(launchers(RACES)) >= 50 and len(launchers(RACE_FREE)) >= 40
