@@ -47,7 +47,7 @@ OPTIMISATION = "-O2"
 OTHER_OPTIMISATION = {  # of sources by name: what runs once a launch, and what runs for every warp instruction
     "-O1": (
         *("api", "bases", "block", "card", "counters", "declarations", "decode", "device", "finding", "grid"),
-        *("instructions", "layout", "limits", "loaded_module", "lower", "operands", "parser", "print"),
+        *("instructions", "layout", "limits", "loaded_module", "lower", "operands", "parser", "passing", "print"),
         *("runtime", "runtime_calls", "streams", "tokens", "transfers"),
     ),
     "-O3": ("access", "check_access", "floating", "integer", "mma", "product", "shared", "warp"),

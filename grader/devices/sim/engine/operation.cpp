@@ -1,5 +1,9 @@
 #include "operation.h"
 
+#include <algorithm>
+
+#include "ptx.h"
+
 namespace sim {
 
 namespace {
@@ -19,6 +23,24 @@ void expand(std::string_view pattern, const std::string& prefix, std::vector<std
         expand(pattern.substr(close + 1), head + std::string(inner.substr(start, comma - start)), out);
         start = comma + 1;
     }
+}
+
+// The opcode, what has a place of its own (types, layouts of matrices), then the other modifiers in alphabetic order.
+std::string sorted_modifiers(const std::string& form) {
+    std::string placed;
+    std::vector<std::string> modifiers;
+    for (size_t start = 0; start <= form.size();) {
+        const size_t dot = std::min(form.find('.', start), form.size());
+        const std::string word = form.substr(start, dot - start);
+        start = dot + 1;
+        if (placed.empty() || ptx::type_bytes("." + word) || word == "pred" || word == "row" || word == "col")
+            placed += word + ".";
+        else
+            modifiers.push_back(word);
+    }
+    std::sort(modifiers.begin(), modifiers.end());
+    for (const std::string& word : modifiers) placed += "|" + word;
+    return placed;
 }
 
 constexpr void (*FAMILIES[])(Table&) = {
@@ -50,6 +72,13 @@ void Table::add(
 const OpcodeEntry* Table::find(const std::string& form) const {
     const auto found = index_.find(form);
     return found == index_.end() ? nullptr : found->second;
+}
+
+const OpcodeEntry* Table::find_reordered(const std::string& form) const {
+    const std::string wanted = sorted_modifiers(form);
+    for (const OpcodeEntry& entry : entries_)  // rarely needed, so there is no index for it
+        if (entry.form.size() == form.size() && sorted_modifiers(entry.form) == wanted) return &entry;
+    return nullptr;
 }
 
 const Table& operations() {
