@@ -74,7 +74,7 @@ class SimDevice:
                 for buffer, address in zip(call.buffers, addresses, strict=True)
                 if buffer.role == "out"
             }
-            findings = (*read_findings(engine), *broken)
+            findings = (*read_findings(engine, self._source), *broken)
             return Outcome(outputs, findings, read_counters(engine, call), read_writers(engine))
         finally:
             engine.sim_end()

@@ -48,6 +48,7 @@ class Decoder {
     void address(Instruction& out, const ptx::Operand& operand, const ptx::Instruction& in, u32 bytes);
     s32 address_row(const ptx::Operand& operand);  // the addresses that an address operand names, 8 bytes each
     bool is_predicate(const ptx::Operand& operand) const;
+    void note_narrow_access() { program_.global_shift = 0; }  // to global memory, of any width
     void note_fence() { program_.fences = true; }
     void note_bulk_store() { program_.bulk_stores = true; }
     void branch_to(Instruction& out, std::string_view label);

@@ -325,6 +325,7 @@ u32 Decoder::call_site(const ptx::Operand* results, std::string_view callee, con
     const ptx::Function& f = module_.functions[declared->second];
     call.builtin = !f.defined;
     if (call.builtin && !is_builtin(call.callee)) unsupported("a call of " + demangled(call.callee));
+    program_.allocates |= call.callee == "malloc" || call.callee == "free";
     const Layout* target = call.builtin ? nullptr : &layouts_[layout_index_.at(callee)];
     if (target) call.frame = target->frame;
     for (size_t i = 0; arguments && i < arguments->elements.size() && i < f.parameters.size(); ++i) {

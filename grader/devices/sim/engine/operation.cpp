@@ -48,7 +48,7 @@ constexpr void (*FAMILIES[])(Table&) = {
     half_entries,         convert_entries,        compare_entries,  float_convert_entries, move_entries,
     predicate_entries,    access_entries,         atomic_entries,   collective_entries,    control_entries,
     asynchronous_entries, mbarrier_entries,       matrix_entries,   mma_entries,           wmma_entries,
-    float8_entries,       packed_integer_entries, division_entries, call_entries,
+    float8_entries,       packed_integer_entries, division_entries, call_entries,          texture_entries,
 };
 
 }  // namespace

@@ -104,6 +104,7 @@ void float8_entries(Table&);
 void packed_integer_entries(Table&);
 void control_entries(Table&);
 void call_entries(Table&);
+void texture_entries(Table&);
 void asynchronous_entries(Table&);
 void mbarrier_entries(Table&);
 
