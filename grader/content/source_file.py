@@ -72,10 +72,16 @@ def read_source(path: Path) -> bytes:
 
 
 def first_line_with(word: str, text: str) -> int | None:
-    """The first line, from 1, that has the word in its code: not in a comment, a string or a directive."""
+    """The first of lines_with(), if there is one."""
+    return next(iter(lines_with(word, text)), None)
+
+
+def lines_with(word: str, text: str) -> list[int]:
+    """The lines, from 1, that have the word in their code: not in a comment, a string or a directive."""
     code = _COMMENT.sub(lambda found: "\n" * found[0].count("\n"), text)
     pattern = re.compile(rf"\b{re.escape(word)}\b")
-    for number, line in enumerate(code.splitlines(), 1):
-        if pattern.search(line) and not line.lstrip().startswith("#"):
-            return number
-    return None
+    return [
+        number
+        for number, line in enumerate(code.splitlines(), 1)
+        if pattern.search(line) and not line.lstrip().startswith("#")
+    ]

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from grader.content.source_file import first_line_with
+from grader.content.source_file import first_line_with, lines_with
 from grader.devices import CTYPES, Buffer, Call, DeviceError, Finding, pointer
 from grader.devices.counters import CallCounters, Writer
 from grader.devices.report_json import ReportError, decode
@@ -154,12 +154,12 @@ def read_findings(engine: ctypes.CDLL, source: Path) -> tuple[Finding, ...]:
 
 
 def _placed(finding: Finding, source: Path) -> Finding:
-    """With the line of the call that the simulator refuses: the first that names it."""
+    """With the line of the call that the simulator refuses, where one line alone names it."""
     refused = re.match(r"(?:the )?(cuda[A-Z]\w+|__managed__)", finding.message)
     if finding.kind != "unsupported" or finding.line is not None or refused is None:
         return finding
-    line = first_line_with(refused[1], source.read_text(errors="replace"))
-    return replace(finding, file=str(source), line=line) if line else finding
+    lines = lines_with(refused[1], source.read_text(errors="replace"))
+    return replace(finding, file=str(source), line=lines[0]) if len(lines) == 1 else finding
 
 
 def read_runtime_calls(engine: ctypes.CDLL) -> str:

@@ -43,7 +43,7 @@ void fetch(Warp& warp, const Instruction& in, Mask mask) {
     each_lane(mask, [&](int l) {
         const Texture* texture = Device::get().textures.find(handle[l]);
         if (!texture) stop(warp, l, FindingKind::crash, "fetches from what is not a texture object");
-        texel[l][3] = in.option ? 1 : bit_cast<u32>(1.0f);
+        if (texture->channels < CHANNELS) texel[l][CHANNELS - 1] = in.option ? 1 : bit_cast<u32>(1.0f);
         if (index[l] < 0 || u64(index[l]) >= texture->count) return;
         u64 a[LANES];
         u8* at[LANES];
@@ -113,12 +113,16 @@ using namespace sim;
 
 namespace {
 
+struct ChannelDescription {  // cudaChannelFormatDesc
+    int bits[4];             // of each channel
+    int kind;                // cudaChannelFormatKind
+};
+
 struct ResourceDescription {  // cudaResourceDesc, of linear memory
     static constexpr int LINEAR = 2;
     int type, pad;
     u64 address;
-    int bits[4];  // of each channel
-    int kind;     // cudaChannelFormatKind
+    ChannelDescription channels;
     u64 bytes;
 };
 
@@ -130,6 +134,9 @@ constexpr int MOST_KINDS = 3;  // of channels: signed, unsigned, floating
 
 }  // namespace
 
+SIM_EXPORT ChannelDescription cudaCreateChannelDesc(int x, int y, int z, int w, int kind) {
+    return {{x, y, z, w}, kind};
+}
 SIM_EXPORT int cudaCreateTextureObject(
     u64* handle, const ResourceDescription* resource, const TextureDescription* how, const void*) {
     Device& device = Device::get();
@@ -141,15 +148,15 @@ SIM_EXPORT int cudaCreateTextureObject(
             "those of linear memory");
     Texture made;
     made.channels = 0;
-    for (int bits : resource->bits) made.channels += bits != 0;
-    made.channel_bytes = u8(resource->bits[0] / 8);
+    for (int bits : resource->channels.bits) made.channels += bits != 0;
+    made.channel_bytes = u8(resource->channels.bits[0] / 8);
     const bool sized = made.channel_bytes == 1 || made.channel_bytes == 2 || made.channel_bytes == 4;
-    if (!sized || made.channels == 3 || resource->kind < 0 || resource->kind >= MOST_KINDS)
+    if (!sized || made.channels == 3 || resource->channels.kind < 0 || resource->channels.kind >= MOST_KINDS)
         return device.fail(INVALID_VALUE);
     if (!device.range("cudaCreateTextureObject", reinterpret_cast<void*>(resource->address), resource->bytes, "reads"))
         return device.fail(INVALID_VALUE);
     made.base = resource->address;
-    made.kind = Texture::Kind(resource->kind);
+    made.kind = Texture::Kind(resource->channels.kind);
     made.normalized = how && how->read_mode == 1;  // cudaReadModeNormalizedFloat
     made.count = resource->bytes / made.texel_bytes();
     *handle = device.textures.add(made);
