@@ -46,7 +46,8 @@ RIGHT = """
     fork_and_join kept_streams joined_by_another host_waits_for_the_stream host_waits_for_the_event host_waits_for_all
     host_asks_whether_all_is_done uploads_beside joined_by_the_default_stream
     constants_uploaded count_brought_back size_uploaded_and_scratch_copied scratch_used_again
-    scratch_kept_from_call_to_call
+    scratch_kept_from_call_to_call rows_by_way_of_scratch
+    graph_of_two_streams graph_launched_later graph_kept_from_call_to_call captures_that_fail
 """
 
 
@@ -76,6 +77,14 @@ WRONG = {
     "output_from_the_host": ("not allowed", None, ["cudaMemcpyAsync", "from the host", "output y"]),
     "output_by_scratch": ("not allowed", None, ["cudaMemcpyFromSymbolAsync", "from the host", "output y"]),
     "scratch_kept_that_was_freed": ("out of bounds", "add_one_kernel", []),
+    "rows_of_an_input_to_the_host": ("not allowed", None, ["cudaMemcpy2DAsync", "input x", "to the host"]),
+    "rows_of_scratch_to_the_host": ("not allowed", None, ["cudaMemcpy2D", "72 bytes", "more than 64", "to the host"]),
+    "rows_from_the_host": ("not allowed", None, ["cudaMemcpy2DAsync", "from the host", "output y"]),
+    "rows_past_the_end": ("out of bounds", None, ["cudaMemset2DAsync", "4 bytes", "y"]),
+    "graph_with_an_input_to_the_host": ("not allowed", None, ["cudaMemcpyAsync", "input x", "to the host"]),
+    "graph_with_an_output_from_the_host": ("not allowed", None, ["cudaMemcpyAsync", "from the host", "output y"]),
+    "graph_with_much_brought_back": ("not allowed", None, ["cudaMemcpyAsync", "96 bytes", "to the host"]),
+    "graph_on_another_stream": ("race", "add_one_kernel", ["nobody joins"]),
     "calls_without_end": ("unsupported", None, ["65536 calls"]),
 }
 
@@ -236,6 +245,101 @@ def test_what_a_library_notes(tmp_path: Path) -> None:
         ("host", 0x58, 0, 0, 0, 0, 0),
     ]
     assert calls[0].has(WAITS) and not calls[1].has(WAITS)
+
+
+# What the probe notes of graphs, with a runtime that has streams and graphs but no device.
+FAKE_RUNTIME = r"""
+#include <cuda_runtime_api.h>
+#include <cstdio>
+static unsigned long long open[128];
+static long handle = 1000;
+template <class T> T next() { return reinterpret_cast<T>(++handle); }
+extern "C" {
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t s, cudaStreamCaptureStatus* status, unsigned long long* id,
+    cudaGraph_t*, const cudaGraphNode_t**, const cudaGraphEdgeData**, size_t*) {
+    *id = open[(long)s];
+    *status = *id ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+    return cudaSuccess;
+}
+cudaError_t __real_cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode) {
+    open[(long)s] = ++handle;
+    return cudaSuccess;
+}
+cudaError_t __real_cudaStreamEndCapture(cudaStream_t s, cudaGraph_t* graph) {
+    const unsigned long long id = open[(long)s];
+    for (auto& other : open) if (other == id) other = 0;
+    *graph = next<cudaGraph_t>();
+    return cudaSuccess;
+}
+cudaError_t __real_cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t, unsigned long long) {
+    *made = next<cudaGraphExec_t>();
+    return cudaSuccess;
+}
+cudaError_t __real_cudaGraphLaunch(cudaGraphExec_t, cudaStream_t) { return cudaSuccess; }
+cudaError_t __real_cudaMemsetAsync(void*, int, size_t, cudaStream_t) { return cudaSuccess; }
+cudaError_t __real_cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
+cudaError_t __real_cudaStreamWaitEvent(cudaStream_t to, cudaEvent_t, unsigned) {  // of the first stream
+    open[(long)to] = open[11];
+    return cudaSuccess;
+}
+cudaError_t cudaGetLastError() { return cudaSuccess; }
+cudaError_t __wrap_cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode);
+cudaError_t __wrap_cudaStreamEndCapture(cudaStream_t, cudaGraph_t*);
+cudaError_t __wrap_cudaGraphInstantiate(cudaGraphExec_t*, cudaGraph_t, unsigned long long);
+cudaError_t __wrap_cudaGraphLaunch(cudaGraphExec_t, cudaStream_t);
+cudaError_t __wrap_cudaMemsetAsync(void*, int, size_t, cudaStream_t);
+cudaError_t __wrap_cudaEventRecord(cudaEvent_t, cudaStream_t);
+cudaError_t __wrap_cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned);
+const char* kata_take_calls();
+void kata_next_call();
+}
+static cudaStream_t stream(long number) { return reinterpret_cast<cudaStream_t>(number + 10); }
+static void fill(long at, long on) { __wrap_cudaMemsetAsync(reinterpret_cast<void*>(at), 0, 4, stream(on)); }
+static cudaGraphExec_t ended(long on) {
+    cudaGraph_t graph;
+    cudaGraphExec_t made;
+    __wrap_cudaStreamEndCapture(stream(on), &graph);
+    __wrap_cudaGraphInstantiate(&made, graph, 0);
+    return made;
+}
+int main() {
+    const cudaEvent_t event = next<cudaEvent_t>();
+    kata_next_call();
+    __wrap_cudaStreamBeginCapture(stream(1), cudaStreamCaptureModeRelaxed);
+    __wrap_cudaStreamBeginCapture(stream(3), cudaStreamCaptureModeRelaxed);
+    fill(100, 1);
+    __wrap_cudaEventRecord(event, stream(1));
+    __wrap_cudaStreamWaitEvent(stream(2), event, 0);
+    fill(200, 2);
+    fill(300, 3);
+    fill(400, 4);
+    const cudaGraphExec_t third = ended(3), first = ended(1);
+    fill(500, 2);
+    __wrap_cudaGraphLaunch(first, stream(5));
+    kata_next_call();
+    __wrap_cudaGraphLaunch(third, stream(6));
+    __wrap_cudaGraphLaunch(third, stream(7));
+    std::fputs(kata_take_calls(), stdout);
+}
+"""
+
+
+def test_what_a_graph_does_is_noted_where_it_is_launched(tmp_path: Path) -> None:
+    source, others, program = tmp_path / "runtime.cpp", tmp_path / "others.c", tmp_path / "runtime"
+    source.write_text(FAKE_RUNTIME)
+    toolchain = find_toolchain()
+    made = probe.probe_object(toolchain, cache_folder())
+    listed = subprocess.run(["nm", "-u", made], capture_output=True, text=True, check=True).stdout.split()
+    missing = {name for name in listed if name.startswith(("cuda", "__real_")) and f" {name}(" not in FAKE_RUNTIME}
+    others.write_text("".join(f"void {name}(void) {{ __builtin_trap(); }}\n" for name in sorted(missing)))
+    command = [str(toolchain.nvcc), *toolchain.nvcc_flags, "-cudart", "none", "-o", str(program)]
+    subprocess.run([*command, str(source), str(others), str(made)], check=True)
+    said = subprocess.run([program], capture_output=True, text=True, check=True).stdout
+    noted = [[(call.verb, call.to, call.stream) for call in of.calls] for of in parse(said)]
+    assert noted == [
+        [("fill", 400, 14), ("fill", 500, 12), ("fill", 100, 15), ("fill", 200, 15)],
+        [("fill", 300, 16), ("fill", 300, 17)],
+    ]
 
 
 def test_a_library_shows_what_the_grader_calls_and_its_launcher(tmp_path: Path) -> None:

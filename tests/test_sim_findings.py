@@ -292,8 +292,11 @@ def test_runtime_answers_for_the_stated_card(sound: SimDevice) -> None:
 def test_unknown_runtime_symbol_is_named(tmp_path: Path, sound: SimDevice) -> None:
     source = tmp_path / "graphs.cu"
     source.write_text(
-        '#include "kata.cuh"\nKATA_EXPORT void graphs(cudaStream_t s) { cudaGraph_t g; cudaGraphCreate(&g, 0); }\n'
+        '#include "kata.cuh"\n#include <cstdio>\n/* cudaGraphCreate and\ncudaGraphAddEmptyNode */\n'
+        'KATA_EXPORT void graphs(cudaStream_t s) { printf("cudaGraphCreate\\n"); cudaGraph_t g;\n'
+        "cudaGraphCreate(&g, 0);\ncudaGraphDestroy(g); cudaGraphNode_t n;\n"
+        "cudaGraphAddEmptyNode(&n, g, nullptr, 0); }\n"
     )
     outcome = run(open_device(source), "graphs")
-    assert [f.kind for f in outcome.findings] == ["unsupported"]
-    assert "cudaGraphCreate" in outcome.findings[0].message
+    assert [(f.kind, f.line) for f in outcome.findings] == [("unsupported", 6)]
+    assert has(outcome.findings[0].message, "calls cudaGraphCreate", "cudaGraphAddEmptyNode")

@@ -93,6 +93,62 @@ BODIES = {
     "wide product": ("mad.lo.cc.u32 %rv2, -1, -1, -1; madc.hi.u32 %rv1, -1, -1, 3;", 2),
     "hints": ("ld.global.L1::no_allocate.L2::128B.u32 %rv1, [%rx+0];", 40),
     "strong": ("ld.acquire.gpu.global.u32 %rv1, [%rx]; fence.acq_rel.gpu;", 40),
+    # A card keeps the inverted borrow: tests/differential has each kind of chain by itself.
+    "borrow, then addc": ("sub.cc.u32 %rv2, 1, %rn; addc.u32 %rv1, %rv0, 0;", 40),
+    "no borrow, then addc": ("sub.cc.u32 %rv2, 3, %rn; addc.u32 %rv1, %rv0, 0;", 41),
+    "no carry, then subc": ("add.cc.u32 %rv2, 3, %rn; subc.u32 %rv1, %rv0, 0;", 39),
+    "carry, then subc": ("add.cc.u32 %rv2, -1, %rn; subc.u32 %rv1, %rv0, 0;", 40),
+    "wide borrow, then madc": ("{.reg .u64 w; sub.cc.u64 w, 1, 2;} madc.lo.u32 %rv1, 2, 3, %rv0;", 46),
+    "a global and a constant of the function's own": (
+        ".global .u32 g[2] = {5, 6}; .const .u32 c = 7; { .global .u32 g = 8; ld.global.u32 %rv2, [g]; }"
+        " ld.global.u32 %rv1, [g+4]; add.u32 %rv1, %rv1, %rv2; ld.const.u32 %rv2, [c]; add.u32 %rv1, %rv1, %rv2;",
+        21,
+    ),
+    "shared and local by name alone": (
+        ".shared .u32 s[32]; .local .u32 l[2]; {.reg .u32 a; shl.b32 a, %rt, 2; mov.u32 %rv2, s; add.u32 a, a, %rv2;"
+        " st.shared.u32 [a], %rn;} bar.sync 0; ld.u32 %rv2, [s+4]; st.u32 [l+4], 3; ld.u32 %rv3, [l+4];"
+        " atom.add.u32 %rv1, [s], 0; add.u32 %rv1, %rv1, %rv2; add.u32 %rv1, %rv1, %rv3;",
+        7,
+    ),
+    "register and number": ("st.global.u32 [%ra], %rn + 5; ld.global.u32 %rv1, [%ra]; add.u32 %rv1, %rv1+-1, 2;", 8),
+    "vector register": (
+        "{.reg .v2 .u32 v, w<2>; mov.u32 v.x, %rn; mov.u32 v.g, 9; mov.v2.u32 v, {v.y, v.x}; mov.v2.u32 w1, v;"
+        " sub.u32 %rv1, w1.r, w1.y;}",
+        7,
+    ),
+    "vector register of four": (
+        "{.reg .v4 .u16 v; .reg .u16 h; .reg .b64 w; mov.b64 w, 0x0004000300020001; mov.b64 v, w; mov.v4.u16 v,"
+        " {v.w, v.z, v.y, v.x}; mov.b64 w, v; mov.b64 {_, %rv1}, w;}",
+        0x00010002,
+    ),
+    "vector register in memory": (
+        "{.reg .v2 .u32 v; .local .align 8 .u32 l[2]; mov.u32 v.x, 3; mov.u32 v.y, 4; st.local.v2.u32 [l], v;"
+        " ld.local.v2.u32 v, [l]; mad.lo.u32 %rv1, v.x, 10, v.y;}",
+        34,
+    ),
+    "modifiers in another order": (
+        "{.reg .f32 f; mov.f32 f, 0f40400000; div.ftz.rn.f32 f, f, 0f3F000000; fma.sat.ftz.rn.f32 f, f, 0f3E000000, 0;"
+        " cvt.rni.s32.f32 %rv1, f; setp.ftz.lt.f32 %p, f, 1.0; @%p mov.u32 %rv1, 6; shfl.idx.sync.b32 %rv1, %rv1, 0, 31"
+        ", -1;}",
+        6,
+    ),
+    "policy of caching, uniform load": (
+        "{.reg .b64 c; createpolicy.fractional.L2::evict_last.L2::evict_unchanged.b64 c, 1.0;"
+        " ld.global.L2::cache_hint.u32 %rv2, [%rx], c; ldu.global.u32 %rv1, [%rx]; add.u32 %rv1, %rv1, %rv2;}",
+        80,
+    ),
+    "set of half precision": (
+        "{.reg .b16 a, b, n; mov.b16 a, 0x3c00; mov.b16 b, 0x4000; mov.b16 n, 0x7e00; set.lt.u32.f16 %rv1, a, b;"
+        " set.gtu.s32.f16 %rv2, n, b; and.b32 %rv1, %rv1, %rv2; set.gt.and.u32.bf16 %rv2, b, a, !%q;"
+        " add.u32 %rv1, %rv1, %rv2; setp.ne.u32 %q, %rn, %rn;}",
+        None,
+    ),
+    "set to half precision": (
+        "{.reg .b16 a; .reg .f32 f; set.lt.f16.s32 a, %rn, %rv0; cvt.u32.u16 %rv1, a; set.ge.f32.u16 f, a, a;"
+        " cvt.rni.u32.f32 %rv2, f; set.eq.bf16.f32 a, f, f; add.u32 %rv1, %rv1, %rv2; cvt.u32.u16 %rv2, a;"
+        " add.u32 %rv1, %rv1, %rv2;}",
+        0x3C00 + 1 + 0x3F80,
+    ),
 }
 
 
@@ -101,6 +157,8 @@ def test_body_runs(source: Path, name: str) -> None:
     body, expected = BODIES[name]
     if name == "negated predicate":
         body, expected = "setp.ne.s32 %q, %rn, %rn; " + body, 4
+    if name == "set of half precision":
+        body, expected = "setp.ne.s32 %q, %rn, %rn; " + body, -2
     findings, values = outcome_of(source, HEADER + ENTRY + "{" + LOAD + body + STORE)
     assert findings == () and values == [expected] * 32
 
@@ -121,6 +179,41 @@ def test_functions_variables_and_sections(source: Path) -> None:
     section = '.section .debug_str { $L: .b8 95,90\n.b8 0 }\n.file 1 "step.cu"\n'
     findings, values = outcome_of(source, HEADER + module + ENTRY + "{" + LOAD + body + STORE + section)
     assert findings == () and values == [42] * 32
+
+
+# What functions hand over in registers, as people write it: numbers, predicates, vectors, several results.
+IN_REGISTERS = """
+.func (.reg .u32 sum, .reg .pred big) add(.reg .u32 a, .reg .u32 b) {
+    add.u32 sum, a, b; setp.gt.u32 big, sum, 9; { .reg .u32 sum; mov.u32 sum, 77; @big ret; } add.u32 sum, sum, 100;
+}
+.func (.reg .v2 .u32 out) swapped(.reg .v2 .u32 in) { mov.v2.u32 out, {in.y, in.x}; ret; }
+.func (.reg .u32 out) sum_to(.reg .u32 n) {
+    .reg .pred p; .reg .u32 rest; mov.u32 out, 0; setp.eq.u32 p, n, 0; @p ret; sub.u32 rest, n, 1;
+    call (rest), sum_to, (rest); add.u32 out, n, rest; ret;
+}
+.func (.param .b32 out) twice(.param .b32 in) { .reg .b32 r; ld.param.b32 r, [in]; shl.b32 r, r, 1;
+    st.param.b32 [out], r; ret; }
+.func nothing() { ret; }
+"""
+CALLS = {
+    "numbers and a predicate": ("call (%rv1, %p), add, (%rv0, 2); @!%p mov.u32 %rv1, 0;", 42),
+    "another way out": ("call (%rv1, %p), add, (%rn, 2); @%p mov.u32 %rv1, 0;", 104),
+    "a result that is not wanted": ("call (%rv1, _), add, (%rn, 2);", 104),
+    "vectors": (
+        "{.reg .v2 .u32 v; mov.v2.u32 v, {%rn, %rv0}; call (v), swapped, (v); mad.lo.u32 %rv1, v.x, 10, v.y;}",
+        402,
+    ),
+    "recursion": ("call (%rv1), sum_to, (%rv0);", 820),
+    "registers for variables": ("call (%rv1), twice, (%rv0);", 80),
+    "under a guard": ("mov.u32 %rv1, 1; setp.ne.u32 %p, %rn, 2; @%p call (%rv1), twice, (%rv0); call nothing;", 1),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_values_handed_over_in_registers(source: Path, name: str) -> None:
+    body, expected = CALLS[name]
+    findings, values = outcome_of(source, HEADER + IN_REGISTERS + ENTRY + "{" + LOAD + body + STORE)
+    assert findings == () and values == [expected] * 32
 
 
 def test_directives_of_an_entry(source: Path) -> None:
@@ -259,7 +352,7 @@ def test_ptx_of_other_compilers(source: Path, ptx: str) -> None:
 
 
 BAD_CALLS = {
-    "a register": ("{ .param .b32 r; call.uni (r), twice, (%rv0); }", ["call", "%rv0"]),
+    "a shared variable": ("{ .param .b32 r; .shared .b32 s; call.uni (r), twice, (s); }", ["call", "s"]),
     "the kernel's own": ("{ .param .b32 r; call.uni (r), twice, (pn); }", ["call", "pn"]),
     "too small": ("{ .param .b8 a; .param .b32 r; call.uni (r), twice, (a); }", ["call", "a"]),
 }

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from facts import has
-from sim_kernels.harness import HERE, build, engine, given, line_of, open_device, run, unpack, wanted
+from sim_kernels.harness import HERE, build, engine, given, line_of, open_device, pack, run, unpack, wanted
 
 from grader.compile.build import exported_names
 from grader.devices import Finding, Outcome
@@ -92,17 +92,66 @@ def test_a_call_through_a_null_pointer_is_found(device: SimDevice) -> None:
     assert has(found.message, "calls", "null pointer")
 
 
+def test_what_is_said_of_addresses(h200: SimDevice) -> None:
+    unregistered, host, device = 0.0, 1.0, 2.0
+    kinds = [device, device, device, host, host, host, unregistered, unregistered]
+    assert answer(h200, "addresses")[:15] == [*kinds, 1, 1, unregistered, 1, 0, 0, 0]
+
+
+def test_textures_of_linear_memory(device: SimDevice) -> None:
+    four = X[4] + 10 * X[5] + 100 * X[6] + 1000 * X[7]
+    normalized = unpack("f32", pack("f32", [0xF3 / 255]))[0]
+    short = 0xF3F2 - 0x10000
+    expected = [four, 0, 0xF3, 0xF3 - 0x100, normalized, short, 0, *reversed(X[: N - 7])]
+    assert answer(device, "textures") == expected
+
+
+def test_malloc_in_kernels(device: SimDevice) -> None:
+    sums = [sum(X[lane::32]) for lane in range(32)]
+    for _ in range(2):
+        assert answer(device, "allocations")[:65] == [*sums, *X[:32], 1]
+
+
+MISUSED = {
+    "fetches_after_the_end_of_the_object": ("crash", "fetches", ["texture object"]),
+    "fetches_what_nobody_has_written": ("uninitialised", "fetches", ["cudaMalloc #1[0]"]),
+    "texture_past_the_end": ("out of bounds", None, ["cudaCreateTextureObject", "x"]),
+    "uses_freed": ("uninitialised", "uses_freed", ["malloc"]),
+    "frees_twice": ("crash", "frees_twice", ["frees"]),
+    "reads_beyond": ("uninitialised", "reads_beyond", ["malloc"]),
+}
+
+
+@pytest.mark.parametrize("launcher", MISUSED)
+def test_a_wrong_use_of_textures_or_malloc_is_found(h200: SimDevice, launcher: str) -> None:
+    kind, marker, facts = MISUSED[launcher]
+    found = outcome(h200, launcher).findings[0]
+    assert (found.kind, found.line) == (kind, marker and line_of(SOURCE, marker)) and has(found.message, *facts)
+
+
 REFUSED = {
     "managed": ["cudaMallocManaged", "not supported"],
     "resets": ["cudaDeviceReset", "grader"],
     "clusters": ["clusters", "not supported"],
+    "reaches_the_host": ["cudaHostGetDevicePointer", "not supported"],
+    "allocates_in_a_graph": ["cudaMallocAsync", "graph", "not supported"],
+    "graph_in_a_graph": ["cudaGraphLaunch", "not supported"],
 }
+
+
+CALLED_ONCE = (
+    "managed",
+    "resets",
+    "reaches_the_host",
+    "graph_in_a_graph",
+)  # the others are calls that may be right elsewhere
 
 
 @pytest.mark.parametrize("launcher", REFUSED)
 def test_what_is_refused_says_so(h200: SimDevice, launcher: str) -> None:
     found = finding(h200, launcher)
     assert found.kind == "unsupported" and has(found.message, *REFUSED[launcher])
+    assert found.line == (line_of(SOURCE, launcher) if launcher in CALLED_ONCE else None)
 
 
 OTHER_RUNTIME_FIRST = """

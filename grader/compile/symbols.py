@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grader.compile.libraries import allowed_headers, library_of_header
+from grader.content.source_file import first_line_with
 
 # -- what every kata may call
 
@@ -65,9 +66,11 @@ _PATTERNS = re.compile(
         )
     )
 )
-# Copies and launches that the grader does not follow, by whatever name they have for the linker.
+# Copies and launches that the grader does not follow, by whatever name they have for the linker. It follows what streams
+# capture, and graphs of that.
 _UNFOLLOWED = (
-    r"cuda(Graph|StreamBeginCapture|GetDriverEntryPoint|Import|IpcOpen)\w*|cudaMemset3D\w*|_{0,2}cuda[A-Z]\w*_pt[ds][sz]"
+    r"cuda(Graph(?!(Instantiate(WithFlags)?|Upload|Launch|(Exec)?Destroy)$)|StreamBeginCaptureTo)\w*"
+    r"|cuda(GetDriverEntryPoint|Import|IpcOpen|StreamUpdateCapture|ThreadExchangeStreamCapture)\w*|cudaMemset3D\w*|_{0,2}cuda[A-Z]\w*_pt[ds][sz]"
     r"|cudaMemcpy(?!(2D|ToSymbol|FromSymbol)?(Async)?(_|$))\w*|cublas[GS]et(Vector|Matrix)\w*"
 )
 _NEVER = re.compile(
@@ -212,16 +215,10 @@ def _readable(name: str) -> str:
 
 
 def _line_of(name: str, source: str) -> int | None:
-    """The first line that has the name, or what stands before its last ::, outside of a // comment."""
+    """The first line that has the name, or what stands before its last ::."""
     base = name.split("::")
     words = [name, f"{name}_v2"] if len(base) == 1 else [base[-2], base[-1]]
-    for word in words:
-        pattern = re.compile(rf"\b{re.escape(word)}\b")
-        for number, line in enumerate(source.splitlines(), 1):
-            code = line.partition("//")[0]
-            if pattern.search(code) and not code.lstrip().startswith("#"):
-                return number
-    return None
+    return next((line for word in words if (line := first_line_with(word, source))), None)
 
 
 def _line_of_include(name: str, base: str, source: str) -> int | None:

@@ -9,10 +9,13 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import stat
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)|\"(?:[^\"\\\n]|\\.)*\"", re.DOTALL)
 
 LARGEST_BYTES = 1 << 20  # of a kata's file; the longest solution has a fiftieth of it
 
@@ -66,3 +69,19 @@ def read_source(path: Path) -> bytes:
             size = f"it has {status.st_size:,} bytes, and a kata's file at most {LARGEST_BYTES:,}"
             raise OSError(errno.EFBIG, size)
         return file.read()
+
+
+def first_line_with(word: str, text: str) -> int | None:
+    """The first of lines_with(), if there is one."""
+    return next(iter(lines_with(word, text)), None)
+
+
+def lines_with(word: str, text: str) -> list[int]:
+    """The lines, from 1, that have the word in their code: not in a comment, a string or a directive."""
+    code = _COMMENT.sub(lambda found: "\n" * found[0].count("\n"), text)
+    pattern = re.compile(rf"\b{re.escape(word)}\b")
+    return [
+        number
+        for number, line in enumerate(code.splitlines(), 1)
+        if pattern.search(line) and not line.lstrip().startswith("#")
+    ]

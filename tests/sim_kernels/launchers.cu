@@ -283,3 +283,149 @@ LAUNCHER(calls_without_end) {
     add_one(x, y, n, stream);
     for (int i = 0; i < 70000; ++i) cudaStreamSynchronize(stream);
 }
+
+// ---- rows
+
+LAUNCHER(rows_by_way_of_scratch) {
+    float* scratch = nullptr;
+    size_t pitch = 0;
+    const size_t row = 32 * sizeof(float);
+    cudaMallocPitch(&scratch, &pitch, row, n / 32);
+    cudaMemset2DAsync(scratch, pitch, 0, row, n / 32, stream);
+    add_one(x, y, n, stream);
+    cudaMemcpy2DAsync(scratch, pitch, y, row, row, n / 32, cudaMemcpyDeviceToDevice, stream);
+    cudaMemset2DAsync(y, row, 0xff, row / 2, n / 32, stream);
+    cudaMemcpy2DAsync(y, row, scratch, pitch, row, n / 32, cudaMemcpyDeviceToDevice, stream);
+    cudaFreeAsync(scratch, stream);
+}
+LAUNCHER(rows_of_an_input_to_the_host) {
+    static float column[1 << 10];
+    add_one(x, y, n, stream);
+    cudaMemcpy2DAsync(column, 4, x, 128, 4, n / 32, cudaMemcpyDeviceToHost, stream);
+}
+LAUNCHER(rows_of_scratch_to_the_host) {
+    static float all[1 << 10];
+    float* scratch = nullptr;
+    cudaMalloc(&scratch, n * sizeof(float));
+    add_one(x, scratch, n, stream);
+    cudaStreamSynchronize(stream);
+    cudaMemcpy2D(all, 8, scratch, 16, 8, 9, cudaMemcpyDeviceToHost);
+    add_one(x, y, n, stream);
+}
+LAUNCHER(rows_from_the_host) {
+    const float last[2] = {};
+    add_one(x, y, n, stream);
+    cudaMemcpy2DAsync(y, 256, last, 4, 4, 2, cudaMemcpyHostToDevice, stream);
+}
+LAUNCHER(rows_past_the_end) {
+    add_one(x, y, n, stream);
+    cudaMemset2DAsync(y, 128, 0, 4, n / 32 + 1, stream);
+}
+
+// ---- graphs
+
+static cudaGraphExec_t captured(cudaStream_t stream, cudaStreamCaptureMode mode, void (*work)(void*), void* data) {
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t executable = nullptr;
+    cudaStreamBeginCapture(stream, mode);
+    work(data);
+    if (cudaStreamEndCapture(stream, &graph) != cudaSuccess) return nullptr;
+    cudaGraphInstantiate(&executable, graph, 0);
+    cudaGraphDestroy(graph);
+    return executable;
+}
+template <class Work>
+cudaGraphExec_t captured(cudaStream_t stream, Work work, cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal) {
+    return captured(stream, mode, [](void* data) { (*static_cast<Work*>(data))(); }, &work);
+}
+LAUNCHER(graph_of_two_streams) {
+    Side side;
+    const auto graph = captured(stream, [&] {
+        cudaMemsetAsync(y, 0, n * sizeof(float), stream);
+        side.fork(stream);
+        side.halves(x, y, n, stream);
+        side.join(stream);
+        cudaLaunchHostFunc(stream, [](void*) {}, nullptr);
+    });
+    cudaGraphLaunch(graph, stream);
+    cudaGraphLaunch(graph, stream);
+    cudaGraphExecDestroy(graph);
+}
+// Nothing runs while it is captured: the argument is what it was then, the bytes of y what they are at the launch.
+LAUNCHER(graph_launched_later) {
+    float* scratch = nullptr;
+    const auto graph = captured(
+        stream,
+        [&] {
+            cudaMalloc(&scratch, n * sizeof(float));
+            int half = n / 2;
+            add_one(x, scratch, half, stream);
+            half = 0;
+            cudaMemcpyAsync(y, scratch, n / 2 * sizeof(float), cudaMemcpyDeviceToDevice, stream);
+        },
+        cudaStreamCaptureModeRelaxed);
+    cudaMemsetAsync(y, 0xff, n * sizeof(float), stream);
+    cudaMemsetAsync(scratch, 0xff, n * sizeof(float), stream);
+    add_one(x + n / 2, y + n / 2, n - n / 2, stream);
+    cudaGraphUpload(graph, stream);
+    cudaGraphLaunch(graph, stream);
+}
+LAUNCHER(graph_kept_from_call_to_call) {
+    static float* scratch = nullptr;
+    static cudaGraphExec_t graph = nullptr;
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusActive;
+    if (!graph) {
+        cudaMalloc(&scratch, 4096);
+        graph = captured(stream, [&] { cudaMemsetAsync(scratch, 0, 4096, stream); });
+    }
+    cudaGraphLaunch(graph, stream);
+    cudaStreamIsCapturing(stream, &status);
+    if (status == cudaStreamCaptureStatusNone) add_one(x, y, n, stream);
+}
+// What breaks a capture says so, and the launcher goes on without.
+LAUNCHER(captures_that_fail) {
+    Side side;
+    cudaGraph_t graph = nullptr;
+    cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal);
+    int wrong = cudaStreamSynchronize(stream) != cudaErrorStreamCaptureUnsupported;
+    wrong += cudaStreamEndCapture(stream, &graph) != cudaErrorStreamCaptureInvalidated;
+    cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal);
+    side.fork(stream);
+    add_one(x, y, n, side.stream);
+    wrong += cudaStreamEndCapture(stream, &graph) != cudaErrorStreamCaptureUnjoined;
+    cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal);
+    float* scratch = nullptr;
+    wrong += cudaMalloc(&scratch, 4) != cudaErrorStreamCaptureUnsupported;
+    wrong += cudaStreamEndCapture(stream, &graph) != cudaErrorStreamCaptureInvalidated;
+    wrong += cudaStreamEndCapture(stream, &graph) != cudaErrorIllegalState || graph;
+    cudaGetLastError();
+    if (!wrong) add_one(x, y, n, stream);
+}
+LAUNCHER(graph_with_an_input_to_the_host) {
+    static float first = 0;
+    add_one(x, y, n, stream);
+    cudaGraphLaunch(
+        captured(stream, [&] { cudaMemcpyAsync(&first, x, sizeof first, cudaMemcpyDeviceToHost, stream); }), stream);
+}
+LAUNCHER(graph_with_an_output_from_the_host) {
+    const float last = 0;
+    add_one(x, y, n, stream);
+    cudaGraphLaunch(
+        captured(stream, [&] { cudaMemcpyAsync(y, &last, sizeof last, cudaMemcpyHostToDevice, stream); }), stream);
+}
+LAUNCHER(graph_with_much_brought_back) {
+    static float all[1 << 10];
+    float* scratch = nullptr;
+    cudaMalloc(&scratch, n * sizeof(float));
+    add_one(x, scratch, n, stream);
+    const auto graph =
+        captured(stream, [&] { cudaMemcpyAsync(all, scratch, 32, cudaMemcpyDeviceToHost, stream); });
+    for (int i = 0; i < 3; ++i) cudaGraphLaunch(graph, stream);
+    add_one(x, y, n, stream);
+}
+LAUNCHER(graph_on_another_stream) {
+    Side side;
+    const auto graph = captured(stream, [&] { add_one(x, y, n, stream); });
+    side.fork(stream);
+    cudaGraphLaunch(graph, side.stream);
+}

@@ -8,7 +8,9 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <string>
+#include <vector>
 
 #define KATA_PROBE extern "C" __attribute__((visibility("default")))
 
@@ -71,9 +73,43 @@ RuntimeCall calls[MOST_CALLS];
 int call_count = 0;
 bool lost = false;
 
-void note(const RuntimeCall& call) {
+void keep(const RuntimeCall& call) {
     lost = call_count == MOST_CALLS;
     if (!lost) calls[call_count++] = call;
+}
+
+// ---- what streams capture is noted when the graph of it is launched, as work of the stream that it is launched on
+
+using Captured = std::vector<RuntimeCall>;
+
+std::map<unsigned long long, Captured>& captures() {  // by the number that the runtime gives them
+    static std::map<unsigned long long, Captured> all;
+    return all;
+}
+
+std::map<const void*, Captured>& graphs() {  // and those that can be launched
+    static std::map<const void*, Captured> all;
+    return all;
+}
+
+// What the work of a stream is captured in; null: nothing is captured there.
+Captured* capture_of(const void* stream) {
+    if (captures().empty() || stream == cudaStreamLegacy || !stream) return nullptr;
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    unsigned long long id = 0;
+    const cudaError_t error = cudaStreamGetCaptureInfo((cudaStream_t)stream, &status, &id);
+    return error == cudaSuccess && status != cudaStreamCaptureStatusNone ? &captures()[id] : nullptr;
+}
+
+// An event orders a graph's own parts: nobody else sees it.
+bool capture(const RuntimeCall& call) {
+    Captured* into = capture_of(call.stream);
+    if (into && !call.event) into->push_back(call);
+    return into;
+}
+
+void note(const RuntimeCall& call) {
+    if (!capture(call)) keep(call);
 }
 
 void note_order(const char* verb, const void* stream, const void* event, int flags = 0) {
@@ -198,6 +234,10 @@ WRAP(cudaLaunchKernelExC, (const cudaLaunchConfig_t* config, const void* kernel,
     note_launch(kernel, config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream);
     return __real_cudaLaunchKernelExC(config, kernel, arguments);
 }
+WRAP(cudaStreamAddCallback, (cudaStream_t stream, cudaStreamCallback_t function, void* data, unsigned flags)) {
+    note({"host", 0, stream, nullptr, nullptr, 0, nullptr, 0, 0, "cudaStreamAddCallback"});
+    return __real_cudaStreamAddCallback(stream, function, data, flags);
+}
 WRAP(cudaLaunchHostFunc, (cudaStream_t stream, cudaHostFn_t function, void* data)) {
     note({"host", 0, stream, nullptr, nullptr, 0, nullptr, 0, 0, "cudaLaunchHostFunc"});
     return __real_cudaLaunchHostFunc(stream, function, data);
@@ -287,9 +327,11 @@ WRAP(cudaEventRecordWithFlags, (cudaEvent_t event, cudaStream_t stream, unsigned
     note_order("record", stream, event);
     return __real_cudaEventRecordWithFlags(event, stream, flags);
 }
+// A stream may be captured from this call on.
 WRAP(cudaStreamWaitEvent, (cudaStream_t stream, cudaEvent_t event, unsigned flags)) {
+    const cudaError_t error = __real_cudaStreamWaitEvent(stream, event, flags);
     note_order("wait", stream, event);
-    return __real_cudaStreamWaitEvent(stream, event, flags);
+    return error;
 }
 WRAP(cudaStreamSynchronize, (cudaStream_t stream)) {
     note_order("await_stream", stream, nullptr);
@@ -312,4 +354,38 @@ WRAP(cudaEventQuery, (cudaEvent_t event)) {
     const cudaError_t error = __real_cudaEventQuery(event);
     if (error == cudaSuccess) note_order("await_event", nullptr, event);
     return error;
+}
+
+// ---- captures and graphs
+
+WRAP(cudaStreamBeginCapture, (cudaStream_t stream, cudaStreamCaptureMode mode)) {
+    const cudaError_t error = __real_cudaStreamBeginCapture(stream, mode);
+    cudaStreamCaptureStatus status;
+    unsigned long long id = 0;
+    if (error == cudaSuccess && cudaStreamGetCaptureInfo(stream, &status, &id) == cudaSuccess) captures()[id].clear();
+    return error;
+}
+WRAP(cudaStreamEndCapture, (cudaStream_t stream, cudaGraph_t* graph)) {
+    Captured* ended = capture_of(stream);
+    const Captured work = ended ? *ended : Captured{};
+    const cudaError_t error = __real_cudaStreamEndCapture(stream, graph);
+    if (error == cudaSuccess) graphs()[*graph] = work;
+    return error;
+}
+WRAP(cudaGraphInstantiate, (cudaGraphExec_t * executable, cudaGraph_t graph, unsigned long long flags)) {
+    const cudaError_t error = __real_cudaGraphInstantiate(executable, graph, flags);
+    if (error == cudaSuccess) graphs()[*executable] = graphs()[graph];
+    return error;
+}
+WRAP(cudaGraphInstantiateWithFlags, (cudaGraphExec_t * executable, cudaGraph_t graph, unsigned long long flags)) {
+    const cudaError_t error = __real_cudaGraphInstantiateWithFlags(executable, graph, flags);
+    if (error == cudaSuccess) graphs()[*executable] = graphs()[graph];
+    return error;
+}
+WRAP(cudaGraphLaunch, (cudaGraphExec_t executable, cudaStream_t stream)) {
+    for (RuntimeCall call : graphs()[executable]) {
+        call.stream = stream;
+        note(call);
+    }
+    return __real_cudaGraphLaunch(executable, stream);
 }

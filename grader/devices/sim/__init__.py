@@ -75,7 +75,7 @@ class SimDevice:
                 for buffer, address in zip(call.buffers, addresses, strict=True)
                 if buffer.role == "out"
             }
-            findings = (*read_findings(engine), *broken)
+            findings = (*read_findings(engine, self._source), *broken)
             order = read_order(engine)
             return Outcome(outputs, findings, read_counters(engine, call), read_writers(engine), order=order)
         finally:

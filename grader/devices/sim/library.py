@@ -11,11 +11,13 @@ import ctypes
 import json
 import os
 import re
+import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from grader.content.source_file import first_line_with, lines_with
 from grader.devices import CTYPES, Buffer, Call, DeviceError, Finding, pointer
 from grader.devices.counters import CallCounters, Writer
 from grader.devices.report_json import ReportError, decode
@@ -85,17 +87,31 @@ def load_kata(path: Path, *, source: Path) -> Loaded:
     try:
         return Loaded(ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_DEEPBIND))
     except OSError as error:
-        return Loaded(None, _load_finding(str(error), source))
+        return Loaded(None, _load_finding(str(error), path, source))
 
 
-def _load_finding(error: str, source: Path) -> Finding:
+_RUNTIME = re.compile(r"_*cu(da)?[A-Z]\w+")
+
+
+def _load_finding(error: str, library: Path, source: Path) -> Finding:
     missing = re.search(r"undefined symbol: (\w+)", error)
     if missing is None:
         return Finding("unsupported", f"the built library cannot be loaded: {error}", file=str(source))
-    symbol = missing.group(1)
-    is_runtime = re.match(r"_*cu[A-Z]\w+|_*cuda[A-Z]\w+", symbol) is not None
-    reason = "which the simulator's CUDA runtime does not have" if is_runtime else "which no library defines"
-    return Finding("unsupported", f"calls {symbol}, {reason}", file=str(source))
+    lines = _lines_of_missing(library, source)
+    symbol = min(lines, key=lines.__getitem__) if lines else missing.group(1)
+    reason = "the simulator's CUDA runtime does not have" if _RUNTIME.match(symbol) else "no library defines"
+    others = sorted(lines.keys() - {symbol})
+    more = f"; nor has it {' and '.join(others)}" if others else ""
+    return Finding("unsupported", f"calls {symbol}, which {reason}{more}", file=str(source), line=lines.get(symbol))
+
+
+def _lines_of_missing(library: Path, source: Path) -> dict[str, int]:
+    """The calls of the CUDA runtime that the engine has not -> the first line of the source that names each."""
+    process, text = ctypes.CDLL(None), source.read_text(errors="replace")
+    listed = subprocess.run(["nm", "-D", "-u", str(library)], capture_output=True, text=True).stdout.split()
+    names = [name for name in listed if _RUNTIME.fullmatch(name) and not hasattr(process, name)]
+    lines = {name: first_line_with(name, text) or first_line_with(name.partition("_v")[0], text) for name in names}
+    return {name: line for name, line in lines.items() if line}
 
 
 def find_launcher(library: ctypes.CDLL, call: Call, *, source: Path) -> Any:
@@ -131,9 +147,19 @@ def buffer_bytes(engine: ctypes.CDLL, address: int, size: int) -> bytes:
     return ctypes.string_at(engine.sim_bytes(address), size) if size else b""
 
 
-def read_findings(engine: ctypes.CDLL) -> tuple[Finding, ...]:
+def read_findings(engine: ctypes.CDLL, source: Path) -> tuple[Finding, ...]:
     """What the engine saw go wrong in the call. Raises DeviceError."""
-    return tuple(_read(Finding, item, "a finding") for item in _report(engine.sim_findings(), "findings", list))
+    found = _report(engine.sim_findings(), "findings", list)
+    return tuple(_placed(_read(Finding, item, "a finding"), source) for item in found)
+
+
+def _placed(finding: Finding, source: Path) -> Finding:
+    """With the line of the call that the simulator refuses, where one line alone names it."""
+    refused = re.match(r"(?:the )?(cuda[A-Z]\w+|__managed__)", finding.message)
+    if finding.kind != "unsupported" or finding.line is not None or refused is None:
+        return finding
+    lines = lines_with(refused[1], source.read_text(errors="replace"))
+    return replace(finding, file=str(source), line=lines[0]) if len(lines) == 1 else finding
 
 
 def read_runtime_calls(engine: ctypes.CDLL) -> str:

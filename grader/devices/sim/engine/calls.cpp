@@ -2,7 +2,7 @@
 #include "block.h"
 #include "decode.h"
 #include "operation.h"
-#include "print.h"
+#include "builtins.h"
 
 namespace sim {
 

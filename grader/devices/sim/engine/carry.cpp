@@ -1,6 +1,8 @@
 // carry: arithmetic of numbers wider than a register: add.cc, addc, sub.cc, subc, mad.cc, madc
 //
-// Each lane has one carry flag, which the `.cc` forms set and the forms ending in `c` add (or subtract).
+// Each lane has one carry flag, which the `.cc` forms set and the forms ending in `c` read. A subtraction leaves it set
+// where there is no borrow: cards do so, and it shows where one chain has additions and subtractions. The PTX ISA
+// (9.7.2, "Extended-Precision Integer Arithmetic Instructions") says of each kind by itself what it does.
 #include "operation.h"
 
 namespace sim {
@@ -27,13 +29,14 @@ void chain(Warp& warp, const Instruction& in, Mask mask) {
     const T *a = warp.row<const T>(in.operand[1]), *b = warp.row<const T>(in.operand[2]);
     const T* c = kind == Kind::mad_lo || kind == Kind::mad_hi ? warp.row<const T>(in.operand[3]) : b;
     each_lane(mask, [&](int l) {
-        const u128 flag = reads ? warp.carry >> l & 1 : 0;
+        const u128 flag = reads ? (warp.carry >> l & 1) ^ (kind == Kind::sub) : 0;
         u128 first = U(a[l]);
         if (kind == Kind::mad_lo) first = U(U(a[l]) * U(b[l]));
         if (kind == Kind::mad_hi) first = Wide<T>::high(a[l], b[l]);
         const u128 result = kind == Kind::sub ? first - U(b[l]) - flag : first + U(c[l]) + flag;
         d[l] = T(U(result));
-        if (writes) warp.carry = (warp.carry & ~(Mask(1) << l)) | Mask(result >> (sizeof(T) * 8) & 1) << l;
+        const Mask out = Mask(result >> (sizeof(T) * 8) & 1) ^ (kind == Kind::sub);
+        if (writes) warp.carry = (warp.carry & ~(Mask(1) << l)) | out << l;
     });
 }
 

@@ -155,7 +155,9 @@ void Parser::declare_local() {
     const Declaration d = declaration();
     do {
         if (d.space == Space::reg) {
-            declare_registers(d.type);
+            declare_registers(d);
+        } else if (d.space == Space::global || d.space == Space::constant) {
+            declare_in_module(variable(d));
         } else {
             Variable v = variable(d);
             scopes_.back().variables[v.name] = s32(function_->variables.size());
@@ -165,20 +167,48 @@ void Parser::declare_local() {
     tokens_.expect(";");
 }
 
-void Parser::declare_registers(std::string_view type) {
+// A variable of a function that is there once: one of the module, by a name that no other has.
+void Parser::declare_in_module(Variable v) {
+    const bool taken = module_.variable_index.count(v.name) != 0;
+    const std::string_view name = taken ? intern(std::string(v.name) + "@" + std::to_string(interned.size())) : v.name;
+    scopes_.back().globals[v.name] = name;
+    v.name = name;
+    module_.variable_index[name] = u32(module_.variables.size());
+    module_.variables.push_back(std::move(v));
+}
+
+void Parser::declare_registers(const Declaration& d) {
     const std::string_view name = tokens_.word("a register's name");
-    if (!tokens_.accept("<")) return declare_register(name, type);
+    if (!tokens_.accept("<")) return declare_register(name, d.type, d.width);
     const u64 count = tokens_.integer();
     if (count > 1u << 20) reject(tokens_.peek(), "fewer registers");
     tokens_.expect(">");
     for (u64 i = 0; i < count; ++i) {
-        declare_register(intern(std::string(name) + std::to_string(i)), type);
+        declare_register(intern(std::string(name) + std::to_string(i)), d.type, d.width);
     }
 }
 
-void Parser::declare_register(std::string_view name, std::string_view type) {
-    scopes_.back().registers[name] = s32(function_->registers.size());
-    function_->registers.push_back({name, type});
+// A vector is a register for each element, which is called .x or .r, .y or .g, .z or .b, .w or .a after it.
+void Parser::declare_register(std::string_view name, std::string_view type, u32 width) {
+    if (width == 1) {
+        scopes_.back().registers[name] = s32(function_->registers.size());
+        function_->registers.push_back({name, type});
+        return;
+    }
+    Operand vector;
+    vector.kind = OperandKind::vector;
+    for (u32 i = 0; i < width && i < 4; ++i) {
+        const std::string_view element = intern(std::string(name) + "." + "xyzw"[i]);
+        declare_register(element, type, 1);
+        const s32 index = scopes_.back().registers[element];
+        scopes_.back().registers[intern(std::string(name) + "." + "rgba"[i])] = index;
+        vector.elements.emplace_back();
+        vector.elements.back().kind = OperandKind::reg;
+        vector.elements.back().name = element;
+        vector.elements.back().index = index;
+    }
+    scopes_.back().registers[name] = FIRST_VECTOR - s32(vectors_.size());
+    vectors_.push_back(std::move(vector));
 }
 
 s32 Parser::find(std::string_view name, Names Scope::* names) const {
@@ -187,6 +217,20 @@ s32 Parser::find(std::string_view name, Names Scope::* names) const {
         if (found != ((*scope).*names).end()) return found->second;
     }
     return -1;
+}
+
+void Parser::find_variable(Operand& symbol) const {
+    for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
+        const auto variable = scope->variables.find(symbol.name);
+        const auto global = scope->globals.find(symbol.name);
+        if (variable != scope->variables.end())
+            symbol.index = variable->second;
+        else if (global != scope->globals.end())
+            symbol.name = global->second;
+        else
+            continue;
+        return;
+    }
 }
 
 }  // namespace sim::ptx

@@ -7,6 +7,27 @@
 
 namespace sim {
 
+namespace {
+
+// An instruction that others do: the entry of the one that does most of it, and how.
+struct Composed {
+    const OpcodeEntry* entry = nullptr;
+    Lowering lower = nullptr;
+};
+
+Composed composed(const std::string& form) {
+    if (form.compare(0, 5, "mov.v") == 0 && form.size() > 7)
+        return {operations().find("mov" + form.substr(6)), lower_vector_copy};
+    if (form.compare(0, 4, "ldu.") == 0) return {operations().find("ld" + form.substr(3)), lower_load};
+    if (form.compare(0, 13, "createpolicy.") == 0) return {operations().find("mov.b64"), lower_policy};
+    const size_t last = form.rfind('.');
+    if (form.compare(0, 4, "set.") != 0 || last <= 4) return {};
+    const size_t before = form.rfind('.', last - 1);
+    return {operations().find("setp" + form.substr(3, before - 3) + form.substr(last)), lower_set};
+}
+
+}  // namespace
+
 void Decoder::read_directives(const ptx::Function& entry) {
     u32 threads = 1;
     for (auto& [name, values] : entry.directives) {
@@ -63,8 +84,11 @@ void Decoder::decode_instruction(const ptx::Instruction& in) {
     for (auto& used : temporaries_used_) used.second = 0;
     const Form form = form_of(in);
     const OpcodeEntry* entry = operations().find(form.name);
-    if (!entry) unsupported("the instruction " + std::string(in.opcode));
-    entry->lower(*this, in, *entry);
+    if (!entry) entry = operations().find_reordered(form.name);
+    if (entry) return entry->lower(*this, in, *entry);
+    const Composed others = composed(form.name);
+    if (others.entry) return others.lower(*this, in, *others.entry);
+    unsupported("the instruction " + std::string(in.opcode));
 }
 
 void Decoder::patch_branches() {

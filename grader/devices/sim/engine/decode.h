@@ -44,9 +44,11 @@ class Decoder {
     s32 optional_predicate(const ptx::Operand& operand);  // destination p|q: row of q, or a sink
     s32 constant(u64 bits, u8 bytes);
     s32 sink(u8 bytes);
+    s32 temporary(u8 bytes);
     void address(Instruction& out, const ptx::Operand& operand, const ptx::Instruction& in, u32 bytes);
     s32 address_row(const ptx::Operand& operand);  // the addresses that an address operand names, 8 bytes each
     bool is_predicate(const ptx::Operand& operand) const;
+    void note_narrow_access() { program_.global_shift = 0; }  // to global memory, of any width
     void note_fence() { program_.fences = true; }
     void note_bulk_store() { program_.bulk_stores = true; }
     void branch_to(Instruction& out, std::string_view label);
@@ -91,12 +93,13 @@ class Decoder {
     s32 base_of(const ptx::Operand& operand, const std::vector<s32>& bases) const;
     s32 base_of_result(const ptx::Instruction& in, const std::vector<s32>& bases) const;
     s32 frame_base(const ptx::Operand& symbol) const;
+    ptx::Space space_of(const ptx::Operand& symbol) const;
+    s32 moved_by(s32 row, Shape shape, s64 offset);
     u32 parameter_at(const ptx::Operand& symbol, u64 bytes) const;
     s32 in_frame(const ptx::Operand& symbol, Shape shape);
     void read_directives(const ptx::Function& entry);
     s32 new_row(u8 bytes);
     s32 register_row(s32 index);
-    s32 temporary(u8 bytes);
     s32 special(std::string_view name, u8 bytes);
     s32 resize(s32 from, u8 from_bytes, Shape to);
     void resize_into(s32 from, Shape shape, s32 to, u8 to_bytes);
@@ -136,6 +139,9 @@ Form form_of(const ptx::Instruction& in);
 // ---- lowerings
 void lower_setp(Decoder&, const ptx::Instruction&, const OpcodeEntry&);
 void lower_vector_move(Decoder&, const ptx::Instruction&, const OpcodeEntry&);
+void lower_vector_copy(Decoder&, const ptx::Instruction&, const OpcodeEntry&);
+void lower_policy(Decoder&, const ptx::Instruction&, const OpcodeEntry&);
+void lower_set(Decoder&, const ptx::Instruction&, const OpcodeEntry&);
 void lower_load(Decoder&, const ptx::Instruction&, const OpcodeEntry&);
 void lower_store(Decoder&, const ptx::Instruction&, const OpcodeEntry&);
 void lower_atomic(Decoder&, const ptx::Instruction&, const OpcodeEntry&);

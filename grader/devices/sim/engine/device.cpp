@@ -23,6 +23,7 @@ void Device::load(std::string ptx, std::string source, const std::string& arch, 
     card_ = &card_of(arch);
     threads_ = std::max(threads, 1);
     memory.clear();
+    heap_.forget();
     memory.map(0, 0, AllocationKind::parameter, "the kernel's parameters", 0, nullptr);
     module.load(std::move(ptx), std::move(source), memory);
     permanent_allocations_ = memory.size();
@@ -168,12 +169,14 @@ int Device::launch(const void* host, const Geometry& geometry, void** arguments,
     launch.executed = executed;
     const u32 touches = gets_a_buffer(launch.parameters) ? RuntimeCall::TOUCHES : 0;
     runtime_calls.note({"kernel", p->name, stream, nullptr, touches});
+    if (p->allocates) heap_.begin(memory, call_.heap_bytes);
     Allocation& parameters = *memory.find(GLOBAL_ORIGIN);
     parameters.data = launch.parameters.data();
     parameters.bytes = p->parameter_bytes;
     GlobalShadow shadow(
         memory.size(), launch.blocks(), p->global_shift, p->fences, launch.threads > 1 && launch.blocks() > 1);
     if (launch.blocks() <= global_epoch::BLOCKS) launch.global_shadow = &shadow;
+    if (p->allocates) launch.heap = &heap_;
     if (!watch.empty()) launch.watch = &watch;
     run_grid(launch);
     parameters.data = nullptr;
@@ -210,13 +213,16 @@ std::string Device::counters() const {
 
 int Device::set_limit(int limit, u64 bytes) {
     constexpr u64 MOST = 256 << 10;
-    if (limit == 0) call_.stack_bytes = std::min(bytes, MOST);  // cudaLimitStackSize
+    constexpr u64 MOST_HEAP = 1 << 30;
+    if (limit == 0) call_.stack_bytes = std::min(bytes, MOST);      // cudaLimitStackSize
+    if (limit == 2) call_.heap_bytes = std::min(bytes, MOST_HEAP);  // cudaLimitMallocHeapSize
     return SUCCESS;
 }
 
 u64 Device::limit(int limit) const {
-    constexpr u64 OTHERS[] = {0, 1 << 20, 8 << 20};  // of printf and of malloc on the device
-    return limit == 0 ? call_.stack_bytes : limit < 3 ? OTHERS[limit] : 0;
+    constexpr u64 PRINTF_BYTES = 1 << 20;
+    const u64 known[] = {call_.stack_bytes, PRINTF_BYTES, call_.heap_bytes};
+    return limit >= 0 && limit < 3 ? known[limit] : 0;
 }
 
 void Device::refuse_managed(const char* variable) {

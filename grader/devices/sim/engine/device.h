@@ -13,10 +13,12 @@
 #include "clock.h"
 #include "counters.h"
 #include "finding.h"
+#include "heap.h"
 #include "launch.h"
 #include "loaded_module.h"
 #include "memory.h"
 #include "runtime_calls.h"
+#include "texture.h"
 #include "watch.h"
 
 namespace sim {
@@ -36,7 +38,8 @@ struct Card {
     int clock_khz, memory_clock_khz, memory_bus_bits;
 };
 
-constexpr u64 STACK_BYTES = 1024;  // of a thread that calls itself; cudaDeviceSetLimit changes it
+constexpr u64 STACK_BYTES = 1024;    // of a thread that calls itself; cudaDeviceSetLimit changes it
+constexpr u64 HEAP_BYTES = 8 << 20;  // of a kernel's malloc; the same does for it
 constexpr u64 SHARED_PER_BLOCK = 48 << 10;
 constexpr u32 THREADS_PER_BLOCK = LANES * WARPS_PER_BLOCK;
 constexpr u64 LOCAL_PER_THREAD = 512 << 10;
@@ -52,10 +55,19 @@ enum CudaError : int {
     INVALID_DEVICE = 101,
     NO_KERNEL_IMAGE = 209,
     INVALID_RESOURCE_HANDLE = 400,
+    ILLEGAL_STATE = 401,
     ILLEGAL_ADDRESS = 700,
     LAUNCH_OUT_OF_RESOURCES = 701,
+    HOST_MEMORY_ALREADY_REGISTERED = 712,
+    HOST_MEMORY_NOT_REGISTERED = 713,
     COOPERATIVE_LAUNCH_TOO_LARGE = 720,
     NOT_SUPPORTED = 801,
+    CAPTURE_UNSUPPORTED = 900,
+    CAPTURE_INVALIDATED = 901,
+    CAPTURE_UNMATCHED = 903,
+    CAPTURE_UNJOINED = 904,
+    CAPTURE_ISOLATION = 905,
+    CAPTURE_IMPLICIT = 906,
 };
 
 struct Geometry {
@@ -86,6 +98,7 @@ struct CallState {
     u64 seed = 0;
     u64 limit = 0;  // of warp instructions
     u64 stack_bytes = STACK_BYTES;
+    u64 heap_bytes = HEAP_BYTES;
     u64 allocations = 0;
     bool float_order = false;  // Device::order is a float atomic's
     int error = SUCCESS;
@@ -140,6 +153,7 @@ class Device {
     Memory memory;
     LoadedModule module;
     Watch watch;
+    Textures textures;
     RuntimeCalls runtime_calls;  // of this call
     std::vector<Finding> findings;
     u64 executed = 0, executed_lanes = 0, launches = 0;
@@ -159,6 +173,7 @@ class Device {
     const Card* card_ = nullptr;
     int threads_ = 1;
     size_t permanent_allocations_ = 0;
+    Heap heap_;
     std::string managed_;  // a variable that cannot be
     CallState call_;
 };

@@ -20,6 +20,9 @@ void Parser::instruction() {
         if (!tokens_.accept(",")) break;
     }
     tokens_.expect(";");
+    const std::string_view name = in.opcode.substr(0, in.opcode.find('.'));
+    if (name == "call") return call(std::move(in));
+    if (name == "ret") give_results(in);
     function_->body.push_back(std::move(in));
 }
 
@@ -58,8 +61,10 @@ Operand Parser::name() {
     value.name = tokens_.take().text;
     if (value.name == "_") return value;
     value.index = find(value.name, &Scope::registers);
+    if (value.index <= FIRST_VECTOR) return vectors_[size_t(FIRST_VECTOR - value.index)];
     if (value.index >= 0) {
         value.kind = OperandKind::reg;
+        if (tokens_.accept("+")) value.offset = s64(tokens_.integer());
         return value;
     }
     if (value.name[0] == '%') {
@@ -67,7 +72,7 @@ Operand Parser::name() {
         return value;
     }
     value.kind = OperandKind::symbol;
-    value.index = find(value.name, &Scope::variables);
+    find_variable(value);
     if (tokens_.accept("+")) value.offset = s64(tokens_.integer());
     return value;
 }
@@ -91,7 +96,7 @@ Operand Parser::address() {
     value.kind = OperandKind::address;
     tokens_.expect("[");
     value.elements.push_back(simple_operand());
-    if (value.elements[0].kind == OperandKind::symbol) std::swap(value.offset, value.elements[0].offset);
+    std::swap(value.offset, value.elements[0].offset);
     if (tokens_.accept("+"))
         value.offset = s64(tokens_.integer());
     else if (tokens_.is("-"))

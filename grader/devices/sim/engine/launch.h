@@ -16,6 +16,7 @@ namespace sim {
 struct Block;
 class Counters;
 class GlobalShadow;
+class Heap;
 class Watch;
 
 struct SourceLine {
@@ -43,6 +44,7 @@ struct Launch {
     u64 workspace = 0;  // device address of what grid.sync() counts in; 0: the launch is not cooperative
     GlobalShadow* global_shadow = nullptr;  // null: races in global memory are not looked for
     Counters* counters = nullptr;           // null: nothing is counted
+    Heap* heap = nullptr;                   // of a kernel that calls malloc or free
     Watch* watch = nullptr;                 // null: no element is watched
 
     mutable std::atomic<bool> stop{false};

@@ -73,7 +73,7 @@ Form form_of(const ptx::Instruction& in) {
         if (!form.name.empty()) form.name += '.';
         form.name += word;
     }
-    if (words[0] == "mov" && in.operands.size() == 2) {
+    if (words[0] == "mov" && in.operands.size() == 2 && words[1][0] != 'v') {
         const bool packs = in.operands[1].kind == ptx::OperandKind::vector;
         const bool unpacks = in.operands[0].kind == ptx::OperandKind::vector;
         if (packs || unpacks)
@@ -89,6 +89,12 @@ void Decoder::address(Instruction& out, const ptx::Operand& operand, const ptx::
     for (auto word : words_of(in.opcode))
         for (auto& [space, check_access] : SPACE_CHECKS)
             if (word == space) out.check_access = check_access;
+    // A variable's name as a generic address stands for the variable, wherever it lies.
+    if (out.check_access == check_generic_access) {
+        const ptx::Space space = space_of(base);
+        if (space == ptx::Space::shared) out.check_access = check_shared_access;
+        if (space == ptx::Space::local || space == ptx::Space::param) out.check_access = check_local_access;
+    }
     const bool parameter = in.opcode.find(".param") != std::string_view::npos;
     if (parameter && is_local_symbol(base)) out.check_access = check_local_access;
     // The race detector's grain is the narrowest access that shared memory may
@@ -156,6 +162,60 @@ void lower_vector_move(Decoder& d, const ptx::Instruction& in, const OpcodeEntry
     else
         out.operand[count] = d.source(in.operands[1], signature.shape[count]);
     d.emit(out);
+}
+
+// mov.v2.u32 a, b: element by element, all read before one is written. The entry moves one element.
+void lower_vector_copy(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
+    d.require(in, 2);
+    const size_t count = size_t(in.opcode[5] - '0');
+    if (elements(in.operands[0]) != count || elements(in.operands[1]) != count)
+        d.unsupported("the operands of " + std::string(in.opcode));
+    const Shape shape = entry.operation.signature.shape[0];
+    std::vector<s32> read;
+    for (size_t i = 0; i < count; ++i) {
+        Instruction out = d.prototype(in, entry);
+        out.operand[1] = d.source(element(in.operands[1], i), shape);
+        read.push_back(out.operand[0] = d.temporary(shape.bytes));
+        d.emit(out);
+    }
+    for (size_t i = 0; i < count; ++i) {
+        Instruction out = d.prototype(in, entry);
+        out.operand[1] = read[i];
+        out.operand[0] = d.destination(element(in.operands[0], i), shape);
+        d.emit(out);
+    }
+}
+
+// createpolicy: what hints of caching name, a number that only they read
+void lower_policy(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
+    d.require(in, 1);
+    Instruction out = d.prototype(in, entry);
+    out.operand[1] = d.constant(0, sizeof(u64));
+    out.operand[0] = d.destination(in.operands[0], shape_of<u64>());
+    d.emit(out);
+}
+
+// set.CmpOp.dtype.stype as setp.CmpOp.stype, which is the entry, and a choice between "true" and 0: PTX ISA, "set".
+void lower_set(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
+    const Signature& signature = entry.operation.signature;
+    const auto words = words_of(in.opcode);
+    const std::string_view type = words[words.size() - 2];
+    d.require(in, entry.option ? 4 : 3);
+    Instruction test = d.prototype(in, entry);
+    test.guard = -1;
+    test.operand[0] = d.temporary(0);
+    test.operand[1] = d.sink(0);
+    for (u8 i = 1; i < 3; ++i) test.operand[i + 1] = d.source(in.operands[i], signature.shape[i + 1]);
+    if (entry.option) test.operand[4] = d.source(in.operands[3], PREDICATE);
+    d.emit(test);
+    const u64 one = type == "f32" ? 0x3f800000 : type == "f16" ? 0x3c00 : type == "bf16" ? 0x3f80 : ~u64(0);
+    const Shape shape{u8(ptx::type_bytes("." + std::string(type))), false, false};
+    Instruction choice = d.prototype(in, *operations().find("selp.b" + std::to_string(shape.bytes * 8)));
+    choice.operand[1] = d.constant(one, shape.bytes);
+    choice.operand[2] = d.constant(0, shape.bytes);
+    choice.operand[3] = test.operand[0];
+    choice.operand[0] = d.destination(in.operands[0], shape);
+    d.emit(choice);
 }
 
 void lower_load(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
@@ -266,6 +326,7 @@ u32 Decoder::call_site(const ptx::Operand* results, std::string_view callee, con
     const ptx::Function& f = module_.functions[declared->second];
     call.builtin = !f.defined;
     if (call.builtin && !is_builtin(call.callee)) unsupported("a call of " + demangled(call.callee));
+    program_.allocates |= call.callee == "malloc" || call.callee == "free";
     const Layout* target = call.builtin ? nullptr : &layouts_[layout_index_.at(callee)];
     if (target) call.frame = target->frame;
     for (size_t i = 0; arguments && i < arguments->elements.size() && i < f.parameters.size(); ++i) {

@@ -111,6 +111,20 @@ s32 Decoder::special(std::string_view name, u8 bytes) {
     return bytes == 4 ? row : resize(row, 4, {bytes, false, false});
 }
 
+// The row of `reg + offset` as a source.
+s32 Decoder::moved_by(s32 row, Shape shape, s64 offset) {
+    if (!offset) return row;
+    const OpcodeEntry* adding = operations().find("add.u" + std::to_string(shape.bytes * 8));
+    if (!adding) unsupported("a number added to an operand of " + std::string(instruction_->opcode));
+    Instruction out = prototype(*instruction_, *adding);
+    out.guard = -1;
+    out.operand[0] = temporary(shape.bytes);
+    out.operand[1] = row;
+    out.operand[2] = constant(u64(offset), shape.bytes);
+    program_.code.push_back(out);
+    return out.operand[0];
+}
+
 // The row that a local variable of a function that calls itself lies behind; -1 for everything else.
 s32 Decoder::frame_base(const ptx::Operand& operand) const {
     const bool own = operand.kind == ptx::OperandKind::symbol && operand.index >= 0 && here().frame >= 0;
@@ -155,7 +169,7 @@ s32 Decoder::source(const ptx::Operand& operand, Shape shape) {
                 program_.code.push_back(out);
                 return out.operand[0];
             }
-            return bytes == shape.bytes ? row : resize(row, bytes, shape);
+            return moved_by(bytes == shape.bytes ? row : resize(row, bytes, shape), shape, operand.offset);
         }
         case ptx::OperandKind::special:
             return special(operand.name, shape.bytes);
@@ -226,6 +240,15 @@ u32 Decoder::parameter_at(const ptx::Operand& symbol, u64 bytes) const {
     if (!variable || variable->space != ptx::Space::param || u64(symbol.offset) + bytes > variable->bytes)
         unsupported("a call with " + std::string(symbol.name) + " as one of its parameters");
     return u32(symbol_address(symbol));
+}
+
+// Where a variable lies; none: in global memory, or it is no variable.
+ptx::Space Decoder::space_of(const ptx::Operand& operand) const {
+    if (operand.kind != ptx::OperandKind::symbol) return ptx::Space::none;
+    if (operand.index >= 0) return here().function->variables[size_t(operand.index)].space;
+    const bool formal = here().formal.count(operand.name) != 0;
+    if (formal) return here().function->entry ? ptx::Space::none : ptx::Space::param;
+    return shared_offsets_.count(operand.name) ? ptx::Space::shared : ptx::Space::none;
 }
 
 bool Decoder::is_local_symbol(const ptx::Operand& operand) const {

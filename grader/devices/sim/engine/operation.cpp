@@ -1,5 +1,9 @@
 #include "operation.h"
 
+#include <algorithm>
+
+#include "ptx.h"
+
 namespace sim {
 
 namespace {
@@ -21,12 +25,30 @@ void expand(std::string_view pattern, const std::string& prefix, std::vector<std
     }
 }
 
+// The opcode, what has a place of its own (types, layouts of matrices), then the other modifiers in alphabetic order.
+std::string sorted_modifiers(const std::string& form) {
+    std::string placed;
+    std::vector<std::string> modifiers;
+    for (size_t start = 0; start <= form.size();) {
+        const size_t dot = std::min(form.find('.', start), form.size());
+        const std::string word = form.substr(start, dot - start);
+        start = dot + 1;
+        if (placed.empty() || ptx::type_bytes("." + word) || word == "pred" || word == "row" || word == "col")
+            placed += word + ".";
+        else
+            modifiers.push_back(word);
+    }
+    std::sort(modifiers.begin(), modifiers.end());
+    for (const std::string& word : modifiers) placed += "|" + word;
+    return placed;
+}
+
 constexpr void (*FAMILIES[])(Table&) = {
     integer_entries,      wide_integer_entries,   carry_entries,    float_entries,         rounding_entries,
     half_entries,         convert_entries,        compare_entries,  float_convert_entries, move_entries,
     predicate_entries,    access_entries,         atomic_entries,   collective_entries,    control_entries,
     asynchronous_entries, mbarrier_entries,       matrix_entries,   mma_entries,           wmma_entries,
-    float8_entries,       packed_integer_entries, division_entries, call_entries,
+    float8_entries,       packed_integer_entries, division_entries, call_entries,          texture_entries,
 };
 
 }  // namespace
@@ -50,6 +72,13 @@ void Table::add(
 const OpcodeEntry* Table::find(const std::string& form) const {
     const auto found = index_.find(form);
     return found == index_.end() ? nullptr : found->second;
+}
+
+const OpcodeEntry* Table::find_reordered(const std::string& form) const {
+    const std::string wanted = sorted_modifiers(form);
+    for (const OpcodeEntry& entry : entries_)  // rarely needed, so there is no index for it
+        if (entry.form.size() == form.size() && sorted_modifiers(entry.form) == wanted) return &entry;
+    return nullptr;
 }
 
 const Table& operations() {

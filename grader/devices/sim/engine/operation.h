@@ -69,6 +69,8 @@ class Table {
         std::initializer_list<std::string_view> pieces, Operation operation, Lowering lower = lower_positional,
         Flow flow = Flow::next, u8 option = 0);
     const OpcodeEntry* find(const std::string& form) const;
+    // The entry of the same opcode, types and modifiers, whose modifiers may stand in another order.
+    const OpcodeEntry* find_reordered(const std::string& form) const;
     const std::deque<OpcodeEntry>& entries() const { return entries_; }
 
  private:
@@ -102,6 +104,7 @@ void float8_entries(Table&);
 void packed_integer_entries(Table&);
 void control_entries(Table&);
 void call_entries(Table&);
+void texture_entries(Table&);
 void asynchronous_entries(Table&);
 void mbarrier_entries(Table&);
 

@@ -1,5 +1,7 @@
 #include "parser.h"
 
+#include <algorithm>
+
 namespace sim::ptx {
 
 namespace {
@@ -127,6 +129,7 @@ void Parser::begin_function(bool entry) {
     while (!tokens_.is("{") && !tokens_.is(";")) directive(f);
     function_ = &f;
     scopes_.clear();
+    vectors_.clear();
     if (!tokens_.accept(";")) {
         f.defined = true;
         block();
@@ -150,7 +153,14 @@ std::vector<Variable> Parser::parameters() {
     tokens_.expect("(");
     while (!tokens_.is(")")) {
         const Declaration d = declaration();
-        list.push_back(variable(d));
+        Variable v = variable(d);
+        if (d.space == Space::reg) {
+            v.space = Space::param;
+            v.passed_as = d.type;
+            v.width = d.width;
+            v.bytes = std::max<u64>(v.bytes, sizeof(u32));  // of a predicate, which has no bytes
+        }
+        list.push_back(std::move(v));
         if (!tokens_.accept(",")) break;
     }
     tokens_.expect(")");
@@ -179,11 +189,13 @@ void Parser::block() {
     tokens_.expect("{");
     scopes_.emplace_back();
     scopes_.back().first = function_->body.size();
+    if (scopes_.size() == 1) take_parameters();
     while (!tokens_.is("}")) {
         if (tokens_.peek().kind == TokenKind::end) reject(tokens_.peek(), "'}' at the end of a function");
         statement();
     }
     tokens_.expect("}");
+    if (scopes_.size() == 1) give_results(Instruction{});
     place_labels();
     scopes_.pop_back();
 }

@@ -18,6 +18,8 @@ namespace sim::ptx {
 
 Space space_of(std::string_view word);  // ".shared"; none: it names no space
 
+constexpr s32 FIRST_VECTOR = -2;  // the index of a name of several registers: this, or below
+
 class Parser {
  public:
     explicit Parser(Module& module) : module_(module), tokens_(module.text) {}
@@ -29,6 +31,7 @@ class Parser {
     using Texts = std::unordered_map<std::string_view, std::string_view>;
     struct Scope {
         Names registers, variables;
+        Texts globals;  // what .global and .const variables that the scope declares are called in the module
         std::unordered_map<std::string_view, u32> labels;  // -> index into the function's body
         std::unordered_map<std::string_view, std::vector<std::string_view>> tables;  // .branchtargets
         size_t first = 0;                                                            // index of what comes first in it
@@ -64,9 +67,11 @@ class Parser {
     u64 initializer_bits(u8 size);
     void declare_module_variables();
     void declare_local();
-    void declare_registers(std::string_view type);
-    void declare_register(std::string_view name, std::string_view type);
+    void declare_in_module(Variable v);
+    void declare_registers(const Declaration& d);
+    void declare_register(std::string_view name, std::string_view type, u32 width);
     s32 find(std::string_view name, Names Scope::* names) const;
+    void find_variable(Operand& symbol) const;
 
     // ---- functions
     void entry();
@@ -83,7 +88,19 @@ class Parser {
     std::string_view intern(std::string text);
 
     // ---- instructions
+    struct Passed {  // a value, and the .param variable by which it is handed over
+        Operand variable;
+        std::string_view type;
+        Operand value;
+    };
     void instruction();
+    void call(Instruction in);
+    Instruction beside(const Instruction& in, std::string opcode);
+    Passed pass(const Variable& formal, const Operand& actual);
+    Passed formal(const Variable& v) const;
+    void hand_over(const Instruction& in, bool store, const Passed& passed);
+    void take_parameters();
+    void give_results(const Instruction& in);
     Operand operand();
     Operand simple_operand();
     Operand literal();
@@ -98,6 +115,7 @@ class Parser {
     u32 depth_ = 0;
     std::map<std::array<u64, 3>, u32> places_;
     Function* function_ = nullptr;
+    std::vector<Operand> vectors_;  // registers of several elements, of the function
     std::vector<Scope> scopes_;
 };
 

@@ -32,7 +32,7 @@ enum class OperandKind : u8 {
 
 struct Operand {
     OperandKind kind = OperandKind::sink;
-    bool negated = false;  // !%p
+    bool negated = false;  // !%p, -%r
     s32 index = -1;        // register, or variable of the function
     std::string_view name;
     u64 bits = 0;
@@ -68,6 +68,8 @@ struct Variable {
     u64 bytes = 0;
     bool external = false;  // declared without a size: dynamic shared memory
     std::vector<Initializer> values;
+    std::string_view passed_as;  // ".f32": a parameter that is handed over in registers of this type, `width` of them
+    u32 width = 1;
 };
 
 struct Function {

@@ -7,10 +7,11 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 
 #include "device.h"
+#include "graphs.h"
 #include "occupancy.h"
+#include "rows.h"
 
 namespace sim {
 
@@ -36,6 +37,19 @@ constexpr ErrorName ERRORS[] = {
     {LAUNCH_OUT_OF_RESOURCES, "cudaErrorLaunchOutOfResources", "too many resources requested for launch"},
     {COOPERATIVE_LAUNCH_TOO_LARGE, "cudaErrorCooperativeLaunchTooLarge", "too many blocks in cooperative launch"},
     {NOT_SUPPORTED, "cudaErrorNotSupported", "operation not supported"},
+    {ILLEGAL_STATE, "cudaErrorIllegalState", "the operation cannot be performed in the present state"},
+    {HOST_MEMORY_ALREADY_REGISTERED, "cudaErrorHostMemoryAlreadyRegistered",
+     "part or all of the requested memory range is already mapped"},
+    {HOST_MEMORY_NOT_REGISTERED, "cudaErrorHostMemoryNotRegistered",
+     "pointer does not correspond to a registered memory region"},
+    {CAPTURE_UNSUPPORTED, "cudaErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing"},
+    {CAPTURE_INVALIDATED, "cudaErrorStreamCaptureInvalidated",
+     "operation failed due to a previous error during capture"},
+    {CAPTURE_UNMATCHED, "cudaErrorStreamCaptureUnmatched", "stream capture not initiated on this stream"},
+    {CAPTURE_UNJOINED, "cudaErrorStreamCaptureUnjoined", "capturing stream has unjoined work"},
+    {CAPTURE_ISOLATION, "cudaErrorStreamCaptureIsolation", "dependency created on uncaptured work in another stream"},
+    {CAPTURE_IMPLICIT, "cudaErrorStreamCaptureImplicit",
+     "operation would make the legacy stream depend on a capturing blocking stream"},
 };
 
 struct Configuration {
@@ -52,14 +66,20 @@ Geometry geometry_of(Dim3 grid, Dim3 block, size_t shared) {
     return {{grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, shared};
 }
 
+int fail(int error) {
+    return Device::get().fail(error);
+}
+
 int launch(
     const void* kernel, Dim3 grid, Dim3 block, void** arguments, size_t shared, void* stream,
     bool cooperative = false) {
-    return Device::get().launch(kernel, geometry_of(grid, block, shared), arguments, stream, cooperative);
-}
-
-int fail(int error) {
-    return Device::get().fail(error);
+    Device& device = Device::get();
+    const Geometry geometry = geometry_of(grid, block, shared);
+    if (const Captured captured = capture_on(stream); captured.error)
+        return fail(captured.error);
+    else if (captured.graph)
+        return capture_launch(*captured.graph, stream, kernel, geometry, arguments, cooperative);
+    return device.launch(kernel, geometry, arguments, stream, cooperative);
 }
 
 void* symbol_address(const void* symbol, size_t offset) {
@@ -77,18 +97,12 @@ int occupancy(int* blocks, const void* kernel, int threads, size_t dynamic_share
     return SUCCESS;
 }
 
-// The host waits for a copy from or to its own memory, unless it asks for one that is asynchronous.
 int copy(const char* what, void* to, const void* from, size_t bytes, void* stream, bool waits) {
-    const u32 sides =
-        (is_device_address(to) ? 0 : RuntimeCall::TO_HOST) | (is_device_address(from) ? 0 : RuntimeCall::FROM_HOST);
-    const u32 flags = sides | (waits && sides ? RuntimeCall::WAITS : 0);
-    Device::get().runtime_calls.note({"copy", what, stream, nullptr, flags, to, from, bytes});
-    return Device::get().copy(what, to, from, bytes);
+    return copy_rows(what, {to, bytes}, {from, bytes}, bytes, 1, stream, waits);
 }
 
 int fill(const char* what, void* to, int value, size_t bytes, void* stream) {
-    Device::get().runtime_calls.note({"fill", what, stream, nullptr, 0, to, nullptr, bytes});
-    return Device::get().fill(what, to, value, bytes);
+    return fill_rows(what, {to, bytes}, value, bytes, 1, stream);
 }
 
 int copy_to_symbol(
@@ -252,15 +266,21 @@ SIM_EXPORT const char* cudaGetErrorString(int error) {
 // ---- memory
 
 SIM_EXPORT int cudaMalloc(void** pointer, size_t bytes) {
-    return Device::get().allocate(pointer, bytes);
+    const int error = stop_captures();
+    return error ? fail(error) : Device::get().allocate(pointer, bytes);
 }
-SIM_EXPORT int cudaMallocAsync(void** pointer, size_t bytes, void*) {
+SIM_EXPORT int cudaMallocAsync(void** pointer, size_t bytes, void* stream) {
+    if (capture_on(stream).graph)
+        return refuse("cudaMallocAsync: memory that belongs to a captured graph is not supported by the simulator");
     return Device::get().allocate(pointer, bytes);
 }
 SIM_EXPORT int cudaFree(void* pointer) {
-    return Device::get().release(pointer);
+    const int error = stop_captures();
+    return error ? fail(error) : Device::get().release(pointer);
 }
-SIM_EXPORT int cudaFreeAsync(void* pointer, void*) {
+SIM_EXPORT int cudaFreeAsync(void* pointer, void* stream) {
+    if (capture_on(stream).graph)
+        return refuse("cudaFreeAsync: memory that belongs to a captured graph is not supported by the simulator");
     return Device::get().release(pointer);
 }
 SIM_EXPORT int cudaMallocManaged(void**, size_t, u32) {
@@ -273,17 +293,6 @@ SIM_EXPORT void __cudaRegisterManagedVar(void**, void**, char*, const char* name
 }
 SIM_EXPORT char __cudaInitManagedRuntime(void**) {
     return 1;
-}
-SIM_EXPORT int cudaMallocHost(void** pointer, size_t bytes) {
-    *pointer = std::calloc(bytes ? bytes : 1, 1);
-    return *pointer ? SUCCESS : fail(OUT_OF_MEMORY);
-}
-SIM_EXPORT int cudaHostAlloc(void** pointer, size_t bytes, u32) {
-    return cudaMallocHost(pointer, bytes);
-}
-SIM_EXPORT int cudaFreeHost(void* pointer) {
-    std::free(pointer);
-    return SUCCESS;
 }
 SIM_EXPORT int cudaMemcpy(void* to, const void* from, size_t bytes, int) {
     return copy("cudaMemcpy", to, from, bytes, nullptr, true);
@@ -324,6 +333,7 @@ SIM_EXPORT int cudaGetSymbolSize(size_t* bytes, const void* symbol) {
 // ---- the device
 
 SIM_EXPORT int cudaDeviceSynchronize() {
+    if (const int error = stop_captures_for_wait(nullptr)) return fail(error);
     Device::get().runtime_calls.note({"await_all", "cudaDeviceSynchronize"});
     return Device::get().status();
 }

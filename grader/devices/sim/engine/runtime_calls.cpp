@@ -19,7 +19,8 @@ std::string RuntimeCalls::text() const {
     for (const RuntimeCall& c : noted_) {
         const std::string bytes = std::to_string(c.bytes) + " ";
         text += c.verb + (" " + std::to_string(c.flags)) + " " + number(c.stream) + number(c.event);
-        text += number(c.to) + bytes + number(c.from) + bytes + bytes + c.name + "\n";
+        text += number(c.to) + (c.to_extent ? std::to_string(c.to_extent) + " " : bytes);
+        text += number(c.from) + (c.from_extent ? std::to_string(c.from_extent) + " " : bytes) + bytes + c.name + "\n";
     }
     return text + (lost_ ? "lost\n" : "");
 }

@@ -19,6 +19,7 @@ struct RuntimeCall {
     const void* to = nullptr;
     const void* from = nullptr;
     u64 bytes = 0;
+    u64 to_extent = 0, from_extent = 0;  // in which the bytes lie; 0: in as many
 };
 
 class RuntimeCalls {

@@ -1,8 +1,9 @@
-#include "print.h"
+#include "builtins.h"
 
 #include <cstdio>
 
 #include "block.h"
+#include "heap.h"
 #include "operation.h"
 #include "check_access.h"
 
@@ -118,14 +119,30 @@ s32 print(Warp& warp, int lane, const CallSite& site) {
     return count;
 }
 
+template <class T>
+void give_back(Warp& warp, int lane, const CallSite& site, T value) {
+    for (const auto& result : site.results) {
+        const u64 at = u64(lane) * warp.local_bytes + result.to;
+        std::memcpy(warp.local + at, &value, sizeof value);
+        std::memset(warp.local_shadow + at, 1, sizeof value);
+    }
+}
+
 void vprintf(Warp& warp, const CallSite& site, Mask mask) {
+    each_lane(mask, [&](int l) { give_back(warp, l, site, print(warp, l, site)); });
+}
+
+void allocate(Warp& warp, const CallSite& site, Mask mask) {
+    each_lane(mask, [&](int l) { give_back(warp, l, site, warp.launch->heap->take(argument<u64>(warp, l, site, 0))); });
+}
+
+void release(Warp& warp, const CallSite& site, Mask mask) {
     each_lane(mask, [&](int l) {
-        const s32 count = print(warp, l, site);
-        for (const auto& result : site.results) {
-            const u64 at = u64(l) * warp.local_bytes + result.to;
-            std::memcpy(warp.local + at, &count, sizeof count);
-            std::memset(warp.local_shadow + at, 1, sizeof count);
-        }
+        const u64 address = argument<u64>(warp, l, site, 0);
+        if (!address || warp.launch->heap->give(address)) return;
+        Block& block = *warp.block;
+        block.stop_at(block.at(
+            warp, warp.here, l, FindingKind::crash, "frees what malloc did not give, or what was freed already"));
     });
 }
 
@@ -141,7 +158,8 @@ struct Builtin {
     const char* name;
     void (*run)(Warp&, const CallSite&, Mask);
 };
-constexpr Builtin BUILTINS[] = {{"vprintf", vprintf}, {"__assertfail", assert_failed}};
+constexpr Builtin BUILTINS[] = {
+    {"vprintf", vprintf}, {"__assertfail", assert_failed}, {"malloc", allocate}, {"free", release}};
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// print: printf and assert of kernels
+// builtins: functions of kernels that no PTX has: printf, assert, malloc, free
 #pragma once
 #include "warp.h"
 

@@ -1,0 +1,76 @@
+"""Right files that solve katas in other ways than the solutions -> each passes on the simulator.
+
+tests/right/<kata>/<name>.cu says in its first line what is different: other structures, other parts of the CUDA runtime
+and of libcu++, other tilings. A verdict against one of them is a defect of the grader.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from grader.output.report import explanation
+
+from grader.content.catalog import Kata, load_catalog
+from grader.grade import Options, grade, prepare
+from grader.sandbox import parent as sandbox
+from grader.service.template import Template
+
+ROOT = Path(__file__).resolve().parent.parent
+FILES = sorted((ROOT / "tests" / "right").glob("*/*.cu"))
+KATAS = load_catalog(ROOT).katas
+OPTIONS = Options(device="sim", speed=False, last_failure=False, together=True)
+FEWEST = 100
+
+# What the grader is known to say against a right file: the name of the test -> why.
+KNOWN: dict[str, str] = {}
+
+# The first test waits until all files are compiled. That time has no limit here: each run of nvcc has one.
+pytestmark = pytest.mark.timeout(func_only=True)
+
+
+def name_of(path: Path) -> str:
+    return f"{path.parent.name}/{path.stem}"
+
+
+def kata_of(path: Path) -> Kata:
+    return KATAS[path.parent.name]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The files of the chosen tests, many in one run of nvcc; sandboxes are forks of a clean process."""
+    chosen = {item.callspec.params["path"] for item in request.session.items if of_a_file(item)}
+    prepare([(kata_of(path), path) for path in sorted(chosen)], OPTIONS)
+    template, held = Template(), os.open(os.devnull, os.O_WRONLY)
+    template.serve_sandboxes(held)
+    yield
+    sandbox.start_children_by(None)
+    template.close()
+    os.close(held)
+
+
+def of_a_file(item: pytest.Item) -> bool:
+    return item.path == Path(__file__) and "path" in getattr(getattr(item, "callspec", None), "params", {})
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_right_file_passes(path: Path, request: pytest.FixtureRequest) -> None:
+    if name_of(path) in KNOWN:
+        request.applymarker(pytest.mark.xfail(reason=KNOWN[name_of(path)], strict=True))
+    result = grade(kata_of(path), OPTIONS, source=path)
+    assert result.passed, explanation(result)
+
+
+def test_there_are_files_of_every_level() -> None:
+    levels = [kata_of(path).level for path in FILES]
+    assert len(FILES) >= FEWEST and set(levels) == {kata.level for kata in KATAS.values()}
+    assert sum(level.startswith("hard") for level in levels) >= FEWEST // 5
+
+
+def test_each_says_what_is_different() -> None:
+    first = [path.read_text().splitlines()[0] for path in FILES]
+    assert [line for line in first if not line.startswith("// ")] == []
+    assert {name_of(path) for path in FILES} >= set(KNOWN)
