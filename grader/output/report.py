@@ -29,6 +29,7 @@ _NEXT_OF_DEADLOCK = {
     "mbarrier": "a phase ends when as many arrivals and bytes have come as the mbarrier expects",
     "mask": "a lane that has exited hands nothing to a shuffle: let all named lanes come, or name those that do",
     "lanes of the warp": "all 32 lanes of the warp must execute it together",
+    "cannot start": "blocks start in any order, as many at a time as fit the card: wait only for those that surely run",
     "barrier": "every thread of the block must reach the same barrier, or none",
 }
 
@@ -156,7 +157,7 @@ def _printed(grade: Grade, verdict: Verdict) -> Iterable[str]:
 
 def _device(grade: Grade, verdict: Verdict) -> Iterable[str]:
     if verdict.device:
-        yield _row("device", verdict.device)
+        yield _row("device", f"{verdict.device}, {verdict.card}" if verdict.card else verdict.device)
     note = _note(verdict)
     if note and not verdict.lacks_library:  # whose summary itself says what to do
         yield _row("note", note)

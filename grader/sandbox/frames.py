@@ -25,6 +25,7 @@ from typing import Any
 from grader.devices import (
     Buffer,
     Call,
+    Card,
     Contents,
     DeviceError,
     Finding,
@@ -37,7 +38,7 @@ from grader.devices import (
     TimingResult,
 )
 from grader.devices.contents import DIFFERENT, JUDGED
-from grader.devices.counters import CallCounters, Launch, Writer
+from grader.devices.counters import CallCounters, KernelCoverage, Launch, Writer
 from grader.devices.report_json import decode, encode
 
 SHARED_BYTES = 1 << 18  # from here on contents are shared: twice as fast as the socket; of half as much, no faster
@@ -245,8 +246,11 @@ class Child:
     def write_outcome(self, outcome: Outcome, *, spent: bool) -> None:
         """The header has the names of outputs and answers in the order of their contents."""
         timing = replace(outcome.timing, answers=(), again=()) if outcome.timing else None
-        header = asdict(replace(outcome, outputs={}, timing=timing, counters=None, writers={}, launches=()))
-        header.update({name: encode(getattr(outcome, name)) for name in ("counters", "writers", "launches")})
+        header = asdict(
+            replace(outcome, outputs={}, timing=timing, counters=None, writers={}, launches=(), coverage=())
+        )
+        reports = ("counters", "writers", "launches", "coverage")
+        header.update({name: encode(getattr(outcome, name)) for name in reports})
         header["outputs"] = list(outcome.outputs)
         header["timed_outputs"] = [(number, list(outputs)) for number, outputs in _timed_outputs(outcome)]
         header["answers"] = len(outcome.timing.answers) if outcome.timing else 0
@@ -372,9 +376,9 @@ def _decode_call(header: dict[str, Any], blobs: Iterable[Contents]) -> Call:
     if timing is not None:
         timing = TimingRequest(**{**timing, **{name: tuple(timing[name]) for name in ("replaced", "negated")}})
     limits = Limits(**header["limits"])
-    return Call(
-        **{**header, "buffers": buffers, "scalars": scalars, "limits": limits, "watch": watch, "timing": timing}
-    )
+    card = Card(**header["card"]) if header["card"] else None
+    parts = {"buffers": buffers, "scalars": scalars, "limits": limits, "watch": watch, "timing": timing, "card": card}
+    return Call(**{**header, **parts})
 
 
 def _decode_outcome(header: Mapping[str, Any], blobs: Iterable[Contents]) -> Outcome:
@@ -394,7 +398,8 @@ def _decode_outcome(header: Mapping[str, Any], blobs: Iterable[Contents]) -> Out
     counters = None if header["counters"] is None else decode(CallCounters, header["counters"], "the counters")
     writers = {place: decode(Writer, item, f"the writer of {place}") for place, item in header["writers"].items()}
     launches = tuple(decode(Launch, item, "a launch") for item in header["launches"])
-    return Outcome(outputs, findings, counters, writers, launches, timing)
+    coverage = tuple(decode(KernelCoverage, item, "a kernel's coverage") for item in header["coverage"])
+    return Outcome(outputs, findings, counters, writers, launches, timing, bool(header["asked_card"]), coverage)
 
 
 def _finding(item: Mapping[str, Any]) -> Finding:

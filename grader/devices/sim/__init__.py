@@ -22,6 +22,7 @@ from grader.devices.sim.library import (
     load_engine,
     load_kata,
     read_counters,
+    read_coverage,
     read_findings,
     read_runtime_calls,
     read_writers,
@@ -61,6 +62,8 @@ class SimDevice:
             return Outcome(findings=(launcher,))
         engine = self._engine
         engine.sim_begin(call.seed % 2**64, call.limits.instructions)
+        if call.card is not None:
+            engine.sim_shrink_card(call.card.multiprocessors, call.card.resident, call.card.shared_bytes)
         try:
             addresses = [add_buffer(engine, buffer) for buffer in call.buffers]
             add_watches(engine, call, addresses)
@@ -75,7 +78,10 @@ class SimDevice:
                 if buffer.role == "out"
             }
             findings = (*read_findings(engine), *broken)
-            return Outcome(outputs, findings, read_counters(engine, call), read_writers(engine))
+            asked = bool(engine.sim_asked_card())
+            counters, writers = read_counters(engine, call), read_writers(engine)
+            covered = read_coverage(engine) if call.coverage else ()
+            return Outcome(outputs, findings, counters, writers, asked_card=asked, coverage=covered)
         finally:
             engine.sim_end()
 

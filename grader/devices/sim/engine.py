@@ -46,9 +46,21 @@ PATIENCE_S = 300.0  # with another process that builds the same
 OPTIMISATION = "-O2"
 OTHER_OPTIMISATION = {  # of sources by name: what runs once a launch, and what runs for every warp instruction
     "-O1": (
-        *("api", "bases", "block", "card", "counters", "declarations", "decode", "device", "finding", "grid"),
+        *(
+            "api",
+            "bases",
+            "block",
+            "card",
+            "counters",
+            "coverage",
+            "declarations",
+            "decode",
+            "device",
+            "finding",
+            "grid",
+        ),
         *("instructions", "layout", "limits", "loaded_module", "lower", "operands", "parser", "print"),
-        *("runtime", "runtime_calls", "streams", "tokens", "transfers"),
+        *("runtime", "runtime_calls", "standstill", "streams", "tokens", "transfers"),
     ),
     "-O3": ("access", "check_access", "floating", "integer", "mma", "product", "shared", "warp"),
 }

@@ -36,6 +36,7 @@ struct Launch {
     u64 stack_bytes = 0;  // of a thread
     u64 seed = 0;
     int threads = 1;
+    u64 resident = 0;  // blocks that the card runs at the same time; 0: as many as fit into the simulator's memory
     std::vector<u8> parameters;
     u64 limit = 0;      // warp instructions that a call may execute
     u64 workspace = 0;  // device address of what grid.sync() counts in; 0: the launch is not cooperative
