@@ -227,7 +227,8 @@ def _small_card(search: _Search, place: int) -> Card:
 
 
 def _named_keys(search: _Search) -> Iterator[CaseKey]:
-    """Named shapes, smallest first, the kinds of values taking turns; the last within the limit of work gets them all.
+    """Named shapes, smallest first, the kinds of values taking turns. The first and the last within the limit of work
+    get them all; the first is one that has elements.
 
     Large shapes also get every kind whose answer must be exact: among millions of terms no tolerance sees one missing.
     """
@@ -239,11 +240,16 @@ def _named_keys(search: _Search) -> Iterator[CaseKey]:
         rest = [sizes for sizes in small if sizes is not last]
         small = [*Random(f"{kata.name} {budget.seed}").sample(rest, len(rest)), last]
     large = [sizes for sizes in spec.large if allowed(kata, sizes)][: budget.large]
+    first = next((sizes for sizes in small if all(sizes.values())), None)
     kinds = [values.name for values in spec.values]
     exact = [values.name for values in spec.values if values.exact]
     for place, sizes in enumerate([*small, *large]):
         turn = [kinds[place % len(kinds)]]
-        chosen = dict.fromkeys(kinds if sizes is whole else turn + (exact if place >= len(small) else []))
+        if place >= len(small):
+            turn += exact
+        elif spec.work(sizes) > budget.work_limit:
+            turn = exact[:1] or turn
+        chosen = dict.fromkeys(kinds if sizes is whole or sizes is first else turn)
         for kind in chosen:
             yield CaseKey.of(spec, sizes, kind, budget.seed * 1000 + place)
 
