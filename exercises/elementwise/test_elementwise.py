@@ -87,7 +87,7 @@ FUNCTOR = replace(
         InputKind("extremes", of_floats(extremes)),
     ),
     # The grid is no larger than the card, here a small one.
-    named_sizes=(*SPEC.named_sizes, {"n": 9_001}),
+    named_sizes=(*SPEC.named_sizes, {"n": 30_001}),
     reference=functor_reference,
     # Three launches.
     work=lambda sizes: 60 * sizes["n"],

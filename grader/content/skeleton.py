@@ -98,6 +98,12 @@ def only_answers(file_text: str, skeleton_text: str) -> bool:
     return next(lines, None) is None
 
 
+def own_lines(file_text: str, skeleton_text: str) -> set[int]:
+    """The numbers, from 1, of lines that the skeleton does not have anywhere."""
+    given = {line.strip() for line in skeleton_text.split("\n")}
+    return {number for number, line in enumerate(file_text.split("\n"), 1) if line.strip() not in given}
+
+
 def only_adds_lines(before: str, after: str) -> bool:
     """Whether ``after`` has every line of ``before``, in order: a skeleton against its solution."""
     rest = iter(after.split("\n"))

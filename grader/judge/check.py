@@ -249,7 +249,7 @@ def _named_keys(search: _Search) -> Iterator[CaseKey]:
             turn += exact
         elif spec.work(sizes) > budget.work_limit:
             turn = exact[:1] or turn
-        chosen = dict.fromkeys(kinds if sizes is whole or sizes is first else turn)
+        chosen = dict.fromkeys([*turn, *kinds] if sizes is whole or sizes is first else turn)
         for kind in chosen:
             yield CaseKey.of(spec, sizes, kind, budget.seed * 1000 + place)
 

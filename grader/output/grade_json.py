@@ -45,6 +45,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "verdict": str(verdict.kind),
         **{name: getattr(verdict, name) for name in (*names, *more)},
         "counters": _counters(verdict.counters),
+        "coverage": verdict.coverage and asdict(verdict.coverage),
         "finding": verdict.finding and asdict(verdict.finding),
         "mismatches": [asdict(item) for item in verdict.mismatches],
     }

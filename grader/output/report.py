@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from grader.content.skeleton import own_lines, skeleton_of
 from grader.devices.counters import KernelCounters, LineCounters
 from grader.output.terminal import plain
 from grader.sandbox.parent import TRUNCATED
@@ -64,7 +65,7 @@ def speed(measurement: Measurement) -> str:
 
 def printed(grade: Grade) -> list[str]:
     """Of a pass what was printed by kernels and launcher on the way, and what of the file is still empty."""
-    rows = (row for verdict in grade.verdicts for row in _printed(grade, verdict))
+    rows = (row for verdict in grade.verdicts for row in (*_printed(grade, verdict), *_unreached(grade, verdict)))
     return [INDENT + plain(row) for row in (*rows, *_todos(grade, grade.verdict))] if grade.passed else []
 
 
@@ -153,6 +154,27 @@ def _printed(grade: Grade, verdict: Verdict) -> Iterable[str]:
         shown.insert(0, f"(the last {PRINTED_LINES} of {count} lines; {which} with `kata grade --json`)")
     for place, line in enumerate(shown):
         yield _row("printed" if place == 0 else "", line).rstrip()
+
+
+def _unreached(grade: Grade, verdict: Verdict) -> Iterable[str]:
+    """Of a pass, the learner's own lines that no case came to. After a GPU the simulator has only some of the cases."""
+    if verdict.coverage is None or verdict.left_out:
+        return
+    own = own_lines(grade.source.text, skeleton_of(grade.kata))
+    if found := [number for number in verdict.coverage.unreached if number in own]:
+        yield _row("unreached", f"no case came to {_lines(found)}: nothing is known of what stands there")
+
+
+def _lines(numbers: Sequence[int]) -> str:
+    """``lines 3, 7 to 9``"""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    words = ", ".join(" to ".join(map(str, run)) for run in runs)
+    return f"line{'s' if len(numbers) > 1 else ''} {words}"
 
 
 def _device(grade: Grade, verdict: Verdict) -> Iterable[str]:
