@@ -159,6 +159,7 @@ class Verdict:
     left_out: str = ""  # of a pass: which of the shapes that the spec names were not tried, and why
     error_share: float = 0.0
     coverage: Coverage | None = None  # of a pass on the simulator
+    narrow_offsets: tuple[int, ...] = ()  # of a pass on the simulator: lines where sizes are multiplied in 32 bits
     counters: CaseCounters | None = None  # of check.count, where it was asked for
     measurements: tuple[Measurement, ...] = ()  # of a pass, where the kata has a baseline and the device a clock
 

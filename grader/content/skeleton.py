@@ -65,6 +65,12 @@ def derive(solution_text: str, file: Path | str = "solution") -> str:
     return "\n".join(line for index, line in enumerate(lines) if index not in answers)
 
 
+def answer_lines(solution_text: str, file: Path | str = "solution") -> set[int]:
+    """The numbers, from 1, of the lines that a solution's skeleton lacks. Raises SkeletonError, naming ``file``."""
+    blocks = _blocks(solution_text.split("\n"), file)
+    return {index + 1 for block in blocks for index in range(block.begin, block.end)}
+
+
 def todos(text: str) -> tuple[Todo, ...]:
     """The TODOs of any file, in order, however mangled. One without its END counts as not empty: nobody can tell."""
     lines = text.split("\n")

@@ -56,6 +56,7 @@ class SearchBudget:
     limits: Limits = LIMITS
     watch: bool = False  # whether the device can say who wrote a wrong element
     small_cards: bool = False  # whether it can be a card of few multiprocessors
+    smallest: bool = True  # look for the smallest case that fails
     seed: int = 0
     shuffled: bool = False  # in an order of the seed's own: a reader of the spec does not know what comes
 
@@ -145,6 +146,8 @@ def check(kata: Kata, spec: Spec, sandbox: Sandbox, budget: SearchBudget, last_f
             left_out=_left_out(search),
             coverage=joined([*search.covered, *search.coverage()]) if budget.small_cards else None,
         )
+    if not budget.smallest:
+        return replace(search.tried[failed], cases=len(search.tried))
     smallest = _shrink(search, _on_full_card(search, failed))
     _remember(smallest, last_failure)
     verdict = search.tried[smallest]

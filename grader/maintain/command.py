@@ -8,7 +8,7 @@ from pathlib import Path
 
 from grader.content import skeleton
 from grader.content.catalog import CatalogError, find_root, load_catalog
-from grader.maintain import checks, coverage, mutant, tables, thresholds
+from grader.maintain import checks, coverage, mutant, mutation, tables, thresholds
 from grader.maintain.changes import Touched, touched
 from grader.output.console import examples, open_catalog
 
@@ -46,6 +46,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     levels.set_defaults(command=_thresholds)
     mutant.add(tasks)
     coverage.add(tasks)
+    mutation.add(tasks)
 
 
 def _check(options: argparse.Namespace) -> int:

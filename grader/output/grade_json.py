@@ -40,7 +40,7 @@ def record(grade: Grade) -> dict[str, Any]:
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:
     names = ("device", "summary", "cases", "error_share", "sizes", "values", "line", "wrong_count", "element_count")
-    more = ("card", "left_out", "pattern", "open_todos", "printed", "detail")
+    more = ("card", "left_out", "narrow_offsets", "pattern", "open_todos", "printed", "detail")
     return {
         "verdict": str(verdict.kind),
         **{name: getattr(verdict, name) for name in (*names, *more)},

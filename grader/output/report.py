@@ -65,7 +65,11 @@ def speed(measurement: Measurement) -> str:
 
 def printed(grade: Grade) -> list[str]:
     """Of a pass what was printed by kernels and launcher on the way, and what of the file is still empty."""
-    rows = (row for verdict in grade.verdicts for row in (*_printed(grade, verdict), *_unreached(grade, verdict)))
+    rows = (
+        row
+        for verdict in grade.verdicts
+        for row in (*_printed(grade, verdict), *_unreached(grade, verdict), *_narrow(grade, verdict))
+    )
     return [INDENT + plain(row) for row in (*rows, *_todos(grade, grade.verdict))] if grade.passed else []
 
 
@@ -163,6 +167,13 @@ def _unreached(grade: Grade, verdict: Verdict) -> Iterable[str]:
     own = own_lines(grade.source.text, skeleton_of(grade.kata))
     if found := [number for number in verdict.coverage.unreached if number in own]:
         yield _row("unreached", f"no case came to {_lines(found)}: nothing is known of what stands there")
+
+
+def _narrow(grade: Grade, verdict: Verdict) -> Iterable[str]:
+    """Of a pass, the learner's own lines whose offsets no case is large enough to break."""
+    own = own_lines(grade.source.text, skeleton_of(grade.kata)) if verdict.narrow_offsets else set()
+    if found := [number for number in verdict.narrow_offsets if number in own]:
+        yield _row("32 bits", f"{_lines(found)}: an offset is a product of sizes in 32 bits, which wraps from 2^31 on")
 
 
 def _lines(numbers: Sequence[int]) -> str:
