@@ -119,13 +119,13 @@ _STATEMENT = re.compile(r"^\s*(?:[\w\[\].>*()&+-]+ (?:=|\+=|-=|\*=|/=|\^=|\|=) .
 
 
 def _dropped(code: str) -> Iterator[Change]:
-    if _STATEMENT.match(code) and not code.lstrip().startswith("return"):
+    if _STATEMENT.match(re.sub(r"\[[^\[\]]*\]", "[]", code)) and not code.lstrip().startswith("return"):
         yield len(code) - len(code.lstrip()), len(code), ";"
 
 
 def _swapped(*names: str) -> Callable[[str], Iterator[Change]]:
     pairs = dict(zip(names[::2], names[1::2], strict=True))
-    return _replaced(r"\b[A-Za-z]\w*\b", {**pairs, **{second: first for first, second in pairs.items()}})
+    return _replaced(r"\b[A-Za-z_]\w*\b", {**pairs, **{second: first for first, second in pairs.items()}})
 
 
 _MUTATORS: Mapping[str, Callable[[str], Iterator[Change]]] = {
