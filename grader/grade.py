@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from grader.compile.build import Build, CompileFailure, Request, Target, Tell, build_all
+from grader.compile.offsets import narrow_lines
 from grader.compile.toolchain import Gpu, find_gpu, find_toolchain
 from grader.content import skeleton
 from grader.content.catalog import Kata
@@ -57,12 +58,13 @@ class Options:
     pairs: int | None = None  # samples of each arm, where speed is measured; None: as many as decide
     counters: bool = False  # after a pass on the simulator, count what the kernels cost
     last_failure: bool = True  # try the shape that failed last before all others, and keep it
+    smallest: bool = True  # look for the smallest case that fails
     shuffled: bool = False  # shapes in no published order, and more of them drawn
     together: bool = False  # compile several files in one run of nvcc: for checks of many files that seldom fail
     within: str = ""  # the folder that what a file includes must lie in; empty: anywhere
 
     def budget(self, target: Target, after_gpu: bool) -> SearchBudget:
-        budget = replace(budget_for(target.device), seed=self.seed, shuffled=self.shuffled)
+        budget = replace(budget_for(target.device), seed=self.seed, shuffled=self.shuffled, smallest=self.smallest)
         if self.shuffled:
             budget = replace(budget, examples=2 * budget.examples)
         if after_gpu:  # the answers were judged on the GPU: a few small shapes for what it hides
@@ -213,7 +215,11 @@ def _on_device(
         if isinstance(built, CompileFailure):
             return does_not_compile(built)
         sandbox.load(_program(built, engine, options))
-        return judge(sandbox)
+        verdict = judge(sandbox)
+    if verdict.passed and target.device == "sim":
+        lines = narrow_lines(built.ptx.read_text(errors="replace"), built.source.name)
+        verdict = replace(verdict, narrow_offsets=lines)
+    return verdict
 
 
 def _turn(target: Target, alone: bool, tell: Tell | None) -> contextlib.AbstractContextManager[None]:

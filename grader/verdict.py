@@ -121,6 +121,19 @@ class CaseCounters:
 
 
 @dataclass(frozen=True)
+class Coverage:
+    """What no case of a grade on the simulator came to. Numbers are lines of the file.
+
+    A line of a template counts as reached where any of its kernels came to it. ``unlaunched`` are kernels. ``once`` are
+    loops that no thread went through twice in a row.
+    """
+
+    unlaunched: tuple[str, ...] = ()
+    unreached: tuple[int, ...] = ()
+    once: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class Verdict:
     """The answer for one kata on one device.
 
@@ -134,6 +147,7 @@ class Verdict:
     device: str | None = None  # such as "sim sm_90a" or "gpu sm_90a"; None where no device was needed
     sizes: Mapping[str, int] = field(default_factory=dict)
     values: str | None = None
+    card: str | None = None  # in words: the small one on which the case failed; None: the full one
     line: int | None = None  # of the learner's file
     finding: Finding | None = None
     mismatches: tuple[Mismatch, ...] = ()
@@ -147,6 +161,8 @@ class Verdict:
     left_out: str = ""  # of a pass: which of the shapes that the spec names were not tried, and why
     remark: str = ""  # of a pass: what is right, and still worth knowing
     error_share: float = 0.0
+    coverage: Coverage | None = None  # of a pass on the simulator
+    narrow_offsets: tuple[int, ...] = ()  # of a pass on the simulator: lines where sizes are multiplied in 32 bits
     counters: CaseCounters | None = None  # of check.count, where it was asked for
     measurements: tuple[Measurement, ...] = ()  # of a pass, where the kata has a baseline and the device a clock
 

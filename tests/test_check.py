@@ -153,16 +153,23 @@ def test_further_shapes_are_drawn() -> None:
 
 
 def test_all_values_have_their_turn() -> None:
-    """From shape to shape, before the largest of them gets every kind."""
+    """From shape to shape, between the first and the largest of them, which get every kind."""
     sandbox = FakeSandbox(add)
     run(sandbox)
     middle = {sizes["n"] for sizes in spec().named_sizes[2:-1]}
     whole = [
         bool((numpy.frombuffer(call.buffers[0].given, dtype=numpy.float32) % 1 == 0).all())
-        for call in sandbox.calls[: CALLS * (len(spec().named_sizes) - 1) : CALLS]
+        for call in sandbox.calls[: CALLS * len(spec().named_sizes) : CALLS]
         if call.buffers[0].shape[0] in middle
     ]
     assert whole == [False, True, False, True, False, True]
+
+
+def test_first_named_shape_with_elements_sees_all_values() -> None:
+    sandbox = FakeSandbox(add)
+    run(sandbox, budget=replace(QUICK, examples=1))
+    calls = Counter(call.scalars[0].value for call in sandbox.calls)
+    assert (calls[0], calls[1], calls[2]) == (CALLS, 2 * CALLS, CALLS)
 
 
 def test_largest_named_shape_sees_all_values() -> None:
@@ -360,7 +367,7 @@ def test_all_named_shapes_are_tried_however_many() -> None:
     verdict = run(sandbox, the_spec=many, budget=replace(QUICK, work_limit=300, examples=1))
     assert sandbox.shapes[: len(many.named_sizes)] == [(sizes["n"],) for sizes in many.named_sizes]
     calls = Counter(call.scalars[0].value for call in sandbox.calls)
-    assert verdict.left_out == "" and {calls[n] for n in range(301, 800) if n % 7 == 0} == {1} and calls[7] == CALLS
+    assert verdict.left_out == "" and {calls[n] for n in range(301, 800) if n % 7 == 0} == {1} and calls[14] == CALLS
 
 
 def test_a_pass_says_which_named_shapes_were_left_out() -> None:

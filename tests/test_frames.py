@@ -175,6 +175,8 @@ def frame(listed: object, **changed: object) -> bytes:
         "counters": None,
         "writers": {},
         "launches": [],
+        "asked_card": False,
+        "coverage": [],
     }
     text = json.dumps({"blobs": listed, "header": {**header, "timing": None, "spent": False, **changed}}).encode()
     return struct.pack("<Q", len(text)) + text

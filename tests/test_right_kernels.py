@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from grader.output.report import explanation
 
 from grader.content.catalog import Kata, load_catalog
 from grader.grade import Options, grade, prepare
+from grader.output.verdict_text import explanation
 from grader.sandbox import parent as sandbox
 from grader.service.template import Template
 

@@ -33,6 +33,7 @@ from grader.content.spec import Accumulated, load_spec
 from grader.grade import Options, grade, prepare
 from grader.judge.check import SearchBudget, budget_for
 from grader.maintain import wrong_kernel
+from grader.maintain.coverage import disagreements, reasons
 from grader.maintain.kata_builds import as_skeleton, as_solution, as_wrong, bare, is_refused
 from grader.maintain.wrong_kernel import WrongKernel, load, written
 from grader.output.verdict_text import explanation
@@ -320,6 +321,7 @@ def test_wrong_answer_is_far_off(wrong: WrongKernel, device: str, gaps: dict[str
 
 # -- solutions and skeletons -----------------------------------------------------------------------------------------
 
+UNREACHED = reasons(ROOT)
 ON_SIM = pytest.mark.parametrize("device", ["sim"], indirect=True)
 
 
@@ -329,6 +331,8 @@ def test_solution_passes_with_room(kata: Kata, device: str, gaps: dict[str, Gap]
     result = present(grade(kata, with_jobs(options), source=source))
     assert result.passed, explanation(result)
     gaps[kata.family].right.append(result.verdict.error_share)
+    if result.verdict.coverage is not None and not result.verdict.left_out:
+        assert disagreements(kata, result.verdict.coverage, UNREACHED.get(kata.name, {})) == []
     if isinstance(load_spec(kata).tolerance, Accumulated):
         assert result.verdict.error_share <= ROOM
 

@@ -213,14 +213,13 @@ SPEC = Spec(
         shape(37, 1, 31),
         shape(150, 2, 3),
         shape(7, 2, 149),
-        # From here on, tried by --thorough.
         shape(2, 1, 1023),
         shape(1, 1, 2049),
         shape(5, 2, 450),
+        shape(1, 1, 33_800),  # with a mean that drifts: the chunks of a lane are far from the first
         shape(1, 257, 1),
         shape(300, 1, 7),
         shape(1, 3, 2047),
-        shape(1, 1, 33_800),
     ),
     large=(shape(64, 67, 98), shape(3, 1030, 131), shape(1000, 3, 7), shape(2, 2, 400_000)),
     parameters=(Parameter("eps", "float", EPS),),

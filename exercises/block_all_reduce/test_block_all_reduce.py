@@ -156,12 +156,16 @@ def in_half(elem: str, acc: str) -> Spec:
     )
 
 
-def walked(spec: Spec, *, ordered: bool = False) -> Spec:
-    """The same for a grid-stride kernel, whose blocks bring more; ``ordered`` where no atomics decide the order."""
+def walked(spec: Spec, *, a_block: int, ordered: bool = False) -> Spec:
+    """The same for a grid-stride kernel; ``ordered`` where no atomics decide the order.
+
+    A block of the solution takes ``a_block`` elements or more. The last shapes have more blocks than a block has
+    threads, and more than 2048, the most that the solution launches.
+    """
     return replace(
         spec,
         sizes={"n": Size(0, 40_000)},
-        named_sizes=shapes(LONG),
+        named_sizes=shapes((*LONG, 2 * 256 * a_block + 5, 2048 * a_block + 3 * a_block // 2 + 7)),
         large=shapes((1_000_003, 40_000_003)),
         work=lambda sizes: 20 * sizes["n"],
         deterministic=ordered,
@@ -185,26 +189,26 @@ IN_INT = replace(
 
 # Whole numbers that need all bits of the element show a pair that was added in the element's own type.
 SPECS = {
-    "block_all_reduce_f32_grid_stride_f32": walked(SPEC),
-    "block_all_reduce_f32x4_f32": walked(SPEC),
-    "block_all_reduce_f32x4_last_block_f32": walked(SPEC, ordered=True),
+    "block_all_reduce_f32_grid_stride_f32": walked(SPEC, a_block=1024),
+    "block_all_reduce_f32x4_f32": walked(SPEC, a_block=4096),
+    "block_all_reduce_f32x4_last_block_f32": walked(SPEC, a_block=4096, ordered=True),
     "block_all_reduce_f16_f16": in_half("f16", "f16"),
     "block_all_reduce_f16_f32": in_float(most=2**11),
     "block_all_reduce_f16x2_f16": in_half("f16", "f16"),
     "block_all_reduce_f16x2_f32": in_float(most=2**11),
-    "block_all_reduce_f16x2_last_block_f16": walked(in_half("f16", "f16"), ordered=True),
-    "block_all_reduce_f16x8_pack_f16": walked(in_half("f16", "f16"), ordered=True),
-    "block_all_reduce_f16x8_pack_f32": walked(in_float(most=2**11)),
+    "block_all_reduce_f16x2_last_block_f16": walked(in_half("f16", "f16"), a_block=2048, ordered=True),
+    "block_all_reduce_f16x8_pack_f16": walked(in_half("f16", "f16"), a_block=8192, ordered=True),
+    "block_all_reduce_f16x8_pack_f32": walked(in_float(most=2**11), a_block=8192),
     "block_all_reduce_bf16_bf16": in_half("bf16", "bf16"),
     "block_all_reduce_bf16_f32": in_float(most=2**8),
     "block_all_reduce_bf16x2_bf16": in_half("bf16", "bf16"),
     "block_all_reduce_bf16x2_f32": in_float(most=2**8),
-    "block_all_reduce_bf16x8_pack_bf16": walked(in_half("bf16", "bf16"), ordered=True),
-    "block_all_reduce_bf16x8_pack_f32": walked(in_float(most=2**8)),
+    "block_all_reduce_bf16x8_pack_bf16": walked(in_half("bf16", "bf16"), a_block=8192, ordered=True),
+    "block_all_reduce_bf16x8_pack_f32": walked(in_float(most=2**8), a_block=8192),
     "block_all_reduce_fp8_e4m3_f16": in_half("fp8_e4m3", "f16"),
     "block_all_reduce_fp8_e5m2_f16": in_half("fp8_e5m2", "f16"),
-    "block_all_reduce_fp8_e4m3x16_pack_f16": walked(in_half("fp8_e4m3", "f16"), ordered=True),
-    "block_all_reduce_fp8_e5m2x16_pack_f16": walked(in_half("fp8_e5m2", "f16"), ordered=True),
+    "block_all_reduce_fp8_e4m3x16_pack_f16": walked(in_half("fp8_e4m3", "f16"), a_block=16384, ordered=True),
+    "block_all_reduce_fp8_e5m2x16_pack_f16": walked(in_half("fp8_e5m2", "f16"), a_block=16384, ordered=True),
     "block_all_reduce_i8_i32": IN_INT,
-    "block_all_reduce_i8x16_pack_i32": walked(IN_INT, ordered=True),
+    "block_all_reduce_i8x16_pack_i32": walked(IN_INT, a_block=16384, ordered=True),
 }

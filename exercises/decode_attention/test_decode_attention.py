@@ -158,12 +158,17 @@ def ones(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     return rng.choice(shape, (1.0,))
 
 
-def rising(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
-    """Keys whose x, with queries of ones, rises from -24 to -8: a key that is not there, with an x of 0, takes all."""
-    import numpy
+def rising(low: float, high: float) -> Fill:
+    """Keys whose x, with queries of ones, rises from low to high: a key that is not there, with an x of 0, takes all
+    where these are negative."""
 
-    steps = numpy.linspace(-24, -8, sizes["N"]) / sqrt(sizes["D"])
-    return numpy.broadcast_to(steps[:, None], shape)
+    def fill(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+        import numpy
+
+        steps = numpy.linspace(low, high, sizes["N"]) / sqrt(sizes["D"])
+        return numpy.broadcast_to(steps[:, None], shape)
+
+    return fill
 
 
 def large(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
@@ -239,7 +244,10 @@ SPEC = Spec(
         values("lookup", ragged, wanted(ragged), labels, whole, exact=True),
         values("ragged", ragged, normal(), normal(), normal(mean=1.0)),
         values("some empty", with_empty, normal(), normal(), normal(mean=1.0)),
-        values("rising", ragged, ones, rising, normal(mean=1.0)),
+        values("rising", ragged, ones, rising(-24, -8), normal(mean=1.0)),
+        # Unless the row's own maximum is subtracted, no exponential is above 0, or all are infinite.
+        values("far below", ragged, ones, rising(-124, -108), normal(mean=1.0)),
+        values("far above", ragged, ones, rising(108, 124), normal(mean=1.0)),
         values("large", ragged, large, large, normal(mean=1.0)),
     ),
     reference=reference,

@@ -83,7 +83,7 @@ SPEC = Spec(
 WALKED = replace(
     SPEC,
     sizes={"n": Size(0, 20_000)},
-    named_sizes=shapes(LONG),
+    named_sizes=shapes((*LONG, 2_100_007)),  # more blocks than a block has threads
     large=shapes((1_000_003, 16_777_213)),
     work=lambda sizes: 20 * sizes["n"],
 )

@@ -86,6 +86,8 @@ FUNCTOR = replace(
         InputKind("special", of_floats(edge_values())),
         InputKind("extremes", of_floats(extremes)),
     ),
+    # The grid is no larger than the card, here a small one.
+    named_sizes=(*SPEC.named_sizes, {"n": 30_001}),
     reference=functor_reference,
     # Three launches.
     work=lambda sizes: 60 * sizes["n"],

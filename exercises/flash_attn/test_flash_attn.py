@@ -28,7 +28,7 @@ from math import ceil, inf, log, log2, sqrt
 from typing import TYPE_CHECKING
 
 from grader.content.formulas import logsumexp, side_by_side, softmax
-from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, normal
+from grader.content.spec import Accumulated, Fill, InputKind, Rng, Size, Sizes, Spec, Tensor, normal
 
 if TYPE_CHECKING:
     import torch
@@ -202,13 +202,17 @@ def averse(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     return rng.choice(shape, (-log(4096) / sqrt(shape[-1]),))
 
 
-def rising(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
-    """Keys whose x, with queries of ones, rises from -24 to -8: every tile has a new maximum. A key that is not there,
-    with an x of 0, would take all."""
-    import numpy
+def rising(low: float, high: float) -> Fill:
+    """Keys whose x, with queries of ones, rises from low to high: every tile has a new maximum. Where all are negative,
+    a key that is not there, with an x of 0, would take all."""
 
-    steps = numpy.linspace(-24, -8, shape[-2]) / sqrt(shape[-1])
-    return numpy.broadcast_to(steps[:, None], shape)
+    def fill(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+        import numpy
+
+        steps = numpy.linspace(low, high, shape[-2]) / sqrt(shape[-1])
+        return numpy.broadcast_to(steps[:, None], shape)
+
+    return fill
 
 
 def ones(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
@@ -224,7 +228,10 @@ VALUES = (
     InputKind("normal", {"Q": normal(), "K": normal(), "V": normal(mean=1.0)}),
     InputKind("lookup", {"Q": wanted, "K": labels, "V": whole}, exact=True),
     InputKind("one key takes much", {"Q": averse, "K": sink, "V": normal(mean=1.0)}),
-    InputKind("rising", {"Q": ones, "K": rising, "V": normal(mean=1.0)}),
+    InputKind("rising", {"Q": ones, "K": rising(-24, -8), "V": normal(mean=1.0)}),
+    # Unless the row's own maximum is subtracted, no exponential is above 0, or all are infinite.
+    InputKind("far below", {"Q": ones, "K": rising(-124, -108), "V": normal(mean=1.0)}),
+    InputKind("far above", {"Q": ones, "K": rising(108, 124), "V": normal(mean=1.0)}),
 )
 
 

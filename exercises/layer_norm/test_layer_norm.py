@@ -124,7 +124,12 @@ SPEC = Spec(
 
 IN_HALF = replace(
     SPEC,
-    values=values(normal=normal(mean=0.5), wide=normal(std=1.5), narrow=normal(mean=0.25, std=0.25)),
+    values=values(
+        normal=normal(mean=0.5),
+        wide=normal(std=1.5),
+        narrow=normal(mean=0.25, std=0.25),
+        small=normal(std=0.006),  # the variance is some 4e-5: eps is a quarter of that
+    ),
     tolerance=Accumulated(terms=lambda sizes: 10 + sizes["cols"] // 256, magnitude=magnitude),
 )
 

@@ -115,7 +115,12 @@ SPEC = Spec(
 
 IN_HALF = replace(
     SPEC,
-    values=values(normal=normal(mean=0.5), wide=normal(std=1.5), narrow=normal(mean=0.25, std=0.125)),
+    values=values(
+        normal=normal(mean=0.5),
+        wide=normal(std=1.5),
+        narrow=normal(mean=0.25, std=0.125),
+        small=normal(mean=0.006, std=0.002),  # x^2 is some 4e-5: eps is a quarter of that
+    ),
     tolerance=Accumulated(terms=lambda sizes: 10 + sizes["cols"] // 256, magnitude=magnitude),
 )
 

@@ -149,6 +149,7 @@ SPEC = Spec(
         shape(4, 2053),
         shape(2, 4100),
         shape(1, 16_384),
+        shape(1, 17_009),
         shape(2, 16_401),
     ),
     large=(
@@ -184,7 +185,27 @@ WHOLE = replace(
     sizes={"n": Size(0, 5000)},
     named_sizes=tuple(
         {"n": n}
-        for n in (*range(7), 31, 32, 33, 127, 255, 256, 257, 511, 1023, 1024, 1025, 1027, 2049, 3001, 4099, 9001)
+        for n in (
+            *range(7),
+            31,
+            32,
+            33,
+            127,
+            255,
+            256,
+            257,
+            511,
+            1023,
+            1024,
+            1025,
+            1027,
+            2049,
+            3001,
+            4099,
+            9001,
+            70_003,
+            270_001,
+        )
     ),
     # The last ones have more blocks than fit on any GPU.
     large=tuple({"n": n} for n in (300_007, 4_194_304, 20_000_003)),

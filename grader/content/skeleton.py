@@ -65,6 +65,12 @@ def derive(solution_text: str, file: Path | str = "solution") -> str:
     return "\n".join(line for index, line in enumerate(lines) if index not in answers)
 
 
+def answer_lines(solution_text: str, file: Path | str = "solution") -> set[int]:
+    """The numbers, from 1, of the lines that a solution's skeleton lacks. Raises SkeletonError, naming ``file``."""
+    blocks = _blocks(solution_text.split("\n"), file)
+    return {index + 1 for block in blocks for index in range(block.begin, block.end)}
+
+
 def todos(text: str) -> tuple[Todo, ...]:
     """The TODOs of any file, in order, however mangled. One without its END counts as not empty: nobody can tell."""
     lines = text.split("\n")
@@ -96,6 +102,12 @@ def only_answers(file_text: str, skeleton_text: str) -> bool:
         elif next(lines, None) != wanted:
             return False
     return next(lines, None) is None
+
+
+def own_lines(file_text: str, skeleton_text: str) -> set[int]:
+    """The numbers, from 1, of lines that the skeleton does not have anywhere."""
+    given = {line.strip() for line in skeleton_text.split("\n")}
+    return {number for number, line in enumerate(file_text.split("\n"), 1) if line.strip() not in given}
 
 
 def only_adds_lines(before: str, after: str) -> bool:

@@ -189,6 +189,8 @@ class Spec:
     reference and magnitude their indices as ``rows``, or None for all.
     ``baselines`` are what speed is measured against, by the name that difficulty.yaml uses: a function that gets all
     tensors by name, on the GPU, and returns what is timed. It runs in the child process and is never asked for values.
+    ``small_shared`` is the most shared memory, in bytes, that a block gets on the small cards of a grade on the
+    simulator, for katas whose launchers ask how much there is; 0: as much as on the full card.
     ``deterministic`` is False where the order of float atomics may change the last bits from call to call, as the kata
     means it: nothing is said of it. ``repeatable`` is True where the headers ask for the same bits in every call.
     """
@@ -210,6 +212,7 @@ class Spec:
     flops: Callable[[Sizes], int] | None = None
     slice_dim: str | None = None
     reference_takes_rows: bool = False
+    small_shared: int = 0
     baselines: Mapping[str, Callable[..., Callable[[], object]]] = field(default_factory=dict)
 
     def dtype(self, tensor: Tensor, kata: Kata) -> Dtype:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Literal, Protocol
 
-from grader.devices.counters import CallCounters, Launch, Writer
+from grader.devices.counters import CallCounters, KernelCoverage, Launch, Writer
 
 Role = Literal["in", "out"]
 Contents = bytes | bytearray | memoryview
@@ -122,6 +122,25 @@ class Limits:
 
 
 @dataclass(frozen=True)
+class Card:
+    """A card of the simulated architecture with few multiprocessors, and few blocks at a time on each.
+
+    ``resident`` is how many blocks of a kernel a multiprocessor runs at the same time, as of one that takes many
+    registers; more where ``__launch_bounds__`` asks for more. ``shared_bytes`` is the most shared memory that a block
+    may have; 0: what the full card has.
+    """
+
+    multiprocessors: int
+    resident: int
+    shared_bytes: int = 0
+
+    def __str__(self) -> str:
+        each = f"{self.resident} block{'s' if self.resident > 1 else ''} at a time on each"
+        shared = f", {self.shared_bytes} bytes of shared memory a block" if self.shared_bytes else ""
+        return f"a card of {self.multiprocessors} SMs, {each}{shared}"
+
+
+@dataclass(frozen=True)
 class Call:
     """One call of a launcher: pointers of ``buffers`` in order, then ``scalars`` in order, then the stream."""
 
@@ -132,6 +151,8 @@ class Call:
     limits: Limits = field(default_factory=Limits)
     watch: tuple[tuple[str, int], ...] = ()  # (buffer, element): say who wrote it last, on the simulator
     counters: bool = False  # count what the kernels do, on the simulator
+    coverage: bool = False  # say which lines threads came to, in this call and all before it, on the simulator
+    card: Card | None = None  # of the simulator; None: the full one
     timing: TimingRequest | None = None  # time the launcher against a baseline instead, on a GPU
 
 
@@ -184,7 +205,8 @@ class Outcome:
     ``launches`` are those of a GPU, in order. ``counters`` are the simulator's, None where no launcher was called.
     ``writers`` names who last wrote each watched element, such as "c[3]". An element that was not written is not in it.
     ``order`` is where a kernel used an atomic that gives another result in another order of threads, on the simulator.
-    After a timing run there is ``timing`` and no outputs.
+    After a timing run there is ``timing`` and no outputs. ``asked_card`` says that the launcher asked the simulator, in
+    this call or before it in the same process, what card it is on: it may have kept the answer.
     """
 
     outputs: Outputs = field(default_factory=dict)
@@ -194,6 +216,8 @@ class Outcome:
     launches: tuple[Launch, ...] = ()
     timing: TimingResult | None = None
     order: Writer | None = None
+    asked_card: bool = False
+    coverage: tuple[KernelCoverage, ...] = ()
 
 
 class DeviceError(Exception):

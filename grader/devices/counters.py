@@ -98,6 +98,20 @@ class CallCounters:
 
 
 @dataclass(frozen=True)
+class KernelCoverage:
+    """Where threads of one kernel came to in all calls of a process.
+
+    ``lines`` are (line of the learner's file, 1 where a thread came to any instruction of it, else 0); ``loops`` are
+    (line, 0 where no thread came to the loop's end, 1 where one did, 2 where one went round again).
+    """
+
+    kernel: str
+    launched: bool
+    lines: tuple[tuple[int, int], ...]
+    loops: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
 class Writer:
     """Who wrote an element last: a thread of a kernel, or a function of the CUDA runtime (``kernel``) and no thread."""
 

@@ -16,7 +16,7 @@ from grader.content.catalog import Kata
 from grader.content.dtype import DTYPES, Dtype
 from grader.content.formulas import side_by_side
 from grader.content.spec import Accumulated, Exact, InputKind, Rng, Sizes, Spec, Tensor
-from grader.devices import Buffer, Call, Contents, Limits, Poison, Role, Scalar
+from grader.devices import Buffer, Call, Card, Contents, Limits, Poison, Role, Scalar
 from grader.devices.contents import negated, number_of, replaced, rotation
 from grader.judge.encoding import decode, encode, has_negative
 from grader.system.stages import stage
@@ -33,11 +33,15 @@ KEPT_BYTES = 64 << 20  # of inputs and answers of earlier cases
 
 @dataclass(frozen=True)
 class CaseKey:
-    """What names a case: sizes in the spec's order, the name of the values, the seed that they are drawn with."""
+    """What names a case: sizes in the spec's order, the name of the values, the seed that they are drawn with.
+
+    ``card`` is the simulated card that it runs on; None: the full one.
+    """
 
     sizes: tuple[tuple[str, int], ...]
     values: str
     seed: int
+    card: Card | None = None
 
     @staticmethod
     def of(spec: Spec, sizes: Sizes, values: str, seed: int) -> CaseKey:
@@ -49,7 +53,13 @@ class CaseKey:
 
 
 def shapes(
-    kata: Kata, spec: Spec, *, most: Mapping[str, int] | None = None, values: str | None = None, work_limit: int
+    kata: Kata,
+    spec: Spec,
+    *,
+    most: Mapping[str, int] | None = None,
+    values: str | None = None,
+    card: Card | None = None,
+    work_limit: int,
 ) -> strategies.SearchStrategy[CaseKey]:
     """All shapes that the spec and the kata's multiples allow, up to ``most`` where given and the limit of work."""
     from hypothesis import strategies as st
@@ -65,6 +75,7 @@ def shapes(
         st.tuples(*(st.tuples(st.just(name), size(name)) for name in spec.sizes)),
         st.sampled_from(names),
         st.integers(0, SEEDS - 1),
+        st.just(card),
     )
     return drawn.filter(lambda shape: spec.work(dict(shape.sizes)) <= work_limit)
 
@@ -171,7 +182,7 @@ class Case:
         tensors = (*self.spec.inputs, *self.spec.outputs, Tensor("", (), "acc"))
         dtypes = tuple((tensor, self.spec.dtype(tensor, self.kata).name) for tensor in tensors)
         parts = (self.spec.reference, self.spec.tolerance, self._values)
-        return Key(self.shape, dtypes, tuple(map(id, parts)), self.spec.reference_takes_rows)
+        return Key(replace(self.shape, card=None), dtypes, tuple(map(id, parts)), self.spec.reference_takes_rows)
 
     def _draw(self, tensor: Tensor, values: InputKind, rng: Rng) -> ndarray:
         import numpy
@@ -297,7 +308,8 @@ class Case:
         scalars = [Scalar(name, "int", size) for name, size in self.shape.sizes]
         scalars += [Scalar(item.name, item.ctype, item.value) for item in self.spec.parameters]
         seed = self.shape.seed * 2 + nth
-        return Call(self.kata.name, tuple(buffers), tuple(scalars), seed=seed, limits=limits)
+        card = self.shape.card
+        return Call(self.kata.name, tuple(buffers), tuple(scalars), seed=seed, limits=limits, card=card)
 
     def _buffer(self, tensor: Tensor, role: Role, nth: int) -> Buffer:
         import numpy

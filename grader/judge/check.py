@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING
 from grader.compile.nvcc_log import SOURCE
 from grader.content.catalog import Kata
 from grader.content.spec import Sizes, Spec
-from grader.devices import INSTRUCTIONS, Call, Finding, Limits, Outcome
-from grader.devices.counters import Writer
+from grader.devices import INSTRUCTIONS, Call, Card, Finding, Limits, Outcome
+from grader.devices.counters import KernelCoverage, Writer
 from grader.judge.case import Case, CaseKey, Expected, allowed, shapes
 from grader.judge.comparison import Comparison, compare
+from grader.judge.coverage import joined
 from grader.sandbox.parent import Sandbox
 from grader.storage.whole_file import write_whole
 from grader.verdict import CaseCounters, Kind, Mismatch, Verdict, format_sizes
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 CALLS = 2  # of the same contents, to compare bits
 Explain = Callable[[CaseKey], Outcome | None]  # the simulator's outcome; None: it cannot run the file
+SMALL_CARD_EVERY = 3  # of the shapes that the spec names, or all where the launcher asks what card it is on
 FINDING_WORK = 1 << 23  # that a call with a finding stands for: how far other blocks had come by then is left to chance
 LIMITS = Limits(all_seconds=120.0)
 
@@ -54,6 +56,8 @@ class SearchBudget:
     instructions: int = 4 * INSTRUCTIONS
     limits: Limits = LIMITS
     watch: bool = False  # whether the device can say who wrote a wrong element
+    small_cards: bool = False  # whether it can be a card of few multiprocessors
+    smallest: bool = True  # look for the smallest case that fails
     seed: int = 0
     shuffled: bool = False  # in an order of the seed's own: a reader of the spec does not know what comes
 
@@ -72,7 +76,7 @@ class SearchBudget:
 
 def budget_for(device: str) -> SearchBudget:
     """The default on each device: a GPU makes light of large shapes, a simulator of small ones."""
-    return SearchBudget(watch=True) if device == "sim" else SearchBudget(large=2, work_limit=1 << 40)
+    return SearchBudget(watch=True, small_cards=True) if device == "sim" else SearchBudget(large=2, work_limit=1 << 40)
 
 
 @dataclass
@@ -91,6 +95,9 @@ class _Search:
     tried: dict[CaseKey, Verdict] = field(default_factory=dict)
     instructions: int = 0
     work: int = 0
+    asked_card: bool = False  # the launcher asks what card it is on, and may keep the answer
+    card: Card | None = None  # of the last call
+    covered: list[KernelCoverage] = field(default_factory=list)  # of processes that are gone
 
     def verdict(self, shape: CaseKey) -> Verdict:
         if shape not in self.tried:
@@ -99,11 +106,24 @@ class _Search:
         return self.tried[shape]
 
     def call(self, call: Call) -> Outcome:
+        if self.asked_card and call.card != self.card:
+            self.covered += self.coverage()
+            self.sandbox.close()  # what a launcher keeps of one card is wrong on another
+        self.card = call.card
         outcome = self.sandbox.call(call)
         executed = outcome.counters.warp_instructions if outcome.counters else 0
+        self.asked_card |= outcome.asked_card
         self.instructions += executed
         self.work += FINDING_WORK if outcome.findings else executed
         return outcome
+
+    def coverage(self) -> tuple[KernelCoverage, ...]:
+        """Of all calls in this process. One more call asks for it, the least of those that passed on this card."""
+        passed = [shape for shape, each in self.tried.items() if each.passed and shape.card == self.card]
+        if not passed:
+            return ()
+        least = Case(self.kata, self.spec, min(passed, key=lambda shape: self.spec.work(dict(shape.sizes))))
+        return self.sandbox.call(replace(least.call(nth=0, limits=self.budget.limits), coverage=True)).coverage
 
 
 def check(
@@ -135,8 +155,11 @@ def check(
             printed=sandbox.printed,
             left_out=_left_out(search),
             remark=next((verdict.remark for verdict in search.tried.values() if verdict.remark), ""),
+            coverage=joined([*search.covered, *search.coverage()]) if budget.small_cards else None,
         )
-    smallest = _shrink(search, failed)
+    if not budget.smallest:
+        return replace(search.tried[failed], cases=len(search.tried))
+    smallest = _shrink(search, _on_full_card(search, failed))
     _remember(smallest, last_failure)
     verdict = search.tried[smallest]
     if budget.watch and verdict.kind is Kind.WRONG_ANSWER:
@@ -151,16 +174,16 @@ def _remembered(search: _Search, last_failure: Path | None) -> CaseKey | None:
         return None
     try:
         kept = json.loads(last_failure.read_text())
-        shape = CaseKey(
-            tuple((str(name), int(size)) for name, size in kept["sizes"]), kept["values"], int(kept["seed"])
-        )
+        sizes = tuple((str(name), int(size)) for name, size in kept["sizes"])
+        card = Card(*map(int, kept["card"])) if kept.get("card") else None
+        shape = CaseKey(sizes, kept["values"], int(kept["seed"]), card)
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    spec, sizes = search.spec, dict(shape.sizes)
-    known = list(sizes) == list(spec.sizes) and shape.values in [values.name for values in spec.values]
-    if not known or not allowed(search.kata, sizes):
+    spec, wanted = search.spec, dict(shape.sizes)
+    known = list(wanted) == list(spec.sizes) and shape.values in [values.name for values in spec.values]
+    if not known or not allowed(search.kata, wanted) or (card is not None and not search.budget.small_cards):
         return None
-    if spec.work(sizes) > search.budget.work_limit and sizes not in spec.named_sizes:
+    if spec.work(wanted) > search.budget.work_limit and wanted not in spec.named_sizes:
         return None
     return None if search.verdict(shape).passed else shape
 
@@ -171,15 +194,54 @@ def _remember(shape: CaseKey, last_failure: Path | None) -> None:
         return
     with contextlib.suppress(OSError):
         last_failure.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(last_failure, json.dumps({"sizes": shape.sizes, "values": shape.values, "seed": shape.seed}))
+        card = astuple(shape.card) if shape.card else None
+        kept = {"sizes": shape.sizes, "values": shape.values, "seed": shape.seed, "card": card}
+        write_whole(last_failure, json.dumps(kept))
 
 
 def _first_failing_named(search: _Search) -> CaseKey | None:
-    return next((shape for shape in _named_keys(search) if not search.verdict(shape).passed), None)
+    return next((shape for shape in _on_cards(search) if not search.verdict(shape).passed), None)
+
+
+def _on_cards(search: _Search) -> Iterator[CaseKey]:
+    """The named keys, some of them on a small card, where one is to be had.
+
+    There grids are larger than the card, and loops over what is left go round on small shapes. Only of a launcher that
+    asks what card it is on all are tried on either.
+    """
+    spec, budget = search.spec, search.budget
+    keys = list(_named_keys(search))
+    if not budget.small_cards:
+        yield from keys
+        return
+    tried = set()
+    for place, key in enumerate(keys):
+        is_turn = (len(keys) - place) % SMALL_CARD_EVERY == 1 or search.asked_card
+        if is_turn and spec.work(dict(key.sizes)) <= budget.work_limit:
+            key = replace(key, card=_small_card(search, place))
+        tried.add(key)
+        yield key
+    if search.asked_card:
+        yield from (key for key in keys if key not in tried)
+
+
+def _on_full_card(search: _Search, failed: CaseKey) -> CaseKey:
+    """The same case on the full card, where it fails there in the same way: then the small one is not what matters."""
+    on_full, verdict = replace(failed, card=None), search.tried[failed]
+    if failed.card is None or _costs_a_process(verdict):
+        return failed
+    return on_full if search.verdict(on_full).kind is verdict.kind else failed
+
+
+def _small_card(search: _Search, place: int) -> Card:
+    """Two or three multiprocessors with one block or two."""
+    number = place // SMALL_CARD_EVERY + search.budget.seed
+    return Card(2 + number % 2, 1 + number // 2 % 2, search.spec.small_shared)
 
 
 def _named_keys(search: _Search) -> Iterator[CaseKey]:
-    """Named shapes, smallest first, the kinds of values taking turns; the last within the limit of work gets them all.
+    """Named shapes, smallest first, the kinds of values taking turns. The first and the last within the limit of work
+    get them all; the first is one that has elements.
 
     Large shapes also get every kind whose answer must be exact: among millions of terms no tolerance sees one missing.
     """
@@ -191,11 +253,16 @@ def _named_keys(search: _Search) -> Iterator[CaseKey]:
         rest = [sizes for sizes in small if sizes is not last]
         small = [*Random(f"{kata.name} {budget.seed}").sample(rest, len(rest)), last]
     large = [sizes for sizes in spec.large if allowed(kata, sizes)][: budget.large]
+    first = next((sizes for sizes in small if all(sizes.values())), None)
     kinds = [values.name for values in spec.values]
     exact = [values.name for values in spec.values if values.exact]
     for place, sizes in enumerate([*small, *large]):
         turn = [kinds[place % len(kinds)]]
-        chosen = dict.fromkeys(kinds if sizes is whole else turn + (exact if place >= len(small) else []))
+        if place >= len(small):
+            turn += exact
+        elif spec.work(sizes) > budget.work_limit:
+            turn = exact[:1] or turn
+        chosen = dict.fromkeys([*turn, *kinds] if sizes is whole or sizes is first else turn)
         for kind in chosen:
             yield CaseKey.of(spec, sizes, kind, budget.seed * 1000 + place)
 
@@ -225,7 +292,12 @@ def _shrink(search: _Search, failed: CaseKey) -> CaseKey:
     if _costs_a_process(verdict):
         return failed  # the named shapes came smallest first; every step would be slow for little
     strategy = shapes(
-        search.kata, search.spec, most=dict(failed.sizes), values=failed.values, work_limit=search.budget.work_limit
+        search.kata,
+        search.spec,
+        most=dict(failed.sizes),
+        values=failed.values,
+        card=failed.card,
+        work_limit=search.budget.work_limit,
     )
     examples = 3 * search.budget.examples
     smaller = _find(search, strategy, verdict.kind, examples=examples, phases=("generate", "shrink"))
@@ -430,4 +502,5 @@ def _not_repeatable(case: Case, why: str, line: int | None) -> Verdict:
 
 def verdict_at(case: Case, kind: Kind, summary: str) -> Verdict:
     """A verdict that says on which case."""
-    return Verdict(kind, summary, sizes=case.sizes, values=case.shape.values)
+    card = str(case.shape.card) if case.shape.card else None
+    return Verdict(kind, summary, sizes=case.sizes, values=case.shape.values, card=card)

@@ -20,7 +20,7 @@ from grader.content.skeleton import SkeletonError
 from grader.content.spec import Spec, SpecError, load_spec
 from grader.fault import Fault
 from grader.judge.case import allowed
-from grader.maintain import helpers, rooms, tables, voice, wrong_kernel
+from grader.maintain import coverage, helpers, mutation, rooms, tables, voice, wrong_kernel
 from grader.maintain.changes import KATA_TESTS, Touched
 from grader.maintain.kata_builds import compile_all
 from grader.maintain.style import check_style
@@ -152,6 +152,8 @@ QUICK: Mapping[str, Callable[[Path], list[str]]] = {
     "wrong-kernels": check_wrong_kernels,
     "helpers": check_helpers,
     "voice": check_voice,
+    "unreached": coverage.check,
+    "equivalents": mutation.check,
     "imports": check_imports,
     "style": check_style,
 }

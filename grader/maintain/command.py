@@ -8,7 +8,7 @@ from pathlib import Path
 
 from grader.content import skeleton
 from grader.content.catalog import CatalogError, find_root, load_catalog
-from grader.maintain import checks, mutant, prose, tables, thresholds, voice
+from grader.maintain import checks, coverage, mutant, mutation, prose, tables, thresholds, voice
 from grader.maintain.changes import Touched, touched
 from grader.output.console import Commands, examples, open_catalog
 
@@ -45,6 +45,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     levels.add_argument("file", type=Path, metavar="FILE", help="what `kata bench --solutions --json FILE` wrote")
     levels.set_defaults(command=_thresholds)
     mutant.add(tasks)
+    coverage.add(tasks)
+    mutation.add(tasks)
     _add_voice(tasks)
 
 

@@ -41,11 +41,12 @@ def record(grade: Grade) -> dict[str, Any]:
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:
     names = ("device", "summary", "cases", "error_share", "sizes", "values", "line", "wrong_count", "element_count")
-    more = ("left_out", "remark", "pattern", "open_todos", "printed", "detail")
+    more = ("card", "left_out", "remark", "narrow_offsets", "pattern", "open_todos", "printed", "detail")
     return {
         "verdict": str(verdict.kind),
         **{name: getattr(verdict, name) for name in (*names, *more)},
         "counters": _counters(verdict.counters),
+        "coverage": verdict.coverage and asdict(verdict.coverage),
         "finding": verdict.finding and asdict(verdict.finding),
         "mismatches": [asdict(item) for item in verdict.mismatches],
     }

@@ -5,9 +5,10 @@ What comes from a learner's file is in it as plain text: no terminal obeys it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from grader.content.skeleton import own_lines, skeleton_of
 from grader.devices.counters import KernelCounters, LineCounters
 from grader.output.terminal import plain
 from grader.sandbox.parent import TRUNCATED
@@ -33,6 +34,7 @@ _NEXT_OF_DEADLOCK = {
     "mbarrier": "a phase ends when as many arrivals and bytes have come as the mbarrier expects",
     "mask": "a lane that has exited hands nothing to a shuffle: let all named lanes come, or name those that do",
     "lanes of the warp": "all 32 lanes of the warp must execute it together",
+    "cannot start": "blocks start in any order, as many at a time as fit the card: wait only for those that surely run",
     "barrier": "every thread of the block must reach the same barrier, or none",
 }
 
@@ -66,8 +68,8 @@ def speed(measurement: Measurement) -> str:
 
 
 def printed(grade: Grade) -> list[str]:
-    """The note of a pass, what kernels and launcher printed during it, and the TODOs that are still empty."""
-    rows = (row for verdict in grade.verdicts for row in (*_remark(verdict), *_printed(grade, verdict)))
+    """What is worth knowing about a pass: notes, what kernels and launcher printed, TODOs that are still empty."""
+    rows = (row for verdict in grade.verdicts for row in _beside_a_pass(grade, verdict))
     return [INDENT + plain(row) for row in (*rows, *_todos(grade, grade.verdict))] if grade.passed else []
 
 
@@ -158,14 +160,49 @@ def _printed(grade: Grade, verdict: Verdict) -> Iterable[str]:
         yield _row("printed" if place == 0 else "", line).rstrip()
 
 
+def _beside_a_pass(grade: Grade, verdict: Verdict) -> Iterator[str]:
+    yield from _remark(verdict)
+    yield from _printed(grade, verdict)
+    yield from _unreached(grade, verdict)
+    yield from _narrow(grade, verdict)
+
+
 def _remark(verdict: Verdict) -> Iterable[str]:
     if verdict.remark:
         yield _row("note", verdict.remark)
 
 
+def _unreached(grade: Grade, verdict: Verdict) -> Iterable[str]:
+    """The learner's own lines that no case of a pass reached. After a GPU the simulator has only some of the cases."""
+    if verdict.coverage is None or verdict.left_out:
+        return
+    own = own_lines(grade.source.text, skeleton_of(grade.kata))
+    if found := [number for number in verdict.coverage.unreached if number in own]:
+        yield _row("unreached", f"no case reached {_lines(found)}: the grade says nothing about them")
+
+
+def _narrow(grade: Grade, verdict: Verdict) -> Iterable[str]:
+    """The learner's own lines whose offsets no case is large enough to break."""
+    own = own_lines(grade.source.text, skeleton_of(grade.kata)) if verdict.narrow_offsets else set()
+    if found := [number for number in verdict.narrow_offsets if number in own]:
+        yield _row("32 bits", f"{_lines(found)}: an offset is a product of sizes in 32 bits, which wraps from 2^31 on")
+
+
+def _lines(numbers: Sequence[int]) -> str:
+    """``lines 3, 7 to 9``"""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    words = ", ".join(" to ".join(map(str, run)) for run in runs)
+    return f"line{'s' if len(numbers) > 1 else ''} {words}"
+
+
 def _device(grade: Grade, verdict: Verdict) -> Iterable[str]:
     if verdict.device:
-        yield _row("device", verdict.device)
+        yield _row("device", f"{verdict.device}, {verdict.card}" if verdict.card else verdict.device)
     note = _note(verdict)
     if note and not verdict.lacks_library:  # whose summary itself says what to do
         yield _row("note", note)

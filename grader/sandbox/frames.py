@@ -25,6 +25,7 @@ from typing import Any
 from grader.devices import (
     Buffer,
     Call,
+    Card,
     Contents,
     DeviceError,
     Finding,
@@ -37,7 +38,7 @@ from grader.devices import (
     TimingResult,
 )
 from grader.devices.contents import DIFFERENT, JUDGED
-from grader.devices.counters import CallCounters, Launch, Writer
+from grader.devices.counters import CallCounters, KernelCoverage, Launch, Writer
 from grader.devices.report_json import decode, encode
 
 SHARED_BYTES = 1 << 18  # from here on contents are shared: twice as fast as the socket; of half as much, no faster
@@ -245,8 +246,9 @@ class Child:
     def write_outcome(self, outcome: Outcome, *, spent: bool) -> None:
         """The header has the names of outputs and answers in the order of their contents."""
         timing = replace(outcome.timing, answers=(), again=()) if outcome.timing else None
-        header = asdict(replace(outcome, outputs={}, timing=timing, counters=None, writers={}, launches=(), order=None))
-        header.update({name: encode(getattr(outcome, name)) for name in ("counters", "writers", "launches", "order")})
+        reports = ("counters", "writers", "launches", "order", "coverage")
+        header = asdict(Outcome(findings=outcome.findings, timing=timing, asked_card=outcome.asked_card))
+        header.update({name: encode(getattr(outcome, name)) for name in reports})
         header["outputs"] = list(outcome.outputs)
         header["timed_outputs"] = [(number, list(outputs)) for number, outputs in _timed_outputs(outcome)]
         header["answers"] = len(outcome.timing.answers) if outcome.timing else 0
@@ -372,9 +374,9 @@ def _decode_call(header: dict[str, Any], blobs: Iterable[Contents]) -> Call:
     if timing is not None:
         timing = TimingRequest(**{**timing, **{name: tuple(timing[name]) for name in ("replaced", "negated")}})
     limits = Limits(**header["limits"])
-    return Call(
-        **{**header, "buffers": buffers, "scalars": scalars, "limits": limits, "watch": watch, "timing": timing}
-    )
+    card = Card(**header["card"]) if header["card"] else None
+    parts = {"buffers": buffers, "scalars": scalars, "limits": limits, "watch": watch, "timing": timing, "card": card}
+    return Call(**{**header, **parts})
 
 
 def _decode_outcome(header: Mapping[str, Any], blobs: Iterable[Contents]) -> Outcome:
@@ -395,4 +397,6 @@ def _decode_outcome(header: Mapping[str, Any], blobs: Iterable[Contents]) -> Out
     writers = {place: decode(Writer, item, f"the writer of {place}") for place, item in header["writers"].items()}
     launches = tuple(decode(Launch, item, "a launch") for item in header["launches"])
     order = None if header["order"] is None else decode(Writer, header["order"], "the order")
-    return Outcome(outputs, findings, counters, writers, launches, timing, order)
+    coverage = tuple(decode(KernelCoverage, item, "a kernel's coverage") for item in header["coverage"])
+    asked = bool(header["asked_card"])
+    return Outcome(outputs, findings, counters, writers, launches, timing, order, asked, coverage)

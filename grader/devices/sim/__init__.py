@@ -22,6 +22,7 @@ from grader.devices.sim.library import (
     load_engine,
     load_kata,
     read_counters,
+    read_coverage,
     read_findings,
     read_order,
     read_runtime_calls,
@@ -62,6 +63,8 @@ class SimDevice:
             return Outcome(findings=(launcher,))
         engine = self._engine
         engine.sim_begin(call.seed % 2**64, call.limits.instructions)
+        if call.card is not None:
+            engine.sim_shrink_card(call.card.multiprocessors, call.card.resident, call.card.shared_bytes)
         try:
             addresses = [add_buffer(engine, buffer) for buffer in call.buffers]
             add_watches(engine, call, addresses)
@@ -76,8 +79,15 @@ class SimDevice:
                 if buffer.role == "out"
             }
             findings = (*read_findings(engine, self._source), *broken)
-            order = read_order(engine)
-            return Outcome(outputs, findings, read_counters(engine, call), read_writers(engine), order=order)
+            return Outcome(
+                outputs,
+                findings,
+                read_counters(engine, call),
+                read_writers(engine),
+                order=read_order(engine),
+                asked_card=bool(engine.sim_asked_card()),
+                coverage=read_coverage(engine) if call.coverage else (),
+            )
         finally:
             engine.sim_end()
 

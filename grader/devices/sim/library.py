@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from grader.content.source_file import first_line_with, lines_with
 from grader.devices import CTYPES, Buffer, Call, DeviceError, Finding, pointer
-from grader.devices.counters import CallCounters, Writer
+from grader.devices.counters import CallCounters, KernelCoverage, Writer
 from grader.devices.report_json import ReportError, decode
 from grader.devices.sim.arrays import shared_arrays
 
@@ -29,6 +29,8 @@ _PROTOTYPES: dict[str, tuple[Any, Sequence[Any]]] = {
     "sim_load": (ctypes.c_char_p, (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int)),
     "sim_shape": (None, (ctypes.c_char_p, ctypes.c_uint32, ctypes.c_int, ctypes.POINTER(ctypes.c_uint32))),
     "sim_begin": (None, (ctypes.c_uint64, ctypes.c_uint64)),
+    "sim_shrink_card": (None, (ctypes.c_int, ctypes.c_uint64, ctypes.c_uint64)),
+    "sim_asked_card": (ctypes.c_int, ()),
     "sim_add_buffer": (
         ctypes.c_uint64,
         (ctypes.c_char_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_char_p),
@@ -43,6 +45,7 @@ _PROTOTYPES: dict[str, tuple[Any, Sequence[Any]]] = {
     "sim_order": (ctypes.c_char_p, ()),
     "sim_count": (None, ()),
     "sim_counted": (ctypes.c_char_p, ()),
+    "sim_coverage": (ctypes.c_char_p, ()),
     "sim_end": (None, ()),
     "sim_finding_kinds": (ctypes.c_char_p, ()),
     "sim_wavefronts": (
@@ -196,6 +199,15 @@ def read_counters(engine: ctypes.CDLL, call: Call) -> CallCounters:
     engine.sim_counters(values)
     kernels = _report(engine.sim_counted(), "counters", list) if call.counters else []
     return _read(CallCounters, {**dict(zip(names, values, strict=True)), "kernels": kernels}, "the counters")
+
+
+def read_coverage(engine: ctypes.CDLL) -> tuple[KernelCoverage, ...]:
+    """Of each kernel, in all calls until now. Raises DeviceError."""
+    try:
+        found = _report(engine.sim_coverage(), "coverage", list)
+        return tuple(decode(KernelCoverage, item, "a kernel's coverage") for item in found)
+    except ReportError as error:
+        raise DeviceError(f"the simulator's engine: {error}") from None
 
 
 def _report(text: bytes, what: str, kind: type[T]) -> T:

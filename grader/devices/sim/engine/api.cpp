@@ -34,6 +34,17 @@ SIM_EXPORT void sim_begin(u64 seed, u64 limit) {
     Device::get().begin(seed, limit);
 }
 
+// The call runs on a smaller card: its multiprocessors, the blocks that are resident on each, and the bytes of shared
+// memory that a block may have, 0: as many as on the full card.
+SIM_EXPORT void sim_shrink_card(int multiprocessors, u64 resident, u64 shared_bytes) {
+    Device::get().shrink_card(multiprocessors, resident, shared_bytes);
+}
+
+// Whether a launcher has asked, in this call or before, what card it is on.
+SIM_EXPORT int sim_asked_card() {
+    return Device::get().asked_card();
+}
+
 // The device address of a new buffer. An input's bytes must outlive the call;
 // an output's are copied.
 SIM_EXPORT u64 sim_add_buffer(const char* name, int input, u32 itemsize, u64 bytes, u64 offset, const void* data) {
@@ -93,6 +104,13 @@ SIM_EXPORT void sim_count() {
 SIM_EXPORT const char* sim_counted() {
     static std::string text;
     text = Device::get().counters();
+    return text.c_str();
+}
+
+// What threads came to in all calls until now, a JSON list of kernels: see coverage.h.
+SIM_EXPORT const char* sim_coverage() {
+    static std::string text;
+    text = Device::get().module.coverage();
     return text.c_str();
 }
 

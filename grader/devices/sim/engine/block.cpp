@@ -48,6 +48,7 @@ Block::Block(const Launch& l) : launch(&l), program(l.program) {
         warp.block = this;
         warp.launch = launch;
         warp.code = program->code.data();
+        warp.ways = program->ways.get();
         warp.rows = rows + i * program->row_bytes;
         warp.local_bytes = program->local_bytes;
         warp.local = local_storage_.data() + i * LANES * program->local_bytes;

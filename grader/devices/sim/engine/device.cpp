@@ -5,6 +5,7 @@
 #include <new>
 
 #include "global_shadow.h"
+#include "occupancy.h"
 
 namespace sim {
 
@@ -20,7 +21,9 @@ Device& Device::get() {
 }
 
 void Device::load(std::string ptx, std::string source, const std::string& arch, int threads) {
-    card_ = &card_of(arch);
+    full_card_ = &card_of(arch);
+    card_ = *full_card_;
+    asked_card_ = false;
     threads_ = std::max(threads, 1);
     memory.clear();
     heap_.forget();
@@ -36,6 +39,7 @@ void Device::begin(u64 seed, u64 limit) {
     call_ = CallState();
     call_.seed = seed;
     call_.limit = limit;
+    card_ = *full_card_;
     findings.clear();
     watch.clear();
     runtime_calls.clear();
@@ -46,6 +50,14 @@ void Device::begin(u64 seed, u64 limit) {
                                           "simulator; use __device__ and cudaMemcpyToSymbol"));
     executed = executed_lanes = launches = 0;
     has_order = false;
+}
+
+void Device::shrink_card(int multiprocessors, u64 resident, u64 shared_bytes) {
+    card_.multiprocessors = multiprocessors;
+    card_.most_resident = resident;
+    if (!shared_bytes) return;
+    card_.shared_per_multiprocessor -= card_.shared_per_block_optin - shared_bytes;
+    card_.shared_per_block_optin = shared_bytes;
 }
 
 u64 Device::add_buffer(const std::string& name, bool input, u32 itemsize, u64 bytes, u64 offset, const u8* data) {
@@ -144,7 +156,7 @@ int Device::launch(const void* host, const Geometry& geometry, void** arguments,
     if (!f) return fail(INVALID_DEVICE_FUNCTION);
     const Program* p = program(*f);
     if (!p) return fail(NO_KERNEL_IMAGE);
-    if (const Refusal refusal = refuse(*card_, *p, f->dynamic_shared_limit, geometry, cooperative); refusal.error) {
+    if (const Refusal refusal = refuse(card_, *p, f->dynamic_shared_limit, geometry, cooperative); refusal.error) {
         Finding finding = without_place(FindingKind::launch_failed, p->name + " is launched with " + refusal.why);
         finding.kernel = p->name;
         keep(finding);
@@ -152,6 +164,7 @@ int Device::launch(const void* host, const Geometry& geometry, void** arguments,
     }
     Launch launch;
     launch.program = p;
+    p->ways->launched = true;
     launch.memory = &memory;
     launch.source = module.source();
     std::copy(geometry.grid, geometry.grid + 3, launch.grid);
@@ -162,6 +175,9 @@ int Device::launch(const void* host, const Geometry& geometry, void** arguments,
     launch.backwards = call_.seed & 1;
     launch.seed = call_.seed * 0x100000001b3u + launches++;
     launch.threads = threads_;
+    if (card_.most_resident)
+        launch.resident = u64(card_.multiprocessors) *
+                          resident_blocks(card_, *p, launch.threads_per_block(), geometry.dynamic_shared);
     if (call_.counting) count(launch);
     if (cooperative) launch.workspace = grid_workspace();
     launch.parameters = pack(*p, arguments);

@@ -36,6 +36,7 @@ struct Card {
     int threads_per_multiprocessor;
     int blocks_per_multiprocessor;
     int clock_khz, memory_clock_khz, memory_bus_bits;
+    u64 most_resident = 0;  // blocks a multiprocessor, as of a kernel with many registers; 0: any number
 };
 
 constexpr u64 STACK_BYTES = 1024;    // of a thread that calls itself; cudaDeviceSetLimit changes it
@@ -116,6 +117,10 @@ class Device {
 
     // ---- one call of a launcher
     void begin(u64 seed, u64 limit);  // of warp instructions
+    // The rest of this call runs on a card with so many multiprocessors and resident blocks on each, and with
+    // `shared_bytes` for a block, 0: as many as the full card has.
+    void shrink_card(int multiprocessors, u64 resident, u64 shared_bytes);
+    bool asked_card() const { return asked_card_; }  // whether a launcher has ever asked what card it is on
     u64 add_buffer(const std::string& name, bool input, u32 itemsize, u64 bytes, u64 offset, const u8* data);
     void count() { call_.counting = true; }  // the launches of this call
     std::string counters() const;            // of each kernel, as a JSON list
@@ -141,7 +146,10 @@ class Device {
     void expect_error_check();                     // about the launch that has just failed
     int unsupported(const std::string& sentence);  // what the simulator leaves out is said beside the error
     int status() const { return call_.dead ? ILLEGAL_ADDRESS : SUCCESS; }  // of the work that was launched
-    const Card& card() const { return *card_; }
+    const Card& card() {                                                   // as the launcher sees it
+        asked_card_ = true;
+        return card_;
+    }
     const Program* program(const Function& function);  // null, with a finding,
                                                        // when it cannot be decoded
 
@@ -170,7 +178,9 @@ class Device {
     void keep_order(const Launch& launch);
     Finding without_place(FindingKind kind, const std::string& message) const;
 
-    const Card* card_ = nullptr;
+    const Card* full_card_ = nullptr;
+    Card card_ = {};
+    bool asked_card_ = false;
     int threads_ = 1;
     size_t permanent_allocations_ = 0;
     Heap heap_;

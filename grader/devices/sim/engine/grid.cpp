@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "block.h"
+#include "standstill.h"
 
 namespace sim {
 
@@ -15,6 +16,7 @@ namespace {
 
 constexpr u64 TURN = 1 << 21;                   // warp instructions before a block is set aside
 constexpr u64 COOPERATIVE_TURN = 1 << 10;       // where blocks wait for each other
+constexpr u64 SMALL_CARD_TURN = 1 << 14;        // where they may wait for one that cannot start
 constexpr u64 LATE_ONE_IN = 1 << 8;             // turns of such blocks, after which one falls behind
 constexpr u64 LATE_TURNS = 1 << 4;              // of each other block before it goes on
 constexpr u64 RESIDENT_BYTES = u64(512) << 20;  // of register files and shared memory, of blocks set aside
@@ -32,13 +34,16 @@ class Scheduler {
         cooperative_ = launch.workspace != 0;
         capacity_ = std::max<u64>(std::min(RESIDENT_BLOCKS, RESIDENT_BYTES / bytes), u64(launch.threads));
         if (cooperative_) capacity_ = total_;  // all are resident
+        if (launch.resident) capacity_ = std::min(capacity_, launch.resident);
+        turn_ = cooperative_ || p.fences ? COOPERATIVE_TURN : launch.resident ? SMALL_CARD_TURN : TURN;
     }
 
     void work() {
         try {
             while (std::unique_ptr<Block> block = next()) {
-                const bool finished = block->run(cooperative_ || launch_.program->fences ? COOPERATIVE_TURN : TURN);
+                const bool finished = block->run(turn_);
                 count(*block);
+                if (!finished) check_progress(*block);
                 put_back(std::move(block), finished);
             }
         } catch (const Halt&) {
@@ -86,6 +91,7 @@ class Scheduler {
         const std::lock_guard<std::mutex> lock(mutex_);
         if (finished) {
             --resident_;
+            standstill_.end();
             idle_.push_back(std::move(block));
         } else if (cooperative_ && !late_ && block->random() % LATE_ONE_IN == 0) {
             // All are resident, but none need be as fast as another: its messages may be overtaken.
@@ -94,6 +100,13 @@ class Scheduler {
         } else {
             waiting_.push_back(std::move(block));
         }
+    }
+
+    // Whether the blocks on a small card wait for one that cannot start before one of them ends.
+    void check_progress(Block& block) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        if (!launch_.resident || started_ == total_ || resident_ < capacity_) return;
+        if (standstill_.repeats(block, resident_)) block.stop_at(standstill(block, total_ - started_));
     }
 
     void count(Block& block) {
@@ -118,6 +131,8 @@ class Scheduler {
     std::deque<std::unique_ptr<Block>> waiting_;
     std::unique_ptr<Block> late_;  // one that has fallen behind
     u64 late_turns_ = 0;
+    u64 turn_ = TURN;
+    Standstill standstill_;
     std::vector<std::unique_ptr<Block>> idle_;
 };
 

@@ -39,6 +39,7 @@ struct Launch {
     u64 order = 0;        // two calls with one order, the second backwards, start any two blocks in either order
     bool backwards = false;
     int threads = 1;
+    u64 resident = 0;  // blocks that the card runs at the same time; 0: as many as fit into the simulator's memory
     std::vector<u8> parameters;
     u64 limit = 0;      // warp instructions that a call may execute
     u64 workspace = 0;  // device address of what grid.sync() counts in; 0: the launch is not cooperative

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <new>
 
+#include "coverage.h"
 #include "launch.h"
 
 namespace sim {
@@ -70,6 +71,7 @@ const Program* LoadedModule::program(const Function& function, Finding* why_not)
         Decoder decoder(*module_, addresses_);
         Program& made = programs_[function.name] = decoder.decode(module_->functions[index->second]);
         give_shapes(made);
+        made.ways = std::make_shared<Ways>(made.code.size());
         return &made;
     } catch (const Unsupported& e) {
         const SourceLine where = source_line(*module_, e.location, source_);
@@ -81,6 +83,15 @@ const Program* LoadedModule::program(const Function& function, Finding* why_not)
         why_not->message = "there is not enough memory to decode " + demangled(function.name);
     }
     return nullptr;
+}
+
+std::string LoadedModule::coverage() {
+    std::string text;
+    Finding why_not;
+    for (auto& [host, function] : functions_)
+        if (const Program* found = program(function, &why_not))
+            text += (text.empty() ? "" : ",") + sim::coverage(*found, source_);
+    return "[" + text + "]";
 }
 
 // The shape that fits the array's bytes; where none does, or two that differ, that it has several dimensions, if every

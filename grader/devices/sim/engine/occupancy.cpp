@@ -18,7 +18,9 @@ u64 by_threads(const Card& card, u64 threads) {
 u64 resident_blocks(const Card& card, const Program& program, u64 threads, u64 dynamic_shared) {
     if (threads == 0 || threads > THREADS_PER_BLOCK || threads > program.limits.max_threads) return 0;
     const u64 shared = program.static_shared + dynamic_shared + SYSTEM_SHARED;
-    return std::min(by_threads(card, threads), card.shared_per_multiprocessor / shared);
+    const u64 blocks = std::min(by_threads(card, threads), card.shared_per_multiprocessor / shared);
+    // __launch_bounds__ can ask ptxas for so few registers that more blocks fit.
+    return card.most_resident ? std::min(blocks, std::max(card.most_resident, u64(program.limits.min_blocks))) : blocks;
 }
 
 u64 available_shared(const Card& card, const Program& program, u64 blocks, u64 threads) {

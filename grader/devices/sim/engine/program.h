@@ -5,6 +5,8 @@
 // instruction is just an offset. A predicate is one 32-bit mask, a bit for each
 // lane.
 #pragma once
+#include <atomic>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -125,6 +127,24 @@ struct Limits {
     u32 min_blocks = 0;
 };
 
+// Which ways the branches of a program went, in any launch: for each instruction two bytes, 1 where a thread fell through
+// and 1 where one jumped. Threads of the host write them side by side, all the same.
+class Ways {
+ public:
+    explicit Ways(size_t instructions) : bytes_(new std::atomic<u8>[2 * instructions]()) {}
+    void note(u32 at, bool jumped) {  // what is there already is not written again: others read it
+        std::atomic<u8>& byte = bytes_[2 * size_t(at) + jumped];
+        if (!byte.load(std::memory_order_relaxed)) byte.store(1, std::memory_order_relaxed);
+    }
+    bool went(u32 at, bool jumped) const {
+        return bytes_[2 * size_t(at) + jumped].load(std::memory_order_relaxed) != 0;
+    }
+    std::atomic<bool> launched{false};
+
+ private:
+    std::unique_ptr<std::atomic<u8>[]> bytes_;
+};
+
 struct Program {
     std::string symbol;  // as in the PTX
     std::string name;    // demangled, without its parameters
@@ -153,6 +173,7 @@ struct Program {
     u32 global_shift = 4;      // the same for global memory
     Limits limits;
     const ptx::Module* module = nullptr;
+    std::shared_ptr<Ways> ways;
     const Program* plain = nullptr;  // the program that this one counts (counters.h)
 };
 

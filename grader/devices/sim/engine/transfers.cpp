@@ -6,7 +6,7 @@
 namespace sim {
 
 int Device::allocate(void** pointer, u64 bytes) {
-    if (bytes > card_->global_bytes) return fail(OUT_OF_MEMORY);
+    if (bytes > card_.global_bytes) return fail(OUT_OF_MEMORY);
     try {
         const std::string name = "cudaMalloc #" + std::to_string(++call_.allocations);
         *pointer =

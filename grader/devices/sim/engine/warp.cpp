@@ -252,15 +252,14 @@ void Warp::run_group(u32 start, u32 limit, bool alone, u64 budget) {
             }
             ++at;
         } else if (in.flow == Flow::branch) {
-            if (mask == group) {
-                at = in.target;
-            } else if (!mask) {
-                ++at;
-            } else {
+            if (mask) ways->note(at, true);
+            if (mask != group) ways->note(at, false);
+            if (mask && mask != group) {
                 move(group, at + 1);
                 move(mask, in.target);
                 break;
             }
+            at = mask ? in.target : at + 1;
         } else if (in.flow == Flow::warp_sync && mask) {
             check_members(*this, in, mask);
             const Mask arrived = mask == existing ? mask : gather(*this, in, mask);

@@ -38,6 +38,7 @@ struct Warp {
     Block* block = nullptr;
     const Launch* launch = nullptr;
     const Instruction* code = nullptr;
+    Ways* ways = nullptr;        // of the program's branches
     u8* local = nullptr;         // [lane][local_bytes]
     u8* local_shadow = nullptr;  // same, 1 where initialised
     u64 local_bytes = 0;

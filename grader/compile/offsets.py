@@ -1,0 +1,128 @@
+"""PTX -> the lines of the file where an offset into global memory is a product of sizes in 32 bits.
+
+A product such as ``row * cols`` in an int wraps from 2^31 elements on, long before the buffers of a card are full, and
+no case of a grade is that large. What nvcc made of the file says it for sure: the product is a 32-bit instruction, a
+parameter of the kernel goes into it, and what comes of it is widened only then and added to an address.
+
+Products that only count what one block has (with constants, of thread and block numbers alone) are none of these, nor
+is what a division, a remainder or a mask has made small again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+Place = tuple[int, int]  # a file of the PTX, and a line in it
+
+_FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', re.MULTILINE)
+_LOCATION = re.compile(r"^\s*\.loc\s+(\d+)\s+(\d+)\s+\d+(?:.*inlined_at\s+(\d+)\s+(\d+))?")
+_INSTRUCTION = re.compile(r"^\s*(?:@!?%\w+\s+)?([a-z][\w.:]*)\s+(.*);")
+_REGISTER = re.compile(r"%\w+(?:\.\w)?")
+_FUNCTION = re.compile(r"^\s*(?:\.\w+\s+)*\.(?:entry|func)\b")
+
+_PARAMETER = re.compile(r"ld\.param\.[usb]32$")
+_PRODUCT = re.compile(r"(?:mul|mad)\.lo\.[usb]32$")
+_WIDENED = re.compile(r"(?:cvt\.[us]64\.[us]32|(?:mul|mad)\.wide\.[us]32)$")
+_KEEPS = re.compile(r"(?:mov|add|sub|mul|mad|shl|or|neg|selp|max)\.")  # how large its operands are
+_SIZED = re.compile(r"(?:mov|add|sub|mul|mad|shl|shr|div|neg|selp|min|max|cvt)\.")  # a size, still
+_ACCESS = re.compile(r"(?:ld|st|atom|red|ldu|cp\.async\S*|prefetch\S*)\b(?!\.(?:param|shared|local|const))")
+
+
+@dataclass(frozen=True)
+class _Instruction:
+    opcode: str
+    operands: tuple[str, ...]  # as written: registers, numbers, [addresses]
+    place: Place
+
+    @property
+    def target(self) -> str:
+        return self.operands[0] if self.operands else ""
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return self.operands[1:]
+
+
+@dataclass
+class _Function:
+    """``sizes`` are registers that come of a parameter; ``narrow`` those that come of a product, with where."""
+
+    instructions: Sequence[_Instruction]
+    sizes: set[str] = field(default_factory=set)
+    narrow: dict[str, set[Place]] = field(default_factory=lambda: defaultdict(set))
+    quotients: set[tuple[str, str]] = field(default_factory=set)  # and what they are quotients by
+
+    def lines(self) -> Iterator[Place]:
+        """Where the products stand that go into an address."""
+        divisions = (each for each in self.instructions if each.opcode.startswith("div."))
+        self.quotients = {(each.target, each.sources[1]) for each in divisions}
+        self._settle(self._size)
+        self._settle(self._narrow)
+        for each in self.instructions:
+            if _ACCESS.match(each.opcode):
+                for operand in each.operands:
+                    for register in _REGISTER.findall(operand) if operand.startswith("[") else ():
+                        yield from self.narrow.get(register, ()) if register.startswith("%rd") else ()
+
+    def _settle(self, step: Callable[[_Instruction], None]) -> None:
+        """Registers may be written in any order, in loops: until nothing is new."""
+        before = -1
+        while before != (before := len(self.sizes) + sum(map(len, self.narrow.values()))):
+            for each in self.instructions:
+                step(each)
+
+    def _size(self, each: _Instruction) -> None:
+        derived = _SIZED.match(each.opcode) and any(source in self.sizes for source in each.sources)
+        if _PARAMETER.match(each.opcode) or derived:
+            self.sizes.add(each.target)
+
+    def _narrow(self, each: _Instruction) -> None:
+        found = self.narrow[each.target]
+        if _PRODUCT.match(each.opcode):
+            one, other = each.sources[:2]
+            is_remainder = (one, other) in self.quotients or (other, one) in self.quotients  # a - a / b * b
+            sized = one in self.sizes or other in self.sizes
+            if one.startswith("%") and other.startswith("%") and sized and not is_remainder:
+                found.add(each.place)
+        if _KEEPS.match(each.opcode) or _WIDENED.match(each.opcode):
+            # What is taken away was less than what it is taken from, or wraps back.
+            for source in each.sources[:1] if each.opcode.startswith("sub.") else each.sources:
+                if source in self.narrow:
+                    found |= self.narrow[source]
+
+
+_ANY_PRODUCT = re.compile(r"\b(?:mul|mad)\.lo\.[usb]32\s+%\w+, %\w+, %")
+
+
+def narrow_lines(ptx: str, name: str) -> tuple[int, ...]:
+    """The lines of the file called ``name`` with a product that goes into an address, in order."""
+    if not _ANY_PRODUCT.search(ptx):
+        return ()
+    own = {int(number) for number, path in _FILE.findall(ptx) if path.rpartition("/")[2] == name}
+    found = {place for function in _functions(ptx, own) for place in _Function(function).lines()}
+    return tuple(sorted({line for file, line in found if file in own}))
+
+
+def _functions(ptx: str, own: Iterable[int]) -> Iterator[Sequence[_Instruction]]:
+    """The instructions of each function, with the line of the file itself where a header's code was inlined into it."""
+    body: list[_Instruction] = []
+    place, of_file = (0, 0), {*own}
+    for text in ptx.splitlines():
+        if _FUNCTION.match(text):
+            yield body
+            body = []
+        elif location := _LOCATION.match(text):
+            file, line, outer, outer_line = location.groups()
+            found = (int(file), int(line)) if int(file) in of_file or not outer else (int(outer), int(outer_line))
+            place = found if found[1] else place  # line 0: the compiler's own, on the way to what comes next
+        elif instruction := _INSTRUCTION.match(text):
+            body.append(_Instruction(instruction[1], _operands(instruction[2]), place))
+    yield body
+
+
+def _operands(text: str) -> tuple[str, ...]:
+    """Split at the commas that are in no brackets or braces."""
+    return tuple(part.strip() for part in re.split(r",(?![^\[{]*[\]}])", text))
