@@ -657,18 +657,16 @@ def test_inputs_are_rounded_before_the_reference_sees_them() -> None:
 
 
 @pytest.mark.parametrize("elem", ["f32", "f64"])
-def test_reference_works_on_a_copy(elem: str) -> None:
-    """A spec whose reference overwrites its arguments spoils nothing that the kernel gets."""
+def test_a_reference_cannot_write_to_what_it_gets(elem: str) -> None:
+    """So nothing that the kernel gets is spoilt, and no bound."""
 
     def careless(a: numpy.ndarray, b: numpy.ndarray, sizes: Sizes) -> numpy.ndarray:
         a += b
         return a
 
-    shape = CaseKey((("n", 50),), "normal", 1)
-    case = Case(kata(elem=elem), spec(reference=careless), shape)
-    assert case.expected
-    untouched = Case(kata(elem=elem), spec(), shape)
-    assert numpy.array_equal(case.inputs["a"], untouched.inputs["a"])
+    case = Case(kata(elem=elem), spec(reference=careless), CaseKey((("n", 50),), "normal", 1))
+    with pytest.raises(ValueError, match="read-only"):
+        case.expected  # noqa: B018
 
 
 def test_tolerance_is_what_the_formula_says() -> None:
@@ -710,20 +708,6 @@ def test_a_large_answer_is_worked_out_and_compared_slice_by_slice(monkeypatch: p
     answer[[3, 700]] += 1
     found = compare(answer.tobytes(), slices)
     assert (found.wrong, [item.index for item in found.mismatches]) == (2, [(3,), (700,)]) and found.error_share > 1e3
-
-
-def test_careless_reference_does_not_change_the_bound() -> None:
-    def careless(a: numpy.ndarray, b: numpy.ndarray, sizes: Sizes) -> numpy.ndarray:
-        a += b
-        return a
-
-    tolerance = Accumulated(terms=lambda sizes: 4, magnitude=lambda a, b, sizes: abs(a) + abs(b))
-    shape = CaseKey((("n", 5),), "normal", 1)
-    plain, spoilt = (
-        Case(kata(), spec(tolerance=tolerance, **more), shape).expected[0].bound
-        for more in ({}, {"reference": careless})
-    )
-    assert plain is not None and spoilt is not None and numpy.array_equal(plain, spoilt)
 
 
 def test_seed_gives_the_same_numbers() -> None:
