@@ -250,6 +250,7 @@ ONCE = 2 * NOISE_PAIRS + 2 * 21  # samples
         (1900, 30, ONCE, (1980, 1900)),  # a little is nothing
         (1700, 30, 2 * ONCE, (1700, 1700)),
         (1700, ONCE + 30, ONCE, (1980, 1980)),
+        (1700, 2 * NOISE_PAIRS, ONCE, (1700, 1700)),  # the baseline alone draws other power than both in turn
     ],
 )
 def test_what_was_timed_before_the_card_was_warm_counts_for_nothing(

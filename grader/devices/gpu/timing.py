@@ -156,12 +156,15 @@ class Timing:
         """Times of the baseline beside itself, of both arms, and the SM clock in MHz of the first and last quarter.
 
         A card may run for a second at its highest clock before its power makes it slower. What was timed before that
-        counts for nothing.
+        does not count. The quarters are those of the samples of both arms, where there are some: a card that its power
+        limits has another clock while the baseline runs alone.
         """
         for noted in (self._clocks, self._answers, self._again):
             noted.clear()
         noise = [(self._baseline_s(), self._baseline_s()) for _ in range(self._request.noise)]
         noise = [(second, first) if pair % 2 else (first, second) for pair, (first, second) in enumerate(noise)]
+        if self._request.pairs:
+            self._clocks.clear()
         judged = chosen(self._request.secret, self._request.pairs)
         times = [
             self._pair(launch, flipped=pair % 2 == 1, judged=pair in judged) for pair in range(self._request.pairs)
