@@ -167,10 +167,10 @@ def test_a_bad_catalogue_is_one_error_with_its_place_and_fix(clone: Path) -> Non
     done = pytest_run(clone, "exercises")
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     said = done.stdout + done.stderr
-    assert "difficulty.yaml:" in said and "kata elementwise_f32: level:" in said and "easy" in said
+    assert "difficulty.yaml:" in said and "kata scale_f32: level:" in said and "easy" in said
     assert "Traceback" not in said
-    by_kata = run(clone, "-m", "grader", "grade", "elementwise_f32")
-    assert by_kata.returncode == 2 and "kata elementwise_f32: level:" in by_kata.stderr
+    by_kata = run(clone, "-m", "grader", "grade", "scale_f32")
+    assert by_kata.returncode == 2 and "kata scale_f32: level:" in by_kata.stderr
 
 
 def test_the_two_faces_show_the_same_verdict(clone: Path) -> None:

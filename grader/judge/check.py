@@ -118,7 +118,7 @@ class _Search:
         return outcome
 
     def coverage(self) -> tuple[KernelCoverage, ...]:
-        """Of all calls in this process. One more call asks for it, the least of those that passed on this card."""
+        """What all calls in this process reached. One more call asks for it, the least that passed on this card."""
         passed = [shape for shape, each in self.tried.items() if each.passed and shape.card == self.card]
         if not passed:
             return ()
@@ -204,7 +204,7 @@ def _first_failing_named(search: _Search) -> CaseKey | None:
 
 
 def _on_cards(search: _Search) -> Iterator[CaseKey]:
-    """The named keys, some of them on a small card, where one is to be had.
+    """The named keys, some of them on a small card, where one is available.
 
     There grids are larger than the card, and loops over what is left go round on small shapes. Only of a launcher that
     asks what card it is on all are tried on either.

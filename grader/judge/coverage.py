@@ -12,7 +12,7 @@ ONCE, AGAIN = 1, 2
 
 
 def joined(reports: Iterable[KernelCoverage]) -> Coverage:
-    """Of all kernels of all processes that calls ran in. A kernel may be in it several times."""
+    """The coverage of all kernels, of all processes that calls ran in. A kernel may be in it several times."""
     launched: dict[str, bool] = defaultdict(bool)
     lines: dict[int, int] = defaultdict(int)
     loops: dict[int, int] = defaultdict(int)

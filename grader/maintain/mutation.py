@@ -1,8 +1,8 @@
 """`kata dev mutate`: mutants of the solutions' answers, graded on the simulator; those that pass are told.
 
-A mutant that passes and is no other way to write the same kernel shows a case that is missing. Those that are the same
-kernel, or one that is as right, stand in EQUIVALENT, each with the reason. A run is resumable: its results are a file
-of JSON lines, and what stands there already is not graded again.
+A mutant that passes and is not another way to write the same kernel shows a case that is missing. Those that are the
+same kernel, or one that is as right, are in EQUIVALENT, each with the reason. A run is resumable: its results are a
+file of JSON lines, and what is there already is not graded again.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def add(tasks: Commands[argparse.ArgumentParser]) -> None:
         help="grade mutants of the solutions on the simulator, and list those that pass",
         description="Change one operator, bound, index, constant or statement of a solution's answers at a time, grade "
         f"each such mutant on the simulator, and list those that pass and are not in {EQUIVALENT}. Exit code 0: there "
-        "are none, 1: there are some.",
+        "is no such mutant, 1: there are some.",
         epilog=examples(
             "kata dev mutate relu_f32",
             "kata dev mutate --sample 200 --seed 7 --results mutants.jsonl",
@@ -201,7 +201,7 @@ def _mutate(options: argparse.Namespace) -> int:
 
 
 def surviving(result: Result, argued: Mapping[str, Mapping[tuple[str, str], str]]) -> bool:
-    """Whether it passes and nobody has said why it may."""
+    """Whether it passes and no entry says why it may."""
     return result.survives and result.key not in argued.get(result.kata, {})
 
 

@@ -84,7 +84,7 @@ def _replaced(pattern: str, by: Mapping[str, str]) -> Callable[[str], Iterator[C
 
 
 def _integers(code: str) -> Iterator[Change]:
-    """One more. Digits of names, of types and of numbers with a point or an exponent are no integers."""
+    """One more. Digits of names, of types and of numbers with a point or an exponent are not integers."""
     for match in re.finditer(r"(?<![\w.])\d+(?![\w.])", code):
         yield match.start(), match.end(), str(int(match[0]) + 1)
 

@@ -101,7 +101,7 @@ Captured* capture_of(const void* stream) {
     return error == cudaSuccess && status != cudaStreamCaptureStatusNone ? &captures()[id] : nullptr;
 }
 
-// An event orders a graph's own parts: nobody else sees it.
+// An event orders a graph's own parts: no other call sees it.
 bool capture(const RuntimeCall& call) {
     Captured* into = capture_of(call.stream);
     if (into && !call.event) into->push_back(call);

@@ -202,7 +202,7 @@ def read_counters(engine: ctypes.CDLL, call: Call) -> CallCounters:
 
 
 def read_coverage(engine: ctypes.CDLL) -> tuple[KernelCoverage, ...]:
-    """Of each kernel, in all calls until now. Raises DeviceError."""
+    """The record of each kernel, in all calls until now. Raises DeviceError."""
     try:
         found = _report(engine.sim_coverage(), "coverage", list)
         return tuple(decode(KernelCoverage, item, "a kernel's coverage") for item in found)

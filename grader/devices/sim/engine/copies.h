@@ -66,7 +66,7 @@ class Copies {
     void commit_bulk(const Warp& warp, Mask mask);
     void wait_bulk(Warp& warp, Mask mask, u32 groups_left);
 
-    // Of what a copy reads, what the kernel may write: `bytes` bytes for each lane.
+    // The part of a copy's source that the kernel may write: `bytes` bytes for each lane.
     CopySources sources(const Warp& warp, Mask mask, const u64* from, const u32* bytes) const;
     // Whether any may be on its way, and is not just landing.
     bool may_fly() const { return any_ && !landing_; }

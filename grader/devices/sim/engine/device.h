@@ -165,7 +165,7 @@ class Device {
     RuntimeCalls runtime_calls;  // of this call
     std::vector<Finding> findings;
     u64 executed = 0, executed_lanes = 0, launches = 0;
-    // Of this call, an atomic that gives another result in another order of threads, float ones first; and whether any.
+    // An atomic of this call that gives another result in another order of threads, float ones first; and whether any.
     Site order;
     bool has_order = false;
 

@@ -44,7 +44,7 @@ int capture_launch(
 // `waits`: the host waits for it, as no captured work can be waited for.
 int run_or_capture(void* stream, bool waits, Work work);
 
-// Of events. True: it is part of a capture, and nothing else is to be done.
+// For events. True: it is part of a capture, and nothing else is to be done.
 bool capture_record(void* stream, void* event);
 bool capture_wait(void* stream, void* event);
 

@@ -7,7 +7,7 @@ namespace sim {
 namespace {
 
 constexpr u64 ALIGNMENT = 16;
-constexpr u64 GAP = 16;   // between two, which nobody writes: reads beyond the first are found
+constexpr u64 GAP = 16;   // between two, which no kernel writes: reads beyond the first are found
 constexpr u64 TIMES = 4;  // so much of the limit is given in one kernel, all in all
 
 }  // namespace

@@ -1,7 +1,7 @@
 // heap: what malloc and free of a kernel give and take back
 //
-// Bytes that were taken back are not given again while a kernel runs: whoever still uses them is found, and nothing has
-// to order those who have them one after the other.
+// Bytes that were taken back are not given again while a kernel runs. So an access that still uses them is found, and
+// nothing has to order those who have them one after the other.
 #pragma once
 #include <map>
 #include <mutex>

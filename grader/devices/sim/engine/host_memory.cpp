@@ -1,6 +1,6 @@
 // host_memory: memory of the host that the CUDA runtime gives or knows, and what it says of addresses
 //
-// A kernel cannot reach it: device addresses are no host addresses. A copy can, as from any memory of the host.
+// A kernel cannot reach it: device addresses are not host addresses. A copy can, as from any memory of the host.
 #include <cstdlib>
 #include <map>
 

@@ -68,7 +68,7 @@ struct Launch {
 
     void keep(Finding finding) const;  // the first stops the launch
     void suspect(Finding finding) const;
-    void object(Finding finding) const;  // the launch goes on; whatever else is found comes first
+    void object(Finding finding) const;  // the launch goes on; any other finding comes first
     void note_order(u32 pc, bool is_float) const {
         std::atomic<u32>& first = is_float ? float_atomic : other_atomic;
         const u32 known = first.load(std::memory_order_relaxed);

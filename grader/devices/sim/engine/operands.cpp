@@ -242,7 +242,7 @@ u32 Decoder::parameter_at(const ptx::Operand& symbol, u64 bytes) const {
     return u32(symbol_address(symbol));
 }
 
-// Where a variable lies; none: in global memory, or it is no variable.
+// Where a variable lies; none: in global memory, or not a variable.
 ptx::Space Decoder::space_of(const ptx::Operand& operand) const {
     if (operand.kind != ptx::OperandKind::symbol) return ptx::Space::none;
     if (operand.index >= 0) return here().function->variables[size_t(operand.index)].space;

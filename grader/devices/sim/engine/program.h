@@ -127,8 +127,8 @@ struct Limits {
     u32 min_blocks = 0;
 };
 
-// Which ways the branches of a program went, in any launch: for each instruction two bytes, 1 where a thread fell through
-// and 1 where one jumped. Threads of the host write them side by side, all the same.
+// Which ways the branches of a program went, in any launch. Each instruction has two bytes: 1 where a thread fell
+// through, and 1 where one jumped. Threads of the host write them side by side, all the same.
 class Ways {
  public:
     explicit Ways(size_t instructions) : bytes_(new std::atomic<u8>[2 * instructions]()) {}

@@ -83,7 +83,8 @@ struct Warp {
         at_warp_sync = 0;
     }
 
-    // Joins to `released` what these lanes know and have done. What they do next comes after, once the clock has ticked.
+    // Joins to `released` what these lanes know and have done. What they do next comes after, once the clock has
+    // ticked.
     void release(Mask lanes, VectorClock& released) const;
     void tick() { clock += 1; }
     VectorClock release(Mask lanes) {
@@ -100,7 +101,7 @@ struct Warp {
         return known.covers(other, at) || (!parts.empty() && part_knows(lane, other, at));
     }
     bool has_parted() const { return !parts.empty() || !known.lanes.empty(); }
-    // Of other blocks: what lanes have read of their flags; what comes before a fence after that.
+    // What lanes have read of other blocks' flags; what comes before a fence after that.
     void see(Mask lanes, const VectorClock& flags);
     void acquire_seen(Mask lanes);
     u64 acquired(int lane) const;
