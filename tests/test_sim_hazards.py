@@ -151,5 +151,14 @@ def test_last_writer_of_watched_elements(near_misses: SimDevice) -> None:
     assert writers["y[200]"] == Writer("cudaMemsetAsync")
 
 
+def test_an_atomic_whose_order_shows_is_named(near_misses: SimDevice) -> None:
+    adds = next(i for i, line in enumerate(NEAR_MISSES.read_text().splitlines(), 1) if "atomicAdd(y, x[b" in line)
+    order = launch(near_misses, "sum_with_atomic", 0).order
+    assert order is not None and (order.file, order.line) == (str(NEAR_MISSES), adds)
+    ticket = launch(near_misses, "last_block_done", 0).order
+    assert ticket is not None and ticket.line != adds
+    assert launch(near_misses, "exchange_in_a_warp", 0).order is None
+
+
 def test_element_that_nobody_wrote_has_no_writer(planted: SimDevice) -> None:
     assert watched(planted, "phases_of_a_new_output", ("y", 256), ("z", 0)).writers == {}

@@ -97,7 +97,7 @@ void Block::start(u64 linear) {
         last_clock_ = 0;
     }
     shared.forget();
-    ordering.forget();
+    if (program->fences) ordering.forget();
     copies.forget();
     mbarriers.forget();
     origin = last_clock_;
@@ -105,7 +105,8 @@ void Block::start(u64 linear) {
     releases = {};
     releases.block = u32(linear);
     std::fill(local_shadow_.begin(), local_shadow_.end(), 0);
-    for (Barrier& barrier : barriers) barrier = {};
+    for (Barrier& barrier : barriers)
+        if (barrier.open || barrier.expected || barrier.arrived) barrier = {};
     for (Warp& warp : warps) {
         warp.alive = warp.existing;
         warp.at_barrier = warp.at_warp_sync = warp.set_aside = 0;

@@ -27,6 +27,19 @@ void absent(Warp& warp, const Instruction& in, int lane, int source, u32 members
     warp.poisons.taint(in.operand[0], Mask(1) << lane, warp.poisons.add_cause(std::move(finding)));
 }
 
+// What lanes get is poison where it comes from one that takes no part, or was poison there.
+__attribute__((noinline, cold)) void taint_results(
+    Warp& warp, const Instruction& in, Mask mask, Mask outside, const s32* sources) {
+    const Poisons before = warp.poisons;
+    warp.poisons.heal(in.operand[0], mask);
+    each_lane(mask, [&](int l) {
+        if (outside >> l & 1)
+            absent(warp, in, l, sources[l], warp.row<const u32>(in.operand[5])[l]);
+        else
+            warp.poisons.taint_as(before, in.operand[0], l, in.operand[2], sources[l]);
+    });
+}
+
 enum class Shuffle { up, down, butterfly, index };
 
 // PTX ISA 9.7.9.6: c holds the clamp in bits 0-4 and the segment mask in bits
@@ -35,13 +48,11 @@ template <Shuffle mode>
 void shuffle(Warp& warp, const Instruction& in, Mask mask) {
     u32 from[LANES];
     std::memcpy(from, warp.row<const u32>(in.operand[2]), sizeof from);
-    const Mask tainted = warp.poisons.empty() ? 0 : warp.poisons.lanes(in.operand[2]);
-    const Poisons before = tainted ? warp.poisons : Poisons();
-    if (!warp.poisons.empty()) warp.poisons.heal(in.operand[0], mask);
     const u32* members = warp.row<const u32>(in.operand[5]);
     u32* d = warp.row<u32>(in.operand[0]);
     const u32 *b = warp.row<const u32>(in.operand[3]), *c = warp.row<const u32>(in.operand[4]);
-    Mask inside = 0;
+    Mask inside = 0, outside = 0;
+    s32 sources[LANES];
     each_lane(mask, [&](int l) {
         const s32 lane = l, offset = s32(b[l] & 31), clamp = s32(c[l] & 31), segment = s32(c[l] >> 8 & 31);
         const s32 top = (lane & segment) | (clamp & ~segment), bottom = lane & segment;
@@ -54,11 +65,12 @@ void shuffle(Warp& warp, const Instruction& in, Mask mask) {
         if (!valid) source = lane;
         const bool takes_part = (mask & members[l]) >> source & 1;
         d[l] = takes_part ? from[source] : POISON;
-        if (!takes_part) absent(warp, in, l, source, members[l]);
-        if (tainted >> source & 1) warp.poisons.taint_as(before, in.operand[0], l, in.operand[2], source);
+        outside |= Mask(!takes_part) << l;
+        sources[l] = source;
         inside |= Mask(valid) << l;
     });
     warp.set_predicate(in.operand[1], mask, inside);
+    if (outside || !warp.poisons.empty()) taint_results(warp, in, mask, outside, sources);
 }
 
 enum class Vote { ballot, any, all, uniform };

@@ -11,11 +11,20 @@ namespace {
 
 constexpr u8 IN_FLIGHT = 2;  // of a byte, beside 0 and 1: the lowest bit says that it may be read
 
-bool ordered(const Warp& warp, Epoch earlier, Epoch me) {
-    const u32 clock = shared_epoch::clock(earlier);
-    const u32 thread = shared_epoch::thread(earlier);
-    return clock <= warp.known_min || clock <= warp.known[thread / LANES] || thread == shared_epoch::thread(me) ||
-           (warp.has_parted() && warp.knows(int(shared_epoch::thread(me) % LANES), thread, clock));
+// By what all lanes of the warp know.
+inline bool ordered_for_warp(const Warp& warp, Epoch earlier, Epoch me) {
+    const u32 clock = shared_epoch::clock(earlier), thread = shared_epoch::thread(earlier);
+    return clock <= warp.known_min || clock <= warp.known[thread / LANES] || thread == shared_epoch::thread(me);
+}
+
+// The accessing lane may know more: seldom asked, and out of the way of what is.
+__attribute__((noinline, cold)) bool ordered_for_lane(const Warp& warp, Epoch earlier, Epoch me) {
+    const int lane = int(shared_epoch::thread(me) % LANES);
+    return warp.has_parted() && warp.knows(lane, shared_epoch::thread(earlier), shared_epoch::clock(earlier));
+}
+
+inline bool ordered(const Warp& warp, Epoch earlier, Epoch me) {
+    return ordered_for_warp(warp, earlier, me) || ordered_for_lane(warp, earlier, me);
 }
 
 }  // namespace
@@ -36,21 +45,42 @@ void SharedMemory::forget() {
     std::fill(initialised_.begin(), initialised_.end(), 0);
 }
 
+// Most accesses are ordered by what the whole warp knows, and need no more than this.
 bool SharedMemory::record_read(const Warp& warp, Epoch me, u64 granule, Race* race) {
+    if (!ordered_for_warp(warp, writer_[granule], me) || !ordered_for_warp(warp, other_writer_[granule], me))
+        return record_disputed_read(warp, me, granule, race);
+    note_reader(warp, me, granule);
+    return false;
+}
+
+inline void SharedMemory::note_reader(const Warp& warp, Epoch me, u64 granule) {
+    Epoch& first = reader_[granule];
+    if (shared_epoch::strong(me) || !ordered_for_warp(warp, first, me))
+        other_reader_[granule] = me;
+    else
+        first = me;
+}
+
+__attribute__((noinline)) bool SharedMemory::record_disputed_read(const Warp& warp, Epoch me, u64 granule, Race* race) {
     for (const Epoch writer : {writer_[granule], other_writer_[granule]}) {
         if (ordered(warp, writer, me) || (shared_epoch::strong(writer) && shared_epoch::strong(me))) continue;
         *race = {writer, true, granule << shift_, 0};
         return true;
     }
-    Epoch& first = reader_[granule];
-    if (shared_epoch::strong(me) || !ordered(warp, first, me))
-        other_reader_[granule] = me;
-    else
-        first = me;
+    note_reader(warp, me, granule);
     return false;
 }
 
 bool SharedMemory::record_write(const Warp& warp, Epoch me, bool atomic, u64 granule, Race* race) {
+    if (shared_epoch::clock(writer_[granule]) > warp.known_min || !ordered_for_warp(warp, other_writer_[granule], me) ||
+        !ordered_for_warp(warp, reader_[granule], me) || !ordered_for_warp(warp, other_reader_[granule], me))
+        return record_disputed_write(warp, me, atomic, granule, race);
+    writer_[granule] = me;
+    return false;
+}
+
+__attribute__((noinline)) bool SharedMemory::record_disputed_write(
+    const Warp& warp, Epoch me, bool atomic, u64 granule, Race* race) {
     const Epoch earlier[] = {writer_[granule], other_writer_[granule], reader_[granule], other_reader_[granule]};
     for (int i = 0; i < 4; ++i) {
         if (ordered(warp, earlier[i], me) || (shared_epoch::strong(earlier[i]) && (atomic || shared_epoch::strong(me))))
@@ -63,7 +93,7 @@ bool SharedMemory::record_write(const Warp& warp, Epoch me, bool atomic, u64 gra
     const Epoch before = writer_[granule];
     const bool hidden =
         shared_epoch::strong(me) && !shared_epoch::strong(before) && shared_epoch::clock(before) > warp.known_min;
-    if (hidden || !ordered(warp, before, me)) other_writer_[granule] = before;
+    if (hidden || !ordered_for_warp(warp, before, me)) other_writer_[granule] = before;
     writer_[granule] = me;
     return false;
 }

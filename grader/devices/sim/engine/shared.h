@@ -38,6 +38,9 @@ class SharedMemory {
  private:
     bool record_read(const Warp& warp, Epoch me, u64 granule, Race* race);
     bool record_write(const Warp& warp, Epoch me, bool atomic, u64 granule, Race* race);
+    bool record_disputed_read(const Warp& warp, Epoch me, u64 granule, Race* race);
+    bool record_disputed_write(const Warp& warp, Epoch me, bool atomic, u64 granule, Race* race);
+    void note_reader(const Warp& warp, Epoch me, u64 granule);
     bool broadcast_read(const Warp& warp, Mask mask, u64 address, u32 bytes, bool strong);
 
     u64 bytes_ = 0;
