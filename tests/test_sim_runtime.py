@@ -139,7 +139,12 @@ REFUSED = {
 }
 
 
-CALLED_ONCE = ("managed", "resets", "reaches_the_host", "graph_in_a_graph")  # the others are calls that may be right elsewhere
+CALLED_ONCE = (
+    "managed",
+    "resets",
+    "reaches_the_host",
+    "graph_in_a_graph",
+)  # the others are calls that may be right elsewhere
 
 
 @pytest.mark.parametrize("launcher", REFUSED)

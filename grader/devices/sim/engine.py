@@ -47,7 +47,18 @@ OPTIMISATION = "-O2"
 OTHER_OPTIMISATION = {  # of sources by name: what runs once a launch, and what runs for every warp instruction
     "-O1": (
         *("api", "bases", "block", "builtins", "card", "counters", "declarations", "decode", "device", "finding"),
-        *("graphs", "grid", "heap", "host_memory", "instructions", "layout", "limits", "loaded_module", "lower", "operands"),
+        *(
+            "graphs",
+            "grid",
+            "heap",
+            "host_memory",
+            "instructions",
+            "layout",
+            "limits",
+            "loaded_module",
+            "lower",
+            "operands",
+        ),
         *("parser", "passing", "rows", "runtime", "runtime_calls", "streams", "tokens", "transfers"),
     ),
     "-O3": ("access", "check_access", "floating", "integer", "mma", "product", "shared", "warp"),
