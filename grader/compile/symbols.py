@@ -66,8 +66,8 @@ _PATTERNS = re.compile(
         )
     )
 )
-# Copies and launches that the grader does not follow, by each name that they have for the linker. It follows what
-# streams capture, and graphs of that.
+# Copies and launches that the grader does not follow, by each name that they have for the linker. It follows graphs of
+# what streams captured.
 _UNFOLLOWED = (
     r"cuda(Graph(?!(Instantiate(WithFlags)?|Upload|Launch|(Exec)?Destroy)$)|StreamBeginCaptureTo)\w*"
     r"|cuda(GetDriverEntryPoint|Import|IpcOpen|StreamUpdateCapture|ThreadExchangeStreamCapture)\w*|cudaMemset3D\w*|_{0,2}cuda[A-Z]\w*_pt[ds][sz]"

@@ -418,8 +418,7 @@ LAUNCHER(graph_with_much_brought_back) {
     float* scratch = nullptr;
     cudaMalloc(&scratch, n * sizeof(float));
     add_one(x, scratch, n, stream);
-    const auto graph =
-        captured(stream, [&] { cudaMemcpyAsync(all, scratch, 32, cudaMemcpyDeviceToHost, stream); });
+    const auto graph = captured(stream, [&] { cudaMemcpyAsync(all, scratch, 32, cudaMemcpyDeviceToHost, stream); });
     for (int i = 0; i < 3; ++i) cudaGraphLaunch(graph, stream);
     add_one(x, y, n, stream);
 }

@@ -216,8 +216,9 @@ KATA_EXPORT void addresses(const float* x, float* y, int n, cudaStream_t stream)
     cudaHostAlloc(&host_alloc, 64, cudaHostAllocDefault);
     cudaMalloc(&device, 64);
     cudaHostRegister(registered, sizeof registered, cudaHostRegisterDefault);
-    const void* asked[] = {x, y + n - 1, static_cast<char*>(device) + 63, static_cast<char*>(host) + 63, host_alloc,
-                           registered + 3, &plain, nullptr};
+    const void* asked[] = {
+        x,      y + n - 1, static_cast<char*>(device) + 63, static_cast<char*>(host) + 63, host_alloc, registered + 3,
+        &plain, nullptr};
     cudaPointerAttributes attributes;
     int at = 0;
     for (const void* pointer : asked) {
@@ -269,7 +270,7 @@ __global__ void textures_kernel(cudaTextureObject_t texture, OfBytes of, float* 
     if (i == 3) y[3] = tex1Dfetch<signed char>(of.signed_bytes, 3);
     if (i == 4) y[4] = tex1Dfetch<float>(of.fractions, 3);
     if (i == 5) y[5] = tex1Dfetch<short2>(of.shorts, 0).y;
-    if (i == 6) y[6] = tex1Dfetch<uchar4>(of.bytes, 1 << 20).w;
+    if (i == 6) y[6] = tex1Dfetch<unsigned char>(of.bytes, 1 << 20);
 }
 __global__ void bytes_kernel(unsigned char* bytes) {
     if (threadIdx.x < 4) bytes[threadIdx.x] = 0xf0 + threadIdx.x;
@@ -279,9 +280,10 @@ KATA_EXPORT void textures(const float* x, float* y, int n, cudaStream_t stream) 
     cudaMalloc(&bytes, 4);
     bytes_kernel<<<1, 32, 0, stream>>>(bytes);
     const auto texture = texture_of<float>(x, n * sizeof(float));
-    const OfBytes of = {texture_of<float4>(x, n * sizeof(float)), texture_of<unsigned char>(bytes, 4),
-                        texture_of<signed char>(bytes, 4),
-                        texture_of<unsigned char>(bytes, 4, cudaReadModeNormalizedFloat), texture_of<short2>(bytes, 4)};
+    const OfBytes of = {
+        texture_of<float4>(x, n * sizeof(float)), texture_of<unsigned char>(bytes, 4),
+        texture_of<signed char>(bytes, 4), texture_of<unsigned char>(bytes, 4, cudaReadModeNormalizedFloat),
+        texture_of<short2>(bytes, 4)};
     textures_kernel<<<1, n, 0, stream>>>(texture, of, y, n);
     cudaDestroyTextureObject(texture);
 }
@@ -355,6 +357,12 @@ __global__ void reads_beyond_kernel(float* y) {
     for (int i = 0; i < 4; ++i) mine[i] = 1;
     y[threadIdx.x] = mine[4];  // reads_beyond
 }
-KATA_EXPORT void uses_freed(const float* x, float* y, int n, cudaStream_t s) { uses_freed_kernel<<<1, 32, 0, s>>>(y); }
-KATA_EXPORT void frees_twice(const float* x, float* y, int n, cudaStream_t s) { frees_twice_kernel<<<1, 32, 0, s>>>(y); }
-KATA_EXPORT void reads_beyond(const float* x, float* y, int n, cudaStream_t s) { reads_beyond_kernel<<<1, 32, 0, s>>>(y); }
+KATA_EXPORT void uses_freed(const float* x, float* y, int n, cudaStream_t s) {
+    uses_freed_kernel<<<1, 32, 0, s>>>(y);
+}
+KATA_EXPORT void frees_twice(const float* x, float* y, int n, cudaStream_t s) {
+    frees_twice_kernel<<<1, 32, 0, s>>>(y);
+}
+KATA_EXPORT void reads_beyond(const float* x, float* y, int n, cudaStream_t s) {
+    reads_beyond_kernel<<<1, 32, 0, s>>>(y);
+}

@@ -12,5 +12,6 @@ KATA_EXPORT void elementwise_f32(const float* a, const float* b, float* c, int n
     cudaDeviceProp properties;
     cudaGetDeviceProperties(&properties, 0);
     if (attributes.type != cudaMemoryTypeDevice || properties.warpSize != 32) return;
-    add < <<blocks<8 ? blocks : 8, threads, 0, stream>>>(a, b, c, n);
+    if (blocks > 8) blocks = 8;
+    add<<<blocks, threads, 0, stream>>>(a, b, c, n);
 }

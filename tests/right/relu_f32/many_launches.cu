@@ -8,5 +8,8 @@ __global__ void part(const float* x, float* y) {
     y[threadIdx.x] = f(x[threadIdx.x]);
 }
 KATA_EXPORT void relu_f32(const float* x, float* y, int n, cudaStream_t stream) {
-    for (int i = 0; i < n; i += 97) part < <<1, n - i<97 ? n - i : 97, 0, stream>>>(x + i, y + i);
+    for (int i = 0; i < n; i += 97) {
+        const int count = n - i < 97 ? n - i : 97;
+        part<<<1, count, 0, stream>>>(x + i, y + i);
+    }
 }
