@@ -11,6 +11,7 @@ namespace {
 struct Attribute {
     int number;
     u64 (*value)(const Card&);
+    bool shrinks = false;  // is less on a small card
 };
 constexpr Attribute ATTRIBUTES[] = {
     // cudaDeviceAttr of driver_types.h
@@ -26,7 +27,7 @@ constexpr Attribute ATTRIBUTES[] = {
     {10, [](const Card&) -> u64 { return 32; }},
     {12, [](const Card&) -> u64 { return 65536; }},
     {13, [](const Card& c) -> u64 { return u64(c.clock_khz); }},
-    {16, [](const Card& c) -> u64 { return u64(c.multiprocessors); }},
+    {16, [](const Card& c) -> u64 { return u64(c.multiprocessors); }, true},
     {31, [](const Card&) -> u64 { return 1; }},
     {36, [](const Card& c) -> u64 { return u64(c.memory_clock_khz); }},
     {37, [](const Card& c) -> u64 { return u64(c.memory_bus_bits); }},
@@ -35,10 +36,10 @@ constexpr Attribute ATTRIBUTES[] = {
     {41, [](const Card&) -> u64 { return 1; }},
     {75, [](const Card& c) -> u64 { return u64(c.major); }},
     {76, [](const Card& c) -> u64 { return u64(c.minor); }},
-    {81, [](const Card& c) -> u64 { return c.shared_per_multiprocessor; }},
+    {81, [](const Card& c) -> u64 { return c.shared_per_multiprocessor; }, true},
     {82, [](const Card&) -> u64 { return 65536; }},
     {95, [](const Card&) -> u64 { return 1; }},
-    {97, [](const Card& c) -> u64 { return c.shared_per_block_optin; }},
+    {97, [](const Card& c) -> u64 { return c.shared_per_block_optin; }, true},
     {106, [](const Card& c) -> u64 { return u64(c.blocks_per_multiprocessor); }},
     {111, [](const Card&) -> u64 { return 1024; }},
     {115, [](const Card&) -> u64 { return 1; }},
@@ -60,14 +61,15 @@ SIM_EXPORT int cudaSetDevice(int device) {
 SIM_EXPORT int cudaDeviceGetAttribute(int* value, int attribute, int) {
     for (auto& known : ATTRIBUTES) {
         if (known.number != attribute) continue;
-        *value = int(known.value(Device::get().card()));
+        Device& device = Device::get();
+        *value = int(known.value(known.shrinks ? device.tell_card() : device.card()));
         return SUCCESS;
     }
     *value = 0;
     return SUCCESS;
 }
 SIM_EXPORT int cudaGetDeviceProperties(DeviceProperties* p, int) {
-    const Card& card = Device::get().card();
+    const Card& card = Device::get().tell_card();
     *p = {};
     std::snprintf(p->name, sizeof p->name, "%s", card.name);
     p->total_global = card.global_bytes;

@@ -93,7 +93,7 @@ int occupancy(int* blocks, const void* kernel, int threads, size_t dynamic_share
     const Program* program = function ? device.program(*function) : nullptr;
     if (!program) return fail(INVALID_DEVICE_FUNCTION);
     if (threads <= 0) return fail(INVALID_VALUE);
-    *blocks = int(resident_blocks(device.card(), *program, u64(threads), dynamic_shared));
+    *blocks = int(resident_blocks(device.tell_card(), *program, u64(threads), dynamic_shared));
     return SUCCESS;
 }
 
@@ -240,7 +240,7 @@ SIM_EXPORT int cudaOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, const vo
     const Function* function = device.module.function(kernel);
     const Program* program = function ? device.program(*function) : nullptr;
     if (!program) return fail(INVALID_DEVICE_FUNCTION);
-    *bytes = available_shared(device.card(), *program, u64(std::max(blocks, 0)), u64(std::max(threads, 0)));
+    *bytes = available_shared(device.tell_card(), *program, u64(std::max(blocks, 0)), u64(std::max(threads, 0)));
     return SUCCESS;
 }
 
