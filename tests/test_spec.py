@@ -92,6 +92,14 @@ def test_long_tensors_repeat_their_values_and_short_ones_do_not() -> None:
     assert whole[PERIOD] == whole[0] and set(whole[:100].tolist()) == {-2, -1, 0, 1, 2}
 
 
+def test_the_header_says_where_the_same_bits_are_asked_for() -> None:
+    katas = load_catalog(Path(__file__).resolve().parent.parent).katas.values()
+    asked = [kata for kata in katas if load_spec(kata).repeatable]
+    assert asked
+    for kata in asked:
+        assert "same bits" in kata.solution_path.read_text().partition("#include")[0], kata.name
+
+
 def test_fragments_straight_from_or_to_a_tensor_have_its_base_on_32_bytes() -> None:
     """CUDA C++ Programming Guide, "Warp Matrix Functions": what they load from or store to is 256-bit aligned."""
     katas = load_catalog(Path(__file__).resolve().parent.parent).katas.values()
