@@ -30,6 +30,7 @@ class Scheduler {
         const u64 warps = (launch.threads_per_block() + LANES - 1) / LANES;
         const u64 bytes = warps * (p.row_bytes + LANES * 2 * p.local_bytes) + launch.shared_bytes() * 8 + 4096;
         cooperative_ = launch.workspace != 0;
+        waits_ = cooperative_ || p.fences || p.polls;
         capacity_ = std::max<u64>(std::min(RESIDENT_BLOCKS, RESIDENT_BYTES / bytes), u64(launch.threads));
         if (cooperative_) capacity_ = total_;  // all are resident
     }
@@ -37,7 +38,7 @@ class Scheduler {
     void work() {
         try {
             while (std::unique_ptr<Block> block = next()) {
-                const bool finished = block->run(cooperative_ || launch_.program->fences ? COOPERATIVE_TURN : TURN);
+                const bool finished = block->run(waits_ ? COOPERATIVE_TURN : TURN);
                 count(*block);
                 put_back(std::move(block), finished);
             }
@@ -110,6 +111,7 @@ class Scheduler {
 
     Launch& launch_;
     bool cooperative_ = false;
+    bool waits_ = false;  // blocks may wait for each other
     u64 total_, stride_ = 1, offset_ = 0, capacity_ = 1;
     std::mutex mutex_;
     u64 started_ = 0, resident_ = 0;
