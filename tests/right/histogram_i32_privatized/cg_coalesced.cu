@@ -18,5 +18,6 @@ __global__ void count(const int* a, int* counts, int n, int bins) {
 }
 KATA_EXPORT void histogram_i32_privatized(const int* a, int* counts, int n, int bins, cudaStream_t stream) {
     cudaMemsetAsync(counts, 0, bins * sizeof(int), stream);
+    cudaFuncSetAttribute(count, cudaFuncAttributeMaxDynamicSharedMemorySize, bins * sizeof(int));
     if (n) count<<<3, 96, bins * sizeof(int), stream>>>(a, counts, n, bins);
 }

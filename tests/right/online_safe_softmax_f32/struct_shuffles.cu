@@ -9,7 +9,8 @@ struct alignas(8) State {
 };
 __device__ State join(State a, State b) {
     const float m = a.m != a.m || a.m > b.m ? a.m : b.m;
-    const auto part = [&](State c) { return c.m == m ? c.s : c.s == 0 ? 0.0f : c.s * expf(c.m - m); };
+    if (m == -INFINITY) return {m, a.s + b.s};
+    const auto part = [&](State c) { return c.s == 0 ? 0.0f : c.s * expf(c.m - m); };
     return {m, part(a) + part(b)};
 }
 __device__ State from_lane(State a, int mask) {

@@ -35,7 +35,7 @@ class Scheduler {
         capacity_ = std::max<u64>(std::min(RESIDENT_BLOCKS, RESIDENT_BYTES / bytes), u64(launch.threads));
         if (cooperative_) capacity_ = total_;  // all are resident
         if (launch.resident) capacity_ = std::min(capacity_, launch.resident);
-        turn_ = cooperative_ || p.fences ? COOPERATIVE_TURN : launch.resident ? SMALL_CARD_TURN : TURN;
+        turn_ = cooperative_ || p.fences || p.polls ? COOPERATIVE_TURN : launch.resident ? SMALL_CARD_TURN : TURN;
     }
 
     void work() {
@@ -131,7 +131,7 @@ class Scheduler {
     std::deque<std::unique_ptr<Block>> waiting_;
     std::unique_ptr<Block> late_;  // one that has fallen behind
     u64 late_turns_ = 0;
-    u64 turn_ = TURN;
+    u64 turn_ = TURN;  // shorter where blocks may wait for each other
     Standstill standstill_;
     std::vector<std::unique_ptr<Block>> idle_;
 };

@@ -105,6 +105,7 @@ void Decoder::address(Instruction& out, const ptx::Operand& operand, const ptx::
     while (global && (u32(1) << program_.global_shift) > bytes) --program_.global_shift;
     out.strong = form_of(in).strong;
     out.parts = out.strong && (has_prefix(in.opcode, "ld") || has_prefix(in.opcode, "st"));
+    program_.polls |= global && out.strong && has_prefix(in.opcode, "ld");
     for (auto word : words_of(in.opcode)) {
         out.acquires |= word == "acquire" || word == "acq_rel";
         out.releases |= word == "release" || word == "acq_rel";
