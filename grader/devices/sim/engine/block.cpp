@@ -294,9 +294,10 @@ void Block::fence_proxy(Warp& warp, Mask lanes) {
 void Block::record_strong_access(Warp& warp, const Instruction& in, Mask mask, Access access, u8* const* at) {
     if (in.releases) fence(warp, mask, true);
     ordering.record_strong_access(warp, mask, at, access);
+    if (in.acquires) ordering.fence(warp, mask);
+    // Last: a fence settles what was read, and the running instruction has not read yet.
     if (launch->global_shadow)
         launch->global_shadow->release_acquire.record_strong_access(releases, warp, mask, at, access, in.acquires);
-    if (in.acquires) ordering.fence(warp, mask);
 }
 
 // ---- findings
