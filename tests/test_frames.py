@@ -175,6 +175,7 @@ def frame(listed: object, **changed: object) -> bytes:
         "counters": None,
         "writers": {},
         "launches": [],
+        "order": None,
         "asked_card": False,
         "coverage": [],
     }

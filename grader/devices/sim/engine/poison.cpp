@@ -116,7 +116,8 @@ void Poisons::follow(Warp& warp, const Instruction& in, Mask mask) {
         for (const Tainted& source : found) tainted |= source.lanes;
         for (int i = 0; i < results; ++i) {
             heal(in.operand[i], mask & ~tainted);
-            for (const Tainted& source : found) taint(in.operand[i], source.lanes, source.cause);
+            // The first cause is the one to speak of: it goes in last.
+            for (size_t k = found.size(); k-- > 0;) taint(in.operand[i], found[k].lanes, found[k].cause);
         }
     };
     const auto gives = [&](int results) {
