@@ -1,4 +1,4 @@
-// histogram_i32_privatized: counts[v] = how often v occurs in a, each block with counters of its own
+// histogram_i32_privatized: counts[v] = how often v occurs in a, each block with its own counters
 //
 // Shapes     a: [n] i32 with values in 0..bins-1, counts: [bins] i32, 16-byte aligned bases, any n >= 0, bins >= 1
 // Technique  a block counts many values in shared memory, and adds each counter to global memory once; bins that do not

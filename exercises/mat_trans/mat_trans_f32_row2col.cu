@@ -1,4 +1,4 @@
-// mat_trans_f32_row2col: y = x transposed, one element per thread, neighbours write neighbours
+// mat_trans_f32_row2col: y = x transposed, one element per thread, coalesced along y
 //
 // Shapes     x: [M, N], y: [N, M] f32, row-major, contiguous, 16-byte aligned bases, any M, N >= 1
 // Technique  threads are numbered along the rows of y: coalesced stores, loads N floats apart

@@ -24,8 +24,8 @@ __global__ void __launch_bounds__(THREADS) mat_trans_f32x4_col2row_kernel(
     // TODO(1): Where every row of x begins at a multiple of 16 bytes, load the VEC elements at once by 128 bits, and
     //   store each at its place in y. (~6 lines)
     // END TODO(1)
-    // TODO(2): For every other N, move the elements one by one. The last thread of a row may own fewer than VEC. After
-    //   them in memory comes the next row, which belongs to other threads. (~3 lines)
+    // TODO(2): For every other N, move the elements one by one. The last thread of a row may own fewer than VEC. The
+    //   next row follows them in memory, and belongs to other threads. (~3 lines)
     // END TODO(2)
 }
 

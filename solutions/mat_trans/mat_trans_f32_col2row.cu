@@ -1,4 +1,4 @@
-// mat_trans_f32_col2row: y = x transposed, one element per thread, neighbours read neighbours
+// mat_trans_f32_col2row: y = x transposed, one element per thread, coalesced along x
 //
 // Shapes     x: [M, N], y: [N, M] f32, row-major, contiguous, 16-byte aligned bases, any M, N >= 1
 // Technique  threads are numbered along the rows of x: coalesced loads, stores M floats apart

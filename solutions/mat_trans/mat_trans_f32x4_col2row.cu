@@ -31,8 +31,8 @@ __global__ void __launch_bounds__(THREADS) mat_trans_f32x4_col2row_kernel(
         y[(col + 3) * M + row] = x4.w;
     }
     // END TODO(1)
-    // TODO(2): For every other N, move the elements one by one. The last thread of a row may own fewer than VEC. After
-    //   them in memory comes the next row, which belongs to other threads. (~3 lines)
+    // TODO(2): For every other N, move the elements one by one. The last thread of a row may own fewer than VEC. The
+    //   next row follows them in memory, and belongs to other threads. (~3 lines)
     if (N % VEC != 0) {
         for (int64_t c = col; c < N && c < col + VEC; ++c) y[c * M + row] = x[row * N + c];
     }

@@ -1,4 +1,4 @@
-// reduce_multi_add_f32: y[0] = sum of all x, as many elements per thread as it takes
+// reduce_multi_add_f32: y[0] = sum of all x, many elements per thread in a bounded grid
 //
 // Shapes     x: [n] f32, contiguous, 16-byte aligned base, y: [1] f32, any n >= 0; the sum of no elements is 0
 // Technique  at most 2048 blocks, which walk over x and add in registers, at least 2048 elements each; then a tree of
