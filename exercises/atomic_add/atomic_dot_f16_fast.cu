@@ -1,20 +1,20 @@
-// atomic_dot_f16_fast: y[c] = sum over r of a[r, c] * b[r, c], every product added as half of a half2
+// atomic_dot_f16_fast: y[c] = sum over r of a[r, c] * b[r, c], every product added as one half of a half2
 //
 // Shapes     a, b: [rows, cols] f16, row-major, contiguous, y: [cols] f16, 16-byte aligned bases, any rows >= 0,
 //            cols >= 1; the sum of no products is 0
-// Technique  a product and a zero make a half2, which one packed atomicAdd adds to the aligned pair that has the column
-// New        over atomic_dot_f16x2: any cols, a single product for each atomic, and still the packed one
-// Bound      atomic throughput: the fewer columns, the more products queue up at each pair
+// Technique  a product and a zero make a half2; one packed atomicAdd adds it to the aligned pair that has the column
+// New        over atomic_dot_f16x2: any cols, one product per atomic, and still the packed atomic
+// Bound      atomic throughput: the fewer columns, the more products queue at each pair
 #include "kata.cuh"
 #include <cstdint>
 #include <cuda_fp16.h>
 
 constexpr int THREADS = 256;
 
-// Adds to y[col] atomically, with the packed atomic where y has both columns of the aligned pair that col is one of.
+// Adds to y[col] atomically, with the packed atomic where y has both columns of col's aligned pair.
 __device__ __forceinline__ void add_padded(half* y, int64_t col, int cols, half value) {
-    // TODO(1): y begins at a multiple of 16 bytes, so pairs begin at even columns. The column beside col must keep what
-    //   it has, and nothing outside y may be touched, not even with a zero. (~9 lines)
+    // TODO(1): y begins at a multiple of 16 bytes, so pairs begin at even columns. The other column of the pair must
+    //   keep its value. Access nothing outside y, not even to add a zero. (~9 lines)
     // END TODO(1)
 }
 
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(THREADS) atomic_dot_f16_fast_kernel(
     }
 }
 
-// Just enough threads for a row: then one instruction takes a short row whole. A power of two, so that it divides
+// Just enough threads for a row, so that one instruction covers a short row. A power of two, so that it divides
 // THREADS.
 static int threads_along_row(int cols) {
     int threads = 1;

@@ -3,8 +3,8 @@
 // Shapes     a, b: [rows, cols] f16, row-major, contiguous, y: [cols] f16, 16-byte aligned bases, any rows >= 0,
 //            cols >= 2 a multiple of 2; the sum of no products is 0
 // Technique  one packed atomicAdd on a half2 per two products
-// New        over atomic_dot_f16: a packed atomic, which the hardware has, where that on a half is a loop
-// Bound      atomic throughput: the fewer columns, the more products queue up at each pair
+// New        over atomic_dot_f16: a packed atomic is one hardware instruction; the atomic on a half is a loop
+// Bound      atomic throughput: the fewer columns, the more products queue at each pair
 #include "kata.cuh"
 #include <cstdint>
 #include <cuda_fp16.h>
@@ -22,13 +22,13 @@ __global__ void __launch_bounds__(THREADS) atomic_dot_f16x2_kernel(
     const int64_t row_start = static_cast<int64_t>(row) * cols;
     for (int64_t col = threadIdx.x * VEC; col < cols; col += blockDim.x * VEC) {
         // cols is a multiple of VEC, so every pair of a row begins at a multiple of 4 bytes.
-        // TODO(1): Make the products of the two columns from col on with one instruction, and add both to their sums
+        // TODO(1): Compute the products of the two columns from col on with one instruction, and add both to their sums
         //   with one atomic. (~3 lines)
         // END TODO(1)
     }
 }
 
-// Just enough threads for a row: then one instruction takes a short row whole. A power of two, so that it divides
+// Just enough threads for a row, so that one instruction covers a short row. A power of two, so that it divides
 // THREADS.
 static int threads_along_row(int cols) {
     int threads = 1;

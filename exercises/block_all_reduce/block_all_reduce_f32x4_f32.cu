@@ -3,14 +3,14 @@
 // Shapes     x: [n] f32, contiguous, 16-byte aligned base, y: [1] f32, any n >= 0; the sum of no elements is 0
 // Technique  128-bit loads in a grid-stride loop, then the block reduction; scalar tail
 // New        over block_all_reduce_f32_grid_stride_f32: a quarter of the loads, four times the bytes in flight
-// Bound      memory bandwidth; y's last bits may change from run to run: blocks add in any order
+// Bound      memory bandwidth; y's last bits may differ from run to run: blocks add in any order
 #include "kata.cuh"
 #include <algorithm>
 
 constexpr int THREADS = 256;
 constexpr int VEC = 4;                    // elements per thread and step: float4 is 16 bytes
 constexpr int PER_BLOCK = THREADS * VEC;  // elements per block and step
-constexpr int MIN_STEPS = 4;              // fewer, and a block costs more in shuffles and atomics than in loads
+constexpr int MIN_STEPS = 4;              // with fewer, a block costs more in shuffles and atomics than in loads
 constexpr int MAX_BLOCKS = 2048;          // two waves on 132 SMs with 8 blocks each
 constexpr int WARP_SIZE = 32;
 constexpr int WARPS = THREADS / WARP_SIZE;
@@ -47,18 +47,18 @@ __global__ void __launch_bounds__(THREADS)
     const int first = blockIdx.x * THREADS + tid;  // this thread's place in the grid
     const int stride = gridDim.x * THREADS;
     float sum = 0.0f;
-    // TODO(1): Walk over the n / VEC whole vectors in strides of the grid's width, one 128-bit load in each step, and
-    //   add up alone in registers. (~5 lines)
+    // TODO(1): Walk over the n / VEC whole vectors in a grid-stride loop, one 128-bit load per step, and add in
+    //   registers. (~5 lines)
     // END TODO(1)
-    // TODO(2): The ragged end: the n % VEC elements behind the last whole vector must be added too, each by one thread,
-    //   and nothing at or past n may be read. (~1 line)
+    // TODO(2): The ragged end: add the n % VEC elements after the last whole vector too, one thread per element. No
+    //   thread may read at or past n. (~1 line)
     // END TODO(2)
     sum = block_reduce_sum(sum);
     if (tid == 0) atomicAdd(y, sum);
 }
 
 KATA_EXPORT void block_all_reduce_f32x4_f32(const float* x, float* y, int n, cudaStream_t stream) {
-    cudaMemsetAsync(y, 0, sizeof(float), stream);  // y comes with whatever was in memory; all bits 0 is 0.0f
+    cudaMemsetAsync(y, 0, sizeof(float), stream);  // y holds old memory contents; all bits 0 is 0.0f
     if (n == 0) return;                            // a grid of no blocks is an invalid launch
     const int blocks = std::min((n - 1) / (PER_BLOCK * MIN_STEPS) + 1, MAX_BLOCKS);
     block_all_reduce_f32x4_f32_kernel<<<blocks, THREADS, 0, stream>>>(x, y, n);

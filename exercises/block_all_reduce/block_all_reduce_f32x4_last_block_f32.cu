@@ -1,7 +1,7 @@
 // block_all_reduce_f32x4_last_block_f32: y[0] = sum of all x, four floats at a time
 //
 // Shapes     x: [n] f32, contiguous, 16-byte aligned base, y: [1] f32, any n >= 0; the sum of no elements is 0
-// Technique  128-bit loads in a grid-stride loop; the block that finishes last adds up the sums of all blocks
+// Technique  128-bit loads in a grid-stride loop; the block that finishes last adds the sums of all blocks
 // New        over block_all_reduce_f32x4_f32: no atomics on y, so the same n gives the same order and the same bits
 // Bound      memory bandwidth
 #include "kata.cuh"
@@ -10,7 +10,7 @@
 constexpr int THREADS = 256;
 constexpr int VEC = 4;                    // elements per thread and step: float4 is 16 bytes
 constexpr int PER_BLOCK = THREADS * VEC;  // elements per block and step
-constexpr int MIN_STEPS = 4;              // fewer, and a block costs more in shuffles than in loads
+constexpr int MIN_STEPS = 4;              // with fewer, a block costs more in shuffles than in loads
 constexpr int MAX_BLOCKS = 2048;          // two waves on 132 SMs with 8 blocks each
 constexpr int WARP_SIZE = 32;
 constexpr int WARPS = THREADS / WARP_SIZE;
@@ -41,7 +41,7 @@ __device__ __forceinline__ float block_reduce_sum(float sum) {
     return sum;
 }
 
-// Where blocks leave their sums, and how many have. Launches that run at the same time would share both.
+// The blocks' sums, and how many are stored. Launches that run at the same time would share both.
 __device__ float block_sums[MAX_BLOCKS];
 __device__ unsigned finished_blocks;  // 0 before and after every launch
 
@@ -52,22 +52,22 @@ __global__ void __launch_bounds__(THREADS)
     const int first = blockIdx.x * THREADS + tid;  // this thread's place in the grid
     const int stride = gridDim.x * THREADS;
     float sum = 0.0f;
-    // TODO(1): Walk over the n / VEC whole vectors in strides of the grid's width, one 128-bit load in each step, and
-    //   add up alone in registers. (~5 lines)
+    // TODO(1): Walk over the n / VEC whole vectors in a grid-stride loop, one 128-bit load per step, and add in
+    //   registers. (~5 lines)
     // END TODO(1)
-    // TODO(2): The ragged end: the n % VEC elements behind the last whole vector must be added too, each by one thread,
-    //   and nothing at or past n may be read. (~1 line)
+    // TODO(2): The ragged end: add the n % VEC elements after the last whole vector too, one thread per element. No
+    //   thread may read at or past n. (~1 line)
     // END TODO(2)
     sum = block_reduce_sum(sum);
-    // TODO(3): Let one thread per block leave the block's sum, and find out whether all other blocks have left theirs:
-    //   whoever reads the counter's last value must find all sums in memory. Every launch must find the counter at 0.
-    //   (~5 lines)
+    // TODO(3): Let one thread per block store the block's sum, and find out whether all other blocks have stored
+    //   theirs. The thread that reads the counter's last value must see all sums. Every launch must find the counter at
+    //   0. (~5 lines)
     // END TODO(3)
-    // All threads read is_last_smem, and the first warp has read the partial sums before the block writes new ones.
+    // All threads read is_last_smem, and the first warp reads the partial sums, before the block writes new ones.
     __syncthreads();
     if (!is_last_smem) return;
-    // TODO(4): The last block adds up the sums of all gridDim.x blocks, each thread its share first, always in the same
-    //   order. One thread stores the result in y. (~4 lines)
+    // TODO(4): The last block adds the sums of all gridDim.x blocks, always in the same order. Each thread adds its
+    //   share first. One thread stores the result in y. (~4 lines)
     // END TODO(4)
 }
 

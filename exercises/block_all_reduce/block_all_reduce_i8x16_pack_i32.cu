@@ -12,7 +12,7 @@
 constexpr int THREADS = 256;
 constexpr int VEC = 16;                   // elements per thread and step: 16 bytes
 constexpr int PER_BLOCK = THREADS * VEC;  // elements per block and step
-constexpr int LOADS = 4;                  // per thread on their way at once, and the least that a block is worth
+constexpr int LOADS = 4;                  // per thread, in flight at once; a block has work for at least one such round
 constexpr int MAX_BLOCKS = 2048;          // two waves on 132 SMs with 8 blocks each
 constexpr int WARP_SIZE = 32;
 constexpr int WARPS = THREADS / WARP_SIZE;
@@ -37,20 +37,20 @@ __global__ void __launch_bounds__(THREADS)
     const int stride = gridDim.x * THREADS;
     int sum = 0;
     constexpr int ONES = 0x01010101;  // four bytes, each 1
-    // TODO(1): Walk over the n / VEC whole vectors in strides of the grid's width, LOADS loads of 128 bits on their way
-    //   at once, and add up alone: four signed bytes per instruction, as a product with four ones. (~14 lines)
+    // TODO(1): Walk over the n / VEC whole vectors in a grid-stride loop, with LOADS 128-bit loads in flight at once.
+    //   Add in the thread's own register: four signed bytes per instruction, as a product with four ones. (~14 lines)
     // END TODO(1)
-    // TODO(2): The ragged end: the n % VEC elements behind the last whole vector must be added too, each by one thread,
-    //   and nothing at or past n may be read. (~1 line)
+    // TODO(2): The ragged end: add the n % VEC elements after the last whole vector too, one thread per element. No
+    //   thread may read at or past n. (~1 line)
     // END TODO(2)
-    // TODO(3): registers -> shared -> y: one partial sum per warp, the first warp adds these with all its lanes in the
-    //   shuffles, one thread of the block adds the block's sum to y. No partial sum may be read before it has been
-    //   written. (~8 lines)
+    // TODO(3): registers -> shared -> y: one partial sum per warp. The first warp adds them, with all its lanes in the
+    //   shuffles. One thread of the block adds the block's sum to y. No thread may read a partial sum before it has
+    //   been written. (~8 lines)
     // END TODO(3)
 }
 
 KATA_EXPORT void block_all_reduce_i8x16_pack_i32(const int8_t* x, int* y, int n, cudaStream_t stream) {
-    cudaMemsetAsync(y, 0, sizeof(int), stream);  // y comes with whatever was in memory
+    cudaMemsetAsync(y, 0, sizeof(int), stream);  // y holds old memory contents
     if (n == 0) return;                          // a grid of no blocks is an invalid launch
     const int blocks = std::min((n - 1) / (PER_BLOCK * LOADS) + 1, MAX_BLOCKS);
     block_all_reduce_i8x16_pack_i32_kernel<<<blocks, THREADS, 0, stream>>>(x, y, n);

@@ -3,7 +3,7 @@
 // Shapes     a, b: [n] f32, contiguous, 16-byte aligned bases, y: [1] f32, any n >= 0; the sum of no elements is 0
 // Technique  one product per thread, then the block reduction: warp shuffles, shared memory, one atomicAdd per block
 // New        over block_all_reduce_f32_f32: two inputs, and a product before the sum
-// Bound      shuffles and atomics: a warp brings only 256 bytes
+// Bound      shuffles and atomics: a warp loads only 256 bytes
 #include "kata.cuh"
 
 constexpr int THREADS = 256;
@@ -25,8 +25,8 @@ __device__ __forceinline__ float block_reduce_sum(float sum) {
     __shared__ float partial_smem[WARPS];
     const int warp_id = threadIdx.x / WARP_SIZE;
     const int lane_id = threadIdx.x % WARP_SIZE;
-    // TODO(1): registers -> shared -> registers: one partial sum per warp, then the first warp adds these with all its
-    //   lanes in the shuffles. No partial sum may be read before it has been written. (~7 lines)
+    // TODO(1): registers -> shared -> registers: one partial sum per warp. The first warp adds them, with all its lanes
+    //   in the shuffles. No thread may read a partial sum before it has been written. (~7 lines)
     // END TODO(1)
     return sum;
 }
@@ -36,15 +36,15 @@ __global__ void __launch_bounds__(THREADS)
     const int tid = threadIdx.x;
     const int idx = blockIdx.x * THREADS + tid;
     float sum = 0.0f;
-    // TODO(2): Each thread brings the product of one pair of elements. A thread at or past n brings 0 and must stay:
-    //   the shuffles and the barrier below wait for all threads of the block. (~1 line)
+    // TODO(2): Each thread contributes the product of one pair of elements. A thread at or past n contributes 0 and
+    //   stays: the shuffles and the barrier below wait for all threads of the block. (~1 line)
     // END TODO(2)
     sum = block_reduce_sum(sum);
     if (tid == 0) atomicAdd(y, sum);
 }
 
 KATA_EXPORT void dot_product_f32(const float* a, const float* b, float* y, int n, cudaStream_t stream) {
-    cudaMemsetAsync(y, 0, sizeof(float), stream);  // y comes with whatever was in memory; all bits 0 is 0.0f
+    cudaMemsetAsync(y, 0, sizeof(float), stream);  // y holds old memory contents; all bits 0 is 0.0f
     if (n == 0) return;                            // a grid of no blocks is an invalid launch
     const int blocks = (n - 1) / THREADS + 1;
     dot_product_f32_kernel<<<blocks, THREADS, 0, stream>>>(a, b, y, n);

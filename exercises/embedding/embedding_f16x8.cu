@@ -1,16 +1,16 @@
-// embedding_f16x8: out[i, :] = weight[idx[i], :], one block for eight tokens, eight halves per thread and step
+// embedding_f16x8: out[i, :] = weight[idx[i], :], one block per eight tokens, eight halves per thread and step
 //
 // Shapes     idx: [n] i64 with values in 0..vocab-1, weight: [vocab, dim], out: [n, dim] f16, row-major, contiguous,
 //            16-byte aligned bases, any n >= 0, vocab >= 1, dim >= 1
 // Technique  a block's threads walk along eight rows at once: eight independent 16-bit loads, then eight stores
-// New        over embedding_f16x2: any dim again; an eighth of the blocks, eight rows on their way at once
+// New        over embedding_f16x2: any dim again; an eighth of the blocks, eight rows in flight at once
 // Bound      memory instructions, a load and a store for 2 bytes; short rows leave most threads without a column
 #include "kata.cuh"
 #include <cstdint>
 #include <cuda_fp16.h>
 
 constexpr int THREADS = 256;
-constexpr int ROWS = 8;  // tokens of a block
+constexpr int ROWS = 8;  // tokens per block
 
 __global__ void __launch_bounds__(THREADS) embedding_f16x8_kernel(
     const int64_t* __restrict__ idx,  // [n]
@@ -26,11 +26,11 @@ __global__ void __launch_bounds__(THREADS) embedding_f16x8_kernel(
     }
     for (int64_t col = threadIdx.x; col < dim; col += THREADS) {
         half row_rmem[ROWS];
-        // TODO(1): global -> registers: bring in column col of all ROWS rows, so that no load waits for another. A
-        //   token at or past n has no row. (~3 lines)
+        // TODO(1): global -> registers: load column col of all ROWS rows. No load waits for another. A token at or past
+        //   n has no row. (~3 lines)
         // END TODO(1)
-        // TODO(2): registers -> global: store what was loaded to the tokens' rows of out; nothing for a token at or
-        //   past n. An offset into out need not fit int. (~4 lines)
+        // TODO(2): registers -> global: store the loaded values to the tokens' rows of out. Store nothing for a token
+        //   at or past n. An offset into out may not fit int. (~4 lines)
         // END TODO(2)
     }
 }

@@ -2,8 +2,9 @@
 //
 // Shapes     idx: [n] i64 with values in 0..vocab-1, weight: [vocab, dim], out: [n, dim] f16, row-major, contiguous,
 //            16-byte aligned bases, any n >= 0, vocab >= 1, dim >= 8 a multiple of 8
-// Technique  two independent 128-bit loads, then two stores, each of another row; threadIdx.y counts rows
-// New        over embedding_f16x8: eight halves in one access; a block no wider than a row, and several rows in it
+// Technique  two independent 128-bit loads from two rows, then two stores; threadIdx.y counts rows
+// New        over embedding_f16x8: eight halves per access; a block is at most as wide as a row, and covers several
+//            rows
 // Bound      memory bandwidth, for rows of 256 bytes and more
 #include "kata.cuh"
 #include <cstdint>
@@ -11,7 +12,7 @@
 
 constexpr int THREADS = 512;
 constexpr int VEC = 8;   // halves per access: uint4 is 16 bytes
-constexpr int ROWS = 2;  // tokens of a thread, blockDim.y apart
+constexpr int ROWS = 2;  // tokens per thread, blockDim.y apart
 
 __global__ void __launch_bounds__(THREADS) embedding_f16x8_pack_kernel(
     const int64_t* __restrict__ idx,  // [n]
@@ -29,17 +30,17 @@ __global__ void __launch_bounds__(THREADS) embedding_f16x8_pack_kernel(
     // dim is a multiple of VEC, so every row of either matrix begins at a multiple of 16 bytes.
     for (int64_t col = threadIdx.x * VEC; col < dim; col += blockDim.x * VEC) {
         uint4 row_rmem[ROWS];
-        // TODO(1): global -> registers: bring in VEC columns from col on of all ROWS rows, with one 128-bit load each,
-        //   so that no load waits for another. A token at or past n has no row. (~4 lines)
+        // TODO(1): global -> registers: load VEC columns from col on of all ROWS rows, with one 128-bit load each. No
+        //   load waits for another. A token at or past n has no row. (~4 lines)
         // END TODO(1)
-        // TODO(2): registers -> global: store what was loaded to the tokens' rows of out, with one 128-bit store each;
-        //   nothing for a token at or past n. An offset into out need not fit int. (~5 lines)
+        // TODO(2): registers -> global: store the loaded values to the tokens' rows of out, with one 128-bit store
+        //   each. Store nothing for a token at or past n. An offset into out may not fit int. (~5 lines)
         // END TODO(2)
     }
 }
 
-// Just enough threads for the vectors of a row: then one instruction takes a short row whole. A power of two, so that
-// it divides THREADS.
+// Just enough threads for the vectors of a row, so that one instruction covers a short row. A power of two, so that it
+// divides THREADS.
 static int threads_along_row(int dim) {
     int threads = 1;
     while (threads < THREADS && threads * VEC < dim) threads *= 2;
@@ -50,7 +51,7 @@ KATA_EXPORT void embedding_f16x8_pack(
     const int64_t* idx, const half* weight, half* out, int n, int vocab, int dim, cudaStream_t stream) {
     if (n == 0) return;  // a grid of no blocks is an invalid launch
     const dim3 threads(threads_along_row(dim), THREADS / threads_along_row(dim));
-    const int tokens = threads.y * ROWS;  // of one block
+    const int tokens = threads.y * ROWS;  // per block
     const int blocks = (n - 1) / tokens + 1;
     embedding_f16x8_pack_kernel<<<blocks, threads, 0, stream>>>(idx, weight, out, n, dim);
 }

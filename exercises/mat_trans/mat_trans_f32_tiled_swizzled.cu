@@ -1,14 +1,15 @@
 // mat_trans_f32_tiled_swizzled: y = x transposed, tile by tile through swizzled shared memory
 //
 // Shapes     x: [M, N], y: [N, M] f32, row-major, contiguous, 16-byte aligned bases, any M, N >= 1
-// Technique  a block loads a 32x32 tile along the rows of x and stores it along the rows of y; its columns are permuted
-// New        over mat_trans_f32_tiled_padded: no bank conflicts, and no padding either: row i of the tile is permuted,
-//            column j stands at i ^ j
-// Bound      memory bandwidth, with one 32-bit access per element and thread on each side
+// Technique  a block loads a 32x32 tile along the rows of x and stores it along the rows of y; the tile's columns are
+//            permuted
+// New        over mat_trans_f32_tiled_padded: no bank conflicts and no padding: row i of the tile is permuted, column j
+//            is at i ^ j
+// Bound      memory bandwidth, with one 32-bit load and one 32-bit store per element
 #include "kata.cuh"
 #include <cstdint>
 
-constexpr int TILE = 32;  // rows and columns of the tile: one row of it a warp's worth
+constexpr int TILE = 32;  // rows and columns of the tile: a warp covers one row
 static_assert((TILE & (TILE - 1)) == 0, "exclusive or permutes 0..TILE-1 only where TILE is a power of two");
 constexpr int BLOCK_ROWS = 8;               // rows of the tile that the block moves at a time
 constexpr int THREADS = TILE * BLOCK_ROWS;  // each thread moves TILE / BLOCK_ROWS elements
@@ -18,27 +19,27 @@ __global__ void __launch_bounds__(THREADS) mat_trans_f32_tiled_swizzled_kernel(
     const float* __restrict__ x,  // [M, N]
     float* __restrict__ y,        // [N, M]
     int M, int N) {
-    __shared__ float tile_smem[TILE][TILE];  // as in x, but column j of row i stands at [i][j ^ i]
-    // This block's tile of x; blocks go along the rows of tiles. Offsets into a matrix are 64-bit: M and N fit int,
-    // their product need not.
+    __shared__ float tile_smem[TILE][TILE];  // as in x, but column j of row i is at [i][j ^ i]
+    // This block's tile of x. Blocks go along the rows of tiles. Offsets into a matrix are 64-bit: M and N fit int, but
+    // M * N may not.
     const int tiles_n = (N - 1) / TILE + 1;
     const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * TILE;
     const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * TILE;
     const int tx = threadIdx.x;
     const int ty = threadIdx.y;
-    // TODO(1): global -> shared: load the part of the tile that exists, BLOCK_ROWS rows at a time, coalesced along the
-    //   rows of x, each element to its swizzled place. (~5 lines)
+    // TODO(1): global -> shared: load the part of the tile that exists, BLOCK_ROWS rows per step, coalesced along the
+    //   rows of x. Store each element at its swizzled place. (~5 lines)
     // END TODO(1)
-    // TODO(2): No thread may read from the tile what another has not yet put there. (~1 line)
+    // TODO(2): No thread may read an element of the tile before another thread has written it. (~1 line)
     // END TODO(2)
-    // TODO(3): shared -> global: store the tile turned, BLOCK_ROWS rows of y at a time, coalesced along the rows of y.
-    //   Every element comes from where it was put, and a warp's 32 words from 32 banks. (~5 lines)
+    // TODO(3): shared -> global: store the transposed tile, BLOCK_ROWS rows of y per step, coalesced along the rows of
+    //   y. Read every element from where it was written. A warp's 32 words come from 32 banks. (~5 lines)
     // END TODO(3)
 }
 
 KATA_EXPORT void mat_trans_f32_tiled_swizzled(const float* x, float* y, int M, int N, cudaStream_t stream) {
-    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough x. The count fits int:
-    // 2^31 tiles would be an x of terabytes.
+    // The grid has one dimension, because y and z end at 65535: too few for a tall x. The count fits int: an x with
+    // 2^31 tiles would take terabytes.
     const int tiles_m = (M - 1) / TILE + 1;
     const int tiles_n = (N - 1) / TILE + 1;
     const dim3 threads(TILE, BLOCK_ROWS);

@@ -1,19 +1,19 @@
 // mat_trans_f32x4_tiled_4x4_long_ordered: y = x transposed, 512 bytes of a row of y from every tile
 //
 // Shapes     x: [M, N], y: [N, M] f32, row-major, contiguous, 16-byte aligned bases, any M, N >= 1
-// Technique  128-bit loads where N is a multiple of 4, 128-bit stores where M is (else row bases are not 16-byte
-//            aligned, and elements go one by one); 128x64 tiles of vectors, swizzled
-// New        over mat_trans_f32x4_tiled_4x4_ordered: the tile is longer where it is written, so loads and stores number
-//            the threads in different ways
+// Technique  128-bit loads where N is a multiple of 4, 128-bit stores where M is (otherwise row bases are not 16-byte
+//            aligned, and the thread moves element by element); 128x64 tiles of vectors, swizzled
+// New        over mat_trans_f32x4_tiled_4x4_ordered: the tile is longer along y, so loads and stores number the threads
+//            differently
 // Bound      memory bandwidth
 #include "kata.cuh"
 #include <cstdint>
 
-constexpr int TILE_M = 128;           // rows of the tile of x: a row of the turned tile is 512 bytes
+constexpr int TILE_M = 128;           // rows of the tile of x: a row of the transposed tile is 512 bytes
 constexpr int TILE_N = 64;            // columns
 constexpr int VEC = 4;                // a thread owns VEC x VEC elements: float4 is 16 bytes
-constexpr int VECS_M = TILE_M / VEC;  // vectors to a row of the turned tile
-constexpr int VECS_N = TILE_N / VEC;  // and to a row of the tile of x
+constexpr int VECS_M = TILE_M / VEC;  // vectors per row of the transposed tile
+constexpr int VECS_N = TILE_N / VEC;  // vectors per row of the tile of x
 constexpr int THREADS = VECS_M * VECS_N;
 static_assert((VECS_M & (VECS_M - 1)) == 0 && VECS_N <= VECS_M, "exclusive or with 0..VECS_N-1 permutes 0..VECS_M-1");
 
@@ -21,10 +21,10 @@ __global__ void __launch_bounds__(THREADS) mat_trans_f32x4_tiled_4x4_long_ordere
     const float* __restrict__ x,  // [M, N]
     float* __restrict__ y,        // [N, M]
     int M, int N) {
-    // As in y: row i holds column i of the tile of x, in vectors of VEC rows. Vector v stands at [i][v ^ (i / VEC)].
+    // As in y: row i holds column i of the tile of x, in vectors of VEC rows. Vector v is at [i][v ^ (i / VEC)].
     __shared__ float4 tile_smem[TILE_N][VECS_M];
-    // Down the rows of x first, so that blocks which start one after the other go on with the same rows of y. Offsets
-    // into a matrix are 64-bit: M and N fit int, their product need not.
+    // Down the rows of x first: blocks that start one after the other continue the same rows of y. Offsets into a
+    // matrix are 64-bit: M and N fit int, but M * N may not.
     const int tiles_m = (M - 1) / TILE_M + 1;
     const int64_t off_m = static_cast<int64_t>(blockIdx.x % tiles_m) * TILE_M;
     const int64_t off_n = static_cast<int64_t>(blockIdx.x / tiles_m) * TILE_N;
@@ -44,17 +44,18 @@ __global__ void __launch_bounds__(THREADS) mat_trans_f32x4_tiled_4x4_long_ordere
             }
         }
     }
-    // TODO(1): registers -> shared: turn the VEC x VEC elements by making vectors of them the other way, and put each
-    //   vector to its swizzled place. Nobody may read a row of the tile that is not whole. (~5 lines)
+    // TODO(1): registers -> shared: transpose the VEC x VEC elements in registers, and store each vector at its
+    //   swizzled place. No thread may read a row of the tile before it is complete. (~5 lines)
     // END TODO(1)
-    // TODO(2): shared -> registers -> global: VECS_M threads side by side on each row of y, by 128 bits where every row
-    //   of y begins at a multiple of 16 bytes, else element by element; only what exists. (~17 lines)
+    // TODO(2): shared -> registers -> global: store y row by row, VECS_M threads side by side on each. Use 128 bits
+    //   where every row of y begins at a multiple of 16 bytes, otherwise store element by element. Store only what
+    //   exists. (~17 lines)
     // END TODO(2)
 }
 
 KATA_EXPORT void mat_trans_f32x4_tiled_4x4_long_ordered(const float* x, float* y, int M, int N, cudaStream_t stream) {
-    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough x. The count fits int:
-    // 2^31 tiles would be an x of terabytes.
+    // The grid has one dimension, because y and z end at 65535: too few for a tall x. The count fits int: an x with
+    // 2^31 tiles would take terabytes.
     const int tiles_m = (M - 1) / TILE_M + 1;
     const int tiles_n = (N - 1) / TILE_N + 1;
     const dim3 threads(VECS_N, VECS_M);

@@ -1,16 +1,16 @@
-// mat_trans_f32x4_tiled_4x4_ordered: y = x transposed, tiles in the order in which y lies in memory
+// mat_trans_f32x4_tiled_4x4_ordered: y = x transposed, tiles in the order of y in memory
 //
 // Shapes     x: [M, N], y: [N, M] f32, row-major, contiguous, 16-byte aligned bases, any M, N >= 1
-// Technique  128-bit loads where N is a multiple of 4, 128-bit stores where M is (else row bases are not 16-byte
-//            aligned, and elements go one by one); 64x64 tiles of vectors, swizzled
-// New        over mat_trans_f32x4_tiled_4x4: which block owns which tile, and nothing else
+// Technique  128-bit loads where N is a multiple of 4, 128-bit stores where M is (otherwise row bases are not 16-byte
+//            aligned, and the thread moves element by element); 64x64 tiles of vectors, swizzled
+// New        over mat_trans_f32x4_tiled_4x4: only which block owns which tile
 // Bound      memory bandwidth
 #include "kata.cuh"
 #include <cstdint>
 
 constexpr int TILE = 64;          // rows and columns of the tile
 constexpr int VEC = 4;            // a thread owns VEC x VEC elements: float4 is 16 bytes
-constexpr int VECS = TILE / VEC;  // vectors to a row of the tile
+constexpr int VECS = TILE / VEC;  // vectors per row of the tile
 constexpr int THREADS = VECS * VECS;
 static_assert((VECS & (VECS - 1)) == 0, "exclusive or permutes 0..VECS-1 only where VECS is a power of two");
 
@@ -18,15 +18,15 @@ __global__ void __launch_bounds__(THREADS) mat_trans_f32x4_tiled_4x4_ordered_ker
     const float* __restrict__ x,  // [M, N]
     float* __restrict__ y,        // [N, M]
     int M, int N) {
-    // As in y: row i holds column i of the tile of x, in vectors of VEC rows. Vector v stands at [i][v ^ (i / VEC)].
+    // As in y: row i holds column i of the tile of x, in vectors of VEC rows. Vector v is at [i][v ^ (i / VEC)].
     __shared__ float4 tile_smem[TILE][VECS];
     const int tiles_m = (M - 1) / TILE + 1;
     int tile_m = 0;
     int tile_n = 0;
-    // TODO(1): From blockIdx.x, find this block's row and column of tiles of x, so that blocks which start one after
-    //   the other write pieces of the same rows of y that follow each other. Every tile has one block. (~2 lines)
+    // TODO(1): From blockIdx.x, find this block's row and column of tiles of x. Blocks that start one after the other
+    //   write adjacent pieces of the same rows of y. Every tile has one block. (~2 lines)
     // END TODO(1)
-    // Offsets into a matrix are 64-bit: M and N fit int, their product need not.
+    // Offsets into a matrix are 64-bit: M and N fit int, but M * N may not.
     const int64_t off_m = static_cast<int64_t>(tile_m) * TILE;
     const int64_t off_n = static_cast<int64_t>(tile_n) * TILE;
     const int tx = threadIdx.x;
@@ -45,12 +45,12 @@ __global__ void __launch_bounds__(THREADS) mat_trans_f32x4_tiled_4x4_ordered_ker
             }
         }
     }
-    // A vector is four banks wide. Of 8 lanes with one ty and consecutive tx, ty ^ tx differs in its low three bits.
+    // A vector is four banks wide. In 8 lanes with one ty and consecutive tx, ty ^ tx differs in its low three bits.
 #pragma unroll
     for (int j = 0; j < VEC; ++j) {
         tile_smem[tx * VEC + j][ty ^ tx] = make_float4(vecs[0][j], vecs[1][j], vecs[2][j], vecs[3][j]);
     }
-    // A row of the tile was put there by VECS threads, most of them of other warps.
+    // VECS threads wrote a row of the tile, most of them in other warps.
     __syncthreads();
 #pragma unroll
     for (int step = 0; step < TILE; step += VECS) {
@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(THREADS) mat_trans_f32x4_tiled_4x4_ordered_ker
         alignas(16) float vec[VEC];
         *reinterpret_cast<float4*>(vec) = tile_smem[i][tx ^ (i / VEC)];
         if (col < N && row < M && M % VEC == 0) {
-            // Marked as streaming: nobody reads y again, so it need not stay in the caches.
+            // Streaming store: the kernel does not read y again, so y need not stay in the caches.
             __stcs(reinterpret_cast<float4*>(y + col * M + row), *reinterpret_cast<const float4*>(vec));
         } else if (col < N) {
 #pragma unroll
@@ -72,8 +72,8 @@ __global__ void __launch_bounds__(THREADS) mat_trans_f32x4_tiled_4x4_ordered_ker
 }
 
 KATA_EXPORT void mat_trans_f32x4_tiled_4x4_ordered(const float* x, float* y, int M, int N, cudaStream_t stream) {
-    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough x. The count fits int:
-    // 2^31 tiles would be an x of terabytes.
+    // The grid has one dimension, because y and z end at 65535: too few for a tall x. The count fits int: an x with
+    // 2^31 tiles would take terabytes.
     const int tiles_m = (M - 1) / TILE + 1;
     const int tiles_n = (N - 1) / TILE + 1;
     const dim3 threads(VECS, VECS);

@@ -1,9 +1,9 @@
 // reduce_unroll_last_warp_f32: y[0] = sum of all x, a tree of halves whose last warp needs no barrier
 //
 // Shapes     x: [n] f32, contiguous, 16-byte aligned base, y: [1] f32, any n >= 0; the sum of no elements is 0
-// Technique  512 elements a block, two per thread, added on the way to shared memory; then a tree of halves, its last
-//            six steps in one warp, unrolled; block sums are the elements of the next launch, until one block is enough
-// New        over reduce_first_add_f32: six of eight steps without a barrier of the block and without a test
+// Technique  512 elements per block, two per thread, added before they go to shared memory; then a tree of halves, its
+//            last six steps in one warp, unrolled; the next launch adds the block sums, until one block is enough
+// New        over reduce_first_add_f32: six of eight steps without a block barrier and without a comparison
 // Bound      latency: the tree, where most warps have nothing to add
 #include "kata.cuh"
 
@@ -14,18 +14,18 @@ static_assert(THREADS >= 2 * WARP_SIZE, "the last warp adds two places per lane"
 static_assert((THREADS & (THREADS - 1)) == 0, "every step of the tree halves the threads that add");
 
 constexpr int blocks_for(int n) {
-    return n > 0 ? (n - 1) / PER_BLOCK + 1 : 1;  // for no elements, too, one block has to store a 0
+    return n > 0 ? (n - 1) / PER_BLOCK + 1 : 1;  // for no elements, too, one block stores a 0
 }
 
-// Where blocks leave their sums: those of a launch, behind them those of the next, which has far fewer than half of the
-// blocks. Launchers that run at the same time would share it.
+// The blocks' sums: those of one launch, then those of the next, which has far fewer than half of the blocks. Launchers
+// that run at the same time would share them.
 __device__ float block_sums[2 * blocks_for(0x7fffffff)];
 
 // Places 0 to 63 -> place 0: their sum. All 32 lanes of one warp must call it together.
 __device__ __forceinline__ void warp_reduce_smem(float* partial_smem, int lane_id) {
     float sum = partial_smem[lane_id];
-    // TODO(1): The last six steps of the tree, all lanes in each: what lanes at or above the offset add, nobody reads.
-    //   Lanes of a warp need not run in step: in each step all must have read before one writes, and all must have
+    // TODO(1): The last six steps of the tree, with all lanes in each. No lane reads what lanes at or above the offset
+    //   add. Lanes of a warp need not run in step: in each step all must have read before one writes, and all must have
     //   written before one reads. (~7 lines)
     // END TODO(1)
 }
@@ -37,11 +37,11 @@ __global__ void __launch_bounds__(THREADS)
     const int tid = threadIdx.x;
     const int idx = blockIdx.x * (2 * blockDim.x) + tid;
     const int second = idx + blockDim.x;  // at most 2^31 - 1
-    // TODO(2): global -> shared: every thread leaves the sum of two elements, idx and second, in a place of its own,
-    //   with 0 for what is not there. After this, threads read what others wrote. (~4 lines)
+    // TODO(2): global -> shared: every thread stores the sum of two elements, idx and second, in its own place. A
+    //   missing element counts as 0. Then threads read what others wrote. (~4 lines)
     // END TODO(2)
-    // TODO(3): Halve the places as before while more than one warp adds; the first warp adds the 64 that are left,
-    //   when all of them are written. No step may start before the last one is done. (~5 lines)
+    // TODO(3): Halve the places as before while more than one warp adds. The first warp adds the remaining 64 once all
+    //   of them are written. No step may start before the last one is done. (~5 lines)
     // END TODO(3)
     if (tid == 0) sums[blockIdx.x] = partial_smem[0];
 }
@@ -50,7 +50,7 @@ KATA_EXPORT void reduce_unroll_last_warp_f32(const float* x, float* y, int n, cu
     float* sums = nullptr;
     cudaGetSymbolAddress(reinterpret_cast<void**>(&sums), block_sums);
     constexpr int smem_bytes = THREADS * sizeof(float);
-    // Kernels of one stream run one after the other: the next launch finds all sums of this one.
+    // Kernels of one stream run one after the other: the next launch sees all sums of this one.
     while (blocks_for(n) > 1) {
         const int blocks = blocks_for(n);
         reduce_unroll_last_warp_f32_kernel<<<blocks, THREADS, smem_bytes, stream>>>(x, sums, n);

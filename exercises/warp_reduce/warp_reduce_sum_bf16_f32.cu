@@ -2,7 +2,7 @@
 //
 // Shapes     x: [warps, 32] bf16, contiguous, 16-byte aligned base, y: [warps, 32] f32, any warps >= 0
 // Technique  butterfly: five exchanges between lanes whose numbers differ in one bit
-// New        over warp_reduce_sum_bf16_bf16: one conversion before the butterfly: bfloat16 is half a float
+// New        over warp_reduce_sum_bf16_bf16: one conversion before the butterfly: bfloat16 is the upper half of a float
 // Bound      memory instructions: a warp's load is 64 bytes
 #include "kata.cuh"
 #include <cuda_bf16.h>
@@ -15,8 +15,8 @@ static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every wa
 
 // The sum over the warp's 32 lanes, in every lane. All 32 lanes must call it together.
 __device__ __forceinline__ float warp_reduce_sum(float sum) {
-    // TODO(1): The butterfly in float: distances from 16 down to 1, and all 32 lanes in every step. No value may go
-    //   back to bfloat16 on its way, for that is where the bits would be lost. (~2 lines)
+    // TODO(1): The butterfly in float: distances from 16 down to 1, and all 32 lanes in every step. No value may be
+    //   rounded to bfloat16 in between: that would lose the bits. (~2 lines)
     // END TODO(1)
     return sum;
 }
@@ -25,8 +25,8 @@ __global__ void __launch_bounds__(THREADS)
     warp_reduce_sum_bf16_f32_kernel(const __nv_bfloat16* __restrict__ x, float* __restrict__ y, int warps) {
     const int lane_id = threadIdx.x % WARP_SIZE;
     const int warp = blockIdx.x * WARPS + threadIdx.x / WARP_SIZE;  // this warp owns row `warp`, at most 2^31 - 1
-    // TODO(2): Let each warp reduce one row: each lane brings one element of x, as a float, and stores the result in
-    //   its own element of y. A warp past the last row must touch nothing, and warps * 32 may pass 2^31 - 1. (~3 lines)
+    // TODO(2): Let each warp reduce one row: each lane loads one element of x, as a float, and stores the result in its
+    //   own element of y. A warp past the last row accesses no memory. warps * 32 may exceed 2^31 - 1. (~3 lines)
     // END TODO(2)
 }
 

@@ -2,7 +2,7 @@
 //
 // Shapes     x: [warps, 32] f16, contiguous, 16-byte aligned base, y: [warps, 32] f16, any warps >= 0
 // Technique  butterfly: five exchanges between lanes whose numbers differ in one bit
-// New        over warp_reduce_sum_f32: the shuffled register is a half, and every step rounds to 11 bits
+// New        over warp_reduce_sum_f32: the shuffled register holds a half, and every step rounds to 11 bits
 // Bound      memory instructions: a warp's load and its store are 64 bytes
 #include "kata.cuh"
 #include <cuda_fp16.h>
@@ -15,8 +15,8 @@ static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every wa
 
 // The sum over the warp's 32 lanes, in every lane. All 32 lanes must call it together.
 __device__ __forceinline__ half warp_reduce_sum(half sum) {
-    // TODO(1): The butterfly, all of it in half: five steps with distances from 16 down to 1, in each of which every
-    //   lane adds what its partner holds and rounds the sum to 11 significant bits. (~4 lines)
+    // TODO(1): The butterfly, all of it in half: five steps with distances from 16 down to 1. In each step every lane
+    //   adds its partner's sum and rounds to 11 significant bits. (~4 lines)
     // END TODO(1)
     return sum;
 }
@@ -25,8 +25,8 @@ __global__ void __launch_bounds__(THREADS)
     warp_reduce_sum_f16_f16_kernel(const half* __restrict__ x, half* __restrict__ y, int warps) {
     const int lane_id = threadIdx.x % WARP_SIZE;
     const int warp = blockIdx.x * WARPS + threadIdx.x / WARP_SIZE;  // this warp owns row `warp`, at most 2^31 - 1
-    // TODO(2): Let each warp reduce one row: each lane brings one element of x and stores the result in its own element
-    //   of y. A warp past the last row must touch nothing, and warps * 32 may pass 2^31 - 1. (~3 lines)
+    // TODO(2): Let each warp reduce one row: each lane loads one element of x and stores the result in its own element
+    //   of y. A warp past the last row accesses no memory. warps * 32 may exceed 2^31 - 1. (~3 lines)
     // END TODO(2)
 }
 

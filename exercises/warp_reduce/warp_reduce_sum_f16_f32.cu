@@ -15,8 +15,8 @@ static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every wa
 
 // The sum over the warp's 32 lanes, in every lane. All 32 lanes must call it together.
 __device__ __forceinline__ float warp_reduce_sum(float sum) {
-    // TODO(1): The butterfly in float: distances from 16 down to 1, and all 32 lanes in every step. No value may go
-    //   back to half on its way, for that is where the bits would be lost. (~2 lines)
+    // TODO(1): The butterfly in float: distances from 16 down to 1, and all 32 lanes in every step. No value may be
+    //   rounded to half in between: that would lose the bits. (~2 lines)
     // END TODO(1)
     return sum;
 }
@@ -25,8 +25,8 @@ __global__ void __launch_bounds__(THREADS)
     warp_reduce_sum_f16_f32_kernel(const half* __restrict__ x, float* __restrict__ y, int warps) {
     const int lane_id = threadIdx.x % WARP_SIZE;
     const int warp = blockIdx.x * WARPS + threadIdx.x / WARP_SIZE;  // this warp owns row `warp`, at most 2^31 - 1
-    // TODO(2): Let each warp reduce one row: each lane brings one element of x, as a float, and stores the result in
-    //   its own element of y. A warp past the last row must touch nothing, and warps * 32 may pass 2^31 - 1. (~3 lines)
+    // TODO(2): Let each warp reduce one row: each lane loads one element of x, as a float, and stores the result in its
+    //   own element of y. A warp past the last row accesses no memory. warps * 32 may exceed 2^31 - 1. (~3 lines)
     // END TODO(2)
 }
 

@@ -1,10 +1,10 @@
-// atomic_dot_f16: y[c] = sum over r of a[r, c] * b[r, c], every product added by an atomic on a half
+// atomic_dot_f16: y[c] = sum over r of a[r, c] * b[r, c], one atomic on a half per product
 //
 // Shapes     a, b: [rows, cols] f16, row-major, contiguous, y: [cols] f16, 16-byte aligned bases, any rows >= 0,
 //            cols >= 1; the sum of no products is 0
 // Technique  one atomicAdd on a half per product; threadIdx.x runs along a row, threadIdx.y counts rows
-// New        over histogram_i32: atomics on halves, whose sums are rounded, and depend on who comes first
-// Bound      atomic throughput: the fewer columns, the more products queue up at each
+// New        over histogram_i32: atomics on halves, whose sums are rounded and depend on the order
+// Bound      atomic throughput: the fewer columns, the more products queue at each
 #include "kata.cuh"
 #include <cstdint>
 #include <cuda_fp16.h>
@@ -20,14 +20,14 @@ __global__ void __launch_bounds__(THREADS) atomic_dot_f16_kernel(
     if (row >= rows) return;
     const int64_t row_start = static_cast<int64_t>(row) * cols;
     for (int64_t col = threadIdx.x; col < cols; col += blockDim.x) {
-        // TODO(1): Add this element's product to its column's sum, also while any number of other threads add to it.
+        // TODO(1): Add this element's product to its column's sum, while any number of other threads add to it too.
         //   (~1 line)
         atomicAdd(y + col, __hmul(a[row_start + col], b[row_start + col]));
         // END TODO(1)
     }
 }
 
-// Just enough threads for a row: then one instruction takes a short row whole. A power of two, so that it divides
+// Just enough threads for a row, so that one instruction covers a short row. A power of two, so that it divides
 // THREADS.
 static int threads_along_row(int cols) {
     int threads = 1;
@@ -36,8 +36,8 @@ static int threads_along_row(int cols) {
 }
 
 KATA_EXPORT void atomic_dot_f16(const half* a, const half* b, half* y, int rows, int cols, cudaStream_t stream) {
-    // TODO(2): y comes with whatever was in memory. All sums must be 0 before the first block adds to them, for no rows
-    //   too: ordered by the stream, without stopping the host. (~1 line)
+    // TODO(2): y holds old memory contents. All sums must be 0 before the first block adds to them, for no rows too.
+    //   The stream orders this, and the host does not wait. (~1 line)
     cudaMemsetAsync(y, 0, cols * sizeof(half), stream);  // all bits 0 is a half's 0, too
     // END TODO(2)
     if (rows == 0) return;  // a grid of no blocks is an invalid launch

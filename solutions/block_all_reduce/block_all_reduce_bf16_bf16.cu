@@ -3,7 +3,7 @@
 // Shapes     x: [n] bf16, contiguous, 16-byte aligned base, y: [1] bf16, any n >= 0; the sum of no elements is 0
 // Technique  warp shuffles, one partial sum per warp in shared memory, one atomicAdd per block, every sum in bfloat16
 // New        over block_all_reduce_f16_f16: float's range, but each addition rounds to 8 bits
-// Bound      one atomicAdd per block, which on 16 bits is a loop of compare-and-swap
+// Bound      one atomicAdd per block; on 16 bits it is a compare-and-swap loop
 #include "kata.cuh"
 #include <cuda_bf16.h>
 
@@ -33,13 +33,13 @@ __global__ void __launch_bounds__(THREADS)
     const int lane_id = tid % WARP_SIZE;
     const int idx = blockIdx.x * THREADS + tid;
     __nv_bfloat16 sum = __float2bfloat16(0.0f);
-    // TODO(1): Each thread brings one element of x. A thread at or past n brings 0 and must stay: the shuffles and the
+    // TODO(1): Each thread loads one element of x. A thread at or past n contributes 0 and stays: the shuffles and the
     //   barrier below wait for all threads of the block. (~1 line)
     if (idx < n) sum = x[idx];
     // END TODO(1)
-    // TODO(2): registers -> shared -> y: one partial sum per warp, the first warp adds these with all its lanes in the
-    //   shuffles, one thread of the block adds the block's sum to y. No partial sum may be read before it has been
-    //   written. (~8 lines)
+    // TODO(2): registers -> shared -> y: one partial sum per warp. The first warp adds them, with all its lanes in the
+    //   shuffles. One thread of the block adds the block's sum to y. No thread may read a partial sum before it has
+    //   been written. (~8 lines)
     sum = warp_reduce_sum(sum);
     if (lane_id == 0) partial_smem[warp_id] = sum;
     // The first warp reads what all the other warps wrote.
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 KATA_EXPORT void block_all_reduce_bf16_bf16(const __nv_bfloat16* x, __nv_bfloat16* y, int n, cudaStream_t stream) {
-    cudaMemsetAsync(y, 0, sizeof(__nv_bfloat16), stream);  // y comes with whatever was in memory; all bits 0 is 0
+    cudaMemsetAsync(y, 0, sizeof(__nv_bfloat16), stream);  // y holds old memory contents; all bits 0 is 0
     if (n == 0) return;                                    // a grid of no blocks is an invalid launch
     const int blocks = (n - 1) / THREADS + 1;
     block_all_reduce_bf16_bf16_kernel<<<blocks, THREADS, 0, stream>>>(x, y, n);

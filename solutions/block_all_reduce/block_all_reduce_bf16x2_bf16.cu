@@ -35,20 +35,20 @@ __global__ void __launch_bounds__(THREADS)
     const int lane_id = tid % WARP_SIZE;
     const int idx = (blockIdx.x * THREADS + tid) * VEC;  // this thread owns idx..idx+VEC-1, at most 2^31 - 1
     __nv_bfloat16 sum = __float2bfloat16(0.0f);
-    // TODO(1): Where both elements exist, bring them in with one 32-bit load and add them up in bfloat16, before any
-    //   thread talks to another. (~3 lines)
+    // TODO(1): Where both elements exist, load them at once by 32 bits and add them in bfloat16, before the threads
+    //   exchange anything. (~3 lines)
     if (n - idx >= VEC) {
         const __nv_bfloat162 x2 = *reinterpret_cast<const __nv_bfloat162*>(x + idx);
         sum = __hadd(x2.x, x2.y);
     }
     // END TODO(1)
-    // TODO(2): The ragged end: for odd n one thread has a single element and must bring it, nothing at or past n may be
-    //   read, and all threads stay: the shuffles and the barrier below wait for them. (~1 line)
+    // TODO(2): The ragged end: for odd n one thread has a single element and contributes it. No thread may read at or
+    //   past n. All threads stay: the shuffles and the barrier below wait for them. (~1 line)
     if (n - idx == 1) sum = x[idx];
     // END TODO(2)
-    // TODO(3): registers -> shared -> y: one partial sum per warp, the first warp adds these with all its lanes in the
-    //   shuffles, one thread of the block adds the block's sum to y. No partial sum may be read before it has been
-    //   written. (~8 lines)
+    // TODO(3): registers -> shared -> y: one partial sum per warp. The first warp adds them, with all its lanes in the
+    //   shuffles. One thread of the block adds the block's sum to y. No thread may read a partial sum before it has
+    //   been written. (~8 lines)
     sum = warp_reduce_sum(sum);
     if (lane_id == 0) partial_smem[warp_id] = sum;
     // The first warp reads what all the other warps wrote.
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 KATA_EXPORT void block_all_reduce_bf16x2_bf16(const __nv_bfloat16* x, __nv_bfloat16* y, int n, cudaStream_t stream) {
-    cudaMemsetAsync(y, 0, sizeof(__nv_bfloat16), stream);  // y comes with whatever was in memory; all bits 0 is 0
+    cudaMemsetAsync(y, 0, sizeof(__nv_bfloat16), stream);  // y holds old memory contents; all bits 0 is 0
     if (n == 0) return;                                    // a grid of no blocks is an invalid launch
     const int blocks = (n - 1) / PER_BLOCK + 1;
     block_all_reduce_bf16x2_bf16_kernel<<<blocks, THREADS, 0, stream>>>(x, y, n);

@@ -2,7 +2,7 @@
 //
 // Shapes     x: [n] f16, contiguous, 16-byte aligned base, y: [1] f32, any n >= 0; the sum of no elements is 0
 // Technique  warp shuffles, one partial sum per warp in shared memory, one atomicAdd per block
-// New        over block_all_reduce_f16_f16: one conversion per element, and everything after it is exact to float
+// New        over block_all_reduce_f16_f16: one conversion per element; every addition after it is in float
 // Bound      shuffles and atomics: a warp's load is only 64 bytes
 #include "kata.cuh"
 #include <cuda_fp16.h>
@@ -29,13 +29,13 @@ __global__ void __launch_bounds__(THREADS)
     const int lane_id = tid % WARP_SIZE;
     const int idx = blockIdx.x * THREADS + tid;
     float sum = 0.0f;
-    // TODO(1): Each thread brings one element of x as a float. A thread at or past n brings 0 and must stay: the
+    // TODO(1): Each thread loads one element of x as a float. A thread at or past n contributes 0 and stays: the
     //   shuffles and the barrier below wait for all threads of the block. (~1 line)
     if (idx < n) sum = __half2float(x[idx]);
     // END TODO(1)
-    // TODO(2): registers -> shared -> y: one partial sum per warp, the first warp adds these with all its lanes in the
-    //   shuffles, one thread of the block adds the block's sum to y. No partial sum may be read before it has been
-    //   written. (~8 lines)
+    // TODO(2): registers -> shared -> y: one partial sum per warp. The first warp adds them, with all its lanes in the
+    //   shuffles. One thread of the block adds the block's sum to y. No thread may read a partial sum before it has
+    //   been written. (~8 lines)
     sum = warp_reduce_sum(sum);
     if (lane_id == 0) partial_smem[warp_id] = sum;
     // The first warp reads what all the other warps wrote.
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 KATA_EXPORT void block_all_reduce_f16_f32(const half* x, float* y, int n, cudaStream_t stream) {
-    cudaMemsetAsync(y, 0, sizeof(float), stream);  // y comes with whatever was in memory; all bits 0 is 0.0f
+    cudaMemsetAsync(y, 0, sizeof(float), stream);  // y holds old memory contents; all bits 0 is 0.0f
     if (n == 0) return;                            // a grid of no blocks is an invalid launch
     const int blocks = (n - 1) / THREADS + 1;
     block_all_reduce_f16_f32_kernel<<<blocks, THREADS, 0, stream>>>(x, y, n);

@@ -1,9 +1,9 @@
 // block_all_reduce_f16x8_pack_f32: y[0] = sum of all x, eight halves at a time
 //
 // Shapes     x: [n] f16, contiguous, 16-byte aligned base, y: [1] f32, any n >= 0; the sum of no elements is 0
-// Technique  128-bit loads in a grid-stride loop, each element to float before it is added; scalar tail
-// New        over block_all_reduce_f32x4_f32: halves, eight in a load, and all loads of a round before its additions
-// Bound      memory bandwidth; y's last bits may change from run to run: blocks add in any order
+// Technique  128-bit loads in a grid-stride loop, each element converted to float before it is added; scalar tail
+// New        over block_all_reduce_f32x4_f32: eight halves per load, and all loads of a round before its additions
+// Bound      memory bandwidth; y's last bits may differ from run to run: blocks add in any order
 #include "kata.cuh"
 #include <algorithm>
 #include <cuda_fp16.h>
@@ -11,7 +11,7 @@
 constexpr int THREADS = 256;
 constexpr int VEC = 8;                    // elements per thread and step: 16 bytes
 constexpr int PER_BLOCK = THREADS * VEC;  // elements per block and step
-constexpr int LOADS = 4;                  // per thread on their way at once, and the least that a block is worth
+constexpr int LOADS = 4;                  // per thread, in flight at once; a block has work for at least one such round
 constexpr int MAX_BLOCKS = 2048;          // two waves on 132 SMs with 8 blocks each
 constexpr int WARP_SIZE = 32;
 constexpr int WARPS = THREADS / WARP_SIZE;
@@ -48,11 +48,11 @@ __global__ void __launch_bounds__(THREADS)
     const int first = blockIdx.x * THREADS + tid;  // this thread's place in the grid
     const int stride = gridDim.x * THREADS;
     float sum = 0.0f;
-    // TODO(1): Walk over the n / VEC whole vectors in strides of the grid's width, LOADS loads of 128 bits on their way
-    //   at once, and add them up alone, as floats from the first addition on. (~17 lines)
+    // TODO(1): Walk over the n / VEC whole vectors in a grid-stride loop, with LOADS 128-bit loads in flight at once.
+    //   Add them in the thread's own register, as floats from the first addition on. (~17 lines)
     for (int v = first; v < n / VEC; v += LOADS * stride) {
-        // All loads before the first addition: nvcc moves none over the inline assembly behind __half22float2.
-        // Where no vector is left, zeros are added.
+        // All loads come before the first addition: nvcc moves no load across the inline assembly of __half22float2.
+        // Where no vector is left, the thread adds zeros.
         uint4 x_rmem[LOADS] = {};
 #pragma unroll
         for (int i = 0; i < LOADS; ++i) {
@@ -70,8 +70,8 @@ __global__ void __launch_bounds__(THREADS)
         }
     }
     // END TODO(1)
-    // TODO(2): The ragged end: the n % VEC elements behind the last whole vector must be added too, each by one thread,
-    //   and nothing at or past n may be read. (~1 line)
+    // TODO(2): The ragged end: add the n % VEC elements after the last whole vector too, one thread per element. No
+    //   thread may read at or past n. (~1 line)
     if (first < n % VEC) sum += __half2float(x[n - 1 - first]);
     // END TODO(2)
     sum = block_reduce_sum(sum);
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 KATA_EXPORT void block_all_reduce_f16x8_pack_f32(const half* x, float* y, int n, cudaStream_t stream) {
-    cudaMemsetAsync(y, 0, sizeof(float), stream);  // y comes with whatever was in memory; all bits 0 is 0.0f
+    cudaMemsetAsync(y, 0, sizeof(float), stream);  // y holds old memory contents; all bits 0 is 0.0f
     if (n == 0) return;                            // a grid of no blocks is an invalid launch
     const int blocks = std::min((n - 1) / (PER_BLOCK * LOADS) + 1, MAX_BLOCKS);
     block_all_reduce_f16x8_pack_f32_kernel<<<blocks, THREADS, 0, stream>>>(x, y, n);

@@ -1,9 +1,11 @@
 // block_all_reduce_f32_f32: y[0] = sum of all x, one float per thread
 //
 // Shapes     x: [n] f32, contiguous, 16-byte aligned base, y: [1] f32, any n >= 0; the sum of no elements is 0
-// Technique  warp shuffles, one partial sum per warp in shared memory, first warp finishes, one atomicAdd per block
-// New        over histogram_i32: threads of a block add up among themselves first, so atomics are 256 times fewer
-// Bound      one atomicAdd per block, all on one address; y's last bits may change: blocks add in any order
+// Technique  warp shuffles, one partial sum per warp in shared memory, which the first warp adds, one atomicAdd per
+//            block
+// New        over histogram_i32: the threads of a block add among themselves first, so there are 256 times fewer
+//            atomics
+// Bound      one atomicAdd per block, all on one address; y's last bits may differ: blocks add in any order
 #include "kata.cuh"
 
 constexpr int THREADS = 256;
@@ -15,8 +17,8 @@ static_assert(WARPS <= WARP_SIZE, "one warp adds the partial sums of all warps")
 
 // The sum over the warp's 32 lanes, in every lane. All 32 lanes must call it together.
 __device__ __forceinline__ float warp_reduce_sum(float sum) {
-    // TODO(1): Halve the distance between partners in each step, from 16 down to 1: in every step each lane adds what
-    //   its partner holds, and all 32 lanes take part. (~2 lines)
+    // TODO(1): Halve the distance between partners in each step, from 16 down to 1. In every step each lane adds its
+    //   partner's sum, and all 32 lanes take part. (~2 lines)
 #pragma unroll
     for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(FULL_MASK, sum, offset);
     // END TODO(1)
@@ -31,19 +33,19 @@ __global__ void __launch_bounds__(THREADS)
     const int lane_id = tid % WARP_SIZE;
     const int idx = blockIdx.x * THREADS + tid;
     float sum = 0.0f;
-    // TODO(2): Each thread brings one element of x. A thread at or past n brings 0 and must stay: the shuffles and the
+    // TODO(2): Each thread loads one element of x. A thread at or past n contributes 0 and stays: the shuffles and the
     //   barrier below wait for all threads of the block. (~1 line)
     if (idx < n) sum = x[idx];
     // END TODO(2)
-    // TODO(3): registers -> shared: one partial sum per warp. Whoever reads another warp's partial sum must be sure
-    //   that it has been written. (~3 lines)
+    // TODO(3): registers -> shared: one partial sum per warp. No thread may read another warp's partial sum before it
+    //   has been written. (~3 lines)
     sum = warp_reduce_sum(sum);
     if (lane_id == 0) partial_smem[warp_id] = sum;
     // The first warp reads what all the other warps wrote.
     __syncthreads();
     // END TODO(3)
-    // TODO(4): shared -> y: the first warp adds the WARPS partial sums, with all its lanes in the shuffles (lanes at or
-    //   past WARPS bring 0), and then exactly one thread of the block adds the block's sum to y. (~5 lines)
+    // TODO(4): shared -> y: the first warp adds the WARPS partial sums, with all its lanes in the shuffles. Lanes at or
+    //   past WARPS contribute 0. Then exactly one thread of the block adds the block's sum to y. (~5 lines)
     if (warp_id == 0) {
         sum = lane_id < WARPS ? partial_smem[lane_id] : 0.0f;
         sum = warp_reduce_sum(sum);
@@ -53,7 +55,7 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 KATA_EXPORT void block_all_reduce_f32_f32(const float* x, float* y, int n, cudaStream_t stream) {
-    cudaMemsetAsync(y, 0, sizeof(float), stream);  // y comes with whatever was in memory; all bits 0 is 0.0f
+    cudaMemsetAsync(y, 0, sizeof(float), stream);  // y holds old memory contents; all bits 0 is 0.0f
     if (n == 0) return;                            // a grid of no blocks is an invalid launch
     const int blocks = (n - 1) / THREADS + 1;
     block_all_reduce_f32_f32_kernel<<<blocks, THREADS, 0, stream>>>(x, y, n);

@@ -1,14 +1,14 @@
 // block_all_reduce_f32_grid_stride_f32: y[0] = sum of all x, any number of floats per thread
 //
 // Shapes     x: [n] f32, contiguous, 16-byte aligned base, y: [1] f32, any n >= 0; the sum of no elements is 0
-// Technique  a grid of bounded size walks over x in strides of its own width, then the block reduction
-// New        over block_all_reduce_f32_f32: a thread adds many elements alone; atomics stop growing with n
-// Bound      memory bandwidth; y's last bits may change from run to run: blocks add in any order
+// Technique  a grid-stride loop in a grid of bounded size, then the block reduction
+// New        over block_all_reduce_f32_f32: each thread adds many elements; the number of atomics stops growing with n
+// Bound      memory bandwidth; y's last bits may differ from run to run: blocks add in any order
 #include "kata.cuh"
 #include <algorithm>
 
 constexpr int THREADS = 256;
-constexpr int MIN_STEPS = 4;      // fewer, and a block costs more in shuffles and atomics than in loads
+constexpr int MIN_STEPS = 4;      // with fewer, a block costs more in shuffles and atomics than in loads
 constexpr int MAX_BLOCKS = 2048;  // two waves on 132 SMs with 8 blocks each
 constexpr int WARP_SIZE = 32;
 constexpr int WARPS = THREADS / WARP_SIZE;
@@ -28,8 +28,8 @@ __device__ __forceinline__ float block_reduce_sum(float sum) {
     __shared__ float partial_smem[WARPS];
     const int warp_id = threadIdx.x / WARP_SIZE;
     const int lane_id = threadIdx.x % WARP_SIZE;
-    // TODO(1): registers -> shared -> registers: one partial sum per warp, then the first warp adds these with all its
-    //   lanes in the shuffles. No partial sum may be read before it has been written. (~7 lines)
+    // TODO(1): registers -> shared -> registers: one partial sum per warp. The first warp adds them, with all its lanes
+    //   in the shuffles. No thread may read a partial sum before it has been written. (~7 lines)
     sum = warp_reduce_sum(sum);
     if (lane_id == 0) partial_smem[warp_id] = sum;
     // The first warp reads what all the other warps wrote.
@@ -48,9 +48,9 @@ __global__ void __launch_bounds__(THREADS)
     const int first = blockIdx.x * THREADS + tid;  // this thread's place in the grid
     const int stride = gridDim.x * THREADS;
     float sum = 0.0f;
-    // TODO(2): Walk over x in strides of the grid's width, 32 neighbours per warp in every step, and add up alone in a
-    //   register. The index may pass 2^31 - 1 in its last step. (~3 lines)
-    // Unrolled, four loads are on their way before the first is needed. 64 bits: i + stride may pass 2^31 - 1.
+    // TODO(2): Walk over x in a grid-stride loop, 32 neighbours per warp in every step, and add in a register. The
+    //   index may exceed 2^31 - 1 in its last step. (~3 lines)
+    // Unrolled: four loads are in flight before the first value is needed. 64 bits: i + stride may exceed 2^31 - 1.
 #pragma unroll 4
     for (long long i = first; i < n; i += stride) sum += x[i];
     // END TODO(2)
@@ -59,10 +59,10 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 KATA_EXPORT void block_all_reduce_f32_grid_stride_f32(const float* x, float* y, int n, cudaStream_t stream) {
-    cudaMemsetAsync(y, 0, sizeof(float), stream);  // y comes with whatever was in memory; all bits 0 is 0.0f
+    cudaMemsetAsync(y, 0, sizeof(float), stream);  // y holds old memory contents; all bits 0 is 0.0f
     if (n == 0) return;                            // a grid of no blocks is an invalid launch
-    // TODO(3): Launch enough blocks for MIN_STEPS elements per thread, at least one, and at most MAX_BLOCKS: what they
-    //   do not cover in one step, they walk over. (~2 lines)
+    // TODO(3): Launch enough blocks for MIN_STEPS elements per thread, at least one, and at most MAX_BLOCKS. Their loop
+    //   covers the rest. (~2 lines)
     const int blocks = std::min((n - 1) / (THREADS * MIN_STEPS) + 1, MAX_BLOCKS);
     block_all_reduce_f32_grid_stride_f32_kernel<<<blocks, THREADS, 0, stream>>>(x, y, n);
     // END TODO(3)

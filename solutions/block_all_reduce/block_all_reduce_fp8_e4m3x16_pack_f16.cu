@@ -1,8 +1,8 @@
 // block_all_reduce_fp8_e4m3x16_pack_f16: y[0] = sum of all x, 16 e4m3 bytes at a time
 //
 // Shapes     x: [n] fp8_e4m3, contiguous, 16-byte aligned base, y: [1] f16, any n >= 0; the sum of no elements is 0
-// Technique  128-bit loads, conversion in pairs and packed adds in a grid-stride loop; the last block finishes, in half
-// New        over block_all_reduce_f16x8_pack_f16: 16 elements per load, and a conversion for every two
+// Technique  128-bit loads, conversion in pairs, packed adds in a grid-stride loop; the last block finishes, in half
+// New        over block_all_reduce_f16x8_pack_f16: 16 elements per load, and one conversion per two elements
 // Bound      memory bandwidth
 #include "kata.cuh"
 #include <algorithm>
@@ -12,7 +12,7 @@
 constexpr int THREADS = 256;
 constexpr int VEC = 16;                   // elements per thread and step: 16 bytes
 constexpr int PER_BLOCK = THREADS * VEC;  // elements per block and step
-constexpr int LOADS = 4;                  // per thread on their way at once, and the least that a block is worth
+constexpr int LOADS = 4;                  // per thread, in flight at once; a block has work for at least one such round
 constexpr int MAX_BLOCKS = 2048;          // two waves on 132 SMs with 8 blocks each
 constexpr int WARP_SIZE = 32;
 constexpr int WARPS = THREADS / WARP_SIZE;
@@ -47,7 +47,7 @@ __device__ __forceinline__ half block_reduce_sum(half sum) {
     return sum;
 }
 
-// Where blocks leave their sums, and how many have. Launches that run at the same time would share both.
+// The blocks' sums, and how many are stored. Launches that run at the same time would share both.
 __device__ half block_sums[MAX_BLOCKS];
 __device__ unsigned finished_blocks;  // 0 before and after every launch
 
@@ -58,12 +58,12 @@ __global__ void __launch_bounds__(THREADS)
     const int first = blockIdx.x * THREADS + tid;  // this thread's place in the grid
     const int stride = gridDim.x * THREADS;
     half sum = __float2half(0.0f);
-    half2 sum2 = __float2half2_rn(0.0f);  // of the elements with even and with odd index
-    // TODO(1): Walk over the n / VEC whole vectors in strides of the grid's width, LOADS loads of 128 bits on their way
-    //   at once, two bytes per conversion, two halves per addition. (~17 lines)
+    half2 sum2 = __float2half2_rn(0.0f);  // the sums of the elements with even and with odd index
+    // TODO(1): Walk over the n / VEC whole vectors in a grid-stride loop, with LOADS 128-bit loads in flight at once.
+    //   Convert two bytes per instruction, and add two halves per instruction. (~17 lines)
     for (int v = first; v < n / VEC; v += LOADS * stride) {
-        // All loads before the first addition: nvcc moves none over the inline assembly behind __hadd2.
-        // Where no vector is left, zeros are added.
+        // All loads come before the first addition: nvcc moves no load across the inline assembly of __hadd2. Where no
+        // vector is left, the thread adds zeros.
         uint4 x_rmem[LOADS] = {};
 #pragma unroll
         for (int i = 0; i < LOADS; ++i) {
@@ -81,14 +81,14 @@ __global__ void __launch_bounds__(THREADS)
     }
     sum = __hadd(sum2.x, sum2.y);
     // END TODO(1)
-    // TODO(2): The ragged end: the n % VEC elements behind the last whole vector must be added too, each by one thread,
-    //   and nothing at or past n may be read. (~1 line)
+    // TODO(2): The ragged end: add the n % VEC elements after the last whole vector too, one thread per element. No
+    //   thread may read at or past n. (~1 line)
     if (first < n % VEC) sum = __hadd(sum, static_cast<half>(x[n - 1 - first]));
     // END TODO(2)
     sum = block_reduce_sum(sum);
-    // TODO(3): Let one thread per block leave the block's sum, and find out whether all other blocks have left theirs:
-    //   whoever reads the counter's last value must find all sums in memory. Every launch must find the counter at 0.
-    //   (~5 lines)
+    // TODO(3): Let one thread per block store the block's sum, and find out whether all other blocks have stored
+    //   theirs. The thread that reads the counter's last value must see all sums. Every launch must find the counter at
+    //   0. (~5 lines)
     if (tid == 0) {
         block_sums[blockIdx.x] = sum;
         __threadfence();  // the sum must be there before it is counted
@@ -97,11 +97,11 @@ __global__ void __launch_bounds__(THREADS)
         __threadfence();  // and no sum may be read before all are counted
     }
     // END TODO(3)
-    // All threads read is_last_smem, and the first warp has read the partial sums before the block writes new ones.
+    // All threads read is_last_smem, and the first warp reads the partial sums, before the block writes new ones.
     __syncthreads();
     if (!is_last_smem) return;
-    // TODO(4): The last block adds up the sums of all gridDim.x blocks, each thread its share first, always in the same
-    //   order. One thread stores the result in y. (~4 lines)
+    // TODO(4): The last block adds the sums of all gridDim.x blocks, always in the same order. Each thread adds its
+    //   share first. One thread stores the result in y. (~4 lines)
     sum = __float2half(0.0f);
     for (int block = tid; block < gridDim.x; block += THREADS) sum = __hadd(sum, block_sums[block]);
     sum = block_reduce_sum(sum);

@@ -30,13 +30,13 @@ __global__ void __launch_bounds__(THREADS)
     const int lane_id = tid % WARP_SIZE;
     const int idx = blockIdx.x * THREADS + tid;
     int sum = 0;
-    // TODO(1): Each thread brings one element of x as an int. A thread at or past n brings 0 and must stay: the
+    // TODO(1): Each thread loads one element of x as an int. A thread at or past n contributes 0 and stays: the
     //   shuffles and the barrier below wait for all threads of the block. (~1 line)
     if (idx < n) sum = x[idx];
     // END TODO(1)
-    // TODO(2): registers -> shared -> y: one partial sum per warp, the first warp adds these with all its lanes in the
-    //   shuffles, one thread of the block adds the block's sum to y. No partial sum may be read before it has been
-    //   written. (~8 lines)
+    // TODO(2): registers -> shared -> y: one partial sum per warp. The first warp adds them, with all its lanes in the
+    //   shuffles. One thread of the block adds the block's sum to y. No thread may read a partial sum before it has
+    //   been written. (~8 lines)
     sum = warp_reduce_sum(sum);
     if (lane_id == 0) partial_smem[warp_id] = sum;
     // The first warp reads what all the other warps wrote.
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 KATA_EXPORT void block_all_reduce_i8_i32(const int8_t* x, int* y, int n, cudaStream_t stream) {
-    cudaMemsetAsync(y, 0, sizeof(int), stream);  // y comes with whatever was in memory
+    cudaMemsetAsync(y, 0, sizeof(int), stream);  // y holds old memory contents
     if (n == 0) return;                          // a grid of no blocks is an invalid launch
     const int blocks = (n - 1) / THREADS + 1;
     block_all_reduce_i8_i32_kernel<<<blocks, THREADS, 0, stream>>>(x, y, n);

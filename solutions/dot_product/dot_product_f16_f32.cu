@@ -3,7 +3,7 @@
 // Shapes     a, b: [n] f16, contiguous, 16-byte aligned bases, y: [1] f32, any n >= 0; the sum of no elements is 0
 // Technique  one product per thread, then the block reduction: warp shuffles, shared memory, one atomicAdd per block
 // New        over dot_product_f32: halves; their product needs 22 bits and the range of float
-// Bound      shuffles and atomics: a warp brings only 128 bytes
+// Bound      shuffles and atomics: a warp loads only 128 bytes
 #include "kata.cuh"
 #include <cuda_fp16.h>
 
@@ -42,8 +42,8 @@ __global__ void __launch_bounds__(THREADS)
     const int tid = threadIdx.x;
     const int idx = blockIdx.x * THREADS + tid;
     float sum = 0.0f;
-    // TODO(1): Each thread brings the product of one pair of elements, multiplied as floats. A thread at or past n
-    //   brings 0 and must stay: the shuffles and the barrier below wait for all threads of the block. (~1 line)
+    // TODO(1): Each thread contributes the product of one pair of elements, multiplied as floats. A thread at or past n
+    //   contributes 0 and stays: the shuffles and the barrier below wait for all threads of the block. (~1 line)
     if (idx < n) sum = __half2float(a[idx]) * __half2float(b[idx]);
     // END TODO(1)
     sum = block_reduce_sum(sum);
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 KATA_EXPORT void dot_product_f16_f32(const half* a, const half* b, float* y, int n, cudaStream_t stream) {
-    cudaMemsetAsync(y, 0, sizeof(float), stream);  // y comes with whatever was in memory; all bits 0 is 0.0f
+    cudaMemsetAsync(y, 0, sizeof(float), stream);  // y holds old memory contents; all bits 0 is 0.0f
     if (n == 0) return;                            // a grid of no blocks is an invalid launch
     const int blocks = (n - 1) / THREADS + 1;
     dot_product_f16_f32_kernel<<<blocks, THREADS, 0, stream>>>(a, b, y, n);

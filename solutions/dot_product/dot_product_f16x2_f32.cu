@@ -3,7 +3,7 @@
 // Shapes     a, b: [n] f16, contiguous, 16-byte aligned bases, y: [1] f32, any n >= 0; the sum of no elements is 0
 // Technique  32-bit loads, two products in float, then the block reduction; scalar tail
 // New        over dot_product_f16_f32: half of the loads, shuffles and atomics
-// Bound      shuffles and atomics: a warp brings only 256 bytes
+// Bound      shuffles and atomics: a warp loads only 256 bytes
 #include "kata.cuh"
 #include <cuda_fp16.h>
 
@@ -44,16 +44,16 @@ __global__ void __launch_bounds__(THREADS)
     const int tid = threadIdx.x;
     const int idx = (blockIdx.x * THREADS + tid) * VEC;  // this thread owns idx..idx+VEC-1, at most 2^31 - 1
     float sum = 0.0f;
-    // TODO(1): Where both pairs exist, bring them in with one 32-bit load of a and one of b, and add up their products,
-    //   which no half can hold exactly. (~5 lines)
+    // TODO(1): Where both pairs exist, load a's and b's by 32 bits each, and add their products. A half cannot hold
+    //   such a product exactly. (~5 lines)
     if (n - idx >= VEC) {
         const float2 a2 = __half22float2(*reinterpret_cast<const half2*>(a + idx));
         const float2 b2 = __half22float2(*reinterpret_cast<const half2*>(b + idx));
         sum = a2.x * b2.x + a2.y * b2.y;
     }
     // END TODO(1)
-    // TODO(2): The ragged end: for odd n one thread has a single pair and must bring its product, nothing at or past n
-    //   may be read, and all threads stay: the shuffles and the barrier below wait for them. (~1 line)
+    // TODO(2): The ragged end: for odd n one thread has a single pair and contributes its product. No thread may read
+    //   at or past n. All threads stay: the shuffles and the barrier below wait for them. (~1 line)
     if (n - idx == 1) sum = __half2float(a[idx]) * __half2float(b[idx]);
     // END TODO(2)
     sum = block_reduce_sum(sum);
@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 KATA_EXPORT void dot_product_f16x2_f32(const half* a, const half* b, float* y, int n, cudaStream_t stream) {
-    cudaMemsetAsync(y, 0, sizeof(float), stream);  // y comes with whatever was in memory; all bits 0 is 0.0f
+    cudaMemsetAsync(y, 0, sizeof(float), stream);  // y holds old memory contents; all bits 0 is 0.0f
     if (n == 0) return;                            // a grid of no blocks is an invalid launch
     const int blocks = (n - 1) / PER_BLOCK + 1;
     dot_product_f16x2_f32_kernel<<<blocks, THREADS, 0, stream>>>(a, b, y, n);

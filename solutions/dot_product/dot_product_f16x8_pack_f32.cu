@@ -2,8 +2,8 @@
 //
 // Shapes     a, b: [n] f16, contiguous, 16-byte aligned bases, y: [1] f32, any n >= 0; the sum of no elements is 0
 // Technique  128-bit loads in a grid-stride loop, products and sums in float; scalar tail
-// New        over dot_product_f32x4: halves, eight in a load, and all loads of a round before its products
-// Bound      memory bandwidth; y's last bits may change from run to run: blocks add in any order
+// New        over dot_product_f32x4: eight halves per load, and all loads of a round before its products
+// Bound      memory bandwidth; y's last bits may differ from run to run: blocks add in any order
 #include "kata.cuh"
 #include <algorithm>
 #include <cuda_fp16.h>
@@ -11,8 +11,8 @@
 constexpr int THREADS = 256;
 constexpr int VEC = 8;                    // elements per thread and step: 16 bytes
 constexpr int PER_BLOCK = THREADS * VEC;  // elements per block and step
-constexpr int LOADS = 2;                  // per input and thread on their way at once
-constexpr int MIN_STEPS = 4;              // fewer, and a block costs more in shuffles and atomics than in loads
+constexpr int LOADS = 2;                  // per input and thread, in flight at once
+constexpr int MIN_STEPS = 4;              // with fewer, a block costs more in shuffles and atomics than in loads
 constexpr int MAX_BLOCKS = 2048;          // two waves on 132 SMs with 8 blocks each
 constexpr int WARP_SIZE = 32;
 constexpr int WARPS = THREADS / WARP_SIZE;
@@ -49,11 +49,11 @@ __global__ void __launch_bounds__(THREADS) dot_product_f16x8_pack_f32_kernel(
     const int first = blockIdx.x * THREADS + tid;  // this thread's place in the grid
     const int stride = gridDim.x * THREADS;
     float sum = 0.0f;
-    // TODO(1): Walk over the n / VEC whole vectors in strides of the grid's width, LOADS loads of 128 bits of a and as
-    //   many of b on their way at once, and add up the products alone, as floats. (~21 lines)
+    // TODO(1): Walk over the n / VEC whole vectors in a grid-stride loop, with LOADS 128-bit loads of a and as many of
+    //   b in flight at once. Add the products in the thread's own register, as floats. (~21 lines)
     for (int v = first; v < n / VEC; v += LOADS * stride) {
-        // All loads before the first product: nvcc moves none over the inline assembly behind __half22float2.
-        // Where no vector is left, products of zeros are added.
+        // All loads come before the first product: nvcc moves no load across the inline assembly of __half22float2.
+        // Where no vector is left, the thread adds products of zeros.
         uint4 a_rmem[LOADS] = {};
         uint4 b_rmem[LOADS] = {};
 #pragma unroll
@@ -75,8 +75,8 @@ __global__ void __launch_bounds__(THREADS) dot_product_f16x8_pack_f32_kernel(
         }
     }
     // END TODO(1)
-    // TODO(2): The ragged end: the products of the n % VEC elements behind the last whole vectors must be added too,
-    //   each by one thread, and nothing at or past n may be read. (~1 line)
+    // TODO(2): The ragged end: add the products of the n % VEC elements after the last whole vectors too, one thread
+    //   per product. No thread may read at or past n. (~1 line)
     if (first < n % VEC) sum += __half2float(a[n - 1 - first]) * __half2float(b[n - 1 - first]);
     // END TODO(2)
     sum = block_reduce_sum(sum);
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(THREADS) dot_product_f16x8_pack_f32_kernel(
 }
 
 KATA_EXPORT void dot_product_f16x8_pack_f32(const half* a, const half* b, float* y, int n, cudaStream_t stream) {
-    cudaMemsetAsync(y, 0, sizeof(float), stream);  // y comes with whatever was in memory; all bits 0 is 0.0f
+    cudaMemsetAsync(y, 0, sizeof(float), stream);  // y holds old memory contents; all bits 0 is 0.0f
     if (n == 0) return;                            // a grid of no blocks is an invalid launch
     const int blocks = std::min((n - 1) / (PER_BLOCK * MIN_STEPS) + 1, MAX_BLOCKS);
     dot_product_f16x8_pack_f32_kernel<<<blocks, THREADS, 0, stream>>>(a, b, y, n);

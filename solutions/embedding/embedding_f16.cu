@@ -4,7 +4,7 @@
 //            16-byte aligned bases, any n >= 0, vocab >= 1, dim >= 1
 // Technique  a block's threads walk along one row together
 // New        over embedding_f32: half the bytes, with as many instructions
-// Bound      latency: the row cannot be asked for before idx is there, and a short one leaves most threads idle
+// Bound      latency: a thread can load the row only after idx arrives, and a short row leaves most threads idle
 #include "kata.cuh"
 #include <cstdint>
 #include <cuda_fp16.h>
@@ -17,8 +17,9 @@ __global__ void __launch_bounds__(THREADS) embedding_f16_kernel(
     half* __restrict__ out,           // [n, dim]
     int dim) {
     const int token = blockIdx.x;
-    // TODO(1): Copy the token's row of weight to its row of out: every column once, neighbours in a warp on neighbours
-    //   in memory, rows shorter and longer than the block. n * dim and vocab * dim need not fit int. (~3 lines)
+    // TODO(1): Copy the token's row of weight to its row of out: every column once, neighbouring threads on
+    //   neighbouring columns, rows shorter and longer than the block. n * dim and vocab * dim may not fit int.
+    //   (~3 lines)
     const half* row = weight + idx[token] * dim;
     half* out_row = out + static_cast<int64_t>(token) * dim;
     for (int64_t col = threadIdx.x; col < dim; col += THREADS) out_row[col] = row[col];

@@ -4,7 +4,7 @@
 //            16-byte aligned bases, any n >= 0, vocab >= 1, dim >= 2 a multiple of 2
 // Technique  a block's threads walk along one row together, in 32-bit accesses (half2)
 // New        over embedding_f16: each access moves two halves, so dim must be a multiple of two
-// Bound      latency: the row cannot be asked for before idx is there, and a short one leaves most threads idle
+// Bound      latency: a thread can load the row only after idx arrives, and a short row leaves most threads idle
 #include "kata.cuh"
 #include <cstdint>
 #include <cuda_fp16.h>
@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(THREADS) embedding_f16x2_kernel(
     int dim) {
     const int token = blockIdx.x;
     // TODO(1): Copy the token's row of weight to its row of out, VEC columns with one 32-bit load and one 32-bit store:
-    //   every column once, rows shorter and longer than the block. Offsets of rows need not fit int. (~6 lines)
+    //   every column once, rows shorter and longer than the block. Offsets of rows may not fit int. (~6 lines)
     // dim is a multiple of VEC, so every row of either matrix begins at a multiple of 4 bytes.
     const half* row = weight + idx[token] * dim;
     half* out_row = out + static_cast<int64_t>(token) * dim;

@@ -3,8 +3,8 @@
 // Shapes     idx: [n] i64 with values in 0..vocab-1, weight: [vocab, dim], out: [n, dim] f32, row-major, contiguous,
 //            16-byte aligned bases, any n >= 0, vocab >= 1, dim >= 1
 // Technique  a block's threads walk along one row together
-// New        over elementwise_f32: which row is read depends on the data: a gather
-// Bound      latency: the row cannot be asked for before idx is there, and a short one leaves most threads idle
+// New        over elementwise_f32: the data decide which row is read: a gather
+// Bound      latency: a thread can load the row only after idx arrives, and a short row leaves most threads idle
 #include "kata.cuh"
 #include <cstdint>
 
@@ -16,8 +16,9 @@ __global__ void __launch_bounds__(THREADS) embedding_f32_kernel(
     float* __restrict__ out,           // [n, dim]
     int dim) {
     const int token = blockIdx.x;
-    // TODO(1): Copy the token's row of weight to its row of out: every column once, neighbours in a warp on neighbours
-    //   in memory, rows shorter and longer than the block. n * dim and vocab * dim need not fit int. (~3 lines)
+    // TODO(1): Copy the token's row of weight to its row of out: every column once, neighbouring threads on
+    //   neighbouring columns, rows shorter and longer than the block. n * dim and vocab * dim may not fit int.
+    //   (~3 lines)
     const float* row = weight + idx[token] * dim;
     float* out_row = out + static_cast<int64_t>(token) * dim;
     for (int64_t col = threadIdx.x; col < dim; col += THREADS) out_row[col] = row[col];

@@ -1,15 +1,15 @@
-// embedding_f32x4: out[i, :] = weight[idx[i], :], one block for four tokens, four floats per thread and step
+// embedding_f32x4: out[i, :] = weight[idx[i], :], one block per four tokens, four floats per thread and step
 //
 // Shapes     idx: [n] i64 with values in 0..vocab-1, weight: [vocab, dim], out: [n, dim] f32, row-major, contiguous,
 //            16-byte aligned bases, any n >= 0, vocab >= 1, dim >= 1
 // Technique  a block's threads walk along four rows at once: four independent 32-bit loads, then four stores
-// New        over embedding_f32: a quarter of the blocks; four indices, then four elements, on their way at once
+// New        over embedding_f32: a quarter of the blocks; four indices, then four elements, in flight at once
 // Bound      memory instructions, a load and a store for 4 bytes; short rows leave most threads without a column
 #include "kata.cuh"
 #include <cstdint>
 
 constexpr int THREADS = 256;
-constexpr int ROWS = 4;  // tokens of a block
+constexpr int ROWS = 4;  // tokens per block
 
 __global__ void __launch_bounds__(THREADS) embedding_f32x4_kernel(
     const int64_t* __restrict__ idx,   // [n]
@@ -25,15 +25,15 @@ __global__ void __launch_bounds__(THREADS) embedding_f32x4_kernel(
     }
     for (int64_t col = threadIdx.x; col < dim; col += THREADS) {
         float row_rmem[ROWS];
-        // TODO(1): global -> registers: bring in column col of all ROWS rows, so that no load waits for another. A
-        //   token at or past n has no row. (~3 lines)
+        // TODO(1): global -> registers: load column col of all ROWS rows. No load waits for another. A token at or past
+        //   n has no row. (~3 lines)
 #pragma unroll
         for (int r = 0; r < ROWS; ++r) {
             if (first + r < n) row_rmem[r] = row[r][col];
         }
         // END TODO(1)
-        // TODO(2): registers -> global: store what was loaded to the tokens' rows of out; nothing for a token at or
-        //   past n. An offset into out need not fit int. (~4 lines)
+        // TODO(2): registers -> global: store the loaded values to the tokens' rows of out. Store nothing for a token
+        //   at or past n. An offset into out may not fit int. (~4 lines)
 #pragma unroll
         for (int r = 0; r < ROWS; ++r) {
             const int token = first + r;

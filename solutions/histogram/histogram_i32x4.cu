@@ -2,8 +2,8 @@
 //
 // Shapes     a: [n] i32 with values in 0..bins-1, counts: [bins] i32, 16-byte aligned bases, any n >= 0, bins >= 1
 // Technique  one 128-bit load, then four atomicAdds on global memory per thread; scalar tail
-// New        over histogram_i32: a quarter of the loads; the atomics stay as they are
-// Bound      atomic throughput: the more values share a bin, the longer its additions queue up
+// New        over histogram_i32: a quarter of the loads; as many atomics
+// Bound      atomic throughput: the more values share a bin, the longer its queue of additions
 #include "kata.cuh"
 
 constexpr int THREADS = 256;
@@ -13,8 +13,8 @@ constexpr int PER_BLOCK = THREADS * VEC;  // values per block
 __global__ void __launch_bounds__(THREADS)
     histogram_i32x4_kernel(const int* __restrict__ a, int* __restrict__ counts, int n) {
     const int idx = (blockIdx.x * THREADS + threadIdx.x) * VEC;  // this thread owns idx..idx+VEC-1, at most 2^31 - 1
-    // TODO(1): Where all VEC values exist, bring them in with one 128-bit load, then count each of the four: values of
-    //   one thread may be equal, and other threads count at the same time. (~6 lines)
+    // TODO(1): Where all VEC values exist, load them at once by 128 bits, then count each of the four. Values of one
+    //   thread may be equal, and other threads count at the same time. (~6 lines)
     if (n - idx >= VEC) {
         const int4 a4 = *reinterpret_cast<const int4*>(a + idx);
         atomicAdd(&counts[a4.x], 1);
@@ -23,8 +23,8 @@ __global__ void __launch_bounds__(THREADS)
         atomicAdd(&counts[a4.w], 1);
     }
     // END TODO(1)
-    // TODO(2): The ragged end: the thread that owns fewer than VEC values must count each of these, and read nothing at
-    //   or past n: what lies there is no value, and may be no bin. (~2 lines)
+    // TODO(2): The ragged end: the thread that owns fewer than VEC values counts each of them. It reads nothing at or
+    //   past n: what lies there is not a value, and may not be a bin. (~2 lines)
     if (n - idx < VEC) {
         for (int i = idx; i < n; ++i) atomicAdd(&counts[a[i]], 1);
     }
@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 KATA_EXPORT void histogram_i32x4(const int* a, int* counts, int n, int bins, cudaStream_t stream) {
-    cudaMemsetAsync(counts, 0, bins * sizeof(int), stream);  // counts comes with whatever was in memory
+    cudaMemsetAsync(counts, 0, bins * sizeof(int), stream);  // counts holds old memory contents
     if (n == 0) return;                                      // a grid of no blocks is an invalid launch
     const int blocks = (n - 1) / PER_BLOCK + 1;
     histogram_i32x4_kernel<<<blocks, THREADS, 0, stream>>>(a, counts, n);

@@ -1,22 +1,22 @@
-// histogram_i32x4_grid_stride: counts[v] = how often v occurs in a, four values per thread and turn
+// histogram_i32x4_grid_stride: counts[v] = how often v occurs in a, four values per thread and step
 //
 // Shapes     a: [n] i32 with values in 0..bins-1, counts: [bins] i32, 16-byte aligned bases, any n >= 0, bins >= 1
-// Technique  no more blocks than the card holds at once, which go over a turn after turn
-// New        over histogram_i32x4: a block lives long enough to keep something for itself; the atomics stay as they are
-// Bound      atomic throughput: the more values share a bin, the longer its additions queue up
+// Technique  a grid-stride loop in a grid that just fills the GPU
+// New        over histogram_i32x4: a block lives long enough to keep counters of its own; as many atomics
+// Bound      atomic throughput: the more values share a bin, the longer its queue of additions
 #include "kata.cuh"
 #include <algorithm>
 #include <cstdint>
 
 constexpr int THREADS = 256;
-constexpr int VEC = 4;                    // values per thread in a turn: int4 is 16 bytes
-constexpr int PER_BLOCK = THREADS * VEC;  // values per block in a turn
+constexpr int VEC = 4;                    // values per thread and step: int4 is 16 bytes
+constexpr int PER_BLOCK = THREADS * VEC;  // values per block and step
 
 __global__ void __launch_bounds__(THREADS)
     histogram_i32x4_grid_stride_kernel(const int* __restrict__ a, int* __restrict__ counts, int n) {
-    // TODO(1): The grid must go over a from front to back, turn after turn, each turn as i32x4 does: VEC values per
-    //   thread, neighbours side by side, the ragged end too. Every value counts once. (~12 lines)
-    // 64-bit: the step past the end may pass 2^31.
+    // TODO(1): Walk over a in a grid-stride loop. Each step does what i32x4 does: VEC values per thread, neighbours
+    //   side by side, the ragged end too. Every value counts once. (~12 lines)
+    // 64-bit: the step past the end may exceed 2^31.
     const int64_t stride = static_cast<int64_t>(gridDim.x) * PER_BLOCK;
     for (int64_t idx = (static_cast<int64_t>(blockIdx.x) * THREADS + threadIdx.x) * VEC; idx < n; idx += stride) {
         if (n - idx >= VEC) {
@@ -34,10 +34,10 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 KATA_EXPORT void histogram_i32x4_grid_stride(const int* a, int* counts, int n, int bins, cudaStream_t stream) {
-    cudaMemsetAsync(counts, 0, bins * sizeof(int), stream);  // counts comes with whatever was in memory
+    cudaMemsetAsync(counts, 0, bins * sizeof(int), stream);  // counts holds old memory contents
     if (n == 0) return;                                      // a grid of no blocks is an invalid launch
-    // TODO(2): Launch no more blocks than run at the same time, and no more than have values to count. The occupancy
-    //   API knows how many fit on a multiprocessor. (~9 lines)
+    // TODO(2): Launch at most as many blocks as run at the same time, and at most as many as have values to count. The
+    //   occupancy API knows how many fit on a multiprocessor. (~9 lines)
     int device = 0;
     int multiprocessors = 0;
     int blocks_per_multiprocessor = 0;

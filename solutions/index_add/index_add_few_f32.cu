@@ -3,8 +3,8 @@
 // Shapes     base: [rows, dim] f32, index: [n] i64 with values in 0..rows-1, repeated or not, source: [n, dim] f32,
 //            out: [rows, dim] f32, row-major, contiguous, 16-byte aligned bases, any n >= 0, rows >= 1,
 //            dim >= 4 a multiple of 4
-// Technique  every row of out asks which indices name it: 32 of them with one ballot; sums in registers
-// New        over embedding_f32x4_pack: the index says where to, and a scatter is turned round into a gather
+// Technique  a warp compares 32 indices per ballot with its row of out; sums in registers
+// New        over embedding_f32x4_pack: the index says where to write, and the kernel turns this scatter into a gather
 // Bound      memory bandwidth, as long as the indices are few
 #include "kata.cuh"
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 constexpr int THREADS = 256;
 constexpr int VEC = 4;                            // floats per access: float4 is 16 bytes
-constexpr int LOADS = 2;                          // of a thread and row, on their way at once
+constexpr int LOADS = 2;                          // per thread and row, in flight at once
 constexpr int PER_BLOCK = THREADS * VEC * LOADS;  // columns per block
 constexpr int MAX_GRID_Y = 65535;                 // what CUDA allows
 constexpr int WARP_SIZE = 32;
@@ -30,9 +30,9 @@ __global__ void __launch_bounds__(THREADS) index_add_few_f32_kernel(
     float* __restrict__ out,            // [rows, dim]
     int n, int rows, int dim) {
     const int lane_id = threadIdx.x % WARP_SIZE;
-    // This thread owns VEC columns from col on, and as many THREADS * VEC further on, of every row of its block.
+    // This thread owns VEC columns from col on, and as many THREADS * VEC further, in every row of its block.
     const int64_t col = static_cast<int64_t>(blockIdx.x) * PER_BLOCK + threadIdx.x * VEC;
-    for (int64_t row = blockIdx.y; row < rows; row += gridDim.y) {  // 64 bits: the step past the end may pass 2^31
+    for (int64_t row = blockIdx.y; row < rows; row += gridDim.y) {  // 64 bits: the step past the end may exceed 2^31
         const int64_t row_start = row * dim;
         float4 sum_rmem[LOADS];
 #pragma unroll
@@ -40,15 +40,16 @@ __global__ void __launch_bounds__(THREADS) index_add_few_f32_kernel(
             const int64_t at = col + i * THREADS * VEC;
             if (at < dim) sum_rmem[i] = *reinterpret_cast<const float4*>(base + row_start + at);
         }
-        // Every thread of a warp walks over all indices, also one whose columns are past the end: the ballot needs it.
+        // Every thread of a warp walks over all indices, even if its columns are past the end: the ballot needs all
+        // lanes.
         for (int64_t first = 0; first < n; first += WARP_SIZE) {
-            // TODO(1): Find out which of the 32 indices from first on name this row, each lane looking at one of them: bit
-            //   l of named stands for index first + l. There may be no such index. (~2 lines)
+            // TODO(1): Find out which of the 32 indices from first on name this row. Each lane looks at one of them:
+            //   bit l of named stands for index first + l. There may be no such index. (~2 lines)
             const bool names_row = first + lane_id < n && index[first + lane_id] == row;
             unsigned named = __ballot_sync(FULL_MASK, names_row);
             // END TODO(1)
-            // TODO(2): Add the rows of source that were found, lowest index first, to the sums. No column at or past dim
-            //   may be read. (~9 lines)
+            // TODO(2): Add the named rows of source to the sums, lowest index first. Read no column at or past dim.
+            //   (~9 lines)
             for (; named != 0; named &= named - 1) {  // clears the lowest bit
                 const int64_t j = first + __ffs(named) - 1;
                 const float* source_row = source + j * dim;

@@ -2,8 +2,8 @@
 //
 // Shapes     base: [rows, dim] f32, index: [n] i64 with values in 0..rows-1, repeated or not, source: [n, dim] f32,
 //            out: [rows, dim] f32, row-major, contiguous, 16-byte aligned bases, any n >= 0, rows, dim >= 1
-// Technique  a copy, then an atomicAdd for every element of source; a thread has the same column of several rows
-// New        over index_add_few_f32: nobody asks, source's rows go where their indices say, and may meet there
+// Technique  a copy, then one atomicAdd per element of source; a thread has the same column of several rows
+// New        over index_add_few_f32: no search; each row of source goes where its index says, and several may collide
 // Bound      memory bandwidth and atomic throughput
 #include "kata.cuh"
 #include <cstdint>
@@ -26,17 +26,17 @@ __global__ void __launch_bounds__(THREADS) index_add_many_f32_kernel(
     }
     for (int64_t col = threadIdx.x; col < dim; col += blockDim.x) {
         float source_rmem[ROWS];
-        // TODO(1): global -> registers: bring in column col of all ROWS rows of source, so that no load waits for another.
-        //   Nothing at or past row n may be read. (~5 lines)
+        // TODO(1): global -> registers: load column col of all ROWS rows of source. No load waits for another. Read
+        //   nothing at or past row n. (~5 lines)
 #pragma unroll
         for (int r = 0; r < ROWS; ++r) {
             const int j = first + r * blockDim.y;
-            // Nobody reads it again, so it should be the first to leave L2, and not out's rows.
+            // The kernel does not read it again, so it should leave L2 before out's rows do.
             if (j < n) source_rmem[r] = __ldcs(source + static_cast<int64_t>(j) * dim + col);
         }
         // END TODO(1)
-        // TODO(2): Add them to the rows that the indices name, also while any number of other threads add to the same
-        //   elements. Nothing for a row at or past n. (~5 lines)
+        // TODO(2): Add them to the rows that the indices name, while any number of other threads add to the same
+        //   elements. Add nothing for a row at or past n. (~5 lines)
 #pragma unroll
         for (int r = 0; r < ROWS; ++r) {
             const int j = first + r * blockDim.y;
@@ -46,8 +46,8 @@ __global__ void __launch_bounds__(THREADS) index_add_many_f32_kernel(
     }
 }
 
-// Just enough threads for a row, in whole warps where it is as long: then a warp's atomics go to neighbours. A power of
-// two, so that it divides THREADS.
+// Just enough threads for a row, in whole warps if the row is that long, so that a warp's atomics go to neighbours. A
+// power of two, so that it divides THREADS.
 static int threads_along_row(int dim) {
     int threads = 1;
     while (threads < THREADS && threads < dim) threads *= 2;
@@ -57,8 +57,8 @@ static int threads_along_row(int dim) {
 KATA_EXPORT void index_add_many_f32(
     const float* base, const int64_t* index, const float* source, float* out, int n, int rows, int dim,
     cudaStream_t stream) {
-    // TODO(3): Before the first block adds to it, out must hold what base holds, for n = 0 too: ordered by the stream,
-    //   without stopping the host. (~2 lines)
+    // TODO(3): Before the first block adds to it, out must hold base, for n = 0 too. The stream orders this, and the
+    //   host does not wait. (~2 lines)
     const size_t bytes = static_cast<size_t>(rows) * dim * sizeof(float);
     cudaMemcpyAsync(out, base, bytes, cudaMemcpyDeviceToDevice, stream);
     // END TODO(3)

@@ -1,23 +1,23 @@
 // mat_trans_f32x4_tiled_8x4_ordered: y = x transposed, eight loads of 128 bits in flight per thread
 //
 // Shapes     x: [M, N], y: [N, M] f32, row-major, contiguous, 16-byte aligned bases, any M, N >= 1
-// Technique  128-bit loads where N is a multiple of 4, 128-bit stores where M is (else row bases are not 16-byte
-//            aligned, and elements go one by one); tiles of 128x64, two pieces of 4x4 elements per thread
+// Technique  128-bit loads where N is a multiple of 4, 128-bit stores where M is (otherwise row bases are not 16-byte
+//            aligned, and the thread moves element by element); tiles of 128x64, two pieces of 4x4 elements per thread
 // New        over mat_trans_f32x4_tiled_4x4_long_ordered: half the threads, each with twice as many loads in
 //            flight; plain stores
 // Bound      memory bandwidth
 #include "kata.cuh"
 #include <cstdint>
 
-constexpr int TILE_M = 128;           // rows of the tile of x: a row of the turned tile is 512 bytes
+constexpr int TILE_M = 128;           // rows of the tile of x: a row of the transposed tile is 512 bytes
 constexpr int TILE_N = 64;            // columns
-constexpr int VEC = 4;                // a thread turns VEC x VEC elements at a time: float4 is 16 bytes
-constexpr int VECS_M = TILE_M / VEC;  // vectors to a row of the turned tile
-constexpr int VECS_N = TILE_N / VEC;  // and to a row of the tile of x
-constexpr int PIECES = 2;             // of VEC x VEC elements per thread
+constexpr int VEC = 4;                // a thread transposes VEC x VEC elements at a time: float4 is 16 bytes
+constexpr int VECS_M = TILE_M / VEC;  // vectors per row of the transposed tile
+constexpr int VECS_N = TILE_N / VEC;  // vectors per row of the tile of x
+constexpr int PIECES = 2;             // pieces of VEC x VEC elements per thread
 constexpr int THREADS = VECS_M * VECS_N / PIECES;
-constexpr int LOAD_ROWS = THREADS / VECS_N;   // of pieces that all threads together load in a step
-constexpr int STORE_ROWS = THREADS / VECS_M;  // of y that all threads together store in a step
+constexpr int LOAD_ROWS = THREADS / VECS_N;   // rows of pieces that all threads together load in a step
+constexpr int STORE_ROWS = THREADS / VECS_M;  // rows of y that all threads together store in a step
 static_assert(LOAD_ROWS * PIECES == VECS_M && TILE_N % STORE_ROWS == 0, "all steps are whole");
 static_assert((VECS_M & (VECS_M - 1)) == 0 && VECS_N <= VECS_M, "exclusive or with 0..VECS_N-1 permutes 0..VECS_M-1");
 
@@ -25,10 +25,10 @@ __global__ void __launch_bounds__(THREADS) mat_trans_f32x4_tiled_8x4_ordered_ker
     const float* __restrict__ x,  // [M, N]
     float* __restrict__ y,        // [N, M]
     int M, int N) {
-    // As in y: row i holds column i of the tile of x, in vectors of VEC rows. Vector v stands at [i][v ^ (i / VEC)].
+    // As in y: row i holds column i of the tile of x, in vectors of VEC rows. Vector v is at [i][v ^ (i / VEC)].
     __shared__ float4 tile_smem[TILE_N][VECS_M];
-    // Down the rows of x first, so that blocks which start one after the other go on with the same rows of y. Offsets
-    // into a matrix are 64-bit: M and N fit int, their product need not.
+    // Down the rows of x first: blocks that start one after the other continue the same rows of y. Offsets into a
+    // matrix are 64-bit: M and N fit int, but M * N may not.
     const int tiles_m = (M - 1) / TILE_M + 1;
     const int64_t off_m = static_cast<int64_t>(blockIdx.x % tiles_m) * TILE_M;
     const int64_t off_n = static_cast<int64_t>(blockIdx.x / tiles_m) * TILE_N;
@@ -36,8 +36,8 @@ __global__ void __launch_bounds__(THREADS) mat_trans_f32x4_tiled_8x4_ordered_ker
     const int ty = threadIdx.y;
     // Piece p: rows (p * LOAD_ROWS + ty) * VEC + 0..3 of the tile of x, columns tx * VEC + 0..3.
     alignas(16) float vecs[PIECES * VEC][VEC] = {};
-    // TODO(1): global -> registers: all pieces of this thread before it goes on, by 128 bits where every row of x
-    //   begins at a multiple of 16 bytes, else element by element. Load what exists. (~12 lines)
+    // TODO(1): global -> registers: load all pieces of this thread first, by 128 bits where every row of x begins at a
+    //   multiple of 16 bytes, otherwise element by element. Load what exists. (~12 lines)
 #pragma unroll
     for (int i = 0; i < PIECES * VEC; ++i) {
         const int64_t row = off_m + (i / VEC * LOAD_ROWS + ty) * VEC + i % VEC;
@@ -52,9 +52,9 @@ __global__ void __launch_bounds__(THREADS) mat_trans_f32x4_tiled_8x4_ordered_ker
         }
     }
     // END TODO(1)
-    // TODO(2): registers -> shared: turn each piece by making vectors of it the other way, and put these to their
-    //   swizzled places. Nobody may read a row of the tile that is not whole. (~8 lines)
-    // A vector is four banks wide. Of 8 lanes with one ty and consecutive tx, v ^ tx differs in its low three bits.
+    // TODO(2): registers -> shared: transpose each piece in registers, and store its vectors at their swizzled places.
+    //   No thread may read a row of the tile before it is complete. (~8 lines)
+    // A vector is four banks wide. In 8 lanes with one ty and consecutive tx, v ^ tx differs in its low three bits.
 #pragma unroll
     for (int p = 0; p < PIECES * VEC; p += VEC) {
         const int v = p / VEC * LOAD_ROWS + ty;
@@ -63,11 +63,12 @@ __global__ void __launch_bounds__(THREADS) mat_trans_f32x4_tiled_8x4_ordered_ker
             tile_smem[tx * VEC + j][v ^ tx] = make_float4(vecs[p][j], vecs[p + 1][j], vecs[p + 2][j], vecs[p + 3][j]);
         }
     }
-    // A row of the tile was put there by threads of all warps.
+    // Threads of all warps wrote a row of the tile.
     __syncthreads();
     // END TODO(2)
-    // TODO(3): shared -> registers -> global: VECS_M threads side by side on each row of y, by 128 bits where every row
-    //   of y begins at a multiple of 16 bytes, else element by element; only what exists. (~17 lines)
+    // TODO(3): shared -> registers -> global: store y row by row, VECS_M threads side by side on each. Use 128 bits
+    //   where every row of y begins at a multiple of 16 bytes, otherwise store element by element. Store only what
+    //   exists. (~17 lines)
     const int tid = ty * VECS_N + tx;
 #pragma unroll
     for (int step = 0; step < TILE_N; step += STORE_ROWS) {
@@ -90,8 +91,8 @@ __global__ void __launch_bounds__(THREADS) mat_trans_f32x4_tiled_8x4_ordered_ker
 }
 
 KATA_EXPORT void mat_trans_f32x4_tiled_8x4_ordered(const float* x, float* y, int M, int N, cudaStream_t stream) {
-    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough x. The count fits int:
-    // 2^31 tiles would be an x of terabytes.
+    // The grid has one dimension, because y and z end at 65535: too few for a tall x. The count fits int: an x with
+    // 2^31 tiles would take terabytes.
     const int tiles_m = (M - 1) / TILE_M + 1;
     const int tiles_n = (N - 1) / TILE_N + 1;
     const dim3 threads(VECS_N, LOAD_ROWS);

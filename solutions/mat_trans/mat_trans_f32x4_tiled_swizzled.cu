@@ -1,11 +1,10 @@
 // mat_trans_f32x4_tiled_swizzled: y = x transposed, tile by tile, in vectors of four neighbours of x, then of y
 //
 // Shapes     x: [M, N], y: [N, M] f32, row-major, contiguous, 16-byte aligned bases, any M, N >= 1
-// Technique  128-bit loads where N is a multiple of 4, 128-bit stores where M is (else row bases are not 16-byte
-//            aligned, and elements go one by one); row i of the tile is permuted, column j stands at i ^ j
-// New        over mat_trans_f32_tiled_swizzled: a quarter of the global loads and stores;
-//            stores marked as streaming
-// Bound      memory bandwidth; shared memory is still written and read element by element
+// Technique  128-bit loads where N is a multiple of 4, 128-bit stores where M is (otherwise row bases are not 16-byte
+//            aligned, and the thread moves element by element); row i of the tile is permuted, column j is at i ^ j
+// New        over mat_trans_f32_tiled_swizzled: a quarter of the global loads and stores; streaming stores
+// Bound      memory bandwidth; the kernel still writes and reads shared memory element by element
 #include "kata.cuh"
 #include <cstdint>
 
@@ -20,17 +19,19 @@ __global__ void __launch_bounds__(THREADS) mat_trans_f32x4_tiled_swizzled_kernel
     const float* __restrict__ x,  // [M, N]
     float* __restrict__ y,        // [N, M]
     int M, int N) {
-    __shared__ float tile_smem[TILE][TILE];  // as in x, but column j of row i stands at [i][j ^ i]
-    // This block's tile of x; blocks go along the rows of tiles. Offsets into a matrix are 64-bit: M and N fit int,
-    // their product need not.
+    __shared__ float tile_smem[TILE][TILE];  // as in x, but column j of row i is at [i][j ^ i]
+    // This block's tile of x. Blocks go along the rows of tiles. Offsets into a matrix are 64-bit: M and N fit int, but
+    // M * N may not.
     const int tiles_n = (N - 1) / TILE + 1;
     const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * TILE;
     const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * TILE;
     const int tx = threadIdx.x;
     const int ty = threadIdx.y;
     // TODO(1): global -> registers -> shared: load the part of the tile that exists, by 128 bits where every row of x
-    //   begins at a multiple of 16 bytes, else element by element; each element to its swizzled place. (~17 lines)
-    // A warp has four i and eight tx: in (tx * VEC + j) ^ i, the i make the low two bits differ, the tx the high three.
+    //   begins at a multiple of 16 bytes, otherwise element by element. Store each element at its swizzled place.
+    //   (~17 lines)
+    // A warp has four i and eight tx: in (tx * VEC + j) ^ i, the low two bits differ with i, and the high three with
+    // tx.
 #pragma unroll
     for (int step = 0; step < TILE; step += BLOCK_ROWS) {
         const int i = step + ty;
@@ -49,12 +50,13 @@ __global__ void __launch_bounds__(THREADS) mat_trans_f32x4_tiled_swizzled_kernel
         for (int j = 0; j < VEC; ++j) tile_smem[i][(tx * VEC + j) ^ i] = vec[j];
     }
     // END TODO(1)
-    // TODO(2): No thread may read from the tile what another has not yet put there. (~1 line)
-    // The elements of a vector of y come from VEC rows of the tile, put there by other threads.
+    // TODO(2): No thread may read an element of the tile before another thread has written it. (~1 line)
+    // The elements of a vector of y come from VEC rows of the tile, which other threads wrote.
     __syncthreads();
     // END TODO(2)
-    // TODO(3): shared -> registers -> global: store the tile turned, by 128 bits where every row of y begins at a
-    //   multiple of 16 bytes, else element by element, only what exists; a warp's 32 words from 32 banks. (~17 lines)
+    // TODO(3): shared -> registers -> global: store the transposed tile, by 128 bits where every row of y begins at a
+    //   multiple of 16 bytes, otherwise element by element. Store only what exists. A warp's 32 words come from 32
+    //   banks. (~17 lines)
 #pragma unroll
     for (int step = 0; step < TILE; step += BLOCK_ROWS) {
         const int i = step + ty;
@@ -64,7 +66,7 @@ __global__ void __launch_bounds__(THREADS) mat_trans_f32x4_tiled_swizzled_kernel
 #pragma unroll
         for (int j = 0; j < VEC; ++j) vec[j] = tile_smem[tx * VEC + j][i ^ (tx * VEC + j)];
         if (col < N && row < M && M % VEC == 0) {
-            // Marked as streaming: nobody reads y again, so it need not stay in the caches.
+            // Streaming store: the kernel does not read y again, so y need not stay in the caches.
             __stcs(reinterpret_cast<float4*>(y + col * M + row), *reinterpret_cast<const float4*>(vec));
         } else if (col < N) {
 #pragma unroll
@@ -77,8 +79,8 @@ __global__ void __launch_bounds__(THREADS) mat_trans_f32x4_tiled_swizzled_kernel
 }
 
 KATA_EXPORT void mat_trans_f32x4_tiled_swizzled(const float* x, float* y, int M, int N, cudaStream_t stream) {
-    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough x. The count fits int:
-    // 2^31 tiles would be an x of terabytes.
+    // The grid has one dimension, because y and z end at 65535: too few for a tall x. The count fits int: an x with
+    // 2^31 tiles would take terabytes.
     const int tiles_m = (M - 1) / TILE + 1;
     const int tiles_n = (N - 1) / TILE + 1;
     const dim3 threads(TILE / VEC, BLOCK_ROWS);

@@ -1,10 +1,10 @@
 // reduce_sequential_f32: y[0] = sum of all x, a tree of halves in shared memory
 //
 // Shapes     x: [n] f32, contiguous, 16-byte aligned base, y: [1] f32, any n >= 0; the sum of no elements is 0
-// Technique  256 elements a block, one per thread; in each step the first half of the places that are left adds the
-//            second half; block sums are the elements of the next launch, until one block is enough
-// New        over reduce_strided_f32: neighbours in a warp read and write neighbours, without bank conflicts
-// Bound      latency: eight steps with a barrier each, in which half of the threads never add
+// Technique  256 elements per block, one per thread; in each step the first half of the remaining places adds the
+//            second half; the next launch adds the block sums, until one block is enough
+// New        over reduce_strided_f32: neighbouring lanes read and write neighbouring places, without bank conflicts
+// Bound      latency: eight steps with a barrier each; half of the threads never add
 #include "kata.cuh"
 
 constexpr int THREADS = 256;
@@ -12,11 +12,11 @@ constexpr int PER_BLOCK = THREADS;  // elements per block
 static_assert((THREADS & (THREADS - 1)) == 0, "every step of the tree halves the threads that add");
 
 constexpr int blocks_for(int n) {
-    return n > 0 ? (n - 1) / PER_BLOCK + 1 : 1;  // for no elements, too, one block has to store a 0
+    return n > 0 ? (n - 1) / PER_BLOCK + 1 : 1;  // for no elements, too, one block stores a 0
 }
 
-// Where blocks leave their sums: those of a launch, behind them those of the next, which has far fewer than half of the
-// blocks. Launchers that run at the same time would share it.
+// The blocks' sums: those of one launch, then those of the next, which has far fewer than half of the blocks. Launchers
+// that run at the same time would share them.
 __device__ float block_sums[2 * blocks_for(0x7fffffff)];
 
 // sums[b] = the sum of block b's elements.
@@ -25,14 +25,15 @@ __global__ void __launch_bounds__(THREADS)
     extern __shared__ float partial_smem[];  // [blockDim.x]
     const int tid = threadIdx.x;
     const int idx = blockIdx.x * blockDim.x + tid;
-    // TODO(1): global -> shared: every thread leaves one element in a place of its own, or 0 where there is none, since
-    //   every place will be added. After this, threads read what others wrote. (~2 lines)
+    // TODO(1): global -> shared: every thread stores one element in its own place, or 0 if there is none, because the
+    //   tree adds every place. Then threads read what others wrote. (~2 lines)
     partial_smem[tid] = idx < n ? x[idx] : 0.0f;
-    // In each step a thread reads what another one wrote.
+    // In each step a thread reads what another thread wrote.
     __syncthreads();
     // END TODO(1)
     // TODO(2): Add the second half of the places to the first half, then the second quarter to the first, until place 0
-    //   has the sum of all; neighbours take neighbours. No step may start before the last one is done. (~4 lines)
+    //   holds the sum. Neighbouring threads access neighbouring places. No step may start before the last one is done.
+    //   (~4 lines)
     for (int offset = blockDim.x / 2; offset > 0; offset /= 2) {
         if (tid < offset) partial_smem[tid] += partial_smem[tid + offset];
         // The next step reads what this one wrote.
@@ -46,7 +47,7 @@ KATA_EXPORT void reduce_sequential_f32(const float* x, float* y, int n, cudaStre
     float* sums = nullptr;
     cudaGetSymbolAddress(reinterpret_cast<void**>(&sums), block_sums);
     constexpr int smem_bytes = THREADS * sizeof(float);
-    // Kernels of one stream run one after the other: the next launch finds all sums of this one.
+    // Kernels of one stream run one after the other: the next launch sees all sums of this one.
     while (blocks_for(n) > 1) {
         const int blocks = blocks_for(n);
         reduce_sequential_f32_kernel<<<blocks, THREADS, smem_bytes, stream>>>(x, sums, n);

@@ -1,9 +1,9 @@
 // reduce_shuffle_f32x4: y[0] = sum of all x, four floats in each load
 //
 // Shapes     x: [n] f32, contiguous, 16-byte aligned base, y: [1] f32, any n >= 0; the sum of no elements is 0
-// Technique  at most 2048 blocks, which walk over x in vectors and add in registers, 2048 elements or more each; then
-//            warp shuffles and one partial sum per warp in shared memory; the block sums are added by one more block
-// New        over reduce_shuffle_f32: a quarter of the loads, four times the bytes on their way; scalar tail
+// Technique  at most 2048 blocks, which walk over x in vectors and add in registers, at least 2048 elements each; then
+//            warp shuffles and one partial sum per warp in shared memory; one more block adds the block sums
+// New        over reduce_shuffle_f32: a quarter of the loads, four times the bytes in flight; scalar tail
 // Bound      memory bandwidth
 #include "kata.cuh"
 #include <algorithm>
@@ -13,23 +13,23 @@ constexpr int VEC = 4;  // elements per load: float4 is 16 bytes
 constexpr int WARP_SIZE = 32;
 constexpr int WARPS = THREADS / WARP_SIZE;
 constexpr unsigned FULL_MASK = 0xffffffff;
-constexpr int MIN_PER_BLOCK = 2048;  // elements: fewer, and a block costs more in its tree than in loads
+constexpr int MIN_PER_BLOCK = 2048;  // elements: with fewer, a block costs more in its tree than in loads
 constexpr int MAX_BLOCKS = 2048;     // two waves on 132 SMs with 8 blocks each
 static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
 static_assert(WARPS <= WARP_SIZE, "one warp adds the partial sums of all warps");
 static_assert(MAX_BLOCKS <= MIN_PER_BLOCK, "one block adds the sums of all others");
 
 constexpr int blocks_for(int n) {
-    return n > 0 ? std::min((n - 1) / MIN_PER_BLOCK + 1, MAX_BLOCKS) : 1;  // for no elements, too, one has to store a 0
+    return n > 0 ? std::min((n - 1) / MIN_PER_BLOCK + 1, MAX_BLOCKS) : 1;  // for no elements, too, one block stores a 0
 }
 
-// Where blocks leave their sums. Launchers that run at the same time would share it.
+// The blocks' sums. Launchers that run at the same time would share them.
 __device__ alignas(VEC * sizeof(float)) float block_sums[MAX_BLOCKS];
 
 // The sum over the warp's 32 lanes, in every lane. All 32 lanes must call it together.
 __device__ __forceinline__ float warp_reduce_sum(float sum) {
-    // TODO(1): Five steps from register to register: in each, every lane adds the sum of the lane whose number differs
-    //   from its own in one bit. (~2 lines)
+    // TODO(1): Five steps from register to register: in each step every lane adds the sum of the lane whose number
+    //   differs from its own in one bit. (~2 lines)
 #pragma unroll
     for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(FULL_MASK, sum, offset);
     // END TODO(1)
@@ -46,22 +46,23 @@ __global__ void __launch_bounds__(THREADS)
     const int first = blockIdx.x * THREADS + tid;  // this thread's place in the grid
     const int stride = gridDim.x * THREADS;
     float sum = 0.0f;
-    // TODO(2): global -> registers: every thread walks over the n / VEC whole vectors in strides of the grid's width,
-    //   with one 128-bit load in each step, and adds up in a register. (~5 lines)
-    // Unrolled, four loads are on their way before the first is needed.
+    // TODO(2): global -> registers: every thread walks over the n / VEC whole vectors in a grid-stride loop, with one
+    //   128-bit load per step, and adds in a register. (~5 lines)
+    // Unrolled: four loads are in flight before the first value is needed.
 #pragma unroll 4
     for (int v = first; v < n / VEC; v += stride) {
         const float4 x4 = *reinterpret_cast<const float4*>(x + v * VEC);
-        // In pairs: fewer roundings one behind the other, and adds that do not wait for each other.
+        // In pairs: a shorter chain of roundings, and independent additions.
         sum += (x4.x + x4.y) + (x4.z + x4.w);
     }
     // END TODO(2)
-    // TODO(3): The ragged end: the n % VEC elements behind the last whole vector must be added too, each by one thread,
-    //   and nothing at or past n may be read. (~1 line)
+    // TODO(3): The ragged end: add the n % VEC elements after the last whole vector too, one thread per element. No
+    //   thread may read at or past n. (~1 line)
     if (first < n % VEC) sum += x[n - 1 - first];
     // END TODO(3)
-    // TODO(4): registers -> shared -> sums: one partial sum per warp, the first warp adds these with all its lanes in
-    //   the shuffles, one thread stores the block's sum. No partial sum may be read before it is written. (~8 lines)
+    // TODO(4): registers -> shared -> sums: one partial sum per warp. The first warp adds them, with all its lanes in
+    //   the shuffles. One thread stores the block's sum. No thread may read a partial sum before it is written.
+    //   (~8 lines)
     sum = warp_reduce_sum(sum);
     if (lane_id == 0) partial_smem[warp_id] = sum;
     // The first warp reads what all the other warps wrote.
@@ -77,7 +78,7 @@ __global__ void __launch_bounds__(THREADS)
 KATA_EXPORT void reduce_shuffle_f32x4(const float* x, float* y, int n, cudaStream_t stream) {
     float* sums = nullptr;
     cudaGetSymbolAddress(reinterpret_cast<void**>(&sums), block_sums);
-    // Kernels of one stream run one after the other: the next launch finds all sums of this one.
+    // Kernels of one stream run one after the other: the next launch sees all sums of this one.
     while (blocks_for(n) > 1) {
         const int blocks = blocks_for(n);
         reduce_shuffle_f32x4_kernel<<<blocks, THREADS, 0, stream>>>(x, sums, n);

@@ -2,7 +2,7 @@
 //
 // Shapes     x: [warps, 32] f32, contiguous, 16-byte aligned base, y: [warps, 32] f32, any warps >= 0
 // Technique  butterfly: five exchanges between lanes whose numbers differ in one bit
-// New        over warp_reduce_sum_f32: max in place of +, with torch's rule that a nan is never lost
+// New        over warp_reduce_sum_f32: max in place of +, with torch's rule that nan always wins
 // Bound      memory bandwidth
 #include "kata.cuh"
 
@@ -12,19 +12,19 @@ constexpr int WARPS = THREADS / WARP_SIZE;  // warps per block
 constexpr unsigned FULL_MASK = 0xffffffff;
 static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
 
-// The larger of a and b, and nan where either is nan.
+// The larger of a and b, or nan if either is nan.
 __device__ __forceinline__ float max_or_nan(float a, float b) {
     float larger = b;
-    // TODO(1): Take a instead where it must be taken. Every comparison with nan is false, fmaxf drops a nan that stands
-    //   beside a number, and here a nan on either side must win. (~1 line)
+    // TODO(1): Take a where the result must be a. Every comparison with nan is false, and fmaxf drops a nan next to a
+    //   number. Here a nan on either side must win. (~1 line)
     if (a > b || isnan(a)) larger = a;
     // END TODO(1)
     return larger;
 }
 
-// The largest of the warp's 32 lanes, in every lane, and nan where any is. All 32 lanes must call it together.
+// The largest of the warp's 32 lanes, in every lane, or nan if any is nan. All 32 lanes must call it together.
 __device__ __forceinline__ float warp_reduce_max(float largest) {
-    // TODO(2): The butterfly with another operation: distances from 16 down to 1, in every step each lane keeps the
+    // TODO(2): The butterfly with another operation: distances from 16 down to 1. In every step each lane keeps the
     //   larger of its own value and its partner's. (~2 lines)
 #pragma unroll
     for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) {
@@ -38,11 +38,11 @@ __global__ void __launch_bounds__(THREADS)
     warp_reduce_max_f32_kernel(const float* __restrict__ x, float* __restrict__ y, int warps) {
     const int lane_id = threadIdx.x % WARP_SIZE;
     const int warp = blockIdx.x * WARPS + threadIdx.x / WARP_SIZE;  // this warp owns row `warp`, at most 2^31 - 1
-    // TODO(3): Let each warp reduce one row: each lane brings one element of x and stores the result in its own element
-    //   of y. A warp past the last row must touch nothing, and warps * 32 may pass 2^31 - 1. (~3 lines)
-    // The whole warp leaves or none of it: the shuffles wait for every lane in their mask.
+    // TODO(3): Let each warp reduce one row: each lane loads one element of x and stores the result in its own element
+    //   of y. A warp past the last row accesses no memory. warps * 32 may exceed 2^31 - 1. (~3 lines)
+    // The whole warp returns or no lane of it: the shuffles wait for every lane in their mask.
     if (warp >= warps) return;
-    // 64 bits: warps * 32 may pass 2^31 - 1.
+    // 64 bits: warps * 32 may exceed 2^31 - 1.
     const size_t idx = static_cast<size_t>(warp) * WARP_SIZE + lane_id;
     y[idx] = warp_reduce_max(x[idx]);
     // END TODO(3)

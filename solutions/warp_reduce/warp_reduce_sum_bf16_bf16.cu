@@ -2,7 +2,7 @@
 //
 // Shapes     x: [warps, 32] bf16, contiguous, 16-byte aligned base, y: [warps, 32] bf16, any warps >= 0
 // Technique  butterfly: five exchanges between lanes whose numbers differ in one bit
-// New        over warp_reduce_sum_f16_f16: float's range, but only 8 bits to round to in every step
+// New        over warp_reduce_sum_f16_f16: float's range, but every step rounds to only 8 bits
 // Bound      memory instructions: a warp's load and its store are 64 bytes
 #include "kata.cuh"
 #include <cuda_bf16.h>
@@ -15,8 +15,8 @@ static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every wa
 
 // The sum over the warp's 32 lanes, in every lane. All 32 lanes must call it together.
 __device__ __forceinline__ __nv_bfloat16 warp_reduce_sum(__nv_bfloat16 sum) {
-    // TODO(1): The butterfly, all of it in bfloat16: five steps with distances from 16 down to 1, in each of which
-    //   every lane adds what its partner holds and rounds the sum to 8 significant bits. (~4 lines)
+    // TODO(1): The butterfly, all of it in bfloat16: five steps with distances from 16 down to 1. In each step every
+    //   lane adds its partner's sum and rounds to 8 significant bits. (~4 lines)
 #pragma unroll
     for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) {
         // A shuffle moves 32-bit registers: the partner's sum travels as its 16 bits.
@@ -31,11 +31,11 @@ __global__ void __launch_bounds__(THREADS)
     warp_reduce_sum_bf16_bf16_kernel(const __nv_bfloat16* __restrict__ x, __nv_bfloat16* __restrict__ y, int warps) {
     const int lane_id = threadIdx.x % WARP_SIZE;
     const int warp = blockIdx.x * WARPS + threadIdx.x / WARP_SIZE;  // this warp owns row `warp`, at most 2^31 - 1
-    // TODO(2): Let each warp reduce one row: each lane brings one element of x and stores the result in its own element
-    //   of y. A warp past the last row must touch nothing, and warps * 32 may pass 2^31 - 1. (~3 lines)
-    // The whole warp leaves or none of it: the shuffles wait for every lane in their mask.
+    // TODO(2): Let each warp reduce one row: each lane loads one element of x and stores the result in its own element
+    //   of y. A warp past the last row accesses no memory. warps * 32 may exceed 2^31 - 1. (~3 lines)
+    // The whole warp returns or no lane of it: the shuffles wait for every lane in their mask.
     if (warp >= warps) return;
-    // 64 bits: warps * 32 may pass 2^31 - 1.
+    // 64 bits: warps * 32 may exceed 2^31 - 1.
     const size_t idx = static_cast<size_t>(warp) * WARP_SIZE + lane_id;
     y[idx] = warp_reduce_sum(x[idx]);
     // END TODO(2)

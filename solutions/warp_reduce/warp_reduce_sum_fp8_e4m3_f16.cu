@@ -2,7 +2,7 @@
 //
 // Shapes     x: [warps, 32] fp8_e4m3, contiguous, 16-byte aligned base, y: [warps, 32] f16, any warps >= 0
 // Technique  butterfly: five exchanges between lanes whose numbers differ in one bit
-// New        over warp_reduce_sum_f16_f16: the elements are bytes; a half holds each of them exactly
+// New        over warp_reduce_sum_f16_f16: the elements are bytes; a half holds each exactly
 // Bound      memory instructions: a warp's load is 32 bytes
 #include "kata.cuh"
 #include <cuda_fp16.h>
@@ -16,8 +16,8 @@ static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every wa
 
 // The sum over the warp's 32 lanes, in every lane. All 32 lanes must call it together.
 __device__ __forceinline__ half warp_reduce_sum(half sum) {
-    // TODO(1): The butterfly, all of it in half: five steps with distances from 16 down to 1, in each of which every
-    //   lane adds what its partner holds and rounds the sum to 11 significant bits. (~4 lines)
+    // TODO(1): The butterfly, all of it in half: five steps with distances from 16 down to 1. In each step every lane
+    //   adds its partner's sum and rounds to 11 significant bits. (~4 lines)
 #pragma unroll
     for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) {
         // A shuffle moves 32-bit registers: the partner's sum travels as its 16 bits.
@@ -32,12 +32,12 @@ __global__ void __launch_bounds__(THREADS)
     warp_reduce_sum_fp8_e4m3_f16_kernel(const __nv_fp8_e4m3* __restrict__ x, half* __restrict__ y, int warps) {
     const int lane_id = threadIdx.x % WARP_SIZE;
     const int warp = blockIdx.x * WARPS + threadIdx.x / WARP_SIZE;  // this warp owns row `warp`, at most 2^31 - 1
-    // TODO(2): Let each warp reduce one row: each lane brings one element of x, converted to half, and stores the
-    //   result in its own element of y. A warp past the last row must touch nothing, and warps * 32 may pass 2^31 - 1.
+    // TODO(2): Let each warp reduce one row: each lane loads one element of x, converted to half, and stores the result
+    //   in its own element of y. A warp past the last row accesses no memory. warps * 32 may exceed 2^31 - 1.
     //   (~3 lines)
-    // The whole warp leaves or none of it: the shuffles wait for every lane in their mask.
+    // The whole warp returns or no lane of it: the shuffles wait for every lane in their mask.
     if (warp >= warps) return;
-    // 64 bits: warps * 32 may pass 2^31 - 1.
+    // 64 bits: warps * 32 may exceed 2^31 - 1.
     const size_t idx = static_cast<size_t>(warp) * WARP_SIZE + lane_id;
     y[idx] = warp_reduce_sum(static_cast<half>(x[idx]));
     // END TODO(2)

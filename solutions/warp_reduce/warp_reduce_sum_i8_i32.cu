@@ -15,8 +15,8 @@ static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every wa
 
 // The sum over the warp's 32 lanes, in every lane. All 32 lanes must call it together.
 __device__ __forceinline__ int warp_reduce_sum(int sum) {
-    // TODO(1): Halve the distance between partners in each step, from 16 down to 1: in every step each lane adds what
-    //   its partner holds, and all 32 lanes take part. (~2 lines)
+    // TODO(1): Halve the distance between partners in each step, from 16 down to 1. In every step each lane adds its
+    //   partner's sum, and all 32 lanes take part. (~2 lines)
 #pragma unroll
     for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(FULL_MASK, sum, offset);
     // END TODO(1)
@@ -27,12 +27,12 @@ __global__ void __launch_bounds__(THREADS)
     warp_reduce_sum_i8_i32_kernel(const int8_t* __restrict__ x, int* __restrict__ y, int warps) {
     const int lane_id = threadIdx.x % WARP_SIZE;
     const int warp = blockIdx.x * WARPS + threadIdx.x / WARP_SIZE;  // this warp owns row `warp`, at most 2^31 - 1
-    // TODO(2): Let each warp reduce one row: each lane brings one element of x, widened with its sign, and stores the
-    //   result in its own element of y. A warp past the last row must touch nothing, and warps * 32 may pass 2^31 - 1.
+    // TODO(2): Let each warp reduce one row: each lane loads one element of x, widened with its sign, and stores the
+    //   result in its own element of y. A warp past the last row accesses no memory. warps * 32 may exceed 2^31 - 1.
     //   (~3 lines)
-    // The whole warp leaves or none of it: the shuffles wait for every lane in their mask.
+    // The whole warp returns or no lane of it: the shuffles wait for every lane in their mask.
     if (warp >= warps) return;
-    // 64 bits: warps * 32 may pass 2^31 - 1.
+    // 64 bits: warps * 32 may exceed 2^31 - 1.
     const size_t idx = static_cast<size_t>(warp) * WARP_SIZE + lane_id;
     y[idx] = warp_reduce_sum(x[idx]);
     // END TODO(2)
