@@ -45,7 +45,7 @@ __device__ inline void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], const
 }
 
 // global -> shared: a tile of ROWS rows and COLS columns, 16 bytes at a time. rows and cols count what the matrix has
-// from the tile's corner on. Elements outside it count as 0.
+// from the tile's corner on. Elements outside the matrix count as 0.
 template <int ROWS, int COLS>
 __device__ inline void load_tile(half (&smem)[ROWS][COLS], const half* gmem, int ld, int64_t rows, int64_t cols) {
     for (int chunk = threadIdx.x; chunk < ROWS * COLS / CHUNK; chunk += THREADS) {

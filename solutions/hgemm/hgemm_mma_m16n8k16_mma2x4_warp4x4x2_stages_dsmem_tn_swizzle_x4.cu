@@ -89,7 +89,7 @@ __device__ inline int swizzle(int row, int col) {
 }
 
 // global -> shared: a tile of ROWS rows and COLS columns, 16 bytes at a time. rows and cols count what the matrix has
-// from the tile's corner on. Elements outside it count as 0.
+// from the tile's corner on. Elements outside the matrix count as 0.
 template <int ROWS, int COLS>
 __device__ inline void load_tile(half (&smem)[ROWS][COLS], const half* gmem, int ld, int64_t rows, int64_t cols) {
     constexpr int STEP = THREADS / (COLS / CHUNK);  // rows that the block copies at a time

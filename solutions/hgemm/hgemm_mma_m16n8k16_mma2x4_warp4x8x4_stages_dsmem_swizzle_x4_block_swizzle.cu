@@ -94,8 +94,8 @@ __device__ inline int swizzle(int row, int col) {
 }
 
 // global -> shared: of a tile of ROWS rows and COLS columns the rows first to end - 1, 16 bytes at a time. first and
-// end are multiples of STEP. rows and cols count what the matrix has from the tile's corner on. Elements outside it
-// count as 0.
+// end are multiples of STEP. rows and cols count what the matrix has from the tile's corner on. Elements outside the
+// matrix count as 0.
 template <int ROWS, int COLS>
 __device__ inline void load_tile(
     half (&smem)[ROWS][COLS], const half* gmem, int ld, int rows, int cols, int first, int end) {
