@@ -1,14 +1,14 @@
-// hgemm_mma_cublas_tn: C = A @ B^T by cuBLAS: one operand is to be transposed
+// hgemm_mma_cublas_tn: C = A @ B^T by cuBLAS, with one transposed operand
 //
 // Shapes     A: [M, K] f16, B: [N, K] f16, C: [M, N] f16, row-major, any M, N, K
 // Technique  one call of cublasGemmEx; read by columns, the buffers hold B^T, A^T and C^T, and C^T = (B^T)^T @ A^T
-// New        over hgemm_mma_cublas_nn: CUBLAS_OP_T, and the leading dimension of a matrix that is transposed
+// New        over hgemm_mma_cublas_nn: CUBLAS_OP_T, and the leading dimension of a transposed matrix
 // Bound      Tensor Cores
 #include "kata.cuh"
 #include <cublas_v2.h>
 #include <cuda_fp16.h>
 
-// A handle owns memory on the device and takes long to make, so there is one for as long as the process lives.
+// A handle owns device memory and is slow to create, so the process keeps one.
 inline cublasHandle_t shared_handle() {
     static const cublasHandle_t handle = [] {
         cublasHandle_t made = nullptr;
@@ -20,9 +20,9 @@ inline cublasHandle_t shared_handle() {
 
 KATA_EXPORT void hgemm_mma_cublas_tn(const half* A, const half* B, half* C, int M, int N, int K, cudaStream_t stream) {
     if (M == 0 || N == 0) return;
-    // TODO(1): take the handle, and have it work on the launcher's stream (~2 lines)
+    // TODO(1): take the handle, and set it to the launcher's stream (~2 lines)
     // END TODO(1)
-    // TODO(2): one product of column-major matrices that leaves C in row-major order, its sums kept in float: which
-    //   operand is to be transposed, and each leading dimension, the distance of two columns in memory (~6 lines)
+    // TODO(2): one product of column-major matrices that leaves C in row-major order, with sums in float. Choose the
+    //   operand to transpose, and each leading dimension: the distance between two columns in memory (~6 lines)
     // END TODO(2)
 }

@@ -2,9 +2,9 @@
 //
 // Shapes     A: [M, K], B: [K, N], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, N and K multiples of 8
 // Technique  2x4 warps per block, 4x4 mma tiles per warp; rows of shared memory are 16 bytes longer than their data
-// New        over hgemm_mma_m16n8k16_mma2x4_warp4x4: the eight rows that ldmatrix reads at a time lie in different banks;
-//            a thread copies one column of chunks, so its address is computed once
-// Bound      latency: copying and computing take turns
+// New        over hgemm_mma_m16n8k16_mma2x4_warp4x4: the eight rows that ldmatrix reads at a time are in different
+//            banks; each thread copies one column of chunks, so its address is computed once
+// Bound      latency: copying and computing alternate
 #include "kata.cuh"
 #include <cstdint>
 #include <cuda_fp16.h>
@@ -14,7 +14,7 @@ constexpr int MMA_N = 8;
 constexpr int MMA_K = 16;
 constexpr int WARPS_M = 2;
 constexpr int WARPS_N = 4;
-constexpr int TILES_M = 4;  // mma tiles of a warp
+constexpr int TILES_M = 4;  // mma tiles per warp
 constexpr int TILES_N = 4;
 constexpr int WARP_M = TILES_M * MMA_M;
 constexpr int WARP_N = TILES_N * MMA_N;
@@ -23,10 +23,10 @@ constexpr int BLOCK_N = WARPS_N * WARP_N;
 constexpr int BLOCK_K = MMA_K;
 constexpr int THREADS = WARPS_M * WARPS_N * 32;
 constexpr int CHUNK = 8;    // halves in one access of 16 bytes
-constexpr int PAD = CHUNK;  // halves at the end of each row of shared memory that are never used
+constexpr int PAD = CHUNK;  // unused halves at the end of each row of shared memory
 
-// shared -> registers: four 8x8 matrices. Lane l gives the address of row l % 8 of matrix l / 8, and gets of every
-// matrix elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4 (PTX ISA, "Warp-level matrix load instruction: ldmatrix").
+// shared -> registers: four 8x8 matrices. Lane l passes the address of row l % 8 of matrix l / 8. From each matrix it
+// gets elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4 (PTX ISA, "Warp-level matrix load instruction: ldmatrix").
 __device__ inline void ldmatrix_x4(uint32_t (&regs)[4], const half* row) {
     const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -35,7 +35,7 @@ __device__ inline void ldmatrix_x4(uint32_t (&regs)[4], const half* row) {
                  : "memory");
 }
 
-// The same for two matrices, given by lanes 0 to 15, each transposed on its way: a lane gets elements l / 4 of rows
+// The same for two matrices, each transposed. Lanes 0 to 15 pass the row addresses. A lane gets elements l / 4 of rows
 // 2 * (l % 4) and 2 * (l % 4) + 1.
 __device__ inline void ldmatrix_x2_trans(uint32_t (&regs)[2], const half* row) {
     const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
@@ -45,8 +45,8 @@ __device__ inline void ldmatrix_x2_trans(uint32_t (&regs)[2], const half* row) {
                  : "memory");
 }
 
-// c += a @ b for a [16, 16], b [16, 8], c [16, 8]; the fragments are those of PTX ISA, "Matrix Fragments for
-// mma.m16n8k16 with floating point type".
+// c += a @ b for a [16, 16], b [16, 8], c [16, 8]. PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point
+// type", defines the fragments.
 __device__ inline void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
     asm volatile(
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
@@ -55,8 +55,8 @@ __device__ inline void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], const
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// global -> shared: a tile of ROWS rows and COLS columns, 16 bytes at a time. Of the matrix, rows and cols are left
-// from the tile's corner on; what lies outside counts as 0.
+// global -> shared: a tile of ROWS rows and COLS columns, 16 bytes at a time. rows and cols count what the matrix has
+// from the tile's corner on. Elements outside the matrix count as 0.
 template <int ROWS, int COLS>
 __device__ inline void load_tile(half (&smem)[ROWS][COLS + PAD], const half* gmem, int ld, int64_t rows, int64_t cols) {
     constexpr int STEP = THREADS / (COLS / CHUNK);  // rows that the block copies at a time
@@ -72,7 +72,7 @@ __device__ inline void load_tile(half (&smem)[ROWS][COLS + PAD], const half* gme
     }
 }
 
-// shared -> registers: what a warp needs of both slices for its WARP_M x WARP_N tile of C.
+// shared -> registers: the fragments of both slices for a warp's WARP_M x WARP_N tile of C.
 __device__ inline void load_fragments(
     uint32_t (&A_rmem)[TILES_M][4], uint32_t (&B_rmem)[TILES_N][2], const half (&A_smem)[BLOCK_M][BLOCK_K + PAD],
     const half (&B_smem)[BLOCK_K][BLOCK_N + PAD], int warp_m, int warp_n) {
@@ -101,11 +101,11 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_m16n8k16_mma2x4_warp4x4_pad
     const half* __restrict__ B,  // [K, N]
     half* __restrict__ C,        // [M, N]
     int M, int N, int K) {
-    // TODO(1): Declare both slices, on 16 bytes as ldmatrix wants its rows. From row to row of a column the bank must move
-    //   on by 4 modulo 32, or by an odd multiple of 4, so that eight rows fill the 32 banks. (~2 lines)
+    // TODO(1): Declare both slices, aligned to 16 bytes as ldmatrix requires. From one row to the next, a column must
+    //   move by 4 banks modulo 32, or by an odd multiple of 4, so that eight rows fill the 32 banks. (~2 lines)
     // END TODO(1)
-    // This block's BLOCK_M x BLOCK_N tile of C; blocks go along the rows of tiles. Offsets into a matrix are 64-bit:
-    // M, N and K fit int, their products need not.
+    // This block's BLOCK_M x BLOCK_N tile of C. Consecutive blocks follow a row of tiles. Offsets into a matrix are
+    // 64-bit: M, N and K fit int, their products may not.
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * BLOCK_M;
     const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * BLOCK_N;
@@ -113,7 +113,8 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_m16n8k16_mma2x4_warp4x4_pad
     const int warp_m = warp_id / WARPS_N * WARP_M;
     const int warp_n = warp_id % WARPS_N * WARP_N;
     float C_rmem[TILES_M][TILES_N][4] = {};
-    // TODO(2): The loop over the slices of K as before: stage, load fragments, multiply, with both barriers. (~16 lines)
+    // TODO(2): Write the loop over the slices of K as before: stage, load fragments, multiply, with both barriers.
+    //   (~16 lines)
     // END TODO(2)
 #pragma unroll
     for (int m = 0; m < TILES_M; ++m) {
@@ -125,7 +126,7 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_m16n8k16_mma2x4_warp4x4_pad
 
 KATA_EXPORT void hgemm_mma_m16n8k16_mma2x4_warp4x4_pad(
     const half* A, const half* B, half* C, int M, int N, int K, cudaStream_t stream) {
-    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough C.
+    // One-dimensional grid: y and z end at 65535 blocks, too few for a tall C.
     const int tiles_m = (M - 1) / BLOCK_M + 1;
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     hgemm_mma_m16n8k16_mma2x4_warp4x4_pad_kernel<<<tiles_m * tiles_n, THREADS, 0, stream>>>(A, B, C, M, N, K);

@@ -2,10 +2,10 @@
 //
 // Shapes     A: [M, K], B: [K, N], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, any M; N, K multiples
 //            of 4
-// Technique  128x128x8 tiles, 8 x 8 elements of C per thread, staged four halves at a time, as two half2
-// New        over hgemm_t_8x8_sliced_k_f16: __hfma2, two multiply-adds per instruction; half the accesses to stage a
-//            tile
-// Bound      shared memory: a column of A_smem is read half by half
+// Technique  128x128x8 tiles, 8 x 8 elements of C per thread; four halves are staged at a time, as two half2
+// New        over hgemm_t_8x8_sliced_k_f16: __hfma2, two multiply-adds per instruction; half as many accesses to stage
+//            a tile
+// Bound      shared memory: each half of a column of A_smem takes a load
 #include "kata.cuh"
 #include <cstdint>
 #include <cuda_fp16.h>
@@ -19,12 +19,12 @@ constexpr int VEC = 4;  // halves that a thread stages at a time
 constexpr int THREADS = (BLOCK_M / THREAD_M) * (BLOCK_N / THREAD_N);
 static_assert(BLOCK_M * BLOCK_K == THREADS * VEC && BLOCK_K * BLOCK_N == THREADS * VEC, "four of each per thread");
 
-// global -> shared: the tile of X, a matrix of rows x cols, that begins at (off_row, off_col). What lies outside X
-// counts as 0. Columns come in fours, and these are inside or outside as a whole: cols is a multiple of 4.
+// global -> shared: the tile of X, a matrix of rows x cols, that begins at (off_row, off_col). Elements outside X count
+// as 0. Columns come in fours that are wholly inside or wholly outside: cols is a multiple of 4.
 template <int ROWS, int COLS>
 __device__ inline void load_tile(
     half (*X_smem)[COLS], const half* X, int64_t off_row, int64_t off_col, int rows, int cols) {
-    // TODO(1): Stage the tile, VEC neighbouring halves per thread in two accesses of four bytes. (~9 lines)
+    // TODO(1): Stage the tile, VEC adjacent halves per thread in two accesses of four bytes. (~9 lines)
     // END TODO(1)
 }
 
@@ -35,8 +35,8 @@ __global__ void __launch_bounds__(THREADS) hgemm_t_8x8_sliced_k_f16x4_kernel(
     int M, int N, int K) {
     __shared__ alignas(16) half A_smem[BLOCK_M][BLOCK_K];
     __shared__ alignas(16) half B_smem[BLOCK_K][BLOCK_N];
-    // This block's BLOCK_M x BLOCK_N tile of C; blocks go along the rows of tiles. Offsets into a matrix are 64-bit:
-    // M, N and K fit int, their products need not.
+    // This block's BLOCK_M x BLOCK_N tile of C. Consecutive blocks follow a row of tiles. Offsets into a matrix are
+    // 64-bit: M, N and K fit int, their products may not.
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * BLOCK_M;
     const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * BLOCK_N;
@@ -46,15 +46,15 @@ __global__ void __launch_bounds__(THREADS) hgemm_t_8x8_sliced_k_f16x4_kernel(
     for (int64_t off_k = 0; off_k < K; off_k += BLOCK_K) {
         load_tile<BLOCK_M, BLOCK_K>(A_smem, A, off_m, off_k, M, K);
         load_tile<BLOCK_K, BLOCK_N>(B_smem, B, off_k, off_n, K, N);
-        // A thread reads rows and columns that others staged: all of them must be done writing.
+        // A thread reads rows and columns that others staged, so all of them must have written.
         __syncthreads();
 #pragma unroll
         for (int k = 0; k < BLOCK_K; ++k) {
-            // TODO(2): As before, with two columns per instruction: two neighbours of B in a half2, and an element of A
-            //   twice in one. (~10 lines)
+            // TODO(2): Add as before, with two columns per instruction: a half2 holds two adjacent elements of B,
+            //   another one element of A twice. (~10 lines)
             // END TODO(2)
         }
-        // The next turn overwrites both tiles: all threads must be done reading.
+        // The next iteration overwrites both tiles, so all threads must have read them.
         __syncthreads();
     }
     const int64_t row = off_m + thread_m;
@@ -69,8 +69,8 @@ __global__ void __launch_bounds__(THREADS) hgemm_t_8x8_sliced_k_f16x4_kernel(
 
 KATA_EXPORT void hgemm_t_8x8_sliced_k_f16x4(
     const half* A, const half* B, half* C, int M, int N, int K, cudaStream_t stream) {
-    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough C. The count fits int:
-    // 2^31 tiles would be a C of terabytes.
+    // One-dimensional grid: y and z end at 65535 blocks, too few for a tall C. The count fits int: with 2^31 tiles C
+    // would take terabytes.
     const int tiles_m = (M - 1) / BLOCK_M + 1;
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     hgemm_t_8x8_sliced_k_f16x4_kernel<<<tiles_m * tiles_n, THREADS, 0, stream>>>(A, B, C, M, N, K);

@@ -2,10 +2,10 @@
 //
 // Shapes     A: [M, K], B: [K, N], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, any M; N, K multiples
 //            of 8
-// Technique  128x128x8 tiles, 8 x 8 elements of C per thread; tiles come and C goes in packs of 16 bytes
+// Technique  128x128x8 tiles, 8 x 8 elements of C per thread; tiles are loaded and C is stored in packs of 16 bytes
 // New        over hgemm_t_8x8_sliced_k_f16x4_pack: the widest access there is; a row of a thread's tile of C is one
 //            pack
-// Bound      shared memory: a column of A_smem is read half by half, 16 bytes apart
+// Bound      shared memory: each half of a column of A_smem takes a load, and lies 16 bytes after the one before
 #include "kata.cuh"
 #include <cstdint>
 #include <cuda_fp16.h>
@@ -15,25 +15,25 @@ constexpr int BLOCK_N = 128;
 constexpr int BLOCK_K = 8;
 constexpr int THREAD_M = 8;
 constexpr int THREAD_N = 8;
-constexpr int VEC = 8;  // halves in a pack of 16 bytes; a thread stages one of A or none, and one of B or none
+constexpr int VEC = 8;  // halves in a pack of 16 bytes; a thread stages at most one of A and one of B
 constexpr int THREADS = (BLOCK_M / THREAD_M) * (BLOCK_N / THREAD_N);
 static_assert(BLOCK_M * BLOCK_K <= THREADS * VEC && BLOCK_K * BLOCK_N <= THREADS * VEC, "a pack per thread at most");
 static_assert(THREAD_N == VEC, "a row of a thread's tile is one pack");
 
 // global -> register: this thread's pack of the tile of X, a matrix of rows x cols, that begins at (off_row, off_col).
-// What lies outside X counts as 0. Packs are inside or outside as a whole: cols is a multiple of 8.
+// Elements outside X count as 0. A pack is wholly inside or wholly outside: cols is a multiple of 8.
 template <int ROWS, int COLS>
 __device__ inline uint4 load_pack(const half* X, int64_t off_row, int64_t off_col, int rows, int cols) {
     const int i = threadIdx.x * VEC;
     const int64_t row = off_row + i / COLS;
     const int64_t col = off_col + i % COLS;
     uint4 pack = {};
-    // TODO(1): Load this thread's pack, 16 bytes at once, if it has one and it lies inside X. (~1 line)
+    // TODO(1): Load this thread's pack, 16 bytes at once, if it has one and it is inside X. (~1 line)
     // END TODO(1)
     return pack;
 }
 
-// register -> shared: the same pack to its place in the tile.
+// register -> shared: the same pack into its place in the tile.
 template <int ROWS, int COLS>
 __device__ inline void store_pack(half (*X_smem)[COLS], uint4 pack) {
     const int i = threadIdx.x * VEC;
@@ -47,8 +47,8 @@ __global__ void __launch_bounds__(THREADS) hgemm_t_8x8_sliced_k_f16x8_pack_kerne
     int M, int N, int K) {
     __shared__ alignas(16) half A_smem[BLOCK_M][BLOCK_K];
     __shared__ alignas(16) half B_smem[BLOCK_K][BLOCK_N];
-    // This block's BLOCK_M x BLOCK_N tile of C; blocks go along the rows of tiles. Offsets into a matrix are 64-bit:
-    // M, N and K fit int, their products need not.
+    // This block's BLOCK_M x BLOCK_N tile of C. Consecutive blocks follow a row of tiles. Offsets into a matrix are
+    // 64-bit: M, N and K fit int, their products may not.
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * BLOCK_M;
     const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * BLOCK_N;
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(THREADS) hgemm_t_8x8_sliced_k_f16x8_pack_kerne
     for (int64_t off_k = 0; off_k < K; off_k += BLOCK_K) {
         store_pack<BLOCK_M, BLOCK_K>(A_smem, load_pack<BLOCK_M, BLOCK_K>(A, off_m, off_k, M, K));
         store_pack<BLOCK_K, BLOCK_N>(B_smem, load_pack<BLOCK_K, BLOCK_N>(B, off_k, off_n, K, N));
-        // A thread reads rows and columns that others staged: all of them must be done writing.
+        // A thread reads rows and columns that others staged, so all of them must have written.
         __syncthreads();
 #pragma unroll
         for (int k = 0; k < BLOCK_K; ++k) {
@@ -74,19 +74,19 @@ __global__ void __launch_bounds__(THREADS) hgemm_t_8x8_sliced_k_f16x8_pack_kerne
 #pragma unroll
                 for (int n = 0; n < THREAD_N / 2; ++n) C_rmem[m][n] = __hfma2(A_rmem[m], B_rmem[n], C_rmem[m][n]);
         }
-        // The next turn overwrites both tiles: all threads must be done reading.
+        // The next iteration overwrites both tiles, so all threads must have read them.
         __syncthreads();
     }
     const int64_t row = off_m + thread_m;
     const int64_t col = off_n + thread_n;
-    // TODO(2): Store each row of this thread's tile at once, where it lies inside C. (~4 lines)
+    // TODO(2): Store each row of this thread's tile with one store, where it is inside C. (~4 lines)
     // END TODO(2)
 }
 
 KATA_EXPORT void hgemm_t_8x8_sliced_k_f16x8_pack(
     const half* A, const half* B, half* C, int M, int N, int K, cudaStream_t stream) {
-    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough C. The count fits int:
-    // 2^31 tiles would be a C of terabytes.
+    // One-dimensional grid: y and z end at 65535 blocks, too few for a tall C. The count fits int: with 2^31 tiles C
+    // would take terabytes.
     const int tiles_m = (M - 1) / BLOCK_M + 1;
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     hgemm_t_8x8_sliced_k_f16x8_pack_kernel<<<tiles_m * tiles_n, THREADS, 0, stream>>>(A, B, C, M, N, K);

@@ -1,9 +1,11 @@
-// hgemm_wmma_m16n16k16_mma4x2_warp2x4_dbuf_async: C = A @ B on Tensor Cores, the next tiles come while these are used
+// hgemm_wmma_m16n16k16_mma4x2_warp2x4_dbuf_async: C = A @ B on Tensor Cores, the next tiles are loaded while these are
+//            used
 //
 // Shapes     A: [M, K], B: [K, N], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, multiples of 8
 // Technique  128x128x16 tiles, two of each in shared memory, filled in turn by cp.async
-// New        over hgemm_wmma_m16n16k16_mma4x2_warp2x4: copies that nobody waits for, and one barrier per slice, not two
-// Bound      shared memory: eight rows of B that a fragment is loaded from begin in the same bank
+// New        over hgemm_wmma_m16n16k16_mma4x2_warp2x4: copies overlap with products, and one barrier per slice instead
+//            of two
+// Bound      shared memory: a fragment of B is loaded from eight rows, and all begin in the same bank
 #include "kata.cuh"
 #include <cstdint>
 #include <cuda_fp16.h>
@@ -32,27 +34,27 @@ using FragmentA = wmma::fragment<wmma::matrix_a, MMA_M, MMA_N, MMA_K, half, wmma
 using FragmentB = wmma::fragment<wmma::matrix_b, MMA_M, MMA_N, MMA_K, half, wmma::row_major>;
 using FragmentC = wmma::fragment<wmma::accumulator, MMA_M, MMA_N, MMA_K, float>;
 
-// global -> shared, 16 bytes, without registers and past L1: cp.async of the PTX ISA, 9.7.9.25.3.1.
+// global -> shared, 16 bytes, without registers, bypassing L1: cp.async of the PTX ISA, 9.7.9.25.3.1.
 __device__ inline void copy_async(half* X_smem, const half* X, bool inside) {
-    // TODO(1): Begin the copy. Where X is not inside it must read nothing and write zeros: the size of the source, the
-    //   operand after the 16, says how many bytes there are. The first operand is an address in shared memory, 32 bits
-    //   wide. (~2 lines)
+    // TODO(1): Start the copy. If inside is false, it must read nothing and write zeros: the size of the source, the
+    //   operand after the 16, says how many bytes to read. The first operand is a 32-bit address in shared memory.
+    //   (~2 lines)
     // END TODO(1)
 }
 
-// All copies that this thread has begun since the last commit are one group (9.7.9.25.3.2).
+// Makes a group of all copies that this thread has started since the last commit (9.7.9.25.3.2).
 __device__ inline void commit_group() {
     asm volatile("cp.async.commit_group;\n" ::: "memory");
 }
 
-// Waits until at most PENDING groups of this thread, the newest ones, are on their way (9.7.9.25.3.3).
+// Waits until at most the PENDING newest groups of this thread are in flight (9.7.9.25.3.3).
 template <int PENDING>
 __device__ inline void wait_group() {
     asm volatile("cp.async.wait_group %0;\n" ::"n"(PENDING) : "memory");
 }
 
-// global -> shared: begins to copy the tile of X, a matrix of rows x cols, that begins at (off_row, off_col). What lies
-// outside X counts as 0. Columns come in packs, and these are inside or outside as a whole: cols is a multiple of 8.
+// global -> shared: starts to copy the tile of X, a matrix of rows x cols, that begins at (off_row, off_col). Elements
+// outside X count as 0. A pack is wholly inside or wholly outside: cols is a multiple of 8.
 template <int ROWS, int COLS>
 __device__ inline void load_tile(
     half (*X_smem)[COLS], const half* X, int64_t off_row, int64_t off_col, int rows, int cols) {
@@ -84,8 +86,8 @@ __device__ inline void compute_tile(
     }
 }
 
-// registers -> shared -> global: rounds a fragment of C to half and stores it at (off_m, off_n) of C. Which lane holds
-// which element of a fragment is not specified; in C_smem, this warp's own, each has its place.
+// registers -> shared -> global: rounds a fragment of C to half and stores it at (off_m, off_n) of C. The layout of a
+// fragment is not specified. In C_smem, which belongs to this warp, each element has a known place.
 __device__ inline void store_fragment(
     const FragmentC& C_rmem, float* C_smem, half* C, int64_t off_m, int64_t off_n, int M, int N) {
     const int i = threadIdx.x % 32 * PACK;  // this lane's elements of the fragment: i..i+PACK-1
@@ -111,8 +113,8 @@ __global__ void __launch_bounds__(THREADS) hgemm_wmma_m16n16k16_mma4x2_warp2x4_d
     __shared__ alignas(32) half A_smem[STAGES][BLOCK_M][BLOCK_K];
     __shared__ alignas(32) half B_smem[STAGES][BLOCK_K][BLOCK_N];
     __shared__ alignas(32) float C_smem[WARPS_M * WARPS_N][MMA_M * MMA_N];
-    // This block's BLOCK_M x BLOCK_N tile of C; blocks go along the rows of tiles. Offsets into a matrix are 64-bit:
-    // M, N and K fit int, their products need not.
+    // This block's BLOCK_M x BLOCK_N tile of C. Consecutive blocks follow a row of tiles. Offsets into a matrix are
+    // 64-bit: M, N and K fit int, their products may not.
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * BLOCK_M;
     const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * BLOCK_N;
@@ -127,7 +129,7 @@ __global__ void __launch_bounds__(THREADS) hgemm_wmma_m16n16k16_mma4x2_warp2x4_d
     load_tile<BLOCK_K, BLOCK_N>(B_smem[0], B, 0, off_n, K, N);
     commit_group();
     for (int tile = 0; tile < tiles; ++tile) {
-        // TODO(2): Wait for this tile, begin to copy the next one into the other stage, and multiply this one
+        // TODO(2): Wait for this tile, start to copy the next one into the other stage, and multiply this one
         //   meanwhile, with one barrier. It must be right for an odd and an even number of tiles. (~9 lines)
         // END TODO(2)
     }
@@ -141,8 +143,8 @@ __global__ void __launch_bounds__(THREADS) hgemm_wmma_m16n16k16_mma4x2_warp2x4_d
 
 KATA_EXPORT void hgemm_wmma_m16n16k16_mma4x2_warp2x4_dbuf_async(
     const half* A, const half* B, half* C, int M, int N, int K, cudaStream_t stream) {
-    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough C. The count fits int:
-    // 2^31 tiles would be a C of terabytes.
+    // One-dimensional grid: y and z end at 65535 blocks, too few for a tall C. The count fits int: with 2^31 tiles C
+    // would take terabytes.
     const int tiles_m = (M - 1) / BLOCK_M + 1;
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     hgemm_wmma_m16n16k16_mma4x2_warp2x4_dbuf_async_kernel<<<tiles_m * tiles_n, THREADS, 0, stream>>>(A, B, C, M, N, K);

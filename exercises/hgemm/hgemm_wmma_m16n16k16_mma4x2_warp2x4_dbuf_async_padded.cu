@@ -1,9 +1,9 @@
-// hgemm_wmma_m16n16k16_mma4x2_warp2x4_dbuf_async_padded: C = A @ B on Tensor Cores, tiles in rows that do not collide
+// hgemm_wmma_m16n16k16_mma4x2_warp2x4_dbuf_async_padded: C = A @ B on Tensor Cores, tiles with padded rows
 //
 // Shapes     A: [M, K], B: [K, N], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, multiples of 8
 // Technique  128x128x16 tiles, two of each in shared memory, filled in turn by cp.async, their rows padded by 16 bytes
 // New        over hgemm_wmma_m16n16k16_mma4x2_warp2x4_dbuf_async: fragments are loaded without bank conflicts
-// Bound      latency: a tile has the time of one other to arrive
+// Bound      latency: a tile has the time of one other tile to arrive
 #include "kata.cuh"
 #include <cstdint>
 #include <cuda_fp16.h>
@@ -24,11 +24,11 @@ constexpr int BLOCK_M = WARPS_M * WARP_M;
 constexpr int BLOCK_N = WARPS_N * WARP_N;
 constexpr int BLOCK_K = MMA_K;
 constexpr int STAGES = 2;  // tiles of A and of B in shared memory
-// Halves between the end of a row of a tile and the next row. Of a fragment, eight rows are read at a time, 16 bytes of
-// each: rows that are an odd number of times 16 bytes long, here 272 and 48, begin in eight different groups of banks.
-// load_matrix_sync asks of a stride a multiple of 8 halves and of a fragment's pointer 32 bytes, and has both. Of the rows
-// every second one stands on 16 bytes only: nvcc 13.0 makes ldmatrix of it, which needs no more. WMMA does not promise
-// this.
+// Halves between the end of a row of a tile and the next row. A fragment is loaded eight rows at a time, 16 bytes of
+// each. Rows whose length is an odd multiple of 16 bytes, here 272 and 48, begin in eight different groups of banks.
+// load_matrix_sync requires a stride of a multiple of 8 halves and a fragment pointer aligned to 32 bytes, and gets
+// both. Every second row is aligned only to 16 bytes. nvcc 13.0 compiles it to ldmatrix, which needs no more. WMMA does
+// not promise this.
 constexpr int PAD = 8;
 constexpr int THREADS = WARPS_M * WARPS_N * 32;
 constexpr int PACK = 8;  // halves in 16 bytes, and what a lane stores of a fragment of C
@@ -38,25 +38,25 @@ using FragmentA = wmma::fragment<wmma::matrix_a, MMA_M, MMA_N, MMA_K, half, wmma
 using FragmentB = wmma::fragment<wmma::matrix_b, MMA_M, MMA_N, MMA_K, half, wmma::row_major>;
 using FragmentC = wmma::fragment<wmma::accumulator, MMA_M, MMA_N, MMA_K, float>;
 
-// global -> shared, 16 bytes, without registers and past L1: cp.async of the PTX ISA, 9.7.9.25.3.1.
+// global -> shared, 16 bytes, without registers, bypassing L1: cp.async of the PTX ISA, 9.7.9.25.3.1.
 __device__ inline void copy_async(half* X_smem, const half* X, bool inside) {
     const unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(X_smem));
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(to), "l"(X), "r"(inside ? 16 : 0) : "memory");
 }
 
-// All copies that this thread has begun since the last commit are one group (9.7.9.25.3.2).
+// Makes a group of all copies that this thread has started since the last commit (9.7.9.25.3.2).
 __device__ inline void commit_group() {
     asm volatile("cp.async.commit_group;\n" ::: "memory");
 }
 
-// Waits until at most PENDING groups of this thread, the newest ones, are on their way (9.7.9.25.3.3).
+// Waits until at most the PENDING newest groups of this thread are in flight (9.7.9.25.3.3).
 template <int PENDING>
 __device__ inline void wait_group() {
     asm volatile("cp.async.wait_group %0;\n" ::"n"(PENDING) : "memory");
 }
 
-// global -> shared: begins to copy the tile of X, a matrix of rows x cols, that begins at (off_row, off_col). What lies
-// outside X counts as 0. Columns come in packs, and these are inside or outside as a whole: cols is a multiple of 8.
+// global -> shared: starts to copy the tile of X, a matrix of rows x cols, that begins at (off_row, off_col). Elements
+// outside X count as 0. A pack is wholly inside or wholly outside: cols is a multiple of 8.
 template <int ROWS, int COLS>
 __device__ inline void load_tile(
     half (*X_smem)[COLS + PAD], const half* X, int64_t off_row, int64_t off_col, int rows, int cols) {
@@ -69,12 +69,11 @@ __device__ inline void load_tile(
     }
 }
 
-// shared -> registers: this warp's fragments of columns k..k+MMA_K-1 of a tile of A and of the same rows of a tile of
-// B.
+// shared -> registers: this warp's fragments of columns k..k+MMA_K-1 of a tile of A and of the same rows of one of B.
 __device__ inline void load_fragments(
     FragmentA* A_rmem, FragmentB* B_rmem, const half (*A_smem)[BLOCK_K + PAD], const half (*B_smem)[BLOCK_N + PAD],
     int warp_m, int warp_n, int k) {
-    // TODO(1): Load this warp's fragments. A row of a tile is its elements and the padding now. (~6 lines)
+    // TODO(1): Load this warp's fragments. A row of a tile now consists of its elements and the padding. (~6 lines)
     // END TODO(1)
 }
 
@@ -86,8 +85,8 @@ __device__ inline void multiply(FragmentC (*C_rmem)[FRAGS_N], const FragmentA* A
         for (int n = 0; n < FRAGS_N; ++n) wmma::mma_sync(C_rmem[m][n], A_rmem[m], B_rmem[n], C_rmem[m][n]);
 }
 
-// registers -> shared -> global: rounds a fragment of C to half and stores it at (off_m, off_n) of C. Which lane holds
-// which element of a fragment is not specified; in C_smem, this warp's own, each has its place.
+// registers -> shared -> global: rounds a fragment of C to half and stores it at (off_m, off_n) of C. The layout of a
+// fragment is not specified. In C_smem, which belongs to this warp, each element has a known place.
 __device__ inline void store_fragment(
     const FragmentC& C_rmem, float* C_smem, half* C, int64_t off_m, int64_t off_n, int M, int N) {
     const int i = threadIdx.x % 32 * PACK;  // this lane's elements of the fragment: i..i+PACK-1
@@ -113,8 +112,8 @@ __global__ void __launch_bounds__(THREADS) hgemm_wmma_m16n16k16_mma4x2_warp2x4_d
     __shared__ alignas(32) half A_smem[STAGES][BLOCK_M][BLOCK_K + PAD];
     __shared__ alignas(32) half B_smem[STAGES][BLOCK_K][BLOCK_N + PAD];
     __shared__ alignas(32) float C_smem[WARPS_M * WARPS_N][MMA_M * MMA_N];
-    // This block's BLOCK_M x BLOCK_N tile of C; blocks go along the rows of tiles. Offsets into a matrix are 64-bit:
-    // M, N and K fit int, their products need not.
+    // This block's BLOCK_M x BLOCK_N tile of C. Consecutive blocks follow a row of tiles. Offsets into a matrix are
+    // 64-bit: M, N and K fit int, their products may not.
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * BLOCK_M;
     const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * BLOCK_N;
@@ -131,7 +130,8 @@ __global__ void __launch_bounds__(THREADS) hgemm_wmma_m16n16k16_mma4x2_warp2x4_d
     for (int tile = 0; tile < tiles; ++tile) {
         const int stage = tile % STAGES;
         wait_group<0>();
-        // The tile is here for this thread; behind the barrier it is for all, and all are done with the other stage.
+        // The tile has arrived for this thread. After the barrier it has for all, and all are done with the other
+        // stage.
         __syncthreads();
         if (tile + 1 < tiles) {
             const int64_t off_k = static_cast<int64_t>(tile + 1) * BLOCK_K;
@@ -157,8 +157,8 @@ __global__ void __launch_bounds__(THREADS) hgemm_wmma_m16n16k16_mma4x2_warp2x4_d
 
 KATA_EXPORT void hgemm_wmma_m16n16k16_mma4x2_warp2x4_dbuf_async_padded(
     const half* A, const half* B, half* C, int M, int N, int K, cudaStream_t stream) {
-    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough C. The count fits int:
-    // 2^31 tiles would be a C of terabytes.
+    // One-dimensional grid: y and z end at 65535 blocks, too few for a tall C. The count fits int: with 2^31 tiles C
+    // would take terabytes.
     const int tiles_m = (M - 1) / BLOCK_M + 1;
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     hgemm_wmma_m16n16k16_mma4x2_warp2x4_dbuf_async_padded_kernel<<<tiles_m * tiles_n, THREADS, 0, stream>>>(

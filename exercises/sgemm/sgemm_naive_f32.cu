@@ -2,8 +2,8 @@
 //
 // Shapes     A: [M, K], B: [K, N], C: [M, N] f32, row-major, contiguous, 16-byte aligned bases, any M, N, K >= 1
 // Technique  a thread walks along one row of A and down one column of B
-// New        over elementwise_f32: two output dimensions, and every input element is read by many threads
-// Bound      memory instructions: two loads for every multiply-add
+// New        over elementwise_f32: two output dimensions, and many threads read each input element
+// Bound      memory instructions: two loads per multiply-add
 #include "kata.cuh"
 #include <cstdint>
 
@@ -16,22 +16,22 @@ __global__ void __launch_bounds__(THREADS) sgemm_naive_f32_kernel(
     const float* __restrict__ B,  // [K, N]
     float* __restrict__ C,        // [M, N]
     int M, int N, int K) {
-    // This block's BLOCK_M x BLOCK_N tile of C; blocks go along the rows of tiles. Offsets into a matrix are 64-bit:
-    // M, N and K fit int, their products need not.
+    // This block's BLOCK_M x BLOCK_N tile of C. Consecutive blocks follow a row of tiles. Offsets into a matrix are
+    // 64-bit: M, N and K fit int, their products may not.
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * BLOCK_M;
     const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * BLOCK_N;
-    // TODO(1): Give every thread its own row and column of C within the tile. The 32 threads of a warp (consecutive
+    // TODO(1): Give each thread its own row and column of C within the tile. The 32 threads of a warp (consecutive
     //   threadIdx.x) must load B and store C coalesced, and load A as one broadcast. (~2 lines)
     // END TODO(1)
     // TODO(2): Sum A[row, k] * B[k, col] over all k in a register, then store it once. Threads outside C, right of or
-    //   below a ragged edge, must neither load nor store. (~5 lines)
+    //   below a ragged edge, must not load or store. (~5 lines)
     // END TODO(2)
 }
 
 KATA_EXPORT void sgemm_naive_f32(const float* A, const float* B, float* C, int M, int N, int K, cudaStream_t stream) {
-    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough C. The count fits int:
-    // 2^31 tiles would be a C of terabytes.
+    // One-dimensional grid: y and z end at 65535 blocks, too few for a tall C. The count fits int: with 2^31 tiles C
+    // would take terabytes.
     const int tiles_m = (M - 1) / BLOCK_M + 1;
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     const dim3 threads(BLOCK_N, BLOCK_M);

@@ -3,7 +3,7 @@
 // Shapes     A: [M, K], B: [K, N], C: [M, N] f32, row-major, contiguous, 16-byte aligned bases, any M, N, K >= 1
 // Technique  32x32x32 tiles: a block loads a slice of A and of B once, and 32 threads use every element of it
 // New        over sgemm_naive_f32: shared memory, two barriers per slice; 32 times fewer global loads
-// Bound      shared memory: still about two loads for every multiply-add, only from nearer by
+// Bound      shared memory: still about two loads per multiply-add, but from nearer memory
 #include "kata.cuh"
 #include <cstdint>
 
@@ -16,8 +16,8 @@ constexpr int THREADS = BLOCK_M * BLOCK_N;  // one per element of the tile of C
 template <int ROWS, int COLS>
 __device__ inline void load_tile(
     float (*X_smem)[COLS], const float* X, int64_t off_row, int64_t off_col, int rows, int cols) {
-    // TODO(1): Stage the tile with the THREADS threads of the block, neighbouring threads neighbouring elements. What lies
-    //   outside X counts as 0 and is not loaded. (~5 lines)
+    // TODO(1): Stage the tile with the THREADS threads of the block. Adjacent threads stage adjacent elements. Elements
+    //   outside X count as 0 and are not loaded. (~5 lines)
     // END TODO(1)
 }
 
@@ -28,8 +28,8 @@ __global__ void __launch_bounds__(THREADS) sgemm_sliced_k_f32_kernel(
     int M, int N, int K) {
     __shared__ float A_smem[BLOCK_M][BLOCK_K];
     __shared__ float B_smem[BLOCK_K][BLOCK_N];
-    // This block's BLOCK_M x BLOCK_N tile of C; blocks go along the rows of tiles. Offsets into a matrix are 64-bit:
-    // M, N and K fit int, their products need not.
+    // This block's BLOCK_M x BLOCK_N tile of C. Consecutive blocks follow a row of tiles. Offsets into a matrix are
+    // 64-bit: M, N and K fit int, their products may not.
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * BLOCK_M;
     const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * BLOCK_N;
@@ -37,22 +37,22 @@ __global__ void __launch_bounds__(THREADS) sgemm_sliced_k_f32_kernel(
     const int thread_n = threadIdx.x % BLOCK_N;
     float sum = 0.0f;
     for (int64_t off_k = 0; off_k < K; off_k += BLOCK_K) {
-        // TODO(2): global -> shared: stage A's slice and B's. No thread may read a tile that is not whole. (~3 lines)
+        // TODO(2): global -> shared: stage A's slice and B's. No thread may read an incomplete tile. (~3 lines)
         // END TODO(2)
-        // TODO(3): shared -> register: add this slice's BLOCK_K products to sum, free of bank conflicts. No thread may
+        // TODO(3): shared -> register: add this slice's BLOCK_K products to sum, without bank conflicts. No thread may
         //   stage the next slice over values that another still needs. (~3 lines)
         // END TODO(3)
     }
     const int64_t row = off_m + thread_m;
     const int64_t col = off_n + thread_n;
-    // TODO(4): Store each element of C once. Threads outside C helped to stage tiles, but own nothing. (~1 line)
+    // TODO(4): Store each element of C once. Threads outside C helped to stage tiles, but store nothing. (~1 line)
     // END TODO(4)
 }
 
 KATA_EXPORT void sgemm_sliced_k_f32(
     const float* A, const float* B, float* C, int M, int N, int K, cudaStream_t stream) {
-    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough C. The count fits int:
-    // 2^31 tiles would be a C of terabytes.
+    // One-dimensional grid: y and z end at 65535 blocks, too few for a tall C. The count fits int: with 2^31 tiles C
+    // would take terabytes.
     const int tiles_m = (M - 1) / BLOCK_M + 1;
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     sgemm_sliced_k_f32_kernel<<<tiles_m * tiles_n, THREADS, 0, stream>>>(A, B, C, M, N, K);

@@ -1,9 +1,10 @@
-// sgemm_t_8x16_k16_warp_rbuf_serpentine_hoisted_block_swizzle: C = A @ B, 8 x 16 elements of C per thread, memory in 128-bit accesses
+// sgemm_t_8x16_k16_warp_rbuf_serpentine_hoisted_block_swizzle: C = A @ B, 8 x 16 elements of C per thread, 128-bit
+//            accesses
 //
 // Shapes     A: [M, K], B: [K, N], C: [M, N] f32, row-major, contiguous, 16-byte aligned bases, N and K multiples of 4
-// Technique  128x256x16 tiles; blocks that run at the same time have tiles that form a block of tiles, not a long row
+// Technique  128x256x16 tiles; the tiles of concurrent blocks form a compact group, not a long row
 // New        over sgemm_t_8x16_k16_warp_rbuf_serpentine_hoisted: blocks go through C in strips of 8 columns of tiles
-// Bound      arithmetic: what is left is the last wave of blocks, which does not fill the card
+// Bound      arithmetic; the rest is the last wave of blocks, which does not fill the GPU
 #include "kata.cuh"
 #include <cstdint>
 
@@ -13,9 +14,9 @@ constexpr int BLOCK_K = 16;
 constexpr int THREAD_M = 8;   // rows of C per thread
 constexpr int THREAD_N = 16;  // columns of C per thread
 constexpr int THREADS = (BLOCK_M / THREAD_M) * (BLOCK_N / THREAD_N);
-constexpr int STRIP = 8;   // columns of tiles that blocks go through together
+constexpr int STRIP = 8;   // columns of tiles per strip
 constexpr int PACK = 4;    // floats in 16 bytes
-constexpr int STEP_M = 4;  // lanes along M: a thread's packs of rows lie PACK * STEP_M apart
+constexpr int STEP_M = 4;  // lanes along M: a thread's packs of rows are PACK * STEP_M apart
 constexpr int STEP_N = 8;  // and its packs of columns PACK * STEP_N
 constexpr int WARP_M = STEP_M * THREAD_M;
 constexpr int WARP_N = STEP_N * THREAD_N;
@@ -24,8 +25,8 @@ static_assert(BLOCK_K % 2 == 0, "the first k of a slice is always in buffer 0");
 static_assert(STEP_M * STEP_N == 32, "a warp's lanes");
 static_assert(THREADS * PACK % BLOCK_K == 0 && THREADS * PACK % BLOCK_N == 0, "a thread's packs share columns");
 
-// Where element m of slice k of A's tile lies in A_smem[k]: slices 0-3, 4-7, 8-11 and 12-15 differ by which 8 of 32 banks
-// come first. Packs remain whole and aligned.
+// The column in A_smem[k] of element m of slice k of A's tile. Slices 0-3, 4-7, 8-11 and 12-15 differ in which 8 of 32
+// banks come first. Packs remain whole and aligned.
 __device__ inline int swizzle(int k, int m) {
     int place = m;
     place ^= k / PACK % 4 * 8;
@@ -41,9 +42,9 @@ __device__ inline const float4& pack_at(const float* x) {
     return *reinterpret_cast<const float4*>(x);
 }
 
-// global -> registers: this thread's packs of a tile. The first is at X, the others are below it. From X on, rows x
-// cols elements are inside the matrix, whose rows are stride apart; none are if one is negative. What lies outside
-// counts as 0. Columns come in packs, and these are inside or outside as a whole: stride is a multiple of 4.
+// global -> registers: this thread's packs of a tile. X points to the first, and the others are below it. From X on,
+// rows x cols elements are inside the matrix, whose rows are stride apart. If rows or cols is negative, none is.
+// Elements outside count as 0. A pack is wholly inside or wholly outside: stride is a multiple of 4.
 template <int ROWS, int COLS>
 __device__ inline void fetch_tile(float4* X_rmem, const float* X, int rows, int cols, int stride) {
     static_assert(ROWS * COLS % (THREADS * PACK) == 0, "every thread has equally many packs");
@@ -55,8 +56,8 @@ __device__ inline void fetch_tile(float4* X_rmem, const float* X, int rows, int 
     }
 }
 
-// global -> shared: begins to copy a tile as fetch_tile fetches it, without registers: cp.async of the PTX ISA,
-// 9.7.9.25.3.1. Of a pack that lies outside X no byte is read, and 16 zeros are written.
+// global -> shared: starts to copy the packs of a tile that fetch_tile would fetch, without registers: cp.async of the
+// PTX ISA, 9.7.9.25.3.1. For a pack outside X it reads no byte and writes 16 zeros.
 template <int ROWS, int COLS>
 __device__ inline void copy_tile_async(float (*X_smem)[COLS], const float* X, int rows, int cols, int stride) {
     static_assert(ROWS * COLS % (THREADS * PACK) == 0, "every thread has equally many packs");
@@ -72,12 +73,12 @@ __device__ inline void copy_tile_async(float (*X_smem)[COLS], const float* X, in
     }
 }
 
-// Waits for all copies that this thread has begun (9.7.9.25.3.3).
+// Waits for all copies that this thread has started (9.7.9.25.3.3).
 __device__ inline void wait_all() {
     asm volatile("cp.async.wait_all;\n" ::: "memory");
 }
 
-// registers -> shared, transposed: the same with X_smem[col][row], swizzled.
+// registers -> shared, transposed: the same into X_smem[col][row], swizzled.
 template <int ROWS, int COLS>
 __device__ inline void stage_tile_transposed(float (*X_smem)[ROWS], const float4* X_rmem) {
 #pragma unroll
@@ -85,7 +86,7 @@ __device__ inline void stage_tile_transposed(float (*X_smem)[ROWS], const float4
         const int row = (i + threadIdx.x * PACK) / COLS;
         const int col = (i + threadIdx.x * PACK) % COLS;
         const float4 pack = X_rmem[i / (THREADS * PACK)];
-        // Four lanes share a row of X: a warp's 32 words of one store fall in 32 banks, thanks to swizzle.
+        // Four lanes share a row of X. swizzle puts the 32 words of a warp's store into 32 banks.
         X_smem[col + 0][swizzle(col, row)] = pack.x;
         X_smem[col + 1][swizzle(col, row)] = pack.y;
         X_smem[col + 2][swizzle(col, row)] = pack.z;
@@ -111,21 +112,22 @@ __global__ void __launch_bounds__(THREADS) sgemm_t_8x16_k16_warp_rbuf_serpentine
     int M, int N, int K) {
     __shared__ alignas(16) float A_smem[2][BLOCK_K][BLOCK_M];
     __shared__ alignas(16) float B_smem[2][BLOCK_K][BLOCK_N];
-    // This block's BLOCK_M x BLOCK_N tile of C; blocks go through C in strips of STRIP tiles. Offsets into a matrix are
-    // 64-bit: M, N and K fit int, their products need not.
+    // This block's BLOCK_M x BLOCK_N tile of C. Blocks go through C in strips of STRIP tiles. Offsets into a matrix are
+    // 64-bit: M, N and K fit int, their products may not.
     const int tiles_m = (M - 1) / BLOCK_M + 1;
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     int64_t off_m = 0;
     int64_t off_n = 0;
-    // TODO(1): Place this block: strips of STRIP columns of tiles from left to right, in a strip row after row, in a row
-    //   from left to right. The last strip may be narrower. Every tile is some block's, and no tile two blocks'. (~6 lines)
+    // TODO(1): Give this block its tile. Strips of STRIP columns of tiles follow from left to right, rows within a
+    //   strip from top to bottom, tiles within a row from left to right. The last strip may be narrower. Each tile
+    //   belongs to exactly one block. (~6 lines)
     // END TODO(1)
     const int warp_id = threadIdx.x / 32;
     const int lane_id = threadIdx.x % 32;
     const int thread_m = warp_id / WARPS_N * WARP_M + lane_id / STEP_N * PACK;
     const int thread_n = warp_id % WARPS_N * WARP_N + lane_id % STEP_N * PACK;
     alignas(16) float C_rmem[THREAD_M][THREAD_N] = {};
-    float4 A_next[BLOCK_M * BLOCK_K / (THREADS * PACK)];  // this thread's packs of the slice that comes next
+    float4 A_next[BLOCK_M * BLOCK_K / (THREADS * PACK)];  // this thread's packs of the next slice
     const int A_row = threadIdx.x * PACK / BLOCK_K;
     const int A_col = threadIdx.x * PACK % BLOCK_K;
     const int B_row = threadIdx.x * PACK / BLOCK_N;
@@ -140,10 +142,10 @@ __global__ void __launch_bounds__(THREADS) sgemm_t_8x16_k16_warp_rbuf_serpentine
     alignas(16) float B_rmem[2][THREAD_N];
     stage_tile_transposed<BLOCK_M, BLOCK_K>(A_smem[0], A_next);
     wait_all();
-    // A thread reads rows and columns that others staged: all of them must be done writing.
+    // A thread reads rows and columns that others staged, so all of them must have written.
     __syncthreads();
     load_operands(A_rmem[0], B_rmem[0], A_smem[0], B_smem[0], 0, thread_m, thread_n);
-    // left: the columns of A and rows of B behind this slice
+    // left: the columns of A and rows of B after this slice
     for (int stage = 0, left = K - BLOCK_K; left > -BLOCK_K; left -= BLOCK_K) {
         const int next = left > 0 ? 1 - stage : stage;
         if (left > 0) {
@@ -158,12 +160,12 @@ __global__ void __launch_bounds__(THREADS) sgemm_t_8x16_k16_warp_rbuf_serpentine
                 load_operands(
                     A_rmem[(k + 1) % 2], B_rmem[(k + 1) % 2], A_smem[stage], B_smem[stage], k + 1, thread_m, thread_n);
             } else {
-                // Without a next slice, operands of this one are loaded, and never multiplied: around the barrier there
-                // is no branch, and the compiler may move products to before and behind it.
+                // Without a next slice, operands of this one are loaded again and never multiplied. So there is no
+                // branch around the barrier, and the compiler may move products across it.
                 if (next != stage) stage_tile_transposed<BLOCK_M, BLOCK_K>(A_smem[next], A_next);
                 wait_all();
-                // The next slice was staged by others: all of them must be done writing. And all are done with this
-                // slice, except for what they hold in registers: its buffer may be overwritten in the next turn.
+                // Others staged the next slice, so all of them must have written. All are done with this slice, except
+                // for what they hold in registers: the next iteration may overwrite its buffer.
                 __syncthreads();
                 load_operands(A_rmem[0], B_rmem[0], A_smem[next], B_smem[next], 0, thread_m, thread_n);
             }
@@ -191,8 +193,8 @@ __global__ void __launch_bounds__(THREADS) sgemm_t_8x16_k16_warp_rbuf_serpentine
 
 KATA_EXPORT void sgemm_t_8x16_k16_warp_rbuf_serpentine_hoisted_block_swizzle(
     const float* A, const float* B, float* C, int M, int N, int K, cudaStream_t stream) {
-    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough C. The count fits int:
-    // 2^31 tiles would be a C of terabytes.
+    // One-dimensional grid: y and z end at 65535 blocks, too few for a tall C. The count fits int: with 2^31 tiles C
+    // would take terabytes.
     const int tiles_m = (M - 1) / BLOCK_M + 1;
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     sgemm_t_8x16_k16_warp_rbuf_serpentine_hoisted_block_swizzle_kernel<<<tiles_m * tiles_n, THREADS, 0, stream>>>(

@@ -1,9 +1,10 @@
-// sgemm_t_8x16_sliced_k16_f32x4_bcf_dbuf_async_warp_rbuf: C = A @ B, 8 x 16 elements of C per thread, memory in 128-bit accesses
+// sgemm_t_8x16_sliced_k16_f32x4_bcf_dbuf_async_warp_rbuf: C = A @ B, 8 x 16 elements of C per thread, 128-bit accesses
 //
 // Shapes     A: [M, K], B: [K, N], C: [M, N] f32, row-major, contiguous, 16-byte aligned bases, N and K multiples of 4
 // Technique  128x256x16 tiles; a thread holds the operands of two k: one is multiplied while the next is loaded
-// New        over sgemm_t_8x16_sliced_k16_f32x4_bcf_dbuf_async_warp: two buffers in registers too, across the barrier
-// Bound      registers: many multiply-adds want three from the same bank of the register file
+// New        over sgemm_t_8x16_sliced_k16_f32x4_bcf_dbuf_async_warp: two buffers in registers too, also across the
+//            barrier
+// Bound      registers: many multiply-adds read three operands from the same bank of the register file
 #include "kata.cuh"
 #include <cstdint>
 
@@ -14,7 +15,7 @@ constexpr int THREAD_M = 8;   // rows of C per thread
 constexpr int THREAD_N = 16;  // columns of C per thread
 constexpr int THREADS = (BLOCK_M / THREAD_M) * (BLOCK_N / THREAD_N);
 constexpr int PACK = 4;    // floats in 16 bytes
-constexpr int STEP_M = 4;  // lanes along M: a thread's packs of rows lie PACK * STEP_M apart
+constexpr int STEP_M = 4;  // lanes along M: a thread's packs of rows are PACK * STEP_M apart
 constexpr int STEP_N = 8;  // and its packs of columns PACK * STEP_N
 constexpr int WARP_M = STEP_M * THREAD_M;
 constexpr int WARP_N = STEP_N * THREAD_N;
@@ -22,8 +23,8 @@ constexpr int WARPS_N = BLOCK_N / WARP_N;
 static_assert(BLOCK_K % 2 == 0, "the first k of a slice is always in buffer 0");
 static_assert(STEP_M * STEP_N == 32, "a warp's lanes");
 
-// Where element m of slice k of A's tile lies in A_smem[k]: slices 0-3, 4-7, 8-11 and 12-15 differ by which 8 of 32 banks
-// come first. Packs remain whole and aligned.
+// The column in A_smem[k] of element m of slice k of A's tile. Slices 0-3, 4-7, 8-11 and 12-15 differ in which 8 of 32
+// banks come first. Packs remain whole and aligned.
 __device__ inline int swizzle(int k, int m) {
     int place = m;
     place ^= k / PACK % 4 * 8;
@@ -39,9 +40,8 @@ __device__ inline const float4& pack_at(const float* x) {
     return *reinterpret_cast<const float4*>(x);
 }
 
-// global -> registers: this thread's packs of the tile of X, a matrix of rows x cols, that begins at (off_row, off_col).
-// What lies outside X counts as 0. Columns come in packs, and these are inside or outside as a whole: cols is a multiple
-// of 4.
+// global -> registers: this thread's packs of the tile of X, a matrix of rows x cols, that begins at (off_row,
+// off_col). Elements outside X count as 0. A pack is wholly inside or wholly outside: cols is a multiple of 4.
 template <int ROWS, int COLS>
 __device__ inline void fetch_tile(
     float4* X_rmem, const float* X, int64_t off_row, int64_t off_col, int rows, int cols) {
@@ -56,8 +56,8 @@ __device__ inline void fetch_tile(
     }
 }
 
-// global -> shared: begins to copy a tile as fetch_tile fetches it, without registers: cp.async of the PTX ISA,
-// 9.7.9.25.3.1. Of a pack that lies outside X no byte is read, and 16 zeros are written.
+// global -> shared: starts to copy the packs of a tile that fetch_tile would fetch, without registers: cp.async of the
+// PTX ISA, 9.7.9.25.3.1. For a pack outside X it reads no byte and writes 16 zeros.
 template <int ROWS, int COLS>
 __device__ inline void copy_tile_async(
     float (*X_smem)[COLS], const float* X, int64_t off_row, int64_t off_col, int rows, int cols) {
@@ -74,12 +74,12 @@ __device__ inline void copy_tile_async(
     }
 }
 
-// Waits for all copies that this thread has begun (9.7.9.25.3.3).
+// Waits for all copies that this thread has started (9.7.9.25.3.3).
 __device__ inline void wait_all() {
     asm volatile("cp.async.wait_all;\n" ::: "memory");
 }
 
-// registers -> shared, transposed: the same with X_smem[col][row], swizzled.
+// registers -> shared, transposed: the same into X_smem[col][row], swizzled.
 template <int ROWS, int COLS>
 __device__ inline void stage_tile_transposed(float (*X_smem)[ROWS], const float4* X_rmem) {
 #pragma unroll
@@ -87,7 +87,7 @@ __device__ inline void stage_tile_transposed(float (*X_smem)[ROWS], const float4
         const int row = (i + threadIdx.x * PACK) / COLS;
         const int col = (i + threadIdx.x * PACK) % COLS;
         const float4 pack = X_rmem[i / (THREADS * PACK)];
-        // Four lanes share a row of X: a warp's 32 words of one store fall in 32 banks, thanks to swizzle.
+        // Four lanes share a row of X. swizzle puts the 32 words of a warp's store into 32 banks.
         X_smem[col + 0][swizzle(col, row)] = pack.x;
         X_smem[col + 1][swizzle(col, row)] = pack.y;
         X_smem[col + 2][swizzle(col, row)] = pack.z;
@@ -113,8 +113,8 @@ __global__ void __launch_bounds__(THREADS) sgemm_t_8x16_sliced_k16_f32x4_bcf_dbu
     int M, int N, int K) {
     __shared__ alignas(16) float A_smem[2][BLOCK_K][BLOCK_M];
     __shared__ alignas(16) float B_smem[2][BLOCK_K][BLOCK_N];
-    // This block's BLOCK_M x BLOCK_N tile of C; blocks go along the rows of tiles. Offsets into a matrix are 64-bit:
-    // M, N and K fit int, their products need not.
+    // This block's BLOCK_M x BLOCK_N tile of C. Consecutive blocks follow a row of tiles. Offsets into a matrix are
+    // 64-bit: M, N and K fit int, their products may not.
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * BLOCK_M;
     const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * BLOCK_N;
@@ -123,14 +123,14 @@ __global__ void __launch_bounds__(THREADS) sgemm_t_8x16_sliced_k16_f32x4_bcf_dbu
     const int thread_m = warp_id / WARPS_N * WARP_M + lane_id / STEP_N * PACK;
     const int thread_n = warp_id % WARPS_N * WARP_N + lane_id % STEP_N * PACK;
     alignas(16) float C_rmem[THREAD_M][THREAD_N] = {};
-    float4 A_next[BLOCK_M * BLOCK_K / (THREADS * PACK)];  // this thread's packs of the slice that comes next
+    float4 A_next[BLOCK_M * BLOCK_K / (THREADS * PACK)];  // this thread's packs of the next slice
     fetch_tile<BLOCK_M, BLOCK_K>(A_next, A, off_m, 0, M, K);
     copy_tile_async<BLOCK_K, BLOCK_N>(B_smem[0], B, 0, off_n, K, N);
     alignas(16) float A_rmem[2][THREAD_M];
     alignas(16) float B_rmem[2][THREAD_N];
     stage_tile_transposed<BLOCK_M, BLOCK_K>(A_smem[0], A_next);
     wait_all();
-    // A thread reads rows and columns that others staged: all of them must be done writing.
+    // A thread reads rows and columns that others staged, so all of them must have written.
     __syncthreads();
     load_operands(A_rmem[0], B_rmem[0], A_smem[0], B_smem[0], 0, thread_m, thread_n);
     for (int64_t off_k = 0; off_k < K; off_k += BLOCK_K) {
@@ -141,8 +141,9 @@ __global__ void __launch_bounds__(THREADS) sgemm_t_8x16_sliced_k16_f32x4_bcf_dbu
         }
 #pragma unroll
         for (int k = 0; k < BLOCK_K; ++k) {
-            // TODO(1): Load the operands of the next k into the buffer that is not multiplied now. Behind the last k of
-            //   this slice comes the first of the next, if there is one: it must be whole by then. (~9 lines)
+            // TODO(1): Load the operands of the next k into the buffer that is not multiplied now. After the last k of
+            //   this slice, load the first k of the next slice, if there is one: it must be complete by then.
+            //   (~9 lines)
             // END TODO(1)
 #pragma unroll
             for (int m = 0; m < THREAD_M; ++m)
@@ -163,8 +164,8 @@ __global__ void __launch_bounds__(THREADS) sgemm_t_8x16_sliced_k16_f32x4_bcf_dbu
 
 KATA_EXPORT void sgemm_t_8x16_sliced_k16_f32x4_bcf_dbuf_async_warp_rbuf(
     const float* A, const float* B, float* C, int M, int N, int K, cudaStream_t stream) {
-    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough C. The count fits int:
-    // 2^31 tiles would be a C of terabytes.
+    // One-dimensional grid: y and z end at 65535 blocks, too few for a tall C. The count fits int: with 2^31 tiles C
+    // would take terabytes.
     const int tiles_m = (M - 1) / BLOCK_M + 1;
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     sgemm_t_8x16_sliced_k16_f32x4_bcf_dbuf_async_warp_rbuf_kernel<<<tiles_m * tiles_n, THREADS, 0, stream>>>(

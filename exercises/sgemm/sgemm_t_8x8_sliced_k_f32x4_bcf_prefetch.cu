@@ -1,9 +1,9 @@
 // sgemm_t_8x8_sliced_k_f32x4_bcf_prefetch: C = A @ B, 8 x 8 elements of C per thread, memory in 128-bit accesses
 //
 // Shapes     A: [M, K], B: [K, N], C: [M, N] f32, row-major, contiguous, 16-byte aligned bases, N and K multiples of 4
-// Technique  128x128x8 tiles; while a slice is multiplied, the next is on its way from global memory to registers
-// New        over sgemm_t_8x8_sliced_k_f32x4_bcf: loads are begun early, and overlap with arithmetic
-// Bound      waiting at two barriers per slice: staging and multiplying take turns
+// Technique  128x128x8 tiles; while a slice is multiplied, the next is in flight from global memory to registers
+// New        over sgemm_t_8x8_sliced_k_f32x4_bcf: loads start early and overlap with arithmetic
+// Bound      two barriers per slice: staging and multiplying alternate
 #include "kata.cuh"
 #include <cstdint>
 
@@ -14,9 +14,9 @@ constexpr int THREAD_M = 8;  // rows of C per thread
 constexpr int THREAD_N = 8;  // columns of C per thread
 constexpr int THREADS = (BLOCK_M / THREAD_M) * (BLOCK_N / THREAD_N);
 constexpr int PACK = 4;                     // floats in 16 bytes
-constexpr int STEP_M = BLOCK_M / THREAD_M;  // threads along M: a thread's packs of rows lie PACK * STEP_M apart
+constexpr int STEP_M = BLOCK_M / THREAD_M;  // threads along M: a thread's packs of rows are PACK * STEP_M apart
 constexpr int STEP_N = BLOCK_N / THREAD_N;  // and its packs of columns PACK * STEP_N
-constexpr int PAD = 4;  // A's slices lie 132 words apart: k and k + 4 are 16 banks apart, packs remain aligned
+constexpr int PAD = 4;  // A's slices are 132 words apart: k and k + 4 are 16 banks apart, packs remain aligned
 
 // The PACK floats at x, which is 16-byte aligned: one 128-bit access.
 __device__ inline float4& pack_at(float* x) {
@@ -27,15 +27,14 @@ __device__ inline const float4& pack_at(const float* x) {
     return *reinterpret_cast<const float4*>(x);
 }
 
-// global -> registers: this thread's packs of the tile of X, a matrix of rows x cols, that begins at (off_row, off_col).
-// What lies outside X counts as 0. Columns come in packs, and these are inside or outside as a whole: cols is a multiple
-// of 4.
+// global -> registers: this thread's packs of the tile of X, a matrix of rows x cols, that begins at (off_row,
+// off_col). Elements outside X count as 0. A pack is wholly inside or wholly outside: cols is a multiple of 4.
 template <int ROWS, int COLS>
 __device__ inline void fetch_tile(
     float4* X_rmem, const float* X, int64_t off_row, int64_t off_col, int rows, int cols) {
     static_assert(ROWS * COLS % (THREADS * PACK) == 0, "every thread has equally many packs");
-    // TODO(1): Load this thread's packs, each into its place of X_rmem, or zeros where X ends. Every index into X_rmem is
-    //   known to the compiler, so that it stays in registers. (~7 lines)
+    // TODO(1): Load this thread's packs into X_rmem, one element of it per pack, with zeros outside X. The compiler
+    //   must know every index into X_rmem, so that it stays in registers. (~7 lines)
     // END TODO(1)
 }
 
@@ -49,7 +48,7 @@ __device__ inline void stage_tile(float (*X_smem)[COLS], const float4* X_rmem) {
     }
 }
 
-// registers -> shared, transposed: the same with X_smem[col][row].
+// registers -> shared, transposed: the same into X_smem[col][row].
 template <int ROWS, int COLS>
 __device__ inline void stage_tile_transposed(float (*X_smem)[ROWS + PAD], const float4* X_rmem) {
 #pragma unroll
@@ -57,7 +56,7 @@ __device__ inline void stage_tile_transposed(float (*X_smem)[ROWS + PAD], const 
         const int row = (i + threadIdx.x * PACK) / COLS;
         const int col = (i + threadIdx.x * PACK) % COLS;
         const float4 pack = X_rmem[i / (THREADS * PACK)];
-        // Two lanes share a row of X: a warp's 32 words of one store fall in 32 banks, thanks to PAD.
+        // Two lanes share a row of X. PAD puts the 32 words of a warp's store into 32 banks.
         X_smem[col + 0][row] = pack.x;
         X_smem[col + 1][row] = pack.y;
         X_smem[col + 2][row] = pack.z;
@@ -72,24 +71,24 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_t_8x8_sliced_k_f32x4_bcf_pre
     int M, int N, int K) {
     __shared__ alignas(16) float A_smem[BLOCK_K][BLOCK_M + PAD];
     __shared__ alignas(16) float B_smem[BLOCK_K][BLOCK_N];
-    // This block's BLOCK_M x BLOCK_N tile of C; blocks go along the rows of tiles. Offsets into a matrix are 64-bit:
-    // M, N and K fit int, their products need not.
+    // This block's BLOCK_M x BLOCK_N tile of C. Consecutive blocks follow a row of tiles. Offsets into a matrix are
+    // 64-bit: M, N and K fit int, their products may not.
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * BLOCK_M;
     const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * BLOCK_N;
     const int thread_m = threadIdx.x / STEP_N * PACK;  // this thread's first pack of rows within the block's tile,
     const int thread_n = threadIdx.x % STEP_N * PACK;  // and of columns
     alignas(16) float C_rmem[THREAD_M][THREAD_N] = {};
-    float4 A_next[BLOCK_M * BLOCK_K / (THREADS * PACK)];  // this thread's packs of the slice that comes next
+    float4 A_next[BLOCK_M * BLOCK_K / (THREADS * PACK)];  // this thread's packs of the next slice
     float4 B_next[BLOCK_K * BLOCK_N / (THREADS * PACK)];
     fetch_tile<BLOCK_M, BLOCK_K>(A_next, A, off_m, 0, M, K);
     fetch_tile<BLOCK_K, BLOCK_N>(B_next, B, 0, off_n, K, N);
     for (int64_t off_k = 0; off_k < K; off_k += BLOCK_K) {
         stage_tile_transposed<BLOCK_M, BLOCK_K>(A_smem, A_next);
         stage_tile<BLOCK_K, BLOCK_N>(B_smem, B_next);
-        // A thread reads rows and columns that others staged: all of them must be done writing.
+        // A thread reads rows and columns that others staged, so all of them must have written.
         __syncthreads();
-        // TODO(2): Begin to fetch the next slice: its loads are on their way while this one is multiplied. (~4 lines)
+        // TODO(2): Start to fetch the next slice: its loads are in flight while this one is multiplied. (~4 lines)
         // END TODO(2)
 #pragma unroll
         for (int k = 0; k < BLOCK_K; ++k) {
@@ -104,7 +103,7 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_t_8x8_sliced_k_f32x4_bcf_pre
 #pragma unroll
                 for (int n = 0; n < THREAD_N; ++n) C_rmem[m][n] += A_rmem[m] * B_rmem[n];
         }
-        // The next turn overwrites both tiles: all threads must be done reading.
+        // The next iteration overwrites both tiles, so all threads must have read them.
         __syncthreads();
     }
 #pragma unroll
@@ -120,8 +119,8 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_t_8x8_sliced_k_f32x4_bcf_pre
 
 KATA_EXPORT void sgemm_t_8x8_sliced_k_f32x4_bcf_prefetch(
     const float* A, const float* B, float* C, int M, int N, int K, cudaStream_t stream) {
-    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough C. The count fits int:
-    // 2^31 tiles would be a C of terabytes.
+    // One-dimensional grid: y and z end at 65535 blocks, too few for a tall C. The count fits int: with 2^31 tiles C
+    // would take terabytes.
     const int tiles_m = (M - 1) / BLOCK_M + 1;
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     sgemm_t_8x8_sliced_k_f32x4_bcf_prefetch_kernel<<<tiles_m * tiles_n, THREADS, 0, stream>>>(A, B, C, M, N, K);

@@ -1,12 +1,12 @@
 // sgemm_wmma_m16n16k8_mma4x2_warp2x4: C = A @ B on Tensor Cores in TF32, sums in float
 //
 // Shapes     A: [M, K], B: [K, N], C: [M, N] f32, row-major, contiguous, bases of A and B 16-byte, of C 32-byte aligned
-//            (store_matrix_sync asks for it), M and N multiples of 16, K of 4; each element of A and B is rounded to
-//            TF32 first: 11 significant bits, ties away from zero
-// Technique  128x128x8 tiles; 8 warps, 4 x 2, each with 2 x 4 fragments of C, whose products a warp makes together
-// New        over sgemm_t_8x8_sliced_k_f32x4: one instruction of a warp for thousands of multiply-adds; rounding in
-//            registers, where the caller's A and B cannot change
-// Bound      waiting: nobody multiplies while the next slice is on its way from global memory
+//            (required by store_matrix_sync), M and N multiples of 16, K of 4; each element of A and B is first rounded
+//            to TF32: 11 significant bits, ties away from zero
+// Technique  128x128x8 tiles; 8 warps, 4 x 2, each with 2 x 4 fragments of C, whose products the warp computes together
+// New        over sgemm_t_8x8_sliced_k_f32x4: thousands of multiply-adds per instruction of a warp; rounding in
+//            registers, so the caller's A and B stay unchanged
+// Bound      latency: no warp multiplies while the next slice is in flight from global memory
 #include "kata.cuh"
 #include <cstdint>
 #include <mma.h>
@@ -26,7 +26,7 @@ constexpr int BLOCK_M = WARPS_M * WARP_M;
 constexpr int BLOCK_N = WARPS_N * WARP_N;
 constexpr int BLOCK_K = MMA_K;
 constexpr int PAD_A = 4;  // rows of A's tile begin 12 words apart: the 8 x 4 words of a fragment's part lie in 32 banks
-constexpr int PAD_B = 8;  // rows of B's tile begin 8 banks apart: so do the 4 x 8 words of a fragment's part
+constexpr int PAD_B = 8;  // rows of B's tile begin 8 banks apart: the 4 x 8 words of a fragment's part lie in 32 banks
 constexpr int THREADS = WARPS_M * WARPS_N * 32;
 constexpr int PACK = 4;  // floats in 16 bytes
 
@@ -34,8 +34,8 @@ using FragmentA = wmma::fragment<wmma::matrix_a, MMA_M, MMA_N, MMA_K, wmma::prec
 using FragmentB = wmma::fragment<wmma::matrix_b, MMA_M, MMA_N, MMA_K, wmma::precision::tf32, wmma::row_major>;
 using FragmentC = wmma::fragment<wmma::accumulator, MMA_M, MMA_N, MMA_K, float>;
 
-// global -> shared: the tile of X, a matrix of rows x cols, that begins at (off_row, off_col). What lies outside X
-// counts as 0. Columns come in packs, and these are inside or outside as a whole: cols is a multiple of 4.
+// global -> shared: the tile of X, a matrix of rows x cols, that begins at (off_row, off_col). Elements outside X count
+// as 0. A pack is wholly inside or wholly outside: cols is a multiple of 4.
 template <int ROWS, int COLS, int PAD>
 __device__ inline void load_tile(
     float (*X_smem)[COLS + PAD], const float* X, int64_t off_row, int64_t off_col, int rows, int cols) {
@@ -51,8 +51,8 @@ __device__ inline void load_tile(
     }
 }
 
-// shared -> registers: what wmma::load_matrix_sync does, for an address that is said to be in shared memory. From
-// load_matrix_sync itself the compiler makes loads that find out at run time which memory it is in. wmma.load of the PTX ISA, 9.7.14.4.3.
+// shared -> registers: wmma::load_matrix_sync for an address that is known to be in shared memory. The compiler turns
+// load_matrix_sync itself into loads that find the memory space at run time. wmma.load of the PTX ISA, 9.7.14.4.3.
 __device__ inline void load_fragment(FragmentA& A_rmem, const float* A_smem) {
     unsigned x[4];
     asm volatile("wmma.load.a.sync.aligned.row.m16n16k8.shared.tf32 {%0, %1, %2, %3}, [%4], %5;\n"
@@ -73,11 +73,11 @@ __device__ inline void load_fragment(FragmentB& B_rmem, const float* B_smem) {
     for (int i = 0; i < 4; ++i) B_rmem.x[i] = __uint_as_float(x[i]);
 }
 
-// Rounds what this lane holds of a fragment to TF32. The Tensor Core would leave out the last 13 bits, which is further
-// off, and always towards zero.
+// Rounds this lane's elements of a fragment to TF32. The Tensor Core would drop the last 13 bits: a larger error, and
+// always towards zero.
 template <class Fragment>
 __device__ inline void round_fragment(Fragment& X_rmem) {
-    // TODO(1): Replace every element by its rounded value. (~2 lines)
+    // TODO(1): Replace each element by its rounded value. (~2 lines)
     // END TODO(1)
 }
 
@@ -85,7 +85,7 @@ __device__ inline void round_fragment(Fragment& X_rmem) {
 __device__ inline void compute_tile(
     FragmentC (*C_rmem)[FRAGS_N], const float (*A_smem)[BLOCK_K + PAD_A], const float (*B_smem)[BLOCK_N + PAD_B],
     int warp_m, int warp_n) {
-    // TODO(2): Load and round the fragments of A and of B that this warp needs, each once, and multiply each of A with
+    // TODO(2): Load and round the fragments of A and of B that this warp needs, once each, and multiply each of A by
     //   each of B. (~15 lines)
     // END TODO(2)
 }
@@ -97,8 +97,8 @@ __global__ void __launch_bounds__(THREADS) sgemm_wmma_m16n16k8_mma4x2_warp2x4_ke
     int M, int N, int K) {
     __shared__ alignas(32) float A_smem[BLOCK_M][BLOCK_K + PAD_A];
     __shared__ alignas(32) float B_smem[BLOCK_K][BLOCK_N + PAD_B];
-    // This block's BLOCK_M x BLOCK_N tile of C; blocks go along the rows of tiles. Offsets into a matrix are 64-bit:
-    // M, N and K fit int, their products need not.
+    // This block's BLOCK_M x BLOCK_N tile of C. Consecutive blocks follow a row of tiles. Offsets into a matrix are
+    // 64-bit: M, N and K fit int, their products may not.
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * BLOCK_M;
     const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * BLOCK_N;
@@ -110,21 +110,21 @@ __global__ void __launch_bounds__(THREADS) sgemm_wmma_m16n16k8_mma4x2_warp2x4_ke
     for (int64_t off_k = 0; off_k < K; off_k += BLOCK_K) {
         load_tile<BLOCK_M, BLOCK_K, PAD_A>(A_smem, A, off_m, off_k, M, K);
         load_tile<BLOCK_K, BLOCK_N, PAD_B>(B_smem, B, off_k, off_n, K, N);
-        // A thread reads rows and columns that others staged: all of them must be done writing.
+        // A thread reads rows and columns that others staged, so all of them must have written.
         __syncthreads();
         compute_tile(C_rmem, A_smem, B_smem, warp_m, warp_n);
-        // The next turn overwrites both tiles: all threads must be done reading.
+        // The next iteration overwrites both tiles, so all threads must have read them.
         __syncthreads();
     }
-    // TODO(3): Store the fragments that belong to C: as M and N are multiples of 16, they lie inside or outside as a
-    //   whole. (~6 lines)
+    // TODO(3): Store the fragments that belong to C. M and N are multiples of 16, so a fragment is wholly inside or
+    //   wholly outside. (~6 lines)
     // END TODO(3)
 }
 
 KATA_EXPORT void sgemm_wmma_m16n16k8_mma4x2_warp2x4(
     const float* A, const float* B, float* C, int M, int N, int K, cudaStream_t stream) {
-    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough C. The count fits int:
-    // 2^31 tiles would be a C of terabytes.
+    // One-dimensional grid: y and z end at 65535 blocks, too few for a tall C. The count fits int: with 2^31 tiles C
+    // would take terabytes.
     const int tiles_m = (M - 1) / BLOCK_M + 1;
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     sgemm_wmma_m16n16k8_mma4x2_warp2x4_kernel<<<tiles_m * tiles_n, THREADS, 0, stream>>>(A, B, C, M, N, K);

@@ -1,10 +1,10 @@
 // sgemm_wmma_m16n16k8_mma4x2_warp2x4_stages: C = A @ B on Tensor Cores in TF32, sums in float
 //
 // Shapes     A: [M, K], B: [K, N], C: [M, N] f32, row-major, contiguous, bases of A and B 16-byte, of C 32-byte aligned
-//            (store_matrix_sync asks for it), M and N multiples of 16, K of 4; each element of A and B is rounded to
-//            TF32 first: 11 significant bits, ties away from zero
+//            (required by store_matrix_sync), M and N multiples of 16, K of 4; each element of A and B is first rounded
+//            to TF32: 11 significant bits, ties away from zero
 // Technique  128x128x8 tiles, a ring of four of each in shared memory, filled by cp.async three slices ahead
-// New        over sgemm_wmma_m16n16k8_mma4x2_warp2x4: copies of several slices are on their way at once; one barrier per slice
+// New        over sgemm_wmma_m16n16k8_mma4x2_warp2x4: several slices are in flight at once; one barrier per slice
 // Bound      shared memory and the instructions around the products
 #include "kata.cuh"
 #include <cstdint>
@@ -26,7 +26,7 @@ constexpr int BLOCK_N = WARPS_N * WARP_N;
 constexpr int BLOCK_K = MMA_K;
 constexpr int STAGES = 4;  // tiles of A and of B in shared memory
 constexpr int PAD_A = 4;  // rows of A's tile begin 12 words apart: the 8 x 4 words of a fragment's part lie in 32 banks
-constexpr int PAD_B = 8;  // rows of B's tile begin 8 banks apart: so do the 4 x 8 words of a fragment's part
+constexpr int PAD_B = 8;  // rows of B's tile begin 8 banks apart: the 4 x 8 words of a fragment's part lie in 32 banks
 constexpr int THREADS = WARPS_M * WARPS_N * 32;
 constexpr int PACK = 4;  // floats in 16 bytes
 
@@ -34,26 +34,26 @@ using FragmentA = wmma::fragment<wmma::matrix_a, MMA_M, MMA_N, MMA_K, wmma::prec
 using FragmentB = wmma::fragment<wmma::matrix_b, MMA_M, MMA_N, MMA_K, wmma::precision::tf32, wmma::row_major>;
 using FragmentC = wmma::fragment<wmma::accumulator, MMA_M, MMA_N, MMA_K, float>;
 
-// global -> shared, 16 bytes, without registers and past L1: cp.async of the PTX ISA, 9.7.9.25.3.1. Where the pack is
-// not inside the matrix, nothing is read, and zeros are written.
+// global -> shared, 16 bytes, without registers, bypassing L1: cp.async of the PTX ISA, 9.7.9.25.3.1. If the pack is
+// outside the matrix, it reads nothing and writes zeros.
 __device__ inline void copy_async(float* X_smem, const float* X, bool inside) {
     const unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(X_smem));
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(to), "l"(X), "r"(inside ? 16 : 0) : "memory");
 }
 
-// All copies that this thread has begun since the last commit are one group (9.7.9.25.3.2).
+// Makes a group of all copies that this thread has started since the last commit (9.7.9.25.3.2).
 __device__ inline void commit_group() {
     asm volatile("cp.async.commit_group;\n" ::: "memory");
 }
 
-// Waits until at most PENDING groups of this thread, the newest ones, are on their way (9.7.9.25.3.3).
+// Waits until at most the PENDING newest groups of this thread are in flight (9.7.9.25.3.3).
 template <int PENDING>
 __device__ inline void wait_group() {
     asm volatile("cp.async.wait_group %0;\n" ::"n"(PENDING) : "memory");
 }
 
-// global -> shared: begins to copy the tile of X, a matrix of rows x cols, that begins at (off_row, off_col). What lies
-// outside X counts as 0. Columns come in packs, and these are inside or outside as a whole: cols is a multiple of 4.
+// global -> shared: starts to copy the tile of X, a matrix of rows x cols, that begins at (off_row, off_col). Elements
+// outside X count as 0. A pack is wholly inside or wholly outside: cols is a multiple of 4.
 template <int ROWS, int COLS, int PAD>
 __device__ inline void load_tile(
     float (*X_smem)[COLS + PAD], const float* X, int64_t off_row, int64_t off_col, int rows, int cols) {
@@ -67,8 +67,8 @@ __device__ inline void load_tile(
     }
 }
 
-// shared -> registers: what wmma::load_matrix_sync does, said to be in shared memory. Of that the compiler makes loads
-// that find out for themselves which memory an address is in. wmma.load of the PTX ISA, 9.7.14.4.3.
+// shared -> registers: wmma::load_matrix_sync for an address that is known to be in shared memory. The compiler turns
+// load_matrix_sync itself into loads that find the memory space at run time. wmma.load of the PTX ISA, 9.7.14.4.3.
 __device__ inline void load_fragment(FragmentA& A_rmem, const float* A_smem) {
     unsigned x[4];
     asm volatile("wmma.load.a.sync.aligned.row.m16n16k8.shared.tf32 {%0, %1, %2, %3}, [%4], %5;\n"
@@ -89,8 +89,8 @@ __device__ inline void load_fragment(FragmentB& B_rmem, const float* B_smem) {
     for (int i = 0; i < 4; ++i) B_rmem.x[i] = __uint_as_float(x[i]);
 }
 
-// Rounds what this lane holds of a fragment to TF32. The Tensor Core would leave out the last 13 bits, which is further
-// off, and always towards zero.
+// Rounds this lane's elements of a fragment to TF32. The Tensor Core would drop the last 13 bits: a larger error, and
+// always towards zero.
 template <class Fragment>
 __device__ inline void round_fragment(Fragment& X_rmem) {
 #pragma unroll
@@ -126,8 +126,8 @@ __global__ void __launch_bounds__(THREADS) sgemm_wmma_m16n16k8_mma4x2_warp2x4_st
     int M, int N, int K) {
     __shared__ alignas(32) float A_smem[STAGES][BLOCK_M][BLOCK_K + PAD_A];
     __shared__ alignas(32) float B_smem[STAGES][BLOCK_K][BLOCK_N + PAD_B];
-    // This block's BLOCK_M x BLOCK_N tile of C; blocks go along the rows of tiles. Offsets into a matrix are 64-bit:
-    // M, N and K fit int, their products need not.
+    // This block's BLOCK_M x BLOCK_N tile of C. Consecutive blocks follow a row of tiles. Offsets into a matrix are
+    // 64-bit: M, N and K fit int, their products may not.
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * BLOCK_M;
     const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * BLOCK_N;
@@ -137,11 +137,12 @@ __global__ void __launch_bounds__(THREADS) sgemm_wmma_m16n16k8_mma4x2_warp2x4_st
 #pragma unroll
     for (int i = 0; i < FRAGS_M * FRAGS_N; ++i) wmma::fill_fragment(C_rmem[i / FRAGS_N][i % FRAGS_N], 0.0f);
     const int tiles = (K - 1) / BLOCK_K + 1;
-    // TODO(1): Begin to copy the first STAGES - 1 slices, as many as there are: one group for each, be it empty. (~7 lines)
+    // TODO(1): Start to copy the first STAGES - 1 slices, as many as there are, in one group each. A group may be
+    //   empty. (~7 lines)
     // END TODO(1)
     for (int tile = 0; tile < tiles; ++tile) {
-        // TODO(2): Have this slice in shared memory for all threads, then begin to copy the slice that comes STAGES - 1
-        //   later to the stage that all threads are done with. (~9 lines)
+        // TODO(2): Make sure that this slice is in shared memory for all threads. Then start to copy the slice STAGES -
+        //   1 ahead into the stage that all threads are done with. (~9 lines)
         // END TODO(2)
         compute_tile(C_rmem, A_smem[tile % STAGES], B_smem[tile % STAGES], warp_m, warp_n);
     }
@@ -156,8 +157,8 @@ __global__ void __launch_bounds__(THREADS) sgemm_wmma_m16n16k8_mma4x2_warp2x4_st
 
 KATA_EXPORT void sgemm_wmma_m16n16k8_mma4x2_warp2x4_stages(
     const float* A, const float* B, float* C, int M, int N, int K, cudaStream_t stream) {
-    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough C. The count fits int:
-    // 2^31 tiles would be a C of terabytes.
+    // One-dimensional grid: y and z end at 65535 blocks, too few for a tall C. The count fits int: with 2^31 tiles C
+    // would take terabytes.
     const int tiles_m = (M - 1) / BLOCK_M + 1;
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     sgemm_wmma_m16n16k8_mma4x2_warp2x4_stages_kernel<<<tiles_m * tiles_n, THREADS, 0, stream>>>(A, B, C, M, N, K);

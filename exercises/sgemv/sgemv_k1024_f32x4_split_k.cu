@@ -1,8 +1,8 @@
-// sgemv_k1024_f32x4_split_k: y = A x, one block per slice of a row, 128-bit loads, four at once
+// sgemv_k1024_f32x4_split_k: y = A x, one block per slice of a row, 128-bit loads, four in flight
 //
 // Shapes     A: [M, K], x: [K], y: [M] f32, row-major, contiguous, 16-byte aligned bases, any M, K >= 0; K = 0: y is 0
-// Technique  the sums of the slices meet in memory; a second kernel adds those of a row in the order of their places
-// New        over sgemv_k1024_f32x4_block: enough blocks however few the rows; the order of additions is fixed
+// Technique  each block stores the sum of its slice; a second kernel adds the slices of a row in a fixed order
+// New        over sgemv_k1024_f32x4_block: split-K: enough blocks even for few rows; a fixed order of additions
 // Bound      memory bandwidth
 #include "kata.cuh"
 #include <algorithm>
@@ -11,45 +11,45 @@
 constexpr int THREADS = 256;
 constexpr int WARP_SIZE = 32;
 constexpr int WARPS = THREADS / WARP_SIZE;
-constexpr int UNROLL = 4;         // vectors of A, and of x, that a thread has on their way at once
-constexpr int MIN_BLOCKS = 4;     // per SM: a thread may have 64 registers. Unsaid, nvcc saves them and loads late
-constexpr int MIN_SLICE = 1024;   // columns; fewer are not worth a block
-constexpr int MAX_SLICES = 8192;  // of all rows together, where rows are cut: some sixteen waves on 132 SMs
+constexpr int UNROLL = 4;         // vectors of A, and of x, that a thread has in flight at once
+constexpr int MIN_BLOCKS = 4;     // per SM: allows 64 registers per thread. By default nvcc uses fewer and loads late
+constexpr int MIN_SLICE = 1024;   // columns; a shorter slice does not pay for its block
+constexpr int MAX_SLICES = 8192;  // over all rows, where rows are cut: some sixteen waves on 132 SMs
 constexpr unsigned FULL_MASK = 0xffffffff;
 static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
 static_assert(WARPS <= WARP_SIZE, "one warp adds the partial sums of all warps");
 
-// The sums of all rows' slices, [M, slices]. Launches that run at the same time would share them.
+// The slice sums of all rows, [M, slices]. Launches that run at the same time would share them.
 __device__ float slice_sums[MAX_SLICES];
 
-// The sum over the warp's 32 lanes, in each of them. All 32 lanes must call it together.
+// Every lane gets the sum over the warp's 32 lanes. All 32 lanes must call it together.
 __device__ __forceinline__ float warp_reduce_sum(float sum) {
 #pragma unroll
     for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(FULL_MASK, sum, offset);
     return sum;
 }
 
-// Pack is what one load brings. Its VEC elements divide K: a vector lies in the row as a whole or not at all, and every
-// row starts at a multiple of its size.
+// A load moves one Pack. VEC divides K, so a vector lies either wholly in the row or wholly outside it. Every row
+// starts at a multiple of sizeof(Pack).
 template <typename Pack>
 __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) sgemv_k1024_f32x4_split_k_kernel(
     const float* __restrict__ A,  // [M, K]
     const float* __restrict__ x,  // [K]
     float* __restrict__ y,        // [M]
     int M, int K,
-    int slices) {  // of each row
+    int slices) {  // per row
     constexpr int VEC = sizeof(Pack) / sizeof(float);
-    constexpr int STEP = THREADS * VEC;  // columns of one vector for each thread
+    constexpr int STEP = THREADS * VEC;  // columns that one vector per thread covers
     __shared__ float partial_smem[WARPS];
     const int tid = threadIdx.x;
     const int warp_id = tid / WARP_SIZE;
     const int lane_id = tid % WARP_SIZE;
-    const int64_t row = blockIdx.x / slices;  // offsets into A are 64-bit: M and K fit int, their product need not
+    const int64_t row = blockIdx.x / slices;  // offsets into A are 64-bit: M and K fit int, their product may not
     const float* A_row = A + row * K;
     int64_t begin = 0;
     int64_t end = K;
-    // TODO(1): Give each block a slice of the row, the columns from begin up to end: none past K, and as even as starts
-    //   at multiples of VEC allow. (~3 lines)
+    // TODO(1): Give each block a slice of the row, columns begin to end - 1. No slice passes K. The slices are
+    //   as even as starts at multiples of VEC allow. (~3 lines)
     // END TODO(1)
     float sum = 0.0f;
     for (int64_t k = begin + tid * VEC; k < end; k += UNROLL * STEP) {
@@ -75,7 +75,8 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) sgemv_k1024_f32x4_split_k
     if (warp_id == 0) {
         sum = lane_id < WARPS ? partial_smem[lane_id] : 0.0f;
         sum = warp_reduce_sum(sum);
-        // TODO(2): Store the sum once: in y where the row has one slice, elsewhere in this slice's place. (~2 lines)
+        // TODO(2): Store the sum once: in y if the row has one slice, otherwise in this slice's element of slice_sums.
+        //   (~2 lines)
         // END TODO(2)
     }
 }
@@ -86,22 +87,22 @@ __global__ void __launch_bounds__(THREADS) add_slices_kernel(float* __restrict__
     const int row = blockIdx.x * WARPS + threadIdx.x / WARP_SIZE;
     if (row >= M) return;
     float sum = 0.0f;
-    // TODO(3): Add up the row's slice sums, however many there are, always in the same order, and store y[row] once.
-    //   (~3 lines)
+    // TODO(3): Add up all slice sums of the row, always in the same order, and store y[row] once. The row may have any
+    //   number of slices. (~3 lines)
     // END TODO(3)
 }
 
 KATA_EXPORT void sgemv_k1024_f32x4_split_k(
     const float* A, const float* x, float* y, int M, int K, cudaStream_t stream) {
-    if (M == 0) return;  // a grid of no blocks is an invalid launch; K = 0 is none, there are sums of no products
-    // As many slices as MAX_SLICES allows for all rows, unless they get too short.
+    if (M == 0) return;  // a grid of no blocks is an invalid launch. K = 0 is valid: the sums are empty
+    // As many slices as MAX_SLICES allows for all rows, unless they become too short.
     const int slices = std::max(1, std::min(MAX_SLICES / M, K / MIN_SLICE));
     if (K % 4 == 0) {
         sgemv_k1024_f32x4_split_k_kernel<float4><<<M * slices, THREADS, 0, stream>>>(A, x, y, M, K, slices);
     } else {
         sgemv_k1024_f32x4_split_k_kernel<float><<<M * slices, THREADS, 0, stream>>>(A, x, y, M, K, slices);
     }
-    // TODO(4): Add up the slices where there are several: no sum may be read before the first kernel has left it, and
-    //   the host may not wait. (~1 line)
+    // TODO(4): Add up the slices where a row has several. No sum may be read before the first kernel has written it,
+    //   and the host may not wait. (~1 line)
     // END TODO(4)
 }

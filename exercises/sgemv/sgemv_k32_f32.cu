@@ -2,18 +2,18 @@
 //
 // Shapes     A: [M, K], x: [K], y: [M] f32, row-major, contiguous, 16-byte aligned bases, any M, K >= 0; K = 0: y is 0
 // Technique  the lanes of a warp walk along their row in steps of 32, then add up their sums by shuffles
-// New        over dot_product_f32: a sum for every row, so a warp finishes one alone: no shared memory, no atomics
-// Bound      memory bandwidth, where warps are enough: a load of four bytes per lane asks for little at a time
+// New        over dot_product_f32: one sum per row; one warp finishes it without shared memory and without atomics
+// Bound      memory bandwidth with enough warps: a load of four bytes per lane puts few bytes in flight
 #include "kata.cuh"
 #include <cstdint>
 
 constexpr int THREADS = 256;
 constexpr int WARP_SIZE = 32;
-constexpr int ROWS = THREADS / WARP_SIZE;  // rows per block, one for each warp
+constexpr int ROWS = THREADS / WARP_SIZE;  // rows per block, one per warp
 constexpr unsigned FULL_MASK = 0xffffffff;
 static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
 
-// The sum over the warp's 32 lanes, in each of them. All 32 lanes must call it together.
+// Every lane gets the sum over the warp's 32 lanes. All 32 lanes must call it together.
 __device__ __forceinline__ float warp_reduce_sum(float sum) {
 #pragma unroll
     for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(FULL_MASK, sum, offset);
@@ -26,21 +26,21 @@ __global__ void __launch_bounds__(THREADS) sgemv_k32_f32_kernel(
     float* __restrict__ y,        // [M]
     int M, int K) {
     const int lane_id = threadIdx.x % WARP_SIZE;
-    int64_t row = 0;  // offsets into A are 64-bit: M and K fit int, their product need not
-    // TODO(1): Give each warp a row of its own, and let the warps that find none leave, whole. Nobody waits for them:
-    //   there is no barrier. (~2 lines)
+    int64_t row = 0;  // offsets into A are 64-bit: M and K fit int, their product may not
+    // TODO(1): Give each warp its own row. A warp without a row returns as a whole. No warp waits for it: there is no
+    //   barrier. (~2 lines)
     // END TODO(1)
     const float* A_row = A + row * K;
     float sum = 0.0f;
-    // TODO(2): Add up A_row[k] * x[k] over all k that are this lane's: the lanes of a warp must load neighbours, and
-    //   nothing at or past K may be read. (~1 line)
+    // TODO(2): Add up A_row[k] * x[k] over all k of this lane. The lanes of a warp must load adjacent columns. Read
+    //   nothing at or past K. (~1 line)
     // END TODO(2)
-    // TODO(3): Add up the sums of the row's lanes, all 32 of them in the shuffles, and store y[row] once. (~2 lines)
+    // TODO(3): Add up the sums of the row's lanes, with all 32 in the shuffles, and store y[row] once. (~2 lines)
     // END TODO(3)
 }
 
 KATA_EXPORT void sgemv_k32_f32(const float* A, const float* x, float* y, int M, int K, cudaStream_t stream) {
-    if (M == 0) return;  // a grid of no blocks is an invalid launch; K = 0 is none, there are sums of no products
+    if (M == 0) return;  // a grid of no blocks is an invalid launch. K = 0 is valid: the sums are empty
     const int blocks = (M - 1) / ROWS + 1;
     sgemv_k32_f32_kernel<<<blocks, THREADS, 0, stream>>>(A, x, y, M, K);
 }

@@ -1,9 +1,9 @@
 // hgemm_mma_m16n8k16_mma2x4: C = A @ B on Tensor Cores by inline PTX, eight warps share the staged slices
 //
 // Shapes     A: [M, K], B: [K, N], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, N and K multiples of 8
-// Technique  2x4 warps per block, each with a 16x8 tile of C of its own: 32x32 per block
-// New        over hgemm_mma_m16n8k16_naive: every staged slice of A serves four warps, every slice of B two
-// Bound      shared memory: a warp loads 768 bytes of fragments for one mma.sync
+// Technique  2x4 warps per block, each with its own 16x8 tile of C: 32x32 per block
+// New        over hgemm_mma_m16n8k16_naive: each staged slice of A serves four warps, each slice of B two
+// Bound      shared memory: a warp loads 768 bytes of fragments per mma.sync
 #include "kata.cuh"
 #include <cstdint>
 #include <cuda_fp16.h>
@@ -21,8 +21,8 @@ constexpr int BLOCK_K = MMA_K;
 constexpr int THREADS = WARPS_M * WARPS_N * 32;
 constexpr int CHUNK = 8;  // halves in one access of 16 bytes
 
-// shared -> registers: four 8x8 matrices. Lane l gives the address of row l % 8 of matrix l / 8, and gets of every
-// matrix elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4 (PTX ISA, "Warp-level matrix load instruction: ldmatrix").
+// shared -> registers: four 8x8 matrices. Lane l passes the address of row l % 8 of matrix l / 8. From each matrix it
+// gets elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4 (PTX ISA, "Warp-level matrix load instruction: ldmatrix").
 __device__ inline void ldmatrix_x4(uint32_t (&regs)[4], const half* row) {
     const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -31,7 +31,7 @@ __device__ inline void ldmatrix_x4(uint32_t (&regs)[4], const half* row) {
                  : "memory");
 }
 
-// The same for two matrices, given by lanes 0 to 15, each transposed on its way: a lane gets elements l / 4 of rows
+// The same for two matrices, each transposed. Lanes 0 to 15 pass the row addresses. A lane gets elements l / 4 of rows
 // 2 * (l % 4) and 2 * (l % 4) + 1.
 __device__ inline void ldmatrix_x2_trans(uint32_t (&regs)[2], const half* row) {
     const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
@@ -41,8 +41,8 @@ __device__ inline void ldmatrix_x2_trans(uint32_t (&regs)[2], const half* row) {
                  : "memory");
 }
 
-// c += a @ b for a [16, 16], b [16, 8], c [16, 8]; the fragments are those of PTX ISA, "Matrix Fragments for
-// mma.m16n8k16 with floating point type".
+// c += a @ b for a [16, 16], b [16, 8], c [16, 8]. PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point
+// type", defines the fragments.
 __device__ inline void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
     asm volatile(
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
@@ -51,8 +51,8 @@ __device__ inline void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], const
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// global -> shared: a tile of ROWS rows and COLS columns, 16 bytes at a time. Of the matrix, rows and cols are left
-// from the tile's corner on; what lies outside counts as 0.
+// global -> shared: a tile of ROWS rows and COLS columns, 16 bytes at a time. rows and cols count what the matrix has
+// from the tile's corner on. Elements outside the matrix count as 0.
 template <int ROWS, int COLS>
 __device__ inline void load_tile(half (&smem)[ROWS][COLS], const half* gmem, int ld, int64_t rows, int64_t cols) {
     for (int chunk = threadIdx.x; chunk < ROWS * COLS / CHUNK; chunk += THREADS) {
@@ -83,13 +83,13 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_m16n8k16_mma2x4_kernel(
     int M, int N, int K) {
     __shared__ __align__(16) half A_smem[BLOCK_M][BLOCK_K];
     __shared__ __align__(16) half B_smem[BLOCK_K][BLOCK_N];
-    // This block's BLOCK_M x BLOCK_N tile of C; blocks go along the rows of tiles. Offsets into a matrix are 64-bit:
-    // M, N and K fit int, their products need not.
+    // This block's BLOCK_M x BLOCK_N tile of C. Consecutive blocks follow a row of tiles. Offsets into a matrix are
+    // 64-bit: M, N and K fit int, their products may not.
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * BLOCK_M;
     const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * BLOCK_N;
-    // TODO(1): Give each of the WARPS_M x WARPS_N warps its own WARP_M x WARP_N tile of C: warp_m and warp_n are its
-    //   first row and column within the block's tile. (~3 lines)
+    // TODO(1): Give each of the WARPS_M x WARPS_N warps its own WARP_M x WARP_N tile of C. warp_m and warp_n are the
+    //   tile's first row and column within the block's tile. (~3 lines)
     const int warp_id = threadIdx.x / 32;
     const int warp_m = warp_id / WARPS_N * WARP_M;
     const int warp_n = warp_id % WARPS_N * WARP_N;
@@ -98,16 +98,17 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_m16n8k16_mma2x4_kernel(
     for (int64_t off_k = 0; off_k < K; off_k += BLOCK_K) {
         load_tile(A_smem, A + off_m * K + off_k, K, M - off_m, K - off_k);
         load_tile(B_smem, B + off_k * N + off_n, N, K - off_k, N - off_n);
-        __syncthreads();  // other threads staged most of what a lane hands to ldmatrix
+        __syncthreads();  // other threads staged most of what a lane passes to ldmatrix
         uint32_t A_rmem[4];
         uint32_t B_rmem[2];
-        // TODO(2): shared -> registers: the rows of A's slice and the columns of B's that this warp's tile needs. (~3 lines)
+        // TODO(2): shared -> registers: load the rows of A's slice and the columns of B's that this warp's tile needs.
+        //   (~3 lines)
         const int lane_id = threadIdx.x % 32;
         ldmatrix_x4(A_rmem, &A_smem[warp_m + lane_id % 16][lane_id / 16 * CHUNK]);
         ldmatrix_x2_trans(B_rmem, &B_smem[lane_id % 16][warp_n]);
         // END TODO(2)
         mma_m16n8k16(C_rmem, A_rmem, B_rmem);
-        __syncthreads();  // the next turn overwrites both slices
+        __syncthreads();  // the next iteration overwrites both slices
     }
     // TODO(3): Store this warp's tile where it belongs. (~1 line)
     store_tile(C, C_rmem, off_m + warp_m, off_n + warp_n, M, N);
@@ -116,7 +117,7 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_m16n8k16_mma2x4_kernel(
 
 KATA_EXPORT void hgemm_mma_m16n8k16_mma2x4(
     const half* A, const half* B, half* C, int M, int N, int K, cudaStream_t stream) {
-    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough C.
+    // One-dimensional grid: y and z end at 65535 blocks, too few for a tall C.
     const int tiles_m = (M - 1) / BLOCK_M + 1;
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     hgemm_mma_m16n8k16_mma2x4_kernel<<<tiles_m * tiles_n, THREADS, 0, stream>>>(A, B, C, M, N, K);

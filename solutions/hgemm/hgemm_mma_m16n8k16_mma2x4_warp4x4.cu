@@ -2,8 +2,8 @@
 //
 // Shapes     A: [M, K], B: [K, N], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, N and K multiples of 8
 // Technique  2x4 warps per block, 4x4 mma tiles (64x32 elements of C) per warp: 128x128 per block
-// New        over hgemm_mma_m16n8k16_mma2x4: a fragment is used four times; an element staged once, four times as often
-// Bound      latency: copying and computing take turns; and bank conflicts of ldmatrix
+// New        over hgemm_mma_m16n8k16_mma2x4: each fragment is used four times, each staged element four times as often
+// Bound      latency: copying and computing alternate; and bank conflicts of ldmatrix
 #include "kata.cuh"
 #include <cstdint>
 #include <cuda_fp16.h>
@@ -13,7 +13,7 @@ constexpr int MMA_N = 8;
 constexpr int MMA_K = 16;
 constexpr int WARPS_M = 2;
 constexpr int WARPS_N = 4;
-constexpr int TILES_M = 4;  // mma tiles of a warp
+constexpr int TILES_M = 4;  // mma tiles per warp
 constexpr int TILES_N = 4;
 constexpr int WARP_M = TILES_M * MMA_M;
 constexpr int WARP_N = TILES_N * MMA_N;
@@ -23,8 +23,8 @@ constexpr int BLOCK_K = MMA_K;
 constexpr int THREADS = WARPS_M * WARPS_N * 32;
 constexpr int CHUNK = 8;  // halves in one access of 16 bytes
 
-// shared -> registers: four 8x8 matrices. Lane l gives the address of row l % 8 of matrix l / 8, and gets of every
-// matrix elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4 (PTX ISA, "Warp-level matrix load instruction: ldmatrix").
+// shared -> registers: four 8x8 matrices. Lane l passes the address of row l % 8 of matrix l / 8. From each matrix it
+// gets elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4 (PTX ISA, "Warp-level matrix load instruction: ldmatrix").
 __device__ inline void ldmatrix_x4(uint32_t (&regs)[4], const half* row) {
     const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -33,7 +33,7 @@ __device__ inline void ldmatrix_x4(uint32_t (&regs)[4], const half* row) {
                  : "memory");
 }
 
-// The same for two matrices, given by lanes 0 to 15, each transposed on its way: a lane gets elements l / 4 of rows
+// The same for two matrices, each transposed. Lanes 0 to 15 pass the row addresses. A lane gets elements l / 4 of rows
 // 2 * (l % 4) and 2 * (l % 4) + 1.
 __device__ inline void ldmatrix_x2_trans(uint32_t (&regs)[2], const half* row) {
     const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
@@ -43,8 +43,8 @@ __device__ inline void ldmatrix_x2_trans(uint32_t (&regs)[2], const half* row) {
                  : "memory");
 }
 
-// c += a @ b for a [16, 16], b [16, 8], c [16, 8]; the fragments are those of PTX ISA, "Matrix Fragments for
-// mma.m16n8k16 with floating point type".
+// c += a @ b for a [16, 16], b [16, 8], c [16, 8]. PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point
+// type", defines the fragments.
 __device__ inline void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
     asm volatile(
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
@@ -53,8 +53,8 @@ __device__ inline void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], const
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// global -> shared: a tile of ROWS rows and COLS columns, 16 bytes at a time. Of the matrix, rows and cols are left
-// from the tile's corner on; what lies outside counts as 0.
+// global -> shared: a tile of ROWS rows and COLS columns, 16 bytes at a time. rows and cols count what the matrix has
+// from the tile's corner on. Elements outside the matrix count as 0.
 template <int ROWS, int COLS>
 __device__ inline void load_tile(half (&smem)[ROWS][COLS], const half* gmem, int ld, int64_t rows, int64_t cols) {
     for (int chunk = threadIdx.x; chunk < ROWS * COLS / CHUNK; chunk += THREADS) {
@@ -66,12 +66,12 @@ __device__ inline void load_tile(half (&smem)[ROWS][COLS], const half* gmem, int
     }
 }
 
-// shared -> registers: what a warp needs of both slices for its WARP_M x WARP_N tile of C.
+// shared -> registers: the fragments of both slices for a warp's WARP_M x WARP_N tile of C.
 __device__ inline void load_fragments(
     uint32_t (&A_rmem)[TILES_M][4], uint32_t (&B_rmem)[TILES_N][2], const half (&A_smem)[BLOCK_M][BLOCK_K],
     const half (&B_smem)[BLOCK_K][BLOCK_N], int warp_m, int warp_n) {
-    // TODO(1): Load the fragment of A of each of the warp's TILES_M rows of tiles, of B for each of its TILES_N columns,
-    //   once. An array is kept in registers only where the compiler knows all its indices: unroll the loops. (~7 lines)
+    // TODO(1): Load the fragments of A for the warp's TILES_M rows of tiles, and of B for its TILES_N columns, once
+    //   each. The compiler keeps an array in registers only if it knows all indices: unroll the loops. (~7 lines)
     const int lane_id = threadIdx.x % 32;
 #pragma unroll
     for (int m = 0; m < TILES_M; ++m)
@@ -100,8 +100,8 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_m16n8k16_mma2x4_warp4x4_ker
     int M, int N, int K) {
     __shared__ __align__(16) half A_smem[BLOCK_M][BLOCK_K];
     __shared__ __align__(16) half B_smem[BLOCK_K][BLOCK_N];
-    // This block's BLOCK_M x BLOCK_N tile of C; blocks go along the rows of tiles. Offsets into a matrix are 64-bit:
-    // M, N and K fit int, their products need not.
+    // This block's BLOCK_M x BLOCK_N tile of C. Consecutive blocks follow a row of tiles. Offsets into a matrix are
+    // 64-bit: M, N and K fit int, their products may not.
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * BLOCK_M;
     const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * BLOCK_N;
@@ -112,18 +112,18 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_m16n8k16_mma2x4_warp4x4_ker
     for (int64_t off_k = 0; off_k < K; off_k += BLOCK_K) {
         load_tile(A_smem, A + off_m * K + off_k, K, M - off_m, K - off_k);
         load_tile(B_smem, B + off_k * N + off_n, N, K - off_k, N - off_n);
-        __syncthreads();  // other threads staged most of what a lane hands to ldmatrix
+        __syncthreads();  // other threads staged most of what a lane passes to ldmatrix
         uint32_t A_rmem[TILES_M][4];
         uint32_t B_rmem[TILES_N][2];
         load_fragments(A_rmem, B_rmem, A_smem, B_smem, warp_m, warp_n);
-        // TODO(2): registers -> sums: multiply every fragment of A with every one of B. (~5 lines)
+        // TODO(2): registers -> sums: multiply each fragment of A by each of B. (~5 lines)
 #pragma unroll
         for (int m = 0; m < TILES_M; ++m) {
 #pragma unroll
             for (int n = 0; n < TILES_N; ++n) mma_m16n8k16(C_rmem[m][n], A_rmem[m], B_rmem[n]);
         }
         // END TODO(2)
-        __syncthreads();  // the next turn overwrites both slices
+        __syncthreads();  // the next iteration overwrites both slices
     }
 #pragma unroll
     for (int m = 0; m < TILES_M; ++m) {
@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_m16n8k16_mma2x4_warp4x4_ker
 
 KATA_EXPORT void hgemm_mma_m16n8k16_mma2x4_warp4x4(
     const half* A, const half* B, half* C, int M, int N, int K, cudaStream_t stream) {
-    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough C.
+    // One-dimensional grid: y and z end at 65535 blocks, too few for a tall C.
     const int tiles_m = (M - 1) / BLOCK_M + 1;
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     hgemm_mma_m16n8k16_mma2x4_warp4x4_kernel<<<tiles_m * tiles_n, THREADS, 0, stream>>>(A, B, C, M, N, K);

@@ -1,9 +1,10 @@
 // hgemm_mma_m16n8k16_mma2x4_warp4x4_pack: C = A @ B on Tensor Cores by inline PTX, C stored 16 bytes at a time
 //
 // Shapes     A: [M, K], B: [K, N], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, N and K multiples of 8
-// Technique  2x4 warps per block, 4x4 mma tiles per warp; four lanes exchange halves so that each has a whole row of a tile
+// Technique  2x4 warps per block, 4x4 mma tiles per warp; four lanes exchange halves until each has a whole row of a
+//            tile
 // New        over hgemm_mma_m16n8k16_mma2x4_warp4x4_pad: a quarter of the stores, whole sectors of 32 bytes
-// Bound      latency: copying and computing take turns
+// Bound      latency: copying and computing alternate
 #include "kata.cuh"
 #include <cstdint>
 #include <cuda_fp16.h>
@@ -13,7 +14,7 @@ constexpr int MMA_N = 8;
 constexpr int MMA_K = 16;
 constexpr int WARPS_M = 2;
 constexpr int WARPS_N = 4;
-constexpr int TILES_M = 4;  // mma tiles of a warp
+constexpr int TILES_M = 4;  // mma tiles per warp
 constexpr int TILES_N = 4;
 static_assert(TILES_N % 4 == 0, "four tiles side by side are stored together");
 constexpr int WARP_M = TILES_M * MMA_M;
@@ -23,10 +24,10 @@ constexpr int BLOCK_N = WARPS_N * WARP_N;
 constexpr int BLOCK_K = MMA_K;
 constexpr int THREADS = WARPS_M * WARPS_N * 32;
 constexpr int CHUNK = 8;    // halves in one access of 16 bytes
-constexpr int PAD = CHUNK;  // halves at the end of each row of shared memory that are never used
+constexpr int PAD = CHUNK;  // unused halves at the end of each row of shared memory
 
-// shared -> registers: four 8x8 matrices. Lane l gives the address of row l % 8 of matrix l / 8, and gets of every
-// matrix elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4 (PTX ISA, "Warp-level matrix load instruction: ldmatrix").
+// shared -> registers: four 8x8 matrices. Lane l passes the address of row l % 8 of matrix l / 8. From each matrix it
+// gets elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4 (PTX ISA, "Warp-level matrix load instruction: ldmatrix").
 __device__ inline void ldmatrix_x4(uint32_t (&regs)[4], const half* row) {
     const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -35,7 +36,7 @@ __device__ inline void ldmatrix_x4(uint32_t (&regs)[4], const half* row) {
                  : "memory");
 }
 
-// The same for two matrices, given by lanes 0 to 15, each transposed on its way: a lane gets elements l / 4 of rows
+// The same for two matrices, each transposed. Lanes 0 to 15 pass the row addresses. A lane gets elements l / 4 of rows
 // 2 * (l % 4) and 2 * (l % 4) + 1.
 __device__ inline void ldmatrix_x2_trans(uint32_t (&regs)[2], const half* row) {
     const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
@@ -45,8 +46,8 @@ __device__ inline void ldmatrix_x2_trans(uint32_t (&regs)[2], const half* row) {
                  : "memory");
 }
 
-// c += a @ b for a [16, 16], b [16, 8], c [16, 8]; the fragments are those of PTX ISA, "Matrix Fragments for
-// mma.m16n8k16 with floating point type".
+// c += a @ b for a [16, 16], b [16, 8], c [16, 8]. PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point
+// type", defines the fragments.
 __device__ inline void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
     asm volatile(
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
@@ -55,8 +56,8 @@ __device__ inline void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], const
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// global -> shared: a tile of ROWS rows and COLS columns, 16 bytes at a time. Of the matrix, rows and cols are left
-// from the tile's corner on; what lies outside counts as 0.
+// global -> shared: a tile of ROWS rows and COLS columns, 16 bytes at a time. rows and cols count what the matrix has
+// from the tile's corner on. Elements outside the matrix count as 0.
 template <int ROWS, int COLS>
 __device__ inline void load_tile(half (&smem)[ROWS][COLS + PAD], const half* gmem, int ld, int64_t rows, int64_t cols) {
     constexpr int STEP = THREADS / (COLS / CHUNK);  // rows that the block copies at a time
@@ -72,7 +73,7 @@ __device__ inline void load_tile(half (&smem)[ROWS][COLS + PAD], const half* gme
     }
 }
 
-// shared -> registers: what a warp needs of both slices for its WARP_M x WARP_N tile of C.
+// shared -> registers: the fragments of both slices for a warp's WARP_M x WARP_N tile of C.
 __device__ inline void load_fragments(
     uint32_t (&A_rmem)[TILES_M][4], uint32_t (&B_rmem)[TILES_N][2], const half (&A_smem)[BLOCK_M][BLOCK_K + PAD],
     const half (&B_smem)[BLOCK_K][BLOCK_N + PAD], int warp_m, int warp_n) {
@@ -84,21 +85,21 @@ __device__ inline void load_fragments(
     for (int n = 0; n < TILES_N; ++n) ldmatrix_x2_trans(B_rmem[n], &B_smem[lane_id % 16][warp_n + n * MMA_N]);
 }
 
-// registers -> global: four mma tiles side by side. Of each, a lane holds two columns of a row, and its quad (lanes 4 i to
-// 4 i + 3) the whole row. They exchange, so that lane q of a quad holds the whole row of tile q, 16 bytes.
+// registers -> global: four adjacent mma tiles. A lane holds two columns of a row of each tile, and its quad (lanes 4 i
+// to 4 i + 3) the whole row. After an exchange lane q of a quad holds the whole row of tile q, 16 bytes.
 __device__ inline void store_tiles(half* C, const float (*c)[4], int64_t off_m, int64_t off_n, int M, int N) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
         const int lane_id = threadIdx.x % 32;
         uint32_t
-            pairs[4];  // at first this lane's two columns of tile n, at last lane n's two columns of this lane's tile
+            pairs[4];  // at first this lane's two columns of tile n, finally lane n's two columns of this lane's tile
 #pragma unroll
         for (int n = 0; n < 4; ++n) {
             const half2 pair = __floats2half2_rn(c[n][2 * i], c[n][2 * i + 1]);
             pairs[n] = reinterpret_cast<const uint32_t&>(pair);
         }
-        // TODO(1): Transpose the 4x4 pairs of the quad: for step 1, then 2, swap with lane ^ step what stands on the wrong
-        //   side: pairs n with that bit of n clear for a lane with the bit set, and the other way round. (~10 lines)
+        // TODO(1): Transpose the 4x4 pairs of the quad. For step 1, then 2, swap misplaced pairs with lane ^ step. A
+        //   lane with bit step set gives the pairs n with that bit clear, and the other way round. (~10 lines)
 #pragma unroll
         for (int step = 1; step < 4; step *= 2) {
             const bool upper = (lane_id & step) != 0;
@@ -113,7 +114,7 @@ __device__ inline void store_tiles(half* C, const float (*c)[4], int64_t off_m, 
         // END TODO(1)
         const int64_t row = off_m + i * 8 + lane_id / 4;
         const int64_t col = off_n + lane_id % 4 * MMA_N;
-        // Said so, since nvcc cuts the assignment of a uint4 made of selected parts into four stores of 4 bytes.
+        // __stwb, because nvcc splits the assignment of a uint4 of selected parts into four 4-byte stores.
         const uint4 halves = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
         if (row < M && col < N) __stwb(reinterpret_cast<uint4*>(&C[row * N + col]), halves);
     }
@@ -126,8 +127,8 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_m16n8k16_mma2x4_warp4x4_pac
     int M, int N, int K) {
     __shared__ __align__(16) half A_smem[BLOCK_M][BLOCK_K + PAD];
     __shared__ __align__(16) half B_smem[BLOCK_K][BLOCK_N + PAD];
-    // This block's BLOCK_M x BLOCK_N tile of C; blocks go along the rows of tiles. Offsets into a matrix are 64-bit:
-    // M, N and K fit int, their products need not.
+    // This block's BLOCK_M x BLOCK_N tile of C. Consecutive blocks follow a row of tiles. Offsets into a matrix are
+    // 64-bit: M, N and K fit int, their products may not.
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * BLOCK_M;
     const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * BLOCK_N;
@@ -138,7 +139,7 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_m16n8k16_mma2x4_warp4x4_pac
     for (int64_t off_k = 0; off_k < K; off_k += BLOCK_K) {
         load_tile<BLOCK_M, BLOCK_K>(A_smem, A + off_m * K + off_k, K, M - off_m, K - off_k);
         load_tile<BLOCK_K, BLOCK_N>(B_smem, B + off_k * N + off_n, N, K - off_k, N - off_n);
-        __syncthreads();  // other threads staged most of what a lane hands to ldmatrix
+        __syncthreads();  // other threads staged most of what a lane passes to ldmatrix
         uint32_t A_rmem[TILES_M][4];
         uint32_t B_rmem[TILES_N][2];
         load_fragments(A_rmem, B_rmem, A_smem, B_smem, warp_m, warp_n);
@@ -147,7 +148,7 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_m16n8k16_mma2x4_warp4x4_pac
 #pragma unroll
             for (int n = 0; n < TILES_N; ++n) mma_m16n8k16(C_rmem[m][n], A_rmem[m], B_rmem[n]);
         }
-        __syncthreads();  // the next turn overwrites both slices
+        __syncthreads();  // the next iteration overwrites both slices
     }
 #pragma unroll
     for (int m = 0; m < TILES_M; ++m) {
@@ -159,7 +160,7 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_m16n8k16_mma2x4_warp4x4_pac
 
 KATA_EXPORT void hgemm_mma_m16n8k16_mma2x4_warp4x4_pack(
     const half* A, const half* B, half* C, int M, int N, int K, cudaStream_t stream) {
-    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough C.
+    // One-dimensional grid: y and z end at 65535 blocks, too few for a tall C.
     const int tiles_m = (M - 1) / BLOCK_M + 1;
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     hgemm_mma_m16n8k16_mma2x4_warp4x4_pack_kernel<<<tiles_m * tiles_n, THREADS, 0, stream>>>(A, B, C, M, N, K);

@@ -1,8 +1,9 @@
 // hgemm_mma_m16n8k16_mma2x4_warp4x4x2_stages_dsmem_rr: C = A @ B on Tensor Cores by inline PTX, slices of 32 of K
 //
 // Shapes     A: [M, K], B: [K, N], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, N and K multiples of 8
-// Technique  128x128 per block, a ring of four slices of 32 in dynamic shared memory, one set of fragments in registers
-// New        over hgemm_mma_m16n8k16_mma2x4_warp4x4_stages: two steps of mma.sync per slice, half the barriers and waits
+// Technique  128x128 per block, a ring of four slices of 32 in dynamic shared memory, one fragment set in registers
+// New        over hgemm_mma_m16n8k16_mma2x4_warp4x4_stages: two steps of mma.sync per slice, half as many barriers and
+//            waits
 // Bound      latency of ldmatrix: the mma.sync of a step wait for its fragments
 #include "kata.cuh"
 #include <cstdint>
@@ -13,23 +14,23 @@ constexpr int MMA_N = 8;
 constexpr int MMA_K = 16;
 constexpr int WARPS_M = 2;
 constexpr int WARPS_N = 4;
-constexpr int TILES_M = 4;  // mma tiles of a warp
+constexpr int TILES_M = 4;  // mma tiles per warp
 constexpr int TILES_N = 4;
-constexpr int TILES_K = 2;  // steps of MMA_K in a slice
+constexpr int TILES_K = 2;  // steps of MMA_K per slice
 static_assert(TILES_N % 4 == 0, "four tiles side by side are stored together");
 constexpr int WARP_M = TILES_M * MMA_M;
 constexpr int WARP_N = TILES_N * MMA_N;
 constexpr int BLOCK_M = WARPS_M * WARP_M;
 constexpr int BLOCK_N = WARPS_N * WARP_N;
 constexpr int BLOCK_K = TILES_K * MMA_K;
-constexpr int STAGES = 4;  // slots of the ring
+constexpr int STAGES = 4;  // slots in the ring
 constexpr int THREADS = WARPS_M * WARPS_N * 32;
 constexpr int CHUNK = 8;    // halves in one access of 16 bytes
-constexpr int PAD = CHUNK;  // halves at the end of each row of shared memory that are never used
+constexpr int PAD = CHUNK;  // unused halves at the end of each row of shared memory
 constexpr int SMEM_BYTES = STAGES * (BLOCK_M * (BLOCK_K + PAD) + BLOCK_K * (BLOCK_N + PAD)) * int{sizeof(half)};
 
-// shared -> registers: four 8x8 matrices. Lane l gives the address of row l % 8 of matrix l / 8, and gets of every
-// matrix elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4 (PTX ISA, "Warp-level matrix load instruction: ldmatrix").
+// shared -> registers: four 8x8 matrices. Lane l passes the address of row l % 8 of matrix l / 8. From each matrix it
+// gets elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4 (PTX ISA, "Warp-level matrix load instruction: ldmatrix").
 __device__ inline void ldmatrix_x4(uint32_t (&regs)[4], const half* row) {
     const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -38,7 +39,7 @@ __device__ inline void ldmatrix_x4(uint32_t (&regs)[4], const half* row) {
                  : "memory");
 }
 
-// The same for two matrices, given by lanes 0 to 15, each transposed on its way: a lane gets elements l / 4 of rows
+// The same for two matrices, each transposed. Lanes 0 to 15 pass the row addresses. A lane gets elements l / 4 of rows
 // 2 * (l % 4) and 2 * (l % 4) + 1.
 __device__ inline void ldmatrix_x2_trans(uint32_t (&regs)[2], const half* row) {
     const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
@@ -48,8 +49,8 @@ __device__ inline void ldmatrix_x2_trans(uint32_t (&regs)[2], const half* row) {
                  : "memory");
 }
 
-// c += a @ b for a [16, 16], b [16, 8], c [16, 8]; the fragments are those of PTX ISA, "Matrix Fragments for
-// mma.m16n8k16 with floating point type".
+// c += a @ b for a [16, 16], b [16, 8], c [16, 8]. PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point
+// type", defines the fragments.
 __device__ inline void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
     asm volatile(
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
@@ -58,27 +59,27 @@ __device__ inline void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], const
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// global -> shared: 16 bytes, passing no register. They have arrived when a wait for their group is over. Where inside is
-// false nothing is read and zeros are written (PTX ISA, "cp.async": src-size).
+// global -> shared: 16 bytes, without registers. They have arrived once a wait for their group returns. If inside is
+// false, it reads nothing and writes zeros (PTX ISA, "cp.async": src-size).
 __device__ inline void cp_async16(half* smem, const half* gmem, bool inside) {
     const auto to = static_cast<uint32_t>(__cvta_generic_to_shared(smem));
     const size_t from = __cvta_generic_to_global(gmem);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0) : "memory");
 }
 
-// This thread's copies since the last commit become a group.
+// Makes a group of this thread's copies since the last commit.
 __device__ inline void cp_async_commit() {
     asm volatile("cp.async.commit_group;" : : : "memory");
 }
 
-// Wait until of this thread's groups only the last PENDING may be on their way.
+// Waits until at most the PENDING newest groups of this thread are in flight.
 template <int PENDING>
 __device__ inline void cp_async_wait() {
     asm volatile("cp.async.wait_group %0;" : : "n"(PENDING) : "memory");
 }
 
-// global -> shared: a tile of ROWS rows and COLS columns, 16 bytes at a time. Of the matrix, rows and cols are left
-// from the tile's corner on; what lies outside counts as 0.
+// global -> shared: a tile of ROWS rows and COLS columns, 16 bytes at a time. rows and cols count what the matrix has
+// from the tile's corner on. Elements outside the matrix count as 0.
 template <int ROWS, int COLS>
 __device__ inline void load_tile(half (&smem)[ROWS][COLS + PAD], const half* gmem, int ld, int64_t rows, int64_t cols) {
     constexpr int STEP = THREADS / (COLS / CHUNK);  // rows that the block copies at a time
@@ -92,11 +93,11 @@ __device__ inline void load_tile(half (&smem)[ROWS][COLS + PAD], const half* gme
     }
 }
 
-// shared -> registers: what a warp needs of step k of both slices for its WARP_M x WARP_N tile of C.
+// shared -> registers: the fragments of step k of both slices for a warp's WARP_M x WARP_N tile of C.
 __device__ inline void load_fragments(
     uint32_t (&A_rmem)[TILES_M][4], uint32_t (&B_rmem)[TILES_N][2], const half (&A_smem)[BLOCK_M][BLOCK_K + PAD],
     const half (&B_smem)[BLOCK_K][BLOCK_N + PAD], int warp_m, int warp_n, int k) {
-    // TODO(1): As before, with column k * MMA_K of A's slice and row k * MMA_K of B's as the first. (~8 lines)
+    // TODO(1): Load as before. The first column of A's slice and the first row of B's is k * MMA_K. (~8 lines)
     const int lane_id = threadIdx.x % 32;
 #pragma unroll
     for (int m = 0; m < TILES_M; ++m)
@@ -107,14 +108,14 @@ __device__ inline void load_fragments(
     // END TODO(1)
 }
 
-// registers -> global: four mma tiles side by side. Of each, a lane holds two columns of a row, and its quad (lanes 4 i to
-// 4 i + 3) the whole row. They exchange, so that lane q of a quad holds the whole row of tile q, 16 bytes.
+// registers -> global: four adjacent mma tiles. A lane holds two columns of a row of each tile, and its quad (lanes 4 i
+// to 4 i + 3) the whole row. After an exchange lane q of a quad holds the whole row of tile q, 16 bytes.
 __device__ inline void store_tiles(half* C, const float (*c)[4], int64_t off_m, int64_t off_n, int M, int N) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
         const int lane_id = threadIdx.x % 32;
         uint32_t
-            pairs[4];  // at first this lane's two columns of tile n, at last lane n's two columns of this lane's tile
+            pairs[4];  // at first this lane's two columns of tile n, finally lane n's two columns of this lane's tile
 #pragma unroll
         for (int n = 0; n < 4; ++n) {
             const half2 pair = __floats2half2_rn(c[n][2 * i], c[n][2 * i + 1]);
@@ -133,7 +134,7 @@ __device__ inline void store_tiles(half* C, const float (*c)[4], int64_t off_m, 
         }
         const int64_t row = off_m + i * 8 + lane_id / 4;
         const int64_t col = off_n + lane_id % 4 * MMA_N;
-        // Said so, since nvcc cuts the assignment of a uint4 made of selected parts into four stores of 4 bytes.
+        // __stwb, because nvcc splits the assignment of a uint4 of selected parts into four 4-byte stores.
         const uint4 halves = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
         if (row < M && col < N) __stwb(reinterpret_cast<uint4*>(&C[row * N + col]), halves);
     }
@@ -144,12 +145,12 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_m16n8k16_mma2x4_warp4x4x2_s
     const half* __restrict__ B,  // [K, N]
     half* __restrict__ C,        // [M, N]
     int M, int N, int K) {
-    // Above 48 KB shared memory is dynamic: its size is an argument of the launch.
+    // More than 48 KB of shared memory must be dynamic: the launch passes its size.
     extern __shared__ __align__(16) half smem[];
     const auto A_smem = reinterpret_cast<half(*)[BLOCK_M][BLOCK_K + PAD]>(smem);             // [STAGES]
     const auto B_smem = reinterpret_cast<half(*)[BLOCK_K][BLOCK_N + PAD]>(A_smem + STAGES);  // [STAGES]
-    // This block's BLOCK_M x BLOCK_N tile of C; blocks go along the rows of tiles. Offsets into a matrix are 64-bit:
-    // M, N and K fit int, their products need not.
+    // This block's BLOCK_M x BLOCK_N tile of C. Consecutive blocks follow a row of tiles. Offsets into a matrix are
+    // 64-bit: M, N and K fit int, their products may not.
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * BLOCK_M;
     const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * BLOCK_N;
@@ -168,9 +169,9 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_m16n8k16_mma2x4_warp4x4x2_s
     const int slices = (K - 1) / BLOCK_K + 1;
     for (int slice = 0; slice < slices; ++slice) {
         cp_async_wait<STAGES - 2>();  // this thread's part of the slice has arrived
-        __syncthreads();              // so has everybody's, and everybody is done with the slice before this one
+        __syncthreads();              // so has all threads' part, and all threads are done with the previous slice
         load_slice(slice + STAGES - 1);
-        // TODO(2): For each of the slice's TILES_K steps load the fragments and multiply. (~9 lines)
+        // TODO(2): For each of the slice's TILES_K steps, load the fragments and multiply. (~9 lines)
 #pragma unroll
         for (int k = 0; k < TILES_K; ++k) {
             uint32_t A_rmem[TILES_M][4];
@@ -194,10 +195,10 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_m16n8k16_mma2x4_warp4x4x2_s
 
 KATA_EXPORT void hgemm_mma_m16n8k16_mma2x4_warp4x4x2_stages_dsmem_rr(
     const half* A, const half* B, half* C, int M, int N, int K, cudaStream_t stream) {
-    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough C.
+    // One-dimensional grid: y and z end at 65535 blocks, too few for a tall C.
     const int tiles_m = (M - 1) / BLOCK_M + 1;
     const int tiles_n = (N - 1) / BLOCK_N + 1;
-    // More than 48 KB have to be asked for.
+    // More than 48 KB must be requested.
     const auto kernel = hgemm_mma_m16n8k16_mma2x4_warp4x4x2_stages_dsmem_rr_kernel;
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SMEM_BYTES);
     kernel<<<tiles_m * tiles_n, THREADS, SMEM_BYTES, stream>>>(A, B, C, M, N, K);

@@ -1,10 +1,11 @@
 // hgemm_mma_m16n8k16_mma2x4_warp4x8x4_stages_dsmem_swizzle_x4_spread: C = A @ B on Tensor Cores by inline PTX
 //
 // Shapes     A: [M, K], B: [K, N], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, N and K multiples of 8
-// Technique  128x256 per block, a ring of three slices of 64, two sets of fragments, both slices swizzled
-//            (144 KB of shared memory a block: sm_86 and sm_89 have 99 KB and refuse the launch)
-// New        over hgemm_mma_m16n8k16_mma2x4_warp4x8x4_stages_dsmem_swizzle_x4: a third of the copies in each of three steps
-// Bound      Tensor Cores, as far as mma.sync drives them, and the power that the card may draw
+// Technique  128x256 per block, a ring of three slices of 64, two sets of fragments, both slices swizzled (144 KB of
+//            shared memory per block: sm_86 and sm_89 have 99 KB and refuse the launch)
+// New        over hgemm_mma_m16n8k16_mma2x4_warp4x8x4_stages_dsmem_swizzle_x4: a third of the copies in each of three
+//            steps
+// Bound      Tensor Cores at the rate of mma.sync, and the GPU's power limit
 #include "kata.cuh"
 #include <cstdint>
 #include <cuda_fp16.h>
@@ -14,9 +15,9 @@ constexpr int MMA_N = 8;
 constexpr int MMA_K = 16;
 constexpr int WARPS_M = 2;
 constexpr int WARPS_N = 4;
-constexpr int TILES_M = 4;  // mma tiles of a warp
+constexpr int TILES_M = 4;  // mma tiles per warp
 constexpr int TILES_N = 8;
-constexpr int TILES_K = 4;  // steps of MMA_K in a slice
+constexpr int TILES_K = 4;  // steps of MMA_K per slice
 static_assert(TILES_K % 2 == 0, "every slice begins in set 0");
 static_assert(TILES_N % 4 == 0, "four tiles side by side are stored together");
 constexpr int WARP_M = TILES_M * MMA_M;
@@ -24,15 +25,15 @@ constexpr int WARP_N = TILES_N * MMA_N;
 constexpr int BLOCK_M = WARPS_M * WARP_M;
 constexpr int BLOCK_N = WARPS_N * WARP_N;
 constexpr int BLOCK_K = TILES_K * MMA_K;
-constexpr int STAGES = 3;  // slots of the ring
+constexpr int STAGES = 3;  // slots in the ring
 constexpr int PARTS = 3;   // of a slice: A's tile, and the halves of B's
 static_assert(TILES_K > PARTS, "the group of a slice is complete before the wait of the last step");
 constexpr int THREADS = WARPS_M * WARPS_N * 32;
 constexpr int CHUNK = 8;  // halves in one access of 16 bytes
 constexpr int SMEM_BYTES = STAGES * (BLOCK_M * BLOCK_K + BLOCK_K * BLOCK_N) * int{sizeof(half)};
 
-// shared -> registers: four 8x8 matrices. Lane l gives the address of row l % 8 of matrix l / 8, and gets of every
-// matrix elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4 (PTX ISA, "Warp-level matrix load instruction: ldmatrix").
+// shared -> registers: four 8x8 matrices. Lane l passes the address of row l % 8 of matrix l / 8. From each matrix it
+// gets elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4 (PTX ISA, "Warp-level matrix load instruction: ldmatrix").
 __device__ inline void ldmatrix_x4(uint32_t (&regs)[4], const half* row) {
     const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -41,8 +42,8 @@ __device__ inline void ldmatrix_x4(uint32_t (&regs)[4], const half* row) {
                  : "memory");
 }
 
-// The same with each matrix transposed on its way: a lane gets elements l / 4 of rows 2 * (l % 4) and 2 * (l % 4) + 1.
-// The first two matrices go to left, the others to right.
+// The same with each matrix transposed: a lane gets elements l / 4 of rows 2 * (l % 4) and 2 * (l % 4) + 1. The first
+// two matrices go to left, the others to right.
 __device__ inline void ldmatrix_x4_trans(uint32_t (&left)[2], uint32_t (&right)[2], const half* row) {
     const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -51,8 +52,8 @@ __device__ inline void ldmatrix_x4_trans(uint32_t (&left)[2], uint32_t (&right)[
                  : "memory");
 }
 
-// c += a @ b for a [16, 16], b [16, 8], c [16, 8]; the fragments are those of PTX ISA, "Matrix Fragments for
-// mma.m16n8k16 with floating point type".
+// c += a @ b for a [16, 16], b [16, 8], c [16, 8]. PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point
+// type", defines the fragments.
 __device__ inline void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
     asm volatile(
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
@@ -61,39 +62,40 @@ __device__ inline void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], const
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// global -> shared: 16 bytes, passing no register. They have arrived when a wait for their group is over. Where inside is
-// false nothing is read and zeros are written (PTX ISA, "cp.async": src-size).
+// global -> shared: 16 bytes, without registers. They have arrived once a wait for their group returns. If inside is
+// false, it reads nothing and writes zeros (PTX ISA, "cp.async": src-size).
 __device__ inline void cp_async16(half* smem, const half* gmem, bool inside) {
     const auto to = static_cast<uint32_t>(__cvta_generic_to_shared(smem));
     const size_t from = __cvta_generic_to_global(gmem);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0) : "memory");
 }
 
-// This thread's copies since the last commit become a group.
+// Makes a group of this thread's copies since the last commit.
 __device__ inline void cp_async_commit() {
     asm volatile("cp.async.commit_group;" : : : "memory");
 }
 
-// Wait until of this thread's groups only the last PENDING may be on their way.
+// Waits until at most the PENDING newest groups of this thread are in flight.
 template <int PENDING>
 __device__ inline void cp_async_wait() {
     asm volatile("cp.async.wait_group %0;" : : "n"(PENDING) : "memory");
 }
 
-// The place, in its row of COLS halves in shared memory, of the chunk that begins at column col. The eight chunks that
-// ldmatrix reads at a time come from eight rows at one column, and must lie in the 32 banks once each.
+// Where the chunk that begins at column col is stored in its row of COLS halves in shared memory. ldmatrix reads eight
+// chunks at a time, from eight rows at one column. Together they must cover each of the 32 banks once.
 template <int COLS>
 __device__ inline int swizzle(int row, int col) {
     int place = col;
     constexpr int LINE = 128 / sizeof(half);
-    constexpr int ROWS = COLS < LINE ? LINE / COLS : 1;          // in a line
-    constexpr int CHUNKS = (COLS < LINE ? COLS : LINE) / CHUNK;  // of one row, in a line
+    constexpr int ROWS = COLS < LINE ? LINE / COLS : 1;          // per line
+    constexpr int CHUNKS = (COLS < LINE ? COLS : LINE) / CHUNK;  // of one row, per line
     place = col ^ row / ROWS % CHUNKS * CHUNK;
     return place;
 }
 
-// global -> shared: of a tile of ROWS rows and COLS columns the rows from first to end, multiples of STEP, 16 bytes at a
-// time. Of the matrix, rows and cols are left from the tile's corner on; what lies outside counts as 0.
+// global -> shared: of a tile of ROWS rows and COLS columns the rows first to end - 1, 16 bytes at a time. first and
+// end are multiples of STEP. rows and cols count what the matrix has from the tile's corner on. Elements outside the
+// matrix count as 0.
 template <int ROWS, int COLS>
 __device__ inline void load_tile(
     half (&smem)[ROWS][COLS], const half* gmem, int ld, int rows, int cols, int first, int end) {
@@ -109,7 +111,7 @@ __device__ inline void load_tile(
     }
 }
 
-// shared -> registers: what a warp needs of step k of both slices for its WARP_M x WARP_N tile of C.
+// shared -> registers: the fragments of step k of both slices for a warp's WARP_M x WARP_N tile of C.
 __device__ inline void load_fragments(
     uint32_t (&A_rmem)[TILES_M][4], uint32_t (&B_rmem)[TILES_N][2], const half (&A_smem)[BLOCK_M][BLOCK_K],
     const half (&B_smem)[BLOCK_K][BLOCK_N], int warp_m, int warp_n, int k) {
@@ -127,14 +129,14 @@ __device__ inline void load_fragments(
     }
 }
 
-// registers -> global: four mma tiles side by side. Of each, a lane holds two columns of a row, and its quad (lanes 4 i to
-// 4 i + 3) the whole row. They exchange, so that lane q of a quad holds the whole row of tile q, 16 bytes.
+// registers -> global: four adjacent mma tiles. A lane holds two columns of a row of each tile, and its quad (lanes 4 i
+// to 4 i + 3) the whole row. After an exchange lane q of a quad holds the whole row of tile q, 16 bytes.
 __device__ inline void store_tiles(half* C, const float (*c)[4], int64_t off_m, int64_t off_n, int M, int N) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
         const int lane_id = threadIdx.x % 32;
         uint32_t
-            pairs[4];  // at first this lane's two columns of tile n, at last lane n's two columns of this lane's tile
+            pairs[4];  // at first this lane's two columns of tile n, finally lane n's two columns of this lane's tile
 #pragma unroll
         for (int n = 0; n < 4; ++n) {
             const half2 pair = __floats2half2_rn(c[n][2 * i], c[n][2 * i + 1]);
@@ -153,7 +155,7 @@ __device__ inline void store_tiles(half* C, const float (*c)[4], int64_t off_m, 
         }
         const int64_t row = off_m + i * 8 + lane_id / 4;
         const int64_t col = off_n + lane_id % 4 * MMA_N;
-        // Said so, since nvcc cuts the assignment of a uint4 made of selected parts into four stores of 4 bytes.
+        // __stwb, because nvcc splits the assignment of a uint4 of selected parts into four 4-byte stores.
         const uint4 halves = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
         if (row < M && col < N) __stwb(reinterpret_cast<uint4*>(&C[row * N + col]), halves);
     }
@@ -164,12 +166,12 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_m16n8k16_mma2x4_warp4x8x4_s
     const half* __restrict__ B,  // [K, N]
     half* __restrict__ C,        // [M, N]
     int M, int N, int K) {
-    // Above 48 KB shared memory is dynamic: its size is an argument of the launch.
+    // More than 48 KB of shared memory must be dynamic: the launch passes its size.
     extern __shared__ __align__(16) half smem[];
     const auto A_smem = reinterpret_cast<half(*)[BLOCK_M][BLOCK_K]>(smem);             // [STAGES]
     const auto B_smem = reinterpret_cast<half(*)[BLOCK_K][BLOCK_N]>(A_smem + STAGES);  // [STAGES]
-    // This block's BLOCK_M x BLOCK_N tile of C; blocks go along the rows of tiles. Offsets into a matrix are 64-bit:
-    // M, N and K fit int, their products need not.
+    // This block's BLOCK_M x BLOCK_N tile of C. Consecutive blocks follow a row of tiles. Offsets into a matrix are
+    // 64-bit: M, N and K fit int, their products may not.
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * BLOCK_M;
     const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * BLOCK_N;
@@ -177,13 +179,13 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_m16n8k16_mma2x4_warp4x8x4_s
     const int warp_m = warp_id / WARPS_N * WARP_M;
     const int warp_n = warp_id % WARPS_N * WARP_N;
     float C_rmem[TILES_M][TILES_N][4] = {};
-    // The corners of the slice that is copied next, and what K has from there on. Pointers that move on cost less than offsets
-    // that are multiplied out for every slice.
+    // The corners of the slice to copy next, and what is left of K from there on. Advancing a pointer costs less than
+    // multiplying out an offset for each slice.
     const half* A_gmem = A + off_m * K;
     const half* B_gmem = B + off_n;
     int k_left = K;
     const auto load_part = [&](int stage, int part) {
-        // TODO(1): Part 0 is A's tile, part 1 the upper half of B's, part 2 the lower. (~3 lines)
+        // TODO(1): Copy A's tile as part 0, the upper half of B's as part 1, the lower half as part 2. (~3 lines)
         const int m_left = static_cast<int>(M - off_m), n_left = static_cast<int>(N - off_n);
         if (part == 0) load_tile(A_smem[stage], A_gmem, K, m_left, k_left, 0, BLOCK_M);
         if (part > 0) load_tile(B_smem[stage], B_gmem, N, k_left, n_left, (part - 1) * BLOCK_K / 2, part * BLOCK_K / 2);
@@ -202,28 +204,28 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_m16n8k16_mma2x4_warp4x8x4_s
     uint32_t A_rmem[2][TILES_M][4];  // step k of a slice is in set k % 2
     uint32_t B_rmem[2][TILES_N][2];
     cp_async_wait<STAGES - 2>();
-    __syncthreads();  // everybody's part of the first slice has arrived
+    __syncthreads();  // all threads' part of the first slice has arrived
     load_fragments(A_rmem[0], B_rmem[0], A_smem[0], B_smem[0], warp_m, warp_n, 0);
-    int stage = 0;  // of the fragments that are loaded next
+    int stage = 0;  // of the fragments to load next
     for (int slice = 0; slice < slices; ++slice) {
 #pragma unroll
         for (int k = 0; k < TILES_K; ++k) {
             if (k + 1 == TILES_K) {
                 cp_async_wait<STAGES - 2>();  // this thread's part of the next slice has arrived
-                __syncthreads();              // so has everybody's, and everybody has loaded all of this slice
+                __syncthreads();              // so has all threads' part, and all threads have loaded all of this slice
                 stage = stage + 1 < STAGES ? stage + 1 : 0;  // cheaper than a remainder by three
             }
             const int next = (k + 1) % TILES_K;
             load_fragments(A_rmem[next % 2], B_rmem[next % 2], A_smem[stage], B_smem[stage], warp_m, warp_n, next);
-            // TODO(2): In every step but the last a part of the slice that is STAGES - 1 further on is copied, to where the slice
-            //   before this one was. (~1 line)
+            // TODO(2): In each step but the last, copy a part of the slice STAGES - 1 ahead, into the stage of the
+            //   previous slice. (~1 line)
             if (k < PARTS) load_part(stage == 0 ? STAGES - 1 : stage - 1, k);
             // END TODO(2)
 #pragma unroll
             for (int n = 0; n < TILES_N; ++n) {
 #pragma unroll
                 for (int i = 0; i < TILES_M; ++i) {
-                    // Down and up again: an operand stays where it is from one mma.sync to the next.
+                    // Down and up again: one operand stays from one mma.sync to the next.
                     const int m = n % 2 == 0 ? i : TILES_M - 1 - i;
                     mma_m16n8k16(C_rmem[m][n], A_rmem[k % 2][m], B_rmem[k % 2][n]);
                 }
@@ -240,10 +242,10 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_m16n8k16_mma2x4_warp4x8x4_s
 
 KATA_EXPORT void hgemm_mma_m16n8k16_mma2x4_warp4x8x4_stages_dsmem_swizzle_x4_spread(
     const half* A, const half* B, half* C, int M, int N, int K, cudaStream_t stream) {
-    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough C.
+    // One-dimensional grid: y and z end at 65535 blocks, too few for a tall C.
     const int tiles_m = (M - 1) / BLOCK_M + 1;
     const int tiles_n = (N - 1) / BLOCK_N + 1;
-    // More than 48 KB have to be asked for.
+    // More than 48 KB must be requested.
     const auto kernel = hgemm_mma_m16n8k16_mma2x4_warp4x8x4_stages_dsmem_swizzle_x4_spread_kernel;
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SMEM_BYTES);
     kernel<<<tiles_m * tiles_n, THREADS, SMEM_BYTES, stream>>>(A, B, C, M, N, K);

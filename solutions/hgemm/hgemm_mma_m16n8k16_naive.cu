@@ -1,9 +1,9 @@
 // hgemm_mma_m16n8k16_naive: C = A @ B on Tensor Cores by inline PTX, one warp per 16x8 tile of C
 //
 // Shapes     A: [M, K], B: [K, N], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, N and K multiples of 8
-// Technique  ldmatrix hands each lane its part of A and B, mma.sync m16n8k16 multiplies them and adds in float
-// New        over hgemm_wmma_m16n16k16_naive: it is known which lane holds which element, and used
-// Bound      global memory: 768 bytes fetched for every 4096 operations
+// Technique  ldmatrix gives each lane its part of A and B, mma.sync m16n8k16 multiplies them and adds in float
+// New        over hgemm_wmma_m16n16k16_naive: the layout of fragments is known, so the kernel uses it
+// Bound      global memory: 768 bytes fetched per 4096 operations
 #include "kata.cuh"
 #include <cstdint>
 #include <cuda_fp16.h>
@@ -17,8 +17,8 @@ constexpr int BLOCK_K = MMA_K;
 constexpr int THREADS = 32;  // one warp
 constexpr int CHUNK = 8;     // halves in one access of 16 bytes
 
-// shared -> registers: four 8x8 matrices. Lane l gives the address of row l % 8 of matrix l / 8, and gets of every
-// matrix elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4 (PTX ISA, "Warp-level matrix load instruction: ldmatrix").
+// shared -> registers: four 8x8 matrices. Lane l passes the address of row l % 8 of matrix l / 8. From each matrix it
+// gets elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4 (PTX ISA, "Warp-level matrix load instruction: ldmatrix").
 __device__ inline void ldmatrix_x4(uint32_t (&regs)[4], const half* row) {
     const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
     // TODO(1): Load with ldmatrix.sync.aligned.m8n8.x4.shared.b16: matrix i goes to regs[i]. The statement is volatile
@@ -30,7 +30,7 @@ __device__ inline void ldmatrix_x4(uint32_t (&regs)[4], const half* row) {
     // END TODO(1)
 }
 
-// The same for two matrices, given by lanes 0 to 15, each transposed on its way: a lane gets elements l / 4 of rows
+// The same for two matrices, each transposed. Lanes 0 to 15 pass the row addresses. A lane gets elements l / 4 of rows
 // 2 * (l % 4) and 2 * (l % 4) + 1.
 __device__ inline void ldmatrix_x2_trans(uint32_t (&regs)[2], const half* row) {
     const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
@@ -40,10 +40,11 @@ __device__ inline void ldmatrix_x2_trans(uint32_t (&regs)[2], const half* row) {
                  : "memory");
 }
 
-// c += a @ b for a [16, 16], b [16, 8], c [16, 8]; the fragments are those of PTX ISA, "Matrix Fragments for
-// mma.m16n8k16 with floating point type".
+// c += a @ b for a [16, 16], b [16, 8], c [16, 8]. PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point
+// type", defines the fragments.
 __device__ inline void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-    // TODO(2): One mma.sync.aligned.m16n8k16.row.col with f32 sums and f16 operands. c is read and written. (~4 lines)
+    // TODO(2): Issue one mma.sync.aligned.m16n8k16.row.col with f32 sums and f16 operands. c is read and written.
+    //   (~4 lines)
     asm volatile(
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
         "{%0, %1, %2, %3};"
@@ -52,8 +53,8 @@ __device__ inline void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], const
     // END TODO(2)
 }
 
-// global -> shared: a tile of ROWS rows and COLS columns, 16 bytes at a time. Of the matrix, rows and cols are left
-// from the tile's corner on; what lies outside counts as 0.
+// global -> shared: a tile of ROWS rows and COLS columns, 16 bytes at a time. rows and cols count what the matrix has
+// from the tile's corner on. Elements outside the matrix count as 0.
 template <int ROWS, int COLS>
 __device__ inline void load_tile(half (&smem)[ROWS][COLS], const half* gmem, int ld, int64_t rows, int64_t cols) {
     for (int chunk = threadIdx.x; chunk < ROWS * COLS / CHUNK; chunk += THREADS) {
@@ -67,8 +68,8 @@ __device__ inline void load_tile(half (&smem)[ROWS][COLS], const half* gmem, int
 
 // registers -> global: one mma tile of C, whose first element is C[off_m, off_n].
 __device__ inline void store_tile(half* C, const float (&c)[4], int64_t off_m, int64_t off_n, int M, int N) {
-    // TODO(3): Store the sums as half, two neighbours at a time: c[0] and c[1] stand in row lane / 4, c[2] and c[3] eight
-    //   rows below, all in columns 2 * (lane % 4) and the next. Nothing outside C. (~8 lines)
+    // TODO(3): Store the sums as half, two adjacent ones at a time. c[0] and c[1] are in row lane / 4, c[2] and c[3]
+    //   eight rows below, all in columns 2 * (lane % 4) and the next. Store nothing outside C. (~8 lines)
     const int lane_id = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -87,8 +88,8 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_m16n8k16_naive_kernel(
     int M, int N, int K) {
     __shared__ __align__(16) half A_smem[BLOCK_M][BLOCK_K];
     __shared__ __align__(16) half B_smem[BLOCK_K][BLOCK_N];
-    // This block's BLOCK_M x BLOCK_N tile of C; blocks go along the rows of tiles. Offsets into a matrix are 64-bit:
-    // M, N and K fit int, their products need not.
+    // This block's BLOCK_M x BLOCK_N tile of C. Consecutive blocks follow a row of tiles. Offsets into a matrix are
+    // 64-bit: M, N and K fit int, their products may not.
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * BLOCK_M;
     const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * BLOCK_N;
@@ -96,9 +97,10 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_m16n8k16_naive_kernel(
     for (int64_t off_k = 0; off_k < K; off_k += BLOCK_K) {
         load_tile(A_smem, A + off_m * K + off_k, K, M - off_m, K - off_k);
         load_tile(B_smem, B + off_k * N + off_n, N, K - off_k, N - off_n);
-        __syncthreads();  // other lanes staged most of what a lane hands to ldmatrix
-        // TODO(4): shared -> registers -> sums: all of A's slice as four 8x8 matrices, top left, bottom left, top right,
-        //   bottom right; B's as two, the upper first, transposed. Each lane names one row of one matrix. (~6 lines)
+        __syncthreads();  // other lanes staged most of what a lane passes to ldmatrix
+        // TODO(4): shared -> registers -> sums: load all of A's slice as four 8x8 matrices (top left, bottom left, top
+        //   right, bottom right), and B's as two, the upper first, transposed. Each lane passes one row of one matrix.
+        //   (~6 lines)
         const int lane_id = threadIdx.x % 32;
         uint32_t A_rmem[4];
         uint32_t B_rmem[2];
@@ -106,14 +108,14 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_m16n8k16_naive_kernel(
         ldmatrix_x2_trans(B_rmem, &B_smem[lane_id % 16][0]);
         mma_m16n8k16(C_rmem, A_rmem, B_rmem);
         // END TODO(4)
-        __syncthreads();  // the next turn overwrites both slices
+        __syncthreads();  // the next iteration overwrites both slices
     }
     store_tile(C, C_rmem, off_m, off_n, M, N);
 }
 
 KATA_EXPORT void hgemm_mma_m16n8k16_naive(
     const half* A, const half* B, half* C, int M, int N, int K, cudaStream_t stream) {
-    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough C.
+    // One-dimensional grid: y and z end at 65535 blocks, too few for a tall C.
     const int tiles_m = (M - 1) / BLOCK_M + 1;
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     hgemm_mma_m16n8k16_naive_kernel<<<tiles_m * tiles_n, THREADS, 0, stream>>>(A, B, C, M, N, K);

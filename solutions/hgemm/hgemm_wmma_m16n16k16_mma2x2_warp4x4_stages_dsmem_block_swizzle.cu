@@ -3,8 +3,8 @@
 // Shapes     A: [M, K], B: [K, N], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, multiples of 8
 // Technique  128x128x32 tiles, 2 x 2 warps of 4 x 4 fragments each, a ring of four tiles in dynamic shared memory
 // New        over hgemm_wmma_m16n16k16_mma4x2_warp2x4_stages_block_swizzle: eight fragments loaded for 16 products
-//            instead of six for eight, half the barriers, and a pointer per tile and thread instead of an address per
-//            pack
+//            instead of six for eight; half as many barriers; one pointer per tile and thread instead of one address
+//            per pack
 // Bound      latency: two warps per scheduler, and a warp waits for its fragments before it multiplies them
 #include "kata.cuh"
 #include <cstdint>
@@ -26,12 +26,12 @@ constexpr int BLOCK_M = WARPS_M * WARP_M;
 constexpr int BLOCK_N = WARPS_N * WARP_N;
 constexpr int BLOCK_K = 2 * MMA_K;
 constexpr int STAGES = 4;  // tiles of A and of B in shared memory
-constexpr int PAD = 8;     // rows begin 272 or 48 bytes apart: an odd number of times 16 bytes
-constexpr int STRIP = 8;   // tiles of C side by side that are made at about the same time
+constexpr int PAD = 8;     // rows begin 272 or 48 bytes apart: an odd multiple of 16 bytes
+constexpr int STRIP = 8;   // adjacent tiles of C that are computed at about the same time
 constexpr int THREADS = WARPS_M * WARPS_N * 32;
 constexpr int PACK = 8;  // halves in 16 bytes, and what a lane stores of a fragment of C
 
-// Bytes: a ring of tiles of A, one of tiles of B, both of halves, and for each warp a fragment of C, PACK floats a
+// Bytes: a ring of tiles of A and one of tiles of B, both of halves, and for each warp a fragment of C, PACK floats per
 // lane.
 constexpr int SMEM_BYTES = STAGES * (BLOCK_M * (BLOCK_K + PAD) + BLOCK_K * (BLOCK_N + PAD)) * 2 + THREADS * PACK * 4;
 
@@ -39,32 +39,32 @@ using FragmentA = wmma::fragment<wmma::matrix_a, MMA_M, MMA_N, MMA_K, half, wmma
 using FragmentB = wmma::fragment<wmma::matrix_b, MMA_M, MMA_N, MMA_K, half, wmma::row_major>;
 using FragmentC = wmma::fragment<wmma::accumulator, MMA_M, MMA_N, MMA_K, float>;
 
-// global -> shared, 16 bytes, without registers and past L1: cp.async of the PTX ISA, 9.7.9.25.3.1.
+// global -> shared, 16 bytes, without registers, bypassing L1: cp.async of the PTX ISA, 9.7.9.25.3.1.
 __device__ inline void copy_async(half* X_smem, const half* X, bool inside) {
     const unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(X_smem));
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(to), "l"(X), "r"(inside ? 16 : 0) : "memory");
 }
 
-// All copies that this thread has begun since the last commit are one group (9.7.9.25.3.2).
+// Makes a group of all copies that this thread has started since the last commit (9.7.9.25.3.2).
 __device__ inline void commit_group() {
     asm volatile("cp.async.commit_group;\n" ::: "memory");
 }
 
-// Waits until at most PENDING groups of this thread, the newest ones, are on their way (9.7.9.25.3.3).
+// Waits until at most the PENDING newest groups of this thread are in flight (9.7.9.25.3.3).
 template <int PENDING>
 __device__ inline void wait_group() {
     asm volatile("cp.async.wait_group %0;\n" ::"n"(PENDING) : "memory");
 }
 
-// global -> shared: begins to copy the tile of X, a matrix of rows x cols, that begins at (off_row, off_col). What lies
-// outside X counts as 0. Columns come in packs, and these are inside or outside as a whole: cols is a multiple of 8.
+// global -> shared: starts to copy the tile of X, a matrix of rows x cols, that begins at (off_row, off_col). Elements
+// outside X count as 0. A pack is wholly inside or wholly outside: cols is a multiple of 8.
 template <int ROWS, int COLS>
 __device__ inline void load_tile(
     half (*X_smem)[COLS + PAD], const half* X, int64_t off_row, int64_t off_col, int rows, int cols) {
     constexpr int STEP = THREADS * PACK / COLS;
     static_assert(STEP * COLS == THREADS * PACK && ROWS % STEP == 0, "the block copies whole rows");
-    // TODO(1): Copy STEP rows at a time: a thread stays in its column, its pointer goes on by STEP rows of X, and the
-    //   only question left for a pack is whether its row is inside. (~6 lines)
+    // TODO(1): Copy STEP rows at a time. A thread stays in its column, and its pointer advances by STEP rows of X. Per
+    //   pack, only its row remains to be checked. (~6 lines)
     const int row = threadIdx.x * PACK / COLS;
     const int col = threadIdx.x * PACK % COLS;
     const int rows_left = off_col + col < cols ? static_cast<int>(rows - off_row) - row : 0;
@@ -74,8 +74,7 @@ __device__ inline void load_tile(
     // END TODO(1)
 }
 
-// shared -> registers: this warp's fragments of columns k..k+MMA_K-1 of a tile of A and of the same rows of a tile of
-// B.
+// shared -> registers: this warp's fragments of columns k..k+MMA_K-1 of a tile of A and of the same rows of one of B.
 __device__ inline void load_fragments(
     FragmentA* A_rmem, FragmentB* B_rmem, const half (*A_smem)[BLOCK_K + PAD], const half (*B_smem)[BLOCK_N + PAD],
     int warp_m, int warp_n, int k) {
@@ -93,8 +92,8 @@ __device__ inline void multiply(FragmentC (*C_rmem)[FRAGS_N], const FragmentA* A
         for (int n = 0; n < FRAGS_N; ++n) wmma::mma_sync(C_rmem[m][n], A_rmem[m], B_rmem[n], C_rmem[m][n]);
 }
 
-// registers -> shared -> global: rounds a fragment of C to half and stores it at (off_m, off_n) of C. Which lane holds
-// which element of a fragment is not specified; in C_smem, this warp's own, each has its place.
+// registers -> shared -> global: rounds a fragment of C to half and stores it at (off_m, off_n) of C. The layout of a
+// fragment is not specified. In C_smem, which belongs to this warp, each element has a known place.
 __device__ inline void store_fragment(
     const FragmentC& C_rmem, float* C_smem, half* C, int64_t off_m, int64_t off_n, int M, int N) {
     const int i = threadIdx.x % 32 * PACK;  // this lane's elements of the fragment: i..i+PACK-1
@@ -121,8 +120,8 @@ __global__ void __launch_bounds__(THREADS, 2) hgemm_wmma_m16n16k16_mma2x2_warp4x
     auto* A_smem = reinterpret_cast<half(*)[BLOCK_M][BLOCK_K + PAD]>(smem);
     auto* B_smem = reinterpret_cast<half(*)[BLOCK_K][BLOCK_N + PAD]>(A_smem + STAGES);
     auto* C_smem = reinterpret_cast<float (*)[MMA_M * MMA_N]>(B_smem + STAGES);
-    // This block's BLOCK_M x BLOCK_N tile of C; blocks go through C in strips of STRIP tiles. Offsets into a matrix are
-    // 64-bit: M, N and K fit int, their products need not.
+    // This block's BLOCK_M x BLOCK_N tile of C. Blocks go through C in strips of STRIP tiles. Offsets into a matrix are
+    // 64-bit: M, N and K fit int, their products may not.
     const int tiles_m = (M - 1) / BLOCK_M + 1;
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     int64_t off_m = 0;
@@ -150,14 +149,15 @@ __global__ void __launch_bounds__(THREADS, 2) hgemm_wmma_m16n16k16_mma2x2_warp4x
     for (int tile = 0; tile < tiles; ++tile) {
         const int next = tile + STAGES - 1;
         wait_group<STAGES - 2>();
-        // The tile is here for this thread; behind the barrier it is for all, and all are done with the tile before it.
+        // The tile has arrived for this thread. After the barrier it has for all, and all are done with the previous
+        // tile.
         __syncthreads();
         if (next < tiles) {
             const int64_t off_k = static_cast<int64_t>(next) * BLOCK_K;
             load_tile<BLOCK_M, BLOCK_K>(A_smem[next % STAGES], A, off_m, off_k, M, K);
             load_tile<BLOCK_K, BLOCK_N>(B_smem[next % STAGES], B, off_k, off_n, K, N);
         }
-        // A group without copies, where there is no tile left, keeps the count.
+        // If no tile is left, an empty group keeps the count.
         commit_group();
 #pragma unroll
         for (int k = 0; k < BLOCK_K; k += MMA_K) {
@@ -177,11 +177,11 @@ __global__ void __launch_bounds__(THREADS, 2) hgemm_wmma_m16n16k16_mma2x2_warp4x
 
 KATA_EXPORT void hgemm_wmma_m16n16k16_mma2x2_warp4x4_stages_dsmem_block_swizzle(
     const half* A, const half* B, half* C, int M, int N, int K, cudaStream_t stream) {
-    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough C. The count fits int:
-    // 2^31 tiles would be a C of terabytes.
+    // One-dimensional grid: y and z end at 65535 blocks, too few for a tall C. The count fits int: with 2^31 tiles C
+    // would take terabytes.
     const int tiles_m = (M - 1) / BLOCK_M + 1;
     const int tiles_n = (N - 1) / BLOCK_N + 1;
-    // More than 48 KB for a block must be asked for.
+    // More than 48 KB per block must be requested.
     cudaFuncSetAttribute(
         hgemm_wmma_m16n16k16_mma2x2_warp4x4_stages_dsmem_block_swizzle_kernel,
         cudaFuncAttributeMaxDynamicSharedMemorySize, SMEM_BYTES);

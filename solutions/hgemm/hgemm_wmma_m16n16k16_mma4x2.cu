@@ -2,9 +2,9 @@
 //
 // Shapes     A: [M, K], B: [K, N], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, multiples of 8
 // Technique  64x32x16 tiles: the two warps of a row use the same part of A, the four of a column the same part of B
-// New        over hgemm_wmma_m16n16k16_mma4x2_direct: each operand is fetched once per block, 16 bytes a thread; zeros
-//            stand in for what lies outside A and B, so that any multiple of 8 will do
-// Bound      latency: every slice of K is waited for, twice a barrier, and multiplied in one instruction per warp
+// New        over hgemm_wmma_m16n16k16_mma4x2_direct: each operand is loaded once per block, 16 bytes per thread;
+//            elements outside A and B are zeros, so any multiple of 8 works
+// Bound      latency: each slice of K is waited for, with two barriers, and multiplied by one instruction per warp
 #include "kata.cuh"
 #include <cstdint>
 #include <cuda_fp16.h>
@@ -29,13 +29,13 @@ using FragmentA = wmma::fragment<wmma::matrix_a, MMA_M, MMA_N, MMA_K, half, wmma
 using FragmentB = wmma::fragment<wmma::matrix_b, MMA_M, MMA_N, MMA_K, half, wmma::row_major>;
 using FragmentC = wmma::fragment<wmma::accumulator, MMA_M, MMA_N, MMA_K, float>;
 
-// global -> shared: the tile of X, a matrix of rows x cols, that begins at (off_row, off_col). What lies outside X
-// counts as 0. Columns come in packs, and these are inside or outside as a whole: cols is a multiple of 8.
+// global -> shared: the tile of X, a matrix of rows x cols, that begins at (off_row, off_col). Elements outside X count
+// as 0. A pack is wholly inside or wholly outside: cols is a multiple of 8.
 template <int ROWS, int COLS>
 __device__ inline void load_tile(
     half (*X_smem)[COLS], const half* X, int64_t off_row, int64_t off_col, int rows, int cols) {
-    // TODO(1): Copy the tile pack by pack, neighbouring threads neighbouring packs. Where X has nothing, read nothing
-    //   and write zeros. (~7 lines)
+    // TODO(1): Copy the tile pack by pack. Adjacent threads copy adjacent packs. Outside X, read nothing and write
+    //   zeros. (~7 lines)
     for (int first = 0; first < ROWS * COLS; first += THREADS * PACK) {
         const int i = first + threadIdx.x * PACK;
         const int row = i / COLS;
@@ -63,8 +63,8 @@ __device__ inline void compute_tile(
     // END TODO(2)
 }
 
-// registers -> shared -> global: rounds a fragment of C to half and stores it at (off_m, off_n) of C. Which lane holds
-// which element of a fragment is not specified; in C_smem, this warp's own, each has its place.
+// registers -> shared -> global: rounds a fragment of C to half and stores it at (off_m, off_n) of C. The layout of a
+// fragment is not specified. In C_smem, which belongs to this warp, each element has a known place.
 __device__ inline void store_fragment(
     const FragmentC& C_rmem, float* C_smem, half* C, int64_t off_m, int64_t off_n, int M, int N) {
     const int i = threadIdx.x % 32 * PACK;  // this lane's elements of the fragment: i..i+PACK-1
@@ -88,8 +88,8 @@ __global__ void __launch_bounds__(THREADS) hgemm_wmma_m16n16k16_mma4x2_kernel(
     __shared__ alignas(32) half A_smem[BLOCK_M][BLOCK_K];
     __shared__ alignas(32) half B_smem[BLOCK_K][BLOCK_N];
     __shared__ alignas(32) float C_smem[WARPS_M * WARPS_N][MMA_M * MMA_N];
-    // This block's BLOCK_M x BLOCK_N tile of C; blocks go along the rows of tiles. Offsets into a matrix are 64-bit:
-    // M, N and K fit int, their products need not.
+    // This block's BLOCK_M x BLOCK_N tile of C. Consecutive blocks follow a row of tiles. Offsets into a matrix are
+    // 64-bit: M, N and K fit int, their products may not.
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * BLOCK_M;
     const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * BLOCK_N;
@@ -99,14 +99,14 @@ __global__ void __launch_bounds__(THREADS) hgemm_wmma_m16n16k16_mma4x2_kernel(
     FragmentC C_rmem;
     wmma::fill_fragment(C_rmem, 0.0f);
     for (int64_t off_k = 0; off_k < K; off_k += BLOCK_K) {
-        // TODO(3): Stage both tiles of this slice of K, then multiply. No warp may read a tile that is not whole, nor
+        // TODO(3): Stage both tiles of this slice of K, then multiply. No warp may read an incomplete tile, or
         //   overwrite one that another still reads. (~5 lines)
         load_tile<BLOCK_M, BLOCK_K>(A_smem, A, off_m, off_k, M, K);
         load_tile<BLOCK_K, BLOCK_N>(B_smem, B, off_k, off_n, K, N);
-        // A warp reads what other warps staged: all of them must be done writing.
+        // A warp reads what other warps staged, so all of them must have written.
         __syncthreads();
         compute_tile(C_rmem, A_smem, B_smem, warp_m, warp_n);
-        // The next turn overwrites both tiles: all warps must be done reading.
+        // The next iteration overwrites both tiles, so all warps must have read them.
         __syncthreads();
         // END TODO(3)
     }
@@ -115,8 +115,8 @@ __global__ void __launch_bounds__(THREADS) hgemm_wmma_m16n16k16_mma4x2_kernel(
 
 KATA_EXPORT void hgemm_wmma_m16n16k16_mma4x2(
     const half* A, const half* B, half* C, int M, int N, int K, cudaStream_t stream) {
-    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough C. The count fits int:
-    // 2^31 tiles would be a C of terabytes.
+    // One-dimensional grid: y and z end at 65535 blocks, too few for a tall C. The count fits int: with 2^31 tiles C
+    // would take terabytes.
     const int tiles_m = (M - 1) / BLOCK_M + 1;
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     hgemm_wmma_m16n16k16_mma4x2_kernel<<<tiles_m * tiles_n, THREADS, 0, stream>>>(A, B, C, M, N, K);

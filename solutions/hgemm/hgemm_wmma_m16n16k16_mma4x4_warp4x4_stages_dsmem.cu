@@ -4,8 +4,8 @@
 // Shapes     A: [M, K], B: [K, N], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, multiples of 8
 // Technique  256x256x16 tiles, 4 x 4 warps of 4 x 4 fragments each, a ring of three tiles in dynamic shared memory
 // New        over hgemm_wmma_m16n16k16_mma4x2_warp2x4_stages: a fragment is used four times, and a byte from L2 twice
-//            as often; 65536 floats would be all registers of an SM, so the sums are halves
-// Bound      registers: no room to load the next fragments while these are multiplied; one block per SM
+//            as often; 65536 floats would fill all registers of an SM, so the sums are halves
+// Bound      registers: too few to load the next fragments while these are multiplied; one block per SM
 #include "kata.cuh"
 #include <cstdint>
 #include <cuda_fp16.h>
@@ -26,42 +26,43 @@ constexpr int BLOCK_M = WARPS_M * WARP_M;
 constexpr int BLOCK_N = WARPS_N * WARP_N;
 constexpr int BLOCK_K = MMA_K;
 constexpr int STAGES = 3;  // tiles of A and of B in shared memory
-constexpr int PAD = 8;     // rows begin 272 or 48 bytes apart: an odd number of times 16 bytes
+constexpr int PAD = 8;     // rows begin 272 or 48 bytes apart: an odd multiple of 16 bytes
 constexpr int THREADS = WARPS_M * WARPS_N * 32;
 constexpr int PACK = 8;  // halves in 16 bytes, and what a lane stores of a fragment of C
 static_assert(BLOCK_M * BLOCK_K % (THREADS * PACK) == 0 && BLOCK_K * BLOCK_N % (THREADS * PACK) == 0, "whole turns");
 
-// Bytes: a ring of tiles of A, one of tiles of B, both of halves, and for each warp a fragment of C, PACK halfs a lane.
+// Bytes: a ring of tiles of A and one of tiles of B, both of halves, and for each warp a fragment of C, PACK halves per
+// lane.
 constexpr int SMEM_BYTES = STAGES * (BLOCK_M * (BLOCK_K + PAD) + BLOCK_K * (BLOCK_N + PAD)) * 2 + THREADS * PACK * 2;
 
 using FragmentA = wmma::fragment<wmma::matrix_a, MMA_M, MMA_N, MMA_K, half, wmma::row_major>;
 using FragmentB = wmma::fragment<wmma::matrix_b, MMA_M, MMA_N, MMA_K, half, wmma::row_major>;
 using FragmentC = wmma::fragment<wmma::accumulator, MMA_M, MMA_N, MMA_K, half>;
 
-// global -> shared, 16 bytes, without registers and past L1: cp.async of the PTX ISA, 9.7.9.25.3.1.
+// global -> shared, 16 bytes, without registers, bypassing L1: cp.async of the PTX ISA, 9.7.9.25.3.1.
 __device__ inline void copy_async(half* X_smem, const half* X, bool inside) {
     const unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(X_smem));
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(to), "l"(X), "r"(inside ? 16 : 0) : "memory");
 }
 
-// All copies that this thread has begun since the last commit are one group (9.7.9.25.3.2).
+// Makes a group of all copies that this thread has started since the last commit (9.7.9.25.3.2).
 __device__ inline void commit_group() {
     asm volatile("cp.async.commit_group;\n" ::: "memory");
 }
 
-// Waits until at most PENDING groups of this thread, the newest ones, are on their way (9.7.9.25.3.3).
+// Waits until at most the PENDING newest groups of this thread are in flight (9.7.9.25.3.3).
 template <int PENDING>
 __device__ inline void wait_group() {
     asm volatile("cp.async.wait_group %0;\n" ::"n"(PENDING) : "memory");
 }
 
-// global -> shared: begins to copy the tile of X, a matrix of rows x cols, that begins at (off_row, off_col). What lies
-// outside X counts as 0. Columns come in packs, and these are inside or outside as a whole: cols is a multiple of 8.
+// global -> shared: starts to copy the tile of X, a matrix of rows x cols, that begins at (off_row, off_col). Elements
+// outside X count as 0. A pack is wholly inside or wholly outside: cols is a multiple of 8.
 template <int ROWS, int COLS>
 __device__ inline void load_tile(
     half (*X_smem)[COLS + PAD], const half* X, int64_t off_row, int64_t off_col, int rows, int cols) {
-    // TODO(1): Copy the tile. Registers are short here: per pack, only 32-bit numbers may be left to compare and to
-    //   multiply, and one 64-bit offset per tile. (~9 lines)
+    // TODO(1): Copy the tile. Registers are scarce: per pack, compare and multiply only 32-bit numbers; compute one
+    //   64-bit offset per tile. (~9 lines)
     const half* from = &X[off_row * cols + off_col];
     const int rows_left = static_cast<int>(rows - off_row);
     const int cols_left = static_cast<int>(cols - off_col);
@@ -75,8 +76,7 @@ __device__ inline void load_tile(
     // END TODO(1)
 }
 
-// shared -> registers: this warp's fragments of columns k..k+MMA_K-1 of a tile of A and of the same rows of a tile of
-// B.
+// shared -> registers: this warp's fragments of columns k..k+MMA_K-1 of a tile of A and of the same rows of one of B.
 __device__ inline void load_fragments(
     FragmentA* A_rmem, FragmentB* B_rmem, const half (*A_smem)[BLOCK_K + PAD], const half (*B_smem)[BLOCK_N + PAD],
     int warp_m, int warp_n, int k) {
@@ -94,8 +94,8 @@ __device__ inline void multiply(FragmentC (*C_rmem)[FRAGS_N], const FragmentA* A
         for (int n = 0; n < FRAGS_N; ++n) wmma::mma_sync(C_rmem[m][n], A_rmem[m], B_rmem[n], C_rmem[m][n]);
 }
 
-// registers -> shared -> global: stores a fragment of C at (off_m, off_n) of C. Which lane holds
-// which element of a fragment is not specified; in C_smem, this warp's own, each has its place.
+// registers -> shared -> global: stores a fragment of C at (off_m, off_n) of C. The layout of a fragment is not
+// specified. In C_smem, which belongs to this warp, each element has a known place.
 __device__ inline void store_fragment(
     const FragmentC& C_rmem, half* C_smem, half* C, int64_t off_m, int64_t off_n, int M, int N) {
     const int i = threadIdx.x % 32 * PACK;  // this lane's elements of the fragment: i..i+PACK-1
@@ -120,8 +120,8 @@ __global__ void __launch_bounds__(THREADS) hgemm_wmma_m16n16k16_mma4x4_warp4x4_s
     auto* A_smem = reinterpret_cast<half(*)[BLOCK_M][BLOCK_K + PAD]>(smem);
     auto* B_smem = reinterpret_cast<half(*)[BLOCK_K][BLOCK_N + PAD]>(A_smem + STAGES);
     auto* C_smem = reinterpret_cast<half(*)[MMA_M * MMA_N]>(B_smem + STAGES);
-    // This block's BLOCK_M x BLOCK_N tile of C; blocks go along the rows of tiles. Offsets into a matrix are 64-bit:
-    // M, N and K fit int, their products need not.
+    // This block's BLOCK_M x BLOCK_N tile of C. Consecutive blocks follow a row of tiles. Offsets into a matrix are
+    // 64-bit: M, N and K fit int, their products may not.
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * BLOCK_M;
     const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * BLOCK_N;
@@ -143,14 +143,15 @@ __global__ void __launch_bounds__(THREADS) hgemm_wmma_m16n16k16_mma4x4_warp4x4_s
     for (int tile = 0; tile < tiles; ++tile) {
         const int next = tile + STAGES - 1;
         wait_group<STAGES - 2>();
-        // The tile is here for this thread; behind the barrier it is for all, and all are done with the tile before it.
+        // The tile has arrived for this thread. After the barrier it has for all, and all are done with the previous
+        // tile.
         __syncthreads();
         if (next < tiles) {
             const int64_t off_k = static_cast<int64_t>(next) * BLOCK_K;
             load_tile<BLOCK_M, BLOCK_K>(A_smem[next % STAGES], A, off_m, off_k, M, K);
             load_tile<BLOCK_K, BLOCK_N>(B_smem[next % STAGES], B, off_k, off_n, K, N);
         }
-        // A group without copies, where there is no tile left, keeps the count.
+        // If no tile is left, an empty group keeps the count.
         commit_group();
 #pragma unroll
         for (int k = 0; k < BLOCK_K; k += MMA_K) {
@@ -170,12 +171,12 @@ __global__ void __launch_bounds__(THREADS) hgemm_wmma_m16n16k16_mma4x4_warp4x4_s
 
 KATA_EXPORT void hgemm_wmma_m16n16k16_mma4x4_warp4x4_stages_dsmem(
     const half* A, const half* B, half* C, int M, int N, int K, cudaStream_t stream) {
-    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough C. The count fits int:
-    // 2^31 tiles would be a C of terabytes.
+    // One-dimensional grid: y and z end at 65535 blocks, too few for a tall C. The count fits int: with 2^31 tiles C
+    // would take terabytes.
     const int tiles_m = (M - 1) / BLOCK_M + 1;
     const int tiles_n = (N - 1) / BLOCK_N + 1;
-    // TODO(2): Launch it with SMEM_BYTES of dynamic shared memory. That is more than the 48 KB which a kernel may have
-    //   without being allowed more. (~3 lines)
+    // TODO(2): Launch it with SMEM_BYTES of dynamic shared memory. A kernel may have more than 48 KB only on request.
+    //   (~3 lines)
     cudaFuncSetAttribute(
         hgemm_wmma_m16n16k16_mma4x4_warp4x4_stages_dsmem_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
         SMEM_BYTES);

@@ -1,8 +1,8 @@
-// hgemv_k2048_f16x8_pack_block: y = A x, one block per row of A, 128-bit loads, four at once
+// hgemv_k2048_f16x8_pack_block: y = A x, one block per row of A, 128-bit loads, four in flight
 //
 // Shapes     A: [M, K], x: [K], y: [M] f16, row-major, contiguous, 16-byte aligned bases, any M, K >= 0; K = 0: y is 0
 // Technique  all warps of a block walk along one row in steps of 2048, four at once, and add up in shared memory
-// New        over hgemv_k256_f16x8_pack_unrolled: 8 times as many warps for as many rows, so that none has long to do
+// New        over hgemv_k256_f16x8_pack_unrolled: 8 times as many warps for the same rows, each with 1/8 of the work
 // Bound      memory bandwidth
 #include "kata.cuh"
 #include <cstdint>
@@ -11,21 +11,21 @@
 constexpr int THREADS = 256;
 constexpr int WARP_SIZE = 32;
 constexpr int WARPS = THREADS / WARP_SIZE;
-constexpr int UNROLL = 4;      // vectors of A, and of x, that a thread has on their way at once
-constexpr int MIN_BLOCKS = 4;  // per SM: a thread may have 64 registers. Unsaid, nvcc saves them and loads late
+constexpr int UNROLL = 4;      // vectors of A, and of x, that a thread has in flight at once
+constexpr int MIN_BLOCKS = 4;  // per SM: allows 64 registers per thread. By default nvcc uses fewer and loads late
 constexpr unsigned FULL_MASK = 0xffffffff;
 static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
 static_assert(WARPS <= WARP_SIZE, "one warp adds the partial sums of all warps");
 
-// The sum over the warp's 32 lanes, in each of them. All 32 lanes must call it together.
+// Every lane gets the sum over the warp's 32 lanes. All 32 lanes must call it together.
 __device__ __forceinline__ float warp_reduce_sum(float sum) {
 #pragma unroll
     for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(FULL_MASK, sum, offset);
     return sum;
 }
 
-// Pack is what one load brings. Its VEC elements divide K: a vector lies in the row as a whole or not at all, and every
-// row starts at a multiple of its size.
+// A load moves one Pack. VEC divides K, so a vector lies either wholly in the row or wholly outside it. Every row
+// starts at a multiple of sizeof(Pack).
 template <typename Pack>
 __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) hgemv_k2048_f16x8_pack_block_kernel(
     const half* __restrict__ A,  // [M, K]
@@ -33,17 +33,17 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) hgemv_k2048_f16x8_pack_bl
     half* __restrict__ y,        // [M]
     int M, int K) {
     constexpr int VEC = sizeof(Pack) / sizeof(half);
-    constexpr int STEP = THREADS * VEC;  // columns of one vector for each thread
+    constexpr int STEP = THREADS * VEC;  // columns that one vector per thread covers
     __shared__ float partial_smem[WARPS];
     const int tid = threadIdx.x;
     const int warp_id = tid / WARP_SIZE;
     const int lane_id = tid % WARP_SIZE;
-    const int64_t row = blockIdx.x;  // offsets into A are 64-bit: M and K fit int, their product need not
+    const int64_t row = blockIdx.x;  // offsets into A are 64-bit: M and K fit int, their product may not
     const half* A_row = A + row * K;
     float sum = 0.0f;
-    // TODO(1): global -> registers, UNROLL vectors of A_row and of x that lie STEP columns apart, each by one load of
-    //   type Pack, before any product of theirs; where none is left below K, products of zeros. Load A by __ldcs
-    //   (streaming): nobody needs it again, and all need x again. (~17 lines)
+    // TODO(1): global -> registers: load UNROLL vectors of A_row and of x, STEP columns apart, each with one load of
+    //   type Pack, before the first product. Where no vector is left below K, the products are zero. Load A by __ldcs
+    //   (streaming): each element of A is used once, but every row uses x. (~17 lines)
     for (int64_t k = tid * VEC; k < K; k += UNROLL * STEP) {
         alignas(Pack) half a_rmem[UNROLL][VEC] = {};
         alignas(Pack) half x_rmem[UNROLL][VEC] = {};
@@ -61,8 +61,8 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) hgemv_k2048_f16x8_pack_bl
         }
     }
     // END TODO(1)
-    // TODO(2): registers -> shared -> y: one partial sum per warp, which the first warp adds with all its lanes in the
-    //   shuffles. No partial sum may be read before it has been written. (~8 lines)
+    // TODO(2): registers -> shared -> y: each warp leaves one partial sum. The first warp adds them, with all its lanes
+    //   in the shuffles. No thread may read a partial sum before it is written. (~8 lines)
     sum = warp_reduce_sum(sum);
     if (lane_id == 0) partial_smem[warp_id] = sum;
     // The first warp reads what all the other warps wrote.
@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) hgemv_k2048_f16x8_pack_bl
 
 KATA_EXPORT void hgemv_k2048_f16x8_pack_block(
     const half* A, const half* x, half* y, int M, int K, cudaStream_t stream) {
-    if (M == 0) return;  // a grid of no blocks is an invalid launch; K = 0 is none, there are sums of no products
+    if (M == 0) return;  // a grid of no blocks is an invalid launch. K = 0 is valid: the sums are empty
     if (K % 8 == 0) {
         hgemv_k2048_f16x8_pack_block_kernel<uint4><<<M, THREADS, 0, stream>>>(A, x, y, M, K);
     } else {

@@ -1,10 +1,10 @@
 // sgemm_mma_m16n8k8_mma2x4_warp4x8_stages_rbuf: C = A @ B on Tensor Cores in TF32 by mma.sync, operands a step ahead
 //
 // Shapes     A: [M, K], B: [K, N], C: [M, N] f32, row-major, contiguous, 16-byte aligned bases, N and K multiples of 4;
-//            each element of A and B is rounded to TF32 first: 11 significant bits, ties away from zero
+//            each element of A and B is first rounded to TF32: 11 significant bits, ties away from zero
 // Technique  128x256x16 tiles, a ring of three in shared memory; 8 warps of 64x64; two sets of operands in registers
-// New        over sgemm_wmma_m16n16k8_mma4x2_warp2x4_stages_block_swizzle: who holds which element is known: B in 128-bit
-//            loads, C in 128-bit stores at any edge; larger tiles, loads behind products
+// New        over sgemm_wmma_m16n16k8_mma4x2_warp2x4_stages_block_swizzle: fragments with a known layout: B in 128-bit
+//            loads, C in 128-bit stores at any edge; larger tiles; loads overlap with products
 // Bound      instructions: rounding, and the loads around the products
 #include "kata.cuh"
 #include <cstdint>
@@ -22,38 +22,38 @@ constexpr int BLOCK_M = WARPS_M * WARP_M;
 constexpr int BLOCK_N = WARPS_N * WARP_N;
 constexpr int BLOCK_K = 16;
 constexpr int STAGES = 3;  // tiles of A and of B in shared memory
-constexpr int STRIP = 8;   // tiles of C side by side that are made at about the same time
+constexpr int STRIP = 8;   // adjacent tiles of C that are computed at about the same time
 constexpr int THREADS = WARPS_M * WARPS_N * 32;
 constexpr int PACK = 4;  // floats in 16 bytes
 constexpr int LD_A =
-    BLOCK_K + 4;  // rows of A's tile begin 20 words apart: eight packs below one another lie in 32 banks
-constexpr int LD_B = BLOCK_N + 8;  // rows of B's tile begin 8 banks apart: so do two packs in each of four rows
+    BLOCK_K + 4;  // rows of A's tile begin 20 words apart: eight packs in one column together cover all 32 banks
+constexpr int LD_B = BLOCK_N + 8;  // rows of B's tile begin 8 banks apart: two packs in each of four rows cover them
 constexpr int A_WORDS = BLOCK_M * LD_A;
 constexpr int B_WORDS = BLOCK_K * LD_B;
 constexpr int SMEM_BYTES = STAGES * (A_WORDS + B_WORDS) * 4;
 static_assert(BLOCK_K / MMA_K % 2 == 0, "the first step of a tile is always in set 0");
 
-// global -> shared, 16 bytes, without registers and past L1: cp.async (PTX ISA, "cp.async": with src-size 0 nothing is
-// read, and zeros are written).
+// global -> shared, 16 bytes, without registers, bypassing L1: cp.async (PTX ISA, "cp.async": with src-size 0 it reads
+// nothing and writes zeros).
 __device__ inline void copy_async(float* X_smem, const float* X, bool inside) {
     const unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(X_smem));
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(to), "l"(X), "r"(inside ? 16 : 0) : "memory");
 }
 
-// All copies that this thread has begun since the last commit are one group.
+// Makes a group of all copies that this thread has started since the last commit.
 __device__ inline void commit_group() {
     asm volatile("cp.async.commit_group;\n" ::: "memory");
 }
 
-// Waits until at most PENDING groups of this thread, the newest ones, are on their way.
+// Waits until at most the PENDING newest groups of this thread are in flight.
 template <int PENDING>
 __device__ inline void wait_group() {
     asm volatile("cp.async.wait_group %0;\n" ::"n"(PENDING) : "memory");
 }
 
-// global -> shared: begins to copy this thread's packs of a tile with ROWS rows of COLS elements: one column of packs, every
-// STEP rows. The first is at X, ld is the length of a row there, and rows says how many of the rows from X on are
-// inside the matrix: none where the column is not. What lies outside counts as 0.
+// global -> shared: starts to copy this thread's packs of a tile with ROWS rows of COLS elements: one column of packs,
+// every STEP rows. X points to the first one, and ld is the length of a row there. rows counts the rows from X on that
+// are inside the matrix: none if the column is not. Elements outside count as 0.
 template <int ROWS, int COLS, int LD>
 __device__ inline void load_tile(float* X_smem, const float* X, int ld, int rows) {
     constexpr int STEP = THREADS * PACK / COLS;
@@ -63,15 +63,15 @@ __device__ inline void load_tile(float* X_smem, const float* X, int ld, int rows
         copy_async(&X_smem[i * LD], i < rows ? &X[static_cast<int64_t>(i) * ld] : X, i < rows);
 }
 
-// shared -> registers: a warp's operands of one step, A's as they lie in FRAGS_M fragments of 16 x 8, B's of 8 x 8.
+// shared -> registers: a warp's operands of one step. A's are FRAGS_M fragments of 16 x 8, B's are fragments of 8 x 8.
 __device__ inline void load_operands(
     float (*A_rmem)[4], float (*B_rmem)[FRAGS_N], const float* A_smem, const float* B_smem, int k) {
-    // TODO(1): A: ldmatrix moves 8 x 8 halves, that is 8 x 4 floats: four of them are a fragment. B: lane l needs rows
-    //   l % 4 and l % 4 + 4. Column l / 4 of fragment n may be any column of the tile: take four in a pack. (~14 lines)
+    // TODO(1): A: ldmatrix moves 8 x 8 halves, that is 8 x 4 floats; four of them are a fragment. B: lane l needs rows
+    //   l % 4 and l % 4 + 4. Column l / 4 of fragment n may be any column of the tile: load four in a pack. (~14 lines)
     const int lane_id = threadIdx.x % 32;
 #pragma unroll
     for (int m = 0; m < FRAGS_M; ++m) {
-        // Lanes 0-15 give the rows of the left half, lanes 16-31 those of the right half (PTX ISA, "ldmatrix").
+        // Lanes 0-15 pass the rows of the left half, lanes 16-31 those of the right half (PTX ISA, "ldmatrix").
         const float* from = &A_smem[(m * MMA_M + lane_id % 16) * LD_A + k + lane_id / 16 * 4];
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"
                      : "=f"(A_rmem[m][0]), "=f"(A_rmem[m][1]), "=f"(A_rmem[m][2]), "=f"(A_rmem[m][3])
@@ -88,7 +88,7 @@ __device__ inline void load_operands(
     // END TODO(1)
 }
 
-// x rounded to TF32, to the nearest, ties away from zero.
+// x rounded to TF32: to nearest, ties away from zero.
 __device__ inline unsigned to_tf32(float x) {
     unsigned rounded;
     asm("cvt.rna.tf32.f32 %0, %1;\n" : "=r"(rounded) : "f"(x));
@@ -117,7 +117,7 @@ __device__ inline void compute_step(
     for (int m = 0; m < FRAGS_M; ++m)
 #pragma unroll
         for (int i = 0; i < FRAGS_N; ++i) {
-            const int n = m % 2 == 0 ? i : FRAGS_N - 1 - i;  // there and back: two in a row share an operand
+            const int n = m % 2 == 0 ? i : FRAGS_N - 1 - i;  // there and back: two consecutive ones share an operand
             mma(C_rmem[m][n], A_tf32[m], B_tf32[0][n], B_tf32[1][n]);
         }
 }
@@ -129,8 +129,8 @@ __global__ void __launch_bounds__(THREADS) sgemm_mma_m16n8k8_mma2x4_warp4x8_stag
     int M, int N, int K) {
     alignas(128) extern __shared__ float A_smem[];  // [STAGES][BLOCK_M][LD_A]
     float* B_smem = &A_smem[STAGES * A_WORDS];      // [STAGES][BLOCK_K][LD_B]
-    // This block's BLOCK_M x BLOCK_N tile of C; blocks go through C in strips of STRIP tiles. Offsets into a matrix are
-    // 64-bit: M, N and K fit int, their products need not.
+    // This block's BLOCK_M x BLOCK_N tile of C. Blocks go through C in strips of STRIP tiles. Offsets into a matrix are
+    // 64-bit: M, N and K fit int, their products may not.
     const int tiles_m = (M - 1) / BLOCK_M + 1;
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     const int64_t strip_tiles = static_cast<int64_t>(STRIP) * tiles_m;
@@ -143,7 +143,8 @@ __global__ void __launch_bounds__(THREADS) sgemm_mma_m16n8k8_mma2x4_warp4x8_stag
     const int lane_id = threadIdx.x % 32;
     const int warp_m = warp_id / WARPS_N * WARP_M;
     const int warp_n = warp_id % WARPS_N * WARP_N;
-    // This thread's first packs of a tile of A and of a tile of B, and how much of the matrix is below and right of them.
+    // This thread's first packs of a tile of A and of a tile of B, and how much of the matrix is below and right of
+    // them.
     const int a_m = threadIdx.x * PACK / BLOCK_K;
     const int a_k = threadIdx.x * PACK % BLOCK_K;
     const int b_k = threadIdx.x * PACK / BLOCK_N;
@@ -171,21 +172,22 @@ __global__ void __launch_bounds__(THREADS) sgemm_mma_m16n8k8_mma2x4_warp4x8_stag
         commit_group();
     }
     wait_group<STAGES - 2>();
-    // The first tile is here for this thread; behind the barrier it is for all.
+    // The first tile has arrived for this thread. After the barrier it has for all.
     __syncthreads();
     load_operands(A_rmem[0], B_rmem[0], &A_smem[warp_m * LD_A], &B_smem[warp_n], 0);
     int stage = 0;
     for (int tile = 0; tile < tiles; ++tile) {
-        // The tile before this one was in the stage before this one, and all are done with it.
+        // The previous tile was in the previous stage, and all are done with it.
         const int free_stage = stage == 0 ? STAGES - 1 : stage - 1;
         const int next_stage = stage == STAGES - 1 ? 0 : stage + 1;
         if (tile + STAGES - 1 < tiles) load_stage(tile + STAGES - 1, free_stage);
-        // A group without copies, where there is no tile left, keeps the count.
+        // If no tile is left, an empty group keeps the count.
         commit_group();
 #pragma unroll
         for (int step = 0; step < BLOCK_K / MMA_K; ++step) {
-            // TODO(2): Load the operands of the next step into the set that is not multiplied now. Behind the last step
-            //   comes the first of the next tile, if there is one: it must be here for all by then. (~10 lines)
+            // TODO(2): Load the operands of the next step into the set that is not multiplied now. After the last step,
+            //   load the first step of the next tile, if there is one: by then it must have arrived for all.
+            //   (~10 lines)
             const int next = (step + 1) % 2;
             if (step + 1 < BLOCK_K / MMA_K) {
                 load_operands(
@@ -193,7 +195,7 @@ __global__ void __launch_bounds__(THREADS) sgemm_mma_m16n8k8_mma2x4_warp4x8_stag
                     &B_smem[stage * B_WORDS + warp_n], (step + 1) * MMA_K);
             } else if (tile + 1 < tiles) {
                 wait_group<STAGES - 2>();
-                // As above; and all are done with this tile, except for what they hold in registers.
+                // As above. All are done with this tile, except for what they hold in registers.
                 __syncthreads();
                 load_operands(
                     A_rmem[next], B_rmem[next], &A_smem[next_stage * A_WORDS + warp_m * LD_A],
@@ -204,8 +206,8 @@ __global__ void __launch_bounds__(THREADS) sgemm_mma_m16n8k8_mma2x4_warp4x8_stag
         }
         stage = next_stage;
     }
-    // TODO(3): Store the sums that belong to C. Element i of a fragment is in row l / 4 + i / 2 * 8, and in column
-    //   l % 4 * 2 + i % 2 of the fragment: four fragments have a pack of four columns of the tile. (~12 lines)
+    // TODO(3): Store the sums that belong to C. Element i of a fragment is in row l / 4 + i / 2 * 8, and in column l %
+    //   4 * 2 + i % 2 of the fragment. Four fragments hold a pack of four columns of the tile. (~12 lines)
 #pragma unroll
     for (int m = 0; m < FRAGS_M; ++m)
 #pragma unroll
@@ -223,12 +225,12 @@ __global__ void __launch_bounds__(THREADS) sgemm_mma_m16n8k8_mma2x4_warp4x8_stag
 
 KATA_EXPORT void sgemm_mma_m16n8k8_mma2x4_warp4x8_stages_rbuf(
     const float* A, const float* B, float* C, int M, int N, int K, cudaStream_t stream) {
-    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough C. The count fits int:
-    // 2^31 tiles would be a C of terabytes.
+    // One-dimensional grid: y and z end at 65535 blocks, too few for a tall C. The count fits int: with 2^31 tiles C
+    // would take terabytes.
     const int tiles_m = (M - 1) / BLOCK_M + 1;
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     const auto kernel = sgemm_mma_m16n8k8_mma2x4_warp4x8_stages_rbuf_kernel;
-    // More than the 48 KB that a block gets unasked.
+    // More than the default of 48 KB per block.
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SMEM_BYTES);
     kernel<<<tiles_m * tiles_n, THREADS, SMEM_BYTES, stream>>>(A, B, C, M, N, K);
 }

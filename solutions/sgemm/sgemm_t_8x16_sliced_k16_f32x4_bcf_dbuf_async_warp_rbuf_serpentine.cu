@@ -1,10 +1,11 @@
-// sgemm_t_8x16_sliced_k16_f32x4_bcf_dbuf_async_warp_rbuf_serpentine: C = A @ B, 8 x 16 elements of C per thread, memory in 128-bit accesses
+// sgemm_t_8x16_sliced_k16_f32x4_bcf_dbuf_async_warp_rbuf_serpentine: C = A @ B, 8 x 16 elements of C per thread,
+//            128-bit accesses
 //
 // Shapes     A: [M, K], B: [K, N], C: [M, N] f32, row-major, contiguous, 16-byte aligned bases, N and K multiples of 4
 // Technique  128x256x16 tiles; the products of a k go through the thread's tile column by column, down and up
-// New        over sgemm_t_8x16_sliced_k16_f32x4_bcf_dbuf_async_warp_rbuf: an operand from A ends one column and
-//            begins the next, and is not read from the register file again
-// Bound      arithmetic: what is left is addresses, barriers, and how the blocks fill the card
+// New        over sgemm_t_8x16_sliced_k16_f32x4_bcf_dbuf_async_warp_rbuf: an operand from A ends one column and begins
+//            the next, so it is read from the register file only once
+// Bound      arithmetic; the rest is addresses, barriers, and how well the blocks fill the GPU
 #include "kata.cuh"
 #include <cstdint>
 
@@ -15,7 +16,7 @@ constexpr int THREAD_M = 8;   // rows of C per thread
 constexpr int THREAD_N = 16;  // columns of C per thread
 constexpr int THREADS = (BLOCK_M / THREAD_M) * (BLOCK_N / THREAD_N);
 constexpr int PACK = 4;    // floats in 16 bytes
-constexpr int STEP_M = 4;  // lanes along M: a thread's packs of rows lie PACK * STEP_M apart
+constexpr int STEP_M = 4;  // lanes along M: a thread's packs of rows are PACK * STEP_M apart
 constexpr int STEP_N = 8;  // and its packs of columns PACK * STEP_N
 constexpr int WARP_M = STEP_M * THREAD_M;
 constexpr int WARP_N = STEP_N * THREAD_N;
@@ -23,8 +24,8 @@ constexpr int WARPS_N = BLOCK_N / WARP_N;
 static_assert(BLOCK_K % 2 == 0, "the first k of a slice is always in buffer 0");
 static_assert(STEP_M * STEP_N == 32, "a warp's lanes");
 
-// Where element m of slice k of A's tile lies in A_smem[k]: slices 0-3, 4-7, 8-11 and 12-15 differ by which 8 of 32 banks
-// come first. Packs remain whole and aligned.
+// The column in A_smem[k] of element m of slice k of A's tile. Slices 0-3, 4-7, 8-11 and 12-15 differ in which 8 of 32
+// banks come first. Packs remain whole and aligned.
 __device__ inline int swizzle(int k, int m) {
     int place = m;
     place ^= k / PACK % 4 * 8;
@@ -40,9 +41,8 @@ __device__ inline const float4& pack_at(const float* x) {
     return *reinterpret_cast<const float4*>(x);
 }
 
-// global -> registers: this thread's packs of the tile of X, a matrix of rows x cols, that begins at (off_row, off_col).
-// What lies outside X counts as 0. Columns come in packs, and these are inside or outside as a whole: cols is a multiple
-// of 4.
+// global -> registers: this thread's packs of the tile of X, a matrix of rows x cols, that begins at (off_row,
+// off_col). Elements outside X count as 0. A pack is wholly inside or wholly outside: cols is a multiple of 4.
 template <int ROWS, int COLS>
 __device__ inline void fetch_tile(
     float4* X_rmem, const float* X, int64_t off_row, int64_t off_col, int rows, int cols) {
@@ -57,8 +57,8 @@ __device__ inline void fetch_tile(
     }
 }
 
-// global -> shared: begins to copy a tile as fetch_tile fetches it, without registers: cp.async of the PTX ISA,
-// 9.7.9.25.3.1. Of a pack that lies outside X no byte is read, and 16 zeros are written.
+// global -> shared: starts to copy the packs of a tile that fetch_tile would fetch, without registers: cp.async of the
+// PTX ISA, 9.7.9.25.3.1. For a pack outside X it reads no byte and writes 16 zeros.
 template <int ROWS, int COLS>
 __device__ inline void copy_tile_async(
     float (*X_smem)[COLS], const float* X, int64_t off_row, int64_t off_col, int rows, int cols) {
@@ -75,12 +75,12 @@ __device__ inline void copy_tile_async(
     }
 }
 
-// Waits for all copies that this thread has begun (9.7.9.25.3.3).
+// Waits for all copies that this thread has started (9.7.9.25.3.3).
 __device__ inline void wait_all() {
     asm volatile("cp.async.wait_all;\n" ::: "memory");
 }
 
-// registers -> shared, transposed: the same with X_smem[col][row], swizzled.
+// registers -> shared, transposed: the same into X_smem[col][row], swizzled.
 template <int ROWS, int COLS>
 __device__ inline void stage_tile_transposed(float (*X_smem)[ROWS], const float4* X_rmem) {
 #pragma unroll
@@ -88,7 +88,7 @@ __device__ inline void stage_tile_transposed(float (*X_smem)[ROWS], const float4
         const int row = (i + threadIdx.x * PACK) / COLS;
         const int col = (i + threadIdx.x * PACK) % COLS;
         const float4 pack = X_rmem[i / (THREADS * PACK)];
-        // Four lanes share a row of X: a warp's 32 words of one store fall in 32 banks, thanks to swizzle.
+        // Four lanes share a row of X. swizzle puts the 32 words of a warp's store into 32 banks.
         X_smem[col + 0][swizzle(col, row)] = pack.x;
         X_smem[col + 1][swizzle(col, row)] = pack.y;
         X_smem[col + 2][swizzle(col, row)] = pack.z;
@@ -114,8 +114,8 @@ __global__ void __launch_bounds__(THREADS) sgemm_t_8x16_sliced_k16_f32x4_bcf_dbu
     int M, int N, int K) {
     __shared__ alignas(16) float A_smem[2][BLOCK_K][BLOCK_M];
     __shared__ alignas(16) float B_smem[2][BLOCK_K][BLOCK_N];
-    // This block's BLOCK_M x BLOCK_N tile of C; blocks go along the rows of tiles. Offsets into a matrix are 64-bit:
-    // M, N and K fit int, their products need not.
+    // This block's BLOCK_M x BLOCK_N tile of C. Consecutive blocks follow a row of tiles. Offsets into a matrix are
+    // 64-bit: M, N and K fit int, their products may not.
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * BLOCK_M;
     const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * BLOCK_N;
@@ -124,14 +124,14 @@ __global__ void __launch_bounds__(THREADS) sgemm_t_8x16_sliced_k16_f32x4_bcf_dbu
     const int thread_m = warp_id / WARPS_N * WARP_M + lane_id / STEP_N * PACK;
     const int thread_n = warp_id % WARPS_N * WARP_N + lane_id % STEP_N * PACK;
     alignas(16) float C_rmem[THREAD_M][THREAD_N] = {};
-    float4 A_next[BLOCK_M * BLOCK_K / (THREADS * PACK)];  // this thread's packs of the slice that comes next
+    float4 A_next[BLOCK_M * BLOCK_K / (THREADS * PACK)];  // this thread's packs of the next slice
     fetch_tile<BLOCK_M, BLOCK_K>(A_next, A, off_m, 0, M, K);
     copy_tile_async<BLOCK_K, BLOCK_N>(B_smem[0], B, 0, off_n, K, N);
     alignas(16) float A_rmem[2][THREAD_M];
     alignas(16) float B_rmem[2][THREAD_N];
     stage_tile_transposed<BLOCK_M, BLOCK_K>(A_smem[0], A_next);
     wait_all();
-    // A thread reads rows and columns that others staged: all of them must be done writing.
+    // A thread reads rows and columns that others staged, so all of them must have written.
     __syncthreads();
     load_operands(A_rmem[0], B_rmem[0], A_smem[0], B_smem[0], 0, thread_m, thread_n);
     for (int64_t off_k = 0; off_k < K; off_k += BLOCK_K) {
@@ -146,18 +146,19 @@ __global__ void __launch_bounds__(THREADS) sgemm_t_8x16_sliced_k16_f32x4_bcf_dbu
                 load_operands(
                     A_rmem[(k + 1) % 2], B_rmem[(k + 1) % 2], A_smem[stage], B_smem[stage], k + 1, thread_m, thread_n);
             } else {
-                // Without a next slice, operands of this one are loaded, and never multiplied: around the barrier there
-                // is no branch, and the compiler may move products to before and behind it.
+                // Without a next slice, operands of this one are loaded again and never multiplied. So there is no
+                // branch around the barrier, and the compiler may move products across it.
                 const int next = off_k + BLOCK_K < K ? 1 - stage : stage;
                 if (next != stage) stage_tile_transposed<BLOCK_M, BLOCK_K>(A_smem[next], A_next);
                 wait_all();
-                // The next slice was staged by others: all of them must be done writing. And all are done with this
-                // slice, except for what they hold in registers: its buffer may be overwritten in the next turn.
+                // Others staged the next slice, so all of them must have written. All are done with this slice, except
+                // for what they hold in registers: the next iteration may overwrite its buffer.
                 __syncthreads();
                 load_operands(A_rmem[0], B_rmem[0], A_smem[next], B_smem[next], 0, thread_m, thread_n);
             }
-            // TODO(1): Add the products of this k, in even columns from top to bottom and in odd columns from bottom to
-            //   top. Two products in a row then share an operand, which the compiler keeps at the multiplier. (~7 lines)
+            // TODO(1): Add the products of this k, in even columns from top to bottom, in odd columns from bottom to
+            //   top. Two consecutive products then share an operand, which the compiler keeps at the multiplier.
+            //   (~7 lines)
 #pragma unroll
             for (int n = 0; n < THREAD_N; ++n) {
 #pragma unroll
@@ -182,8 +183,8 @@ __global__ void __launch_bounds__(THREADS) sgemm_t_8x16_sliced_k16_f32x4_bcf_dbu
 
 KATA_EXPORT void sgemm_t_8x16_sliced_k16_f32x4_bcf_dbuf_async_warp_rbuf_serpentine(
     const float* A, const float* B, float* C, int M, int N, int K, cudaStream_t stream) {
-    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough C. The count fits int:
-    // 2^31 tiles would be a C of terabytes.
+    // One-dimensional grid: y and z end at 65535 blocks, too few for a tall C. The count fits int: with 2^31 tiles C
+    // would take terabytes.
     const int tiles_m = (M - 1) / BLOCK_M + 1;
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     sgemm_t_8x16_sliced_k16_f32x4_bcf_dbuf_async_warp_rbuf_serpentine_kernel<<<tiles_m * tiles_n, THREADS, 0, stream>>>(

@@ -1,9 +1,9 @@
 // sgemm_t_8x8_sliced_k16_f32x4_bcf_dbuf: C = A @ B, 8 x 8 elements of C per thread, memory in 128-bit accesses
 //
 // Shapes     A: [M, K], B: [K, N], C: [M, N] f32, row-major, contiguous, 16-byte aligned bases, N and K multiples of 4
-// Technique  128x128x16 tiles, two of each in shared memory; A's is swizzled, since padding cannot help any more
-// New        over sgemm_t_8x8_sliced_k_f32x4_bcf_dbuf: half as many barriers; a bank for every lane by swizzling
-// Bound      instructions: what comes in goes through registers, and its loads, stores and addresses take turns with FMAs
+// Technique  128x128x16 tiles, two of each in shared memory; A's is swizzled, because padding no longer helps
+// New        over sgemm_t_8x8_sliced_k_f32x4_bcf_dbuf: half as many barriers; swizzling gives each lane its own bank
+// Bound      instructions: tiles pass through registers, and their loads, stores and addresses compete with FMAs
 #include "kata.cuh"
 #include <cstdint>
 
@@ -14,14 +14,14 @@ constexpr int THREAD_M = 8;  // rows of C per thread
 constexpr int THREAD_N = 8;  // columns of C per thread
 constexpr int THREADS = (BLOCK_M / THREAD_M) * (BLOCK_N / THREAD_N);
 constexpr int PACK = 4;                     // floats in 16 bytes
-constexpr int STEP_M = BLOCK_M / THREAD_M;  // threads along M: a thread's packs of rows lie PACK * STEP_M apart
+constexpr int STEP_M = BLOCK_M / THREAD_M;  // threads along M: a thread's packs of rows are PACK * STEP_M apart
 constexpr int STEP_N = BLOCK_N / THREAD_N;  // and its packs of columns PACK * STEP_N
 
-// Where element m of slice k of A's tile lies in A_smem[k]: slices 0-3, 4-7, 8-11 and 12-15 differ by which 8 of 32 banks
-// come first. Packs remain whole and aligned.
+// The column in A_smem[k] of element m of slice k of A's tile. Slices 0-3, 4-7, 8-11 and 12-15 differ in which 8 of 32
+// banks come first. Packs remain whole and aligned.
 __device__ inline int swizzle(int k, int m) {
     int place = m;
-    // TODO(1): Flip bits 3 and 4 of it, according to the pack of slices that k is in. (~1 line)
+    // TODO(1): Flip bits 3 and 4 of it, as the pack of slices that contains k says. (~1 line)
     place ^= k / PACK % 4 * 8;
     // END TODO(1)
     return place;
@@ -36,9 +36,8 @@ __device__ inline const float4& pack_at(const float* x) {
     return *reinterpret_cast<const float4*>(x);
 }
 
-// global -> registers: this thread's packs of the tile of X, a matrix of rows x cols, that begins at (off_row, off_col).
-// What lies outside X counts as 0. Columns come in packs, and these are inside or outside as a whole: cols is a multiple
-// of 4.
+// global -> registers: this thread's packs of the tile of X, a matrix of rows x cols, that begins at (off_row,
+// off_col). Elements outside X count as 0. A pack is wholly inside or wholly outside: cols is a multiple of 4.
 template <int ROWS, int COLS>
 __device__ inline void fetch_tile(
     float4* X_rmem, const float* X, int64_t off_row, int64_t off_col, int rows, int cols) {
@@ -63,7 +62,7 @@ __device__ inline void stage_tile(float (*X_smem)[COLS], const float4* X_rmem) {
     }
 }
 
-// registers -> shared, transposed: the same with X_smem[col][row], swizzled.
+// registers -> shared, transposed: the same into X_smem[col][row], swizzled.
 template <int ROWS, int COLS>
 __device__ inline void stage_tile_transposed(float (*X_smem)[ROWS], const float4* X_rmem) {
 #pragma unroll
@@ -71,8 +70,8 @@ __device__ inline void stage_tile_transposed(float (*X_smem)[ROWS], const float4
         const int row = (i + threadIdx.x * PACK) / COLS;
         const int col = (i + threadIdx.x * PACK) % COLS;
         const float4 pack = X_rmem[i / (THREADS * PACK)];
-        // TODO(2): Store the pack to four rows of X_smem. Four lanes share a row of X: the 32 words of one store of a warp
-        //   must fall in 32 banks. (~4 lines)
+        // TODO(2): Store the pack to four rows of X_smem. Four lanes share a row of X. The 32 words of one store of a
+        //   warp must be in 32 banks. (~4 lines)
         X_smem[col + 0][swizzle(col, row)] = pack.x;
         X_smem[col + 1][swizzle(col, row)] = pack.y;
         X_smem[col + 2][swizzle(col, row)] = pack.z;
@@ -88,15 +87,15 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_t_8x8_sliced_k16_f32x4_bcf_d
     int M, int N, int K) {
     __shared__ alignas(16) float A_smem[2][BLOCK_K][BLOCK_M];
     __shared__ alignas(16) float B_smem[2][BLOCK_K][BLOCK_N];
-    // This block's BLOCK_M x BLOCK_N tile of C; blocks go along the rows of tiles. Offsets into a matrix are 64-bit:
-    // M, N and K fit int, their products need not.
+    // This block's BLOCK_M x BLOCK_N tile of C. Consecutive blocks follow a row of tiles. Offsets into a matrix are
+    // 64-bit: M, N and K fit int, their products may not.
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * BLOCK_M;
     const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * BLOCK_N;
     const int thread_m = threadIdx.x / STEP_N * PACK;  // this thread's first pack of rows within the block's tile,
     const int thread_n = threadIdx.x % STEP_N * PACK;  // and of columns
     alignas(16) float C_rmem[THREAD_M][THREAD_N] = {};
-    float4 A_next[BLOCK_M * BLOCK_K / (THREADS * PACK)];  // this thread's packs of the slice that comes next
+    float4 A_next[BLOCK_M * BLOCK_K / (THREADS * PACK)];  // this thread's packs of the next slice
     float4 B_next[BLOCK_K * BLOCK_N / (THREADS * PACK)];
     fetch_tile<BLOCK_M, BLOCK_K>(A_next, A, off_m, 0, M, K);
     fetch_tile<BLOCK_K, BLOCK_N>(B_next, B, 0, off_n, K, N);
@@ -104,15 +103,15 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_t_8x8_sliced_k16_f32x4_bcf_d
         const int stage = off_k / BLOCK_K % 2;
         stage_tile_transposed<BLOCK_M, BLOCK_K>(A_smem[stage], A_next);
         stage_tile<BLOCK_K, BLOCK_N>(B_smem[stage], B_next);
-        // A thread reads rows and columns that others staged: all of them must be done writing. And all are done with
-        // the slice before this one: its buffer may be overwritten in the next turn.
+        // A thread reads rows and columns that others staged, so all of them must have written. All are done with the
+        // previous slice: the next iteration may overwrite its buffer.
         __syncthreads();
         if (off_k + BLOCK_K < K) {
             fetch_tile<BLOCK_M, BLOCK_K>(A_next, A, off_m, off_k + BLOCK_K, M, K);
             fetch_tile<BLOCK_K, BLOCK_N>(B_next, B, off_k + BLOCK_K, off_n, K, N);
         }
-        // TODO(3): shared -> registers: add this slice's products to all of this thread's sums, from where its elements
-        //   lie now. (~11 lines)
+        // TODO(3): shared -> registers: add this slice's products to all of this thread's sums. Read the elements from
+        //   their swizzled columns. (~11 lines)
 #pragma unroll
         for (int k = 0; k < BLOCK_K; ++k) {
             alignas(16) float A_rmem[THREAD_M];
@@ -143,8 +142,8 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_t_8x8_sliced_k16_f32x4_bcf_d
 
 KATA_EXPORT void sgemm_t_8x8_sliced_k16_f32x4_bcf_dbuf(
     const float* A, const float* B, float* C, int M, int N, int K, cudaStream_t stream) {
-    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough C. The count fits int:
-    // 2^31 tiles would be a C of terabytes.
+    // One-dimensional grid: y and z end at 65535 blocks, too few for a tall C. The count fits int: with 2^31 tiles C
+    // would take terabytes.
     const int tiles_m = (M - 1) / BLOCK_M + 1;
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     sgemm_t_8x8_sliced_k16_f32x4_bcf_dbuf_kernel<<<tiles_m * tiles_n, THREADS, 0, stream>>>(A, B, C, M, N, K);

@@ -1,9 +1,10 @@
 // sgemm_t_8x8_sliced_k16_f32x4_bcf_dbuf_async: C = A @ B, 8 x 8 elements of C per thread, memory in 128-bit accesses
 //
 // Shapes     A: [M, K], B: [K, N], C: [M, N] f32, row-major, contiguous, 16-byte aligned bases, N and K multiples of 4
-// Technique  128x128x16 tiles; B's goes straight to shared memory by cp.async, A's through registers, to be transposed
-// New        over sgemm_t_8x8_sliced_k16_f32x4_bcf_dbuf: copies that need no registers and no second instruction
-// Bound      shared memory and instructions: four 128-bit loads for 64 multiply-adds
+// Technique  128x128x16 tiles; cp.async copies B's directly to shared memory, A's pass through registers to be
+//            transposed
+// New        over sgemm_t_8x8_sliced_k16_f32x4_bcf_dbuf: copies without registers and without a second instruction
+// Bound      shared memory and instructions: four 128-bit loads per 64 multiply-adds
 #include "kata.cuh"
 #include <cstdint>
 
@@ -14,11 +15,11 @@ constexpr int THREAD_M = 8;  // rows of C per thread
 constexpr int THREAD_N = 8;  // columns of C per thread
 constexpr int THREADS = (BLOCK_M / THREAD_M) * (BLOCK_N / THREAD_N);
 constexpr int PACK = 4;                     // floats in 16 bytes
-constexpr int STEP_M = BLOCK_M / THREAD_M;  // threads along M: a thread's packs of rows lie PACK * STEP_M apart
+constexpr int STEP_M = BLOCK_M / THREAD_M;  // threads along M: a thread's packs of rows are PACK * STEP_M apart
 constexpr int STEP_N = BLOCK_N / THREAD_N;  // and its packs of columns PACK * STEP_N
 
-// Where element m of slice k of A's tile lies in A_smem[k]: slices 0-3, 4-7, 8-11 and 12-15 differ by which 8 of 32 banks
-// come first. Packs remain whole and aligned.
+// The column in A_smem[k] of element m of slice k of A's tile. Slices 0-3, 4-7, 8-11 and 12-15 differ in which 8 of 32
+// banks come first. Packs remain whole and aligned.
 __device__ inline int swizzle(int k, int m) {
     int place = m;
     place ^= k / PACK % 4 * 8;
@@ -34,9 +35,8 @@ __device__ inline const float4& pack_at(const float* x) {
     return *reinterpret_cast<const float4*>(x);
 }
 
-// global -> registers: this thread's packs of the tile of X, a matrix of rows x cols, that begins at (off_row, off_col).
-// What lies outside X counts as 0. Columns come in packs, and these are inside or outside as a whole: cols is a multiple
-// of 4.
+// global -> registers: this thread's packs of the tile of X, a matrix of rows x cols, that begins at (off_row,
+// off_col). Elements outside X count as 0. A pack is wholly inside or wholly outside: cols is a multiple of 4.
 template <int ROWS, int COLS>
 __device__ inline void fetch_tile(
     float4* X_rmem, const float* X, int64_t off_row, int64_t off_col, int rows, int cols) {
@@ -51,13 +51,14 @@ __device__ inline void fetch_tile(
     }
 }
 
-// global -> shared: begins to copy a tile as fetch_tile fetches it, without registers: cp.async of the PTX ISA,
-// 9.7.9.25.3.1. Of a pack that lies outside X no byte is read, and 16 zeros are written.
+// global -> shared: starts to copy the packs of a tile that fetch_tile would fetch, without registers: cp.async of the
+// PTX ISA, 9.7.9.25.3.1. For a pack outside X it reads no byte and writes 16 zeros.
 template <int ROWS, int COLS>
 __device__ inline void copy_tile_async(
     float (*X_smem)[COLS], const float* X, int64_t off_row, int64_t off_col, int rows, int cols) {
     static_assert(ROWS * COLS % (THREADS * PACK) == 0, "every thread has equally many packs");
-    // TODO(1): Begin the copies of this thread's packs, zeros for what lies outside X: nothing may be read there. (~8 lines)
+    // TODO(1): Start the copies of this thread's packs, with zeros for elements outside X: read nothing there.
+    //   (~8 lines)
 #pragma unroll
     for (int i = 0; i < ROWS * COLS; i += THREADS * PACK) {
         const int row = (i + threadIdx.x * PACK) / COLS;
@@ -71,12 +72,12 @@ __device__ inline void copy_tile_async(
     // END TODO(1)
 }
 
-// Waits for all copies that this thread has begun (9.7.9.25.3.3).
+// Waits for all copies that this thread has started (9.7.9.25.3.3).
 __device__ inline void wait_all() {
     asm volatile("cp.async.wait_all;\n" ::: "memory");
 }
 
-// registers -> shared, transposed: the same with X_smem[col][row], swizzled.
+// registers -> shared, transposed: the same into X_smem[col][row], swizzled.
 template <int ROWS, int COLS>
 __device__ inline void stage_tile_transposed(float (*X_smem)[ROWS], const float4* X_rmem) {
 #pragma unroll
@@ -84,7 +85,7 @@ __device__ inline void stage_tile_transposed(float (*X_smem)[ROWS], const float4
         const int row = (i + threadIdx.x * PACK) / COLS;
         const int col = (i + threadIdx.x * PACK) % COLS;
         const float4 pack = X_rmem[i / (THREADS * PACK)];
-        // Four lanes share a row of X: a warp's 32 words of one store fall in 32 banks, thanks to swizzle.
+        // Four lanes share a row of X. swizzle puts the 32 words of a warp's store into 32 banks.
         X_smem[col + 0][swizzle(col, row)] = pack.x;
         X_smem[col + 1][swizzle(col, row)] = pack.y;
         X_smem[col + 2][swizzle(col, row)] = pack.z;
@@ -99,29 +100,31 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_t_8x8_sliced_k16_f32x4_bcf_d
     int M, int N, int K) {
     __shared__ alignas(16) float A_smem[2][BLOCK_K][BLOCK_M];
     __shared__ alignas(16) float B_smem[2][BLOCK_K][BLOCK_N];
-    // This block's BLOCK_M x BLOCK_N tile of C; blocks go along the rows of tiles. Offsets into a matrix are 64-bit:
-    // M, N and K fit int, their products need not.
+    // This block's BLOCK_M x BLOCK_N tile of C. Consecutive blocks follow a row of tiles. Offsets into a matrix are
+    // 64-bit: M, N and K fit int, their products may not.
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * BLOCK_M;
     const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * BLOCK_N;
     const int thread_m = threadIdx.x / STEP_N * PACK;  // this thread's first pack of rows within the block's tile,
     const int thread_n = threadIdx.x % STEP_N * PACK;  // and of columns
     alignas(16) float C_rmem[THREAD_M][THREAD_N] = {};
-    float4 A_next[BLOCK_M * BLOCK_K / (THREADS * PACK)];  // this thread's packs of the slice that comes next
+    float4 A_next[BLOCK_M * BLOCK_K / (THREADS * PACK)];  // this thread's packs of the next slice
     fetch_tile<BLOCK_M, BLOCK_K>(A_next, A, off_m, 0, M, K);
     copy_tile_async<BLOCK_K, BLOCK_N>(B_smem[0], B, 0, off_n, K, N);
     for (int64_t off_k = 0; off_k < K; off_k += BLOCK_K) {
         const int stage = off_k / BLOCK_K % 2;
         stage_tile_transposed<BLOCK_M, BLOCK_K>(A_smem[stage], A_next);
-        // TODO(2): Have this thread's part of B's slice in shared memory before the barrier that shows it to others. (~1 line)
+        // TODO(2): Make sure that this thread's part of B's slice has arrived, before the barrier that shows it to
+        //   others. (~1 line)
         wait_all();
         // END TODO(2)
-        // A thread reads rows and columns that others staged: all of them must be done writing. And all are done with
-        // the slice before this one: its buffer may be overwritten in the next turn.
+        // A thread reads rows and columns that others staged, so all of them must have written. All are done with the
+        // previous slice: the next iteration may overwrite its buffer.
         __syncthreads();
         if (off_k + BLOCK_K < K) {
             fetch_tile<BLOCK_M, BLOCK_K>(A_next, A, off_m, off_k + BLOCK_K, M, K);
-            // TODO(3): Begin to copy B's next slice to where it is read in the next turn, and nobody reads now. (~1 line)
+            // TODO(3): Start to copy B's next slice to the buffer that the next iteration reads and no thread reads
+            //   now. (~1 line)
             copy_tile_async<BLOCK_K, BLOCK_N>(B_smem[1 - stage], B, off_k + BLOCK_K, off_n, K, N);
             // END TODO(3)
         }
@@ -154,8 +157,8 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_t_8x8_sliced_k16_f32x4_bcf_d
 
 KATA_EXPORT void sgemm_t_8x8_sliced_k16_f32x4_bcf_dbuf_async(
     const float* A, const float* B, float* C, int M, int N, int K, cudaStream_t stream) {
-    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough C. The count fits int:
-    // 2^31 tiles would be a C of terabytes.
+    // One-dimensional grid: y and z end at 65535 blocks, too few for a tall C. The count fits int: with 2^31 tiles C
+    // would take terabytes.
     const int tiles_m = (M - 1) / BLOCK_M + 1;
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     sgemm_t_8x8_sliced_k16_f32x4_bcf_dbuf_async_kernel<<<tiles_m * tiles_n, THREADS, 0, stream>>>(A, B, C, M, N, K);

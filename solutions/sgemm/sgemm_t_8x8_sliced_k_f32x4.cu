@@ -3,7 +3,7 @@
 // Shapes     A: [M, K], B: [K, N], C: [M, N] f32, row-major, contiguous, 16-byte aligned bases, N and K multiples of 4
 // Technique  128x128x8 tiles; four floats of A or B per load, four of C per store
 // New        over sgemm_t_8x8_sliced_k_f32: a quarter of the memory instructions, except for A's columns
-// Bound      shared memory: lanes whose words lie in the same bank, and A's columns word by word
+// Bound      shared memory: lanes whose words are in the same bank, and A's columns word by word
 #include "kata.cuh"
 #include <cstdint>
 
@@ -24,14 +24,14 @@ __device__ inline const float4& pack_at(const float* x) {
     return *reinterpret_cast<const float4*>(x);
 }
 
-// global -> shared: the tile of X, a matrix of rows x cols, that begins at (off_row, off_col). What lies outside X
-// counts as 0. Columns come in packs, and these are inside or outside as a whole: cols is a multiple of 4.
+// global -> shared: the tile of X, a matrix of rows x cols, that begins at (off_row, off_col). Elements outside X count
+// as 0. A pack is wholly inside or wholly outside: cols is a multiple of 4.
 template <int ROWS, int COLS>
 __device__ inline void load_tile(
     float (*X_smem)[COLS], const float* X, int64_t off_row, int64_t off_col, int rows, int cols) {
     static_assert(ROWS * COLS % (THREADS * PACK) == 0, "every thread has equally many packs");
-    // TODO(1): Stage the tile with the THREADS threads of the block, a pack at a time in one 128-bit load and one 128-bit
-    //   store, neighbouring threads neighbouring packs. What lies outside X is not loaded. (~7 lines)
+    // TODO(1): Stage the tile with the THREADS threads of the block, one pack at a time, with one 128-bit load and one
+    //   128-bit store. Adjacent threads stage adjacent packs. Elements outside X are not loaded. (~7 lines)
 #pragma unroll
     for (int i = 0; i < ROWS * COLS; i += THREADS * PACK) {
         const int row = (i + threadIdx.x * PACK) / COLS;
@@ -50,8 +50,8 @@ __global__ void __launch_bounds__(THREADS) sgemm_t_8x8_sliced_k_f32x4_kernel(
     int M, int N, int K) {
     __shared__ alignas(16) float A_smem[BLOCK_M][BLOCK_K];
     __shared__ alignas(16) float B_smem[BLOCK_K][BLOCK_N];
-    // This block's BLOCK_M x BLOCK_N tile of C; blocks go along the rows of tiles. Offsets into a matrix are 64-bit:
-    // M, N and K fit int, their products need not.
+    // This block's BLOCK_M x BLOCK_N tile of C. Consecutive blocks follow a row of tiles. Offsets into a matrix are
+    // 64-bit: M, N and K fit int, their products may not.
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * BLOCK_M;
     const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * BLOCK_N;
@@ -61,10 +61,10 @@ __global__ void __launch_bounds__(THREADS) sgemm_t_8x8_sliced_k_f32x4_kernel(
     for (int64_t off_k = 0; off_k < K; off_k += BLOCK_K) {
         load_tile<BLOCK_M, BLOCK_K>(A_smem, A, off_m, off_k, M, K);
         load_tile<BLOCK_K, BLOCK_N>(B_smem, B, off_k, off_n, K, N);
-        // A thread reads rows and columns that others staged: all of them must be done writing.
+        // A thread reads rows and columns that others staged, so all of them must have written.
         __syncthreads();
-        // TODO(2): shared -> registers: add this slice's products to all of this thread's sums. A row of B comes in packs;
-        //   a column of A cannot: its elements lie BLOCK_K apart. (~10 lines)
+        // TODO(2): shared -> registers: add this slice's products to all of this thread's sums. A row of B is loaded in
+        //   packs. A column of A cannot be: its elements are BLOCK_K apart. (~10 lines)
 #pragma unroll
         for (int k = 0; k < BLOCK_K; ++k) {
             float A_rmem[THREAD_M];
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(THREADS) sgemm_t_8x8_sliced_k_f32x4_kernel(
                 for (int n = 0; n < THREAD_N; ++n) C_rmem[m][n] += A_rmem[m] * B_rmem[n];
         }
         // END TODO(2)
-        // The next turn overwrites both tiles: all threads must be done reading.
+        // The next iteration overwrites both tiles, so all threads must have read them.
         __syncthreads();
     }
     // TODO(3): Store the sums that belong to C, a pack at a time. (~7 lines)
@@ -97,8 +97,8 @@ __global__ void __launch_bounds__(THREADS) sgemm_t_8x8_sliced_k_f32x4_kernel(
 
 KATA_EXPORT void sgemm_t_8x8_sliced_k_f32x4(
     const float* A, const float* B, float* C, int M, int N, int K, cudaStream_t stream) {
-    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough C. The count fits int:
-    // 2^31 tiles would be a C of terabytes.
+    // One-dimensional grid: y and z end at 65535 blocks, too few for a tall C. The count fits int: with 2^31 tiles C
+    // would take terabytes.
     const int tiles_m = (M - 1) / BLOCK_M + 1;
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     sgemm_t_8x8_sliced_k_f32x4_kernel<<<tiles_m * tiles_n, THREADS, 0, stream>>>(A, B, C, M, N, K);

@@ -1,7 +1,7 @@
 // sgemm_t_8x8_sliced_k_f32x4_bcf_dbuf: C = A @ B, 8 x 8 elements of C per thread, memory in 128-bit accesses
 //
 // Shapes     A: [M, K], B: [K, N], C: [M, N] f32, row-major, contiguous, 16-byte aligned bases, N and K multiples of 4
-// Technique  128x128x8 tiles, two of each in shared memory, which take turns: one is staged while one is multiplied
+// Technique  128x128x8 tiles, two of each in shared memory: one is staged while the other is multiplied
 // New        over sgemm_t_8x8_sliced_k_f32x4_bcf_prefetch: one barrier per slice instead of two
 // Bound      instructions: the barrier, addresses and loads around eight times 64 multiply-adds
 #include "kata.cuh"
@@ -14,9 +14,9 @@ constexpr int THREAD_M = 8;  // rows of C per thread
 constexpr int THREAD_N = 8;  // columns of C per thread
 constexpr int THREADS = (BLOCK_M / THREAD_M) * (BLOCK_N / THREAD_N);
 constexpr int PACK = 4;                     // floats in 16 bytes
-constexpr int STEP_M = BLOCK_M / THREAD_M;  // threads along M: a thread's packs of rows lie PACK * STEP_M apart
+constexpr int STEP_M = BLOCK_M / THREAD_M;  // threads along M: a thread's packs of rows are PACK * STEP_M apart
 constexpr int STEP_N = BLOCK_N / THREAD_N;  // and its packs of columns PACK * STEP_N
-constexpr int PAD = 4;  // A's slices lie 132 words apart: k and k + 4 are 16 banks apart, packs remain aligned
+constexpr int PAD = 4;  // A's slices are 132 words apart: k and k + 4 are 16 banks apart, packs remain aligned
 
 // The PACK floats at x, which is 16-byte aligned: one 128-bit access.
 __device__ inline float4& pack_at(float* x) {
@@ -27,9 +27,8 @@ __device__ inline const float4& pack_at(const float* x) {
     return *reinterpret_cast<const float4*>(x);
 }
 
-// global -> registers: this thread's packs of the tile of X, a matrix of rows x cols, that begins at (off_row, off_col).
-// What lies outside X counts as 0. Columns come in packs, and these are inside or outside as a whole: cols is a multiple
-// of 4.
+// global -> registers: this thread's packs of the tile of X, a matrix of rows x cols, that begins at (off_row,
+// off_col). Elements outside X count as 0. A pack is wholly inside or wholly outside: cols is a multiple of 4.
 template <int ROWS, int COLS>
 __device__ inline void fetch_tile(
     float4* X_rmem, const float* X, int64_t off_row, int64_t off_col, int rows, int cols) {
@@ -54,7 +53,7 @@ __device__ inline void stage_tile(float (*X_smem)[COLS], const float4* X_rmem) {
     }
 }
 
-// registers -> shared, transposed: the same with X_smem[col][row].
+// registers -> shared, transposed: the same into X_smem[col][row].
 template <int ROWS, int COLS>
 __device__ inline void stage_tile_transposed(float (*X_smem)[ROWS + PAD], const float4* X_rmem) {
 #pragma unroll
@@ -62,7 +61,7 @@ __device__ inline void stage_tile_transposed(float (*X_smem)[ROWS + PAD], const 
         const int row = (i + threadIdx.x * PACK) / COLS;
         const int col = (i + threadIdx.x * PACK) % COLS;
         const float4 pack = X_rmem[i / (THREADS * PACK)];
-        // Two lanes share a row of X: a warp's 32 words of one store fall in 32 banks, thanks to PAD.
+        // Two lanes share a row of X. PAD puts the 32 words of a warp's store into 32 banks.
         X_smem[col + 0][row] = pack.x;
         X_smem[col + 1][row] = pack.y;
         X_smem[col + 2][row] = pack.z;
@@ -77,33 +76,33 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_t_8x8_sliced_k_f32x4_bcf_dbu
     int M, int N, int K) {
     __shared__ alignas(16) float A_smem[2][BLOCK_K][BLOCK_M + PAD];
     __shared__ alignas(16) float B_smem[2][BLOCK_K][BLOCK_N];
-    // This block's BLOCK_M x BLOCK_N tile of C; blocks go along the rows of tiles. Offsets into a matrix are 64-bit:
-    // M, N and K fit int, their products need not.
+    // This block's BLOCK_M x BLOCK_N tile of C. Consecutive blocks follow a row of tiles. Offsets into a matrix are
+    // 64-bit: M, N and K fit int, their products may not.
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     const int64_t off_m = static_cast<int64_t>(blockIdx.x / tiles_n) * BLOCK_M;
     const int64_t off_n = static_cast<int64_t>(blockIdx.x % tiles_n) * BLOCK_N;
     const int thread_m = threadIdx.x / STEP_N * PACK;  // this thread's first pack of rows within the block's tile,
     const int thread_n = threadIdx.x % STEP_N * PACK;  // and of columns
     alignas(16) float C_rmem[THREAD_M][THREAD_N] = {};
-    float4 A_next[BLOCK_M * BLOCK_K / (THREADS * PACK)];  // this thread's packs of the slice that comes next
+    float4 A_next[BLOCK_M * BLOCK_K / (THREADS * PACK)];  // this thread's packs of the next slice
     float4 B_next[BLOCK_K * BLOCK_N / (THREADS * PACK)];
     fetch_tile<BLOCK_M, BLOCK_K>(A_next, A, off_m, 0, M, K);
     fetch_tile<BLOCK_K, BLOCK_N>(B_next, B, 0, off_n, K, N);
     for (int64_t off_k = 0; off_k < K; off_k += BLOCK_K) {
-        // TODO(1): Stage this slice in the buffer whose turn it is, the first slice in buffer 0. (~3 lines)
+        // TODO(1): Stage this slice in its buffer. The buffers alternate; the first slice is in buffer 0. (~3 lines)
         const int stage = off_k / BLOCK_K % 2;
         stage_tile_transposed<BLOCK_M, BLOCK_K>(A_smem[stage], A_next);
         stage_tile<BLOCK_K, BLOCK_N>(B_smem[stage], B_next);
         // END TODO(1)
-        // A thread reads rows and columns that others staged: all of them must be done writing. And all are done with
-        // the slice before this one: its buffer may be overwritten in the next turn.
+        // A thread reads rows and columns that others staged, so all of them must have written. All are done with the
+        // previous slice: the next iteration may overwrite its buffer.
         __syncthreads();
         if (off_k + BLOCK_K < K) {
             fetch_tile<BLOCK_M, BLOCK_K>(A_next, A, off_m, off_k + BLOCK_K, M, K);
             fetch_tile<BLOCK_K, BLOCK_N>(B_next, B, off_k + BLOCK_K, off_n, K, N);
         }
-        // TODO(2): shared -> registers: add this slice's products to all of this thread's sums, from the buffer that it
-        //   was staged in. The one barrier above must be enough. (~11 lines)
+        // TODO(2): shared -> registers: add this slice's products to all of this thread's sums, from the buffer that
+        //   holds it. The one barrier above must be enough. (~11 lines)
 #pragma unroll
         for (int k = 0; k < BLOCK_K; ++k) {
             alignas(16) float A_rmem[THREAD_M];
@@ -134,8 +133,8 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_t_8x8_sliced_k_f32x4_bcf_dbu
 
 KATA_EXPORT void sgemm_t_8x8_sliced_k_f32x4_bcf_dbuf(
     const float* A, const float* B, float* C, int M, int N, int K, cudaStream_t stream) {
-    // One dimension of blocks, since y and z of a grid end at 65535: too few for a tall enough C. The count fits int:
-    // 2^31 tiles would be a C of terabytes.
+    // One-dimensional grid: y and z end at 65535 blocks, too few for a tall C. The count fits int: with 2^31 tiles C
+    // would take terabytes.
     const int tiles_m = (M - 1) / BLOCK_M + 1;
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     sgemm_t_8x8_sliced_k_f32x4_bcf_dbuf_kernel<<<tiles_m * tiles_n, THREADS, 0, stream>>>(A, B, C, M, N, K);
