@@ -55,9 +55,8 @@ struct Plan {
     using O = Sums[WARP_M / MMA_M][WARP_D / MMA_N];
 };
 
-// shared -> registers: four 8x8 matrices. Lane l passes the address of row l % 8 of matrix l / 8. It receives elements
-// 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4 of each matrix (PTX ISA, "Warp-level matrix load instruction:
-// ldmatrix").
+// shared -> registers: four 8x8 matrices. Lane l passes the address of row l % 8 of matrix l / 8. From each matrix it
+// gets elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4 (PTX ISA, "Warp-level matrix load instruction: ldmatrix").
 __device__ inline void ldmatrix_x4(uint32_t (&regs)[4], const half* row) {
     const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -66,7 +65,7 @@ __device__ inline void ldmatrix_x4(uint32_t (&regs)[4], const half* row) {
                  : "memory");
 }
 
-// The same, with each matrix transposed: a lane receives elements l / 4 of rows 2 * (l % 4) and 2 * (l % 4) + 1.
+// The same with each matrix transposed: a lane gets elements l / 4 of rows 2 * (l % 4) and 2 * (l % 4) + 1.
 __device__ inline void ldmatrix_x4_trans(uint32_t (&regs)[4], const half* row) {
     const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -75,8 +74,8 @@ __device__ inline void ldmatrix_x4_trans(uint32_t (&regs)[4], const half* row) {
                  : "memory");
 }
 
-// c += a @ b for a [16, 16], b [16, 8], c [16, 8]. The fragments follow PTX ISA, "Matrix Fragments for mma.m16n8k16
-// with floating point type".
+// c += a @ b for a [16, 16], b [16, 8], c [16, 8]. PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point
+// type", defines the fragments.
 __device__ inline void mma_m16n8k16(Sums& c, const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     asm volatile(
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
@@ -113,8 +112,8 @@ __device__ inline float quad_max(float x) {
     return fmaxf(x, __shfl_xor_sync(0xffffffff, x, 2));
 }
 
-// global -> shared: 16 bytes, without a register. They have arrived after a wait for their group. If inside is false,
-// nothing is read and zeros are written (PTX ISA, "cp.async": src-size).
+// global -> shared: 16 bytes, without registers. They have arrived once a wait for their group returns. If inside is
+// false, it reads nothing and writes zeros (PTX ISA, "cp.async": src-size).
 __device__ inline void cp_async16(half* smem, const half* gmem, bool inside) {
     const auto to = static_cast<uint32_t>(__cvta_generic_to_shared(smem));
     const size_t from = __cvta_generic_to_global(gmem);
@@ -126,7 +125,7 @@ __device__ inline void cp_async_commit() {
     asm volatile("cp.async.commit_group;" : : : "memory");
 }
 
-// Waits until at most the last PENDING groups of this thread are in flight.
+// Waits until at most the PENDING newest groups of this thread are in flight.
 template <int PENDING>
 __device__ inline void cp_async_wait() {
     asm volatile("cp.async.wait_group %0;" : : "n"(PENDING) : "memory");
@@ -135,7 +134,7 @@ __device__ inline void cp_async_wait() {
 // The position of the chunk of column col in a row of COLS halves. Among the eight rows that ldmatrix reads at a time,
 // all (rows of a multiple of 128 bytes) or every second one (others) start in the same banks. Chunks trade places
 // within a row, so that the eight touch no bank twice. Rows eight apart, and columns SPAN apart, use the same
-// permutation. So few addresses are computed; the others are a constant away.
+// permutation. So only a few addresses are computed; the others are a constant away.
 template <int COLS>
 __device__ inline int swizzle(int row, int col) {
     constexpr int PERIOD = COLS / CHUNK % 8 == 0 ? 8 : 4;  // chunks of a row that trade places
@@ -144,7 +143,7 @@ __device__ inline int swizzle(int row, int col) {
 }
 
 // global -> shared: COLS columns of some rows of D halves. The matrix has `left` of them from here on. The others
-// become 0: a row of V past the end meets a weight of 0, and 0 times the nan that unwritten memory may hold is nan.
+// become 0: a row of V past the end has weight 0, but unwritten memory may hold nan, and 0 * nan is nan.
 template <int D, int COLS, int ROWS>
 __device__ inline void load_tile(half (&smem)[ROWS][COLS], const half* gmem, int left) {
     constexpr int SPAN = COLS % 128 == 0 ? 128 : COLS % 64 == 0 ? 64 : 32;  // columns and
@@ -364,7 +363,7 @@ void launch(const half* Q, const half* K, const half* V, half* O, int heads, int
     using Plan = ::Plan<D>;
     const int tiles_q = (N - 1) / Plan::BLOCK_Q + 1;
     const float scale = static_cast<float>(M_LOG2E / std::sqrt(double{D}));  // exp(x) is 2^(x log2(e))
-    // The launch must request more than 48 KB of shared memory explicitly.
+    // More than 48 KB of shared memory must be requested.
     const auto kernel = flash_attn_mma_stages_split_q_tiling_qkv_acc_f32_swizzle_qkv_split_d_peeled_sum_mma_kernel<D>;
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(typename Plan::Smem));
     kernel<<<heads * tiles_q, THREADS, sizeof(typename Plan::Smem), stream>>>(Q, K, V, O, N, scale);

@@ -44,7 +44,7 @@ __device__ inline float group_sum(float x) {
 }
 
 // global -> shared: rows of D halves, as floats. The matrix has `left` of them from here on. The others become 0: a row
-// of V past the end meets a weight of 0, and 0 times the nan that unwritten memory may hold is nan.
+// of V past the end has weight 0, but unwritten memory may hold nan, and 0 * nan is nan.
 template <int D, int ROWS>
 __device__ inline void load_tile(float (&smem)[ROWS][D + PAD], const half* gmem, int left) {
 #pragma unroll
@@ -159,7 +159,7 @@ template <int D>
 void launch(const half* Q, const half* K, const half* V, half* O, int heads, int N, cudaStream_t stream) {
     const int tiles_q = (N - 1) / BLOCK_Q + 1;
     const float scale = static_cast<float>(M_LOG2E / std::sqrt(double{D}));  // exp(x) is 2^(x log2(e))
-    // The launch must request more than 48 KB of shared memory explicitly.
+    // More than 48 KB of shared memory must be requested.
     const auto kernel = flash_attn_online_f16_kernel<D>;
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Smem<D>));
     kernel<<<heads * tiles_q, THREADS, sizeof(Smem<D>), stream>>>(Q, K, V, O, N, scale);

@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(THREADS, 2) add_bias_residual_layer_norm_f16_k
 KATA_EXPORT void add_bias_residual_layer_norm_f16(
     const half* x, const half* residual, const half* bias, const half* gamma, const half* beta, half* y, int rows,
     int cols, float eps, cudaStream_t stream) {
-    if (rows == 0) return;  // a grid of 0 blocks is an invalid launch
+    if (rows == 0) return;  // a grid of no blocks is an invalid launch
     // One block per row, with just enough warps to hold the row.
     const int warps = (cols - 1) / (WARP_SIZE * HELD) + 1;
     // All rows start at a multiple of 16 bytes only if 8 divides cols.

@@ -57,7 +57,7 @@ void launch(
 KATA_EXPORT void qkv_bias_transpose_f16(
     const half* qkv, const half* bias, half* q, half* k, half* v, int batch, int seq, int heads, int dim,
     cudaStream_t stream) {
-    if (batch == 0 || seq == 0) return;  // a grid of 0 blocks is an invalid launch
+    if (batch == 0 || seq == 0) return;  // a grid of no blocks is an invalid launch
     // Every head of every token starts at a multiple of 16 bytes only if 8 divides dim.
     if (dim % 8 == 0) {
         launch<uint4>(qkv, bias, q, k, v, batch, seq, heads, dim, stream);

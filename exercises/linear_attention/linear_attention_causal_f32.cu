@@ -202,7 +202,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) linear_attention_causal_f
 KATA_EXPORT void linear_attention_causal_f32(
     const float* Q, const float* K, const float* V, float* O, int B, int H, int N, cudaStream_t stream) {
     const int heads = B * H;
-    if (heads == 0 || N == 0) return;  // a grid of 0 blocks is an invalid launch
+    if (heads == 0 || N == 0) return;  // a grid of no blocks is an invalid launch
     const int chunks = (N - 1) / CHUNK + 1;
     int segments = 0;
     // TODO(5): As many segments per head as MAX_SEGMENTS allows for all heads and as MIN_SEGMENT allows, rounded up:

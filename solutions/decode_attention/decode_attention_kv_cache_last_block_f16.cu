@@ -236,7 +236,7 @@ void launch(
 KATA_EXPORT void decode_attention_kv_cache_last_block_f16(
     const half* q, const half* K, const half* V, const int* lengths, half* O, int B, int H, int N, int D,
     cudaStream_t stream) {
-    if (B * H == 0) return;  // a grid of 0 blocks is an invalid launch
+    if (B * H == 0) return;  // a grid of no blocks is an invalid launch
     switch (D) {
         case 64:
             return launch<64>(q, K, V, lengths, O, B * H, H, N, stream);

@@ -24,8 +24,8 @@ constexpr int TILES_KV = BLOCK_KV / MMA_N;
 // A lane's sums of one mma [16, 8], in float: two neighbouring columns of row lane_id / 4 and of the row 8 below.
 using Sums = float[4];
 
-// c += a @ b for a [16, 16], b [16, 8], c [16, 8]. The fragments follow PTX ISA, "Matrix Fragments for mma.m16n8k16
-// with floating point type". With g = lane_id / 4 and q = lane_id % 4, this lane has
+// c += a @ b for a [16, 16], b [16, 8], c [16, 8]. PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating
+// point type", defines the fragments. With g = lane_id / 4 and q = lane_id % 4, this lane has
 //     of a   rows g (a[0], a[2]) and g + 8 (a[1], a[3]), columns 2 q, 2 q + 1 (a[0], a[1]) and 8 further (a[2], a[3])
 //     of b   column g, rows 2 q, 2 q + 1 (b0) and 8 further (b1)
 //     of c   rows g (c[0], c[1]) and g + 8 (c[2], c[3]), columns 2 q, 2 q + 1

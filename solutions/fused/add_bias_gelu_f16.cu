@@ -74,7 +74,7 @@ void launch(const half* x, const half* bias, half* y, int rows, int cols, cudaSt
 }
 
 KATA_EXPORT void add_bias_gelu_f16(const half* x, const half* bias, half* y, int rows, int cols, cudaStream_t stream) {
-    if (rows == 0) return;  // a grid of 0 blocks is an invalid launch
+    if (rows == 0) return;  // a grid of no blocks is an invalid launch
     // All rows start at a multiple of 16 bytes only if 8 divides cols.
     if (cols % 8 == 0) {
         launch<uint4>(x, bias, y, rows, cols, stream);

@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(THREADS) masked_softmax_f16_kernel(
 KATA_EXPORT void masked_softmax_f16(
     const half* x, const uint8_t* mask, half* y, int batch, int heads, int queries, int keys, float scale,
     cudaStream_t stream) {
-    if (batch == 0 || queries == 0) return;  // a grid of 0 blocks is an invalid launch
+    if (batch == 0 || queries == 0) return;  // a grid of no blocks is an invalid launch
     // All rows start at a multiple of 16 bytes only if 8 divides keys. A lane holds as few elements as possible.
     auto kernel = masked_softmax_f16_kernel<half, uint8_t, MAX_HELD>;
     if (keys % 8 == 0) {

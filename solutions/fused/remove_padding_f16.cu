@@ -104,7 +104,7 @@ KATA_EXPORT void remove_padding_f16(
     const half* x, const int* lengths, half* packed, int* ends, int tokens, int batch, int seq, int hidden,
     cudaStream_t stream) {
     scan_kernel<<<1, SCAN_THREADS, 0, stream>>>(lengths, ends, batch);
-    if (tokens == 0) return;  // a grid of 0 blocks is an invalid launch
+    if (tokens == 0) return;  // a grid of no blocks is an invalid launch
     const int blocks = (tokens - 1) / WARPS + 1;
     // All rows start at a multiple of 16 bytes only if 8 divides hidden.
     const auto kernel = hidden % 8 == 0 ? remove_padding_f16_kernel<uint4> : remove_padding_f16_kernel<half>;
