@@ -284,7 +284,7 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_stages_split_q_tiling_
     int step = 0;
     const auto next = [&]() -> typename Plan::Slot& {
         cp_async_wait<
-            Plan::STAGES - 2>();  // this thread's part of the slice has arrived; later ones may be in flight
+            Plan::STAGES - 2>();  // this thread's part of the slice has arrived; later slices may be in flight
         __syncthreads();          // all parts have arrived, and all threads are done with the step before
         load(step + Plan::STAGES - 1);
         return smem.ring[step++ % Plan::STAGES];

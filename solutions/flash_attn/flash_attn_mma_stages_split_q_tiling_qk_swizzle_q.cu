@@ -279,7 +279,7 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_stages_split_q_tiling_
 #pragma unroll 1  // the body has the same length for any D
         for (int slice = 0; slice < SLICES; ++slice) {
             const int step = tile * SLICES + slice;
-            cp_async_wait<STAGES - 2>();  // this thread's part of the slice has arrived; later ones may be in flight
+            cp_async_wait<STAGES - 2>();  // this thread's part of the slice has arrived; later slices may be in flight
             __syncthreads();              // all parts have arrived, and all threads are done with the step before
             load_qk(step + STAGES - 1);
             load_tile<D>(smem.V[slice], V + head + int64_t{off_kv} * D + slice * BLOCK_D, N - off_kv);

@@ -274,7 +274,7 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_stages_split_q_tiling_
     const auto next = [&] {
         // TODO(4): The slice of this step must have arrived for all threads. Prefetch the one STAGES - 1 steps ahead
         //   once no thread reads its slot any more. (~3 lines)
-        cp_async_wait<STAGES - 2>();  // this thread's part of the slice has arrived; later ones may be in flight
+        cp_async_wait<STAGES - 2>();  // this thread's part of the slice has arrived; later slices may be in flight
         __syncthreads();              // all parts have arrived, and all threads are done with the step before
         load(step + STAGES - 1);
         // END TODO(4)

@@ -369,7 +369,7 @@ __global__ void __launch_bounds__(THREADS)
     // A slice of a tile that has `left` keys. The ring continues with the preceding tile.
     const auto next = [&](int tile, int slice, int left) -> typename Plan::Slot& {
         cp_async_wait<
-            Plan::STAGES - 2>();  // this thread's part of the slice has arrived; later ones may be in flight
+            Plan::STAGES - 2>();  // this thread's part of the slice has arrived; later slices may be in flight
         __syncthreads();          // all parts have arrived, and all threads are done with the step before
         const int ahead = slice + Plan::STAGES - 1;
         if (ahead < SLICES) {

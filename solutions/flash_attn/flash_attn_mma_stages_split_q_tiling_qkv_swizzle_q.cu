@@ -281,7 +281,7 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_stages_split_q_tiling_
     int step = 0;
     // The slot of the next slice, which has arrived for all threads.
     const auto next = [&] {
-        cp_async_wait<STAGES - 2>();  // this thread's part of the slice has arrived; later ones may be in flight
+        cp_async_wait<STAGES - 2>();  // this thread's part of the slice has arrived; later slices may be in flight
         __syncthreads();              // all parts have arrived, and all threads are done with the step before
         load(step + STAGES - 1);
         return step++ % STAGES;
