@@ -148,6 +148,12 @@ def test_words_for_lessons_are_not_looked_for_elsewhere(small: Path) -> None:
     assert found(small, "exercises/waves/README.md", "shrink") and not found(small, "docs/a.md", "shrink")
 
 
+def test_a_variable_named_shrink_is_not_the_word(small: Path) -> None:
+    variable = "// O = shrink * O with `shrink`, where shrink = 2^x: f(x, shrink), shrink[i]\n"
+    assert not found(small, "solutions/waves/a.cu", variable)
+    assert found(small, "solutions/waves/a.cu", "// the sum may shrink by it\n")
+
+
 def test_a_skeleton_and_the_lists_of_words_are_not_looked_at(small: Path) -> None:
     for name in ("exercises/waves/a.cu", "solutions/waves/a.cu"):
         (small / name).write_text("// nobody\n")

@@ -1,11 +1,13 @@
-// decode_attention_kv_cache_f16: one query a head against a cache of keys and values, O = softmax(K q / sqrt(D)) V
+// decode_attention_kv_cache_f16: one query per head against a KV cache, O = softmax(K q / sqrt(D)) V
 //
 // Shapes     q, O: [B, H, D] f16, K, V: [B, H, N, D] f16, lengths: [B] i32, contiguous, 16-byte aligned bases, D one of
-//            64, 128, any B, H >= 0, N >= 1. Of sequence b the first lengths[b] keys are there, 0 to N of them; what the
-//            cache holds behind these may be anything. Where there are none, O is 0
-// Technique  a block takes a chunk of one head's keys, by online softmax on CUDA cores; a second kernel joins the chunks
-// New        over flash_attn_online_f16: one query has no tile to share keys with, so the keys are shared out to blocks
-// Bound      memory bandwidth: every key and value is read once, for two operations an element
+//            64, 128, any B, H >= 0, N >= 1. Sequence b has lengths[b] keys, 0 to N; the cache may hold anything past
+//            them. Without keys O is 0
+// Technique  each block processes one chunk of a head's keys by online softmax on CUDA cores; a second kernel merges
+//            the chunks
+// New        over flash_attn_online_f16: with one query, no tile of queries shares the keys, so the keys are split over
+//            blocks
+// Bound      memory bandwidth: every key and value is read once, for two operations per element
 #include "kata.cuh"
 #include <algorithm>
 #include <cfloat>
@@ -14,36 +16,36 @@
 #include <cuda_fp16.h>
 
 constexpr int THREADS = 256;       // of the first pass
-constexpr int JOIN_THREADS = 512;  // of the second: a head may have many chunks and no other blocks to hide behind
+constexpr int JOIN_THREADS = 512;  // of the second: a head may have many chunks, and no other blocks hide the latency
 constexpr int MIN_BLOCKS = 4;      // per SM: a thread may have 64 registers
 constexpr int VEC = 8;             // halves in one access of 16 bytes
-constexpr int UNROLL = 4;          // keys, and as many values, that a lane has on their way at once
-constexpr int MIN_CHUNK = 128;     // keys; fewer are not worth a block
-constexpr int MAX_CHUNKS = 2112;   // of all heads together, where keys are shared out: four waves on 132 SMs
+constexpr int UNROLL = 4;          // keys, and as many values, that a lane has in flight at once
+constexpr int MIN_CHUNK = 128;     // keys; fewer do not justify a block
+constexpr int MAX_CHUNKS = 2112;   // of all heads together, if keys are split: four waves on 132 SMs
 constexpr int MAX_D = 128;
 
-// As many lanes hold a row of D between them, VEC columns each: such a group works on keys of its own.
+// The lanes that together hold a row of D, VEC columns each. Such a group works on keys of its own.
 template <int D>
 constexpr int LANES = D / VEC;
 template <int D, int BLOCK = THREADS>
 constexpr int GROUPS = BLOCK / LANES<D>;
 
-// Lower than any logit, and finite: the difference of two maxima must be a number, which -inf - -inf is not.
+// Lower than any logit, and finite: the difference of two maxima must be a number, but -inf - -inf is nan.
 constexpr float NO_KEYS = -FLT_MAX;
 
 // The maximum of some keys' logits, the sum of their weights 2^(logit - maximum), and this lane's columns of the sum of
-// their weighted values. Of no keys the maximum is NO_KEYS and all else 0.
+// their weighted values. Without keys the maximum is NO_KEYS and all else is 0.
 struct Part {
     float max;
     float sum;
     float o[VEC];
 };
 
-// What chunks come to, [B * H, chunks]. Launches that run at the same time would share them.
+// The parts of the chunks, [B * H, chunks]. Concurrent launches would share them.
 __device__ float2 chunk_stats[MAX_CHUNKS];  // maximum and sum
 __device__ alignas(16) float chunk_O[MAX_CHUNKS * MAX_D];
 
-// 2^x, within 2 in the last place; 0 below 2^-126 (PTX ISA, "ex2").
+// 2^x, accurate to 2 ulp; 0 below 2^-126 (PTX ISA, "ex2").
 __device__ inline float exp2_approx(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -68,13 +70,13 @@ __device__ inline float group_sum(float sum) {
     return sum;
 }
 
-// part becomes what it would be had it seen other's keys too. Both are of the same columns.
+// Merges other into part, as if part had seen other's keys too. Both hold the same columns.
 __device__ inline void join(Part& part, const Part& other) {
-    // TODO(1): Bring both to the larger maximum, then add. Either may have seen no keys. (~5 lines)
+    // TODO(1): Rescale both to the larger maximum, then add. Either may have seen no keys. (~5 lines)
     // END TODO(1)
 }
 
-// The parts of all groups of a block as one, in each of the first group's lanes. All threads must call it together.
+// Merges the parts of all groups of a block, in each of the first group's lanes. All threads must call it together.
 template <int D, int BLOCK>
 __device__ inline void join_groups(Part& part) {
     __shared__ Part part_smem[BLOCK];
@@ -85,12 +87,12 @@ __device__ inline void join_groups(Part& part) {
         // The lower half of the groups reads what the upper half wrote.
         __syncthreads();
         if (tid < threads) join(part, part_smem[tid + threads]);
-        // What was read may be overwritten.
+        // The next iteration overwrites what was read here.
         __syncthreads();
     }
 }
 
-// O = the weighted mean, which is 0 where there are no keys.
+// O = the weighted mean, or 0 without keys.
 __device__ inline void store_O(half* O, const Part& part) {
     const float inverse = part.sum > 0.0f ? 1.0f / part.sum : 0.0f;
     alignas(uint4) half2 pairs[VEC / 2];
@@ -100,7 +102,7 @@ __device__ inline void store_O(half* O, const Part& part) {
     *reinterpret_cast<uint4*>(O) = *reinterpret_cast<const uint4*>(pairs);
 }
 
-// First pass: the keys of one chunk. scale is log2(e) / sqrt(D), as exp(x) is 2^(x log2(e)).
+// First pass: the keys of one chunk. scale is log2(e) / sqrt(D), because exp(x) is 2^(x log2(e)).
 template <int D>
 __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) decode_attention_kv_cache_f16_kernel(
     const half* __restrict__ q,       // [B, H, D]
@@ -109,7 +111,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) decode_attention_kv_cache
     const int* __restrict__ lengths,  // [B]
     half* __restrict__ O,             // [B, H, D]
     int H, int N, int chunks, int chunk_keys, float scale) {
-    // Blocks go along the chunks of a head, then along the heads.
+    // Consecutive blocks go along the chunks of a head, then along the heads.
     const int head = blockIdx.x / chunks;
     const int begin = blockIdx.x % chunks * chunk_keys;
     const int end = min(lengths[head / H], begin + chunk_keys);
@@ -118,28 +120,29 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) decode_attention_kv_cache
     const half* const K_lane = K + int64_t{head} * N * D + col;
     const half* const V_lane = V + int64_t{head} * N * D + col;
     Part part = {NO_KEYS};
-    // Nobody reads what a chunk without keys would leave; where it is the only one, its head must get its O.
+    // A chunk without keys leaves no part, because no thread would read it. The first chunk continues: its head needs
+    // an O.
     if (begin >= end && chunks > 1) return;
     float q_rmem[VEC];
     unpack(q_rmem, *reinterpret_cast<const uint4*>(q + int64_t{head} * D + col));
 #pragma unroll
     for (int i = 0; i < VEC; ++i) q_rmem[i] *= scale;
-    // All groups take as many steps, since a warp's lanes shuffle together.
+    // All groups take the same number of steps, because a warp's lanes shuffle together.
     for (int step = begin; step < end; step += UNROLL * GROUPS<D>) {
         uint4 K_rmem[UNROLL], V_rmem[UNROLL];
         float logit[UNROLL];
-        // TODO(2): The logits of this group's UNROLL keys, those at step + i * GROUPS + group. All loads, of K and of V,
-        //   come before the first use. A key that is not there gets -inf, and no load may go to end or past it: what
-        //   lies there may be nan, and 0 * nan is nan. (~14 lines)
+        // TODO(2): Compute the logits of this group's UNROLL keys, at step + i * GROUPS + group. Load all K and V
+        //   before the first use. A key at or past end gets -inf. Load nothing from there: it may hold nan, and 0 * nan
+        //   is nan. (~14 lines)
         // END TODO(2)
-        // TODO(3): Online softmax: the new maximum, what was summed before brought to it, once for all UNROLL keys, and
-        //   the weights and weighted values of these added. (~14 lines)
+        // TODO(3): Online softmax: find the new maximum, rescale the earlier sums once for all UNROLL keys, and add
+        //   their weights and weighted values. (~14 lines)
         // END TODO(3)
     }
     join_groups<D, THREADS>(part);
     if (group > 0) return;
     if (chunks == 1) return store_O(O + int64_t{head} * D + col, part);
-    // TODO(4): Leave this chunk's part for the second pass. (~5 lines)
+    // TODO(4): Store this chunk's part for the second pass. (~5 lines)
     // END TODO(4)
 }
 
@@ -153,8 +156,8 @@ __global__ void __launch_bounds__(JOIN_THREADS) decode_attention_kv_cache_f16_jo
     const int group = threadIdx.x / LANES<D>;
     const int col = threadIdx.x % LANES<D> * VEC;
     Part part = {NO_KEYS};
-    // TODO(5): Join the parts of all chunks of this head that have keys, and of no others: theirs were never written, or
-    //   are of a launch before. Each group takes every GROUPS-th. (~9 lines)
+    // TODO(5): Merge the parts of all chunks of this head that have keys, and only these. The others were not written,
+    //   or hold parts of an earlier launch. Each group takes every GROUPS-th. (~9 lines)
     // END TODO(5)
     join_groups<D, JOIN_THREADS>(part);
     if (group == 0) store_O(O + int64_t{head} * D + col, part);
@@ -165,14 +168,14 @@ void launch(
     const half* q, const half* K, const half* V, const int* lengths, half* O, int heads, int H, int N,
     cudaStream_t stream) {
     int chunks = 0;
-    // TODO(6): As many chunks of a head as MAX_CHUNKS allows for all heads, none shorter than MIN_CHUNK keys. The host
-    //   does not know the lengths: chunks are cut for N keys, and those behind a length stay empty. (~1 line)
+    // TODO(6): As many chunks per head as MAX_CHUNKS allows for all heads, with at least MIN_CHUNK keys each. The host
+    //   does not know the lengths. It cuts for N keys, and chunks past a length stay empty. (~1 line)
     // END TODO(6)
     const int chunk_keys = (N - 1) / chunks + 1;
     const float scale = static_cast<float>(M_LOG2E / std::sqrt(double{D}));
     decode_attention_kv_cache_f16_kernel<D>
         <<<heads * chunks, THREADS, 0, stream>>>(q, K, V, lengths, O, H, N, chunks, chunk_keys, scale);
-    // The stream keeps the order: the second kernel starts when the first has ended.
+    // The stream keeps the order: the second kernel starts after the first has ended.
     if (chunks > 1)
         decode_attention_kv_cache_f16_join_kernel<D>
             <<<heads, JOIN_THREADS, 0, stream>>>(lengths, O, H, chunks, chunk_keys);

@@ -1,11 +1,13 @@
-// decode_attention_kv_cache_last_block_f16: one query a head against a cache of keys and values, O = softmax(K q / sqrt(D)) V
+// decode_attention_kv_cache_last_block_f16: one query per head against a KV cache, O = softmax(K q / sqrt(D)) V
 //
 // Shapes     q, O: [B, H, D] f16, K, V: [B, H, N, D] f16, lengths: [B] i32, contiguous, 16-byte aligned bases, D one of
-//            64, 128, any B, H >= 0, N >= 1. Of sequence b the first lengths[b] keys are there, 0 to N of them; what the
-//            cache holds behind these may be anything. Where there are none, O is 0
-// Technique  a block takes a chunk of one head's keys, by online softmax on CUDA cores; a head's last block joins its chunks
-// New        over decode_attention_kv_cache_f16: no second launch, which starts when the last block of the first has ended
-// Bound      memory bandwidth: every key and value is read once, for two operations an element
+//            64, 128, any B, H >= 0, N >= 1. Sequence b has lengths[b] keys, 0 to N; the cache may hold anything past
+//            them. Without keys O is 0
+// Technique  each block processes one chunk of a head's keys by online softmax on CUDA cores; a head's last block
+//            merges them
+// New        over decode_attention_kv_cache_f16: no second launch, which would have to wait for the slowest block of
+//            the first
+// Bound      memory bandwidth: every key and value is read once, for two operations per element
 #include "kata.cuh"
 #include <algorithm>
 #include <cfloat>
@@ -16,35 +18,35 @@
 constexpr int THREADS = 256;
 constexpr int MIN_BLOCKS = 4;     // per SM: a thread may have 64 registers
 constexpr int VEC = 8;            // halves in one access of 16 bytes
-constexpr int UNROLL = 4;         // keys, and as many values, that a lane has on their way at once
-constexpr int MIN_CHUNK = 128;    // keys; fewer are not worth a block
-constexpr int MAX_CHUNKS = 2112;  // of all heads together, where keys are shared out: four waves on 132 SMs
+constexpr int UNROLL = 4;         // keys, and as many values, that a lane has in flight at once
+constexpr int MIN_CHUNK = 128;    // keys; fewer do not justify a block
+constexpr int MAX_CHUNKS = 2112;  // of all heads together, if keys are split: four waves on 132 SMs
 constexpr int MAX_D = 128;
 
-// As many lanes hold a row of D between them, VEC columns each: such a group works on keys of its own.
+// The lanes that together hold a row of D, VEC columns each. Such a group works on keys of its own.
 template <int D>
 constexpr int LANES = D / VEC;
 template <int D>
 constexpr int GROUPS = THREADS / LANES<D>;
 
-// Lower than any logit, and finite: the difference of two maxima must be a number, which -inf - -inf is not.
+// Lower than any logit, and finite: the difference of two maxima must be a number, but -inf - -inf is nan.
 constexpr float NO_KEYS = -FLT_MAX;
 
 // The maximum of some keys' logits, the sum of their weights 2^(logit - maximum), and this lane's columns of the sum of
-// their weighted values. Of no keys the maximum is NO_KEYS and all else 0.
+// their weighted values. Without keys the maximum is NO_KEYS and all else is 0.
 struct Part {
     float max;
     float sum;
     float o[VEC];
 };
 
-// What chunks come to, [B * H, chunks], and how many of a head's are done, [B * H]. Launches that run at the same time
+// The parts of the chunks, [B * H, chunks], and the number of finished chunks per head, [B * H]. Concurrent launches
 // would share them.
 __device__ float2 chunk_stats[MAX_CHUNKS];  // maximum and sum
 __device__ alignas(16) float chunk_O[MAX_CHUNKS * MAX_D];
 __device__ unsigned finished_chunks[MAX_CHUNKS];  // 0 before and after every launch
 
-// 2^x, within 2 in the last place; 0 below 2^-126 (PTX ISA, "ex2").
+// 2^x, accurate to 2 ulp; 0 below 2^-126 (PTX ISA, "ex2").
 __device__ inline float exp2_approx(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -69,13 +71,13 @@ __device__ inline float group_sum(float sum) {
     return sum;
 }
 
-// part becomes what it would be had it seen other's keys too. Both are of the same columns.
+// Merges other into part, as if part had seen other's keys too. Both hold the same columns.
 __device__ inline void join(Part& part, const Part& other) {
-    // TODO(1): Bring both to the larger maximum, then add. Either may have seen no keys. (~5 lines)
+    // TODO(1): Rescale both to the larger maximum, then add. Either may have seen no keys. (~5 lines)
     // END TODO(1)
 }
 
-// The parts of all groups as one, in each of the first group's lanes. All threads must call it together.
+// Merges the parts of all groups, in each of the first group's lanes. All threads must call it together.
 template <int D>
 __device__ inline void join_groups(Part& part) {
     __shared__ Part part_smem[THREADS];
@@ -86,12 +88,12 @@ __device__ inline void join_groups(Part& part) {
         // The lower half of the groups reads what the upper half wrote.
         __syncthreads();
         if (tid < threads) join(part, part_smem[tid + threads]);
-        // What was read may be overwritten.
+        // The next iteration overwrites what was read here.
         __syncthreads();
     }
 }
 
-// O = the weighted mean, which is 0 where there are no keys.
+// O = the weighted mean, or 0 without keys.
 __device__ inline void store_O(half* O, const Part& part) {
     const float inverse = part.sum > 0.0f ? 1.0f / part.sum : 0.0f;
     alignas(uint4) half2 pairs[VEC / 2];
@@ -101,7 +103,8 @@ __device__ inline void store_O(half* O, const Part& part) {
     *reinterpret_cast<uint4*>(O) = *reinterpret_cast<const uint4*>(pairs);
 }
 
-// The keys of one chunk; of a head's last block also all its chunks. scale is log2(e) / sqrt(D), as exp(x) is 2^(x log2(e)).
+// The keys of one chunk. A head's last block also merges all its chunks. scale is log2(e) / sqrt(D), because exp(x) is
+// 2^(x log2(e)).
 template <int D>
 __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) decode_attention_kv_cache_last_block_f16_kernel(
     const half* __restrict__ q,       // [B, H, D]
@@ -111,7 +114,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) decode_attention_kv_cache
     half* __restrict__ O,             // [B, H, D]
     int H, int N, int chunks, int chunk_keys, float scale) {
     __shared__ bool is_last_smem;
-    // Blocks go along the chunks of a head, then along the heads.
+    // Consecutive blocks go along the chunks of a head, then along the heads.
     const int head = blockIdx.x / chunks;
     const int begin = blockIdx.x % chunks * chunk_keys;
     const int end = min(lengths[head / H], begin + chunk_keys);
@@ -120,36 +123,36 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) decode_attention_kv_cache
     const half* const K_lane = K + int64_t{head} * N * D + col;
     const half* const V_lane = V + int64_t{head} * N * D + col;
     Part part = {NO_KEYS};
-    // Chunks behind the length do not count; the first one does, whose head must get its O.
+    // Chunks past the length do not count, except the first: its head needs an O.
     const int counted = max(1, (lengths[head / H] + chunk_keys - 1) / chunk_keys);
     if (begin >= end && begin > 0) return;
     float q_rmem[VEC];
     unpack(q_rmem, *reinterpret_cast<const uint4*>(q + int64_t{head} * D + col));
 #pragma unroll
     for (int i = 0; i < VEC; ++i) q_rmem[i] *= scale;
-    // All groups take as many steps, since a warp's lanes shuffle together.
+    // All groups take the same number of steps, because a warp's lanes shuffle together.
     for (int step = begin; step < end; step += UNROLL * GROUPS<D>) {
         uint4 K_rmem[UNROLL], V_rmem[UNROLL];
         float logit[UNROLL];
-        // TODO(2): The logits of this group's UNROLL keys, those at step + i * GROUPS + group. All loads, of K and of V,
-        //   come before the first use. A key that is not there gets -inf, and no load may go to end or past it: what
-        //   lies there may be nan, and 0 * nan is nan. (~14 lines)
+        // TODO(2): Compute the logits of this group's UNROLL keys, at step + i * GROUPS + group. Load all K and V
+        //   before the first use. A key at or past end gets -inf. Load nothing from there: it may hold nan, and 0 * nan
+        //   is nan. (~14 lines)
         // END TODO(2)
-        // TODO(3): Online softmax: the new maximum, what was summed before brought to it, once for all UNROLL keys, and
-        //   the weights and weighted values of these added. (~14 lines)
+        // TODO(3): Online softmax: find the new maximum, rescale the earlier sums once for all UNROLL keys, and add
+        //   their weights and weighted values. (~14 lines)
         // END TODO(3)
     }
     join_groups<D>(part);
     if (counted > 1) {
         if (group == 0) {
-            // TODO(4): Leave this chunk's part for the block that joins them. (~4 lines)
+            // TODO(4): Store this chunk's part for the block that merges them. (~4 lines)
             // END TODO(4)
         }
-        // TODO(5): Find out whether all other counted chunks of this head have left their parts: whoever reads the
-        //   counter's last value must find all parts in memory. Every launch must find the counter at 0. (~8 lines)
+        // TODO(5): Find out whether all other counted chunks of this head have stored their parts. The block that reads
+        //   the counter's last value must see all parts in memory. Every launch must find the counter at 0. (~8 lines)
         // END TODO(5)
-        // TODO(6): Join the parts of the counted chunks, and of no others: those are of a launch before. Each group takes
-        //   every GROUPS-th. (~9 lines)
+        // TODO(6): Merge the parts of the counted chunks, and only these. The others hold parts of an earlier launch.
+        //   Each group takes every GROUPS-th. (~9 lines)
         // END TODO(6)
         join_groups<D>(part);
     }
@@ -160,7 +163,7 @@ template <int D>
 void launch(
     const half* q, const half* K, const half* V, const int* lengths, half* O, int heads, int H, int N,
     cudaStream_t stream) {
-    // The host does not know the lengths: chunks are cut for N keys, and those behind a length stay empty.
+    // The host does not know the lengths. It cuts for N keys, and chunks past a length stay empty.
     const int chunks = std::max(1, std::min(MAX_CHUNKS / heads, N / MIN_CHUNK));
     const int chunk_keys = (N - 1) / chunks + 1;
     const float scale = static_cast<float>(M_LOG2E / std::sqrt(double{D}));

@@ -1,11 +1,12 @@
 // flash_attn_mma_fragments_f16: O = softmax(Q K^T / sqrt(D)) V on Tensor Cores, every operand a fragment in registers
 //
 // Shapes     Q, K, V, O: [B, H, N, D] f16, contiguous, 16-byte aligned bases, D one of 32, 64, 96, 128
-// Technique  a warp has 16 queries and meets tile after tile of 64 keys; fragments come from global memory, S and P V
-//            are summed in float, and nothing passes through shared memory
-// New        over flash_attn_online_f16: mma.sync. Four lanes have a row of S between them, and what they hold of S is,
-//            as halves, what the product with V asks them for: P needs no exchange at all
-// Bound      memory instructions: a lane loads K 4 bytes and V 2 bytes at a time, every warp all of them
+// Technique  a warp has 16 queries and loops over tiles of 64 keys. It loads fragments from global memory, accumulates
+//            S and P V in float, and does not use shared memory
+// New        over flash_attn_online_f16: mma.sync. Four lanes hold a row of S. Rounded to half, their registers are
+//            already the fragment that P V needs, so P needs no exchange
+// Bound      load instructions: a lane loads 4 bytes of K or 2 bytes of V at a time, and every warp loads all of K and
+//            V
 #include "kata.cuh"
 #include <cmath>
 #include <cstdint>
@@ -14,17 +15,17 @@
 constexpr int MMA_M = 16;
 constexpr int MMA_N = 8;
 constexpr int MMA_K = 16;
-constexpr int WARPS = 4;  // that know nothing of each other
+constexpr int WARPS = 4;  // independent of each other
 constexpr int THREADS = WARPS * 32;
-constexpr int BLOCK_Q = WARPS * MMA_M;  // queries of a block
-constexpr int BLOCK_KV = 64;            // keys, and rows of V, of a tile
+constexpr int BLOCK_Q = WARPS * MMA_M;  // queries per block
+constexpr int BLOCK_KV = 64;            // keys, and rows of V, per tile
 constexpr int TILES_KV = BLOCK_KV / MMA_N;
 
-// A lane's sums of one mma [16, 8], in float: two neighbouring columns of row lane_id / 4, and of the row 8 below.
+// A lane's sums of one mma [16, 8], in float: two neighbouring columns of row lane_id / 4 and of the row 8 below.
 using Sums = float[4];
 
-// c += a @ b for a [16, 16], b [16, 8], c [16, 8]; the fragments are those of PTX ISA, "Matrix Fragments for
-// mma.m16n8k16 with floating point type". With g = lane_id / 4 and q = lane_id % 4 this lane has
+// c += a @ b for a [16, 16], b [16, 8], c [16, 8]. PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating
+// point type", defines the fragments. With g = lane_id / 4 and q = lane_id % 4, this lane has
 //     of a   rows g (a[0], a[2]) and g + 8 (a[1], a[3]), columns 2 q, 2 q + 1 (a[0], a[1]) and 8 further (a[2], a[3])
 //     of b   column g, rows 2 q, 2 q + 1 (b0) and 8 further (b1)
 //     of c   rows g (c[0], c[1]) and g + 8 (c[2], c[3]), columns 2 q, 2 q + 1
@@ -36,7 +37,7 @@ __device__ inline void mma_m16n8k16(Sums& c, const uint32_t (&a)[4], uint32_t b0
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// 2^x, within 2 in the last place; 0 below 2^-126 (PTX ISA, "ex2").
+// 2^x, accurate to 2 ulp; 0 below 2^-126 (PTX ISA, "ex2").
 __device__ inline float exp2_approx(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -48,7 +49,7 @@ __device__ inline uint32_t pack(float2 pair) {
     return reinterpret_cast<const uint32_t&>(halves);
 }
 
-// The two columns of one row: i is 0 for the upper one, 1 for the row 8 below.
+// The two columns of one row: i is 0 for the upper row and 1 for the row 8 below.
 __device__ inline float2 get_row(const Sums& sums, int i) {
     return {sums[2 * i], sums[2 * i + 1]};
 }
@@ -58,7 +59,7 @@ __device__ inline void set_row(Sums& sums, int i, float2 pair) {
     sums[2 * i + 1] = pair.y;
 }
 
-// The four lanes of a quad, 4 i to 4 i + 3, hold one row of a fragment between them.
+// Reductions over a quad: lanes 4 i to 4 i + 3, which together hold one row of a fragment.
 __device__ inline float quad_max(float x) {
     x = fmaxf(x, __shfl_xor_sync(0xffffffff, x, 1));
     return fmaxf(x, __shfl_xor_sync(0xffffffff, x, 2));
@@ -69,13 +70,13 @@ __device__ inline float quad_sum(float x) {
     return x + __shfl_xor_sync(0xffffffff, x, 2);
 }
 
-// global -> register: elements col and col + 1 of a row of D halves, 0 where the matrix has no such row.
+// global -> register: elements col and col + 1 of a row of D halves, or 0 if the matrix does not have the row.
 template <int D>
 __device__ inline uint32_t load_pair(const half* X, int row, int col, int rows) {
     return row < rows ? *reinterpret_cast<const uint32_t*>(X + row * D + col) : 0;
 }
 
-// The same of one column: this element and that of the row below.
+// The same for one column: this element and the one in the row below.
 template <int D>
 __device__ inline uint32_t load_column_pair(const half* X, int row, int col, int rows) {
     const half upper = row < rows ? X[row * D + col] : half{};
@@ -84,7 +85,7 @@ __device__ inline uint32_t load_column_pair(const half* X, int row, int col, int
     return reinterpret_cast<const uint32_t&>(pair);
 }
 
-// S = Q K^T: of a warp's 16 queries with the keys of a tile, of which left are there.
+// S = Q K^T for a warp's 16 queries and the keys of a tile that has `left` keys.
 template <int D>
 __device__ inline void multiply_qk(
     Sums (&S_rmem)[TILES_KV], const uint32_t (&Q_rmem)[D / MMA_K][4], const half* K_tile, int left) {
@@ -93,14 +94,14 @@ __device__ inline void multiply_qk(
     for (int k = 0; k < D; k += MMA_K) {
 #pragma unroll
         for (int n = 0; n < TILES_KV; ++n) {
-            // TODO(1): Eight keys' 16 elements as a fragment of B, whose columns are keys: a pair of B is a pair of
+            // TODO(1): Load 16 elements of eight keys as a fragment of B, whose columns are keys. A pair of B is two
             //   neighbours in a row of K. Then multiply. (~4 lines)
             // END TODO(1)
         }
     }
 }
 
-// The keys that the matrix does not have get -inf, and with it the weight 0.
+// Keys past the end of the matrix get -inf and therefore weight 0.
 __device__ inline void mask_keys(Sums (&S_rmem)[TILES_KV], int left) {
     const int lane_id = threadIdx.x % 32;
 #pragma unroll
@@ -114,19 +115,19 @@ __device__ inline void mask_keys(Sums (&S_rmem)[TILES_KV], int left) {
     }
 }
 
-// P = 2^(scale * (S - maximum)), maximum that of all keys of the row so far; shrink is what turns weights that
-// were taken from the maximum before into such from this one. i is 0 for the row lane_id / 4 of a fragment, 1 for the row 8
-// below; row_sum has this lane's keys alone.
+// P = 2^(scale * (S - maximum)), where maximum covers all keys of the row so far. The factor `shrink` rescales earlier
+// weights from the old maximum to the new one. i is 0 for row lane_id / 4 of a fragment and 1 for the row 8 below.
+// row_sum covers this lane's keys only.
 __device__ inline void online_softmax(
     uint32_t (&P_rmem)[TILES_KV][2], const Sums (&S_rmem)[TILES_KV], float (&row_max)[2], float (&row_sum)[2],
     float (&shrink)[2], float scale) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        // TODO(2): row_max of this row becomes the maximum of what it was and of S, over the lanes of the quad; shrink
-        //   is 2^(scale * (old - new)), which is 0 for the first tile, whose old maximum is -inf. (~8 lines)
+        // TODO(2): row_max of this row becomes the maximum of its old value and S, over the lanes of the quad.
+        //   shrink = 2^(scale * (old - new)), which is 0 for the first tile, because old is -inf. (~8 lines)
         // END TODO(2)
-        // TODO(3): P from S, in half. row_sum shrinks, and gets the weights of this lane as they are before they are
-        //   rounded. (~7 lines)
+        // TODO(3): Compute P from S, in half. Rescale row_sum, then add this lane's weights before they are rounded.
+        //   (~7 lines)
         // END TODO(3)
     }
 }
@@ -142,11 +143,11 @@ __device__ inline void multiply_pv(
         Sums PV_rmem = {};
 #pragma unroll
         for (int k = 0; k < TILES_KV; k += 2) {
-            // TODO(4): The fragment of A, 16 queries by 16 keys, out of two tiles of S, 16x8 each: every register of it
-            //   is one that this lane has. (~1 line)
+            // TODO(4): Build the fragment of A, 16 queries x 16 keys, from two tiles of S, 16x8 each. This lane already
+            //   holds every register of it. (~1 line)
             // END TODO(4)
-            // TODO(5): 16 rows of V, keys, and 8 of its columns as a fragment of B: a pair of B is one column of two
-            //   neighbouring rows. Then multiply. (~5 lines)
+            // TODO(5): Load 16 keys x 8 columns of V as a fragment of B. A pair of B is one column of two neighbouring
+            //   rows. Then multiply. (~5 lines)
             // END TODO(5)
         }
 #pragma unroll
@@ -167,7 +168,7 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_fragments_f16_kernel(
     int N, float scale) {
     const int warp_id = threadIdx.x / 32;
     const int lane_id = threadIdx.x % 32;
-    // Blocks go along the queries of a head, so that those that run at a time share its K and V in L2.
+    // Consecutive blocks go along the queries of a head. Blocks that run at the same time then share its K and V in L2.
     const int tiles_q = (N - 1) / BLOCK_Q + 1;
     const int64_t head = int64_t{blockIdx.x / tiles_q} * N * D;
     const int off_q = blockIdx.x % tiles_q * BLOCK_Q + warp_id * MMA_M;
@@ -178,8 +179,8 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_fragments_f16_kernel(
     for (int k = 0; k < D; k += MMA_K) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            // TODO(6): Q_rmem[k / MMA_K] is the fragment of A of columns k to k + 15; rows that Q does not have are
-            //   0. (~3 lines)
+            // TODO(6): Q_rmem[k / MMA_K] is the fragment of A for columns k to k + 15. Rows past the end of Q are 0.
+            //   (~3 lines)
             // END TODO(6)
         }
     }
@@ -201,8 +202,8 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_fragments_f16_kernel(
 
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        // TODO(7): Divide the row by its sum, which all four lanes of the quad have a part of, and store it as halves, a
-        //   pair of columns at a time. Rows that O does not have are not stored. (~9 lines)
+        // TODO(7): Divide the row by its sum, of which each lane of the quad holds a part. Store it as halves, a pair
+        //   of columns at a time. Store only rows that O has. (~9 lines)
         // END TODO(7)
     }
 }

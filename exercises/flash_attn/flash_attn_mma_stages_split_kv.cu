@@ -1,11 +1,11 @@
-// flash_attn_mma_stages_split_kv: O = softmax(Q K^T / sqrt(D)) V, eight warps share out the queries and the keys
+// flash_attn_mma_stages_split_kv: O = softmax(Q K^T / sqrt(D)) V, eight warps split queries and keys
 //
 // Shapes     Q, K, V, O: [B, H, N, D] f16, contiguous, 16-byte aligned bases, D one of 32, 64, 96, 128
-// Technique  64 queries per block, that meet tile after tile of 64 keys. Of S a warp has 32 queries and 16 keys, of P V
+// Technique  64 queries per block, which loops over tiles of 64 keys. For S a warp has 32 queries and 16 keys, for P V
 //            the same queries and a quarter of D's columns; K and V in two stages each
-// New        over flash_attn_mma_fragments_f16: Q, K and V are copied to shared memory once for all warps, and what is
-//            summed there is in half. A row is spread over four warps: maxima, sums and P go through shared memory
-// Bound      shared memory and barriers: three of these a tile, and P is written once and read four times
+// New        over flash_attn_mma_fragments_f16: Q, K and V are copied to shared memory once for all warps, and mma
+//            accumulates in half. A row is spread over four warps, so maxima, sums and P go through shared memory
+// Bound      shared memory and barriers: three barriers per tile, and P is written once and read four times
 #include "kata.cuh"
 #include <cmath>
 #include <cstdint>
@@ -17,34 +17,34 @@ constexpr int MMA_K = 16;
 constexpr int WARPS_Q = 2;   // along the queries
 constexpr int WARPS_KV = 4;  // along the keys, and for P V along D
 constexpr int THREADS = WARPS_Q * WARPS_KV * 32;
-constexpr int BLOCK_Q = 64;   // queries of a block
-constexpr int BLOCK_KV = 64;  // keys, and rows of V, of a tile
+constexpr int BLOCK_Q = 64;   // queries per block
+constexpr int BLOCK_KV = 64;  // keys, and rows of V, per tile
 constexpr int WARP_Q = BLOCK_Q / WARPS_Q;
 constexpr int WARP_KV = BLOCK_KV / WARPS_KV;
-constexpr int TILES_Q = WARP_Q / MMA_M;  // mma tiles of a warp
+constexpr int TILES_Q = WARP_Q / MMA_M;  // mma tiles per warp
 constexpr int TILES_KV = WARP_KV / MMA_N;
-constexpr int ROWS = 2 * TILES_Q;  // of S and O, that a lane has a part of
+constexpr int ROWS = 2 * TILES_Q;  // of S and O, of which a lane has a part
 static_assert(TILES_KV == 2, "one ldmatrix brings all that a warp multiplies of K");
 constexpr int STAGES = 2;  // slots for tiles of K, and as many for tiles of V
 constexpr int CHUNK = 8;   // halves in one access of 16 bytes
-// Halves that lengthen a row in shared memory. The eight rows that ldmatrix reads at a time then begin 16 bytes apart, in
-// units of all 32 banks, and meet no bank twice.
+// Halves that pad a row in shared memory. The eight rows that ldmatrix reads at a time then start 16 bytes apart modulo
+// the 128 bytes of the 32 banks. They touch no bank twice.
 constexpr int PAD = CHUNK;
 template <int D>
-constexpr int TILES_D = D / WARPS_KV / MMA_N;  // mma tiles of a warp, along D
+constexpr int TILES_D = D / WARPS_KV / MMA_N;  // mma tiles per warp, along D
 
-// What a block keeps in shared memory.
+// The shared memory of a block.
 template <int D>
 struct Smem {
     half Q[BLOCK_Q][D + PAD];
     half K[STAGES][BLOCK_KV][D + PAD];
     half V[STAGES][BLOCK_KV][D + PAD];
     half P[BLOCK_Q][BLOCK_KV + PAD];
-    float stats[WARPS_KV][BLOCK_Q];  // of each query, what four warps found: maxima, at the end sums
+    float stats[WARPS_KV][BLOCK_Q];  // per query, the results of four warps: maxima, at the end sums
 };
 
-// shared -> registers: four 8x8 matrices. Lane l gives the address of row l % 8 of matrix l / 8, and gets of every
-// matrix elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4 (PTX ISA, "Warp-level matrix load instruction: ldmatrix").
+// shared -> registers: four 8x8 matrices. Lane l passes the address of row l % 8 of matrix l / 8. From each matrix it
+// gets elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4 (PTX ISA, "Warp-level matrix load instruction: ldmatrix").
 __device__ inline void ldmatrix_x4(uint32_t (&regs)[4], const half* row) {
     const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -53,7 +53,7 @@ __device__ inline void ldmatrix_x4(uint32_t (&regs)[4], const half* row) {
                  : "memory");
 }
 
-// The same with each matrix transposed on its way: a lane gets elements l / 4 of rows 2 * (l % 4) and 2 * (l % 4) + 1.
+// The same with each matrix transposed: a lane gets elements l / 4 of rows 2 * (l % 4) and 2 * (l % 4) + 1.
 __device__ inline void ldmatrix_x4_trans(uint32_t (&regs)[4], const half* row) {
     const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -62,18 +62,18 @@ __device__ inline void ldmatrix_x4_trans(uint32_t (&regs)[4], const half* row) {
                  : "memory");
 }
 
-// A lane's sums of one mma [16, 8], in half: two neighbouring columns of row lane_id / 4, and of the row 8 below.
+// A lane's sums of one mma [16, 8], in half: two neighbouring columns of row lane_id / 4 and of the row 8 below.
 using Sums = uint32_t[2];
 
-// c += a @ b for a [16, 16], b [16, 8], c [16, 8]; the fragments are those of PTX ISA, "Matrix Fragments for
-// mma.m16n8k16 with floating point type".
+// c += a @ b for a [16, 16], b [16, 8], c [16, 8]. PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point
+// type", defines the fragments.
 __device__ inline void mma_m16n8k16(Sums& c, const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0, %1}, {%2, %3, %4, %5}, {%6, %7}, {%0, %1};"
                  : "+r"(c[0]), "+r"(c[1])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// 2^x, within 2 in the last place; 0 below 2^-126 (PTX ISA, "ex2").
+// 2^x, accurate to 2 ulp; 0 below 2^-126 (PTX ISA, "ex2").
 __device__ inline float exp2_approx(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -85,7 +85,7 @@ __device__ inline uint32_t pack(float2 pair) {
     return reinterpret_cast<const uint32_t&>(halves);
 }
 
-// The two columns of one row: i is 0 for the upper one, 1 for the row 8 below.
+// The two columns of one row: i is 0 for the upper row and 1 for the row 8 below.
 __device__ inline float2 get_row(const Sums& sums, int i) {
     return __half22float2(reinterpret_cast<const half2&>(sums[i]));
 }
@@ -94,7 +94,7 @@ __device__ inline void set_row(Sums& sums, int i, float2 pair) {
     sums[i] = pack(pair);
 }
 
-// Where this warp's part of a tile begins: queries, keys, columns of D.
+// Where this warp's part of a tile starts: queries, keys, columns of D.
 __device__ inline int warp_q() {
     return threadIdx.x / 32 / WARPS_KV * WARP_Q;
 }
@@ -108,12 +108,12 @@ __device__ inline int warp_d() {
     return threadIdx.x / 32 % WARPS_KV * (D / WARPS_KV);
 }
 
-// The query of a lane's row i: lane_id / 4 of a fragment, and every 8th below.
+// The query of a lane's row i: row lane_id / 4 of a fragment, and every 8th below it.
 __device__ inline int row_of(int i) {
     return warp_q() + i * 8 + threadIdx.x % 32 / 4;
 }
 
-// The four lanes of a quad, 4 i to 4 i + 3, hold one row of a fragment between them.
+// Reductions over a quad: lanes 4 i to 4 i + 3, which together hold one row of a fragment.
 __device__ inline float quad_max(float x) {
     x = fmaxf(x, __shfl_xor_sync(0xffffffff, x, 1));
     return fmaxf(x, __shfl_xor_sync(0xffffffff, x, 2));
@@ -124,27 +124,27 @@ __device__ inline float quad_sum(float x) {
     return x + __shfl_xor_sync(0xffffffff, x, 2);
 }
 
-// global -> shared: 16 bytes, passing no register. They have arrived when a wait for their group is over. Where inside is
-// false nothing is read and zeros are written (PTX ISA, "cp.async": src-size).
+// global -> shared: 16 bytes, without registers. They have arrived once a wait for their group returns. If inside is
+// false, it reads nothing and writes zeros (PTX ISA, "cp.async": src-size).
 __device__ inline void cp_async16(half* smem, const half* gmem, bool inside) {
     const auto to = static_cast<uint32_t>(__cvta_generic_to_shared(smem));
     const size_t from = __cvta_generic_to_global(gmem);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0) : "memory");
 }
 
-// This thread's copies since the last commit become a group.
+// Makes a group of this thread's copies since the last commit.
 __device__ inline void cp_async_commit() {
     asm volatile("cp.async.commit_group;" : : : "memory");
 }
 
-// Wait until of this thread's groups only the last PENDING may be on their way.
+// Waits until at most the PENDING newest groups of this thread are in flight.
 template <int PENDING>
 __device__ inline void cp_async_wait() {
     asm volatile("cp.async.wait_group %0;" : : "n"(PENDING) : "memory");
 }
 
-// global -> shared: rows of D halves, of which the matrix has left rows from here on. The others become 0: a row of V that
-// is not there meets weights of 0, and 0 times what an unwritten row may hold could be nan.
+// global -> shared: rows of D halves. The matrix has `left` of them from here on. The others become 0: a row of V past
+// the end has weight 0, but unwritten memory may hold nan, and 0 * nan is nan.
 template <int D, int ROWS>
 __device__ inline void load_tile(half (&smem)[ROWS][D + PAD], const half* gmem, int left) {
     static_assert(ROWS * D / CHUNK % THREADS == 0, "every thread copies equally much");
@@ -157,8 +157,8 @@ __device__ inline void load_tile(half (&smem)[ROWS][D + PAD], const half* gmem, 
     }
 }
 
-// S = Q K^T: of a warp's 32 queries with its 16 keys of a tile. The fragments of two neighbouring tiles of keys come
-// with one ldmatrix: lanes 0 to 15 give the rows of the left one, columns k and k + 8, the others those of the right.
+// S = Q K^T for a warp's 32 queries and its 16 keys of a tile. One ldmatrix loads the fragments of two neighbouring
+// tiles of keys: lanes 0 to 15 address the left one, columns k and k + 8, and lanes 16 to 31 the right one.
 template <int D>
 __device__ inline void multiply_qk(
     Sums (&S_rmem)[TILES_Q][TILES_KV], const half (&Q_smem)[BLOCK_Q][D + PAD],
@@ -179,7 +179,7 @@ __device__ inline void multiply_qk(
     }
 }
 
-// The keys that the matrix does not have get -inf, and with it the weight 0.
+// Keys past the end of the matrix get -inf and therefore weight 0.
 __device__ inline void mask_keys(Sums (&S_rmem)[TILES_Q][TILES_KV], int left) {
     const int lane_id = threadIdx.x % 32;
 #pragma unroll
@@ -197,14 +197,14 @@ __device__ inline void mask_keys(Sums (&S_rmem)[TILES_Q][TILES_KV], int left) {
 __device__ inline void share_max(float (&stats)[WARPS_KV][BLOCK_Q], const Sums (&S_rmem)[TILES_Q][TILES_KV]) {
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
-        // TODO(1): The maximum of this row over the quad, at this warp's place in stats. One lane of the quad writes
-        //   it. (~7 lines)
+        // TODO(1): Compute the maximum of this row over the quad. One lane of the quad stores it at this warp's place
+        //   in stats. (~7 lines)
         // END TODO(1)
     }
 }
 
-// P = 2^(scale * (S - maximum)), maximum that of all keys of the row so far; shrink is what turns weights that were
-// taken from the maximum before into such from this one. row_sum has this lane's keys alone.
+// P = 2^(scale * (S - maximum)), where maximum covers all keys of the row so far. The factor `shrink` rescales earlier
+// weights from the old maximum to the new one. row_sum covers this lane's keys only.
 __device__ inline void online_softmax(
     half (&P_smem)[BLOCK_Q][BLOCK_KV + PAD], const Sums (&S_rmem)[TILES_Q][TILES_KV],
     const float (&stats)[WARPS_KV][BLOCK_Q], float (&row_max)[ROWS], float (&row_sum)[ROWS], float (&shrink)[ROWS],
@@ -212,24 +212,24 @@ __device__ inline void online_softmax(
     const int lane_id = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
-        // TODO(2): row_max of this row becomes the maximum of what it was and of what the four warps found; shrink is
-        //   2^(scale * (old - new)), which is 0 for the first tile, whose old maximum is -inf. (~5 lines)
+        // TODO(2): row_max of this row becomes the maximum of its old value and those of the four warps.
+        //   shrink = 2^(scale * (old - new)), which is 0 for the first tile, because old is -inf. (~5 lines)
         // END TODO(2)
-        // TODO(3): P from S, in half, to its place in P_smem. row_sum shrinks, and gets the weights of this lane as
-        //   they are before they are rounded. (~8 lines)
+        // TODO(3): Compute P from S, in half, and store it at its place in P_smem. Rescale row_sum, then add this
+        //   lane's weights before they are rounded. (~8 lines)
         // END TODO(3)
     }
 }
 
-// O = shrink * O + P V: of a warp's 32 queries, all keys of the tile, and a quarter of D.
+// O = shrink * O + P V for a warp's 32 queries, all keys of the tile, and a quarter of D.
 template <int D>
 __device__ inline void multiply_pv(
     float (&O_rmem)[TILES_Q][TILES_D<D>][4], const half (&P_smem)[BLOCK_Q][BLOCK_KV + PAD],
     const half (&V_smem)[BLOCK_KV][D + PAD], const float (&shrink)[ROWS]) {
     const int lane_id = threadIdx.x % 32;
     Sums PV_rmem[TILES_Q][TILES_D<D>] = {};
-    // TODO(4): PV = P V. V is [keys, D], so its fragments of B come with ldmatrix_x4_trans: of one tile of columns and
-    //   32 keys at a time, as the warp may have an odd number of such tiles. P comes like Q. (~16 lines)
+    // TODO(4): PV = P V. V is [keys, D], so ldmatrix_x4_trans loads its fragments of B: one tile of columns and 32 keys
+    //   at a time, because the warp may have an odd number of such tiles. P is loaded like Q. (~16 lines)
     // END TODO(4)
 #pragma unroll
     for (int n = 0; n < TILES_D<D>; ++n) {
@@ -252,7 +252,7 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_stages_split_kv_kernel
     int N, float scale) {
     extern __shared__ __align__(16) unsigned char smem_bytes[];
     auto& smem = *reinterpret_cast<Smem<D>*>(smem_bytes);
-    // Blocks go along the queries of a head, so that those that run at a time share its K and V in L2.
+    // Consecutive blocks go along the queries of a head. Blocks that run at the same time then share its K and V in L2.
     const int tiles_q = (N - 1) / BLOCK_Q + 1;
     const int64_t head = int64_t{blockIdx.x / tiles_q} * N * D;
     const int off_q = blockIdx.x % tiles_q * BLOCK_Q;
@@ -275,20 +275,20 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_stages_split_kv_kernel
     float row_max[ROWS] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
     float row_sum[ROWS] = {};
     for (int tile = 0; tile < tiles_kv; ++tile) {
-        // TODO(5): S, P, and P V of this tile. Before S its K must have arrived, for all threads, and the next is asked
-        //   for, when nobody reads that slot any more; before P V the same with V. Between them maxima and P go from
-        //   warp to warp. (~16 lines)
+        // TODO(5): S, P, and P V of this tile. Before S, its K must have arrived for all threads. Prefetch the next K
+        //   once no thread reads that slot any more. Before P V, do the same with V. In between, warps exchange maxima
+        //   and P. (~16 lines)
         // END TODO(5)
     }
 
-    // TODO(6): A row's sum of each warp, over the quad, to its place in stats, whose maxima are not needed any
-    //   more. (~4 lines)
+    // TODO(6): Store each warp's sum of a row, over the quad, at its place in stats. The maxima there are no longer
+    //   needed. (~4 lines)
     // END TODO(6)
-    __syncthreads();  // all warps' sums are there
+    __syncthreads();  // the sums of all warps are there
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
-        // TODO(7): Divide the row by its sum, of which each warp has found a part, and store this warp's columns of it as
-        //   halves, a pair at a time. Rows that O does not have are not stored. (~12 lines)
+        // TODO(7): Divide the row by its sum, of which each warp holds a part. Store this warp's columns as halves, a
+        //   pair at a time. Store only rows that O has. (~12 lines)
         // END TODO(7)
     }
 }
@@ -297,7 +297,7 @@ template <int D>
 void launch(const half* Q, const half* K, const half* V, half* O, int heads, int N, cudaStream_t stream) {
     const int tiles_q = (N - 1) / BLOCK_Q + 1;
     const float scale = static_cast<float>(M_LOG2E / std::sqrt(double{D}));  // exp(x) is 2^(x log2(e))
-    // More than 48 KB of shared memory have to be asked for.
+    // More than 48 KB of shared memory must be requested.
     const auto kernel = flash_attn_mma_stages_split_kv_kernel<D>;
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Smem<D>));
     kernel<<<heads * tiles_q, THREADS, sizeof(Smem<D>), stream>>>(Q, K, V, O, N, scale);

@@ -1,10 +1,10 @@
 // flash_attn_mma_stages_split_q_shared_kv_acc_f32_rr_swizzle_qkv_warp32: O = softmax(Q K^T / sqrt(D)) V
 //
 // Shapes     Q, K, V, O: [B, H, N, D] f16, contiguous, 16-byte aligned bases, D one of 32, 64, 96, 128
-// Technique  128 queries per block, 32 a warp; K and V through one ring of two slots; all three swizzled
-// New        over flash_attn_mma_stages_split_q_shared_kv_acc_f32_rr_swizzle_qkv_overlap: four warps have two tiles
-//            of queries each. Every fragment of K and of V serves two mma, so shared memory is read half as often
-// Bound      Tensor Cores as far as mma.sync drives them, with shared memory close behind: see the lesson
+// Technique  128 queries per block, 32 per warp; K and V through one ring of two slots; all three swizzled
+// New        over flash_attn_mma_stages_split_q_shared_kv_acc_f32_rr_swizzle_qkv_overlap: each of four warps has two
+//            tiles of queries. Every fragment of K and of V serves two mma, so shared memory is read half as often
+// Bound      Tensor Cores, at the rate of mma.sync, with shared memory a close second; see the lesson
 #include "kata.cuh"
 #include <cmath>
 #include <cstdint>
@@ -15,30 +15,30 @@ constexpr int MMA_N = 8;
 constexpr int MMA_K = 16;
 constexpr int WARPS = 4;
 constexpr int THREADS = WARPS * 32;
-constexpr int TILES_Q = 2;  // mma tiles of queries that a warp has
+constexpr int TILES_Q = 2;  // mma tiles of queries per warp
 constexpr int WARP_Q = TILES_Q * MMA_M;
-constexpr int BLOCK_Q = WARPS * WARP_Q;  // queries of a block
-constexpr int BLOCK_KV = 64;             // keys, and rows of V, of a tile
+constexpr int BLOCK_Q = WARPS * WARP_Q;  // queries per block
+constexpr int BLOCK_KV = 64;             // keys, and rows of V, per tile
 constexpr int TILES_KV = BLOCK_KV / MMA_N;
 constexpr int STAGES = 2;  // slots of the ring
 constexpr int CHUNK = 8;   // halves in one access of 16 bytes
 
-// A slot of the ring holds a tile of K, and a tile of V when that is its turn.
+// A slot of the ring holds tiles of K and tiles of V in turn.
 template <int D>
 union Slot {
     half K[BLOCK_KV][D];
     half V[BLOCK_KV][D];
 };
 
-// What a block keeps in shared memory.
+// The shared memory of a block.
 template <int D>
 struct Smem {
     half Q[BLOCK_Q][D];
     Slot<D> ring[STAGES];
 };
 
-// shared -> registers: four 8x8 matrices. Lane l gives the address of row l % 8 of matrix l / 8, and gets of every
-// matrix elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4 (PTX ISA, "Warp-level matrix load instruction: ldmatrix").
+// shared -> registers: four 8x8 matrices. Lane l passes the address of row l % 8 of matrix l / 8. From each matrix it
+// gets elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4 (PTX ISA, "Warp-level matrix load instruction: ldmatrix").
 __device__ inline void ldmatrix_x4(uint32_t (&regs)[4], const half* row) {
     const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -47,7 +47,7 @@ __device__ inline void ldmatrix_x4(uint32_t (&regs)[4], const half* row) {
                  : "memory");
 }
 
-// The same with each matrix transposed on its way: a lane gets elements l / 4 of rows 2 * (l % 4) and 2 * (l % 4) + 1.
+// The same with each matrix transposed: a lane gets elements l / 4 of rows 2 * (l % 4) and 2 * (l % 4) + 1.
 __device__ inline void ldmatrix_x4_trans(uint32_t (&regs)[4], const half* row) {
     const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -56,11 +56,11 @@ __device__ inline void ldmatrix_x4_trans(uint32_t (&regs)[4], const half* row) {
                  : "memory");
 }
 
-// A lane's sums of one mma [16, 8], in float: two neighbouring columns of row lane_id / 4, and of the row 8 below.
+// A lane's sums of one mma [16, 8], in float: two neighbouring columns of row lane_id / 4 and of the row 8 below.
 using Sums = float[4];
 
-// c += a @ b for a [16, 16], b [16, 8], c [16, 8]; the fragments are those of PTX ISA, "Matrix Fragments for
-// mma.m16n8k16 with floating point type".
+// c += a @ b for a [16, 16], b [16, 8], c [16, 8]. PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point
+// type", defines the fragments.
 __device__ inline void mma_m16n8k16(Sums& c, const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     asm volatile(
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
@@ -69,7 +69,7 @@ __device__ inline void mma_m16n8k16(Sums& c, const uint32_t (&a)[4], uint32_t b0
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// 2^x, within 2 in the last place; 0 below 2^-126 (PTX ISA, "ex2").
+// 2^x, accurate to 2 ulp; 0 below 2^-126 (PTX ISA, "ex2").
 __device__ inline float exp2_approx(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -81,7 +81,7 @@ __device__ inline uint32_t pack(float2 pair) {
     return reinterpret_cast<const uint32_t&>(halves);
 }
 
-// The two columns of one row: i is 0 for the upper one, 1 for the row 8 below.
+// The two columns of one row: i is 0 for the upper row and 1 for the row 8 below.
 __device__ inline float2 get_row(const Sums& sums, int i) {
     return {sums[2 * i], sums[2 * i + 1]};
 }
@@ -91,7 +91,7 @@ __device__ inline void set_row(Sums& sums, int i, float2 pair) {
     sums[2 * i + 1] = pair.y;
 }
 
-// The four lanes of a quad, 4 i to 4 i + 3, hold one row of a fragment between them.
+// Reductions over a quad: lanes 4 i to 4 i + 3, which together hold one row of a fragment.
 __device__ inline float quad_max(float x) {
     x = fmaxf(x, __shfl_xor_sync(0xffffffff, x, 1));
     return fmaxf(x, __shfl_xor_sync(0xffffffff, x, 2));
@@ -102,40 +102,40 @@ __device__ inline float quad_sum(float x) {
     return x + __shfl_xor_sync(0xffffffff, x, 2);
 }
 
-// global -> shared: 16 bytes, passing no register. They have arrived when a wait for their group is over. Where inside is
-// false nothing is read and zeros are written (PTX ISA, "cp.async": src-size).
+// global -> shared: 16 bytes, without registers. They have arrived once a wait for their group returns. If inside is
+// false, it reads nothing and writes zeros (PTX ISA, "cp.async": src-size).
 __device__ inline void cp_async16(half* smem, const half* gmem, bool inside) {
     const auto to = static_cast<uint32_t>(__cvta_generic_to_shared(smem));
     const size_t from = __cvta_generic_to_global(gmem);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0) : "memory");
 }
 
-// This thread's copies since the last commit become a group.
+// Makes a group of this thread's copies since the last commit.
 __device__ inline void cp_async_commit() {
     asm volatile("cp.async.commit_group;" : : : "memory");
 }
 
-// Wait until of this thread's groups only the last PENDING may be on their way.
+// Waits until at most the PENDING newest groups of this thread are in flight.
 template <int PENDING>
 __device__ inline void cp_async_wait() {
     asm volatile("cp.async.wait_group %0;" : : "n"(PENDING) : "memory");
 }
 
-// The place, in its row of COLS halves in shared memory, of the chunk that begins at column col. The eight chunks that
-// ldmatrix reads at a time come from eight rows at one column, and must lie in the 32 banks once each.
+// The position, in a row of COLS halves in shared memory, of the chunk that starts at column col. The eight chunks that
+// ldmatrix reads at a time come from eight rows at one column. Together they must cover all 32 banks once.
 template <int COLS>
 __device__ inline int swizzle(int row, int col) {
     constexpr int PERIOD = COLS / CHUNK % 8 == 0 ? 8 : 4;
-    constexpr int SPAN = PERIOD * CHUNK;  // columns whose chunks change places among themselves
+    constexpr int SPAN = PERIOD * CHUNK;  // columns whose chunks trade places
     return col / SPAN * SPAN + (col % SPAN ^ row / (8 / PERIOD) % PERIOD * CHUNK);
 }
 
-// global -> shared: rows of D halves, of which the matrix has left rows from here on. The others become 0: a row of V that
-// is not there meets weights of 0, and 0 times what an unwritten row may hold could be nan.
+// global -> shared: rows of D halves. The matrix has `left` of them from here on. The others become 0: a row of V past
+// the end has weight 0, but unwritten memory may hold nan, and 0 * nan is nan.
 template <int D, int ROWS>
 __device__ inline void load_tile(half (&smem)[ROWS][D], const half* gmem, int left) {
-    constexpr int SPAN = D % 64 == 0 ? 64 : 32;     // columns, and
-    constexpr int STEP = THREADS / (SPAN / CHUNK);  // rows, that the block copies at a time
+    constexpr int SPAN = D % 64 == 0 ? 64 : 32;     // columns and
+    constexpr int STEP = THREADS / (SPAN / CHUNK);  // rows that the block copies at a time
     static_assert(ROWS % STEP == 0 && STEP % 8 == 0, "every thread copies equally much, and swizzles alike each time");
     const int row = threadIdx.x / (SPAN / CHUNK);
     const int col = threadIdx.x % (SPAN / CHUNK) * CHUNK;
@@ -152,8 +152,8 @@ __device__ inline void load_tile(half (&smem)[ROWS][D], const half* gmem, int le
     left >= ROWS ? copy(true) : copy(false);
 }
 
-// S = Q K^T: of a warp's 32 queries with the keys of a tile. The fragments of two neighbouring tiles of keys come with one
-// ldmatrix: lanes 0 to 15 give the rows of the left one, columns k and k + 8, the others those of the right.
+// S = Q K^T for a warp's 32 queries and the keys of a tile. One ldmatrix loads the fragments of two neighbouring tiles
+// of keys: lanes 0 to 15 address the left one, columns k and k + 8, and lanes 16 to 31 the right one.
 template <int D>
 __device__ inline void multiply_qk(
     Sums (&S_rmem)[TILES_Q][TILES_KV], const half (&Q_smem)[BLOCK_Q][D], const half (&K_smem)[BLOCK_KV][D]) {
@@ -161,12 +161,12 @@ __device__ inline void multiply_qk(
     const int lane_id = threadIdx.x % 32;
 #pragma unroll
     for (int k = 0; k < D; k += MMA_K) {
-        // TODO(1): The fragments of both tiles of queries; then each of K is multiplied with both. (~14 lines)
+        // TODO(1): Load the fragments of both tiles of queries. Multiply each fragment of K with both. (~14 lines)
         // END TODO(1)
     }
 }
 
-// The keys that the matrix does not have get -inf, and with it the weight 0.
+// Keys past the end of the matrix get -inf and therefore weight 0.
 __device__ inline void mask_keys(Sums (&S_rmem)[TILES_KV], int left) {
     left -= threadIdx.x % 4 * 2;  // counted from this lane's first key
 #pragma unroll
@@ -180,8 +180,8 @@ __device__ inline void mask_keys(Sums (&S_rmem)[TILES_KV], int left) {
     }
 }
 
-// row_max becomes the maximum of all keys of the row so far; shrink is what turns weights that were taken from the maximum
-// before into such from this one. i is 0 for the row lane_id / 4 of a fragment, 1 for the row 8 below.
+// row_max becomes the maximum over all keys of the row so far. The factor `shrink` rescales earlier weights from the
+// old maximum to the new one. i is 0 for row lane_id / 4 of a fragment and 1 for the row 8 below.
 __device__ inline void raise_maximum(
     float (&row_max)[2], float (&row_sum)[2], float (&shrink)[2], const Sums (&S_rmem)[TILES_KV], float scale) {
 #pragma unroll
@@ -199,8 +199,8 @@ __device__ inline void raise_maximum(
     }
 }
 
-// P = 2^(scale * (S - row_max)), in half, of two tiles of S: a fragment of A for 16 keys. row_sum has this lane's keys
-// alone.
+// P = 2^(scale * (S - row_max)) in half, for two tiles of S: a fragment of A for 16 keys. row_sum covers this lane's
+// keys only.
 __device__ inline void weigh(
     uint32_t (&P_rmem)[4], const Sums& left, const Sums& right, const float (&row_max)[2], float (&row_sum)[2],
     float scale) {
@@ -214,8 +214,8 @@ __device__ inline void weigh(
     }
 }
 
-// O = shrink * O + P V. P is made of S 16 keys at a time: an mma keeps the Tensor Cores busy for several cycles in which the
-// warp may issue other instructions, and the exponentials of the next keys are such.
+// O = shrink * O + P V. P is computed 16 keys at a time. An mma keeps the Tensor Cores busy for several cycles, in
+// which the warp can issue other instructions: here the exponentials of the next keys.
 template <int D>
 __device__ inline void multiply_pv(
     Sums (&O_rmem)[TILES_Q][D / MMA_N], const Sums (&S_rmem)[TILES_Q][TILES_KV], const half (&V_smem)[BLOCK_KV][D],
@@ -234,12 +234,13 @@ __device__ inline void multiply_pv(
     }
 #pragma unroll
     for (int k = 0; k < TILES_KV; k += 2) {
-        // TODO(2): The weights of 16 keys for both tiles of queries; each fragment of V is multiplied with both. (~15 lines)
+        // TODO(2): Compute the weights of 16 keys for both tiles of queries. Multiply each fragment of V with both.
+        //   (~15 lines)
         // END TODO(2)
     }
 }
 
-// At D = 32 ptxas takes 160 registers where two blocks are asked for, and 158 where none are (nvcc 13.0, sm_90a).
+// At D = 32 ptxas allocates 160 registers if two blocks are requested, and 158 if none are (nvcc 13.0, sm_90a).
 template <int D>
 __global__ void __launch_bounds__(THREADS, D == 32 ? 2 : 0)
     flash_attn_mma_stages_split_q_shared_kv_acc_f32_rr_swizzle_qkv_warp32_kernel(
@@ -250,12 +251,12 @@ __global__ void __launch_bounds__(THREADS, D == 32 ? 2 : 0)
         int N, float scale) {
     extern __shared__ __align__(16) unsigned char smem_bytes[];
     auto& smem = *reinterpret_cast<Smem<D>*>(smem_bytes);
-    // Blocks go along the queries of a head, so that those that run at a time share its K and V in L2.
+    // Consecutive blocks go along the queries of a head. Blocks that run at the same time then share its K and V in L2.
     const int tiles_q = (N - 1) / BLOCK_Q + 1;
     const int64_t head = int64_t{blockIdx.x / tiles_q} * N * D;
     const int off_q = blockIdx.x % tiles_q * BLOCK_Q;
     const int tiles_kv = (N - 1) / BLOCK_KV + 1;
-    // The tiles K_0, V_0, K_1, V_1, ... are numbered 0, 1, 2, 3, ..., and the ring's slots take them in turn.
+    // The tiles K_0, V_0, K_1, V_1, ... are numbered 0, 1, 2, 3, ... and use the ring's slots in turn.
     const auto load_kv = [&](int number) {
         const int off_kv = number / 2 * BLOCK_KV;
         const int64_t from = head + int64_t{off_kv} * D;
@@ -270,9 +271,9 @@ __global__ void __launch_bounds__(THREADS, D == 32 ? 2 : 0)
     float row_max[TILES_Q][2] = {{-INFINITY, -INFINITY}, {-INFINITY, -INFINITY}};
     float row_sum[TILES_Q][2] = {};
     for (int tile = 0; tile < tiles_kv; ++tile) {
-        const int number = 2 * tile;  // of K; V's is one more
+        const int number = 2 * tile;  // of K; V's is one higher
         cp_async_wait<STAGES - 2>();  // this thread's part of K has arrived
-        __syncthreads();              // so has everybody's, and everybody has left the V of the tile before
+        __syncthreads();              // all parts have arrived, and all threads are done with the V before
         load_kv(number + STAGES - 1);
         Sums S_rmem[TILES_Q][TILES_KV] = {};
         multiply_qk<D>(S_rmem, smem.Q, smem.ring[number % STAGES].K);
@@ -284,7 +285,7 @@ __global__ void __launch_bounds__(THREADS, D == 32 ? 2 : 0)
             raise_maximum(row_max[m], row_sum[m], shrink[m], S_rmem[m], scale);
         }
         cp_async_wait<STAGES - 2>();  // V has arrived
-        __syncthreads();              // for everybody, and everybody has left K
+        __syncthreads();              // for all threads, and all threads are done with K
         load_kv(number + STAGES);
         multiply_pv<D>(O_rmem, S_rmem, smem.ring[(number + 1) % STAGES].V, row_max, row_sum, shrink, scale);
     }
@@ -312,7 +313,7 @@ template <int D>
 void launch(const half* Q, const half* K, const half* V, half* O, int heads, int N, cudaStream_t stream) {
     const int tiles_q = (N - 1) / BLOCK_Q + 1;
     const float scale = static_cast<float>(M_LOG2E / std::sqrt(double{D}));  // exp(x) is 2^(x log2(e))
-    // More than 48 KB of shared memory have to be asked for.
+    // More than 48 KB of shared memory must be requested.
     const auto kernel = flash_attn_mma_stages_split_q_shared_kv_acc_f32_rr_swizzle_qkv_warp32_kernel<D>;
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Smem<D>));
     kernel<<<heads * tiles_q, THREADS, sizeof(Smem<D>), stream>>>(Q, K, V, O, N, scale);

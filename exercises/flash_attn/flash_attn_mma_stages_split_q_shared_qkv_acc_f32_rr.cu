@@ -1,10 +1,11 @@
 // flash_attn_mma_stages_split_q_shared_qkv_acc_f32_rr: O = softmax(Q K^T / sqrt(D)) V, fewer registers
 //
 // Shapes     Q, K, V, O: [B, H, N, D] f16, contiguous, 16-byte aligned bases, D one of 32, 64, 96, 128
-// Technique  128 queries per block, 16 a warp, in registers; K and V, 64 rows each, take turns in a ring of two slots
-// New        over flash_attn_mma_stages_split_q_shared_qkv_acc_f32: O is scaled first and is then itself what the mma
-//            of P V accumulates into. The D / 2 registers of P V are gone, and so are the additions
-// Bound      shared memory: with 16 queries a warp every fragment of K and of V is read for one mma
+// Technique  128 queries per block, 16 per warp, in registers; tiles of K and V, 64 rows each, alternate in a ring of
+//            two slots
+// New        over flash_attn_mma_stages_split_q_shared_qkv_acc_f32: O is rescaled first, and the mma of P V then
+//            accumulates into it. This saves the D / 2 registers of P V and the additions
+// Bound      shared memory: with 16 queries per warp, every fragment of K and of V is read for one mma
 #include "kata.cuh"
 #include <cmath>
 #include <cstdint>
@@ -15,31 +16,31 @@ constexpr int MMA_N = 8;
 constexpr int MMA_K = 16;
 constexpr int WARPS = 8;
 constexpr int THREADS = WARPS * 32;
-constexpr int BLOCK_Q = WARPS * MMA_M;  // queries of a block
-constexpr int BLOCK_KV = 64;            // keys, and rows of V, of a tile
+constexpr int BLOCK_Q = WARPS * MMA_M;  // queries per block
+constexpr int BLOCK_KV = 64;            // keys, and rows of V, per tile
 constexpr int TILES_KV = BLOCK_KV / MMA_N;
 constexpr int STAGES = 2;  // slots of the ring
 constexpr int CHUNK = 8;   // halves in one access of 16 bytes
-// Halves that lengthen a row in shared memory. The eight rows that ldmatrix reads at a time then begin 16 bytes apart, in
-// units of all 32 banks, and meet no bank twice.
+// Halves that pad a row in shared memory. The eight rows that ldmatrix reads at a time then start 16 bytes apart modulo
+// the 128 bytes of the 32 banks. They touch no bank twice.
 constexpr int PAD = CHUNK;
 
-// A slot of the ring holds a tile of K, and a tile of V when that is its turn.
+// A slot of the ring holds tiles of K and tiles of V in turn.
 template <int D>
 union Slot {
     half K[BLOCK_KV][D + PAD];
     half V[BLOCK_KV][D + PAD];
 };
 
-// What a block keeps in shared memory: first its tile of Q, and when that is in registers, the ring in its place.
+// The shared memory of a block: first its tile of Q, then, once Q is in registers, the ring in its place.
 template <int D>
 union Smem {
     half Q[BLOCK_Q][D + PAD];
     Slot<D> ring[STAGES];
 };
 
-// shared -> registers: four 8x8 matrices. Lane l gives the address of row l % 8 of matrix l / 8, and gets of every
-// matrix elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4 (PTX ISA, "Warp-level matrix load instruction: ldmatrix").
+// shared -> registers: four 8x8 matrices. Lane l passes the address of row l % 8 of matrix l / 8. From each matrix it
+// gets elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4 (PTX ISA, "Warp-level matrix load instruction: ldmatrix").
 __device__ inline void ldmatrix_x4(uint32_t (&regs)[4], const half* row) {
     const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -48,7 +49,7 @@ __device__ inline void ldmatrix_x4(uint32_t (&regs)[4], const half* row) {
                  : "memory");
 }
 
-// The same with each matrix transposed on its way: a lane gets elements l / 4 of rows 2 * (l % 4) and 2 * (l % 4) + 1.
+// The same with each matrix transposed: a lane gets elements l / 4 of rows 2 * (l % 4) and 2 * (l % 4) + 1.
 __device__ inline void ldmatrix_x4_trans(uint32_t (&regs)[4], const half* row) {
     const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -57,11 +58,11 @@ __device__ inline void ldmatrix_x4_trans(uint32_t (&regs)[4], const half* row) {
                  : "memory");
 }
 
-// A lane's sums of one mma [16, 8], in float: two neighbouring columns of row lane_id / 4, and of the row 8 below.
+// A lane's sums of one mma [16, 8], in float: two neighbouring columns of row lane_id / 4 and of the row 8 below.
 using Sums = float[4];
 
-// c += a @ b for a [16, 16], b [16, 8], c [16, 8]; the fragments are those of PTX ISA, "Matrix Fragments for
-// mma.m16n8k16 with floating point type".
+// c += a @ b for a [16, 16], b [16, 8], c [16, 8]. PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point
+// type", defines the fragments.
 __device__ inline void mma_m16n8k16(Sums& c, const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     asm volatile(
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
@@ -70,7 +71,7 @@ __device__ inline void mma_m16n8k16(Sums& c, const uint32_t (&a)[4], uint32_t b0
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// 2^x, within 2 in the last place; 0 below 2^-126 (PTX ISA, "ex2").
+// 2^x, accurate to 2 ulp; 0 below 2^-126 (PTX ISA, "ex2").
 __device__ inline float exp2_approx(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -82,7 +83,7 @@ __device__ inline uint32_t pack(float2 pair) {
     return reinterpret_cast<const uint32_t&>(halves);
 }
 
-// The two columns of one row: i is 0 for the upper one, 1 for the row 8 below.
+// The two columns of one row: i is 0 for the upper row and 1 for the row 8 below.
 __device__ inline float2 get_row(const Sums& sums, int i) {
     return {sums[2 * i], sums[2 * i + 1]};
 }
@@ -92,7 +93,7 @@ __device__ inline void set_row(Sums& sums, int i, float2 pair) {
     sums[2 * i + 1] = pair.y;
 }
 
-// The four lanes of a quad, 4 i to 4 i + 3, hold one row of a fragment between them.
+// Reductions over a quad: lanes 4 i to 4 i + 3, which together hold one row of a fragment.
 __device__ inline float quad_max(float x) {
     x = fmaxf(x, __shfl_xor_sync(0xffffffff, x, 1));
     return fmaxf(x, __shfl_xor_sync(0xffffffff, x, 2));
@@ -103,27 +104,27 @@ __device__ inline float quad_sum(float x) {
     return x + __shfl_xor_sync(0xffffffff, x, 2);
 }
 
-// global -> shared: 16 bytes, passing no register. They have arrived when a wait for their group is over. Where inside is
-// false nothing is read and zeros are written (PTX ISA, "cp.async": src-size).
+// global -> shared: 16 bytes, without registers. They have arrived once a wait for their group returns. If inside is
+// false, it reads nothing and writes zeros (PTX ISA, "cp.async": src-size).
 __device__ inline void cp_async16(half* smem, const half* gmem, bool inside) {
     const auto to = static_cast<uint32_t>(__cvta_generic_to_shared(smem));
     const size_t from = __cvta_generic_to_global(gmem);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0) : "memory");
 }
 
-// This thread's copies since the last commit become a group.
+// Makes a group of this thread's copies since the last commit.
 __device__ inline void cp_async_commit() {
     asm volatile("cp.async.commit_group;" : : : "memory");
 }
 
-// Wait until of this thread's groups only the last PENDING may be on their way.
+// Waits until at most the PENDING newest groups of this thread are in flight.
 template <int PENDING>
 __device__ inline void cp_async_wait() {
     asm volatile("cp.async.wait_group %0;" : : "n"(PENDING) : "memory");
 }
 
-// global -> shared: rows of D halves, of which the matrix has left rows from here on. The others become 0: a row of V that
-// is not there meets weights of 0, and 0 times what an unwritten row may hold could be nan.
+// global -> shared: rows of D halves. The matrix has `left` of them from here on. The others become 0: a row of V past
+// the end has weight 0, but unwritten memory may hold nan, and 0 * nan is nan.
 template <int D, int ROWS>
 __device__ inline void load_tile(half (&smem)[ROWS][D + PAD], const half* gmem, int left) {
     static_assert(ROWS * D / CHUNK % THREADS == 0, "every thread copies equally much");
@@ -136,7 +137,7 @@ __device__ inline void load_tile(half (&smem)[ROWS][D + PAD], const half* gmem, 
     }
 }
 
-// shared -> registers: the fragments of a warp's 16 queries, of all steps of k.
+// shared -> registers: the fragments of a warp's 16 queries, for all steps of k.
 template <int D>
 __device__ inline void load_q(uint32_t (&Q_rmem)[D / MMA_K][4], const half (&Q_smem)[BLOCK_Q][D + PAD]) {
     const int warp_id = threadIdx.x / 32;
@@ -146,8 +147,8 @@ __device__ inline void load_q(uint32_t (&Q_rmem)[D / MMA_K][4], const half (&Q_s
         ldmatrix_x4(Q_rmem[k], &Q_smem[warp_id * MMA_M + lane_id % 16][k * MMA_K + lane_id / 16 * CHUNK]);
 }
 
-// S = Q K^T: of a warp's 16 queries with the keys of a tile. The fragments of two neighbouring tiles of keys come with one
-// ldmatrix: lanes 0 to 15 give the rows of the left one, columns k and k + 8, the others those of the right.
+// S = Q K^T for a warp's 16 queries and the keys of a tile. One ldmatrix loads the fragments of two neighbouring tiles
+// of keys: lanes 0 to 15 address the left one, columns k and k + 8, and lanes 16 to 31 the right one.
 template <int D>
 __device__ inline void multiply_qk(
     Sums (&S_rmem)[TILES_KV], const uint32_t (&Q_rmem)[D / MMA_K][4], const half (&K_smem)[BLOCK_KV][D + PAD]) {
@@ -165,7 +166,7 @@ __device__ inline void multiply_qk(
     }
 }
 
-// The keys that the matrix does not have get -inf, and with it the weight 0.
+// Keys past the end of the matrix get -inf and therefore weight 0.
 __device__ inline void mask_keys(Sums (&S_rmem)[TILES_KV], int left) {
     const int lane_id = threadIdx.x % 32;
 #pragma unroll
@@ -179,9 +180,9 @@ __device__ inline void mask_keys(Sums (&S_rmem)[TILES_KV], int left) {
     }
 }
 
-// P = 2^(scale * (S - maximum)), maximum that of all keys of the row so far; shrink is what turns weights that
-// were taken from the maximum before into such from this one. i is 0 for the row lane_id / 4 of a fragment, 1 for the row 8
-// below; row_sum has this lane's keys alone.
+// P = 2^(scale * (S - maximum)), where maximum covers all keys of the row so far. The factor `shrink` rescales earlier
+// weights from the old maximum to the new one. i is 0 for row lane_id / 4 of a fragment and 1 for the row 8 below.
+// row_sum covers this lane's keys only.
 __device__ inline void online_softmax(
     uint32_t (&P_rmem)[TILES_KV][2], const Sums (&S_rmem)[TILES_KV], float (&row_max)[2], float (&row_sum)[2],
     float (&shrink)[2], float scale) {
@@ -213,8 +214,8 @@ __device__ inline void multiply_pv(
     float (&O_rmem)[D / MMA_N][4], const uint32_t (&P_rmem)[TILES_KV][2], const half (&V_smem)[BLOCK_KV][D + PAD],
     const float (&shrink)[2]) {
     const int lane_id = threadIdx.x % 32;
-    // TODO(1): O shrinks where it is, and the products of P and V are added to it there. Two tiles of P, 16x8 each, are one
-    //   fragment of A; the fragments of V come with ldmatrix_x4_trans, of two neighbouring tiles at a time. (~19 lines)
+    // TODO(1): Rescale O in place and accumulate the products of P and V into it. Two tiles of P, 16x8 each, form one
+    //   fragment of A. ldmatrix_x4_trans loads the fragments of V, two neighbouring tiles at a time. (~19 lines)
     // END TODO(1)
 }
 
@@ -227,12 +228,12 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_stages_split_q_shared_
     int N, float scale) {
     extern __shared__ __align__(16) unsigned char smem_bytes[];
     auto& smem = *reinterpret_cast<Smem<D>*>(smem_bytes);
-    // Blocks go along the queries of a head, so that those that run at a time share its K and V in L2.
+    // Consecutive blocks go along the queries of a head. Blocks that run at the same time then share its K and V in L2.
     const int tiles_q = (N - 1) / BLOCK_Q + 1;
     const int64_t head = int64_t{blockIdx.x / tiles_q} * N * D;
     const int off_q = blockIdx.x % tiles_q * BLOCK_Q;
     const int tiles_kv = (N - 1) / BLOCK_KV + 1;
-    // The tiles K_0, V_0, K_1, V_1, ... are numbered 0, 1, 2, 3, ..., and the ring's slots take them in turn.
+    // The tiles K_0, V_0, K_1, V_1, ... are numbered 0, 1, 2, 3, ... and use the ring's slots in turn.
     const auto load_kv = [&](int number) {
         const int off_kv = number / 2 * BLOCK_KV;
         const int64_t from = head + int64_t{off_kv} * D;
@@ -246,16 +247,16 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_stages_split_q_shared_
     cp_async_wait<0>();
     __syncthreads();  // all of Q has arrived
     load_q<D>(Q_rmem, smem.Q);
-    __syncthreads();  // everybody has read it: the ring may have its place
+    __syncthreads();  // all threads have read it: the ring may replace it
     for (int number = 0; number < STAGES - 1; ++number) load_kv(number);
 
     float O_rmem[D / MMA_N][4] = {};
     float row_max[2] = {-INFINITY, -INFINITY};
     float row_sum[2] = {};
     for (int tile = 0; tile < tiles_kv; ++tile) {
-        const int number = 2 * tile;  // of K; V's is one more
+        const int number = 2 * tile;  // of K; V's is one higher
         cp_async_wait<STAGES - 2>();  // this thread's part of K has arrived
-        __syncthreads();              // so has everybody's, and everybody has left the V of the tile before
+        __syncthreads();              // all parts have arrived, and all threads are done with the V before
         load_kv(number + STAGES - 1);
         Sums S_rmem[TILES_KV] = {};
         multiply_qk<D>(S_rmem, Q_rmem, smem.ring[number % STAGES].K);
@@ -265,7 +266,7 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_stages_split_q_shared_
         float shrink[2];
         online_softmax(P_rmem, S_rmem, row_max, row_sum, shrink, scale);
         cp_async_wait<STAGES - 2>();  // V has arrived
-        __syncthreads();              // for everybody, and everybody has left K
+        __syncthreads();              // for all threads, and all threads are done with K
         load_kv(number + STAGES);
         multiply_pv<D>(O_rmem, P_rmem, smem.ring[(number + 1) % STAGES].V, shrink);
     }
@@ -290,7 +291,7 @@ template <int D>
 void launch(const half* Q, const half* K, const half* V, half* O, int heads, int N, cudaStream_t stream) {
     const int tiles_q = (N - 1) / BLOCK_Q + 1;
     const float scale = static_cast<float>(M_LOG2E / std::sqrt(double{D}));  // exp(x) is 2^(x log2(e))
-    // More than 48 KB of shared memory have to be asked for.
+    // More than 48 KB of shared memory must be requested.
     const auto kernel = flash_attn_mma_stages_split_q_shared_qkv_acc_f32_rr_kernel<D>;
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Smem<D>));
     kernel<<<heads * tiles_q, THREADS, sizeof(Smem<D>), stream>>>(Q, K, V, O, N, scale);

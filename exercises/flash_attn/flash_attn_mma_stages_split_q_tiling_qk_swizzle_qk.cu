@@ -1,10 +1,11 @@
 // flash_attn_mma_stages_split_q_tiling_qk_swizzle_qk: O = softmax(Q K^T / sqrt(D)) V, slices of Q and K swizzled
 //
 // Shapes     Q, K, V, O: [B, H, N, D] f16, contiguous, 16-byte aligned bases, D one of 32, 64, 96, 128, 256
-// Technique  64 queries per block, 16 a warp; Q K^T of a tile of 64 keys is a sum over slices of 32 halves of Q and of K,
-//            which pass through a ring of three slots; V comes beside them, slice by slice, but stays until P is known
-// New        over flash_attn_mma_stages_split_q_tiling_qk_swizzle_q: the slices of K are swizzled as well
-// Bound      shared memory: with 16 queries a warp every fragment of K and of V is read for one mma
+// Technique  64 queries per block, 16 per warp; Q K^T of a tile of 64 keys is a sum over slices of 32 halves of Q and
+//            of K, which pass through a ring of three slots; V arrives with them, slice by slice, and stays until P is
+//            known
+// New        over flash_attn_mma_stages_split_q_tiling_qk_swizzle_q: the slices of K are swizzled too
+// Bound      shared memory: with 16 queries per warp, every fragment of K and of V is read for one mma
 #include "kata.cuh"
 #include <cmath>
 #include <cstdint>
@@ -15,18 +16,18 @@ constexpr int MMA_N = 8;
 constexpr int MMA_K = 16;
 constexpr int WARPS = 4;
 constexpr int THREADS = WARPS * 32;
-constexpr int BLOCK_Q = WARPS * MMA_M;  // queries of a block
-constexpr int BLOCK_KV = 64;            // keys, and rows of V, of a tile
+constexpr int BLOCK_Q = WARPS * MMA_M;  // queries per block
+constexpr int BLOCK_KV = 64;            // keys, and rows of V, per tile
 constexpr int TILES_KV = BLOCK_KV / MMA_N;
 constexpr int BLOCK_D = 32;  // columns of Q, K and V in a slice
 constexpr int TILES_D = BLOCK_D / MMA_N;
 constexpr int STAGES = 3;  // slots for slices of Q, and as many for slices of K
 constexpr int CHUNK = 8;   // halves in one access of 16 bytes
-// Halves that lengthen a row of V in shared memory. The eight rows that ldmatrix reads at a time then begin 16 bytes
-// apart, in units of all 32 banks, and meet no bank twice.
+// Halves that pad a row of V in shared memory. The eight rows that ldmatrix reads at a time then start 16 bytes apart
+// modulo the 128 bytes of the 32 banks. They touch no bank twice.
 constexpr int PAD = CHUNK;
 
-// What a block keeps in shared memory.
+// The shared memory of a block.
 template <int D>
 struct Smem {
     half Q[STAGES][BLOCK_Q][BLOCK_D];
@@ -34,8 +35,8 @@ struct Smem {
     half V[D / BLOCK_D][BLOCK_KV][BLOCK_D + PAD];
 };
 
-// shared -> registers: four 8x8 matrices. Lane l gives the address of row l % 8 of matrix l / 8, and gets of every
-// matrix elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4 (PTX ISA, "Warp-level matrix load instruction: ldmatrix").
+// shared -> registers: four 8x8 matrices. Lane l passes the address of row l % 8 of matrix l / 8. From each matrix it
+// gets elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4 (PTX ISA, "Warp-level matrix load instruction: ldmatrix").
 __device__ inline void ldmatrix_x4(uint32_t (&regs)[4], const half* row) {
     const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -44,7 +45,7 @@ __device__ inline void ldmatrix_x4(uint32_t (&regs)[4], const half* row) {
                  : "memory");
 }
 
-// The same with each matrix transposed on its way: a lane gets elements l / 4 of rows 2 * (l % 4) and 2 * (l % 4) + 1.
+// The same with each matrix transposed: a lane gets elements l / 4 of rows 2 * (l % 4) and 2 * (l % 4) + 1.
 __device__ inline void ldmatrix_x4_trans(uint32_t (&regs)[4], const half* row) {
     const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -53,18 +54,18 @@ __device__ inline void ldmatrix_x4_trans(uint32_t (&regs)[4], const half* row) {
                  : "memory");
 }
 
-// A lane's sums of one mma [16, 8], in half: two neighbouring columns of row lane_id / 4, and of the row 8 below.
+// A lane's sums of one mma [16, 8], in half: two neighbouring columns of row lane_id / 4 and of the row 8 below.
 using Sums = uint32_t[2];
 
-// c += a @ b for a [16, 16], b [16, 8], c [16, 8]; the fragments are those of PTX ISA, "Matrix Fragments for
-// mma.m16n8k16 with floating point type".
+// c += a @ b for a [16, 16], b [16, 8], c [16, 8]. PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point
+// type", defines the fragments.
 __device__ inline void mma_m16n8k16(Sums& c, const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0, %1}, {%2, %3, %4, %5}, {%6, %7}, {%0, %1};"
                  : "+r"(c[0]), "+r"(c[1])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// 2^x, within 2 in the last place; 0 below 2^-126 (PTX ISA, "ex2").
+// 2^x, accurate to 2 ulp; 0 below 2^-126 (PTX ISA, "ex2").
 __device__ inline float exp2_approx(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -76,7 +77,7 @@ __device__ inline uint32_t pack(float2 pair) {
     return reinterpret_cast<const uint32_t&>(halves);
 }
 
-// The two columns of one row: i is 0 for the upper one, 1 for the row 8 below.
+// The two columns of one row: i is 0 for the upper row and 1 for the row 8 below.
 __device__ inline float2 get_row(const Sums& sums, int i) {
     return __half22float2(reinterpret_cast<const half2&>(sums[i]));
 }
@@ -85,7 +86,7 @@ __device__ inline void set_row(Sums& sums, int i, float2 pair) {
     sums[i] = pack(pair);
 }
 
-// The four lanes of a quad, 4 i to 4 i + 3, hold one row of a fragment between them.
+// Reductions over a quad: lanes 4 i to 4 i + 3, which together hold one row of a fragment.
 __device__ inline float quad_max(float x) {
     x = fmaxf(x, __shfl_xor_sync(0xffffffff, x, 1));
     return fmaxf(x, __shfl_xor_sync(0xffffffff, x, 2));
@@ -96,37 +97,37 @@ __device__ inline float quad_sum(float x) {
     return x + __shfl_xor_sync(0xffffffff, x, 2);
 }
 
-// global -> shared: 16 bytes, passing no register. They have arrived when a wait for their group is over. Where inside is
-// false nothing is read and zeros are written (PTX ISA, "cp.async": src-size).
+// global -> shared: 16 bytes, without registers. They have arrived once a wait for their group returns. If inside is
+// false, it reads nothing and writes zeros (PTX ISA, "cp.async": src-size).
 __device__ inline void cp_async16(half* smem, const half* gmem, bool inside) {
     const auto to = static_cast<uint32_t>(__cvta_generic_to_shared(smem));
     const size_t from = __cvta_generic_to_global(gmem);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0) : "memory");
 }
 
-// This thread's copies since the last commit become a group.
+// Makes a group of this thread's copies since the last commit.
 __device__ inline void cp_async_commit() {
     asm volatile("cp.async.commit_group;" : : : "memory");
 }
 
-// Wait until of this thread's groups only the last PENDING may be on their way.
+// Waits until at most the PENDING newest groups of this thread are in flight.
 template <int PENDING>
 __device__ inline void cp_async_wait() {
     asm volatile("cp.async.wait_group %0;" : : "n"(PENDING) : "memory");
 }
 
-// Where a chunk lies that belongs in column col of a row of COLS halves. Of the eight rows that ldmatrix reads at a time all
-// (rows of a multiple of 128 bytes) or every second one (others) begin in the same banks; chunks change places within a row
-// so that they meet no bank twice.
+// The position of the chunk of column col in a row of COLS halves. Among the eight rows that ldmatrix reads at a time,
+// all (rows of a multiple of 128 bytes) or every second one (others) start in the same banks. Chunks trade places
+// within a row, so that the eight touch no bank twice.
 template <int COLS>
 __device__ inline int swizzle(int row, int col) {
-    constexpr int PERIOD = COLS / CHUNK % 8 == 0 ? 8 : 4;  // chunks among which a row's are exchanged
+    constexpr int PERIOD = COLS / CHUNK % 8 == 0 ? 8 : 4;  // chunks of a row that trade places
     return col ^ row / (8 / PERIOD) % PERIOD * CHUNK;
 }
 
-// global -> shared: a slice of rows of D halves, of which the matrix has left rows from here on. The others become 0: a row
-// of V that is not there meets weights of 0, and 0 times what an unwritten row may hold could be nan.
-// Rows without padding are swizzled.
+// global -> shared: a slice of rows of D halves. The matrix has `left` of them from here on. The others become 0: a row
+// of V past the end has weight 0, but unwritten memory may hold nan, and 0 * nan is nan. Rows without padding are
+// swizzled.
 template <int D, int ROWS, int LENGTH>
 __device__ inline void load_tile(half (&smem)[ROWS][LENGTH], const half* gmem, int left) {
     static_assert(ROWS * BLOCK_D / CHUNK % THREADS == 0, "every thread copies equally much");
@@ -140,8 +141,9 @@ __device__ inline void load_tile(half (&smem)[ROWS][LENGTH], const half* gmem, i
     }
 }
 
-// S += Q K^T over a slice: of a warp's 16 queries with the keys of a tile. The fragments of two neighbouring tiles of keys
-// come with one ldmatrix: lanes 0 to 15 give the rows of the left one, columns k and k + 8, the others those of the right.
+// S += Q K^T over a slice, for a warp's 16 queries and the keys of a tile. One ldmatrix loads the fragments of two
+// neighbouring tiles of keys: lanes 0 to 15 address the left one, columns k and k + 8, and lanes 16 to 31 the right
+// one.
 __device__ inline void multiply_qk(
     Sums (&S_rmem)[TILES_KV], const half (&Q_smem)[BLOCK_Q][BLOCK_D], const half (&K_smem)[BLOCK_KV][BLOCK_D]) {
     const int warp_id = threadIdx.x / 32;
@@ -155,7 +157,7 @@ __device__ inline void multiply_qk(
         for (int n = 0; n < TILES_KV; n += 2) {
             uint32_t K_rmem[4];
             const int row = n * MMA_N + lane_id / 16 * MMA_N + lane_id % 8;
-            // TODO(1): The fragments of two tiles of keys, each chunk where swizzle has put it. (~1 line)
+            // TODO(1): Load the fragments of two tiles of keys. swizzle says where each chunk is. (~1 line)
             // END TODO(1)
             mma_m16n8k16(S_rmem[n], Q_rmem, K_rmem[0], K_rmem[1]);
             mma_m16n8k16(S_rmem[n + 1], Q_rmem, K_rmem[2], K_rmem[3]);
@@ -163,7 +165,7 @@ __device__ inline void multiply_qk(
     }
 }
 
-// The keys that the matrix does not have get -inf, and with it the weight 0.
+// Keys past the end of the matrix get -inf and therefore weight 0.
 __device__ inline void mask_keys(Sums (&S_rmem)[TILES_KV], int left) {
     const int lane_id = threadIdx.x % 32;
 #pragma unroll
@@ -177,9 +179,9 @@ __device__ inline void mask_keys(Sums (&S_rmem)[TILES_KV], int left) {
     }
 }
 
-// P = 2^(scale * (S - maximum)), maximum that of all keys of the row so far; shrink is what turns weights that
-// were taken from the maximum before into such from this one. i is 0 for the row lane_id / 4 of a fragment, 1 for the row 8
-// below; row_sum has this lane's keys alone.
+// P = 2^(scale * (S - maximum)), where maximum covers all keys of the row so far. The factor `shrink` rescales earlier
+// weights from the old maximum to the new one. i is 0 for row lane_id / 4 of a fragment and 1 for the row 8 below.
+// row_sum covers this lane's keys only.
 __device__ inline void online_softmax(
     uint32_t (&P_rmem)[TILES_KV][2], const Sums (&S_rmem)[TILES_KV], float (&row_max)[2], float (&row_sum)[2],
     float (&shrink)[2], float scale) {
@@ -240,10 +242,10 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_stages_split_q_tiling_
     const half* __restrict__ V,  // [B, H, N, D]
     half* __restrict__ O,        // [B, H, N, D]
     int N, float scale,
-    int slices) {  // D / BLOCK_D, of which the compiler knows nothing
+    int slices) {  // D / BLOCK_D, unknown to the compiler
     extern __shared__ __align__(16) unsigned char smem_bytes[];
     auto& smem = *reinterpret_cast<Smem<D>*>(smem_bytes);
-    // Blocks go along the queries of a head, so that those that run at a time share its K and V in L2.
+    // Consecutive blocks go along the queries of a head. Blocks that run at the same time then share its K and V in L2.
     const int tiles_q = (N - 1) / BLOCK_Q + 1;
     const int64_t head = int64_t{blockIdx.x / tiles_q} * N * D;
     const int off_q = blockIdx.x % tiles_q * BLOCK_Q;
@@ -267,11 +269,11 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_stages_split_q_tiling_
     for (int tile = 0; tile < tiles_kv; ++tile) {
         const int off_kv = tile * BLOCK_KV;
         Sums S_rmem[TILES_KV] = {};
-#pragma unroll 1  // the body is as long for any D
+#pragma unroll 1  // the body has the same length for any D
         for (int slice = 0; slice < SLICES; ++slice) {
             const int step = tile * SLICES + slice;
-            cp_async_wait<STAGES - 2>();  // this thread's part of the slice has arrived; later ones may be on their way
-            __syncthreads();              // so has everybody's, and everybody has left the step before
+            cp_async_wait<STAGES - 2>();  // this thread's part of the slice has arrived; later slices may be in flight
+            __syncthreads();              // all parts have arrived, and all threads are done with the step before
             load_qk(step + STAGES - 1);
             load_tile<D>(smem.V[slice], V + head + int64_t{off_kv} * D + slice * BLOCK_D, N - off_kv);
             cp_async_commit();
@@ -286,7 +288,8 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_stages_split_q_tiling_
         __syncthreads();
 #pragma unroll
         for (int slice = 0; slice < SLICES; ++slice) {
-            // Always so. A branch keeps the compiler from holding sums of many slices at a time, for which registers lack.
+            // Always true. The branch keeps the compiler from holding sums of many slices at once, for which there are
+            // too few registers.
             if (slice < slices) multiply_pv(O_rmem[slice], P_rmem, smem.V[slice], shrink);
         }
     }
@@ -311,7 +314,7 @@ template <int D>
 void launch(const half* Q, const half* K, const half* V, half* O, int heads, int N, cudaStream_t stream) {
     const int tiles_q = (N - 1) / BLOCK_Q + 1;
     const float scale = static_cast<float>(M_LOG2E / std::sqrt(double{D}));  // exp(x) is 2^(x log2(e))
-    // More than 48 KB of shared memory have to be asked for.
+    // More than 48 KB of shared memory must be requested.
     const auto kernel = flash_attn_mma_stages_split_q_tiling_qk_swizzle_qk_kernel<D>;
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Smem<D>));
     kernel<<<heads * tiles_q, THREADS, sizeof(Smem<D>), stream>>>(Q, K, V, O, N, scale, D / BLOCK_D);

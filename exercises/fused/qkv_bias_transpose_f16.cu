@@ -3,16 +3,16 @@
 // Shapes     qkv: [batch, seq, 3, heads, dim], bias: [3, heads, dim], q, k, v: [batch, heads, seq, dim] f16,
 //            contiguous, 16-byte aligned bases, any batch, seq >= 0, heads, dim >= 1
 // Technique  a thread owns eight columns of four tokens; a head's dim elements stay together, so no tile is transposed
-// New        over add_bias_gelu_f16: what is read as one row is written as pieces of dim elements to three tensors
+// New        over add_bias_gelu_f16: one input row is stored as pieces of dim elements in three tensors
 // Bound      memory bandwidth
 #include "kata.cuh"
 #include <cstdint>
 #include <cuda_fp16.h>
 
 constexpr int THREADS = 256;
-constexpr int TOKENS = 4;  // tokens of a thread, one after the other in a sequence
+constexpr int TOKENS = 4;  // tokens per thread, consecutive in a sequence
 
-// Pack is what one access moves. Its VEC elements divide dim: a vector lies in one head as a whole.
+// Pack is the type of one access. Its VEC elements divide dim: a vector belongs to one head.
 template <typename Pack>
 constexpr int VEC = sizeof(Pack) / sizeof(half);
 
@@ -39,8 +39,8 @@ __global__ void __launch_bounds__(THREADS) qkv_bias_transpose_f16_kernel(
     //   far apart are two tokens here? (~5 lines)
     // END TODO(2)
     const half* addend = reinterpret_cast<const half*>(&bias_rmem);
-    // TODO(3): Add, each sum rounded once, and store each token that the sequence has by one access of type Pack. How
-    //   far apart are two tokens there? (~6 lines)
+    // TODO(3): Add, round each sum once, and store each token that the sequence has by one access of type Pack. How far
+    //   apart are two tokens there? (~6 lines)
     // END TODO(3)
 }
 
@@ -58,7 +58,7 @@ KATA_EXPORT void qkv_bias_transpose_f16(
     const half* qkv, const half* bias, half* q, half* k, half* v, int batch, int seq, int heads, int dim,
     cudaStream_t stream) {
     if (batch == 0 || seq == 0) return;  // a grid of no blocks is an invalid launch
-    // Only where 8 divides dim does every head of every token start at a multiple of 16 bytes.
+    // Every head of every token starts at a multiple of 16 bytes only if 8 divides dim.
     if (dim % 8 == 0) {
         launch<uint4>(qkv, bias, q, k, v, batch, seq, heads, dim, stream);
     } else {

@@ -1,11 +1,12 @@
 // linear_attention_causal_f32: O[t] = sum over s <= t of (Q[t] . K[s]) V[s], attention without the softmax
 //
 // Shapes     Q, K, V, O: [B, H, N, 64] f32, contiguous, 16-byte aligned bases, any B, H, N >= 0; all values finite
-// Technique  chunks of 32 tokens: what came before the chunk is one 64x64 state, S = sum of K[s] V[s]^T, and only within
-//            the chunk are queries multiplied with keys. Segments of chunks run at once, each from its state; the states
-//            are sums over segments, and a prefix sum of these
-// New        over flash_attn_online_f16: no softmax, so the sums may be taken in another order, and N^2 becomes N
-// Bound      FMA throughput and shared memory, one as much as the other
+// Technique  chunks of 32 tokens: one 64x64 state, S = sum of K[s] V[s]^T, stands for all tokens before the chunk, and
+//            queries meet keys only within the chunk. Segments of chunks run in parallel, each from its state. A prefix
+//            sum over the segments' sums gives the states
+// New        over flash_attn_online_f16: no softmax, so the order of the sums is free, and the work grows with N
+//            instead of N^2
+// Bound      FMA throughput and shared memory, about equally
 #include "kata.cuh"
 #include <algorithm>
 #include <cstdint>
@@ -13,14 +14,14 @@
 constexpr int D = 64;      // columns of Q, K, V and O
 constexpr int CHUNK = 32;  // tokens
 constexpr int THREADS = 128;
-constexpr int MIN_BLOCKS = 4;      // per SM: 45.5 KB of shared memory each, and 128 registers a thread
+constexpr int MIN_BLOCKS = 4;      // per SM: 45.5 KB of shared memory each, and 128 registers per thread
 constexpr int VEC = 4;             // floats in one access of 16 bytes
-constexpr int PAD = 4;             // floats that lengthen a row: eight rows at one column are then in different banks
-constexpr int MIN_SEGMENT = 2;     // chunks; fewer are not worth a state
-constexpr int MAX_SEGMENTS = 512;  // of all heads together, where these are cut: nearly one wave of 132 SMs
+constexpr int PAD = 4;             // floats that pad a row: eight rows at one column are then in different banks
+constexpr int MIN_SEGMENT = 2;     // chunks; fewer do not justify a state
+constexpr int MAX_SEGMENTS = 512;  // of all heads together, if these are cut: nearly one wave of 132 SMs
 
-// What a thread computes: of O VEC columns of every ROW_STEP-th row, of P every COL_THREADS-th column of the same rows,
-// of S VEC columns of neighbouring rows.
+// What a thread computes: VEC columns of every ROW_STEP-th row of O, every COL_THREADS-th column of the same rows of P,
+// and VEC columns of neighbouring rows of S.
 constexpr int COL_THREADS = D / VEC;
 constexpr int ROW_STEP = THREADS / COL_THREADS;
 constexpr int ROWS = CHUNK / ROW_STEP;  // of O and P
@@ -30,12 +31,13 @@ static_assert(ROWS * ROW_STEP == CHUNK && COLS_P * COL_THREADS == CHUNK, "the th
 static_assert(COL_THREADS == 16, "a warp's lanes are two rows of threads");
 static_assert(ROWS_S % VEC == 0, "a thread's rows of S are read as vectors of a row of K");
 
-// The state that a segment starts from, [B * H, segments, D, D]; first what the segment before adds to it. Launches that
-// run at the same time would share them.
+// The state that a segment starts from, [B * H, segments, D, D]; before the scan, what the preceding segment adds to
+// it. Concurrent launches would share them.
 __device__ alignas(16) float states[MAX_SEGMENTS * D * D];
 
-// This thread's place among ROW_STEP x COL_THREADS. In a warp lanes n and n ^ 1 have the same row, n and n ^ 2 the same
-// columns: then a load of 16 bytes a lane, of either operand, returns half as many different bytes, in half the cycles.
+// This thread's position in ROW_STEP x COL_THREADS. In a warp, lanes n and n ^ 1 have the same row, and lanes n and
+// n ^ 2 the same columns. A load of 16 bytes per lane, of either operand, then returns half as many different bytes in
+// half the cycles.
 __device__ inline int thread_row() {
     return threadIdx.x / 32 * 2 + threadIdx.x / 2 % 2;
 }
@@ -44,7 +46,7 @@ __device__ inline int thread_col() {
     return threadIdx.x % 32 / 4 * 2 + threadIdx.x % 2;
 }
 
-// global -> shared: the rows of a chunk, left of which are there; the others become 0, which adds nothing to any sum.
+// global -> shared: the rows of a chunk, of which `left` exist. The others become 0, which adds nothing to any sum.
 template <int STRIDE>
 __device__ inline void load_tile(float (&smem)[CHUNK][STRIDE], const float* gmem, int left) {
 #pragma unroll
@@ -66,7 +68,7 @@ __device__ inline void store_smem(float* to, const float (&from)[VEC]) {
     *reinterpret_cast<float4*>(to) = make_float4(from[0], from[1], from[2], from[3]);
 }
 
-// As an assignment it may become four stores: nvcc does not always see that the address is a multiple of 16.
+// A plain assignment may become four stores: nvcc does not always see that the address is a multiple of 16.
 __device__ inline void store_gmem(float* to, const float (&from)[VEC]) {
     __stcg(reinterpret_cast<float4*>(to), make_float4(from[0], from[1], from[2], from[3]));
 }
@@ -120,11 +122,11 @@ __device__ inline void add_kv(
     float (&S_rmem)[ROWS_S][VEC], const float (&K_smem)[CHUNK][D + PAD], const float (&V_smem)[CHUNK][D]) {
     const int row = thread_row() * ROWS_S;
     const int col = thread_col() * VEC;
-    // TODO(1): An outer product for each token: column `token` of K^T is row `token` of K. (~11 lines)
+    // TODO(1): Add one outer product per token: column `token` of K^T is row `token` of K. (~11 lines)
     // END TODO(1)
 }
 
-// What each segment but a head's last adds to the state, for the segment behind it.
+// What each segment, except a head's last, adds to the state of the next segment.
 __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) linear_attention_causal_f32_states_kernel(
     const float* __restrict__ K,  // [B * H, N, D]
     const float* __restrict__ V,  // [B * H, N, D]
@@ -134,7 +136,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) linear_attention_causal_f
     const int64_t head = blockIdx.x / (segments - 1);
     const int segment = blockIdx.x % (segments - 1);
     float S_rmem[ROWS_S][VEC] = {};
-    // TODO(2): The sum of K^T V over the chunks of this segment. Two barriers a chunk. (~8 lines)
+    // TODO(2): The sum of K^T V over the chunks of this segment. Two barriers per chunk. (~8 lines)
     // END TODO(2)
     float* const state = states + (head * segments + segment + 1) * (D * D);
     const int row = thread_row() * ROWS_S;
@@ -142,20 +144,21 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) linear_attention_causal_f
     for (int i = 0; i < ROWS_S; ++i) store_gmem(state + (row + i) * D + thread_col() * VEC, S_rmem[i]);
 }
 
-// From what each segment adds to what each starts from: a prefix sum over a head's segments, a thread to an element.
+// Turns what each segment adds into what each segment starts from: a prefix sum over a head's segments, one thread per
+// element.
 __global__ void __launch_bounds__(THREADS) linear_attention_causal_f32_prefix_kernel(int segments) {
-    constexpr int BATCH = 8;  // loads on their way at once
+    constexpr int BATCH = 8;  // loads in flight at once
     const int64_t head = blockIdx.x / (D * D / THREADS);
     float* const element = states + head * segments * (D * D) + blockIdx.x % (D * D / THREADS) * THREADS + threadIdx.x;
     float sum = 0.0f;
     for (int first = 1; first < segments; first += BATCH) {
-        // TODO(3): The next BATCH segments' elements: load those that there are, add each to the sum, and store the sum
-        //   in its place. All loads come before the first store. (~8 lines)
+        // TODO(3): Load the elements of the next BATCH segments, as far as these exist. Add each to the sum, and store
+        //   the sum in its place. All loads come before the first store. (~8 lines)
         // END TODO(3)
     }
 }
 
-// O of one segment, chunk after chunk, S being the state before the chunk: O = Q S + mask(Q K^T) V, then S += K^T V.
+// O of one segment, chunk after chunk. S is the state before the chunk: O = Q S + mask(Q K^T) V, then S += K^T V.
 __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) linear_attention_causal_f32_kernel(
     const float* __restrict__ Q,  // [B * H, N, D]
     const float* __restrict__ K,  // [B * H, N, D]
@@ -184,8 +187,9 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) linear_attention_causal_f
         load_tile(K_smem, K + off, N - off_n);
         load_tile(V_smem, V + off, N - off_n);
         float O_rmem[ROWS][VEC] = {};
-        // TODO(4): S to shared memory, where the product Q S needs it; P = Q K^T of this chunk, to shared memory, with 0
-        //   for every key after the query; then both products, and S for the next chunk. Three barriers. (~18 lines)
+        // TODO(4): Store S in shared memory for the product Q S. Store P = Q K^T of this chunk in shared memory, with 0
+        //   for every key after the query. Compute both products, then S for the next chunk. Three barriers.
+        //   (~18 lines)
         // END TODO(4)
 #pragma unroll
         for (int i = 0; i < ROWS; ++i) {
@@ -201,11 +205,11 @@ KATA_EXPORT void linear_attention_causal_f32(
     if (heads == 0 || N == 0) return;  // a grid of no blocks is an invalid launch
     const int chunks = (N - 1) / CHUNK + 1;
     int segments = 0;
-    // TODO(5): As many segments of a head as MAX_SEGMENTS allows for all heads, and as MIN_SEGMENT
-    //   allows, rounded up: the last may be shorter. (~1 line)
+    // TODO(5): As many segments per head as MAX_SEGMENTS allows for all heads and as MIN_SEGMENT allows, rounded up:
+    //   the last may be shorter. (~1 line)
     // END TODO(5)
     const int segment_chunks = (chunks - 1) / segments + 1;  // the last segments may have fewer, or none
-    // A stream runs them one after the other.
+    // A stream runs them in order.
     if (segments > 1) {
         linear_attention_causal_f32_states_kernel<<<heads*(segments - 1), THREADS, 0, stream>>>(
             K, V, N, segments, segment_chunks);

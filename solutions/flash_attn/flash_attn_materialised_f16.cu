@@ -1,11 +1,11 @@
-// flash_attn_materialised_f16: O = softmax(Q K^T / sqrt(D)) V in three kernels, all logits in memory between them
+// flash_attn_materialised_f16: O = softmax(Q K^T / sqrt(D)) V in three kernels, with all logits in memory
 //
 // Shapes     Q, K, V, O: [B, H, N, D] f16, contiguous, 16-byte aligned bases, D one of 32, 64, 96, 128
 // Technique  S = Q K^T / sqrt(D) in 32x32 tiles, softmax of the rows of S in place, O = S V in 32x32 tiles
-// New        over safe_softmax_f32: a product before it and one behind it. S takes N * N floats for each head, so it is
-//            made for some heads at a time, in SCRATCH bytes
-// Bound      shared memory in the products. Were these free: memory, as S is written twice and read four times, and is
-//            N / D times as long as Q is
+// New        over safe_softmax_f32: a matrix product before it and another after it. S takes N * N floats per head, so
+//            the launcher computes it for a few heads at a time, in SCRATCH bytes
+// Bound      shared memory in the products. With faster products: memory, because S is written twice and read four
+//            times, and is N / D times as large as Q
 #include "kata.cuh"
 #include <algorithm>
 #include <cmath>
@@ -13,16 +13,16 @@
 #include <cuda_fp16.h>
 
 constexpr int TILE = 32;              // of queries, of keys, of D
-constexpr int THREADS = TILE * TILE;  // one for each element of a tile
+constexpr int THREADS = TILE * TILE;  // one per element of a tile
 constexpr int WARP_SIZE = 32;
-constexpr int WARPS = 8;                       // rows of S that a block of the softmax takes, one for each warp
-constexpr int64_t SCRATCH = int64_t{1} << 28;  // bytes for S, or those of one head where that needs more
+constexpr int WARPS = 8;                       // rows of S per block of the softmax, one per warp
+constexpr int64_t SCRATCH = int64_t{1} << 28;  // bytes for S, or those of one head if that needs more
 static_assert(TILE == WARP_SIZE, "a warp's lanes are the columns of a tile");
-// Floats that lengthen a row in shared memory: the elements of a column are then in different banks.
+// Floats that pad a row in shared memory. The elements of a column are then in different banks.
 constexpr int PAD = 1;
 
-// global -> shared: the tile of X, a matrix of cols columns, that begins at X[0]. Of its rows, left are there from here
-// on; the others become 0, and so do columns from left_cols on.
+// global -> shared: one tile of X, whose rows have cols columns. The tile starts at X[0]. It has `left` rows and
+// `left_cols` columns; the rest of X_smem becomes 0.
 template <typename T>
 __device__ inline void load_tile(float (&smem)[TILE][TILE + PAD], const T* X, int cols, int left, int left_cols) {
     const int row = threadIdx.x / TILE;
@@ -30,7 +30,7 @@ __device__ inline void load_tile(float (&smem)[TILE][TILE + PAD], const T* X, in
     smem[row][col] = row < left && col < left_cols ? static_cast<float>(X[int64_t{row} * cols + col]) : 0.0f;
 }
 
-// The lanes' values combined, in every lane. All 32 lanes must call them together.
+// Warp reductions; every lane gets the result. All 32 lanes must call them together.
 __device__ inline float warp_max(float value) {
 #pragma unroll
     for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2)
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(THREADS) flash_attn_materialised_f16_logits_ke
     int N, int D, float scale) {
     __shared__ float Q_smem[TILE][TILE + PAD];
     __shared__ float K_smem[TILE][TILE + PAD];
-    // Blocks go along the keys, then the queries, then the heads.
+    // Consecutive blocks go along the keys, then the queries, then the heads.
     const int tiles = (N - 1) / TILE + 1;
     const int off_k = blockIdx.x % tiles * TILE;
     const int off_q = blockIdx.x / tiles % tiles * TILE;
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(THREADS) flash_attn_materialised_f16_logits_ke
         load_tile(Q_smem, Q_tile + off_d, D, N - off_q, TILE);
         load_tile(K_smem, K_tile + off_d, D, N - off_k, TILE);
         __syncthreads();  // a thread reads rows that others loaded
-        // TODO(1): Add the products of this slice of D. A column of S is a key, and so a row of K_smem. (~2 lines)
+        // TODO(1): Add the products of this slice of D. A column of S is a key, which is a row of K_smem. (~2 lines)
 #pragma unroll
         for (int d = 0; d < TILE; ++d) sum += Q_smem[row][d] * K_smem[col][d];
         // END TODO(1)
@@ -82,8 +82,8 @@ __global__ void __launch_bounds__(WARPS* WARP_SIZE)
     const int64_t row = int64_t{blockIdx.x} * WARPS + threadIdx.x / WARP_SIZE;
     if (row >= rows) return;
     float* const S_row = S + row * N;
-    // TODO(2): Safe softmax in three passes, one warp to the row: its maximum, the sum of the exponentials, the
-    //   weights. (~7 lines)
+    // TODO(2): Safe softmax in three passes, one warp per row: its maximum, the sum of the exponentials, the weights.
+    //   (~7 lines)
     float max = -INFINITY;
     for (int key = lane_id; key < N; key += WARP_SIZE) max = fmaxf(max, S_row[key]);
     max = warp_max(max);
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(THREADS) flash_attn_materialised_f16_values_ke
     int N, int D) {
     __shared__ float S_smem[TILE][TILE + PAD];
     __shared__ float V_smem[TILE][TILE + PAD];
-    // Blocks go along D, then the queries, then the heads.
+    // Consecutive blocks go along D, then the queries, then the heads.
     const int tiles_q = (N - 1) / TILE + 1;
     const int tiles_d = D / TILE;
     const int off_d = blockIdx.x % tiles_d * TILE;
@@ -114,8 +114,8 @@ __global__ void __launch_bounds__(THREADS) flash_attn_materialised_f16_values_ke
     const int col = threadIdx.x % TILE;
     float sum = 0.0f;
     for (int off_k = 0; off_k < N; off_k += TILE) {
-        // TODO(3): Stage 32 keys of the weights and of V, then add their products. What lies past the last key must be
-        //   0 in both: a row of V that is not there may hold anything. Two barriers. (~6 lines)
+        // TODO(3): Stage 32 keys of the weights and of V, then add their products. Past the last key both must be 0: a
+        //   row of V that does not exist may hold anything. Two barriers. (~6 lines)
         load_tile(S_smem, S_tile + off_k, N, N - off_q, N - off_k);
         load_tile(V_smem, V_tile + int64_t{off_k} * D, D, N - off_k, TILE);
         __syncthreads();
@@ -142,8 +142,8 @@ KATA_EXPORT void flash_attn_materialised_f16(
         const int count = std::min(at_once, heads - head);
         const int64_t from = int64_t{head} * N * D;
         const int64_t rows = int64_t{count} * N;
-        // TODO(4): Launch the three kernels for the heads from here on, count of them. A stream runs them one after the
-        //   other, and the next turn's behind them, so that S can be used again. (~6 lines)
+        // TODO(4): Launch the three kernels for count heads, starting here. The stream runs them in order. The next
+        //   iteration comes after them, so S can be reused. (~6 lines)
         flash_attn_materialised_f16_logits_kernel<<<count * tiles * tiles, THREADS, 0, stream>>>(
             Q + from, K + from, S, N, D, scale);
         flash_attn_materialised_f16_softmax_kernel<<<(rows - 1) / WARPS + 1, WARPS * WARP_SIZE, 0, stream>>>(

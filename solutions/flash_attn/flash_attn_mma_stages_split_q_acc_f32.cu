@@ -1,10 +1,10 @@
 // flash_attn_mma_stages_split_q_acc_f32: O = softmax(Q K^T / sqrt(D)) V, every sum in float
 //
 // Shapes     Q, K, V, O: [B, H, N, D] f16, contiguous, 16-byte aligned bases, D one of 32, 64, 96, 128
-// Technique  64 queries per block, 16 a warp, that meet tile after tile of 64 keys; K and V in two stages each
-// New        over flash_attn_mma_stages_split_q: the mma accumulates in float. Logits may exceed 65504 and keep 24
-//            bits, for twice the registers of S and of P V
-// Bound      shared memory: with 16 queries a warp every fragment of K and of V is read for one mma
+// Technique  64 queries per block, 16 per warp; a loop over tiles of 64 keys; K and V in two stages each
+// New        over flash_attn_mma_stages_split_q: mma accumulates in float. Logits may exceed 65504 and keep 24 bits,
+//            for twice the registers of S and of P V
+// Bound      shared memory: with 16 queries per warp, every fragment of K and of V is read for one mma
 #include "kata.cuh"
 #include <cmath>
 #include <cstdint>
@@ -15,16 +15,16 @@ constexpr int MMA_N = 8;
 constexpr int MMA_K = 16;
 constexpr int WARPS = 4;
 constexpr int THREADS = WARPS * 32;
-constexpr int BLOCK_Q = WARPS * MMA_M;  // queries of a block
-constexpr int BLOCK_KV = 64;            // keys, and rows of V, of a tile
+constexpr int BLOCK_Q = WARPS * MMA_M;  // queries per block
+constexpr int BLOCK_KV = 64;            // keys, and rows of V, per tile
 constexpr int TILES_KV = BLOCK_KV / MMA_N;
 constexpr int STAGES = 2;  // slots for tiles of K, and as many for tiles of V
 constexpr int CHUNK = 8;   // halves in one access of 16 bytes
-// Halves that lengthen a row in shared memory. The eight rows that ldmatrix reads at a time then begin 16 bytes apart, in
-// units of all 32 banks, and meet no bank twice.
+// Halves that pad a row in shared memory. The eight rows that ldmatrix reads at a time then start 16 bytes apart modulo
+// the 128 bytes of the 32 banks. They touch no bank twice.
 constexpr int PAD = CHUNK;
 
-// What a block keeps in shared memory.
+// The shared memory of a block.
 template <int D>
 struct Smem {
     half Q[BLOCK_Q][D + PAD];
@@ -32,8 +32,8 @@ struct Smem {
     half V[STAGES][BLOCK_KV][D + PAD];
 };
 
-// shared -> registers: four 8x8 matrices. Lane l gives the address of row l % 8 of matrix l / 8, and gets of every
-// matrix elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4 (PTX ISA, "Warp-level matrix load instruction: ldmatrix").
+// shared -> registers: four 8x8 matrices. Lane l passes the address of row l % 8 of matrix l / 8. From each matrix it
+// gets elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4 (PTX ISA, "Warp-level matrix load instruction: ldmatrix").
 __device__ inline void ldmatrix_x4(uint32_t (&regs)[4], const half* row) {
     const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -42,7 +42,7 @@ __device__ inline void ldmatrix_x4(uint32_t (&regs)[4], const half* row) {
                  : "memory");
 }
 
-// The same with each matrix transposed on its way: a lane gets elements l / 4 of rows 2 * (l % 4) and 2 * (l % 4) + 1.
+// The same with each matrix transposed: a lane gets elements l / 4 of rows 2 * (l % 4) and 2 * (l % 4) + 1.
 __device__ inline void ldmatrix_x4_trans(uint32_t (&regs)[4], const half* row) {
     const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -51,13 +51,13 @@ __device__ inline void ldmatrix_x4_trans(uint32_t (&regs)[4], const half* row) {
                  : "memory");
 }
 
-// A lane's sums of one mma [16, 8], in float: two neighbouring columns of row lane_id / 4, and of the row 8 below.
+// A lane's sums of one mma [16, 8], in float: two neighbouring columns of row lane_id / 4 and of the row 8 below.
 using Sums = float[4];
 
-// c += a @ b for a [16, 16], b [16, 8], c [16, 8]; the fragments are those of PTX ISA, "Matrix Fragments for
-// mma.m16n8k16 with floating point type".
+// c += a @ b for a [16, 16], b [16, 8], c [16, 8]. PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point
+// type", defines the fragments.
 __device__ inline void mma_m16n8k16(Sums& c, const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    // TODO(1): The mma.sync of m16n8k16 with operands in half and sums in float, of which a lane has four. (~5 lines)
+    // TODO(1): The mma.sync of m16n8k16 with half operands and float sums, of which a lane has four. (~5 lines)
     asm volatile(
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
         "{%0, %1, %2, %3};"
@@ -66,7 +66,7 @@ __device__ inline void mma_m16n8k16(Sums& c, const uint32_t (&a)[4], uint32_t b0
     // END TODO(1)
 }
 
-// 2^x, within 2 in the last place; 0 below 2^-126 (PTX ISA, "ex2").
+// 2^x, accurate to 2 ulp; 0 below 2^-126 (PTX ISA, "ex2").
 __device__ inline float exp2_approx(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -78,23 +78,23 @@ __device__ inline uint32_t pack(float2 pair) {
     return reinterpret_cast<const uint32_t&>(halves);
 }
 
-// The two columns of one row: i is 0 for the upper one, 1 for the row 8 below.
+// The two columns of one row: i is 0 for the upper row and 1 for the row 8 below.
 __device__ inline float2 get_row(const Sums& sums, int i) {
     float2 pair = {};
-    // TODO(2): The sums 0 and 1 are of the upper row, 2 and 3 of the lower. (~1 line)
+    // TODO(2): Sums 0 and 1 belong to the upper row, 2 and 3 to the lower. (~1 line)
     pair = {sums[2 * i], sums[2 * i + 1]};
     // END TODO(2)
     return pair;
 }
 
 __device__ inline void set_row(Sums& sums, int i, float2 pair) {
-    // TODO(3): As get_row has it. (~2 lines)
+    // TODO(3): The inverse of get_row. (~2 lines)
     sums[2 * i] = pair.x;
     sums[2 * i + 1] = pair.y;
     // END TODO(3)
 }
 
-// The four lanes of a quad, 4 i to 4 i + 3, hold one row of a fragment between them.
+// Reductions over a quad: lanes 4 i to 4 i + 3, which together hold one row of a fragment.
 __device__ inline float quad_max(float x) {
     x = fmaxf(x, __shfl_xor_sync(0xffffffff, x, 1));
     return fmaxf(x, __shfl_xor_sync(0xffffffff, x, 2));
@@ -105,27 +105,27 @@ __device__ inline float quad_sum(float x) {
     return x + __shfl_xor_sync(0xffffffff, x, 2);
 }
 
-// global -> shared: 16 bytes, passing no register. They have arrived when a wait for their group is over. Where inside is
-// false nothing is read and zeros are written (PTX ISA, "cp.async": src-size).
+// global -> shared: 16 bytes, without registers. They have arrived once a wait for their group returns. If inside is
+// false, it reads nothing and writes zeros (PTX ISA, "cp.async": src-size).
 __device__ inline void cp_async16(half* smem, const half* gmem, bool inside) {
     const auto to = static_cast<uint32_t>(__cvta_generic_to_shared(smem));
     const size_t from = __cvta_generic_to_global(gmem);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0) : "memory");
 }
 
-// This thread's copies since the last commit become a group.
+// Makes a group of this thread's copies since the last commit.
 __device__ inline void cp_async_commit() {
     asm volatile("cp.async.commit_group;" : : : "memory");
 }
 
-// Wait until of this thread's groups only the last PENDING may be on their way.
+// Waits until at most the PENDING newest groups of this thread are in flight.
 template <int PENDING>
 __device__ inline void cp_async_wait() {
     asm volatile("cp.async.wait_group %0;" : : "n"(PENDING) : "memory");
 }
 
-// global -> shared: rows of D halves, of which the matrix has left rows from here on. The others become 0: a row of V that
-// is not there meets weights of 0, and 0 times what an unwritten row may hold could be nan.
+// global -> shared: rows of D halves. The matrix has `left` of them from here on. The others become 0: a row of V past
+// the end has weight 0, but unwritten memory may hold nan, and 0 * nan is nan.
 template <int D, int ROWS>
 __device__ inline void load_tile(half (&smem)[ROWS][D + PAD], const half* gmem, int left) {
     static_assert(ROWS * D / CHUNK % THREADS == 0, "every thread copies equally much");
@@ -138,8 +138,8 @@ __device__ inline void load_tile(half (&smem)[ROWS][D + PAD], const half* gmem, 
     }
 }
 
-// S = Q K^T: of a warp's 16 queries with the keys of a tile. The fragments of two neighbouring tiles of keys come with one
-// ldmatrix: lanes 0 to 15 give the rows of the left one, columns k and k + 8, the others those of the right.
+// S = Q K^T for a warp's 16 queries and the keys of a tile. One ldmatrix loads the fragments of two neighbouring tiles
+// of keys: lanes 0 to 15 address the left one, columns k and k + 8, and lanes 16 to 31 the right one.
 template <int D>
 __device__ inline void multiply_qk(
     Sums (&S_rmem)[TILES_KV], const half (&Q_smem)[BLOCK_Q][D + PAD], const half (&K_smem)[BLOCK_KV][D + PAD]) {
@@ -160,7 +160,7 @@ __device__ inline void multiply_qk(
     }
 }
 
-// The keys that the matrix does not have get -inf, and with it the weight 0.
+// Keys past the end of the matrix get -inf and therefore weight 0.
 __device__ inline void mask_keys(Sums (&S_rmem)[TILES_KV], int left) {
     const int lane_id = threadIdx.x % 32;
 #pragma unroll
@@ -174,9 +174,9 @@ __device__ inline void mask_keys(Sums (&S_rmem)[TILES_KV], int left) {
     }
 }
 
-// P = 2^(scale * (S - maximum)), maximum that of all keys of the row so far; shrink is what turns weights that
-// were taken from the maximum before into such from this one. i is 0 for the row lane_id / 4 of a fragment, 1 for the row 8
-// below; row_sum has this lane's keys alone.
+// P = 2^(scale * (S - maximum)), where maximum covers all keys of the row so far. The factor `shrink` rescales earlier
+// weights from the old maximum to the new one. i is 0 for row lane_id / 4 of a fragment and 1 for the row 8 below.
+// row_sum covers this lane's keys only.
 __device__ inline void online_softmax(
     uint32_t (&P_rmem)[TILES_KV][2], const Sums (&S_rmem)[TILES_KV], float (&row_max)[2], float (&row_sum)[2],
     float (&shrink)[2], float scale) {
@@ -240,7 +240,7 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_stages_split_q_acc_f32
     int N, float scale) {
     extern __shared__ __align__(16) unsigned char smem_bytes[];
     auto& smem = *reinterpret_cast<Smem<D>*>(smem_bytes);
-    // Blocks go along the queries of a head, so that those that run at a time share its K and V in L2.
+    // Consecutive blocks go along the queries of a head. Blocks that run at the same time then share its K and V in L2.
     const int tiles_q = (N - 1) / BLOCK_Q + 1;
     const int64_t head = int64_t{blockIdx.x / tiles_q} * N * D;
     const int off_q = blockIdx.x % tiles_q * BLOCK_Q;
@@ -263,8 +263,8 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_stages_split_q_acc_f32
     float row_max[2] = {-INFINITY, -INFINITY};
     float row_sum[2] = {};
     for (int tile = 0; tile < tiles_kv; ++tile) {
-        cp_async_wait<1>();  // this thread's part of K has arrived; V may be on its way
-        __syncthreads();     // so has everybody's, and everybody has left the tile before
+        cp_async_wait<1>();  // this thread's part of K has arrived; V may be in flight
+        __syncthreads();     // all parts have arrived, and all threads are done with the tile before
         load_k(tile + 1);
         Sums S_rmem[TILES_KV] = {};
         multiply_qk<D>(S_rmem, smem.Q, smem.K[tile % STAGES]);
@@ -273,7 +273,7 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_stages_split_q_acc_f32
         uint32_t P_rmem[TILES_KV][2];
         float shrink[2];
         online_softmax(P_rmem, S_rmem, row_max, row_sum, shrink, scale);
-        cp_async_wait<1>();  // V has arrived; the next K may be on its way
+        cp_async_wait<1>();  // V has arrived; the next K may be in flight
         __syncthreads();
         load_v(tile + 1);
         multiply_pv<D>(O_rmem, P_rmem, smem.V[tile % STAGES], shrink);
@@ -299,7 +299,7 @@ template <int D>
 void launch(const half* Q, const half* K, const half* V, half* O, int heads, int N, cudaStream_t stream) {
     const int tiles_q = (N - 1) / BLOCK_Q + 1;
     const float scale = static_cast<float>(M_LOG2E / std::sqrt(double{D}));  // exp(x) is 2^(x log2(e))
-    // More than 48 KB of shared memory have to be asked for.
+    // More than 48 KB of shared memory must be requested.
     const auto kernel = flash_attn_mma_stages_split_q_acc_f32_kernel<D>;
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Smem<D>));
     kernel<<<heads * tiles_q, THREADS, sizeof(Smem<D>), stream>>>(Q, K, V, O, N, scale);

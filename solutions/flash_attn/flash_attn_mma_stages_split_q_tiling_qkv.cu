@@ -1,11 +1,11 @@
 // flash_attn_mma_stages_split_q_tiling_qkv: O = softmax(Q K^T / sqrt(D)) V in memory that does not grow with D
 //
 // Shapes     Q, K, V, O: [B, H, N, D] f16, contiguous, 16-byte aligned bases, D one of 32, 64, 96, 128, 256, 512, 1024
-// Technique  64 queries per block, 16 a warp, and at most 256 columns of O; slices of 32 columns of Q and K, then of V, of
-//            tile after tile of 64 keys pass through rings of three slots
-// New        over flash_attn_mma_stages_split_q_tiling_qk: V is streamed as well, and other blocks make other columns of O.
-//            The price: each of them computes all of Q K^T, twice as often as needed at D = 512, four times at 1024
-// Bound      shared memory, and L2: Q, K and a part of V are read for every 64 queries and 256 columns of O
+// Technique  64 queries per block, 16 per warp, and at most 256 columns of O; for each tile of 64 keys, slices of 32
+//            columns of Q and K, then of V, pass through rings of three slots
+// New        over flash_attn_mma_stages_split_q_tiling_qk: V is streamed too, and other blocks compute other columns of
+//            O. Each of them computes all of Q K^T: twice as often as needed at D = 512, four times at 1024
+// Bound      shared memory, and L2: Q, K and a part of V are read per 64 queries and 256 columns of O
 #include "kata.cuh"
 #include <cmath>
 #include <cstdint>
@@ -16,27 +16,27 @@ constexpr int MMA_N = 8;
 constexpr int MMA_K = 16;
 constexpr int WARPS = 4;
 constexpr int THREADS = WARPS * 32;
-constexpr int BLOCK_Q = WARPS * MMA_M;  // queries of a block
-constexpr int BLOCK_KV = 64;            // keys, and rows of V, of a tile
+constexpr int BLOCK_Q = WARPS * MMA_M;  // queries per block
+constexpr int BLOCK_KV = 64;            // keys, and rows of V, per tile
 constexpr int TILES_KV = BLOCK_KV / MMA_N;
 constexpr int BLOCK_D = 32;  // columns of Q, K and V in a slice
 constexpr int TILES_D = BLOCK_D / MMA_N;
-constexpr int MAX_COLS = 256;  // columns of O that a block can make: those of 16 rows are half of a warp's registers
+constexpr int MAX_COLS = 256;  // columns of O per block: those of 16 rows are half of a warp's registers
 constexpr int STAGES = 3;      // slots for slices of Q, and as many for K and V
 constexpr int CHUNK = 8;       // halves in one access of 16 bytes
-// Halves that lengthen a row in shared memory. The eight rows that ldmatrix reads at a time then begin 16 bytes apart, in
-// units of all 32 banks, and meet no bank twice.
+// Halves that pad a row in shared memory. The eight rows that ldmatrix reads at a time then start 16 bytes apart modulo
+// the 128 bytes of the 32 banks. They touch no bank twice.
 constexpr int PAD = CHUNK;
 
-// What a block keeps in shared memory.
+// The shared memory of a block.
 struct Smem {
     half Q[STAGES][BLOCK_Q][BLOCK_D + PAD];
     half K[STAGES][BLOCK_KV][BLOCK_D + PAD];
     half V[STAGES][BLOCK_KV][BLOCK_D + PAD];
 };
 
-// shared -> registers: four 8x8 matrices. Lane l gives the address of row l % 8 of matrix l / 8, and gets of every
-// matrix elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4 (PTX ISA, "Warp-level matrix load instruction: ldmatrix").
+// shared -> registers: four 8x8 matrices. Lane l passes the address of row l % 8 of matrix l / 8. From each matrix it
+// gets elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4 (PTX ISA, "Warp-level matrix load instruction: ldmatrix").
 __device__ inline void ldmatrix_x4(uint32_t (&regs)[4], const half* row) {
     const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -45,7 +45,7 @@ __device__ inline void ldmatrix_x4(uint32_t (&regs)[4], const half* row) {
                  : "memory");
 }
 
-// The same with each matrix transposed on its way: a lane gets elements l / 4 of rows 2 * (l % 4) and 2 * (l % 4) + 1.
+// The same with each matrix transposed: a lane gets elements l / 4 of rows 2 * (l % 4) and 2 * (l % 4) + 1.
 __device__ inline void ldmatrix_x4_trans(uint32_t (&regs)[4], const half* row) {
     const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -54,18 +54,18 @@ __device__ inline void ldmatrix_x4_trans(uint32_t (&regs)[4], const half* row) {
                  : "memory");
 }
 
-// A lane's sums of one mma [16, 8], in half: two neighbouring columns of row lane_id / 4, and of the row 8 below.
+// A lane's sums of one mma [16, 8], in half: two neighbouring columns of row lane_id / 4 and of the row 8 below.
 using Sums = uint32_t[2];
 
-// c += a @ b for a [16, 16], b [16, 8], c [16, 8]; the fragments are those of PTX ISA, "Matrix Fragments for
-// mma.m16n8k16 with floating point type".
+// c += a @ b for a [16, 16], b [16, 8], c [16, 8]. PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point
+// type", defines the fragments.
 __device__ inline void mma_m16n8k16(Sums& c, const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0, %1}, {%2, %3, %4, %5}, {%6, %7}, {%0, %1};"
                  : "+r"(c[0]), "+r"(c[1])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// 2^x, within 2 in the last place; 0 below 2^-126 (PTX ISA, "ex2").
+// 2^x, accurate to 2 ulp; 0 below 2^-126 (PTX ISA, "ex2").
 __device__ inline float exp2_approx(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -77,7 +77,7 @@ __device__ inline uint32_t pack(float2 pair) {
     return reinterpret_cast<const uint32_t&>(halves);
 }
 
-// The two columns of one row: i is 0 for the upper one, 1 for the row 8 below.
+// The two columns of one row: i is 0 for the upper row and 1 for the row 8 below.
 __device__ inline float2 get_row(const Sums& sums, int i) {
     return __half22float2(reinterpret_cast<const half2&>(sums[i]));
 }
@@ -86,7 +86,7 @@ __device__ inline void set_row(Sums& sums, int i, float2 pair) {
     sums[i] = pack(pair);
 }
 
-// The four lanes of a quad, 4 i to 4 i + 3, hold one row of a fragment between them.
+// Reductions over a quad: lanes 4 i to 4 i + 3, which together hold one row of a fragment.
 __device__ inline float quad_max(float x) {
     x = fmaxf(x, __shfl_xor_sync(0xffffffff, x, 1));
     return fmaxf(x, __shfl_xor_sync(0xffffffff, x, 2));
@@ -97,27 +97,27 @@ __device__ inline float quad_sum(float x) {
     return x + __shfl_xor_sync(0xffffffff, x, 2);
 }
 
-// global -> shared: 16 bytes, passing no register. They have arrived when a wait for their group is over. Where inside is
-// false nothing is read and zeros are written (PTX ISA, "cp.async": src-size).
+// global -> shared: 16 bytes, without registers. They have arrived once a wait for their group returns. If inside is
+// false, it reads nothing and writes zeros (PTX ISA, "cp.async": src-size).
 __device__ inline void cp_async16(half* smem, const half* gmem, bool inside) {
     const auto to = static_cast<uint32_t>(__cvta_generic_to_shared(smem));
     const size_t from = __cvta_generic_to_global(gmem);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0) : "memory");
 }
 
-// This thread's copies since the last commit become a group.
+// Makes a group of this thread's copies since the last commit.
 __device__ inline void cp_async_commit() {
     asm volatile("cp.async.commit_group;" : : : "memory");
 }
 
-// Wait until of this thread's groups only the last PENDING may be on their way.
+// Waits until at most the PENDING newest groups of this thread are in flight.
 template <int PENDING>
 __device__ inline void cp_async_wait() {
     asm volatile("cp.async.wait_group %0;" : : "n"(PENDING) : "memory");
 }
 
-// global -> shared: a slice of rows of D halves, of which the matrix has left rows from here on. The others become 0: a row
-// of V that is not there meets weights of 0, and 0 times what an unwritten row may hold could be nan.
+// global -> shared: a slice of rows of D halves. The matrix has `left` of them from here on. The others become 0: a row
+// of V past the end has weight 0, but unwritten memory may hold nan, and 0 * nan is nan.
 template <int D, int ROWS>
 __device__ inline void load_tile(half (&smem)[ROWS][BLOCK_D + PAD], const half* gmem, int left) {
     static_assert(ROWS * BLOCK_D / CHUNK % THREADS == 0, "every thread copies equally much");
@@ -130,8 +130,9 @@ __device__ inline void load_tile(half (&smem)[ROWS][BLOCK_D + PAD], const half* 
     }
 }
 
-// S += Q K^T over a slice: of a warp's 16 queries with the keys of a tile. The fragments of two neighbouring tiles of keys
-// come with one ldmatrix: lanes 0 to 15 give the rows of the left one, columns k and k + 8, the others those of the right.
+// S += Q K^T over a slice, for a warp's 16 queries and the keys of a tile. One ldmatrix loads the fragments of two
+// neighbouring tiles of keys: lanes 0 to 15 address the left one, columns k and k + 8, and lanes 16 to 31 the right
+// one.
 __device__ inline void multiply_qk(
     Sums (&S_rmem)[TILES_KV], const half (&Q_smem)[BLOCK_Q][BLOCK_D + PAD],
     const half (&K_smem)[BLOCK_KV][BLOCK_D + PAD]) {
@@ -152,7 +153,7 @@ __device__ inline void multiply_qk(
     }
 }
 
-// The keys that the matrix does not have get -inf, and with it the weight 0.
+// Keys past the end of the matrix get -inf and therefore weight 0.
 __device__ inline void mask_keys(Sums (&S_rmem)[TILES_KV], int left) {
     const int lane_id = threadIdx.x % 32;
 #pragma unroll
@@ -166,16 +167,16 @@ __device__ inline void mask_keys(Sums (&S_rmem)[TILES_KV], int left) {
     }
 }
 
-// P = 2^(scale * (S - maximum)), maximum that of all keys of the row so far; shrink is what turns weights that
-// were taken from the maximum before into such from this one. i is 0 for the row lane_id / 4 of a fragment, 1 for the row 8
-// below; row_sum has this lane's keys alone.
+// P = 2^(scale * (S - maximum)), where maximum covers all keys of the row so far. The factor `shrink` rescales earlier
+// weights from the old maximum to the new one. i is 0 for row lane_id / 4 of a fragment and 1 for the row 8 below.
+// row_sum covers this lane's keys only.
 __device__ inline void online_softmax(
     uint32_t (&P_rmem)[TILES_KV][2], const Sums (&S_rmem)[TILES_KV], float (&row_max)[2], float (&row_sum)[2],
     float (&shrink)[2], float scale) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        // TODO(1): row_max of this row becomes the maximum of what it was and of S, over the lanes of the quad; shrink is
-        //   2^(scale * (old - new)), which is 0 for the first tile, whose old maximum is -inf. (~8 lines)
+        // TODO(1): row_max of this row becomes the maximum of its old value and S, over the lanes of the quad.
+        //   shrink = 2^(scale * (old - new)), which is 0 for the first tile, because old is -inf. (~8 lines)
         float max = row_max[i];
 #pragma unroll
         for (int n = 0; n < TILES_KV; ++n) {
@@ -186,8 +187,8 @@ __device__ inline void online_softmax(
         shrink[i] = exp2_approx(scale * (row_max[i] - max));
         row_max[i] = max;
         // END TODO(1)
-        // TODO(2): P from S, in half. row_sum shrinks, and gets the weights of this lane as they are before they are
-        //   rounded. (~7 lines)
+        // TODO(2): Compute P from S, in half. Rescale row_sum, then add this lane's weights before they are rounded.
+        //   (~7 lines)
         row_sum[i] *= shrink[i];
 #pragma unroll
         for (int n = 0; n < TILES_KV; ++n) {
@@ -206,8 +207,8 @@ __device__ inline void multiply_pv(
     const float (&shrink)[2]) {
     const int lane_id = threadIdx.x % 32;
     Sums PV_rmem[TILES_D] = {};
-    // TODO(3): PV = P V. Two tiles of P, 16x8 each, lie in the registers as one fragment of A, 16x16, is asked for. V is
-    //   [keys, D], so its fragments of B come with ldmatrix_x4_trans, of two neighbouring tiles at a time. (~11 lines)
+    // TODO(3): PV = P V. In registers, two tiles of P, 16x8 each, already form one fragment of A, 16x16. V is
+    //   [keys, D], so ldmatrix_x4_trans loads its fragments of B, two neighbouring tiles at a time. (~11 lines)
 #pragma unroll
     for (int k = 0; k < TILES_KV; k += 2) {
         const uint32_t a[4] = {P_rmem[k][0], P_rmem[k][1], P_rmem[k + 1][0], P_rmem[k + 1][1]};
@@ -242,7 +243,7 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_stages_split_q_tiling_
     auto& smem = *reinterpret_cast<Smem*>(smem_bytes);
     constexpr int COLS = D < MAX_COLS ? D : MAX_COLS;  // of O
     constexpr int GROUPS = D / COLS;
-    // Blocks go along the queries of a head, so that those that run at a time share its K and V in L2.
+    // Consecutive blocks go along the queries of a head. Blocks that run at the same time then share its K and V in L2.
     const int tiles_q = (N - 1) / BLOCK_Q + 1;
     const int64_t head = int64_t{blockIdx.x / (tiles_q * GROUPS)} * N * D;
     const int off_q = blockIdx.x / GROUPS % tiles_q * BLOCK_Q;
@@ -271,17 +272,17 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_stages_split_q_tiling_
     int step = 0;
     // The slot of the next slice, which has arrived for all threads.
     const auto next = [&] {
-        // TODO(4): The slice of this step has arrived, for all threads, and the one STAGES - 1 steps ahead is asked for,
-        //   when nobody reads its slot any more. (~3 lines)
-        cp_async_wait<STAGES - 2>();  // this thread's part of the slice has arrived; later ones may be on their way
-        __syncthreads();              // so has everybody's, and everybody has left the step before
+        // TODO(4): The slice of this step must have arrived for all threads. Prefetch the one STAGES - 1 steps ahead
+        //   once no thread reads its slot any more. (~3 lines)
+        cp_async_wait<STAGES - 2>();  // this thread's part of the slice has arrived; later slices may be in flight
+        __syncthreads();              // all parts have arrived, and all threads are done with the step before
         load(step + STAGES - 1);
         // END TODO(4)
         return step++ % STAGES;
     };
     for (int tile = 0; tile < tiles_kv; ++tile) {
         Sums S_rmem[TILES_KV] = {};
-#pragma unroll 1  // the body is as long for any D
+#pragma unroll 1  // the body has the same length for any D
         for (int slice = 0; slice < SLICES; ++slice) {
             const int slot = next();
             multiply_qk(S_rmem, smem.Q[slot], smem.K[slot]);
@@ -301,8 +302,8 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_stages_split_q_tiling_
     const int lane_id = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        // TODO(6): Divide the row by its sum, which all four lanes of the quad have a part of, and store it as halves, a
-        //   pair of columns at a time, from column off_col on. Rows that O does not have are not stored. (~9 lines)
+        // TODO(6): Divide the row by its sum, of which each lane of the quad holds a part. Store it as halves, a pair
+        //   of columns at a time, from column off_col on. Store only rows that O has. (~9 lines)
         const int row = off_q + warp_id * MMA_M + lane_id / 4 + i * 8;
         const float inverse = 1.0f / quad_sum(row_sum[i]);
         half* const O_row = O + head + int64_t{row} * D + off_col + lane_id % 4 * 2;
@@ -320,7 +321,7 @@ template <int D>
 void launch(const half* Q, const half* K, const half* V, half* O, int heads, int N, cudaStream_t stream) {
     const int blocks = heads * ((N - 1) / BLOCK_Q + 1) * (D < MAX_COLS ? 1 : D / MAX_COLS);
     const float scale = static_cast<float>(M_LOG2E / std::sqrt(double{D}));  // exp(x) is 2^(x log2(e))
-    // More than 48 KB of shared memory have to be asked for.
+    // More than 48 KB of shared memory must be requested.
     const auto kernel = flash_attn_mma_stages_split_q_tiling_qkv_kernel<D>;
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Smem));
     kernel<<<blocks, THREADS, sizeof(Smem), stream>>>(Q, K, V, O, N, scale);

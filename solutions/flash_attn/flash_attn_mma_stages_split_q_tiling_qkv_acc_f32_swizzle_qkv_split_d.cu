@@ -1,13 +1,14 @@
-// flash_attn_mma_stages_split_q_tiling_qkv_acc_f32_swizzle_qkv_split_d: O = softmax(Q K^T / sqrt(D)) V, S once for all columns of O
+// flash_attn_mma_stages_split_q_tiling_qkv_acc_f32_swizzle_qkv_split_d: O = softmax(Q K^T / sqrt(D)) V, S computed once
+//                                                                       for all columns of O
 //
 // Shapes     Q, K, V, O: [B, H, N, D] f16, contiguous, 16-byte aligned bases, D one of 32, 64, 96, 128, 256, 512, 1024;
 //            D = 512 and 1024 need up to 146 KB of shared memory, which compute capability 8.6 and 8.9 do not have
-// Technique  64 queries (32 at D = 1024) per block stay in shared memory; 8 warps share out 128 keys for S, and columns of O
-//            for P V. K by slices of columns and V by slices of rows pass through one ring
-// New        over flash_attn_mma_stages_split_q_tiling_qkv_acc_f32_swizzle_qkv:
-//            P, the maxima and the factors of O go through shared memory, so warps may share out O by columns: no product is
-//            made twice, and a fragment of V serves four mma at D = 512
-// Bound      L2 and Tensor Cores: K and V are read once for every 64 queries
+// Technique  64 queries (32 at D = 1024) per block stay in shared memory; 8 warps split 128 keys for S, and the columns
+//            of O for P V. K in slices of columns and V in slices of rows pass through one ring
+// New        over flash_attn_mma_stages_split_q_tiling_qkv_acc_f32_swizzle_qkv: P, the maxima and the factors of O go
+//            through shared memory, so the warps can split O by columns. No product is computed twice, and a fragment
+//            of V serves four mma at D = 512
+// Bound      L2 and Tensor Cores: K and V are read once per 64 queries
 #include "kata.cuh"
 #include <cmath>
 #include <cstdint>
@@ -18,23 +19,23 @@ constexpr int MMA_N = 8;
 constexpr int MMA_K = 16;
 constexpr int WARPS = 8;
 constexpr int THREADS = WARPS * 32;
-constexpr int BLOCK_KV = 128;  // keys, and rows of V, of a tile
+constexpr int BLOCK_KV = 128;  // keys, and rows of V, per tile
 constexpr int CHUNK = 8;       // halves in one access of 16 bytes
-constexpr int MMAS_Q = 2;      // mma tiles of queries that a warp has of S
+constexpr int MMAS_Q = 2;      // mma tiles of queries per warp, for S
 constexpr int WARP_Q = MMAS_Q * MMA_M;
 
-// A lane's sums of one mma [16, 8], in float: two neighbouring columns of row lane_id / 4, and of the row 8 below.
+// A lane's sums of one mma [16, 8], in float: two neighbouring columns of row lane_id / 4 and of the row 8 below.
 using Sums = float[4];
 
-// Who makes what, and what a block keeps in shared memory.
+// How the warps share the work, and the shared memory of a block.
 template <int D>
 struct Plan {
-    static constexpr int BLOCK_Q = D > 512 ? 32 : 64;  // queries of a block: O is 128 registers of each thread at most
+    static constexpr int BLOCK_Q = D > 512 ? 32 : 64;  // queries per block: O takes at most 128 registers per thread
     static constexpr int WARPS_Q = BLOCK_Q / WARP_Q;   // S: warps along the queries, and along the keys
     static constexpr int WARPS_KV = WARPS / WARPS_Q;
     static constexpr int WARP_KV = BLOCK_KV / WARPS_KV;
     static constexpr int TILES_KV = WARP_KV / MMA_N;
-    static constexpr int WARPS_D = D < 256 ? 2 : 8;  // O: warps along its columns; the others along its rows
+    static constexpr int WARPS_D = D < 256 ? 2 : 8;  // O: warps along its columns, the others along its rows
     static constexpr int WARP_D = D / WARPS_D;
     static constexpr int WARP_M = BLOCK_Q / (WARPS / WARPS_D);
     static constexpr int BLOCK_D = D > 512 ? 128 : D % 64 == 0 ? 64 : 32;  // columns of K in a slice
@@ -48,15 +49,15 @@ struct Plan {
         half Q[BLOCK_Q][D];
         half P[BLOCK_Q][BLOCK_KV];
         Slot ring[STAGES];
-        float part[WARPS_KV][BLOCK_Q];  // of a row's maximum, at the end of its sum: from the keys of one warp
+        float part[WARPS_KV][BLOCK_Q];  // of a row's maximum, at the end of its sum, one per warp along the keys
         float shrink[BLOCK_Q];
     };
     using S = Sums[MMAS_Q][TILES_KV];
     using O = Sums[WARP_M / MMA_M][WARP_D / MMA_N];
 };
 
-// shared -> registers: four 8x8 matrices. Lane l gives the address of row l % 8 of matrix l / 8, and gets of every
-// matrix elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4 (PTX ISA, "Warp-level matrix load instruction: ldmatrix").
+// shared -> registers: four 8x8 matrices. Lane l passes the address of row l % 8 of matrix l / 8. From each matrix it
+// gets elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4 (PTX ISA, "Warp-level matrix load instruction: ldmatrix").
 __device__ inline void ldmatrix_x4(uint32_t (&regs)[4], const half* row) {
     const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -65,7 +66,7 @@ __device__ inline void ldmatrix_x4(uint32_t (&regs)[4], const half* row) {
                  : "memory");
 }
 
-// The same with each matrix transposed on its way: a lane gets elements l / 4 of rows 2 * (l % 4) and 2 * (l % 4) + 1.
+// The same with each matrix transposed: a lane gets elements l / 4 of rows 2 * (l % 4) and 2 * (l % 4) + 1.
 __device__ inline void ldmatrix_x4_trans(uint32_t (&regs)[4], const half* row) {
     const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -74,8 +75,8 @@ __device__ inline void ldmatrix_x4_trans(uint32_t (&regs)[4], const half* row) {
                  : "memory");
 }
 
-// c += a @ b for a [16, 16], b [16, 8], c [16, 8]; the fragments are those of PTX ISA, "Matrix Fragments for
-// mma.m16n8k16 with floating point type".
+// c += a @ b for a [16, 16], b [16, 8], c [16, 8]. PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point
+// type", defines the fragments.
 __device__ inline void mma_m16n8k16(Sums& c, const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     asm volatile(
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
@@ -84,7 +85,7 @@ __device__ inline void mma_m16n8k16(Sums& c, const uint32_t (&a)[4], uint32_t b0
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// 2^x, within 2 in the last place; 0 below 2^-126 (PTX ISA, "ex2").
+// 2^x, accurate to 2 ulp; 0 below 2^-126 (PTX ISA, "ex2").
 __device__ inline float exp2_approx(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -96,7 +97,7 @@ __device__ inline uint32_t pack(float2 pair) {
     return reinterpret_cast<const uint32_t&>(halves);
 }
 
-// The two columns of one row: i is 0 for the upper one, 1 for the row 8 below.
+// The two columns of one row: i is 0 for the upper row and 1 for the row 8 below.
 __device__ inline float2 get_row(const Sums& sums, int i) {
     return {sums[2 * i], sums[2 * i + 1]};
 }
@@ -106,7 +107,7 @@ __device__ inline void set_row(Sums& sums, int i, float2 pair) {
     sums[2 * i + 1] = pair.y;
 }
 
-// The four lanes of a quad, 4 i to 4 i + 3, hold one row of a fragment between them.
+// Reductions over a quad: lanes 4 i to 4 i + 3, which together hold one row of a fragment.
 __device__ inline float quad_max(float x) {
     x = fmaxf(x, __shfl_xor_sync(0xffffffff, x, 1));
     return fmaxf(x, __shfl_xor_sync(0xffffffff, x, 2));
@@ -117,36 +118,36 @@ __device__ inline float quad_sum(float x) {
     return x + __shfl_xor_sync(0xffffffff, x, 2);
 }
 
-// global -> shared: 16 bytes, passing no register. They have arrived when a wait for their group is over. Where inside is
-// false nothing is read and zeros are written (PTX ISA, "cp.async": src-size).
+// global -> shared: 16 bytes, without registers. They have arrived once a wait for their group returns. If inside is
+// false, it reads nothing and writes zeros (PTX ISA, "cp.async": src-size).
 __device__ inline void cp_async16(half* smem, const half* gmem, bool inside) {
     const auto to = static_cast<uint32_t>(__cvta_generic_to_shared(smem));
     const size_t from = __cvta_generic_to_global(gmem);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0) : "memory");
 }
 
-// This thread's copies since the last commit become a group.
+// Makes a group of this thread's copies since the last commit.
 __device__ inline void cp_async_commit() {
     asm volatile("cp.async.commit_group;" : : : "memory");
 }
 
-// Wait until of this thread's groups only the last PENDING may be on their way.
+// Waits until at most the PENDING newest groups of this thread are in flight.
 template <int PENDING>
 __device__ inline void cp_async_wait() {
     asm volatile("cp.async.wait_group %0;" : : "n"(PENDING) : "memory");
 }
 
-// Where a chunk lies that belongs in column col of a row of COLS halves. Of the eight rows that ldmatrix reads at a time all
-// (rows of a multiple of 128 bytes) or every second one (others) begin in the same banks; chunks change places within a row
-// so that they meet no bank twice.
+// The position of the chunk of column col in a row of COLS halves. Among the eight rows that ldmatrix reads at a time,
+// all (rows of a multiple of 128 bytes) or every second one (others) start in the same banks. Chunks trade places
+// within a row, so that the eight touch no bank twice.
 template <int COLS>
 __device__ inline int swizzle(int row, int col) {
-    constexpr int PERIOD = COLS / CHUNK % 8 == 0 ? 8 : 4;  // chunks among which a row's are exchanged
+    constexpr int PERIOD = COLS / CHUNK % 8 == 0 ? 8 : 4;  // chunks of a row that trade places
     return col ^ row / (8 / PERIOD) % PERIOD * CHUNK;
 }
 
-// global -> shared: COLS columns of rows of D halves, of which the matrix has left rows from here on. The others become 0: a
-// row of V that is not there meets weights of 0, and 0 times what an unwritten row may hold could be nan.
+// global -> shared: COLS columns of some rows of D halves. The matrix has `left` of them from here on. The others
+// become 0: a row of V past the end has weight 0, but unwritten memory may hold nan, and 0 * nan is nan.
 template <int D, int COLS, int ROWS>
 __device__ inline void load_tile(half (&smem)[ROWS][COLS], const half* gmem, int left) {
     static_assert(ROWS * COLS / CHUNK % THREADS == 0, "every thread copies equally much");
@@ -159,7 +160,7 @@ __device__ inline void load_tile(half (&smem)[ROWS][COLS], const half* gmem, int
     }
 }
 
-// S += Q K^T over a slice, from column off_d of Q on: of a warp's 32 queries with its share of the keys.
+// S += Q K^T over a slice, from column off_d of Q on, for a warp's 32 queries and its share of the keys.
 template <int D>
 __device__ inline void multiply_qk(
     typename Plan<D>::S& S_rmem, const half (&Q_smem)[Plan<D>::BLOCK_Q][D], int off_d,
@@ -167,7 +168,8 @@ __device__ inline void multiply_qk(
     const int warp_q = threadIdx.x / 32 / Plan<D>::WARPS_KV;
     const int warp_kv = threadIdx.x / 32 % Plan<D>::WARPS_KV;
     const int lane_id = threadIdx.x % 32;
-    // TODO(1): All mma of the slice. A fragment of Q serves all tiles of keys, one of K both tiles of queries. (~19 lines)
+    // TODO(1): All mma of the slice. Each fragment of Q serves all tiles of keys, and each fragment of K both tiles of
+    //   queries. (~19 lines)
 #pragma unroll
     for (int k = 0; k < Plan<D>::BLOCK_D; k += MMA_K) {
         uint32_t Q_rmem[MMAS_Q][4];
@@ -191,7 +193,7 @@ __device__ inline void multiply_qk(
     // END TODO(1)
 }
 
-// The keys that the matrix does not have get -inf, and with it the weight 0.
+// Keys past the end of the matrix get -inf and therefore weight 0.
 template <int D>
 __device__ inline void mask_keys(typename Plan<D>::S& S_rmem, int left) {
     const int off_kv = threadIdx.x / 32 % Plan<D>::WARPS_KV * Plan<D>::WARP_KV;
@@ -208,9 +210,9 @@ __device__ inline void mask_keys(typename Plan<D>::S& S_rmem, int left) {
     }
 }
 
-// P = 2^(scale * (S - maximum)), maximum that of all keys of the row so far, in shared memory; shrink is what turns weights
-// that were taken from the maximum before into such from this one. i / 2 is the tile of queries, i % 2 is 0 for the row
-// lane_id / 4 of it, 1 for the row 8 below; row_sum has this lane's keys alone.
+// P = 2^(scale * (S - maximum)) in shared memory, where maximum covers all keys of the row so far. The factor `shrink`
+// rescales earlier weights from the old maximum to the new one. i / 2 is the tile of queries; i % 2 is 0 for its row
+// lane_id / 4 and 1 for the row 8 below. row_sum covers this lane's keys only.
 template <int D>
 __device__ inline void online_softmax(
     typename Plan<D>::Smem& smem, const typename Plan<D>::S& S_rmem, float (&row_max)[2 * MMAS_Q],
@@ -218,7 +220,7 @@ __device__ inline void online_softmax(
     const int warp_kv = threadIdx.x / 32 % Plan<D>::WARPS_KV;
     const int lane_id = threadIdx.x % 32;
     const int off_row = threadIdx.x / 32 / Plan<D>::WARPS_KV * WARP_Q + lane_id / 4;
-    // TODO(2): Every warp puts the maxima of its keys in smem.part; a barrier shows them to all. (~12 lines)
+    // TODO(2): Every warp stores the maxima of its keys in smem.part. A barrier makes them visible to all. (~12 lines)
 #pragma unroll
     for (int i = 0; i < 2 * MMAS_Q; ++i) {
         float max = -INFINITY;
@@ -242,7 +244,8 @@ __device__ inline void online_softmax(
         if (warp_kv == 0 && lane_id % 4 == 0) smem.shrink[row] = shrink;
         row_max[i] = max;
         row_sum[i] *= shrink;
-        // TODO(3): P of this row in half, in its swizzled place; row_sum gets the weights before they are rounded. (~7 lines)
+        // TODO(3): Store P of this row, in half, at its swizzled place. Add the weights to row_sum before they are
+        //   rounded. (~7 lines)
 #pragma unroll
         for (int n = 0; n < Plan<D>::TILES_KV; ++n) {
             const float2 s = get_row(S_rmem[i / 2][n], i % 2);
@@ -255,7 +258,7 @@ __device__ inline void online_softmax(
     }
 }
 
-// O += P V over a slice, from key off_kv of the tile on: of a warp's rows and columns of O.
+// O += P V over a slice, from key off_kv of the tile on, for a warp's rows and columns of O.
 template <int D>
 __device__ inline void multiply_pv(
     typename Plan<D>::O& O_rmem, const half (&P_smem)[Plan<D>::BLOCK_Q][BLOCK_KV], int off_kv,
@@ -263,7 +266,7 @@ __device__ inline void multiply_pv(
     constexpr int TILES_M = Plan<D>::WARP_M / MMA_M;
     const int warp_id = threadIdx.x / 32;
     const int lane_id = threadIdx.x % 32;
-    // TODO(4): All mma of the slice. A fragment of V, which comes transposed, serves all of the warp's rows. (~19 lines)
+    // TODO(4): All mma of the slice. Each transposed fragment of V serves all of the warp's rows. (~19 lines)
 #pragma unroll
     for (int k = 0; k < Plan<D>::BLOCK_V; k += MMA_K) {
         uint32_t P_rmem[TILES_M][4];
@@ -288,7 +291,7 @@ __device__ inline void multiply_pv(
     // END TODO(4)
 }
 
-// The rows of O that a lane has, from the warp's first on, times factor(row of the block).
+// Multiplies the rows of O that a lane has, from the warp's first on, by factor(row of the block).
 template <int D, typename Factor>
 __device__ inline void scale_rows(typename Plan<D>::O& O_rmem, const Factor& factor) {
     const int off_row = threadIdx.x / 32 / Plan<D>::WARPS_D * Plan<D>::WARP_M + threadIdx.x % 32 / 4;
@@ -313,7 +316,7 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_stages_split_q_tiling_
     using Plan = ::Plan<D>;
     extern __shared__ __align__(16) unsigned char smem_bytes[];
     auto& smem = *reinterpret_cast<typename Plan::Smem*>(smem_bytes);
-    // Blocks go along the queries of a head, so that those that run at a time share its K and V in L2.
+    // Consecutive blocks go along the queries of a head. Blocks that run at the same time then share its K and V in L2.
     const int tiles_q = (N - 1) / Plan::BLOCK_Q + 1;
     const int64_t head = int64_t{blockIdx.x / tiles_q} * N * D;
     const int off_q = blockIdx.x % tiles_q * Plan::BLOCK_Q;
@@ -342,22 +345,22 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_stages_split_q_tiling_
     int step = 0;
     const auto next = [&]() -> typename Plan::Slot& {
         cp_async_wait<
-            Plan::STAGES - 2>();  // this thread's part of the slice has arrived; later ones may be on their way
-        __syncthreads();          // so has everybody's, and everybody has left the step before
+            Plan::STAGES - 2>();  // this thread's part of the slice has arrived; later slices may be in flight
+        __syncthreads();          // all parts have arrived, and all threads are done with the step before
         load(step + Plan::STAGES - 1);
         return smem.ring[step++ % Plan::STAGES];
     };
     for (int tile = 0; tile < tiles_kv; ++tile) {
         typename Plan::S S_rmem = {};
-#pragma unroll 1  // the body is as long for any D
+#pragma unroll 1  // the body has the same length for any D
         for (int slice = 0; slice < SLICES_K; ++slice) {
             multiply_qk<D>(S_rmem, smem.Q, slice * Plan::BLOCK_D, next().K);
         }
         const int left = N - tile * BLOCK_KV;
         if (left < BLOCK_KV) mask_keys<D>(S_rmem, left);
         online_softmax<D>(smem, S_rmem, row_max, row_sum, scale);
-        // TODO(5): P V, slice by slice. The barrier of the first slice is also that behind which P and shrink may be read;
-        //   O shrinks there, before anything is added. (~5 lines)
+        // TODO(5): P V, slice by slice. After the barrier of the first slice, P and `shrink` may be read. Rescale O
+        //   there, before the first addition. (~5 lines)
 #pragma unroll 1
         for (int slice = 0; slice < SLICES_V; ++slice) {
             const auto& V_smem = next().V;
@@ -369,7 +372,8 @@ __global__ void __launch_bounds__(THREADS) flash_attn_mma_stages_split_q_tiling_
 
     const int warp_id = threadIdx.x / 32;
     const int lane_id = threadIdx.x % 32;
-    // TODO(6): Divide the rows by their sums, which all warps of a row have a part of, and all lanes of a quad. (~12 lines)
+    // TODO(6): Divide the rows by their sums, of which all warps of a row and all lanes of a quad hold parts.
+    //   (~12 lines)
 #pragma unroll
     for (int i = 0; i < 2 * MMAS_Q; ++i) {
         const int row = warp_id / Plan::WARPS_KV * WARP_Q + i * 8 + lane_id / 4;
@@ -400,7 +404,7 @@ void launch(const half* Q, const half* K, const half* V, half* O, int heads, int
     using Plan = ::Plan<D>;
     const int tiles_q = (N - 1) / Plan::BLOCK_Q + 1;
     const float scale = static_cast<float>(M_LOG2E / std::sqrt(double{D}));  // exp(x) is 2^(x log2(e))
-    // More than 48 KB of shared memory have to be asked for.
+    // More than 48 KB of shared memory must be requested.
     const auto kernel = flash_attn_mma_stages_split_q_tiling_qkv_acc_f32_swizzle_qkv_split_d_kernel<D>;
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(typename Plan::Smem));
     kernel<<<heads * tiles_q, THREADS, sizeof(typename Plan::Smem), stream>>>(Q, K, V, O, N, scale);

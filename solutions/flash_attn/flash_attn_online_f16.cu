@@ -1,28 +1,28 @@
-// flash_attn_online_f16: O = softmax(Q K^T / sqrt(D)) V in one kernel, tile after tile of keys, on CUDA cores
+// flash_attn_online_f16: O = softmax(Q K^T / sqrt(D)) V in one kernel, a loop over tiles of keys, on CUDA cores
 //
 // Shapes     Q, K, V, O: [B, H, N, D] f16, contiguous, 16-byte aligned bases, D one of 32, 64, 96, 128
-// Technique  32 queries per block, 8 lanes to each; a tile of 32 keys is 4 logits a lane; O, the row's maximum and its
-//            sum in registers, all sums in float
-// New        over flash_attn_materialised_f16: online softmax. When a tile brings a new maximum, what was summed before
-//            shrinks to it, so that no logit is ever needed again, and none leaves the registers
-// Bound      shared memory and FMA, about alike: 5 loads of 16 bytes for 16 products
+// Technique  32 queries per block, 8 lanes per query; a tile of 32 keys is 4 logits per lane; O, the row's maximum and
+//            its sum in registers, all sums in float
+// New        over flash_attn_materialised_f16: online softmax. When a tile has a new maximum, the earlier sums are
+//            rescaled to it. No logit is needed twice, and none leaves the registers
+// Bound      shared memory and FMA, about equally: 5 loads of 16 bytes for 16 products
 #include "kata.cuh"
 #include <cmath>
 #include <cstdint>
 #include <cuda_fp16.h>
 
 constexpr int LANES = 8;      // that share a query
-constexpr int BLOCK_Q = 32;   // queries of a block
-constexpr int BLOCK_KV = 32;  // keys, and rows of V, of a tile
+constexpr int BLOCK_Q = 32;   // queries per block
+constexpr int BLOCK_KV = 32;  // keys, and rows of V, per tile
 constexpr int THREADS = BLOCK_Q * LANES;
-constexpr int KEYS = BLOCK_KV / LANES;  // logits of a lane
+constexpr int KEYS = BLOCK_KV / LANES;  // logits per lane
 constexpr int CHUNK = 8;                // halves in one access of 16 bytes
 constexpr int VEC = 4;                  // floats in one access of 16 bytes
-// Floats that lengthen a row in shared memory. Eight lanes read eight rows of K at once, which so begin 16 bytes apart,
-// in units of all 32 banks, and meet no bank twice.
+// Floats that pad a row in shared memory. Eight lanes read eight rows of K at once. These rows then start 16 bytes
+// apart modulo the 128 bytes of the 32 banks, and touch no bank twice.
 constexpr int PAD = VEC;
 
-// What a block keeps in shared memory.
+// The shared memory of a block.
 template <int D>
 struct Smem {
     float Q[BLOCK_Q][D + PAD];
@@ -30,7 +30,7 @@ struct Smem {
     float V[BLOCK_KV][D + PAD];
 };
 
-// The eight lanes of a query, 8 i to 8 i + 7.
+// Reductions over the eight lanes of a query, 8 i to 8 i + 7.
 __device__ inline float group_max(float x) {
 #pragma unroll
     for (int offset = LANES / 2; offset > 0; offset /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffff, x, offset));
@@ -43,8 +43,8 @@ __device__ inline float group_sum(float x) {
     return x;
 }
 
-// global -> shared: rows of D halves, as floats, of which the matrix has left rows from here on. The others become 0: a
-// row of V that is not there meets weights of 0, and 0 times what an unwritten row may hold could be nan.
+// global -> shared: rows of D halves, as floats. The matrix has `left` of them from here on. The others become 0: a row
+// of V past the end has weight 0, but unwritten memory may hold nan, and 0 * nan is nan.
 template <int D, int ROWS>
 __device__ inline void load_tile(float (&smem)[ROWS][D + PAD], const half* gmem, int left) {
 #pragma unroll
@@ -63,7 +63,7 @@ __device__ inline void load_tile(float (&smem)[ROWS][D + PAD], const half* gmem,
     }
 }
 
-// S = Q K^T: of this thread's query with its keys of a tile, lane, lane + 8, ...
+// S = Q K^T for this thread's query and its keys of a tile: lane, lane + 8, ...
 template <int D>
 __device__ inline void multiply_qk(float (&S_rmem)[KEYS], const float (&Q_row)[D + PAD], const Smem<D>& smem) {
     const int lane = threadIdx.x % LANES;
@@ -78,7 +78,7 @@ __device__ inline void multiply_qk(float (&S_rmem)[KEYS], const float (&Q_row)[D
     }
 }
 
-// The keys that the matrix does not have get -inf, and with it the weight 0.
+// Keys past the end of the matrix get -inf and therefore weight 0.
 __device__ inline void mask_keys(float (&S_rmem)[KEYS], int left) {
     const int lane = threadIdx.x % LANES;
 #pragma unroll
@@ -87,12 +87,12 @@ __device__ inline void mask_keys(float (&S_rmem)[KEYS], int left) {
     }
 }
 
-// S becomes P = 2^(scale * (S - maximum)), maximum that of all keys of the row so far; shrink is what turns weights
-// that were taken from the maximum before into such from this one. row_sum has this lane's keys alone.
+// S becomes P = 2^(scale * (S - maximum)), where maximum covers all keys of the row so far. The factor `shrink`
+// rescales earlier weights from the old maximum to the new one. row_sum covers this lane's keys only.
 __device__ inline void online_softmax(
     float (&S_rmem)[KEYS], float& row_max, float& row_sum, float& shrink, float scale) {
-    // TODO(1): row_max becomes the maximum of what it was and of S, over the eight lanes; shrink is
-    //   2^(scale * (old - new)), which is 0 for the first tile, whose old maximum is -inf. (~5 lines)
+    // TODO(1): row_max becomes the maximum of its old value and S, over the eight lanes. shrink = 2^(scale *
+    //   (old - new)), which is 0 for the first tile, because old is -inf. (~5 lines)
     float max = row_max;
 #pragma unroll
     for (int n = 0; n < KEYS; ++n) max = fmaxf(max, S_rmem[n]);
@@ -100,7 +100,7 @@ __device__ inline void online_softmax(
     shrink = exp2f(scale * (row_max - max));
     row_max = max;
     // END TODO(1)
-    // TODO(2): S becomes P. row_sum shrinks, and gets the weights of this lane. (~5 lines)
+    // TODO(2): S becomes P. Rescale row_sum, then add this lane's weights. (~5 lines)
     row_sum *= shrink;
 #pragma unroll
     for (int n = 0; n < KEYS; ++n) {
@@ -119,8 +119,8 @@ __device__ inline void multiply_pv(
     for (float4& o : O_rmem) o = make_float4(shrink * o.x, shrink * o.y, shrink * o.z, shrink * o.w);
 #pragma unroll
     for (int key = 0; key < BLOCK_KV; ++key) {
-        // TODO(3): Add this key's row of V, times its weight, which one of the eight lanes has. A lane's four columns
-        //   are one load, and the eight lanes' loads are neighbours. (~8 lines)
+        // TODO(3): Add this key's row of V times its weight, which one of the eight lanes has. A lane's four columns
+        //   are one load, and the loads of the eight lanes are neighbours. (~8 lines)
         const float p = __shfl_sync(0xffffffff, P_rmem[key / LANES], key % LANES, LANES);
 #pragma unroll
         for (int n = 0; n < D / LANES / VEC; ++n) {
@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(THREADS) flash_attn_online_f16_kernel(
     int N, float scale) {
     extern __shared__ __align__(16) unsigned char smem_bytes[];
     auto& smem = *reinterpret_cast<Smem<D>*>(smem_bytes);
-    // Blocks go along the queries of a head, so that those that run at a time share its K and V in L2.
+    // Consecutive blocks go along the queries of a head. Blocks that run at the same time then share its K and V in L2.
     const int tiles_q = (N - 1) / BLOCK_Q + 1;
     const int64_t head = int64_t{blockIdx.x / tiles_q} * N * D;
     const int off_q = blockIdx.x % tiles_q * BLOCK_Q;
@@ -157,23 +157,23 @@ __global__ void __launch_bounds__(THREADS) flash_attn_online_f16_kernel(
     float row_sum = 0.0f;
     for (int tile = 0; tile < tiles_kv; ++tile) {
         const int off_kv = tile * BLOCK_KV;
-        // TODO(4): Load this tile of K and of V; S, P and P V of it, keys past the last one masked. Nobody may read a
-        //   tile that is not whole, or overwrite one that is still read. (~9 lines)
+        // TODO(4): Load this tile of K and of V. Compute S, P and P V, with keys past the last one masked. No thread
+        //   may read an incomplete tile, or overwrite one that is still read. (~9 lines)
         load_tile<D>(smem.K, K + head + int64_t{off_kv} * D, N - off_kv);
         load_tile<D>(smem.V, V + head + int64_t{off_kv} * D, N - off_kv);
-        __syncthreads();  // a thread reads what others loaded, Q before the first tile too
+        __syncthreads();  // a thread reads what others loaded, before the first tile also Q
         float S_rmem[KEYS] = {};
         multiply_qk<D>(S_rmem, smem.Q[query], smem);
         if (N - off_kv < BLOCK_KV) mask_keys(S_rmem, N - off_kv);
         float shrink;
         online_softmax(S_rmem, row_max, row_sum, shrink, scale);
         multiply_pv<D>(O_rmem, S_rmem, smem, shrink);
-        __syncthreads();  // the next turn overwrites K and V
+        __syncthreads();  // the next iteration overwrites K and V
         // END TODO(4)
     }
 
     float inverse = 1.0f;
-    // TODO(5): What divides the row by its sum, which all eight lanes have a part of. (~1 line)
+    // TODO(5): The factor that divides the row by its sum, of which each of the eight lanes holds a part. (~1 line)
     inverse = 1.0f / group_sum(row_sum);
     // END TODO(5)
     if (off_q + query >= N) return;
@@ -191,7 +191,7 @@ template <int D>
 void launch(const half* Q, const half* K, const half* V, half* O, int heads, int N, cudaStream_t stream) {
     const int tiles_q = (N - 1) / BLOCK_Q + 1;
     const float scale = static_cast<float>(M_LOG2E / std::sqrt(double{D}));  // exp(x) is 2^(x log2(e))
-    // More than 48 KB of shared memory have to be asked for.
+    // More than 48 KB of shared memory must be requested.
     const auto kernel = flash_attn_online_f16_kernel<D>;
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Smem<D>));
     kernel<<<heads * tiles_q, THREADS, sizeof(Smem<D>), stream>>>(Q, K, V, O, N, scale);

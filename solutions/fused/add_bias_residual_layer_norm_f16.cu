@@ -3,8 +3,8 @@
 //
 // Shapes     x, residual, y: [rows, cols], bias, gamma, beta: [cols] f16, row-major, contiguous, 16-byte aligned bases,
 //            any rows >= 0, cols in 1..16384
-// Technique  128-bit loads, the sum kept as up to 32 floats per thread in registers, 128-bit stores
-// New        over layer_norm_f16x8_pack_f32: the row is made in registers out of three inputs, and never written
+// Technique  128-bit loads, the sum in registers as up to 32 floats per thread, 128-bit stores
+// New        over layer_norm_f16x8_pack_f32: the row is computed in registers from three inputs, and never stored
 // Bound      memory bandwidth
 #include "kata.cuh"
 #include <cstdint>
@@ -31,7 +31,7 @@ __device__ __forceinline__ float block_reduce_sum(float sum, float* partial_smem
     const int warp_id = threadIdx.x / WARP_SIZE;
     const int lane_id = threadIdx.x % WARP_SIZE;
     sum = warp_reduce_sum(sum);
-    // A slow warp may still read the partial sums of the call before.
+    // A slow warp may still read the partial sums of the previous call.
     __syncthreads();
     if (lane_id == 0) partial_smem[warp_id] = sum;
     // Every warp reads what all the other warps wrote.
@@ -40,8 +40,8 @@ __device__ __forceinline__ float block_reduce_sum(float sum, float* partial_smem
     return sum;
 }
 
-// Pack is what one access moves. Its VEC elements divide cols: a vector lies in the row as a whole or not at all, and
-// every row starts at a multiple of its size.
+// Pack is the type of one access. Its VEC elements divide cols: a row holds only whole vectors, and every row starts at
+// a multiple of its size.
 template <typename Pack>
 constexpr int VEC = sizeof(Pack) / sizeof(half);
 
@@ -67,7 +67,7 @@ __device__ __forceinline__ void store(half* to, const float* from_rmem) {
     *reinterpret_cast<Pack*>(to) = *reinterpret_cast<const Pack*>(pack_rmem);
 }
 
-// Two blocks per SM: 64 registers a thread at most, and one block loads while the other computes.
+// Two blocks per SM: at most 64 registers per thread, and one block loads while the other computes.
 template <typename Pack>
 __global__ void __launch_bounds__(THREADS, 2) add_bias_residual_layer_norm_f16_kernel(
     const half* __restrict__ x, const half* __restrict__ residual, const half* __restrict__ bias,
@@ -80,8 +80,8 @@ __global__ void __launch_bounds__(THREADS, 2) add_bias_residual_layer_norm_f16_k
     half* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
     Pack x_rmem[HELD / VEC<Pack>] = {};
     Pack residual_rmem[HELD / VEC<Pack>] = {};
-    // TODO(1): global -> registers: HELD elements per thread of x and of residual, VEC by one access of type Pack,
-    //   neighbouring threads on neighbouring vectors, all of it before the first sum. (~8 lines)
+    // TODO(1): global -> registers: HELD elements per thread of x and of residual, VEC by one access of type Pack, with
+    //   neighbouring threads on neighbouring vectors. All loads come before the first sum. (~8 lines)
 #pragma unroll
     for (int i = 0; i < HELD; i += VEC<Pack>) {
         const int col = i * threads + tid * VEC<Pack>;
@@ -91,8 +91,8 @@ __global__ void __launch_bounds__(THREADS, 2) add_bias_residual_layer_norm_f16_k
         }
     }
     // END TODO(1)
-    float s_rmem[HELD] = {};  // what the row does not reach stays 0
-    // TODO(2): The sum of x, residual and bias in float: none of its two additions is rounded to half. (~11 lines)
+    float s_rmem[HELD] = {};  // registers past the row stay 0
+    // TODO(2): Sum x, residual and bias in float: neither of the two additions is rounded to half. (~11 lines)
 #pragma unroll
     for (int i = 0; i < HELD; i += VEC<Pack>) {
         const int col = i * threads + tid * VEC<Pack>;
@@ -108,9 +108,9 @@ __global__ void __launch_bounds__(THREADS, 2) add_bias_residual_layer_norm_f16_k
     // END TODO(2)
     float mean = 0.0f;
     float scale = 0.0f;
-    // TODO(3): Find the row's mean, and then 1 / sqrt(variance + eps), both known to every thread. The distances from
-    //   the mean replace the elements. A register past the row has no distance: where does the vector of register i
-    //   begin? (~11 lines)
+    // TODO(3): Find the row's mean, then 1 / sqrt(variance + eps), both in every thread. The distances from the mean
+    //   replace the elements. A register past the row has distance 0: where does the vector of register i start?
+    //   (~11 lines)
     float sum = 0.0f;
 #pragma unroll
     for (int i = 0; i < HELD; ++i) sum += s_rmem[i];
@@ -124,8 +124,8 @@ __global__ void __launch_bounds__(THREADS, 2) add_bias_residual_layer_norm_f16_k
     }
     scale = rsqrtf(block_reduce_sum(squares, partial_smem) / cols + eps);
     // END TODO(3)
-    // TODO(4): registers -> global: load gamma and beta and store y with accesses of type Pack, nothing past the row.
-    //   (~11 lines)
+    // TODO(4): registers -> global: load gamma and beta and store y with accesses of type Pack. Store nothing past the
+    //   row. (~11 lines)
 #pragma unroll
     for (int i = 0; i < HELD; i += VEC<Pack>) {
         const int col = i * threads + tid * VEC<Pack>;
@@ -145,9 +145,9 @@ KATA_EXPORT void add_bias_residual_layer_norm_f16(
     const half* x, const half* residual, const half* bias, const half* gamma, const half* beta, half* y, int rows,
     int cols, float eps, cudaStream_t stream) {
     if (rows == 0) return;  // a grid of no blocks is an invalid launch
-    // One block per row, of just enough warps to hold the row.
+    // One block per row, with just enough warps to hold the row.
     const int warps = (cols - 1) / (WARP_SIZE * HELD) + 1;
-    // Only where 8 divides cols do all rows start at a multiple of 16 bytes.
+    // All rows start at a multiple of 16 bytes only if 8 divides cols.
     const auto kernel =
         cols % 8 == 0 ? add_bias_residual_layer_norm_f16_kernel<uint4> : add_bias_residual_layer_norm_f16_kernel<half>;
     kernel<<<rows, warps * WARP_SIZE, 0, stream>>>(x, residual, bias, gamma, beta, y, cols, eps);
