@@ -167,7 +167,7 @@ def _options(config: pytest.Config) -> Options:
 
 
 def _progress(config: pytest.Config) -> Any:
-    """Prints one line; None where nobody looks."""
+    """Prints one line; None without a terminal reporter."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     return reporter.write_line if reporter is not None and config.getoption("verbose") >= 0 else None
 

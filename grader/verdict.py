@@ -124,7 +124,7 @@ class Verdict:
 
     ``summary`` is one sentence. ``sizes`` and ``values`` name the smallest failing case that was found.
     ``error_share`` is the largest error as a share of what the tolerance allows: of the passing cases for a pass,
-    of all that failed in the same way for a wrong answer (inf where nothing but the right bits would do).
+    of all that failed in the same way for a wrong answer (inf where only the right bits pass).
     """
 
     kind: Kind
@@ -153,7 +153,7 @@ class Verdict:
 
     @property
     def lacks_library(self) -> bool:
-        """Could this machine not even build the kata, for want of a library? Then nothing is said of the file."""
+        """Did this machine lack a library to build the kata? Then the verdict says nothing about the file."""
         return self.kind is Kind.UNSUPPORTED and self.finding is None
 
 

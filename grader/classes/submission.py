@@ -61,14 +61,14 @@ class Entry:
 
 
 def find_submissions(folders: Sequence[Path], parent: Path | None) -> list[Submission]:
-    """The folders, and every folder in ``parent``, by name. Raises SubmissionError for what is no folder."""
+    """The folders, and every folder in ``parent``, by name. Raises SubmissionError if one is not a folder."""
     try:
         below = sorted(place for place in parent.iterdir() if place.name[0] != "." and place.is_dir()) if parent else []
     except OSError as error:
         raise SubmissionError(f"{plain(str(parent))} cannot be read ({error.strerror}); name a folder.") from None
     for folder in folders:
         if not folder.is_dir():
-            raise SubmissionError(f"{plain(str(folder))} is no folder; a submission is a folder of .cu files.")
+            raise SubmissionError(f"{plain(str(folder))} is not a folder; a submission is a folder of .cu files.")
     places = list(dict.fromkeys(Path(os.path.abspath(place)) for place in (*folders, *below)))
     if not places:
         raise SubmissionError(f"{plain(str(parent))} has no folder in it; each folder there is one submission.")

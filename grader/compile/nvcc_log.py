@@ -23,7 +23,7 @@ _CLASHES = ("linkage", "incompatible with previous", "distinguished by return ty
 
 @dataclass(frozen=True)
 class File:
-    """A learner's file, the launcher that it must have, and what mends it where it is no good: empty for nothing."""
+    """A learner's file, the launcher that it must have, and how to fix a malformed file: empty if nothing fixes it."""
 
     text: str
     launcher: str

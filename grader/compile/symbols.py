@@ -5,7 +5,7 @@ library is linked to it, must be on a list: the C, C++ and mathematical librarie
 that the kata is about. What is not there is refused before anything runs: another library's kernels, loading one at run
 time, threads, programs. It looks at calls, never at words in the text.
 
-This stops what one does without thinking of it. Whoever writes a system call in assembly is not stopped here.
+This stops accidental use. It does not stop a system call that is written in assembly.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _PATTERNS = re.compile(
         )
     )
 )
-# Copies and launches that the grader does not follow, by whatever name they have for the linker.
+# Copies and launches that the grader does not follow, by all their names for the linker.
 _UNFOLLOWED = (
     r"cuda(Graph|StreamBeginCapture|GetDriverEntryPoint|Import|IpcOpen)\w*|cudaMemset3D\w*|_{0,2}cuda[A-Z]\w*_pt[ds][sz]"
     r"|cudaMemcpy(?!(2D|ToSymbol|FromSymbol)?(Async)?(_|$))\w*|cublas[GS]et(Vector|Matrix)\w*"
@@ -80,7 +80,7 @@ _TAKEN = re.compile(r"cuda[A-Z]\w*|__cuda[A-Z]\w*Kernel\w*|__(real|wrap)_\w+|kat
 
 _OF_LIBRARY = {"cublas": re.compile(r"cublas[A-Z]\w*"), "cutlass": re.compile(r"(?!)")}
 
-# -- what is behind a name that nobody may call
+# -- what is behind a name that no kata may call
 
 _MEANINGS = tuple(
     (re.compile(pattern), meaning)
@@ -206,7 +206,7 @@ def demangled(name: str) -> str:
 
 
 def _readable(name: str) -> str:
-    """A name as it is written in a call; the _v2 that headers add to a C name is nobody's."""
+    """A name as it is written in a call, without the _v2 that headers add to a C name."""
     plain = demangled(name)
     return re.sub(r"_v\d+(_ptsz)?$", "", name) if plain == name else re.sub(r"<.*>|\[.*\]", "", plain) or name
 

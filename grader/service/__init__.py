@@ -1,6 +1,6 @@
 """Grades in other processes: any number side by side, each of which can be stopped with all that it started.
 
-One process stays warm: it has numpy, hypothesis, the compilers' whereabouts and the catalogue. It forks for each
+One process stays warm: it has numpy, hypothesis, the compilers' paths and the catalogue. It forks for each
 grade, so a grade starts at once and leaves no trace. When the process that asks is gone, however it died, so is all the
 rest.
 
