@@ -1,4 +1,4 @@
-"""pytest's face of a grade: every .cu file under exercises/ is a test of its own name.
+"""Grades in pytest: every .cu file under exercises/ is a test with the file's name.
 
 Collecting reads difficulty.yaml and nothing else; torch, specs and compilers are touched when a kata is graded.
 With pytest-xdist (-n) every worker compiles its share of the run, and then grades what it is given, on its own GPU

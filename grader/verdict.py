@@ -1,4 +1,4 @@
-"""Verdict: what is said of a file on one device; Grade: of a file on all of them.
+"""Verdict: the result of a file on one device; Grade: its verdicts on all devices.
 
 A learner's failure is a value, never an exception.
 """

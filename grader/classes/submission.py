@@ -1,4 +1,4 @@
-"""Folders that were handed in -> Entries: for each kata the one file to grade, or what is to be said instead.
+"""Submitted folders -> Entries: for each kata the one file to grade, or the message instead.
 
 Nothing is followed out of a folder, neither a symbolic link nor an #include by name, and nothing is written into one.
 What a file includes in a way that only a compiler can follow is for the build to refuse.
