@@ -161,7 +161,7 @@ def _inspected(submission: Submission, kata: str, file: str) -> Entry:
             if other in seen or not os.path.lexists(other):
                 continue
             if not _is_inside(other, submission.folder):
-                return refused(f"includes {plain(name)}, which lies outside of the submission")
+                return refused(f"includes {plain(name)}, which is outside the submission")
             seen.add(other)
             pending.append(other)
     return Entry(submission, kata, file, digest=digest.hexdigest())

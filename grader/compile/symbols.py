@@ -1,4 +1,4 @@
-"""What an object file calls -> what of it a kata may not call, in words.
+"""What an object file calls -> the calls that a kata may not make, in words.
 
 A kata is to be solved by a kernel of one's own. So the names that nvcc leaves open in the learner's object, before any
 library is linked to it, must be on a list: the C, C++ and mathematical libraries, the CUDA runtime, and the libraries
@@ -91,7 +91,7 @@ _MEANINGS = tuple(
         (r"cudnn\w*", "cuDNN"),
         (r"(cufft|cusolver|cusparse|curand|cutensor|nvrtc|nvJitLink|nccl)\w*", "a library of NVIDIA's"),
         (r"cu[A-Z]\w*", "the CUDA driver's interface"),
-        (r"dl\w+|__libc_dl\w+", "loading a library while the program runs"),
+        (r"dl\w+|__libc_dl\w+", "loading a library at run time"),
         (r"pthread_create|thrd_create|_ZNSt\w*", "starting a thread"),
         (r"system|popen|posix_spawn\w*|exec\w*|vfork|clone|wordexp", "running a program"),
         (r"m(map|protect|remap)|shm_\w+|syscall|ptrace|process_vm_\w+", "the operating system"),
@@ -101,7 +101,7 @@ _MEANINGS = tuple(
 
 @dataclass(frozen=True)
 class Refusal:
-    """One thing that a file may not do: the sentence, and the line of the file that says so, where it was found."""
+    """One thing that a file may not do: the sentence, and the line of the file that does it, if found."""
 
     message: str
     line: int | None
@@ -120,7 +120,7 @@ def refused_call(object_file: Path, source: str, libraries: tuple[str, ...]) -> 
     meaning = _meaning(first)
     allowed = ["C, C++ and their mathematics", "the CUDA runtime", *sorted(allowed_headers(libraries))]
     message = (
-        f"calls {shown[first]}{f' ({meaning})' if meaning else ''}, which this kata is to be solved without;"
+        f"calls {shown[first]}{f' ({meaning})' if meaning else ''}, which this kata does not allow;"
         f" it may call {', '.join(allowed[:-1])} and {allowed[-1]}"
     )
     return Refusal(message, places[first])
@@ -176,13 +176,13 @@ def refused_header(
         if solutions in inside:
             return Refusal(f"includes {path.name} of the solutions", _line_of_include(path.name, path.name, source))
         if allowed and not any(folder in inside for folder in allowed):
-            message = f"includes {path.name}, which lies outside of the submission"
+            message = f"includes {path.name}, which is outside the submission"
             return Refusal(message, _line_of_include(path.name, path.name, source))
         title = library_of_header(str(path))
         if title is None or title in allowed_headers(libraries):
             continue
         name = f"{path.parent.name}/{path.name}"
-        message = f"includes {name} of {title}, which this kata is to be solved without"
+        message = f"includes {name} of {title}, which this kata does not allow"
         return Refusal(message, _line_of_include(name, path.name, source))
     return None
 
