@@ -166,12 +166,12 @@ def page(table: list[list[str]]) -> str:
 INTRODUCTION = f"""<!-- written by docs/flash_budgets.py; do not edit -->
 # FlashAttention: what a block keeps where
 
-O, S, P and Q are registers of a lane, of 32 bits, that the fragments of these matrices take by arithmetic: rows of a
-warp times columns / 32 floats, or half as many where two halves share one. S and P need not live at the same time; what
-else a thread needs (addresses, statistics, fragments of K and V on their way) comes on top. Registers and spilled bytes
-are what ptxas of CUDA 13.0 says for {ARCH}; a thread has at most 255, and nothing should spill. Blocks of an SM follow
-from its 65,536 registers, its 64 warps, and its 228 KB of shared memory, of which each block costs 1 KB more than it
-has. A dash: there is none, or the solution says its size in words that the script does not read.
+O, S, P and Q are the 32-bit registers per lane that the fragments of these matrices need: rows of a warp times columns
+/ 32 floats, or half as many where two halves share a register. S and P need not be live at the same time. A thread also
+needs registers for addresses, statistics, and fragments of K and V in flight. Registers and spilled bytes are those
+that ptxas of CUDA 13.0 prints for {ARCH}. A thread has at most 255 registers, and none should spill. Blocks per SM
+follow from its 65,536 registers, its 64 warps, and its 228 KB of shared memory. Each block costs 1 KB more of it than
+it uses. A dash: the kernel has no such fragment, or the script cannot read its size from the solution.
 """
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Rows of halves in shared memory -> how many turns ldmatrix and cp.async take, and docs/swizzle.svg, which shows why.
+"""Rows of halves in shared memory -> the wavefronts of ldmatrix and cp.async, and docs/swizzle.svg, which shows why.
 
     python docs/swizzle.py          print the table and draw the picture (needs `pip install -e .[docs]`)
     python docs/swizzle.py --table  only the table
 
-Shared memory has 32 banks of 4 bytes. An access of 16 bytes per lane is served eight lanes at a time; eight chunks that
-lie in different groups of four banks take one turn, and n chunks in the same group take n turns.
+Shared memory has 32 banks of 4 bytes. The hardware serves an access of 16 bytes per lane eight lanes at a time. Eight
+chunks in different groups of four banks take one wavefront, and n chunks in the same group take n.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LINE = CHUNK * GROUPS  # halves in all banks together
 ROWS = 8  # that one matrix of ldmatrix has
 
 Place = Callable[[int, int, int], int]
-"""(row, chunk, halves in a row) -> the number of the chunk in shared memory, counted from the tile's begin."""
+"""(row, chunk, halves in a row) -> the number of the chunk in shared memory, counted from the start of the tile."""
 
 
 def plain(row: int, chunk: int, columns: int) -> int:
@@ -40,20 +40,20 @@ def swizzled(row: int, chunk: int, columns: int) -> int:
 LAYOUTS: dict[str, Place] = {"plain": plain, "padded": padded, "swizzled": swizzled}
 
 
-def turns(places: Iterable[int]) -> int:
+def wavefronts(places: Iterable[int]) -> int:
     return max(Counter(place % GROUPS for place in places).values())
 
 
-def turns_of_ldmatrix(place: Place, columns: int) -> int:
+def wavefronts_of_ldmatrix(place: Place, columns: int) -> int:
     """Eight rows at one column, the worst column."""
-    return max(turns(place(row, chunk, columns) for row in range(ROWS)) for chunk in range(columns // CHUNK))
+    return max(wavefronts(place(row, chunk, columns) for row in range(ROWS)) for chunk in range(columns // CHUNK))
 
 
-def turns_of_copy(place: Place, columns: int) -> int:
+def wavefronts_of_copy(place: Place, columns: int) -> int:
     """Eight neighbouring chunks, as eight neighbouring threads write them, the worst eight of the first 64 rows."""
     chunks = [(row, chunk) for row in range(64) for chunk in range(columns // CHUNK)]
     return max(
-        turns(place(row, chunk, columns) for row, chunk in chunks[first : first + GROUPS])
+        wavefronts(place(row, chunk, columns) for row, chunk in chunks[first : first + GROUPS])
         for first in range(0, len(chunks), GROUPS)
     )
 
@@ -63,7 +63,8 @@ def table() -> str:
     lines.append(" " * 18 + "      ldmatrix    copy" * len(LAYOUTS))
     for columns in (16, 32, 64, 128, 256):
         cells = (
-            f"{turns_of_ldmatrix(place, columns):14}{turns_of_copy(place, columns):8}" for place in LAYOUTS.values()
+            f"{wavefronts_of_ldmatrix(place, columns):14}{wavefronts_of_copy(place, columns):8}"
+            for place in LAYOUTS.values()
         )
         lines.append(f"{columns:15}   " + "".join(cells))
     return "\n".join(lines)
@@ -87,7 +88,7 @@ def draw(path: Path, columns: int = 32) -> None:
                 axis.add_patch(Rectangle((group, line), 1, 1, facecolor=face, edgecolor="w"))
                 text = f"r{row} c{chunk}"
                 axis.text(group + 0.5, line + 0.5, text, ha="center", va="center", fontsize=7, color=ink)
-        read_in, written_in = turns_of_ldmatrix(place, columns), turns_of_copy(place, columns)
+        read_in, written_in = wavefronts_of_ldmatrix(place, columns), wavefronts_of_copy(place, columns)
         axis.set_title(f"{name}: ldmatrix in {read_in}, copy in {written_in}", fontsize=10)
         axis.set(xlim=(0, GROUPS), ylim=(5, 0), xlabel="banks", yticks=[])
         axis.set_xticks([group + 0.5 for group in range(GROUPS)])

@@ -12,7 +12,7 @@ __all__ = ["KataError", "load"]
 
 
 def __getattr__(name: str) -> Any:
-    """What a notebook asks for, imported when it does: it brings torch."""
+    """What a notebook asks for, imported on first use, because it imports torch."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from grader.notebook import launcher

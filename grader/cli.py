@@ -1,6 +1,6 @@
 """The command line: `kata` and its commands.
 
-Exit codes: 0 all is well, 1 something was graded or checked and did not pass, 2 the command or the machine is at fault.
+Exit codes: 0 success, 1 a grade or a check did not pass, 2 the command or the machine is at fault.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from types import ModuleType
 from grader.fault import Fault
 from grader.output.console import Parser, examples
 
-# Modules and the commands that each adds, in the order of `kata --help`. A room that is removed takes its own with it.
+# Modules and the commands that each adds, in the order of `kata --help`. Without its room, a command does not exist.
 MODULES = {
     "commands.course": ("list", "next", "status"),
     "commands.kata": ("show", "hint", "solution", "diff", "reset"),
@@ -33,7 +33,7 @@ MODULES = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. Returns its exit code; Ctrl-C is for __main__.py, which has it while this is imported, too."""
+    """Run one command and return its exit code. __main__.py handles Ctrl-C, also while this module is imported."""
     given = sys.argv[1:] if arguments is None else arguments
     options = parser(given[0] if given else "").parse_args(given)
     command: Callable[[argparse.Namespace], int] = options.command
@@ -50,9 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parser(command: str = "") -> argparse.ArgumentParser:
-    """The parser of this command and those of its module: importing all modules takes longer. Unknown: of all commands.
+    """The parser of this command's module: importing all modules takes longer. Unknown command: of all modules.
 
-    What it parses has this function, too, as ``parser``, for a command that is about all commands.
+    The options have this function as ``parser``, for a command that is about all commands.
     """
     found: argparse.ArgumentParser = Parser(
         prog="kata",
@@ -61,7 +61,7 @@ def parser(command: str = "") -> argparse.ArgumentParser:
             "kata next",
             "$EDITOR exercises/elementwise/elementwise_f32.cu",
             "kata grade elementwise_f32",
-            title="To begin:",
+            title="To start:",
         ),
     )
     found.set_defaults(parser=parser)

@@ -54,7 +54,7 @@ class Options:
     sim_arch: str = SIM_ARCH
     warnings_are_errors: bool = False
     jobs: int = field(default_factory=lambda: max(2, os.cpu_count() or 2))
-    speed: bool = True  # time what is graded on a GPU, where the kata is no easy one
+    speed: bool = True  # time what is graded on a GPU, unless the kata is easy
     pairs: int | None = None  # samples of each arm, where speed is measured; None: as many as decide
     counters: bool = False  # after a pass on the simulator, count what the kernels cost
     last_failure: bool = True  # try the shape that failed last before all others, and keep it
@@ -73,7 +73,7 @@ class Options:
 
 
 def targets(options: Options, gpu: Gpu | None) -> tuple[Target, ...]:
-    """The devices to grade on, in order. Raises DeviceError where a GPU is asked for and there is none."""
+    """The devices to grade on, in order. Raises DeviceError if a GPU is asked for and not found."""
     simulator = Target("sim", options.sim_arch)
     if options.device == "sim" or (options.device == "auto" and gpu is None):
         return (simulator,)

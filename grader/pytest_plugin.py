@@ -1,4 +1,4 @@
-"""pytest's face of a grade: every .cu file under exercises/ is a test of its own name.
+"""Grades in pytest: every .cu file under exercises/ is a test with the file's name.
 
 Collecting reads difficulty.yaml and nothing else; torch, specs and compilers are touched when a kata is graded.
 With pytest-xdist (-n) every worker compiles its share of the run, and then grades what it is given, on its own GPU
@@ -167,7 +167,7 @@ def _options(config: pytest.Config) -> Options:
 
 
 def _progress(config: pytest.Config) -> Any:
-    """Prints one line; None where nobody looks."""
+    """Prints one line; None without a terminal reporter."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     return reporter.write_line if reporter is not None and config.getoption("verbose") >= 0 else None
 

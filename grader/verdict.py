@@ -1,4 +1,4 @@
-"""Verdict: what is said of a file on one device; Grade: of a file on all of them.
+"""Verdict: the result of a file on one device; Grade: its verdicts on all devices.
 
 A learner's failure is a value, never an exception.
 """
@@ -139,7 +139,7 @@ class Verdict:
 
     ``summary`` is one sentence. ``sizes`` and ``values`` name the smallest failing case that was found.
     ``error_share`` is the largest error as a share of what the tolerance allows: of the passing cases for a pass,
-    of all that failed in the same way for a wrong answer (inf where nothing but the right bits would do).
+    of all that failed in the same way for a wrong answer (inf where only the right bits pass).
     """
 
     kind: Kind
@@ -172,7 +172,7 @@ class Verdict:
 
     @property
     def lacks_library(self) -> bool:
-        """Could this machine not even build the kata, for want of a library? Then nothing is said of the file."""
+        """Did this machine lack a library to build the kata? Then the verdict says nothing about the file."""
         return self.kind is Kind.UNSUPPORTED and self.finding is None
 
 

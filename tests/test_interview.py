@@ -196,7 +196,7 @@ def test_gaps_are_recorded_with_their_reason(lone: Catalog, at: Time) -> None:
     on = interview_run.end_part(on, lone)
     whys = {(gap.start_s, gap.long_s): gap.why for gap in on.gaps()}
     assert list(whys) == [(105, 900), (1010, 300), (1320, 200), (1520, 150), (1680, 70)]
-    for why, fact in zip(whys.values(), ("asleep", "closed", "cut off", "started anew", "closed"), strict=True):
+    for why, fact in zip(whys.values(), ("asleep", "closed", "cut off", "restarted", "closed"), strict=True):
         assert has(why, fact)
 
 

@@ -215,7 +215,7 @@ def test_every_drawing_is_said_in_words(page: Path) -> None:
 def test_a_learner_who_has_done_nothing_is_told_how_to_begin(place: Path, tmp_path: Path, browser: Browser) -> None:
     code, _ = report(place, "-o", str(tmp_path / "page.html"), KATA_DATA=str(tmp_path / "none"))
     text = (tmp_path / "page.html").read_text()
-    assert code == 0 and has(text, "no grade", "nothing to draw")
+    assert code == 0 and has(text, "no grade", "cannot draw")
     assert has(text, "reference solutions", "NVIDIA H200", "not yours")
     with view(browser, tmp_path / "page.html", width=PHONE) as seen:
         assert (seen.complaints, seen.sticking_out()) == ([], [])

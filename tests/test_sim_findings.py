@@ -129,9 +129,9 @@ def test_divergent_barrier_names_both_lines(hazards: SimDevice) -> None:
 NOTES = {
     "deadlock_exit": ["every thread", "same barrier"],
     "named_barrier": ["every thread", "same barrier"],
-    "shuffle_exited": ["all named lanes"],
-    "shuffle_unnamed": ["all named lanes"],
-    "shuffle_never": ["all named lanes"],
+    "shuffle_exited": ["every lane in the mask"],
+    "shuffle_unnamed": ["every lane in the mask"],
+    "shuffle_never": ["every lane in the mask"],
 }
 
 

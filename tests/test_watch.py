@@ -145,7 +145,7 @@ def test_from_not_started_to_the_next_kata(session: Session, clone: Path) -> Non
     file_of(clone).write_text(wrong(clone))
     assert "elementwise_f32: out of bounds: reads " in session.see("waiting", "device    sim")
     file_of(clone).write_text(right(clone))
-    assert "old verdict" in session.see("verdict before", "out of bounds")
+    assert "old verdict" in session.see("previous verdict", "out of bounds")
     session.see("PASSED at .* n: .*elementwise_f32x4", "pass on sim sm_90a")
     session.press("n")
     session.see("elementwise_f32x4.cu", "not started")

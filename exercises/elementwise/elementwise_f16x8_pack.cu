@@ -2,7 +2,7 @@
 //
 // Shapes     a, b, c: [n] f16, contiguous, 16-byte aligned base, any n >= 0
 // Technique  128-bit load into a register array, half2 adds in registers, one 128-bit store; scalar tail
-// New        over elementwise_f16x8: a quarter of the memory instructions, each of a warp on 512 unbroken bytes
+// New        over elementwise_f16x8: a quarter of the memory instructions, each covers 512 contiguous bytes
 // Bound      memory bandwidth
 #include "kata.cuh"
 #include <cuda_fp16.h>
@@ -17,16 +17,16 @@ __global__ void __launch_bounds__(THREADS)
     // END TODO(1)
     // TODO(2): Where all VEC elements exist: one 128-bit load of each input into registers, the sums there, two halves
     //   per instruction, and one 128-bit store. An array stays in registers only if every index into it is a constant
-    //   once the loop is unrolled. (~10 lines)
+    //   after unrolling. (~10 lines)
     // END TODO(2)
-    // TODO(3): The ragged end: up to VEC - 1 elements that no whole vector covers. They must be added too, and nothing
-    //   at or past n may be touched. (~2 lines)
+    // TODO(3): The tail: add the up to VEC - 1 elements after the last whole vector. Touch nothing at or past n.
+    //   (~2 lines)
     // END TODO(3)
 }
 
 KATA_EXPORT void elementwise_f16x8_pack(const half* a, const half* b, half* c, int n, cudaStream_t stream) {
     if (n == 0) return;  // a grid of no blocks is an invalid launch
-    // TODO(4): Launch on the stream just enough blocks of THREADS threads to cover all n elements, a ragged last block
-    //   included. No intermediate result may pass 2^31 - 1. (~2 lines)
+    // TODO(4): Launch on the stream just enough blocks of THREADS threads to cover all n elements, the partial last
+    //   block included. No intermediate result may exceed 2^31 - 1. (~2 lines)
     // END TODO(4)
 }

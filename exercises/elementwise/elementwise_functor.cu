@@ -1,7 +1,7 @@
 // elementwise_functor: r[i] = f(a[i], b[i], ...) for any f: here p[0] + p[1], half(x), and mask ? a : b
 //
 // Shapes     x: [n] f32, p: [2, n] f16, mask: [n] u8, a, b: [n] f32, h: [2, n] f16, chosen: [n] f32, contiguous,
-//            16-byte aligned bases, any n >= 0; second rows begin wherever n puts them
+//            16-byte aligned bases, any n >= 0; a second row begins n elements later
 // Technique  one kernel template: packs as wide as all pointers allow, a grid of whole waves
 // New        over elementwise_f16x8_pack: the function, its number of arguments and all types are parameters
 // Bound      memory bandwidth
@@ -24,7 +24,7 @@ struct alignas(sizeof(T) * N) Pack {
 template <int N, class R, class Function, class... A>
 __device__ __forceinline__ Pack<R, N> apply_to_packs(Function f, Pack<A, N>... args) {
     Pack<R, N> result;
-    // TODO(1): Each result is f of the arguments' elements at the same place. The loop must unroll completely, as
+    // TODO(1): Each result is f of the arguments' elements at the same place. The loop must unroll completely, because
     //   registers have no address. (~2 lines)
     // END TODO(1)
     return result;
@@ -32,23 +32,22 @@ __device__ __forceinline__ Pack<R, N> apply_to_packs(Function f, Pack<A, N>... a
 
 template <int N, class Function, class R, class... A>
 __global__ void __launch_bounds__(THREADS) elementwise_kernel(Function f, int n, R* __restrict__ r, const A*... args) {
-    // 64-bit: the step past the end may pass 2^31.
+    // 64-bit: the step past the end may exceed 2^31.
     const int64_t first = blockIdx.x * THREADS + threadIdx.x;  // this thread's place in the grid
     const int64_t stride = gridDim.x * THREADS;
-    // TODO(2): Walk over the n / N whole packs in strides of the grid's width: one access for each argument's pack and
-    //   one for the result's. (~4 lines)
+    // TODO(2): Compute the n / N whole packs in a grid-stride loop, with one access per pack of each argument and of
+    //   the result. (~4 lines)
     // END TODO(2)
-    // TODO(3): The ragged end: the n % N elements behind the last whole pack, each by one thread, and nothing at or past
-    //   n. (~1 line)
+    // TODO(3): The tail: one thread computes each of the n % N elements after the last whole pack. Touch nothing at or
+    //   past n. (~1 line)
     // END TODO(3)
 }
 
-// Launches the kernel with packs of N elements, or of as many fewer as the pointers demand.
+// Launches the kernel with packs of N elements, or of fewer if a pointer is not aligned for N.
 template <int N, class Function, class R, class... A>
 static void launch(cudaStream_t stream, Function f, int n, R* r, const A*... args) {
     if constexpr (N > 1) {
-        // TODO(4): Where any of the pointers is no multiple of its pack's size, leave it to packs of half as many.
-        //   (~4 lines)
+        // TODO(4): If any pointer is not a multiple of its pack's size, use packs of half as many elements. (~4 lines)
         // END TODO(4)
     }
     void (*const kernel)(Function, int, R*, const A*...) = elementwise_kernel<N, Function, R, A...>;
@@ -59,12 +58,12 @@ static void launch(cudaStream_t stream, Function f, int n, R* r, const A*... arg
     cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
     cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_per_multiprocessor, kernel, THREADS, 0);
     const int wave = multiprocessors * blocks_per_multiprocessor;  // blocks that run at the same time
-    // TODO(5): Launch enough blocks for one pack each thread, a ragged last block included, but no more than MAX_WAVES
-    //   whole waves: a wave that is not full leaves multiprocessors idle. (~2 lines)
+    // TODO(5): Launch enough blocks for one pack per thread, the partial last block included, but at most MAX_WAVES
+    //   whole waves. A partial wave leaves multiprocessors idle. (~2 lines)
     // END TODO(5)
 }
 
-// r[i] = f(args[i]...) for all i in 0..n-1, n >= 1. The widest type decides how many elements a pack has at most.
+// r[i] = f(args[i]...) for all i in 0..n-1, n >= 1. The widest type limits the elements of a pack.
 template <class Function, class R, class... A>
 static void elementwise(cudaStream_t stream, Function f, int n, R* r, const A*... args) {
     launch<MAX_BYTES / std::max({sizeof(R), sizeof(A)...})>(stream, f, n, r, args...);

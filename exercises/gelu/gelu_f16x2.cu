@@ -1,9 +1,9 @@
 // gelu_f16x2: y = 0.5 x (1 + tanh(0.79788 (x + 0.044715 x^3))), two halves per thread
 //
 // Shapes     x, y: [n] f16, contiguous, 16-byte aligned base, any n >= 0
-// Technique  32-bit accesses (half2), conversions of two at a time; scalar tail
-// New        over gelu_f16: one instruction moves or rounds two halves; the arithmetic is float's as before
-// Bound      bytes in flight: 4 bytes per thread and load do not fill the memory's queue
+// Technique  32-bit accesses (half2), packed conversions; scalar tail
+// New        over gelu_f16: one instruction moves or rounds two halves; the arithmetic is still in float
+// Bound      bytes in flight: one 4-byte load per thread does not saturate the bandwidth
 #include "kata.cuh"
 #include <cuda_fp16.h>
 
@@ -13,8 +13,8 @@ constexpr int PER_BLOCK = THREADS * VEC;  // elements per block
 
 constexpr float SQRT_2_OVER_PI = 0.7978845608f;
 
-// In float, rounded to half once, by the caller: the error of the fast intrinsics is far below half's 2^-11 as long as
-// the answer is not 0 in half. Where exp(-2u) is past 2^126, __fdividef gives 0, and 0 is right in half.
+// In float; the caller rounds to half once. The error of the fast intrinsics is far below half's 2^-11 as long as the
+// answer is not 0 in half. Where exp(-2u) exceeds 2^126, __fdividef gives 0, which is right in half.
 __device__ __forceinline__ float gelu(float x) {
     const float u = SQRT_2_OVER_PI * x * fmaf(0.044715f * x, x, 1.0f);
     return __fdividef(x, 1.0f + __expf(-2.0f * u));
@@ -23,10 +23,10 @@ __device__ __forceinline__ float gelu(float x) {
 __global__ void __launch_bounds__(THREADS) gelu_f16x2_kernel(const half* __restrict__ x, half* __restrict__ y, int n) {
     const int idx = (blockIdx.x * THREADS + threadIdx.x) * VEC;  // this thread owns idx..idx+VEC-1, at most 2^31 - 1
     // TODO(1): Compute VEC elements with one 32-bit load of x, one packed rounding and one 32-bit store of y, where
-    //   both elements exist: for odd n the last thread has only one. (~3 lines)
+    //   both elements exist. For odd n the last thread has only one. (~3 lines)
     // END TODO(1)
-    // TODO(2): The ragged end: the thread that owns fewer than VEC elements must compute each of these one by one, and
-    //   touch nothing at or past n. (~2 lines)
+    // TODO(2): The tail: let the thread with fewer than VEC elements compute them one by one. It must touch nothing at
+    //   or past n. (~2 lines)
     // END TODO(2)
 }
 

@@ -2,20 +2,21 @@
 //
 // Shapes     x, y: [n] f32, contiguous, 16-byte aligned base, any n >= 0
 // Technique  one thread per element, flat index, bounds check
-// New        over sigmoid_f32: a form of the formula that does not cancel
-// Bound      bytes in flight: 4 bytes per thread and load do not fill the memory's queue
+// New        over sigmoid_f32: a form of the formula without cancellation
+// Bound      bytes in flight: one 4-byte load per thread does not saturate the bandwidth
 #include "kata.cuh"
 
 constexpr int THREADS = 256;
 
 constexpr float SQRT_2_OVER_PI = 0.7978845608f;
 
-// TODO(1): Write gelu, a __device__ function from float to float, by one exponential and one division. For large
-//   negative x nothing may cancel, for large positive x nothing may saturate: gelu(100) is 100. (~2 lines)
+// TODO(1): Write gelu, a __device__ function from float to float, by one exponential and one division. Avoid
+//   cancellation for large negative x, and saturation for large positive x: gelu(100) is 100. (~2 lines)
 // END TODO(1)
 
 __global__ void __launch_bounds__(THREADS) gelu_f32_kernel(const float* __restrict__ x, float* __restrict__ y, int n) {
-    // TODO(2): Let each thread compute one element, coalesced: each of 0..n-1 once, nothing at or past n. (~2 lines)
+    // TODO(2): Let each thread compute one element with coalesced accesses: each of 0..n-1 once, nothing at or past n.
+    //   (~2 lines)
     // END TODO(2)
 }
 

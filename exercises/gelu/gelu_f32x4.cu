@@ -13,7 +13,7 @@ constexpr int PER_BLOCK = THREADS * VEC;  // elements per block
 constexpr float SQRT_2_OVER_PI = 0.7978845608f;
 
 // 0.5 (1 + tanh(u)) = 1 / (1 + exp(-2u)): the left side cancels for u < 0, the right side does not. exp(-2u) may become
-// inf: x / inf is 0 then, and -inf / inf is nan, which is what the formula says of -inf.
+// inf: then x / inf is 0, and -inf / inf is nan, as the formula says for -inf.
 __device__ __forceinline__ float gelu(float x) {
     const float u = SQRT_2_OVER_PI * x * fmaf(0.044715f * x, x, 1.0f);
     return x / (1.0f + expf(-2.0f * u));
@@ -22,11 +22,11 @@ __device__ __forceinline__ float gelu(float x) {
 __global__ void __launch_bounds__(THREADS)
     gelu_f32x4_kernel(const float* __restrict__ x, float* __restrict__ y, int n) {
     const int idx = (blockIdx.x * THREADS + threadIdx.x) * VEC;  // this thread owns idx..idx+VEC-1, at most 2^31 - 1
-    // TODO(1): Compute VEC elements with one 128-bit load of x and one 128-bit store of y, where all VEC exist: the
-    //   guard speaks of the last element, not of the first, and must not overflow int. (~3 lines)
+    // TODO(1): Compute VEC elements with one 128-bit load of x and one 128-bit store of y, where all VEC exist. Guard
+    //   on the last element, not on the first, without overflow of int. (~3 lines)
     // END TODO(1)
-    // TODO(2): The ragged end: the thread that owns fewer than VEC elements must compute each of these one by one, and
-    //   touch nothing at or past n. Threads wholly past n do nothing. (~2 lines)
+    // TODO(2): The tail: let the thread with fewer than VEC elements compute them one by one. It must touch nothing at
+    //   or past n. Threads past n do nothing. (~2 lines)
     // END TODO(2)
 }
 

@@ -2,8 +2,8 @@
 //
 // Shapes     x, y: [n] f16, contiguous, 16-byte aligned base, any n >= 0
 // Technique  32-bit accesses and one packed comparison (half2); scalar tail
-// New        over hardshrink_f16: one instruction moves or compares two halves; a mask instead of a choice
-// Bound      bytes in flight: 4 bytes per thread and load do not fill the memory's queue
+// New        over hardshrink_f16: one instruction moves or compares two halves; a mask instead of a selection
+// Bound      bytes in flight: one 4-byte load per thread does not saturate the bandwidth
 #include "kata.cuh"
 #include <cuda_fp16.h>
 
@@ -13,18 +13,18 @@ constexpr int PER_BLOCK = THREADS * VEC;  // elements per block
 constexpr float LAMBDA = 0.5f;
 
 __device__ __forceinline__ half2 hardshrink(half2 x) {
-    // TODO(1): The function of hardshrink_f16 for both halves at once: one packed comparison that gives a mask, and no
-    //   branch. (~3 lines)
+    // TODO(1): Compute the function of hardshrink_f16 for both halves at once: one packed comparison gives a mask,
+    //   without a branch. (~3 lines)
     // END TODO(1)
 }
 
 __global__ void __launch_bounds__(THREADS)
     hardshrink_f16x2_kernel(const half* __restrict__ x, half* __restrict__ y, int n) {
     const int idx = (blockIdx.x * THREADS + threadIdx.x) * VEC;  // this thread owns idx..idx+VEC-1, at most 2^31 - 1
-    // TODO(2): Compute VEC elements with one 32-bit load of x and one 32-bit store of y, where both exist: for odd n
+    // TODO(2): Compute VEC elements with one 32-bit load of x and one 32-bit store of y, where both exist. For odd n
     //   the last thread has only one. (~4 lines)
     // END TODO(2)
-    // The ragged end: one half, in both places of a half2.
+    // The tail: one half, in both places of a half2.
     if (n - idx < VEC) {
         for (int i = idx; i < n; ++i) y[i] = __low2half(hardshrink(__half2half2(x[i])));
     }

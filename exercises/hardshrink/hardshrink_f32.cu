@@ -2,21 +2,21 @@
 //
 // Shapes     x, y: [n] f32, contiguous, 16-byte aligned base, any n >= 0
 // Technique  one thread per element, flat index, bounds check
-// New        over elementwise_f32: one input; a choice in place of arithmetic
-// Bound      bytes in flight: 4 bytes per thread and load do not fill the memory's queue
+// New        over elementwise_f32: one input; a selection instead of arithmetic
+// Bound      bytes in flight: one 4-byte load per thread does not saturate the bandwidth
 #include "kata.cuh"
 
 constexpr int THREADS = 256;
 constexpr float LAMBDA = 0.5f;
 
 __device__ __forceinline__ float hardshrink(float x) {
-    // TODO(1): Return 0 for x in -LAMBDA..LAMBDA, both ends included, and x itself elsewhere, nan among it. (~1 line)
+    // TODO(1): Return 0 for x in -LAMBDA..LAMBDA, both ends included, and x itself elsewhere, also for nan. (~1 line)
     // END TODO(1)
 }
 
 __global__ void __launch_bounds__(THREADS)
     hardshrink_f32_kernel(const float* __restrict__ x, float* __restrict__ y, int n) {
-    // TODO(2): Let each thread compute one element: coalesced, every element of 0..n-1 once, nothing at or past n.
+    // TODO(2): Let each thread compute one element with coalesced accesses: each of 0..n-1 once, nothing at or past n.
     //   (~2 lines)
     // END TODO(2)
 }

@@ -11,8 +11,9 @@ constexpr int THREADS = 256;
 constexpr int VEC = 8;                    // elements per thread: four half2
 constexpr int PER_BLOCK = THREADS * VEC;  // elements per block
 
-// The clamp is divided by 6 before it meets x: x * 6 would overflow for x above 10917. The product, and not a branch,
-// makes nan of nan (__hmax2 alone would drop it) and of -inf. Half is enough: where x + 3 cancels it is exact.
+// Divide the clamp by 6 before you multiply by x: x * 6 would overflow for x above 10917. The product, not a branch,
+// gives nan for nan (__hmax2 alone would drop it) and for -inf. Half precision is enough: where x + 3 cancels, it is
+// exact.
 __device__ __forceinline__ half2 hardswish(half2 x) {
     const half2 raised = __hadd2(x, __float2half2_rn(3.0f));
     const half2 clamped = __hmin2(__hmax2(raised, __float2half2_rn(0.0f)), __float2half2_rn(6.0f));
@@ -22,11 +23,11 @@ __device__ __forceinline__ half2 hardswish(half2 x) {
 __global__ void __launch_bounds__(THREADS)
     hardswish_f16x8_kernel(const half* __restrict__ x, half* __restrict__ y, int n) {
     const int idx = (blockIdx.x * THREADS + threadIdx.x) * VEC;  // this thread owns idx..idx+VEC-1, at most 2^31 - 1
-    // TODO(1): Where all VEC elements exist, compute them as four half2, in an unrolled loop, so that no load waits for
-    //   another's result. Loads need the guard as much as stores do. (~5 lines)
+    // TODO(1): Where all VEC elements exist, compute them as four half2 in an unrolled loop, so that no load waits for
+    //   another result. Guard the loads as well as the stores. (~5 lines)
     // END TODO(1)
-    // TODO(2): The ragged end: the thread that owns fewer than VEC elements must compute each of these one by one, and
-    //   touch nothing at or past n. (~2 lines)
+    // TODO(2): The tail: let the thread with fewer than VEC elements compute them one by one. It must touch nothing at
+    //   or past n. (~2 lines)
     // END TODO(2)
 }
 

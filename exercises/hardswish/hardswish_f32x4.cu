@@ -10,8 +10,8 @@ constexpr int THREADS = 256;
 constexpr int VEC = 4;                    // elements per thread: float4 is 16 bytes
 constexpr int PER_BLOCK = THREADS * VEC;  // elements per block
 
-// The clamp is divided by 6 before it meets x: x * 6 would overflow for large x. The product, and not a branch, makes
-// nan of nan (fmaxf alone would drop it) and of -inf.
+// Divide the clamp by 6 before you multiply by x: x * 6 would overflow for large x. The product, not a branch, gives
+// nan for nan (fmaxf alone would drop it) and for -inf.
 __device__ __forceinline__ float hardswish(float x) {
     return x * (fminf(fmaxf(x + 3.0f, 0.0f), 6.0f) * (1.0f / 6.0f));
 }
@@ -19,11 +19,11 @@ __device__ __forceinline__ float hardswish(float x) {
 __global__ void __launch_bounds__(THREADS)
     hardswish_f32x4_kernel(const float* __restrict__ x, float* __restrict__ y, int n) {
     const int idx = (blockIdx.x * THREADS + threadIdx.x) * VEC;  // this thread owns idx..idx+VEC-1, at most 2^31 - 1
-    // TODO(1): Compute VEC elements with one 128-bit load of x and one 128-bit store of y, where all VEC exist: the
-    //   guard speaks of the last element, not of the first, and must not overflow int. (~4 lines)
+    // TODO(1): Compute VEC elements with one 128-bit load of x and one 128-bit store of y, where all VEC exist. Guard
+    //   on the last element, not on the first, without overflow of int. (~4 lines)
     // END TODO(1)
-    // TODO(2): The ragged end: the thread that owns fewer than VEC elements must compute each of these one by one, and
-    //   touch nothing at or past n. (~2 lines)
+    // TODO(2): The tail: let the thread with fewer than VEC elements compute them one by one. It must touch nothing at
+    //   or past n. (~2 lines)
     // END TODO(2)
 }
 

@@ -18,17 +18,17 @@ constexpr int PER_BLOCK = THREADS * VEC;  // elements per block
 __global__ void __launch_bounds__(THREADS) relu_f16x8_kernel(const half* __restrict__ x, half* __restrict__ y, int n) {
     // TODO(2): Compute idx, the first of the VEC elements that this thread owns. (~1 line)
     // END TODO(2)
-    // TODO(3): Where all VEC elements exist, compute them as four half2, in an unrolled loop, so that no load waits for
-    //   another's result. Loads need the guard as much as stores do. (~4 lines)
+    // TODO(3): Where all VEC elements exist, compute them as four half2 in an unrolled loop, so that no load waits for
+    //   another result. Guard the loads as well as the stores. (~4 lines)
     // END TODO(3)
-    // TODO(4): The ragged end: the thread that owns fewer than VEC elements must compute each of these one by one, and
-    //   touch nothing at or past n. (~2 lines)
+    // TODO(4): The tail: let the thread with fewer than VEC elements compute them one by one. It must touch nothing at
+    //   or past n. (~2 lines)
     // END TODO(4)
 }
 
 KATA_EXPORT void relu_f16x8(const half* x, half* y, int n, cudaStream_t stream) {
     if (n == 0) return;  // a grid of no blocks is an invalid launch
-    // TODO(5): Launch on the stream just enough blocks of THREADS threads to cover all n elements, a ragged last block
-    //   included. No intermediate result may pass 2^31 - 1. (~2 lines)
+    // TODO(5): Launch on the stream just enough blocks of THREADS threads to cover all n elements, the partial last
+    //   block included. No intermediate result may exceed 2^31 - 1. (~2 lines)
     // END TODO(5)
 }

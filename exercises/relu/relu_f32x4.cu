@@ -17,17 +17,17 @@ __global__ void __launch_bounds__(THREADS)
     relu_f32x4_kernel(const float* __restrict__ x, float* __restrict__ y, int n) {
     // TODO(2): Compute idx, the first of the VEC elements that this thread owns. (~1 line)
     // END TODO(2)
-    // TODO(3): Compute VEC elements with one 128-bit load of x and one 128-bit store of y, where all VEC exist: the
-    //   guard speaks of the last element, not of the first, and must not overflow int. (~3 lines)
+    // TODO(3): Compute VEC elements with one 128-bit load of x and one 128-bit store of y, where all VEC exist. Guard
+    //   on the last element, not on the first, without overflow of int. (~3 lines)
     // END TODO(3)
-    // TODO(4): The ragged end: the thread that owns fewer than VEC elements must compute each of these one by one, and
-    //   touch nothing at or past n. Threads wholly past n do nothing. (~2 lines)
+    // TODO(4): The tail: let the thread with fewer than VEC elements compute them one by one. It must touch nothing at
+    //   or past n. Threads past n do nothing. (~2 lines)
     // END TODO(4)
 }
 
 KATA_EXPORT void relu_f32x4(const float* x, float* y, int n, cudaStream_t stream) {
     if (n == 0) return;  // a grid of no blocks is an invalid launch
-    // TODO(5): Launch on the stream just enough blocks of THREADS threads to cover all n elements, a ragged last block
-    //   included. No intermediate result may pass 2^31 - 1. (~2 lines)
+    // TODO(5): Launch on the stream just enough blocks of THREADS threads to cover all n elements, the partial last
+    //   block included. No intermediate result may exceed 2^31 - 1. (~2 lines)
     // END TODO(5)
 }

@@ -3,7 +3,7 @@
 // Shapes     x, y: [n] f16, contiguous, 16-byte aligned base, any n >= 0
 // Technique  one thread per element, computed in float, rounded once
 // New        over sigmoid_f32: half in memory, float in registers, fast intrinsics
-// Bound      memory instructions: a warp's load is 64 bytes, too little in flight to fill the bandwidth
+// Bound      memory instructions: a warp's load is 64 bytes, too few in flight to saturate the bandwidth
 #include "kata.cuh"
 #include <cuda_fp16.h>
 
@@ -14,7 +14,8 @@ constexpr int THREADS = 256;
 // END TODO(1)
 
 __global__ void __launch_bounds__(THREADS) sigmoid_f16_kernel(const half* __restrict__ x, half* __restrict__ y, int n) {
-    // TODO(2): Let each thread compute one element, coalesced: each of 0..n-1 once, nothing at or past n. (~2 lines)
+    // TODO(2): Let each thread compute one element with coalesced accesses: each of 0..n-1 once, nothing at or past n.
+    //   (~2 lines)
     // END TODO(2)
 }
 

@@ -3,19 +3,19 @@
 // Shapes     x, y: [n] f32, contiguous, 16-byte aligned base, any n >= 0
 // Technique  one thread per element, flat index, bounds check
 // New        over elementwise_f32: one input; a function that overflows where its answer does not
-// Bound      bytes in flight: 4 bytes per thread and load do not fill the memory's queue
+// Bound      bytes in flight: one 4-byte load per thread does not saturate the bandwidth
 #include "kata.cuh"
 
 constexpr int THREADS = 256;
 
 __device__ __forceinline__ float swish(float x) {
     // TODO(1): Return x * sigmoid(x), to a few roundings of a float for any x. Below -88.7 exp(-x) overflows, but the
-    //   answer is not 0 there yet: take exp of nothing positive. -inf gives nan. (~2 lines)
+    //   answer is not 0 there yet: never take exp of a positive number. -inf gives nan. (~2 lines)
     // END TODO(1)
 }
 
 __global__ void __launch_bounds__(THREADS) swish_f32_kernel(const float* __restrict__ x, float* __restrict__ y, int n) {
-    // TODO(2): Let each thread compute one element: coalesced, every element of 0..n-1 once, nothing at or past n.
+    // TODO(2): Let each thread compute one element with coalesced accesses: each of 0..n-1 once, nothing at or past n.
     //   (~2 lines)
     // END TODO(2)
 }

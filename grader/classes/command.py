@@ -1,4 +1,4 @@
-"""`kata grade --submission` and `--submissions`: folders that were handed in, graded side by side, into rows."""
+"""`kata grade --submission` and `--submissions`: submitted folders, graded in parallel, as rows."""
 
 from __future__ import annotations
 
@@ -35,25 +35,30 @@ from grader.verdict import Grade, Kind, Verdict
 
 BAR = 24  # characters
 WIDTH = 120  # characters, where the terminal does not say
-ENDED = 2  # runs in a row that ended while they were at a file: it is not graded again
+ENDED = 2  # runs in a row that ended during the grade of a file: it is not graded again
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
         "for classes",
-        "Grade folders that were handed in, with files named after katas anywhere below (with NAME only these katas, "
-        "and who has none is said). Nothing is written into the folders, this clone or your progress. The rows that "
-        "--json and --results write are in docs/classes.md.",
+        "Grade submitted folders with files named after katas at any depth. With NAME it grades only these katas and "
+        "reports submissions without one. It writes nothing into the folders, this clone or your progress. "
+        "docs/classes.md describes the rows that --json and --results write.",
     )
     group.add_argument(
-        "--submission", type=Path, nargs="+", action="extend", metavar="DIR", help="grade these folders, one a student"
+        "--submission",
+        type=Path,
+        nargs="+",
+        action="extend",
+        metavar="DIR",
+        help="grade these folders: one per student",
     )
     group.add_argument("--submissions", type=Path, metavar="PARENT", help="grade every folder in PARENT")
     group.add_argument(
-        "--results", type=Path, metavar="FILE", help="keep the rows in this file; what it has already is not done again"
+        "--results", type=Path, metavar="FILE", help="save the rows in this file, and skip those that it already has"
     )
-    group.add_argument("--csv", type=Path, metavar="FILE", help="write the table of verdicts to this file too")
-    group.add_argument("--jobs", type=_count, metavar="N", help="how many to grade side by side (default: all cores)")
+    group.add_argument("--csv", type=Path, metavar="FILE", help="also write the table of verdicts to this file")
+    group.add_argument("--jobs", type=_count, metavar="N", help="how many to grade at a time (default: all cores)")
     group.add_argument(
         "--time-limit", type=_seconds, default=LIMIT_S, metavar="S", help=f"seconds for one file (default {LIMIT_S:g})"
     )
@@ -61,7 +66,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def _count(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of at least 1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return int(text)
 
 
@@ -69,14 +74,14 @@ def _seconds(text: str) -> float:
     with contextlib.suppress(ValueError):
         if 0 < float(text) < float("inf"):
             return float(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
 
 
 def wanted(options: argparse.Namespace) -> bool:
     """Whether a command is about submissions. Raises CatalogError for options that go with them alone, or never."""
     if options.submission or options.submissions:
         if options.solutions or options.file:
-            raise CatalogError("--submission brings its own files; leave out --solutions and --file.")
+            raise CatalogError("--submission has its own files; leave out --solutions and --file.")
         return True
     if options.results or options.csv or options.jobs:
         raise CatalogError("--results, --csv and --jobs are for --submission or --submissions; name one of these, too.")
@@ -101,7 +106,7 @@ def grade_submissions(options: argparse.Namespace, asked: Options) -> int:
 
 
 def _make_ready(options: Options) -> tuple[Target, ...]:
-    """What every grade needs, so that a machine which lacks it says so once. Raises a Fault."""
+    """Prepare what every grade needs, so that a machine without it says so once. Raises a Fault."""
     found = targets(options, find_gpu())
     find_toolchain()
     if any(target.device == "sim" for target in found):
@@ -110,7 +115,7 @@ def _make_ready(options: Options) -> tuple[Target, ...]:
 
 
 _ENDS_RUNS = (
-    f"{ENDED} runs ended without a word while they graded it; `--submission` with this folder, and without --results, "
+    f"{ENDED} runs ended unexpectedly while they graded it; `--submission` with this folder, and without --results, "
     "grades it again"
 )
 
@@ -126,7 +131,7 @@ class _Run:
     say: _Say
 
     def rows(self, found: Sequence[Entry], *, count: int, limit_s: float) -> Iterator[Row]:
-        """A short row for each entry: those kept first, then those that need no grade, then as they are graded."""
+        """A short row per entry: first the saved ones, then those that need no grade, then each as it is graded."""
         todo: list[tuple[str, Entry]] = []
         for entry in found:
             key = self._key(entry)
@@ -140,7 +145,7 @@ class _Run:
                 todo.append((key, entry))
         others = [item for item in todo if not self._ended(item[0])]
         yield from self._graded(others, count=min(count, len(others)), limit_s=limit_s)
-        # What a run was at when it ended comes last and alone: if this one ends, too, it is known which file it was.
+        # A file whose grade ended a run comes last and alone: if this run ends too, that file is the cause.
         suspects = [item for item in todo if self._ended(item[0])]
         yield from self._graded(suspects, count=min(1, len(suspects)), limit_s=limit_s)
 
@@ -193,7 +198,7 @@ class _Run:
 
 
 def _said(entry: Entry, verdict: str, summary: str) -> dict[str, Any]:
-    """What is said in place of a grade, with the fields that a grade has."""
+    """A row instead of a grade, with the fields of a grade."""
     head = {"format": FORMAT, "kata": entry.kata, "file": entry.file, "sha256": None, "passed": False, "seconds": 0.0}
     return {**head, "device": None, "verdict": verdict, "summary": summary, "verdicts": [], "measurements": []}
 
@@ -202,7 +207,7 @@ def _said(entry: Entry, verdict: str, summary: str) -> dict[str, Any]:
 
 
 class _Say:
-    """Progress on standard error: a bar on a terminal, else a line a row. With ``as_json``, rows on standard output."""
+    """Progress on standard error: a bar on a terminal, else one line per row. ``as_json``: rows on standard output."""
 
     def __init__(self, total: int, *, as_json: bool) -> None:
         self._total, self._as_json, self._done = total, as_json, 0
@@ -279,7 +284,7 @@ def _csv(katas: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
 
 def _harmless(line: Iterable[str]) -> list[str]:
-    """Cells that no spreadsheet takes for a formula, and no terminal for anything but text."""
+    """Cells that a spreadsheet does not read as formulas and a terminal shows only as text."""
     return [f"'{cell}" if cell.startswith(("=", "+", "-", "@", "\t")) else cell for cell in map(plain, line)]
 
 

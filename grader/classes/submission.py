@@ -1,4 +1,4 @@
-"""Folders that were handed in -> Entries: for each kata the one file to grade, or what is to be said instead.
+"""Submitted folders -> Entries: for each kata the one file to grade, or the message instead.
 
 Nothing is followed out of a folder, neither a symbolic link nor an #include by name, and nothing is written into one.
 What a file includes in a way that only a compiler can follow is for the build to refuse.
@@ -61,14 +61,14 @@ class Entry:
 
 
 def find_submissions(folders: Sequence[Path], parent: Path | None) -> list[Submission]:
-    """The folders, and every folder in ``parent``, by name. Raises SubmissionError for what is no folder."""
+    """The folders, and every folder in ``parent``, by name. Raises SubmissionError if one is not a folder."""
     try:
         below = sorted(place for place in parent.iterdir() if place.name[0] != "." and place.is_dir()) if parent else []
     except OSError as error:
         raise SubmissionError(f"{plain(str(parent))} cannot be read ({error.strerror}); name a folder.") from None
     for folder in folders:
         if not folder.is_dir():
-            raise SubmissionError(f"{plain(str(folder))} is no folder; a submission is a folder of .cu files.")
+            raise SubmissionError(f"{plain(str(folder))} is not a folder; a submission is a folder of .cu files.")
     places = list(dict.fromkeys(Path(os.path.abspath(place)) for place in (*folders, *below)))
     if not places:
         raise SubmissionError(f"{plain(str(parent))} has no folder in it; each folder there is one submission.")
@@ -161,7 +161,7 @@ def _inspected(submission: Submission, kata: str, file: str) -> Entry:
             if other in seen or not os.path.lexists(other):
                 continue
             if not _is_inside(other, submission.folder):
-                return refused(f"includes {plain(name)}, which lies outside of the submission")
+                return refused(f"includes {plain(name)}, which is outside the submission")
             seen.add(other)
             pending.append(other)
     return Entry(submission, kata, file, digest=digest.hexdigest())

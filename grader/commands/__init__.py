@@ -1,1 +1,1 @@
-"""The commands of `kata`, a module for each group; a room with a command of its own has it in `command.py`."""
+"""The commands of `kata`, one module per group. A room with its own command has it in `command.py`."""

@@ -35,20 +35,20 @@ def _add(commands: Commands[argparse.ArgumentParser], kind: str, what: str) -> N
     parser = commands.add_parser(
         kind,
         help=f"show the {what} of your kernels, by the lines of your file",
-        description=f"Compile your file as for a GPU, which need not be there, and show the {what} of its kernels: "
-        "registers, shared memory and spills first, then each line of the file with the instructions that it became. "
+        description=f"Compile your file for a GPU, which you need not have, and show the {what} of its kernels: "
+        "first registers, shared memory and spills, then each line of the file with its instructions. "
         "docs/profiling.md says how to read them. Exit code 0: shown, 1: the file does not compile, 2: the command or "
         "the machine is at fault.",
         epilog=examples(f"kata {kind} sgemm_naive_f32", f"kata {kind} relu_f32x4 --solution --in-order | less"),
     )
     parser.add_argument("name", metavar="KATA")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--solution", action="store_true", help="of the solution; asks as `kata solution` does")
+    which.add_argument("--solution", action="store_true", help="of the solution; before a pass it needs --anyway")
     which.add_argument("--file", type=Path, metavar="FILE", help="of this file, as the kata")
-    parser.add_argument("--anyway", action="store_true", help="with --solution: also before you passed it; remembered")
+    parser.add_argument("--anyway", action="store_true", help="with --solution: also before you passed it; recorded")
     parser.add_argument("--arch", metavar="ARCH", help=f"sm_80, sm_90a, ... (default: the GPU's, or {SIM_ARCH})")
     parser.add_argument("--kernel", metavar="NAME", help="only kernels with this in their name")
-    parser.add_argument("--in-order", action="store_true", help="as the GPU has it: loops and branches can be followed")
+    parser.add_argument("--in-order", action="store_true", help="in the GPU's order, to follow loops and branches")
     parser.add_argument("--json", action="store_true", help="as a JSON object")
     parser.set_defaults(command=_code, kind=kind)
 

@@ -1,4 +1,4 @@
-"""`kata list`, `next` and `status`: the whole course, and where the learner is in it."""
+"""`kata list`, `next` and `status`: the whole course, and the learner's progress in it."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ def _add_list(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "list",
         help="show the katas in the order to solve them, each with its state",
-        description="Show katas in the order to solve them. `open` says whether all that comes before one is passed. "
-        "The state is not started, written, failed with the last verdict, or passed; what was passed once stays "
-        "passed. Exit code 0: there are some, 1: none is like that, 2: the command is at fault.",
+        description="Show katas in the order to solve them. `open` says whether you passed all katas before one. The "
+        "state is not started, written, failed with the last verdict, or passed. What you passed stays passed. Exit "
+        "code 0: found, 1: no kata matches, 2: the command is at fault.",
         epilog=examples("kata list sgemm", "kata list --state failed", "kata list --open", "kata list swizzle"),
     )
     parser.add_argument("names", nargs="*", metavar="NAME|WORD", help=f"{NAMES}; or words of its header and TODOs")
     parser.add_argument("--level", choices=LEVELS, help="only this level")
     parser.add_argument("--family", metavar="FAMILY", help="only this family")
-    parser.add_argument("--role", choices=ROLES, help="core: the way through a family; drill: beside it")
+    parser.add_argument("--role", choices=ROLES, help="core: the main path of a family; drill: extra practice")
     parser.add_argument(
-        "--state", type=lambda text: text.replace("-", " "), choices=WORDS, help="only these; not-started will do"
+        "--state", type=lambda text: text.replace("-", " "), choices=WORDS, help="only this state, such as not-started"
     )
-    parser.add_argument("--open", action="store_true", help="only those whose katas before are all passed")
-    parser.add_argument("--json", action="store_true", help="as a JSON array, one object a kata")
+    parser.add_argument("--open", action="store_true", help="only katas whose earlier katas you passed")
+    parser.add_argument("--json", action="store_true", help="as a JSON array, one object per kata")
     parser.set_defaults(command=_list)
 
 
@@ -53,12 +53,12 @@ def _add_next(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "next",
         help="say which kata to solve next",
-        description="Name the next kata that is open and not passed, of the core before any drill, with its file and "
-        "its lesson. Exit code 0: there is one, 1: there is none, 2: the command is at fault.",
+        description="Name the next kata that is open and not passed, core katas before drills, with its file and its "
+        "lesson. Exit code 0: found, 1: no such kata, 2: the command is at fault.",
         epilog=examples("kata next", "kata next softmax", "kata next easy --json"),
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=NAMES)
-    parser.add_argument("--json", action="store_true", help="as a JSON object, or null where there is none")
+    parser.add_argument("--json", action="store_true", help="as a JSON object, or null if no kata matches")
     parser.set_defaults(command=_next)
 
 
@@ -66,8 +66,8 @@ def _add_status(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "status",
         help="show how far you are: passed by level and family, the last grades",
-        description="Show how many katas are passed, by level and by family, and your last grades. Exit code 0, or 2 "
-        "where progress cannot be read.",
+        description="Show how many katas you passed, by level and by family, and your last grades. Exit code 0, or 2 "
+        "if progress cannot be read.",
         epilog=examples("kata status", "kata status --json"),
     )
     parser.add_argument("--json", action="store_true", help="as a JSON object")
@@ -78,7 +78,7 @@ def _list(options: argparse.Namespace) -> int:
     catalog, _, states = open_states()
     names, words = _names_and_words(catalog, options.names)
     if options.family is not None and options.family not in catalog.families:
-        raise CatalogError(f"no family is called {options.family!r}; there are: {', '.join(catalog.families)}.")
+        raise CatalogError(f"no family is called {options.family!r}; the families are: {', '.join(catalog.families)}.")
     chosen = [states[kata.name] for kata in catalog.select(names)]
     found = [state for state in _having(chosen, words, catalog) if _wanted(state, options)]
     if options.json:
@@ -89,12 +89,12 @@ def _list(options: argparse.Namespace) -> int:
         for state, line in zip(found, rest, strict=True):
             print(painted(line, _STYLES.get(state.word, "")))
     else:
-        print(f"No kata is like that.{_hint(catalog, words)} `kata list` shows them all.", file=sys.stderr)
+        print(f"No kata matches.{_hint(catalog, words)} `kata list` shows them all.", file=sys.stderr)
     return 0 if found else 1
 
 
 def _names_and_words(catalog: Catalog, given: Iterable[str]) -> tuple[list[str], list[str]]:
-    """What names katas, and what is searched for because it names none."""
+    """Arguments that name katas, and the others, which are words to search for."""
     names: list[str] = []
     words: list[str] = []
     for text in given:
@@ -124,7 +124,7 @@ def _wanted(state: State, options: argparse.Namespace) -> bool:
 
 
 def _having(chosen: Sequence[State], words: Sequence[str], catalog: Catalog) -> Sequence[State]:
-    """Those whose name, header and TODOs have all the words; where none has, what its family is about counts."""
+    """The katas whose name, header and TODOs have all the words. If none has, the family's about line counts too."""
     if not words:
         return chosen
     texts = [f"{state.kata.name} {rung.header(state.kata)} {_todos(state.kata)}".lower() for state in chosen]
@@ -144,8 +144,8 @@ def _has(text: str, words: Sequence[str]) -> bool:
 
 
 def table(found: Sequence[State], columns: int) -> Iterator[str]:
-    """Katas with their states under a headline. Where that is wider: what says least is left out, and a long name has a
-    line of its own above its row.
+    """Katas with their states under a headline. In narrow lines it drops the least useful columns and puts a long name
+    on a line of its own above its row.
     """
     rows = [dict(zip(_COLUMNS, _COLUMNS, strict=True)), *map(_row, found)]
     name, state = (max(len(row[cell]) for row in rows) for cell in ("kata", "state"))
@@ -207,10 +207,10 @@ def why_none(chosen: Iterable[State], states: Mapping[str, State]) -> str:
     """Why next_ones has none of them."""
     left = [state for state in chosen if state.word != PASSED]
     if not left:
-        return "All of them are passed."
+        return "You have passed all of them."
     first = left[0].kata
     missing = [name for name in first.requires if states[name].word != PASSED]
-    return f"None of them is open yet: {first.name} comes after {', '.join(missing)}. `kata next` begins elsewhere."
+    return f"None of them is open yet: {first.name} comes after {', '.join(missing)}. `kata next` names an open one."
 
 
 def _status(options: argparse.Namespace) -> int:
@@ -251,7 +251,7 @@ def _status_lines(
         yield from (_bar(name, part, width) for name, part in parts.items() if part)
     yield ""
     if not last:
-        yield "No grade yet; `kata next` says where to begin."
+        yield "No grade yet; `kata next` says where to start."
         return
     yield "last grades"
     for event in last:

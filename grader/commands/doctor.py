@@ -1,4 +1,4 @@
-"""The machine -> Findings: what grading needs, whether it is there and fits together, and how to fix it where not."""
+"""The machine -> Findings: what grading needs, whether it is there and compatible, and how to fix it if not."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PIP = f"{sys.executable} -m pip"
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at: well or not, and what to do if not."""
+    """One check: well or not, and what to do if not."""
 
     subject: str
     well: bool
@@ -41,7 +41,7 @@ class Check:
 
 
 def examine() -> list[Check]:
-    """Look at everything; nothing is changed but the cache folder, which is created."""
+    """Check everything. It changes nothing, except that it creates the cache folder."""
     return [found for look in CHECKS for found in look()]
 
 
@@ -81,7 +81,7 @@ def _compilers() -> Iterator[Check]:
 
 
 def _libraries() -> Iterator[Check]:
-    """What only the katas need whose `libraries` in difficulty.yaml name it."""
+    """Libraries that only some katas need: `libraries` in difficulty.yaml names them."""
     try:
         toolkit = find_toolchain().toolkit
     except ToolchainError:
@@ -137,12 +137,12 @@ def _no_gpu(status: nvml.NvmlStatus | None, visible: str | None) -> Check:
 
 
 def driver_problem(gpu: Gpu, nvcc_version: Version) -> str | None:
-    """A driver runs what a toolkit of its own major version makes, a newer minor one too, and what older ones make."""
+    """A driver runs code of a toolkit of its own major version, also of a newer minor one, and code of older ones."""
     major = nvcc_version[0]
     if gpu.cuda[0] >= major:
         return None
     return (
-        f"driver {gpu.driver} runs CUDA up to {dotted(gpu.cuda)}, and what nvcc {dotted(nvcc_version[:2])} makes needs"
+        f"driver {gpu.driver} runs CUDA up to {dotted(gpu.cuda)}, and code of nvcc {dotted(nvcc_version[:2])} needs"
         f" {major}.0 or newer. Update the driver{_to(major)}, or set KATA_NVCC to an nvcc of CUDA {gpu.cuda[0]}."
     )
 
@@ -152,7 +152,7 @@ def _to(major: int) -> str:
 
 
 def gpu_archs(toolchain: Toolchain) -> tuple[int, ...]:
-    """What nvcc builds for, as 90 for sm_90; empty where it does not say."""
+    """The architectures that nvcc builds for, as 90 for sm_90; empty if it does not say."""
     try:
         asked = [str(toolchain.nvcc), "--list-gpu-code"]
         said = subprocess.run(asked, capture_output=True, text=True, timeout=30, check=False).stdout
@@ -173,7 +173,7 @@ def arch_problem(gpu: Gpu, toolchain: Toolchain, archs: tuple[int, ...]) -> str 
 
 @dataclass(frozen=True)
 class TorchBuild:
-    """What torch says of itself. ``cuda`` is None where it was built without; ``archs`` as sm_90 or compute_90."""
+    """What torch says about its build. ``cuda`` is None if it was built without; ``archs`` as sm_90 or compute_90."""
 
     version: str
     cuda: str | None
@@ -182,7 +182,7 @@ class TorchBuild:
 
 
 def _torch_build() -> TorchBuild | None:
-    """None where torch cannot be imported; _packages has said so."""
+    """None if torch cannot be imported; _packages has said so."""
     try:
         import torch
     except ImportError:
@@ -195,7 +195,7 @@ def _torch_build() -> TorchBuild | None:
 
 
 def torch_problem(gpu: Gpu, built: TorchBuild) -> str | None:
-    """Why baselines that are torch's cannot run on this GPU, and how to fix it."""
+    """Why torch's baselines cannot run on this GPU, and how to fix it."""
     name = f"torch {built.version}"
     if built.cuda is None:
         return f"{name} is built without CUDA, and baselines run in torch; `{PIP} install --force-reinstall torch`"
@@ -227,7 +227,7 @@ def use_problem(processes: int) -> str | None:
     if not processes:
         return None
     use = "1 process uses" if processes == 1 else f"{processes} processes use"
-    return f"{use} it: nothing can be timed beside that. `nvidia-smi` lists them; end them, or grade with --no-speed."
+    return f"{use} it, so it cannot time kernels. `nvidia-smi` lists them; end them, or grade with --no-speed."
 
 
 def _progress() -> Iterator[Check]:
@@ -274,12 +274,12 @@ CHECKS: tuple[Callable[[], Iterator[Check]], ...] = (
 def add(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "doctor",
-        help="look at compiler, torch, GPU and cache, and say how to fix them",
-        description="Look at all that grading needs, and say of what is not well how to fix it. Exit code 0: all is "
+        help="check compiler, torch, GPU and cache, and say how to fix them",
+        description="Check everything that grading needs, and say how to fix what is wrong. Exit code 0: all is "
         "well, 1: something is to fix.",
         epilog=examples("kata doctor", "kata doctor --json"),
     )
-    parser.add_argument("--json", action="store_true", help="as a JSON array, one object for each thing looked at")
+    parser.add_argument("--json", action="store_true", help="as a JSON array, one object per check")
     parser.set_defaults(command=_doctor)
 
 

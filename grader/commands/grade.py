@@ -45,9 +45,9 @@ def _add_grade(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument("--seed", type=int, default=0, help="draw other shapes and values (default 0)")
     parser.add_argument("--counters", action="store_true", help="after a pass on the simulator, show what costs most")
     parser.add_argument("--time", action="store_true", help="show how many seconds each stage of the grade took")
-    parser.add_argument("--no-speed", action="store_true", help="on a GPU: check the answers, time nothing")
+    parser.add_argument("--no-speed", action="store_true", help="on a GPU: check the answers, do not time")
     add_sim_arch(parser)
-    parser.add_argument("--json", action="store_true", help="as JSON lines, an object a kata, each once it is graded")
+    parser.add_argument("--json", action="store_true", help="as JSON lines: one object per kata, once it is graded")
     classes.add_options(parser)
     parser.set_defaults(command=_grade)
 
@@ -57,7 +57,7 @@ def _add_bench(commands: Commands[argparse.ArgumentParser]) -> None:
         "bench",
         help="measure katas on the GPU against their baseline",
         description="Measure katas that have a baseline (speed in difficulty.yaml) on the GPU. Launcher and baseline "
-        "run in turn in one process; the figure is the median ratio of their times with its 95 % interval.",
+        "run in turn in one process. The figure is the median ratio of their times with its 95 % confidence interval.",
         epilog=examples("kata bench elementwise", "kata bench --solutions --json speeds.json"),
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=NAMES)
@@ -67,8 +67,8 @@ def _add_bench(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--pairs", type=int, choices=STAGES, help="samples of each arm (default: 21, or as many as the threshold needs)"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all that was measured to this file too")
-    parser.add_argument("--table", type=Path, metavar="FILE", help="write them as a Markdown table to this file too")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write all measurements to this file")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="also write them to this file as a Markdown table")
     parser.set_defaults(command=_bench)
 
 
@@ -106,7 +106,7 @@ def _options(options: argparse.Namespace) -> Options:
 def _work(katas: Sequence[Kata], options: argparse.Namespace) -> list[tuple[Kata, Path]]:
     """The katas with the file that stands for each."""
     if options.file is not None and len(katas) != 1:
-        raise CatalogError(f"--file needs the one kata that it stands for, but {len(katas)} were named.")
+        raise CatalogError(f"--file stands for one kata, but {len(katas)} were named.")
     if options.file is not None:
         return [(katas[0], named_file(options.file))]
     return [(kata, kata.solution_path if options.solutions else kata.skeleton_path) for kata in katas]
@@ -142,7 +142,7 @@ def _bench(options: argparse.Namespace) -> int:
     work = _work(katas, options)
     if find_gpu() is None:
         raise DeviceError(
-            "speed is measured on an NVIDIA GPU, and none was found (`kata doctor` says more). `kata grade` checks "
+            "`kata bench` needs an NVIDIA GPU, and none was found (`kata doctor` says more). `kata grade` checks "
             "answers without one."
         )
     wanted = Options(device="gpu", pairs=options.pairs)

@@ -34,9 +34,9 @@ def add(commands: Commands[argparse.ArgumentParser]) -> None:
 def _add_show(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "show",
-        help="show one kata: its task, its TODOs, what comes before it, how far you are",
+        help="show one kata: its task, its TODOs, the katas before it, your state",
         description="Show one kata: what it computes and how, its TODOs in your file, its lesson, the katas before it, "
-        "your state, the hints you had. Exit code 0, or 2 where the command is at fault.",
+        "your state, the hints you had. Exit code 0, or 2 if the command is at fault.",
         epilog=examples("kata show elementwise_f32", "kata show softmax_f32 --json"),
     )
     parser.add_argument("name", metavar="KATA")
@@ -49,7 +49,7 @@ def _add_hint(commands: Commands[argparse.ArgumentParser]) -> None:
         "hint",
         help="show one of a kata's three hints; each says more than the one before",
         description="Show one of a kata's three hints, the weakest by default. `kata show` says which you had. "
-        "Exit code 0, or 2 where the command is at fault.",
+        "Exit code 0, or 2 if the command is at fault.",
         epilog=examples("kata hint elementwise_f32", "kata hint elementwise_f32 3"),
     )
     parser.add_argument("name", metavar="KATA")
@@ -66,15 +66,15 @@ def _add_hint(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.set_defaults(command=_hint)
 
 
-_ANYWAY = "also before you passed it; that is remembered"
+_ANYWAY = "also before you passed it; your progress records that"
 
 
 def _add_solution(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "solution",
         help="show a kata's solution, once you passed it",
-        description="Print a kata's solution. Before you passed the kata it asks for --anyway, and remembers. "
-        "Exit code 0: printed, 1: not passed yet, 2: the command is at fault.",
+        description="Print a kata's solution. Before you passed the kata it needs --anyway, and your progress "
+        "records that. Exit code 0: printed, 1: not passed yet, 2: the command is at fault.",
         epilog=examples("kata solution elementwise_f32", "kata solution relu_f32 --anyway | less"),
     )
     parser.add_argument("name", metavar="KATA")
@@ -86,10 +86,10 @@ def _add_solution(commands: Commands[argparse.ArgumentParser]) -> None:
 def _add_diff(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "diff",
-        help="show what is new in a kata's code over the rung before it",
+        help="show what is new in a kata's code since the rung before it",
         description="Print the unified diff from the code of the rung before to this kata's, without comments and "
-        "blank lines: that is the idea of the rung. It compares the solutions, so before you passed both it asks for "
-        "--anyway; with --mine it compares your own two files. Exit code 0: printed (nothing where the two are equal), "
+        "blank lines: the new idea of the rung. It compares the solutions, so before you passed both it needs "
+        "--anyway. With --mine it compares your own two files. Exit code 0: printed (nothing if the two are equal), "
         "1: not passed yet, or there is no rung before, 2: the command is at fault.",
         epilog=examples("kata diff sgemm_sliced_k_f32", "kata diff sgemm_sliced_k_f32 --mine"),
     )
@@ -117,7 +117,7 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def task(state: State, states: Mapping[str, State], columns: int) -> Iterator[str]:
-    """What `kata show` says: the header, the TODOs in the learner's file, and how far the learner is."""
+    """The lines of `kata show`: the header, the TODOs in the learner's file, and the learner's state."""
     kata = state.kata
     width = min(WIDTH, columns)
     yield from _narrowed(rung.header(kata), width)
@@ -134,7 +134,7 @@ def task(state: State, states: Mapping[str, State], columns: int) -> Iterator[st
 
 
 def _narrowed(header: str, width: int) -> Iterator[str]:
-    """A header as it stands in its file; its paragraphs wrapped anew where that is wider."""
+    """A header as it is in its file, or with its paragraphs wrapped again if that is too wide."""
     if max(map(len, header.splitlines())) <= width:
         yield from header.splitlines()
         return
@@ -148,7 +148,7 @@ def _facts(state: State, before: Sequence[State]) -> Iterator[tuple[str, str]]:
     kata = state.kata
     yield "level", f"{kata.level}, {kata.role}"
     yield "lesson", display_path(kata.lesson_path)
-    yield "after", ", ".join(f"{item.kata.name} ({_standing(item)})" for item in before) or "nothing: begin here"
+    yield "after", ", ".join(f"{item.kata.name} ({_standing(item)})" for item in before) or "nothing: start here"
     yield "state", state.text
     if state.last is not None and state.last.summary:
         yield "last", state.last.summary
@@ -164,7 +164,7 @@ def _standing(state: State) -> str:
 
 
 def _allowed(katas: Sequence[Kata], how: str, *, anyway: bool = False, locked: bool = False) -> bool:
-    """Whether these may be shown while an interview may be on; says why not. ``locked``: they will not be, anyhow."""
+    """Whether these may be shown while an interview may be on; says why not. ``locked``: another rule forbids it."""
     refusal = lookups.refusal(katas, how, anyway=anyway, locked=locked)
     if refusal is not None:
         print(refusal, file=sys.stderr)
@@ -213,8 +213,8 @@ def may_see(catalog: Catalog, katas: Sequence[Kata], how: str, *, anyway: bool) 
         return False
     if unsolved:
         print(
-            f"You have not passed {' and '.join(unsolved)} yet. `kata hint {unsolved[0]}` helps; --anyway shows it"
-            " all the same, and that is remembered.",
+            f"You have not passed {' and '.join(unsolved)} yet. `kata hint {unsolved[0]}` helps. --anyway shows it"
+            " now, and your progress records that.",
             file=sys.stderr,
         )
     return not unsolved
@@ -247,7 +247,7 @@ def difference(old: Kata, new: Kata, *, mine: bool) -> list[str]:
 
 
 def keep_seen(catalog: Catalog, katas: Sequence[Kata]) -> None:
-    """Keep that solutions were looked at, of those that are not passed."""
+    """Record that the learner saw these solutions, for the katas that are not passed."""
     known = _known(catalog)
     for kata in katas:
         if known.passed(kata.name) is None:
@@ -255,7 +255,7 @@ def keep_seen(catalog: Catalog, katas: Sequence[Kata]) -> None:
 
 
 def _known(catalog: Catalog) -> History:
-    """Progress for what must work without, too."""
+    """Progress for a command that must also work without it."""
     try:
         return open_progress(catalog)
     except ProgressError as error:
@@ -271,7 +271,7 @@ def _text(path: Path) -> str:
 
 
 def _add_reset(commands: Commands[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("reset", help="write a kata's skeleton again; what was there is kept as a .bak file")
+    parser = commands.add_parser("reset", help="write a kata's skeleton again; your file is kept as a .bak file")
     parser.add_argument("names", nargs="+", metavar="NAME", help="katas, families, levels, globs or files")
     parser.set_defaults(command=_reset)
 

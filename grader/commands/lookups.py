@@ -1,7 +1,7 @@
-"""What a command would show of a kata -> whether each room allows it now.
+"""What a command would show of a kata -> whether every room allows it now.
 
-A room that has a say, such as the interview, has a module ``lookups`` with a function ``refusal``. A room that is
-removed is not asked.
+A room that may refuse, such as the interview, has a module ``lookups`` with a function ``refusal``. A room that is not
+installed is not asked.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ ROOMS = Path(__file__).parents[1]
 
 
 def refusal(katas: Sequence[Kata], how: str, *, anyway: bool = False, locked: bool = False) -> str | None:
-    """Why ``how`` may not show this of these katas now, in a sentence; None where it may.
+    """Why ``how`` may not show these katas now, in a sentence; None if it may.
 
     ``how`` is a command and its arguments. ``locked``: something else forbids it, so nothing will be shown.
-    Raises a Fault where a room cannot tell: then nothing may be shown.
+    Raises a Fault if a room cannot tell. Then nothing may be shown.
     """
     said = [room.refusal(katas, how, anyway=anyway, locked=locked) for room in _rooms()]
     return next((words for words in said if words), None)

@@ -1,4 +1,4 @@
-"""`kata progress`: where progress lies, and how to take it elsewhere."""
+"""`kata progress`: where progress is stored, and how to move it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from grader.output.console import Commands, examples, save, say_json, warn
 def add(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "progress",
-        help="say where your progress lies; export and import it",
-        description="Say where your progress lies and how much there is, write it as JSON lines, or add such lines to "
-        "this clone's; what is there already is left out. Exit code 0, or 2 where it cannot be read or written.",
+        help="say where your progress is stored; export and import it",
+        description="Say where your progress is stored and how much there is, write it as JSON lines, or add such "
+        "lines to this clone's, without duplicates. Exit code 0, or 2 if it cannot be read or written.",
         epilog=examples(
             "kata progress --export p.jsonl",
             "kata progress --import p.jsonl",
@@ -33,8 +33,8 @@ def add(commands: Commands[argparse.ArgumentParser]) -> None:
     ways = parser.add_mutually_exclusive_group()
     ways.add_argument("--export", metavar="FILE", help="write this clone's events to a file (-: to the terminal)")
     ways.add_argument("--import", dest="imported", metavar="FILE", help="add the events of a file (-: of the input)")
-    ways.add_argument("--json", action="store_true", help="where it lies and how much, as a JSON object")
-    parser.add_argument("--clone", type=Path, metavar="FOLDER", help="of --export: another clone's, or one's that was")
+    ways.add_argument("--json", action="store_true", help="its place and size, as a JSON object")
+    parser.add_argument("--clone", type=Path, metavar="FOLDER", help="with --export: another clone, or a former one")
     parser.set_defaults(command=_progress)
 
 

@@ -40,14 +40,14 @@ from grader.service.task import Answer
 from grader.service.watch import Watch
 
 KEYS = (
-    ("n", "next", "go on to the next kata that is open and not passed"),
-    ("h", "hint", f"the first of {COUNT} hints; again: one that says more. It is remembered"),
+    ("n", "next", "continue with the next kata that is open and not passed"),
+    ("h", "hint", f"the first of {COUNT} hints; again: one that says more. Your progress records it"),
     ("l", "list", "this family's katas with their states"),
-    ("d", "diff", "what is new over the rung before: the solutions once you passed both, till then your own files"),
-    ("s", "show", "the task, the TODOs, how far you are"),
+    ("d", "diff", "what is new since the rung before: the solutions once you passed both, until then your own files"),
+    ("s", "show", "the task, the TODOs, your state"),
     ("r", "reset", "write the skeleton again, after a question; your file is kept as a .bak"),
     ("q", "quit", "end; so does Ctrl-C"),
-    ("?", "keys", "this page; space turns a page that is longer than the screen, Enter goes back to the verdict"),
+    ("?", "keys", "this page; space shows more of a long page, Enter goes back to the verdict"),
 )
 
 
@@ -55,16 +55,16 @@ def add(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "watch",
         help="grade a kata whenever its file is saved; one key for hints, diff, next, ...",
-        description="Grade a kata at once and then whenever its file is saved; a save during a grade starts it anew, "
-        "with the last content. Without KATA it begins with the one that `kata next` names, and changes to any "
-        "other whose file is saved. On a terminal one key does what the other commands do, ? shows which; where input "
-        "or output is none, verdicts are printed one after the other, until the input ends. Exit code 0: ended by q or "
-        "the end of the input, 1: nothing to watch, 2: the command is at fault, 130: Ctrl-C, 143: told to end.",
+        description="Grade a kata now and whenever you save its file. If you save during a grade, it starts again "
+        "with the new content. Without KATA it starts with the kata that `kata next` names, and changes to any other "
+        "whose file you save. On a terminal, keys run the other commands: ? lists them. If input or output is not a "
+        "terminal, it prints verdicts one after the other until the input ends. Exit code 0: ended by q or the end of "
+        "the input, 1: nothing to watch, 2: the command is at fault, 130: Ctrl-C, 143: ended by a signal.",
         epilog=examples("kata watch", "kata watch sgemm_naive_f32", "kata watch relu_f32 --json > verdicts.jsonl"),
     )
     parser.add_argument("name", nargs="?", metavar="KATA", help="stay with this one (default: that of `kata next`)")
     parser.add_argument("--device", choices=("auto", "gpu", "sim"), default="auto", help="default: auto")
-    parser.add_argument("--no-speed", action="store_true", help="on a GPU: check the answers, time nothing")
+    parser.add_argument("--no-speed", action="store_true", help="on a GPU: check the answers, do not time")
     add_sim_arch(parser)
     parser.add_argument("--json", action="store_true", help="print each grade as a JSON line, as `kata grade --json`")
     parser.set_defaults(command=_watch)
@@ -99,7 +99,7 @@ def _end(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _on_pipe(watch: Watch, *, as_json: bool) -> None:
-    """Print verdicts until the input ends; a grade that is then under way is still printed."""
+    """Print verdicts until the input ends, and then the verdict of a grade that is still running."""
     ends = [] if sys.stdin.isatty() else [sys.stdin.fileno()]
     tell(f"watching {display_path(watch.kata.skeleton_path)}")
     while ends or watch.since is not None or sys.stdin.isatty():
@@ -138,7 +138,7 @@ def _on_terminal(watch: Watch, terminal: Terminal) -> None:
 
 @dataclass
 class _Screen:
-    """What stands on the screen: a page that a key asked for, or the last verdict."""
+    """The screen: a page that a key asked for, or the last verdict."""
 
     watch: Watch
     page: list[str] = field(default_factory=list)
@@ -179,7 +179,7 @@ class _Screen:
             self._try(self._find_next)
 
     def _try(self, action: Any) -> None:
-        """What a command would refuse is said in a line."""
+        """Run an action. What a command would refuse is shown in a line."""
         self.note = ""
         try:
             action()
@@ -251,7 +251,7 @@ class _Screen:
 
     def _ask(self) -> None:
         name = self.watch.kata.skeleton_path.name
-        self.question = f"Write the skeleton of {name} again? Yours is kept as a .bak. y: yes, else: no"
+        self.question = f"Write the skeleton of {name} again? Your file is kept as a .bak. y: yes, any other key: no"
 
     def _reset(self) -> None:
         kept = skeleton.reset(self.watch.kata)
@@ -284,7 +284,7 @@ class _Screen:
         self.top = min(self.top, len(body) - 1)
         self._turned = self.top
         last = min(self.top + room, len(body))
-        return [*body[self.top : last], (f"(lines {self.top + 1} to {last} of {len(body)}; space: on)", "dim")]
+        return [*body[self.top : last], (f"(lines {self.top + 1} to {last} of {len(body)}; space: more)", "dim")]
 
     _turned = 0  # where the page stood when it was last drawn
     _columns = 80  # of the screen, then
@@ -293,12 +293,12 @@ class _Screen:
         watch = self.watch
         if watch.since is not None:
             told = f": {watch.told}" if watch.told else ""
-            old = "; what stands below is the verdict before" if watch.last is not None and not self.page else ""
+            old = "; below is the previous verdict" if watch.last is not None and not self.page else ""
             text, style = f"grading, {time.monotonic() - watch.since:.1f} s{told}{old}", ""
         elif watch.fault:
             text, style = f"no verdict: {watch.fault}", "red"
         elif watch.last is not None and watch.last["grade"]["passed"]:
-            more = f"; n: on to {self.next_name}" if self.next_name else ""
+            more = f"; n: continue with {self.next_name}" if self.next_name else ""
             text, style = f"PASSED at {watch.last_at}, in {watch.seconds:.1f} s{more}", "green"
         elif watch.last is not None:
             text, style = f"verdict of {watch.last_at}, in {watch.seconds:.1f} s; waiting for you to save", ""
@@ -321,7 +321,7 @@ class _Screen:
 
 
 def _foot(columns: int) -> str:
-    """As many keys as fit, the last two always among them: one ends, one shows all the others."""
+    """As many keys as fit. The last two are always shown: one ends, one lists the others."""
     keys = [f"{key} {word}" for key, word, _ in KEYS]
     while len("  ".join(keys)) > columns and len(keys) > 2:
         del keys[-3]

@@ -2,7 +2,7 @@
 
 A build's key covers what is known before nvcc runs: the file, the launcher's signature, the compiler and its flags,
 what the grader itself refuses. The build carries the list of what nvcc read (compile/dependencies.py) and a manifest of
-its files (storage/manifest.py): one that does not hold is made anew. A failed compilation is not kept.
+its files (storage/manifest.py): one that does not match is built again. A failed compilation is not kept.
 """
 
 from __future__ import annotations

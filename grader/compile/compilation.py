@@ -135,7 +135,7 @@ def too_much_shared(job: Job, place: Path) -> CompileFailure | None:
 
 
 def not_allowed(job: Job, place: Path) -> CompileFailure | None:
-    """What the file includes or calls that its kata is to be solved without."""
+    """What the file includes or calls that its kata does not allow."""
     text, libraries = job.text.decode(errors="replace"), job.request.kata.libraries
     own = (place, INCLUDE, job.beside)
     solutions = job.request.kata.root / "solutions"

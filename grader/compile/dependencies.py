@@ -22,7 +22,7 @@ from grader.compile.nvcc_log import SOURCE
 from grader.compile.symbols import dependencies
 from grader.storage.manifest import Hashes
 
-# Leads to the folder that the source came from. nvcc sees this name alone, whatever that folder is called.
+# Leads to the folder that the source came from. nvcc sees only this name, not the folder's own.
 BESIDE = "beside"
 MOST_BYTES = 16 << 20  # of one header of the learner's own that is looked through
 # Folders for headers, as compilers take them from the environment.

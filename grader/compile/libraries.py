@@ -1,7 +1,7 @@
 """A library that a kata may use -> where its headers and its binary are on this machine.
 
-A kata names its libraries in difficulty.yaml; every other kata stands on the CUDA runtime alone. A library that is not
-there is a LibraryMissing with the command that mends it: the katas that need it cannot be graded, all others can.
+A kata names its libraries in difficulty.yaml; every other kata needs only the CUDA runtime. A library that is not
+installed is a LibraryMissing with the command that installs it. Only the katas that need it cannot be graded.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _find_cutlass(toolkit: Path, device: str) -> Library:
         for include in (place / "include", place):
             version = include / "cutlass" / "version.h"
             if version.is_file() and (include / "cute" / "tensor.hpp").is_file():
-                # As system headers: what a compiler warns of in them is not the learner's to mend.
+                # As system headers: the learner need not fix what a compiler warns about in them.
                 return Library(("-isystem", str(include)), f"{include} {_fingerprint(version)}", include)
     if wanted:
         raise LibraryMissing(f"CUTLASS_PATH is {wanted!r}, and there is no include/cute/tensor.hpp in it. Correct it.")
@@ -87,7 +87,7 @@ def _cutlass_places(toolkit: Path) -> Iterator[Path]:
     yield from (toolkit, Path("/usr/local/cutlass"), Path("/opt/cutlass"), Path("/usr/local"), Path("/usr"))
 
 
-# cuBLAS: of the toolkit, or of the wheels that torch brings
+# cuBLAS: of the toolkit, or of the wheels that torch installs
 
 
 CUBLAS_HEADER = "cublas_v2.h"

@@ -1,6 +1,6 @@
 """Build -> its machine code (SASS) or PTX by kernels, each instruction with the line of the kata's file it stems from.
 
-An instruction that a header's function brought in belongs to the line that called it: nvcc's -lineinfo says so. The
+An instruction from a header's function belongs to the line that called it, as nvcc's -lineinfo says. The
 figures of a kernel are ptxas' own.
 """
 

@@ -67,7 +67,7 @@ def run(
     """Run all steps. ``collect`` is called whenever some have ended, and at the end.
 
     ``progress`` is told each step that has ended, such as "[3/12] compile square_f32 for sim sm_90a".
-    Raises NinjaError. Whatever ends this, no command runs on.
+    Raises NinjaError. At any end, it also ends its commands.
     """
     (stage / "build.ninja").write_text(_file(steps, limits))
     command = [_ninja(), "-C", str(stage), "-k", "0", "-j", str(parallel)]

@@ -1,4 +1,4 @@
-"""What nvcc said of a file, and made of it -> a sentence for its author, with the line where there is one."""
+"""nvcc's messages about a file, and its output -> a sentence for its author, with the line if there is one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-SOURCE = "kata.cu"  # what nvcc is given is always called so: a build does not depend on what its file was called
+SOURCE = "kata.cu"  # the name of every file for nvcc: a build does not depend on the learner's file name
 
 _ERROR = re.compile(
     r"^(?P<file>[^\s(:][^(:\n]*)[(:](?P<line>\d+)\)?(?::\d+)?: "
@@ -23,7 +23,7 @@ _CLASHES = ("linkage", "incompatible with previous", "distinguished by return ty
 
 @dataclass(frozen=True)
 class File:
-    """A learner's file, the launcher that it must have, and what mends it where it is no good: empty for nothing."""
+    """A learner's file, the launcher that it must have, and how to fix a malformed file: empty if nothing fixes it."""
 
     text: str
     launcher: str
@@ -45,12 +45,12 @@ def first_error(log: str, file: File) -> tuple[str, int | None]:
     match = _PTXAS_LINE.search(log) or _TOOL_ERROR.search(log)
     if match is not None:
         return match["text"], None
-    last = log.strip().splitlines()[-1:] or ["nvcc said nothing"]
+    last = log.strip().splitlines()[-1:] or ["nvcc printed nothing"]
     return f"nvcc failed: {last[0]}", None
 
 
 def _in_our_words(text: str, line: int | None, file: File) -> str:
-    """What a wrong parameter list or return type gives, turned into what to write instead."""
+    """The errors of a wrong parameter list or return type, turned into what to write instead."""
     lines = file.text.splitlines()
     there = text + (lines[line - 1] if line is not None and line <= len(lines) else "")
     if file.launcher in there and any(clash in text for clash in _CLASHES):
@@ -59,7 +59,7 @@ def _in_our_words(text: str, line: int | None, file: File) -> str:
 
 
 def missing_launcher(exported: Collection[str], file: File) -> str | None:
-    """A sentence where a library that exports these names has no launcher of the kata's name."""
+    """A sentence if a library that exports these names has no launcher with the kata's name."""
     name = file.launcher
     if name in exported:
         return None

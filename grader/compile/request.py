@@ -107,10 +107,10 @@ class Build:
 
 @dataclass(frozen=True)
 class CompileFailure:
-    """There is no build, and why, in one sentence, with the learner's own line.
+    """Why there is no build, in one sentence, with the learner's own line.
 
-    ``kind`` is "does not compile" where nvcc refused the file, "not allowed" where the file uses what its kata is to be
-    solved without, "unsupported" where the machine lacks a library that the kata needs.
+    ``kind`` is "does not compile" if nvcc refused the file, "not allowed" if the file uses what its kata forbids,
+    "unsupported" if the machine lacks a library that the kata needs.
     """
 
     request: Request

@@ -50,7 +50,7 @@ def refused(ptx: str, arch: str, source: str) -> Refusal | None:
 
 
 def most_bytes(arch: str) -> int:
-    """Of static shared memory in one kernel."""
+    """The limit of static shared memory in one kernel, in bytes."""
     if not arch.endswith("a"):
         return MOST_BYTES
     return MOST_BYTES_OF_ITS_OWN.get(arch[:-2], MOST_BYTES_OF_OTHERS)
@@ -66,7 +66,7 @@ def _way_out(most: int) -> str:
 
 
 def _variables(code: str) -> dict[str, int]:
-    """Shared variables with their bytes; what lies between them is left out, as ptxas may order them anew."""
+    """Shared variables with their bytes, without the padding between them, because ptxas may reorder them."""
     return {found["name"]: _SIZES[found["bits"]] * int(found["count"] or 1) for found in _SHARED.finditer(code)}
 
 

@@ -1,11 +1,11 @@
-"""What an object file calls -> what of it a kata may not call, in words.
+"""What an object file calls -> the calls that a kata may not make, in words.
 
 A kata is to be solved by a kernel of one's own. So the names that nvcc leaves open in the learner's object, before any
 library is linked to it, must be on a list: the C, C++ and mathematical libraries, the CUDA runtime, and the libraries
 that the kata is about. What is not there is refused before anything runs: another library's kernels, loading one at run
 time, threads, programs. It looks at calls, never at words in the text.
 
-This stops what one does without thinking of it. Whoever writes a system call in assembly is not stopped here.
+This stops accidental use. It does not stop a system call that is written in assembly.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ _PATTERNS = re.compile(
         )
     )
 )
-# Copies and launches that the grader does not follow, by each name that they have for the linker. It follows graphs of
-# what streams captured.
+# Copies and launches that the grader does not follow, by all their names for the linker. It follows graphs of what
+# streams captured.
 _UNFOLLOWED = (
     r"cuda(Graph(?!(Instantiate(WithFlags)?|Upload|Launch|(Exec)?Destroy)$)|StreamBeginCaptureTo)\w*"
     r"|cuda(GetDriverEntryPoint|Import|IpcOpen|StreamUpdateCapture|ThreadExchangeStreamCapture)\w*|cudaMemset3D\w*|_{0,2}cuda[A-Z]\w*_pt[ds][sz]"
@@ -83,7 +83,7 @@ _TAKEN = re.compile(r"cuda[A-Z]\w*|__cuda[A-Z]\w*Kernel\w*|__(real|wrap)_\w+|kat
 
 _OF_LIBRARY = {"cublas": re.compile(r"cublas[A-Z]\w*"), "cutlass": re.compile(r"(?!)")}
 
-# -- what is behind a name that nobody may call
+# -- what is behind a name that no kata may call
 
 _MEANINGS = tuple(
     (re.compile(pattern), meaning)
@@ -94,7 +94,7 @@ _MEANINGS = tuple(
         (r"cudnn\w*", "cuDNN"),
         (r"(cufft|cusolver|cusparse|curand|cutensor|nvrtc|nvJitLink|nccl)\w*", "a library of NVIDIA's"),
         (r"cu[A-Z]\w*", "the CUDA driver's interface"),
-        (r"dl\w+|__libc_dl\w+", "loading a library while the program runs"),
+        (r"dl\w+|__libc_dl\w+", "loading a library at run time"),
         (r"pthread_create|thrd_create|_ZNSt\w*", "starting a thread"),
         (r"system|popen|posix_spawn\w*|exec\w*|vfork|clone|wordexp", "running a program"),
         (r"m(map|protect|remap)|shm_\w+|syscall|ptrace|process_vm_\w+", "the operating system"),
@@ -104,7 +104,7 @@ _MEANINGS = tuple(
 
 @dataclass(frozen=True)
 class Refusal:
-    """One thing that a file may not do: the sentence, and the line of the file that says so, where it was found."""
+    """One thing that a file may not do: the sentence, and the line of the file that does it, if found."""
 
     message: str
     line: int | None
@@ -123,7 +123,7 @@ def refused_call(object_file: Path, source: str, libraries: tuple[str, ...]) -> 
     meaning = _meaning(first)
     allowed = ["C, C++ and their mathematics", "the CUDA runtime", *sorted(allowed_headers(libraries))]
     message = (
-        f"calls {shown[first]}{f' ({meaning})' if meaning else ''}, which this kata is to be solved without;"
+        f"calls {shown[first]}{f' ({meaning})' if meaning else ''}, which this kata does not allow;"
         f" it may call {', '.join(allowed[:-1])} and {allowed[-1]}"
     )
     return Refusal(message, places[first])
@@ -179,13 +179,13 @@ def refused_header(
         if solutions in inside:
             return Refusal(f"includes {path.name} of the solutions", _line_of_include(path.name, path.name, source))
         if allowed and not any(folder in inside for folder in allowed):
-            message = f"includes {path.name}, which lies outside of the submission"
+            message = f"includes {path.name}, which is outside the submission"
             return Refusal(message, _line_of_include(path.name, path.name, source))
         title = library_of_header(str(path))
         if title is None or title in allowed_headers(libraries):
             continue
         name = f"{path.parent.name}/{path.name}"
-        message = f"includes {name} of {title}, which this kata is to be solved without"
+        message = f"includes {name} of {title}, which this kata does not allow"
         return Refusal(message, _line_of_include(name, path.name, source))
     return None
 
@@ -209,7 +209,7 @@ def demangled(name: str) -> str:
 
 
 def _readable(name: str) -> str:
-    """A name as it is written in a call; the _v2 that headers add to a C name is nobody's."""
+    """A name as it is written in a call, without the _v2 that headers add to a C name."""
     plain = demangled(name)
     return re.sub(r"_v\d+(_ptsz)?$", "", name) if plain == name else re.sub(r"<.*>|\[.*\]", "", plain) or name
 

@@ -104,7 +104,7 @@ def _nvcc_candidates() -> Iterator[Path]:
     if wanted := os.environ.get("KATA_NVCC"):
         found = shutil.which(wanted)
         if found is None:
-            raise ToolchainError(f"KATA_NVCC is {wanted!r}, which is no program. Correct it or unset it.")
+            raise ToolchainError(f"KATA_NVCC is {wanted!r}, which is not a program. Correct it or unset it.")
         yield Path(found).absolute()
         return
     seen: set[Path] = set()
@@ -173,7 +173,7 @@ def _find_host(top: Path, nvcc_version: Version) -> tuple[Path, Version]:
             f" Install one with `apt install g++-{newest}`, or set KATA_CXX to yours."
         )
     if wanted:
-        raise ToolchainError(f"KATA_CXX is {wanted!r}, which is no program. Correct it or unset it.")
+        raise ToolchainError(f"KATA_CXX is {wanted!r}, which is not a program. Correct it or unset it.")
     raise ToolchainError(f"No g++ was found, and nvcc needs it for a kata's host code. {_HOST_FIX}")
 
 

@@ -72,7 +72,7 @@ def compile_together(
 
 
 def _not_blamed(one: _Unit, place: Path) -> list[Job]:
-    """Of a unit that does not compile, the files that nvcc names in no error; none where it names no file."""
+    """The files of a failed unit that no error of nvcc names; none if the errors name no file."""
     if ninja.status(place) == 0:
         return []
     blamed = unit.blamed((place / "log.txt").read_text(errors="replace"))

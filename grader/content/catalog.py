@@ -192,7 +192,7 @@ def load_catalog(root: Path, *, missing_skeletons: bool = False) -> Catalog:
 
 # Reading: the tables of fields
 
-_ABOUT = "about"  # the field of a family; whatever else stands in a family is a kata
+_ABOUT = "about"  # the field of a family; all its other fields are katas
 
 
 def _one_line(value: Value) -> str:
@@ -336,7 +336,7 @@ def _check_files(entries: Mapping[str, _Entry], root: Path, *, missing_skeletons
         fixes = {
             kata.spec_path: "Write the family's SPEC there.",
             kata.solution_path: "Write it, or remove this entry.",
-            kata.skeleton_path: f"`kata reset {name}` writes it anew.",
+            kata.skeleton_path: f"`kata reset {name}` writes it again.",
         }
         expected |= {str(path) for path in fixes}
         for path, fix in fixes.items():
@@ -366,7 +366,7 @@ def _check_order(entries: Mapping[str, _Entry]) -> None:
     for name in entries:
         if cycle := _cycle(name, entries, done):
             circle = " -> ".join([*cycle, cycle[0]])
-            raise entries[cycle[0]].error(f"a cycle, nobody could begin: {circle}. Remove one of these.", "requires")
+            raise entries[cycle[0]].error(f"a cycle, so no one could start: {circle}. Remove one of these.", "requires")
 
 
 def _cycle(start: str, entries: Mapping[str, _Entry], done: set[str]) -> list[str]:

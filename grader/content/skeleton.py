@@ -1,14 +1,14 @@
 """Solution -> skeleton: the same file without the answers.
 
-An answer stands between a TODO's comment and its END line, and is all that a skeleton lacks: solving only adds lines.
+An answer is between a TODO's comment and its END line. A skeleton lacks only the answers, so solving only adds lines.
 
     // TODO(1): Write one element per thread; threads past n must
     //   touch nothing. (~3 lines)
     ...the answer...
     // END TODO(1)
 
-Maintainers' solutions are read strictly, with an error for every slip; learners may do what they like to their own
-file, so reading one never raises.
+Maintainers' solutions are read strictly, with an error for every slip. Learners may change their own file in any way,
+so reading one never raises.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class SkeletonError(Fault):
 
 @dataclass(frozen=True)
 class Todo:
-    """One TODO of a file. ``line`` counts from 1; ``empty``: nothing but blank lines and comments up to its END."""
+    """One TODO of a file. ``line`` counts from 1; ``empty``: only blank lines and comments up to its END."""
 
     number: int
     text: str
@@ -72,7 +72,7 @@ def answer_lines(solution_text: str, file: Path | str = "solution") -> set[int]:
 
 
 def todos(text: str) -> tuple[Todo, ...]:
-    """The TODOs of any file, in order, however mangled. One without its END counts as not empty: nobody can tell."""
+    """The TODOs of any file, in order, however mangled. One without its END counts as not empty."""
     lines = text.split("\n")
     marks = [(index, match) for index, line in enumerate(lines) if (match := _LOOSE.match(line))]
     found = []
@@ -117,7 +117,7 @@ def only_adds_lines(before: str, after: str) -> bool:
 
 
 def read(path: Path) -> str:
-    """A learner's file as text, whatever bytes it holds. Raises OSError where it cannot be read."""
+    """A learner's file as text, with any bytes in it. Raises OSError if it cannot be read."""
     return read_source(path).decode("utf-8", errors="replace")
 
 
@@ -134,9 +134,9 @@ def skeleton_of(kata: Kata) -> str:
 
 
 def write(kata: Kata) -> bool:
-    """Put the kata's skeleton in its place, whatever stands there; returns whether that changed anything.
+    """Put the kata's skeleton in its place, and replace what is there. Returns whether that changed anything.
 
-    Raises SkeletonError where it cannot; then what stood there still does.
+    Raises SkeletonError if it cannot. The old file is then still there.
     """
     text = skeleton_of(kata)
     path = kata.skeleton_path
@@ -177,7 +177,7 @@ def reset(kata: Kata) -> Path | None:
 
 
 def _may_be_begun(kata: Kata) -> bool:
-    """Also of a file that cannot be read: nobody can tell, so it is kept."""
+    """True also for a file that cannot be read, so that it is kept."""
     pristine = skeleton_of(kata)
     try:
         return not is_pristine(read(kata.skeleton_path), pristine)
@@ -186,7 +186,7 @@ def _may_be_begun(kata: Kata) -> bool:
 
 
 def reset_hint(kata: Kata, source: Path) -> str:
-    """What mends a file that is no good, where that is the kata's own: a reset writes no other."""
+    """How to fix a malformed file, if it is the kata's own: a reset writes no other file."""
     own = os.path.abspath(source) == str(kata.skeleton_path)
     return f"`kata reset {kata.name}` writes the skeleton again" if own else ""
 

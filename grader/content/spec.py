@@ -28,7 +28,7 @@ Sizes = Mapping[str, int]
 
 
 class SpecError(Fault):
-    """A family's spec is broken; the message says where and how to mend it."""
+    """A family's spec is broken; the message says where and how to fix it."""
 
 
 class Rng:

@@ -180,13 +180,13 @@ def root_value(file: Path, subject: str, fault: type[Exception], purpose: str) -
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
-        raise fault(f"{file}:{line}: not valid YAML: {error.problem}. Mend it there or just above.") from None
+        raise fault(f"{file}:{line}: not valid YAML: {error.problem}. Fix it there or just above.") from None
     except yaml.YAMLError as error:
-        raise fault(f"{file}: not valid YAML: {' '.join(str(error).split())}. Mend it.") from None
+        raise fault(f"{file}: not valid YAML: {' '.join(str(error).split())}. Fix it.") from None
     return None if node is None else Value(node, file, subject, fault)
 
 
 def close_to(name: str, known: Iterable[str]) -> str:
-    """`` Did you mean ...?`` for a name that nobody knows, or nothing where none is like it."""
+    """`` Did you mean ...?`` for an unknown name, or an empty text if no known name is close."""
     close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
     return f" Did you mean {' or '.join(close)}?" if close else ""

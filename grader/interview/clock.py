@@ -1,7 +1,7 @@
 """The machine's clocks -> Moment; two Moments -> the time that passed between them.
 
-Time goes on while nothing runs and while a laptop sleeps, and setting the clock back buys none: within one boot the
-clock since boot counts, which sleeps are part of and which nobody can set.
+Time passes while no process runs and while a laptop sleeps, and setting the clock back gains none. Within one boot, the
+clock since boot counts: it includes sleep, and no one can set it.
 """
 
 from __future__ import annotations

@@ -17,19 +17,18 @@ from grader.output.terminal import is_usable
 from grader.output.verdict_text import display_path
 
 PAGE, RECORD = "interview.html", "interview.json"
-NONE_ON = "no interview is on. `kata interview` begins one."
+NONE_ON = "no interview is on. `kata interview` starts one."
 
 
 def add(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "interview",
         help="practise for an interview: a kata against the clock, hidden shapes, no hints, a page at the end",
-        description="Begin an interview: a kata is drawn, its file is handed out in a folder of interviews/, the "
-        "clock runs. Your files in exercises/ are not touched. Where there is a terminal the clock stays on "
-        "screen, with keys: g grades, f finishes, q leaves. The time runs on whatever happens: after a crash or a nap, "
-        "resume. At the end there is one page, interview.html, and the same as JSON: attempts, verdicts, speed, "
-        "counters, the diff, and questions to ask with a rubric. Exit code 0: begun, or as the task says, "
-        "2: the command or the machine is at fault.",
+        description="Start an interview. It draws a kata, puts its file into a folder of interviews/, and starts the "
+        "clock. Your files in exercises/ do not change. On a terminal the clock stays on screen, with keys: g grades, "
+        "f finishes, q leaves. The clock does not stop: resume after a crash or a break. At the end you get one page, "
+        "interview.html, and the same as JSON: attempts, verdicts, speed, counters, the diff, and questions to ask "
+        "with a rubric. Exit code 0: started, or as the task says, 2: the command or the machine is at fault.",
         epilog=examples(
             "kata interview --minutes 45 --level hard",
             "kata interview --plan screen",
@@ -41,26 +40,26 @@ def add(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument("--minutes", type=_minutes, metavar="N", help=f"for the kata (default {MINUTES:g})")
     parser.add_argument("--level", choices=LEVELS, help="draw a kata of this level (default: medium)")
     parser.add_argument("--family", metavar="FAMILY", help="draw a kata of this family")
-    parser.add_argument("--kata", metavar="KATA", help="this kata, whatever you know of it")
-    parser.add_argument("--plan", metavar="NAME", help="several katas after each other: screen, onsite, sprint")
+    parser.add_argument("--kata", metavar="KATA", help="this kata, even if you know it")
+    parser.add_argument("--plan", metavar="NAME", help="several katas in a row: screen, onsite, sprint")
     parser.add_argument("--seed", type=int, help="draw the same kata and the same shapes again")
     parser.add_argument("--device", choices=("auto", "gpu", "sim"), default="auto", help="grade on it (default: auto)")
-    parser.add_argument("--no-clock", action="store_true", help="begin, and show no clock")
+    parser.add_argument("--no-clock", action="store_true", help="start without the clock on screen")
     parser.set_defaults(command=_begin)
     _add_tasks(parser.add_subparsers(metavar="TASK", title="while one is on"))
 
 
 def _add_tasks(tasks: Commands[argparse.ArgumentParser]) -> None:
-    status = tasks.add_parser("status", help="the time left, what was graded; exit code 0, or 1 where none is on")
+    status = tasks.add_parser("status", help="the time left, what was graded; exit code 0, or 1 if no interview is on")
     status.set_defaults(command=_status)
     grade = tasks.add_parser("grade", help="grade the file as it is; exit code 0: passes, 1: does not")
     grade.set_defaults(command=_grade)
     finish = tasks.add_parser("finish", help="end this part; after the last one, write the page")
-    finish.add_argument("--all", action="store_true", help="end the parts that are left, too")
+    finish.add_argument("--all", action="store_true", help="also end the remaining parts")
     finish.set_defaults(command=_finish)
     for parser in (status, grade, finish):
         parser.add_argument("--json", action="store_true", help="as a JSON object")
-    resume = tasks.add_parser("resume", help="take it up again after a crash, or with the clock on screen")
+    resume = tasks.add_parser("resume", help="continue after a crash, or show the clock again")
     resume.set_defaults(command=_resume)
     abandon = tasks.add_parser("abandon", help="end it without a page; the file stays where it is")
     abandon.set_defaults(command=_abandon)
@@ -70,7 +69,7 @@ def _minutes(text: str) -> float:
     with contextlib.suppress(ValueError):
         if 0 < float(text) <= MOST_MINUTES:
             return float(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is no number of minutes above 0, up to {MOST_MINUTES:g}")
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number of minutes above 0, up to {MOST_MINUTES:g}")
 
 
 def _begin(options: argparse.Namespace) -> int:
@@ -96,11 +95,11 @@ def _requests(options: argparse.Namespace) -> tuple[str, tuple[PartRequest, ...]
         request = PartRequest(options.minutes or MINUTES, level, options.family, options.kata)
         return "", (request,)
     if given:
-        raise InterviewError(f"--plan says what comes and how long; leave out --{given[0]}.")
+        raise InterviewError(f"--plan sets the katas and the times; leave out --{given[0]}.")
     plans = load_plans()
     if options.plan not in plans:
         told = "; ".join(f"{plan.name}: {plan.about}" for plan in plans.values())
-        raise InterviewError(f"no plan is called {options.plan!r}. There are: {told}.")
+        raise InterviewError(f"no plan is called {options.plan!r}. The plans are: {told}.")
     return options.plan, plans[options.plan].parts
 
 
@@ -117,7 +116,7 @@ def _go_on(on: Session, catalog: Catalog, *, show_clock: bool) -> int:
         return _write_page(on, catalog, as_json=False)
     if on.current:
         print(
-            f"{clock.format_duration(on.left_s(on.part))} left, and the time runs on. `kata interview resume` goes on."
+            f"{clock.format_duration(on.left_s(on.part))} left, and the clock runs. `kata interview resume` continues."
         )
     return 0
 
@@ -161,7 +160,7 @@ def _status(options: argparse.Namespace) -> int:
         say_json(run.status(on) if on else None)
     elif on is None:
         last = [folder / PAGE for folder in session.every(catalog.root) if (folder / PAGE).is_file()][-1:]
-        page = f" The last one's page: {display_path(last[0])}" if last else " `kata interview` begins one."
+        page = f" The last one's page: {display_path(last[0])}" if last else " `kata interview` starts one."
         print(f"No interview is on.{page}", file=sys.stderr)
     else:
         _print_status(on, catalog)

@@ -1,7 +1,7 @@
-"""The clock on screen: one line that counts down, and keys. Whatever ends it, the terminal is as it was before.
+"""The clock on screen: one line that counts down, and keys. At any end it restores the terminal.
 
-A grade runs in a process of its own, so that the clock goes on meanwhile; what ends the clock ends it, too. But where
-this process is killed, that one still writes its verdict down.
+A grade runs in its own process, so that the clock continues. It ends with the clock. But if this process is killed,
+that one still writes its verdict.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a command would show of a kata -> whether it may while an interview is on, and a note that it was asked for.
 
-Only what our own commands show is known. A file that is opened in an editor leaves no trace to go by (its time of
-access is no proof: many file systems do not keep one, and a search reads files, too), and neither does a browser.
+It knows only what our own commands show. A file that is opened in an editor leaves no usable trace, and neither does a
+browser. (The access time does not prove it: many file systems do not keep one, and a search reads files, too.)
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from grader.content.catalog import Kata
 from grader.interview import session
 
-FORBIDDEN = ("hint",)  # whatever is said
-ANYWAY = ("solution", "diff", "sass", "ptx")  # shown if one insists
+FORBIDDEN = ("hint",)  # with or without --anyway
+ANYWAY = ("solution", "diff", "sass", "ptx")  # shown with --anyway
 
 
 def refusal(katas: Sequence[Kata], how: str, *, anyway: bool = False, locked: bool = False) -> str | None:

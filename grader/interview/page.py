@@ -97,7 +97,7 @@ def _honesty(record: Record) -> Markup:
     return tag(
         "section",
         tag("h2", "Time and looking up"),
-        tag("p", "The time ran on whether or not anything was running, from the begin of each part to its end."),
+        tag("p", "The clock ran from the start of each part to its end, with or without a running process."),
         _list(_clock(record) or ["the clock was never off the screen for longer than a minute"]),
         _list(looked or ["nothing was looked up by a command"]),
         paragraph(record["lookups_note"], class_="quiet"),

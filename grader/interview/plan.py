@@ -108,8 +108,8 @@ def _drawn(
     able = [kata for kata in fits if runs(kata)]
     if not able:
         asked = " ".join(word for word in (request.level, request.family) if word)
-        why = "this machine can grade none of those there are" if fits else "there is none"
-        raise InterviewError(f"a kata was asked for ({asked}), and {why}. `kata list` shows what there is.")
+        why = "this machine can grade none of these katas" if fits else "no kata matches"
+        raise InterviewError(f"cannot draw a kata ({asked}): {why}. `kata list` shows all katas.")
     fresh = [kata for kata in able if not known(kata, progress)]
     return random.choice(fresh or able)
 

@@ -1,6 +1,6 @@
-"""Session -> record: all that is on an interview's page, as JSON knows it. The page shows nothing that is not in it.
+"""Session -> record: all that is on an interview's page, in JSON's types. The page shows only what it has.
 
-What is graded here is the file that each part ended with. A step that is cut off is done again by the next call.
+What is graded here is the file that each part ended with. The next call repeats an interrupted step.
 """
 
 from __future__ import annotations

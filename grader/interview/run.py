@@ -36,7 +36,7 @@ from grader.verdict import Grade, Kind, Verdict
 SEEDS = 1 << 31
 STEP = "grader.interview.run:step"
 OVER = "this interview is over: `kata interview finish` writes its page."
-RIGHT = (str(Kind.PASS), str(Kind.TOO_SLOW), str(Kind.INCONCLUSIVE))  # the answer is right, whatever its speed
+RIGHT = (str(Kind.PASS), str(Kind.TOO_SLOW), str(Kind.INCONCLUSIVE))  # the answer is right, at any speed
 
 
 def begin(
@@ -192,7 +192,7 @@ def _hand_out(on: Session, catalog: Catalog, part: int) -> None:
 
 
 def recover(on: Session, catalog: Catalog) -> Session:
-    """Whatever was cut off is made good: a part between end and begin, a file that is gone."""
+    """Repair what was interrupted: a part between end and start, a file that is gone."""
     if not on.over and on.ended(on.part) is not None:
         on = end_part(on, catalog)
     if not on.over and not on.handout(on.part).exists():

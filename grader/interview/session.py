@@ -1,8 +1,8 @@
 """One interview's folder <-> Session: its log of events, and what follows from them.
 
-The log is all the state there is: one JSON object a line, appended under a lock, synced, never changed. A process that
-is killed loses at most the event that it was writing: a line without its end is no event, and the next event takes its
-place. So every question (how much time is left, what was graded, was anybody there) is answered from the log alone.
+The log is the only state: one JSON object per line, appended under a lock, synced, never changed. A process that is
+killed loses at most the event that it was writing: a line without its end does not count, and the next event replaces
+it. So the log alone answers every question: the time left, what was graded, whether the learner was there.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ FOLDER = "interviews"  # in the clone; git ignores it
 LOG = ".session.jsonl"
 COPIES = ".copies"  # of every file that was graded, by digest
 FORMAT = 1  # of the log, in its first event
-GAP_S = 60.0  # nobody there for longer than this is a gap
+GAP_S = 60.0  # a longer absence of the learner is a gap
 
-# What an event is about. Of each: the fields beside `what` and its moment.
+# What an event is about, and its fields in addition to `what` and its moment.
 BEGIN = "begin"  # format, seed, plan, device, parts
 PART = "part"  # part: its clock begins
 ASK = "ask"  # id, part, digest, final: a grade was asked for
@@ -51,8 +51,8 @@ def moment_of(event: Event) -> Moment:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One grade that was asked for. ``asked_s`` counts from the begin of its part; ``verdict`` is None where the grade
-    was cut off. ``in_time``: asked before the time was up."""
+    """One grade that was asked for. ``asked_s`` counts from the start of its part. ``verdict`` is None if the grade
+    was interrupted. ``in_time``: asked before the time was up."""
 
     number: int
     asked_s: float
@@ -135,7 +135,7 @@ class Session:
         return not (self.abandoned or self.done)
 
     def spent_s(self, part: int, at: Moment | None = None) -> float:
-        """Seconds that a part's clock has run, up to its end. They never become fewer, whatever the clocks say."""
+        """Seconds that a part's clock has run, up to its end. They never decrease, even if a clock is set back."""
         start, end = self.begun(part), self.ended(part)
         if start is None:
             return 0.0
@@ -195,7 +195,7 @@ class Session:
         return found
 
     def clock_sets(self) -> list[tuple[float, float]]:
-        """(seconds from the begin, by how many seconds) wherever the machine's wall clock was set meanwhile."""
+        """(seconds from the start, change in seconds) for each time that the machine's wall clock was set."""
         pairs = zip(self.events, self.events[1:], strict=False)
         steps = [(self.at_s(late), clock.clock_set_s(moment_of(early), moment_of(late))) for early, late in pairs]
         return [(at, by) for at, by in steps if abs(by) > 2.0]
@@ -205,7 +205,7 @@ def _why(last: Event, now: Event) -> str:
     if last["what"] == CLOSE:
         return "the clock on screen was closed"
     if last["boot"] != now["boot"]:
-        return "the machine was started anew"
+        return "the machine was restarted"
     if now["what"] == BEAT and now.get("pid") == last.get("pid"):
         return "the machine was asleep, or stood still"
     return "the clock on screen was cut off: killed, crashed, or its terminal closed"
@@ -220,7 +220,7 @@ def interviews(root: Path) -> Path:
 
 
 def load(folder: Path) -> Session:
-    """What the log in a folder says. Raises InterviewError where it is no log of ours."""
+    """What the log in a folder says. Raises InterviewError if it is not a log of ours."""
     place = folder / LOG
     try:
         lines = place.read_bytes().split(b"\n")[:-1]  # what stands behind the last end of line was never finished
@@ -229,7 +229,7 @@ def load(folder: Path) -> Session:
     try:
         events = tuple(json.loads(line) for line in lines)
     except ValueError:
-        raise InterviewError(f"{place} is damaged. Move {folder} away to begin anew; your file lies in it.") from None
+        raise InterviewError(f"{place} is damaged. Move {folder} away to start again; your file is in it.") from None
     if not events or events[0].get("what") != BEGIN or events[0].get("format") != FORMAT:
         raise InterviewError(f"{place} was written by another version of the grader. Move {folder} away.")
     return Session(folder, events)

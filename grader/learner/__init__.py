@@ -1,1 +1,1 @@
-"""What one person has done: grades, hints, solutions seen, and so what comes next."""
+"""One learner's record: grades, hints, solutions seen, and the next kata."""

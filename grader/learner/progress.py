@@ -5,8 +5,8 @@ of the repository; each event carries the clone's path, and a clone sees only it
 under SQLite's rollback journal, so that neither a killed process nor two at once lose any (not its write-ahead log:
 that one is not safe where the home folder is on a network).
 
-Only the learner's own file makes progress: grades of solutions, and of files from elsewhere (`--file`), could be
-anybody's work and are not kept. Nor are those that say nothing of a file: it is not started, or a library is missing.
+Only the learner's own file makes progress. Grades of solutions, and of files from elsewhere (`--file`), could be
+someone else's work and are not kept. Nor are grades without a verdict on the file: not started, or a library missing.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Event:
 
     Of a grade: the verdict that was shown, the graded file's SHA-256, and of a measured speed the lowest ratio to a
     graded baseline with its 95 % interval, and of that measurement the GPU's name, the shape in words, and what a
-    Measurement says of work, time and peaks. Of a hint: its strength, from 1.
+    Measurement says of work, time and peaks. A hint has its strength, from 1.
     """
 
     id: str
@@ -129,7 +129,7 @@ class History:
         return [event for event in self._by_kata.get(kata, ()) if event.what == GRADE]
 
     def passed(self, kata: str) -> Event | None:
-        """The first grade that passed. What was passed once stays so, whatever happens to the file."""
+        """The first grade that passed. A passed kata stays passed, also if its file changes."""
         return next((event for event in self.grades(kata) if event.passed), None)
 
     def hints(self, kata: str) -> list[int]:
@@ -278,7 +278,7 @@ def _parsed(line: str, number: int) -> Event | None:
 def _problem(found: Any) -> str | None:
     """What keeps a line's value from being an event."""
     if not isinstance(found, dict):
-        return "it is no object"
+        return "it is not an object"
     for name in _REQUIRED:
         if name not in found:
             return f"{name} is missing"
@@ -350,7 +350,7 @@ def _use(action: Callable[[Connection], _T]) -> tuple[_T, str | None]:
 
 def _refused(error: Exception) -> ProgressError:
     reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-    return ProgressError(f"{data_file()} cannot be used ({reason}). Mend that, or set KATA_DATA to another folder.")
+    return ProgressError(f"{data_file()} cannot be used ({reason}). Fix that, or set KATA_DATA to another folder.")
 
 
 def _opened(action: Callable[[Connection], _T]) -> _T:
@@ -361,13 +361,13 @@ def _opened(action: Callable[[Connection], _T]) -> _T:
     with contextlib.closing(sqlite3.connect(place, timeout=BUSY_S, isolation_level=None)) as db:
         # A power cut may cost the last events, not those before; every process that dies is covered by the journal.
         db.execute("PRAGMA synchronous = NORMAL")
-        db.text_factory = lambda text: text.decode(errors="replace")  # a damaged one is no reason to read none
+        db.text_factory = lambda text: text.decode(errors="replace")  # one damaged text must not hide the others
         _migrate(db)
         return action(db)
 
 
 def _migrate(db: Connection) -> None:
-    """Bring the schema to this program's version. Raises ProgressError for one from the future."""
+    """Update the schema to this program's version. Raises ProgressError for one from the future."""
     if _version(db) < len(MIGRATIONS):
         with _transaction(db):
             for statement in (line for step in MIGRATIONS[_version(db) :] for line in step):  # asked again: now alone

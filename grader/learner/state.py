@@ -51,7 +51,7 @@ def states(catalog: Catalog, progress: History) -> Mapping[str, State]:
 
 
 def state_of(kata: Kata, progress: History) -> State:
-    """How far the learner is with one kata. Raises SkeletonError where its solution is no good."""
+    """How far the learner is with one kata. Raises SkeletonError if its solution is malformed."""
     last = next(reversed(progress.grades(kata.name)), None)
     word, text = _words(kata, progress.passed(kata.name), last)
     return State(

@@ -160,7 +160,7 @@ class _Survey:
         return _git(self._root, "show", f"{self._base}:{path}")
 
     def _by_kata(self, entries: Any) -> dict[str, Any]:
-        """Whatever stands under a kata's name, however deep."""
+        """Everything under a kata's name, at any depth."""
         found: dict[str, Any] = {}
         if isinstance(entries, dict):
             for key, value in entries.items():
@@ -219,7 +219,7 @@ class _Survey:
         return [name for name in self._tests if module in self._reached([_module(PurePosixPath(name))])]
 
     def _reached(self, modules: Iterable[str]) -> set[str]:
-        """Modules, and all that they import, whatever imports it on the way."""
+        """Modules, and everything that they import, directly or not."""
         reached: set[str] = set()
         pending = list(modules)
         while pending:
@@ -233,7 +233,7 @@ class _Survey:
     def _imports(self) -> dict[str, set[str]]:
         places = [*(self._root / "grader").rglob("*.py"), *(self._root / "tests").rglob("*.py")]
         modules = {_module(PurePosixPath(place.relative_to(self._root).as_posix())): place for place in places}
-        del modules["grader"]  # it has nothing but names that are imported when they are asked for
+        del modules["grader"]  # it has only names that are imported on first use
         return {name: set(_imported(place, name)) & modules.keys() for name, place in modules.items()}
 
 

@@ -21,8 +21,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     check = tasks.add_parser(
         "check",
         help="one command that checks everything and names file and fix",
-        description="Check the repository. Every problem names its file and the fix. Exit code 0: there is none, 1: "
-        "there are some, 2: a check cannot run.",
+        description="Check the repository. Every problem names its file and the fix. Exit code 0: no problems, 1: "
+        "some problems, 2: a check cannot run.",
         epilog=examples("kata dev check", "kata dev check style imports", "kata dev check --changed=main"),
     )
     check.add_argument("names", nargs="*", metavar="CHECK", help=f"only these: {', '.join(checks.CHECKS)}")
@@ -31,11 +31,11 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         nargs="?",
         const="",
         metavar="BASE",
-        help="grade and test only what differs from this commit, and what that can have touched (default: where this "
+        help="grade and test only what differs from this commit, and what that can affect (default: where this "
         "branch left its upstream, or else the last commit)",
     )
     check.set_defaults(command=_check)
-    skeletons = tasks.add_parser("skeletons", help="derive every skeleton from its solution, whatever stands there")
+    skeletons = tasks.add_parser("skeletons", help="derive every skeleton from its solution, and replace what is there")
     skeletons.set_defaults(command=_skeletons)
     made = tasks.add_parser("tables", help=f"write the tables that follow from data: in {', '.join(tables.TABLES)}")
     made.set_defaults(command=_tables)
@@ -91,7 +91,7 @@ def _say_touched(changed: Touched) -> None:
     if changed.why:
         print(f"To grade and test: {len(changed.katas)} katas, {len(changed.tests)} files of tests.", flush=True)
     else:
-        print("Nothing has changed: only the quick checks are made.", flush=True)
+        print("Nothing has changed: only the quick checks run.", flush=True)
 
 
 def _skeletons(options: argparse.Namespace) -> int:

@@ -1,7 +1,7 @@
 """A solution and a changed copy of it -> the edits between the two, as YAML for tests/wrong_kernels.
 
-Each edit replaces text that the solution has exactly once. Where the lines that differ stand there several times, lines
-around them come along.
+Each edit replaces text that the solution has exactly once. If the changed lines occur there several times, the edit
+includes lines around them.
 """
 
 from __future__ import annotations

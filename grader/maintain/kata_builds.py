@@ -32,8 +32,8 @@ def as_skeleton() -> Options:
 
 
 def as_wrong(wrong: WrongKernel, device: str) -> Options:
-    """Of a wrong kernel as a whole file. An exploit, which is one in the repository, is compiled alone, and so is what
-    nvcc or the build refuses: others would suffer from it."""
+    """The options for a wrong kernel as a whole file. An exploit, which is a file in the repository, is compiled alone.
+    So is a file that nvcc or the build refuses, because it would fail the others."""
     together = not is_refused(wrong) and wrong.kata.root not in wrong.path.parents
     return Options(device=device, speed=wrong.timed, last_failure=False, together=together)
 

@@ -46,7 +46,7 @@ def python_functions(text: str) -> Iterator[tuple[int, str, int]]:
             yield node.lineno, node.name, (node.end_lineno or node.lineno) - node.lineno + 1
 
 
-# What is no code but may hold braces, and what stands between the parameters of a function and its body.
+# What is not code but may hold braces, and what is between the parameters of a function and its body.
 _NO_CODE = re.compile(
     r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'|^[ \t]*#[^\n]*", re.DOTALL | re.MULTILINE
 )

@@ -1,6 +1,6 @@
 """What `kata bench --solutions --json` wrote -> thresholds in difficulty.yaml: a share of what the solutions reached.
 
-Only lines of ``speed`` change; whatever else stands in the file, comments included, stays as it is.
+Only lines of ``speed`` change. Everything else in the file stays as it is, comments included.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def write(catalog: Catalog, file: Path) -> list[str]:
     for name, (arch, threshold) in found.items():
         kata = catalog.katas.get(name)
         if kata is None or kata.speed is None:
-            raise CatalogError(f"{file}: {name} is no kata with a speed; was the file made from another clone?")
+            raise CatalogError(f"{file}: {name} is not a kata with a speed; was the file made from another clone?")
         text = _with_speed(text, kata, {**kata.speed.percent, arch: threshold})
     write_whole(path, text)
     return list(found)

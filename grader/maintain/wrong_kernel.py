@@ -7,7 +7,7 @@ copy of the solution when the solution changes. The bugs of a family are in <fam
       writes-one-past-the-end:       # the bug
         wrong: the guard lets the thread at n pass
         sim: out of bounds           # the verdict on the simulator
-        gpu: 'not shown: nobody looks at what it overwrites'    # the verdict on a GPU
+        gpu: 'not shown: no check reads what it overwrites'    # the verdict on a GPU
         sizes: n=1                   # optional: the smallest shape that fails, which the search must reach
         says: past the end of y      # optional: a regular expression that is found in what the verdict says
         timed: yes                   # optional: a GPU times the kernel, too
@@ -199,7 +199,7 @@ class Place:
 def places(wanted: str, solution: str) -> list[Place]:
     """Where a text is in a solution: as a part of a line, or as whole lines with one indentation more or less.
 
-    Lines that begin with # are at the left edge in both, whatever the lines around them do.
+    Lines that start with # are at the left edge in both, with any indentation around them.
     """
     if "\n" not in wanted:
         return [_place(match.start(), match.end(), solution) for match in re.finditer(re.escape(wanted), solution)]
@@ -224,7 +224,7 @@ def _place(start: int, end: int, solution: str) -> Place:
 
 
 def _misfit(wanted: str, found: Sequence[Place], solution: str, kata: Kata) -> str:
-    """Why a `replace` does not fit its solution, and how to mend it."""
+    """Why a `replace` does not fit its solution, and how to fix it."""
     where = f"solutions/{kata.family}/{kata.name}.cu"
     if found:
         lines = [str(solution.count("\n", 0, place.start) + 1) for place in found]

@@ -190,7 +190,7 @@ class Launcher:
     def _match(self, tensor: Tensor, value: Any, sizes: dict[str, int]) -> None:
         wanted = f"{self.kata.name}: {tensor.name} must be {_form(tensor, self.kata, self.spec)}"
         if not isinstance(value, torch.Tensor):
-            raise KataError(f"{wanted}, it is no tensor but {type(value).__name__}")
+            raise KataError(f"{wanted}, it is not a tensor but {type(value).__name__}")
         if value.dtype != self._dtype(tensor) or value.dim() != len(tensor.shape):
             raise KataError(f"{wanted}, it is {list(value.shape)} {value.dtype}")
         for dim, length in zip(tensor.shape, value.shape, strict=True):
@@ -213,7 +213,7 @@ class Launcher:
         return value.device
 
     def _given(self, out: Any, sizes: dict[str, int], device: torch.device) -> dict[str, torch.Tensor]:
-        """The outputs that the caller brought."""
+        """The outputs that the caller gave."""
         tensors = self.spec.outputs
         values = (out,) if isinstance(out, torch.Tensor) else tuple(out)
         if len(values) != len(tensors):
@@ -278,7 +278,7 @@ class Launcher:
         return KataError(f"{self.kata.name}: {finding.kind}: {finding.message}{self._at(finding.line)}")
 
     def _at(self, line: int | None) -> str:
-        """Where in the file: its name and line, and below it what stands there."""
+        """Where in the file: its name and line, and below it the line's text."""
         if line is None:
             return ""
         return f" ({display_path(self.source)}:{line})\n    {self._read.line(line)}".rstrip()

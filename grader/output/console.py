@@ -71,9 +71,9 @@ def one_kata(catalog: Catalog, name: str, what: str) -> Kata:
 
 
 def named_file(file: Path) -> Path:
-    """What --file names. Raises CatalogError where it is no file."""
+    """What --file names. Raises CatalogError if it is not a file."""
     if not file.is_file():
-        raise CatalogError(f"{file} is no file. Name one with --file, or leave it out for the kata's own.")
+        raise CatalogError(f"{file} is not a file. Name one with --file, or leave it out for the kata's own.")
     return file
 
 

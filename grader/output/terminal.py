@@ -1,6 +1,6 @@
 """Lines -> a screen, and keys one by one: a terminal that is given back as it was, however the program ends.
 
-Nothing but a screenful of plain text with a little colour; where NO_COLOR is set, without.
+It draws a screen of plain text with a little colour, or without colour if NO_COLOR is set.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Terminal:
         return max(20, found.columns or 80), max(6, found.lines or 24)
 
     def draw(self, lines: Sequence[Line]) -> None:
-        """Show these lines, of which each fits the width. Nothing is written where they stand there already."""
+        """Show these lines, each of which fits the width. Writes nothing if they are already on the screen."""
         if lines == self._drawn:
             return
         head = "\x1b[2J\x1b[H" if self._drawn is None else "\x1b[H"
@@ -114,8 +114,8 @@ def line_width(otherwise: int) -> int:
 
 
 def plain(text: str) -> str:
-    """One line of text, whatever is in it: what a terminal would obey instead of showing is written as an escape,
-    ``\\x1b``, also a new line and the marks that turn the direction of writing. Tabs stay."""
+    """Any text as one line. Characters that a terminal would obey become escapes, ``\\x1b``, also a new line and the
+    marks that change the direction of writing. Tabs stay."""
     return "".join(letter if letter.isprintable() or letter == "\t" else repr(letter)[1:-1] for letter in text)
 
 

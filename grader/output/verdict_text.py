@@ -1,6 +1,6 @@
 """Grade -> text that fits a screen: the verdict, the smallest failing shape, what is wrong, where, and what next.
 
-What comes from a learner's file is in it as plain text: no terminal obeys it.
+Text from a learner's file is plain text in it, without codes that a terminal obeys.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ INDENT = "  "
 LEAST_STAGE_S = 0.005
 
 _NEXT = {
-    Kind.UNSUPPORTED: "the simulator refuses what it cannot run; a GPU grades this file (--device gpu)",
-    Kind.DIVERGENT_BARRIER: "cards of today let these meet, CUDA does not promise it: let all reach one barrier",
+    Kind.UNSUPPORTED: "the simulator cannot run this; grade the file on a GPU (--device gpu)",
+    Kind.DIVERGENT_BARRIER: "today's cards let these meet, CUDA does not promise it: let all threads reach one barrier",
     Kind.MODIFIED_INPUT: "inputs are const; write only to the outputs",
-    Kind.NOT_REPEATABLE: "let one thread add up what the others left, in an order that the sizes alone decide",
-    Kind.TOO_SLOW: "`kata bench` says what was launched; docs/profiling.md how to find what a kernel waits for",
+    Kind.NOT_REPEATABLE: "let one thread add the partial sums, in an order that only the sizes decide",
+    Kind.TOO_SLOW: "`kata bench` shows the launches; docs/profiling.md shows how to find what a kernel waits for",
     Kind.INCONCLUSIVE: "the answer is right; grade again on a quiet machine, or with --no-speed",
 }
 
 # What helps against a deadlock: the first entry whose word the finding has.
 _NEXT_OF_DEADLOCK = {
-    "mbarrier": "a phase ends when as many arrivals and bytes have come as the mbarrier expects",
-    "mask": "a lane that has exited hands nothing to a shuffle: let all named lanes come, or name those that do",
+    "mbarrier": "a phase ends after all arrivals and bytes that the mbarrier expects",
+    "mask": "every lane in the mask must execute the shuffle; an exited lane cannot: keep it, or change the mask",
     "lanes of the warp": "all 32 lanes of the warp must execute it together",
     "cannot start": "blocks start in any order, as many at a time as fit the card: wait only for those that surely run",
     "barrier": "every thread of the block must reach the same barrier, or none",
@@ -47,7 +47,7 @@ def headline(grade: Grade) -> str:
 
 
 def outcome(grade: Grade) -> str:
-    """What stands after a kata's name in a list: ``pass on sim sm_90a (31 cases)``."""
+    """The text after a kata's name in a list: ``pass on sim sm_90a (31 cases)``."""
     if not grade.passed:
         return plain(f"{grade.verdict.kind}: {grade.verdict.summary}")
     runs = [f"{verdict.device} ({_cases(verdict)})" for verdict in grade.verdicts]
@@ -74,7 +74,7 @@ def printed(grade: Grade) -> list[str]:
 
 
 def launches(grade: Grade) -> Iterable[str]:
-    """What each kernel was launched with while it was timed, a line each."""
+    """The launch of each timed kernel, one line per kernel."""
     found = [item for measurement in grade.verdict.measurements[:1] for item in measurement.launches]
     for item in found:
         local = f"{item.local_bytes} bytes of local memory (spills?)" if item.local_bytes else "no local memory"
@@ -85,7 +85,7 @@ def launches(grade: Grade) -> Iterable[str]:
 
 
 def explanation(grade: Grade) -> str:
-    """The whole story of a verdict that is not a pass. The first line is the headline."""
+    """All lines of a verdict that is not a pass. The first line is the headline."""
     verdict = grade.verdict
     if verdict.kind is Kind.NOT_STARTED or verdict.passed:
         return headline(grade)
@@ -243,7 +243,7 @@ _TOTALS: tuple[tuple[str, str], ...] = (
 
 
 def stages(grade: Grade) -> list[str]:
-    """Where the seconds of the grade went, the longest stage first; what is below 5 ms is one line."""
+    """The seconds of each stage of the grade, the longest first. Stages below 5 ms share one line."""
     shown = {name: seconds for name, seconds in grade.stages.items() if seconds >= LEAST_STAGE_S and name != REST}
     shown[REST] = grade.time_s - sum(shown.values())
     rows = sorted(shown.items(), key=lambda item: (item[0] == REST, -item[1]))
@@ -251,7 +251,7 @@ def stages(grade: Grade) -> list[str]:
 
 
 def costs(grade: Grade) -> list[str]:
-    """What each kernel of a counted call cost, and the lines that cost most; empty where nothing was counted."""
+    """The cost of each kernel of a counted call, and the lines that cost most; empty without counters."""
     rows: list[str] = []
     for counters in (verdict.counters for verdict in grade.verdicts if verdict.counters):
         sizes = format_sizes(counters.sizes)
@@ -286,7 +286,7 @@ def _share(count: int, ideal: int) -> str:
 
 
 def display_path(path: Path) -> str:
-    """A path as short as it can be said from the working directory."""
+    """The path relative to the working directory if it is below it, else the whole path."""
     try:
         return str(path.resolve().relative_to(Path.cwd()))
     except (ValueError, RuntimeError):  # it is elsewhere, or a link to itself

@@ -1,4 +1,4 @@
-"""Parts -> one HTML file that needs no other: style and script stand in it, and it may load nothing."""
+"""Parts -> one HTML file that needs no other: it contains its style and script, and loads nothing."""
 
 from __future__ import annotations
 

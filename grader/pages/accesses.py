@@ -114,24 +114,24 @@ def _each(cost: int, ideal: int, requests: int) -> tuple[Markup | str, str]:
 
 
 def _chosen(samples: Iterable[Access], lines: Sequence[LineCounters]) -> list[list[Access]]:
-    """Accesses that are alike but for where they are, together; of the dearest lines first, and none of a lone lane."""
+    """Accesses that differ only in their place, grouped; the most costly lines first, without single lanes."""
     order = [item.line for item in lines]
-    alike: dict[tuple[Any, ...], list[Access]] = {}
+    group: dict[tuple[Any, ...], list[Access]] = {}
     for access in samples:
         if len(access.lanes) < 2:
             continue
         kind = (order.index(access.line), access.operation, access.buffer or "", access.bytes)
-        alike.setdefault(kind, []).append(access)
-    return [alike[key] for key in sorted(alike)][:MOST_PICTURES]
+        group.setdefault(kind, []).append(access)
+    return [group[key] for key in sorted(group)][:MOST_PICTURES]
 
 
-def _picture(source: Source, alike: Sequence[Access]) -> Markup:
-    """The worst of accesses that are alike."""
-    is_shared = alike[0].buffer is None
-    worst = max(alike, key=lambda access: len(wavefronts_of(access) if is_shared else sectors_of(access)))
+def _picture(source: Source, group: Sequence[Access]) -> Markup:
+    """The worst access of a group."""
+    is_shared = group[0].buffer is None
+    worst = max(group, key=lambda access: len(wavefronts_of(access) if is_shared else sectors_of(access)))
     what = "shared memory" if is_shared else worst.buffer
-    several = f", the worst of {len(alike)} such instructions" if len(alike) > 1 else ""
-    heading = f"Line {worst.line}: {worst.operation} of {what}, {worst.bytes} bytes a lane{several}"
+    several = f", the worst of {len(group)} such instructions" if len(group) > 1 else ""
+    heading = f"Line {worst.line}: {worst.operation} of {what}, {worst.bytes} bytes per lane{several}"
     drawn, words = _banks(worst, heading) if is_shared else _sectors(worst, heading)
     code = tag("code", source.line(worst.line)[:90])
     return tag("figure", tag("h3", heading), code, drawn, tag("figcaption", words))

@@ -36,7 +36,7 @@ def add(commands: Commands[argparse.ArgumentParser]) -> None:
         description="Write one HTML file that needs no other and loads nothing: how many katas you passed by level and "
         "family, the way through them as a graph, the speed of each timed grade with its interval, your kernels under "
         "the roofline of your card, and for a kata how its warps reach into memory, as the simulator counts it. "
-        "Exit code 0, 1 where a kata named by --kata does not pass (the page says why), 2 where there can be no page.",
+        "Exit code 0, 1 if a kata named by --kata does not pass (the page says why), 2 if no page can be written.",
         epilog=examples("kata report --open", "kata report -o my.html", "kata report --kata mat_trans_f32_tiled"),
     )
     parser.add_argument("-o", "--output", type=Path, default=Path(FILE), metavar="FILE", help=f"default: {FILE}")
@@ -46,17 +46,17 @@ def add(commands: Commands[argparse.ArgumentParser]) -> None:
         "--kata",
         action="append",
         metavar="NAME",
-        help="draw the memory accesses of your file for this kata; again for more (default: the one passed last)",
+        help="draw the memory accesses of your file for this kata; repeat it for more (default: the one passed last)",
     )
-    drawn.add_argument("--no-pictures", action="store_true", help="draw no memory accesses: nothing is run")
-    parser.add_argument("--solutions", action="store_true", help="of --kata: draw the reference solution instead")
+    drawn.add_argument("--no-pictures", action="store_true", help="draw no memory accesses, and run nothing")
+    parser.add_argument("--solutions", action="store_true", help="with --kata: draw the reference solution instead")
     parser.set_defaults(command=_report)
 
 
 def _report(options: argparse.Namespace) -> int:
     catalog, known, states = open_states()
     if options.solutions and not options.kata:
-        raise CatalogError("--solutions says what --kata draws; give --kata, too.")
+        raise CatalogError("--solutions changes what --kata draws; give --kata, too.")
     if options.kata:
         counted = [_counted(kata, options.solutions) for kata in catalog.select(options.kata)]
     else:

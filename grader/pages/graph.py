@@ -1,8 +1,8 @@
-"""Catalog and states -> the way through the katas as a graph: a lane a family, a node a kata, an edge for each `after`.
+"""Catalog and states -> the katas as a graph: one lane per family, one node per kata, one edge per required kata.
 
-In a lane a kata stands one column right of the last that it comes after there, so that the width is the depth of a
-family. An edge from another family is a stub that names where it comes from; the page's script draws it whole for
-the kata that is chosen.
+A kata is one column to the right of the last kata of its lane that it requires, so the width is the depth of a
+family. An edge from another family is a stub that names its origin. The page's script draws the whole edge for the
+chosen kata.
 """
 
 from __future__ import annotations

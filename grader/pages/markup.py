@@ -1,4 +1,4 @@
-"""Names, texts and attributes -> HTML and SVG in which whatever is no markup is escaped, wherever it came from."""
+"""Names, texts and attributes -> HTML and SVG in which all text that is not Markup is escaped."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Point:
 
     @property
     def share(self) -> float:
-        """Of the roof above it; 0.0 where that is not known."""
+        """The share of the roof above it; 0.0 if the roof is not known."""
         memory = self.peak_bytes_s * (self.intensity if self.flops else 1.0)
         roofs = [roof for roof in (memory, self.peak_flops_s if self.flops else 0.0) if roof]
         return self.rate / min(roofs) if roofs else 0.0

@@ -23,8 +23,8 @@ LEFT, RIGHT, TOP, BOTTOM = 40.0, 14.0, 14.0, 40.0
 APART, SIDE, GAP = 11.0, 24.0, 80.0  # pixels: between numbers, from points to theirs, between bunches of points
 
 MISSING = (
-    "Of your grades none says how much work was done in what time on which card, so there is nothing to draw. A grade "
-    "on a GPU of a kata with a baseline keeps that: run `kata grade NAME` there (medium katas and up), then "
+    "None of your grades has the work, the time and the card, so the page cannot draw a roofline. A grade "
+    "on a GPU of a kata with a baseline has them: run `kata grade NAME` there (medium katas and up), then "
     "`kata report`. The simulator has no clock."
 )
 

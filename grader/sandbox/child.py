@@ -65,7 +65,7 @@ def _confine(parent: int) -> None:
     if os.getppid() != parent:
         os._exit(0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it: prints into a full file would fail for ever
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it: prints into a full file would always fail
     resource.setrlimit(resource.RLIMIT_FSIZE, (256 << 20, 256 << 20))
 
 
@@ -77,7 +77,7 @@ def _open(name: str, connection: socket.socket) -> Device:
         program = read_header(connection)
         paths = {key: Path(program[key]) for key in ("library", "ptx", "source")}
         if gone := [str(path) for path in paths.values() if not path.is_file()]:
-            raise SandboxError(f"{gone[0]} is gone; was the cache deleted meanwhile? Grade again: it is built anew.")
+            raise SandboxError(f"{gone[0]} is gone; was the cache deleted? Grade again, which builds it again.")
         return open_device(program, paths)
     except LoadError as error:
         kind, message = error.kind, str(error)

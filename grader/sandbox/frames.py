@@ -6,7 +6,7 @@ kept from call to call: memory that was used before is several times as fast as 
 call, so that it does not matter what the child, which maps it, did to the contents before.
 
 The learner's code runs in the child. So the parent takes no descriptor from there, holds every size and place against
-what the call allows, and reads the room into memory of its own before anybody judges what lay in it.
+what the call allows, and copies the room into its own memory before it judges the contents.
 """
 
 from __future__ import annotations
@@ -116,8 +116,8 @@ class SharedBuffer:
         self._fd, self._size = None, 0
 
     def write_inputs(self, blobs: Sequence[Contents], reply_bytes: int) -> tuple[list[int | None], int | None]:
-        """Lay out one call. Returns where each blob lies, None of one that must take the socket; and the descriptor,
-        where the memory is new to the child. There is none where nothing is large or the system has none to share.
+        """Lay out one call. Returns the place of each blob, None for one that must take the socket; and the descriptor,
+        if the memory is new to the child. It is None if no blob is large or the system cannot share memory.
         """
         places, self.begin = _laid_out(blobs)
         self.end, new = self.begin + reply_bytes, None
@@ -183,7 +183,7 @@ def _reply_bytes(call: Call) -> int:
 
 
 def _laid_out(blobs: Iterable[Contents]) -> tuple[list[int | None], int]:
-    """Of each blob where it lies, None of a small one; and where the last of them ends."""
+    """The place of each blob, None for a small one; and the end of the last."""
     places: list[int | None] = []
     end = 0
     for blob in blobs:

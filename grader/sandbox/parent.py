@@ -1,7 +1,7 @@
 """Build -> a child process that calls its launcher: Call in, Outcome out.
 
-The learner's code runs only here. The parent holds the expected values, the clock and the verdict: whatever the child
-does (exit, abort, hang, eat memory, print what it likes), the parent answers with an Outcome, and the next call gets
+The learner's code runs only here. The parent holds the expected values, the clock and the verdict. The child may
+exit, abort, hang, exhaust memory or print anything: the parent answers with an Outcome, and the next call gets
 a new child.
 
 Both ends speak frames (frames.py) over a socket that the child keeps to itself. A child is a new interpreter, or
@@ -370,7 +370,7 @@ class _Child:
 
 def _hold_to(limits: Limits, took_s: float, before_s: float) -> None:
     if took_s > limits.seconds:
-        raise _ChildGone("time-out", f"no answer after {limits.seconds:g} s of computing or sleeping: an endless loop?")
+        raise _ChildGone("time-out", f"no answer after {limits.seconds:g} s of work or sleep: an infinite loop?")
     if before_s + took_s > limits.all_seconds:
         raise _ChildGone(
             "time-out", f"all calls together took more than {limits.all_seconds:g} s of computing or sleeping"

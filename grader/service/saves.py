@@ -50,7 +50,7 @@ class Saves:
 
     @property
     def digest(self) -> str:
-        """Of the content that the current file had when it was looked at last."""
+        """The digest of the current file's content at the last look."""
         return self._seen[self.current].digest
 
     def add(self, path: Path) -> None:

@@ -57,7 +57,7 @@ class _Running:
 @dataclass
 class _Server:
     root: Path
-    asked: Lines | None  # None when nobody asks any more
+    asked: Lines | None  # None when no client is left
     template: Template
     is_warm: bool = False
     running: dict[int, _Running] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class _Server:
     catalog_digest: str = ""
 
     def serve(self) -> None:
-        """Answer until nobody asks any more and no task is left that goes on without."""
+        """Answer until no client and no task is left."""
         tempfile.gettempdir()  # tries the folder with a file there, which a fork that is killed meanwhile would leave
         while self.asked is not None or self.running:
             ready = self._ready()
@@ -97,7 +97,7 @@ class _Server:
             return [key.data for key, _ in selector.select(None if left_s == float("inf") else max(0.0, left_s))]
 
     def _hear(self, asked: Lines) -> None:
-        """Do what is asked. Where nobody asks any more, only what is to last goes on."""
+        """Do what is asked. Without a client, only the tasks that must finish go on."""
         questions = asked.read()
         for question in questions or ():
             if "task" in question:
@@ -280,11 +280,11 @@ def _made_ready(options: Options, tell: Tell, *, engine_is_built: bool) -> str:
 
 
 def _heed_not(number: int, frame: FrameType | None) -> None:
-    """Of a signal that says what the end of the socket says, too. Unlike an ignored one it is not inherited."""
+    """Handles a signal whose message the end of the socket also gives. Unlike an ignored signal it is not inherited."""
 
 
 def _main(root: Path, *, eager: bool) -> None:
-    asked = Lines(os.dup(0))  # whatever reads or prints must not stand between questions and answers
+    asked = Lines(os.dup(0))  # nothing that reads or prints may get between questions and answers
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)

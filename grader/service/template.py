@@ -71,7 +71,7 @@ class Template:
 
 
 def _serve(asked: socket.socket) -> None:
-    """Fork a guard for each child that is asked for, until nobody is left to ask. Raises OSError on an old system."""
+    """Fork a guard for each child that is asked for, until no client is left. Raises OSError on an old system."""
     os.close(os.pidfd_open(os.getpid()))  # which a guard needs; without it this process ends, and children are spawned
     signal.signal(signal.SIGCHLD, _reap)
     while True:

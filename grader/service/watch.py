@@ -49,7 +49,7 @@ class Watch:
             self._service.close()
 
     def ask(self, digest: str) -> None:
-        """Grade what stands in the file now; whatever is being graded is given up."""
+        """Grade the file's current content, and abandon the grade that is running."""
         running, self.since = self.since is not None, time.monotonic()
         self._asked_digest, self.told, self.fault = digest, "", ""
         self._service = self._service or Service(self.catalog.root)

@@ -1,1 +1,1 @@
-"""Files that appear whole or not at all: the cache, its locks, and what says that an entry is undamaged."""
+"""Files that appear complete or not at all: the cache, its locks, and the manifests that show damage."""

@@ -47,7 +47,7 @@ def explain(error: OSError, folder: Path) -> CacheError:
 
 @contextlib.contextmanager
 def staging(cache: Path) -> Iterator[Path]:
-    """A new folder inside the cache, gone at the end whatever happens. Its name carries the owner's process id."""
+    """A new folder inside the cache, removed at the end in any case. Its name carries the owner's process id."""
     try:
         parent = cache / STAGING
         parent.mkdir(parents=True, exist_ok=True)

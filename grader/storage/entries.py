@@ -1,7 +1,7 @@
 """Finished folders -> entries of the cache: kept as a whole, checked before each use, removed where they are damaged.
 
-An entry has a place, such as builds/KEY, and in it a folder of its own that never changes. So whoever makes the same
-again while another process uses a first copy takes nothing from it; and one place may have several, each for other
+An entry has a place, such as builds/KEY, and in it a folder of its own that never changes. So a process may
+make the same entry again while another one uses a first copy; and one place may have several, each for other
 conditions.
 """
 
@@ -23,7 +23,7 @@ from typing import Any
 from grader.storage import cache, manifest
 from grader.storage.manifest import Damaged, Hashes
 
-FEW = 8  # files that are brought to the disk one by one; more, and the file system is asked for all at once
+FEW = 8  # files that are synced one by one; for more, the whole file system is synced
 _count = itertools.count()
 
 
@@ -70,7 +70,7 @@ def find(place: Path, hashes: Hashes, *, holds: Callable[[dict[str, Any]], bool]
 def keep(made: Sequence[Made], hashes: Hashes) -> list[Path]:
     """Make entries of finished folders: on the disk before they are seen. Returns where each is now.
 
-    Where the place cannot be written, whoever it belongs to, the folder is this process's alone.
+    If the place cannot be written, the folder belongs to this process alone.
     """
     for one in made:
         manifest.seal(one.folder, one.about or {}, hashes)
@@ -82,7 +82,7 @@ def keep(made: Sequence[Made], hashes: Hashes) -> list[Path]:
 
 
 def discard(path: Path) -> None:
-    """Remove a folder or whatever stands in its place, as far as that can be done."""
+    """Remove a folder or what is in its place, as far as possible."""
     with contextlib.suppress(OSError):
         if path.is_dir() and not path.is_symlink():
             path.chmod(0o700)  # one that may not be read cannot be removed

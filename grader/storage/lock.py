@@ -1,7 +1,7 @@
 """Who may do what that only one process at a time may do: make a build, time a kernel on a GPU.
 
-Every lock is one of the operating system's on an open file, so that a process that dies, however, leaves none behind.
-Where the file system knows no locks there are none: work is then done twice, or timed beside other work, and noticed.
+Every lock is one of the operating system's on an open file, so a process that dies leaves no lock.
+Without locks in the file system, work may be done twice, or timed next to other work, and that is noticed.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def gpu_turn(folder: Path, gpu: str, *, alone: bool, tell: Callable[[str], None]
     """
     name = f"gpu-{hashlib.sha256(gpu.encode()).hexdigest()[:8]}"
     with _opened(folder / f"{name}.door.lock") as queue_lock, _opened(folder / f"{name}.lock") as gpu_lock:
-        # Whoever waits for the room stands in the door, so that those who only join others do not overtake.
+        # A process that waits for the room holds the door, so that those that only join others do not overtake.
         _lock(queue_lock, fcntl.LOCK_EX, tell)
         _lock(gpu_lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH, tell)
         _lock(queue_lock, fcntl.LOCK_UN, tell)

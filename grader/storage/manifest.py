@@ -1,7 +1,7 @@
 """A finished folder -> its manifest: the size and SHA-256 of each file, and what else must hold before its use.
 
-The manifest is written last. A folder without one, with another version's, or with a file that is not as the manifest
-says, is damaged, whatever damaged it: a full disk, a power cut, another program.
+The manifest is written last. A folder is damaged if it has no manifest, that of another version, or a file that
+differs from it. The cause may be a full disk, a power cut or another program.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Hashes:
         self.states: dict[str, str] = {}
 
     def of(self, path: str | Path) -> tuple[int, str]:
-        """(bytes, SHA-256). Raises OSError, also where it is no regular file or has no end that its size tells."""
+        """(bytes, SHA-256). Raises OSError, also if it is not a regular file or does not end where its size says."""
         return self._of(path, None)
 
     def same(self, path: str | Path, size: int, digest: str) -> bool:
@@ -47,7 +47,7 @@ class Hashes:
         try:
             about = os.fstat(file)
             if not stat.S_ISREG(about.st_mode):
-                raise OSError(f"{path} is no regular file")
+                raise OSError(f"{path} is not a regular file")
             if size is not None and about.st_size != size:
                 return about.st_size, ""
             state = (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)

@@ -10,7 +10,7 @@ from typing import Any
 def readable_rows(place: Path, table: str) -> list[dict[str, Any]]:
     """The rows, each by its columns' names, in their order. They are read from both ends up to what is damaged.
 
-    Raises nothing for a file that is no database: it has no rows.
+    Does not raise for a file that is not a database: it has no rows.
     """
     import sqlite3
 

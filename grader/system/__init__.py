@@ -1,1 +1,1 @@
-"""Processes that end with all they started, at Ctrl-C too, and what they use of the machine."""
+"""Processes that end with everything they started, also at Ctrl-C, and their use of the machine."""

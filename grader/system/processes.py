@@ -77,7 +77,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def _parents() -> Iterator[tuple[int, int]]:
-    """Of every process its id and its parent's."""
+    """The id of every process and its parent's."""
     for place in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, ValueError, IndexError):
             yield int(place.parent.name), int(_stat(place)[1])
@@ -95,7 +95,7 @@ def kill(pids: Iterable[int]) -> None:
 def kill_tree(pid: int) -> None:
     """End a process with all that it started. It is stopped first, so that it starts nothing meanwhile.
 
-    A second Ctrl-C waits until that is done: a process that was stopped and not killed would stay for ever.
+    A second Ctrl-C waits until that is done: a process that was stopped and not killed would stay forever.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDINGS)
     try:
@@ -107,7 +107,7 @@ def kill_tree(pid: int) -> None:
 
 
 def end_children() -> None:
-    """Kill every child of this process, then those that became its children thereby, until there are none."""
+    """Kill every child of this process, then the new children that this gives it, until no child is left."""
     with contextlib.suppress(ChildProcessError):
         while True:
             if not os.waitpid(-1, os.WNOHANG)[0]:
@@ -120,7 +120,7 @@ def end_with_parent(wanted: bool = True) -> None:
     _prctl(_DEATH_SIGNAL, signal.SIGKILL if wanted else 0)
 
 
-# Reads until the grader is gone; then whatever has its mark is killed, until nothing was found three times.
+# Reads until the grader is gone, then kills every process with its mark until it has found none three times.
 _GUARD = """
 read -r _
 quiet=0
@@ -137,8 +137,8 @@ _MARK = "KATA_GRADER"
 
 
 def guard() -> None:
-    """From now on, whatever this process starts ends with it, also when it is killed: compilers, their children, what
-    began a session of its own. It is known by a mark in its environment. Where there is no sh, nothing is arranged."""
+    """From now on, every process that this one starts ends with it, also if it is killed: compilers, their children,
+    new sessions. A mark in the environment identifies them. Without sh, it does nothing."""
     value = os.urandom(8).hex()
     environment = {name: value for name, value in os.environ.items() if name != _MARK}
     with contextlib.suppress(OSError):

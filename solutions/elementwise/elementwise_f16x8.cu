@@ -3,7 +3,7 @@
 // Shapes     a, b, c: [n] f16, contiguous, 16-byte aligned base, any n >= 0
 // Technique  four independent 32-bit accesses to each tensor per thread (half2, unrolled); scalar tail
 // New        over elementwise_f16x2: four loads of each input in flight at once; a quarter of the threads
-// Bound      memory instructions: each one of a warp now strides over 512 bytes and uses a quarter of them
+// Bound      memory instructions: each warp's access spans 512 bytes and uses a quarter of them
 #include "kata.cuh"
 #include <cuda_fp16.h>
 
@@ -16,8 +16,8 @@ __global__ void __launch_bounds__(THREADS)
     // TODO(1): Compute idx, the first of the VEC elements that this thread owns. (~1 line)
     const int idx = (blockIdx.x * THREADS + threadIdx.x) * VEC;  // this thread owns idx..idx+VEC-1, at most 2^31 - 1
     // END TODO(1)
-    // TODO(2): Where all VEC elements exist, add them as four half2, in an unrolled loop, so that no load waits for
-    //   another's sum. Loads need the guard as much as stores do. (~5 lines)
+    // TODO(2): Where all VEC elements exist, add them as four half2 in an unrolled loop, so that no load waits for
+    //   another sum. Guard the loads as well as the stores. (~5 lines)
     if (n - idx >= VEC) {
 #pragma unroll
         for (int i = idx; i < idx + VEC; i += 2) {
@@ -27,8 +27,8 @@ __global__ void __launch_bounds__(THREADS)
         }
     }
     // END TODO(2)
-    // TODO(3): The ragged end: the thread that owns fewer than VEC elements must add each of these one by one, and
-    //   touch nothing at or past n. (~2 lines)
+    // TODO(3): The tail: let the thread with fewer than VEC elements add them one by one. It must touch nothing at or
+    //   past n. (~2 lines)
     if (n - idx < VEC) {
         for (int i = idx; i < n; ++i) c[i] = __hadd(a[i], b[i]);
     }
@@ -37,8 +37,8 @@ __global__ void __launch_bounds__(THREADS)
 
 KATA_EXPORT void elementwise_f16x8(const half* a, const half* b, half* c, int n, cudaStream_t stream) {
     if (n == 0) return;  // a grid of no blocks is an invalid launch
-    // TODO(4): Launch on the stream just enough blocks of THREADS threads to cover all n elements, a ragged last block
-    //   included. No intermediate result may pass 2^31 - 1. (~2 lines)
+    // TODO(4): Launch on the stream just enough blocks of THREADS threads to cover all n elements, the partial last
+    //   block included. No intermediate result may exceed 2^31 - 1. (~2 lines)
     const int blocks = (n - 1) / PER_BLOCK + 1;
     elementwise_f16x8_kernel<<<blocks, THREADS, 0, stream>>>(a, b, c, n);
     // END TODO(4)

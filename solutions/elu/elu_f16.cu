@@ -3,16 +3,16 @@
 // Shapes     x, y: [n] f16, contiguous, 16-byte aligned base, any n >= 0
 // Technique  one thread per element, computed in float, rounded once
 // New        over elu_f32: half in memory, float in registers, fast intrinsics
-// Bound      memory instructions: a warp's load is 64 bytes, too little in flight to fill the bandwidth
+// Bound      memory instructions: a warp's load is 64 bytes, too few in flight to saturate the bandwidth
 #include "kata.cuh"
 #include <cuda_fp16.h>
 
 constexpr int THREADS = 256;
 
 // TODO(1): Write elu, a __device__ function from float to float whose answer will be rounded to half: cheaper than
-//   expm1f, but with half's eleven bits of the answer also near 0. (~3 lines)
-// In float, rounded to half once, by the caller. __expf(x) - 1 is off by about 2^-22, too much where the answer itself
-// is small: three terms of the series stand in for it above -1/32, where the next is less than 2^-19 of the answer.
+//   expm1f, but with half's eleven bits also near 0. (~3 lines)
+// In float; the caller rounds to half once. The error of __expf(x) - 1 is about 2^-22, too much where the answer is
+// small. Above -1/32 three terms of the series replace it. The next term is less than 2^-19 of the answer.
 __device__ __forceinline__ float elu(float x) {
     const float near_0 = x * fmaf(x, fmaf(x, 1.0f / 6.0f, 0.5f), 1.0f);
     const float below_0 = x > -0.03125f ? near_0 : __expf(x) - 1.0f;
@@ -21,7 +21,8 @@ __device__ __forceinline__ float elu(float x) {
 // END TODO(1)
 
 __global__ void __launch_bounds__(THREADS) elu_f16_kernel(const half* __restrict__ x, half* __restrict__ y, int n) {
-    // TODO(2): Let each thread compute one element, coalesced: each of 0..n-1 once, nothing at or past n. (~2 lines)
+    // TODO(2): Let each thread compute one element with coalesced accesses: each of 0..n-1 once, nothing at or past n.
+    //   (~2 lines)
     const int idx = blockIdx.x * THREADS + threadIdx.x;
     if (idx < n) y[idx] = __float2half_rn(elu(__half2float(x[idx])));
     // END TODO(2)

@@ -1,9 +1,9 @@
 // elu_f16x2: y = x for x > 0, else exp(x) - 1, two halves per thread
 //
 // Shapes     x, y: [n] f16, contiguous, 16-byte aligned base, any n >= 0
-// Technique  32-bit accesses (half2), conversions of two at a time; scalar tail
-// New        over elu_f16: one instruction moves or rounds two halves; the arithmetic is float's as before
-// Bound      bytes in flight: 4 bytes per thread and load do not fill the memory's queue
+// Technique  32-bit accesses (half2), packed conversions; scalar tail
+// New        over elu_f16: one instruction moves or rounds two halves; the arithmetic is still in float
+// Bound      bytes in flight: one 4-byte load per thread does not saturate the bandwidth
 #include "kata.cuh"
 #include <cuda_fp16.h>
 
@@ -11,8 +11,8 @@ constexpr int THREADS = 256;
 constexpr int VEC = 2;                    // elements per thread: half2 is 4 bytes
 constexpr int PER_BLOCK = THREADS * VEC;  // elements per block
 
-// In float, rounded to half once, by the caller. __expf(x) - 1 is off by about 2^-22, too much where the answer itself
-// is small: three terms of the series stand in for it above -1/32, where the next is less than 2^-19 of the answer.
+// In float; the caller rounds to half once. The error of __expf(x) - 1 is about 2^-22, too much where the answer is
+// small. Above -1/32 three terms of the series replace it. The next term is less than 2^-19 of the answer.
 __device__ __forceinline__ float elu(float x) {
     const float near_0 = x * fmaf(x, fmaf(x, 1.0f / 6.0f, 0.5f), 1.0f);
     const float below_0 = x > -0.03125f ? near_0 : __expf(x) - 1.0f;
@@ -22,14 +22,14 @@ __device__ __forceinline__ float elu(float x) {
 __global__ void __launch_bounds__(THREADS) elu_f16x2_kernel(const half* __restrict__ x, half* __restrict__ y, int n) {
     const int idx = (blockIdx.x * THREADS + threadIdx.x) * VEC;  // this thread owns idx..idx+VEC-1, at most 2^31 - 1
     // TODO(1): Compute VEC elements with one 32-bit load of x, one packed rounding and one 32-bit store of y, where
-    //   both elements exist: for odd n the last thread has only one. (~3 lines)
+    //   both elements exist. For odd n the last thread has only one. (~3 lines)
     if (n - idx >= VEC) {
         const float2 x2 = __half22float2(*reinterpret_cast<const half2*>(x + idx));
         *reinterpret_cast<half2*>(y + idx) = __floats2half2_rn(elu(x2.x), elu(x2.y));
     }
     // END TODO(1)
-    // TODO(2): The ragged end: the thread that owns fewer than VEC elements must compute each of these one by one, and
-    //   touch nothing at or past n. (~2 lines)
+    // TODO(2): The tail: let the thread with fewer than VEC elements compute them one by one. It must touch nothing at
+    //   or past n. (~2 lines)
     if (n - idx < VEC) {
         for (int i = idx; i < n; ++i) y[i] = __float2half_rn(elu(__half2float(x[i])));
     }

@@ -3,7 +3,7 @@
 // Shapes     x, y: [n] f16, contiguous, 16-byte aligned base, any n >= 0
 // Technique  four independent 32-bit loads and stores per thread (half2, unrolled); scalar tail
 // New        over elu_f16x2: four loads in flight at once; a quarter of the threads
-// Bound      memory instructions: each one of a warp now strides over 512 bytes and uses a quarter of them
+// Bound      memory instructions: each warp's access spans 512 bytes and uses a quarter of them
 #include "kata.cuh"
 #include <cuda_fp16.h>
 
@@ -11,8 +11,8 @@ constexpr int THREADS = 256;
 constexpr int VEC = 8;                    // elements per thread: four half2
 constexpr int PER_BLOCK = THREADS * VEC;  // elements per block
 
-// In float, rounded to half once, by the caller. __expf(x) - 1 is off by about 2^-22, too much where the answer itself
-// is small: three terms of the series stand in for it above -1/32, where the next is less than 2^-19 of the answer.
+// In float; the caller rounds to half once. The error of __expf(x) - 1 is about 2^-22, too much where the answer is
+// small. Above -1/32 three terms of the series replace it. The next term is less than 2^-19 of the answer.
 __device__ __forceinline__ float elu(float x) {
     const float near_0 = x * fmaf(x, fmaf(x, 1.0f / 6.0f, 0.5f), 1.0f);
     const float below_0 = x > -0.03125f ? near_0 : __expf(x) - 1.0f;
@@ -21,8 +21,8 @@ __device__ __forceinline__ float elu(float x) {
 
 __global__ void __launch_bounds__(THREADS) elu_f16x8_kernel(const half* __restrict__ x, half* __restrict__ y, int n) {
     const int idx = (blockIdx.x * THREADS + threadIdx.x) * VEC;  // this thread owns idx..idx+VEC-1, at most 2^31 - 1
-    // TODO(1): Where all VEC elements exist, compute them as four half2, in an unrolled loop, so that no load waits for
-    //   another's result. Loads need the guard as much as stores do. (~4 lines)
+    // TODO(1): Where all VEC elements exist, compute them as four half2 in an unrolled loop, so that no load waits for
+    //   another result. Guard the loads as well as the stores. (~4 lines)
     if (n - idx >= VEC) {
 #pragma unroll
         for (int i = idx; i < idx + VEC; i += 2) {
@@ -31,8 +31,8 @@ __global__ void __launch_bounds__(THREADS) elu_f16x8_kernel(const half* __restri
         }
     }
     // END TODO(1)
-    // TODO(2): The ragged end: the thread that owns fewer than VEC elements must compute each of these one by one, and
-    //   touch nothing at or past n. (~2 lines)
+    // TODO(2): The tail: let the thread with fewer than VEC elements compute them one by one. It must touch nothing at
+    //   or past n. (~2 lines)
     if (n - idx < VEC) {
         for (int i = idx; i < n; ++i) y[i] = __float2half_rn(elu(__half2float(x[i])));
     }

@@ -10,23 +10,23 @@ constexpr int THREADS = 256;
 constexpr int VEC = 4;                    // elements per thread: float4 is 16 bytes
 constexpr int PER_BLOCK = THREADS * VEC;  // elements per block
 
-// expf(x) - 1 cancels near 0: exp(x) is rounded in steps of 2^-24 there, however small x is.
+// expf(x) - 1 cancels near 0: there exp(x) is rounded in steps of 2^-24 for any x, however small.
 __device__ __forceinline__ float elu(float x) {
     return x > 0.0f ? x : expm1f(x);
 }
 
 __global__ void __launch_bounds__(THREADS) elu_f32x4_kernel(const float* __restrict__ x, float* __restrict__ y, int n) {
     const int idx = (blockIdx.x * THREADS + threadIdx.x) * VEC;  // this thread owns idx..idx+VEC-1, at most 2^31 - 1
-    // TODO(1): Compute VEC elements with one 128-bit load of x and one 128-bit store of y, where all VEC exist: the
-    //   guard speaks of the last element, not of the first, and must not overflow int. (~3 lines)
-    // n - idx cannot overflow where idx + VEC could.
+    // TODO(1): Compute VEC elements with one 128-bit load of x and one 128-bit store of y, where all VEC exist. Guard
+    //   on the last element, not on the first, without overflow of int. (~3 lines)
+    // idx + VEC could overflow. n - idx cannot.
     if (n - idx >= VEC) {
         const float4 x4 = *reinterpret_cast<const float4*>(x + idx);
         *reinterpret_cast<float4*>(y + idx) = make_float4(elu(x4.x), elu(x4.y), elu(x4.z), elu(x4.w));
     }
     // END TODO(1)
-    // TODO(2): The ragged end: the thread that owns fewer than VEC elements must compute each of these one by one, and
-    //   touch nothing at or past n. Threads wholly past n do nothing. (~2 lines)
+    // TODO(2): The tail: let the thread with fewer than VEC elements compute them one by one. It must touch nothing at
+    //   or past n. Threads past n do nothing. (~2 lines)
     if (n - idx < VEC) {
         for (int i = idx; i < n; ++i) y[i] = elu(x[i]);
     }

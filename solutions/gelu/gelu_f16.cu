@@ -3,7 +3,7 @@
 // Shapes     x, y: [n] f16, contiguous, 16-byte aligned base, any n >= 0
 // Technique  one thread per element, computed in float, rounded once
 // New        over gelu_f32: half in memory, float in registers, fast intrinsics
-// Bound      memory instructions: a warp's load is 64 bytes, too little in flight to fill the bandwidth
+// Bound      memory instructions: a warp's load is 64 bytes, too few in flight to saturate the bandwidth
 #include "kata.cuh"
 #include <cuda_fp16.h>
 
@@ -13,8 +13,8 @@ constexpr float SQRT_2_OVER_PI = 0.7978845608f;
 
 // TODO(1): Write gelu, a __device__ function from float to float whose answer will be rounded to half: the formula of
 //   gelu_f32 by fast intrinsics, right for every half. (~2 lines)
-// In float, rounded to half once, by the caller: the error of the fast intrinsics is far below half's 2^-11 as long as
-// the answer is not 0 in half. Where exp(-2u) is past 2^126, __fdividef gives 0, and 0 is right in half.
+// In float; the caller rounds to half once. The error of the fast intrinsics is far below half's 2^-11 as long as the
+// answer is not 0 in half. Where exp(-2u) exceeds 2^126, __fdividef gives 0, which is right in half.
 __device__ __forceinline__ float gelu(float x) {
     const float u = SQRT_2_OVER_PI * x * fmaf(0.044715f * x, x, 1.0f);
     return __fdividef(x, 1.0f + __expf(-2.0f * u));
@@ -22,7 +22,8 @@ __device__ __forceinline__ float gelu(float x) {
 // END TODO(1)
 
 __global__ void __launch_bounds__(THREADS) gelu_f16_kernel(const half* __restrict__ x, half* __restrict__ y, int n) {
-    // TODO(2): Let each thread compute one element, coalesced: each of 0..n-1 once, nothing at or past n. (~2 lines)
+    // TODO(2): Let each thread compute one element with coalesced accesses: each of 0..n-1 once, nothing at or past n.
+    //   (~2 lines)
     const int idx = blockIdx.x * THREADS + threadIdx.x;
     if (idx < n) y[idx] = __float2half_rn(gelu(__half2float(x[idx])));
     // END TODO(2)

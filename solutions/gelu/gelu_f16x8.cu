@@ -3,7 +3,7 @@
 // Shapes     x, y: [n] f16, contiguous, 16-byte aligned base, any n >= 0
 // Technique  four independent 32-bit loads and stores per thread (half2, unrolled); scalar tail
 // New        over gelu_f16x2: four loads in flight at once; a quarter of the threads
-// Bound      memory instructions: each one of a warp now strides over 512 bytes and uses a quarter of them
+// Bound      memory instructions: each warp's access spans 512 bytes and uses a quarter of them
 #include "kata.cuh"
 #include <cuda_fp16.h>
 
@@ -13,8 +13,8 @@ constexpr int PER_BLOCK = THREADS * VEC;  // elements per block
 
 constexpr float SQRT_2_OVER_PI = 0.7978845608f;
 
-// In float, rounded to half once, by the caller: the error of the fast intrinsics is far below half's 2^-11 as long as
-// the answer is not 0 in half. Where exp(-2u) is past 2^126, __fdividef gives 0, and 0 is right in half.
+// In float; the caller rounds to half once. The error of the fast intrinsics is far below half's 2^-11 as long as the
+// answer is not 0 in half. Where exp(-2u) exceeds 2^126, __fdividef gives 0, which is right in half.
 __device__ __forceinline__ float gelu(float x) {
     const float u = SQRT_2_OVER_PI * x * fmaf(0.044715f * x, x, 1.0f);
     return __fdividef(x, 1.0f + __expf(-2.0f * u));
@@ -22,8 +22,8 @@ __device__ __forceinline__ float gelu(float x) {
 
 __global__ void __launch_bounds__(THREADS) gelu_f16x8_kernel(const half* __restrict__ x, half* __restrict__ y, int n) {
     const int idx = (blockIdx.x * THREADS + threadIdx.x) * VEC;  // this thread owns idx..idx+VEC-1, at most 2^31 - 1
-    // TODO(1): Where all VEC elements exist, compute them as four half2, in an unrolled loop, so that no load waits for
-    //   another's result. Loads need the guard as much as stores do. (~4 lines)
+    // TODO(1): Where all VEC elements exist, compute them as four half2 in an unrolled loop, so that no load waits for
+    //   another result. Guard the loads as well as the stores. (~4 lines)
     if (n - idx >= VEC) {
 #pragma unroll
         for (int i = idx; i < idx + VEC; i += 2) {
@@ -32,8 +32,8 @@ __global__ void __launch_bounds__(THREADS) gelu_f16x8_kernel(const half* __restr
         }
     }
     // END TODO(1)
-    // TODO(2): The ragged end: the thread that owns fewer than VEC elements must compute each of these one by one, and
-    //   touch nothing at or past n. (~2 lines)
+    // TODO(2): The tail: let the thread with fewer than VEC elements compute them one by one. It must touch nothing at
+    //   or past n. (~2 lines)
     if (n - idx < VEC) {
         for (int i = idx; i < n; ++i) y[i] = __float2half_rn(gelu(__half2float(x[i])));
     }

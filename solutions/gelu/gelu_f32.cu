@@ -2,18 +2,18 @@
 //
 // Shapes     x, y: [n] f32, contiguous, 16-byte aligned base, any n >= 0
 // Technique  one thread per element, flat index, bounds check
-// New        over sigmoid_f32: a form of the formula that does not cancel
-// Bound      bytes in flight: 4 bytes per thread and load do not fill the memory's queue
+// New        over sigmoid_f32: a form of the formula without cancellation
+// Bound      bytes in flight: one 4-byte load per thread does not saturate the bandwidth
 #include "kata.cuh"
 
 constexpr int THREADS = 256;
 
 constexpr float SQRT_2_OVER_PI = 0.7978845608f;
 
-// TODO(1): Write gelu, a __device__ function from float to float, by one exponential and one division. For large
-//   negative x nothing may cancel, for large positive x nothing may saturate: gelu(100) is 100. (~2 lines)
+// TODO(1): Write gelu, a __device__ function from float to float, by one exponential and one division. Avoid
+//   cancellation for large negative x, and saturation for large positive x: gelu(100) is 100. (~2 lines)
 // 0.5 (1 + tanh(u)) = 1 / (1 + exp(-2u)): the left side cancels for u < 0, the right side does not. exp(-2u) may become
-// inf: x / inf is 0 then, and -inf / inf is nan, which is what the formula says of -inf.
+// inf: then x / inf is 0, and -inf / inf is nan, as the formula says for -inf.
 __device__ __forceinline__ float gelu(float x) {
     const float u = SQRT_2_OVER_PI * x * fmaf(0.044715f * x, x, 1.0f);
     return x / (1.0f + expf(-2.0f * u));
@@ -21,8 +21,9 @@ __device__ __forceinline__ float gelu(float x) {
 // END TODO(1)
 
 __global__ void __launch_bounds__(THREADS) gelu_f32_kernel(const float* __restrict__ x, float* __restrict__ y, int n) {
-    // TODO(2): Let each thread compute one element, coalesced: each of 0..n-1 once, nothing at or past n. (~2 lines)
-    // The last block ends at most at 2^31 - 1, because THREADS divides 2^31: int holds every idx.
+    // TODO(2): Let each thread compute one element with coalesced accesses: each of 0..n-1 once, nothing at or past n.
+    //   (~2 lines)
+    // THREADS divides 2^31, so the last block ends at 2^31 - 1 at most. An int holds every idx.
     const int idx = blockIdx.x * THREADS + threadIdx.x;
     if (idx < n) y[idx] = gelu(x[idx]);
     // END TODO(2)

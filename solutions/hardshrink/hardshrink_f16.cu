@@ -3,7 +3,7 @@
 // Shapes     x, y: [n] f16, contiguous, 16-byte aligned base, any n >= 0
 // Technique  one thread per element, compared as halves by intrinsics
 // New        over hardshrink_f32: the half type; half the bytes, but as many memory instructions
-// Bound      memory instructions: a warp's load is 64 bytes, too little in flight to fill the bandwidth
+// Bound      memory instructions: a warp's load is 64 bytes, too few in flight to saturate the bandwidth
 #include "kata.cuh"
 #include <cuda_fp16.h>
 
@@ -11,16 +11,16 @@ constexpr int THREADS = 256;
 constexpr float LAMBDA = 0.5f;
 
 __device__ __forceinline__ half hardshrink(half x) {
-    // TODO(1): Return 0 for x in -LAMBDA..LAMBDA, both ends included, and x itself elsewhere, nan among it: compared as
+    // TODO(1): Return 0 for x in -LAMBDA..LAMBDA, both ends included, and x itself elsewhere, also for nan: compared as
     //   halves. (~1 line)
-    // Asks which x become 0, not which stay: every comparison with nan is false, and nan must stay.
+    // The comparison selects the x that become 0. Every comparison with nan is false, so nan stays.
     return __hle(__habs(x), __float2half(LAMBDA)) ? __float2half(0.0f) : x;
     // END TODO(1)
 }
 
 __global__ void __launch_bounds__(THREADS)
     hardshrink_f16_kernel(const half* __restrict__ x, half* __restrict__ y, int n) {
-    // TODO(2): Let each thread compute one element: coalesced, every element of 0..n-1 once, nothing at or past n.
+    // TODO(2): Let each thread compute one element with coalesced accesses: each of 0..n-1 once, nothing at or past n.
     //   (~2 lines)
     const int idx = blockIdx.x * THREADS + threadIdx.x;
     if (idx < n) y[idx] = hardshrink(x[idx]);

@@ -12,7 +12,7 @@ constexpr int VEC = 8;                    // elements per thread: four half2
 constexpr int PER_BLOCK = THREADS * VEC;  // elements per block
 constexpr float LAMBDA = 0.5f;
 
-// Asks which x become 0, not which stay: every comparison with nan is false, and nan must stay. The comparison gives 16
+// The comparison selects the x that become 0. Every comparison with nan is false, so nan stays. The comparison gives 16
 // ones or zeros for each half, so the bits of both are kept or cleared at once, without a branch.
 __device__ __forceinline__ half2 hardshrink(half2 x) {
     const unsigned zeroed = __hle2_mask(__habs2(x), __float2half2_rn(LAMBDA));
@@ -23,8 +23,8 @@ __device__ __forceinline__ half2 hardshrink(half2 x) {
 __global__ void __launch_bounds__(THREADS)
     hardshrink_f16x8_kernel(const half* __restrict__ x, half* __restrict__ y, int n) {
     const int idx = (blockIdx.x * THREADS + threadIdx.x) * VEC;  // this thread owns idx..idx+VEC-1, at most 2^31 - 1
-    // TODO(1): Where all VEC elements exist, compute them as four half2, in an unrolled loop, so that no load waits for
-    //   another's result. Loads need the guard as much as stores do. (~5 lines)
+    // TODO(1): Where all VEC elements exist, compute them as four half2 in an unrolled loop, so that no load waits for
+    //   another result. Guard the loads as well as the stores. (~5 lines)
     if (n - idx >= VEC) {
 #pragma unroll
         for (int i = idx; i < idx + VEC; i += 2) {
@@ -32,8 +32,8 @@ __global__ void __launch_bounds__(THREADS)
         }
     }
     // END TODO(1)
-    // TODO(2): The ragged end: the thread that owns fewer than VEC elements must compute each of these one by one, and
-    //   touch nothing at or past n. (~2 lines)
+    // TODO(2): The tail: let the thread with fewer than VEC elements compute them one by one. It must touch nothing at
+    //   or past n. (~2 lines)
     if (n - idx < VEC) {
         for (int i = idx; i < n; ++i) y[i] = __low2half(hardshrink(__half2half2(x[i])));
     }

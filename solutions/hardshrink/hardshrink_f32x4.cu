@@ -11,7 +11,7 @@ constexpr int VEC = 4;                    // elements per thread: float4 is 16 b
 constexpr int PER_BLOCK = THREADS * VEC;  // elements per block
 constexpr float LAMBDA = 0.5f;
 
-// Asks which x become 0, not which stay: every comparison with nan is false, and nan must stay.
+// The comparison selects the x that become 0. Every comparison with nan is false, so nan stays.
 __device__ __forceinline__ float hardshrink(float x) {
     return fabsf(x) <= LAMBDA ? 0.0f : x;
 }
@@ -19,17 +19,17 @@ __device__ __forceinline__ float hardshrink(float x) {
 __global__ void __launch_bounds__(THREADS)
     hardshrink_f32x4_kernel(const float* __restrict__ x, float* __restrict__ y, int n) {
     const int idx = (blockIdx.x * THREADS + threadIdx.x) * VEC;  // this thread owns idx..idx+VEC-1, at most 2^31 - 1
-    // TODO(1): Compute VEC elements with one 128-bit load of x and one 128-bit store of y, where all VEC exist: the
-    //   guard speaks of the last element, not of the first, and must not overflow int. (~4 lines)
-    // n - idx cannot overflow where idx + VEC could.
+    // TODO(1): Compute VEC elements with one 128-bit load of x and one 128-bit store of y, where all VEC exist. Guard
+    //   on the last element, not on the first, without overflow of int. (~4 lines)
+    // idx + VEC could overflow. n - idx cannot.
     if (n - idx >= VEC) {
         const float4 x4 = *reinterpret_cast<const float4*>(x + idx);
         *reinterpret_cast<float4*>(y + idx) =
             make_float4(hardshrink(x4.x), hardshrink(x4.y), hardshrink(x4.z), hardshrink(x4.w));
     }
     // END TODO(1)
-    // TODO(2): The ragged end: the thread that owns fewer than VEC elements must compute each of these one by one, and
-    //   touch nothing at or past n. (~2 lines)
+    // TODO(2): The tail: let the thread with fewer than VEC elements compute them one by one. It must touch nothing at
+    //   or past n. (~2 lines)
     if (n - idx < VEC) {
         for (int i = idx; i < n; ++i) y[i] = hardshrink(x[i]);
     }

@@ -3,7 +3,7 @@
 // Shapes     x, y: [n] f16, contiguous, 16-byte aligned base, any n >= 0
 // Technique  one thread per element, half arithmetic by intrinsics
 // New        over hardswish_f32: the half type; half the bytes, but as many memory instructions
-// Bound      memory instructions: a warp's load is 64 bytes, too little in flight to fill the bandwidth
+// Bound      memory instructions: a warp's load is 64 bytes, too few in flight to saturate the bandwidth
 #include "kata.cuh"
 #include <cuda_fp16.h>
 
@@ -11,10 +11,10 @@ constexpr int THREADS = 256;
 
 __device__ __forceinline__ half hardswish(half x) {
     // TODO(1): Return x * min(max(x + 3, 0), 6) / 6 in half arithmetic, so that no intermediate result overflows where
-    //   the answer does not: x may be 65504. nan gives nan, and so does -inf, which meets a 0. (~2 lines)
-    // The clamp is divided by 6 before it meets x: x * 6 would overflow for x above 10917. The product, and not a
-    // branch, makes nan of nan (__hmax alone would drop it) and of -inf. Half is enough: where x + 3 cancels it is
-    // exact.
+    //   the answer does not: x may be 65504. nan gives nan, and so does -inf, which is multiplied by 0. (~2 lines)
+    // Divide the clamp by 6 before you multiply by x: x * 6 would overflow for x above 10917. The product, not a
+    // branch, gives nan for nan (__hmax alone would drop it) and for -inf. Half precision is enough: where x + 3
+    // cancels, it is exact.
     const half clamped = __hmin(__hmax(__hadd(x, __float2half(3.0f)), __float2half(0.0f)), __float2half(6.0f));
     return __hmul(x, __hmul(clamped, __float2half(1.0f / 6.0f)));
     // END TODO(1)
@@ -22,7 +22,7 @@ __device__ __forceinline__ half hardswish(half x) {
 
 __global__ void __launch_bounds__(THREADS)
     hardswish_f16_kernel(const half* __restrict__ x, half* __restrict__ y, int n) {
-    // TODO(2): Let each thread compute one element: coalesced, every element of 0..n-1 once, nothing at or past n.
+    // TODO(2): Let each thread compute one element with coalesced accesses: each of 0..n-1 once, nothing at or past n.
     //   (~2 lines)
     const int idx = blockIdx.x * THREADS + threadIdx.x;
     if (idx < n) y[idx] = hardswish(x[idx]);

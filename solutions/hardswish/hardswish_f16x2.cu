@@ -3,7 +3,7 @@
 // Shapes     x, y: [n] f16, contiguous, 16-byte aligned base, any n >= 0
 // Technique  32-bit accesses and packed arithmetic (half2); scalar tail
 // New        over hardswish_f16: one instruction moves, clamps or multiplies two halves
-// Bound      bytes in flight: 4 bytes per thread and load do not fill the memory's queue
+// Bound      bytes in flight: one 4-byte load per thread does not saturate the bandwidth
 #include "kata.cuh"
 #include <cuda_fp16.h>
 
@@ -12,10 +12,10 @@ constexpr int VEC = 2;                    // elements per thread: half2 is 4 byt
 constexpr int PER_BLOCK = THREADS * VEC;  // elements per block
 
 __device__ __forceinline__ half2 hardswish(half2 x) {
-    // TODO(1): The function of hardswish_f16 for both halves at once, every operation packed. (~3 lines)
-    // The clamp is divided by 6 before it meets x: x * 6 would overflow for x above 10917. The product, and not a
-    // branch, makes nan of nan (__hmax2 alone would drop it) and of -inf. Half is enough: where x + 3 cancels it is
-    // exact.
+    // TODO(1): Compute the function of hardswish_f16 for both halves at once, with packed operations only. (~3 lines)
+    // Divide the clamp by 6 before you multiply by x: x * 6 would overflow for x above 10917. The product, not a
+    // branch, gives nan for nan (__hmax2 alone would drop it) and for -inf. Half precision is enough: where x + 3
+    // cancels, it is exact.
     const half2 raised = __hadd2(x, __float2half2_rn(3.0f));
     const half2 clamped = __hmin2(__hmax2(raised, __float2half2_rn(0.0f)), __float2half2_rn(6.0f));
     return __hmul2(x, __hmul2(clamped, __float2half2_rn(1.0f / 6.0f)));
@@ -25,13 +25,13 @@ __device__ __forceinline__ half2 hardswish(half2 x) {
 __global__ void __launch_bounds__(THREADS)
     hardswish_f16x2_kernel(const half* __restrict__ x, half* __restrict__ y, int n) {
     const int idx = (blockIdx.x * THREADS + threadIdx.x) * VEC;  // this thread owns idx..idx+VEC-1, at most 2^31 - 1
-    // TODO(2): Compute VEC elements with one 32-bit load of x and one 32-bit store of y, where both exist: for odd n
+    // TODO(2): Compute VEC elements with one 32-bit load of x and one 32-bit store of y, where both exist. For odd n
     //   the last thread has only one. (~4 lines)
     if (n - idx >= VEC) {
         *reinterpret_cast<half2*>(y + idx) = hardswish(*reinterpret_cast<const half2*>(x + idx));
     }
     // END TODO(2)
-    // The ragged end: one half, in both places of a half2.
+    // The tail: one half, in both places of a half2.
     if (n - idx < VEC) {
         for (int i = idx; i < n; ++i) y[i] = __low2half(hardswish(__half2half2(x[i])));
     }

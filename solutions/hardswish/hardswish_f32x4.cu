@@ -10,8 +10,8 @@ constexpr int THREADS = 256;
 constexpr int VEC = 4;                    // elements per thread: float4 is 16 bytes
 constexpr int PER_BLOCK = THREADS * VEC;  // elements per block
 
-// The clamp is divided by 6 before it meets x: x * 6 would overflow for large x. The product, and not a branch, makes
-// nan of nan (fmaxf alone would drop it) and of -inf.
+// Divide the clamp by 6 before you multiply by x: x * 6 would overflow for large x. The product, not a branch, gives
+// nan for nan (fmaxf alone would drop it) and for -inf.
 __device__ __forceinline__ float hardswish(float x) {
     return x * (fminf(fmaxf(x + 3.0f, 0.0f), 6.0f) * (1.0f / 6.0f));
 }
@@ -19,17 +19,17 @@ __device__ __forceinline__ float hardswish(float x) {
 __global__ void __launch_bounds__(THREADS)
     hardswish_f32x4_kernel(const float* __restrict__ x, float* __restrict__ y, int n) {
     const int idx = (blockIdx.x * THREADS + threadIdx.x) * VEC;  // this thread owns idx..idx+VEC-1, at most 2^31 - 1
-    // TODO(1): Compute VEC elements with one 128-bit load of x and one 128-bit store of y, where all VEC exist: the
-    //   guard speaks of the last element, not of the first, and must not overflow int. (~4 lines)
-    // n - idx cannot overflow where idx + VEC could.
+    // TODO(1): Compute VEC elements with one 128-bit load of x and one 128-bit store of y, where all VEC exist. Guard
+    //   on the last element, not on the first, without overflow of int. (~4 lines)
+    // idx + VEC could overflow. n - idx cannot.
     if (n - idx >= VEC) {
         const float4 x4 = *reinterpret_cast<const float4*>(x + idx);
         *reinterpret_cast<float4*>(y + idx) =
             make_float4(hardswish(x4.x), hardswish(x4.y), hardswish(x4.z), hardswish(x4.w));
     }
     // END TODO(1)
-    // TODO(2): The ragged end: the thread that owns fewer than VEC elements must compute each of these one by one, and
-    //   touch nothing at or past n. (~2 lines)
+    // TODO(2): The tail: let the thread with fewer than VEC elements compute them one by one. It must touch nothing at
+    //   or past n. (~2 lines)
     if (n - idx < VEC) {
         for (int i = idx; i < n; ++i) y[i] = hardswish(x[i]);
     }

@@ -3,7 +3,7 @@
 // Shapes     x, y: [n] f16, contiguous, 16-byte aligned base, any n >= 0
 // Technique  32-bit accesses and one packed maximum per thread (half2); scalar tail
 // New        over relu_f16: one instruction moves two halves or takes two maxima
-// Bound      bytes in flight: 4 bytes per thread and load do not fill the memory's queue
+// Bound      bytes in flight: one 4-byte load per thread does not saturate the bandwidth
 #include "kata.cuh"
 #include <cuda_fp16.h>
 
@@ -13,7 +13,7 @@ constexpr int PER_BLOCK = THREADS * VEC;  // elements per block
 
 // TODO(1): Write relu, two __device__ functions, for a half and for a half2: max(x, 0), but nan where x is nan.
 //   (~6 lines)
-// __hmax would make 0 of a nan.
+// __hmax turns nan into 0.
 __device__ __forceinline__ half relu(half x) {
     return __hmax_nan(x, __float2half_rn(0.0f));
 }
@@ -26,15 +26,15 @@ __global__ void __launch_bounds__(THREADS) relu_f16x2_kernel(const half* __restr
     // TODO(2): Compute idx, the first of the VEC elements that this thread owns. (~1 line)
     const int idx = (blockIdx.x * THREADS + threadIdx.x) * VEC;  // this thread owns idx..idx+VEC-1, at most 2^31 - 1
     // END TODO(2)
-    // TODO(3): Compute VEC elements with one 32-bit load of x, one packed maximum and one 32-bit store of y, where
-    //   both elements exist: for odd n the last thread has only one. (~3 lines)
+    // TODO(3): Compute VEC elements with one 32-bit load of x, one packed maximum and one 32-bit store of y, where both
+    //   elements exist. For odd n the last thread has only one. (~3 lines)
     if (n - idx >= VEC) {
         const half2 x2 = *reinterpret_cast<const half2*>(x + idx);
         *reinterpret_cast<half2*>(y + idx) = relu(x2);
     }
     // END TODO(3)
-    // TODO(4): The ragged end: the thread that owns fewer than VEC elements must compute each of these one by one, and
-    //   touch nothing at or past n. (~2 lines)
+    // TODO(4): The tail: let the thread with fewer than VEC elements compute them one by one. It must touch nothing at
+    //   or past n. (~2 lines)
     if (n - idx < VEC) {
         for (int i = idx; i < n; ++i) y[i] = relu(x[i]);
     }
@@ -43,8 +43,8 @@ __global__ void __launch_bounds__(THREADS) relu_f16x2_kernel(const half* __restr
 
 KATA_EXPORT void relu_f16x2(const half* x, half* y, int n, cudaStream_t stream) {
     if (n == 0) return;  // a grid of no blocks is an invalid launch
-    // TODO(5): Launch on the stream just enough blocks of THREADS threads to cover all n elements, a ragged last block
-    //   included. No intermediate result may pass 2^31 - 1. (~2 lines)
+    // TODO(5): Launch on the stream just enough blocks of THREADS threads to cover all n elements, the partial last
+    //   block included. No intermediate result may exceed 2^31 - 1. (~2 lines)
     const int blocks = (n - 1) / PER_BLOCK + 1;
     relu_f16x2_kernel<<<blocks, THREADS, 0, stream>>>(x, y, n);
     // END TODO(5)

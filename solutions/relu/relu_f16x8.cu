@@ -13,7 +13,7 @@ constexpr int PER_BLOCK = THREADS * VEC;  // elements per block
 
 // TODO(1): Write relu, two __device__ functions, for a half and for a half2: max(x, 0), but nan where x is nan.
 //   (~6 lines)
-// __hmax would make 0 of a nan.
+// __hmax turns nan into 0.
 __device__ __forceinline__ half relu(half x) {
     return __hmax_nan(x, __float2half_rn(0.0f));
 }
@@ -26,8 +26,8 @@ __global__ void __launch_bounds__(THREADS) relu_f16x8_kernel(const half* __restr
     // TODO(2): Compute idx, the first of the VEC elements that this thread owns. (~1 line)
     const int idx = (blockIdx.x * THREADS + threadIdx.x) * VEC;  // this thread owns idx..idx+VEC-1, at most 2^31 - 1
     // END TODO(2)
-    // TODO(3): Where all VEC elements exist, compute them as four half2, in an unrolled loop, so that no load waits for
-    //   another's result. Loads need the guard as much as stores do. (~4 lines)
+    // TODO(3): Where all VEC elements exist, compute them as four half2 in an unrolled loop, so that no load waits for
+    //   another result. Guard the loads as well as the stores. (~4 lines)
     if (n - idx >= VEC) {
 #pragma unroll
         for (int i = idx; i < idx + VEC; i += 2) {
@@ -36,8 +36,8 @@ __global__ void __launch_bounds__(THREADS) relu_f16x8_kernel(const half* __restr
         }
     }
     // END TODO(3)
-    // TODO(4): The ragged end: the thread that owns fewer than VEC elements must compute each of these one by one, and
-    //   touch nothing at or past n. (~2 lines)
+    // TODO(4): The tail: let the thread with fewer than VEC elements compute them one by one. It must touch nothing at
+    //   or past n. (~2 lines)
     if (n - idx < VEC) {
         for (int i = idx; i < n; ++i) y[i] = relu(x[i]);
     }
@@ -46,8 +46,8 @@ __global__ void __launch_bounds__(THREADS) relu_f16x8_kernel(const half* __restr
 
 KATA_EXPORT void relu_f16x8(const half* x, half* y, int n, cudaStream_t stream) {
     if (n == 0) return;  // a grid of no blocks is an invalid launch
-    // TODO(5): Launch on the stream just enough blocks of THREADS threads to cover all n elements, a ragged last block
-    //   included. No intermediate result may pass 2^31 - 1. (~2 lines)
+    // TODO(5): Launch on the stream just enough blocks of THREADS threads to cover all n elements, the partial last
+    //   block included. No intermediate result may exceed 2^31 - 1. (~2 lines)
     const int blocks = (n - 1) / PER_BLOCK + 1;
     relu_f16x8_kernel<<<blocks, THREADS, 0, stream>>>(x, y, n);
     // END TODO(5)

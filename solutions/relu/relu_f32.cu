@@ -2,22 +2,23 @@
 //
 // Shapes     x, y: [n] f32, contiguous, 16-byte aligned base, any n >= 0
 // Technique  one thread per element, flat index, bounds check
-// New        over elementwise_f32: one input instead of two, and a function that must let nan through
-// Bound      bytes in flight: 4 bytes per thread and load do not fill the memory's queue
+// New        over elementwise_f32: one input instead of two, and a function that must keep nan
+// Bound      bytes in flight: one 4-byte load per thread does not saturate the bandwidth
 #include "kata.cuh"
 
 constexpr int THREADS = 256;
 
 // TODO(1): Write relu, a __device__ function from float to float: max(x, 0), but nan where x is nan. (~1 line)
-// Every comparison with a nan is false, so a nan falls through. fmaxf(x, 0) would make it 0.
+// Every comparison with nan is false, so nan is returned as x. fmaxf(x, 0) would return 0.
 __device__ __forceinline__ float relu(float x) {
     return x < 0.0f ? 0.0f : x;
 }
 // END TODO(1)
 
 __global__ void __launch_bounds__(THREADS) relu_f32_kernel(const float* __restrict__ x, float* __restrict__ y, int n) {
-    // TODO(2): Let each thread compute one element, coalesced: each of 0..n-1 once, nothing at or past n. (~2 lines)
-    // The last block ends at most at 2^31 - 1, because THREADS divides 2^31: int holds every idx.
+    // TODO(2): Let each thread compute one element with coalesced accesses: each of 0..n-1 once, nothing at or past n.
+    //   (~2 lines)
+    // THREADS divides 2^31, so the last block ends at 2^31 - 1 at most. An int holds every idx.
     const int idx = blockIdx.x * THREADS + threadIdx.x;
     if (idx < n) y[idx] = relu(x[idx]);
     // END TODO(2)
@@ -25,8 +26,8 @@ __global__ void __launch_bounds__(THREADS) relu_f32_kernel(const float* __restri
 
 KATA_EXPORT void relu_f32(const float* x, float* y, int n, cudaStream_t stream) {
     if (n == 0) return;  // a grid of no blocks is an invalid launch
-    // TODO(3): Launch on the stream just enough blocks of THREADS threads to cover all n elements, a ragged last block
-    //   included. No intermediate result may pass 2^31 - 1. (~2 lines)
+    // TODO(3): Launch on the stream just enough blocks of THREADS threads to cover all n elements, the partial last
+    //   block included. No intermediate result may exceed 2^31 - 1. (~2 lines)
     const int blocks = (n - 1) / THREADS + 1;
     relu_f32_kernel<<<blocks, THREADS, 0, stream>>>(x, y, n);
     // END TODO(3)

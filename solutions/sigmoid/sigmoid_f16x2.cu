@@ -1,9 +1,9 @@
 // sigmoid_f16x2: y = 1 / (1 + exp(-x)), two halves per thread
 //
 // Shapes     x, y: [n] f16, contiguous, 16-byte aligned base, any n >= 0
-// Technique  32-bit accesses (half2), conversions of two at a time; scalar tail
-// New        over sigmoid_f16: one instruction moves or rounds two halves; the arithmetic is float's as before
-// Bound      bytes in flight: 4 bytes per thread and load do not fill the memory's queue
+// Technique  32-bit accesses (half2), packed conversions; scalar tail
+// New        over sigmoid_f16: one instruction moves or rounds two halves; the arithmetic is still in float
+// Bound      bytes in flight: one 4-byte load per thread does not saturate the bandwidth
 #include "kata.cuh"
 #include <cuda_fp16.h>
 
@@ -11,8 +11,8 @@ constexpr int THREADS = 256;
 constexpr int VEC = 2;                    // elements per thread: half2 is 4 bytes
 constexpr int PER_BLOCK = THREADS * VEC;  // elements per block
 
-// In float, rounded to half once, by the caller. Down to x = -17.33, where the answer becomes 0 in half, __expf is off
-// by less than 2^-18: nothing beside half's 2^-11. Further down exp(-x) may overflow, and 1 / inf = 0 is right.
+// In float; the caller rounds to half once. Down to x = -17.33, where the answer becomes 0 in half, the error of __expf
+// is below 2^-18, far below half's 2^-11. Further down exp(-x) may overflow, and 1 / inf = 0 is right.
 __device__ __forceinline__ float sigmoid(float x) {
     return __fdividef(1.0f, 1.0f + __expf(-x));
 }
@@ -21,14 +21,14 @@ __global__ void __launch_bounds__(THREADS)
     sigmoid_f16x2_kernel(const half* __restrict__ x, half* __restrict__ y, int n) {
     const int idx = (blockIdx.x * THREADS + threadIdx.x) * VEC;  // this thread owns idx..idx+VEC-1, at most 2^31 - 1
     // TODO(1): Compute VEC elements with one 32-bit load of x, one packed rounding and one 32-bit store of y, where
-    //   both elements exist: for odd n the last thread has only one. (~3 lines)
+    //   both elements exist. For odd n the last thread has only one. (~3 lines)
     if (n - idx >= VEC) {
         const float2 x2 = __half22float2(*reinterpret_cast<const half2*>(x + idx));
         *reinterpret_cast<half2*>(y + idx) = __floats2half2_rn(sigmoid(x2.x), sigmoid(x2.y));
     }
     // END TODO(1)
-    // TODO(2): The ragged end: the thread that owns fewer than VEC elements must compute each of these one by one, and
-    //   touch nothing at or past n. (~2 lines)
+    // TODO(2): The tail: let the thread with fewer than VEC elements compute them one by one. It must touch nothing at
+    //   or past n. (~2 lines)
     if (n - idx < VEC) {
         for (int i = idx; i < n; ++i) y[i] = __float2half_rn(sigmoid(__half2float(x[i])));
     }

@@ -11,8 +11,8 @@ constexpr int THREADS = 256;
 constexpr int VEC = 8;                    // elements per thread: four half2
 constexpr int PER_BLOCK = THREADS * VEC;  // elements per block
 
-// In float, rounded to half once, by the caller. Down to x = -17.33, where the answer becomes 0 in half, __expf is off
-// by less than 2^-18: nothing beside half's 2^-11. Further down exp(-x) may overflow, and 1 / inf = 0 is right.
+// In float; the caller rounds to half once. Down to x = -17.33, where the answer becomes 0 in half, the error of __expf
+// is below 2^-18, far below half's 2^-11. Further down exp(-x) may overflow, and 1 / inf = 0 is right.
 __device__ __forceinline__ float sigmoid(float x) {
     return __fdividef(1.0f, 1.0f + __expf(-x));
 }
@@ -20,8 +20,8 @@ __device__ __forceinline__ float sigmoid(float x) {
 __global__ void __launch_bounds__(THREADS)
     sigmoid_f16x8_kernel(const half* __restrict__ x, half* __restrict__ y, int n) {
     const int idx = (blockIdx.x * THREADS + threadIdx.x) * VEC;  // this thread owns idx..idx+VEC-1, at most 2^31 - 1
-    // TODO(1): Where all VEC elements exist, compute them as four half2, in an unrolled loop, so that no load waits for
-    //   another's result. Loads need the guard as much as stores do. (~4 lines)
+    // TODO(1): Where all VEC elements exist, compute them as four half2 in an unrolled loop, so that no load waits for
+    //   another result. Guard the loads as well as the stores. (~4 lines)
     if (n - idx >= VEC) {
 #pragma unroll
         for (int i = idx; i < idx + VEC; i += 2) {
@@ -30,8 +30,8 @@ __global__ void __launch_bounds__(THREADS)
         }
     }
     // END TODO(1)
-    // TODO(2): The ragged end: the thread that owns fewer than VEC elements must compute each of these one by one, and
-    //   touch nothing at or past n. (~2 lines)
+    // TODO(2): The tail: let the thread with fewer than VEC elements compute them one by one. It must touch nothing at
+    //   or past n. (~2 lines)
     if (n - idx < VEC) {
         for (int i = idx; i < n; ++i) y[i] = __float2half_rn(sigmoid(__half2float(x[i])));
     }

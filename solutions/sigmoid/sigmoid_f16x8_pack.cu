@@ -2,7 +2,7 @@
 //
 // Shapes     x, y: [n] f16, contiguous, 16-byte aligned base, any n >= 0
 // Technique  128-bit load into a register array, float arithmetic in registers, one 128-bit store; scalar tail
-// New        over sigmoid_f16x8: a quarter of the memory instructions, each of a warp on 512 unbroken bytes
+// New        over sigmoid_f16x8: a quarter of the memory instructions, each covers 512 contiguous bytes
 // Bound      memory bandwidth
 #include "kata.cuh"
 #include <cuda_fp16.h>
@@ -11,8 +11,8 @@ constexpr int THREADS = 256;
 constexpr int VEC = 8;                    // elements per thread: 16 bytes
 constexpr int PER_BLOCK = THREADS * VEC;  // elements per block
 
-// In float, rounded to half once, by the caller. Down to x = -17.33, where the answer becomes 0 in half, __expf is off
-// by less than 2^-18: nothing beside half's 2^-11. Further down exp(-x) may overflow, and 1 / inf = 0 is right.
+// In float; the caller rounds to half once. Down to x = -17.33, where the answer becomes 0 in half, the error of __expf
+// is below 2^-18, far below half's 2^-11. Further down exp(-x) may overflow, and 1 / inf = 0 is right.
 __device__ __forceinline__ float sigmoid(float x) {
     return __fdividef(1.0f, 1.0f + __expf(-x));
 }
@@ -21,27 +21,27 @@ __global__ void __launch_bounds__(THREADS)
     sigmoid_f16x8_pack_kernel(const half* __restrict__ x, half* __restrict__ y, int n) {
     const int idx = (blockIdx.x * THREADS + threadIdx.x) * VEC;  // this thread owns idx..idx+VEC-1, at most 2^31 - 1
     if (n - idx >= VEC) {
-        // Every index into them is known once the loop is unrolled, so these live in registers. 16 bytes each, and
-        // aligned as the 128-bit type that fills them demands.
+        // Every index is a constant after unrolling, so these arrays stay in registers. A 128-bit access needs 16-byte
+        // alignment.
         alignas(16) half2 x_rmem[VEC / 2];
         alignas(16) half2 y_rmem[VEC / 2];
-        // TODO(1): global -> registers: bring all VEC elements of x in with one 128-bit load. (~1 line)
+        // TODO(1): Global -> registers: load all VEC elements of x with one 128-bit access. (~1 line)
         *reinterpret_cast<uint4*>(x_rmem) = *reinterpret_cast<const uint4*>(x + idx);
         // END TODO(1)
-        // TODO(2): Compute in registers, a pair at a time: to float, and rounded to half once. The loop must unroll
-        //   completely: an index known only at run time would push the arrays out to local memory. (~4 lines)
+        // TODO(2): Compute in registers, one pair at a time, in float, and round to half once. The loop must unroll
+        //   completely: an index known only at run time moves the arrays to local memory. (~4 lines)
 #pragma unroll
         for (int i = 0; i < VEC / 2; ++i) {
             const float2 x2 = __half22float2(x_rmem[i]);
             y_rmem[i] = __floats2half2_rn(sigmoid(x2.x), sigmoid(x2.y));
         }
         // END TODO(2)
-        // TODO(3): registers -> global: one 128-bit store. (~1 line)
+        // TODO(3): Registers -> global: one 128-bit store. (~1 line)
         *reinterpret_cast<uint4*>(y + idx) = *reinterpret_cast<const uint4*>(y_rmem);
         // END TODO(3)
     }
-    // TODO(4): The ragged end: up to VEC - 1 elements that no whole vector covers. They must be computed too, and
-    //   nothing at or past n may be touched. (~2 lines)
+    // TODO(4): The tail: compute the up to VEC - 1 elements after the last whole vector. Touch nothing at or past n.
+    //   (~2 lines)
     if (n - idx < VEC) {
         for (int i = idx; i < n; ++i) y[i] = __float2half_rn(sigmoid(__half2float(x[i])));
     }

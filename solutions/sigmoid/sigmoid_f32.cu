@@ -3,15 +3,15 @@
 // Shapes     x, y: [n] f32, contiguous, 16-byte aligned base, any n >= 0
 // Technique  one thread per element, flat index, bounds check
 // New        over elementwise_f32: an exponential that must neither overflow nor vanish early
-// Bound      bytes in flight: 4 bytes per thread and load do not fill the memory's queue
+// Bound      bytes in flight: one 4-byte load per thread does not saturate the bandwidth
 #include "kata.cuh"
 
 constexpr int THREADS = 256;
 
 // TODO(1): Write sigmoid, a __device__ function from float to float: right from x = -inf to x = inf. No intermediate
 //   result may overflow where the answer, at x = -100 say, is a small number and not 0. (~2 lines)
-// exp(-|x|) is at most 1 and cannot overflow. exp(-x) does below x = -88.72, where 1 / inf = 0 would stand in for
-// answers that are not 0 before x = -103.97.
+// exp(-|x|) is at most 1 and cannot overflow. exp(-x) does below x = -88.72, and 1 / inf = 0 would be wrong: the answer
+// is 0 only below x = -103.97.
 __device__ __forceinline__ float sigmoid(float x) {
     const float e = expf(-fabsf(x));
     return (x < 0.0f ? e : 1.0f) / (1.0f + e);
@@ -20,8 +20,9 @@ __device__ __forceinline__ float sigmoid(float x) {
 
 __global__ void __launch_bounds__(THREADS)
     sigmoid_f32_kernel(const float* __restrict__ x, float* __restrict__ y, int n) {
-    // TODO(2): Let each thread compute one element, coalesced: each of 0..n-1 once, nothing at or past n. (~2 lines)
-    // The last block ends at most at 2^31 - 1, because THREADS divides 2^31: int holds every idx.
+    // TODO(2): Let each thread compute one element with coalesced accesses: each of 0..n-1 once, nothing at or past n.
+    //   (~2 lines)
+    // THREADS divides 2^31, so the last block ends at 2^31 - 1 at most. An int holds every idx.
     const int idx = blockIdx.x * THREADS + threadIdx.x;
     if (idx < n) y[idx] = sigmoid(x[idx]);
     // END TODO(2)

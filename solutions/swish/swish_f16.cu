@@ -3,7 +3,7 @@
 // Shapes     x, y: [n] f16, contiguous, 16-byte aligned base, any n >= 0
 // Technique  one thread per element, arithmetic in float
 // New        over swish_f32: half in memory, float in registers; fast intrinsics
-// Bound      memory instructions: a warp's load is 64 bytes, too little in flight to fill the bandwidth
+// Bound      memory instructions: a warp's load is 64 bytes, too few in flight to saturate the bandwidth
 #include "kata.cuh"
 #include <cuda_fp16.h>
 
@@ -12,14 +12,14 @@ constexpr int THREADS = 256;
 __device__ __forceinline__ float swish(float x) {
     // TODO(1): Return x * sigmoid(x), computed in float: fast intrinsics for the exponential and the division are exact
     //   enough for a result that is rounded to half. -inf gives nan. (~1 line)
-    // x * sigmoid(x) in float, by fast intrinsics: off by 3e-6 of itself at most, where rounding to half makes 5e-4.
-    // exp(-x) overflows below -88.7, and the quotient becomes 0; so is the answer as a half, from -20.4 on.
+    // x * sigmoid(x) in float, by fast intrinsics. The relative error is at most 3e-6. Rounding to half adds 5e-4.
+    // Below -88.7 exp(-x) overflows and the quotient is 0. In half the answer is 0 from -20.4 down.
     return __fdividef(x, 1.0f + __expf(-x));
     // END TODO(1)
 }
 
 __global__ void __launch_bounds__(THREADS) swish_f16_kernel(const half* __restrict__ x, half* __restrict__ y, int n) {
-    // TODO(2): Let each thread compute one element: coalesced, every element of 0..n-1 once, nothing at or past n.
+    // TODO(2): Let each thread compute one element with coalesced accesses: each of 0..n-1 once, nothing at or past n.
     //   (~2 lines)
     const int idx = blockIdx.x * THREADS + threadIdx.x;
     if (idx < n) y[idx] = __float2half(swish(__half2float(x[idx])));

@@ -3,7 +3,7 @@
 // Shapes     x, y: [n] f16, contiguous, 16-byte aligned base, any n >= 0
 // Technique  32-bit accesses (half2), two conversions to float and one back; scalar tail
 // New        over swish_f16: one instruction moves two halves or rounds two floats
-// Bound      bytes in flight: 4 bytes per thread and load do not fill the memory's queue
+// Bound      bytes in flight: one 4-byte load per thread does not saturate the bandwidth
 #include "kata.cuh"
 #include <cuda_fp16.h>
 
@@ -11,23 +11,23 @@ constexpr int THREADS = 256;
 constexpr int VEC = 2;                    // elements per thread: half2 is 4 bytes
 constexpr int PER_BLOCK = THREADS * VEC;  // elements per block
 
-// x * sigmoid(x) in float, by fast intrinsics: off by 3e-6 of itself at most, where rounding to half makes 5e-4.
-// exp(-x) overflows below -88.7, and the quotient becomes 0; so is the answer as a half, from -20.4 on.
+// x * sigmoid(x) in float, by fast intrinsics. The relative error is at most 3e-6. Rounding to half adds 5e-4. Below
+// -88.7 exp(-x) overflows and the quotient is 0. In half the answer is 0 from -20.4 down.
 __device__ __forceinline__ float swish(float x) {
     return __fdividef(x, 1.0f + __expf(-x));
 }
 
 __global__ void __launch_bounds__(THREADS) swish_f16x2_kernel(const half* __restrict__ x, half* __restrict__ y, int n) {
     const int idx = (blockIdx.x * THREADS + threadIdx.x) * VEC;  // this thread owns idx..idx+VEC-1, at most 2^31 - 1
-    // TODO(1): Compute VEC elements with one 32-bit load of x and one 32-bit store of y, where both exist: for odd n
+    // TODO(1): Compute VEC elements with one 32-bit load of x and one 32-bit store of y, where both exist. For odd n
     //   the last thread has only one. (~4 lines)
     if (n - idx >= VEC) {
         const float2 x2 = __half22float2(*reinterpret_cast<const half2*>(x + idx));
         *reinterpret_cast<half2*>(y + idx) = __floats2half2_rn(swish(x2.x), swish(x2.y));
     }
     // END TODO(1)
-    // TODO(2): The ragged end: the thread that owns fewer than VEC elements must compute each of these one by one, and
-    //   touch nothing at or past n. (~2 lines)
+    // TODO(2): The tail: let the thread with fewer than VEC elements compute them one by one. It must touch nothing at
+    //   or past n. (~2 lines)
     if (n - idx < VEC) {
         for (int i = idx; i < n; ++i) y[i] = __float2half(swish(__half2float(x[i])));
     }

@@ -116,7 +116,7 @@ void Poisons::follow(Warp& warp, const Instruction& in, Mask mask) {
         for (const Tainted& source : found) tainted |= source.lanes;
         for (int i = 0; i < results; ++i) {
             heal(in.operand[i], mask & ~tainted);
-            // The first cause is the one to speak of: it goes in last.
+            // The first cause is the one to name: it goes in last.
             for (size_t k = found.size(); k-- > 0;) taint(in.operand[i], found[k].lanes, found[k].cause);
         }
     };
