@@ -1,7 +1,7 @@
 // texture: tex1Dfetch, and the texture objects that it reads
 //
-// PTX ISA 9.7.9.3 (tex), CUDA C++ Programming Guide "Texture Object API": what lies outside reads as 0, channels that a
-// texel has not as 0, and 1 in the fourth.
+// PTX ISA 9.7.9.3 (tex), CUDA C++ Programming Guide "Texture Object API": what lies outside reads as 0, and so do the
+// channels that a texel lacks. The fourth of a float texel is then 1; that of an integer is 0, as measured on an H200.
 #include "texture.h"
 
 #include <limits>
@@ -43,7 +43,7 @@ void fetch(Warp& warp, const Instruction& in, Mask mask) {
     each_lane(mask, [&](int l) {
         const Texture* texture = Device::get().textures.find(handle[l]);
         if (!texture) stop(warp, l, FindingKind::crash, "fetches from what is not a texture object");
-        if (texture->channels < CHANNELS) texel[l][CHANNELS - 1] = in.option ? 1 : bit_cast<u32>(1.0f);
+        if (texture->channels < CHANNELS && !in.option) texel[l][CHANNELS - 1] = bit_cast<u32>(1.0f);
         if (index[l] < 0 || u64(index[l]) >= texture->count) return;
         u64 a[LANES];
         u8* at[LANES];
