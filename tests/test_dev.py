@@ -434,7 +434,7 @@ def test_a_mutant_is_listed_printed_compared_and_written_as_an_entry(tmp_path: P
         (["relu_f32/nan-becomes-1"], "no kata has a bug 'relu_f32/nan-becomes-1'. Did you mean relu_f32/nan-becomes-0"),
         (["relu_f32", "--from", "solutions/relu/relu_f32.cu"], "needs a name for the bug"),
         (["relu_f32/new", "--from", "solutions/relu/relu_f32.cu"], "Plant the bug in it first"),
-        (["relu_f32/new", "--from", "nowhere.cu"], "nowhere.cu is no file"),
+        (["relu_f32/new", "--from", "nowhere.cu"], "nowhere.cu is not a file"),
     ],
 )
 def test_what_is_no_mutant_is_refused(arguments: list[str], problem: str) -> None:
