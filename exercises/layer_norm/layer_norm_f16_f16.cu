@@ -2,8 +2,8 @@
 //
 // Shapes     x, y: [rows, cols], weight, bias: [cols] f16, row-major, contiguous, 16-byte aligned bases, any rows >= 1,
 //            cols in 1..16384
-// Technique  half loads, sums kept in half by intrinsics
-// New        over layer_norm_f16_f32: half sums: 11 significant bits, and nothing above 65504
+// Technique  half loads, sums in half with intrinsics
+// New        over layer_norm_f16_f32: half sums, with 11 significant bits and at most 65504
 // Bound      memory instructions: a warp's load is 64 bytes
 #include "kata.cuh"
 #include <cstdint>
@@ -20,7 +20,7 @@ static_assert(WARPS <= WARP_SIZE, "one warp combines the partial sums of all war
 __device__ __forceinline__ half warp_reduce_sum(half sum) {
 #pragma unroll
     for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) {
-        // A shuffle moves 32 bits: the half travels as its bits.
+        // A shuffle moves 32-bit registers: the partner's sum travels as its 16 bits.
         const int bits = __shfl_xor_sync(FULL_MASK, __half_as_ushort(sum), offset);
         sum = __hadd(sum, __ushort_as_half(bits));
     }
@@ -32,7 +32,7 @@ __device__ __forceinline__ half block_reduce_sum(half sum, half* partial_smem) {
     const int warp_id = threadIdx.x / WARP_SIZE;
     const int lane_id = threadIdx.x % WARP_SIZE;
     sum = warp_reduce_sum(sum);
-    // A slow warp may still read the partial sums of the call before.
+    // A slow warp may still read the partial sums of the previous call.
     __syncthreads();
     if (lane_id == 0) partial_smem[warp_id] = sum;
     // Every warp reads what all the other warps wrote.
@@ -49,12 +49,12 @@ __global__ void __launch_bounds__(THREADS) layer_norm_f16_f16_kernel(
     const half* x_row = x + static_cast<int64_t>(blockIdx.x) * cols;
     half* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
     half mean = half(0.0f);
-    // TODO(1): Find the row's mean, with every sum kept in half. Divide in float: half has no room for a large cols.
+    // TODO(1): Compute the row's mean. Keep every sum in half. Divide in float: half cannot represent every cols.
     //   (~3 lines)
     // END TODO(1)
     half scale = half(0.0f);
-    // TODO(2): Find 1 / sqrt(variance + eps), the squared distances summed in half; mean, eps and root in float, for
-    //   1e-5 is a denormal in half. (~6 lines)
+    // TODO(2): Compute 1 / sqrt(variance + eps). Sum the squared distances in half. Compute mean, eps and root in
+    //   float: 1e-5 is a denormal in half. (~6 lines)
     // END TODO(2)
     // TODO(3): Write every column of the row once, in half arithmetic. (~3 lines)
     // END TODO(3)
@@ -62,6 +62,6 @@ __global__ void __launch_bounds__(THREADS) layer_norm_f16_f16_kernel(
 
 KATA_EXPORT void layer_norm_f16_f16(
     const half* x, const half* weight, const half* bias, half* y, int rows, int cols, float eps, cudaStream_t stream) {
-    // One block per row. The x of a grid can count them all.
+    // One block per row: gridDim.x may be any positive int.
     layer_norm_f16_f16_kernel<<<rows, THREADS, 0, stream>>>(x, weight, bias, y, cols, eps);
 }

@@ -2,7 +2,7 @@
 //
 // Shapes     x, y: [rows, cols], weight, bias: [cols] f16, row-major, contiguous, 16-byte aligned bases, any rows >= 1,
 //            cols in 1..16384
-// Technique  32-bit loads and stores and packed half arithmetic where cols is even; else one half at a time
+// Technique  32-bit loads and stores and packed half arithmetic if cols is even; otherwise one half at a time
 // New        over layer_norm_f16_f16: one instruction moves, multiplies or adds two halves
 // Bound      memory bandwidth and caches: the row is read three times
 #include "kata.cuh"
@@ -20,7 +20,7 @@ static_assert(WARPS <= WARP_SIZE, "one warp combines the partial sums of all war
 __device__ __forceinline__ half warp_reduce_sum(half sum) {
 #pragma unroll
     for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) {
-        // A shuffle moves 32 bits: the half travels as its bits.
+        // A shuffle moves 32-bit registers: the partner's sum travels as its 16 bits.
         const int bits = __shfl_xor_sync(FULL_MASK, __half_as_ushort(sum), offset);
         sum = __hadd(sum, __ushort_as_half(bits));
     }
@@ -32,7 +32,7 @@ __device__ __forceinline__ half block_reduce_sum(half sum, half* partial_smem) {
     const int warp_id = threadIdx.x / WARP_SIZE;
     const int lane_id = threadIdx.x % WARP_SIZE;
     sum = warp_reduce_sum(sum);
-    // A slow warp may still read the partial sums of the call before.
+    // A slow warp may still read the partial sums of the previous call.
     __syncthreads();
     if (lane_id == 0) partial_smem[warp_id] = sum;
     // Every warp reads what all the other warps wrote.
@@ -41,7 +41,7 @@ __device__ __forceinline__ half block_reduce_sum(half sum, half* partial_smem) {
     return sum;
 }
 
-// The arithmetic operators of cuda_fp16.h work on half and on half2 alike; only these two depend on which it is.
+// cuda_fp16.h has the arithmetic operators for half and for half2. Only these two functions depend on the type.
 template <typename Pack>
 __device__ __forceinline__ Pack splat(half value);
 template <>
@@ -59,7 +59,7 @@ __device__ __forceinline__ half sum_of(half2 value) {
     return __hadd(__low2half(value), __high2half(value));
 }
 
-// Pack is what one access moves: half2 where cols is even, so that all rows start at a multiple of 4 bytes, else half.
+// Pack is the type of one access: half2 if cols is even (every row then starts at a multiple of 4 bytes), else half.
 template <typename Pack>
 __global__ void __launch_bounds__(THREADS) layer_norm_f16x2_f16_kernel(
     const half* __restrict__ x, const half* __restrict__ weight, const half* __restrict__ bias, half* __restrict__ y,
@@ -73,12 +73,12 @@ __global__ void __launch_bounds__(THREADS) layer_norm_f16x2_f16_kernel(
     const Pack* biases = reinterpret_cast<const Pack*>(bias);
     Pack* y_row = reinterpret_cast<Pack*>(y + off_row);
     half mean = half(0.0f);
-    // TODO(1): Find the row's mean: each thread adds its packs of the row, in half, element by element of the pack.
-    //   (~3 lines)
+    // TODO(1): Compute the row's mean. Each thread adds its packs of the row in half, each element of the pack
+    //   separately. (~3 lines)
     // END TODO(1)
     half scale = half(0.0f);
-    // TODO(2): Find 1 / sqrt(variance + eps): squared distances from the mean, summed in half; mean, eps and root in
-    //   float. (~6 lines)
+    // TODO(2): Compute 1 / sqrt(variance + eps). Sum the squared distances from the mean in half. Compute mean, eps and
+    //   root in float. (~6 lines)
     // END TODO(2)
     // TODO(3): Write every pack of the row once, in half arithmetic. (~3 lines)
     // END TODO(3)
@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(THREADS) layer_norm_f16x2_f16_kernel(
 
 KATA_EXPORT void layer_norm_f16x2_f16(
     const half* x, const half* weight, const half* bias, half* y, int rows, int cols, float eps, cudaStream_t stream) {
-    // One block per row. Only where 2 divides cols do all rows start at a multiple of 4 bytes.
+    // One block per row. All rows start at a multiple of 4 bytes only if 2 divides cols.
     if (cols % 2 == 0) {
         layer_norm_f16x2_f16_kernel<half2><<<rows, THREADS, 0, stream>>>(x, weight, bias, y, cols, eps);
     } else {

@@ -4,7 +4,7 @@
 //            cols in 1..16384
 // Technique  eight neighbouring halves per thread and step, in four 32-bit accesses (half2, unrolled)
 // New        over layer_norm_f16x2_f16: four independent loads in flight per thread and step
-// Bound      memory instructions: each one of a warp strides over 512 bytes and uses a quarter of them
+// Bound      memory instructions: each access of a warp spans 512 bytes and uses a quarter of them
 #include "kata.cuh"
 #include <cstdint>
 #include <cuda_fp16.h>
@@ -21,7 +21,7 @@ static_assert(WARPS <= WARP_SIZE, "one warp combines the partial sums of all war
 __device__ __forceinline__ half warp_reduce_sum(half sum) {
 #pragma unroll
     for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) {
-        // A shuffle moves 32 bits: the half travels as its bits.
+        // A shuffle moves 32-bit registers: the partner's sum travels as its 16 bits.
         const int bits = __shfl_xor_sync(FULL_MASK, __half_as_ushort(sum), offset);
         sum = __hadd(sum, __ushort_as_half(bits));
     }
@@ -33,7 +33,7 @@ __device__ __forceinline__ half block_reduce_sum(half sum, half* partial_smem) {
     const int warp_id = threadIdx.x / WARP_SIZE;
     const int lane_id = threadIdx.x % WARP_SIZE;
     sum = warp_reduce_sum(sum);
-    // A slow warp may still read the partial sums of the call before.
+    // A slow warp may still read the partial sums of the previous call.
     __syncthreads();
     if (lane_id == 0) partial_smem[warp_id] = sum;
     // Every warp reads what all the other warps wrote.
@@ -42,7 +42,7 @@ __device__ __forceinline__ half block_reduce_sum(half sum, half* partial_smem) {
     return sum;
 }
 
-// The arithmetic operators of cuda_fp16.h work on half and on half2 alike; only these two depend on which it is.
+// cuda_fp16.h has the arithmetic operators for half and for half2. Only these two functions depend on the type.
 template <typename Pack>
 __device__ __forceinline__ Pack splat(half value);
 template <>
@@ -60,7 +60,7 @@ __device__ __forceinline__ half sum_of(half2 value) {
     return __hadd(__low2half(value), __high2half(value));
 }
 
-// Pack is what one access moves: half2 where cols is even, so that all rows start at a multiple of 4 bytes, else half.
+// Pack is the type of one access: half2 if cols is even (every row then starts at a multiple of 4 bytes), else half.
 template <typename Pack>
 __global__ void __launch_bounds__(THREADS) layer_norm_f16x8_f16_kernel(
     const half* __restrict__ x, const half* __restrict__ weight, const half* __restrict__ bias, half* __restrict__ y,
@@ -74,12 +74,12 @@ __global__ void __launch_bounds__(THREADS) layer_norm_f16x8_f16_kernel(
     const Pack* biases = reinterpret_cast<const Pack*>(bias);
     Pack* y_row = reinterpret_cast<Pack*>(y + off_row);
     half mean = half(0.0f);
-    // TODO(1): Find the row's mean: each thread adds its PACKS neighbouring packs of the row, step by step, in half,
-    //   element by element of the pack. Each pack needs its own guard: cols need not be a multiple of 8. (~8 lines)
+    // TODO(1): Compute the row's mean. In each step a thread adds PACKS neighbouring packs of the row in half, each
+    //   element of the pack separately. Guard each pack: cols need not be a multiple of 8. (~8 lines)
     // END TODO(1)
     half scale = half(0.0f);
-    // TODO(2): Find 1 / sqrt(variance + eps): squared distances from the mean, summed in half; mean, eps and root in
-    //   float. (~9 lines)
+    // TODO(2): Compute 1 / sqrt(variance + eps). Sum the squared distances from the mean in half. Compute mean, eps and
+    //   root in float. (~9 lines)
     // END TODO(2)
     // TODO(3): Write every pack of the row once, in half arithmetic. (~7 lines)
     // END TODO(3)
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(THREADS) layer_norm_f16x8_f16_kernel(
 
 KATA_EXPORT void layer_norm_f16x8_f16(
     const half* x, const half* weight, const half* bias, half* y, int rows, int cols, float eps, cudaStream_t stream) {
-    // One block per row. Only where 2 divides cols do all rows start at a multiple of 4 bytes.
+    // One block per row. All rows start at a multiple of 4 bytes only if 2 divides cols.
     if (cols % 2 == 0) {
         layer_norm_f16x8_f16_kernel<half2><<<rows, THREADS, 0, stream>>>(x, weight, bias, y, cols, eps);
     } else {

@@ -2,9 +2,9 @@
 //
 // Shapes     x, y: [rows, cols], weight, bias: [cols] f32, row-major, contiguous, 16-byte aligned bases, any rows >= 1,
 //            cols in 1..16384
-// Technique  up to 32 floats of the row in registers of each thread, all passes over registers
-// New        over layer_norm_f32: the row comes from memory once instead of three times; blocks as large as the row
-//            needs
+// Technique  each thread keeps up to 32 floats of the row in registers; all passes go over registers
+// New        over layer_norm_f32: the row is read from memory once instead of three times; blocks are as large as the
+//            row needs
 // Bound      memory bandwidth, and memory instructions: a warp's access is 128 bytes
 #include "kata.cuh"
 #include <cstdint>
@@ -30,7 +30,7 @@ __device__ __forceinline__ float block_reduce_sum(float sum, float* partial_smem
     const int warp_id = threadIdx.x / WARP_SIZE;
     const int lane_id = threadIdx.x % WARP_SIZE;
     sum = warp_reduce_sum(sum);
-    // A slow warp may still read the partial sums of the call before.
+    // A slow warp may still read the partial sums of the previous call.
     __syncthreads();
     if (lane_id == 0) partial_smem[warp_id] = sum;
     // Every warp reads what all the other warps wrote.
@@ -39,7 +39,7 @@ __device__ __forceinline__ float block_reduce_sum(float sum, float* partial_smem
     return sum;
 }
 
-// Two blocks per SM: 64 registers a thread at most, and one block loads while the other computes.
+// Two blocks per SM: at most 64 registers per thread, and one block loads while the other computes.
 __global__ void __launch_bounds__(THREADS, 2) layer_norm_f32_held_kernel(
     const float* __restrict__ x, const float* __restrict__ weight, const float* __restrict__ bias,
     float* __restrict__ y, int cols, float eps) {
@@ -49,15 +49,15 @@ __global__ void __launch_bounds__(THREADS, 2) layer_norm_f32_held_kernel(
     const float* x_row = x + static_cast<int64_t>(blockIdx.x) * cols;
     float* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
     float x_rmem[HELD] = {};  // what the row does not reach stays 0
-    // TODO(1): global -> registers: HELD elements per thread, neighbouring threads on neighbouring columns. Every index
-    //   into x_rmem must be known once the loop is unrolled. (~5 lines)
+    // TODO(1): global -> registers: HELD elements per thread. Neighbouring threads load neighbouring columns. Unrolling
+    //   must make every index into x_rmem a constant. (~5 lines)
     // END TODO(1)
     float mean = 0.0f;
-    // TODO(2): Find the row's mean, known to every thread, over registers. (~4 lines)
+    // TODO(2): Compute the row's mean from the registers. Every thread must know it. (~4 lines)
     // END TODO(2)
     float scale = 0.0f;
-    // TODO(3): Find 1 / sqrt(variance + eps), known to every thread. The distances from the mean replace the elements.
-    //   A register past the row holds no element, and so has no distance. (~8 lines)
+    // TODO(3): Compute 1 / sqrt(variance + eps). Every thread must know it. The distances from the mean replace the
+    //   elements. A register past the row holds no element and must not count. (~8 lines)
     // END TODO(3)
     // TODO(4): registers -> global: write every column of the row once, with the weight and the bias of its column.
     //   (~5 lines)
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(THREADS, 2) layer_norm_f32_held_kernel(
 KATA_EXPORT void layer_norm_f32_held(
     const float* x, const float* weight, const float* bias, float* y, int rows, int cols, float eps,
     cudaStream_t stream) {
-    // One block per row, of just enough warps to hold the row.
+    // One block per row, with just enough warps to hold the row.
     const int warps = (cols - 1) / (WARP_SIZE * HELD) + 1;
     layer_norm_f32_held_kernel<<<rows, warps * WARP_SIZE, 0, stream>>>(x, weight, bias, y, cols, eps);
 }

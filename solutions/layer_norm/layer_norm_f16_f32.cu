@@ -2,8 +2,8 @@
 //
 // Shapes     x, y: [rows, cols], weight, bias: [cols] f16, row-major, contiguous, 16-byte aligned bases, any rows >= 1,
 //            cols in 1..16384
-// Technique  half loads, everything in float in between, one rounding to half at the end
-// New        over layer_norm_f32: the tensors are half, the arithmetic is not; half the bytes
+// Technique  half loads, float arithmetic, one rounding to half at the end
+// New        over layer_norm_f32: half tensors, so half the bytes; the arithmetic stays float
 // Bound      memory instructions: a warp's load is 64 bytes
 #include "kata.cuh"
 #include <cstdint>
@@ -28,7 +28,7 @@ __device__ __forceinline__ float block_reduce_sum(float sum, float* partial_smem
     const int warp_id = threadIdx.x / WARP_SIZE;
     const int lane_id = threadIdx.x % WARP_SIZE;
     sum = warp_reduce_sum(sum);
-    // A slow warp may still read the partial sums of the call before.
+    // A slow warp may still read the partial sums of the previous call.
     __syncthreads();
     if (lane_id == 0) partial_smem[warp_id] = sum;
     // Every warp reads what all the other warps wrote.
@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(THREADS) layer_norm_f16_f32_kernel(
     half* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
     float mean = 0.0f;
     float scale = 0.0f;
-    // TODO(1): Find the row's mean and then 1 / sqrt(variance + eps), in float from the moment an element is loaded.
+    // TODO(1): Compute the row's mean, then 1 / sqrt(variance + eps). Every element is a float as soon as it is loaded.
     //   (~8 lines)
     float sum = 0.0f;
     for (int col = tid; col < cols; col += THREADS) sum += __half2float(x_row[col]);
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(THREADS) layer_norm_f16_f32_kernel(
     }
     scale = rsqrtf(block_reduce_sum(squares, partial_smem) / cols + eps);
     // END TODO(1)
-    // TODO(2): Write every column of the row once, rounded to half only after the last operation. (~4 lines)
+    // TODO(2): Write every column of the row once. Round to half only after the last operation. (~4 lines)
     for (int col = tid; col < cols; col += THREADS) {
         const float normalised = (__half2float(x_row[col]) - mean) * scale;
         y_row[col] = __float2half(normalised * __half2float(weight[col]) + __half2float(bias[col]));
@@ -68,6 +68,6 @@ __global__ void __launch_bounds__(THREADS) layer_norm_f16_f32_kernel(
 
 KATA_EXPORT void layer_norm_f16_f32(
     const half* x, const half* weight, const half* bias, half* y, int rows, int cols, float eps, cudaStream_t stream) {
-    // One block per row. The x of a grid can count them all.
+    // One block per row: gridDim.x may be any positive int.
     layer_norm_f16_f32_kernel<<<rows, THREADS, 0, stream>>>(x, weight, bias, y, cols, eps);
 }

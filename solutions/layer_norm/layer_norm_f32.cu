@@ -2,9 +2,9 @@
 //
 // Shapes     x, y: [rows, cols], weight, bias: [cols] f32, row-major, contiguous, 16-byte aligned bases, any rows >= 1,
 //            cols in 1..16384
-// Technique  three passes along the row: the mean, the variance about that mean, the output
-// New        over safe_softmax_f32: two sums in place of a maximum and a sum; a weight and a bias for each column, for
-//            all rows
+// Technique  three passes over the row: the mean, the variance about that mean, the output
+// New        over safe_softmax_f32: two sums instead of a maximum and a sum; one weight and one bias per column, shared
+//            by all rows
 // Bound      memory bandwidth and caches: the row is read three times
 #include "kata.cuh"
 #include <cstdint>
@@ -28,7 +28,7 @@ __device__ __forceinline__ float block_reduce_sum(float sum, float* partial_smem
     const int warp_id = threadIdx.x / WARP_SIZE;
     const int lane_id = threadIdx.x % WARP_SIZE;
     sum = warp_reduce_sum(sum);
-    // A slow warp may still read the partial sums of the call before.
+    // A slow warp may still read the partial sums of the previous call.
     __syncthreads();
     if (lane_id == 0) partial_smem[warp_id] = sum;
     // Every warp reads what all the other warps wrote.
@@ -45,15 +45,14 @@ __global__ void __launch_bounds__(THREADS) layer_norm_f32_kernel(
     const float* x_row = x + static_cast<int64_t>(blockIdx.x) * cols;
     float* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
     float mean = 0.0f;
-    // TODO(1): Find the row's mean, known to every thread: the sum over all columns, by as many as there are.
-    //   (~3 lines)
+    // TODO(1): Compute the row's mean: the sum over all columns, divided by cols. Every thread must know it. (~3 lines)
     float sum = 0.0f;
     for (int col = tid; col < cols; col += THREADS) sum += x_row[col];
     mean = block_reduce_sum(sum, partial_smem) / cols;
     // END TODO(1)
     float scale = 0.0f;
-    // TODO(2): Find 1 / sqrt(variance + eps), known to every thread. The variance is the mean square of the distances
-    //   from the mean, not a difference of two large sums, and is divided by cols. (~6 lines)
+    // TODO(2): Compute 1 / sqrt(variance + eps). Every thread must know it. The variance is the sum of the squared
+    //   distances from the mean, divided by cols. It is not a difference of two large sums. (~6 lines)
     float squares = 0.0f;
     for (int col = tid; col < cols; col += THREADS) {
         const float distance = x_row[col] - mean;
@@ -71,6 +70,6 @@ __global__ void __launch_bounds__(THREADS) layer_norm_f32_kernel(
 KATA_EXPORT void layer_norm_f32(
     const float* x, const float* weight, const float* bias, float* y, int rows, int cols, float eps,
     cudaStream_t stream) {
-    // One block per row. The x of a grid can count them all.
+    // One block per row: gridDim.x may be any positive int.
     layer_norm_f32_kernel<<<rows, THREADS, 0, stream>>>(x, weight, bias, y, cols, eps);
 }
