@@ -2,8 +2,8 @@
 //
 // Shapes     x, y: [rows, cols], weight: [cols] f16, row-major, contiguous, 16-byte aligned bases, any rows >= 1, cols
 //            in 1..16384
-// Technique  half loads, sums kept in half by intrinsics
-// New        over rms_norm_f16_f32: half sums: 11 significant bits, and nothing above 65504
+// Technique  half loads, sums in half with intrinsics
+// New        over rms_norm_f16_f32: half sums, with 11 significant bits and at most 65504
 // Bound      memory instructions: a warp's load is 64 bytes
 #include "kata.cuh"
 #include <cstdint>
@@ -20,15 +20,15 @@ static_assert(WARPS <= WARP_SIZE, "one warp combines the partial sums of all war
 __device__ __forceinline__ half warp_reduce_sum(half sum) {
 #pragma unroll
     for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) {
-        // A shuffle moves 32 bits: the half travels as its bits.
+        // A shuffle moves 32-bit registers: the partner's sum travels as its 16 bits.
         const int bits = __shfl_xor_sync(FULL_MASK, __half_as_ushort(sum), offset);
         sum = __hadd(sum, __ushort_as_half(bits));
     }
     return sum;
 }
 
-// The sum over the block's threads, in every thread. All threads must call it together, and once in a kernel: a second
-// call would overwrite partial sums that a slow warp may still read.
+// The sum over the block's threads, in every thread. All threads must call it together, and only once per kernel: a
+// second call would overwrite partial sums that a slow warp may still read.
 __device__ __forceinline__ half block_reduce_sum(half sum, half* partial_smem) {
     const int warp_id = threadIdx.x / WARP_SIZE;
     const int lane_id = threadIdx.x % WARP_SIZE;
@@ -47,8 +47,8 @@ __global__ void __launch_bounds__(THREADS) rms_norm_f16_f16_kernel(
     const half* x_row = x + static_cast<int64_t>(blockIdx.x) * cols;
     half* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
     half scale = half(0.0f);
-    // TODO(1): Find 1 / sqrt(mean of the squares + eps), the squares summed in half; mean, eps and root in float, for
-    //   1e-5 is a denormal in half. (~3 lines)
+    // TODO(1): Compute 1 / sqrt(mean of the squares + eps). Sum the squares in half. Compute mean, eps and root in
+    //   float: 1e-5 is a denormal in half. (~3 lines)
     // END TODO(1)
     // TODO(2): Write every column of the row once, in half arithmetic. (~1 line)
     // END TODO(2)
@@ -56,6 +56,6 @@ __global__ void __launch_bounds__(THREADS) rms_norm_f16_f16_kernel(
 
 KATA_EXPORT void rms_norm_f16_f16(
     const half* x, const half* weight, half* y, int rows, int cols, float eps, cudaStream_t stream) {
-    // One block per row. The x of a grid can count them all.
+    // One block per row: gridDim.x may be any positive int.
     rms_norm_f16_f16_kernel<<<rows, THREADS, 0, stream>>>(x, weight, y, cols, eps);
 }

@@ -2,8 +2,8 @@
 //
 // Shapes     x, y: [rows, cols], weight: [cols] f16, row-major, contiguous, 16-byte aligned bases, any rows >= 1, cols
 //            in 1..16384
-// Technique  half loads, everything in float in between, one rounding to half at the end
-// New        over rms_norm_f32: the tensors are half, the arithmetic is not; half the bytes
+// Technique  half loads, float arithmetic, one rounding to half at the end
+// New        over rms_norm_f32: half tensors, so half the bytes; the arithmetic stays float
 // Bound      memory instructions: a warp's load is 64 bytes
 #include "kata.cuh"
 #include <cstdint>
@@ -23,8 +23,8 @@ __device__ __forceinline__ float warp_reduce_sum(float sum) {
     return sum;
 }
 
-// The sum over the block's threads, in every thread. All threads must call it together, and once in a kernel: a second
-// call would overwrite partial sums that a slow warp may still read.
+// The sum over the block's threads, in every thread. All threads must call it together, and only once per kernel: a
+// second call would overwrite partial sums that a slow warp may still read.
 __device__ __forceinline__ float block_reduce_sum(float sum, float* partial_smem) {
     const int warp_id = threadIdx.x / WARP_SIZE;
     const int lane_id = threadIdx.x % WARP_SIZE;
@@ -43,15 +43,15 @@ __global__ void __launch_bounds__(THREADS) rms_norm_f16_f32_kernel(
     const half* x_row = x + static_cast<int64_t>(blockIdx.x) * cols;
     half* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
     float scale = 0.0f;
-    // TODO(1): Find 1 / sqrt(mean of the squares + eps), in float from the moment an element is loaded: the square of
-    //   256 is no half any more. (~5 lines)
+    // TODO(1): Compute 1 / sqrt(mean of the squares + eps). Every element is a float as soon as it is loaded: the
+    //   square of 256 overflows half. (~5 lines)
     // END TODO(1)
-    // TODO(2): Write every column of the row once, rounded to half only after the last operation. (~3 lines)
+    // TODO(2): Write every column of the row once. Round to half only after the last operation. (~3 lines)
     // END TODO(2)
 }
 
 KATA_EXPORT void rms_norm_f16_f32(
     const half* x, const half* weight, half* y, int rows, int cols, float eps, cudaStream_t stream) {
-    // One block per row. The x of a grid can count them all.
+    // One block per row: gridDim.x may be any positive int.
     rms_norm_f16_f32_kernel<<<rows, THREADS, 0, stream>>>(x, weight, y, cols, eps);
 }

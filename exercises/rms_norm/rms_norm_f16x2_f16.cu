@@ -2,9 +2,9 @@
 //
 // Shapes     x, y: [rows, cols], weight: [cols] f16, row-major, contiguous, 16-byte aligned bases, any rows >= 1, cols
 //            in 1..16384
-// Technique  32-bit loads and stores and packed half arithmetic where cols is even; else one half at a time
+// Technique  32-bit loads and stores and packed half arithmetic if cols is even; otherwise one half at a time
 // New        over rms_norm_f16_f16: one instruction moves, multiplies or adds two halves
-// Bound      memory bandwidth and caches: the row is read two times
+// Bound      memory bandwidth and caches: the row is read twice
 #include "kata.cuh"
 #include <cstdint>
 #include <cuda_fp16.h>
@@ -20,15 +20,15 @@ static_assert(WARPS <= WARP_SIZE, "one warp combines the partial sums of all war
 __device__ __forceinline__ half warp_reduce_sum(half sum) {
 #pragma unroll
     for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) {
-        // A shuffle moves 32 bits: the half travels as its bits.
+        // A shuffle moves 32-bit registers: the partner's sum travels as its 16 bits.
         const int bits = __shfl_xor_sync(FULL_MASK, __half_as_ushort(sum), offset);
         sum = __hadd(sum, __ushort_as_half(bits));
     }
     return sum;
 }
 
-// The sum over the block's threads, in every thread. All threads must call it together, and once in a kernel: a second
-// call would overwrite partial sums that a slow warp may still read.
+// The sum over the block's threads, in every thread. All threads must call it together, and only once per kernel: a
+// second call would overwrite partial sums that a slow warp may still read.
 __device__ __forceinline__ half block_reduce_sum(half sum, half* partial_smem) {
     const int warp_id = threadIdx.x / WARP_SIZE;
     const int lane_id = threadIdx.x % WARP_SIZE;
@@ -40,7 +40,7 @@ __device__ __forceinline__ half block_reduce_sum(half sum, half* partial_smem) {
     return sum;
 }
 
-// The arithmetic operators of cuda_fp16.h work on half and on half2 alike; only these two depend on which it is.
+// cuda_fp16.h has the arithmetic operators for half and for half2. Only these two functions depend on the type.
 template <typename Pack>
 __device__ __forceinline__ Pack splat(half value);
 template <>
@@ -58,7 +58,7 @@ __device__ __forceinline__ half sum_of(half2 value) {
     return __hadd(__low2half(value), __high2half(value));
 }
 
-// Pack is what one access moves: half2 where cols is even, so that all rows start at a multiple of 4 bytes, else half.
+// Pack is the type of one access: half2 if cols is even (every row then starts at a multiple of 4 bytes), else half.
 template <typename Pack>
 __global__ void __launch_bounds__(THREADS) rms_norm_f16x2_f16_kernel(
     const half* __restrict__ x, const half* __restrict__ weight, half* __restrict__ y, int cols, float eps) {
@@ -70,8 +70,8 @@ __global__ void __launch_bounds__(THREADS) rms_norm_f16x2_f16_kernel(
     const Pack* weights = reinterpret_cast<const Pack*>(weight);
     Pack* y_row = reinterpret_cast<Pack*>(y + off_row);
     half scale = half(0.0f);
-    // TODO(1): Find 1 / sqrt(mean of the squares + eps): each thread sums the squares of its packs of the row, in half,
-    //   element by element of the pack; mean, eps and root in float. (~3 lines)
+    // TODO(1): Compute 1 / sqrt(mean of the squares + eps). Each thread sums the squares of its packs of the row in
+    //   half, each element of the pack separately. Compute mean, eps and root in float. (~3 lines)
     // END TODO(1)
     // TODO(2): Write every pack of the row once, in half arithmetic. (~1 lines)
     // END TODO(2)
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(THREADS) rms_norm_f16x2_f16_kernel(
 
 KATA_EXPORT void rms_norm_f16x2_f16(
     const half* x, const half* weight, half* y, int rows, int cols, float eps, cudaStream_t stream) {
-    // One block per row. Only where 2 divides cols do all rows start at a multiple of 4 bytes.
+    // One block per row. All rows start at a multiple of 4 bytes only if 2 divides cols.
     if (cols % 2 == 0) {
         rms_norm_f16x2_f16_kernel<half2><<<rows, THREADS, 0, stream>>>(x, weight, y, cols, eps);
     } else {

@@ -4,7 +4,7 @@
 //            in 1..16384
 // Technique  eight neighbouring halves per thread and step, in four 32-bit accesses (half2, unrolled)
 // New        over rms_norm_f16x2_f16: four independent loads in flight per thread and step
-// Bound      memory instructions: each one of a warp strides over 512 bytes and uses a quarter of them
+// Bound      memory instructions: each access of a warp spans 512 bytes and uses a quarter of them
 #include "kata.cuh"
 #include <cstdint>
 #include <cuda_fp16.h>
@@ -21,15 +21,15 @@ static_assert(WARPS <= WARP_SIZE, "one warp combines the partial sums of all war
 __device__ __forceinline__ half warp_reduce_sum(half sum) {
 #pragma unroll
     for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) {
-        // A shuffle moves 32 bits: the half travels as its bits.
+        // A shuffle moves 32-bit registers: the partner's sum travels as its 16 bits.
         const int bits = __shfl_xor_sync(FULL_MASK, __half_as_ushort(sum), offset);
         sum = __hadd(sum, __ushort_as_half(bits));
     }
     return sum;
 }
 
-// The sum over the block's threads, in every thread. All threads must call it together, and once in a kernel: a second
-// call would overwrite partial sums that a slow warp may still read.
+// The sum over the block's threads, in every thread. All threads must call it together, and only once per kernel: a
+// second call would overwrite partial sums that a slow warp may still read.
 __device__ __forceinline__ half block_reduce_sum(half sum, half* partial_smem) {
     const int warp_id = threadIdx.x / WARP_SIZE;
     const int lane_id = threadIdx.x % WARP_SIZE;
@@ -41,7 +41,7 @@ __device__ __forceinline__ half block_reduce_sum(half sum, half* partial_smem) {
     return sum;
 }
 
-// The arithmetic operators of cuda_fp16.h work on half and on half2 alike; only these two depend on which it is.
+// cuda_fp16.h has the arithmetic operators for half and for half2. Only these two functions depend on the type.
 template <typename Pack>
 __device__ __forceinline__ Pack splat(half value);
 template <>
@@ -59,7 +59,7 @@ __device__ __forceinline__ half sum_of(half2 value) {
     return __hadd(__low2half(value), __high2half(value));
 }
 
-// Pack is what one access moves: half2 where cols is even, so that all rows start at a multiple of 4 bytes, else half.
+// Pack is the type of one access: half2 if cols is even (every row then starts at a multiple of 4 bytes), else half.
 template <typename Pack>
 __global__ void __launch_bounds__(THREADS) rms_norm_f16x8_f16_kernel(
     const half* __restrict__ x, const half* __restrict__ weight, half* __restrict__ y, int cols, float eps) {
@@ -71,9 +71,9 @@ __global__ void __launch_bounds__(THREADS) rms_norm_f16x8_f16_kernel(
     const Pack* weights = reinterpret_cast<const Pack*>(weight);
     Pack* y_row = reinterpret_cast<Pack*>(y + off_row);
     half scale = half(0.0f);
-    // TODO(1): Find 1 / sqrt(mean of the squares + eps): each thread sums the squares of its PACKS neighbouring packs
-    //   of the row, step by step, in half, element by element of the pack; mean, eps and root in float. Each pack needs
-    //   its own guard: cols need not be a multiple of 8. (~8 lines)
+    // TODO(1): Compute 1 / sqrt(mean of the squares + eps). In each step a thread sums the squares of PACKS
+    //   neighbouring packs of the row in half, each element of the pack separately. Compute mean, eps and root in
+    //   float. Guard each pack: cols need not be a multiple of 8. (~8 lines)
     // END TODO(1)
     // TODO(2): Write every pack of the row once, in half arithmetic. (~7 lines)
     // END TODO(2)
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(THREADS) rms_norm_f16x8_f16_kernel(
 
 KATA_EXPORT void rms_norm_f16x8_f16(
     const half* x, const half* weight, half* y, int rows, int cols, float eps, cudaStream_t stream) {
-    // One block per row. Only where 2 divides cols do all rows start at a multiple of 4 bytes.
+    // One block per row. All rows start at a multiple of 4 bytes only if 2 divides cols.
     if (cols % 2 == 0) {
         rms_norm_f16x8_f16_kernel<half2><<<rows, THREADS, 0, stream>>>(x, weight, y, cols, eps);
     } else {

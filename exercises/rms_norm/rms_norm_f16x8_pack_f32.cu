@@ -3,7 +3,8 @@
 // Shapes     x, y: [rows, cols], weight: [cols] f16, row-major, contiguous, 16-byte aligned bases, any rows >= 1, cols
 //            in 1..16384
 // Technique  128-bit loads of up to 32 halves per thread, kept as floats in registers, 128-bit stores
-// New        over rms_norm_f32x4: eight elements per access, turned into floats on the way in, rounded on the way out
+// New        over rms_norm_f32x4: eight elements per access, converted to float after the load, rounded before the
+//            store
 // Bound      memory bandwidth
 #include "kata.cuh"
 #include <cstdint>
@@ -25,8 +26,8 @@ __device__ __forceinline__ float warp_reduce_sum(float sum) {
     return sum;
 }
 
-// The sum over the block's threads, in every thread. All threads must call it together, and once in a kernel: a second
-// call would overwrite partial sums that a slow warp may still read.
+// The sum over the block's threads, in every thread. All threads must call it together, and only once per kernel: a
+// second call would overwrite partial sums that a slow warp may still read.
 __device__ __forceinline__ float block_reduce_sum(float sum, float* partial_smem) {
     const int warp_id = threadIdx.x / WARP_SIZE;
     const int lane_id = threadIdx.x % WARP_SIZE;
@@ -38,8 +39,8 @@ __device__ __forceinline__ float block_reduce_sum(float sum, float* partial_smem
     return sum;
 }
 
-// Pack is what one access moves. Its VEC elements divide cols: a vector lies in the row as a whole or not at all, and
-// every row starts at a multiple of its size.
+// Pack is the type of one access. Its VEC elements divide cols: a row holds only whole vectors, and every row starts at
+// a multiple of its size.
 template <typename Pack>
 constexpr int VEC = sizeof(Pack) / sizeof(half);
 
@@ -61,7 +62,7 @@ __device__ __forceinline__ void store(half* to, const float* from_rmem) {
     *reinterpret_cast<Pack*>(to) = *reinterpret_cast<const Pack*>(pack_rmem);
 }
 
-// Two blocks per SM: 64 registers a thread at most, and one block loads while the other computes.
+// Two blocks per SM: at most 64 registers per thread, and one block loads while the other computes.
 template <typename Pack>
 __global__ void __launch_bounds__(THREADS, 2) rms_norm_f16x8_pack_f32_kernel(
     const half* __restrict__ x, const half* __restrict__ weight, half* __restrict__ y, int cols, float eps) {
@@ -71,23 +72,23 @@ __global__ void __launch_bounds__(THREADS, 2) rms_norm_f16x8_pack_f32_kernel(
     const half* x_row = x + static_cast<int64_t>(blockIdx.x) * cols;
     half* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
     float x_rmem[HELD] = {};  // what the row does not reach stays 0
-    // TODO(1): global -> registers: HELD elements per thread, VEC by one access of type Pack, neighbouring threads on
-    //   neighbouring vectors. Every index into x_rmem must be known once the loop is unrolled. (~5 lines)
+    // TODO(1): global -> registers: HELD elements per thread, VEC elements per access of type Pack. Neighbouring
+    //   threads load neighbouring vectors. Unrolling must make every index into x_rmem a constant. (~5 lines)
     // END TODO(1)
     float scale = 0.0f;
-    // TODO(2): Find 1 / sqrt(mean of the squares + eps), known to every thread, over registers. The mean is over cols
-    //   elements, however many the registers hold. (~4 lines)
+    // TODO(2): Compute 1 / sqrt(mean of the squares + eps) from the registers. Every thread must know it. The mean is
+    //   over cols elements, not over all that the registers hold. (~4 lines)
     // END TODO(2)
-    // TODO(3): registers -> global: load the weights and store y with accesses of type Pack, nothing past the row.
+    // TODO(3): registers -> global: load the weights, and store y, with accesses of type Pack, nothing past the row.
     //   (~10 lines)
     // END TODO(3)
 }
 
 KATA_EXPORT void rms_norm_f16x8_pack_f32(
     const half* x, const half* weight, half* y, int rows, int cols, float eps, cudaStream_t stream) {
-    // One block per row, of just enough warps to hold the row.
+    // One block per row, with just enough warps to hold the row.
     const int warps = (cols - 1) / (WARP_SIZE * HELD) + 1;
-    // Only where 8 divides cols do all rows start at a multiple of 16 bytes.
+    // All rows start at a multiple of 16 bytes only if 8 divides cols.
     const auto kernel = cols % 8 == 0 ? rms_norm_f16x8_pack_f32_kernel<uint4> : rms_norm_f16x8_pack_f32_kernel<half>;
     kernel<<<rows, warps * WARP_SIZE, 0, stream>>>(x, weight, y, cols, eps);
 }

@@ -2,8 +2,8 @@
 //
 // Shapes     x, y: [rows, cols], weight: [cols] f32, row-major, contiguous, 16-byte aligned bases, any rows >= 1, cols
 //            in 1..16384
-// Technique  the block's threads stride along the row: one pass sums the squares, a second scales
-// New        over layer_norm_f32: no mean is taken off, so the block reduces once and one pass is gone; no bias
+// Technique  the block's threads stride along the row: one pass sums the squares, a second one scales
+// New        over layer_norm_f32: no mean is subtracted, so there is one reduction and one pass less; no bias
 // Bound      memory bandwidth and caches: the row is read twice
 #include "kata.cuh"
 #include <cstdint>
@@ -22,8 +22,8 @@ __device__ __forceinline__ float warp_reduce_sum(float sum) {
     return sum;
 }
 
-// The sum over the block's threads, in every thread. All threads must call it together, and once in a kernel: a second
-// call would overwrite partial sums that a slow warp may still read.
+// The sum over the block's threads, in every thread. All threads must call it together, and only once per kernel: a
+// second call would overwrite partial sums that a slow warp may still read.
 __device__ __forceinline__ float block_reduce_sum(float sum, float* partial_smem) {
     const int warp_id = threadIdx.x / WARP_SIZE;
     const int lane_id = threadIdx.x % WARP_SIZE;
@@ -42,8 +42,8 @@ __global__ void __launch_bounds__(THREADS) rms_norm_f32_kernel(
     const float* x_row = x + static_cast<int64_t>(blockIdx.x) * cols;
     float* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
     float scale = 0.0f;
-    // TODO(1): Find 1 / sqrt(mean of the squares + eps), known to every thread. The mean is over cols elements,
-    //   whatever the number of threads, and eps stands inside the root. (~3 lines)
+    // TODO(1): Compute 1 / sqrt(mean of the squares + eps). Every thread must know it. The mean is over cols elements,
+    //   not over the threads. eps is inside the root. (~3 lines)
     // END TODO(1)
     // TODO(2): Write every column of the row once, with the weight of its column. (~1 line)
     // END TODO(2)
@@ -51,6 +51,6 @@ __global__ void __launch_bounds__(THREADS) rms_norm_f32_kernel(
 
 KATA_EXPORT void rms_norm_f32(
     const float* x, const float* weight, float* y, int rows, int cols, float eps, cudaStream_t stream) {
-    // One block per row. The x of a grid can count them all.
+    // One block per row: gridDim.x may be any positive int.
     rms_norm_f32_kernel<<<rows, THREADS, 0, stream>>>(x, weight, y, cols, eps);
 }

@@ -2,10 +2,10 @@
 //
 // Shapes     x, y: [rows, cols], weight: [cols] f16, row-major, contiguous, 16-byte aligned bases, any rows >= 1, cols
 //            in 1..16384
-// Technique  eight neighbouring halves per thread and step, in four 32-bit accesses; each pair turned into floats when
-//            it arrives
-// New        over rms_norm_f16x8_f16: squares and sums in float, which hold what half cannot
-// Bound      memory instructions: each one of a warp strides over 512 bytes and uses a quarter of them
+// Technique  eight neighbouring halves per thread and step, in four 32-bit accesses; each pair is converted to float
+//            after its load
+// New        over rms_norm_f16x8_f16: squares and sums in float, which cannot overflow here
+// Bound      memory instructions: each access of a warp spans 512 bytes and uses a quarter of them
 #include "kata.cuh"
 #include <cstdint>
 #include <cuda_fp16.h>
@@ -25,8 +25,8 @@ __device__ __forceinline__ float warp_reduce_sum(float sum) {
     return sum;
 }
 
-// The sum over the block's threads, in every thread. All threads must call it together, and once in a kernel: a second
-// call would overwrite partial sums that a slow warp may still read.
+// The sum over the block's threads, in every thread. All threads must call it together, and only once per kernel: a
+// second call would overwrite partial sums that a slow warp may still read.
 __device__ __forceinline__ float block_reduce_sum(float sum, float* partial_smem) {
     const int warp_id = threadIdx.x / WARP_SIZE;
     const int lane_id = threadIdx.x % WARP_SIZE;
@@ -51,7 +51,7 @@ __device__ __forceinline__ half scaled(half value, float scale, half weight) {
 }
 __device__ __forceinline__ half2 scaled(half2 value, float scale, half2 weight) {
     half2 result = __half2half2(half(0.0f));
-    // TODO(1): Bring both pairs to float, multiply there, and round each product to half once. (~3 lines)
+    // TODO(1): Convert both pairs to float, multiply in float, and round each product to half once. (~3 lines)
     const float2 wide = __half22float2(value);
     const float2 weights = __half22float2(weight);
     result = __floats2half2_rn(wide.x * scale * weights.x, wide.y * scale * weights.y);
@@ -59,7 +59,7 @@ __device__ __forceinline__ half2 scaled(half2 value, float scale, half2 weight) 
     return result;
 }
 
-// Pack is what one access moves: half2 where cols is even, so that all rows start at a multiple of 4 bytes, else half.
+// Pack is the type of one access: half2 if cols is even (every row then starts at a multiple of 4 bytes), else half.
 template <typename Pack>
 __global__ void __launch_bounds__(THREADS) rms_norm_f16x8_f32_kernel(
     const half* __restrict__ x, const half* __restrict__ weight, half* __restrict__ y, int cols, float eps) {
@@ -71,8 +71,8 @@ __global__ void __launch_bounds__(THREADS) rms_norm_f16x8_f32_kernel(
     const Pack* weights = reinterpret_cast<const Pack*>(weight);
     Pack* y_row = reinterpret_cast<Pack*>(y + off_row);
     float scale = 0.0f;
-    // TODO(2): Find 1 / sqrt(mean of the squares + eps): each thread sums the squares of PACKS neighbouring packs of
-    //   the row, step by step, in float. Each pack needs its own guard: cols need not be a multiple of 8. (~8 lines)
+    // TODO(2): Compute 1 / sqrt(mean of the squares + eps). In each step a thread sums the squares of PACKS
+    //   neighbouring packs of the row in float. Guard each pack: cols need not be a multiple of 8. (~8 lines)
     float sum = 0.0f;
     for (int first = tid * PACKS; first < packs; first += THREADS * PACKS) {
 #pragma unroll
@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(THREADS) rms_norm_f16x8_f32_kernel(
 
 KATA_EXPORT void rms_norm_f16x8_f32(
     const half* x, const half* weight, half* y, int rows, int cols, float eps, cudaStream_t stream) {
-    // One block per row. Only where 2 divides cols do all rows start at a multiple of 4 bytes.
+    // One block per row. All rows start at a multiple of 4 bytes only if 2 divides cols.
     if (cols % 2 == 0) {
         rms_norm_f16x8_f32_kernel<half2><<<rows, THREADS, 0, stream>>>(x, weight, y, cols, eps);
     } else {

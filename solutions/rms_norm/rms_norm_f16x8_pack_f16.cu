@@ -3,7 +3,7 @@
 // Shapes     x, y: [rows, cols], weight: [cols] f16, row-major, contiguous, 16-byte aligned bases, any rows >= 1, cols
 //            in 1..16384
 // Technique  128-bit loads of up to 32 halves per thread, packed half arithmetic in registers, 128-bit stores
-// New        over rms_norm_f16x8_f16: a quarter of the memory instructions, and the row comes from memory once
+// New        over rms_norm_f16x8_f16: a quarter of the memory instructions; the row is read from memory once
 // Bound      memory bandwidth
 #include "kata.cuh"
 #include <cstdint>
@@ -21,15 +21,15 @@ static_assert(MAX_THREADS * HELD >= 16384, "the largest block holds the longest 
 __device__ __forceinline__ half warp_reduce_sum(half sum) {
 #pragma unroll
     for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) {
-        // A shuffle moves 32 bits: the half travels as its bits.
+        // A shuffle moves 32-bit registers: the partner's sum travels as its 16 bits.
         const int bits = __shfl_xor_sync(FULL_MASK, __half_as_ushort(sum), offset);
         sum = __hadd(sum, __ushort_as_half(bits));
     }
     return sum;
 }
 
-// The sum over the block's threads, in every thread. All threads must call it together, and once in a kernel: a second
-// call would overwrite partial sums that a slow warp may still read.
+// The sum over the block's threads, in every thread. All threads must call it together, and only once per kernel: a
+// second call would overwrite partial sums that a slow warp may still read.
 __device__ __forceinline__ half block_reduce_sum(half sum, half* partial_smem) {
     const int warp_id = threadIdx.x / WARP_SIZE;
     const int lane_id = threadIdx.x % WARP_SIZE;
@@ -41,8 +41,8 @@ __device__ __forceinline__ half block_reduce_sum(half sum, half* partial_smem) {
     return sum;
 }
 
-// Pack is what one access moves. Its VEC elements divide cols: a vector lies in the row as a whole or not at all, and
-// every row starts at a multiple of its size.
+// Pack is the type of one access. Its VEC elements divide cols: a row holds only whole vectors, and every row starts at
+// a multiple of its size.
 template <typename Pack>
 __global__ void __launch_bounds__(MAX_THREADS, 2)  // 64 registers at most: one block loads while the other computes
     rms_norm_f16x8_pack_f16_kernel(
@@ -53,12 +53,12 @@ __global__ void __launch_bounds__(MAX_THREADS, 2)  // 64 registers at most: one 
     const int threads = blockDim.x;
     const half* x_row = x + static_cast<int64_t>(blockIdx.x) * cols;
     half* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
-    // Two halves a register. What the row does not reach is 0.
+    // Two halves per register. Registers past the row hold 0.
     alignas(16) half2 x_rmem[HELD / 2] = {};
     alignas(16) half2 weight_rmem[HELD / 2] = {};
-    // TODO(1): global -> registers: HELD elements per thread of x and weight, VEC by one access of type Pack,
-    //   neighbouring threads on neighbouring vectors. Every index into a register array must be known once the loop is
-    //   unrolled. (~7 lines)
+    // TODO(1): global -> registers: HELD elements per thread of x and weight, VEC elements per access of type Pack.
+    //   Neighbouring threads load neighbouring vectors. Unrolling must make every index into a register array a
+    //   constant. (~7 lines)
 #pragma unroll
     for (int i = 0; i < HELD; i += VEC) {
         const int col = i * threads + tid * VEC;
@@ -69,13 +69,13 @@ __global__ void __launch_bounds__(MAX_THREADS, 2)  // 64 registers at most: one 
     }
     // END TODO(1)
     half2 sum = __half2half2(half(0.0f));
-    // TODO(2): Sum the squares of what this thread holds, two by one instruction, in half. (~2 lines)
+    // TODO(2): Sum the squares of the elements that this thread holds, in half, two per instruction. (~2 lines)
 #pragma unroll
     for (int i = 0; i < HELD / 2; ++i) sum = __hfma2(x_rmem[i], x_rmem[i], sum);
     // END TODO(2)
     const half total = block_reduce_sum(__hadd(__low2half(sum), __high2half(sum)), partial_smem);
     const half2 scale = __float2half2_rn(rsqrtf(__half2float(total) / cols + eps));
-    // TODO(3): Turn the registers into the output, two elements by one instruction, and store VEC by one access of type
+    // TODO(3): Compute the output in the registers, two elements per instruction. Store VEC elements per access of type
     //   Pack, nothing past the row. (~9 lines)
 #pragma unroll
     for (int i = 0; i < HELD / 2; ++i) x_rmem[i] = __hmul2(__hmul2(x_rmem[i], scale), weight_rmem[i]);
@@ -91,9 +91,9 @@ __global__ void __launch_bounds__(MAX_THREADS, 2)  // 64 registers at most: one 
 
 KATA_EXPORT void rms_norm_f16x8_pack_f16(
     const half* x, const half* weight, half* y, int rows, int cols, float eps, cudaStream_t stream) {
-    // One block per row, of just enough warps to hold the row.
+    // One block per row, with just enough warps to hold the row.
     const int warps = (cols - 1) / (WARP_SIZE * HELD) + 1;
-    // Only where 8 divides cols do all rows start at a multiple of 16 bytes.
+    // All rows start at a multiple of 16 bytes only if 8 divides cols.
     if (cols % 8 == 0) {
         rms_norm_f16x8_pack_f16_kernel<uint4><<<rows, warps * WARP_SIZE, 0, stream>>>(x, weight, y, cols, eps);
     } else {

@@ -2,8 +2,8 @@
 //
 // Shapes     x, y: [rows, cols], weight: [cols] f32, row-major, contiguous, 16-byte aligned bases, any rows >= 1, cols
 //            in 1..16384
-// Technique  up to 32 floats of the row in registers of each thread, all passes over registers
-// New        over rms_norm_f32: the row comes from memory once instead of two times; blocks as large as the row needs
+// Technique  each thread keeps up to 32 floats of the row in registers; all passes go over registers
+// New        over rms_norm_f32: the row is read from memory once instead of twice; blocks are as large as the row needs
 // Bound      memory bandwidth, and memory instructions: a warp's access is 128 bytes
 #include "kata.cuh"
 #include <cstdint>
@@ -24,8 +24,8 @@ __device__ __forceinline__ float warp_reduce_sum(float sum) {
     return sum;
 }
 
-// The sum over the block's threads, in every thread. All threads must call it together, and once in a kernel: a second
-// call would overwrite partial sums that a slow warp may still read.
+// The sum over the block's threads, in every thread. All threads must call it together, and only once per kernel: a
+// second call would overwrite partial sums that a slow warp may still read.
 __device__ __forceinline__ float block_reduce_sum(float sum, float* partial_smem) {
     const int warp_id = threadIdx.x / WARP_SIZE;
     const int lane_id = threadIdx.x % WARP_SIZE;
@@ -37,7 +37,7 @@ __device__ __forceinline__ float block_reduce_sum(float sum, float* partial_smem
     return sum;
 }
 
-// Two blocks per SM: 64 registers a thread at most, and one block loads while the other computes.
+// Two blocks per SM: at most 64 registers per thread, and one block loads while the other computes.
 __global__ void __launch_bounds__(THREADS, 2) rms_norm_f32_held_kernel(
     const float* __restrict__ x, const float* __restrict__ weight, float* __restrict__ y, int cols, float eps) {
     __shared__ float partial_smem[WARPS];
@@ -46,8 +46,8 @@ __global__ void __launch_bounds__(THREADS, 2) rms_norm_f32_held_kernel(
     const float* x_row = x + static_cast<int64_t>(blockIdx.x) * cols;
     float* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
     float x_rmem[HELD] = {};  // what the row does not reach stays 0
-    // TODO(1): global -> registers: HELD elements per thread, neighbouring threads on neighbouring columns. Every index
-    //   into x_rmem must be known once the loop is unrolled. (~5 lines)
+    // TODO(1): global -> registers: HELD elements per thread. Neighbouring threads load neighbouring columns. Unrolling
+    //   must make every index into x_rmem a constant. (~5 lines)
 #pragma unroll
     for (int i = 0; i < HELD; ++i) {
         const int col = i * threads + tid;
@@ -55,8 +55,8 @@ __global__ void __launch_bounds__(THREADS, 2) rms_norm_f32_held_kernel(
     }
     // END TODO(1)
     float scale = 0.0f;
-    // TODO(2): Find 1 / sqrt(mean of the squares + eps), known to every thread, over registers. The mean is over cols
-    //   elements, however many the registers hold. (~4 lines)
+    // TODO(2): Compute 1 / sqrt(mean of the squares + eps) from the registers. Every thread must know it. The mean is
+    //   over cols elements, not over all that the registers hold. (~4 lines)
     float sum = 0.0f;
 #pragma unroll
     for (int i = 0; i < HELD; ++i) sum += x_rmem[i] * x_rmem[i];
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(THREADS, 2) rms_norm_f32_held_kernel(
 
 KATA_EXPORT void rms_norm_f32_held(
     const float* x, const float* weight, float* y, int rows, int cols, float eps, cudaStream_t stream) {
-    // One block per row, of just enough warps to hold the row.
+    // One block per row, with just enough warps to hold the row.
     const int warps = (cols - 1) / (WARP_SIZE * HELD) + 1;
     rms_norm_f32_held_kernel<<<rows, warps * WARP_SIZE, 0, stream>>>(x, weight, y, cols, eps);
 }

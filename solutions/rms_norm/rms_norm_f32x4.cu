@@ -2,8 +2,8 @@
 //
 // Shapes     x, y: [rows, cols], weight: [cols] f32, row-major, contiguous, 16-byte aligned bases, any rows >= 1, cols
 //            in 1..16384
-// Technique  128-bit loads of up to 32 floats per thread, all passes over registers, 128-bit stores
-// New        over rms_norm_f32_held: a quarter of the memory instructions; the rows' alignment decides about the vector
+// Technique  128-bit loads of up to 32 floats per thread, all passes go over registers, 128-bit stores
+// New        over rms_norm_f32_held: a quarter of the memory instructions; the rows' alignment sets the vector size
 // Bound      memory bandwidth
 #include "kata.cuh"
 #include <cstdint>
@@ -24,8 +24,8 @@ __device__ __forceinline__ float warp_reduce_sum(float sum) {
     return sum;
 }
 
-// The sum over the block's threads, in every thread. All threads must call it together, and once in a kernel: a second
-// call would overwrite partial sums that a slow warp may still read.
+// The sum over the block's threads, in every thread. All threads must call it together, and only once per kernel: a
+// second call would overwrite partial sums that a slow warp may still read.
 __device__ __forceinline__ float block_reduce_sum(float sum, float* partial_smem) {
     const int warp_id = threadIdx.x / WARP_SIZE;
     const int lane_id = threadIdx.x % WARP_SIZE;
@@ -37,8 +37,8 @@ __device__ __forceinline__ float block_reduce_sum(float sum, float* partial_smem
     return sum;
 }
 
-// Pack is what one access moves. Its VEC elements divide cols: a vector lies in the row as a whole or not at all, and
-// every row starts at a multiple of its size.
+// Pack is the type of one access. Its VEC elements divide cols: a row holds only whole vectors, and every row starts at
+// a multiple of its size.
 template <typename Pack>
 constexpr int VEC = sizeof(Pack) / sizeof(float);
 
@@ -54,7 +54,7 @@ __device__ __forceinline__ void store(float* to, const float* from_rmem) {
     *reinterpret_cast<Pack*>(to) = *reinterpret_cast<const Pack*>(from_rmem);
 }
 
-// Two blocks per SM: 64 registers a thread at most, and one block loads while the other computes.
+// Two blocks per SM: at most 64 registers per thread, and one block loads while the other computes.
 template <typename Pack>
 __global__ void __launch_bounds__(THREADS, 2) rms_norm_f32x4_kernel(
     const float* __restrict__ x, const float* __restrict__ weight, float* __restrict__ y, int cols, float eps) {
@@ -64,8 +64,8 @@ __global__ void __launch_bounds__(THREADS, 2) rms_norm_f32x4_kernel(
     const float* x_row = x + static_cast<int64_t>(blockIdx.x) * cols;
     float* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
     alignas(Pack) float x_rmem[HELD] = {};  // what the row does not reach stays 0
-    // TODO(1): global -> registers: HELD elements per thread, VEC by one access of type Pack, neighbouring threads on
-    //   neighbouring vectors. Every index into x_rmem must be known once the loop is unrolled. (~5 lines)
+    // TODO(1): global -> registers: HELD elements per thread, VEC elements per access of type Pack. Neighbouring
+    //   threads load neighbouring vectors. Unrolling must make every index into x_rmem a constant. (~5 lines)
 #pragma unroll
     for (int i = 0; i < HELD; i += VEC<Pack>) {
         const int col = i * threads + tid * VEC<Pack>;
@@ -73,14 +73,14 @@ __global__ void __launch_bounds__(THREADS, 2) rms_norm_f32x4_kernel(
     }
     // END TODO(1)
     float scale = 0.0f;
-    // TODO(2): Find 1 / sqrt(mean of the squares + eps), known to every thread, over registers. The mean is over cols
-    //   elements, however many the registers hold. (~4 lines)
+    // TODO(2): Compute 1 / sqrt(mean of the squares + eps) from the registers. Every thread must know it. The mean is
+    //   over cols elements, not over all that the registers hold. (~4 lines)
     float sum = 0.0f;
 #pragma unroll
     for (int i = 0; i < HELD; ++i) sum += x_rmem[i] * x_rmem[i];
     scale = rsqrtf(block_reduce_sum(sum, partial_smem) / cols + eps);
     // END TODO(2)
-    // TODO(3): registers -> global: load the weights and store y with accesses of type Pack, nothing past the row.
+    // TODO(3): registers -> global: load the weights, and store y, with accesses of type Pack, nothing past the row.
     //   (~10 lines)
 #pragma unroll
     for (int i = 0; i < HELD; i += VEC<Pack>) {
@@ -98,9 +98,9 @@ __global__ void __launch_bounds__(THREADS, 2) rms_norm_f32x4_kernel(
 
 KATA_EXPORT void rms_norm_f32x4(
     const float* x, const float* weight, float* y, int rows, int cols, float eps, cudaStream_t stream) {
-    // One block per row, of just enough warps to hold the row.
+    // One block per row, with just enough warps to hold the row.
     const int warps = (cols - 1) / (WARP_SIZE * HELD) + 1;
-    // Only where 4 divides cols do all rows start at a multiple of 16 bytes.
+    // All rows start at a multiple of 16 bytes only if 4 divides cols.
     const auto kernel = cols % 4 == 0 ? rms_norm_f32x4_kernel<float4> : rms_norm_f32x4_kernel<float>;
     kernel<<<rows, warps * WARP_SIZE, 0, stream>>>(x, weight, y, cols, eps);
 }
