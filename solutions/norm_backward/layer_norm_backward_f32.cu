@@ -5,9 +5,9 @@
 //
 // Shapes     x, dy, dx: [rows, cols], weight, dweight, dbias: [cols], mean, rstd: [rows] f32, row-major, contiguous,
 //            16-byte aligned bases, any rows >= 1, cols in 1..8192
-// Technique  a block walks over many rows; while a row is in registers it also joins the block's column sums in shared
-//            memory, and a second kernel adds up those of all blocks
-// New        over layer_norm_f32x4: sums down the columns beside those along the rows, in one pass, without atomics
+// Technique  each block handles many rows; while it holds a row in registers, it adds the row to its column sums in
+//            shared memory; a second kernel adds the column sums of all blocks
+// New        over layer_norm_f32x4: sums down the columns and along the rows, in one pass, without atomics
 // Bound      memory bandwidth
 #include "kata.cuh"
 #include <algorithm>
@@ -43,7 +43,7 @@ __device__ __forceinline__ float2 block_reduce_sum(float2 sum, float2* partial_s
     const int warp_id = threadIdx.x / WARP_SIZE;
     const int lane_id = threadIdx.x % WARP_SIZE;
     sum = warp_reduce_sum(sum);
-    // A slow warp may still read the partial sums of the row before.
+    // A slow warp may still read the partial sums of the previous row.
     __syncthreads();
     if (lane_id == 0) partial_smem[warp_id] = sum;
     // Every warp reads what all the other warps wrote.
@@ -52,8 +52,8 @@ __device__ __forceinline__ float2 block_reduce_sum(float2 sum, float2* partial_s
     return sum;
 }
 
-// Pack is what one access moves. Its VEC elements divide cols: a vector lies in the row as a whole or not at all, and
-// every row starts at a multiple of its size.
+// Pack is the type of one access. Its VEC elements divide cols: a row holds only whole vectors, and every row starts at
+// a multiple of its size.
 template <typename Pack>
 constexpr int VEC = sizeof(Pack) / sizeof(float);
 
@@ -79,11 +79,11 @@ __device__ __forceinline__ void accumulate(float* sums_smem, const float* add_rm
     store<Pack>(sums_smem, sums_rmem);
 }
 
-// The blocks' column sums, [blocks, cols] each. Launches that run at the same time would share them.
+// The blocks' column sums, [blocks, cols] each. Concurrent launches would overwrite each other's sums.
 __device__ alignas(16) float dweight_gmem[MAX_PARTIALS];
 __device__ alignas(16) float dbias_gmem[MAX_PARTIALS];
 
-// Two blocks per SM: 64 registers a thread at most, and one block loads while the other computes.
+// Two blocks per SM: at most 64 registers per thread, and one block loads while the other computes.
 template <typename Pack>
 __global__ void __launch_bounds__(THREADS, 2) layer_norm_backward_f32_kernel(
     const float* __restrict__ x, const float* __restrict__ dy, const float* __restrict__ weight,
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(THREADS, 2) layer_norm_backward_f32_kernel(
     const int tid = threadIdx.x;
     const int threads = blockDim.x;
     const float share = 1.0f / cols;
-    // No barrier for the column sums: no thread touches those of another.
+    // The column sums need no barrier: each thread accesses only its own columns.
     for (int col = tid * VEC<Pack>; col < cols; col += threads * VEC<Pack>) {
         alignas(Pack) const float zero_rmem[VEC<Pack>] = {};
         store<Pack>(dweight_smem + col, zero_rmem);
@@ -106,8 +106,8 @@ __global__ void __launch_bounds__(THREADS, 2) layer_norm_backward_f32_kernel(
         const float row_mean = mean[row];
         const float row_rstd = rstd[row];
         alignas(Pack) float x_rmem[HELD], dy_rmem[HELD];
-        // TODO(1): global -> registers: HELD columns of x and of dy per thread, VEC by one access of type Pack,
-        //   neighbouring threads on neighbouring vectors, nothing past the row. (~7 lines)
+        // TODO(1): global -> registers: HELD columns of x and of dy per thread, VEC elements per access of type Pack.
+        //   Neighbouring threads load neighbouring vectors, nothing past the row. (~7 lines)
 #pragma unroll
         for (int i = 0; i < HELD; i += VEC<Pack>) {
             const int col = i * threads + tid * VEC<Pack>;
@@ -118,8 +118,8 @@ __global__ void __launch_bounds__(THREADS, 2) layer_norm_backward_f32_kernel(
         }
         // END TODO(1)
         float2 sum = make_float2(0.0f, 0.0f);  // of g, and of g * x_hat
-        // TODO(2): Turn x into x_hat and dy into g = dy * weight, in registers, and find this thread's part of both
-        //   sums along the row. Each column of the row joins its two sums in shared memory. (~17 lines)
+        // TODO(2): Replace x by x_hat and dy by g = dy * weight in registers. Compute this thread's part of both sums
+        //   along the row. Add each column of the row to its two sums in shared memory. (~17 lines)
 #pragma unroll
         for (int i = 0; i < HELD; i += VEC<Pack>) {
             const int col = i * threads + tid * VEC<Pack>;
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(THREADS, 2) layer_norm_backward_f32_kernel(
         }
         // END TODO(2)
         sum = block_reduce_sum(sum, partial_smem);
-        // TODO(3): registers -> global: dx, by accesses of type Pack, nothing past the row. (~9 lines)
+        // TODO(3): registers -> global: store dx with accesses of type Pack, nothing past the row. (~9 lines)
         const float g_mean = sum.x * share;
         const float gx_mean = sum.y * share;
 #pragma unroll
@@ -152,7 +152,7 @@ __global__ void __launch_bounds__(THREADS, 2) layer_norm_backward_f32_kernel(
         }
         // END TODO(3)
     }
-    // TODO(4): shared -> global: leave this block's column sums in its row of dweight_gmem and dbias_gmem. (~7 lines)
+    // TODO(4): shared -> global: store this block's column sums in its row of dweight_gmem and dbias_gmem. (~7 lines)
     for (int col = tid * VEC<Pack>; col < cols; col += threads * VEC<Pack>) {
         alignas(Pack) float sums_rmem[VEC<Pack>];
         load<Pack>(sums_rmem, dweight_smem + col);
@@ -163,8 +163,8 @@ __global__ void __launch_bounds__(THREADS, 2) layer_norm_backward_f32_kernel(
     // END TODO(4)
 }
 
-// A block takes 32 columns, of dweight where blockIdx.y is 0, of dbias where it is 1: a column per lane, and the sums
-// of a share of the blocks per warp, always in the same order.
+// A block handles 32 columns, of dweight if blockIdx.y is 0, of dbias if it is 1: one column per lane, and a share of
+// the blocks' sums per warp. The order of the additions is fixed.
 __global__ void __launch_bounds__(COLUMN_WARPS* WARP_SIZE)
     column_sums_kernel(float* __restrict__ dweight, float* __restrict__ dbias, int blocks, int cols) {
     __shared__ float sums_smem[COLUMN_WARPS][WARP_SIZE];
@@ -175,9 +175,9 @@ __global__ void __launch_bounds__(COLUMN_WARPS* WARP_SIZE)
     const float* from = blockIdx.y == 0 ? dweight_gmem : dbias_gmem;
     float* to = blockIdx.y == 0 ? dweight : dbias;
     float sum = 0.0f;
-    // TODO(5): Add up the rows of from: a share of them per warp, then what all the warps have. All warps are
-    //   on the same columns. Nothing past the row. (~11 lines)
-    // Unrolled, eight loads are on their way before the first is needed.
+    // TODO(5): Add the rows of from: each warp adds a share of them, then one warp adds the sums of all warps. All
+    //   warps handle the same columns. Nothing past the row. (~11 lines)
+    // Unrolling keeps eight loads in flight before the first value is needed.
     if (col < cols) {
 #pragma unroll 8
         for (int block = warp_id; block < blocks; block += warps) sum += from[block * cols + col];
@@ -196,13 +196,13 @@ __global__ void __launch_bounds__(COLUMN_WARPS* WARP_SIZE)
 KATA_EXPORT void layer_norm_backward_f32(
     const float* x, const float* dy, const float* weight, const float* mean, const float* rstd, float* dx,
     float* dweight, float* dbias, int rows, int cols, cudaStream_t stream) {
-    // Blocks of just enough warps to hold a row, and as many of them as find room for their column sums.
+    // A block has just enough warps to hold a row. The space for the column sums limits the number of blocks.
     const int warps = (cols - 1) / (WARP_SIZE * HELD) + 1;
     const int blocks = std::min({(rows - 1) / MIN_ROWS + 1, MAX_BLOCKS, MAX_PARTIALS / cols});
     const int smem_bytes = 2 * cols * static_cast<int>(sizeof(float));
-    // Only where 4 divides cols do all rows start at a multiple of 16 bytes.
+    // All rows start at a multiple of 16 bytes only if 4 divides cols.
     const auto kernel = cols % 4 == 0 ? layer_norm_backward_f32_kernel<float4> : layer_norm_backward_f32_kernel<float>;
-    // A launch gets no more than 48 KB of dynamic shared memory unless the kernel was given leave.
+    // A launch with more than 48 KB of dynamic shared memory needs this attribute of the kernel.
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, smem_bytes);
     kernel<<<blocks, warps * WARP_SIZE, smem_bytes, stream>>>(x, dy, weight, mean, rstd, dx, rows, cols);
     const dim3 grid((cols - 1) / WARP_SIZE + 1, 2);
