@@ -1,10 +1,10 @@
-// batch_norm_add_relu_f32: y = relu((x - mean) * rstd * weight + bias + residual), by the mean and rstd of each channel
+// batch_norm_add_relu_f32: y = relu((x - mean) * rstd * weight + bias + residual), with mean and rstd of each channel
 //
-// Shapes     x, residual, y: [N, C, octets, 8] f32, so planes of 8 * octets pixels; weight, bias, mean, rstd: [C] f32;
+// Shapes     x, residual, y: [N, C, octets, 8] f32, planes of 8 * octets pixels; weight, bias, mean, rstd: [C] f32;
 //            mask: [N, C, octets] u8; contiguous, 16-byte aligned bases, any N, C, octets >= 1
-// Technique  statistics of chunks that a block holds in registers, merged by a warp per channel; then one pass that
-//            normalises, adds and clamps, and leaves a bit per element for the backward pass
-// New        over layer_norm_f32x4: what is summed is no row but a slice of every plane, and more than a block holds
+// Technique  each block computes the statistics of a chunk in registers, and one warp per channel merges them; then one
+//            pass normalises, adds, clamps, and stores one bit per element for the backward pass
+// New        over layer_norm_f32x4: the sums go over one plane of every image, which is more than a block holds
 // Bound      memory bandwidth: x is read twice, residual once, y is written once
 #include "kata.cuh"
 #include <cstdint>
@@ -22,7 +22,7 @@ static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every wa
 static_assert(WARPS <= WARP_SIZE, "one warp combines the partial sums of all warps");
 static_assert(VEC == 4, "two neighbouring lanes own the eight elements of a byte of the mask");
 
-// Of some elements of a channel: their mean, and the sum of their squared distances from it.
+// The mean of some elements of a channel, and the sum of their squared distances from it.
 struct Moments {
     float mean, squares;
 };
@@ -39,7 +39,7 @@ __device__ __forceinline__ float block_reduce_sum(float sum, float* partial_smem
     const int warp_id = threadIdx.x / WARP_SIZE;
     const int lane_id = threadIdx.x % WARP_SIZE;
     sum = warp_reduce_sum(sum);
-    // A slow warp may still read the partial sums of the call before.
+    // A slow warp may still read the partial sums of the previous call.
     __syncthreads();
     if (lane_id == 0) partial_smem[warp_id] = sum;
     // Every warp reads what all the other warps wrote.
@@ -48,23 +48,23 @@ __device__ __forceinline__ float block_reduce_sum(float sum, float* partial_smem
     return sum;
 }
 
-// Where a channel's vector number vec stands among all vectors of x: vecs of them fill a plane.
+// The index among all vectors of x of vector vec of a channel. A plane has vecs vectors.
 __device__ __forceinline__ int64_t place(int64_t vec, int channel, int C, int vecs) {
     int64_t at = 0;
-    // TODO(1): Behind the last vector of a plane comes the first one of the channel's plane in the next image, C planes
-    //   further. (~1 line)
+    // TODO(1): After the last vector of a plane comes the first vector of the channel's plane in the next image, C
+    //   planes further. (~1 line)
     at = (vec / vecs * C + channel) * vecs + vec % vecs;
     // END TODO(1)
     return at;
 }
 
-// Vectors of a channel's chunk: CHUNK, but for the last chunk, which has the rest.
+// The vectors of a channel's chunk: CHUNK, or the rest in the last chunk.
 __device__ __forceinline__ int chunk_vecs(int chunk, int64_t channel_vecs) {
     const int64_t rest = channel_vecs - static_cast<int64_t>(chunk) * CHUNK;
     return rest < CHUNK ? static_cast<int>(rest) : CHUNK;
 }
 
-// One block per chunk. A channel's vectors are counted through its N planes of vecs vectors.
+// One block per chunk. A channel's vectors are numbered through its N planes of vecs vectors.
 __global__ void __launch_bounds__(THREADS) chunk_kernel(
     const float* __restrict__ x,       // [N, C, vecs, VEC]
     Moments* __restrict__ chunk_gmem,  // [C, chunks]
@@ -83,8 +83,8 @@ __global__ void __launch_bounds__(THREADS) chunk_kernel(
         }
     }
     Moments moments = {};
-    // TODO(2): Find the mean of the chunk, known to every thread, and the sum of the squared distances from it. A
-    //   register past the chunk holds no element, and so has no distance. (~16 lines)
+    // TODO(2): Compute the mean of the chunk, which every thread must know, and the sum of the squared distances from
+    //   it. A register past the chunk holds no element and must not count. (~16 lines)
     float sum = 0.0f;
 #pragma unroll
     for (int i = 0; i < HELD; ++i) {
@@ -116,9 +116,10 @@ __global__ void __launch_bounds__(WARP_SIZE) merge_kernel(
     const int lane_id = threadIdx.x;
     const Moments* moments = chunk_gmem + static_cast<int64_t>(channel) * chunks;
     const float count = static_cast<float>(channel_vecs * VEC);
-    // TODO(3): Find the channel's mean and 1 / sqrt(variance + eps), always in the same order. The last chunk may count
-    //   for less. A chunk's squared distances are from its own mean: how far is that from the channel's? (~15 lines)
-    // The first chunk's mean is close to the channel's: what is added to it is small, and so is what rounding loses.
+    // TODO(3): Compute the channel's mean and 1 / sqrt(variance + eps), always in the same order. The last chunk may
+    //   have fewer elements. A chunk's squared distances are from its own mean. How far is that from the channel's
+    //   mean? (~15 lines)
+    // The first chunk's mean is close to the channel's mean. The sum of differences is small, and so is its rounding.
     const float pivot = moments[0].mean;
     float sum = 0.0f;
     for (int chunk = lane_id; chunk < chunks; chunk += WARP_SIZE) {
@@ -138,8 +139,8 @@ __global__ void __launch_bounds__(WARP_SIZE) merge_kernel(
     // END TODO(3)
 }
 
-// One block per piece, the last one first: the end of what chunk_kernel read is in L2 still. What nobody reads again,
-// residual and y, is marked as streaming, so that it does not displace x there.
+// One block per piece, the last piece first: L2 still holds the end of what chunk_kernel read. No later access needs
+// residual and y, so they are marked as streaming and do not displace x in L2.
 __global__ void __launch_bounds__(THREADS) apply_kernel(
     const float* __restrict__ x, const float* __restrict__ residual, const float* __restrict__ weight,
     const float* __restrict__ bias, const float* __restrict__ mean, const float* __restrict__ rstd,
@@ -167,7 +168,7 @@ __global__ void __launch_bounds__(THREADS) apply_kernel(
         const int64_t vec = first + i * THREADS;
         const int64_t at = place(vec, channel, C, vecs);
         unsigned bits = 0;  // bit j: whether element j of this vector of y is above 0
-        // TODO(4): Where the vector exists, work it out, store it, and set bits. A nan stays a nan, and is not above 0.
+        // TODO(4): If the vector exists, compute it, store it, and set bits. A nan stays nan, and is not above 0.
         //   (~9 lines)
         if (vec < channel_vecs) {
             alignas(16) float y_rmem[VEC];
@@ -180,8 +181,8 @@ __global__ void __launch_bounds__(THREADS) apply_kernel(
             __stcs(reinterpret_cast<float4*>(y + at * VEC), *reinterpret_cast<const float4*>(y_rmem));
         }
         // END TODO(4)
-        // TODO(5): Bit j of a byte of the mask belongs to element j of its octet: two lanes own a byte, one stores it.
-        //   All 32 lanes must come to the shuffle. (~2 lines)
+        // TODO(5): Bit j of a byte of the mask belongs to element j of its octet. Two lanes own a byte, and one stores
+        //   it. All 32 lanes must execute the shuffle. (~2 lines)
         bits |= __shfl_down_sync(FULL_MASK, bits, 1) << VEC;
         if (vec < channel_vecs && vec % 2 == 0) mask[at / 2] = static_cast<uint8_t>(bits);
         // END TODO(5)
@@ -195,7 +196,7 @@ KATA_EXPORT void batch_norm_add_relu_f32(
     const int64_t channel_vecs = static_cast<int64_t>(N) * vecs;
     const int chunks = static_cast<int>((channel_vecs - 1) / CHUNK + 1);  // of a channel
     const int pieces = static_cast<int>((channel_vecs - 1) / PIECE + 1);
-    // Until the last kernel writes y, its memory has room for what is known of the chunks: 8 bytes for 32 or more.
+    // Until the last kernel writes y, its memory holds the chunks' moments: 8 bytes per chunk of 32 bytes or more.
     Moments* chunk_gmem = reinterpret_cast<Moments*>(y);
     chunk_kernel<<<C * chunks, THREADS, 0, stream>>>(x, chunk_gmem, N, C, vecs, chunks);
     merge_kernel<<<C, WARP_SIZE, 0, stream>>>(chunk_gmem, mean, rstd, channel_vecs, chunks, eps);
