@@ -1,36 +1,37 @@
-// nms_f32: greedy non-maximum suppression, a box goes if a kept one of higher score overlaps it by over a threshold
+// nms_f32: greedy non-maximum suppression, drops each box whose overlap with a kept, better box exceeds a threshold
 //
-// Shapes     boxes: [n, 4] f32 as x1, y1, x2, y2, scores: [n] f32 without nan, keep: [n] i64, count: [1] i32,
-//            16-byte aligned bases, 0 <= n <= 4096. keep[0..count-1] are the kept boxes by falling score, of equal scores the lower
-//            index first; the rest of keep is -1
-// Technique  rank by counting; one bit for every pair of boxes, 64 to a word; one block walks down the ranks
-// New        over block_all_reduce_f32_f32: three kernels in a row, and an answer that hangs on the answers before it
+// Shapes     boxes: [n, 4] f32 as x1, y1, x2, y2, scores: [n] f32 without nan, keep: [n] i64, count: [1] i32, 16-byte
+//            aligned bases, 0 <= n <= 4096. keep[0..count-1] are the kept boxes by falling score, equal scores by
+//            rising index; the rest of keep is -1
+// Technique  rank by counting; one bit per pair of boxes, 64 per word; one block walks down the ranks
+// New        over block_all_reduce_f32_f32: three kernels in sequence, and an answer that depends on earlier answers
 // Bound      latency: the walk is serial, tile after tile of 64 boxes
 #include "kata.cuh"
 #include <cstdint>
 
 constexpr int RANK_THREADS = 256;
-constexpr int TILE = 64;       // boxes to a tile: one bit each in a 64-bit word
-constexpr int MAX_TILES = 64;  // one thread of the walking block holds one word: 4096 boxes
+constexpr int TILE = 64;       // boxes per tile: one bit each in a 64-bit word
+constexpr int MAX_TILES = 64;  // each thread of the walking block holds one word: 4096 boxes
 
-// Whether two boxes overlap by more than the threshold, as a share of their union. Two empty boxes give 0 / 0, and nan
-// is not greater than anything.
+// Whether two boxes overlap by more than the threshold, as a share of their union. Two empty boxes give 0 / 0, and no
+// comparison with nan is true.
 __device__ __forceinline__ bool overlap(float4 a, float4 b, float iou_threshold) {
-    // TODO(1): Intersection over union, the intersection 0 where the boxes do not meet. Strictly greater. (~6 lines)
+    // TODO(1): Intersection over union. The intersection is 0 where the boxes do not meet. Strictly greater than the
+    //   threshold. (~6 lines)
     // END TODO(1)
 }
 
-// order[rank] = box, for the ranks by falling score.
+// order[rank] = box, by falling score.
 __global__ void __launch_bounds__(RANK_THREADS)
     nms_rank_kernel(const float* __restrict__ scores, int* __restrict__ order, int n) {
     const int box = blockIdx.x * RANK_THREADS + threadIdx.x;
     if (box >= n) return;
-    // TODO(2): A box's rank is the number of boxes that come before it. Every rank must be given once, to equal scores
-    //   too: of these the lower index comes first. (~6 lines)
+    // TODO(2): A box's rank is the number of boxes that come before it. Every rank must occur once, even with equal
+    //   scores: then the lower index comes first. (~6 lines)
     // END TODO(2)
 }
 
-// mask[rank * tiles + t], bit b: the box of this rank overlaps the one of rank t * TILE + b, which comes later.
+// mask[rank * tiles + t], bit b: the box of this rank overlaps the later box of rank t * TILE + b.
 __global__ void __launch_bounds__(TILE) nms_mask_kernel(
     const float4* __restrict__ boxes, const int* __restrict__ order, uint64_t* __restrict__ mask, int n, int tiles,
     float iou_threshold) {
@@ -38,17 +39,17 @@ __global__ void __launch_bounds__(TILE) nms_mask_kernel(
     const int tid = threadIdx.x;
     const int row_tile = blockIdx.x / tiles;
     const int col_tile = blockIdx.x % tiles;
-    if (col_tile < row_tile) return;  // a box is suppressed by earlier ranks only: nobody reads these words
+    if (col_tile < row_tile) return;  // only earlier ranks suppress a box: no thread reads these words
     const int rank = row_tile * TILE + tid;
     const int first = col_tile * TILE;
     const int boxes_here = min(TILE, n - first);
-    // TODO(3): Stage the boxes of the column's tile; then let each thread compare its own box with those of later rank
-    //   among them, and store one word of bits. Threads past n have no box and no word, but the barrier waits for them.
+    // TODO(3): Stage the boxes of the column's tile. Then let each thread compare its own box with those of later rank
+    //   among them, and store one word of bits. A thread past n has no box and no word, but must reach the barrier.
     //   (~9 lines)
     // END TODO(3)
 }
 
-// One block. Thread w holds the removed boxes of tile w, and stands for box w of the tile that the walk has come to.
+// One block. Thread w holds the removed boxes of tile w, and acts for box w of the current tile.
 __global__ void __launch_bounds__(MAX_TILES) nms_walk_kernel(
     const int* __restrict__ order, const uint64_t* __restrict__ mask, int64_t* __restrict__ keep,
     int* __restrict__ count, int n, int tiles) {
@@ -62,17 +63,17 @@ __global__ void __launch_bounds__(MAX_TILES) nms_walk_kernel(
     for (int tile = 0; tile < tiles; ++tile) {
         const int first = tile * TILE;
         const int boxes_here = min(TILE, n - first);
-        // TODO(4): One thread decides this tile box by box: what is not removed is kept, and removes what it overlaps
-        //   further on in the tile. It may begin when all words that it reads are there, those that other threads
-        //   brought up to date in the turn before as well, and all need its answer. (~14 lines)
+        // TODO(4): One thread decides this tile box by box: a box that is not removed is kept, and removes the later
+        //   boxes of the tile that it overlaps. It may start only when all words that it reads are there, also those
+        //   that other threads updated in the iteration before. All threads need its answer. (~14 lines)
         // END TODO(4)
         const uint64_t kept = kept_smem;
-        // TODO(5): Thread w removes from tile w what the kept boxes of this tile overlap there: tiles further on only,
-        //   others have no words in the mask. Thread b puts box b, if kept, behind all those kept before it. (~9 lines)
+        // TODO(5): Thread w removes from tile w what the kept boxes of this tile overlap there. Only later tiles have
+        //   words in the mask. Thread b stores box b, if kept, after all boxes kept before it. (~9 lines)
         // END TODO(5)
         kept_before += __popcll(kept);
     }
-    // TODO(6): The rest of keep, and the count. (~2 lines)
+    // TODO(6): Fill the rest of keep, and store the count. (~2 lines)
     // END TODO(6)
 }
 
@@ -82,7 +83,7 @@ KATA_EXPORT void nms_f32(
     cudaMemsetAsync(count, 0, sizeof(int), stream);
     if (n == 0) return;  // a grid of no blocks is an invalid launch
     const int tiles = (n - 1) / TILE + 1;
-    // Scratch memory, taken and given back in the order of the stream: two calls never share it.
+    // Scratch memory, allocated and freed in stream order: two calls never share it.
     int* order = nullptr;
     uint64_t* mask = nullptr;
     cudaMallocAsync(&order, n * sizeof(int), stream);

@@ -3,32 +3,32 @@
 // Shapes     x, y: [seq_len, hidden] f32, position: [seq_len] i32 in 0..2^17, row-major, contiguous, 16-byte aligned
 //            bases, any seq_len >= 0, any even hidden >= 2
 // Technique  a thread owns one pair of columns in ROWS rows: one frequency, ROWS rotations; the angle is a sum of two
-//            floats, in turns, until its whole turns are gone
-// New        over elementwise_f32: a function of large arguments, where float has no digits to give away
+//            floats, in turns, until its whole turns are dropped
+// New        over elementwise_f32: a function of large arguments, for which float has too few digits
 // Bound      memory bandwidth, as long as an angle, its sine and its cosine cost few enough instructions
 #include "kata.cuh"
 #include <cmath>
 #include <cstdint>
 
 constexpr int THREADS = 256;
-constexpr int ROWS = 8;  // rows per thread: a frequency costs double precision, once for all of them
+constexpr int ROWS = 8;  // rows per thread: one frequency, computed in double precision, serves all of them
 constexpr double TURNS_PER_RADIAN = 0.15915494309189533577;  // 1 / (2 pi)
 
-// An angular frequency in turns per position, as a sum: 48 bits.
+// An angular frequency in turns per position, as a sum of two floats: 48 bits.
 struct Frequency {
     float hi, lo;
 };
 
 // The frequency 2^(pair * log2_step) radians per position.
 __device__ __forceinline__ Frequency frequency(int pair, double log2_step) {
-    // TODO(1): Turn it into turns per position, and split it into two floats: what hi cannot hold is in lo. (~3 lines)
+    // TODO(1): Convert it to turns per position, and split it into two floats: lo holds what hi cannot. (~3 lines)
     // END TODO(1)
 }
 
-// The pair x rotated by position * freq turns. The position is a whole number that float holds.
+// The pair x rotated by position * freq turns. The position is an integer that float represents exactly.
 __device__ __forceinline__ float2 rotate(float2 x, float position, Frequency freq) {
-    // TODO(2): Find the angle, in turns, less its whole turns, off by about 2^-26 at most. position * freq.hi loses up
-    //   to 2^-10 to rounding: fma tells exactly how much. freq.lo matters as well. (~3 lines)
+    // TODO(2): Find the angle in turns without its whole turns, with an error of about 2^-26 at most. position *
+    //   freq.hi loses up to 2^-10 to rounding, and fma computes exactly how much. freq.lo matters, too. (~3 lines)
     // END TODO(2)
     // TODO(3): Rotate the pair by that many turns, as a complex number. (~3 lines)
     // END TODO(3)
@@ -40,14 +40,14 @@ __global__ void __launch_bounds__(THREADS) rope_f32_kernel(
     float* __restrict__ y,             // [seq_len, hidden]
     int seq_len, int hidden, double log2_step) {
     const int pairs = hidden / 2;
-    const int groups = (seq_len - 1) / ROWS + 1;  // of ROWS rows; the last may have fewer
-    // Threads go along the pairs of a row, then to the next group of rows. 64-bit: the product need not fit int.
+    const int groups = (seq_len - 1) / ROWS + 1;  // groups of ROWS rows; the last may have fewer
+    // Threads go along the pairs of a row, then to the next group of rows. 64-bit: the product may exceed int.
     const int64_t idx = static_cast<int64_t>(blockIdx.x) * THREADS + threadIdx.x;
     if (idx >= static_cast<int64_t>(groups) * pairs) return;
     const int col = idx % pairs * 2;
     const int64_t first_row = idx / pairs * ROWS;
     const Frequency freq = frequency(col / 2, log2_step);
-    // TODO(4): Rotate this thread's pair in each of its rows that exists, by 64-bit accesses: hidden is even, so every
+    // TODO(4): Rotate this thread's pair in each of its rows that exists, by 64-bit accesses. hidden is even, so every
     //   pair begins at a multiple of 8 bytes. (~8 lines)
     // END TODO(4)
 }

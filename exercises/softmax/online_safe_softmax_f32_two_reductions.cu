@@ -1,8 +1,8 @@
 // online_safe_softmax_f32_two_reductions: y[row, col] = exp(x[row, col] - max) / sum of exp(x - max), in two passes
 //
 // Shapes     x, y: [rows, cols] f32, row-major, contiguous, 16-byte aligned bases, any rows, cols >= 1
-// Technique  one pass keeps a running maximum and a running sum, rescaled when the maximum rises; the block finds the
-//            row's maximum, and then the sum of the threads' sums, each rescaled to that; a second pass writes
+// Technique  one pass keeps a running maximum and a running sum, rescaled when the maximum rises; the block reduces the
+//            maximum, then the threads' sums, each rescaled to it; a second pass stores
 // New        over safe_softmax_f32: the row is read twice instead of three times
 // Bound      memory bandwidth and caches: the row is read twice
 #include "kata.cuh"
@@ -16,22 +16,22 @@ constexpr unsigned FULL_MASK = 0xffffffff;
 static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
 static_assert(WARPS <= WARP_SIZE, "one warp combines the partial results of all warps");
 
-// What is known of some elements of a row: their maximum, and the sum of exp(element - maximum).
+// The maximum of some elements of a row, and their sum of exp(element - maximum).
 struct Partial {
     float max;
     float sum;
 };
 
-// Of no elements at all. The lowest float stands in for -inf, since -inf - -inf is not 0 but nan.
+// The pair of no elements. The lowest float stands in for -inf, because -inf - -inf is nan, not 0.
 __device__ __forceinline__ Partial nothing() {
     return {-FLT_MAX, 0.0f};
 }
 
-// What is known of the elements of both. An element x by itself is {x, 1}.
+// The pair of the elements of both. The pair of a single element x is {x, 1}.
 __device__ __forceinline__ Partial merge(Partial a, Partial b) {
     Partial merged = nothing();
-    // TODO(1): Both sums must refer to the larger of the two maxima before they are added: rescale each by the
-    //   exponential of how far its own maximum lies below. (~2 lines)
+    // TODO(1): Both sums must be relative to the larger of the two maxima before they are added. Rescale each by the
+    //   exponential of its own maximum minus the larger one. (~2 lines)
     // END TODO(1)
     return merged;
 }
@@ -52,7 +52,7 @@ __device__ __forceinline__ float warp_reduce(float value, Op op) {
     return value;
 }
 
-// The threads' values combined by op, in every thread; neutral changes nothing. All threads must call it together.
+// The threads' values combined by op, in every thread. op(neutral, x) is x. All threads must call it together.
 template <typename Op>
 __device__ __forceinline__ float block_reduce(float value, float neutral, float* partial_smem, Op op) {
     const int warp_id = threadIdx.x / WARP_SIZE;
@@ -74,15 +74,14 @@ __global__ void __launch_bounds__(THREADS)
     const float* x_row = x + static_cast<int64_t>(blockIdx.x) * cols;
     float* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
     Partial row = nothing();
-    // TODO(2): In one pass over this thread's share of the row, keep maximum and sum up to date element by element.
-    //   (~1 line)
+    // TODO(2): In one pass over this thread's share of the row, update maximum and sum with each element. (~1 line)
     // END TODO(2)
     float max = row.max;
     float sum = row.sum;
-    // TODO(3): Find the row's maximum, and the sum over all threads. Sums may only be added that refer to the same
-    //   maximum, and this thread's still refers to its own. (~2 lines)
+    // TODO(3): Find the row's maximum, and the sum over all threads. Only sums relative to the same maximum may be
+    //   added. This thread's sum is still relative to its own. (~2 lines)
     // END TODO(3)
-    // TODO(4): Write every column of the row once. Divide once a row, not once an element. (~2 lines)
+    // TODO(4): Write every column of the row once. Divide once per row, not once per element. (~2 lines)
     // END TODO(4)
 }
 

@@ -2,8 +2,8 @@
 //
 // Shapes     x, y: [rows, cols] f32, row-major, contiguous, 16-byte aligned bases, any rows, cols >= 1
 // Technique  128-bit loads of up to 32 floats per thread, each thread's own maximum and sum, one merge over the block
-// New        over online_safe_softmax_f32_held: a quarter of the memory instructions; the rows' alignment decides about
-//            the vector
+// New        over online_safe_softmax_f32_held: a quarter of the memory instructions; the alignment of the rows decides
+//            on the vector
 // Bound      memory bandwidth
 #include "kata.cuh"
 #include <algorithm>
@@ -19,18 +19,18 @@ constexpr unsigned FULL_MASK = 0xffffffff;
 static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
 static_assert(WARPS <= WARP_SIZE, "one warp combines the partial results of all warps");
 
-// What is known of some elements of a row: their maximum, and the sum of exp(element - maximum).
+// The maximum of some elements of a row, and their sum of exp(element - maximum).
 struct Partial {
     float max;
     float sum;
 };
 
-// Of no elements at all. The lowest float stands in for -inf, since -inf - -inf is not 0 but nan.
+// The pair of no elements. The lowest float stands in for -inf, because -inf - -inf is nan, not 0.
 __device__ __forceinline__ Partial nothing() {
     return {-FLT_MAX, 0.0f};
 }
 
-// What is known of the elements of both. An element x by itself is {x, 1}.
+// The pair of the elements of both. The pair of a single element x is {x, 1}.
 __device__ __forceinline__ Partial merge(Partial a, Partial b) {
     Partial merged = nothing();
     merged.max = fmaxf(a.max, b.max);
@@ -78,7 +78,7 @@ __device__ __forceinline__ void store(float* to, const float* from_rmem) {
     *reinterpret_cast<Pack*>(to) = *reinterpret_cast<const Pack*>(from_rmem);
 }
 
-// Two blocks per SM: 64 registers a thread at most, and one block loads while the other computes.
+// Two blocks per SM: at most 64 registers per thread, and one block loads while the other computes.
 template <typename Pack>
 __global__ void __launch_bounds__(THREADS, 2)
     online_safe_softmax_f32x4_pack_kernel(const float* __restrict__ x, float* __restrict__ y, int cols) {
@@ -88,23 +88,23 @@ __global__ void __launch_bounds__(THREADS, 2)
     const float* x_row = x + static_cast<int64_t>(blockIdx.x) * cols;
     float* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
     alignas(Pack) float x_rmem[HELD];
-    // TODO(1): global -> registers: HELD elements per thread, VEC by one access of type Pack, neighbouring threads on
-    //   neighbouring vectors. What lies past the row must count as nothing in a maximum and in a sum of exponentials.
+    // TODO(1): global -> registers: HELD elements per thread, VEC per access of type Pack, neighbouring threads on
+    //   neighbouring vectors. Places past the row must contribute nothing to a maximum or to a sum of exponentials.
     //   Every index into x_rmem must be known once the loop is unrolled. (~7 lines)
     // END TODO(1)
     Partial row = nothing();
-    // TODO(2): Find the maximum of what this thread holds. No maximum may be below the lowest float. (~2 lines)
+    // TODO(2): Find the maximum of what this thread holds. It must not be below the lowest float. (~2 lines)
     // END TODO(2)
     const float held_max = row.max;
-    // TODO(3): Turn each register into its exponential, relative to this thread's maximum, for no other is known yet,
-    //   and find their sum. (~5 lines)
+    // TODO(3): Replace each register by its exponential relative to this thread's maximum; the row's is not known yet.
+    //   Find their sum. (~5 lines)
     // END TODO(3)
-    // What no register holds of a row is taken element by element.
+    // The columns that no register holds are added one by one.
     for (int64_t col = HELD * threads + tid; col < cols; col += threads) row = merge(row, {x_row[col], 1.0f});
     row = block_reduce(row, partial_smem);
     const float scale = 1.0f / row.sum;
-    // TODO(4): registers -> global: bring the exponentials from this thread's maximum to the row's with one factor for
-    //   all of them, and store with accesses of type Pack; nothing past the row. (~8 lines)
+    // TODO(4): registers -> global: rescale the exponentials from this thread's maximum to the row's with one common
+    //   factor, and store them with accesses of type Pack. Store nothing past the row. (~8 lines)
     // END TODO(4)
     for (int64_t col = HELD * threads + tid; col < cols; col += threads)
         y_row[col] = __expf(x_row[col] - row.max) * scale;
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(THREADS, 2)
 KATA_EXPORT void online_safe_softmax_f32x4_pack(const float* x, float* y, int rows, int cols, cudaStream_t stream) {
     // One block per row, of just enough warps to hold the row, WARPS at most.
     const int warps = std::min((cols - 1) / (WARP_SIZE * HELD) + 1, WARPS);
-    // Only where 4 divides cols do all rows start at a multiple of 16 bytes.
+    // All rows start at a multiple of 16 bytes only where cols is a multiple of 4.
     const auto kernel =
         cols % 4 == 0 ? online_safe_softmax_f32x4_pack_kernel<float4> : online_safe_softmax_f32x4_pack_kernel<float>;
     kernel<<<rows, warps * WARP_SIZE, 0, stream>>>(x, y, cols);

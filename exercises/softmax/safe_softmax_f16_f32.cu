@@ -1,8 +1,9 @@
 // safe_softmax_f16_f32: y[row, col] = exp(x[row, col] - max) / sum of exp(x - max) over the row, halves in and out
 //
 // Shapes     x, y: [rows, cols] f16, row-major, contiguous, 16-byte aligned bases, any rows, cols >= 1
-// Technique  three passes along the row, each half turned into a float as it is loaded; one rounding to half at the end
-// New        over safe_softmax_f32: the tensors are half, the arithmetic is not; half the bytes
+// Technique  three passes along the row; each half is converted to float as it is loaded; one rounding to half at the
+//            end
+// New        over safe_softmax_f32: half tensors, float arithmetic, half the bytes
 // Bound      memory instructions: a warp's load is 64 bytes
 #include "kata.cuh"
 #include <cmath>
@@ -32,7 +33,7 @@ __device__ __forceinline__ float warp_reduce(float value, Op op) {
     return value;
 }
 
-// The threads' values combined by op, in every thread; neutral changes nothing. All threads must call it together.
+// The threads' values combined by op, in every thread. op(neutral, x) is x. All threads must call it together.
 template <typename Op>
 __device__ __forceinline__ float block_reduce(float value, float neutral, float* partial_smem, Op op) {
     const int warp_id = threadIdx.x / WARP_SIZE;
@@ -53,10 +54,10 @@ __global__ void __launch_bounds__(THREADS)
     const int tid = threadIdx.x;
     const half* x_row = x + static_cast<int64_t>(blockIdx.x) * cols;
     half* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
-    // TODO(1): Find the row's maximum and then the sum of its exponentials, in float throughout: thousands of numbers
-    //   up to 1 add up to more than half can count. (~6 lines)
+    // TODO(1): Find the row's maximum and then the sum of its exponentials, all in float. A sum of thousands of numbers
+    //   up to 1 is too large for half's 11 bits. (~6 lines)
     // END TODO(1)
-    // TODO(2): Write every column of the row once, rounded to half only after the last operation. (~4 lines)
+    // TODO(2): Write every column of the row once. Round to half only after the last operation. (~4 lines)
     // END TODO(2)
 }
 

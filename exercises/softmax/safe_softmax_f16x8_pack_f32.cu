@@ -1,9 +1,10 @@
-// safe_softmax_f16x8_pack_f32: y[row, col] = exp(x[row, col] - max) / sum of exp(x - max) over the row, eight at once
+// safe_softmax_f16x8_pack_f32: y[row, col] = exp(x[row, col] - max) / sum of exp(x - max) over the row, eight per
+// access
 //
 // Shapes     x, y: [rows, cols] f16, row-major, contiguous, 16-byte aligned bases, any rows, cols >= 1
 // Technique  128-bit loads of up to 32 halves per thread, kept as floats in registers, 128-bit stores
-// New        over safe_softmax_f32x4: eight elements per access, turned into floats on the way in, rounded on the way
-//            out
+// New        over safe_softmax_f32x4: eight elements per access, converted to float after the load and to half before
+//            the store
 // Bound      memory bandwidth
 #include "kata.cuh"
 #include <algorithm>
@@ -35,7 +36,7 @@ __device__ __forceinline__ float warp_reduce(float value, Op op) {
     return value;
 }
 
-// The threads' values combined by op, in every thread; neutral changes nothing. All threads must call it together.
+// The threads' values combined by op, in every thread. op(neutral, x) is x. All threads must call it together.
 template <typename Op>
 __device__ __forceinline__ float block_reduce(float value, float neutral, float* partial_smem, Op op) {
     const int warp_id = threadIdx.x / WARP_SIZE;
@@ -69,7 +70,7 @@ __device__ __forceinline__ void store(half* to, const float* from_rmem) {
     // END TODO(2)
 }
 
-// Two blocks per SM: 64 registers a thread at most, and one block loads while the other computes.
+// Two blocks per SM: at most 64 registers per thread, and one block loads while the other computes.
 template <typename Pack>
 __global__ void __launch_bounds__(THREADS, 2)
     safe_softmax_f16x8_pack_f32_kernel(const half* __restrict__ x, half* __restrict__ y, int cols) {
@@ -80,28 +81,28 @@ __global__ void __launch_bounds__(THREADS, 2)
     const half* x_row = x + static_cast<int64_t>(blockIdx.x) * cols;
     half* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
     float x_rmem[HELD];
-    // TODO(3): global -> registers: HELD elements per thread, VEC by one access of type Pack, neighbouring threads on
-    //   neighbouring vectors. What lies past the row must count as nothing in a maximum and in a sum of exponentials.
+    // TODO(3): global -> registers: HELD elements per thread, VEC per access of type Pack, neighbouring threads on
+    //   neighbouring vectors. Places past the row must contribute nothing to a maximum or to a sum of exponentials.
     //   Every index into x_rmem must be known once the loop is unrolled. (~7 lines)
     // END TODO(3)
     float max = -INFINITY;
-    // TODO(4): Find the row's maximum: first over the registers, then over the columns from rest on, which a long row
-    //   has and a short one has not. (~4 lines)
+    // TODO(4): Find the row's maximum, first over the registers, then over the columns from rest on, which only a long
+    //   row has. (~4 lines)
     // END TODO(4)
     float sum = 0.0f;
-    // TODO(5): Sum the exponentials of the distances from the maximum, and keep those of the registers: none of them
-    //   need be computed again. (~7 lines)
+    // TODO(5): Sum the exponentials of x - max. Keep those of the registers, so that none of them is computed again.
+    //   (~7 lines)
     // END TODO(5)
     const float scale = 1.0f / sum;
-    // TODO(6): registers -> global: store what the registers hold with accesses of type Pack, nothing past the row;
-    //   then write the columns from rest on. (~8 lines)
+    // TODO(6): registers -> global: store what the registers hold with accesses of type Pack, and nothing past the row.
+    //   Then write the columns from rest on. (~8 lines)
     // END TODO(6)
 }
 
 KATA_EXPORT void safe_softmax_f16x8_pack_f32(const half* x, half* y, int rows, int cols, cudaStream_t stream) {
     // One block per row, of just enough warps to hold the row, WARPS at most.
     const int warps = std::min((cols - 1) / (WARP_SIZE * HELD) + 1, WARPS);
-    // Only where 8 divides cols do all rows start at a multiple of 16 bytes.
+    // All rows start at a multiple of 16 bytes only where cols is a multiple of 8.
     const auto kernel =
         cols % 8 == 0 ? safe_softmax_f16x8_pack_f32_kernel<uint4> : safe_softmax_f16x8_pack_f32_kernel<half>;
     kernel<<<rows, warps * WARP_SIZE, 0, stream>>>(x, y, cols);

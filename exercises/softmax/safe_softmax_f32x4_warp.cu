@@ -1,8 +1,9 @@
 // safe_softmax_f32x4_warp: y[row, col] = exp(x[row, col] - max) / sum of exp(x - max) over the row, one warp per row
 //
 // Shapes     x, y: [rows, cols] f32, row-major, contiguous, 16-byte aligned bases, any rows, cols >= 1
-// Technique  a block of four warps takes four rows; each warp holds its row in registers and reduces by shuffles alone
-// New        over safe_softmax_f32x4: no shared memory, no barrier; a block per row would leave the SM short of warps
+// Technique  a block of four warps takes four rows; each warp holds its row in registers and reduces by shuffles only
+// New        over safe_softmax_f32x4: no shared memory and no barrier; one block per short row would leave the SM short
+//            of warps
 // Bound      memory bandwidth
 #include "kata.cuh"
 #include <cmath>
@@ -51,13 +52,13 @@ __device__ __forceinline__ void store(float* to, const float* from_rmem) {
 template <typename Pack>
 __global__ void __launch_bounds__(THREADS)
     safe_softmax_f32x4_warp_kernel(const float* __restrict__ x, float* __restrict__ y, int rows, int cols) {
-    // A row is the business of one warp: its lanes are all the threads that there are.
+    // One warp owns the row: its lanes take the place of the block's threads.
     const int tid = threadIdx.x % WARP_SIZE;
     constexpr int threads = WARP_SIZE;
     const int64_t rest = HELD * threads;  // columns from here on are in no register
     int64_t row = 0;
-    // TODO(1): Give each warp a row of its own, and let the warps that find none leave, whole. Nobody waits for them:
-    //   there is no barrier. (~2 lines)
+    // TODO(1): Give each warp its own row. A warp without a row returns as a whole. No warp waits for it: there is no
+    //   barrier. (~2 lines)
     // END TODO(1)
     const float* x_row = x + row * cols;
     float* y_row = y + row * cols;
@@ -74,18 +75,18 @@ __global__ void __launch_bounds__(THREADS)
     //   (~4 lines)
     // END TODO(2)
     float sum = 0.0f;
-    // TODO(3): Find the sum of the exponentials in the same way. Those of the registers replace the elements.
-    //   (~7 lines)
+    // TODO(3): Find the sum of the exponentials in the same way. The exponentials of the registers replace the
+    //   elements. (~7 lines)
     // END TODO(3)
     const float scale = 1.0f / sum;
-    // TODO(4): registers -> global: store what the registers hold with accesses of type Pack, nothing past the row;
-    //   then write the columns from rest on. (~8 lines)
+    // TODO(4): registers -> global: store what the registers hold with accesses of type Pack, and nothing past the row.
+    //   Then write the columns from rest on. (~8 lines)
     // END TODO(4)
 }
 
 KATA_EXPORT void safe_softmax_f32x4_warp(const float* x, float* y, int rows, int cols, cudaStream_t stream) {
     const int blocks = (rows - 1) / WARPS + 1;
-    // Only where 4 divides cols do all rows start at a multiple of 16 bytes.
+    // All rows start at a multiple of 16 bytes only where cols is a multiple of 4.
     const auto kernel = cols % 4 == 0 ? safe_softmax_f32x4_warp_kernel<float4> : safe_softmax_f32x4_warp_kernel<float>;
     kernel<<<blocks, THREADS, 0, stream>>>(x, y, rows, cols);
 }

@@ -3,7 +3,7 @@
 // Shapes     x, y: [rows, cols] f32, row-major, contiguous, 16-byte aligned bases, any rows, cols >= 1, |x| <= 20 or
 //            -inf
 // Technique  the block's threads stride along the row: one pass sums the exponentials, a second writes the quotients
-// New        over block_all_reduce_f32_f32: a sum for every row, and all threads of the block need it
+// New        over block_all_reduce_f32_f32: one sum per row, and every thread of the block needs it
 // Bound      memory bandwidth and caches: the row is read twice
 #include "kata.cuh"
 #include <cstdint>
@@ -29,8 +29,7 @@ __device__ __forceinline__ float block_reduce_sum(float sum, float* partial_smem
     const int lane_id = threadIdx.x % WARP_SIZE;
     sum = warp_reduce_sum(sum);
     // TODO(1): registers -> shared -> registers: one partial sum per warp, and then all of them in every warp. No
-    //   partial sum may be read before it has been written, and every thread must leave with the block's sum.
-    //   (~4 lines)
+    //   thread may read a partial sum before it is written. Every thread must return the block's sum. (~4 lines)
     // END TODO(1)
     return sum;
 }
@@ -43,10 +42,11 @@ __global__ void __launch_bounds__(THREADS)
     float* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
     float sum = 0.0f;
     // TODO(2): Each thread sums the exponentials of its share of the row. The THREADS threads together must cover every
-    //   column once, coalesced, whether cols is below THREADS or near 2^31: col must not wrap on its way out. (~1 line)
+    //   column once, coalesced, whether cols is below THREADS or near 2^31. col must not overflow past the end of the
+    //   row. (~1 line)
     // END TODO(2)
-    // TODO(3): Write every column of the row once: its exponential over the row's sum, which takes all threads to find.
-    //   Divide once a row, not once an element. (~2 lines)
+    // TODO(3): Write every column of the row once: its exponential divided by the row's sum, which needs all threads.
+    //   Divide once per row, not once per element. (~2 lines)
     // END TODO(3)
 }
 

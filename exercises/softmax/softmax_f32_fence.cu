@@ -1,10 +1,10 @@
 // softmax_f32_fence: y[i] = exp(x[i]) / sum of exp over all of x, one sum for the whole grid
 //
 // Shapes     x, y: [n] f32, contiguous, 16-byte aligned bases, any n >= 0, |x| <= 20 or -inf
-// Technique  every block leaves its sum in global memory, the grid waits for all of them (cooperative launch), then
+// Technique  each block stores its sum in global memory, the grid waits for all blocks (cooperative launch), then
 //            divides
 // New        over softmax_f32: the sum spans blocks; a fence makes writes visible, but only a barrier waits for them
-// Bound      memory bandwidth: x is read twice, and again from L2 only as far as it fits
+// Bound      memory bandwidth: x is read twice, the second time from L2 only as far as it fits
 #include "kata.cuh"
 #include <algorithm>
 #include <cooperative_groups.h>
@@ -26,8 +26,8 @@ __device__ __forceinline__ float warp_reduce_sum(float sum) {
     return sum;
 }
 
-// The sum over the block's threads, in every thread. All threads must call it together; between two calls stands the
-// grid's barrier, so that no slow warp still reads the partial sums of the first.
+// The sum over the block's threads, in every thread. All threads must call it together. The grid's barrier must be
+// between two calls, because a slow warp may still read the partial sums of the first.
 __device__ __forceinline__ float block_reduce_sum(float sum, float* partial_smem) {
     const int warp_id = threadIdx.x / WARP_SIZE;
     const int lane_id = threadIdx.x % WARP_SIZE;
@@ -46,28 +46,28 @@ __global__ void __launch_bounds__(THREADS)
     const int64_t first = static_cast<int64_t>(blockIdx.x) * THREADS + tid;
     const int64_t step = static_cast<int64_t>(gridDim.x) * THREADS;
     float sum = 0.0f;
-    // TODO(1): Sum the exponentials of this thread's share of x: the grid's threads together must cover 0..n-1 once,
+    // TODO(1): Sum the exponentials of this thread's share of x. The grid's threads together must cover 0..n-1 once,
     //   coalesced. (~1 line)
     // END TODO(1)
     sum = block_reduce_sum(sum, partial_smem);
     float total = 0.0f;
-    // TODO(2): Leave this block's sum for the grid (partial_gmem has a place for each block), wait until every block
-    //   has done so, and add them all up, in every block and every thread. A fence only orders this thread's own
-    //   writes: it waits for nobody. (~4 lines)
+    // TODO(2): Store this block's sum for the grid (partial_gmem has a place for each block) and wait until every block
+    //   has done so. Then add all of them up, in every thread of every block. A fence only orders this thread's own
+    //   writes. It does not wait for other threads. (~4 lines)
     // END TODO(2)
-    // TODO(3): Write this thread's share of y, with one division for all of it. (~2 lines)
+    // TODO(3): Write this thread's share of y. Divide once for all of it. (~2 lines)
     // END TODO(3)
 }
 
 KATA_EXPORT void softmax_f32_fence(const float* x, float* y, int n, cudaStream_t stream) {
     if (n == 0) return;  // a grid of no blocks is an invalid launch
     int blocks = 0;
-    // TODO(4): All blocks must be resident at once, or those that run wait for ever for those that cannot start. Ask
-    //   how many fit the whole device, and launch no more of them than n keeps busy. (~5 lines)
+    // TODO(4): All blocks must be resident at once. Otherwise the running blocks wait forever for those that cannot
+    //   start. Ask how many blocks fit on the device, and launch at most as many of them as n keeps busy. (~5 lines)
     // END TODO(4)
     float* partial_gmem = nullptr;
     cudaMallocAsync(&partial_gmem, blocks * sizeof(float), stream);
-    // <<<...>>> promises nothing about blocks being resident together; this launch does, or fails.
+    // <<<...>>> does not promise that all blocks are resident together. This launch does, or it fails.
     void* arguments[] = {&x, &y, &partial_gmem, &n};
     cudaLaunchCooperativeKernel(softmax_f32_fence_kernel, blocks, THREADS, arguments, 0, stream);
     cudaFreeAsync(partial_gmem, stream);

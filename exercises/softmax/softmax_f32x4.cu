@@ -2,8 +2,8 @@
 //
 // Shapes     x, y: [rows, cols] f32, row-major, contiguous, 16-byte aligned bases, any rows, cols >= 1, |x| <= 20 or
 //            -inf
-// Technique  128-bit loads and stores along the row where all rows are 16-byte aligned; else one float at a time
-// New        over softmax_f32: a quarter of the memory instructions; the rows' alignment decides about the vector
+// Technique  128-bit loads and stores along the row where all rows are 16-byte aligned, otherwise one float at a time
+// New        over softmax_f32: a quarter of the memory instructions; the alignment of the rows decides on the vector
 // Bound      memory bandwidth and caches: the row is read twice
 #include "kata.cuh"
 #include <cstdint>
@@ -31,7 +31,8 @@ __device__ __forceinline__ float block_reduce_sum(float sum, float* partial_smem
     if (lane_id == 0) partial_smem[warp_id] = sum;
     // Every warp reads what all the other warps wrote.
     __syncthreads();
-    // Each warp adds all WARPS partial sums: dearer than one warp doing it, but nobody has to be told the result.
+    // Each warp adds all WARPS partial sums. That is more work than one warp's sum, but needs no second barrier to
+    // broadcast it.
     sum = warp_reduce_sum(lane_id < WARPS ? partial_smem[lane_id] : 0.0f);
     return sum;
 }
@@ -47,11 +48,11 @@ __global__ void __launch_bounds__(THREADS)
     const float* x_row = x + static_cast<int64_t>(blockIdx.x) * cols;
     float* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
     float sum = 0.0f;
-    // TODO(1): Sum the exponentials of this thread's share of the row, VEC neighbours by one access of type Pack. The
-    //   threads of a warp must stand on neighbouring vectors. (~6 lines)
+    // TODO(1): Sum the exponentials of this thread's share of the row, VEC neighbours per access of type Pack. The
+    //   threads of a warp must take neighbouring vectors. (~6 lines)
     // END TODO(1)
-    // TODO(2): Write the row's quotients with accesses of type Pack too: load, exponential times scale in registers,
-    //   store. (~8 lines)
+    // TODO(2): Write the row's quotients with accesses of type Pack, too: load, compute exponential times scale in
+    //   registers, store. (~8 lines)
     // END TODO(2)
 }
 

@@ -1,9 +1,9 @@
 // softmax_block_smem_f32: y[row, col] = exp(x[row, col] - max) / sum of exp(x - max) over a row in shared memory
 //
 // Shapes     x, y: [rows, cols] f32, row-major, contiguous, 16-byte aligned bases, any rows >= 1, cols in 1..24576
-// Technique  a block per row; on its way into shared memory a row is reduced to one pair of maximum and sum
-// New        over online_safe_softmax_f32x4_pack: shared memory holds the row, in plain loops, and registers only what
-//            is under way
+// Technique  one block per row; as a row moves to shared memory, it is reduced to one pair of maximum and sum
+// New        over online_safe_softmax_f32x4_pack: shared memory holds the row, in plain loops; registers hold only what
+//            is in flight
 // Bound      memory bandwidth
 #include "kata.cuh"
 #include <algorithm>
@@ -20,18 +20,18 @@ constexpr unsigned FULL_MASK = 0xffffffff;
 static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
 static_assert(WARPS <= WARP_SIZE, "one warp combines the partial results of all warps");
 
-// What is known of some elements of a row: their maximum, and the sum of exp(element - maximum).
+// The maximum of some elements of a row, and their sum of exp(element - maximum).
 struct Partial {
     float max;
     float sum;
 };
 
-// Of no elements at all. The lowest float stands in for -inf, since -inf - -inf is not 0 but nan.
+// The pair of no elements. The lowest float stands in for -inf, because -inf - -inf is nan, not 0.
 __device__ __forceinline__ Partial nothing() {
     return {-FLT_MAX, 0.0f};
 }
 
-// What is known of the elements of both. An element x by itself is {x, 1}.
+// The pair of the elements of both. The pair of a single element x is {x, 1}.
 __device__ __forceinline__ Partial merge(Partial a, Partial b) {
     Partial merged = nothing();
     merged.max = fmaxf(a.max, b.max);
@@ -92,11 +92,11 @@ __global__ void __launch_bounds__(THREADS)
     Partial row = nothing();
     for (int64_t begin = 0; begin < cols; begin += BATCH * threads) {
         alignas(Pack) float x_rmem[BATCH];
-        // TODO(1): global -> registers: BATCH elements per thread, VEC by one access of type Pack, neighbouring threads
-        //   on neighbouring vectors, from column begin on. What lies past the row must count as nothing. (~7 lines)
+        // TODO(1): global -> registers: BATCH elements per thread from column begin on, VEC per access of type Pack,
+        //   neighbouring threads on neighbouring vectors. Places past the row must contribute nothing. (~7 lines)
         // END TODO(1)
-        // TODO(2): registers -> shared, nothing past the row; and the batch's maximum and
-        //   sum are merged into the row's. (~11 lines)
+        // TODO(2): registers -> shared, nothing past the row. Merge the batch's maximum and sum into the row's.
+        //   (~11 lines)
         // END TODO(2)
     }
     row = block_reduce(row, partial_smem);
@@ -109,10 +109,11 @@ __global__ void __launch_bounds__(THREADS)
 KATA_EXPORT void softmax_block_smem_f32(const float* x, float* y, int rows, int cols, cudaStream_t stream) {
     // One block per row, of as many warps as give each thread its share, WARPS at most.
     const int warps = std::min((cols - 1) / (WARP_SIZE * SHARE) + 1, WARPS);
-    // Only where 4 divides cols do all rows start at a multiple of 16 bytes.
+    // All rows start at a multiple of 16 bytes only where cols is a multiple of 4.
     const auto kernel = cols % 4 == 0 ? softmax_block_smem_f32_kernel<float4> : softmax_block_smem_f32_kernel<float>;
     int smem_bytes = 0;
-    // TODO(4): A launch gets no more than 48 KB of dynamic shared memory unless the kernel was given leave. (~2 lines)
+    // TODO(4): Without an attribute of the kernel, a launch gets at most 48 KB of dynamic shared memory. Set it.
+    //   (~2 lines)
     // END TODO(4)
     kernel<<<rows, warps * WARP_SIZE, smem_bytes, stream>>>(x, y, cols);
 }

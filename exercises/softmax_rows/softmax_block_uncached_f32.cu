@@ -1,9 +1,9 @@
 // softmax_block_uncached_f32: y[row, col] = exp(x[row, col] - max) / sum of exp(x - max) over a row of any length
 //
 // Shapes     x, y: [rows, cols] f32, row-major, contiguous, 16-byte aligned bases, any rows, cols >= 1
-// Technique  shared memory holds the columns that fit; the others are read twice, and backwards the second time
-// New        over softmax_block_smem_f32: a row may be longer than shared memory; what was read last is asked for
-//            first, while the L2 cache still has it, and what nobody will ask for again is the first to leave it
+// Technique  shared memory holds the columns that fit; the others are read twice, the second time in reverse order
+// New        over softmax_block_smem_f32: a row may be longer than shared memory; the columns read last are read again
+//            first, while L2 still has them, and L2 evicts first what is not read again
 // Bound      memory bandwidth
 #include "kata.cuh"
 #include <algorithm>
@@ -19,18 +19,18 @@ constexpr unsigned FULL_MASK = 0xffffffff;
 static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
 static_assert(WARPS <= WARP_SIZE, "one warp combines the partial results of all warps");
 
-// What is known of some elements of a row: their maximum, and the sum of exp(element - maximum).
+// The maximum of some elements of a row, and their sum of exp(element - maximum).
 struct Partial {
     float max;
     float sum;
 };
 
-// Of no elements at all. The lowest float stands in for -inf, since -inf - -inf is not 0 but nan.
+// The pair of no elements. The lowest float stands in for -inf, because -inf - -inf is nan, not 0.
 __device__ __forceinline__ Partial nothing() {
     return {-FLT_MAX, 0.0f};
 }
 
-// What is known of the elements of both. An element x by itself is {x, 1}.
+// The pair of the elements of both. The pair of a single element x is {x, 1}.
 __device__ __forceinline__ Partial merge(Partial a, Partial b) {
     Partial merged = nothing();
     merged.max = fmaxf(a.max, b.max);
@@ -66,7 +66,7 @@ __device__ __forceinline__ Partial block_reduce(Partial value, Partial* partial_
 template <typename Pack>
 constexpr int VEC = sizeof(Pack) / sizeof(float);
 
-// Elements that a thread asks for before it needs the first. Single ones take more registers for their addresses.
+// Elements that a thread loads before it uses the first. Single elements take more registers for their addresses.
 template <typename Pack>
 constexpr int BATCH = VEC<Pack> == 4 ? 16 : 8;
 
@@ -76,7 +76,7 @@ __device__ __forceinline__ void load(float* to_rmem, const float* from) {
     *reinterpret_cast<Pack*>(to_rmem) = *reinterpret_cast<const Pack*>(from);
 }
 
-// global -> registers: from[0..VEC-1], for the last time: the first to leave the caches
+// global -> registers: from[0..VEC-1], read for the last time: the caches evict it first
 template <typename Pack>
 __device__ __forceinline__ void load_last(float* to_rmem, const float* from) {
     *reinterpret_cast<Pack*>(to_rmem) = __ldcs(reinterpret_cast<const Pack*>(from));
@@ -88,13 +88,13 @@ __device__ __forceinline__ void store(float* to, const float* from_rmem) {
     *reinterpret_cast<Pack*>(to) = *reinterpret_cast<const Pack*>(from_rmem);
 }
 
-// registers -> global: to[0..VEC-1], the first to leave the caches: nobody reads it here
+// registers -> global: to[0..VEC-1], never read here: the caches evict it first
 template <typename Pack>
 __device__ __forceinline__ void stream(float* to, const float* from_rmem) {
     __stcs(reinterpret_cast<Pack*>(to), *reinterpret_cast<const Pack*>(from_rmem));
 }
 
-// Shared memory has room for the columns below held, a multiple of VEC.
+// Shared memory has room for the first held columns. held is a multiple of VEC.
 template <typename Pack>
 __global__ void __launch_bounds__(THREADS)
     softmax_block_uncached_f32_kernel(const float* __restrict__ x, float* __restrict__ y, int cols, int held) {
@@ -105,23 +105,24 @@ __global__ void __launch_bounds__(THREADS)
     const int threads = blockDim.x;
     const float* x_row = x + static_cast<int64_t>(blockIdx.x) * cols;
     float* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
-    // Columns that are read once and must not drive others out of L2: those in shared memory, if there are others.
+    // The columns below once are read once and must not evict others from L2. They are those in shared memory, if there
+    // are others.
     const int once = held < cols ? held : 0;
     Partial row = nothing();
     for (int64_t begin = 0; begin < cols; begin += BATCH<Pack> * threads) {
         alignas(Pack) float x_rmem[BATCH<Pack>];
-        // TODO(1): global -> registers: BATCH elements per thread, VEC by one access of type Pack, neighbouring threads
-        //   on neighbouring vectors, from column begin on, those below once for the last time. What lies past the row
-        //   must count as nothing. (~10 lines)
+        // TODO(1): global -> registers: BATCH elements per thread from column begin on, VEC per access of type Pack,
+        //   neighbouring threads on neighbouring vectors. Columns below once are read for the last time. Places past
+        //   the row must contribute nothing. (~10 lines)
         // END TODO(1)
-        // TODO(2): registers -> shared, as far as there is room; and the batch's maximum and
-        //   sum are merged into the row's. (~11 lines)
+        // TODO(2): registers -> shared, as far as there is room. Merge the batch's maximum and sum into the row's.
+        //   (~11 lines)
         // END TODO(2)
     }
     row = block_reduce(row, partial_smem);
     const float scale = 1.0f / row.sum;
-    // TODO(3): Write the columns from held on: load them once more, BATCH elements per thread as before, but the last
-    //   batch first. Nothing below held, nothing past the row. (~16 lines)
+    // TODO(3): Write the columns from held on: load them again, BATCH elements per thread as before, but with the last
+    //   batch first. Touch nothing below held and nothing past the row. (~16 lines)
     // END TODO(3)
     // No barrier for row_smem: no thread reads what another wrote.
     for (int col = tid * VEC<Pack>; col < held; col += threads * VEC<Pack>) {
@@ -136,15 +137,15 @@ __global__ void __launch_bounds__(THREADS)
 KATA_EXPORT void softmax_block_uncached_f32(const float* x, float* y, int rows, int cols, cudaStream_t stream) {
     // One block per row, of as many warps as give each thread its share, WARPS at most.
     const int warps = std::min((cols - 1) / (WARP_SIZE * SHARE) + 1, WARPS);
-    // Only where 4 divides cols do all rows start at a multiple of 16 bytes.
+    // All rows start at a multiple of 16 bytes only where cols is a multiple of 4.
     const auto kernel =
         cols % 4 == 0 ? softmax_block_uncached_f32_kernel<float4> : softmax_block_uncached_f32_kernel<float>;
     int held = cols;
-    // TODO(4): Ask the device how much shared memory a block may have at most. Of this, partial_smem takes its part;
-    //   the rest is for the row, if it needs that much. (~5 lines)
+    // TODO(4): Ask the device for the most shared memory that a block may have. partial_smem takes a part of it. The
+    //   row gets as much of the rest as it needs. (~5 lines)
     // END TODO(4)
     const int smem_bytes = held * static_cast<int>(sizeof(float));
-    // A launch gets no more than 48 KB of dynamic shared memory unless the kernel was given leave.
+    // Without this attribute a launch gets at most 48 KB of dynamic shared memory.
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, smem_bytes);
     kernel<<<rows, warps * WARP_SIZE, smem_bytes, stream>>>(x, y, cols, held);
 }

@@ -1,9 +1,9 @@
 // softmax_warp_f32: y[row, col] = exp(x[row, col] - max) / sum of exp(x - max) over a row of up to 1024
 //
 // Shapes     x, y: [rows, cols] f32, row-major, contiguous, 16-byte aligned bases, any rows >= 1, cols in 1..1024
-// Technique  one warp per row, the whole row in its registers; a kernel for each power of two of registers
-// New        over safe_softmax_f32x4_warp: the row always fits, so nothing is read twice, and a short row runs code of
-//            its own size
+// Technique  one warp per row, the whole row in its registers; one kernel for each power of two of registers
+// New        over safe_softmax_f32x4_warp: the row always fits, so each element is read once, and a short row runs code
+//            of its own size
 // Bound      memory bandwidth
 #include "kata.cuh"
 #include <cmath>
@@ -55,17 +55,17 @@ __global__ void __launch_bounds__(THREADS)
     static_assert(HELD % VEC<Pack> == 0, "a lane holds whole vectors");
     const int lane_id = threadIdx.x % WARP_SIZE;
     const int64_t row = static_cast<int64_t>(blockIdx.x) * WARPS + threadIdx.x / WARP_SIZE;
-    // The whole warp leaves, and nobody waits for it: there is no barrier.
+    // A warp without a row returns as a whole. No warp waits for it: there is no barrier.
     if (row >= rows) return;
     const float* x_row = x + row * cols;
     float* y_row = y + row * cols;
     alignas(Pack) float x_rmem[HELD];
-    // TODO(1): global -> registers: all of the row, by accesses of type Pack. What lies past the row must count as
-    //   nothing in a maximum and in a sum of exponentials. (~7 lines)
+    // TODO(1): global -> registers: the whole row, by accesses of type Pack. Places past the row must contribute
+    //   nothing to a maximum or to a sum of exponentials. (~7 lines)
     // END TODO(1)
     float sum = 0.0f;
-    // TODO(2): Find the row's maximum and the sum of the exponentials of the distances from it, in every lane. The
-    //   exponentials replace the elements. (~10 lines)
+    // TODO(2): Find the row's maximum and the sum of the exponentials of x - max, in every lane. The exponentials
+    //   replace the elements. (~10 lines)
     // END TODO(2)
     const float scale = 1.0f / sum;
 #pragma unroll
@@ -79,17 +79,17 @@ __global__ void __launch_bounds__(THREADS)
 
 using Kernel = void (*)(const float*, float*, int, int);
 
-// The kernel with the fewest registers that hold a row, of 4, 8, 16 or 32.
+// The kernel with the fewest registers that hold a row: 4, 8, 16 or 32.
 template <typename Pack>
 Kernel kernel_for(int cols) {
-    // TODO(3): Choose HELD by cols: no lane may hold twice what it needs, and the warp must hold the row. (~3 lines)
+    // TODO(3): Choose HELD by cols: the warp must hold the row, and no lane may hold twice what it needs. (~3 lines)
     // END TODO(3)
     return softmax_warp_f32_kernel<Pack, 4>;
 }
 
 KATA_EXPORT void softmax_warp_f32(const float* x, float* y, int rows, int cols, cudaStream_t stream) {
     const int blocks = (rows - 1) / WARPS + 1;
-    // Only where 4 divides cols do all rows start at a multiple of 16 bytes.
+    // All rows start at a multiple of 16 bytes only where cols is a multiple of 4.
     const Kernel kernel = cols % 4 == 0 ? kernel_for<float4>(cols) : kernel_for<float>(cols);
     kernel<<<blocks, THREADS, 0, stream>>>(x, y, rows, cols);
 }

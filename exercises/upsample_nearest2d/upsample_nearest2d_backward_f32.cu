@@ -1,17 +1,18 @@
 // upsample_nearest2d_backward_f32: dx[n, c, iy, ix] = sum of all dy[n, c, oy, ox] whose y is a copy of x[n, c, iy, ix]
 //
 // Shapes     dy: [N, C, OH, OW], dx: [N, C, H, W] f32, contiguous, 16-byte aligned bases, any N >= 0, all others >= 1
-// Technique  a gather: who owns an element of dx knows the rectangle of dy that was made of it; factor 2: 2x2 patches,
-//            two rows of 128 bits per thread
-// New        over upsample_nearest2d_f32: the arrows turn round: several loads for one store, and still no two threads
-//            write one element, so no atomics
-// Bound      memory bandwidth, loads above all: at factor 2 four elements are read for each that is written
+// Technique  a gather: the owner of an element of dx knows the rectangle of dy that belongs to it; factor 2: 2x2
+//            patches, two rows of 128 bits per thread
+// New        over upsample_nearest2d_f32: the data flow is reversed: several loads per store; each element has one
+//            writer, so no atomics
+// Bound      memory bandwidth, mostly loads: at factor 2 four elements are read for each that is written
 #include "kata.cuh"
 #include <cstdint>
 
 constexpr int THREADS = 256;
 
-// Factor 2. Narrow is what one access to dx moves, Wide one access to dy: a row of the same elements' patches.
+// Factor 2. Narrow is what one access to dx moves. Wide is what one access to dy moves: a row of the same elements'
+// patches.
 template <typename Narrow, typename Wide>
 __global__ void __launch_bounds__(THREADS) twice_kernel(
     const float* __restrict__ dy,  // [2 * rows, 2 * W]
@@ -33,7 +34,7 @@ __global__ void __launch_bounds__(THREADS) twice_kernel(
     // END TODO(2)
 }
 
-// Any factor, below 1 too.
+// Any factor, even below 1.
 __global__ void __launch_bounds__(THREADS) any_factor_kernel(
     const float* __restrict__ dy,  // [rows / H * OH, OW]
     float* __restrict__ dx,        // [rows, W]
@@ -44,9 +45,8 @@ __global__ void __launch_bounds__(THREADS) any_factor_kernel(
     const int64_t row = idx / W;
     const int64_t col = idx % W;
     float sum = 0.0f;
-    // TODO(3): Find the rows and the columns of dy that upsampling makes of dx[row, col], and add up what stands there.
-    //   There may be none. Row q of y shows row q * H / OH of x, rounded down, which holds across planes, too.
-    //   (~7 lines)
+    // TODO(3): Find the rows and the columns of dy that hold the copies of dx[row, col], and add these elements. There
+    //   may be no copies. Row q of y shows row q * H / OH of x, rounded down, across planes, too. (~7 lines)
     // END TODO(3)
     dx[idx] = sum;
 }
@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(THREADS) any_factor_kernel(
 KATA_EXPORT void upsample_nearest2d_backward_f32(
     const float* dy, float* dx, int N, int C, int H, int W, int OH, int OW, cudaStream_t stream) {
     if (N == 0) return;  // a grid of no blocks is an invalid launch
-    // Planes follow each other without a gap, and their rows are those of one tall plane.
+    // Planes follow each other without a gap, so their rows form one tall plane.
     const int64_t rows = static_cast<int64_t>(N) * C * H;
     const auto blocks = [rows](int vecs) { return static_cast<int>((rows * vecs - 1) / THREADS + 1); };
     // A row begins at a multiple of 16 bytes only where its length is a whole number of vectors.

@@ -3,15 +3,15 @@
 // Shapes     x: [N, C, H, W], y: [N, C, OH, OW] f16, contiguous, 16-byte aligned bases, any N >= 0, all others >= 1
 // Technique  factor 2: a thread turns four neighbours of x into 2x2 patches, two rows of 128 bits; else: it finds eight
 //            neighbours of a row of y once, and stores them into every row of y that shows the same row of x
-// New        over upsample_nearest2d_f32: twice as many elements per thread, for the same 128 bits a store
-// Bound      memory bandwidth, stores above all: at factor 2 four elements are written for each that is read
+// New        over upsample_nearest2d_f32: twice as many elements per thread, for the same 128 bits per store
+// Bound      memory bandwidth, mostly stores: at factor 2 four elements are written for each that is read
 #include "kata.cuh"
 #include <cstdint>
 #include <cuda_fp16.h>
 
 constexpr int THREADS = 256;
 
-// Factor 2. Narrow is what one access to x moves, Wide one access to y: the same elements, each twice.
+// Factor 2. Narrow is what one access to x moves. Wide is what one access to y moves: the same elements, each twice.
 template <typename Narrow, typename Wide>
 __global__ void __launch_bounds__(THREADS) twice_kernel(
     const half* __restrict__ x,  // [rows, W]
@@ -27,14 +27,14 @@ __global__ void __launch_bounds__(THREADS) twice_kernel(
     const int64_t col = idx % vecs * VEC;
     alignas(Narrow) half x_rmem[VEC];
     alignas(Wide) half y_rmem[2 * VEC];
-    // TODO(1): global -> registers: this thread's VEC elements of x by one access of type Narrow, and each of them
-    //   twice, side by side, into y_rmem. (~6 lines)
+    // TODO(1): global -> registers: this thread's VEC elements of x by one access of type Narrow. Each of them goes
+    //   into y_rmem twice, side by side. (~6 lines)
     // END TODO(1)
     // TODO(2): registers -> global: both rows of the patches by one access of type Wide each. (~3 lines)
     // END TODO(2)
 }
 
-// Any factor, below 1 too. Pack is what one access to y moves.
+// Any factor, even below 1. Pack is what one access to y moves.
 template <typename Pack>
 __global__ void __launch_bounds__(THREADS) any_factor_kernel(
     const half* __restrict__ x,  // [rows, W]
@@ -49,12 +49,12 @@ __global__ void __launch_bounds__(THREADS) any_factor_kernel(
     const int64_t col = idx % vecs * VEC;
     const half* x_row = x + row * W;
     alignas(Pack) half y_rmem[VEC];
-    // TODO(3): global -> registers: for each of the VEC columns of y its element of this row of x. From a
-    //   column to the next the dividend grows by W. A division costs some twenty instructions: do with one for the
-    //   first place and one for the step. (~8 lines)
+    // TODO(3): global -> registers: for each of the VEC columns of y, its element of this row of x. The dividend grows
+    //   by W per column. A division costs some twenty instructions: use one for the first column and one for the step.
+    //   (~8 lines)
     // END TODO(3)
-    // TODO(4): registers -> global: into every row of y that shows this row of x, by one access of type Pack each;
-    //   there may be none. Row q of y shows row q * H / OH of x, rounded down, which holds across planes, too.
+    // TODO(4): registers -> global: store into every row of y that shows this row of x, by one access of type Pack
+    //   each. There may be no such row. Row q of y shows row q * H / OH of x, rounded down, across planes, too.
     //   (~5 lines)
     // END TODO(4)
 }
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(THREADS) any_factor_kernel(
 KATA_EXPORT void upsample_nearest2d_f16(
     const half* x, half* y, int N, int C, int H, int W, int OH, int OW, cudaStream_t stream) {
     if (N == 0) return;  // a grid of no blocks is an invalid launch
-    // Planes follow each other without a gap, and their rows are those of one tall plane.
+    // Planes follow each other without a gap, so their rows form one tall plane.
     const int64_t rows = static_cast<int64_t>(N) * C * H;
     const auto blocks = [rows](int vecs) { return static_cast<int>((rows * vecs - 1) / THREADS + 1); };
     // A row begins at a multiple of 16 bytes only where its length is a whole number of vectors.

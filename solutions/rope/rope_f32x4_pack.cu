@@ -3,7 +3,7 @@
 // Shapes     x, y: [seq_len, hidden] f32, position: [seq_len] i32 in 0..2^17, row-major, contiguous, 16-byte aligned
 //            bases, any seq_len >= 0, any even hidden >= 2
 // Technique  a thread owns four columns in ROWS rows, and loads from all of them before it rotates; 128-bit accesses
-//            where hidden is a multiple of 4 (else row bases are not 16-byte aligned, and pairs go one by one)
+//            where hidden is a multiple of 4 (otherwise rows are not 16-byte aligned, and pairs are moved one by one)
 // New        over rope_f32: half the memory instructions, ROWS independent loads in flight per thread, and stores
 //            marked as streaming
 // Bound      memory bandwidth
@@ -13,10 +13,10 @@
 
 constexpr int THREADS = 256;
 constexpr int VEC = 4;   // columns per thread: two pairs, 16 bytes
-constexpr int ROWS = 8;  // rows per thread: a frequency costs double precision, once for all of them
+constexpr int ROWS = 8;  // rows per thread: one frequency, computed in double precision, serves all of them
 constexpr double TURNS_PER_RADIAN = 0.15915494309189533577;  // 1 / (2 pi)
 
-// An angular frequency in turns per position, as a sum: 48 bits.
+// An angular frequency in turns per position, as a sum of two floats: 48 bits.
 struct Frequency {
     float hi, lo;
 };
@@ -28,12 +28,12 @@ __device__ __forceinline__ Frequency frequency(int pair, double log2_step) {
     return {hi, static_cast<float>(turns - hi)};
 }
 
-// The pair x rotated by position * freq turns. The position is a whole number that float holds.
+// The pair x rotated by position * freq turns. The position is an integer that float represents exactly.
 __device__ __forceinline__ float2 rotate(float2 x, float position, Frequency freq) {
-    // Rounded for sure: fused with the subtraction below it, what is lost here would be counted twice.
+    // Rounded, never fused: fused with the subtraction below, it would count the lost part twice.
     const float product = __fmul_rn(position, freq.hi);
     const float lost = fmaf(position, freq.hi, -product);
-    // The difference is exact. The small parts join what is left of the large one, at most 1/2, and not all of it.
+    // The difference is exact. The small parts are added to the fraction, at most 1/2, and not to the whole product.
     const float turns = product - rintf(product) + fmaf(position, freq.lo, lost);
     float sine, cosine;
     sincospif(2.0f * turns, &sine, &cosine);
@@ -45,9 +45,9 @@ __global__ void __launch_bounds__(THREADS) rope_f32x4_pack_kernel(
     const int* __restrict__ position,  // [seq_len]
     float* __restrict__ y,             // [seq_len, hidden]
     int seq_len, int hidden, double log2_step) {
-    const int vecs = (hidden - 1) / VEC + 1;      // threads to a row; the last may own a single pair
-    const int groups = (seq_len - 1) / ROWS + 1;  // of ROWS rows; the last may have fewer
-    // Threads go along a row, then to the next group of rows. 64-bit: the product need not fit int.
+    const int vecs = (hidden - 1) / VEC + 1;      // threads per row; the last may own a single pair
+    const int groups = (seq_len - 1) / ROWS + 1;  // groups of ROWS rows; the last may have fewer
+    // Threads go along a row, then to the next group of rows. 64-bit: the product may exceed int.
     const int64_t idx = static_cast<int64_t>(blockIdx.x) * THREADS + threadIdx.x;
     if (idx >= static_cast<int64_t>(groups) * vecs) return;
     const int col = idx % vecs * VEC;
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(THREADS) rope_f32x4_pack_kernel(
     float4 x_rmem[ROWS];
     float position_rmem[ROWS];
     // TODO(1): global -> registers: four columns of every row that exists, and its position. No load may wait for
-    //   another, and none for a rotation. (~10 lines)
+    //   another load or for a rotation. (~10 lines)
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) {
         const int64_t row = first_row + r;
@@ -75,8 +75,8 @@ __global__ void __launch_bounds__(THREADS) rope_f32x4_pack_kernel(
         }
     }
     // END TODO(1)
-    // TODO(2): registers -> global: rotate both pairs of every row that exists, and store them the way they came;
-    //   whole vectors as streaming, since nobody reads y again here. (~12 lines)
+    // TODO(2): registers -> global: rotate both pairs of every row that exists, and store them with the width of the
+    //   loads. Store whole vectors as streaming, because this kernel does not read y. (~12 lines)
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) {
         const int64_t row = first_row + r;
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(THREADS) rope_f32x4_pack_kernel(
             const float2 y0 = rotate(make_float2(x_rmem[r].x, x_rmem[r].y), position_rmem[r], freq0);
             const float2 y1 = rotate(make_float2(x_rmem[r].z, x_rmem[r].w), position_rmem[r], freq1);
             float* to = y + row * hidden + col;
-            // Marked as streaming: nobody reads y again here, so it need not stay in the caches.
+            // Marked as streaming: this kernel does not read y, so y need not stay in the caches.
             if (whole) __stcs(reinterpret_cast<float4*>(to), make_float4(y0.x, y0.y, y1.x, y1.y));
             if (!whole) *reinterpret_cast<float2*>(to) = y0;
             if (!whole && second) *reinterpret_cast<float2*>(to + 2) = y1;

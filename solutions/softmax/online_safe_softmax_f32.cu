@@ -1,7 +1,7 @@
 // online_safe_softmax_f32: y[row, col] = exp(x[row, col] - max) / sum of exp(x - max) over the row, in two passes
 //
 // Shapes     x, y: [rows, cols] f32, row-major, contiguous, 16-byte aligned bases, any rows, cols >= 1
-// Technique  one pass keeps a running maximum and a running sum, rescaled when the maximum rises; a second pass writes
+// Technique  one pass keeps a running maximum and a running sum, rescaled when the maximum rises; a second pass stores
 // New        over online_safe_softmax_f32_two_reductions: the block reduces once, in pairs of maximum and sum
 // Bound      memory bandwidth and caches: the row is read twice
 #include "kata.cuh"
@@ -15,18 +15,18 @@ constexpr unsigned FULL_MASK = 0xffffffff;
 static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
 static_assert(WARPS <= WARP_SIZE, "one warp combines the partial results of all warps");
 
-// What is known of some elements of a row: their maximum, and the sum of exp(element - maximum).
+// The maximum of some elements of a row, and their sum of exp(element - maximum).
 struct Partial {
     float max;
     float sum;
 };
 
-// Of no elements at all. The lowest float stands in for -inf, since -inf - -inf is not 0 but nan.
+// The pair of no elements. The lowest float stands in for -inf, because -inf - -inf is nan, not 0.
 __device__ __forceinline__ Partial nothing() {
     return {-FLT_MAX, 0.0f};
 }
 
-// What is known of the elements of both. An element x by itself is {x, 1}.
+// The pair of the elements of both. The pair of a single element x is {x, 1}.
 __device__ __forceinline__ Partial merge(Partial a, Partial b) {
     Partial merged = nothing();
     merged.max = fmaxf(a.max, b.max);
@@ -52,8 +52,8 @@ __device__ __forceinline__ Partial block_reduce(Partial value, Partial* partial_
     const int warp_id = threadIdx.x / WARP_SIZE;
     const int lane_id = threadIdx.x % WARP_SIZE;
     value = warp_reduce(value);
-    // TODO(2): registers -> shared -> registers: one partial result per warp, then all of them merged in every warp. A
-    //   lane that no warp stands for must bring nothing, and must not read shared memory. (~4 lines)
+    // TODO(2): registers -> shared -> registers: one partial result per warp. Every warp then merges all of them. Lanes
+    //   at or past WARPS contribute nothing() and do not read shared memory. (~4 lines)
     if (lane_id == 0) partial_smem[warp_id] = value;
     // Every warp reads what all the other warps wrote.
     __syncthreads();
@@ -69,12 +69,12 @@ __global__ void __launch_bounds__(THREADS)
     const float* x_row = x + static_cast<int64_t>(blockIdx.x) * cols;
     float* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
     Partial row = nothing();
-    // TODO(3): In one pass over this thread's share of the row, keep maximum and sum up to date element by element;
-    //   then give every thread the pair of the whole row. (~2 lines)
+    // TODO(3): In one pass over this thread's share of the row, update maximum and sum with each element. Then give
+    //   every thread the pair of the whole row. (~2 lines)
     for (int64_t col = tid; col < cols; col += THREADS) row = merge(row, {x_row[col], 1.0f});
     row = block_reduce(row, partial_smem);
     // END TODO(3)
-    // TODO(4): Write every column of the row once. Divide once a row, not once an element. (~2 lines)
+    // TODO(4): Write every column of the row once. Divide once per row, not once per element. (~2 lines)
     const float scale = 1.0f / row.sum;
     for (int64_t col = tid; col < cols; col += THREADS) y_row[col] = __expf(x_row[col] - row.max) * scale;
     // END TODO(4)

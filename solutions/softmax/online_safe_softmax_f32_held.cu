@@ -1,9 +1,10 @@
 // online_safe_softmax_f32_held: y[row, col] = exp(x[row, col] - max) / sum of exp(x - max) over the row, in registers
 //
 // Shapes     x, y: [rows, cols] f32, row-major, contiguous, 16-byte aligned bases, any rows, cols >= 1
-// Technique  up to 32 floats of the row in registers of each thread, its own maximum and sum, one merge over the block
-// New        over online_safe_softmax_f32: the row comes from memory once, up to 16384 columns, and an element costs
-//            one exponential: a thread rescales at the end what it took relative to its own maximum
+// Technique  each thread holds up to 32 floats of the row in registers, with its own maximum and sum; one merge over
+//            the block
+// New        over online_safe_softmax_f32: up to 16384 columns come from memory once; one exponential per element,
+//            because a thread rescales once, at the end
 // Bound      memory bandwidth, and memory instructions: a warp's access is 128 bytes
 #include "kata.cuh"
 #include <algorithm>
@@ -19,18 +20,18 @@ constexpr unsigned FULL_MASK = 0xffffffff;
 static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
 static_assert(WARPS <= WARP_SIZE, "one warp combines the partial results of all warps");
 
-// What is known of some elements of a row: their maximum, and the sum of exp(element - maximum).
+// The maximum of some elements of a row, and their sum of exp(element - maximum).
 struct Partial {
     float max;
     float sum;
 };
 
-// Of no elements at all. The lowest float stands in for -inf, since -inf - -inf is not 0 but nan.
+// The pair of no elements. The lowest float stands in for -inf, because -inf - -inf is nan, not 0.
 __device__ __forceinline__ Partial nothing() {
     return {-FLT_MAX, 0.0f};
 }
 
-// What is known of the elements of both. An element x by itself is {x, 1}.
+// The pair of the elements of both. The pair of a single element x is {x, 1}.
 __device__ __forceinline__ Partial merge(Partial a, Partial b) {
     Partial merged = nothing();
     merged.max = fmaxf(a.max, b.max);
@@ -61,7 +62,7 @@ __device__ __forceinline__ Partial block_reduce(Partial value, Partial* partial_
     return value;
 }
 
-// Two blocks per SM: 64 registers a thread at most, and one block loads while the other computes.
+// Two blocks per SM: at most 64 registers per thread, and one block loads while the other computes.
 __global__ void __launch_bounds__(THREADS, 2)
     online_safe_softmax_f32_held_kernel(const float* __restrict__ x, float* __restrict__ y, int cols) {
     __shared__ Partial partial_smem[WARPS];
@@ -70,9 +71,9 @@ __global__ void __launch_bounds__(THREADS, 2)
     const float* x_row = x + static_cast<int64_t>(blockIdx.x) * cols;
     float* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
     float x_rmem[HELD];
-    // TODO(1): global -> registers: HELD elements per thread, neighbouring threads on neighbouring columns. What lies
-    //   past the row must count as nothing in a maximum and in a sum of exponentials. Every index into x_rmem must be
-    //   known once the loop is unrolled. (~5 lines)
+    // TODO(1): global -> registers: HELD elements per thread, neighbouring threads on neighbouring columns. Places past
+    //   the row must contribute nothing to a maximum or to a sum of exponentials. Every index into x_rmem must be known
+    //   once the loop is unrolled. (~5 lines)
 #pragma unroll
     for (int i = 0; i < HELD; ++i) {
         const int col = i * threads + tid;
@@ -80,25 +81,25 @@ __global__ void __launch_bounds__(THREADS, 2)
     }
     // END TODO(1)
     Partial row = nothing();
-    // TODO(2): Find the maximum of what this thread holds. No maximum may be below the lowest float. (~2 lines)
+    // TODO(2): Find the maximum of what this thread holds. It must not be below the lowest float. (~2 lines)
 #pragma unroll
     for (int i = 0; i < HELD; ++i) row.max = fmaxf(row.max, x_rmem[i]);
     // END TODO(2)
     const float held_max = row.max;
-    // TODO(3): Turn each register into its exponential, relative to this thread's maximum, for no other is known yet,
-    //   and find their sum. (~5 lines)
+    // TODO(3): Replace each register by its exponential relative to this thread's maximum; the row's is not known yet.
+    //   Find their sum. (~5 lines)
 #pragma unroll
     for (int i = 0; i < HELD; ++i) {
         x_rmem[i] = __expf(x_rmem[i] - held_max);
         row.sum += x_rmem[i];
     }
     // END TODO(3)
-    // What no register holds of a row is taken element by element.
+    // The columns that no register holds are added one by one.
     for (int64_t col = HELD * threads + tid; col < cols; col += threads) row = merge(row, {x_row[col], 1.0f});
     row = block_reduce(row, partial_smem);
     const float scale = 1.0f / row.sum;
-    // TODO(4): registers -> global: bring the exponentials from this thread's maximum to the row's with one factor for
-    //   all of them, and store them; nothing past the row. (~6 lines)
+    // TODO(4): registers -> global: rescale the exponentials from this thread's maximum to the row's with one common
+    //   factor, and store them. Store nothing past the row. (~6 lines)
     const float held_scale = __expf(held_max - row.max) * scale;
 #pragma unroll
     for (int i = 0; i < HELD; ++i) {

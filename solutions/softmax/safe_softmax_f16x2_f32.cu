@@ -1,7 +1,8 @@
-// safe_softmax_f16x2_f32: y[row, col] = exp(x[row, col] - max) / sum of exp(x - max) over the row, two halves an access
+// safe_softmax_f16x2_f32: y[row, col] = exp(x[row, col] - max) / sum of exp(x - max) over the row, two halves per
+// access
 //
 // Shapes     x, y: [rows, cols] f16, row-major, contiguous, 16-byte aligned bases, any rows, cols >= 1
-// Technique  32-bit loads and stores along the row where cols is even; else one half at a time
+// Technique  32-bit loads and stores along the row where cols is even, otherwise one half at a time
 // New        over safe_softmax_f16_f32: one access moves two halves, as many bytes as a float
 // Bound      memory bandwidth and caches: the row is read three times
 #include "kata.cuh"
@@ -32,7 +33,7 @@ __device__ __forceinline__ float warp_reduce(float value, Op op) {
     return value;
 }
 
-// The threads' values combined by op, in every thread; neutral changes nothing. All threads must call it together.
+// The threads' values combined by op, in every thread. op(neutral, x) is x. All threads must call it together.
 template <typename Op>
 __device__ __forceinline__ float block_reduce(float value, float neutral, float* partial_smem, Op op) {
     const int warp_id = threadIdx.x / WARP_SIZE;
@@ -83,8 +84,8 @@ __global__ void __launch_bounds__(THREADS)
     half* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
     constexpr int STEP = THREADS * VEC<Pack>;
     float x_rmem[VEC<Pack>];
-    // TODO(3): Find the row's maximum and then the sum of its exponentials, VEC neighbours at a time, the threads of a
-    //   warp on neighbouring vectors. (~12 lines)
+    // TODO(3): Find the row's maximum and then the sum of its exponentials, VEC neighbours at a time. The threads of a
+    //   warp take neighbouring vectors. (~12 lines)
     float max = -INFINITY;
     for (int64_t col = tid * VEC<Pack>; col < cols; col += STEP) {
         load<Pack>(x_rmem, x_row + col);

@@ -31,14 +31,14 @@ __device__ __forceinline__ float warp_reduce(float value, Op op) {
     return value;
 }
 
-// The threads' values combined by op, in every thread; neutral changes nothing. All threads must call it together.
+// The threads' values combined by op, in every thread. op(neutral, x) is x. All threads must call it together.
 template <typename Op>
 __device__ __forceinline__ float block_reduce(float value, float neutral, float* partial_smem, Op op) {
     const int warp_id = threadIdx.x / WARP_SIZE;
     const int lane_id = threadIdx.x % WARP_SIZE;
     value = warp_reduce(value, op);
-    // TODO(1): registers -> shared -> registers, as for one sum; but this is called twice with the same partial_smem.
-    //   No warp may overwrite a partial result that another still needs, or read one not yet written. (~4 lines)
+    // TODO(1): registers -> shared -> registers, as for one sum, but called twice with the same partial_smem. No warp
+    //   may overwrite a partial result that another warp still needs, or read one before it is written. (~4 lines)
     // A slow warp may still read the partial results of the call before.
     __syncthreads();
     if (lane_id == 0) partial_smem[warp_id] = value;
@@ -55,18 +55,18 @@ __global__ void __launch_bounds__(THREADS)
     const int tid = threadIdx.x;
     const float* x_row = x + static_cast<int64_t>(blockIdx.x) * cols;
     float* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
-    // TODO(2): Find the row's maximum, known to every thread. Start from what no element can be below: cols may be less
+    // TODO(2): Find the row's maximum, in every thread. Start from a value that no element is below: cols may be less
     //   than THREADS, and elements may be -inf. (~3 lines)
     float max = -INFINITY;
     for (int64_t col = tid; col < cols; col += THREADS) max = fmaxf(max, x_row[col]);
     max = block_reduce(max, -INFINITY, partial_smem, Max());
     // END TODO(2)
-    // TODO(3): Sum the exponentials of the distances from the maximum, over all threads. (~3 lines)
+    // TODO(3): Sum the exponentials of x - max over all threads. (~3 lines)
     float sum = 0.0f;
     for (int64_t col = tid; col < cols; col += THREADS) sum += __expf(x_row[col] - max);
     sum = block_reduce(sum, 0.0f, partial_smem, Add());
     // END TODO(3)
-    // TODO(4): Write every column of the row once. Divide once a row, not once an element. (~2 lines)
+    // TODO(4): Write every column of the row once. Divide once per row, not once per element. (~2 lines)
     const float scale = 1.0f / sum;
     for (int64_t col = tid; col < cols; col += THREADS) y_row[col] = __expf(x_row[col] - max) * scale;
     // END TODO(4)

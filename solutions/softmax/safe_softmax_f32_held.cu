@@ -1,8 +1,8 @@
 // safe_softmax_f32_held: y[row, col] = exp(x[row, col] - max) / sum of exp(x - max) over the row, the row in registers
 //
 // Shapes     x, y: [rows, cols] f32, row-major, contiguous, 16-byte aligned bases, any rows, cols >= 1
-// Technique  up to 32 floats of the row in registers of each thread, all three passes over registers
-// New        over safe_softmax_f32: the row comes from memory once, up to 16384 columns; only the rest of it again
+// Technique  each thread holds up to 32 floats of the row in registers; all three passes are over registers
+// New        over safe_softmax_f32: up to 16384 columns come from memory once; only columns past them are read again
 // Bound      memory bandwidth, and memory instructions: a warp's access is 128 bytes
 #include "kata.cuh"
 #include <algorithm>
@@ -33,7 +33,7 @@ __device__ __forceinline__ float warp_reduce(float value, Op op) {
     return value;
 }
 
-// The threads' values combined by op, in every thread; neutral changes nothing. All threads must call it together.
+// The threads' values combined by op, in every thread. op(neutral, x) is x. All threads must call it together.
 template <typename Op>
 __device__ __forceinline__ float block_reduce(float value, float neutral, float* partial_smem, Op op) {
     const int warp_id = threadIdx.x / WARP_SIZE;
@@ -48,7 +48,7 @@ __device__ __forceinline__ float block_reduce(float value, float neutral, float*
     return value;
 }
 
-// Two blocks per SM: 64 registers a thread at most, and one block loads while the other computes.
+// Two blocks per SM: at most 64 registers per thread, and one block loads while the other computes.
 __global__ void __launch_bounds__(THREADS, 2)
     safe_softmax_f32_held_kernel(const float* __restrict__ x, float* __restrict__ y, int cols) {
     __shared__ float partial_smem[WARPS];
@@ -58,9 +58,9 @@ __global__ void __launch_bounds__(THREADS, 2)
     const float* x_row = x + static_cast<int64_t>(blockIdx.x) * cols;
     float* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
     float x_rmem[HELD];
-    // TODO(1): global -> registers: HELD elements per thread, neighbouring threads on neighbouring columns. What lies
-    //   past the row must count as nothing in a maximum and in a sum of exponentials. Every index into x_rmem must be
-    //   known once the loop is unrolled. (~5 lines)
+    // TODO(1): global -> registers: HELD elements per thread, neighbouring threads on neighbouring columns. Places past
+    //   the row must contribute nothing to a maximum or to a sum of exponentials. Every index into x_rmem must be known
+    //   once the loop is unrolled. (~5 lines)
 #pragma unroll
     for (int i = 0; i < HELD; ++i) {
         const int col = i * threads + tid;
@@ -68,16 +68,16 @@ __global__ void __launch_bounds__(THREADS, 2)
     }
     // END TODO(1)
     float max = -INFINITY;
-    // TODO(2): Find the row's maximum: first over the registers, then over the columns from rest on, which a long row
-    //   has and a short one has not. (~4 lines)
+    // TODO(2): Find the row's maximum, first over the registers, then over the columns from rest on, which only a long
+    //   row has. (~4 lines)
 #pragma unroll
     for (int i = 0; i < HELD; ++i) max = fmaxf(max, x_rmem[i]);
     for (int64_t col = rest + tid; col < cols; col += threads) max = fmaxf(max, x_row[col]);
     max = block_reduce(max, -INFINITY, partial_smem, Max());
     // END TODO(2)
     float sum = 0.0f;
-    // TODO(3): Sum the exponentials of the distances from the maximum, and keep those of the registers: none of them
-    //   need be computed again. (~7 lines)
+    // TODO(3): Sum the exponentials of x - max. Keep those of the registers, so that none of them is computed again.
+    //   (~7 lines)
 #pragma unroll
     for (int i = 0; i < HELD; ++i) {
         x_rmem[i] = __expf(x_rmem[i] - max);
@@ -87,8 +87,8 @@ __global__ void __launch_bounds__(THREADS, 2)
     sum = block_reduce(sum, 0.0f, partial_smem, Add());
     // END TODO(3)
     const float scale = 1.0f / sum;
-    // TODO(4): registers -> global: store what the registers hold, nothing past the row; then write the columns from
-    //   rest on. (~6 lines)
+    // TODO(4): registers -> global: store what the registers hold, and nothing past the row. Then write the columns
+    //   from rest on. (~6 lines)
 #pragma unroll
     for (int i = 0; i < HELD; ++i) {
         const int col = i * threads + tid;

@@ -2,7 +2,7 @@
 //
 // Shapes     x, y: [rows, cols] f32, row-major, contiguous, 16-byte aligned bases, any rows, cols >= 1
 // Technique  128-bit loads of up to 32 floats per thread, all three passes over registers, 128-bit stores
-// New        over safe_softmax_f32_held: a quarter of the memory instructions; the rows' alignment decides about the
+// New        over safe_softmax_f32_held: a quarter of the memory instructions; the alignment of the rows decides on the
 //            vector
 // Bound      memory bandwidth
 #include "kata.cuh"
@@ -34,7 +34,7 @@ __device__ __forceinline__ float warp_reduce(float value, Op op) {
     return value;
 }
 
-// The threads' values combined by op, in every thread; neutral changes nothing. All threads must call it together.
+// The threads' values combined by op, in every thread. op(neutral, x) is x. All threads must call it together.
 template <typename Op>
 __device__ __forceinline__ float block_reduce(float value, float neutral, float* partial_smem, Op op) {
     const int warp_id = threadIdx.x / WARP_SIZE;
@@ -66,7 +66,7 @@ __device__ __forceinline__ void store(float* to, const float* from_rmem) {
     *reinterpret_cast<Pack*>(to) = *reinterpret_cast<const Pack*>(from_rmem);
 }
 
-// Two blocks per SM: 64 registers a thread at most, and one block loads while the other computes.
+// Two blocks per SM: at most 64 registers per thread, and one block loads while the other computes.
 template <typename Pack>
 __global__ void __launch_bounds__(THREADS, 2)
     safe_softmax_f32x4_kernel(const float* __restrict__ x, float* __restrict__ y, int cols) {
@@ -77,8 +77,8 @@ __global__ void __launch_bounds__(THREADS, 2)
     const float* x_row = x + static_cast<int64_t>(blockIdx.x) * cols;
     float* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
     alignas(Pack) float x_rmem[HELD];
-    // TODO(1): global -> registers: HELD elements per thread, VEC by one access of type Pack, neighbouring threads on
-    //   neighbouring vectors. What lies past the row must count as nothing in a maximum and in a sum of exponentials.
+    // TODO(1): global -> registers: HELD elements per thread, VEC per access of type Pack, neighbouring threads on
+    //   neighbouring vectors. Places past the row must contribute nothing to a maximum or to a sum of exponentials.
     //   Every index into x_rmem must be known once the loop is unrolled. (~7 lines)
 #pragma unroll
     for (float& value : x_rmem) value = -INFINITY;
@@ -89,16 +89,16 @@ __global__ void __launch_bounds__(THREADS, 2)
     }
     // END TODO(1)
     float max = -INFINITY;
-    // TODO(2): Find the row's maximum: first over the registers, then over the columns from rest on, which a long row
-    //   has and a short one has not. (~4 lines)
+    // TODO(2): Find the row's maximum, first over the registers, then over the columns from rest on, which only a long
+    //   row has. (~4 lines)
 #pragma unroll
     for (int i = 0; i < HELD; ++i) max = fmaxf(max, x_rmem[i]);
     for (int64_t col = rest + tid; col < cols; col += threads) max = fmaxf(max, x_row[col]);
     max = block_reduce(max, -INFINITY, partial_smem, Max());
     // END TODO(2)
     float sum = 0.0f;
-    // TODO(3): Sum the exponentials of the distances from the maximum, and keep those of the registers: none of them
-    //   need be computed again. (~7 lines)
+    // TODO(3): Sum the exponentials of x - max. Keep those of the registers, so that none of them is computed again.
+    //   (~7 lines)
 #pragma unroll
     for (int i = 0; i < HELD; ++i) {
         x_rmem[i] = __expf(x_rmem[i] - max);
@@ -108,8 +108,8 @@ __global__ void __launch_bounds__(THREADS, 2)
     sum = block_reduce(sum, 0.0f, partial_smem, Add());
     // END TODO(3)
     const float scale = 1.0f / sum;
-    // TODO(4): registers -> global: store what the registers hold with accesses of type Pack, nothing past the row;
-    //   then write the columns from rest on. (~8 lines)
+    // TODO(4): registers -> global: store what the registers hold with accesses of type Pack, and nothing past the row.
+    //   Then write the columns from rest on. (~8 lines)
 #pragma unroll
     for (int i = 0; i < HELD; i += VEC<Pack>) {
         const int col = i * threads + tid * VEC<Pack>;
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(THREADS, 2)
 KATA_EXPORT void safe_softmax_f32x4(const float* x, float* y, int rows, int cols, cudaStream_t stream) {
     // One block per row, of just enough warps to hold the row, WARPS at most.
     const int warps = std::min((cols - 1) / (WARP_SIZE * HELD) + 1, WARPS);
-    // Only where 4 divides cols do all rows start at a multiple of 16 bytes.
+    // All rows start at a multiple of 16 bytes only where cols is a multiple of 4.
     const auto kernel = cols % 4 == 0 ? safe_softmax_f32x4_kernel<float4> : safe_softmax_f32x4_kernel<float>;
     kernel<<<rows, warps * WARP_SIZE, 0, stream>>>(x, y, cols);
 }

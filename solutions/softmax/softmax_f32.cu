@@ -3,7 +3,7 @@
 // Shapes     x, y: [rows, cols] f32, row-major, contiguous, 16-byte aligned bases, any rows, cols >= 1, |x| <= 20 or
 //            -inf
 // Technique  the block's threads stride along the row: one pass sums the exponentials, a second writes the quotients
-// New        over block_all_reduce_f32_f32: a sum for every row, and all threads of the block need it
+// New        over block_all_reduce_f32_f32: one sum per row, and every thread of the block needs it
 // Bound      memory bandwidth and caches: the row is read twice
 #include "kata.cuh"
 #include <cstdint>
@@ -29,12 +29,12 @@ __device__ __forceinline__ float block_reduce_sum(float sum, float* partial_smem
     const int lane_id = threadIdx.x % WARP_SIZE;
     sum = warp_reduce_sum(sum);
     // TODO(1): registers -> shared -> registers: one partial sum per warp, and then all of them in every warp. No
-    //   partial sum may be read before it has been written, and every thread must leave with the block's sum.
-    //   (~4 lines)
+    //   thread may read a partial sum before it is written. Every thread must return the block's sum. (~4 lines)
     if (lane_id == 0) partial_smem[warp_id] = sum;
     // Every warp reads what all the other warps wrote.
     __syncthreads();
-    // Each warp adds all WARPS partial sums: dearer than one warp doing it, but nobody has to be told the result.
+    // Each warp adds all WARPS partial sums. That is more work than one warp's sum, but needs no second barrier to
+    // broadcast it.
     sum = warp_reduce_sum(lane_id < WARPS ? partial_smem[lane_id] : 0.0f);
     // END TODO(1)
     return sum;
@@ -48,12 +48,13 @@ __global__ void __launch_bounds__(THREADS)
     float* y_row = y + static_cast<int64_t>(blockIdx.x) * cols;
     float sum = 0.0f;
     // TODO(2): Each thread sums the exponentials of its share of the row. The THREADS threads together must cover every
-    //   column once, coalesced, whether cols is below THREADS or near 2^31: col must not wrap on its way out. (~1 line)
-    // col is 64-bit: its last value lies up to THREADS past cols, which itself fits int.
+    //   column once, coalesced, whether cols is below THREADS or near 2^31. col must not overflow past the end of the
+    //   row. (~1 line)
+    // col is 64-bit: its last value is up to THREADS past cols, and cols itself fits int.
     for (int64_t col = tid; col < cols; col += THREADS) sum += __expf(x_row[col]);
     // END TODO(2)
-    // TODO(3): Write every column of the row once: its exponential over the row's sum, which takes all threads to find.
-    //   Divide once a row, not once an element. (~2 lines)
+    // TODO(3): Write every column of the row once: its exponential divided by the row's sum, which needs all threads.
+    //   Divide once per row, not once per element. (~2 lines)
     const float scale = 1.0f / block_reduce_sum(sum, partial_smem);
     for (int64_t col = tid; col < cols; col += THREADS) y_row[col] = __expf(x_row[col]) * scale;
     // END TODO(3)

@@ -1,9 +1,9 @@
 // softmax_backward_split_f32: dx[row, col] = y[row, col] * (dy[row, col] - sum of y * dy over the row)
 //
 // Shapes     y, dy, dx: [rows, cols] f32, row-major, contiguous, 16-byte aligned bases, any rows, cols >= 1
-// Technique  the blocks that share a row hold all of it in their shared memory, and tell each other their sums
-// New        over softmax_backward_f32: a row longer than one SM's shared memory is read once, by several SMs; while a
-//            block waits for the others' sums, its loads of the next row are on their way
+// Technique  the blocks that share a row hold all of it in their shared memory, and exchange their sums
+// New        over softmax_backward_f32: several SMs read a row longer than one SM's shared memory once; while a block
+//            waits for the others' sums, its loads of the next row are in flight
 // Bound      memory bandwidth
 #include "kata.cuh"
 #include <algorithm>
@@ -40,8 +40,8 @@ __device__ __forceinline__ float block_reduce_sum(float sum, float* partial_smem
     return sum;
 }
 
-// What one block tells the others of its row: the number of the row among those that it has worked on, from 1 on, and
-// its sum. 8 bytes, written and read by one access: never half old and half new.
+// A block's message to the other blocks of its row: the row's number among those the block has worked on, counted from
+// 1, and its sum. 8 bytes, written and read by one access, so it is never half old and half new.
 using Message = unsigned long long;
 
 __device__ __forceinline__ Message pack_message(unsigned round, float sum) {
@@ -51,7 +51,7 @@ __device__ __forceinline__ Message pack_message(unsigned round, float sum) {
 // Waits for the message of this round, and returns its sum.
 __device__ __forceinline__ float wait_for_sum(const volatile Message* message, unsigned round) {
     Message seen = 0;
-    // TODO(1): Look again and again, until the message is this round's. (~3 lines)
+    // TODO(1): Read again and again until the message is this round's. (~3 lines)
     do {
         seen = *message;
     } while (seen >> 32 != round);
@@ -76,13 +76,14 @@ __device__ __forceinline__ void store(float* to, const float* from_rmem) {
     *reinterpret_cast<Pack*>(to) = *reinterpret_cast<const Pack*>(from_rmem);
 }
 
-// registers -> global: to[0..VEC-1], the first to leave the caches: nobody reads it here
+// registers -> global: to[0..VEC-1], never read here: the caches evict it first
 template <typename Pack>
 __device__ __forceinline__ void stream(float* to, const float* from_rmem) {
     __stcs(reinterpret_cast<Pack*>(to), *reinterpret_cast<const Pack*>(from_rmem));
 }
 
-// global -> registers: BATCH columns of y and of dy per thread, from column begin of a share of cols on; 0 past it.
+// global -> registers: BATCH columns of y and of dy per thread, from column begin of a share of cols columns; 0 past
+// it.
 template <typename Pack>
 __device__ __forceinline__ void load_batch(
     float* y_rmem, float* dy_rmem, const float* y_share, const float* dy_share, int begin, int cols) {
@@ -98,8 +99,9 @@ __device__ __forceinline__ void load_batch(
     }
 }
 
-// Each row belongs to blocks_per_row neighbouring blocks, and each of these has a share of so many columns, of which
-// shared memory has room for held, of both tensors. Both are multiples of VEC. All blocks must be resident at once.
+// Each row belongs to blocks_per_row neighbouring blocks. Each of them has a share of the columns, and its shared
+// memory has room for held of them, of both tensors. Both numbers are multiples of VEC. All blocks must be resident at
+// once.
 template <typename Pack>
 __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) softmax_backward_split_f32_kernel(
     const float* __restrict__ y, const float* __restrict__ dy, float* __restrict__ dx,
@@ -126,9 +128,9 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) softmax_backward_split
         ++round;
         float sum = 0.0f;
         for (int begin = 0; begin < mine; begin += BATCH * threads) {
-            // The first batch is on its way since the row before.
+            // The first batch is in flight since the row before.
             if (begin > 0) load_batch<Pack>(y_rmem, dy_rmem, y_share, dy_share, begin, mine);
-            // TODO(2): registers -> shared, as far as there is room; and the products join the sum. (~10 lines)
+            // TODO(2): registers -> shared, as far as there is room. Add the products to the sum. (~10 lines)
 #pragma unroll
             for (int i = 0; i < BATCH; i += VEC<Pack>) {
                 const int col = begin + i * threads + tid * VEC<Pack>;
@@ -142,19 +144,19 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) softmax_backward_split
             // END TODO(2)
         }
         sum = block_reduce_sum(sum, partial_smem);
-        // TODO(3): Tell the other blocks of the row this block's sum. A block may be a round ahead of another, which may
-        //   still wait for the messages of the round before: these must not be overwritten. Others look
-        //   for it while it is stored: by an access that may meet theirs, an atomic. (~3 lines)
-        // Two rounds ahead it cannot be: it waits for the other's message of the round between.
+        // TODO(3): Send this block's sum to the other blocks of the row. A block may be one round ahead of another,
+        //   which may still wait for the messages of the round before: do not overwrite these. The store may meet
+        //   another block's read of the same message, so it must be an atomic. (~3 lines)
+        // It cannot be two rounds ahead: it waits for the other's message of the round in between.
         Message* row_messages = messages + round % 2 * gridDim.x + blockIdx.x - rank;
-        // An atomic, so that the 8 bytes are one strong access: a plain store would race with those who look for it.
-        // The message is all that they need, so no fence stands before it.
+        // An atomic makes the 8 bytes one strong access. A plain store would race with the blocks that read it. The
+        // message is all that they need, so no fence comes before it.
         if (tid == 0) atomicExch(row_messages + rank, pack_message(round, sum));
         // END TODO(3)
-        // These take as long as the messages do.
+        // These loads take as long as the messages do.
         if (row + step < rows)
             load_batch<Pack>(y_rmem, dy_rmem, y_share + int64_t{step} * cols, dy_share + int64_t{step} * cols, 0, mine);
-        // TODO(4): The sum over the row, in every thread: each of its messages is waited for by one. (~4 lines)
+        // TODO(4): The sum over the row, in every thread. One thread waits for each of the row's messages. (~4 lines)
         sum = 0.0f;
         for (int block = tid; block < blocks_per_row; block += threads)
             sum += wait_for_sum(row_messages + block, round);
@@ -174,7 +176,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) softmax_backward_split
 
 KATA_EXPORT void softmax_backward_split_f32(
     const float* y, const float* dy, float* dx, int rows, int cols, cudaStream_t stream) {
-    // Only where 4 divides cols do all rows start at a multiple of 16 bytes.
+    // All rows start at a multiple of 16 bytes only where cols is a multiple of 4.
     const auto kernel =
         cols % 4 == 0 ? softmax_backward_split_f32_kernel<float4> : softmax_backward_split_f32_kernel<float>;
     int device = 0, sms = 0, sm_bytes = 0, reserved_bytes = 0;
@@ -182,20 +184,21 @@ KATA_EXPORT void softmax_backward_split_f32(
     cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
     cudaDeviceGetAttribute(&sm_bytes, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device);
     cudaDeviceGetAttribute(&reserved_bytes, cudaDevAttrReservedSharedMemoryPerBlock, device);
-    // Of a block's part of an SM's shared memory the system and partial_smem take theirs; the rest is for both tensors.
+    // The system and partial_smem take their parts of a block's share of the SM's shared memory. Both tensors get the
+    // rest.
     const int block_bytes = sm_bytes / BLOCKS_PER_SM - reserved_bytes - WARPS * static_cast<int>(sizeof(float));
     const int room = block_bytes / static_cast<int>(2 * sizeof(float4)) * 4;
-    // As many blocks as hold the row, and no more than there are: then a share is longer than held.
+    // As many blocks as hold the row, but at most as many as there are. In that case a share is longer than held.
     int blocks_per_row = std::min((cols - 1) / room + 1, sms * BLOCKS_PER_SM);
     int share = ((cols - 1) / blocks_per_row / 4 + 1) * 4;
     int held = std::min(share, room);
     const int threads = std::min((share - 1) / (WARP_SIZE * SHARE) + 1, WARPS) * WARP_SIZE;
     const int smem_bytes = 2 * held * static_cast<int>(sizeof(float));
-    // A launch gets no more than 48 KB of dynamic shared memory unless the kernel was given leave.
+    // Without this attribute a launch gets at most 48 KB of dynamic shared memory.
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, smem_bytes);
     int blocks = 0;
-    // TODO(5): Blocks wait for one another, so all must be resident at once. As many rows at a time as fit the device,
-    //   and no more than there are. (~4 lines)
+    // TODO(5): Blocks wait for one another, so all must be resident at once. Work on as many rows at a time as fit on
+    //   the device, but at most as many as there are. (~4 lines)
     int blocks_per_sm = 0;
     cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_per_sm, kernel, threads, smem_bytes);
     blocks = std::min(sms * blocks_per_sm / blocks_per_row, rows) * blocks_per_row;
@@ -203,7 +206,7 @@ KATA_EXPORT void softmax_backward_split_f32(
     Message* messages = nullptr;
     cudaMallocAsync(&messages, 2 * blocks * sizeof(Message), stream);
     cudaMemsetAsync(messages, 0, 2 * blocks * sizeof(Message), stream);
-    // <<<...>>> promises nothing about blocks being resident together; this launch does, or fails.
+    // <<<...>>> does not promise that all blocks are resident together. This launch does, or it fails.
     void* arguments[] = {&y, &dy, &dx, &messages, &rows, &cols, &blocks_per_row, &share, &held};
     cudaLaunchCooperativeKernel(kernel, blocks, threads, arguments, smem_bytes, stream);
     cudaFreeAsync(messages, stream);
