@@ -279,7 +279,7 @@ def test_bench_without_a_gpu_says_so(clone: Path) -> None:
     if find_gpu() is not None:
         pytest.skip("there is a GPU")
     done = run(clone, "-m", "grader", "bench", "elementwise_f32", "--solutions")
-    assert done.returncode == 2 and has(done.stderr, "kata: ", "speed", "NVIDIA GPU")
+    assert done.returncode == 2 and has(done.stderr, "kata: ", "kata bench", "NVIDIA GPU")
     assert "--device" not in done.stderr
     assert has(run(clone, "-m", "grader", "bench", "nothing").stderr, "no kata", "nothing")
     assert has(run(clone, "-m", "grader", "bench", "nms_f32").stderr, "baseline")
@@ -379,7 +379,7 @@ def test_each_command_is_found_in_the_module_that_adds_it() -> None:
 def test_a_file_that_is_not_there_is_no_grade(clone: Path) -> None:
     for command in ("grade", "bench", "ptx"):
         done = run(clone, "-m", "grader", command, "elementwise_f32", "--file", "nowhere.cu")
-        assert (done.returncode, done.stdout) == (2, "") and has(done.stderr, "nowhere.cu", "no file")
+        assert (done.returncode, done.stdout) == (2, "") and has(done.stderr, "nowhere.cu", "not a file")
 
 
 def test_a_reset_is_advised_only_of_the_file_that_it_writes(clone: Path) -> None:

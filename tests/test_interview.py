@@ -610,7 +610,7 @@ def test_an_interview_that_is_abandoned_leaves_the_file_and_room_for_another(clo
         (["--kata", "elementwise"], 2, ["--kata", "one kata", "'elementwise'"]),
         (["--kata", EASY, "--level", "hard"], 2, [EASY, "easy", "family elementwise"]),
         (["--family", "nothing"], 2, ["family", "'nothing'"]),
-        (["--level", "easy", "--family", "sgemv"], 2, ["(easy sgemv)", "none"]),
+        (["--level", "easy", "--family", "sgemv"], 2, ["(easy sgemv)", "no kata"]),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence(pristine: Path, arguments: list[str], code: int, said: list[str]) -> None:

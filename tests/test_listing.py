@@ -123,7 +123,7 @@ def test_what_does_not_compile_is_said_as_by_a_grade(clone: Path) -> None:
     [
         (["ptx", "elementwise_f32", "--arch", "hopper"], ["--arch", "sm_80", "sm_90a", "'hopper'"]),
         (["ptx", "elementwise"], ["one kata"]),
-        (["ptx", "elementwise_f32", "--file", "nowhere.cu"], ["nowhere.cu", "no file"]),
+        (["ptx", "elementwise_f32", "--file", "nowhere.cu"], ["nowhere.cu", "not a file"]),
     ],
 )
 def test_a_wrong_command_is_one_sentence(clone: Path, arguments: list[str], said: list[str]) -> None:

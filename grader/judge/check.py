@@ -53,7 +53,7 @@ class SearchBudget:
     large: int = 0  # how many of the spec's large shapes
     work_limit: int = 4_000_000  # of one case; what the spec names is tried all the same, but called only once
     shrink_work: int = 500_000_000
-    instructions: int = 4 * INSTRUCTIONS
+    instructions: int = 8 * INSTRUCTIONS
     limits: Limits = LIMITS
     watch: bool = False  # whether the device can say who wrote a wrong element
     small_cards: bool = False  # whether it can be a card of few multiprocessors
@@ -248,12 +248,12 @@ def _named_keys(search: _Search) -> Iterator[CaseKey]:
     spec, kata, budget = search.spec, search.kata, search.budget
     small = _named(search)[: budget.named_sizes]
     whole = next((sizes for sizes in reversed(small) if spec.work(sizes) <= budget.work_limit), None)
+    first = next((sizes for sizes in small if all(sizes.values())), None)
     if budget.shuffled and small:
         last = small[-1] if whole is None else whole
         rest = [sizes for sizes in small if sizes is not last]
         small = [*Random(f"{kata.name} {budget.seed}").sample(rest, len(rest)), last]
     large = [sizes for sizes in spec.large if allowed(kata, sizes)][: budget.large]
-    first = next((sizes for sizes in small if all(sizes.values())), None)
     kinds = [values.name for values in spec.values]
     exact = [values.name for values in spec.values if values.exact]
     for place, sizes in enumerate([*small, *large]):

@@ -156,7 +156,9 @@ int Device::launch(const void* host, const Geometry& geometry, void** arguments,
     if (!f) return fail(INVALID_DEVICE_FUNCTION);
     const Program* p = program(*f);
     if (!p) return fail(NO_KERNEL_IMAGE);
-    if (const Refusal refusal = refuse(card_, *p, f->dynamic_shared_limit, geometry, cooperative); refusal.error) {
+    // A cooperative grid of a size that the launcher did not ask for is right on the full card, and all of it is resident.
+    const Card& card = cooperative && !asked_card_ ? *full_card_ : card_;
+    if (const Refusal refusal = refuse(card, *p, f->dynamic_shared_limit, geometry, cooperative); refusal.error) {
         Finding finding = without_place(FindingKind::launch_failed, p->name + " is launched with " + refusal.why);
         finding.kernel = p->name;
         keep(finding);
@@ -175,9 +177,9 @@ int Device::launch(const void* host, const Geometry& geometry, void** arguments,
     launch.backwards = call_.seed & 1;
     launch.seed = call_.seed * 0x100000001b3u + launches++;
     launch.threads = threads_;
-    if (card_.most_resident)
-        launch.resident = u64(card_.multiprocessors) *
-                          resident_blocks(card_, *p, launch.threads_per_block(), geometry.dynamic_shared);
+    if (card.most_resident)
+        launch.resident =
+            u64(card.multiprocessors) * resident_blocks(card, *p, launch.threads_per_block(), geometry.dynamic_shared);
     if (call_.counting) count(launch);
     if (cooperative) launch.workspace = grid_workspace();
     launch.parameters = pack(*p, arguments);
