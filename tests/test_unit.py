@@ -142,7 +142,7 @@ def test_files_beside_one_at_fault_share_a_run_again(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("empty_cache")
 def test_too_much_shared_memory_is_told_as_if_alone(tmp_path: Path) -> None:
     used = "__shared__ float all[99999];\n    all[threadIdx.x] = n;\n    __syncthreads();\n    y[0] = all[n % 9999];\n"
-    large = changed("relu_f32", tmp_path, "    // The last", f"    {used}    // The last")
+    large = changed("relu_f32", tmp_path, "    // END TODO(2)", f"    {used}    // END TODO(2)")
     good, failure = build_all([request_for("relu_f32x4"), request_for("relu_f32", large)], find_toolchain(), jobs=1)
     assert isinstance(good, Build) and isinstance(failure, CompileFailure)
     assert "399996 bytes" in failure.message and "unit_" not in failure.message and failure.line is not None

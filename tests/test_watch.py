@@ -135,8 +135,8 @@ class Session:
 
 @pytest.fixture
 def session(clone: Path, mark: str) -> Iterator[Session]:
-    session = Session(clone, mark)
-    session.see("not started: 2 TODOs")
+    session = Session(clone, mark, NAME)
+    session.see(r"not started: \d TODOs")
     yield session
     session.child.close(force=True)
 
@@ -146,9 +146,9 @@ def test_from_not_started_to_the_next_kata(session: Session, clone: Path) -> Non
     assert "elementwise_f32: out of bounds: reads " in session.see("waiting", "device    sim")
     file_of(clone).write_text(right(clone))
     assert "old verdict" in session.see("previous verdict", "out of bounds")
-    session.see("PASSED at .* n: .*elementwise_f32x4", "pass on sim sm_90a")
+    session.see("PASSED at .* n: .*scale_f32", "pass on sim sm_90a")
     session.press("n")
-    session.see("elementwise_f32x4.cu", "not started")
+    session.see("scale_f32.cu", "not started")
     session.press("q")
     assert session.end() == 0
     assert [event.verdict for event in events(clone)] == ["out of bounds", "pass"]
