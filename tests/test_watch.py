@@ -225,7 +225,9 @@ def test_a_file_that_is_gone_is_said_and_waited_for(session: Session, clone: Pat
     session.see("PASSED")
 
 
-def test_without_a_name_it_follows_what_is_saved(session: Session, clone: Path) -> None:
+def test_without_a_name_it_follows_what_is_saved(clone: Path, mark: str) -> None:
+    session = Session(clone, mark)
+    session.see("scale_f32  easy", "not started")
     other = file_of(clone, "relu_f32")
     other.write_text(other.read_text() + "// begun\n")
     session.see("relu_f32  easy", "relu_f32: ")
@@ -262,7 +264,7 @@ def test_what_the_keys_do(session: Session, clone: Path) -> None:
     session.press("\r")
     session.see("not started: 2 TODOs")
     session.press("n")
-    session.see("no other kata .*elementwise_f32")
+    session.see("scale_f32.cu", "not started")
     session.press("q")
     assert session.end() == 0
     strengths = [event.strength for event in progress.load(clone).events if event.what == progress.HINT]
