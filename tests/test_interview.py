@@ -841,7 +841,7 @@ def test_leaving_the_clock_gives_the_terminal_back_and_the_time_runs_on(screen: 
     )
     shell.expect(b"left \\| elementwise_f32")
     shell.send("q")
-    shell.expect(b"resume` goes on")
+    shell.expect(b"resume` continues")
     shell.sendline(f"{sys.executable} -m grader interview resume; echo code $?; stty -a > again")
     shell.expect(b"left \\| elementwise_f32")
     shell.sendintr()
