@@ -156,7 +156,7 @@ int Device::launch(const void* host, const Geometry& geometry, void** arguments,
     if (!f) return fail(INVALID_DEVICE_FUNCTION);
     const Program* p = program(*f);
     if (!p) return fail(NO_KERNEL_IMAGE);
-    // A cooperative grid of a size that the launcher did not ask for is right on the full card, and all of it is resident.
+    // A cooperative grid of a size that the launcher did not ask for is right on the full card, where all of it runs.
     const Card& card = cooperative && !asked_card_ ? *full_card_ : card_;
     if (const Refusal refusal = refuse(card, *p, f->dynamic_shared_limit, geometry, cooperative); refusal.error) {
         Finding finding = without_place(FindingKind::launch_failed, p->name + " is launched with " + refusal.why);
