@@ -25,7 +25,7 @@ from grader.content.spec import load_spec
 from grader.devices import Outcome
 from grader.devices.sim import engine_library
 from grader.fault import Fault
-from grader.judge.case import Case, CaseKey, allowed
+from grader.judge.case import Case, CaseKey, largest_within
 from grader.judge.check import Explain, SearchBudget, budget_for, check, count
 from grader.judge.measure import measure
 from grader.judge.measure import prepare as prepare_measure
@@ -206,20 +206,27 @@ def _on_device(
     with _turn(target, alone, tell), Sandbox(target.device) as sandbox:
         if checks or not uses_torch:
             sandbox.start()
-        with stage("compilers and simulator looked up"):
-            engine, toolchain = _engine((target,), tell), find_toolchain()
         if "hypothesis" not in sys.modules:
             threading.Thread(target=_import_what_judges, daemon=True).start()
-        with stage("compile"):
-            built = build_all([request], toolchain, jobs=options.jobs, tell=None)[0]
+        built = _loaded(request, sandbox, options, tell)
         if isinstance(built, CompileFailure):
             return does_not_compile(built)
-        sandbox.load(_program(built, engine, options))
         verdict = judge(sandbox)
     if verdict.passed and target.device == "sim":
         lines = narrow_lines(built.ptx.read_text(errors="replace"), built.source.name)
         verdict = replace(verdict, narrow_offsets=lines)
     return verdict
+
+
+def _loaded(request: Request, sandbox: Sandbox, options: Options, tell: Tell | None) -> Build | CompileFailure:
+    """Builds the file and loads the build into the sandbox's child."""
+    with stage("compilers and simulator looked up"):
+        engine, toolchain = _engine((request.target,), tell), find_toolchain()
+    with stage("compile"):
+        built = build_all([request], toolchain, jobs=options.jobs, tell=None)[0]
+    if not isinstance(built, CompileFailure):
+        sandbox.load(_program(built, engine, options))
+    return built
 
 
 def _turn(target: Target, alone: bool, tell: Tell | None) -> contextlib.AbstractContextManager[None]:
@@ -297,17 +304,12 @@ def _explained(request: Request, options: Options, tell: Tell | None) -> Explain
 
     def explain(shape: CaseKey) -> Outcome | None:
         if spec.work(dict(shape.sizes)) > budget.work_limit:  # the largest that the simulator is meant for
-            fits = [sizes for sizes in spec.named_sizes if spec.work(sizes) <= budget.work_limit]
-            fits = [sizes for sizes in fits if allowed(request.kata, sizes)]
-            if not fits:
+            if (fits := largest_within(request.kata, spec, budget.work_limit)) is None:
                 return None
-            shape = CaseKey.of(spec, max(fits, key=spec.work), shape.values, shape.seed)
-        engine = _engine((target,), tell)
-        built = build_all([replace(request, target=target)], find_toolchain(), jobs=options.jobs, tell=None)[0]
-        if isinstance(built, CompileFailure):
-            return None
+            shape = CaseKey.of(spec, fits, shape.values, shape.seed)
         with Sandbox(target.device) as sandbox:
-            sandbox.load(_program(built, engine, options))
+            if isinstance(_loaded(replace(request, target=target), sandbox, options, tell), CompileFailure):
+                return None
             outcome = sandbox.call(Case(request.kata, spec, shape).call(nth=0, limits=budget.limits))
         cannot = (str(Kind.UNSUPPORTED), str(Kind.TIME_OUT))
         return None if any(finding.kind in cannot for finding in outcome.findings) else outcome

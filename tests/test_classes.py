@@ -523,9 +523,9 @@ def test_what_changes_a_grade_is_graded_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--submission", "nowhere"], ["nowhere", "no folder"]),
+        (["--submission", "nowhere"], ["nowhere", "folder"]),
         (["--submissions", "nowhere"], ["nowhere", "read"]),
-        (["--submissions", "."], [".", "no folder"]),
+        (["--submissions", "."], [".", "folder"]),
         (["--submission", ".", "--solutions"], ["--solutions", "--file"]),
         (["--results", "r.jsonl"], ["--results", "--submission"]),
         (["--submission", ".", "--results", "no/such/r.jsonl"], ["no/such/r.jsonl", "written"]),

@@ -5,7 +5,6 @@ The reference sees the inputs after they were rounded to the kata's dtype, in fl
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,6 +18,7 @@ from grader.content.spec import Accumulated, Exact, InputKind, Rng, Sizes, Spec,
 from grader.devices import Buffer, Call, Card, Contents, Limits, Poison, Role, Scalar
 from grader.devices.contents import negated, number_of, replaced, rotation
 from grader.judge.encoding import decode, encode, has_negative
+from grader.judge.recent import Recent
 from grader.system.stages import stage
 from grader.verdict import format_sizes
 
@@ -85,6 +85,12 @@ def allowed(kata: Kata, sizes: Mapping[str, int]) -> bool:
     return all(sizes[name] % step == 0 for name, step in kata.multiples.items())
 
 
+def largest_within(kata: Kata, spec: Spec, work_limit: float) -> Mapping[str, int] | None:
+    """The named sizes with the most work that the kata's launcher takes and that stay within the limit; None: none."""
+    fits = [sizes for sizes in spec.named_sizes if allowed(kata, sizes) and spec.work(sizes) <= work_limit]
+    return max(fits, key=spec.work, default=None)
+
+
 @dataclass(frozen=True)
 class Expected:
     """The right answer for one output: ``value`` in float64 or int64, ``bound`` the largest error that passes."""
@@ -120,28 +126,8 @@ class _Worked:
         return sum(array.nbytes for array in (*self.inputs.values(), *answers))
 
 
-class _Kept:
-    """Answers to the cases of this process that were asked for last: other files of a family meet the same cases."""
-
-    def __init__(self) -> None:
-        self._worked: OrderedDict[Key, _Worked] = OrderedDict()
-        self._bytes = 0
-
-    def get(self, key: Key) -> _Worked | None:
-        if key in self._worked:
-            self._worked.move_to_end(key)
-        return self._worked.get(key)
-
-    def keep(self, key: Key, worked: _Worked) -> None:
-        if worked.bytes > KEPT_BYTES // 16:
-            return
-        self._worked[key] = worked
-        self._bytes += worked.bytes
-        while self._bytes > KEPT_BYTES:
-            self._bytes -= self._worked.popitem(last=False)[1].bytes
-
-
-_KEPT = _Kept()
+# Other files of a family meet the same cases.
+_KEPT: Recent[Key, _Worked] = Recent(KEPT_BYTES, lambda worked: worked.bytes)
 
 
 class Case:
@@ -208,7 +194,8 @@ class Case:
         known = _KEPT.get(self.key)
         if known is None:
             known = _Worked(self.spec, self.inputs, self._worked_out())
-            _KEPT.keep(self.key, known)
+            if known.bytes <= KEPT_BYTES // 16:
+                _KEPT.keep(self.key, known)
         return known.expected
 
     @stage("references")

@@ -22,7 +22,7 @@ from grader.content.catalog import Kata
 from grader.content.spec import Sizes, Spec
 from grader.devices import INSTRUCTIONS, Call, Card, Finding, Limits, Outcome
 from grader.devices.counters import KernelCoverage, Writer
-from grader.judge.case import Case, CaseKey, Expected, allowed, shapes
+from grader.judge.case import Case, CaseKey, Expected, allowed, largest_within, shapes
 from grader.judge.comparison import Comparison, compare
 from grader.judge.coverage import joined
 from grader.sandbox.parent import Sandbox
@@ -363,8 +363,8 @@ def count(kata: Kata, spec: Spec, sandbox: Sandbox, budget: SearchBudget) -> Cas
     None where the device does not count or nothing was launched. Buffers begin where cudaMalloc would put them, not in
     the middle of a sector as they may in a check: what is counted is the learner's.
     """
-    sizes = [sizes for sizes in spec.named_sizes if allowed(kata, sizes) and spec.work(sizes) <= budget.work_limit]
-    largest = max(sizes, key=spec.work)
+    if (largest := largest_within(kata, spec, budget.work_limit)) is None:
+        return None
     shape = CaseKey.of(spec, largest, spec.values[0].name, budget.seed)
     case = Case(kata, spec, shape)
     call = case.call(nth=0, limits=replace(budget.limits, instructions=budget.limits.instructions * 4))

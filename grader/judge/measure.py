@@ -7,7 +7,6 @@ nothing of how times are spread. What was computed while it was timed is judged 
 from __future__ import annotations
 
 import secrets
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -24,6 +23,7 @@ from grader.judge.case import Case, CaseKey, Expected, Key
 from grader.judge.check import Explain, from_finding, judge, other_bits, verdict_at
 from grader.judge.encoding import decode, stored
 from grader.judge.peaks import peak_bytes, peak_flops
+from grader.judge.recent import Recent
 from grader.sandbox.parent import Sandbox
 from grader.verdict import Kind, Measurement, Verdict, format_sizes
 
@@ -331,19 +331,13 @@ def _case(kata: Kata, spec: Spec, sizes: Mapping[str, int], values: str) -> Case
     named = next(item for item in spec.values if item.name == values)
     tensors = tuple((tensor.name, tensor.dtype, tensor.extent(dict(shape.sizes))) for tensor in spec.inputs)
     key = (id(named), tensors, kata.elem, shape)
-    with _PREPARING:
-        if key not in _INPUTS:
-            while len(_INPUTS) >= MOST_INPUTS:
-                del _INPUTS[next(iter(_INPUTS))]
-            _INPUTS[key] = Case(kata, spec, shape).inputs
-        return Case(kata, spec, shape, _INPUTS[key])
+    return Case(kata, spec, shape, _INPUTS.get_or_make(key, lambda: Case(kata, spec, shape).inputs))
 
 
 WHOLE = "whole"  # the seed of the rows that are looked at of an answer that must be exact
-_PREPARING = threading.RLock()
-_INPUTS: dict[tuple[Any, ...], Mapping[str, ndarray]] = {}
-_WHOLE: dict[Key, tuple[Expected, ...]] = {}
 MOST_INPUTS = 4  # hundreds of megabytes: two shapes with two kinds of values
+_INPUTS: Recent[tuple[Any, ...], Mapping[str, ndarray]] = Recent(MOST_INPUTS)
+_WHOLE: Recent[Key, tuple[Expected, ...]] = Recent(MOST_INPUTS)
 
 
 def _judged(case: Case, request: TimingRequest, result: TimingResult, explain: Explain | None) -> Verdict | None:
@@ -405,12 +399,7 @@ def _expected_of(case: Case, seed: str, rows: ndarray | None) -> tuple[Expected,
         return case.expected
     if seed != WHOLE:
         return case.part(rows).expected
-    with _PREPARING:
-        if case.key not in _WHOLE:
-            while len(_WHOLE) >= MOST_INPUTS:
-                del _WHOLE[next(iter(_WHOLE))]
-            _WHOLE[case.key] = case.part(rows).expected
-        return _WHOLE[case.key]
+    return _WHOLE.get_or_make(case.key, lambda: case.part(rows).expected)
 
 
 def _rows(case: Case, seed: str, nth: int | None = None) -> ndarray | None:

@@ -278,20 +278,20 @@ __device__ T load_early(const T* place);
 template <>
 __device__ __forceinline__ float load_early(const float* place) {
     float value;
-    asm("ld.global.nc.f32 %0, [%1];" : "=f"(value) : "l"(place));
+    asm("ld.global.nc.f32 %0, [%1];" : "=f"(value) : "l"(place));  // moved_above_its_check
     return value;
 }
 template <>
 __device__ __forceinline__ float2 load_early(const float2* place) {
     float2 value;
-    asm("ld.global.nc.v2.f32 {%0, %1}, [%2];" : "=f"(value.x), "=f"(value.y) : "l"(place));
+    asm("ld.global.nc.v2.f32 {%0, %1}, [%2];" : "=f"(value.x), "=f"(value.y) : "l"(place));  // moved_and_misaligned
     return value;
 }
 __global__ void moved_above_its_check_kernel(const float* x, float* y, int n) {
     int i = threadIdx.x;
     float value = load_early(x + i + n - 16);
     float more = 2 * value + 1;
-    if (i <= 16) y[i] = more;  // moved_above_its_check
+    if (i <= 16) y[i] = more;  // moved_above_its_check_use
 }
 LAUNCHER(moved_above_its_check, 1, 32, 0)
 
@@ -299,13 +299,13 @@ __global__ void chooses_nonsense_kernel(const float* x, float* y, int n) {
     int i = threadIdx.x;
     float value = load_early(x + i + n - 16);
     int place = value > 3 ? 1 : 0;
-    y[i + 32 * place] = 1;  // chooses_nonsense
+    y[i + 32 * place] = 1;  // chooses_nonsense_use
 }
 LAUNCHER(chooses_nonsense, 1, 32, 0)
 
 __global__ void moved_and_misaligned_kernel(const float* x, float* y, int n) {
     float2 value = load_early(reinterpret_cast<const float2*>(x + 1));
-    y[threadIdx.x] = value.y;  // moved_and_misaligned
+    y[threadIdx.x] = value.y;  // moved_and_misaligned_use
 }
 LAUNCHER(moved_and_misaligned, 1, 32, 0)
 

@@ -65,9 +65,13 @@ void Poisons::use(Warp& warp, s32 row, Mask mask) const {
         Block& block = *warp.block;
         const Finding& cause = causes_[place.cause];
         const int lane = __builtin_ctz(place.lanes & mask);
-        Finding finding = block.at(warp, warp.here, lane, cause.kind, cause.message);
-        if (cause.line && cause.line != finding.line)
-            finding.message += "; line " + std::to_string(cause.line) + " gets the value, this line uses it";
+        const Finding used = block.at(warp, warp.here, lane, cause.kind, cause.message);
+        // A load outside of a buffer is the mistake; what a shuffle could not give is one where it is used.
+        const bool is_load = cause.kind != FindingKind::uninitialised;
+        Finding finding = is_load ? cause : used;
+        const u32 other = is_load ? used.line : cause.line;
+        if (other && other != finding.line)
+            finding.message += "; line " + std::to_string(other) + (is_load ? " uses" : " gets") + " the value";
         finding.buffer = cause.buffer;
         finding.index = cause.index;
         finding.has_index = cause.has_index;
