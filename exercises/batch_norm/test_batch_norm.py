@@ -3,17 +3,17 @@
 x, residual and y are [N, C, octets, 8]: planes of 8 * octets pixels, which are what H * W are elsewhere. mean and the
 biased variance of a channel are those of its N planes, n = N * octets * 8 elements. Beside y comes what the backward
 pass needs: mean, rstd = 1 / sqrt(variance + eps), and mask, where bit j of byte i says whether y[..., i, j] > 0. A nan
-of x makes its whole channel nan, relu leaves it one, and it is not above 0; other channels know nothing of it.
+of x makes its whole channel nan, relu keeps it, and it is not above 0. Other channels are not affected.
 
 The bound, with r for rstd and g for g(n). As in layer_norm, rounding the sum puts the mean off by d <= g u mean|x|, and
-for all of y that makes g u (|weight| r (mean|x| + |x - mean|) + |bias| + |residual|). relu can only bring two numbers
-closer. An error d of the mean adds d^2 to the variance, which is off by a further g u of itself: together they move r
-by at most g u r (1 + g u (r mean|x|)^2) / 2.
+for all of y that makes g u (|weight| r (mean|x| + |x - mean|) + |bias| + |residual|). relu never increases the distance
+of two numbers. An error d of the mean adds d^2 to the variance, which is off by a further g u of itself: together they
+move r by at most g u r (1 + g u (r mean|x|)^2) / 2.
 
-A bit of mask has no tolerance. So no sum before relu may be near 0: either residual is 12 or more in magnitude, and
-nothing beside it is (a normal draw beyond 6 is not seen, weight is below 1.5, and |bias| below 1); or x has two levels,
-equally often in every octet, so that the normalised x is 1 or -1 but for eps; bias is an odd multiple of 1/8, and
-weight and residual are multiples of 1/4.
+A bit of mask has no tolerance. So no sum before relu may be near 0: either residual is 12 or more in magnitude, and the
+other terms together are less (a normal draw beyond 6 does not occur, weight is below 1.5, and |bias| below 1); or x has
+two levels, equally often in every octet, so that the normalised x is 1 or -1 apart from eps; bias is an odd multiple of
+1/8, and weight and residual are multiples of 1/4.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def two_levels(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
 
 
 def decided(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
-    """12 to 20, of either sign: relu's decision, whatever is added."""
+    """12 to 20, of either sign: it decides the sign of the sum, for all values of the other terms."""
     return rng.uniform(shape, 12.0, 20.0) * rng.choice(shape, (1.0, -1.0))
 
 

@@ -26,8 +26,8 @@ SMALLEST = {"f16": 2.0**-24, "bf16": 2.0**-133, "fp8_e4m3": 2.0**-9, "fp8_e5m2":
 
 # Around a vector of 2 or 4, a warp (32), and a block (256, 512 or 1024 elements); then several blocks.
 SHORT = (*range(6), 7, 31, 32, 33, 63, 127, 255, 256, 257, 511, 1023, 1024, 1025, 1027, 2049, 3001, 4099)
-# Around a vector of 4, 8 or 16, what a block of a grid-stride kernel brings in one step (256, 1024, 2048 or 4096
-# elements) and in four; then several blocks.
+# Around a vector of 4, 8 or 16, the elements that a block of a grid-stride kernel loads in one step (256, 1024, 2048 or
+# 4096) and in four; then several blocks.
 LONG = (*range(6), 7, 8, 9, 15, 16, 17, 33, 255, 257, 1025, 2049, 4095, 4097, 8191, 8193, 12_289, 16_387, 40_009)
 
 

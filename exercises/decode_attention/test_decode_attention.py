@@ -1,8 +1,7 @@
 """decode_attention: O = softmax(K q / sqrt(D)) V for one query q a head; q, O [B, H, D], K, V [B, H, N, D] half.
 
-B may be 0, D is 64 or 128. K and V are a cache with room for N >= 1 keys a head. Of sequence b the first lengths[b] of
-these are there, any number from 0 to N; what lies behind them belongs to nobody and may be nan. Where there are none, O
-is 0.
+B may be 0, D is 64 or 128. K and V are a cache with room for N >= 1 keys per head. Sequence b has lengths[b] keys, any
+number from 0 to N. The cache after them is unused and may be nan. Without keys, O is 0.
 
 The bound. u is the roundoff of f32, h that of half, m the largest x = q . k / sqrt(D) of a head. Errors of different
 keys are independent, so their squares add up.
@@ -76,7 +75,7 @@ def magnitude(q: ndarray, K: ndarray, V: ndarray, lengths: ndarray, sizes: Sizes
 
 # -- values ----------------------------------------------------------------------------------------------------------
 
-# Lengths follow from the sizes, so that whoever fills the cache knows where they end. All of these are [B].
+# Lengths follow from the sizes, so that the functions that fill the cache know where they end. All of these are [B].
 
 
 def full(sizes: Sizes) -> ndarray:
@@ -108,7 +107,7 @@ def given(lengths: Lengths) -> Fill:
 
 
 def stale(fill: Fill, lengths: Lengths) -> Fill:
-    """K or V with nan behind each sequence's keys: read, it shows, also where it is given no weight."""
+    """K or V with nan after each sequence's keys. A kernel that reads it gives nan, even with weight 0."""
 
     def filled(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
         import numpy
@@ -194,7 +193,7 @@ def whole_cache(backend: str) -> Callable[..., Callable[[], object]]:
         from torch.nn.functional import scaled_dot_product_attention
 
         other = getattr(attention, "current_flash_attention_impl", lambda: None)()
-        if other is not None:  # the name FLASH_ATTENTION means FlashAttention-2 unless somebody registered another
+        if other is not None:  # the name FLASH_ATTENTION means FlashAttention-2 unless the process registered another
             raise RuntimeError(f"torch runs {other} in place of FlashAttention-2")
         q = q[:, :, None]
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 # Around a vector of 2 or 4, a warp (32), and a block (256 or 512 products); then several blocks.
 SHORT = (*range(6), 7, 31, 32, 33, 63, 127, 255, 256, 257, 511, 513, 1023, 1024, 1025, 2049, 3001, 4099)
-# Around a vector of 4 or 8, what a block of a grid-stride kernel brings in one step (1024 or 2048 products) and in
-# two or four; then several blocks.
+# Around a vector of 4 or 8, the products that a block of a grid-stride kernel computes in one step (1024 or 2048) and
+# in two or four; then several blocks.
 LONG = (*range(6), 7, 8, 9, 15, 17, 31, 33, 255, 257, 1023, 1025, 2047, 2049, 4095, 4097, 8193, 12_289, 20_011)
 
 
@@ -79,7 +79,7 @@ SPEC = Spec(
     deterministic=False,
 )
 
-# A block of a grid-stride kernel brings more.
+# A block of a grid-stride kernel computes more.
 WALKED = replace(
     SPEC,
     sizes={"n": Size(0, 20_000)},

@@ -24,7 +24,7 @@ def reference(a: ndarray, b: ndarray, sizes: Sizes) -> ndarray:
 
 
 def extremes(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
-    """The ends of both formats: sums that overflow, sums that are denormal, terms that vanish beside the other."""
+    """The ends of both formats: sums that overflow, sums that are denormal, terms that the other one absorbs."""
     f32 = (3.0e38, -3.0e38, 1.0e-40, -1.0e-40, 1.2e-38, -1.2e-38)
     f16 = (65504.0, -65504.0, 6.0e-8, -6.0e-8, 6.1e-5, -6.1e-5)
     return rng.choice(shape, (*f32, *f16, 1.0, -1.0, 1.0009765625, 2048.0))

@@ -33,7 +33,7 @@ def wide(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
 
 
 def near_zero(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
-    """Mostly negative, from 1 down to f16's smallest number, all magnitudes alike."""
+    """Mostly negative, from 1 down to f16's smallest number, all magnitudes equally likely."""
     import numpy
 
     return numpy.sign(rng.normal(shape, mean=-1.0, std=0.5)) * 2.0 ** rng.uniform(shape, -24.0, 0.0)

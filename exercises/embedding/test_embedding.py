@@ -36,7 +36,7 @@ def all_equal(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
 
 
 def last_row(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
-    """All tokens want the row that ends where weight ends: whoever reads too far reads past it."""
+    """All tokens name the row that ends where weight ends: a kernel that reads too far reads past it."""
     return rng.integers(shape, sizes["vocab"] - 1, sizes["vocab"] - 1)
 
 

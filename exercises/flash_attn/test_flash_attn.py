@@ -246,7 +246,7 @@ def sdpa(backend: str, **options: bool) -> Callable[..., Callable[[], object]]:
         from torch.nn.functional import scaled_dot_product_attention
 
         other = getattr(attention, "current_flash_attention_impl", lambda: None)()
-        if other is not None:  # the name FLASH_ATTENTION means FlashAttention-2 unless somebody registered another
+        if other is not None:  # the name FLASH_ATTENTION means FlashAttention-2 unless the process registered another
             raise RuntimeError(f"torch runs {other} in place of FlashAttention-2")
         Q = Q.flatten(1, -3)
 

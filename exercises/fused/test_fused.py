@@ -13,7 +13,7 @@ additions round what may cancel. Both are roundings in float; a sum that is roun
 qkv_bias_transpose_f16: q, k and v, [batch, heads, seq, dim] each, are the three parts of qkv + bias, [batch, seq, 3,
 heads, dim]. One addition of two halves, rounded once, has one right answer (any nan stands for any other).
 
-masked_softmax_f16: y = softmax over the keys of scale x, where mask is 0 of -inf in its place, whatever x holds there.
+masked_softmax_f16: y = softmax over the keys of scale x, or of -inf where mask is 0, for any x there, also nan.
 A query that sees no key, or only -inf, gets a row of zeros where torch has nan. Everything else is torch's: a nan or
 +inf that a query sees makes its whole row nan, a -inf gives 0. The bound is that of softmax, with z = scale x and m
 the largest z that is seen: |y| (1 + |z - m| + |m| + sum of y (|z - m| + |m|) + g(keys)) u. The |m| is for kernels that
@@ -170,17 +170,17 @@ def torch_layer_norm(
 
 
 def offset(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
-    """Rows of one value, beside which halves are 0.5 apart: a sum that is rounded to half is that value again."""
+    """Rows of one value, near which halves are 0.5 apart: a sum that is rounded to half is that value again."""
     return rng.choice((shape[0], 1), (1000.0, -1000.0)).repeat(shape[1], axis=1)
 
 
 def steps(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
-    """Beside rows of one value all that y depends on, and less than half of the way to the next half there."""
+    """Added to rows of one value: all that y depends on, and less than half of the distance to the next half there."""
     return rng.choice(shape, (0.2, -0.2))
 
 
 def scales(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
-    """Rows of very different spread. Beside the smallest, eps is everything."""
+    """Rows of very different spread. For the smallest, eps dominates the variance."""
     return rng.normal(shape, mean=0.5) * rng.choice((shape[0], 1), (1.0e-3, 1.0e-2, 1.0, 30.0, 1000.0))
 
 
@@ -332,7 +332,7 @@ SCALE = 0.125
 
 
 def logits(x: ndarray, mask: ndarray) -> tuple[ndarray, ndarray]:
-    """(scale x, -inf where it is hidden; which rows have nothing but -inf, [..., 1])"""
+    """(scale x, -inf where it is hidden; which rows have only -inf, [..., 1])"""
     import numpy
 
     z = numpy.where(mask[:, None] == 0, float("-inf"), x * SCALE)
@@ -384,7 +384,7 @@ def lengths_as_mask(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
 
 
 def thirds(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
-    """Every third key is hidden from everybody."""
+    """Every third key is hidden from all queries."""
     import numpy
 
     return numpy.broadcast_to(numpy.where(numpy.arange(shape[-1]) % 3 != 1, 1, 0), shape)
@@ -434,8 +434,8 @@ MASKED_SOFTMAX = Spec(
     ),
     reference=softmax_reference,
     tolerance=Accumulated(terms=lambda sizes: 1, magnitude=softmax_magnitude),
-    # Around a vector (8), a warp (32), and what a warp holds with 8, 16 or 32 elements a lane (256, 512, 1024); heads
-    # around the four that a warp takes, queries around the eight of a block.
+    # Around a vector (8), a warp (32), and what a warp holds with 8, 16 or 32 elements per lane (256, 512, 1024); heads
+    # around the four per warp, queries around the eight per block.
     named_sizes=(
         scores(0, 1, 3, 8),
         scores(1, 2, 0, 8),

@@ -26,7 +26,7 @@ def magnitude(A: ndarray, x: ndarray, sizes: Sizes) -> ndarray:
 
 
 def whole_numbers(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
-    """Of either sign, up to 128 for K = 1 and less for a larger K: whatever K is, a row's sum is around 5000.
+    """Both signs, up to 128 for K = 1 and less for a larger K: a row's sum is around 5000 for any K.
 
     Products and sums are too large for the 11 bits of a half, exact in float, and the answer fits a half.
     """

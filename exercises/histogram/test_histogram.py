@@ -1,7 +1,7 @@
 """histogram: counts[v] = how many of a[0..n-1] equal v, for all v in 0..bins-1.
 
-Every value of a lies in 0..bins-1. A bin that nobody names holds 0. Counts are whole numbers: the answer is exact,
-whatever order the threads come in.
+Every value of a is in 0..bins-1. A bin that does not occur holds 0. Counts are whole numbers: the answer is exact in
+any order of the threads.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ SPEC = Spec(
         shape(2500, 20_011),  # more bins than 48 KB of shared memory have room for
         shape(4099, 256),
     ),
-    # The first two are tried on a GPU: all values in one bin; more than a grid that fills the card takes in one turn.
+    # The first two are tried on a GPU: all values in one bin; more than a grid that fills the GPU takes in one step.
     large=(shape(300_007, 1), shape(4_194_304, 256), shape(1_000_003, 1_000_003), shape(20_000_003, 1000)),
     work=lambda sizes: 20 * sizes["n"],
 )

@@ -127,8 +127,8 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) decode_attention_kv_cache
     const half* const K_lane = K + int64_t{head} * N * D + col;
     const half* const V_lane = V + int64_t{head} * N * D + col;
     Part part = {NO_KEYS};
-    // A chunk without keys leaves no part, because no thread would read it. The first chunk continues: its head needs
-    // an O.
+    // A chunk without keys leaves no part, because no thread would read it. If it is the head's only chunk, it
+    // continues: the head needs an O.
     if (begin >= end && chunks > 1) return;
     float q_rmem[VEC];
     unpack(q_rmem, *reinterpret_cast<const uint4*>(q + int64_t{head} * D + col));
