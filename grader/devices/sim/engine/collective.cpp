@@ -30,13 +30,13 @@ void absent(Warp& warp, const Instruction& in, int lane, int source, u32 members
 // What lanes get is poison where it comes from one that takes no part, or was poison there.
 __attribute__((noinline, cold)) void taint_results(
     Warp& warp, const Instruction& in, Mask mask, Mask outside, const s32* sources) {
-    const Poisons before = warp.poisons;
+    const Poisons::Row before = warp.poisons.at(in.operand[2]);
     warp.poisons.heal(in.operand[0], mask);
     each_lane(mask, [&](int l) {
         if (outside >> l & 1)
             absent(warp, in, l, sources[l], warp.row<const u32>(in.operand[5])[l]);
         else
-            warp.poisons.taint_as(before, in.operand[0], l, in.operand[2], sources[l]);
+            warp.poisons.taint_as(before, in.operand[0], l, sources[l]);
     });
 }
 

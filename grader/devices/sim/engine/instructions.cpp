@@ -7,6 +7,7 @@ void Parser::instruction() {
     Instruction in;
     in.location = location_;
     in.line = tokens_.peek().line;
+    in.in_asm = tokens_.peek().in_asm;
     if (tokens_.accept("@")) {
         in.guard_negated = tokens_.accept("!");
         const std::string_view name = tokens_.word("a predicate register");

@@ -20,6 +20,7 @@ struct Cursor {
     std::string_view text;
     size_t at = 0;
     u32 line = 1;
+    bool in_asm = false;
 
     char peek(size_t ahead = 0) const { return at + ahead < text.size() ? text[at + ahead] : '\0'; }
 
@@ -28,13 +29,20 @@ struct Cursor {
             if (peek() == '\n') {
                 ++line;
             } else if (peek() == '/' && peek(1) == '/') {
+                const size_t start = at;
                 while (at + 1 < text.size() && text[at + 1] != '\n') ++at;
+                note_comment(text.substr(start, at + 1 - start));
             } else if (peek() == '/' && peek(1) == '*') {
                 skip_comment();
             } else if (peek() != ' ' && peek() != '\t' && peek() != '\r') {
                 return;
             }
         }
+    }
+
+    void note_comment(std::string_view comment) {
+        if (comment.substr(0, 19) == "// begin inline asm") in_asm = true;
+        if (comment.substr(0, 17) == "// end inline asm") in_asm = false;
     }
 
     void skip_comment() {
@@ -94,8 +102,10 @@ std::vector<Token> tokenize(std::string_view text) {
     std::vector<Token> tokens;
     tokens.reserve(text.size() / 5 + 16);
     Cursor cursor{text};
-    do tokens.push_back(cursor.next());
-    while (tokens.back().kind != TokenKind::end);
+    do {
+        tokens.push_back(cursor.next());
+        tokens.back().in_asm = cursor.in_asm;
+    } while (tokens.back().kind != TokenKind::end);
     return tokens;
 }
 

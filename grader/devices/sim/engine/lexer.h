@@ -18,6 +18,7 @@ struct Token {
     TokenKind kind;
     std::string_view text;  // without quotes for TokenKind::text
     u32 line;               // of the PTX, from 1
+    bool in_asm = false;    // nvcc marks what an asm statement gave: // begin inline asm
 };
 
 // The PTX cannot be read; the message names its line and token.

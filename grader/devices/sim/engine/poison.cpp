@@ -17,66 +17,65 @@ bool begins(const std::string& text, const char* prefix) {
 }  // namespace
 
 u32 Poisons::add_cause(Finding finding) {
-    constexpr size_t MOST = 4096;  // a kernel with more is not followed further
-    if (places_.empty() || causes_.size() >= MOST) clear();
-    causes_.push_back(std::move(finding));
-    return u32(causes_.size() - 1);
+    causes_.emplace(next_, std::move(finding));
+    return next_++;
 }
 
 void Poisons::taint(s32 row, Mask lanes, u32 cause) {
-    heal(row, lanes);
-    for (Tainted& place : places_) {
-        if (place.row != row || place.cause != cause) continue;
-        place.lanes |= lanes;
-        return;
-    }
-    if (lanes) places_.push_back({row, lanes, cause});
+    if (!lanes) return;
+    Row& place = rows_[row];
+    place.lanes |= lanes;
+    each_lane(lanes, [&](int l) { place.cause[l] = cause; });
 }
 
-void Poisons::taint_as(const Poisons& before, s32 row, int lane, s32 source, int source_lane) {
-    for (const Tainted& place : before.places_) {
-        if (place.row != source || !(place.lanes >> source_lane & 1)) continue;
-        taint(row, Mask(1) << lane, add_cause(before.causes_[place.cause]));
-        return;
-    }
+void Poisons::taint_as(const Row& before, s32 row, int lane, int source_lane) {
+    if (before.lanes >> source_lane & 1) taint(row, Mask(1) << lane, before.cause[source_lane]);
 }
 
-Mask Poisons::lanes(s32 row) const {
-    Mask all = 0;
-    for (const Tainted& place : places_) all |= place.row == row ? place.lanes : 0;
-    return all;
+Poisons::Row Poisons::at(s32 row) const {
+    const auto found = rows_.find(row);
+    return found == rows_.end() ? Row() : found->second;
 }
 
 void Poisons::heal(s32 row, Mask lanes) {
-    bool gone = false;
-    for (Tainted& place : places_) {
-        if (place.row != row) continue;
-        place.lanes &= ~lanes;
-        gone |= !place.lanes;
-    }
-    if (!gone) return;
-    places_.erase(
-        std::remove_if(places_.begin(), places_.end(), [](const Tainted& p) { return !p.lanes; }), places_.end());
+    const auto found = rows_.find(row);
+    if (found == rows_.end()) return;
+    found->second.lanes &= ~lanes;
+    if (!found->second.lanes) rows_.erase(found);
 }
 
+// A loop may give poison in every round.
+void Poisons::forget_healed() {
+    if (causes_.size() < most_) return;
+    std::map<u32, Finding> kept;
+    for (const auto& [row, place] : rows_)
+        each_lane(place.lanes, [&, &row_place = place](int l) {
+            const u32 cause = row_place.cause[l];
+            if (!kept.count(cause)) kept.emplace(cause, causes_.at(cause));
+        });
+    causes_ = std::move(kept);
+    most_ = std::max<size_t>(4096, 2 * causes_.size());
+}
+
+// Of several, the one that was there first is named.
 void Poisons::use(Warp& warp, s32 row, Mask mask) const {
-    for (const Tainted& place : places_) {
-        if (place.row != row || !(place.lanes & mask)) continue;
-        Block& block = *warp.block;
-        const Finding& cause = causes_[place.cause];
-        const int lane = __builtin_ctz(place.lanes & mask);
-        const Finding used = block.at(warp, warp.here, lane, cause.kind, cause.message);
-        // A load outside of a buffer is the mistake; what a shuffle could not give is one where it is used.
-        const bool is_load = cause.kind != FindingKind::uninitialised;
-        Finding finding = is_load ? cause : used;
-        const u32 other = is_load ? used.line : cause.line;
-        if (other && other != finding.line)
-            finding.message += "; line " + std::to_string(other) + (is_load ? " uses" : " gets") + " the value";
-        finding.buffer = cause.buffer;
-        finding.index = cause.index;
-        finding.has_index = cause.has_index;
-        block.stop_at(std::move(finding));
-    }
+    const Row place = at(row);
+    if (!(place.lanes & mask)) return;
+    int lane = __builtin_ctz(place.lanes & mask);
+    each_lane(place.lanes & mask, [&](int l) { lane = place.cause[l] < place.cause[lane] ? l : lane; });
+    Block& block = *warp.block;
+    const Finding& cause = causes_.at(place.cause[lane]);
+    const Finding used = block.at(warp, warp.here, lane, cause.kind, cause.message);
+    // A load outside of a buffer is the mistake; what a shuffle could not give is one where it is used.
+    const bool is_load = cause.kind != FindingKind::uninitialised;
+    Finding finding = is_load ? cause : used;
+    const u32 other = is_load ? used.line : cause.line;
+    if (other && other != finding.line)
+        finding.message += "; line " + std::to_string(other) + (is_load ? " uses" : " gets") + " the value";
+    finding.buffer = cause.buffer;
+    finding.index = cause.index;
+    finding.has_index = cause.has_index;
+    block.stop_at(std::move(finding));
 }
 
 void Poisons::use_all(Warp& warp, const Instruction& in, int first, int last, Mask mask) const {
@@ -88,42 +87,44 @@ void Poisons::check_guard(Warp& warp, const Instruction& in, Mask group) const {
 }
 
 // What selp does not choose does not matter, nor what a predicate that is known decides alone.
-std::vector<Poisons::Tainted> Poisons::of_sources(
-    const Warp& warp, const Instruction& in, int first, int last, Mask mask) const {
-    std::vector<Tainted> found;
+Poisons::Row Poisons::of_sources(const Warp& warp, const Instruction& in, int first, int last, Mask mask) const {
+    Row found;
     const std::string& form = in.entry->form;
     const bool both = form == "and.pred", either = form == "or.pred";
-    for (const Tainted& place : places_) {
-        for (int i = first; i < last; ++i) {
-            if (place.row != in.operand[i]) continue;
-            Mask lanes = place.lanes & mask;
-            if (begins(form, "selp") && i < 3) {
-                const Mask chooses = warp.predicate(in.operand[3]);
-                lanes &= i == 1 ? chooses : ~chooses;
-            } else if (both || either) {
-                const s32 other = in.operand[first + last - 1 - i];
-                const Mask value = warp.predicate(other);
-                lanes &= this->lanes(other) | (both ? value : ~value);
-            }
-            if (lanes) found.push_back({place.row, lanes, place.cause});
+    for (int i = first; i < last; ++i) {
+        const auto place = rows_.find(in.operand[i]);
+        if (place == rows_.end()) continue;
+        Mask lanes = place->second.lanes & mask;
+        if (begins(form, "selp") && i < 3) {
+            const Mask chooses = warp.predicate(in.operand[3]);
+            lanes &= i == 1 ? chooses : ~chooses;
+        } else if (both || either) {
+            const s32 other = in.operand[first + last - 1 - i];
+            const Mask value = warp.predicate(other);
+            lanes &= at(other).lanes | (both ? value : ~value);
         }
+        each_lane(lanes, [&](int l) {
+            const u32 cause = place->second.cause[l];
+            if (!(found.lanes >> l & 1) || cause < found.cause[l]) found.cause[l] = cause;
+        });
+        found.lanes |= lanes;
     }
     return found;
 }
 
+void Poisons::pass_on(Warp& warp, const Instruction& in, int results, int first, int last, Mask mask) {
+    const Row found = of_sources(warp, in, first, last, mask);
+    for (int i = 0; i < results; ++i) {
+        heal(in.operand[i], mask & ~found.lanes);
+        each_lane(found.lanes, [&](int l) { taint_as(found, in.operand[i], l, l); });
+    }
+}
+
 void Poisons::follow(Warp& warp, const Instruction& in, Mask mask) {
+    forget_healed();
     const OpcodeEntry& entry = *in.entry;
     const int count = entry.operation.signature.count;
-    const auto passes_on = [&](int results, int first, int last) {
-        const std::vector<Tainted> found = of_sources(warp, in, first, last, mask);
-        Mask tainted = 0;
-        for (const Tainted& source : found) tainted |= source.lanes;
-        for (int i = 0; i < results; ++i) {
-            heal(in.operand[i], mask & ~tainted);
-            // The first cause is the one to name: it goes in last.
-            for (size_t k = found.size(); k-- > 0;) taint(in.operand[i], found[k].lanes, found[k].cause);
-        }
-    };
+    const auto passes_on = [&](int results, int first, int last) { pass_on(warp, in, results, first, last, mask); };
     const auto gives = [&](int results) {
         for (int i = 0; i < results; ++i) heal(in.operand[i], mask);
     };

@@ -51,8 +51,8 @@ struct Instruction {
     s32 guard = -1;  // row of the predicate; -1: always
     bool guard_negated = false;
     Flow flow = Flow::next;
-    u8 option = 0;                            // a modifier that the handler reads; of a load: it may be moved
-                                              // above its check (ld.global.nc)
+    u8 option = 0;                            // a modifier that the handler reads; of a load: it may have been moved
+                                              // above its check (ld.global.nc of an asm statement, as __ldg of half)
     bool strong = false;                      // volatile, relaxed, acquire, release: not a data race
                                               // with its like
     bool parts = false;                       // a strong load or store: lanes need not do it in step

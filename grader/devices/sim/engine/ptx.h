@@ -47,6 +47,7 @@ struct Instruction {
     bool guard_negated = false;
     u32 location = 0;  // Module::locations
     u32 line = 0;      // of the PTX
+    bool in_asm = false;
     std::vector<Operand> operands;
 };
 
