@@ -52,7 +52,7 @@ def all_equal(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
 
 
 def last_row(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
-    """All of source is added to the row that ends where out ends: a kernel that writes too far writes past it."""
+    """All of source is added to the last row of out, so that a store too far is past the end of out."""
     return rng.integers(shape, sizes["rows"] - 1, sizes["rows"] - 1)
 
 

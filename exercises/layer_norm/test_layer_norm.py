@@ -45,12 +45,12 @@ def magnitude(x: ndarray, weight: ndarray, bias: ndarray, sizes: Sizes) -> ndarr
 
 
 def offset(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
-    """Rows far from 0 beside their spread: their squares agree in all digits that a float has, and more."""
+    """Rows far from 0 relative to their spread: their squares agree in all digits that a float has, and more."""
     return rng.normal(shape) + rng.choice((shape[0], 1), (30_000.0, -30_000.0, 1000.0))
 
 
 def scales(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
-    """Rows of very different spread. Beside the smallest, eps is everything; half cannot hold the largest's squares."""
+    """Rows of very different spread: eps dominates the smallest; half cannot hold the squares of the largest."""
     return rng.normal(shape, mean=0.5) * rng.choice((shape[0], 1), (1.0e-3, 1.0e-2, 1.0, 30.0, 1000.0))
 
 

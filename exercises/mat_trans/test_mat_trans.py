@@ -21,7 +21,7 @@ def reference(x: ndarray, sizes: Sizes) -> ndarray:
 def own_place(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Every element holds its own offset, so a wrong one tells where it is from.
 
-    Offsets begin anew after 2^24, up to which a float holds every whole number.
+    Offsets start again from 0 after 2^24, up to which a float holds every whole number.
     """
     import numpy
 

@@ -7,7 +7,7 @@ count says how many they are.
 
 All coordinates are multiples of 1/16 below 64 in magnitude: areas and their sums are exact in float then, and the
 quotient, rounded once, is on the same side of 1/2 as the exact one. So a kernel in float and this reference in double
-decide alike.
+make the same decision.
 """
 
 from __future__ import annotations

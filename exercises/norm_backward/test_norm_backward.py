@@ -7,7 +7,7 @@ With x_hat the normalised row and g = dy * weight:
 
 x_hat is (x - mean) * rstd with the mean and the rstd = 1 / sqrt(variance + eps) that the forward pass left for each
 row, x * rstd in rms_norm, and (y - bias) / weight where the output y is all that was kept: no weight is 0 there. The
-kernels take mean and rstd as they are, whatever they are, as torch.ops.aten.native_layer_norm_backward does.
+kernels use mean and rstd as given, without a check, as torch.ops.aten.native_layer_norm_backward does.
 
 The bound. x - mean is rounded once, so x_hat is off by a few u of itself, and so are g and the products. A sum of n
 terms adds g(n) u times the sum of their sizes. Hence for dx, with G = g(cols) + 8:

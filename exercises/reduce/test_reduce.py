@@ -20,7 +20,7 @@ EXACT = 2**24  # up to here float has all whole numbers
 # Around a warp (32), two warps (64, what the last warp adds), and a block (256 or 512 elements); then several blocks,
 # and enough for their sums to need more than a block, too (65536 in blocks of 256).
 TREES = (*range(4), 31, 32, 33, 63, 64, 65, 127, 255, 256, 257, 511, 512, 513, 769, 1025, 4099, 65_537)
-# Around a vector of 4, what a block brings in one step (256 or 1024 elements) and in all (2048); then several blocks.
+# Around a vector of 4, what a block adds in one step (256 or 1024 elements) and in all (2048); then several blocks.
 WALKS = (*range(6), 7, 8, 31, 33, 255, 257, 1023, 1025, 2047, 2048, 2049, 4095, 4097, 8193, 12_289, 40_009)
 
 
@@ -83,7 +83,7 @@ SPEC = Spec(
     work=lambda sizes: 60 * sizes["n"],
 )
 
-# The grid has an end, and a block brings more.
+# The grid is bounded, and a block adds more.
 WALKED = replace(
     SPEC,
     sizes={"n": Size(0, 40_000)},

@@ -33,12 +33,12 @@ def magnitude(x: ndarray, weight: ndarray, sizes: Sizes) -> ndarray:
 
 
 def scales(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
-    """Rows of very different size. Beside the smallest, eps is everything; half cannot hold the largest's squares."""
+    """Rows of very different size: eps dominates the smallest; half cannot hold the squares of the largest."""
     return rng.normal(shape) * rng.choice((shape[0], 1), (1.0e-3, 1.0e-2, 1.0, 30.0, 1000.0))
 
 
 def outliers(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
-    """One element a row, anywhere in it, is most of the mean."""
+    """One element per row, anywhere in it, is most of the mean."""
     import numpy
 
     place = numpy.floor(rng.uniform((shape[0], 1), 0.0, 1.0) * shape[1])

@@ -3,8 +3,8 @@
 Row s has position p = position[s]. Its pair (x[s, 2i], x[s, 2i+1]), read as a complex number, is multiplied by
 exp(j p theta^(-2i / hidden)), theta = 10000. Positions lie in 0..131072 and come in any order, as a server has them.
 
-The angle reaches 131072 radians, where neighbouring floats are 1/128 apart. The answer must be as good as if the angle
-had been known exactly: it may be off by a few roundings of the pair's own length.
+The angle reaches 131072 radians, where neighbouring floats are 1/128 apart. The answer must be as accurate as with
+the exact angle: it may be off by a few roundings of the pair's own length.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """softmax: y[row, col] = exp(x[row, col]) / sum over j of exp(x[row, j]), any rows, cols >= 1.
 
-torch.softmax says what hard values give: an element of -inf gives 0, a row of nothing but -inf gives nan, and one nan
+torch.softmax says what hard values give: an element of -inf gives 0, a row of only -inf gives nan, and one nan
 or +inf makes its whole row nan, and no other row. The answer must not depend on whether exp(x) itself overflows.
 
 SPECS has two variants. The katas without the maximum get x of at most 20 in size, or -inf, or nan. The katas named
@@ -93,7 +93,7 @@ def poisoned(*poisons: float) -> Fill:
 
 
 def rising(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
-    """Sorted: every element is a new maximum, and what was summed before must shrink."""
+    """Sorted: every element is a new maximum, and the earlier sum must be rescaled."""
     import numpy
 
     return numpy.sort(rng.normal(shape, std=4.0))

@@ -1,7 +1,7 @@
 """swish: y[i] = x[i] / (1 + exp(-x[i])) for all i in 0..n-1, any n >= 0: torch's silu. -inf gives nan, as there.
 
 The answer may be off by what a few roundings do: to the exponential, the sum, the quotient, and to an argument of the
-exponential. An exponential that is denormal is rounded to a multiple of the smallest denormal, whatever its size, and
+exponential. An exponential that is denormal is rounded to a multiple of the smallest denormal, and
 is then multiplied by x. That is all: an answer of 1e-37 must not be 0.
 """
 
