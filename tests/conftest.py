@@ -142,6 +142,3 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         right, wrong = max(gap.right), min(gap.wrong)
         words = "where only the right bits pass" if wrong == float("inf") else f"{wrong:.3g} times as much"
         terminalreporter.write_line(f"{family:<18} solutions use {right:4.0%} of the tolerance, wrong answers {words}")
-
-
-collect_ignore = os.environ.get("KATA_WAITING", "").split()  # files whose expectations are older than the code
