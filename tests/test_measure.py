@@ -280,7 +280,6 @@ def test_faster_than_the_card_can_be_is_no_pass() -> None:
     ("result", "words"),
     [
         ({"other_processes": 1}, ["1", "process", "GPU"]),
-        ({"clocks_mhz": (1980, 1700)}, ["clock", "1980", "1700 MHz"]),
         ({"noise": ((1.03, 1.0),) * NOISE_PAIRS}, ["copy", "itself", "n=1000", "1.030"]),
         ({"noise": ((0.95, 1.0), (1.05, 1.0)) * 5 + ((1.0, 1.0),)}, ["noisy"]),
     ],
@@ -290,6 +289,26 @@ def test_a_machine_that_tells_nothing_gives_no_verdict(result: dict[str, object]
     verdict = timed(sandbox, kata(80))
     assert verdict.kind is Kind.INCONCLUSIVE and has(verdict.summary, *words)
     assert sandbox.closed == 1, "tried once more"
+
+
+SLOWER_LATE = [0.9] * 14 + [0.8] * 7
+
+
+@pytest.mark.parametrize(
+    ("ratios", "clocks", "passes"),
+    [
+        (SLOWER_LATE, (1980, 1700), False),
+        (SLOWER_LATE, (1700, 1980), False),
+        ([0.9], (1700, 1980), True),  # both arms are slower by the same
+        (SLOWER_LATE, (1980, 1900), True),
+    ],
+)
+def test_another_clock_voids_a_run_whose_ratio_changes_with_it(
+    ratios: list[float], clocks: tuple[int, int], passes: bool
+) -> None:
+    verdict = timed(Clock(ratios, clocks_mhz=clocks), kata(70))
+    assert verdict.kind is (Kind.PASS if passes else Kind.INCONCLUSIVE), verdict.summary
+    assert passes or has(verdict.summary, "clock", str(clocks[0]), f"{clocks[1]} MHz", "0.900", "0.800")
 
 
 def test_a_noisy_check_gets_more_pairs_before_it_voids_the_run() -> None:
@@ -314,7 +333,7 @@ def test_more_pairs_of_the_noise_check_do_not_hide_that_the_clock_changed() -> N
             self.result = noisy if first else {}
             return super().call(call)
 
-    verdict = timed(Throttled([0.9]), kata(80))
+    verdict = timed(Throttled(SLOWER_LATE), kata(70))
     assert verdict.kind is Kind.INCONCLUSIVE and has(verdict.summary, "clock", "1980", "1700 MHz")
 
 
