@@ -1,5 +1,6 @@
 """Call -> Outcome: the one seam between the grader and the machine a kernel runs on, an NVIDIA GPU (`gpu/`) or the
-simulator (`sim/`), whose engine (`sim/engine/`, C++) executes PTX.
+simulator (`sim/`), whose engine (`sim/engine/`, C++) executes PTX. `Limits` says how long a call may take; each device
+has its own words for a finding (`sim/engine/finding`, `gpu/device`).
 
 A Device lives in the sandbox's child process. It loads one built kata and runs its launcher on buffers that
 belong to the grader. It knows nothing of expected values: those never leave the grader's own process.

@@ -1,4 +1,6 @@
-"""Parts -> one HTML file that needs no other: it contains its style and script, and loads nothing."""
+"""Parts -> one HTML file that needs no other: it contains its style and script, and loads nothing. `command` puts
+`kata report` together from its sections, the other modules.
+"""
 
 from __future__ import annotations
 

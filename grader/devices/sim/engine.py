@@ -47,8 +47,19 @@ OPTIMISATION = "-O2"
 OTHER_OPTIMISATION = {  # of sources by name: what runs once a launch, and what runs for every warp instruction
     "-O1": (
         *("api", "bases", "block", "builtins", "card", "counters", "coverage", "declarations", "decode", "device"),
-        *("finding", "graphs", "grid", "heap", "host_memory", "instructions", "layout", "limits", "loaded_module"),
-        *("lower", "operands", "parser", "passing", "rows", "runtime", "runtime_calls", "standstill", "streams"),
+        *("finding", "graphs", "grid", "heap", "host_memory", "layout", "limits", "loaded_module"),
+        *(
+            "lower",
+            "operands",
+            "parse_instruction",
+            "parser",
+            "passing",
+            "rows",
+            "runtime",
+            "runtime_calls",
+            "standstill",
+            "streams",
+        ),
         *("tokens", "transfers"),
     ),
     "-O3": ("access", "check_access", "floating", "integer", "mma", "product", "shared", "warp"),

@@ -1,4 +1,4 @@
-// instructions: opcode, guard and operands
+// parse_instruction: opcode, guard and operands
 #include "parser.h"
 
 namespace sim::ptx {
