@@ -1,7 +1,7 @@
 // parser: tokens -> ptx::Module
 //
 // Every register and variable gets an index where it is declared; a name is looked up from the innermost scope out.
-// Modules and functions are in parser.cpp, what they declare in declarations.cpp, what they do in parse_instruction.cpp.
+// Modules and functions are in parser.cpp, what they declare in declarations.cpp, what they do in parse_instruction.
 #pragma once
 #include <array>
 #include <map>

@@ -57,7 +57,7 @@ void Poisons::forget_healed() {
     most_ = std::max<size_t>(4096, 2 * causes_.size());
 }
 
-// Of several, the one that was there first is named.
+// The first of several causes is named.
 void Poisons::use(Warp& warp, s32 row, Mask mask) const {
     const Row place = at(row);
     if (!(place.lanes & mask)) return;
