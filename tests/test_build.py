@@ -19,6 +19,7 @@ from patience import PATIENCE_S, wait_for
 
 from grader.compile import compilation, shared_memory_limit
 from grader.compile.build import Build, CompileFailure, Request, Target, build, build_all, exported_names
+from grader.compile.nvcc_log import SOURCE, File, first_error
 from grader.compile.toolchain import find_toolchain
 from grader.content.catalog import load_catalog
 from grader.content.source_file import source_of
@@ -295,6 +296,34 @@ def test_a_file_that_speaks_of_a_full_disk_has_not_filled_it(folder: Path, tmp_p
 def test_a_syntax_error_has_the_learners_own_line(folder: Path, tmp_path: Path) -> None:
     found = failure(tmp_path, '#include "kata.cuh"\n\nint x = ;\n')
     assert found.line == 3 and "expected an expression" in found.message
+
+
+BEGINNERS = """
+    #include "kata.cuh"
+    __global__ void kernel(const float* x, float __restrict__ r, float y, int n, float4 v) {
+        j = threadIdx.x;
+        const float f = threadIdx.x;
+        x[0] = x[n];
+        y = x[f];
+        y[n] = 1.0f;
+        v = v + v;
+        const int i = threadIdx.x  // element i
+
+        // A comment.
+        if (i < n) y = 2.0f y;
+    }
+"""
+
+
+def test_what_nvcc_says_to_a_beginner_gets_its_usual_cause(folder: Path, tmp_path: Path) -> None:
+    log = failure(tmp_path, BEGINNERS).log
+    file = File(textwrap.dedent(BEGINNERS), "elementwise_f32", "", "")
+    errors = [first_error(line, file) for line in log.splitlines() if ": error: " in line or "error:" in line]
+    causes = {line: message.partition("; ")[2] for message, line in errors}
+    facts = {3: "*", 4: "type", 6: "const", 7: "whole number", 8: "*", 9: ".x", 13: "line 10"}
+    assert {line for line, fact in facts.items() if fact not in causes.get(line, "")} == set(), log
+    # An operator is missing there, and the line before ends as it must.
+    assert first_error(f'{SOURCE}(9): error: expected a ";"', file) == ('expected a ";"', 9)
 
 
 def test_a_missing_header_is_named(folder: Path, tmp_path: Path) -> None:

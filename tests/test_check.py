@@ -554,6 +554,18 @@ def test_exact_values_have_no_tolerance() -> None:
     assert verdict.kind is Kind.WRONG_ANSWER and verdict.sizes == {"n": 1}
 
 
+@pytest.mark.parametrize(("launches", "written", "named"), [(0, False, True), (1, False, False), (0, True, False)])
+def test_a_launcher_that_launches_nothing_is_told_so(launches: int, written: bool, named: bool) -> None:
+    def bug(call: Call, outcome: Outcome, sizes: dict[str, Any]) -> Outcome:
+        fill = 1 if written else DTYPES["f32"].poison
+        outputs = {name: bytes([fill]) * len(data) for name, data in outcome.outputs.items()}
+        return replace(outcome, outputs=outputs, counters=CallCounters(launches, 0, 0))
+
+    verdict = run(FakeSandbox(add, bug))
+    assert verdict.kind is Kind.WRONG_ANSWER and verdict.sizes == {"n": 1}
+    assert ("launches no kernel" in verdict.summary) is named
+
+
 # -- the memory ----------------------------------------------------------------------------------------------------
 
 

@@ -43,9 +43,10 @@ SPEC = Spec(
     ),
     reference=reference,
     tolerance=Exact(signed_zeros=True),
-    # Around every vector (2, 4, 8), warp (32) and block (256, 512, 1024 or 2048 elements) of the family's katas.
+    # Around every vector (2, 4, 8), warp (32) and block (256, 512, 1024 or 2048 elements) of the family's katas. The
+    # last has 1025 blocks of 256: too many for a launch that takes the number of blocks for the number of threads.
     named_sizes=tuple(
-        {"n": n} for n in (*range(10), 15, 31, 33, 127, 255, 256, 257, 511, 1023, 1025, 2047, 2048, 2049, 4099)
+        {"n": n} for n in (*range(10), 15, 31, 33, 127, 255, 256, 257, 511, 1023, 1025, 2047, 2048, 2049, 4099, 262_145)
     ),
     large=tuple({"n": n} for n in (300_007, 4_194_304, 20_000_003)),
     work=lambda sizes: 20 * sizes["n"],
@@ -86,8 +87,8 @@ FUNCTOR = replace(
         InputKind("special", of_floats(edge_values())),
         InputKind("extremes", of_floats(extremes)),
     ),
-    # The grid is no larger than the card, here a small one.
-    named_sizes=(*SPEC.named_sizes, {"n": 30_001}),
+    # The grid is no larger than the card, here a small one. So its size does not grow with n.
+    named_sizes=(*SPEC.named_sizes[:-1], {"n": 30_001}),
     reference=functor_reference,
     # Three launches.
     work=lambda sizes: 60 * sizes["n"],

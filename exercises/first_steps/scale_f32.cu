@@ -10,8 +10,8 @@ constexpr int THREADS = 256;  // threads per block
 
 // Runs on the GPU, once in each thread of the grid. x and y point to the GPU's memory.
 __global__ void scale_f32_kernel(const float* x, float* y, int n, float a) {
-    // TODO(1): Compute i, the number of this thread in the whole grid, from the number of its block, the number of
-    //   threads per block, and its number within the block. (~1 line)
+    // TODO(1): Compute an int i, the number of this thread in the whole grid, from the number of its block, the number
+    //   of threads per block, and its number within the block. (~1 line)
     // END TODO(1)
     // TODO(2): Write y[i] = a * x[i]. The grid may have more threads than there are elements: a thread whose i is not
     //   below n must read nothing and write nothing. (~1 line)
@@ -21,8 +21,8 @@ __global__ void scale_f32_kernel(const float* x, float* y, int n, float a) {
 // Runs on the CPU. The grader calls it with pointers to the GPU's memory, and with a stream.
 KATA_EXPORT void scale_f32(const float* x, float* y, int n, float a, cudaStream_t stream) {
     if (n == 0) return;  // a grid of 0 blocks is an error
-    // TODO(3): Compute how many blocks of THREADS threads cover n elements, rounded up. n may be 2^31 - 1, so no step
-    //   of the computation may exceed n. (~1 line)
+    // TODO(3): Compute an int, the number of blocks of THREADS threads that cover n elements, rounded up. n may be
+    //   2^31 - 1, so no step of the computation may exceed n. (~1 line)
     // END TODO(3)
     // TODO(4): Launch the kernel with that many blocks of THREADS threads, on the stream. (~1 line)
     // END TODO(4)

@@ -18,6 +18,15 @@ _ERROR = re.compile(
 _TOOL_ERROR = re.compile(r"^(?:ptxas|nvlink|nvcc|cicc)\s*(?:error|fatal)\s*: (?P<text>.*)$", re.MULTILINE)
 _PTXAS_LINE = re.compile(r"^ptxas \S+, line \d+; error\s*: (?P<text>.*)$", re.MULTILINE)
 _DETECTED = re.compile(rf"at line (\d+)(?: of \S*{re.escape(SOURCE)})?$", re.MULTILINE)
+# A part of nvcc's sentence -> its usual cause, for readers who are new to C++.
+_CAUSES = {
+    "must be a modifiable lvalue": "what is left of the = is const, or not a variable",
+    "must have integral or unscoped enum type": "an index, and an operand of %, must be a whole number",
+    "must have pointer-to-object type": "is a * missing where it is declared?",
+    '"restrict" is not allowed': "is a * missing before __restrict__?",
+    "is undefined": "is it misspelt, or is its type or its header missing?",
+    'no operator "': "vector types such as float4 have no operators; use their members .x, .y, ...",
+}
 _CLASHES = ("linkage", "incompatible with previous", "distinguished by return type alone", "later")
 
 
@@ -55,7 +64,19 @@ def _in_our_words(text: str, line: int | None, file: File) -> str:
     there = text + (lines[line - 1] if line is not None and line <= len(lines) else "")
     if file.launcher in there and any(clash in text for clash in _CLASHES):
         return f"the launcher must be declared as: KATA_EXPORT {file.signature}"
-    return text
+    if text == 'expected a ";"' and line is not None:
+        return text + _end_of_statement(lines[: line - 1])
+    return "; ".join([text, *(cause for part, cause in _CAUSES.items() if part in text)][:2])
+
+
+def _end_of_statement(lines: list[str]) -> str:
+    """The place of a missing `;`, given the lines before the one that nvcc names: empty if that line is the place.
+
+    nvcc notices it at the next word, often lines later: behind comments.
+    """
+    code = [(number, line.partition("//")[0].strip()) for number, line in enumerate(lines, 1)]
+    number, last = next(((number, words) for number, words in reversed(code) if words), (0, "}"))
+    return "" if last[-1] in ";{}:/" or last.startswith("#") else f"; is it missing at the end of line {number}?"
 
 
 def missing_launcher(exported: Collection[str], file: File) -> str | None:

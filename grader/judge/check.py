@@ -414,7 +414,11 @@ def judge(case: Case, outcome: Outcome, answer: Sequence[Expected] | None = None
     bad = next((comparison for comparison in comparisons if comparison.wrong), None)
     if bad is None:
         return Verdict(Kind.PASS, "right", error_share=share)
-    return replace(_wrong_answer(case, bad), error_share=share)
+    verdict = _wrong_answer(case, bad)
+    idle = outcome.counters is not None and outcome.counters.launches == 0
+    if idle and all(mismatch.got is None for mismatch in bad.mismatches):
+        verdict = replace(verdict, summary=f"{verdict.summary}: the launcher launches no kernel")
+    return replace(verdict, error_share=share)
 
 
 def _with_writers(search: _Search, shape: CaseKey, verdict: Verdict) -> Verdict:
