@@ -437,6 +437,11 @@ def test_a_mutant_is_listed_printed_compared_and_written_as_an_entry(tmp_path: P
         (["relu_f32", "--from", "solutions/relu/relu_f32.cu"], "needs a name for the bug"),
         (["relu_f32/new", "--from", "solutions/relu/relu_f32.cu"], "Plant the bug in it first"),
         (["relu_f32/new", "--from", "nowhere.cu"], "nowhere.cu is not a file"),
+        (["relu_f32/New_Bug", "--from", "solutions/relu/relu_f32.cu"], "'New_Bug' is not a name for a bug"),
+        (
+            ["relu_f32/nan-becomes-0", "--from", "solutions/relu/relu_f32.cu"],
+            r"relu_f32/nan-becomes-0 is there already: tests/wrong_kernels/relu\.yaml:\d+",
+        ),
     ],
 )
 def test_what_is_no_mutant_is_refused(arguments: list[str], problem: str) -> None:

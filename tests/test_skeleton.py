@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from facts import all_of, has
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from grader.content import skeleton
@@ -107,12 +107,14 @@ def test_todos_of_a_file_that_a_learner_mangled(case: str) -> None:
 PIECES = ["// TODO(1): a\n", "// END TODO(1)\n", "// TODO(", "//   x\n", "*/", "/*", "\n", "x;", "\r"]
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is slow to draw
 @given(st.lists(st.sampled_from(PIECES)))
 def test_nothing_that_is_made_of_markers_raises(parts: list[str]) -> None:
     found = skeleton.todos("".join(parts))
     assert [todo.line for todo in found] == sorted({todo.line for todo in found})
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.binary())
 def test_no_bytes_raise(data: bytes) -> None:
     text = data.decode("utf-8", errors="replace")

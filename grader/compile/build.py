@@ -36,7 +36,9 @@ __all__ = [
 
 PATIENCE_S = 30.0  # for builds that other processes are making, or have before them
 SIGNATURE = "signature.h"
-_FLAGS = ("-std=c++17", "-O3", "-lineinfo", "-shared", "-Xcompiler", "-fPIC")
+# NVTX is not to look for a profiler's library: no kata may load one, and without it all of NVTX does nothing.
+_NO_PROFILER = "-DNVTX_SUPPORT_DYNAMIC_INJECTION_LIBRARY=0"
+_FLAGS = ("-std=c++17", "-O3", "-lineinfo", "-shared", "-Xcompiler", "-fPIC", _NO_PROFILER)
 # What nvcc and g++ take from the environment.
 _VARIABLES = (
     *dependencies.FOLDER_VARIABLES, "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "LIBRARY_PATH", "COMPILER_PATH",

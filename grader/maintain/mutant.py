@@ -79,6 +79,12 @@ def _entry(catalog: Catalog, name: str, source: Path) -> str:
     if not bug:
         raise WrongKernelError("--from needs a name for the bug: `kata dev mutant KATA/BUG --from FILE`.")
     kata = one_kata(catalog, kata_name, "--from")
+    if not wrong_kernel.is_name(bug):
+        raise WrongKernelError(f"{bug!r} is not a name for a bug. {wrong_kernel.NAME_HINT}")
+    for known in wrong_kernel.load(catalog, catalog.root / FOLDER):
+        if (known.kata.name, known.bug) == (kata.name, bug):
+            place = f"{known.path.relative_to(catalog.root)}:{known.line}"
+            raise WrongKernelError(f"{known.name} is there already: {place}. Choose another name.")
     solution = kata.solution_path.read_text(encoding="utf-8")
     pairs = edits.between(solution, source.read_text(encoding="utf-8"))
     if not pairs:

@@ -47,6 +47,7 @@ FOLDER = Path("tests", "wrong_kernels")
 FOLDERS = (FOLDER, Path("tests", "exploits"))
 MARK = "// BUG"
 NOT_SHOWN = "not shown"
+NAME_HINT = "Write lower-case words: rows-are-swapped."
 
 _HEADER = re.compile(r"// ([A-Z][a-z]+): (.+)")
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -117,6 +118,11 @@ def load(catalog: Catalog, folder: Path) -> tuple[WrongKernel, ...]:
             raise _error(wrong, wrong.line, f"is there twice, first in {first.path}:{first.line}. Remove one of them.")
         found[wrong.name] = wrong
     return tuple(found[name] for name in sorted(found))
+
+
+def is_name(bug: str) -> bool:
+    """Whether a bug may be called so."""
+    return _NAME.fullmatch(bug) is not None
 
 
 def text(wrong: WrongKernel) -> str:
@@ -358,5 +364,5 @@ def _read_file(path: Path, catalog: Catalog) -> WrongKernel:
 
 
 def _check_name(bug: str, value: Value) -> None:
-    if not _NAME.fullmatch(bug):
-        raise value.error("not a name for a bug. Write lower-case words: rows-are-swapped.")
+    if not is_name(bug):
+        raise value.error(f"not a name for a bug. {NAME_HINT}")

@@ -731,3 +731,17 @@ __global__ void value_behind_its_flag_kernel(const float* x, float* y, int n) {
     y[b] = sum;
 }
 LAUNCHER(value_behind_its_flag, 4, 32)
+
+// Lane 0 counts before its warp has met: it does not release what the other lanes wrote.
+__global__ void last_warp_that_did_not_meet_kernel(const float* x, float* y, int n) {
+    __shared__ unsigned int before;
+    int i = threadIdx.x;
+    y[64 + blockIdx.x * 32 + i] = x[i];
+    if (i == 0) asm volatile("atom.add.acq_rel.gpu.u32 %0, [%1], 1;" : "=r"(before) : "l"(&words[0]) : "memory");
+    __syncwarp();
+    if (before != gridDim.x - 1) return;
+    float sum = 0;
+    for (int b = 0; b < gridDim.x; ++b) sum += y[64 + b * 32 + (31 - i)];
+    y[i] = sum;
+}
+LAUNCHER(last_warp_that_did_not_meet, 3, 32)

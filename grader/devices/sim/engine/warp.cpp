@@ -152,6 +152,7 @@ void Warp::become(Mask lanes, const VectorClock& joined, u32 least) {
 
 // Lanes that have exited count as having come where all others do.
 void Warp::meet(Mask lanes) {
+    block->settle();  // one lane may just have read a flag: the others are to know what it stands for
     if (are_all(lanes) && !has_parted()) {
         known[index] = clock;
         known_min = known.min(block->warps.size());

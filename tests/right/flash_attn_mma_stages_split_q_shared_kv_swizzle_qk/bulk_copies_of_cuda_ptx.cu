@@ -1,0 +1,153 @@
+// a producer warp starts bulk copies with cuda::ptx, two warps wait by the parity of mbarriers
+#include "kata.cuh"
+#include <cuda_fp16.h>
+#include <cuda/ptx>
+#include <cmath>
+
+namespace ptx = cuda::ptx;
+
+__device__ void mma(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+__device__ unsigned pair(float low, float high) {
+    const half2 both = __floats2half2_rn(low, high);
+    return reinterpret_cast<const unsigned&>(both);
+}
+__device__ unsigned word(const half* from) {
+    return *reinterpret_cast<const unsigned*>(from);
+}
+// Two 8 x 8 pieces of 16 keys, transposed: what B of the product with the weights takes.
+__device__ void load_values(unsigned (&b)[2], const half* row) {
+    const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(row));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
+                 : "=r"(b[0]), "=r"(b[1])
+                 : "r"(at)
+                 : "memory");
+}
+
+// 16 queries of a warp: sums of O, each row's maximum and its lane's part of the sum of weights.
+template <int D>
+struct Rows {
+    unsigned q[D / 16][4];
+    float o[D / 8][4] = {}, m[2] = {-INFINITY, -INFINITY}, l[2] = {0.0f, 0.0f};
+
+    __device__ Rows(const half* Q, int first, int N) {
+        const int lane = threadIdx.x % 32;
+        for (int i = 0; i < 4; ++i) {
+            const half* row = Q + (size_t)min(first + lane / 4 + i % 2 * 8, N - 1) * D + lane % 4 * 2 + i / 2 * 8;
+#pragma unroll
+            for (int d = 0; d < D / 16; ++d) q[d][i] = word(row + d * 16);
+        }
+    }
+    // 16 keys and their values in shared memory, rows `stride` apart; `left` of them count.
+    __device__ void add(const half* k, const half* v, int stride, int left) {
+        const int lane = threadIdx.x % 32;
+        float s[2][4] = {};
+#pragma unroll
+        for (int d = 0; d < D / 16; ++d)
+            for (int n = 0; n < 2; ++n) {
+                const half* at = k + (n * 8 + lane / 4) * stride + d * 16 + lane % 4 * 2;
+                mma(s[n], q[d], word(at), word(at + 8));
+            }
+        const float scale = 1.44269504f * rsqrtf(D);
+        for (int n = 0; n < 2; ++n)
+            for (int e = 0; e < 4; ++e) s[n][e] = n * 8 + lane % 4 * 2 + e % 2 < left ? s[n][e] * scale : -INFINITY;
+        for (int r = 0; r < 2; ++r) {
+            float larger = fmaxf(fmaxf(s[0][2 * r], s[0][2 * r + 1]), fmaxf(s[1][2 * r], s[1][2 * r + 1]));
+            larger = fmaxf(larger, __shfl_xor_sync(~0u, larger, 1));
+            larger = fmaxf(m[r], fmaxf(larger, __shfl_xor_sync(~0u, larger, 2)));
+            const float shrink = exp2f(m[r] - larger);
+            m[r] = larger;
+            l[r] *= shrink;
+            for (int n = 0; n < 2; ++n)
+                for (int e = 2 * r; e < 2 * r + 2; ++e) l[r] += s[n][e] = exp2f(s[n][e] - larger);
+#pragma unroll
+            for (int d = 0; d < D / 8; ++d) o[d][2 * r] *= shrink, o[d][2 * r + 1] *= shrink;
+        }
+        const unsigned p[4] = {
+            pair(s[0][0], s[0][1]), pair(s[0][2], s[0][3]), pair(s[1][0], s[1][1]), pair(s[1][2], s[1][3])};
+#pragma unroll
+        for (int d = 0; d < D / 8; ++d) {
+            unsigned b[2];
+            load_values(b, v + lane % 16 * stride + d * 8);
+            mma(o[d], p, b[0], b[1]);
+        }
+    }
+    __device__ void store(half* O, int first, int N) {
+        const int lane = threadIdx.x % 32;
+        for (int r = 0; r < 2; ++r) {
+            const int row = first + lane / 4 + r * 8;
+            float sum = l[r] + __shfl_xor_sync(~0u, l[r], 1);
+            sum += __shfl_xor_sync(~0u, sum, 2);
+            if (row >= N) continue;
+#pragma unroll
+            for (int d = 0; d < D / 8; ++d)
+                *reinterpret_cast<half2*>(O + (size_t)row * D + d * 8 + lane % 4 * 2) =
+                    __floats2half2_rn(o[d][2 * r] / sum, o[d][2 * r + 1] / sum);
+        }
+    }
+};
+
+constexpr int KEYS = 16, STAGES = 3;
+struct Ring {
+    uint64_t full[STAGES], empty[STAGES];
+};
+__device__ void wait(uint64_t* barrier, int round) {
+    while (!ptx::mbarrier_try_wait_parity(barrier, round % 2)) {
+    }
+}
+
+// Warps 0 and 1 have 16 queries each, warp 2 brings tiles of 16 keys and values.
+template <int D>
+__global__ void __launch_bounds__(96) tiles(const half* Q, const half* K, const half* V, half* O, int N) {
+    __shared__ __align__(128) half held[STAGES][2][KEYS][D];
+    __shared__ Ring ring;
+    const int warp = threadIdx.x / 32, steps = (N + KEYS - 1) / KEYS;
+    const size_t base = (size_t)blockIdx.y * N * D;
+    // What a copy of fewer keys leaves of a tile is to be a number: its weight is 0.
+    for (int i = threadIdx.x; i < STAGES * 2 * KEYS * D; i += 96) (&held[0][0][0][0])[i] = half(0.0f);
+    ptx::fence_proxy_async(ptx::space_shared);
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < STAGES; ++s) ptx::mbarrier_init(&ring.full[s], 1), ptx::mbarrier_init(&ring.empty[s], 2);
+        ptx::fence_mbarrier_init(ptx::sem_release, ptx::scope_cluster);
+    }
+    __syncthreads();
+    if (warp == 2) {
+        if (threadIdx.x % 32 != 0) return;
+        for (int t = 0; t < steps; ++t) {
+            const int s = t % STAGES;
+            if (t >= STAGES) wait(&ring.empty[s], t / STAGES - 1);
+            const uint32_t bytes = min(KEYS, N - t * KEYS) * D * sizeof(half);
+            ptx::mbarrier_arrive_expect_tx(
+                ptx::sem_release, ptx::scope_cta, ptx::space_shared, &ring.full[s], 2 * bytes);
+            const size_t from = base + (size_t)t * KEYS * D;
+            ptx::cp_async_bulk(ptx::space_cluster, ptx::space_global, &held[s][0], K + from, bytes, &ring.full[s]);
+            ptx::cp_async_bulk(ptx::space_cluster, ptx::space_global, &held[s][1], V + from, bytes, &ring.full[s]);
+        }
+        return;
+    }
+    const int first = blockIdx.x * 32 + warp * 16;
+    Rows<D> rows(Q + base, first, N);
+    for (int t = 0; t < steps; ++t) {
+        const int s = t % STAGES;
+        wait(&ring.full[s], t / STAGES);
+        rows.add(&held[s][0][0][0], &held[s][1][0][0], D, N - t * KEYS);
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(&ring.empty[s]);
+    }
+    rows.store(O + base, first, N);
+}
+template <int D>
+void run(const half* Q, const half* K, const half* V, half* O, int heads, int N, cudaStream_t stream) {
+    tiles<D><<<dim3((N + 31) / 32, heads), 96, 0, stream>>>(Q, K, V, O, N);
+}
+KATA_EXPORT void flash_attn_mma_stages_split_q_shared_kv_swizzle_qk(
+    const half* Q, const half* K, const half* V, half* O, int B, int H, int N, int D, cudaStream_t stream) {
+    if (D == 32) run<32>(Q, K, V, O, B * H, N, stream);
+    if (D == 64) run<64>(Q, K, V, O, B * H, N, stream);
+    if (D == 96) run<96>(Q, K, V, O, B * H, N, stream);
+    if (D == 128) run<128>(Q, K, V, O, B * H, N, stream);
+}
