@@ -1,10 +1,11 @@
 // asynchronous: cp.async and cp.async.bulk, their groups and their fences
 //
 // The global side is read and checked when the copy is issued; copies.h says when
-// its bytes land. Tensor maps are not supported: their forms have no entry in the table.
+// its bytes land. tensor_copy.cpp has the copies by tensor maps.
 #include <algorithm>
 
 #include "block.h"
+#include "bulk_copy.h"
 #include "decode.h"
 #include "mbarrier.h"
 #include "operation.h"
@@ -99,14 +100,15 @@ void check_size(Warp& warp, int lane, u64 bytes) {
         "copies " + std::to_string(bytes) + " bytes in bulk: the size must be a multiple of 16 below a megabyte"));
 }
 
-BulkCopy bulk_copy(Warp& warp, const Instruction& in, int lane, u64 global) {
+}  // namespace
+
+BulkCopy bulk_copy(Warp& warp, const Instruction& in, int lane) {
     BulkCopy copy;
     copy.pc = warp.here;
     copy.warp = warp.index;
     copy.lane = lane;
-    copy.global = global;
     copy.shared = warp.row<const u64>(in.operand[0])[lane];
-    copy.bytes = warp.row<const u32>(in.operand[1])[lane];
+    copy.bytes = copy.extent = warp.row<const u32>(in.operand[1])[lane];
     check_size(warp, lane, copy.bytes);
     u64 a[LANES];
     for (u64 done = 0; done < copy.bytes; done += Copy::MOST) {
@@ -116,12 +118,19 @@ BulkCopy bulk_copy(Warp& warp, const Instruction& in, int lane, u64 global) {
     return copy;
 }
 
+void take_source(Warp& warp, BulkCopy& copy) {
+    const u8* from = warp.block->shared.data() + copy.shared;
+    copy.data.assign(from, from + copy.extent);
+}
+
+namespace {
+
 void bulk_load(Warp& warp, const Instruction& in, Mask mask) {
     u64 from[LANES], a[LANES];
     lane_addresses(warp, in, from);
     u8* at[LANES];
     each_lane(mask, [&](int l) {
-        BulkCopy copy = bulk_copy(warp, in, l, from[l]);
+        BulkCopy copy = bulk_copy(warp, in, l);
         copy.data.resize(copy.bytes);
         for (u64 done = 0; done < copy.bytes; done += Copy::MOST) {
             a[l] = from[l] + done;
@@ -139,7 +148,12 @@ void bulk_load(Warp& warp, const Instruction& in, Mask mask) {
 void bulk_store(Warp& warp, const Instruction& in, Mask mask) {
     u64 to[LANES];
     lane_addresses(warp, in, to);
-    each_lane(mask, [&](int l) { warp.block->copies.issue_bulk(warp, bulk_copy(warp, in, l, to[l])); });
+    each_lane(mask, [&](int l) {
+        BulkCopy copy = bulk_copy(warp, in, l);
+        take_source(warp, copy);
+        copy.add_piece(to[l], 0, u32(copy.bytes));
+        warp.block->copies.issue_bulk(warp, std::move(copy));
+    });
 }
 
 // [dst], [src], size, [mbarrier]
@@ -150,8 +164,11 @@ void lower_bulk_load(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& 
     out.operand[0] = d.address_row(in.operands[0]);
     out.operand[1] = d.source(in.operands[2], shape_of<u32>());
     out.operand[2] = d.address_row(in.operands[3]);
+    d.note_async_proxy();
     d.emit(out);
 }
+
+}  // namespace
 
 // [dst], [src], size
 void lower_bulk_store(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
@@ -160,16 +177,20 @@ void lower_bulk_store(Decoder& d, const ptx::Instruction& in, const OpcodeEntry&
     d.address(out, in.operands[0], in, Copy::MOST);
     out.operand[0] = d.address_row(in.operands[1]);
     out.operand[1] = d.source(in.operands[2], shape_of<u32>());
-    d.note_bulk_store();
+    out.strong = out.entry->form.find("reduce") != std::string::npos;
+    d.note_async_proxy();
     d.emit(out);
 }
+
+namespace {
 
 void bulk_commit(Warp& warp, const Instruction&, Mask mask) {
     warp.block->copies.commit_bulk(warp, mask);
 }
 
+template <bool reads>
 void bulk_wait(Warp& warp, const Instruction& in, Mask mask) {
-    warp.block->copies.wait_bulk(warp, mask, warp.row<const u32>(in.operand[0])[__builtin_ctz(mask)]);
+    warp.block->copies.wait_bulk(warp, mask, warp.row<const u32>(in.operand[0])[__builtin_ctz(mask)], reads);
 }
 
 void lower_wait(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
@@ -199,7 +220,8 @@ void asynchronous_entries(Table& t) {
         lower_bulk_load);
     t.add("cp.async.bulk.global.shared::cta.bulk_group{,.L2::cache_hint}", {bulk_store, {}}, lower_bulk_store);
     t.add("cp.async.bulk.commit_group", {bulk_commit, {}}, lower_nothing);
-    t.add("cp.async.bulk.wait_group{,.read}", {bulk_wait, {}}, lower_wait);
+    t.add("cp.async.bulk.wait_group", {bulk_wait<false>, {}}, lower_wait);
+    t.add("cp.async.bulk.wait_group.read", {bulk_wait<true>, {}}, lower_wait);
     t.add("cp.async.bulk.prefetch.L2.global{,.L2::cache_hint}", {nothing, {}}, lower_nothing);
     t.add("fence.proxy.async{,.shared::cta,.shared::cluster}", {fence_proxy, {}}, lower_nothing);
     t.add("fence.proxy.async.global", {nothing, {}}, lower_nothing);

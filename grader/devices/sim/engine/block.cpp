@@ -176,6 +176,7 @@ bool Block::run(u64 budget) {
 bool Block::finish() {
     if (pending) stop_at(*pending);
     copies.finish();
+    mbarriers.finish();
     for (const Warp& warp : warps) last_clock_ = std::max(last_clock_, warp.clock);
     return true;
 }
@@ -286,7 +287,7 @@ void Block::settle_reads() {
 
 // Whether the fence itself comes before a copy is not asked: enough that somebody fenced who knew of the writes.
 void Block::fence_proxy(Warp& warp, Mask lanes) {
-    if (!program->bulk_stores) return;
+    if (!program->async_proxy) return;
     warp.release(lanes, proxied);
     warp.tick();
 }

@@ -180,6 +180,7 @@ u8* global_lane(Warp& warp, const Instruction& in, int lane, const u64* a, u32 b
 }
 
 void access_global(Warp& warp, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
+    if (warp.block->copies.may_read()) warp.block->copies.check_writers(warp, mask, a, bytes, access);
     Allocation* allocation = warp.launch->memory->find(a[__builtin_ctz(mask)]);
     const bool simple = allocation && !allocation->freed && (access == Access::read || allocation->writable) &&
                         all_within(allocation->base, allocation->bytes, a, mask, bytes);
@@ -289,6 +290,7 @@ void access_shared(Warp& warp, const Instruction& in, const u64* a, Mask mask, u
     }
     if (access == Access::write && block.copies.may_fly() && shared.in_flight(mask, a, bytes))
         block.copies.check(warp, mask, a, bytes, access);
+    if (access != Access::read && block.copies.may_read()) block.copies.check_readers(warp, mask, a, bytes);
     if (access != Access::read) shared.initialise(mask, a, bytes);
     u8* data = shared.data();
     each_lane(mask, [&](int l) { at[l] = data + a[l]; });

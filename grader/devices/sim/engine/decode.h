@@ -50,7 +50,7 @@ class Decoder {
     bool is_predicate(const ptx::Operand& operand) const;
     void note_narrow_access() { program_.global_shift = 0; }  // to global memory, of any width
     void note_fence() { program_.fences = true; }
-    void note_bulk_store() { program_.bulk_stores = true; }
+    void note_async_proxy() { program_.async_proxy = true; }
     void branch_to(Instruction& out, std::string_view label);
     u32 branch_table(std::string_view name);
     s32 fragments(const std::vector<s32>& rows);  // where they stand in Program::fragments

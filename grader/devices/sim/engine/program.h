@@ -167,7 +167,7 @@ struct Program {
     u64 variable_bytes = 0;    // of local_bytes, what the kernel's variables take; parameters of calls take the rest
     bool polls = false;        // loads what other blocks may write meanwhile: it may wait for them
     bool allocates = false;    // calls malloc or free
-    bool bulk_stores = false;  // reads shared memory through the async proxy
+    bool async_proxy = false;  // touches shared memory through the async proxy
     bool fences = false;       // has fences: locks and flags may order accesses
     u32 granule_shift = 2;     // log2 of the narrowest access to shared memory: the
                                // race detector's grain

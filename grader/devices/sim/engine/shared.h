@@ -22,6 +22,7 @@ class SharedMemory {
 
     u8* data() { return data_.data(); }
     u64 bytes() const { return bytes_; }
+    u64 granule_bytes() const { return u64(1) << shift_; }
 
     // Records the accesses of the lanes; true where one races with an earlier
     // access.

@@ -169,6 +169,17 @@ bool Warp::part_knows(int lane, u32 other, u32 at) const {
     return false;
 }
 
+bool Warp::includes(int lane, const VectorClock& other) const {
+    if (known.includes(other)) return true;
+    for (const LaneKnowledge& part : parts)
+        if (part.lanes >> lane & 1) {
+            VectorClock both = known;
+            both.join(part.known);
+            return both.includes(other);
+        }
+    return false;
+}
+
 void Warp::see(Mask lanes, const VectorClock& flags) {
     bool all_have = flags.seen <= known.seen;
     if (!all_have && !parts.empty()) {
