@@ -105,3 +105,63 @@ DEVICE bool elected() {
     asm volatile("{\n .reg .pred p;\n elect.sync _|p, 0xffffffff;\n selp.u32 %0, 1, 0, p;\n}" : "=r"(leader));
     return leader != 0;
 }
+
+// ---- clusters
+
+DEVICE uint32_t rank() {
+    uint32_t r;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
+    return r;
+}
+DEVICE uint32_t address_in(const void* p, uint32_t block) {
+    uint32_t a;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(a) : "r"(smem(p)), "r"(block));
+    return a;
+}
+DEVICE void cluster_arrive() {
+    asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
+}
+DEVICE void cluster_arrive_relaxed() {
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+DEVICE void cluster_wait() {
+    asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+}
+DEVICE void cluster_sync() {
+    cluster_arrive();
+    cluster_wait();
+}
+DEVICE float read_remote(uint32_t address) {
+    float value;
+    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(value) : "r"(address) : "memory");
+    return value;
+}
+DEVICE void arrive_remote(uint64_t* bar, uint32_t block) {
+    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(address_in(bar, block))
+                 : "memory");
+}
+DEVICE void send(float* to, float value, uint64_t* bar, uint32_t block) {
+    asm volatile(
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(address_in(to, block)),
+        "f"(value), "r"(address_in(bar, block))
+        : "memory");
+}
+DEVICE void load_box_to(void* to, const CUtensorMap* map, int x, int y, uint64_t* bar, int mask) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, "
+        "{%2, "
+        "%3}], [%4], %5;" ::"r"(smem(to)),
+        "l"(map), "r"(x), "r"(y), "r"(smem(bar)), "h"(uint16_t(mask))
+        : "memory");
+}
+DEVICE void copy_to_block(void* to, const void* from, int bytes, uint64_t* bar, uint32_t block) {
+    asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                     address_in(to, block)),
+                 "r"(smem(from)), "r"(bytes), "r"(address_in(bar, block))
+                 : "memory");
+}
+DEVICE void test_remote(uint64_t* bar, uint32_t block) {
+    uint64_t there;
+    asm volatile("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(bar), "r"(block));
+    asm volatile("{\n .reg .pred p;\n mbarrier.try_wait.parity.b64 p, [%0], 0;\n}" ::"l"(there) : "memory");
+}

@@ -159,7 +159,8 @@ constexpr TypeName TYPE_NAMES[] = {
     {"b32", TensorType::u32}, {"b64", TensorType::u64},
 };
 
-// The last words of "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.noftz.f16".
+}  // namespace
+
 Combine combine_of_form(const std::string& form, u32* bytes) {
     const std::string type = form.substr(form.rfind('.') + 1);
     for (const Row& row : ROWS) {
@@ -172,6 +173,8 @@ Combine combine_of_form(const std::string& form, u32* bytes) {
     }
     return nullptr;
 }
+
+namespace {
 
 void reduce(Warp& warp, const Instruction& in, Mask mask) {
     u64 to[LANES];

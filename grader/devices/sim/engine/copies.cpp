@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "block.h"
+#include "cluster.h"
 #include "global_shadow.h"
 #include "operation.h"
 #include "check_access.h"
@@ -138,7 +138,7 @@ void Copies::land(const Copy& copy, Mask lanes) {
     const AtCopy at_copy(warp, copy.pc, copy.clock);
     const Landing landing(landing_);
     u8* at[LANES];
-    check_shared_at(warp, block_.program->code[copy.pc], copy.to, lanes, copy.bytes, Access::write, at);
+    check_shared_at(warp, block_, block_.program->code[copy.pc], copy.to, lanes, copy.bytes, Access::write, at);
     each_lane(lanes, [&](int l) { std::memcpy(at[l], copy.data[l], copy.bytes); });
 }
 
@@ -157,10 +157,20 @@ void Copies::issue_bulk(Warp& warp, BulkCopy copy) {
     record_bulk(warp, copy, Access::write);
     u64 to[LANES];
     for (u64 done = 0; done < copy.extent; done += Copy::MOST) {
+        if (!copy.written.empty() && !copy.written[done]) continue;
         to[copy.lane] = copy.shared + done;
-        block_.shared.depart(Mask(1) << copy.lane, to, Copy::MOST);
+        block_.shared.depart(Mask(1) << copy.lane, to, u32(std::min<u64>(copy.extent - done, Copy::MOST)));
     }
     loads_.push_back(std::move(copy));
+}
+
+void Copies::read_at_once(Warp& warp, const BulkCopy& copy) {
+    check_fence(warp, copy);
+    record_bulk(warp, copy, Access::read);
+}
+
+Warp& Copies::issuer(const BulkCopy& copy) const {
+    return block_.cluster->blocks[copy.rank]->warps[copy.warp];
 }
 
 void Copies::record_bulk(Warp& warp, const BulkCopy& copy, Access access) {
@@ -168,8 +178,10 @@ void Copies::record_bulk(Warp& warp, const BulkCopy& copy, Access access) {
     u64 a[LANES];
     u8* at[LANES];
     for (u64 done = 0; done < copy.extent; done += Copy::MOST) {
+        if (!copy.written.empty() && !copy.written[done]) continue;
         a[copy.lane] = copy.shared + done;
-        check_shared_at(warp, in, a, Mask(1) << copy.lane, Copy::MOST, access, at);
+        const u32 bytes = u32(std::min<u64>(copy.extent - done, Copy::MOST));
+        check_shared_at(warp, block_, in, a, Mask(1) << copy.lane, bytes, access, at);
     }
 }
 
@@ -180,6 +192,7 @@ void Copies::check_fence(const Warp& warp, const BulkCopy& copy) const {
     const u64 grain = std::min<u64>(block_.shared.granule_bytes(), Copy::MOST);
     for (u64 at = copy.shared; at < copy.shared + copy.extent; at += grain) {
         const Epoch writer = block_.shared.last_writer(at);
+        if (shared_epoch::rank(writer) || warp.block != &block_) continue;
         const u32 thread = shared_epoch::thread(writer), clock = shared_epoch::clock(writer);
         const u32 pc = shared_epoch::pc(writer);
         if (block_.proxied.covers(thread, clock) || is_bulk(*block_.program, pc)) continue;
@@ -220,12 +233,23 @@ void Copies::free_source(BulkCopy& copy) {
 }
 
 void Copies::land_bulk(const BulkCopy& copy) {
-    Warp& warp = block_.warps[copy.warp];
-    check_sources(warp, copy.pc, copy.sources, Mask(1) << copy.lane);
-    std::memcpy(block_.shared.data() + copy.shared, copy.data.data(), copy.extent);
+    check_sources(issuer(copy), copy.pc, copy.sources, Mask(1) << copy.lane);
+    u8* to_bytes = block_.shared.data() + copy.shared;
+    if (copy.combine)
+        copy.combine(to_bytes, copy.data.data());
+    else if (copy.written.empty())
+        std::memcpy(to_bytes, copy.data.data(), copy.extent);
     u64 to[LANES];
-    to[copy.lane] = copy.shared;
-    block_.shared.initialise(Mask(1) << copy.lane, to, u32(copy.extent));
+    if (copy.written.empty()) {
+        to[copy.lane] = copy.shared;
+        block_.shared.initialise(Mask(1) << copy.lane, to, u32(copy.extent));
+    }
+    for (u64 i = 0; i < copy.written.size(); i += Copy::MOST) {
+        if (!copy.written[i]) continue;
+        std::memcpy(to_bytes + i, copy.data.data() + i, Copy::MOST);
+        to[copy.lane] = copy.shared + i;
+        block_.shared.initialise(Mask(1) << copy.lane, to, Copy::MOST);
+    }
 }
 
 namespace {
@@ -352,7 +376,7 @@ void Copies::check_writers(Warp& warp, Mask mask, const u64* address, u32 bytes,
 void Copies::finish() {
     const auto exits = [&](const BulkCopy& copy, const char* what, const char* how) {
         block_.stop_at(block_.at(
-            block_.warps[copy.warp], copy.pc, copy.lane, FindingKind::race,
+            issuer(copy), copy.pc, copy.lane, FindingKind::race,
             std::string("exits while this bulk copy may still ") + what + " " +
                 block_.shared_place(copy.shared, Copy::MOST, false).text + " in shared memory: " + how));
     };

@@ -49,7 +49,7 @@ using Combine = void (*)(u8* place, const u8* value);
 
 // A bulk copy by one thread, in either direction. Its source is read at once.
 struct BulkCopy {
-    u32 pc = 0, warp = 0;
+    u32 pc = 0, rank = 0, warp = 0;
     int lane = 0;
     u64 shared = 0, extent = 0;  // the range of shared memory that it reads or writes
     u64 bytes = 0;               // what its mbarrier is told
@@ -58,6 +58,7 @@ struct BulkCopy {
     VectorClock known;           // what the thread knew when it issued the copy
     u32 group = 0;
     std::vector<u8> data;         // of a load in the order of shared memory
+    std::vector<u8> written;      // of a range with gaps: 1 for each byte that is copied
     std::vector<Piece> pieces;    // of a store
     u64 lowest = 0, highest = 0;  // between which these lie
     void add_piece(u64 global, u32 from, u32 size) {
@@ -83,6 +84,7 @@ class Copies {
     void hand_over(const Warp& warp, Mask mask, s64 barrier, u32 clock);
 
     void issue_bulk(Warp& warp, BulkCopy copy);
+    void read_at_once(Warp& warp, const BulkCopy& copy);  // a source that is free again with the instruction
     void commit_bulk(const Warp& warp, Mask mask);
     // Until the stores of these groups have read their source or, unless `reads` is enough, have written.
     void wait_bulk(Warp& warp, Mask mask, u32 groups_left, bool reads);
@@ -107,6 +109,7 @@ class Copies {
  private:
     void land(const Copy& copy, Mask lanes);
     void check_sources(const Warp& warp, u32 pc, const CopySources& sources, Mask lanes) const;
+    Warp& issuer(const BulkCopy& copy) const;
     void record_bulk(Warp& warp, const BulkCopy& copy, Access access);
     void land_bulk(const BulkCopy& copy);
     void free_source(BulkCopy& copy);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "block.h"
+#include "cluster.h"
 #include "decode.h"
 #include "operation.h"
 
@@ -23,7 +23,7 @@ void MBarriers::forget() {
 
 void MBarriers::initialise(Warp& warp, int lane, u64 address, u32 count) {
     MBarrier& barrier = barriers_[address] = {};
-    barrier.initialising = {warp.here, warp.index, lane};
+    barrier.initialising = {warp.here, warp.block->rank, warp.index, lane};
     barrier.expected = count;
     barrier.pending = count;
 }
@@ -59,7 +59,7 @@ void MBarriers::resume(MBarrier& barrier) {
 void MBarriers::expect(const Warp& warp, int lane, MBarrier& barrier, s64 bytes) {
     constexpr s64 MOST = (1 << 20) - 1;
     barrier.bytes += bytes;
-    barrier.expecting = {warp.here, warp.index, lane};
+    barrier.expecting = {warp.here, warp.block->rank, warp.index, lane};
     barrier.expects = true;
     if (barrier.bytes <= MOST) return;
     block_.stop_at(block_.at(
@@ -71,8 +71,8 @@ void MBarriers::expect(const Warp& warp, int lane, MBarrier& barrier, s64 bytes)
 // The finding stands where the barrier was told of too few.
 void MBarriers::too_many_bytes(const MBarrier& barrier, u64 address, s64 bytes, const BulkCopy* copy) {
     MBarrier::Step step = barrier.expects ? barrier.expecting : barrier.initialising;
-    if (copy && !barrier.expects) step = {copy->pc, copy->warp, copy->lane};
-    const Warp& warp = block_.warps[step.warp];
+    if (copy && !barrier.expects) step = {copy->pc, copy->rank, copy->warp, copy->lane};
+    const Warp& warp = block_.cluster->blocks[step.rank]->warps[step.warp];
     block_.stop_at(block_.at(
         warp, step.pc, step.lane, FindingKind::crash,
         "the mbarrier " + block_.shared_place(address, 8, false).text + " gets " + plural(u64(bytes), "byte") +
@@ -89,6 +89,14 @@ void MBarriers::complete_bytes(MBarrier& barrier, s64 bytes) {
     advance(barrier);
 }
 
+// What a lane, of another block perhaps, knows, as this block counts.
+void MBarriers::release_here(Warp& warp, int lane, VectorClock& released) const {
+    if (warp.block == &block_) return warp.release(Mask(1) << lane, released);
+    VectorClock known;
+    warp.release(Mask(1) << lane, known);
+    released.join(known.moved(warp.block->rank, block_.rank));
+}
+
 void MBarriers::arrive(Warp& warp, int lane, MBarrier& barrier, u32 count, bool drops) {
     if (barrier.pending < s64(count)) {
         block_.stop_at(block_.at(
@@ -96,7 +104,7 @@ void MBarriers::arrive(Warp& warp, int lane, MBarrier& barrier, u32 count, bool 
             "arrives at an mbarrier that expects " + plural(barrier.expected, "arrival") + " a phase and has " +
                 (barrier.pending ? "only " + std::to_string(barrier.pending) + " left" : "had them all")));
     }
-    warp.release(Mask(1) << lane, barrier.arrived);
+    release_here(warp, lane, barrier.arrived);
     barrier.pending -= count;
     if (drops) barrier.expected -= std::min(barrier.expected, count);
     advance(barrier);
@@ -115,7 +123,8 @@ void MBarriers::attach(Warp& warp, int lane, u64 address, BulkCopy copy) {
     MBarrier& barrier = find(warp, lane, address);
     copy.barrier = s64(address);
     copy.phase = barrier.phase;
-    warp.release(Mask(1) << lane, copy.known);
+    copy.rank = warp.block->rank;
+    release_here(warp, lane, copy.known);
     block_.copies.issue_bulk(warp, std::move(copy));
     warp.tick();
     resume(barrier);
@@ -216,32 +225,47 @@ namespace {
 
 constexpr u64 STATE_PHASE = 32;  // bit: the state of an arrival is its phase and what was pending before it
 
-// The address of each lane's mbarrier, after the checks of an access to it.
-void objects(Warp& warp, const Instruction& in, Mask mask, Access access, u64* address) {
+// The mbarrier of each lane, after the checks of an access to it: which block has it, and where.
+struct Objects {
+    Block* owner[LANES];
+    u64 address[LANES];
+};
+
+Objects objects(Warp& warp, const Instruction& in, Mask mask, Access access, bool may_be_remote = false) {
+    Objects found;
     u8* at[LANES];
     in.check_access(warp, in, mask, 8, access, at);
     Block& block = *warp.block;
     each_lane(mask, [&](int l) {
-        address[l] = u64(at[l] - block.shared.data());
-        if (address[l] < block.shared.bytes()) return;
-        block.stop_at(
-            block.at(warp, warp.here, l, FindingKind::crash, "uses an mbarrier that is not in shared memory"));
+        found.owner[l] = nullptr;
+        for (auto& candidate : block.cluster->blocks) {
+            const u64 address = u64(at[l] - candidate->shared.data());
+            if (address >= candidate->shared.bytes()) continue;
+            found.owner[l] = candidate.get();
+            found.address[l] = address;
+        }
+        if (!found.owner[l])
+            block.stop_at(
+                block.at(warp, warp.here, l, FindingKind::crash, "uses an mbarrier that is not in shared memory"));
+        if (found.owner[l] == &block || may_be_remote) return;
+        block.stop_at(block.at(
+            warp, warp.here, l, FindingKind::crash,
+            "uses " + in.entry->form + " on an mbarrier of another block; those can only be arrived at"));
     });
+    return found;
 }
 
 void initialise(Warp& warp, const Instruction& in, Mask mask) {
-    u64 address[LANES];
-    objects(warp, in, mask, Access::write, address);
+    const Objects found = objects(warp, in, mask, Access::write);
     each_lane(mask, [&](int l) {
-        std::memset(warp.block->shared.data() + address[l], 0, 8);
-        warp.block->mbarriers.initialise(warp, l, address[l], warp.row<const u32>(in.operand[1])[l]);
+        std::memset(warp.block->shared.data() + found.address[l], 0, 8);
+        warp.block->mbarriers.initialise(warp, l, found.address[l], warp.row<const u32>(in.operand[1])[l]);
     });
 }
 
 void invalidate(Warp& warp, const Instruction& in, Mask mask) {
-    u64 address[LANES];
-    objects(warp, in, mask, Access::write, address);
-    each_lane(mask, [&](int l) { warp.block->mbarriers.invalidate(address[l]); });
+    const Objects found = objects(warp, in, mask, Access::write);
+    each_lane(mask, [&](int l) { warp.block->mbarriers.invalidate(found.address[l]); });
 }
 
 enum class Arrival { plain, expect, drop };
@@ -249,11 +273,10 @@ enum class Arrival { plain, expect, drop };
 // operands: state, count or bytes
 template <Arrival kind>
 void arrive(Warp& warp, const Instruction& in, Mask mask) {
-    u64 address[LANES];
-    objects(warp, in, mask, Access::atomic, address);
-    MBarriers& barriers = warp.block->mbarriers;
+    const Objects found = objects(warp, in, mask, Access::atomic, true);
     each_lane(mask, [&](int l) {
-        MBarrier& barrier = barriers.find(warp, l, address[l]);
+        MBarriers& barriers = found.owner[l]->mbarriers;
+        MBarrier& barrier = barriers.find(warp, l, found.address[l]);
         const u32 number = warp.row<const u32>(in.operand[1])[l];
         warp.row<u64>(in.operand[0])[l] = barrier.phase << STATE_PHASE | u32(barrier.pending);
         if (kind == Arrival::expect) barriers.expect(warp, l, barrier, number);
@@ -264,15 +287,15 @@ void arrive(Warp& warp, const Instruction& in, Mask mask) {
 
 template <bool completes>
 void transaction(Warp& warp, const Instruction& in, Mask mask) {
-    u64 address[LANES];
-    objects(warp, in, mask, Access::atomic, address);
+    const Objects found = objects(warp, in, mask, Access::atomic, true);
     each_lane(mask, [&](int l) {
-        MBarrier& barrier = warp.block->mbarriers.find(warp, l, address[l]);
+        MBarriers& barriers = found.owner[l]->mbarriers;
+        MBarrier& barrier = barriers.find(warp, l, found.address[l]);
         const u32 bytes = warp.row<const u32>(in.operand[1])[l];
         if (completes)
-            warp.block->mbarriers.complete_bytes(barrier, bytes);
+            barriers.complete_bytes(barrier, bytes);
         else
-            warp.block->mbarriers.expect(warp, l, barrier, bytes);
+            barriers.expect(warp, l, barrier, bytes);
     });
 }
 
@@ -290,9 +313,8 @@ void each_object(const u64* address, Mask mask, F visit) {
 
 template <bool increments>
 void arrive_after_copies(Warp& warp, const Instruction& in, Mask mask) {
-    u64 address[LANES];
-    objects(warp, in, mask, Access::atomic, address);
-    each_object(address, mask, [&](u64 here, Mask lanes) {
+    const Objects found = objects(warp, in, mask, Access::atomic);
+    each_object(found.address, mask, [&](u64 here, Mask lanes) {
         warp.block->mbarriers.arrive_after_copies(warp, lanes, here, increments);
     });
 }
@@ -300,8 +322,8 @@ void arrive_after_copies(Warp& warp, const Instruction& in, Mask mask) {
 // Lanes whose phase has not ended stay at the instruction until something happens. operands: result, state or parity
 template <bool parity>
 void wait(Warp& warp, const Instruction& in, Mask mask) {
-    u64 address[LANES];
-    objects(warp, in, mask, Access::read, address);
+    const Objects found = objects(warp, in, mask, Access::read);
+    const u64* address = found.address;
     warp.move(mask, warp.here + 1);
     MBarriers& barriers = warp.block->mbarriers;
     Mask ended = 0;

@@ -26,7 +26,7 @@ struct MBarrier {
     std::deque<VectorClock> ends;        // what was known when each of the last phases ended, the latest last
     Mask waiting[WARPS_PER_BLOCK] = {};  // of each warp
     struct Step {
-        u32 pc = 0, warp = 0;
+        u32 pc = 0, rank = 0, warp = 0;
         int lane = 0;
     };
     Step expecting;  // the last expect_tx
@@ -73,6 +73,7 @@ class MBarriers {
 
  private:
     [[noreturn]] void too_many_bytes(const MBarrier& barrier, u64 address, s64 bytes, const BulkCopy* copy);
+    void release_here(Warp& warp, int lane, VectorClock& released) const;
     void advance(MBarrier& barrier);
     void resume(MBarrier& barrier);
 

@@ -41,8 +41,6 @@ enum class Flow : u8 {
     leave,      // the handler moves the lanes itself
 };
 
-constexpr u32 CLUSTER_BARRIER = 16;  // after those of the block that have a number
-
 constexpr int OPERANDS = 8;
 
 struct Instruction {
@@ -125,6 +123,7 @@ struct Limits {
     u32 max_threads = 1024;
     u32 required[3] = {0, 0, 0};
     u32 min_blocks = 0;
+    u32 cluster[3] = {0, 0, 0};  // 0: none is required
 };
 
 // Which ways the branches of a program went, in any launch. Each instruction has two bytes: 1 where a thread fell

@@ -5,9 +5,9 @@
 // out; the mbarrier is told of the whole box.
 #include <algorithm>
 
-#include "block.h"
 #include "bulk_copy.h"
 #include "check_access.h"
+#include "cluster.h"
 #include "decode.h"
 #include "mbarrier.h"
 #include "operation.h"
@@ -95,6 +95,7 @@ void place_in_shared(Box& box) {
     Warp& warp = box.warp;
     box.shared = warp.row<const u64>(box.in.operand[0])[box.lane];
     const Block& block = *warp.block;
+    if (box.shared >> RANK_SHIFT == block.rank + 1) box.shared = offset_of(box.shared);
     if (box.shared % SHARED_ALIGNMENT)
         stop(
             warp, box.lane, FindingKind::misaligned,
@@ -160,6 +161,15 @@ void convert(TensorType type, u8* at, u32 bytes) {
     }
 }
 
+// Rows shorter than the swizzle's span leave gaps: each has the pitch of the span (seen on an H200).
+void mark_written(const Box& box, BulkCopy& copy) {
+    if (box.pitch() == box.map.inner_bytes()) return;
+    copy.written.assign(copy.extent, 0);
+    for (u32 r = 0; r < box.map.rows(); ++r)
+        for (u32 at = 0; at < box.map.inner_bytes(); at += CHUNK)
+            std::fill_n(copy.written.begin() + s64(box.place(r, at)), CHUNK, 1);
+}
+
 BulkCopy read_box(Box& box) {
     BulkCopy copy;
     copy.pc = box.warp.here;
@@ -169,6 +179,7 @@ BulkCopy read_box(Box& box) {
     copy.bytes = box.map.box_bytes();
     copy.extent = box.extent();
     copy.data.resize(copy.extent);
+    mark_written(box, copy);
     std::vector<CopySource> sources;
     u64 a[LANES];
     u8* at[LANES];
@@ -198,7 +209,8 @@ void load(Warp& warp, const Instruction& in, Mask mask) {
     each_lane(mask, [&](int l) {
         Box box = box_of(warp, in, l);
         place_in_shared(box);
-        warp.block->mbarriers.attach(warp, l, warp.row<const u64>(in.operand[BARRIER])[l], read_box(box));
+        const u64 barrier = warp.row<const u64>(in.operand[BARRIER])[l];
+        issue_load(warp, in, barrier, in.target ? in.operand[RECEIVERS] : -1, read_box(box));
     });
 }
 
@@ -211,6 +223,7 @@ BulkCopy write_box(Box& box) {
     copy.lane = box.lane;
     copy.shared = box.shared;
     copy.bytes = copy.extent = box.extent();
+    mark_written(box, copy);
     take_source(box.warp, copy);
     for (u32 r = 0; r < box.map.rows(); ++r) {
         const BoxRow row = row_of(box.map, box.start, r);
@@ -283,6 +296,9 @@ void lower_load_box(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& e
     out.operand[0] = d.address_row(in.operands[0]);
     take_map(d, in.operands[1], in, out);
     out.operand[BARRIER] = d.address_row(in.operands[2]);
+    out.target = entry.form.find("multicast") != std::string::npos;
+    if (out.target) d.require(in, 4);
+    if (out.target) out.operand[RECEIVERS] = d.source(in.operands[3], shape_of<u16>());
     d.emit(out);
 }
 
@@ -328,7 +344,9 @@ void tensor_copy_entries(Table& t) {
     for (u8 rank = 1; rank <= TENSOR_DIMENSIONS; ++rank) {
         const std::string bulk = "async.bulk.tensor." + std::to_string(rank) + "d.";
         const std::string load_form = "cp." + bulk + "shared::{cluster,cta}.global" + tile;
-        t.add(load_form + ".mbarrier::complete_tx::bytes" + hint, {load, {}}, lower_load_box, Flow::next, rank);
+        t.add(
+            load_form + ".mbarrier::complete_tx::bytes{,.multicast::cluster}" + hint, {load, {}}, lower_load_box,
+            Flow::next, rank);
         t.add(
             "cp." + bulk + "global.shared::cta" + tile + ".bulk_group" + hint, {store, {}}, lower_store_box, Flow::next,
             rank);
