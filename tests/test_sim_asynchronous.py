@@ -173,9 +173,9 @@ def test_bulk_hazards_without_a_line_of_their_own(bulk: SimDevice) -> None:
     assert finding(bulk, "bulk_misaligned").kind == "misaligned"
 
 
-def test_tensor_maps_are_refused_by_name(bulk: SimDevice) -> None:
+def test_what_is_no_tensor_map_is_told(bulk: SimDevice) -> None:
     found = finding(bulk, "tensor_map")
-    assert found.kind == "unsupported" and "cp.async.bulk.tensor.1d" in found.message
+    assert found.kind == "crash" and has(found.message, "tensor map", "cuTensorMapEncodeTiled")
 
 
 WARPGROUP = {

@@ -132,7 +132,6 @@ def test_a_wrong_use_of_textures_or_malloc_is_found(h200: SimDevice, launcher: s
 REFUSED = {
     "managed": ["cudaMallocManaged", "not supported"],
     "resets": ["cudaDeviceReset", "grader"],
-    "clusters": ["clusters", "not supported"],
     "reaches_the_host": ["cudaHostGetDevicePointer", "not supported"],
     "allocates_in_a_graph": ["cudaMallocAsync", "graph", "not supported"],
     "graph_in_a_graph": ["cudaGraphLaunch", "not supported"],

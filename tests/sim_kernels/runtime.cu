@@ -51,19 +51,6 @@ KATA_EXPORT void launch_ex(const float* x, float* y, int n, cudaStream_t stream)
     cudaLaunchKernelEx(&config, grid_sync_kernel, x, y, between, n);
     cudaFree(between);
 }
-KATA_EXPORT void clusters(const float* x, float* y, int n, cudaStream_t stream) {
-    cudaLaunchAttribute attributes[1] = {};
-    attributes[0].id = cudaLaunchAttributeClusterDimension;
-    attributes[0].val.clusterDim = {2, 1, 1};
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3(4);
-    config.blockDim = dim3(32);
-    config.attrs = attributes;
-    config.numAttrs = 1;
-    float* none = nullptr;
-    cudaLaunchKernelEx(&config, grid_sync_kernel, x, y, none, n);
-}
-
 // grid.sync() of a launch that is not cooperative
 KATA_EXPORT void not_cooperative(const float* x, float* y, int n, cudaStream_t stream) {
     grid_sync_kernel<<<1, 64, 0, stream>>>(x, y, y, n);

@@ -1,10 +1,11 @@
 // asynchronous: cp.async and cp.async.bulk, their groups and their fences
 //
 // The global side is read and checked when the copy is issued; copies.h says when
-// its bytes land. Tensor maps are not supported: their forms have no entry in the table.
+// its bytes land. tensor_copy.cpp has the copies by tensor maps.
 #include <algorithm>
 
-#include "block.h"
+#include "bulk_copy.h"
+#include "cluster.h"
 #include "decode.h"
 #include "mbarrier.h"
 #include "operation.h"
@@ -99,29 +100,60 @@ void check_size(Warp& warp, int lane, u64 bytes) {
         "copies " + std::to_string(bytes) + " bytes in bulk: the size must be a multiple of 16 below a megabyte"));
 }
 
-BulkCopy bulk_copy(Warp& warp, const Instruction& in, int lane, u64 global) {
+}  // namespace
+
+BulkCopy bulk_copy(Warp& warp, const Instruction& in, int lane) {
     BulkCopy copy;
     copy.pc = warp.here;
     copy.warp = warp.index;
     copy.lane = lane;
-    copy.global = global;
     copy.shared = warp.row<const u64>(in.operand[0])[lane];
-    copy.bytes = warp.row<const u32>(in.operand[1])[lane];
-    check_size(warp, lane, copy.bytes);
-    u64 a[LANES];
-    for (u64 done = 0; done < copy.bytes; done += Copy::MOST) {
-        a[lane] = copy.shared + done;
-        check_shared_bounds(warp, a, Mask(1) << lane, Copy::MOST, Access::write);
-    }
+    if (copy.shared >> RANK_SHIFT == warp.block->rank + 1) copy.shared = offset_of(copy.shared);
+    copy.bytes = copy.extent = warp.row<const u32>(in.operand[1])[lane];
+    check_bulk(warp, copy);
     return copy;
 }
+
+void check_bulk(Warp& warp, const BulkCopy& copy) {
+    check_size(warp, copy.lane, copy.bytes);
+    u64 a[LANES];
+    for (u64 done = 0; done < copy.bytes; done += Copy::MOST) {
+        a[copy.lane] = copy.shared + done;
+        check_shared_bounds(warp, a, Mask(1) << copy.lane, Copy::MOST, Access::write);
+    }
+}
+
+void issue_load(Warp& warp, const Instruction& in, u64 barrier, s32 receivers, BulkCopy copy) {
+    Block& block = *warp.block;
+    if (barrier >> RANK_SHIFT == block.rank + 1) barrier = offset_of(barrier);
+    if (receivers < 0) return block.mbarriers.attach(warp, copy.lane, barrier, std::move(copy));
+    const u32 mask = warp.row<const u16>(receivers)[copy.lane];
+    const auto& blocks = block.cluster->blocks;
+    if (!mask || mask >> blocks.size())
+        block.stop_at(block.at(
+            warp, warp.here, copy.lane, FindingKind::crash,
+            "copies to the blocks of the mask " + std::to_string(mask) + " in a cluster of " +
+                plural(blocks.size(), "block")));
+    for (u32 rank = 0; rank < blocks.size(); ++rank) {
+        if (!(mask >> rank & 1)) continue;
+        if (rank != block.rank) blocks[rank]->note_visit(warp, copy.lane);
+        blocks[rank]->mbarriers.attach(warp, copy.lane, barrier, copy);
+    }
+}
+
+void take_source(Warp& warp, BulkCopy& copy) {
+    const u8* from = warp.block->shared.data() + copy.shared;
+    copy.data.assign(from, from + copy.extent);
+}
+
+namespace {
 
 void bulk_load(Warp& warp, const Instruction& in, Mask mask) {
     u64 from[LANES], a[LANES];
     lane_addresses(warp, in, from);
     u8* at[LANES];
     each_lane(mask, [&](int l) {
-        BulkCopy copy = bulk_copy(warp, in, l, from[l]);
+        BulkCopy copy = bulk_copy(warp, in, l);
         copy.data.resize(copy.bytes);
         for (u64 done = 0; done < copy.bytes; done += Copy::MOST) {
             a[l] = from[l] + done;
@@ -131,25 +163,35 @@ void bulk_load(Warp& warp, const Instruction& in, Mask mask) {
         u32 bytes[LANES];
         bytes[l] = u32(copy.bytes);
         copy.sources = warp.block->copies.sources(warp, Mask(1) << l, from, bytes);
-        const u64 barrier = warp.row<const u64>(in.operand[2])[l];
-        warp.block->mbarriers.attach(warp, l, barrier, std::move(copy));
+        issue_load(warp, in, warp.row<const u64>(in.operand[2])[l], in.option ? in.operand[3] : -1, std::move(copy));
     });
 }
 
 void bulk_store(Warp& warp, const Instruction& in, Mask mask) {
     u64 to[LANES];
     lane_addresses(warp, in, to);
-    each_lane(mask, [&](int l) { warp.block->copies.issue_bulk(warp, bulk_copy(warp, in, l, to[l])); });
+    each_lane(mask, [&](int l) {
+        BulkCopy copy = bulk_copy(warp, in, l);
+        take_source(warp, copy);
+        copy.add_piece(to[l], 0, u32(copy.bytes));
+        warp.block->copies.issue_bulk(warp, std::move(copy));
+    });
 }
 
-// [dst], [src], size, [mbarrier]
+}  // namespace
+
+// [dst], [src], size, [mbarrier] {, receivers}
 void lower_bulk_load(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
     d.require(in, 4);
     Instruction out = d.prototype(in, entry);
     d.address(out, in.operands[1], in, Copy::MOST);
+    out.extent = -1;
     out.operand[0] = d.address_row(in.operands[0]);
     out.operand[1] = d.source(in.operands[2], shape_of<u32>());
     out.operand[2] = d.address_row(in.operands[3]);
+    if (entry.option) d.require(in, 5);
+    if (entry.option) out.operand[3] = d.source(in.operands[4], shape_of<u16>());
+    d.note_async_proxy();
     d.emit(out);
 }
 
@@ -160,16 +202,20 @@ void lower_bulk_store(Decoder& d, const ptx::Instruction& in, const OpcodeEntry&
     d.address(out, in.operands[0], in, Copy::MOST);
     out.operand[0] = d.address_row(in.operands[1]);
     out.operand[1] = d.source(in.operands[2], shape_of<u32>());
-    d.note_bulk_store();
+    out.strong = out.entry->form.find("reduce") != std::string::npos;
+    d.note_async_proxy();
     d.emit(out);
 }
+
+namespace {
 
 void bulk_commit(Warp& warp, const Instruction&, Mask mask) {
     warp.block->copies.commit_bulk(warp, mask);
 }
 
+template <bool reads>
 void bulk_wait(Warp& warp, const Instruction& in, Mask mask) {
-    warp.block->copies.wait_bulk(warp, mask, warp.row<const u32>(in.operand[0])[__builtin_ctz(mask)]);
+    warp.block->copies.wait_bulk(warp, mask, warp.row<const u32>(in.operand[0])[__builtin_ctz(mask)], reads);
 }
 
 void lower_wait(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
@@ -181,6 +227,11 @@ void lower_wait(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry
 
 void fence_proxy(Warp& warp, const Instruction&, Mask mask) {
     warp.block->fence_proxy(warp, mask);
+}
+
+// What it makes known counts for barriers of the cluster that are arrived at without a release.
+void fence_initialised(Warp& warp, const Instruction&, Mask mask) {
+    if (warp.launch->blocks_per_cluster() > 1) warp.block->ordering.fence(warp, mask);
 }
 
 void nothing(Warp&, const Instruction&, Mask) {}
@@ -197,14 +248,18 @@ void asynchronous_entries(Table& t) {
     t.add(
         "cp.async.bulk.shared::{cluster,cta}.global.mbarrier::complete_tx::bytes{,.L2::cache_hint}", {bulk_load, {}},
         lower_bulk_load);
+    t.add(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster{,.L2::cache_hint}",
+        {bulk_load, {}}, lower_bulk_load, Flow::next, 1);
     t.add("cp.async.bulk.global.shared::cta.bulk_group{,.L2::cache_hint}", {bulk_store, {}}, lower_bulk_store);
     t.add("cp.async.bulk.commit_group", {bulk_commit, {}}, lower_nothing);
-    t.add("cp.async.bulk.wait_group{,.read}", {bulk_wait, {}}, lower_wait);
+    t.add("cp.async.bulk.wait_group", {bulk_wait<false>, {}}, lower_wait);
+    t.add("cp.async.bulk.wait_group.read", {bulk_wait<true>, {}}, lower_wait);
     t.add("cp.async.bulk.prefetch.L2.global{,.L2::cache_hint}", {nothing, {}}, lower_nothing);
     t.add("fence.proxy.async{,.shared::cta,.shared::cluster}", {fence_proxy, {}}, lower_nothing);
     t.add("fence.proxy.async.global", {nothing, {}}, lower_nothing);
     t.add("fence.proxy.alias{,.global,.shared::cta,.shared::cluster}", {nothing, {}}, lower_nothing);
-    t.add("fence.mbarrier_init.release.cluster", {nothing, {}}, lower_nothing);
+    t.add("fence.mbarrier_init.release.cluster", {fence_initialised, {}}, lower_nothing);
     t.add("setmaxnreg.{inc,dec}.sync.aligned.u32", {nothing, {}}, lower_nothing);
 }
 

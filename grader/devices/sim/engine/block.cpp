@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cluster.h"
 #include "operation.h"
 #include "global_shadow.h"
 
@@ -32,10 +33,12 @@ Mask first_lanes(u64 count) {
 
 }  // namespace
 
-Block::Block(const Launch& l) : launch(&l), program(l.program) {
+Block::Block(const Launch& l, Cluster& its, u32 number) : launch(&l), program(l.program), cluster(&its), rank(number) {
     const u64 threads = l.threads_per_block();
     warps.resize((threads + LANES - 1) / LANES);
-    shared.prepare(l.shared_bytes(), program->granule_shift);
+    shared.prepare(l.shared_bytes(), program->granule_shift, l.blocks_per_cluster());
+    shared.become(rank);
+    if (l.blocks_per_cluster() > 1) visits_.resize(l.blocks_per_cluster() * WARPS_PER_BLOCK);
     if (l.counters) counters = std::make_unique<Counters>(program->code.size());
     register_storage_.assign(warps.size() * program->row_bytes + 64, 0);
     local_storage_.assign(warps.size() * LANES * program->local_bytes + 16, 0);
@@ -78,7 +81,8 @@ void Block::fill_specials(Warp& warp, bool once) {
         0,
         u32(launch->dynamic_shared),
         u32(launch->shared_bytes()),
-        launch->workspace};
+        launch->workspace,
+        launch->cluster};
     for (const SpecialRow& row : program->specials) {
         if (!once && !row.special->of_block) continue;
         u32* d = warp.row<u32>(row.offset);
@@ -86,21 +90,21 @@ void Block::fill_specials(Warp& warp, bool once) {
     }
 }
 
-void Block::start(u64 linear) {
+void Block::start(u64 linear, u32 from) {
     const u32* grid = launch->grid;
     index[0] = u32(linear % grid[0]);
     index[1] = u32(linear / grid[0] % grid[1]);
     index[2] = u32(linear / (u64(grid[0]) * grid[1]));
     random_state_ = mix(launch->seed ^ mix(linear));
-    if (last_clock_ > 0xf0000000u) {  // the clocks would wrap: begin anew
-        shared.prepare(launch->shared_bytes(), program->granule_shift);
-        last_clock_ = 0;
-    }
+    if (from < last_clock) shared.prepare(launch->shared_bytes(), program->granule_shift, launch->blocks_per_cluster());
+    last_clock = from;
+    exited = false;
+    std::fill(visits_.begin(), visits_.end(), Visit());
     shared.forget();
     if (program->fences) ordering.forget();
     copies.forget();
     mbarriers.forget();
-    origin = last_clock_;
+    origin = last_clock;
     proxied.fill(origin);
     releases = {};
     releases.block = u32(linear);
@@ -112,9 +116,9 @@ void Block::start(u64 linear) {
         warp.at_barrier = warp.at_warp_sync = warp.set_aside = 0;
         warp.parts.clear();
         warp.poisons.clear();
-        warp.clock = last_clock_ + 1;
-        warp.known_min = last_clock_;
-        warp.known.fill(last_clock_);
+        warp.clock = last_clock + 1;
+        warp.known_min = last_clock;
+        warp.known.fill(last_clock);
         warp.executed = 0;
         warp.move(ALL, 0);
         if (!program->calls.empty()) std::fill(warp.stacks, warp.stacks + LANES, Stack());
@@ -139,10 +143,11 @@ void Block::account(const Warp& warp) {
                " is on line " + std::to_string(line_of(warp.pc[lane]).line)));
 }
 
-bool Block::run(u64 budget) {
+Turn Block::run(u64 budget) {
     const u32 count = u32(warps.size());
     u32 rounds = 0;
     bool slept = false;
+    progressed = false;
     for (u64 done = 0; done < budget && !slept;) {
         bool ran = false, finished = true;
         const u32 start = u32(random() % count);
@@ -156,7 +161,7 @@ bool Block::run(u64 budget) {
                 yields = false;
                 done += warp.executed - before;
                 unaccounted_ += warp.executed - before;
-                ran = true;
+                ran = progressed = true;
                 if (launch->stop.load(std::memory_order_relaxed)) throw Halt();
                 if (unaccounted_ >= ACCOUNT_EVERY) account(warp);
             }
@@ -164,20 +169,67 @@ bool Block::run(u64 budget) {
         }
         if (finished) {
             account(warps[start]);
-            return finish();
+            finish();
+            return Turn::finished;
         }
         const bool turns = ++rounds % ROUNDS == 0;  // one who waits may be needed by one who spins
-        if ((!ran || turns) && !mbarriers.wake() && !ran) deadlock();
+        if ((!ran || turns) && !mbarriers.wake() && !ran) {
+            account(warps[0]);
+            return Turn::blocked;
+        }
     }
     account(warps[0]);
-    return false;
+    return Turn::ran;
 }
 
-bool Block::finish() {
+bool Block::waits() const {
+    return std::any_of(warps.begin(), warps.end(), [](const Warp& w) { return w.at_barrier || w.at_warp_sync; });
+}
+
+void Block::finish() {
     if (pending) stop_at(*pending);
     copies.finish();
-    for (const Warp& warp : warps) last_clock_ = std::max(last_clock_, warp.clock);
-    return true;
+    mbarriers.finish();
+    for (const Warp& warp : warps) last_clock = std::max(last_clock, warp.clock);
+    if (!visits_.empty()) check_visits();
+    exited = true;
+}
+
+void Block::leave(Warp& warp, Mask lanes) {
+    warp.retire(lanes);
+    cluster->barrier.check();
+}
+
+// ---- other blocks of the cluster in its shared memory
+
+void Block::note_visit(const Warp& visitor, int lane) {
+    Block& other = *visitor.block;
+    if (exited)
+        other.stop_at(other.at(
+            visitor, visitor.here, lane, FindingKind::race,
+            "touches shared memory of block rank " + std::to_string(rank) +
+                " of its cluster, which has exited: a block must stay until the others are done with it"));
+    visits_[other.rank * WARPS_PER_BLOCK + visitor.index] = {visitor.clock, visitor.here, lane};
+}
+
+// Shared memory is gone with its block: somebody of the block must know that each visit is over.
+void Block::check_visits() {
+    for (u32 from = 0; from < visits_.size(); ++from) {
+        const Visit& visit = visits_[from];
+        if (!visit.clock) continue;
+        Block& other = *cluster->blocks[from / WARPS_PER_BLOCK];
+        const u32 component = warp_of_rank(other.rank, from % WARPS_PER_BLOCK);
+        const auto knows = [&](const Warp& warp) {
+            for (int l = 0; l < LANES; ++l)
+                if (warp.knows_component(l, component, u32(visit.lane), visit.clock)) return true;
+            return false;
+        };
+        if (std::any_of(warps.begin(), warps.end(), knows)) continue;
+        other.stop_at(other.at(
+            other.warps[from % WARPS_PER_BLOCK], visit.pc, visit.lane, FindingKind::race,
+            "touches shared memory of block rank " + std::to_string(rank) +
+                " of its cluster, which exits without waiting for that: end with a barrier of the cluster"));
+    }
 }
 
 // ---- barriers
@@ -286,7 +338,7 @@ void Block::settle_reads() {
 
 // Whether the fence itself comes before a copy is not asked: enough that somebody fenced who knew of the writes.
 void Block::fence_proxy(Warp& warp, Mask lanes) {
-    if (!program->bulk_stores) return;
+    if (!program->async_proxy) return;
     warp.release(lanes, proxied);
     warp.tick();
 }
@@ -320,7 +372,7 @@ Site Block::site(const Warp& warp, u32 pc, int lane) const {
     s.has_thread = true;
     const u32 t = warp.thread(lane);
     const u32* n = launch->block;
-    std::copy(index, index + 3, s.block);
+    std::copy(warp.block->index, warp.block->index + 3, s.block);
     s.thread[0] = t % n[0];
     s.thread[1] = t / n[0] % n[1];
     s.thread[2] = t / (n[0] * n[1]);

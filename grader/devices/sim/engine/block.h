@@ -32,13 +32,22 @@ struct Barrier {
     u32 votes = 0, voters = 0;
 };
 
-constexpr int BARRIERS = CLUSTER_BARRIER + 1;
+constexpr int BARRIERS = 16;
+
+class Cluster;
+
+// What a block's turn has led to: nobody of it can go on until another block does something.
+enum class Turn : u8 { finished, ran, blocked };
 
 struct Block {
-    explicit Block(const Launch& launch);
+    Block(const Launch& launch, Cluster& cluster, u32 rank);
 
-    void start(u64 linear);  // becomes this block of the grid
-    bool run(u64 budget);    // true when finished; throws Halt
+    void start(u64 linear, u32 origin);  // becomes this block of the grid
+    Turn run(u64 budget);                // throws Halt
+    [[noreturn]] void deadlock();
+    bool waits() const;                              // some of its threads do
+    void note_visit(const Warp& visitor, int lane);  // of another block, in this one's shared memory
+    void leave(Warp& warp, Mask lanes);              // they exit
 
     // Notes that lanes of a warp wait at a barrier, and lets all go on when they
     // were the last.
@@ -65,6 +74,10 @@ struct Block {
 
     const Launch* launch;
     const Program* program;
+    Cluster* cluster;
+    u32 rank;                 // in its cluster
+    bool exited = false;      // all of its threads have
+    bool progressed = false;  // in its last turn
     u32 index[3] = {0, 0, 0};
     std::vector<Warp> warps;
     SharedMemory shared;
@@ -74,6 +87,7 @@ struct Block {
     std::unique_ptr<Counters> counters;  // null: nothing is counted
     BlockReleases releases;
     u32 origin = 0;       // of the clocks of its warps
+    u32 last_clock = 0;   // that any of its warps has had
     VectorClock proxied;  // up to these clocks a proxy fence has come after what the warps wrote
     Barrier barriers[BARRIERS];
     bool yields = false;               // a thread sleeps: other warps get their turn, and then other blocks
@@ -88,15 +102,19 @@ struct Block {
     void release(Barrier& barrier, Reduction op);
     void synchronise(const Barrier& barrier);
     void check_same_barrier(const Warp& warp, Barrier& barrier, Mask lanes);
-    [[noreturn]] void deadlock();
+    void check_visits();
     [[noreturn]] void deadlock_at_warp_sync(const Warp& warp);
     void account(const Warp& warp);
-    bool finish();
+    void finish();
     void settle_reads();
 
     std::vector<u8> register_storage_, local_storage_, local_shadow_;
+    struct Visit {  // the last one of a warp
+        u32 clock = 0, pc = 0;
+        int lane = 0;
+    };
+    std::vector<Visit> visits_;  // [rank][warp]
     u64 random_state_ = 0;
-    u32 last_clock_ = 0;
     u64 unaccounted_ = 0;  // warp instructions that the launch's sum does not have yet
 };
 

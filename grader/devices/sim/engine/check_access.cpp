@@ -1,6 +1,6 @@
 #include "check_access.h"
 
-#include "block.h"
+#include "cluster.h"
 #include "decode.h"
 #include "operation.h"
 #include "global_shadow.h"
@@ -180,6 +180,7 @@ u8* global_lane(Warp& warp, const Instruction& in, int lane, const u64* a, u32 b
 }
 
 void access_global(Warp& warp, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
+    if (warp.block->copies.may_read()) warp.block->copies.check_writers(warp, mask, a, bytes, access);
     Allocation* allocation = warp.launch->memory->find(a[__builtin_ctz(mask)]);
     const bool simple = allocation && !allocation->freed && (access == Access::read || allocation->writable) &&
                         all_within(allocation->base, allocation->bytes, a, mask, bytes);
@@ -210,27 +211,29 @@ void access_global(Warp& warp, const Instruction& in, const u64* a, Mask mask, u
 
 // ---- shared memory
 
-std::string other_access(const Block& block, const Race& race) {
-    return block.thread(shared_epoch::thread(race.earlier)) + (race.earlier_writes ? " writes" : " reads") +
-           " it on line " + std::to_string(block.line_of(shared_epoch::pc(race.earlier)).line);
+std::string other_access(const Block& owner, const Block& other, const Race& race) {
+    return (&owner != &other ? "block rank " + std::to_string(other.rank) + " " : "") +
+           other.thread(shared_epoch::thread(race.earlier)) + (race.earlier_writes ? " writes" : " reads") +
+           " it on line " + std::to_string(other.line_of(shared_epoch::pc(race.earlier)).line);
 }
 
 // The finding stands at the read where there is one, whichever came first, so
 // that it does not depend on the schedule.
-[[noreturn]] void stop_shared_race(Warp& warp, u32 bytes, Access access, const Race& race) {
+[[noreturn]] void stop_shared_race(Warp& warp, Block& owner, u32 bytes, Access access, const Race& race) {
     Block& block = *warp.block;
+    Block& other_block = *block.cluster->blocks[shared_epoch::rank(race.earlier) ^ owner.rank];
     const u32 grain = bytes < 4 ? bytes : 4;
     const std::string name = block.shared_place(race.address, grain, false).text;
     const std::string mine = block.thread(warp.thread(race.lane)) + (access == Access::read ? " reads" : " writes") +
                              " it on line " + std::to_string(block.line_of(warp.here).line);
     const bool other_first = race.earlier_writes;
-    const std::string message =
-        "race on " + name + " in shared memory: " +
-        (other_first ? other_access(block, race) + ", " + mine : mine + ", " + other_access(block, race)) +
-        ", with no barrier between";
+    const std::string message = "race on " + name + " in shared memory: " +
+                                (other_first ? other_access(block, other_block, race) + ", " + mine
+                                             : mine + ", " + other_access(block, other_block, race)) +
+                                ", with no barrier between";
     Finding finding = block.at(warp, warp.here, race.lane, FindingKind::race, message);
     if (!race.earlier_writes) {
-        Warp& other = block.warps[shared_epoch::thread(race.earlier) / LANES];
+        Warp& other = other_block.warps[shared_epoch::thread(race.earlier) / LANES];
         finding = block.at(
             other, shared_epoch::pc(race.earlier), int(shared_epoch::thread(race.earlier) % LANES), FindingKind::race,
             message);
@@ -269,30 +272,58 @@ void check_extent(Warp& warp, const Extent& extent, const u64* a, Mask mask, u32
     });
 }
 
-void access_shared(Warp& warp, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
+void access_shared_of(
+    Warp& warp, Block& owner, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
     Block& block = *warp.block;
-    SharedMemory& shared = block.shared;
+    SharedMemory& shared = owner.shared;
     const Extent* extent = in.extent < 0 ? nullptr : &block.program->shared[size_t(in.extent)];
     if (!all_within(extent ? extent->offset : 0, extent ? extent->bytes : shared.bytes(), a, mask, bytes)) {
         if (extent) check_extent(warp, *extent, a, mask, bytes, access);
         check_shared_bounds(warp, a, mask, bytes, access);
     }
     Race race;
-    if (shared.record(warp, mask, a, bytes, access, in.strong, &race)) stop_shared_race(warp, bytes, access, race);
+    if (shared.record(warp, mask, a, bytes, access, in.strong, &race))
+        stop_shared_race(warp, owner, bytes, access, race);
     int lane = 0;
     if (access != Access::write && (lane = shared.uninitialised(mask, a, bytes)) >= 0 && !block.pending) {
-        block.copies.check(warp, mask, a, bytes, access);
+        owner.copies.check(warp, mask, a, bytes, access);
         block.pending = std::make_unique<Finding>(block.at(
             warp, warp.here, lane, FindingKind::uninitialised,
             verb(access) + block.shared_place(a[lane], bytes, false).text +
                 " in shared memory, which nobody has written"));
     }
-    if (access == Access::write && block.copies.may_fly() && shared.in_flight(mask, a, bytes))
-        block.copies.check(warp, mask, a, bytes, access);
+    if (access == Access::write && owner.copies.may_fly() && shared.in_flight(mask, a, bytes))
+        owner.copies.check(warp, mask, a, bytes, access);
+    if (access != Access::read && owner.copies.may_read()) owner.copies.check_readers(warp, mask, a, bytes);
     if (access != Access::read) shared.initialise(mask, a, bytes);
     u8* data = shared.data();
     each_lane(mask, [&](int l) { at[l] = data + a[l]; });
     record_strong(warp, in, mask, access, at);
+}
+
+// Addresses of shared::cluster: each lane's may be in another block.
+void access_cluster(Warp& warp, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
+    Block& block = *warp.block;
+    while (mask) {
+        const int first = __builtin_ctz(mask);
+        Block* owner = block.cluster->owner(block, a[first]);
+        if (!owner) owner = &block;  // out of bounds there
+        Mask same = 0;
+        u64 offset[LANES];
+        each_lane(mask, [&](int l) {
+            same |= Mask(a[l] >> RANK_SHIFT == a[first] >> RANK_SHIFT) << l;
+            offset[l] = owner == &block ? a[l] : offset_of(a[l]);
+            if (a[l] >> RANK_SHIFT == block.rank + 1) offset[l] = offset_of(a[l]);
+        });
+        if (owner != &block) owner->note_visit(warp, first);
+        access_shared_of(warp, *owner, in, offset, same, bytes, access, at);
+        mask &= ~same;
+    }
+}
+
+inline void access_shared(
+    Warp& warp, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
+    access_shared_of(warp, *warp.block, in, a, mask, bytes, access, at);
 }
 
 // ---- local memory
@@ -345,6 +376,12 @@ void check_shared_access(Warp& warp, const Instruction& in, Mask mask, u32 bytes
     access_shared(warp, in, a, mask, bytes, access, at);
 }
 
+void check_cluster_access(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
+    u64 a[LANES];
+    addresses(warp, in, a);
+    access_cluster(warp, in, a, mask, bytes, access, at);
+}
+
 void check_local_access(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
     u64 a[LANES];
     addresses(warp, in, a);
@@ -367,6 +404,8 @@ void check_generic_access(Warp& warp, const Instruction& in, Mask mask, u32 byte
     }
     each_lane(shared, [&](int l) { a[l] -= SHARED_ORIGIN; });
     each_lane(local, [&](int l) { a[l] -= LOCAL_ORIGIN; });
+    if (shared && warp.launch->blocks_per_cluster() > 1)
+        access_cluster(warp, in, a, shared, bytes, access, at), shared = 0;
     if (shared) access_shared(warp, in, a, shared, bytes, access, at);
     if (local) access_local(warp, a, local, bytes, access, at);
 }
@@ -375,8 +414,9 @@ void check_global_at(Warp& warp, const Instruction& in, const u64* a, Mask mask,
     access_global(warp, in, a, mask, bytes, access, at);
 }
 
-void check_shared_at(Warp& warp, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
-    access_shared(warp, in, a, mask, bytes, access, at);
+void check_shared_at(
+    Warp& warp, Block& owner, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
+    access_shared_of(warp, owner, in, a, mask, bytes, access, at);
 }
 
 void lane_addresses(const Warp& warp, const Instruction& in, u64* a) {

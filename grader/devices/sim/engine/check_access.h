@@ -11,14 +11,18 @@
 
 namespace sim {
 
+struct Block;
+
 void check_global_access(Warp&, const Instruction&, Mask, u32 bytes, Access, u8** at);
 void check_shared_access(Warp&, const Instruction&, Mask, u32 bytes, Access, u8** at);
+void check_cluster_access(Warp&, const Instruction&, Mask, u32 bytes, Access, u8** at);  // shared::cluster
 void check_local_access(Warp&, const Instruction&, Mask, u32 bytes, Access, u8** at);
 void check_generic_access(Warp&, const Instruction&, Mask, u32 bytes, Access, u8** at);
 
 // The same at addresses that are not the instruction's own.
 void check_global_at(Warp&, const Instruction&, const u64* address, Mask, u32 bytes, Access, u8** at);
-void check_shared_at(Warp&, const Instruction&, const u64* address, Mask, u32 bytes, Access, u8** at);
+// In the shared memory of a block of the cluster, by offsets in it.
+void check_shared_at(Warp&, Block& owner, const Instruction&, const u64* offset, Mask, u32 bytes, Access, u8** at);
 void check_shared_bounds(Warp&, const u64* address, Mask, u32 bytes, Access);  // bounds and alignment alone
 void lane_addresses(const Warp&, const Instruction&, u64* address);
 

@@ -38,7 +38,7 @@ void branch_indexed(Warp& warp, const Instruction& in, Mask mask) {
 
 void leave(Warp& warp, const Instruction&, Mask mask) {
     each_lane(mask, [&](int l) { warp.pc[l] = warp.here; });
-    warp.retire(mask);
+    warp.block->leave(warp, mask);
 }
 
 void trap(Warp& warp, const Instruction&, Mask mask) {
@@ -84,11 +84,6 @@ void control_entries(Table& t) {
     t.add(orders + "{gpu,sys}", {fence<true>, {}}, lower_fence);
     t.add("nanosleep.u32", {sleep, {}}, lower_nothing, Flow::leave);
     t.add("pmevent{,.mask}", {nothing, {}}, lower_nothing);
-    // A cluster is one block: its barrier is one of the block, beside the 16 that can be named.
-    t.add("barrier.cluster.arrive{,.release,.relaxed}{,.aligned}", {nothing, {}}, lower_nothing);
-    t.add(
-        "barrier.cluster.wait{,.acquire}{,.aligned}", {barrier<Reduction::none>, {}}, lower_cluster_barrier,
-        Flow::leave);
     t.add("griddepcontrol.{launch_dependents,wait}", {nothing, {}}, lower_nothing);
 }
 

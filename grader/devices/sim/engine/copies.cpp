@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "block.h"
+#include "cluster.h"
 #include "global_shadow.h"
 #include "operation.h"
 #include "check_access.h"
@@ -96,14 +96,16 @@ void Copies::hand_over(const Warp& warp, Mask mask, s64 barrier, u32 clock) {
     while (!flying.empty() && !flying.front().mask) flying.pop_front();
 }
 
-CopySources Copies::sources(const Warp& warp, Mask mask, const u64* from, const u32* bytes) const {
+void Copies::add_source(const Warp& warp, int lane, u64 from, u32 bytes, std::vector<CopySource>& found) const {
     GlobalShadow* shadow = warp.launch->global_shadow;
+    const Allocation* allocation = shadow && bytes ? warp.launch->memory->find(from) : nullptr;
+    if (allocation && allocation->writable)
+        found.push_back({lane, from, bytes, shadow->writers(*allocation, from, bytes)});
+}
+
+CopySources Copies::sources(const Warp& warp, Mask mask, const u64* from, const u32* bytes) const {
     std::vector<CopySource> found;
-    each_lane(mask, [&](int l) {
-        const Allocation* allocation = shadow && bytes[l] ? warp.launch->memory->find(from[l]) : nullptr;
-        if (allocation && allocation->writable)
-            found.push_back({l, from[l], bytes[l], shadow->writers(*allocation, from[l], bytes[l])});
-    });
+    each_lane(mask, [&](int l) { add_source(warp, l, from[l], bytes[l], found); });
     return found.empty() ? nullptr : std::make_shared<const std::vector<CopySource>>(std::move(found));
 }
 
@@ -136,43 +138,71 @@ void Copies::land(const Copy& copy, Mask lanes) {
     const AtCopy at_copy(warp, copy.pc, copy.clock);
     const Landing landing(landing_);
     u8* at[LANES];
-    check_shared_at(warp, block_.program->code[copy.pc], copy.to, lanes, copy.bytes, Access::write, at);
+    check_shared_at(warp, block_, block_.program->code[copy.pc], copy.to, lanes, copy.bytes, Access::write, at);
     each_lane(lanes, [&](int l) { std::memcpy(at[l], copy.data[l], copy.bytes); });
 }
 
 // ---- bulk copies
 
+// A load writes, as far as others can tell, from now on: what comes before must be known to its thread now.
 void Copies::issue_bulk(Warp& warp, BulkCopy copy) {
     any_ = true;
     copy.group = committed_bulk_[warp.index][copy.lane];
+    check_fence(warp, copy);
     if (copy.barrier < 0) {
-        check_fence(warp, copy);
+        record_bulk(warp, copy, Access::read);
         stores_.push_back(std::move(copy));
         return;
     }
+    record_bulk(warp, copy, Access::write);
     u64 to[LANES];
-    for (u64 done = 0; done < copy.bytes; done += Copy::MOST) {
+    for (u64 done = 0; done < copy.extent; done += Copy::MOST) {
+        if (!copy.written.empty() && !copy.written[done]) continue;
         to[copy.lane] = copy.shared + done;
-        block_.shared.depart(Mask(1) << copy.lane, to, Copy::MOST);
+        block_.shared.depart(Mask(1) << copy.lane, to, u32(std::min<u64>(copy.extent - done, Copy::MOST)));
     }
     loads_.push_back(std::move(copy));
 }
 
-// What threads wrote, in the generic proxy, is not sure to be seen by a bulk copy out of shared memory, which reads in
-// the async proxy, unless a fence stands between. PTX ISA 8.6, "Proxies". Where a barrier is missing too, that is said.
+void Copies::read_at_once(Warp& warp, const BulkCopy& copy) {
+    check_fence(warp, copy);
+    record_bulk(warp, copy, Access::read);
+}
+
+Warp& Copies::issuer(const BulkCopy& copy) const {
+    return block_.cluster->blocks[copy.rank]->warps[copy.warp];
+}
+
+void Copies::record_bulk(Warp& warp, const BulkCopy& copy, Access access) {
+    const Instruction& in = block_.program->code[copy.pc];
+    u64 a[LANES];
+    u8* at[LANES];
+    for (u64 done = 0; done < copy.extent; done += Copy::MOST) {
+        if (!copy.written.empty() && !copy.written[done]) continue;
+        a[copy.lane] = copy.shared + done;
+        const u32 bytes = u32(std::min<u64>(copy.extent - done, Copy::MOST));
+        check_shared_at(warp, block_, in, a, Mask(1) << copy.lane, bytes, access, at);
+    }
+}
+
+// Between what threads wrote, in the generic proxy, and a bulk copy of the same bytes, which is of the async proxy, a
+// fence must stand. PTX ISA 8.6, "Proxies". Where a barrier is missing too, that is said.
 void Copies::check_fence(const Warp& warp, const BulkCopy& copy) const {
     const u32 reader = warp.index * LANES + u32(copy.lane);
-    for (u64 at = copy.shared; at < copy.shared + copy.bytes; ++at) {
+    const u64 grain = std::min<u64>(block_.shared.granule_bytes(), Copy::MOST);
+    for (u64 at = copy.shared; at < copy.shared + copy.extent; at += grain) {
         const Epoch writer = block_.shared.last_writer(at);
+        if (shared_epoch::rank(writer) || warp.block != &block_) continue;
         const u32 thread = shared_epoch::thread(writer), clock = shared_epoch::clock(writer);
         const u32 pc = shared_epoch::pc(writer);
-        const bool known = warp.knows(copy.lane, thread, clock) || thread == reader;
-        if (block_.proxied.covers(thread, clock) || !known || is_bulk(*block_.program, pc)) continue;
+        if (block_.proxied.covers(thread, clock) || is_bulk(*block_.program, pc)) continue;
+        if (thread != reader && !warp.knows(copy.lane, thread, clock)) continue;
         block_.stop_at(block_.at(
             warp, copy.pc, copy.lane, FindingKind::race,
             "race on " + block_.shared_place(at, 4, false).text + " in shared memory: " + block_.thread(thread) +
                 " writes it on line " + std::to_string(block_.line_of(pc).line) + ", the bulk copy on line " +
-                std::to_string(block_.line_of(copy.pc).line) + " reads it, with no fence.proxy.async between"));
+                std::to_string(block_.line_of(copy.pc).line) + (copy.barrier < 0 ? " reads" : " overwrites") +
+                " it, with no fence.proxy.async between"));
     }
 }
 
@@ -181,44 +211,79 @@ void Copies::commit_bulk(const Warp& warp, Mask mask) {
     each_lane(mask, [&](int l) { committed_bulk_[warp.index][l] += 1; });
 }
 
-void Copies::wait_bulk(Warp& warp, Mask mask, u32 groups_left) {
+void Copies::wait_bulk(Warp& warp, Mask mask, u32 groups_left, bool reads) {
     const auto ready = [&](const BulkCopy& copy) {
         return copy.warp == warp.index && (mask >> copy.lane & 1) &&
                u64(copy.group) + groups_left < committed_bulk_[warp.index][copy.lane];
     };
-    for (const BulkCopy& copy : stores_)
-        if (ready(copy)) store_bulk(copy);
-    stores_.erase(std::remove_if(stores_.begin(), stores_.end(), ready), stores_.end());
+    for (BulkCopy& copy : stores_) {
+        if (!ready(copy)) continue;
+        if (!copy.has_read) free_source(copy);
+        if (!reads) store_bulk(copy);
+    }
+    if (!reads) stores_.erase(std::remove_if(stores_.begin(), stores_.end(), ready), stores_.end());
+}
+
+// Who overwrites the source must come after this.
+void Copies::free_source(BulkCopy& copy) {
+    Warp& warp = block_.warps[copy.warp];
+    const AtCopy at_copy(warp, copy.pc, 0);
+    record_bulk(warp, copy, Access::read);
+    copy.has_read = true;
 }
 
 void Copies::land_bulk(const BulkCopy& copy) {
-    Warp& warp = block_.warps[copy.warp];
-    check_sources(warp, copy.pc, copy.sources, Mask(1) << copy.lane);
-    const Landing landing(landing_);
-    const AtCopy at_copy(warp, copy.pc, copy.clock);
+    check_sources(issuer(copy), copy.pc, copy.sources, Mask(1) << copy.lane);
+    u8* to_bytes = block_.shared.data() + copy.shared;
+    if (copy.combine)
+        copy.combine(to_bytes, copy.data.data());
+    else if (copy.written.empty())
+        std::memcpy(to_bytes, copy.data.data(), copy.extent);
     u64 to[LANES];
-    u8* at[LANES];
-    for (u64 done = 0; done < copy.bytes; done += Copy::MOST) {
-        to[copy.lane] = copy.shared + done;
-        const Mask lane = Mask(1) << copy.lane;
-        check_shared_at(warp, block_.program->code[copy.pc], to, lane, Copy::MOST, Access::write, at);
-        std::memcpy(at[copy.lane], copy.data.data() + done, Copy::MOST);
+    if (copy.written.empty()) {
+        to[copy.lane] = copy.shared;
+        block_.shared.initialise(Mask(1) << copy.lane, to, u32(copy.extent));
+    }
+    for (u64 i = 0; i < copy.written.size(); i += Copy::MOST) {
+        if (!copy.written[i]) continue;
+        std::memcpy(to_bytes + i, copy.data.data() + i, Copy::MOST);
+        to[copy.lane] = copy.shared + i;
+        block_.shared.initialise(Mask(1) << copy.lane, to, Copy::MOST);
     }
 }
+
+namespace {
+
+// The widest access of naturally aligned bytes that begins there.
+u32 widest(u64 address, u32 bytes) {
+    u32 wide = Copy::MOST;
+    while (address % wide || wide > bytes) wide /= 2;
+    return wide;
+}
+
+}  // namespace
 
 void Copies::store_bulk(const BulkCopy& copy) {
     Warp& warp = block_.warps[copy.warp];
     const AtCopy at_copy(warp, copy.pc, 0);
+    const Landing landing(landing_);
     const Instruction& in = block_.program->code[copy.pc];
     const Mask lane = Mask(1) << copy.lane;
-    u64 from[LANES], to[LANES];
-    u8 *read[LANES], *written[LANES];
-    for (u64 done = 0; done < copy.bytes; done += Copy::MOST) {
-        from[copy.lane] = copy.shared + done;
-        to[copy.lane] = copy.global + done;
-        check_shared_at(warp, in, from, lane, Copy::MOST, Access::read, read);
-        check_global_at(warp, in, to, lane, Copy::MOST, Access::write, written);
-        std::memcpy(written[copy.lane], read[copy.lane], Copy::MOST);
+    const Access access = copy.combine ? Access::atomic : Access::write;
+    u64 to[LANES];
+    u8* at[LANES];
+    for (const Piece& piece : copy.pieces) {
+        u32 width = 0;
+        for (u32 done = 0; done < piece.bytes; done += width) {
+            to[copy.lane] = piece.global + done;
+            width = copy.combine ? copy.item : widest(piece.global + done, piece.bytes - done);
+            check_global_at(warp, in, to, lane, width, access, at);
+            const u8* from = copy.data.data() + piece.from + done;
+            if (copy.combine)
+                copy.combine(at[copy.lane], from);
+            else
+                std::memcpy(at[copy.lane], from, width);
+        }
     }
 }
 
@@ -243,7 +308,7 @@ std::vector<BulkCopy> Copies::land_on(s64 barrier) {
 
 const u32* Copies::in_flight(u64 address, u32 bytes) const {
     for (const BulkCopy& copy : loads_)
-        if (overlap(copy.shared, copy.bytes, address, bytes)) return &copy.pc;
+        if (overlap(copy.shared, copy.extent, address, bytes)) return &copy.pc;
     for (size_t w = 0; w < block_.warps.size(); ++w)
         for (const Copy& copy : flying_[w])
             for (int l = 0; l < LANES; ++l)
@@ -269,14 +334,57 @@ void Copies::check(Warp& warp, Mask mask, const u64* address, u32 bytes, Access 
     });
 }
 
+void Copies::check_readers(Warp& warp, Mask mask, const u64* address, u32 bytes) const {
+    each_lane(mask, [&](int l) {
+        for (const BulkCopy& copy : stores_) {
+            if (copy.has_read || !overlap(copy.shared, copy.extent, address[l], bytes)) continue;
+            block_.stop_at(block_.at(
+                warp, warp.here, l, FindingKind::race,
+                "writes " + block_.shared_place(address[l], bytes, false).text + ", which the bulk copy on line " +
+                    std::to_string(block_.line_of(copy.pc).line) +
+                    " may still read: wait for its group first (cp.async.bulk.wait_group.read)"));
+        }
+    });
+}
+
+// Their thread knows that they have read, not that they have written.
+void Copies::check_writers(Warp& warp, Mask mask, const u64* address, u32 bytes, Access access) const {
+    if (landing_) return;
+    for (const BulkCopy& copy : stores_) {
+        Mask near = 0;
+        each_lane(
+            mask, [&](int l) { near |= Mask(address[l] < copy.highest && copy.lowest < address[l] + bytes) << l; });
+        for (size_t i = 0; near && i < copy.pieces.size(); ++i) {
+            const Piece& piece = copy.pieces[i];
+            each_lane(near, [&](int l) {
+                if (!overlap(piece.global, piece.bytes, address[l], bytes)) return;
+                const Allocation* allocation = warp.launch->memory->find(address[l]);
+                if (!allocation) return;
+                const u32 item = allocation->itemsize ? allocation->itemsize : 4;
+                const Place place = inside(allocation->name, s64(address[l] - allocation->base), item, bytes);
+                block_.stop_at(block_.at(
+                    warp, warp.here, l, FindingKind::race,
+                    (access == Access::read ? "reads " : "writes ") + place.text + ", which the bulk copy on line " +
+                        std::to_string(block_.line_of(copy.pc).line) +
+                        " may not have written yet: wait for its group first (cp.async.bulk.wait_group, without "
+                        ".read)"));
+            });
+        }
+    }
+}
+
 void Copies::finish() {
-    if (stores_.empty()) return;
-    const BulkCopy& copy = stores_.front();
-    const Warp& warp = block_.warps[copy.warp];
-    block_.stop_at(block_.at(
-        warp, copy.pc, copy.lane, FindingKind::race,
-        "exits while this bulk copy may still read " + block_.shared_place(copy.shared, Copy::MOST, false).text +
-            " in shared memory: commit it and wait for its group first"));
+    const auto exits = [&](const BulkCopy& copy, const char* what, const char* how) {
+        block_.stop_at(block_.at(
+            issuer(copy), copy.pc, copy.lane, FindingKind::race,
+            std::string("exits while this bulk copy may still ") + what + " " +
+                block_.shared_place(copy.shared, Copy::MOST, false).text + " in shared memory: " + how));
+    };
+    for (const BulkCopy& copy : stores_)
+        if (!copy.has_read) exits(copy, "read", "commit it and wait for its group first");
+    if (!loads_.empty()) exits(loads_.front(), "write", "wait at its mbarrier first");
+    for (const BulkCopy& copy : stores_) store_bulk(copy);
+    stores_.clear();
 }
 
 }  // namespace sim

@@ -38,16 +38,37 @@ struct Copy {
     CopySources sources;
 };
 
-// A bulk copy by one thread, in either direction.
+// Consecutive bytes of global memory that a bulk copy writes, out of its data.
+struct Piece {
+    u64 global;
+    u32 from, bytes;
+};
+
+// Combines what is at a place with what comes there, atomically.
+using Combine = void (*)(u8* place, const u8* value);
+
+// A bulk copy by one thread, in either direction. Its source is read at once.
 struct BulkCopy {
-    u32 pc = 0, warp = 0;
+    u32 pc = 0, rank = 0, warp = 0;
     int lane = 0;
-    u64 shared = 0, global = 0, bytes = 0;
-    s64 barrier = -1;
-    u32 clock = 0;
-    VectorClock known;  // what the thread knew when it issued the copy
+    u64 shared = 0, extent = 0;  // the range of shared memory that it reads or writes
+    u64 bytes = 0;               // what its mbarrier is told
+    s64 barrier = -1;            // -1: the thread's bulk groups
+    u64 phase = 0;               // of the mbarrier when the copy was issued
+    VectorClock known;           // what the thread knew when it issued the copy
     u32 group = 0;
-    std::vector<u8> data;
+    std::vector<u8> data;         // of a load in the order of shared memory
+    std::vector<u8> written;      // of a range with gaps: 1 for each byte that is copied
+    std::vector<Piece> pieces;    // of a store
+    u64 lowest = 0, highest = 0;  // between which these lie
+    void add_piece(u64 global, u32 from, u32 size) {
+        lowest = pieces.empty() || global < lowest ? global : lowest;
+        highest = pieces.empty() || global + size > highest ? global + size : highest;
+        pieces.push_back({global, from, size});
+    }
+    Combine combine = nullptr;  // of a reduction, of values with so many bytes
+    u32 item = 0;
+    bool has_read = false;  // a store's source is free again
     CopySources sources;
 };
 
@@ -63,16 +84,24 @@ class Copies {
     void hand_over(const Warp& warp, Mask mask, s64 barrier, u32 clock);
 
     void issue_bulk(Warp& warp, BulkCopy copy);
+    void read_at_once(Warp& warp, const BulkCopy& copy);  // a source that is free again with the instruction
     void commit_bulk(const Warp& warp, Mask mask);
-    void wait_bulk(Warp& warp, Mask mask, u32 groups_left);
+    // Until the stores of these groups have read their source or, unless `reads` is enough, have written.
+    void wait_bulk(Warp& warp, Mask mask, u32 groups_left, bool reads);
 
     // The part of a copy's source that the kernel may write: `bytes` bytes for each lane.
     CopySources sources(const Warp& warp, Mask mask, const u64* from, const u32* bytes) const;
+    void add_source(const Warp& warp, int lane, u64 from, u32 bytes, std::vector<CopySource>& found) const;
     // Whether any may be on its way, and is not just landing.
     bool may_fly() const { return any_ && !landing_; }
 
     // Everything that completes on the mbarrier lands; gives the bulk copies among it.
     std::vector<BulkCopy> land_on(s64 barrier);
+    // Whether bulk stores may still read shared memory, or have yet to write global memory.
+    bool may_read() const { return !stores_.empty(); }
+    // Stops where a lane writes what a bulk store may still read, or touches what one has yet to write.
+    void check_readers(Warp& warp, Mask mask, const u64* address, u32 bytes) const;
+    void check_writers(Warp& warp, Mask mask, const u64* address, u32 bytes, Access access) const;
     // Stops where a lane touches bytes that are on their way.
     void check(Warp& warp, Mask mask, const u64* address, u32 bytes, Access access) const;
     void finish();  // the block ends
@@ -80,7 +109,10 @@ class Copies {
  private:
     void land(const Copy& copy, Mask lanes);
     void check_sources(const Warp& warp, u32 pc, const CopySources& sources, Mask lanes) const;
+    Warp& issuer(const BulkCopy& copy) const;
+    void record_bulk(Warp& warp, const BulkCopy& copy, Access access);
     void land_bulk(const BulkCopy& copy);
+    void free_source(BulkCopy& copy);
     void store_bulk(const BulkCopy& copy);
     void check_fence(const Warp& warp, const BulkCopy& copy) const;
     const u32* in_flight(u64 address, u32 bytes) const;  // the pc of the copy

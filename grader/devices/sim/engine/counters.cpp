@@ -219,7 +219,7 @@ void count_access(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Acces
     plain.check_access(warp, in, mask, bytes, access, at);
     u64 a[LANES];
     lane_addresses(warp, in, a);
-    const bool is_shared = plain.check_access == check_shared_access;
+    const bool is_shared = plain.check_access == check_shared_access || plain.check_access == check_cluster_access;
     Mask global = 0, shared = 0;
     each_lane(mask, [&](int l) {
         if (plain.check_access == check_generic_access && a[l] - SHARED_ORIGIN < SPACE_SIZE)

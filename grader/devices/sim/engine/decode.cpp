@@ -37,9 +37,8 @@ void Decoder::read_directives(const ptx::Function& entry) {
         }
         for (size_t i = 0; name == ".reqntid" && i < 3; ++i)
             program_.limits.required[i] = i < values.size() ? values[i] : 1;
-        const bool clustered = name == ".reqnctapercluster" || name == ".explicitcluster";
-        for (u32 v : values)
-            if (clustered && v > 1) throw Unsupported("a cluster of more than one block", entry.location);
+        for (size_t i = 0; name == ".reqnctapercluster" && i < 3; ++i)
+            program_.limits.cluster[i] = i < values.size() ? values[i] : 1;
         if (name == ".minnctapersm" && !values.empty()) program_.limits.min_blocks = values[0];
     }
 }

@@ -49,8 +49,11 @@ class Decoder {
     s32 address_row(const ptx::Operand& operand);  // the addresses that an address operand names, 8 bytes each
     bool is_predicate(const ptx::Operand& operand) const;
     void note_narrow_access() { program_.global_shift = 0; }  // to global memory, of any width
+    void note_shared_access(u32 bytes) {                      // of that width, beside those of Decoder::address
+        while ((u32(1) << program_.granule_shift) > bytes) --program_.granule_shift;
+    }
     void note_fence() { program_.fences = true; }
-    void note_bulk_store() { program_.bulk_stores = true; }
+    void note_async_proxy() { program_.async_proxy = true; }
     void branch_to(Instruction& out, std::string_view label);
     u32 branch_table(std::string_view name);
     s32 fragments(const std::vector<s32>& rows);  // where they stand in Program::fragments
@@ -151,7 +154,6 @@ void lower_branch(Decoder&, const ptx::Instruction&, const OpcodeEntry&);
 void lower_branch_table(Decoder&, const ptx::Instruction&, const OpcodeEntry&);
 void lower_call(Decoder&, const ptx::Instruction&, const OpcodeEntry&);
 void lower_barrier(Decoder&, const ptx::Instruction&, const OpcodeEntry&);
-void lower_cluster_barrier(Decoder&, const ptx::Instruction&, const OpcodeEntry&);
 void lower_barrier_reduction(Decoder&, const ptx::Instruction&, const OpcodeEntry&);
 void lower_collective(Decoder&, const ptx::Instruction&,
                       const OpcodeEntry&);  // the last operand is the member mask

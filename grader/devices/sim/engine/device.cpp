@@ -158,7 +158,9 @@ int Device::launch(const void* host, const Geometry& geometry, void** arguments,
     if (!p) return fail(NO_KERNEL_IMAGE);
     // A cooperative grid of a size that the launcher did not ask for is right on the full card, where all of it runs.
     const Card& card = cooperative && !asked_card_ ? *full_card_ : card_;
-    if (const Refusal refusal = refuse(card, *p, f->dynamic_shared_limit, geometry, cooperative); refusal.error) {
+    if (const Refusal refusal =
+            refuse(card, *p, f->dynamic_shared_limit, geometry, cooperative, f->large_clusters ? 16 : 8);
+        refusal.error) {
         Finding finding = without_place(FindingKind::launch_failed, p->name + " is launched with " + refusal.why);
         finding.kernel = p->name;
         keep(finding);
@@ -171,6 +173,7 @@ int Device::launch(const void* host, const Geometry& geometry, void** arguments,
     launch.source = module.source();
     std::copy(geometry.grid, geometry.grid + 3, launch.grid);
     std::copy(geometry.block, geometry.block + 3, launch.block);
+    cluster_of(*p, geometry, launch.cluster);
     launch.dynamic_shared = geometry.dynamic_shared;
     launch.stack_bytes = call_.stack_bytes;
     launch.order = (call_.seed >> 1) * 0x100000001b3u + launches;

@@ -62,6 +62,7 @@ enum CudaError : int {
     HOST_MEMORY_ALREADY_REGISTERED = 712,
     HOST_MEMORY_NOT_REGISTERED = 713,
     COOPERATIVE_LAUNCH_TOO_LARGE = 720,
+    INVALID_CLUSTER_SIZE = 912,
     NOT_SUPPORTED = 801,
     CAPTURE_UNSUPPORTED = 900,
     CAPTURE_INVALIDATED = 901,
@@ -75,6 +76,7 @@ struct Geometry {
     u32 grid[3];
     u32 block[3];
     u64 dynamic_shared;
+    u32 cluster[3] = {0, 0, 0};  // blocks; 0: the kernel's own
 };
 
 // Why the card refuses a launch, after "is launched with"; error 0: it does not.
@@ -82,7 +84,12 @@ struct Refusal {
     int error = SUCCESS;
     std::string why;
 };
-Refusal refuse(const Card& card, const Program& program, u64 dynamic_limit, const Geometry& geometry, bool cooperative);
+// `largest`: the blocks that a cluster of this kernel may have.
+Refusal refuse(
+    const Card& card, const Program& program, u64 dynamic_limit, const Geometry& geometry, bool cooperative,
+    u32 largest);
+// The blocks of a cluster: what the launch asks for, or the kernel, or one.
+void cluster_of(const Program& program, const Geometry& geometry, u32* cluster);
 
 const Card& card_of(const std::string& arch);  // "sm_90a"
 

@@ -17,15 +17,23 @@ struct Race {
     int lane = 0;
 };
 
-// ---- of shared memory, whose block is known: clock:32 | thread:10 | strong:1 | pc:21
+// ---- of shared memory: clock:28 | rank:4 | thread:10 | strong:1 | pc:21
+//
+// The rank is that of the thread's block in its cluster, exclusive-ored with that of the block whose memory it is: 0
+// is a thread of the block itself.
 
 namespace shared_epoch {
 
-inline Epoch make(u32 clock, u32 thread, bool strong, u32 pc) {
-    return Epoch(clock) << 32 | Epoch(thread & 1023) << 22 | Epoch(strong) << 21 | (pc & 0x1fffff);
+constexpr u32 LAST_CLOCK = (1u << 28) - 1;
+
+inline Epoch make(u32 clock, u32 thread, bool strong, u32 pc, u32 rank = 0) {
+    return Epoch(clock) << 36 | Epoch(rank) << 32 | Epoch(thread & 1023) << 22 | Epoch(strong) << 21 | (pc & 0x1fffff);
 }
 inline u32 clock(Epoch e) {
-    return u32(e >> 32);
+    return u32(e >> 36);
+}
+inline u32 rank(Epoch e) {
+    return u32(e >> 32) & 15;
 }
 inline u32 thread(Epoch e) {
     return u32(e) >> 22;

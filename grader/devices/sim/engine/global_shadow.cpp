@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <new>
 
-#include "block.h"
+#include "cluster.h"
 #include "operation.h"
 
 namespace sim {
@@ -103,6 +103,11 @@ bool GlobalShadow::ordered(Warp& warp, Epoch earlier, Epoch me) {
     Block& block = *warp.block;
     const u32 clock = epochs.clock(earlier), thread = global_epoch::thread(earlier), at = clock + block.origin;
     const int lane = int(global_epoch::thread(me) % LANES);
+    if (epochs.block(earlier) != epochs.block(me) && block.cluster->blocks.size() > 1)
+        for (auto& other : block.cluster->blocks)
+            if (other->releases.block == epochs.block(earlier) &&
+                warp.knows_component(lane, warp_of_rank(other->rank, thread / LANES), thread % LANES, at))
+                return true;
     if (epochs.block(earlier) != epochs.block(me))
         return fences_ && release_acquire.ordered(epochs.block(earlier), thread, clock, warp, lane, block.releases);
     return thread == global_epoch::thread(me) || clock == epochs.last_clock() || warp.knows(lane, thread, at) ||

@@ -1,13 +1,13 @@
-// grid: the blocks of a launch on the host's threads
+// grid: the clusters of a launch on the host's threads; most are one block
 //
-// Blocks start in a seeded random order. One that has run long is set aside for
+// They start in a seeded random order. One that has run long is set aside for
 // others, so that blocks which wait for each other make progress.
 #include <algorithm>
 #include <deque>
 #include <numeric>
 #include <thread>
 
-#include "block.h"
+#include "cluster.h"
 #include "standstill.h"
 
 namespace sim {
@@ -24,7 +24,8 @@ constexpr u64 RESIDENT_BLOCKS = 4096;
 
 class Scheduler {
  public:
-    explicit Scheduler(Launch& launch) : launch_(launch), total_(launch.blocks()) {
+    explicit Scheduler(Launch& launch)
+        : launch_(launch), size_(launch.blocks_per_cluster()), total_(launch.blocks() / size_) {
         stride_ = total_ > 1 ? (launch.order * 0x9e3779b97f4a7c15u | 1) % total_ : 1;
         while (std::gcd(stride_, total_) != 1) stride_ = stride_ % total_ + 1;
         offset_ = (launch.order * 0xbf58476d1ce4e5b9u >> 16) % total_;
@@ -33,18 +34,19 @@ class Scheduler {
         const u64 bytes = warps * (p.row_bytes + LANES * 2 * p.local_bytes) + launch.shared_bytes() * 8 + 4096;
         cooperative_ = launch.workspace != 0;
         capacity_ = std::max<u64>(std::min(RESIDENT_BLOCKS, RESIDENT_BYTES / bytes), u64(launch.threads));
+        capacity_ = std::max<u64>(capacity_ / size_, 1);
         if (cooperative_) capacity_ = total_;  // all are resident
-        if (launch.resident) capacity_ = std::min(capacity_, launch.resident);
+        if (launch.resident) capacity_ = std::min(capacity_, std::max<u64>(launch.resident / size_, 1));
         turn_ = cooperative_ || p.fences || p.polls ? COOPERATIVE_TURN : launch.resident ? SMALL_CARD_TURN : TURN;
     }
 
     void work() {
         try {
-            while (std::unique_ptr<Block> block = next()) {
-                const bool finished = block->run(turn_);
-                count(*block);
-                if (!finished) check_progress(*block);
-                put_back(std::move(block), finished);
+            while (std::unique_ptr<Cluster> cluster = next()) {
+                const bool finished = cluster->run(turn_);
+                for (auto& block : cluster->blocks) count(*block);
+                if (!finished && size_ == 1) check_progress(*cluster->blocks[0]);
+                put_back(std::move(cluster), finished);
             }
         } catch (const Halt&) {
         } catch (const std::bad_alloc&) {
@@ -57,8 +59,8 @@ class Scheduler {
     }
 
  private:
-    std::unique_ptr<Block> next() {
-        std::unique_ptr<Block> block;
+    std::unique_ptr<Cluster> next() {
+        std::unique_ptr<Cluster> cluster;
         u64 linear = 0;
         {
             const std::lock_guard<std::mutex> lock(mutex_);
@@ -69,36 +71,36 @@ class Scheduler {
                 linear = u64((u128(nth) * stride_ + offset_) % total_);
                 ++resident_;
                 if (!idle_.empty()) {
-                    block = std::move(idle_.back());
+                    cluster = std::move(idle_.back());
                     idle_.pop_back();
                 }
             } else if (late_ && (waiting_.empty() || !late_turns_--)) {
                 return std::move(late_);
             } else if (!waiting_.empty()) {
-                block = std::move(waiting_.front());
+                cluster = std::move(waiting_.front());
                 waiting_.pop_front();
-                return block;
+                return cluster;
             } else {
                 return nullptr;
             }
         }
-        if (!block) block = std::make_unique<Block>(launch_);
-        block->start(linear);
-        return block;
+        if (!cluster) cluster = std::make_unique<Cluster>(launch_);
+        cluster->start(linear);
+        return cluster;
     }
 
-    void put_back(std::unique_ptr<Block> block, bool finished) {
+    void put_back(std::unique_ptr<Cluster> cluster, bool finished) {
         const std::lock_guard<std::mutex> lock(mutex_);
         if (finished) {
             --resident_;
             standstill_.end();
-            idle_.push_back(std::move(block));
-        } else if (cooperative_ && !late_ && block->random() % LATE_ONE_IN == 0) {
+            idle_.push_back(std::move(cluster));
+        } else if (cooperative_ && !late_ && cluster->blocks[0]->random() % LATE_ONE_IN == 0) {
             // All are resident, but none need be as fast as another: its messages may be overtaken.
-            late_ = std::move(block);
+            late_ = std::move(cluster);
             late_turns_ = LATE_TURNS * resident_;
         } else {
-            waiting_.push_back(std::move(block));
+            waiting_.push_back(std::move(cluster));
         }
     }
 
@@ -125,15 +127,15 @@ class Scheduler {
 
     Launch& launch_;
     bool cooperative_ = false;
-    u64 total_, stride_ = 1, offset_ = 0, capacity_ = 1;
+    u64 size_, total_, stride_ = 1, offset_ = 0, capacity_ = 1;
     std::mutex mutex_;
     u64 started_ = 0, resident_ = 0;
-    std::deque<std::unique_ptr<Block>> waiting_;
-    std::unique_ptr<Block> late_;  // one that has fallen behind
+    std::deque<std::unique_ptr<Cluster>> waiting_;
+    std::unique_ptr<Cluster> late_;  // one that has fallen behind
     u64 late_turns_ = 0;
     u64 turn_ = TURN;  // shorter where blocks may wait for each other
     Standstill standstill_;
-    std::vector<std::unique_ptr<Block>> idle_;
+    std::vector<std::unique_ptr<Cluster>> idle_;
 };
 
 }  // namespace
@@ -141,7 +143,7 @@ class Scheduler {
 void run_grid(Launch& launch) {
     Scheduler scheduler(launch);
     std::vector<std::thread> others;
-    const u64 wanted = std::min<u64>(u64(launch.threads), launch.blocks());
+    const u64 wanted = std::min<u64>(u64(launch.threads), launch.blocks() / launch.blocks_per_cluster());
     for (u64 i = 1; i < wanted; ++i) others.emplace_back([&] { scheduler.work(); });
     scheduler.work();
     for (auto& thread : others) thread.join();

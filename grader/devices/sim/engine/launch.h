@@ -33,6 +33,7 @@ struct Launch {
     std::string source;  // path of the learner's file
     u32 grid[3] = {1, 1, 1};
     u32 block[3] = {1, 1, 1};
+    u32 cluster[3] = {1, 1, 1};  // blocks
     u64 dynamic_shared = 0;
     u64 stack_bytes = 0;  // of a thread
     u64 seed = 0;         // of what is left to chance, but for the order in which blocks start:
@@ -64,6 +65,7 @@ struct Launch {
 
     u64 threads_per_block() const { return u64(block[0]) * block[1] * block[2]; }
     u64 blocks() const { return u64(grid[0]) * grid[1] * grid[2]; }
+    u32 blocks_per_cluster() const { return cluster[0] * cluster[1] * cluster[2]; }
     u64 shared_bytes() const { return program->dynamic_base + dynamic_shared; }
 
     void keep(Finding finding) const;  // the first stops the launch

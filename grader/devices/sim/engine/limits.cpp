@@ -87,7 +87,31 @@ Refusal refuse_cooperative(const Card& card, const Program& p, const Geometry& g
                                           " on each of " + std::to_string(card.multiprocessors) + " multiprocessors)"};
 }
 
+// What H200s answered is in tests/sim_kernels/clusters.cu.
+Refusal refuse_cluster(const Program& p, const Geometry& g, u32 largest) {
+    u32 size[3];
+    cluster_of(p, g, size);
+    const std::string name = "clusters of " + triple_name(size[0], size[1], size[2]) + " blocks";
+    const u64 blocks = u64(size[0]) * size[1] * size[2];
+    if (blocks > largest) return {INVALID_CLUSTER_SIZE, name + "; the limit is " + std::to_string(largest)};
+    if (p.limits.cluster[0] && g.cluster[0] && !std::equal(size, size + 3, p.limits.cluster))
+        return {
+            INVALID_VALUE, name + "; __cluster_dims__ of the kernel is " +
+                               triple_name(p.limits.cluster[0], p.limits.cluster[1], p.limits.cluster[2])};
+    for (int i = 0; i < 3; ++i)
+        if (g.grid[i] % size[i])
+            return {
+                INVALID_CLUSTER_SIZE, name + " and a grid of " + triple_name(g.grid[0], g.grid[1], g.grid[2]) +
+                                          ", which is no multiple of that"};
+    return {};
+}
+
 }  // namespace
+
+void cluster_of(const Program& p, const Geometry& g, u32* cluster) {
+    for (int i = 0; i < 3; ++i)
+        cluster[i] = g.cluster[i] ? g.cluster[i] : p.limits.cluster[i] ? p.limits.cluster[i] : 1;
+}
 
 const Card& card_of(const std::string& arch) {
     for (auto& known : ARCHITECTURES)
@@ -95,8 +119,10 @@ const Card& card_of(const std::string& arch) {
     return H200;
 }
 
-Refusal refuse(const Card& card, const Program& p, u64 dynamic_limit, const Geometry& g, bool cooperative) {
+Refusal refuse(
+    const Card& card, const Program& p, u64 dynamic_limit, const Geometry& g, bool cooperative, u32 largest) {
     Refusal refusal = refuse_geometry(p, g);
+    if (!refusal.error) refusal = refuse_cluster(p, g, largest);
     if (!refusal.error) refusal = refuse_memory(card, p, dynamic_limit, g);
     if (!refusal.error && cooperative) refusal = refuse_cooperative(card, p, g);
     return refusal;

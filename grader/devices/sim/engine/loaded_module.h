@@ -17,6 +17,7 @@ namespace sim {
 struct Function {
     std::string name;
     u64 dynamic_shared_limit = 0;  // set by cudaFuncSetAttribute; 0: the default
+    bool large_clusters = false;   // of more than eight blocks are allowed
 };
 
 class LoadedModule {
@@ -25,7 +26,7 @@ class LoadedModule {
     void load(std::string ptx, std::string source, Memory& memory);
     const std::string& source() const { return source_; }  // path of the learner's file
 
-    void add_function(const void* host, const char* name) { functions_[host] = {name, 0}; }
+    void add_function(const void* host, const char* name) { functions_[host] = {name}; }
     void add_variable(const void* host, const char* name) { variables_[host] = name; }
     // How the source declares an array in shared memory; for every declaration, also of the same name.
     void add_shape(const std::string& name, ArrayShape shape) { shapes_[name].push_back(std::move(shape)); }

@@ -34,9 +34,15 @@ struct SpaceCheck {
     AccessCheck check_access;
 };
 constexpr SpaceCheck SPACE_CHECKS[] = {
-    {"global", check_global_access},      {"const", check_global_access},           {"shared", check_shared_access},
-    {"shared::cta", check_shared_access}, {"shared::cluster", check_shared_access}, {"local", check_local_access},
-    {"param", check_global_access},       {"param::entry", check_global_access},    {"param::func", check_local_access},
+    {"global", check_global_access},
+    {"const", check_global_access},
+    {"shared", check_shared_access},
+    {"shared::cta", check_shared_access},
+    {"shared::cluster", check_cluster_access},
+    {"local", check_local_access},
+    {"param", check_global_access},
+    {"param::entry", check_global_access},
+    {"param::func", check_local_access},
 };
 
 std::vector<std::string_view> words_of(std::string_view opcode) {
@@ -99,7 +105,8 @@ void Decoder::address(Instruction& out, const ptx::Operand& operand, const ptx::
     if (parameter && is_local_symbol(base)) out.check_access = check_local_access;
     // The race detector's grain is the narrowest access that shared memory may
     // see.
-    const bool shared = out.check_access == check_shared_access || out.check_access == check_generic_access;
+    const bool shared = out.check_access == check_shared_access || out.check_access == check_cluster_access ||
+                        out.check_access == check_generic_access;
     while (shared && (u32(1) << program_.granule_shift) > bytes) --program_.granule_shift;
     const bool global = out.check_access == check_global_access || out.check_access == check_generic_access;
     while (global && (u32(1) << program_.global_shift) > bytes) --program_.global_shift;
@@ -365,13 +372,6 @@ void lower_barrier(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& en
     const auto& ops = in.operands;
     out.operand[1] = ops.empty() ? d.constant(0, 4) : d.source(ops[0], shape_of<u32>());
     out.operand[2] = ops.size() < 2 ? d.constant(0, 4) : d.source(ops[1], shape_of<u32>());
-    d.emit(out);
-}
-
-void lower_cluster_barrier(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
-    Instruction out = d.prototype(in, entry);
-    out.operand[1] = d.constant(CLUSTER_BARRIER, 4);
-    out.operand[2] = d.constant(0, 4);
     d.emit(out);
 }
 

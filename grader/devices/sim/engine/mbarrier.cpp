@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "block.h"
+#include "cluster.h"
 #include "decode.h"
 #include "operation.h"
 
@@ -10,7 +10,8 @@ namespace sim {
 
 namespace {
 
-constexpr u32 WAKES = 200;  // without a phase that ends, before waiters count as deadlocked
+constexpr u32 WAKES = 200;     // without a phase that ends, before waiters count as deadlocked
+constexpr size_t PHASES = 16;  // that are told apart; what ended before is the same to all who wait
 
 }  // namespace
 
@@ -20,8 +21,9 @@ void MBarriers::forget() {
     wakes_ = 0;
 }
 
-void MBarriers::initialise(Warp&, u64 address, u32 count) {
+void MBarriers::initialise(Warp& warp, int lane, u64 address, u32 count) {
     MBarrier& barrier = barriers_[address] = {};
+    barrier.initialising = {warp.here, warp.block->rank, warp.index, lane};
     barrier.expected = count;
     barrier.pending = count;
 }
@@ -38,7 +40,9 @@ void MBarriers::advance(MBarrier& barrier) {
     if (barrier.pending != 0 || barrier.bytes != 0) return;
     barrier.phase += 1;
     barrier.pending = barrier.expected;
-    barrier.completed.join(barrier.arrived);
+    if (!barrier.ends.empty()) barrier.arrived.join(barrier.ends.back());
+    barrier.ends.push_back(std::move(barrier.arrived));
+    if (barrier.ends.size() > PHASES) barrier.ends.pop_front();
     barrier.arrived = {};
     wakes_ = 0;
     resume(barrier);
@@ -51,9 +55,46 @@ void MBarriers::resume(MBarrier& barrier) {
     }
 }
 
+// PTX ISA 9.7.13.15.2, "Contents of the mbarrier object": the range of the count of bytes.
+void MBarriers::expect(const Warp& warp, int lane, MBarrier& barrier, s64 bytes) {
+    constexpr s64 MOST = (1 << 20) - 1;
+    barrier.bytes += bytes;
+    barrier.expecting = {warp.here, warp.block->rank, warp.index, lane};
+    barrier.expects = true;
+    if (barrier.bytes <= MOST) return;
+    block_.stop_at(block_.at(
+        warp, warp.here, lane, FindingKind::crash,
+        "tells an mbarrier of " + std::to_string(barrier.bytes) + " bytes to come; it counts up to " +
+            std::to_string(MOST)));
+}
+
+// The finding stands where the barrier was told of too few.
+void MBarriers::too_many_bytes(const MBarrier& barrier, u64 address, s64 bytes, const BulkCopy* copy) {
+    MBarrier::Step step = barrier.expects ? barrier.expecting : barrier.initialising;
+    if (copy && !barrier.expects) step = {copy->pc, copy->rank, copy->warp, copy->lane};
+    const Warp& warp = block_.cluster->blocks[step.rank]->warps[step.warp];
+    block_.stop_at(block_.at(
+        warp, step.pc, step.lane, FindingKind::crash,
+        "the mbarrier " + block_.shared_place(address, 8, false).text + " gets " + plural(u64(bytes), "byte") +
+            " more than it was told of (expect_tx): a phase ends before all of its copies have landed"));
+}
+
+void MBarriers::finish() {
+    for (auto& [address, barrier] : barriers_)
+        if (barrier.bytes < 0) too_many_bytes(barrier, address, -barrier.bytes, nullptr);
+}
+
 void MBarriers::complete_bytes(MBarrier& barrier, s64 bytes) {
     barrier.bytes -= bytes;
     advance(barrier);
+}
+
+// What a lane, of another block perhaps, knows, as this block counts.
+void MBarriers::release_here(Warp& warp, int lane, VectorClock& released) const {
+    if (warp.block == &block_) return warp.release(Mask(1) << lane, released);
+    VectorClock known;
+    warp.release(Mask(1) << lane, known);
+    released.join(known.moved(warp.block->rank, block_.rank));
 }
 
 void MBarriers::arrive(Warp& warp, int lane, MBarrier& barrier, u32 count, bool drops) {
@@ -63,7 +104,7 @@ void MBarriers::arrive(Warp& warp, int lane, MBarrier& barrier, u32 count, bool 
             "arrives at an mbarrier that expects " + plural(barrier.expected, "arrival") + " a phase and has " +
                 (barrier.pending ? "only " + std::to_string(barrier.pending) + " left" : "had them all")));
     }
-    warp.release(Mask(1) << lane, barrier.arrived);
+    release_here(warp, lane, barrier.arrived);
     barrier.pending -= count;
     if (drops) barrier.expected -= std::min(barrier.expected, count);
     advance(barrier);
@@ -81,15 +122,18 @@ void MBarriers::arrive_after_copies(Warp& warp, Mask lanes, u64 address, bool in
 void MBarriers::attach(Warp& warp, int lane, u64 address, BulkCopy copy) {
     MBarrier& barrier = find(warp, lane, address);
     copy.barrier = s64(address);
-    copy.clock = warp.clock;
-    copy.known = warp.release(Mask(1) << lane);
+    copy.phase = barrier.phase;
+    copy.rank = warp.block->rank;
+    release_here(warp, lane, copy.known);
     block_.copies.issue_bulk(warp, std::move(copy));
+    warp.tick();
     resume(barrier);
 }
 
 bool MBarriers::has_ended(u64 address, MBarrier& barrier, u64 phase) {
     if (barrier.phase <= phase) {
         for (const BulkCopy& copy : block_.copies.land_on(s64(address))) {
+            if (copy.phase < barrier.phase) too_many_bytes(barrier, address, s64(copy.bytes), &copy);
             barrier.arrived.join(copy.known);
             complete_bytes(barrier, s64(copy.bytes));
         }
@@ -102,6 +146,33 @@ bool MBarriers::has_ended(u64 address, MBarrier& barrier, u64 phase) {
         }
     }
     return barrier.phase > phase;
+}
+
+void MBarriers::acquire_end(Warp& warp, Mask lanes, const MBarrier& barrier, u64 phase) {
+    const u64 oldest = barrier.phase - barrier.ends.size();
+    if (!barrier.ends.empty() && phase < barrier.phase)
+        warp.acquire(lanes, barrier.ends[size_t(std::max(phase, oldest) - oldest)]);
+}
+
+void MBarriers::acquire_parity(Warp& warp, Mask lanes, const MBarrier& barrier, u32 parity) {
+    const u64 oldest = barrier.phase - barrier.ends.size();
+    const auto first_unknown = [&](int lane) {
+        u64 phase = barrier.phase;
+        while (phase > oldest && !warp.includes(lane, barrier.ends[size_t(phase - 1 - oldest)])) --phase;
+        return phase;
+    };
+    // A wait for a parity is over in the phase after the one that ended with it.
+    const auto acquire = [&](Mask group, u64 phase) {
+        if (phase % 2 == (parity & 1) && phase < barrier.phase) acquire_end(warp, group, barrier, phase);
+    };
+    if (!warp.has_parted()) return acquire(lanes, first_unknown(__builtin_ctz(lanes)));
+    while (lanes) {
+        const u64 phase = first_unknown(__builtin_ctz(lanes));
+        Mask group = 0;
+        each_lane(lanes, [&](int l) { group |= Mask(first_unknown(l) == phase) << l; });
+        acquire(group, phase);
+        lanes &= ~group;
+    }
 }
 
 // ---- those who wait
@@ -132,6 +203,7 @@ void MBarriers::deadlock() {
         for (const Warp& warp : block_.warps) {
             const Mask lanes = barrier.waiting[warp.index];
             if (!lanes) continue;
+            if (barrier.bytes < 0) too_many_bytes(barrier, address, -barrier.bytes, nullptr);
             const int lane = __builtin_ctz(lanes);
             const std::string name = block_.shared_place(address, 8, false).text;
             std::string missing;
@@ -153,32 +225,47 @@ namespace {
 
 constexpr u64 STATE_PHASE = 32;  // bit: the state of an arrival is its phase and what was pending before it
 
-// The address of each lane's mbarrier, after the checks of an access to it.
-void objects(Warp& warp, const Instruction& in, Mask mask, Access access, u64* address) {
+// The mbarrier of each lane, after the checks of an access to it: which block has it, and where.
+struct Objects {
+    Block* owner[LANES];
+    u64 address[LANES];
+};
+
+Objects objects(Warp& warp, const Instruction& in, Mask mask, Access access, bool may_be_remote = false) {
+    Objects found;
     u8* at[LANES];
     in.check_access(warp, in, mask, 8, access, at);
     Block& block = *warp.block;
     each_lane(mask, [&](int l) {
-        address[l] = u64(at[l] - block.shared.data());
-        if (address[l] < block.shared.bytes()) return;
-        block.stop_at(
-            block.at(warp, warp.here, l, FindingKind::crash, "uses an mbarrier that is not in shared memory"));
+        found.owner[l] = nullptr;
+        for (auto& candidate : block.cluster->blocks) {
+            const u64 address = u64(at[l] - candidate->shared.data());
+            if (address >= candidate->shared.bytes()) continue;
+            found.owner[l] = candidate.get();
+            found.address[l] = address;
+        }
+        if (!found.owner[l])
+            block.stop_at(
+                block.at(warp, warp.here, l, FindingKind::crash, "uses an mbarrier that is not in shared memory"));
+        if (found.owner[l] == &block || may_be_remote) return;
+        block.stop_at(block.at(
+            warp, warp.here, l, FindingKind::crash,
+            "uses " + in.entry->form + " on an mbarrier of another block; those can only be arrived at"));
     });
+    return found;
 }
 
 void initialise(Warp& warp, const Instruction& in, Mask mask) {
-    u64 address[LANES];
-    objects(warp, in, mask, Access::write, address);
+    const Objects found = objects(warp, in, mask, Access::write);
     each_lane(mask, [&](int l) {
-        std::memset(warp.block->shared.data() + address[l], 0, 8);
-        warp.block->mbarriers.initialise(warp, address[l], warp.row<const u32>(in.operand[1])[l]);
+        std::memset(warp.block->shared.data() + found.address[l], 0, 8);
+        warp.block->mbarriers.initialise(warp, l, found.address[l], warp.row<const u32>(in.operand[1])[l]);
     });
 }
 
 void invalidate(Warp& warp, const Instruction& in, Mask mask) {
-    u64 address[LANES];
-    objects(warp, in, mask, Access::write, address);
-    each_lane(mask, [&](int l) { warp.block->mbarriers.invalidate(address[l]); });
+    const Objects found = objects(warp, in, mask, Access::write);
+    each_lane(mask, [&](int l) { warp.block->mbarriers.invalidate(found.address[l]); });
 }
 
 enum class Arrival { plain, expect, drop };
@@ -186,14 +273,13 @@ enum class Arrival { plain, expect, drop };
 // operands: state, count or bytes
 template <Arrival kind>
 void arrive(Warp& warp, const Instruction& in, Mask mask) {
-    u64 address[LANES];
-    objects(warp, in, mask, Access::atomic, address);
-    MBarriers& barriers = warp.block->mbarriers;
+    const Objects found = objects(warp, in, mask, Access::atomic, true);
     each_lane(mask, [&](int l) {
-        MBarrier& barrier = barriers.find(warp, l, address[l]);
+        MBarriers& barriers = found.owner[l]->mbarriers;
+        MBarrier& barrier = barriers.find(warp, l, found.address[l]);
         const u32 number = warp.row<const u32>(in.operand[1])[l];
         warp.row<u64>(in.operand[0])[l] = barrier.phase << STATE_PHASE | u32(barrier.pending);
-        if (kind == Arrival::expect) barriers.expect(barrier, number);
+        if (kind == Arrival::expect) barriers.expect(warp, l, barrier, number);
         barriers.arrive(warp, l, barrier, kind == Arrival::expect ? 1 : number, kind == Arrival::drop);
     });
     warp.tick();
@@ -201,15 +287,15 @@ void arrive(Warp& warp, const Instruction& in, Mask mask) {
 
 template <bool completes>
 void transaction(Warp& warp, const Instruction& in, Mask mask) {
-    u64 address[LANES];
-    objects(warp, in, mask, Access::atomic, address);
+    const Objects found = objects(warp, in, mask, Access::atomic, true);
     each_lane(mask, [&](int l) {
-        MBarrier& barrier = warp.block->mbarriers.find(warp, l, address[l]);
+        MBarriers& barriers = found.owner[l]->mbarriers;
+        MBarrier& barrier = barriers.find(warp, l, found.address[l]);
         const u32 bytes = warp.row<const u32>(in.operand[1])[l];
         if (completes)
-            warp.block->mbarriers.complete_bytes(barrier, bytes);
+            barriers.complete_bytes(barrier, bytes);
         else
-            warp.block->mbarriers.expect(barrier, bytes);
+            barriers.expect(warp, l, barrier, bytes);
     });
 }
 
@@ -227,9 +313,8 @@ void each_object(const u64* address, Mask mask, F visit) {
 
 template <bool increments>
 void arrive_after_copies(Warp& warp, const Instruction& in, Mask mask) {
-    u64 address[LANES];
-    objects(warp, in, mask, Access::atomic, address);
-    each_object(address, mask, [&](u64 here, Mask lanes) {
+    const Objects found = objects(warp, in, mask, Access::atomic);
+    each_object(found.address, mask, [&](u64 here, Mask lanes) {
         warp.block->mbarriers.arrive_after_copies(warp, lanes, here, increments);
     });
 }
@@ -237,8 +322,8 @@ void arrive_after_copies(Warp& warp, const Instruction& in, Mask mask) {
 // Lanes whose phase has not ended stay at the instruction until something happens. operands: result, state or parity
 template <bool parity>
 void wait(Warp& warp, const Instruction& in, Mask mask) {
-    u64 address[LANES];
-    objects(warp, in, mask, Access::read, address);
+    const Objects found = objects(warp, in, mask, Access::read);
+    const u64* address = found.address;
     warp.move(mask, warp.here + 1);
     MBarriers& barriers = warp.block->mbarriers;
     Mask ended = 0;
@@ -256,7 +341,12 @@ void wait(Warp& warp, const Instruction& in, Mask mask) {
         barriers.answer(warp, l);
     });
     each_object(address, ended, [&](u64 here, Mask lanes) {
-        warp.acquire(lanes, barriers.find(warp, __builtin_ctz(lanes), here).completed);
+        const MBarrier& barrier = barriers.find(warp, __builtin_ctz(lanes), here);
+        if (parity)
+            return barriers.acquire_parity(
+                warp, lanes, barrier, warp.row<const u32>(in.operand[1])[__builtin_ctz(lanes)]);
+        barriers.acquire_end(
+            warp, lanes, barrier, warp.row<const u64>(in.operand[1])[__builtin_ctz(lanes)] >> STATE_PHASE);
     });
     warp.set_predicate(in.operand[0], mask, ended);
 }

@@ -4,6 +4,7 @@
 // when no arrival and no byte of a copy is pending; a wait for a phase that has
 // ended knows what those who arrived knew. PTX ISA 9.7.13.15, "mbarrier".
 #pragma once
+#include <deque>
 #include <map>
 #include <vector>
 
@@ -21,8 +22,16 @@ struct MBarrier {
     s64 pending = 0;  // arrivals of this phase that are still to come
     s64 bytes = 0;    // of copies that are still to come
     u64 phase = 0;
-    VectorClock arrived, completed;
+    VectorClock arrived;
+    std::deque<VectorClock> ends;        // what was known when each of the last phases ended, the latest last
     Mask waiting[WARPS_PER_BLOCK] = {};  // of each warp
+    struct Step {
+        u32 pc = 0, rank = 0, warp = 0;
+        int lane = 0;
+    };
+    Step expecting;  // the last expect_tx
+    Step initialising;
+    bool expects = false;  // there was one
     struct Arrival {
         u32 count;
         VectorClock known;
@@ -35,10 +44,10 @@ class MBarriers {
     explicit MBarriers(Block& block) : block_(block) {}
     void forget();
 
-    void initialise(Warp& warp, u64 address, u32 count);
+    void initialise(Warp& warp, int lane, u64 address, u32 count);
     void invalidate(u64 address) { barriers_.erase(address); }
     MBarrier& find(const Warp& warp, int lane, u64 address);
-    void expect(MBarrier& barrier, s64 bytes) { barrier.bytes += bytes; }
+    void expect(const Warp& warp, int lane, MBarrier& barrier, s64 bytes);
     void complete_bytes(MBarrier& barrier, s64 bytes);
     void arrive(Warp& warp, int lane, MBarrier& barrier, u32 count, bool drops);
     // cp.async.mbarrier.arrive
@@ -47,6 +56,11 @@ class MBarriers {
     void attach(Warp& warp, int lane, u64 address, BulkCopy copy);
     // Whether the phase has ended; what it still waits for may land for it.
     bool has_ended(u64 address, MBarrier& barrier, u64 phase);
+    // The lanes know what those knew who ended that phase.
+    void acquire_end(Warp& warp, Mask lanes, const MBarrier& barrier, u64 phase);
+    // The same after a wait for a parity, which a phase may have ended that is earlier than the last: the first one that
+    // the lane does not know of yet.
+    void acquire_parity(Warp& warp, Mask lanes, const MBarrier& barrier, u32 parity);
     void suspend(Warp& warp, int lane, MBarrier& barrier);
     bool is_refused(const Warp& warp, int lane) const { return refused_[warp.index] >> lane & 1; }
     void answer(const Warp& warp, int lane) { refused_[warp.index] &= ~(Mask(1) << lane); }
@@ -55,8 +69,11 @@ class MBarriers {
     bool wake();
     bool any_waiting() const;
     [[noreturn]] void deadlock();
+    void finish();  // the block ends
 
  private:
+    [[noreturn]] void too_many_bytes(const MBarrier& barrier, u64 address, s64 bytes, const BulkCopy* copy);
+    void release_here(Warp& warp, int lane, VectorClock& released) const;
     void advance(MBarrier& barrier);
     void resume(MBarrier& barrier);
 

@@ -29,4 +29,8 @@ u64 available_shared(const Card& card, const Program& program, u64 blocks, u64 t
     return share > taken ? std::min(share - taken, card.shared_per_block_optin - program.static_shared) : 0;
 }
 
+u64 active_clusters(const Card& card, u64 blocks, u64 size) {
+    return size ? u64(card.multiprocessors) * blocks / size : 0;
+}
+
 }  // namespace sim

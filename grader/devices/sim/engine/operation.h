@@ -106,6 +106,10 @@ void control_entries(Table&);
 void call_entries(Table&);
 void texture_entries(Table&);
 void asynchronous_entries(Table&);
+void cluster_entries(Table&);
+void cluster_copy_entries(Table&);
+void tensor_copy_entries(Table&);
+void bulk_reduction_entries(Table&);
 void mbarrier_entries(Table&);
 
 // ---- handlers made of a plain function of one lane

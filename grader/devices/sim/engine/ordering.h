@@ -5,8 +5,6 @@
 // those of a warp that reads the flag strongly and then fences acquire it. So data
 // passed on through locks and flags are no race. Kept only for kernels that fence.
 #pragma once
-#include <unordered_map>
-
 #include "clock.h"
 #include "program.h"
 
@@ -19,13 +17,13 @@ class Ordering {
     void forget();
     void fence(Warp& warp, Mask lanes);
     void record_strong_access(const Warp& warp, Mask mask, u8* const* at, Access access);
+    const VectorClock& released(const Warp& warp) const;  // by its fences
     // Whether a warp has read, without a fence since, that a thread came to that
     // clock: enough for global memory, whose findings err on the quiet side.
     bool has_read(const Warp& warp, u32 thread, u32 clock) const;
 
  private:
     VectorClock released_[WARPS_PER_BLOCK], pending_[WARPS_PER_BLOCK];  // of each warp
-    std::unordered_map<const u8*, VectorClock> flags_;                  // what the last writers of a place released
 };
 
 }  // namespace sim

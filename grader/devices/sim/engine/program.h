@@ -41,8 +41,6 @@ enum class Flow : u8 {
     leave,      // the handler moves the lanes itself
 };
 
-constexpr u32 CLUSTER_BARRIER = 16;  // after those of the block that have a number
-
 constexpr int OPERANDS = 8;
 
 struct Instruction {
@@ -125,6 +123,7 @@ struct Limits {
     u32 max_threads = 1024;
     u32 required[3] = {0, 0, 0};
     u32 min_blocks = 0;
+    u32 cluster[3] = {0, 0, 0};  // 0: none is required
 };
 
 // Which ways the branches of a program went, in any launch. Each instruction has two bytes: 1 where a thread fell
@@ -167,7 +166,7 @@ struct Program {
     u64 variable_bytes = 0;    // of local_bytes, what the kernel's variables take; parameters of calls take the rest
     bool polls = false;        // loads what other blocks may write meanwhile: it may wait for them
     bool allocates = false;    // calls malloc or free
-    bool bulk_stores = false;  // reads shared memory through the async proxy
+    bool async_proxy = false;  // touches shared memory through the async proxy
     bool fences = false;       // has fences: locks and flags may order accesses
     u32 granule_shift = 2;     // log2 of the narrowest access to shared memory: the
                                // race detector's grain

@@ -36,6 +36,7 @@ constexpr ErrorName ERRORS[] = {
     {ILLEGAL_ADDRESS, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
     {LAUNCH_OUT_OF_RESOURCES, "cudaErrorLaunchOutOfResources", "too many resources requested for launch"},
     {COOPERATIVE_LAUNCH_TOO_LARGE, "cudaErrorCooperativeLaunchTooLarge", "too many blocks in cooperative launch"},
+    {INVALID_CLUSTER_SIZE, "cudaErrorInvalidClusterSize", "invalid cluster size"},
     {NOT_SUPPORTED, "cudaErrorNotSupported", "operation not supported"},
     {ILLEGAL_STATE, "cudaErrorIllegalState", "the operation cannot be performed in the present state"},
     {HOST_MEMORY_ALREADY_REGISTERED, "cudaErrorHostMemoryAlreadyRegistered",
@@ -71,10 +72,11 @@ int fail(int error) {
 }
 
 int launch(
-    const void* kernel, Dim3 grid, Dim3 block, void** arguments, size_t shared, void* stream,
-    bool cooperative = false) {
+    const void* kernel, Dim3 grid, Dim3 block, void** arguments, size_t shared, void* stream, bool cooperative = false,
+    const u32* cluster = nullptr) {
     Device& device = Device::get();
-    const Geometry geometry = geometry_of(grid, block, shared);
+    Geometry geometry = geometry_of(grid, block, shared);
+    if (cluster) std::copy(cluster, cluster + 3, geometry.cluster);
     if (const Captured captured = capture_on(stream); captured.error)
         return fail(captured.error);
     else if (captured.graph)
@@ -185,14 +187,13 @@ SIM_EXPORT int cudaLaunchKernel_ptsz(
 }
 SIM_EXPORT int cudaLaunchKernelExC(const LaunchConfig* c, const void* kernel, void** arguments) {
     bool cooperative = false;
+    const u32* cluster = nullptr;
     for (u32 i = 0; i < c->attribute_count; ++i) {
         const LaunchAttribute& attribute = c->attributes[i];
         if (attribute.id == LaunchAttribute::COOPERATIVE) cooperative = attribute.value[0];
-        if (attribute.id == LaunchAttribute::CLUSTER &&
-            attribute.value[0] * attribute.value[1] * attribute.value[2] > 1)
-            return refuse("cudaLaunchKernelEx: clusters of more than one block are not supported by the simulator");
+        if (attribute.id == LaunchAttribute::CLUSTER) cluster = attribute.value;
     }
-    return launch(kernel, c->grid, c->block, arguments, c->dynamic_shared, c->stream, cooperative);
+    return launch(kernel, c->grid, c->block, arguments, c->dynamic_shared, c->stream, cooperative, cluster);
 }
 SIM_EXPORT int cudaLaunchCooperativeKernel(
     const void* kernel, Dim3 grid, Dim3 block, void** arguments, size_t shared, void* stream) {
@@ -203,6 +204,8 @@ SIM_EXPORT int cudaFuncSetAttribute(const void* kernel, int attribute, int value
     Function* function = device.module.function(kernel);
     if (!function) return fail(INVALID_DEVICE_FUNCTION);
     constexpr int MAX_DYNAMIC_SHARED = 8;  // cudaFuncAttributeMaxDynamicSharedMemorySize
+    constexpr int LARGE_CLUSTERS = 14;     // cudaFuncAttributeNonPortableClusterSizeAllowed
+    if (attribute == LARGE_CLUSTERS) function->large_clusters = value != 0;
     if (attribute != MAX_DYNAMIC_SHARED) return SUCCESS;
     const Program* program = device.program(*function);
     const u64 fixed = program ? program->static_shared : 0;
@@ -235,6 +238,23 @@ SIM_EXPORT int cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
     return occupancy(blocks, kernel, threads, shared);
 }
 
+SIM_EXPORT int cudaOccupancyMaxActiveClusters(int* clusters, const void* kernel, const LaunchConfig* c) {
+    u32 cluster[3] = {1, 1, 1};
+    for (u32 i = 0; i < c->attribute_count; ++i)
+        if (c->attributes[i].id == LaunchAttribute::CLUSTER) std::copy_n(c->attributes[i].value, 3, cluster);
+    int blocks = 0;
+    const u64 threads = u64(c->block.x) * c->block.y * c->block.z;
+    const int error = occupancy(&blocks, kernel, int(threads), c->dynamic_shared);
+    if (error) return error;
+    *clusters = int(active_clusters(Device::get().tell_card(), u64(blocks), cluster[0] * cluster[1] * cluster[2]));
+    return SUCCESS;
+}
+SIM_EXPORT int cudaOccupancyMaxPotentialClusterSize(int* size, const void* kernel, const LaunchConfig*) {
+    const Function* function = Device::get().module.function(kernel);
+    if (!function) return fail(INVALID_DEVICE_FUNCTION);
+    *size = function->large_clusters ? 16 : 8;
+    return SUCCESS;
+}
 SIM_EXPORT int cudaOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, const void* kernel, int blocks, int threads) {
     Device& device = Device::get();
     const Function* function = device.module.function(kernel);

@@ -14,7 +14,7 @@ struct Dim3 {
 };
 
 struct LaunchAttribute {  // cudaLaunchAttribute
-    static constexpr u32 COOPERATIVE = 2, CLUSTER = 4;
+    static constexpr u32 COOPERATIVE = 2, CLUSTER = 4, DEPENDENT = 6;
     u32 id, pad;
     u32 value[16];
 };

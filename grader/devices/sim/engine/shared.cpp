@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "block.h"
 #include "operation.h"
-#include "warp.h"
 
 namespace sim {
 
@@ -29,7 +29,8 @@ inline bool ordered(const Warp& warp, Epoch earlier, Epoch me) {
 
 }  // namespace
 
-void SharedMemory::prepare(u64 bytes, u32 granule_shift) {
+void SharedMemory::prepare(u64 bytes, u32 granule_shift, u32 ranks) {
+    ranks_ = ranks;
     bytes_ = bytes;
     shift_ = granule_shift;
     data_.assign(bytes + 16, 0);
@@ -117,8 +118,55 @@ bool SharedMemory::broadcast_read(const Warp& warp, Mask mask, u64 address, u32 
     return true;
 }
 
+// ---- where blocks of a cluster share it
+
+// Who: 0 a thread of the block itself.
+bool SharedMemory::ordered_in_cluster(const Warp& warp, Epoch earlier, Epoch me) const {
+    const u32 clock = shared_epoch::clock(earlier), thread = shared_epoch::thread(earlier);
+    if (clock <= warp.block->origin) return true;
+    if (shared_epoch::rank(earlier) == shared_epoch::rank(me) && thread == shared_epoch::thread(me)) return true;
+    const int lane = int(shared_epoch::thread(me) % LANES);
+    const u32 rank = shared_epoch::rank(earlier) ^ rank_;
+    if (rank == warp.block->rank) return warp.knows(lane, thread, clock);
+    return warp.knows_component(lane, warp_of_rank(rank, thread / LANES), thread % LANES, clock);
+}
+
+bool SharedMemory::record_one(const Warp& warp, Epoch me, Access access, u64 g, Race* race) {
+    const Epoch earlier[] = {writer_[g], other_writer_[g], reader_[g], other_reader_[g]};
+    const bool strong = shared_epoch::strong(me) || access == Access::atomic;
+    for (int i = 0; i < (access == Access::read ? 2 : 4); ++i) {
+        if (ordered_in_cluster(warp, earlier[i], me) || (shared_epoch::strong(earlier[i]) && strong)) continue;
+        *race = {earlier[i], i < 2, g << shift_, 0};
+        return true;
+    }
+    if (access == Access::read) {
+        (strong || !ordered_in_cluster(warp, reader_[g], me) ? other_reader_ : reader_)[g] = me;
+        return false;
+    }
+    if (!ordered_in_cluster(warp, writer_[g], me) || (strong && !shared_epoch::strong(writer_[g])))
+        other_writer_[g] = writer_[g];
+    writer_[g] = me;
+    return false;
+}
+
+bool SharedMemory::record_in_cluster(
+    const Warp& warp, Mask mask, const u64* address, u32 bytes, Access access, bool strong, Race* race) {
+    for (; mask; mask &= mask - 1) {
+        const int l = __builtin_ctz(mask);
+        const Epoch me = shared_epoch::make(warp.clock, warp.thread(l), strong, warp.here, warp.block->rank ^ rank_);
+        const u64 last = (address[l] + bytes - 1) >> shift_;
+        for (u64 g = address[l] >> shift_; g <= last; ++g) {
+            if (!record_one(warp, me, access, g, race)) continue;
+            race->lane = l;
+            return true;
+        }
+    }
+    return false;
+}
+
 bool SharedMemory::record(
     const Warp& warp, Mask mask, const u64* address, u32 bytes, Access access, bool strong, Race* race) {
+    if (ranks_ > 1) return record_in_cluster(warp, mask, address, bytes, access, strong, race);
     const int first = __builtin_ctz(mask);
     if (access == Access::read && (mask & (mask - 1))) {
         bool same = true;

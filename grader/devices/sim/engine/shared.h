@@ -17,11 +17,14 @@ struct Warp;
 
 class SharedMemory {
  public:
-    void prepare(u64 bytes, u32 granule_shift);
+    // `ranks`: blocks of the cluster that may touch it.
+    void prepare(u64 bytes, u32 granule_shift, u32 ranks);
+    void become(u32 rank) { rank_ = rank; }
     void forget();  // a new block begins: all bytes are uninitialised again
 
     u8* data() { return data_.data(); }
     u64 bytes() const { return bytes_; }
+    u64 granule_bytes() const { return u64(1) << shift_; }
 
     // Records the accesses of the lanes; true where one races with an earlier
     // access.
@@ -36,6 +39,10 @@ class SharedMemory {
         Mask mask, const u64* address, u32 bytes);  // an asynchronous copy will write there: uninitialised until then
 
  private:
+    bool record_in_cluster(
+        const Warp& warp, Mask mask, const u64* address, u32 bytes, Access access, bool strong, Race* race);
+    bool ordered_in_cluster(const Warp& warp, Epoch earlier, Epoch me) const;
+    bool record_one(const Warp& warp, Epoch me, Access access, u64 granule, Race* race);
     bool record_read(const Warp& warp, Epoch me, u64 granule, Race* race);
     bool record_write(const Warp& warp, Epoch me, bool atomic, u64 granule, Race* race);
     bool record_disputed_read(const Warp& warp, Epoch me, u64 granule, Race* race);
@@ -45,6 +52,7 @@ class SharedMemory {
 
     u64 bytes_ = 0;
     u32 shift_ = 2;
+    u32 ranks_ = 1, rank_ = 0;  // blocks of the cluster, and which of them this one's is
     std::vector<u8> data_, initialised_;
     std::vector<Epoch> writer_, other_writer_, reader_, other_reader_;
 };

@@ -16,7 +16,10 @@ u32 below(const C& c) {
     return (1u << c.lane) - 1;
 }
 
-// A cluster is one block here.
+u32 blocks(const C& c) {
+    return c.cluster[0] * c.cluster[1] * c.cluster[2];
+}
+
 constexpr Special SPECIALS[] = {
     {"%tid.x", [](const C& c) { return c.thread() % c.block_size[0]; }},
     {"%tid.y", [](const C& c) { return c.thread() / c.block_size[0] % c.block_size[1]; }},
@@ -27,15 +30,15 @@ constexpr Special SPECIALS[] = {
     {"%ctaid.x", [](const C& c) { return c.block[0]; }, true},
     {"%ctaid.y", [](const C& c) { return c.block[1]; }, true},
     {"%ctaid.z", [](const C& c) { return c.block[2]; }, true},
-    {"%clusterid.x", [](const C& c) { return c.block[0]; }, true},
-    {"%clusterid.y", [](const C& c) { return c.block[1]; }, true},
-    {"%clusterid.z", [](const C& c) { return c.block[2]; }, true},
+    {"%clusterid.x", [](const C& c) { return c.block[0] / c.cluster[0]; }, true},
+    {"%clusterid.y", [](const C& c) { return c.block[1] / c.cluster[1]; }, true},
+    {"%clusterid.z", [](const C& c) { return c.block[2] / c.cluster[2]; }, true},
     {"%nctaid.x", [](const C& c) { return c.grid_size[0]; }},
     {"%nctaid.y", [](const C& c) { return c.grid_size[1]; }},
     {"%nctaid.z", [](const C& c) { return c.grid_size[2]; }},
-    {"%nclusterid.x", [](const C& c) { return c.grid_size[0]; }},
-    {"%nclusterid.y", [](const C& c) { return c.grid_size[1]; }},
-    {"%nclusterid.z", [](const C& c) { return c.grid_size[2]; }},
+    {"%nclusterid.x", [](const C& c) { return c.grid_size[0] / c.cluster[0]; }},
+    {"%nclusterid.y", [](const C& c) { return c.grid_size[1] / c.cluster[1]; }},
+    {"%nclusterid.z", [](const C& c) { return c.grid_size[2] / c.cluster[2]; }},
     {"%laneid", [](const C& c) { return c.lane; }},
     {"%warpid", [](const C& c) { return c.warp; }},
     {"%nwarpid", [](const C& c) { return c.warps; }},
@@ -51,15 +54,16 @@ constexpr Special SPECIALS[] = {
     {"%smid", zero},
     {"%nsmid", one},
     {"%gridid", zero},
-    {"%cluster_ctaid.x", zero},
-    {"%cluster_ctaid.y", zero},
-    {"%cluster_ctaid.z", zero},
-    {"%cluster_ctarank", zero},
-    {"%cluster_nctaid.x", one},
-    {"%cluster_nctaid.y", one},
-    {"%cluster_nctaid.z", one},
-    {"%cluster_nctarank", one},
-    {"%is_explicit_cluster", zero},
+    {"%cluster_ctaid.x", [](const C& c) { return c.rank(0); }, true},
+    {"%cluster_ctaid.y", [](const C& c) { return c.rank(1); }, true},
+    {"%cluster_ctaid.z", [](const C& c) { return c.rank(2); }, true},
+    {"%cluster_ctarank", [](const C& c) { return c.rank(0) + c.cluster[0] * (c.rank(1) + c.cluster[1] * c.rank(2)); },
+     true},
+    {"%cluster_nctaid.x", [](const C& c) { return c.cluster[0]; }},
+    {"%cluster_nctaid.y", [](const C& c) { return c.cluster[1]; }},
+    {"%cluster_nctaid.z", [](const C& c) { return c.cluster[2]; }},
+    {"%cluster_nctarank", blocks},
+    {"%is_explicit_cluster", [](const C& c) { return u32(blocks(c) > 1); }},
 };
 
 }  // namespace

@@ -16,8 +16,10 @@ struct SpecialContext {
     u32 warp, warps;
     u32 lane;
     u32 dynamic_shared, all_shared;
-    u64 workspace;  // of a cooperative launch
+    u64 workspace;       // of a cooperative launch
+    const u32* cluster;  // blocks of a cluster
 
+    u32 rank(int i) const { return block[i] % cluster[i]; }
     u32 thread() const { return warp * 32 + lane; }
 };
 

@@ -136,6 +136,9 @@ void Warp::join_parts() {
             for (int i = 0; i < WARPS_PER_BLOCK; ++i) common[i] = std::min(common[i], part.known[i]);
             common.seen = std::min(common.seen, part.known.seen);
             common.acquired = std::min(common.acquired, part.known.acquired);
+            if (&part == &parts.front()) common.more = part.known.more;
+            for (u32 i = 0; i < common.more.size(); ++i)
+                common.more[i] = std::min(common.more[i], part.known.at(WARPS_PER_BLOCK + i));
         }
         known.join(common);
     }
@@ -164,9 +167,27 @@ void Warp::meet(Mask lanes) {
     tick();
 }
 
+bool Warp::knows_component(int lane, u32 component, u32 other_lane, u32 at) const {
+    if (known.covers(component, other_lane, at)) return true;
+    for (const LaneKnowledge& part : parts)
+        if (part.lanes >> lane & 1) return part.known.covers(component, other_lane, at);
+    return false;
+}
+
 bool Warp::part_knows(int lane, u32 other, u32 at) const {
     for (const LaneKnowledge& part : parts)
         if (part.lanes >> lane & 1) return part.known.covers(other, at);
+    return false;
+}
+
+bool Warp::includes(int lane, const VectorClock& other) const {
+    if (known.includes(other)) return true;
+    for (const LaneKnowledge& part : parts)
+        if (part.lanes >> lane & 1) {
+            VectorClock both = known;
+            both.join(part.known);
+            return both.includes(other);
+        }
     return false;
 }
 

@@ -100,6 +100,9 @@ struct Warp {
     bool knows(int lane, u32 other, u32 at) const {
         return known.covers(other, at) || (!parts.empty() && part_knows(lane, other, at));
     }
+    // The same of a warp of another block of the cluster, or of a warpgroup.
+    bool knows_component(int lane, u32 component, u32 other_lane, u32 at) const;
+    bool includes(int lane, const VectorClock& other) const;  // whether the lane knows all of it
     bool has_parted() const { return !parts.empty() || !known.lanes.empty(); }
     // What lanes have read of other blocks' flags; what comes before a fence after that.
     void see(Mask lanes, const VectorClock& flags);

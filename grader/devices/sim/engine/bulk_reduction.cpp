@@ -1,0 +1,212 @@
+// bulk_reduction: cp.reduce.async.bulk, and what each of its values does
+//
+// Every value is an atomic of its own, relaxed. PTX ISA 9.7.9.25.5, "cp.reduce.async.bulk": halves are added to
+// nearest, with denormals; min and max of halves take the number where one is NaN.
+#include <algorithm>
+
+#include "block.h"
+#include "bulk_copy.h"
+#include "check_access.h"
+#include "decode.h"
+#include "operation.h"
+#include "reduction.h"
+
+namespace sim {
+
+namespace {
+
+template <size_t>
+struct Word;
+template <>
+struct Word<2> {
+    using type = u16;
+};
+template <>
+struct Word<4> {
+    using type = u32;
+};
+template <>
+struct Word<8> {
+    using type = u64;
+};
+
+template <class T, T (*F)(T, T)>
+void update(u8* place, const u8* value) {
+    using W = typename Word<sizeof(T)>::type;
+    W* word = reinterpret_cast<W*>(place);
+    T b;
+    std::memcpy(&b, value, sizeof b);
+    W old = __atomic_load_n(word, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(
+        word, &old, bit_cast<W>(F(bit_cast<T>(old), b)), false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) {
+    }
+}
+
+template <class T>
+T add(T a, T b) {
+    if constexpr (std::is_arithmetic_v<T>)
+        return T(a + b);
+    else
+        return narrow<T>(widen(a) + widen(b));
+}
+template <class T>
+T least(T a, T b) {
+    if constexpr (std::is_arithmetic_v<T>)
+        return b < a ? b : a;
+    else
+        return narrow<T>(std::fmin(widen(a), widen(b)));
+}
+template <class T>
+T most(T a, T b) {
+    if constexpr (std::is_arithmetic_v<T>)
+        return b > a ? b : a;
+    else
+        return narrow<T>(std::fmax(widen(a), widen(b)));
+}
+template <class T>
+T both(T a, T b) {
+    return a & b;
+}
+template <class T>
+T either(T a, T b) {
+    return a | b;
+}
+template <class T>
+T one(T a, T b) {
+    return a ^ b;
+}
+u32 increment(u32 old, u32 b) {
+    return old >= b ? 0 : old + 1;
+}
+u32 decrement(u32 old, u32 b) {
+    return old == 0 || old > b ? b : old - 1;
+}
+
+template <class T>
+Combine order(const std::string& operation) {
+    return operation == "min" ? update<T, least<T>> : operation == "max" ? update<T, most<T>> : nullptr;
+}
+template <class T>
+Combine arithmetic(const std::string& operation) {
+    return operation == "add" ? update<T, add<T>> : order<T>(operation);
+}
+template <class T>
+Combine logic(const std::string& operation) {
+    return operation == "and"   ? update<T, both<T>>
+           : operation == "or"  ? update<T, either<T>>
+           : operation == "xor" ? update<T, one<T>>
+                                : nullptr;
+}
+Combine any_u32(const std::string& operation) {
+    if (operation == "inc") return update<u32, increment>;
+    if (operation == "dec") return update<u32, decrement>;
+    const Combine found = arithmetic<u32>(operation);
+    return found ? found : logic<u32>(operation);
+}
+template <class T>
+Combine any_integer(const std::string& operation) {
+    const Combine found = arithmetic<T>(operation);
+    return found ? found : logic<std::make_unsigned_t<T>>(operation);
+}
+
+}  // namespace
+
+Combine combine_of(const std::string& operation, TensorType type) {
+    switch (type) {
+        case TensorType::u32:
+            return any_u32(operation);
+        case TensorType::s32:
+            return any_integer<s32>(operation);
+        case TensorType::u64:
+            return any_integer<u64>(operation);
+        case TensorType::s64:
+            return any_integer<s64>(operation);
+        case TensorType::f16:
+            return arithmetic<f16>(operation);
+        case TensorType::bf16:
+            return arithmetic<bf16>(operation);
+        case TensorType::f32:
+            return operation == "add" ? update<f32, add<f32>> : nullptr;
+        case TensorType::f64:
+            return operation == "add" ? update<f64, add<f64>> : nullptr;
+        default:
+            return nullptr;
+    }
+}
+
+namespace {
+
+struct Row {
+    const char *operation, *types;
+};
+constexpr Row ROWS[] = {
+    {"add", "u32 s32 u64 f16 bf16 f32 f64"},
+    {"min", "u32 s32 u64 s64 f16 bf16"},
+    {"max", "u32 s32 u64 s64 f16 bf16"},
+    {"inc", "u32"},
+    {"dec", "u32"},
+    {"and", "b32 b64"},
+    {"or", "b32 b64"},
+    {"xor", "b32 b64"},
+};
+struct TypeName {
+    const char* name;
+    TensorType type;
+};
+constexpr TypeName TYPE_NAMES[] = {
+    {"u32", TensorType::u32}, {"s32", TensorType::s32}, {"u64", TensorType::u64}, {"s64", TensorType::s64},
+    {"f16", TensorType::f16}, {"f32", TensorType::f32}, {"f64", TensorType::f64}, {"bf16", TensorType::bf16},
+    {"b32", TensorType::u32}, {"b64", TensorType::u64},
+};
+
+}  // namespace
+
+Combine combine_of_form(const std::string& form, u32* bytes) {
+    const std::string type = form.substr(form.rfind('.') + 1);
+    for (const Row& row : ROWS) {
+        if (form.find("." + std::string(row.operation) + ".") == std::string::npos) continue;
+        for (const TypeName& known : TYPE_NAMES) {
+            if (known.name != type) continue;
+            *bytes = bytes_of(known.type);
+            return combine_of(row.operation, known.type);
+        }
+    }
+    return nullptr;
+}
+
+namespace {
+
+void reduce(Warp& warp, const Instruction& in, Mask mask) {
+    u64 to[LANES];
+    lane_addresses(warp, in, to);
+    u32 item = 0;
+    const Combine combine = combine_of_form(in.entry->form, &item);
+    each_lane(mask, [&](int l) {
+        BulkCopy copy = bulk_copy(warp, in, l);
+        copy.combine = combine;
+        copy.item = item;
+        take_source(warp, copy);
+        copy.add_piece(to[l], 0, u32(copy.bytes));
+        warp.launch->note_order(warp.here, in.option);
+        warp.block->copies.issue_bulk(warp, std::move(copy));
+    });
+}
+
+}  // namespace
+
+void bulk_reduction_entries(Table& t) {
+    for (const Row& row : ROWS) {
+        const std::string types = row.types;
+        for (size_t start = 0; start < types.size(); start += types.find(' ', start) - start + 1) {
+            const std::string type = types.substr(start, types.find(' ', start) - start);
+            const std::string noftz = type == "f16" || type == "bf16" ? "{,.noftz}." : ".";
+            t.add(
+                "cp.reduce.async.bulk.global.shared::cta.bulk_group{,.L2::cache_hint}." + std::string(row.operation) +
+                    noftz + type,
+                {reduce, {}}, lower_bulk_store, Flow::next, type[0] == 'f' || type[0] == 'b');
+            if (types.find(' ', start) == std::string::npos) break;
+        }
+    }
+}
+
+}  // namespace sim

@@ -1,0 +1,161 @@
+#include "tensor_map.h"
+
+#include <algorithm>
+
+namespace sim {
+
+namespace {
+
+struct TypeRow {
+    const char* name;
+    u32 bytes;
+    bool floating;
+};
+constexpr TypeRow TYPES[TENSOR_TYPES] = {
+    {"u8", 1, false},  {"u16", 2, false}, {"u32", 4, false}, {"s32", 4, false}, {"u64", 8, false},
+    {"s64", 8, false}, {"f16", 2, true},  {"f32", 4, true},  {"f64", 8, true},  {"bf16", 2, true},
+    {"f32", 4, true},  {"tf32", 4, true}, {"tf32", 4, true},
+};
+
+constexpr u32 ALIGNMENT = 16;
+constexpr u64 MOST_ELEMENTS = u64(1) << 32, MOST_STRIDE = u64(1) << 40;
+constexpr u32 MOST_BOX = 256, MOST_ELEMENT_STRIDE = 8, LAST_SWIZZLE = 3;
+
+enum Reason : u8 {
+    GOOD,
+    BAD_TYPE,
+    BAD_RANK,
+    BAD_BASE,
+    BAD_DIM,
+    BAD_STRIDE,
+    BAD_BOX,
+    BAD_INNER,
+    BAD_ELEMENT_STRIDE,
+    WIDE_FOR_SWIZZLE,
+    BAD_SWIZZLE,
+    BAD_FILL,
+    INTERLEAVED,
+};
+
+Reason reason_of(const TensorArguments& a) {
+    if (a.type >= u32(TENSOR_TYPES)) return BAD_TYPE;
+    if (a.rank < 1 || a.rank > TENSOR_DIMENSIONS) return BAD_RANK;
+    if (a.interleave) return INTERLEAVED;
+    if (a.base % ALIGNMENT) return BAD_BASE;
+    for (u32 i = 0; i < a.rank; ++i) {
+        if (a.dims[i] == 0 || a.dims[i] > MOST_ELEMENTS) return BAD_DIM;
+        if (i > 0 && (a.strides[i - 1] % ALIGNMENT || a.strides[i - 1] >= MOST_STRIDE)) return BAD_STRIDE;
+        if (a.box[i] == 0 || a.box[i] > MOST_BOX) return BAD_BOX;
+        if (a.element_strides[i] == 0 || a.element_strides[i] > MOST_ELEMENT_STRIDE) return BAD_ELEMENT_STRIDE;
+    }
+    const u32 inner = a.box[0] * TYPES[a.type].bytes;
+    if (inner % ALIGNMENT) return BAD_INNER;
+    if (a.swizzle > LAST_SWIZZLE) return BAD_SWIZZLE;
+    if (a.swizzle && inner > (ALIGNMENT << a.swizzle)) return WIDE_FOR_SWIZZLE;
+    if (a.fill > 1 || (a.fill && !TYPES[a.type].floating)) return BAD_FILL;
+    return GOOD;
+}
+
+}  // namespace
+
+u32 bytes_of(TensorType type) {
+    return TYPES[int(type)].bytes;
+}
+
+u32 TensorMap::rows() const {
+    u32 count = 1;
+    for (int i = 1; i < rank; ++i) count *= steps(i);
+    return count;
+}
+
+std::string TensorMap::shape() const {
+    std::string text;
+    for (int i = rank; i-- > 0;) text += std::to_string(dims[i]) + (i ? " x " : " ");
+    return text + TYPES[int(type)].name;
+}
+
+// Refused arguments are kept as far as its message tells of them.
+TensorMap encode(const TensorArguments& a) {
+    TensorMap map = {};
+    map.magic = TensorMap::MAGIC;
+    map.refusal = reason_of(a);
+    map.base = a.base;
+    map.type = TensorType(std::min(a.type, u32(TENSOR_TYPES - 1)));
+    map.rank = u8(std::min(a.rank, u32(TENSOR_DIMENSIONS)));
+    for (int i = 0; i < map.rank; ++i) {
+        map.dims[i] = a.dims[i];
+        if (i > 0) map.strides[i - 1] = a.strides[i - 1];
+        map.box[i] = u16(std::min(a.box[i], u32(0xffff)));
+        map.element_strides[i] = u8(std::min(a.element_strides[i], u32(0xff)));
+    }
+    map.element_strides[0] = 1;  // that of the first dimension counts only where channels are interleaved
+    map.swizzle = u8(a.swizzle);
+    map.fills_nan = u8(a.fill);
+    return map;
+}
+
+std::string refusal_of(const TensorMap& map) {
+    const auto any = [&](auto bad) {
+        for (int i = 0; i < map.rank; ++i)
+            if (bad(i)) return i;
+        return 0;
+    };
+    const std::string span = std::to_string(ALIGNMENT << map.swizzle);
+    switch (map.refusal) {
+        case BAD_TYPE:
+            return "the simulated card has no such type of elements";
+        case BAD_RANK:
+            return "a tensor has 1 to 5 dimensions";
+        case BAD_BASE:
+            return "the tensor does not begin at a multiple of 16 bytes";
+        case BAD_DIM:
+            return "dimension " +
+                   std::to_string(any([&](int i) { return !map.dims[i] || map.dims[i] > MOST_ELEMENTS; })) +
+                   " has no element, or more than 2^32";
+        case BAD_STRIDE: {
+            const int i = any(
+                [&](int d) { return d > 0 && (map.strides[d - 1] % ALIGNMENT || map.strides[d - 1] >= MOST_STRIDE); });
+            return "the stride of dimension " + std::to_string(i) + " is " + std::to_string(map.strides[i - 1]) +
+                   " bytes, and must be a multiple of 16 below 2^40";
+        }
+        case BAD_BOX: {
+            const int i = any([&](int d) { return !map.box[d] || map.box[d] > MOST_BOX; });
+            return "the box has " + std::to_string(map.box[i]) + " elements along dimension " + std::to_string(i) +
+                   ", and may have 1 to 256";
+        }
+        case BAD_INNER:
+            return "a row of the box has " + std::to_string(map.inner_bytes()) + " bytes, which are no multiple of 16";
+        case BAD_ELEMENT_STRIDE:
+            return "an element stride is not between 1 and 8";
+        case WIDE_FOR_SWIZZLE:
+            return "a row of the box has " + std::to_string(map.inner_bytes()) + " bytes, and the " + span +
+                   "-byte swizzle takes " + span;
+        case BAD_SWIZZLE:
+            return "the simulator has swizzles of 32, 64 and 128 bytes alone";
+        case BAD_FILL:
+            return "integers cannot be filled with NaN";
+        case INTERLEAVED:
+            return "interleaved layouts are not supported by the simulator";
+        default:
+            return "";
+    }
+}
+
+BoxRow row_of(const TensorMap& map, const s32* start, u32 row) {
+    BoxRow found{map.base, 0, map.box[0]};
+    bool outside = false;
+    for (int i = 1; i < map.rank; ++i) {
+        const s64 at = s64(start[i]) + s64(row % map.steps(i)) * map.element_strides[i];
+        row /= map.steps(i);
+        outside |= at < 0 || at >= s64(map.dims[i]);
+        found.address += u64(at) * map.strides[i - 1];
+    }
+    found.address += u64(s64(start[0]) * s64(map.item()));
+    const s64 before = -s64(start[0]), inside = s64(map.dims[0]) - start[0];
+    found.first = u32(std::clamp<s64>(before, 0, map.box[0]));
+    found.end = u32(std::clamp<s64>(inside, found.first, map.box[0]));
+    if (outside) found.first = found.end = 0;
+    return found;
+}
+
+}  // namespace sim

@@ -1,0 +1,167 @@
+"""Tensor maps on the simulator: boxes of every rank and swizzle, edges, and what learners do wrong with them."""
+
+from __future__ import annotations
+
+import math
+from random import Random
+
+import pytest
+from facts import has
+from sim_kernels.harness import HERE, given, line_of, open_device, run, unpack, wanted
+
+from grader.devices import Finding, Outcome
+from grader.devices.sim import SimDevice
+
+SOURCE = HERE / "tensor_maps.cu"
+ROWS, COLUMNS = 32, 40  # no multiple of a tile's columns
+X = [float(i % 97 + 1) for i in range(ROWS * COLUMNS)]
+RING_X = [float(i % 97 + 1) for i in range(6 * 16 * 32)]
+SEEDS = range(12)
+
+
+@pytest.fixture(scope="module")
+def device() -> SimDevice:
+    return open_device(SOURCE)
+
+
+def outcome(device: SimDevice, launcher: str, seed: int, *, values: list[float] = X, columns: int = COLUMNS) -> Outcome:
+    count = len(values)
+    return run(
+        device, launcher, given("x", "f32", values), wanted("y", "f32", count), count // columns, columns, seed=seed
+    )
+
+
+def gather(
+    values: list[float], dims: list[int], box: list[int], start: list[int], steps: list[int], swizzle: int
+) -> dict[int, float]:
+    """Where each element of a box stands, in words behind its begin: the definition, element by element."""
+    span = max(box[0] * 4, 16 << swizzle if swizzle else 0)
+    counts = [box[0], *(math.ceil(b / s) for b, s in zip(box[1:], steps[1:], strict=True))]
+    placed = {}
+    for row in range(math.prod(counts[1:])):
+        rest, at = row, [0]
+        for i in range(1, len(dims)):
+            at.append(start[i] + rest % counts[i] * steps[i])
+            rest //= counts[i]
+        for c in range(box[0]):
+            at[0] = start[0] + c
+            inside = all(0 <= a < d for a, d in zip(at, dims, strict=True))
+            index = sum(a * math.prod(dims[:i]) for i, a in enumerate(at))
+            byte = row * span + 4 * c
+            byte ^= byte >> 3 & ((1 << swizzle) - 1) << 4
+            placed[byte // 4] = values[index] if inside else 0.0
+    return placed
+
+
+@pytest.mark.parametrize("rank", range(1, 6))
+def test_boxes(device: SimDevice, rank: int) -> None:
+    draw = Random(rank)
+    for swizzle in range(4):
+        for _ in range(3):
+            dims = [draw.choice([12, 16, 36]), *(draw.randrange(1, 7) for _ in range(4))]
+            box = [(16 << swizzle) // 4 if swizzle else draw.choice([4, 8, 20])]
+            box += [draw.randrange(1, 5) for _ in range(4)]
+            start = [draw.randrange(-3, d) for d in dims]
+            steps = [1, *(draw.choice([1, 1, 2]) for _ in range(4))]
+            values = [float(i + 1) for i in range(math.prod(dims[:rank]))]
+            parts = [part[:rank] + [1] * (5 - rank) for part in (dims, box, start, steps)]
+            placed = gather(values, dims[:rank], box[:rank], start[:rank], steps[:rank], swizzle)
+            words = max(placed) // 4 * 4 + 4
+            offset = draw.choice([0, 1024])
+            done = run(
+                device, "any_box", given("x", "f32", values), wanted("y", "f32", words), *sum(parts, []),
+                rank, words, offset, swizzle, len(placed) * 4, seed=rank,
+            )  # fmt: skip
+            assert not done.findings, (dims, box, start, steps, swizzle, done.findings)
+            got = unpack("f32", done.outputs["y"])
+            assert {at: got[at] for at in placed} == placed, (dims, box, start, steps, swizzle)
+
+
+def test_a_swizzle_goes_by_the_address(device: SimDevice) -> None:
+    """A tile that does not begin at a multiple of the pattern: row r has the pattern of the row that lies there."""
+    dims, box, start, steps = [32, 8, 1, 1, 1], [32, 8, 1, 1, 1], [0] * 5, [1] * 5
+    values = [float(i) for i in range(256)]
+    done = run(
+        device, "any_box", given("x", "f32", values), wanted("y", "f32", 256), *dims, *box, *start, *steps,
+        2, 256, 384, 3, 1024,
+    )  # fmt: skip
+    assert not done.findings, done.findings
+    got = unpack("f32", done.outputs["y"])
+    assert all(got[r * 32 + (c ^ (r + 3) % 8 * 4)] == values[r * 32 + c] for r in range(8) for c in range(32))
+
+
+def test_right_for_every_seed(device: SimDevice) -> None:
+    for seed in SEEDS:
+        done = outcome(device, "sound", seed)
+        assert not done.findings, (seed, done.findings)
+        assert unpack("f32", done.outputs["y"]) == [2 * x for x in X]
+        done = outcome(device, "ring_sound", seed, values=RING_X, columns=32)
+        assert not done.findings, (seed, done.findings)
+        sums = [sum(RING_X[c::32]) for c in range(32)]
+        assert unpack("f32", done.outputs["y"])[:32] == sums
+
+
+def test_copies_may_come_before_the_barrier_is_told(device: SimDevice) -> None:
+    done = outcome(device, "constant", 0, values=RING_X, columns=32)
+    assert not done.findings and unpack("f32", done.outputs["y"])[:512] == RING_X[:512]
+
+
+def test_reductions(device: SimDevice) -> None:
+    done = outcome(device, "add", 1, values=RING_X, columns=32)
+    assert not done.findings, done.findings
+    assert unpack("f32", done.outputs["y"])[:512] == [sum(RING_X[i::512]) for i in range(512)]
+
+
+# launcher -> kind, the line's marker, facts in the message
+WRONG: dict[str, tuple[str, str, list[str]]] = {
+    "no_fence": ("race", "double_store", ["fence.proxy.async", "doubled["]),
+    "leader_fences": ("race", "double_store", ["fence.proxy.async", "doubled["]),
+    "no_wait": ("race", "double_tile", ["has not been waited for", "tile["]),
+    "reused": ("race", "double_tile", ["may still read", "doubled[", "wait_group.read"]),
+    "other_commits": ("race", "double_tile", ["may still read", "doubled["]),
+    "no_end": ("race", "double_store", ["exits while", "doubled[0"]),
+    "less_expected": ("crash", "double_expect", ["more than it was told of", "bar"]),
+    "one_expected": ("crash", "double_expect", ["2048 bytes more", "bar"]),
+    "writes_then_loads": ("race", "double_load", ["fence.proxy.async", "overwrites"]),
+    "shifted": ("misaligned", "double_load", ["64 bytes past a multiple of 128"]),
+    "reads_back": ("race", "double_back", ["reads y[", "without .read"]),
+    "copied_map": ("crash", "copied_map", ["local memory", "__grid_constant__"]),
+    "wide_box": ("crash", "one_box", ["refused", "256 bytes", "128-byte swizzle"]),
+    "stride_in_elements": ("crash", "one_box", ["refused", "41 bytes", "multiple of 16"]),
+    "too_tall": ("out of bounds", "one_box", ["x[", "32 x 40 f32"]),
+    "no_map": ("crash", "pointer", ["cuTensorMapEncodeTiled has not written"]),
+    "host_map": ("crash", "pointer", ["no memory of the device"]),
+}
+
+
+def finding(device: SimDevice, launcher: str, seed: int) -> Finding:
+    values, columns = (X[: 8 * COLUMNS], COLUMNS) if launcher == "too_tall" else (X, COLUMNS)
+    found = outcome(device, launcher, seed, values=values, columns=columns).findings
+    assert len(found) == 1, (launcher, seed, found)
+    return found[0]
+
+
+@pytest.mark.parametrize("launcher", WRONG)
+def test_misuse_is_found(device: SimDevice, launcher: str) -> None:
+    kind, marker, facts = WRONG[launcher]
+    for seed in SEEDS:
+        found = finding(device, launcher, seed)
+        assert found.kind == kind and has(found.message, *facts), found
+        assert found.line == line_of(SOURCE, marker), found
+
+
+WRONG_RINGS: dict[str, tuple[str, list[str], list[str]]] = {
+    "ring_waits_first": ("deadlock", ["ring_empty", "ring_full"], ["mbarrier", "arrival"]),
+    "ring_counts_threads": ("deadlock", ["ring_empty", "ring_full"], ["mbarrier", "arrival"]),
+    "ring_counts_one": ("race", ["ring_load", "ring_read"], ["tile["]),
+    "ring_released_early": ("race", ["ring_load", "ring_read"], ["tile["]),
+}
+
+
+@pytest.mark.parametrize("launcher", WRONG_RINGS)
+def test_wrong_rings_are_found(device: SimDevice, launcher: str) -> None:
+    kind, markers, facts = WRONG_RINGS[launcher]
+    for seed in SEEDS:
+        found = outcome(device, launcher, seed, values=RING_X, columns=32).findings
+        assert len(found) == 1 and found[0].kind == kind, (seed, found)
+        assert has(found[0].message, *facts) and found[0].line in [line_of(SOURCE, m) for m in markers], found
