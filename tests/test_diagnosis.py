@@ -6,6 +6,7 @@ The launchers are written in Python, as in test_check.py: no compiler and no dev
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,15 @@ import pytest
 from facts import has
 from test_check import Arrays, FakeSandbox
 
-from grader.content.catalog import Kata
-from grader.content.spec import Accumulated, Exact, InputKind, Size, Spec, Tensor, integers, normal
+from grader.content.catalog import Kata, load_catalog
+from grader.content.spec import Accumulated, Exact, InputKind, Size, Spec, Tensor, integers, load_spec, normal
 from grader.devices import Call, Finding, Outcome
 from grader.devices.counters import CallCounters, Launched, Writer
 from grader.judge import lab as lab_module
+from grader.judge.case import Case, CaseKey
 from grader.judge.check import SearchBudget, check
+from grader.judge.lab import in_order
+from grader.judge.near_misses import answers_of
 from grader.judge.neighbours import describe_sizes
 from grader.judge.writers import told_apart
 from grader.verdict import Kind, Verdict
@@ -359,3 +363,40 @@ def writer(thread: int, *, line: int = 9, block: int = 0) -> Writer:
 def test_who_wrote_what_is_wrong(wrong: list[Writer], right: list[Writer], facts: list[str] | None) -> None:
     found = told_apart(wrong, right, (64, 1, 1))
     assert (found is None) if facts is None else (found is not None and has(found, *facts))
+
+
+# -- the usual mistakes that the families list -----------------------------------------------------------------------
+
+SHAPES = 10  # that are tried
+CATALOG = load_catalog(Path(__file__).resolve().parent.parent)
+SPECS_WITH_MISSES = {
+    tuple(map(id, spec.near_misses.values())): (kata, spec)
+    for kata in CATALOG.katas.values()
+    if (spec := load_spec(kata)).near_misses
+}
+
+
+@pytest.mark.parametrize(
+    ("kata", "spec"), SPECS_WITH_MISSES.values(), ids=[kata.name for kata, _ in SPECS_WITH_MISSES.values()]
+)
+def test_usual_mistakes_give_other_answers(kata: Kata, spec: Spec) -> None:
+    """Each has the answer's shape, and on some shape another value than the reference and than every other mistake."""
+    small = [sizes for sizes in spec.named_sizes if all(sizes.values()) and spec.work(sizes) < 3_000_000]
+    small = small[:: max(1, len(small) // SHAPES)] or [spec.named_sizes[0]]
+    told: dict[str, list[numpy.ndarray]] = {words: [] for words in ("", *spec.near_misses)}
+    for place, sizes in enumerate(small):
+        case = Case(kata, spec, CaseKey.of(spec, sizes, spec.values[place % len(spec.values)].name, place))
+        told[""] += [each.value for each in in_order(spec, case.expected)]
+        for words, formula in spec.near_misses.items():
+            given = answers_of(formula, case)
+            assert given is not None, words
+            told[words] += given
+    for one, other in combinations(told, 2):
+        same = all(numpy.allclose(a, b, rtol=1e-6, equal_nan=True) for a, b in zip(told[one], told[other], strict=True))
+        assert not same, (one, other)
+
+
+def test_every_family_lists_usual_mistakes() -> None:
+    """All but the one whose answers are choices of boxes."""
+    listed = {kata.family for kata, _ in SPECS_WITH_MISSES.values()}
+    assert {kata.family for kata in CATALOG.katas.values()} - listed == {"nms"}

@@ -44,7 +44,7 @@ def _fits(formula: Formula, cases: Sequence[Judged]) -> list[ndarray] | None:
     """What the formula gives in all cases, if it is what the launcher gave; else None."""
     told, answers = 0, []
     for one in cases:
-        given = _answers(formula, one.case)
+        given = answers_of(formula, one.case)
         if given is None:
             return None
         for expected, missed, found in zip(one.expected, given, one.compared, strict=True):
@@ -56,7 +56,7 @@ def _fits(formula: Formula, cases: Sequence[Judged]) -> list[ndarray] | None:
     return answers if told >= SUPPORT or (many and told >= 2) else None
 
 
-def _answers(formula: Formula, case: Case) -> tuple[ndarray, ...] | None:
+def answers_of(formula: Formula, case: Case) -> tuple[ndarray, ...] | None:
     """What the formula gives, in the order in which outputs are computed; None where it has no answer to the case."""
     import numpy
 
@@ -64,7 +64,7 @@ def _answers(formula: Formula, case: Case) -> tuple[ndarray, ...] | None:
     try:
         with numpy.errstate(all="ignore"):
             expected = in_order(case.spec, replaced.expected)
-    except (ValueError, IndexError, ZeroDivisionError):
+    except (ValueError, IndexError, ZeroDivisionError, FloatingPointError):
         return None
     return tuple(item.value for item in expected)
 

@@ -11,7 +11,8 @@ from grader.verdict import Clue
 
 STEPS = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 SHOWN = 5  # sizes of either kind
-KINDS = 2  # of values, by which a size is right
+KINDS = 3  # of values, by which a size is right
+CONFIRMED = 3  # sizes that passed in the search
 TRIED = 26  # new cases
 WORK = 4  # times the work of the failing case, and at least
 LEAST_WORK = 200_000
@@ -33,11 +34,12 @@ def beside_sizes(lab: Lab, failed: CaseKey) -> Iterator[Clue]:
     for name in sizes:
         states = {sizes[name]: True}
         for value in _candidates(lab, sizes, name)[:each]:
-            key = replace(failed, sizes=tuple({**sizes, name: value}.items()))
-            found = _is_wrong(lab, key)
+            found = _is_wrong(lab, replace(failed, sizes=_with(failed, name, value)))
             if found is not None:
                 states[value] = found
-        states.update(_tried(lab, failed, name))
+        for value, wrong in _tried(lab, failed, name).items():
+            states[value] = states.get(value, False) or wrong
+        states = {value: wrong for value, wrong in states.items() if wrong or value > 0}
         if words := describe_sizes(name, states, sizes[name], lab.kata.multiples.get(name, 1)):
             yield Clue("sizes", words)
 
@@ -67,7 +69,8 @@ def _candidates(lab: Lab, sizes: Mapping[str, int], name: str) -> list[int]:
 
 
 def _tried(lab: Lab, failed: CaseKey, name: str) -> dict[int, bool]:
-    """Cases of the search that differ from the failing one in this size, or in seed, alone."""
+    """Cases of the search that differ from the failing one in this size, or in seed, alone: those that fail, and of
+    those that pass the nearest, if they pass with other kinds of values too."""
     others = {key: size for key, size in failed.sizes if key != name}
     found: dict[int, bool] = {}
     for key, wrong in lab.known.items():
@@ -76,7 +79,15 @@ def _tried(lab: Lab, failed: CaseKey, name: str) -> dict[int, bool]:
             continue
         if key.values == failed.values:
             found[sizes[name]] = found.get(sizes[name], False) or wrong
-    return found
+    own = dict(failed.sizes)[name]
+    right = sorted((size for size, wrong in found.items() if not wrong), key=lambda size: abs(size - own))
+    confirmed = {size: _is_wrong(lab, replace(failed, sizes=_with(failed, name, size))) for size in right[:CONFIRMED]}
+    checked = {size: wrong for size, wrong in confirmed.items() if wrong is not None}
+    return {**{size: True for size, wrong in found.items() if wrong}, **checked}
+
+
+def _with(failed: CaseKey, name: str, value: int) -> tuple[tuple[str, int], ...]:
+    return tuple({**dict(failed.sizes), name: value}.items())
 
 
 def describe_sizes(name: str, states: Mapping[int, bool], failed: int, step: int = 1) -> str | None:

@@ -175,7 +175,8 @@ def _axis_words(
         return ""
     axis = restricted[0]
     found, count = axes[axis], int(shape[axis])
-    where = f": along {dims[axis]} (axis {axis}), "
+    name = dims[axis]
+    where = f": along {name} (axis {axis}), " if isinstance(name, str) else f": along axis {axis}, "
     if found.kind == "end":
         return f"{where}every index from {found.first} on{_boundary(found.first, count)}"
     if found.kind == "one":

@@ -105,16 +105,19 @@ def _ones(target: Target) -> dict[str, ndarray]:
 
 
 def _is_linear(target: Target, name: str, base: Mapping[str, ndarray]) -> bool:
-    """Whether the reference is linear in an input, the others as in ``base``."""
+    """Whether the reference is linear in an input, whether the others are as in ``base`` or other numbers."""
     import numpy
 
     rng = numpy.random.default_rng(7)
     shape = base[name].shape
-    first, second = rng.integers(1, 4, shape).astype(float), rng.integers(1, 4, shape).astype(float)
-    made = [target.reference({**base, name: value}) for value in (first, second, first + second, 0 * first)]
-    if not all(bool(numpy.isfinite(each).all()) for each in made) or bool(made[3].any()):
-        return False
-    return bool(made[0].any()) and numpy.allclose(made[0] + made[1], made[2], rtol=1e-6, atol=1e-9)
+    first, second = (rng.choice((-3.0, -1.0, 1.0, 2.0), shape) for _ in range(2))
+    for others in (base, {each: rng.choice((-1.0, 1.0, 2.0, 3.0), value.shape) for each, value in base.items()}):
+        made = [target.reference({**others, name: value}) for value in (first, second, first + second, 0 * first)]
+        if not all(bool(numpy.isfinite(each).all()) for each in made) or bool(made[3].any()):
+            return False
+        if not bool(made[0].any()) or not numpy.allclose(made[0] + made[1], made[2], rtol=1e-6, atol=1e-6):
+            return False
+    return True
 
 
 # -- copies ----------------------------------------------------------------------------------------------------------
@@ -288,7 +291,7 @@ class _Terms:
                 continue
             pair = self._sums(first, last)
             if pair is None:
-                return []
+                return _merged(found) if self.asked < 0 else []
             got, want = pair
             times = round(got / want) if want else 0
             unit = want != 0 and abs(got - times * want) <= self.rounding * abs(got)
