@@ -59,12 +59,14 @@ class Options:
     counters: bool = False  # after a pass on the simulator, count what the kernels cost
     last_failure: bool = True  # try the shape that failed last before all others, and keep it
     smallest: bool = True  # look for the smallest case that fails
+    diagnose: bool = True  # after a wrong answer, find out more about it
     shuffled: bool = False  # shapes in no published order, and more of them drawn
     together: bool = False  # compile several files in one run of nvcc: for checks of many files that seldom fail
     within: str = ""  # the folder that what a file includes must lie in; empty: anywhere
 
     def budget(self, target: Target, after_gpu: bool) -> SearchBudget:
         budget = replace(budget_for(target.device), seed=self.seed, shuffled=self.shuffled, smallest=self.smallest)
+        budget = replace(budget, diagnose=self.diagnose and self.smallest)
         if self.shuffled:
             budget = replace(budget, examples=2 * budget.examples)
         if after_gpu:  # the answers were judged on the GPU: a few small shapes for what it hides

@@ -12,7 +12,7 @@ from enum import Enum
 from grader.content.catalog import Kata
 from grader.content.source_file import Source
 from grader.devices import Finding
-from grader.devices.counters import CallCounters, Launch
+from grader.devices.counters import CallCounters, Launch, Launched
 
 
 def format_sizes(sizes: Mapping[str, int]) -> str:
@@ -51,7 +51,8 @@ class Kind(str, Enum):
 class Mismatch:
     """One wrong element of an output. ``got`` is None where the kernel never wrote it.
 
-    ``writer`` says who wrote it last, where the device knows: "block (1,0,0) thread (0,0,0), line 17".
+    ``writer`` says who wrote it last, where the device knows: "block (1,0,0) thread (0,0,0), line 17". ``inputs`` are
+    the elements at the same place of the inputs that have the output's shape.
     """
 
     buffer: str
@@ -59,6 +60,28 @@ class Mismatch:
     expected: float | int
     got: float | int | None
     writer: str | None = None
+    inputs: Mapping[str, float | int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Clue:
+    """Something that experiments after a wrong answer showed. ``about`` is one of CLUES, ``text`` a sentence."""
+
+    about: str
+    text: str
+
+
+# What a clue is about -> what it says, the most telling first.
+CLUES: Mapping[str, str] = {
+    "formula": "a usual mistake whose answer the outputs equal, in all cases that were tried",
+    "probe": "which inputs an output lacks, has twice, multiplies with others, or takes in place of others",
+    "relation": "one number that turns what must be there into what is",
+    "first": "an output that was wrong before the finding, in an earlier kernel",
+    "outputs": "which outputs are right and which are wrong, in the order in which they are computed",
+    "writers": "which lines, warps, lanes or blocks wrote the wrong elements and no right one",
+    "sizes": "sizes that fail, and those near them that pass",
+    "values": "kinds of values that fail, and those that pass",
+}
 
 
 @dataclass(frozen=True)
@@ -154,6 +177,8 @@ class Verdict:
     wrong_count: int = 0
     element_count: int = 0
     pattern: str | None = None
+    clues: tuple[Clue, ...] = ()  # of a wrong answer, the most telling first
+    launched: tuple[Launched, ...] | None = None  # by the failing call; None: not known
     open_todos: tuple[int, ...] = ()
     printed: str = ""
     detail: str = ""  # further lines, such as the compiler's own words

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from math import inf, nan
+from collections.abc import Callable
+from math import inf, nan, sqrt
 from types import SimpleNamespace
 
 import numpy
@@ -13,8 +14,9 @@ from facts import has
 from grader.content.dtype import DTYPES
 from grader.content.spec import Tensor
 from grader.judge.case import Expected
-from grader.judge.comparison import SHOWN, Comparison, compare, describe
+from grader.judge.comparison import SHOWN, Comparison, compare
 from grader.judge.encoding import decode, encode, stored
+from grader.judge.pattern import describe, describe_values
 
 
 def judged(
@@ -145,7 +147,7 @@ def test_element_that_was_never_written(dtype: str) -> None:
     value[1] = 1
     result = compare(data, Expected(Tensor("y", ("n",)), facts, value, None))
     assert [(mismatch.index, mismatch.got) for mismatch in result.mismatches] == [((1,), None)]
-    assert said_in(result.pattern) == ([1], {"only", "written", "last"})
+    assert said_in(result.pattern) == ([1], {"only", "written"})
 
 
 def test_nan_that_a_kernel_wrote_counts_as_written() -> None:
@@ -183,7 +185,7 @@ def test_index_in_two_dimensions() -> None:
 def pattern(count: int, wrong: range | list[int], *, unwritten: bool = False) -> str:
     places = numpy.zeros(count, dtype=bool)
     places[list(wrong)] = True
-    return describe(places, unwritten, ("n",))
+    return describe(places, unwritten, "y", ("n",))
 
 
 # The words that say what the wrong elements have in common; all others are free.
@@ -212,8 +214,15 @@ def said_in(text: str | None) -> tuple[list[int], set[str]]:
         (100, range(0, 50), [0, 49], set()),
         (100, range(1, 100, 2), [1, 2], {"every", "modulo"}),
         (100, range(2, 100, 4), [2, 4], {"every", "modulo"}),
-        (100, range(31, 100, 32), [31, 32], {"every", "modulo"}),
+        (200, range(31, 200, 32), [31, 32], {"every", "modulo"}),
+        (100, range(31, 100, 32), [3, 100], set()),  # three places support no rule
+        (8, [1, 4, 7], [3, 8], set()),
+        (2, [1], [1], {"only"}),
         (100, [1, 2, 50], [3, 100], set()),
+        (64, [each for each in range(64) if each % 16 > 7 and each != 9], [8, 15, 16, 31, 32], {"modulo"}),
+        (64, [each for each in range(32, 64) if each not in (33, 40)], [32, 30, 32, 32], {"from", "multiple"}),
+        (64, [each for each in range(64) if each not in (0, 5, 40)], [1, 61, 63], {"from"}),
+        (64, [each for each in range(64) if each not in (5, 40)], [62, 64], {"every"}),
     ],
 )
 def test_pattern_along_a_line(count: int, wrong: range | list[int], numbers: list[int], nouns: set[str]) -> None:
@@ -257,27 +266,89 @@ def test_some_of_a_residue_is_no_pattern() -> None:
     assert said_in(pattern(100, [1, 5, 11])) == ([3, 100], set())
 
 
+def filled(shape: tuple[int, ...], *regions: tuple[slice | int, ...], right: list[tuple[int, ...]]) -> str:
+    """The pattern of regions that are wrong but for some elements, which are right by chance."""
+    wrong = numpy.zeros(shape, dtype=bool)
+    for region in regions:
+        wrong[region] = True
+    for place in right:
+        wrong[place] = False
+    return describe(wrong, False, "C", ("B", "M", "N")[-len(shape) :])
+
+
+ALL = slice(None)
+
+
 @pytest.mark.parametrize(
-    ("region", "along", "numbers", "nouns"),
+    ("shape", "region", "right", "facts"),
     [
-        ((slice(None), slice(None)), "", [], {"every"}),
-        ((slice(2, None), slice(None)), "M", [0, 1, 2], {"every", "from"}),
-        ((slice(None), slice(5, 6)), "N", [1, 0, 5], {"only", "last"}),
-        ((slice(None), slice(1, None, 2)), "N", [1, 0, 1, 2], {"every", "modulo"}),
-        ((slice(1, 3), slice(2, 4)), "", [4, 24], set()),
+        ((4, 6), (ALL, ALL), [], ["every element"]),
+        ((4, 6), (slice(2, None), ALL), [], ["C[2.., *]", "all its 12", "along M"]),
+        ((4, 6), (ALL, 5), [], ["C[*, 5]", "all its 4", "along N", "the last"]),
+        ((4, 8), (ALL, slice(1, None, 2)), [], ["C[*, 1 modulo 2]", "all its 16"]),
+        ((17, 32), (16, ALL), [(16, 3)], ["C[16, *]", "31 of its 32"]),
+        (
+            (3, 40, 64),
+            (ALL, slice(32, None), ALL),
+            [(0, 32, 1), (2, 35, 60)],
+            ["C[*, 32.., *]", "along M", "multiple of 32"],
+        ),
+        ((2, 64, 64), (1, slice(16, 32), slice(8, 16)), [(1, 17, 9)], ["C[1, 16..31, 8..15]", "127 of its 128"]),
+        ((32, 32), (slice(8, None, 16), slice(0, 16)), [], ["C[8, 24, 0..15]", "all its 32"]),
+        ((64, 64), (slice(3, None, 16), ALL), [], ["C[3 modulo 16, *]", "all its 256"]),
+        ((4, 6), (2, 3), [], ["only C[2, 3]"]),
+        ((8, 8), (ALL, ALL), [(each, each) for each in range(8)], ["off the diagonal"]),
+        ((40, 40), (ALL, ALL), [(1, 2), (3, 3)], ["nearly every", "1598 of 1600"]),
+        ((40, 40), (slice(1, 39, 13), slice(0, 30, 7)), [(1, 0)], ["14 of 1600"]),
     ],
 )
-def test_pattern_along_an_axis(region: tuple[slice, slice], along: str, numbers: list[int], nouns: set[str]) -> None:
-    wrong = numpy.zeros((4, 6), dtype=bool)
-    wrong[region] = True
-    found = describe(wrong, False, ("M", "N"))
-    assert said_in(found) == (numbers, nouns) and "".join(re.findall(r"\b[MN]\b", found)) == along
+def test_pattern_by_where_wrong_elements_lie(
+    shape: tuple[int, ...], region: tuple[slice | int, ...], right: list[tuple[int, ...]], facts: list[str]
+) -> None:
+    assert has(filled(shape, region, right=right), *facts)
+
+
+def test_sides_of_the_diagonal() -> None:
+    above = ~numpy.tri(9, dtype=bool)
+    assert has(describe(above, False, "C", ("M", "N")), "every", "above the diagonal")
+    assert has(describe(above.T, False, "C", ("M", "N")), "every", "below the diagonal")
+    above[0, 3] = False
+    assert has(describe(above, False, "C", ("M", "N")), "35 of 36", "above the diagonal")
+
+
+@pytest.mark.parametrize(
+    ("got", "sizes", "facts"),
+    [
+        (lambda want: 0.5 * want, {"n": 16}, ["0.5 times"]),
+        (lambda want: want * sqrt(7 / 8), {"n": 8}, ["0.935414 times", "sqrt((n - 1) / n)"]),
+        (lambda want: want / sqrt(64), {"D": 64}, ["0.125 times", "1 / sqrt(D)"]),
+        (lambda want: -want, {"n": 8}, ["-1 times"]),
+        (lambda want: want + 3.0, {"n": 8}, ["3 too large"]),
+        (lambda want: want - 0.25, {"n": 8}, ["0.25 too small"]),
+        (lambda want: 0 * want, {"n": 8}, ["element is 0"]),
+        (lambda want: 0 * want + nan, {"n": 8}, ["element is nan"]),
+    ],
+)
+def test_one_number_that_explains_all_wrong_values(
+    got: Callable[[numpy.ndarray], numpy.ndarray], sizes: dict[str, int], facts: list[str]
+) -> None:
+    want = numpy.float32([1.0, -2.5, 3.75, 0.125, 9.0]).astype(float)
+    found = describe_values(got(want).astype(numpy.float32).astype(float), want, 2.0**-24, sizes)
+    assert found is not None and has(found, *facts)
+
+
+def test_values_that_no_number_explains() -> None:
+    want = numpy.array([1.0, -2.5, 3.75, 0.125, 9.0])
+    assert describe_values(want**2, want, 2.0**-24, {"n": 5}) is None
+    assert describe_values(want[:3] * 2, want[:3], 2.0**-24, {"n": 5}) is None, "three elements are too few"
+    same = numpy.full(8, 2.0)
+    assert describe_values(same + 1, same, 2.0**-24, {"n": 8}) is None, "a factor, or a difference"
 
 
 def test_pattern_of_three_dimensions() -> None:
     wrong = numpy.zeros((2, 3, 4), dtype=bool)
     wrong[:, 2] = True
-    assert has(describe(wrong, False, ("B", "H", "S")), "H", "axis 1")
+    assert has(describe(wrong, False, "O", ("B", "H", "S")), "H", "axis 1", "O[*, 2, *]")
 
 
 def test_expected_value_may_be_a_view() -> None:

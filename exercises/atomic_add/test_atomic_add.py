@@ -83,6 +83,16 @@ def torch_mul_sum(a: torch.Tensor, b: torch.Tensor, y: torch.Tensor) -> Callable
     return lambda: torch.sum(a * b, dim=0, out=y)
 
 
+# What is computed in place of it by a usual mistake.
+NEAR_MISSES = {
+    "the last row is missing": lambda a, b, sizes: reference(a[:-1], b[:-1], sizes),
+    "the sum of a": lambda a, b, sizes: a.sum(axis=0),
+    "the sum of a + b": lambda a, b, sizes: (a + b).sum(axis=0),
+    "the sum of a * a": lambda a, b, sizes: reference(a, a, sizes),
+    "the last row's product alone: stored, not added": lambda a, b, sizes: (a * b)[-1],
+    "twice the sum": lambda a, b, sizes: 2 * reference(a, b, sizes),
+}
+
 SPEC = Spec(
     computes="y = sum over the rows of a * b, added in half",
     inputs=(Tensor("a", ("rows", "cols")), Tensor("b", ("rows", "cols"))),
@@ -95,6 +105,7 @@ SPEC = Spec(
         InputKind("one special", {"a": one_special, "b": normal(mean=1.0, std=0.25)}),
     ),
     reference=reference,
+    near_misses=NEAR_MISSES,
     # The product is rounded once more, before it is added.
     tolerance=Accumulated(terms=lambda sizes: sizes["rows"] + 1, magnitude=magnitude),
     # One column, a pair, an odd one beside pairs; a warp, a block and several blocks of rows and of columns. The kata

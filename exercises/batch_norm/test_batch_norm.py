@@ -165,6 +165,45 @@ def moved(sizes: Sizes, itemsize: int) -> int:
     return 4 * count * itemsize + count // 8
 
 
+def normed(
+    x: ndarray,
+    residual: ndarray,
+    weight: ndarray,
+    bias: ndarray,
+    *,
+    less: int = 0,
+    eps: float = EPS,
+    outside: float = 0.0,
+    early: bool = False,
+) -> tuple[ndarray, ...]:
+    """A norm over count - ``less``, with another eps or one ``outside`` of the root, or with relu before residual."""
+    import numpy
+
+    mean, _ = statistics(x)
+    squares = ((x - per_channel(mean)) ** 2).sum(axis=(0, 2, 3))
+    rstd = 1 / (numpy.sqrt(squares / (x.size // x.shape[1] - less) + eps) + outside)
+    y = (x - per_channel(mean)) * per_channel(rstd * weight) + per_channel(bias)
+    y = numpy.maximum(y, 0.0) + residual if early else y + residual
+    return (y if early else numpy.maximum(y, 0.0)), ((y > 0) * BITS).sum(axis=3), mean, rstd
+
+
+# What is computed in place of it by a usual mistake.
+NEAR_MISSES = {
+    "the variance is over one element less": lambda x, residual, weight, bias, sizes: normed(
+        x, residual, weight, bias, less=1
+    ),
+    "without eps": lambda x, residual, weight, bias, sizes: normed(x, residual, weight, bias, eps=0.0),
+    "eps outside of the root": lambda x, residual, weight, bias, sizes: normed(
+        x, residual, weight, bias, eps=0.0, outside=EPS
+    ),
+    "relu before the residual is added": lambda x, residual, weight, bias, sizes: normed(
+        x, residual, weight, bias, early=True
+    ),
+    "without the residual": lambda x, residual, weight, bias, sizes: reference(x, 0 * residual, weight, bias, sizes),
+    "without bias": lambda x, residual, weight, bias, sizes: reference(x, residual, weight, 0 * bias, sizes),
+    "without weight": lambda x, residual, weight, bias, sizes: reference(x, residual, 0 * weight + 1, bias, sizes),
+}
+
 SPEC = Spec(
     computes="y = relu(batch_norm(x) + residual), channel by channel",
     inputs=(
@@ -187,6 +226,8 @@ SPEC = Spec(
         *values(offset=offset, drift=drift, scales=scales, one_nan=one_nan),
     ),
     reference=reference,
+    near_misses=NEAR_MISSES,
+    computed=("mean", "rstd", "y"),
     tolerance=Accumulated(terms=terms, magnitude=magnitude),
     # One octet; planes shorter and longer than a warp's 16 octets and a block's 128; around a piece of 512 octets and a
     # chunk of 1024, in one plane and in several; in the middle of a plane; more chunks than a warp has lanes; primes.

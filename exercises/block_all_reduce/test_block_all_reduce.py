@@ -107,6 +107,19 @@ def shapes(sizes: tuple[int, ...]) -> tuple[Sizes, ...]:
     return tuple({"n": n} for n in sizes)
 
 
+# What is computed in place of it by a usual mistake.
+NEAR_MISSES = {
+    "the sum of x^2": lambda x, sizes: (x**2).sum().reshape(1),
+    "the sum of |x|": lambda x, sizes: abs(x).sum().reshape(1),
+    "the mean, the sum over n": lambda x, sizes: x.sum().reshape(1) / sizes["n"],
+    "the last element is missing": lambda x, sizes: x[:-1].sum().reshape(1),
+    "the first element is missing": lambda x, sizes: x[1:].sum().reshape(1),
+    "the first element alone": lambda x, sizes: x[:1].sum().reshape(1),
+    "twice the sum": lambda x, sizes: 2 * x.sum().reshape(1),
+    "32 times the sum: each lane adds it": lambda x, sizes: 32 * x.sum().reshape(1),
+}
+
+
 def sum_in(
     acc: str,
     *,
@@ -127,6 +140,7 @@ def sum_in(
             InputKind("one special", one_special),
         ),
         reference=reference,
+        near_misses=NEAR_MISSES,
         tolerance=Accumulated(terms=terms, magnitude=magnitude),
         named_sizes=shapes(SHORT),
         large=shapes((300_007, 16_777_213)),

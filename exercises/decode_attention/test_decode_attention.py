@@ -17,7 +17,7 @@ where the last sum is over the keys with P < 2^-14.
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import ceil, inf, log2, nan, sqrt
+from math import ceil, inf, log, log2, nan, sqrt
 from typing import TYPE_CHECKING
 
 from grader.content.formulas import softmax
@@ -228,6 +228,26 @@ def shape(B: int, H: int, N: int, D: int) -> Sizes:
 
 CACHE = ("B", "H", "N", "D")
 
+
+def of_logits(change: Callable[[ndarray, int], ndarray]) -> Callable[..., ndarray]:
+    """Attention of q . k, and D, changed to other logits."""
+
+    def of_inputs(q: ndarray, K: ndarray, V: ndarray, lengths: ndarray, sizes: Sizes) -> ndarray:
+        return by_sequence(lambda q, k, v: softmax(change(q @ k.swapaxes(-1, -2), q.shape[-1])) @ v, q, K, V, lengths)
+
+    return of_inputs
+
+
+# What is computed in place of it by a usual mistake.
+NEAR_MISSES = {
+    "without the factor 1 / sqrt(D)": of_logits(lambda x, D: x),
+    "1 / D in place of 1 / sqrt(D)": of_logits(lambda x, D: x / D),
+    "powers of 2 in place of e: no factor log2(e)": of_logits(lambda x, D: x / sqrt(D) * log(2)),
+    "the mean of V: all weights are equal": of_logits(lambda x, D: 0 * x),
+    "the last key of each sequence is missing": lambda q, K, V, lengths, sizes: reference(q, K, V, lengths - 1, sizes),
+    "the first key alone": lambda q, K, V, lengths, sizes: reference(q, K, V, lengths.clip(max=1), sizes),
+}
+
 SPEC = Spec(
     computes="O = softmax(K q / sqrt(D)) V over the first lengths[b] keys",
     inputs=(
@@ -250,6 +270,7 @@ SPEC = Spec(
         values("large", ragged, large, large, normal(mean=1.0)),
     ),
     reference=reference,
+    near_misses=NEAR_MISSES,
     tolerance=Accumulated(terms=lambda sizes: 1, magnitude=magnitude),
     # No sequence, one key; around what a warp or a block takes in one step (4 to 64 keys), and around chunks of 128 to
     # 512: one, several, a last one that is short or lies behind the length. Sequences enough for unlike lengths.

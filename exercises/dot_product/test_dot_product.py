@@ -59,6 +59,19 @@ def shapes(sizes: tuple[int, ...]) -> tuple[Sizes, ...]:
     return tuple({"n": n} for n in sizes)
 
 
+# What is computed in place of it by a usual mistake.
+NEAR_MISSES = {
+    "the sum of a * a": lambda a, b, sizes: reference(a, a, sizes),
+    "the sum of b * b": lambda a, b, sizes: reference(b, b, sizes),
+    "the sum of a + b": lambda a, b, sizes: (a + b).sum().reshape(1),
+    "the sum of a": lambda a, b, sizes: a.sum().reshape(1),
+    "the sum of b": lambda a, b, sizes: b.sum().reshape(1),
+    "the product of both sums": lambda a, b, sizes: (a.sum() * b.sum()).reshape(1),
+    "the last pair is missing": lambda a, b, sizes: reference(a[:-1], b[:-1], sizes),
+    "the first pair is missing": lambda a, b, sizes: reference(a[1:], b[1:], sizes),
+    "the mean, the sum over n": lambda a, b, sizes: reference(a, b, sizes) / sizes["n"],
+}
+
 SPEC = Spec(
     computes="y = sum of a * b",
     inputs=(Tensor("a", ("n",)), Tensor("b", ("n",))),
@@ -71,6 +84,7 @@ SPEC = Spec(
         InputKind("one special", {"a": normal(mean=1.0), "b": one_special}),
     ),
     reference=reference,
+    near_misses=NEAR_MISSES,
     tolerance=Accumulated(terms=lambda sizes: sizes["n"], magnitude=magnitude),
     named_sizes=shapes(SHORT),
     # At most 2^24 products, so that the whole numbers stay exact.

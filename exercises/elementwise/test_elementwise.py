@@ -30,6 +30,16 @@ def extremes(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     return rng.choice(shape, (*f32, *f16, 1.0, -1.0, 1.0009765625, 2048.0))
 
 
+# What is computed in place of it by a usual mistake.
+NEAR_MISSES = {
+    "a - b": lambda a, b, sizes: a - b,
+    "a * b": lambda a, b, sizes: a * b,
+    "a + a, b is not used": lambda a, b, sizes: a + a,
+    "b + b, a is not used": lambda a, b, sizes: b + b,
+    "a alone": lambda a, b, sizes: a,
+    "b alone": lambda a, b, sizes: b,
+}
+
 SPEC = Spec(
     computes="c = a + b",
     inputs=(Tensor("a", ("n",)), Tensor("b", ("n",))),
@@ -42,6 +52,7 @@ SPEC = Spec(
         InputKind("extremes", extremes),
     ),
     reference=reference,
+    near_misses=NEAR_MISSES,
     tolerance=Exact(signed_zeros=True),
     # Around every vector (2, 4, 8), warp (32) and block (256, 512, 1024 or 2048 elements) of the family's katas. The
     # last has 1025 blocks of 256: too many for a launch that takes the number of blocks for the number of threads.
@@ -90,6 +101,13 @@ FUNCTOR = replace(
     # The grid is no larger than the card, here a small one. So its size does not grow with n.
     named_sizes=(*SPEC.named_sizes[:-1], {"n": 30_001}),
     reference=functor_reference,
+    near_misses={
+        "chosen is a where the mask is 0": lambda x, p, mask, a, b, sizes: functor_reference(x, p, mask, b, a, sizes),
+        "the mask's lowest bit alone is looked at": lambda x, p, mask, a, b, sizes: functor_reference(
+            x, p, mask % 2, a, b, sizes
+        ),
+        "h[0] = p[0]": lambda x, p, mask, a, b, sizes: functor_reference(x, p * [[1], [0]], mask, a, b, sizes),
+    },
     # Three launches.
     work=lambda sizes: 60 * sizes["n"],
     slice_dim="n",

@@ -6,6 +6,7 @@ The difference exp(x) - 1 has no right to more: near 0 the answer is nearly x, a
 
 from __future__ import annotations
 
+from math import e
 from typing import TYPE_CHECKING
 
 from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, edge_values, normal
@@ -18,6 +19,12 @@ def reference(x: ndarray, sizes: Sizes) -> ndarray:
     import numpy
 
     return numpy.where(x > 0, x, numpy.expm1(x))
+
+
+def positive_or(x: ndarray, other: ndarray) -> ndarray:
+    import numpy
+
+    return numpy.where(x > 0, x, other)
 
 
 def magnitude(x: ndarray, sizes: Sizes) -> ndarray:
@@ -39,6 +46,17 @@ def near_zero(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     return numpy.sign(rng.normal(shape, mean=-1.0, std=0.5)) * 2.0 ** rng.uniform(shape, -24.0, 0.0)
 
 
+# What is computed in place of it by a usual mistake.
+NEAR_MISSES = {
+    "exp(x) without the - 1 on the negative side": lambda x, sizes: positive_or(x, e**x),
+    "0 on the negative side, as relu": lambda x, sizes: positive_or(x, 0.0 * x),
+    "powers of 2 in place of e": lambda x, sizes: positive_or(x, 2.0**x - 1),
+    "exp(-x) - 1 on the negative side": lambda x, sizes: positive_or(x, e**-x - 1),
+    "1 - exp(x) on the negative side": lambda x, sizes: positive_or(x, 1 - e**x),
+    "exp(x) - 1 on both sides": lambda x, sizes: e**x - 1,
+    "x itself": lambda x, sizes: x,
+}
+
 SPEC = Spec(
     computes="y = x for x > 0, else exp(x) - 1",
     inputs=(Tensor("x", ("n",)),),
@@ -51,6 +69,7 @@ SPEC = Spec(
         InputKind("wide", wide),
     ),
     reference=reference,
+    near_misses=NEAR_MISSES,
     tolerance=Accumulated(terms=lambda sizes: 4, magnitude=magnitude),
     # Around every vector (2, 4, 8), warp (32) and block (256, 512, 1024 or 2048 elements) of the family's katas.
     named_sizes=tuple(

@@ -44,6 +44,13 @@ def shape(n: int, vocab: int, dim: int) -> Sizes:
     return {"n": n, "vocab": vocab, "dim": dim}
 
 
+# What is copied in place of it by a usual mistake.
+NEAR_MISSES = {
+    "row i of weight, idx is not used": lambda idx, weight, sizes: weight.take(range(sizes["n"]), axis=0, mode="clip"),
+    "row idx[0] for every token": lambda idx, weight, sizes: weight[idx[:1].repeat(sizes["n"])],
+    "the row after that of idx": lambda idx, weight, sizes: weight[(idx + 1) % sizes["vocab"]],
+}
+
 SPEC = Spec(
     computes="out[i, :] = weight[idx[i], :]",
     inputs=(Tensor("idx", ("n",), "i64"), Tensor("weight", ("vocab", "dim"))),
@@ -56,6 +63,7 @@ SPEC = Spec(
         InputKind("all equal", {"idx": all_equal, "weight": edge_values()}),
     ),
     reference=reference,
+    near_misses=NEAR_MISSES,
     tolerance=Exact(signed_zeros=True),
     # Every index, the rows that they name, and the rows of out.
     min_bytes=lambda sizes, itemsize: sizes["n"] * (8 + 2 * sizes["dim"] * itemsize),

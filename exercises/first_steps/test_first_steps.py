@@ -20,6 +20,16 @@ def reference(x: ndarray, sizes: Sizes) -> ndarray:
     return A * x
 
 
+# What is computed in place of it by a usual mistake.
+NEAR_MISSES = {
+    "x itself": lambda x, sizes: x,
+    "a + x": lambda x, sizes: A + x,
+    "a alone": lambda x, sizes: 0 * x + A,
+    "x / a": lambda x, sizes: x / A,
+    "x * x": lambda x, sizes: x * x,
+    "a cut to a whole number, 2": lambda x, sizes: int(A) * x,
+}
+
 SPEC = Spec(
     computes="y = a * x",
     inputs=(Tensor("x", ("n",)),),
@@ -32,6 +42,7 @@ SPEC = Spec(
         InputKind("special", edge_values()),
     ),
     reference=reference,
+    near_misses=NEAR_MISSES,
     tolerance=Exact(signed_zeros=True),
     # Around a warp and a block of 256 threads. The last has 1025 blocks: too many for a launch that takes the number of
     # blocks for the number of threads.

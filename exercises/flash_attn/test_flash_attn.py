@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import ceil, inf, log, log2, sqrt
+from math import ceil, e, inf, log, log2, sqrt
 from typing import TYPE_CHECKING
 
 from grader.content.formulas import logsumexp, side_by_side, softmax
@@ -276,6 +276,64 @@ def shape(B: int, H: int, N: int, D: int) -> Sizes:
 
 HEADS = ("B", "H", "N", "D")
 
+
+def attended(scale: Callable[[int], float], *, base: float = e) -> Callable[..., ndarray]:
+    """Attention with another ``scale`` of the logits, as a function of D, or powers of another ``base``."""
+
+    def of_inputs(Q: ndarray, K: ndarray, V: ndarray, sizes: Sizes) -> ndarray:
+        factor = scale(Q.shape[-1]) * sqrt(Q.shape[-1]) * log(base)
+        weight = softmax(logits(Q * factor, K))
+        return weight @ V
+
+    return of_inputs
+
+
+def hidden_from(distance: int) -> Callable[..., ndarray]:
+    """A query sees the keys before its own place + ``distance``."""
+
+    def of_inputs(Q: ndarray, K: ndarray, V: ndarray, sizes: Sizes, rows: ndarray | None) -> ndarray:
+        import numpy
+
+        places = numpy.arange(K.shape[-2])
+        hidden = places >= places[:, None] + distance
+        return softmax(numpy.where(hidden, -inf, logits(Q, K))) @ V
+
+    return of_inputs
+
+
+# What is computed in place of it by a usual mistake.
+NEAR_MISSES = {
+    "without the factor 1 / sqrt(D)": attended(lambda D: 1.0),
+    "1 / D in place of 1 / sqrt(D)": attended(lambda D: 1 / D),
+    "sqrt(D) in place of 1 / sqrt(D)": attended(sqrt),
+    "powers of 2 in place of e: no factor log2(e)": attended(lambda D: 1 / sqrt(D), base=2.0),
+    "the factor log2(e) twice": attended(lambda D: 1 / sqrt(D), base=e ** (1 / log(2))),
+    "the mean of V: all weights are equal": lambda Q, K, V, sizes: V.mean(axis=-2, keepdims=True).repeat(
+        V.shape[-2], axis=-2
+    ),
+    "the sum of V": lambda Q, K, V, sizes: V.sum(axis=-2, keepdims=True).repeat(V.shape[-2], axis=-2),
+    "a causal mask": lambda Q, K, V, sizes: hidden_from(1)(Q, K, V, sizes, None),
+    "the last key is missing": lambda Q, K, V, sizes: softmax(logits(Q, K[..., :-1, :])) @ V[..., :-1, :],
+    "K is used for V": lambda Q, K, V, sizes: softmax(logits(Q, K)) @ K,
+}
+NEAR_MISSES_CAUSAL = {
+    "no key is hidden: not causal": lambda Q, K, V, sizes, rows: reference(Q, K, V, sizes),
+    "the query's own key is hidden, too": hidden_from(0),
+    "the key after the query's own is not hidden": hidden_from(2),
+}
+NEAR_MISSES_LSE = {
+    "LSE by powers of 2": lambda Q, K, V, sizes: (reference(Q, K, V, sizes), with_lse(Q, K, V, sizes)[1] / log(2)),
+    "LSE without the maximum": lambda Q, K, V, sizes: (
+        reference(Q, K, V, sizes),
+        with_lse(Q, K, V, sizes)[1] - logits(Q, K).max(axis=-1),
+    ),
+    "the maximum in place of LSE": lambda Q, K, V, sizes: (reference(Q, K, V, sizes), logits(Q, K).max(axis=-1)),
+    "LSE of logits without the factor 1 / sqrt(D)": lambda Q, K, V, sizes: (
+        reference(Q, K, V, sizes),
+        logsumexp(logits(Q, K) * sqrt(Q.shape[-1])),
+    ),
+}
+
 SPEC = Spec(
     computes="O = softmax(Q K^T / sqrt(D)) V",
     inputs=(Tensor("Q", HEADS), Tensor("K", HEADS, unsliced=True), Tensor("V", HEADS, unsliced=True)),
@@ -283,6 +341,7 @@ SPEC = Spec(
     sizes={"B": Size(1, 2), "H": Size(1, 3), "N": Size(1, 200), "D": Size(32, 128)},
     values=VALUES,
     reference=reference,
+    near_misses=NEAR_MISSES,
     tolerance=Accumulated(terms=lambda sizes: 1, magnitude=magnitude("f16")),
     # One key; less than one tile of 64 queries or keys, one short of it, one whole, one past; an odd and an even number
     # of tiles, more than two stages hold; several heads and batches; each D.
@@ -353,6 +412,7 @@ CAUSAL = replace(
         for values in FLOAT.values
     ),
     reference=causal,
+    near_misses=NEAR_MISSES_CAUSAL,
     tolerance=Accumulated(terms=lambda sizes: 1, magnitude=magnitude("f32", masked=True)),
     flops=lambda sizes: 2 * sizes["B"] * sizes["H"] * sizes["N"] * (sizes["N"] + 1) * sizes["D"],
     reference_takes_rows=True,
@@ -366,6 +426,8 @@ LSE = replace(
     outputs=(Tensor("O", HEADS), Tensor("LSE", HEADS[:-1], "f32")),
     values=tuple(replace(values, exact=False) for values in FLOAT.values),
     reference=with_lse,
+    near_misses=NEAR_MISSES_LSE,
+    computed=("LSE", "O"),
     tolerance=Accumulated(terms=lambda sizes: 1, magnitude=magnitude_with_lse),
 )
 
@@ -390,6 +452,7 @@ GROUPED = replace(
     outputs=(Tensor("O", GROUPS),),
     sizes={"B": Size(1, 2), "G": Size(1, 3), "R": Size(1, 3), "N": Size(1, 100), "D": Size(32, 128)},
     reference=grouped(reference),
+    near_misses={words: grouped(of) for words, of in NEAR_MISSES.items()},
     tolerance=Accumulated(terms=lambda sizes: 1, magnitude=grouped(magnitude("f32"))),
     named_sizes=(*(in_groups(sizes) for sizes in FLOAT.named_sizes), {"B": 2, "G": 2, "R": 3, "N": 43, "D": 32}),
     large=tuple(in_groups(sizes) for sizes in FLOAT.large),

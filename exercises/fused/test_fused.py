@@ -27,7 +27,7 @@ lengths[b], room or not. Copies and whole numbers, so the answer must match to t
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import pi, sqrt
+from math import log, pi, sqrt
 from typing import TYPE_CHECKING
 
 from grader.content.formulas import softmax
@@ -59,6 +59,16 @@ def gelu_reference(x: ndarray, bias: ndarray, sizes: Sizes) -> ndarray:
 
     s = x + bias
     return 0.5 * s * (1 + numpy.tanh(sqrt(2 / pi) * (s + 0.044715 * s * s * s)))
+
+
+# What is computed in place of it by a usual mistake.
+GELU_MISSES = {
+    "without bias": lambda x, bias, sizes: gelu_reference(x, 0 * bias, sizes),
+    "gelu(x) + bias": lambda x, bias, sizes: gelu_reference(x, 0 * bias, sizes) + bias,
+    "x + bias, without gelu": lambda x, bias, sizes: x + bias,
+    "x gelu's factor of x + bias": lambda x, bias, sizes: gelu_reference(x, bias, sizes) / (x + bias) * x,
+    "without the 0.5": lambda x, bias, sizes: 2 * gelu_reference(x, bias, sizes),
+}
 
 
 def gelu_magnitude(x: ndarray, bias: ndarray, sizes: Sizes) -> ndarray:
@@ -95,6 +105,7 @@ ADD_BIAS_GELU = Spec(
         InputKind("large", {"x": normal(std=300.0), "bias": normal(std=300.0)}),
     ),
     reference=gelu_reference,
+    near_misses=GELU_MISSES,
     tolerance=Accumulated(terms=lambda sizes: 4, magnitude=gelu_magnitude),
     # Rows around the four that a thread may take, columns of every length modulo a vector, around a warp (32), a block
     # of single elements (256) and what a warp takes in vectors of eight (256).
@@ -146,6 +157,38 @@ def norm_reference(
 ) -> ndarray:
     distance, scale = centred(x + residual + bias)
     return distance * scale * gamma + beta
+
+
+# What is computed in place of it by a usual mistake.
+NORM_MISSES = {
+    "without the residual": lambda x, residual, bias, gamma, beta, sizes: norm_reference(
+        x, 0 * residual, bias, gamma, beta, sizes
+    ),
+    "without bias": lambda x, residual, bias, gamma, beta, sizes: norm_reference(
+        x, residual, 0 * bias, gamma, beta, sizes
+    ),
+    "without gamma": lambda x, residual, bias, gamma, beta, sizes: norm_reference(
+        x, residual, bias, 0 * gamma + 1, beta, sizes
+    ),
+    "without beta": lambda x, residual, bias, gamma, beta, sizes: norm_reference(
+        x, residual, bias, gamma, 0 * beta, sizes
+    ),
+    "the residual is added after the norm": lambda x, residual, bias, gamma, beta, sizes: (
+        norm_reference(x, 0 * residual, bias, gamma, beta, sizes) + residual
+    ),
+    "without eps": lambda x, residual, bias, gamma, beta, sizes: (
+        centred(x + residual + bias)[0] / (x + residual + bias).var(axis=1, keepdims=True) ** 0.5 * gamma + beta
+    ),
+    "the mean is not subtracted": lambda x, residual, bias, gamma, beta, sizes: (
+        (x + residual + bias) * centred(x + residual + bias)[1] * gamma + beta
+    ),
+    "the variance is over cols - 1": lambda x, residual, bias, gamma, beta, sizes: (
+        centred(x + residual + bias)[0]
+        / ((x + residual + bias).var(axis=1, keepdims=True) * x.shape[1] / (x.shape[1] - 1) + EPS) ** 0.5
+        * gamma
+        + beta
+    ),
+}
 
 
 def norm_magnitude(
@@ -224,6 +267,7 @@ ADD_BIAS_RESIDUAL_LAYER_NORM = Spec(
         norm_values("poisoned residual", normal(), poisoned, normal()),
     ),
     reference=norm_reference,
+    near_misses=NORM_MISSES,
     tolerance=Accumulated(terms=lambda sizes: sizes["cols"] + 8, magnitude=norm_magnitude),
     # Around every vector (8), a warp (32), a block (256), what a warp holds in registers (1024 elements) and what the
     # largest block holds (16384); rows that are 16-byte aligned, 4-byte aligned, and not at all.
@@ -293,6 +337,12 @@ QKV_BIAS_TRANSPOSE = Spec(
         InputKind("special", {"qkv": edge_values(), "bias": edge_values()}),
     ),
     reference=heads_reference,
+    near_misses={
+        "without bias": lambda qkv, bias, sizes: heads_of(qkv, 0 * bias),
+        "the bias of q for q, k and v": lambda qkv, bias, sizes: heads_of(qkv, bias[:1]),
+        "q and k swapped": lambda qkv, bias, sizes: tuple(heads_of(qkv, bias)[part] for part in (1, 0, 2)),
+        "k and v swapped": lambda qkv, bias, sizes: tuple(heads_of(qkv, bias)[part] for part in (0, 2, 1)),
+    },
     tolerance=Exact(),
     # Sequences around the four tokens that a thread may take, heads of every length modulo a vector, one head and
     # several, one sequence and several, less than a block and more.
@@ -344,6 +394,25 @@ def softmax_reference(x: ndarray, mask: ndarray, sizes: Sizes) -> ndarray:
 
     z, empty = logits(x, mask)
     return numpy.where(empty, 0.0, softmax(z))
+
+
+def masked(mask: ndarray, z: ndarray) -> ndarray:
+    """softmax of z, where it is not hidden."""
+    import numpy
+
+    hidden = numpy.where(mask[:, None] == 0, float("-inf"), z)
+    return numpy.where((hidden == float("-inf")).all(axis=-1, keepdims=True), 0.0, softmax(hidden))
+
+
+# What is computed in place of it by a usual mistake.
+SOFTMAX_MISSES = {
+    "without the scale": lambda x, mask, sizes: masked(mask, x),
+    "powers of 2 in place of e": lambda x, mask, sizes: masked(mask, x * SCALE * log(2)),
+    "the factor log2(e) twice": lambda x, mask, sizes: masked(mask, x * SCALE / log(2)),
+    "divided by the scale": lambda x, mask, sizes: masked(mask, x / SCALE),
+    "without the mask": lambda x, mask, sizes: softmax(x * SCALE),
+    "what the mask hides, and not what it shows": lambda x, mask, sizes: masked(mask == 0, x * SCALE),
+}
 
 
 def softmax_magnitude(x: ndarray, mask: ndarray, sizes: Sizes) -> ndarray:
@@ -433,6 +502,7 @@ MASKED_SOFTMAX = Spec(
         InputKind("seen poison", {"x": seen_poison, "mask": some}),
     ),
     reference=softmax_reference,
+    near_misses=SOFTMAX_MISSES,
     tolerance=Accumulated(terms=lambda sizes: 1, magnitude=softmax_magnitude),
     # Around a vector (8), a warp (32), and what a warp holds with 8, 16 or 32 elements per lane (256, 512, 1024); heads
     # around the four per warp, queries around the eight per block.
@@ -539,6 +609,14 @@ REMOVE_PADDING = Spec(
         InputKind("nothing", {"x": normal(), "lengths": nothing}),
     ),
     reference=packed_reference,
+    near_misses={
+        "ends are those of the sequences before: the sum leaves its own out": lambda x, lengths, sizes: (
+            packed_reference(x, lengths, sizes)[0],
+            lengths.cumsum() - lengths,
+        ),
+        "ends are the lengths themselves": lambda x, lengths, sizes: (packed_reference(x, lengths, sizes)[0], lengths),
+    },
+    computed=("ends", "packed"),
     tolerance=Exact(signed_zeros=True),
     # Room for nothing, for exactly the tokens that there are, for fewer and for more; rows of every length modulo a
     # vector, around what a warp moves in one step (256 elements) and in four; batches around a warp (32), a scan's step

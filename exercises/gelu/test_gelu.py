@@ -26,6 +26,12 @@ def reference(x: ndarray, sizes: Sizes) -> ndarray:
     return 0.5 * x * (1 + numpy.tanh(sqrt(2 / pi) * (x + 0.044715 * x * x * x)))
 
 
+def by_tanh(x: ndarray, u: ndarray) -> ndarray:
+    import numpy
+
+    return 0.5 * x * (1 + numpy.tanh(u))
+
+
 def reference_erf(x: ndarray, sizes: Sizes) -> ndarray:
     return 0.5 * x * (1 + erf(x / sqrt(2)))
 
@@ -45,6 +51,27 @@ def large_inputs(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     return rng.uniform(shape, -300.0, 300.0)
 
 
+# What is computed in place of it by a usual mistake.
+NEAR_MISSES = {
+    "erf(x / sqrt(2)) in place of its approximation by tanh": reference_erf,
+    "without the term 0.044715 x^3": lambda x, sizes: by_tanh(x, sqrt(2 / pi) * x),
+    "without the factor sqrt(2 / pi)": lambda x, sizes: by_tanh(x, x + 0.044715 * x**3),
+    "x^2 in place of x^3": lambda x, sizes: by_tanh(x, sqrt(2 / pi) * (x + 0.044715 * x**2)),
+    "half of the argument of tanh, a 2 is missing": lambda x, sizes: by_tanh(
+        x, sqrt(2 / pi) * (x + 0.044715 * x**3) / 2
+    ),
+    "without the 0.5": lambda x, sizes: 2 * reference(x, sizes),
+    "without the factor x": lambda x, sizes: reference(x, sizes) / x,
+    "tanh without 1 +": lambda x, sizes: reference(x, sizes) - 0.5 * x,
+}
+NEAR_MISSES_ERF = {
+    "the approximation by tanh in place of erf": reference,
+    "erf(x), not erf(x / sqrt(2))": lambda x, sizes: 0.5 * x * (1 + erf(x)),
+    "erf without 1 +": lambda x, sizes: 0.5 * x * erf(x / sqrt(2)),
+    "without the 0.5": lambda x, sizes: 2 * reference_erf(x, sizes),
+    "without the factor x": lambda x, sizes: reference_erf(x, sizes) / x,
+}
+
 SPEC = Spec(
     computes="y = 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))",
     inputs=(Tensor("x", ("n",)),),
@@ -57,6 +84,7 @@ SPEC = Spec(
         InputKind("large", large_inputs),
     ),
     reference=reference,
+    near_misses=NEAR_MISSES,
     tolerance=Accumulated(terms=lambda sizes: 4, magnitude=magnitude),
     # Around every vector (2, 4, 8), warp (32) and block (256, 512, 1024 or 2048 elements) of the family's katas.
     named_sizes=tuple(
@@ -67,6 +95,6 @@ SPEC = Spec(
     slice_dim="n",
 )
 
-ERF = replace(SPEC, computes="y = 0.5 x (1 + erf(x / sqrt(2)))", reference=reference_erf)
+ERF = replace(SPEC, computes="y = 0.5 x (1 + erf(x / sqrt(2)))", reference=reference_erf, near_misses=NEAR_MISSES_ERF)
 
 SPECS = {"gelu_erf_f32": ERF, "gelu_erf_f16x8_pack": ERF}

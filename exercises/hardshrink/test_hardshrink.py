@@ -22,6 +22,12 @@ def reference(x: ndarray, sizes: Sizes) -> ndarray:
     return numpy.where(abs(x) <= LAMBDA, 0.0, x)
 
 
+def zero_where(chosen: ndarray, x: ndarray) -> ndarray:
+    import numpy
+
+    return numpy.where(chosen, 0.0, x)
+
+
 def ends(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Both ends of the range that becomes 0, with their neighbours in half and in float."""
     half = (0.5 + 2.0**-11, 0.5 - 2.0**-12)  # between powers of two numbers are evenly spaced, wider above 0.5
@@ -29,6 +35,15 @@ def ends(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     positive = (LAMBDA, LAMBDA, *half, *single)
     return rng.choice(shape, (*positive, *(-value for value in positive)))
 
+
+# What is computed in place of it by a usual mistake.
+NEAR_MISSES = {
+    "x becomes 0 only where |x| < 0.5: the ends themselves must, too": lambda x, sizes: zero_where(abs(x) < LAMBDA, x),
+    "all x <= 0.5 become 0: |x| is meant": lambda x, sizes: zero_where(x <= LAMBDA, x),
+    "|x| > 0.5 becomes 0, and the others stay": lambda x, sizes: zero_where(abs(x) > LAMBDA, x),
+    "softshrink: 0.5 is subtracted": lambda x, sizes: zero_where(abs(x) <= LAMBDA, x - LAMBDA * (2 * (x > 0) - 1)),
+    "x itself": lambda x, sizes: x,
+}
 
 SPEC = Spec(
     computes="y = 0 where |x| <= 0.5, x elsewhere",
@@ -41,6 +56,7 @@ SPEC = Spec(
         InputKind("special", edge_values(std=1.0)),
     ),
     reference=reference,
+    near_misses=NEAR_MISSES,
     tolerance=Exact(),
     # Around every vector (2, 4, 8), warp (32) and block (256, 512, 1024 or 2048 elements) of the family's katas.
     named_sizes=tuple(

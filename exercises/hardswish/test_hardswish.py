@@ -34,6 +34,16 @@ def extremes(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     return rng.choice(shape, (*joints, 3.0e38, -3.0e38, 1.0e-40, 60000.0, -60000.0, 6.0e-8, -1.5, 0.0))
 
 
+# What is computed in place of it by a usual mistake.
+NEAR_MISSES = {
+    "without the + 3": lambda x, sizes: x * x.clip(0, 6) / 6,
+    "without the / 6": lambda x, sizes: x * (x + 3).clip(0, 6),
+    "without the upper end 6": lambda x, sizes: x * (x + 3).clip(0) / 6,
+    "without the factor x: hardsigmoid": lambda x, sizes: (x + 3).clip(0, 6) / 6,
+    "clipped at 3 in place of 6": lambda x, sizes: x * (x + 3).clip(0, 3) / 6,
+    "divided by 3": lambda x, sizes: x * (x + 3).clip(0, 6) / 3,
+}
+
 SPEC = Spec(
     computes="y = x * min(max(x + 3, 0), 6) / 6",
     inputs=(Tensor("x", ("n",)),),
@@ -46,6 +56,7 @@ SPEC = Spec(
         InputKind("extremes", extremes),
     ),
     reference=reference,
+    near_misses=NEAR_MISSES,
     tolerance=Accumulated(terms=lambda sizes: 4, magnitude=magnitude),
     # Around every vector (2, 4, 8), warp (32) and block (256, 512, 1024 or 2048 elements) of the family's katas.
     named_sizes=tuple(

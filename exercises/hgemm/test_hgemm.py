@@ -49,6 +49,21 @@ def shape(M: int, N: int, K: int) -> Sizes:
     return {"M": M, "N": N, "K": K}
 
 
+# What is computed in place of it by a usual mistake.
+NEAR_MISSES = {
+    "the last k is missing": lambda A, B, sizes: A[:, :-1] @ B[:-1],
+    "the first k is missing": lambda A, B, sizes: A[:, 1:] @ B[1:],
+    "only the first 8 k": lambda A, B, sizes: A[:, :8] @ B[:8],
+    "only the first 16 k": lambda A, B, sizes: A[:, :16] @ B[:16],
+    "only the first 32 k": lambda A, B, sizes: A[:, :32] @ B[:32],
+    "only whole slices of 8 k": lambda A, B, sizes: A[:, : sizes["K"] // 8 * 8] @ B[: sizes["K"] // 8 * 8],
+    "only whole slices of 16 k": lambda A, B, sizes: A[:, : sizes["K"] // 16 * 16] @ B[: sizes["K"] // 16 * 16],
+    "only whole slices of 32 k": lambda A, B, sizes: A[:, : sizes["K"] // 32 * 32] @ B[: sizes["K"] // 32 * 32],
+    "twice the product": lambda A, B, sizes: 2 * (A @ B),
+    "B as if it were stored by columns": lambda A, B, sizes: A @ B.reshape(B.shape[::-1]).T,
+    "A as if it were stored by columns": lambda A, B, sizes: A.reshape(A.shape[::-1]).T @ B,
+}
+
 SPEC = Spec(
     computes="C = A @ B",
     inputs=(Tensor("A", ("M", "K")), Tensor("B", ("K", "N"))),
@@ -60,6 +75,7 @@ SPEC = Spec(
         InputKind("large and small", large_and_small),
     ),
     reference=reference,
+    near_misses=NEAR_MISSES,
     tolerance=Accumulated(terms=lambda sizes: sizes["K"], magnitude=magnitude),
     # Tiny; K = 1; flat and tall; one past and one short of a tile of 32, in each dimension alone; primes. Then
     # multiples of 4, 8 and 16 for katas that ask for these: one, two, three and more slices of K, whole and ragged,
@@ -208,6 +224,7 @@ MMA_TN = replace(
     computes="C = A @ B^T",
     inputs=(Tensor("A", ("M", "K")), Tensor("B", ("N", "K"))),
     reference=reference_tn,
+    near_misses={"A @ B, B as if it were stored by rows": lambda A, B, sizes: A @ B.reshape(sizes["K"], sizes["N"])},
     tolerance=Accumulated(terms=lambda sizes: sizes["K"], magnitude=magnitude_tn),
     baselines={"torch.mm": torch_mm_tn},
 )

@@ -47,6 +47,22 @@ def shape(n: int, bins: int) -> Sizes:
     return {"n": n, "bins": bins}
 
 
+# What is counted in place of it by a usual mistake.
+NEAR_MISSES = {
+    "each value is added in place of 1": lambda a, sizes: reference(a, sizes) * range_of(sizes),
+    "the last value is not counted": lambda a, sizes: reference(a[:-1], sizes),
+    "the first value is not counted": lambda a, sizes: reference(a[1:], sizes),
+    "every value is counted twice": lambda a, sizes: 2 * reference(a, sizes),
+    "0 or 1: whether a value occurs": lambda a, sizes: (reference(a, sizes) > 0) * 1,
+}
+
+
+def range_of(sizes: Sizes) -> ndarray:
+    import numpy
+
+    return numpy.arange(sizes["bins"])
+
+
 SPEC = Spec(
     computes="counts[v] = how often v occurs in a",
     inputs=(Tensor("a", ("n",)),),
@@ -59,6 +75,7 @@ SPEC = Spec(
         InputKind("runs", runs),
     ),
     reference=reference,
+    near_misses=NEAR_MISSES,
     tolerance=Exact(),
     named_sizes=(
         shape(0, 1),

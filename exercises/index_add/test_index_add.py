@@ -84,6 +84,28 @@ def torch_index_add(
     return run
 
 
+def stored(base: ndarray, index: ndarray, source: ndarray, sizes: Sizes) -> ndarray:
+    total = base.copy()
+    total[index] = source
+    return total
+
+
+def added_once(base: ndarray, index: ndarray, source: ndarray, sizes: Sizes) -> ndarray:
+    total = base.copy()
+    total[index] = base[index] + source
+    return total
+
+
+# What is computed in place of it by a usual mistake.
+NEAR_MISSES = {
+    "rows are stored, not added": stored,
+    "of equal indices the last alone is added": added_once,
+    "without base": lambda base, index, source, sizes: reference(0 * base, index, source, sizes),
+    "base itself: nothing is added": lambda base, index, source, sizes: base,
+    "subtracted in place of added": lambda base, index, source, sizes: reference(base, index, -source, sizes),
+    "base is added twice": lambda base, index, source, sizes: reference(2 * base, index, source, sizes),
+}
+
 MANY = Spec(
     computes="out = base, then out[index[j], :] += source[j, :]",
     inputs=(Tensor("base", ("rows", "dim")), Tensor("index", ("n",), "i64"), Tensor("source", ("n", "dim"))),
@@ -97,6 +119,7 @@ MANY = Spec(
         InputKind("whole numbers", with_index(uniform, whole_numbers), exact=True),
     ),
     reference=reference,
+    near_misses=NEAR_MISSES,
     tolerance=Accumulated(terms=lambda sizes: sizes["n"] + 1, magnitude=magnitude),
     # Nothing to add, more rows than indices and fewer; around a warp of indices (32), around the rows of source that a
     # block takes (4 to 1024) and the columns that it takes (256 or 2048). The kata that needs a multiple of 4 gets

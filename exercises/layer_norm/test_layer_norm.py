@@ -74,6 +74,41 @@ def shape(rows: int, cols: int) -> Sizes:
     return {"rows": rows, "cols": cols}
 
 
+def normed(
+    x: ndarray, weight: ndarray, bias: ndarray, *, less: int = 0, inside: float = EPS, outside: float = 0.0
+) -> ndarray:
+    """A norm whose variance is a sum over cols - ``less``, with an eps ``inside`` the root and one ``outside``."""
+    distance = x - x.mean(axis=1, keepdims=True)
+    variance = (distance**2).sum(axis=1, keepdims=True) / (x.shape[1] - less)
+    return distance / ((variance + inside) ** 0.5 + outside) * weight + bias
+
+
+# What is computed in place of it by a usual mistake.
+NEAR_MISSES = {
+    "without eps": lambda x, weight, bias, sizes: normed(x, weight, bias, inside=0.0),
+    "eps outside of the root": lambda x, weight, bias, sizes: normed(x, weight, bias, inside=0.0, outside=EPS),
+    "the variance is over cols - 1": lambda x, weight, bias, sizes: normed(x, weight, bias, less=1),
+    "the mean is not subtracted from x": lambda x, weight, bias, sizes: x * centred(x)[1] * weight + bias,
+    "the mean of x^2 in place of the variance": lambda x, weight, bias, sizes: (
+        centred(x)[0] * ((x**2).mean(axis=1, keepdims=True) + EPS) ** -0.5 * weight + bias
+    ),
+    "rms_norm: no mean is subtracted": lambda x, weight, bias, sizes: (
+        x * ((x**2).mean(axis=1, keepdims=True) + EPS) ** -0.5 * weight + bias
+    ),
+    "divided by variance + eps, not by its root": lambda x, weight, bias, sizes: (
+        centred(x)[0] * centred(x)[1] ** 2 * weight + bias
+    ),
+    "multiplied by sqrt(variance + eps)": lambda x, weight, bias, sizes: centred(x)[0] / centred(x)[1] * weight + bias,
+    "the variance is not divided by cols": lambda x, weight, bias, sizes: normed(
+        x, weight, bias, less=sizes["cols"] - 1
+    ),
+    "without weight": lambda x, weight, bias, sizes: centred(x)[0] * centred(x)[1] + bias,
+    "without bias": lambda x, weight, bias, sizes: centred(x)[0] * centred(x)[1] * weight,
+    "without weight and bias": lambda x, weight, bias, sizes: centred(x)[0] * centred(x)[1],
+    "weight and bias swapped": lambda x, weight, bias, sizes: centred(x)[0] * centred(x)[1] * bias + weight,
+    "(y + bias) * weight": lambda x, weight, bias, sizes: (centred(x)[0] * centred(x)[1] + bias) * weight,
+}
+
 SPEC = Spec(
     computes="y = (x - mean) / sqrt(variance + eps) * weight + bias, row by row",
     inputs=(Tensor("x", ("rows", "cols")), Tensor("weight", ("cols",)), Tensor("bias", ("cols",))),
@@ -87,6 +122,7 @@ SPEC = Spec(
         poisoned=poisoned,
     ),
     reference=reference,
+    near_misses=NEAR_MISSES,
     tolerance=Accumulated(terms=lambda sizes: sizes["cols"] + 8, magnitude=magnitude),
     # Around every vector (2, 4, 8), a warp (32), a block (256), what a warp holds in registers (1024 elements) and what
     # the largest block holds (16384); rows that are 16-byte aligned, 4-byte aligned, and not at all.

@@ -83,6 +83,31 @@ def shape(B: int, H: int, N: int) -> Sizes:
 
 HEADS = ("B", "H", "N", D)
 
+
+def after(Q: ndarray, K: ndarray, V: ndarray, sizes: Sizes, rows: ndarray | None) -> ndarray:
+    """Each query against the keys after it and its own."""
+    return reference(Q[:, :, ::-1], K[:, :, ::-1], V[:, :, ::-1], sizes, None)[:, :, ::-1]
+
+
+def of_all(Q: ndarray, K: ndarray, V: ndarray, sizes: Sizes, rows: ndarray | None) -> ndarray:
+    return Q @ (K.swapaxes(-1, -2) @ V)
+
+
+def own(Q: ndarray, K: ndarray, V: ndarray, sizes: Sizes, rows: ndarray | None) -> ndarray:
+    return (Q * K).sum(axis=-1, keepdims=True) * V
+
+
+# What is computed in place of it by a usual mistake.
+NEAR_MISSES = {
+    "no key is hidden: not causal": of_all,
+    "the keys after the query, not those before it": after,
+    "the query's own key is left out": lambda Q, K, V, sizes, rows: (
+        reference(Q, K, V, sizes, rows) - own(Q, K, V, sizes, rows)
+    ),
+    "the query's own key alone": own,
+    "scaled by 1 / sqrt(D)": lambda Q, K, V, sizes, rows: reference(Q, K, V, sizes, rows) / Q.shape[-1] ** 0.5,
+}
+
 SPEC = Spec(
     computes="O[t] = sum over s <= t of (Q[t] . K[s]) V[s]",
     inputs=(Tensor("Q", HEADS), Tensor("K", HEADS, unsliced=True), Tensor("V", HEADS, unsliced=True)),
@@ -97,6 +122,7 @@ SPEC = Spec(
         InputKind("fading", {"Q": normal(), "K": fading, "V": normal(mean=1.0)}),
     ),
     reference=reference,
+    near_misses=NEAR_MISSES,
     tolerance=Accumulated(terms=lambda sizes: 1, magnitude=magnitude),
     # No token, one; around chunks of 16, 32 and 64 tokens; several chunks, whole and not; several heads and batches.
     named_sizes=(

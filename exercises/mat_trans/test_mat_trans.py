@@ -32,6 +32,13 @@ def shape(M: int, N: int) -> Sizes:
     return {"M": M, "N": N}
 
 
+# What is written in place of it by a usual mistake.
+NEAR_MISSES = {
+    "the elements in the order of x: nothing is transposed": lambda x, sizes: x.reshape(x.shape[::-1]),
+    "x transposed, its rows from the last to the first": lambda x, sizes: x[::-1].T,
+    "x transposed, its columns from the last to the first": lambda x, sizes: x[:, ::-1].T,
+}
+
 SPEC = Spec(
     computes="y = x transposed",
     inputs=(Tensor("x", ("M", "N")),),
@@ -43,6 +50,7 @@ SPEC = Spec(
         InputKind("special", edge_values()),
     ),
     reference=reference,
+    near_misses=NEAR_MISSES,
     tolerance=Exact(signed_zeros=True),
     # One row, one column; multiples of 4 in neither, either and both dimensions; one short of and one past a tile (16,
     # 32, 64) in each dimension alone; primes; several tiles, more along one dimension than along the other.

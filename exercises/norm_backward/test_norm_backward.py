@@ -101,6 +101,52 @@ def recompute(form: Callable[..., tuple[ndarray, ...]]) -> Callable[..., tuple[n
     return of_inputs
 
 
+def other_gradients(
+    *, g_mean: float = 1.0, gx_mean: float = 1.0, scaled: bool = True, sums: bool = False, weighted: bool = True
+) -> Callable[..., tuple[ndarray, ...]]:
+    """The gradients with other factors of the two means, without rstd or weight, or with sums in place of means."""
+
+    def of_inputs(
+        x_hat: ndarray, dy: ndarray, weight: ndarray, rstd: ndarray, rows: ndarray | None, mean: float
+    ) -> tuple[ndarray, ...]:
+        g = dy * weight if weighted else dy
+        count = dy.shape[1] if sums else 1
+        first = mean * g_mean * count * g.mean(axis=1, keepdims=True)
+        second = gx_mean * count * (g * x_hat).mean(axis=1, keepdims=True)
+        dx = (rstd[:, None] if scaled else 1.0) * (g - first - x_hat * second)
+        return dx, (dy * x_hat).sum(axis=0), dy.sum(axis=0)
+
+    return of_inputs
+
+
+def other_sums(
+    form: Callable[[ndarray, ndarray, ndarray], tuple[ndarray, ndarray]],
+) -> Callable[..., tuple[ndarray, ...]]:
+    """The gradients with other sums down the columns: a function of x_hat, dy and weight."""
+
+    def of_inputs(
+        x_hat: ndarray, dy: ndarray, weight: ndarray, rstd: ndarray, rows: ndarray | None, mean: float
+    ) -> tuple[ndarray, ...]:
+        return gradients(x_hat, dy, weight, rstd, rows, mean)[0], *form(x_hat, dy, weight)
+
+    return of_inputs
+
+
+# What is computed in place of it by a usual mistake.
+USUAL = {
+    "dx without the mean of g": other_gradients(g_mean=0.0),
+    "dx without the mean of g * x_hat": other_gradients(gx_mean=0.0),
+    "dx without rstd": other_gradients(scaled=False),
+    "dx with sums in place of the two means": other_gradients(sums=True),
+    "dx without weight": other_gradients(weighted=False),
+    "dweight by dy * weight": other_sums(lambda x_hat, dy, weight: ((dy * weight * x_hat).sum(axis=0), dy.sum(axis=0))),
+    "dweight and dbias swapped": other_sums(lambda x_hat, dy, weight: (dy.sum(axis=0), (dy * x_hat).sum(axis=0))),
+    "the last row is missing from dweight and dbias": other_sums(
+        lambda x_hat, dy, weight: ((dy * x_hat)[:-1].sum(axis=0), dy[:-1].sum(axis=0))
+    ),
+}
+
+
 # -- values ----------------------------------------------------------------------------------------------------------
 
 
@@ -243,6 +289,7 @@ SPEC = Spec(
         InputKind("poisoned", {"x": poisoned, **DY, **WEIGHT, **SAVED}),
     ),
     reference=layer_norm(gradients),
+    near_misses={words: layer_norm(of) for words, of in USUAL.items()},
     tolerance=Accumulated(terms=lambda sizes: 1, magnitude=layer_norm(bounds)),
     # Around every vector (4), a warp (32), what a warp holds in registers (512 columns), what the largest block holds
     # (8192 columns); rows for one block, for several, and for some of them one more than for the others.
@@ -291,6 +338,9 @@ RMS_NORM = replace(
     outputs=(Tensor("dx", ("rows", "cols")), Tensor("dweight", ("cols",))),
     values=tuple(values for values in SPEC.values if values.name != "offset"),
     reference=rms_norm(gradients),
+    near_misses={
+        words: rms_norm(of) for words, of in USUAL.items() if "the mean of g" not in words or "x_hat" in words
+    },
     tolerance=Accumulated(terms=lambda sizes: 1, magnitude=rms_norm(bounds)),
     baselines={"torch._fused_rms_norm_backward": torch_rms_norm_backward},
 )
@@ -318,6 +368,7 @@ RECOMPUTE = replace(
         InputKind("poisoned", {"y": poisoned, **DY, **FAR, **BIAS, **SAVED}),
     ),
     reference=recompute(gradients),
+    near_misses={words: recompute(of) for words, of in USUAL.items()},
     tolerance=Accumulated(terms=lambda sizes: 1, magnitude=recompute(bounds)),
     baselines={"torch.native_layer_norm_backward": torch_recompute},
 )

@@ -24,6 +24,15 @@ def extremes(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     return rng.choice(shape, (*f32, *f16))
 
 
+# What is computed in place of it by a usual mistake.
+NEAR_MISSES = {
+    "min(x, 0)": lambda x, sizes: x.clip(max=0.0),
+    "|x|": lambda x, sizes: abs(x),
+    "x itself": lambda x, sizes: x,
+    "max(-x, 0)": lambda x, sizes: (-x).clip(min=0.0),
+    "max(x, 1)": lambda x, sizes: x.clip(min=1.0),
+}
+
 SPEC = Spec(
     computes="y = max(x, 0)",
     inputs=(Tensor("x", ("n",)),),
@@ -36,6 +45,7 @@ SPEC = Spec(
         InputKind("extremes", extremes),
     ),
     reference=reference,
+    near_misses=NEAR_MISSES,
     tolerance=Exact(),
     # Around every vector (2, 4, 8), warp (32) and block (256, 512, 1024 or 2048 elements) of the family's katas.
     named_sizes=tuple(

@@ -65,6 +65,33 @@ def shape(rows: int, cols: int) -> Sizes:
     return {"rows": rows, "cols": cols}
 
 
+def mean_square(x: ndarray) -> ndarray:
+    return (x**2).mean(axis=1, keepdims=True)
+
+
+# What is computed in place of it by a usual mistake.
+NEAR_MISSES = {
+    "without eps": lambda x, weight, sizes: x * mean_square(x) ** -0.5 * weight,
+    "eps is added to the root": lambda x, weight, sizes: x / (mean_square(x) ** 0.5 + EPS) * weight,
+    "eps is added to 1 / root": lambda x, weight, sizes: x * (mean_square(x) ** -0.5 + EPS) * weight,
+    "the sum of x^2 in place of the mean": lambda x, weight, sizes: (
+        x * (mean_square(x) * sizes["cols"] + EPS) ** -0.5 * weight
+    ),
+    "the mean is over cols - 1": lambda x, weight, sizes: (
+        x * (mean_square(x) * sizes["cols"] / (sizes["cols"] - 1) + EPS) ** -0.5 * weight
+    ),
+    "the mean is over 256 elements, the block's threads": lambda x, weight, sizes: (
+        x * (mean_square(x) * sizes["cols"] / 256 + EPS) ** -0.5 * weight
+    ),
+    "multiplied by the root": lambda x, weight, sizes: x * (mean_square(x) + EPS) ** 0.5 * weight,
+    "divided by mean + eps, not by its root": lambda x, weight, sizes: x / (mean_square(x) + EPS) * weight,
+    "without weight": lambda x, weight, sizes: x * (mean_square(x) + EPS) ** -0.5,
+    "the variance in place of the mean of x^2": lambda x, weight, sizes: (
+        x * (x.var(axis=1, keepdims=True) + EPS) ** -0.5 * weight
+    ),
+    "the mean of |x|": lambda x, weight, sizes: x / (abs(x).mean(axis=1, keepdims=True) + EPS) * weight,
+}
+
 SPEC = Spec(
     computes="y = x / sqrt(mean of x^2 + eps) * weight, row by row",
     inputs=(Tensor("x", ("rows", "cols")), Tensor("weight", ("cols",))),
@@ -78,6 +105,7 @@ SPEC = Spec(
         poisoned=poisoned,
     ),
     reference=reference,
+    near_misses=NEAR_MISSES,
     tolerance=Accumulated(terms=lambda sizes: sizes["cols"] + 8, magnitude=magnitude),
     # Around every vector (2, 4, 8), a warp (32), a block (256), what a warp holds in registers (1024 elements) and what
     # the largest block holds (16384); rows that are 16-byte aligned, 4-byte aligned, and not at all.

@@ -63,6 +63,49 @@ def shape(seq_len: int, hidden: int) -> Sizes:
     return {"seq_len": seq_len, "hidden": hidden}
 
 
+def range_of(count: int) -> ndarray:
+    import numpy
+
+    return numpy.arange(count)
+
+
+def turned(
+    x: ndarray, position: ndarray, sizes: Sizes, *, sign: float = 1.0, base: float = THETA, step: float = 2.0
+) -> ndarray:
+    """The pairs turned by sign * position / base^(step * pair / hidden)."""
+    import numpy
+
+    pair = numpy.arange(sizes["hidden"] // 2)
+    angle = sign * numpy.outer(position, base ** (-step * pair / sizes["hidden"]))
+    return (x.view(numpy.complex128) * numpy.exp(1j * angle)).view(numpy.float64)
+
+
+def forgetful(x: ndarray, position: ndarray, sizes: Sizes) -> ndarray:
+    """The second element is made of the first one's new value."""
+    right, old = reference(x, position, sizes).copy(), x.copy()
+    import numpy
+
+    pair = numpy.arange(sizes["hidden"] // 2)
+    angle = numpy.outer(position, THETA ** (-2.0 * pair / sizes["hidden"]))
+    right[:, 1::2] = right[:, 0::2] * numpy.sin(angle) + old[:, 1::2] * numpy.cos(angle)
+    return right
+
+
+# What is computed in place of it by a usual mistake.
+NEAR_MISSES = {
+    "turned the other way round: the sign of the sine": lambda x, position, sizes: turned(
+        x, position, sizes, sign=-1.0
+    ),
+    "the exponent is pair / hidden, without the 2": lambda x, position, sizes: turned(x, position, sizes, step=1.0),
+    "all pairs turn by the same angle": lambda x, position, sizes: turned(x, position, sizes, step=0.0),
+    "the second element is made of the first one's new value": forgetful,
+    "position + 1": lambda x, position, sizes: turned(x, position + 1, sizes),
+    "the row's number in place of position": lambda x, position, sizes: turned(
+        x, 0 * position + range_of(position.size), sizes
+    ),
+    "x itself": lambda x, position, sizes: x,
+}
+
 SPEC = Spec(
     computes="y = x rotated pair by pair by its position",
     inputs=(Tensor("x", ("seq_len", "hidden")), Tensor("position", ("seq_len",), "i32")),
@@ -76,6 +119,7 @@ SPEC = Spec(
         InputKind("large and small", {"x": large_and_small, "position": far}),
     ),
     reference=reference,
+    near_misses=NEAR_MISSES,
     # Two products and their sum; an angle off by 2^-26 turns, that is by 1.6 times 2^-24 radians; sine and cosine.
     tolerance=Accumulated(terms=lambda sizes: 4, magnitude=magnitude),
     # No row, one pair; hidden with and without a whole number of vectors; around 8 rows; around a block's 256 threads.

@@ -71,9 +71,35 @@ def rounded(x: ndarray) -> ndarray:
     return ((bits + 0x1000) & ~0x1FFF).view(numpy.float32).astype(numpy.float64)
 
 
+def cut(x: ndarray) -> ndarray:
+    """Rounded towards zero, as a Tensor Core takes what is not rounded before."""
+    import numpy
+
+    return (x.astype(numpy.float32).view(numpy.int32) & ~0x1FFF).view(numpy.float32).astype(numpy.float64)
+
+
+def of_rounded(of: Callable[..., ndarray]) -> Callable[..., ndarray]:
+    return lambda A, B, sizes: of(rounded(A), rounded(B), sizes)
+
+
 def reference_tf32(A: ndarray, B: ndarray, sizes: Sizes) -> ndarray:
     return rounded(A) @ rounded(B)
 
+
+# What is computed in place of it by a usual mistake.
+NEAR_MISSES = {
+    "the last k is missing": lambda A, B, sizes: A[:, :-1] @ B[:-1],
+    "the first k is missing": lambda A, B, sizes: A[:, 1:] @ B[1:],
+    "only the first 8 k": lambda A, B, sizes: A[:, :8] @ B[:8],
+    "only the first 16 k": lambda A, B, sizes: A[:, :16] @ B[:16],
+    "only the first 32 k": lambda A, B, sizes: A[:, :32] @ B[:32],
+    "only whole slices of 8 k": lambda A, B, sizes: A[:, : sizes["K"] // 8 * 8] @ B[: sizes["K"] // 8 * 8],
+    "only whole slices of 16 k": lambda A, B, sizes: A[:, : sizes["K"] // 16 * 16] @ B[: sizes["K"] // 16 * 16],
+    "only whole slices of 32 k": lambda A, B, sizes: A[:, : sizes["K"] // 32 * 32] @ B[: sizes["K"] // 32 * 32],
+    "twice the product": lambda A, B, sizes: 2 * (A @ B),
+    "B as if it were stored by columns": lambda A, B, sizes: A @ B.reshape(B.shape[::-1]).T,
+    "A as if it were stored by columns": lambda A, B, sizes: A.reshape(A.shape[::-1]).T @ B,
+}
 
 SPEC = Spec(
     computes="C = A @ B",
@@ -88,6 +114,7 @@ SPEC = Spec(
         InputKind("twelve bits", {"A": twelve_bits, "B": signs}, exact=True),
     ),
     reference=reference,
+    near_misses=NEAR_MISSES,
     tolerance=Accumulated(terms=lambda sizes: sizes["K"], magnitude=magnitude),
     # Tiny; K = 1; flat and tall; one past and one short of a tile of 32, in each dimension alone; primes.
     named_sizes=(
@@ -148,7 +175,16 @@ SPEC = Spec(
     baselines={"torch.mm": torch_mm, "torch.mm_tf32": torch_mm_tf32},
 )
 # What is multiplied is A and B rounded to TF32, which the reference does too: the sums are as exact as in float.
-TF32 = replace(SPEC, computes="C = A @ B, A and B rounded to TF32", reference=reference_tf32)
+TF32 = replace(
+    SPEC,
+    computes="C = A @ B, A and B rounded to TF32",
+    reference=reference_tf32,
+    near_misses={
+        "A and B are not rounded to TF32": reference,
+        "A and B are cut to TF32, not rounded": lambda A, B, sizes: cut(A) @ cut(B),
+        **{words: of_rounded(of) for words, of in NEAR_MISSES.items()},
+    },
+)
 # Fragments are stored straight to C, and store_matrix_sync asks for 32 bytes of alignment.
 WMMA = replace(TF32, outputs=(Tensor("C", ("M", "N"), dtype="acc", align=32),))
 SPECS = {

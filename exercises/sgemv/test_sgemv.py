@@ -42,6 +42,16 @@ def shape(M: int, K: int) -> Sizes:
     return {"M": M, "K": K}
 
 
+# What is computed in place of it by a usual mistake.
+NEAR_MISSES = {
+    "the last column is missing": lambda A, x, sizes: A[:, :-1] @ x[:-1],
+    "the first column is missing": lambda A, x, sizes: A[:, 1:] @ x[1:],
+    "the sums of the rows, without x": lambda A, x, sizes: A.sum(axis=1),
+    "only the first 32 columns": lambda A, x, sizes: A[:, :32] @ x[:32],
+    "x[0] in place of x[k]": lambda A, x, sizes: A.sum(axis=1) * x[:1],
+    "row 0 for every row": lambda A, x, sizes: (A[:1] @ x).repeat(sizes["M"]),
+}
+
 SPEC = Spec(
     computes="y = A x",
     inputs=(Tensor("A", ("M", "K")), Tensor("x", ("K",))),
@@ -53,6 +63,7 @@ SPEC = Spec(
         InputKind("large and small", large_and_small),
     ),
     reference=reference,
+    near_misses=NEAR_MISSES,
     tolerance=Accumulated(terms=lambda sizes: sizes["K"], magnitude=magnitude),
     # Nothing; tiny; one short of and one past what half a warp, a warp and a block take in one step, an element or a
     # vector at a time, in K; the same for the rows of a block, in M; primes; more slices in a row than lanes in a warp.

@@ -7,6 +7,7 @@ becomes 0 where the tensors' dtype has nothing smaller left: in f32 below x = -1
 
 from __future__ import annotations
 
+from math import e
 from typing import TYPE_CHECKING
 
 from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, edge_values, normal
@@ -41,6 +42,16 @@ def tails(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     return numpy.where(rng.integers(shape, 0, 1) > 0, f32, f16)
 
 
+# What is computed in place of it by a usual mistake.
+NEAR_MISSES = {
+    "the sign of x is the wrong one: 1 / (1 + exp(x))": lambda x, sizes: reference(-x, sizes),
+    "|x| in place of x": lambda x, sizes: reference(abs(x), sizes),
+    "-|x| in place of x": lambda x, sizes: reference(-abs(x), sizes),
+    "powers of 2 in place of e": lambda x, sizes: 1 / (1 + 2.0**-x),
+    "exp(-x) without 1 + and 1 /": lambda x, sizes: e**-x,
+    "1 + exp(-x) without 1 /": lambda x, sizes: 1 + e**-x,
+}
+
 SPEC = Spec(
     computes="y = 1 / (1 + exp(-x))",
     inputs=(Tensor("x", ("n",)),),
@@ -53,6 +64,7 @@ SPEC = Spec(
         InputKind("tails", tails),
     ),
     reference=reference,
+    near_misses=NEAR_MISSES,
     tolerance=Accumulated(terms=lambda sizes: 4, magnitude=magnitude),
     # Around every vector (2, 4, 8), warp (32) and block (256, 512, 1024 or 2048 elements) of the family's katas.
     named_sizes=tuple(

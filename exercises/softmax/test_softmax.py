@@ -17,6 +17,7 @@ does.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import e, inf, log
 from typing import TYPE_CHECKING
 
 from grader.content.formulas import softmax
@@ -30,6 +31,15 @@ FLUSHED = 2.0**-126 / 2.0**-24  # times the roundoff of f32: its smallest normal
 
 def reference(x: ndarray, sizes: Sizes) -> ndarray:
     return softmax(x)
+
+
+def top(x: ndarray) -> ndarray:
+    return x.max(axis=-1, keepdims=True, initial=-inf)
+
+
+def total(x: ndarray) -> ndarray:
+    """The sum of exp(x - max)."""
+    return (e ** (x - top(x))).sum(axis=-1, keepdims=True)
 
 
 def relative_to(x: ndarray, maximum: ndarray | float, sizes: Sizes) -> ndarray:
@@ -108,6 +118,20 @@ def shape(rows: int, cols: int) -> Sizes:
     return {"rows": rows, "cols": cols}
 
 
+# What is computed in place of it by a usual mistake. The sums are those of exp(x - max).
+NEAR_MISSES = {
+    "powers of 2 in place of e": lambda x, sizes: softmax(x * log(2)),
+    "powers of 2 in the sum, and powers of e over it": lambda x, sizes: softmax(x) * total(x) / total(x * log(2)),
+    "powers of e in the sum, and powers of 2 over it": lambda x, sizes: (
+        softmax(x * log(2)) * total(x * log(2)) / total(x)
+    ),
+    "the exponentials are not divided by their sum": lambda x, sizes: softmax(x) * total(x),
+    "the exponentials are multiplied by their sum": lambda x, sizes: softmax(x) * total(x) ** 2,
+    "x - max in place of its exponential, over the sum": lambda x, sizes: (x - top(x)) / total(x),
+    "x - max in place of its exponential, times the sum": lambda x, sizes: (x - top(x)) * total(x),
+    "softmax of -x": lambda x, sizes: softmax(-x),
+}
+
 SPEC = Spec(
     computes="y = softmax of each row of x",
     inputs=(Tensor("x", ("rows", "cols")),),
@@ -122,6 +146,7 @@ SPEC = Spec(
         InputKind("huge", huge),
     ),
     reference=reference,
+    near_misses=NEAR_MISSES,
     tolerance=Accumulated(terms=lambda sizes: 1, magnitude=magnitude),
     # Around every vector (2, 4, 8), a warp (32), a block (256), what a warp holds in registers (1024 elements) and what
     # the largest block holds (16384); rows that are 16-byte aligned, 4-byte aligned, and not at all.

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import e, inf, log
 from typing import TYPE_CHECKING
 
 from grader.content.formulas import softmax
@@ -43,6 +44,15 @@ def growth(terms: int) -> float:
 
 def reference(x: ndarray, sizes: Sizes) -> ndarray:
     return softmax(x)
+
+
+def top(x: ndarray) -> ndarray:
+    return x.max(axis=-1, keepdims=True, initial=-inf)
+
+
+def total(x: ndarray) -> ndarray:
+    """The sum of exp(x - max)."""
+    return (e ** (x - top(x))).sum(axis=-1, keepdims=True)
 
 
 def magnitude(x: ndarray, sizes: Sizes) -> ndarray:
@@ -166,6 +176,20 @@ SHORT = (
     shape(9, 1024),
 )
 
+# What is computed in place of it by a usual mistake. The sums are those of exp(x - max).
+NEAR_MISSES = {
+    "powers of 2 in place of e": lambda x, sizes: softmax(x * log(2)),
+    "powers of 2 in the sum, and powers of e over it": lambda x, sizes: softmax(x) * total(x) / total(x * log(2)),
+    "powers of e in the sum, and powers of 2 over it": lambda x, sizes: (
+        softmax(x * log(2)) * total(x * log(2)) / total(x)
+    ),
+    "the exponentials are not divided by their sum": lambda x, sizes: softmax(x) * total(x),
+    "the exponentials are multiplied by their sum": lambda x, sizes: softmax(x) * total(x) ** 2,
+    "x - max in place of its exponential, over the sum": lambda x, sizes: (x - top(x)) / total(x),
+    "x - max in place of its exponential, times the sum": lambda x, sizes: (x - top(x)) * total(x),
+    "softmax of -x": lambda x, sizes: softmax(-x),
+}
+
 SPEC = Spec(
     computes="y = softmax of each row of x, rows of up to 1024 elements",
     inputs=(Tensor("x", ("rows", "cols")),),
@@ -180,6 +204,7 @@ SPEC = Spec(
         InputKind("huge", huge),
     ),
     reference=reference,
+    near_misses=NEAR_MISSES,
     tolerance=Accumulated(terms=lambda sizes: 1, magnitude=magnitude),
     named_sizes=SHORT,
     large=(shape(4099, 1023), shape(300_007, 40), shape(70_001, 512)),
@@ -238,6 +263,16 @@ LONG = replace(
     ),
 )
 
+# What is computed in place of it by a usual mistake.
+NEAR_MISSES_GRADIENT = {
+    "y * dy, without the sum": lambda y, dy, sizes: y * dy,
+    "the sum of dy in place of that of y * dy": lambda y, dy, sizes: y * (dy - dy.sum(axis=-1, keepdims=True)),
+    "the mean of y * dy in place of the sum": lambda y, dy, sizes: y * (dy - (y * dy).mean(axis=-1, keepdims=True)),
+    "without the factor y": lambda y, dy, sizes: dy - (y * dy).sum(axis=-1, keepdims=True),
+    "the sum is added": lambda y, dy, sizes: y * (dy + (y * dy).sum(axis=-1, keepdims=True)),
+    "the sum without the factor y": lambda y, dy, sizes: y * dy - (y * dy).sum(axis=-1, keepdims=True),
+}
+
 GRADIENT = replace(
     LONG,
     computes="dx = y * (dy - sum of y * dy), row by row",
@@ -250,6 +285,7 @@ GRADIENT = replace(
         InputKind("poisoned", {"y": shares(2.0), "dy": poisoned(1.0, 2.0, float("nan"), float("inf"))}),
     ),
     reference=gradient,
+    near_misses=NEAR_MISSES_GRADIENT,
     tolerance=Accumulated(terms=lambda sizes: 1, magnitude=gradient_magnitude),
     named_sizes=(
         *SHORT[:13:2],

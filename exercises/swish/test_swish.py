@@ -7,6 +7,7 @@ is then multiplied by x. That is all: an answer of 1e-37 must not be 0.
 
 from __future__ import annotations
 
+from math import e
 from typing import TYPE_CHECKING
 
 from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, edge_values, normal
@@ -36,6 +37,15 @@ def sweep(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     return rng.uniform(shape, -110.0, 110.0)
 
 
+# What is computed in place of it by a usual mistake.
+NEAR_MISSES = {
+    "sigmoid(x), without the factor x": lambda x, sizes: 1 / (1 + e**-x),
+    "x sigmoid(-x)": lambda x, sizes: x / (1 + e**x),
+    "powers of 2 in place of e": lambda x, sizes: x / (1 + 2.0**-x),
+    "|x| in the exponential": lambda x, sizes: x / (1 + e ** -abs(x)),
+    "x (1 + exp(-x)), multiplied in place of divided": lambda x, sizes: x * (1 + e**-x),
+}
+
 SPEC = Spec(
     computes="y = x / (1 + exp(-x))",
     inputs=(Tensor("x", ("n",)),),
@@ -47,6 +57,7 @@ SPEC = Spec(
         InputKind("special", edge_values()),
     ),
     reference=reference,
+    near_misses=NEAR_MISSES,
     tolerance=Accumulated(terms=lambda sizes: 4, magnitude=magnitude),
     # Around every vector (2, 4, 8), warp (32) and block (256, 512, 1024 or 2048 elements) of the family's katas.
     named_sizes=tuple(

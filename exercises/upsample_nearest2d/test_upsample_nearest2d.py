@@ -60,6 +60,12 @@ def backward(dy: ndarray, sizes: Sizes) -> ndarray:
     return dx
 
 
+def without_last(dy: ndarray, sizes: Sizes) -> ndarray:
+    rest = dy.copy()
+    rest[:, :, -1] = rest[:, :, :, -1] = 0
+    return backward(rest, sizes)
+
+
 def magnitude(dy: ndarray, sizes: Sizes) -> ndarray:
     return backward(abs(dy), sizes)
 
@@ -145,6 +151,32 @@ EDGES = (
 
 SIZES = {"N": Size(0, 4), "C": Size(1, 5), "H": Size(1, 20), "W": Size(1, 40), "OH": Size(1, 40), "OW": Size(1, 80)}
 
+
+def other_source(row: Callable[[ndarray, Sizes, str], ndarray]) -> Callable[..., ndarray]:
+    """y with other rows and columns of x: a function of those of y, the sizes, and "H" or "W"."""
+
+    def of_inputs(x: ndarray, sizes: Sizes) -> ndarray:
+        import numpy
+
+        rows = row(numpy.arange(sizes["OH"]), sizes, "H").clip(0, sizes["H"] - 1)
+        cols = row(numpy.arange(sizes["OW"]), sizes, "W").clip(0, sizes["W"] - 1)
+        return x[:, :, rows][:, :, :, cols]
+
+    return of_inputs
+
+
+# What is shown in place of it by a usual mistake.
+NEAR_MISSES = {
+    "sources are rounded up": other_source(lambda at, sizes, name: -(-at * sizes[name] // sizes["O" + name])),
+    "sources are rounded to the nearest": other_source(
+        lambda at, sizes, name: (2 * at * sizes[name] + sizes["O" + name]) // (2 * sizes["O" + name])
+    ),
+    "oy / (OH / H), with a whole quotient": other_source(
+        lambda at, sizes, name: at // max(1, sizes["O" + name] // sizes[name])
+    ),
+    "oy % H: x is repeated": other_source(lambda at, sizes, name: at % sizes[name]),
+}
+
 SPEC = Spec(
     computes="y = x, every element as often as the sizes ask for",
     inputs=(Tensor("x", ("N", "C", "H", "W")),),
@@ -155,6 +187,7 @@ SPEC = Spec(
         InputKind("special", edge_values()),
     ),
     reference=reference,
+    near_misses=NEAR_MISSES,
     tolerance=Exact(signed_zeros=True),
     named_sizes=EDGES,
     large=(
@@ -181,6 +214,7 @@ BACKWARD = Spec(
         InputKind("one special", one_special),
     ),
     reference=backward,
+    near_misses={"the last row and column of dy are missing": without_last},
     tolerance=Accumulated(terms=copies, magnitude=magnitude),
     named_sizes=EDGES,
     large=SPEC.large,

@@ -41,6 +41,32 @@ def largest(x: ndarray, sizes: Sizes) -> ndarray:
     return x.max(axis=1, keepdims=True).repeat(LANES, axis=1)
 
 
+def spread(row: ndarray) -> ndarray:
+    return row.repeat(LANES, axis=1)
+
+
+# What is computed in place of it by a usual mistake. A lane l has what is said of it.
+NEAR_MISSES = {
+    "the sum of the lane's half of the warp": lambda x, sizes: (
+        x.reshape(-1, 2, 16).sum(axis=2, keepdims=True).repeat(16, axis=2).reshape(x.shape)
+    ),
+    "the sum of a pair of lanes": lambda x, sizes: (
+        x.reshape(-1, 16, 2).sum(axis=2, keepdims=True).repeat(2, axis=2).reshape(x.shape)
+    ),
+    "the sum of every second lane: partners 1 apart never meet": lambda x, sizes: (
+        x.reshape(-1, 16, 2).sum(axis=1, keepdims=True).repeat(16, axis=1).reshape(x.shape)
+    ),
+    "the sum of every fourth lane": lambda x, sizes: (
+        x.reshape(-1, 8, 4).sum(axis=1, keepdims=True).repeat(8, axis=1).reshape(x.shape)
+    ),
+    "x itself": lambda x, sizes: x,
+    "the mean": lambda x, sizes: spread(x.mean(axis=1, keepdims=True)),
+    "twice the sum": lambda x, sizes: 2 * total(x, sizes),
+    "the running sum up to the lane": lambda x, sizes: x.cumsum(axis=1),
+    "the largest": largest,
+}
+
+
 def magnitude(x: ndarray, sizes: Sizes) -> ndarray:
     return total(abs(x), sizes)
 
@@ -87,6 +113,7 @@ def float_sum(smallest: float) -> Spec:
             InputKind("a few special", a_few_special),
         ),
         reference=total,
+        near_misses=NEAR_MISSES,
         tolerance=Accumulated(terms=lambda sizes: STEPS, magnitude=magnitude),
         # Around a block (8 warps), and several blocks.
         named_sizes=tuple({"warps": warps} for warps in (*range(6), 7, 8, 9, 11, 15, 16, 17, 23, 31, 33, 64, 65, 127)),
@@ -131,6 +158,7 @@ SPECS = {
             InputKind("special", edge_values()),
         ),
         reference=largest,
+        near_misses={"the sum": total, "the largest, but at least 0": lambda x, sizes: largest(x, sizes).clip(0)},
         tolerance=Exact(),
     ),
 }

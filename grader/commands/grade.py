@@ -43,6 +43,7 @@ def _add_grade(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument("--device", choices=("auto", "gpu", "sim"), default="auto", help="default: auto")
     parser.add_argument("--thorough", action="store_true", help="many more shapes and values")
     parser.add_argument("--seed", type=int, default=0, help="draw other shapes and values (default 0)")
+    parser.add_argument("--explain", action="store_true", help="after a wrong answer, show all that was found out")
     parser.add_argument("--counters", action="store_true", help="after a pass on the simulator, show what costs most")
     parser.add_argument("--time", action="store_true", help="show how many seconds each stage of the grade took")
     parser.add_argument("--no-speed", action="store_true", help="on a GPU: check the answers, do not time")
@@ -83,7 +84,7 @@ def _grade(options: argparse.Namespace) -> int:
     if len(work) > 1:
         prepare(work, wanted, tell)
     width = max(len(kata.name) for kata in katas)
-    say = _say_record if options.json else functools.partial(_say_grade, width, with_stages=options.time)
+    say = _say_record if options.json else functools.partial(_say_grade, width, options)
     graded = [_grade_one(kata, source, wanted, say) for kata, source in work]
     passed = sum(grade.passed for grade in graded)
     if len(graded) > 1 and not options.json:
@@ -123,15 +124,15 @@ def _say_record(graded: Grade) -> None:
     print(json.dumps(record(graded)), flush=True)
 
 
-def _say_grade(width: int, graded: Grade, *, with_stages: bool) -> None:
+def _say_grade(width: int, options: argparse.Namespace, graded: Grade) -> None:
     if graded.passed:
         outcome = painted(verdict_text.outcome(graded), "green")
         lines = [f"{graded.kata.name:<{width}}  {outcome}, {graded.time_s:.1f} s"]
         lines += [*verdict_text.printed(graded), *verdict_text.costs(graded)]
     else:
-        first, *rest = verdict_text.explanation(graded).splitlines()
+        first, *rest = verdict_text.explanation(graded, whole=options.explain).splitlines()
         lines = [painted(first, "red"), *rest]
-    print("\n".join(lines + (verdict_text.stages(graded) if with_stages else [])), flush=True)
+    print("\n".join(lines + (verdict_text.stages(graded) if options.time else [])), flush=True)
 
 
 @leaving_nothing()

@@ -17,6 +17,7 @@ from pathlib import Path
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)|\"(?:[^\"\\\n]|\\.)*\"", re.DOTALL)
 
+HELPER_LINES = 8  # of a function, its head and braces included, that only wraps an instruction or an access
 LARGEST_BYTES = 1 << 20  # of a kata's file; the longest solution has a fiftieth of it
 
 
@@ -85,3 +86,20 @@ def lines_with(word: str, text: str) -> list[int]:
         for number, line in enumerate(code.splitlines(), 1)
         if pattern.search(line) and not line.lstrip().startswith("#")
     ]
+
+
+def is_helper(text: str, number: int) -> bool:
+    """Whether a line, from 1, stands in a short function other than a kernel. Functions begin and end in column 0."""
+    lines = text.splitlines()
+    first = last = number - 1
+    if not 0 <= first < len(lines):
+        return False
+    while first > 0 and (not lines[first] or lines[first][0] in " \t}"):
+        first -= 1
+    while last < len(lines) - 1 and not lines[last].rstrip().endswith("}"):
+        last += 1
+    while last < len(lines) - 1 and lines[first] != lines[last] and not lines[last].startswith("}"):
+        last += 1
+    while first > 0 and lines[first - 1].strip() and lines[first - 1][0] not in " \t}/#":
+        first -= 1  # a head of several lines
+    return last - first < HELPER_LINES and not any("__global__" in line for line in lines[first : last + 1])

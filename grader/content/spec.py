@@ -191,6 +191,9 @@ class Spec:
     tensors by name, on the GPU, and returns what is timed. It runs in the child process and is never asked for values.
     ``small_shared`` is the most shared memory, in bytes, that a block gets on the small cards of a grade on the
     simulator, for katas whose launchers ask how much there is; 0: as much as on the full card.
+    ``computed`` has the names of the outputs in the order in which they are computed; empty: their own order.
+    ``near_misses`` are usual mistakes: in words what is computed instead, as "without eps", and a function like
+    ``reference`` that computes it. A wrong answer that equals one of them, and no other, is said to.
     ``deterministic`` is False where the order of float atomics may change the last bits from call to call, as the kata
     means it: nothing is said of it. ``repeatable`` is True where the headers ask for the same bits in every call.
     """
@@ -213,6 +216,8 @@ class Spec:
     slice_dim: str | None = None
     reference_takes_rows: bool = False
     small_shared: int = 0
+    computed: tuple[str, ...] = ()
+    near_misses: Mapping[str, Callable[..., ndarray | tuple[ndarray, ...]]] = field(default_factory=dict)
     baselines: Mapping[str, Callable[..., Callable[[], object]]] = field(default_factory=dict)
 
     def dtype(self, tensor: Tensor, kata: Kata) -> Dtype:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Literal, Protocol
 
-from grader.devices.counters import CallCounters, KernelCoverage, Launch, Writer
+from grader.devices.counters import CallCounters, KernelCoverage, Launch, Launched, Writer
 
 Role = Literal["in", "out"]
 Contents = bytes | bytearray | memoryview
@@ -165,6 +165,7 @@ class Finding:
     "deadlock", "divergent barrier", "crash", "time-out", "modified its input", "not allowed", "launch failed",
     "unsupported").
     ``index`` counts elements of the buffer (negative: before its start); None where there is no buffer.
+    ``callers`` are the lines that call the function of ``line``, as far as it was inlined, from the inside out.
     """
 
     kind: str
@@ -176,6 +177,7 @@ class Finding:
     thread: tuple[int, int, int] | None = None
     buffer: str | None = None
     index: int | None = None
+    callers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -203,7 +205,8 @@ class TimingResult:
 class Outcome:
     """What one call did. ``outputs`` holds every "out" buffer's bytes after the device was synchronised.
 
-    ``launches`` are those of a GPU, in order. ``counters`` are the simulator's, None where no launcher was called.
+    ``launches`` are those of a GPU, in order; ``launched`` those of the simulator, refused ones too. ``counters`` are
+    the simulator's, None where no launcher was called.
     ``writers`` names who last wrote each watched element, such as "c[3]". An element that was not written is not in it.
     ``order`` is where a kernel used an atomic that gives another result in another order of threads, on the simulator.
     After a timing run there is ``timing`` and no outputs. ``asked_card`` says that the launcher asked the simulator, in
@@ -219,6 +222,7 @@ class Outcome:
     order: Writer | None = None
     asked_card: bool = False
     coverage: tuple[KernelCoverage, ...] = ()
+    launched: tuple[Launched, ...] = ()
 
 
 class DeviceError(Exception):

@@ -113,13 +113,31 @@ class KernelCoverage:
 
 @dataclass(frozen=True)
 class Writer:
-    """Who wrote an element last: a thread of a kernel, or a function of the CUDA runtime (``kernel``) and no thread."""
+    """Who wrote an element last: a thread of a kernel, or a function of the CUDA runtime (``kernel``) and no thread.
+
+    ``callers`` are as in devices.Finding.
+    """
 
     kernel: str
     file: str | None = None
     line: int | None = None
     block: Triple | None = None
     thread: Triple | None = None
+    callers: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Launched:
+    """What a launcher launched: a kernel by its name, with template arguments; ``times`` in a row with the same shape.
+
+    ``smem_bytes`` is the dynamic shared memory of a block.
+    """
+
+    kernel: str
+    grid: Triple
+    block: Triple
+    smem_bytes: int
+    times: int = 1
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,8 @@ from grader.devices.counters import KernelCoverage, Writer
 from grader.judge.case import Case, CaseKey, Expected, allowed, largest_within, shapes
 from grader.judge.comparison import Comparison, compare
 from grader.judge.coverage import joined
+from grader.judge.diagnosis import diagnose
+from grader.judge.lab import Lab, beside, in_order
 from grader.sandbox.parent import Sandbox
 from grader.storage.whole_file import write_whole
 from grader.verdict import CaseCounters, Kind, Mismatch, Verdict, format_sizes
@@ -56,6 +58,7 @@ class SearchBudget:
     instructions: int = 8 * INSTRUCTIONS
     limits: Limits = LIMITS
     watch: bool = False  # whether the device can say who wrote a wrong element
+    diagnose: bool = False  # after a wrong answer, find out more about it
     small_cards: bool = False  # whether it can be a card of few multiprocessors
     smallest: bool = True  # look for the smallest case that fails
     seed: int = 0
@@ -76,7 +79,9 @@ class SearchBudget:
 
 def budget_for(device: str) -> SearchBudget:
     """The default on each device: a GPU makes light of large shapes, a simulator of small ones."""
-    return SearchBudget(watch=True, small_cards=True) if device == "sim" else SearchBudget(large=2, work_limit=1 << 40)
+    if device == "sim":
+        return SearchBudget(watch=True, diagnose=True, small_cards=True)
+    return SearchBudget(diagnose=True, large=2, work_limit=1 << 40)
 
 
 @dataclass
@@ -146,26 +151,32 @@ def check(
         if last_failure is not None:
             with contextlib.suppress(OSError):
                 last_failure.unlink()
-        worst = max((verdict.error_share for verdict in search.tried.values()), default=0.0)
-        return Verdict(
-            Kind.PASS,
-            f"right on {len(search.tried)} cases",
-            cases=len(search.tried),
-            error_share=worst,
-            printed=sandbox.printed,
-            left_out=_left_out(search),
-            remark=next((verdict.remark for verdict in search.tried.values() if verdict.remark), ""),
-            coverage=joined([*search.covered, *search.coverage()]) if budget.small_cards else None,
-        )
+        return _passed(search)
     if not budget.smallest:
         return replace(search.tried[failed], cases=len(search.tried))
     smallest = _shrink(search, _on_full_card(search, failed))
     _remember(smallest, last_failure)
     verdict = search.tried[smallest]
+    if budget.diagnose and verdict.kind is Kind.WRONG_ANSWER:
+        verdict = _diagnosed(search, smallest, verdict)
     if budget.watch and verdict.kind is Kind.WRONG_ANSWER:
-        verdict = _with_writers(search, smallest, verdict)
+        verdict = _with_writers(search, replace(smallest, values=verdict.values or smallest.values), verdict)
     alike = [each.error_share for each in search.tried.values() if each.kind is verdict.kind]
     return replace(verdict, cases=len(search.tried), error_share=max(alike))
+
+
+def _passed(search: _Search) -> Verdict:
+    """The verdict on a file whose answers were right in all cases."""
+    return Verdict(
+        Kind.PASS,
+        f"right on {len(search.tried)} cases",
+        cases=len(search.tried),
+        error_share=max((verdict.error_share for verdict in search.tried.values()), default=0.0),
+        printed=search.sandbox.printed,
+        left_out=_left_out(search),
+        remark=next((verdict.remark for verdict in search.tried.values() if verdict.remark), ""),
+        coverage=joined([*search.covered, *search.coverage()]) if search.budget.small_cards else None,
+    )
 
 
 def _remembered(search: _Search, last_failure: Path | None) -> CaseKey | None:
@@ -406,19 +417,34 @@ def _too_long(case: Case, search: _Search) -> Verdict:
 
 def judge(case: Case, outcome: Outcome, answer: Sequence[Expected] | None = None) -> Verdict:
     """The verdict on one call: what the device found, else the outputs against ``answer``, by default the case's."""
+    launched = outcome.launched if outcome.counters is not None else None
     if outcome.findings:
-        return from_finding(case, outcome.findings[0])
-    expected = case.expected if answer is None else answer
+        return replace(from_finding(case, outcome.findings[0]), launched=launched)
+    expected = in_order(case.spec, case.expected if answer is None else answer)
     comparisons = [compare(outcome.outputs[item.tensor.name], item) for item in expected]
     share = max((comparison.error_share for comparison in comparisons), default=0.0)
     bad = next((comparison for comparison in comparisons if comparison.wrong), None)
     if bad is None:
         return Verdict(Kind.PASS, "right", error_share=share)
-    verdict = _wrong_answer(case, bad)
-    idle = outcome.counters is not None and outcome.counters.launches == 0
-    if idle and all(mismatch.got is None for mismatch in bad.mismatches):
-        verdict = replace(verdict, summary=f"{verdict.summary}: the launcher launches no kernel")
-    return replace(verdict, error_share=share)
+    verdict = replace(_wrong_answer(case, bad), error_share=share, launched=launched)
+    if launched == () and all(mismatch.got is None for mismatch in bad.mismatches):
+        return replace(verdict, summary=f"{verdict.summary}: the launcher launches no kernel")
+    return verdict
+
+
+def _diagnosed(search: _Search, shape: CaseKey, verdict: Verdict) -> Verdict:
+    """The verdict with what further calls on shapes and values near the failing one show."""
+    lab = Lab(search.kata, search.spec, search.call, search.budget.limits)
+    for key, known in search.tried.items():
+        if known.passed or known.kind is Kind.WRONG_ANSWER:
+            lab.known[key] = not known.passed
+    richest, clues = diagnose(lab, shape)
+    if richest != shape:
+        case = Case(search.kata, search.spec, richest)
+        again = judge(case, search.call(case.call(nth=0, limits=search.budget.limits)))
+        if again.kind is Kind.WRONG_ANSWER:
+            verdict = replace(again, error_share=verdict.error_share, printed=search.sandbox.printed)
+    return replace(verdict, clues=clues)
 
 
 def _with_writers(search: _Search, shape: CaseKey, verdict: Verdict) -> Verdict:
@@ -455,6 +481,7 @@ def _writer(writer: Writer | None) -> str | None:
         return writer.kernel
     block, thread = ("(" + ",".join(map(str, place)) + ")" for place in (writer.block, writer.thread))
     line = f", line {writer.line}" if writer.line is not None else ""
+    line += f" (called on line {writer.callers[0]})" if writer.callers else ""
     return f"block {block} thread {thread}{line}"
 
 
@@ -462,9 +489,8 @@ def _wrong_answer(case: Case, bad: Comparison) -> Verdict:
     name = bad.mismatches[0].buffer
     summary = f"{bad.wrong} of {bad.count} elements of {name} are wrong" if bad.count > 1 else f"{name} is wrong"
     verdict = verdict_at(case, Kind.WRONG_ANSWER, summary)
-    return replace(
-        verdict, mismatches=bad.mismatches, wrong_count=bad.wrong, element_count=bad.count, pattern=bad.pattern
-    )
+    mismatches = tuple(replace(item, inputs=beside(case, item)) for item in bad.mismatches)
+    return replace(verdict, mismatches=mismatches, wrong_count=bad.wrong, element_count=bad.count, pattern=bad.pattern)
 
 
 def from_finding(case: Case, finding: Finding) -> Verdict:

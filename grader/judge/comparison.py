@@ -5,7 +5,6 @@ A NaN never passes for a number, and an element that still holds the poison was 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from grader.content.formulas import side_by_side
 from grader.devices import Contents
 from grader.judge.case import Expected
 from grader.judge.encoding import decode, encode, stored
+from grader.judge.pattern import describe
 from grader.system.stages import stage
 from grader.verdict import Mismatch
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 SHOWN = 5  # wrong elements that a verdict lists
 BLOCK = 1 << 18  # elements that are compared at a time
-BLOCK_SIZES = (1024, 512, 256, 128, 64, 32)
 
 
 @dataclass(frozen=True)
@@ -36,18 +35,23 @@ class Comparison:
     error_share: float
 
 
+@dataclass(frozen=True)
+class Compared:
+    """One output: its elements in float64 or int64, which of them are wrong, and which were never written."""
+
+    got: ndarray
+    wrong: ndarray
+    unwritten: ndarray
+
+
 @stage("comparison")
 def compare(data: Contents, expected: Expected) -> Comparison:
     """Judge one output, element by element."""
-    import numpy
-
     raw = stored(data, expected.dtype).reshape(expected.value.shape)
     wrong, share = _compared(raw, expected)
     if not wrong.any():
         return Comparison(0, raw.size, (), None, share)
-    got = decode(raw, expected.dtype)
-    unwritten = (raw.reshape(-1).view(numpy.uint8).reshape(-1, raw.itemsize) == expected.dtype.poison).all(axis=1)
-    unwritten = unwritten.reshape(got.shape)
+    got, unwritten = decode(raw, expected.dtype), _unwritten(raw, expected)
     places = list(zip(*(axis[:SHOWN].tolist() for axis in wrong.nonzero()), strict=True))
     mismatches = tuple(
         Mismatch(
@@ -58,10 +62,25 @@ def compare(data: Contents, expected: Expected) -> Comparison:
     pattern = None
     if got.size > 1:
         never = bool(unwritten[wrong].all())
-        pattern = describe(wrong, never, expected.tensor.shape)
+        pattern = describe(wrong, never, expected.tensor.name, expected.tensor.shape)
         if expected.dtype.is_float and not never:
             pattern = _describe_values(wrong, _as_stored(expected), pattern)
     return Comparison(int(wrong.sum()), got.size, mismatches, pattern, share)
+
+
+def compared(data: Contents, expected: Expected) -> Compared:
+    """One output with what is wrong in it, element by element."""
+    raw = stored(data, expected.dtype).reshape(expected.value.shape)
+    return Compared(decode(raw, expected.dtype), _compared(raw, expected)[0], _unwritten(raw, expected))
+
+
+def _unwritten(raw: ndarray, expected: Expected) -> ndarray:
+    """Which elements still hold the poison."""
+    import numpy
+
+    found = (raw.reshape(-1).view(numpy.uint8).reshape(-1, raw.itemsize) == expected.dtype.poison).all(axis=1)
+    shaped: ndarray = found.reshape(raw.shape)
+    return shaped
 
 
 def _compared(raw: ndarray, expected: Expected) -> tuple[ndarray, float]:
@@ -107,16 +126,6 @@ def _wrong(got: ndarray, expected: Expected) -> tuple[ndarray, float]:
     return ~ok, worst if finite[~ok].all() else inf
 
 
-def describe(wrong: ndarray, unwritten: bool, names: Sequence[str | int]) -> str:
-    """What the wrong elements have in common, as a guess. ``names`` are the dimensions' names."""
-    what = "never written" if unwritten else "wrong"
-    if bool(wrong.all()):
-        return f"every element is {what}"
-    if wrong.ndim > 1:
-        return _describe_axes(wrong, what, names) or f"{int(wrong.sum())} of {wrong.size} elements are {what}"
-    return _describe_line(wrong, what)
-
-
 def _describe_values(wrong: ndarray, values: ndarray, places: str) -> str:
     """``places``, unless what must be there, ``values`` in the output's type, explains it: nan, or an infinity."""
     infinite = abs(values) == inf
@@ -127,47 +136,3 @@ def _describe_values(wrong: ndarray, values: ndarray, places: str) -> str:
         if not bool((wrong & ~special).any()):
             return f"{places}; what must be there is {name}"
     return places
-
-
-def _describe_axes(wrong: ndarray, what: str, names: Sequence[str | int]) -> str | None:
-    """One axis explains it: whole rows, whole columns, a last strip of either."""
-    import numpy
-
-    for axis, name in enumerate(names):
-        others = tuple(other for other in range(wrong.ndim) if other != axis)
-        lines = numpy.asarray(wrong.any(axis=others))
-        if bool((wrong.all(axis=others) == lines).all()):
-            return f"along {name} (axis {axis}, all of axis {others[0]}): {_describe_line(lines, what)}"
-    return None
-
-
-def _describe_line(wrong: ndarray, what: str) -> str:
-    (places,) = wrong.nonzero()
-    count, first, last = int(wrong.size), int(places[0]), int(places[-1])
-    run = last - first + 1 == len(places)
-    if len(places) == 1:
-        return f"only element {first} is {what}" + (" (the last)" if first == count - 1 else "")
-    if run and last == count - 1:
-        return f"every element from {first} on is {what}{_boundary(first, count)}"
-    if run:
-        return f"elements {first} to {last} are {what}"
-    return _describe_steps(wrong, places, what) or f"{len(places)} of {count} elements are {what}"
-
-
-def _boundary(first: int, count: int) -> str:
-    """Names the multiple that the first wrong element stands at: of a vector's width, or of a block."""
-    for width in (8, 4, 2):
-        if count % width and first == count - count % width and count - first < width:
-            return f": every element after the last multiple of {width}"
-    for size in BLOCK_SIZES:
-        if first % size == 0:
-            return f", a multiple of {size}"
-    return ""
-
-
-def _describe_steps(wrong: ndarray, places: ndarray, what: str) -> str | None:
-    for step in (2, 3, 4, 8, 16, 32):
-        remainders = sorted(set((places % step).tolist()))
-        if len(remainders) == 1 and bool(wrong[remainders[0] :: step].all()):
-            return f"every element whose index is {remainders[0]} modulo {step} is {what}"
-    return None

@@ -49,6 +49,8 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "coverage": verdict.coverage and asdict(verdict.coverage),
         "finding": verdict.finding and asdict(verdict.finding),
         "mismatches": [asdict(item) for item in verdict.mismatches],
+        "clues": [asdict(item) for item in verdict.clues],
+        "launched": None if verdict.launched is None else [asdict(item) for item in verdict.launched],
     }
 
 

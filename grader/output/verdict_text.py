@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from grader.content.skeleton import own_lines, skeleton_of
+from grader.content.source_file import is_helper
 from grader.devices.counters import KernelCounters, LineCounters
 from grader.output.terminal import plain
 from grader.sandbox.parent import TRUNCATED
@@ -19,6 +20,11 @@ PRINTED_LINES = 6
 PRINTED_WIDTH = 110
 INDENT = "  "
 LEAST_STAGE_S = 0.005
+INPUTS_SHOWN = 2
+CLUES_SHOWN = 3
+LAUNCHES_SHOWN = 4
+NAMING = ("formula", "probe", "first")  # clues that name a cause
+_BEFORE_A_LAUNCH = (Kind.UNSUPPORTED, Kind.NOT_ALLOWED)
 
 _NEXT = {
     Kind.UNSUPPORTED: "the simulator cannot run this; grade the file on a GPU (--device gpu)",
@@ -84,12 +90,13 @@ def launches(grade: Grade) -> Iterable[str]:
         yield plain(f"{name} <<<{_triple(item.grid)}, {_triple(item.block)}>>>: {uses}, {fill}")
 
 
-def explanation(grade: Grade) -> str:
-    """All lines of a verdict that is not a pass. The first line is the headline."""
+def explanation(grade: Grade, *, whole: bool = False) -> str:
+    """The lines of a verdict that is not a pass, or all of them. The first line is the headline."""
     verdict = grade.verdict
     if verdict.kind is Kind.NOT_STARTED or verdict.passed:
         return headline(grade)
-    rows = [row for section in _SECTIONS for row in section(grade, verdict)]
+    sections = [_clues_whole if whole and section is _clues else section for section in _SECTIONS]
+    rows = [row for section in sections for row in section(grade, verdict)]
     return "\n".join([headline(grade), *(INDENT + plain(row) for row in rows)])
 
 
@@ -103,9 +110,21 @@ def _shape(grade: Grade, verdict: Verdict) -> Iterable[str]:
 
 
 def _place(grade: Grade, verdict: Verdict) -> Iterable[str]:
-    if verdict.line is not None:
-        path = display_path(grade.source.path)
-        yield _row("at", f"{path}:{verdict.line}  {grade.source.line(verdict.line)}".rstrip())
+    if verdict.line is None:
+        return
+    path = display_path(grade.source.path)
+    callers = verdict.finding.callers if verdict.finding else ()
+    for place, line in enumerate(learners_first(grade.source.text, [verdict.line, *callers])):
+        yield _row(("at", "in")[place], f"{path}:{line}  {grade.source.line(line)}".rstrip())
+
+
+def learners_first(text: str, chain: Sequence[int]) -> list[int]:
+    """A line, from the inside out those that its function is inlined into -> the one to read first, then the other.
+
+    That is the innermost that is not in a helper of a few lines, such as a wrapper of one instruction.
+    """
+    own = next((line for line in chain if not is_helper(text, line)), chain[0])
+    return [own] if own == chain[0] else [own, chain[0]]
 
 
 def _who(grade: Grade, verdict: Verdict) -> Iterable[str]:
@@ -127,12 +146,47 @@ def _wrong(grade: Grade, verdict: Verdict) -> Iterable[str]:
     if verdict.mismatches:
         name = verdict.mismatches[0].buffer
         known = any(mismatch.writer for mismatch in verdict.mismatches)
-        yield _row("first", f"{'index':<16} {'expected':>16} {'got':>16}{'  written by' if known else ''}")
+        beside = list(verdict.mismatches[0].inputs)[:INPUTS_SHOWN]
+        inputs = "".join(f" {each:>12}" for each in beside)
+        yield _row("first", f"{'index':<16} {'expected':>16} {'got':>16}{inputs}{'  written by' if known else ''}")
         for mismatch in verdict.mismatches:
             row = f"{_element(name, mismatch):<16} {_number(mismatch.expected):>16} {_got(mismatch):>16}"
+            row += "".join(f" {_number(mismatch.inputs[each]):>12}" for each in beside if each in mismatch.inputs)
             yield _row("", f"{row}  {mismatch.writer or ''}".rstrip())
     if verdict.pattern:
         yield _row("pattern", verdict.pattern)
+
+
+def _clues(grade: Grade, verdict: Verdict) -> Iterable[str]:
+    """The most telling ones. A cause that is named needs less beside it."""
+    shown = verdict.clues[: CLUES_SHOWN if any(clue.about in NAMING for clue in verdict.clues) else CLUES_SHOWN + 1]
+    yield from (_row(clue.about, clue.text) for clue in shown)
+    if len(shown) < len(verdict.clues):
+        yield _row("", f"({len(verdict.clues) - len(shown)} more with `kata grade --explain`)")
+
+
+def _clues_whole(grade: Grade, verdict: Verdict) -> Iterable[str]:
+    yield from (_row(clue.about, clue.text) for clue in verdict.clues)
+
+
+def _launch(grade: Grade, verdict: Verdict) -> Iterable[str]:
+    """What the failing call launched: a wrong grid, or none at all, explains much."""
+    if verdict.launched is None or verdict.kind in _BEFORE_A_LAUNCH:
+        return
+    if not verdict.launched:
+        yield _row("launch", "no kernel was launched")
+    for place, item in enumerate(verdict.launched[:LAUNCHES_SHOWN]):
+        times = f", {item.times} times" if item.times > 1 else ""
+        shape = f"{_extent(item.grid)}, {_extent(item.block)}, {item.smem_bytes}"
+        yield _row("" if place else "launch", f"{item.kernel}<<<{shape}>>>{times}")
+    if len(verdict.launched) > LAUNCHES_SHOWN:
+        yield _row("", f"and {len(verdict.launched) - LAUNCHES_SHOWN} more")
+
+
+def _extent(values: tuple[int, int, int]) -> str:
+    """As a launcher writes it: ``256``, ``(8, 4)``."""
+    x, y, z = values
+    return str(x) if (y, z) == (1, 1) else f"({x}, {y})" if z == 1 else _triple(values)
 
 
 def _compiler(grade: Grade, verdict: Verdict) -> Iterable[str]:
@@ -219,6 +273,8 @@ _SECTIONS: tuple[Callable[[Grade, Verdict], Iterable[str]], ...] = (
     _place,
     _who,
     _wrong,
+    _clues,
+    _launch,
     _speed,
     _compiler,
     _todos,

@@ -27,7 +27,7 @@ from typing import IO, Any, TypeVar
 
 from grader.compile import unit
 from grader.devices import Call, DeviceError, Finding, Limits, Outcome
-from grader.devices.counters import CallCounters, KernelCounters, KernelCoverage, Launch, Writer
+from grader.devices.counters import CallCounters, KernelCounters, KernelCoverage, Launch, Launched, Writer
 from grader.sandbox.child import CUT_OFF, SandboxError
 from grader.sandbox.frames import FrameError, Parent, read_header, write_header
 from grader.system.processes import Guarded, grader_environment, group_size, resident_bytes, tasks
@@ -144,13 +144,13 @@ def _as_alone(tag: str, outcome: Outcome) -> Outcome:
             return unit.without(tag, value)
         if isinstance(value, Finding):
             return replace(value, message=plain(value.message), kernel=plain(value.kernel))
-        if isinstance(value, (CallCounters, KernelCounters, KernelCoverage, Launch, Writer)):
+        if isinstance(value, (CallCounters, KernelCounters, KernelCoverage, Launch, Launched, Writer)):
             return replace(value, **{name: plain(item) for name, item in vars(value).items()})
         if isinstance(value, Mapping):
             return {key: plain(item) for key, item in value.items()}
         return type(value)(map(plain, value)) if isinstance(value, (list, tuple)) else value
 
-    names = ("findings", "counters", "writers", "launches", "order", "coverage")
+    names = ("findings", "counters", "writers", "launches", "order", "coverage", "launched")
     said = {name: plain(getattr(outcome, name)) for name in names}
     return replace(outcome, **said)
 

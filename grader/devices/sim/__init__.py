@@ -24,6 +24,7 @@ from grader.devices.sim.library import (
     read_counters,
     read_coverage,
     read_findings,
+    read_launched,
     read_order,
     read_runtime_calls,
     read_writers,
@@ -87,6 +88,7 @@ class SimDevice:
                 order=read_order(engine),
                 asked_card=bool(engine.sim_asked_card()),
                 coverage=read_coverage(engine) if call.coverage else (),
+                launched=read_launched(engine),
             )
         finally:
             engine.sim_end()

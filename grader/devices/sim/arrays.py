@@ -18,7 +18,7 @@ LONGEST = 200  # characters of an expression
 
 @dataclass(frozen=True)
 class SharedArray:
-    """``itemsize`` is in bytes; None, there and in ``sizes``: not known."""
+    """``itemsize`` is in bytes; None, there and in ``sizes``: not known. ``sizes`` is empty where it is extern."""
 
     name: str
     itemsize: int | None
@@ -39,7 +39,7 @@ _IGNORED = {"signed", "volatile", "const", "static", "std"}
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _ALIGNED = r"(?:alignas|__align__)\s{0,9}\([^()]{0,99}(?:\([^()]{0,99}\)[^()]{0,99})?\)"
 _DECLARED = re.compile(
-    rf"(?<!extern )__shared__\s{{1,9}}(?:{_ALIGNED}\s{{0,9}})?"
+    rf"(?P<extern>extern )?__shared__\s{{1,9}}(?:{_ALIGNED}\s{{0,9}})?"
     r"(?P<type>[\w:\s]{1,99}?)\s{0,9}\b(?P<arrays>\w{1,99}\s{0,9}\[[^;{}]{0,999});"
 )
 _ARRAY = re.compile(r"(\w+)\s*((?:\[[^\[\]]*\]\s*)+)")
@@ -52,14 +52,14 @@ _SIZEOF = re.compile(r"sizeof\s*\(([\w:\s]+)\)")
 
 
 def shared_arrays(source: str) -> Iterator[SharedArray]:
-    """Every declaration of an array whose bytes PTX knows."""
+    """Every declaration of an array; only its type is known where the launch decides its bytes."""
     text = _COMMENT.sub(" ", source)
     constants = _constants(text)
     for declared in _DECLARED.finditer(text):
         for name, brackets in _ARRAY.findall(declared["arrays"]):
             sizes = re.findall(r"\[([^\[\]]*)\]", brackets)
             values = tuple(_positive(_value(size, constants)) for size in sizes)
-            yield SharedArray(name, _itemsize(declared["type"]), values)
+            yield SharedArray(name, _itemsize(declared["type"]), () if declared["extern"] else values)
 
 
 def _itemsize(words: str) -> int | None:

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from grader.content.source_file import first_line_with, lines_with
 from grader.devices import CTYPES, Buffer, Call, DeviceError, Finding, pointer
-from grader.devices.counters import CallCounters, KernelCoverage, Writer
+from grader.devices.counters import CallCounters, KernelCoverage, Launched, Writer
 from grader.devices.report_json import ReportError, decode
 from grader.devices.sim.arrays import shared_arrays
 
@@ -43,6 +43,7 @@ _PROTOTYPES: dict[str, tuple[Any, Sequence[Any]]] = {
     "sim_writers": (ctypes.c_char_p, ()),
     "sim_counters": (None, (ctypes.POINTER(ctypes.c_uint64),)),
     "sim_order": (ctypes.c_char_p, ()),
+    "sim_launched": (ctypes.c_char_p, ()),
     "sim_count": (None, ()),
     "sim_counted": (ctypes.c_char_p, ()),
     "sim_coverage": (ctypes.c_char_p, ()),
@@ -190,6 +191,12 @@ def read_order(engine: ctypes.CDLL) -> Writer | None:
     """An atomic of the call that gives another result in another order of threads. Raises DeviceError."""
     found = _report(engine.sim_order(), "order", object)
     return None if found is None else _read(Writer, found, "the order")
+
+
+def read_launched(engine: ctypes.CDLL) -> tuple[Launched, ...]:
+    """The launches of the call, in their order. Raises DeviceError."""
+    found = _report(engine.sim_launched(), "launches", list)
+    return tuple(_read(Launched, item, "a launch") for item in found)
 
 
 def read_counters(engine: ctypes.CDLL, call: Call) -> CallCounters:

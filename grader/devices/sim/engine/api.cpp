@@ -95,6 +95,13 @@ SIM_EXPORT const char* sim_order() {
     return text.c_str();
 }
 
+// The launches of the call, a JSON list in their order.
+SIM_EXPORT const char* sim_launched() {
+    static std::string text;
+    text = Device::get().launched();
+    return text.c_str();
+}
+
 // Counts what the call's kernels do.
 SIM_EXPORT void sim_count() {
     Device::get().count();

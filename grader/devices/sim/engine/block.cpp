@@ -369,6 +369,7 @@ Site Block::site(const Warp& warp, u32 pc, int lane) const {
     const SourceLine where = line_of(pc);
     s.file = where.file;
     s.line = where.line;
+    s.callers = caller_lines(*program->module, program->code[pc].location, launch->source);
     s.has_thread = true;
     const u32 t = warp.thread(lane);
     const u32* n = launch->block;

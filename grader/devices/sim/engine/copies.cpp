@@ -316,6 +316,16 @@ const u32* Copies::in_flight(u64 address, u32 bytes) const {
     return nullptr;
 }
 
+bool Copies::committed(u64 address, u32 bytes) const {
+    for (size_t w = 0; w < block_.warps.size(); ++w)
+        for (const Copy& copy : flying_[w])
+            for (int l = 0; l < LANES; ++l)
+                if ((copy.mask >> l & 1) && overlap(copy.to[l], copy.bytes, address, bytes) && copy.barrier < 0 &&
+                    copy.group[l] == committed_[w][l])
+                    return false;
+    return true;
+}
+
 void Copies::check(Warp& warp, Mask mask, const u64* address, u32 bytes, Access access) const {
     if (!any_) return;
     each_lane(mask, [&](int l) {
@@ -330,7 +340,10 @@ void Copies::check(Warp& warp, Mask mask, const u64* address, u32 bytes, Access 
                                           : "updates ") +
                 block_.shared_place(address[l], bytes, false).text + ", whose " +
                 (bulk ? "cp.async.bulk" : "cp.async") + " (line " + std::to_string(block_.line_of(*pc).line) +
-                ") has not been waited for"));
+                ") has not been waited for" +
+                (bulk || committed(address[l], bytes)
+                     ? ""
+                     : ": it is in no group, since nothing committed it (cp.async.commit_group)")));
     });
 }
 

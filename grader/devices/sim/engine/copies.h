@@ -116,6 +116,7 @@ class Copies {
     void store_bulk(const BulkCopy& copy);
     void check_fence(const Warp& warp, const BulkCopy& copy) const;
     const u32* in_flight(u64 address, u32 bytes) const;  // the pc of the copy
+    bool committed(u64 address, u32 bytes) const;        // whether all copies of these bytes are in groups
 
     Block& block_;
     std::deque<Copy> flying_[WARPS_PER_BLOCK];  // of each warp, in the order of issue

@@ -158,6 +158,7 @@ int Device::launch(const void* host, const Geometry& geometry, void** arguments,
     if (!p) return fail(NO_KERNEL_IMAGE);
     // A cooperative grid of a size that the launcher did not ask for is right on the full card, where all of it runs.
     const Card& card = cooperative && !asked_card_ ? *full_card_ : card_;
+    note(p->name, geometry);
     if (const Refusal refusal =
             refuse(card, *p, f->dynamic_shared_limit, geometry, cooperative, f->large_clusters ? 16 : 8);
         refusal.error) {
@@ -203,6 +204,30 @@ int Device::launch(const void* host, const Geometry& geometry, void** arguments,
     parameters.data = nullptr;
     finish(launch);
     return call_.dead ? fail(ILLEGAL_ADDRESS) : SUCCESS;
+}
+
+void Device::note(const std::string& kernel, const Geometry& geometry) {
+    constexpr size_t MOST = 16;
+    std::vector<Launched>& known = call_.launched;
+    const auto alike = [&](const Geometry& g) {
+        return std::equal(g.grid, g.grid + 3, geometry.grid) && std::equal(g.block, g.block + 3, geometry.block) &&
+               g.dynamic_shared == geometry.dynamic_shared;
+    };
+    if (!known.empty() && known.back().kernel == kernel && alike(known.back().geometry))
+        ++known.back().times;
+    else if (known.size() < MOST)
+        known.push_back({kernel, geometry});
+}
+
+std::string Device::launched() const {
+    std::string text = "[";
+    for (const Launched& l : call_.launched) {
+        text += std::string(text.size() > 1 ? "," : "") + "{\"kernel\":" + quoted(l.kernel) +
+                ",\"grid\":" + triple(l.geometry.grid) + ",\"block\":" + triple(l.geometry.block) +
+                ",\"smem_bytes\":" + std::to_string(l.geometry.dynamic_shared) +
+                ",\"times\":" + std::to_string(l.times) + "}";
+    }
+    return text + "]";
 }
 
 // What grid.sync() counts its arrivals in: its size and one word, as the driver's.

@@ -101,6 +101,13 @@ struct Counted {
     u64 launches = 0;
 };
 
+// Launches of one kernel in a row, with the same geometry.
+struct Launched {
+    std::string kernel;
+    Geometry geometry;
+    u64 times = 1;
+};
+
 // What begins anew with each call of a launcher.
 struct CallState {
     u64 seed = 0;
@@ -114,6 +121,7 @@ struct CallState {
     bool dead = false;             // after a hard finding nothing runs any more
     bool counting = false;
     std::vector<Counted> counted;
+    std::vector<Launched> launched;  // the first of them, also those that the card refused
 };
 
 class Device {
@@ -131,6 +139,7 @@ class Device {
     u64 add_buffer(const std::string& name, bool input, u32 itemsize, u64 bytes, u64 offset, const u8* data);
     void count() { call_.counting = true; }  // the launches of this call
     std::string counters() const;            // of each kernel, as a JSON list
+    std::string launched() const;            // the launches of this call, as a JSON list
     void close();                            // completes its findings
     void end();                              // releases what the call allocated
 
@@ -183,6 +192,7 @@ class Device {
     bool gets_a_buffer(const std::vector<u8>& parameters) const;
     u64 grid_workspace();
     void count(Launch& launch);
+    void note(const std::string& kernel, const Geometry& geometry);
     void finish(Launch& launch);
     void keep_order(const Launch& launch);
     Finding without_place(FindingKind kind, const std::string& message) const;

@@ -53,7 +53,7 @@ u32 item_of(u32 access_bytes) {
 }
 
 std::string row_by_row(const ArrayShape& shape) {
-    return shape.sizes.empty() ? "" : " (counted row by row)";
+    return shape.sizes.size() < 2 ? "" : " (counted row by row)";
 }
 
 std::string full_name(const std::string& symbol) {
@@ -120,6 +120,7 @@ ArrayShape fitted(const ArrayShape& declared, u64 bytes) {
 }
 
 Place inside(const std::string& name, const ArrayShape& shape, s64 offset, u32 access_bytes) {
+    if (shape.itemsize && shape.sizes.empty()) return inside(name, offset, shape.itemsize, access_bytes);
     if (shape.itemsize == 0 || offset < 0) {
         Place place = inside(name, offset, item_of(access_bytes), access_bytes);
         place.text += row_by_row(shape);
@@ -136,6 +137,7 @@ Place inside(const std::string& name, const ArrayShape& shape, s64 offset, u32 a
 }
 
 Place outside(const std::string& name, const ArrayShape& shape, s64 offset, u64 bytes_in_all, u32 access_bytes) {
+    if (shape.itemsize && shape.sizes.empty()) return outside(name, offset, bytes_in_all, shape.itemsize, access_bytes);
     if (shape.itemsize == 0 || offset < 0) {
         Place place = outside(name, offset, bytes_in_all, item_of(access_bytes), access_bytes);
         place.text += row_by_row(shape);
@@ -190,6 +192,8 @@ std::string members(const Site& s) {
     if (!s.kernel.empty()) out += ",\"kernel\":" + quoted(s.kernel);
     if (!s.file.empty()) out += ",\"file\":" + quoted(s.file);
     if (s.line) out += ",\"line\":" + std::to_string(s.line);
+    for (size_t i = 0; i < s.callers.size(); ++i)
+        out += (i ? "," : ",\"callers\":[") + std::to_string(s.callers[i]) + (i + 1 == s.callers.size() ? "]" : "");
     if (s.has_thread) out += ",\"block\":" + triple(s.block) + ",\"thread\":" + triple(s.thread);
     return out;
 }

@@ -28,7 +28,8 @@ const char* name_of(FindingKind kind);  // as grader.verdict has it
 struct Site {
     std::string kernel;
     std::string file;
-    u32 line = 0;  // 0: unknown
+    u32 line = 0;              // 0: unknown
+    std::vector<u32> callers;  // lines that the line's function was inlined into, from the inside out
     bool has_thread = false;
     u32 block[3] = {0, 0, 0};
     u32 thread[3] = {0, 0, 0};

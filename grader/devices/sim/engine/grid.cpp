@@ -186,18 +186,33 @@ std::string base_name(const std::string& path) {
     return path.substr(path.rfind('/') + 1);
 }
 
+bool is_in(const ptx::Module& module, const ptx::Location& place, const std::string& name) {
+    const auto file = module.files.find(place.file);
+    return file != module.files.end() && base_name(file->second) == name;
+}
+
 }  // namespace
 
 SourceLine source_line(const ptx::Module& module, u32 location, const std::string& source) {
     const std::string name = base_name(source);
     for (s32 at = s32(location); at > 0; at = module.locations[size_t(at)].inlined_at) {
         const ptx::Location& place = module.locations[size_t(at)];
-        const auto file = module.files.find(place.file);
-        if (file != module.files.end() && base_name(file->second) == name) return {source, place.line};
+        if (is_in(module, place, name)) return {source, place.line};
     }
     const ptx::Location& place = module.locations[location];
     const auto file = module.files.find(place.file);
     return {file == module.files.end() ? source : file->second, place.line};
+}
+
+std::vector<u32> caller_lines(const ptx::Module& module, u32 location, const std::string& source) {
+    const std::string name = base_name(source);
+    std::vector<u32> lines;
+    for (s32 at = s32(location); at > 0; at = module.locations[size_t(at)].inlined_at) {
+        const ptx::Location& place = module.locations[size_t(at)];
+        if (is_in(module, place, name)) lines.push_back(place.line);
+    }
+    if (!lines.empty()) lines.erase(lines.begin());
+    return lines;
 }
 
 }  // namespace sim

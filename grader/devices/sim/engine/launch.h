@@ -26,6 +26,8 @@ struct SourceLine {
 
 // The learner's own line of a location: what a header's code was inlined into.
 SourceLine source_line(const ptx::Module& module, u32 location, const std::string& source);
+// The lines of the learner's file that it was inlined into, from the inside out.
+std::vector<u32> caller_lines(const ptx::Module& module, u32 location, const std::string& source);
 
 struct Launch {
     const Program* program = nullptr;

@@ -94,20 +94,36 @@ std::string LoadedModule::coverage() {
     return "[" + text + "]";
 }
 
+// The size of the elements of an array whose bytes the launch decides, where all declarations of its name agree on it.
+static ArrayShape dynamic_shape(const std::vector<ArrayShape>& declared) {
+    ArrayShape found;
+    for (const ArrayShape& shape : declared) {
+        if (!shape.sizes.empty()) continue;
+        if (!shape.itemsize || (found.itemsize && found.itemsize != shape.itemsize)) return {};
+        found = shape;
+    }
+    return found;
+}
+
 // The shape that fits the array's bytes; where none does, or two that differ, that it has several dimensions, if every
 // array of its name has.
 void LoadedModule::give_shapes(Program& program) const {
     for (Extent& extent : program.shared) {
         const auto declared = shapes_.find(extent.name);
         if (declared == shapes_.end()) continue;
+        if (extent.bytes == 0) {
+            extent.shape = dynamic_shape(declared->second);
+            continue;
+        }
         std::vector<ArrayShape> fitting;
         for (const ArrayShape& shape : declared->second) {
+            if (shape.sizes.empty()) continue;
             ArrayShape found = fitted(shape, extent.bytes);
             const auto same = [&](const ArrayShape& other) { return other.sizes == found.sizes; };
             if (found.itemsize && std::none_of(fitting.begin(), fitting.end(), same)) fitting.push_back(found);
         }
         const auto& all = declared->second;
-        const auto flat = [](const ArrayShape& shape) { return shape.sizes.size() == 1; };
+        const auto flat = [](const ArrayShape& shape) { return shape.sizes.size() < 2; };
         if (fitting.size() == 1 && !flat(fitting[0]))
             extent.shape = fitting[0];
         else if (std::none_of(all.begin(), all.end(), flat))

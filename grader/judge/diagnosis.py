@@ -1,0 +1,111 @@
+"""A wrong answer -> clues: what further calls on the same launcher show of its cause.
+
+A clue states what was observed. It names a cause only if the experiments leave no other: see the modules that it asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from grader.judge.case import CaseKey
+from grader.judge.lab import Judged, Lab
+from grader.judge.near_misses import near_miss
+from grader.judge.neighbours import beside_sizes, beside_values
+from grader.judge.pattern import describe_values
+from grader.judge.probes import probe
+from grader.judge.writers import of_writers
+from grader.verdict import CLUES, Clue
+
+if TYPE_CHECKING:
+    from numpy import ndarray
+
+MOST_ELEMENTS = 1 << 16  # of a case's output, for which wrong answers are looked into
+
+
+def diagnose(lab: Lab, failed: CaseKey) -> tuple[CaseKey, tuple[Clue, ...]]:
+    """The failing case with the kind of values in which most elements are wrong, and what was found out about it."""
+    first = lab.try_key(failed)
+    if first is None or not first.wrong:
+        return failed, ()
+    kinds = [lab.try_key(replace(failed, values=values.name)) for values in lab.spec.values]
+    wrong = [each for each in kinds if each is not None and each.wrong]
+    richest = max([first, *wrong], key=lambda each: (each.first_wrong == first.first_wrong, _shown(each)))
+    if _shown(richest) <= _shown(first):
+        richest = first
+    clues = [*_clues(lab, richest)]
+    order = list(CLUES)
+    return richest.case.shape, tuple(sorted(clues, key=lambda clue: order.index(clue.about)))
+
+
+def _shown(one: Judged) -> int:
+    """How many elements of the first wrong output differ by a finite number: those tell most."""
+    import numpy
+
+    place = one.first_wrong
+    found, want = one.compared[place], one.expected[place].value
+    return int((found.wrong & numpy.isfinite(found.got) & numpy.isfinite(want)).sum())
+
+
+def _clues(lab: Lab, one: Judged) -> Iterator[Clue]:
+    yield from _outputs(one)
+    yield from beside_values(lab, one.case.shape)
+    yield from beside_sizes(lab, one.case.shape)
+    yield from _relation(lab, one)
+    yield from near_miss(lab)
+    if sum(each.got.size for each in one.compared) <= MOST_ELEMENTS and not _unwritten(one):
+        yield from of_writers(lab, one)
+        yield from probe(lab, one)
+
+
+def _unwritten(one: Judged) -> bool:
+    """Whether all wrong elements of the first wrong output were never written: then nothing is wrong with values."""
+    found = one.compared[one.first_wrong]
+    return bool(found.unwritten[found.wrong].all())
+
+
+def _outputs(one: Judged) -> Iterator[Clue]:
+    """Which of several outputs are right and which are wrong."""
+    if len(one.expected) < 2:
+        return
+    words = []
+    for expected, found in zip(one.expected, one.compared, strict=True):
+        wrong = int(found.wrong.sum())
+        state = f"wrong ({wrong} of {found.wrong.size})" if wrong else "right"
+        words.append(f"{expected.tensor.name} {state}")
+    yield Clue("outputs", f"in the order in which they are computed: {', '.join(words)}")
+
+
+def _relation(lab: Lab, one: Judged) -> Iterator[Clue]:
+    """One number that explains the wrong values: of an output, or of a single element in several cases."""
+    place = one.first_wrong
+    name = one.expected[place].tensor.name
+    if not one.expected[place].dtype.is_float:
+        return
+    roundoff = one.expected[place].dtype.roundoff
+    got, want = _written(one, place)
+    words = describe_values(got, want, roundoff, one.case.sizes)
+    if words is not None:
+        yield Clue("relation", f"{name}: {words}")
+        return
+    if one.compared[place].wrong.size > 1:
+        return
+    cases = [each for each in lab.judged.values() if each.compared[place].wrong.all() and each.wrong]
+    words = describe_values(*_joined([_written(each, place) for each in cases]), roundoff, {})
+    if words is not None:
+        words = words.replace("every wrong element", f"{name}, in {len(cases)} cases that were tried,")
+        yield Clue("relation", words)
+
+
+def _written(one: Judged, place: int) -> tuple[ndarray, ndarray]:
+    """The wrong elements of an output that were written: got, and expected."""
+    found = one.compared[place]
+    chosen = found.wrong & ~found.unwritten
+    return found.got[chosen], one.expected[place].value[chosen]
+
+
+def _joined(pairs: Sequence[tuple[ndarray, ndarray]]) -> tuple[ndarray, ndarray]:
+    import numpy
+
+    return numpy.concatenate([got for got, _ in pairs]), numpy.concatenate([want for _, want in pairs])

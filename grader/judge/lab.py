@@ -1,0 +1,138 @@
+"""Experiments on a launcher whose answer is wrong: calls with inputs of the grader's choice, and what they gave.
+
+All of them together are held to a number of calls and of warp instructions, never to a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from grader.content.catalog import Kata
+from grader.content.spec import Spec
+from grader.devices import Call, Limits, Outcome
+from grader.judge.case import Case, CaseKey, Expected
+from grader.judge.comparison import Compared, compared
+from grader.judge.encoding import decode, encode
+from grader.verdict import Mismatch
+
+if TYPE_CHECKING:
+    from numpy import ndarray
+
+CALLS = 90
+INSTRUCTIONS = 8_000_000  # warp instructions of all calls together: some tenths of a second
+SECONDS = 3.0  # of a launcher, in one call
+FINDINGS = 3  # calls with a finding; after them nothing more is tried
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One call on a case, by output in the order in which they are computed: what was right, and what came."""
+
+    case: Case
+    expected: tuple[Expected, ...]
+    compared: tuple[Compared, ...]
+
+    @property
+    def wrong(self) -> bool:
+        return any(bool(each.wrong.any()) for each in self.compared)
+
+    @property
+    def wrong_count(self) -> int:
+        return sum(int(each.wrong.sum()) for each in self.compared)
+
+    @property
+    def first_wrong(self) -> int:
+        """The position of the first output that is wrong."""
+        return next(place for place, each in enumerate(self.compared) if bool(each.wrong.any()))
+
+
+@dataclass
+class Lab:
+    """Calls a launcher and keeps count. ``known`` says of shapes whether their answers were wrong."""
+
+    kata: Kata
+    spec: Spec
+    call: Callable[[Call], Outcome]
+    limits: Limits
+    known: dict[CaseKey, bool] = field(default_factory=dict)
+    judged: dict[CaseKey, Judged] = field(default_factory=dict)
+    failing: list[str] = field(default_factory=list)  # kinds of values that fail on the failing shape
+    calls: int = CALLS
+    instructions: int = INSTRUCTIONS
+    findings: int = FINDINGS
+
+    def run(self, case: Case, *, watch: Sequence[tuple[str, int]] = ()) -> Outcome | None:
+        """What a call on the case gives; None where it does not come to an answer, or enough was tried."""
+        if self.calls <= 0 or self.instructions <= 0 or self.findings <= 0:
+            return None
+        limits = replace(self.limits, instructions=min(self.limits.instructions, self.instructions), seconds=SECONDS)
+        outcome = self.call(replace(case.call(nth=0, limits=limits), watch=tuple(watch)))
+        self.calls -= 1
+        self.instructions -= outcome.counters.warp_instructions if outcome.counters else 0
+        if outcome.findings:
+            self.findings -= 1
+            return None
+        return outcome
+
+    def try_key(self, key: CaseKey) -> Judged | None:
+        """A drawn case, judged; the same key is called once."""
+        if key not in self.judged:
+            case = Case(self.kata, self.spec, key)
+            outcome = self.run(case)
+            if outcome is None:
+                return None
+            self.judged[key] = judged(case, outcome)
+            self.known[key] = self.judged[key].wrong
+        return self.judged[key]
+
+    def probe(self, case: Case, inputs: Mapping[str, ndarray]) -> Outcome | None:
+        """The case with other inputs, given in float64 or int64."""
+        return self.run(self.with_inputs(case, inputs))
+
+    def with_inputs(self, case: Case, inputs: Mapping[str, ndarray]) -> Case:
+        import numpy
+
+        given = dict(case.inputs)
+        for tensor in self.spec.inputs:
+            if tensor.name in inputs:
+                value = inputs[tensor.name].reshape(tensor.extent(case.sizes))
+                given[tensor.name] = numpy.ascontiguousarray(encode(value, self.spec.dtype(tensor, self.kata)))
+        return Case(self.kata, self.spec, case.shape, given)
+
+
+def judged(case: Case, outcome: Outcome) -> Judged:
+    expected = in_order(case.spec, case.expected)
+    return Judged(case, expected, tuple(compared(outcome.outputs[e.tensor.name], e) for e in expected))
+
+
+def in_order(spec: Spec, expected: Sequence[Expected]) -> tuple[Expected, ...]:
+    """The outputs in the order in which they are computed."""
+    order = {name: place for place, name in enumerate(spec.computed)}
+    return tuple(sorted(expected, key=lambda item: order.get(item.tensor.name, len(order))))
+
+
+def beside(case: Case, mismatch: Mismatch) -> dict[str, float | int]:
+    """The elements at a wrong element's place of the inputs that have the output's shape."""
+    output = next(tensor for tensor in case.spec.outputs if tensor.name == mismatch.buffer)
+    found: dict[str, float | int] = {}
+    for tensor in case.spec.inputs:
+        if tensor.shape == output.shape and tensor.shape != (1,):
+            element = case.inputs[tensor.name][mismatch.index]
+            found[tensor.name] = decode(element.reshape(1), case.spec.dtype(tensor, case.kata))[0].item()
+    return found
+
+
+def place(shape: Sequence[int], flat: int) -> tuple[int, ...]:
+    """The index of the element that is ``flat`` elements behind the first."""
+    index: list[int] = []
+    for size in reversed(shape):
+        index.insert(0, flat % size)
+        flat //= size
+    return tuple(index)
+
+
+def element(name: str, shape: Sequence[int], flat: int) -> str:
+    """``A[0, 4]``"""
+    return f"{name}[{', '.join(map(str, place(shape, flat)))}]"

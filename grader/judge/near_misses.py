@@ -1,0 +1,87 @@
+"""Wrong answers + the usual mistakes that the spec lists -> the one mistake whose answers they equal.
+
+It must give all wrong answers that were seen and all right ones, differ from the reference in at least SUPPORT wrong
+elements or in two cases, and no other mistake may give the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from grader.judge.case import Case, Expected
+from grader.judge.lab import Judged, Lab, in_order
+from grader.verdict import Clue
+
+if TYPE_CHECKING:
+    from numpy import ndarray
+
+SUPPORT = 4  # wrong elements, of all cases together
+CASES = 12  # of those that were tried
+ROOM = 8.0  # times the roundoff of the output, beside the reference's own bound
+
+Formula = Callable[..., "ndarray | tuple[ndarray, ...]"]
+
+
+def near_miss(lab: Lab) -> Iterator[Clue]:
+    """What is computed instead, where all cases that were tried say so."""
+    wrong = [one for one in lab.judged.values() if one.wrong]
+    right = [one for one in lab.judged.values() if not one.wrong]
+    cases = [*wrong[: CASES * 2 // 3], *right[: CASES // 3]]
+    fitting: list[tuple[str, list[ndarray]]] = []
+    for words, formula in lab.spec.near_misses.items():
+        answers = _fits(formula, cases)
+        if answers is not None:
+            fitting.append((words, answers))
+    if len(fitting) == 1:
+        number = len([one for one in cases if one.wrong])
+        words = f"the answer is that of a usual mistake: {fitting[0][0]}"
+        yield Clue("formula", f"{words} (in all {number} wrong cases that were tried)")
+
+
+def _fits(formula: Formula, cases: Sequence[Judged]) -> list[ndarray] | None:
+    """What the formula gives in all cases, if it is what the launcher gave; else None."""
+    told, answers = 0, []
+    for one in cases:
+        given = answers_of(formula, one.case)
+        if given is None:
+            return None
+        for expected, missed, found in zip(one.expected, given, one.compared, strict=True):
+            if not _equal(found.got, missed, expected):
+                return None
+            told += int((found.wrong & ~found.unwritten).sum())
+            answers.append(missed)
+    many = sum(one.wrong for one in cases) >= 2
+    return answers if told >= SUPPORT or (many and told >= 2) else None
+
+
+def answers_of(formula: Formula, case: Case) -> tuple[ndarray, ...] | None:
+    """What the formula gives, in the order in which outputs are computed; None where it has no answer to the case."""
+    import numpy
+
+    replaced = Case(case.kata, replace(case.spec, reference=formula, near_misses={}), case.shape, case.inputs)
+    try:
+        with numpy.errstate(all="ignore"):
+            expected = in_order(case.spec, replaced.expected)
+    except (ValueError, IndexError, ZeroDivisionError, FloatingPointError):
+        return None
+    return tuple(item.value for item in expected)
+
+
+def _equal(got: ndarray, missed: ndarray, expected: Expected) -> bool:
+    """Whether these are the mistake's answers, as far as rounding lets one say."""
+    import numpy
+
+    if not expected.dtype.is_float:
+        return bool((got == missed).all())
+    bound = ROOM * expected.dtype.roundoff * (abs(missed) + expected.dtype.tiny)
+    if expected.bound is not None:
+        scale = numpy.maximum(1.0, numpy.nan_to_num(abs(missed) / (abs(expected.value) + expected.dtype.tiny), nan=1.0))
+        bound = bound + expected.bound * numpy.minimum(scale, 1e3)
+    with numpy.errstate(all="ignore"):
+        finite = numpy.isfinite(missed) & numpy.isfinite(got)
+        close = finite & (abs(got - missed) <= bound)
+    overflow = ~numpy.isfinite(missed) | (abs(missed) > 60000)
+    same = (got == missed) | (numpy.isnan(got) & numpy.isnan(missed)) | (overflow & ~numpy.isfinite(got))
+    return bool((close | same).all())

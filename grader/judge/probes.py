@@ -1,0 +1,425 @@
+"""A wrong output element -> which inputs it is made of, asked of the launcher with inputs of the grader's choice.
+
+Where the reference is linear in an input (the others at 1), an output element is a sum over that input's elements, each
+with a coefficient. Inputs that are 0 outside of a range show the coefficients of the range: which terms are missing,
+are there twice, or do not belong. Where two inputs are multiplied, one of them with a single 1, the other with labels,
+shows with which element of the other it meets. Where outputs are copies of inputs, labels show what was copied.
+
+A kernel that is not what the probe takes it for says so by the answers not adding up: then there is no clue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from grader.content.spec import Tensor
+from grader.judge.case import Case
+from grader.judge.comparison import compared
+from grader.judge.lab import Judged, Lab, element, place
+from grader.verdict import Clue
+
+if TYPE_CHECKING:
+    from numpy import ndarray
+
+MOST = 1 << 15  # elements of an input
+LABELS = 200  # are whole numbers in every type of 8 bits of mantissa and more
+WEIGHTS = (1.0, 2.0, 3.0)
+ROUNDINGS = 4  # of the output, that a sum may be off by
+ASKED = 44  # calls, at most, for the coefficients of one input
+STEPS = 600  # references, at most, that are worked out to know of what an element is a sum
+PARTNERS = 4  # elements whose partners are asked for
+RANGES = 3  # that a clue lists
+
+
+def probe(lab: Lab, one: Judged) -> Iterator[Clue]:
+    """At most two clues: of copies, or else of sums and of products."""
+    lines = list(_copies(lab, one)) or [*_sums(lab, one), *_products(lab, one)]
+    for words in lines[:2]:
+        yield Clue("probe", words)
+
+
+# -- what the launcher and the reference make of inputs --------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Target:
+    """The first wrong element of the first wrong output."""
+
+    lab: Lab
+    case: Case
+    position: int  # of the output in the spec
+    name: str
+    flat: int
+    shape: tuple[int, ...]
+    roundoff: float  # of the output, and at least that of f32
+
+    @property
+    def words(self) -> str:
+        return self.at(self.flat)
+
+    def at(self, flat: int) -> str:
+        return element(self.name, self.shape, flat)
+
+    def reference(self, inputs: Mapping[str, ndarray]) -> ndarray:
+        """The whole output, as it must be."""
+        value: ndarray = self.lab.with_inputs(self.case, inputs).expected[self.position].value
+        return value.reshape(-1)
+
+    def answer(self, inputs: Mapping[str, ndarray]) -> ndarray | None:
+        """The whole output, as the launcher makes it; what was not written is nan."""
+        import numpy
+
+        case = self.lab.with_inputs(self.case, inputs)
+        outcome = self.lab.run(case)
+        if outcome is None:
+            return None
+        found = compared(outcome.outputs[self.name], case.expected[self.position])
+        return numpy.where(found.unwritten, numpy.nan, found.got.astype(float)).reshape(-1)
+
+
+def target_of(lab: Lab, one: Judged) -> Target:
+    expected, found = one.expected[one.first_wrong], one.compared[one.first_wrong]
+    names = [tensor.name for tensor in lab.spec.outputs]
+    chosen = found.wrong & ~found.unwritten
+    flat = int(chosen.reshape(-1).argmax())
+    name, roundoff = expected.tensor.name, max(expected.dtype.roundoff, 2.0**-24)
+    return Target(lab, one.case, names.index(name), name, flat, found.got.shape, roundoff)
+
+
+def _floats(target: Target) -> list[Tensor]:
+    """The inputs that are asked about: numbers with a mantissa that holds labels, not too many."""
+    found = []
+    for tensor in target.lab.spec.inputs:
+        dtype = target.lab.spec.dtype(tensor, target.lab.kata)
+        if dtype.is_float and dtype.roundoff <= 2.0**-8 and 0 < target.case.inputs[tensor.name].size <= MOST:
+            found.append(tensor)
+    return found
+
+
+def _ones(target: Target) -> dict[str, ndarray]:
+    import numpy
+
+    return {tensor.name: numpy.ones(tensor.extent(target.case.sizes)) for tensor in _floats(target)}
+
+
+def _is_linear(target: Target, name: str, base: Mapping[str, ndarray]) -> bool:
+    """Whether the reference is linear in an input, whether the others are as in ``base`` or other numbers."""
+    import numpy
+
+    rng = numpy.random.default_rng(7)
+    shape = base[name].shape
+    first, second = (rng.choice((-3.0, -1.0, 1.0, 2.0), shape) for _ in range(2))
+    for others in (base, {each: rng.choice((-1.0, 1.0, 2.0, 3.0), value.shape) for each, value in base.items()}):
+        made = [target.reference({**others, name: value}) for value in (first, second, first + second, 0 * first)]
+        if not all(bool(numpy.isfinite(each).all()) for each in made) or bool(made[3].any()):
+            return False
+        if not bool(made[0].any()) or not numpy.allclose(made[0] + made[1], made[2], rtol=1e-6, atol=1e-6):
+            return False
+    return True
+
+
+# -- copies ----------------------------------------------------------------------------------------------------------
+
+
+def _copies(lab: Lab, one: Judged) -> Iterator[str]:
+    """Where every output element is a copy of an input's: which one was copied in place of which."""
+    import numpy
+
+    target = target_of(lab, one)
+    for tensor in _floats(target):
+        name, shape = tensor.name, tensor.extent(one.case.sizes)
+        want = _sources(target, name, shape, target.reference)
+        if want is None:
+            continue
+        got = _sources(target, name, shape, target.answer)
+        if got is None:
+            return
+        wrong = (got != want) & (got >= 0)
+        if not bool(wrong.any()):
+            return
+        first = int(wrong.argmax())
+        origin = element(name, shape, int(got[first]))
+        words = f"{target.at(first)} got {origin}, expected {element(name, shape, int(want[first]))}"
+        if shift := _shift(shape, got[wrong], want[wrong]):
+            words += f"; {shift}"
+        elif int(wrong.sum()) > 1:
+            last = int(numpy.flatnonzero(wrong)[-1])
+            other = f"{target.at(last)} got {element(name, shape, int(got[last]))}"
+            words += f"; {other}, expected {element(name, shape, int(want[last]))}"
+        yield words
+        return
+
+
+def _sources(target: Target, name: str, shape: Sequence[int], make: object) -> ndarray | None:
+    """For each output element the input element whose labels it has, -1 where it has none's.
+
+    None where the reference, or the launcher, does not copy this input: two labellings do not agree on any.
+    """
+    import numpy
+
+    assert callable(make)
+    size = int(numpy.prod(shape))
+    digits = 1 if size <= LABELS else 2 if size <= LABELS**2 else 0
+    if not digits:
+        return None
+    found = []
+    for turn in (0, size // 3 + 1):
+        numbers, total = (numpy.arange(size) + turn) % size, 0
+        for digit in range(digits):
+            labels = numbers // LABELS**digit % LABELS + 1.0
+            made = make({name: labels.reshape(shape)})
+            if made is None:
+                return None
+            whole = numpy.isfinite(made) & (made == numpy.rint(made)) & (made >= 1) & (made <= LABELS)
+            total = total + numpy.where(whole, made - 1, numpy.nan) * LABELS**digit
+        valid = numpy.isfinite(total) & (numpy.nan_to_num(total) < size)
+        found.append(numpy.where(valid, (numpy.nan_to_num(total) - turn) % size, -1).astype(int))
+    same = numpy.where(found[0] == found[1], found[0], -1)
+    if make == target.reference and bool((same < 0).any()):
+        return None
+    return same if bool((same >= 0).any()) else None
+
+
+def _shift(shape: Sequence[int], got: ndarray, want: ndarray) -> str | None:
+    """How far the copied element is from the right one, where that is the same everywhere."""
+    import numpy
+
+    if got.size < 4:
+        return None
+    away = numpy.array(
+        [numpy.subtract(place(shape, int(a)), place(shape, int(b))) for a, b in zip(got, want, strict=True)]
+    )
+    if bool((away == away[0]).all()):
+        steps = ", ".join(f"{step:+d}" if step else "0" for step in away[0].tolist())
+        return f"the index is off by ({steps}) in all {len(away)} wrong elements"
+    return None
+
+
+# -- sums ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Run:
+    """Input elements ``first`` to ``last`` of the list that is asked about, which all count ``times`` in the sum."""
+
+    first: int
+    last: int
+    times: int
+
+
+def _sums(lab: Lab, one: Judged) -> Iterator[str]:
+    target, asked = target_of(lab, one), ASKED
+    base = _ones(target)
+    for tensor in _floats(target):
+        before = lab.calls
+        if _is_linear(target, tensor.name, base):
+            yield from _terms(target, tensor.name, base, asked)
+        asked -= before - lab.calls
+
+
+def _terms(target: Target, name: str, base: Mapping[str, ndarray], asked: int) -> Iterator[str]:
+    """Terms of one input that the element lacks, has several times, or that do not belong to it."""
+    import numpy
+
+    shape = base[name].shape
+    weights = numpy.random.default_rng(11).choice(WEIGHTS, base[name].size)
+    zeros = numpy.zeros_like(weights)
+    nothing = target.answer({**base, name: zeros.reshape(shape)})
+    if nothing is None:
+        return
+    if nothing[target.flat] != 0:
+        if numpy.isfinite(nothing[target.flat]):
+            found = f"{target.words} is {nothing[target.flat]:.6g}, expected 0"
+            yield f"with {name} all 0, {found}: it has terms without {name}"
+        return
+    support = _support(target, name, base)
+    if support is None:
+        return
+    for places, belongs in ((support, True), (numpy.setdiff1d(numpy.arange(weights.size), support), False)):
+        search = _Terms(target, name, base, weights, places, asked)
+        runs = search.runs()
+        if runs:
+            yield _terms_words(target, name, shape, places, runs, belongs)
+        elif search.failed:
+            return
+
+
+def _support(target: Target, name: str, base: Mapping[str, ndarray]) -> ndarray | None:
+    """The input elements that the output element is a sum of, by the reference: found by halving, which is quick on
+    shapes that fail. None where it takes too many steps."""
+    import numpy
+
+    shape, size = base[name].shape, base[name].size
+    found: list[int] = []
+    todo, steps = [(0, size)], 0
+    while todo:
+        first, last = todo.pop()
+        steps += 1
+        if steps > STEPS:
+            return None
+        mask = numpy.zeros(size)
+        mask[first:last] = 1.0
+        part = target.reference({**base, name: mask.reshape(shape)})[target.flat]
+        if part == 0:
+            continue
+        if last - first == 1 or abs(part - (last - first)) < 1e-9:
+            found += range(first, last)
+            continue
+        todo += [(first, (first + last) // 2), ((first + last) // 2, last)]
+    return numpy.array(sorted(found))
+
+
+class _Terms:
+    """Asks for the sums of ranges, and halves those that are wrong."""
+
+    def __init__(
+        self, target: Target, name: str, base: Mapping[str, ndarray], weights: ndarray, places: ndarray, asked: int
+    ) -> None:
+        self.target, self.name, self.base, self.weights, self.places = target, name, base, weights, places
+        self.asked, self.failed = asked, False
+        self.rounding = ROUNDINGS * target.roundoff
+
+    def runs(self) -> list[Run]:
+        """The ranges whose terms do not count as they must, in order; empty where all do or it does not add up."""
+        found: list[Run] = []
+        todo = [(0, len(self.places))]
+        while todo and not self.failed:
+            first, last = todo.pop(0)
+            if first == last:
+                continue
+            pair = self._sums(first, last)
+            if pair is None:
+                return _merged(found) if self.asked < 0 else []
+            got, want = pair
+            times = round(got / want) if want else 0
+            unit = want != 0 and abs(got - times * want) <= self.rounding * abs(got)
+            if (unit and times == 1) or (want == 0 and got == 0):
+                continue
+            if unit and times >= 0 and (last - first == 1 or times == 0 or last - first > 4):
+                found.append(Run(first, last - 1, times))
+            elif last - first == 1:
+                if want:
+                    self.failed = True
+                    return []
+                found.append(Run(first, first, 1))
+            else:
+                middle = (first + last) // 2
+                todo[:0] = [(first, middle), (middle, last)]
+            if len(found) > 6 * RANGES:
+                break
+        return _merged(found)
+
+    def _sums(self, first: int, last: int) -> tuple[float, float] | None:
+        """(got, expected) with the input 0 outside of the range; None if that fails, or enough was asked."""
+        import numpy
+
+        self.asked -= 1
+        if self.asked < 0:
+            self.failed = True
+            return None
+        values = numpy.zeros(self.weights.size)
+        chosen = self.places[first:last]
+        values[chosen] = self.weights[chosen]
+        inputs = {**self.base, self.name: values.reshape(self.base[self.name].shape)}
+        answer = self.target.answer(inputs)
+        if answer is None or not numpy.isfinite(answer[self.target.flat]):
+            self.failed = True
+            return None
+        return float(answer[self.target.flat]), float(self.target.reference(inputs)[self.target.flat])
+
+
+def _merged(runs: Sequence[Run]) -> list[Run]:
+    found: list[Run] = []
+    for run in sorted(runs, key=lambda each: each.first):
+        if found and found[-1].last + 1 == run.first and found[-1].times == run.times:
+            found[-1] = Run(found[-1].first, run.last, run.times)
+        else:
+            found.append(run)
+    return found
+
+
+def _terms_words(
+    target: Target, name: str, shape: Sequence[int], places: ndarray, runs: Sequence[Run], belongs: bool
+) -> str:
+    """``A[0, 4..7] is not in the sum for C[0, 0]; A[0, 0] counts 2 times``"""
+    said = []
+    for run in runs[:RANGES]:
+        which = _range_words(name, shape, places[run.first : run.last + 1])
+        if not belongs:
+            said.append(f"{which} is added to {target.words}, and does not belong there")
+        elif run.times == 0:
+            said.append(f"{which} is not in the sum for {target.words}")
+        else:
+            said.append(f"{which} counts {run.times} times in {target.words}")
+    return "; ".join(said) + ("; and more" if len(runs) > RANGES else "")
+
+
+def _range_words(name: str, shape: Sequence[int], places: ndarray) -> str:
+    """``x[128..239]``, ``A[0, 4..7]``, ``B[2..5, 0]``; else its first and last element."""
+    first, last = place(shape, int(places[0])), place(shape, int(places[-1]))
+    if len(places) == 1:
+        return element(name, shape, int(places[0]))
+    differ = [axis for axis in range(len(shape)) if first[axis] != last[axis]]
+    if len(differ) == 1 and last[differ[0]] - first[differ[0]] + 1 == len(places):
+        axis = differ[0]
+        words = [str(index) for index in first]
+        words[axis] = f"{first[axis]}..{last[axis]}"
+        return f"{name}[{', '.join(words)}]"
+    ends = [element(name, shape, int(end)) for end in (places[0], places[-1])]
+    return f"{len(places)} elements from {ends[0]} to {ends[1]}"
+
+
+# -- products --------------------------------------------------------------------------------------------------------
+
+
+def _products(lab: Lab, one: Judged) -> Iterator[str]:
+    """Where two inputs are multiplied: elements of the first that meet others of the second than they must."""
+    target = target_of(lab, one)
+    base = _ones(target)
+    pair = [tensor for tensor in _floats(target) if _is_linear(target, tensor.name, base)]
+    if len(pair) != 2:
+        return
+    first, second = (tensor.name for tensor in pair)
+    support = _support(target, first, base)
+    if support is None or not len(support):
+        return
+    count = len(support)
+    spread = dict.fromkeys([0, 1, count // 2, count - 1, count // 4, 4 % count])
+    chosen = [int(support[each]) for each in spread if each < count]
+    said = []
+    for flat in chosen[: PARTNERS + 2]:
+        partners = _partner(target, first, second, flat, base)
+        if partners is None:
+            return
+        got, want = partners
+        if got != want:
+            met, right = (element(second, base[second].shape, each) for each in (got, want))
+            said.append(f"{element(first, base[first].shape, flat)} is multiplied with {met}, not with {right}")
+    if said:
+        yield f"{target.words}: " + "; ".join(said[:2])
+
+
+def _partner(target: Target, first: str, second: str, flat: int, base: Mapping[str, ndarray]) -> tuple[int, int] | None:
+    """(the element of ``second`` that ``first``'s element meets in the target, the one that it must meet)."""
+    import numpy
+
+    single = numpy.zeros(base[first].size)
+    single[flat] = 1.0
+    inputs = {**base, first: single.reshape(base[first].shape)}
+    shape = base[second].shape
+
+    def of(make: object) -> ndarray | None:
+        assert callable(make)
+
+        def made(more: Mapping[str, ndarray]) -> ndarray | None:
+            answer = make({**inputs, **more})
+            return None if answer is None else answer[target.flat : target.flat + 1]
+
+        return _sources(target, second, shape, made)
+
+    want, got = of(target.reference), of(target.answer)
+    if want is None or got is None or want[0] < 0 or got[0] < 0:
+        return None
+    return int(got[0]), int(want[0])

@@ -1,0 +1,74 @@
+"""Who wrote the wrong elements, and who the right ones -> what tells the two apart: a line, a warp, lanes, blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from math import prod
+
+from grader.devices.counters import Writer
+from grader.judge.lab import Judged, Lab
+from grader.verdict import Clue
+
+WATCHED = 384  # elements in one call
+LEAST = 4  # of either kind
+WARP = 32
+SHOWN = 6
+
+
+def of_writers(lab: Lab, one: Judged) -> Iterator[Clue]:
+    """The simplest thing that all writers of wrong elements have, and no writer of a right one."""
+    output = one.expected[one.first_wrong].tensor.name
+    flat = one.compared[one.first_wrong].wrong.reshape(-1)
+    chosen = [*flat.nonzero()[0].tolist()][: WATCHED // 2]
+    chosen += [*(~flat).nonzero()[0].tolist()][: WATCHED // 2]
+    if min(int(flat.sum()), int((~flat).sum())) < LEAST:
+        return
+    outcome = lab.run(one.case, watch=[(output, index) for index in chosen])
+    if outcome is None:
+        return
+    writers = {index: outcome.writers.get(f"{output}[{index}]") for index in chosen}
+    kernels = {writer.kernel for writer in writers.values() if writer is not None}
+    blocks = {each.kernel: each.block for each in outcome.launched}
+    if len(kernels) != 1 or (kernel := kernels.pop()) not in blocks:
+        return
+    wrong = [writer for index, writer in writers.items() if flat[index] and writer is not None]
+    right = [writer for index, writer in writers.items() if not flat[index] and writer is not None]
+    if min(len(wrong), len(right)) >= LEAST and (words := told_apart(wrong, right, blocks[kernel])):
+        yield Clue("writers", words)
+
+
+def told_apart(wrong: list[Writer], right: list[Writer], block: tuple[int, int, int]) -> str | None:
+    """In words; None where nothing tells them apart."""
+
+    def linear(writer: Writer) -> int:
+        x, y, z = writer.thread or (0, 0, 0)
+        return x + block[0] * (y + block[1] * z)
+
+    traits: tuple[tuple[str, Callable[[Writer], int | tuple[int, ...] | None]], ...] = (
+        ("line", lambda writer: writer.line),
+        ("warp", lambda writer: linear(writer) // WARP),
+        ("lane", lambda writer: linear(writer) % WARP),
+        ("block", lambda writer: writer.block),
+        ("thread", linear),
+    )
+    for trait, of in traits:
+        if trait == "warp" and prod(block) <= WARP:
+            continue
+        bad, good = {of(writer) for writer in wrong}, {of(writer) for writer in right}
+        if None in bad or None in good or bad & good or len(bad) > SHOWN * 3:
+            continue
+        if trait == "thread" and len(bad) > 1:
+            continue
+        return f"written by {_listed(trait, sorted(bad, key=str))}; the right ones by {_listed(trait, [*good])}"
+    return None
+
+
+def _listed(trait: str, found: list[int | tuple[int, ...] | None]) -> str:
+    numbers = sorted(found, key=lambda each: each if isinstance(each, tuple) else (each or 0,))
+    plural = trait + ("s" if len(numbers) > 1 else "")
+    if len(numbers) > 2 and all(isinstance(each, int) for each in numbers):
+        low, high = numbers[0], numbers[-1]
+        if isinstance(low, int) and isinstance(high, int) and high - low + 1 == len(numbers):
+            return f"{plural} {low} to {high}"
+    words = [str(each).replace(" ", "") for each in numbers[:SHOWN]]
+    return f"{plural} {', '.join(words)}{', ...' if len(numbers) > SHOWN else ''}"

@@ -1,0 +1,402 @@
+"""Kata + sandbox with a bug -> clues: what is said of the cause, and that nothing is said which is not so.
+
+The launchers are written in Python, as in test_check.py: no compiler and no device is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+from facts import has
+from test_check import Arrays, FakeSandbox
+
+from grader.content.catalog import Kata, load_catalog
+from grader.content.spec import Accumulated, Exact, InputKind, Size, Spec, Tensor, integers, load_spec, normal
+from grader.devices import Call, Finding, Outcome
+from grader.devices.counters import CallCounters, Launched, Writer
+from grader.judge import lab as lab_module
+from grader.judge.case import Case, CaseKey
+from grader.judge.check import SearchBudget, check
+from grader.judge.lab import in_order
+from grader.judge.near_misses import answers_of
+from grader.judge.neighbours import describe_sizes
+from grader.judge.writers import told_apart
+from grader.verdict import Kind, Verdict
+
+BUDGET = SearchBudget(examples=10, shrink_work=1 << 40, diagnose=True)
+VALUES = (InputKind("normal", normal(mean=1.0)), InputKind("whole numbers", integers(1, 4), exact=True))
+
+
+def of_sum(**more: Any) -> Spec:
+    """y = sum of x, n in 1..400."""
+    fields: dict[str, Any] = {
+        "computes": "y = sum of x",
+        "inputs": (Tensor("x", ("n",)),),
+        "outputs": (Tensor("y", (1,)),),
+        "sizes": {"n": Size(1, 400)},
+        "values": VALUES,
+        "reference": lambda x, sizes: x.sum().reshape(1),
+        "tolerance": Accumulated(terms=lambda sizes: sizes["n"], magnitude=lambda x, sizes: abs(x).sum().reshape(1)),
+        "named_sizes": tuple({"n": n} for n in (1, 2, 3, 31, 32, 33, 64, 65, 256, 257)),
+        "work": lambda sizes: sizes["n"],
+    }
+    return Spec(**{**fields, **more})
+
+
+def of_product(**more: Any) -> Spec:
+    """C = A @ B."""
+    fields: dict[str, Any] = {
+        "computes": "C = A @ B",
+        "inputs": (Tensor("A", ("M", "K")), Tensor("B", ("K", "N"))),
+        "outputs": (Tensor("C", ("M", "N")),),
+        "sizes": {"M": Size(1, 40), "N": Size(1, 40), "K": Size(1, 40)},
+        "values": VALUES,
+        "reference": lambda A, B, sizes: A @ B,
+        "tolerance": Accumulated(terms=lambda sizes: sizes["K"], magnitude=lambda A, B, sizes: abs(A) @ abs(B)),
+        "named_sizes": tuple({"M": m, "N": n, "K": k} for m, n, k in ((1, 1, 1), (3, 5, 7), (16, 16, 16), (33, 8, 20))),
+        "work": lambda sizes: sizes["M"] * sizes["N"] * sizes["K"],
+    }
+    return Spec(**{**fields, **more})
+
+
+def of_copy(**more: Any) -> Spec:
+    """y = x transposed."""
+    fields: dict[str, Any] = {
+        "computes": "y = x transposed",
+        "inputs": (Tensor("x", ("M", "N")),),
+        "outputs": (Tensor("y", ("N", "M")),),
+        "sizes": {"M": Size(1, 60), "N": Size(1, 60)},
+        "values": (InputKind("normal", normal(mean=1.0)),),
+        "reference": lambda x, sizes: x.T,
+        "tolerance": Exact(signed_zeros=True),
+        "named_sizes": tuple({"M": m, "N": n} for m, n in ((1, 1), (1, 7), (4, 4), (5, 9), (33, 34))),
+        "work": lambda sizes: sizes["M"] * sizes["N"],
+    }
+    return Spec(**{**fields, **more})
+
+
+def of_softmax(**more: Any) -> Spec:
+    def softmax(x: numpy.ndarray, sizes: Mapping[str, int]) -> numpy.ndarray:
+        weight = numpy.exp(x - x.max(axis=1, keepdims=True))
+        return weight / weight.sum(axis=1, keepdims=True)
+
+    def base_two(x: numpy.ndarray, sizes: Mapping[str, int]) -> numpy.ndarray:
+        weight = numpy.exp2(x - x.max(axis=1, keepdims=True))
+        return weight / weight.sum(axis=1, keepdims=True)
+
+    fields: dict[str, Any] = {
+        "computes": "y = softmax of the rows of x",
+        "inputs": (Tensor("x", ("rows", "cols")),),
+        "outputs": (Tensor("y", ("rows", "cols")),),
+        "sizes": {"rows": Size(1, 9), "cols": Size(1, 70)},
+        "values": (InputKind("normal", normal(mean=1.0)),),
+        "reference": softmax,
+        "tolerance": Accumulated(terms=lambda sizes: 8, magnitude=lambda x, sizes: softmax(x, sizes)),
+        "named_sizes": tuple({"rows": m, "cols": n} for m, n in ((1, 1), (2, 3), (4, 33))),
+        "work": lambda sizes: sizes["rows"] * sizes["cols"],
+        "near_misses": {
+            "powers of 2 in place of e": base_two,
+            "powers of 2, once more": lambda x, sizes: base_two(x, sizes) * 1.5,
+            "the scale left out": lambda x, sizes: softmax(2 * x, sizes),
+        },
+    }
+    return Spec(**{**fields, **more})
+
+
+def told(answer: Callable[[Arrays, dict[str, Any]], Arrays], spec: Spec, *, elem: str = "f32", **more: Any) -> Verdict:
+    """The verdict on a launcher that is wrong."""
+    kata = Kata(name="mine", family="mine", level="easy", elem=elem, root=Path("/nowhere"))
+    sandbox = FakeSandbox(answer, **more)
+    verdict = check(kata, spec, sandbox, BUDGET)  # type: ignore[arg-type]
+    assert verdict.kind is Kind.WRONG_ANSWER
+    assert len(sandbox.calls) < 2 * lab_module.CALLS + 400
+    return verdict
+
+
+def clue(verdict: Verdict, about: str) -> str:
+    """What all clues about something say; empty where there is none."""
+    return "\n".join(each.text for each in verdict.clues if each.about == about)
+
+
+def f32(value: numpy.ndarray) -> numpy.ndarray:
+    return numpy.ascontiguousarray(value.astype(numpy.float32))
+
+
+# -- sums ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("weights", "n", "facts"),
+    [
+        (lambda n: numpy.arange(n) < 128, 129, ["x[128] is not in the sum", "y[0]"]),
+        (lambda n: numpy.arange(n) != 3, 4, ["x[3] is not in the sum"]),
+        (lambda n: 1 + (numpy.arange(n) == 0), 1, ["x[0] counts 2 times"]),
+        (lambda n: 1 + (numpy.arange(n) // 32 == 1), 33, ["x[32] counts 2 times"]),
+    ],
+)
+def test_terms_of_a_sum(weights: Callable[[int], numpy.ndarray], n: int, facts: list[str]) -> None:
+    verdict = told(lambda inputs, sizes: {"y": f32((inputs["x"] * weights(sizes["n"])).sum().reshape(1))}, of_sum())
+    assert dict(verdict.sizes) == {"n": n}
+    assert has(clue(verdict, "probe"), *facts)
+
+
+def test_a_sum_that_begins_with_something_else() -> None:
+    verdict = told(lambda inputs, sizes: {"y": f32(inputs["x"].sum().reshape(1) + 5)}, of_sum())
+    assert has(clue(verdict, "probe"), "with x all 0", "y[0] is 5")
+    assert has(clue(verdict, "relation"), "5 too large", "cases")
+
+
+def test_a_sum_whose_terms_are_right_gets_no_clue_about_them() -> None:
+    """What is wrong appears with other values only: no probe shows it, and none is taken for its cause."""
+
+    def answer(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+        return {"y": f32(numpy.sqrt((inputs["x"].astype(float) ** 2).sum()).reshape(1))}
+
+    assert clue(told(answer, of_sum()), "probe") == ""
+
+
+def product(change: Callable[[numpy.ndarray, numpy.ndarray], numpy.ndarray]) -> Callable[..., Arrays]:
+    return lambda inputs, sizes: {"C": f32(change(inputs["A"].astype(float), inputs["B"].astype(float)))}
+
+
+def test_a_term_of_a_product_that_is_missing() -> None:
+    verdict = told(product(lambda A, B: A[:, :4] @ B[:4]), of_product())
+    assert has(clue(verdict, "probe"), "is not in the sum for C[0, 0]", "A[0, ")
+
+
+def test_a_product_with_another_row() -> None:
+    """Row 4 of B is taken where row 0 is meant, and the other way round: no term is missing."""
+
+    def swapped(A: numpy.ndarray, B: numpy.ndarray) -> numpy.ndarray:
+        order = [*range(len(B))]
+        if len(B) > 4:
+            order[0], order[4] = 4, 0
+        return A @ B[order]
+
+    verdict = told(product(swapped), of_product())
+    assert verdict.sizes["K"] == 5
+    assert has(clue(verdict, "probe"), "A[0, 0] is multiplied with B[4, 0], not with B[0, 0]")
+
+
+# -- copies ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_copy_of_another_element() -> None:
+    verdict = told(lambda inputs, sizes: {"y": f32(inputs["x"].reshape(sizes["N"], sizes["M"]))}, of_copy())
+    assert has(clue(verdict, "probe"), "y[0, 1] got x[0, 1], expected x[1, 0]")
+
+
+def test_a_copy_that_is_off_by_one_everywhere() -> None:
+    def answer(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+        return {"y": f32(numpy.roll(inputs["x"], -1, axis=1).T if sizes["N"] > 4 else inputs["x"].T)}
+
+    verdict = told(answer, of_copy())
+    assert has(clue(verdict, "probe"), "y[0, 0] got x[0, 1], expected x[0, 0]")
+
+
+# -- formulas --------------------------------------------------------------------------------------------------------
+
+
+def rows(power: Callable[[numpy.ndarray], numpy.ndarray], scale: float = 1.0) -> Callable[..., Arrays]:
+    def answer(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+        weight = power(inputs["x"].astype(float))
+        return {"y": f32(scale * weight / weight.sum(axis=1, keepdims=True))}
+
+    return answer
+
+
+def test_a_usual_mistake_is_named() -> None:
+    verdict = told(rows(numpy.exp2), of_softmax())
+    assert has(clue(verdict, "formula"), "powers of 2 in place of e") and verdict.clues[0].about == "formula"
+
+
+def test_a_mistake_that_no_formula_is_equal_to_is_not_named() -> None:
+    assert clue(told(rows(lambda x: 3.0**x), of_softmax()), "formula") == ""
+
+
+def test_two_formulas_that_fit_equally_are_not_named() -> None:
+    base_two = of_softmax().near_misses["powers of 2 in place of e"]
+    spec = of_softmax(near_misses={"one": base_two, "the same in other words": base_two})
+    assert clue(told(rows(numpy.exp2), spec), "formula") == ""
+
+
+def test_one_factor_of_a_scalar_in_all_cases() -> None:
+    verdict = told(lambda inputs, sizes: {"y": f32(0.5 * inputs["x"].sum().reshape(1))}, of_sum())
+    assert has(clue(verdict, "relation"), "0.5 times", "y")
+
+
+# -- sizes, values, outputs ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "rule"),
+    [
+        ([8, 16, 24], [4, 7, 9, 12], "wrong only at multiples of 8"),
+        ([8, 16, 24], [7, 9, 15], None),  # the even ones, or multiples of 4
+        ([2, 3, 5, 7], [4, 8, 12], "right only at multiples of 4"),
+        ([33, 34, 64], [31, 32], "wrong from 33 on"),
+        ([2, 7, 1023], [1024, 1025], "right from 1024 on"),
+        ([226, 227], [0, 31], None),  # what is between is not known
+        ([8], [7], None),
+    ],
+)
+def test_sizes_in_words(wrong: list[int], right: list[int], rule: str | None) -> None:
+    text = describe_sizes("n", {**dict.fromkeys(wrong, True), **dict.fromkeys(right, False)}, wrong[0])
+    assert text is not None and has(text, str(wrong[0]), str(right[0]))
+    assert (rule is None and "(" not in text) or (rule is not None and rule in text)
+
+
+def test_all_sizes_fail() -> None:
+    assert describe_sizes("n", {1: True, 2: True}, 1) is None
+
+
+def test_sizes_near_the_failing_one_that_pass() -> None:
+    def answer(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+        return {"y": f32(inputs["x"].sum().reshape(1) + (sizes["n"] % 8 == 0))}
+
+    assert has(clue(told(answer, of_sum()), "sizes"), "wrong only at multiples of 8", "7", "9")
+
+
+def test_values_that_pass_are_named() -> None:
+    def answer(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+        fractions = bool((inputs["x"] != numpy.rint(inputs["x"])).any())
+        return {"y": f32(inputs["x"].sum().reshape(1) + fractions)}
+
+    assert has(clue(told(answer, of_sum()), "values"), "wrong: normal", "right: whole numbers")
+
+
+def of_two_outputs() -> Spec:
+    def both(x: numpy.ndarray, sizes: Mapping[str, int]) -> tuple[numpy.ndarray, numpy.ndarray]:
+        return x / x.mean(), x.mean().reshape(1)
+
+    return of_sum(
+        outputs=(Tensor("y", ("n",)), Tensor("mean", (1,))),
+        computed=("mean", "y"),
+        reference=both,
+        tolerance=Accumulated(terms=lambda sizes: 400, magnitude=lambda x, sizes: (abs(x) + 1, abs(x[:1]) + 1)),
+    )
+
+
+def test_every_output_is_right_or_wrong_in_the_order_of_computing() -> None:
+    def answer(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+        mean = inputs["x"].sum() / (sizes["n"] + 1)
+        return {"y": f32(inputs["x"] / mean), "mean": f32(mean.reshape(1))}
+
+    verdict = told(answer, of_two_outputs())
+    assert verdict.mismatches[0].buffer == "mean"
+    assert clue(verdict, "outputs").index("mean wrong") < clue(verdict, "outputs").index("y wrong")
+
+
+def test_values_with_most_wrong_elements_are_shown() -> None:
+    """Of whole numbers one element is wrong, of others all are: those are shown."""
+
+    def answer(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+        wrong = numpy.zeros(sizes["n"]) if sizes["n"] < 8 else (inputs["x"] != 1).astype(float)
+        return {"y": f32(inputs["x"] + wrong)}
+
+    spec = of_sum(
+        outputs=(Tensor("y", ("n",)),),
+        reference=lambda x, sizes: x,
+        tolerance=Exact(),
+        values=(
+            InputKind("ones", lambda rng, shape, sizes: numpy.ones(shape) + (numpy.arange(shape[0]) == 7)),
+            *VALUES,
+        ),
+    )
+    verdict = told(answer, spec)
+    assert (verdict.values, dict(verdict.sizes), verdict.wrong_count) == ("normal", {"n": 8}, 8)
+    assert verdict.mismatches[0].inputs.keys() == {"x"}
+
+
+# -- what is not looked into -----------------------------------------------------------------------------------------
+
+
+def test_probes_that_find_other_errors_say_nothing() -> None:
+    """A launcher that fails otherwise as soon as it is asked something: there is no clue, and it is not asked long."""
+    finding = Finding("race", "two threads")
+
+    def bug(call: Call, outcome: Outcome, sizes: dict[str, Any]) -> Outcome:
+        x = numpy.frombuffer(bytes(call.buffers[0].given), numpy.float32)
+        return Outcome(findings=(finding,)) if (x == 0).any() else outcome
+
+    verdict = told(lambda inputs, sizes: {"y": f32(inputs["x"].sum().reshape(1) + 5)}, of_sum(), bug=bug)
+    assert clue(verdict, "probe") == ""
+
+
+def test_no_more_instructions_than_allowed() -> None:
+    def bug(call: Call, outcome: Outcome, sizes: dict[str, Any]) -> Outcome:
+        return Outcome(outcome.outputs, counters=CallCounters(1, lab_module.INSTRUCTIONS // 3, 32))
+
+    verdict = told(lambda inputs, sizes: {"y": f32(inputs["x"].sum().reshape(1) + 5)}, of_sum(), bug=bug)
+    assert clue(verdict, "probe") == "" and verdict.launched == ()
+
+
+def test_what_was_launched_is_kept() -> None:
+    launched = (Launched("mine_kernel<4>", (2, 1, 1), (256, 1, 1), 0),)
+
+    def bug(call: Call, outcome: Outcome, sizes: dict[str, Any]) -> Outcome:
+        return Outcome(outcome.outputs, counters=CallCounters(1, 1, 32), launched=launched)
+
+    verdict = told(lambda inputs, sizes: {"y": f32(inputs["x"].sum().reshape(1) + 5)}, of_sum(), bug=bug)
+    assert verdict.launched == launched
+
+
+def writer(thread: int, *, line: int = 9, block: int = 0) -> Writer:
+    return Writer("k", "mine.cu", line, (block, 0, 0), (thread, 0, 0))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "facts"),
+    [
+        ([writer(i, line=20) for i in range(4)], [writer(i, line=30) for i in range(4)], ["line 20", "line 30"]),
+        ([writer(i) for i in range(32, 64)], [writer(i) for i in range(32)], ["warp 1", "warp 0"]),
+        ([writer(i) for i in range(16, 32)], [writer(i) for i in range(16)], ["lanes 16 to 31", "lanes 0 to 15"]),
+        ([writer(i, block=1) for i in range(64)], [writer(i) for i in range(64)], ["block (1,0,0)", "block (0,0,0)"]),
+        ([writer(i) for i in range(64)], [writer(i) for i in range(64)], None),
+    ],
+)
+def test_who_wrote_what_is_wrong(wrong: list[Writer], right: list[Writer], facts: list[str] | None) -> None:
+    found = told_apart(wrong, right, (64, 1, 1))
+    assert (found is None) if facts is None else (found is not None and has(found, *facts))
+
+
+# -- the usual mistakes that the families list -----------------------------------------------------------------------
+
+SHAPES = 10  # that are tried
+CATALOG = load_catalog(Path(__file__).resolve().parent.parent)
+SPECS_WITH_MISSES = {
+    tuple(map(id, spec.near_misses.values())): (kata, spec)
+    for kata in CATALOG.katas.values()
+    if (spec := load_spec(kata)).near_misses
+}
+
+
+@pytest.mark.parametrize(
+    ("kata", "spec"), SPECS_WITH_MISSES.values(), ids=[kata.name for kata, _ in SPECS_WITH_MISSES.values()]
+)
+def test_usual_mistakes_give_other_answers(kata: Kata, spec: Spec) -> None:
+    """Each has the answer's shape, and on some shape another value than the reference and than every other mistake."""
+    small = [sizes for sizes in spec.named_sizes if all(sizes.values()) and spec.work(sizes) < 3_000_000]
+    small = small[:: max(1, len(small) // SHAPES)] or [spec.named_sizes[0]]
+    told: dict[str, list[numpy.ndarray]] = {words: [] for words in ("", *spec.near_misses)}
+    for place, sizes in enumerate(small):
+        case = Case(kata, spec, CaseKey.of(spec, sizes, spec.values[place % len(spec.values)].name, place))
+        told[""] += [each.value for each in in_order(spec, case.expected)]
+        for words, formula in spec.near_misses.items():
+            given = answers_of(formula, case)
+            assert given is not None, words
+            told[words] += given
+    for one, other in combinations(told, 2):
+        same = all(numpy.allclose(a, b, rtol=1e-6, equal_nan=True) for a, b in zip(told[one], told[other], strict=True))
+        assert not same, (one, other)
+
+
+def test_every_family_lists_usual_mistakes() -> None:
+    """All but the one whose answers are choices of boxes."""
+    listed = {kata.family for kata, _ in SPECS_WITH_MISSES.values()}
+    assert {kata.family for kata in CATALOG.katas.values()} - listed == {"nms"}
