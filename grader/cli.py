@@ -19,6 +19,7 @@ from grader.output.console import Parser, examples
 # Modules and the commands that each adds, in the order of `kata --help`. Without its room, a command does not exist.
 MODULES = {
     "commands.course": ("list", "next", "status"),
+    "commands.start": ("start", "update"),
     "commands.kata": ("show", "hint", "solution", "diff", "reset"),
     "commands.grade": ("grade", "bench"),
     "commands.watch": ("watch",),
@@ -56,10 +57,11 @@ def parser(command: str = "") -> argparse.ArgumentParser:
     """
     found: argparse.ArgumentParser = Parser(
         prog="kata",
-        description="Learn CUDA kernels by writing them: open exercises/<family>/<kata>.cu, fill in its TODOs, grade.",
+        description="Learn CUDA kernels by writing them: start a kata, write its file, grade it.",
         epilog=examples(
             "kata next",
-            "$EDITOR exercises/elementwise/elementwise_f32.cu",
+            "kata start elementwise_f32",
+            "$EDITOR work/elementwise/elementwise_f32.cu",
             "kata grade elementwise_f32",
             title="To start:",
         ),

@@ -18,7 +18,7 @@ from pathlib import Path
 from grader.compile.build import Build, CompileFailure, Request, Target, Tell, build_all
 from grader.compile.offsets import narrow_lines
 from grader.compile.toolchain import Gpu, find_gpu, find_toolchain
-from grader.content import skeleton
+from grader.content import skeleton, start
 from grader.content.catalog import Kata
 from grader.content.source_file import Source, source_of
 from grader.content.spec import load_spec
@@ -91,7 +91,7 @@ def grade(kata: Kata, options: Options, *, source: Path | None = None, tell: Tel
     Raises a Fault when the machine or the repository is at fault, never for what is in the file.
     """
     with recorded() as seconds:
-        read = source_of(source or kata.skeleton_path)
+        read = source_of(source or kata.own_path)
         early = unbuildable(kata, read)
         verdicts = (early,) if early else _on_devices(kata, read, options, tell)
         finished = tuple(_with_todos(verdict, read) for verdict in verdicts)
@@ -141,9 +141,8 @@ def unbuildable(kata: Kata, source: Source) -> Verdict | None:
     """The verdict on a file that needs no compiler: it is not started, or no compiler could read it."""
     if refused := unreadable(kata, source):
         return refused
-    pristine = skeleton.derive(kata.solution_path.read_text(), kata.solution_path)
-    if skeleton.is_pristine(source.text, pristine):
-        count = len(skeleton.todos(pristine))
+    if start.is_untouched(kata, source.text):
+        count = len(skeleton.todos(source.text))
         return Verdict(Kind.NOT_STARTED, f"{count} TODO{'s' if count > 1 else ''}")
     return None
 

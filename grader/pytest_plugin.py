@@ -1,4 +1,4 @@
-"""Grades in pytest: every .cu file under exercises/ is a test with the file's name.
+"""Grades in pytest: every .cu file under exercises/ is a test with the file's name, and grades the learner's file.
 
 Collecting reads difficulty.yaml and nothing else; torch, specs and compilers are touched when a kata is graded.
 With pytest-xdist (-n) every worker compiles its share of the run, and then grades what it is given, on its own GPU
@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from grader.compile.toolchain import gpu_of_worker
-from grader.content.catalog import LEVELS, Catalog, CatalogError, Kata, load_catalog
+from grader.content.catalog import LEVELS, WORK, Catalog, CatalogError, Kata, load_catalog
 from grader.fault import Fault
 from grader.grade import SIM_ARCH, SIM_ARCH_HELP, SIM_ARCHITECTURES, Options, grade, prepare
 from grader.learner import progress
@@ -72,7 +72,7 @@ def _share(config: pytest.Config) -> tuple[int, int]:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    if file_path.suffix == ".cu" and _exercises(parent.config) in file_path.parents:
+    if file_path.suffix == ".cu" and _holds_katas(parent.config, file_path):
         return KataFile.from_parent(parent, path=file_path)
     if file_path.match("exercises/*/test_*.py") and parent.session.isinitpath(file_path):
         return SpecFile.from_parent(parent, path=file_path)
@@ -83,12 +83,26 @@ def _exercises(config: pytest.Config) -> Path:
     return config.rootpath / "exercises"
 
 
+def _holds_katas(config: pytest.Config, file: Path) -> bool:
+    """Whether the file is of a kata. One in the folder of the learner's work counts where that folder was named: the
+    test of its kata in exercises/ grades it, too."""
+    work = config.rootpath / WORK
+    if work in file.parents:
+        return file.stem in config.stash[_CATALOG].katas and any(work in (at, *at.parents) for at in _named(config))
+    return _exercises(config) in file.parents
+
+
+def _named(config: pytest.Config) -> list[Path]:
+    """What the command line names."""
+    return [Path(config.invocation_params.dir, argument.split("::")[0]) for argument in config.args]
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
     """Read the catalogue where katas are about to be collected: a bad one is a single error, not one for each file."""
-    exercises = _exercises(session.config)
-    places = [Path(session.config.invocation_params.dir, arg.split("::")[0]) for arg in session.config.args]
-    if any(exercises == place or exercises in place.parents or place in exercises.parents for place in places):
+    folders = _exercises(session.config), session.config.rootpath / WORK
+    places = _named(session.config)
+    if any(at == place or at in place.parents or place in at.parents for place in places for at in folders):
         try:
             session.config.stash[_CATALOG] = load_catalog(session.config.rootpath)
         except CatalogError as error:
@@ -123,7 +137,7 @@ class KataItem(pytest.Item):
 
     @property
     def source(self) -> Path:
-        return self.kata.solution_path if self.config.getoption("--solutions") else self.kata.skeleton_path
+        return self.kata.solution_path if self.config.getoption("--solutions") else self.kata.own_path
 
     def runtest(self) -> None:
         progress.expect()

@@ -59,7 +59,7 @@ def _code(options: argparse.Namespace) -> int:
     kata = one_kata(catalog, options.name, f"`kata {options.kind}`")
     if options.solution and not may_see(catalog, [kata], f"{options.kind} --solution", anyway=options.anyway):
         return 1
-    own = kata.solution_path if options.solution else kata.skeleton_path
+    own = kata.solution_path if options.solution else kata.own_path
     source = own if options.file is None else named_file(options.file)
     read = source_of(source)
     if refused := unreadable(kata, read):

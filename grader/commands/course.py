@@ -199,7 +199,7 @@ def _print_next(state: State) -> None:
     print(f"  kata    {kata.name} ({kata.level}, {kata.role})")
     print(f"  state   {state.text}")
     print(f"  lesson  {display_path(kata.lesson_path)}")
-    print(f"  file    {display_path(kata.skeleton_path)}")
+    print(f"  file    {display_path(kata.own_path)}")
     print(f"  grade   kata grade {kata.name}")
 
 

@@ -110,7 +110,7 @@ def _work(katas: Sequence[Kata], options: argparse.Namespace) -> list[tuple[Kata
         raise CatalogError(f"--file stands for one kata, but {len(katas)} were named.")
     if options.file is not None:
         return [(katas[0], named_file(options.file))]
-    return [(kata, kata.solution_path if options.solutions else kata.skeleton_path) for kata in katas]
+    return [(kata, kata.solution_path if options.solutions else kata.own_path) for kata in katas]
 
 
 def _grade_one(kata: Kata, source: Path, options: Options, say: Callable[[Grade], None]) -> Grade:

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from grader.commands import lookups
-from grader.content import rung, skeleton
+from grader.content import rung, skeleton, start
 from grader.content.catalog import Catalog, CatalogError, Kata, find_root, load_catalog
 from grader.content.hints import COUNT, load_hints
+from grader.content.start import SKELETON
 from grader.learner import progress
 from grader.learner.progress import History, ProgressError
 from grader.learner.state import PASSED, State
@@ -107,7 +108,7 @@ def _show(options: argparse.Namespace) -> int:
     if not _allowed([kata], "show"):
         return 1
     if options.json:
-        todos = skeleton.todos(_text(kata.skeleton_path))
+        todos = skeleton.todos(_text(kata.own_path))
         listed = [{"number": todo.number, "text": todo.text, "line": todo.line, "empty": todo.empty} for todo in todos]
         say_json({**state.record(), "header": rung.header(kata), "todos": listed})
         return 0
@@ -122,8 +123,8 @@ def task(state: State, states: Mapping[str, State], columns: int) -> Iterator[st
     width = min(WIDTH, columns)
     yield from _narrowed(rung.header(kata), width)
     yield ""
-    for todo in skeleton.todos(_text(kata.skeleton_path)):
-        place = f"{display_path(kata.skeleton_path)}:{todo.line}"
+    for todo in skeleton.todos(_text(kata.own_path)):
+        place = f"{display_path(kata.own_path)}:{todo.line}"
         first = f"TODO {todo.number}  "
         yield from textwrap.wrap(todo.text, width, initial_indent=first, subsequent_indent=" " * 8)
         yield f"{'':8}{place}{', empty' if todo.empty else ''}"
@@ -242,7 +243,7 @@ def _diff(options: argparse.Namespace) -> int:
 
 def difference(old: Kata, new: Kata, *, mine: bool) -> list[str]:
     """The unified diff of two katas' code: of the learner's files, or of the solutions. Raises CatalogError."""
-    one, other = (item.skeleton_path if mine else item.solution_path for item in (old, new))
+    one, other = (item.own_path if mine else item.solution_path for item in (old, new))
     return rung.code_diff(_text(one), _text(other), old_name=display_path(one), new_name=display_path(other))
 
 
@@ -278,7 +279,19 @@ def _add_reset(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def _reset(options: argparse.Namespace) -> int:
     for kata in load_catalog(find_root(), missing_skeletons=True).select(options.names):
-        kept = skeleton.reset(kata)
+        kept = reset(kata)
         note = f"; your file is kept as {kept.name}" if kept is not None else ""
-        print(f"{kata.skeleton_path}: skeleton written{note}")
+        print(f"{kata.own_path}: skeleton written{note}")
     return 0
+
+
+def reset(kata: Kata) -> Path | None:
+    """Write the skeleton in the place of the learner's file, and return where a begun file is kept.
+
+    Raises SkeletonError.
+    """
+    if kata.own_path == kata.skeleton_path:
+        return skeleton.reset(kata)
+    kept = start.write(kata, SKELETON)
+    warn(progress.keep_start(kata, SKELETON))
+    return kept

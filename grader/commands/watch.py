@@ -15,8 +15,8 @@ from typing import Any, NoReturn
 
 from grader.commands import lookups
 from grader.commands.course import table, why_none
-from grader.commands.kata import difference, task
-from grader.content import rung, skeleton
+from grader.commands.kata import difference, reset, task
+from grader.content import rung
 from grader.content.hints import COUNT, load_hints
 from grader.fault import Fault
 from grader.grade import Options
@@ -101,7 +101,7 @@ def _end(number: int, frame: FrameType | None) -> NoReturn:
 def _on_pipe(watch: Watch, *, as_json: bool) -> None:
     """Print verdicts until the input ends, and then the verdict of a grade that is still running."""
     ends = [] if sys.stdin.isatty() else [sys.stdin.fileno()]
-    tell(f"watching {display_path(watch.kata.skeleton_path)}")
+    tell(f"watching {display_path(watch.kata.own_path)}")
     while ends or watch.since is not None or sys.stdin.isatty():
         if watch.wait(ends, LOOK_S) and not os.read(ends[0], 4096):
             ends = []
@@ -250,11 +250,11 @@ class _Screen:
         self._turn_to([f"{old.name} -> {kata.name}, {whose}", "", *difference(old, kata, mine=mine)])
 
     def _ask(self) -> None:
-        name = self.watch.kata.skeleton_path.name
+        name = self.watch.kata.own_path.name
         self.question = f"Write the skeleton of {name} again? Your file is kept as a .bak. y: yes, any other key: no"
 
     def _reset(self) -> None:
-        kept = skeleton.reset(self.watch.kata)
+        kept = reset(self.watch.kata)
         self.note = f"skeleton written{f'; your file is kept as {kept.name}' if kept is not None else ''}"
 
     # -- drawing
@@ -262,7 +262,7 @@ class _Screen:
     def lines(self, columns: int, rows: int) -> list[Line]:
         """All of the screen, from top to bottom."""
         watch = self.watch
-        place = f"{watch.kata.name}  {watch.kata.level}, {watch.kata.role}  {display_path(watch.kata.skeleton_path)}"
+        place = f"{watch.kata.name}  {watch.kata.level}, {watch.kata.role}  {display_path(watch.kata.own_path)}"
         head: list[Line] = [
             (place[:columns], "bold"),
             *((text, style) for text, style in self._status(columns)),

@@ -20,6 +20,7 @@ from grader.content.yaml_fields import Field, Value, close_to, one_of, record, r
 from grader.fault import Fault
 
 FILE = "difficulty.yaml"
+WORK = "work"  # the folder of the learner's files
 LEVELS = ("easy", "medium", "hard", "hard+", "hard++")
 ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100")
 ROLES = ("core", "drill")
@@ -82,6 +83,16 @@ class Kata:
     @property
     def skeleton_path(self) -> Path:
         return self.root / "exercises" / self.family / f"{self.name}.cu"
+
+    @property
+    def work_path(self) -> Path:
+        """Where `kata start` puts the learner's file; git ignores that folder."""
+        return self.root / WORK / self.family / f"{self.name}.cu"
+
+    @property
+    def own_path(self) -> Path:
+        """The learner's file: in WORK once the kata was started there, else the skeleton."""
+        return self.work_path if os.path.lexists(self.work_path) else self.skeleton_path
 
     @property
     def solution_path(self) -> Path:
@@ -387,10 +398,10 @@ def _cycle(start: str, entries: Mapping[str, _Entry], done: set[str]) -> list[st
 
 
 def _matches(kata: Kata, pattern: str) -> bool:
-    names = (kata.name, f"exercises/{kata.family}/{kata.name}.cu", f"solutions/{kata.family}/{kata.name}.cu")
+    names = (kata.name, *(f"{folder}/{kata.family}/{kata.name}.cu" for folder in ("exercises", WORK, "solutions")))
     return any(character in pattern for character in "*?") and any(fnmatch.fnmatchcase(name, pattern) for name in names)
 
 
 def _stands_at(kata: Kata, place: str) -> bool:
-    files = (kata.skeleton_path, kata.solution_path, kata.spec_path, kata.lesson_path)
+    files = (kata.skeleton_path, kata.work_path, kata.solution_path, kata.spec_path, kata.lesson_path)
     return any(Path(place) in (file, *file.parents) for file in (path.relative_to(kata.root) for path in files))

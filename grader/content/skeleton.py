@@ -187,7 +187,7 @@ def _may_be_begun(kata: Kata) -> bool:
 
 def reset_hint(kata: Kata, source: Path) -> str:
     """How to fix a malformed file, if it is the kata's own: a reset writes no other file."""
-    own = os.path.abspath(source) == str(kata.skeleton_path)
+    own = os.path.abspath(source) in (str(kata.skeleton_path), str(kata.work_path))
     return f"`kata reset {kata.name}` writes the skeleton again" if own else ""
 
 

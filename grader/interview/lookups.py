@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from grader.content.catalog import Kata
 from grader.interview import session
 
-FORBIDDEN = ("hint",)  # with or without --anyway
+FORBIDDEN = ("hint", "start")  # with or without --anyway
 ANYWAY = ("solution", "diff", "sass", "ptx")  # shown with --anyway
 
 

@@ -1,4 +1,4 @@
-"""Grade, hint shown, solution looked at -> Event, kept in one small database of the learner's; and back.
+"""Grade, hint, solution looked at, start, track -> Event, kept in one small database of the learner's; and back.
 
 Keeping progress never fails a grade: what cannot be kept is one line of warning. It is one database for every clone
 of the repository; each event carries the clone's path, and a clone sees only its own. Every event is one transaction
@@ -19,7 +19,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime, timezone
 from functools import cached_property
 from itertools import count
@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from grader.compile.toolchain import find_gpu
 from grader.content.catalog import Kata
+from grader.content.start import SKELETON, STARTS
 from grader.fault import Fault
 from grader.storage.salvage import readable_rows
 from grader.verdict import Grade, Kind, Measurement, format_sizes
@@ -36,7 +37,7 @@ if TYPE_CHECKING:  # 6 ms to import: only where something is kept or read
     from sqlite3 import Connection
 
 FILE = "progress.db"
-GRADE, HINT, SOLUTION = "grade", "hint", "solution"
+GRADE, HINT, SOLUTION, START, TRACK = "grade", "hint", "solution", "start", "track"
 FORMAT = "kata_progress"  # the key of an export's first line; its value is the schema's version
 BUSY_S = 5.0  # how long to wait while another process writes
 
@@ -55,6 +56,7 @@ MIGRATIONS: list[tuple[str, ...]] = [
         *("ALTER TABLE event ADD COLUMN flops REAL", "ALTER TABLE event ADD COLUMN peak_bytes_s REAL"),
         "ALTER TABLE event ADD COLUMN peak_flops_s REAL",
     ),
+    ("ALTER TABLE event ADD COLUMN start TEXT",),
 ]
 
 _T = TypeVar("_T")
@@ -70,7 +72,9 @@ class Event:
 
     Of a grade: the verdict that was shown, the graded file's SHA-256, and of a measured speed the lowest ratio to a
     graded baseline with its 95 % interval, and of that measurement the GPU's name, the shape in words, and what a
-    Measurement says of work, time and peaks. A hint has its strength, from 1.
+    Measurement says of work, time and peaks. A hint has its strength, from 1. A start and a grade have what the file
+    was started from, one of STARTS; of a grade from before there were several, None: the skeleton. A track that was
+    chosen has its name in ``summary``, and no kata.
     """
 
     id: str
@@ -94,6 +98,7 @@ class Event:
     flops: float | None = None
     peak_bytes_s: float | None = None
     peak_flops_s: float | None = None
+    start: str | None = None
 
     @property
     def passed(self) -> bool:
@@ -132,6 +137,21 @@ class History:
         """The first grade that passed. A passed kata stays passed, also if its file changes."""
         return next((event for event in self.grades(kata) if event.passed), None)
 
+    def started_from(self, kata: str) -> str:
+        """What the learner's file of a kata was started from last."""
+        starts = [event.start for event in self._by_kata.get(kata, ()) if event.what == START and event.start]
+        return starts[-1] if starts else SKELETON
+
+    def passed_from(self, kata: str) -> tuple[str, ...]:
+        """The starts from which the kata was passed, the least work first."""
+        found = {event.start or SKELETON for event in self.grades(kata) if event.passed}
+        return tuple(start for start in STARTS if start in found)
+
+    @cached_property
+    def track(self) -> str | None:
+        """The name of the track that was chosen last."""
+        return next((event.summary for event in reversed(self.events) if event.what == TRACK), None)
+
     def hints(self, kata: str) -> list[int]:
         """The strengths of the hints that were shown, each once."""
         return sorted({event.strength or 0 for event in self._by_kata.get(kata, ()) if event.what == HINT})
@@ -165,8 +185,9 @@ def _import_sqlite() -> None:
 def keep_grade(graded: Grade) -> str | None:
     """Keep a grade of the learner's own file; any other is left alone. Returns a line of warning, or None."""
     verdict, kata = graded.verdict, graded.kata
-    graded_path, own_path = map(os.path.realpath, (graded.source.path, kata.skeleton_path))  # links to themselves, too
-    if graded_path != own_path or verdict.kind is Kind.NOT_STARTED or verdict.lacks_library:
+    real = os.path.realpath  # of links to themselves, too
+    own = [real(path) for path in (kata.skeleton_path, kata.work_path)]
+    if real(graded.source.path) not in own or verdict.kind is Kind.NOT_STARTED or verdict.lacks_library:
         return None
     measured = min((item for item in verdict.measurements if item.graded), key=lambda item: item.ratio, default=None)
     return _keep(
@@ -177,6 +198,7 @@ def keep_grade(graded: Grade) -> str | None:
         summary=verdict.summary,
         seconds=round(graded.time_s, 3),
         digest=graded.source.digest or None,
+        start=None if real(graded.source.path) == own[1] else SKELETON,
         **(_speed_of(measured) if measured else {}),
     )
 
@@ -192,17 +214,40 @@ def keep_hint(kata: Kata, strength: int) -> str | None:
     return _keep(kata, HINT, strength=strength)
 
 
+def keep_start(kata: Kata, start: str) -> str | None:
+    """Keep what a kata's file was started from, one of STARTS. Returns a line of warning, or None."""
+    return _keep(kata, START, start=start)
+
+
+def keep_track(root: Path, name: str) -> str | None:
+    """Keep which track was chosen. Returns a line of warning, or None."""
+    return _keep_event(root, "", TRACK, summary=name)
+
+
 def keep_solution(kata: Kata) -> str | None:
     """Keep that a solution was looked at. Returns a line of warning, or None."""
     return _keep(kata, SOLUTION)
 
 
 def _keep(kata: Kata, what: str, **known: Any) -> str | None:
-    event = Event(id=os.urandom(8).hex(), time=_now(), kata=kata.name, what=what, **known)
+    return _keep_event(kata.root, kata.name, what, **known)
+
+
+def _keep_event(root: Path, kata: str, what: str, **known: Any) -> str | None:
+    event = Event(id=os.urandom(8).hex(), time=_now(), kata=kata, what=what, **known)
     try:
-        return _use(lambda db: _insert(db, clone_of(kata.root), [event]))[1]
+        return _use(lambda db: _insert(db, clone_of(root), [_with_start(db, clone_of(root), event)]))[1]
     except ProgressError as error:
         return f"this was not kept as progress: {error}"
+
+
+def _with_start(db: Connection, clone: str, event: Event) -> Event:
+    """A grade of a file in the folder of the learner's work, with what that file was started from last."""
+    if event.what != GRADE or event.start is not None:
+        return event
+    query = "SELECT start FROM event WHERE clone = ? AND kata = ? AND what = ? ORDER BY time DESC, rowid DESC LIMIT 1"
+    row = db.execute(query, (clone, event.kata, START)).fetchone()
+    return replace(event, start=row[0] if row else SKELETON)
 
 
 def _now() -> str:
@@ -288,8 +333,10 @@ def _problem(found: Any) -> str | None:
         kind = (int, float) if name in _NUMBERS else int if name == "strength" else str
         if not isinstance(value, kind) or isinstance(value, bool) or value in (math.inf, -math.inf) or value != value:
             return f"{name} cannot be {value!r}"
-    if found["what"] not in (GRADE, HINT, SOLUTION):
+    if found["what"] not in (GRADE, HINT, SOLUTION, START, TRACK):
         return f"what cannot be {found['what']!r}"
+    if found.get("start", SKELETON) not in STARTS:
+        return f"start cannot be {found['start']!r}"
     try:
         datetime.fromisoformat(found["time"]).astimezone().astimezone(timezone.utc)
     except (ValueError, OverflowError):  # no time, or one that no calendar of another place has

@@ -9,6 +9,7 @@ from typing import Any
 from grader.content import skeleton
 from grader.content.catalog import ROLES, Catalog, Kata
 from grader.content.source_file import digest_of
+from grader.content.start import SKELETON, is_untouched
 from grader.learner.progress import Event, History
 
 NOT_STARTED, WRITTEN, FAILED, PASSED = WORDS = ("not started", "written", "failed", "passed")
@@ -26,6 +27,8 @@ class State:
     last: Event | None  # the last grade
     hints: tuple[int, ...]  # the strengths that were shown
     solution_seen: Event | None
+    start: str  # what the learner's file was started from: one of STARTS
+    passed_from: tuple[str, ...]  # the starts that it was passed from
 
     def record(self) -> dict[str, Any]:
         """What `--json` gives of a kata."""
@@ -40,7 +43,9 @@ class State:
             "last_grade": self.last and self.last.time,
             "hints": self.hints,
             "solution_seen": self.solution_seen and self.solution_seen.time,
-            "file": str(kata.skeleton_path),
+            "start": self.start,
+            "passed_from": self.passed_from,
+            "file": str(kata.own_path),
             "lesson": str(kata.lesson_path),
         }
 
@@ -53,7 +58,9 @@ def states(catalog: Catalog, progress: History) -> Mapping[str, State]:
 def state_of(kata: Kata, progress: History) -> State:
     """How far the learner is with one kata. Raises SkeletonError if its solution is malformed."""
     last = next(reversed(progress.grades(kata.name)), None)
-    word, text = _words(kata, progress.passed(kata.name), last)
+    passed_from = progress.passed_from(kata.name)
+    start = progress.started_from(kata.name) if kata.own_path == kata.work_path else SKELETON
+    word, text = _words(kata, progress, last, start)
     return State(
         kata,
         word,
@@ -63,23 +70,28 @@ def state_of(kata: Kata, progress: History) -> State:
         last=last,
         hints=tuple(progress.hints(kata.name)),
         solution_seen=progress.solution_seen(kata.name),
+        start=start,
+        passed_from=passed_from,
     )
 
 
-def _words(kata: Kata, passed: Event | None, last: Event | None) -> tuple[str, str]:
+def _words(kata: Kata, progress: History, last: Event | None, start: str) -> tuple[str, str]:
     """The word for a state, and the words. A pass stands, even where the file was reset to solve it again."""
+    passed = progress.passed(kata.name)
     if passed and last:
+        hardest = progress.passed_from(kata.name)[-1]
+        how = "" if hardest == SKELETON else f" from a {hardest}"
         since = "" if last.passed else f"; last grade: {last.verdict}, {last.date}"
-        return PASSED, f"passed, {passed.date}{since}"
+        return PASSED, f"passed{how}, {passed.date}{since}"
     try:
-        text = skeleton.read(kata.skeleton_path)
+        text = skeleton.read(kata.own_path)
     except OSError as error:
-        back = skeleton.reset_hint(kata, kata.skeleton_path)
+        back = skeleton.reset_hint(kata, kata.own_path)
         return WRITTEN, f"{WRITTEN}; the file cannot be read ({error.strerror}): {back}"
-    if skeleton.is_pristine(text, skeleton.skeleton_of(kata)):
-        return NOT_STARTED, NOT_STARTED
+    if is_untouched(kata, text):
+        return NOT_STARTED, NOT_STARTED if start == SKELETON else f"{NOT_STARTED}: a {start} file"
     if last:
-        edited = "" if last.digest == digest_of(kata.skeleton_path) else "; edited since"
+        edited = "" if last.digest == digest_of(kata.own_path) else "; edited since"
         return FAILED, f"failed: {last.verdict}, {last.date}{edited}"
     empty = [str(todo.number) for todo in skeleton.todos(text) if todo.empty]
     return WRITTEN, f"{WRITTEN}; TODO {', '.join(empty)} open" if empty else WRITTEN

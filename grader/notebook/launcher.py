@@ -19,7 +19,7 @@ import torch
 
 from grader.compile.build import Build, CompileFailure, Request, Target, build
 from grader.compile.toolchain import find_gpu, find_toolchain
-from grader.content import skeleton
+from grader.content import start
 from grader.content.catalog import Kata, find_root, load_catalog
 from grader.content.source_file import digest_of, source_of
 from grader.content.spec import Spec, Tensor, load_spec
@@ -75,7 +75,7 @@ def load(name: str, *, file: str | Path | None = None, solution: bool = False, d
     if device not in (None, "cpu", "cuda"):
         raise KataError(f"device must be 'cpu' or 'cuda', it is {device!r}")
     (kata,) = katas
-    own = kata.solution_path if solution else kata.skeleton_path
+    own = kata.solution_path if solution else kata.own_path
     launcher = Launcher(kata, Path(file) if file is not None else own)
     launcher.compile(device or ("cpu" if find_gpu() is None else "cuda"))
     return launcher
@@ -306,7 +306,7 @@ class Launcher:
             raise KataError(f"{name}: {display_path(self.source)} cannot be read ({problem})")
         if self.edited:
             raise KataError(f"{name}: {display_path(self.source)} was edited since it was loaded; call reload()")
-        if skeleton.is_pristine(self._read.text, skeleton.skeleton_of(self.kata)):
+        if start.is_untouched(self.kata, self._read.text):
             raise KataError(
                 f"{name}: not started: fill in the TODOs of {display_path(self.source)}, then load it again"
             )

@@ -41,7 +41,7 @@ def register(root: Path | None = None, *, solutions: bool = False) -> None:
     """
     for kata in load_catalog(root or find_root()).katas.values():
         defined = kata.name in _LAUNCHERS
-        _LAUNCHERS[kata.name] = Launcher(kata, kata.solution_path if solutions else kata.skeleton_path)
+        _LAUNCHERS[kata.name] = Launcher(kata, kata.solution_path if solutions else kata.own_path)
         if not defined:
             _define(kata.name, schema(kata, _LAUNCHERS[kata.name].spec))
 

@@ -104,7 +104,7 @@ def page_of(catalog: Catalog, states: Mapping[str, State], known: History, count
 def _passed_last(catalog: Catalog, known: History) -> list[Grade]:
     """The kata passed last, counted; none where its file has changed since, or where this machine cannot count."""
     last = next((event for event in reversed(known.events) if event.passed and event.kata in catalog.katas), None)
-    if last is None or last.digest != digest_of(catalog.katas[last.kata].skeleton_path):
+    if last is None or last.digest != digest_of(catalog.katas[last.kata].own_path):
         return []
     try:
         return [_counted(catalog.katas[last.kata], solutions=False)]
@@ -115,5 +115,5 @@ def _passed_last(catalog: Catalog, known: History) -> list[Grade]:
 
 def _counted(kata: Kata, solutions: bool) -> Grade:
     print(f"drawing {kata.name}: one grade on the simulator", file=sys.stderr, flush=True)
-    source = kata.solution_path if solutions else kata.skeleton_path
+    source = kata.solution_path if solutions else kata.own_path
     return grade(kata, Options(device="sim", counters=True), source=source, tell=tell)

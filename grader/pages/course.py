@@ -42,7 +42,7 @@ def _next(upcoming: State | None, catalog: Catalog) -> Markup:
     if upcoming is None:
         return paragraph("No kata that is open is left to pass.")
     kata = upcoming.kata
-    place = kata.skeleton_path.relative_to(catalog.root)
+    place = kata.own_path.relative_to(catalog.root)
     return paragraph(
         "Next: ", tag("a", kata.name, href=f"#kata-{kata.name}"), f", {kata.level}, in ", tag("code", str(place))
     )

@@ -36,9 +36,9 @@ class Watch:
     since: float | None = None  # when the running grade was asked for
 
     def __post_init__(self) -> None:
-        self._by_path = {kata.skeleton_path: kata for kata in self.catalog.katas.values()}
-        watched = self._by_path if self.follows else [self.kata.skeleton_path]
-        self._saves = Saves(watched, self.kata.skeleton_path)
+        every = self.catalog.katas.values() if self.follows else [self.kata]
+        self._by_path = {path: kata for kata in every for path in (kata.skeleton_path, kata.work_path)}
+        self._saves = Saves(self._by_path, self.kata.own_path)
         self._service: Service | None = None
         self._asked: int | None = None  # the last question's number
         self._asked_digest = ""
@@ -84,8 +84,10 @@ class Watch:
     def saved(self) -> Saved | None:
         """A file that was saved: it is being graded now, unless its content is already."""
         saved = self._saves.look()
-        if saved is None or (self.since is not None and saved == Saved(self.kata.skeleton_path, self._asked_digest)):
+        if saved is None or (self.since is not None and saved == Saved(self.kata.own_path, self._asked_digest)):
             return None
+        if saved.path not in (self._saves.current, self._by_path[saved.path].own_path):
+            return None  # a skeleton in exercises/, of a kata whose work is elsewhere
         if not saved.digest:
             self.fault = f"{display_path(saved.path)} is gone; save it again, or `kata reset` writes the skeleton"
             return saved
@@ -96,7 +98,9 @@ class Watch:
         """Go to a kata and grade its file."""
         if kata.name != self.kata.name:
             self.kata, self.last = kata, None
-            self._saves.add(kata.skeleton_path)
+        if self._saves.current != kata.own_path:
+            self._by_path |= {kata.skeleton_path: kata, kata.work_path: kata}
+            self._saves.add(kata.own_path)
         self.ask(self._saves.digest if digest is None else digest)
 
     def _note(self, answer: Answer) -> None:

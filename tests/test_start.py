@@ -1,0 +1,315 @@
+"""A kata's three files to start from, the folder of a learner's work, and what an update of the clone leaves in it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from facts import has
+from test_faces import ROOT, make_clone, pytest_run, run
+
+from grader.compile.build import CompileFailure, Request, Target, build_all
+from grader.compile.toolchain import find_toolchain
+from grader.content import skeleton, start
+from grader.content.catalog import Catalog, Kata, load_catalog
+from grader.content.rung import code_of
+from grader.content.source_file import source_of
+from grader.content.spec import Accumulated, load_spec
+from grader.learner import progress
+
+CATALOG = load_catalog(ROOT)
+KATAS = tuple(CATALOG.katas.values())
+SOLVED = KATAS[:20]
+
+
+@pytest.fixture(autouse=True)
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KATA_DATA", str(tmp_path / "data"))
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_clone(tmp_path_factory.mktemp("pristine"))
+
+
+@pytest.fixture
+def clone(pristine: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(pristine, tmp_path / "clone"))
+
+
+@pytest.fixture(scope="module")
+def texts() -> dict[tuple[str, str], str]:
+    """All sketches and blanks."""
+    return {(kata.name, each): start.text_of(kata, each) for kata in KATAS for each in (start.SKETCH, start.BLANK)}
+
+
+# -- the texts ---------------------------------------------------------------------------------------------------------
+
+
+def test_every_start_is_untouched_and_every_solution_is_not(texts: dict[tuple[str, str], str]) -> None:
+    for kata in KATAS:
+        for each in (start.SKETCH, start.BLANK):
+            assert start.is_untouched(kata, texts[kata.name, each]), (kata.name, each)
+        assert start.is_untouched(kata, skeleton.skeleton_of(kata)), kata.name
+        assert not start.is_untouched(kata, kata.solution_path.read_text()), kata.name
+
+
+def test_one_line_of_code_makes_a_start_a_learners_file() -> None:
+    kata = CATALOG.katas["relu_f32"]
+    for each in start.STARTS:
+        text = start.text_of(kata, each)
+        assert not start.is_untouched(kata, text.replace("// END TODO(1)", "int mine = 0;\n// END TODO(1)")), each
+        assert start.is_untouched(kata, text.replace("\n", "  \n")), each
+    assert not start.is_untouched(kata, ""), "an empty file is one that somebody emptied"
+
+
+def launcher_of(text: str) -> str:
+    found = re.search(r"KATA_EXPORT([^{]*)\{", text)
+    assert found is not None
+    return "".join(re.sub(r"//.*", "", found[1]).split())
+
+
+def test_a_blank_has_the_launcher_of_the_solution_and_no_code(texts: dict[tuple[str, str], str]) -> None:
+    for kata in KATAS:
+        blank = texts[kata.name, start.BLANK]
+        assert launcher_of(blank) == launcher_of(kata.solution_path.read_text()), kata.name
+        assert all(line.startswith(("#include", "KATA_EXPORT", "    ", "}")) for line in code_of(blank)), kata.name
+        assert "Technique" not in blank and "New  " not in blank and "Bound  " not in blank, kata.name
+
+
+def test_a_blank_says_what_a_verdict_asks(texts: dict[tuple[str, str], str]) -> None:
+    """Sizes and their multiples, alignment, the type of sums, same bits, given numbers, the speed, the libraries."""
+    for kata in KATAS:
+        spec, blank = load_spec(kata), " ".join(texts[kata.name, start.BLANK].replace("//", " ").split())
+        asked = [*(f"{name} is a multiple of {step}" for name, step in kata.multiples.items()), "aligned", "Repeats"]
+        asked += [f"{each.name} = " for each in spec.parameters]
+        asked += [f"sums may round as in {kata.acc or kata.elem}"] * isinstance(spec.tolerance, Accumulated)
+        asked += ["same bits"] * spec.repeatable + list(kata.libraries) + [kind.name for kind in spec.values]
+        if kata.speed is not None and kata.level != "easy":
+            asked += [f"{each.percent:g} % on {arch}" for arch, each in kata.speed.percent.items()]
+        assert [words for words in asked if words not in blank] == [], kata.name
+
+
+@pytest.mark.parametrize(
+    ("name", "facts"),
+    [
+        ("relu_f32", ("nan where x[i] is nan", "special (nan, inf, -0)")),
+        ("safe_softmax_f32", ("nothing but -inf gives nan",)),
+        ("masked_softmax_f16", ("row of zeros where torch has nan", "scale = 0.125")),
+        ("nms_f32", ("equal scores the lower index", "iou_threshold = 0.5")),
+        ("block_all_reduce_f32x4_last_block_f32", ("same bits",)),
+        ("histogram_i32", ("exactly right",)),
+        ("rms_norm_f16_f16", ("sums may round as in f16",)),
+    ],
+)
+def test_a_blank_says_what_is_special_in_its_family(texts: dict[tuple[str, str], str], name: str, facts: str) -> None:
+    blank = " ".join(texts[name, start.BLANK].replace("//", " ").split())
+    assert [fact for fact in facts if fact not in blank] == []
+
+
+def test_a_sketch_has_no_answer_and_every_signature(texts: dict[tuple[str, str], str]) -> None:
+    for kata in KATAS:
+        solution, sketch = kata.solution_path.read_text(), texts[kata.name, start.SKETCH]
+        given = {line.strip() for line in skeleton.skeleton_of(kata).split("\n")}
+        lines, answers = solution.split("\n"), skeleton.answer_lines(solution)
+        secret = {lines[number - 1].strip() for number in answers if lines[number - 1].startswith("    ")} - given
+        leaked = secret & {line.strip() for line in sketch.split("\n")}
+        assert not leaked, kata.name
+        kernels = re.findall(r"^__global__", solution, re.MULTILINE)
+        assert re.findall(r"^__global__", sketch, re.MULTILINE) == kernels, kata.name
+        assert launcher_of(sketch) == launcher_of(solution), kata.name
+        constants = re.findall(r"^constexpr .*;", solution, re.MULTILINE)
+        assert [line for line in constants if line not in sketch] == [], kata.name
+
+
+def test_no_start_has_a_wide_line(texts: dict[tuple[str, str], str]) -> None:
+    wide = {key for key, text in texts.items() if any(len(line) > 120 for line in text.split("\n"))}
+    assert wide == set()
+
+
+def test_the_todos_of_a_start_are_numbered_and_empty(texts: dict[tuple[str, str], str]) -> None:
+    for key, text in texts.items():
+        found = skeleton.todos(text)
+        assert [todo.number for todo in found] == list(range(1, len(found) + 1)) and found, key
+
+
+def requests(texts: dict[tuple[str, str], str], each: str, folder: Path) -> Iterator[Request]:
+    """Every sketch; of blanks one for each set of headers and types, since nothing else in them can fail."""
+    seen = set()
+    for kata in KATAS:
+        spec = load_spec(kata)
+        types = frozenset(re.findall(r"\b(?!const\b|int\b)\w+(?=\*? \w+[,)])", spec.signature(kata)))
+        if kata.libraries or (each == start.BLANK and (key := (spec.headers(kata), types)) in seen):
+            continue
+        if each == start.BLANK:
+            seen.add(key)
+        place = folder / f"{kata.name}.cu"
+        place.write_text(texts[kata.name, each])
+        yield Request(kata, spec, source_of(place), Target("sim", "sm_90a"), together=True)
+
+
+@pytest.mark.parametrize("each", [start.SKETCH, start.BLANK])
+def test_every_sketch_and_blank_compiles(texts: dict[tuple[str, str], str], each: str, tmp_path: Path) -> None:
+    wanted = list(requests(texts, each, tmp_path))
+    assert len(wanted) > (300 if each == start.SKETCH else 10)
+    built = build_all(wanted, find_toolchain(), jobs=2, tell=None)
+    failed = [(one.kata.name, done.message) for one, done in zip(wanted, built, strict=True) if _failed(done)]
+    assert failed == []
+
+
+def _failed(done: object) -> bool:
+    return isinstance(done, CompileFailure)
+
+
+# -- a learner's file --------------------------------------------------------------------------------------------------
+
+
+def kata_in(clone: Path, name: str) -> Kata:
+    return load_catalog(clone).katas[name]
+
+
+def start_of(clone: Path, name: str, *options: str) -> tuple[int, str]:
+    done = run(clone, "-m", "grader", "start", name, *options)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_started_kata_is_graded_in_the_folder_of_work_by_every_face(clone: Path) -> None:
+    kata = kata_in(clone, "relu_f32")
+    code, said = start_of(clone, "relu_f32", "--blank")
+    assert code == 0 and has(said, "work/relu/relu_f32.cu", "blank", "kata grade relu_f32")
+    assert kata.own_path == kata.work_path and kata.work_path.read_text() == start.blank_of(kata)
+    assert has(run(clone, "-m", "grader", "grade", "relu_f32").stdout, "not started")
+    kata.work_path.write_text(kata.solution_path.read_text())
+    for arguments in (("-m", "grader", "grade"), ("-m", "pytest", "-q", "exercises/relu/relu_f32.cu")):
+        named = ("relu_f32",) if "grade" in arguments else ()
+        assert run(clone, *arguments, *named, "--device", "sim").returncode == 0
+    assert pytest_run(clone, "work", "--device", "sim", "-q").returncode == 0
+    grades = progress.load(clone).grades("relu_f32")
+    assert [grade.start for grade in grades] == ["blank"] * 3 and all(grade.passed for grade in grades)
+    assert skeleton.is_pristine(kata.skeleton_path.read_text(), skeleton.skeleton_of(kata))
+    assert has(run(clone, "-m", "grader", "list", "relu_f32").stdout, "passed from a blank")
+    record = json.loads(run(clone, "-m", "grader", "show", "relu_f32", "--json").stdout)
+    assert record["start"] == "blank" and record["passed_from"] == ["blank"] and record["file"] == str(kata.work_path)
+
+
+def test_a_begun_file_is_kept(clone: Path) -> None:
+    kata = kata_in(clone, "relu_f32")
+    assert start_of(clone, "relu_f32")[0] == 0
+    assert start_of(clone, "relu_f32", "--sketch")[0] == 0  # what was untouched is replaced
+    kata.work_path.write_text("mine")
+    code, said = start_of(clone, "relu_f32", "--blank")
+    assert code == 1 and has(said, "begun", "--again") and kata.work_path.read_text() == "mine"
+    assert start_of(clone, "relu_f32", "--blank", "--again")[0] == 0
+    assert [path.read_text() for path in kata.work_path.parent.glob("*.bak")] == ["mine"]
+    assert kata.work_path.read_text() == start.blank_of(kata)
+    kata.work_path.write_text("again")
+    done = run(clone, "-m", "grader", "reset", "relu_f32")
+    assert done.returncode == 0 and kata.work_path.read_text() == skeleton.skeleton_of(kata)
+    assert sorted(path.read_text() for path in kata.work_path.parent.glob("*.bak")) == ["again", "mine"]
+
+
+def test_what_was_edited_in_exercises_is_moved_when_the_kata_is_started(clone: Path) -> None:
+    kata = kata_in(clone, "relu_f32")
+    kata.skeleton_path.write_text("mine")
+    code, said = start_of(clone, "relu_f32", "--blank")
+    assert code == 1 and has(said, "work/relu/relu_f32.cu", "begun") and kata.work_path.read_text() == "mine"
+    assert kata.skeleton_path.read_text() == skeleton.skeleton_of(kata)
+
+
+def test_starts_are_kept_in_an_export(clone: Path, tmp_path: Path) -> None:
+    start_of(clone, "relu_f32", "--sketch")
+    exported = tmp_path / "p.jsonl"
+    assert run(clone, "-m", "grader", "progress", "--export", str(exported)).returncode == 0
+    assert run(clone, "-m", "grader", "progress", "--import", str(exported)).returncode == 0
+    assert progress.load(clone).started_from("relu_f32") == "sketch"
+    exported.write_text(exported.read_text().replace('"sketch"', '"outline"'))
+    done = run(clone, "-m", "grader", "progress", "--import", str(exported))
+    assert done.returncode == 2 and has(done.stderr, "start", "outline")
+
+
+# -- an update ---------------------------------------------------------------------------------------------------------
+
+
+def git(place: Path, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    names = ("-c", "user.name=learner", "-c", "user.email=learner@example.com", "-c", "commit.gpgsign=false")
+    return subprocess.run(["git", *names, *arguments], cwd=place, check=check, capture_output=True, text=True)
+
+
+@pytest.fixture
+def upstream(clone: Path) -> Path:
+    """A repository whose last commit changes half of the skeletons that the learner has edited."""
+    (clone / ".gitignore").write_text((ROOT / ".gitignore").read_text())
+    git(clone, "init", "-q", "-b", "main")
+    git(clone, "add", "-A")
+    git(clone, "commit", "-q", "-m", "as it was")
+    return clone
+
+
+def learner_of(upstream: Path, tmp_path: Path) -> Catalog:
+    """A clone of the old commit with 20 katas solved in exercises/; upstream goes on meanwhile."""
+    git(tmp_path, "clone", "-q", str(upstream), "learner")
+    catalog = load_catalog(tmp_path / "learner")
+    for kata in SOLVED:
+        mine = catalog.katas[kata.name]
+        mine.skeleton_path.write_text(mine.solution_path.read_text())
+    for kata in SOLVED[::2]:
+        for path in (upstream / part / kata.family / f"{kata.name}.cu" for part in ("exercises", "solutions")):
+            path.write_text(f"// Edited since.\n{path.read_text()}")
+    git(upstream, "commit", "-q", "-a", "-m", "texts")
+    return catalog
+
+
+def assert_all_are_there(catalog: Catalog) -> None:
+    for kata in SOLVED:
+        mine = catalog.katas[kata.name]
+        assert mine.own_path == mine.work_path and mine.work_path.read_bytes() == kata.solution_path.read_bytes()
+    assert git(catalog.root, "status", "--porcelain").stdout == ""
+    assert not list((catalog.root / "work").rglob("*.bak"))
+
+
+def test_update_then_pull_loses_none_of_twenty_katas(upstream: Path, tmp_path: Path) -> None:
+    catalog = learner_of(upstream, tmp_path)
+    assert git(catalog.root, "pull", "-q", "--ff-only", check=False).returncode != 0  # git refuses: the edits would go
+    moved = json.loads(run(catalog.root, "-m", "grader", "update", "--json").stdout)
+    assert set(moved) == {kata.name for kata in SOLVED}
+    git(catalog.root, "pull", "-q", "--ff-only")
+    assert_all_are_there(catalog)
+    name = SOLVED[2].name
+    assert pytest_run(catalog.root, f"exercises/{SOLVED[2].family}/{name}.cu", "--device", "sim").returncode == 0
+    assert run(catalog.root, "-m", "grader", "update").returncode == 0
+    assert_all_are_there(catalog)
+
+
+@pytest.mark.parametrize("way", ["stash", "commit"])
+def test_work_is_taken_from_a_stash_or_a_commit(upstream: Path, tmp_path: Path, way: str) -> None:
+    """For clones that cannot pull because they have edits, and no `kata update` before they pull."""
+    catalog = learner_of(upstream, tmp_path)
+    if way == "stash":
+        git(catalog.root, "stash", "-q")
+        commit = "stash@{0}"
+    else:
+        git(catalog.root, "checkout", "-q", "-b", "mine")
+        git(catalog.root, "commit", "-q", "-a", "-m", "my work")
+        git(catalog.root, "checkout", "-q", "main")
+        commit = "mine"
+    git(catalog.root, "pull", "-q", "--ff-only")
+    done = run(catalog.root, "-m", "grader", "update", "--from", commit)
+    assert done.returncode == 0 and has(done.stdout, "20 files", SOLVED[0].name)
+    assert_all_are_there(catalog)
+    wrong = run(catalog.root, "-m", "grader", "update", "--from", "nothing")
+    assert wrong.returncode == 2 and has(wrong.stderr, "git stash list")
+
+
+def test_a_second_file_of_a_kata_is_kept_beside_the_first(clone: Path) -> None:
+    kata = kata_in(clone, "relu_f32")
+    kata.work_path.parent.mkdir(parents=True)
+    kata.work_path.write_text("first")
+    kata.skeleton_path.write_text("second")
+    done = run(clone, "-m", "grader", "update")
+    assert done.returncode == 0 and kata.work_path.read_text() == "first"
+    assert [path.read_text() for path in kata.work_path.parent.glob("*.bak")] == ["second"]
