@@ -447,3 +447,21 @@ def test_a_mutant_is_listed_printed_compared_and_written_as_an_entry(tmp_path: P
 def test_what_is_no_mutant_is_refused(arguments: list[str], problem: str) -> None:
     done = run(ROOT, "-m", "grader", "dev", "mutant", *arguments)
     assert done.returncode == 2 and done.stdout == "" and re.search(problem, done.stderr), done.stderr
+
+
+def test_bytecode_of_the_tests_goes_to_the_cache_where_it_may_not_stand_beside_its_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A module that a test imports is compiled once, and no __pycache__ appears beside it."""
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "helper.py").write_text("")
+    (tmp_path / "tests" / "test_of_it.py").write_text(
+        "import sys\nsys.path.insert(0, 'tests')\nimport helper\n\ndef test(): assert not sys.dont_write_bytecode\n"
+    )
+    monkeypatch.setattr(checks, "compile_all", lambda *_: None)
+    monkeypatch.setenv("KATA_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.delenv("PYTHONPYCACHEPREFIX", raising=False)
+    assert checks.check_tests(tmp_path) == []
+    places = [path.parent for path in tmp_path.rglob("helper.*.pyc")]
+    assert len(places) == 1 and tmp_path / "cache" in places[0].parents

@@ -17,6 +17,9 @@ from pathlib import Path
 
 from grader.system.processes import kill_tree
 
+# nvcc's frontend cudafe++ touches 180 MB: in small pages, that is 40 % of its time. Output is the same. Where glibc or
+# the kernel has no such pages, nothing changes.
+LARGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 OUT_OF_TIME = 128 + signal.SIGXCPU
 
 
@@ -72,7 +75,7 @@ def run(
     (stage / "build.ninja").write_text(_file(steps, limits))
     command = [_ninja(), "-C", str(stage), "-k", "0", "-j", str(parallel)]
     # The compilers' temporary files, too, are then gone with the stage, also those of one that was killed.
-    environment = {**os.environ, "NINJA_STATUS": "[%f/%t] ", "TERM": "dumb", "TMPDIR": str(stage)}
+    environment = {**LARGE_PAGES, **os.environ, "NINJA_STATUS": "[%f/%t] ", "TERM": "dumb", "TMPDIR": str(stage)}
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, start_new_session=True
     )

@@ -24,6 +24,7 @@ from grader.maintain import coverage, helpers, mutation, rooms, tables, voice, w
 from grader.maintain.changes import KATA_TESTS, Touched
 from grader.maintain.kata_builds import compile_all
 from grader.maintain.style import check_style
+from grader.storage.cache import cache_folder
 
 MOST_PROCESSES = 8  # that the tests are spread over: each has torch in its memory
 
@@ -134,8 +135,17 @@ def check_tests(root: Path, touched: Touched | None = None) -> list[str]:
     if processes > 1:
         command += ["-n", str(processes)]
     threads = str(max(1, cores // processes))  # torch's, in each process: more would wait for each other
-    done = subprocess.run(command, cwd=root, env={**os.environ, "OMP_NUM_THREADS": threads})
+    done = subprocess.run(command, cwd=root, env={**_keeps_bytecode(), "OMP_NUM_THREADS": threads})
     return ["pytest tests failed; see above."] if done.returncode else []
+
+
+def _keeps_bytecode() -> dict[str, str]:
+    """The environment of the tests. They start Python thousands of times: where Python may not write the bytecode of
+    modules beside them (PYTHONDONTWRITEBYTECODE), each start would compile numpy, pytest and the grader again."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    if len(environment) < len(os.environ):
+        environment.setdefault("PYTHONPYCACHEPREFIX", str(cache_folder() / "bytecode"))
+    return environment
 
 
 def run(name: str, root: Path, touched: Touched | None = None) -> list[str]:
