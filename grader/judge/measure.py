@@ -44,8 +44,8 @@ NOISE_PAIRS = NOISE_CHECKS[0]
 SLACK = 0.99  # of the threshold is enough for a pass: the interval's own width must not decide
 FLOOR_POINTS = 10  # a single shape may be so many percent below the threshold
 QUIET, STEADY = 0.02, 0.05  # the noise check's median off 1, its interval's width
-# Power limits a card's clock in every run of large products. That voids a run where the clock changes by more than CLOCK
-# and the ratio, from the first third of the pairs to the last, by more than SHIFT.
+# Power limits a card's clock in every run of large products. That voids a run where the clock changes by more than
+# CLOCK and the ratio, from the first third of the pairs to the last, by more than SHIFT.
 CLOCK, SHIFT = 0.10, 0.03
 
 # Answers larger than this are judged by samples: so many runs of rows, each in a band of its own.
