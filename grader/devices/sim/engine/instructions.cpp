@@ -14,6 +14,7 @@ void Parser::instruction() {
         if (in.guard < 0) reject(tokens_.last(), "a declared predicate register");
     }
     in.opcode = tokens_.word("an instruction");
+    in.is_inline = tokens_.last().is_inline;
     if (in.opcode[0] == '.' || in.opcode[0] == '%') reject(tokens_.last(), "an instruction");
     while (!tokens_.is(";")) {
         in.operands.push_back(operand());

@@ -1,5 +1,7 @@
 #include "lexer.h"
 
+#include <algorithm>
+
 namespace sim {
 
 namespace {
@@ -20,6 +22,7 @@ struct Cursor {
     std::string_view text;
     size_t at = 0;
     u32 line = 1;
+    bool is_inline = false;
 
     char peek(size_t ahead = 0) const { return at + ahead < text.size() ? text[at + ahead] : '\0'; }
 
@@ -28,13 +31,21 @@ struct Cursor {
             if (peek() == '\n') {
                 ++line;
             } else if (peek() == '/' && peek(1) == '/') {
-                while (at + 1 < text.size() && text[at + 1] != '\n') ++at;
+                skip_remark();
             } else if (peek() == '/' && peek(1) == '*') {
                 skip_comment();
             } else if (peek() != ' ' && peek() != '\t' && peek() != '\r') {
                 return;
             }
         }
+    }
+
+    void skip_remark() {
+        const size_t end = std::min(text.find('\n', at), text.size());
+        const std::string_view remark = text.substr(at, end - at);
+        if (remark == "// begin inline asm") is_inline = true;
+        if (remark == "// end inline asm") is_inline = false;
+        at = end - 1;
     }
 
     void skip_comment() {
@@ -50,7 +61,7 @@ struct Cursor {
         if (directive) ++at;
         while ((continues_word(peek()) && !(directive && peek() == '.')) || (peek() == ':' && peek(1) == ':'))
             at += peek() == ':' ? 2 : 1;
-        return {TokenKind::word, text.substr(start, at - start), line};
+        return {TokenKind::word, text.substr(start, at - start), line, is_inline};
     }
 
     // Decimal, octal, hexadecimal, binary, 0f and 0d bit patterns, decimal

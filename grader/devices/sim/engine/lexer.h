@@ -16,8 +16,9 @@ enum class TokenKind : u8 { word, number, text, symbol, end };
 
 struct Token {
     TokenKind kind;
-    std::string_view text;  // without quotes for TokenKind::text
-    u32 line;               // of the PTX, from 1
+    std::string_view text;   // without quotes for TokenKind::text
+    u32 line;                // of the PTX, from 1
+    bool is_inline = false;  // from an asm statement: nvcc's remarks say where one begins and ends
 };
 
 // The PTX cannot be read; the message names its line and token.

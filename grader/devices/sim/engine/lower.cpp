@@ -227,7 +227,8 @@ void lower_load(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry
     d.address(out, in.operands[1], in, count * entry.operation.signature.shape[0].bytes);
     for (u8 i = 0; i < count; ++i)
         out.operand[i] = d.destination(element(in.operands[0], i), entry.operation.signature.shape[i]);
-    out.option = in.opcode.find(".nc") != std::string_view::npos;
+    // nvcc moves such an asm statement (__ldg of a half is one) above its check, but no load of its own.
+    out.option = in.is_inline && in.opcode.find(".nc") != std::string_view::npos;
     d.emit(out);
 }
 

@@ -1,9 +1,9 @@
 // poison: values that no lane may use
 //
-// The compiler may move a load above the check that guards it (ld.global.nc reads what no one writes, so nothing
-// forbids it), and a lane may shuffle from one that takes no part and throw the result away. What such an instruction
-// gives is a finding once something depends on it: a store, an address, a branch. Until then it follows moves and
-// arithmetic from register to register.
+// The compiler may move a load of inline assembly above the check that guards it (ld.global.nc reads what no one
+// writes, so nothing forbids it; __ldg of a half is one), and a lane may shuffle from one that takes no part and throw
+// the result away. What such an instruction gives is a finding once something depends on it: a store, an address, a
+// branch. Until then it follows moves and arithmetic from register to register.
 #pragma once
 #include <vector>
 

@@ -52,7 +52,7 @@ struct Instruction {
     bool guard_negated = false;
     Flow flow = Flow::next;
     u8 option = 0;                            // a modifier that the handler reads; of a load: it may be moved
-                                              // above its check (ld.global.nc)
+                                              // above its check (ld.global.nc in an asm statement)
     bool strong = false;                      // volatile, relaxed, acquire, release: not a data race
                                               // with its like
     bool parts = false;                       // a strong load or store: lanes need not do it in step

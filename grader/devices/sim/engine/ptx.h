@@ -45,8 +45,9 @@ struct Instruction {
     std::string_view opcode;
     s32 guard = -1;  // predicate register
     bool guard_negated = false;
-    u32 location = 0;  // Module::locations
-    u32 line = 0;      // of the PTX
+    u32 location = 0;        // Module::locations
+    u32 line = 0;            // of the PTX
+    bool is_inline = false;  // from an asm statement
     std::vector<Operand> operands;
 };
 
