@@ -27,7 +27,7 @@ from grader.judge.comparison import Comparison, compare
 from grader.judge.coverage import joined
 from grader.sandbox.parent import Sandbox
 from grader.storage.whole_file import write_whole
-from grader.verdict import CaseCounters, Kind, Mismatch, Verdict, format_sizes
+from grader.verdict import CaseCounters, Coverage, Kind, Mismatch, Verdict, format_sizes
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -155,7 +155,7 @@ def check(
             printed=sandbox.printed,
             left_out=_left_out(search),
             remark=next((verdict.remark for verdict in search.tried.values() if verdict.remark), ""),
-            coverage=joined([*search.covered, *search.coverage()]) if budget.small_cards else None,
+            coverage=_coverage(search) if budget.small_cards else None,
         )
     if not budget.smallest:
         return replace(search.tried[failed], cases=len(search.tried))
@@ -201,6 +201,11 @@ def _remember(shape: CaseKey, last_failure: Path | None) -> None:
 
 def _first_failing_named(search: _Search) -> CaseKey | None:
     return next((shape for shape in _on_cards(search) if not search.verdict(shape).passed), None)
+
+
+def _coverage(search: _Search) -> Coverage:
+    text = search.sandbox.program.source.read_text(encoding="utf-8", errors="replace")
+    return joined([*search.covered, *search.coverage()], text)
 
 
 def _on_cards(search: _Search) -> Iterator[CaseKey]:
