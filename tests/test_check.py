@@ -34,7 +34,7 @@ from grader.content.spec import (
     normal,
 )
 from grader.devices import Call, Finding, Outcome
-from grader.devices.counters import CallCounters, Writer
+from grader.devices.counters import CallCounters, Launched, Writer
 from grader.judge import case as case_module
 from grader.judge import comparison as comparison_module
 from grader.judge.case import Case, CaseKey
@@ -559,7 +559,8 @@ def test_a_launcher_that_launches_nothing_is_told_so(launches: int, written: boo
     def bug(call: Call, outcome: Outcome, sizes: dict[str, Any]) -> Outcome:
         fill = 1 if written else DTYPES["f32"].poison
         outputs = {name: bytes([fill]) * len(data) for name, data in outcome.outputs.items()}
-        return replace(outcome, outputs=outputs, counters=CallCounters(launches, 0, 0))
+        launched = (Launched("add_kernel", (1, 1, 1), (32, 1, 1), 0),) * launches
+        return replace(outcome, outputs=outputs, counters=CallCounters(launches, 0, 0), launched=launched)
 
     verdict = run(FakeSandbox(add, bug))
     assert verdict.kind is Kind.WRONG_ANSWER and verdict.sizes == {"n": 1}

@@ -25,8 +25,46 @@ def test_a_line_is_reached_where_any_kernel_or_process_comes_to_it() -> None:
     first = KernelCoverage("k<1>", True, ((3, 1), (4, 0), (5, 0)), ((3, 1),))
     again = KernelCoverage("k<1>", False, ((3, 0), (4, 1), (5, 0)), ((3, 2), (4, 0)))
     other = KernelCoverage("k<2>", False, ((3, 0), (6, 0)), ((6, 0),))
-    found = joined([first, again, other])
+    found = joined([first, again, other], "")
     assert found == Coverage(unlaunched=("k<2>",), unreached=(5, 6), once=(4,))
+
+
+STATEMENTS = """\
+__global__ void k(const float* x, float* y, int n) {
+    const int row = threadIdx.x / 8;
+    const int col = threadIdx.x % 8;  // a remark
+    y[row] = x[col];
+    if (n > 5) y[0] = 1;
+    y[1] = 2;
+    for (int i = 0; i < n; ++i)
+        y[i] = 3;
+    y[2] = 4;
+    if (n > 7) {
+        y[3] = 5;
+        return;
+    }
+    y[4] = 6;
+    y[5] = x[0] +
+           x[1];
+    y[6] = 7;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("reached", "others"),
+    [
+        ({4}, {2, 3}),  # in a row, from the last to the first
+        ({2, 5, 7}, {3, 4}),  # not what an if or a for stands on the line of, or between
+        ({6, 9}, set()),  # nor what stands behind them
+        ({10, 11}, set()),  # after a return nothing need run
+        ({15, 16}, set()),  # nor do lines of one statement
+    ],
+)
+def test_statements_in_a_row_run_together(reached: set[int], others: set[int]) -> None:
+    lines = tuple((line, int(line in reached)) for line in range(2, 18))
+    found = joined([KernelCoverage("k", True, lines, ())], STATEMENTS)
+    assert set(range(2, 18)) - set(found.unreached) == reached | others
 
 
 # What stands there runs for n that the grader does not try, and the loop goes round for no other.

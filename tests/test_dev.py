@@ -418,10 +418,7 @@ def test_a_mutant_is_listed_printed_compared_and_written_as_an_entry(tmp_path: P
         "-    return x < 0.0f ? 0.0f : x;",
         "+    return fmaxf(x, 0.0f);",
     ]
-    assert (
-        mutant("relu_f32").splitlines()[1]
-        == "relu_f32/nan-becomes-0: fmaxf gives the number where the other side is nan"
-    )
+    assert re.fullmatch(r"relu_f32/nan-becomes-0: .*\bfmaxf\b.*\bnan\b.*", mutant("relu_f32").splitlines()[1])
     assert set(mutant("relu_f32").splitlines()) < set(mutant().splitlines())
     edited = tmp_path / "edited.cu"
     edited.write_text(changed)

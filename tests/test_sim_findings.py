@@ -58,6 +58,7 @@ PLANTED: dict[str, tuple[str, list[str], int | None]] = {
     "vector_past": ("out of bounds", ["writes", "y[256..259]", "16 bytes", "3", "past the end of y"], 256),
     "null_pointer": ("out of bounds", ["writes", "4 bytes", "0x0", "null pointer"], None),
     "inlined": ("out of bounds", ["reads", "x[257]", "past the end"], 257),
+    "value_not_used": ("out of bounds", ["reads", "x[257]", "past the end"], 257),
     "misaligned_global": ("misaligned", ["reads", "16 bytes", "x[1]"], 1),
     "misaligned_shared": ("misaligned", ["reads", "8 bytes", "tile["], None),
     "shared_past": ("out of bounds", ["writes", "tile[32]", "past the end of tile", "32 elements"], None),

@@ -297,6 +297,7 @@ SPEC = Spec(
         shape(3, 1, 511, 64),
         shape(3, 1, 513, 64),
         shape(1, 1, 1030, 64),
+        shape(1, 1, 4300, 128),  # more chunks than a block has groups
         shape(1, 2113, 1, 64),  # more heads than all chunks that are kept
         shape(3, 2, 400, 128),  # the last one gets every kind of values
     ),

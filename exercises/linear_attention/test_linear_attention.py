@@ -144,7 +144,7 @@ SPEC = Spec(
         shape(2, 1, 100),
         shape(1, 1, 161),
         shape(1, 1, 257),
-        shape(1, 1, 400),
+        shape(1, 1, 580),
         shape(1, 2, 300),
         shape(1, 1, 130),
     ),

@@ -306,7 +306,7 @@ SPEC = Spec(
         shape(37, 33),
         shape(40, 16),
         shape(9, 100),
-        shape(200, 5),
+        shape(1030, 5),
         shape(3, 255),
         shape(6, 256),
         shape(2, 511),

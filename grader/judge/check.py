@@ -29,7 +29,7 @@ from grader.judge.diagnosis import diagnose
 from grader.judge.lab import Lab, beside, in_order
 from grader.sandbox.parent import Sandbox
 from grader.storage.whole_file import write_whole
-from grader.verdict import CaseCounters, Kind, Mismatch, Verdict, format_sizes
+from grader.verdict import CaseCounters, Coverage, Kind, Mismatch, Verdict, format_sizes
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -175,7 +175,7 @@ def _passed(search: _Search) -> Verdict:
         printed=search.sandbox.printed,
         left_out=_left_out(search),
         remark=next((verdict.remark for verdict in search.tried.values() if verdict.remark), ""),
-        coverage=joined([*search.covered, *search.coverage()]) if search.budget.small_cards else None,
+        coverage=_coverage(search) if search.budget.small_cards else None,
     )
 
 
@@ -212,6 +212,11 @@ def _remember(shape: CaseKey, last_failure: Path | None) -> None:
 
 def _first_failing_named(search: _Search) -> CaseKey | None:
     return next((shape for shape in _on_cards(search) if not search.verdict(shape).passed), None)
+
+
+def _coverage(search: _Search) -> Coverage:
+    text = search.sandbox.program.source.read_text(encoding="utf-8", errors="replace")
+    return joined([*search.covered, *search.coverage()], text)
 
 
 def _on_cards(search: _Search) -> Iterator[CaseKey]:

@@ -232,7 +232,8 @@ def _unreached(grade: Grade, verdict: Verdict) -> Iterable[str]:
         return
     own = own_lines(grade.source.text, skeleton_of(grade.kata))
     if found := [number for number in verdict.coverage.unreached if number in own]:
-        yield _row("unreached", f"no case reached {_lines(found)}: the grade says nothing about them")
+        which = "it" if len(found) == 1 else "them"
+        yield _row("unreached", f"no case reached {_lines(found)}: the grade says nothing about {which}")
 
 
 def _narrow(grade: Grade, verdict: Verdict) -> Iterable[str]:

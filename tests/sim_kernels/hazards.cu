@@ -50,6 +50,16 @@ __global__ void inlined_kernel(const float* x, float* y, int n) {
 }
 LAUNCHER(inlined, 1, 32, 0)
 
+// The compiler moves no load of its own, so this one is the kernel's, though nothing is stored of it.
+__global__ void value_not_used_kernel(const float* __restrict__ x, float* __restrict__ y, int n) {
+    int i = threadIdx.x;
+    float value = 0;
+    if (i <= n) value = x[i];  // value_not_used
+    value += __shfl_xor_sync(~0u, value, 0);
+    if (i < n) y[i] = value;
+}
+LAUNCHER(value_not_used, 1, (n + 63) / 32 * 32, 0)
+
 __global__ void misaligned_global_kernel(const float* x, float* y, int n) {
     int i = threadIdx.x;
     float4 v = *reinterpret_cast<const float4*>(x + i);  // misaligned_global
