@@ -346,6 +346,37 @@ def test_what_was_launched_is_kept() -> None:
     assert verdict.launched == launched
 
 
+def of_two_kernels(*, last: str) -> Callable[[Call, Outcome, dict[str, Any]], Outcome]:
+    """A launcher whose second kernel fails from n = 5 on; ``last`` is the kernel that writes y at the end."""
+
+    def bug(call: Call, outcome: Outcome, sizes: dict[str, Any]) -> Outcome:
+        launched = (Launched("first", (1, 1, 1), (32, 1, 1), 0), Launched("second", (1, 1, 1), (32, 1, 1), 0))
+        found = Finding("race", "two threads", kernel="second") if sizes["n"] >= 5 else None
+        by = Writer("first" if found else last, "mine.cu", 17, (0, 0, 0), (0, 0, 0))
+        writers = {f"{name}[{index}]": by for name, index in call.watch}
+        counters = CallCounters(2, 1, 32)
+        return Outcome(outcome.outputs, (found,) if found else (), counters, writers, launched=launched)
+
+    return bug
+
+
+@pytest.mark.parametrize(("last", "said"), [("first", True), ("second", False)])
+def test_what_was_wrong_before_a_finding(last: str, said: bool) -> None:
+    """Where the second kernel writes the output, too, it is not wrong before that: it is not done."""
+
+    def answer(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+        return {"y": f32(inputs["x"].sum().reshape(1) + (7 if sizes["n"] >= 5 else 0))}
+
+    kata = Kata(name="mine", family="mine", level="easy", elem="f32", root=Path("/nowhere"))
+    sandbox = FakeSandbox(answer, of_two_kernels(last=last))
+    verdict = check(kata, of_sum(), sandbox, BUDGET)  # type: ignore[arg-type]
+    assert (verdict.kind, dict(verdict.sizes)) == (Kind.RACE, {"n": 5})
+    if said:
+        assert has(clue(verdict, "first"), "y[0]", "already wrong", "first", "line 17")
+    else:
+        assert verdict.clues == ()
+
+
 def writer(thread: int, *, line: int = 9, block: int = 0) -> Writer:
     return Writer("k", "mine.cu", line, (block, 0, 0), (thread, 0, 0))
 

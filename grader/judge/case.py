@@ -288,7 +288,7 @@ class Case:
         sizes = tuple((size, rows.size if size == name else count) for size, count in self.shape.sizes)
         return Case(self.kata, self.spec, replace(self.shape, sizes=sizes), inputs, rows)
 
-    def call(self, *, nth: int, limits: Limits) -> Call:
+    def call(self, *, nth: int, limits: Limits, watch: tuple[tuple[str, int], ...] = ()) -> Call:
         """The nth call on this case: same contents, other pointers, another order of warps and blocks."""
         buffers = [self._buffer(tensor, "in", nth) for tensor in self.spec.inputs]
         buffers += [self._buffer(tensor, "out", nth) for tensor in self.spec.outputs]
@@ -296,7 +296,7 @@ class Case:
         scalars += [Scalar(item.name, item.ctype, item.value) for item in self.spec.parameters]
         seed = self.shape.seed * 2 + nth
         card = self.shape.card
-        return Call(self.kata.name, tuple(buffers), tuple(scalars), seed=seed, limits=limits, card=card)
+        return Call(self.kata.name, tuple(buffers), tuple(scalars), seed=seed, limits=limits, watch=watch, card=card)
 
     def _buffer(self, tensor: Tensor, role: Role, nth: int) -> Buffer:
         import numpy

@@ -26,6 +26,7 @@ from grader.judge.case import Case, CaseKey, Expected, allowed, largest_within, 
 from grader.judge.comparison import Comparison, compare
 from grader.judge.coverage import joined
 from grader.judge.diagnosis import diagnose
+from grader.judge.earlier import earlier
 from grader.judge.lab import Lab, beside, in_order
 from grader.sandbox.parent import Sandbox
 from grader.storage.whole_file import write_whole
@@ -157,7 +158,7 @@ def check(
     smallest = _shrink(search, _on_full_card(search, failed))
     _remember(smallest, last_failure)
     verdict = search.tried[smallest]
-    if budget.diagnose and verdict.kind is Kind.WRONG_ANSWER:
+    if budget.diagnose:
         verdict = _diagnosed(search, smallest, verdict)
     if budget.watch and verdict.kind is Kind.WRONG_ANSWER:
         verdict = _with_writers(search, replace(smallest, values=verdict.values or smallest.values), verdict)
@@ -438,11 +439,16 @@ def judge(case: Case, outcome: Outcome, answer: Sequence[Expected] | None = None
 
 
 def _diagnosed(search: _Search, shape: CaseKey, verdict: Verdict) -> Verdict:
-    """The verdict with what further calls on shapes and values near the failing one show."""
+    """The verdict with what further calls show: of a wrong answer; of a finding in a later kernel what came before."""
+    finding, kernels = verdict.finding, {item.kernel for item in verdict.launched or ()}
+    if verdict.kind is not Kind.WRONG_ANSWER and (finding is None or finding.kernel is None or len(kernels) < 2):
+        return verdict
     lab = Lab(search.kata, search.spec, search.call, search.budget.limits)
     for key, known in search.tried.items():
         if known.passed or known.kind is Kind.WRONG_ANSWER:
             lab.known[key] = not known.passed
+    if finding is not None:
+        return verdict if _costs_a_process(verdict) else replace(verdict, clues=tuple(earlier(lab, shape, finding)))
     richest, clues = diagnose(lab, shape)
     if richest != shape:
         case = Case(search.kata, search.spec, richest)

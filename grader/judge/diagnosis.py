@@ -52,8 +52,11 @@ def _clues(lab: Lab, one: Judged) -> Iterator[Clue]:
     yield from _outputs(one)
     yield from beside_values(lab, one.case.shape)
     yield from beside_sizes(lab, one.case.shape)
+    named = list(near_miss(lab))
+    yield from named
+    if named:
+        return
     yield from _relation(lab, one)
-    yield from near_miss(lab)
     if sum(each.got.size for each in one.compared) <= MOST_ELEMENTS and not _unwritten(one):
         yield from of_writers(lab, one)
         yield from probe(lab, one)

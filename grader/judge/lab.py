@@ -68,7 +68,7 @@ class Lab:
         if self.calls <= 0 or self.instructions <= 0 or self.findings <= 0:
             return None
         limits = replace(self.limits, instructions=min(self.limits.instructions, self.instructions), seconds=SECONDS)
-        outcome = self.call(replace(case.call(nth=0, limits=limits), watch=tuple(watch)))
+        outcome = self.call(case.call(nth=0, limits=limits, watch=tuple(watch)))
         self.calls -= 1
         self.instructions -= outcome.counters.warp_instructions if outcome.counters else 0
         if outcome.findings:

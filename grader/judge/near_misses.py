@@ -26,8 +26,10 @@ Formula = Callable[..., "ndarray | tuple[ndarray, ...]"]
 
 def near_miss(lab: Lab) -> Iterator[Clue]:
     """What is computed instead, where all cases that were tried say so."""
-    wrong = [one for one in lab.judged.values() if one.wrong]
-    right = [one for one in lab.judged.values() if not one.wrong]
+    # Those with most elements tell formulas apart.
+    by_size = sorted(lab.judged.values(), key=lambda one: -sum(found.wrong.size for found in one.compared))
+    wrong = [one for one in by_size if one.wrong]
+    right = [one for one in by_size if not one.wrong]
     cases = [*wrong[: CASES * 2 // 3], *right[: CASES // 3]]
     fitting: list[tuple[str, list[ndarray]]] = []
     for words, formula in lab.spec.near_misses.items():
