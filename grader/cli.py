@@ -22,6 +22,7 @@ MODULES = {
     "commands.start": ("start", "update"),
     "commands.kata": ("show", "hint", "solution", "diff", "reset"),
     "commands.grade": ("grade", "bench"),
+    "commands.trial": ("try",),
     "commands.watch": ("watch",),
     "commands.code": ("sass", "ptx"),
     "interview.command": ("interview",),

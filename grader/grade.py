@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from grader.compile.build import Build, CompileFailure, Request, Target, Tell, build_all
 from grader.compile.offsets import narrow_lines
@@ -21,12 +22,12 @@ from grader.compile.toolchain import Gpu, find_gpu, find_toolchain
 from grader.content import skeleton, start
 from grader.content.catalog import Kata
 from grader.content.source_file import Source, source_of
-from grader.content.spec import load_spec
+from grader.content.spec import Spec, load_spec
 from grader.devices import Outcome
 from grader.devices.sim import engine_library
 from grader.fault import Fault
 from grader.judge.case import Case, CaseKey, largest_within
-from grader.judge.check import Explain, SearchBudget, budget_for, check, count
+from grader.judge.check import Explain, SearchBudget, budget_for, check, count, from_finding
 from grader.judge.measure import measure
 from grader.judge.measure import prepare as prepare_measure
 from grader.sandbox.parent import Program, Sandbox, expect_torch, prestart_torch
@@ -34,6 +35,9 @@ from grader.storage import cache
 from grader.storage.lock import gpu_turn
 from grader.system.stages import recorded, stage
 from grader.verdict import Grade, Kind, Verdict
+
+if TYPE_CHECKING:
+    from numpy import ndarray
 
 SIM_ARCH = "sm_90a"
 SIM_ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_90a")  # engine/limits.cpp has a card for each
@@ -113,6 +117,28 @@ def bench(kata: Kata, options: Options, *, source: Path, tell: Tell | None = Non
     with recorded() as seconds:
         verdict = unbuildable(kata, read) or _on_device(request, options, tell, timed, alone=True, checks=False)
     return Grade(kata, read, (replace(verdict, device=str(target)),), sum(seconds.values()), seconds)
+
+
+def called_once(
+    kata: Kata, spec: Spec, source: Source, options: Options, tell: Tell | None = None
+) -> Verdict | dict[str, ndarray]:
+    """All tensors of one call on the simulator, by name, as float64 or int64; a verdict if there is no answer.
+
+    Raises a Fault as grade does.
+    """
+    _need("numpy", "hypothesis")
+    target = Target("sim", options.sim_arch)
+    engine, toolchain = _engine((target,), tell), find_toolchain()
+    built = build_all([Request(kata, spec, source, target)], toolchain, jobs=options.jobs, tell=None)[0]
+    if isinstance(built, CompileFailure):
+        return does_not_compile(built)
+    case = Case(kata, spec, CaseKey.of(spec, spec.named_sizes[0], spec.values[0].name, options.seed))
+    with Sandbox(target.device) as sandbox:
+        sandbox.load(_program(built, engine, options))
+        outcome = sandbox.call(case.call(nth=0, limits=budget_for(target.device).limits))
+    if outcome.findings:
+        return replace(from_finding(case, outcome.findings[0]), device=str(target))
+    return case.tensors(outcome.outputs)
 
 
 def prepare(

@@ -27,11 +27,12 @@ def copy(tmp_path: Path) -> Path:
     for part in ("exercises", "solutions", "grader"):
         shutil.copytree(ROOT / part, tmp_path / part, ignore=ignore)
     shutil.copy(ROOT / "difficulty.yaml", tmp_path)
+    shutil.copy(ROOT / "tracks.yaml", tmp_path)
     shutil.copy(ROOT / ".clang-format", tmp_path)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     shutil.copy(ROOT / "README.md", tmp_path)
     (tmp_path / "docs").mkdir()
-    for name in ("voice.md", "voice.yaml"):
+    for name in ("voice.md", "voice.yaml", "swizzle.md"):
         shutil.copy(ROOT / "docs" / name, tmp_path / "docs")
     return tmp_path
 

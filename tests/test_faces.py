@@ -27,7 +27,7 @@ from grader.grade import SIM_ARCH_HELP, SIM_ARCHITECTURES, unreadable
 from grader.verdict import Kind, Verdict
 
 ROOT = Path(__file__).resolve().parent.parent
-PARTS = ("exercises", "solutions", "difficulty.yaml", "conftest.py", "pyproject.toml")
+PARTS = ("exercises", "solutions", "difficulty.yaml", "tracks.yaml", "conftest.py", "pyproject.toml")
 PASSES = "elementwise_f32"
 
 
@@ -187,9 +187,17 @@ def test_the_two_faces_show_the_same_verdict(clone: Path) -> None:
     assert len(explanation.splitlines()) < 25
 
 
+def start_place(clone: Path, name: str) -> Path:
+    """Where `kata start` puts a kata's file; its folder is there afterwards."""
+    place = load_catalog(clone).katas[name].work_path
+    place.parent.mkdir(parents=True)
+    return place
+
+
 def test_the_readme_shows_what_a_learner_gets(clone: Path) -> None:
     skeleton = load_catalog(clone).katas["scale_f32"].skeleton_path.read_text().splitlines()
     path = solve(clone, "scale_f32", ("if (i < n) y", "y"))
+    path = Path(shutil.copy(path, start_place(clone, "scale_f32")))
     own = [line for line in path.read_text().splitlines() if line in skeleton or not line.strip().startswith("//")]
     path.write_text("\n".join(own) + "\n")  # without the comments of the answers
     said = run(clone, "-m", "grader", "grade", "scale_f32", "--device", "sim").stdout.rstrip()

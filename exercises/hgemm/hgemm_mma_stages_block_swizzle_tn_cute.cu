@@ -115,19 +115,22 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_stages_block_swizzle_tn_cut
     };
     for (int stage = 0; stage < STAGES - 1; ++stage) load_stage(stage, stage);
 
-    // TODO(2): C_rmem is the tile's product. Make fragments for all steps of a tile, and ldmatrix copies into them.
-    //   Each step fetches the fragments of the next step and multiplies its own. Once per tile, wait for the next tile
-    //   and for all warps, and start to refill the stage that no warp reads any more (~34 lines)
+    // TODO(2): Make this thread's fragments of A and B for all steps of a tile, and ldmatrix copies into them: fetch
+    //   copies the fragments of one step from one stage. (~13 lines)
     // END TODO(2)
+    // TODO(3): C_rmem becomes the tile's product. Each step fetches the fragments of the next step and multiplies its
+    //   own. Once per tile, wait for the next tile and for all warps, and start to refill the stage that no warp reads
+    //   any more. (~20 lines)
+    // END TODO(3)
 
     // C overwrites the stages: no copy may land there later, and no warp may still read them.
     cp_async_wait<0>();
     __syncthreads();
-    // TODO(3): registers -> shared: the tile of C, as halves (~6 lines)
-    // END TODO(3)
-    __syncthreads();  // a thread stores what others wrote
-    // TODO(4): store each 16 bytes of the tile that lie inside C, and no others (~8 lines)
+    // TODO(4): registers -> shared: the tile of C, as halves (~6 lines)
     // END TODO(4)
+    __syncthreads();  // a thread stores what others wrote
+    // TODO(5): store each 16 bytes of the tile that lie inside C, and no others (~8 lines)
+    // END TODO(5)
 }
 
 KATA_EXPORT void hgemm_mma_stages_block_swizzle_tn_cute(

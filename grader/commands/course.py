@@ -9,9 +9,13 @@ from dataclasses import asdict
 
 from grader.content import rung, skeleton
 from grader.content.catalog import LEVELS, ROLES, Catalog, CatalogError, Kata
+from grader.content.start import BLANK, SKETCH
+from grader.content.tracks import COLLECTION, track_of
+from grader.learner import progress
 from grader.learner.progress import GRADE, Event
-from grader.learner.state import FAILED, PASSED, WORDS, WRITTEN, State, next_ones
-from grader.output.console import NAMES, Commands, examples, open_states, say_json
+from grader.learner.state import FAILED, NOT_STARTED, PASSED, WORDS, WRITTEN, State, next_ones
+from grader.learner.way import Way, in_order, way_of
+from grader.output.console import NAMES, Commands, examples, open_states, say_json, warn
 from grader.output.terminal import line_width, painted, plain
 from grader.output.verdict_text import display_path
 
@@ -53,11 +57,14 @@ def _add_next(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "next",
         help="say which kata to solve next",
-        description="Name the next kata that is open and not passed, core katas before drills, with its file and its "
-        "lesson. Exit code 0: found, 1: no such kata, 2: the command is at fault.",
-        epilog=examples("kata next", "kata next softmax", "kata next easy --json"),
+        description="Name the next kata with its file and its lesson: of your track, the first that is not done; of "
+        "the whole collection, the first that is open and not passed, core katas before drills. --track chooses a "
+        "track, and later `kata next`, `status` and `report` follow it. Exit code 0: found, 1: no such kata, 2: the "
+        "command is at fault.",
+        epilog=examples("kata next", "kata next --track interview", "kata next softmax", "kata next easy --json"),
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=NAMES)
+    parser.add_argument("--track", metavar="TRACK", help=f"follow this one from now on; {COLLECTION}: all katas")
     parser.add_argument("--json", action="store_true", help="as a JSON object, or null if no kata matches")
     parser.set_defaults(command=_next)
 
@@ -70,6 +77,7 @@ def _add_status(commands: Commands[argparse.ArgumentParser]) -> None:
         "if progress cannot be read.",
         epilog=examples("kata status", "kata status --json"),
     )
+    parser.add_argument("--track", metavar="TRACK", help="how far you are on this one (default: the one you chose)")
     parser.add_argument("--json", action="store_true", help="as a JSON object")
     parser.set_defaults(command=_status)
 
@@ -181,8 +189,16 @@ def _row(state: State) -> dict[str, str]:
 
 
 def _next(options: argparse.Namespace) -> int:
-    catalog, _, states = open_states()
-    chosen = [states[kata.name] for kata in catalog.select(options.names)]
+    catalog, known, states = open_states()
+    if options.track is not None:
+        if options.names:
+            raise CatalogError("--track chooses among all katas; leave out the names.")
+        track_of(catalog, options.track)
+        warn(progress.keep_track(catalog.root, options.track))
+    if not options.names and (way := way_of(catalog, states, known, options.track)) is not None:
+        return _next_on(way, as_json=options.json)
+    every = in_order(catalog, states)
+    chosen = [states[kata.name] for kata in catalog.select(options.names)] if options.names else every
     opened = next_ones(chosen)
     if options.json:
         say_json(opened[0].record() if opened else None)
@@ -193,13 +209,38 @@ def _next(options: argparse.Namespace) -> int:
     return 0 if opened else 1
 
 
-def _print_next(state: State) -> None:
+def _next_on(way: Way, *, as_json: bool) -> int:
+    """Name the next kata of a track, or say what one can do at its end."""
+    step, track = way.next, way.track
+    if as_json:
+        facts = {"track": way.record(), "blank": step.blank, "read": step.read} if step is not None else {}
+        say_json({**way.states[step.kata.name].record(), **facts} if step is not None else None)
+    elif step is None:
+        print(f"You have finished the track {track.name}. You can now:")
+        for line in track.afterwards:
+            print(f"  {line}")
+    else:
+        _print_next(way.states[step.kata.name], blank=step.blank)
+        for link in step.read:
+            print(f"  read    {display_path(way.states[step.kata.name].kata.root / link)}")
+        if left_out := [name for name in step.kata.requires if name not in track.by_name]:
+            print(f"  advice  the track leaves out {', '.join(left_out)}")
+        print(f"  track   {track.name}, step {track.katas.index(step.kata) + 1} of {len(track.steps)}")
+    return 0 if step is not None else 1
+
+
+def _print_next(state: State, *, blank: bool = False) -> None:
     kata = state.kata
     print(rung.header(kata).partition("\n")[0])
     print(f"  kata    {kata.name} ({kata.level}, {kata.role})")
     print(f"  state   {state.text}")
     print(f"  lesson  {display_path(kata.lesson_path)}")
     print(f"  file    {display_path(kata.own_path)}")
+    if blank:
+        again = " --again" if state.word != NOT_STARTED else ""
+        print(f"  start   kata start {kata.name} --blank{again}    a milestone: write the whole kernel")
+    elif kata.own_path != kata.work_path:
+        print(f"  start   kata start {kata.name}    also --sketch, --blank")
     print(f"  grade   kata grade {kata.name}")
 
 
@@ -215,6 +256,7 @@ def why_none(chosen: Iterable[State], states: Mapping[str, State]) -> str:
 
 def _status(options: argparse.Namespace) -> int:
     catalog, known, states = open_states()
+    way = way_of(catalog, states, known, options.track)
     every = list(states.values())
     levels = {level: [state for state in every if state.kata.level == level] for level in LEVELS}
     families = {family: [states[kata.name] for kata in katas] for family, katas in catalog.by_family.items()}
@@ -223,15 +265,29 @@ def _status(options: argparse.Namespace) -> int:
         say_json(
             {
                 **_count(every),
+                "from": {start: sum(start in state.passed_from for state in every) for start in (SKETCH, BLANK)},
+                "track": way and way.record(),
                 "levels": {name: _count(part) for name, part in levels.items()},
                 "families": {name: _count(part) for name, part in families.items()},
                 "last_grades": [asdict(event) for event in last],
             }
         )
         return 0
-    for line in _status_lines(every, levels, families, last):
+    for line in [*_way_lines(way), *_status_lines(every, levels, families, last)]:
         print(plain(line))
     return 0
+
+
+def _way_lines(way: Way | None) -> Iterator[str]:
+    if way is None:
+        return
+    passed, due = way.milestones
+    yield f"track {way.track.name}: {way.done} of {len(way.track.steps)} done"
+    yield f"  about {way.track.hours} hours in all, an estimate"
+    yield f"  milestones, from a blank file: {passed} of {due}"
+    if way.next is not None:
+        yield f"  next: {way.next.kata.name}{' from a blank file' if way.next.blank else ''}"
+    yield ""
 
 
 def _count(part: Sequence[State]) -> dict[str, int]:
@@ -246,6 +302,9 @@ def _status_lines(
 ) -> Iterator[str]:
     width = max(map(len, (*levels, *families)))
     yield _bar("all", every, width)
+    starts = [(start, sum(start in state.passed_from for state in every)) for start in (SKETCH, BLANK)]
+    if any(count for _, count in starts):
+        yield "passed from a " + ", from a ".join(f"{start}: {count}" for start, count in starts)
     for parts in (levels, families):
         yield ""
         yield from (_bar(name, part, width) for name, part in parts.items() if part)

@@ -21,7 +21,8 @@ from grader.content.hints import COUNT, load_hints
 from grader.fault import Fault
 from grader.grade import Options
 from grader.learner import progress
-from grader.learner.state import PASSED, State, next_ones
+from grader.learner.state import PASSED, State
+from grader.learner.way import candidates, upcoming
 from grader.output.console import (
     Commands,
     add_sim_arch,
@@ -71,11 +72,11 @@ def add(commands: Commands[argparse.ArgumentParser]) -> None:
 
 
 def _watch(options: argparse.Namespace) -> int:
-    catalog, _, states = open_states()
+    catalog, known, states = open_states()
     if options.name is not None:
         kata = one_kata(catalog, options.name, "`kata watch`")
-    elif opened := next_ones(states.values()):
-        kata = opened[0].kata
+    elif (first := upcoming(catalog, states, known)) is not None:
+        kata = first.kata
     else:
         print(f"{why_none(states.values(), states)} `kata watch KATA` watches any.", file=sys.stderr)
         return 1
@@ -191,8 +192,8 @@ class _Screen:
 
     def _following(self) -> tuple[State | None, Mapping[str, State]]:
         """The kata that is next, or the one after it where that is the one that is watched."""
-        _, _, states = open_states()
-        opened = next_ones(states.values())
+        catalog, known, states = open_states()
+        opened = candidates(catalog, states, known)
         names = [state.kata.name for state in opened]
         if self.watch.kata.name in names:
             opened = opened[names.index(self.watch.kata.name) + 1 :] + opened[: names.index(self.watch.kata.name)]

@@ -17,7 +17,7 @@ from grader.content.formulas import side_by_side
 from grader.content.spec import Accumulated, Exact, InputKind, Rng, Sizes, Spec, Tensor
 from grader.devices import Buffer, Call, Card, Contents, Limits, Poison, Role, Scalar
 from grader.devices.contents import negated, number_of, replaced, rotation
-from grader.judge.encoding import decode, encode, has_negative
+from grader.judge.encoding import decode, encode, has_negative, stored
 from grader.judge.recent import Recent
 from grader.system.stages import stage
 from grader.verdict import format_sizes
@@ -297,6 +297,14 @@ class Case:
         seed = self.shape.seed * 2 + nth
         card = self.shape.card
         return Call(self.kata.name, tuple(buffers), tuple(scalars), seed=seed, limits=limits, watch=watch, card=card)
+
+    def tensors(self, outputs: Mapping[str, Contents]) -> dict[str, ndarray]:
+        """All tensors of a call by name, in float64 or int64."""
+        found = self._wide()
+        for tensor in self.spec.outputs:
+            dtype = self.spec.dtype(tensor, self.kata)
+            found[tensor.name] = decode(stored(outputs[tensor.name], dtype), dtype).reshape(tensor.extent(self.sizes))
+        return found
 
     def _buffer(self, tensor: Tensor, role: Role, nth: int) -> Buffer:
         import numpy

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from grader.content import rung, skeleton
+from grader.content import rung, skeleton, tracks
 from grader.content.catalog import CatalogError, Kata, load_catalog
 from grader.content.hints import load_hints
 from grader.content.questions import load_questions
@@ -20,7 +20,7 @@ from grader.content.skeleton import SkeletonError
 from grader.content.spec import Spec, SpecError, load_spec
 from grader.fault import Fault
 from grader.judge.case import allowed
-from grader.maintain import coverage, helpers, mutation, rooms, tables, voice, wrong_kernel
+from grader.maintain import coverage, helpers, levels, mutation, rooms, tables, voice, wrong_kernel
 from grader.maintain.changes import KATA_TESTS, Touched
 from grader.maintain.kata_builds import compile_all
 from grader.maintain.style import check_style
@@ -31,7 +31,8 @@ MOST_PROCESSES = 8  # that the tests are spread over: each has torch in its memo
 
 def check_catalogue(root: Path) -> list[str]:
     """difficulty.yaml is whole, every kata has a spec that loads and its hints, every family a lesson and questions for
-    an interview; a header names the rung before its kata as difficulty.yaml does."""
+    an interview; a header names the rung before its kata as difficulty.yaml does; a level fits its answer; a track
+    teaches what its katas need."""
     problems: list[str] = []
     try:
         catalog = load_catalog(root)
@@ -41,6 +42,7 @@ def check_catalogue(root: Path) -> list[str]:
             family = [other.name for other in catalog.by_family[kata.family]]
             load_hints(kata, family)
             load_questions(kata, family)
+        problems += [*levels.problems(catalog), *tracks.problems(catalog)]
     except (CatalogError, SpecError) as error:
         return [str(error)]
     return problems + [

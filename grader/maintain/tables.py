@@ -1,8 +1,8 @@
 """Data -> the tables in README.md, docs/voice.md, solutions/SPEED.md and SUPPORT.md that follow from it. The prose
 around them is written by hand.
 
-A table stands between two comments, the first of which has its name. README.md's come from the catalogue, support.json
-and the docstrings of grader/; SPEED.md's from solutions/speeds.json; SUPPORT.md's from support.json;
+A table stands between two comments, the first of which has its name. README.md's come from the catalogue, the tracks,
+support.json and the docstrings of grader/; SPEED.md's from solutions/speeds.json; SUPPORT.md's from support.json;
 voice.md's from docs/voice.yaml.
 """
 
@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from grader.content.catalog import LEVELS, Catalog, Kata
+from grader.content.tracks import load_tracks
 from grader.fault import Fault
 from grader.maintain import rooms, support, voice
 from grader.output import speeds
@@ -84,6 +85,16 @@ def _curriculum(catalog: Catalog) -> str:
     return "\n".join(rows)
 
 
+def _tracks(catalog: Catalog) -> str:
+    rows = ["| track | for | katas | about | afterwards you can |", "|---|---|---:|---:|---|"]
+    for track in load_tracks(catalog).values():
+        blanks = sum(step.blank for step in track.steps)
+        count = f"{len(track.steps)}, {blanks} from a blank file" if blanks else str(len(track.steps))
+        afterwards = _in_a_cell("; ".join(track.afterwards))
+        rows.append(f"| `{track.name}` | {_in_a_cell(track.about)} | {count} | {track.hours} h | {afterwards} |")
+    return "\n".join(rows)
+
+
 def _heading(kata: Kata) -> str:
     """What the lesson's first line says after the family's name."""
     first = kata.lesson_path.read_text().partition("\n")[0] if kata.lesson_path.is_file() else ""
@@ -135,7 +146,7 @@ def _words(catalog: Catalog) -> str:
 
 
 TABLES: Mapping[str, Mapping[str, Callable[[Catalog], str]]] = {
-    "README.md": {"curriculum": _curriculum, "support": _support, "rooms": _rooms},
+    "README.md": {"tracks": _tracks, "curriculum": _curriculum, "support": _support, "rooms": _rooms},
     "docs/voice.md": {"words": _words},
     "solutions/SPEED.md": {"speeds": _speeds},
     "grader/devices/sim/SUPPORT.md": {"instructions": _instructions, "not_compared": _not_compared, "katas": _katas},

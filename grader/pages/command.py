@@ -13,7 +13,8 @@ from grader.content.source_file import digest_of
 from grader.fault import Fault
 from grader.grade import Options, grade
 from grader.learner.progress import History
-from grader.learner.state import State, next_ones
+from grader.learner.state import State
+from grader.learner.way import upcoming, way_of
 from grader.output import verdict_text
 from grader.output.console import Commands, examples, open_states, save, tell, warn
 from grader.verdict import Grade
@@ -83,16 +84,18 @@ def page_of(catalog: Catalog, states: Mapping[str, State], known: History, count
     from grader.pages import accesses, course, document, graph, paragraph, roofline, speeds
     from grader.pages.markup import tag
 
-    upcoming = next(iter(next_ones(states.values())), None)
+    way, following = way_of(catalog, states, known), upcoming(catalog, states, known)
+    sections = {"track": "Track", **SECTIONS} if way is not None else SECTIONS
     head = (
         tag("h1", "CUDA katas"),
         paragraph(f"Your way so far, written on {date.today().isoformat()} by `kata report`.", class_="quiet"),
-        tag("nav", *(tag("a", words, href=f"#{name}") for name, words in SECTIONS.items())),
-        course.overview(catalog, states, known, upcoming),
+        tag("nav", *(tag("a", words, href=f"#{name}") for name, words in sections.items())),
+        course.overview(catalog, states, known, following),
     )
     parts = (
+        *([course.track(way)] if way is not None else []),
         course.progress(catalog, states),
-        graph.path_through(catalog, states, upcoming),
+        graph.path_through(catalog, states, following, way),
         speeds.over_time(catalog, known),
         roofline.under_the_roof(catalog, known),
         accesses.into_memory(counted),

@@ -8,6 +8,7 @@ from datetime import date
 from grader.content.catalog import LEVELS, Catalog
 from grader.learner.progress import GRADE, HINT, History
 from grader.learner.state import FAILED, PASSED, WRITTEN, State
+from grader.learner.way import Way
 from grader.pages import folded, paragraph, section
 from grader.pages.graph import look_of
 from grader.pages.markup import Markup, Row, drawing, join, label, line, path, table, tag
@@ -45,6 +46,25 @@ def _next(upcoming: State | None, catalog: Catalog) -> Markup:
     place = kata.own_path.relative_to(catalog.root)
     return paragraph(
         "Next: ", tag("a", kata.name, href=f"#kata-{kata.name}"), f", {kata.level}, in ", tag("code", str(place))
+    )
+
+
+def track(way: Way) -> Markup:
+    """The steps of the learner's track, in order."""
+    passed, due = way.milestones
+    rows = []
+    for number, step in enumerate(way.track.steps, 1):
+        state, kata = way.states[step.kata.name], step.kata
+        due_now = "a blank" if step.blank else ""
+        rows.append(Row(join((f"{number}. ", tag("code", kata.name))), (kata.level, due_now, state.text), None))
+    done = f"{way.done} of {len(way.track.steps)} done, {passed} of {due} blanks"
+    facts = f"{done}; about {way.track.hours} hours in all, an estimate"
+    return section(
+        "track",
+        f"Your track: {way.track.name}",
+        paragraph(f"{way.track.about}: {facts}."),
+        folded("All steps", table(("kata", "level", "milestone", "state"), rows)),
+        paragraph("Afterwards you can: " + "; ".join(way.track.afterwards) + "."),
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from grader.content.catalog import Catalog, Kata
 from grader.learner.state import FAILED, PASSED, WRITTEN, State
+from grader.learner.way import Way
 from grader.pages import paragraph, section
 from grader.pages.markup import Markup, Part, join, label, tag, text
 
@@ -25,6 +26,8 @@ LOOKS: Mapping[str, str] = {  # what a shape says, in the order of the legend
     "closed": "not open yet",
 }
 
+_FOLLOWED = "The numbers are the steps of your track, {}. Katas that it leaves out are faint."
+
 Place = tuple[int, int]
 """(column, row) in a lane."""
 
@@ -36,8 +39,11 @@ def look_of(state: State) -> str:
     return "open" if state.unlocked else "closed"
 
 
-def path_through(catalog: Catalog, states: Mapping[str, State], upcoming: State | None) -> Markup:
-    lanes = (_lane(family, katas, states, upcoming) for family, katas in catalog.by_family.items())
+def path_through(
+    catalog: Catalog, states: Mapping[str, State], upcoming: State | None, way: Way | None = None
+) -> Markup:
+    """The graph. With a way, its nodes have the number of their step, and those of other katas are faint."""
+    lanes = (_lane(family, katas, states, upcoming, way) for family, katas in catalog.by_family.items())
     return section(
         "path",
         "The way through the katas",
@@ -46,6 +52,7 @@ def path_through(catalog: Catalog, states: Mapping[str, State], upcoming: State 
             "another family. Choose a kata to see what leads to it.",
             class_="quiet",
         ),
+        *([paragraph(_FOLLOWED.format(way.track.name), class_="quiet")] if way is not None else []),
         _legend(),
         tag("div", *lanes, class_="graph"),
         tag("div", class_="said", role="status"),
@@ -67,13 +74,16 @@ def _picture(*shapes: Markup) -> Markup:
     return tag("svg", *shapes, viewBox="0 0 30 30", aria_hidden="true")
 
 
-def _lane(family: str, katas: Sequence[Kata], states: Mapping[str, State], upcoming: State | None) -> Markup:
+def _lane(
+    family: str, katas: Sequence[Kata], states: Mapping[str, State], upcoming: State | None, way: Way | None
+) -> Markup:
     places = places_of(katas)
     width = 2 * MARGIN + COLUMN * max(column for column, _ in places.values())
     height = 2 * MARGIN + ROW * max(row for _, row in places.values())
     edges = [_edge(places, before, kata) for kata in katas for before in kata.requires if before in places]
     stubs = [stub for kata in katas for stub in _stubs(kata, places)]
-    nodes = [_node(number, states[kata.name], places[kata.name], upcoming) for number, kata in enumerate(katas, 1)]
+    steps = {kata.name: number for number, kata in enumerate(way.track.katas if way is not None else katas, 1)}
+    nodes = [_node(steps.get(kata.name), states[kata.name], places[kata.name], upcoming) for kata in katas]
     passed = sum(states[kata.name].word == PASSED for kata in katas)
     heading = tag("h3", tag("a", family, href=f"#family-{family}"), tag("span", f"{passed} of {len(katas)}"))
     size: dict[str, Part] = {"viewBox": f"0 0 {text(width)} {text(height)}", "width": width, "height": height}
@@ -122,7 +132,7 @@ def _stubs(kata: Kata, places: Mapping[str, Place]) -> list[Markup]:
     ]
 
 
-def _node(number: int, state: State, place: Place, upcoming: State | None) -> Markup:
+def _node(number: int | None, state: State, place: Place, upcoming: State | None) -> Markup:
     kata, look = state.kata, look_of(state)
     (x, y), radius = _spot(place), CORE if kata.role == "core" else DRILL
     is_next = upcoming is not None and upcoming.kata == kata
@@ -132,9 +142,9 @@ def _node(number: int, state: State, place: Place, upcoming: State | None) -> Ma
         tag("title", words),
         *([_ring(x, y, radius)] if is_next else []),
         _shape(look, x, y, radius),
-        label(str(number), x, y + 4, anchor="middle"),
+        label("" if number is None else str(number), x, y + 4, anchor="middle"),
         href=f"#kata-{kata.name}",
-        class_=f"node is-{look}",
+        class_=f"node is-{look}{' aside' if number is None else ''}",
         data_kata=kata.name,
         aria_label=f"{words}{' (next)' if is_next else ''}",
     )

@@ -49,13 +49,14 @@ __global__ void __launch_bounds__(THREADS) dot_product_f16x8_pack_f32_kernel(
     const int first = blockIdx.x * THREADS + tid;  // this thread's place in the grid
     const int stride = gridDim.x * THREADS;
     float sum = 0.0f;
-    // TODO(1): Walk over the n / VEC whole vectors in a grid-stride loop, with LOADS 128-bit loads of a and as many of
-    //   b in flight at once. Add the products in the thread's own register, as floats. (~21 lines)
+    // A grid-stride loop over the n / VEC whole vectors.
     for (int v = first; v < n / VEC; v += LOADS * stride) {
         // All loads come before the first product: nvcc moves no load across the inline assembly of __half22float2.
         // Where no vector is left, the thread adds products of zeros.
         uint4 a_rmem[LOADS] = {};
         uint4 b_rmem[LOADS] = {};
+        // TODO(1): Load LOADS vectors of a and as many of b, `stride` vectors apart, each by one 128-bit access. Load
+        //   nothing at or past the n / VEC whole vectors. (~8 lines)
 #pragma unroll
         for (int i = 0; i < LOADS; ++i) {
             const int at = v + i * stride;
@@ -64,6 +65,8 @@ __global__ void __launch_bounds__(THREADS) dot_product_f16x8_pack_f32_kernel(
                 b_rmem[i] = *reinterpret_cast<const uint4*>(b + at * VEC);
             }
         }
+        // END TODO(1)
+        // TODO(2): Add the products of all that was loaded to the thread's own sum, as floats. (~9 lines)
 #pragma unroll
         for (int i = 0; i < LOADS; ++i) {
 #pragma unroll
@@ -73,12 +76,12 @@ __global__ void __launch_bounds__(THREADS) dot_product_f16x8_pack_f32_kernel(
                 sum += a2.x * b2.x + a2.y * b2.y;
             }
         }
+        // END TODO(2)
     }
-    // END TODO(1)
-    // TODO(2): The ragged end: add the products of the n % VEC elements after the last whole vectors too, one thread
+    // TODO(3): The ragged end: add the products of the n % VEC elements after the last whole vectors too, one thread
     //   per product. No thread may read at or past n. (~1 line)
     if (first < n % VEC) sum += __half2float(a[n - 1 - first]) * __half2float(b[n - 1 - first]);
-    // END TODO(2)
+    // END TODO(3)
     sum = block_reduce_sum(sum);
     if (tid == 0) atomicAdd(y, sum);
 }

@@ -159,12 +159,13 @@ __device__ inline void multiply_qk(
 #pragma unroll
         for (int n = 0; n < TILES_KV; n += 2) {
             uint32_t K_rmem[4];
+            // TODO(1): Load the fragments of two neighbouring tiles of keys from where swizzle puts each chunk, and add
+            //   their products with Q's fragment to S. (~4 lines)
             const int row = n * MMA_N + lane_id / 16 * MMA_N + lane_id % 8;
-            // TODO(1): Load the fragments of two tiles of keys. swizzle says where each chunk is. (~1 line)
             ldmatrix_x4(K_rmem, &K_smem[row][swizzle<BLOCK_D>(row, k + lane_id / 8 % 2 * CHUNK)]);
-            // END TODO(1)
             mma_m16n8k16(S_rmem[n], Q_rmem, K_rmem[0], K_rmem[1]);
             mma_m16n8k16(S_rmem[n + 1], Q_rmem, K_rmem[2], K_rmem[3]);
+            // END TODO(1)
         }
     }
 }

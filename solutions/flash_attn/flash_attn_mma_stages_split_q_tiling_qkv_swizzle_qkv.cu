@@ -213,12 +213,13 @@ __device__ inline void multiply_pv(
 #pragma unroll
         for (int n = 0; n < TILES_D; n += 2) {
             uint32_t V_rmem[4];
-            // TODO(1): Load the fragments of two tiles of V. swizzle says where each chunk is. (~2 lines)
+            // TODO(1): Load the fragments of two neighbouring tiles of V from where swizzle puts each chunk, and add
+            //   the products of P's fragment with them. (~4 lines)
             const int row = k * MMA_N + lane_id % 16;
             ldmatrix_x4_trans(V_rmem, &V_smem[row][swizzle<BLOCK_D>(row, n * MMA_N + lane_id / 16 * CHUNK)]);
-            // END TODO(1)
             mma_m16n8k16(PV_rmem[n], a, V_rmem[0], V_rmem[1]);
             mma_m16n8k16(PV_rmem[n + 1], a, V_rmem[2], V_rmem[3]);
+            // END TODO(1)
         }
     }
 #pragma unroll

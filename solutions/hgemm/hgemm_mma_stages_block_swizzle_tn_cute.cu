@@ -125,9 +125,8 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_stages_block_swizzle_tn_cut
     };
     for (int stage = 0; stage < STAGES - 1; ++stage) load_stage(stage, stage);
 
-    // TODO(2): C_rmem is the tile's product. Make fragments for all steps of a tile, and ldmatrix copies into them.
-    //   Each step fetches the fragments of the next step and multiplies its own. Once per tile, wait for the next tile
-    //   and for all warps, and start to refill the stage that no warp reads any more (~34 lines)
+    // TODO(2): Make this thread's fragments of A and B for all steps of a tile, and ldmatrix copies into them: fetch
+    //   copies the fragments of one step from one stage. (~13 lines)
     const auto thread_mma = mma.get_slice(threadIdx.x);
     Tensor A_rmem = thread_mma.partition_fragment_A(A_smem(_, _, 0));  // [values, atoms of m, step]
     Tensor B_rmem = thread_mma.partition_fragment_B(B_smem(_, _, 0));  // [values, atoms of n, step]
@@ -141,6 +140,10 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_stages_block_swizzle_tn_cut
         copy(copy_A, A_shared(_, _, step, stage), A_fragment(_, _, step));
         copy(copy_B, B_shared(_, _, step, stage), B_fragment(_, _, step));
     };
+    // END TODO(2)
+    // TODO(3): C_rmem becomes the tile's product. Each step fetches the fragments of the next step and multiplies its
+    //   own. Once per tile, wait for the next tile and for all warps, and start to refill the stage that no warp reads
+    //   any more. (~20 lines)
     int stage = 0, stage_to_fill = STAGES - 1;
     cp_async_wait<STAGES - 2>();  // this thread's part of the first tile has landed ...
     __syncthreads();              // ... and that of all other threads
@@ -163,21 +166,21 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_stages_block_swizzle_tn_cut
             gemm(mma, A_rmem(_, _, step), B_rmem(_, _, step), C_rmem);
         }
     }
-    // END TODO(2)
+    // END TODO(3)
 
     // C overwrites the stages: no copy may land there later, and no warp may still read them.
     cp_async_wait<0>();
     __syncthreads();
-    // TODO(3): registers -> shared: the tile of C, as halves (~6 lines)
+    // TODO(4): registers -> shared: the tile of C, as halves (~6 lines)
     Tensor C_halves = make_tensor_like<T>(C_rmem);
     CUTE_UNROLL
     for (int i = 0; i < size(C_rmem); ++i) C_halves(i) = T(C_rmem(i));
     const auto copy_C = make_tiled_copy_C(Copy_Atom<UniversalCopy<uint32_t>, T>{}, mma);
     const auto thread_copy = copy_C.get_slice(threadIdx.x);
     copy(copy_C, thread_copy.retile_S(C_halves), thread_copy.partition_D(C_smem));
-    // END TODO(3)
+    // END TODO(4)
     __syncthreads();  // a thread stores what others wrote
-    // TODO(4): store each 16 bytes of the tile that lie inside C, and no others (~8 lines)
+    // TODO(5): store each 16 bytes of the tile that lie inside C, and no others (~8 lines)
     const auto thread_out = SharedToGlobal{}.get_slice(threadIdx.x);
     const Tensor C_from = thread_out.partition_S(C_smem);
     Tensor C_to = thread_out.partition_D(C_gmem);
@@ -186,7 +189,7 @@ __global__ void __launch_bounds__(THREADS) hgemm_mma_stages_block_swizzle_tn_cut
     for (int row = 0; row < size<1>(C_from); ++row) {
         if (elem_less(C_place(0, row, 0), C_left)) copy(SharedToGlobal{}, C_from(_, row, _), C_to(_, row, _));
     }
-    // END TODO(4)
+    // END TODO(5)
 }
 
 KATA_EXPORT void hgemm_mma_stages_block_swizzle_tn_cute(
