@@ -113,8 +113,10 @@ def test_registers(device: SimDevice) -> None:
 
 def as_fp8(values: Array, bias: int, mantissa: int) -> Array:
     """Whole numbers from -4 to 4 as bytes of e4m3 or e5m2."""
-    codes = [0] + [((int(np.log2(v)) + bias) << mantissa) + int((v / 2 ** int(np.log2(v)) - 1) * 2**mantissa) for v in range(1, 5)]
-    return np.array([codes[abs(int(v))] | (128 if v < 0 else 0) for v in values.ravel()], dtype=np.uint8).reshape(values.shape)
+    powers = [int(np.log2(v)) for v in range(1, 5)]
+    codes = [0, *(((p + bias) << mantissa) + int((v / 2**p - 1) * 2**mantissa) for v, p in enumerate(powers, 1))]
+    made = [codes[abs(int(v))] | (128 if v < 0 else 0) for v in values.ravel()]
+    return np.array(made, dtype=np.uint8).reshape(values.shape)
 
 
 def types() -> dict[str, tuple[Array, Array, Array]]:
