@@ -176,17 +176,3 @@ def test_bulk_hazards_without_a_line_of_their_own(bulk: SimDevice) -> None:
 def test_what_is_no_tensor_map_is_told(bulk: SimDevice) -> None:
     found = finding(bulk, "tensor_map")
     assert found.kind == "crash" and has(found.message, "tensor map", "cuTensorMapEncodeTiled")
-
-
-WARPGROUP = {
-    "warpgroup_fence": "wgmma.fence.sync.aligned",
-    "warpgroup_product": "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16",
-    "warpgroup_wait": "wgmma.wait_group.sync.aligned",
-}
-
-
-@pytest.mark.parametrize("launcher", WARPGROUP)
-def test_wgmma_is_refused_by_name_at_its_line(bulk: SimDevice, launcher: str) -> None:
-    found = finding(bulk, launcher)
-    assert found.kind == "unsupported" and WARPGROUP[launcher] in found.message
-    assert found.line == line_of(BULK, launcher)

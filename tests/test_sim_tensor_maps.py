@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import chain
 from random import Random
 
 import pytest
@@ -69,7 +70,7 @@ def test_boxes(device: SimDevice, rank: int) -> None:
             words = max(placed) // 4 * 4 + 4
             offset = draw.choice([0, 1024])
             done = run(
-                device, "any_box", given("x", "f32", values), wanted("y", "f32", words), *(value for part in parts for value in part),
+                device, "any_box", given("x", "f32", values), wanted("y", "f32", words), *chain(*parts),
                 rank, words, offset, swizzle, len(placed) * 4, seed=rank,
             )  # fmt: skip
             assert not done.findings, (dims, box, start, steps, swizzle, done.findings)

@@ -7,6 +7,7 @@ A form is compared by its programs, or stands in NOT_COMPARED with the reason, o
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import access
@@ -37,6 +38,26 @@ NOT_COMPARED = {
         "reads a texture object, which only a CUDA runtime makes: tests/test_sim_runtime.py",
     ),
 }
+# Of whole families: what their forms begin with, or have in them -> a name for them all, and the reason.
+_FAMILIES = {
+    r"wgmma\.": ("wgmma", "is done by four warps, a program here has one: tests/test_sim_warpgroups.py"),
+    r".*\.tensor(map|\.)": (
+        "tensor copies",
+        "take a map that the driver's host side makes: tests/test_sim_tensor_maps.py",
+    ),
+    r"cp\.reduce\.async\.bulk\.": ("cp.reduce.async.bulk", "is new: tests/test_sim_tensor_maps.py"),
+    r"(mapa|getctarank|(st|red)\.async)\.|.*multicast::cluster|cp\.async\.bulk\.shared::cluster\.shared::cta": (
+        "mapa, getctarank, st.async, red.async, multicast",
+        "reach other blocks of a cluster, a program here has one: tests/test_sim_clusters.py",
+    ),
+}
+
+
+def why_not_compared(form: str) -> tuple[str, str] | None:
+    """A name for what is not compared with this form, itself perhaps, and the reason."""
+    if form in NOT_COMPARED:
+        return form, NOT_COMPARED[form]
+    return next((why for pattern, why in _FAMILIES.items() if re.match(pattern, form)), None)
 
 
 @functools.cache
@@ -58,7 +79,7 @@ def programs(names: Iterable[str]) -> dict[str, list[Program]]:
         if form in signatures():
             found["scalar"].append(scalar.program(signatures()[form]))
         where = _generator(form)
-        if where is not None and form not in NOT_COMPARED:
+        if where is not None and why_not_compared(form) is None:
             kind, generate = where
             found[kind] += generate(form)
     return found

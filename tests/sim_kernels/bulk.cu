@@ -220,28 +220,3 @@ __global__ void in_and_out_kernel(const float* x, float* y, int n) {
     wait_stores();
 }
 LAUNCHER(in_and_out)
-
-// ---- wgmma, which the simulator does not have: refused at the first of its instructions
-
-__global__ void warpgroup_fence_kernel(const float* x, float* y, int n) {
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");  // warpgroup_fence
-    y[threadIdx.x] = x[threadIdx.x];
-}
-LAUNCHER(warpgroup_fence)
-
-__global__ void warpgroup_product_kernel(const float* x, float* y, int n) {
-    __shared__ alignas(128) float tile[THREADS];
-    float d[4] = {};
-    const uint64_t a = smem(tile) >> 4;
-    asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, %4, %4, 1, 1, 1, 0, 0;"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "l"(a));  // warpgroup_product
-    y[threadIdx.x] = d[0] + d[1] + d[2] + d[3];
-}
-LAUNCHER(warpgroup_product)
-
-__global__ void warpgroup_wait_kernel(const float* x, float* y, int n) {
-    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");  // warpgroup_wait
-    y[threadIdx.x] = x[threadIdx.x];
-}
-LAUNCHER(warpgroup_wait)

@@ -165,3 +165,46 @@ DEVICE void test_remote(uint64_t* bar, uint32_t block) {
     asm volatile("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(bar), "r"(block));
     asm volatile("{\n .reg .pred p;\n mbarrier.try_wait.parity.b64 p, [%0], 0;\n}" ::"l"(there) : "memory");
 }
+
+// ---- wgmma
+
+// A matrix in shared memory; bytes. `mode`: 0 none, 1 to 3: swizzles of 128, 64, 32 bytes.
+DEVICE uint64_t descriptor(const void* p, uint32_t leading, uint32_t stride, uint32_t mode = 1) {
+    const uint64_t field = 0x3ffff;
+    return (smem(p) & field) >> 4 | uint64_t(leading >> 4) << 16 | uint64_t(stride >> 4) << 32 | uint64_t(mode) << 62;
+}
+DEVICE void warpgroup_fence() {
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+DEVICE void warpgroup_commit() {
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+template <int LEFT>
+DEVICE void warpgroup_wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
+}
+// d += a b, of 64 x 64 by 16; TRANSPOSED: b has its columns one after the other.
+template <int TRANSPOSED = 0>
+DEVICE void multiply_64(float (&d)[32], uint64_t a, uint64_t b, int adds) {
+    asm volatile(
+        "{\n .reg .pred p;\n setp.ne.b32 p, %34, 0;\n"
+        " wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, "
+        "%13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, %32, %33, p, "
+        "1, "
+        "1, 0, %35;\n}"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),
+          "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),
+          "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),
+          "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
+        : "l"(a), "l"(b), "r"(adds), "n"(TRANSPOSED));
+}
+// d += a b with a in registers, of 64 x 16 by 16
+DEVICE void multiply_registers_16(float (&d)[8], const uint32_t (&a)[4], uint64_t b, int adds) {
+    asm volatile(
+        "{\n .reg .pred p;\n setp.ne.b32 p, %13, 0;\n"
+        " wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7}, {%8, %9, %10, %11}, "
+        "%12, "
+        "p, 1, 1, 0;\n}"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds));
+}

@@ -39,6 +39,7 @@ Block::Block(const Launch& l, Cluster& its, u32 number) : launch(&l), program(l.
     shared.prepare(l.shared_bytes(), program->granule_shift, l.blocks_per_cluster());
     shared.become(rank);
     if (l.blocks_per_cluster() > 1) visits_.resize(l.blocks_per_cluster() * WARPS_PER_BLOCK);
+    if (program->multiplies) warpgroups = std::make_unique<Warpgroups>(*this);
     if (l.counters) counters = std::make_unique<Counters>(program->code.size());
     register_storage_.assign(warps.size() * program->row_bytes + 64, 0);
     local_storage_.assign(warps.size() * LANES * program->local_bytes + 16, 0);
@@ -103,6 +104,7 @@ void Block::start(u64 linear, u32 from) {
     shared.forget();
     if (program->fences) ordering.forget();
     copies.forget();
+    if (warpgroups) warpgroups->forget();
     mbarriers.forget();
     origin = last_clock;
     proxied.fill(origin);
@@ -197,6 +199,7 @@ void Block::finish() {
 
 void Block::leave(Warp& warp, Mask lanes) {
     warp.retire(lanes);
+    if (warpgroups && !warp.alive) warpgroups->exit(warp);
     cluster->barrier.check();
 }
 
@@ -432,6 +435,7 @@ void Block::deadlock() {
     u64 waiting = 0, elsewhere = 0, exited = 0;
     for (const Warp& warp : warps)
         if (warp.at_warp_sync) deadlock_at_warp_sync(warp);
+    if (warpgroups) warpgroups->deadlock();
     if (mbarriers.any_waiting()) mbarriers.deadlock();
     for (const Warp& warp : warps)
         if (!waiter && warp.at_barrier) waiter = &warp;

@@ -17,6 +17,7 @@
 #include "release_acquire.h"
 #include "shared.h"
 #include "warp.h"
+#include "warpgroup.h"
 
 namespace sim {
 
@@ -84,7 +85,8 @@ struct Block {
     Ordering ordering;
     Copies copies{*this};
     MBarriers mbarriers{*this};
-    std::unique_ptr<Counters> counters;  // null: nothing is counted
+    std::unique_ptr<Warpgroups> warpgroups;  // of a program with wgmma
+    std::unique_ptr<Counters> counters;      // null: nothing is counted
     BlockReleases releases;
     u32 origin = 0;       // of the clocks of its warps
     u32 last_clock = 0;   // that any of its warps has had

@@ -294,6 +294,7 @@ void access_shared_of(
     }
     if (access == Access::write && owner.copies.may_fly() && shared.in_flight(mask, a, bytes))
         owner.copies.check(warp, mask, a, bytes, access);
+    if (access != Access::read && owner.warpgroups) owner.warpgroups->check_write(warp, mask, a, bytes);
     if (access != Access::read && owner.copies.may_read()) owner.copies.check_readers(warp, mask, a, bytes);
     if (access != Access::read) shared.initialise(mask, a, bytes);
     u8* data = shared.data();

@@ -266,15 +266,16 @@ struct Class {
 };
 // By the first words of a form; arithmetic that is in none of them goes by its type.
 constexpr Class CLASSES[] = {
-    {"ld", "load"},          {"ldu", "load"},       {"ldmatrix", "load"},    {"wmma.load", "load"},
-    {"st", "store"},         {"stmatrix", "store"}, {"wmma.store", "store"}, {"atom", "atomic"},
-    {"red", "atomic"},       {"cp", "copy"},        {"mma", "tensor"},       {"wmma.mma", "tensor"},
-    {"bra", "control"},      {"brx", "control"},    {"call", "control"},     {"ret", "control"},
-    {"exit", "control"},     {"trap", "control"},   {"bar", "barrier"},      {"barrier", "barrier"},
-    {"mbarrier", "barrier"}, {"membar", "fence"},   {"fence", "fence"},      {"shfl", "warp"},
-    {"vote", "warp"},        {"match", "warp"},     {"redux", "warp"},       {"elect", "warp"},
-    {"activemask", "warp"},  {"cvt", "convert"},    {"cvta", "convert"},     {"mov", "move"},
-    {"selp", "move"},        {"slct", "move"},      {"setp", "compare"},     {"set", "compare"},
+    {"ld", "load"},         {"ldu", "load"},         {"ldmatrix", "load"},    {"wmma.load", "load"},
+    {"st", "store"},        {"stmatrix", "store"},   {"wmma.store", "store"}, {"atom", "atomic"},
+    {"red", "atomic"},      {"cp", "copy"},          {"mma", "tensor"},       {"wmma.mma", "tensor"},
+    {"wgmma", "tensor"},    {"bra", "control"},      {"brx", "control"},      {"call", "control"},
+    {"ret", "control"},     {"exit", "control"},     {"trap", "control"},     {"bar", "barrier"},
+    {"barrier", "barrier"}, {"mbarrier", "barrier"}, {"membar", "fence"},     {"fence", "fence"},
+    {"shfl", "warp"},       {"vote", "warp"},        {"match", "warp"},       {"redux", "warp"},
+    {"elect", "warp"},      {"activemask", "warp"},  {"cvt", "convert"},      {"cvta", "convert"},
+    {"mov", "move"},        {"selp", "move"},        {"slct", "move"},        {"setp", "compare"},
+    {"set", "compare"},
 };
 constexpr std::string_view FLOATS[] = {"f16", "bf16", "f32", "f64", "f16x2", "bf16x2", "f32x2"};
 
@@ -310,6 +311,7 @@ u64 tensor_work(std::string_view form) {
 }
 
 u64 flops(std::string_view form, const Cost& cost) {
+    if (begins(form, "wgmma")) return cost.executed * tensor_work(form) / 4;  // by each of four warps
     if (begins(form, "mma") || begins(form, "wmma.mma")) return cost.executed * tensor_work(form);
     if (!is_float(form)) return 0;
     const u64 elements = last_word(form).find("x2") != std::string_view::npos ? 2 : 1;

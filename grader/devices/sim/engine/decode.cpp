@@ -56,6 +56,7 @@ Program Decoder::decode(const ptx::Function& entry) {
     for (current_ = 0; current_ < layouts_.size(); ++current_) decode_function(current_);
     complete_frames();
     patch_branches();
+    if (program_.multiplies) watch_matrix_rows();
     program_.row_bytes = align_up(program_.row_bytes, 64);
     program_.local_bytes = align_up(program_.local_bytes, 16);
     return std::move(program_);

@@ -52,6 +52,10 @@ class Decoder {
     void note_shared_access(u32 bytes) {                      // of that width, beside those of Decoder::address
         while ((u32(1) << program_.granule_shift) > bytes) --program_.granule_shift;
     }
+    void note_matrix_rows(const std::vector<s32>& rows) {  // of wgmma
+        program_.multiplies = program_.async_proxy = true;
+        matrix_rows_.insert(matrix_rows_.end(), rows.begin(), rows.end());
+    }
     void note_fence() { program_.fences = true; }
     void note_async_proxy() { program_.async_proxy = true; }
     void branch_to(Instruction& out, std::string_view label);
@@ -92,6 +96,8 @@ class Decoder {
     void find_recursion();
     std::vector<u32> callees(const ptx::Function& function) const;
     void complete_frames();
+    void watch_matrix_rows();
+    void add_copies(std::unordered_set<s32>& matrix) const;
     void find_bases();
     s32 base_of(const ptx::Operand& operand, const std::vector<s32>& bases) const;
     s32 base_of_result(const ptx::Instruction& in, const std::vector<s32>& bases) const;
@@ -129,6 +135,7 @@ class Decoder {
     std::map<u8, std::vector<s32>> temporaries_;
     std::map<u8, size_t> temporaries_used_;
     std::vector<Fixup> fixups_;
+    std::vector<s32> matrix_rows_;
 };
 
 // The table's name of an instruction: its opcode without hints that change no

@@ -49,7 +49,7 @@ constexpr void (*FAMILIES[])(Table&) = {
     predicate_entries,    access_entries,         atomic_entries,   collective_entries,    control_entries,
     asynchronous_entries, mbarrier_entries,       matrix_entries,   mma_entries,           wmma_entries,
     float8_entries,       packed_integer_entries, division_entries, call_entries,          texture_entries,
-    tensor_copy_entries,  bulk_reduction_entries, cluster_entries,  cluster_copy_entries,
+    tensor_copy_entries,  bulk_reduction_entries, cluster_entries,  cluster_copy_entries,  wgmma_entries,
 };
 
 }  // namespace

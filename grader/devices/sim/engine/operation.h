@@ -106,6 +106,7 @@ void control_entries(Table&);
 void call_entries(Table&);
 void texture_entries(Table&);
 void asynchronous_entries(Table&);
+void wgmma_entries(Table&);
 void cluster_entries(Table&);
 void cluster_copy_entries(Table&);
 void tensor_copy_entries(Table&);

@@ -4,7 +4,6 @@ namespace sim {
 
 namespace {
 
-constexpr int FRACTION = 25;  // bits kept below the largest exponent
 constexpr int MOST_ROWS = 32;
 constexpr u32 EXPONENT = 0x7f800000u;
 constexpr u64 BELOW_SINGLE = 0x1fffffffu;  // bits of a double's fraction that a single does not have
@@ -20,6 +19,7 @@ struct Step {
     const f32x8* b;
     f32x8* d;
     Cut cut;
+    int fraction;
 };
 
 // ---- values whose products and scales stay in the range of single precision
@@ -65,19 +65,19 @@ inline __attribute__((always_inline)) void tame_row(const Step& s, int i, const 
         const f32x8 product = power(a[k]) * powers[k];
         largest = product > largest ? product : largest;
     }
-    // 2^FRACTION / largest, by its exponent
-    const f32x8 scale = reinterpret_cast<f32x8>((u32(2 * 127 + FRACTION) << 23) - reinterpret_cast<u32x8>(largest));
+    // 2^fraction / largest, by its exponent
+    const f32x8 scale = reinterpret_cast<f32x8>((u32(2 * 127 + s.fraction) << 23) - reinterpret_cast<u32x8>(largest));
     s32x8 sum = {};
     for (int k = 0; k < s.k; ++k) sum += __builtin_convertvector(a[k] * s.b[k] * scale, s32x8);
     const s32x8 addend = __builtin_convertvector(c * scale, s32x8);
     const u64 odd = s.cut == Cut::to_odd ? BELOW_SINGLE + 1 : 0;
     f32x8 scaled;
     add_cut(sum, addend, odd, scaled);
-    s.d[i] = scaled * (largest * (1.0f / (1 << FRACTION)));
+    s.d[i] = scaled * (largest * (1.0f / f32(1 << s.fraction)));
 }
 
 void tame_step(const Step& s) {
-    f32x8 powers[STEP];
+    f32x8 powers[MOST_STEP];
     for (int k = 0; k < s.k; ++k) powers[k] = reinterpret_cast<f32x8>(reinterpret_cast<u32x8>(s.b[k]) & EXPONENT);
     for (int i = 0; i < s.rows; ++i) tame_row(s, i, powers);
 }
@@ -93,19 +93,19 @@ f32 round_single(f64 x, Cut cut) {
     return f32((odd ? kept + std::copysign(1.0, x) : kept) * place);
 }
 
-f32 finite_sum(const f64* terms, const int* exponents, int count, Cut cut) {
+f32 finite_sum(const f64* terms, const int* exponents, int count, Cut cut, int fraction) {
     int largest = std::numeric_limits<int>::min();
     for (int i = 0; i < count; ++i)
         if (terms[i] != 0 && exponents[i] > largest) largest = exponents[i];
     f64 sum = 0;
     for (int i = 0; i < count; ++i)
-        if (terms[i] != 0) sum += std::trunc(std::ldexp(terms[i], FRACTION - largest));
-    return sum == 0 ? 0.0f : round_single(std::ldexp(sum, largest - FRACTION), cut);
+        if (terms[i] != 0) sum += std::trunc(std::ldexp(terms[i], fraction - largest));
+    return sum == 0 ? 0.0f : round_single(std::ldexp(sum, largest - fraction), cut);
 }
 
 f32 wild_sum(const Step& s, int i, int j) {
-    f64 terms[STEP + 1], special = 0;
-    int exponents[STEP + 1];
+    f64 terms[MOST_STEP + 1], special = 0;
+    int exponents[MOST_STEP + 1];
     for (int k = 0; k <= s.k; ++k) {
         const bool addend = k == s.k;
         const f64 x = addend ? f64(s.d[i][j]) : f64(s.a[i * s.stride + k]), y = addend ? 1.0 : f64(s.b[k][j]);
@@ -114,7 +114,7 @@ f32 wild_sum(const Step& s, int i, int j) {
         exponents[k] = terms[k] == 0 || !std::isfinite(terms[k]) ? 0 : std::ilogb(x) + std::ilogb(y);
     }
     if (special != special) return bit_cast<f32>(CANONICAL_NAN);
-    return special != 0 ? f32(special) : finite_sum(terms, exponents, s.k + 1, s.cut);
+    return special != 0 ? f32(special) : finite_sum(terms, exponents, s.k + 1, s.cut, s.fraction);
 }
 
 void wild_step(const Step& s) {
@@ -126,14 +126,30 @@ void wild_step(const Step& s) {
 
 }  // namespace
 
-void multiply(int rows, int k, const f32* a, const f32x8* b, f32x8* d, Cut cut, int step) {
+namespace {
+
+// What a result of fewer bits does not have is cut off.
+void shorten(int rows, int fraction, f32x8* d) {
+    constexpr int SINGLE = 23;
+    const u32 kept = ~((1u << (SINGLE - fraction)) - 1);
+    for (int i = 0; i < rows; ++i) {
+        const u32x8 bits = reinterpret_cast<u32x8>(d[i]);
+        for (int j = 0; j < COLUMNS; ++j)
+            if (std::isfinite(d[i][j])) d[i][j] = bit_cast<f32>(bits[j] & kept);
+    }
+}
+
+}  // namespace
+
+void multiply(int rows, int k, const f32* a, const f32x8* b, f32x8* d, Cut cut, int step, int fraction) {
     for (int from = 0; from < k; from += step) {
-        const Step next{rows, k - from < step ? k - from : step, k, a + from, b + from, d, cut};
+        const Step next{rows, k - from < step ? k - from : step, k, a + from, b + from, d, cut, fraction};
         if (is_tame(next))
             tame_step(next);
         else
             wild_step(next);
     }
+    if (fraction < FRACTION && cut == Cut::to_zero) shorten(rows, fraction, d);
 }
 
 }  // namespace sim

@@ -19,8 +19,11 @@ enum class Cut : u8 {
 };
 
 // d[i][j] += sum over k of a[i][k] b[k][j]; a is [rows][k], b is [k][8], d is [rows][8].
-// At most `step` products are one step of the hardware; more are steps one after the other.
-constexpr int STEP = 16;
-void multiply(int rows, int k, const f32* a, const f32x8* b, f32x8* d, Cut cut, int step = STEP);
+// At most `step` products are one step of the hardware; more are steps one after the other. `fraction`: bits kept below
+// the largest exponent. Where these are fewer than a single's, the result too has so many behind its first.
+constexpr int STEP = 16, MOST_STEP = 32;
+constexpr int FRACTION = 25, FP8_FRACTION = 13;  // FP8_FRACTION: of wgmma
+void multiply(
+    int rows, int k, const f32* a, const f32x8* b, f32x8* d, Cut cut, int step = STEP, int fraction = FRACTION);
 
 }  // namespace sim

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "finding.h"
@@ -167,10 +168,13 @@ struct Program {
     bool polls = false;        // loads what other blocks may write meanwhile: it may wait for them
     bool allocates = false;    // calls malloc or free
     bool async_proxy = false;  // touches shared memory through the async proxy
-    bool fences = false;       // has fences: locks and flags may order accesses
-    u32 granule_shift = 2;     // log2 of the narrowest access to shared memory: the
-                               // race detector's grain
-    u32 global_shift = 4;      // the same for global memory
+    bool multiplies = false;   // has wgmma
+    std::unordered_set<s32> matrix_rows;  // registers of its matrices, and their copies
+    std::vector<Handler> unwatched;  // of such a program: what instructions do that touch registers of its matrices
+    bool fences = false;             // has fences: locks and flags may order accesses
+    u32 granule_shift = 2;           // log2 of the narrowest access to shared memory: the
+                                     // race detector's grain
+    u32 global_shift = 4;            // the same for global memory
     Limits limits;
     const ptx::Module* module = nullptr;
     std::shared_ptr<Ways> ways;

@@ -1,0 +1,274 @@
+#include "warpgroup.h"
+
+#include <algorithm>
+
+#include "block.h"
+#include "operation.h"
+
+namespace sim {
+
+namespace {
+
+constexpr u32 WARPS = 4, CHUNK = 16;
+
+}  // namespace
+
+Warpgroups::Warpgroups(Block& block)
+    : block_(block), groups_((block.warps.size() + WARPS - 1) / WARPS), states_(block.warps.size()) {
+    for (State& state : states_) state.rows.resize(block.program->row_bytes / ROW_STEP + 1);
+    readings_.resize((block.shared.bytes() / CHUNK + 1) * groups_.size());
+}
+
+void Warpgroups::forget() {
+    verified_ = 0;
+    if (!any_) return;
+    any_ = false;
+    for (Group& group : groups_) group = {};
+    for (State& state : states_) {
+        std::fill(state.rows.begin(), state.rows.end(), Row());
+        state.written.clear();
+        state.fenced = state.open = false;
+        state.done = state.last_pc = 0;
+    }
+    std::fill(readings_.begin(), readings_.end(), Reading());
+}
+
+u32 Warpgroups::warp_index(const Warp& warp) {
+    return warp.index;
+}
+
+void Warpgroups::stop(const Warp& warp, u32 pc, FindingKind kind, const std::string& message) const {
+    block_.stop_at(block_.at(warp, pc, 0, kind, message));
+}
+
+std::string Warpgroups::line(u32 pc) const {
+    return "line " + std::to_string(block_.line_of(pc).line);
+}
+
+// ---- four warps in step
+
+void Warpgroups::step(Warp& warp, u64 a, u64 b) {
+    any_ = true;
+    Group& group = group_of(warp);
+    const u32 first = warp.index / WARPS * WARPS;
+    for (u32 i = first; i < first + WARPS; ++i)
+        if (i >= block_.warps.size() || block_.warps[i].existing != ALL)
+            stop(
+                warp, warp.here, FindingKind::deadlock,
+                "executes " + block_.program->code[warp.here].entry->form +
+                    " in a warpgroup that is not whole: it takes four warps, from a multiple of four on, of 32 threads "
+                    "each");
+    const u64 number = group.at[warp.index % WARPS]++;
+    if (number == group.first + group.steps.size()) {
+        group.steps.push_back({warp.here, warp.index, a, b});
+    } else {
+        const Step& other = group.steps[size_t(number - group.first)];
+        if (other.pc != warp.here && block_.line_of(other.pc).line != block_.line_of(warp.here).line)
+            stop(
+                warp, warp.here, FindingKind::deadlock,
+                "warp " + std::to_string(warp.index) + " of the block is at this wgmma instruction, while warp " +
+                    std::to_string(other.warp) + " of its warpgroup has come to " + line(other.pc));
+        if (other.a != a || other.b != b)
+            stop(
+                warp, warp.here, FindingKind::crash,
+                "warp " + std::to_string(warp.index) + " and warp " + std::to_string(other.warp) +
+                    " of its warpgroup give different matrix descriptors");
+    }
+    const u64 least = *std::min_element(group.at, group.at + WARPS);
+    while (group.first < least) {
+        group.steps.pop_front();
+        group.first += 1;
+    }
+}
+
+void Warpgroups::fence(Warp& warp) {
+    State& state = state_of(warp);
+    state.fenced = true;
+    for (const s32 row : state.written) row_at(warp, row).written = false;
+    state.written.clear();
+}
+
+void Warpgroups::commit(Warp& warp) {
+    Group& group = group_of(warp);
+    group.committed[warp.index % WARPS] += 1;
+    state_of(warp).open = false;
+    for (u32 i = 0; i < WARPS; ++i) {
+        if (!(group.waiting >> i & 1)) continue;
+        Warp& other = block_.warps[warp.index / WARPS * WARPS + i];
+        other.at_barrier = 0;
+    }
+    group.waiting = 0;
+}
+
+bool Warpgroups::wait(Warp& warp, u32 groups_left) {
+    Group& group = group_of(warp);
+    const u32 mine = group.committed[warp.index % WARPS], until = mine > groups_left ? mine - groups_left : 0;
+    if (*std::min_element(group.committed, group.committed + WARPS) < until) {
+        group.waiting |= Mask(1) << warp.index % WARPS;
+        warp.at_barrier = warp.alive;
+        return false;
+    }
+    State& state = state_of(warp);
+    state.done = std::max(state.done, until);
+    const u32 component = warpgroup_of_rank(block_.rank, warp.index / WARPS);
+    if (until > warp.known.at(component)) warp.known.set(component, until);
+    return true;
+}
+
+void Warpgroups::deadlock() {
+    for (u32 g = 0; g < groups_.size(); ++g) {
+        if (!groups_[g].waiting) continue;
+        const u32 mine = u32(__builtin_ctz(groups_[g].waiting));
+        const Warp& warp = block_.warps[g * WARPS + mine];
+        const u32* committed = groups_[g].committed;
+        const u32 other = u32(std::min_element(committed, committed + WARPS) - committed);
+        const Warp& missing = block_.warps[g * WARPS + other];
+        const u32 pc = missing.pc[missing.alive ? __builtin_ctz(missing.alive) : 0];
+        stop(
+            warp, warp.pc[0], FindingKind::deadlock,
+            "warp " + std::to_string(warp.index) + " waits for a group of wgmma that warp " +
+                std::to_string(missing.index) + " of its warpgroup has not committed: that one " +
+                (missing.alive ? "is on " : "has exited on ") + line(pc));
+    }
+}
+
+void Warpgroups::exit(Warp& warp) {
+    State& state = state_of(warp);
+    if (!any_ || (!state.open && group_of(warp).committed[warp.index % WARPS] == state.done)) return;
+    stop(
+        warp, state.last_pc, FindingKind::race,
+        "exits while this wgmma is under way: commit its group and wait for it (wgmma.wait_group 0)");
+}
+
+// ---- registers
+
+bool Warpgroups::in_use(const Warp& warp, const Row& row) {
+    return row.group > state_of(warp).done;
+}
+
+void Warpgroups::read_row(Warp& warp, s32 row) {
+    const Row& its = row_at(warp, row);
+    if (!in_use(warp, its) || !its.accumulates) return;
+    stop(
+        warp, warp.here, FindingKind::race,
+        "reads the accumulator of the wgmma on " + line(its.pc) + " before wgmma.wait_group has waited for it");
+}
+
+void Warpgroups::write_row(Warp& warp, s32 row, bool constant) {
+    Row& its = row_at(warp, row);
+    if (in_use(warp, its))
+        stop(
+            warp, warp.here, FindingKind::race,
+            std::string("writes a register of the ") + (its.accumulates ? "accumulator" : "operand") +
+                " of the wgmma on " + line(its.pc) + " before wgmma.wait_group has waited for it");
+    its.writer = warp.here;
+    if (its.written || constant) return;
+    its.written = true;
+    state_of(warp).written.push_back(row);
+}
+
+// ptxas makes nothing of copies at the ends of loops: the register has another name.
+void Warpgroups::rename_row(Warp& warp, s32 to, s32 from) {
+    const Row source = row_at(warp, from);
+    if (!in_use(warp, source) && in_use(warp, row_at(warp, to))) return write_row(warp, to, false);
+    const bool listed = row_at(warp, to).written;
+    row_at(warp, to) = source;
+    if (source.written && !listed) state_of(warp).written.push_back(to);
+}
+
+void Warpgroups::use_rows(Warp& warp, const s32* rows, int accumulators, int sources) {
+    State& state = state_of(warp);
+    const u32 group = group_of(warp).committed[warp.index % WARPS] + 1;
+    if (!state.fenced)
+        stop(warp, warp.here, FindingKind::race, "multiplies with no wgmma.fence before the first wgmma of the warp");
+    for (int i = 0; i < accumulators + sources; ++i) {
+        Row& row = row_at(warp, rows[i]);
+        if (row.written)
+            stop(
+                warp, row.writer, FindingKind::race,
+                "writes a register that the wgmma on " + line(warp.here) + " uses, with no wgmma.fence between");
+        row.group = group;
+        row.pc = warp.here;
+        row.accumulates = i < accumulators;
+    }
+    state.open = true;
+    state.last_pc = warp.here;
+}
+
+Warpgroups::Converted& Warpgroups::converted(const Warp& warp) {
+    return group_of(warp).converted;
+}
+
+// ---- shared memory
+
+namespace {
+
+bool is_bulk(const Program& program, u32 pc) {
+    return program.code[pc].entry->form.find(".bulk") != std::string::npos;
+}
+
+bool knows(const Warp& warp, u32 thread, u32 clock) {
+    if (warp.known.covers(thread, clock)) return true;
+    return std::any_of(
+        warp.parts.begin(), warp.parts.end(), [&](auto& part) { return part.known.covers(thread, clock); });
+}
+
+}  // namespace
+
+void Warpgroups::read_chunk(Warp& warp, u64 address) {
+    SharedMemory& shared = block_.shared;
+    const auto place = [&] { return block_.shared_place(address, CHUNK, false).text + " in shared memory"; };
+    if (address + CHUNK > shared.bytes())
+        stop(
+            warp, warp.here, FindingKind::out_of_bounds,
+            "reads " + block_.shared_place(address, CHUNK, true).text + " in shared memory (" +
+                std::to_string(shared.bytes()) + " bytes) by a matrix descriptor");
+    u64 a[LANES] = {address};
+    if (shared.uninitialised(1, a, CHUNK) >= 0) {
+        block_.copies.check(warp, 1, a, CHUNK, Access::read);
+        stop(
+            warp, warp.here, FindingKind::uninitialised,
+            "reads " + place() + " by a matrix descriptor, which nobody has written");
+    }
+    for (u64 at = address; at < address + CHUNK; at += shared.granule_bytes()) {
+        const Epoch writer = shared.last_writer(at);
+        if (writer == verified_ && verified_by_ == warp.index) continue;
+        const u32 thread = shared_epoch::thread(writer), clock = shared_epoch::clock(writer);
+        const u32 pc = shared_epoch::pc(writer);
+        const u32 rank = shared_epoch::rank(writer) ^ block_.rank;
+        const bool own = rank == block_.rank;
+        const bool known = own ? knows(warp, thread, clock)
+                               : clock <= block_.origin ||
+                                     warp.knows_component(0, warp_of_rank(rank, thread / LANES), thread % LANES, clock);
+        const bool fenced = !own || block_.proxied.covers(thread, clock) || is_bulk(*block_.program, pc);
+        if (!known || !fenced)
+            stop(
+                warp, warp.here, FindingKind::race,
+                "race on " + place() + ": " + block_.thread(thread) + " writes it on " + line(pc) + ", the wgmma on " +
+                    line(warp.here) + " reads it, with no " + (known ? "fence.proxy.async" : "barrier") + " between");
+        verified_ = writer;
+        verified_by_ = warp.index;
+    }
+    Reading& reading = readings_[address / CHUNK * groups_.size() + warp.index / WARPS];
+    reading.group = group_of(warp).committed[warp.index % WARPS] + 1;
+    reading.pc = warp.here;
+}
+
+// Who writes must know that the groups that read there are done.
+void Warpgroups::check_write(Warp& warp, Mask mask, const u64* address, u32 bytes) const {
+    if (!any_) return;
+    each_lane(mask, [&](int l) {
+        for (u64 chunk = address[l] / CHUNK; chunk <= (address[l] + bytes - 1) / CHUNK; ++chunk)
+            for (u32 g = 0; g < groups_.size(); ++g) {
+                const Reading& reading = readings_[chunk * groups_.size() + g];
+                if (!reading.group) continue;
+                if (warp.knows_component(l, warpgroup_of_rank(block_.rank, g), 0, reading.group)) continue;
+                warp.block->stop_at(warp.block->at(
+                    warp, warp.here, l, FindingKind::race,
+                    "writes " + block_.shared_place(address[l], bytes, false).text + ", which the wgmma on " +
+                        line(reading.pc) + " may still read: wait for its group first (wgmma.wait_group)"));
+            }
+    });
+}
+
+}  // namespace sim

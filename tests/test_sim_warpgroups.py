@@ -1,0 +1,152 @@
+"""wgmma on the simulator: layouts, types and pipelines are right, and its hazards are found."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from facts import has
+from sim_kernels.harness import HERE, line_of, open_device, run, unpack, wanted
+
+from grader.devices import Buffer, Outcome
+from grader.devices.sim import SimDevice
+
+SOURCE = HERE / "warpgroups.cu"
+M, N, K = 128, 64, 64 * 8
+SEEDS = range(8)
+Array = npt.NDArray[np.generic]
+
+
+@pytest.fixture(scope="module")
+def device() -> SimDevice:
+    return open_device(SOURCE)
+
+
+def whole(shape: tuple[int, ...], dtype: type = np.float16, *, low: int = -4, high: int = 5) -> Array:
+    """Small whole numbers: their products and sums are exact in every type."""
+    return np.random.default_rng(sum(shape)).integers(low, high, shape).astype(dtype)
+
+
+def buffer(name: str, values: Array) -> Buffer:
+    kinds = {2: "u16", 4: "u32", 1: "u16"}
+    data = values.tobytes()
+    size = max(values.itemsize, 2)
+    return Buffer(name, "in", kinds[values.itemsize], size, (len(data) // size,), data, 0)
+
+
+A, B = whole((M, K)), whole((N, K))
+
+
+def ring(device: SimDevice, launcher: str, seed: int) -> Outcome:
+    return run(device, launcher, buffer("a", A), buffer("b", B), wanted("c", "f32", M * N), M, N, K, seed=seed)
+
+
+def test_a_ring_is_right_for_every_seed(device: SimDevice) -> None:
+    expected = A.astype(np.float32) @ B.astype(np.float32).T
+    for seed in SEEDS:
+        done = ring(device, "ring", seed)
+        assert not done.findings, (seed, done.findings)
+        assert (np.array(unpack("f32", done.outputs["c"])).reshape(M, N) == expected).all()
+
+
+# launcher -> kinds, the line's markers, facts in the message
+WRONG: dict[str, tuple[set[str], list[str], list[str]]] = {
+    "ring_no_wait": ({"race"}, ["ring_read", "ring_load_a"], ["wgmma", "wgmma.wait_group"]),
+    "ring_wait_one": ({"race"}, ["ring_read"], ["accumulator", "wgmma.wait_group"]),
+    "ring_released_early": ({"race"}, ["ring_load_a"], ["may still read", "tiles["]),
+    "ring_zeroed_late": ({"race"}, ["ring_zero", "ring_zero_if"], ["wgmma.fence"]),
+    "ring_no_fence": ({"race"}, ["ring_multiply"], ["wgmma.fence"]),
+    "ring_three_warps": ({"deadlock"}, [], ["warp", "warpgroup"]),
+}
+
+
+@pytest.mark.parametrize("launcher", WRONG)
+def test_misuse_is_found(device: SimDevice, launcher: str) -> None:
+    kinds, markers, facts = WRONG[launcher]
+    for seed in SEEDS:
+        found = ring(device, launcher, seed).findings
+        assert len(found) == 1 and found[0].kind in kinds, (seed, found)
+        assert has(found[0].message, *facts)
+        assert not markers or found[0].line in [line_of(SOURCE, marker) for marker in markers], (seed, found)
+
+
+@pytest.mark.parametrize("launcher", ["ring_wrong_stride", "ring_wrong_step"])
+def test_wrong_descriptors_show(device: SimDevice, launcher: str) -> None:
+    """Nothing tells a wrong descriptor from a right one but the answer, or bytes that nobody wrote."""
+    expected = A.astype(np.float32) @ B.astype(np.float32).T
+    done = ring(device, launcher, 0)
+    got = np.array(unpack("f32", done.outputs["c"])).reshape(M, N)
+    assert done.findings or (got != expected).any()
+
+
+@pytest.mark.parametrize("by_rows", [0, 1])
+@pytest.mark.parametrize("mode", range(4))
+def test_layouts(device: SimDevice, mode: int, by_rows: int) -> None:
+    a, b = whole((64, 16)), whole((64, 16))
+    done = run(device, "layout", buffer("a", a), buffer("b", b), wanted("c", "f32", 64 * 64), mode, by_rows)
+    assert not done.findings, done.findings
+    expected = a.astype(np.float32) @ b.astype(np.float32).T
+    assert (np.array(unpack("f32", done.outputs["c"])).reshape(64, 64) == expected).all()
+
+
+def test_a_product_of_what_threads_wrote_needs_a_proxy_fence(device: SimDevice) -> None:
+    a, b = whole((64, 16)), whole((64, 16))
+    for seed in SEEDS:
+        arguments = buffer("a", a), buffer("b", b), wanted("c", "f32", 64 * 64)
+        (found,) = run(device, "layout_no_fence", *arguments, 1, 0, seed=seed).findings
+        assert found.kind == "race" and has(found.message, "fence.proxy.async", "tile_a[")
+        assert found.line == line_of(SOURCE, "layout_multiply")
+
+
+def test_registers(device: SimDevice) -> None:
+    a, b = whole((128, 16)), whole((2, 16, 16))
+    arguments = buffer("a", a), buffer("b", b), wanted("c", "f32", 128 * 16)
+    expected = np.concatenate([a[t * 64 : t * 64 + 64].astype(np.float32) @ b[t].astype(np.float32).T for t in (0, 1)])
+    for seed in SEEDS:
+        done = run(device, "registers", *arguments, seed=seed)
+        assert not done.findings, done.findings
+        assert (np.array(unpack("f32", done.outputs["c"])).reshape(128, 16) == expected).all()
+        (found,) = run(device, "registers_early", *arguments, seed=seed).findings
+        assert found.kind == "race" and has(found.message, "accumulator")
+        assert found.line == line_of(SOURCE, "registers_early")
+
+
+def as_fp8(values: Array, bias: int, mantissa: int) -> Array:
+    """Whole numbers from -4 to 4 as bytes of e4m3 or e5m2."""
+    powers = [int(np.log2(v)) for v in range(1, 5)]
+    codes = [0, *(((p + bias) << mantissa) + int((v / 2**p - 1) * 2**mantissa) for v, p in enumerate(powers, 1))]
+    made = [codes[abs(int(v))] | (128 if v < 0 else 0) for v in values.ravel()]
+    return np.array(made, dtype=np.uint8).reshape(values.shape)
+
+
+def types() -> dict[str, tuple[Array, Array, Array]]:
+    """launcher -> a, b as their bytes, and the product"""
+    made: dict[str, tuple[Array, Array, Array]] = {}
+    for name, depth in [("f16", 16), ("bf16", 16), ("tf32", 8), ("e4m3", 32), ("e5m2", 32), ("s8", 32)]:
+        a, b = whole((64, depth), np.float32), whole((8, depth), np.float32)
+        if name == "s8":
+            b = np.abs(b)
+        product = a @ b.T * (-1 if name == "bf16" else 1)
+        convert = {
+            "f16": lambda v: v.astype(np.float16),
+            "bf16": lambda v: (v.view(np.uint32) >> 16).astype(np.uint16),
+            "tf32": lambda v: v,
+            "e4m3": lambda v: as_fp8(v, 7, 3),
+            "e5m2": lambda v: as_fp8(v, 7, 3),
+            "s8": lambda v: v.astype(np.int8),
+        }[name]
+        left = as_fp8(a, 15, 2) if name == "e5m2" else convert(a)
+        made[f"type_{name}"] = (left, convert(b), product.astype(np.int32) if name == "s8" else product)
+    return made
+
+
+TYPES = types()
+
+
+@pytest.mark.parametrize("launcher", TYPES)
+def test_types(device: SimDevice, launcher: str) -> None:
+    a, b, product = TYPES[launcher]
+    done = run(device, launcher, buffer("a", a), buffer("b", b), wanted("c", "u32", 64 * 8), 0)
+    assert not done.findings, done.findings
+    got = np.array(unpack("u32", done.outputs["c"]), dtype=np.uint32).view(product.dtype)
+    assert (got.reshape(64, 8) == product).all()
