@@ -80,6 +80,7 @@ def test_what_becomes_of_a_line(answer: str, tmp_path: Path) -> None:
         "#pragma unroll 4",
         "half2 pair;",
         "kernel<<<blocks, THREADS>>>(x);",
+        "kernel<<<blocks, THREADS, 0, stream>>>(x);",
     ],
 )
 def test_what_is_no_operator_is_left_alone(answer: str, tmp_path: Path) -> None:

@@ -45,6 +45,15 @@ def test_the_end_of_what_was_printed_and_how_much_there_is(text: str, note: list
     assert [line.rstrip() for line in explanation(failed).splitlines()][1:] == [*said, "  device    sim sm_90a"]
 
 
+def test_a_race_of_two_writes_says_that_their_values_do_not_matter() -> None:
+    """A race of a write and a read says nothing of it."""
+    writes = "race on y[0]: thread (0,0,0) writes it on line 3, thread (1,0,0) writes it on line 3"
+    for summary, expected in ((writes, True), (writes.replace("writes it", "reads it", 1), False)):
+        failed = Grade(KATA, source_of(KATA.skeleton_path), (Verdict(Kind.RACE, summary, device="sim"),))
+        notes = [row for row in explanation(failed).splitlines() if row.startswith("  note")]
+        assert len(notes) == expected and all(has(note, "same value") for note in notes)
+
+
 ESCAPES = "\x1b]0;owned\x07\x1b[8A\x1b[Jpass\x9b\r\x7f\u202etxt\u2066"
 
 

@@ -84,8 +84,11 @@ def _replaced(pattern: str, by: Mapping[str, str]) -> Callable[[str], Iterator[C
 
 
 def _integers(code: str) -> Iterator[Change]:
-    """One more. Digits of names, of types and of numbers with a point or an exponent are not integers."""
-    for match in re.finditer(r"(?<![\w.])\d+(?![\w.])", code):
+    """One more. Digits of names, of types and of numbers with a point or an exponent are not integers.
+
+    A byte of dynamic shared memory more changes nothing for a kernel that has none.
+    """
+    for match in re.finditer(r"(?<![\w.])\d+(?![\w.])(?!, stream>>>)", code):
         yield match.start(), match.end(), str(int(match[0]) + 1)
 
 

@@ -35,6 +35,8 @@ _NEXT = {
     Kind.INCONCLUSIVE: "the answer is right; grade again on a quiet machine, or with --no-speed",
 }
 
+_TWO_WRITES = "two writes with nothing between that orders them are a race, even if both write the same value"
+
 # What helps against a deadlock: the first entry whose word the finding has.
 _NEXT_OF_DEADLOCK = {
     "mbarrier": "a phase ends after all arrivals and bytes that the mbarrier expects",
@@ -264,6 +266,8 @@ def _device(grade: Grade, verdict: Verdict) -> Iterable[str]:
 
 
 def _note(verdict: Verdict) -> str | None:
+    if verdict.kind is Kind.RACE and verdict.summary.count(" writes it") > 1:
+        return _TWO_WRITES
     if verdict.kind is not Kind.DEADLOCK:
         return _NEXT.get(verdict.kind)
     return next((note for word, note in _NEXT_OF_DEADLOCK.items() if word in verdict.summary), None)
