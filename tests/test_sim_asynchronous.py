@@ -76,6 +76,8 @@ def test_what_is_not_copied_is_zero(device: SimDevice, n: int) -> None:
 # launcher -> kind, facts of the message; the line is the marker's
 PLANTED = {
     "groups_no_wait": ("race", ["waited for"]),
+    "groups_no_commit": ("race", ["waited for", "commit_group"]),
+    "groups_in_helper": ("race", ["waited for"]),
     "groups_no_barrier": ("race", ["no barrier"]),
     "buffers_early": ("race", ["waited for"]),
     "object_race": ("race", ["tile["]),
@@ -90,6 +92,21 @@ def test_hazard_is_found_at_its_line(device: SimDevice, launcher: str) -> None:
         found = finding(device, launcher, seed=seed)
         assert found.kind == kind and has(found.message, *facts), found
         assert found.line == line_of(SOURCE, launcher), found
+
+
+def test_a_copy_that_is_committed_is_not_said_to_lack_that(device: SimDevice) -> None:
+    assert "commit" not in finding(device, "groups_no_wait").message
+
+
+def test_lines_that_call_the_line_of_a_finding(device: SimDevice) -> None:
+    found = finding(device, "groups_in_helper")
+    assert found.callers == (line_of(SOURCE, "call of the helper"),)
+    assert finding(device, "groups_no_commit").callers == ()
+
+
+def test_what_was_launched(device: SimDevice) -> None:
+    (launched,) = run(device, "groups_no_wait").launched
+    assert (launched.kernel, launched.block, launched.times) == ("groups_no_wait_kernel", (THREADS, 1, 1), 1)
 
 
 def test_a_wait_after_the_barrier_is_too_late(device: SimDevice) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from facts import all_of
 
-from grader.content.source_file import LARGEST_BYTES, read_source
+from grader.content.source_file import LARGEST_BYTES, is_helper, read_source
 
 
 def test_a_file_is_read_up_to_the_largest_size(tmp_path: Path) -> None:
@@ -43,3 +43,36 @@ def test_what_is_no_file_is_refused(tmp_path: Path, make: object, why: str) -> N
     make(tmp_path / "a.cu")
     with pytest.raises(OSError, match=all_of(why)):
         read_source(tmp_path / "a.cu")
+
+
+HELPERS = """\
+__device__ __forceinline__ void load(
+    float* to, const float* from) {
+    asm volatile("..."
+                 : "r"(to));
+}
+__device__ float one(float x) { return x; }
+
+__global__ void tiny(float* y) {
+    *y = 1;
+}
+
+__device__ void long_one(float* y) {
+    int a = 1;
+    int b = 2;
+
+    int c = 3;
+    int d = 4;
+    int e = 5;
+    int f = 6;
+    *y = a + b + c + d + e + f;
+}
+"""
+
+
+def test_short_functions_are_helpers_but_for_kernels() -> None:
+    lines = range(1, len(HELPERS.splitlines()) + 1)
+    assert [number for number in lines if is_helper(HELPERS, number) and HELPERS.splitlines()[number - 1].strip()] == [
+        *range(1, 7)
+    ]
+    assert not is_helper(HELPERS, 0) and not is_helper(HELPERS, 99)

@@ -288,6 +288,19 @@ def attended(scale: Callable[[int], float], *, base: float = e) -> Callable[...,
     return of_inputs
 
 
+def with_more_keys(more: Callable[[int], int]) -> Callable[..., ndarray]:
+    """Attention in which N keys are followed by ``more`` of them that are 0, as rows of V past the end are."""
+
+    def of_inputs(Q: ndarray, K: ndarray, V: ndarray, sizes: Sizes) -> ndarray:
+        import numpy
+
+        zeros = numpy.zeros((*K.shape[:-2], more(K.shape[-2]), K.shape[-1]))
+        keys, rows = (numpy.concatenate((given, zeros), axis=-2) for given in (K, V))
+        return softmax(logits(Q, keys)) @ rows
+
+    return of_inputs
+
+
 def hidden_from(distance: int) -> Callable[..., ndarray]:
     """A query sees the keys before its own place + ``distance``."""
 
@@ -314,6 +327,10 @@ NEAR_MISSES = {
     "the sum of V": lambda Q, K, V, sizes: V.sum(axis=-2, keepdims=True).repeat(V.shape[-2], axis=-2),
     "a causal mask": lambda Q, K, V, sizes: hidden_from(1)(Q, K, V, sizes, None),
     "the last key is missing": lambda Q, K, V, sizes: softmax(logits(Q, K[..., :-1, :])) @ V[..., :-1, :],
+    "the first key past the end is not masked": with_more_keys(lambda N: 1 if N % 16 else 0),
+    "keys past the end are not masked, in tiles of 16": with_more_keys(lambda N: -N % 16),
+    "keys past the end are not masked, in tiles of 32": with_more_keys(lambda N: -N % 32),
+    "keys past the end are not masked, in tiles of 64": with_more_keys(lambda N: -N % 64),
     "K is used for V": lambda Q, K, V, sizes: softmax(logits(Q, K)) @ K,
 }
 NEAR_MISSES_CAUSAL = {

@@ -21,6 +21,7 @@ from grader.verdict import CLUES, Clue
 if TYPE_CHECKING:
     from numpy import ndarray
 
+LARGER, LARGER_WORK = 2, 1_000_000  # cases, and the most work of each
 MOST_ELEMENTS = 1 << 16  # of a case's output, for which wrong answers are looked into
 
 
@@ -52,6 +53,8 @@ def _clues(lab: Lab, one: Judged) -> Iterator[Clue]:
     yield from _outputs(one)
     yield from beside_values(lab, one.case.shape)
     yield from beside_sizes(lab, one.case.shape)
+    for key in _larger(lab):
+        lab.try_key(key)
     named = list(near_miss(lab))
     yield from named
     if named:
@@ -60,6 +63,13 @@ def _clues(lab: Lab, one: Judged) -> Iterator[Clue]:
     if sum(each.got.size for each in one.compared) <= MOST_ELEMENTS and not _unwritten(one):
         yield from of_writers(lab, one)
         yield from probe(lab, one)
+
+
+def _larger(lab: Lab) -> list[CaseKey]:
+    """The largest of the cases that failed in the search: there formulas differ that are equal on the smallest."""
+    failed = [key for key, wrong in lab.known.items() if wrong and key not in lab.judged]
+    work = {key: lab.spec.work(dict(key.sizes)) for key in failed}
+    return sorted((key for key in failed if work[key] <= LARGER_WORK), key=lambda key: -work[key])[:LARGER]
 
 
 def _unwritten(one: Judged) -> bool:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 CALLS = 90
 INSTRUCTIONS = 8_000_000  # warp instructions of all calls together: some tenths of a second
 SECONDS = 3.0  # of a launcher, in one call
+MOST_BESIDE = 2  # inputs that are shown beside an output
 FINDINGS = 3  # calls with a finding; after them nothing more is tried
 
 
@@ -114,14 +115,15 @@ def in_order(spec: Spec, expected: Sequence[Expected]) -> tuple[Expected, ...]:
 
 
 def beside(case: Case, mismatch: Mismatch) -> dict[str, float | int]:
-    """The elements at a wrong element's place of the inputs that have the output's shape."""
+    """The elements at a wrong element's place of the inputs that have the output's shape; of more than two they would
+    tell little, as those of Q, K and V."""
     output = next(tensor for tensor in case.spec.outputs if tensor.name == mismatch.buffer)
     found: dict[str, float | int] = {}
     for tensor in case.spec.inputs:
         if tensor.shape == output.shape and tensor.shape != (1,):
             element = case.inputs[tensor.name][mismatch.index]
             found[tensor.name] = decode(element.reshape(1), case.spec.dtype(tensor, case.kata))[0].item()
-    return found
+    return found if len(found) <= MOST_BESIDE else {}
 
 
 def place(shape: Sequence[int], flat: int) -> tuple[int, ...]:

@@ -241,7 +241,7 @@ def _factor(got: ndarray, want: ndarray, rounding: float) -> float | None:
     if int(far.sum()) < SUPPORT or bool((abs(got[~far]) > 10 * abs(want).max()).any()):
         return None
     factor = float(numpy.median(got[far] / want[far]))
-    if abs(factor) < 100 * rounding or abs(factor - 1) < 100 * rounding:
+    if abs(factor) < rounding or abs(factor - 1) < 10 * rounding:
         return None
     error = abs(got[far] - factor * want[far])
     return factor if bool((error <= rounding * (abs(got[far]) + abs(factor * want[far]))).all()) else None

@@ -59,6 +59,27 @@ __global__ void groups_no_wait_kernel(const float* x, float* y, int n) {
 }
 LAUNCHER(groups_no_wait)
 
+// A copy that is in no group: the wait waits for committed groups.
+__global__ void groups_no_commit_kernel(const float* x, float* y, int n) {
+    __shared__ float tile[THREADS];
+    copy<4>(tile + threadIdx.x, x + threadIdx.x);
+    wait<0>();
+    y[threadIdx.x] = tile[threadIdx.x];  // groups_no_commit
+}
+LAUNCHER(groups_no_commit)
+
+__device__ __forceinline__ float fetched(const float* tile) {
+    return tile[threadIdx.x];  // groups_in_helper
+}
+
+__global__ void groups_in_helper_kernel(const float* x, float* y, int n) {
+    __shared__ float tile[THREADS];
+    copy<4>(tile + threadIdx.x, x + threadIdx.x);
+    commit();
+    y[threadIdx.x] = fetched(tile);  // call of the helper
+}
+LAUNCHER(groups_in_helper)
+
 __global__ void groups_no_barrier_kernel(const float* x, float* y, int n) {
     __shared__ float tile[THREADS];
     reverse<true, false>(x, y, tile, n);
