@@ -150,3 +150,24 @@ def test_types(device: SimDevice, launcher: str) -> None:
     assert not done.findings, done.findings
     got = np.array(unpack("u32", done.outputs["c"]), dtype=np.uint32).view(product.dtype)
     assert (got.reshape(64, 8) == product).all()
+
+
+def test_registers_are_a_pool_of_the_block(device: SimDevice) -> None:
+    values = whole((256,), np.float32)
+    for seed in SEEDS:
+        arguments = buffer("a", values), wanted("c", "f32", 256)
+        done = run(device, "pool", *arguments, seed=seed)
+        assert not done.findings, done.findings
+        (found,) = run(device, "pool_too_small", *arguments, seed=seed).findings
+        assert found.kind == "deadlock" and has(found.message, "registers", "128 for each", "32768")
+        assert found.line == line_of(SOURCE, "pool_take")
+
+
+def test_a_dependent_launch_waits_for_the_one_before(device: SimDevice) -> None:
+    values = whole((128,), np.float32)
+    arguments = buffer("a", values), wanted("c", "f32", 128)
+    done = run(device, "dependent", *arguments)
+    assert not done.findings and (np.array(unpack("f32", done.outputs["c"])) == 2 * values).all()
+    (found,) = run(device, "dependent_too_early", *arguments).findings
+    assert found.kind == "race" and has(found.message, "c[0]", "launch before", "cudaGridDependencySynchronize")
+    assert found.line == line_of(SOURCE, "dependent_read")

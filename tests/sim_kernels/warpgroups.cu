@@ -220,3 +220,52 @@ TYPE_KERNEL(type_tf32, "m64n8k8.f32.tf32.tf32", "%0, %1, %2, %3", ", 1, 1")
 TYPE_KERNEL(type_e4m3, "m64n8k32.f32.e4m3.e4m3", "%0, %1, %2, %3", ", 1, 1")
 TYPE_KERNEL(type_e5m2, "m64n8k32.f32.e5m2.e4m3", "%0, %1, %2, %3", ", 1, 1")
 TYPE_KERNEL(type_s8, "m64n8k32.s32.s8.u8", "%0, %1, %2, %3", "")
+
+// ---- registers that warpgroups give to each other: 256 threads of 256 are 128 each
+
+template <int GIVEN, int TAKEN>
+__global__ void __launch_bounds__(256, 2) registers_pool_kernel(const float* a, float* c) {
+    if (threadIdx.x < 128)
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(GIVEN));
+    else
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(TAKEN));  // pool_take
+    c[threadIdx.x] = a[threadIdx.x];
+}
+KATA_EXPORT void pool(const float* a, float* c, cudaStream_t stream) {
+    registers_pool_kernel<40, 216><<<1, 256, 0, stream>>>(a, c);
+}
+KATA_EXPORT void pool_too_small(const float* a, float* c, cudaStream_t stream) {
+    registers_pool_kernel<80, 216><<<1, 256, 0, stream>>>(a, c);
+}
+
+// ---- a launch that may begin before the one before it has ended
+
+__global__ void first_kernel(const float* a, float* c) {
+    c[threadIdx.x] = a[threadIdx.x];
+    cudaTriggerProgrammaticLaunchCompletion();
+}
+template <bool WAITS>
+__global__ void second_kernel(float* c) {
+    if (WAITS) cudaGridDependencySynchronize();
+    c[threadIdx.x] *= 2;  // dependent_read
+}
+template <bool WAITS>
+void launch_both(const float* a, float* c, cudaStream_t stream) {
+    first_kernel<<<1, 128, 0, stream>>>(a, c);
+    cudaLaunchConfig_t config = {};
+    config.gridDim = 1;
+    config.blockDim = 128;
+    config.stream = stream;
+    cudaLaunchAttribute attribute;
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    cudaLaunchKernelEx(&config, second_kernel<WAITS>, c);
+}
+KATA_EXPORT void dependent(const float* a, float* c, cudaStream_t stream) {
+    launch_both<true>(a, c, stream);
+}
+KATA_EXPORT void dependent_too_early(const float* a, float* c, cudaStream_t stream) {
+    launch_both<false>(a, c, stream);
+}

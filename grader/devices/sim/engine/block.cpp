@@ -104,6 +104,7 @@ void Block::start(u64 linear, u32 from) {
     shared.forget();
     if (program->fences) ordering.forget();
     copies.forget();
+    registers.forget();
     if (warpgroups) warpgroups->forget();
     mbarriers.forget();
     origin = last_clock;
@@ -122,6 +123,7 @@ void Block::start(u64 linear, u32 from) {
         warp.known_min = last_clock;
         warp.known.fill(last_clock);
         warp.executed = 0;
+        warp.awaited = 0;
         warp.move(ALL, 0);
         if (!program->calls.empty()) std::fill(warp.stacks, warp.stacks + LANES, Stack());
         fill_specials(warp, false);
@@ -434,6 +436,7 @@ void Block::deadlock() {
     u64 waiting = 0, elsewhere = 0, exited = 0;
     for (const Warp& warp : warps)
         if (warp.at_warp_sync) deadlock_at_warp_sync(warp);
+    registers.deadlock();
     if (warpgroups) warpgroups->deadlock();
     if (mbarriers.any_waiting()) mbarriers.deadlock();
     for (const Warp& warp : warps)

@@ -179,7 +179,26 @@ u8* global_lane(Warp& warp, const Instruction& in, int lane, const u64* a, u32 b
     return allocation->data + offset;
 }
 
+// A dependent launch may begin before the one before it ends.
+void check_awaited(Warp& warp, const u64* a, Mask mask, Access access) {
+    const std::vector<bool>& before = *warp.launch->before;
+    each_lane(mask, [&](int l) {
+        const u64 window = (a[l] - GLOBAL_ORIGIN) >> WINDOW_SHIFT;
+        const Allocation* allocation = warp.launch->memory->find(a[l]);
+        if (window >= before.size() || !before[window] || !allocation) return;
+        const u32 item = item_bytes(*allocation, 4);
+        const Place place = inside(allocation->name, s64(a[l] - allocation->base), item, item);
+        Finding finding = in_allocation(
+            warp, l, FindingKind::race, *allocation, place.index,
+            verb(access) + place.text +
+                ", which the launch before writes and may still be doing: wait for it first "
+                "(cudaGridDependencySynchronize)");
+        warp.block->stop_at(std::move(finding));
+    });
+}
+
 void access_global(Warp& warp, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
+    if (warp.launch->before && (mask & ~warp.awaited)) check_awaited(warp, a, mask & ~warp.awaited, access);
     if (warp.block->copies.may_read()) warp.block->copies.check_writers(warp, mask, a, bytes, access);
     Allocation* allocation = warp.launch->memory->find(a[__builtin_ctz(mask)]);
     const bool simple = allocation && !allocation->freed && (access == Access::read || allocation->writable) &&

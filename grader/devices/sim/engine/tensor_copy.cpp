@@ -192,6 +192,7 @@ BulkCopy read_box(Box& box) {
         const u64 first = row.address + row.first * item;
         const u32 bytes = (row.end - row.first) * item;
         check_buffer(box, first, bytes);
+        if (Counters* counters = box.warp.block->counters.get()) counters->bulk(box.warp, first, bytes, Access::read);
         box.warp.block->copies.add_source(box.warp, box.lane, first, bytes, sources);
         each_piece(row, item, [&](u64 address, u32 from, u32 size) {
             a[box.lane] = address;
@@ -230,6 +231,8 @@ BulkCopy write_box(Box& box) {
         if (row.first == row.end) continue;
         const u32 item = box.map.item();
         check_buffer(box, row.address + row.first * item, (row.end - row.first) * item);
+        if (Counters* counters = box.warp.block->counters.get())
+            counters->bulk(box.warp, row.address + row.first * item, (row.end - row.first) * item, Access::write);
         each_piece(row, item, [&](u64 address, u32 from, u32 size) {
             copy.add_piece(address, u32(box.place(r, from)), size);
         });

@@ -53,6 +53,7 @@ struct Warp {
     Mask active = 0;        // lanes of the running group
     u64 executed = 0;       // warp instructions
     u64 executed_lanes = 0;
+    Mask awaited = 0;                  // lanes that have waited for the launch before: griddepcontrol.wait
     Mask carry = 0;                    // flag of add.cc and its like
     u32 clock = 0;                     // grows at every synchronisation
     VectorClock known;                 // accesses up to these clocks come before the next ones of all its lanes
