@@ -111,6 +111,22 @@ def test_registers(device: SimDevice) -> None:
         assert found.line == line_of(SOURCE, "registers_early")
 
 
+def test_operands_in_registers_stay_until_they_are_read(device: SimDevice) -> None:
+    a, b = whole((2 * 64, 16)), whole((16, 16))
+    for seed in SEEDS:
+        (found,) = run(
+            device, "overwritten", buffer("a", a), buffer("b", b), wanted("c", "f32", 1024), 2, seed=seed
+        ).findings
+        assert found.kind == "race" and has(found.message, "operand", "wgmma", "wgmma.wait_group")
+        assert has(found.message, f"line {line_of(SOURCE, 'overwritten_multiply')}")
+
+
+def test_a_warpgroup_begins_at_a_multiple_of_four_warps(device: SimDevice) -> None:
+    for seed in SEEDS:
+        (found,) = run(device, "shifted", wanted("c", "f32", 160), seed=seed).findings
+        assert found.kind == "deadlock" and has(found.message, "warpgroup")
+
+
 def as_fp8(values: Array, bias: int, mantissa: int) -> Array:
     """Whole numbers from -4 to 4 as bytes of e4m3 or e5m2."""
     powers = [int(np.log2(v)) for v in range(1, 5)]

@@ -217,7 +217,19 @@ void load(Warp& warp, const Instruction& in, Mask mask) {
 
 // ---- out of shared memory
 
+// CUDA C++ Programming Guide 13.0, "Tensor Memory Accelerator": where a box is stored, its first element may not lie
+// before the tensor.
+void check_start(const Box& box) {
+    for (int i = 0; i < box.map.rank; ++i)
+        if (box.start[i] < 0)
+            stop(
+                box.warp, box.lane, FindingKind::out_of_bounds,
+                "stores a box that begins at " + std::to_string(box.start[i]) + " along dimension " +
+                    std::to_string(i) + " of the tensor (" + box.map.shape() + "): only loads may begin before it");
+}
+
 BulkCopy write_box(Box& box) {
+    check_start(box);
     BulkCopy copy;
     copy.pc = box.warp.here;
     copy.warp = box.warp.index;
