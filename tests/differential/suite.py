@@ -41,7 +41,10 @@ NOT_COMPARED = {
 # Of whole families: what their forms begin with, or have in them -> a name for them all, and the reason.
 _FAMILIES = {
     r"wgmma\.": ("wgmma", "is done by four warps, a program here has one: tests/test_sim_warpgroups.py"),
-    r".*\.tensor(map|\.)": ("tensor copies", "take a map that the driver's host side makes: tests/test_sim_tensor_maps.py"),
+    r".*\.tensor(map|\.)": (
+        "tensor copies",
+        "take a map that the driver's host side makes: tests/test_sim_tensor_maps.py",
+    ),
     r"cp\.reduce\.async\.bulk\.": ("cp.reduce.async.bulk", "is new: tests/test_sim_tensor_maps.py"),
     r"(mapa|getctarank|(st|red)\.async)\.|.*multicast::cluster|cp\.async\.bulk\.shared::cluster\.shared::cta": (
         "mapa, getctarank, st.async, red.async, multicast",
