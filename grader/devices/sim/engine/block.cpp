@@ -53,6 +53,7 @@ Block::Block(const Launch& l, Cluster& its, u32 number) : launch(&l), program(l.
         warp.launch = launch;
         warp.code = program->code.data();
         warp.ways = program->ways.get();
+        warp.overlaps = program->async_proxy || launch->before;
         warp.rows = rows + i * program->row_bytes;
         warp.local_bytes = program->local_bytes;
         warp.local = local_storage_.data() + i * LANES * program->local_bytes;

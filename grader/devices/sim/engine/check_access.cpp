@@ -197,9 +197,16 @@ void check_awaited(Warp& warp, const u64* a, Mask mask, Access access) {
     });
 }
 
+// Where something may be under way beside the warps: the launch before this one, or what bulk copies have yet to write.
+__attribute__((noinline)) void check_overlap(Warp& warp, const u64* a, Mask mask, Access access, u32 bytes) {
+    const Mask early = mask & ~warp.awaited;
+    if (warp.launch->before && early) check_awaited(warp, a, early, access);
+    const Copies& copies = warp.block->copies;
+    if (copies.may_read()) copies.check_writers(warp, mask, a, bytes, access);
+}
+
 void access_global(Warp& warp, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
-    if (warp.launch->before && (mask & ~warp.awaited)) check_awaited(warp, a, mask & ~warp.awaited, access);
-    if (warp.block->copies.may_read()) warp.block->copies.check_writers(warp, mask, a, bytes, access);
+    if (warp.overlaps) check_overlap(warp, a, mask, access, bytes);
     Allocation* allocation = warp.launch->memory->find(a[__builtin_ctz(mask)]);
     const bool simple = allocation && !allocation->freed && (access == Access::read || allocation->writable) &&
                         all_within(allocation->base, allocation->bytes, a, mask, bytes);
@@ -291,6 +298,12 @@ void check_extent(Warp& warp, const Extent& extent, const u64* a, Mask mask, u32
     });
 }
 
+// What wgmma and bulk stores may still read stays as it is.
+__attribute__((noinline)) void check_readers(Warp& warp, Block& owner, const u64* a, Mask mask, u32 bytes) {
+    if (owner.warpgroups) owner.warpgroups->check_write(warp, mask, a, bytes);
+    if (owner.copies.may_read()) owner.copies.check_readers(warp, mask, a, bytes);
+}
+
 void access_shared_of(
     Warp& warp, Block& owner, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
     Block& block = *warp.block;
@@ -313,8 +326,7 @@ void access_shared_of(
     }
     if (access == Access::write && owner.copies.may_fly() && shared.in_flight(mask, a, bytes))
         owner.copies.check(warp, mask, a, bytes, access);
-    if (access != Access::read && owner.warpgroups) owner.warpgroups->check_write(warp, mask, a, bytes);
-    if (access != Access::read && owner.copies.may_read()) owner.copies.check_readers(warp, mask, a, bytes);
+    if (access != Access::read && warp.overlaps) check_readers(warp, owner, a, mask, bytes);
     if (access != Access::read) shared.initialise(mask, a, bytes);
     u8* data = shared.data();
     each_lane(mask, [&](int l) { at[l] = data + a[l]; });

@@ -43,6 +43,7 @@ struct Warp {
     u8* local_shadow = nullptr;  // same, 1 where initialised
     u64 local_bytes = 0;
 
+    bool overlaps = false;  // copies in bulk, wgmma or another launch may be under way beside it
     u32 index = 0;          // in its block
     Mask existing = 0;      // lanes that stand for a thread
     Mask alive = 0;         // not exited
