@@ -117,3 +117,13 @@ REFUSED = {
 def test_launches_that_are_refused(device: SimDevice, case: tuple[str, int, int, int]) -> None:
     (found,) = launch(device, *case).findings
     assert found.kind == "launch failed" and has(found.message, *REFUSED[case])
+
+
+def test_the_toolkits_headers() -> None:
+    """cuda::ptx and cooperative_groups spell the same instructions in other ways."""
+    headers, x = open_device(HERE / "libcu_ptx.cu"), [float(i) for i in range(THREADS)]
+    for seed in SEEDS:
+        done = run(headers, "everything", given("x", "f32", x), wanted("y", "f32", 3 * THREADS), seed=seed)
+        assert not done.findings, (seed, done.findings)
+        expected = [v + 11 for v in x] + [v + 10 for v in x] + [2 * v + 21 for v in x]
+        assert unpack("f32", done.outputs["y"]) == expected

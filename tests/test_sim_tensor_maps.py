@@ -126,6 +126,7 @@ WRONG: dict[str, tuple[str, str, list[str]]] = {
     "writes_then_loads": ("race", "double_load", ["fence.proxy.async", "overwrites"]),
     "shifted": ("misaligned", "double_load", ["64 bytes past a multiple of 128"]),
     "reads_back": ("race", "double_back", ["reads y[", "without .read"]),
+    "left_of": ("out of bounds", "double_store", ["begins at -4", "32 x 40 f32"]),
     "copied_map": ("crash", "copied_map", ["local memory", "__grid_constant__"]),
     "wide_box": ("crash", "one_box", ["refused", "256 bytes", "128-byte swizzle"]),
     "stride_in_elements": ("crash", "one_box", ["refused", "41 bytes", "multiple of 16"]),
@@ -149,6 +150,13 @@ def test_misuse_is_found(device: SimDevice, launcher: str) -> None:
         found = finding(device, launcher, seed)
         assert found.kind == kind and has(found.message, *facts), found
         assert found.line == line_of(SOURCE, marker), found
+
+
+def test_the_elected_lane_need_not_be_the_first(device: SimDevice) -> None:
+    found = [outcome(device, "lane_commits", seed).findings for seed in SEEDS]
+    assert all(not f for f in found[::2])
+    for (one,) in found[1::2]:
+        assert one.kind == "race" and has(one.message, "may still read", "doubled[")
 
 
 WRONG_RINGS: dict[str, tuple[str, list[str], list[str]]] = {

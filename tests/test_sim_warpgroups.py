@@ -111,6 +111,22 @@ def test_registers(device: SimDevice) -> None:
         assert found.line == line_of(SOURCE, "registers_early")
 
 
+def test_operands_in_registers_stay_until_they_are_read(device: SimDevice) -> None:
+    a, b = whole((2 * 64, 16)), whole((16, 16))
+    for seed in SEEDS:
+        (found,) = run(
+            device, "overwritten", buffer("a", a), buffer("b", b), wanted("c", "f32", 1024), 2, seed=seed
+        ).findings
+        assert found.kind == "race" and has(found.message, "operand", "wgmma", "wgmma.wait_group")
+        assert has(found.message, f"line {line_of(SOURCE, 'overwritten_multiply')}")
+
+
+def test_a_warpgroup_begins_at_a_multiple_of_four_warps(device: SimDevice) -> None:
+    for seed in SEEDS:
+        (found,) = run(device, "shifted", wanted("c", "f32", 160), seed=seed).findings
+        assert found.kind == "deadlock" and has(found.message, "warpgroup")
+
+
 def as_fp8(values: Array, bias: int, mantissa: int) -> Array:
     """Whole numbers from -4 to 4 as bytes of e4m3 or e5m2."""
     powers = [int(np.log2(v)) for v in range(1, 5)]
@@ -150,3 +166,24 @@ def test_types(device: SimDevice, launcher: str) -> None:
     assert not done.findings, done.findings
     got = np.array(unpack("u32", done.outputs["c"]), dtype=np.uint32).view(product.dtype)
     assert (got.reshape(64, 8) == product).all()
+
+
+def test_registers_are_a_pool_of_the_block(device: SimDevice) -> None:
+    values = whole((256,), np.float32)
+    for seed in SEEDS:
+        arguments = buffer("a", values), wanted("c", "f32", 256)
+        done = run(device, "pool", *arguments, seed=seed)
+        assert not done.findings, done.findings
+        (found,) = run(device, "pool_too_small", *arguments, seed=seed).findings
+        assert found.kind == "deadlock" and has(found.message, "registers", "128 for each", "32768")
+        assert found.line == line_of(SOURCE, "pool_take")
+
+
+def test_a_dependent_launch_waits_for_the_one_before(device: SimDevice) -> None:
+    values = whole((128,), np.float32)
+    arguments = buffer("a", values), wanted("c", "f32", 128)
+    done = run(device, "dependent", *arguments)
+    assert not done.findings and (np.array(unpack("f32", done.outputs["c"])) == 2 * values).all()
+    (found,) = run(device, "dependent_too_early", *arguments).findings
+    assert found.kind == "race" and has(found.message, "c[0]", "launch before", "cudaGridDependencySynchronize")
+    assert found.line == line_of(SOURCE, "dependent_read")

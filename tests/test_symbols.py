@@ -129,6 +129,12 @@ def test_a_kata_may_call_its_libraries() -> None:
     assert not may_call("cudnnCreate", ("cublas", "cutlass"))
 
 
+def test_tensor_maps_alone_come_from_the_driver() -> None:
+    for name in ("cuTensorMapEncodeTiled", "cudaGetDriverEntryPointByVersion", "cudaGetDriverEntryPoint"):
+        assert may_call(name, ("driver",)) and not may_call(name) and not may_call(name, ("cublas",))
+    assert not may_call("cuLaunchKernel", ("driver",)) and not may_call("cuModuleLoad", ("driver",))
+
+
 def test_headers() -> None:
     assert library_of_header("/usr/local/cuda/include/cccl/cub/block/block_reduce.cuh") == "CUB"
     assert library_of_header("/usr/local/cuda/include/cccl/thrust/sort.h") == "Thrust"

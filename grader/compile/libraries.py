@@ -121,6 +121,21 @@ def _cublas_folders(toolkit: Path) -> Iterator[Path]:
             yield from sorted(Path(entry or ".").glob(pattern), reverse=True)
 
 
+# The CUDA driver: what makes tensor maps. The simulator has it itself; for a GPU, the toolkit's stub is linked.
+
+
+DRIVER_FIX = "Use an nvcc of a whole CUDA toolkit, which has lib64/stubs/libcuda.so."
+
+
+def _find_driver(toolkit: Path, device: str) -> Library:
+    if device == "sim":
+        return Library((), "of the simulator", Path(__file__).resolve().parents[1] / "devices" / "sim" / "engine")
+    for folder in (toolkit / "lib64" / "stubs", *sorted(toolkit.glob("targets/*/lib/stubs"))):
+        if (stub := folder / "libcuda.so").is_file():
+            return Library(("-Xlinker", str(stub)), _fingerprint(stub), stub)
+    raise LibraryMissing(f"the CUDA driver's stub (libcuda.so) is not on this machine. {DRIVER_FIX}")
+
+
 def _fingerprint(path: Path) -> str:
     stat = path.resolve().stat()
     return f"{path.resolve()}:{stat.st_size}:{stat.st_mtime_ns}"
@@ -129,6 +144,7 @@ def _fingerprint(path: Path) -> str:
 LIBRARIES: Mapping[str, _Kind] = {
     "cutlass": _Kind("CUTLASS", ("cutlass", "cute"), _find_cutlass),
     "cublas": _Kind("cuBLAS", (), _find_cublas),
+    "driver": _Kind("the CUDA driver's tensor maps", (), _find_driver),
 }
 # Those that no kata uses.
 _OTHERS = (_Kind("CUB", ("cub",), _find_cutlass), _Kind("Thrust", ("thrust",), _find_cutlass))

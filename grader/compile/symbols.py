@@ -81,7 +81,13 @@ _TAKEN = re.compile(r"cuda[A-Z]\w*|__cuda[A-Z]\w*Kernel\w*|__(real|wrap)_\w+|kat
 
 # -- what some katas may call
 
-_OF_LIBRARY = {"cublas": re.compile(r"cublas[A-Z]\w*"), "cutlass": re.compile(r"(?!)")}
+# What the entry-point function answers is for who runs the file: the simulator, and the probe on a GPU.
+_ENTRY_POINT = re.compile(r"cudaGetDriverEntryPoint(ByVersion)?")
+_OF_LIBRARY = {
+    "cublas": re.compile(r"cublas[A-Z]\w*"),
+    "cutlass": re.compile(r"(?!)"),
+    "driver": re.compile(r"cuTensorMapEncodeTiled|cuGetErrorString|cuGetErrorName|cuDriverGetVersion"),
+}
 
 # -- what is behind a name that no kata may call
 
@@ -146,6 +152,8 @@ def refused_definition(object_file: Path, source: str) -> Refusal | None:
 def may_call(name: str, libraries: tuple[str, ...] = ()) -> bool:
     """Is a symbol (mangled, as the object has it) on the list?"""
     name = name.partition("@")[0]
+    if "driver" in libraries and _ENTRY_POINT.fullmatch(name):
+        return True
     if _NEVER.fullmatch(name):
         return False
     if name in _NAMES or _PATTERNS.fullmatch(name):

@@ -25,7 +25,7 @@ LEVELS = ("easy", "medium", "hard", "hard+", "hard++")
 ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100")
 ROLES = ("core", "drill")
 ORIGINS = ("public", "extra")
-LIBRARIES = ("cublas", "cutlass")  # that a kata may use; grader.compile.libraries finds each
+LIBRARIES = ("cublas", "cutlass", "driver")  # that a kata may use; grader.compile.libraries finds each
 
 
 class CatalogError(Fault):

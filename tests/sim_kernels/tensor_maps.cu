@@ -91,6 +91,8 @@ enum Fault {
     WRITES_THEN_LOADS,  // without a fence between
     SHIFTED,            // the tile to 64 bytes past a multiple of 128
     READS_BACK,         // what the store has only read so far
+    LEFT_OF,            // the tensor begins the store
+    LANE_COMMITS,       // lane 0, for what the elected lane stored
 };
 
 // Each block copies tiles of its rows times two; columns need not be a multiple of a tile's.
@@ -125,7 +127,8 @@ __global__ void double_kernel(
         for (int i = tid; i < TILE; i += THREADS) doubled[i] = 2 * to[i];  // double_tile
         if (FAULT != NO_FENCE && (FAULT != LEADER_FENCES || tid == 0)) fence_proxy();
         __syncthreads();
-        if (tid == 0) store_box(&out, c, row, doubled);  // double_store
+        const bool stores = FAULT == LANE_COMMITS ? tid < 32 && elected() : tid == 0;
+        if (stores) store_box(&out, FAULT == LEFT_OF ? c - 4 : c, row, doubled);  // double_store
         if (tid == (FAULT == OTHER_COMMITS ? 1 : 0)) commit_stores();
     }
     if (tid == 0 && FAULT != NO_END) wait_read();
@@ -152,6 +155,8 @@ DOUBLE(one_expected, ONE_EXPECTED)
 DOUBLE(writes_then_loads, WRITES_THEN_LOADS)
 DOUBLE(shifted, SHIFTED)
 DOUBLE(reads_back, READS_BACK)
+DOUBLE(left_of, LEFT_OF)
+DOUBLE(lane_commits, LANE_COMMITS)
 
 // ---- maps that are wrong
 

@@ -191,6 +191,45 @@ KATA_EXPORT void registers_early(const void* a, const void* b, float* c, cudaStr
     registers_kernel<true><<<1, THREADS, 0, stream>>>(static_cast<const __half*>(a), static_cast<const __half*>(b), c);
 }
 
+// A new operand for each step, before the product has read the one before.
+__global__ void overwritten_kernel(const __half* a, const __half* b, float* c, int steps) {
+    __shared__ __align__(1024) char tile[16 * 32];
+    const int tid = threadIdx.x;
+    for (int i = tid; i < 16 * 16; i += THREADS)
+        *reinterpret_cast<__half*>(tile + (i / 16 / 8 * 2 + i % 16 / 8) * 128 + i / 16 % 8 * 16 + i % 8 * 2) = b[i];
+    fence_proxy();
+    __syncthreads();
+    uint32_t left[4] = {};
+    float d[8];
+    warpgroup_fence();
+#pragma unroll 1
+    for (int s = 0; s < steps; ++s) {
+        multiply_registers_16(d, left, descriptor(tile, 128, 256, 0), s > 0);  // overwritten_multiply
+        warpgroup_commit();
+        for (int i = 0; i < 4; ++i) left[i] = reinterpret_cast<const uint32_t*>(a)[(s * 4 + i) * THREADS + tid];
+        warpgroup_fence();
+    }
+    warpgroup_wait<0>();
+    store_tile(c, 0, 0, 16, d);
+}
+KATA_EXPORT void overwritten(const void* a, const void* b, float* c, int steps, cudaStream_t stream) {
+    overwritten_kernel<<<1, THREADS, 0, stream>>>(
+        static_cast<const __half*>(a), static_cast<const __half*>(b), c, steps);
+}
+
+// Warps 1 to 4 are no warpgroup.
+__global__ void shifted_kernel(float* c) {
+    if (threadIdx.x >= 32) {
+        warpgroup_fence();  // shifted_fence
+        warpgroup_commit();
+        warpgroup_wait<0>();
+    }
+    c[threadIdx.x] = 1;
+}
+KATA_EXPORT void shifted(float* c, cudaStream_t stream) {
+    shifted_kernel<<<1, 160, 0, stream>>>(c);
+}
+
 // ---- other types: d of 64 x 8, a [64][32 bytes], b [8][32 bytes], unswizzled
 
 #define TYPE_KERNEL(name, form, registers, ...)                                                                        \
@@ -220,3 +259,52 @@ TYPE_KERNEL(type_tf32, "m64n8k8.f32.tf32.tf32", "%0, %1, %2, %3", ", 1, 1")
 TYPE_KERNEL(type_e4m3, "m64n8k32.f32.e4m3.e4m3", "%0, %1, %2, %3", ", 1, 1")
 TYPE_KERNEL(type_e5m2, "m64n8k32.f32.e5m2.e4m3", "%0, %1, %2, %3", ", 1, 1")
 TYPE_KERNEL(type_s8, "m64n8k32.s32.s8.u8", "%0, %1, %2, %3", "")
+
+// ---- registers that warpgroups give to each other: 256 threads of 256 are 128 each
+
+template <int GIVEN, int TAKEN>
+__global__ void __launch_bounds__(256, 2) registers_pool_kernel(const float* a, float* c) {
+    if (threadIdx.x < 128)
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(GIVEN));
+    else
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(TAKEN));  // pool_take
+    c[threadIdx.x] = a[threadIdx.x];
+}
+KATA_EXPORT void pool(const float* a, float* c, cudaStream_t stream) {
+    registers_pool_kernel<40, 216><<<1, 256, 0, stream>>>(a, c);
+}
+KATA_EXPORT void pool_too_small(const float* a, float* c, cudaStream_t stream) {
+    registers_pool_kernel<80, 216><<<1, 256, 0, stream>>>(a, c);
+}
+
+// ---- a launch that may begin before the one before it has ended
+
+__global__ void first_kernel(const float* a, float* c) {
+    c[threadIdx.x] = a[threadIdx.x];
+    cudaTriggerProgrammaticLaunchCompletion();
+}
+template <bool WAITS>
+__global__ void second_kernel(float* c) {
+    if (WAITS) cudaGridDependencySynchronize();
+    c[threadIdx.x] *= 2;  // dependent_read
+}
+template <bool WAITS>
+void launch_both(const float* a, float* c, cudaStream_t stream) {
+    first_kernel<<<1, 128, 0, stream>>>(a, c);
+    cudaLaunchConfig_t config = {};
+    config.gridDim = 1;
+    config.blockDim = 128;
+    config.stream = stream;
+    cudaLaunchAttribute attribute;
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    cudaLaunchKernelEx(&config, second_kernel<WAITS>, c);
+}
+KATA_EXPORT void dependent(const float* a, float* c, cudaStream_t stream) {
+    launch_both<true>(a, c, stream);
+}
+KATA_EXPORT void dependent_too_early(const float* a, float* c, cudaStream_t stream) {
+    launch_both<false>(a, c, stream);
+}

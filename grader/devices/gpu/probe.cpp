@@ -234,6 +234,39 @@ WRAP(cudaLaunchKernelExC, (const cudaLaunchConfig_t* config, const void* kernel,
     note_launch(kernel, config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream);
     return __real_cudaLaunchKernelExC(config, kernel, arguments);
 }
+// The driver's entry points lead past all that is noted here: those that make tensor maps are handed out alone.
+namespace {
+
+bool is_handed_out(const char* symbol) {
+    for (const char* known : {"cuTensorMapEncodeTiled", "cuGetErrorString", "cuGetErrorName", "cuDriverGetVersion"})
+        if (std::string(known) == symbol) return true;
+    return false;
+}
+
+cudaError_t keep_back(void** function, cudaDriverEntryPointQueryResult* status) {
+    *function = nullptr;
+    if (status) *status = cudaDriverEntryPointSymbolNotFound;
+    return cudaSuccess;
+}
+
+}  // namespace
+
+WRAP(
+    cudaGetDriverEntryPoint,
+    (const char* symbol, void** function, unsigned long long flags, cudaDriverEntryPointQueryResult* status)) {
+    if (!is_handed_out(symbol)) return keep_back(function, status);
+    return __real_cudaGetDriverEntryPoint(symbol, function, flags, status);
+}
+
+#if CUDART_VERSION >= 12050
+WRAP(
+    cudaGetDriverEntryPointByVersion, (const char* symbol, void** function, unsigned version, unsigned long long flags,
+                                       cudaDriverEntryPointQueryResult* status)) {
+    if (!is_handed_out(symbol)) return keep_back(function, status);
+    return __real_cudaGetDriverEntryPointByVersion(symbol, function, version, flags, status);
+}
+#endif
+
 WRAP(cudaStreamAddCallback, (cudaStream_t stream, cudaStreamCallback_t function, void* data, unsigned flags)) {
     note({"host", 0, stream, nullptr, nullptr, 0, nullptr, 0, 0, "cudaStreamAddCallback"});
     return __real_cudaStreamAddCallback(stream, function, data, flags);

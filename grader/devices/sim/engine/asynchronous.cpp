@@ -160,6 +160,8 @@ void bulk_load(Warp& warp, const Instruction& in, Mask mask) {
             check_global_at(warp, in, a, Mask(1) << l, Copy::MOST, Access::read, at);
             std::memcpy(copy.data.data() + done, at[l], Copy::MOST);
         }
+        if (Counters* counters = warp.block->counters.get())
+            counters->bulk(warp, from[l], u32(copy.bytes), Access::read);
         u32 bytes[LANES];
         bytes[l] = u32(copy.bytes);
         copy.sources = warp.block->copies.sources(warp, Mask(1) << l, from, bytes);
@@ -174,6 +176,8 @@ void bulk_store(Warp& warp, const Instruction& in, Mask mask) {
         BulkCopy copy = bulk_copy(warp, in, l);
         take_source(warp, copy);
         copy.add_piece(to[l], 0, u32(copy.bytes));
+        if (Counters* counters = warp.block->counters.get())
+            counters->bulk(warp, to[l], u32(copy.bytes), Access::write);
         warp.block->copies.issue_bulk(warp, std::move(copy));
     });
 }
@@ -260,7 +264,6 @@ void asynchronous_entries(Table& t) {
     t.add("fence.proxy.async.global", {nothing, {}}, lower_nothing);
     t.add("fence.proxy.alias{,.global,.shared::cta,.shared::cluster}", {nothing, {}}, lower_nothing);
     t.add("fence.mbarrier_init.release.cluster", {fence_initialised, {}}, lower_nothing);
-    t.add("setmaxnreg.{inc,dec}.sync.aligned.u32", {nothing, {}}, lower_nothing);
 }
 
 }  // namespace sim

@@ -53,6 +53,7 @@ Block::Block(const Launch& l, Cluster& its, u32 number) : launch(&l), program(l.
         warp.launch = launch;
         warp.code = program->code.data();
         warp.ways = program->ways.get();
+        warp.overlaps = program->async_proxy || launch->before;
         warp.rows = rows + i * program->row_bytes;
         warp.local_bytes = program->local_bytes;
         warp.local = local_storage_.data() + i * LANES * program->local_bytes;
@@ -104,6 +105,7 @@ void Block::start(u64 linear, u32 from) {
     shared.forget();
     if (program->fences) ordering.forget();
     copies.forget();
+    registers.forget();
     if (warpgroups) warpgroups->forget();
     mbarriers.forget();
     origin = last_clock;
@@ -122,6 +124,7 @@ void Block::start(u64 linear, u32 from) {
         warp.known_min = last_clock;
         warp.known.fill(last_clock);
         warp.executed = 0;
+        warp.awaited = 0;
         warp.move(ALL, 0);
         if (!program->calls.empty()) std::fill(warp.stacks, warp.stacks + LANES, Stack());
         fill_specials(warp, false);
@@ -435,6 +438,7 @@ void Block::deadlock() {
     u64 waiting = 0, elsewhere = 0, exited = 0;
     for (const Warp& warp : warps)
         if (warp.at_warp_sync) deadlock_at_warp_sync(warp);
+    registers.deadlock();
     if (warpgroups) warpgroups->deadlock();
     if (mbarriers.any_waiting()) mbarriers.deadlock();
     for (const Warp& warp : warps)

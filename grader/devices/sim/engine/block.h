@@ -14,6 +14,7 @@
 #include "mbarrier.h"
 #include "memory.h"
 #include "ordering.h"
+#include "register_pool.h"
 #include "release_acquire.h"
 #include "shared.h"
 #include "warp.h"
@@ -85,6 +86,7 @@ struct Block {
     Ordering ordering;
     Copies copies{*this};
     MBarriers mbarriers{*this};
+    RegisterPool registers{*this};
     std::unique_ptr<Warpgroups> warpgroups;  // of a program with wgmma
     std::unique_ptr<Counters> counters;      // null: nothing is counted
     BlockReleases releases;

@@ -179,8 +179,34 @@ u8* global_lane(Warp& warp, const Instruction& in, int lane, const u64* a, u32 b
     return allocation->data + offset;
 }
 
+// A dependent launch may begin before the one before it ends.
+void check_awaited(Warp& warp, const u64* a, Mask mask, Access access) {
+    const std::vector<bool>& before = *warp.launch->before;
+    each_lane(mask, [&](int l) {
+        const u64 window = (a[l] - GLOBAL_ORIGIN) >> WINDOW_SHIFT;
+        const Allocation* allocation = warp.launch->memory->find(a[l]);
+        if (window >= before.size() || !before[window] || !allocation) return;
+        const u32 item = item_bytes(*allocation, 4);
+        const Place place = inside(allocation->name, s64(a[l] - allocation->base), item, item);
+        Finding finding = in_allocation(
+            warp, l, FindingKind::race, *allocation, place.index,
+            verb(access) + place.text +
+                ", which the launch before writes and may still be doing: wait for it first "
+                "(cudaGridDependencySynchronize)");
+        warp.block->stop_at(std::move(finding));
+    });
+}
+
+// Where something may be under way beside the warps: the launch before this one, or what bulk copies have yet to write.
+__attribute__((noinline)) void check_overlap(Warp& warp, const u64* a, Mask mask, Access access, u32 bytes) {
+    const Mask early = mask & ~warp.awaited;
+    if (warp.launch->before && early) check_awaited(warp, a, early, access);
+    const Copies& copies = warp.block->copies;
+    if (copies.may_read()) copies.check_writers(warp, mask, a, bytes, access);
+}
+
 void access_global(Warp& warp, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
-    if (warp.block->copies.may_read()) warp.block->copies.check_writers(warp, mask, a, bytes, access);
+    if (warp.overlaps) check_overlap(warp, a, mask, access, bytes);
     Allocation* allocation = warp.launch->memory->find(a[__builtin_ctz(mask)]);
     const bool simple = allocation && !allocation->freed && (access == Access::read || allocation->writable) &&
                         all_within(allocation->base, allocation->bytes, a, mask, bytes);
@@ -272,6 +298,12 @@ void check_extent(Warp& warp, const Extent& extent, const u64* a, Mask mask, u32
     });
 }
 
+// What wgmma and bulk stores may still read stays as it is.
+__attribute__((noinline)) void check_readers(Warp& warp, Block& owner, const u64* a, Mask mask, u32 bytes) {
+    if (owner.warpgroups) owner.warpgroups->check_write(warp, mask, a, bytes);
+    if (owner.copies.may_read()) owner.copies.check_readers(warp, mask, a, bytes);
+}
+
 void access_shared_of(
     Warp& warp, Block& owner, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
     Block& block = *warp.block;
@@ -294,8 +326,7 @@ void access_shared_of(
     }
     if (access == Access::write && owner.copies.may_fly() && shared.in_flight(mask, a, bytes))
         owner.copies.check(warp, mask, a, bytes, access);
-    if (access != Access::read && owner.warpgroups) owner.warpgroups->check_write(warp, mask, a, bytes);
-    if (access != Access::read && owner.copies.may_read()) owner.copies.check_readers(warp, mask, a, bytes);
+    if (access != Access::read && warp.overlaps) check_readers(warp, owner, a, mask, bytes);
     if (access != Access::read) shared.initialise(mask, a, bytes);
     u8* data = shared.data();
     each_lane(mask, [&](int l) { at[l] = data + a[l]; });

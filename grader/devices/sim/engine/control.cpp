@@ -84,7 +84,6 @@ void control_entries(Table& t) {
     t.add(orders + "{gpu,sys}", {fence<true>, {}}, lower_fence);
     t.add("nanosleep.u32", {sleep, {}}, lower_nothing, Flow::leave);
     t.add("pmevent{,.mask}", {nothing, {}}, lower_nothing);
-    t.add("griddepcontrol.{launch_dependents,wait}", {nothing, {}}, lower_nothing);
 }
 
 }  // namespace sim

@@ -140,6 +140,15 @@ void Counters::shared(const Warp& warp, Mask mask, const u64* address, u32 bytes
     c.ideal_wavefronts += w.ideal;
 }
 
+void Counters::bulk(const Warp& warp, u64 address, u32 bytes, Access access) {
+    Cost& c = cost[warp.here];
+    c.requests += 1;
+    c.sectors += (address + bytes - 1) / SECTOR - address / SECTOR + 1;
+    c.ideal_sectors += (bytes + SECTOR - 1) / SECTOR;
+    if (access != Access::write) c.bytes_read += bytes;
+    if (access != Access::read) c.bytes_written += bytes;
+}
+
 void Counters::hit(Mask mask, const u64* address) {
     each_lane(mask, [&](int l) {
         if (hits_.size() < HITS || hits_.count(address[l])) hits_[address[l]] += 1;

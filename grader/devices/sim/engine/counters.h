@@ -49,7 +49,8 @@ class Counters {
     void global(const Warp& warp, Mask mask, const u64* address, u32 bytes, Access access);
     // `is_load`: a plain one, ld
     void shared(const Warp& warp, Mask mask, const u64* address, u32 bytes, Access access, bool is_load = false);
-    void hit(Mask mask, const u64* address);  // atomics
+    void bulk(const Warp& warp, u64 address, u32 bytes, Access access);  // a row of a copy in bulk
+    void hit(Mask mask, const u64* address);                             // atomics
     u64 most_hits() const;
 
     std::vector<Cost> cost;

@@ -34,11 +34,13 @@ void Decoder::read_directives(const ptx::Function& entry) {
         if (name == ".maxntid") {
             for (u32 v : values) threads *= v;
             program_.limits.max_threads = std::min(threads, 1024u);
+            program_.limits.bounded = true;
         }
         for (size_t i = 0; name == ".reqntid" && i < 3; ++i)
             program_.limits.required[i] = i < values.size() ? values[i] : 1;
         for (size_t i = 0; name == ".reqnctapercluster" && i < 3; ++i)
             program_.limits.cluster[i] = i < values.size() ? values[i] : 1;
+        if (name == ".maxnreg" && !values.empty()) program_.limits.max_registers = values[0];
         if (name == ".minnctapersm" && !values.empty()) program_.limits.min_blocks = values[0];
     }
 }

@@ -199,8 +199,11 @@ int Device::launch(const void* host, const Geometry& geometry, void** arguments,
         memory.size(), launch.blocks(), p->global_shift, p->fences, launch.threads > 1 && launch.blocks() > 1);
     if (launch.blocks() <= global_epoch::BLOCKS) launch.global_shadow = &shadow;
     if (p->allocates) launch.heap = &heap_;
+    if (geometry.dependent && stream == call_.last_stream) launch.before = &call_.written;
     if (!watch.empty()) launch.watch = &watch;
     run_grid(launch);
+    call_.written = shadow.written();
+    call_.last_stream = stream;
     parameters.data = nullptr;
     finish(launch);
     return call_.dead ? fail(ILLEGAL_ADDRESS) : SUCCESS;

@@ -77,6 +77,7 @@ struct Geometry {
     u32 block[3];
     u64 dynamic_shared;
     u32 cluster[3] = {0, 0, 0};  // blocks; 0: the kernel's own
+    bool dependent = false;      // it may begin before the launch before it has ended
 };
 
 // Why the card refuses a launch, after "is launched with"; error 0: it does not.
@@ -120,6 +121,8 @@ struct CallState {
     bool error_unchecked = false;  // the launcher has not asked for the error that the last finding is about
     bool dead = false;             // after a hard finding nothing runs any more
     bool counting = false;
+    std::vector<bool> written;          // allocations that the last launch wrote
+    const void* last_stream = nullptr;  // where it was launched
     std::vector<Counted> counted;
     std::vector<Launched> launched;  // the first of them, also those that the card refused
 };

@@ -93,6 +93,15 @@ GlobalShadow::AllocationShadow& GlobalShadow::shadow_of(const Allocation& alloca
     return *made.release();
 }
 
+std::vector<bool> GlobalShadow::written() const {
+    std::vector<bool> found;
+    for (auto& slot : shadows_) {
+        const AllocationShadow* shadow = slot.load();
+        found.push_back(shadow && shadow->written);
+    }
+    return found;
+}
+
 Epoch GlobalShadow::epoch_of(const Warp& warp) const {
     const Block& block = *warp.block;
     return epochs.make(block.releases.block, warp.clock - block.origin, warp.index * LANES, warp.here);
@@ -203,6 +212,8 @@ bool GlobalShadow::record(
     if (u64(bytes) >> shift_ == 0) return false;  // narrower than the decoder foresaw
     AllocationShadow& shadow = shadow_of(allocation);
     const bool writes = access == Access::write && !strong;
+    if (access != Access::read && !shadow.written.load(std::memory_order_relaxed))
+        shadow.written.store(true, std::memory_order_relaxed);
     Guard guard(together_);
     const Epoch base = epoch_of(warp);
     const u64 start = a[0] - shadow.base, end = start + u64(LANES) * bytes - 1;

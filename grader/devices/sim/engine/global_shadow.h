@@ -50,6 +50,7 @@ class GlobalShadow {
     Epoch epoch_of(const Warp& warp) const;  // of its first lane, now
     // The last plain writes of these bytes, one epoch for each granule.
     std::vector<Epoch> writers(const Allocation& allocation, u64 address, u32 bytes);
+    std::vector<bool> written() const;  // allocations, by their window, that the launch has written
     u64 granule(u64 address) const { return address >> shift_ << shift_; }
     u64 granule_bytes() const { return u64(1) << shift_; }
     ReleaseAcquire release_acquire;
@@ -61,6 +62,7 @@ class GlobalShadow {
         Epoch* line = nullptr;  // or SPLIT: its granules have their own
         Epoch *writer = nullptr, *reader = nullptr, *other = nullptr;
         std::atomic<bool> read{false};  // `reader` and `other` are in use
+        std::atomic<bool> written{false};
         ~AllocationShadow();
     };
 

@@ -44,7 +44,9 @@ struct Launch {
     int threads = 1;
     u64 resident = 0;  // blocks that the card runs at the same time; 0: as many as fit into the simulator's memory
     std::vector<u8> parameters;
-    u64 limit = 0;      // warp instructions that a call may execute
+    u64 limit = 0;  // warp instructions that a call may execute
+    const std::vector<bool>* before =
+        nullptr;        // allocations that the launch before wrote, where this one may overlap it
     u64 workspace = 0;  // device address of what grid.sync() counts in; 0: the launch is not cooperative
     GlobalShadow* global_shadow = nullptr;  // null: races in global memory are not looked for
     Counters* counters = nullptr;           // null: nothing is counted

@@ -44,12 +44,13 @@ std::string sorted_modifiers(const std::string& form) {
 }
 
 constexpr void (*FAMILIES[])(Table&) = {
-    integer_entries,      wide_integer_entries,   carry_entries,    float_entries,         rounding_entries,
-    half_entries,         convert_entries,        compare_entries,  float_convert_entries, move_entries,
-    predicate_entries,    access_entries,         atomic_entries,   collective_entries,    control_entries,
-    asynchronous_entries, mbarrier_entries,       matrix_entries,   mma_entries,           wmma_entries,
-    float8_entries,       packed_integer_entries, division_entries, call_entries,          texture_entries,
-    tensor_copy_entries,  bulk_reduction_entries, cluster_entries,  cluster_copy_entries,  wgmma_entries,
+    integer_entries,       wide_integer_entries,     carry_entries,    float_entries,         rounding_entries,
+    half_entries,          convert_entries,          compare_entries,  float_convert_entries, move_entries,
+    predicate_entries,     access_entries,           atomic_entries,   collective_entries,    control_entries,
+    asynchronous_entries,  mbarrier_entries,         matrix_entries,   mma_entries,           wmma_entries,
+    float8_entries,        packed_integer_entries,   division_entries, call_entries,          texture_entries,
+    tensor_copy_entries,   bulk_reduction_entries,   cluster_entries,  cluster_copy_entries,  wgmma_entries,
+    register_pool_entries, dependent_launch_entries,
 };
 
 }  // namespace

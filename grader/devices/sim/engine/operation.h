@@ -107,6 +107,8 @@ void call_entries(Table&);
 void texture_entries(Table&);
 void asynchronous_entries(Table&);
 void wgmma_entries(Table&);
+void register_pool_entries(Table&);
+void dependent_launch_entries(Table&);
 void cluster_entries(Table&);
 void cluster_copy_entries(Table&);
 void tensor_copy_entries(Table&);

@@ -124,6 +124,8 @@ struct Limits {
     u32 max_threads = 1024;
     u32 required[3] = {0, 0, 0};
     u32 min_blocks = 0;
+    u32 max_registers = 0;       // of a thread; 0: not limited
+    bool bounded = false;        // max_threads is the kernel's own
     u32 cluster[3] = {0, 0, 0};  // 0: none is required
 };
 

@@ -73,10 +73,11 @@ int fail(int error) {
 
 int launch(
     const void* kernel, Dim3 grid, Dim3 block, void** arguments, size_t shared, void* stream, bool cooperative = false,
-    const u32* cluster = nullptr) {
+    const u32* cluster = nullptr, bool dependent = false) {
     Device& device = Device::get();
     Geometry geometry = geometry_of(grid, block, shared);
     if (cluster) std::copy(cluster, cluster + 3, geometry.cluster);
+    geometry.dependent = dependent;
     if (const Captured captured = capture_on(stream); captured.error)
         return fail(captured.error);
     else if (captured.graph)
@@ -186,14 +187,15 @@ SIM_EXPORT int cudaLaunchKernel_ptsz(
     return launch(kernel, grid, block, arguments, shared, stream);
 }
 SIM_EXPORT int cudaLaunchKernelExC(const LaunchConfig* c, const void* kernel, void** arguments) {
-    bool cooperative = false;
+    bool cooperative = false, dependent = false;
     const u32* cluster = nullptr;
     for (u32 i = 0; i < c->attribute_count; ++i) {
         const LaunchAttribute& attribute = c->attributes[i];
         if (attribute.id == LaunchAttribute::COOPERATIVE) cooperative = attribute.value[0];
         if (attribute.id == LaunchAttribute::CLUSTER) cluster = attribute.value;
+        if (attribute.id == LaunchAttribute::DEPENDENT) dependent = attribute.value[0];
     }
-    return launch(kernel, c->grid, c->block, arguments, c->dynamic_shared, c->stream, cooperative, cluster);
+    return launch(kernel, c->grid, c->block, arguments, c->dynamic_shared, c->stream, cooperative, cluster, dependent);
 }
 SIM_EXPORT int cudaLaunchCooperativeKernel(
     const void* kernel, Dim3 grid, Dim3 block, void** arguments, size_t shared, void* stream) {

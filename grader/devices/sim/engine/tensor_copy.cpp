@@ -192,6 +192,7 @@ BulkCopy read_box(Box& box) {
         const u64 first = row.address + row.first * item;
         const u32 bytes = (row.end - row.first) * item;
         check_buffer(box, first, bytes);
+        if (Counters* counters = box.warp.block->counters.get()) counters->bulk(box.warp, first, bytes, Access::read);
         box.warp.block->copies.add_source(box.warp, box.lane, first, bytes, sources);
         each_piece(row, item, [&](u64 address, u32 from, u32 size) {
             a[box.lane] = address;
@@ -216,7 +217,19 @@ void load(Warp& warp, const Instruction& in, Mask mask) {
 
 // ---- out of shared memory
 
+// CUDA C++ Programming Guide 13.0, "Tensor Memory Accelerator": where a box is stored, its first element may not lie
+// before the tensor.
+void check_start(const Box& box) {
+    for (int i = 0; i < box.map.rank; ++i)
+        if (box.start[i] < 0)
+            stop(
+                box.warp, box.lane, FindingKind::out_of_bounds,
+                "stores a box that begins at " + std::to_string(box.start[i]) + " along dimension " +
+                    std::to_string(i) + " of the tensor (" + box.map.shape() + "): only loads may begin before it");
+}
+
 BulkCopy write_box(Box& box) {
+    check_start(box);
     BulkCopy copy;
     copy.pc = box.warp.here;
     copy.warp = box.warp.index;
@@ -230,6 +243,8 @@ BulkCopy write_box(Box& box) {
         if (row.first == row.end) continue;
         const u32 item = box.map.item();
         check_buffer(box, row.address + row.first * item, (row.end - row.first) * item);
+        if (Counters* counters = box.warp.block->counters.get())
+            counters->bulk(box.warp, row.address + row.first * item, (row.end - row.first) * item, Access::write);
         each_piece(row, item, [&](u64 address, u32 from, u32 size) {
             copy.add_piece(address, u32(box.place(r, from)), size);
         });

@@ -43,6 +43,7 @@ struct Warp {
     u8* local_shadow = nullptr;  // same, 1 where initialised
     u64 local_bytes = 0;
 
+    bool overlaps = false;  // copies in bulk, wgmma or another launch may be under way beside it
     u32 index = 0;          // in its block
     Mask existing = 0;      // lanes that stand for a thread
     Mask alive = 0;         // not exited
@@ -53,6 +54,7 @@ struct Warp {
     Mask active = 0;        // lanes of the running group
     u64 executed = 0;       // warp instructions
     u64 executed_lanes = 0;
+    Mask awaited = 0;                  // lanes that have waited for the launch before: griddepcontrol.wait
     Mask carry = 0;                    // flag of add.cc and its like
     u32 clock = 0;                     // grows at every synchronisation
     VectorClock known;                 // accesses up to these clocks come before the next ones of all its lanes
