@@ -21,8 +21,8 @@ from itertools import accumulate
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PARTS = ("exercises", "solutions", "difficulty.yaml", "conftest.py", "pyproject.toml")
-FILE = "exercises/first_steps/scale_f32.cu"
+PARTS = ("exercises", "solutions", "difficulty.yaml", "tracks.yaml", "conftest.py", "pyproject.toml")
+FILE = "work/first_steps/scale_f32.cu"
 KATA = "scale_f32"
 
 UNGUARDED, GUARDED = "    y[i] = a * x[i];", "    if (i < n) y[i] = a * x[i];"
@@ -52,6 +52,7 @@ def session() -> Iterator[tuple[str, str]]:
     with tempfile.TemporaryDirectory() as folder:
         clone = _clone(Path(folder))
         yield from _command(clone, "kata next")
+        yield from _command(clone, f"kata start {KATA}")
         yield from _command(clone, f"tail -n +11 {FILE}")
         yield f"# {FILE}: all TODOs, and a mistake", "note"
         for number, line in enumerate(ANSWERS, 1):

@@ -170,15 +170,15 @@ def test_the_tables_are_current() -> None:
 
 def test_a_stale_readme_is_found_and_written(copy: Path) -> None:
     right = (copy / "README.md").read_text()
-    change(copy / "difficulty.yaml", "  nms_f32:\n    level: medium", "  nms_f32:\n    level: hard")
+    change(copy / "difficulty.yaml", "  nms_f32:\n    level: hard", "  nms_f32:\n    level: medium")
     (problem,) = checks.check_tables(copy)
     assert has(problem, "README.md", "not current", "`kata dev tables`")
     fresh = tables.written(load_catalog(copy), "README.md")
     (row, before) = (next(line for line in text.splitlines() if "exercises/nms/" in line) for text in (fresh, right))
-    assert "| 1 hard |" in row and row.replace("1 hard", "1 medium") == before
+    assert "| 1 medium |" in row and row.replace("1 medium", "1 hard") == before
     lesson = copy / "exercises/nms/README.md"
     lesson.write_text(re.sub(r"\A# nms: .*", "# nms: the best boxes", lesson.read_text()))
-    assert "| the best boxes | 1 hard |" in tables.written(load_catalog(copy), "README.md")
+    assert "| the best boxes | 1 medium |" in tables.written(load_catalog(copy), "README.md")
 
 
 def test_what_a_family_is_about_comes_from_the_catalogue(copy: Path) -> None:

@@ -99,7 +99,7 @@ def test_a_blank_says_what_a_verdict_asks(texts: dict[tuple[str, str], str]) -> 
     ("name", "facts"),
     [
         ("relu_f32", ("nan where x[i] is nan", "special (nan, inf, -0)")),
-        ("safe_softmax_f32", ("nothing but -inf gives nan",)),
+        ("safe_softmax_f32", ("only -inf gives nan",)),
         ("masked_softmax_f16", ("row of zeros where torch has nan", "scale = 0.125")),
         ("nms_f32", ("equal scores the lower index", "iou_threshold = 0.5")),
         ("block_all_reduce_f32x4_last_block_f32", ("same bits",)),

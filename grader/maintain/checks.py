@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from grader.content import rung, skeleton, tracks
-from grader.content.catalog import CatalogError, Kata, load_catalog
+from grader.content.catalog import Catalog, CatalogError, Kata, load_catalog
 from grader.content.hints import load_hints
 from grader.content.questions import load_questions
 from grader.content.skeleton import SkeletonError
@@ -42,14 +42,16 @@ def check_catalogue(root: Path) -> list[str]:
             family = [other.name for other in catalog.by_family[kata.family]]
             load_hints(kata, family)
             load_questions(kata, family)
-        problems += [*levels.problems(catalog), *tracks.problems(catalog)]
+        problems += [*levels.problems(catalog), *_missing_lessons(catalog)]
+        return problems or tracks.problems(catalog)
     except (CatalogError, SpecError) as error:
         return [str(error)]
-    return problems + [
-        f"{lesson.relative_to(root)} is missing: every family has a lesson."
-        for family in catalog.families
-        if not (lesson := catalog.by_family[family][0].lesson_path).is_file()
-    ]
+
+
+def _missing_lessons(catalog: Catalog) -> list[str]:
+    lessons = [catalog.by_family[family][0].lesson_path for family in catalog.families]
+    missing = [lesson.relative_to(catalog.root) for lesson in lessons if not lesson.is_file()]
+    return [f"{lesson} is missing: every family has a lesson." for lesson in missing]
 
 
 def _speed_problems(kata: Kata, spec: Spec) -> Iterator[str]:
