@@ -1,10 +1,21 @@
-"""An nvcc that a test can hold: nothing is faster than it, so whatever is to happen meanwhile does."""
+"""An nvcc that a test can hold: nothing is faster than it, so whatever is to happen meanwhile does. And one that
+remembers, for tests that compile the same again and again."""
 
 from __future__ import annotations
 
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from grader.compile.toolchain import find_toolchain
+from grader.storage.cache import cache_folder
+
+REMEMBERED = Path(__file__).with_name("remembered.py")
+STORE = cache_folder() / "remembered"  # of the whole run: a test may have a cache of its own
 
 
 class HeldCompiler:
@@ -27,3 +38,28 @@ class HeldCompiler:
 
     def let_go(self) -> None:
         self._hold.unlink()
+
+
+def remembering_nvcc(folder: Path) -> Path:
+    """One that compiles the same text with the same command once: see remembered.py."""
+    real = find_toolchain()
+    known = [sys.executable, "-I", "-S", REMEMBERED, STORE, real.identity, real.nvcc]
+    program = folder / "remembering_nvcc"
+    program.write_text(
+        '#!/bin/sh\ncase "$*" in\n'
+        '*" kata.cu --dryrun") exit 1 ;;\n'  # so that all of the work is its own
+        f'*" kata.cu") exec {shlex.join(map(str, known))} "$@" ;;\n'
+        f'*) exec {real.nvcc} "$@" ;;\nesac\n'
+    )
+    program.chmod(0o755)
+    return program
+
+
+@contextmanager
+def using(nvcc: Path) -> Iterator[None]:
+    """Meanwhile it is the machine's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KATA_NVCC", str(nvcc))
+        find_toolchain.cache_clear()
+        yield
+    find_toolchain.cache_clear()

@@ -4,10 +4,12 @@ in each family, also where pytest-xdist spread the files over processes."""
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import re
 import signal
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,32 @@ def interruptible() -> None:
     """What a test starts is ended by Ctrl-C, also where a script put the tests in the background: `make test &`."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def memory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An nvcc with a memory: see compiler.py."""
+    from compiler import remembering_nvcc
+
+    return remembering_nvcc(tmp_path_factory.mktemp("nvcc"))
+
+
+@pytest.fixture(scope="module")
+def module_remembers(memory: Path) -> Iterator[None]:
+    """For tests of what becomes of builds, not of what nvcc makes: the compilers run once for each text."""
+    from compiler import using
+
+    with using(memory):
+        yield
+
+
+@pytest.fixture
+def nvcc_remembers(memory: Path) -> Iterator[None]:
+    """The same for one test."""
+    from compiler import using
+
+    with using(memory):
+        yield
 
 
 @dataclass
@@ -77,6 +105,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in left_out]
     order = {group: place for place, group in enumerate(_kata_groups())}
     items.sort(key=lambda item: order.get(group_of(item.nodeid), -1))
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests, and torch, stay until the end: none of it is looked through for garbage meanwhile."""
+    gc.freeze()
 
 
 @functools.cache

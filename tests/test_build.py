@@ -33,7 +33,7 @@ SIM = Target("sim", "sm_90a")
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, nvcc_remembers: None, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("KATA_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 

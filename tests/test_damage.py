@@ -40,7 +40,7 @@ assert RIGHT.count(COMPARES) == 1
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(tmp_path_factory: pytest.TempPathFactory, module_remembers: None) -> Path:
     """A cache with the simulator and one build, as it was left."""
     folder = tmp_path_factory.mktemp("whole") / "cache"
     library = engine_library(cache_folder())

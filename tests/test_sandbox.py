@@ -37,7 +37,7 @@ LIMITS = Limits()
 
 
 @pytest.fixture
-def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Build, Path]:
+def built(tmp_path: Path, nvcc_remembers: None, monkeypatch: pytest.MonkeyPatch) -> tuple[Build, Path]:
     """A build in a cache of its own, and the engine from the usual one."""
     engine = engine_library(cache.cache_folder())
     monkeypatch.setenv("KATA_CACHE", str(tmp_path / "cache"))

@@ -35,7 +35,7 @@ def verdicts(said: str) -> dict[str, str]:
     return {name: word for word, name in re.findall(r"^(PASSED|FAILED|NOT STARTED) \S+::(\w+)", said, re.MULTILINE)}
 
 
-def test_the_work_is_spread_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_the_work_is_spread_and_nothing_is_lost(tmp_path: Path, nvcc_remembers: None) -> None:
     clone = make_clone(tmp_path)
     for name in RIGHT:
         solve(clone, name)

@@ -31,7 +31,7 @@ WMMA = ("hgemm_wmma_m16n16k16_naive", "hgemm_wmma_m16n16k16_mma4x2")
 
 
 @pytest.fixture
-def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def empty_cache(tmp_path: Path, nvcc_remembers: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KATA_CACHE", str(tmp_path / "cache"))
 
 

@@ -63,7 +63,7 @@ def file_of(clone: Path, name: str = NAME) -> Path:
 
 
 def right(clone: Path) -> str:
-    """An answer that was never compiled before."""
+    """An answer that there is no build of."""
     return (clone / "solutions/elementwise/elementwise_f32.cu").read_text() + f"// {uuid.uuid4()}\n"
 
 
@@ -132,15 +132,25 @@ class Session:
         self.child.close()
         return int(self.child.exitstatus)
 
+    def close(self) -> None:
+        """End it where the test has not; pexpect itself waits a few tenths of a second, which a busy machine needs."""
+        for number in (signal.SIGHUP, signal.SIGCONT):
+            self.child.kill(number)
+        try:
+            wait_for(lambda: not self.child.isalive(), "the end of kata watch")
+        finally:
+            self.child.close(force=True)
+
 
 @pytest.fixture
 def session(clone: Path, mark: str) -> Iterator[Session]:
     session = Session(clone, mark, NAME)
     session.see(r"not started: \d TODOs")
     yield session
-    session.child.close(force=True)
+    session.close()
 
 
+@pytest.mark.usefixtures("nvcc_remembers")
 def test_from_not_started_to_the_next_kata(session: Session, clone: Path) -> None:
     file_of(clone).write_text(wrong(clone))
     assert "elementwise_f32: out of bounds: reads " in session.see("waiting", "device    sim")
@@ -154,6 +164,7 @@ def test_from_not_started_to_the_next_kata(session: Session, clone: Path) -> Non
     assert [event.verdict for event in events(clone)] == ["out of bounds", "pass"]
 
 
+@pytest.mark.usefixtures("nvcc_remembers")
 def test_a_file_saved_twice_quickly_is_graded_once_with_its_last_content(session: Session, clone: Path) -> None:
     file_of(clone).write_text(wrong(clone))
     time.sleep(QUIET_S / 3)
@@ -205,6 +216,7 @@ def bit_by_bit(path: Path, text: str) -> None:
             time.sleep(QUIET_S / 4)
 
 
+@pytest.mark.usefixtures("nvcc_remembers")
 def test_however_an_editor_saves_there_is_one_grade_of_what_it_saved(session: Session, clone: Path) -> None:
     path = file_of(clone)
     good, bad = right(clone), wrong(clone)
@@ -218,6 +230,7 @@ def test_however_an_editor_saves_there_is_one_grade_of_what_it_saved(session: Se
     assert len(events(clone)) == len(ways)
 
 
+@pytest.mark.usefixtures("nvcc_remembers")
 def test_a_file_that_is_gone_is_said_and_waited_for(session: Session, clone: Path) -> None:
     file_of(clone).unlink()
     session.see("no verdict: .*elementwise_f32.cu .*gone")
@@ -235,6 +248,7 @@ def test_without_a_name_it_follows_what_is_saved(clone: Path, mark: str) -> None
     assert session.end() == 0
 
 
+@pytest.mark.usefixtures("nvcc_remembers")
 def test_with_a_name_it_stays(clone: Path, mark: str) -> None:
     session = Session(clone, mark, NAME)
     session.see("not started")
@@ -281,6 +295,7 @@ def test_a_diff_gives_nothing_away(clone: Path, mark: str) -> None:
     assert session.end() == 0 and progress.load(clone).events == ()
 
 
+@pytest.mark.usefixtures("nvcc_remembers")
 def test_reset_asks_first(session: Session, clone: Path) -> None:
     text = right(clone)
     file_of(clone).write_text(text)
@@ -324,6 +339,7 @@ def test_a_signal_ends_it_and_all_it_started(session: Session, clone: Path, mark
     assert alive(mark) == []
 
 
+@pytest.mark.usefixtures("nvcc_remembers")
 def test_suspended_it_gives_the_terminal_back(session: Session, clone: Path) -> None:
     session.press("\x1a")
     fd = session.child.child_fd
@@ -351,6 +367,7 @@ def test_kill_9_leaves_no_process_and_a_whole_database(clone: Path, mark: str, d
     session.child.close(force=True)
 
 
+@pytest.mark.usefixtures("nvcc_remembers")
 def test_a_grader_that_was_killed_is_started_anew_by_the_next_save(session: Session, clone: Path) -> None:
     os.kill(int(resident(session).name), signal.SIGKILL)
     session.see("no verdict: .*exit code -9")
@@ -416,6 +433,7 @@ def _present(pipe: IO[str] | None) -> IO[str]:
     return pipe
 
 
+@pytest.mark.usefixtures("nvcc_remembers")
 def test_on_a_pipe_verdicts_are_printed_until_the_input_ends(clone: Path, mark: str) -> None:
     piped = Piped(clone, mark)
     assert piped.output.readline() == "elementwise_f32: not started: 2 TODOs\n"
@@ -429,6 +447,7 @@ def test_on_a_pipe_verdicts_are_printed_until_the_input_ends(clone: Path, mark: 
     assert (code, said) == (0, "") and "watching exercises/elementwise" in told and "\x1b" not in told
 
 
+@pytest.mark.usefixtures("nvcc_remembers")
 def test_as_json_a_line_a_grade(clone: Path, mark: str) -> None:
     piped = Piped(clone, mark, "--json")
     assert json.loads(piped.output.readline())["verdict"] == "not started"
@@ -438,6 +457,7 @@ def test_as_json_a_line_a_grade(clone: Path, mark: str) -> None:
     assert piped.rest()[0] == 0
 
 
+@pytest.mark.usefixtures("nvcc_remembers")
 def test_an_input_that_has_ended_gives_one_verdict(clone: Path, mark: str) -> None:
     file_of(clone).write_text(right(clone))
     piped = Piped(clone, mark)

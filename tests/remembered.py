@@ -1,0 +1,89 @@
+"""nvcc with a memory, for tests that are not about what nvcc makes: python remembered.py STORE KEY nvcc ... kata.cu
+
+The file is preprocessed as always, for the device and for the host. What the compilers make of the two texts follows
+from these and from the commands: where the store has it for the same, it is copied from there. nvcc does everything
+that is not known here, and all that fails.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "grader" / "compile"))
+
+import subprocess
+
+import halves
+
+# What makes the host's assembler read a file that stands in no preprocessed text; adjacent literals are one.
+_READS = (b"incbin", b".include", b".macro", b".irp", b".rept", b".altmacro")
+_BETWEEN_LITERALS = re.compile(rb'(?<!\\)"\s*(?:#[^\n]*\n\s*)*"')
+_SAID = "said"
+
+
+def main(store: Path, about: str, command: list[str]) -> bytes | None:
+    """What nvcc prints, with its files made in this folder; None where nvcc is to do it."""
+    name = Path(command[-1]).stem
+    listed = subprocess.run([*command, "--dryrun"], capture_output=True, text=True, errors="surrogateescape")
+    work = halves.plan(listed.stderr, name) if listed.returncode == 0 else None
+    if work is None:
+        return None
+    environment = {**os.environ, **work.settings}
+    before = [halves._run(each[:1], environment) for each in (work.device, work.host)]
+    if any(before) or None in before:  # a warning may be of either half
+        return None
+    joined = _BETWEEN_LITERALS.sub(b"", Path(f"{name}.cpp4.ii").read_bytes())
+    if any(word in joined for word in _READS):
+        return None
+    place = store / _key(about, work, name)
+    if place.is_dir():
+        for file in place.iterdir():
+            shutil.copy(file, file.name)
+        said = Path(_SAID).read_bytes()
+        os.unlink(_SAID)
+    else:
+        there = set(os.listdir())
+        rest = halves.side_by_side(replace(work, device=work.device[1:], host=work.host[1:]), name)
+        if rest is None:
+            return None
+        said = rest
+        _remember(place, set(os.listdir()) - there, said)
+    halves._join_dependencies(name)
+    return said
+
+
+def _key(about: str, work: halves.Plan, name: str) -> str:
+    digest = hashlib.sha256(about.encode())
+    here = os.fsencode(os.getcwd())
+    for command in (*work.device, *work.host, *work.join):
+        digest.update(os.fsencode(command).replace(here, b"") + b"\0")
+    for text in ("cpp1.ii", "cpp4.ii"):
+        digest.update(Path(f"{name}.{text}").read_bytes().replace(here, b"") + b"\0")
+    return digest.hexdigest()
+
+
+def _remember(place: Path, made: set[str], said: bytes) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    stage = Path(tempfile.mkdtemp(dir=place.parent, prefix="staged-"))
+    for file in made:
+        if not file.endswith((".ii", ".d")):
+            shutil.copy(file, stage)
+    (stage / _SAID).write_bytes(said)
+    try:
+        stage.rename(place)
+    except OSError:  # another has been quicker
+        shutil.rmtree(stage)
+
+
+if __name__ == "__main__":
+    printed = main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:])
+    if printed is None:
+        os.execv(sys.argv[3], sys.argv[3:])
+    sys.stdout.buffer.write(printed)
