@@ -6,12 +6,14 @@ what order. No compiler and no device is needed.
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import numpy
@@ -56,6 +58,7 @@ class FakeSandbox:
     bug: Callable[[Call, Outcome, dict[str, Any]], Outcome] = lambda call, outcome, sizes: outcome
     printed: str = ""
     calls: list[Call] = field(default_factory=list)
+    program: Any = field(default_factory=lambda: SimpleNamespace(source=Path(os.devnull)))
 
     def call(self, call: Call) -> Outcome:
         self.calls.append(call)

@@ -38,7 +38,7 @@ constexpr int BARRIERS = 16;
 
 class Cluster;
 
-// What a block's turn has led to: nobody of it can go on until another block does something.
+// What a block's turn has led to: none of its threads can go on until another block does something.
 enum class Turn : u8 { finished, ran, blocked };
 
 struct Block {

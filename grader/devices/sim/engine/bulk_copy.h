@@ -10,7 +10,7 @@ BulkCopy bulk_copy(Warp& warp, const Instruction& in, int lane);
 void check_bulk(Warp& warp, const BulkCopy& copy);  // its bytes, and its range of the own shared memory
 // A store takes what its source holds now.
 void take_source(Warp& warp, BulkCopy& copy);
-// Of those that complete on an mbarrier, of this block or of each that `receivers` names, where the instruction has any.
+// A load that completes on an mbarrier: of this block, or of each block that `receivers` names.
 void issue_load(Warp& warp, const Instruction& in, u64 barrier, s32 receivers, BulkCopy copy);
 void lower_bulk_load(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry);
 void lower_bulk_store(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry);

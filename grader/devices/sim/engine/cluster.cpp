@@ -107,7 +107,7 @@ void Cluster::start(u64 linear) {
     const u64 first[] = {linear % wide * size[0], linear / wide % high * size[1], linear / (wide * high) * size[2]};
     u32 origin = 0;
     for (auto& block : blocks) origin = std::max(origin, block->last_clock);
-    if (origin > shared_epoch::LAST_CLOCK / 16 * 15) origin = 0;  // the clocks would wrap: begin anew
+    if (origin > shared_epoch::LAST_CLOCK / 16 * 15) origin = 0;  // the clocks would wrap: begin again
     barrier.forget();
     flags.clear();
     for (u32 rank = 0; rank < blocks.size(); ++rank) {

@@ -51,7 +51,7 @@ class Cluster {
     explicit Cluster(const Launch& launch);
     void start(u64 linear);  // becomes this cluster of the grid
     bool run(u64 budget);    // true when finished; throws Halt
-    // The block that a shared address is of, for a thread of `block`; null: there is none.
+    // The block that a shared address is of, for a thread of `block`; null: no block.
     Block* owner(Block& block, u64 address);
 
     std::vector<std::unique_ptr<Block>> blocks;  // by rank

@@ -101,8 +101,8 @@ Refusal refuse_cluster(const Program& p, const Geometry& g, u32 largest) {
     for (int i = 0; i < 3; ++i)
         if (g.grid[i] % size[i])
             return {
-                INVALID_CLUSTER_SIZE, name + " and a grid of " + triple_name(g.grid[0], g.grid[1], g.grid[2]) +
-                                          ", which is no multiple of that"};
+                INVALID_CLUSTER_SIZE,
+                name + " and a grid of " + triple_name(g.grid[0], g.grid[1], g.grid[2]) + ", not a multiple of that"};
     return {};
 }
 

@@ -68,7 +68,7 @@ void MBarriers::expect(const Warp& warp, int lane, MBarrier& barrier, s64 bytes)
             std::to_string(MOST)));
 }
 
-// The finding stands where the barrier was told of too few.
+// The finding stands where the barrier expects too few.
 void MBarriers::too_many_bytes(const MBarrier& barrier, u64 address, s64 bytes, const BulkCopy* copy) {
     MBarrier::Step step = barrier.expects ? barrier.expecting : barrier.initialising;
     if (copy && !barrier.expects) step = {copy->pc, copy->rank, copy->warp, copy->lane};
@@ -76,7 +76,7 @@ void MBarriers::too_many_bytes(const MBarrier& barrier, u64 address, s64 bytes, 
     block_.stop_at(block_.at(
         warp, step.pc, step.lane, FindingKind::crash,
         "the mbarrier " + block_.shared_place(address, 8, false).text + " gets " + plural(u64(bytes), "byte") +
-            " more than it was told of (expect_tx): a phase ends before all of its copies have landed"));
+            " more than it expects (expect_tx): a phase ends before all of its copies have landed"));
 }
 
 void MBarriers::finish() {

@@ -2,7 +2,7 @@
 //
 // PTX ISA 9.7.9.27, "Tensor copy instructions". A box stands in shared memory row by row, its chunks of 16 bytes
 // permuted as the map's swizzle says. What lies outside of the tensor is filled on the way in and left out on the way
-// out; the mbarrier is told of the whole box.
+// out; the mbarrier counts the whole box.
 #include <algorithm>
 
 #include "bulk_copy.h"
@@ -46,7 +46,7 @@ TensorMap map_at(Warp& warp, int lane, u64 address) {
         stop(
             warp, lane, FindingKind::crash,
             "takes as a tensor map what cuTensorMapEncodeTiled has not written: " +
-                std::string(bytes ? "the bytes are no map" : "there is no memory of the device"));
+                std::string(bytes ? "the bytes are not a map" : "there is no memory of the device"));
     if (map.refusal)
         stop(
             warp, lane, FindingKind::crash,

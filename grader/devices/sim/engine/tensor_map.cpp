@@ -124,7 +124,7 @@ std::string refusal_of(const TensorMap& map) {
                    ", and may have 1 to 256";
         }
         case BAD_INNER:
-            return "a row of the box has " + std::to_string(map.inner_bytes()) + " bytes, which are no multiple of 16";
+            return "a row of the box has " + std::to_string(map.inner_bytes()) + " bytes, not a multiple of 16";
         case BAD_ELEMENT_STRIDE:
             return "an element stride is not between 1 and 8";
         case WIDE_FOR_SWIZZLE:

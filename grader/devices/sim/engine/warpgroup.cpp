@@ -228,7 +228,7 @@ void Warpgroups::read_chunk(Warp& warp, u64 address) {
         block_.copies.check(warp, 1, a, CHUNK, Access::read);
         stop(
             warp, warp.here, FindingKind::uninitialised,
-            "reads " + place() + " by a matrix descriptor, which nobody has written");
+            "reads " + place() + " by a matrix descriptor, which no thread has written");
     }
     for (u64 at = address; at < address + CHUNK; at += shared.granule_bytes()) {
         const Epoch writer = shared.last_writer(at);

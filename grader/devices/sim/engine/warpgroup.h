@@ -30,7 +30,7 @@ class Warpgroups {
 
     // ---- registers; rows by their place in the register file
     void read_row(Warp& warp, s32 row);  // by an ordinary instruction
-    // By one too. A constant may come late: the compiler writes those of the source where it likes, ptxas before the fence.
+    // By one too. A constant may come late: the compiler moves those of the source, ptxas before the fence.
     void write_row(Warp& warp, s32 row, bool constant);
     void rename_row(Warp& warp, s32 to, s32 from);
     void use_rows(Warp& warp, const s32* rows, int accumulators, int sources);  // by a product

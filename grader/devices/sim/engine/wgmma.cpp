@@ -2,7 +2,7 @@
 //
 // PTX ISA 9.7.15.5: what a matrix descriptor says, and which rows of D and A each warp has. The sums are those of
 // product.h; those of fp8 keep 13 bits below the largest exponent (Khattak, Mikaitis 2025, "Accurate models of NVIDIA
-// tensor cores", and MMA-Sim: Xie et al. 2025).
+// Tensor Cores", and MMA-Sim: Xie et al. 2025).
 #include "block.h"
 #include "decode.h"
 #include "fragment.h"
