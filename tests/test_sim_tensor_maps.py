@@ -121,7 +121,7 @@ WRONG: dict[str, tuple[str, str, list[str]]] = {
     "reused": ("race", "double_tile", ["may still read", "doubled[", "wait_group.read"]),
     "other_commits": ("race", "double_tile", ["may still read", "doubled["]),
     "no_end": ("race", "double_store", ["exits while", "doubled[0"]),
-    "less_expected": ("crash", "double_expect", ["more than it was told of", "bar"]),
+    "less_expected": ("crash", "double_expect", ["more than it expects", "bar"]),
     "one_expected": ("crash", "double_expect", ["2048 bytes more", "bar"]),
     "writes_then_loads": ("race", "double_load", ["fence.proxy.async", "overwrites"]),
     "shifted": ("misaligned", "double_load", ["64 bytes past a multiple of 128"]),

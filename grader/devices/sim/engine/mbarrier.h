@@ -58,8 +58,8 @@ class MBarriers {
     bool has_ended(u64 address, MBarrier& barrier, u64 phase);
     // The lanes know what those knew who ended that phase.
     void acquire_end(Warp& warp, Mask lanes, const MBarrier& barrier, u64 phase);
-    // The same after a wait for a parity: an earlier phase than the last may have ended it. It is the first that the lane
-    // does not know of yet.
+    // The same after a wait for a parity: an earlier phase than the last may have ended it. It is the first that the
+    // lane does not know of yet.
     void acquire_parity(Warp& warp, Mask lanes, const MBarrier& barrier, u32 parity);
     void suspend(Warp& warp, int lane, MBarrier& barrier);
     bool is_refused(const Warp& warp, int lane) const { return refused_[warp.index] >> lane & 1; }
