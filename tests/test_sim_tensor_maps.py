@@ -62,7 +62,7 @@ def test_boxes(device: SimDevice, rank: int) -> None:
             dims = [draw.choice([12, 16, 36]), *(draw.randrange(1, 7) for _ in range(4))]
             box = [(16 << swizzle) // 4 if swizzle else draw.choice([4, 8, 20])]
             box += [draw.randrange(1, 5) for _ in range(4)]
-            start = [draw.randrange(-3, d) for d in dims]
+            start = [draw.randrange(-2, dims[0] // 4) * 4, *(draw.randrange(-3, d) for d in dims[1:])]
             steps = [1, *(draw.choice([1, 1, 2]) for _ in range(4))]
             values = [float(i + 1) for i in range(math.prod(dims[:rank]))]
             parts = [part[:rank] + [1] * (5 - rank) for part in (dims, box, start, steps)]
@@ -89,6 +89,19 @@ def test_a_swizzle_goes_by_the_address(device: SimDevice) -> None:
     assert not done.findings, done.findings
     got = unpack("f32", done.outputs["y"])
     assert all(got[r * 32 + (c ^ (r + 3) % 8 * 4)] == values[r * 32 + c] for r in range(8) for c in range(32))
+
+
+@pytest.mark.parametrize("first", [-3, 1, 30])
+def test_a_box_begins_on_16_bytes_of_a_row(device: SimDevice, first: int) -> None:
+    """An H200 stops with "illegal instruction" where it does not."""
+    dims, box, steps = [32, 8, 1, 1, 1], [8, 8, 1, 1, 1], [1] * 5
+    values = [float(i) for i in range(256)]
+    for start, wrong in ((first, True), (first // 4 * 4, False)):
+        done = run(
+            device, "any_box", given("x", "f32", values), wanted("y", "f32", 64), *dims, *box, start, 0, 0, 0, 0, *steps,
+            2, 64, 0, 0, 256,
+        )  # fmt: skip
+        assert [found.kind for found in done.findings] == ["misaligned"] * wrong, done.findings
 
 
 def test_right_for_every_seed(device: SimDevice) -> None:

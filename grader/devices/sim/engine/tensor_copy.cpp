@@ -88,6 +88,12 @@ Box box_of(Warp& warp, const Instruction& in, int lane) {
                 std::to_string(box.map.rank));
     const s32* rows = warp.block->program->fragments.data() + in.immediate;
     for (int i = 0; i < rank; ++i) box.start[i] = warp.row<const s32>(rows[i])[lane];
+    // An H200 stops with "illegal instruction".
+    if (const s64 first = s64(box.start[0]) * box.map.item(); first % CHUNK)
+        stop(
+            warp, lane, FindingKind::misaligned,
+            "copies a box that begins at element " + std::to_string(box.start[0]) +
+                " of a row of the tensor: that is not on 16 bytes");
     return box;
 }
 
@@ -139,24 +145,22 @@ void each_piece(const BoxRow& row, u32 item, F visit) {
     }
 }
 
-// NaNs of each type where a map asks for them: all bits but the sign.
+// NaNs where a map asks for them: the same 16 bits for every type, as an H200 writes them.
 void fill(const Box& box, u32 row, u32 from, u32 end, std::vector<u8>& data) {
     const u32 item = box.map.item();
-    const u64 nan = item == 2 ? 0x7fff : item == 4 ? 0x7fffffff : 0x7fffffffffffffff;
-    const u64 bits = box.map.fills_nan ? nan : 0;
+    const u64 bits = box.map.fills_nan ? 0x7ff77ff77ff77ff7 : 0;
     for (u32 i = from; i < end; ++i) std::memcpy(data.data() + box.place(row, i * item), &bits, item);
 }
 
-// A tensor's single-precision values may be rounded or flushed on the way in.
+// A tensor of tf32 is rounded on the way in, to the nearest and ties to even. The types that flush denormal numbers
+// leave them as they are (both as seen on an H200).
 void convert(TensorType type, u8* at, u32 bytes) {
     const bool rounds = type == TensorType::tf32 || type == TensorType::tf32_flushed;
-    const bool flushes = type == TensorType::f32_flushed || type == TensorType::tf32_flushed;
-    for (u32 i = 0; (rounds || flushes) && i < bytes; i += sizeof(f32)) {
+    for (u32 i = 0; rounds && i < bytes; i += sizeof(f32)) {
         u32 bits;
         std::memcpy(&bits, at + i, sizeof bits);
-        if (flushes) bits = bit_cast<u32>(flush(bit_cast<f32>(bits)));
-        const bool finite = (bits & 0x7f800000) != 0x7f800000;
-        if (rounds) bits = (finite ? bits + 0xfff + (bits >> 13 & 1) : bits) & ~0x1fffu;
+        const bool is_nan = (bits & 0x7fffffff) > 0x7f800000;
+        bits = is_nan ? 0x7fffe000 : (bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffu;
         std::memcpy(at + i, &bits, sizeof bits);
     }
 }
