@@ -180,7 +180,10 @@ def test_verdicts_are_shown_alike(wrong: dict[str, WrongKernel], tmp_path: Path)
     assert set(shown) == set(names), by_kata.stdout
     for name, file in wrong.items():
         assert shown[name].startswith(f"{name}: {file.expected('sim').kinds[0]}: "), shown[name]
-        assert shown[name] in by_pytest.stdout, f"pytest says otherwise:\n{by_pytest.stdout}"
+        said = shown[name]
+        if file.expected("sim").kinds[0] is Kind.NOT_REPEATABLE:  # it is up to chance which shape shows it first
+            said = said.splitlines()[0]
+        assert said in by_pytest.stdout, f"pytest says otherwise:\n{by_pytest.stdout}"
     assert (
         re.fullmatch(rf"{untouched}: not started: \d TODOs?", shown[untouched]) and shown[untouched] in by_pytest.stdout
     )

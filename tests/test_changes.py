@@ -77,7 +77,7 @@ def test_a_new_kata_is_the_only_one_touched(clone: Path) -> None:
 
 
 def test_a_bug_touches_its_kata(clone: Path) -> None:
-    change(clone / "tests" / "wrong_kernels" / "relu.yaml", "x * 0 in place of 0", "x * 0 for 0")
+    change(clone / "tests" / "wrong_kernels" / "relu.yaml", "x * 0 instead of 0", "x * 0 for 0")
     (kata,) = found(clone).katas
     assert kata in {kata.name for kata in load_catalog(clone).by_family["relu"]}
 

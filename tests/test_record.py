@@ -80,7 +80,9 @@ def test_a_verdict_loses_nothing() -> None:
     totals = {"launches": 1, "warp_instructions": 2, "thread_instructions": 64}
     assert said["counters"] == {**totals, "kernels": [], "sizes": {"n": 5}}
     assert kept(Verdict(Kind.RACE, "s"))["verdicts"][0]["counters"] == {}
-    assert said["mismatches"] == [{"buffer": "y", "index": [1, 2], "expected": 1.5, "got": None, "writer": None}]
+    assert said["mismatches"] == [
+        {"buffer": "y", "index": [1, 2], "expected": 1.5, "got": None, "writer": None, "inputs": {}}
+    ]
 
 
 def test_every_field_is_described() -> None:

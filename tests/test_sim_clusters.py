@@ -105,8 +105,8 @@ def test_launches_with_an_attribute(device: SimDevice) -> None:
 
 
 REFUSED = {
-    ("launch", 6, 4, 1): ["(4,1,1)", "no multiple"],
-    ("launch", 4, 2, 2): ["(2,2,1)", "no multiple"],
+    ("launch", 6, 4, 1): ["(4,1,1)", "not a multiple"],
+    ("launch", 4, 2, 2): ["(2,2,1)", "not a multiple"],
     ("launch", 16, 16, 1): ["(16,1,1)", "limit is 8"],
     ("launch_large", 32, 32, 1): ["(32,1,1)", "limit is 16"],
     ("launch_dims", 8, 2, 1): ["(2,1,1)", "__cluster_dims__", "(4,1,1)"],

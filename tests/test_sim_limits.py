@@ -167,6 +167,7 @@ def test_shapes_are_read_from_the_source_as_far_as_they_are_plain() -> None:
         ("c", 1, (None, 2, 24)),
         ("d", 8, (32, None)),
         ("e", None, (4, 4)),
+        ("f", 4, ()),
         ("g", 4, (None, None, None)),
         ("h", 2, (3, None)),
     ]

@@ -80,8 +80,9 @@ def _equal(got: ndarray, missed: ndarray, expected: Expected) -> bool:
         return bool((got == missed).all())
     bound = max(ROOM * expected.dtype.roundoff, LEAST_ROOM) * (abs(missed) + expected.dtype.tiny)
     if expected.bound is not None:
-        scale = numpy.maximum(1.0, numpy.nan_to_num(abs(missed) / (abs(expected.value) + expected.dtype.tiny), nan=1.0))
-        bound = bound + expected.bound * numpy.minimum(scale, 1e3)
+        with numpy.errstate(all="ignore"):
+            scale = numpy.nan_to_num(abs(missed) / (abs(expected.value) + expected.dtype.tiny), nan=1.0)
+            bound = bound + expected.bound * numpy.clip(scale, 1.0, 1e3)
     with numpy.errstate(all="ignore"):
         finite = numpy.isfinite(missed) & numpy.isfinite(got)
         close = finite & (abs(got - missed) <= bound)
