@@ -14,7 +14,7 @@ BIN := $(CURDIR)/$(VENV)/bin
 PIP := "$(BIN)/python" -m pip install --quiet --disable-pip-version-check --no-compile $(PIP_FLAGS) \
 	--constraint constraints.txt
 
-# It needs nothing that is installed, only g++. If it fails, whoever needs the simulator says why.
+# It needs nothing that is installed, only g++. If it fails, the part that needs the simulator says why.
 BUILD_SIMULATOR := from grader.storage import cache; from grader.devices.sim import engine; \
 	engine.engine_library(cache.cache_folder())
 

@@ -2,7 +2,7 @@
 
 ncu --clock-control none -k regex:^sgemm python3 docs/profile_kata.py sgemm_naive_f32 M=4096 N=4096 K=4096
 
-It calls your file in exercises/, with --solution the reference solution. Whether the answer is right is not asked here.
+It calls your file, with --solution the reference solution. Whether the answer is right is not asked here.
 """
 
 from __future__ import annotations

@@ -61,9 +61,9 @@ def parser(command: str = "") -> argparse.ArgumentParser:
         description="Learn CUDA kernels by writing them: start a kata, write its file, grade it.",
         epilog=examples(
             "kata next",
-            "kata start elementwise_f32",
-            "$EDITOR work/elementwise/elementwise_f32.cu",
-            "kata grade elementwise_f32",
+            "kata start scale_f32",
+            "$EDITOR work/first_steps/scale_f32.cu",
+            "kata grade scale_f32",
             title="To start:",
         ),
     )

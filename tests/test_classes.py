@@ -106,6 +106,14 @@ def test_of_a_whole_clone_only_the_exercises_count(tmp_path: Path) -> None:
     assert [item.file for item in entries(Submission("s", folder), CATALOG)] == ["kata/exercises/relu/relu_f32.cu"]
 
 
+def test_in_a_whole_clone_a_started_kata_is_the_file_in_work(tmp_path: Path) -> None:
+    started, skeletons = "kata/work/relu/relu_f32.cu", ("relu/relu_f32.cu", "relu/relu_f16.cu")
+    files = [started, *(f"kata/{place}/{name}" for place in ("exercises", "solutions") for name in skeletons)]
+    folder = handed_in(tmp_path, "s", dict.fromkeys([*files, "kata/tests/right/relu_f32/other_way.cu"], ""))
+    found = {item.kata: item.file for item in entries(Submission("s", folder), CATALOG)}
+    assert found == {"relu_f32": started, "relu_f16": "kata/exercises/relu/relu_f16.cu"}
+
+
 def test_nothing_is_followed_out_of_a_folder(tmp_path: Path) -> None:
     secret = tmp_path / "secret.txt"
     secret.write_text("1")

@@ -100,11 +100,13 @@ def entries(submission: Submission, catalog: Catalog, wanted: Sequence[str] = ()
 def _files(folder: Path) -> Iterator[tuple[str, str]]:
     """(path from the folder, what is wrong with it) of every .cu file, and of every other thing that was left out."""
     unread: list[OSError] = []
+    replaced: set[Path] = set()  # skeletons of katas that were started in work/
     count = 0
     for place, folders, files in os.walk(folder, onerror=unread.append):
         folders[:] = sorted(name for name in folders if not name.startswith((".", "__MACOSX")))
         if {"exercises", "solutions"} <= set(folders):  # a whole clone was handed in
-            folders.remove("solutions")
+            folders[:] = [name for name in folders if name in ("exercises", "work")]
+            replaced |= {Path(place, "exercises", *own.parts[-2:]) for own in Path(place, "work").glob("*/*.cu")}
         for name in folders:
             path = os.path.join(place, name)
             if os.path.islink(path) and not _is_inside(path, folder):
@@ -113,7 +115,7 @@ def _files(folder: Path) -> Iterator[tuple[str, str]]:
                 yield os.path.relpath(path, folder), ""  # its grade says that it cannot be read
         for name in sorted(files):
             count += 1
-            if name.endswith(".cu") and not name.startswith("."):
+            if name.endswith(".cu") and not name.startswith(".") and Path(place, name) not in replaced:
                 yield os.path.relpath(os.path.join(place, name), folder), ""
         if count > MOST_FILES:
             yield ".", f"it has more than {MOST_FILES} files; the rest were not looked at"

@@ -43,7 +43,9 @@ def _add_grade(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument("--device", choices=("auto", "gpu", "sim"), default="auto", help="default: auto")
     parser.add_argument("--thorough", action="store_true", help="many more shapes and values")
     parser.add_argument("--seed", type=int, default=0, help="draw other shapes and values (default 0)")
-    parser.add_argument("--explain", action="store_true", help="after a wrong answer, show all that was found out")
+    parser.add_argument(
+        "--explain", action="store_true", help="after a wrong answer or an error, show all that was found out"
+    )
     parser.add_argument("--counters", action="store_true", help="after a pass on the simulator, show what costs most")
     parser.add_argument("--time", action="store_true", help="show how many seconds each stage of the grade took")
     parser.add_argument("--no-speed", action="store_true", help="on a GPU: check the answers, do not time")
