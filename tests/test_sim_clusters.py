@@ -67,6 +67,17 @@ def test_cooperative_groups(device: SimDevice) -> None:
         assert y[BLOCKS * 8 : BLOCKS * 9] == [SIZE * 100 + b % SIZE for b in range(BLOCKS)]
 
 
+def test_several_threads_add_to_one_place(device: SimDevice) -> None:
+    for seed in SEEDS:
+        done = outcome(device, "sum", seed)
+        assert not done.findings, (seed, done.findings)
+        y = unpack("f32", done.outputs["y"])
+        for block in range(BLOCKS):
+            before = block // SIZE * SIZE + (block - 1) % SIZE
+            total = sum(int(x) for x in X[before * THREADS : (before + 1) * THREADS])
+            assert y[block * THREADS : (block + 1) * THREADS] == [float(total)] * THREADS
+
+
 # launcher -> kinds, the line's markers, facts in the message
 WRONG: dict[str, tuple[set[str], list[str], list[str]]] = {
     "next_no_first_sync": ({"race", "uninitialised"}, ["next_read"], ["tile["]),
@@ -76,6 +87,8 @@ WRONG: dict[str, tuple[set[str], list[str], list[str]]] = {
     "next_no_arrival": ({"deadlock"}, ["next_wait"], ["has not arrived"]),
     "next_no_such_rank": ({"out of bounds"}, ["next_read"], ["block rank 4", "4 blocks"]),
     "message_late_init": ({"race", "uninitialised"}, ["message_send"], ["bar"]),
+    "sum_not_cleared": ({"uninitialised"}, ["sum_add"], ["counter"]),
+    "sum_past_the_end": ({"out of bounds"}, ["sum_add"], ["shared memory of block"]),
     "multicast_own_free": ({"race", "crash"}, ["multicast_load", "multicast_read"], ["tile["]),
     "multicast_no_last_lap": ({"race"}, ["multicast_free"], ["block rank 0"]),
     "multicast_bad_mask": ({"crash"}, ["multicast_load"], ["mask 31", "4 blocks"]),

@@ -98,8 +98,8 @@ def test_a_box_begins_on_16_bytes_of_a_row(device: SimDevice, first: int) -> Non
     values = [float(i) for i in range(256)]
     for start, wrong in ((first, True), (first // 4 * 4, False)):
         done = run(
-            device, "any_box", given("x", "f32", values), wanted("y", "f32", 64), *dims, *box, start, 0, 0, 0, 0, *steps,
-            2, 64, 0, 0, 256,
+            device, "any_box", given("x", "f32", values), wanted("y", "f32", 64), *dims, *box, start, 0, 0, 0, 0,
+            *steps, 2, 64, 0, 0, 256,
         )  # fmt: skip
         assert [found.kind for found in done.findings] == ["misaligned"] * wrong, done.findings
 

@@ -20,6 +20,7 @@ from grader.content import skeleton
 from grader.content.catalog import Kata
 from grader.content.rung import code_of, header
 from grader.content.skeleton import SkeletonError
+from grader.content.source_file import read_source
 from grader.content.spec import Accumulated, InputKind, Rng, Sizes, Spec, load_spec
 from grader.storage.whole_file import write_whole
 
@@ -86,7 +87,11 @@ def carry(kata: Kata) -> Path | None:
     """
     if not is_begun(kata, kata.skeleton_path):
         return None
-    kept = take(kata, skeleton.read(kata.skeleton_path).encode())
+    try:
+        content = read_source(kata.skeleton_path)
+    except OSError as error:
+        raise SkeletonError(f"{kata.skeleton_path}: cannot be read ({error.strerror}). Move it away.") from None
+    kept = take(kata, content)
     skeleton.write(kata)
     return kept
 
@@ -108,13 +113,15 @@ def take(kata: Kata, content: bytes) -> Path:
 
 
 def is_begun(kata: Kata, path: Path) -> bool:
-    """Whether a learner wrote into the file. One that cannot be read counts as begun, so that it is kept."""
+    """Whether a learner wrote into the file, also only comments. One that cannot be read counts as begun, so that it is
+    kept."""
     if not os.path.lexists(path):
         return False
     try:
-        return not is_untouched(kata, skeleton.read(path))
+        text = skeleton.read(path)
     except OSError:
         return True
+    return not is_untouched(kata, text) or not any(skeleton.is_pristine(text, text_of(kata, start)) for start in STARTS)
 
 
 def set_aside(path: Path) -> Path:
@@ -123,7 +130,7 @@ def set_aside(path: Path) -> Path:
 
 
 def _free(path: Path) -> Path:
-    return next(place for n in count(1) if not (place := path.with_name(f"{path.name}.{n}.bak")).exists())
+    return next(place for n in count(1) if not os.path.lexists(place := path.with_name(f"{path.name}.{n}.bak")))
 
 
 # -- the sketch --------------------------------------------------------------------------------------------------------

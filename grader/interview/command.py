@@ -25,8 +25,9 @@ def add(commands: Commands[argparse.ArgumentParser]) -> None:
         "interview",
         help="practise for an interview: a kata against the clock, hidden shapes, no hints, a page at the end",
         description="Start an interview. It draws a kata, puts its file into a folder of interviews/, and starts the "
-        "clock. Your files in work/ and exercises/ do not change. On a terminal the clock stays on screen, with keys: g grades, "
-        "f finishes, q leaves. The clock does not stop: resume after a crash or a break. At the end you get one page, "
+        "clock. Your files in work/ and exercises/ do not change. On a terminal the clock stays on screen, with keys: "
+        "g grades, f finishes, q leaves. The clock does not stop: resume after a crash or a break. At the end you get "
+        "one page, "
         "interview.html, and the same as JSON: attempts, verdicts, speed, counters, the diff, and questions to ask "
         "with a rubric. Exit code 0: started, or as the task says, 2: the command or the machine is at fault.",
         epilog=examples(

@@ -464,7 +464,7 @@ def _with_writers(search: _Search, shape: CaseKey, verdict: Verdict) -> Verdict:
     watch = tuple((item.buffer, _flat_index(case, item)) for item in verdict.mismatches)
     for nth in range(CALLS):
         call = replace(case.call(nth=nth, limits=search.budget.limits), watch=watch)
-        outcome = search.sandbox.call(call)
+        outcome = search.call(call)
         again = judge(case, outcome)
         if [item.index for item in again.mismatches] != [item.index for item in verdict.mismatches]:
             continue

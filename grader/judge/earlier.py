@@ -7,6 +7,7 @@ the earlier kernel in a case that passes, too.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 
 from grader.devices import Finding, Outcome
 from grader.devices.counters import Writer
@@ -31,7 +32,7 @@ def earlier(lab: Lab, failed: CaseKey, finding: Finding) -> Iterator[Clue]:
             writer = again.writers.get(f"{name}[{flat}]")
             if writer is None or writer.block is None or writer.kernel == finding.kernel:
                 continue
-            if _is_last(lab, name, writer):
+            if _is_last(lab, name, flat, writer):
                 line = f" on line {writer.line}" if writer.line is not None else ""
                 yield Clue("first", f"before that, {words}, which {writer.kernel} wrote{line}")
                 return
@@ -50,11 +51,17 @@ def _wrong_by_then(case: Case, outcome: Outcome) -> Iterator[tuple[str, int, str
             yield expected.tensor.name, flat, f"{where} was already wrong: {got:.9g}, expected {want:.9g}"
 
 
-def _is_last(lab: Lab, name: str, writer: Writer) -> bool:
-    """Whether in a case that passes the same kernel is the last to write the output."""
-    passing = [key for key, wrong in lab.known.items() if not wrong and all(size for _, size in key.sizes)]
+def _is_last(lab: Lab, name: str, flat: int, writer: Writer) -> bool:
+    """Whether in a case that passes the same kernel is the last to write this element of the output and its last one.
+
+    A later kernel may add to a part of an output: a case without this element tells nothing.
+    """
+    tensor = next(tensor for tensor in lab.spec.outputs if tensor.name == name)
+    passing = [key for key, wrong in lab.known.items() if not wrong and prod(tensor.extent(dict(key.sizes))) > flat]
     for key in sorted(passing, key=lambda key: lab.spec.work(dict(key.sizes)))[:PASSING]:
-        outcome = lab.run(Case(lab.kata, lab.spec, key), watch=[(name, 0)])
-        if outcome is not None and (last := outcome.writers.get(f"{name}[0]")) is not None:
-            return last.kernel == writer.kernel
+        places = {flat, prod(tensor.extent(dict(key.sizes))) - 1}
+        outcome = lab.run(Case(lab.kata, lab.spec, key), watch=[(name, place) for place in sorted(places)])
+        if outcome is not None:
+            last = [outcome.writers.get(f"{name}[{place}]") for place in places]
+            return all(each is not None and each.kernel == writer.kernel for each in last)
     return False

@@ -86,6 +86,7 @@ def _equal(got: ndarray, missed: ndarray, expected: Expected) -> bool:
     with numpy.errstate(all="ignore"):
         finite = numpy.isfinite(missed) & numpy.isfinite(got)
         close = finite & (abs(got - missed) <= bound)
-    overflow = ~numpy.isfinite(missed) | (abs(missed) > 60000)
-    same = (got == missed) | (numpy.isnan(got) & numpy.isnan(missed)) | (overflow & ~numpy.isfinite(got))
+    overflow = ~numpy.isfinite(missed) | (abs(missed) > (60000 if expected.dtype.name == "f16" else 3e38))
+    opposite = numpy.isinf(got) & (numpy.signbit(got) != numpy.signbit(missed))
+    same = (got == missed) | (numpy.isnan(got) & numpy.isnan(missed)) | (overflow & ~numpy.isfinite(got) & ~opposite)
     return bool((close | same).all())

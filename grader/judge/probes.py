@@ -238,7 +238,7 @@ def _terms(target: Target, name: str, base: Mapping[str, ndarray], asked: int) -
     if support is None:
         return
     for places, belongs in ((support, True), (numpy.setdiff1d(numpy.arange(weights.size), support), False)):
-        search = _Terms(target, name, base, weights, places, asked)
+        search = _Terms(target, name, base, weights, places, asked, belongs)
         runs = search.runs()
         if runs:
             yield _terms_words(target, name, shape, places, runs, belongs)
@@ -275,10 +275,11 @@ class _Terms:
     """Asks for the sums of ranges, and halves those that are wrong."""
 
     def __init__(
-        self, target: Target, name: str, base: Mapping[str, ndarray], weights: ndarray, places: ndarray, asked: int
-    ) -> None:
+        self, target: Target, name: str, base: Mapping[str, ndarray], weights: ndarray, places: ndarray, asked: int,
+        belongs: bool,
+    ) -> None:  # fmt: skip
         self.target, self.name, self.base, self.weights, self.places = target, name, base, weights, places
-        self.asked, self.failed = asked, False
+        self.asked, self.failed, self.belongs = asked, False, belongs
         self.rounding = ROUNDINGS * target.roundoff
 
     def runs(self) -> list[Run]:
@@ -293,6 +294,9 @@ class _Terms:
             if pair is None:
                 return _merged(found) if self.asked < 0 else []
             got, want = pair
+            if want and not self.belongs:  # coefficients that cancel each other hid these elements: nothing is known
+                self.failed = True
+                return []
             times = round(got / want) if want else 0
             unit = want != 0 and abs(got - times * want) <= self.rounding * abs(got)
             if (unit and times == 1) or (want == 0 and got == 0):

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from math import prod
+from typing import TYPE_CHECKING
 
 from grader.devices.counters import Writer
 from grader.judge.lab import Judged, Lab
 from grader.verdict import Clue
+
+if TYPE_CHECKING:
+    from numpy import ndarray
 
 WATCHED = 384  # elements in one call
 LEAST = 4  # of either kind
@@ -19,10 +23,9 @@ def of_writers(lab: Lab, one: Judged) -> Iterator[Clue]:
     """The simplest thing that all writers of wrong elements have, and no writer of a right one."""
     output = one.expected[one.first_wrong].tensor.name
     flat = one.compared[one.first_wrong].wrong.reshape(-1)
-    chosen = [*flat.nonzero()[0].tolist()][: WATCHED // 2]
-    chosen += [*(~flat).nonzero()[0].tolist()][: WATCHED // 2]
     if min(int(flat.sum()), int((~flat).sum())) < LEAST:
         return
+    chosen = _sample(flat)
     outcome = lab.run(one.case, watch=[(output, index) for index in chosen])
     if outcome is None:
         return
@@ -35,6 +38,21 @@ def of_writers(lab: Lab, one: Judged) -> Iterator[Clue]:
     right = [writer for index, writer in writers.items() if not flat[index] and writer is not None]
     if min(len(wrong), len(right)) >= LEAST and (words := told_apart(wrong, right, blocks[kernel])):
         yield Clue("writers", words)
+
+
+def _sample(wrong: ndarray) -> list[int]:
+    """Wrong elements and right ones, of each kind evenly over the output, and right ones that lie beside wrong ones."""
+    import numpy
+
+    def evenly(places: ndarray, most: int) -> ndarray:
+        chosen: ndarray = places[numpy.linspace(0, places.size - 1, min(most, places.size)).astype(int)]
+        return chosen
+
+    bad, good = wrong.nonzero()[0], (~wrong).nonzero()[0]
+    bad = evenly(bad, WATCHED // 2)
+    beside = good[numpy.clip(numpy.searchsorted(good, bad), 0, good.size - 1)]
+    right = [*evenly(beside, WATCHED // 4).tolist(), *evenly(good, WATCHED // 4).tolist()]
+    return [*dict.fromkeys([*bad.tolist(), *right])]
 
 
 def told_apart(wrong: list[Writer], right: list[Writer], block: tuple[int, int, int]) -> str | None:

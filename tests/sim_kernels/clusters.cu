@@ -99,6 +99,35 @@ KATA_EXPORT void message_late_init(const float* x, float* y, int n, cudaStream_t
     message_kernel<true><<<n / THREADS, THREADS, 0, stream>>>(x, y);
 }
 
+// ---- sums: every thread adds to one counter of the next block
+
+template <bool CLEARED, int PAST>
+CLUSTER sum_kernel(const float* x, float* y) {
+    __shared__ uint32_t counter;
+    __shared__ uint64_t bar;
+    const int tid = threadIdx.x;
+    if (tid == 0) {
+        if (CLEARED) counter = 0;
+        initialise(&bar, 1);
+        fence_initialised();
+        expect(&bar, THREADS * sizeof counter);
+    }
+    cluster_sync();
+    add_remote(&counter + PAST, uint32_t(x[blockIdx.x * THREADS + tid]), &bar, (rank() + 1) % SIZE);  // sum_add
+    wait(&bar, 0);
+    y[blockIdx.x * THREADS + tid] = float(counter);
+    cluster_sync();
+}
+KATA_EXPORT void sum(const float* x, float* y, int n, cudaStream_t stream) {
+    sum_kernel<true, 0><<<n / THREADS, THREADS, 0, stream>>>(x, y);
+}
+KATA_EXPORT void sum_not_cleared(const float* x, float* y, int n, cudaStream_t stream) {
+    sum_kernel<false, 0><<<n / THREADS, THREADS, 0, stream>>>(x, y);
+}
+KATA_EXPORT void sum_past_the_end(const float* x, float* y, int n, cudaStream_t stream) {
+    sum_kernel<true, 1 << 20><<<n / THREADS, THREADS, 0, stream>>>(x, y);
+}
+
 // ---- a tile that block 0 brings to all of its cluster, again and again
 
 enum Freeing { ALL_FREE, OWN_FREE, NO_LAST_LAP, BAD_MASK, WAITS_REMOTELY };

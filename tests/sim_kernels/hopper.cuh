@@ -146,6 +146,12 @@ DEVICE void send(float* to, float value, uint64_t* bar, uint32_t block) {
         "f"(value), "r"(address_in(bar, block))
         : "memory");
 }
+DEVICE void add_remote(uint32_t* to, uint32_t value, uint64_t* bar, uint32_t block) {
+    asm volatile("red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%0], %1, [%2];" ::"r"(
+                     address_in(to, block)),
+                 "r"(value), "r"(address_in(bar, block))
+                 : "memory");
+}
 DEVICE void load_box_to(void* to, const CUtensorMap* map, int x, int y, uint64_t* bar, int mask) {
     asm volatile(
         "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, "

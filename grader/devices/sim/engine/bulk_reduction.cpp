@@ -187,6 +187,8 @@ void reduce(Warp& warp, const Instruction& in, Mask mask) {
         copy.item = item;
         take_source(warp, copy);
         copy.add_piece(to[l], 0, u32(copy.bytes));
+        if (Counters* counters = warp.block->counters.get())
+            counters->bulk(warp, to[l], u32(copy.bytes), Access::write);
         warp.launch->note_order(warp.here, in.option);
         warp.block->copies.issue_bulk(warp, std::move(copy));
     });
@@ -203,7 +205,8 @@ void bulk_reduction_entries(Table& t) {
             t.add(
                 "cp.reduce.async.bulk.global.shared::cta.bulk_group{,.L2::cache_hint}." + std::string(row.operation) +
                     noftz + type,
-                {reduce, {}}, lower_bulk_store, Flow::next, type[0] == 'f' || type[0] == 'b');
+                {reduce, {}}, lower_bulk_store, Flow::next,
+                std::string(row.operation) == "add" && (type[0] == 'f' || type == "bf16"));
             if (types.find(' ', start) == std::string::npos) break;
         }
     }

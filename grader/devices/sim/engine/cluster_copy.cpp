@@ -36,6 +36,11 @@ void send(Warp& warp, int lane, u64 to, u64 barrier, BulkCopy copy) {
     copy.warp = warp.index;
     copy.lane = lane;
     copy.shared = offset_of(to);
+    if (copy.shared > owner.shared.bytes() || owner.shared.bytes() - copy.shared < copy.extent)
+        warp.block->stop_at(warp.block->at(
+            warp, warp.here, lane, FindingKind::out_of_bounds,
+            "writes " + owner.shared_place(copy.shared, copy.extent, true).text + " in the shared memory of block " +
+                std::to_string(owner.rank) + " of the cluster (" + std::to_string(owner.shared.bytes()) + " bytes)"));
     owner.mbarriers.attach(warp, lane, offset_of(barrier), std::move(copy));
 }
 

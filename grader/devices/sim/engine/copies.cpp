@@ -154,7 +154,12 @@ void Copies::issue_bulk(Warp& warp, BulkCopy copy) {
         stores_.push_back(std::move(copy));
         return;
     }
-    record_bulk(warp, copy, Access::write);
+    // Several blocks may add to one place meanwhile; who reads it too early is found by its clocks.
+    record_bulk(warp, copy, copy.combine ? Access::atomic : Access::write);
+    if (copy.combine) {
+        loads_.push_back(std::move(copy));
+        return;
+    }
     u64 to[LANES];
     for (u64 done = 0; done < copy.extent; done += Copy::MOST) {
         if (!copy.written.empty() && !copy.written[done]) continue;

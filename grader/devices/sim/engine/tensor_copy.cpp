@@ -279,8 +279,9 @@ void reduce(Warp& warp, const Instruction& in, Mask mask) {
                 warp, l, FindingKind::crash,
                 std::string("reduces by ") + operation + " a tensor of " + box.map.shape() +
                     ", whose type has no such reduction");
-        const bool rounds = box.map.type == TensorType::f16 || box.map.type == TensorType::bf16 ||
-                            box.map.type == TensorType::f32 || box.map.type == TensorType::f64;
+        const bool is_float = box.map.type == TensorType::f16 || box.map.type == TensorType::bf16 ||
+                              box.map.type == TensorType::f32 || box.map.type == TensorType::f64;
+        const bool rounds = is_float && std::string(operation) == "add";
         warp.launch->note_order(warp.here, rounds);
         warp.block->copies.issue_bulk(warp, std::move(copy));
     });
