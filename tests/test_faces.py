@@ -355,7 +355,7 @@ def test_a_python_without_what_grading_needs_is_one_sentence(clone: Path, packag
 
 def test_help_teaches(clone: Path) -> None:
     done = run(clone, "-m", "grader", "--help")
-    assert done.returncode == 0 and "elementwise_f32" in done.stdout
+    assert done.returncode == 0 and "kata grade scale_f32" in done.stdout
     assert "Exit code" in run(clone, "-m", "grader", "grade", "--help").stdout
 
 
