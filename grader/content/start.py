@@ -121,7 +121,7 @@ def is_begun(kata: Kata, path: Path) -> bool:
         text = skeleton.read(path)
     except OSError:
         return True
-    return not is_untouched(kata, text) or not any(skeleton.is_pristine(text, text_of(kata, start)) for start in STARTS)
+    return not any(skeleton.is_pristine(text, text_of(kata, start)) for start in STARTS)
 
 
 def set_aside(path: Path) -> Path:

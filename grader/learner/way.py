@@ -60,11 +60,10 @@ def way_of(catalog: Catalog, states: Mapping[str, State], known: History, name: 
     None for the whole collection, and where the chosen track is gone. Raises CatalogError if no track has the name.
     """
     wanted = name or known.track
-    if wanted in (None, COLLECTION) or not (catalog.root / FILE).is_file():
+    if wanted is None or wanted == COLLECTION or not (catalog.root / FILE).is_file():
         return None
-    if name is None and wanted not in load_tracks(catalog):
-        return None
-    return Way(track_of(catalog, str(wanted)), states)
+    track = load_tracks(catalog).get(wanted) if name is None else track_of(catalog, name)
+    return None if track is None else Way(track, states)
 
 
 def in_order(catalog: Catalog, states: Mapping[str, State]) -> list[State]:

@@ -4,6 +4,7 @@
 // nearest, with denormals; min and max of halves take the number where one is NaN.
 #include <algorithm>
 
+#include "atomic_update.h"
 #include "block.h"
 #include "bulk_copy.h"
 #include "check_access.h"
@@ -15,31 +16,11 @@ namespace sim {
 
 namespace {
 
-template <size_t>
-struct Word;
-template <>
-struct Word<2> {
-    using type = u16;
-};
-template <>
-struct Word<4> {
-    using type = u32;
-};
-template <>
-struct Word<8> {
-    using type = u64;
-};
-
 template <class T, T (*F)(T, T)>
-void update(u8* place, const u8* value) {
-    using W = typename Word<sizeof(T)>::type;
-    W* word = reinterpret_cast<W*>(place);
+void apply(u8* place, const u8* value) {
     T b;
     std::memcpy(&b, value, sizeof b);
-    W old = __atomic_load_n(word, __ATOMIC_RELAXED);
-    while (!__atomic_compare_exchange_n(
-        word, &old, bit_cast<W>(F(bit_cast<T>(old), b)), false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) {
-    }
+    update<T, F>(place, b);
 }
 
 template <class T>
@@ -64,42 +45,23 @@ T most(T a, T b) {
         return narrow<T>(std::fmax(widen(a), widen(b)));
 }
 template <class T>
-T both(T a, T b) {
-    return a & b;
-}
-template <class T>
-T either(T a, T b) {
-    return a | b;
-}
-template <class T>
-T one(T a, T b) {
-    return a ^ b;
-}
-u32 increment(u32 old, u32 b) {
-    return old >= b ? 0 : old + 1;
-}
-u32 decrement(u32 old, u32 b) {
-    return old == 0 || old > b ? b : old - 1;
-}
-
-template <class T>
 Combine order(const std::string& operation) {
-    return operation == "min" ? update<T, least<T>> : operation == "max" ? update<T, most<T>> : nullptr;
+    return operation == "min" ? apply<T, least<T>> : operation == "max" ? apply<T, most<T>> : nullptr;
 }
 template <class T>
 Combine arithmetic(const std::string& operation) {
-    return operation == "add" ? update<T, add<T>> : order<T>(operation);
+    return operation == "add" ? apply<T, add<T>> : order<T>(operation);
 }
 template <class T>
 Combine logic(const std::string& operation) {
-    return operation == "and"   ? update<T, both<T>>
-           : operation == "or"  ? update<T, either<T>>
-           : operation == "xor" ? update<T, one<T>>
+    return operation == "and"   ? apply<T, bit_and<T>>
+           : operation == "or"  ? apply<T, bit_or<T>>
+           : operation == "xor" ? apply<T, bit_xor<T>>
                                 : nullptr;
 }
 Combine any_u32(const std::string& operation) {
-    if (operation == "inc") return update<u32, increment>;
-    if (operation == "dec") return update<u32, decrement>;
+    if (operation == "inc") return apply<u32, increment>;
+    if (operation == "dec") return apply<u32, decrement>;
     const Combine found = arithmetic<u32>(operation);
     return found ? found : logic<u32>(operation);
 }
@@ -126,9 +88,9 @@ Combine combine_of(const std::string& operation, TensorType type) {
         case TensorType::bf16:
             return arithmetic<bf16>(operation);
         case TensorType::f32:
-            return operation == "add" ? update<f32, add<f32>> : nullptr;
+            return operation == "add" ? apply<f32, add<f32>> : nullptr;
         case TensorType::f64:
-            return operation == "add" ? update<f64, add<f64>> : nullptr;
+            return operation == "add" ? apply<f64, add<f64>> : nullptr;
         default:
             return nullptr;
     }

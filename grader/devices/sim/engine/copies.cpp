@@ -15,10 +15,6 @@ bool overlap(u64 a, u64 a_bytes, u64 b, u64 b_bytes) {
     return a < b + b_bytes && b < a + a_bytes;
 }
 
-bool is_bulk(const Program& program, u32 pc) {
-    return program.code[pc].entry->form.find(".bulk") != std::string::npos;
-}
-
 // While it lives, a warp seems to stand at the copy that lands, at the time it was issued.
 struct AtCopy {
     AtCopy(Warp& w, u32 pc, u32 clock) : warp(w), here(w.here), now(w.clock) {
@@ -200,7 +196,7 @@ void Copies::check_fence(const Warp& warp, const BulkCopy& copy) const {
         if (shared_epoch::rank(writer) || warp.block != &block_) continue;
         const u32 thread = shared_epoch::thread(writer), clock = shared_epoch::clock(writer);
         const u32 pc = shared_epoch::pc(writer);
-        if (block_.proxied.covers(thread, clock) || is_bulk(*block_.program, pc)) continue;
+        if (block_.proxied.covers(thread, clock) || block_.program->code[pc].entry->is_bulk()) continue;
         if (thread != reader && !warp.knows(copy.lane, thread, clock)) continue;
         block_.stop_at(block_.at(
             warp, copy.pc, copy.lane, FindingKind::race,
@@ -336,7 +332,7 @@ void Copies::check(Warp& warp, Mask mask, const u64* address, u32 bytes, Access 
     each_lane(mask, [&](int l) {
         const u32* pc = in_flight(address[l], bytes);
         if (!pc) return;
-        const bool bulk = is_bulk(*block_.program, *pc);
+        const bool bulk = block_.program->code[*pc].entry->is_bulk();
         block_.stop_at(block_.at(
             warp, warp.here, l, FindingKind::race,
             std::string(

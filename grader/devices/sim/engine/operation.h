@@ -57,6 +57,8 @@ struct OpcodeEntry {
     Lowering lower = lower_positional;
     Flow flow = Flow::next;
     u8 option = 0;
+
+    bool is_bulk() const { return form.find(".bulk") != std::string::npos; }  // of the asynchronous proxy
 };
 
 class Table {

@@ -203,10 +203,6 @@ Warpgroups::Converted& Warpgroups::converted(const Warp& warp) {
 
 namespace {
 
-bool is_bulk(const Program& program, u32 pc) {
-    return program.code[pc].entry->form.find(".bulk") != std::string::npos;
-}
-
 bool knows(const Warp& warp, u32 thread, u32 clock) {
     if (warp.known.covers(thread, clock)) return true;
     return std::any_of(
@@ -240,7 +236,7 @@ void Warpgroups::read_chunk(Warp& warp, u64 address) {
         const bool known = own ? knows(warp, thread, clock)
                                : clock <= block_.origin ||
                                      warp.knows_component(0, warp_of_rank(rank, thread / LANES), thread % LANES, clock);
-        const bool fenced = !own || block_.proxied.covers(thread, clock) || is_bulk(*block_.program, pc);
+        const bool fenced = !own || block_.proxied.covers(thread, clock) || block_.program->code[pc].entry->is_bulk();
         if (!known || !fenced)
             stop(
                 warp, warp.here, FindingKind::race,
