@@ -23,7 +23,7 @@ from grader.content import skeleton, start
 from grader.content.catalog import Kata
 from grader.content.source_file import Source, source_of
 from grader.content.spec import Spec, load_spec
-from grader.devices import Outcome
+from grader.devices import SIM_ARCH, Outcome
 from grader.devices.sim import engine_library
 from grader.fault import Fault
 from grader.judge.case import Case, CaseKey, largest_within
@@ -38,10 +38,6 @@ from grader.verdict import Grade, Kind, Verdict
 
 if TYPE_CHECKING:
     from numpy import ndarray
-
-SIM_ARCH = "sm_90a"
-SIM_ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_90a")  # engine/limits.cpp has a card for each
-SIM_ARCH_HELP = f"the simulated card's architecture: {', '.join(SIM_ARCHITECTURES)} (default: {SIM_ARCH})"
 
 
 class DeviceError(Fault):

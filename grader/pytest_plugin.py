@@ -17,8 +17,9 @@ import pytest
 
 from grader.compile.toolchain import gpu_of_worker
 from grader.content.catalog import LEVELS, WORK, Catalog, CatalogError, Kata, load_catalog
+from grader.devices import SIM_ARCH, SIM_ARCH_HELP, SIM_ARCHITECTURES
 from grader.fault import Fault
-from grader.grade import SIM_ARCH, SIM_ARCH_HELP, SIM_ARCHITECTURES, Options, grade, prepare
+from grader.grade import Options, grade, prepare
 from grader.learner import progress
 from grader.output import verdict_text
 from grader.system.processes import guard

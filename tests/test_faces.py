@@ -23,7 +23,8 @@ from grader.cli import parser as whole_parser
 from grader.compile.toolchain import find_gpu
 from grader.content.catalog import Kata, load_catalog
 from grader.content.source_file import source_of
-from grader.grade import SIM_ARCH_HELP, SIM_ARCHITECTURES, unreadable
+from grader.devices import SIM_ARCH_HELP, SIM_ARCHITECTURES
+from grader.grade import unreadable
 from grader.verdict import Kind, Verdict
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -52,7 +52,7 @@ def code(built: Build | CompileFailure) -> list[str]:
     return [line for line in built.ptx.read_text().splitlines() if line.startswith("\t") and "\t.file" not in line]
 
 
-def test_the_same_text_is_compiled_once_and_another_anew(compiled, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_each_text_is_compiled_once(compiled, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     real = build(request_for(KATA.solution_path), find_toolchain())
     first, ran = compiled(TEXT)
     again, ran_again = compiled(TEXT + "// another remark\n")
@@ -63,10 +63,10 @@ def test_the_same_text_is_compiled_once_and_another_anew(compiled, tmp_path: Pat
     header = tmp_path / "mine" / "mine.h"
     text = TEXT.replace(COMPARES, COMPARES.replace("<", "LESS"))
     text = text.replace('#include "kata.cuh"\n', '#include "kata.cuh"\n#include "mine.h"\n')
-    for sign, anew in (("<", True), (">=", True), ("<", False)):
+    for sign, is_new in (("<", True), (">=", True), ("<", False)):
         header.write_text(f"#define LESS {sign}\n")
         built, ran = compiled(text)
-        assert isinstance(built, Build) and ran is anew
+        assert isinstance(built, Build) and ran is is_new
 
 
 def test_a_file_of_the_assembler_and_an_error_are_nvccs(compiled, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

@@ -72,7 +72,7 @@ def test_misuse_is_found(device: SimDevice, launcher: str) -> None:
 
 @pytest.mark.parametrize("launcher", ["ring_wrong_stride", "ring_wrong_step"])
 def test_wrong_descriptors_show(device: SimDevice, launcher: str) -> None:
-    """Nothing tells a wrong descriptor from a right one but the answer, or bytes that nobody wrote."""
+    """Nothing tells a wrong descriptor from a right one but the answer, or bytes that no thread wrote."""
     expected = A.astype(np.float32) @ B.astype(np.float32).T
     done = ring(device, launcher, 0)
     got = np.array(unpack("f32", done.outputs["c"])).reshape(M, N)

@@ -16,7 +16,8 @@ from grader.compile.toolchain import find_gpu, find_toolchain
 from grader.content.catalog import CatalogError, Kata
 from grader.content.source_file import Source, source_of
 from grader.content.spec import load_spec
-from grader.grade import SIM_ARCH, does_not_compile, unreadable
+from grader.devices import SIM_ARCH
+from grader.grade import does_not_compile, unreadable
 from grader.output import verdict_text
 from grader.output.console import Commands, examples, named_file, one_kata, open_catalog, say_json
 from grader.output.terminal import plain

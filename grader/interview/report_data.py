@@ -18,7 +18,7 @@ from grader.content.catalog import Catalog, Kata
 from grader.content.questions import MOST, load_questions
 from grader.content.source_file import source_of
 from grader.content.spec import load_spec
-from grader.grade import SIM_ARCH
+from grader.devices import SIM_ARCH
 from grader.interview import handout, run
 from grader.interview.session import Attempt, Session
 

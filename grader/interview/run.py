@@ -21,7 +21,8 @@ from grader.compile.toolchain import find_gpu
 from grader.content import skeleton
 from grader.content.catalog import Catalog, Kata
 from grader.content.source_file import read_source, source_of
-from grader.grade import SIM_ARCH, Options, grade
+from grader.devices import SIM_ARCH
+from grader.grade import Options, grade
 from grader.interview import clock, handout, session
 from grader.interview.plan import InterviewError, Part, PartRequest, draw
 from grader.interview.session import Session

@@ -23,9 +23,9 @@ from grader.content import start
 from grader.content.catalog import Kata, find_root, load_catalog
 from grader.content.source_file import digest_of, source_of
 from grader.content.spec import Spec, Tensor, load_spec
-from grader.devices import CTYPES, INSTRUCTIONS, Buffer, Call, Finding, Limits, Role, Scalar
+from grader.devices import CTYPES, INSTRUCTIONS, SIM_ARCH, Buffer, Call, Finding, Limits, Role, Scalar
 from grader.devices.sim import engine_library
-from grader.grade import SIM_ARCH, Options, grade
+from grader.grade import Options, grade
 from grader.learner import progress
 from grader.output import verdict_text
 from grader.output.verdict_text import display_path

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from grader.content.catalog import Catalog, CatalogError, Kata, find_root, load_catalog
-from grader.grade import SIM_ARCH, SIM_ARCH_HELP, SIM_ARCHITECTURES
+from grader.devices import SIM_ARCH, SIM_ARCH_HELP, SIM_ARCHITECTURES
 from grader.learner import progress
 from grader.learner.progress import History, ProgressError
 from grader.learner.state import State, states

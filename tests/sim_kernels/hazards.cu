@@ -282,7 +282,7 @@ __global__ void divergent_and_stuck_kernel(const float* x, float* y, int n) {
 }
 LAUNCHER(divergent_and_stuck, 1, 64, 0)
 
-// As the compiler moves loads: nothing forbids it, since nobody writes what they read.
+// As the compiler moves loads: nothing forbids it, since no thread writes what they read.
 template <class T>
 __device__ T load_early(const T* place);
 template <>

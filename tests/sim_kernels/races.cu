@@ -28,7 +28,7 @@ __global__ void lane_arrives_for_warp_kernel(const float* x, float* y, int n) {
 }
 LAUNCHER(lane_arrives_for_warp, 1, 64)
 
-// A vote is no barrier: it orders no memory.
+// A vote is not a barrier: it orders no memory.
 __global__ void vote_is_no_barrier_kernel(const float* x, float* y, int n) {
     __shared__ uint64_t full;
     __shared__ float tile[32];
@@ -474,7 +474,7 @@ __global__ void init_between_phases_kernel(const float* x, float* y, int n) {
 }
 LAUNCHER(init_between_phases, 1, 64)
 
-// Nobody says that the stage is empty.
+// No thread says that the stage is empty.
 __global__ void stage_filled_again_kernel(const float* x, float* y, int n) {
     __shared__ uint64_t full;
     __shared__ float tile[32];
