@@ -6,7 +6,6 @@ and of libcu++, other tilings. A verdict against one of them is a defect of the 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,8 +14,7 @@ import pytest
 from grader.content.catalog import Kata, load_catalog
 from grader.grade import Options, grade, prepare
 from grader.output.verdict_text import explanation
-from grader.sandbox import parent as sandbox
-from grader.service.template import Template
+from grader.service.template import forked_sandboxes
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES = sorted((ROOT / "tests" / "right").glob("*/*.cu"))
@@ -41,12 +39,8 @@ def built(request: pytest.FixtureRequest) -> Iterator[None]:
     """The files of the chosen tests, many in one run of nvcc; sandboxes are forks of a clean process."""
     chosen = {item.callspec.params["path"] for item in request.session.items if of_a_file(item)}
     prepare([(kata_of(path), path) for path in sorted(chosen)], OPTIONS)
-    template, held = Template(), os.open(os.devnull, os.O_WRONLY)
-    template.serve_sandboxes(held)
-    yield
-    sandbox.start_children_by(None)
-    template.close()
-    os.close(held)
+    with forked_sandboxes():
+        yield
 
 
 def of_a_file(item: pytest.Item) -> bool:

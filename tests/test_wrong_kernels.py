@@ -39,7 +39,7 @@ from grader.maintain.kata_builds import as_skeleton, as_solution, as_wrong, bare
 from grader.maintain.wrong_kernel import WrongKernel, load, written
 from grader.output.verdict_text import explanation
 from grader.sandbox import parent as sandbox
-from grader.service.template import Template
+from grader.service.template import forked_sandboxes
 from grader.verdict import Grade, Kind, Verdict
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -94,12 +94,8 @@ def device(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def forked_children() -> Iterator[None]:
     """Sandboxes of these tests are forks of a clean process, as they are where a service grades."""
-    template, held = Template(), os.open(os.devnull, os.O_WRONLY)
-    template.serve_sandboxes(held)
-    yield
-    sandbox.start_children_by(None)
-    template.close()
-    os.close(held)
+    with forked_sandboxes():
+        yield
 
 
 @contextlib.contextmanager

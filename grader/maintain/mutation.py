@@ -22,10 +22,11 @@ from grader.content.yaml_fields import MANY, Field, Value, close_to, record, roo
 from grader.grade import Options, grade, prepare
 from grader.maintain.mutators import Mutant, bare, mutants_of
 from grader.output.console import Commands, examples, open_catalog
+from grader.service.template import forked_sandboxes
 from grader.verdict import Kind
 
 EQUIVALENT = Path("solutions/equivalents.yaml")
-TOGETHER = 64  # mutants that are compiled before they are graded
+TOGETHER = 160  # mutants that are compiled before they are graded
 # No kernel: what nvcc refuses, and what this machine or the simulator cannot run.
 NO_KERNEL = (str(Kind.DOES_NOT_COMPILE), str(Kind.NOT_STARTED), str(Kind.UNSUPPORTED), str(Kind.NOT_ALLOWED))
 _FIELDS = {name: Field(words, required=True) for name in ("line", "becomes", "why")}
@@ -67,12 +68,14 @@ def add(tasks: Commands[argparse.ArgumentParser]) -> None:
         epilog=examples(
             "kata dev mutate relu_f32",
             "kata dev mutate --sample 200 --seed 7 --results mutants.jsonl",
+            "kata dev mutate --each 10 --results mutants.jsonl",
             "kata dev mutate --count",
         ),
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="katas or families (default: all)")
-    parser.add_argument("--sample", type=int, metavar="N", help="so many of them, all families in turn (default: all)")
-    parser.add_argument("--seed", type=int, default=0, help="which ones a sample has (default: 0)")
+    parser.add_argument("--sample", type=int, metavar="N", help="so many of them, families in turn (default: all)")
+    parser.add_argument("--each", type=int, metavar="N", help="at most so many of each kata, its operators in turn")
+    parser.add_argument("--seed", type=int, default=0, help="which ones --sample and --each take (default: 0)")
     parser.add_argument("--results", type=Path, metavar="FILE", help="keep results there, and go on where it ends")
     parser.add_argument("--again", action="store_true", help="grade those that passed in FILE again")
     parser.add_argument("--count", action="store_true", help="only say how many there are")
@@ -95,6 +98,21 @@ def sample(katas: Iterable[Kata], count: int | None, seed: int) -> list[Mutant]:
     return list(itertools.islice((mutant for mutant in turns if mutant is not None), count))
 
 
+def each(katas: Iterable[Kata], count: int, seed: int) -> list[Mutant]:
+    """At most ``count`` mutants of each kata, drawn so that all its operators take turns. First come one mutant of each
+    kata, then the second of each: a run that is stopped has looked at all katas."""
+    chosen = []
+    for kata in katas:
+        random, operators = Random(f"{kata.name} {seed}"), dict[str, list[Mutant]]()
+        for mutant in (found := mutants_of(kata)):
+            operators.setdefault(mutant.operator, []).append(mutant)
+        groups = [random.sample(group, len(group)) for group in operators.values()]
+        turns = itertools.chain.from_iterable(itertools.zip_longest(*random.sample(groups, len(groups))))
+        chosen.append(itertools.islice((mutant for mutant in turns if mutant is not None), min(count, len(found))))
+    rounds = itertools.chain.from_iterable(itertools.zip_longest(*chosen))
+    return [mutant for mutant in rounds if mutant is not None]
+
+
 def run(
     mutants: Sequence[Mutant], options: Options, keep: Callable[[Result], None], tell: Callable[[str], None]
 ) -> None:
@@ -102,7 +120,7 @@ def run(
     for first in range(0, len(mutants), TOGETHER):
         batch = mutants[first : first + TOGETHER]
         tell(f"mutants {first + 1} to {first + len(batch)} of {len(mutants)}")
-        with TemporaryDirectory(prefix="mutants-") as folder:
+        with TemporaryDirectory(prefix="mutants-") as folder, forked_sandboxes():
             files = [_written(mutant, Path(folder)) for mutant in batch]
             prepare([(mutant.kata, file) for mutant, file in zip(batch, files, strict=True)], options)
             for mutant, file in zip(batch, files, strict=True):
@@ -180,13 +198,17 @@ def _problems(catalog: Catalog, name: str, found: Mapping[tuple[str, str], str])
 
 def _mutate(options: argparse.Namespace) -> int:
     catalog = open_catalog()
-    chosen = sample(catalog.select(options.names), options.sample, options.seed)
+    katas = catalog.select(options.names)
+    if options.each is not None:
+        chosen = each(katas, options.each, options.seed)[: options.sample]
+    else:
+        chosen = sample(katas, options.sample, options.seed)
     if options.count:
         print(f"{len(chosen)} mutants of {len({mutant.kata.name for mutant in chosen})} katas")
         return 0
     found = known(options.results)
     argued = equivalents(catalog.root)
-    wanted = [each for each in chosen if each.name not in found or (options.again and found[each.name].survives)]
+    wanted = [item for item in chosen if item.name not in found or (options.again and found[item.name].survives)]
 
     def keep(result: Result) -> None:
         found[result.name] = result
