@@ -143,20 +143,20 @@ def prepare(
     tell: Tell | None = None,
     *,
     beside: Sequence[Options] = (),
-) -> None:
+) -> list[Build | CompileFailure]:
     """Compile many files at once, so that each grade finds its build in the cache. Failures are left for the grades.
 
-    ``beside``: other options that the same files will be graded with.
+    ``beside``: other options that the same files will be graded with. Returns what became of all that was compiled.
     """
     wanted = [(target, each) for each in (options, *beside) for target in targets(each, find_gpu())]
     read = [(kata, source_of(path)) for kata, path in work]
     started = [(kata, source) for kata, source in read if unbuildable(kata, source) is None]
     if not started:
-        return
+        return []
     requests = [_request(kata, source, target, each) for kata, source in started for target, each in wanted]
     _engine([target for target, _ in wanted], tell)
     expect_torch(sum(_uses_torch(request, options) for request in requests))
-    build_all(requests, find_toolchain(), jobs=options.jobs, tell=tell)
+    return build_all(requests, find_toolchain(), jobs=options.jobs, tell=tell)
 
 
 def unbuildable(kata: Kata, source: Source) -> Verdict | None:

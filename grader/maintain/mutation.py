@@ -1,8 +1,8 @@
 """`kata dev mutate`: mutants of the solutions' answers, graded on the simulator; those that pass are told.
 
-A mutant that passes and is not another way to write the same kernel shows a case that is missing. Those that are the
-same kernel, or one that is as right, are in EQUIVALENT, each with the reason. A run is resumable: its results are a
-file of JSON lines, and what is there already is not graded again.
+A mutant that passes and is not another way to write the same kernel shows a case that is missing. Of some nvcc makes
+the same code as of the solution: these are not graded. Others that are as right are in EQUIVALENT, each with the
+reason. A run is resumable: its results are a file of JSON lines, and what is there already is not graded again.
 """
 
 from __future__ import annotations
@@ -17,16 +17,19 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
+from grader.compile.build import Build
 from grader.content.catalog import Catalog, CatalogError, Kata, load_catalog
 from grader.content.yaml_fields import MANY, Field, Value, close_to, record, root_value, several, words
 from grader.grade import Options, grade, prepare
 from grader.maintain.mutators import Mutant, bare, mutants_of
+from grader.maintain.same_code import on_device_alone, same_code
 from grader.output.console import Commands, examples, open_catalog
 from grader.service.template import forked_sandboxes
 from grader.verdict import Kind
 
 EQUIVALENT = Path("solutions/equivalents.yaml")
 TOGETHER = 160  # mutants that are compiled before they are graded
+SAME = "same code"  # as the solution's: in place of a verdict
 # No kernel: what nvcc refuses, and what this machine or the simulator cannot run.
 NO_KERNEL = (str(Kind.DOES_NOT_COMPILE), str(Kind.NOT_STARTED), str(Kind.UNSUPPORTED), str(Kind.NOT_ALLOWED))
 _FIELDS = {name: Field(words, required=True) for name in ("line", "becomes", "why")}
@@ -48,6 +51,10 @@ class Result:
     @property
     def compiles(self) -> bool:
         return self.verdict not in NO_KERNEL
+
+    @property
+    def is_same(self) -> bool:
+        return self.verdict == SAME
 
     @property
     def survives(self) -> bool:
@@ -122,9 +129,24 @@ def run(
         tell(f"mutants {first + 1} to {first + len(batch)} of {len(mutants)}")
         with TemporaryDirectory(prefix="mutants-") as folder, forked_sandboxes():
             files = [_written(mutant, Path(folder)) for mutant in batch]
-            prepare([(mutant.kata, file) for mutant, file in zip(batch, files, strict=True)], options)
+            solutions = {mutant.kata.name: (mutant.kata, mutant.kata.solution_path) for mutant in batch}
+            work = [(mutant.kata, file) for mutant, file in zip(batch, files, strict=True)]
+            same = _same([*work, *solutions.values()], batch, files, options)
             for mutant, file in zip(batch, files, strict=True):
-                keep(_graded(mutant, file, options))
+                keep(_result(mutant, SAME, "") if file in same else _graded(mutant, file, options))
+
+
+def _same(
+    work: Sequence[tuple[Kata, Path]], mutants: Sequence[Mutant], files: Sequence[Path], options: Options
+) -> set[Path]:
+    """Compiles all files. Returns those of mutants whose change leaves no trace in the code."""
+    built = {item.request.source.path: item.ptx for item in prepare(work, options) if isinstance(item, Build)}
+    return {
+        file
+        for mutant, file in zip(mutants, files, strict=True)
+        if (own := built.get(file)) and (solutions := built.get(mutant.kata.solution_path))
+        if on_device_alone(mutant.text, mutant.line) and same_code(own.read_text(), solutions.read_text())
+    }
 
 
 def _written(mutant: Mutant, folder: Path) -> Path:
@@ -136,7 +158,11 @@ def _written(mutant: Mutant, folder: Path) -> Path:
 
 def _graded(mutant: Mutant, file: Path, options: Options) -> Result:
     verdict = grade(mutant.kata, options, source=file).verdict
-    said = (mutant.operator, mutant.before.strip(), mutant.after.strip(), str(verdict.kind), verdict.summary)
+    return _result(mutant, str(verdict.kind), verdict.summary)
+
+
+def _result(mutant: Mutant, verdict: str, summary: str) -> Result:
+    said = (mutant.operator, mutant.before.strip(), mutant.after.strip(), verdict, summary)
     return Result(mutant.name, mutant.kata.name, mutant.line, *said)
 
 
@@ -240,9 +266,8 @@ def _summary(results: Sequence[Result], argued: Mapping[str, Mapping[tuple[str, 
         print(f"  {_row(result)}")
     kinds = ", ".join(f"{kind} {count}" for kind, count in Counter(item.verdict for item in results).most_common())
     print(f"{len(results)} mutants: {kinds}")
-    judged = len(kernels) - (len(passing) - len(left))
+    right = len(passing) - len(left) + sum(result.is_same for result in kernels)
+    judged = len(kernels) - right
     share = (judged - len(left)) / judged if judged else 1.0
-    print(
-        f"{len(kernels)} are kernels, {len(passing) - len(left)} of them as right; of the others {share:.1%} are found"
-    )
+    print(f"{len(kernels)} are kernels, {right} of them as right; of the others {share:.1%} are found")
     return 1 if left else 0
