@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, Fill, InputKind, Rng, Size, Sizes, Spec, Tensor, normal
+from grader.content.spec import Accumulated, Fill, InputKind, Rng, Size, Sizes, Spec, Tensor, cancelling, normal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,7 +114,7 @@ MANY = Spec(
     values=(
         InputKind("uniform", with_index(uniform, normal(mean=1.0))),
         InputKind("last row", with_index(last_row, whole_numbers), exact=True),
-        InputKind("all equal", with_index(all_equal, normal(mean=1.0))),
+        InputKind("all equal", {**with_index(all_equal, cancelling(large_and_small, axis=0)), "base": normal()}),
         InputKind("sorted", with_index(in_order, large_and_small)),
         InputKind("whole numbers", with_index(uniform, whole_numbers), exact=True),
     ),

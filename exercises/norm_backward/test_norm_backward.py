@@ -27,7 +27,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, Fill, InputKind, Rng, Size, Sizes, Spec, Tensor, normal
+from grader.content.spec import Accumulated, Fill, InputKind, Rng, Size, Sizes, Spec, Tensor, cancelling, normal
 
 if TYPE_CHECKING:
     import torch
@@ -285,7 +285,7 @@ SPEC = Spec(
         InputKind(
             "offset", {"x": normal(mean=1000.0), **DY, **WEIGHT, "mean": normal(mean=1000.0), "rstd": normal(mean=1.0)}
         ),
-        InputKind("scales", {"x": scales, "dy": scales, **WEIGHT, **SAVED}),
+        InputKind("scales", {"x": scales, "dy": cancelling(scales, axis=0), **WEIGHT, **SAVED}),
         InputKind("poisoned", {"x": poisoned, **DY, **WEIGHT, **SAVED}),
     ),
     reference=layer_norm(gradients),
@@ -364,7 +364,7 @@ RECOMPUTE = replace(
             {**EXACT, "y": pairs(-3, 3, opposite=True), "bias": pairs(-2, 2, opposite=True)},
             exact=True,
         ),
-        InputKind("scales", {"y": scales, "dy": scales, **FAR, **BIAS, **SAVED}),
+        InputKind("scales", {"y": scales, "dy": cancelling(scales, axis=0), **FAR, **BIAS, **SAVED}),
         InputKind("poisoned", {"y": poisoned, **DY, **FAR, **BIAS, **SAVED}),
     ),
     reference=recompute(gradients),

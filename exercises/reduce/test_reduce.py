@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, normal
+from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, cancelling, normal
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -85,7 +85,7 @@ SPEC = Spec(
     values=(
         InputKind("offset", normal(mean=4.0)),
         InputKind("whole numbers", whole_numbers, exact=True),
-        InputKind("large and small", large_and_small),
+        InputKind("cancelling", cancelling(large_and_small)),
         InputKind("one special", one_special),
     ),
     reference=reference,

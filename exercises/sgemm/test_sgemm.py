@@ -14,7 +14,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, integers, normal
+from grader.content.spec import (
+    Accumulated,
+    InputKind,
+    Rng,
+    Size,
+    Sizes,
+    Spec,
+    Tensor,
+    cancelling,
+    integers,
+    mirrored,
+    normal,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -109,7 +121,7 @@ SPEC = Spec(
     values=(
         InputKind("offset", normal(mean=1.0)),
         InputKind("whole numbers", integers(1, 4), exact=True),  # no zeros: every product shows
-        InputKind("large and small", large_and_small),
+        InputKind("cancelling", {"A": cancelling(large_and_small), "B": mirrored(large_and_small, axis=0)}),
         # Partial sums of either sign stay far below 2^24, up to which a float holds every whole number.
         InputKind("twelve bits", {"A": twelve_bits, "B": signs}, exact=True),
     ),

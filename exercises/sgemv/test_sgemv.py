@@ -10,7 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, integers, normal
+from grader.content.spec import (
+    Accumulated,
+    InputKind,
+    Rng,
+    Size,
+    Sizes,
+    Spec,
+    Tensor,
+    cancelling,
+    integers,
+    mirrored,
+    normal,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -60,7 +72,7 @@ SPEC = Spec(
     values=(
         InputKind("offset", normal(mean=1.0)),
         InputKind("whole numbers", integers(1, 4), exact=True),  # no zeros: every product shows
-        InputKind("large and small", large_and_small),
+        InputKind("cancelling", {"A": cancelling(large_and_small), "x": mirrored(large_and_small)}),
     ),
     reference=reference,
     near_misses=NEAR_MISSES,

@@ -80,6 +80,33 @@ def integers(low: int, high: int) -> Fill:
     return lambda rng, shape, sizes: rng.integers(shape, low, high)
 
 
+def mirrored(fill: Fill, *, axis: int = -1) -> Fill:
+    """The second half along ``axis`` is the first half backwards. Its products with what is ``cancelling`` cancel."""
+    return _mirrored(fill, axis, 1.0, 0.0)
+
+
+def cancelling(fill: Fill, *, axis: int = -1) -> Fill:
+    """The second half along ``axis`` is minus the first half backwards, each element changed by up to 3 %.
+
+    A sum along that axis is then small beside its terms. Its bound allows only for the rounding of the sum itself: a
+    partial sum that is stored in fewer bits is outside of it, and so is a neutral element that is not neutral.
+    """
+    return _mirrored(fill, axis, -1.0, 2.0**-5)
+
+
+def _mirrored(fill: Fill, axis: int, sign: float, change: float) -> Fill:
+    def both_halves(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+        import numpy
+
+        drawn = fill(rng, shape, sizes)
+        along = numpy.moveaxis(drawn, axis, 0)
+        backwards = sign * along[: len(along) // 2][::-1]
+        along[len(along) - len(backwards) :] = backwards * (1.0 + rng.uniform(backwards.shape, -change, change))
+        return drawn
+
+    return both_halves
+
+
 def edge_values(*, std: float = 4.0) -> Fill:
     """Normal draws with one element in four replaced by inf, nan, a zero of either sign, a denormal or a huge value.
 
