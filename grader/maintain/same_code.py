@@ -8,7 +8,7 @@ import re
 _PLACES = re.compile(r"^\s*(?:\.loc|\.file|//).*\n|^\s*\n", re.MULTILINE)
 _DEBUG = re.compile(r"^\s*\.section\s+\.debug.*?^\s*\}\n", re.MULTILINE | re.DOTALL)
 _TAGS = re.compile(r"unit_[0-9a-f]{16}|_GLOBAL__N__[0-9a-f]{8}(?:_\d+_\w+?_cu_[0-9a-f]{8})?(?:_\d+)?")
-_LABEL = re.compile(r"\bBB\d+_|__(?:local_depot|func_retval|unnamed_)\d+\b|\b(callseq )\d+")
+_LABEL = re.compile(r"(?<=\$L__)BB\d+(?=_)|\b__(?:local_depot|func_retval|unnamed_)\d+\b|\bcallseq \d+")
 # The head of a function that runs on the device alone; a body begins in the first column, and ends there.
 _DEVICE, _HOST = re.compile(r"\b__(?:global|device)__\b"), re.compile(r"\b__host__\b")
 
