@@ -160,7 +160,7 @@ SIM_EXPORT const char* sim_signatures() {
     text.clear();
     for (const OpcodeEntry& entry : operations().entries()) {
         const bool compares = entry.lower == lower_setp;
-        if (entry.lower != lower_positional && !compares) continue;
+        if (entry.lower != lower_positional && entry.lower != lower_video && !compares) continue;
         text += entry.form + (compares ? (entry.option ? "\tjoined" : "\tcompare") : "\tplain") + "\t";
         const Signature& signature = entry.operation.signature;
         for (int i = 0; i < signature.count; ++i) text += std::to_string(signature.shape[i].bytes) + " ";
