@@ -54,7 +54,7 @@ _FAMILIES = {
 }
 # Those that have programs, which the next recording on a GPU takes in: then their line goes.
 _NOT_RECORDED = {
-    r"v(?!absdiff[24]\.[us]32\.(u32\.u32|s32\.s32)(\.add)?$)": (
+    r"v(?!ote|absdiff[24]\.[us]32\.(u32\.u32|s32\.s32)(\.add)?$)": (
         "video instructions",
         "are not recorded yet, tests/test_sim_video.py has the ISA's pseudocode",
     ),
