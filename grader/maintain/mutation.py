@@ -1,6 +1,6 @@
 """`kata dev mutate`: mutants of the solutions' answers, graded on the simulator; those that pass are told.
 
-A mutant that passes and is not another way to write the same kernel shows a case that is missing. Of some nvcc makes
+A mutant that passes and is not another way to write the same kernel shows a case that is missing. nvcc makes of some
 the same code as of the solution: these are not graded. Others that are as right are in EQUIVALENT, each with the
 reason. A run is resumable: its results are a file of JSON lines, and what is there already is not graded again.
 """
