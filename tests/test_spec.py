@@ -143,3 +143,17 @@ def test_sums_that_cancel_are_small_beside_their_terms() -> None:
         terms = spec.tolerance.magnitude(**case._wide(), sizes=sizes)
         values = case.expected[0].value
         assert 0 < abs(values).sum() < terms.sum() / 20, kata.name
+
+
+@pytest.mark.parametrize("kind, is_seen", [("offset", False), ("cancelling", True)])
+def test_partial_sums_in_half_are_seen_where_the_whole_cancels(kind: str, is_seen: bool) -> None:
+    """Of sums that are kept in float and stored in half; ``offset`` leaves them inside of the bound."""
+    kata = load_catalog(Path(__file__).resolve().parent.parent).katas["hgemv_k32_f16"]
+    spec = load_spec(kata)
+    case = Case(kata, spec, CaseKey.of(spec, {"M": 61, "K": 520}, kind, 1))
+    inputs = case._wide()
+    lanes = (inputs["A"] * inputs["x"]).reshape(61, -1, 8).sum(axis=1).astype(numpy.float16).astype(float)
+    (right,) = case.expected
+    assert right.bound is not None
+    wrong = abs(lanes.sum(axis=1).astype(numpy.float16) - right.value) > right.bound
+    assert wrong.any() == is_seen
