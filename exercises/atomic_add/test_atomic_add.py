@@ -15,7 +15,7 @@ from __future__ import annotations
 from math import isqrt, sqrt
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, cancelling, mirrored, normal
+from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, cancelling, doubled, normal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,7 +101,7 @@ SPEC = Spec(
     values=(
         InputKind("offset", {"a": normal(mean=1.0, std=0.25), "b": bounded_offset}),
         InputKind("whole numbers", {"a": whole_a, "b": whole_b}, exact=True),
-        InputKind("cancelling", {"a": mirrored(normal(), axis=0), "b": cancelling(bounded_large_and_small, axis=0)}),
+        InputKind("cancelling", {"a": doubled(normal(), axis=0), "b": cancelling(bounded_large_and_small, axis=0)}),
         InputKind("one special", {"a": one_special, "b": normal(mean=1.0, std=0.25)}),
     ),
     reference=reference,

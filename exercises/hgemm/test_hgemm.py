@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, cancelling, mirrored, normal
+from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, cancelling, doubled, normal
 
 if TYPE_CHECKING:
     import torch
@@ -72,7 +72,7 @@ SPEC = Spec(
     values=(
         InputKind("offset", normal(mean=1.0)),
         InputKind("signs", signs, exact=True),
-        InputKind("cancelling", {"A": cancelling(large_and_small), "B": mirrored(large_and_small, axis=0)}),
+        InputKind("cancelling", {"A": cancelling(large_and_small), "B": doubled(large_and_small, axis=0)}),
     ),
     reference=reference,
     near_misses=NEAR_MISSES,
@@ -218,7 +218,7 @@ def magnitude_tn(A: ndarray, B: ndarray, sizes: Sizes) -> ndarray:
     return abs(A) @ abs(B).T
 
 
-CANCELLING_TN = InputKind("cancelling", {"A": cancelling(large_and_small), "B": mirrored(large_and_small)})
+CANCELLING_TN = InputKind("cancelling", {"A": cancelling(large_and_small), "B": doubled(large_and_small)})
 
 # B is [N, K]: what C = A @ B^T multiplies a row of A with is a row of B in memory ("TN" in the words of BLAS).
 MMA_TN = replace(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, cancelling, mirrored, normal
+from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, cancelling, doubled, normal
 
 if TYPE_CHECKING:
     import torch
@@ -69,7 +69,7 @@ SPEC = Spec(
         # Sums of millions of products, as speed is measured on, still fit a half.
         InputKind("offset", {"A": normal(mean=1.0), "x": normal(mean=1 / 64, std=1 / 64)}),
         InputKind("whole numbers", whole_numbers, exact=True),
-        InputKind("cancelling", {"A": cancelling(large_and_small), "x": mirrored(large_and_small)}),
+        InputKind("cancelling", {"A": cancelling(large_and_small), "x": doubled(large_and_small)}),
     ),
     reference=reference,
     near_misses=NEAR_MISSES,

@@ -23,8 +23,8 @@ from grader.content.spec import (
     Spec,
     Tensor,
     cancelling,
+    doubled,
     integers,
-    mirrored,
     normal,
 )
 
@@ -121,7 +121,7 @@ SPEC = Spec(
     values=(
         InputKind("offset", normal(mean=1.0)),
         InputKind("whole numbers", integers(1, 4), exact=True),  # no zeros: every product shows
-        InputKind("cancelling", {"A": cancelling(large_and_small), "B": mirrored(large_and_small, axis=0)}),
+        InputKind("cancelling", {"A": cancelling(large_and_small), "B": doubled(large_and_small, axis=0)}),
         # Partial sums of either sign stay far below 2^24, up to which a float holds every whole number.
         InputKind("twelve bits", {"A": twelve_bits, "B": signs}, exact=True),
     ),

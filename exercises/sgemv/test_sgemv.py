@@ -19,8 +19,8 @@ from grader.content.spec import (
     Spec,
     Tensor,
     cancelling,
+    doubled,
     integers,
-    mirrored,
     normal,
 )
 
@@ -72,7 +72,7 @@ SPEC = Spec(
     values=(
         InputKind("offset", normal(mean=1.0)),
         InputKind("whole numbers", integers(1, 4), exact=True),  # no zeros: every product shows
-        InputKind("cancelling", {"A": cancelling(large_and_small), "x": mirrored(large_and_small)}),
+        InputKind("cancelling", {"A": cancelling(large_and_small), "x": doubled(large_and_small)}),
     ),
     reference=reference,
     near_misses=NEAR_MISSES,

@@ -80,28 +80,31 @@ def integers(low: int, high: int) -> Fill:
     return lambda rng, shape, sizes: rng.integers(shape, low, high)
 
 
-def mirrored(fill: Fill, *, axis: int = -1) -> Fill:
-    """The second half along ``axis`` is the first half backwards. Its products with what is ``cancelling`` cancel."""
-    return _mirrored(fill, axis, 1.0, 0.0)
+def doubled(fill: Fill, *, axis: int = -1) -> Fill:
+    """The second half along ``axis`` repeats the first. Its products with what is ``cancelling`` cancel.
+
+    It comes in the same order: a kernel that goes through it backwards is seen.
+    """
+    return _in_halves(fill, axis, 1.0, 0.0)
 
 
 def cancelling(fill: Fill, *, axis: int = -1) -> Fill:
-    """The second half along ``axis`` is minus the first half backwards, each element changed by up to 3 %.
+    """The second half along ``axis`` is minus the first, each element changed by up to 3 %.
 
     A sum along that axis is then small beside its terms. Its bound allows only for the rounding of the sum itself: a
     partial sum that is stored in fewer bits is outside of it, and so is a neutral element that is not neutral.
     """
-    return _mirrored(fill, axis, -1.0, 2.0**-5)
+    return _in_halves(fill, axis, -1.0, 2.0**-5)
 
 
-def _mirrored(fill: Fill, axis: int, sign: float, change: float) -> Fill:
+def _in_halves(fill: Fill, axis: int, sign: float, change: float) -> Fill:
     def both_halves(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
         import numpy
 
         drawn = fill(rng, shape, sizes)
         along = numpy.moveaxis(drawn, axis, 0)
-        backwards = sign * along[: len(along) // 2][::-1]
-        along[len(along) - len(backwards) :] = backwards * (1.0 + rng.uniform(backwards.shape, -change, change))
+        first = along[: len(along) // 2]
+        along[len(along) - len(first) :] = sign * first * (1.0 + rng.uniform(first.shape, -change, change))
         return drawn
 
     return both_halves
