@@ -221,6 +221,27 @@ def test_what_was_edited_in_exercises_is_moved_when_the_kata_is_started(clone: P
     assert kata.skeleton_path.read_text() == skeleton.skeleton_of(kata)
 
 
+@pytest.mark.parametrize("command", [("update",), ("start", "relu_f32", "--blank")])
+def test_a_carried_file_is_a_skeletons_also_after_an_older_blank(clone: Path, command: tuple[str, ...]) -> None:
+    """A milestone asks for a blank file: an older start must not stand in for that of the file."""
+    kata = kata_in(clone, "relu_f32")
+    progress.keep_start(kata, start.BLANK)
+    kata.skeleton_path.write_text(kata.solution_path.read_text())
+    run(clone, "-m", "grader", *command)
+    assert kata.own_path == kata.work_path and kata.work_path.read_text() == kata.solution_path.read_text()
+    assert progress.load(clone).started_from("relu_f32") == start.SKELETON
+
+
+def test_a_file_that_is_there_already_keeps_its_start(clone: Path) -> None:
+    kata = kata_in(clone, "relu_f32")
+    progress.keep_start(kata, start.BLANK)
+    for place in (kata.work_path, kata.skeleton_path):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text("mine")
+    assert start.carry(kata) == start.Taken(kata.work_path, is_new=False)
+    assert skeleton.is_pristine(kata.skeleton_path.read_text(), skeleton.skeleton_of(kata))
+
+
 def test_starts_are_kept_in_an_export(clone: Path, tmp_path: Path) -> None:
     start_of(clone, "relu_f32", "--sketch")
     exported = tmp_path / "p.jsonl"
@@ -301,6 +322,14 @@ def test_work_is_taken_from_a_stash_or_a_commit(upstream: Path, tmp_path: Path, 
     done = run(catalog.root, "-m", "grader", "update", "--from", commit)
     assert done.returncode == 0 and has(done.stdout, "20 files", SOLVED[0].name)
     assert_all_are_there(catalog)
+    first, second = (catalog.katas[kata.name].work_path for kata in SOLVED[:2])
+    first.write_text("edited since")
+    for _ in range(2):  # the second time, all is there
+        said = json.loads(run(catalog.root, "-m", "grader", "update", "--from", commit, "--json").stdout)
+        assert said[SOLVED[1].name] == str(second) and said[SOLVED[0].name] != str(first)
+    assert first.read_text() == "edited since"
+    (kept,) = (catalog.root / "work").rglob("*.bak")
+    assert kept.read_bytes() == SOLVED[0].solution_path.read_bytes()
     wrong = run(catalog.root, "-m", "grader", "update", "--from", "nothing")
     assert wrong.returncode == 2 and has(wrong.stderr, "git stash list")
 

@@ -8,6 +8,7 @@ verdict asks. All three follow from the solution, the spec and difficulty.yaml. 
 from __future__ import annotations
 
 import ast
+import glob
 import os
 import re
 import textwrap
@@ -15,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from itertools import count, product
 from math import prod
 from pathlib import Path
+from typing import NamedTuple
 
 from grader.content import skeleton
 from grader.content.catalog import Kata
@@ -80,7 +82,14 @@ def write(kata: Kata, start: str) -> Path | None:
     return kept
 
 
-def carry(kata: Kata) -> Path | None:
+class Taken(NamedTuple):
+    """Where a learner's file is now, and whether it was not there before."""
+
+    path: Path
+    is_new: bool
+
+
+def carry(kata: Kata) -> Taken | None:
     """Move a begun file out of exercises/ into the folder of the learner's work, and write the skeleton again.
 
     Returns where the work is now; None where there is nothing to move. The work there, if any, is kept beside it.
@@ -96,20 +105,23 @@ def carry(kata: Kata) -> Path | None:
     return kept
 
 
-def take(kata: Kata, content: bytes) -> Path:
-    """Put a learner's file into the folder of their work, and return its path. Raises SkeletonError.
+def take(kata: Kata, content: bytes) -> Taken:
+    """Put a learner's file into the folder of their work, unless it is there already. Raises SkeletonError.
 
     If another begun file of the kata is there, it stays, and this one is kept beside it as a .bak file.
     """
     place = kata.work_path
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        if is_begun(kata, place) and place.read_bytes() != content:
+        for there in (place, *_kept(place)):
+            if there.is_file() and there.read_bytes() == content:
+                return Taken(there, is_new=False)
+        if is_begun(kata, place):
             place = _free(place)
         place.write_bytes(content)
     except OSError as error:
         raise SkeletonError(f"{place}: cannot be written ({error.strerror}). Make the folder writable.") from None
-    return place
+    return Taken(place, is_new=True)
 
 
 def is_begun(kata: Kata, path: Path) -> bool:
@@ -127,6 +139,11 @@ def is_begun(kata: Kata, path: Path) -> bool:
 def set_aside(path: Path) -> Path:
     """Rename a file to the first free .bak name, and return that. Raises OSError."""
     return path.rename(_free(path))
+
+
+def _kept(path: Path) -> list[Path]:
+    """The .bak files of a file."""
+    return sorted(path.parent.glob(f"{glob.escape(path.name)}.*.bak"))
 
 
 def _free(path: Path) -> Path:
