@@ -87,6 +87,7 @@ def test_a_blank_says_what_a_verdict_asks(texts: dict[tuple[str, str], str]) -> 
     for kata in KATAS:
         spec, blank = load_spec(kata), " ".join(texts[kata.name, start.BLANK].replace("//", " ").split())
         asked = [*(f"{name} is a multiple of {step}" for name, step in kata.multiples.items()), "aligned", "Repeats"]
+        asked += ["none overlap", "inputs keep", "the given stream", "the host does not compute", "CUDA runtime"]
         asked += [f"{each.name} = " for each in spec.parameters]
         asked += [f"sums may round as in {kata.acc or kata.elem}"] * isinstance(spec.tolerance, Accumulated)
         asked += ["same bits"] * spec.repeatable + list(kata.libraries) + [kind.name for kind in spec.values]
@@ -104,7 +105,11 @@ def test_a_blank_says_what_a_verdict_asks(texts: dict[tuple[str, str], str]) -> 
         ("nms_f32", ("equal scores the lower index", "iou_threshold = 0.5")),
         ("block_all_reduce_f32x4_last_block_f32", ("same bits",)),
         ("histogram_i32", ("exactly right",)),
-        ("rms_norm_f16_f16", ("sums may round as in f16",)),
+        ("rms_norm_f16_f16", ("sums may round as in f16", "thousands of additions in half")),
+        ("layer_norm_f16_f16", ("thousands of additions in half", "difference of two large sums")),
+        ("batch_norm_add_relu_f32", ("Every bit of mask", "difference of two large sums", "one_nan (nan)")),
+        ("reduce_interleaved_f32", ("one special (nan, inf, -0)",)),
+        ("safe_softmax_f16_f32", ("masked (-inf)", "poisoned (nan, inf)")),
     ],
 )
 def test_a_blank_says_what_is_special_in_its_family(texts: dict[tuple[str, str], str], name: str, facts: str) -> None:
