@@ -36,11 +36,11 @@ class Tried:
 def add(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "try",
-        help="check one TODO of a hard kata by itself, and show a picture of what it does",
+        help="check one TODO of a kata by itself, and show a picture of what it does",
         description="Check what one TODO does without the rest of the kata: a swizzle, the elements of a fragment, an "
-        "online softmax, a mask. It calls the function that the TODO is in, on the simulator, and draws what it found. "
-        "The other TODOs may be empty. Exit code 0: right, 1: wrong, or the kata has no such trial, 2: the command or "
-        "the machine is at fault.",
+        "online softmax, a mask, the lanes of a shuffle. It calls the function that the TODO is in, on the simulator, "
+        "and draws what it found. The other TODOs may be empty. Exit code 0: right, 1: wrong, or the kata has no such "
+        "trial, 2: the command or the machine is at fault.",
         epilog=examples(
             "kata try hgemm_mma_m16n8k16_naive",
             "kata try hgemm_mma_m16n8k16_naive 3",
@@ -83,10 +83,14 @@ def _none(kata: Kata, trials: tuple[Trial, ...]) -> str:
     return f"{kata.name} has trials of these TODOs: {known}."
 
 
+def joined(trial: Trial, source: Source) -> Source:
+    """The learner's file with the trial's code below it."""
+    return Source(source.path, source.data.rstrip(b"\n") + b"\n" + trial.code.encode())
+
+
 def tried(trial: Trial, kata: Kata, source: Source, options: Options) -> Tried:
     """Call the trial's launcher once, below the learner's file, and judge what it stored. Raises a Fault."""
-    joined = Source(source.path, source.data.rstrip(b"\n") + b"\n" + trial.code.encode())
-    found = called_once(trial.kata(kata), trial.spec, joined, options, tell)
+    found = called_once(trial.kata(kata), trial.spec, joined(trial, source), options, tell)
     if isinstance(found, Verdict):
         return Tried(trial, verdict=found)
     return Tried(trial, trial.judge(found), picture=tuple(trial.picture(found)))
