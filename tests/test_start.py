@@ -6,15 +6,19 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from facts import has
 from test_faces import ROOT, make_clone, pytest_run, run
 
-from grader.compile.build import CompileFailure, Request, Target, build_all
+from grader.compile import unit
+from grader.compile.build import Request, Target, _signature_header
+from grader.compile.compilation import INCLUDE
+from grader.compile.nvcc_log import SOURCE
 from grader.compile.toolchain import find_toolchain
+from grader.compile.unit import Member
 from grader.content import skeleton, start
 from grader.content.catalog import Catalog, Kata, load_catalog
 from grader.content.rung import code_of
@@ -25,6 +29,7 @@ from grader.learner import progress
 CATALOG = load_catalog(ROOT)
 KATAS = tuple(CATALOG.katas.values())
 SOLVED = KATAS[:20]
+TARGET = Target("sim", "sm_90a")
 
 
 @pytest.fixture(autouse=True)
@@ -143,32 +148,50 @@ def test_the_todos_of_a_start_are_numbered_and_empty(texts: dict[tuple[str, str]
         assert [todo.number for todo in found] == list(range(1, len(found) + 1)) and found, key
 
 
-def requests(texts: dict[tuple[str, str], str], each: str, folder: Path) -> Iterator[Request]:
-    """Every sketch; of blanks one for each set of headers and types, since nothing else in them can fail."""
-    seen = set()
-    for kata in KATAS:
-        spec = load_spec(kata)
-        types = frozenset(re.findall(r"\b(?!const\b|int\b)\w+(?=\*? \w+[,)])", spec.signature(kata)))
-        if kata.libraries or (each == start.BLANK and (key := (spec.headers(kata), types)) in seen):
-            continue
-        if each == start.BLANK:
-            seen.add(key)
-        place = folder / f"{kata.name}.cu"
-        place.write_text(texts[kata.name, each])
-        yield Request(kata, spec, source_of(place), Target("sim", "sm_90a"), together=True)
+def nvcc_says(texts: Mapping[str, str], folder: Path) -> list[str]:
+    """The errors of nvcc's front end, which reads kernels and launchers. Files with the same includes share a run: each
+    is a namespace, and follows its launcher's declaration."""
+    toolchain = find_toolchain()
+    groups: dict[tuple[str, ...], list[Member]] = {}
+    for name, text in texts.items():
+        kata = CATALOG.katas[name]
+        member = Member(name, _signature_header(Request(kata, load_spec(kata), source_of(folder), TARGET)), text)
+        groups.setdefault(member.includes, []).append(member)
+    said = []
+    for number, members in enumerate(groups.values()):
+        place = folder / str(number)
+        place.mkdir()
+        unit.write(members, place)
+        command = [str(toolchain.nvcc), *toolchain.nvcc_flags, "-std=c++17", "-w", "-I", str(INCLUDE), *TARGET.code]
+        command += ["-ptx", "-o", "out.ptx", "-include", "cuda_runtime.h", SOURCE]
+        done = subprocess.run(command, cwd=place, capture_output=True, text=True)
+        if done.returncode != 0:
+            said.append(done.stdout + done.stderr)
+    return said
 
 
 @pytest.mark.parametrize("each", [start.SKETCH, start.BLANK])
 def test_every_sketch_and_blank_compiles(texts: dict[tuple[str, str], str], each: str, tmp_path: Path) -> None:
-    wanted = list(requests(texts, each, tmp_path))
-    assert len(wanted) > (300 if each == start.SKETCH else 10)
-    built = build_all(wanted, find_toolchain(), jobs=2, tell=None)
-    failed = [(one.kata.name, done.message) for one, done in zip(wanted, built, strict=True) if _failed(done)]
-    assert failed == []
+    wanted = {kata.name: texts[kata.name, each] for kata in KATAS if not kata.libraries}
+    assert len(wanted) > 300
+    assert nvcc_says(wanted, tmp_path) == []
 
 
-def _failed(done: object) -> bool:
-    return isinstance(done, CompileFailure)
+@pytest.mark.parametrize(
+    ("old", "new", "fact"),
+    [
+        ('#include "kata.cuh"\n', '#include "kata.cuh"\n__global__ void k(const half* x);\n', "half"),
+        ("float* y, int n", "float* y, long n", "relu_f32"),
+        ("// TODO(1)", "x[0] = nothing; // TODO(1)", "nothing"),
+        ("\n}\n", "\n", 'brace|end of file|"}"'),
+    ],
+)
+def test_what_does_not_compile_is_found(old: str, new: str, fact: str, tmp_path: Path) -> None:
+    """A missing header, another signature than the launcher's, an unknown name, a brace."""
+    text = start.sketch_of(CATALOG.katas["relu_f32"])
+    assert old in text
+    (said,) = nvcc_says({"relu_f32": text.replace(old, new)}, tmp_path)
+    assert re.search(fact, said), said
 
 
 # -- a learner's file --------------------------------------------------------------------------------------------------

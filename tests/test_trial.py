@@ -48,7 +48,7 @@ MISTAKES = [
     (DECODE, 1, "part.sum = mine * part.sum", "part.sum = part.sum", ("maximum", "the sum")),
     (DECODE, 1, "+ others * other.sum", "+ other.sum", ("maximum", "the sum")),
     (NAIVE, 1, '(regs[1]), "=r"(regs[2])', '(regs[2]), "=r"(regs[1])', ("lane 0", "regs[1]", "A[8, 0]", "A[0, 8]")),
-    (NAIVE, 3, "off_m + i * 8 + lane_id / 4", "off_m + i * 8 + lane_id % 4", ("C[", "of lane")),
+    (NAIVE, 3, "(c[2 * i], c[2 * i + 1])", "(c[2 * i + 1], c[2 * i])", ("C[0, 0]", "c[0] of lane 0")),
     (HGEMM, 1, "col ^ row / ROWS % CHUNKS * CHUNK", "col ^ row % CHUNKS * CHUNK", ("rows of 32 halves", "all eight")),
     (SGEMM, 1, "k / PACK % 4 * 8", "k / PACK % 2 * 8", ("slices 0, 4, 8 and 12", "32")),
     (MERGE, 1, "b.sum * __expf(b.max - merged.max)", "b.sum", ("maximum 4 and maximum 1", "the sum must be")),
