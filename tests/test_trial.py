@@ -15,7 +15,6 @@ from grader.compile.build import CompileFailure, Request, Target, build_all
 from grader.compile.toolchain import find_toolchain
 from grader.content import skeleton
 from grader.content.catalog import load_catalog
-from grader.content.rung import code_of
 from grader.content.source_file import Source
 from grader.content.trial import Trial, load_trials
 from grader.devices import SIM_ARCH
@@ -75,13 +74,20 @@ MISTAKES = [
 def source_of(name: str, todo: int, *change: str) -> Source:
     """The solution, with one thing changed, up to the first kernel after the TODO. All have the same includes: then
     they share a run of nvcc, which spends its time on headers and on kernels that no trial calls."""
-    kata = CATALOG.katas[name]
-    text = kata.solution_path.read_text()
+    text = CATALOG.katas[name].solution_path.read_text()
     assert not change or text.count(change[0]) == 1, change
-    text = text.replace(*change) if change else text
+    return shortened(name, todo, text.replace(*change) if change else text)
+
+
+def empty_of(name: str, todo: int) -> Source:
+    """The skeleton, shortened in the same way."""
+    return shortened(name, todo, skeleton.skeleton_of(CATALOG.katas[name]))
+
+
+def shortened(name: str, todo: int, text: str) -> Source:
     head, end, rest = text.partition(f"// END TODO({todo})")
     helpers = re.split(r"\n(?://.*\n|template.*\n)*__global__", rest, maxsplit=1)[0]
-    return Source(kata.skeleton_path, f"{INCLUDES}{head}{end}{helpers}\n".encode())
+    return Source(CATALOG.katas[name].skeleton_path, f"{INCLUDES}{head}{end}{helpers}\n".encode())
 
 
 def trial_of(name: str, todo: int) -> Trial:
@@ -108,7 +114,7 @@ def built() -> None:
     wanted = [(name, todo, source_of(name, todo)) for name, todo in first_of_each()]
     wanted += [(name, todo, source_of(name, todo, old, new)) for name, todo, old, new, _ in MISTAKES]
     requests = []
-    for name, todo, source in wanted:
+    for name, todo, source in [*wanted, (COUNTS, 1, empty_of(COUNTS, 1))]:
         kata, trial = CATALOG.katas[name], trial_of(name, todo)
         target = Target("sim", SIM_ARCH)
         requests.append(Request(trial.kata(kata), trial.spec, joined(trial, source), target, together=True))
@@ -171,14 +177,14 @@ def test_the_command_tries_the_learners_file(tmp_path: Path, monkeypatch: pytest
     done = run(clone, "-m", "grader", "try", SGEMM, "--json")
     (record,) = json.loads(done.stdout)
     assert done.returncode == 0 and record["right"] and record["todos"] == [1] and record["file"] == str(kata.work_path)
-    done = run(clone, "-m", "grader", "try", SGEMM, "2")
-    assert done.returncode == 1 and has(done.stderr, "1")
+
+
+def test_a_kata_or_todo_without_a_trial_is_named() -> None:
+    assert has(_none(CATALOG.katas[SGEMM], TRIALS[SGEMM]), SGEMM, "1")
     assert has(_none(CATALOG.katas["relu_f32"], ()), "relu_f32", "kata grade")
 
 
-def test_the_picture_is_of_code_that_is_empty_too() -> None:
+def test_the_picture_is_of_code_that_is_empty_too(built: None) -> None:
     """The other TODOs may be empty; that of the trial, too: then it is wrong, and not a fault."""
-    kata = CATALOG.katas[COUNTS]
-    text = skeleton.skeleton_of(kata)
-    done = outcome(COUNTS, 1, Source(kata.skeleton_path, text.encode()), Options(device="sim"))
-    assert code_of(text) and not done.right and has(done.problem, "value 0") and done.picture
+    done = outcome(COUNTS, 1, empty_of(COUNTS, 1))
+    assert not done.right and has(done.problem, "value 0") and done.picture

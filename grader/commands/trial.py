@@ -97,8 +97,9 @@ def tried(trial: Trial, kata: Kata, source: Source, options: Options) -> Tried:
 
 
 def _title(trial: Trial) -> str:
-    numbers = " and ".join(map(str, trial.todos))
-    return f"TODO {numbers}: {trial.about}"
+    *first, last = map(str, trial.todos)
+    numbers = f"TODOs {', '.join(first)} and {last}" if first else f"TODO {last}"
+    return f"{numbers}: {trial.about}"
 
 
 def _show(done: Tried, kata: Kata, source: Source, *, first: bool) -> None:
@@ -114,7 +115,7 @@ def _show(done: Tried, kata: Kata, source: Source, *, first: bool) -> None:
         if done.verdict.kind is Kind.DOES_NOT_COMPILE:
             print("  A trial calls the functions of the skeleton by their names and parameters.")
     for line in done.picture:
-        print(f"  {line}")
+        print(f"  {line}".rstrip())
 
 
 def _record(done: Tried, kata: Kata, source: Source) -> dict[str, Any]:
