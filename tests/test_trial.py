@@ -21,6 +21,8 @@ from grader.devices import SIM_ARCH
 from grader.grade import Options
 from grader.verdict import Kind
 
+pytestmark = pytest.mark.usefixtures("forked_children")
+
 CATALOG = load_catalog(ROOT)
 TRIALS = {kata.name: trials for kata in CATALOG.katas.values() if (trials := load_trials(kata))}
 OPTIONS = Options(device="sim", together=True)
