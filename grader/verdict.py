@@ -65,10 +65,14 @@ class Mismatch:
 
 @dataclass(frozen=True)
 class Clue:
-    """Something that experiments after a wrong answer showed. ``about`` is one of CLUES, ``text`` a sentence."""
+    """Something that experiments after a wrong answer showed. ``about`` is one of CLUES, ``text`` a sentence.
+
+    ``line`` is the one of the learner's file that it points at, where it points at one.
+    """
 
     about: str
     text: str
+    line: int | None = None
 
 
 # What a clue is about -> what it says, the most telling first.
