@@ -1,4 +1,4 @@
-"""Verdict -> the line, the TODO and the row of the lesson's table "If you see" that it points at, and what hints say."""
+"""Verdict -> the line, the TODO and the row of the lesson that it points at, and what hints say of it."""
 
 from __future__ import annotations
 

@@ -25,9 +25,10 @@ from grader.devices.counters import KernelCoverage, Writer
 from grader.judge.case import Case, CaseKey, Expected, allowed, largest_within, shapes
 from grader.judge.comparison import Comparison, compare
 from grader.judge.coverage import joined
-from grader.judge.diagnosis import diagnose
+from grader.judge.diagnosis import diagnose, sorted_clues
 from grader.judge.earlier import earlier
 from grader.judge.lab import Lab, beside, in_order
+from grader.judge.unset import of_unset
 from grader.sandbox.parent import Sandbox
 from grader.storage.whole_file import write_whole
 from grader.verdict import CaseCounters, Coverage, Kind, Mismatch, Verdict, format_sizes
@@ -455,7 +456,8 @@ def _diagnosed(search: _Search, shape: CaseKey, verdict: Verdict) -> Verdict:
         again = judge(case, search.call(case.call(nth=0, limits=search.budget.limits)))
         if again.kind is Kind.WRONG_ANSWER:
             verdict = replace(again, error_share=verdict.error_share, printed=search.sandbox.printed)
-    return replace(verdict, clues=clues)
+    unset = of_unset(search.sandbox.program)
+    return replace(verdict, clues=sorted_clues([*clues, *unset]))
 
 
 def _with_writers(search: _Search, shape: CaseKey, verdict: Verdict) -> Verdict:

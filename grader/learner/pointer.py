@@ -1,4 +1,4 @@
-"""Grade that is not a pass -> Pointer: the line, the TODO and the row of the family's lesson that its verdict points at."""
+"""Grade that is not a pass -> the line, the TODO and the row of the family's lesson that its verdict points at."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ LEAST_STAGE_S = 0.005
 INPUTS_SHOWN = 2
 CLUES_SHOWN = 3
 LAUNCHES_SHOWN = 4
-NAMING = ("formula", "probe", "first")  # clues that name a cause
+NAMING = ("formula", "probe", "nan", "unset", "first")  # clues that name a cause
 _BEFORE_A_LAUNCH = (Kind.UNSUPPORTED, Kind.NOT_ALLOWED)
 
 _NEXT = {
