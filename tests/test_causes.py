@@ -74,7 +74,7 @@ def said(found: list[Birth], in_a_pass: list[Birth], wrong: float = numpy.nan) -
     """The clue on a sum that is ``wrong`` from 33 elements on, where calls note these births."""
 
     def answer(inputs: Any, sizes: Any) -> Any:
-        return {"y": f32(inputs["x"].sum().reshape(1) if sizes["n"] <= 32 else [wrong])}
+        return {"y": f32(inputs["x"].sum().reshape(1) if sizes["n"] <= 32 else numpy.array([wrong]))}
 
     def bug(call: Call, outcome: Outcome, sizes: dict[str, Any]) -> Outcome:
         noted = (found if sizes["n"] > 32 else in_a_pass) if call.births else []

@@ -14,7 +14,7 @@ from pathlib import Path
 
 HEADING = "If you see"
 LEAST_WORD = 4  # letters of a word that tells something
-NAME, WORD = 4, 1  # how much a name and a word in common tell
+NAME, CODE_NAME, WORD = 4, 2, 1  # how much a name and a word in common tell
 
 _SECTION = re.compile(rf"^## {HEADING}\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _CELLS = re.compile(r"(?<!\\)\|")
@@ -62,8 +62,8 @@ def problems(lesson: Path, kinds: Collection[str]) -> list[str]:
     """What keeps a lesson's rows from being found by a verdict."""
     found = load_symptoms(lesson)
     if not found:
-        return [f"{lesson} has no section '## {HEADING}' with a table of three columns: what the grader says, the usual "
-                "cause, what to do."]  # fmt: skip
+        columns = "what the grader says, the usual cause, what to do"
+        return [f"{lesson} has no section '## {HEADING}' with a table of three columns: {columns}."]
     return [
         f"{lesson}: {HEADING}: the row {row.sees!r} names no kind of verdict. Begin it with one: {', '.join(kinds)}."
         for row in found
@@ -71,19 +71,22 @@ def problems(lesson: Path, kinds: Collection[str]) -> list[str]:
     ]
 
 
-def fitting(symptoms: Sequence[Symptom], kind: str, kinds: Collection[str], facts: str) -> list[Symptom]:
-    """The rows on this kind of verdict that fit its ``facts`` best: its sentences, names, sizes and lines of code.
+def fitting(
+    symptoms: Sequence[Symptom], kind: str, kinds: Collection[str], facts: str, code: str = ""
+) -> list[Symptom]:
+    """The rows on this kind of verdict that fit best its ``facts``: its sentences, names and sizes; and the ``code`` of
+    the lines that it names, in which a name tells less.
 
     Several, where nothing tells which; none, where the lesson has none of this kind.
     """
     same = [row for row in symptoms if kind in row.kinds(kinds)]
-    scores = [_score(row, kinds, facts) for row in same]
+    scores = [_score(row, kinds, facts, code) for row in same]
     best = max(scores, default=0)
     return [row for row, score in zip(same, scores, strict=True) if score == best]
 
 
-def _score(row: Symptom, kinds: Collection[str], facts: str) -> int:
-    """How well what tells this row from others is found in the facts. A name that is missing there counts against it."""
+def _score(row: Symptom, kinds: Collection[str], facts: str, code: str) -> int:
+    """How much of what tells this row from others is in the facts. A name that is missing there counts against it."""
     rest = row.sees
     for kind in kinds:
         rest = re.sub(rf"`?\b{re.escape(kind)}\b`?", " ", rest)
@@ -93,11 +96,11 @@ def _score(row: Symptom, kinds: Collection[str], facts: str) -> int:
     rest = _SIZE.sub(" ", rest)
     for found in _NAMES.finditer(rest):
         name = (found[1] or found[2] or found[3]).rstrip("()")
-        if found[3] and len(name) > 2 and not _is_name(name, facts) and found[3].islower() and "_" not in name:
+        if found[3] and len(name) > 2 and not _is_name(name, facts + code) and found[3].islower() and "_" not in name:
             continue  # "on the", "on whole numbers": a word, not a name
-        score += NAME if _is_name(name, facts) else -NAME
+        score += NAME if _is_name(name, facts) else CODE_NAME if _is_name(name, code) else -NAME
     words = {word.lower() for word in _WORDS.findall(_NAMES.sub(" ", rest)) if len(word) >= LEAST_WORD}
-    known = {word.lower() for word in _WORDS.findall(facts)}
+    known = {word.lower() for word in _WORDS.findall(facts + code)}
     return score + WORD * sum(_stem(word) in {_stem(each) for each in known} for word in words - _COMMON)
 
 

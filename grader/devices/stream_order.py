@@ -124,7 +124,7 @@ def _where(call: RuntimeCall) -> str:
 
 
 def _on_default(call: RuntimeCall) -> Finding:
-    where = "on the default stream, not on the one that the launcher was given: what waits for that one does not wait for this kernel"
+    where = "on the default stream, not on the launcher's: what waits for that one does not wait for this kernel"
     return Finding("race", f"{call.name} is launched {where}", kernel=_kernel(call))
 
 

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 CALLS = 2  # of the same contents, to compare bits
 Explain = Callable[[CaseKey], Outcome | None]  # the simulator's outcome; None: it cannot run the file
+STEPS_DOWN = (1, 2, 3, 4)  # by which each size of the smallest case that was drawn is lowered
+DESCENTS = 24  # cases that are tried so
 SMALL_CARD_EVERY = 3  # of the shapes that the spec names, or all where the launcher asks what card it is on
 FINDING_WORK = 1 << 23  # that a call with a finding stands for: how far other blocks had come by then is left to chance
 LIMITS = Limits(all_seconds=120.0)
@@ -320,8 +322,35 @@ def _shrink(search: _Search, failed: CaseKey) -> CaseKey:
     examples = 3 * search.budget.examples
     smaller = _find(search, strategy, verdict.kind, examples=examples, phases=("generate", "shrink"))
     if smaller is None or _weight(search, smaller) > _weight(search, failed):
-        return failed
-    return smaller
+        smaller = failed
+    return _descended(search, smaller, verdict.kind)
+
+
+def _descended(search: _Search, failed: CaseKey, kind: Kind) -> CaseKey:
+    """The case after small steps down, one size at a time, as long as it fails: what was drawn need not be minimal."""
+    stop = search.work + search.budget.shrink_work // 8
+    tries = DESCENTS
+    while tries > 0 and search.work < stop:
+        for key in _below(search, failed):
+            tries -= key not in search.tried
+            if tries < 0 or search.work > stop:
+                return failed
+            if search.verdict(key).kind is kind:
+                failed = key
+                break
+        else:
+            break
+    return failed
+
+
+def _below(search: _Search, failed: CaseKey) -> Iterator[CaseKey]:
+    """The case with one of its sizes a few steps smaller."""
+    sizes = dict(failed.sizes)
+    for name, size in sizes.items():
+        for away in STEPS_DOWN:
+            less = size - away * search.kata.multiples.get(name, 1)
+            if less >= search.spec.sizes[name].min:
+                yield replace(failed, sizes=tuple({**sizes, name: less}.items()))
 
 
 def _costs_a_process(verdict: Verdict) -> bool:

@@ -34,7 +34,9 @@ def point(graded: Grade) -> Pointer:
     verdict = graded.verdict
     if verdict.passed or verdict.kind is Kind.NOT_STARTED:
         return Pointer()
-    rows = fitting(load_symptoms(graded.kata.lesson_path), str(verdict.kind), KINDS, _facts(graded, verdict))
+    rows = fitting(
+        load_symptoms(graded.kata.lesson_path), str(verdict.kind), KINDS, _facts(verdict), _code(graded, verdict)
+    )
     text = graded.source.text
     if verdict.open_todos:
         number = verdict.open_todos[0]
@@ -57,8 +59,13 @@ def _lines(verdict: Verdict) -> Iterator[int]:
         yield from map(int, re.findall(r"line (\d+)", mismatch.writer or ""))
 
 
-def _facts(graded: Grade, verdict: Verdict) -> str:
-    """All that a verdict says, and the code of the lines that it names."""
+def _code(graded: Grade, verdict: Verdict) -> str:
+    """What is on the lines that a verdict names."""
+    return "\n".join(graded.source.line(line) for line in _lines(verdict))
+
+
+def _facts(verdict: Verdict) -> str:
+    """All that a verdict says."""
     finding = verdict.finding
     words = [verdict.summary, verdict.pattern or "", format_sizes(verdict.sizes), verdict.values or ""]
     words += [finding.kernel or "", finding.buffer or ""] if finding else []
@@ -67,5 +74,4 @@ def _facts(graded: Grade, verdict: Verdict) -> str:
     for mismatch in verdict.mismatches:
         words.append(f"{mismatch.buffer} expected {mismatch.expected} got ")
         words[-1] += "never written" if mismatch.got is None else str(mismatch.got)
-    words += [graded.source.line(line) for line in _lines(verdict)]
     return "\n".join(words)
