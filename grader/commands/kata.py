@@ -22,6 +22,7 @@ from grader.learner.state import PASSED, State
 from grader.output.console import Commands, examples, one_kata, open_catalog, open_progress, open_states, say_json, warn
 from grader.output.terminal import is_terminal, line_width, plain
 from grader.output.verdict_text import display_path
+from grader.verdict import Kind
 
 WIDTH = 120  # characters of a line
 
@@ -198,7 +199,8 @@ def said_symptom(kata: Kata, known: History) -> Iterator[str]:
     last = next(reversed(known.grades(kata.name)), None)
     if last is None or last.passed:
         return
-    where = f" at line {last.line}" if last.line is not None else ""
+    leads = " at" if last.verdict != Kind.WRONG_ANSWER.value else ", which leads to"
+    where = f"{leads} line {last.line}" if last.line is not None else ""
     where += f", in TODO({last.todo})" if last.todo is not None else ""
     since = "" if last.digest == digest_of(kata.own_path) else " You have edited the file since."
     yield f"Your last grade: {last.verdict}{where}.{since}"

@@ -25,7 +25,7 @@ _WORDS = re.compile(r"[A-Za-z]+")
 _COMMON = frozenset(
     {"with", "from", "that", "this", "than", "then", "they", "only", "every", "where", "which", "because", "into"}
     | {"does", "have", "other", "some", "each", "after", "before", "wrong", "answer", "element", "elements", "reads"}
-    | {"read", "writes", "written", "when", "place", "line"}
+    | {"read", "writes", "written", "when", "place", "line", "right", "rows", "columns", "first", "values"}
 )
 
 
@@ -72,16 +72,19 @@ def problems(lesson: Path, kinds: Collection[str]) -> list[str]:
 
 
 def fitting(
-    symptoms: Sequence[Symptom], kind: str, kinds: Collection[str], facts: str, code: str = ""
+    symptoms: Sequence[Symptom], kind: str, kinds: Collection[str], facts: str, code: str = "", least: int | None = None
 ) -> list[Symptom]:
     """The rows on this kind of verdict that fit best its ``facts``: its sentences, names and sizes; and the ``code`` of
     the lines that it names, in which a name tells less.
 
-    Several, where nothing tells which; none, where the lesson has none of this kind.
+    Several, where nothing tells which; none, where the lesson has none of this kind. ``least``: how much must tell that
+    a row fits, for a kind of verdict that has many causes.
     """
     same = [row for row in symptoms if kind in row.kinds(kinds)]
     scores = [_score(row, kinds, facts, code) for row in same]
     best = max(scores, default=0)
+    if least is not None and best < least:
+        return []
     return [row for row, score in zip(same, scores, strict=True) if score == best]
 
 

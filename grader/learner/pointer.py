@@ -10,6 +10,7 @@ from grader.content.skeleton import todo_at, todos
 from grader.content.symptoms import Symptom, fitting, load_symptoms
 from grader.verdict import Grade, Kind, Verdict, format_sizes
 
+LEAST = 2  # a wrong answer has many causes: so much must tell that a row of the lesson is about this one
 KINDS = tuple(str(kind) for kind in Kind)
 
 
@@ -34,9 +35,9 @@ def point(graded: Grade) -> Pointer:
     verdict = graded.verdict
     if verdict.passed or verdict.kind is Kind.NOT_STARTED:
         return Pointer()
-    rows = fitting(
-        load_symptoms(graded.kata.lesson_path), str(verdict.kind), KINDS, _facts(verdict), _code(graded, verdict)
-    )
+    symptoms = load_symptoms(graded.kata.lesson_path)
+    least = LEAST if verdict.kind is Kind.WRONG_ANSWER else None
+    rows = fitting(symptoms, str(verdict.kind), KINDS, _facts(verdict), _code(graded, verdict), least)
     text = graded.source.text
     if verdict.open_todos:
         number = verdict.open_todos[0]
