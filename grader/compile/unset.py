@@ -62,7 +62,7 @@ def unset_lines(ptx: str, name: str) -> list[Unset]:
 
 
 def _kernels(ptx: str, own: Iterable[int]) -> Iterator[tuple[Mapping[str, int], Sequence[_Instruction]]]:
-    """Of each kernel where its labels stand, and its instructions."""
+    """Each kernel as where its labels are, and its instructions."""
     labels: dict[str, int] = {}
     code: list[_Instruction] = []
     place, of_file, inside = (0, 0), {*own}, False

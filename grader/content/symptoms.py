@@ -20,6 +20,7 @@ _SECTION = re.compile(rf"^## {HEADING}\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOT
 _CELLS = re.compile(r"(?<!\\)\|")
 _SIZE = re.compile(r"\b([A-Za-z]\w*) ?= ?(\d+)\b")
 _NAMES = re.compile(r"`([^`]+)`|\b(\w*_\w+|nan|inf|never written)\b|\bon ([A-Za-z]\w*)\b")
+_VALUE = re.compile(r"\b(expect|got)\w* (nan|-?inf|-?\d[\d.]*)\b")  # as "expected nan, got 0"
 _WORDS = re.compile(r"[A-Za-z]+")
 # Words of the language and of every verdict: they do not tell one row from another.
 _COMMON = frozenset(
@@ -96,7 +97,9 @@ def _score(row: Symptom, kinds: Collection[str], facts: str, code: str) -> int:
     score = 0
     for name, size in _SIZE.findall(rest):
         score += WORD if re.search(rf"\b{name} ?= ?{size}\b", facts) else -WORD
-    rest = _SIZE.sub(" ", rest)
+    for verb, value in _VALUE.findall(rest):
+        score += NAME if re.search(rf"\b{verb}\w* {re.escape(value)}(?!\S)", facts) else -NAME
+    rest = _VALUE.sub(" ", _SIZE.sub(" ", rest))
     for found in _NAMES.finditer(rest):
         name = (found[1] or found[2] or found[3]).rstrip("()")
         if found[3] and len(name) > 2 and not _is_name(name, facts + code) and found[3].islower() and "_" not in name:

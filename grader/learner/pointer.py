@@ -70,9 +70,10 @@ def _facts(verdict: Verdict) -> str:
     finding = verdict.finding
     words = [verdict.summary, verdict.pattern or "", format_sizes(verdict.sizes), verdict.values or ""]
     words += [finding.kernel or "", finding.buffer or ""] if finding else []
-    words += [f"{clue.text}" for clue in verdict.clues if clue.about not in ("sizes", "values")]
+    words += [clue.text for clue in verdict.clues if clue.about not in ("outputs", "sizes", "values")]
     words += [item.kernel for item in verdict.launched or ()]
     for mismatch in verdict.mismatches:
-        words.append(f"{mismatch.buffer} expected {mismatch.expected} got ")
-        words[-1] += "never written" if mismatch.got is None else str(mismatch.got)
+        got = "never written" if mismatch.got is None else f"got {mismatch.got:.9g}"
+        inputs = (f"{name} {value:.9g}" for name, value in mismatch.inputs.items())
+        words.append(f"{mismatch.buffer} expected {mismatch.expected:.9g} {got} {' '.join(inputs)}")
     return "\n".join(words)
