@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 CALLS = 2  # of the same contents, to compare bits
 Explain = Callable[[CaseKey], Outcome | None]  # the simulator's outcome; None: it cannot run the file
-STEPS_DOWN = (1, 2, 3, 4)  # by which each size of the smallest case that was drawn is lowered
-DESCENTS = 24  # cases that are tried so
+STEPS_DOWN = (1, 2, 3, 4)  # by which each size of the smallest case that was drawn is lowered, if half is too few
+DESCENTS = 40  # cases that are tried so
 SMALL_CARD_EVERY = 3  # of the shapes that the spec names, or all where the launcher asks what card it is on
 FINDING_WORK = 1 << 23  # that a call with a finding stands for: how far other blocks had come by then is left to chance
 LIMITS = Limits(all_seconds=120.0)
@@ -344,12 +344,12 @@ def _descended(search: _Search, failed: CaseKey, kind: Kind) -> CaseKey:
 
 
 def _below(search: _Search, failed: CaseKey) -> Iterator[CaseKey]:
-    """The case with one of its sizes a few steps smaller."""
+    """The case with one of its sizes halved, or a few steps smaller."""
     sizes = dict(failed.sizes)
     for name, size in sizes.items():
-        for away in STEPS_DOWN:
-            less = size - away * search.kata.multiples.get(name, 1)
-            if less >= search.spec.sizes[name].min:
+        step = search.kata.multiples.get(name, 1)
+        for less in (size // 2 // step * step, *(size - away * step for away in STEPS_DOWN)):
+            if search.spec.sizes[name].min <= less < size:
                 yield replace(failed, sizes=tuple({**sizes, name: less}.items()))
 
 
