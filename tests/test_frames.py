@@ -178,7 +178,8 @@ def frame(listed: object, **changed: object) -> bytes:
         "order": None,
         "asked_card": False,
         "coverage": [],
-        "launched": [], "births": [],
+        "launched": [],
+        "births": [],
     }
     text = json.dumps({"blobs": listed, "header": {**header, "timing": None, "spent": False, **changed}}).encode()
     return struct.pack("<Q", len(text)) + text

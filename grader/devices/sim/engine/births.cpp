@@ -51,12 +51,18 @@ u8 bytes_of(Holds holds) {
 // A lane's number; of a pair the lower part is 0, the upper one 1.
 f64 number(const Warp& warp, s32 row, Holds holds, int lane, int part) {
     switch (holds) {
-        case Holds::half: return widen(warp.row<const f16>(row)[lane]);
-        case Holds::bfloat: return widen(warp.row<const bf16>(row)[lane]);
-        case Holds::halves: return widen(warp.row<const f16>(row)[2 * lane + part]);
-        case Holds::bfloats: return widen(warp.row<const bf16>(row)[2 * lane + part]);
-        case Holds::single: return f64(warp.row<const f32>(row)[lane]);
-        default: return warp.row<const f64>(row)[lane];
+        case Holds::half:
+            return widen(warp.row<const f16>(row)[lane]);
+        case Holds::bfloat:
+            return widen(warp.row<const bf16>(row)[lane]);
+        case Holds::halves:
+            return widen(warp.row<const f16>(row)[2 * lane + part]);
+        case Holds::bfloats:
+            return widen(warp.row<const bf16>(row)[2 * lane + part]);
+        case Holds::single:
+            return f64(warp.row<const f32>(row)[lane]);
+        default:
+            return warp.row<const f64>(row)[lane];
     }
 }
 
@@ -134,8 +140,10 @@ bool matrices_of(const Instruction& in, Matrices& found) {
     s32 next = in.operand[0];
     const auto group = [&](std::string_view type, int elements) {
         const bool narrow = type == "f16" || type == "bf16";
-        const Holds holds = type == "f16" ? Holds::halves : type == "bf16" ? Holds::bfloats
-                            : type == "f32" || type == "tf32" ? Holds::single : Holds::other;
+        const Holds holds = type == "f16"                     ? Holds::halves
+                            : type == "bf16"                  ? Holds::bfloats
+                            : type == "f32" || type == "tf32" ? Holds::single
+                                                              : Holds::other;
         const Group made{next, elements / LANES / (narrow ? 2 : 1), holds};
         next += made.count;
         return made;
