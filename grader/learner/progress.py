@@ -38,6 +38,7 @@ if TYPE_CHECKING:  # 6 ms to import: only where something is kept or read
 
 FILE = "progress.db"
 GRADE, HINT, SOLUTION, START, TRACK = "grade", "hint", "solution", "start", "track"
+HUNT, FASTER, ESTIMATE = PRACTICE = ("hunt", "faster", "estimate")
 FORMAT = "kata_progress"  # the key of an export's first line; its value is the schema's version
 BUSY_S = 5.0  # how long to wait while another process writes
 
@@ -57,6 +58,7 @@ MIGRATIONS: list[tuple[str, ...]] = [
         "ALTER TABLE event ADD COLUMN peak_flops_s REAL",
     ),
     ("ALTER TABLE event ADD COLUMN start TEXT",),
+    ("ALTER TABLE event ADD COLUMN task TEXT",),
 ]
 
 _T = TypeVar("_T")
@@ -74,7 +76,8 @@ class Event:
     graded baseline with its 95 % interval, and of that measurement the GPU's name, the shape in words, and what a
     Measurement says of work, time and peaks. A hint has its strength, from 1. A start and a grade have what the file
     was started from, one of STARTS; of a grade from before there were several, None: the skeleton. A track that was
-    chosen has its name in ``summary``, and no kata.
+    chosen has its name in ``summary``, and no kata. An exercise of PRACTICE has in ``task`` which one it is, and its
+    result in ``verdict``.
     """
 
     id: str
@@ -99,6 +102,7 @@ class Event:
     peak_bytes_s: float | None = None
     peak_flops_s: float | None = None
     start: str | None = None
+    task: str | None = None
 
     @property
     def passed(self) -> bool:
@@ -155,6 +159,10 @@ class History:
     def hints(self, kata: str) -> list[int]:
         """The strengths of the hints that were shown, each once."""
         return sorted({event.strength or 0 for event in self._by_kata.get(kata, ()) if event.what == HINT})
+
+    def practised(self, what: str) -> list[Event]:
+        """The events of one kind of PRACTICE."""
+        return [event for event in self.events if event.what == what]
 
     def solution_seen(self, kata: str) -> Event | None:
         """The first look at the solution."""
@@ -227,6 +235,11 @@ def keep_track(root: Path, name: str) -> str | None:
 def keep_solution(kata: Kata) -> str | None:
     """Keep that a solution was looked at. Returns a line of warning, or None."""
     return _keep(kata, SOLUTION)
+
+
+def keep_practice(kata: Kata, what: str, task: str, verdict: str, summary: str) -> str | None:
+    """Keep the result of an exercise, one of PRACTICE. Returns a line of warning, or None."""
+    return _keep(kata, what, task=task, verdict=verdict, summary=summary)
 
 
 def _keep(kata: Kata, what: str, **known: Any) -> str | None:
@@ -333,7 +346,7 @@ def _problem(found: Any) -> str | None:
         kind = (int, float) if name in _NUMBERS else int if name == "strength" else str
         if not isinstance(value, kind) or isinstance(value, bool) or value in (math.inf, -math.inf) or value != value:
             return f"{name} cannot be {value!r}"
-    if found["what"] not in (GRADE, HINT, SOLUTION, START, TRACK):
+    if found["what"] not in (GRADE, HINT, SOLUTION, START, TRACK, *PRACTICE):
         return f"what cannot be {found['what']!r}"
     if found.get("start", SKELETON) not in STARTS:
         return f"start cannot be {found['start']!r}"
