@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from grader.commands import lookups
-from grader.content import skeleton
 from grader.content.catalog import Catalog
 from grader.content.source_file import source_of
 from grader.content.spec import load_spec
@@ -55,7 +54,7 @@ def add(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--anyway", action="store_true", help="also of katas that you have not passed; this is recorded"
     )
-    parser.add_argument("--seed", type=int, help="draw the same hunt as another time")
+    parser.add_argument("--seed", type=int, help="draw by this number, not by chance")
     add_sim_arch(parser)
     parser.add_argument("--json", action="store_true", help="as a JSON object")
     parser.set_defaults(command=_hunt)
@@ -102,7 +101,8 @@ def _draw(catalog: Catalog, known: History, names: Sequence[str], options: argpa
 def _drawn(catalog: Catalog, known: History, names: Sequence[str], options: argparse.Namespace) -> Hunt | None:
     """The hunt that these words name, or one at random of what they allow; None if there is none, and says why."""
     every = hunts.bugs(catalog)
-    if len(names) == 1 and names[0] in every:
+    again = len(names) == 1 and names[0] in every
+    if again and (options.anyway or names[0] in hunts.records(known) or known.passed(every[names[0]].kata.name)):
         return hunts.named(catalog, names[0])
     chosen = {kata.name for kata in catalog.select(names)}
     if not options.anyway:
@@ -227,7 +227,7 @@ def _list(catalog: Catalog, known: History, words: Sequence[str], options: argpa
     for name, record in found.items():
         print(f"{name}: {painted('solved', 'green') if record.solved else 'open'}: {record.state}")
     solved = sum(record.solved for record in found.values())
-    print(f"{solved} of {len(found)} solved; {len(hunts.bugs(catalog))} bugs are planted in {hunts.FOLDER}/.")
+    print(f"{solved} of {len(found)} solved. `kata hunt` draws another.")
     return 0
 
 

@@ -118,7 +118,7 @@ def bugs(catalog: Catalog) -> dict[str, WrongKernel]:
 
 
 def hunt_of(wrong: WrongKernel) -> Hunt | None:
-    """The hunt for a bug; None if the bug is too large, or only in comments. Raises a Fault for a malformed solution."""
+    """The hunt for a bug; None if the bug is too large, or only in comments. Raises WrongKernelError."""
     right = _right(wrong)
     text = _plain(skeleton.unmarked(wrong_kernel.text(wrong)))
     changes = [change for change in _changes(right.split("\n"), text.split("\n")) if change[1] or change[2]]
@@ -248,7 +248,7 @@ def _changes(old: Sequence[str], new: Sequence[str]) -> list[_Change]:
 
 
 def _answers(lines: Sequence[str], changes: Sequence[_Change]) -> set[int]:
-    """The lines, from 1, that are right answers: those that differ, and those around a place where lines are missing."""
+    """The lines, from 1, that are right answers: those that differ, and those around a place where some are missing."""
     found: set[int] = set()
     for start, _, new in changes:
         if new:
