@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grader.compile.build import Build, CompileFailure, Request, Target, Tell, build_all
+from grader.compile.libraries import LibraryMissing, find_library
 from grader.compile.offsets import narrow_lines
 from grader.compile.toolchain import Gpu, find_gpu, find_toolchain
 from grader.content import skeleton, start
@@ -181,6 +182,16 @@ def unbuildable(kata: Kata, source: Source) -> Verdict | None:
         count = len(skeleton.todos(source.text))
         return Verdict(Kind.NOT_STARTED, f"{count} TODO{'s' if count > 1 else ''}")
     return None
+
+
+def lacks_library(kata: Kata) -> bool:
+    """Whether this machine lacks a library without which the kata cannot be graded on the simulator."""
+    try:
+        for name in kata.libraries:
+            find_library(name, toolkit=find_toolchain().toolkit, device="sim")
+    except LibraryMissing:
+        return True
+    return False
 
 
 def unreadable(kata: Kata, source: Source) -> Verdict | None:

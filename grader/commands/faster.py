@@ -151,8 +151,9 @@ def _grade(wanted: Challenge, options: argparse.Namespace) -> int:
 
 
 def _timed(benched: Grade) -> list[str]:
-    measured = [verdict_text.speed(item) for item in benched.verdict.measurements]
-    return [benched.verdict.summary, *measured] if measured else verdict_text.explanation(benched).splitlines()
+    if benched.verdict.kind not in (Kind.PASS, Kind.TOO_SLOW, Kind.INCONCLUSIVE):
+        return verdict_text.explanation(benched).splitlines()
+    return [benched.verdict.summary, *map(verdict_text.speed, benched.verdict.measurements)]
 
 
 def _by_counters(wanted: Challenge, source: Source, options: argparse.Namespace) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from grader.commands import lookups
 from grader.content.catalog import Catalog
 from grader.content.source_file import source_of
 from grader.content.spec import load_spec
-from grader.grade import Options, grade
+from grader.grade import Options, grade, lacks_library
 from grader.learner import progress
 from grader.learner.progress import History
 from grader.output import verdict_text
@@ -107,7 +107,8 @@ def _drawn(catalog: Catalog, known: History, names: Sequence[str], options: argp
     chosen = {kata.name for kata in catalog.select(names)}
     if not options.anyway:
         chosen = {name for name in chosen if known.passed(name) is not None}
-    found = {name: wrong for name, wrong in every.items() if wrong.kata.name in chosen}
+    here = {name for name in chosen if not lacks_library(catalog.katas[name])}
+    found = {name: wrong for name, wrong in every.items() if wrong.kata.name in here}
     done = [name for name, record in hunts.records(known).items() if record.solved]
     hunt = hunts.draw(found, options.level, options.seed, done)
     if hunt is None:

@@ -8,7 +8,7 @@ simulator counts for the solution on one shape, and occupancy follows from what 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from grader.compile.build import Build, Request, Target, build
@@ -27,7 +27,6 @@ from grader.judge.cards import CARDS, LIMITS, Card, blocks_per_sm, occupancy
 from grader.judge.case import largest_within
 from grader.judge.measure import min_bytes_of
 from grader.output import speeds
-from grader.pages.points import of_the_solutions
 from grader.practice.quantity import shown
 from grader.verdict import CaseCounters, format_sizes
 
@@ -193,6 +192,12 @@ class Fill:
     blocks: int
     occupancy: float
 
+    def __str__(self) -> str:
+        block = f"{self.threads} threads of {self.registers} registers and {self.shared_bytes:,} bytes of shared memory"
+        several = "block" if self.blocks == 1 else "blocks"
+        full = f"{100 * self.occupancy:.4g} % of its warps"
+        return f"{self.launched.kernel}: {block} per block, {self.blocks} {several} per SM, {full}"
+
 
 def _compiled(kata: Kata, card: Card, launched: Launched) -> tuple[int, int]:
     """Registers per thread and bytes of static shared memory of a kernel, as ptxas says. Raises EstimateError."""
@@ -212,11 +217,18 @@ def estimate(catalog: Catalog, kata: Kata, card: str) -> Estimate:
     """Raises EstimateError for a kata without a speed and a card that is not known."""
     if kata.speed is None:
         raise EstimateError(f"{kata.name} is not timed: difficulty.yaml gives it no `speed`. `kata list` shows others.")
-    measured, points = of_the_solutions(catalog)
+    file = catalog.root / speeds.FILE
+    measured = speeds.read(file) if file.is_file() else None
     wanted = card_named(card, measured)
-    times = {point.sizes: point.time_s for point in points if point.kata == kata.name}
-    is_measured = measured is not None and _name(measured) == wanted.name
-    return Estimate(kata, wanted, times.get(format_sizes(kata.speed.shapes[0])) if is_measured else None)
+    found = Estimate(kata, wanted, None)
+    if measured is None or _name(measured) != wanted.name:
+        return found
+    rows = (row for row in measured.rows if row.kata == kata.name and row.sizes == found.sizes)
+    row = next(rows, None)  # of several baselines the first, which is graded
+    if row is None:
+        return found
+    work = found.operations if row.unit == "TFLOPS" else found.bytes_moved
+    return replace(found, measured_s=work / (row.rate * 1e12))
 
 
 def card_named(name: str, measured: speeds.Speeds | None) -> Card:
@@ -293,14 +305,7 @@ def _bytes(of: Estimate) -> str:
 def further(of: Estimate, names: list[str]) -> Iterator[tuple[str, str]]:
     """How the questions about the solution's kernels are answered, in rows."""
     if "occupancy" in names:
-        fill = of.fill
-        yield (
-            "occupancy",
-            (
-                f"{fill.launched.kernel}: {fill.threads} threads of {fill.registers} registers and {fill.shared_bytes:,} "
-                f"bytes of shared memory per block, {fill.blocks} blocks per SM, {100 * fill.occupancy:.4g} % of its warps"
-            ),
-        )
+        yield "occupancy", str(of.fill)
     if set(names) & {*COUNTED}:
         counts = ", ".join(f"{of.right(name):,.0f} {name}" for name in COUNTED)
         yield "counted", f"{counts}, at {format_sizes(of.counters.sizes)}"
