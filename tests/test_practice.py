@@ -338,7 +338,7 @@ def test_an_estimate_as_options_and_as_answers(say: Say, pristine: Path, monkeyp
 
 def test_counters_and_occupancy_of_the_solution(say: Say) -> None:
     answers = ("--sectors", "3 * 4 * 4099 / 32", "--occupancy", "100%", "--wavefronts", "0")
-    code, said = say("estimate", "elementwise_f32", *answers, "--json")
+    code, said = say("estimate", "elementwise_f32x4", *answers, "--json")
     found = json.loads(said)
     assert all(each["is_right"] for each in found["answers"].values()) and code == 0
     assert has(found["derivation"]["occupancy"], "256 threads", "8 blocks", "100 %")

@@ -114,7 +114,7 @@ def _drawn(catalog: Catalog, known: History, names: Sequence[str], options: argp
     if hunt is None:
         of = " ".join(names) or "all katas"
         level = f" of level {options.level}" if options.level else ""
-        more = "" if options.anyway else " Of katas that you have not passed, --anyway draws too."
+        more = "" if options.anyway else " --anyway also draws from katas that you have not passed."
         print(f"No hunt{level} is left of {of}.{more}", file=sys.stderr)
     return hunt
 
