@@ -24,6 +24,7 @@ from grader.grade import Options, grade
 from grader.judge.cards import CARDS, LIMITS, blocks_per_sm
 from grader.learner import progress
 from grader.maintain import wrong_kernel
+from grader.pages import practice
 from grader.practice import estimates, faster, hunts, quantity
 from grader.practice.estimates import BY_NAME, EstimateError
 from grader.practice.faster import FasterError
@@ -332,6 +333,9 @@ def test_an_estimate_as_options_and_as_answers(say: Say, pristine: Path, monkeyp
     assert "805" not in json.dumps(questions["task"]) and "time" in questions["questions"]
     kept = progress.load(pristine).practised(progress.ESTIMATE)
     assert [(event.task, event.verdict) for event in kept] == [("H200", "wrong answer"), ("H200", "pass")]
+    page = practice.results(progress.load(pristine))
+    assert has(page, "elementwise_f32", "on H200", "pass", "proxy")
+    assert next((event for event in kept if event.passed), None) is None  # only a grade passes a kata
     lines = list(progress.export_lines(progress.clone_of(pristine)))
     assert progress.import_lines(lines, pristine / "elsewhere") == len(kept)
 

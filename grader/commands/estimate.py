@@ -46,7 +46,7 @@ def add(commands: Commands[argparse.ArgumentParser]) -> None:
         description="Estimate what a kata needs before you write it: compulsory bytes, operations, arithmetic "
         "intensity, what bounds it, its time on a card. Without answers as options, it asks for each; an empty line "
         "leaves one out, and it also asks about the solution's kernels with --kernel. Bytes and operations may be off "
-        "by 1 %%, for rounding, the intensity by 2 %%, counters by 5 %%, the time by 20 %%. The time is compared with "
+        "by 1 %, for rounding, the intensity by 2 %, counters by 5 %, the time by 20 %. The time is compared with "
         "the measured one where solutions/speeds.json has it, and else with the least time by the roofline. Answers "
         "have units, such as 64MB, 1.2 GFLOP or 35us, or are formulas of sizes, such as 3 * 4 * n. Exit code 0: all "
         "right, 1: not, 2: the command is at fault.",

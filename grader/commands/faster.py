@@ -50,7 +50,7 @@ def add(commands: Commands[argparse.ArgumentParser]) -> None:
         description=f"Write the solution of a slower rung into {faster.PLACE}/, as a file for the kata NAME. Make it "
         "as fast as that kata asks. `grade` checks its answers first. On a GPU it then measures the file against the "
         f"kata's threshold. Without a GPU it compares counters with those of NAME's solution: each may be "
-        f"{100 * faster.ROOM:g} %% higher. {_PROXY} Without a NAME, it lists the katas with such a rung. Exit code 0: "
+        f"{100 * faster.ROOM:g} % higher. {_PROXY} Without a NAME, it lists the katas with such a rung. Exit code 0: "
         "written, or fast enough, 1: not, 2: the command or the machine is at fault.",
         epilog=examples(
             "kata faster sgemm_sliced_k_f32",
@@ -140,7 +140,8 @@ def _grade(wanted: Challenge, options: argparse.Namespace) -> int:
     else:
         found |= _by_counters(wanted, source_of(source), options)
         lines = _table(found)
-    warn(progress.keep_practice(goal, progress.FASTER, wanted.start.name, found["result"], ""))
+    how = "by counters, a proxy" if found.get("proxy") else ""
+    warn(progress.keep_practice(goal, progress.FASTER, wanted.start.name, found["result"], how))
     reached = found["result"] == Kind.PASS
     if options.json:
         say_json(found)

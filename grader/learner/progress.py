@@ -106,7 +106,8 @@ class Event:
 
     @property
     def passed(self) -> bool:
-        return self.verdict == Kind.PASS.value
+        """Whether it is a grade that passed."""
+        return self.what == GRADE and self.verdict == Kind.PASS.value
 
     @property
     def date(self) -> str:
