@@ -340,6 +340,12 @@ def test_an_estimate_as_options_and_as_answers(say: Say, pristine: Path, monkeyp
     assert progress.import_lines(lines, pristine / "elsewhere") == len(kept)
 
 
+def test_what_cannot_be_counted_is_left_out_and_other_answers_stay(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(estimates, "counted", lambda *_: None)
+    code, said = say("estimate", "hgemm_mma_cublas_nn", "--bytes", "3 * 2 * M * N", "--sectors", "5")
+    assert code == 0 and has(said, "sectors", "left out", "compute")
+
+
 def test_counters_and_occupancy_of_the_solution(say: Say) -> None:
     answers = ("--sectors", "3 * 4 * 4099 / 32", "--occupancy", "100%", "--wavefronts", "0")
     code, said = say("estimate", "elementwise_f32x4", *answers, "--json")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,17 +87,26 @@ def _estimate(options: argparse.Namespace) -> int:
     given = {name: quantity.read(text, BY_NAME[name].kind, of.sizes) for name, text in said.items()} or _asked(
         of, asked
     )
-    if not given:
-        print("Nothing was estimated.")
+    answers = list(_answers(of, given))
+    if not answers:
+        print("Nothing was estimated.", file=sys.stderr)
         return 1
-    answers = [Answer(BY_NAME[name], value, of.right(name)) for name, value in given.items()]
     warn(progress.keep_practice(kata, progress.ESTIMATE, of.card.name, _result(answers), _in_short(answers)))
     if options.json:
-        rows = dict([*estimates.derivation(of), *estimates.further(of, list(given))])
+        rows = dict([*estimates.derivation(of), *estimates.further(of, [each.question.name for each in answers])])
         say_json({**_facts(of), "answers": {each.question.name: each.record() for each in answers}, "derivation": rows})
     else:
         _say_answers(of, answers)
     return 0 if all(each.is_right for each in answers) else 1
+
+
+def _answers(of: Estimate, given: Mapping[str, float | str]) -> Iterator[Answer]:
+    """What was said next to what is right. What this machine cannot find out is left out, and said."""
+    for name, value in given.items():
+        try:
+            yield Answer(BY_NAME[name], value, of.right(name))
+        except EstimateError as error:
+            warn(f"{name} is left out: {error}")
 
 
 def _result(answers: Iterable[Answer]) -> str:

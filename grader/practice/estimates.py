@@ -59,7 +59,7 @@ QUESTIONS = (
     Question("time", "time", "time of the solution on this card", 0.20),
 )
 FURTHER = (
-    Question("occupancy", "share", "occupancy of the solution's largest kernel: the share of an SM's warps", 0.01),
+    Question("occupancy", "share", "occupancy of the solution's largest kernel, on the counted shape", 0.01),
     Question("sectors", "count", "sectors of global memory that the solution requests, on the counted shape", 0.05),
     Question("wavefronts", "count", "wavefronts of shared memory of the solution, on the counted shape", 0.05),
     Question("instructions", "count", "warp instructions of the solution, on the counted shape", 0.05),
@@ -163,7 +163,7 @@ class Estimate:
     def counters(self) -> CaseCounters:
         found = counted(self.kata, source_of(self.kata.solution_path), Options(device="sim"))
         if not isinstance(found, CaseCounters):
-            raise EstimateError(f"the simulator counts nothing of {self.kata.name}. Leave out {', '.join(COUNTED)}.")
+            raise EstimateError(f"the simulator counts nothing of {self.kata.name}.")
         return found
 
     @cached_property
@@ -259,7 +259,7 @@ def task(of: Estimate, *, kernels: bool) -> Iterator[tuple[str, str]]:
         yield label, ", ".join(f"{each.name} {_extent(each)} {_dtype(of, each)}" for each in tensors)
     yield "shape", format_sizes(of.sizes)
     if kernels and of.counted_sizes is not None:
-        yield "counted", f"{', '.join(COUNTED)} at {format_sizes(of.counted_sizes)}"
+        yield "counted", f"the shape of the questions about the solution: {format_sizes(of.counted_sizes)}"
     peak = f"{of.card.peak(of.dtype) / 1e12:.4g} TFLOPS in {of.dtype}"
     yield "card", f"{of.card.name}: {of.card.bytes_s / 1e12:.4g} TB/s, {peak}"
     yield "count", RULE
