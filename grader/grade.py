@@ -129,7 +129,8 @@ def called_once(
     _need("numpy", "hypothesis")
     target = Target("sim", options.sim_arch)
     engine, toolchain = _engine((target,), tell), find_toolchain()
-    built = build_all([Request(kata, spec, source, target)], toolchain, jobs=options.jobs, tell=None)[0]
+    request = Request(kata, spec, source, target, together=options.together)
+    built = build_all([request], toolchain, jobs=options.jobs, tell=None)[0]
     if isinstance(built, CompileFailure):
         return does_not_compile(built)
     case = Case(kata, spec, CaseKey.of(spec, spec.named_sizes[0], spec.values[0].name, options.seed))
