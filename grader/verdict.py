@@ -143,10 +143,15 @@ class Measurement:
 
 @dataclass(frozen=True)
 class CaseCounters:
-    """What one call on a shape cost: the counters of its kernels."""
+    """What one call on a shape cost: the counters of its kernels, and what was launched."""
 
     sizes: Mapping[str, int]
     call: CallCounters
+    launched: tuple[Launched, ...] = ()
+
+    def total(self, name: str) -> int:
+        """The sum of one counter, a field of KernelCounters, over all kernels."""
+        return sum(getattr(kernel, name) for kernel in self.call.kernels)
 
 
 @dataclass(frozen=True)

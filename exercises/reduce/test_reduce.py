@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, normal
+from grader.content.spec import Accumulated, InputKind, Operations, Rng, Size, Sizes, Spec, Tensor, normal
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -79,6 +79,7 @@ NEAR_MISSES = {
 
 SPEC = Spec(
     computes="y = sum of x",
+    operations=Operations("y = sum of x", "1 per element: the addition", lambda sizes: sizes["n"]),
     inputs=(Tensor("x", ("n",)),),
     outputs=(Tensor("y", (1,), "acc"),),
     sizes={"n": Size(0, 5000)},

@@ -69,6 +69,18 @@ def derive(solution_text: str, file: Path | str = "solution") -> str:
     return "\n".join(line for index, line in enumerate(lines) if index not in answers)
 
 
+def unmarked(text: str) -> str:
+    """A file without the lines of its TODO marks: of a solution, all of its code."""
+    lines = text.split("\n")
+    marks: set[int] = set()
+    for index, line in enumerate(lines):
+        if _TODO.match(line):
+            marks |= {*range(index, index + 1 + sum(1 for _ in _continuation(lines, index + 1)))}
+        elif _END.match(line):
+            marks.add(index)
+    return "\n".join(line for index, line in enumerate(lines) if index not in marks)
+
+
 def answer_lines(solution_text: str, file: Path | str = "solution") -> set[int]:
     """The numbers, from 1, of the lines that a solution's skeleton lacks. Raises SkeletonError, naming ``file``."""
     blocks = _blocks(solution_text.split("\n"), file)

@@ -417,8 +417,9 @@ def count(kata: Kata, spec: Spec, sandbox: Sandbox, budget: SearchBudget) -> Cas
     call = case.call(nth=0, limits=replace(budget.limits, instructions=budget.limits.instructions * 4))
     aligned = tuple(replace(buffer, offset_bytes=0) for buffer in call.buffers)
     call = replace(call, buffers=aligned, counters=True)
-    counters = sandbox.call(call).counters
-    return CaseCounters(case.sizes, counters) if counters and counters.kernels else None
+    outcome = sandbox.call(call)
+    counters = outcome.counters
+    return CaseCounters(case.sizes, counters, outcome.launched) if counters and counters.kernels else None
 
 
 # -- one case --------------------------------------------------------------------------------------------------------

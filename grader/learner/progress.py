@@ -39,6 +39,7 @@ if TYPE_CHECKING:  # 6 ms to import: only where something is kept or read
 
 FILE = "progress.db"
 GRADE, HINT, SOLUTION, START, TRACK = "grade", "hint", "solution", "start", "track"
+HUNT, FASTER, ESTIMATE = PRACTICE = ("hunt", "faster", "estimate")
 FORMAT = "kata_progress"  # the key of an export's first line; its value is the schema's version
 BUSY_S = 5.0  # how long to wait while another process writes
 
@@ -62,6 +63,7 @@ MIGRATIONS: list[tuple[str, ...]] = [
         *("ALTER TABLE event ADD COLUMN line INTEGER", "ALTER TABLE event ADD COLUMN todo INTEGER"),
         "ALTER TABLE event ADD COLUMN symptom TEXT",
     ),
+    ("ALTER TABLE event ADD COLUMN task TEXT",),
 ]
 
 _T = TypeVar("_T")
@@ -80,7 +82,8 @@ class Event:
     Measurement says of work, time and peaks. A hint has its strength, from 1. A start and a grade have what the file
     was started from, one of STARTS; of a grade from before there were several, None: the skeleton. A grade that is not
     a pass has the line and the TODO that the verdict points at, and the row of the lesson that fits it, as grader.
-    learner.pointer says. A track that was chosen has its name in ``summary``, and no kata.
+    learner.pointer says. A track that was chosen has its name in ``summary``, and no kata. An exercise of PRACTICE has
+    in ``task`` which one it is, and its result in ``verdict``.
     """
 
     id: str
@@ -108,10 +111,12 @@ class Event:
     line: int | None = None
     todo: int | None = None
     symptom: str | None = None
+    task: str | None = None
 
     @property
     def passed(self) -> bool:
-        return self.verdict == Kind.PASS.value
+        """Whether it is a grade that passed."""
+        return self.what == GRADE and self.verdict == Kind.PASS.value
 
     @property
     def date(self) -> str:
@@ -173,6 +178,10 @@ class History:
         before = events[: failed[-1]] if failed else ()
         shown = max((event.strength or 0 for event in before if event.what == HINT), default=0)
         return min(shown + 1, most)
+
+    def practised(self, what: str) -> list[Event]:
+        """The events of one kind of PRACTICE."""
+        return [event for event in self.events if event.what == what]
 
     def solution_seen(self, kata: str) -> Event | None:
         """The first look at the solution."""
@@ -251,6 +260,11 @@ def keep_track(root: Path, name: str) -> str | None:
 def keep_solution(kata: Kata) -> str | None:
     """Keep that a solution was looked at. Returns a line of warning, or None."""
     return _keep(kata, SOLUTION)
+
+
+def keep_practice(kata: Kata, what: str, task: str, verdict: str, summary: str) -> str | None:
+    """Keep the result of an exercise, one of PRACTICE. Returns a line of warning, or None."""
+    return _keep(kata, what, task=task, verdict=verdict, summary=summary)
 
 
 def _keep(kata: Kata, what: str, **known: Any) -> str | None:
@@ -357,7 +371,7 @@ def _problem(found: Any) -> str | None:
         kind = (int, float) if name in _NUMBERS else int if name in _COUNTS else str
         if not isinstance(value, kind) or isinstance(value, bool) or value in (math.inf, -math.inf) or value != value:
             return f"{name} cannot be {value!r}"
-    if found["what"] not in (GRADE, HINT, SOLUTION, START, TRACK):
+    if found["what"] not in (GRADE, HINT, SOLUTION, START, TRACK, *PRACTICE):
         return f"what cannot be {found['what']!r}"
     if found.get("start", SKELETON) not in STARTS:
         return f"start cannot be {found['start']!r}"

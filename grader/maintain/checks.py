@@ -64,6 +64,8 @@ def _speed_problems(kata: Kata, spec: Spec) -> Iterator[str]:
     for name in (kata.speed.baseline, *kata.speed.also_compare):
         if name not in known:
             yield f"difficulty.yaml: {kata.name}: no baseline is called {name!r}; its spec knows {', '.join(known)}."
+    if spec.operations is None or (spec.operations.count or spec.flops) is None:
+        yield f"difficulty.yaml: {kata.name} has a speed; give its spec `operations`, for `kata estimate`."
     for shape in kata.speed.shapes:
         if set(shape) != set(spec.sizes):
             yield f"difficulty.yaml: {kata.name}: speed.shapes must name exactly the sizes {', '.join(spec.sizes)}."
