@@ -12,7 +12,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, cancelling, doubled, normal
+from grader.content.spec import (
+    Accumulated,
+    InputKind,
+    Operations,
+    Rng,
+    Size,
+    Sizes,
+    Spec,
+    Tensor,
+    cancelling,
+    doubled,
+    normal,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -66,6 +78,9 @@ NEAR_MISSES = {
 
 SPEC = Spec(
     computes="C = A @ B",
+    operations=Operations(
+        "C = A @ B", "2 per product: a multiplication and an addition, for each of M * N * K products"
+    ),
     inputs=(Tensor("A", ("M", "K")), Tensor("B", ("K", "N"))),
     outputs=(Tensor("C", ("M", "N")),),
     sizes={"M": Size(1, 80), "N": Size(1, 80), "K": Size(1, 80)},
@@ -224,6 +239,9 @@ CANCELLING_TN = InputKind("cancelling", {"A": cancelling(large_and_small), "B": 
 MMA_TN = replace(
     MMA,
     computes="C = A @ B^T",
+    operations=Operations(
+        "C = A @ B^T", "2 per product: a multiplication and an addition, for each of M * N * K products"
+    ),
     inputs=(Tensor("A", ("M", "K")), Tensor("B", ("N", "K"))),
     values=tuple(CANCELLING_TN if kind.name == CANCELLING_TN.name else kind for kind in MMA.values),
     reference=reference_tn,
