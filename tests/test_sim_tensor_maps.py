@@ -17,7 +17,6 @@ SOURCE = HERE / "tensor_maps.cu"
 ROWS, COLUMNS = 32, 40  # no multiple of a tile's columns
 X = [float(i % 97 + 1) for i in range(ROWS * COLUMNS)]
 RING_X = [float(i % 97 + 1) for i in range(6 * 16 * 32)]
-SEEDS = range(12)
 
 
 @pytest.fixture(scope="module")
@@ -104,8 +103,8 @@ def test_a_box_begins_on_16_bytes_of_a_row(device: SimDevice, first: int) -> Non
         assert [found.kind for found in done.findings] == ["misaligned"] * wrong, done.findings
 
 
-def test_right_for_every_seed(device: SimDevice) -> None:
-    for seed in SEEDS:
+def test_right_for_every_seed(device: SimDevice, right_seeds: range) -> None:
+    for seed in right_seeds:
         done = outcome(device, "sound", seed)
         assert not done.findings, (seed, done.findings)
         assert unpack("f32", done.outputs["y"]) == [2 * x for x in X]
@@ -113,6 +112,22 @@ def test_right_for_every_seed(device: SimDevice) -> None:
         assert not done.findings, (seed, done.findings)
         sums = [sum(RING_X[c::32]) for c in range(32)]
         assert unpack("f32", done.outputs["y"])[:32] == sums
+
+
+def test_who_reads_a_swizzled_tile_goes_by_the_address_too(device: SimDevice, right_seeds: range) -> None:
+    for seed in right_seeds:
+        done = outcome(device, "swizzled_by_address", seed, values=RING_X, columns=32)
+        assert not done.findings and unpack("f32", done.outputs["y"]) == RING_X, done.findings
+
+
+@pytest.mark.parametrize(("launcher", "values", "columns"), [("swizzled_by_offset", RING_X, 32), ("swapped_dims", X, 40)])
+def test_a_wrong_place_shows_in_the_answer(
+    device: SimDevice, launcher: str, values: list[float], columns: int, wrong_seeds: range
+) -> None:
+    right = [2 * x for x in values] if launcher == "swapped_dims" else values
+    for seed in wrong_seeds:
+        done = outcome(device, launcher, seed, values=values, columns=columns)
+        assert not done.findings and unpack("f32", done.outputs["y"]) != right, done.findings
 
 
 def test_copies_may_come_before_the_barrier_is_told(device: SimDevice) -> None:
@@ -157,16 +172,16 @@ def finding(device: SimDevice, launcher: str, seed: int) -> Finding:
 
 
 @pytest.mark.parametrize("launcher", WRONG)
-def test_misuse_is_found(device: SimDevice, launcher: str) -> None:
+def test_misuse_is_found(device: SimDevice, launcher: str, wrong_seeds: range) -> None:
     kind, marker, facts = WRONG[launcher]
-    for seed in SEEDS:
+    for seed in wrong_seeds:
         found = finding(device, launcher, seed)
         assert found.kind == kind and has(found.message, *facts), found
         assert found.line == line_of(SOURCE, marker), found
 
 
-def test_the_elected_lane_need_not_be_the_first(device: SimDevice) -> None:
-    found = [outcome(device, "lane_commits", seed).findings for seed in SEEDS]
+def test_the_elected_lane_need_not_be_the_first(device: SimDevice, wrong_seeds: range) -> None:
+    found = [outcome(device, "lane_commits", seed).findings for seed in wrong_seeds]
     assert all(not f for f in found[::2])
     for (one,) in found[1::2]:
         assert one.kind == "race" and has(one.message, "may still read", "doubled[")
@@ -181,9 +196,9 @@ WRONG_RINGS: dict[str, tuple[str, list[str], list[str]]] = {
 
 
 @pytest.mark.parametrize("launcher", WRONG_RINGS)
-def test_wrong_rings_are_found(device: SimDevice, launcher: str) -> None:
+def test_wrong_rings_are_found(device: SimDevice, launcher: str, wrong_seeds: range) -> None:
     kind, markers, facts = WRONG_RINGS[launcher]
-    for seed in SEEDS:
+    for seed in wrong_seeds:
         found = outcome(device, launcher, seed, values=RING_X, columns=32).findings
         assert len(found) == 1 and found[0].kind == kind, (seed, found)
         assert has(found[0].message, *facts) and found[0].line in [line_of(SOURCE, m) for m in markers], found

@@ -223,6 +223,15 @@ KATA_EXPORT void host_map(const float* x, float* y, int rows, int columns, cudaS
     map = float_map(x, rows, columns, ROWS, COLUMNS);
     pointer_kernel<<<1, THREADS, 0, stream>>>(&map, y);
 }
+// Its dimensions stand outermost first.
+KATA_EXPORT void swapped_dims(const float* x, float* y, int rows, int columns, cudaStream_t stream) {
+    CUtensorMap in;
+    const uint64_t dims[] = {uint64_t(rows), uint64_t(columns)}, strides[] = {uint64_t(columns) * 4};
+    const uint32_t box[] = {COLUMNS, ROWS};
+    encode(&in, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, x, dims, strides, box);
+    double_kernel<NONE><<<(rows + ROWS - 1) / ROWS, THREADS, 0, stream>>>(
+        in, float_map(y, rows, columns, ROWS, COLUMNS), y, columns);
+}
 __constant__ CUtensorMap constant_map;
 __global__ void constant_map_kernel(float* y) {
     __shared__ alignas(1024) float tile[TILE];
@@ -240,6 +249,39 @@ KATA_EXPORT void constant(const float* x, float* y, int rows, int columns, cudaS
     const CUtensorMap map = float_map(x, rows, columns, ROWS, COLUMNS);
     cudaMemcpyToSymbol(constant_map, &map, sizeof map);
     constant_map_kernel<<<1, THREADS, 0, stream>>>(y);
+}
+
+// ---- a swizzled tile that does not begin where its pattern begins, read by threads
+
+template <bool BY_ADDRESS, int OFFSET>
+__global__ void swizzled_kernel(const __grid_constant__ CUtensorMap in, float* y) {
+    __shared__ alignas(1024) char memory[OFFSET + TILE * 4];
+    __shared__ uint64_t bar;
+    const int row = blockIdx.x * ROWS;
+    if (threadIdx.x == 0) {
+        initialise(&bar, 1);
+        expect(&bar, TILE * 4);
+        load_box(memory + OFFSET, &in, 0, row, &bar);
+    }
+    __syncthreads();
+    wait(&bar, 0);
+    for (int i = threadIdx.x; i < TILE; i += THREADS) {
+        const uint32_t at = i * 4 + (BY_ADDRESS ? smem(memory + OFFSET) : 0);
+        const uint32_t swizzled = at ^ (at >> 3 & 0x70);
+        const uint32_t place = swizzled - (BY_ADDRESS ? smem(memory) : 0) + (BY_ADDRESS ? 0 : OFFSET);
+        y[row * COLUMNS + i] = *reinterpret_cast<const float*>(memory + place);
+    }
+}
+template <bool BY_ADDRESS, int OFFSET>
+void swizzled(const float* x, float* y, int rows, int columns, cudaStream_t stream) {
+    swizzled_kernel<BY_ADDRESS, OFFSET><<<rows / ROWS, THREADS, 0, stream>>>(
+        float_map(x, rows, columns, ROWS, COLUMNS, CU_TENSOR_MAP_SWIZZLE_128B), y);
+}
+KATA_EXPORT void swizzled_by_address(const float* x, float* y, int rows, int columns, cudaStream_t stream) {
+    swizzled<true, 512>(x, y, rows, columns, stream);
+}
+KATA_EXPORT void swizzled_by_offset(const float* x, float* y, int rows, int columns, cudaStream_t stream) {
+    swizzled<false, 128>(x, y, rows, columns, stream);
 }
 
 // ---- a ring of stages with a producer warp; y gets the sum of each column
