@@ -86,7 +86,7 @@ WRONG: dict[str, tuple[list[str], list[str]]] = {
     "persistent_one_parity": (["persistent_load", "persistent_load_b", "multiplies"], ["wgmma", "memory["]),
     "persistent_no_fence": (["persistent_store"], ["fence.proxy.async", "memory["]),
     "persistent_store_reads": (["stores_matrix"], ["may still read", "memory[", "wait_group.read"]),
-    "clustered_no_last_lap": (["clustered_free"], ["block rank", "exits"]),
+    "clustered_no_last_lap": (["clustered_free"], ["shared memory of block rank", "exit"]),
     "attention_converts_early": (["packed"], ["operand of the wgmma", "wgmma.wait_group"]),
 }
 

@@ -131,6 +131,17 @@ def test_operands_in_registers_stay_until_they_are_read(device: SimDevice, wrong
         assert has(found.message, f"line {line_of(SOURCE, 'overwritten_multiply')}")
 
 
+def test_a_group_without_a_product_may_be_open_at_the_end(device: SimDevice, wrong_seeds: range) -> None:
+    a, b = whole((64, 16)), whole((16, 16))
+    arguments = buffer("a", a), buffer("b", b), wanted("c", "f32", 64 * 16)
+    done = run(device, "empty_group", *arguments)
+    assert not done.findings and not any(unpack("f32", done.outputs["c"])), done.findings
+    for seed in wrong_seeds:
+        (found,) = run(device, "unfinished", *arguments, seed=seed).findings
+        assert found.kind == "race" and has(found.message, "exits", "wgmma.wait_group")
+        assert found.line == line_of(SOURCE, "unfinished_last")
+
+
 def test_a_warpgroup_begins_at_a_multiple_of_four_warps(device: SimDevice, wrong_seeds: range) -> None:
     for seed in wrong_seeds:
         (found,) = run(device, "shifted", wanted("c", "f32", 160), seed=seed).findings

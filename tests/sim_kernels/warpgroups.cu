@@ -218,6 +218,45 @@ KATA_EXPORT void overwritten(const void* a, const void* b, float* c, int steps, 
         static_cast<const __half*>(a), static_cast<const __half*>(b), c, steps);
 }
 
+// The last group has no product: nothing is under way at the end.
+__global__ void empty_group_kernel(const __half* a, const __half* b, float* c) {
+    __shared__ __align__(1024) char tile[16 * 32];
+    const int tid = threadIdx.x;
+    for (int i = tid; i < 16 * 16; i += THREADS)
+        *reinterpret_cast<__half*>(tile + (i / 16 / 8 * 2 + i % 16 / 8) * 128 + i / 16 % 8 * 16 + i % 8 * 2) = b[i];
+    fence_proxy();
+    __syncthreads();
+    uint32_t left[4] = {};
+    float d[8];
+    warpgroup_fence();
+    multiply_registers_16(d, left, descriptor(tile, 128, 256, 0), 0);
+    warpgroup_commit();
+    warpgroup_wait<0>();
+    warpgroup_commit();
+    store_tile(c, 0, 0, 16, d);
+}
+KATA_EXPORT void empty_group(const void* a, const void* b, float* c, cudaStream_t stream) {
+    empty_group_kernel<<<1, THREADS, 0, stream>>>(static_cast<const __half*>(a), static_cast<const __half*>(b), c);
+}
+__global__ void unfinished_kernel(const __half* a, const __half* b, float* c) {
+    __shared__ __align__(1024) char tile[16 * 32];
+    for (int i = threadIdx.x; i < 16 * 16; i += THREADS) reinterpret_cast<__half*>(tile)[i] = b[i];
+    fence_proxy();
+    __syncthreads();
+    uint32_t left[4] = {};
+    float d[8];
+    warpgroup_fence();
+    multiply_registers_16(d, left, descriptor(tile, 128, 256, 0), 0);  // unfinished
+    warpgroup_commit();
+    warpgroup_commit();
+    warpgroup_wait<1>();
+    warpgroup_fence();
+    multiply_registers_16(d, left, descriptor(tile, 128, 256, 0), 0);  // unfinished_last
+}
+KATA_EXPORT void unfinished(const void* a, const void* b, float* c, cudaStream_t stream) {
+    unfinished_kernel<<<1, THREADS, 0, stream>>>(static_cast<const __half*>(a), static_cast<const __half*>(b), c);
+}
+
 // Warps 1 to 4 are no warpgroup.
 __global__ void shifted_kernel(float* c) {
     if (threadIdx.x >= 32) {

@@ -150,7 +150,7 @@ void reduce(Warp& warp, const Instruction& in, Mask mask) {
         take_source(warp, copy);
         copy.add_piece(to[l], 0, u32(copy.bytes));
         if (Counters* counters = warp.block->counters.get())
-            counters->bulk(warp, to[l], u32(copy.bytes), Access::write);
+            counters->bulk(warp, to[l], u32(copy.bytes), Access::write), counters->tma(warp, copy.bytes, 0, 1);
         warp.launch->note_order(warp.here, in.option);
         warp.block->copies.issue_bulk(warp, std::move(copy));
     });
