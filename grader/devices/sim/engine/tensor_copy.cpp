@@ -50,7 +50,8 @@ TensorMap map_at(Warp& warp, int lane, u64 address) {
     if (map.refusal)
         stop(
             warp, lane, FindingKind::crash,
-            "copies by a tensor map that cuTensorMapEncodeTiled refused: " + refusal_of(map));
+            std::string("copies by a tensor map that cuTensorMapEncode") + (map.im2col ? "Im2col" : "Tiled") +
+                " refused: " + refusal_of(map));
     return map;
 }
 
@@ -396,9 +397,11 @@ namespace {
 void add_boxes(Table& t, u8 rank, const std::string& load_mode, const std::string& store_mode, u8 mode) {
     const std::string hint = "{,.L2::cache_hint}", bulk = "async.bulk.tensor." + std::to_string(rank) + "d.";
     const u8 loads = rank | mode | (mode ? HAS_OFFSETS : 0), stores = rank | mode;
-    const std::string load_form = "cp." + bulk + "shared::{cluster,cta}.global" + load_mode;
+    const std::string end = load_mode + ".mbarrier::complete_tx::bytes";
     t.add(
-        load_form + ".mbarrier::complete_tx::bytes{,.multicast::cluster}" + hint, {load, {}}, lower_load_box,
+        "cp." + bulk + "shared::{cluster,cta}.global" + end + hint, {load, {}}, lower_load_box, Flow::next, loads);
+    t.add(
+        "cp." + bulk + "shared::cluster.global" + end + ".multicast::cluster" + hint, {load, {}}, lower_load_box,
         Flow::next, loads);
     t.add(
         "cp." + bulk + "global.shared::cta" + store_mode + ".bulk_group" + hint, {store, {}}, lower_store_box,
