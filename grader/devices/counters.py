@@ -66,7 +66,8 @@ class KernelCounters:
     """What all launches of one kernel cost together. ``instructions`` are warp instructions by class.
 
     ``tma_bytes`` are those of whole boxes; ``tma_filled_bytes`` of them lie outside of the tensor. ``box_rows`` are the
-    rows of all boxes, one for each copy without a tensor map. ``lines`` are those that cost most, dearest first. ``samples`` has one access of each instruction in these lines.
+    rows of all boxes, one for each copy without a tensor map. ``lines`` are those that cost most, dearest first.
+    ``samples`` has one access of each instruction in these lines.
     """
 
     kernel: str

@@ -296,7 +296,10 @@ _TOTALS: tuple[tuple[str, str], ...] = (
     ("global memory", "{bytes_read:,} bytes read, {bytes_written:,} written, in {global_requests:,} requests"),
     ("sectors", "{sectors:,} of 32 bytes; {ideal_sectors:,} would do"),
     ("shared memory", "{wavefronts:,} wavefronts of {shared_requests:,} requests; {ideal_wavefronts:,} would do"),
-    ("bulk copies", "{tma_copies:,}, {tma_bytes:,} bytes in {box_rows:,} rows, {tma_filled_bytes:,} outside of the tensor"),
+    (
+        "bulk copies",
+        "{tma_copies:,}, {tma_bytes:,} bytes in {box_rows:,} rows, {tma_filled_bytes:,} outside of the tensor",
+    ),
     ("waits for a phase", "{phase_waits:,}, {open_phase_waits:,} of them found it open"),
     ("branches", "{branches:,}, {divergent_branches:,} of them divergent"),
     ("barriers", "{barriers:,}"),

@@ -153,7 +153,9 @@ def _run(driver: Driver, module: c_void_p, kernel: int, program: Program) -> byt
     parameter = ctypes.create_string_buffer(PARAMETER, len(PARAMETER))
     maps = _Maps(driver, program, source, target)
     arguments = (c_void_p * 4)(*map(ctypes.addressof, (source, target, parameter)), maps.address)
-    driver.do("cuLaunchKernel", function, program.blocks, 1, 1, program.threads, 1, 1, 0, driver.stream, arguments, None)
+    driver.do(
+        "cuLaunchKernel", function, program.blocks, 1, 1, program.threads, 1, 1, 0, driver.stream, arguments, None
+    )
     driver.do("cuCtxSynchronize")
     driver.do("cuMemcpyDtoH_v2", out, target, len(out))
     driver.do("cuMemFree_v2", source)

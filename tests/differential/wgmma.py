@@ -56,7 +56,7 @@ _DRAW = (
 
 
 def _shaped(kind: str, values: str, *, turns: bool) -> str:
-    """A word of elements in %r11. Of cancelling ones, the second of two is minus the first, or that with another bit."""
+    """A word of elements in %r11. The second of two cancelling ones is minus the first, or that with another bit."""
     shape = SHAPES[kind]
     kept, put = shape.wide if values == "wide" else shape.usual
     if values == "any":  # one word of 256 has whatever bits it has, infinities and NaNs among them
@@ -197,7 +197,10 @@ def _layouts(form: _Form) -> Iterator[Program]:
             offsets = [_offsets(mode, span, by_rows) for by_rows in turned]
             a, b = (lead >> 4 << 16 | stride >> 4 << 32 | mode << 62 for lead, stride in offsets)
             program = _program(
-                form, f"layout {mode} {turned[0]}{turned[1]}", _step(form, "shared", "usual", turned), descriptors=(a, b)
+                form,
+                f"layout {mode} {turned[0]}{turned[1]}",
+                _step(form, "shared", "usual", turned),
+                descriptors=(a, b),
             )
             yield _roomy(program)
 

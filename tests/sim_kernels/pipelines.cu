@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(PERSISTENT, 1) persistent_kernel(
             uint64_t* bar = &full[use % STAGES];
             wait(&empty[use % STAGES], (use / STAGES & 1) ^ 1);
             expect(bar, STAGE * sizeof(__half));
-            load_box(stage, &a, i, tile / wide * 2 * TILE, bar);          // persistent_load
+            load_box(stage, &a, i, tile / wide * 2 * TILE, bar);           // persistent_load
             load_box(stage + 2 * SQUARE, &b, i, tile % wide * TILE, bar);  // persistent_load_b
         }
 }
@@ -251,10 +251,10 @@ void clustered_product(
     clustered_kernel<WAITS_AT_END><<<dim3(m / TILE, n / TILE), CLUSTERED, BYTES, stream>>>(
         half_map(a, m, k, TILE, TILE), half_map(b, n, k, TILE / SIZE, TILE), scales, static_cast<__half*>(c), n, k);
 }
-#define SCALED(name, waits)                                                                                       \
-    KATA_EXPORT void name(                                                                                        \
-        const void* a, const void* b, const float* scales, void* c, int m, int n, int k, cudaStream_t stream) {   \
-        clustered_product<waits>(a, b, scales, c, m, n, k, stream);                                               \
+#define SCALED(name, waits)                                                                                     \
+    KATA_EXPORT void name(                                                                                      \
+        const void* a, const void* b, const float* scales, void* c, int m, int n, int k, cudaStream_t stream) { \
+        clustered_product<waits>(a, b, scales, c, m, n, k, stream);                                             \
     }
 SCALED(clustered, true)
 SCALED(clustered_no_last_lap, false)
@@ -359,10 +359,10 @@ void attend(const void* q, const void* k, const void* v, float* out, int queries
         half_map(q, queries, TILE, TILE, TILE), half_map(k, keys, TILE, TILE, TILE),
         half_map(v, keys, TILE, TILE, TILE), out, keys / TILE);
 }
-#define ATTENTION(name, early)                                                                                  \
-    KATA_EXPORT void name(                                                                                      \
+#define ATTENTION(name, early)                                                                                 \
+    KATA_EXPORT void name(                                                                                     \
         const void* q, const void* k, const void* v, float* out, int queries, int keys, cudaStream_t stream) { \
-        attend<early>(q, k, v, out, queries, keys, stream);                                                     \
+        attend<early>(q, k, v, out, queries, keys, stream);                                                    \
     }
 ATTENTION(attention, false)
 ATTENTION(attention_converts_early, true)

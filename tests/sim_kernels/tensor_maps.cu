@@ -311,8 +311,8 @@ KATA_EXPORT void swapped_dims(const float* x, float* y, int rows, int columns, c
     const uint64_t dims[] = {uint64_t(rows), uint64_t(columns)}, strides[] = {uint64_t(columns) * 4};
     const uint32_t box[] = {COLUMNS, ROWS};
     encode(&in, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, x, dims, strides, box);
-    double_kernel<NONE><<<(rows + ROWS - 1) / ROWS, THREADS, 0, stream>>>(
-        in, float_map(y, rows, columns, ROWS, COLUMNS), y, columns);
+    double_kernel<NONE>
+        <<<(rows + ROWS - 1) / ROWS, THREADS, 0, stream>>>(in, float_map(y, rows, columns, ROWS, COLUMNS), y, columns);
 }
 __constant__ CUtensorMap constant_map;
 __global__ void constant_map_kernel(float* y) {

@@ -146,7 +146,7 @@ __global__ void layout_kernel(const __half* a, const __half* b, float* c, int mo
     warpgroup_wait<0>();
     store_tile(c, 0, 0, TILE, d);
 }
-#define LAYOUT(name, state)                                                                                      \
+#define LAYOUT(name, state)                                                                                     \
     KATA_EXPORT void name(const void* a, const void* b, float* c, int mode, int by_rows, cudaStream_t stream) { \
         layout_kernel<state><<<1, THREADS, 0, stream>>>(                                                        \
             static_cast<const __half*>(a), static_cast<const __half*>(b), c, mode, by_rows);                    \

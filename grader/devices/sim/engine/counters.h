@@ -57,8 +57,8 @@ class Counters {
     void tma(const Warp& warp, u64 bytes, u64 filled, u64 rows);         // that copy
     // A core matrix of a product: eight rows of 16 bytes
     void core_matrix(const Warp& warp, const u64* address);
-    void wait(const Warp& warp, bool open);  // of lanes that come to a wait, not of those that try again
-    void hit(Mask mask, const u64* address);                             // atomics
+    void wait(const Warp& warp, bool open);   // of lanes that come to a wait, not of those that try again
+    void hit(Mask mask, const u64* address);  // atomics
     u64 most_hits() const;
 
     std::vector<Cost> cost;

@@ -64,7 +64,7 @@ class MBarriers {
     void suspend(Warp& warp, int lane, MBarrier& barrier);
     bool is_refused(const Warp& warp, int lane) const { return refused_[warp.index] >> lane & 1; }
     void answer(const Warp& warp, int lane) { refused_[warp.index] &= ~(Mask(1) << lane); }
-    // Of the lanes at a wait, those that have not tried before; `ended`: whose wait is over.
+    // The lanes at a wait that have not tried before; `ended`: whose wait is over.
     Mask first_tries(const Warp& warp, Mask lanes, Mask ended) {
         Mask& tried = tried_[warp.index];
         const Mask first = lanes & ~tried;

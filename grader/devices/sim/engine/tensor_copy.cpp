@@ -92,8 +92,9 @@ Box box_of(Warp& warp, const Instruction& in, int lane) {
     if (bool(in.option & IM2COL) != bool(box.map.im2col))
         stop(
             warp, lane, FindingKind::crash,
-            std::string(box.map.im2col ? "copies a tile by a map of cuTensorMapEncodeIm2col"
-                                       : "copies a column of pixels by a map of cuTensorMapEncodeTiled") +
+            std::string(
+                box.map.im2col ? "copies a tile by a map of cuTensorMapEncodeIm2col"
+                               : "copies a column of pixels by a map of cuTensorMapEncodeTiled") +
                 ": the instruction and the map must be of one mode");
     const s32* rows = warp.block->program->fragments.data() + in.immediate;
     for (int i = 0; i < rank; ++i) box.start.at[i] = warp.row<const s32>(rows[i])[lane];
@@ -398,8 +399,7 @@ void add_boxes(Table& t, u8 rank, const std::string& load_mode, const std::strin
     const std::string hint = "{,.L2::cache_hint}", bulk = "async.bulk.tensor." + std::to_string(rank) + "d.";
     const u8 loads = rank | mode | (mode ? HAS_OFFSETS : 0), stores = rank | mode;
     const std::string end = load_mode + ".mbarrier::complete_tx::bytes";
-    t.add(
-        "cp." + bulk + "shared::{cluster,cta}.global" + end + hint, {load, {}}, lower_load_box, Flow::next, loads);
+    t.add("cp." + bulk + "shared::{cluster,cta}.global" + end + hint, {load, {}}, lower_load_box, Flow::next, loads);
     t.add(
         "cp." + bulk + "shared::cluster.global" + end + ".multicast::cluster" + hint, {load, {}}, lower_load_box,
         Flow::next, loads);

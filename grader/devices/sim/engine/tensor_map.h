@@ -2,8 +2,8 @@
 //
 // The driver encodes a map on the host, kernels get it by value. What a real map holds is a secret of the driver; this
 // one holds the arguments, and why they were refused. cuda.h of CUDA 13.0 has the rules; PTX ISA 5.5, "Tensors", what
-// a box is. In the im2col mode a box is a column of pixels: it goes along the lines of a bounding box in W, H and D, and
-// on into the next image; each of its rows has some channels of one pixel.
+// a box is. In the im2col mode a box is a column of pixels. It goes along the lines of a bounding box in W, H and D,
+// and on into the next image. Each of its rows has some channels of one pixel.
 #pragma once
 #include <string>
 
@@ -40,11 +40,11 @@ struct TensorMap {
     u8 element_strides[TENSOR_DIMENSIONS];
     TensorType type;
     u8 rank;
-    u8 swizzle;    // CUtensorMapSwizzle
-    u8 fills_nan;  // what lies outside of the tensor is NaN; else it is zero
-    u8 im2col;     // the box is a column of pixels
+    u8 swizzle;                                            // CUtensorMapSwizzle
+    u8 fills_nan;                                          // what lies outside of the tensor is NaN; else it is zero
+    u8 im2col;                                             // the box is a column of pixels
     s16 lower[PIXEL_DIMENSIONS], upper[PIXEL_DIMENSIONS];  // corners of the bounding box, from those of the tensor
-    u8 refusal;    // 0, or why the arguments were refused: refusal_of(map)
+    u8 refusal;                                            // 0, or why the arguments were refused: refusal_of(map)
 
     u32 item() const { return bytes_of(type); }
     u32 inner_bytes() const { return box[0] * item(); }  // of a row of the box
