@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from numpy import ndarray
 
 
+EXAMPLES_AFTER_GPU, SIZES_AFTER_GPU = 4, 10  # drawn, and of those that the spec names the smallest
+
+
 class DeviceError(Fault):
     """The device that was asked for is not there; the message says what to do."""
 
@@ -70,7 +73,7 @@ class Options:
         if self.shuffled:
             budget = replace(budget, examples=2 * budget.examples)
         if after_gpu:  # the answers were judged on the GPU: a few small shapes for what it hides
-            budget = replace(budget, examples=4, named_sizes=10)
+            budget = replace(budget, examples=EXAMPLES_AFTER_GPU, named_sizes=SIZES_AFTER_GPU)
         return budget.thorough() if self.thorough else budget
 
 
