@@ -45,7 +45,11 @@ def simulated(
     names, out = folder / "names", folder / "out"
     results = load().results
     waiting = [name for name, program in written.items() if name not in results and program.form not in not_ptx()]
-    recorded = [name for name in (*results, *waiting[:: 1 if every else NEW_STEP]) if name in written]
+    kinds: dict[str, list[str]] = {}
+    for name in waiting:
+        kinds.setdefault(name.split(".")[0], []).append(name)
+    chosen = [name for names in kinds.values() for name in names[:: 1 if every else NEW_STEP]]
+    recorded = [name for name in (*results, *chosen) if name in written]
     recorded = [name for name in recorded if every or not written[name].heavy]
     names.write_text("\n".join(recorded))
     command = [sys.executable, str(HERE / "differential" / "simulate.py"), str(names), str(out)]
