@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grader.compile.build import Build, CompileFailure, Request, Target, Tell, build_all
+from grader.compile.libraries import LibraryMissing, find_library
 from grader.compile.offsets import narrow_lines
 from grader.compile.toolchain import Gpu, find_gpu, find_toolchain
 from grader.content import skeleton, start
@@ -34,7 +35,7 @@ from grader.sandbox.parent import Program, Sandbox, expect_torch, prestart_torch
 from grader.storage import cache
 from grader.storage.lock import gpu_turn
 from grader.system.stages import recorded, stage
-from grader.verdict import Grade, Kind, Verdict
+from grader.verdict import CaseCounters, Grade, Kind, Verdict
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -128,7 +129,8 @@ def called_once(
     _need("numpy", "hypothesis")
     target = Target("sim", options.sim_arch)
     engine, toolchain = _engine((target,), tell), find_toolchain()
-    built = build_all([Request(kata, spec, source, target)], toolchain, jobs=options.jobs, tell=None)[0]
+    request = Request(kata, spec, source, target, together=options.together)
+    built = build_all([request], toolchain, jobs=options.jobs, tell=None)[0]
     if isinstance(built, CompileFailure):
         return does_not_compile(built)
     case = Case(kata, spec, CaseKey.of(spec, spec.named_sizes[0], spec.values[0].name, options.seed))
@@ -138,6 +140,20 @@ def called_once(
     if outcome.findings:
         return replace(from_finding(case, outcome.findings[0]), device=str(target))
     return case.tensors(outcome.outputs)
+
+
+def counted(kata: Kata, source: Source, options: Options, tell: Tell | None = None) -> Verdict | CaseCounters | None:
+    """What one call of a file costs on the simulator, on the shape that ``kata grade --counters`` counts.
+
+    A verdict if there is no build; None if nothing was launched or the call failed. Raises a Fault as grade does.
+    """
+    _need("numpy", "hypothesis")
+    target = Target("sim", options.sim_arch)
+    with Sandbox(target.device) as sandbox:
+        built = _loaded(_request(kata, source, target, options), sandbox, options, tell)
+        if isinstance(built, CompileFailure):
+            return does_not_compile(built)
+        return count(kata, load_spec(kata), sandbox, options.budget(target, after_gpu=False))
 
 
 def prepare(
@@ -170,6 +186,16 @@ def unbuildable(kata: Kata, source: Source) -> Verdict | None:
         count = len(skeleton.todos(source.text))
         return Verdict(Kind.NOT_STARTED, f"{count} TODO{'s' if count > 1 else ''}")
     return None
+
+
+def lacks_library(kata: Kata) -> bool:
+    """Whether this machine lacks a library without which the kata cannot be graded on the simulator."""
+    try:
+        for name in kata.libraries:
+            find_library(name, toolkit=find_toolchain().toolkit, device="sim")
+    except LibraryMissing:
+        return True
+    return False
 
 
 def unreadable(kata: Kata, source: Source) -> Verdict | None:

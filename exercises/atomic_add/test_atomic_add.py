@@ -15,7 +15,7 @@ from __future__ import annotations
 from math import isqrt, sqrt
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, normal
+from grader.content.spec import Accumulated, InputKind, Operations, Rng, Size, Sizes, Spec, Tensor, normal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,6 +95,11 @@ NEAR_MISSES = {
 
 SPEC = Spec(
     computes="y = sum over the rows of a * b, added in half",
+    operations=Operations(
+        "y[c] = sum over the rows of a * b",
+        "2 per element of a: a multiplication and an addition",
+        lambda sizes: 2 * sizes["rows"] * sizes["cols"],
+    ),
     inputs=(Tensor("a", ("rows", "cols")), Tensor("b", ("rows", "cols"))),
     outputs=(Tensor("y", ("cols",)),),
     sizes={"rows": Size(0, 300), "cols": Size(1, 40)},

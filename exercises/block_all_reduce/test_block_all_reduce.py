@@ -16,7 +16,7 @@ from dataclasses import replace
 from math import sqrt
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, Exact, Fill, InputKind, Rng, Size, Sizes, Spec, Tensor, normal
+from grader.content.spec import Accumulated, Exact, Fill, InputKind, Operations, Rng, Size, Sizes, Spec, Tensor, normal
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -130,6 +130,7 @@ def sum_in(
     """The spec of the sums that are kept in ``acc``, for kernels with a block for every few elements."""
     return Spec(
         computes="y = sum of x",
+        operations=Operations("y = sum of x", "1 per element: the addition", lambda sizes: sizes["n"]),
         inputs=(Tensor("x", ("n",)),),
         outputs=(Tensor("y", (1,), "acc"),),
         sizes={"n": Size(0, 5000)},

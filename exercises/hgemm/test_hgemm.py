@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, normal
+from grader.content.spec import Accumulated, InputKind, Operations, Rng, Size, Sizes, Spec, Tensor, normal
 
 if TYPE_CHECKING:
     import torch
@@ -66,6 +66,9 @@ NEAR_MISSES = {
 
 SPEC = Spec(
     computes="C = A @ B",
+    operations=Operations(
+        "C = A @ B", "2 per product: a multiplication and an addition, for each of M * N * K products"
+    ),
     inputs=(Tensor("A", ("M", "K")), Tensor("B", ("K", "N"))),
     outputs=(Tensor("C", ("M", "N")),),
     sizes={"M": Size(1, 80), "N": Size(1, 80), "K": Size(1, 80)},
@@ -222,6 +225,9 @@ def magnitude_tn(A: ndarray, B: ndarray, sizes: Sizes) -> ndarray:
 MMA_TN = replace(
     MMA,
     computes="C = A @ B^T",
+    operations=Operations(
+        "C = A @ B^T", "2 per product: a multiplication and an addition, for each of M * N * K products"
+    ),
     inputs=(Tensor("A", ("M", "K")), Tensor("B", ("N", "K"))),
     reference=reference_tn,
     near_misses={"A @ B, B as if it were stored by rows": lambda A, B, sizes: A @ B.reshape(sizes["K"], sizes["N"])},

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, normal
+from grader.content.spec import Accumulated, InputKind, Operations, Rng, Size, Sizes, Spec, Tensor, normal
 
 if TYPE_CHECKING:
     import torch
@@ -62,6 +62,9 @@ NEAR_MISSES = {
 
 SPEC = Spec(
     computes="y = A x",
+    operations=Operations(
+        "y = A x", "2 per element of A: a multiplication and an addition", lambda sizes: 2 * sizes["M"] * sizes["K"]
+    ),
     inputs=(Tensor("A", ("M", "K")), Tensor("x", ("K",))),
     outputs=(Tensor("y", ("M",)),),
     sizes={"M": Size(0, 80), "K": Size(0, 600)},

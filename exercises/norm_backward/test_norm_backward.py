@@ -27,7 +27,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, Fill, InputKind, Rng, Size, Sizes, Spec, Tensor, normal
+from grader.content.spec import Accumulated, Fill, InputKind, Operations, Rng, Size, Sizes, Spec, Tensor, normal
 
 if TYPE_CHECKING:
     import torch
@@ -270,6 +270,12 @@ def whole(name: str, *dims: str) -> Tensor:
 
 SPEC = Spec(
     computes="dx, dweight and dbias of layer_norm, from dy, x, and each row's mean and 1 / sqrt(variance + eps)",
+    operations=Operations(
+        "h = (x - mean) * rstd, g = dy * weight, dx = rstd * (g - mean of g - h * mean of g * h); "
+        "dweight = column sums of dy * h, dbias = column sums of dy",
+        "13 per element: 2 for h, 1 for g, 1 for its sum, 2 for the sum of g * h, 4 for dx, 2 for dweight, 1 for dbias",
+        lambda sizes: 13 * sizes["rows"] * sizes["cols"],
+    ),
     inputs=(
         whole("x", "rows", "cols"),
         whole("dy", "rows", "cols"),
@@ -329,6 +335,11 @@ SPEC = Spec(
 RMS_NORM = replace(
     SPEC,
     computes="dx and dweight of rms_norm, from dy, x, and each row's 1 / sqrt(mean of x^2 + eps)",
+    operations=Operations(
+        "h = x * rstd, g = dy * weight, dx = rstd * (g - h * mean of g * h); dweight = column sums of dy * h",
+        "9 per element: 1 for h, 1 for g, 2 for the sum of g * h, 3 for dx, 2 for dweight",
+        lambda sizes: 9 * sizes["rows"] * sizes["cols"],
+    ),
     inputs=(
         whole("x", "rows", "cols"),
         whole("dy", "rows", "cols"),
@@ -350,6 +361,12 @@ FAR, BIAS = {"weight": far_from_0}, {"bias": normal()}
 RECOMPUTE = replace(
     SPEC,
     computes="dx, dweight and dbias of layer_norm, from dy, its output y, and each row's 1 / sqrt(variance + eps)",
+    operations=Operations(
+        "h = (y - bias) / weight, g = dy * weight, dx = rstd * (g - mean of g - h * mean of g * h); "
+        "dweight = column sums of dy * h, dbias = column sums of dy",
+        "13 per element: 2 for h, 1 for g, 1 for its sum, 2 for the sum of g * h, 4 for dx, 2 for dweight, 1 for dbias",
+        lambda sizes: 13 * sizes["rows"] * sizes["cols"],
+    ),
     inputs=(
         whole("y", "rows", "cols"),
         whole("dy", "rows", "cols"),

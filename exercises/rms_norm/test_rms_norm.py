@@ -3,12 +3,12 @@
 The mean is over cols elements, eps stands inside the root. torch's rms_norm says what hard values give: a nan makes its
 whole row nan, an infinity makes itself nan and the rest of its row 0, and no other row.
 
+Where sums may round as in f16, the sum of squares of 16384 elements of x stays below 65504. A chain of thousands of
+additions in half has no correct digit left, so it is wrong. A thread of a block of 256 may add its share of a row one
+by one. Then a tree of some 10 steps combines the threads.
+
 The bound. The squares are positive, so rounding their sum of cols terms is worth at most g(cols) u of it, and half of
 that after the root; the root and two or three products add a few u more. All of this is a share of |y|.
-
-Katas that keep their sums in half, in SPECS: x stays where half can hold the sum of squares of 16384 elements, which
-ends at 65504. A chain of thousands of additions in half has no correct digit left, so it is not allowed for: of the
-sum, a thread of a block of 256 may take its share one by one, and then a tree of some 10 steps combines the threads.
 """
 
 from __future__ import annotations
@@ -16,7 +16,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, Fill, InputKind, Parameter, Rng, Size, Sizes, Spec, Tensor, normal
+from grader.content.spec import (
+    Accumulated,
+    Fill,
+    InputKind,
+    Operations,
+    Parameter,
+    Rng,
+    Size,
+    Sizes,
+    Spec,
+    Tensor,
+    normal,
+)
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -94,6 +106,11 @@ NEAR_MISSES = {
 
 SPEC = Spec(
     computes="y = x / sqrt(mean of x^2 + eps) * weight, row by row",
+    operations=Operations(
+        "y = x * r * weight, r = 1 / sqrt(sum of x * x / cols + eps)",
+        "4 per element: x * x and its sum, times r, times weight",
+        lambda sizes: 4 * sizes["rows"] * sizes["cols"],
+    ),
     inputs=(Tensor("x", ("rows", "cols")), Tensor("weight", ("cols",))),
     outputs=(Tensor("y", ("rows", "cols")),),
     sizes={"rows": Size(1, 24), "cols": Size(1, 3000)},

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, integers, normal
+from grader.content.spec import Accumulated, InputKind, Operations, Rng, Size, Sizes, Spec, Tensor, integers, normal
 
 if TYPE_CHECKING:
     import torch
@@ -103,6 +103,9 @@ NEAR_MISSES = {
 
 SPEC = Spec(
     computes="C = A @ B",
+    operations=Operations(
+        "C = A @ B", "2 per product: a multiplication and an addition, for each of M * N * K products"
+    ),
     inputs=(Tensor("A", ("M", "K")), Tensor("B", ("K", "N"))),
     outputs=(Tensor("C", ("M", "N"), dtype="acc"),),
     sizes={"M": Size(1, 80), "N": Size(1, 80), "K": Size(1, 80)},

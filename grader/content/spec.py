@@ -171,6 +171,19 @@ class Accumulated:
 
 
 @dataclass(frozen=True)
+class Operations:
+    """What `kata estimate` counts. One for each +, -, *, /, comparison, maximum and function of ``formula``.
+
+    Signs, indices, conversions and what is done once per row or call do not count. ``per`` says how many that are, and
+    which. ``count`` gives their number for a shape; None: ``flops`` of the spec.
+    """
+
+    formula: str
+    per: str
+    count: Callable[[Sizes], int] | None = None
+
+
+@dataclass(frozen=True)
 class Spec:
     """What a family computes. All callables work on the CPU, in the grader's own process.
 
@@ -183,6 +196,7 @@ class Spec:
     ``min_bytes`` gives the fewest bytes that a launcher can move, from the sizes and the bytes of an output's element;
     without it every tensor is moved once.
     ``flops`` gives the floating-point operations of a shape, for kernels that are bound by these.
+    ``operations`` are those of the formula, for an estimate on paper; katas with a speed have them.
     ``slice_dim`` names the size along which a slice of the outputs needs only the same slice of the inputs that have
     this size, but for those that are ``unsliced``, and all of every other input; it is a dimension of every output.
     Large answers are judged by slices. Where it matters which rows a slice has, ``reference_takes_rows`` gives
@@ -213,6 +227,7 @@ class Spec:
     repeatable: bool = False
     min_bytes: Callable[[Sizes, int], int] | None = None
     flops: Callable[[Sizes], int] | None = None
+    operations: Operations | None = None
     slice_dim: str | None = None
     reference_takes_rows: bool = False
     small_shared: int = 0
