@@ -28,6 +28,18 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["KATA_DATA"] = str(tmp_path_factory.mktemp("data"))
 
 
+@pytest.fixture(scope="session")
+def wrong_seeds(request: pytest.FixtureRequest) -> range:
+    """The schedules on which a planted bug must be found."""
+    return range(30 if request.config.getoption("--all-seeds") else 3)
+
+
+@pytest.fixture(scope="session")
+def right_seeds(request: pytest.FixtureRequest) -> range:
+    """The schedules on which a right kernel must pass."""
+    return range(100 if request.config.getoption("--all-seeds") else 3)
+
+
 @pytest.fixture(autouse=True, scope="session")
 def interruptible() -> None:
     """What a test starts is ended by Ctrl-C, also where a script put the tests in the background: `make test &`."""

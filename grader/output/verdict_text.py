@@ -310,6 +310,11 @@ _TOTALS: tuple[tuple[str, str], ...] = (
     ("global memory", "{bytes_read:,} bytes read, {bytes_written:,} written, in {global_requests:,} requests"),
     ("sectors", "{sectors:,} of 32 bytes; {ideal_sectors:,} would do"),
     ("shared memory", "{wavefronts:,} wavefronts of {shared_requests:,} requests; {ideal_wavefronts:,} would do"),
+    (
+        "bulk copies",
+        "{tma_copies:,}, {tma_bytes:,} bytes in {box_rows:,} rows, {tma_filled_bytes:,} outside of the tensor",
+    ),
+    ("waits for a phase", "{phase_waits:,}, {open_phase_waits:,} of them found it open"),
     ("branches", "{branches:,}, {divergent_branches:,} of them divergent"),
     ("barriers", "{barriers:,}"),
     ("atomics", "{atomics:,} instructions, at most {most_atomics_on_one_address:,} updates of one address"),
@@ -348,10 +353,14 @@ def _totals(kernel: KernelCounters) -> Iterable[str]:
 
 
 def _cost_lines(grade: Grade, lines: Sequence[LineCounters]) -> Iterable[str]:
-    yield f"{'line':>5} {'instructions':>13} {'sectors/ideal':>17} {'wavefronts/ideal':>17}"
+    waits = any(item.phase_waits for item in lines[:COST_LINES])
+    header = f"{'line':>5} {'instructions':>13} {'sectors/ideal':>17} {'wavefronts/ideal':>17}"
+    yield header + (f" {'open/waits':>12}" if waits else "")
     for item in lines[:COST_LINES]:
         sectors = _share(item.sectors, item.ideal_sectors)
         wavefronts = _share(item.wavefronts, item.ideal_wavefronts)
+        if waits:
+            wavefronts += f" {f'{item.open_phase_waits:,}/{item.phase_waits:,}' if item.phase_waits else '-':>12}"
         text = grade.source.line(item.line)[:70]
         yield f"{item.line:>5} {item.instructions:>13,} {sectors:>17} {wavefronts:>17}  {text}"
 
