@@ -22,7 +22,7 @@ from grader.fault import Fault
 FILE = "difficulty.yaml"
 WORK = "work"  # the folder of the learner's files
 LEVELS = ("easy", "medium", "hard", "hard+", "hard++")
-ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100")
+ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100")
 ROLES = ("core", "drill")
 ORIGINS = ("public", "extra")
 LIBRARIES = ("cublas", "cutlass", "driver")  # that a kata may use; grader.compile.libraries finds each
@@ -30,6 +30,12 @@ LIBRARIES = ("cublas", "cutlass", "driver")  # that a kata may use; grader.compi
 
 class CatalogError(Fault):
     """difficulty.yaml or the folders are not as they must be, or no kata goes by a name."""
+
+
+def capability_of(arch: str) -> tuple[int, int]:
+    """The compute capability of an architecture, (major, minor): (9, 0) for sm_90 and for sm_90a."""
+    digits = arch.removeprefix("sm_").rstrip("af")
+    return int(digits[:-1]), int(digits[-1])
 
 
 @dataclass(frozen=True)
@@ -67,7 +73,7 @@ class Kata:
     root: Path
     acc: str | None = None
     requires: tuple[str, ...] = ()
-    compute: str = "sm_80"
+    compute: str = ARCHITECTURES[0]
     multiples: Mapping[str, int] = field(default_factory=dict, hash=False)
     role: Literal["core", "drill"] = "core"
     origin: Literal["public", "extra"] = "public"
@@ -77,8 +83,7 @@ class Kata:
     @property
     def capability(self) -> tuple[int, int]:
         """The minimum compute capability, (major, minor)."""
-        digits = self.compute.removeprefix("sm_")
-        return int(digits[:-1]), int(digits[-1])
+        return capability_of(self.compute)
 
     @property
     def skeleton_path(self) -> Path:
@@ -270,7 +275,7 @@ _KATA = {
     "elem": Field(one_of(tuple(DTYPES)), required=True),
     "acc": Field(one_of(tuple(DTYPES))),
     "requires": Field(lambda value: tuple(item.scalar(str, "a kata's name") for item in value.elements()), ()),
-    "compute": Field(one_of(ARCHITECTURES), "sm_80"),
+    "compute": Field(one_of(ARCHITECTURES), ARCHITECTURES[0]),
     "role": Field(one_of(ROLES), "core"),
     "multiples": Field(_sizes, {}),
     "origin": Field(one_of(ORIGINS), "public"),
