@@ -17,7 +17,7 @@ from math import prod
 from pathlib import Path
 
 from grader.content import skeleton
-from grader.content.catalog import Kata
+from grader.content.catalog import Catalog, Kata
 from grader.content.rung import code_of, header
 from grader.content.skeleton import SkeletonError
 from grader.content.source_file import read_source
@@ -122,6 +122,27 @@ def is_begun(kata: Kata, path: Path) -> bool:
     except OSError:
         return True
     return not any(skeleton.is_pristine(text, text_of(kata, start)) for start in STARTS)
+
+
+def last_changed(catalog: Catalog) -> Kata | None:
+    """The kata whose file the learner started or changed last; None if there is no such file.
+
+    A skeleton in exercises/ counts once it is begun.
+    """
+    started = [kata for kata in catalog.katas.values() if os.path.lexists(kata.work_path)]
+    last = max(started, key=lambda kata: _changed(kata.work_path), default=None)
+    newest = _changed(last.work_path) if last is not None else 0.0
+    others = [kata for kata in catalog.katas.values() if _changed(kata.skeleton_path) > newest]
+    by_time = sorted((kata for kata in others if kata not in started), key=lambda kata: -_changed(kata.skeleton_path))
+    return next((kata for kata in by_time if is_begun(kata, kata.skeleton_path)), last)
+
+
+def _changed(path: Path) -> float:
+    """When a file was written, in seconds; 0 if it cannot be said."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def set_aside(path: Path) -> Path:

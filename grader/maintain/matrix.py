@@ -9,9 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from grader.compile.build import CompileFailure, Request, Target, build_all
+from grader.compile.toolchain import find_toolchain
 from grader.content.catalog import FILE, Catalog, Kata
+from grader.content.source_file import source_of
+from grader.content.spec import load_spec
 from grader.devices import SIM_ARCHITECTURES
-from grader.grade import grade, prepare
+from grader.grade import does_not_compile, grade
 from grader.maintain.kata_builds import as_solution
 from grader.verdict import Verdict
 
@@ -35,9 +39,16 @@ def _passing(katas: Sequence[Kata], arch: str, say: Say) -> Iterator[str]:
     """The names of those whose solutions pass on the simulated card of ``arch``."""
     options = as_solution("sim", arch)
     anywhere = [replace(kata, compute=SIM_ARCHITECTURES[0]) for kata in katas]  # a grade refuses an older card
-    prepare([(kata, kata.solution_path) for kata in anywhere], options, say)
-    for kata in anywhere:
-        verdict = grade(kata, options, source=kata.solution_path).verdict
+    requests = [
+        Request(kata, load_spec(kata), source_of(kata.solution_path), Target("sim", arch), True, options.together)
+        for kata in anywhere
+    ]
+    for built in build_all(requests, find_toolchain(), jobs=options.jobs, tell=say):
+        kata = built.request.kata
+        if isinstance(built, CompileFailure):
+            verdict = does_not_compile(built)
+        else:
+            verdict = grade(kata, options, source=kata.solution_path).verdict
         if verdict.passed:
             yield kata.name
         else:
