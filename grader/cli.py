@@ -33,7 +33,7 @@ MODULES = {
     "pages.command": ("report",),
     "commands.doctor": ("doctor",),
     "commands.completion": ("completion",),
-    "editor.command": ("editor",),
+    "commands.editor": ("editor",),
     "maintain.command": ("dev",),
 }
 GUESSED = {  # what people type -> the command

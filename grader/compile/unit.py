@@ -128,10 +128,14 @@ def _inside(tag: str, text: str) -> str:
 def blamed(log: str, folder: Path) -> set[str]:
     """The tags of the files in which nvcc, or ptxas in the PTX in ``folder``, found an error."""
     tags = {tag for line in log.splitlines() if "error" in line for tag in _TAG.findall(line)}
+    wrong: dict[str, set[int]] = {}
     for name, number in _PTXAS_ERROR.findall(log):
-        lines = (folder / name).read_text(errors="replace").splitlines()[: int(number)]
-        heads = (line for line in reversed(lines) if _FUNCTION.match(line))
-        tags |= {*_TAG.findall(next(heads, ""))}
+        wrong.setdefault(name, set()).add(int(number))
+    for name, numbers in wrong.items():
+        head = ""
+        for number, line in enumerate((folder / name).read_text(errors="replace").splitlines(), 1):
+            head = line if _FUNCTION.match(line) else head
+            tags |= {*_TAG.findall(head)} if number in numbers else set()
     return tags
 
 
