@@ -8,7 +8,7 @@ from pathlib import Path
 
 from grader.content import skeleton
 from grader.content.catalog import CatalogError, find_root, load_catalog
-from grader.maintain import checks, coverage, mutant, mutation, prose, tables, thresholds, voice
+from grader.maintain import checks, coverage, matrix, mutant, mutation, prose, tables, thresholds, voice
 from grader.maintain.changes import Touched, touched
 from grader.output.console import Commands, examples, open_catalog
 
@@ -33,6 +33,12 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         metavar="BASE",
         help="grade and test only what differs from this commit, and what that can affect (default: where this "
         "branch left its upstream, or else the last commit)",
+    )
+    check.add_argument(
+        "--matrix",
+        action="store_true",
+        help="run every solution on every simulated card that it may need, and compare `compute` in difficulty.yaml "
+        "with the oldest on which it passes; without CHECK only this, about 20 minutes on two cores",
     )
     check.set_defaults(command=_check)
     skeletons = tasks.add_parser("skeletons", help="derive every skeleton from its solution, and replace what is there")
@@ -74,9 +80,10 @@ def _check(options: argparse.Namespace) -> int:
     if changed is not None:
         _say_touched(changed)
     failed, start = 0, time.monotonic()
-    for name in options.names or checks.CHECKS:
+    names = options.names or ([] if options.matrix else checks.CHECKS)
+    for name in [*names, *(["matrix"] if options.matrix else [])]:
         print(f"{name} ...", flush=True)
-        problems = checks.run(name, root, changed)
+        problems = matrix.problems(open_catalog(), print) if name == "matrix" else checks.run(name, root, changed)
         for problem in problems:
             print(f"  {problem}")
         failed += bool(problems)
