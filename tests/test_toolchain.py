@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from facts import all_of, has
 from fake_nvml import build_nvml
 
+from grader import grade as pipeline
 from grader.compile import toolchain
 from grader.compile.toolchain import (
     Gpu,
@@ -23,6 +25,8 @@ from grader.compile.toolchain import (
     gpu_of_worker,
     visible_gpus,
 )
+from grader.content.catalog import Kata
+from grader.grade import Options
 
 NVCC = """\
 #!/bin/sh
@@ -203,6 +207,19 @@ def test_each_nvcc_builds_for_the_architectures_that_it_lists(tmp_path: Path) ->
 def test_an_nvcc_that_does_not_say_what_it_builds_for(bare: Path, tmp_path: Path) -> None:
     nvcc = program(tmp_path / "nvcc", "#!/bin/sh\nexit 1\n")
     assert gpu_archs(nvcc) == () and builds_for(nvcc, Gpu("", (9, 0), "", (13, 0)))
+
+
+def test_auto_takes_the_simulator_where_the_gpu_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "builds_for", lambda nvcc, gpu: gpu.capability < (13, 0))
+    kata = Kata(name="k", family="f", level="easy", elem="f32", root=Path("/"), compute="sm_80")
+    old, fits, unknown = (Gpu("", capability, "", (13, 0)) for capability in ((7, 5), (8, 0), (13, 0)))
+    simulator = pipeline.Target("sim", "sm_90a")
+    assert pipeline.targets(Options(), old, kata) == pipeline.targets(Options(), unknown, kata) == (simulator,)
+    assert pipeline.targets(Options(), fits, kata) == (pipeline.Target("gpu", "sm_80"), simulator)
+    assert pipeline.targets(Options(), old, replace(kata, compute="sm_75"))[0] == pipeline.Target("gpu", "sm_75")
+    assert pipeline.targets(Options(device="gpu"), old, kata) == (pipeline.Target("gpu", "sm_75"),)
+    assert has(pipeline.unfit_gpu(old, kata) or "", "sm_80", "sm_75") and pipeline.unfit_gpu(fits, kata) is None
+    assert has(pipeline.unfit_gpu(unknown, kata) or "", "nvcc", "sm_130a")
 
 
 @pytest.mark.parametrize("variable", ["KATA_NVCC", "KATA_CXX"])
