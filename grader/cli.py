@@ -1,7 +1,7 @@
 """The command line: `kata` and its commands.
 
-Exit codes: 0 success, 1 a grade or a check did not pass, 2 the command or the machine is at fault, 141 the reader of the
-output has closed it.
+Exit codes: 0 success, 1 a grade or a check did not pass, 2 the command or the machine is at fault, 141 the reader of
+the output has closed it.
 """
 
 from __future__ import annotations

@@ -215,7 +215,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         result.kata_started = graded.verdict.kind is not Kind.NOT_STARTED
         file, _, name = item.location
         result.location = (file, graded.verdict.line, name)  # from 1: a junit file has it as it is
-        if not result.kata_started:  # to junit, --lf and -x it is no failure; the exit code still says that it is open
+        if not result.kata_started:  # junit, --lf and -x skip it; the exit code says that it is open
             result.outcome = "skipped"
             result.longrepr = (file, graded.verdict.line or 1, f"not started: {graded.verdict.summary}")
         result.kata_printed = [graded.kata.name, *printed] if (printed := verdict_text.printed(graded)) else []

@@ -156,7 +156,10 @@ def test_how_many_katas_need_a_newer_card(machine: dict[str, Any]) -> None:
     runs, newer = map(int, re.findall(r"\d+", check.words))
     assert check.well and has(check.words, "simulator")
     katas = load_catalog(ROOT).katas.values()
-    assert (runs, newer) == (sum(kata.compute == "sm_75" for kata in katas), sum(kata.compute > "sm_75" for kata in katas))
+    assert (runs, newer) == (
+        sum(kata.compute == "sm_75" for kata in katas),
+        sum(kata.compute > "sm_75" for kata in katas),
+    )
 
 
 def test_what_this_nvcc_builds_for() -> None:

@@ -420,13 +420,13 @@ def test_junit_skips_what_is_not_started_and_names_file_and_line(clone: Path) ->
     own = solve(clone, "relu_f32", ("const int idx", "const int idx = nonsense; //"))
     line = next(number for number, text in enumerate(own.read_text().splitlines(), 1) if "nonsense" in text)
     exercises = [f"exercises/relu/{name}.cu" for name in ("relu_f32", "relu_f32x4")]
-    done = run(clone, "-m", "pytest", *exercises, "--device", "sim", "--junitxml=j.xml")
+    done = run(clone, "-m", "pytest", *exercises, "--device", "sim", "--junitxml=j.xml", fresh=True)
     suite = ElementTree.parse(clone / "j.xml").getroot()[0]
     assert done.returncode == 1 and [suite.get(name) for name in ("tests", "failures", "skipped")] == ["2", "1", "1"]
     failed, skipped = suite
     assert (failed.get("file"), failed.get("line")) == (exercises[0], str(line)) and failed[0].tag == "failure"
     assert skipped.get("file") == exercises[1] and skipped[0].tag == "skipped"
-    again = run(clone, "-m", "pytest", "exercises", "--lf", "--collect-only", "-q")
+    again = run(clone, "-m", "pytest", "exercises", "--lf", "--collect-only", "-q", fresh=True)
     assert "relu_f32.cu" in again.stdout and "relu_f32x4" not in again.stdout
     waiting = pytest_run(clone, exercises[1])
     assert waiting.returncode == 1 and "1 not started" in waiting.stdout

@@ -174,8 +174,13 @@ def test_an_old_or_broken_nvcc_is_passed_over(bare: Path, tmp_path: Path, monkey
 
 @pytest.mark.parametrize(
     ("capability", "expected"),
-    [((7, 0), "12.6.85"), ((9, 0), "12.6.85"), ((10, 0), "13.0.88"), ((12, 1), "13.0.88")]
-    + [((13, 0), "12.6.85")],  # none knows it: the first is taken, and a grade says so
+    [
+        ((7, 0), "12.6.85"),
+        ((9, 0), "12.6.85"),
+        ((10, 0), "13.0.88"),
+        ((12, 1), "13.0.88"),
+        ((13, 0), "12.6.85"),  # none knows it: the first is taken, and a grade says so
+    ],
 )
 def test_an_nvcc_that_builds_for_the_gpu_comes_first(
     capability: tuple[int, int], expected: str, bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -390,7 +390,7 @@ ON_EITHER_CARD = {  # why a kata's solution is graded on both
 
 @pytest.mark.parametrize(("name", "why"), ON_EITHER_CARD.items())
 def test_a_card_is_passed_over_only_where_it_cannot_matter(name: str, why: str) -> None:
-    source, options = solution_on_other_card(KATAS[name], "sim")
+    source, options = solution_on_oldest_card(KATAS[name], "sim")
     assert cannot_tell_the_cards_apart(KATAS[name], source, options) is not bool(why)
 
 
@@ -398,7 +398,7 @@ def test_a_card_is_passed_over_only_where_it_cannot_matter(name: str, why: str) 
 @ON_SIM
 def test_solution_passes_on_the_oldest_card(kata: Kata, device: str) -> None:
     """It is graded there unless that would be the same grade again, to the last instruction."""
-    source, options = solution_on_other_card(kata, device)
+    source, options = solution_on_oldest_card(kata, device)
     if cannot_tell_the_cards_apart(kata, source, options):
         return
     result = present(grade(kata, with_jobs(options), source=source))

@@ -112,7 +112,9 @@ def _gpu() -> Iterator[Check]:
     with contextlib.suppress(ToolchainError):  # which _compilers has said
         toolchain = find_toolchain()
         yield _judged("driver", driver_problem(gpu, toolchain.nvcc_version), f"runs what {_nvcc(toolchain)} makes")
-        yield _judged("nvcc+gpu", arch_problem(gpu, toolchain, gpu_archs(toolchain.nvcc)), f"nvcc builds for {gpu.arch}")
+        yield _judged(
+            "nvcc+gpu", arch_problem(gpu, toolchain, gpu_archs(toolchain.nvcc)), f"nvcc builds for {gpu.arch}"
+        )
     yield from _katas_for(gpu)
     built = _torch_build()
     if built is not None:

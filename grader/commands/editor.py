@@ -1,4 +1,4 @@
-"""`kata editor`: the files that clangd, VS Code and CLion read, so that an editor knows the katas' headers and flags."""
+"""`kata editor`: the files that clangd, VS Code and CLion read. An editor then knows the katas' headers and flags."""
 
 from __future__ import annotations
 

@@ -106,7 +106,9 @@ def _named(catalog: Catalog, options: argparse.Namespace) -> Sequence[Kata]:
         raise CatalogError(f"which kata is {options.file}? `kata grade NAME --file {options.file}` says it.")
     kata = last_changed(catalog)
     if kata is None:
-        raise CatalogError("there is no file of yours yet. `kata next` names the next kata, `kata grade '*'` grades all.")
+        raise CatalogError(
+            "there is no file of yours yet. `kata next` names the next kata, `kata grade '*'` grades all."
+        )
     tell(f"{display_path(kata.own_path)}: your file that changed last")
     return (kata,)
 

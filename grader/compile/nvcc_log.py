@@ -19,7 +19,9 @@ _ERROR = re.compile(
 )
 _TOOL_ERROR = re.compile(r"^(?:ptxas|nvlink|nvcc|cicc)\s*(?:error|fatal)\s*: (?P<text>.*)$", re.MULTILINE)
 _PTXAS_LINE = re.compile(r"^ptxas \S+, line (?P<line>\d+); error\s*: (?P<text>.*)$", re.MULTILINE)
-_LACKING = re.compile(r"(?:Feature )?(?P<what>.+?) (?:requires|require|needs) \.target (?P<arch>sm_\w+)(?: or higher)?$")
+_LACKING = re.compile(
+    r"(?:Feature )?(?P<what>.+?) (?:requires|require|needs) \.target (?P<arch>sm_\w+)(?: or higher)?$"
+)
 _DETECTED = re.compile(rf"at line (\d+)(?: of \S*{re.escape(SOURCE)})?$", re.MULTILINE)
 # A part of nvcc's sentence -> its usual cause, for readers who are new to C++.
 _CAUSES = {

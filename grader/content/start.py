@@ -17,7 +17,7 @@ from math import prod
 from pathlib import Path
 
 from grader.content import skeleton
-from grader.content.catalog import Catalog, Kata
+from grader.content.catalog import ARCHITECTURES, Catalog, Kata
 from grader.content.rung import code_of, header
 from grader.content.skeleton import SkeletonError
 from grader.content.source_file import read_source
@@ -317,7 +317,7 @@ def _asked(kata: Kata, spec: Spec) -> Iterator[tuple[str, str]]:
         yield "Speed", f"of {kata.speed.baseline}: {asked}" if asked else f"shown against {kata.speed.baseline}"
     if kata.libraries:
         yield "Libraries", f"{', '.join(kata.libraries)} may be used"
-    if kata.compute != "sm_80":
+    if kata.compute != ARCHITECTURES[0]:
         yield "Card", f"{kata.compute} or newer"
 
 

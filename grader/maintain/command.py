@@ -18,6 +18,23 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "dev", help="for maintainers: check the repository, write skeletons and tables, show wrong kernels"
     )
     tasks = parser.add_subparsers(required=True, metavar="TASK")
+    _add_check(tasks)
+    skeletons = tasks.add_parser("skeletons", help="derive every skeleton from its solution, and replace what is there")
+    skeletons.set_defaults(command=_skeletons)
+    made = tasks.add_parser("tables", help=f"write the tables that follow from data: in {', '.join(tables.TABLES)}")
+    made.set_defaults(command=_tables)
+    levels = tasks.add_parser(
+        "thresholds", help="write thresholds from what the solutions reached into difficulty.yaml"
+    )
+    levels.add_argument("file", type=Path, metavar="FILE", help="what `kata bench --solutions --json FILE` wrote")
+    levels.set_defaults(command=_thresholds)
+    mutant.add(tasks)
+    coverage.add(tasks)
+    mutation.add(tasks)
+    _add_voice(tasks)
+
+
+def _add_check(tasks: Commands[argparse.ArgumentParser]) -> None:
     check = tasks.add_parser(
         "check",
         help="one command that checks everything and names file and fix",
@@ -37,23 +54,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     check.add_argument(
         "--matrix",
         action="store_true",
-        help="run every solution on every simulated card that it may need, and compare `compute` in difficulty.yaml "
-        "with the oldest on which it passes; without CHECK only this, about 20 minutes on two cores",
+        help="find the oldest simulated card on which each solution passes, and compare it with `compute` in "
+        "difficulty.yaml; without CHECK only this, about 20 minutes on two cores",
     )
     check.set_defaults(command=_check)
-    skeletons = tasks.add_parser("skeletons", help="derive every skeleton from its solution, and replace what is there")
-    skeletons.set_defaults(command=_skeletons)
-    made = tasks.add_parser("tables", help=f"write the tables that follow from data: in {', '.join(tables.TABLES)}")
-    made.set_defaults(command=_tables)
-    levels = tasks.add_parser(
-        "thresholds", help="write thresholds from what the solutions reached into difficulty.yaml"
-    )
-    levels.add_argument("file", type=Path, metavar="FILE", help="what `kata bench --solutions --json FILE` wrote")
-    levels.set_defaults(command=_thresholds)
-    mutant.add(tasks)
-    coverage.add(tasks)
-    mutation.add(tasks)
-    _add_voice(tasks)
 
 
 def _add_voice(tasks: Commands[argparse.ArgumentParser]) -> None:

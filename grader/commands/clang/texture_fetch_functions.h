@@ -1,1 +1,1 @@
-// Empty: clang before 16 includes this header of CUDA 11, which newer toolkits do not have, and stops where it is missing.
+// Empty: clang before 16 includes this header of CUDA 11. Newer toolkits do not have it, and clang would stop there.

@@ -37,7 +37,7 @@ struct Card {
     int blocks_per_multiprocessor;
     int clock_khz, memory_clock_khz, memory_bus_bits;
     u64 reserved_shared = 1024;  // bytes that the system takes of every block
-    u64 most_resident = 0;  // blocks a multiprocessor, as of a kernel with many registers; 0: any number
+    u64 most_resident = 0;       // blocks a multiprocessor, as of a kernel with many registers; 0: any number
 };
 
 constexpr u64 STACK_BYTES = 1024;    // of a thread that calls itself; cudaDeviceSetLimit changes it
