@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from numpy import ndarray
 
 
+EXAMPLES_AFTER_GPU, SIZES_AFTER_GPU = 4, 10  # drawn, and of those that the spec names the smallest
+
+
 class DeviceError(Fault):
     """The device that was asked for is not there; the message says what to do."""
 
@@ -70,7 +73,7 @@ class Options:
         if self.shuffled:
             budget = replace(budget, examples=2 * budget.examples)
         if after_gpu:  # the answers were judged on the GPU: a few small shapes for what it hides
-            budget = replace(budget, examples=4, named_sizes=10)
+            budget = replace(budget, examples=EXAMPLES_AFTER_GPU, named_sizes=SIZES_AFTER_GPU)
         return budget.thorough() if self.thorough else budget
 
 
@@ -140,7 +143,8 @@ def called_once(
     _need("numpy", "hypothesis")
     target = Target("sim", options.sim_arch)
     engine, toolchain = _engine((target,), tell), find_toolchain()
-    built = build_all([Request(kata, spec, source, target)], toolchain, jobs=options.jobs, tell=None)[0]
+    request = Request(kata, spec, source, target, together=options.together)
+    built = build_all([request], toolchain, jobs=options.jobs, tell=None)[0]
     if isinstance(built, CompileFailure):
         return does_not_compile(built)
     case = Case(kata, spec, CaseKey.of(spec, spec.named_sizes[0], spec.values[0].name, options.seed))

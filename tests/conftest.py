@@ -10,7 +10,7 @@ import re
 import signal
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,34 @@ def nvcc_remembers(memory: Path) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module")
+def forked_children() -> Iterator[None]:
+    """Sandboxes of a module's tests are forks of a clean process, as they are where a service grades."""
+    from grader.sandbox import parent as sandbox
+    from grader.service.template import Template
+
+    template, held = Template(), os.open(os.devnull, os.O_WRONLY)
+    template.serve_sandboxes(held)
+    yield
+    sandbox.start_children_by(None)
+    template.close()
+    os.close(held)
+
+
+@pytest.fixture
+def few_cases(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For files that prove something beside the cases: the spec's smallest sizes and a few drawn ones.
+
+    As many as a grade on the simulator tries after one on a GPU.
+    """
+    if not request.config.getoption("--all-cases"):
+        from grader import grade as pipeline
+
+        few = {"examples": pipeline.EXAMPLES_AFTER_GPU, "named_sizes": pipeline.SIZES_AFTER_GPU}
+        budget_for = pipeline.budget_for
+        monkeypatch.setattr(pipeline, "budget_for", lambda device: replace(budget_for(device), **few))
+
+
 @dataclass
 class Gap:
     """Errors as a share of what the tolerance allows: those of solutions, and those of wrong kernels' answers."""
@@ -84,6 +112,7 @@ SLICE = 6  # katas of a family that one process compiles and grades
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all-seeds", action="store_true", help="try tests of races on many more schedules")
+    parser.addoption("--all-cases", action="store_true", help="all cases of a grade where a few are tried by default")
     parser.addoption("--katas", metavar="A,B", help=f"of {OF_KATAS}, only the tests of these katas")
 
 

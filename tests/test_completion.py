@@ -69,6 +69,9 @@ def test_commands_options_values_and_katas(scripts: Path, shell: object) -> None
     assert set(tab("kata dev ")) >= {"check", "skeletons"} and "elementwise_f32" not in tab("kata dev ")
     assert set(tab("kata show ")) >= set(CATALOG.katas)
     assert set(tab("kata hint relu_f32 ")) >= {"1", "2", "3"}
+    assert sorted(tab("kata next --track in")) == ["inference", "interview"]
+    assert "kernels" in tab("kata status --track ")
+    assert {"1", "3"} <= set(tab("kata try hgemm_mma_m16n8k16_naive ")) and "1" not in tab("kata try relu_f32 ")
 
 
 def test_where_nothing_fits_bash_offers_files(scripts: Path, tmp_path: Path) -> None:

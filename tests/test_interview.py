@@ -25,10 +25,11 @@ from facts import all_of, has
 from patience import PATIENCE_S, wait_for
 from test_faces import ROOT, make_clone, run
 
-from grader.content import rung, skeleton
+from grader.content import rung, skeleton, start
 from grader.content.catalog import Catalog, Kata, load_catalog
 from grader.content.source_file import source_of
 from grader.content.spec import load_spec
+from grader.content.start import BLANK, SKELETON, SKETCH
 from grader.devices import Finding
 from grader.devices.counters import Launch
 from grader.grade import Options
@@ -266,13 +267,35 @@ def test_a_log_of_another_kind_is_one_sentence(lone: Catalog, text: str) -> None
 
 def test_a_paper_has_the_skeletons_code_and_gives_less_away(catalog: Catalog) -> None:
     for kata in catalog.katas.values():
-        before, after = skeleton.skeleton_of(kata), handout.handout_of(kata)
+        before, after = skeleton.skeleton_of(kata), handout.handout_of(kata, SKELETON)
         assert rung.code_of(before) == rung.code_of(after)
         assert [todo.number for todo in skeleton.todos(after)] == [todo.number for todo in skeleton.todos(before)]
         assert not re.search(r"^// (Technique|New|Bound) ", after, re.MULTILINE)
         assert after.splitlines()[0] == before.splitlines()[0] and "// Shapes " in after
         for short, whole in zip(skeleton.todos(after), skeleton.todos(before), strict=True):
             assert len(short.text) <= len(whole.text) + 2 and re.search(r"\(~\d+ lines?( each)?\)", short.text)
+
+
+def test_a_sketch_has_its_code_and_gives_less_away(catalog: Catalog) -> None:
+    for kata in list(catalog.katas.values())[::7]:
+        before, after = start.sketch_of(kata), handout.handout_of(kata, SKETCH)
+        assert rung.code_of(before) == rung.code_of(after) and "// Shapes " in after
+        assert len(skeleton.todos(after)) == len(skeleton.todos(before))
+        assert not re.search(r"^// (Technique|New|Bound) ", after, re.MULTILINE)
+        assert len(after) < len(before) and max(map(len, after.splitlines())) <= handout.WIDTH
+
+
+@pytest.mark.parametrize("given", [BLANK, SKETCH, SKELETON])
+def test_what_is_handed_out_is_asked_for_and_on_the_record(lone: Catalog, given: str) -> None:
+    """A blank unless a sketch or a skeleton is asked for; unchanged, it is not started."""
+    request = PartRequest(10, kata=EASY) if given == BLANK else PartRequest(10, kata=EASY, start=given)
+    on = begin(lone, request)
+    kata_asked = lone.katas[EASY]
+    assert on.handout(0).read_text() == handout.handout_of(kata_asked, given) and on.parts[0].start == given
+    on, graded = interview_run.ask(on, lone)
+    assert graded.verdict.kind is Kind.NOT_STARTED
+    assert report_data._texts(on, 0, kata_asked)["handed_out"] == handout.handout_of(kata_asked, given)
+    assert interview_run.status(on)["start"] == given
 
 
 def test_a_todo_keeps_what_to_do_and_loses_what_must_hold() -> None:
@@ -299,7 +322,9 @@ def test_what_the_learner_knows_is_drawn_last_and_said(catalog: Catalog) -> None
 
     known = History(tuple(happened(kata.name, progress.SOLUTION) for kata in family[:-1]))
     for seed in range(5):
-        assert draw([PartRequest(1, family="histogram")], catalog, known, seed, lambda kata: True)[0] == Part(fresh, 1)
+        assert draw([PartRequest(1, family="histogram")], catalog, known, seed, lambda kata: True)[0] == Part(
+            fresh, 1, start=BLANK
+        )
     passed = happened(fresh, progress.GRADE, verdict="pass")
     (part,) = draw([PartRequest(1, kata=fresh)], catalog, History((passed,)), 0, lambda kata: True)
     assert part.known == "passed, 2026-03-31"
@@ -401,7 +426,7 @@ def test_a_begin_that_is_killed_anywhere_leaves_an_interview_or_none(lone: Catal
             break
         moments += 1
         on = session.current(lone.root) or begin(lone)
-        assert on.handout(0).read_text() == handout.handout_of(lone.katas[EASY]) and on.part == 0 and not on.over
+        assert on.handout(0).read_text() == handout.handout_of(lone.katas[EASY], BLANK) and on.part == 0 and not on.over
         assert [path.name for path in session.interviews(lone.root).glob(".begin-*")] in ([], [f".begin-{os.getpid()}"])
         shutil.rmtree(session.interviews(lone.root))
     assert 4 <= moments < 29
@@ -417,7 +442,7 @@ def test_an_end_that_is_killed_anywhere_is_taken_up(lone: Catalog) -> None:
         found = interview_run.recover(found, lone)
         found = interview_run.end_part(found, lone) if found.part == 0 else found
         assert found.part == 1 and not found.over
-        assert found.handout(1).read_text() == handout.handout_of(lone.katas["relu_f32"])
+        assert found.handout(1).read_text() == handout.handout_of(lone.katas["relu_f32"], BLANK)
         assert found.copy_of(0, found.handed_in(0)).read_text() == found.handout(0).read_text()
         assert sum(event["what"] == session.END for event in found.events) == 1
         shutil.rmtree(session.interviews(lone.root))
@@ -436,7 +461,7 @@ def test_a_file_that_is_gone_comes_back_as_it_was_last_graded(lone: Catalog) -> 
         interview_run.ask(on, lone)
     on.handout(0).unlink()
     on = interview_run.recover(on, lone)
-    assert on.handout(0).read_text() == handout.handout_of(lone.katas[EASY])
+    assert on.handout(0).read_text() == handout.handout_of(lone.katas[EASY], BLANK)
     on.handout(0).write_text("// mine\n" + on.handout(0).read_text())
     kept = on.handout(0).read_text()
     session.append(on, session.ASK, id="1", part=0, digest=interview_run._keep_copy(on, 0), final=False)
@@ -509,6 +534,7 @@ def look_at_record(folder: Path, line: int) -> None:
     (part,) = record["parts"]
     assert record["kata_interview"] == report_data.FORMAT and record["seed"] == 11 and not record["clock_on_screen"]
     assert [item["verdict"] for item in part["attempts"]] == ["not started", "out of bounds", "pass", "pass"]
+    assert part["start"] == BLANK and part["handed_out"].count("KATA_EXPORT") == 1
     assert part["attempts"][1]["grade"]["verdicts"][0]["line"] == line
     assert part["first_right_s"] == part["attempts"][2]["asked_s"] and part["first_right_in_time"]
     looked = [(item["kata"], item["how"], item["shown"], item["about"]) for item in record["lookups"]]
@@ -527,6 +553,7 @@ def look_at_record(folder: Path, line: int) -> None:
     assert len(part["questions"]) >= 4 and all(2 <= len(item["points"]) <= 4 for item in part["questions"])
     text = (folder / "interview.html").read_text()
     seen = Tags(text)
+    assert has(" ".join(seen.words), "from a blank file")
     assert page(record) == text  # nothing is on the page that is not in the record
     assert seen.balanced and not seen.loads and seen.count("script") == 1 and "alert(1)</script>" not in text
     assert seen.count("fieldset") == len(part["questions"])
@@ -579,7 +606,7 @@ def test_a_plan_goes_on_with_the_next_kata(clone: Path) -> None:
     done = interview(clone, "finish", "--json")
     state = json.loads(done.stdout)
     assert (state["part"], state["kata"], state["minutes"]) == (2, on.parts[1].kata, 25)
-    assert on.handout(1).read_text() == handout.handout_of(katas[on.parts[1].kata])
+    assert on.handout(1).read_text() == handout.handout_of(katas[on.parts[1].kata], BLANK)
     done = interview(clone, "finish", "--json")
     record = json.loads(done.stdout)
     assert [part["final"]["verdict"] for part in record["parts"]] == ["not started"] * 2

@@ -458,7 +458,8 @@ def test_a_part_of_a_case_has_the_rows_of_the_whole() -> None:
     rows = numpy.array([0, 7, 39])
     part = whole.part(rows)
     assert part.sizes == {"M": 3, "N": 24, "K": 16}
-    assert numpy.array_equal(part.expected[0].value, whole.expected[0].value[rows])
+    # A BLAS may add the products of three rows in another order than those of forty.
+    assert numpy.allclose(part.expected[0].value, whole.expected[0].value[rows], rtol=0, atol=1e-12)
 
 
 def test_a_part_is_cut_along_any_dimension_and_knows_its_rows() -> None:

@@ -2,12 +2,12 @@
 
 tests/right/<kata>/<name>.cu says in its first line what is different: other structures, other parts of the CUDA runtime
 and of libcu++, other tilings. A verdict against one of them is a defect of the grader.
+
+pytest tests/test_right_kernels.py --all-cases    all cases of a default grade: here the smallest sizes and a few drawn
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,8 +15,6 @@ import pytest
 from grader.content.catalog import Kata, load_catalog
 from grader.grade import Options, grade, prepare
 from grader.output.verdict_text import explanation
-from grader.sandbox import parent as sandbox
-from grader.service.template import Template
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES = sorted((ROOT / "tests" / "right").glob("*/*.cu"))
@@ -37,16 +35,10 @@ def kata_of(path: Path) -> Kata:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def built(request: pytest.FixtureRequest) -> Iterator[None]:
-    """The files of the chosen tests, many in one run of nvcc; sandboxes are forks of a clean process."""
+def built(request: pytest.FixtureRequest, forked_children: None) -> None:
+    """The files of the chosen tests, many in one run of nvcc."""
     chosen = {item.callspec.params["path"] for item in request.session.items if of_a_file(item)}
     prepare([(kata_of(path), path) for path in sorted(chosen)], OPTIONS)
-    template, held = Template(), os.open(os.devnull, os.O_WRONLY)
-    template.serve_sandboxes(held)
-    yield
-    sandbox.start_children_by(None)
-    template.close()
-    os.close(held)
 
 
 def of_a_file(item: pytest.Item) -> bool:
@@ -54,6 +46,7 @@ def of_a_file(item: pytest.Item) -> bool:
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
+@pytest.mark.usefixtures("few_cases")
 def test_right_file_passes(path: Path) -> None:
     result = grade(kata_of(path), OPTIONS, source=path)
     assert result.passed, explanation(result)

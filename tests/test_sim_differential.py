@@ -112,7 +112,7 @@ def test_the_support_table_is_current() -> None:
 
 
 @pytest.fixture(scope="module")
-def solutions(request: pytest.FixtureRequest) -> dict[str, Build]:
+def solutions(request: pytest.FixtureRequest, forked_children: None) -> dict[str, Build]:
     """The builds of all that the chosen tests run, by the names of their katas."""
     names = {item.callspec.params["kata"] for item in request.session.items if of_a_solution(item)}
     chosen = [katas.all_katas()[name] for name in sorted(names)]

@@ -6,15 +6,19 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from facts import has
 from test_faces import ROOT, make_clone, pytest_run, run
 
-from grader.compile.build import CompileFailure, Request, Target, build_all
+from grader.compile import unit
+from grader.compile.build import Request, Target, _signature_header
+from grader.compile.compilation import INCLUDE
+from grader.compile.nvcc_log import SOURCE
 from grader.compile.toolchain import find_toolchain
+from grader.compile.unit import Member
 from grader.content import skeleton, start
 from grader.content.catalog import Catalog, Kata, load_catalog
 from grader.content.rung import code_of
@@ -25,6 +29,7 @@ from grader.learner import progress
 CATALOG = load_catalog(ROOT)
 KATAS = tuple(CATALOG.katas.values())
 SOLVED = KATAS[:20]
+TARGET = Target("sim", "sm_90a")
 
 
 @pytest.fixture(autouse=True)
@@ -87,6 +92,7 @@ def test_a_blank_says_what_a_verdict_asks(texts: dict[tuple[str, str], str]) -> 
     for kata in KATAS:
         spec, blank = load_spec(kata), " ".join(texts[kata.name, start.BLANK].replace("//", " ").split())
         asked = [*(f"{name} is a multiple of {step}" for name, step in kata.multiples.items()), "aligned", "Repeats"]
+        asked += ["none overlap", "inputs keep", "the given stream", "the host does not compute", "CUDA runtime"]
         asked += [f"{each.name} = " for each in spec.parameters]
         asked += [f"sums may round as in {kata.acc or kata.elem}"] * isinstance(spec.tolerance, Accumulated)
         asked += ["same bits"] * spec.repeatable + list(kata.libraries) + [kind.name for kind in spec.values]
@@ -104,7 +110,11 @@ def test_a_blank_says_what_a_verdict_asks(texts: dict[tuple[str, str], str]) -> 
         ("nms_f32", ("equal scores the lower index", "iou_threshold = 0.5")),
         ("block_all_reduce_f32x4_last_block_f32", ("same bits",)),
         ("histogram_i32", ("exactly right",)),
-        ("rms_norm_f16_f16", ("sums may round as in f16",)),
+        ("rms_norm_f16_f16", ("sums may round as in f16", "thousands of additions in half")),
+        ("layer_norm_f16_f16", ("thousands of additions in half", "difference of two large sums")),
+        ("batch_norm_add_relu_f32", ("Every bit of mask", "difference of two large sums", "one_nan (nan)")),
+        ("reduce_interleaved_f32", ("one special (nan, inf, -0)",)),
+        ("safe_softmax_f16_f32", ("masked (-inf)", "poisoned (nan, inf)")),
     ],
 )
 def test_a_blank_says_what_is_special_in_its_family(texts: dict[tuple[str, str], str], name: str, facts: str) -> None:
@@ -138,32 +148,50 @@ def test_the_todos_of_a_start_are_numbered_and_empty(texts: dict[tuple[str, str]
         assert [todo.number for todo in found] == list(range(1, len(found) + 1)) and found, key
 
 
-def requests(texts: dict[tuple[str, str], str], each: str, folder: Path) -> Iterator[Request]:
-    """Every sketch; of blanks one for each set of headers and types, since nothing else in them can fail."""
-    seen = set()
-    for kata in KATAS:
-        spec = load_spec(kata)
-        types = frozenset(re.findall(r"\b(?!const\b|int\b)\w+(?=\*? \w+[,)])", spec.signature(kata)))
-        if kata.libraries or (each == start.BLANK and (key := (spec.headers(kata), types)) in seen):
-            continue
-        if each == start.BLANK:
-            seen.add(key)
-        place = folder / f"{kata.name}.cu"
-        place.write_text(texts[kata.name, each])
-        yield Request(kata, spec, source_of(place), Target("sim", "sm_90a"), together=True)
+def nvcc_says(texts: Mapping[str, str], folder: Path) -> list[str]:
+    """The errors of nvcc's front end, which reads kernels and launchers. Files with the same includes share a run: each
+    is a namespace, and follows its launcher's declaration."""
+    toolchain = find_toolchain()
+    groups: dict[tuple[str, ...], list[Member]] = {}
+    for name, text in texts.items():
+        kata = CATALOG.katas[name]
+        member = Member(name, _signature_header(Request(kata, load_spec(kata), source_of(folder), TARGET)), text)
+        groups.setdefault(member.includes, []).append(member)
+    said = []
+    for number, members in enumerate(groups.values()):
+        place = folder / str(number)
+        place.mkdir()
+        unit.write(members, place)
+        command = [str(toolchain.nvcc), *toolchain.nvcc_flags, "-std=c++17", "-w", "-I", str(INCLUDE), *TARGET.code]
+        command += ["-ptx", "-o", "out.ptx", "-include", "cuda_runtime.h", SOURCE]
+        done = subprocess.run(command, cwd=place, capture_output=True, text=True)
+        if done.returncode != 0:
+            said.append(done.stdout + done.stderr)
+    return said
 
 
 @pytest.mark.parametrize("each", [start.SKETCH, start.BLANK])
 def test_every_sketch_and_blank_compiles(texts: dict[tuple[str, str], str], each: str, tmp_path: Path) -> None:
-    wanted = list(requests(texts, each, tmp_path))
-    assert len(wanted) > (300 if each == start.SKETCH else 10)
-    built = build_all(wanted, find_toolchain(), jobs=2, tell=None)
-    failed = [(one.kata.name, done.message) for one, done in zip(wanted, built, strict=True) if _failed(done)]
-    assert failed == []
+    wanted = {kata.name: texts[kata.name, each] for kata in KATAS if not kata.libraries}
+    assert len(wanted) > 300
+    assert nvcc_says(wanted, tmp_path) == []
 
 
-def _failed(done: object) -> bool:
-    return isinstance(done, CompileFailure)
+@pytest.mark.parametrize(
+    ("old", "new", "fact"),
+    [
+        ('#include "kata.cuh"\n', '#include "kata.cuh"\n__global__ void k(const half* x);\n', "half"),
+        ("float* y, int n", "float* y, long n", "relu_f32"),
+        ("// TODO(1)", "x[0] = nothing; // TODO(1)", "nothing"),
+        ("\n}\n", "\n", 'brace|end of file|"}"'),
+    ],
+)
+def test_what_does_not_compile_is_found(old: str, new: str, fact: str, tmp_path: Path) -> None:
+    """A missing header, another signature than the launcher's, an unknown name, a brace."""
+    text = start.sketch_of(CATALOG.katas["relu_f32"])
+    assert old in text
+    (said,) = nvcc_says({"relu_f32": text.replace(old, new)}, tmp_path)
+    assert re.search(fact, said), said
 
 
 # -- a learner's file --------------------------------------------------------------------------------------------------
@@ -219,6 +247,27 @@ def test_what_was_edited_in_exercises_is_moved_when_the_kata_is_started(clone: P
     code, said = start_of(clone, "relu_f32", "--blank")
     assert code == 1 and has(said, "work/relu/relu_f32.cu", "begun") and kata.work_path.read_text() == "mine"
     assert kata.skeleton_path.read_text() == skeleton.skeleton_of(kata)
+
+
+@pytest.mark.parametrize("command", [("update",), ("start", "relu_f32", "--blank")])
+def test_a_carried_file_is_a_skeletons_also_after_an_older_blank(clone: Path, command: tuple[str, ...]) -> None:
+    """A milestone asks for a blank file: an older start must not stand in for that of the file."""
+    kata = kata_in(clone, "relu_f32")
+    progress.keep_start(kata, start.BLANK)
+    kata.skeleton_path.write_text(kata.solution_path.read_text())
+    run(clone, "-m", "grader", *command)
+    assert kata.own_path == kata.work_path and kata.work_path.read_text() == kata.solution_path.read_text()
+    assert progress.load(clone).started_from("relu_f32") == start.SKELETON
+
+
+def test_a_file_that_is_there_already_keeps_its_start(clone: Path) -> None:
+    kata = kata_in(clone, "relu_f32")
+    progress.keep_start(kata, start.BLANK)
+    for place in (kata.work_path, kata.skeleton_path):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text("mine")
+    assert start.carry(kata) == start.Taken(kata.work_path, is_new=False)
+    assert skeleton.is_pristine(kata.skeleton_path.read_text(), skeleton.skeleton_of(kata))
 
 
 def test_starts_are_kept_in_an_export(clone: Path, tmp_path: Path) -> None:
@@ -301,6 +350,14 @@ def test_work_is_taken_from_a_stash_or_a_commit(upstream: Path, tmp_path: Path, 
     done = run(catalog.root, "-m", "grader", "update", "--from", commit)
     assert done.returncode == 0 and has(done.stdout, "20 files", SOLVED[0].name)
     assert_all_are_there(catalog)
+    first, second = (catalog.katas[kata.name].work_path for kata in SOLVED[:2])
+    first.write_text("edited since")
+    for _ in range(2):  # the second time, all is there
+        said = json.loads(run(catalog.root, "-m", "grader", "update", "--from", commit, "--json").stdout)
+        assert said[SOLVED[1].name] == str(second) and said[SOLVED[0].name] != str(first)
+    assert first.read_text() == "edited since"
+    (kept,) = (catalog.root / "work").rglob("*.bak")
+    assert kept.read_bytes() == SOLVED[0].solution_path.read_bytes()
     wrong = run(catalog.root, "-m", "grader", "update", "--from", "nothing")
     assert wrong.returncode == 2 and has(wrong.stderr, "git stash list")
 

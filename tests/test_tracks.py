@@ -151,6 +151,9 @@ def test_next_status_and_report_follow_the_chosen_track(clone: Path) -> None:
         return done.stdout
 
     assert json.loads(kata("next", "--json"))["name"] == "scale_f32"
+    first = kata("next")
+    assert has(first, "kata start scale_f32", "work/first_steps/scale_f32.cu")
+    assert "exercises/first_steps/scale" not in first
     assert has(kata("next", "--track", "interview"), "elementwise_f32", "interview, step 1 of 41")
     events = [{"kata": name, "start": SKELETON} for name in ("elementwise_f32", "elementwise_f32x4")]
     lines = [{"id": str(at), "time": "2026-01-01T00:00:00+00:00", "what": "grade", "verdict": "pass", **event}
@@ -189,6 +192,9 @@ def test_a_milestone_asks_for_a_blank(clone: Path) -> None:
     progress.import_lines(map(json.dumps, lines), clone)
     text = run(clone, "-m", "grader", "next", "--track", "interview").stdout
     assert has(text, due.kata.name, f"kata start {due.kata.name} --blank", "milestone")
+    assert run(clone, "-m", "grader", "start", due.kata.name, "--blank").returncode == 0
+    begun = run(clone, "-m", "grader", "next").stdout
+    assert has(begun, f"work/{due.kata.family}/{due.kata.name}.cu", "kata grade") and "kata start" not in begun
     blank = {**lines[-1], "id": "blank", "start": BLANK}
     progress.import_lines([json.dumps(blank)], clone)
     after = json.loads(run(clone, "-m", "grader", "next", "--json").stdout)

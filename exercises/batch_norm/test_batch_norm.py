@@ -3,7 +3,9 @@
 x, residual and y are [N, C, octets, 8]: planes of 8 * octets pixels, which are what H * W are elsewhere. mean and the
 biased variance of a channel are those of its N planes, n = N * octets * 8 elements. Beside y comes what the backward
 pass needs: mean, rstd = 1 / sqrt(variance + eps), and mask, where bit j of byte i says whether y[..., i, j] > 0. A nan
-of x makes its whole channel nan, relu keeps it, and it is not above 0. Other channels are not affected.
+of x makes its whole channel nan, relu keeps it, and it is not above 0. Other channels are not affected. Every bit of
+mask must be right: no sum before relu is near 0. A channel whose mean is large compared with its spread must be right
+too: a variance that is the difference of two large sums is not.
 
 The bound, with r for rstd and g for g(n). As in layer_norm, rounding the sum puts the mean off by d <= g u mean|x|, and
 for all of y that makes g u (|weight| r (mean|x| + |x - mean|) + |bias| + |residual|). relu never increases the distance

@@ -2,17 +2,18 @@
 
 The variance is the biased one, the mean of the squared distances from the mean over cols elements, and eps stands
 inside the root. torch's layer_norm says what hard values give: a nan or an infinity makes its whole row nan, and no
-other row.
+other row. A row whose mean is large compared with its spread must be right too: a variance that is the difference of
+two large sums is not.
+
+Where sums may round as in f16, all sums of 16384 elements of x stay below 65504. A chain of thousands of additions in
+half has no correct digit left, so it is wrong. A thread of a block of 256 may add its share of a row one by one. Then a
+tree of some 10 steps combines the threads.
 
 The bound. Let r = 1 / sqrt(variance + eps). Rounding the sum of a row puts the mean off by at most g(cols) u mean|x|,
 and with it every distance x - mean, which is rounded once more. The squared distances are positive, so the variance is
 off by g(cols) u of itself (an error d of the mean only adds d^2), and r by half of that share. Hence, for all of y,
 g(cols) u (|weight| r (mean|x| + |x - mean|) + |bias|). A row whose mean is large beside its spread is allowed its
 mean|x|, but not the mean|x|^2 that a variance found as a difference of two large sums would need.
-
-Katas that keep their sums in half, in SPECS: x stays where half can hold the sums of 16384 elements, which end at
-65504. A chain of thousands of additions in half has no correct digit left, so it is not allowed for: of the sum, a
-thread of a block of 256 may take its share one by one, and then a tree of some 10 steps combines the threads.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 // linear_attention_causal_f32: O[t] = sum over s <= t of (Q[t] . K[s]) V[s], attention without the softmax
 //
-// Shapes     Q, K, V, O: [B, H, N, 64] f32, contiguous, 16-byte aligned bases, any B, H, N >= 0; all values finite
+// Shapes     Q, K, V, O: [B, H, N, 64] f32, contiguous, 16-byte aligned bases, any B, H >= 1, N >= 0; all values finite
 // Technique  chunks of 32 tokens: one 64x64 state, S = sum of K[s] V[s]^T, stands for all tokens before the chunk, and
 //            queries meet keys only within the chunk. Segments of chunks run in parallel, each from its state. A prefix
 //            sum over the segments' sums gives the states

@@ -1,8 +1,8 @@
 """reduce: y[0] = x[0] + x[1] + ... + x[n-1], any n >= 0; the sum of no elements is 0.
 
 Sums are kept in float. The order of the additions is free: the answer may be off by what rounding can do to a sum of n
-terms. But it is an order: no atomics decide it, so two calls with the same x must agree in every bit. Whole numbers
-whose sum is at most 2^24 need no rounding: these must be exact, and they show a single lost element.
+terms. Whole numbers whose sum is at most 2^24 need no rounding: these must be exact, and they show a single lost
+element. Without float atomics, two calls with the same x agree in every bit. With them, a pass has a note.
 """
 
 from __future__ import annotations

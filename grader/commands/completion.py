@@ -12,9 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from grader.content.catalog import LEVELS, Catalog
+from grader.content.tracks import FILE as TRACKS
+from grader.content.tracks import load_tracks
+from grader.content.trial import load_trials
 from grader.output.console import Commands, examples, open_catalog
 
 NAMED = ("KATA", "NAME", "NAME|WORD")  # metavars of what names katas
+NUMBERED = "TODO"  # the metavar of a TODO's number, after a kata
 
 _NOTE = "# Completion of kata's commands. Written by `kata completion {shell}`; write it again after an update."
 
@@ -37,6 +41,7 @@ class Command:
     options: list[Option] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
     takes_katas: bool = False
+    takes_todos: bool = False
 
     @property
     def option_names(self) -> list[str]:
@@ -44,9 +49,9 @@ class Command:
 
 
 def _commands(
-    parser: argparse.ArgumentParser, families: Sequence[str], path: tuple[str, ...] = (), text: str = ""
+    parser: argparse.ArgumentParser, values: Mapping[str, Sequence[str]], path: tuple[str, ...] = (), text: str = ""
 ) -> Iterator[Command]:
-    """Every command below the parser, itself first, whose path is empty."""
+    """Every command below the parser, itself first, whose path is empty. ``values``: what a metavar stands for."""
     command = Command(path, text)
     below: list[tuple[str, argparse.ArgumentParser, str]] = []
     for action in parser._actions:
@@ -55,21 +60,22 @@ def _commands(
             below += [(name, sub, helps.get(name, "")) for name, sub in action.choices.items()]
             command.words += action.choices
         elif action.option_strings:
-            command.options.append(Option(tuple(action.option_strings), _values(action, families), _plain(action.help)))
+            command.options.append(Option(tuple(action.option_strings), _values(action, values), _plain(action.help)))
         elif action.choices is not None:
             command.words += map(str, action.choices)
         else:
             command.takes_katas |= action.metavar in NAMED
+            command.takes_todos |= action.metavar == NUMBERED
     yield command
     for name, sub, said in below:
-        yield from _commands(sub, families, (*path, name), _plain(said))
+        yield from _commands(sub, values, (*path, name), _plain(said))
 
 
-def _values(action: argparse.Action, families: Sequence[str]) -> tuple[str, ...] | None:
+def _values(action: argparse.Action, values: Mapping[str, Sequence[str]]) -> tuple[str, ...] | None:
     if action.choices is not None:
         return tuple(str(choice).replace(" ", "-") for choice in action.choices)  # "not-started" is as good
-    if action.metavar == "FAMILY":
-        return tuple(families)
+    if isinstance(action.metavar, str) and action.metavar in values:
+        return tuple(values[action.metavar])
     return () if action.nargs == 0 else None
 
 
@@ -78,13 +84,23 @@ def _plain(text: str | None) -> str:
 
 
 def script(shell: str, parser: argparse.ArgumentParser, catalog: Catalog) -> str:
-    """The script for one of SHELLS. Katas are completed by name, family and level."""
-    known = list(_commands(parser, catalog.families))
-    lines = SHELLS[shell](known, [*catalog.katas, *catalog.families, *LEVELS])
+    """The script for one of SHELLS. Katas are completed by name, family and level; after a kata, the TODOs to try."""
+    tracks = load_tracks(catalog) if (catalog.root / TRACKS).is_file() else {}
+    known = list(_commands(parser, {"FAMILY": catalog.families, "TRACK": [*tracks]}))
+    lines = SHELLS[shell](known, [*catalog.katas, *catalog.families, *LEVELS], _numbers(catalog))
     return "\n".join([_NOTE.format(shell=shell), *lines]) + "\n"
 
 
-def _bash(known: Sequence[Command], katas: Sequence[str]) -> Iterator[str]:
+def _numbers(catalog: Catalog) -> Mapping[str, list[str]]:
+    """The numbers of TODOs that have a trial -> the katas that have them: "1 3" -> [...]."""
+    found: dict[str, list[str]] = {}
+    for kata in catalog.katas.values():
+        if numbers := sorted({number for trial in load_trials(kata) for number in trial.todos}):
+            found.setdefault(" ".join(map(str, numbers)), []).append(kata.name)
+    return found
+
+
+def _bash(known: Sequence[Command], katas: Sequence[str], numbers: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """Works in bash 3.2 and newer, and in zsh by way of its bashcompinit."""
     paths = "|".join(shlex.quote(_joined(command)) for command in known if command.path)
     yield f"_kata_names={shlex.quote(' '.join(katas))}"
@@ -101,6 +117,9 @@ def _bash(known: Sequence[Command], katas: Sequence[str]) -> Iterator[str]:
                 patterns = "|".join(shlex.quote(f"{_joined(command)}:{name}") for name in option.names)
                 reply = f"{_reply(shlex.quote(' '.join(option.values)))}; " if option.values else ""
                 yield f"        {patterns}) {reply}return ;;"
+        for todos, tried in numbers.items() if command.takes_todos else ():
+            patterns = "|".join(shlex.quote(f"{_joined(command)}:{name}") for name in tried)
+            yield f"        {patterns}) {_reply(shlex.quote(todos))}; return ;;"
     yield "    esac"
     yield '    case "$path" in'
     for command in known:
@@ -122,14 +141,14 @@ def _joined(command: Command) -> str:
     return "".join(f" {word}" for word in command.path)
 
 
-def _zsh(known: Sequence[Command], katas: Sequence[str]) -> Iterator[str]:
+def _zsh(known: Sequence[Command], katas: Sequence[str], numbers: Mapping[str, Sequence[str]]) -> Iterator[str]:
     yield "autoload -Uz compinit bashcompinit"
     yield "(( $+functions[compdef] )) || compinit"
     yield "bashcompinit"
-    yield from _bash(known, katas)
+    yield from _bash(known, katas, numbers)
 
 
-def _fish(known: Sequence[Command], katas: Sequence[str]) -> Iterator[str]:
+def _fish(known: Sequence[Command], katas: Sequence[str], numbers: Mapping[str, Sequence[str]]) -> Iterator[str]:
     yield f"set -g __kata_names {' '.join(map(shlex.quote, katas))}"
     yield "complete -c kata -e"
     for command in known:
@@ -140,6 +159,9 @@ def _fish(known: Sequence[Command], katas: Sequence[str]) -> Iterator[str]:
             yield f"{begin} -f -a {shlex.quote(word)}{said}"
         if command.takes_katas:
             yield f"{begin} -a '$__kata_names'"
+        for todos, tried in numbers.items() if command.takes_todos else ():
+            after = f"{_condition(command, known)}; and __fish_seen_subcommand_from {' '.join(tried)}"
+            yield f"complete -c kata -n {shlex.quote(after)} -f -a {shlex.quote(todos)}"
         for option in command.options:
             yield f"{begin} {_fish_option(option)}"
 
@@ -157,7 +179,7 @@ def _fish_option(option: Option) -> str:
     return f"{' '.join(names)}{values}{f' -d {shlex.quote(option.help)}' if option.help else ''}"
 
 
-SHELLS: Mapping[str, Callable[[Sequence[Command], Sequence[str]], Iterator[str]]] = {
+SHELLS: Mapping[str, Callable[[Sequence[Command], Sequence[str], Mapping[str, Sequence[str]]], Iterator[str]]] = {
     "bash": _bash,
     "zsh": _zsh,
     "fish": _fish,
@@ -173,7 +195,7 @@ def add(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "completion",
         help="print a script that completes kata's commands, options and katas in your shell",
-        description="Print a script that completes commands, options, katas and families. Write it again after an "
+        description="Print a script that completes commands, options, katas and tracks. Write it again after an "
         "update. Exit code 0, or 2 where the katas cannot be read.",
         epilog=examples(
             *(f"kata completion {shell} > {place}" for shell, place in PLACES.items()),

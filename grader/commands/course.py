@@ -57,10 +57,10 @@ def _add_next(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "next",
         help="say which kata to solve next",
-        description="Name the next kata with its file and its lesson: of your track, the first that is not done; of "
-        "the whole collection, the first that is open and not passed, core katas before drills. --track chooses a "
-        "track, and later `kata next`, `status` and `report` follow it. Exit code 0: found, 1: no such kata, 2: the "
-        "command is at fault.",
+        description="Name the next kata with its lesson, and its file or how to start it: of your track, the first "
+        "that is not done; of the whole collection, the first that is open and not passed, core katas before drills. "
+        "--track chooses a track, and later `kata next`, `status` and `report` follow it. Exit code 0: found, 1: no "
+        "such kata, 2: the command is at fault.",
         epilog=examples("kata next", "kata next --track interview", "kata next softmax", "kata next easy --json"),
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=NAMES)
@@ -235,12 +235,14 @@ def _print_next(state: State, *, blank: bool = False) -> None:
     print(f"  kata    {kata.name} ({kata.level}, {kata.role})")
     print(f"  state   {state.text}")
     print(f"  lesson  {display_path(kata.lesson_path)}")
-    print(f"  file    {display_path(kata.own_path)}")
-    if blank:
+    started = kata.own_path == kata.work_path
+    if started or state.word not in (NOT_STARTED, PASSED):
+        print(f"  file    {display_path(kata.own_path)}")
+    if blank and not (started and state.start == BLANK):
         again = " --again" if state.word != NOT_STARTED else ""
         print(f"  start   kata start {kata.name} --blank{again}    a milestone: write the whole kernel")
-    elif kata.own_path != kata.work_path:
-        print(f"  start   kata start {kata.name}    also --sketch, --blank")
+    elif not started:
+        print(f"  start   kata start {kata.name}    writes {display_path(kata.work_path)}; also --sketch, --blank")
     print(f"  grade   kata grade {kata.name}")
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
 from grader.commands import lookups
 from grader.content import start
 from grader.content.carried import work_in
-from grader.content.catalog import WORK, Catalog, find_root, load_catalog
-from grader.content.start import BLANK, SKELETON, SKETCH
+from grader.content.catalog import WORK, Catalog, Kata, find_root, load_catalog
+from grader.content.start import BLANK, SKELETON, SKETCH, Taken
 from grader.learner import progress
 from grader.output.console import Commands, examples, one_kata, say_json, warn
 from grader.output.verdict_text import display_path
@@ -69,7 +68,8 @@ def _start(options: argparse.Namespace) -> int:
         print(refusal, file=sys.stderr)
         return 1
     if (carried := start.carry(kata)) is not None:
-        warn(f"the file that you edited in exercises/ is now {display_path(carried)}")
+        warn(f"the file that you edited in exercises/ is now {display_path(carried.path)}")
+        _keep_carried(kata, carried)
     if not options.again and start.is_begun(kata, kata.work_path):
         place = display_path(kata.work_path)
         print(f"{place} is begun. `kata start {kata.name} --again` keeps it as a .bak file.", file=sys.stderr)
@@ -90,25 +90,32 @@ def _start(options: argparse.Namespace) -> int:
 
 def _update(options: argparse.Namespace) -> int:
     catalog = load_catalog(find_root(), missing_skeletons=True)
-    moved = {}
-    if options.commit is not None:
-        moved = _taken(catalog, options.commit)
+    moved = _taken(catalog, options.commit) if options.commit is not None else {}
     for kata in catalog.katas.values():
-        if (place := start.carry(kata)) is not None:
-            moved[kata.name] = place
+        if (carried := start.carry(kata)) is not None:
+            moved[kata.name] = carried
+    for name, taken in moved.items():
+        _keep_carried(catalog.katas[name], taken)
     if options.json:
-        say_json({name: str(place) for name, place in moved.items()})
+        say_json({name: str(taken.path) for name, taken in moved.items()})
         return 0
-    for name, place in moved.items():
-        print(f"{name}: {display_path(place)}")
+    for name, taken in moved.items():
+        print(f"{name}: {display_path(taken.path)}{'' if taken.is_new else ', as before'}")
     if not moved:
         print("No file to move: exercises/ has no edits.")
     else:
-        print(f"{len(moved)} file{'' if len(moved) == 1 else 's'} moved. `git pull` will not touch {WORK}/.")
+        new = sum(taken.is_new for taken in moved.values())
+        print(f"{new} file{'' if new == 1 else 's'} moved. `git pull` will not touch {WORK}/.")
     return 0
 
 
-def _taken(catalog: Catalog, commit: str) -> dict[str, Path]:
+def _keep_carried(kata: Kata, taken: Taken) -> None:
+    """A file that was edited in exercises/ began as a skeleton, also where an earlier file of the kata did not."""
+    if taken.is_new and taken.path == kata.work_path:
+        warn(progress.keep_start(kata, SKELETON))
+
+
+def _taken(catalog: Catalog, commit: str) -> dict[str, Taken]:
     """Write the learner's files of a commit into the folder of their work."""
     found = work_in(catalog.root, commit)
     for name in found.keys() - catalog.katas.keys():

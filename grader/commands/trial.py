@@ -36,11 +36,11 @@ class Tried:
 def add(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "try",
-        help="check one TODO of a hard kata by itself, and show a picture of what it does",
+        help="check one TODO of a kata by itself, and show a picture of what it does",
         description="Check what one TODO does without the rest of the kata: a swizzle, the elements of a fragment, an "
-        "online softmax, a mask. It calls the function that the TODO is in, on the simulator, and draws what it found. "
-        "The other TODOs may be empty. Exit code 0: right, 1: wrong, or the kata has no such trial, 2: the command or "
-        "the machine is at fault.",
+        "online softmax, a mask, the lanes of a shuffle. It calls the function that the TODO is in, on the simulator, "
+        "and draws what it found. The other TODOs may be empty. Exit code 0: right, 1: wrong, or the kata has no such "
+        "trial, 2: the command or the machine is at fault.",
         epilog=examples(
             "kata try hgemm_mma_m16n8k16_naive",
             "kata try hgemm_mma_m16n8k16_naive 3",
@@ -83,18 +83,23 @@ def _none(kata: Kata, trials: tuple[Trial, ...]) -> str:
     return f"{kata.name} has trials of these TODOs: {known}."
 
 
+def joined(trial: Trial, source: Source) -> Source:
+    """The learner's file with the trial's code below it."""
+    return Source(source.path, source.data.rstrip(b"\n") + b"\n" + trial.code.encode())
+
+
 def tried(trial: Trial, kata: Kata, source: Source, options: Options) -> Tried:
     """Call the trial's launcher once, below the learner's file, and judge what it stored. Raises a Fault."""
-    joined = Source(source.path, source.data.rstrip(b"\n") + b"\n" + trial.code.encode())
-    found = called_once(trial.kata(kata), trial.spec, joined, options, tell)
+    found = called_once(trial.kata(kata), trial.spec, joined(trial, source), options, tell)
     if isinstance(found, Verdict):
         return Tried(trial, verdict=found)
     return Tried(trial, trial.judge(found), picture=tuple(trial.picture(found)))
 
 
 def _title(trial: Trial) -> str:
-    numbers = " and ".join(map(str, trial.todos))
-    return f"TODO {numbers}: {trial.about}"
+    *first, last = map(str, trial.todos)
+    numbers = f"TODOs {', '.join(first)} and {last}" if first else f"TODO {last}"
+    return f"{numbers}: {trial.about}"
 
 
 def _show(done: Tried, kata: Kata, source: Source, *, first: bool) -> None:
@@ -110,7 +115,7 @@ def _show(done: Tried, kata: Kata, source: Source, *, first: bool) -> None:
         if done.verdict.kind is Kind.DOES_NOT_COMPILE:
             print("  A trial calls the functions of the skeleton by their names and parameters.")
     for line in done.picture:
-        print(f"  {line}")
+        print(f"  {line}".rstrip())
 
 
 def _record(done: Tried, kata: Kata, source: Source) -> dict[str, Any]:

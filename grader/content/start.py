@@ -8,13 +8,15 @@ verdict asks. All three follow from the solution, the spec and difficulty.yaml. 
 from __future__ import annotations
 
 import ast
+import glob
 import os
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
-from itertools import count, product
+from itertools import count
 from math import prod
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from grader.content import skeleton
 from grader.content.catalog import ARCHITECTURES, Catalog, Kata
@@ -24,10 +26,13 @@ from grader.content.source_file import read_source
 from grader.content.spec import Accumulated, InputKind, Rng, Sizes, Spec, load_spec
 from grader.storage.whole_file import write_whole
 
+if TYPE_CHECKING:
+    from numpy import ndarray
+
 SKELETON, SKETCH, BLANK = STARTS = ("skeleton", "sketch", "blank")  # from the least to the most work
 WIDTH = 120  # characters of a line
-MOST_DRAWN = 20_000  # elements of the inputs that show which numbers a kind of values has
-SEEDS = 6  # of such draws
+MOST_DRAWN = 4_000  # elements of the inputs that show which numbers a kind of values has
+SEEDS, MORE_SEEDS = 6, 60  # of such draws; more where one of the first has a special number
 
 _TODO = re.compile(r"^\s*// TODO\((\d+)\): (.*)$")
 _SIZE = re.compile(r"\s*\(~\d+ lines?(?: each)?\)\.?$")
@@ -80,7 +85,14 @@ def write(kata: Kata, start: str) -> Path | None:
     return kept
 
 
-def carry(kata: Kata) -> Path | None:
+class Taken(NamedTuple):
+    """Where a learner's file is now, and whether it was not there before."""
+
+    path: Path
+    is_new: bool
+
+
+def carry(kata: Kata) -> Taken | None:
     """Move a begun file out of exercises/ into the folder of the learner's work, and write the skeleton again.
 
     Returns where the work is now; None where there is nothing to move. The work there, if any, is kept beside it.
@@ -96,20 +108,23 @@ def carry(kata: Kata) -> Path | None:
     return kept
 
 
-def take(kata: Kata, content: bytes) -> Path:
-    """Put a learner's file into the folder of their work, and return its path. Raises SkeletonError.
+def take(kata: Kata, content: bytes) -> Taken:
+    """Put a learner's file into the folder of their work, unless it is there already. Raises SkeletonError.
 
     If another begun file of the kata is there, it stays, and this one is kept beside it as a .bak file.
     """
     place = kata.work_path
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        if is_begun(kata, place) and place.read_bytes() != content:
+        for there in (place, *_kept(place)):
+            if there.is_file() and there.read_bytes() == content:
+                return Taken(there, is_new=False)
+        if is_begun(kata, place):
             place = _free(place)
         place.write_bytes(content)
     except OSError as error:
         raise SkeletonError(f"{place}: cannot be written ({error.strerror}). Make the folder writable.") from None
-    return place
+    return Taken(place, is_new=True)
 
 
 def is_begun(kata: Kata, path: Path) -> bool:
@@ -148,6 +163,11 @@ def _changed(path: Path) -> float:
 def set_aside(path: Path) -> Path:
     """Rename a file to the first free .bak name, and return that. Raises OSError."""
     return path.rename(_free(path))
+
+
+def _kept(path: Path) -> list[Path]:
+    """The .bak files of a file."""
+    return sorted(path.parent.glob(f"{glob.escape(path.name)}.*.bak"))
 
 
 def _free(path: Path) -> Path:
@@ -312,11 +332,12 @@ def _asked(kata: Kata, spec: Spec) -> Iterator[tuple[str, str]]:
     yield "Rounding", _rounding(kata, spec)
     yield "Values", "; ".join(_values(spec))
     yield "Repeats", _repeats(spec)
+    yield "Arrays", "none overlap; inputs keep what they hold; every element of an output is written in each call"
+    yield "Launcher", "works on the given stream; the host does not compute (README.md, What a launcher may do)"
+    yield "Libraries", ", ".join(("the C++ standard library", "the CUDA runtime", *kata.libraries))
     if kata.speed is not None and kata.level != "easy":
         asked = ", ".join(f"{each.percent:g} % on {arch}" for arch, each in kata.speed.percent.items())
         yield "Speed", f"of {kata.speed.baseline}: {asked}" if asked else f"shown against {kata.speed.baseline}"
-    if kata.libraries:
-        yield "Libraries", f"{', '.join(kata.libraries)} may be used"
     if kata.compute != ARCHITECTURES[0]:
         yield "Card", f"{kata.compute} or newer"
 
@@ -360,20 +381,32 @@ def _values(spec: Spec) -> Iterator[str]:
 
 
 def _special_numbers(kind: InputKind, spec: Spec) -> list[str]:
-    """Which of nan, inf and -0 are among the inputs, found by drawing some."""
-    import numpy
-
+    """Which of nan, inf (or only -inf) and -0 are among the inputs, found by drawing some."""
     few = [sizes for sizes in spec.named_sizes if _elements(spec, sizes) <= MOST_DRAWN]
     sizes = max(few or spec.named_sizes[:1], key=lambda each: _elements(spec, each))
-    seeds_and_inputs = product(range(SEEDS), spec.inputs)
-    drawn = [kind.for_input(each.name)(Rng(seed), each.extent(sizes), sizes) for seed, each in seeds_and_inputs]
-    floats = [array for array in drawn if array.dtype.kind == "f"]
+    found: set[str] = set()
+    for seed in range(MORE_SEEDS):
+        if seed == SEEDS and not found:
+            break
+        for each in spec.inputs:
+            found |= _special_in(kind.for_input(each.name)(Rng(seed), each.extent(sizes), sizes))
+    if "inf" in found:
+        found.discard("-inf")
+    return [name for name in ("nan", "inf", "-inf", "-0") if name in found]
+
+
+def _special_in(array: ndarray) -> set[str]:
+    import numpy
+
+    if array.dtype.kind != "f":
+        return set()
     found = {
-        "nan": any(numpy.isnan(array).any() for array in floats),
-        "inf": any(numpy.isinf(array).any() for array in floats),
-        "-0": any((numpy.signbit(array) & (array == 0)).any() for array in floats),
+        "nan": numpy.isnan(array),
+        "inf": numpy.isposinf(array),
+        "-inf": numpy.isneginf(array),
+        "-0": numpy.signbit(array) & (array == 0),
     }
-    return [name for name, is_there in found.items() if is_there]
+    return {name for name, where in found.items() if where.any()}
 
 
 def _elements(spec: Spec, sizes: Sizes) -> int:

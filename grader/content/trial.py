@@ -71,6 +71,14 @@ def _unused(**_: object) -> ndarray:
     raise AssertionError("a trial is judged by its own function")
 
 
+def cells(matrix: ndarray, rows: str) -> list[str]:
+    """A matrix of counts as a picture: `.` for 0, `#` for 1, another digit as it is, `?` for all else. ``rows`` names
+    a row."""
+    signs = {0.0: ".", 1.0: "#", **{float(digit): str(digit) for digit in range(2, 10)}}
+    lines = ("".join(signs.get(float(value), "?") for value in row) for row in matrix)
+    return [f"{rows} {number:>2}  {line}" for number, line in enumerate(lines)]
+
+
 def load_trials(kata: Kata) -> tuple[Trial, ...]:
     """The trials of a kata, by their first TODO; none if its family has no file of them. Raises SpecError."""
     path = kata.spec_path.with_name(FILE)

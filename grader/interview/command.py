@@ -6,9 +6,11 @@ import argparse
 import contextlib
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from grader.content.catalog import LEVELS, Catalog, find_root
+from grader.content.start import SKELETON, SKETCH
 from grader.interview import clock, session
 from grader.interview.plan import MINUTES, MOST_MINUTES, InterviewError, PartRequest, load_plans
 from grader.interview.session import Session
@@ -24,16 +26,16 @@ def add(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "interview",
         help="practise for an interview: a kata against the clock, hidden shapes, no hints, a page at the end",
-        description="Start an interview. It draws a kata, puts its file into a folder of interviews/, and starts the "
-        "clock. Your files in work/ and exercises/ do not change. On a terminal the clock stays on screen, with keys: "
-        "g grades, f finishes, q leaves. The clock does not stop: resume after a crash or a break. At the end you get "
-        "one page, "
-        "interview.html, and the same as JSON: attempts, verdicts, speed, counters, the diff, and questions to ask "
-        "with a rubric. Exit code 0: started, or as the task says, 2: the command or the machine is at fault.",
+        description="Start an interview. It draws a kata, puts a blank file into a folder of interviews/, and starts "
+        "the clock. The blank has the task, what a verdict asks and the launcher's signature. Your files in work/ and "
+        "exercises/ do not change. On a terminal the clock stays on screen, with keys: g grades, f finishes, q leaves. "
+        "The clock does not stop: resume after a crash or a break. At the end you get one page, interview.html, and "
+        "the same as JSON: attempts, verdicts, speed, counters, the diff, and questions to ask with a rubric. Exit "
+        "code 0: started, or as the task says, 2: the command or the machine is at fault.",
         epilog=examples(
             "kata interview --minutes 45 --level hard",
             "kata interview --plan screen",
-            "kata interview --kata relu_f32 --minutes 10",
+            "kata interview --kata relu_f32 --minutes 10 --sketch",
             "kata interview grade",
             "kata interview finish",
         ),
@@ -44,6 +46,9 @@ def add(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument("--kata", metavar="KATA", help="this kata, even if you know it")
     parser.add_argument("--plan", metavar="NAME", help="several katas in a row: screen, onsite, sprint")
     parser.add_argument("--seed", type=int, help="draw the same kata and the same shapes again")
+    ways = parser.add_mutually_exclusive_group()
+    ways.add_argument("--sketch", dest="start", action="store_const", const=SKETCH, help="with kernels' signatures")
+    ways.add_argument("--skeleton", dest="start", action="store_const", const=SKELETON, help="with all but the answers")
     parser.add_argument("--device", choices=("auto", "gpu", "sim"), default="auto", help="grade on it (default: auto)")
     parser.add_argument("--no-clock", action="store_true", help="start without the clock on screen")
     parser.set_defaults(command=_begin)
@@ -80,6 +85,8 @@ def _begin(options: argparse.Namespace) -> int:
 
     catalog = open_catalog()
     plan, requests = _requests(options)
+    if options.start is not None:
+        requests = tuple(replace(request, start=options.start) for request in requests)
     find_toolchain()  # a machine that cannot grade says so before the clock runs
     targets(Options(options.device), find_gpu())
     on = run.begin(catalog, open_progress(catalog), requests, plan=plan, seed=options.seed, device=options.device)
@@ -124,6 +131,7 @@ def _go_on(on: Session, catalog: Catalog, *, show_clock: bool) -> int:
 
 def _show_task(on: Session, catalog: Catalog) -> None:
     from grader.content import rung
+    from grader.interview import handout
 
     asked = on.parts[on.part]
     kata = catalog.katas[asked.kata]
@@ -132,7 +140,7 @@ def _show_task(on: Session, catalog: Catalog) -> None:
     print(
         f"  time    {several}{kata.level}, {asked.minutes:g} minutes, {clock.format_duration(on.left_s(on.part))} left"
     )
-    print(f"  file    {display_path(on.handout(on.part))}", flush=True)
+    print(f"  file    {display_path(on.handout(on.part))}, {handout.WORDS[asked.start]}", flush=True)
 
 
 def _now_on(catalog: Catalog) -> Session:

@@ -1,7 +1,7 @@
-"""Kata -> the file that a candidate is handed: its skeleton, without the words that give the answer away.
+"""Kata -> the file that a candidate is handed: a blank, or a sketch or skeleton without what gives the answer away.
 
-What is left out: how the kata is done and what bounds it (the header's Technique, New and Bound), and of each TODO
-all that follows its first clause, which is about what must hold. The code is the skeleton's, line for line.
+What is left out of these two: how the kata is done and what bounds it (the header's Technique, New and Bound), and of
+each TODO all that follows its first clause, which is about what must hold. The code stays, line for line.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from collections.abc import Iterator
 
 from grader.content import skeleton
 from grader.content.catalog import Kata
+from grader.content.start import BLANK, SKELETON, SKETCH, is_untouched, text_of
 
 WIDTH = 120  # characters of a line
 TOLD = ("Technique", "New", "Bound")  # rows of the header that tell how
+WORDS = {SKELETON: "a skeleton", SKETCH: "a sketch", BLANK: "a blank file"}  # what was handed out
 
 _ROW = re.compile(r"^// (\w+) {2,}\S")
 _MORE = re.compile(r"^// {3,}\S")
@@ -24,13 +26,19 @@ _TIED = "\N{NO-BREAK SPACE}"  # keeps a size on one line
 _SIZE = re.compile(r"\(~\d+ lines?(?: each)?\)")
 
 
-def handout_of(kata: Kata) -> str:
-    """The text of the file to hand out. Raises SkeletonError where the solution's markers are malformed."""
-    return strip(skeleton.skeleton_of(kata))
+def handout_of(kata: Kata, start: str) -> str:
+    """The text of the file to hand out; ``start`` is one of STARTS. Raises SkeletonError, as text_of does."""
+    text = text_of(kata, start)
+    return text if start == BLANK else strip(text)
+
+
+def is_unchanged(kata: Kata, start: str, text: str) -> bool:
+    """Whether the candidate has written nothing yet."""
+    return skeleton.is_pristine(text, handout_of(kata, start)) or is_untouched(kata, text)
 
 
 def strip(text: str) -> str:
-    """A skeleton without the words that tell how it is done."""
+    """A skeleton or a sketch without the words that tell how it is done."""
     return "\n".join(_short_todos(_short_header(text.split("\n"))))
 
 
@@ -47,14 +55,14 @@ def _short_header(lines: list[str]) -> Iterator[str]:
 
 
 def _short_todos(lines: Iterator[str]) -> Iterator[str]:
-    """A TODO's text goes from its mark to its size, over up to three lines: one is made of it."""
+    """A TODO's text goes from its mark to its size, over several lines: one is made of it."""
     for line in lines:
         mark = _TODO.match(line)
         if mark is None:
             yield line
             continue
         words = [mark[2]]
-        while not _SIZE.search(words[-1]) and len(words) < skeleton.MAX_TEXT_LINES:
+        while not _SIZE.search(" ".join(words)):
             words.append(next(lines).strip().removeprefix("//").strip())
         indent = " " * (len(line) - len(line.lstrip()))
         short = _first_clause(" ".join(words))

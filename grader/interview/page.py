@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from grader.interview import handout
 from grader.interview.clock import format_duration
 from grader.interview.report_data import FIGURES
 from grader.interview.run import is_right
@@ -59,7 +60,8 @@ def _card(part: Record) -> Markup:
     """One part in the summary."""
     good, words = _outcome(part)
     name = tag("a", tag("b", part["kata"]), href=f"#part-{part['number']}")
-    asked = tag("span", f"{part['level']}, {part['minutes']:g} minutes", class_="quiet")
+    start = handout.WORDS.get(part["start"], part["start"])
+    asked = tag("span", f"{part['level']}, {part['minutes']:g} minutes, from {start}", class_="quiet")
     return tag("li", name, asked, tag("span", words, class_="verdict"), class_=f"card {good}")
 
 

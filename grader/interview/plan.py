@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 
 from grader.content.catalog import LEVELS, Catalog, Kata
+from grader.content.start import BLANK, SKELETON, STARTS
 from grader.content.yaml_fields import MANY, Field, number, one_of, record, root_value, several, words
 from grader.fault import Fault
 from grader.learner.progress import History
@@ -26,12 +27,14 @@ class InterviewError(Fault):
 
 @dataclass(frozen=True)
 class PartRequest:
-    """One part as it was asked for. What is None is left to the seed; ``kata`` leaves nothing to it."""
+    """One part as it was asked for. What is None is left to the seed; ``kata`` leaves nothing to it. ``start``, one of
+    STARTS, is the file to hand out."""
 
     minutes: float
     level: str | None = None
     family: str | None = None
     kata: str | None = None
+    start: str = BLANK
 
 
 @dataclass(frozen=True)
@@ -45,11 +48,13 @@ class Plan:
 
 @dataclass(frozen=True)
 class Part:
-    """One part of an interview: a kata and its minutes. ``known``: what the learner had of it before, in words."""
+    """One part of an interview: a kata and its minutes. ``known``: what the learner had of it before, in words.
+    ``start``: the file that is handed out; a log that does not say it is from when that was always the skeleton."""
 
     kata: str
     minutes: float
     known: str = ""
+    start: str = SKELETON
 
 
 _PART = {
@@ -57,6 +62,7 @@ _PART = {
     "level": Field(one_of(LEVELS)),
     "family": Field(words),
     "kata": Field(words),
+    "start": Field(one_of(STARTS), BLANK),
 }
 _PLAN = {
     "about": Field(words, required=True),
@@ -81,7 +87,7 @@ def draw(
     parts: list[Part] = []
     for request in requests:
         kata = _drawn(request, catalog, progress, random, runs, {part.kata for part in parts})
-        parts.append(Part(kata.name, request.minutes, known(kata, progress)))
+        parts.append(Part(kata.name, request.minutes, known(kata, progress), request.start))
     return tuple(parts)
 
 

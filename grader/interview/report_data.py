@@ -83,6 +83,7 @@ def _part(on: Session, catalog: Catalog, part: int) -> dict[str, Any]:
         "level": kata.level,
         "task": rung.header(kata).partition("\n")[0],
         "minutes": asked.minutes,
+        "start": asked.start,
         "known_before": asked.known,
         "begun": begun and begun.time,
         "begun_s": on.at_s(vars(begun)) if begun else None,
@@ -123,7 +124,8 @@ def _texts(on: Session, part: int, kata: Kata) -> dict[str, Any]:
     """The file that was handed out, the one handed in, the solution, and what was changed."""
     copy = on.copy_of(part, on.handed_in(part))
     handed_in = skeleton.read(copy) if copy.is_file() else ""
-    handed_out, solution = handout.handout_of(kata), kata.solution_path.read_text()
+    handed_out = handout.handout_of(kata, on.parts[part].start)
+    solution = kata.solution_path.read_text()
     names = ("handed out", "handed in")
     changes = difflib.unified_diff(handed_out.splitlines(), handed_in.splitlines(), *names, lineterm="", n=2)
     return {"handed_out": handed_out, "handed_in": handed_in, "solution": solution, "diff": list(changes)}

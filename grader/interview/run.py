@@ -73,7 +73,7 @@ def _write_folder(catalog: Catalog, place: Path, parts: Sequence[Part], facts: d
     try:
         staged.mkdir()
         kata = catalog.katas[parts[0].kata]
-        session.save(staged / f"{kata.name}.cu", handout.handout_of(kata))
+        session.save(staged / f"{kata.name}.cu", handout.handout_of(kata, parts[0].start))
         moment = vars(clock.now())
         events = [
             {"what": session.BEGIN, **moment, **facts, "parts": [asdict(part) for part in parts]},
@@ -140,7 +140,7 @@ def _graded(
     on = session.append(on, session.ASK, id=number, part=part, digest=digest, final=final)
     options = Options(on.begin["device"], seed=on.begin["seed"], shuffled=True, last_failure=False, counters=final)
     source = source_of(copy)
-    if skeleton.is_pristine(source.text, handout.handout_of(kata)):
+    if handout.is_unchanged(kata, on.parts[part].start, source.text):
         todos = len(skeleton.todos(source.text))
         empty = Verdict(Kind.NOT_STARTED, f"{todos} TODO{'s' if todos > 1 else ''}")
         graded = Grade(kata, source, (empty,))
@@ -189,7 +189,8 @@ def end_part(on: Session, catalog: Catalog) -> Session:
 
 
 def _hand_out(on: Session, catalog: Catalog, part: int) -> None:
-    session.save(on.handout(part), handout.handout_of(catalog.katas[on.parts[part].kata]))
+    asked = on.parts[part]
+    session.save(on.handout(part), handout.handout_of(catalog.katas[asked.kata], asked.start))
 
 
 def recover(on: Session, catalog: Catalog) -> Session:
@@ -227,6 +228,7 @@ def status(on: Session) -> dict[str, Any]:
         "parts": len(on.parts),
         "kata": on.parts[part].kata,
         "minutes": on.parts[part].minutes,
+        "start": on.parts[part].start,
         "spent_s": round(on.spent_s(part, moment), 1),
         "left_s": round(on.left_s(part, moment), 1),
         "file": str(on.handout(part)),

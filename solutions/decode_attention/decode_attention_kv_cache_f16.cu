@@ -1,7 +1,7 @@
 // decode_attention_kv_cache_f16: one query per head against a KV cache, O = softmax(K q / sqrt(D)) V
 //
 // Shapes     q, O: [B, H, D] f16, K, V: [B, H, N, D] f16, lengths: [B] i32, contiguous, 16-byte aligned bases, D one of
-//            64, 128, any B, H >= 0, N >= 1. Sequence b has lengths[b] keys, 0 to N; the cache may hold anything past
+//            64, 128, any B >= 0, H, N >= 1. Sequence b has lengths[b] keys, 0 to N; the cache may hold anything past
 //            them. Without keys O is 0
 // Technique  each block processes one chunk of a head's keys by online softmax on CUDA cores; a second kernel merges
 //            the chunks

@@ -7,7 +7,14 @@ namespace sim {
 
 namespace {
 constexpr u64 ALIGNMENT = 256;
+
+Zeroed zeroed(u64 bytes) {
+    Zeroed made(static_cast<u8*>(std::calloc(bytes, 1)));
+    if (!made) throw std::bad_alloc();
+    return made;
 }
+
+}  // namespace
 
 Allocation& Memory::add(u64 bytes, u64 offset, AllocationKind kind, std::string name, u32 itemsize) {
     // A call's buffers lie where those of the call before did: whoever remembers addresses meets them again.
@@ -36,9 +43,9 @@ Allocation& Memory::map(
 
 Allocation& Memory::allocate(
     u64 bytes, u64 offset, AllocationKind kind, std::string name, u32 itemsize, bool initialised) {
-    auto data = std::unique_ptr<u8[]>(new u8[bytes + offset % ALIGNMENT + ALIGNMENT]());
-    std::unique_ptr<u8[]> shadow;
-    if (!initialised) shadow.reset(new u8[bytes + 1]());
+    Zeroed data = zeroed(bytes + offset % ALIGNMENT + ALIGNMENT);
+    Zeroed shadow;
+    if (!initialised) shadow = zeroed(bytes + 1);
     Allocation& allocation = add(bytes, offset, kind, std::move(name), itemsize);
     const u64 address = reinterpret_cast<u64>(data.get());
     allocation.data = data.get() + (ALIGNMENT - address % ALIGNMENT) % ALIGNMENT + offset % ALIGNMENT;

@@ -4,6 +4,7 @@
 // that no index that a learner gets wrong by accident lands in another one.
 // Device addresses are no host addresses: the host faults when it follows one.
 #pragma once
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,6 +23,13 @@ constexpr int WINDOW_SHIFT = 36;
 constexpr u64 WINDOW_MIDDLE = u64(1) << (WINDOW_SHIFT - 1);
 constexpr u32 WINDOWS = 1 << 14;
 
+struct Freed {
+    void operator()(u8* bytes) const { std::free(bytes); }
+};
+
+// Bytes that are 0. A page that is never touched costs nothing: a variable of a module may be large and unused.
+using Zeroed = std::unique_ptr<u8[], Freed>;
+
 enum class AllocationKind : u8 { input, output, cuda_malloc, variable, constant, parameter };
 
 struct Allocation {
@@ -34,7 +42,7 @@ struct Allocation {
     bool freed = false;
     std::string name;
     u32 itemsize = 1;
-    std::unique_ptr<u8[]> owned_data, owned_shadow;
+    Zeroed owned_data, owned_shadow;
 };
 
 class Memory {
