@@ -42,12 +42,16 @@ class SkeletonError(Fault):
 
 @dataclass(frozen=True)
 class Todo:
-    """One TODO of a file. ``line`` counts from 1; ``empty``: only blank lines and comments up to its END."""
+    """One TODO of a file. ``line`` counts from 1; ``empty``: only blank lines and comments up to its END.
+
+    ``end`` is the line of its END; where that is missing, of the next TODO, or the one after the file's last.
+    """
 
     number: int
     text: str
     line: int
     empty: bool
+    end: int
 
 
 @dataclass(frozen=True)
@@ -83,8 +87,14 @@ def todos(text: str) -> tuple[Todo, ...]:
         closed = following is not None and bool(following["end"]) and int(following["number"]) == int(mark["number"])
         body = "\n".join(lines[index + 1 : end])
         empty = closed and not _COMMENT.sub("", body).strip()
-        found.append(Todo(int(mark["number"]), " ".join([mark["text"].strip(), *more]).strip(), index + 1, empty))
+        words = " ".join([mark["text"].strip(), *more]).strip()
+        found.append(Todo(int(mark["number"]), words, index + 1, empty, end + 1))
     return tuple(found)
+
+
+def todo_at(text: str, line: int) -> Todo | None:
+    """The TODO of a file that a line, from 1, lies in."""
+    return next((todo for todo in todos(text) if todo.line < line < todo.end), None)
 
 
 def is_pristine(file_text: str, skeleton_text: str) -> bool:

@@ -127,6 +127,20 @@ class Writer:
 
 
 @dataclass(frozen=True)
+class Birth:
+    """An instruction that made a nan of operands that are none, or an infinity of finite ones; and the first that did.
+
+    ``form`` is the instruction as in PTX. ``result`` and ``operands`` are numbers in words: "nan", "-inf", "0.5".
+    There are no operands of a product of matrices.
+    """
+
+    form: str
+    result: str
+    operands: tuple[str, ...]
+    by: Writer
+
+
+@dataclass(frozen=True)
 class Launched:
     """What a launcher launched: a kernel by its name, with template arguments; ``times`` in a row with the same shape.
 

@@ -30,6 +30,7 @@ from grader.compile.toolchain import find_gpu
 from grader.content.catalog import Kata
 from grader.content.start import SKELETON, STARTS
 from grader.fault import Fault
+from grader.learner.pointer import point
 from grader.storage.salvage import readable_rows
 from grader.verdict import Grade, Kind, Measurement, format_sizes
 
@@ -57,6 +58,10 @@ MIGRATIONS: list[tuple[str, ...]] = [
         "ALTER TABLE event ADD COLUMN peak_flops_s REAL",
     ),
     ("ALTER TABLE event ADD COLUMN start TEXT",),
+    (
+        *("ALTER TABLE event ADD COLUMN line INTEGER", "ALTER TABLE event ADD COLUMN todo INTEGER"),
+        "ALTER TABLE event ADD COLUMN symptom TEXT",
+    ),
 ]
 
 _T = TypeVar("_T")
@@ -73,8 +78,9 @@ class Event:
     Of a grade: the verdict that was shown, the graded file's SHA-256, and of a measured speed the lowest ratio to a
     graded baseline with its 95 % interval, and of that measurement the GPU's name, the shape in words, and what a
     Measurement says of work, time and peaks. A hint has its strength, from 1. A start and a grade have what the file
-    was started from, one of STARTS; of a grade from before there were several, None: the skeleton. A track that was
-    chosen has its name in ``summary``, and no kata.
+    was started from, one of STARTS; of a grade from before there were several, None: the skeleton. A grade that is not
+    a pass has the line and the TODO that the verdict points at, and the row of the lesson that fits it, as grader.
+    learner.pointer says. A track that was chosen has its name in ``summary``, and no kata.
     """
 
     id: str
@@ -99,6 +105,9 @@ class Event:
     peak_bytes_s: float | None = None
     peak_flops_s: float | None = None
     start: str | None = None
+    line: int | None = None
+    todo: int | None = None
+    symptom: str | None = None
 
     @property
     def passed(self) -> bool:
@@ -114,6 +123,7 @@ _COLUMNS = tuple(item.name for item in fields(Event))
 _REQUIRED = ("id", "time", "kata", "what")
 _SPEED = ("baseline", "ratio", "low", "high", "time_s", "bytes_moved", "flops", "peak_bytes_s", "peak_flops_s")
 _NUMBERS = (*_SPEED[1:], "seconds")
+_COUNTS = ("strength", "line", "todo")
 
 
 @dataclass(frozen=True)
@@ -155,6 +165,14 @@ class History:
     def hints(self, kata: str) -> list[int]:
         """The strengths of the hints that were shown, each once."""
         return sorted({event.strength or 0 for event in self._by_kata.get(kata, ()) if event.what == HINT})
+
+    def next_hint(self, kata: str, most: int) -> int:
+        """The strength of the hint to show: 1, and after a grade that failed one more than was shown before that."""
+        events = self._by_kata.get(kata, ())
+        failed = [place for place, event in enumerate(events) if event.what == GRADE and not event.passed]
+        before = events[: failed[-1]] if failed else ()
+        shown = max((event.strength or 0 for event in before if event.what == HINT), default=0)
+        return min(shown + 1, most)
 
     def solution_seen(self, kata: str) -> Event | None:
         """The first look at the solution."""
@@ -200,7 +218,13 @@ def keep_grade(graded: Grade) -> str | None:
         digest=graded.source.digest or None,
         start=None if real(graded.source.path) == own[1] else SKELETON,
         **(_speed_of(measured) if measured else {}),
+        **_pointed_at(graded),
     )
+
+
+def _pointed_at(graded: Grade) -> dict[str, Any]:
+    where = point(graded)
+    return {"line": where.line, "todo": where.todo, "symptom": where.row and where.row.sees}
 
 
 def _speed_of(measured: Measurement) -> dict[str, Any]:
@@ -330,7 +354,7 @@ def _problem(found: Any) -> str | None:
     for name, value in found.items():
         if name not in _COLUMNS:
             return f"unknown field {name!r}"
-        kind = (int, float) if name in _NUMBERS else int if name == "strength" else str
+        kind = (int, float) if name in _NUMBERS else int if name in _COUNTS else str
         if not isinstance(value, kind) or isinstance(value, bool) or value in (math.inf, -math.inf) or value != value:
             return f"{name} cannot be {value!r}"
     if found["what"] not in (GRADE, HINT, SOLUTION, START, TRACK):

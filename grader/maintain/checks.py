@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from grader.content import rung, skeleton, tracks
+from grader.content import rung, skeleton, symptoms, tracks
 from grader.content.catalog import Catalog, CatalogError, Kata, load_catalog
 from grader.content.hints import load_hints
 from grader.content.questions import load_questions
@@ -20,6 +20,7 @@ from grader.content.skeleton import SkeletonError
 from grader.content.spec import Spec, SpecError, load_spec
 from grader.fault import Fault
 from grader.judge.case import allowed
+from grader.learner.pointer import KINDS
 from grader.maintain import coverage, helpers, levels, mutation, rooms, tables, voice, wrong_kernel
 from grader.maintain.changes import KATA_TESTS, Touched
 from grader.maintain.kata_builds import compile_all
@@ -51,7 +52,8 @@ def check_catalogue(root: Path) -> list[str]:
 def _missing_lessons(catalog: Catalog) -> list[str]:
     lessons = [catalog.by_family[family][0].lesson_path for family in catalog.families]
     missing = [lesson.relative_to(catalog.root) for lesson in lessons if not lesson.is_file()]
-    return [f"{lesson} is missing: every family has a lesson." for lesson in missing]
+    unfound = [words for lesson in lessons if lesson.is_file() for words in symptoms.problems(lesson, KINDS)]
+    return [*(f"{lesson} is missing: every family has a lesson." for lesson in missing), *unfound]
 
 
 def _speed_problems(kata: Kata, spec: Spec) -> Iterator[str]:

@@ -21,6 +21,7 @@ from grader.devices.sim.library import (
     find_launcher,
     load_engine,
     load_kata,
+    read_births,
     read_counters,
     read_coverage,
     read_findings,
@@ -71,6 +72,8 @@ class SimDevice:
             add_watches(engine, call, addresses)
             if call.counters:
                 engine.sim_count()
+            if call.births:
+                engine.sim_trace()
             stream = engine.sim_stream()
             launcher(*addresses, *(scalar.value for scalar in call.scalars), stream)
             broken = self._rules.broken(read_runtime_calls(engine), stream, [regions(call.buffers, addresses)])
@@ -89,6 +92,7 @@ class SimDevice:
                 asked_card=bool(engine.sim_asked_card()),
                 coverage=read_coverage(engine) if call.coverage else (),
                 launched=read_launched(engine),
+                births=read_births(engine) if call.births else (),
             )
         finally:
             engine.sim_end()

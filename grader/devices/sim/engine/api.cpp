@@ -114,6 +114,18 @@ SIM_EXPORT const char* sim_counted() {
     return text.c_str();
 }
 
+// Notes where the call's kernels first make a nan, or an infinity, of other values.
+SIM_EXPORT void sim_trace() {
+    Device::get().trace();
+}
+
+// What was noted, a JSON list in the order of time.
+SIM_EXPORT const char* sim_births() {
+    static std::string text;
+    text = Device::get().births.json();
+    return text.c_str();
+}
+
 // What threads came to in all calls until now, a JSON list of kernels: see coverage.h.
 SIM_EXPORT const char* sim_coverage() {
     static std::string text;
