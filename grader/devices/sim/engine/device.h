@@ -123,7 +123,7 @@ struct CallState {
     bool error_unchecked = false;  // the launcher has not asked for the error that the last finding is about
     bool dead = false;             // after a hard finding nothing runs any more
     bool counting = false;
-    bool tracing = false;  // Device::births
+    bool tracing = false;               // Device::births
     std::vector<bool> written;          // allocations that the last launch wrote
     const void* last_stream = nullptr;  // where it was launched
     std::vector<Counted> counted;
