@@ -19,7 +19,7 @@ from typing import Any, Literal, Protocol
 from grader.devices.counters import Birth, CallCounters, KernelCoverage, Launch, Launched, Writer
 
 SIM_ARCH = "sm_90a"
-SIM_ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_90a")  # engine/limits.cpp has a card for each
+SIM_ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a")  # engine/limits.cpp has a card for each
 SIM_ARCH_HELP = f"the simulated card's architecture: {', '.join(SIM_ARCHITECTURES)} (default: {SIM_ARCH})"
 
 Role = Literal["in", "out"]

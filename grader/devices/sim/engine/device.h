@@ -37,7 +37,8 @@ struct Card {
     int threads_per_multiprocessor;
     int blocks_per_multiprocessor;
     int clock_khz, memory_clock_khz, memory_bus_bits;
-    u64 most_resident = 0;  // blocks a multiprocessor, as of a kernel with many registers; 0: any number
+    u64 reserved_shared = 1024;  // bytes that the system takes of every block
+    u64 most_resident = 0;       // blocks a multiprocessor, as of a kernel with many registers; 0: any number
 };
 
 constexpr u64 STACK_BYTES = 1024;    // of a thread that calls itself; cudaDeviceSetLimit changes it
@@ -122,7 +123,7 @@ struct CallState {
     bool error_unchecked = false;  // the launcher has not asked for the error that the last finding is about
     bool dead = false;             // after a hard finding nothing runs any more
     bool counting = false;
-    bool tracing = false;  // Device::births
+    bool tracing = false;               // Device::births
     std::vector<bool> written;          // allocations that the last launch wrote
     const void* last_stream = nullptr;  // where it was launched
     std::vector<Counted> counted;
