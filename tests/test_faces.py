@@ -12,7 +12,6 @@ import subprocess
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -20,7 +19,7 @@ import warm
 from cost import cheapest_cpu_s
 from facts import has
 
-from grader.cli import MODULES, main
+from grader.cli import MODULES
 from grader.cli import parser as whole_parser
 from grader.compile.toolchain import find_gpu
 from grader.content import start
@@ -364,11 +363,9 @@ def test_help_teaches(clone: Path) -> None:
     assert "Exit code" in run(clone, "-m", "grader", "grade", "--help").stdout
 
 
-def test_bare_kata_names_the_next_one(clone: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
-    monkeypatch.chdir(clone)
-    monkeypatch.setenv("KATA_DATA", str(clone / "data"))
-    assert main([]) == 0
-    assert has(capsys.readouterr().out, "kata start scale_f32", "`kata grade`", "`kata help`")
+def test_bare_kata_names_the_next_one(clone: Path) -> None:
+    done = run(clone, "-m", "grader", KATA_DATA=str(clone / "data"))
+    assert done.returncode == 0 and has(done.stdout, "kata start scale_f32", "`kata grade`", "`kata help`")
 
 
 @pytest.mark.parametrize(
@@ -386,20 +383,17 @@ def test_bare_kata_names_the_next_one(clone: Path, capsys: pytest.CaptureFixture
         (["grade", "--file", "mine.cu"], ["kata grade NAME --file mine.cu"]),
     ],
 )
-def test_what_people_guess_is_answered(
-    words: list[str], facts: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: Any
-) -> None:
-    monkeypatch.chdir(ROOT)
-    assert main(words) == 2
-    said = capsys.readouterr().err
-    assert has(said, *facts) and len(said.splitlines()) == 1
+def test_what_people_guess_is_answered(words: list[str], facts: list[str]) -> None:
+    done = run(ROOT, "-m", "grader", *words)
+    assert done.returncode == 2 and has(done.stderr, *facts) and len(done.stderr.splitlines()) == 1
 
 
-def test_help_and_version_are_commands_too(capsys: pytest.CaptureFixture[str]) -> None:
-    for words, fact in ((["help"], "kata grade scale_f32"), (["help", "hint"], "STRENGTH"), (["--version"], "kata")):
-        with pytest.raises(SystemExit) as ended:
-            main(words)
-        assert ended.value.code == 0 and fact in capsys.readouterr().out
+@pytest.mark.parametrize(
+    ("words", "fact"), [(["help"], "kata grade scale_f32"), (["help", "hint"], "STRENGTH"), (["--version"], "kata")]
+)
+def test_help_and_version_are_commands_too(words: list[str], fact: str) -> None:
+    done = run(ROOT, "-m", "grader", *words)
+    assert done.returncode == 0 and fact in done.stdout
 
 
 def test_grade_without_a_name_takes_the_file_that_changed_last(clone: Path) -> None:

@@ -84,7 +84,7 @@ PLANTED: dict[str, tuple[str, list[str], int | None]] = {
     "shuffle_never": ("deadlock", ["never comes"], None),
     "named_barrier": ("deadlock", ["32 threads", "wait"], None),
     "trap": ("crash", ["trap"], None),
-    "unsupported": ("unsupported", ["vadd.s32.s32.s32"], None),
+    "unsupported": ("unsupported", ["vshl.u32.u32.u32.sat.clamp"], None),
     "moved_above_its_check": ("out of bounds", ["reads", "x[257]", "past the end of x"], 257),
     "chooses_nonsense": ("out of bounds", ["reads", "x[257]", "past the end of x"], 257),
     "moved_and_misaligned": ("misaligned", ["reads", "8 bytes", "x[1]"], 1),

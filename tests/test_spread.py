@@ -103,6 +103,8 @@ def test_a_machine_that_cannot_grade_says_so_for_each_kata(tmp_path: Path) -> No
 class Config(SimpleNamespace):
     """As much of pytest's as the plugin asks while it is configured."""
 
+    pluginmanager = SimpleNamespace(register=lambda plugin: None)
+
     def addinivalue_line(self, name: str, line: str) -> None:
         pass
 

@@ -8,7 +8,7 @@ point to.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,36 +78,36 @@ def fitting(
     """The rows on this kind of verdict that fit best its ``facts``: its sentences, names and sizes; and the ``code`` of
     the lines that it names, in which a name tells less.
 
-    Several, where nothing tells which; none, where the lesson has none of this kind. ``least``: how much must tell that
-    a row fits, for a kind of verdict that has many causes.
+    Several, where nothing tells which; none, where the lesson has none of this kind, or where most of what tells a row
+    from others is missing. ``least``: how much must tell that a row fits, for a kind of verdict that has many causes.
     """
-    same = [row for row in symptoms if kind in row.kinds(kinds)]
-    scores = [_score(row, kinds, facts, code) for row in same]
-    best = max(scores, default=0)
+    told = [(row, [*_told(row, kinds, facts, code)]) for row in symptoms if kind in row.kinds(kinds)]
+    near = [(row, sum(signs)) for row, signs in told if sum(sign > 0 for sign in signs) * 2 >= len(signs)]
+    best = max((score for _, score in near), default=0)
     if least is not None and best < least:
         return []
-    return [row for row, score in zip(same, scores, strict=True) if score == best]
+    return [row for row, score in near if score == best]
 
 
-def _score(row: Symptom, kinds: Collection[str], facts: str, code: str) -> int:
-    """How much of what tells this row from others is in the facts. A name that is missing there counts against it."""
+def _told(row: Symptom, kinds: Collection[str], facts: str, code: str) -> Iterator[int]:
+    """How much each name, size and word that tells this row from others says for it; a name that is missing in the
+    facts counts against it, a word that is missing says nothing."""
     rest = row.sees
     for kind in kinds:
         rest = re.sub(rf"`?\b{re.escape(kind)}\b`?", " ", rest)
-    score = 0
     for name, size in _SIZE.findall(rest):
-        score += WORD if re.search(rf"\b{name} ?= ?{size}\b", facts) else -WORD
+        yield WORD if re.search(rf"\b{name} ?= ?{size}\b", facts) else -WORD
     for verb, value in _VALUE.findall(rest):
-        score += NAME if re.search(rf"\b{verb}\w* {re.escape(value)}(?!\S)", facts) else -NAME
+        yield NAME if re.search(rf"\b{verb}\w* {re.escape(value)}(?!\S)", facts) else -NAME
     rest = _VALUE.sub(" ", _SIZE.sub(" ", rest))
     for found in _NAMES.finditer(rest):
         name = (found[1] or found[2] or found[3]).rstrip("()")
         if found[3] and len(name) > 2 and not _is_name(name, facts + code) and found[3].islower() and "_" not in name:
             continue  # "on the", "on whole numbers": a word, not a name
-        score += NAME if _is_name(name, facts) else CODE_NAME if _is_name(name, code) else -NAME
+        yield NAME if _is_name(name, facts) else CODE_NAME if _is_name(name, code) else -NAME
     words = {word.lower() for word in _WORDS.findall(_NAMES.sub(" ", rest)) if len(word) >= LEAST_WORD}
-    known = {word.lower() for word in _WORDS.findall(facts + code)}
-    return score + WORD * sum(_stem(word) in {_stem(each) for each in known} for word in words - _COMMON)
+    known = {_stem(word.lower()) for word in _WORDS.findall(facts + code)}
+    yield from (WORD * (_stem(word) in known) for word in sorted(words - _COMMON))
 
 
 def _is_name(name: str, facts: str) -> bool:

@@ -391,7 +391,7 @@ LAUNCHER(bounded, 1, 128, 0)
 
 __global__ void unsupported_kernel(const float* x, float* y, int n) {
     int r;
-    asm volatile("vadd.s32.s32.s32 %0, %1, %1;" : "=r"(r) : "r"(n));  // unsupported
+    asm volatile("vshl.u32.u32.u32.sat.clamp %0, %1, %1;" : "=r"(r) : "r"(n));  // unsupported
     y[threadIdx.x] = r;
 }
 LAUNCHER(unsupported, 1, 32, 0)
