@@ -34,7 +34,7 @@ from grader.sandbox.parent import Program, Sandbox, expect_torch, prestart_torch
 from grader.storage import cache
 from grader.storage.lock import gpu_turn
 from grader.system.stages import recorded, stage
-from grader.verdict import Grade, Kind, Verdict
+from grader.verdict import CaseCounters, Grade, Kind, Verdict
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -139,6 +139,20 @@ def called_once(
     if outcome.findings:
         return replace(from_finding(case, outcome.findings[0]), device=str(target))
     return case.tensors(outcome.outputs)
+
+
+def counted(kata: Kata, source: Source, options: Options, tell: Tell | None = None) -> Verdict | CaseCounters | None:
+    """What one call of a file costs on the simulator, on the shape that ``kata grade --counters`` counts.
+
+    A verdict if there is no build; None if nothing was launched or the call failed. Raises a Fault as grade does.
+    """
+    _need("numpy", "hypothesis")
+    target = Target("sim", options.sim_arch)
+    with Sandbox(target.device) as sandbox:
+        built = _loaded(_request(kata, source, target, options), sandbox, options, tell)
+        if isinstance(built, CompileFailure):
+            return does_not_compile(built)
+        return count(kata, load_spec(kata), sandbox, options.budget(target, after_gpu=False))
 
 
 def prepare(
