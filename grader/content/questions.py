@@ -67,7 +67,7 @@ class FollowUp:
 
 @dataclass(frozen=True)
 class Pooled:
-    """A kata of the pool. ``minutes``: an estimate, for a blank file. ``opening``: a strong answer for each of OPENING."""
+    """A kata of the pool. ``minutes``: an estimate, for a blank file. ``opening``: strong answers by OPENING's keys."""
 
     minutes: float
     opening: Mapping[str, str] = field(hash=False)

@@ -333,6 +333,7 @@ def _abandon(options: argparse.Namespace) -> int:
     on = session.current(find_root())
     if on is None:
         raise InterviewError(NONE_ON)
+    written = on.notes(on.part) if on.in_opening(on.part) else on.handout(on.part)
     on = run.abandon(on)
-    print(f"Abandoned. Your file stays: {display_path(on.handout(on.part))}")
+    print(f"Abandoned. Your file stays: {display_path(written)}")
     return 0

@@ -104,11 +104,13 @@ def _outcome(part: Record, tries: list[Record]) -> str:
 
 def _cost(against: list[Record]) -> Iterator[str]:
     """Where the kernel costs more than the solution, and where less."""
-    for words, holds in (("more", lambda ratio: ratio > NEAR), ("less", lambda ratio: ratio < 1 / NEAR)):
+    named = {"more": "handed_in", "less": "solution"}
+    other = {"handed_in": "solution", "solution": "handed_in"}
+    for words, larger in named.items():
         found = [
             f"{item['counter']} ({item['handed_in']:,} to {item['solution']:,})"
             for item in against
-            if holds(max(item["handed_in"], 0.5) / max(item["solution"], 0.5))
+            if item[larger] > NEAR * item[other[larger]]
         ]
         if found:
             yield f"Needs {words} than the solution of: {', '.join(found)}."

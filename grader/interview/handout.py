@@ -1,8 +1,9 @@
 """Part -> the file that a candidate is handed: a blank, a sketch or skeleton without what gives the answer away, a
 solution with a bug in it, or a form to write on.
 
-What is left out of sketch and skeleton: how the kata is done and what bounds it (the header's Technique, New and Bound), and of
-each TODO all that follows its first clause, which is about what must hold. The code stays, line for line.
+What is left out of sketch and skeleton: how the kata is done and what bounds it (the header's Technique, New and
+Bound), and of each TODO all that follows its first clause, which is about what must hold. The code stays, line for
+line.
 """
 
 from __future__ import annotations

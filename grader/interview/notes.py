@@ -20,8 +20,9 @@ _HEADING = re.compile(r"^## (\d+)\. ")
 def opening_form(task: str, minutes: float) -> str:
     """What to fill in before the code."""
     told = (
-        f"# {task}\n\n> {minutes:g} minutes to clarify and to estimate, before the file to write. What you would ask an "
-        "interviewer,\n> ask here, and write what you assume. The page shows it beside what a strong answer says."
+        f"# {task}\n\n> {minutes:g} minutes to clarify and to estimate. Then you get the file to write.\n"
+        "> What you would ask an interviewer, ask here, and write what you assume.\n"
+        "> The page shows it next to what a strong answer says."
     )
     return _form(told, [(OPENING[name], PROMPTS[name]) for name in OPENING])
 
@@ -35,7 +36,8 @@ def follow_ups_form(task: str, follow_ups: Sequence[FollowUp]) -> str:
 def paper_form(task: str, text: str, reading: Reading) -> str:
     """What to read, and its questions."""
     fence = "cuda" if reading.kind == KERNEL else "text"
-    told = f"# {task}\n\n> Answer under each question, in a few sentences. Nothing is compiled.\n\n```{fence}\n{text}\n```"
+    how = "> Answer under each question, in a few sentences. Nothing is compiled."
+    told = f"# {task}\n\n{how}\n\n```{fence}\n{text}\n```"
     return _form(told, [(item.question, "") for item in reading.questions])
 
 

@@ -75,7 +75,7 @@ def _conclusions(parts: Sequence[Record]) -> Markup | None:
     begun = [part for part in parts if part["begun"] is not None]
     if not begun:
         return None
-    note = "Facts from the log, for an interviewer to judge by. Waiting is the time from asking for a grade to its verdict."
+    note = "Facts from the log, for an interviewer to judge by. Waiting goes from asking for a grade to its verdict."
     return tag("section", tag("h2", "Conclusion"), *map(_conclusion, begun), _quiet(note), class_="conclusion")
 
 
@@ -181,7 +181,7 @@ def _list(items: Iterable[str]) -> Markup:
 
 
 def _part(record: Record, part: Record) -> Markup:
-    sections = [tag("h2", f"Part {part['number']}: {part['name']}")]
+    sections: list[Markup | None] = [tag("h2", f"Part {part['number']}: {part['name']}")]
     if part["begun"] is None:
         sections.append(tag("p", "Not begun."))
     elif part["on_paper"]:
@@ -202,7 +202,7 @@ def _part(record: Record, part: Record) -> Markup:
             _follow_ups(part),
             _questions(part),
         ]
-    return tag("section", join(sections, "\n"), id=f"part-{part['number']}")
+    return tag("section", join(filter(None, sections), "\n"), id=f"part-{part['number']}")
 
 
 def _opening(part: Record) -> Markup | None:
@@ -213,7 +213,7 @@ def _opening(part: Record) -> Markup | None:
         tag("div", tag("h4", item["heading"]), _said(item["written"]), tag("p", tag("b", "Strong: "), item["strong"]))
         for item in part["opening"]
     ]
-    minutes = f"{part['opening_minutes']:g} minutes to clarify and to estimate; the notes are as they were at their end."
+    minutes = f"{part['opening_minutes']:g} minutes to clarify and to estimate. The notes are from their end."
     return _under("Before the code", _quiet(minutes), tag("div", *rows, class_="spoken"))
 
 
@@ -226,7 +226,7 @@ def _follow_ups(part: Record) -> Markup | None:
     if not part["follow_ups"]:
         return None
     asked = [_follow_up(part, number, item) for number, item in enumerate(part["follow_ups"], 1)]
-    told = "Handed out after the pass." if part["follow_ups_asked"] else "Not handed out: no grade was a pass. Ask them now."
+    told = "Handed out after the pass." if part["follow_ups_asked"] else "Not handed out: no grade was a pass."
     form = tag("form", *asked, class_="marks", data_part=str(part["number"]), data_kata=part["name"])
     return _under("After a pass", tag("p", told), form)
 

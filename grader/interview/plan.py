@@ -1,14 +1,15 @@
 """What was asked for -> the parts of an interview: which kata, for how many minutes.
 
 Everything is drawn with the interview's seed: a family first, then a kata of it, so that a family of 40 katas comes no
-more often than one of two. Katas of the pool come first, and of these the ones that the learner neither passed nor saw
-the solution of.
+more often than one of two. Katas come first that the learner neither passed nor saw the solution of, and of these the
+ones of the pool.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
@@ -66,8 +67,8 @@ class Plan:
 class Part:
     """One part of an interview: a kata and its minutes. ``known``: what the learner had of it before, in words.
     ``start``: the file that is handed out; a log that does not say it is from when that was always the skeleton.
-    ``opening``: minutes for questions and estimates before that, in addition. ``item``: the bug's name, or the number of
-    the reading in its family's list."""
+    ``opening``: minutes for questions and estimates before that, in addition. ``item``: the bug's name, or the number
+    of the reading in its family's list."""
 
     kata: str
     minutes: float
@@ -154,11 +155,14 @@ def _code(request: PartRequest, drawing: _Drawing) -> Part:
 
 
 def _suited(request: PartRequest, drawing: _Drawing, pool: Mapping[str, Pooled]) -> Sequence[Kata]:
-    """Katas of the pool that fit into the minutes; failing these, of the pool; failing these, all that fit."""
+    """Katas of the pool that fit into the minutes; failing these, those without an estimate; failing these, all.
+    Those that the learner does not know come first in this order."""
     able = _able(request, drawing)
-    pooled = [kata for kata in able if kata.name in pool]
-    short = [kata for kata in pooled if request.minutes is None or pool[kata.name].minutes <= request.minutes]
-    return short or pooled or able
+    minutes = math.inf if request.minutes is None else request.minutes
+    short = [kata for kata in able if kata.name in pool and pool[kata.name].minutes <= minutes]
+    tiers = [short, [kata for kata in able if kata.name not in pool], able]
+    fresh = [[kata for kata in tier if not known(kata, drawing.progress)] for tier in tiers]
+    return next(filter(None, [*fresh, *tiers]))
 
 
 def _able(request: PartRequest, drawing: _Drawing) -> list[Kata]:
@@ -186,7 +190,8 @@ def _able(request: PartRequest, drawing: _Drawing) -> list[Kata]:
 
 def _debug(request: PartRequest, drawing: _Drawing) -> Part:
     """A solution with one bug in it, which its kata's tests have planted before."""
-    able = {kata.name for kata in _suited(request, drawing, load_pool(drawing.catalog))}
+    pool = load_pool(drawing.catalog)  # its minutes are for writing, not for a fix
+    able = {kata.name for kata in _suited(replace(request, minutes=None), drawing, pool)}
     bugs = [bug for bug in every_bug(drawing.catalog).values() if bug.kata.name in able]
     if not bugs:
         raise InterviewError("cannot draw a bug: tests/wrong_kernels has none for these katas. Restore that folder.")

@@ -25,7 +25,7 @@ from grader.interview import handout, notes, run
 from grader.interview.conclusion import TOTALS, conclude
 from grader.interview.plan import CODE
 from grader.interview.session import Attempt, Session
-from grader.verdict import CaseCounters
+from grader.verdict import CaseCounters, Kind
 
 FORMAT = 1
 FIGURES = ("registers", "smem_bytes", "stack_bytes", "spill_store_bytes", "spill_load_bytes")  # of a listing's Kernel
@@ -82,7 +82,7 @@ def _lookups(on: Session, catalog: Catalog) -> Iterator[dict[str, Any]]:
 
 def _part(on: Session, catalog: Catalog, part: int) -> dict[str, Any]:
     kata, asked = catalog.katas[on.parts[part].kata], on.parts[part]
-    begun, attempts = on.begun(part), on.attempts(part)
+    begun = on.begun(part)
     facts = {
         "number": part + 1,
         "kata": kata.name,
@@ -114,9 +114,7 @@ def _on_paper(on: Session, part: int, catalog: Catalog) -> dict[str, Any]:
     copy = on.copy_of(part, on.handed_in(part))
     handed_in = skeleton.read(copy) if copy.is_file() else ""
     answers = notes.answers(handed_in, len(reading.questions))
-    questions = [
-        {**asdict(item), "written": said} for item, said in zip(reading.questions, answers, strict=True)
-    ]
+    questions = [{**asdict(item), "written": said} for item, said in zip(reading.questions, answers, strict=True)]
     return {
         "attempts": [],
         "shown": shown(reading, catalog.katas[asked.kata]),
@@ -141,7 +139,7 @@ def _written(on: Session, part: int, catalog: Catalog) -> dict[str, Any]:
             for item in nudges
         ],
         **_spoken(on, part, kata),
-        "compiler": _compiler(on, part, kata),
+        "compiler": _compiler(on, part, kata, final),
         **_counters(final, kata, on),
         **_texts(on, part, catalog),
         "questions": [asdict(item) for item in load_questions(kata)],
@@ -170,7 +168,7 @@ def _spoken(on: Session, part: int, kata: Kata) -> dict[str, Any]:
 def _counters(final: Attempt | None, kata: Kata, on: Session) -> dict[str, Any]:
     """The simulator's counters of the file that was handed in and of the solution, on one shape."""
     verdicts = final.verdict["record"]["verdicts"] if final and final.verdict else []
-    mine = next((item["counters"] for item in verdicts if item.get("counters")), {})
+    mine: dict[str, Any] = next((item["counters"] for item in verdicts if item.get("counters")), {})
     if not mine:
         return {"counted": {}, "solution_counted": {}}
     options = Options("sim", seed=on.begin["seed"], shuffled=True)
@@ -211,10 +209,13 @@ def _texts(on: Session, part: int, catalog: Catalog) -> dict[str, Any]:
     return {"handed_out": handed_out, "handed_in": handed_in, "solution": solution, "diff": list(changes)}
 
 
-def _compiler(on: Session, part: int, kata: Kata) -> dict[str, Any]:
-    """What ptxas gives the kernels of the file that was handed in, and of the solution."""
+def _compiler(on: Session, part: int, kata: Kata, final: Attempt | None) -> dict[str, Any]:
+    """What ptxas gives the kernels of the file that was handed in, and of the solution. A file in which nothing was
+    written is not compared."""
     copy = on.copy_of(part, on.handed_in(part))
     found: dict[str, Any] = {"arch": SIM_ARCH, "handed_in": [], "solution": [], "note": ""}
+    if final and final.kind == Kind.NOT_STARTED:
+        return {**found, "note": "Nothing was written, so nothing was compiled."}
     sources = {"solution": kata.solution_path, **({"handed_in": copy} if copy.is_file() else {})}
     for name, source in sources.items():
         built = build(Request(kata, load_spec(kata), source_of(source), Target("gpu", SIM_ARCH)), find_toolchain())

@@ -20,11 +20,11 @@ from grader.compile.build import Tell
 from grader.compile.toolchain import find_gpu
 from grader.content import skeleton
 from grader.content.catalog import Catalog, Kata
+from grader.content.hints import load_hints
+from grader.content.questions import load_interview
 from grader.content.source_file import read_source, source_of
 from grader.devices import SIM_ARCH
 from grader.grade import Options, grade
-from grader.content.hints import load_hints
-from grader.content.questions import load_interview
 from grader.interview import clock, handout, notes, session
 from grader.interview.plan import CODE, InterviewError, Part, PartRequest, draw
 from grader.interview.session import Session

@@ -177,7 +177,7 @@ class Session:
     def limit_s(self, part: int) -> float:
         """Seconds that a part may take, its first minutes included, less what nudges cost."""
         asked = self.parts[part]
-        return 60 * (asked.minutes + asked.opening - sum(event["minutes"] for event in self.nudges(part)))
+        return 60 * (asked.minutes + asked.opening - sum(float(event["minutes"]) for event in self.nudges(part)))
 
     def spent_s(self, part: int, at: Moment | None = None) -> float:
         """Seconds that a part's clock has run, up to its end. They never decrease, even if a clock is set back."""
