@@ -30,6 +30,7 @@ ROOMS = (
     "pages",
     "classes",
     "maintain",
+    "practice",
     "interview",
     "commands",
     "cli",
