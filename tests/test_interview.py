@@ -1230,3 +1230,4 @@ def test_faulty_questions_are_found_with_their_fix(
 def test_help_teaches(pristine: Path) -> None:
     done = interview(pristine, "--help")
     assert done.returncode == 0 and "Exit code" in done.stdout and "kata interview finish" in done.stdout
+    assert has(done.stdout, *load_plans())

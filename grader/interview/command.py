@@ -20,6 +20,7 @@ from grader.output.terminal import is_usable
 from grader.output.verdict_text import display_path
 
 PAGE, RECORD = "interview.html", "interview.json"
+PLANS_HELP = "several parts in a row: screen, onsite, inference, training, debugging, paper, sprint"
 NONE_ON = "no interview is on. `kata interview` starts one."
 
 
@@ -49,7 +50,7 @@ def add(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument("--level", choices=LEVELS, help="draw a kata of this level (default: medium)")
     parser.add_argument("--family", metavar="FAMILY", help="draw a kata of this family")
     parser.add_argument("--kata", metavar="KATA", help="this kata, even if you know it")
-    parser.add_argument("--plan", metavar="NAME", help=f"several parts in a row: {', '.join(load_plans())}")
+    parser.add_argument("--plan", metavar="NAME", help=PLANS_HELP)
     parser.add_argument("--seed", type=int, help="draw the same kata and the same shapes again")
     parser.add_argument("--no-opening", action="store_true", help="the file at once, without the first five minutes")
     ways = parser.add_mutually_exclusive_group()
