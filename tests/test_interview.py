@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -27,15 +28,18 @@ from test_faces import ROOT, make_clone, run
 
 from grader.content import rung, skeleton, start
 from grader.content.catalog import Catalog, Kata, load_catalog
+from grader.content.hints import load_hints
+from grader.content.questions import OPENING, load_pool
 from grader.content.source_file import source_of
 from grader.content.spec import load_spec
 from grader.content.start import BLANK, SKELETON, SKETCH
 from grader.devices import Finding
 from grader.devices.counters import Launch
 from grader.grade import Options
-from grader.interview import clock, handout, live, lookups, report_data, session
+from grader.interview import clock, handout, live, lookups, notes, report_data, session
 from grader.interview import run as interview_run
 from grader.interview.clock import Moment
+from grader.interview.conclusion import conclude
 from grader.interview.page import page
 from grader.interview.plan import InterviewError, Part, PartRequest, draw, load_plans
 from grader.interview.session import Session
@@ -66,7 +70,10 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="module")
 def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_clone(tmp_path_factory.mktemp("pristine"))
+    """With the planted bugs, which a part to debug draws from."""
+    made = make_clone(tmp_path_factory.mktemp("pristine"))
+    shutil.copytree(ROOT / "tests/wrong_kernels", made / "tests/wrong_kernels")
+    return made
 
 
 @pytest.fixture
@@ -294,7 +301,7 @@ def test_what_is_handed_out_is_asked_for_and_on_the_record(lone: Catalog, given:
     assert on.handout(0).read_text() == handout.handout_of(kata_asked, given) and on.parts[0].start == given
     on, graded = interview_run.ask(on, lone)
     assert graded.verdict.kind is Kind.NOT_STARTED
-    assert report_data._texts(on, 0, kata_asked)["handed_out"] == handout.handout_of(kata_asked, given)
+    assert report_data._texts(on, 0, lone)["handed_out"] == handout.handout_of(kata_asked, given)
     assert interview_run.status(on)["start"] == given
 
 
@@ -323,7 +330,7 @@ def test_what_the_learner_knows_is_drawn_last_and_said(catalog: Catalog) -> None
     known = History(tuple(happened(kata.name, progress.SOLUTION) for kata in family[:-1]))
     for seed in range(5):
         assert draw([PartRequest(1, family="histogram")], catalog, known, seed, lambda kata: True)[0] == Part(
-            fresh, 1, start=BLANK
+            fresh, 1, start=BLANK, opening=5
         )
     passed = happened(fresh, progress.GRADE, verdict="pass")
     (part,) = draw([PartRequest(1, kata=fresh)], catalog, History((passed,)), 0, lambda kata: True)
@@ -332,9 +339,25 @@ def test_what_the_learner_knows_is_drawn_last_and_said(catalog: Catalog) -> None
 
 def test_every_plan_of_ours_can_be_drawn(catalog: Catalog) -> None:
     plans = load_plans()
-    assert [(request.level, request.minutes) for request in plans["screen"].parts] == [("easy", 10), ("medium", 25)]
+    asked = [(request.kind, request.level, request.minutes) for request in plans["screen"].parts]
+    assert asked == [("kernel", None, 10), ("code", "medium", 30)]
     for plan in plans.values():
-        assert len(draw(plan.parts, catalog, History(), 3, lambda kata: True)) == len(plan.parts)
+        parts = draw(plan.parts, catalog, History(), 3, lambda kata: True)
+        assert [part.kind for part in parts] == [request.kind for request in plan.parts]
+
+
+def test_a_family_is_drawn_first_and_its_kata_is_of_the_pool(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = load_pool(catalog)
+    monkeypatch.setattr("grader.interview.plan.load_pool", lambda catalog: pool)  # read once
+    drawn = [draw([PartRequest(None)], catalog, History(), seed, lambda kata: True)[0] for seed in range(120)]
+    families = Counter(catalog.katas[part.kata].family for part in drawn)
+    assert {part.kata for part in drawn} <= pool.keys() and len(families) >= 14
+    assert max(families.values()) < 25  # of 120 draws from 16 families
+    assert all(part.minutes == pool[part.kata].minutes and part.opening == 5 for part in drawn)
+    short = [draw([PartRequest(20)], catalog, History(), seed, lambda kata: True)[0] for seed in range(20)]
+    assert all(pool[part.kata].minutes <= 20 for part in short)
+    (unlike,) = draw([PartRequest(10, level="hard++")], catalog, History(), 0, lambda kata: True)
+    assert unlike.opening == 0 and catalog.katas[unlike.kata].level == "hard++"
 
 
 PLAN = "screen:\n  about: a screen\n  parts:\n    - {level: easy, minutes: 10}\n"
@@ -597,25 +620,25 @@ class Tags(HTMLParser):
 
 
 def test_a_plan_goes_on_with_the_next_kata(clone: Path) -> None:
-    assert interview(clone, "--plan", "screen", "--device", "sim", "--seed", "3").returncode == 0
+    assert interview(clone, "--plan", "sprint", "--no-opening", "--device", "sim", "--seed", "3").returncode == 0
     on = current(clone)
     katas = load_catalog(clone).katas
-    assert [katas[part.kata].level for part in on.parts] == ["easy", "medium"]
+    assert [katas[part.kata].level for part in on.parts] == ["easy"] * 3
     assert not on.handout(1).exists()  # the second is not told beforehand
     assert on.parts[1].kata not in interview(clone, "status").stdout
     done = interview(clone, "finish", "--json")
     state = json.loads(done.stdout)
-    assert (state["part"], state["kata"], state["minutes"]) == (2, on.parts[1].kata, 25)
+    assert (state["part"], state["kata"], state["minutes"]) == (2, on.parts[1].kata, 8)
     assert on.handout(1).read_text() == handout.handout_of(katas[on.parts[1].kata], BLANK)
-    done = interview(clone, "finish", "--json")
+    done = interview(clone, "finish", "--all", "--json")
     record = json.loads(done.stdout)
-    assert [part["final"]["verdict"] for part in record["parts"]] == ["not started"] * 2
-    assert [part["first_right_s"] for part in record["parts"]] == [None] * 2
+    assert [part["final"]["verdict"] for part in record["parts"]] == ["not started"] * 3
+    assert [part["first_right_s"] for part in record["parts"]] == [None] * 3
     assert "no right answer" in (on.folder / "interview.html").read_text()
 
 
 def test_an_interview_that_is_abandoned_leaves_the_file_and_room_for_another(clone: Path) -> None:
-    interview(clone, "--level", "easy", "--device", "sim")
+    interview(clone, "--level", "easy", "--device", "sim", "--no-opening")
     on = current(clone)
     done = interview(clone, "--level", "easy")
     assert done.returncode == 2 and has(done.stderr, "interview is on", on.name)
@@ -788,6 +811,129 @@ def wait_until(holds: Callable[[], bool]) -> None:
     wait_for(holds, "what was to come of it")
 
 
+# The first minutes, what follows a pass, hints, bugs and readings
+
+POOLED = "rms_norm_f32"
+COUNTED = {"kernels": [{"warp_instructions": 200, "sectors": 64, "wavefronts": 0, "barriers": 1, "atomics": 0}]}
+
+
+def fill(form: Path, *texts: str) -> None:
+    """Write under the first headings of a form."""
+    parts = re.split(r"(?m)(?=^## )", form.read_text())
+    form.write_text("".join([parts[0], *(part + text + "\n" for part, text in zip(parts[1:], texts, strict=False))]))
+
+
+def passed(kata: Kata, options: Options, **more: Any) -> Grade:
+    return Grade(kata, source_of(more["source"]), (Verdict(Kind.PASS, "", device="sim sm_90a"),), 1.0)
+
+
+def test_the_first_minutes_end_by_the_clock_or_on_demand(lone: Catalog, at: Time) -> None:
+    on = begin(lone, PartRequest(10, kata=POOLED))
+    assert on.in_opening(0) and not on.handout(0).exists() and on.left_s(0) == 15 * 60
+    assert len(re.findall(r"(?m)^## ", on.notes(0).read_text())) == len(OPENING)
+    with pytest.raises(InterviewError, match="interview code"):
+        interview_run.ask(on, lone)
+    at.s += 299
+    assert interview_run.catch_up(on, lone) is on
+    on.notes(0).unlink()
+    on = interview_run.recover(on, lone)
+    assert on.notes(0).exists() and on.in_opening(0)
+    fill(on.notes(0), "rows and cols from 1", "", "memory")
+    at.s += 1
+    on = interview_run.catch_up(on, lone)
+    assert on.handout(0).read_text() == handout.handout_of(lone.katas[POOLED], BLANK)
+    fill(on.notes(0), "too late")
+    assert notes.answers(on.written(0)["notes"], 5) == ["rows and cols from 1", "", "memory", "", ""]
+    with pytest.raises(InterviewError, match="handed out"):
+        interview_run.start_code(on, lone)
+
+
+def test_what_is_said_is_beside_strong_answers(lone: Catalog, at: Time, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Notes, a hint at its cost, a pass, and the questions after it."""
+    monkeypatch.setattr(interview_run, "grade", passed)
+    on = begin(lone, PartRequest(10, kata=POOLED))
+    fill(on.notes(0), "", "", "memory, of course")
+    at.s += 60
+    on = interview_run.start_code(on, lone)
+    assert interview_run.nudge_cost(on, lone) == (1, 2.0)
+    on, hint = interview_run.nudge(on, lone)
+    assert hint == load_hints(lone.katas[POOLED])[0] and on.left_s(0) == 12 * 60
+    answer(on, lone)
+    at.s += 120
+    on, _ = interview_run.ask(on, lone)
+    assert on.answered(0) and "follow-ups.md" in interview_run.words_of(on, 0)
+    fill(on.follow_ups(0), "launch latency")
+    at.s += 600 + 1
+    on, _ = interview_run.ask(on, lone)  # 13:01, and the hint made the limit 13:00
+    assert [item.in_time for item in on.attempts(0)] == [True, False]
+    record = made_record(on, lone)
+    (part,) = record["parts"]
+    assert [bool(item["written"]) for item in part["opening"]] == [False, False, True, False, False]
+    assert all(item["strong"] for item in part["opening"])
+    assert [item["written"] for item in part["follow_ups"]] == ["launch latency", ""]
+    remarks = " ".join(part["conclusion"]["remarks"])
+    assert has(remarks, "what bounds it", "1 hint", "2 minutes", "1 of 2 questions", "grade 1")
+    seen = Tags(page(record))
+    whole = " ".join(seen.words)
+    assert seen.balanced and has(whole, "memory, of course", "launch latency", part["follow_ups"][0]["strong"])
+    assert whole.index("Conclusion") < whole.index("Time and looking up")
+
+
+def test_a_conclusion_counts_lines_waiting_and_costs() -> None:
+    tries = [
+        {"at_the_finish": False, "waited_s": 30.0, "verdict": "race"},
+        {"at_the_finish": False, "waited_s": 10.0, "verdict": "pass"},
+        {"at_the_finish": True, "waited_s": 99.0, "verdict": "pass"},
+    ]
+    more = {"kernels": [{**COUNTED["kernels"][0], "sectors": 256}], "sizes": {"n": 7}}
+    part = {
+        "kind": "code",
+        "attempts": tries,
+        "spent_s": 400.0,
+        "first_right_s": 300.0,
+        "first_right_in_time": True,
+        "handed_out": "int a;\n// TODO(1): x\n// END TODO(1)\n",
+        "handed_in": "int a;\nint b;  // mine\n\nint c;\n",
+        "opening": [],
+        "nudges": [],
+        "follow_ups": [],
+        "counted": more,
+        "solution_counted": {**COUNTED, "sizes": {"n": 7}},
+    }
+    found = conclude(part)
+    assert (found["lines_added"], found["lines_removed"], found["tries"]) == (2, 0, 2)
+    assert (found["waiting_s"], found["thinking_s"]) == (40, 360)
+    against = {item["counter"]: (item["handed_in"], item["solution"]) for item in found["against_solution"]}
+    assert against == {"warp instructions": (200, 200), "sectors": (256, 64), "barriers": (1, 1)}
+    assert has(" ".join(found["remarks"]), "5:00", "grade 2", "race", "more than the solution", "256")
+    assert conclude({**part, "solution_counted": {**COUNTED, "sizes": {"n": 8}}})["against_solution"] == []
+
+
+def test_a_bug_is_handed_out_without_its_comments(lone: Catalog) -> None:
+    (part,) = draw([PartRequest(15, kind="debug")], lone, History(), 2, lambda kata: True)
+    text = handout.text_for(lone, part)
+    solution = rung.code_of(lone.katas[part.kata].solution_path.read_text())
+    assert rung.code_of(text) != solution and "BUG" not in text and "TODO" not in text
+    assert text.startswith(f"// {part.kata}: ") and part.item.startswith(f"{part.kata}/")
+    assert handout.is_unchanged(lone, part, text) and not handout.is_unchanged(lone, part, text + "int more;\n")
+
+
+def test_a_reading_hides_its_name_and_keeps_answers_beside_points(lone: Catalog, at: Time) -> None:
+    on = begin(lone, PartRequest(10, kind="kernel"))
+    part = on.parts[0]
+    form = on.handout(0).read_text()
+    assert on.handout(0).name == "reading-1.md" and part.kata not in form and "__global__" in form
+    with pytest.raises(InterviewError, match="on paper"):
+        interview_run.ask(on, lone)
+    with pytest.raises(InterviewError, match="hint"):
+        interview_run.nudge_cost(on, lone)
+    fill(on.handout(0), "a row-wise thing")
+    record = made_record(on, lone)
+    (part_record,) = record["parts"]
+    assert [item["written"] for item in part_record["questions"]][:2] == ["a row-wise thing", ""]
+    assert has(page(record), "a row-wise thing", part.kata, part_record["questions"][0]["question"])
+
+
 # The terminal
 
 pexpect = pytest.importorskip("pexpect", reason="pexpect is not installed; `pip install -e .[dev]`")
@@ -814,11 +960,13 @@ def terminal(place: Path, *arguments: str) -> Any:
 def test_the_line_of_the_clock_keeps_its_time_and_keys() -> None:
     on = SimpleNamespace(
         part=0,
-        parts=[SimpleNamespace(kata="sgemm_sliced_k_f32")] * 2,
+        parts=[SimpleNamespace(kata="sgemm_sliced_k_f32", on_paper=False)] * 2,
+        name_of=lambda part: "sgemm_sliced_k_f32",
+        in_opening=lambda part: False,
         left_s=lambda part: 754.0,
         attempts=lambda part: [SimpleNamespace(final=False, kind="wrong answer")],
     )
-    shown: Any = SimpleNamespace(on=on, asked=False, grade=None)
+    shown: Any = SimpleNamespace(on=on, asked=False, nudging=False, grade=None)
     end = "g grade, f finish, q leave"
     whole = f"12:34 left | sgemm_sliced_k_f32 | part 1 of 2 | 1 tried, last: wrong answer | {end}"
     assert live._line(shown, len(whole)) == whole
@@ -925,6 +1073,30 @@ def running_grades(place: Path) -> list[str]:
         except OSError:
             continue
     return found
+
+
+@pytest.mark.parametrize("plan", ["screen", "onsite", "inference", "training", "debugging", "paper"])
+def test_a_plan_is_driven_to_its_end(screen: None, clone: Path, plan: str) -> None:
+    """Each part is finished with its file as it was handed out."""
+    child = terminal(clone, "--plan", plan, "--device", "sim", "--seed", "5")
+    child.expect("left \\|")
+    parts = current(clone).parts
+    for place, part in enumerate(parts):
+        name = f"reading-{place + 1}" if part.on_paper else part.kata
+        if part.opening:
+            child.expect(rf"left \| {name} .*c code")
+            child.send("g")
+            child.expect("not handed out yet")
+            child.send("c")
+        child.expect(rf"left \| {name} .*{'on paper' if part.on_paper else 'g grade'}")
+        child.send("fy")
+    child.expect("interview.html")
+    child.expect(pexpect.EOF)
+    (folder,) = session.every(clone)
+    record = json.loads((folder / "interview.json").read_text())
+    assert [part["kind"] for part in record["parts"]] == [request.kind for request in load_plans()[plan].parts]
+    assert all(part["conclusion"]["remarks"] for part in record["parts"])
+    assert Tags((folder / "interview.html").read_text()).balanced
 
 
 def test_the_screen_says_when_the_time_is_up(screen: None, clone: Path) -> None:
@@ -1059,3 +1231,4 @@ def test_faulty_questions_are_found_with_their_fix(
 def test_help_teaches(pristine: Path) -> None:
     done = interview(pristine, "--help")
     assert done.returncode == 0 and "Exit code" in done.stdout and "kata interview finish" in done.stdout
+    assert has(done.stdout, *load_plans())

@@ -8,7 +8,14 @@ import pytest
 from facts import all_of, has
 
 from grader.content.catalog import CatalogError, Kata
-from grader.content.questions import Question, load_questions, questions_path
+from grader.content.questions import (
+    Question,
+    load_interview,
+    load_questions,
+    pool_problems,
+    questions_path,
+    shown,
+)
 
 KATA = "relu_f32"
 ONE = """\
@@ -35,6 +42,46 @@ def test_a_katas_own_questions_come_first(tmp_path: Path) -> None:
     assert general == [Question("What bounds it?", ("bandwidth", "latency"), "And twice?")] * 4
 
 
+POOL = f"""\
+pool:
+  {KATA}:
+    minutes: 20
+    opening: {{shapes: a, alignment: b, bound: c, bytes: d, operations: e}}
+    follow_ups:
+      - {{ask: a, weak: b, good: c, strong: d}}
+      - {{ask: a, weak: b, good: c, strong: d}}
+"""
+READING = f"""\
+readings:
+  - kind: kernel
+    kata: {KATA}
+    replace: x + 1
+    by: x
+    questions: [{{question: a, points: [b, c], follow_up: d}}]
+"""
+
+
+def test_the_pool_needs_a_kernel_of_some_length(tmp_path: Path) -> None:
+    made = kata(tmp_path, GOOD + POOL)
+    assert load_interview(made, [KATA]).pool[KATA].minutes == 20
+    made.solution_path.parent.mkdir(parents=True)
+    for lines, problems in ((20, 0), (19, 1)):
+        body = "\n".join(["    a += 1;  // one"] * (lines - 2))
+        made.solution_path.write_text(f"int host = 1;\n\n__global__ void k() {{\n{body}\n}}\n\nint more;\n")
+        assert len(pool_problems(made, [KATA])) == problems
+
+
+def test_a_bug_to_read_must_fit_its_solution(tmp_path: Path) -> None:
+    made = kata(tmp_path, GOOD + READING)
+    (reading,) = load_interview(made, [KATA]).readings
+    made.solution_path.parent.mkdir(parents=True)
+    made.solution_path.write_text(f"{KATA}_kernel: x + 1\n")
+    assert shown(reading, made) == "operation_kernel: x"
+    made.solution_path.write_text("x + 1; x + 1;\n")
+    with pytest.raises(CatalogError, match=all_of("x + 1", "2 times", "Correct `replace`")):
+        pool_problems(made, [KATA])
+
+
 FAULTS: dict[str, tuple[str, int, list[str]]] = {  # file -> the line of the error, and what it says
     "unknown key of the file": (f"{GOOD}kata: {{}}\n", 18, ["interview: kata:", "unknown field", "mean katas"]),
     "unknown key of a question": (
@@ -54,6 +101,10 @@ FAULTS: dict[str, tuple[str, int, list[str]]] = {  # file -> the line of the err
     "a field twice": (
         GOOD.replace("    follow_up", "    question: b\n    follow_up", 1), 5, ["'question'", "twice", "line 2"]
     ),
+    "one follow-up": (GOOD + POOL.rpartition("      - ")[0], 23, ["follow_ups", "has 1 follow-ups", "at least 2"]),
+    "no bound": (GOOD + POOL.replace(" bound: c,", ""), 21, ["opening: bound:", "missing"]),
+    "a kata of elsewhere": (GOOD + POOL.replace(KATA, "elu_f32"), 19, ["elu_f32:", "no kata of this family"]),
+    "a profile without a text": (GOOD + READING.replace("kernel", "profile"), 19, ["number 1", "`show`"]),
     "no YAML": ("questions: ]", 1, ["not valid YAML"]),
 }  # fmt: skip
 

@@ -47,6 +47,20 @@ def code_of(text: str) -> list[str]:
     return [line.rstrip() for line in code.splitlines() if line.strip()]
 
 
+def kernel_lines(text: str) -> int:
+    """How many lines of code a file's kernels and device functions have, their signatures included."""
+    count, depth, inside, opened = 0, 0, False, False
+    for line in code_of(text):
+        if not inside and ("__global__" in line or "__device__" in line):
+            inside, opened, depth = True, False, 0
+        if inside:
+            count += 1
+            depth += line.count("{") - line.count("}")
+            opened = opened or "{" in line
+            inside = depth > 0 if opened else not line.endswith(";")
+    return count
+
+
 def code_diff(old: str, new: str, *, old_name: str, new_name: str) -> list[str]:
     """The unified diff of two files' code."""
     return list(difflib.unified_diff(code_of(old), code_of(new), old_name, new_name, lineterm=""))

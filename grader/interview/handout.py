@@ -1,7 +1,9 @@
-"""Kata -> the file that a candidate is handed: a blank, or a sketch or skeleton without what gives the answer away.
+"""Part -> the file that a candidate is handed: a blank, a sketch or skeleton without what gives the answer away, a
+solution with a bug in it, or a form to write on.
 
-What is left out of these two: how the kata is done and what bounds it (the header's Technique, New and Bound), and of
-each TODO all that follows its first clause, which is about what must hold. The code stays, line for line.
+What is left out of sketch and skeleton: how the kata is done and what bounds it (the header's Technique, New and
+Bound), and of each TODO all that follows its first clause, which is about what must hold. The code stays, line for
+line.
 """
 
 from __future__ import annotations
@@ -11,12 +13,23 @@ import textwrap
 from collections.abc import Iterator
 
 from grader.content import skeleton
-from grader.content.catalog import Kata
+from grader.content.catalog import Catalog, Kata
+from grader.content.questions import KERNEL, Reading, load_interview, shown
+from grader.content.rung import code_of, header
 from grader.content.start import BLANK, SKELETON, SKETCH, is_untouched, text_of
+from grader.interview import notes
+from grader.interview.plan import BUG, InterviewError, Part, every_bug
+from grader.maintain import wrong_kernel
 
 WIDTH = 120  # characters of a line
 TOLD = ("Technique", "New", "Bound")  # rows of the header that tell how
-WORDS = {SKELETON: "a skeleton", SKETCH: "a sketch", BLANK: "a blank file"}  # what was handed out
+WORDS = {  # what was handed out
+    SKELETON: "a skeleton",
+    SKETCH: "a sketch",
+    BLANK: "a blank file",
+    BUG: "a file with one bug",
+    "": "a form",
+}
 
 _ROW = re.compile(r"^// (\w+) {2,}\S")
 _MORE = re.compile(r"^// {3,}\S")
@@ -26,15 +39,54 @@ _TIED = "\N{NO-BREAK SPACE}"  # keeps a size on one line
 _SIZE = re.compile(r"\(~\d+ lines?(?: each)?\)")
 
 
+def text_for(catalog: Catalog, part: Part) -> str:
+    """The text of the file to hand out for a part. Raises a Fault where what was drawn is no longer there."""
+    kata = catalog.katas[part.kata]
+    if part.on_paper:
+        reading = reading_of(catalog, part)
+        return notes.paper_form(title(catalog, part), shown(reading, kata), reading)
+    return _with_bug(catalog, part) if part.start == BUG else handout_of(kata, part.start)
+
+
+def title(catalog: Catalog, part: Part) -> str:
+    """What the candidate is told that a part is about. The name of a kernel to read would say what it computes."""
+    if part.on_paper:
+        return "Read this kernel." if part.kind == KERNEL else "Read this profile."
+    first = header(catalog.katas[part.kata]).partition("\n")[0]
+    return f"Find the bug and fix it. {first}" if part.start == BUG else first
+
+
+def reading_of(catalog: Catalog, part: Part) -> Reading:
+    """What a part on paper is about."""
+    readings = load_interview(catalog.katas[part.kata]).readings
+    if int(part.item) >= len(readings):
+        raise InterviewError(f"the reading of {part.kata} is gone from its family's interview.yaml. Abandon this one.")
+    return readings[int(part.item)]
+
+
+def _with_bug(catalog: Catalog, part: Part) -> str:
+    bug = every_bug(catalog).get(part.item)
+    if bug is None:
+        raise InterviewError(f"the bug {part.item} is gone from {wrong_kernel.FOLDER}. Abandon this interview.")
+    task = "\n".join(f"// {line}".rstrip() for line in _task_of(bug.kata))
+    return f"{task}\n\n" + "\n".join(code_of(wrong_kernel.text(bug))) + "\n"
+
+
+def _task_of(kata: Kata) -> Iterator[str]:
+    """The header's task and shapes."""
+    lines = [f"// {line}".rstrip() for line in header(kata).split("\n")]
+    yield from (line.removeprefix("//").removeprefix(" ") for line in _short_header(lines))
+
+
 def handout_of(kata: Kata, start: str) -> str:
     """The text of the file to hand out; ``start`` is one of STARTS. Raises SkeletonError, as text_of does."""
     text = text_of(kata, start)
     return text if start == BLANK else strip(text)
 
 
-def is_unchanged(kata: Kata, start: str, text: str) -> bool:
+def is_unchanged(catalog: Catalog, part: Part, text: str) -> bool:
     """Whether the candidate has written nothing yet."""
-    return skeleton.is_pristine(text, handout_of(kata, start)) or is_untouched(kata, text)
+    return skeleton.is_pristine(text, text_for(catalog, part)) or is_untouched(catalog.katas[part.kata], text)
 
 
 def strip(text: str) -> str:

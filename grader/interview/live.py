@@ -25,7 +25,7 @@ from grader.service.task import Task
 
 BEAT_S = 10.0  # how often the log hears that the clock is on screen
 TICK_S = 1.0
-KEYS = "g grade · f finish this part · t task · q leave (the time runs on) · ? keys"
+KEYS = "g grade · c end the first minutes · n hint · f finish this part · t task · q leave (the time runs on) · ? keys"
 
 
 @dataclass
@@ -39,6 +39,7 @@ class _Clock:
     service: Service
     grade: int | None = None  # the number of the grade that is under way
     asked: bool = False  # whether to finish
+    nudging: bool = False  # whether to take a hint
     left: bool = False
     beat: clock.Moment | None = None
 
@@ -77,6 +78,7 @@ def show_clock(on: Session, catalog: Catalog, show_task: Callable[[Session], Non
 def _step(shown: _Clock) -> None:
     """One tick: what the log says now, the keys since the last, what the grade says."""
     shown.on = session.load(shown.on.folder)
+    _end_first_minutes(shown)
     _keep_beat(shown)
     _say_when_up(shown)
     shown.draw()
@@ -86,6 +88,14 @@ def _step(shown: _Clock) -> None:
         _take_answers(shown)
     for key in shown.terminal.pressed() if shown.terminal in ready else ():
         _press(shown, key)
+
+
+def _end_first_minutes(shown: _Clock) -> None:
+    before = shown.on
+    shown.on = run.catch_up(before, shown.catalog)
+    if shown.on is not before:
+        shown.say("\aThe first minutes are over: here is the file.")
+        _tell_task(shown)
 
 
 def _keep_beat(shown: _Clock) -> None:
@@ -116,12 +126,19 @@ def _words(shown: _Clock) -> list[str]:
     left = on.left_s(on.part)
     time = f"{clock.format_duration(left)} left" if left >= 0 else f"{clock.format_duration(-left)} OVER TIME"
     tried = [attempt for attempt in on.attempts(on.part) if not attempt.final]
-    words = [time, on.parts[on.part].kata]
+    words = [time, on.name_of(on.part)]
     words += [f"part {on.part + 1} of {len(on.parts)}"] if len(on.parts) > 1 else []
     if shown.asked:
         return [time, "finish this part with the file as it is? y/n"]
+    if shown.nudging:
+        return [time, "take the hint at this cost? y/n"]
     if shown.grade is not None:
         return [*words, "grading ..."]
+    if on.in_opening(on.part):
+        first = clock.format_duration(max(0.0, on.opening_left_s(on.part)))
+        return [*words, f"first minutes: {first}", "c code, f finish, q leave"]
+    if on.parts[on.part].on_paper:
+        return [*words, "on paper", "f finish, q leave"]
     words += [f"{len(tried)} tried, last: {tried[-1].kind}"] if tried else []
     return [*words, "g grade, f finish, q leave"]
 
@@ -132,6 +149,12 @@ def _press(shown: _Clock, key: str) -> None:
         if key in "yY":
             _finish_part(shown)
         return
+    if shown.nudging:
+        shown.nudging = False
+        if key in "yY":
+            shown.on, hint = run.nudge(shown.on, shown.catalog)
+            shown.say(hint)
+        return
     action = _ACTIONS.get(key.lower())
     if action is not None:
         action(shown)
@@ -139,7 +162,11 @@ def _press(shown: _Clock, key: str) -> None:
 
 def _ask_for_grade(shown: _Clock) -> None:
     on = shown.on
-    if shown.grade is None:
+    if on.in_opening(on.part):
+        shown.say("The file is not handed out yet: c ends the first minutes.")
+    elif on.parts[on.part].on_paper:
+        shown.say("This part is on paper: f finishes it.")
+    elif shown.grade is None:
         kata, options = on.parts[on.part].kata, Options(on.begin["device"])
         shown.grade = shown.service.ask(Task(kata, options, on.handout(on.part), work=run.STEP, lasting=True))
 
@@ -168,6 +195,25 @@ def _ask_to_finish(shown: _Clock) -> None:
         shown.say("Wait for the verdict first.")
 
 
+def _ask_to_nudge(shown: _Clock) -> None:
+    try:
+        number, minutes = run.nudge_cost(shown.on, shown.catalog)
+    except InterviewError as error:
+        shown.say(str(error))
+        return
+    shown.say(f"Hint {number} costs {minutes:g} minutes of your time.")
+    shown.nudging = True
+
+
+def _start_code(shown: _Clock) -> None:
+    try:
+        shown.on = run.start_code(shown.on, shown.catalog)
+    except InterviewError as error:
+        shown.say(str(error))
+        return
+    _tell_task(shown)
+
+
 def _finish_part(shown: _Clock) -> None:
     shown.on = run.end_part(shown.on, shown.catalog)
     if not shown.on.over:
@@ -189,6 +235,8 @@ def _leave(shown: _Clock) -> None:
 
 _ACTIONS: dict[str, Callable[[_Clock], None]] = {
     "g": _ask_for_grade,
+    "c": _start_code,
+    "n": _ask_to_nudge,
     "f": _ask_to_finish,
     "t": _tell_task,
     "q": _leave,

@@ -26,6 +26,7 @@ def page(record: Record) -> str:
     title = f"Interview {record['name']}"
     body = [
         tag("header", tag("h1", title), _about(record), _summary(parts)),
+        _conclusions(parts),
         _honesty(record),
         *(_part(record, part) for part in parts),
         _marks_bar(parts),
@@ -59,16 +60,62 @@ def _summary(parts: Sequence[Record]) -> Markup:
 def _card(part: Record) -> Markup:
     """One part in the summary."""
     good, words = _outcome(part)
-    name = tag("a", tag("b", part["kata"]), href=f"#part-{part['number']}")
-    start = handout.WORDS.get(part["start"], part["start"])
-    asked = tag("span", f"{part['level']}, {part['minutes']:g} minutes, from {start}", class_="quiet")
+    name = tag("a", tag("b", part["name"]), href=f"#part-{part['number']}")
+    how = "on paper" if part["on_paper"] else f"from {handout.WORDS.get(part['start'], part['start'])}"
+    asked = tag("span", f"{part['level']}, {part['minutes']:g} minutes{_first(part)}, {how}", class_="quiet")
     return tag("li", name, asked, tag("span", words, class_="verdict"), class_=f"card {good}")
+
+
+def _first(part: Record) -> str:
+    return f" and {part['opening_minutes']:g} before" if part["opening_minutes"] else ""
+
+
+def _conclusions(parts: Sequence[Record]) -> Markup | None:
+    """What the page says first: the figures of each part, and what an interviewer would write down."""
+    begun = [part for part in parts if part["begun"] is not None]
+    if not begun:
+        return None
+    note = "Facts from the log, for an interviewer to judge by. Waiting goes from asking for a grade to its verdict."
+    return tag("section", tag("h2", "Conclusion"), *map(_conclusion, begun), _quiet(note), class_="conclusion")
+
+
+def _conclusion(part: Record) -> Markup:
+    found = part["conclusion"]
+    figures = [
+        ("thinking and writing", format_duration(found["thinking_s"])),
+        ("waiting for the grader", format_duration(found["waiting_s"])),
+    ]
+    if not part["on_paper"]:
+        todos = f"{found['todos'] - found['todos_empty']} of {found['todos']}" if found["todos"] else "none left"
+        figures += [
+            ("lines of code added", str(found["lines_added"])),
+            ("TODOs filled", todos),
+            ("grades asked for", str(found["tries"])),
+        ]
+    rows = [tag("div", tag("dt", words), tag("dd", value)) for words, value in figures]
+    name = tag("h3", f"Part {part['number']}: {part['name']}")
+    return join((name, tag("dl", *rows, class_="figures"), _list(found["remarks"]), _against(found)))
+
+
+def _against(found: Record) -> Markup | None:
+    """The simulator's counters beside the solution's."""
+    rows = [
+        (item["counter"], f"{item['handed_in']:,}", f"{item['solution']:,}", _ratio(item))
+        for item in found["against_solution"]
+    ]
+    return _table(("counter", "#handed in", "#solution", "#ratio"), rows) if rows else None
+
+
+def _ratio(item: Record) -> str:
+    return f"{item['handed_in'] / item['solution']:.2f}" if item["solution"] else "-"
 
 
 def _outcome(part: Record) -> tuple[str, str]:
     """(its class, the words) for how a part went."""
     if part["begun"] is None:
         return "none", "not begun"
+    if part["on_paper"]:
+        return "none", part["conclusion"]["remarks"][0]
     tried = _tries(part["attempts"])
     if part["first_right_s"] is None:
         return "bad", f"✗ no right answer, {tried}, {format_duration(part['spent_s'])} spent"
@@ -134,27 +181,74 @@ def _list(items: Iterable[str]) -> Markup:
 
 
 def _part(record: Record, part: Record) -> Markup:
-    sections = [tag("h2", f"Part {part['number']}: {part['kata']}")]
+    sections: list[Markup | None] = [tag("h2", f"Part {part['number']}: {part['name']}")]
     if part["begun"] is None:
         sections.append(tag("p", "Not begun."))
+    elif part["on_paper"]:
+        of = _quiet(f"It is about {part['kata']}. The candidate was not told.")
+        text = tag("pre", part["shown"], class_="wide")
+        sections += [tag("p", part["task"], class_="task"), _timeline(record, part), of, text, _questions(part)]
     else:
         sections += [
             tag("p", part["task"], class_="task"),
             _timeline(record, part),
+            _opening(part),
             _attempts(part),
             _speed(part),
             _counters(part),
             _compiler(part["compiler"]),
             _diff(part),
             _beside(part),
+            _follow_ups(part),
             _questions(part),
         ]
-    return tag("section", join(sections, "\n"), id=f"part-{part['number']}")
+    return tag("section", join(filter(None, sections), "\n"), id=f"part-{part['number']}")
+
+
+def _opening(part: Record) -> Markup | None:
+    """What was said before the code, beside what a strong answer says."""
+    if not part["opening"]:
+        return None
+    rows = [
+        tag("div", tag("h4", item["heading"]), _said(item["written"]), tag("p", tag("b", "Strong: "), item["strong"]))
+        for item in part["opening"]
+    ]
+    minutes = f"{part['opening_minutes']:g} minutes to clarify and to estimate. The notes are from their end."
+    return _under("Before the code", _quiet(minutes), tag("div", *rows, class_="spoken"))
+
+
+def _said(text: str) -> Markup:
+    return tag("blockquote", text) if text else _quiet("Nothing was written.")
+
+
+def _follow_ups(part: Record) -> Markup | None:
+    """What came after a pass: weak, good and strong count 0, 1 and 2."""
+    if not part["follow_ups"]:
+        return None
+    asked = [_follow_up(part, number, item) for number, item in enumerate(part["follow_ups"], 1)]
+    told = "Handed out after the pass." if part["follow_ups_asked"] else "Not handed out: no grade was a pass."
+    form = tag("form", *asked, class_="marks", data_part=str(part["number"]), data_kata=part["name"])
+    return _under("After a pass", tag("p", told), form)
+
+
+def _follow_up(part: Record, number: int, item: Record) -> Markup:
+    base = f"p{part['number']}-f{number}"
+    signals = [
+        tag("p", tag("b", f"{mark}, {words}: "), item[words]) for mark, words in enumerate(("weak", "good", "strong"))
+    ]
+    mark = _point(f"{base}-1", "Which of these is it?")
+    answer = folded("Weak, good and strong answers", *signals, mark, _note(base))
+    legend = tag("legend", f"{number}. {item['ask']}")
+    return tag("fieldset", legend, _said(item["written"]), answer, class_="question")
+
+
+def _note(base: str) -> Markup:
+    return tag("label", "Notes", tag("textarea", name=f"{base}-note", rows="2"), class_="note")
 
 
 def _timeline(record: Record, part: Record) -> Markup:
     """The part's time as a bar: attempts, gaps and looks, each at its place. The table after it says the same."""
-    limit = 60 * part["minutes"]
+    limit = part["limit_s"]
     whole = max(limit, part["spent_s"]) or 1.0
 
     def place(seconds: float) -> str:
@@ -172,12 +266,14 @@ def _timeline(record: Record, part: Record) -> Markup:
         kind, sign = ("good", "✓") if is_right(item["verdict"]) else ("bad", "✗")
         marks.append(tag("span", sign, class_=f"mark {kind}", style=f"left:{place(item['asked_s'])}"))
     looks = [item for item in record["lookups"] if item["shown"] and 0 <= since(item["at_s"]) <= part["spent_s"]]
+    for item in part.get("nudges", ()):
+        marks.append(tag("span", "h", class_="mark look", style=f"left:{place(item['at_s'])}"))
     marks += [tag("span", "?", class_="mark look", style=f"left:{place(since(item['at_s']))}") for item in looks]
     marks.append(tag("span", class_="limit", style=f"left:{place(limit)}"))
     spent = f"{format_duration(part['spent_s'])} of {format_duration(limit)} spent"
     words = f"{spent}; {_tries(part['attempts'])}, {len(looks)} looked up"
     bar = tag("div", *marks, class_="track", role="img", aria_label=words)
-    return join((bar, _quiet(f"{words}. ✓ right, ✗ not, ? looked up, hatched: no clock on screen.")))
+    return join((bar, _quiet(f"{words}. ✓ right, ✗ not, ? looked up, h hint, hatched: no clock on screen.")))
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[Part]]) -> Markup:
@@ -279,7 +375,7 @@ def _questions(part: Record) -> Markup:
         "Ask, listen, then open what a good answer has and mark each point: 0 missing or wrong, 1 half of it, "
         "2 all of it."
     )
-    form = tag("form", *asked, class_="marks", data_part=str(part["number"]), data_kata=part["kata"])
+    form = tag("form", *asked, class_="marks", data_part=str(part["number"]), data_kata=part["name"])
     return _under("Questions", tag("p", how), form)
 
 
@@ -287,9 +383,9 @@ def _question(part: Record, number: int, item: Record) -> Markup:
     base = f"p{part['number']}-q{number}"
     points = [_point(f"{base}-{place}", text) for place, text in enumerate(item["points"], 1)]
     then = tag("p", tag("b", "Then ask:"), " ", item["follow_up"])
-    note = tag("label", "Notes", tag("textarea", name=f"{base}-note", rows="2"), class_="note")
-    answer = folded("What a good answer has", *points, then, note)
-    return tag("fieldset", tag("legend", f"{number}. {item['question']}"), answer, class_="question")
+    answer = folded("What a good answer has", *points, then, _note(base))
+    said = _said(item["written"]) if "written" in item else None
+    return tag("fieldset", tag("legend", f"{number}. {item['question']}"), said, answer, class_="question")
 
 
 def _point(name: str, text: str) -> Markup:

@@ -20,11 +20,13 @@ from grader.compile.build import Tell
 from grader.compile.toolchain import find_gpu
 from grader.content import skeleton
 from grader.content.catalog import Catalog, Kata
+from grader.content.hints import load_hints
+from grader.content.questions import load_interview
 from grader.content.source_file import read_source, source_of
 from grader.devices import SIM_ARCH
 from grader.grade import Options, grade
-from grader.interview import clock, handout, session
-from grader.interview.plan import InterviewError, Part, PartRequest, draw
+from grader.interview import clock, handout, notes, session
+from grader.interview.plan import CODE, InterviewError, Part, PartRequest, draw
 from grader.interview.session import Session
 from grader.learner.progress import History
 from grader.output import verdict_text
@@ -35,6 +37,8 @@ from grader.service.work import kata_of
 from grader.verdict import Grade, Kind, Verdict
 
 SEEDS = 1 << 31
+NUDGE_MINUTES = (2.0, 3.0, 5.0)  # what the three hints cost
+LONGEST_TEXT = 100_000  # characters of a form that are kept
 STEP = "grader.interview.run:step"
 OVER = "this interview is over: `kata interview finish` writes its page."
 RIGHT = (str(Kind.PASS), str(Kind.TOO_SLOW), str(Kind.INCONCLUSIVE))  # the answer is right, at any speed
@@ -72,13 +76,12 @@ def _write_folder(catalog: Catalog, place: Path, parts: Sequence[Part], facts: d
         shutil.rmtree(left, ignore_errors=True)
     try:
         staged.mkdir()
-        kata = catalog.katas[parts[0].kata]
-        session.save(staged / f"{kata.name}.cu", handout.handout_of(kata, parts[0].start))
         moment = vars(clock.now())
         events = [
             {"what": session.BEGIN, **moment, **facts, "parts": [asdict(part) for part in parts]},
             {"what": session.PART, **moment, "part": 0},
         ]
+        _hand_out(Session(staged, tuple(events)), catalog, 0)
         session.write_events(staged, events)
         day = datetime.now().strftime("%Y-%m-%d-%H%M")
         names = (place / (day if number == 1 else f"{day}-{number}") for number in count(1))
@@ -92,13 +95,74 @@ def _write_folder(catalog: Catalog, place: Path, parts: Sequence[Part], facts: d
 
 
 def ask(on: Session, catalog: Catalog, tell: Tell | None = None) -> tuple[Session, Grade]:
-    """Grade the file as it is now, and write both down: that it was asked for, and the verdict."""
+    """Grade the file as it is now, and write both down: that it was asked for, and the verdict. After the first right
+    answer, the questions that follow are handed out. Raises InterviewError where there is nothing to grade."""
+    on = catch_up(on, catalog)
+    if on.parts[on.part].on_paper:
+        raise InterviewError(f"this part is on paper: write into {display_path(on.handout(on.part))}, then finish it.")
+    if on.in_opening(on.part):
+        raise InterviewError("the file is not handed out yet: `kata interview code` ends the first minutes.")
     try:
         digest = _keep_copy(on, on.part)
     except OSError as error:
         place, why = on.handout(on.part), error.strerror or error
         raise InterviewError(f"{place} cannot be read ({why}). `kata interview resume` writes a lost one.") from None
-    return _graded(on, catalog, on.part, digest, tell, final=False)
+    on, graded = _graded(on, catalog, on.part, digest, tell, final=False)
+    return _follow_up(on, catalog, graded), graded
+
+
+def _follow_up(on: Session, catalog: Catalog, graded: Grade) -> Session:
+    """Hand out the questions after a pass, once, where the kata has some."""
+    part, kata = on.part, graded.kata
+    pooled = load_interview(kata).pool.get(kata.name)
+    right = is_right(str(graded.verdict.kind)) and on.parts[part].kind == CODE
+    if not right or pooled is None or on.answered(part):
+        return on
+    form = notes.follow_ups_form(handout.title(catalog, on.parts[part]), pooled.follow_ups)
+    session.save(on.follow_ups(part), form)
+    return session.append(on, session.FOLLOW_UPS, part=part)
+
+
+def catch_up(on: Session, catalog: Catalog) -> Session:
+    """Hand out the file, if the first minutes are over by the clock."""
+    late = not on.over and on.in_opening(on.part) and on.opening_left_s(on.part) <= 0
+    return start_code(on, catalog) if late else on
+
+
+def start_code(on: Session, catalog: Catalog) -> Session:
+    """End the first minutes: keep the notes as they are, and hand out the file. Raises InterviewError if it is out."""
+    part = on.part
+    if on.over or not on.in_opening(part):
+        raise InterviewError(f"the file is handed out: {display_path(on.handout(part))}.")
+    if not on.handout(part).exists():  # else this step was cut off before
+        session.save(on.handout(part), handout.text_for(catalog, on.parts[part]))
+    return session.append(on, session.CODE, part=part, notes=_text_of(on.notes(part)))
+
+
+def _text_of(place: Path) -> str:
+    """What a candidate wrote into a form, up to LONGEST_TEXT characters; empty if it cannot be read."""
+    try:
+        return read_source(place).decode("utf-8", errors="replace")[:LONGEST_TEXT]
+    except OSError:
+        return ""
+
+
+def nudge_cost(on: Session, catalog: Catalog) -> tuple[int, float]:
+    """(the number of the next hint, the minutes that it costs). Raises InterviewError where there is none."""
+    part = on.part
+    if on.over or on.parts[part].kind != CODE or on.in_opening(part):
+        raise InterviewError("a hint is for a file that you write: this part has none, or not yet.")
+    number = len(on.nudges(part)) + 1
+    if number > len(load_hints(catalog.katas[on.parts[part].kata])):
+        raise InterviewError("you have had all hints of this kata.")
+    return number, NUDGE_MINUTES[number - 1]
+
+
+def nudge(on: Session, catalog: Catalog) -> tuple[Session, str]:
+    """Take the next hint, at its cost."""
+    number, minutes = nudge_cost(on, catalog)
+    hint = load_hints(catalog.katas[on.parts[on.part].kata])[number - 1]
+    return session.append(on, session.NUDGE, part=on.part, number=number, minutes=minutes), hint
 
 
 def step(task: Task, catalog: Catalog, tell: Tell) -> Answer:
@@ -124,7 +188,8 @@ def words_of(on: Session, part: int) -> str:
     late = "" if attempt.in_time else ", over time"
     first = f"{known['kata']}  {words}" if known["passed"] else words
     asked, left = (clock.format_duration(seconds) for seconds in (attempt.asked_s, on.left_s(part)))
-    return f"{first}\n  asked at {asked}{late}; {left} left"
+    more = f"\n  then    answer in {display_path(on.follow_ups(part))}" if on.answered(part) else ""
+    return f"{first}\n  asked at {asked}{late}; {left} left{more}"
 
 
 def judge_final(on: Session, catalog: Catalog, part: int, tell: Tell | None = None) -> tuple[Session, Grade]:
@@ -140,7 +205,7 @@ def _graded(
     on = session.append(on, session.ASK, id=number, part=part, digest=digest, final=final)
     options = Options(on.begin["device"], seed=on.begin["seed"], shuffled=True, last_failure=False, counters=final)
     source = source_of(copy)
-    if handout.is_unchanged(kata, on.parts[part].start, source.text):
+    if handout.is_unchanged(catalog, on.parts[part], source.text):
         todos = len(skeleton.todos(source.text))
         empty = Verdict(Kind.NOT_STARTED, f"{todos} TODO{'s' if todos > 1 else ''}")
         graded = Grade(kata, source, (empty,))
@@ -177,11 +242,12 @@ def end_part(on: Session, catalog: Catalog) -> Session:
         return on
     part = on.part
     if on.ended(part) is None:  # else it was cut off between the two steps
+        on = start_code(on, catalog) if on.in_opening(part) else on
         try:
             digest = _keep_copy(on, part)
         except OSError:
             digest = ""  # nothing was handed in
-        on = session.append(on, session.END, part=part, digest=digest)
+        on = session.append(on, session.END, part=part, digest=digest, answers=_text_of(on.follow_ups(part)))
     if part + 1 < len(on.parts):
         _hand_out(on, catalog, part + 1)
         on = session.append(on, session.PART, part=part + 1)
@@ -189,19 +255,27 @@ def end_part(on: Session, catalog: Catalog) -> Session:
 
 
 def _hand_out(on: Session, catalog: Catalog, part: int) -> None:
+    """What a part begins with: the form for its first minutes where it has them, else its file."""
     asked = on.parts[part]
-    session.save(on.handout(part), handout.handout_of(catalog.katas[asked.kata], asked.start))
+    if asked.opening:
+        session.save(on.notes(part), notes.opening_form(handout.title(catalog, asked), asked.opening))
+    else:
+        session.save(on.handout(part), handout.text_for(catalog, asked))
 
 
 def recover(on: Session, catalog: Catalog) -> Session:
     """Repair what was interrupted: a part between end and start, a file that is gone."""
     if not on.over and on.ended(on.part) is not None:
         on = end_part(on, catalog)
-    if not on.over and not on.handout(on.part).exists():
+    on = catch_up(on, catalog)
+    if not on.over and on.in_opening(on.part):
+        if not on.notes(on.part).exists():
+            _hand_out(on, catalog, on.part)
+    elif not on.over and not on.handout(on.part).exists():
         kept = [on.copy_of(on.part, attempt.digest) for attempt in on.attempts(on.part)]
         last = next((copy for copy in reversed(kept) if copy.is_file()), None)
         if last is None:
-            _hand_out(on, catalog, on.part)
+            session.save(on.handout(on.part), handout.text_for(catalog, on.parts[on.part]))
         else:
             session.save(on.handout(on.part), last.read_bytes().decode("utf-8", errors="surrogateescape"))
     return on
@@ -226,12 +300,15 @@ def status(on: Session) -> dict[str, Any]:
         "state": next(word for word, holds in states.items() if holds),
         "part": part + 1,
         "parts": len(on.parts),
-        "kata": on.parts[part].kata,
+        "kata": on.name_of(part),
+        "kind": on.parts[part].kind,
         "minutes": on.parts[part].minutes,
+        "opening": on.in_opening(part),
         "start": on.parts[part].start,
         "spent_s": round(on.spent_s(part, moment), 1),
         "left_s": round(on.left_s(part, moment), 1),
-        "file": str(on.handout(part)),
+        "file": str(on.notes(part) if on.in_opening(part) else on.handout(part)),
+        "nudges": len(on.nudges(part)),
         "attempts": attempts,
         "looked_up": len([event for event in on.lookups if event["shown"]]),
         "gaps": [asdict(gap) for gap in on.gaps()],

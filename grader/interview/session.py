@@ -37,7 +37,10 @@ VERDICT = "verdict"  # ask: the id of its event; record, explanation
 LOOKUP = "lookup"  # kata, how, shown
 OPEN, BEAT, CLOSE = "open", "beat", "close"  # the clock on screen, of process pid
 TIME_UP = "time up"  # part: the clock on screen has said so
-END = "end"  # part, digest: finished, with this file
+CODE = "code"  # part, notes: the first minutes are over, with these notes, and the file is handed out
+NUDGE = "nudge"  # part, number, minutes: a hint was taken, and what it cost
+FOLLOW_UPS = "follow-ups"  # part: handed out
+END = "end"  # part, digest, and the texts notes and answers: finished, with this file
 DONE = "done"  # the page is written
 ABANDON = "abandon"
 
@@ -60,6 +63,7 @@ class Attempt:
     final: bool
     digest: str
     verdict: Event | None
+    waited_s: float = 0.0  # from asking to the verdict
 
     @property
     def kind(self) -> str:
@@ -106,9 +110,21 @@ class Session:
         """The part that is on, from 0; of one that is over, the last."""
         return max((int(event["part"]) for event in self._of(PART)), default=0)
 
+    def name_of(self, part: int) -> str:
+        """What a part is called: its kata, but for one on paper."""
+        return f"reading-{part + 1}" if self.parts[part].on_paper else self.parts[part].kata
+
     def handout(self, part: int) -> Path:
         """The file that the candidate edits."""
-        return self.folder / f"{self.parts[part].kata}.cu"
+        return self.folder / f"{self.name_of(part)}.{'md' if self.parts[part].on_paper else 'cu'}"
+
+    def notes(self, part: int) -> Path:
+        """What the candidate writes in the first minutes."""
+        return self.folder / f"{self.name_of(part)}.notes.md"
+
+    def follow_ups(self, part: int) -> Path:
+        """What the candidate answers after a pass."""
+        return self.folder / f"{self.name_of(part)}.follow-ups.md"
 
     def begun(self, part: int) -> Moment | None:
         return next((moment_of(event) for event in self._of(PART, part)), None)
@@ -134,6 +150,35 @@ class Session:
         """Whether it still waits for anything."""
         return not (self.abandoned or self.done)
 
+    def opening_end(self, part: int) -> Moment | None:
+        """When the file was handed out, after the first minutes."""
+        return next((moment_of(event) for event in self._of(CODE, part)), None)
+
+    def in_opening(self, part: int) -> bool:
+        """Whether the first minutes of a part are on, for questions and estimates."""
+        waiting = self.parts[part].opening > 0 and self.opening_end(part) is None
+        return waiting and self.begun(part) is not None and self.ended(part) is None
+
+    def opening_left_s(self, part: int) -> float:
+        return 60 * self.parts[part].opening - self.spent_s(part)
+
+    def nudges(self, part: int) -> list[Event]:
+        return self._of(NUDGE, part)
+
+    def answered(self, part: int) -> bool:
+        """Whether the questions after a pass were handed out."""
+        return bool(self._of(FOLLOW_UPS, part))
+
+    def written(self, part: int) -> dict[str, str]:
+        """The candidate's notes as they were when the first minutes ended, and the answers as they were at the end."""
+        code, end = (next(iter(self._of(what, part)), {}) for what in (CODE, END))
+        return {"notes": code.get("notes", ""), "answers": end.get("answers", "")}
+
+    def limit_s(self, part: int) -> float:
+        """Seconds that a part may take, its first minutes included, less what nudges cost."""
+        asked = self.parts[part]
+        return 60 * (asked.minutes + asked.opening - sum(float(event["minutes"]) for event in self.nudges(part)))
+
     def spent_s(self, part: int, at: Moment | None = None) -> float:
         """Seconds that a part's clock has run, up to its end. They never decrease, even if a clock is set back."""
         start, end = self.begun(part), self.ended(part)
@@ -144,17 +189,25 @@ class Session:
 
     def left_s(self, part: int, at: Moment | None = None) -> float:
         """Seconds left of a part's time; less than 0 once it is up."""
-        return 60 * self.parts[part].minutes - self.spent_s(part, at)
+        return self.limit_s(part) - self.spent_s(part, at)
 
     def attempts(self, part: int) -> list[Attempt]:
         """Every grade of a part that was asked for, in order. That of what was handed in counts from the part's end."""
         verdicts = {event["ask"]: event for event in self._of(VERDICT)}
-        start, limit_s = self.begun(part), 60 * self.parts[part].minutes
+        asked_part, start = self.parts[part], self.begun(part)
+        limit_s = 60 * (asked_part.minutes + asked_part.opening)
         found: list[Attempt] = []
-        for event in self._of(ASK, part):
+        for event in self.events:
+            if event.get("part") != part or event["what"] not in (ASK, NUDGE):
+                continue
+            if event["what"] == NUDGE:
+                limit_s -= 60 * event["minutes"]
+                continue
             asked = (self.ended(part) if event["final"] else None) or moment_of(event)
             asked_s = clock.elapsed_s(start, asked) if start else 0.0
-            known = (asked_s, asked_s <= limit_s, event["final"], event["digest"], verdicts.get(event["id"]))
+            verdict = verdicts.get(event["id"])
+            waited_s = clock.elapsed_s(moment_of(event), moment_of(verdict)) if verdict else 0.0
+            known = (asked_s, asked_s <= limit_s, event["final"], event["digest"], verdict, waited_s)
             found.append(Attempt(len(found) + 1, *known))
         return found
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from grader.content import rung, skeleton, symptoms, tracks
 from grader.content.catalog import Catalog, CatalogError, Kata, load_catalog
 from grader.content.hints import load_hints
-from grader.content.questions import load_questions
+from grader.content.questions import pool_problems
 from grader.content.skeleton import SkeletonError
 from grader.content.spec import Spec, SpecError, load_spec
 from grader.fault import Fault
@@ -42,7 +42,7 @@ def check_catalogue(root: Path) -> list[str]:
             problems += filter(None, [rung.disagreement(kata)])
             family = [other.name for other in catalog.by_family[kata.family]]
             load_hints(kata, family)
-            load_questions(kata, family)
+            problems += pool_problems(kata, family)
         problems += [*levels.problems(catalog), *_missing_lessons(catalog)]
         return problems or tracks.problems(catalog)
     except (CatalogError, SpecError) as error:
