@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from browser import absent
 from facts import has
+from patience import PATIENCE_S
 from test_faces import make_clone
 
 import grader
@@ -60,3 +63,23 @@ def test_an_error_is_one_line(shell: Shell, capsys: pytest.CaptureFixture[str], 
     assert shell.magics["kata"](line, "") is None
     said = capsys.readouterr().out
     assert said.startswith("kata: ") and said.count("\n") == 1 and has(said, fact)
+
+
+def test_the_notebook_runs_from_start_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    try:
+        import nbformat
+        from nbclient import NotebookClient
+    except ImportError:
+        absent("nbclient is not installed; `pip install -e .[dev]`")
+    root = Path(__file__).resolve().parent.parent
+    clone = make_clone(tmp_path)
+    monkeypatch.setenv("KATA_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("PYTHONPATH", f"{root}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    book = nbformat.read(root / "docs/notebook.ipynb", as_version=4)
+    place = {"metadata": {"path": str(clone)}}
+    NotebookClient(book, timeout=PATIENCE_S, kernel_name="python3", resources=place).execute()
+    outputs = {cell.id: cell.outputs for cell in book.cells if cell.cell_type == "code"}
+    (wrong,), (passes,) = ([item["data"] for item in outputs[cell] if "data" in item] for cell in ("wrong", "passes"))
+    assert has(wrong["text/plain"], "scale_f32", "out of bounds", "x[32]")
+    assert has(passes["text/plain"], "scale_f32", "pass") and passes["text/html"].count("<svg") >= 2
+    assert has(outputs["list"][0]["text"], "elementwise_f32")
