@@ -69,6 +69,7 @@ $(VENV)/grade.stamp: pyproject.toml constraints.txt
 	esac; status=$$?; wait; exit $$status
 	@if "$(BIN)/python" -c 'import sys; from grader.compile.toolchain import find_gpu; sys.exit(find_gpu() is None)'; \
 	then $(MAKE) --no-print-directory torch; fi
+	@"$(BIN)/kata" editor > /dev/null || echo "== kata editor wrote no files for editors; the reason is above" >&2
 	@touch $@
 
 torch: $(VENV)/torch.stamp

@@ -1,6 +1,7 @@
 """The command line: `kata` and its commands.
 
-Exit codes: 0 success, 1 a grade or a check did not pass, 2 the command or the machine is at fault.
+Exit codes: 0 success, 1 a grade or a check did not pass, 2 the command or the machine is at fault, 141 the reader of
+the output has closed it.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
 
+from grader.content.yaml_fields import close_to
 from grader.fault import Fault
 from grader.output.console import Parser, examples
 
@@ -24,22 +27,39 @@ MODULES = {
     "commands.grade": ("grade", "bench"),
     "commands.trial": ("try",),
     "commands.watch": ("watch",),
+    "commands.hunt": ("hunt",),
+    "commands.faster": ("faster",),
+    "commands.estimate": ("estimate",),
     "commands.code": ("sass", "ptx"),
     "interview.command": ("interview",),
     "commands.progress": ("progress",),
     "pages.command": ("report",),
     "commands.doctor": ("doctor",),
     "commands.completion": ("completion",),
+    "commands.editor": ("editor",),
     "maintain.command": ("dev",),
 }
+GUESSED = {  # what people type -> the command
+    **dict.fromkeys(("run", "test", "check", "verify", "submit"), "grade"),
+    **dict.fromkeys(("new", "init", "begin", "open"), "start"),
+    **dict.fromkeys(("ls", "katas", "search", "find"), "list"),
+    **dict.fromkeys(("answer", "solve", "solutions"), "solution"),
+    **dict.fromkeys(("tip", "hints"), "hint"),
+    **dict.fromkeys(("benchmark", "time", "profile"), "bench"),
+    **dict.fromkeys(("vscode", "clangd", "ide"), "editor"),
+}
+CLOSED = 141  # 128 + SIGPIPE: what a shell gives of any program whose reader has closed the pipe
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. __main__.py handles Ctrl-C, also while this module is imported."""
-    given = sys.argv[1:] if arguments is None else arguments
-    options = parser(given[0] if given else "").parse_args(given)
-    command: Callable[[argparse.Namespace], int] = options.command
+    given = [*(sys.argv[1:] if arguments is None else arguments)]
     try:
+        if given[:1] == ["help"]:
+            given = [*given[1:2], "--help"]
+        _know(given[0] if given else "")
+        options = parser(given[0] if given else "").parse_args(given)
+        command: Callable[[argparse.Namespace], int] = options.command
         code = command(options)
         sys.stdout.flush()
         return code
@@ -48,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except BrokenPipeError:  # the reader has seen enough: `kata list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return CLOSED
 
 
 def parser(command: str = "") -> argparse.ArgumentParser:
@@ -67,15 +87,64 @@ def parser(command: str = "") -> argparse.ArgumentParser:
             title="To start:",
         ),
     )
-    found.set_defaults(parser=parser)
-    commands = found.add_subparsers(required=True, metavar="COMMAND")
+    found.add_argument("--version", action="version", version=_version())
+    found.set_defaults(parser=parser, command=_welcome)
+    commands = found.add_subparsers(metavar="COMMAND")
     for module in _modules(command):
         module.add(commands)
     return found
 
 
+def _known() -> list[str]:
+    """The modules that are there."""
+    return [name for name in MODULES if Path(__file__).parent.joinpath(*name.split(".")).with_suffix(".py").is_file()]
+
+
 def _modules(command: str) -> Iterator[ModuleType]:
-    known = [name for name in MODULES if Path(__file__).parent.joinpath(*name.split(".")).with_suffix(".py").is_file()]
+    known = _known()
     own = [name for name in known if command in MODULES[name]]
     for name in own or known:
         yield importlib.import_module(f"grader.{name}")
+
+
+def _know(word: str) -> None:
+    """Raises Fault for a first word that is not a command: with the command that it may mean."""
+    commands = [command for module in _known() for command in MODULES[module]]
+    if word in commands or not word or word.startswith("-"):
+        return
+    if word in GUESSED:
+        meant = f"Did you mean `kata {GUESSED[word]}`?"
+    elif _is_kata(word):
+        meant = f"It names a kata: `kata show {word}` shows its task, `kata grade {word}` grades your file."
+    else:
+        meant = f"{close_to(word, commands).strip()} `kata help` lists the commands.".strip()
+    raise Fault(f"there is no command {word!r}. {meant}")
+
+
+def _is_kata(word: str) -> bool:
+    from grader.content.catalog import CatalogError, find_root, load_catalog
+
+    try:
+        return bool(load_catalog(find_root(), missing_skeletons=True).select([word]))
+    except CatalogError:
+        return False
+
+
+def _welcome(options: argparse.Namespace) -> int:
+    """Bare `kata`: the next kata, and where the help is."""
+    from grader.commands import course
+
+    commands = argparse.ArgumentParser().add_subparsers()
+    course.add(commands)
+    course.next_kata(commands.choices["next"].parse_args([]))
+    print()
+    print("`kata grade` grades the file that you changed last, `kata hint NAME` helps, `kata help` lists all commands.")
+    return 0
+
+
+def _version() -> str:
+    folder = Path(__file__).resolve().parents[1]
+    try:
+        return f"kata {version('cuda-kata')} in {folder}"
+    except PackageNotFoundError:  # python -m grader, not installed
+        return f"kata in {folder}"

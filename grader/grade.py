@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grader.compile.build import Build, CompileFailure, Request, Target, Tell, build_all
+from grader.compile.libraries import LibraryMissing, find_library
 from grader.compile.offsets import narrow_lines
-from grader.compile.toolchain import Gpu, find_gpu, find_toolchain
+from grader.compile.toolchain import Gpu, ToolchainError, builds_for, dotted, find_gpu, find_toolchain
 from grader.content import skeleton, start
-from grader.content.catalog import Kata
+from grader.content.catalog import Kata, capability_of
 from grader.content.source_file import Source, source_of
 from grader.content.spec import Spec, load_spec
 from grader.devices import SIM_ARCH, Outcome
@@ -34,7 +35,7 @@ from grader.sandbox.parent import Program, Sandbox, expect_torch, prestart_torch
 from grader.storage import cache
 from grader.storage.lock import gpu_turn
 from grader.system.stages import recorded, stage
-from grader.verdict import Grade, Kind, Verdict
+from grader.verdict import CaseCounters, Grade, Kind, Verdict
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -77,15 +78,30 @@ class Options:
         return budget.thorough() if self.thorough else budget
 
 
-def targets(options: Options, gpu: Gpu | None) -> tuple[Target, ...]:
-    """The devices to grade on, in order. Raises DeviceError if a GPU is asked for and not found."""
+def targets(options: Options, gpu: Gpu | None, kata: Kata | None = None) -> tuple[Target, ...]:
+    """The devices to grade on, in order. Raises DeviceError if a GPU is asked for and not found.
+
+    ``kata``: what is graded. If it needs another GPU than this one, "auto" is the simulator.
+    """
     simulator = Target("sim", options.sim_arch)
-    if options.device == "sim" or (options.device == "auto" and gpu is None):
+    unfit = gpu is None or (kata is not None and unfit_gpu(gpu, kata) is not None)
+    if options.device == "sim" or (options.device == "auto" and unfit):
         return (simulator,)
     if gpu is None:
         raise DeviceError("--device gpu, but no NVIDIA GPU was found. See `kata doctor`, or use --device sim.")
     hardware = Target("gpu", gpu.arch)
     return (hardware,) if options.device == "gpu" else (hardware, simulator)
+
+
+def unfit_gpu(gpu: Gpu, kata: Kata) -> str | None:
+    """Why the kata cannot be graded on this GPU, in a few words; None where it can be."""
+    if kata.capability > gpu.capability:
+        return f"{kata.name} needs {kata.compute}, and the GPU is {gpu.arch}"
+    with contextlib.suppress(ToolchainError):  # the compilation says what is missing
+        toolchain = find_toolchain()
+        if not builds_for(toolchain.nvcc, gpu):
+            return f"nvcc {dotted(toolchain.nvcc_version)} does not build for the GPU, {gpu.arch}"
+    return None
 
 
 def grade(kata: Kata, options: Options, *, source: Path | None = None, tell: Tell | None = None) -> Grade:
@@ -141,26 +157,45 @@ def called_once(
     return case.tensors(outcome.outputs)
 
 
+def counted(kata: Kata, source: Source, options: Options, tell: Tell | None = None) -> Verdict | CaseCounters | None:
+    """What one call of a file costs on the simulator, on the shape that ``kata grade --counters`` counts.
+
+    A verdict if there is no build; None if nothing was launched or the call failed. Raises a Fault as grade does.
+    """
+    _need("numpy", "hypothesis")
+    target = Target("sim", options.sim_arch)
+    with Sandbox(target.device) as sandbox:
+        built = _loaded(_request(kata, source, target, options), sandbox, options, tell)
+        if isinstance(built, CompileFailure):
+            return does_not_compile(built)
+        return count(kata, load_spec(kata), sandbox, options.budget(target, after_gpu=False))
+
+
 def prepare(
     work: Sequence[tuple[Kata, Path]],
     options: Options,
     tell: Tell | None = None,
     *,
     beside: Sequence[Options] = (),
-) -> None:
+) -> list[Build | CompileFailure]:
     """Compile many files at once, so that each grade finds its build in the cache. Failures are left for the grades.
 
-    ``beside``: other options that the same files will be graded with.
+    ``beside``: other options that the same files will be graded with. Returns what became of all that was compiled.
     """
-    wanted = [(target, each) for each in (options, *beside) for target in targets(each, find_gpu())]
+    gpu = find_gpu()
     read = [(kata, source_of(path)) for kata, path in work]
     started = [(kata, source) for kata, source in read if unbuildable(kata, source) is None]
     if not started:
-        return
-    requests = [_request(kata, source, target, each) for kata, source in started for target, each in wanted]
-    _engine([target for target, _ in wanted], tell)
+        return []
+    requests = [
+        _request(kata, source, target, each)
+        for kata, source in started
+        for each in (options, *beside)
+        for target in targets(each, gpu, kata)
+    ]
+    _engine([request.target for request in requests], tell)
     expect_torch(sum(_uses_torch(request, options) for request in requests))
-    build_all(requests, find_toolchain(), jobs=options.jobs, tell=tell)
+    return build_all(requests, find_toolchain(), jobs=options.jobs, tell=tell)
 
 
 def unbuildable(kata: Kata, source: Source) -> Verdict | None:
@@ -171,6 +206,16 @@ def unbuildable(kata: Kata, source: Source) -> Verdict | None:
         count = len(skeleton.todos(source.text))
         return Verdict(Kind.NOT_STARTED, f"{count} TODO{'s' if count > 1 else ''}")
     return None
+
+
+def lacks_library(kata: Kata) -> bool:
+    """Whether this machine lacks a library without which the kata cannot be graded on the simulator."""
+    try:
+        for name in kata.libraries:
+            find_library(name, toolkit=find_toolchain().toolkit, device="sim")
+    except LibraryMissing:
+        return True
+    return False
 
 
 def unreadable(kata: Kata, source: Source) -> Verdict | None:
@@ -192,7 +237,10 @@ def _request(kata: Kata, source: Source, target: Target, options: Options) -> Re
 
 def _on_devices(kata: Kata, source: Source, options: Options, tell: Tell | None) -> tuple[Verdict, ...]:
     _need("numpy", "hypothesis")
-    found = targets(options, find_gpu())
+    gpu = find_gpu()
+    found = targets(options, gpu, kata)
+    if gpu is not None and options.device == "auto" and (why := unfit_gpu(gpu, kata)):
+        (tell or _silent)(f"{why}: graded on the simulator")
     verdicts: list[Verdict] = []
     for target in found:
         request = _request(kata, source, target, options)
@@ -223,8 +271,11 @@ def _on_device(
     not only that.
     """
     kata, target = request.kata, request.target
-    if target.device == "gpu" and kata.capability > (gpu := _present(find_gpu())).capability:
-        return Verdict(Kind.UNSUPPORTED, f"this kata needs {kata.compute}, the GPU is {gpu.arch}")
+    if target.device == "gpu" and (why := unfit_gpu(_present(find_gpu()), kata)):
+        return Verdict(Kind.UNSUPPORTED, f"{why}. Grade it with --device sim.")
+    if target.device == "sim" and kata.capability > capability_of(target.arch):
+        words = f"{kata.name} needs {kata.compute}, and the simulated card is {target.arch}"
+        return Verdict(Kind.UNSUPPORTED, f"{words}. Use --sim-arch {kata.compute} or a newer one.")
     if uses_torch := _uses_torch(request, options):
         _need("torch")
         prestart_torch(target.device)

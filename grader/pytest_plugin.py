@@ -56,6 +56,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(NotStarted())
     for level in LEVELS:
         config.addinivalue_line("markers", f"{level}: katas of this level")
     if _is_worker(config):
@@ -212,6 +213,11 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         graded = item.stash[_GRADE]
         result.kata_outcome = f"{graded.kata.name}: {verdict_text.outcome(graded)}"
         result.kata_started = graded.verdict.kind is not Kind.NOT_STARTED
+        file, _, name = item.location
+        result.location = (file, graded.verdict.line, name)  # from 1: a junit file has it as it is
+        if not result.kata_started:  # junit, --lf and -x skip it; the exit code says that it is open
+            result.outcome = "skipped"
+            result.longrepr = (file, graded.verdict.line or 1, f"not started: {graded.verdict.summary}")
         result.kata_printed = [graded.kata.name, *printed] if (printed := verdict_text.printed(graded)) else []
         result.kata_costs = verdict_text.costs(graded)
         result.kata_warning = item.stash[_WARNING]
@@ -219,10 +225,25 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
-    """A kata that is not started fails, but as a line of its own, not as a failure to read."""
-    if report.failed and not getattr(report, "kata_started", True):
+    """A kata that is not started is a line of its own, not a failure to read."""
+    if not getattr(report, "kata_started", True):
         return "not started", "n", "NOT STARTED"
     return None
+
+
+class NotStarted:
+    """A run with a kata that is not started has not passed: exit code 1, also where no test failed."""
+
+    def __init__(self) -> None:
+        self._any = False
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._any |= not getattr(report, "kata_started", True)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self._any and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -65,16 +65,22 @@ class Mismatch:
 
 @dataclass(frozen=True)
 class Clue:
-    """Something that experiments after a wrong answer showed. ``about`` is one of CLUES, ``text`` a sentence."""
+    """Something that experiments after a wrong answer showed. ``about`` is one of CLUES, ``text`` a sentence.
+
+    ``line`` is the one of the learner's file that it points at, where it points at one.
+    """
 
     about: str
     text: str
+    line: int | None = None
 
 
 # What a clue is about -> what it says, the most telling first.
 CLUES: Mapping[str, str] = {
     "formula": "a usual mistake whose answer the outputs equal, in all cases that were tried",
     "probe": "which inputs an output lacks, has twice, multiplies with others, or takes in place of others",
+    "nan": "the line that made the first nan or infinity, and of which operands",
+    "unset": "what is used before anything sets it",
     "relation": "one number that turns what must be there into what is",
     "first": "an output that was wrong before the finding, in an earlier kernel",
     "outputs": "which outputs are right and which are wrong, in the order in which they are computed",
@@ -137,10 +143,15 @@ class Measurement:
 
 @dataclass(frozen=True)
 class CaseCounters:
-    """What one call on a shape cost: the counters of its kernels."""
+    """What one call on a shape cost: the counters of its kernels, and what was launched."""
 
     sizes: Mapping[str, int]
     call: CallCounters
+    launched: tuple[Launched, ...] = ()
+
+    def total(self, name: str) -> int:
+        """The sum of one counter, a field of KernelCounters, over all kernels."""
+        return sum(getattr(kernel, name) for kernel in self.call.kernels)
 
 
 @dataclass(frozen=True)

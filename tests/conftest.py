@@ -28,6 +28,18 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["KATA_DATA"] = str(tmp_path_factory.mktemp("data"))
 
 
+@pytest.fixture(scope="session")
+def wrong_seeds(request: pytest.FixtureRequest) -> range:
+    """The schedules on which a planted bug must be found."""
+    return range(30 if request.config.getoption("--all-seeds") else 3)
+
+
+@pytest.fixture(scope="session")
+def right_seeds(request: pytest.FixtureRequest) -> range:
+    """The schedules on which a right kernel must pass."""
+    return range(100 if request.config.getoption("--all-seeds") else 3)
+
+
 @pytest.fixture(autouse=True, scope="session")
 def interruptible() -> None:
     """What a test starts is ended by Ctrl-C, also where a script put the tests in the background: `make test &`."""
@@ -64,15 +76,10 @@ def nvcc_remembers(memory: Path) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def forked_children() -> Iterator[None]:
     """Sandboxes of a module's tests are forks of a clean process, as they are where a service grades."""
-    from grader.sandbox import parent as sandbox
-    from grader.service.template import Template
+    from grader.service.template import forked_sandboxes
 
-    template, held = Template(), os.open(os.devnull, os.O_WRONLY)
-    template.serve_sandboxes(held)
-    yield
-    sandbox.start_children_by(None)
-    template.close()
-    os.close(held)
+    with forked_sandboxes():
+        yield
 
 
 @pytest.fixture

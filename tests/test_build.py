@@ -76,6 +76,31 @@ def test_whatever_can_change_a_build_changes_its_key(folder: Path, tmp_path: Pat
     assert len(folders) == 3
 
 
+ON_AMPERE = """
+    #include "kata.cuh"
+    __global__ void kernel(const float* a, float* c) {
+        __shared__ float tile[4];
+        const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(tile));
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" ::"r"(at), "l"(a));
+        asm volatile("cp.async.wait_all;");
+        c[0] = tile[0];
+    }
+    KATA_EXPORT void elementwise_f32(const float* a, const float* b, float* c, int n, cudaStream_t stream) {
+        kernel<<<1, 1, 0, stream>>>(a, c);
+    }
+"""
+
+
+def test_an_instruction_that_an_older_card_lacks_is_refused(folder: Path, tmp_path: Path) -> None:
+    source = tmp_path / "elementwise_f32.cu"
+    source.write_text(textwrap.dedent(ON_AMPERE))
+    targets = (Target("sim", "sm_75"), Target("sim", "sm_80"))
+    requests = [request_for("elementwise_f32", source, target) for target in targets]
+    refused, passed = build_all(requests, find_toolchain())
+    assert isinstance(refused, CompileFailure) and (refused.kind, refused.line) == (Kind.DOES_NOT_COMPILE, 6)
+    assert has(refused.message, "cp.async", "sm_80") and isinstance(passed, Build)
+
+
 ENDLESS = """
     #include "kata.cuh"
     template <int N> __device__ __forceinline__ float f(float x) { return f<N - 1>(x + 1.5f) * f<N - 1>(x * x); }

@@ -85,7 +85,7 @@ def test_every_field_is_read(catalog: Catalog, tmp_path: Path) -> None:
 
 def test_defaults_and_order(catalog: Catalog) -> None:
     kata = catalog.katas["relu_f32"]
-    assert (kata.acc, kata.requires, kata.compute, kata.role, kata.origin) == (None, (), "sm_80", "core", "public")
+    assert (kata.acc, kata.requires, kata.compute, kata.role, kata.origin) == (None, (), "sm_75", "core", "public")
     assert kata.multiples == {} and kata.speed is None and kata.libraries == ()
     assert list(catalog.katas) == ["relu_f32", "relu_f32x4", "hgemm_naive_f16"]
     assert catalog.families == ("relu", "hgemm")

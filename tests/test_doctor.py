@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shutil
 import sys
 from collections.abc import Mapping
@@ -19,10 +20,12 @@ from grader.cli import main
 from grader.commands import doctor
 from grader.commands.doctor import TorchBuild, arch_problem, driver_problem, examine, gpu_archs, torch_problem
 from grader.compile.toolchain import Gpu, Toolchain, ToolchainError, find_toolchain
+from grader.content.catalog import load_catalog
 from grader.devices.gpu import nvml
 from grader.devices.gpu.nvml import NvmlStatus
 from grader.learner import progress
 
+ROOT = Path(__file__).parents[1]
 CARD = Gpu("Card", (9, 0), "580.65.06", (13, 1), pci_bus_id="00000000:3B:00.0")
 NVCC = Toolchain(Path("/cuda"), Path("/cuda/bin/nvcc"), (13, 0, 88), Path("/usr/bin/g++"), (12, 2), (), "")
 TORCH = TorchBuild("2.13.0", "13.0", True, ("sm_80", "sm_90", "compute_120"))
@@ -47,7 +50,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Any
     monkeypatch.setattr(doctor, "find_gpu", lambda: found("gpu"))
     monkeypatch.setattr(doctor, "find_toolchain", lambda: found("toolchain"))
     monkeypatch.setattr(doctor, "_torch_build", lambda: found("torch"))
-    monkeypatch.setattr(doctor, "gpu_archs", lambda toolchain: found("archs"))
+    monkeypatch.setattr(doctor, "gpu_archs", lambda nvcc: found("archs"))
     monkeypatch.setattr(nvml, "probe", lambda: found("status"))
     monkeypatch.setattr(nvml.Monitor, "processes", lambda self: found("users"))
     return facts
@@ -62,6 +65,7 @@ def test_a_machine_that_is_well() -> None:
     assert ill() == {}
     words = {item.subject: item.words for item in examine()}
     assert has(words["gpu"], "Card", "sm_90a", "580.65.06", "13.1")
+    assert has(words["gpu+katas"], "all")
     assert {"driver", "nvcc+gpu", "torch+gpu", "gpu use", "cache", "progress", "ninja"} < set(words)
 
 
@@ -146,11 +150,23 @@ def test_what_torch_has_kernels_for(capability: tuple[int, int], archs: tuple[st
     assert (problem is None) == well
 
 
+def test_how_many_katas_need_a_newer_card(machine: dict[str, Any]) -> None:
+    machine["gpu"] = replace(CARD, capability=(7, 5))
+    (check,) = [item for item in examine() if item.subject == "gpu+katas"]
+    runs, newer = map(int, re.findall(r"\d+", check.words))
+    assert check.well and has(check.words, "simulator")
+    katas = load_catalog(ROOT).katas.values()
+    assert (runs, newer) == (
+        sum(kata.compute == "sm_75" for kata in katas),
+        sum(kata.compute > "sm_75" for kata in katas),
+    )
+
+
 def test_what_this_nvcc_builds_for() -> None:
     with contextlib.suppress(ToolchainError):
-        archs = gpu_archs(find_toolchain())
+        archs = gpu_archs(find_toolchain().nvcc)
         assert 90 in archs and arch_problem(CARD, NVCC, archs) is None
-    assert gpu_archs(replace(NVCC, nvcc=Path("/nowhere/nvcc"))) == () and arch_problem(CARD, NVCC, ()) is None
+    assert gpu_archs(Path("/nowhere/nvcc")) == () and arch_problem(CARD, NVCC, ()) is None
 
 
 def test_an_old_python(monkeypatch: pytest.MonkeyPatch) -> None:

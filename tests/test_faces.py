@@ -12,17 +12,21 @@ import subprocess
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 import warm
 from cost import cheapest_cpu_s
 from facts import has
 
-from grader.cli import MODULES
+from grader.cli import MODULES, main
 from grader.cli import parser as whole_parser
 from grader.compile.toolchain import find_gpu
+from grader.content import start
 from grader.content.catalog import Kata, load_catalog
 from grader.content.source_file import source_of
+from grader.content.start import last_changed
 from grader.devices import SIM_ARCH_HELP, SIM_ARCHITECTURES
 from grader.grade import unreadable
 from grader.verdict import Kind, Verdict
@@ -358,6 +362,74 @@ def test_help_teaches(clone: Path) -> None:
     done = run(clone, "-m", "grader", "--help")
     assert done.returncode == 0 and "kata grade scale_f32" in done.stdout
     assert "Exit code" in run(clone, "-m", "grader", "grade", "--help").stdout
+
+
+def test_bare_kata_names_the_next_one(clone: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+    monkeypatch.chdir(clone)
+    monkeypatch.setenv("KATA_DATA", str(clone / "data"))
+    assert main([]) == 0
+    assert has(capsys.readouterr().out, "kata start scale_f32", "`kata grade`", "`kata help`")
+
+
+@pytest.mark.parametrize(
+    ("words", "facts"),
+    [
+        (["grad"], ["no command 'grad'", "grade"]),
+        (["run"], ["`kata grade`"]),
+        (["elementwise_f32"], ["kata show elementwise_f32", "kata grade elementwise_f32"]),
+        (["banana"], ["`kata help`"]),
+        (["show", "matmul"], ["sgemm or hgemm"]),
+        (["show", "layernorm"], ["Did you mean layer_norm?"]),
+        (["hint", "f32"], ["'*f32*'"]),
+        (["list", "--family", "matmul"], ["sgemm or hgemm"]),
+        (["progress", "--import", "nosuch"], ["nosuch", "No such file"]),
+        (["grade", "--file", "mine.cu"], ["kata grade NAME --file mine.cu"]),
+    ],
+)
+def test_what_people_guess_is_answered(
+    words: list[str], facts: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert has(said, *facts) and len(said.splitlines()) == 1
+
+
+def test_help_and_version_are_commands_too(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, fact in ((["help"], "kata grade scale_f32"), (["help", "hint"], "STRENGTH"), (["--version"], "kata")):
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        assert ended.value.code == 0 and fact in capsys.readouterr().out
+
+
+def test_grade_without_a_name_takes_the_file_that_changed_last(clone: Path) -> None:
+    catalog = load_catalog(clone)
+    assert last_changed(catalog) is None
+    solve(clone, "relu_f32")
+    assert last_changed(catalog) == catalog.katas["relu_f32"]
+    started = catalog.katas["elu_f32"]
+    start.write(started, start.SKELETON)
+    os.utime(started.work_path, (2e9, 2e9))
+    assert last_changed(catalog) == started
+    os.utime(catalog.katas["relu_f32"].skeleton_path, (3e9, 3e9))
+    os.utime(catalog.katas["gelu_f32"].skeleton_path, (4e9, 4e9))  # as a checkout leaves it
+    assert last_changed(catalog) == catalog.katas["relu_f32"]
+
+
+def test_junit_skips_what_is_not_started_and_names_file_and_line(clone: Path) -> None:
+    own = solve(clone, "relu_f32", ("const int idx", "const int idx = nonsense; //"))
+    line = next(number for number, text in enumerate(own.read_text().splitlines(), 1) if "nonsense" in text)
+    exercises = [f"exercises/relu/{name}.cu" for name in ("relu_f32", "relu_f32x4")]
+    done = run(clone, "-m", "pytest", *exercises, "--device", "sim", "--junitxml=j.xml", fresh=True)
+    suite = ElementTree.parse(clone / "j.xml").getroot()[0]
+    assert done.returncode == 1 and [suite.get(name) for name in ("tests", "failures", "skipped")] == ["2", "1", "1"]
+    failed, skipped = suite
+    assert (failed.get("file"), failed.get("line")) == (exercises[0], str(line)) and failed[0].tag == "failure"
+    assert skipped.get("file") == exercises[1] and skipped[0].tag == "skipped"
+    again = run(clone, "-m", "pytest", "exercises", "--lf", "--collect-only", "-q", fresh=True)
+    assert "relu_f32.cu" in again.stdout and "relu_f32x4" not in again.stdout
+    waiting = pytest_run(clone, exercises[1])
+    assert waiting.returncode == 1 and "1 not started" in waiting.stdout
 
 
 def test_an_example_in_a_help_can_be_copied(clone: Path) -> None:

@@ -179,6 +179,7 @@ def frame(listed: object, **changed: object) -> bytes:
         "asked_card": False,
         "coverage": [],
         "launched": [],
+        "births": [],
     }
     text = json.dumps({"blobs": listed, "header": {**header, "timing": None, "spent": False, **changed}}).encode()
     return struct.pack("<Q", len(text)) + text

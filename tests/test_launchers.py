@@ -61,16 +61,16 @@ def test_right_launcher(device: SimDevice, launcher: str) -> None:
 
 
 WRONG = {
-    "never_joined": ("race", "add_one_kernel", ["nobody joins"]),
-    "joined_before_its_work": ("race", "add_one_kernel", ["nobody joins"]),
-    "joined_but_for_the_last": ("race", "add_one_kernel", ["nobody joins"]),
-    "waits_for_an_event_of_nobody": ("race", "add_one_kernel", ["nobody joins"]),
-    "not_joined_by_the_default_stream": ("race", "add_one_kernel", ["nobody joins"]),
-    "a_new_stream_in_its_place": ("race", "add_one_kernel", ["nobody joins"]),
+    "never_joined": ("race", "add_one_kernel", ["not joined"]),
+    "joined_before_its_work": ("race", "add_one_kernel", ["not joined"]),
+    "joined_but_for_the_last": ("race", "add_one_kernel", ["not joined"]),
+    "waits_for_an_event_of_nobody": ("race", "add_one_kernel", ["not joined"]),
+    "not_joined_by_the_default_stream": ("race", "add_one_kernel", ["not joined"]),
+    "a_new_stream_in_its_place": ("race", "add_one_kernel", ["not joined"]),
     "never_forked": ("race", "add_one_kernel", ["does not wait for the launcher's"]),
     "copies_on_the_default_stream": ("race", None, ["cudaMemcpy", "the default stream"]),
     "clears_beside": ("race", None, ["cudaMemsetAsync", "does not wait for the launcher's"]),
-    "host_function_beside": ("race", None, ["cudaLaunchHostFunc", "nobody joins"]),
+    "host_function_beside": ("race", None, ["cudaLaunchHostFunc", "not joined"]),
     "input_to_the_host": ("not allowed", None, ["cudaMemcpy", "input x", "to the host"]),
     "input_by_scratch": ("not allowed", None, ["cudaMemcpyAsync", "input x", "to the host"]),
     "much_brought_back": ("not allowed", None, ["cudaMemcpy", "96 bytes", "more than 64", "to the host"]),
@@ -84,7 +84,7 @@ WRONG = {
     "graph_with_an_input_to_the_host": ("not allowed", None, ["cudaMemcpyAsync", "input x", "to the host"]),
     "graph_with_an_output_from_the_host": ("not allowed", None, ["cudaMemcpyAsync", "from the host", "output y"]),
     "graph_with_much_brought_back": ("not allowed", None, ["cudaMemcpyAsync", "96 bytes", "to the host"]),
-    "graph_on_another_stream": ("race", "add_one_kernel", ["nobody joins"]),
+    "graph_on_another_stream": ("race", "add_one_kernel", ["not joined"]),
     "calls_without_end": ("unsupported", None, ["65536 calls"]),
 }
 

@@ -13,8 +13,9 @@ from facts import has
 from grader.content.catalog import Kata, load_catalog
 from grader.content.skeleton import answer_lines
 from grader.maintain import mutation
-from grader.maintain.mutation import Result, as_mutant, equivalents, known, run, sample, surviving
+from grader.maintain.mutation import Result, as_mutant, each, equivalents, known, run, sample, surviving
 from grader.maintain.mutators import Mutant, bare, mutants_of
+from grader.maintain.same_code import on_device_alone, same_code
 
 ROOT = Path(__file__).resolve().parent.parent
 CATALOG = load_catalog(ROOT)
@@ -125,6 +126,18 @@ def test_sample_is_the_seeds_own_and_takes_every_family_in_turn() -> None:
     assert first[:5] == [mutant.name for mutant in sample(katas, 5, 3)], "a larger sample has all of a smaller one"
 
 
+def test_each_kata_has_its_share_and_its_operators_take_turns() -> None:
+    katas = list(CATALOG.katas.values())[::20]
+    chosen = each(katas, 3, 0)
+    names = [mutant.name for mutant in chosen]
+    assert names == [mutant.name for mutant in each(katas, 3, 0)] != [mutant.name for mutant in each(katas, 3, 1)]
+    assert [mutant.kata for mutant in chosen[: len(katas)]] == katas, "one of each comes first"
+    for kata in katas:
+        own = [mutant for mutant in chosen if mutant.kata is kata]
+        operators = {mutant.operator for mutant in mutants_of(kata)}
+        assert len({mutant.operator for mutant in own}) == min(3, len(own), len(operators))
+
+
 # -- results ---------------------------------------------------------------------------------------------------------
 
 
@@ -162,6 +175,57 @@ def test_entries_are_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         (tmp_path / mutation.EQUIVALENT).write_text(text)
         problems = mutation.check(tmp_path)
         assert has(problems[0], *wrong) if wrong else problems == []
+
+
+# -- the same code -----------------------------------------------------------------------------------------------------
+
+PTX = """
+\t.file 1 "/tmp/unit_0123456789abcdef/kata.cu"
+.entry _ZN21unit_0123456789abcdef6kernelEPf(
+{
+\t.loc 1 18 5
+\tadd.s32 %r1, %r2, 1;
+\tbra $L__BB3_2;
+$L__BB3_2:
+\tret;
+}
+"""
+OTHER = PTX.replace("0123456789abcdef", "fedcba9876543210").replace("BB3_", "BB0_").replace("18 5", "19 7")
+
+
+def test_code_is_the_same_but_for_names_places_and_labels() -> None:
+    assert same_code(PTX, OTHER)
+    assert not same_code(PTX, OTHER.replace("%r2, 1", "%r2, 2"))
+    assert not same_code(PTX, OTHER.replace("bra $L__BB0_2", "bra $L__BB0_3"))
+
+
+ON_DEVICE = """\
+// A kernel.
+template <int N>
+__global__ void __launch_bounds__(256)
+    kernel(float* y, int n) {
+    y[N] = 1;
+}
+
+__host__ __device__ int both(int n) {
+    return n + 1;
+}
+
+struct Tile {
+    int rows = 1;
+};
+
+extern "C" void launch(float* y, int n) {
+    kernel<1><<<n / 256, 256>>>(y, n);
+}
+"""
+
+
+def test_a_line_that_host_code_runs_is_not_on_the_device_alone() -> None:
+    lines = [line.strip() for line in ON_DEVICE.split("\n")]
+    device = {line for number, line in enumerate(lines, 1) if on_device_alone(ON_DEVICE, number)}
+    assert "y[N] = 1;" in device
+    assert not device & {"return n + 1;", "int rows = 1;", "kernel<1><<<n / 256, 256>>>(y, n);", "template <int N>"}
 
 
 # -- grades ----------------------------------------------------------------------------------------------------------

@@ -16,9 +16,9 @@ from grader.devices.gpu.device import launch_of
 from grader.devices.report_json import ReportError, decode, encode
 from grader.devices.sim.library import read_counters, read_writers
 
-LINE = LineCounters(17, 4, 2, 36, 8, 1, 4, 1)
+LINE = LineCounters(17, 4, 2, 36, 8, 1, 4, 1, 512, 3, 1)
 ACCESS = Access(17, 4, 0, 0, 4, 32, "read", "x", (0, 0, 0), (0, None, *range(8, 128, 4)))
-KERNEL = KernelCounters("k", 1, 10, 320, {"load": 4, "float": 6}, *range(14), (LINE,), (ACCESS,))
+KERNEL = KernelCounters("k", 1, 10, 320, {"load": 4, "float": 6}, *range(20), (LINE,), (ACCESS,))
 COUNTERS = CallCounters(1, 10, 320, (KERNEL,))
 LAUNCH = Launch("k(int)", 0, (2, 1, 1), (128, 1, 1), 40, 0, 1024, 8, 0.5)
 

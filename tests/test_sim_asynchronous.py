@@ -15,7 +15,6 @@ from grader.devices.sim import SimDevice
 SOURCE, BULK = HERE / "asynchronous.cu", HERE / "bulk.cu"
 N, THREADS = 512, 128
 X = [float(i % 31) for i in range(N)]
-SEEDS = range(8)
 
 
 @pytest.fixture(scope="module", params=["80", "90a"])
@@ -60,9 +59,9 @@ SOUND: dict[str, Callable[[], list[float]]] = {
 
 
 @pytest.mark.parametrize("launcher", SOUND)
-def test_right_for_every_seed(device: SimDevice, launcher: str) -> None:
+def test_right_for_every_seed(device: SimDevice, launcher: str, right_seeds: range) -> None:
     expected = SOUND[launcher]()
-    for seed in SEEDS:
+    for seed in right_seeds:
         assert answer(device, launcher, seed=seed)[: len(expected)] == expected
 
 
@@ -86,9 +85,9 @@ PLANTED = {
 
 
 @pytest.mark.parametrize("launcher", PLANTED)
-def test_hazard_is_found_at_its_line(device: SimDevice, launcher: str) -> None:
+def test_hazard_is_found_at_its_line(device: SimDevice, launcher: str, wrong_seeds: range) -> None:
     kind, facts = PLANTED[launcher]
-    for seed in SEEDS:
+    for seed in wrong_seeds:
         found = finding(device, launcher, seed=seed)
         assert found.kind == kind and has(found.message, *facts), found
         assert found.line == line_of(SOURCE, launcher), found
@@ -109,8 +108,8 @@ def test_what_was_launched(device: SimDevice) -> None:
     assert (launched.kernel, launched.block, launched.times) == ("groups_no_wait_kernel", (THREADS, 1, 1), 1)
 
 
-def test_a_wait_after_the_barrier_is_too_late(device: SimDevice) -> None:
-    for seed in SEEDS:
+def test_a_wait_after_the_barrier_is_too_late(device: SimDevice, wrong_seeds: range) -> None:
+    for seed in wrong_seeds:
         found = finding(device, "groups_late_wait", seed=seed)
         assert found.kind == "race" and "tile[" in found.message
         assert found.line == line_of(SOURCE, "groups_late_wait")
@@ -132,8 +131,8 @@ def test_a_deadlock_names_the_barrier_object(device: SimDevice) -> None:
 # ---- bulk copies
 
 
-def test_bulk_copies_in_and_out(bulk: SimDevice) -> None:
-    for seed in SEEDS:
+def test_bulk_copies_in_and_out(bulk: SimDevice, right_seeds: range) -> None:
+    for seed in right_seeds:
         assert answer(bulk, "bulk", seed=seed) == reversed_tiles(THREADS, 4)
 
 
@@ -145,17 +144,17 @@ FENCED = {
 
 
 @pytest.mark.parametrize("launcher", FENCED)
-def test_a_bulk_copy_after_a_proxy_fence(bulk: SimDevice, launcher: str) -> None:
+def test_a_bulk_copy_after_a_proxy_fence(bulk: SimDevice, launcher: str, right_seeds: range) -> None:
     expected = FENCED[launcher]()
-    for seed in SEEDS:
+    for seed in right_seeds:
         assert answer(bulk, launcher, seed=seed)[: len(expected)] == expected
 
 
 @pytest.mark.parametrize("launcher", ["no_fence", "fence_too_early"])
-def test_a_missing_proxy_fence_is_found(bulk: SimDevice, launcher: str) -> None:
+def test_a_missing_proxy_fence_is_found(bulk: SimDevice, launcher: str, wrong_seeds: range) -> None:
     lines = BULK.read_text().splitlines()
     write = next(i for i, line in enumerate(lines, 1) if "out[tid] = x[k * THREADS" in line)
-    for seed in SEEDS:
+    for seed in wrong_seeds:
         found = finding(bulk, launcher, seed=seed)
         assert found.kind == "race" and found.thread == (0, 0, 0)
         said = rf"out\[0\].*shared.*thread \(0,0,0\) writes .*line {write},.*bulk copy.* reads .*no fence\.proxy\.async"
@@ -175,9 +174,9 @@ BULK_PLANTED = {
 
 
 @pytest.mark.parametrize("launcher", BULK_PLANTED)
-def test_bulk_hazard_is_found_at_its_line(bulk: SimDevice, launcher: str) -> None:
+def test_bulk_hazard_is_found_at_its_line(bulk: SimDevice, launcher: str, wrong_seeds: range) -> None:
     kind, facts = BULK_PLANTED[launcher]
-    for seed in SEEDS:
+    for seed in wrong_seeds:
         found = finding(bulk, launcher, seed=seed)
         assert found.kind == kind and has(found.message, *facts), found
         assert found.line == line_of(BULK, launcher), found

@@ -13,7 +13,6 @@ SOURCE = HERE / "clusters.cu"
 THREADS, SIZE, BLOCKS = 64, 4, 8
 N = THREADS * BLOCKS
 X = [float(i % 97) for i in range(N)]
-SEEDS = range(16)
 
 
 @pytest.fixture(scope="module")
@@ -48,16 +47,16 @@ RIGHT = {
 
 
 @pytest.mark.parametrize("launcher", RIGHT)
-def test_right_for_every_seed(device: SimDevice, launcher: str) -> None:
+def test_right_for_every_seed(device: SimDevice, launcher: str, right_seeds: range) -> None:
     expected = RIGHT[launcher]()
-    for seed in SEEDS:
+    for seed in right_seeds:
         done = outcome(device, launcher, seed)
         assert not done.findings, (seed, done.findings)
         assert unpack("f32", done.outputs["y"]) == expected
 
 
-def test_cooperative_groups(device: SimDevice) -> None:
-    for seed in SEEDS:
+def test_cooperative_groups(device: SimDevice, right_seeds: range) -> None:
+    for seed in right_seeds:
         done = outcome(device, "histogram", seed)
         assert not done.findings, (seed, done.findings)
         y = unpack("f32", done.outputs["y"])
@@ -67,8 +66,8 @@ def test_cooperative_groups(device: SimDevice) -> None:
         assert y[BLOCKS * 8 : BLOCKS * 9] == [SIZE * 100 + b % SIZE for b in range(BLOCKS)]
 
 
-def test_several_threads_add_to_one_place(device: SimDevice) -> None:
-    for seed in SEEDS:
+def test_several_threads_add_to_one_place(device: SimDevice, right_seeds: range) -> None:
+    for seed in right_seeds:
         done = outcome(device, "sum", seed)
         assert not done.findings, (seed, done.findings)
         y = unpack("f32", done.outputs["y"])
@@ -97,9 +96,9 @@ WRONG: dict[str, tuple[set[str], list[str], list[str]]] = {
 
 
 @pytest.mark.parametrize("launcher", WRONG)
-def test_misuse_is_found(device: SimDevice, launcher: str) -> None:
+def test_misuse_is_found(device: SimDevice, launcher: str, wrong_seeds: range) -> None:
     kinds, markers, facts = WRONG[launcher]
-    for seed in SEEDS:
+    for seed in wrong_seeds:
         found = outcome(device, launcher, seed).findings
         assert len(found) == 1, (launcher, seed, found)
         assert found[0].kind in kinds and has(found[0].message, *facts), (seed, found)
@@ -132,10 +131,10 @@ def test_launches_that_are_refused(device: SimDevice, case: tuple[str, int, int,
     assert found.kind == "launch failed" and has(found.message, *REFUSED[case])
 
 
-def test_the_toolkits_headers() -> None:
+def test_the_toolkits_headers(right_seeds: range) -> None:
     """cuda::ptx and cooperative_groups spell the same instructions in other ways."""
     headers, x = open_device(HERE / "libcu_ptx.cu"), [float(i) for i in range(THREADS)]
-    for seed in SEEDS:
+    for seed in right_seeds:
         done = run(headers, "everything", given("x", "f32", x), wanted("y", "f32", 3 * THREADS), seed=seed)
         assert not done.findings, (seed, done.findings)
         expected = [v + 11 for v in x] + [v + 10 for v in x] + [2 * v + 21 for v in x]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from facts import has
-from sim_kernels.harness import HERE, LIMITS, engine, given, line_of, open_device, pack, run, unpack, wanted
+from sim_kernels.harness import HERE, LIMITS, build, engine, given, line_of, open_device, pack, run, unpack, wanted
 
 from grader.content.catalog import Kata
 from grader.content.source_file import source_of
@@ -310,3 +310,16 @@ def test_unknown_runtime_symbol_is_named(tmp_path: Path, sound: SimDevice) -> No
     outcome = run(open_device(source), "graphs")
     assert [(f.kind, f.line) for f in outcome.findings] == [("unsupported", 6)]
     assert has(outcome.findings[0].message, "calls cudaGraphCreate", "cudaGraphAddEmptyNode")
+
+
+# SMs, major, resident blocks of 256 threads, bytes of shared memory that a block may ask for: the cards' data sheets
+CARDS = {"sm_75": [40, 7, 4, 65536], "sm_80": [108, 8, 8, 166912], "sm_86": [72, 8, 6, 101376]}
+
+
+@pytest.mark.parametrize("arch", CARDS)
+def test_runtime_answers_for_an_older_card(arch: str) -> None:
+    built = build(SOUND, arch="90a")
+    paths = {"library": built / "kata.so", "ptx": built / "kata.ptx", "source": SOUND}
+    device = SimDevice(engine=engine(), arch=arch, threads=1, **paths)
+    outcome = run(device, "runtime", given("x", "f32", X), wanted("y", "f32", 4), N)
+    assert outcome.findings == () and outcome.outputs["y"] == pack("f32", CARDS[arch])

@@ -12,7 +12,6 @@ from grader.devices.sim import SimDevice
 SOURCE = HERE / "mbarriers.cu"
 THREADS, N = 64, 256
 X = [float(i % 31) for i in range(N)]
-SEEDS = range(10)
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +39,9 @@ RIGHT = {
 
 
 @pytest.mark.parametrize("launcher", RIGHT)
-def test_right_for_every_seed(device: SimDevice, launcher: str) -> None:
+def test_right_for_every_seed(device: SimDevice, launcher: str, right_seeds: range) -> None:
     expected = RIGHT[launcher]
-    for seed in SEEDS:
+    for seed in right_seeds:
         done = outcome(device, launcher, seed)
         assert not done.findings, (seed, done.findings)
         assert unpack("f32", done.outputs["y"])[: len(expected)] == expected
@@ -60,8 +59,8 @@ WRONG = {
 
 
 @pytest.mark.parametrize("launcher", WRONG)
-def test_misuse_is_found(device: SimDevice, launcher: str) -> None:
+def test_misuse_is_found(device: SimDevice, launcher: str, wrong_seeds: range) -> None:
     kind, facts = WRONG[launcher]
-    for seed in SEEDS:
+    for seed in wrong_seeds:
         (found,) = outcome(device, launcher, seed).findings
         assert found.kind == kind and has(found.message, *facts) and found.line is not None, found

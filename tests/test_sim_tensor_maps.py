@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from itertools import chain
 from random import Random
 
@@ -10,14 +11,13 @@ import pytest
 from facts import has
 from sim_kernels.harness import HERE, given, line_of, open_device, run, unpack, wanted
 
-from grader.devices import Finding, Outcome
+from grader.devices import Call, Finding, Outcome, Scalar
 from grader.devices.sim import SimDevice
 
 SOURCE = HERE / "tensor_maps.cu"
 ROWS, COLUMNS = 32, 40  # no multiple of a tile's columns
 X = [float(i % 97 + 1) for i in range(ROWS * COLUMNS)]
 RING_X = [float(i % 97 + 1) for i in range(6 * 16 * 32)]
-SEEDS = range(12)
 
 
 @pytest.fixture(scope="module")
@@ -104,8 +104,111 @@ def test_a_box_begins_on_16_bytes_of_a_row(device: SimDevice, first: int) -> Non
         assert [found.kind for found in done.findings] == ["misaligned"] * wrong, done.findings
 
 
-def test_right_for_every_seed(device: SimDevice) -> None:
-    for seed in SEEDS:
+@dataclass
+class Column:
+    """A column of pixels: sizes, corners, starts, offsets and steps, innermost dimension first."""
+
+    rank: int
+    dims: list[int]
+    lower: list[int]
+    upper: list[int]
+    start: list[int]
+    offset: list[int]
+    steps: list[int]
+    channels: int
+    pixels: int
+    swizzle: int = 0
+
+    def arguments(self, stores: int = 0) -> list[int]:
+        parts = [self.dims, self.lower, self.upper, self.start, self.offset, self.steps]
+        fills, counts = (1, 0, 0, 0, 0, 1), (5, 3, 3, 5, 3, 3)
+        padded = (p + [fill] * (n - len(p)) for p, fill, n in zip(parts, fills, counts, strict=True))
+        return [*chain(*padded), self.rank, self.channels, self.pixels, self.swizzle, stores]
+
+    def places(self) -> list[list[int]]:
+        """Coordinates of each pixel of the bounding box that the column visits."""
+        found, at = [], self.start[1:]
+        for _ in range(self.pixels):
+            found.append(list(at))
+            for i in range(self.rank - 2):
+                at[i] += self.steps[i]
+                if at[i] < self.dims[i + 1] + self.upper[i]:
+                    break
+                at[i] = self.lower[i]
+            else:
+                at[-1] += 1
+        return found
+
+
+def draw_column(draw: Random, rank: int, swizzle: int) -> Column:
+    inner = rank - 2
+    dims = [draw.choice([8, 16, 36]), *(draw.randrange(2, 6) for _ in range(rank - 1))]
+    lower, offset = [draw.randrange(-2, 1) for _ in range(inner)], [draw.randrange(3) for _ in range(inner)]
+    upper = [draw.randrange(-1, 2) for _ in range(inner)]
+    steps = [draw.choice([1, 1, 2]) for _ in range(inner)]
+    start = [draw.randrange(-1, dims[0] // 4) * 4]
+    start += [low + step * draw.randrange(2) for low, step in zip(lower, steps, strict=True)]
+    start = [start[0], *(min(at, size + up - 1) for at, size, up in zip(start[1:], dims[1:], upper, strict=False))]
+    start.append(draw.randrange(dims[-1]))
+    channels = (16 << swizzle) // 4 if swizzle else draw.choice([4, 8, 12])
+    return Column(rank, dims, lower, upper, start, offset, steps, channels, draw.randrange(1, 40), swizzle)
+
+
+@pytest.mark.parametrize("rank", [3, 4, 5])
+def test_columns_of_pixels(device: SimDevice, rank: int) -> None:
+    draw = Random(rank)
+    for swizzle in (0, 0, 1, 3):
+        c = draw_column(draw, rank, swizzle)
+        values = [float(i + 1) for i in range(math.prod(c.dims))]
+        words = c.channels * c.pixels
+        done = run(device, "pixels", given("x", "f32", values), wanted("y", "f32", words), *c.arguments(), seed=rank)
+        assert not done.findings, (c, done.findings)
+        got = unpack("f32", done.outputs["y"])
+        for p, place in enumerate(c.places()):
+            place = [at + off for at, off in zip(place, [*c.offset, 0], strict=True)]
+            for channel in range(c.channels):
+                at = [c.start[0] + channel, *place]
+                inside = all(0 <= a < d for a, d in zip(at, c.dims, strict=True))
+                index = sum(a * math.prod(c.dims[:i]) for i, a in enumerate(at))
+                byte = 4 * (p * c.channels + channel)
+                byte ^= byte >> 3 & ((1 << swizzle) - 1) << 4
+                assert got[byte // 4] == (values[index] if inside else 0), (c, p, channel)
+
+
+def test_a_column_is_stored_where_it_came_from(device: SimDevice) -> None:
+    c = Column(4, [8, 4, 3, 2], [0, 0], [0, 0], [0, 1, 1, 0], [0, 0], [1, 1], 8, 12)
+    values = [float(i + 1) for i in range(math.prod(c.dims))]
+    done = run(device, "pixels", given("x", "f32", values), wanted("y", "f32", len(values)), *c.arguments(1))
+    assert not done.findings, done.findings
+    visited = {(w + 4 * (h + 3 * n)) * 8 + channel for w, h, n in c.places() for channel in range(8)}
+    got = unpack("f32", done.outputs["y"])
+    assert {i for i, value in enumerate(got) if value == values[i]} == visited and len(visited) == 96
+
+
+GOOD = Column(4, [8, 4, 3, 2], [-1, -1], [-1, -1], [0, -1, -1, 0], [1, 1], [1, 1], 8, 12)
+REFUSED_COLUMNS: dict[str, tuple[Column, list[str]]] = {
+    "channels": (replace(GOOD, channels=260), ["260 channels", "256"]),
+    "pixels": (replace(GOOD, pixels=1025, channels=4), ["1025 pixels", "1024"]),
+    "corner": (replace(GOOD, upper=[128, 0]), ["corner", "-128", "127"]),
+    "empty": (replace(GOOD, upper=[-5, 0]), ["no pixel"]),
+    "row": (replace(GOOD, channels=2), ["8 bytes", "multiple of 16"]),
+    "swizzle": (replace(GOOD, channels=16, swizzle=1), ["64 bytes", "32-byte swizzle"]),
+    "step": (replace(GOOD, steps=[1, 9]), ["stride", "8"]),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED_COLUMNS)
+def test_columns_that_are_refused(device: SimDevice, case: str) -> None:
+    column, facts = REFUSED_COLUMNS[case]
+    values = [1.0] * math.prod(GOOD.dims)
+    done = run(device, "pixels", given("x", "f32", values), wanted("y", "f32", 4096), *column.arguments())
+    (found,) = done.findings
+    assert found.kind == "crash" and has(found.message, "cuTensorMapEncodeIm2col", "refused", *facts), found
+    assert line_of(SOURCE, "pixels_load") in found.callers
+
+
+def test_right_for_every_seed(device: SimDevice, right_seeds: range) -> None:
+    for seed in right_seeds:
         done = outcome(device, "sound", seed)
         assert not done.findings, (seed, done.findings)
         assert unpack("f32", done.outputs["y"]) == [2 * x for x in X]
@@ -113,6 +216,25 @@ def test_right_for_every_seed(device: SimDevice) -> None:
         assert not done.findings, (seed, done.findings)
         sums = [sum(RING_X[c::32]) for c in range(32)]
         assert unpack("f32", done.outputs["y"])[:32] == sums
+
+
+def test_who_reads_a_swizzled_tile_goes_by_the_address_too(device: SimDevice, right_seeds: range) -> None:
+    for seed in right_seeds:
+        done = outcome(device, "swizzled_by_address", seed, values=RING_X, columns=32)
+        assert not done.findings and unpack("f32", done.outputs["y"]) == RING_X, done.findings
+
+
+WRONG_PLACES = [("swizzled_by_offset", RING_X, 32), ("swapped_dims", X, 40)]
+
+
+@pytest.mark.parametrize(("launcher", "values", "columns"), WRONG_PLACES)
+def test_a_wrong_place_shows_in_the_answer(
+    device: SimDevice, launcher: str, values: list[float], columns: int, wrong_seeds: range
+) -> None:
+    right = [2 * x for x in values] if launcher == "swapped_dims" else values
+    for seed in wrong_seeds:
+        done = outcome(device, launcher, seed, values=values, columns=columns)
+        assert not done.findings and unpack("f32", done.outputs["y"]) != right, done.findings
 
 
 def test_copies_may_come_before_the_barrier_is_told(device: SimDevice) -> None:
@@ -144,6 +266,7 @@ WRONG: dict[str, tuple[str, str, list[str]]] = {
     "wide_box": ("crash", "one_box", ["refused", "256 bytes", "128-byte swizzle"]),
     "stride_in_elements": ("crash", "one_box", ["refused", "41 bytes", "multiple of 16"]),
     "too_tall": ("out of bounds", "one_box", ["x[", "32 x 40 f32"]),
+    "pixels_by_tiles": ("crash", "pixels_load", ["cuTensorMapEncodeTiled", "mode"]),
     "no_map": ("crash", "pointer", ["cuTensorMapEncodeTiled has not written"]),
     "host_map": ("crash", "pointer", ["no memory of the device"]),
 }
@@ -157,16 +280,16 @@ def finding(device: SimDevice, launcher: str, seed: int) -> Finding:
 
 
 @pytest.mark.parametrize("launcher", WRONG)
-def test_misuse_is_found(device: SimDevice, launcher: str) -> None:
+def test_misuse_is_found(device: SimDevice, launcher: str, wrong_seeds: range) -> None:
     kind, marker, facts = WRONG[launcher]
-    for seed in SEEDS:
+    for seed in wrong_seeds:
         found = finding(device, launcher, seed)
         assert found.kind == kind and has(found.message, *facts), found
-        assert found.line == line_of(SOURCE, marker), found
+        assert line_of(SOURCE, marker) in (found.line, *found.callers), found
 
 
-def test_the_elected_lane_need_not_be_the_first(device: SimDevice) -> None:
-    found = [outcome(device, "lane_commits", seed).findings for seed in SEEDS]
+def test_the_elected_lane_need_not_be_the_first(device: SimDevice, wrong_seeds: range) -> None:
+    found = [outcome(device, "lane_commits", seed).findings for seed in wrong_seeds]
     assert all(not f for f in found[::2])
     for (one,) in found[1::2]:
         assert one.kind == "race" and has(one.message, "may still read", "doubled[")
@@ -181,9 +304,26 @@ WRONG_RINGS: dict[str, tuple[str, list[str], list[str]]] = {
 
 
 @pytest.mark.parametrize("launcher", WRONG_RINGS)
-def test_wrong_rings_are_found(device: SimDevice, launcher: str) -> None:
+def test_wrong_rings_are_found(device: SimDevice, launcher: str, wrong_seeds: range) -> None:
     kind, markers, facts = WRONG_RINGS[launcher]
-    for seed in SEEDS:
+    for seed in wrong_seeds:
         found = outcome(device, launcher, seed, values=RING_X, columns=32).findings
         assert len(found) == 1 and found[0].kind == kind, (seed, found)
         assert has(found[0].message, *facts) and found[0].line in [line_of(SOURCE, m) for m in markers], found
+
+
+def test_what_copies_by_maps_cost(device: SimDevice) -> None:
+    """Two tiles for each block of 16 rows; 24 of the second one's 32 columns lie outside."""
+    arguments = (given("x", "f32", X), wanted("y", "f32", len(X)))
+    scalars = (Scalar("rows", "int", ROWS), Scalar("columns", "int", COLUMNS))
+    done = device.call(Call("sound", arguments, scalars, counters=True))
+    assert not done.findings and done.counters
+    (counted,) = done.counters.kernels
+    blocks, tile = ROWS // 16, 16 * 32 * 4
+    assert (counted.tma_copies, counted.tma_bytes) == (4 * blocks, 4 * blocks * tile)
+    assert counted.tma_filled_bytes == blocks * 2 * tile * 24 // 32
+    assert counted.box_rows == 4 * blocks * 16
+    assert counted.phase_waits == blocks * 2 * 4  # each warp, for each tile
+    assert counted.open_phase_waits <= counted.phase_waits
+    (line,) = [item for item in counted.lines if item.line == line_of(SOURCE, "double_load")]
+    assert line.tma_bytes == 2 * blocks * tile

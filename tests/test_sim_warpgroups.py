@@ -13,7 +13,6 @@ from grader.devices.sim import SimDevice
 
 SOURCE = HERE / "warpgroups.cu"
 M, N, K = 128, 64, 64 * 8
-SEEDS = range(8)
 Array = npt.NDArray[np.generic]
 
 
@@ -41,9 +40,9 @@ def ring(device: SimDevice, launcher: str, seed: int) -> Outcome:
     return run(device, launcher, buffer("a", A), buffer("b", B), wanted("c", "f32", M * N), M, N, K, seed=seed)
 
 
-def test_a_ring_is_right_for_every_seed(device: SimDevice) -> None:
+def test_a_ring_is_right_for_every_seed(device: SimDevice, right_seeds: range) -> None:
     expected = A.astype(np.float32) @ B.astype(np.float32).T
-    for seed in SEEDS:
+    for seed in right_seeds:
         done = ring(device, "ring", seed)
         assert not done.findings, (seed, done.findings)
         assert (np.array(unpack("f32", done.outputs["c"])).reshape(M, N) == expected).all()
@@ -61,9 +60,9 @@ WRONG: dict[str, tuple[set[str], list[str], list[str]]] = {
 
 
 @pytest.mark.parametrize("launcher", WRONG)
-def test_misuse_is_found(device: SimDevice, launcher: str) -> None:
+def test_misuse_is_found(device: SimDevice, launcher: str, wrong_seeds: range) -> None:
     kinds, markers, facts = WRONG[launcher]
-    for seed in SEEDS:
+    for seed in wrong_seeds:
         found = ring(device, launcher, seed).findings
         assert len(found) == 1 and found[0].kind in kinds, (seed, found)
         assert has(found[0].message, *facts)
@@ -71,12 +70,23 @@ def test_misuse_is_found(device: SimDevice, launcher: str) -> None:
 
 
 @pytest.mark.parametrize("launcher", ["ring_wrong_stride", "ring_wrong_step"])
-def test_wrong_descriptors_show(device: SimDevice, launcher: str) -> None:
+def test_wrong_descriptors_show(device: SimDevice, launcher: str, wrong_seeds: range) -> None:
     """Nothing tells a wrong descriptor from a right one but the answer, or bytes that no thread wrote."""
     expected = A.astype(np.float32) @ B.astype(np.float32).T
-    done = ring(device, launcher, 0)
-    got = np.array(unpack("f32", done.outputs["c"])).reshape(M, N)
-    assert done.findings or (got != expected).any()
+    for seed in wrong_seeds:
+        done = ring(device, launcher, seed)
+        got = np.array(unpack("f32", done.outputs["c"])).reshape(M, N)
+        assert done.findings or (got != expected).any()
+
+
+@pytest.mark.parametrize("mode", [0, 2])
+def test_offsets_of_the_other_major_dimension_show(device: SimDevice, mode: int, wrong_seeds: range) -> None:
+    a, b = whole((64, 16)), whole((64, 16))
+    arguments = buffer("a", a), buffer("b", b), wanted("c", "f32", 64 * 64)
+    expected = a.astype(np.float32) @ b.astype(np.float32).T
+    for seed in wrong_seeds:
+        done = run(device, "layout_wrong_major", *arguments, mode, 1, seed=seed)
+        assert done.findings or (np.array(unpack("f32", done.outputs["c"])).reshape(64, 64) != expected).any()
 
 
 @pytest.mark.parametrize("by_rows", [0, 1])
@@ -89,20 +99,20 @@ def test_layouts(device: SimDevice, mode: int, by_rows: int) -> None:
     assert (np.array(unpack("f32", done.outputs["c"])).reshape(64, 64) == expected).all()
 
 
-def test_a_product_of_what_threads_wrote_needs_a_proxy_fence(device: SimDevice) -> None:
+def test_a_product_of_what_threads_wrote_needs_a_proxy_fence(device: SimDevice, wrong_seeds: range) -> None:
     a, b = whole((64, 16)), whole((64, 16))
-    for seed in SEEDS:
+    for seed in wrong_seeds:
         arguments = buffer("a", a), buffer("b", b), wanted("c", "f32", 64 * 64)
         (found,) = run(device, "layout_no_fence", *arguments, 1, 0, seed=seed).findings
         assert found.kind == "race" and has(found.message, "fence.proxy.async", "tile_a[")
         assert found.line == line_of(SOURCE, "layout_multiply")
 
 
-def test_registers(device: SimDevice) -> None:
+def test_registers(device: SimDevice, wrong_seeds: range) -> None:
     a, b = whole((128, 16)), whole((2, 16, 16))
     arguments = buffer("a", a), buffer("b", b), wanted("c", "f32", 128 * 16)
     expected = np.concatenate([a[t * 64 : t * 64 + 64].astype(np.float32) @ b[t].astype(np.float32).T for t in (0, 1)])
-    for seed in SEEDS:
+    for seed in wrong_seeds:
         done = run(device, "registers", *arguments, seed=seed)
         assert not done.findings, done.findings
         assert (np.array(unpack("f32", done.outputs["c"])).reshape(128, 16) == expected).all()
@@ -111,9 +121,9 @@ def test_registers(device: SimDevice) -> None:
         assert found.line == line_of(SOURCE, "registers_early")
 
 
-def test_operands_in_registers_stay_until_they_are_read(device: SimDevice) -> None:
+def test_operands_in_registers_stay_until_they_are_read(device: SimDevice, wrong_seeds: range) -> None:
     a, b = whole((2 * 64, 16)), whole((16, 16))
-    for seed in SEEDS:
+    for seed in wrong_seeds:
         (found,) = run(
             device, "overwritten", buffer("a", a), buffer("b", b), wanted("c", "f32", 1024), 2, seed=seed
         ).findings
@@ -121,8 +131,19 @@ def test_operands_in_registers_stay_until_they_are_read(device: SimDevice) -> No
         assert has(found.message, f"line {line_of(SOURCE, 'overwritten_multiply')}")
 
 
-def test_a_warpgroup_begins_at_a_multiple_of_four_warps(device: SimDevice) -> None:
-    for seed in SEEDS:
+def test_a_group_without_a_product_may_be_open_at_the_end(device: SimDevice, wrong_seeds: range) -> None:
+    a, b = whole((64, 16)), whole((16, 16))
+    arguments = buffer("a", a), buffer("b", b), wanted("c", "f32", 64 * 16)
+    done = run(device, "empty_group", *arguments)
+    assert not done.findings and not any(unpack("f32", done.outputs["c"])), done.findings
+    for seed in wrong_seeds:
+        (found,) = run(device, "unfinished", *arguments, seed=seed).findings
+        assert found.kind == "race" and has(found.message, "exits", "wgmma.wait_group")
+        assert found.line == line_of(SOURCE, "unfinished_last")
+
+
+def test_a_warpgroup_begins_at_a_multiple_of_four_warps(device: SimDevice, wrong_seeds: range) -> None:
+    for seed in wrong_seeds:
         (found,) = run(device, "shifted", wanted("c", "f32", 160), seed=seed).findings
         assert found.kind == "deadlock" and has(found.message, "warpgroup")
 
@@ -168,9 +189,9 @@ def test_types(device: SimDevice, launcher: str) -> None:
     assert (got.reshape(64, 8) == product).all()
 
 
-def test_registers_are_a_pool_of_the_block(device: SimDevice) -> None:
+def test_registers_are_a_pool_of_the_block(device: SimDevice, wrong_seeds: range) -> None:
     values = whole((256,), np.float32)
-    for seed in SEEDS:
+    for seed in wrong_seeds:
         arguments = buffer("a", values), wanted("c", "f32", 256)
         done = run(device, "pool", *arguments, seed=seed)
         assert not done.findings, done.findings

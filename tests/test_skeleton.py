@@ -71,8 +71,8 @@ def test_only_adds_lines_sees_a_changed_a_lost_and_a_moved_line() -> None:
 
 
 def test_todos_of_a_skeleton_and_of_its_solution() -> None:
-    assert skeleton.todos(SKELETON) == (Todo(1, FIRST, 5, True), Todo(2, SECOND, 8, True))
-    assert skeleton.todos(SOLUTION) == (Todo(1, FIRST, 5, False), Todo(2, SECOND, 11, False))
+    assert skeleton.todos(SKELETON) == (Todo(1, FIRST, 5, True, 7), Todo(2, SECOND, 8, True, 9))
+    assert skeleton.todos(SOLUTION) == (Todo(1, FIRST, 5, False, 10), Todo(2, SECOND, 11, False, 15))
 
 
 END = "    // END TODO(1)\n"

@@ -110,3 +110,49 @@ def test_fragments_straight_from_or_to_a_tensor_have_its_base_on_32_bytes() -> N
         spec = load_spec(kata)
         tensor = next(tensor for tensor in (*spec.inputs, *spec.outputs) if tensor.name == name)
         assert tensor.align == 32, f"{kata.name}: {name}"
+
+
+def with_cancelling_sums() -> list[Kata]:
+    """One kata of each spec that has such values."""
+    found = {}
+    for kata in load_catalog(Path(__file__).resolve().parent.parent).katas.values():
+        spec = load_spec(kata)
+        if any(kind.name == "cancelling" for kind in spec.values):
+            found.setdefault(id(spec), kata)
+    return list(found.values())
+
+
+def test_sums_that_cancel_are_small_beside_their_terms() -> None:
+    """But for those of few terms, and of the middle one, which an odd number of terms has alone."""
+    katas = with_cancelling_sums()
+    assert {kata.family for kata in katas} >= {
+        "reduce",
+        "warp_reduce",
+        "sgemv",
+        "hgemv",
+        "sgemm",
+        "hgemm",
+    }
+    for kata in katas:
+        spec = load_spec(kata)
+        sizes = next(sizes for sizes in spec.named_sizes if spec.work(sizes) > 100_000)
+        sizes = {name: size - size % 2 if name in ("n", "K", "rows") else size for name, size in sizes.items()}
+        case = Case(kata, spec, CaseKey.of(spec, sizes, "cancelling", 1))
+        assert isinstance(spec.tolerance, Accumulated)
+        terms = spec.tolerance.magnitude(**case._wide(), sizes=sizes)
+        values = case.expected[0].value
+        assert 0 < abs(values).sum() < terms.sum() / 20, kata.name
+
+
+@pytest.mark.parametrize("kind, is_seen", [("offset", False), ("cancelling", True)])
+def test_partial_sums_in_half_are_seen_where_the_whole_cancels(kind: str, is_seen: bool) -> None:
+    """Of sums that are kept in float and stored in half; ``offset`` leaves them inside of the bound."""
+    kata = load_catalog(Path(__file__).resolve().parent.parent).katas["hgemv_k32_f16"]
+    spec = load_spec(kata)
+    case = Case(kata, spec, CaseKey.of(spec, {"M": 61, "K": 520}, kind, 1))
+    inputs = case._wide()
+    lanes = (inputs["A"] * inputs["x"]).reshape(61, -1, 8).sum(axis=1).astype(numpy.float16).astype(float)
+    (right,) = case.expected
+    assert right.bound is not None
+    wrong = abs(lanes.sum(axis=1).astype(numpy.float16) - right.value) > right.bound
+    assert wrong.any() == is_seen

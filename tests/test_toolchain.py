@@ -4,26 +4,34 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from facts import all_of, has
 from fake_nvml import build_nvml
 
+from grader import grade as pipeline
 from grader.compile import toolchain
 from grader.compile.toolchain import (
     Gpu,
     ToolchainError,
+    builds_for,
+    dotted,
     find_gpu,
     find_nvcc,
     find_toolchain,
+    gpu_archs,
     gpu_of_worker,
     visible_gpus,
 )
+from grader.content.catalog import Kata
+from grader.grade import Options
 
 NVCC = """\
 #!/bin/sh
 case "$*" in
+*--list-gpu-code*) for code in {codes}; do echo "sm_$code"; done ;;
 *--version*) echo "Cuda compilation tools, release {release}, V{version}" ;;
 *--dryrun*) echo "#$ TOP={top}/bin/.." >&2 ;;
 esac
@@ -38,13 +46,22 @@ def program(path: Path, text: str) -> Path:
     return path
 
 
+def codes_of(version: str) -> str:
+    """What `nvcc --list-gpu-code` says, in numbers (release notes of CUDA 12.0, 12.8, 12.9 and 13.0)."""
+    release = tuple(map(int, version.split(".")[:2]))
+    codes = ["50", "52", "53", "60", "61", "62", "70", "72"] if release < (13, 0) else []
+    codes += ["75", "80", "86", "87", "89", "90"]
+    codes += ["100", "101", "120"] if release >= (12, 8) else []
+    return " ".join(codes + (["103", "121"] if release >= (12, 9) else []))
+
+
 def toolkit(top: Path, version: str = "13.0.88", newest_gcc: int = 15, library: str = "lib64") -> Path:
     """A folder that looks like a CUDA toolkit; its nvcc."""
     (top / library).mkdir(parents=True)
     header = top / "include" / "crt" / "host_config.h"
     header.parent.mkdir(parents=True)
     header.write_text(f"#if defined(__GNUC__)\n#if __GNUC__ > {newest_gcc}\n#error\n#endif\n#endif\n")
-    text = NVCC.format(release=version.rpartition(".")[0], version=version, top=top)
+    text = NVCC.format(release=version.rpartition(".")[0], version=version, top=top, codes=codes_of(version))
     return program(top / "bin" / "nvcc", text)
 
 
@@ -153,6 +170,61 @@ def test_an_old_or_broken_nvcc_is_passed_over(bare: Path, tmp_path: Path, monkey
     assert has(message, f"{old} (11.8.89)", f"{broken} (", "12.0", "newer")
     new = toolkit(tmp_path / "opt" / "cuda")
     assert find_nvcc() == (new, (13, 0, 88))
+
+
+@pytest.mark.parametrize(
+    ("capability", "expected"),
+    [
+        ((7, 0), "12.6.85"),
+        ((9, 0), "12.6.85"),
+        ((10, 0), "13.0.88"),
+        ((12, 1), "13.0.88"),
+        ((13, 0), "12.6.85"),  # none knows it: the first is taken, and a grade says so
+    ],
+)
+def test_an_nvcc_that_builds_for_the_gpu_comes_first(
+    capability: tuple[int, int], expected: str, bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = {"13.0.88": toolkit(tmp_path / "opt" / "cuda"), "12.6.85": toolkit(tmp_path / "on_path", "12.6.85")}
+    monkeypatch.setenv("PATH", on_path(bare, made["12.6.85"].parent))
+    monkeypatch.setattr(toolchain, "find_gpu", lambda: Gpu("", capability, "", (13, 0)))
+    found = find_toolchain()
+    assert (found.nvcc, dotted(found.nvcc_version)) == (made[expected], expected)
+
+
+BUILDS_FOR = {  # capability -> the releases of nvcc that make code for it
+    (7, 0): ("12.4.131", "12.6.85", "12.8.93", "12.9.86"),
+    (7, 5): ("12.4.131", "12.6.85", "12.8.93", "12.9.86", "13.0.88"),
+    (9, 0): ("12.4.131", "12.6.85", "12.8.93", "12.9.86", "13.0.88"),
+    (10, 0): ("12.8.93", "12.9.86", "13.0.88"),
+    (12, 0): ("12.8.93", "12.9.86", "13.0.88"),
+    (12, 1): ("12.9.86", "13.0.88"),
+}
+
+
+def test_each_nvcc_builds_for_the_architectures_that_it_lists(tmp_path: Path) -> None:
+    made = {version: toolkit(tmp_path / version, version) for version in BUILDS_FOR[9, 0]}
+    for capability, versions in BUILDS_FOR.items():
+        gpu = Gpu("", capability, "", (13, 0))
+        assert tuple(version for version, nvcc in made.items() if builds_for(nvcc, gpu)) == versions
+
+
+def test_an_nvcc_that_does_not_say_what_it_builds_for(bare: Path, tmp_path: Path) -> None:
+    nvcc = program(tmp_path / "nvcc", "#!/bin/sh\nexit 1\n")
+    assert gpu_archs(nvcc) == () and builds_for(nvcc, Gpu("", (9, 0), "", (13, 0)))
+
+
+def test_auto_takes_the_simulator_where_the_gpu_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "builds_for", lambda nvcc, gpu: gpu.capability < (13, 0))
+    kata = Kata(name="k", family="f", level="easy", elem="f32", root=Path("/"), compute="sm_80")
+    old, fits, unknown = (Gpu("", capability, "", (13, 0)) for capability in ((7, 5), (8, 0), (13, 0)))
+    simulator = pipeline.Target("sim", "sm_90a")
+    assert pipeline.targets(Options(), old, kata) == pipeline.targets(Options(), unknown, kata) == (simulator,)
+    assert pipeline.targets(Options(), fits, kata) == (pipeline.Target("gpu", "sm_80"), simulator)
+    assert pipeline.targets(Options(), old, replace(kata, compute="sm_75"))[0] == pipeline.Target("gpu", "sm_75")
+    assert pipeline.targets(Options(device="gpu"), old, kata) == (pipeline.Target("gpu", "sm_75"),)
+    assert has(pipeline.unfit_gpu(old, kata) or "", "sm_80", "sm_75") and pipeline.unfit_gpu(fits, kata) is None
+    assert has(pipeline.unfit_gpu(unknown, kata) or "", "nvcc", "sm_130a")
 
 
 @pytest.mark.parametrize("variable", ["KATA_NVCC", "KATA_CXX"])

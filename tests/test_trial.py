@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy
 import pytest
 from facts import has
 from test_faces import ROOT, make_clone, run
@@ -20,6 +21,8 @@ from grader.content.trial import Trial, load_trials
 from grader.devices import SIM_ARCH
 from grader.grade import Options
 from grader.verdict import Kind
+
+pytestmark = pytest.mark.usefixtures("forked_children")
 
 CATALOG = load_catalog(ROOT)
 TRIALS = {kata.name: trials for kata in CATALOG.katas.values() if (trials := load_trials(kata))}
@@ -127,6 +130,15 @@ def test_a_solution_is_right_and_drawn(built: None, name: str, todo: int) -> Non
     done = outcome(name, todo, source_of(name, todo))
     assert done.right, (done.problem, done.verdict)
     assert len(done.picture) > 3 and all(len(line) <= 120 for line in done.picture)
+
+
+def test_sums_that_are_no_number_are_drawn_too() -> None:
+    (trial,) = [trial for trial in load_trials(CATALOG.katas[NAIVE]) if 3 in trial.todos]
+    values = numpy.full((16, 16), numpy.nan, numpy.float16)
+    values[0] = numpy.inf
+    arrays = {"C": values}
+    assert has(trial.judge(arrays), "C[0, 0]", "c[0] of lane 0", "inf")
+    assert trial.picture is not None and has("\n".join(trial.picture(arrays)), "inf", "nan")
 
 
 @pytest.mark.parametrize(("name", "todo", "old", "new", "facts"), MISTAKES)

@@ -233,6 +233,16 @@ def test_ptx_is_taken_apart_by_functions() -> None:
     assert "6kernelEv" not in second and "4helpEv" in second and "inline asm" not in second
 
 
+def test_ptxas_names_a_file_by_a_line_of_the_ptx(tmp_path: Path) -> None:
+    one, two = (Member("relu_f32", "", f"file {number}").tag for number in (1, 2))
+    ptx = PTX.format(one=f"{len(one)}{one}", two=f"{len(two)}{two}")
+    (tmp_path / "kata.compute_75.ptx").write_text(ptx)
+    for tag, word in ((one, "inline asm"), (two, "4helpEv")):
+        line = next(number for number, text in enumerate(ptx.splitlines(), 1) if word in text)
+        log = f"ptxas kata.compute_75.ptx, line {line}; error   : Feature 'cp.async' requires .target sm_80 or higher"
+        assert unit.blamed(log, tmp_path) == {tag}
+
+
 def test_units_are_cut_where_they_grow_too_large() -> None:
     members = [Member("k", "", f"{number:06}" + "x" * 9_994) for number in range(100)]
     sizes = [len(chunk) for chunk in unit.chunks(members, 1)]

@@ -42,7 +42,10 @@ def test_the_end_of_what_was_printed_and_how_much_there_is(text: str, note: list
         KATA, source_of(KATA.skeleton_path), (Verdict(Kind.RACE, "a race", device="sim sm_90a", printed=text),)
     )
     assert printed(failed) == []
-    assert [line.rstrip() for line in explanation(failed).splitlines()][1:] == [*said, "  device    sim sm_90a"]
+    assert [line.rstrip() for line in explanation(failed, lesson=False).splitlines()][1:] == [
+        *said,
+        "  device    sim sm_90a",
+    ]
 
 
 def test_a_race_of_two_writes_says_that_their_values_do_not_matter() -> None:

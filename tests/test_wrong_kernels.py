@@ -35,7 +35,7 @@ from grader.grade import Options, grade, prepare
 from grader.judge.check import SearchBudget, budget_for
 from grader.maintain import wrong_kernel
 from grader.maintain.coverage import disagreements, reasons
-from grader.maintain.kata_builds import as_skeleton, as_solution, as_wrong, bare, is_refused
+from grader.maintain.kata_builds import as_skeleton, as_solution, as_wrong, bare, is_refused, oldest_card
 from grader.maintain.wrong_kernel import WrongKernel, load, written
 from grader.output.verdict_text import explanation
 from grader.sandbox import parent as sandbox
@@ -167,8 +167,8 @@ def solution_of(kata: Kata, device: str) -> tuple[Path, Options]:
     return kata.solution_path, as_solution(device)
 
 
-def solution_on_other_card(kata: Kata, device: str) -> tuple[Path, Options]:
-    return kata.solution_path, as_solution(device, other_arch=True)
+def solution_on_oldest_card(kata: Kata, device: str) -> tuple[Path, Options]:
+    return kata.solution_path, as_solution(device, oldest_card(kata))
 
 
 def skeleton_without_marks(kata: Kata, device: str) -> tuple[Path, Options]:
@@ -185,7 +185,7 @@ def bare_skeleton(kata: Kata) -> Path:
 # What the tests of a kata's own files grade, by their names.
 GRADED: Mapping[str, Callable[[Kata, str], tuple[Path, Options]]] = {
     "test_solution_passes_with_room": solution_of,
-    "test_solution_passes_on_another_card": solution_on_other_card,
+    "test_solution_passes_on_the_oldest_card": solution_on_oldest_card,
     "test_skeleton_compiles_and_does_not_pass": skeleton_without_marks,
 }
 
@@ -369,16 +369,16 @@ ON_EITHER_CARD = {  # why a kata's solution is graded on both
 
 @pytest.mark.parametrize(("name", "why"), ON_EITHER_CARD.items())
 def test_a_card_is_passed_over_only_where_it_cannot_matter(name: str, why: str) -> None:
-    source, options = solution_on_other_card(KATAS[name], "sim")
+    source, options = solution_on_oldest_card(KATAS[name], "sim")
     assert cannot_tell_the_cards_apart(KATAS[name], source, options) is not bool(why)
 
 
 @pytest.mark.parametrize("kata", KATAS.values(), ids=list(KATAS))
 @ON_SIM
 @pytest.mark.usefixtures("few_cases")
-def test_solution_passes_on_another_card(kata: Kata, device: str) -> None:
+def test_solution_passes_on_the_oldest_card(kata: Kata, device: str) -> None:
     """It is graded there unless that would be the same grade again, to the last instruction."""
-    source, options = solution_on_other_card(kata, device)
+    source, options = solution_on_oldest_card(kata, device)
     if cannot_tell_the_cards_apart(kata, source, options):
         return
     result = present(grade(kata, with_jobs(options), source=source))

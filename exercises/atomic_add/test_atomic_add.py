@@ -15,7 +15,19 @@ from __future__ import annotations
 from math import isqrt, sqrt
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, normal
+from grader.content.spec import (
+    Accumulated,
+    InputKind,
+    Operations,
+    Rng,
+    Size,
+    Sizes,
+    Spec,
+    Tensor,
+    cancelling,
+    doubled,
+    normal,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,13 +107,18 @@ NEAR_MISSES = {
 
 SPEC = Spec(
     computes="y = sum over the rows of a * b, added in half",
+    operations=Operations(
+        "y[c] = sum over the rows of a * b",
+        "2 per element of a: a multiplication and an addition",
+        lambda sizes: 2 * sizes["rows"] * sizes["cols"],
+    ),
     inputs=(Tensor("a", ("rows", "cols")), Tensor("b", ("rows", "cols"))),
     outputs=(Tensor("y", ("cols",)),),
     sizes={"rows": Size(0, 300), "cols": Size(1, 40)},
     values=(
         InputKind("offset", {"a": normal(mean=1.0, std=0.25), "b": bounded_offset}),
         InputKind("whole numbers", {"a": whole_a, "b": whole_b}, exact=True),
-        InputKind("large and small", {"a": normal(), "b": bounded_large_and_small}),
+        InputKind("cancelling", {"a": doubled(normal(), axis=0), "b": cancelling(bounded_large_and_small, axis=0)}),
         InputKind("one special", {"a": one_special, "b": normal(mean=1.0, std=0.25)}),
     ),
     reference=reference,

@@ -24,7 +24,19 @@ from collections.abc import Callable
 from math import sqrt
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, Fill, InputKind, Parameter, Rng, Size, Sizes, Spec, Tensor, normal
+from grader.content.spec import (
+    Accumulated,
+    Fill,
+    InputKind,
+    Operations,
+    Parameter,
+    Rng,
+    Size,
+    Sizes,
+    Spec,
+    Tensor,
+    normal,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -208,6 +220,12 @@ NEAR_MISSES = {
 
 SPEC = Spec(
     computes="y = relu(batch_norm(x) + residual), channel by channel",
+    operations=Operations(
+        "d = x - mean, y = max(d * rstd * weight + bias + residual, 0), mask = y > 0, mean = sum of x / n, "
+        "rstd = 1 / sqrt(sum of d * d / n + eps)",
+        "10 per element: sum of x, d, d * d and its sum, times rstd, times weight, two additions, the maximum, y > 0",
+        lambda sizes: 80 * sizes["N"] * sizes["C"] * sizes["octets"],
+    ),
     inputs=(
         Tensor("x", ("N", "C", "octets", 8)),
         Tensor("residual", ("N", "C", "octets", 8)),

@@ -16,7 +16,20 @@ from dataclasses import replace
 from math import sqrt
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, Exact, Fill, InputKind, Rng, Size, Sizes, Spec, Tensor, normal
+from grader.content.spec import (
+    Accumulated,
+    Exact,
+    Fill,
+    InputKind,
+    Operations,
+    Rng,
+    Size,
+    Sizes,
+    Spec,
+    Tensor,
+    cancelling,
+    normal,
+)
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -130,6 +143,7 @@ def sum_in(
     """The spec of the sums that are kept in ``acc``, for kernels with a block for every few elements."""
     return Spec(
         computes="y = sum of x",
+        operations=Operations("y = sum of x", "1 per element: the addition", lambda sizes: sizes["n"]),
         inputs=(Tensor("x", ("n",)),),
         outputs=(Tensor("y", (1,), "acc"),),
         sizes={"n": Size(0, 5000)},
@@ -152,7 +166,7 @@ def sum_in(
 def in_float(*, most: int = 8) -> Spec:
     return sum_in(
         "f32",
-        values=(InputKind("offset", normal(mean=4.0)), InputKind("large and small", large_and_small)),
+        values=(InputKind("offset", normal(mean=4.0)), InputKind("cancelling", cancelling(large_and_small))),
         most=most,
     )
 
@@ -163,7 +177,7 @@ def in_half(elem: str, acc: str) -> Spec:
         acc,
         values=(
             InputKind("offset", bounded_offset),
-            InputKind("large and small", bounded_large_and_small),
+            InputKind("cancelling", cancelling(bounded_large_and_small)),
             InputKind("denormals", whole_numbers(EXACT[acc], unit=SMALLEST[elem]), exact=True),
         ),
         terms=depth_of_tree,

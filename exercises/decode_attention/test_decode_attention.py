@@ -21,7 +21,7 @@ from math import ceil, inf, log, log2, nan, sqrt
 from typing import TYPE_CHECKING
 
 from grader.content.formulas import softmax
-from grader.content.spec import Accumulated, Fill, InputKind, Rng, Size, Sizes, Spec, Tensor, normal
+from grader.content.spec import Accumulated, Fill, InputKind, Operations, Rng, Size, Sizes, Spec, Tensor, normal
 
 if TYPE_CHECKING:
     import torch
@@ -250,6 +250,11 @@ NEAR_MISSES = {
 
 SPEC = Spec(
     computes="O = softmax(K q / sqrt(D)) V over the first lengths[b] keys",
+    operations=Operations(
+        "O = p V, p = softmax(K q / sqrt(D)); the two products only",
+        "4 per key and column of D: a multiply-add in K q and one in p V. The softmax is left out",
+        lambda sizes: 4 * sizes["B"] * sizes["H"] * sizes["N"] * sizes["D"],
+    ),
     inputs=(
         Tensor("q", ("B", "H", "D")),
         Tensor("K", CACHE),

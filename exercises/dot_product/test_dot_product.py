@@ -12,7 +12,7 @@ from dataclasses import replace
 from math import isqrt
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, normal
+from grader.content.spec import Accumulated, InputKind, Operations, Rng, Size, Sizes, Spec, Tensor, normal
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -74,6 +74,9 @@ NEAR_MISSES = {
 
 SPEC = Spec(
     computes="y = sum of a * b",
+    operations=Operations(
+        "y = sum of a * b", "2 per element: a multiplication and an addition", lambda sizes: 2 * sizes["n"]
+    ),
     inputs=(Tensor("a", ("n",)), Tensor("b", ("n",))),
     outputs=(Tensor("y", (1,), "acc"),),
     sizes={"n": Size(0, 5000)},

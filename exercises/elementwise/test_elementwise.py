@@ -13,7 +13,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Exact, Fill, InputKind, Rng, Size, Sizes, Spec, Tensor, edge_values, integers, normal
+from grader.content.spec import (
+    Exact,
+    Fill,
+    InputKind,
+    Operations,
+    Rng,
+    Size,
+    Sizes,
+    Spec,
+    Tensor,
+    edge_values,
+    integers,
+    normal,
+)
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -42,6 +55,7 @@ NEAR_MISSES = {
 
 SPEC = Spec(
     computes="c = a + b",
+    operations=Operations("c = a + b", "1 per element: the addition", lambda sizes: sizes["n"]),
     inputs=(Tensor("a", ("n",)), Tensor("b", ("n",))),
     outputs=(Tensor("c", ("n",)),),
     sizes={"n": Size(0, 5000)},
@@ -84,6 +98,11 @@ def of_floats(fill: Fill) -> dict[str, Fill]:
 FUNCTOR = replace(
     SPEC,
     computes="h = p[0] + p[1] and x in half, chosen = mask ? a : b",
+    operations=Operations(
+        "h[0] = p[0] + p[1], h[1] = x in half, chosen = a where mask != 0, b elsewhere",
+        "2 per column: the addition of p[0] and p[1], the comparison of mask",
+        lambda sizes: 2 * sizes["n"],
+    ),
     inputs=(
         Tensor("x", ("n",)),
         Tensor("p", (2, "n"), "f16"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import e
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, edge_values, normal
+from grader.content.spec import Accumulated, InputKind, Operations, Rng, Size, Sizes, Spec, Tensor, edge_values, normal
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -59,6 +59,9 @@ NEAR_MISSES = {
 
 SPEC = Spec(
     computes="y = x for x > 0, else exp(x) - 1",
+    operations=Operations(
+        "y = x for x > 0, else exp(x) - 1", "3 per element: comparison, exp, subtraction", lambda sizes: 3 * sizes["n"]
+    ),
     inputs=(Tensor("x", ("n",)),),
     outputs=(Tensor("y", ("n",)),),
     sizes={"n": Size(0, 5000)},

@@ -28,7 +28,7 @@ from math import ceil, e, inf, log, log2, sqrt
 from typing import TYPE_CHECKING
 
 from grader.content.formulas import logsumexp, side_by_side, softmax
-from grader.content.spec import Accumulated, Fill, InputKind, Rng, Size, Sizes, Spec, Tensor, normal
+from grader.content.spec import Accumulated, Fill, InputKind, Operations, Rng, Size, Sizes, Spec, Tensor, normal
 
 if TYPE_CHECKING:
     import torch
@@ -353,6 +353,10 @@ NEAR_MISSES_LSE = {
 
 SPEC = Spec(
     computes="O = softmax(Q K^T / sqrt(D)) V",
+    operations=Operations(
+        "O = P V, P = softmax(Q K^T / sqrt(D)); the two products only",
+        "4 per query, key and column of D: a multiply-add in Q K^T and one in P V. The softmax is left out",
+    ),
     inputs=(Tensor("Q", HEADS), Tensor("K", HEADS, unsliced=True), Tensor("V", HEADS, unsliced=True)),
     outputs=(Tensor("O", HEADS),),
     sizes={"B": Size(1, 2), "H": Size(1, 3), "N": Size(1, 200), "D": Size(32, 128)},
@@ -424,6 +428,11 @@ LONG = (
 CAUSAL = replace(
     FLOAT,
     computes="O = softmax(mask(Q K^T / sqrt(D))) V",
+    operations=Operations(
+        "O = P V, P = softmax(mask(Q K^T / sqrt(D))); the two products only, for the keys that a query sees",
+        "4 per query, key that it sees and column of D: a multiply-add in Q K^T and one in P V. "
+        "A head has N (N + 1) / 2 such pairs",
+    ),
     values=tuple(
         replace(values, fill={"Q": wanted_before, "K": labels, "V": whole}) if values.exact else values
         for values in FLOAT.values

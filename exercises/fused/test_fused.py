@@ -36,6 +36,7 @@ from grader.content.spec import (
     Exact,
     Fill,
     InputKind,
+    Operations,
     Parameter,
     Rng,
     Size,
@@ -93,6 +94,11 @@ def matrix(rows: int, cols: int) -> Sizes:
 
 ADD_BIAS_GELU = Spec(
     computes="y = gelu(x + bias)",
+    operations=Operations(
+        "y = 0.5 s (1 + tanh(c (s + 0.044715 s s s))), s = x + bias, c = sqrt(2 / pi), a constant",
+        "10 per element: the bias, three multiplications and an addition in the inner bracket, c, tanh, 1 +, s, 0.5",
+        lambda sizes: 10 * sizes["rows"] * sizes["cols"],
+    ),
     inputs=(Tensor("x", ("rows", "cols")), Tensor("bias", ("cols",))),
     outputs=(Tensor("y", ("rows", "cols")),),
     sizes={"rows": Size(0, 40), "cols": Size(1, 600)},
@@ -249,6 +255,12 @@ def norm_values(name: str, x: Fill, residual: Fill, bias: Fill) -> InputKind:
 
 ADD_BIAS_RESIDUAL_LAYER_NORM = Spec(
     computes="y = layer norm of x + residual + bias, row by row",
+    operations=Operations(
+        "s = x + residual + bias, d = s - mean, y = d * r * gamma + beta, "
+        "mean = sum of s / cols, r = 1 / sqrt(sum of d * d / cols + eps)",
+        "9 per element: two additions, sum of s, d, d * d and its sum, times r, times gamma, plus beta",
+        lambda sizes: 9 * sizes["rows"] * sizes["cols"],
+    ),
     inputs=(
         Tensor("x", ("rows", "cols")),
         Tensor("residual", ("rows", "cols")),
@@ -328,6 +340,11 @@ BY_HEAD = ("batch", "heads", "seq", "dim")
 
 QKV_BIAS_TRANSPOSE = Spec(
     computes="q, k, v = the three parts of qkv + bias, head by head",
+    operations=Operations(
+        "q, k, v = the three parts of qkv + bias, head by head",
+        "1 per element: the addition",
+        lambda sizes: 3 * sizes["batch"] * sizes["seq"] * sizes["heads"] * sizes["dim"],
+    ),
     inputs=(Tensor("qkv", ("batch", "seq", 3, "heads", "dim")), Tensor("bias", (3, "heads", "dim"))),
     outputs=(Tensor("q", BY_HEAD), Tensor("k", BY_HEAD), Tensor("v", BY_HEAD)),
     sizes={"batch": Size(0, 5), "seq": Size(0, 40), "heads": Size(1, 7), "dim": Size(1, 72)},
@@ -491,6 +508,11 @@ ROWS = ("batch", "heads", "queries", "keys")
 
 MASKED_SOFTMAX = Spec(
     computes="y = softmax of scale x over the keys that the mask shows",
+    operations=Operations(
+        "z = scale * x where mask != 0, y = exp(z - m) / s, m = maximum of the row, s = sum of exp(z - m)",
+        "7 per element: scale, the comparison of mask, the comparison for m, subtraction, exp, addition to s, division",
+        lambda sizes: 7 * sizes["batch"] * sizes["heads"] * sizes["queries"] * sizes["keys"],
+    ),
     inputs=(Tensor("x", ROWS), Tensor("mask", ("batch", "queries", "keys"), "u8")),
     outputs=(Tensor("y", ROWS),),
     sizes={"batch": Size(0, 3), "heads": Size(1, 5), "queries": Size(0, 20), "keys": Size(1, 1024)},
@@ -599,6 +621,11 @@ def moved(sizes: Sizes, itemsize: int) -> int:
 
 REMOVE_PADDING = Spec(
     computes="packed = the first lengths[b] rows of each sequence of x, ends = the prefix sums of lengths",
+    operations=Operations(
+        "packed = the first lengths[b] rows of each sequence of x, ends = the prefix sums of lengths",
+        "0: rows are copied, and what the lengths cost is left out",
+        lambda sizes: 0,
+    ),
     inputs=(Tensor("x", ("batch", "seq", "hidden")), Tensor("lengths", ("batch",), "i32")),
     outputs=(Tensor("packed", ("tokens", "hidden")), Tensor("ends", ("batch",), "i32")),
     sizes={"tokens": Size(0, 120), "batch": Size(1, 60), "seq": Size(1, 12), "hidden": Size(1, 80)},

@@ -14,7 +14,7 @@ from math import pi, sqrt
 from typing import TYPE_CHECKING
 
 from grader.content.formulas import erf
-from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, edge_values, normal
+from grader.content.spec import Accumulated, InputKind, Operations, Rng, Size, Sizes, Spec, Tensor, edge_values, normal
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -74,6 +74,11 @@ NEAR_MISSES_ERF = {
 
 SPEC = Spec(
     computes="y = 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))",
+    operations=Operations(
+        "y = 0.5 x (1 + tanh(c (x + 0.044715 x x x))), c = sqrt(2 / pi), a constant",
+        "9 per element: three multiplications and an addition in the inner bracket, c, tanh, 1 +, x, 0.5",
+        lambda sizes: 9 * sizes["n"],
+    ),
     inputs=(Tensor("x", ("n",)),),
     outputs=(Tensor("y", ("n",)),),
     sizes={"n": Size(0, 5000)},
@@ -95,6 +100,16 @@ SPEC = Spec(
     slice_dim="n",
 )
 
-ERF = replace(SPEC, computes="y = 0.5 x (1 + erf(x / sqrt(2)))", reference=reference_erf, near_misses=NEAR_MISSES_ERF)
+ERF = replace(
+    SPEC,
+    computes="y = 0.5 x (1 + erf(x / sqrt(2)))",
+    operations=Operations(
+        "y = 0.5 x (1 + erf(x / sqrt(2)))",
+        "5 per element: division, erf, addition, two multiplications",
+        lambda sizes: 5 * sizes["n"],
+    ),
+    reference=reference_erf,
+    near_misses=NEAR_MISSES_ERF,
+)
 
 SPECS = {"gelu_erf_f32": ERF, "gelu_erf_f16x8_pack": ERF}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Exact, InputKind, Rng, Size, Sizes, Spec, Tensor, edge_values, normal
+from grader.content.spec import Exact, InputKind, Operations, Rng, Size, Sizes, Spec, Tensor, edge_values, normal
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -47,6 +47,9 @@ NEAR_MISSES = {
 
 SPEC = Spec(
     computes="y = 0 where |x| <= 0.5, x elsewhere",
+    operations=Operations(
+        "y = 0 where |x| <= 0.5, x elsewhere", "1 per element: the comparison", lambda sizes: sizes["n"]
+    ),
     inputs=(Tensor("x", ("n",)),),
     outputs=(Tensor("y", ("n",)),),
     sizes={"n": Size(0, 5000)},

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, edge_values, normal
+from grader.content.spec import Accumulated, InputKind, Operations, Rng, Size, Sizes, Spec, Tensor, edge_values, normal
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -46,6 +46,11 @@ NEAR_MISSES = {
 
 SPEC = Spec(
     computes="y = x * min(max(x + 3, 0), 6) / 6",
+    operations=Operations(
+        "y = x * min(max(x + 3, 0), 6) / 6",
+        "5 per element: addition, maximum, minimum, multiplication, division",
+        lambda sizes: 5 * sizes["n"],
+    ),
     inputs=(Tensor("x", ("n",)),),
     outputs=(Tensor("y", ("n",)),),
     sizes={"n": Size(0, 5000)},

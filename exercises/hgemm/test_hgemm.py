@@ -12,7 +12,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, normal
+from grader.content.spec import (
+    Accumulated,
+    InputKind,
+    Operations,
+    Rng,
+    Size,
+    Sizes,
+    Spec,
+    Tensor,
+    cancelling,
+    doubled,
+    normal,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -66,13 +78,16 @@ NEAR_MISSES = {
 
 SPEC = Spec(
     computes="C = A @ B",
+    operations=Operations(
+        "C = A @ B", "2 per product: a multiplication and an addition, for each of M * N * K products"
+    ),
     inputs=(Tensor("A", ("M", "K")), Tensor("B", ("K", "N"))),
     outputs=(Tensor("C", ("M", "N")),),
     sizes={"M": Size(1, 80), "N": Size(1, 80), "K": Size(1, 80)},
     values=(
         InputKind("offset", normal(mean=1.0)),
         InputKind("signs", signs, exact=True),
-        InputKind("large and small", large_and_small),
+        InputKind("cancelling", {"A": cancelling(large_and_small), "B": doubled(large_and_small, axis=0)}),
     ),
     reference=reference,
     near_misses=NEAR_MISSES,
@@ -218,11 +233,17 @@ def magnitude_tn(A: ndarray, B: ndarray, sizes: Sizes) -> ndarray:
     return abs(A) @ abs(B).T
 
 
+CANCELLING_TN = InputKind("cancelling", {"A": cancelling(large_and_small), "B": doubled(large_and_small)})
+
 # B is [N, K]: what C = A @ B^T multiplies a row of A with is a row of B in memory ("TN" in the words of BLAS).
 MMA_TN = replace(
     MMA,
     computes="C = A @ B^T",
+    operations=Operations(
+        "C = A @ B^T", "2 per product: a multiplication and an addition, for each of M * N * K products"
+    ),
     inputs=(Tensor("A", ("M", "K")), Tensor("B", ("N", "K"))),
+    values=tuple(CANCELLING_TN if kind.name == CANCELLING_TN.name else kind for kind in MMA.values),
     reference=reference_tn,
     near_misses={"A @ B, B as if it were stored by rows": lambda A, B, sizes: A @ B.reshape(sizes["K"], sizes["N"])},
     tolerance=Accumulated(terms=lambda sizes: sizes["K"], magnitude=magnitude_tn),

@@ -89,11 +89,17 @@ def stored(arrays: Mapping[str, ndarray]) -> str:
     return ""
 
 
+def owner(value: float) -> str:
+    """The lane and the sum that a value names; the value itself if it is none of theirs, such as NaN."""
+    if value == 0:
+        return "  --  "
+    return f"{int(value - 1) // 4:>2}c[{int(value - 1) % 4}]" if 1 <= value <= 4 * LANES else f"{value:^6.4g}"[:6]
+
+
 def owners(arrays: Mapping[str, ndarray]) -> list[str]:
     rows = []
     for row, values in enumerate(arrays["C"][:, :8].tolist()):
-        cells = ("  --  " if value == 0 else f"{int(value - 1) // 4:>2}c[{int(value - 1) % 4}]" for value in values)
-        rows.append(f"row {row:>2}  " + " ".join(cells))
+        rows.append(f"row {row:>2}  " + " ".join(map(owner, values)))
     return ["lane and sum that each element of the tile came from:", *rows]
 
 

@@ -10,7 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, normal
+from grader.content.spec import (
+    Accumulated,
+    InputKind,
+    Operations,
+    Rng,
+    Size,
+    Sizes,
+    Spec,
+    Tensor,
+    cancelling,
+    doubled,
+    normal,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -62,6 +74,9 @@ NEAR_MISSES = {
 
 SPEC = Spec(
     computes="y = A x",
+    operations=Operations(
+        "y = A x", "2 per element of A: a multiplication and an addition", lambda sizes: 2 * sizes["M"] * sizes["K"]
+    ),
     inputs=(Tensor("A", ("M", "K")), Tensor("x", ("K",))),
     outputs=(Tensor("y", ("M",)),),
     sizes={"M": Size(0, 80), "K": Size(0, 600)},
@@ -69,7 +84,7 @@ SPEC = Spec(
         # Sums of millions of products, as speed is measured on, still fit a half.
         InputKind("offset", {"A": normal(mean=1.0), "x": normal(mean=1 / 64, std=1 / 64)}),
         InputKind("whole numbers", whole_numbers, exact=True),
-        InputKind("large and small", large_and_small),
+        InputKind("cancelling", {"A": cancelling(large_and_small), "x": doubled(large_and_small)}),
     ),
     reference=reference,
     near_misses=NEAR_MISSES,

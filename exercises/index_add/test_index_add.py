@@ -13,7 +13,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, Fill, InputKind, Rng, Size, Sizes, Spec, Tensor, normal
+from grader.content.spec import (
+    Accumulated,
+    Fill,
+    InputKind,
+    Operations,
+    Rng,
+    Size,
+    Sizes,
+    Spec,
+    Tensor,
+    cancelling,
+    normal,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,13 +120,18 @@ NEAR_MISSES = {
 
 MANY = Spec(
     computes="out = base, then out[index[j], :] += source[j, :]",
+    operations=Operations(
+        "out = base, then out[index[j], :] += source[j, :]",
+        "1 per element of source: the addition",
+        lambda sizes: sizes["n"] * sizes["dim"],
+    ),
     inputs=(Tensor("base", ("rows", "dim")), Tensor("index", ("n",), "i64"), Tensor("source", ("n", "dim"))),
     outputs=(Tensor("out", ("rows", "dim")),),
     sizes={"n": Size(0, 200), "rows": Size(1, 60), "dim": Size(1, 300)},
     values=(
         InputKind("uniform", with_index(uniform, normal(mean=1.0))),
         InputKind("last row", with_index(last_row, whole_numbers), exact=True),
-        InputKind("all equal", with_index(all_equal, normal(mean=1.0))),
+        InputKind("all equal", {**with_index(all_equal, cancelling(large_and_small, axis=0)), "base": normal()}),
         InputKind("sorted", with_index(in_order, large_and_small)),
         InputKind("whole numbers", with_index(uniform, whole_numbers), exact=True),
     ),

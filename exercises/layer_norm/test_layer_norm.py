@@ -21,7 +21,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, Fill, InputKind, Parameter, Rng, Size, Sizes, Spec, Tensor, normal
+from grader.content.spec import (
+    Accumulated,
+    Fill,
+    InputKind,
+    Operations,
+    Parameter,
+    Rng,
+    Size,
+    Sizes,
+    Spec,
+    Tensor,
+    normal,
+)
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -112,6 +124,11 @@ NEAR_MISSES = {
 
 SPEC = Spec(
     computes="y = (x - mean) / sqrt(variance + eps) * weight + bias, row by row",
+    operations=Operations(
+        "d = x - mean, y = d * r * weight + bias, mean = sum of x / cols, r = 1 / sqrt(sum of d * d / cols + eps)",
+        "7 per element: sum of x, d, d * d and its sum, times r, times weight, plus bias",
+        lambda sizes: 7 * sizes["rows"] * sizes["cols"],
+    ),
     inputs=(Tensor("x", ("rows", "cols")), Tensor("weight", ("cols",)), Tensor("bias", ("cols",))),
     outputs=(Tensor("y", ("rows", "cols")),),
     sizes={"rows": Size(1, 24), "cols": Size(1, 3000)},

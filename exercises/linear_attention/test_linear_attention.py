@@ -14,7 +14,7 @@ from collections.abc import Callable
 from math import sqrt
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, integers, normal
+from grader.content.spec import Accumulated, InputKind, Operations, Rng, Size, Sizes, Spec, Tensor, integers, normal
 
 if TYPE_CHECKING:
     import torch
@@ -110,6 +110,10 @@ NEAR_MISSES = {
 
 SPEC = Spec(
     computes="O[t] = sum over s <= t of (Q[t] . K[s]) V[s]",
+    operations=Operations(
+        "S += K[t] outer V[t], O[t] = Q[t] S: a state S of D x D per head, D = 64",
+        "4 per token and element of S: a multiply-add to update it and one to read it",
+    ),
     inputs=(Tensor("Q", HEADS), Tensor("K", HEADS, unsliced=True), Tensor("V", HEADS, unsliced=True)),
     outputs=(Tensor("O", HEADS),),
     sizes={"B": Size(1, 2), "H": Size(1, 3), "N": Size(0, 300)},

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Exact, InputKind, Rng, Size, Sizes, Spec, Tensor, edge_values, normal
+from grader.content.spec import Exact, InputKind, Operations, Rng, Size, Sizes, Spec, Tensor, edge_values, normal
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -41,6 +41,7 @@ NEAR_MISSES = {
 
 SPEC = Spec(
     computes="y = x transposed",
+    operations=Operations("y = x transposed", "0: elements are moved", lambda sizes: 0),
     inputs=(Tensor("x", ("M", "N")),),
     outputs=(Tensor("y", ("N", "M")),),
     sizes={"M": Size(1, 200), "N": Size(1, 200)},

@@ -27,7 +27,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, Fill, InputKind, Rng, Size, Sizes, Spec, Tensor, normal
+from grader.content.spec import (
+    Accumulated,
+    Fill,
+    InputKind,
+    Operations,
+    Rng,
+    Size,
+    Sizes,
+    Spec,
+    Tensor,
+    cancelling,
+    normal,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -270,6 +282,12 @@ def whole(name: str, *dims: str) -> Tensor:
 
 SPEC = Spec(
     computes="dx, dweight and dbias of layer_norm, from dy, x, and each row's mean and 1 / sqrt(variance + eps)",
+    operations=Operations(
+        "h = (x - mean) * rstd, g = dy * weight, dx = rstd * (g - mean of g - h * mean of g * h); "
+        "dweight = column sums of dy * h, dbias = column sums of dy",
+        "13 per element: 2 for h, 1 for g, 1 for its sum, 2 for the sum of g * h, 4 for dx, 2 for dweight, 1 for dbias",
+        lambda sizes: 13 * sizes["rows"] * sizes["cols"],
+    ),
     inputs=(
         whole("x", "rows", "cols"),
         whole("dy", "rows", "cols"),
@@ -285,7 +303,7 @@ SPEC = Spec(
         InputKind(
             "offset", {"x": normal(mean=1000.0), **DY, **WEIGHT, "mean": normal(mean=1000.0), "rstd": normal(mean=1.0)}
         ),
-        InputKind("scales", {"x": scales, "dy": scales, **WEIGHT, **SAVED}),
+        InputKind("scales", {"x": scales, "dy": cancelling(scales, axis=0), **WEIGHT, **SAVED}),
         InputKind("poisoned", {"x": poisoned, **DY, **WEIGHT, **SAVED}),
     ),
     reference=layer_norm(gradients),
@@ -329,6 +347,11 @@ SPEC = Spec(
 RMS_NORM = replace(
     SPEC,
     computes="dx and dweight of rms_norm, from dy, x, and each row's 1 / sqrt(mean of x^2 + eps)",
+    operations=Operations(
+        "h = x * rstd, g = dy * weight, dx = rstd * (g - h * mean of g * h); dweight = column sums of dy * h",
+        "9 per element: 1 for h, 1 for g, 2 for the sum of g * h, 3 for dx, 2 for dweight",
+        lambda sizes: 9 * sizes["rows"] * sizes["cols"],
+    ),
     inputs=(
         whole("x", "rows", "cols"),
         whole("dy", "rows", "cols"),
@@ -350,6 +373,12 @@ FAR, BIAS = {"weight": far_from_0}, {"bias": normal()}
 RECOMPUTE = replace(
     SPEC,
     computes="dx, dweight and dbias of layer_norm, from dy, its output y, and each row's 1 / sqrt(variance + eps)",
+    operations=Operations(
+        "h = (y - bias) / weight, g = dy * weight, dx = rstd * (g - mean of g - h * mean of g * h); "
+        "dweight = column sums of dy * h, dbias = column sums of dy",
+        "13 per element: 2 for h, 1 for g, 1 for its sum, 2 for the sum of g * h, 4 for dx, 2 for dweight, 1 for dbias",
+        lambda sizes: 13 * sizes["rows"] * sizes["cols"],
+    ),
     inputs=(
         whole("y", "rows", "cols"),
         whole("dy", "rows", "cols"),
@@ -364,7 +393,7 @@ RECOMPUTE = replace(
             {**EXACT, "y": pairs(-3, 3, opposite=True), "bias": pairs(-2, 2, opposite=True)},
             exact=True,
         ),
-        InputKind("scales", {"y": scales, "dy": scales, **FAR, **BIAS, **SAVED}),
+        InputKind("scales", {"y": scales, "dy": cancelling(scales, axis=0), **FAR, **BIAS, **SAVED}),
         InputKind("poisoned", {"y": poisoned, **DY, **FAR, **BIAS, **SAVED}),
     ),
     reference=recompute(gradients),

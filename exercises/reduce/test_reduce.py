@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, normal
+from grader.content.spec import Accumulated, InputKind, Operations, Rng, Size, Sizes, Spec, Tensor, cancelling, normal
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -79,13 +79,14 @@ NEAR_MISSES = {
 
 SPEC = Spec(
     computes="y = sum of x",
+    operations=Operations("y = sum of x", "1 per element: the addition", lambda sizes: sizes["n"]),
     inputs=(Tensor("x", ("n",)),),
     outputs=(Tensor("y", (1,), "acc"),),
     sizes={"n": Size(0, 5000)},
     values=(
         InputKind("offset", normal(mean=4.0)),
         InputKind("whole numbers", whole_numbers, exact=True),
-        InputKind("large and small", large_and_small),
+        InputKind("cancelling", cancelling(large_and_small)),
         InputKind("one special", one_special),
     ),
     reference=reference,

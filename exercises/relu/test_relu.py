@@ -7,7 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Exact, InputKind, Rng, Size, Sizes, Spec, Tensor, edge_values, integers, normal
+from grader.content.spec import (
+    Exact,
+    InputKind,
+    Operations,
+    Rng,
+    Size,
+    Sizes,
+    Spec,
+    Tensor,
+    edge_values,
+    integers,
+    normal,
+)
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -35,6 +47,7 @@ NEAR_MISSES = {
 
 SPEC = Spec(
     computes="y = max(x, 0)",
+    operations=Operations("y = max(x, 0)", "1 per element: the maximum", lambda sizes: sizes["n"]),
     inputs=(Tensor("x", ("n",)),),
     outputs=(Tensor("y", ("n",)),),
     sizes={"n": Size(0, 5000)},

@@ -16,7 +16,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, Fill, InputKind, Parameter, Rng, Size, Sizes, Spec, Tensor, normal
+from grader.content.spec import (
+    Accumulated,
+    Fill,
+    InputKind,
+    Operations,
+    Parameter,
+    Rng,
+    Size,
+    Sizes,
+    Spec,
+    Tensor,
+    normal,
+)
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -94,6 +106,11 @@ NEAR_MISSES = {
 
 SPEC = Spec(
     computes="y = x / sqrt(mean of x^2 + eps) * weight, row by row",
+    operations=Operations(
+        "y = x * r * weight, r = 1 / sqrt(sum of x * x / cols + eps)",
+        "4 per element: x * x and its sum, times r, times weight",
+        lambda sizes: 4 * sizes["rows"] * sizes["cols"],
+    ),
     inputs=(Tensor("x", ("rows", "cols")), Tensor("weight", ("cols",))),
     outputs=(Tensor("y", ("rows", "cols")),),
     sizes={"rows": Size(1, 24), "cols": Size(1, 3000)},

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, InputKind, Parameter, Rng, Size, Sizes, Spec, Tensor, normal
+from grader.content.spec import Accumulated, InputKind, Operations, Parameter, Rng, Size, Sizes, Spec, Tensor, normal
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -108,6 +108,11 @@ NEAR_MISSES = {
 
 SPEC = Spec(
     computes="y = x rotated pair by pair by its position",
+    operations=Operations(
+        "y0 = x0 cos(a) - x1 sin(a), y1 = x0 sin(a) + x1 cos(a), a = position * frequency, for every pair of a row",
+        "9 per pair: the angle, its cosine and sine, four multiplications, an addition, a subtraction",
+        lambda sizes: 9 * sizes["seq_len"] * sizes["hidden"] // 2,
+    ),
     inputs=(Tensor("x", ("seq_len", "hidden")), Tensor("position", ("seq_len",), "i32")),
     outputs=(Tensor("y", ("seq_len", "hidden")),),
     sizes={"seq_len": Size(0, 80), "hidden": Size(2, 160)},

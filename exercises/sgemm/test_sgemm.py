@@ -14,7 +14,20 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, integers, normal
+from grader.content.spec import (
+    Accumulated,
+    InputKind,
+    Operations,
+    Rng,
+    Size,
+    Sizes,
+    Spec,
+    Tensor,
+    cancelling,
+    doubled,
+    integers,
+    normal,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -103,13 +116,16 @@ NEAR_MISSES = {
 
 SPEC = Spec(
     computes="C = A @ B",
+    operations=Operations(
+        "C = A @ B", "2 per product: a multiplication and an addition, for each of M * N * K products"
+    ),
     inputs=(Tensor("A", ("M", "K")), Tensor("B", ("K", "N"))),
     outputs=(Tensor("C", ("M", "N"), dtype="acc"),),
     sizes={"M": Size(1, 80), "N": Size(1, 80), "K": Size(1, 80)},
     values=(
         InputKind("offset", normal(mean=1.0)),
         InputKind("whole numbers", integers(1, 4), exact=True),  # no zeros: every product shows
-        InputKind("large and small", large_and_small),
+        InputKind("cancelling", {"A": cancelling(large_and_small), "B": doubled(large_and_small, axis=0)}),
         # Partial sums of either sign stay far below 2^24, up to which a float holds every whole number.
         InputKind("twelve bits", {"A": twelve_bits, "B": signs}, exact=True),
     ),

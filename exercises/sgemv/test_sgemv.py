@@ -10,7 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, integers, normal
+from grader.content.spec import (
+    Accumulated,
+    InputKind,
+    Operations,
+    Rng,
+    Size,
+    Sizes,
+    Spec,
+    Tensor,
+    cancelling,
+    doubled,
+    integers,
+    normal,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -54,13 +67,16 @@ NEAR_MISSES = {
 
 SPEC = Spec(
     computes="y = A x",
+    operations=Operations(
+        "y = A x", "2 per element of A: a multiplication and an addition", lambda sizes: 2 * sizes["M"] * sizes["K"]
+    ),
     inputs=(Tensor("A", ("M", "K")), Tensor("x", ("K",))),
     outputs=(Tensor("y", ("M",)),),
     sizes={"M": Size(0, 80), "K": Size(0, 600)},
     values=(
         InputKind("offset", normal(mean=1.0)),
         InputKind("whole numbers", integers(1, 4), exact=True),  # no zeros: every product shows
-        InputKind("large and small", large_and_small),
+        InputKind("cancelling", {"A": cancelling(large_and_small), "x": doubled(large_and_small)}),
     ),
     reference=reference,
     near_misses=NEAR_MISSES,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import e
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, InputKind, Rng, Size, Sizes, Spec, Tensor, edge_values, normal
+from grader.content.spec import Accumulated, InputKind, Operations, Rng, Size, Sizes, Spec, Tensor, edge_values, normal
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -54,6 +54,9 @@ NEAR_MISSES = {
 
 SPEC = Spec(
     computes="y = 1 / (1 + exp(-x))",
+    operations=Operations(
+        "y = 1 / (1 + exp(-x))", "3 per element: exp, addition, division", lambda sizes: 3 * sizes["n"]
+    ),
     inputs=(Tensor("x", ("n",)),),
     outputs=(Tensor("y", ("n",)),),
     sizes={"n": Size(0, 5000)},

@@ -21,7 +21,7 @@ from math import e, inf, log
 from typing import TYPE_CHECKING
 
 from grader.content.formulas import softmax
-from grader.content.spec import Accumulated, Fill, InputKind, Rng, Size, Sizes, Spec, Tensor, normal
+from grader.content.spec import Accumulated, Fill, InputKind, Operations, Rng, Size, Sizes, Spec, Tensor, normal
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -134,6 +134,11 @@ NEAR_MISSES = {
 
 SPEC = Spec(
     computes="y = softmax of each row of x",
+    operations=Operations(
+        "y = exp(x - m) / s, m = maximum of the row, s = sum of exp(x - m)",
+        "5 per element: comparison for m, subtraction, exp, addition to s, division",
+        lambda sizes: 5 * sizes["rows"] * sizes["cols"],
+    ),
     inputs=(Tensor("x", ("rows", "cols")),),
     outputs=(Tensor("y", ("rows", "cols")),),
     sizes={"rows": Size(1, 24), "cols": Size(1, 3000)},
@@ -192,6 +197,11 @@ SPEC = Spec(
 # No maximum is subtracted, so x must stay where exp(x) does.
 UNSHIFTED = replace(
     SPEC,
+    operations=Operations(
+        "y = exp(x) / s, s = sum of exp(x)",
+        "3 per element: exp, addition to s, division",
+        lambda sizes: 3 * sizes["rows"] * sizes["cols"],
+    ),
     values=(
         InputKind("normal", normal(mean=1.0, std=2.0)),
         InputKind("limited", limited),
@@ -205,6 +215,9 @@ UNSHIFTED = replace(
 WHOLE = replace(
     UNSHIFTED,
     computes="y = softmax of all of x",
+    operations=Operations(
+        "y = exp(x) / s, s = sum of exp(x)", "3 per element: exp, addition to s, division", lambda sizes: 3 * sizes["n"]
+    ),
     inputs=(Tensor("x", ("n",)),),
     outputs=(Tensor("y", ("n",)),),
     sizes={"n": Size(0, 5000)},

@@ -25,7 +25,19 @@ from math import e, inf, log
 from typing import TYPE_CHECKING
 
 from grader.content.formulas import softmax
-from grader.content.spec import Accumulated, Fill, InputKind, Rng, Size, Sizes, Spec, Tensor, integers, normal
+from grader.content.spec import (
+    Accumulated,
+    Fill,
+    InputKind,
+    Operations,
+    Rng,
+    Size,
+    Sizes,
+    Spec,
+    Tensor,
+    integers,
+    normal,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -192,6 +204,11 @@ NEAR_MISSES = {
 
 SPEC = Spec(
     computes="y = softmax of each row of x, rows of up to 1024 elements",
+    operations=Operations(
+        "y = exp(x - m) / s, m = maximum of the row, s = sum of exp(x - m)",
+        "5 per element: comparison for m, subtraction, exp, addition to s, division",
+        lambda sizes: 5 * sizes["rows"] * sizes["cols"],
+    ),
     inputs=(Tensor("x", ("rows", "cols")),),
     outputs=(Tensor("y", ("rows", "cols")),),
     sizes={"rows": Size(1, 24), "cols": Size(1, 1024)},
@@ -276,6 +293,11 @@ NEAR_MISSES_GRADIENT = {
 GRADIENT = replace(
     LONG,
     computes="dx = y * (dy - sum of y * dy), row by row",
+    operations=Operations(
+        "dx = y * (dy - s), s = sum of y * dy over the row",
+        "4 per element: a multiplication and an addition for s, subtraction, multiplication",
+        lambda sizes: 4 * sizes["rows"] * sizes["cols"],
+    ),
     inputs=(Tensor("y", ("rows", "cols")), Tensor("dy", ("rows", "cols"))),
     outputs=(Tensor("dx", ("rows", "cols")),),
     values=(

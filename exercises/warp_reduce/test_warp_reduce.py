@@ -21,6 +21,7 @@ from grader.content.spec import (
     Sizes,
     Spec,
     Tensor,
+    cancelling,
     edge_values,
     integers,
     normal,
@@ -108,7 +109,7 @@ def float_sum(smallest: float) -> Spec:
         values=(
             InputKind("offset", normal(mean=4.0)),
             InputKind("whole numbers", integers(1, 8), exact=True),
-            InputKind("large and small", large_and_small),
+            InputKind("cancelling", cancelling(large_and_small)),
             InputKind("denormals", multiples(smallest), exact=True),
             InputKind("a few special", a_few_special),
         ),

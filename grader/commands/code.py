@@ -17,7 +17,7 @@ from grader.content.catalog import CatalogError, Kata
 from grader.content.source_file import Source, source_of
 from grader.content.spec import load_spec
 from grader.devices import SIM_ARCH
-from grader.grade import does_not_compile, unreadable
+from grader.grade import does_not_compile, unbuildable
 from grader.output import verdict_text
 from grader.output.console import Commands, examples, named_file, one_kata, open_catalog, say_json
 from grader.output.terminal import plain
@@ -62,10 +62,10 @@ def _code(options: argparse.Namespace) -> int:
         return 1
     own = kata.solution_path if options.solution else kata.own_path
     source = own if options.file is None else named_file(options.file)
-    read = source_of(source)
-    if refused := unreadable(kata, read):
+    target, read = Target("gpu", _arch(options.arch)), source_of(source)
+    if refused := unbuildable(kata, read):
         return _refused(kata, read, refused)
-    target, toolchain = Target("gpu", _arch(options.arch)), find_toolchain()
+    toolchain = find_toolchain()
     built = build(Request(kata, load_spec(kata), read, target), toolchain)
     if isinstance(built, CompileFailure):
         return _refused(kata, read, does_not_compile(built))

@@ -66,7 +66,7 @@ def _add_next(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=NAMES)
     parser.add_argument("--track", metavar="TRACK", help=f"follow this one from now on; {COLLECTION}: all katas")
     parser.add_argument("--json", action="store_true", help="as a JSON object, or null if no kata matches")
-    parser.set_defaults(command=_next)
+    parser.set_defaults(command=next_kata)
 
 
 def _add_status(commands: Commands[argparse.ArgumentParser]) -> None:
@@ -86,7 +86,7 @@ def _list(options: argparse.Namespace) -> int:
     catalog, _, states = open_states()
     names, words = _names_and_words(catalog, options.names)
     if options.family is not None and options.family not in catalog.families:
-        raise CatalogError(f"no family is called {options.family!r}; the families are: {', '.join(catalog.families)}.")
+        raise CatalogError(f"no family is called {options.family!r}.{_families_like(catalog, options.family)}")
     chosen = [states[kata.name] for kata in catalog.select(names)]
     found = [state for state in _having(chosen, words, catalog) if _wanted(state, options)]
     if options.json:
@@ -97,7 +97,8 @@ def _list(options: argparse.Namespace) -> int:
         for state, line in zip(found, rest, strict=True):
             print(painted(line, _STYLES.get(state.word, "")))
     else:
-        print(f"No kata matches.{_hint(catalog, words)} `kata list` shows them all.", file=sys.stderr)
+        asked = f" {' '.join(words)!r}" if words else ""
+        print(f"No kata matches{asked}.{_hint(catalog, words)} `kata list` shows them all.", file=sys.stderr)
     return 0 if found else 1
 
 
@@ -116,12 +117,11 @@ def _names_and_words(catalog: Catalog, given: Iterable[str]) -> tuple[list[str],
 
 def _hint(catalog: Catalog, words: Iterable[str]) -> str:
     """What a word may have been meant to name."""
-    for word in words:
-        try:
-            catalog.select([word])
-        except CatalogError as error:
-            return f" {str(error).removesuffix(' `kata list` shows them all.')}"
-    return ""
+    return next(filter(None, map(catalog.meant, words)), "")
+
+
+def _families_like(catalog: Catalog, name: str) -> str:
+    return catalog.meant(name) or f" The families are: {', '.join(catalog.families)}."
 
 
 def _wanted(state: State, options: argparse.Namespace) -> bool:
@@ -188,7 +188,7 @@ def _row(state: State) -> dict[str, str]:
     return dict(zip(_COLUMNS, cells, strict=True))
 
 
-def _next(options: argparse.Namespace) -> int:
+def next_kata(options: argparse.Namespace) -> int:
     catalog, known, states = open_states()
     if options.track is not None:
         if options.names:

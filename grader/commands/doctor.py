@@ -8,7 +8,6 @@ import importlib.metadata
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import warnings
@@ -16,8 +15,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 
 from grader.compile.libraries import LIBRARIES, LibraryMissing, find_library
-from grader.compile.toolchain import Gpu, Toolchain, ToolchainError, Version, dotted, find_gpu, find_toolchain
-from grader.content.catalog import CatalogError, find_root
+from grader.compile.toolchain import (
+    Gpu,
+    Toolchain,
+    ToolchainError,
+    Version,
+    dotted,
+    find_gpu,
+    find_toolchain,
+    gpu_archs,
+)
+from grader.content.catalog import CatalogError, find_root, load_catalog
 from grader.devices.gpu import nvml
 from grader.learner import progress
 from grader.output.console import Commands, examples, say_json
@@ -104,12 +112,28 @@ def _gpu() -> Iterator[Check]:
     with contextlib.suppress(ToolchainError):  # which _compilers has said
         toolchain = find_toolchain()
         yield _judged("driver", driver_problem(gpu, toolchain.nvcc_version), f"runs what {_nvcc(toolchain)} makes")
-        yield _judged("nvcc+gpu", arch_problem(gpu, toolchain, gpu_archs(toolchain)), f"nvcc builds for {gpu.arch}")
+        yield _judged(
+            "nvcc+gpu", arch_problem(gpu, toolchain, gpu_archs(toolchain.nvcc)), f"nvcc builds for {gpu.arch}"
+        )
+    yield from _katas_for(gpu)
     built = _torch_build()
     if built is not None:
         yield _judged("torch+gpu", torch_problem(gpu, built), f"built for CUDA {built.cuda}")
     users = nvml.Monitor(gpu.pci_bus_id).processes()
     yield _judged("gpu use", use_problem(users), "no other process")
+
+
+def _katas_for(gpu: Gpu) -> Iterator[Check]:
+    """How many katas need a newer card; the simulator grades those."""
+    try:
+        katas = load_catalog(find_root(), missing_skeletons=True).katas.values()
+    except CatalogError:  # other commands name the problem
+        return
+    newer = [kata for kata in katas if kata.capability > gpu.capability]
+    words = f"runs all {len(katas)} katas"
+    if newer:
+        words = f"runs {len(katas) - len(newer)} katas; {len(newer)} need a newer card: the simulator grades them"
+    yield Check("gpu+katas", True, words)
 
 
 def _judged(subject: str, problem: str | None, words: str) -> Check:
@@ -149,16 +173,6 @@ def driver_problem(gpu: Gpu, nvcc_version: Version) -> str | None:
 
 def _to(major: int) -> str:
     return f" to {DRIVERS[major]} or newer" if major in DRIVERS else ""
-
-
-def gpu_archs(toolchain: Toolchain) -> tuple[int, ...]:
-    """The architectures that nvcc builds for, as 90 for sm_90; empty if it does not say."""
-    try:
-        asked = [str(toolchain.nvcc), "--list-gpu-code"]
-        said = subprocess.run(asked, capture_output=True, text=True, timeout=30, check=False).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return ()
-    return tuple(sorted({int(number) for number in re.findall(r"sm_(\d+)", said)}))
 
 
 def arch_problem(gpu: Gpu, toolchain: Toolchain, archs: tuple[int, ...]) -> str | None:

@@ -10,14 +10,16 @@ from pathlib import Path
 
 from grader.classes import command as classes
 from grader.compile.toolchain import find_gpu, machine
-from grader.content.catalog import CatalogError, Kata
+from grader.content.catalog import Catalog, CatalogError, Kata
+from grader.content.start import last_changed
 from grader.grade import DeviceError, Options, bench, grade, prepare
 from grader.judge.measure import STAGES
 from grader.learner import progress
 from grader.output import speeds, verdict_text
-from grader.output.console import NAMES, Commands, add_sim_arch, examples, named_file, open_catalog, tell, warn
+from grader.output.console import KINDS, NAMES, Commands, add_sim_arch, examples, named_file, open_catalog, tell, warn
 from grader.output.grade_json import record
 from grader.output.terminal import painted
+from grader.output.verdict_text import display_path
 from grader.system.processes import leaving_nothing
 from grader.verdict import Grade
 
@@ -36,7 +38,9 @@ def _add_grade(commands: Commands[argparse.ArgumentParser]) -> None:
             "kata grade elementwise", "kata grade --solutions", "kata grade elementwise_f32 --file mine.cu"
         ),
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help=NAMES)
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"{KINDS} (default: your file that changed last; '*': all)"
+    )
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--solutions", action="store_true", help="grade the reference solutions")
     which.add_argument("--file", type=Path, metavar="FILE", help="grade this file instead, as the one kata named")
@@ -80,7 +84,7 @@ def _grade(options: argparse.Namespace) -> int:
     wanted = _options(options)
     if classes.wanted(options):
         return classes.grade_submissions(options, wanted)
-    katas = open_catalog().select(options.names)
+    katas = _named(open_catalog(), options)
     work = _work(katas, options)
     progress.expect()
     if len(work) > 1:
@@ -92,6 +96,21 @@ def _grade(options: argparse.Namespace) -> int:
     if len(graded) > 1 and not options.json:
         print(f"{passed} of {len(graded)} passed")
     return 0 if passed == len(graded) else 1
+
+
+def _named(catalog: Catalog, options: argparse.Namespace) -> Sequence[Kata]:
+    """The katas to grade; without a name, the one whose file the learner changed last. Raises CatalogError."""
+    if options.names or options.solutions:
+        return catalog.select(options.names)
+    if options.file is not None:
+        raise CatalogError(f"which kata is {options.file}? `kata grade NAME --file {options.file}` says it.")
+    kata = last_changed(catalog)
+    if kata is None:
+        raise CatalogError(
+            "there is no file of yours yet. `kata next` names the next kata, `kata grade '*'` grades all."
+        )
+    tell(f"{display_path(kata.own_path)}: your file that changed last")
+    return (kata,)
 
 
 def _options(options: argparse.Namespace) -> Options:

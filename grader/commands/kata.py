@@ -10,16 +10,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from grader.commands import lookups
-from grader.content import rung, skeleton, start
+from grader.content import rung, skeleton, start, symptoms
 from grader.content.catalog import Catalog, CatalogError, Kata, find_root, load_catalog
 from grader.content.hints import COUNT, load_hints
+from grader.content.source_file import digest_of
 from grader.content.start import SKELETON
+from grader.content.symptoms import load_symptoms
 from grader.learner import progress
 from grader.learner.progress import History, ProgressError
 from grader.learner.state import PASSED, State
 from grader.output.console import Commands, examples, one_kata, open_catalog, open_progress, open_states, say_json, warn
 from grader.output.terminal import is_terminal, line_width, plain
 from grader.output.verdict_text import display_path
+from grader.verdict import Kind
 
 WIDTH = 120  # characters of a line
 
@@ -49,7 +52,9 @@ def _add_hint(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "hint",
         help="show one of a kata's three hints; each says more than the one before",
-        description="Show one of a kata's three hints, the weakest by default. `kata show` says which you had. "
+        description="Show one of a kata's three hints. After a grade that failed, first comes what its verdict points "
+        "at: the line, the TODO, and the row of the lesson that fits. Without STRENGTH it is the weakest hint, and "
+        "after a grade that failed one that says more than those you had before it. `kata show` says which you had. "
         "Exit code 0, or 2 if the command is at fault.",
         epilog=examples("kata hint elementwise_f32", "kata hint elementwise_f32 3"),
     )
@@ -58,10 +63,9 @@ def _add_hint(commands: Commands[argparse.ArgumentParser]) -> None:
         "strength",
         nargs="?",
         type=int,
-        default=1,
         choices=range(1, COUNT + 1),
         metavar="STRENGTH",
-        help=f"1 to {COUNT} (default: 1)",
+        help=f"1 to {COUNT} (default: 1; after a grade that failed, the next)",
     )
     parser.add_argument("--json", action="store_true", help="as a JSON object")
     parser.set_defaults(command=_hint)
@@ -173,17 +177,41 @@ def _allowed(katas: Sequence[Kata], how: str, *, anyway: bool = False, locked: b
 
 
 def _hint(options: argparse.Namespace) -> int:
-    kata, strength = one_kata(open_catalog(), options.name, "a hint"), options.strength
+    catalog = open_catalog()
+    kata = one_kata(catalog, options.name, "a hint")
+    known = _known(catalog)
+    strength = options.strength or known.next_hint(kata.name, COUNT)
     if not _allowed([kata], f"hint {strength}"):
         return 1
     hint = load_hints(kata)[strength - 1]
     if options.json:
-        say_json({"kata": kata.name, "strength": strength, "of": COUNT, "hint": hint})
+        said = {"kata": kata.name, "strength": strength, "of": COUNT, "hint": hint}
+        say_json({**said, "symptom": [*said_symptom(kata, known)]})
     else:
-        for line in said_hint(kata, hint, strength):
+        for line in (*said_symptom(kata, known), *said_hint(kata, hint, strength)):
             print(textwrap.fill(line, min(WIDTH, line_width(WIDTH)), break_on_hyphens=False) if is_terminal() else line)
     warn(progress.keep_hint(kata, strength))
     return 0
+
+
+def said_symptom(kata: Kata, known: History) -> Iterator[str]:
+    """What the last grade points at, if it failed: the line, the TODO, and the row of the family's lesson that fits."""
+    last = next(reversed(known.grades(kata.name)), None)
+    if last is None or last.passed:
+        return
+    leads = " at" if last.verdict != Kind.WRONG_ANSWER.value else ", which leads to"
+    where = f"{leads} line {last.line}" if last.line is not None else ""
+    where += f", in TODO({last.todo})" if last.todo is not None else ""
+    since = "" if last.digest == digest_of(kata.own_path) else " You have edited the file since."
+    yield f"Your last grade: {last.verdict}{where}.{since}"
+    todo = next((each for each in skeleton.todos(_text(kata.own_path)) if each.number == last.todo), None)
+    if todo is not None:
+        yield f"TODO({todo.number}): {todo.text}"
+    for row in load_symptoms(kata.lesson_path):
+        if row.sees == last.symptom:
+            cells = (symptoms.plain(cell) for cell in (row.sees, row.cause, row.remedy))
+            yield 'The lesson on "{}": the usual cause: {}. What to do: {}.'.format(*cells)
+    yield ""
 
 
 def said_hint(kata: Kata, hint: str, strength: int) -> Iterator[str]:

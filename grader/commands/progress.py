@@ -74,7 +74,8 @@ def _import(name: str, root: Path) -> int:
     try:
         text = sys.stdin.read() if name == "-" else Path(name).read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise ProgressError(f"{name} cannot be read ({error}). Name what `kata progress --export` wrote.") from None
+        why = error.strerror if isinstance(error, OSError) else "not a text file"
+        raise ProgressError(f"{name} cannot be read ({why}). Name what `kata progress --export` wrote.") from None
     lines = text.splitlines()
     new = progress.import_lines(lines, root)
     print(f"{new} new event{'' if new == 1 else 's'}; {progress.clone_of(root)} has {len(progress.load(root).events)}")

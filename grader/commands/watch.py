@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from grader.commands import lookups
 from grader.commands.course import table, why_none
-from grader.commands.kata import difference, reset, task
+from grader.commands.kata import difference, reset, said_symptom, task
 from grader.content import rung
 from grader.content.hints import COUNT, load_hints
 from grader.fault import Fault
@@ -220,7 +220,9 @@ class _Screen:
             return
         shown = load_hints(kata)[:strength]
         more = ["h: one that says more"] if strength < COUNT else []
-        self._turn_to([line for number, hint in enumerate(shown, 1) for line in (f"hint {number}: {hint}", "")] + more)
+        hints = [line for number, hint in enumerate(shown, 1) for line in (f"hint {number}: {hint}", "")]
+        symptom = said_symptom(kata, open_progress(open_catalog()))
+        self._turn_to([*symptom, *hints, *more])
         self.hints = strength
         self.note = progress.keep_hint(kata, strength) or ""
 

@@ -112,7 +112,8 @@ def judge(job: Job, place: Path) -> CompileFailure | None:
         return replace(refusal, log=log)
     if (place / f"{NAME}.o").is_file() and (refusal := not_allowed(job, place)):  # it did not link
         return replace(refusal, log=log)
-    message, line = first_error(log, file)
+    made = place / f"{NAME}.ptx"
+    message, line = first_error(log, file, made.read_text(errors="replace") if made.is_file() else "")
     return CompileFailure(request, message, line, log)
 
 

@@ -8,6 +8,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from grader.compile.offsets import source_line
+
 SOURCE = "kata.cu"  # the name of every file for nvcc: a build does not depend on the learner's file name
 
 _ERROR = re.compile(
@@ -16,7 +18,10 @@ _ERROR = re.compile(
     re.MULTILINE,
 )
 _TOOL_ERROR = re.compile(r"^(?:ptxas|nvlink|nvcc|cicc)\s*(?:error|fatal)\s*: (?P<text>.*)$", re.MULTILINE)
-_PTXAS_LINE = re.compile(r"^ptxas \S+, line \d+; error\s*: (?P<text>.*)$", re.MULTILINE)
+_PTXAS_LINE = re.compile(r"^ptxas \S+, line (?P<line>\d+); error\s*: (?P<text>.*)$", re.MULTILINE)
+_LACKING = re.compile(
+    r"(?:Feature )?(?P<what>.+?) (?:requires|require|needs) \.target (?P<arch>sm_\w+)(?: or higher)?$"
+)
 _DETECTED = re.compile(rf"at line (\d+)(?: of \S*{re.escape(SOURCE)})?$", re.MULTILINE)
 # A part of nvcc's sentence -> its usual cause, for readers who are new to C++.
 _CAUSES = {
@@ -40,8 +45,8 @@ class File:
     reset_hint: str
 
 
-def first_error(log: str, file: File) -> tuple[str, int | None]:
-    """nvcc's first error as (sentence, line of the learner's file or None)."""
+def first_error(log: str, file: File, ptx: str = "") -> tuple[str, int | None]:
+    """nvcc's first error as (sentence, line of the learner's file or None). ``ptx`` is what ptxas was given."""
     match = _ERROR.search(log)
     if match is not None:
         text, line = match["text"], int(match["line"])
@@ -51,8 +56,11 @@ def first_error(log: str, file: File) -> tuple[str, int | None]:
             return _in_our_words(text, None, file), None
         used = _DETECTED.search(log, match.end())
         return f"{text} (in {Path(match['file']).name})", int(used[1]) if used else None
-    match = _PTXAS_LINE.search(log) or _TOOL_ERROR.search(log)
-    if match is not None:
+    if match := _PTXAS_LINE.search(log):
+        lacking = _LACKING.match(match["text"])
+        text = f"{lacking['what']} needs {lacking['arch']} or newer" if lacking else match["text"]
+        return text, source_line(ptx, int(match["line"]), SOURCE)
+    if match := _TOOL_ERROR.search(log):
         return match["text"], None
     last = log.strip().splitlines()[-1:] or ["nvcc printed nothing"]
     return f"nvcc failed: {last[0]}", None

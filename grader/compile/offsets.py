@@ -123,6 +123,17 @@ def _functions(ptx: str, own: Iterable[int]) -> Iterator[Sequence[_Instruction]]
     yield body
 
 
+def source_line(ptx: str, number: int, name: str) -> int | None:
+    """The line of the file called ``name`` that line ``number`` of the PTX comes from; None where PTX does not say."""
+    own = {file for file, path in _FILE.findall(ptx) if path.rpartition("/")[2] == name}
+    for text in reversed(ptx.splitlines()[:number]):
+        if location := _LOCATION.match(text):
+            file, line, outer, outer_line = location.groups()
+            found = line if file in own else outer_line if outer in own else "0"
+            return int(found) or None
+    return None
+
+
 def _operands(text: str) -> tuple[str, ...]:
     """Split at the commas that are in no brackets or braces."""
     return tuple(part.strip() for part in re.split(r",(?![^\[{]*[\]}])", text))

@@ -14,6 +14,7 @@ from grader.compile.nvcc_log import SOURCE
 from grader.content.catalog import Kata
 from grader.content.source_file import Source
 from grader.content.spec import Spec
+from grader.devices import SIM_ARCH
 from grader.fault import Fault
 from grader.verdict import Kind
 
@@ -42,14 +43,19 @@ class Target:
 
     @property
     def code(self) -> tuple[str, ...]:
-        """The simulator reads PTX, a GPU gets machine code."""
-        return ("-gencode", f"arch={self.virtual},code={self.virtual if self.device == 'sim' else self.arch}")
+        """The simulator reads PTX, a GPU gets machine code.
+
+        For an older card than the simulator's own, ptxas also makes machine code, which nothing runs: it refuses the
+        instructions that the card lacks.
+        """
+        kinds = {"gpu": [self.arch], "sim": [self.virtual] if self.arch == SIM_ARCH else [self.virtual, self.arch]}
+        return tuple(part for kind in kinds[self.device] for part in ("-gencode", f"arch={self.virtual},code={kind}"))
 
     @property
     def flags(self) -> tuple[str, ...]:
         """The simulator stands in for the CUDA runtime; a GPU gets the real one, and what is called of it is noted."""
         if self.device == "sim":
-            return ("-cudart", "none")
+            return ("-cudart", "none", "-Xptxas", "-O0")  # ptxas is only to judge: see code
         return ("-Xptxas", "-v", "-Xlinker", "--exclude-libs=ALL", *probe.link_flags())
 
 

@@ -86,7 +86,7 @@ _ENTRY_POINT = re.compile(r"cudaGetDriverEntryPoint(ByVersion)?")
 _OF_LIBRARY = {
     "cublas": re.compile(r"cublas[A-Z]\w*"),
     "cutlass": re.compile(r"(?!)"),
-    "driver": re.compile(r"cuTensorMapEncodeTiled|cuGetErrorString|cuGetErrorName|cuDriverGetVersion"),
+    "driver": re.compile(r"cuTensorMapEncode(Tiled|Im2col)|cuGetErrorString|cuGetErrorName|cuDriverGetVersion"),
 }
 
 # -- what is behind a name that no kata may call

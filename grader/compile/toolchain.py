@@ -74,8 +74,11 @@ class Gpu:
 
 @functools.cache
 def find_toolchain() -> Toolchain:
-    """The first nvcc that is new enough and a host compiler that it accepts. Raises ToolchainError."""
-    nvcc, nvcc_version = find_nvcc()
+    """The first nvcc that is new enough and a host compiler that it accepts. Raises ToolchainError.
+
+    With a GPU, an nvcc that builds for it comes before one that does not.
+    """
+    nvcc, nvcc_version = find_nvcc(find_gpu())
     top = _toolkit(nvcc)
     host, host_version = _find_host(top, nvcc_version)
     flags = ["-ccbin", str(host)]
@@ -86,17 +89,41 @@ def find_toolchain() -> Toolchain:
     return Toolchain(top, nvcc, nvcc_version, host, host_version, tuple(flags), " ".join(parts))
 
 
-def find_nvcc() -> tuple[Path, Version]:
-    """The first nvcc that is new enough, and its version. Raises ToolchainError."""
+def find_nvcc(gpu: Gpu | None = None) -> tuple[Path, Version]:
+    """The first nvcc that is new enough, and its version: if there is one, one that builds for the GPU.
+
+    Raises ToolchainError.
+    """
     old: list[str] = []
+    others: list[tuple[Path, Version]] = []
     for path in _nvcc_candidates():
         version = _nvcc_version(path)
         if version is not None and version >= OLDEST_NVCC:
-            return path, version
+            if gpu is None or builds_for(path, gpu):
+                return path, version
+            others.append((path, version))
         old.append(f"{path} ({dotted(version)})" if version else f"{path} (does not run)")
+    if others:
+        return others[0]
     if old:
         raise ToolchainError(f"No nvcc of {dotted(OLDEST_NVCC)} or newer was found, only {', '.join(old)}. {_NVCC_FIX}")
     raise ToolchainError(f"No nvcc was found, and it compiles the katas. {_NVCC_FIX}")
+
+
+def builds_for(nvcc: Path, gpu: Gpu) -> bool:
+    """Whether this nvcc makes machine code for the GPU; yes where it does not say what it makes code for.
+
+    nvcc 12.8 was the first for sm_100 and sm_120, and nvcc 13 the first without sm_70 and older ones.
+    """
+    known = gpu_archs(nvcc)
+    return not known or 10 * gpu.capability[0] + gpu.capability[1] in known
+
+
+@functools.cache
+def gpu_archs(nvcc: Path) -> tuple[int, ...]:
+    """The architectures that nvcc builds for, as 90 for sm_90, in order; empty if it does not say."""
+    said = _output(nvcc, "--list-gpu-code")
+    return tuple(sorted({int(number) for number in re.findall(r"\bsm_(\d+)", said)}))
 
 
 def _nvcc_candidates() -> Iterator[Path]:

@@ -38,6 +38,8 @@ _TAG = re.compile(rf"unit_[0-9a-f]{{{TAG_DIGITS}}}")
 _BRACE = re.compile(r"[{}]")
 _FUNCTION = re.compile(r"^(?:\.\w+\s+)*\.(?:entry|func)\b", re.MULTILINE)
 
+_PTXAS_ERROR = re.compile(r"^ptxas (\S+), line (\d+); error", re.MULTILINE)
+
 
 @dataclass(frozen=True)
 class Member:
@@ -123,9 +125,18 @@ def _inside(tag: str, text: str) -> str:
     return _GLOBAL.sub(lambda name: f"::{tag}::{name[1]}" if name[1] in declared else name[0], text)
 
 
-def blamed(log: str) -> set[str]:
-    """The tags of the files in which nvcc found an error."""
-    return {tag for line in log.splitlines() if "error" in line for tag in _TAG.findall(line)}
+def blamed(log: str, folder: Path) -> set[str]:
+    """The tags of the files in which nvcc, or ptxas in the PTX in ``folder``, found an error."""
+    tags = {tag for line in log.splitlines() if "error" in line for tag in _TAG.findall(line)}
+    wrong: dict[str, set[int]] = {}
+    for name, number in _PTXAS_ERROR.findall(log):
+        wrong.setdefault(name, set()).add(int(number))
+    for name, numbers in wrong.items():
+        head = ""
+        for number, line in enumerate((folder / name).read_text(errors="replace").splitlines(), 1):
+            head = line if _FUNCTION.match(line) else head
+            tags |= {*_TAG.findall(head)} if number in numbers else set()
+    return tags
 
 
 def ptx_of(tag: str, ptx: str) -> str:

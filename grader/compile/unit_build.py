@@ -75,7 +75,7 @@ def _not_blamed(one: _Unit, place: Path) -> list[Job]:
     """The files of a failed unit that no error of nvcc names; none if the errors name no file."""
     if ninja.status(place) == 0:
         return []
-    blamed = unit.blamed((place / "log.txt").read_text(errors="replace"))
+    blamed = unit.blamed((place / "log.txt").read_text(errors="replace"), place)
     return [job for member, jobs in one.members.items() if blamed and member.tag not in blamed for job in jobs]
 
 

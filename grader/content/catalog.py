@@ -22,7 +22,7 @@ from grader.fault import Fault
 FILE = "difficulty.yaml"
 WORK = "work"  # the folder of the learner's files
 LEVELS = ("easy", "medium", "hard", "hard+", "hard++")
-ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100")
+ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100")
 ROLES = ("core", "drill")
 ORIGINS = ("public", "extra")
 LIBRARIES = ("cublas", "cutlass", "driver")  # that a kata may use; grader.compile.libraries finds each
@@ -30,6 +30,12 @@ LIBRARIES = ("cublas", "cutlass", "driver")  # that a kata may use; grader.compi
 
 class CatalogError(Fault):
     """difficulty.yaml or the folders are not as they must be, or no kata goes by a name."""
+
+
+def capability_of(arch: str) -> tuple[int, int]:
+    """The compute capability of an architecture, (major, minor): (9, 0) for sm_90 and for sm_90a."""
+    digits = arch.removeprefix("sm_").rstrip("af")
+    return int(digits[:-1]), int(digits[-1])
 
 
 @dataclass(frozen=True)
@@ -67,7 +73,7 @@ class Kata:
     root: Path
     acc: str | None = None
     requires: tuple[str, ...] = ()
-    compute: str = "sm_80"
+    compute: str = ARCHITECTURES[0]
     multiples: Mapping[str, int] = field(default_factory=dict, hash=False)
     role: Literal["core", "drill"] = "core"
     origin: Literal["public", "extra"] = "public"
@@ -77,8 +83,7 @@ class Kata:
     @property
     def capability(self) -> tuple[int, int]:
         """The minimum compute capability, (major, minor)."""
-        digits = self.compute.removeprefix("sm_")
-        return int(digits[:-1]), int(digits[-1])
+        return capability_of(self.compute)
 
     @property
     def skeleton_path(self) -> Path:
@@ -113,11 +118,15 @@ class Kata:
 
 @dataclass(frozen=True)
 class Catalog:
-    """All katas by name, in the order of difficulty.yaml; ``about`` says in one line what each family teaches."""
+    """All katas by name, in the order of difficulty.yaml; ``about`` says in one line what each family teaches.
+
+    ``also`` has the other words that people call a family by: matmul for sgemm.
+    """
 
     root: Path
     katas: Mapping[str, Kata]
     about: Mapping[str, str] = field(default_factory=dict)
+    also: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @cached_property
     def by_family(self) -> Mapping[str, tuple[Kata, ...]]:
@@ -153,10 +162,22 @@ class Catalog:
             tuple(kata for kata in every if _matches(kata, pattern)) or self._under(pattern) or self._nearly(pattern)
         )
         if not found:
-            known = [*self.katas, *self.families, *LEVELS]
-            close = close_to(pattern.lower().removesuffix(".cu"), known)
-            raise CatalogError(f"No kata is named by {pattern!r}.{close} `kata list` shows them all.")
+            raise CatalogError(f"No kata is named by {pattern!r}.{self.meant(pattern)} `kata list` shows them all.")
         return found
+
+    def meant(self, word: str) -> str:
+        """`` Did you mean ...?`` for a word that names no kata, or an empty text if nothing is close to it."""
+        word = word.lower().removesuffix(".cu")
+        plain = re.sub(r"[\s_-]", "", word)
+        near = [name for name in self.families if plain in (name.replace("_", ""), *self.also.get(name, ()))]
+        near = near or [name for name in self.families if len(word) > 2 and word in name]
+        if near:
+            return f" Did you mean {' or '.join(near[:3])}?"
+        within = [name for name in self.katas if len(word) > 2 and word in name.lower()]
+        if len(within) > 3:
+            return f" {len(within)} names have it: '*{word}*' names them."
+        close = close_to(word, [*self.katas, *self.families, *LEVELS])
+        return f" Did you mean {' or '.join(within)}?" if within else close
 
     def _nearly(self, pattern: str) -> tuple[Kata, ...]:
         """Katas whose name, family or level this is but for capitals, or whose name it is with a .cu of no file."""
@@ -195,7 +216,8 @@ def load_catalog(root: Path, *, missing_skeletons: bool = False) -> Catalog:
     families = _families(root / FILE)
     entries = {entry.kata.name: entry for entry in _entries(families, root)}
     about = {name: family.about for name, family in families.items()}
-    catalog = Catalog(root, {name: entry.kata for name, entry in entries.items()}, about)
+    also = {name: family.also for name, family in families.items()}
+    catalog = Catalog(root, {name: entry.kata for name, entry in entries.items()}, about, also)
     _check_files(entries, root, missing_skeletons=missing_skeletons)
     _check_order(entries)
     return catalog
@@ -203,7 +225,7 @@ def load_catalog(root: Path, *, missing_skeletons: bool = False) -> Catalog:
 
 # Reading: the tables of fields
 
-_ABOUT = "about"  # the field of a family; all its other fields are katas
+_ABOUT, _ALSO = "about", "also"  # the fields of a family; all its other fields are katas
 
 
 def _one_line(value: Value) -> str:
@@ -212,6 +234,14 @@ def _one_line(value: Value) -> str:
         found = "has more than one line" if text else "is empty"
         raise value.error(f"{found}. Say in one line what the family teaches.")
     return text
+
+
+def _words(value: Value) -> Iterator[str]:
+    for item in value.elements():
+        word = str(item.scalar(str, "a word, such as matmul"))
+        if not re.fullmatch(r"[a-z0-9]+", word):
+            raise item.error("has other characters than small letters and digits. People may type it in any way.")
+        yield word
 
 
 def _count(value: Value) -> int:
@@ -270,7 +300,7 @@ _KATA = {
     "elem": Field(one_of(tuple(DTYPES)), required=True),
     "acc": Field(one_of(tuple(DTYPES))),
     "requires": Field(lambda value: tuple(item.scalar(str, "a kata's name") for item in value.elements()), ()),
-    "compute": Field(one_of(ARCHITECTURES), "sm_80"),
+    "compute": Field(one_of(ARCHITECTURES), ARCHITECTURES[0]),
     "role": Field(one_of(ROLES), "core"),
     "multiples": Field(_sizes, {}),
     "origin": Field(one_of(ORIGINS), "public"),
@@ -292,9 +322,10 @@ class _Entry:
 
 @dataclass(frozen=True)
 class _Family:
-    """What the family teaches, and its katas: (name, key, entry)."""
+    """What the family teaches, other words for it, and its katas: (name, key, entry)."""
 
     about: str
+    also: tuple[str, ...]
     katas: tuple[tuple[str, Value, Value], ...]
 
 
@@ -313,10 +344,11 @@ def _family(name: str, key: Value, value: Value) -> _Family:
     if not abouts:
         missing = f'missing. Add a line `{_ABOUT}: "..."` that says what its katas teach.'
         raise key.named(f"{subject}: {_ABOUT}").error(missing)
-    katas = tuple(entry for entry in fields if entry[0] != _ABOUT)
+    also = [word for name, _, item in fields if name == _ALSO for word in _words(item)]
+    katas = tuple(entry for entry in fields if entry[0] not in (_ABOUT, _ALSO))
     if not katas:
         raise key.error("has no kata. Add one, or remove the family.")
-    return _Family(abouts[0], katas)
+    return _Family(abouts[0], tuple(also), katas)
 
 
 def _entries(families: Mapping[str, _Family], root: Path) -> Iterator[_Entry]:

@@ -42,12 +42,16 @@ class SkeletonError(Fault):
 
 @dataclass(frozen=True)
 class Todo:
-    """One TODO of a file. ``line`` counts from 1; ``empty``: only blank lines and comments up to its END."""
+    """One TODO of a file. ``line`` counts from 1; ``empty``: only blank lines and comments up to its END.
+
+    ``end`` is the line of its END; where that is missing, of the next TODO, or the one after the file's last.
+    """
 
     number: int
     text: str
     line: int
     empty: bool
+    end: int
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,18 @@ def derive(solution_text: str, file: Path | str = "solution") -> str:
     lines = solution_text.split("\n")
     answers = {index for block in _blocks(lines, file) for index in range(block.begin, block.end)}
     return "\n".join(line for index, line in enumerate(lines) if index not in answers)
+
+
+def unmarked(text: str) -> str:
+    """A file without the lines of its TODO marks: of a solution, all of its code."""
+    lines = text.split("\n")
+    marks: set[int] = set()
+    for index, line in enumerate(lines):
+        if _TODO.match(line):
+            marks |= {*range(index, index + 1 + sum(1 for _ in _continuation(lines, index + 1)))}
+        elif _END.match(line):
+            marks.add(index)
+    return "\n".join(line for index, line in enumerate(lines) if index not in marks)
 
 
 def answer_lines(solution_text: str, file: Path | str = "solution") -> set[int]:
@@ -83,8 +99,14 @@ def todos(text: str) -> tuple[Todo, ...]:
         closed = following is not None and bool(following["end"]) and int(following["number"]) == int(mark["number"])
         body = "\n".join(lines[index + 1 : end])
         empty = closed and not _COMMENT.sub("", body).strip()
-        found.append(Todo(int(mark["number"]), " ".join([mark["text"].strip(), *more]).strip(), index + 1, empty))
+        words = " ".join([mark["text"].strip(), *more]).strip()
+        found.append(Todo(int(mark["number"]), words, index + 1, empty, end + 1))
     return tuple(found)
+
+
+def todo_at(text: str, line: int) -> Todo | None:
+    """The TODO of a file that a line, from 1, lies in."""
+    return next((todo for todo in todos(text) if todo.line < line < todo.end), None)
 
 
 def is_pristine(file_text: str, skeleton_text: str) -> bool:

@@ -80,6 +80,36 @@ def integers(low: int, high: int) -> Fill:
     return lambda rng, shape, sizes: rng.integers(shape, low, high)
 
 
+def doubled(fill: Fill, *, axis: int = -1) -> Fill:
+    """The second half along ``axis`` repeats the first. Its products with what is ``cancelling`` cancel.
+
+    It comes in the same order: a kernel that goes through it backwards is seen.
+    """
+    return _in_halves(fill, axis, 1.0, 0.0)
+
+
+def cancelling(fill: Fill, *, axis: int = -1) -> Fill:
+    """The second half along ``axis`` is minus the first, each element changed by up to 3 %.
+
+    A sum along that axis is then small beside its terms. Its bound allows only for the rounding of the sum itself: a
+    partial sum that is stored in fewer bits is outside of it, and so is a neutral element that is not neutral.
+    """
+    return _in_halves(fill, axis, -1.0, 2.0**-5)
+
+
+def _in_halves(fill: Fill, axis: int, sign: float, change: float) -> Fill:
+    def both_halves(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+        import numpy
+
+        drawn = fill(rng, shape, sizes)
+        along = numpy.moveaxis(drawn, axis, 0)
+        first = along[: len(along) // 2]
+        along[len(along) - len(first) :] = sign * first * (1.0 + rng.uniform(first.shape, -change, change))
+        return drawn
+
+    return both_halves
+
+
 def edge_values(*, std: float = 4.0) -> Fill:
     """Normal draws with one element in four replaced by inf, nan, a zero of either sign, a denormal or a huge value.
 
@@ -171,6 +201,19 @@ class Accumulated:
 
 
 @dataclass(frozen=True)
+class Operations:
+    """What `kata estimate` counts. One for each +, -, *, /, comparison, maximum and function of ``formula``.
+
+    Signs, indices, conversions and what is done once per row or call do not count. ``per`` says how many that are, and
+    which. ``count`` gives their number for a shape; None: ``flops`` of the spec.
+    """
+
+    formula: str
+    per: str
+    count: Callable[[Sizes], int] | None = None
+
+
+@dataclass(frozen=True)
 class Spec:
     """What a family computes. All callables work on the CPU, in the grader's own process.
 
@@ -183,6 +226,7 @@ class Spec:
     ``min_bytes`` gives the fewest bytes that a launcher can move, from the sizes and the bytes of an output's element;
     without it every tensor is moved once.
     ``flops`` gives the floating-point operations of a shape, for kernels that are bound by these.
+    ``operations`` are those of the formula, for an estimate on paper; katas with a speed have them.
     ``slice_dim`` names the size along which a slice of the outputs needs only the same slice of the inputs that have
     this size, but for those that are ``unsliced``, and all of every other input; it is a dimension of every output.
     Large answers are judged by slices. Where it matters which rows a slice has, ``reference_takes_rows`` gives
@@ -213,6 +257,7 @@ class Spec:
     repeatable: bool = False
     min_bytes: Callable[[Sizes, int], int] | None = None
     flops: Callable[[Sizes], int] | None = None
+    operations: Operations | None = None
     slice_dim: str | None = None
     reference_takes_rows: bool = False
     small_shared: int = 0

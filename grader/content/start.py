@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from grader.content import skeleton
-from grader.content.catalog import Kata
+from grader.content.catalog import ARCHITECTURES, Catalog, Kata
 from grader.content.rung import code_of, header
 from grader.content.skeleton import SkeletonError
 from grader.content.source_file import read_source
@@ -137,6 +137,27 @@ def is_begun(kata: Kata, path: Path) -> bool:
     except OSError:
         return True
     return not any(skeleton.is_pristine(text, text_of(kata, start)) for start in STARTS)
+
+
+def last_changed(catalog: Catalog) -> Kata | None:
+    """The kata whose file the learner started or changed last; None if there is no such file.
+
+    A skeleton in exercises/ counts once it is begun.
+    """
+    started = [kata for kata in catalog.katas.values() if os.path.lexists(kata.work_path)]
+    last = max(started, key=lambda kata: _changed(kata.work_path), default=None)
+    newest = _changed(last.work_path) if last is not None else 0.0
+    others = [kata for kata in catalog.katas.values() if _changed(kata.skeleton_path) > newest]
+    by_time = sorted((kata for kata in others if kata not in started), key=lambda kata: -_changed(kata.skeleton_path))
+    return next((kata for kata in by_time if is_begun(kata, kata.skeleton_path)), last)
+
+
+def _changed(path: Path) -> float:
+    """When a file was written, in seconds; 0 if it cannot be said."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def set_aside(path: Path) -> Path:
@@ -317,7 +338,7 @@ def _asked(kata: Kata, spec: Spec) -> Iterator[tuple[str, str]]:
     if kata.speed is not None and kata.level != "easy":
         asked = ", ".join(f"{each.percent:g} % on {arch}" for arch, each in kata.speed.percent.items())
         yield "Speed", f"of {kata.speed.baseline}: {asked}" if asked else f"shown against {kata.speed.baseline}"
-    if kata.compute != "sm_80":
+    if kata.compute != ARCHITECTURES[0]:
         yield "Card", f"{kata.compute} or newer"
 
 

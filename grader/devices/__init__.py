@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Literal, Protocol
 
-from grader.devices.counters import CallCounters, KernelCoverage, Launch, Launched, Writer
+from grader.devices.counters import Birth, CallCounters, KernelCoverage, Launch, Launched, Writer
 
 SIM_ARCH = "sm_90a"
-SIM_ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_90a")  # engine/limits.cpp has a card for each
+SIM_ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a")  # engine/limits.cpp has a card for each
 SIM_ARCH_HELP = f"the simulated card's architecture: {', '.join(SIM_ARCHITECTURES)} (default: {SIM_ARCH})"
 
 Role = Literal["in", "out"]
@@ -157,6 +157,7 @@ class Call:
     watch: tuple[tuple[str, int], ...] = ()  # (buffer, element): say who wrote it last, on the simulator
     counters: bool = False  # count what the kernels do, on the simulator
     coverage: bool = False  # say which lines threads came to, in this call and all before it, on the simulator
+    births: bool = False  # note where nan and infinities first come from, on the simulator
     card: Card | None = None  # of the simulator; None: the full one
     timing: TimingRequest | None = None  # time the launcher against a baseline instead, on a GPU
 
@@ -214,7 +215,8 @@ class Outcome:
     ``writers`` names who last wrote each watched element, such as "c[3]". An element that was not written is not in it.
     ``order`` is where a kernel used an atomic that gives another result in another order of threads, on the simulator.
     After a timing run there is ``timing`` and no outputs. ``asked_card`` says that the launcher asked the simulator, in
-    this call or before it in the same process, what card it is on: it may have kept the answer.
+    this call or before it in the same process, what card it is on: it may have kept the answer. ``births`` are in the
+    order of time, blocks one after the other.
     """
 
     outputs: Outputs = field(default_factory=dict)
@@ -227,6 +229,7 @@ class Outcome:
     asked_card: bool = False
     coverage: tuple[KernelCoverage, ...] = ()
     launched: tuple[Launched, ...] = ()
+    births: tuple[Birth, ...] = ()
 
 
 class DeviceError(Exception):

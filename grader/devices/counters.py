@@ -18,7 +18,8 @@ Triple = tuple[int, int, int]
 class LineCounters:
     """What one line of the learner's file cost in all warps. ``requests`` are to global memory, ``accesses`` to shared.
 
-    ``ideal_sectors`` and ``ideal_wavefronts`` would do for the same bytes.
+    ``ideal_sectors`` and ``ideal_wavefronts`` would do for the same bytes. ``tma_bytes`` are those of copies in bulk.
+    ``phase_waits`` are waits at mbarriers; ``open_phase_waits`` of them found that their phase had not ended.
     """
 
     line: int
@@ -29,6 +30,9 @@ class LineCounters:
     accesses: int
     wavefronts: int
     ideal_wavefronts: int
+    tma_bytes: int
+    phase_waits: int
+    open_phase_waits: int
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,9 @@ class Access:
 class KernelCounters:
     """What all launches of one kernel cost together. ``instructions`` are warp instructions by class.
 
-    ``lines`` are those that cost most, dearest first. ``samples`` has one access of each instruction in these lines.
+    ``tma_bytes`` are those of whole boxes; ``tma_filled_bytes`` of them lie outside of the tensor. ``box_rows`` are the
+    rows of all boxes, one for each copy without a tensor map. ``lines`` are those that cost most, dearest first.
+    ``samples`` has one access of each instruction in these lines.
     """
 
     kernel: str
@@ -78,6 +84,12 @@ class KernelCounters:
     shared_requests: int
     wavefronts: int
     ideal_wavefronts: int
+    tma_copies: int
+    tma_bytes: int
+    tma_filled_bytes: int
+    box_rows: int
+    phase_waits: int
+    open_phase_waits: int
     branches: int
     divergent_branches: int
     barriers: int
@@ -124,6 +136,20 @@ class Writer:
     block: Triple | None = None
     thread: Triple | None = None
     callers: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Birth:
+    """An instruction that made a nan of operands that are none, or an infinity of finite ones; and the first that did.
+
+    ``form`` is the instruction as in PTX. ``result`` and ``operands`` are numbers in words: "nan", "-inf", "0.5".
+    There are no operands of a product of matrices.
+    """
+
+    form: str
+    result: str
+    operands: tuple[str, ...]
+    by: Writer
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ class _Follower:
 
     def _to_host(self, call: RuntimeCall) -> Finding | None:
         if name := self._input_in(call):
-            message = f"{call.name} brings bytes of the input {name} to the host: kernels compute, the host does not"
+            message = f"{call.name} copies bytes of the input {name} to the host: kernels compute, the host does not"
             return Finding(_KIND, message, buffer=name)
         self._back += call.bytes
         if self._back <= BACK_BYTES:
@@ -88,7 +88,7 @@ class _Follower:
         hosts = call.name if from_host else self._of_host.name(call.from_, call.from_extent)
         output = first_meeting(self._regions, "out", call.to, call.to_extent)
         if hosts and output:
-            message = f"{call.name} brings bytes from the host into the output {output.name}: kernels write the outputs"
+            message = f"{call.name} copies bytes from the host into the output {output.name}: kernels write the outputs"
             return Finding(_KIND, message, buffer=output.name)
         self._fill(call, None if from_host else self._input_in(call), hosts)
         return None

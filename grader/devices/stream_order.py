@@ -124,7 +124,7 @@ def _where(call: RuntimeCall) -> str:
 
 
 def _on_default(call: RuntimeCall) -> Finding:
-    where = "on the default stream, not on the one that the launcher was given: nobody waits for it"
+    where = "on the default stream, not on the launcher's: what waits for that one does not wait for this kernel"
     return Finding("race", f"{call.name} is launched {where}", kernel=_kernel(call))
 
 
@@ -134,5 +134,5 @@ def _early(call: RuntimeCall) -> Finding:
 
 
 def _late(call: RuntimeCall) -> Finding:
-    message = f"{_where(call)} nobody joins to the launcher's: whoever waits for that one does not wait for it"
+    message = f"{_where(call)} is not joined to the launcher's: what waits for that one does not wait for it"
     return Finding("race", f"{message} (cudaEventRecord, cudaStreamWaitEvent)", kernel=_kernel(call))

@@ -153,7 +153,7 @@ def _graded(
 
 def explained(on: Session, part: int, graded: Grade) -> str:
     """A verdict in full, with the name of the file that the candidate edits in place of the copy's."""
-    words = verdict_text.outcome(graded) if graded.passed else verdict_text.explanation(graded)
+    words = verdict_text.outcome(graded) if graded.passed else verdict_text.explanation(graded, lesson=False)
     return words.replace(display_path(graded.source.path), display_path(on.handout(part)))
 
 

@@ -25,9 +25,10 @@ from grader.devices.counters import KernelCoverage, Writer
 from grader.judge.case import Case, CaseKey, Expected, allowed, largest_within, shapes
 from grader.judge.comparison import Comparison, compare
 from grader.judge.coverage import joined
-from grader.judge.diagnosis import diagnose
+from grader.judge.diagnosis import diagnose, sorted_clues
 from grader.judge.earlier import earlier
 from grader.judge.lab import Lab, beside, in_order
+from grader.judge.unset import of_unset
 from grader.sandbox.parent import Sandbox
 from grader.storage.whole_file import write_whole
 from grader.verdict import CaseCounters, Coverage, Kind, Mismatch, Verdict, format_sizes
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 CALLS = 2  # of the same contents, to compare bits
 Explain = Callable[[CaseKey], Outcome | None]  # the simulator's outcome; None: it cannot run the file
+STEPS_DOWN = (1, 2, 3, 4)  # by which each size of the smallest case that was drawn is lowered, if half is too few
+DESCENTS = 40  # cases that are tried so
 SMALL_CARD_EVERY = 3  # of the shapes that the spec names, or all where the launcher asks what card it is on
 FINDING_WORK = 1 << 23  # that a call with a finding stands for: how far other blocks had come by then is left to chance
 LIMITS = Limits(all_seconds=120.0)
@@ -319,8 +322,35 @@ def _shrink(search: _Search, failed: CaseKey) -> CaseKey:
     examples = 3 * search.budget.examples
     smaller = _find(search, strategy, verdict.kind, examples=examples, phases=("generate", "shrink"))
     if smaller is None or _weight(search, smaller) > _weight(search, failed):
-        return failed
-    return smaller
+        smaller = failed
+    return _descended(search, smaller, verdict.kind)
+
+
+def _descended(search: _Search, failed: CaseKey, kind: Kind) -> CaseKey:
+    """The case after small steps down, one size at a time, as long as it fails: what was drawn need not be minimal."""
+    stop = search.work + search.budget.shrink_work // 8
+    tries = DESCENTS
+    while tries > 0 and search.work < stop:
+        for key in _below(search, failed):
+            tries -= key not in search.tried
+            if tries < 0 or search.work > stop:
+                return failed
+            if search.verdict(key).kind is kind:
+                failed = key
+                break
+        else:
+            break
+    return failed
+
+
+def _below(search: _Search, failed: CaseKey) -> Iterator[CaseKey]:
+    """The case with one of its sizes halved, or a few steps smaller."""
+    sizes = dict(failed.sizes)
+    for name, size in sizes.items():
+        step = search.kata.multiples.get(name, 1)
+        for less in (size // 2 // step * step, *(size - away * step for away in STEPS_DOWN)):
+            if search.spec.sizes[name].min <= less < size:
+                yield replace(failed, sizes=tuple({**sizes, name: less}.items()))
 
 
 def _costs_a_process(verdict: Verdict) -> bool:
@@ -387,8 +417,9 @@ def count(kata: Kata, spec: Spec, sandbox: Sandbox, budget: SearchBudget) -> Cas
     call = case.call(nth=0, limits=replace(budget.limits, instructions=budget.limits.instructions * 4))
     aligned = tuple(replace(buffer, offset_bytes=0) for buffer in call.buffers)
     call = replace(call, buffers=aligned, counters=True)
-    counters = sandbox.call(call).counters
-    return CaseCounters(case.sizes, counters) if counters and counters.kernels else None
+    outcome = sandbox.call(call)
+    counters = outcome.counters
+    return CaseCounters(case.sizes, counters, outcome.launched) if counters and counters.kernels else None
 
 
 # -- one case --------------------------------------------------------------------------------------------------------
@@ -455,7 +486,8 @@ def _diagnosed(search: _Search, shape: CaseKey, verdict: Verdict) -> Verdict:
         again = judge(case, search.call(case.call(nth=0, limits=search.budget.limits)))
         if again.kind is Kind.WRONG_ANSWER:
             verdict = replace(again, error_share=verdict.error_share, printed=search.sandbox.printed)
-    return replace(verdict, clues=clues)
+    unset = of_unset(search.sandbox.program)
+    return replace(verdict, clues=sorted_clues([*clues, *unset]))
 
 
 def _with_writers(search: _Search, shape: CaseKey, verdict: Verdict) -> Verdict:

@@ -5,11 +5,12 @@ A clue states what was observed. It names a cause only if the experiments leave 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from grader.judge.case import CaseKey
+from grader.judge.first_nan import first_nan
 from grader.judge.lab import Judged, Lab
 from grader.judge.near_misses import near_miss
 from grader.judge.neighbours import beside_sizes, beside_values
@@ -36,8 +37,13 @@ def diagnose(lab: Lab, failed: CaseKey) -> tuple[CaseKey, tuple[Clue, ...]]:
     if _shown(richest) <= _shown(first):
         richest = first
     clues = [*_clues(lab, richest)]
+    return richest.case.shape, sorted_clues(clues)
+
+
+def sorted_clues(clues: Iterable[Clue]) -> tuple[Clue, ...]:
+    """The most telling first."""
     order = list(CLUES)
-    return richest.case.shape, tuple(sorted(clues, key=lambda clue: order.index(clue.about)))
+    return tuple(sorted(clues, key=lambda clue: order.index(clue.about)))
 
 
 def _shown(one: Judged) -> int:
@@ -51,6 +57,7 @@ def _shown(one: Judged) -> int:
 
 def _clues(lab: Lab, one: Judged) -> Iterator[Clue]:
     yield from _outputs(one)
+    yield from first_nan(lab, one)
     yield from beside_values(lab, one.case.shape)
     yield from beside_sizes(lab, one.case.shape)
     for key in _larger(lab):

@@ -64,12 +64,17 @@ class Lab:
     instructions: int = INSTRUCTIONS
     findings: int = FINDINGS
 
-    def run(self, case: Case, *, watch: Sequence[tuple[str, int]] = ()) -> Outcome | None:
-        """What a call on the case gives; None where it does not come to an answer, or enough was tried."""
+    def run(self, case: Case, *, watch: Sequence[tuple[str, int]] = (), births: int = 0) -> Outcome | None:
+        """What a call on the case gives; None where it does not come to an answer, or enough was tried.
+
+        ``births``: note them, in a call of at most so many warp instructions.
+        """
         if self.calls <= 0 or self.instructions <= 0 or self.findings <= 0:
             return None
-        limits = replace(self.limits, instructions=min(self.limits.instructions, self.instructions), seconds=SECONDS)
-        outcome = self.call(case.call(nth=0, limits=limits, watch=tuple(watch)))
+        most = min(self.limits.instructions, self.instructions, births or self.instructions)
+        limits = replace(self.limits, instructions=most, seconds=SECONDS)
+        call = case.call(nth=0, limits=limits, watch=tuple(watch))
+        outcome = self.call(replace(call, births=bool(births)))
         self.calls -= 1
         self.instructions -= outcome.counters.warp_instructions if outcome.counters else 0
         if outcome.findings:

@@ -240,6 +240,7 @@ def _terms(target: Target, name: str, base: Mapping[str, ndarray], asked: int) -
     for places, belongs in ((support, True), (numpy.setdiff1d(numpy.arange(weights.size), support), False)):
         search = _Terms(target, name, base, weights, places, asked, belongs)
         runs = search.runs()
+        asked = search.asked
         if runs:
             yield _terms_words(target, name, shape, places, runs, belongs)
         elif search.failed:
@@ -281,6 +282,7 @@ class _Terms:
         self.target, self.name, self.base, self.weights, self.places = target, name, base, weights, places
         self.asked, self.failed, self.belongs = asked, False, belongs
         self.rounding = ROUNDINGS * target.roundoff
+        self.others = weights % len(WEIGHTS) + 1  # for each place another one
 
     def runs(self) -> list[Run]:
         """The ranges whose terms do not count as they must, in order; empty where all do or it does not add up."""
@@ -302,6 +304,8 @@ class _Terms:
             if (unit and times == 1) or (want == 0 and got == 0):
                 continue
             if unit and times >= 0 and (last - first == 1 or times == 0 or last - first > 4):
+                if times > 1 and not self._again(first, last, times):
+                    return []
                 found.append(Run(first, last - 1, times))
             elif last - first == 1:
                 if want:
@@ -315,7 +319,14 @@ class _Terms:
                 break
         return _merged(found)
 
-    def _sums(self, first: int, last: int) -> tuple[float, float] | None:
+    def _again(self, first: int, last: int, times: int) -> bool:
+        """Whether the range counts as often with other weights: one sum may be a multiple by chance."""
+        pair = self._sums(first, last, self.others)
+        if pair is None or abs(pair[0] - times * pair[1]) > self.rounding * abs(pair[0]):
+            self.failed = True
+        return not self.failed
+
+    def _sums(self, first: int, last: int, weights: ndarray | None = None) -> tuple[float, float] | None:
         """(got, expected) with the input 0 outside of the range; None if that fails, or enough was asked."""
         import numpy
 
@@ -325,7 +336,7 @@ class _Terms:
             return None
         values = numpy.zeros(self.weights.size)
         chosen = self.places[first:last]
-        values[chosen] = self.weights[chosen]
+        values[chosen] = (self.weights if weights is None else weights)[chosen]
         inputs = {**self.base, self.name: values.reshape(self.base[self.name].shape)}
         answer = self.target.answer(inputs)
         if answer is None or not numpy.isfinite(answer[self.target.flat]):

@@ -30,6 +30,7 @@ from grader.compile.toolchain import find_gpu
 from grader.content.catalog import Kata
 from grader.content.start import SKELETON, STARTS
 from grader.fault import Fault
+from grader.learner.pointer import point
 from grader.storage.salvage import readable_rows
 from grader.verdict import Grade, Kind, Measurement, format_sizes
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:  # 6 ms to import: only where something is kept or read
 
 FILE = "progress.db"
 GRADE, HINT, SOLUTION, START, TRACK = "grade", "hint", "solution", "start", "track"
+HUNT, FASTER, ESTIMATE = PRACTICE = ("hunt", "faster", "estimate")
 FORMAT = "kata_progress"  # the key of an export's first line; its value is the schema's version
 BUSY_S = 5.0  # how long to wait while another process writes
 
@@ -57,6 +59,11 @@ MIGRATIONS: list[tuple[str, ...]] = [
         "ALTER TABLE event ADD COLUMN peak_flops_s REAL",
     ),
     ("ALTER TABLE event ADD COLUMN start TEXT",),
+    (
+        *("ALTER TABLE event ADD COLUMN line INTEGER", "ALTER TABLE event ADD COLUMN todo INTEGER"),
+        "ALTER TABLE event ADD COLUMN symptom TEXT",
+    ),
+    ("ALTER TABLE event ADD COLUMN task TEXT",),
 ]
 
 _T = TypeVar("_T")
@@ -73,8 +80,10 @@ class Event:
     Of a grade: the verdict that was shown, the graded file's SHA-256, and of a measured speed the lowest ratio to a
     graded baseline with its 95 % interval, and of that measurement the GPU's name, the shape in words, and what a
     Measurement says of work, time and peaks. A hint has its strength, from 1. A start and a grade have what the file
-    was started from, one of STARTS; of a grade from before there were several, None: the skeleton. A track that was
-    chosen has its name in ``summary``, and no kata.
+    was started from, one of STARTS; of a grade from before there were several, None: the skeleton. A grade that is not
+    a pass has the line and the TODO that the verdict points at, and the row of the lesson that fits it, as grader.
+    learner.pointer says. A track that was chosen has its name in ``summary``, and no kata. An exercise of PRACTICE has
+    in ``task`` which one it is, and its result in ``verdict``.
     """
 
     id: str
@@ -99,10 +108,15 @@ class Event:
     peak_bytes_s: float | None = None
     peak_flops_s: float | None = None
     start: str | None = None
+    line: int | None = None
+    todo: int | None = None
+    symptom: str | None = None
+    task: str | None = None
 
     @property
     def passed(self) -> bool:
-        return self.verdict == Kind.PASS.value
+        """Whether it is a grade that passed."""
+        return self.what == GRADE and self.verdict == Kind.PASS.value
 
     @property
     def date(self) -> str:
@@ -114,6 +128,7 @@ _COLUMNS = tuple(item.name for item in fields(Event))
 _REQUIRED = ("id", "time", "kata", "what")
 _SPEED = ("baseline", "ratio", "low", "high", "time_s", "bytes_moved", "flops", "peak_bytes_s", "peak_flops_s")
 _NUMBERS = (*_SPEED[1:], "seconds")
+_COUNTS = ("strength", "line", "todo")
 
 
 @dataclass(frozen=True)
@@ -155,6 +170,18 @@ class History:
     def hints(self, kata: str) -> list[int]:
         """The strengths of the hints that were shown, each once."""
         return sorted({event.strength or 0 for event in self._by_kata.get(kata, ()) if event.what == HINT})
+
+    def next_hint(self, kata: str, most: int) -> int:
+        """The strength of the hint to show: 1, and after a grade that failed one more than was shown before that."""
+        events = self._by_kata.get(kata, ())
+        failed = [place for place, event in enumerate(events) if event.what == GRADE and not event.passed]
+        before = events[: failed[-1]] if failed else ()
+        shown = max((event.strength or 0 for event in before if event.what == HINT), default=0)
+        return min(shown + 1, most)
+
+    def practised(self, what: str) -> list[Event]:
+        """The events of one kind of PRACTICE."""
+        return [event for event in self.events if event.what == what]
 
     def solution_seen(self, kata: str) -> Event | None:
         """The first look at the solution."""
@@ -200,7 +227,13 @@ def keep_grade(graded: Grade) -> str | None:
         digest=graded.source.digest or None,
         start=None if real(graded.source.path) == own[1] else SKELETON,
         **(_speed_of(measured) if measured else {}),
+        **_pointed_at(graded),
     )
+
+
+def _pointed_at(graded: Grade) -> dict[str, Any]:
+    where = point(graded)
+    return {"line": where.line, "todo": where.todo, "symptom": where.row and where.row.sees}
 
 
 def _speed_of(measured: Measurement) -> dict[str, Any]:
@@ -227,6 +260,11 @@ def keep_track(root: Path, name: str) -> str | None:
 def keep_solution(kata: Kata) -> str | None:
     """Keep that a solution was looked at. Returns a line of warning, or None."""
     return _keep(kata, SOLUTION)
+
+
+def keep_practice(kata: Kata, what: str, task: str, verdict: str, summary: str) -> str | None:
+    """Keep the result of an exercise, one of PRACTICE. Returns a line of warning, or None."""
+    return _keep(kata, what, task=task, verdict=verdict, summary=summary)
 
 
 def _keep(kata: Kata, what: str, **known: Any) -> str | None:
@@ -330,10 +368,10 @@ def _problem(found: Any) -> str | None:
     for name, value in found.items():
         if name not in _COLUMNS:
             return f"unknown field {name!r}"
-        kind = (int, float) if name in _NUMBERS else int if name == "strength" else str
+        kind = (int, float) if name in _NUMBERS else int if name in _COUNTS else str
         if not isinstance(value, kind) or isinstance(value, bool) or value in (math.inf, -math.inf) or value != value:
             return f"{name} cannot be {value!r}"
-    if found["what"] not in (GRADE, HINT, SOLUTION, START, TRACK):
+    if found["what"] not in (GRADE, HINT, SOLUTION, START, TRACK, *PRACTICE):
         return f"what cannot be {found['what']!r}"
     if found.get("start", SKELETON) not in STARTS:
         return f"start cannot be {found['start']!r}"

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from grader.content import rung, skeleton, tracks
+from grader.content import rung, skeleton, symptoms, tracks
 from grader.content.catalog import Catalog, CatalogError, Kata, load_catalog
 from grader.content.hints import load_hints
 from grader.content.questions import load_questions
@@ -20,6 +20,7 @@ from grader.content.skeleton import SkeletonError
 from grader.content.spec import Spec, SpecError, load_spec
 from grader.fault import Fault
 from grader.judge.case import allowed
+from grader.learner.pointer import KINDS
 from grader.maintain import coverage, helpers, levels, mutation, rooms, tables, voice, wrong_kernel
 from grader.maintain.changes import KATA_TESTS, Touched
 from grader.maintain.kata_builds import compile_all
@@ -51,7 +52,8 @@ def check_catalogue(root: Path) -> list[str]:
 def _missing_lessons(catalog: Catalog) -> list[str]:
     lessons = [catalog.by_family[family][0].lesson_path for family in catalog.families]
     missing = [lesson.relative_to(catalog.root) for lesson in lessons if not lesson.is_file()]
-    return [f"{lesson} is missing: every family has a lesson." for lesson in missing]
+    unfound = [words for lesson in lessons if lesson.is_file() for words in symptoms.problems(lesson, KINDS)]
+    return [*(f"{lesson} is missing: every family has a lesson." for lesson in missing), *unfound]
 
 
 def _speed_problems(kata: Kata, spec: Spec) -> Iterator[str]:
@@ -62,6 +64,8 @@ def _speed_problems(kata: Kata, spec: Spec) -> Iterator[str]:
     for name in (kata.speed.baseline, *kata.speed.also_compare):
         if name not in known:
             yield f"difficulty.yaml: {kata.name}: no baseline is called {name!r}; its spec knows {', '.join(known)}."
+    if spec.operations is None or (spec.operations.count or spec.flops) is None:
+        yield f"difficulty.yaml: {kata.name} has a speed; give its spec `operations`, for `kata estimate`."
     for shape in kata.speed.shapes:
         if set(shape) != set(spec.sizes):
             yield f"difficulty.yaml: {kata.name}: speed.shapes must name exactly the sizes {', '.join(spec.sizes)}."

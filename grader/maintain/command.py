@@ -8,7 +8,7 @@ from pathlib import Path
 
 from grader.content import skeleton
 from grader.content.catalog import CatalogError, find_root, load_catalog
-from grader.maintain import checks, coverage, mutant, mutation, prose, tables, thresholds, voice
+from grader.maintain import checks, coverage, matrix, mutant, mutation, prose, tables, thresholds, voice
 from grader.maintain.changes import Touched, touched
 from grader.output.console import Commands, examples, open_catalog
 
@@ -18,6 +18,23 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "dev", help="for maintainers: check the repository, write skeletons and tables, show wrong kernels"
     )
     tasks = parser.add_subparsers(required=True, metavar="TASK")
+    _add_check(tasks)
+    skeletons = tasks.add_parser("skeletons", help="derive every skeleton from its solution, and replace what is there")
+    skeletons.set_defaults(command=_skeletons)
+    made = tasks.add_parser("tables", help=f"write the tables that follow from data: in {', '.join(tables.TABLES)}")
+    made.set_defaults(command=_tables)
+    levels = tasks.add_parser(
+        "thresholds", help="write thresholds from what the solutions reached into difficulty.yaml"
+    )
+    levels.add_argument("file", type=Path, metavar="FILE", help="what `kata bench --solutions --json FILE` wrote")
+    levels.set_defaults(command=_thresholds)
+    mutant.add(tasks)
+    coverage.add(tasks)
+    mutation.add(tasks)
+    _add_voice(tasks)
+
+
+def _add_check(tasks: Commands[argparse.ArgumentParser]) -> None:
     check = tasks.add_parser(
         "check",
         help="one command that checks everything and names file and fix",
@@ -34,20 +51,13 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="grade and test only what differs from this commit, and what that can affect (default: where this "
         "branch left its upstream, or else the last commit)",
     )
-    check.set_defaults(command=_check)
-    skeletons = tasks.add_parser("skeletons", help="derive every skeleton from its solution, and replace what is there")
-    skeletons.set_defaults(command=_skeletons)
-    made = tasks.add_parser("tables", help=f"write the tables that follow from data: in {', '.join(tables.TABLES)}")
-    made.set_defaults(command=_tables)
-    levels = tasks.add_parser(
-        "thresholds", help="write thresholds from what the solutions reached into difficulty.yaml"
+    check.add_argument(
+        "--matrix",
+        action="store_true",
+        help="find the oldest simulated card on which each solution passes, and compare it with `compute` in "
+        "difficulty.yaml; without CHECK only this, about 20 minutes on two cores",
     )
-    levels.add_argument("file", type=Path, metavar="FILE", help="what `kata bench --solutions --json FILE` wrote")
-    levels.set_defaults(command=_thresholds)
-    mutant.add(tasks)
-    coverage.add(tasks)
-    mutation.add(tasks)
-    _add_voice(tasks)
+    check.set_defaults(command=_check)
 
 
 def _add_voice(tasks: Commands[argparse.ArgumentParser]) -> None:
@@ -74,9 +84,10 @@ def _check(options: argparse.Namespace) -> int:
     if changed is not None:
         _say_touched(changed)
     failed, start = 0, time.monotonic()
-    for name in options.names or checks.CHECKS:
+    names = options.names or ([] if options.matrix else checks.CHECKS)
+    for name in [*names, *(["matrix"] if options.matrix else [])]:
         print(f"{name} ...", flush=True)
-        problems = checks.run(name, root, changed)
+        problems = matrix.problems(open_catalog(), print) if name == "matrix" else checks.run(name, root, changed)
         for problem in problems:
             print(f"  {problem}")
         failed += bool(problems)

@@ -14,17 +14,22 @@ from tempfile import TemporaryDirectory
 from grader.compile.toolchain import find_gpu
 from grader.content import skeleton
 from grader.content.catalog import Catalog, Kata, load_catalog
+from grader.devices import SIM_ARCH, SIM_ARCHITECTURES
 from grader.grade import Options, prepare
 from grader.maintain.wrong_kernel import FOLDER, WrongKernel, load, written
 from grader.verdict import Kind
 
-OTHER_ARCH = "sm_80"  # on which solutions are graded, too
+
+def as_solution(device: str, arch: str = SIM_ARCH) -> Options:
+    """Warnings are errors. ``arch`` is the simulated card's."""
+    return Options(
+        device=device, speed=False, warnings_are_errors=True, last_failure=False, together=True, sim_arch=arch
+    )
 
 
-def as_solution(device: str, *, other_arch: bool = False) -> Options:
-    """Warnings are errors. ``other_arch``: on the simulated card of OTHER_ARCH."""
-    options = Options(device=device, speed=False, warnings_are_errors=True, last_failure=False, together=True)
-    return replace(options, sim_arch=OTHER_ARCH) if other_arch else options
+def oldest_card(kata: Kata) -> str:
+    """The oldest simulated architecture that the kata is for: its solution is graded there, too."""
+    return kata.compute if kata.compute in SIM_ARCHITECTURES else SIM_ARCH
 
 
 def as_skeleton() -> Options:
@@ -64,7 +69,9 @@ def compile_all(root: Path, only: Collection[str] | None, say: Callable[[str], N
     katas = [kata for kata in catalog.katas.values() if only is None or kata.name in only]
     with TemporaryDirectory(prefix="kata-builds-") as folder:
         work = [(kata, kata.solution_path) for kata in katas]
-        prepare(work, as_solution("sim"), say, beside=(as_solution("sim", other_arch=True),))
+        for arch in sorted({oldest_card(kata) for kata in katas}):
+            of_arch = [(kata, path) for kata, path in work if oldest_card(kata) == arch]
+            prepare(of_arch, as_solution("sim"), say, beside=(as_solution("sim", arch),))
         wrong = list(_wrong_kernels(catalog, katas, Path(folder)))
         skeletons = [(kata, bare(kata, Path(folder))) for kata in katas]
         prepare([*skeletons, *wrong], as_skeleton(), say)  # whose options make the same builds as those of wrong ones

@@ -1,8 +1,8 @@
 """`kata dev mutate`: mutants of the solutions' answers, graded on the simulator; those that pass are told.
 
-A mutant that passes and is not another way to write the same kernel shows a case that is missing. Those that are the
-same kernel, or one that is as right, are in EQUIVALENT, each with the reason. A run is resumable: its results are a
-file of JSON lines, and what is there already is not graded again.
+A mutant that passes and is not another way to write the same kernel shows a case that is missing. nvcc makes of some
+the same code as of the solution: these are not graded. Others that are as right are in EQUIVALENT, each with the
+reason. A run is resumable: its results are a file of JSON lines, and what is there already is not graded again.
 """
 
 from __future__ import annotations
@@ -17,15 +17,19 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
+from grader.compile.build import Build
 from grader.content.catalog import Catalog, CatalogError, Kata, load_catalog
 from grader.content.yaml_fields import MANY, Field, Value, close_to, record, root_value, several, words
 from grader.grade import Options, grade, prepare
 from grader.maintain.mutators import Mutant, bare, mutants_of
+from grader.maintain.same_code import on_device_alone, same_code
 from grader.output.console import Commands, examples, open_catalog
+from grader.service.template import forked_sandboxes
 from grader.verdict import Kind
 
 EQUIVALENT = Path("solutions/equivalents.yaml")
-TOGETHER = 64  # mutants that are compiled before they are graded
+TOGETHER = 160  # mutants that are compiled before they are graded
+SAME = "same code"  # as the solution's: in place of a verdict
 # No kernel: what nvcc refuses, and what this machine or the simulator cannot run.
 NO_KERNEL = (str(Kind.DOES_NOT_COMPILE), str(Kind.NOT_STARTED), str(Kind.UNSUPPORTED), str(Kind.NOT_ALLOWED))
 _FIELDS = {name: Field(words, required=True) for name in ("line", "becomes", "why")}
@@ -49,6 +53,10 @@ class Result:
         return self.verdict not in NO_KERNEL
 
     @property
+    def is_same(self) -> bool:
+        return self.verdict == SAME
+
+    @property
     def survives(self) -> bool:
         return self.verdict == str(Kind.PASS)
 
@@ -67,12 +75,14 @@ def add(tasks: Commands[argparse.ArgumentParser]) -> None:
         epilog=examples(
             "kata dev mutate relu_f32",
             "kata dev mutate --sample 200 --seed 7 --results mutants.jsonl",
+            "kata dev mutate --each 10 --results mutants.jsonl",
             "kata dev mutate --count",
         ),
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="katas or families (default: all)")
-    parser.add_argument("--sample", type=int, metavar="N", help="so many of them, all families in turn (default: all)")
-    parser.add_argument("--seed", type=int, default=0, help="which ones a sample has (default: 0)")
+    parser.add_argument("--sample", type=int, metavar="N", help="so many of them, families in turn (default: all)")
+    parser.add_argument("--each", type=int, metavar="N", help="at most so many of each kata, its operators in turn")
+    parser.add_argument("--seed", type=int, default=0, help="which ones --sample and --each take (default: 0)")
     parser.add_argument("--results", type=Path, metavar="FILE", help="keep results there, and go on where it ends")
     parser.add_argument("--again", action="store_true", help="grade those that passed in FILE again")
     parser.add_argument("--count", action="store_true", help="only say how many there are")
@@ -95,6 +105,21 @@ def sample(katas: Iterable[Kata], count: int | None, seed: int) -> list[Mutant]:
     return list(itertools.islice((mutant for mutant in turns if mutant is not None), count))
 
 
+def each(katas: Iterable[Kata], count: int, seed: int) -> list[Mutant]:
+    """At most ``count`` mutants of each kata, drawn so that all its operators take turns. First come one mutant of each
+    kata, then the second of each: a run that is stopped has looked at all katas."""
+    chosen = []
+    for kata in katas:
+        random, operators = Random(f"{kata.name} {seed}"), dict[str, list[Mutant]]()
+        for mutant in (found := mutants_of(kata)):
+            operators.setdefault(mutant.operator, []).append(mutant)
+        groups = [random.sample(group, len(group)) for group in operators.values()]
+        turns = itertools.chain.from_iterable(itertools.zip_longest(*random.sample(groups, len(groups))))
+        chosen.append(itertools.islice((mutant for mutant in turns if mutant is not None), min(count, len(found))))
+    rounds = itertools.chain.from_iterable(itertools.zip_longest(*chosen))
+    return [mutant for mutant in rounds if mutant is not None]
+
+
 def run(
     mutants: Sequence[Mutant], options: Options, keep: Callable[[Result], None], tell: Callable[[str], None]
 ) -> None:
@@ -102,11 +127,26 @@ def run(
     for first in range(0, len(mutants), TOGETHER):
         batch = mutants[first : first + TOGETHER]
         tell(f"mutants {first + 1} to {first + len(batch)} of {len(mutants)}")
-        with TemporaryDirectory(prefix="mutants-") as folder:
+        with TemporaryDirectory(prefix="mutants-") as folder, forked_sandboxes():
             files = [_written(mutant, Path(folder)) for mutant in batch]
-            prepare([(mutant.kata, file) for mutant, file in zip(batch, files, strict=True)], options)
+            solutions = {mutant.kata.name: (mutant.kata, mutant.kata.solution_path) for mutant in batch}
+            work = [(mutant.kata, file) for mutant, file in zip(batch, files, strict=True)]
+            same = _same([*work, *solutions.values()], batch, files, options)
             for mutant, file in zip(batch, files, strict=True):
-                keep(_graded(mutant, file, options))
+                keep(_result(mutant, SAME, "") if file in same else _graded(mutant, file, options))
+
+
+def _same(
+    work: Sequence[tuple[Kata, Path]], mutants: Sequence[Mutant], files: Sequence[Path], options: Options
+) -> set[Path]:
+    """Compiles all files. Returns those of mutants whose change leaves no trace in the code."""
+    built = {item.request.source.path: item.ptx for item in prepare(work, options) if isinstance(item, Build)}
+    return {
+        file
+        for mutant, file in zip(mutants, files, strict=True)
+        if (own := built.get(file)) and (solutions := built.get(mutant.kata.solution_path))
+        if on_device_alone(mutant.text, mutant.line) and same_code(own.read_text(), solutions.read_text())
+    }
 
 
 def _written(mutant: Mutant, folder: Path) -> Path:
@@ -118,7 +158,11 @@ def _written(mutant: Mutant, folder: Path) -> Path:
 
 def _graded(mutant: Mutant, file: Path, options: Options) -> Result:
     verdict = grade(mutant.kata, options, source=file).verdict
-    said = (mutant.operator, mutant.before.strip(), mutant.after.strip(), str(verdict.kind), verdict.summary)
+    return _result(mutant, str(verdict.kind), verdict.summary)
+
+
+def _result(mutant: Mutant, verdict: str, summary: str) -> Result:
+    said = (mutant.operator, mutant.before.strip(), mutant.after.strip(), verdict, summary)
     return Result(mutant.name, mutant.kata.name, mutant.line, *said)
 
 
@@ -180,13 +224,17 @@ def _problems(catalog: Catalog, name: str, found: Mapping[tuple[str, str], str])
 
 def _mutate(options: argparse.Namespace) -> int:
     catalog = open_catalog()
-    chosen = sample(catalog.select(options.names), options.sample, options.seed)
+    katas = catalog.select(options.names)
+    if options.each is not None:
+        chosen = each(katas, options.each, options.seed)[: options.sample]
+    else:
+        chosen = sample(katas, options.sample, options.seed)
     if options.count:
         print(f"{len(chosen)} mutants of {len({mutant.kata.name for mutant in chosen})} katas")
         return 0
     found = known(options.results)
     argued = equivalents(catalog.root)
-    wanted = [each for each in chosen if each.name not in found or (options.again and found[each.name].survives)]
+    wanted = [item for item in chosen if item.name not in found or (options.again and found[item.name].survives)]
 
     def keep(result: Result) -> None:
         found[result.name] = result
@@ -218,9 +266,8 @@ def _summary(results: Sequence[Result], argued: Mapping[str, Mapping[tuple[str, 
         print(f"  {_row(result)}")
     kinds = ", ".join(f"{kind} {count}" for kind, count in Counter(item.verdict for item in results).most_common())
     print(f"{len(results)} mutants: {kinds}")
-    judged = len(kernels) - (len(passing) - len(left))
+    right = len(passing) - len(left) + sum(result.is_same for result in kernels)
+    judged = len(kernels) - right
     share = (judged - len(left)) / judged if judged else 1.0
-    print(
-        f"{len(kernels)} are kernels, {len(passing) - len(left)} of them as right; of the others {share:.1%} are found"
-    )
+    print(f"{len(kernels)} are kernels, {right} of them as right; of the others {share:.1%} are found")
     return 1 if left else 0

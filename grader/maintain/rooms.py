@@ -31,6 +31,7 @@ ROOMS = (
     "classes",
     "interview",
     "maintain",
+    "practice",
     "commands",
     "cli",
     "__main__",

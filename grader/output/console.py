@@ -19,7 +19,8 @@ from grader.learner.state import State, states
 from grader.storage.whole_file import write_whole
 
 Commands = argparse._SubParsersAction  # of ArgumentParser; argparse has no public name for it
-NAMES = "katas, families, levels, globs or files (default: all)"
+KINDS = "katas, families, levels, globs or files"
+NAMES = f"{KINDS} (default: all)"
 
 
 class Help(argparse.HelpFormatter):

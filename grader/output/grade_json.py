@@ -12,6 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from grader.devices.report_json import encode
+from grader.learner.pointer import point
 from grader.verdict import CaseCounters, Grade, Verdict
 
 FORMAT = 2
@@ -34,6 +35,7 @@ def record(grade: Grade) -> dict[str, Any]:
         "verdict": str(shown.kind),
         "summary": shown.summary,
         "verdicts": [_verdict(verdict) for verdict in grade.verdicts],
+        "lesson": _lesson(grade),
         "measurements": [{**asdict(item), **{name: getattr(item, name) for name in _DERIVED}} for item in measured],
     }
     return {name: _plain(value) for name, value in found.items()}
@@ -52,6 +54,12 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "clues": [asdict(item) for item in verdict.clues],
         "launched": None if verdict.launched is None else [asdict(item) for item in verdict.launched],
     }
+
+
+def _lesson(grade: Grade) -> dict[str, Any]:
+    """The line, the TODO and the rows of the family's lesson that the verdict points at."""
+    where = point(grade)
+    return {"line": where.line, "todo": where.todo, "rows": [asdict(row) for row in where.rows]}
 
 
 def _counters(counted: CaseCounters | None) -> dict[str, Any]:

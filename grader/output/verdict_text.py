@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from grader.content import symptoms
 from grader.content.skeleton import own_lines, skeleton_of
 from grader.content.source_file import is_helper
 from grader.devices.counters import KernelCounters, LineCounters
+from grader.learner.pointer import point
 from grader.output.terminal import plain
 from grader.sandbox.parent import TRUNCATED
 from grader.system.stages import REST
@@ -23,7 +25,7 @@ LEAST_STAGE_S = 0.005
 INPUTS_SHOWN = 2
 CLUES_SHOWN = 3
 LAUNCHES_SHOWN = 4
-NAMING = ("formula", "probe", "first")  # clues that name a cause
+NAMING = ("formula", "probe", "nan", "unset", "first")  # clues that name a cause
 _BEFORE_A_LAUNCH = (Kind.UNSUPPORTED, Kind.NOT_ALLOWED)
 
 _NEXT = {
@@ -92,13 +94,16 @@ def launches(grade: Grade) -> Iterable[str]:
         yield plain(f"{name} <<<{_triple(item.grid)}, {_triple(item.block)}>>>: {uses}, {fill}")
 
 
-def explanation(grade: Grade, *, whole: bool = False) -> str:
-    """The lines of a verdict that is not a pass, or all of them. The first line is the headline."""
+def explanation(grade: Grade, *, whole: bool = False, lesson: bool = True) -> str:
+    """The lines of a verdict that is not a pass, or all of them. The first line is the headline.
+
+    ``lesson``: with what the family's lesson says of such a verdict.
+    """
     verdict = grade.verdict
     if verdict.kind is Kind.NOT_STARTED or verdict.passed:
         return headline(grade)
     sections = [_clues_whole if whole and section is _clues else section for section in _SECTIONS]
-    rows = [row for section in sections for row in section(grade, verdict)]
+    rows = [row for section in sections if lesson or section is not _lesson for row in section(grade, verdict)]
     return "\n".join([headline(grade), *(INDENT + plain(row) for row in rows)])
 
 
@@ -257,6 +262,14 @@ def _lines(numbers: Sequence[int]) -> str:
     return f"line{'s' if len(numbers) > 1 else ''} {words}"
 
 
+def _lesson(grade: Grade, verdict: Verdict) -> Iterable[str]:
+    """Where to read about this: the row of the lesson's table that fits, or how many do."""
+    rows = point(grade).rows
+    if rows:
+        which = f'"{symptoms.plain(rows[0].sees)}"' if len(rows) == 1 else f"{len(rows)} rows on {verdict.kind}"
+        yield _row("lesson", f"{display_path(grade.kata.lesson_path)}, {symptoms.HEADING}: {which}")
+
+
 def _device(grade: Grade, verdict: Verdict) -> Iterable[str]:
     if verdict.device:
         yield _row("device", f"{verdict.device}, {verdict.card}" if verdict.card else verdict.device)
@@ -285,6 +298,7 @@ _SECTIONS: tuple[Callable[[Grade, Verdict], Iterable[str]], ...] = (
     _todos,
     _printed,
     _device,
+    _lesson,
 )
 
 
@@ -296,6 +310,11 @@ _TOTALS: tuple[tuple[str, str], ...] = (
     ("global memory", "{bytes_read:,} bytes read, {bytes_written:,} written, in {global_requests:,} requests"),
     ("sectors", "{sectors:,} of 32 bytes; {ideal_sectors:,} would do"),
     ("shared memory", "{wavefronts:,} wavefronts of {shared_requests:,} requests; {ideal_wavefronts:,} would do"),
+    (
+        "bulk copies",
+        "{tma_copies:,}, {tma_bytes:,} bytes in {box_rows:,} rows, {tma_filled_bytes:,} outside of the tensor",
+    ),
+    ("waits for a phase", "{phase_waits:,}, {open_phase_waits:,} of them found it open"),
     ("branches", "{branches:,}, {divergent_branches:,} of them divergent"),
     ("barriers", "{barriers:,}"),
     ("atomics", "{atomics:,} instructions, at most {most_atomics_on_one_address:,} updates of one address"),
@@ -334,10 +353,14 @@ def _totals(kernel: KernelCounters) -> Iterable[str]:
 
 
 def _cost_lines(grade: Grade, lines: Sequence[LineCounters]) -> Iterable[str]:
-    yield f"{'line':>5} {'instructions':>13} {'sectors/ideal':>17} {'wavefronts/ideal':>17}"
+    waits = any(item.phase_waits for item in lines[:COST_LINES])
+    header = f"{'line':>5} {'instructions':>13} {'sectors/ideal':>17} {'wavefronts/ideal':>17}"
+    yield header + (f" {'open/waits':>12}" if waits else "")
     for item in lines[:COST_LINES]:
         sectors = _share(item.sectors, item.ideal_sectors)
         wavefronts = _share(item.wavefronts, item.ideal_wavefronts)
+        if waits:
+            wavefronts += f" {f'{item.open_phase_waits:,}/{item.phase_waits:,}' if item.phase_waits else '-':>12}"
         text = grade.source.line(item.line)[:70]
         yield f"{item.line:>5} {item.instructions:>13,} {sectors:>17} {wavefronts:>17}  {text}"
 

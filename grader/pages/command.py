@@ -104,11 +104,13 @@ def _open(page: Path) -> None:
 
 def page_of(catalog: Catalog, states: Mapping[str, State], known: History, counted: Sequence[Grade]) -> str:
     """The page. Importing what draws it only here keeps the other commands quick."""
-    from grader.pages import accesses, course, document, graph, paragraph, roofline, speeds
+    from grader.pages import accesses, course, document, graph, paragraph, practice, roofline, speeds
     from grader.pages.markup import tag
 
     way, following = way_of(catalog, states, known), upcoming(catalog, states, known)
-    sections = {"track": "Track", **SECTIONS} if way is not None else SECTIONS
+    practised = practice.last_results(known)
+    sections = {"track": "Track", **SECTIONS} if way is not None else {**SECTIONS}
+    sections |= {"practice": "Practice"} if practised else {}
     head = (
         tag("h1", "CUDA katas"),
         paragraph(f"Your way so far, written on {date.today().isoformat()} by `kata report`.", class_="quiet"),
@@ -123,6 +125,7 @@ def page_of(catalog: Catalog, states: Mapping[str, State], known: History, count
         roofline.under_the_roof(catalog, known),
         accesses.into_memory(counted),
         course.every_kata(catalog, states),
+        *([practice.results(known)] if practised else []),
     )
     return document("CUDA katas: progress", (*head, *parts))
 

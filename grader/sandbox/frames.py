@@ -38,7 +38,7 @@ from grader.devices import (
     TimingResult,
 )
 from grader.devices.contents import DIFFERENT, JUDGED
-from grader.devices.counters import CallCounters, KernelCoverage, Launch, Launched, Writer
+from grader.devices.counters import Birth, CallCounters, KernelCoverage, Launch, Launched, Writer
 from grader.devices.report_json import decode, encode
 
 SHARED_BYTES = 1 << 18  # from here on contents are shared: twice as fast as the socket; of half as much, no faster
@@ -246,7 +246,7 @@ class Child:
     def write_outcome(self, outcome: Outcome, *, spent: bool) -> None:
         """The header has the names of outputs and answers in the order of their contents."""
         timing = replace(outcome.timing, answers=(), again=()) if outcome.timing else None
-        reports = ("counters", "writers", "launches", "order", "coverage", "launched")
+        reports = ("counters", "writers", "launches", "order", "coverage", "launched", "births")
         header = asdict(Outcome(findings=outcome.findings, timing=timing, asked_card=outcome.asked_card))
         header.update({name: encode(getattr(outcome, name)) for name in reports})
         header["outputs"] = list(outcome.outputs)
@@ -399,5 +399,6 @@ def _decode_outcome(header: Mapping[str, Any], blobs: Iterable[Contents]) -> Out
     order = None if header["order"] is None else decode(Writer, header["order"], "the order")
     coverage = tuple(decode(KernelCoverage, item, "a kernel's coverage") for item in header["coverage"])
     launched = tuple(decode(Launched, item, "a launch") for item in header["launched"])
+    births = tuple(decode(Birth, item, "a birth") for item in header["births"])
     asked = bool(header["asked_card"])
-    return Outcome(outputs, findings, counters, writers, launches, timing, order, asked, coverage, launched)
+    return Outcome(outputs, findings, counters, writers, launches, timing, order, asked, coverage, launched, births)

@@ -150,7 +150,7 @@ def _as_alone(tag: str, outcome: Outcome) -> Outcome:
             return {key: plain(item) for key, item in value.items()}
         return type(value)(map(plain, value)) if isinstance(value, (list, tuple)) else value
 
-    names = ("findings", "counters", "writers", "launches", "order", "coverage", "launched")
+    names = ("findings", "counters", "writers", "launches", "order", "coverage", "launched", "births")
     said = {name: plain(getattr(outcome, name)) for name in names}
     return replace(outcome, **said)
 

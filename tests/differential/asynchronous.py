@@ -89,6 +89,21 @@ def bulk_store(form: str) -> Iterator[Program]:
     yield Program(form, body, _GIVEN, tail=BULK, shared=BULK)
 
 
+def bulk_reduce(form: str) -> Iterator[Program]:
+    """Into what a copy has put there before."""
+    policy = ", %d60" if "cache_hint" in form else ""
+    first = "cp.async.bulk.global.shared::cta.bulk_group [%tail], [%r6], 512;"
+    wait = "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"
+    kind = form.rpartition(".")[2]
+    body = lines(
+        POLICY, fill_tile(BULK), "fence.proxy.async; bar.sync 0;",
+        "mov.u32 %r6, tile; setp.ne.u32 %p1, %t, 0; @%p1 bra DONE;", first, wait,
+        f"{form} [%tail], [%r6+512], 512{policy};", wait, "DONE:",
+    )  # fmt: skip
+    floats = kind if kind in ("f16", "bf16", "f32", "f64") else ""
+    yield Program(form, body, _GIVEN, tail=512, shared=BULK, floats=floats)
+
+
 def bulk_prefetch(form: str) -> Iterator[Program]:
     policy = ", %d60" if "cache_hint" in form else ""
     body = f"{POLICY} {form} [%in], {BULK}{policy}; ld.global.b64 %d61, [%from]; st.global.b64 [%to], %d61;"
@@ -114,6 +129,7 @@ PROGRAMS = {
     **{f"cp.async.{name}": groups for name in ("commit_group", "wait_group", "wait_all")},
     "cp.async.bulk.shared": bulk_load,
     "cp.async.bulk.prefetch": bulk_prefetch,
+    "cp.reduce.async.bulk.": bulk_reduce,
     **{f"cp.async.bulk.{name}": bulk_store for name in ("global", "commit_group", "wait_group")},
     "cp.async.mbarrier.arrive": arrive,
 }

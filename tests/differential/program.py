@@ -1,16 +1,18 @@
 """Program: one PTX kernel that executes a form, its input, and the bytes that are read back.
 
-The same PTX runs on a GPU (capture.py) and in the simulator (simulate.py), one block each. What it leaves in ``out``
-must not depend on the order of threads nor on where memory lies.
+The same PTX runs on a GPU (capture.py) and in the simulator (simulate.py), one block or one cluster each. What it
+leaves in ``out`` must not depend on the order of threads nor on where memory lies.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 HEADER = ".version 8.7\n.target sm_90a\n.address_size 64\n"
 CHUNK = 100  # kernels in one module
+MAPS = 2  # of one kernel, at most
 PARAMETER = bytes(range(64, 128))  # the third argument of every launch, for kernels that read a parameter's bytes
 
 _REGISTERS = (
@@ -20,12 +22,46 @@ _REGISTERS = (
 
 
 @dataclass(frozen=True)
+class Map:
+    """A tensor of u32 in ``in`` or ``out``, as a tensor map describes it: sizes and boxes innermost first.
+
+    With corners it is one for im2col, and the box is {channels, pixels}.
+    """
+
+    of: str  # in, out
+    dims: tuple[int, ...]
+    box: tuple[int, ...]
+    swizzle: int = 0
+    kind: int = 2  # CUtensorMapDataType
+    steps: tuple[int, ...] = ()
+    lower: tuple[int, ...] = ()
+    upper: tuple[int, ...] = ()
+
+    item = 4
+
+    @property
+    def strides(self) -> list[int]:
+        """In bytes, of all dimensions but the first."""
+        return [self.item * math.prod(self.dims[:place]) for place in range(1, len(self.dims))]
+
+    @property
+    def words(self) -> list[int]:
+        """Everything but the address, as numbers: rank, swizzle, kind, whether it is for im2col, then by dimension."""
+        rank, most = len(self.dims), 5
+        rows = (self.dims, self.strides, self.box, self.steps or (1,) * rank, self.lower, self.upper)
+        padded = ([*row, *[1] * (most - len(row))] for row in rows)
+        return [rank, self.swizzle, self.kind, int(bool(self.lower)), *(word for row in padded for word in row)]
+
+
+@dataclass(frozen=True)
 class Program:
     """``in`` holds ``given``; ``out`` has ``out_stride`` bytes for each thread and then ``tail`` bytes, all 0 before.
 
     The body finds its thread in %t, its own part of ``in`` and ``out`` at %from and %to, the tail at %tail, and
     ``shared`` bytes called tile. ``floats`` names the type of the results where a NaN equals every other.
-    ENTRY in ``body`` and ``head`` becomes the kernel's name.
+    ENTRY in ``body`` and ``head`` becomes the kernel's name. ``blocks`` above 1 are one cluster. ``maps`` are tensor
+    maps: the body finds the generic address of the first in %map, of the next ones each 128 bytes further. ``heavy``
+    ones take long in the simulator.
     """
 
     form: str
@@ -39,6 +75,10 @@ class Program:
     threads: int = 32
     floats: str = ""
     head: str = ""
+    align: int = 128
+    blocks: int = 1
+    maps: tuple[Map, ...] = ()
+    heavy: bool = False
 
     @property
     def name(self) -> str:
@@ -49,10 +89,13 @@ class Program:
         return self.threads * self.out_stride + self.tail
 
     def text(self, entry: str) -> str:
-        tile = f".shared .align 128 .b8 tile[{self.shared}];\n" if self.shared else ""
+        tile = f".shared .align {self.align} .b8 tile[{self.shared}];\n" if self.shared else ""
+        maps = f", .param .align 64 .b8 maps[{128 * MAPS}]" if self.maps else ""
+        cluster = f".explicitcluster .reqnctapercluster {self.blocks}, 1, 1\n" if self.blocks > 1 else ""
+        find_maps = ".reg .b64 %map; mov.b64 %map, maps; cvta.param.u64 %map, %map;\n" if self.maps else ""
         return (
-            f"{self.head}.visible .entry ENTRY(.param .u64 in, .param .u64 out, .param .align 16 .b8 bytes[64])\n"
-            f"{{\n{_REGISTERS}{tile}"
+            f"{self.head}.visible .entry ENTRY(.param .u64 in, .param .u64 out, .param .align 16 .b8 bytes[64]{maps})\n"
+            f"{cluster}{{\n{_REGISTERS}{tile}{find_maps}"
             "mov.u32 %t, %tid.x;\nld.param.u64 %in, [in];\nld.param.u64 %out, [out];\n"
             f"mad.wide.u32 %from, %t, {self.in_stride}, %in;\nmad.wide.u32 %to, %t, {self.out_stride}, %out;\n"
             f"add.s64 %tail, %out, {self.threads * self.out_stride};\n"

@@ -40,6 +40,19 @@ inline CUtensorMap half_map(
     return matrix_map(base, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, rows, columns, box_rows, box_columns, swizzle);
 }
 
+// For columns of pixels; corners in the order W, H, D.
+inline CUresult encode_pixels(
+    CUtensorMap* map, uint32_t rank, const void* base, const uint64_t* dims, const uint64_t* strides, const int* lower,
+    const int* upper, uint32_t channels, uint32_t pixels, CUtensorMapSwizzle swizzle, const uint32_t* element_strides) {
+    void* function = nullptr;
+    cudaDriverEntryPointQueryResult status;
+    cudaGetDriverEntryPointByVersion("cuTensorMapEncodeIm2col", &function, 12000, cudaEnableDefault, &status);
+    return reinterpret_cast<decltype(&cuTensorMapEncodeIm2col)>(function)(
+        map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, rank, const_cast<void*>(base), dims, strides, lower, upper, channels,
+        pixels, element_strides, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_NONE,
+        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+}
+
 // ---- mbarriers
 
 #define DEVICE __device__ __forceinline__
@@ -172,6 +185,30 @@ DEVICE void test_remote(uint64_t* bar, uint32_t block) {
     asm volatile("{\n .reg .pred p;\n mbarrier.try_wait.parity.b64 p, [%0], 0;\n}" ::"l"(there) : "memory");
 }
 
+// Bytes in a row, by TMA without a map.
+DEVICE void load_bytes(void* to, const void* from, int bytes, uint64_t* bar) {
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(smem(to)),
+        "l"(from), "r"(bytes), "r"(smem(bar))
+        : "memory");
+}
+
+// ---- barriers of some warps of a block
+
+DEVICE void named_sync(int id, int threads) {
+    asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+DEVICE void named_arrive(int id, int threads) {
+    asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+// Four matrices of 8 x 8 halves; each lane has the address of a row.
+DEVICE void store_matrix(void* row, const uint32_t (&four)[4]) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(smem(row)), "r"(four[0]),
+                 "r"(four[1]), "r"(four[2]), "r"(four[3])
+                 : "memory");
+}
+
 // ---- wgmma
 
 // A matrix in shared memory; bytes. `mode`: 0 none, 1 to 3: swizzles of 128, 64, 32 bytes.
@@ -213,4 +250,18 @@ DEVICE void multiply_registers_16(float (&d)[8], const uint32_t (&a)[4], uint64_
         "p, 1, 1, 0;\n}"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds));
+}
+// The same with a in registers.
+template <int TRANSPOSED = 0>
+DEVICE void multiply_registers_64(float (&d)[32], const uint32_t* a, uint64_t b, int adds) {
+    asm volatile(
+        "{\n .reg .pred p;\n setp.ne.b32 p, %37, 0;\n"
+        " wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, "
+        "%13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, {%32, %33, "
+        "%34, %35}, %36, p, 1, 1, %38;\n}"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),
+          "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),
+          "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),
+          "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds), "n"(TRANSPOSED));
 }

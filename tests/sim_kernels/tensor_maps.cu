@@ -76,6 +76,88 @@ KATA_EXPORT void any_box(
     if (rank == 5) any_box_kernel<5><<<1, THREADS, shared, stream>>>(map, place, y, words, offset, bytes);
 }
 
+// ---- im2col: columns of pixels
+
+template <int RANK>
+DEVICE void load_pixels(void* to, const CUtensorMap* map, const int* at, const uint16_t* offset, uint64_t* bar) {
+    if constexpr (RANK == 3)
+        asm volatile(
+            "cp.async.bulk.tensor.3d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, "
+            "%4}], [%5], {%6};" ::"r"(smem(to)),
+            "l"(map), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(smem(bar)), "h"(offset[0])
+            : "memory");
+    if constexpr (RANK == 4)
+        asm volatile(
+            "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, "
+            "%4, %5}], [%6], {%7, %8};" ::"r"(smem(to)),
+            "l"(map), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(smem(bar)), "h"(offset[0]), "h"(offset[1])
+            : "memory");
+    if constexpr (RANK == 5)
+        asm volatile(
+            "cp.async.bulk.tensor.5d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, "
+            "%4, %5, %6}], [%7], {%8, %9, %10};" ::"r"(smem(to)),
+            "l"(map), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(at[4]), "r"(smem(bar)), "h"(offset[0]),
+            "h"(offset[1]), "h"(offset[2])
+            : "memory");
+}
+struct Pixels {
+    int at[5];
+    uint16_t offset[3];
+};
+// A column into shared memory, as it stands there into y; STORES: by a copy of its own, without offsets.
+template <int RANK, bool STORES>
+__global__ void pixels_kernel(
+    const __grid_constant__ CUtensorMap map, const __grid_constant__ CUtensorMap out, Pixels place, float* y,
+    int words) {
+    extern __shared__ __align__(1024) char tile[];
+    __shared__ uint64_t bar;
+    if (threadIdx.x == 0) {
+        initialise(&bar, 1);
+        expect(&bar, words * 4);
+        load_pixels<RANK>(tile, &map, place.at, place.offset, &bar);  // pixels_load
+    }
+    __syncthreads();
+    wait(&bar, 0);
+    for (int i = threadIdx.x; i < words && !STORES; i += THREADS) y[i] = reinterpret_cast<float*>(tile)[i];
+    if (!STORES || threadIdx.x != 0) return;
+    asm volatile(
+        "cp.async.bulk.tensor.4d.global.shared::cta.im2col_no_offs.bulk_group [%0, {%1, %2, %3, %4}], [%5];" ::"l"(
+            &out),
+        "r"(place.at[0]), "r"(place.at[1]), "r"(place.at[2]), "r"(place.at[3]), "r"(smem(tile))
+        : "memory");
+    commit_stores();
+    wait_read();
+}
+KATA_EXPORT void pixels(
+    const float* x, float* y, int d0, int d1, int d2, int d3, int d4, int l0, int l1, int l2, int u0, int u1, int u2,
+    int s0, int s1, int s2, int s3, int s4, int o0, int o1, int o2, int e1, int e2, int e3, int rank, int channels,
+    int column, int swizzle, int stores, cudaStream_t stream) {
+    const uint64_t dims[] = {uint64_t(d0), uint64_t(d1), uint64_t(d2), uint64_t(d3), uint64_t(d4)};
+    const int lower[] = {l0, l1, l2}, upper[] = {u0, u1, u2};
+    const uint32_t steps[] = {1, uint32_t(e1), uint32_t(e2), uint32_t(e3), 1};
+    uint64_t strides[5], stride = 4;
+    for (int i = 0; i < 5; ++i) strides[i] = stride *= dims[i];
+    const Pixels place = {{s0, s1, s2, s3, s4}, {uint16_t(o0), uint16_t(o1), uint16_t(o2)}};
+    CUtensorMap map, out;
+    const CUtensorMapSwizzle mode = CUtensorMapSwizzle(swizzle);
+    encode_pixels(&map, rank, x, dims, strides, lower, upper, channels, column, mode, steps);
+    encode_pixels(&out, rank, y, dims, strides, lower, upper, channels, column, mode, steps);
+    const int words = channels * column, bytes = words * 4 + 1024;
+    if (rank == 3) pixels_kernel<3, false><<<1, THREADS, bytes, stream>>>(map, out, place, y, words);
+    if (rank == 4 && !stores) pixels_kernel<4, false><<<1, THREADS, bytes, stream>>>(map, out, place, y, words);
+    if (rank == 4 && stores) pixels_kernel<4, true><<<1, THREADS, bytes, stream>>>(map, out, place, y, words);
+    if (rank == 5) pixels_kernel<5, false><<<1, THREADS, bytes, stream>>>(map, out, place, y, words);
+}
+// An instruction of one mode by a map of the other.
+KATA_EXPORT void pixels_by_tiles(const float* x, float* y, int rows, int columns, cudaStream_t stream) {
+    const uint64_t dims[] = {uint64_t(columns), uint64_t(rows), 1};
+    const uint64_t strides[] = {uint64_t(columns) * 4, uint64_t(columns) * rows * 4};
+    const uint32_t box[] = {COLUMNS, ROWS, 1};
+    CUtensorMap map;
+    encode(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 3, x, dims, strides, box);
+    pixels_kernel<3, false><<<1, THREADS, TILE * 4, stream>>>(map, map, Pixels(), y, TILE);
+}
+
 // ---- tiles of a matrix, in and out
 
 enum Fault {
@@ -223,6 +305,15 @@ KATA_EXPORT void host_map(const float* x, float* y, int rows, int columns, cudaS
     map = float_map(x, rows, columns, ROWS, COLUMNS);
     pointer_kernel<<<1, THREADS, 0, stream>>>(&map, y);
 }
+// Its dimensions stand outermost first.
+KATA_EXPORT void swapped_dims(const float* x, float* y, int rows, int columns, cudaStream_t stream) {
+    CUtensorMap in;
+    const uint64_t dims[] = {uint64_t(rows), uint64_t(columns)}, strides[] = {uint64_t(columns) * 4};
+    const uint32_t box[] = {COLUMNS, ROWS};
+    encode(&in, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, x, dims, strides, box);
+    double_kernel<NONE>
+        <<<(rows + ROWS - 1) / ROWS, THREADS, 0, stream>>>(in, float_map(y, rows, columns, ROWS, COLUMNS), y, columns);
+}
 __constant__ CUtensorMap constant_map;
 __global__ void constant_map_kernel(float* y) {
     __shared__ alignas(1024) float tile[TILE];
@@ -240,6 +331,39 @@ KATA_EXPORT void constant(const float* x, float* y, int rows, int columns, cudaS
     const CUtensorMap map = float_map(x, rows, columns, ROWS, COLUMNS);
     cudaMemcpyToSymbol(constant_map, &map, sizeof map);
     constant_map_kernel<<<1, THREADS, 0, stream>>>(y);
+}
+
+// ---- a swizzled tile that does not begin where its pattern begins, read by threads
+
+template <bool BY_ADDRESS, int OFFSET>
+__global__ void swizzled_kernel(const __grid_constant__ CUtensorMap in, float* y) {
+    __shared__ alignas(1024) char memory[OFFSET + TILE * 4];
+    __shared__ uint64_t bar;
+    const int row = blockIdx.x * ROWS;
+    if (threadIdx.x == 0) {
+        initialise(&bar, 1);
+        expect(&bar, TILE * 4);
+        load_box(memory + OFFSET, &in, 0, row, &bar);
+    }
+    __syncthreads();
+    wait(&bar, 0);
+    for (int i = threadIdx.x; i < TILE; i += THREADS) {
+        const uint32_t at = i * 4 + (BY_ADDRESS ? smem(memory + OFFSET) : 0);
+        const uint32_t swizzled = at ^ (at >> 3 & 0x70);
+        const uint32_t place = swizzled - (BY_ADDRESS ? smem(memory) : 0) + (BY_ADDRESS ? 0 : OFFSET);
+        y[row * COLUMNS + i] = *reinterpret_cast<const float*>(memory + place);
+    }
+}
+template <bool BY_ADDRESS, int OFFSET>
+void swizzled(const float* x, float* y, int rows, int columns, cudaStream_t stream) {
+    swizzled_kernel<BY_ADDRESS, OFFSET><<<rows / ROWS, THREADS, 0, stream>>>(
+        float_map(x, rows, columns, ROWS, COLUMNS, CU_TENSOR_MAP_SWIZZLE_128B), y);
+}
+KATA_EXPORT void swizzled_by_address(const float* x, float* y, int rows, int columns, cudaStream_t stream) {
+    swizzled<true, 512>(x, y, rows, columns, stream);
+}
+KATA_EXPORT void swizzled_by_offset(const float* x, float* y, int rows, int columns, cudaStream_t stream) {
+    swizzled<false, 128>(x, y, rows, columns, stream);
 }
 
 // ---- a ring of stages with a producer warp; y gets the sum of each column

@@ -126,33 +126,34 @@ DEVICE uint64_t descriptor_of(const void* p, int mode, int by_rows) {
     if (mode == 0) return by_rows ? descriptor(p, TILE / 8 * 128, 128, 0) : descriptor(p, 128, 256, 0);
     return by_rows ? descriptor(p, 16 * span, 8 * span, mode) : descriptor(p, 16, 8 * span, mode);
 }
-template <int FENCES>
+enum { WRITTEN, FENCED, WRONG_MAJOR };  // WRONG_MAJOR: offsets of a matrix whose k is the fast dimension
+template <int STATE>
 __global__ void layout_kernel(const __half* a, const __half* b, float* c, int mode, int by_rows) {
     __shared__ __align__(1024) char tile_a[TILE * 128], tile_b[TILE * 128];
     for (int i = threadIdx.x; i < TILE * 16; i += THREADS) {
         *reinterpret_cast<__half*>(tile_a + place_of(i / 16, i % 16, mode, 0)) = a[i];
         *reinterpret_cast<__half*>(tile_b + place_of(i / 16, i % 16, mode, by_rows)) = b[i];
     }
-    if (FENCES) fence_proxy();
+    if (STATE != WRITTEN) fence_proxy();
     __syncthreads();
     float d[32] = {};
     warpgroup_fence();
     if (by_rows)
-        multiply_64<1>(d, descriptor_of(tile_a, mode, 0), descriptor_of(tile_b, mode, 1), 0);
+        multiply_64<1>(d, descriptor_of(tile_a, mode, 0), descriptor_of(tile_b, mode, STATE != WRONG_MAJOR), 0);
     else
         multiply_64<0>(d, descriptor_of(tile_a, mode, 0), descriptor_of(tile_b, mode, 0), 0);  // layout_multiply
     warpgroup_commit();
     warpgroup_wait<0>();
     store_tile(c, 0, 0, TILE, d);
 }
-KATA_EXPORT void layout(const void* a, const void* b, float* c, int mode, int by_rows, cudaStream_t stream) {
-    layout_kernel<1>
-        <<<1, THREADS, 0, stream>>>(static_cast<const __half*>(a), static_cast<const __half*>(b), c, mode, by_rows);
-}
-KATA_EXPORT void layout_no_fence(const void* a, const void* b, float* c, int mode, int by_rows, cudaStream_t stream) {
-    layout_kernel<0>
-        <<<1, THREADS, 0, stream>>>(static_cast<const __half*>(a), static_cast<const __half*>(b), c, mode, by_rows);
-}
+#define LAYOUT(name, state)                                                                                     \
+    KATA_EXPORT void name(const void* a, const void* b, float* c, int mode, int by_rows, cudaStream_t stream) { \
+        layout_kernel<state><<<1, THREADS, 0, stream>>>(                                                        \
+            static_cast<const __half*>(a), static_cast<const __half*>(b), c, mode, by_rows);                    \
+    }
+LAYOUT(layout, FENCED)
+LAYOUT(layout_no_fence, WRITTEN)
+LAYOUT(layout_wrong_major, WRONG_MAJOR)
 
 // ---- a in registers; two products under way, of which one is waited for
 
@@ -215,6 +216,45 @@ __global__ void overwritten_kernel(const __half* a, const __half* b, float* c, i
 KATA_EXPORT void overwritten(const void* a, const void* b, float* c, int steps, cudaStream_t stream) {
     overwritten_kernel<<<1, THREADS, 0, stream>>>(
         static_cast<const __half*>(a), static_cast<const __half*>(b), c, steps);
+}
+
+// The last group has no product: nothing is under way at the end.
+__global__ void empty_group_kernel(const __half* a, const __half* b, float* c) {
+    __shared__ __align__(1024) char tile[16 * 32];
+    const int tid = threadIdx.x;
+    for (int i = tid; i < 16 * 16; i += THREADS)
+        *reinterpret_cast<__half*>(tile + (i / 16 / 8 * 2 + i % 16 / 8) * 128 + i / 16 % 8 * 16 + i % 8 * 2) = b[i];
+    fence_proxy();
+    __syncthreads();
+    uint32_t left[4] = {};
+    float d[8];
+    warpgroup_fence();
+    multiply_registers_16(d, left, descriptor(tile, 128, 256, 0), 0);
+    warpgroup_commit();
+    warpgroup_wait<0>();
+    warpgroup_commit();
+    store_tile(c, 0, 0, 16, d);
+}
+KATA_EXPORT void empty_group(const void* a, const void* b, float* c, cudaStream_t stream) {
+    empty_group_kernel<<<1, THREADS, 0, stream>>>(static_cast<const __half*>(a), static_cast<const __half*>(b), c);
+}
+__global__ void unfinished_kernel(const __half* a, const __half* b, float* c) {
+    __shared__ __align__(1024) char tile[16 * 32];
+    for (int i = threadIdx.x; i < 16 * 16; i += THREADS) reinterpret_cast<__half*>(tile)[i] = b[i];
+    fence_proxy();
+    __syncthreads();
+    uint32_t left[4] = {};
+    float d[8];
+    warpgroup_fence();
+    multiply_registers_16(d, left, descriptor(tile, 128, 256, 0), 0);  // unfinished
+    warpgroup_commit();
+    warpgroup_commit();
+    warpgroup_wait<1>();
+    warpgroup_fence();
+    multiply_registers_16(d, left, descriptor(tile, 128, 256, 0), 0);  // unfinished_last
+}
+KATA_EXPORT void unfinished(const void* a, const void* b, float* c, cudaStream_t stream) {
+    unfinished_kernel<<<1, THREADS, 0, stream>>>(static_cast<const __half*>(a), static_cast<const __half*>(b), c);
 }
 
 // Warps 1 to 4 are no warpgroup.

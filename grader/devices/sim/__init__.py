@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from grader.devices import Call, Finding, Outcome
@@ -21,6 +22,7 @@ from grader.devices.sim.library import (
     find_launcher,
     load_engine,
     load_kata,
+    read_births,
     read_counters,
     read_coverage,
     read_findings,
@@ -64,13 +66,9 @@ class SimDevice:
             return Outcome(findings=(launcher,))
         engine = self._engine
         engine.sim_begin(call.seed % 2**64, call.limits.instructions)
-        if call.card is not None:
-            engine.sim_shrink_card(call.card.multiprocessors, call.card.resident, call.card.shared_bytes)
         try:
             addresses = [add_buffer(engine, buffer) for buffer in call.buffers]
-            add_watches(engine, call, addresses)
-            if call.counters:
-                engine.sim_count()
+            self._prepare(call, addresses)
             stream = engine.sim_stream()
             launcher(*addresses, *(scalar.value for scalar in call.scalars), stream)
             broken = self._rules.broken(read_runtime_calls(engine), stream, [regions(call.buffers, addresses)])
@@ -89,9 +87,21 @@ class SimDevice:
                 asked_card=bool(engine.sim_asked_card()),
                 coverage=read_coverage(engine) if call.coverage else (),
                 launched=read_launched(engine),
+                births=read_births(engine) if call.births else (),
             )
         finally:
             engine.sim_end()
+
+    def _prepare(self, call: Call, addresses: Sequence[int]) -> None:
+        """Set the engine up for what the call asks beside its answer, and for the card that it runs on."""
+        engine = self._engine
+        if call.card is not None:
+            engine.sim_shrink_card(call.card.multiprocessors, call.card.resident, call.card.shared_bytes)
+        add_watches(engine, call, addresses)
+        if call.counters:
+            engine.sim_count()
+        if call.births:
+            engine.sim_trace()
 
 
 def supported_instructions(engine: Path | None = None) -> list[str]:

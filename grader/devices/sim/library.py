@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from grader.content.source_file import first_line_with, lines_with
 from grader.devices import CTYPES, Buffer, Call, DeviceError, Finding, pointer
-from grader.devices.counters import CallCounters, KernelCoverage, Launched, Writer
+from grader.devices.counters import Birth, CallCounters, KernelCoverage, Launched, Writer
 from grader.devices.report_json import ReportError, decode
 from grader.devices.sim.arrays import shared_arrays
 
@@ -46,6 +46,8 @@ _PROTOTYPES: dict[str, tuple[Any, Sequence[Any]]] = {
     "sim_launched": (ctypes.c_char_p, ()),
     "sim_count": (None, ()),
     "sim_counted": (ctypes.c_char_p, ()),
+    "sim_trace": (None, ()),
+    "sim_births": (ctypes.c_char_p, ()),
     "sim_coverage": (ctypes.c_char_p, ()),
     "sim_end": (None, ()),
     "sim_finding_kinds": (ctypes.c_char_p, ()),
@@ -191,6 +193,12 @@ def read_order(engine: ctypes.CDLL) -> Writer | None:
     """An atomic of the call that gives another result in another order of threads. Raises DeviceError."""
     found = _report(engine.sim_order(), "order", object)
     return None if found is None else _read(Writer, found, "the order")
+
+
+def read_births(engine: ctypes.CDLL) -> tuple[Birth, ...]:
+    """Where a call with ``call.births`` first made nan and infinities. Raises DeviceError."""
+    found = _report(engine.sim_births(), "births", list)
+    return tuple(_read(Birth, item, "a birth") for item in found)
 
 
 def read_launched(engine: ctypes.CDLL) -> tuple[Launched, ...]:

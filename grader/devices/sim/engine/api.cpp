@@ -114,6 +114,18 @@ SIM_EXPORT const char* sim_counted() {
     return text.c_str();
 }
 
+// Notes where the call's kernels first make a nan, or an infinity, of other values.
+SIM_EXPORT void sim_trace() {
+    Device::get().trace();
+}
+
+// What was noted, a JSON list in the order of time.
+SIM_EXPORT const char* sim_births() {
+    static std::string text;
+    text = Device::get().births.json();
+    return text.c_str();
+}
+
 // What threads came to in all calls until now, a JSON list of kernels: see coverage.h.
 SIM_EXPORT const char* sim_coverage() {
     static std::string text;
@@ -160,7 +172,7 @@ SIM_EXPORT const char* sim_signatures() {
     text.clear();
     for (const OpcodeEntry& entry : operations().entries()) {
         const bool compares = entry.lower == lower_setp;
-        if (entry.lower != lower_positional && !compares) continue;
+        if (entry.lower != lower_positional && entry.lower != lower_video && !compares) continue;
         text += entry.form + (compares ? (entry.option ? "\tjoined" : "\tcompare") : "\tplain") + "\t";
         const Signature& signature = entry.operation.signature;
         for (int i = 0; i < signature.count; ++i) text += std::to_string(signature.shape[i].bytes) + " ";

@@ -161,7 +161,7 @@ void bulk_load(Warp& warp, const Instruction& in, Mask mask) {
             std::memcpy(copy.data.data() + done, at[l], Copy::MOST);
         }
         if (Counters* counters = warp.block->counters.get())
-            counters->bulk(warp, from[l], u32(copy.bytes), Access::read);
+            counters->bulk(warp, from[l], u32(copy.bytes), Access::read), counters->tma(warp, copy.bytes, 0, 1);
         u32 bytes[LANES];
         bytes[l] = u32(copy.bytes);
         copy.sources = warp.block->copies.sources(warp, Mask(1) << l, from, bytes);
@@ -177,7 +177,7 @@ void bulk_store(Warp& warp, const Instruction& in, Mask mask) {
         take_source(warp, copy);
         copy.add_piece(to[l], 0, u32(copy.bytes));
         if (Counters* counters = warp.block->counters.get())
-            counters->bulk(warp, to[l], u32(copy.bytes), Access::write);
+            counters->bulk(warp, to[l], u32(copy.bytes), Access::write), counters->tma(warp, copy.bytes, 0, 1);
         warp.block->copies.issue_bulk(warp, std::move(copy));
     });
 }

@@ -150,7 +150,7 @@ void reduce(Warp& warp, const Instruction& in, Mask mask) {
         take_source(warp, copy);
         copy.add_piece(to[l], 0, u32(copy.bytes));
         if (Counters* counters = warp.block->counters.get())
-            counters->bulk(warp, to[l], u32(copy.bytes), Access::write);
+            counters->bulk(warp, to[l], u32(copy.bytes), Access::write), counters->tma(warp, copy.bytes, 0, 1);
         warp.launch->note_order(warp.here, in.option);
         warp.block->copies.issue_bulk(warp, std::move(copy));
     });
@@ -163,12 +163,11 @@ void bulk_reduction_entries(Table& t) {
         const std::string types = row.types;
         for (size_t start = 0; start < types.size(); start += types.find(' ', start) - start + 1) {
             const std::string type = types.substr(start, types.find(' ', start) - start);
-            const std::string noftz = type == "f16" || type == "bf16" ? "{,.noftz}." : ".";
+            const bool is_half = type == "f16" || type == "bf16", adds = std::string(row.operation) == "add";
             t.add(
                 "cp.reduce.async.bulk.global.shared::cta.bulk_group{,.L2::cache_hint}." + std::string(row.operation) +
-                    noftz + type,
-                {reduce, {}}, lower_bulk_store, Flow::next,
-                std::string(row.operation) == "add" && (type[0] == 'f' || type == "bf16"));
+                    (is_half && adds ? ".noftz." : ".") + type,
+                {reduce, {}}, lower_bulk_store, Flow::next, adds && (type[0] == 'f' || type == "bf16"));
             if (types.find(' ', start) == std::string::npos) break;
         }
     }

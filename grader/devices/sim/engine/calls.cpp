@@ -133,10 +133,11 @@ void call_indirect(Warp& warp, const Instruction& in, Mask mask) {
 
 // Back to the caller; from the kernel itself, out.
 void back(Warp& warp, const Instruction&, Mask mask) {
+    Mask leaving = 0;
     each_lane(mask, [&](int l) {
         auto& callers = warp.stacks[l].callers;
         if (callers.empty()) {
-            warp.retire(Mask(1) << l);
+            leaving |= Mask(1) << l;
             warp.pc[l] = warp.here;
             return;
         }
@@ -148,6 +149,7 @@ void back(Warp& warp, const Instruction&, Mask mask) {
         });
         warp.pc[l] = caller.pc + 1;
     });
+    if (leaving) warp.block->leave(warp, leaving);
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ constexpr Attribute ATTRIBUTES[] = {
     {95, [](const Card&) -> u64 { return 1; }},
     {97, [](const Card& c) -> u64 { return c.shared_per_block_optin; }, true},
     {106, [](const Card& c) -> u64 { return u64(c.blocks_per_multiprocessor); }},
-    {111, [](const Card&) -> u64 { return 1024; }},
+    {111, [](const Card& c) -> u64 { return c.reserved_shared; }},
     {115, [](const Card&) -> u64 { return 1; }},
 };
 
@@ -91,7 +91,7 @@ SIM_EXPORT int cudaGetDeviceProperties(DeviceProperties* p, int) {
     p->shared_per_multiprocessor = card.shared_per_multiprocessor;
     p->shared_optin = card.shared_per_block_optin;
     p->blocks_per_multiprocessor = card.blocks_per_multiprocessor;
-    p->reserved_shared = 1024;
+    p->reserved_shared = card.reserved_shared;
     return SUCCESS;
 }
 SIM_EXPORT int cudaDeviceReset() {

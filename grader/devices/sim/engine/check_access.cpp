@@ -124,7 +124,7 @@ void read_too_early(Warp& warp, int lane, u64 address, u32 bytes, Access access,
     const Place place = inside(allocation.name, s64(address - allocation.base), item_bytes(allocation, bytes), bytes);
     warp.launch->suspect(in_allocation(
         warp, lane, FindingKind::uninitialised, allocation, place.index,
-        verb(access) + place.text + ", which nobody has written"));
+        verb(access) + place.text + ", which no thread has written"));
 }
 
 [[noreturn]] void stop_global_race(Warp& warp, const Allocation& allocation, u32 bytes, const Race& race) {
@@ -322,7 +322,7 @@ void access_shared_of(
         block.pending = std::make_unique<Finding>(block.at(
             warp, warp.here, lane, FindingKind::uninitialised,
             verb(access) + block.shared_place(a[lane], bytes, false).text +
-                " in shared memory, which nobody has written"));
+                " in shared memory, which no thread has written"));
     }
     if (access == Access::write && owner.copies.may_fly() && shared.in_flight(mask, a, bytes))
         owner.copies.check(warp, mask, a, bytes, access);

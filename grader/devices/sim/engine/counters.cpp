@@ -85,6 +85,8 @@ void Cost::add(const Cost& o) {
     requests += o.requests, sectors += o.sectors, ideal_sectors += o.ideal_sectors;
     accesses += o.accesses, wavefronts += o.wavefronts, ideal_wavefronts += o.ideal_wavefronts;
     bytes_read += o.bytes_read, bytes_written += o.bytes_written;
+    tma_copies += o.tma_copies, tma_bytes += o.tma_bytes, tma_filled_bytes += o.tma_filled_bytes;
+    box_rows += o.box_rows, phase_waits += o.phase_waits, open_phase_waits += o.open_phase_waits;
 }
 
 bool Sample::before(const Sample& other) const {
@@ -147,6 +149,30 @@ void Counters::bulk(const Warp& warp, u64 address, u32 bytes, Access access) {
     c.ideal_sectors += (bytes + SECTOR - 1) / SECTOR;
     if (access != Access::write) c.bytes_read += bytes;
     if (access != Access::read) c.bytes_written += bytes;
+}
+
+void Counters::tma(const Warp& warp, u64 bytes, u64 filled, u64 rows) {
+    Cost& c = cost[warp.here];
+    c.tma_copies += 1;
+    c.tma_bytes += bytes;
+    c.tma_filled_bytes += filled;
+    c.box_rows += rows;
+}
+
+// Each row is 16 bytes: four of the 32 banks.
+void Counters::core_matrix(const Warp& warp, const u64* address) {
+    constexpr u32 ROWS = 8, ROW = WAVEFRONT / ROWS;
+    u64 rows[ROWS] = {};
+    for (u32 i = 0; i < ROWS; ++i) rows[address[i] / ROW % ROWS] += 1;
+    Cost& c = cost[warp.here];
+    c.accesses += 1;
+    c.wavefronts += *std::max_element(rows, rows + ROWS);
+    c.ideal_wavefronts += 1;
+}
+
+void Counters::wait(const Warp& warp, bool open) {
+    cost[warp.here].phase_waits += 1;
+    cost[warp.here].open_phase_waits += open;
 }
 
 void Counters::hit(Mask mask, const u64* address) {
@@ -340,7 +366,9 @@ std::string field(const char* name, u64 value) {
 std::string line_json(u32 line, const Cost& c) {
     return "{\"line\":" + std::to_string(line) + field("instructions", c.executed) + field("requests", c.requests) +
            field("sectors", c.sectors) + field("ideal_sectors", c.ideal_sectors) + field("accesses", c.accesses) +
-           field("wavefronts", c.wavefronts) + field("ideal_wavefronts", c.ideal_wavefronts) + "}";
+           field("wavefronts", c.wavefronts) + field("ideal_wavefronts", c.ideal_wavefronts) +
+           field("tma_bytes", c.tma_bytes) + field("phase_waits", c.phase_waits) +
+           field("open_phase_waits", c.open_phase_waits) + "}";
 }
 
 u64 weight(const Cost& c) {
@@ -430,7 +458,10 @@ std::string json(
            field("bytes_written", all.bytes_written) + field("global_requests", all.requests) +
            field("sectors", all.sectors) + field("ideal_sectors", all.ideal_sectors) +
            field("shared_requests", all.accesses) + field("wavefronts", all.wavefronts) +
-           field("ideal_wavefronts", all.ideal_wavefronts) + field("branches", branches) +
+           field("ideal_wavefronts", all.ideal_wavefronts) + field("tma_copies", all.tma_copies) +
+           field("tma_bytes", all.tma_bytes) + field("tma_filled_bytes", all.tma_filled_bytes) +
+           field("box_rows", all.box_rows) + field("phase_waits", all.phase_waits) +
+           field("open_phase_waits", all.open_phase_waits) + field("branches", branches) +
            field("divergent_branches", all.divergent) + field("barriers", classes["barrier"]) +
            field("atomics", classes["atomic"]) + field("most_atomics_on_one_address", counters.most_hits()) +
            ",\"lines\":[" + by_line + "],\"samples\":" + samples_json(counters, program, memory, source, lines) + "}";

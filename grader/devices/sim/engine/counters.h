@@ -24,6 +24,10 @@ struct Cost {
     u64 requests = 0, sectors = 0, ideal_sectors = 0;        // global memory, sectors of 32 bytes
     u64 accesses = 0, wavefronts = 0, ideal_wavefronts = 0;  // shared memory, wavefronts of 128 bytes
     u64 bytes_read = 0, bytes_written = 0;                   // global memory
+    u64 tma_copies = 0, tma_bytes = 0;                       // copies in bulk, of all bytes of their boxes
+    u64 tma_filled_bytes = 0;                                // of those, outside of the tensor
+    u64 box_rows = 0;
+    u64 phase_waits = 0, open_phase_waits = 0;  // at mbarriers; those that found their phase open
 
     void add(const Cost& other);
 };
@@ -50,7 +54,11 @@ class Counters {
     // `is_load`: a plain one, ld
     void shared(const Warp& warp, Mask mask, const u64* address, u32 bytes, Access access, bool is_load = false);
     void bulk(const Warp& warp, u64 address, u32 bytes, Access access);  // a row of a copy in bulk
-    void hit(Mask mask, const u64* address);                             // atomics
+    void tma(const Warp& warp, u64 bytes, u64 filled, u64 rows);         // that copy
+    // A core matrix of a product: eight rows of 16 bytes
+    void core_matrix(const Warp& warp, const u64* address);
+    void wait(const Warp& warp, bool open);   // of lanes that come to a wait, not of those that try again
+    void hit(Mask mask, const u64* address);  // atomics
     u64 most_hits() const;
 
     std::vector<Cost> cost;

@@ -147,6 +147,7 @@ struct Form {
 Form form_of(const ptx::Instruction& in);
 
 // ---- lowerings
+void lower_video(Decoder&, const ptx::Instruction&, const OpcodeEntry&);
 void lower_setp(Decoder&, const ptx::Instruction&, const OpcodeEntry&);
 void lower_vector_move(Decoder&, const ptx::Instruction&, const OpcodeEntry&);
 void lower_vector_copy(Decoder&, const ptx::Instruction&, const OpcodeEntry&);

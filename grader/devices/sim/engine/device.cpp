@@ -42,6 +42,7 @@ void Device::begin(u64 seed, u64 limit) {
     card_ = *full_card_;
     findings.clear();
     watch.clear();
+    births.clear();
     runtime_calls.clear();
     if (!managed_.empty())
         keep(without_place(
@@ -185,6 +186,7 @@ int Device::launch(const void* host, const Geometry& geometry, void** arguments,
         launch.resident =
             u64(card.multiprocessors) * resident_blocks(card, *p, launch.threads_per_block(), geometry.dynamic_shared);
     if (call_.counting) count(launch);
+    if (call_.tracing) trace(launch);
     if (cooperative) launch.workspace = grid_workspace();
     launch.parameters = pack(*p, arguments);
     launch.limit = call_.limit;
@@ -251,6 +253,19 @@ void Device::count(Launch& launch) {
     known->launches += 1;
     launch.program = known->program.get();
     launch.counters = known->counters.get();
+}
+
+// The launch runs a program of its kernel that notes births.
+void Device::trace(Launch& launch) {
+    const Program* plain = launch.program;
+    auto known = std::find_if(call_.traced.begin(), call_.traced.end(), [&](auto& p) { return p->plain == plain; });
+    if (known == call_.traced.end()) {
+        call_.traced.push_back(with_births(*plain));
+        known = call_.traced.end() - 1;
+    }
+    launch.program = known->get();
+    launch.births = &births;
+    births.begin_launch();
 }
 
 std::string Device::counters() const {

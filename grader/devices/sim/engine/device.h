@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "births.h"
 #include "clock.h"
 #include "counters.h"
 #include "finding.h"
@@ -36,7 +37,8 @@ struct Card {
     int threads_per_multiprocessor;
     int blocks_per_multiprocessor;
     int clock_khz, memory_clock_khz, memory_bus_bits;
-    u64 most_resident = 0;  // blocks a multiprocessor, as of a kernel with many registers; 0: any number
+    u64 reserved_shared = 1024;  // bytes that the system takes of every block
+    u64 most_resident = 0;       // blocks a multiprocessor, as of a kernel with many registers; 0: any number
 };
 
 constexpr u64 STACK_BYTES = 1024;    // of a thread that calls itself; cudaDeviceSetLimit changes it
@@ -121,9 +123,11 @@ struct CallState {
     bool error_unchecked = false;  // the launcher has not asked for the error that the last finding is about
     bool dead = false;             // after a hard finding nothing runs any more
     bool counting = false;
+    bool tracing = false;               // Device::births
     std::vector<bool> written;          // allocations that the last launch wrote
     const void* last_stream = nullptr;  // where it was launched
     std::vector<Counted> counted;
+    std::vector<std::unique_ptr<Program>> traced;
     std::vector<Launched> launched;  // the first of them, also those that the card refused
 };
 
@@ -141,6 +145,7 @@ class Device {
     bool asked_card() const { return asked_card_; }  // whether a launcher has ever asked what card it is on
     u64 add_buffer(const std::string& name, bool input, u32 itemsize, u64 bytes, u64 offset, const u8* data);
     void count() { call_.counting = true; }  // the launches of this call
+    void trace() { call_.tracing = true; }   // notes births in the launches of this call
     std::string counters() const;            // of each kernel, as a JSON list
     std::string launched() const;            // the launches of this call, as a JSON list
     void close();                            // completes its findings
@@ -182,6 +187,7 @@ class Device {
     Memory memory;
     LoadedModule module;
     Watch watch;
+    Births births;
     Textures textures;
     RuntimeCalls runtime_calls;  // of this call
     std::vector<Finding> findings;
@@ -195,6 +201,7 @@ class Device {
     bool gets_a_buffer(const std::vector<u8>& parameters) const;
     u64 grid_workspace();
     void count(Launch& launch);
+    void trace(Launch& launch);
     void note(const std::string& kernel, const Geometry& geometry);
     void finish(Launch& launch);
     void keep_order(const Launch& launch);

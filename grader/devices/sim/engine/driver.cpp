@@ -27,6 +27,14 @@ constexpr ErrorName ERRORS[] = {
 // What cudaDriverEntryPointQueryResult says.
 constexpr int FOUND = 0, NO_SYMBOL = 1, VERSION_TOO_OLD = 2;
 
+int write_map(void* map, const TensorArguments& arguments) {
+    if (!map || reinterpret_cast<u64>(map) % MAP_ALIGNMENT) return INVALID_VALUE;
+    const TensorMap made = encode(arguments);
+    std::memset(map, 0, MAP_BYTES);
+    std::memcpy(map, &made, sizeof made);
+    return made.refusal ? INVALID_VALUE : SUCCESS;
+}
+
 }  // namespace
 
 SIM_EXPORT int cuDriverGetVersion(int* version) {
@@ -51,13 +59,19 @@ SIM_EXPORT int cuGetErrorString(int error, const char** text) {
 SIM_EXPORT int cuTensorMapEncodeTiled(
     void* map, u32 type, u32 rank, void* base, const u64* dims, const u64* strides, const u32* box,
     const u32* element_strides, u32 interleave, u32 swizzle, u32 promotion, u32 fill) {
-    if (!map || reinterpret_cast<u64>(map) % MAP_ALIGNMENT) return INVALID_VALUE;
-    const TensorMap made = encode(
-        {type, rank, reinterpret_cast<u64>(base), dims, strides, box, element_strides, interleave, swizzle, promotion,
-         fill});
-    std::memset(map, 0, MAP_BYTES);
-    std::memcpy(map, &made, sizeof made);
-    return made.refusal ? INVALID_VALUE : SUCCESS;
+    return write_map(
+        map, {type, rank, reinterpret_cast<u64>(base), dims, strides, box, element_strides, interleave, swizzle,
+              promotion, fill});
+}
+
+SIM_EXPORT int cuTensorMapEncodeIm2col(
+    void* map, u32 type, u32 rank, void* base, const u64* dims, const u64* strides, const int* lower, const int* upper,
+    u32 channels, u32 pixels, const u32* element_strides, u32 interleave, u32 swizzle, u32 promotion, u32 fill) {
+    if (!lower || !upper) return INVALID_VALUE;
+    const u32 box[] = {channels, pixels};
+    return write_map(
+        map, {type, rank, reinterpret_cast<u64>(base), dims, strides, box, element_strides, interleave, swizzle,
+              promotion, fill, lower, upper});
 }
 
 namespace {
@@ -69,6 +83,7 @@ struct EntryPoint {
 };
 const EntryPoint ENTRY_POINTS[] = {
     {"cuTensorMapEncodeTiled", FIRST_WITH_MAPS, reinterpret_cast<void*>(cuTensorMapEncodeTiled)},
+    {"cuTensorMapEncodeIm2col", FIRST_WITH_MAPS, reinterpret_cast<void*>(cuTensorMapEncodeIm2col)},
     {"cuGetErrorString", 6000, reinterpret_cast<void*>(cuGetErrorString)},
     {"cuGetErrorName", 6000, reinterpret_cast<void*>(cuGetErrorName)},
     {"cuDriverGetVersion", 2020, reinterpret_cast<void*>(cuDriverGetVersion)},

@@ -14,6 +14,7 @@
 namespace sim {
 
 struct Block;
+class Births;
 class Counters;
 class GlobalShadow;
 class Heap;
@@ -50,6 +51,7 @@ struct Launch {
     u64 workspace = 0;  // device address of what grid.sync() counts in; 0: the launch is not cooperative
     GlobalShadow* global_shadow = nullptr;  // null: races in global memory are not looked for
     Counters* counters = nullptr;           // null: nothing is counted
+    Births* births = nullptr;               // null: where nan and inf come from is not noted
     Heap* heap = nullptr;                   // of a kernel that calls malloc or free
     Watch* watch = nullptr;                 // null: no element is watched
 

@@ -12,14 +12,19 @@ constexpr Card H200{
     "NVIDIA H200 (simulated)", 9, 0, 132, u64(141) << 30, 50 << 20, 233472, 232448, 2048, 32, 1980000, 3201000, 6144};
 constexpr Card A100{
     "NVIDIA A100 (simulated)", 8, 0, 108, u64(80) << 30, 40 << 20, 167936, 166912, 2048, 32, 1410000, 1593000, 5120};
+constexpr Card A10{
+    "NVIDIA A10 (simulated)", 8, 6, 72, u64(24) << 30, 6 << 20, 102400, 101376, 1536, 16, 1695000, 6251000, 384};
 constexpr Card ADA{
     "NVIDIA L40S (simulated)", 8, 9, 142, u64(48) << 30, 96 << 20, 102400, 101376, 1536, 24, 2520000, 9001000, 384};
+// Shared memory, threads and blocks: Turing Tuning Guide, and table 30 of the CUDA C++ Programming Guide 13.0.
+constexpr Card T4{
+    "NVIDIA T4 (simulated)", 7, 5, 40, u64(16) << 30, 4 << 20, 65536, 65536, 1024, 16, 1590000, 5001000, 256, 0};
 
 struct Architecture {
     const char* digits;
     const Card* card;
 };
-constexpr Architecture ARCHITECTURES[] = {{"80", &A100}, {"86", &ADA}, {"89", &ADA}};
+constexpr Architecture ARCHITECTURES[] = {{"75", &T4}, {"80", &A100}, {"86", &A10}, {"89", &ADA}};
 
 constexpr u32 BLOCK_DEPTH = 64, GRID_WIDTH = 0x7fffffff, GRID_HEIGHT = 65535;
 

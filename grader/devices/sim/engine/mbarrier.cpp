@@ -18,6 +18,7 @@ constexpr size_t PHASES = 16;  // that are told apart; what ended before is the 
 void MBarriers::forget() {
     barriers_.clear();
     std::fill(refused_, refused_ + WARPS_PER_BLOCK, 0);
+    std::fill(tried_, tried_ + WARPS_PER_BLOCK, 0);
     wakes_ = 0;
 }
 
@@ -340,6 +341,8 @@ void wait(Warp& warp, const Instruction& in, Mask mask) {
         }
         barriers.answer(warp, l);
     });
+    if (Counters* counters = warp.block->counters.get())
+        if (const Mask first = barriers.first_tries(warp, mask, ended)) counters->wait(warp, (first & ~ended) != 0);
     each_object(address, ended, [&](u64 here, Mask lanes) {
         const MBarrier& barrier = barriers.find(warp, __builtin_ctz(lanes), here);
         if (parity)

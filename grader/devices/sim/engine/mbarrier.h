@@ -64,6 +64,13 @@ class MBarriers {
     void suspend(Warp& warp, int lane, MBarrier& barrier);
     bool is_refused(const Warp& warp, int lane) const { return refused_[warp.index] >> lane & 1; }
     void answer(const Warp& warp, int lane) { refused_[warp.index] &= ~(Mask(1) << lane); }
+    // The lanes at a wait that have not tried before; `ended`: whose wait is over.
+    Mask first_tries(const Warp& warp, Mask lanes, Mask ended) {
+        Mask& tried = tried_[warp.index];
+        const Mask first = lanes & ~tried;
+        tried = (tried | lanes) & ~ended;
+        return first;
+    }
 
     // Those who wait are told "not yet" once; false where that has led nowhere for long.
     bool wake();
@@ -79,7 +86,7 @@ class MBarriers {
 
     Block& block_;
     std::map<u64, MBarrier> barriers_;
-    Mask refused_[WARPS_PER_BLOCK] = {};
+    Mask refused_[WARPS_PER_BLOCK] = {}, tried_[WARPS_PER_BLOCK] = {};
     u32 wakes_ = 0;  // since a phase ended
 };
 

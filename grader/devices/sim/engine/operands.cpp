@@ -157,6 +157,7 @@ u64 Decoder::symbol_address(const ptx::Operand& operand) const {
 }
 
 s32 Decoder::source(const ptx::Operand& operand, Shape shape) {
+    if (!operand.part.empty()) unsupported("a part of a register in " + std::string(instruction_->opcode));
     switch (operand.kind) {
         case ptx::OperandKind::reg: {
             const s32 row = register_row(operand.index);
@@ -193,7 +194,8 @@ s32 Decoder::source(const ptx::Operand& operand, Shape shape) {
 
 s32 Decoder::destination(const ptx::Operand& operand, Shape shape) {
     if (operand.kind == ptx::OperandKind::sink) return sink(shape.bytes);
-    if (operand.kind != ptx::OperandKind::reg) unsupported("a destination of " + std::string(instruction_->opcode));
+    if (operand.kind != ptx::OperandKind::reg || !operand.part.empty())
+        unsupported("a destination of " + std::string(instruction_->opcode));
     const s32 row = register_row(operand.index);
     const u8 bytes = register_bytes(operand.index);
     if (bytes == shape.bytes) return row;

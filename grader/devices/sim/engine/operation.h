@@ -104,6 +104,7 @@ void mma_entries(Table&);
 void wmma_entries(Table&);
 void float8_entries(Table&);
 void packed_integer_entries(Table&);
+void video_entries(Table&);
 void control_entries(Table&);
 void call_entries(Table&);
 void texture_entries(Table&);

@@ -1,7 +1,6 @@
 // packed_integer: two or four small integers in a register, and conversions that pack them
 //
-// PTX ISA 9.7.17 (vabsdiff2, vabsdiff4), 9.7.1 (max, min .relu), 9.7.9.22
-// (cvt.pack).
+// PTX ISA 9.7.1 (max, min .relu), 9.7.9.22 (cvt.pack).
 #include "operation.h"
 
 namespace sim {
@@ -9,31 +8,8 @@ namespace sim {
 namespace {
 
 template <class T>
-constexpr int COUNT = 4 / int(sizeof(T));
-
-template <class T>
 s32 part(u32 word, int i) {
     return T(word >> i * 8 * int(sizeof(T)));
-}
-
-// c is what the parts that a mask leaves out keep, of which there are none here.
-template <class T>
-u32 absolute_difference(u32 a, u32 b, u32) {
-    u32 d = 0;
-    for (int i = 0; i < COUNT<T>; ++i) {
-        const s32 difference = part<T>(a, i) - part<T>(b, i);
-        const u32 magnitude = u32(difference < 0 ? -difference : difference);
-        d |= (magnitude & u32(std::make_unsigned_t<T>(~0))) << i * 8 * int(sizeof(T));
-    }
-    return d;
-}
-template <class T>
-u32 absolute_difference_sum(u32 a, u32 b, u32 c) {
-    for (int i = 0; i < COUNT<T>; ++i) {
-        const s32 difference = part<T>(a, i) - part<T>(b, i);
-        c += u32(difference < 0 ? -difference : difference);
-    }
-    return c;
 }
 
 s32 maximum_relu(s32 a, s32 b) {
@@ -66,18 +42,9 @@ u32 pack_onto(s32 a, s32 b, u32 c) {
     return c << 16 | saturated<T>(a) << 8 | saturated<T>(b);
 }
 
-template <class T>
-void difference_entries(Table& t, const std::string& count, const std::string& types) {
-    const std::string form = "vabsdiff" + count + "." + types;
-    t.add(form, lanewise_cold<absolute_difference<T>>());
-    t.add(form + ".add", lanewise_cold<absolute_difference_sum<T>>());
-}
-
 }  // namespace
 
 void packed_integer_entries(Table& t) {
-    difference_entries<u8>(t, "4", "{u32,s32}.u32.u32"), difference_entries<s8>(t, "4", "{u32,s32}.s32.s32");
-    difference_entries<u16>(t, "2", "{u32,s32}.u32.u32"), difference_entries<s16>(t, "2", "{u32,s32}.s32.s32");
     t.add("max.s32.relu", lanewise_cold<maximum_relu>());
     t.add("min.s32.relu", lanewise_cold<minimum_relu>());
     t.add("max{.s16x2.relu,.relu.s16x2}", lanewise_cold<each_half<maximum_relu>>());

@@ -62,6 +62,7 @@ Operand Parser::name() {
     value.name = tokens_.take().text;
     if (value.name == "_") return value;
     value.index = find(value.name, &Scope::registers);
+    if (value.index == -1) select_part(value);
     if (value.index <= FIRST_VECTOR) return vectors_[size_t(FIRST_VECTOR - value.index)];
     if (value.index >= 0) {
         value.kind = OperandKind::reg;
@@ -76,6 +77,16 @@ Operand Parser::name() {
     find_variable(value);
     if (tokens_.accept("+")) value.offset = s64(tokens_.integer());
     return value;
+}
+
+// %r.b1 is a part of %r, where there is no register of the whole name.
+void Parser::select_part(Operand& value) const {
+    const size_t dot = value.name.rfind('.');
+    if (dot == std::string_view::npos) return;
+    const s32 whole = find(value.name.substr(0, dot), &Scope::registers);
+    if (whole < 0) return;
+    value.index = whole;
+    value.part = value.name.substr(dot + 1);
 }
 
 Operand Parser::group(std::string_view open, std::string_view close, OperandKind kind) {

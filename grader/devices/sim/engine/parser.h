@@ -105,6 +105,7 @@ class Parser {
     Operand simple_operand();
     Operand literal();
     Operand name();
+    void select_part(Operand& value) const;
     Operand group(std::string_view open, std::string_view close, OperandKind kind);
     Operand address();
 

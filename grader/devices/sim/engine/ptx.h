@@ -35,6 +35,7 @@ struct Operand {
     bool negated = false;  // !%p, -%r
     s32 index = -1;        // register, or variable of the function
     std::string_view name;
+    std::string_view part;  // of %r.b1: "b1", for the instructions of video.cpp
     u64 bits = 0;
     s64 offset = 0;
     std::vector<Operand> elements;

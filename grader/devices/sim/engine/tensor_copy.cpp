@@ -50,7 +50,8 @@ TensorMap map_at(Warp& warp, int lane, u64 address) {
     if (map.refusal)
         stop(
             warp, lane, FindingKind::crash,
-            "copies by a tensor map that cuTensorMapEncodeTiled refused: " + refusal_of(map));
+            std::string("copies by a tensor map that cuTensorMapEncode") + (map.im2col ? "Im2col" : "Tiled") +
+                " refused: " + refusal_of(map));
     return map;
 }
 
@@ -61,7 +62,7 @@ struct Box {
     const Instruction& in;
     int lane;
     TensorMap map;
-    s32 start[TENSOR_DIMENSIONS] = {};
+    BoxStart start;
     u64 shared;
 
     u32 pitch() const {  // of its rows in shared memory
@@ -75,24 +76,35 @@ struct Box {
     }
 };
 
-// operands: shared address, map's address, mbarrier's address, mask, coordinates
+// operands: shared address, map's address, mbarrier's address, mask; coordinates and offsets are fragments.
+// option: the number of coordinates, and
 constexpr int MAP = 1, BARRIER = 2, RECEIVERS = 3;
+constexpr u8 RANK = 7, IM2COL = 8, HAS_OFFSETS = 16;
 
 Box box_of(Warp& warp, const Instruction& in, int lane) {
     Box box{warp, in, lane, map_at(warp, lane, warp.row<const u64>(in.operand[MAP])[lane]), {}, 0};
-    const int rank = in.option;
+    const int rank = in.option & RANK;
     if (rank != box.map.rank)
         stop(
             warp, lane, FindingKind::crash,
             "copies a box of " + plural(u64(rank), "dimension") + " by the map of a tensor of " +
                 std::to_string(box.map.rank));
+    if (bool(in.option & IM2COL) != bool(box.map.im2col))
+        stop(
+            warp, lane, FindingKind::crash,
+            std::string(
+                box.map.im2col ? "copies a tile by a map of cuTensorMapEncodeIm2col"
+                               : "copies a column of pixels by a map of cuTensorMapEncodeTiled") +
+                ": the instruction and the map must be of one mode");
     const s32* rows = warp.block->program->fragments.data() + in.immediate;
-    for (int i = 0; i < rank; ++i) box.start[i] = warp.row<const s32>(rows[i])[lane];
+    for (int i = 0; i < rank; ++i) box.start.at[i] = warp.row<const s32>(rows[i])[lane];
+    for (int i = 0; in.option & HAS_OFFSETS && i < rank - 2; ++i)
+        box.start.offset[i] = warp.row<const u16>(rows[rank + i])[lane];
     // An H200 stops with "illegal instruction".
-    if (const s64 first = s64(box.start[0]) * box.map.item(); first % CHUNK)
+    if (const s64 first = s64(box.start.at[0]) * box.map.item(); first % CHUNK)
         stop(
             warp, lane, FindingKind::misaligned,
-            "copies a box that begins at element " + std::to_string(box.start[0]) +
+            "copies a box that begins at element " + std::to_string(box.start.at[0]) +
                 " of a row of the tensor: that is not on 16 bytes");
     return box;
 }
@@ -174,6 +186,12 @@ void mark_written(const Box& box, BulkCopy& copy) {
             std::fill_n(copy.written.begin() + s64(box.place(r, at)), CHUNK, 1);
 }
 
+// `inside`: bytes that are in the tensor
+void count_box(const Box& box, u64 inside) {
+    Counters* counters = box.warp.block->counters.get();
+    if (counters) counters->tma(box.warp, box.map.box_bytes(), box.map.box_bytes() - inside, box.map.rows());
+}
+
 BulkCopy read_box(Box& box) {
     BulkCopy copy;
     copy.pc = box.warp.here;
@@ -185,6 +203,7 @@ BulkCopy read_box(Box& box) {
     copy.data.resize(copy.extent);
     mark_written(box, copy);
     std::vector<CopySource> sources;
+    u64 inside = 0;
     u64 a[LANES];
     u8* at[LANES];
     const u32 item = box.map.item();
@@ -195,6 +214,7 @@ BulkCopy read_box(Box& box) {
         if (row.first == row.end) continue;
         const u64 first = row.address + row.first * item;
         const u32 bytes = (row.end - row.first) * item;
+        inside += bytes;
         check_buffer(box, first, bytes);
         if (Counters* counters = box.warp.block->counters.get()) counters->bulk(box.warp, first, bytes, Access::read);
         box.warp.block->copies.add_source(box.warp, box.lane, first, bytes, sources);
@@ -206,6 +226,7 @@ BulkCopy read_box(Box& box) {
             convert(box.map.type, to, size);
         });
     }
+    count_box(box, inside);
     if (!sources.empty()) copy.sources = std::make_shared<const std::vector<CopySource>>(std::move(sources));
     return copy;
 }
@@ -225,10 +246,10 @@ void load(Warp& warp, const Instruction& in, Mask mask) {
 // before the tensor.
 void check_start(const Box& box) {
     for (int i = 0; i < box.map.rank; ++i)
-        if (box.start[i] < 0)
+        if (box.start.at[i] < 0)
             stop(
                 box.warp, box.lane, FindingKind::out_of_bounds,
-                "stores a box that begins at " + std::to_string(box.start[i]) + " along dimension " +
+                "stores a box that begins at " + std::to_string(box.start.at[i]) + " along dimension " +
                     std::to_string(i) + " of the tensor (" + box.map.shape() + "): only loads may begin before it");
 }
 
@@ -242,10 +263,12 @@ BulkCopy write_box(Box& box) {
     copy.bytes = copy.extent = box.extent();
     mark_written(box, copy);
     take_source(box.warp, copy);
+    u64 inside = 0;
     for (u32 r = 0; r < box.map.rows(); ++r) {
         const BoxRow row = row_of(box.map, box.start, r);
         if (row.first == row.end) continue;
         const u32 item = box.map.item();
+        inside += (row.end - row.first) * item;
         check_buffer(box, row.address + row.first * item, (row.end - row.first) * item);
         if (Counters* counters = box.warp.block->counters.get())
             counters->bulk(box.warp, row.address + row.first * item, (row.end - row.first) * item, Access::write);
@@ -253,6 +276,7 @@ BulkCopy write_box(Box& box) {
             copy.add_piece(address, u32(box.place(r, from)), size);
         });
     }
+    count_box(box, inside);
     return copy;
 }
 
@@ -297,28 +321,36 @@ void prefetch_map(Warp& warp, const Instruction& in, Mask mask) {
 
 // ---- operands
 
-// [map, {coordinates}]: elements of the address
-void take_map(Decoder& d, const ptx::Operand& operand, const ptx::Instruction& in, Instruction& out) {
+// [map, {coordinates}]: elements of the address. `offsets`: of im2col, where the instruction has them
+void take_map(
+    Decoder& d, const ptx::Operand& operand, const ptx::Instruction& in, Instruction& out,
+    const ptx::Operand* offsets = nullptr) {
     out.operand[MAP] = d.address_row(operand);
     std::vector<s32> rows;
     if (operand.elements.size() > 1)
         for (const ptx::Operand& coordinate : operand.elements[1].elements)
             rows.push_back(d.source(coordinate, shape_of<s32>()));
-    if (rows.size() != out.option) d.unsupported("the coordinates of " + std::string(in.opcode));
+    const size_t rank = out.option & RANK;
+    if (rows.size() != rank) d.unsupported("the coordinates of " + std::string(in.opcode));
+    if (offsets && out.option & HAS_OFFSETS) {
+        if (offsets->elements.size() != rank - 2) d.unsupported("the offsets of " + std::string(in.opcode));
+        for (const ptx::Operand& offset : offsets->elements) rows.push_back(d.source(offset, shape_of<u16>()));
+    }
     out.immediate = d.fragments(rows);
     d.note_async_proxy();
 }
 
-// [dst], [map, {coordinates}], [mbarrier] {, receivers} {, cache policy}
+// [dst], [map, {coordinates}], [mbarrier] {, offsets} {, receivers} {, cache policy}
 void lower_load_box(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
-    d.require(in, 3);
+    const size_t offsets = entry.option & HAS_OFFSETS ? 1 : 0;
+    d.require(in, 3 + offsets);
     Instruction out = d.prototype(in, entry);
     out.operand[0] = d.address_row(in.operands[0]);
-    take_map(d, in.operands[1], in, out);
+    take_map(d, in.operands[1], in, out, offsets ? &in.operands[3] : nullptr);
     out.operand[BARRIER] = d.address_row(in.operands[2]);
     out.target = entry.form.find("multicast") != std::string::npos;
-    if (out.target) d.require(in, 4);
-    if (out.target) out.operand[RECEIVERS] = d.source(in.operands[3], shape_of<u16>());
+    if (out.target) d.require(in, 4 + offsets);
+    if (out.target) out.operand[RECEIVERS] = d.source(in.operands[3 + offsets], shape_of<u16>());
     d.emit(out);
 }
 
@@ -342,11 +374,12 @@ void lower_reduce_box(Decoder& d, const ptx::Instruction& in, const OpcodeEntry&
     d.emit(out);
 }
 
-// [map, {coordinates}]
+// [map, {coordinates}] {, offsets}
 void lower_prefetch_box(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
-    d.require(in, 1);
+    const bool offsets = entry.option & HAS_OFFSETS;
+    d.require(in, offsets ? 2 : 1);
     Instruction out = d.prototype(in, entry);
-    take_map(d, in.operands[0], in, out);
+    take_map(d, in.operands[0], in, out, offsets ? &in.operands[1] : nullptr);
     d.emit(out);
 }
 
@@ -359,25 +392,34 @@ void lower_prefetch_map(Decoder& d, const ptx::Instruction& in, const OpcodeEntr
 
 }  // namespace
 
+namespace {
+
+// All copies of boxes with `rank` coordinates; the modes are what the names have in them.
+void add_boxes(Table& t, u8 rank, const std::string& load_mode, const std::string& store_mode, u8 mode) {
+    const std::string hint = "{,.L2::cache_hint}", bulk = "async.bulk.tensor." + std::to_string(rank) + "d.";
+    const u8 loads = rank | mode | (mode ? HAS_OFFSETS : 0), stores = rank | mode;
+    const std::string end = load_mode + ".mbarrier::complete_tx::bytes";
+    t.add("cp." + bulk + "shared::{cluster,cta}.global" + end + hint, {load, {}}, lower_load_box, Flow::next, loads);
+    t.add(
+        "cp." + bulk + "shared::cluster.global" + end + ".multicast::cluster" + hint, {load, {}}, lower_load_box,
+        Flow::next, loads);
+    t.add(
+        "cp." + bulk + "global.shared::cta" + store_mode + ".bulk_group" + hint, {store, {}}, lower_store_box,
+        Flow::next, stores);
+    for (const char* operation : OPERATIONS)
+        t.add(
+            "cp.reduce." + bulk + "global.shared::cta." + operation + store_mode + ".bulk_group" + hint, {reduce, {}},
+            lower_reduce_box, Flow::next, stores);
+    t.add(
+        "cp.async.bulk.prefetch.tensor." + std::to_string(rank) + "d.L2.global" + load_mode + hint, {prefetch, {}},
+        lower_prefetch_box, Flow::next, loads);
+}
+
+}  // namespace
+
 void tensor_copy_entries(Table& t) {
-    const std::string hint = "{,.L2::cache_hint}", tile = "{,.tile}";
-    for (u8 rank = 1; rank <= TENSOR_DIMENSIONS; ++rank) {
-        const std::string bulk = "async.bulk.tensor." + std::to_string(rank) + "d.";
-        const std::string load_form = "cp." + bulk + "shared::{cluster,cta}.global" + tile;
-        t.add(
-            load_form + ".mbarrier::complete_tx::bytes{,.multicast::cluster}" + hint, {load, {}}, lower_load_box,
-            Flow::next, rank);
-        t.add(
-            "cp." + bulk + "global.shared::cta" + tile + ".bulk_group" + hint, {store, {}}, lower_store_box, Flow::next,
-            rank);
-        for (const char* operation : OPERATIONS)
-            t.add(
-                "cp.reduce." + bulk + "global.shared::cta." + operation + tile + ".bulk_group" + hint, {reduce, {}},
-                lower_reduce_box, Flow::next, rank);
-        t.add(
-            "cp.async.bulk.prefetch.tensor." + std::to_string(rank) + "d.L2.global" + tile + hint, {prefetch, {}},
-            lower_prefetch_box, Flow::next, rank);
-    }
+    for (u8 rank = 1; rank <= TENSOR_DIMENSIONS; ++rank) add_boxes(t, rank, "{,.tile}", "{,.tile}", 0);
+    for (u8 rank = 3; rank <= TENSOR_DIMENSIONS; ++rank) add_boxes(t, rank, ".im2col", ".im2col_no_offs", IM2COL);
     t.add("prefetch{,.param,.const}.tensormap", {prefetch_map, {}}, lower_prefetch_map);
 }
 

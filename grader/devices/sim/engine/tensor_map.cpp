@@ -19,6 +19,8 @@ constexpr TypeRow TYPES[TENSOR_TYPES] = {
 
 constexpr u32 ALIGNMENT = 16;
 constexpr u64 MOST_ELEMENTS = u64(1) << 32, MOST_STRIDE = u64(1) << 40;
+constexpr u32 MOST_PIXELS = 1024, LEAST_PIXEL_RANK = 3;
+constexpr int MOST_CORNER[PIXEL_DIMENSIONS] = {0x7fff, 0x7f, 0xf};  // in tensors of three, four and five dimensions
 constexpr u32 MOST_BOX = 256, MOST_ELEMENT_STRIDE = 8, LAST_SWIZZLE = 3;
 
 enum Reason : u8 {
@@ -35,19 +37,38 @@ enum Reason : u8 {
     BAD_SWIZZLE,
     BAD_FILL,
     INTERLEAVED,
+    BAD_PIXEL_RANK,
+    BAD_PIXELS,
+    BAD_CHANNELS,
+    BAD_CORNER,
+    EMPTY_PIXEL_BOX,
 };
+
+Reason reason_of_pixels(const TensorArguments& a) {
+    if (a.box[0] == 0 || a.box[0] > MOST_BOX) return BAD_CHANNELS;
+    if (a.box[1] == 0 || a.box[1] > MOST_PIXELS) return BAD_PIXELS;
+    const int most = MOST_CORNER[a.rank - LEAST_PIXEL_RANK];
+    for (u32 i = 0; i + 2 < a.rank; ++i) {
+        for (const int corner : {a.lower[i], a.upper[i]})
+            if (corner < -most - 1 || corner > most) return BAD_CORNER;
+        if (s64(a.dims[i + 1]) + a.upper[i] <= a.lower[i]) return EMPTY_PIXEL_BOX;
+    }
+    return GOOD;
+}
 
 Reason reason_of(const TensorArguments& a) {
     if (a.type >= u32(TENSOR_TYPES)) return BAD_TYPE;
     if (a.rank < 1 || a.rank > TENSOR_DIMENSIONS) return BAD_RANK;
+    if (a.lower && a.rank < LEAST_PIXEL_RANK) return BAD_PIXEL_RANK;
     if (a.interleave) return INTERLEAVED;
     if (a.base % ALIGNMENT) return BAD_BASE;
     for (u32 i = 0; i < a.rank; ++i) {
         if (a.dims[i] == 0 || a.dims[i] > MOST_ELEMENTS) return BAD_DIM;
         if (i > 0 && (a.strides[i - 1] % ALIGNMENT || a.strides[i - 1] >= MOST_STRIDE)) return BAD_STRIDE;
-        if (a.box[i] == 0 || a.box[i] > MOST_BOX) return BAD_BOX;
+        if (!a.lower && (a.box[i] == 0 || a.box[i] > MOST_BOX)) return BAD_BOX;
         if (a.element_strides[i] == 0 || a.element_strides[i] > MOST_ELEMENT_STRIDE) return BAD_ELEMENT_STRIDE;
     }
+    if (const Reason reason = a.lower ? reason_of_pixels(a) : GOOD) return reason;
     const u32 inner = a.box[0] * TYPES[a.type].bytes;
     if (inner % ALIGNMENT) return BAD_INNER;
     if (a.swizzle > LAST_SWIZZLE) return BAD_SWIZZLE;
@@ -63,6 +84,7 @@ u32 bytes_of(TensorType type) {
 }
 
 u32 TensorMap::rows() const {
+    if (im2col) return box[1];
     u32 count = 1;
     for (int i = 1; i < rank; ++i) count *= steps(i);
     return count;
@@ -85,8 +107,13 @@ TensorMap encode(const TensorArguments& a) {
     for (int i = 0; i < map.rank; ++i) {
         map.dims[i] = a.dims[i];
         if (i > 0) map.strides[i - 1] = a.strides[i - 1];
-        map.box[i] = u16(std::min(a.box[i], u32(0xffff)));
+        if (!a.lower || i < 2) map.box[i] = u16(std::min(a.box[i], u32(0xffff)));
         map.element_strides[i] = u8(std::min(a.element_strides[i], u32(0xff)));
+    }
+    map.im2col = a.lower != nullptr;
+    for (int i = 0; map.im2col && i + 2 < map.rank; ++i) {
+        map.lower[i] = s16(std::clamp(a.lower[i], -0x8000, 0x7fff));
+        map.upper[i] = s16(std::clamp(a.upper[i], -0x8000, 0x7fff));
     }
     map.element_strides[0] = 1;  // that of the first dimension counts only where channels are interleaved
     map.swizzle = u8(a.swizzle);
@@ -136,22 +163,70 @@ std::string refusal_of(const TensorMap& map) {
             return "integers cannot be filled with NaN";
         case INTERLEAVED:
             return "interleaved layouts are not supported by the simulator";
+        case BAD_PIXEL_RANK:
+            return "im2col takes a tensor of 3 to 5 dimensions";
+        case BAD_PIXELS:
+            return "the column has " + std::to_string(map.box[1]) + " pixels, and may have 1 to 1024";
+        case BAD_CHANNELS:
+            return "the box has " + std::to_string(map.box[0]) + " channels of each pixel, and may have 1 to 256";
+        case BAD_CORNER: {
+            const int most = MOST_CORNER[map.rank - int(LEAST_PIXEL_RANK)];
+            return "a corner of the bounding box is not between " + std::to_string(-most - 1) + " and " +
+                   std::to_string(most) + ", as in a tensor of " + std::to_string(map.rank) + " dimensions";
+        }
+        case EMPTY_PIXEL_BOX:
+            return "the bounding box has no pixel";
         default:
             return "";
     }
 }
 
-BoxRow row_of(const TensorMap& map, const s32* start, u32 row) {
+namespace {
+
+// Where the n-th pixel after `start` lies along a dimension of the bounding box, [first, last], and how many lines have
+// ended before it.
+struct Walk {
+    s64 at;
+    u64 lines;
+};
+Walk walk(s64 start, s64 first, s64 last, s64 step, u64 n) {
+    const u64 rest = start > last ? 1 : u64((last - start) / step) + 1, whole = u64((last - first) / step) + 1;
+    if (n < rest) return {start + s64(n) * step, 0};
+    n -= rest;
+    return {first + s64(n % whole) * step, 1 + n / whole};
+}
+
+// Coordinates of a row of a box.
+void place_row(const TensorMap& map, const BoxStart& start, u64 row, s64* at) {
+    at[0] = start.at[0];
+    for (int i = 1; i < map.rank; ++i) {
+        if (!map.im2col) {
+            at[i] = s64(start.at[i]) + s64(row % map.steps(i)) * map.element_strides[i];
+            row /= map.steps(i);
+        } else if (i + 1 < map.rank) {
+            const s64 last = s64(map.dims[i]) - 1 + map.upper[i - 1];
+            const Walk found = walk(start.at[i], map.lower[i - 1], last, map.element_strides[i], row);
+            at[i] = found.at + start.offset[i - 1];
+            row = found.lines;
+        } else {
+            at[i] = s64(start.at[i]) + s64(row);
+        }
+    }
+}
+
+}  // namespace
+
+BoxRow row_of(const TensorMap& map, const BoxStart& start, u32 row) {
     BoxRow found{map.base, 0, map.box[0]};
+    s64 at[TENSOR_DIMENSIONS];
+    place_row(map, start, row, at);
     bool outside = false;
     for (int i = 1; i < map.rank; ++i) {
-        const s64 at = s64(start[i]) + s64(row % map.steps(i)) * map.element_strides[i];
-        row /= map.steps(i);
-        outside |= at < 0 || at >= s64(map.dims[i]);
-        found.address += u64(at) * map.strides[i - 1];
+        outside |= at[i] < 0 || at[i] >= s64(map.dims[i]);
+        found.address += u64(at[i]) * map.strides[i - 1];
     }
-    found.address += u64(s64(start[0]) * s64(map.item()));
-    const s64 before = -s64(start[0]), inside = s64(map.dims[0]) - start[0];
+    found.address += u64(at[0] * s64(map.item()));
+    const s64 before = -at[0], inside = s64(map.dims[0]) - at[0];
     found.first = u32(std::clamp<s64>(before, 0, map.box[0]));
     found.end = u32(std::clamp<s64>(inside, found.first, map.box[0]));
     if (outside) found.first = found.end = 0;

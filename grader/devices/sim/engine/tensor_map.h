@@ -2,7 +2,8 @@
 //
 // The driver encodes a map on the host, kernels get it by value. What a real map holds is a secret of the driver; this
 // one holds the arguments, and why they were refused. cuda.h of CUDA 13.0 has the rules; PTX ISA 5.5, "Tensors", what
-// a box is.
+// a box is. In the im2col mode a box is a column of pixels. It goes along the lines of a bounding box in W, H and D,
+// and on into the next image. Each of its rows has some channels of one pixel.
 #pragma once
 #include <string>
 
@@ -10,20 +11,22 @@
 
 namespace sim {
 
-constexpr int TENSOR_DIMENSIONS = 5;
+constexpr int TENSOR_DIMENSIONS = 5, PIXEL_DIMENSIONS = 3;
 
 // CUtensorMapDataType, as far as this card has them.
 enum class TensorType : u8 { u8, u16, u32, s32, u64, s64, f16, f32, f64, bf16, f32_flushed, tf32, tf32_flushed };
 constexpr int TENSOR_TYPES = int(TensorType::tf32_flushed) + 1;
 u32 bytes_of(TensorType type);
 
-// What the host asks for, as cuTensorMapEncodeTiled takes it.
+// What the host asks for, as cuTensorMapEncodeTiled takes it, or cuTensorMapEncodeIm2col: then the box is that of one
+// column of pixels, {channels, pixels}, and there are corners.
 struct TensorArguments {
     u32 type, rank;
     u64 base;
     const u64 *dims, *strides;
     const u32 *box, *element_strides;
     u32 interleave, swizzle, promotion, fill;
+    const int *lower = nullptr, *upper = nullptr;  // W, H, D; null: tiled
 };
 
 struct TensorMap {
@@ -37,9 +40,11 @@ struct TensorMap {
     u8 element_strides[TENSOR_DIMENSIONS];
     TensorType type;
     u8 rank;
-    u8 swizzle;    // CUtensorMapSwizzle
-    u8 fills_nan;  // what lies outside of the tensor is NaN; else it is zero
-    u8 refusal;    // 0, or why the arguments were refused: refusal_of(map)
+    u8 swizzle;                                            // CUtensorMapSwizzle
+    u8 fills_nan;                                          // what lies outside of the tensor is NaN; else it is zero
+    u8 im2col;                                             // the box is a column of pixels
+    s16 lower[PIXEL_DIMENSIONS], upper[PIXEL_DIMENSIONS];  // corners of the bounding box, from those of the tensor
+    u8 refusal;                                            // 0, or why the arguments were refused: refusal_of(map)
 
     u32 item() const { return bytes_of(type); }
     u32 inner_bytes() const { return box[0] * item(); }  // of a row of the box
@@ -57,10 +62,14 @@ TensorMap encode(const TensorArguments& arguments);
 std::string refusal_of(const TensorMap& map);
 
 // Where a row of a box lies.
+struct BoxStart {
+    s32 at[TENSOR_DIMENSIONS] = {};
+    u16 offset[PIXEL_DIMENSIONS] = {};  // im2col: from the pixels of the bounding box to those that are copied
+};
 struct BoxRow {
     u64 address;     // of its first element, if that were in the tensor
     u32 first, end;  // elements of the row that are in the tensor
 };
-BoxRow row_of(const TensorMap& map, const s32* start, u32 row);
+BoxRow row_of(const TensorMap& map, const BoxStart& start, u32 row);
 
 }  // namespace sim

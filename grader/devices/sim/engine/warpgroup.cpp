@@ -27,8 +27,8 @@ void Warpgroups::forget() {
     for (State& state : states_) {
         std::fill(state.rows.begin(), state.rows.end(), Row());
         state.written.clear();
-        state.fenced = state.open = false;
-        state.done = state.last_pc = 0;
+        state.fenced = false;
+        state.done = state.last_group = state.last_pc = 0;
     }
     std::fill(readings_.begin(), readings_.end(), Reading());
 }
@@ -91,7 +91,6 @@ void Warpgroups::fence(Warp& warp) {
 void Warpgroups::commit(Warp& warp) {
     Group& group = group_of(warp);
     group.committed[warp.index % WARPS] += 1;
-    state_of(warp).open = false;
     for (u32 i = 0; i < WARPS; ++i) {
         if (!(group.waiting >> i & 1)) continue;
         Warp& other = block_.warps[warp.index / WARPS * WARPS + i];
@@ -134,7 +133,7 @@ void Warpgroups::deadlock() {
 
 void Warpgroups::exit(Warp& warp) {
     State& state = state_of(warp);
-    if (!any_ || (!state.open && group_of(warp).committed[warp.index % WARPS] == state.done)) return;
+    if (!any_ || state.last_group <= state.done) return;  // later groups are empty
     stop(
         warp, state.last_pc, FindingKind::race,
         "exits while this wgmma is under way: commit its group and wait for it (wgmma.wait_group 0)");
@@ -191,7 +190,7 @@ void Warpgroups::use_rows(Warp& warp, const s32* rows, int accumulators, int sou
         row.pc = warp.here;
         row.accumulates = i < accumulators;
     }
-    state.open = true;
+    state.last_group = group;
     state.last_pc = warp.here;
 }
 

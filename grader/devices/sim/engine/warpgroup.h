@@ -74,9 +74,10 @@ class Warpgroups {
     struct State {  // of a warp
         std::vector<Row> rows;
         std::vector<s32> written;
-        bool fenced = false, open = false;
-        u32 done = 0;     // groups that it has waited for
-        u32 last_pc = 0;  // of its last product
+        bool fenced = false;
+        u32 done = 0;        // groups that it has waited for
+        u32 last_group = 0;  // that has a product of it
+        u32 last_pc = 0;     // of that product
     };
     struct Reading {
         u32 group = 0, pc = 0;

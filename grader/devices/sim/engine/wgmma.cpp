@@ -105,8 +105,20 @@ void widen_chunk(Type type, const u8* bytes, f32* values, int stride) {
     }
 }
 
+void count_chunks(Warp& warp, const std::vector<u64>& addresses, int inner, bool by_rows) {
+    Counters& counters = *warp.block->counters;
+    const int chunks = int(addresses.size()), apart = by_rows ? 1 : inner;
+    for (int first = 0; first < chunks; first += by_rows ? CORE : apart * CORE)
+        for (int i = 0; i < apart; ++i) {
+            u64 rows[CORE];
+            for (int r = 0; r < CORE; ++r) rows[r] = addresses[size_t(first + i + r * apart)];
+            counters.core_matrix(warp, rows);
+        }
+}
+
 // The chunks of rows [first, first + rows) as they stand in shared memory, each checked.
-void take_chunks(Warp& warp, const Descriptor& d, bool by_rows, int first, int rows, int depth, u8* bytes) {
+void take_chunks(
+    Warp& warp, const Descriptor& d, bool by_rows, int first, int rows, int depth, bool counted, u8* bytes) {
     Block& block = *warp.block;
     if (d.base)
         block.stop_at(block.at(
@@ -114,13 +126,17 @@ void take_chunks(Warp& warp, const Descriptor& d, bool by_rows, int first, int r
             "a matrix descriptor with a base offset is not supported by the simulator: begin the tile at a multiple of "
             "1024 bytes"));
     const int outer = by_rows ? rows / CORE : rows, inner = by_rows ? depth : ROW_BYTES / CHUNK;
+    const bool counts = block.counters && counted;
+    std::vector<u64> addresses;
     for (int o = 0; o < outer; ++o)
         for (int i = 0; i < inner; ++i) {
             const u64 address = by_rows ? d.along_rows(i, first / CORE + o) : d.along_k(first + o, i);
             block.warpgroups->read_chunk(warp, address);
+            if (counts) addresses.push_back(address);
             std::memcpy(bytes, block.shared.data() + address, CHUNK);
             bytes += CHUNK;
         }
+    if (counts) count_chunks(warp, addresses, inner, by_rows);
 }
 
 // a as [16][depth]
@@ -128,7 +144,7 @@ void gather_a(Warp& warp, const Manner64& m, const Descriptor& d, f32* a) {
     u8 bytes[ROWS * ROW_BYTES];
     const bool by_rows = m.is(Manner64::TRANSPOSES_A);
     const int depth = m.depth(), per_chunk = CHUNK / m.item();
-    take_chunks(warp, d, by_rows, int(warp.index % 4) * ROWS, ROWS, depth, bytes);
+    take_chunks(warp, d, by_rows, int(warp.index % 4) * ROWS, ROWS, depth, true, bytes);
     for (int i = 0; i < ROWS * ROW_BYTES / CHUNK; ++i) {
         if (by_rows)
             widen_chunk(Type(m.a), bytes + i * CHUNK, a + i / depth * CORE * depth + i % depth, depth);
@@ -137,13 +153,13 @@ void gather_a(Warp& warp, const Manner64& m, const Descriptor& d, f32* a) {
     }
 }
 
-// b as [columns / 8][depth][8]; the four warps have the same.
+// b as [columns / 8][depth][8]; the four warps have the same, which counts once.
 const f32* gather_b(Warp& warp, const Manner64& m, const Descriptor& d) {
     u8 bytes[MOST_COLUMNS * ROW_BYTES];
     const bool by_rows = m.is(Manner64::TRANSPOSES_B);
     const int depth = m.depth(), per_chunk = CHUNK / m.item();
     const size_t size = size_t(m.columns) * ROW_BYTES;
-    take_chunks(warp, d, by_rows, 0, m.columns, depth, bytes);
+    take_chunks(warp, d, by_rows, 0, m.columns, depth, warp.index % 4 == 0, bytes);
     Warpgroups::Converted& known = warp.block->warpgroups->converted(warp);
     const u32 kind = u32(m.b) | u32(by_rows) << 8 | 1u << 16;
     if (known.kind == kind && known.bytes.size() == size && !std::memcmp(known.bytes.data(), bytes, size))

@@ -1,0 +1,1 @@
+// Empty: clang includes this header of cuRAND, which only a whole toolkit has. No kata uses it.

@@ -1,0 +1,47 @@
+// births: where values that are not finite first come from
+//
+// A launch that is asked for them runs a copy of its program in which every instruction on floating-point registers
+// stands behind one that looks at its operands and its result; any other launch pays nothing.
+#pragma once
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "finding.h"
+#include "program.h"
+
+namespace sim {
+
+struct Warp;
+
+// An instruction that made a nan of operands that were none, or an infinity of finite ones.
+struct Birth {
+    u64 launch, block, step;  // when: blocks one after the other, which run side by side
+    Site site;
+    std::string form;
+    f64 result;
+    std::vector<f64> operands;  // none for a product of matrices
+};
+
+class Births {
+ public:
+    void clear();
+    void begin_launch() { ++launch_; }
+    void note(const Warp& warp, const std::string& form, int lane, f64 result, std::vector<f64> operands);
+    std::string json() const;  // the first of each instruction, as a list in the order of time
+
+ private:
+    using Key = std::tuple<u64, u32, bool>;  // of a launch, an instruction; whether it is a nan
+
+    std::mutex mutex_;
+    std::map<Key, Birth> first_;
+    u64 launch_ = 0, step_ = 0;
+};
+
+// The same program, which notes births: it outlives neither the plain one nor its launch.
+std::unique_ptr<Program> with_births(const Program& plain);
+
+}  // namespace sim

@@ -1,0 +1,170 @@
+"""Kata -> a slower rung's solution to start from, and a goal: the kata's threshold on a GPU, or counters without one.
+
+Counters are a proxy for speed. They say how much work a kernel gives the memory and the schedulers, not how long that
+takes: latency, occupancy and clocks are not in them. No counter may be more than ROOM above the solution's.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from grader.content import skeleton
+from grader.content.catalog import WORK, Catalog, Kata
+from grader.content.rung import before
+from grader.content.spec import load_spec
+from grader.fault import Fault
+from grader.output import speeds
+from grader.storage.whole_file import write_whole
+from grader.verdict import CaseCounters
+
+PLACE = Path(WORK, "faster")
+STARTED = "started"  # what progress keeps of a file that was written
+ROOM = 0.10  # a counter may be so much above the solution's
+COUNTERS: Mapping[str, str] = {
+    "sectors": "sectors of global memory",
+    "wavefronts": "wavefronts of shared memory",
+    "warp_instructions": "warp instructions",
+    "barriers": "barriers",
+}
+
+
+class FasterError(Fault):
+    """No slower rung fits, or the file cannot be written; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Challenge:
+    """``goal`` is the kata whose speed is asked for, ``start`` the rung whose solution the file holds at first."""
+
+    goal: Kata
+    start: Kata
+
+    @property
+    def path(self) -> Path:
+        return self.goal.root / PLACE / f"{self.goal.name}_faster.cu"
+
+    @property
+    def text(self) -> str:
+        """The file at first: the start's solution as a launcher of the goal's name."""
+        lines = skeleton.unmarked(self.start.solution_path.read_text(encoding="utf-8")).split("\n")
+        head = sum(1 for _ in _header(lines))
+        code = "\n".join(lines[head:])
+        renamed = _renamed(code, self.start.name, self.goal.name)
+        words = [
+            f"{self.goal.name}: {load_spec(self.goal).computes}",
+            f"The solution of {self.start.name}, to be made faster. Goal: {self.threshold}.",
+            f"`kata faster grade {self.goal.name}` grades this file.",
+        ]
+        about = [f"// {line}" for said in words for line in textwrap.wrap(said, 117, break_on_hyphens=False)]
+        return "\n".join([*about, "//", *lines[2:head], renamed])
+
+    @property
+    def threshold(self) -> str:
+        """The goal in words."""
+        speed = self.goal.speed
+        assert speed is not None
+        asked = ", ".join(f"{each.percent:g} % of {speed.baseline} on {arch}" for arch, each in speed.percent.items())
+        proxy = f"at most {100 * ROOM:g} % above the solution in each counter, a proxy"
+        return f"{asked}; without a GPU, {proxy}" if asked else proxy
+
+
+def challenge(catalog: Catalog, goal: Kata, start: str | None) -> Challenge:
+    """The challenge to reach ``goal`` from ``start``, or else from the nearest rung that is slower.
+
+    Raises FasterError if no rung fits.
+    """
+    if goal.speed is None:
+        raise FasterError(f"{goal.name} has no speed to reach: `speed` in difficulty.yaml names it. Choose another.")
+    rungs = list(slower_rungs(catalog, goal))
+    if start is not None:
+        found = next((rung for rung in rungs if rung.name == start), None)
+    else:
+        ratios = ratios_of(catalog)
+        asked = max((each.percent / 100 for each in goal.speed.percent.values()), default=0.0)
+        wanted = asked or ratios.get(goal.name, 0.0)
+        found = next((rung for rung in rungs if not wanted or ratios.get(rung.name, 0.0) < wanted), None)
+    if found is None:
+        known = f" There are: {', '.join(rung.name for rung in rungs)}." if rungs else ""
+        what = f"{start} is not a rung before {goal.name}" if start else f"no slower rung comes before {goal.name}"
+        raise FasterError(f"{what} with the same signature.{known} `kata faster` lists all pairs.")
+    return Challenge(goal, found)
+
+
+def slower_rungs(catalog: Catalog, goal: Kata) -> Iterator[Kata]:
+    """The rungs before a kata whose solutions are right answers to it, the nearest first."""
+    rung = before(goal, catalog)
+    seen = {goal.name}
+    while rung is not None and rung.name not in seen:
+        seen.add(rung.name)
+        if _fits(rung, goal):
+            yield rung
+        rung = before(rung, catalog)
+
+
+def _fits(rung: Kata, goal: Kata) -> bool:
+    if rung.family != goal.family or rung.libraries or rung.capability > goal.capability:
+        return False
+    ours, theirs = load_spec(rung), load_spec(goal)
+    same = ours.signature(rung).replace(rung.name, goal.name, 1) == theirs.signature(goal)
+    steps = all(goal.multiples.get(name, 1) % step == 0 for name, step in rung.multiples.items())
+    return same and steps and ours.computes == theirs.computes and (rung.acc or rung.elem) == (goal.acc or goal.elem)
+
+
+def ratios_of(catalog: Catalog) -> Mapping[str, float]:
+    """The measured speed of solutions as a share of their baseline, by kata; empty without solutions/speeds.json."""
+    file = catalog.root / speeds.FILE
+    found: dict[str, float] = {}
+    for row in speeds.read(file).rows if file.is_file() else ():
+        found.setdefault(row.kata, row.ratio)
+    return found
+
+
+def write(wanted: Challenge) -> None:
+    """Write the file that the challenge begins with. Raises FasterError, also if a file is there."""
+    if wanted.path.exists():
+        raise FasterError(f"{wanted.path} is there. Move it away to start again.")
+    try:
+        wanted.path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(wanted.path, wanted.text)
+    except OSError as error:
+        raise FasterError(f"{wanted.path} cannot be written ({error.strerror}). Make the folder writable.") from None
+
+
+# -- the proxy ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Count:
+    """One counter of the learner's file, of the goal's solution, and the most that is enough."""
+
+    name: str
+    mine: int
+    solution: int
+
+    @property
+    def most(self) -> int:
+        return int(self.solution * (1 + ROOM))
+
+    @property
+    def enough(self) -> bool:
+        return self.mine <= self.most
+
+
+def compared(mine: CaseCounters, solution: CaseCounters) -> tuple[Count, ...]:
+    return tuple(Count(name, mine.total(name), solution.total(name)) for name in COUNTERS)
+
+
+def _header(lines: list[str]) -> Iterator[str]:
+    for line in lines:
+        if not line.startswith("//"):
+            return
+        yield line
+
+
+def _renamed(code: str, old: str, new: str) -> str:
+    """The code with the launcher's name: of the whole word, so that kernels keep theirs."""
+    return re.sub(rf"\b{re.escape(old)}\b", new, code)

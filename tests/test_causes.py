@@ -1,0 +1,145 @@
+"""Where a nan or an infinity was made, and what nothing has set: from the engine and from nvcc's PTX to the clue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy
+import pytest
+from facts import has
+from sim_kernels.harness import HERE, LIMITS, build, given, line_of, open_device, wanted
+from test_diagnosis import clue, f32, of_sum, told
+
+from grader.compile.unset import Unset, unset_lines, warned
+from grader.devices import Call, Outcome, Scalar
+from grader.devices.counters import Birth, Writer
+from grader.devices.sim import SimDevice
+from grader.judge.first_nan import operation
+from grader.judge.unset import of_unset
+
+CAUSES = HERE / "causes.cu"
+N = 64
+
+
+@pytest.fixture(scope="module")
+def device() -> Iterator[SimDevice]:
+    yield open_device(CAUSES)
+
+
+def births(device: SimDevice, launcher: str, *, noted: bool = True) -> tuple[Birth, ...]:
+    buffers = (given("x", "f32", [float(i) for i in range(N)]), wanted("y", "f32", N))
+    return device.call(Call(launcher, buffers, (Scalar("n", "int", N),), limits=LIMITS, births=noted)).births
+
+
+def test_a_nan_is_made_of_operands_that_are_none(device: SimDevice) -> None:
+    (made,) = births(device, "difference_of_infinities")
+    assert (made.result, made.operands, made.by.line) == (
+        "nan",
+        ("-inf", "-inf"),
+        line_of(CAUSES, "difference_of_infinities"),
+    )
+    assert (made.by.block, made.by.thread) == ((0, 0, 0), (0, 0, 0))
+    assert births(device, "difference_of_infinities", noted=False) == ()
+
+
+def test_an_infinity_comes_before_the_nan_that_is_made_of_it(device: SimDevice) -> None:
+    first, second = births(device, "overflow")
+    assert (first.result, first.by.line, first.by.thread) == ("inf", line_of(CAUSES, "overflow"), (32, 0, 0))
+    assert (second.result, second.by.line) == ("nan", line_of(CAUSES, "quotient"))
+    assert float(first.operands[0]) == 128.0 and set(second.operands) <= {"inf", "0"}
+
+
+@pytest.mark.parametrize(("launcher", "operands"), [("too_large_for_a_half", ("66000",)), ("product_in_half", ())])
+def test_what_does_not_fit_into_a_half(device: SimDevice, launcher: str, operands: tuple[str, ...]) -> None:
+    made = births(device, launcher)[0]
+    assert (made.result, made.operands, made.by.line) == ("inf", operands, line_of(CAUSES, launcher))
+
+
+def test_what_is_passed_on_is_not_made(device: SimDevice) -> None:
+    assert births(device, "passed_on") == ()
+
+
+# -- the clue --------------------------------------------------------------------------------------------------------
+
+
+def made(form: str, result: str, operands: tuple[str, ...], line: int) -> Birth:
+    return Birth(form, result, operands, Writer("k", "kata.cu", line, (0, 0, 0), (7, 0, 0)))
+
+
+def said(found: list[Birth], in_a_pass: list[Birth], wrong: float = numpy.nan) -> str:
+    """The clue on a sum that is ``wrong`` from 33 elements on, where calls note these births."""
+
+    def answer(inputs: Any, sizes: Any) -> Any:
+        return {"y": f32(inputs["x"].sum().reshape(1) if sizes["n"] <= 32 else numpy.array([wrong]))}
+
+    def bug(call: Call, outcome: Outcome, sizes: dict[str, Any]) -> Outcome:
+        noted = (found if sizes["n"] > 32 else in_a_pass) if call.births else []
+        return replace(outcome, births=tuple(noted))
+
+    return clue(told(answer, of_sum(), bug=bug), "nan")
+
+
+INFINITY, NAN = made("ex2.approx.f32", "inf", ("130",), 30), made("sub.f32", "nan", ("inf", "inf"), 37)
+OTHER = made("lg2.approx.f32", "nan", ("-1",), 20)
+
+
+def test_the_clue_names_the_first_nan_and_the_infinity_that_it_is_made_of() -> None:
+    words = said([INFINITY, NAN], [])
+    assert has(words, "line 37", "inf - inf", "sub.f32", "(7,0,0)", "line 30", "2^130")
+    assert words.index("37") < words.index("30")
+
+
+def test_what_a_case_that_passes_makes_too_is_not_named() -> None:
+    assert "line 37" in said([OTHER, NAN], [OTHER]) and "line 20" in said([OTHER, NAN], [])
+    assert said([OTHER], [OTHER]) == said([], []) == ""
+
+
+def test_an_infinity_is_asked_for_where_no_element_is_nan() -> None:
+    assert has(said([NAN, INFINITY], [], wrong=numpy.inf), "infinity", "line 30")
+    assert said([NAN, INFINITY], [], wrong=5.0) == ""
+
+
+@pytest.mark.parametrize(
+    ("form", "operands", "words"),
+    [
+        ("fma.rn.f32", ("inf", "0", "1"), "inf * 0 + 1"),
+        ("sqrt.approx.ftz.f32", ("-2",), "sqrt(-2)"),
+        ("cvt.rn.f16x2.f32", ("70000",), "70000 converted to f16x2"),
+        ("sin.approx.f32", ("inf",), "sin(inf)"),
+    ],
+)
+def test_an_operation_with_its_values(form: str, operands: tuple[str, ...], words: str) -> None:
+    assert operation(form, operands) == f"{words} ({form})"
+
+
+# -- what nothing has set --------------------------------------------------------------------------------------------
+
+
+def test_registers_that_are_read_and_never_set_before() -> None:
+    """Not those that are set and read under one condition."""
+    found = unset_lines((build(CAUSES) / "kata.ptx").read_text(), CAUSES.name)
+    lines = [each.line for each in found]
+    text = CAUSES.read_text().splitlines()
+    kernel = next(number for number, line in enumerate(text, 1) if "unset_fragment_kernel" in line)
+    assert {line_of(CAUSES, "unset_sum"), line_of(CAUSES, "unset_sum_stored")} <= set(lines)
+    last = next(number for number, line in enumerate(text, 1) if "LAUNCHER(unset_fragment" in line)
+    assert any(kernel < line < last for line in lines)
+    assert max(lines) < last
+
+
+def test_nvccs_warning_comes_first(tmp_path: Path) -> None:
+    log = 'kata.cu(12): warning #549-D: variable "sum" is used before its value is set\n      sum += x[i];\n'
+    assert warned(log + log) == [Unset(12, 'variable "sum" is used before its value is set')]
+    program: Any = SimpleNamespace(ptx=tmp_path / "kata.ptx", source=CAUSES)
+    assert [*of_unset(program)] == []
+    program.ptx.write_text((build(CAUSES) / "kata.ptx").read_text())
+    (tmp_path / "log.txt").write_text("")
+    (found,) = of_unset(program)
+    assert found.about == "unset" and found.line == line_of(CAUSES, "unset_sum")
+    (tmp_path / "log.txt").write_text(log)
+    (found,) = of_unset(program)
+    assert (found.about, found.line) == ("unset", 12) and has(found.text, "sum", "12")

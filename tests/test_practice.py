@@ -1,0 +1,354 @@
+"""`kata hunt`, `kata faster` and `kata estimate`: what they draw and ask, and that only right answers are right."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+from facts import has
+from test_faces import ROOT, make_clone
+
+from grader.cli import parser
+from grader.commands import faster as faster_command
+from grader.compile.toolchain import Gpu
+from grader.content.catalog import load_catalog
+from grader.content.rung import code_of
+from grader.content.source_file import source_of
+from grader.grade import Options, grade
+from grader.judge.cards import CARDS, LIMITS, blocks_per_sm
+from grader.learner import progress
+from grader.maintain import wrong_kernel
+from grader.pages import practice
+from grader.practice import estimates, faster, hunts, quantity
+from grader.practice.estimates import BY_NAME, EstimateError
+from grader.practice.faster import FasterError
+from grader.practice.hunts import Hunt, HuntError
+from grader.practice.quantity import QuantityError
+from grader.verdict import Grade, Kind, Verdict
+
+pytestmark = pytest.mark.usefixtures("module_remembers")
+
+CATALOG = load_catalog(ROOT)
+BUGS = hunts.bugs(CATALOG)
+DRAWN = list(hunts.hunts_of(BUGS[name] for name in Random(24).sample(sorted(BUGS), 70)))
+NO_BARRIER = next(wrong for wrong in BUGS.values() if wrong.name == "sgemm_sliced_k_f32/second-barrier-missing")
+Say = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = make_clone(tmp_path_factory.mktemp("practice"))
+    family = wrong_kernel.FOLDER / "elementwise.yaml"
+    (place / family).parent.mkdir(parents=True)
+    shutil.copy(ROOT / family, place / family)
+    return place
+
+
+@pytest.fixture
+def say(pristine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Say:
+    """Runs a command in a clone. Returns its exit code and all that it said."""
+    monkeypatch.chdir(pristine)
+    monkeypatch.setenv("KATA_DATA", str(tmp_path / "data"))
+    shutil.rmtree(pristine / "work", ignore_errors=True)
+
+    def run(*words: str) -> tuple[int, str]:
+        options = parser(words[0]).parse_args(words)
+        code = options.command.__wrapped__(options)  # without ending the children of this process
+        said = capsys.readouterr()
+        return code, said.out + said.err
+
+    return run
+
+
+# -- hunts -------------------------------------------------------------------------------------------------------------
+
+
+def test_there_are_hundreds_of_hunts_of_all_levels() -> None:
+    assert len(DRAWN) >= 60 and len(BUGS) * len(DRAWN) / 70 >= 250
+    assert {hunt.level for hunt in DRAWN} == {*hunts.LEVELS}
+    loaded = wrong_kernel.load(CATALOG, ROOT / wrong_kernel.FOLDER)
+    names = [hunts.name_of(wrong) for wrong in loaded]
+    assert len({*names}) == len(names)
+
+
+@pytest.mark.parametrize("hunt", DRAWN, ids=lambda hunt: hunt.name)
+def test_a_hunt_differs_from_the_solution_by_its_bug_alone(hunt: Hunt) -> None:
+    right = hunts.right_text(hunt)
+    assert code_of(hunt.text) == code_of(wrong_kernel.text(hunt.wrong)) != code_of(right)
+    assert code_of(right) == code_of(hunt.kata.solution_path.read_text())
+    assert not re.search(r"BUG|TODO|^[ \t]+//|[;{}] *//", hunt.text, re.MULTILINE)
+    assert hunt.wrong.bug not in hunt.path.name and hunt.report
+    lines = hunt.text.split("\n")
+    assert hunt.lines and all(lines[number - 1].strip() for number in hunt.lines)
+    given = set(right.split("\n"))
+    assert {number for number, line in enumerate(lines, 1) if line.strip() and line not in given} <= hunt.lines
+    assert len(hunt.lines) <= hunts.MOST_LINES + 2 * hunts.NEAR * hunts.MOST_PLACES
+    assert hunt.differences(hunt.text) == 0 < hunt.differences(right)
+
+
+def test_where_a_line_is_missing_the_lines_around_it_count() -> None:
+    hunt = hunts.hunt_of(NO_BARRIER)
+    assert hunt is not None and hunt.omission and hunt.level == "easy"
+    lines = hunt.text.split("\n")
+    (last,) = [number for number, line in enumerate(lines, 1) if "++k) sum +=" in line]
+    assert hunt.lines == {last - 1, last, last + 1, last + 2}
+
+
+def test_a_longer_file_without_its_line_in_a_verdict_is_harder() -> None:
+    hunt = hunts.hunt_of(BUGS[next(name for name in BUGS if BUGS[name].marked_lines)])
+    assert hunt is not None and not hunt.omission and hunt.level == "easy"
+    long = replace(hunt, text=hunt.text + "int x;\n" * (hunts.LONGER + 1))
+    assert (long.level, replace(long, omission=True).level) == ("medium", "hard")
+
+
+def test_a_hunt_fails_as_planted_and_passes_without_its_bug(tmp_path: Path) -> None:
+    hunt = next(hunt for hunt in DRAWN if hunt.omission and len(code_of(hunt.text)) < hunts.LONG)
+    options = Options(device="sim", smallest=False, diagnose=False, last_failure=False)
+    kinds = []
+    for name, text in (("bug.cu", hunt.text), ("right.cu", hunts.right_text(hunt))):
+        (tmp_path / name).write_text(text)
+        kinds.append(grade(hunt.kata, options, source=tmp_path / name).verdict.kind)
+    assert kinds[0] in hunt.wrong.sim.kinds and kinds[1] is Kind.PASS
+
+
+def test_a_hunt_from_the_draw_to_the_end(say: Say, pristine: Path) -> None:
+    assert say("hunt", "elementwise_f32")[0] == 1  # it is not passed
+    code, said = say("hunt", "elementwise_f32", "--anyway", "--level", "easy", "--seed", "1", "--json")
+    facts = json.loads(said)
+    hunt, path = hunts.named(load_catalog(pristine), facts["hunt"]), Path(facts["file"])
+    assert code == 0 and path.read_text() == hunt.text and path.parent == pristine / hunts.PLACE
+    written = "".join(each.read_text() for each in path.parent.iterdir())
+    assert hunt.wrong.wrong not in said + written and "answers" not in said
+    wrong = [number for number in range(1, facts["lines"] + 1) if number not in hunt.lines]
+    for number in wrong[-3:]:
+        code, said = say("hunt", "answer", str(number))
+        assert code == 1 and hunt.wrong.wrong not in said
+    code, said = say("hunt", "grade")
+    assert code == 1 and has(said, "not fixed", "as it was drawn") and f".cu:{min(hunt.lines)}" not in said
+    assert say("hunt", "answer", str(min(hunt.lines)), hunt.name)[0] == 0
+    path.write_text(hunts.right_text(hunt))
+    code, said = say("hunt", "grade", hunt.name)
+    assert code == 0 and has(said, "solved", "after 3 wrong", hunt.wrong.wrong)
+    assert has(say("hunt", "list")[1], hunt.name, "solved", "1 of 1")
+    code, said = say("hunt", hunt.name, "--json")
+    assert code == 0 and Path(json.loads(said)["kept"]).read_text() == hunts.right_text(hunt)
+
+
+def test_a_solution_that_was_shown_solves_no_hunt(say: Say) -> None:
+    record = hunts.Record("x", (hunts.DRAWN, hunts.SOLUTION_SHOWN, hunts.FOUND, hunts.FIXED))
+    assert not record.solved and replace(record, words=(hunts.FOUND, hunts.FIXED, hunts.SOLUTION_SHOWN)).solved
+    say("hunt", "elementwise", "--anyway", "--seed", "2")
+    code, said = say("hunt", "solution", "--json")
+    hunt = BUGS[json.loads(said)["hunt"]]
+    assert code == 0 and json.loads(said)["bug"] == hunt.wrong
+    for words, facts in (
+        (("answer", "0"), ("1 to",)),
+        (("answer", "x"), ("line",)),
+        (("answer", "3", "y"), ("no hunt", "y")),
+    ):
+        with pytest.raises(HuntError) as refused:
+            say("hunt", *words)
+        assert has(str(refused.value), *facts)
+
+
+# -- faster ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_slow_rung_is_told_from_the_solution_by_counters(
+    say: Say, pristine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goal = load_catalog(pristine).katas["elementwise_f32x4"]
+    assert say("faster", goal.name)[0] == 1  # its start is not passed
+    code, said = say("faster", goal.name, "--anyway", "--json")
+    facts = json.loads(said)
+    path = Path(facts["file"])
+    assert code == 0 and facts["start"] == "elementwise_f32" and "83 %" in facts["threshold"]
+    assert f"KATA_EXPORT void {goal.name}(" in path.read_text() and "TODO" not in path.read_text()
+    code, said = say("faster", "grade", goal.name)
+    assert code == 1 and has(said, "proxy", "instructions", "too many")
+    path.write_text(goal.solution_path.read_text())
+    assert say("faster", goal.name, "--anyway")[0] == 1 and path.read_text() == goal.solution_path.read_text()
+    assert say("faster", "grade", goal.name)[0] == 0
+    monkeypatch.setattr(faster, "ROOM", 100.0)  # then what the challenge begins with would be enough
+    assert json.loads(say("faster", "grade", goal.name, "--json")[1])["result"] == "undecided"
+    wrong = Grade(goal, source_of(path), (Verdict(Kind.WRONG_ANSWER, "3 of 4 elements of c are wrong"),))
+    monkeypatch.setattr(faster_command, "grade", lambda *_, **__: wrong)
+    found = json.loads(say("faster", "grade", goal.name, "--json")[1])
+    assert (found["right"], found["result"]) == (False, "wrong answer")
+    kept = progress.load(pristine).practised(progress.FASTER)
+    assert [event.verdict for event in kept][1:] == ["counters above the goal", "pass", "undecided", "wrong answer"]
+
+
+@pytest.mark.parametrize("kind", [Kind.PASS, Kind.TOO_SLOW])
+def test_on_a_gpu_the_threshold_decides(say: Say, pristine: Path, monkeypatch: pytest.MonkeyPatch, kind: Kind) -> None:
+    goal = load_catalog(pristine).katas["elementwise_f32x4"]
+    say("faster", goal.name, "--anyway")
+    right = Grade(goal, source_of(goal.solution_path), (Verdict(Kind.PASS, "right"),))
+    timed = Grade(goal, right.source, (Verdict(kind, "90 % of copy, 83 % asked"),))
+    monkeypatch.setattr(faster_command, "grade", lambda *_, **__: right)
+    monkeypatch.setattr(faster_command, "bench", lambda *_, **__: timed)
+    monkeypatch.setattr(faster_command, "find_gpu", lambda: Gpu("an H200", (9, 0), "580", (13, 0)))
+    code, said = say("faster", "grade", goal.name)
+    assert code == (kind is not Kind.PASS) and has(said, "83 %") and "proxy" not in said
+
+
+def test_rungs_to_start_from_have_the_same_signature_and_are_slower() -> None:
+    ratios, found = faster.ratios_of(CATALOG), 0
+    for family in ("elementwise", "mat_trans", "sgemm", "reduce"):
+        for goal in CATALOG.by_family[family]:
+            try:
+                challenge = faster.challenge(CATALOG, goal, None)
+            except FasterError:
+                continue
+            found += 1
+            asked = max(each.percent for each in goal.speed.percent.values()) if goal.speed else 0
+            assert 100 * ratios[challenge.start.name] < asked
+            assert challenge.text.count(f"KATA_EXPORT void {goal.name}(") == 1
+    assert found >= 40
+    with pytest.raises(FasterError, match="elementwise_f16x8"):
+        faster.challenge(CATALOG, CATALOG.katas["elementwise_f16x8_pack"], "relu_f32")
+
+
+# -- estimates ---------------------------------------------------------------------------------------------------------
+
+# From the task's text alone: compulsory bytes, operations, and what bounds it on an H200.
+BY_HAND = {
+    "elementwise_functor": (25 * 2**25, 2 * 2**25, "memory"),
+    "gelu_f32": (8 * 2**26, 9 * 2**26, "memory"),
+    "embedding_f32": (2 * 2**14 * 2**12 * 4 + 2**14 * 8, 0, "memory"),
+    "upsample_nearest2d_backward_f32": (5 * 2**27, 2**27, "memory"),
+    "block_all_reduce_i8_i32": (2**28 + 4, 2**28, "memory"),
+    "softmax_f32": (8 * 2**26, 3 * 2**26, "memory"),
+    "safe_softmax_f32": (8 * 2**26, 5 * 2**26, "memory"),
+    "rope_f32": (8 * 2**26 + 2**14 * 4, 9 * 2**25, "memory"),
+    "layer_norm_f16_f16": (4 * 2**27 + 2 * 2**12 * 2, 7 * 2**27, "memory"),
+    "layer_norm_backward_f32": (12 * 2**26 + 2 * 2**16 * 4 + 3 * 2**10 * 4, 13 * 2**26, "memory"),
+    "hgemv_k32_f16": (2**28 + 2**14 + 2**15, 2**28, "memory"),
+    "sgemm_naive_f32": (3 * 2**26, 2**37, "compute"),
+    "flash_attn_mma_causal_f16": (2**27, 2 * 64 * 4096 * 4097 * 64, "compute"),
+    "flash_attn_mma_gqa_f16": (2**26 + 2**24, 2**38, "compute"),
+    "decode_attention_kv_cache_f16": (2**29 + 2**12 + 4, 2**29, "memory"),
+    "linear_attention_causal_f32": (2**29, 2**33, "compute"),
+}
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_what_was_derived_by_hand_agrees(name: str) -> None:
+    of = estimates.estimate(CATALOG, CATALOG.katas[name], "H200")
+    bytes_moved, operations, bound = BY_HAND[name]
+    assert (of.bytes_moved, of.operations, of.bound) == (bytes_moved, operations, bound)
+    assert of.measured_s is not None and of.measured_s > 0.95 * of.least_s
+    rows = dict(estimates.derivation(of))
+    assert has(rows["bytes"], f"{bytes_moved:,}") and has(rows["operations"], f"{operations:,}") and "lesson" in rows
+
+
+def test_on_another_card_the_least_time_counts() -> None:
+    kata = CATALOG.katas["sgemm_naive_f32"]
+    of = estimates.estimate(CATALOG, kata, "NVIDIA A100")
+    assert of.measured_s is None and of.time_s == pytest.approx(2**37 / 19.5e12)
+    assert {card.capability for card in CARDS} <= LIMITS.keys()
+    for name, card, facts in (
+        ("scale_f32", "H200", ("scale_f32", "not timed")),
+        ("relu_f32", "h20", ("h20", "H200", "T4")),
+    ):
+        with pytest.raises(EstimateError) as refused:
+            estimates.estimate(CATALOG, CATALOG.katas[name], card)
+        assert has(str(refused.value), *facts)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "value"),
+    [
+        ("64MB", "bytes", 64e6),
+        ("1,024 KiB", "bytes", 2**20),
+        ("3 * 4 * n", "bytes", 12 * 7),
+        ("2^27", "bytes", 2**27),
+        ("1.2 GFLOP", "operations", 1.2e9),
+        ("67M", "operations", 67e6),
+        ("1/12", "intensity", 1 / 12),
+        ("35us", "time", 35e-6),
+        ("0.2 ms", "time", 2e-4),
+        ("75%", "share", 0.75),
+        ("29.1k", "count", 29100),
+        ("Mem", "bound", "memory"),
+        ("compute", "bound", "compute"),
+        *[
+            (text, "bytes", None)
+            for text in ("", "12n", "1 GFLOP", "n.real", "-1", "1e999", "9**9**9", "m", "1,2", "f()")
+        ],
+        *[(text, "time", None) for text in ("35", "35 MB", "n")],
+        *[(text, "bound", None) for text in ("", "cache")],
+    ],
+)
+def test_a_quantity_is_read_or_refused(text: str, kind: str, value: float | str | None) -> None:
+    if value is None:
+        with pytest.raises(QuantityError) as refused:
+            quantity.read(text, kind, {"n": 7})
+        assert has(str(refused.value), quantity.EXAMPLES[kind])
+    else:
+        assert quantity.read(text, kind, {"n": 7}) == (value if isinstance(value, str) else pytest.approx(value))
+
+
+def test_how_far_an_estimate_may_be_off() -> None:
+    for name, inside, outside in (("bytes", 1.009, 1.02), ("time", 0.81, 1.21), ("sectors", 1.04, 0.94)):
+        assert estimates.is_right(BY_NAME[name], inside * 1000, 1000.0)
+        assert not estimates.is_right(BY_NAME[name], outside * 1000, 1000.0)
+    assert estimates.is_right(BY_NAME["operations"], 0.0, 0.0)
+    assert not estimates.is_right(BY_NAME["operations"], 1.0, 0.0)
+    assert not estimates.is_right(BY_NAME["bound"], "memory", "compute")
+
+
+def test_blocks_of_an_sm_are_those_of_the_table_of_budgets() -> None:
+    found = 0
+    for line in (ROOT / "docs/flash_budgets.md").read_text().splitlines():
+        cells = line.split("|")
+        if "| `" in line and "-" not in "".join(known := [cells[place] for place in (3, 8, 9, 11)]):
+            warps, shared, registers, blocks = map(float, known)
+            assert blocks_per_sm(LIMITS[9, 0], 32 * int(warps), int(registers), int(shared * 1024)) == blocks, line
+            found += 1
+    assert found > 50
+
+
+def test_an_estimate_as_options_and_as_answers(say: Say, pristine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, said = say("estimate", "elementwise_f32", "--bytes", "3*4*n", "--bound", "compute", "--json")
+    found = json.loads(said)
+    assert code == 1 and {name: each["is_right"] for name, each in found["answers"].items()} == {
+        "bytes": True,
+        "bound": False,
+    }
+    assert "805,306,368" in found["derivation"]["bytes"] and found["sizes"] == {"n": 2**26}
+    typed = iter(["8 apples", "805MB", "", "0.083", "m", "240us"])
+    monkeypatch.setattr("builtins.input", lambda _: next(typed))
+    code, said = say("estimate", "elementwise_f32")
+    assert code == 0 and has(said, "8 apples", "240.4 us measured")
+    monkeypatch.setattr("builtins.input", lambda _: (_ for _ in ()).throw(EOFError))
+    assert say("estimate", "elementwise_f32")[0] == 1
+    questions = json.loads(say("estimate", "elementwise_f32", "--json")[1])
+    assert "805" not in json.dumps(questions["task"]) and "time" in questions["questions"]
+    kept = progress.load(pristine).practised(progress.ESTIMATE)
+    assert [(event.task, event.verdict) for event in kept] == [("H200", "wrong answer"), ("H200", "pass")]
+    page = practice.results(progress.load(pristine))
+    assert has(page, "elementwise_f32", "on H200", "pass", "proxy")
+    assert next((event for event in kept if event.passed), None) is None  # only a grade passes a kata
+    lines = list(progress.export_lines(progress.clone_of(pristine)))
+    assert progress.import_lines(lines, pristine / "elsewhere") == len(kept)
+
+
+def test_what_cannot_be_counted_is_left_out_and_other_answers_stay(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(estimates, "counted", lambda *_: None)
+    code, said = say("estimate", "hgemm_mma_cublas_nn", "--bytes", "3 * 2 * M * N", "--sectors", "5")
+    assert code == 0 and has(said, "sectors", "left out", "compute")
+
+
+def test_counters_and_occupancy_of_the_solution(say: Say) -> None:
+    answers = ("--sectors", "3 * 4 * 4099 / 32", "--occupancy", "100%", "--wavefronts", "0")
+    code, said = say("estimate", "elementwise_f32x4", *answers, "--json")
+    found = json.loads(said)
+    assert all(each["is_right"] for each in found["answers"].values()) and code == 0
+    assert has(found["derivation"]["occupancy"], "256 threads", "8 blocks", "100 %")
