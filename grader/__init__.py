@@ -11,6 +11,13 @@ if TYPE_CHECKING:
 __all__ = ["KataError", "load"]
 
 
+def load_ipython_extension(shell: Any) -> None:
+    """What ``%load_ext grader`` calls: ``%%kata NAME`` then grades a cell."""
+    from grader.notebook import magic
+
+    magic.register(shell)
+
+
 def __getattr__(name: str) -> Any:
     """What a notebook asks for, imported on first use, because it imports torch."""
     if name not in __all__:

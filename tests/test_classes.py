@@ -25,7 +25,7 @@ from test_faces import run
 from test_wrong_kernels import BY_NAME
 
 from grader.classes.rows import Results, ResultsError
-from grader.classes.submission import MISSING, TWICE, UNKNOWN, Submission, entries, find_submissions
+from grader.classes.submission import MISSING, TWICE, UNKNOWN, Shelf, Submission, entries, find_submissions
 from grader.content.catalog import load_catalog
 from grader.content.skeleton import skeleton_of
 from grader.system.processes import descendants
@@ -192,9 +192,10 @@ def test_names_of_submissions(tmp_path: Path) -> None:
     for name in ("b", "a", ".hidden"):
         handed_in(tmp_path, name, {})
     (tmp_path / "file").write_text("")
-    assert [item.name for item in find_submissions([], tmp_path)] == ["a", "b"]
+    assert [item.name for item in find_submissions([], tmp_path, Shelf())] == ["a", "b"]
     other = handed_in(tmp_path / "elsewhere", "a", {})
-    assert [item.name for item in find_submissions([tmp_path / "a", other], None)] == [str(tmp_path / "a"), str(other)]
+    both = [tmp_path / "a", other]
+    assert [item.name for item in find_submissions(both, None, Shelf())] == list(map(str, both))
 
 
 # -- the file of results -----------------------------------------------------------------------------------------------

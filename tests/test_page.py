@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
+from html import unescape
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +28,8 @@ from grader.learner.state import states
 from grader.output.speeds import SpeedsError
 from grader.pages import document, paragraph
 from grader.pages.accesses import ideal_wavefronts, sectors_of, wavefronts_of
+from grader.pages.card import card, in_a_line, standing
+from grader.pages.code import coloured
 from grader.pages.graph import LOOKS, look_of, places_of
 from grader.pages.markup import Markup, tag
 from grader.pages.points import of_the_learner, of_the_solutions
@@ -97,6 +100,8 @@ def brightness(colour: str) -> int:
 
 def test_the_graph_has_every_kata_and_every_edge(browser: Browser, page: Path, catalog: Catalog) -> None:
     with view(browser, page) as seen:
+        first = seen.page.eval_on_selector_all(".graph > .lane h3 a", "all => all.map(link => link.textContent)")
+        seen.page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
         names = seen.page.eval_on_selector_all(".graph .node", "all => all.map(node => node.dataset.kata)")
         edges = seen.page.eval_on_selector_all(
             "[data-from]", "all => all.map(edge => [edge.dataset.from, edge.dataset.to])"
@@ -105,7 +110,8 @@ def test_the_graph_has_every_kata_and_every_edge(browser: Browser, page: Path, c
             ".graph .node .shape",
             "all => all.map(node => node.getBoundingClientRect()).map(box => [box.x, box.y, box.width])",
         )
-    assert names == list(catalog.katas)
+    assert sorted(names) == sorted(catalog.katas) and first[:2] == ["first_steps", "elementwise"]
+    assert "softmax" in first and "fused" not in first  # begun, and not
     assert sorted(map(tuple, edges)) == sorted(
         (name, kata.name) for kata in catalog.katas.values() for name in kata.requires
     )
@@ -331,6 +337,9 @@ def test_words_can_be_read_on_their_paper() -> None:
         pairs = [(ink, paper) for ink in ("ink", "quiet", "accent", "worse") for paper in ("paper", "soft")]
         for ink, paper in (*pairs, ("on-passed", "passed"), ("on-failed", "failed")):
             assert contrast(colours[ink], colours[paper]) >= 4.5, (ink, paper, colours[ink])
+        for part in ("comment", "string", "keyword", "cuda", "number"):
+            for paper in ("paper", "soft"):
+                assert contrast(colours[f"c-{part}"], colours[paper]) >= 4.5, (part, paper)
         for mark in ("passed", "failed", "closed"):  # WCAG 1.4.11
             assert contrast(colours[mark], colours["soft"]) >= 3.0, mark
 
@@ -399,6 +408,50 @@ def test_a_published_row_that_its_spec_does_not_know_is_left_out(catalog: Catalo
     file.write_text("[]")
     with pytest.raises(SpeedsError, match=r"speeds\.json"):
         of_the_solutions(replace(catalog, root=tmp_path))
+
+
+def test_a_card_has_the_figures_and_nothing_else(
+    browser: Browser, place: Path, catalog: Catalog, tmp_path: Path
+) -> None:
+    known = progress.load(place / "clone")
+    found = standing(catalog, states(catalog, known), known)
+    assert found.passed == sum(count for count, _ in found.levels.values()) and found.passed > 80
+    assert found.katas == sum(of for _, of in found.levels.values()) == len(catalog.katas)
+    assert has(in_a_line(found), f"{found.passed} of {len(catalog.katas)}", found.last, f"{found.days} days")
+    (tmp_path / "me.svg").write_text(card(found))
+    with view(browser, tmp_path / "me.svg") as seen:
+        assert (seen.complaints, seen.requests) == ([], [])
+        boxes = seen.page.evaluate(
+            """() => [...document.querySelectorAll('text')].map((text) => text.getBoundingClientRect())
+            .map((box) => [box.left, box.top + 3, box.right, box.bottom - 3])"""
+        )
+    assert len(boxes) == 3 + 2 * len(found.levels)
+    assert all(a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1] for a, b in combinations(boxes, 2))
+    assert max(box[2] for box in boxes) <= 480
+
+
+def test_a_card_of_a_learner_who_has_done_nothing(place: Path, tmp_path: Path) -> None:
+    code, said = report(place, "--line", "--card", str(tmp_path / "me.svg"), KATA_DATA=str(tmp_path / "none"))
+    assert code == 0 and has(said, "me.svg", "0 of") and "Last" not in said
+    assert [item.name for item in tmp_path.iterdir() if item.suffix] == ["me.svg"]
+
+
+CODE = 'if (i < n && x[i] < 0x1Fu) y[i] = "a // <b>"[0]; // a "comment"\n#include <cuda_fp16.h>\n/* for'
+
+
+def test_colours_change_no_text() -> None:
+    spans = re.findall(r'<span class="c-(\w+)">(.*?)</span>', coloured(CODE), re.DOTALL)
+    assert [(name, unescape(text)) for name, text in spans] == [
+        ("keyword", "if"),
+        ("number", "0x1Fu"),
+        ("string", '"a // <b>"'),
+        ("number", "0"),
+        ("comment", '// a "comment"'),
+        ("before", "#include"),
+        ("cuda", "cuda_fp16"),
+        ("comment", "/* for"),
+    ]
+    assert unescape(re.sub("</?span[^>]*>", "", coloured(CODE))) == CODE
 
 
 # Pictures

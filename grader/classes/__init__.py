@@ -1,3 +1,3 @@
-"""Submitted folders -> one row per file of each student, as JSON lines, a table and CSV (`command`); `service/` grades
-them side by side.
+"""Submitted folders and archives -> one row per file of each student, as JSON lines, a table and CSV, and points for a
+learning platform (`command`); `service/` grades them side by side.
 """

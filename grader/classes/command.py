@@ -16,15 +16,16 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from grader.classes.gradebook import Result, grades, harmless, read_roster
 from grader.classes.rows import KEY, Results, ResultsError, Row, brief
-from grader.classes.submission import NOT_GRADED, Entry, Submission, entries, find_submissions
+from grader.classes.submission import NOT_GRADED, Entry, Shelf, Submission, entries, find_submissions
 from grader.compile.build import Target
 from grader.compile.toolchain import find_gpu, find_toolchain
 from grader.content.catalog import Catalog, CatalogError
 from grader.content.source_file import Source
 from grader.devices.sim import engine_library
 from grader.grade import Options, targets
-from grader.output.console import open_catalog, tell
+from grader.output.console import open_catalog, tell, warn
 from grader.output.grade_json import FORMAT, record
 from grader.output.terminal import plain
 from grader.service.replies import LIMIT_S, Reply, replies
@@ -41,9 +42,10 @@ ENDED = 2  # runs in a row that ended during the grade of a file: it is not grad
 def add_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
         "for classes",
-        "Grade submitted folders with files named after katas at any depth. With NAME it grades only these katas and "
-        "reports submissions without one. It writes nothing into the folders, this clone or your progress. "
-        "docs/classes.md describes the rows that --json and --results write.",
+        "Grade submitted folders and archives (zip, tar) with files named after katas at any depth. With NAME it "
+        "grades only these katas and reports submissions without one. It writes nothing into the folders, this clone "
+        "or your progress. docs/classes.md describes the rows that --json and --results write, and the way to and from "
+        "Canvas and Moodle.",
     )
     group.add_argument(
         "--submission",
@@ -51,13 +53,25 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         action="extend",
         metavar="DIR",
-        help="grade these folders: one per student",
+        help="grade these folders or archives: one per student",
     )
-    group.add_argument("--submissions", type=Path, metavar="PARENT", help="grade every folder in PARENT")
+    group.add_argument(
+        "--submissions", type=Path, metavar="PARENT", help="grade every folder and archive in PARENT, itself either"
+    )
     group.add_argument(
         "--results", type=Path, metavar="FILE", help="save the rows in this file, and skip those that it already has"
     )
     group.add_argument("--csv", type=Path, metavar="FILE", help="also write the table of verdicts to this file")
+    group.add_argument(
+        "--grades", type=Path, metavar="FILE", help="also write points to this file, in the form of --roster"
+    )
+    group.add_argument(
+        "--roster",
+        type=Path,
+        metavar="FILE",
+        help="the students, as Canvas or Moodle exports them; without it, --grades has nbgrader's columns",
+    )
+    group.add_argument("--assignment", metavar="NAME", help="the roster's column that gets the points")
     group.add_argument("--jobs", type=_count, metavar="N", help="how many to grade at a time (default: all cores)")
     group.add_argument(
         "--time-limit", type=_seconds, default=LIMIT_S, metavar="S", help=f"seconds for one file (default {LIMIT_S:g})"
@@ -83,26 +97,64 @@ def wanted(options: argparse.Namespace) -> bool:
         if options.solutions or options.file:
             raise CatalogError("--submission has its own files; leave out --solutions and --file.")
         return True
-    if options.results or options.csv or options.jobs:
-        raise CatalogError("--results, --csv and --jobs are for --submission or --submissions; name one of these, too.")
+    if options.results or options.csv or options.jobs or options.grades:
+        raise CatalogError(
+            "--results, --csv, --grades and --jobs are for --submission or --submissions; name one of these, too."
+        )
     return False
 
 
 def grade_submissions(options: argparse.Namespace, asked: Options) -> int:
     catalog = open_catalog()
     names = [kata.name for kata in catalog.select(options.names)] if options.names else []
-    submissions = find_submissions(options.submission or [], options.submissions)
-    count = options.jobs or os.cpu_count() or 1
-    asked = replace(asked, jobs=max(1, (os.cpu_count() or 1) // count), last_failure=False)
-    devices = _make_ready(asked)
-    found = [entry for submission in submissions for entry in entries(submission, catalog, names)]
-    with Results(options.results) if options.results else contextlib.nullcontext() as results:
-        run = _Run(catalog, asked, devices, results, _Say(len(found), as_json=options.json))
-        rows = [*run.rows(found, count=count, limit_s=options.time_limit)]
+    _check_grades(options, names)
+    with Shelf() as shelf:
+        submissions = find_submissions(options.submission or [], options.submissions, shelf)
+        count = options.jobs or os.cpu_count() or 1
+        asked = replace(asked, jobs=max(1, (os.cpu_count() or 1) // count), last_failure=False)
+        devices = _make_ready(asked)
+        found = [entry for submission in submissions for entry in entries(submission, catalog, names)]
+        with Results(options.results) if options.results else contextlib.nullcontext() as results:
+            run = _Run(catalog, asked, devices, results, _Say(len(found), as_json=options.json))
+            rows = [*run.rows(found, count=count, limit_s=options.time_limit)]
     _summarise(catalog, submissions, rows, options)
+    if options.grades is not None:
+        _write_grades(options, names, submissions, rows)
     if any(row["verdict"] == NOT_GRADED for row in rows):
         return 2
     return 0 if rows and all(row["passed"] for row in rows) else 1
+
+
+def _check_grades(options: argparse.Namespace, names: Sequence[str]) -> None:
+    """Raises a Fault for what could only fail after hours of grading."""
+    if options.grades is None:
+        if options.roster or options.assignment:
+            raise CatalogError("--roster and --assignment are for --grades; say which FILE gets the points.")
+        return
+    if not names:
+        raise CatalogError("--grades needs to know which katas count; name them: `kata grade relu_f32 --grades ...`.")
+    if options.roster is not None:
+        grades([], len(names), read_roster(options.roster), options.assignment)
+
+
+def _write_grades(
+    options: argparse.Namespace, names: Sequence[str], submissions: Sequence[Submission], rows: Sequence[Row]
+) -> None:
+    """Points for each submission: how many of the katas that count it passed. A file that was not graded is left to
+    the teacher, with all of its submission."""
+    results = []
+    for item in submissions:
+        own = [row for row in rows if row["submission"] == item.name and row["kata"] in names]
+        if any(row["verdict"] == NOT_GRADED for row in own):
+            warn(f"{plain(item.name)} gets no points: not all of its files could be graded")
+            continue
+        words = ", ".join(f"{row['kata']}: {row['verdict']}" for row in own)
+        results.append(Result(item, sum(bool(row["passed"]) for row in own), words))
+    roster = read_roster(options.roster) if options.roster is not None else None
+    text, remarks = grades(results, len(names), roster, options.assignment)
+    _write(options.grades, text, "--grades")
+    for remark in remarks:
+        warn(remark)
 
 
 def _make_ready(options: Options) -> tuple[Target, ...]:
@@ -250,7 +302,7 @@ def _summarise(
         own = [verdicts.get((item.name, kata), "") for kata in katas]
         lines.append([item.name, *own, str(sum(verdict == Kind.PASS.value for verdict in own))])
     if options.csv is not None:
-        _write(options.csv, _csv(katas, lines))
+        _write(options.csv, _csv(katas, lines), "--csv")
     if not options.json:
         for line in _table(katas, lines, rows):
             print(line)
@@ -279,17 +331,14 @@ def _table(katas: Sequence[str], lines: Sequence[Sequence[str]], rows: Sequence[
 
 def _csv(katas: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([["submission", *katas, "passed"], *map(_harmless, lines)])
+    csv.writer(text, lineterminator="\n").writerows(
+        [["submission", *katas, "passed"], *(map(harmless, line) for line in lines)]
+    )
     return text.getvalue()
 
 
-def _harmless(line: Iterable[str]) -> list[str]:
-    """Cells that a spreadsheet does not read as formulas and a terminal shows only as text."""
-    return [f"'{cell}" if cell.startswith(("=", "+", "-", "@", "\t")) else cell for cell in map(plain, line)]
-
-
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, text: str, option: str) -> None:
     try:
         write_whole(path, text)
     except OSError as error:
-        raise ResultsError(f"{path} cannot be written ({error.strerror}). Name another file for --csv.") from None
+        raise ResultsError(f"{path} cannot be written ({error.strerror}). Name another file for {option}.") from None

@@ -1,4 +1,4 @@
-"""Submitted folders -> Entries: for each kata the one file to grade, or the message instead.
+"""Submitted folders and archives -> Entries: for each kata the one file to grade, or the message instead.
 
 Nothing is followed out of a folder, neither a symbolic link nor an #include by name, and nothing is written into one.
 What a file includes in a way that only a compiler can follow is for the build to refuse.
@@ -12,10 +12,13 @@ import hashlib
 import itertools
 import os
 import re
+import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from grader.classes.archives import ArchiveError, Problem, suffix_of, unpack
 from grader.content.catalog import Catalog
 from grader.content.source_file import read_source
 from grader.fault import Fault
@@ -24,19 +27,35 @@ from grader.storage.manifest import Hashes
 from grader.verdict import Kind
 
 MOST_FILES = 10_000  # that a submission may have; what comes after is not looked at
+CLASS = 32  # submissions' worth of bytes and files that one archive of a whole class may have
 
 # What stands in a verdict's place where there is none.
 UNKNOWN, TWICE, MISSING, NOT_GRADED = "unknown name", "given twice", "missing", "not graded"
 
 
+# Canvas downloads a class as NAME_USER_SUBMISSION_FILE, with LATE after the name of a late one; Moodle makes a folder
+# NAME_PARTICIPANT_assignsubmission_file for each student.
+_CANVAS = re.compile(r"(?P<who>.+?)(?:_LATE)?_(?P<id>\d+)_\d+_(?P<file>.+)", re.DOTALL)
+_MOODLE = re.compile(r"(?P<who>.+)_(?P<id>\d+)_assignsubmission_\w+", re.DOTALL)
+_AGAIN = re.compile(r"-\d+(?=\.[a-z]+$)")  # Canvas' mark of a file that was handed in again: relu_f32-1.cu
+
+_PACKED = "it is an archive next to .cu files, or in an archive; hand in one archive, or the files"
+
+
 class SubmissionError(Fault):
-    """A folder that was named is none; the message says which."""
+    """A folder that was named is none, or an archive cannot be unpacked; the message says which."""
 
 
 @dataclass(frozen=True)
 class Submission:
+    """``person`` is the student's name and ``id`` their number, where a learning platform put these into the name of
+    what it let download; else the name of the submission, and nothing. ``problems`` are of its archives."""
+
     name: str
     folder: Path
+    person: str = ""
+    id: str = ""
+    problems: tuple[Problem, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -60,20 +79,136 @@ class Entry:
         return self.submission.folder / self.file
 
 
-def find_submissions(folders: Sequence[Path], parent: Path | None) -> list[Submission]:
-    """The folders, and every folder in ``parent``, by name. Raises SubmissionError if one is not a folder."""
+@dataclass
+class Shelf:
+    """A folder for what is unpacked; leaving it deletes all of that."""
+
+    _folder: tempfile.TemporaryDirectory[str] | None = None
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    def __enter__(self) -> Shelf:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def place(self) -> Path:
+        """A new folder."""
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="kata-handed-in-", ignore_cleanup_errors=True)
+        place = Path(self._folder.name, str(next(self._numbers)))
+        place.mkdir()
+        return place
+
+    def unpack(self, archive: Path, into: Path, *, times: int = 1) -> list[Problem]:
+        """What stayed packed of an archive. Raises ArchiveError as `unpack`, and SubmissionError for a full disk."""
+        try:
+            return unpack(archive, into, times=times)
+        except OSError as error:
+            raise SubmissionError(
+                f"{plain(str(archive))} cannot be unpacked in {tempfile.gettempdir()} ({error.strerror}). Make room "
+                "there, or set TMPDIR to another folder."
+            ) from None
+
+
+def find_submissions(named: Sequence[Path], parent: Path | None, shelf: Shelf) -> list[Submission]:
+    """What was named, and what is in ``parent``, by name: folders, archives, and files as Canvas names them.
+
+    Archives are unpacked on the shelf; ``parent`` may be one. Raises SubmissionError for what cannot be a submission.
+    """
+    for place in named:
+        if not place.is_dir() and not (place.is_file() and suffix_of(place.name)):
+            raise SubmissionError(
+                f"{plain(str(place))} is not a folder or an archive; a submission is one of .cu files."
+            )
+    extra, below, loose = _below(parent, shelf) if parent else ([], [], [])
+    places = list(dict.fromkeys(Path(os.path.abspath(place)) for place in (*named, *below)))
+    if not places and not loose and not extra:
+        raise SubmissionError(
+            f"{plain(str(parent))} has no folder and no archive in it; each of them there is one submission."
+        )
+    short = [_short(place) for place in places]
+    names = [str(place) if short.count(name) > 1 else name for place, name in zip(places, short, strict=True)]
+    found = [_opened(name, place, shelf) for name, place in zip(names, places, strict=True)]
+    return [*found, *_of_canvas(loose, shelf), *extra]
+
+
+def _short(place: Path) -> str:
+    end = "" if place.is_dir() else suffix_of(place.name)
+    return place.name[: len(place.name) - len(end)] or place.name
+
+
+def _below(parent: Path, shelf: Shelf) -> tuple[list[Submission], list[Path], list[Path]]:
+    """What stayed packed of an archive of a class; then its folders and archives; then single files of Canvas'."""
+    extra: list[Submission] = []
+    home = parent
+    if parent.is_file() and suffix_of(parent.name):
+        home = shelf.place()
+        try:
+            problems = shelf.unpack(parent, home, times=CLASS)
+        except ArchiveError as error:
+            raise SubmissionError(f"{plain(str(parent))} {error}.") from None
+        if problems:
+            extra = [Submission(parent.name, shelf.place(), problems=tuple(problems))]
     try:
-        below = sorted(place for place in parent.iterdir() if place.name[0] != "." and place.is_dir()) if parent else []
+        inside = sorted(place for place in home.iterdir() if place.name[0] != ".")
     except OSError as error:
         raise SubmissionError(f"{plain(str(parent))} cannot be read ({error.strerror}); name a folder.") from None
-    for folder in folders:
-        if not folder.is_dir():
-            raise SubmissionError(f"{plain(str(folder))} is not a folder; a submission is a folder of .cu files.")
-    places = list(dict.fromkeys(Path(os.path.abspath(place)) for place in (*folders, *below)))
-    if not places:
-        raise SubmissionError(f"{plain(str(parent))} has no folder in it; each folder there is one submission.")
-    names = [place.name for place in places]
-    return [Submission(str(place) if names.count(place.name) > 1 else place.name, place) for place in places]
+    files = [place for place in inside if place.is_file()]
+    loose = [place for place in files if _CANVAS.fullmatch(place.name)]
+    archives = [place for place in files if suffix_of(place.name) and place not in loose]
+    return extra, sorted([*(place for place in inside if place.is_dir()), *archives]), loose
+
+
+def _opened(name: str, place: Path, shelf: Shelf) -> Submission:
+    """A submission; unpacked where it is an archive, or a folder with archives and no .cu file."""
+    platform = _MOODLE.fullmatch(_short(place))
+    person, number = (platform["who"], platform["id"]) if platform else (_short(place), "")
+    found = Submission(name, place, person, number)
+    if not place.is_dir():
+        return _unpacked(found, [place], shelf)
+    files = [Path(place, file) for file, problem in _files(place) if not problem]
+    archives = [file for file in files if suffix_of(file.name) and _is_inside(file, place)]
+    return _unpacked(found, archives, shelf) if archives and len(archives) == len(files) else found
+
+
+def _unpacked(submission: Submission, archives: Sequence[Path], shelf: Shelf) -> Submission:
+    home, problems = shelf.place(), list(submission.problems)
+    for number, archive in enumerate(archives):
+        into = home if len(archives) == 1 else home / str(number)
+        into.mkdir(exist_ok=True)
+        try:
+            left = shelf.unpack(archive, into)
+        except ArchiveError as error:
+            shutil.rmtree(into, ignore_errors=True)  # half of a submission is not graded
+            into.mkdir(exist_ok=True)
+            problems.append((archive.name, f"it {error}"))
+        else:
+            problems += [(f"{archive.name}/{name}", f"it {why}") for name, why in left]
+    return replace(submission, folder=home, problems=tuple(problems))
+
+
+def _of_canvas(files: Sequence[Path], shelf: Shelf) -> list[Submission]:
+    """One submission for each student of single files in one folder, under the names that the files had."""
+    own: dict[tuple[str, str], list[tuple[Path, str]]] = {}
+    for file in files:
+        found = _CANVAS.fullmatch(file.name)
+        assert found is not None
+        own.setdefault((found["who"], found["id"]), []).append((file, _AGAIN.sub("", found["file"])))
+    submissions = []
+    for (who, number), theirs in own.items():
+        home = shelf.place()
+        problems = []
+        for file, name in theirs:
+            try:
+                shutil.copyfile(file, home / Path(name).name)
+            except OSError as error:
+                problems.append((file.name, f"it cannot be read ({error.strerror})"))
+        name = f"{who}_{number}"
+        opened = replace(_opened(name, home, shelf), person=who, id=number)
+        submissions.append(replace(opened, problems=(*opened.problems, *problems)))
+    return submissions
 
 
 def entries(submission: Submission, catalog: Catalog, wanted: Sequence[str] = ()) -> list[Entry]:
@@ -82,9 +217,12 @@ def entries(submission: Submission, catalog: Catalog, wanted: Sequence[str] = ()
     With ``wanted``, of those katas alone, and those without a file are entries too.
     """
     found: dict[str, list[str]] = {}
-    other: list[Entry] = []
+    other = [
+        Entry(submission, None, file, verdict=Kind.NOT_ALLOWED.value, summary=why) for file, why in submission.problems
+    ]
     for file, problem in _files(submission.folder):
         name = Path(file).stem
+        problem = problem or (_PACKED if suffix_of(file) else "")
         if problem:
             other.append(Entry(submission, None, file, verdict=Kind.NOT_ALLOWED.value, summary=problem))
         elif name in catalog.katas:
@@ -98,7 +236,8 @@ def entries(submission: Submission, catalog: Catalog, wanted: Sequence[str] = ()
 
 
 def _files(folder: Path) -> Iterator[tuple[str, str]]:
-    """(path from the folder, what is wrong with it) of every .cu file, and of every other thing that was left out."""
+    """(path from the folder, what is wrong with it) of every .cu file and archive, and of every other thing that was
+    left out."""
     unread: list[OSError] = []
     replaced: set[Path] = set()  # skeletons of katas that were started in work/
     count = 0
@@ -115,7 +254,8 @@ def _files(folder: Path) -> Iterator[tuple[str, str]]:
                 yield os.path.relpath(path, folder), ""  # its grade says that it cannot be read
         for name in sorted(files):
             count += 1
-            if name.endswith(".cu") and not name.startswith(".") and Path(place, name) not in replaced:
+            is_own = name.endswith(".cu") or suffix_of(name)
+            if is_own and not name.startswith(".") and Path(place, name) not in replaced:
                 yield os.path.relpath(os.path.join(place, name), folder), ""
         if count > MOST_FILES:
             yield ".", f"it has more than {MOST_FILES} files; the rest were not looked at"

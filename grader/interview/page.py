@@ -14,6 +14,7 @@ from grader.interview.clock import format_duration
 from grader.interview.report_data import FIGURES
 from grader.interview.run import is_right
 from grader.pages import document, folded, paragraph
+from grader.pages.code import coloured
 from grader.pages.markup import Markup, Part, join, tag
 
 _HERE = Path(__file__).parent
@@ -360,7 +361,7 @@ def _diff_row(line: str) -> Markup:
 
 def _beside(part: Record) -> Markup:
     panes = [
-        tag("div", tag("h4", name), tag("pre", part[key], class_="wide"))
+        tag("div", tag("h4", name), tag("pre", coloured(part[key]), class_="wide"))
         for name, key in (("Handed in", "handed_in"), ("Solution", "solution"))
     ]
     return folded("The whole file, beside the solution", tag("div", *panes, class_="panes"))

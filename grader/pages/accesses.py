@@ -13,6 +13,7 @@ from grader.content.source_file import Source
 from grader.devices.counters import Access, LineCounters
 from grader.output.verdict_text import headline
 from grader.pages import paragraph, section
+from grader.pages.code import coloured
 from grader.pages.markup import Markup, Row, drawing, join, label, line, rect, table, tag
 from grader.verdict import Grade, format_sizes
 
@@ -99,7 +100,9 @@ def _lines(source: Source, lines: Iterable[LineCounters]) -> Markup:
             continue
         sectors = _each(item.sectors, item.ideal_sectors, item.requests)
         wavefronts = _each(item.wavefronts, item.ideal_wavefronts, item.accesses)
-        rows.append(Row(f"line {item.line}", (tag("code", source.line(item.line)[:90]), *sectors, *wavefronts)))
+        rows.append(
+            Row(f"line {item.line}", (tag("code", coloured(source.line(item.line)[:90])), *sectors, *wavefronts))
+        )
     return table(head, rows)
 
 
@@ -133,7 +136,7 @@ def _picture(source: Source, group: Sequence[Access]) -> Markup:
     several = f", the worst of {len(group)} such instructions" if len(group) > 1 else ""
     heading = f"Line {worst.line}: {worst.operation} of {what}, {worst.bytes} bytes per lane{several}"
     drawn, words = _banks(worst, heading) if is_shared else _sectors(worst, heading)
-    code = tag("code", source.line(worst.line)[:90])
+    code = tag("code", coloured(source.line(worst.line)[:90]))
     return tag("figure", tag("h3", heading), code, drawn, tag("figcaption", words))
 
 

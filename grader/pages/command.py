@@ -37,11 +37,19 @@ def add(commands: Commands[argparse.ArgumentParser]) -> None:
         description="Write one HTML file that needs no other and loads nothing: how many katas you passed by level and "
         "family, the way through them as a graph, the speed of each timed grade with its interval, your kernels under "
         "the roofline of your card, and for a kata how its warps reach into memory, as the simulator counts it. "
-        "Exit code 0, 1 if a kata named by --kata does not pass (the page says why), 2 if no page can be written.",
-        epilog=examples("kata report --open", "kata report -o my.html", "kata report --kata mat_trans_f32_tiled"),
+        "Exit code 0, 1 if a kata named by --kata does not pass (the page says why), 2 if no page can be written. "
+        "--card and --line write how many katas you passed, to show others.",
+        epilog=examples(
+            "kata report --open",
+            "kata report --card me.svg",
+            "kata report -o my.html",
+            "kata report --kata mat_trans_f32_tiled",
+        ),
     )
     parser.add_argument("-o", "--output", type=Path, default=Path(FILE), metavar="FILE", help=f"default: {FILE}")
     parser.add_argument("--open", action="store_true", help="show it in the browser")
+    parser.add_argument("--card", type=Path, metavar="FILE", help="write only a card to show others, an SVG; no page")
+    parser.add_argument("--line", action="store_true", help="print only a line to show others; no page")
     drawn = parser.add_mutually_exclusive_group()
     drawn.add_argument(
         "--kata",
@@ -58,6 +66,8 @@ def _report(options: argparse.Namespace) -> int:
     catalog, known, states = open_states()
     if options.solutions and not options.kata:
         raise CatalogError("--solutions changes what --kata draws; give --kata, too.")
+    if options.card is not None or options.line:
+        return _share(options, catalog, states, known)
     if options.kata:
         counted = [_counted(kata, options.solutions) for kata in catalog.select(options.kata)]
     else:
@@ -70,6 +80,19 @@ def _report(options: argparse.Namespace) -> int:
     if options.open:
         _open(options.output)
     return 1 if options.kata and failed else 0
+
+
+def _share(options: argparse.Namespace, catalog: Catalog, states: Mapping[str, State], known: History) -> int:
+    """What others may see: how many katas are passed, and no file, verdict or hint."""
+    from grader.pages import card
+
+    found = card.standing(catalog, states, known)
+    if options.card is not None:
+        save(options.card, card.card(found))
+        print(f"{options.card}: written")
+    if options.line:
+        print(card.in_a_line(found))
+    return 0
 
 
 def _open(page: Path) -> None:
@@ -96,7 +119,7 @@ def page_of(catalog: Catalog, states: Mapping[str, State], known: History, count
     )
     parts = (
         *([course.track(way)] if way is not None else []),
-        course.progress(catalog, states),
+        course.progress(catalog, states, following),
         graph.path_through(catalog, states, following, way),
         speeds.over_time(catalog, known),
         roofline.under_the_roof(catalog, known),

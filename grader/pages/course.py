@@ -10,7 +10,7 @@ from grader.learner.progress import GRADE, HINT, History
 from grader.learner.state import FAILED, PASSED, WRITTEN, State
 from grader.learner.way import Way
 from grader.pages import folded, paragraph, section
-from grader.pages.graph import look_of
+from grader.pages.graph import begun, look_of
 from grader.pages.markup import Markup, Row, drawing, join, label, line, path, table, tag
 
 WIDTH, HEIGHT = 400.0, 150.0  # of the chart over time
@@ -68,12 +68,18 @@ def track(way: Way) -> Markup:
     )
 
 
-def progress(catalog: Catalog, states: Mapping[str, State]) -> Markup:
-    """What is passed, by level and by family, and over time."""
+def progress(catalog: Catalog, states: Mapping[str, State], upcoming: State | None) -> Markup:
+    """What is passed, by level and by family, and over time. Families without a written file are folded."""
     levels = {level: [state for state in states.values() if state.kata.level == level] for level in LEVELS}
-    columns = (("By level", levels, False), ("By family", _families(catalog, states), True))
-    of_levels, of_families = (join((tag("h3", heading), _bars(parts, linked))) for heading, parts, linked in columns)
-    sides = (tag("div", of_levels, _over_time(states)), tag("div", of_families))
+    families = _families(catalog, states)
+    first = begun(states, upcoming)
+    later = {family: part for family, part in families.items() if family not in first}
+    rest = [folded(f"{len(later)} families to begin", _bars(later, linked=True))] if later else []
+    of_families = (tag("h3", "By family"), _bars({family: families[family] for family in first}, linked=True), *rest)
+    sides = (
+        tag("div", tag("h3", "By level"), _bars(levels, linked=False), _over_time(states)),
+        tag("div", *of_families),
+    )
     return section("progress", "Progress", tag("div", *sides, class_="two"))
 
 

@@ -12,10 +12,12 @@ from collections.abc import Mapping, Sequence
 from grader.content.catalog import Catalog, Kata
 from grader.learner.state import FAILED, PASSED, WRITTEN, State
 from grader.learner.way import Way
-from grader.pages import paragraph, section
+from grader.pages import folded, paragraph, section
 from grader.pages.markup import Markup, Part, join, label, tag, text
 
-COLUMN, ROW, MARGIN = 40.0, 34.0, 19.0  # pixels: between nodes, and from the first to the drawing's edge
+COLUMN, ROW = 100.0, 62.0  # pixels between nodes
+LEFT, TOP, BOTTOM = 50.0, 20.0, 42.0  # pixels from the outer nodes to the drawing's edge
+LETTERS, LINES = 15, 2  # of a name under its node
 CORE, DRILL = 13.0, 10.0  # radius of a node
 
 LOOKS: Mapping[str, str] = {  # what a shape says, in the order of the legend
@@ -43,20 +45,33 @@ def path_through(
     catalog: Catalog, states: Mapping[str, State], upcoming: State | None, way: Way | None = None
 ) -> Markup:
     """The graph. With a way, its nodes have the number of their step, and those of other katas are faint."""
-    lanes = (_lane(family, katas, states, upcoming, way) for family, katas in catalog.by_family.items())
+    lanes = {family: _lane(family, katas, states, upcoming, way) for family, katas in catalog.by_family.items()}
+    first = begun(states, upcoming)
+    later = [lane for family, lane in lanes.items() if family not in first]
     return section(
         "path",
         "The way through the katas",
         paragraph(
-            "A lane is a family, a number a kata in it; a line leads to what comes after it. A dashed stub comes from "
-            "another family. Choose a kata to see what leads to it.",
+            "A lane is a family, a node is a kata; a line leads to what comes after it. A dashed stub comes from "
+            "another family. Choose a kata to see what leads to it. Your next family is first.",
             class_="quiet",
         ),
         *([paragraph(_FOLLOWED.format(way.track.name), class_="quiet")] if way is not None else []),
         _legend(),
-        tag("div", *lanes, class_="graph"),
+        tag(
+            "div",
+            *(lanes[family] for family in first),
+            *([folded(f"{len(later)} families to begin", tag("div", *later, class_="lanes"))] if later else []),
+            class_="graph",
+        ),
         tag("div", class_="said", role="status"),
     )
+
+
+def begun(states: Mapping[str, State], upcoming: State | None) -> list[str]:
+    """The family of the next kata, then those with a kata that is written or graded, in the catalogue's order."""
+    found = [state.kata.family for state in states.values() if state.word in (PASSED, FAILED, WRITTEN)]
+    return list(dict.fromkeys([*([upcoming.kata.family] if upcoming is not None else []), *found]))
 
 
 def _legend() -> Markup:
@@ -78,8 +93,8 @@ def _lane(
     family: str, katas: Sequence[Kata], states: Mapping[str, State], upcoming: State | None, way: Way | None
 ) -> Markup:
     places = places_of(katas)
-    width = 2 * MARGIN + COLUMN * max(column for column, _ in places.values())
-    height = 2 * MARGIN + ROW * max(row for _, row in places.values())
+    width = 2 * LEFT + COLUMN * max(column for column, _ in places.values())
+    height = TOP + BOTTOM + ROW * max(row for _, row in places.values())
     edges = [_edge(places, before, kata) for kata in katas for before in kata.requires if before in places]
     stubs = [stub for kata in katas for stub in _stubs(kata, places)]
     steps = {kata.name: number for number, kata in enumerate(way.track.katas if way is not None else katas, 1)}
@@ -105,7 +120,7 @@ def places_of(katas: Sequence[Kata]) -> Mapping[str, Place]:
 
 
 def _spot(place: Place) -> tuple[float, float]:
-    return MARGIN + COLUMN * place[0], MARGIN + ROW * place[1]
+    return LEFT + COLUMN * place[0], TOP + ROW * place[1]
 
 
 def _edge(places: Mapping[str, Place], before: str, kata: Kata) -> Markup:
@@ -143,11 +158,24 @@ def _node(number: int | None, state: State, place: Place, upcoming: State | None
         *([_ring(x, y, radius)] if is_next else []),
         _shape(look, x, y, radius),
         label("" if number is None else str(number), x, y + 4, anchor="middle"),
+        *(label(part, x, y + 26 + 11 * line, class_="name") for line, part in enumerate(_in_lines(kata))),
         href=f"#kata-{kata.name}",
         class_=f"node is-{look}{' aside' if number is None else ''}",
         data_kata=kata.name,
         aria_label=f"{words}{' (next)' if is_next else ''}",
     )
+
+
+def _in_lines(kata: Kata) -> list[str]:
+    """A kata's name without its family's, in short lines; its last line ends with dots where that is not all."""
+    lines = [""]
+    for word in kata.name.removeprefix(f"{kata.family}_").split("_"):
+        if not lines[-1] or len(lines[-1]) + 1 + len(word) <= LETTERS:
+            lines[-1] += f"_{word}" if lines[-1] else word
+        else:
+            lines.append(word)
+    short = [line if len(line) <= LETTERS else f"{line[: LETTERS - 1]}\u2026" for line in lines]
+    return short if len(short) <= LINES else [*short[: LINES - 1], f"{short[LINES - 1][: LETTERS - 1]}\u2026"]
 
 
 def _ring(x: float, y: float, radius: float) -> Markup:

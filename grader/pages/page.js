@@ -40,6 +40,7 @@
     across.replaceChildren();
     for (const edge of edges) {
       if (!edge.classList.contains("far") || !lit(edge)) continue;
+      if (!nodes.get(edge.dataset.from).getClientRects().length || !nodes.get(edge.dataset.to).getClientRects().length) continue; // folded
       const [x1, y1] = middle(nodes.get(edge.dataset.from)), [x2, y2] = middle(nodes.get(edge.dataset.to));
       const line = document.createElementNS(SVG, "path");
       line.setAttribute("d", `M${x1} ${y1} C${x1} ${(y1 + y2) / 2} ${x2} ${(y1 + y2) / 2} ${x2} ${y2}`);
@@ -74,5 +75,6 @@
   }
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") choose(null); });
   for (const lane of graph.querySelectorAll(".scrolls")) lane.addEventListener("scroll", () => { if (chosen) show(); });
+  for (const part of graph.querySelectorAll("details")) part.addEventListener("toggle", () => { if (chosen) show(); });
   addEventListener("resize", () => { if (chosen) show(); });
 })();
