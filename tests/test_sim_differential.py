@@ -101,7 +101,8 @@ def test_what_is_said_not_to_be_comparable_is_in_the_tables_and_not_compared(wri
 def test_programs_that_wait_for_a_card_run(simulated: dict[str, bytes], written: dict[str, Program]) -> None:
     recorded = load().results
     waiting = [name for name in simulated if name not in recorded]
-    assert all(any(simulated[name]) for name in waiting if written[name].out_bytes), "a program that leaves nothing"
+    silent = {written[name].form for name in waiting if written[name].out_bytes and not any(simulated[name])}
+    assert not [form for form in silent if not form.endswith(".eq")], "a program that leaves nothing"
     kinds = {name.split(".")[0] for name in waiting}
     assert not waiting or {"wgmma", "cp", "st", "red"} <= kinds, kinds
 
