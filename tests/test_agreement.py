@@ -120,6 +120,7 @@ def test_every_option_of_a_grade_is_among_those_asked() -> None:
     plugin = re.findall(r'addoption\(\s*"(--[a-z-]+)"', (ROOT / "grader" / "pytest_plugin.py").read_text())
     known = {word for pair in ASKED.values() for words in pair for word in words if word.startswith("--")}
     of_classes = {"--submission", "--submissions", "--results", "--csv", "--jobs", "--time-limit"}
+    of_classes |= {"--grades", "--roster", "--assignment"}
     how_it_is_said = {"--help", "--json", "--time", "--explain"}
     assert of_kata - of_classes - how_it_is_said - {"--file"} <= known  # --file is graded below
     assert set(plugin) <= known

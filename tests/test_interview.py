@@ -759,8 +759,10 @@ def test_no_text_of_a_record_is_markup(lone: Catalog, at: Time, monkeypatch: pyt
         return value + words if isinstance(value, str) else value
 
     calm, hostile = (Tags(page(ending(record, words))) for words in (" calm", f" {HOSTILE}"))
-    assert hostile.balanced and hostile.elements == calm.elements
-    assert " ".join(hostile.words).count(HOSTILE) == " ".join(calm.words).count(" calm")
+    colour = ("span", ["class"])  # of a part of code: what is hostile may be a string of C++
+    elements = [[element for element in each.elements if element != colour] for each in (calm, hostile)]
+    assert hostile.balanced and elements[0] == elements[1]
+    assert "".join(hostile.words).count(HOSTILE) == "".join(calm.words).count(" calm")
 
 
 def test_no_file_handed_in_is_a_page_all_the_same(lone: Catalog) -> None:

@@ -37,7 +37,7 @@ UNKNOWN, TWICE, MISSING, NOT_GRADED = "unknown name", "given twice", "missing", 
 # NAME_PARTICIPANT_assignsubmission_file for each student.
 _CANVAS = re.compile(r"(?P<who>.+?)(?:_LATE)?_(?P<id>\d+)_\d+_(?P<file>.+)", re.DOTALL)
 _MOODLE = re.compile(r"(?P<who>.+)_(?P<id>\d+)_assignsubmission_\w+", re.DOTALL)
-_AGAIN = re.compile(r"-\d+(?=\.[a-z]+$)")  # Canvas' mark of a file that was handed in again: relu_f32-1.cu
+_AGAIN = re.compile(r"-\d+(?=\.[a-z]+$)")  # Canvas' mark of a file that was handed in again: name-1.cu
 
 _PACKED = "it is an archive next to .cu files, or in an archive; hand in one archive, or the files"
 

@@ -15,8 +15,8 @@ from grader.content.catalog import Catalog, CatalogError, Kata, find_root, load_
 from grader.content.hints import COUNT, load_hints
 from grader.content.source_file import digest_of
 from grader.content.start import SKELETON
-from grader.content.symptoms import load_symptoms
 from grader.learner import progress
+from grader.learner.pointer import rows_on
 from grader.learner.progress import History, ProgressError
 from grader.learner.state import PASSED, State
 from grader.output.console import Commands, examples, one_kata, open_catalog, open_progress, open_states, say_json, warn
@@ -195,7 +195,7 @@ def _hint(options: argparse.Namespace) -> int:
 
 
 def said_symptom(kata: Kata, known: History) -> Iterator[str]:
-    """What the last grade points at, if it failed: the line, the TODO, and the row of the family's lesson that fits."""
+    """What the last grade points at, if it failed: the line, the TODO, and the lesson's rows on its kind."""
     last = next(reversed(known.grades(kata.name)), None)
     if last is None or last.passed:
         return
@@ -207,10 +207,10 @@ def said_symptom(kata: Kata, known: History) -> Iterator[str]:
     todo = next((each for each in skeleton.todos(_text(kata.own_path)) if each.number == last.todo), None)
     if todo is not None:
         yield f"TODO({todo.number}): {todo.text}"
-    for row in load_symptoms(kata.lesson_path):
-        if row.sees == last.symptom:
-            cells = (symptoms.plain(cell) for cell in (row.sees, row.cause, row.remedy))
-            yield 'The lesson on "{}": the usual cause: {}. What to do: {}.'.format(*cells)
+    if rows := rows_on(kata, last.verdict or ""):
+        yield f"The lesson on {last.verdict}, and its usual causes:"
+    for row in rows:
+        yield "  {}: {}".format(*(symptoms.plain(cell) for cell in (row.sees, row.cause)))
     yield ""
 
 

@@ -1,33 +1,21 @@
-"""A family's lesson, "If you see" -> its rows: what the grader says, the usual cause, what to do; and which row fits.
+"""A family's lesson, "If you see" -> its rows: what the grader says, the usual cause, what to do.
 
 The first cell of a row begins with one or several kinds of verdict, then it says what tells this row from others of
-the same kind: names, sizes and words that a verdict of it has. So a family's lesson alone decides what its verdicts
-point to.
+the same kind. Which of them fits is left to the reader: a race on shared memory and a race on the output share most of
+their words.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 HEADING = "If you see"
-LEAST_WORD = 4  # letters of a word that tells something
-NAME, CODE_NAME, WORD = 4, 2, 1  # how much a name and a word in common tell
 
 _SECTION = re.compile(rf"^## {HEADING}\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _CELLS = re.compile(r"(?<!\\)\|")
-_SIZE = re.compile(r"\b([A-Za-z]\w*) ?= ?(\d+)\b")
-_NAMES = re.compile(r"`([^`]+)`|\b(\w*_\w+|nan|inf|never written)\b|\bon ([A-Za-z]\w*)\b")
-_VALUE = re.compile(r"\b(expect|got)\w* (nan|-?inf|-?\d[\d.]*)\b")  # as "expected nan, got 0"
-_WORDS = re.compile(r"[A-Za-z]+")
-# Words of the language and of every verdict: they do not tell one row from another.
-_COMMON = frozenset(
-    {"with", "from", "that", "this", "than", "then", "they", "only", "every", "where", "which", "because", "into"}
-    | {"does", "have", "other", "some", "each", "after", "before", "wrong", "answer", "element", "elements", "reads"}
-    | {"read", "writes", "written", "when", "place", "line", "right", "rows", "columns", "first", "values"}
-)
 
 
 @dataclass(frozen=True)
@@ -70,50 +58,3 @@ def problems(lesson: Path, kinds: Collection[str]) -> list[str]:
         for row in found
         if not row.kinds(kinds)
     ]
-
-
-def fitting(
-    symptoms: Sequence[Symptom], kind: str, kinds: Collection[str], facts: str, code: str = "", least: int | None = None
-) -> list[Symptom]:
-    """The rows on this kind of verdict that fit best its ``facts``: its sentences, names and sizes; and the ``code`` of
-    the lines that it names, in which a name tells less.
-
-    Several, where nothing tells which; none, where the lesson has none of this kind, or where most of what tells a row
-    from others is missing. ``least``: how much must tell that a row fits, for a kind of verdict that has many causes.
-    """
-    told = [(row, [*_told(row, kinds, facts, code)]) for row in symptoms if kind in row.kinds(kinds)]
-    near = [(row, sum(signs)) for row, signs in told if sum(sign > 0 for sign in signs) * 2 >= len(signs)]
-    best = max((score for _, score in near), default=0)
-    if least is not None and best < least:
-        return []
-    return [row for row, score in near if score == best]
-
-
-def _told(row: Symptom, kinds: Collection[str], facts: str, code: str) -> Iterator[int]:
-    """How much each name, size and word that tells this row from others says for it; a name that is missing in the
-    facts counts against it, a word that is missing says nothing."""
-    rest = row.sees
-    for kind in kinds:
-        rest = re.sub(rf"`?\b{re.escape(kind)}\b`?", " ", rest)
-    for name, size in _SIZE.findall(rest):
-        yield WORD if re.search(rf"\b{name} ?= ?{size}\b", facts) else -WORD
-    for verb, value in _VALUE.findall(rest):
-        yield NAME if re.search(rf"\b{verb}\w* {re.escape(value)}(?!\S)", facts) else -NAME
-    rest = _VALUE.sub(" ", _SIZE.sub(" ", rest))
-    for found in _NAMES.finditer(rest):
-        name = (found[1] or found[2] or found[3]).rstrip("()")
-        if found[3] and len(name) > 2 and not _is_name(name, facts + code) and found[3].islower() and "_" not in name:
-            continue  # "on the", "on whole numbers": a word, not a name
-        yield NAME if _is_name(name, facts) else CODE_NAME if _is_name(name, code) else -NAME
-    words = {word.lower() for word in _WORDS.findall(_NAMES.sub(" ", rest)) if len(word) >= LEAST_WORD}
-    known = {_stem(word.lower()) for word in _WORDS.findall(facts + code)}
-    yield from (WORD * (_stem(word) in known) for word in sorted(words - _COMMON))
-
-
-def _is_name(name: str, facts: str) -> bool:
-    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", facts) is not None
-
-
-def _stem(word: str) -> str:
-    """A plural and its singular are one."""
-    return word[:-1] if word.endswith("s") and len(word) > LEAST_WORD else word

@@ -59,10 +59,7 @@ MIGRATIONS: list[tuple[str, ...]] = [
         "ALTER TABLE event ADD COLUMN peak_flops_s REAL",
     ),
     ("ALTER TABLE event ADD COLUMN start TEXT",),
-    (
-        *("ALTER TABLE event ADD COLUMN line INTEGER", "ALTER TABLE event ADD COLUMN todo INTEGER"),
-        "ALTER TABLE event ADD COLUMN symptom TEXT",
-    ),
+    ("ALTER TABLE event ADD COLUMN line INTEGER", "ALTER TABLE event ADD COLUMN todo INTEGER"),
     ("ALTER TABLE event ADD COLUMN task TEXT",),
 ]
 
@@ -81,9 +78,9 @@ class Event:
     graded baseline with its 95 % interval, and of that measurement the GPU's name, the shape in words, and what a
     Measurement says of work, time and peaks. A hint has its strength, from 1. A start and a grade have what the file
     was started from, one of STARTS; of a grade from before there were several, None: the skeleton. A grade that is not
-    a pass has the line and the TODO that the verdict points at, and the row of the lesson that fits it, as grader.
-    learner.pointer says. A track that was chosen has its name in ``summary``, and no kata. An exercise of PRACTICE has
-    in ``task`` which one it is, and its result in ``verdict``.
+    a pass has the line and the TODO that the verdict points at, as grader.learner.pointer says. A track that was chosen
+    has its name in ``summary``, and no kata. An exercise of PRACTICE has in ``task`` which one it is, and its result in
+    ``verdict``.
     """
 
     id: str
@@ -110,7 +107,6 @@ class Event:
     start: str | None = None
     line: int | None = None
     todo: int | None = None
-    symptom: str | None = None
     task: str | None = None
 
     @property
@@ -233,7 +229,7 @@ def keep_grade(graded: Grade) -> str | None:
 
 def _pointed_at(graded: Grade) -> dict[str, Any]:
     where = point(graded)
-    return {"line": where.line, "todo": where.todo, "symptom": where.row and where.row.sees}
+    return {"line": where.line, "todo": where.todo}
 
 
 def _speed_of(measured: Measurement) -> dict[str, Any]:

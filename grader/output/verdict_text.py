@@ -263,10 +263,9 @@ def _lines(numbers: Sequence[int]) -> str:
 
 
 def _lesson(grade: Grade, verdict: Verdict) -> Iterable[str]:
-    """Where to read about this: the row of the lesson's table that fits, or how many do."""
-    rows = point(grade).rows
-    if rows:
-        which = f'"{symptoms.plain(rows[0].sees)}"' if len(rows) == 1 else f"{len(rows)} rows on {verdict.kind}"
+    """Where to read about this kind of verdict."""
+    if count := len(point(grade).rows):
+        which = f"{count} row{'s' if count > 1 else ''} on {verdict.kind}"
         yield _row("lesson", f"{display_path(grade.kata.lesson_path)}, {symptoms.HEADING}: {which}")
 
 
