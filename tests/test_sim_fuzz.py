@@ -16,13 +16,16 @@ import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 from patience import PATIENCE_S
-from sim_kernels.harness import HERE, build, engine
+from sim_kernels.harness import HERE, engine
 from sim_kernels.victim import Attempt, Died, Victim
 
-from grader.content.catalog import Kata, load_catalog
-from grader.content.spec import load_spec
+from grader.compile.build import Build
+from grader.compile.unit import launcher_in
+from grader.content.catalog import load_catalog
 from grader.devices import Finding, Limits
+from grader.grade import prepare
 from grader.judge.case import Case, CaseKey, allowed
+from grader.maintain.kata_builds import as_solution
 from grader.verdict import Kind
 
 # The furthest kata of each family that needs no library of its own.
@@ -141,21 +144,23 @@ MUTATIONS: tuple[Mutation, ...] = (
 )  # fmt: skip
 
 
-def attempt_of(kata: Kata) -> Attempt:
+def attempt_of(built: Build) -> Attempt:
     """The solution, called on the largest of its named shapes that is little work."""
-    spec, folder = load_spec(kata), build(kata.solution_path)
+    kata, spec = built.request.kata, built.request.spec
     edges = sorted((sizes for sizes in spec.named_sizes if allowed(kata, sizes)), key=spec.work)
     sizes = max((edge for edge in edges if spec.work(edge) <= WORK), key=spec.work, default=edges[0])
     shape = CaseKey.of(spec, sizes, spec.values[0].name, 0)
     call = Case(kata, spec, shape).call(nth=0, limits=CALL_LIMITS)
-    call = replace(call, buffers=tuple(replace(item, data=bytes(item.data)) for item in call.buffers))  # for pickle
-    ptx = (folder / "kata.ptx").read_bytes()
-    return Attempt(engine(), folder / "kata.so", kata.solution_path, ptx, call)
+    buffers = tuple(replace(item, data=bytes(item.data)) for item in call.buffers)  # for pickle
+    call = replace(call, buffers=buffers, launcher=launcher_in(built.tag, call.launcher))
+    return Attempt(engine(), built.library, kata.solution_path, built.ptx.read_bytes(), call)
 
 
 @pytest.fixture(scope="module")
 def attempts() -> list[Attempt]:
-    return [attempt_of(kata) for kata in KATAS]
+    """Of the builds that `kata dev check` makes."""
+    built = prepare([(kata, kata.solution_path) for kata in KATAS], as_solution("sim"))
+    return [attempt_of(one) for one in built if isinstance(one, Build)]
 
 
 @pytest.fixture(scope="module")
