@@ -153,6 +153,13 @@ for _head, _flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
 WHOLE = a_tar({"relu_f32.cu": os.urandom(9000)})
 
 
+def _long_name() -> bytes:
+    """A header of a tar that says that a name of no letters follows, and none does."""
+    info = tarfile.TarInfo("././@LongLink")
+    info.type = tarfile.GNUTYPE_LONGNAME
+    return info.tobuf(tarfile.GNU_FORMAT)
+
+
 @pytest.mark.parametrize(
     ("name", "content"),
     [
@@ -161,6 +168,8 @@ WHOLE = a_tar({"relu_f32.cu": os.urandom(9000)})
         ("a.zip", a_zip({"relu_f32.cu": b"1" * 99})[:-30]),
         ("a.zip", bytes(ENCRYPTED)),
         ("a.zip", a_zip({"relu_f32.cu": b"1"}, method=zipfile.ZIP_LZMA)),
+        ("a.zip", a_zip({"relu_f32.cu": b"1"}).replace(b"PK\x01\x02\x14\x03\x14", b"PK\x01\x02\x14\x03\x63")),  # 9.9
+        ("a.tar", b"".join(_long_name() for _ in range(3000))),
         ("a.tar", b"no tar" * 999),
         ("a.tar", WHOLE[:5000]),
         ("a.tar.gz", gzip.compress(WHOLE)[:5000]),
@@ -227,6 +236,9 @@ def test_an_archive_of_a_class_is_its_folders_and_archives(tmp_path: Path, shelf
         "bob": {"elu_f32": ""},
         "class.zip": {"../../x": "not allowed"},
     }
+    inner = {f"class/{name}": content for name, content in files.items() if name != "../../x"}
+    found = find_submissions([], packed(tmp_path / "one_folder.zip", a_zip(inner)), shelf)
+    assert said(found) == {"ann": {"relu_f32": ""}, "bob": {"elu_f32": ""}}
     with pytest.raises(SubmissionError, match=all_of("bad.zip", "unpacked")):
         find_submissions([], packed(tmp_path / "bad.zip", b"PK"), shelf)
     with pytest.raises(SubmissionError, match=all_of("empty.zip", "no folder")):
@@ -240,9 +252,22 @@ def test_what_platforms_let_download_is_one_submission_per_student(tmp_path: Pat
     found = find_submissions([], tmp_path / "canvas", shelf)
     assert said(found) == {"doejane_3241": {"relu_f32": "", "elu_f32": ""}, "ray_7": {"gelu_f32": ""}}
     assert [(item.person, item.id) for item in found] == [("doejane", "3241"), ("ray", "7")]
+    handed_in(tmp_path / "moodle", "Jane Doe_512_assignsubmission_onlinetext", {"onlinetext.html": "1"})
     handed_in(tmp_path / "moodle", "Jane Doe_512_assignsubmission_file", {"relu_f32.cu": "1"})
     (moodle,) = find_submissions([], tmp_path / "moodle", shelf)
     assert (moodle.person, moodle.id) == ("Jane Doe", "512")
+
+
+def test_no_file_of_canvas_replaces_another(tmp_path: Path, shelf: Shelf) -> None:
+    files = {"relu_f32.cu": b"old", "relu_f32-1.cu": b"new", "elu_f32-1.cu": b'#include "vec-4.cuh"', "vec-4.cuh": b""}
+    for number, (name, content) in enumerate(files.items()):
+        packed(tmp_path / "files" / f"doe_1_{number}_{name}", content)
+    for name in ("relu_f32", "elu_f32"):
+        packed(tmp_path / "packed" / f"doe_1_2_week-{len(name)}.zip", a_zip({f"{name}.cu": b"1"}))
+    (found,) = find_submissions([], tmp_path / "files", shelf)
+    assert sorted(os.listdir(found.folder)) == ["elu_f32.cu", "relu_f32-1.cu", "relu_f32.cu", "vec-4.cuh"]
+    (found,) = find_submissions([], tmp_path / "packed", shelf)
+    assert said([found]) == {"doe_1": {"relu_f32": "", "elu_f32": ""}}
 
 
 def test_a_shelf_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,6 +288,13 @@ def test_a_full_disk_is_said(tmp_path: Path, shelf: Shelf, monkeypatch: pytest.M
     monkeypatch.setattr("grader.classes.submission.unpack", full)
     with pytest.raises(SubmissionError, match=all_of("ann.zip", "No space left", "TMPDIR")):
         find_submissions([packed(tmp_path / "ann.zip", a_zip({}))], None, shelf)
+    packed(tmp_path / "canvas" / "doe_1_2_relu_f32.cu", b"1")
+    monkeypatch.setattr("shutil.copyfile", full)
+    with pytest.raises(SubmissionError, match=all_of("doe_1_2_relu_f32.cu", "No space left", "TMPDIR")):
+        find_submissions([], tmp_path / "canvas", shelf)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+    with pytest.raises(SubmissionError, match=all_of("No such file", "TMPDIR")), Shelf() as other:
+        other.place()
 
 
 # -- points ------------------------------------------------------------------------------------------------------------
@@ -370,6 +402,12 @@ def test_nbgraders_columns_have_every_student(tmp_path: Path) -> None:
         ["week 1", "", "", "jane", "Doe", "Jane", "jane@x.edu", "2.0", "0.0", "2.0", "3.0"],
         ["week 1", "", "", "ray", "Roe", "Ray", "", "0.0", "0.0", "0.0", "3.0"],
     ]
+    ungraded = Result(given("jane", 0).submission, None, "")
+    text, _ = grades([ungraded, given("x", 1)], 3, None, None)
+    assert [line[3] for line in table(text)[1:]] == ["x"]
+    for results in ([ungraded, given("x", 1)], [given("jane", 1), given("Jane Doe", 2)]):
+        text, remarks = grades(results, 3, read_roster(a_roster(tmp_path, STUDENTS)), None)
+        assert [line[3] for line in table(text)[1:]] == ["ray"] and len(remarks) == 1
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ MOST_BYTES = 256 << 20  # that an archive may have, packed and unpacked
 MOST_FILES = 10_000  # that it may have
 MOST_FOLDERS = 32  # around a file
 CHUNK = 1 << 16  # bytes
+_DAMAGED = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError)
 _XZ_MEMORY = 128 << 20  # bytes; `xz -9` asks for 65 MiB
 
 Problem = tuple[str, str]
@@ -76,7 +77,7 @@ def unpack(archive: Path, into: Path, *, times: int = 1) -> list[Problem]:
         if error.errno is not None:  # the machine's, not the archive's
             raise
         raise ArchiveError(f"cannot be unpacked ({error})") from None
-    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, ValueError) as error:
+    except (*_DAMAGED, EOFError, RuntimeError, ValueError) as error:  # RuntimeError: of a newer kind, or too nested
         raise ArchiveError(f"cannot be unpacked ({error or type(error).__name__})") from None
     return problems
 

@@ -147,6 +147,7 @@ def _write_grades(
         own = [row for row in rows if row["submission"] == item.name and row["kata"] in names]
         if any(row["verdict"] == NOT_GRADED for row in own):
             warn(f"{plain(item.name)} gets no points: not all of its files could be graded")
+            results.append(Result(item, None, ""))
             continue
         words = ", ".join(f"{row['kata']}: {row['verdict']}" for row in own)
         results.append(Result(item, sum(bool(row["passed"]) for row in own), words))

@@ -41,10 +41,10 @@ class RosterError(Fault):
 
 @dataclass(frozen=True)
 class Result:
-    """What a submission passed of the katas that count, and a sentence about it."""
+    """What a submission passed of the katas that count, None if not all were graded; and a sentence about it."""
 
     submission: Submission
-    passed: int
+    passed: int | None
     words: str
 
 
@@ -108,13 +108,13 @@ def grades(
     if roster is None or roster.kind == "nbgrader":
         return _for_nbgrader(results, katas, roster, assignment or "katas")
     place, roster = _target(roster, assignment, katas)
-    owner, remarks = _owners(results, roster)
+    owner, _, remarks = _owners(results, roster)
     most = _most(roster, place)
     feedback = roster.column("feedback comments")
     lines = [roster.head]
     for number, record in enumerate(roster.records):
         line, maximum = list(record), _maximum(roster, record) or most or float(katas)
-        if (result := owner.get(number)) is not None:
+        if (result := owner.get(number)) is not None and result.passed is not None:
             line[place] = _points(result.passed * maximum / katas)
             if feedback is not None:
                 line[feedback] = result.words
@@ -125,44 +125,52 @@ def grades(
 def _for_nbgrader(
     results: Sequence[Result], katas: int, roster: Roster | None, assignment: str
 ) -> tuple[str, list[str]]:
-    """The columns of `nbgrader export`: every student of the roster, then every submission that is of none."""
-    owner, remarks = _owners(results, roster) if roster is not None else ({}, [])
-    lines = [list(NBGRADER)]
+    """The columns of `nbgrader export`: every student of the roster, 0 points without a submission; or without a
+    roster every submission. Who gets no points is left out."""
+    lines, remarks = [list(NBGRADER)], list[str]()
 
-    def add(identity: Mapping[str, str], passed: int) -> None:
+    def add(identity: Mapping[str, str], passed: int | None) -> None:
+        if passed is None:
+            return
         numbers = {"raw_score": f"{passed:.1f}", "late_submission_penalty": "0.0", "score": f"{passed:.1f}"}
         known = {"assignment": assignment, "max_score": f"{katas:.1f}", **identity, **numbers}
         lines.append([known.get(name, "") for name in NBGRADER])
 
-    for number, record in enumerate(roster.records if roster is not None else ()):
-        assert roster is not None
-        found = {title.strip().casefold(): cell for title, cell in zip(roster.head, record, strict=True)}
-        add({**found, "student_id": found["id"]}, owner[number].passed if number in owner else 0)
-    for result in results:
-        if not any(result is other for other in owner.values()):
+    if roster is None:
+        for result in results:
             add({"student_id": harmless(result.submission.name)}, result.passed)
+        return _text(lines, ","), remarks
+    owner, unclear, remarks = _owners(results, roster)
+    for number, record in enumerate(roster.records):
+        if number not in unclear:
+            found = {title.strip().casefold(): cell for title, cell in zip(roster.head, record, strict=True)}
+            add({**found, "student_id": found["id"]}, owner[number].passed if number in owner else 0)
     return _text(lines, ","), remarks
 
 
 # -- who is who ------------------------------------------------------------------------------------------------------
 
 
-def _owners(results: Sequence[Result], roster: Roster) -> tuple[dict[int, Result], list[str]]:
-    """Number of a record -> the result that is its student's; then what was left over, in sentences."""
+def _owners(results: Sequence[Result], roster: Roster) -> tuple[dict[int, Result], set[int], list[str]]:
+    """Number of a record -> the result that is its student's; then the records for which that is unclear; then what
+    was left over, in sentences."""
     keys = [set(_keys(roster, record)) for record in roster.records]
     found: dict[int, list[Result]] = {}
+    unclear: set[int] = set()
     remarks = []
     for result in results:
         places = _places(result.submission, keys)
         if len(places) == 1:
             found.setdefault(places[0], []).append(result)
         else:
+            unclear.update(places)
             why = "fits several students" if places else "fits none of the students"
             remarks.append(f"{plain(result.submission.name)} {why} in {roster.path}; add its points yourself")
     for several in (item for item in found.values() if len(item) > 1):
         names = ", ".join(plain(result.submission.name) for result in several)
         remarks.append(f"{names} are of one student in {roster.path}; add the points yourself")
-    return {place: several[0] for place, several in found.items() if len(several) == 1}, remarks
+    unclear.update(place for place, several in found.items() if len(several) > 1)
+    return {place: several[0] for place, several in found.items() if len(several) == 1}, unclear, remarks
 
 
 def _places(submission: Submission, keys: Sequence[set[str]]) -> list[int]:

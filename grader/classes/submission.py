@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import errno
 import hashlib
 import itertools
 import os
 import re
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -34,16 +36,28 @@ UNKNOWN, TWICE, MISSING, NOT_GRADED = "unknown name", "given twice", "missing", 
 
 
 # Canvas downloads a class as NAME_USER_SUBMISSION_FILE, with LATE after the name of a late one; Moodle makes a folder
-# NAME_PARTICIPANT_assignsubmission_file for each student.
+# NAME_PARTICIPANT_assignsubmission_file for each student, and one more for what was typed in.
 _CANVAS = re.compile(r"(?P<who>.+?)(?:_LATE)?_(?P<id>\d+)_\d+_(?P<file>.+)", re.DOTALL)
-_MOODLE = re.compile(r"(?P<who>.+)_(?P<id>\d+)_assignsubmission_\w+", re.DOTALL)
-_AGAIN = re.compile(r"-\d+(?=\.[a-z]+$)")  # Canvas' mark of a file that was handed in again: name-1.cu
+_MOODLE = re.compile(r"(?P<who>.+)_(?P<id>\d+)_assignsubmission_(?P<how>\w+)", re.DOTALL)
+_AGAIN = re.compile(r"(?<=.)-\d+(?=\.cu$)")  # Canvas' mark of a file that was handed in again: name-1.cu
 
 _PACKED = "it is an archive next to .cu files, or in an archive; hand in one archive, or the files"
 
 
 class SubmissionError(Fault):
-    """A folder that was named is none, or an archive cannot be unpacked; the message says which."""
+    """A folder that was named is none, an archive cannot be unpacked, or there is no room; the message says which."""
+
+
+@contextlib.contextmanager
+def _making_room(what: str) -> Iterator[None]:
+    """Around what writes into the temporary folder. Raises SubmissionError where the machine refuses."""
+    try:
+        yield
+    except OSError as error:
+        raise SubmissionError(
+            f"{what} in the folder for temporary files ({error.strerror}). Make room there, or set TMPDIR to another "
+            "folder."
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -94,22 +108,19 @@ class Shelf:
             self._folder.cleanup()
 
     def place(self) -> Path:
-        """A new folder."""
-        if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="kata-handed-in-", ignore_cleanup_errors=True)
-        place = Path(self._folder.name, str(next(self._numbers)))
-        place.mkdir()
-        return place
+        """A new folder. Raises SubmissionError where there can be none."""
+        with _making_room("no folder can be made"):
+            if self._folder is None:
+                self._folder = tempfile.TemporaryDirectory(prefix="kata-handed-in-", ignore_cleanup_errors=True)
+            place = Path(self._folder.name, str(next(self._numbers)))
+            place.mkdir()
+            return place
 
     def unpack(self, archive: Path, into: Path, *, times: int = 1) -> list[Problem]:
         """What stayed packed of an archive. Raises ArchiveError as `unpack`, and SubmissionError for a full disk."""
-        try:
+        with _making_room(f"{plain(str(archive))} cannot be unpacked"):
+            into.mkdir(exist_ok=True)
             return unpack(archive, into, times=times)
-        except OSError as error:
-            raise SubmissionError(
-                f"{plain(str(archive))} cannot be unpacked in {tempfile.gettempdir()} ({error.strerror}). Make room "
-                "there, or set TMPDIR to another folder."
-            ) from None
 
 
 def find_submissions(named: Sequence[Path], parent: Path | None, shelf: Shelf) -> list[Submission]:
@@ -147,6 +158,7 @@ def _below(parent: Path, shelf: Shelf) -> tuple[list[Submission], list[Path], li
         home = shelf.place()
         try:
             problems = shelf.unpack(parent, home, times=CLASS)
+            home = _inner(home)
         except ArchiveError as error:
             raise SubmissionError(f"{plain(str(parent))} {error}.") from None
         if problems:
@@ -158,7 +170,25 @@ def _below(parent: Path, shelf: Shelf) -> tuple[list[Submission], list[Path], li
     files = [place for place in inside if place.is_file()]
     loose = [place for place in files if _CANVAS.fullmatch(place.name)]
     archives = [place for place in files if suffix_of(place.name) and place not in loose]
-    return extra, sorted([*(place for place in inside if place.is_dir()), *archives]), loose
+    return extra, sorted([*_folders(inside), *archives]), loose
+
+
+def _inner(home: Path) -> Path:
+    """Where the submissions are in an unpacked archive of a class: in its one folder, if that has nothing else."""
+    found = list(home.iterdir())
+    if len(found) != 1 or not found[0].is_dir() or _MOODLE.fullmatch(found[0].name):
+        return home
+    is_class = all(place.is_dir() or suffix_of(place.name) for place in found[0].iterdir())
+    return found[0] if is_class else home
+
+
+def _folders(inside: Sequence[Path]) -> Iterator[Path]:
+    """The folders that are submissions: not what a student typed in Moodle, where there are files of theirs, too."""
+    folders = {place: _MOODLE.fullmatch(place.name) for place in inside if place.is_dir()}
+    filed = {found["id"] for found in folders.values() if found and found["how"].startswith("file")}
+    for place, found in folders.items():
+        if found is None or found["how"].startswith("file") or found["id"] not in filed:
+            yield place
 
 
 def _opened(name: str, place: Path, shelf: Shelf) -> Submission:
@@ -177,7 +207,6 @@ def _unpacked(submission: Submission, archives: Sequence[Path], shelf: Shelf) ->
     home, problems = shelf.place(), list(submission.problems)
     for number, archive in enumerate(archives):
         into = home if len(archives) == 1 else home / str(number)
-        into.mkdir(exist_ok=True)
         try:
             left = shelf.unpack(archive, into)
         except ArchiveError as error:
@@ -191,24 +220,39 @@ def _unpacked(submission: Submission, archives: Sequence[Path], shelf: Shelf) ->
 
 def _of_canvas(files: Sequence[Path], shelf: Shelf) -> list[Submission]:
     """One submission for each student of single files in one folder, under the names that the files had."""
-    own: dict[tuple[str, str], list[tuple[Path, str]]] = {}
+    own: dict[tuple[str, str], list[tuple[Path, str]]] = {}  # student -> files, and the names that these have there
     for file in files:
         found = _CANVAS.fullmatch(file.name)
         assert found is not None
-        own.setdefault((found["who"], found["id"]), []).append((file, _AGAIN.sub("", found["file"])))
+        own.setdefault((found["who"], found["id"]), []).append((file, found["file"]))
     submissions = []
     for (who, number), theirs in own.items():
         home = shelf.place()
-        problems = []
-        for file, name in theirs:
-            try:
-                shutil.copyfile(file, home / Path(name).name)
-            except OSError as error:
-                problems.append((file.name, f"it cannot be read ({error.strerror})"))
+        problems = _copied(theirs, home)
         name = f"{who}_{number}"
         opened = replace(_opened(name, home, shelf), person=who, id=number)
         submissions.append(replace(opened, problems=(*opened.problems, *problems)))
     return submissions
+
+
+def _copied(theirs: Sequence[tuple[Path, str]], home: Path) -> list[Problem]:
+    """Copy a student's files from Canvas into a folder, without the mark of a file that was handed in again where that
+    leaves one file of a name. Returns what cannot be read."""
+    short = Counter(_AGAIN.sub("", name) for _, name in theirs)
+    problems = []
+    for number, (file, name) in enumerate(theirs):
+        again = _AGAIN.sub("", name)
+        name = again if short[again] == 1 else name
+        try:
+            place = home / str(number) if (home / name).exists() else home
+            place.mkdir(exist_ok=True)
+            shutil.copyfile(file, place / name)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                with _making_room(f"{plain(str(file))} cannot be written"):
+                    raise
+            problems.append((file.name, f"it cannot be read ({error.strerror})"))
+    return problems
 
 
 def entries(submission: Submission, catalog: Catalog, wanted: Sequence[str] = ()) -> list[Entry]:
