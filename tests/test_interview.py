@@ -864,7 +864,7 @@ def test_what_is_said_is_beside_strong_answers(lone: Catalog, at: Time, monkeypa
     at.s += 120
     on, _ = interview_run.ask(on, lone)
     assert on.answered(0) and "follow-ups.md" in interview_run.words_of(on, 0)
-    fill(on.follow_ups(0), "launch latency")
+    fill(on.follow_ups(0), "launch latency\n> 2 us")
     at.s += 600 + 1
     on, _ = interview_run.ask(on, lone)  # 13:01, and the hint made the limit 13:00
     assert [item.in_time for item in on.attempts(0)] == [True, False]
@@ -872,13 +872,37 @@ def test_what_is_said_is_beside_strong_answers(lone: Catalog, at: Time, monkeypa
     (part,) = record["parts"]
     assert [bool(item["written"]) for item in part["opening"]] == [False, False, True, False, False]
     assert all(item["strong"] for item in part["opening"])
-    assert [item["written"] for item in part["follow_ups"]] == ["launch latency", ""]
+    assert [item["written"] for item in part["follow_ups"]] == ["launch latency\n> 2 us", ""]
     remarks = " ".join(part["conclusion"]["remarks"])
     assert has(remarks, "what bounds it", "1 hint", "2 minutes", "1 of 2 questions", "grade 1")
     seen = Tags(page(record))
     whole = " ".join(seen.words)
     assert seen.balanced and has(whole, "memory, of course", "launch latency", part["follow_ups"][0]["strong"])
     assert whole.index("Conclusion") < whole.index("Time and looking up")
+
+
+def test_questions_after_a_pass_are_not_for_a_part_that_ended_meanwhile(
+    lone: Catalog, at: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended(*arguments: Any, **more: Any) -> Grade:
+        interview_run.end_part(session.load(on.folder), lone)  # in another terminal
+        return passed(*arguments, **more)
+
+    on = interview_run.start_code(begin(lone, PartRequest(10, kata=POOLED), PartRequest(10, kata=EASY)), lone)
+    answer(on, lone)
+    monkeypatch.setattr(interview_run, "grade", ended)
+    after, _ = interview_run.ask(on, lone)
+    assert after.part == 1 and not after.answered(0) and not after.answered(1)
+    assert not after.follow_ups(0).exists() and not after.follow_ups(1).exists()
+
+
+@pytest.mark.parametrize(("device", "runs"), [("auto", True), ("sim", True), ("gpu", False)])
+def test_an_old_gpu_leaves_the_simulator_to_auto(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, device: str, runs: bool
+) -> None:
+    monkeypatch.setattr(interview_run, "find_gpu", lambda: SimpleNamespace(capability=(7, 5)))
+    newer = next(kata for kata in catalog.katas.values() if kata.capability > (7, 5) and not kata.libraries)
+    assert interview_run._runs_here(device, newer) is runs
 
 
 def test_a_conclusion_counts_lines_waiting_and_costs() -> None:
@@ -911,13 +935,16 @@ def test_a_conclusion_counts_lines_waiting_and_costs() -> None:
     assert conclude({**part, "solution_counted": {**COUNTED, "sizes": {"n": 8}}})["against_solution"] == []
 
 
-def test_a_bug_is_handed_out_without_its_comments(lone: Catalog) -> None:
+def test_a_bug_is_handed_out_without_its_comments(lone: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     (part,) = draw([PartRequest(15, kind="debug")], lone, History(), 2, lambda kata: True)
     text = handout.text_for(lone, part)
     solution = rung.code_of(lone.katas[part.kata].solution_path.read_text())
     assert rung.code_of(text) != solution and "BUG" not in text and "TODO" not in text
     assert text.startswith(f"// {part.kata}: ") and part.item.startswith(f"{part.kata}/")
     assert handout.is_unchanged(lone, part, text) and not handout.is_unchanged(lone, part, text + "int more;\n")
+    monkeypatch.setattr(interview_run, "grade", passed)
+    _, graded = interview_run.ask(begin(lone, PartRequest(15, kind="debug")), lone)
+    assert graded.passed  # graded, not taken for one that was not started
 
 
 def test_a_reading_hides_its_name_and_keeps_answers_beside_points(lone: Catalog, at: Time) -> None:

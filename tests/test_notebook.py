@@ -45,6 +45,11 @@ def test_a_cell_is_the_file_and_its_output_the_verdict(shell: Shell, tmp_path: P
     shell.magics["kata"]("scale_f32")
     first, _, skeleton = shell.next.partition("\n")
     assert first == "%%kata scale_f32" and "TODO(1)" in skeleton
+    kata.work_path.parent.mkdir(parents=True)
+    kata.work_path.write_bytes(b"// \xfc\n")
+    shell.magics["kata"]("scale_f32")
+    assert shell.next == "%%kata scale_f32\n// \ufffd\n"
+    kata.work_path.unlink()
     assert has(repr(shell.magics["kata"]("scale_f32 --device sim", skeleton)), "not started")
     passed = shell.magics["kata"]("scale_f32 --pictures", kata.solution_path.read_text())
     assert passed.passed and has(repr(passed), "scale_f32", "pass")
@@ -57,7 +62,7 @@ def test_a_cell_is_the_file_and_its_output_the_verdict(shell: Shell, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("line", "fact"), [("scale_f33", "scale_f32"), ("relu", "6"), ("", "NAME"), ("a --no", "--no"), ("'a", "NAME")]
+    ("line", "fact"), [("scale_f33", "scale_f32"), ("relu", "6"), ("", "NAME"), ("a --no", "--no"), ("'a", "NAME"), ("relu_f32 --pictures --device gpu", "gpu")]
 )
 def test_an_error_is_one_line(shell: Shell, capsys: pytest.CaptureFixture[str], line: str, fact: str) -> None:
     assert shell.magics["kata"](line, "") is None

@@ -87,7 +87,7 @@ def _remarks(part: Record, found: Record, tries: list[Record]) -> Iterator[str]:
         cost = sum(item["minutes"] for item in part["nudges"])
         yield f"Took {_count(len(part['nudges']), 'hint')}, for {cost:g} minutes of the time."
     yield from _cost(found["against_solution"])
-    if part["follow_ups"]:
+    if part["follow_ups"] and part["follow_ups_asked"]:
         answered = sum(bool(item["written"]) for item in part["follow_ups"])
         yield f"Answered {answered} of {len(part['follow_ups'])} questions after the pass."
 

@@ -14,6 +14,7 @@ PROMPTS = {
     "bytes": "How many must move at least, for a size of your choice? How long does that take, on which card?",
     "operations": "How many of which kind? How many per byte?",
 }
+_OWN_LINES = {f"> {prompt}" for prompt in PROMPTS.values()}
 _HEADING = re.compile(r"^## (\d+)\. ")
 
 
@@ -55,6 +56,6 @@ def answers(text: str, count: int) -> list[str]:
     for line in text.splitlines():
         heading = _HEADING.match(line)
         number = int(heading[1]) if heading else number
-        if not heading and not line.startswith(">"):
+        if not heading and line.rstrip() not in _OWN_LINES:
             found.setdefault(number, []).append(line)
     return ["\n".join(found.get(number, ())).strip() for number in range(1, count + 1)]

@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -57,15 +58,19 @@ def begin(
         if (found := session.current(catalog.root)) is not None:
             raise InterviewError(f"an interview is on: {found.name}. `kata interview resume`, finish or abandon it.")
         seed = int.from_bytes(os.urandom(4), "big") % SEEDS if seed is None else seed
-        parts = draw(requests, catalog, known, seed, _runs_here)
+        parts = draw(requests, catalog, known, seed, partial(_runs_here, device))
         facts = {"format": session.FORMAT, "plan": plan, "seed": seed, "device": device}
         return _write_folder(catalog, place, parts, facts)
 
 
-def _runs_here(kata: Kata) -> bool:
-    """Whether this machine can grade a kata: not one about a library, nor one for newer cards."""
-    gpu = find_gpu()
-    newest = gpu.capability if gpu else (int(SIM_ARCH[3:-2]), int(SIM_ARCH[-2]))
+def _runs_here(device: str, kata: Kata) -> bool:
+    """Whether this machine can grade a kata on a device: not one about a library, nor one for newer cards. "auto" is
+    the simulator where the GPU is too old."""
+    gpu, simulated = find_gpu() if device != "sim" else None, (int(SIM_ARCH[3:-2]), int(SIM_ARCH[-2]))
+    if gpu is None:
+        newest = simulated
+    else:
+        newest = gpu.capability if device == "gpu" else max(gpu.capability, simulated)
     return not kata.libraries and kata.capability <= newest
 
 
@@ -107,16 +112,18 @@ def ask(on: Session, catalog: Catalog, tell: Tell | None = None) -> tuple[Sessio
     except OSError as error:
         place, why = on.handout(on.part), error.strerror or error
         raise InterviewError(f"{place} cannot be read ({why}). `kata interview resume` writes a lost one.") from None
-    on, graded = _graded(on, catalog, on.part, digest, tell, final=False)
-    return _follow_up(on, catalog, graded), graded
+    part = on.part
+    on, graded = _graded(on, catalog, part, digest, tell, final=False)
+    return _follow_up(on, catalog, part, graded), graded
 
 
-def _follow_up(on: Session, catalog: Catalog, graded: Grade) -> Session:
-    """Hand out the questions after a pass, once, where the kata has some."""
-    part, kata = on.part, graded.kata
+def _follow_up(on: Session, catalog: Catalog, part: int, graded: Grade) -> Session:
+    """Hand out the questions after a pass, once, where the kata has some and the part was not ended meanwhile."""
+    kata = graded.kata
     pooled = load_interview(kata).pool.get(kata.name)
     right = is_right(str(graded.verdict.kind)) and on.parts[part].kind == CODE
-    if not right or pooled is None or on.answered(part):
+    is_on = not on.over and on.part == part and on.ended(part) is None
+    if not right or not is_on or pooled is None or on.answered(part):
         return on
     form = notes.follow_ups_form(handout.title(catalog, on.parts[part]), pooled.follow_ups)
     session.save(on.follow_ups(part), form)
@@ -205,7 +212,7 @@ def _graded(
     on = session.append(on, session.ASK, id=number, part=part, digest=digest, final=final)
     options = Options(on.begin["device"], seed=on.begin["seed"], shuffled=True, last_failure=False, counters=final)
     source = source_of(copy)
-    if handout.is_unchanged(catalog, on.parts[part], source.text):
+    if on.parts[part].kind == CODE and handout.is_unchanged(catalog, on.parts[part], source.text):
         todos = len(skeleton.todos(source.text))
         empty = Verdict(Kind.NOT_STARTED, f"{todos} TODO{'s' if todos > 1 else ''}")
         graded = Grade(kata, source, (empty,))

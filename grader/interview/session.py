@@ -40,7 +40,7 @@ TIME_UP = "time up"  # part: the clock on screen has said so
 CODE = "code"  # part, notes: the first minutes are over, with these notes, and the file is handed out
 NUDGE = "nudge"  # part, number, minutes: a hint was taken, and what it cost
 FOLLOW_UPS = "follow-ups"  # part: handed out
-END = "end"  # part, digest, and the texts notes and answers: finished, with this file
+END = "end"  # part, digest, and the text answers: finished, with this file
 DONE = "done"  # the page is written
 ABANDON = "abandon"
 

@@ -10,7 +10,7 @@ import shlex
 from dataclasses import dataclass
 from typing import Any
 
-from grader.content import start
+from grader.content import skeleton, start
 from grader.content.catalog import CatalogError, Kata, find_root, load_catalog
 from grader.fault import Fault
 from grader.grade import Options, grade
@@ -76,8 +76,7 @@ def run(shell: Any, line: str, cell: str | None) -> Shown | None:
         raise CatalogError(f"{options.name!r} names {len(found)} katas; name one.")
     (kata,) = found
     if cell is None:
-        text = kata.own_path.read_text() if kata.own_path.is_file() else start.text_of(kata, start.SKELETON)
-        shell.set_next_input(f"%%kata {kata.name}\n{text}")
+        shell.set_next_input(f"%%kata {kata.name}\n{_text_of(kata)}")
         return None
     _keep(kata, cell)
     device = "sim" if options.pictures else options.device
@@ -86,6 +85,14 @@ def run(shell: Any, line: str, cell: str | None) -> Shown | None:
     if warning := progress.keep_grade(graded):
         print(f"kata: {warning}")
     return Shown(graded)
+
+
+def _text_of(kata: Kata) -> str:
+    """The learner's file, or the skeleton where there is none."""
+    try:
+        return skeleton.read(kata.own_path) if kata.own_path.is_file() else start.text_of(kata, start.SKELETON)
+    except OSError as error:
+        raise CatalogError(f"{kata.own_path}: cannot be read ({error.strerror}). Make it readable.") from None
 
 
 _WRITTEN: dict[str, str] = {}  # kata -> the text that this process wrote last: not kept as a .bak
@@ -117,6 +124,9 @@ def _options(line: str) -> argparse.Namespace:
     parser.add_argument("--thorough", action="store_true")
     parser.add_argument("--device", choices=("auto", "gpu", "sim"), default="auto")
     try:
-        return parser.parse_args(shlex.split(line))
+        found = parser.parse_args(shlex.split(line))
     except ValueError as error:
         raise CatalogError(f"{error}; write {USAGE}.") from None
+    if found.pictures and found.device == "gpu":
+        raise CatalogError("--pictures are of the simulator, which counts accesses; leave out --device gpu.")
+    return found
