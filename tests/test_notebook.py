@@ -62,7 +62,15 @@ def test_a_cell_is_the_file_and_its_output_the_verdict(shell: Shell, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("line", "fact"), [("scale_f33", "scale_f32"), ("relu", "6"), ("", "NAME"), ("a --no", "--no"), ("'a", "NAME"), ("relu_f32 --pictures --device gpu", "gpu")]
+    ("line", "fact"),
+    [
+        ("scale_f33", "scale_f32"),
+        ("relu", "6"),
+        ("", "NAME"),
+        ("a --no", "--no"),
+        ("'a", "NAME"),
+        ("relu_f32 --pictures --device gpu", "gpu"),
+    ],
 )
 def test_an_error_is_one_line(shell: Shell, capsys: pytest.CaptureFixture[str], line: str, fact: str) -> None:
     assert shell.magics["kata"](line, "") is None

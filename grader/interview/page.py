@@ -227,7 +227,11 @@ def _follow_ups(part: Record) -> Markup | None:
     if not part["follow_ups"]:
         return None
     asked = [_follow_up(part, number, item) for number, item in enumerate(part["follow_ups"], 1)]
-    told = "Handed out after the pass." if part["follow_ups_asked"] else "Not handed out: no grade before the finish was right."
+    told = (
+        "Handed out after the pass."
+        if part["follow_ups_asked"]
+        else "Not handed out: no grade before the finish was right."
+    )
     form = tag("form", *asked, class_="marks", data_part=str(part["number"]), data_kata=part["name"])
     return _under("After a pass", tag("p", told), form)
 

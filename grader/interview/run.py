@@ -66,11 +66,9 @@ def begin(
 def _runs_here(device: str, kata: Kata) -> bool:
     """Whether this machine can grade a kata on a device: not one about a library, nor one for newer cards. "auto" is
     the simulator where the GPU is too old."""
-    gpu, simulated = find_gpu() if device != "sim" else None, (int(SIM_ARCH[3:-2]), int(SIM_ARCH[-2]))
-    if gpu is None:
-        newest = simulated
-    else:
-        newest = gpu.capability if device == "gpu" else max(gpu.capability, simulated)
+    gpu, newest = find_gpu() if device != "sim" else None, (int(SIM_ARCH[3:-2]), int(SIM_ARCH[-2]))
+    if gpu is not None:
+        newest = gpu.capability if device == "gpu" else max(gpu.capability, newest)
     return not kata.libraries and kata.capability <= newest
 
 
