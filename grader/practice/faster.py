@@ -78,9 +78,8 @@ def challenge(catalog: Catalog, goal: Kata, start: str | None) -> Challenge:
     Raises FasterError if no rung fits.
     """
     if goal.speed is None:
-        raise FasterError(
-            f"{goal.name} is not timed: difficulty.yaml gives it no `speed`. `kata faster` lists the katas to choose from."
-        )
+        why = "difficulty.yaml gives it no `speed`"
+        raise FasterError(f"{goal.name} is not timed: {why}. `kata faster` lists the katas to choose from.")
     rungs = list(slower_rungs(catalog, goal))
     if start is not None:
         found = next((rung for rung in rungs if rung.name == start), None)

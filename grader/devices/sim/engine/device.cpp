@@ -185,10 +185,8 @@ int Device::launch(const void* host, const Geometry& geometry, void** arguments,
     if (card.most_resident)
         launch.resident =
             u64(card.multiprocessors) * resident_blocks(card, *p, launch.threads_per_block(), geometry.dynamic_shared);
-    if (call_.counting)
-        count(launch);
-    else if (call_.tracing)
-        trace(launch);  // each has a program of its own
+    if (call_.counting) count(launch);
+    if (call_.tracing && !call_.counting) trace(launch);  // each has a program of its own
     if (cooperative) launch.workspace = grid_workspace();
     launch.parameters = pack(*p, arguments);
     launch.limit = call_.limit;
