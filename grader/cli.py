@@ -114,20 +114,23 @@ def _know(word: str) -> None:
         return
     if word in GUESSED:
         meant = f"Did you mean `kata {GUESSED[word]}`?"
-    elif _is_kata(word):
+    elif (count := _katas(word)) == 1:
         meant = f"It names a kata: `kata show {word}` shows its task, `kata grade {word}` grades your file."
+    elif count:
+        meant = f"It names {count} katas: `kata list {word}` lists them, `kata grade {word}` grades your files."
     else:
         meant = f"{close_to(word, commands).strip()} `kata help` lists the commands.".strip()
     raise Fault(f"there is no command {word!r}. {meant}")
 
 
-def _is_kata(word: str) -> bool:
+def _katas(word: str) -> int:
+    """How many katas the word names."""
     from grader.content.catalog import CatalogError, find_root, load_catalog
 
     try:
-        return bool(load_catalog(find_root(), missing_skeletons=True).select([word]))
+        return len(load_catalog(find_root(), missing_skeletons=True).select([word]))
     except CatalogError:
-        return False
+        return 0
 
 
 def _welcome(options: argparse.Namespace) -> int:

@@ -267,7 +267,7 @@ WRONG: dict[str, tuple[str, str, list[str]]] = {
     "stride_in_elements": ("crash", "one_box", ["refused", "41 bytes", "multiple of 16"]),
     "too_tall": ("out of bounds", "one_box", ["x[", "32 x 40 f32"]),
     "pixels_by_tiles": ("crash", "pixels_load", ["cuTensorMapEncodeTiled", "mode"]),
-    "no_map": ("crash", "pointer", ["cuTensorMapEncodeTiled has not written"]),
+    "no_map": ("crash", "pointer", ["cuTensorMapEncodeIm2col has written"]),
     "host_map": ("crash", "pointer", ["no memory of the device"]),
 }
 

@@ -84,7 +84,7 @@ def _editor(options: argparse.Namespace) -> int:
         say_json(done)
         return 0
     for name, what in done.items():
-        print(f"{display_path(root / name)}: {what}")
+        print(f"{display_path(root / name)}: {what}{', it is yours' if what == KEPT else ''}")
     for name, content in (("settings.json", SETTINGS), ("tasks.json", TASKS)):
         if done[f".vscode/{name}"] == KEPT:
             print(f"\nYour .vscode/{name} may lack some of this:\n{json.dumps(content, indent=2)}")
@@ -117,7 +117,7 @@ def _command(kata: Kata, toolchain: Toolchain) -> Iterator[str]:
     yield from ("-idirafter", str(_MISSING_HEADERS), "-c")
 
 
-WRITTEN, CURRENT, KEPT = "written", "current", "kept, it is yours"
+WRITTEN, CURRENT, KEPT = "written", "current", "kept"
 
 
 def _write_database(place: Path, entries: list[dict[str, Any]]) -> str:

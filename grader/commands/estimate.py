@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grader.commands import lookups
+from grader.fault import Fault
 from grader.judge.cards import CARDS
 from grader.learner import progress
 from grader.output.console import Commands, examples, one_kata, open_catalog, say_json, warn
@@ -105,7 +106,7 @@ def _answers(of: Estimate, given: Mapping[str, float | str]) -> Iterator[Answer]
     for name, value in given.items():
         try:
             yield Answer(BY_NAME[name], value, of.right(name))
-        except EstimateError as error:
+        except Fault as error:
             warn(f"{name} is left out: {error}")
 
 

@@ -104,18 +104,25 @@ def _drawn(catalog: Catalog, known: History, names: Sequence[str], options: argp
     again = len(names) == 1 and names[0] in every
     if again and (options.anyway or names[0] in hunts.records(known) or known.passed(every[names[0]].kata.name)):
         return hunts.named(catalog, names[0])
+    if again:
+        kata = every[names[0]].kata.name
+        raise HuntError(
+            f"you have not passed {kata}. `kata hunt {names[0]} --anyway` draws it; your progress notes that."
+        )
     chosen = {kata.name for kata in catalog.select(names)}
     if not options.anyway:
         chosen = {name for name in chosen if known.passed(name) is not None}
     here = {name for name in chosen if not lacks_library(catalog.katas[name])}
     found = {name: wrong for name, wrong in every.items() if wrong.kata.name in here}
-    done = [name for name, record in hunts.records(known).items() if record.solved]
+    done = [
+        name for name, record in hunts.records(known).items() if record.solved or hunts.SOLUTION_SHOWN in record.words
+    ]
     hunt = hunts.draw(found, options.level, options.seed, done)
     if hunt is None:
-        of = " ".join(names) or "all katas"
+        of = " ".join(names) or "these katas"
         level = f" of level {options.level}" if options.level else ""
         more = "" if options.anyway else " --anyway also draws from katas that you have not passed."
-        print(f"No hunt{level} is left of {of}.{more}", file=sys.stderr)
+        print(f"No hunt{level} is left for {of}.{more}", file=sys.stderr)
     return hunt
 
 

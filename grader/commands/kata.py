@@ -188,7 +188,8 @@ def _hint(options: argparse.Namespace) -> int:
         said = {"kata": kata.name, "strength": strength, "of": COUNT, "hint": hint}
         say_json({**said, "symptom": [*said_symptom(kata, known)]})
     else:
-        for line in (*said_symptom(kata, known), *said_hint(kata, hint, strength)):
+        symptom = [*said_symptom(kata, known)]
+        for line in map(plain, (*symptom, *[""] * bool(symptom), *said_hint(kata, hint, strength))):
             print(textwrap.fill(line, min(WIDTH, line_width(WIDTH)), break_on_hyphens=False) if is_terminal() else line)
     warn(progress.keep_hint(kata, strength))
     return 0
@@ -199,7 +200,7 @@ def said_symptom(kata: Kata, known: History) -> Iterator[str]:
     last = next(reversed(known.grades(kata.name)), None)
     if last is None or last.passed:
         return
-    leads = " at" if last.verdict != Kind.WRONG_ANSWER.value else ", which leads to"
+    leads = " at" if last.verdict != Kind.WRONG_ANSWER.value else "; the clues point at"
     where = f"{leads} line {last.line}" if last.line is not None else ""
     where += f", in TODO({last.todo})" if last.todo is not None else ""
     since = "" if last.digest == digest_of(kata.own_path) else " You have edited the file since."
@@ -211,7 +212,6 @@ def said_symptom(kata: Kata, known: History) -> Iterator[str]:
         yield f"The lesson on {last.verdict}, and its usual causes:"
     for row in rows:
         yield "  {}: {}".format(*(symptoms.plain(cell) for cell in (row.sees, row.cause)))
-    yield ""
 
 
 def said_hint(kata: Kata, hint: str, strength: int) -> Iterator[str]:

@@ -221,8 +221,8 @@ class _Screen:
         shown = load_hints(kata)[:strength]
         more = ["h: one that says more"] if strength < COUNT else []
         hints = [line for number, hint in enumerate(shown, 1) for line in (f"hint {number}: {hint}", "")]
-        symptom = said_symptom(kata, open_progress(open_catalog()))
-        self._turn_to([*symptom, *hints, *more])
+        symptom = [*said_symptom(kata, open_progress(open_catalog()))]
+        self._turn_to([*symptom, *[""] * bool(symptom), *hints, *more])
         self.hints = strength
         self.note = progress.keep_hint(kata, strength) or ""
 

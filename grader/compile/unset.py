@@ -17,14 +17,14 @@ _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', re.MULTILINE)
 _LOCATION = re.compile(r"^\s*\.loc\s+(\d+)\s+(\d+)\s+\d+(?:.*inlined_at\s+(\d+)\s+(\d+))?")
 _INSTRUCTION = re.compile(r"^[\s{}]*(@!?%\w+\s+)?([a-z][\w.:]*)(?:\s+(.*))?$")
 _LABEL = re.compile(r"^\s*(\$\w+):")
-_REGISTER = re.compile(r"%[a-z]+\d+\b")
+_REGISTER = re.compile(r"%(?!(?:clock|pm|envreg)\d)[a-z]+\d+\b")
 _BEGIN = re.compile(r"^\s*(?:\.\w+\s+)*\.entry\b")
 _END = re.compile(r"^}")
 _FIRST = re.compile(r"[^,{]*(?:\{[^}]*\})?")  # operand, which may be several registers in braces
 _NO_RESULT = re.compile(
-    r"(?:st|red|bra|brx|bar|barrier|ret|exit|trap|brkpt|membar|fence|prefetch\w*|cp|stmatrix|nanosleep|setmaxnreg|call"
+    r"(?:st|red|bra|brx|(?:bar|barrier)(?![\w.:]*\.red\b)|ret|exit|trap|brkpt|membar|fence|prefetch\w*|cp|stmatrix|nanosleep|setmaxnreg|call"
     r"|griddepcontrol|discard|applypriority|wgmma\.(?:fence|commit_group|wait_group)|wmma\.store|mbarrier\.init"
-    r"|mbarrier\.inval|mbarrier\.expect_tx|mbarrier\.complete_tx|multimem\.red|multimem\.st|pmevent|elect)\b"
+    r"|mbarrier\.inval|mbarrier\.expect_tx|mbarrier\.complete_tx|multimem\.red|multimem\.st|pmevent)\b"
 )
 _JUMP = re.compile(r"bra(?:\.uni)?$")
 _WARNED = re.compile(r"\((\d+)\): warning #(?:549|592)(?:-D)?: (.*)")

@@ -116,7 +116,7 @@ def take(kata: Kata, content: bytes) -> Taken:
     place = kata.work_path
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        for there in (place, *_kept(place)):
+        for there in (place, *_kept(place)) if is_begun(kata, place) else (place,):
             if there.is_file() and there.read_bytes() == content:
                 return Taken(there, is_new=False)
         if is_begun(kata, place):

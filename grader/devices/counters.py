@@ -140,7 +140,7 @@ class Writer:
 
 @dataclass(frozen=True)
 class Birth:
-    """An instruction that made a nan of operands that are none, or an infinity of finite ones; and the first that did.
+    """An instruction whose result was nan though no operand was, or infinite though all were finite; its first thread.
 
     ``form`` is the instruction as in PTX. ``result`` and ``operands`` are numbers in words: "nan", "-inf", "0.5".
     There are no operands of a product of matrices.

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from grader.content.catalog import Kata
 from grader.interview import session
 
-FORBIDDEN = ("hint", "start")  # with or without --anyway
-ANYWAY = ("solution", "diff", "sass", "ptx")  # shown with --anyway
+FORBIDDEN = ("hint", "start", "estimate")  # with or without --anyway
+ANYWAY = ("solution", "diff", "sass", "ptx", "hunt", "faster")  # shown with --anyway
 
 
 def refusal(katas: Sequence[Kata], how: str, *, anyway: bool = False, locked: bool = False) -> str | None:

@@ -78,19 +78,20 @@ def challenge(catalog: Catalog, goal: Kata, start: str | None) -> Challenge:
     Raises FasterError if no rung fits.
     """
     if goal.speed is None:
-        raise FasterError(f"{goal.name} has no speed to reach: `speed` in difficulty.yaml names it. Choose another.")
+        why = "difficulty.yaml gives it no `speed`"
+        raise FasterError(f"{goal.name} is not timed: {why}. `kata faster` lists the katas to choose from.")
     rungs = list(slower_rungs(catalog, goal))
     if start is not None:
         found = next((rung for rung in rungs if rung.name == start), None)
     else:
-        ratios = ratios_of(catalog)
-        asked = max((each.percent / 100 for each in goal.speed.percent.values()), default=0.0)
-        wanted = asked or ratios.get(goal.name, 0.0)
+        arch, ratios = ratios_of(catalog)
+        asked = goal.speed.percent.get(arch)
+        wanted = asked.percent / 100 if asked else ratios.get(goal.name, 0.0)
         found = next((rung for rung in rungs if not wanted or ratios.get(rung.name, 0.0) < wanted), None)
     if found is None:
         known = f" There are: {', '.join(rung.name for rung in rungs)}." if rungs else ""
         what = f"{start} is not a rung before {goal.name}" if start else f"no slower rung comes before {goal.name}"
-        raise FasterError(f"{what} with the same signature.{known} `kata faster` lists all pairs.")
+        raise FasterError(f"{what} with the same signature.{known}")
     return Challenge(goal, found)
 
 
@@ -114,13 +115,17 @@ def _fits(rung: Kata, goal: Kata) -> bool:
     return same and steps and ours.computes == theirs.computes and (rung.acc or rung.elem) == (goal.acc or goal.elem)
 
 
-def ratios_of(catalog: Catalog) -> Mapping[str, float]:
-    """The measured speed of solutions as a share of their baseline, by kata; empty without solutions/speeds.json."""
+def ratios_of(catalog: Catalog) -> tuple[str, Mapping[str, float]]:
+    """The architecture on which solutions were measured, as thresholds name it, and their speed as a share of their
+    baseline, by kata; empty without solutions/speeds.json."""
     file = catalog.root / speeds.FILE
+    if not file.is_file():
+        return "", {}
+    known = speeds.read(file)
     found: dict[str, float] = {}
-    for row in speeds.read(file).rows if file.is_file() else ():
+    for row in known.rows:
         found.setdefault(row.kata, row.ratio)
-    return found
+    return known.machine["arch"].removesuffix("a"), found
 
 
 def write(wanted: Challenge) -> None:

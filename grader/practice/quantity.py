@@ -23,7 +23,7 @@ def _units(prefixes: Mapping[str, float], names: tuple[str, ...]) -> dict[str, f
 # Kind of quantity -> its units, each with its factor, and how to write one.
 UNITS: Mapping[str, Mapping[str, float]] = {
     "bytes": _units({**_TENS, **_TWOS}, ("", "B", "byte", "bytes")),
-    "operations": _units(_TENS, ("", "FLOP", "FLOPs", "flop", "flops", "OP", "op", "ops")),
+    "operations": _units(_TENS, ("", "FLOP", "FLOPs", "FLOPS", "flop", "flops", "OP", "op", "ops")),
     "intensity": {"": 1.0, "FLOP/B": 1.0, "flop/b": 1.0, "FLOP/byte": 1.0},
     "time": _SECONDS,
     "share": {"": 1.0, "%": 0.01},
@@ -59,7 +59,8 @@ def read(text: str, kind: str, sizes: Mapping[str, int]) -> float | str:
     """
     words = text.strip()
     if kind == "bound":
-        found = next((word for name, word in _WORDS.items() if words and name.startswith(words.lower())), None)
+        words = words.lower().removesuffix("bound").rstrip(" -")
+        found = next((word for name, word in _WORDS.items() if words and name.startswith(words)), None)
         if found is None:
             raise _error(text, kind)
         return found

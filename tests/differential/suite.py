@@ -56,7 +56,7 @@ _NOT_RECORDED = {
     ),
     r"v(?!ote|absdiff[24]\.[us]32\.(u32\.u32|s32\.s32)(\.add)?$)": "video instructions",
 }
-_NOT_YET = "has programs that no card has run yet"
+_NOT_YET = "not yet run on a GPU; the programs are written"
 
 
 def why_not_compared(form: str) -> tuple[str, str] | None:

@@ -32,8 +32,7 @@ def _rank(form: str) -> int:
 def _map(form: str, of: str, *, swizzle: int = 0) -> Map:
     rank = _rank(form)
     if "im2col" in form:
-        corner = (1,) * (rank - 2)
-        lower, upper = tuple(-c for c in corner), tuple(0 for _ in corner)
+        lower, upper = (-1, 0, -2)[: rank - 2], (0, -1, 0)[: rank - 2]  # another for each dimension: their order shows
         return Map(of, _SIZES[:rank], (8, 17), swizzle, lower=lower, upper=upper)
     return Map(of, _SIZES[:rank], _BOX[:rank], swizzle)
 

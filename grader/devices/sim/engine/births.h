@@ -1,7 +1,8 @@
 // births: where values that are not finite first come from
 //
-// A launch that is asked for them runs a copy of its program in which every instruction on floating-point registers
-// stands behind one that looks at its operands and its result; any other launch pays nothing.
+// A launch that is asked for them runs a copy of its program in which arithmetic on floating-point registers and mma
+// stand behind a function that looks at operands and result. wmma, wgmma, atomics and conversions of integers are not
+// watched. Any other launch pays nothing.
 #pragma once
 #include <map>
 #include <memory>
@@ -17,7 +18,7 @@ namespace sim {
 
 struct Warp;
 
-// An instruction that made a nan of operands that were none, or an infinity of finite ones.
+// An instruction whose result was nan though no operand was, or infinite though all were finite.
 struct Birth {
     u64 launch, block, step;  // when: blocks one after the other, which run side by side
     Site site;

@@ -89,6 +89,7 @@ void copy_to_block(Warp& warp, const Instruction& in, Mask mask) {
         check_bulk(warp, copy);
         block.copies.read_at_once(warp, copy);
         take_source(warp, copy);
+        if (Counters* counters = block.counters.get()) counters->tma(warp, copy.bytes, 0, 1);
         send(warp, l, to, barrier, std::move(copy));
     });
 }

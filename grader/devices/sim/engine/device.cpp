@@ -186,7 +186,7 @@ int Device::launch(const void* host, const Geometry& geometry, void** arguments,
         launch.resident =
             u64(card.multiprocessors) * resident_blocks(card, *p, launch.threads_per_block(), geometry.dynamic_shared);
     if (call_.counting) count(launch);
-    if (call_.tracing) trace(launch);
+    if (call_.tracing && !call_.counting) trace(launch);  // each has a program of its own
     if (cooperative) launch.workspace = grid_workspace();
     launch.parameters = pack(*p, arguments);
     launch.limit = call_.limit;

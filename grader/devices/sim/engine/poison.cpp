@@ -130,6 +130,7 @@ void Poisons::follow(Warp& warp, const Instruction& in, Mask mask) {
     };
     if (in.check_access && in.address >= 0) use(warp, in.address, mask);
     if (entry.lower == lower_positional) return passes_on(1, 1, count);
+    if (entry.lower == lower_video) return passes_on(1, 1, 4);  // c is always there, a constant where none is written
     if (entry.lower == lower_setp) return passes_on(2, 2, 4 + (entry.option ? 1 : 0));
     if (entry.lower == lower_vector_move) {
         const bool packs = entry.form.find(".pack") != std::string::npos;

@@ -45,7 +45,7 @@ TensorMap map_at(Warp& warp, int lane, u64 address) {
     if (map.magic != TensorMap::MAGIC)
         stop(
             warp, lane, FindingKind::crash,
-            "takes as a tensor map what cuTensorMapEncodeTiled has not written: " +
+            "takes as a tensor map what neither cuTensorMapEncodeTiled nor cuTensorMapEncodeIm2col has written: " +
                 std::string(bytes ? "the bytes are not a map" : "there is no memory of the device"));
     if (map.refusal)
         stop(

@@ -229,7 +229,7 @@ ptx::Operand whole(ptx::Operand operand) {
 void lower_video(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {
     const Shape word = shape_of<u32>();
     const u32 parts = parts_of(in.opcode.substr(0, in.opcode.find('.')));
-    Video v = described(in.opcode);
+    Video v = described(entry.form);  // whose modifiers are in the order of the ISA
     const bool merges = parts == 1 && !in.operands.empty() && !in.operands[0].part.empty();
     const bool takes_c = entry.operation.signature.count == 4 || merges;
     d.require(in, takes_c ? 4 : 3);

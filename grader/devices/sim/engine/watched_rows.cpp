@@ -32,6 +32,7 @@ Touched touched_by(const Instruction& in) {
         return packs ? Touched{1, 1, count} : Touched{count - 1, count - 1, count};
     }
     if (entry.lower == lower_positional) return {1, 1, count};
+    if (entry.lower == lower_video) return {1, 1, 4};
     return {};
 }
 
