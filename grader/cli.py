@@ -7,15 +7,14 @@ the output has closed it.
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
 
-from grader.content.yaml_fields import close_to
 from grader.fault import Fault
 from grader.output.console import Parser, examples
 
@@ -87,7 +86,7 @@ def parser(command: str = "") -> argparse.ArgumentParser:
             title="To start:",
         ),
     )
-    found.add_argument("--version", action="version", version=_version())
+    found.add_argument("--version", action=_Version, nargs=0, help="print the version and where it is, and exit")
     found.set_defaults(parser=parser, command=_welcome)
     commands = found.add_subparsers(metavar="COMMAND")
     for module in _modules(command):
@@ -95,6 +94,7 @@ def parser(command: str = "") -> argparse.ArgumentParser:
     return found
 
 
+@functools.cache
 def _known() -> list[str]:
     """The modules that are there."""
     return [name for name in MODULES if Path(__file__).parent.joinpath(*name.split(".")).with_suffix(".py").is_file()]
@@ -119,6 +119,8 @@ def _know(word: str) -> None:
     elif count:
         meant = f"It names {count} katas: `kata list {word}` lists them, `kata grade {word}` grades your files."
     else:
+        from grader.content.yaml_fields import close_to
+
         meant = f"{close_to(word, commands).strip()} `kata help` lists the commands.".strip()
     raise Fault(f"there is no command {word!r}. {meant}")
 
@@ -145,7 +147,17 @@ def _welcome(options: argparse.Namespace) -> int:
     return 0
 
 
+class _Version(argparse.Action):
+    """Looks the version up when it is asked for: that takes longer than to start."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        print(_version())
+        parser.exit()
+
+
 def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
     folder = Path(__file__).resolve().parents[1]
     try:
         return f"kata {version('cuda-kata')} in {folder}"

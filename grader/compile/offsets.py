@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+
+from grader.compile.locations import LOCATION, files_called, place_of
 
 Place = tuple[int, int]  # a file of the PTX, and a line in it
 
-_FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', re.MULTILINE)
-_LOCATION = re.compile(r"^\s*\.loc\s+(\d+)\s+(\d+)\s+\d+(?:.*inlined_at\s+(\d+)\s+(\d+))?")
 _INSTRUCTION = re.compile(r"^\s*(?:@!?%\w+\s+)?([a-z][\w.:]*)\s+(.*);")
 _REGISTER = re.compile(r"%\w+(?:\.\w)?")
 _FUNCTION = re.compile(r"^\s*(?:\.\w+\s+)*\.(?:entry|func)\b")
@@ -101,22 +101,21 @@ def narrow_lines(ptx: str, name: str) -> tuple[int, ...]:
     """The lines of the file called ``name`` with a product that goes into an address, in order."""
     if not _ANY_PRODUCT.search(ptx):
         return ()
-    own = {int(number) for number, path in _FILE.findall(ptx) if path.rpartition("/")[2] == name}
+    own = files_called(ptx, name)
     found = {place for function in _functions(ptx, own) for place in _Function(function).lines()}
     return tuple(sorted({line for file, line in found if file in own}))
 
 
-def _functions(ptx: str, own: Iterable[int]) -> Iterator[Sequence[_Instruction]]:
+def _functions(ptx: str, own: Collection[int]) -> Iterator[Sequence[_Instruction]]:
     """The instructions of each function, with the line of the file itself where a header's code was inlined into it."""
     body: list[_Instruction] = []
-    place, of_file = (0, 0), {*own}
+    place = (0, 0)
     for text in ptx.splitlines():
         if _FUNCTION.match(text):
             yield body
             body = []
-        elif location := _LOCATION.match(text):
-            file, line, outer, outer_line = location.groups()
-            found = (int(file), int(line)) if int(file) in of_file or not outer else (int(outer), int(outer_line))
+        elif location := LOCATION.match(text):
+            found = place_of(location, own)
             place = found if found[1] else place  # line 0: the compiler's own, on the way to what comes next
         elif instruction := _INSTRUCTION.match(text):
             body.append(_Instruction(instruction[1], _operands(instruction[2]), place))
@@ -125,12 +124,11 @@ def _functions(ptx: str, own: Iterable[int]) -> Iterator[Sequence[_Instruction]]
 
 def source_line(ptx: str, number: int, name: str) -> int | None:
     """The line of the file called ``name`` that line ``number`` of the PTX comes from; None where PTX does not say."""
-    own = {file for file, path in _FILE.findall(ptx) if path.rpartition("/")[2] == name}
+    own = files_called(ptx, name)
     for text in reversed(ptx.splitlines()[:number]):
-        if location := _LOCATION.match(text):
-            file, line, outer, outer_line = location.groups()
-            found = line if file in own else outer_line if outer in own else "0"
-            return int(found) or None
+        if location := LOCATION.match(text):
+            file, line = place_of(location, own)
+            return (line or None) if file in own else None
     return None
 
 

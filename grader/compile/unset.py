@@ -8,13 +8,11 @@ condition, and read under the same condition, is not one of these.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-Place = tuple[int, int]  # a file of the PTX, and a line in it
+from grader.compile.locations import LOCATION, Place, files_called, place_of
 
-_FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', re.MULTILINE)
-_LOCATION = re.compile(r"^\s*\.loc\s+(\d+)\s+(\d+)\s+\d+(?:.*inlined_at\s+(\d+)\s+(\d+))?")
 _INSTRUCTION = re.compile(r"^[\s{}]*(@!?%\w+\s+)?([a-z][\w.:]*)(?:\s+(.*))?$")
 _LABEL = re.compile(r"^\s*(\$\w+):")
 _REGISTER = re.compile(r"%(?!(?:clock|pm|envreg)\d)[a-z]+\d+\b")
@@ -56,25 +54,24 @@ def warned(log: str) -> list[Unset]:
 
 def unset_lines(ptx: str, name: str) -> list[Unset]:
     """The lines of the file called ``name`` that read registers which nothing has written by then."""
-    own = {int(number) for number, path in _FILE.findall(ptx) if path.rpartition("/")[2] == name}
+    own = files_called(ptx, name)
     places = {place for labels, code in _kernels(ptx, own) for place in _places(labels, code)}
     return [Unset(line) for line in sorted({line for file, line in places if file in own})]
 
 
-def _kernels(ptx: str, own: Iterable[int]) -> Iterator[tuple[Mapping[str, int], Sequence[_Instruction]]]:
+def _kernels(ptx: str, own: Collection[int]) -> Iterator[tuple[Mapping[str, int], Sequence[_Instruction]]]:
     """Each kernel as where its labels are, and its instructions."""
     labels: dict[str, int] = {}
     code: list[_Instruction] = []
-    place, of_file, inside = (0, 0), {*own}, False
+    place, inside = (0, 0), False
     for text in ptx.splitlines():
         if _BEGIN.match(text):
             labels, code, inside = {}, [], True
         elif _END.match(text) and inside:
             yield labels, code
             inside = False
-        elif location := _LOCATION.match(text):
-            file, line, outer, outer_line = location.groups()
-            found = (int(file), int(line)) if int(file) in of_file or not outer else (int(outer), int(outer_line))
+        elif location := LOCATION.match(text):
+            found = place_of(location, own)
             place = found if found[1] else place
         elif inside and (label := _LABEL.match(text)):
             labels[label[1]] = len(code)

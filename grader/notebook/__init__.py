@@ -1,1 +1,1 @@
-"""A kata as a function of tensors and as a torch operator."""
+"""A kata as a function of tensors, as a torch operator, and as the `%%kata` of a notebook."""

@@ -11,7 +11,6 @@ import ctypes
 import inspect
 import weakref
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +26,10 @@ from grader.devices import CTYPES, INSTRUCTIONS, SIM_ARCH, Buffer, Call, Finding
 from grader.devices.sim import engine_library
 from grader.grade import Options, grade
 from grader.learner import progress
-from grader.output import verdict_text
+from grader.notebook.graded import Graded
 from grader.output.verdict_text import display_path
 from grader.sandbox.parent import Program, Sandbox
 from grader.storage import cache
-from grader.verdict import Grade
 
 LIMITS = Limits(instructions=6 * INSTRUCTIONS)
 
@@ -42,22 +40,6 @@ class KataError(RuntimeError):
     def _render_traceback_(self) -> list[str]:
         """What a notebook shows: the message, not the way to it."""
         return str(self).splitlines()
-
-
-@dataclass(frozen=True, repr=False)
-class Graded:
-    """A grade that shows itself as text, as in a notebook."""
-
-    grade: Grade
-
-    @property
-    def passed(self) -> bool:
-        return self.grade.passed
-
-    def __repr__(self) -> str:
-        if self.passed:
-            return f"{self.grade.kata.name}: {verdict_text.outcome(self.grade)}"
-        return verdict_text.explanation(self.grade)
 
 
 def load(name: str, *, file: str | Path | None = None, solution: bool = False, device: str | None = None) -> Launcher:

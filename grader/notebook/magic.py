@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from dataclasses import dataclass
 from typing import Any
 
 from grader.content import skeleton, start
@@ -15,11 +14,10 @@ from grader.content.catalog import CatalogError, Kata, find_root, load_catalog
 from grader.fault import Fault
 from grader.grade import Options, grade
 from grader.learner import progress
-from grader.output import verdict_text
+from grader.notebook.graded import Graded
 from grader.pages.accesses import into_memory
 from grader.pages.markup import Markup, join, tag
 from grader.storage.whole_file import write_whole
-from grader.verdict import Grade
 
 USAGE = "%%kata NAME [--pictures] [--thorough] [--device auto|gpu|sim], and the text of the .cu file below it"
 
@@ -31,20 +29,8 @@ _STYLE = """
 """
 
 
-@dataclass(frozen=True, repr=False)
-class Shown:
+class Shown(Graded):
     """A grade as a notebook shows it: text, or the same in HTML with pictures of memory accesses."""
-
-    grade: Grade
-
-    @property
-    def passed(self) -> bool:
-        return self.grade.passed
-
-    def __repr__(self) -> str:
-        if self.passed:
-            return f"{self.grade.kata.name}: {verdict_text.outcome(self.grade)}"
-        return verdict_text.explanation(self.grade)
 
     def _repr_html_(self) -> str:
         counted = any(verdict.counters for verdict in self.grade.verdicts)

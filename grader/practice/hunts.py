@@ -56,7 +56,6 @@ REPORTS = {
 DRAWN, MISSED, FOUND, FIXED, NOT_FIXED = "drawn", "line missed", "line found", "fixed", "not fixed"
 VERDICT_SHOWN, SOLUTION_SHOWN = "verdict shown", "solution shown"
 
-_NAME = re.compile(r"(\w+)_([0-9a-f]{4})")
 _COMMENT = re.compile(r"""(?P<comment>[ \t]*//[^\n]*)|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])+'""")
 _OPENS = ("template", "__global__", "__device__", "KATA_EXPORT", "static", "void", "inline", "constexpr __", "struct")
 
@@ -154,8 +153,7 @@ def draw(
 
 def named(catalog: Catalog, name: str) -> Hunt:
     """The hunt of this name. Raises HuntError."""
-    match = _NAME.fullmatch(name)
-    wrong = bugs(catalog).get(name) if match else None
+    wrong = bugs(catalog).get(name)
     hunt = hunt_of(wrong) if wrong is not None else None
     if hunt is None:
         raise HuntError(f"no hunt is called {name!r}. `kata hunt list` shows yours, `kata hunt` draws one.")

@@ -30,16 +30,6 @@ Holds held_by(std::string_view type) {
     return Holds::other;
 }
 
-std::vector<std::string_view> words_of(std::string_view form) {
-    std::vector<std::string_view> words;
-    for (size_t start = 0; start <= form.size();) {
-        const size_t dot = std::min(form.find('.', start), form.size());
-        words.push_back(form.substr(start, dot - start));
-        start = dot + 1;
-    }
-    return words;
-}
-
 bool is_pair(Holds holds) {
     return holds == Holds::halves || holds == Holds::bfloats;
 }
@@ -90,10 +80,6 @@ Arithmetic arithmetic_of(const Instruction& in) {
     bool fits = signature.shape[0].bytes == bytes_of(found.result);
     for (int i = 1; i < signature.count; ++i) fits &= signature.shape[i].bytes == bytes_of(found.operand);
     return fits ? found : Arithmetic{};
-}
-
-const Instruction& plain_of(const Warp& warp) {
-    return warp.block->program->plain->code[warp.here];
 }
 
 void watch_arithmetic(Warp& warp, const Instruction& in, Mask mask) {

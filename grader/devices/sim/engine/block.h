@@ -122,4 +122,9 @@ struct Block {
     u64 unaccounted_ = 0;  // warp instructions that the launch's sum does not have yet
 };
 
+// What the instruction does without what a counted or traced launch has put before it.
+inline const Instruction& plain_of(const Warp& warp) {
+    return warp.block->program->plain->code[warp.here];
+}
+
 }  // namespace sim

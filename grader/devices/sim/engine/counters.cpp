@@ -191,10 +191,6 @@ u64 Counters::most_hits() const {
 
 namespace {
 
-const Instruction& plain_of(const Warp& warp) {
-    return warp.block->program->plain->code[warp.here];
-}
-
 Mask guarded(const Warp& warp, const Instruction& plain, Mask group) {
     if (plain.guard < 0) return group;
     const Mask p = warp.predicate(plain.guard);

@@ -146,6 +146,9 @@ struct Form {
 };
 Form form_of(const ptx::Instruction& in);
 
+// An opcode or a form, cut at its dots.
+std::vector<std::string_view> words_of(std::string_view opcode);
+
 // ---- lowerings
 void lower_video(Decoder&, const ptx::Instruction&, const OpcodeEntry&);
 void lower_setp(Decoder&, const ptx::Instruction&, const OpcodeEntry&);

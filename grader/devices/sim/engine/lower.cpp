@@ -45,6 +45,15 @@ constexpr SpaceCheck SPACE_CHECKS[] = {
     {"param::func", check_local_access},
 };
 
+u8 elements(const ptx::Operand& operand) {
+    return operand.kind == ptx::OperandKind::vector ? u8(operand.elements.size()) : 1;
+}
+const ptx::Operand& element(const ptx::Operand& operand, size_t i) {
+    return operand.kind == ptx::OperandKind::vector ? operand.elements[i] : operand;
+}
+
+}  // namespace
+
 std::vector<std::string_view> words_of(std::string_view opcode) {
     std::vector<std::string_view> words;
     for (size_t start = 0; start <= opcode.size();) {
@@ -54,15 +63,6 @@ std::vector<std::string_view> words_of(std::string_view opcode) {
     }
     return words;
 }
-
-u8 elements(const ptx::Operand& operand) {
-    return operand.kind == ptx::OperandKind::vector ? u8(operand.elements.size()) : 1;
-}
-const ptx::Operand& element(const ptx::Operand& operand, size_t i) {
-    return operand.kind == ptx::OperandKind::vector ? operand.elements[i] : operand;
-}
-
-}  // namespace
 
 Form form_of(const ptx::Instruction& in) {
     Form form;

@@ -139,16 +139,6 @@ void run_video(Warp& warp, const Instruction& in, Mask mask) {
 
 // ---- what an instruction says
 
-std::vector<std::string_view> words_of(std::string_view opcode) {
-    std::vector<std::string_view> words;
-    for (size_t start = 0; start <= opcode.size();) {
-        const size_t dot = std::min(opcode.find('.', start), opcode.size());
-        words.push_back(opcode.substr(start, dot - start));
-        start = dot + 1;
-    }
-    return words;
-}
-
 u32 parts_of(std::string_view name) {
     return name.back() == '2' ? 2 : name.back() == '4' ? 4 : 1;
 }
