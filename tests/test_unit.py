@@ -225,7 +225,8 @@ def test_ptx_is_taken_apart_by_functions() -> None:
     one, two = (Member("relu_f32", "", f"file {number}").tag for number in (1, 2))
     assert one != two
     ptx = PTX.format(one=f"{len(one)}{one}", two=f"{len(two)}{two}")
-    first, second = unit.ptx_of(one, ptx), unit.ptx_of(two, ptx)
+    pieces = unit.pieces_of(ptx)
+    first, second = unit.ptx_of(one, pieces), unit.ptx_of(two, pieces)
     for part in (first, second):
         assert "vprintf" in part and ".debug_str" in part and "5countE" in part and ".file 1" in part
         assert part.count("{") == part.count("}")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from grader.compile.nvcc_log import SOURCE
 
-MOST_FILES = 24  # in a unit: from here on, the headers are less than a tenth of nvcc's work
+MOST_FILES = 48  # in a unit: from here on, the headers are a small part of nvcc's work also for the shortest files
 MOST_BYTES = 160_000  # of source text in a unit, so that a unit of long kernels ends within seconds
 TAG_DIGITS = 16
 
@@ -139,13 +139,14 @@ def blamed(log: str, folder: Path) -> set[str]:
     return tags
 
 
-def ptx_of(tag: str, ptx: str) -> str:
+def pieces_of(ptx: str) -> list[tuple[set[str], str]]:
+    """The unit's PTX, cut into (tags of the members that a piece is of, its text); no tags: it is of all of them."""
+    return [(set(_TAG.findall(head)), head + body) for head, body in _functions(ptx)]
+
+
+def ptx_of(tag: str, pieces: Sequence[tuple[set[str], str]]) -> str:
     """The unit's PTX without the functions of the other members."""
-    kept = []
-    for head, body in _functions(ptx):
-        tags = set(_TAG.findall(head))
-        kept.append(head + body if not tags or tag in tags else "")
-    return "".join(kept)
+    return "".join(text for tags, text in pieces if not tags or tag in tags)
 
 
 def _functions(ptx: str) -> Iterator[tuple[str, str]]:

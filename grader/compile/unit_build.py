@@ -80,7 +80,8 @@ def _not_blamed(one: _Unit, place: Path) -> list[Job]:
 
 
 def _units(jobs: Sequence[Job], parallel: int) -> Iterator[_Unit]:
-    """The same flags, the same architectures and the same includes in each unit."""
+    """The same flags, the same architectures and the same includes in each unit; ``parallel`` units, or more, where
+    there are enough files."""
     members: dict[tuple[tuple[str, ...], Member], list[Job]] = {}
     for job in jobs:
         members.setdefault((job.command, job.member), []).append(job)
@@ -88,8 +89,9 @@ def _units(jobs: Sequence[Job], parallel: int) -> Iterator[_Unit]:
     for (command, member), its_jobs in members.items():
         targets = tuple(job.request.target for job in its_jobs)
         alike.setdefault((command, targets, member.includes), {})[member] = its_jobs
+    at_least = -(-parallel // len(alike)) if alike else 1
     for group in alike.values():
-        for chunk in unit.chunks(list(group), parallel):
+        for chunk in unit.chunks(list(group), at_least):
             yield _Unit({member: group[member] for member in chunk})
 
 
@@ -121,13 +123,13 @@ def _members(one: _Unit, place: Path) -> Iterator[tuple[Job, Path]]:
     exported = set(exported_names(place / f"{NAME}.so"))
     for at, target in enumerate(one.targets):
         name = NAME if len(one.targets) == 1 else f"{NAME}.{target.virtual}"
-        ptx = (place / f"{name}.ptx").read_text(errors="replace")
+        pieces = unit.pieces_of((place / f"{name}.ptx").read_text(errors="replace"))
         for member, jobs in one.members.items():
             job, made = jobs[at], place / jobs[at].key
             if unit.launcher_in(member.tag, member.launcher) not in exported:
                 continue
             made.mkdir()
-            (made / f"{NAME}.ptx").write_text(unit.ptx_of(member.tag, ptx))
+            (made / f"{NAME}.ptx").write_text(unit.ptx_of(member.tag, pieces))
             if target.device == "sim" and too_much_shared(job, made):
                 continue
             (made / SOURCE).write_bytes(job.text)
