@@ -3,14 +3,17 @@ remembers, for tests that compile the same again and again."""
 
 from __future__ import annotations
 
+import hashlib
+import os
 import shlex
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
+from grader.compile import halves
 from grader.compile.toolchain import find_toolchain
 from grader.storage.cache import cache_folder
 
@@ -41,17 +44,27 @@ class HeldCompiler:
 
 
 def remembering_nvcc(folder: Path) -> Path:
-    """One that compiles the same text with the same command once: see remembered.py."""
+    """One that compiles the same text with the same command once: see remembered.py.
+
+    The same program stays in the folder: builds that were made with it are found in the cache by the next run.
+    """
     real = find_toolchain()
     known = [sys.executable, "-I", "-S", REMEMBERED, STORE, real.identity, real.nvcc]
-    program = folder / "remembering_nvcc"
-    program.write_text(
+    text = (
         '#!/bin/sh\ncase "$*" in\n'
         '*" kata.cu --dryrun") exit 1 ;;\n'  # so that all of the work is its own
         f'*" kata.cu") exec {shlex.join(map(str, known))} "$@" ;;\n'
         f'*) exec {real.nvcc} "$@" ;;\nesac\n'
     )
-    program.chmod(0o755)
+    name = hashlib.sha256(text.encode() + REMEMBERED.read_bytes() + Path(halves.__file__).read_bytes()).hexdigest()
+    program = folder / f"remembering_nvcc_{name[:16]}"
+    if not program.exists():
+        staged = program.with_name(f"{program.name}.{os.getpid()}")
+        staged.write_text(text)
+        staged.chmod(0o755)
+        with suppress(FileExistsError):  # another process has been quicker
+            os.link(staged, program)
+        staged.unlink()
     return program
 
 

@@ -18,6 +18,7 @@ import pytest
 from browser import browser  # noqa: F401  a fixture, for whoever looks at pages
 
 from grader.content.catalog import LEVELS, Kata, load_catalog
+from grader.storage.cache import cache_folder
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -48,11 +49,11 @@ def interruptible() -> None:
 
 
 @pytest.fixture(scope="session")
-def memory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def memory() -> Path:
     """An nvcc with a memory: see compiler.py."""
     from compiler import remembering_nvcc
 
-    return remembering_nvcc(tmp_path_factory.mktemp("nvcc"))
+    return remembering_nvcc(cache_folder())
 
 
 @pytest.fixture(scope="module")
