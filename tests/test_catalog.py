@@ -14,7 +14,7 @@ from cost import cheapest_cpu_s
 from facts import all_of, has
 
 from grader.content import yaml_fields
-from grader.content.catalog import Catalog, CatalogError, Kata, Threshold, find_root, load_catalog
+from grader.content.catalog import Catalog, CatalogError, Kata, Threshold, _listed, find_root, load_catalog
 
 GOOD = """\
 relu:
@@ -337,6 +337,12 @@ def test_find_root(tmp_path: Path) -> None:
     assert find_root(tmp_path) == tmp_path
 
 
+def load_anew(place: Path) -> None:
+    """As a process does that has not loaded this catalogue before."""
+    _listed.cache_clear()
+    load_catalog(place)
+
+
 def test_what_loading_costs_grows_with_the_katas_and_no_faster(tmp_path: Path) -> None:
     """A thousand katas cost fifty times as much as twenty, and would cost 2500 times if each looked at all others."""
     costs_s = []
@@ -346,7 +352,7 @@ def test_what_loading_costs_grows_with_the_katas_and_no_faster(tmp_path: Path) -
         entries = {name: {**entry, "requires": katas[index - 1 : index]} for index, name in enumerate(katas)}
         text = yaml.safe_dump({"relu": {"about": "a ladder", **entries}})
         place = make(tmp_path / str(count), text, {"relu": katas})
-        costs_s += cheapest_cpu_s(partial(load_catalog, place))
+        costs_s += cheapest_cpu_s(partial(load_anew, place))
     assert costs_s[1] < 4 * 50 * costs_s[0], costs_s
 
 

@@ -30,6 +30,8 @@ from grader.content.catalog import load_catalog
 from grader.content.skeleton import skeleton_of
 from grader.system.processes import descendants
 
+pytestmark = pytest.mark.usefixtures("module_remembers")
+
 ROOT = Path(__file__).resolve().parent.parent
 CATALOG = load_catalog(ROOT)
 KATA = CATALOG.katas["elementwise_f32"]

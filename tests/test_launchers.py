@@ -371,6 +371,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.usefixtures("nvcc_remembers")
 @pytest.mark.parametrize("said", REFUSED)
 def test_the_probe_cannot_be_passed_by(said: str, tmp_path: Path) -> None:
     failure = for_gpu(KATA.solution_path.read_text() + REFUSED[said] + "\n", tmp_path)

@@ -20,6 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from zlib import crc32
 
+import compiler
 import pytest
 from facts import has
 
@@ -39,6 +40,7 @@ from grader.maintain.kata_builds import as_skeleton, as_solution, as_wrong, bare
 from grader.maintain.wrong_kernel import WrongKernel, load, written
 from grader.output.verdict_text import explanation
 from grader.sandbox import parent as sandbox
+from grader.storage.cache import cache_folder
 from grader.verdict import Grade, Kind, Verdict
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -90,6 +92,16 @@ def own_interpreters(wanted: bool) -> Iterator[None]:
         sandbox.start_children_by(None)
     yield
     sandbox.start_children_by(starter)
+
+
+@contextlib.contextmanager
+def nvcc_for(wrong: WrongKernel) -> Iterator[None]:
+    """An nvcc with a memory for what is refused after it: there is no build in the cache of what nvcc makes of that."""
+    if Kind.NOT_ALLOWED not in wrong.sim.kinds:
+        yield
+        return
+    with compiler.using(compiler.remembering_nvcc(cache_folder())):
+        yield
 
 
 # How many processes run tests side by side; each takes its share of the processors.
@@ -204,7 +216,8 @@ def graded(wrong: WrongKernel, device: str) -> Grade:
     """The grade of a file on a device, made once in a run."""
     key = (device, wrong.path)
     if key not in _GRADES:
-        with own_interpreters(ROOT in wrong.path.parents), pytest.MonkeyPatch.context() as patch:
+        refused = nvcc_for(wrong)
+        with own_interpreters(ROOT in wrong.path.parents), refused, pytest.MonkeyPatch.context() as patch:
             if device == "sim" and wrong.sim.kinds == (Kind.TIME_OUT,):
                 patch.setattr(pipeline, "budget_for", impatient)
             diagnose = crc32(wrong.path.name.encode()) % DIAGNOSED == 0

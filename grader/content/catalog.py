@@ -7,6 +7,7 @@ kata waits for itself. The first thing that is not so is one CatalogError: file,
 from __future__ import annotations
 
 import fnmatch
+import functools
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -213,14 +214,23 @@ def find_root(start: Path | None = None) -> Path:
 def load_catalog(root: Path, *, missing_skeletons: bool = False) -> Catalog:
     """Read and check everything. ``missing_skeletons`` lets skeletons be absent, for the commands that write them."""
     root = root.absolute()
-    families = _families(root / FILE)
-    entries = {entry.kata.name: entry for entry in _entries(families, root)}
+    value = root_value(root / FILE, "family", CatalogError, "It must list the katas.")
+    if value is None:
+        raise CatalogError(f"{root / FILE}: is empty. List at least one family with one kata.")
+    families, entries = _listed(value, root)
     about = {name: family.about for name, family in families.items()}
     also = {name: family.also for name, family in families.items()}
     catalog = Catalog(root, {name: entry.kata for name, entry in entries.items()}, about, also)
     _check_files(entries, root, missing_skeletons=missing_skeletons)
     _check_order(entries)
     return catalog
+
+
+@functools.lru_cache(maxsize=8)
+def _listed(value: Value, root: Path) -> tuple[Mapping[str, _Family], Mapping[str, _Entry]]:
+    """What the file lists. The same text has the same value: it is read once, however often it is asked for."""
+    families = _families(value)
+    return families, {entry.kata.name: entry for entry in _entries(families, root)}
 
 
 # Reading: the tables of fields
@@ -329,10 +339,7 @@ class _Family:
     katas: tuple[tuple[str, Value, Value], ...]
 
 
-def _families(file: Path) -> Mapping[str, _Family]:
-    found = root_value(file, "family", CatalogError, "It must list the katas.")
-    if found is None:
-        raise CatalogError(f"{file}: is empty. List at least one family with one kata.")
+def _families(found: Value) -> Mapping[str, _Family]:
     return {name: _family(name, key, value) for name, key, value in found.items()}
 
 
