@@ -371,9 +371,10 @@ REFUSED = {
 }
 
 
-@pytest.mark.usefixtures("nvcc_remembers")
 @pytest.mark.parametrize("said", REFUSED)
-def test_the_probe_cannot_be_passed_by(said: str, tmp_path: Path) -> None:
+def test_the_probe_cannot_be_passed_by(said: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    if said.startswith("calls"):  # nvcc takes it; what defines a name a second time does not link, and is nvcc's
+        request.getfixturevalue("nvcc_remembers")
     failure = for_gpu(KATA.solution_path.read_text() + REFUSED[said] + "\n", tmp_path)
     assert isinstance(failure, CompileFailure) and failure.kind is Kind.NOT_ALLOWED
     assert has(failure.message, said) and failure.line is not None

@@ -19,7 +19,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from grader.devices import (
@@ -74,8 +74,8 @@ class Parent:
         self._shared.close()
 
     def write_call(self, call: Call) -> None:
-        header = asdict(replace(call, buffers=()))
-        header["buffers"] = [{**asdict(replace(item, data=b"")), "data": _poison(item)} for item in call.buffers]
+        buffers = [{**vars(item), "data": _poison(item)} for item in call.buffers]
+        header = {**vars(call), "buffers": buffers}
         blobs = [buffer.data for buffer in call.buffers if not isinstance(buffer.data, Poison)]
         places, new = self._shared.write_inputs(blobs, _reply_bytes(call))
         header["area"] = (self._shared.begin, self._shared.end)
@@ -247,7 +247,7 @@ class Child:
         """The header has the names of outputs and answers in the order of their contents."""
         timing = replace(outcome.timing, answers=(), again=()) if outcome.timing else None
         reports = ("counters", "writers", "launches", "order", "coverage", "launched", "births")
-        header = asdict(Outcome(findings=outcome.findings, timing=timing, asked_card=outcome.asked_card))
+        header = {**vars(Outcome(findings=outcome.findings, timing=timing, asked_card=outcome.asked_card))}
         header.update({name: encode(getattr(outcome, name)) for name in reports})
         header["outputs"] = list(outcome.outputs)
         header["timed_outputs"] = [(number, list(outputs)) for number, outputs in _timed_outputs(outcome)]
@@ -297,7 +297,7 @@ def _write(
 ) -> None:
     """A blob that has a place is already there. The descriptor travels with the first bytes."""
     listed = [(len(blob), place) for blob, place in zip(blobs, places, strict=True)]
-    text = json.dumps({"blobs": listed, "header": header}).encode()
+    text = json.dumps({"blobs": listed, "header": header}, default=vars).encode()  # a dataclass as its fields
     sent = socket.send_fds(connection, [struct.pack("<Q", len(text))], [] if fd is None else [fd])
     assert sent == 8, sent  # a socket with room for a byte has room for eight
     connection.sendall(text)
