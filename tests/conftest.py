@@ -18,7 +18,6 @@ import pytest
 from browser import browser  # noqa: F401  a fixture, for whoever looks at pages
 
 from grader.content.catalog import LEVELS, Kata, load_catalog
-from grader.storage.cache import cache_folder
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -51,9 +50,9 @@ def interruptible() -> None:
 @pytest.fixture(scope="session")
 def memory() -> Path:
     """An nvcc with a memory: see compiler.py."""
-    from compiler import remembering_nvcc
+    from compiler import STORE, remembering_nvcc
 
-    return remembering_nvcc(cache_folder())
+    return remembering_nvcc(STORE.parent)
 
 
 @pytest.fixture(scope="module")

@@ -40,7 +40,6 @@ from grader.maintain.kata_builds import as_skeleton, as_solution, as_wrong, bare
 from grader.maintain.wrong_kernel import WrongKernel, load, written
 from grader.output.verdict_text import explanation
 from grader.sandbox import parent as sandbox
-from grader.storage.cache import cache_folder
 from grader.verdict import Grade, Kind, Verdict
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -100,7 +99,7 @@ def nvcc_for(wrong: WrongKernel) -> Iterator[None]:
     if Kind.NOT_ALLOWED not in wrong.sim.kinds:
         yield
         return
-    with compiler.using(compiler.remembering_nvcc(cache_folder())):
+    with compiler.using(compiler.remembering_nvcc(compiler.STORE.parent)):
         yield
 
 
