@@ -109,9 +109,9 @@ __global__ void __launch_bounds__(THREADS) hgemm_wmma_m16n16k16_mma4x2_warp2x4_d
     const half* __restrict__ B,  // [K, N]
     half* __restrict__ C,        // [M, N]
     int M, int N, int K) {
-    __shared__ alignas(32) half A_smem[STAGES][BLOCK_M][BLOCK_K + PAD];
-    __shared__ alignas(32) half B_smem[STAGES][BLOCK_K][BLOCK_N + PAD];
-    __shared__ alignas(32) float C_smem[WARPS_M * WARPS_N][MMA_M * MMA_N];
+    alignas(32) __shared__ half A_smem[STAGES][BLOCK_M][BLOCK_K + PAD];
+    alignas(32) __shared__ half B_smem[STAGES][BLOCK_K][BLOCK_N + PAD];
+    alignas(32) __shared__ float C_smem[WARPS_M * WARPS_N][MMA_M * MMA_N];
     // This block's BLOCK_M x BLOCK_N tile of C. Consecutive blocks follow a row of tiles. Offsets into a matrix are
     // 64-bit: M, N and K fit int, their products may not.
     const int tiles_n = (N - 1) / BLOCK_N + 1;

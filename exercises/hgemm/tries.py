@@ -15,7 +15,7 @@ LANES = 32
 
 FRAGMENT = """
 __global__ void trial_kernel(int* elements) {
-    __shared__ alignas(16) half smem[16][16];
+    alignas(16) __shared__ half smem[16][16];
     for (int i = threadIdx.x; i < 256; i += 32) smem[i / 16][i % 16] = __int2half_rn(i);
     __syncthreads();
     const int lane = threadIdx.x;

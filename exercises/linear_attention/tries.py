@@ -15,8 +15,8 @@ TOKENS, COLS, TILE = 32, 64, 4  # of a chunk; of K and V; rows and columns of S 
 
 CODE = """
 __global__ void __launch_bounds__(THREADS) trial_kernel(const float* K, const float* V, float* S) {
-    __shared__ alignas(16) float K_smem[CHUNK][D + PAD];
-    __shared__ alignas(16) float V_smem[CHUNK][D];
+    alignas(16) __shared__ float K_smem[CHUNK][D + PAD];
+    alignas(16) __shared__ float V_smem[CHUNK][D];
     for (int i = threadIdx.x; i < CHUNK * D; i += THREADS) {
         K_smem[i / D][i % D] = K[i];
         V_smem[i / D][i % D] = V[i];

@@ -69,8 +69,8 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_t_8x8_sliced_k_f32x4_bcf_pre
     const float* __restrict__ B,  // [K, N]
     float* __restrict__ C,        // [M, N]
     int M, int N, int K) {
-    __shared__ alignas(16) float A_smem[BLOCK_K][BLOCK_M + PAD];
-    __shared__ alignas(16) float B_smem[BLOCK_K][BLOCK_N];
+    alignas(16) __shared__ float A_smem[BLOCK_K][BLOCK_M + PAD];
+    alignas(16) __shared__ float B_smem[BLOCK_K][BLOCK_N];
     // This block's BLOCK_M x BLOCK_N tile of C. Consecutive blocks follow a row of tiles. Offsets into a matrix are
     // 64-bit: M, N and K fit int, their products may not.
     const int tiles_n = (N - 1) / BLOCK_N + 1;

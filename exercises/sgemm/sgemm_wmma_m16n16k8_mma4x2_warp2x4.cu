@@ -95,8 +95,8 @@ __global__ void __launch_bounds__(THREADS) sgemm_wmma_m16n16k8_mma4x2_warp2x4_ke
     const float* __restrict__ B,  // [K, N]
     float* __restrict__ C,        // [M, N]
     int M, int N, int K) {
-    __shared__ alignas(32) float A_smem[BLOCK_M][BLOCK_K + PAD_A];
-    __shared__ alignas(32) float B_smem[BLOCK_K][BLOCK_N + PAD_B];
+    alignas(32) __shared__ float A_smem[BLOCK_M][BLOCK_K + PAD_A];
+    alignas(32) __shared__ float B_smem[BLOCK_K][BLOCK_N + PAD_B];
     // This block's BLOCK_M x BLOCK_N tile of C. Consecutive blocks follow a row of tiles. Offsets into a matrix are
     // 64-bit: M, N and K fit int, their products may not.
     const int tiles_n = (N - 1) / BLOCK_N + 1;

@@ -19,11 +19,13 @@ from grader.output.verdict_text import display_path
 from grader.storage.whole_file import write_whole
 
 DATABASE = "compile_commands.json"
-# clang compiles no machine code here: a card that clang 14 knows, and that has what the katas use.
+# clang compiles no machine code here: a card that clang 14 knows, and that has what the katas use. It reads the host's
+# side: for the card's, clang 22 wants a launch as CUDA 9.1 had it, since the version of the toolkit does not reach it.
 _FLAGS = (
-    "-xcuda", "-std=c++17", "--cuda-gpu-arch=sm_80", "-nocudalib", "-Wno-unknown-cuda-version",
+    "-xcuda", "--cuda-host-only", "-std=c++17", "--cuda-gpu-arch=sm_80", "-nocudalib", "-Wno-unknown-cuda-version",
 )  # fmt: skip
-_MISSING_HEADERS = Path(__file__).with_name("clang")  # that clang includes, and not every toolkit has
+_CLANG = Path(__file__).with_name("clang")  # headers that clang includes and not every toolkit has, and:
+_STORES = _CLANG / "stores.cuh"  # functions that nvcc declares and clang does not
 _KATA = "${workspaceFolder}/.venv/bin/kata"
 SETTINGS: Mapping[str, Any] = {
     "python.defaultInterpreterPath": "${workspaceFolder}/.venv/bin/python",
@@ -114,7 +116,7 @@ def _command(kata: Kata, toolchain: Toolchain) -> Iterator[str]:
         except LibraryMissing:  # a grade says how to install it
             continue
         yield from flags
-    yield from ("-idirafter", str(_MISSING_HEADERS), "-c")
+    yield from ("-include", str(_STORES), "-idirafter", str(_CLANG), "-c")
 
 
 WRITTEN, CURRENT, KEPT = "written", "current", "kept"

@@ -53,8 +53,8 @@ __global__ void __launch_bounds__(THREADS) hgemm_t_16x8_sliced_k32_f16x8_pack_db
     const half* __restrict__ B,  // [K, N]
     half* __restrict__ C,        // [M, N]
     int M, int N, int K) {
-    __shared__ alignas(16) half A_smem[2][BLOCK_M][BLOCK_K];
-    __shared__ alignas(16) half B_smem[2][BLOCK_K][BLOCK_N];
+    alignas(16) __shared__ half A_smem[2][BLOCK_M][BLOCK_K];
+    alignas(16) __shared__ half B_smem[2][BLOCK_K][BLOCK_N];
     // This block's BLOCK_M x BLOCK_N tile of C. Consecutive blocks follow a row of tiles. Offsets into a matrix are
     // 64-bit: M, N and K fit int, their products may not.
     const int tiles_n = (N - 1) / BLOCK_N + 1;

@@ -91,9 +91,9 @@ __global__ void __launch_bounds__(THREADS) hgemm_wmma_m16n16k16_mma4x2_warp2x4_k
     const half* __restrict__ B,  // [K, N]
     half* __restrict__ C,        // [M, N]
     int M, int N, int K) {
-    __shared__ alignas(32) half A_smem[BLOCK_M][BLOCK_K];
-    __shared__ alignas(32) half B_smem[BLOCK_K][BLOCK_N];
-    __shared__ alignas(32) float C_smem[WARPS_M * WARPS_N][MMA_M * MMA_N];
+    alignas(32) __shared__ half A_smem[BLOCK_M][BLOCK_K];
+    alignas(32) __shared__ half B_smem[BLOCK_K][BLOCK_N];
+    alignas(32) __shared__ float C_smem[WARPS_M * WARPS_N][MMA_M * MMA_N];
     // This block's BLOCK_M x BLOCK_N tile of C. Consecutive blocks follow a row of tiles. Offsets into a matrix are
     // 64-bit: M, N and K fit int, their products may not.
     const int tiles_n = (N - 1) / BLOCK_N + 1;

@@ -142,8 +142,8 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) linear_attention_causal_f
     const float* __restrict__ K,  // [B * H, N, D]
     const float* __restrict__ V,  // [B * H, N, D]
     int N, int segments, int segment_chunks) {
-    __shared__ alignas(16) float K_smem[CHUNK][D + PAD];
-    __shared__ alignas(16) float V_smem[CHUNK][D];
+    alignas(16) __shared__ float K_smem[CHUNK][D + PAD];
+    alignas(16) __shared__ float V_smem[CHUNK][D];
     const int64_t head = blockIdx.x / (segments - 1);
     const int segment = blockIdx.x % (segments - 1);
     float S_rmem[ROWS_S][VEC] = {};
@@ -193,11 +193,11 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) linear_attention_causal_f
     const float* __restrict__ V,  // [B * H, N, D]
     float* __restrict__ O,        // [B * H, N, D]
     int N, int segments, int segment_chunks) {
-    __shared__ alignas(16) float Q_smem[CHUNK][D + PAD];
-    __shared__ alignas(16) float K_smem[CHUNK][D + PAD];
-    __shared__ alignas(16) float V_smem[CHUNK][D];
-    __shared__ alignas(16) float P_smem[CHUNK][CHUNK + PAD];
-    __shared__ alignas(16) float S_smem[D][D];
+    alignas(16) __shared__ float Q_smem[CHUNK][D + PAD];
+    alignas(16) __shared__ float K_smem[CHUNK][D + PAD];
+    alignas(16) __shared__ float V_smem[CHUNK][D];
+    alignas(16) __shared__ float P_smem[CHUNK][CHUNK + PAD];
+    alignas(16) __shared__ float S_smem[D][D];
     const int64_t head = blockIdx.x / segments;
     const int segment = blockIdx.x % segments;
     const int row = thread_row();
