@@ -31,7 +31,7 @@ from grader.judge.case import Case, CaseKey, largest_within
 from grader.judge.check import Explain, SearchBudget, budget_for, check, count, from_finding
 from grader.judge.measure import measure
 from grader.judge.measure import prepare as prepare_measure
-from grader.sandbox.parent import Program, Sandbox, expect_torch, prestart_torch
+from grader.sandbox.parent import Program, Sandbox, prestart_torch, torch_is_there
 from grader.storage import cache
 from grader.storage.lock import gpu_turn
 from grader.system.stages import recorded, stage
@@ -194,7 +194,8 @@ def prepare(
         for target in targets(each, gpu, kata)
     ]
     _engine([request.target for request in requests], tell)
-    expect_torch(sum(_uses_torch(request, options) for request in requests))
+    if any(_uses_torch(request, options) for request in requests):
+        prestart_torch()
     return build_all(requests, find_toolchain(), jobs=options.jobs, tell=tell)
 
 
@@ -278,10 +279,10 @@ def _on_device(
         return Verdict(Kind.UNSUPPORTED, f"{words}. Use --sim-arch {kata.compute} or a newer one.")
     if uses_torch := _uses_torch(request, options):
         _need("torch")
-        prestart_torch(target.device)
+        prestart_torch()
     if target.device == "gpu" and _timed(kata, options):
         threading.Thread(target=_prepare_measure, args=(request,), daemon=True).start()
-    with _turn(target, alone, tell), Sandbox(target.device) as sandbox:
+    with _turn(target, alone, tell), Sandbox(target.device, torch=uses_torch and torch_is_there()) as sandbox:
         if checks or not uses_torch:
             sandbox.start()
         if "hypothesis" not in sys.modules:
@@ -356,11 +357,11 @@ def _measured(request: Request, checked: Sandbox, options: Options, tell: Tell |
 
 @contextlib.contextmanager
 def _timing_sandbox(request: Request, checked: Sandbox, options: Options) -> Iterator[Sandbox]:
-    """The one that checked; where a baseline is torch's, one whose child has imported torch in the meantime.
+    """The one that checked; where a baseline is torch's and that one was begun before torch was there, one that has it.
 
     Never do two of them use the GPU at a time.
     """
-    if not _uses_torch(request, options):
+    if checked.has_torch or not _uses_torch(request, options):
         yield checked
         return
     checked.close()
