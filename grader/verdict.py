@@ -83,6 +83,7 @@ CLUES: Mapping[str, str] = {
     "unset": "what is used before anything sets it",
     "relation": "one number that turns what must be there into what is",
     "first": "an output that was wrong before the finding, in an earlier kernel",
+    "index": "at an access, what the variables on its line are made of, with their values in the thread of the finding",
     "outputs": "which outputs are right and which are wrong, in the order in which they are computed",
     "writers": "which lines, warps, lanes or blocks wrote the wrong elements and no right one",
     "sizes": "sizes that fail, and those near them that pass",

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 SEEDS = 1 << 16
 LARGE_ELEMENTS, SLICE_ELEMENTS = 1 << 20, 1 << 17  # of an output that is worked out slice by slice, of a slice
-KEPT_BYTES = 64 << 20  # of inputs and answers of earlier cases
+KEPT_BYTES = 64 << 20  # of inputs and answers of earlier cases, each at most KEPT_EACH_BYTES
+KEPT_EACH_BYTES, KEPT_LARGE_BYTES = KEPT_BYTES // 16, 256 << 20  # the second: of larger ones, that only a GPU gets
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,7 @@ class _Worked:
 
 # Other files of a family meet the same cases.
 _KEPT: Recent[Key, _Worked] = Recent(KEPT_BYTES, lambda worked: worked.bytes)
+_KEPT_LARGE: Recent[Key, _Worked] = Recent(KEPT_LARGE_BYTES, lambda worked: worked.bytes)
 
 
 class Case:
@@ -154,8 +156,11 @@ class Case:
         """Each input in the storage of its dtype, contiguous."""
         if self._given is not None:
             return self._given
-        known = _KEPT.get(self.key)
+        known = self._known()
         return self._drawn() if known is None else known.inputs
+
+    def _known(self) -> _Worked | None:
+        return _KEPT.get(self.key) or _KEPT_LARGE.get(self.key)
 
     @stage("inputs")
     def _drawn(self) -> dict[str, ndarray]:
@@ -191,11 +196,11 @@ class Case:
     def expected(self) -> tuple[Expected, ...]:
         if self._given is not None:
             return self._worked_out()
-        known = _KEPT.get(self.key)
+        known = self._known()
         if known is None:
             known = _Worked(self.spec, self.inputs, self._worked_out())
-            if known.bytes <= KEPT_BYTES // 16:
-                _KEPT.keep(self.key, known)
+            if known.bytes <= KEPT_LARGE_BYTES // 4:
+                (_KEPT if known.bytes <= KEPT_EACH_BYTES else _KEPT_LARGE).keep(self.key, known)
         return known.expected
 
     @stage("references")

@@ -16,7 +16,7 @@ from grader.learner.pointer import point
 from grader.output.terminal import plain
 from grader.sandbox.parent import TRUNCATED
 from grader.system.stages import REST
-from grader.verdict import Grade, Kind, Measurement, Mismatch, Verdict, format_sizes
+from grader.verdict import Clue, Grade, Kind, Measurement, Mismatch, Verdict, format_sizes
 
 PRINTED_LINES = 6
 PRINTED_WIDTH = 110
@@ -167,13 +167,18 @@ def _wrong(grade: Grade, verdict: Verdict) -> Iterable[str]:
 def _clues(grade: Grade, verdict: Verdict) -> Iterable[str]:
     """The most telling ones. A cause that is named needs less beside it."""
     shown = verdict.clues[: CLUES_SHOWN if any(clue.about in NAMING for clue in verdict.clues) else CLUES_SHOWN + 1]
-    yield from (_row(clue.about, clue.text) for clue in shown)
+    yield from _clue_rows(shown)
     if len(shown) < len(verdict.clues):
         yield _row("", f"({len(verdict.clues) - len(shown)} more with `kata grade --explain`)")
 
 
 def _clues_whole(grade: Grade, verdict: Verdict) -> Iterable[str]:
-    yield from (_row(clue.about, clue.text) for clue in verdict.clues)
+    yield from _clue_rows(verdict.clues)
+
+
+def _clue_rows(clues: Sequence[Clue]) -> Iterable[str]:
+    for before, clue in zip([None, *clues], clues, strict=False):
+        yield _row("" if before is not None and before.about == clue.about == "index" else clue.about, clue.text)
 
 
 def _launch(grade: Grade, verdict: Verdict) -> Iterable[str]:
