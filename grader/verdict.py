@@ -77,6 +77,7 @@ class Clue:
 
 # What a clue is about -> what it says, the most telling first.
 CLUES: Mapping[str, str] = {
+    "calls": "that a call is right as the first of a process, and fails after another",
     "formula": "a usual mistake whose answer the outputs equal, in all cases that were tried",
     "probe": "which inputs an output lacks, has twice, multiplies with others, or takes in place of others",
     "nan": "the line that made the first nan or infinity, and of which operands",

@@ -72,6 +72,9 @@ class FakeSandbox:
             outputs = {name: value.tobytes() for name, value in self.answer(inputs, sizes).items()}
         return self.bug(call, Outcome(outputs=outputs), sizes)
 
+    def close(self) -> None:
+        """A launcher in Python keeps nothing, unless a test says so."""
+
     @property
     def shapes(self) -> list[tuple[float, ...]]:
         """The sizes of every case in the order in which they were first tried."""

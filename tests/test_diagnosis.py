@@ -6,6 +6,7 @@ The launchers are written in Python, as in test_check.py: no compiler and no dev
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -431,3 +432,42 @@ def test_every_family_lists_usual_mistakes() -> None:
     """All but the one whose answers are choices of boxes."""
     listed = {kata.family for kata, _ in SPECS_WITH_MISSES.values()}
     assert {kata.family for kata in CATALOG.katas.values()} - listed == {"nms"}
+
+
+# -- what a file keeps from call to call -----------------------------------------------------------------------------
+
+
+class Keeping(FakeSandbox):
+    """Each process keeps what ``answer`` may look at: how many calls there were before, and the largest n."""
+
+    kept: dict[str, int]
+
+    def close(self) -> None:
+        self.kept = {"calls": 0, "most": 0}
+
+    def call(self, call: Call) -> Outcome:
+        outcome = super().call(call)
+        n = next(int(scalar.value) for scalar in call.scalars if scalar.name == "n")
+        self.kept = {"calls": self.kept["calls"] + 1, "most": max(self.kept["most"], n)}
+        return outcome
+
+
+def keeping(wrong: Callable[[dict[str, int], int], bool], *, watch: bool = True) -> str:
+    """What is said of a sum that is wrong where what the process has kept, and n, say so."""
+    box = Keeping(lambda inputs, sizes: {"y": f32(inputs["x"].sum().reshape(1) + wrong(box.kept, sizes["n"]))})
+    box.close()
+    kata = Kata(name="mine", family="mine", level="easy", elem="f32", root=Path("/nowhere"))
+    verdict = check(kata, of_sum(), box, replace(BUDGET, watch=watch))  # type: ignore[arg-type]
+    assert verdict.kind is Kind.WRONG_ANSWER
+    return clue(verdict, "calls")
+
+
+def test_a_call_that_is_wrong_because_of_an_earlier_one_is_told_from_others() -> None:
+    assert has(keeping(lambda kept, n: kept["calls"] > 0), "right in call 1", "wrong in call 2")
+    assert has(
+        keeping(lambda kept, n: kept["most"] > n > 30),
+        "right in call 1",
+        "after a call with n=",
+    )
+    assert keeping(lambda kept, n: n > 32) == "" == keeping(lambda kept, n: True)
+    assert keeping(lambda kept, n: kept["calls"] > 0, watch=False) == ""  # on a GPU it may be chance

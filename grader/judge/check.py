@@ -28,6 +28,7 @@ from grader.judge.coverage import joined
 from grader.judge.diagnosis import diagnose, sorted_clues
 from grader.judge.earlier import earlier
 from grader.judge.indices import of_finding
+from grader.judge.kept import Process, of_calls
 from grader.judge.lab import Lab, beside, in_order
 from grader.judge.unset import of_unset
 from grader.sandbox.parent import Sandbox
@@ -484,6 +485,8 @@ def _diagnosed(search: _Search, shape: CaseKey, verdict: Verdict) -> Verdict:
     finding, kernels = verdict.finding, {item.kernel for item in verdict.launched or ()}
     if finding is not None:
         verdict = replace(verdict, clues=tuple(_indices(search, shape, finding, verdict.launched or ())))
+    if not _costs_a_process(verdict) and (kept := _of_calls(search, shape)):
+        return replace(verdict, clues=sorted_clues([*kept, *verdict.clues]))
     if verdict.kind is not Kind.WRONG_ANSWER and (finding is None or finding.kernel is None or len(kernels) < 2):
         return verdict
     lab = Lab(search.kata, search.spec, search.call, search.budget.limits)
@@ -502,6 +505,18 @@ def _diagnosed(search: _Search, shape: CaseKey, verdict: Verdict) -> Verdict:
             verdict = replace(again, error_share=verdict.error_share, printed=search.sandbox.printed)
     unset = of_unset(search.sandbox.program)
     return replace(verdict, clues=sorted_clues([*clues, *unset]))
+
+
+def _of_calls(search: _Search, failed: CaseKey) -> tuple[Clue, ...]:
+    """Whether the case fails because of calls before it. If so, other experiments would only show what these left."""
+    if not search.budget.watch:  # on a GPU, two calls may differ by chance
+        return ()
+    others = [key for key in search.tried if key.sizes != failed.sizes and key.card == failed.card]
+    most = sorted(others, key=lambda key: -search.spec.work(dict(key.sizes)))[:1]
+    last = [key for key in others if key not in most][-1:]
+    process = Process(search.call, search.sandbox.close, search.budget.limits)
+    cases = (Case(search.kata, search.spec, key) for key in (*most, *last))
+    return of_calls(process, Case(search.kata, search.spec, failed), cases)
 
 
 def _indices(search: _Search, shape: CaseKey, finding: Finding, launched: Sequence[Launched]) -> list[Clue]:

@@ -6,7 +6,6 @@ nothing of how times are spread. What was computed while it was timed is judged 
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,6 +26,7 @@ from grader.judge.encoding import decode, stored
 from grader.judge.peaks import peak_bytes, peak_flops
 from grader.judge.recent import Recent
 from grader.sandbox.parent import Sandbox
+from grader.system.processes import available_bytes
 from grader.system.stages import stage
 from grader.verdict import Kind, Measurement, Verdict, format_sizes
 
@@ -384,7 +384,7 @@ def _wrong_answers(case: Case, request: TimingRequest, result: TimingResult) -> 
 
     assert case.negated is not None  # worked out once, before several threads ask
     parts = [(nth, call, outputs) for nth, (call, outputs) in enumerate(result.answers)]
-    step = max(1, min(len(parts), _free_bytes() // (ANSWER_ELEMENT_BYTES * _elements(case))))
+    step = max(1, min(len(parts), available_bytes() // 2 // (ANSWER_ELEMENT_BYTES * _elements(case))))
     verdicts = [
         each for first in range(0, len(parts), step) for each in side_by_side(judged, parts[first : first + step])
     ]
@@ -394,14 +394,6 @@ def _wrong_answers(case: Case, request: TimingRequest, result: TimingResult) -> 
 def _elements(case: Case) -> int:
     tensors = (*case.spec.inputs, *case.spec.outputs)
     return max(1, sum(prod(tensor.extent(case.sizes)) for tensor in tensors))
-
-
-def _free_bytes() -> int:
-    """Of memory that nothing uses; 0 where the system does not say."""
-    try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError):
-        return 0
 
 
 def _agreement(case: Case, judged: Sequence[Expected], timed: Outputs, untimed: Outputs) -> Verdict:

@@ -24,8 +24,9 @@ INDENT = "  "
 LEAST_STAGE_S = 0.005
 INPUTS_SHOWN = 2
 CLUES_SHOWN = 3
+CALLERS_SHOWN = 2  # of the functions that a line is inlined into, from the inside out
 LAUNCHES_SHOWN = 4
-NAMING = ("formula", "probe", "nan", "unset", "first")  # clues that name a cause
+NAMING = ("calls", "formula", "probe", "nan", "unset", "first")  # clues that name a cause
 _BEFORE_A_LAUNCH = (Kind.UNSUPPORTED, Kind.NOT_ALLOWED)
 
 _NEXT = {
@@ -120,9 +121,12 @@ def _place(grade: Grade, verdict: Verdict) -> Iterable[str]:
     if verdict.line is None:
         return
     path = display_path(grade.source.path)
-    callers = verdict.finding.callers if verdict.finding else ()
-    for place, line in enumerate(learners_first(grade.source.text, [verdict.line, *callers])):
-        yield _row(("at", "in")[place], f"{path}:{line}  {grade.source.line(line)}".rstrip())
+    chain = [verdict.line, *(verdict.finding.callers if verdict.finding else ())]
+    own, *inner = learners_first(grade.source.text, chain)
+    outer = chain[chain.index(own) + 1 :]
+    places = [("at", own), *(("in", line) for line in inner), *(("from", line) for line in outer[:CALLERS_SHOWN])]
+    for label, line in places:
+        yield _row(label, f"{path}:{line}  {grade.source.line(line)}".rstrip())
 
 
 def learners_first(text: str, chain: Sequence[int]) -> list[int]:
