@@ -434,6 +434,22 @@ def test_every_family_lists_usual_mistakes() -> None:
     assert {kata.family for kata in CATALOG.katas.values()} - listed == {"nms"}
 
 
+def of_rows(change: Callable[[numpy.ndarray, numpy.ndarray], numpy.ndarray]) -> str:
+    """What is said of the relation where a softmax's rows are changed, given x and the right answer."""
+    spec = of_softmax(near_misses={})
+    right = spec.reference
+    verdict = told(lambda inputs, sizes: {"y": f32(change(inputs["x"].astype(float), right(inputs["x"], sizes)))}, spec)
+    return clue(verdict, "relation")
+
+
+def test_one_factor_or_one_difference_for_each_row_is_named() -> None:
+    words = of_rows(lambda x, y: y * (1.0 + abs(x[:, :1])))
+    assert has(words, "row at a time", " times in row 0, ", " times in row 1") and "column" not in words
+    assert has(of_rows(lambda x, y: y + x[:, :1]), "row at a time", " more than in row 1")
+    assert has(of_rows(lambda x, y: y + x[:1, :]), "column at a time", " more than in column 1")
+    assert of_rows(lambda x, y: y * (1.0 + abs(x))) == "" == of_rows(lambda x, y: numpy.roll(y, 1, axis=1) + 0.5 * x)
+
+
 # -- what a file keeps from call to call -----------------------------------------------------------------------------
 
 

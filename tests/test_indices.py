@@ -23,6 +23,7 @@ FILE = dedent(
         const int where = row * cols + place * STEP;
         return X[where];
     }
+    __device__ inline float first_of(const float* address) { return *address; }
     __host__ __device__ inline int blocks_for(int n, int each) { return (n + each - 1) / each; }
     template <int WIDTH, bool FLIP>
     __global__ void kernel(const float* a, float* y, int m, int width) {
@@ -37,6 +38,7 @@ FILE = dedent(
         moved += 2;
         if (row < m) y[row * width + moved] = 1.0f;
         for (int k = tid; k < width; k += WIDTH) y[row * width + k] = a[first + k];
+        y[0] = first_of(a + row * width + moved);
         y[row * width + blocks_for(col, 2)] = at<2 * ROWS>(a, row, width, blocks_for(width, 8));
     }
     KATA_EXPORT void f(const float* x, float* y, int rows, int cols, cudaStream_t stream) {
@@ -73,7 +75,7 @@ def test_a_row_of_the_block_and_the_thread() -> None:
     """``width`` and ``m`` are other names for the launcher's ``cols`` and ``rows``, which the shape has."""
     m, width, row = of_finding(FILE, replace(FOUND, line=line_with("row < m")), LAUNCHED, CALL)
     assert (row.about, row.text, row.line) == ("index", ROW, line_with("const int row = block"))
-    assert (m.text, width.text) == ("m = 9, passed on line 27", "width = 40, passed on line 27")
+    assert (m.text, width.text) == ("m = 9, passed on line 29", "width = 40, passed on line 29")
 
 
 def test_an_inner_variable_hides_an_outer_one_in_its_block_alone() -> None:
@@ -90,19 +92,24 @@ def test_what_is_assigned_again_has_no_value() -> None:
 
 def test_the_place_in_the_buffer_gives_a_loops_variable_away() -> None:
     words = said("int k = tid", index=9 * 40 + 21)
-    assert "k = 21 in the loop of line 21" in words and ROW in words
+    assert "k = 21 in the loop of line 22" in words and ROW in words
     for index in (9 * 40 + 22, 9 * 40 + 4, 9 * 40 + 53):  # between two steps, before the first, past the last
         assert not any(word.startswith("k = ") for word in said("int k = tid", index=index))
-    assert "k = 5 in the loop of line 21" in said("int k = tid", buffer="x", index=21)
+    assert "k = 5 in the loop of line 22" in said("int k = tid", buffer="x", index=21)
 
 
 def test_a_helper_has_the_values_of_its_call() -> None:
     words = said("return X[where]", callers=["at<2"], buffer="x", index=9 * 40 + 40)
     assert words == [
-        "row = 9, passed on line 22",
-        "place = 5, passed on line 22",
+        "row = 9, passed on line 24",
+        "place = 5, passed on line 24",
         "where = row * cols + place * STEP = 400",
     ]
+
+
+def test_a_wrapper_leaves_it_to_the_line_that_calls_it() -> None:
+    words = said("return *address", callers=["first_of(a"], buffer="a")
+    assert words == ["width = 40, passed on line 29", ROW]
 
 
 def test_nothing_is_said_where_the_values_lead_elsewhere() -> None:
@@ -167,6 +174,6 @@ def test_expressions_have_the_value_that_cpp_gives_them(text: str, value: int | 
 
 def test_functions_are_found_with_their_parameters() -> None:
     found = {each.name: each for each in Code(FILE).functions}
-    assert list(found) == ["at", "blocks_for", "kernel", "f"] and found["kernel"].is_kernel
+    assert list(found) == ["at", "first_of", "blocks_for", "kernel", "f"] and found["kernel"].is_kernel
     assert found["kernel"].templates == ("WIDTH", "FLIP")
     assert [each.name for each in found["at"].parameters] == ["X", "row", "cols", "place"]

@@ -241,13 +241,19 @@ def _plain_name(kernel: str) -> str:
 
 
 def _clues(frame: _Frame, finding: Finding) -> Iterator[Clue]:
+    """Of the innermost line that has any: a wrapper of one instruction has none."""
     assert finding.line is not None
     begin, end = frame.code.line_span(finding.line)
-    line = frame.code.text[begin:end]
-    if not _agrees(frame, line, finding):
+    if not _agrees(frame, frame.code.text[begin:end], finding):
         return
-    said = [_said(frame, name, definition) for name, definition in _used(frame, line)]
-    yield from [Clue("index", words, at) for words, at in said if words][-SHOWN:]
+    inner: _Frame | None = frame
+    while inner is not None and inner.builtins:  # as far as the kernel
+        begin, end = frame.code.line_span(frame.code.line_at(inner.place))
+        said = [_said(inner, name, definition) for name, definition in _used(inner, frame.code.text[begin:end])]
+        if found := [Clue("index", words, at) for words, at in said if words]:
+            yield from found[-SHOWN:]
+            return
+        inner = inner.caller
 
 
 def _agrees(frame: _Frame, line: str, finding: Finding) -> bool:
