@@ -443,9 +443,11 @@ def of_rows(change: Callable[[numpy.ndarray, numpy.ndarray], numpy.ndarray]) -> 
 
 def test_one_factor_or_one_difference_for_each_row_is_named() -> None:
     words = of_rows(lambda x, y: y * (1.0 + abs(x[:, :1])))
-    assert has(words, "row at a time", " times in row 0, ", " times in row 1") and "column" not in words
-    assert has(of_rows(lambda x, y: y + x[:, :1]), "row at a time", " more than in row 1")
-    assert has(of_rows(lambda x, y: y + x[:1, :]), "column at a time", " more than in column 1")
+    assert (
+        has(words, "of one row are the same multiple", " times in row 0, ", " times in row 1") and "column" not in words
+    )
+    assert has(of_rows(lambda x, y: y + x[:, :1]), "of one row are equally far", " in row 1")
+    assert has(of_rows(lambda x, y: y + x[:1, :]), "of one column are equally far", " in column 1")
     assert of_rows(lambda x, y: y * (1.0 + abs(x))) == "" == of_rows(lambda x, y: numpy.roll(y, 1, axis=1) + 0.5 * x)
 
 

@@ -32,7 +32,7 @@ SEEDS = 1 << 16
 LARGE_ELEMENTS, SLICE_ELEMENTS = 1 << 20, 1 << 17  # of an output that is worked out slice by slice, of a slice
 KEPT_BYTES = 64 << 20  # of inputs and answers of earlier cases, each at most KEPT_EACH_BYTES
 KEPT_EACH_BYTES = KEPT_BYTES // 16
-# Of larger ones, which only a GPU gets: a share of the memory that is available, and at most so many bytes.
+# Larger ones, which only a GPU gets, have a share of the memory that is available, and at most so many bytes.
 KEPT_LARGE_SHARE, KEPT_LARGE_BYTES = 16, 2 << 30
 
 

@@ -241,7 +241,7 @@ def _plain_name(kernel: str) -> str:
 
 
 def _clues(frame: _Frame, finding: Finding) -> Iterator[Clue]:
-    """Of the innermost line that has any: a wrapper of one instruction has none."""
+    """The variables of the innermost line that has any: a wrapper of one instruction has none."""
     assert finding.line is not None
     begin, end = frame.code.line_span(finding.line)
     if not _agrees(frame, frame.code.text[begin:end], finding):

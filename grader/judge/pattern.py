@@ -248,16 +248,19 @@ def describe_lines(got: ndarray, want: ndarray, wrong: ndarray, roundoff: float)
         if got.ndim < 2 or not 2 <= places.size <= MOST_LINES:
             continue
         others = [size for place, size in enumerate(got.shape) if place != axis]
-        for words, fit in (("{} times", _factor_of_line), ("{} more than", _difference_of_line)):
+        for words, each_is, fit in (
+            ("{:.6g} times", "the same multiple of", _factor_of_line),
+            ("{:+.6g}", "equally far from", _difference_of_line),
+        ):
             found = [fit(lines[0][place], lines[1][place], rounding) for place in places]
             if any(each is None for each in found):
                 continue
             shown = [
-                f"{words.format(f'{each:.6g}')} in {noun} {_line_words(place, others)}"
+                f"{words.format(each)} in {noun} {_line_words(place, others)}"
                 for place, each in zip(places[:LINES_SHOWN], found, strict=False)
             ]
             more = ", ..." if places.size > LINES_SHOWN else ""
-            return f"one {noun} at a time, all elements are off in the same way: {', '.join(shown)}{more}"
+            return f"all elements of one {noun} are {each_is} what they must be: {', '.join(shown)}{more}"
     return None
 
 
