@@ -29,9 +29,10 @@ from grader.devices.sim import engine_library
 from grader.fault import Fault
 from grader.judge.case import Case, CaseKey, largest_within
 from grader.judge.check import Explain, SearchBudget, budget_for, check, count, from_finding
+from grader.judge.check import prepare as prepare_check
 from grader.judge.measure import measure
 from grader.judge.measure import prepare as prepare_measure
-from grader.sandbox.parent import Program, Sandbox, expect_torch, prestart_torch
+from grader.sandbox.parent import Program, Sandbox, prestart_torch
 from grader.storage import cache
 from grader.storage.lock import gpu_turn
 from grader.system.stages import recorded, stage
@@ -194,7 +195,8 @@ def prepare(
         for target in targets(each, gpu, kata)
     ]
     _engine([request.target for request in requests], tell)
-    expect_torch(sum(_uses_torch(request, options) for request in requests))
+    if any(_uses_torch(request, options) for request in requests):
+        prestart_torch()
     return build_all(requests, find_toolchain(), jobs=options.jobs, tell=tell)
 
 
@@ -278,15 +280,17 @@ def _on_device(
         return Verdict(Kind.UNSUPPORTED, f"{words}. Use --sim-arch {kata.compute} or a newer one.")
     if uses_torch := _uses_torch(request, options):
         _need("torch")
-        prestart_torch(target.device)
-    if target.device == "gpu" and _timed(kata, options):
-        threading.Thread(target=_prepare_measure, args=(request,), daemon=True).start()
+        prestart_torch()
+    is_built = threading.Event()
+    if target.device == "gpu":
+        threading.Thread(target=_prepare, args=(request, options, checks, is_built), daemon=True).start()
     with _turn(target, alone, tell), Sandbox(target.device) as sandbox:
         if checks or not uses_torch:
             sandbox.start()
         if "hypothesis" not in sys.modules:
             threading.Thread(target=_import_what_judges, daemon=True).start()
         built = _loaded(request, sandbox, options, tell)
+        is_built.set()
         if isinstance(built, CompileFailure):
             return does_not_compile(built)
         verdict = judge(sandbox)
@@ -356,7 +360,7 @@ def _measured(request: Request, checked: Sandbox, options: Options, tell: Tell |
 
 @contextlib.contextmanager
 def _timing_sandbox(request: Request, checked: Sandbox, options: Options) -> Iterator[Sandbox]:
-    """The one that checked; where a baseline is torch's, one whose child has imported torch in the meantime.
+    """The one that checked; where a baseline is torch's, another, whose child has torch.
 
     Never do two of them use the GPU at a time.
     """
@@ -369,10 +373,15 @@ def _timing_sandbox(request: Request, checked: Sandbox, options: Options) -> Ite
         yield sandbox
 
 
-def _prepare_measure(request: Request) -> None:
-    """What the timing needs, while nvcc works. Where that fails, so does the timing, which says why."""
+def _prepare(request: Request, options: Options, checks: bool, is_built: threading.Event) -> None:
+    """What the checks and the timing need, while nvcc works. Where that fails, so do they, which say why."""
+    kata, spec = request.kata, request.spec
     with contextlib.suppress(Exception):
-        prepare_measure(request.kata, request.spec, _present(find_gpu()))
+        if checks:
+            budget = options.budget(request.target, after_gpu=False)
+            prepare_check(kata, spec, budget, lambda: not is_built.is_set())
+        if _timed(kata, options):
+            prepare_measure(kata, spec, _present(find_gpu()))
 
 
 def _explained(request: Request, options: Options, tell: Tell | None) -> Explain:

@@ -77,12 +77,14 @@ class Clue:
 
 # What a clue is about -> what it says, the most telling first.
 CLUES: Mapping[str, str] = {
+    "calls": "that a call is right as the first of a process, and fails after another",
     "formula": "a usual mistake whose answer the outputs equal, in all cases that were tried",
     "probe": "which inputs an output lacks, has twice, multiplies with others, or takes in place of others",
     "nan": "the line that made the first nan or infinity, and of which operands",
     "unset": "what is used before anything sets it",
     "relation": "one number that turns what must be there into what is",
     "first": "an output that was wrong before the finding, in an earlier kernel",
+    "index": "at an access, what the variables on its line are made of, with their values in the thread of the finding",
     "outputs": "which outputs are right and which are wrong, in the order in which they are computed",
     "writers": "which lines, warps, lanes or blocks wrote the wrong elements and no right one",
     "sizes": "sizes that fail, and those near them that pass",

@@ -39,8 +39,8 @@ from grader.devices import Call, Finding, Outcome
 from grader.devices.counters import CallCounters, Launched, Writer
 from grader.judge import case as case_module
 from grader.judge import comparison as comparison_module
-from grader.judge.case import Case, CaseKey
-from grader.judge.check import CALLS, FINDING_WORK, SearchBudget, _Search, budget_for, check, try_shape
+from grader.judge.case import Case, CaseKey, Expected
+from grader.judge.check import CALLS, FINDING_WORK, SearchBudget, _Search, budget_for, check, prepare, try_shape
 from grader.judge.comparison import compare
 from grader.judge.encoding import stored
 from grader.sandbox.parent import Sandbox, SandboxError
@@ -71,6 +71,9 @@ class FakeSandbox:
         with numpy.errstate(all="ignore"):
             outputs = {name: value.tobytes() for name, value in self.answer(inputs, sizes).items()}
         return self.bug(call, Outcome(outputs=outputs), sizes)
+
+    def close(self) -> None:
+        """A launcher in Python keeps nothing, unless a test says so."""
 
     @property
     def shapes(self) -> list[tuple[float, ...]]:
@@ -752,3 +755,22 @@ def test_wrong_elements_are_watched_once_more_and_name_their_writer() -> None:
 
 
 WRITER = Writer("add_kernel", "kata.cu", 17, (1, 0, 0), (2, 0, 0))
+
+
+def test_answers_that_were_prepared_are_not_worked_out_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    worked: list[CaseKey] = []
+    original = Case._worked_out
+
+    def noted(case: Case) -> tuple[Expected, ...]:
+        worked.append(case.shape)
+        return original(case)
+
+    monkeypatch.setattr(Case, "_worked_out", noted)
+    the_spec, turns = spec(), iter([True, True, False])
+    prepare(kata(), the_spec, QUICK, lambda: next(turns))
+    assert len(worked) == 2
+    prepare(kata(), the_spec, QUICK, lambda: True)
+    prepared = [*worked]
+    assert len(prepared) == len(set(prepared)) >= len(the_spec.named_sizes)
+    assert check(kata(), the_spec, FakeSandbox(add), QUICK).passed  # type: ignore[arg-type]
+    assert len(worked) > len(prepared) and not set(worked[len(prepared) :]) & set(prepared)  # the drawn ones alone

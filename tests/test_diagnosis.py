@@ -6,6 +6,7 @@ The launchers are written in Python, as in test_check.py: no compiler and no dev
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -428,6 +429,62 @@ def test_usual_mistakes_give_other_answers(kata: Kata, spec: Spec) -> None:
 
 
 def test_every_family_lists_usual_mistakes() -> None:
-    """All but the one whose answers are choices of boxes."""
     listed = {kata.family for kata, _ in SPECS_WITH_MISSES.values()}
-    assert {kata.family for kata in CATALOG.katas.values()} - listed == {"nms"}
+    assert {kata.family for kata in CATALOG.katas.values()} == listed
+
+
+def of_rows(change: Callable[[numpy.ndarray, numpy.ndarray], numpy.ndarray]) -> str:
+    """What is said of the relation where a softmax's rows are changed, given x and the right answer."""
+    spec = of_softmax(near_misses={})
+    right = spec.reference
+    verdict = told(lambda inputs, sizes: {"y": f32(change(inputs["x"].astype(float), right(inputs["x"], sizes)))}, spec)
+    return clue(verdict, "relation")
+
+
+def test_one_factor_or_one_difference_for_each_row_is_named() -> None:
+    words = of_rows(lambda x, y: y * (1.0 + abs(x[:, :1])))
+    assert (
+        has(words, "of one row are the same multiple", " times in row 0, ", " times in row 1") and "column" not in words
+    )
+    assert has(of_rows(lambda x, y: y + x[:, :1]), "of one row are equally far", " in row 1")
+    assert has(of_rows(lambda x, y: y + x[:1, :]), "of one column are equally far", " in column 1")
+    assert of_rows(lambda x, y: y * (1.0 + abs(x))) == "" == of_rows(lambda x, y: numpy.roll(y, 1, axis=1) + 0.5 * x)
+
+
+# -- what a file keeps from call to call -----------------------------------------------------------------------------
+
+
+class Keeping(FakeSandbox):
+    """Each process keeps what ``answer`` may look at: how many calls there were before, and the largest n."""
+
+    kept: dict[str, int]
+
+    def close(self) -> None:
+        self.kept = {"calls": 0, "most": 0}
+
+    def call(self, call: Call) -> Outcome:
+        outcome = super().call(call)
+        n = next(int(scalar.value) for scalar in call.scalars if scalar.name == "n")
+        self.kept = {"calls": self.kept["calls"] + 1, "most": max(self.kept["most"], n)}
+        return outcome
+
+
+def keeping(wrong: Callable[[dict[str, int], int], bool], *, watch: bool = True) -> str:
+    """What is said of a sum that is wrong where what the process has kept, and n, say so."""
+    box = Keeping(lambda inputs, sizes: {"y": f32(inputs["x"].sum().reshape(1) + wrong(box.kept, sizes["n"]))})
+    box.close()
+    kata = Kata(name="mine", family="mine", level="easy", elem="f32", root=Path("/nowhere"))
+    verdict = check(kata, of_sum(), box, replace(BUDGET, watch=watch))  # type: ignore[arg-type]
+    assert verdict.kind is Kind.WRONG_ANSWER
+    return clue(verdict, "calls")
+
+
+def test_a_call_that_is_wrong_because_of_an_earlier_one_is_told_from_others() -> None:
+    assert has(keeping(lambda kept, n: kept["calls"] > 0), "right in call 1", "wrong in call 2")
+    assert has(
+        keeping(lambda kept, n: kept["most"] > n > 30),
+        "right in call 1",
+        "after a call with n=",
+    )
+    assert keeping(lambda kept, n: n > 32) == "" == keeping(lambda kept, n: True)
+    assert keeping(lambda kept, n: kept["calls"] > 0, watch=False) == ""  # on a GPU it may be chance

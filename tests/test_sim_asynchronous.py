@@ -103,6 +103,15 @@ def test_lines_that_call_the_line_of_a_finding(device: SimDevice) -> None:
     assert finding(device, "groups_no_commit").callers == ()
 
 
+def test_the_other_access_has_the_line_that_calls_it_too(device: SimDevice) -> None:
+    """The copy is in a function that has several calls: which of them it is."""
+    call = next(n for n, line in enumerate(SOURCE.read_text().splitlines(), 1) if "reverse<false, true>(x" in line)
+    said = rf"on line \d+ \(called on line \d+, from line {call}\) has not been waited for"
+    assert re.search(said, finding(device, "groups_no_wait").message)
+    call = next(n for n, line in enumerate(SOURCE.read_text().splitlines(), 1) if "groups_no_commit_kernel" in line) + 2
+    assert f"(called on line {call}) has not" in finding(device, "groups_no_commit").message
+
+
 def test_what_was_launched(device: SimDevice) -> None:
     (launched,) = run(device, "groups_no_wait").launched
     assert (launched.kernel, launched.block, launched.times) == ("groups_no_wait_kernel", (THREADS, 1, 1), 1)
@@ -157,7 +166,7 @@ def test_a_missing_proxy_fence_is_found(bulk: SimDevice, launcher: str, wrong_se
     for seed in wrong_seeds:
         found = finding(bulk, launcher, seed=seed)
         assert found.kind == "race" and found.thread == (0, 0, 0)
-        said = rf"out\[0\].*shared.*thread \(0,0,0\) writes .*line {write},.*bulk copy.* reads .*no fence\.proxy\.async"
+        said = rf"out\[0\].*shared.*thread \(0,0,0\) writes .*line {write} .*bulk copy.* reads .*no fence\.proxy\.async"
         assert re.search(said, found.message), found.message
 
 

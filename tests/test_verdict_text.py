@@ -10,6 +10,7 @@ from facts import has
 
 from grader.content.catalog import load_catalog
 from grader.content.source_file import source_of
+from grader.devices import Finding
 from grader.grade import Options, grade
 from grader.output.verdict_text import explanation, headline, outcome, printed
 from grader.sandbox.parent import TRUNCATED
@@ -46,6 +47,20 @@ def test_the_end_of_what_was_printed_and_how_much_there_is(text: str, note: list
         *said,
         "  device    sim sm_90a",
     ]
+
+
+def test_the_whole_chain_of_calls_is_shown_the_learners_line_first(tmp_path: Path) -> None:
+    """A wrapper of one instruction, the function that copies a tile, and two functions above that one."""
+    source = tmp_path / "elementwise_f32.cu"
+    body = [f"    step({number});" for number in range(12)]
+    wrapper, tile = ["__device__ void copy() {", "    asm();", "}"], ["__device__ void tile() {", *body, "}"]
+    source.write_text("\n".join([*wrapper, *tile, "__device__ void stage() {", *body, "}", *body]))
+    finding = Finding("race", "a race", line=2, callers=(8, 23, 33, 34))
+    failed = Grade(KATA, source_of(source), (Verdict(Kind.RACE, "a race", line=2, finding=finding),))
+    rows = [row.split() for row in explanation(failed, lesson=False).splitlines()[1:]]
+    assert [(label, int(place.rpartition(":")[2])) for label, place, *_ in rows] == [
+        ("at", 8), ("in", 2), ("from", 23), ("from", 33)
+    ]  # fmt: skip
 
 
 def test_a_race_of_two_writes_says_that_their_values_do_not_matter() -> None:

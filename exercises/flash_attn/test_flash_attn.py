@@ -314,8 +314,17 @@ def hidden_from(distance: int) -> Callable[..., ndarray]:
     return of_inputs
 
 
+def undivided(Q: ndarray, K: ndarray, V: ndarray, sizes: Sizes) -> ndarray:
+    """The weights are not divided by their sum; the largest of a row is 1."""
+    import numpy
+
+    given = logits(Q, K)
+    return numpy.exp(given - given.max(axis=-1, keepdims=True)) @ V
+
+
 # What is computed in place of it by a usual mistake.
 NEAR_MISSES = {
+    "not divided by the sum of the weights": undivided,
     "without the factor 1 / sqrt(D)": attended(lambda D: 1.0),
     "1 / D in place of 1 / sqrt(D)": attended(lambda D: 1 / D),
     "sqrt(D) in place of 1 / sqrt(D)": attended(sqrt),

@@ -165,6 +165,13 @@ def norm_reference(
     return distance * scale * gamma + beta
 
 
+def by_row(columns: ndarray, x: ndarray) -> ndarray:
+    """The element of each row's number, in place of each column's; they repeat."""
+    import numpy
+
+    return numpy.resize(columns, x.shape[0])[:, None]
+
+
 # What is computed in place of it by a usual mistake.
 NORM_MISSES = {
     "without the residual": lambda x, residual, bias, gamma, beta, sizes: norm_reference(
@@ -178,6 +185,9 @@ NORM_MISSES = {
     ),
     "without beta": lambda x, residual, bias, gamma, beta, sizes: norm_reference(
         x, residual, bias, gamma, 0 * beta, sizes
+    ),
+    "the beta of the row's number": lambda x, residual, bias, gamma, beta, sizes: norm_reference(
+        x, residual, bias, gamma, by_row(beta, x), sizes
     ),
     "the residual is added after the norm": lambda x, residual, bias, gamma, beta, sizes: (
         norm_reference(x, 0 * residual, bias, gamma, beta, sizes) + residual
@@ -421,6 +431,15 @@ def masked(mask: ndarray, z: ndarray) -> ndarray:
     return numpy.where((hidden == float("-inf")).all(axis=-1, keepdims=True), 0.0, softmax(hidden))
 
 
+def undivided(mask: ndarray, z: ndarray) -> ndarray:
+    """The weights, the largest of a row 1; 0 where all of it is hidden."""
+    import numpy
+
+    hidden = numpy.where(mask[:, None] == 0, float("-inf"), z)
+    most = hidden.max(axis=-1, keepdims=True)
+    return numpy.where(most == float("-inf"), 0.0, numpy.exp(hidden - most))
+
+
 # What is computed in place of it by a usual mistake.
 SOFTMAX_MISSES = {
     "without the scale": lambda x, mask, sizes: masked(mask, x),
@@ -428,6 +447,9 @@ SOFTMAX_MISSES = {
     "the factor log2(e) twice": lambda x, mask, sizes: masked(mask, x * SCALE / log(2)),
     "divided by the scale": lambda x, mask, sizes: masked(mask, x / SCALE),
     "without the mask": lambda x, mask, sizes: softmax(x * SCALE),
+    "the mask of batch 0 for all": lambda x, mask, sizes: masked(0 * mask + mask[:1], x * SCALE),
+    "the mask of query 0 for all": lambda x, mask, sizes: masked(0 * mask + mask[:, :1], x * SCALE),
+    "not divided by the sum of the weights": lambda x, mask, sizes: undivided(mask, x * SCALE),
     "what the mask hides, and not what it shows": lambda x, mask, sizes: masked(mask == 0, x * SCALE),
 }
 

@@ -96,10 +96,22 @@ def normed(
     return distance / ((variance + inside) ** 0.5 + outside) * weight + bias
 
 
+def by_row(columns: ndarray, x: ndarray) -> ndarray:
+    """The element of each row's number, in place of each column's; they repeat."""
+    import numpy
+
+    return numpy.resize(columns, x.shape[0])[:, None]
+
+
 # What is computed in place of it by a usual mistake.
 NEAR_MISSES = {
     "without eps": lambda x, weight, bias, sizes: normed(x, weight, bias, inside=0.0),
     "eps outside of the root": lambda x, weight, bias, sizes: normed(x, weight, bias, inside=0.0, outside=EPS),
+    "eps is added to the sum, before it is divided by cols": lambda x, weight, bias, sizes: normed(
+        x, weight, bias, inside=EPS / x.shape[1]
+    ),
+    "the bias of the row's number": lambda x, weight, bias, sizes: normed(x, weight, by_row(bias, x)),
+    "the weight of the row's number": lambda x, weight, bias, sizes: normed(x, by_row(weight, x), bias),
     "the variance is over cols - 1": lambda x, weight, bias, sizes: normed(x, weight, bias, less=1),
     "the mean is not subtracted from x": lambda x, weight, bias, sizes: x * centred(x)[1] * weight + bias,
     "the mean of x^2 in place of the variance": lambda x, weight, bias, sizes: (

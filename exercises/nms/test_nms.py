@@ -12,6 +12,7 @@ make the same decision.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from grader.content.spec import Exact, InputKind, Parameter, Rng, Size, Sizes, Spec, Tensor, normal
@@ -24,6 +25,19 @@ STEP = 1 / 16
 
 
 def reference(boxes: ndarray, scores: ndarray, sizes: Sizes) -> tuple[ndarray, ndarray]:
+    return kept_boxes(boxes, scores, sizes)
+
+
+def kept_boxes(
+    boxes: ndarray,
+    scores: ndarray,
+    sizes: Sizes,
+    *,
+    union: Callable[[ndarray, ndarray, ndarray], ndarray] = lambda area, own, inter: area + own - inter,
+    threshold: float = IOU_THRESHOLD,
+    gone_count: bool = False,
+) -> tuple[ndarray, ndarray]:
+    """``gone_count``: a box that goes takes others with it, too."""
     import numpy
 
     order = numpy.argsort(-scores, kind="stable")
@@ -32,14 +46,38 @@ def reference(boxes: ndarray, scores: ndarray, sizes: Sizes) -> tuple[ndarray, n
     removed = numpy.zeros(sizes["n"], dtype=bool)
     kept = []
     for rank in range(sizes["n"]):
-        if removed[rank]:
+        if not removed[rank]:
+            kept.append(rank)
+        elif not gone_count:
             continue
-        kept.append(rank)
         inter = (numpy.minimum(high, high[rank]) - numpy.maximum(low, low[rank])).clip(min=0).prod(axis=1)
-        removed |= inter / (area + area[rank] - inter) > IOU_THRESHOLD
+        later = numpy.arange(sizes["n"]) > rank
+        removed |= later & (inter / union(area, area[rank], inter) > threshold)
     keep = numpy.full(sizes["n"], -1)
     keep[: len(kept)] = order[kept]
     return keep, numpy.array([len(kept)])
+
+
+# What is computed in place of it by a usual mistake.
+NEAR_MISSES = {
+    "a union from which the intersection is not taken off": lambda boxes, scores, sizes: kept_boxes(
+        boxes, scores, sizes, union=lambda area, own, inter: area + own
+    ),
+    "the intersection over the area of the better box": lambda boxes, scores, sizes: kept_boxes(
+        boxes, scores, sizes, union=lambda area, own, inter: own + 0 * area
+    ),
+    "the intersection over the area of the worse box": lambda boxes, scores, sizes: kept_boxes(
+        boxes, scores, sizes, union=lambda area, own, inter: area
+    ),
+    "a box that goes takes others with it": lambda boxes, scores, sizes: kept_boxes(
+        boxes, scores, sizes, gone_count=True
+    ),
+    "an overlap of exactly the threshold is too much": lambda boxes, scores, sizes: kept_boxes(
+        boxes, scores, sizes, threshold=IOU_THRESHOLD * (1 - 2.0**-40)
+    ),
+    "in the order of the boxes, not of the scores": lambda boxes, scores, sizes: kept_boxes(boxes, 0 * scores, sizes),
+    "in the order of rising scores": lambda boxes, scores, sizes: kept_boxes(boxes, -scores, sizes),
+}
 
 
 def boxes_at(low: ndarray, extent: ndarray) -> ndarray:
@@ -107,6 +145,7 @@ SPEC = Spec(
         InputKind("degenerate", {"boxes": degenerate, "scores": few_scores}),
     ),
     reference=reference,
+    near_misses=NEAR_MISSES,
     tolerance=Exact(),
     # Around a tile of 64 boxes and a block of 256, several tiles; the last of them with all kinds of values.
     named_sizes=tuple(

@@ -81,11 +81,22 @@ def mean_square(x: ndarray) -> ndarray:
     return (x**2).mean(axis=1, keepdims=True)
 
 
+def by_row(columns: ndarray, x: ndarray) -> ndarray:
+    """The element of each row's number, in place of each column's; they repeat."""
+    import numpy
+
+    return numpy.resize(columns, x.shape[0])[:, None]
+
+
 # What is computed in place of it by a usual mistake.
 NEAR_MISSES = {
     "without eps": lambda x, weight, sizes: x * mean_square(x) ** -0.5 * weight,
     "eps is added to the root": lambda x, weight, sizes: x / (mean_square(x) ** 0.5 + EPS) * weight,
     "eps is added to 1 / root": lambda x, weight, sizes: x * (mean_square(x) ** -0.5 + EPS) * weight,
+    "eps is added to the sum, before it is divided by cols": lambda x, weight, sizes: (
+        x * (mean_square(x) + EPS / sizes["cols"]) ** -0.5 * weight
+    ),
+    "the weight of the row's number": lambda x, weight, sizes: reference(x, 0 * weight + 1, sizes) * by_row(weight, x),
     "the sum of x^2 in place of the mean": lambda x, weight, sizes: (
         x * (mean_square(x) * sizes["cols"] + EPS) ** -0.5 * weight
     ),

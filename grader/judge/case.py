@@ -5,6 +5,7 @@ The reference sees the inputs after they were rounded to the kata's dtype, in fl
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,6 +20,7 @@ from grader.devices import Buffer, Call, Card, Contents, Limits, Poison, Role, S
 from grader.devices.contents import negated, number_of, replaced, rotation
 from grader.judge.encoding import decode, encode, has_negative, stored
 from grader.judge.recent import Recent
+from grader.system.processes import available_bytes
 from grader.system.stages import stage
 from grader.verdict import format_sizes
 
@@ -28,7 +30,10 @@ if TYPE_CHECKING:
 
 SEEDS = 1 << 16
 LARGE_ELEMENTS, SLICE_ELEMENTS = 1 << 20, 1 << 17  # of an output that is worked out slice by slice, of a slice
-KEPT_BYTES = 64 << 20  # of inputs and answers of earlier cases
+KEPT_BYTES = 64 << 20  # of inputs and answers of earlier cases, each at most KEPT_EACH_BYTES
+KEPT_EACH_BYTES = KEPT_BYTES // 16
+# Larger ones, which only a GPU gets, have a share of the memory that is available, and at most so many bytes.
+KEPT_LARGE_SHARE, KEPT_LARGE_BYTES = 16, 2 << 30
 
 
 @dataclass(frozen=True)
@@ -130,6 +135,13 @@ class _Worked:
 _KEPT: Recent[Key, _Worked] = Recent(KEPT_BYTES, lambda worked: worked.bytes)
 
 
+@functools.cache
+def _kept_large() -> tuple[Recent[Key, _Worked], int]:
+    """Those that are too large for the others, and how many bytes each may have."""
+    most = min(KEPT_LARGE_BYTES, available_bytes() // KEPT_LARGE_SHARE)
+    return Recent(most, lambda worked: worked.bytes), most // 4
+
+
 class Case:
     """One shape with its inputs drawn. The answer is worked out when it is first asked for."""
 
@@ -154,8 +166,11 @@ class Case:
         """Each input in the storage of its dtype, contiguous."""
         if self._given is not None:
             return self._given
-        known = _KEPT.get(self.key)
+        known = self._known()
         return self._drawn() if known is None else known.inputs
+
+    def _known(self) -> _Worked | None:
+        return _KEPT.get(self.key) or _kept_large()[0].get(self.key)
 
     @stage("inputs")
     def _drawn(self) -> dict[str, ndarray]:
@@ -191,11 +206,14 @@ class Case:
     def expected(self) -> tuple[Expected, ...]:
         if self._given is not None:
             return self._worked_out()
-        known = _KEPT.get(self.key)
+        known = self._known()
         if known is None:
             known = _Worked(self.spec, self.inputs, self._worked_out())
-            if known.bytes <= KEPT_BYTES // 16:
+            large, most = _kept_large()
+            if known.bytes <= KEPT_EACH_BYTES:
                 _KEPT.keep(self.key, known)
+            elif known.bytes <= most:
+                large.keep(self.key, known)
         return known.expected
 
     @stage("references")

@@ -21,17 +21,19 @@ from grader.compile.nvcc_log import SOURCE
 from grader.content.catalog import Kata
 from grader.content.spec import Sizes, Spec
 from grader.devices import INSTRUCTIONS, Call, Card, Finding, Limits, Outcome
-from grader.devices.counters import KernelCoverage, Writer
+from grader.devices.counters import KernelCoverage, Launched, Writer
 from grader.judge.case import Case, CaseKey, Expected, allowed, largest_within, shapes
 from grader.judge.comparison import Comparison, compare
 from grader.judge.coverage import joined
 from grader.judge.diagnosis import diagnose, sorted_clues
 from grader.judge.earlier import earlier
+from grader.judge.indices import of_finding
+from grader.judge.kept import Process, of_calls
 from grader.judge.lab import Lab, beside, in_order
 from grader.judge.unset import of_unset
 from grader.sandbox.parent import Sandbox
 from grader.storage.whole_file import write_whole
-from grader.verdict import CaseCounters, Coverage, Kind, Mismatch, Verdict, format_sizes
+from grader.verdict import CaseCounters, Clue, Coverage, Kind, Mismatch, Verdict, format_sizes
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -167,6 +169,15 @@ def check(
         verdict = _with_writers(search, replace(smallest, values=verdict.values or smallest.values), verdict)
     alike = [each.error_share for each in search.tried.values() if each.kind is verdict.kind]
     return replace(verdict, cases=len(search.tried), error_share=max(alike))
+
+
+def prepare(kata: Kata, spec: Spec, budget: SearchBudget, go_on: Callable[[], bool]) -> None:
+    """Work out the answers of the shapes that ``check`` will try first, as long as it should go on: for a thread that
+    nvcc leaves room."""
+    for key in _named_keys(_Search(kata, spec, Sandbox("gpu"), budget)):
+        if not go_on():
+            return
+        assert Case(kata, spec, key).expected
 
 
 def _passed(search: _Search) -> Verdict:
@@ -472,6 +483,10 @@ def judge(case: Case, outcome: Outcome, answer: Sequence[Expected] | None = None
 def _diagnosed(search: _Search, shape: CaseKey, verdict: Verdict) -> Verdict:
     """The verdict with what further calls show: of a wrong answer; of a finding in a later kernel what came before."""
     finding, kernels = verdict.finding, {item.kernel for item in verdict.launched or ()}
+    if finding is not None:
+        verdict = replace(verdict, clues=tuple(_indices(search, shape, finding, verdict.launched or ())))
+    if not _costs_a_process(verdict) and (kept := _of_calls(search, shape)):
+        return replace(verdict, clues=sorted_clues([*kept, *verdict.clues]))
     if verdict.kind is not Kind.WRONG_ANSWER and (finding is None or finding.kernel is None or len(kernels) < 2):
         return verdict
     lab = Lab(search.kata, search.spec, search.call, search.budget.limits)
@@ -479,7 +494,9 @@ def _diagnosed(search: _Search, shape: CaseKey, verdict: Verdict) -> Verdict:
         if known.passed or known.kind is Kind.WRONG_ANSWER:
             lab.known[key] = not known.passed
     if finding is not None:
-        return verdict if _costs_a_process(verdict) else replace(verdict, clues=tuple(earlier(lab, shape, finding)))
+        if not _costs_a_process(verdict):
+            verdict = replace(verdict, clues=sorted_clues([*verdict.clues, *earlier(lab, shape, finding)]))
+        return verdict
     richest, clues = diagnose(lab, shape)
     if richest != shape:
         case = Case(search.kata, search.spec, richest)
@@ -488,6 +505,28 @@ def _diagnosed(search: _Search, shape: CaseKey, verdict: Verdict) -> Verdict:
             verdict = replace(again, error_share=verdict.error_share, printed=search.sandbox.printed)
     unset = of_unset(search.sandbox.program)
     return replace(verdict, clues=sorted_clues([*clues, *unset]))
+
+
+def _of_calls(search: _Search, failed: CaseKey) -> tuple[Clue, ...]:
+    """Whether the case fails because of calls before it. If so, other experiments would only show what these left."""
+    if not search.budget.watch:  # on a GPU, two calls may differ by chance
+        return ()
+    others = [key for key in search.tried if key.sizes != failed.sizes and key.card == failed.card]
+    most = sorted(others, key=lambda key: -search.spec.work(dict(key.sizes)))[:1]
+    last = [key for key in others if key not in most][-1:]
+    process = Process(search.call, search.sandbox.close, search.budget.limits)
+    cases = (Case(search.kata, search.spec, key) for key in (*most, *last))
+    return of_calls(process, Case(search.kata, search.spec, failed), cases)
+
+
+def _indices(search: _Search, shape: CaseKey, finding: Finding, launched: Sequence[Launched]) -> list[Clue]:
+    """What the variables on the finding's line are; nothing where the file cannot be read as it is expected."""
+    text = search.sandbox.program.source.read_text(encoding="utf-8", errors="replace")
+    call = Case(search.kata, search.spec, shape).call(nth=0, limits=search.budget.limits)
+    try:
+        return of_finding(text, finding, launched, call)
+    except RecursionError:
+        return []
 
 
 def _with_writers(search: _Search, shape: CaseKey, verdict: Verdict) -> Verdict:

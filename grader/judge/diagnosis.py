@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.judge.case import CaseKey
+from grader.judge.case import CaseKey, largest_within
 from grader.judge.first_nan import first_nan
 from grader.judge.lab import Judged, Lab
 from grader.judge.near_misses import near_miss
 from grader.judge.neighbours import beside_sizes, beside_values
-from grader.judge.pattern import describe_values
+from grader.judge.pattern import describe_lines, describe_values
 from grader.judge.probes import probe
 from grader.judge.writers import of_writers
 from grader.verdict import CLUES, Clue
@@ -109,6 +109,9 @@ def _relation(lab: Lab, one: Judged) -> Iterator[Clue]:
     if words is not None:
         yield Clue("relation", f"{name}: {words}")
         return
+    if words := _line_by_line(lab, place, roundoff):
+        yield Clue("relation", f"{name}, {words}")
+        return
     if one.compared[place].wrong.size > 1:
         return
     cases = [each for each in lab.judged.values() if each.compared[place].wrong.all() and each.wrong]
@@ -116,6 +119,21 @@ def _relation(lab: Lab, one: Judged) -> Iterator[Clue]:
     if words is not None:
         words = words.replace("every wrong element", f"{name}, in {len(cases)} cases that were tried,")
         yield Clue("relation", words)
+
+
+def _line_by_line(lab: Lab, place: int, roundoff: float) -> str | None:
+    """A number for each row or each column, in the largest wrong answer: the smallest may have one row."""
+    if (sizes := largest_within(lab.kata, lab.spec, LARGER_WORK)) is not None:
+        lab.try_key(CaseKey.of(lab.spec, sizes, lab.spec.values[0].name, 1))
+    wrong = [each for each in lab.judged.values() if each.wrong and each.first_wrong == place]
+    if not wrong:
+        return None
+    largest = max(wrong, key=lambda each: each.compared[place].got.size)
+    found = largest.compared[place]
+    if found.got.size > MOST_ELEMENTS or bool(found.unwritten.any()):
+        return None
+    words = describe_lines(found.got, largest.expected[place].value, found.wrong, roundoff)
+    return words and f"at {largest.case.shape}: {words}"
 
 
 def _written(one: Judged, place: int) -> tuple[ndarray, ndarray]:

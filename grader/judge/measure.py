@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from grader.compile.toolchain import Gpu
 from grader.content.catalog import Kata, Threshold
+from grader.content.formulas import side_by_side
 from grader.content.spec import Spec
 from grader.devices import Contents, Limits, Outcome, Outputs, TimingRequest, TimingResult
 from grader.devices.contents import DIFFERENT, JUDGED
@@ -25,6 +26,8 @@ from grader.judge.encoding import decode, stored
 from grader.judge.peaks import peak_bytes, peak_flops
 from grader.judge.recent import Recent
 from grader.sandbox.parent import Sandbox
+from grader.system.processes import available_bytes
+from grader.system.stages import stage
 from grader.verdict import Kind, Measurement, Verdict, format_sizes
 
 if TYPE_CHECKING:
@@ -50,6 +53,7 @@ CLOCK, SHIFT = 0.10, 0.03
 
 # Answers larger than this are judged by samples: so many runs of rows, each in a band of its own.
 LARGE, BANDS, RUN_ELEMENTS = 1 << 20, 128, 4096
+ANSWER_ELEMENT_BYTES = 32  # of memory that judging an answer may take for each element of the case's tensors
 
 
 @dataclass
@@ -118,9 +122,9 @@ def _measured(
     tracks = [_Track(sizes, kata.speed.baseline, True, explain) for sizes in shapes]
     threshold = threshold_of(kata, gpu)
     verdict = Verdict(Kind.PASS, "measured")
-    for stage in STAGES if pairs is None and threshold is not None else (pairs or STAGES[0],):
+    for count in STAGES if pairs is None and threshold is not None else (pairs or STAGES[0],):
         for track in tracks:
-            if bad := _time(kata, spec, sandbox, track, stage):
+            if bad := _time(kata, spec, sandbox, track, count):
                 return bad
         measurements = tuple(_measurement(kata, spec, track, gpu) for track in tracks)
         verdict = replace(_decided(measurements, threshold), measurements=measurements)
@@ -354,10 +358,8 @@ _WHOLE: Recent[Key, tuple[Expected, ...]] = Recent(MOST_INPUTS)
 
 def _judged(case: Case, request: TimingRequest, result: TimingResult, explain: Explain | None) -> Verdict | None:
     """What is wrong with the answers, if anything is."""
-    for nth, (call, outputs) in enumerate(result.answers):
-        verdict = _answer(case.in_call(request.secret, call), f"{request.secret} {call}", outputs, nth)
-        if not verdict.passed:
-            return verdict
+    if wrong := _wrong_answers(case, request, result):
+        return wrong[0]
     for call, timed, untimed in result.again[:DIFFERENT]:
         there = case.in_call(request.secret, call)
         for outputs in (timed, untimed):
@@ -371,6 +373,27 @@ def _judged(case: Case, request: TimingRequest, result: TimingResult, explain: E
         if not verdict.passed:
             return verdict
     return None
+
+
+@stage("answers of timed calls")
+def _wrong_answers(case: Case, request: TimingRequest, result: TimingResult) -> list[Verdict]:
+    """The verdicts on the answers that are wrong. Several answers are judged at once, as far as memory allows."""
+
+    def judged(nth: int, call: int, outputs: Outputs) -> Verdict:
+        return _answer(case.in_call(request.secret, call), f"{request.secret} {call}", outputs, nth)
+
+    assert case.negated is not None  # worked out once, before several threads ask
+    parts = [(nth, call, outputs) for nth, (call, outputs) in enumerate(result.answers)]
+    step = max(1, min(len(parts), available_bytes() // 2 // (ANSWER_ELEMENT_BYTES * _elements(case))))
+    verdicts = [
+        each for first in range(0, len(parts), step) for each in side_by_side(judged, parts[first : first + step])
+    ]
+    return [each for each in verdicts if not each.passed]
+
+
+def _elements(case: Case) -> int:
+    tensors = (*case.spec.inputs, *case.spec.outputs)
+    return max(1, sum(prod(tensor.extent(case.sizes)) for tensor in tensors))
 
 
 def _agreement(case: Case, judged: Sequence[Expected], timed: Outputs, untimed: Outputs) -> Verdict:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 FILLED = 0.8  # of a region's elements are wrong, if the region is named as a pattern
 SUPPORT = 4  # elements, or indices along an axis
+MOST_LINES, LINES_SHOWN = 512, 3  # rows or columns that are looked at, and that are named
 STEPS = (2, 3, 4, 6, 8, 16, 32, 64, 128, 256)
 BLOCK_SIZES = (1024, 512, 256, 128, 64, 32)
 CLOSE = 1e-3  # of a ratio to a factor that has a name
@@ -231,6 +232,68 @@ def describe_values(got: ndarray, want: ndarray, roundoff: float, sizes: Mapping
     if abs(difference) > 100 * allowed and float(abs(got - want - difference).max()) <= allowed:
         return f"every wrong element is {abs(difference):.6g} too {'large' if difference > 0 else 'small'}"
     return None
+
+
+def describe_lines(got: ndarray, want: ndarray, wrong: ndarray, roundoff: float) -> str | None:
+    """One factor or one difference for each row with wrong elements, or for each column, and not the same for all.
+
+    The arrays are whole outputs; what is right in such a row must fit, too. None where nothing fits.
+    """
+    import numpy
+
+    rounding = 8 * max(roundoff, 2.0**-24)
+    for axis, noun in zip(range(got.ndim - 1, max(got.ndim - 3, -1), -1), ("row", "column"), strict=False):
+        lines = [numpy.moveaxis(each, axis, -1).reshape(-1, got.shape[axis]) for each in (got, want, wrong)]
+        places = numpy.flatnonzero(lines[2].any(axis=1))
+        if got.ndim < 2 or not 2 <= places.size <= MOST_LINES:
+            continue
+        others = [size for place, size in enumerate(got.shape) if place != axis]
+        for words, each_is, fit in (
+            ("{:.6g} times", "the same multiple of", _factor_of_line),
+            ("{:+.6g}", "equally far from", _difference_of_line),
+        ):
+            found = [fit(lines[0][place], lines[1][place], rounding) for place in places]
+            if any(each is None for each in found):
+                continue
+            shown = [
+                f"{words.format(each)} in {noun} {_line_words(place, others)}"
+                for place, each in zip(places[:LINES_SHOWN], found, strict=False)
+            ]
+            more = ", ..." if places.size > LINES_SHOWN else ""
+            return f"all elements of one {noun} are {each_is} what they must be: {', '.join(shown)}{more}"
+    return None
+
+
+def _line_words(place: int, others: Sequence[int]) -> str:
+    """The number of a row, or its index in an output of more than two dimensions."""
+    import numpy
+
+    index = [int(each) for each in numpy.unravel_index(place, others)]
+    return str(index[0]) if len(index) == 1 else str(tuple(index))
+
+
+def _factor_of_line(got: ndarray, want: ndarray, rounding: float) -> float | None:
+    return _factor(got, want, rounding) if _tells(got, want) else None
+
+
+def _difference_of_line(got: ndarray, want: ndarray, rounding: float) -> float | None:
+    import numpy
+
+    if not _tells(got, want):
+        return None
+    difference = float(numpy.median(got - want))
+    allowed = rounding * float(max(abs(got).max(), abs(want).max()))
+    fits = abs(difference) > 10 * allowed and float(abs(got - want - difference).max()) <= allowed
+    return difference if fits else None
+
+
+def _tells(got: ndarray, want: ndarray) -> bool:
+    """Whether there is enough to tell a factor from a difference, and both from chance."""
+    import numpy
+
+    if got.size < SUPPORT or not bool((numpy.isfinite(got) & numpy.isfinite(want)).all()):
+        return False
+    return float(want.max() - want.min()) > CLOSE * 10 * float(abs(want).max())
 
 
 def _factor(got: ndarray, want: ndarray, rounding: float) -> float | None:

@@ -16,7 +16,7 @@ from grader.learner.pointer import point
 from grader.output.terminal import plain
 from grader.sandbox.parent import TRUNCATED
 from grader.system.stages import REST
-from grader.verdict import Grade, Kind, Measurement, Mismatch, Verdict, format_sizes
+from grader.verdict import Clue, Grade, Kind, Measurement, Mismatch, Verdict, format_sizes
 
 PRINTED_LINES = 6
 PRINTED_WIDTH = 110
@@ -24,8 +24,9 @@ INDENT = "  "
 LEAST_STAGE_S = 0.005
 INPUTS_SHOWN = 2
 CLUES_SHOWN = 3
+CALLERS_SHOWN = 2  # of the functions that a line is inlined into, from the inside out
 LAUNCHES_SHOWN = 4
-NAMING = ("formula", "probe", "nan", "unset", "first")  # clues that name a cause
+NAMING = ("calls", "formula", "probe", "nan", "unset", "first")  # clues that name a cause
 _BEFORE_A_LAUNCH = (Kind.UNSUPPORTED, Kind.NOT_ALLOWED)
 
 _NEXT = {
@@ -120,9 +121,12 @@ def _place(grade: Grade, verdict: Verdict) -> Iterable[str]:
     if verdict.line is None:
         return
     path = display_path(grade.source.path)
-    callers = verdict.finding.callers if verdict.finding else ()
-    for place, line in enumerate(learners_first(grade.source.text, [verdict.line, *callers])):
-        yield _row(("at", "in")[place], f"{path}:{line}  {grade.source.line(line)}".rstrip())
+    chain = [verdict.line, *(verdict.finding.callers if verdict.finding else ())]
+    own, *inner = learners_first(grade.source.text, chain)
+    outer = chain[chain.index(own) + 1 :]
+    places = [("at", own), *(("in", line) for line in inner), *(("from", line) for line in outer[:CALLERS_SHOWN])]
+    for label, line in places:
+        yield _row(label, f"{path}:{line}  {grade.source.line(line)}".rstrip())
 
 
 def learners_first(text: str, chain: Sequence[int]) -> list[int]:
@@ -167,13 +171,18 @@ def _wrong(grade: Grade, verdict: Verdict) -> Iterable[str]:
 def _clues(grade: Grade, verdict: Verdict) -> Iterable[str]:
     """The most telling ones. A cause that is named needs less beside it."""
     shown = verdict.clues[: CLUES_SHOWN if any(clue.about in NAMING for clue in verdict.clues) else CLUES_SHOWN + 1]
-    yield from (_row(clue.about, clue.text) for clue in shown)
+    yield from _clue_rows(shown)
     if len(shown) < len(verdict.clues):
         yield _row("", f"({len(verdict.clues) - len(shown)} more with `kata grade --explain`)")
 
 
 def _clues_whole(grade: Grade, verdict: Verdict) -> Iterable[str]:
-    yield from (_row(clue.about, clue.text) for clue in verdict.clues)
+    yield from _clue_rows(verdict.clues)
+
+
+def _clue_rows(clues: Sequence[Clue]) -> Iterable[str]:
+    for before, clue in zip([None, *clues], clues, strict=False):
+        yield _row("" if before is not None and before.about == clue.about == "index" else clue.about, clue.text)
 
 
 def _launch(grade: Grade, verdict: Verdict) -> Iterable[str]:

@@ -231,3 +231,12 @@ def group_size(group: int) -> int:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 count += os.getpgid(int(pid)) == group
     return count
+
+
+def available_bytes() -> int:
+    """The memory that processes can still take, without what the system would have to write out first; 0 if unknown."""
+    with contextlib.suppress(OSError, ValueError, IndexError), open("/proc/meminfo") as facts:
+        for line in facts:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) << 10
+    return 0

@@ -364,6 +364,14 @@ SourceLine Block::line_of(u32 pc) const {
     return source_line(*program->module, program->code[pc].location, launch->source);
 }
 
+std::string Block::line_words(u32 pc) const {
+    std::string words = "line " + std::to_string(line_of(pc).line);
+    const std::vector<u32> callers = caller_lines(*program->module, program->code[pc].location, launch->source);
+    for (size_t i = 0; i < callers.size(); ++i)
+        words += (i ? ", from line " : " (called on line ") + std::to_string(callers[i]);
+    return callers.empty() ? words : words + ")";
+}
+
 std::string Block::thread(u32 linear) const {
     const u32* n = launch->block;
     return thread_name(linear % n[0], linear / n[0] % n[1], linear / (n[0] * n[1]));

@@ -71,6 +71,7 @@ struct Block {
     Finding at(const Warp& warp, u32 pc, int lane, FindingKind kind, std::string message) const;
     [[noreturn]] void stop_at(Finding finding);
     SourceLine line_of(u32 pc) const;
+    std::string line_words(u32 pc) const;  // "line 7 (called on line 30)", where 7 is in an inlined function
     std::string thread(u32 linear) const;  // "thread (1,0,0)"
     Place shared_place(u64 address, u32 bytes, bool is_outside) const;
 

@@ -239,8 +239,8 @@ void access_global(Warp& warp, const Instruction& in, const u64* a, Mask mask, u
 
 std::string other_access(const Block& owner, const Block& other, const Race& race) {
     return (&owner != &other ? "block rank " + std::to_string(other.rank) + " " : "") +
-           other.thread(shared_epoch::thread(race.earlier)) + (race.earlier_writes ? " writes" : " reads") +
-           " it on line " + std::to_string(other.line_of(shared_epoch::pc(race.earlier)).line);
+           other.thread(shared_epoch::thread(race.earlier)) + (race.earlier_writes ? " writes" : " reads") + " it on " +
+           other.line_words(shared_epoch::pc(race.earlier));
 }
 
 // The finding stands at the read where there is one, whichever came first, so
@@ -251,7 +251,7 @@ std::string other_access(const Block& owner, const Block& other, const Race& rac
     const u32 grain = bytes < 4 ? bytes : 4;
     const std::string name = block.shared_place(race.address, grain, false).text;
     const std::string mine = block.thread(warp.thread(race.lane)) + (access == Access::read ? " reads" : " writes") +
-                             " it on line " + std::to_string(block.line_of(warp.here).line);
+                             " it on " + block.line_words(warp.here);
     const bool other_first = race.earlier_writes;
     const std::string message = "race on " + name + " in shared memory: " +
                                 (other_first ? other_access(block, other_block, race) + ", " + mine

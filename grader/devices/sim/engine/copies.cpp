@@ -201,9 +201,8 @@ void Copies::check_fence(const Warp& warp, const BulkCopy& copy) const {
         block_.stop_at(block_.at(
             warp, copy.pc, copy.lane, FindingKind::race,
             "race on " + block_.shared_place(at, 4, false).text + " in shared memory: " + block_.thread(thread) +
-                " writes it on line " + std::to_string(block_.line_of(pc).line) + ", the bulk copy on line " +
-                std::to_string(block_.line_of(copy.pc).line) + (copy.barrier < 0 ? " reads" : " overwrites") +
-                " it, with no fence.proxy.async between"));
+                " writes it on " + block_.line_words(pc) + ", the bulk copy on " + block_.line_words(copy.pc) +
+                (copy.barrier < 0 ? " reads" : " overwrites") + " it, with no fence.proxy.async between"));
     }
 }
 
@@ -340,8 +339,7 @@ void Copies::check(Warp& warp, Mask mask, const u64* address, u32 bytes, Access 
                 : access == Access::write ? "writes "
                                           : "updates ") +
                 block_.shared_place(address[l], bytes, false).text + ", whose " +
-                (bulk ? "cp.async.bulk" : "cp.async") + " (line " + std::to_string(block_.line_of(*pc).line) +
-                ") has not been waited for" +
+                (bulk ? "cp.async.bulk" : "cp.async") + " on " + block_.line_words(*pc) + " has not been waited for" +
                 (bulk || committed(address[l], bytes)
                      ? ""
                      : ": it is in no group, since nothing committed it (cp.async.commit_group)")));
@@ -354,8 +352,8 @@ void Copies::check_readers(Warp& warp, Mask mask, const u64* address, u32 bytes)
             if (copy.has_read || !overlap(copy.shared, copy.extent, address[l], bytes)) continue;
             block_.stop_at(block_.at(
                 warp, warp.here, l, FindingKind::race,
-                "writes " + block_.shared_place(address[l], bytes, false).text + ", which the bulk copy on line " +
-                    std::to_string(block_.line_of(copy.pc).line) +
+                "writes " + block_.shared_place(address[l], bytes, false).text + ", which the bulk copy on " +
+                    block_.line_words(copy.pc) +
                     " may still read: wait for its group first (cp.async.bulk.wait_group.read)"));
         }
     });
@@ -378,8 +376,8 @@ void Copies::check_writers(Warp& warp, Mask mask, const u64* address, u32 bytes,
                 const Place place = inside(allocation->name, s64(address[l] - allocation->base), item, bytes);
                 block_.stop_at(block_.at(
                     warp, warp.here, l, FindingKind::race,
-                    (access == Access::read ? "reads " : "writes ") + place.text + ", which the bulk copy on line " +
-                        std::to_string(block_.line_of(copy.pc).line) +
+                    (access == Access::read ? "reads " : "writes ") + place.text + ", which the bulk copy on " +
+                        block_.line_words(copy.pc) +
                         " may not have written yet: wait for its group first (cp.async.bulk.wait_group, without "
                         ".read)"));
             });

@@ -268,7 +268,8 @@ Side side_of(const Warp& warp, Epoch epoch) {
     side.weight = reads ? 2 : updates ? 0 : 1;
     const char* verb = reads ? " reads it" : updates ? " updates it atomically" : " writes it";
     side.what = "block " + triple_name(block[0], block[1], block[2]) + " " +
-                thread_name(thread[0], thread[1], thread[2]) + verb + " on line " + std::to_string(side.at.line);
+                thread_name(thread[0], thread[1], thread[2]) + verb + " on " +
+                warp.block->line_words(global_epoch::pc(epoch));
     return side;
 }
 
@@ -278,8 +279,8 @@ Finding race_of_copy(const Warp& warp, u32 copy_pc, int copy_lane, Epoch writer,
     const Side side = side_of(warp, writer);
     Finding finding = side.at;
     finding.message = begin + ": the asynchronous copy that " + warp.block->thread(warp.thread(copy_lane)) +
-                      " issues on line " + std::to_string(warp.block->line_of(copy_pc).line) + " reads it, " +
-                      side.what + " before the copy has been waited for";
+                      " issues on " + warp.block->line_words(copy_pc) + " reads it, " + side.what +
+                      " before the copy has been waited for";
     return finding;
 }
 
