@@ -243,7 +243,7 @@ def test_torch_is_imported_once_for_all_sandboxes_that_need_it(
             with Sandbox("sim", torch=True) as box:
                 box.load(Program("sim", "sm_90a", made.library, made.ptx, made.source, engine))
                 first = box.start()
-                assert box.call(a_call()).outputs
+                assert box.call(a_call()).outputs and parent.torch_is_there()
                 os.kill(first._process.pid, signal.SIGKILL)
                 assert box.call(a_call()).findings and box.call(a_call()).outputs
                 assert box.start()._process.pid != first._process.pid
@@ -261,6 +261,6 @@ def test_without_the_process_that_has_torch_children_are_spawned(
         os.kill(parent._TORCH.template().pid, signal.SIGKILL)
         with Sandbox("sim", torch=True) as box:
             box.load(Program("sim", "sm_90a", made.library, made.ptx, made.source, engine))
-            assert box.call(a_call()).outputs
+            assert box.call(a_call()).outputs and not parent.torch_is_there()
     finally:
         parent._TORCH.close()

@@ -71,7 +71,7 @@ class Sandbox:
     """
 
     def __init__(self, device: str, *, torch: bool = False) -> None:
-        self._device, self._torch = device, torch
+        self._device, self.has_torch = device, torch
         self._program: Program | None = None
         self._child: _Child | None = None
         self._seconds = 0.0  # that all calls took, as a Stopwatch counts them
@@ -92,7 +92,7 @@ class Sandbox:
     def start(self) -> _Child:
         """Start the child where there is none, without waiting until it is ready."""
         if self._child is None:
-            self._child = _Child(self._device, torch=self._torch)
+            self._child = _Child(self._device, torch=self.has_torch)
             if self._program is not None:
                 self._child.load(self._program)
         return self._child
@@ -162,6 +162,11 @@ def prestart_torch() -> None:
     _TORCH.template()
 
 
+def torch_is_there() -> bool:
+    """Whether a sandbox that needs torch would start at once."""
+    return _TORCH.is_ready()
+
+
 class _Torch:
     """The process that imports torch once, for all sandboxes that need it. It touches no GPU."""
 
@@ -173,6 +178,9 @@ class _Torch:
         if self._template is None or self._owner != os.getpid():
             self._template, self._owner = Template(torch=True), os.getpid()
         return self._template
+
+    def is_ready(self) -> bool:
+        return self._template is not None and self._owner == os.getpid() and self._template.is_ready
 
     def start(self, *about: Any) -> Guarded | None:
         with open(os.devnull, "w") as held, stage("wait for torch"):

@@ -29,18 +29,28 @@ from grader.sandbox import child
 from grader.system.processes import Guarded, adopt_orphans, end_children, end_with_parent, grader_environment
 
 _MESSAGE_BYTES = 1 << 17  # an environment has less, mostly; a larger one's child is spawned
+_READY = b"ready"
 
 
 class Template:
-    """The end of the process that asks for children. ``torch``: the template imports it before it makes any."""
+    """The end of the process that asks for children. ``torch``: the template imports it first."""
 
     def __init__(self, *, torch: bool = False) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._is_ready = False
         with theirs:
             command = [sys.executable, "-m", "grader.sandbox.template", *(["torch", str(os.getpid())] if torch else [])]
             null = subprocess.DEVNULL
             self._process = subprocess.Popen(command, stdin=theirs.fileno(), stdout=null, env=grader_environment())
         self.pid = self._process.pid
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has imported what its children need: until then, one that is asked for waits."""
+        if not self._is_ready:
+            with contextlib.suppress(OSError):
+                self._is_ready = self._socket.recv(len(_READY), socket.MSG_DONTWAIT) == _READY
+        return self._is_ready
 
     def close(self) -> None:
         self._socket.close()
@@ -160,4 +170,6 @@ if __name__ == "__main__":
         os.dup2(null.fileno(), 0)
     if sys.argv[1:2] == ["torch"]:
         _import_torch(int(sys.argv[2]))
+    with contextlib.suppress(OSError):
+        asked.send(_READY)
     _serve(asked)
