@@ -20,9 +20,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -31,7 +30,6 @@ from grader.devices import Call, DeviceError, Finding, Limits, Outcome
 from grader.devices.counters import CallCounters, KernelCounters, KernelCoverage, Launch, Launched, Writer
 from grader.sandbox.child import CUT_OFF, SandboxError
 from grader.sandbox.frames import FrameError, Parent, read_header, write_header
-from grader.sandbox.template import Template
 from grader.system.processes import Guarded, grader_environment, group_size, resident_bytes, tasks
 from grader.system.stages import stage
 from grader.system.stopwatch import Stopwatch
@@ -67,11 +65,11 @@ class Program:
 class Sandbox:
     """One child process at a time, replaced after any error. ``start`` it early: a GPU's child is seconds in coming.
 
-    ``torch``: a baseline will need it. The child is then a fork of a process that has imported it.
+    ``torch`` says that a baseline will need it, so that the child may import it while the file is being compiled.
     """
 
     def __init__(self, device: str, *, torch: bool = False) -> None:
-        self._device, self.has_torch = device, torch
+        self._device, self._torch = device, torch
         self._program: Program | None = None
         self._child: _Child | None = None
         self._seconds = 0.0  # that all calls took, as a Stopwatch counts them
@@ -92,7 +90,7 @@ class Sandbox:
     def start(self) -> _Child:
         """Start the child where there is none, without waiting until it is ready."""
         if self._child is None:
-            self._child = _Child(self._device, torch=self.has_torch)
+            self._child = _PRESTARTED.take(self._device) if self._torch else _Child(self._device, torch=False)
             if self._program is not None:
                 self._child.load(self._program)
         return self._child
@@ -157,43 +155,41 @@ def _as_alone(tag: str, outcome: Outcome) -> Outcome:
     return replace(outcome, **said)
 
 
-def prestart_torch() -> None:
-    """Let the process whose forks have torch import it, which takes seconds; without effect where it has begun."""
-    _TORCH.template()
+def expect_torch(count: int) -> None:
+    """So many sandboxes that need torch are to come: while one measures, the child of the next imports it."""
+    _PRESTARTED.expected = count
 
 
-def torch_is_there() -> bool:
-    """Whether a sandbox that needs torch would start at once."""
-    return _TORCH.is_ready()
+def prestart_torch(device: str) -> None:
+    """Start the child of the next sandbox that needs torch, which takes seconds to import."""
+    _PRESTARTED.start(device)
 
 
-class _Torch:
-    """The process that imports torch once, for all sandboxes that need it. It touches no GPU."""
+class _Prestarted:
+    """The next child that needs torch, begun early. It touches no GPU before it is told what to load."""
 
     def __init__(self) -> None:
-        self._template: Template | None = None
-        self._owner = 0  # a fork of this process needs one of its own
+        self.expected = 0
+        self._child: _Child | None = None
 
-    def template(self) -> Template:
-        if self._template is None or self._owner != os.getpid():
-            self._template, self._owner = Template(torch=True), os.getpid()
-        return self._template
+    def start(self, device: str) -> None:
+        self._child = self._child or _Child(device, torch=True)
 
-    def is_ready(self) -> bool:
-        return self._template is not None and self._owner == os.getpid() and self._template.is_ready
-
-    def start(self, *about: Any) -> Guarded | None:
-        with open(os.devnull, "w") as held, stage("wait for torch"):
-            return self.template().start(held.fileno(), *about)
+    def take(self, device: str) -> _Child:
+        child, self._child = self._child or _Child(device, torch=True), None
+        self.expected -= 1
+        if self.expected > 0:
+            self._child = _Child(device, torch=True)
+        return child
 
     def close(self) -> None:
-        if self._template is not None and self._owner == os.getpid():
-            self._template.kill()
-        self._template = None
+        if self._child is not None:
+            self._child.kill()
+            self._child = None
 
 
-_TORCH = _Torch()
-atexit.register(_TORCH.close)
+_PRESTARTED = _Prestarted()
+atexit.register(_PRESTARTED.close)
 
 
 class _ChildGone(Exception):
@@ -210,7 +206,7 @@ _starter: Starter | None = None
 
 
 def start_children_by(starter: Starter | None) -> None:
-    """From now on children come from there, but for those that need torch. None: each is spawned."""
+    """From now on children come from there, but for those that import torch. None: each is spawned."""
     global _starter
     _starter = starter
 
@@ -220,25 +216,12 @@ def starter() -> Starter | None:
     return _starter
 
 
-@contextlib.contextmanager
-def forked_sandboxes() -> Iterator[None]:
-    """In a process that grades many files: their sandboxes' children are forks of a template of its own."""
-    before, template, held = _starter, Template(), os.open(os.devnull, os.O_WRONLY)
-    start_children_by(partial(template.start, held))
-    try:
-        yield
-    finally:
-        start_children_by(before)
-        template.close()
-        os.close(held)
-
-
 def _spawned(
-    device: str, connection: socket.socket, output: IO[bytes], environment: Mapping[str, str]
+    device: str, connection: socket.socket, output: IO[bytes], environment: Mapping[str, str], *, torch: bool
 ) -> subprocess.Popen[bytes]:
     fd = connection.fileno()
     return subprocess.Popen(
-        [sys.executable, "-m", "grader.sandbox.child", device, str(fd), str(os.getpid())],
+        [sys.executable, "-m", "grader.sandbox.child", device, str(fd), str(os.getpid()), str(int(torch))],
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
@@ -262,9 +245,8 @@ class _Child:
         environment.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # the first GPU is the one the build was made for
         about = (device, theirs, self._output, environment)
         with theirs:
-            start = _TORCH.start if torch else _starter
-            guarded = None if start is None else start(*about)
-            self._process: subprocess.Popen[bytes] | Guarded = guarded or _spawned(*about)
+            guarded = None if torch or _starter is None else _starter(*about)
+            self._process: subprocess.Popen[bytes] | Guarded = guarded or _spawned(*about, torch=torch)
 
     def load(self, program: Program) -> None:
         self._memory_limit = program.memory_limit_bytes
