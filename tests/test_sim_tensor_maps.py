@@ -207,6 +207,32 @@ def test_columns_that_are_refused(device: SimDevice, case: str) -> None:
     assert line_of(SOURCE, "pixels_load") in found.callers
 
 
+# What stops an H200 with "illegal instruction": whether it is a store, the line's marker, facts in the message.
+OUTSIDE: dict[str, tuple[Column, bool, str, list[str]]] = {
+    "before": (replace(GOOD, start=[0, -2, -1, 0]), False, "pixels_load", ["-2", "dimension 1", "from -1 to 2"]),
+    "behind": (replace(GOOD, start=[0, -1, 2, 0]), False, "pixels_load", ["2", "dimension 2", "from -1 to 1"]),
+    "store below": (
+        replace(GOOD, lower=[0, -1], start=[0, 0, 0, 0]), True, "pixels_store", ["bounding box is wider", "dimension 2"]
+    ),
+    "store above": (
+        replace(GOOD, lower=[0, 0], upper=[1, 0], start=[0, 0, 0, 0]), True, "pixels_store",
+        ["bounding box is wider", "dimension 1"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", OUTSIDE)
+def test_columns_outside_of_their_bounding_box_or_of_the_tensor(device: SimDevice, case: str) -> None:
+    column, stores, marker, facts = OUTSIDE[case]
+    values = [1.0] * math.prod(GOOD.dims)
+    done = run(
+        device, "pixels", given("x", "f32", values), wanted("y", "f32", len(values)), *column.arguments(int(stores))
+    )
+    (found,) = done.findings
+    assert found.kind == "out of bounds" and has(found.message, *facts), found
+    assert line_of(SOURCE, marker) in (found.line, *found.callers), found
+
+
 def test_right_for_every_seed(device: SimDevice, right_seeds: range) -> None:
     for seed in right_seeds:
         done = outcome(device, "sound", seed)

@@ -123,7 +123,7 @@ __global__ void pixels_kernel(
     asm volatile(
         "cp.async.bulk.tensor.4d.global.shared::cta.im2col_no_offs.bulk_group [%0, {%1, %2, %3, %4}], [%5];" ::"l"(
             &out),
-        "r"(place.at[0]), "r"(place.at[1]), "r"(place.at[2]), "r"(place.at[3]), "r"(smem(tile))
+        "r"(place.at[0]), "r"(place.at[1]), "r"(place.at[2]), "r"(place.at[3]), "r"(smem(tile))  // pixels_store
         : "memory");
     commit_stores();
     wait_read();
