@@ -268,6 +268,16 @@ def test_copies_may_come_before_the_barrier_is_told(device: SimDevice) -> None:
     assert not done.findings and unpack("f32", done.outputs["y"])[:512] == RING_X[:512]
 
 
+def test_what_a_store_leaves_out_need_not_be_written(device: SimDevice) -> None:
+    done = outcome(device, "edge", 0)
+    assert not done.findings, done.findings
+    got = unpack("f32", done.outputs["y"])
+    assert [got[r * COLUMNS + 32 : (r + 1) * COLUMNS] for r in range(16)] == [
+        [r * 32 + c + 1 for c in range(8)] for r in range(16)
+    ]
+    assert sum(map(bool, got)) == 16 * 8
+
+
 def test_reductions(device: SimDevice) -> None:
     done = outcome(device, "add", 1, values=RING_X, columns=32)
     assert not done.findings, done.findings
@@ -288,6 +298,7 @@ WRONG: dict[str, tuple[str, str, list[str]]] = {
     "shifted": ("misaligned", "double_load", ["64 bytes past a multiple of 128"]),
     "reads_back": ("race", "double_back", ["reads y[", "without .read"]),
     "left_of": ("out of bounds", "double_store", ["begins at -4", "32 x 40 f32"]),
+    "edge_missing": ("uninitialised", "edge_store", ["reads tile[4", "no thread has written"]),
     "copied_map": ("crash", "copied_map", ["local memory", "__grid_constant__"]),
     "wide_box": ("crash", "one_box", ["refused", "256 bytes", "128-byte swizzle"]),
     "stride_in_elements": ("crash", "one_box", ["refused", "41 bytes", "multiple of 16"]),

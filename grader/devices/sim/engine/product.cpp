@@ -53,8 +53,8 @@ bool are_tame(const Step& s, Least low) {
     for (int i = 0; i < s.rows; ++i) tame = tame && within(s.a + i * s.stride, s.k, from, high);
     return tame;
 }
-bool is_tame(const Step& s) {
-    return within(reinterpret_cast<const f32*>(s.d), s.rows * COLUMNS, 0x1p-100f, 0x1p120f) && are_tame(s, {});
+bool is_sum_tame(const Step& s) {
+    return within(reinterpret_cast<const f32*>(s.d), s.rows * COLUMNS, 0x1p-100f, 0x1p120f);
 }
 
 // The power of two of each value; 0 of 0.
@@ -171,12 +171,13 @@ void shorten(int rows, int fraction, f32x8* d) {
 void multiply(int rows, int k, const f32* a, const f32x8* b, f32x8* d, Cut cut, Least least, int step, int fraction) {
     for (int from = 0; from < k; from += step) {
         const Step next{rows, k - from < step ? k - from : step, k, a + from, b + from, d, cut, fraction, least};
-        if (!is_tame(next))
-            wild_step(next);
-        else if (are_tame(next, least))
+        const bool tame = is_sum_tame(next);
+        if (tame && are_tame(next, least))
             tame_step<false>(next);
-        else
+        else if (tame && are_tame(next, {}))
             tame_step<true>(next);
+        else
+            wild_step(next);
     }
     if (fraction < FRACTION && cut == Cut::to_zero) shorten(rows, fraction, d);
 }

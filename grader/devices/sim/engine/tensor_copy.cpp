@@ -278,6 +278,17 @@ void check_start(const Box& box) {
                     "): only loads may go outside");
 }
 
+// What lies outside of the tensor is not stored: no thread need have written it.
+void mark_stored(const Box& box, BulkCopy& copy) {
+    copy.written.assign(copy.extent, 0);
+    const u32 item = box.map.item();
+    for (u32 r = 0; r < box.map.rows(); ++r) {
+        const BoxRow row = row_of(box.map, box.start, r);
+        for (u32 at = row.first * item / CHUNK * CHUNK; at < row.end * item; at += CHUNK)
+            std::fill_n(copy.written.begin() + s64(box.place(r, at)), CHUNK, 1);
+    }
+}
+
 BulkCopy write_box(Box& box) {
     check_start(box);
     BulkCopy copy;
@@ -286,7 +297,6 @@ BulkCopy write_box(Box& box) {
     copy.lane = box.lane;
     copy.shared = box.shared;
     copy.bytes = copy.extent = box.extent();
-    mark_written(box, copy);
     take_source(box.warp, copy);
     u64 inside = 0;
     for (u32 r = 0; r < box.map.rows(); ++r) {
@@ -301,6 +311,7 @@ BulkCopy write_box(Box& box) {
             copy.add_piece(address, u32(box.place(r, from)), size);
         });
     }
+    if (inside < copy.extent) mark_stored(box, copy);
     count_box(box, inside);
     return copy;
 }
