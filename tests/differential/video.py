@@ -39,8 +39,7 @@ def choices(form: str) -> list[Parts]:
         merges = name != "vmad" and not {*modifiers} & {*_SECOND, "sat"}
         takes_c = merges or name == "vmad" or bool({*modifiers} & {*_SECOND})
         return [
-            Parts(source.choice(_RESULTS) if merges else "", *source.sample(_PARTS, 2), takes_c)
-            for _ in range(CHOICES)
+            Parts(source.choice(_RESULTS) if merges else "", *source.sample(_PARTS, 2), takes_c) for _ in range(CHOICES)
         ]
     letter = "h" if count == 2 else "b"
     masks = ("", ".h0", ".h1", ".h10") if count == 2 else ("", ".b0", ".b2", ".b31", ".b210", ".b3210")

@@ -47,8 +47,7 @@ constexpr int LEAST_TAME = -50, MOST_TAME = 50;
 // Those of a and of b are zero or at least the two powers of two.
 bool are_tame(const Step& s, Least low) {
     const f32 from = power_of(std::max(low.a, LEAST_TAME)), high = power_of(MOST_TAME);
-    bool tame = within(
-        reinterpret_cast<const f32*>(s.b), s.k * COLUMNS, power_of(std::max(low.b, LEAST_TAME)), high);
+    bool tame = within(reinterpret_cast<const f32*>(s.b), s.k * COLUMNS, power_of(std::max(low.b, LEAST_TAME)), high);
     if (s.k == s.stride) return tame && within(s.a, s.rows * s.k, from, high);
     for (int i = 0; i < s.rows; ++i) tame = tame && within(s.a + i * s.stride, s.k, from, high);
     return tame;
@@ -135,10 +134,10 @@ f32 wild_sum(const Step& s, int i, int j) {
         const f64 x = addend ? f64(s.d[i][j]) : f64(s.a[i * s.stride + k]), y = addend ? 1.0 : f64(s.b[k][j]);
         terms[k] = x * y;
         special += terms[k] - terms[k] == 0 ? 0 : terms[k];
-        exponents[k] = terms[k] == 0 || !std::isfinite(terms[k])
-                           ? 0
-                           : std::max(std::ilogb(x), addend ? Least().a : s.least.a) +
-                                 std::max(std::ilogb(y), s.least.b);
+        exponents[k] =
+            terms[k] == 0 || !std::isfinite(terms[k])
+                ? 0
+                : std::max(std::ilogb(x), addend ? Least().a : s.least.a) + std::max(std::ilogb(y), s.least.b);
     }
     if (special != special) return bit_cast<f32>(CANONICAL_NAN);
     return special != 0 ? f32(special) : finite_sum(terms, exponents, s.k + 1, s.cut, s.fraction);

@@ -221,7 +221,8 @@ void lower_video(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entr
     d.require(in, takes_c ? 4 : 3);
     const bool has_parts = Second(v.second) == Second::merge && !v.saturates;
     if (merges && !has_parts) d.unsupported(std::string(in.opcode) + " to a part of a register");
-    if (merges && in.operands[0].part == "h1") d.unsupported(std::string(in.opcode) + " to the upper half of a register");
+    if (merges && in.operands[0].part == "h1")
+        d.unsupported(std::string(in.opcode) + " to the upper half of a register");
     parts == 1 ? select_scalar(d, in, v) : select_parts(d, in, v, parts);
     Instruction out = d.prototype(in, entry);
     out.option = entry.option;

@@ -26,8 +26,12 @@ struct TypeRow {
     int bytes, least;  // the exponent of the least normal number
 };
 constexpr TypeRow TYPES[] = {
-    {"f16", 2, LEAST_EXPONENT<f16>},   {"bf16", 2, LEAST_EXPONENT<bf16>}, {"tf32", 4, LEAST_EXPONENT<tf32>},
-    {"e4m3", 1, LEAST_EXPONENT<e4m3>}, {"e5m2", 1, LEAST_EXPONENT<e5m2>}, {"s8", 1, 0},
+    {"f16", 2, LEAST_EXPONENT<f16>},
+    {"bf16", 2, LEAST_EXPONENT<bf16>},
+    {"tf32", 4, LEAST_EXPONENT<tf32>},
+    {"e4m3", 1, LEAST_EXPONENT<e4m3>},
+    {"e5m2", 1, LEAST_EXPONENT<e5m2>},
+    {"s8", 1, 0},
     {"u8", 1, 0}};
 
 // What an instruction is, in its immediate.
