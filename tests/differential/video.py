@@ -17,7 +17,6 @@ CHOICES = 2  # of parts, for each form
 SCALAR = ("vadd", "vsub", "vabsdiff", "vmin", "vmax", "vshl", "vshr", "vmad", "vset")
 _SECOND = ("add", "min", "max")
 _PARTS = ("", ".b0", ".b1", ".b2", ".b3", ".h0", ".h1")
-_RESULTS = (".b0", ".b1", ".b2", ".b3", ".h0")  # the upper half has no entry
 
 
 @dataclass(frozen=True)
@@ -36,11 +35,12 @@ def choices(form: str) -> list[Parts]:
     name, *modifiers = form.split(".")
     count = {"2": 2, "4": 4}.get(name[-1])
     if count is None:
-        merges = name != "vmad" and not {*modifiers} & {*_SECOND, "sat"}
-        takes_c = merges or name == "vmad" or bool({*modifiers} & {*_SECOND})
-        return [
-            Parts(source.choice(_RESULTS) if merges else "", *source.sample(_PARTS, 2), takes_c) for _ in range(CHOICES)
+        merges = name != "vmad" and not {*modifiers} & {*_SECOND}
+        drawn = [
+            Parts(source.choice(_PARTS[1:]) if merges else "", *source.sample(_PARTS, 2), True) for _ in range(CHOICES)
         ]
+        # No result becomes the upper half, and none that is saturated a part.
+        return [each for each in drawn if each.d != ".h1" and not (each.d and "sat" in modifiers)]
     letter = "h" if count == 2 else "b"
     masks = ("", ".h0", ".h1", ".h10") if count == 2 else ("", ".b0", ".b2", ".b31", ".b210", ".b3210")
 
@@ -54,10 +54,10 @@ def parts(form: str) -> Iterator[Program]:
     """Each thread executes the form once for each choice of parts, on the same three operands."""
     body = ["ld.global.b32 %r1, [%from]; ld.global.b32 %r2, [%from+8]; ld.global.b32 %r3, [%from+16];"]
     for place, chosen in enumerate(choices(form)):
-        third = ", %r3" if chosen.takes_c else ""
-        body.append(f"{form} %r8{chosen.d}, %r1{chosen.a}, %r2{chosen.b}{third}; st.global.b32 [%to+{4 * place}], %r8;")
-    given = slots(form, (4, 4, 4), THREADS)
-    yield Program(form, lines(*body), given, variant="parts", in_stride=24, out_stride=4 * CHOICES, threads=THREADS)
+        body.append(f"{form} %r8{chosen.d}, %r1{chosen.a}, %r2{chosen.b}, %r3; st.global.b32 [%to+{4 * place}], %r8;")
+    given, stride = slots(form, (4, 4, 4), THREADS), 4 * len(choices(form))
+    if stride:
+        yield Program(form, lines(*body), given, variant="parts", in_stride=24, out_stride=stride, threads=THREADS)
 
 
 PROGRAMS = {
