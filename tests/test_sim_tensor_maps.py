@@ -207,6 +207,32 @@ def test_columns_that_are_refused(device: SimDevice, case: str) -> None:
     assert line_of(SOURCE, "pixels_load") in found.callers
 
 
+# What stops an H200 with "illegal instruction": whether it is a store, the line's marker, facts in the message.
+OUTSIDE: dict[str, tuple[Column, bool, str, list[str]]] = {
+    "before": (replace(GOOD, start=[0, -2, -1, 0]), False, "pixels_load", ["-2", "dimension 1", "from -1 to 2"]),
+    "behind": (replace(GOOD, start=[0, -1, 2, 0]), False, "pixels_load", ["2", "dimension 2", "from -1 to 1"]),
+    "store below": (
+        replace(GOOD, lower=[0, -1], start=[0, 0, 0, 0]), True, "pixels_store", ["bounding box is wider", "dimension 2"]
+    ),
+    "store above": (
+        replace(GOOD, lower=[0, 0], upper=[1, 0], start=[0, 0, 0, 0]), True, "pixels_store",
+        ["bounding box is wider", "dimension 1"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", OUTSIDE)
+def test_columns_outside_of_their_bounding_box_or_of_the_tensor(device: SimDevice, case: str) -> None:
+    column, stores, marker, facts = OUTSIDE[case]
+    values = [1.0] * math.prod(GOOD.dims)
+    done = run(
+        device, "pixels", given("x", "f32", values), wanted("y", "f32", len(values)), *column.arguments(int(stores))
+    )
+    (found,) = done.findings
+    assert found.kind == "out of bounds" and has(found.message, *facts), found
+    assert line_of(SOURCE, marker) in (found.line, *found.callers), found
+
+
 def test_right_for_every_seed(device: SimDevice, right_seeds: range) -> None:
     for seed in right_seeds:
         done = outcome(device, "sound", seed)
@@ -242,6 +268,16 @@ def test_copies_may_come_before_the_barrier_is_told(device: SimDevice) -> None:
     assert not done.findings and unpack("f32", done.outputs["y"])[:512] == RING_X[:512]
 
 
+def test_what_a_store_leaves_out_need_not_be_written(device: SimDevice) -> None:
+    done = outcome(device, "edge", 0)
+    assert not done.findings, done.findings
+    got = unpack("f32", done.outputs["y"])
+    assert [got[r * COLUMNS + 32 : (r + 1) * COLUMNS] for r in range(16)] == [
+        [r * 32 + c + 1 for c in range(8)] for r in range(16)
+    ]
+    assert sum(map(bool, got)) == 16 * 8
+
+
 def test_reductions(device: SimDevice) -> None:
     done = outcome(device, "add", 1, values=RING_X, columns=32)
     assert not done.findings, done.findings
@@ -262,6 +298,7 @@ WRONG: dict[str, tuple[str, str, list[str]]] = {
     "shifted": ("misaligned", "double_load", ["64 bytes past a multiple of 128"]),
     "reads_back": ("race", "double_back", ["reads y[", "without .read"]),
     "left_of": ("out of bounds", "double_store", ["begins at -4", "32 x 40 f32"]),
+    "edge_missing": ("uninitialised", "edge_store", ["reads tile[4", "no thread has written"]),
     "copied_map": ("crash", "copied_map", ["local memory", "__grid_constant__"]),
     "wide_box": ("crash", "one_box", ["refused", "256 bytes", "128-byte swizzle"]),
     "stride_in_elements": ("crash", "one_box", ["refused", "41 bytes", "multiple of 16"]),

@@ -1,10 +1,16 @@
-"""A GPU -> expected.xz and katas.json: what it makes of every program, and of every kata's solution.
+"""A GPU -> expected.xz and katas.json: what it makes of the programs, and of every kata's solution.
 
-    PYTHONPATH=. python3 tests/differential/capture.py [--folder FOLDER] [--dry-run]
+    PYTHONPATH=. python3 tests/differential/capture.py [--only CLASS...] [--new] [--katas] [--folder FOLDER]
+                                                       [--compiled FILE] [--dry-run]
 
-Run where there is an sm_90 GPU. A program that ptxas refuses is left out, as not_ptx.py does; one that the GPU ends
-with an error, or not at all, is named and left out: each class of programs runs in a child process, and a new one
-takes over behind a program that broke the last. --dry-run stops before the GPU is needed.
+Run where there is an sm_90 GPU. Without --only and --new all programs are recorded anew; else the results go into the
+recording that is there, which must be of the same machine. Katas are run with --katas. The file is written after each
+class, so that a limit of time loses one class at most. --compiled keeps the machine code in a file, and takes it from
+there if the file is there already; --dry-run stops before the GPU is needed: both together compile ahead.
+
+A program that ptxas refuses is left out, as not_ptx.py does; one that the GPU ends with an error, or not at all, is
+named and left out. Each class runs in a child process, and a new one takes over behind a program that broke the last.
+A class that breaks MOST_BROKEN of them is left there.
 """
 
 from __future__ import annotations
@@ -17,7 +23,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Collection, Mapping
 from ctypes import byref, c_int, c_uint32, c_uint64, c_void_p
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -25,38 +33,66 @@ import katas
 from not_ptx import compile_all
 from program import MAPS, PARAMETER, Map, Program
 from ptxas import Compiled, find_ptxas
-from recorded import FILE, Machine, Recording, save
+from recorded import FILE, Machine, Recording, load, save
 from suite import forms, programs
 
 from grader.compile.toolchain import Gpu, find_gpu, find_toolchain
 from grader.devices.gpu.driver import Driver
 
-LIMIT_S = 300  # for a class of programs
+STALL_S = 20  # without a result, the start of a child among it
+MOST_BROKEN = 20  # programs of a class
+
+Work = Mapping[str, list[Compiled]]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
+    parser.add_argument("--only", nargs="+", metavar="CLASS", default=())
+    parser.add_argument("--new", action="store_true")
+    parser.add_argument("--katas", action="store_true")
     parser.add_argument("--folder", type=Path, default=FILE.parent)
+    parser.add_argument("--compiled", type=Path)
     parser.add_argument("--dry-run", action="store_true")
     options = parser.parse_args()
     start = time.monotonic()
-    compiled = {kind: compile_all(group) for kind, group in programs(forms()).items()}
+    before = load() if FILE.exists() and (options.only or options.new) else None
+    compiled = _compiled(options.compiled, options.only, before.results if options.new and before else ())
     accepted = sum(len(module.programs) for group in compiled.values() for module in group)
     print(f"{accepted} programs compiled after {time.monotonic() - start:.1f} s", flush=True)
     if options.dry_run:
         return
     gpu = find_gpu()
     assert gpu is not None, "capturing needs a GPU"
-    results: dict[str, bytes] = {}
+    machine, out = _machine(gpu), options.folder / FILE.name
+    if before is not None and replace(before.machine, date=machine.date) != machine:
+        print(f"not merged: the recording is of {before.machine}", flush=True)
+        before = None
+    results, found = dict(before.results if before else {}), 0
     for kind, group in compiled.items():
-        results |= _run_class(kind, group)
-        print(f"{kind} done after {time.monotonic() - start:.1f} s", flush=True)
-    machine = _machine(gpu)
-    save(options.folder / FILE.name, Recording(machine, results))
-    print(f"{len(results)} of {accepted} programs recorded on {machine}", flush=True)
-    solutions = katas.build_solutions(katas.all_katas().values(), "gpu", gpu.arch)
-    katas.save(options.folder / katas.FILE.name, machine, (ran for built in solutions for ran in katas.run(built)))
+        ran = _run_class(kind, group)
+        results, found = results | ran, found + len(ran)
+        save(out, Recording(machine, results), quick=True)
+        print(f"{kind}: {len(ran)} done after {time.monotonic() - start:.1f} s", flush=True)
+    save(out, Recording(machine, results))
+    print(f"{found} of {accepted} programs recorded on {machine}", flush=True)
+    if options.katas:
+        solutions = katas.build_solutions(katas.all_katas().values(), "gpu", gpu.arch)
+        katas.save(options.folder / katas.FILE.name, machine, (ran for built in solutions for ran in katas.run(built)))
     print(f"all done after {time.monotonic() - start:.1f} s")
+
+
+def _compiled(kept: Path | None, only: Collection[str], known: Collection[str]) -> Work:
+    """Of the chosen classes, without the programs that are known."""
+    if kept is not None and kept.exists():
+        work: Work = pickle.loads(kept.read_bytes())
+        return work
+    groups = programs(forms())
+    assert set(only) <= set(groups), f"the classes are {', '.join(groups)}"
+    chosen = {kind: [each for each in group if each.name not in known] for kind, group in groups.items()}
+    work = {kind: compile_all(group) for kind, group in chosen.items() if group and (not only or kind in only)}
+    if kept is not None:
+        kept.write_bytes(pickle.dumps(work))
+    return work
 
 
 def _machine(gpu: Gpu) -> Machine:
@@ -70,28 +106,44 @@ def _run_class(kind: str, group: list[Compiled]) -> dict[str, bytes]:
     """The results of all programs of one class that the GPU brings to an end."""
     names = [program.name for module in group for program in module.programs]
     with tempfile.TemporaryDirectory() as folder:
-        work, out = Path(folder, "work"), Path(folder, "out")
+        work = Path(folder, "work")
         work.write_bytes(pickle.dumps(group))
-        out.touch()
-        results: dict[str, bytes] = {}
-        start = 0
-        while start < len(names):
-            command = [sys.executable, __file__, "--child", str(work), str(out), str(start)]
-            try:
-                said = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S).stderr
-            except subprocess.TimeoutExpired:
-                said = "does not end"
-            found = _read(out)
-            results |= {names[place]: data for place, data in found.items()}
-            start = max(found, default=start - 1) + 1
+        found: dict[int, bytes] = {}
+        start = broken = 0
+        while start < len(names) and broken < MOST_BROKEN:
+            ran, said = _run_child(work, start)
+            found |= ran
+            start = max((start, *(place + 1 for place in ran)))
             if start < len(names):
-                print(f"{kind}: {names[start]}: {(said.strip().splitlines() or ['ended'])[-1]}", flush=True)
-                start += 1
-        return results
+                print(f"{kind}: {names[start]}: {said}", flush=True)
+                start, broken = start + 1, broken + 1
+        if start < len(names):
+            print(f"{kind}: {broken} programs broke; the last {len(names) - start} were not run", flush=True)
+        return {names[place]: data for place, data in found.items()}
+
+
+def _run_child(work: Path, start: int) -> tuple[dict[int, bytes], str]:
+    """The results from a place on, and the child's last words; it is ended when it has written nothing for STALL_S."""
+    out = work.with_name(f"out{start}")
+    out.touch()
+    command = [sys.executable, __file__, "--child", str(work), str(out), str(start)]
+    with tempfile.TemporaryFile("w+") as errors:
+        child = subprocess.Popen(command, stdout=errors, stderr=errors)
+        written, since = out.stat().st_size, time.monotonic()
+        while child.poll() is None:
+            if out.stat().st_size != written:
+                written, since = out.stat().st_size, time.monotonic()
+            elif time.monotonic() - since > STALL_S:
+                child.kill()
+                child.wait()
+                return _read(out), "does not end"
+            time.sleep(0.02)
+        errors.seek(0)
+        return _read(out), (errors.read().strip().splitlines() or ["ended"])[-1]
 
 
 def _read(out: Path) -> dict[int, bytes]:
-    """All that the children have written, the last one cut off where it was ended."""
+    """All that a child has written, cut off where it was ended."""
     found = {}
     with out.open("rb") as stream:
         try:

@@ -63,6 +63,24 @@ def _any(kind: str, source: random.Random) -> bytes:
     return bits
 
 
+def _denormal(kind: str, source: random.Random) -> bytes:
+    """Many denormal numbers, and large ones that they are multiplied by; sums are small."""
+    if kind == "f32":
+        return encode(kind, source.gauss(0, 1) * 2.0**-16)
+    if kind not in _MANTISSAS:
+        return _usual(kind, source)
+    bits, mantissa = 8 * BYTES[kind], _MANTISSAS[kind]
+    sign, choice = source.getrandbits(1) << (bits - 1), source.random()
+    if choice < 0.7:
+        return (sign | source.getrandbits(mantissa)).to_bytes(BYTES[kind], "little")
+    if choice < 0.8:
+        return encode(kind, source.choice((-1, 1)) * 2.0 ** source.randrange(5, 8))
+    return encode(kind, source.gauss(0, 1) * 2.0**-5)
+
+
+_MANTISSAS = {"f16": 10, "e4m3": 3, "e5m2": 2}
+
+
 def _is_finite(kind: str, bits: bytes) -> bool:
     if kind in _FLOAT8:
         return bits[0] & 0x7F in _FLOAT8[kind].values()
@@ -75,6 +93,9 @@ VALUES: Mapping[str, Callable[[str, random.Random], bytes]] = {
 }  # fmt: skip
 
 
+MORE_VALUES = {**VALUES, "denormal": _denormal}
+
+
 def elements(seed: str, kind: str, count: int, values: str) -> bytes:
     source = random.Random(seed + kind + values)
-    return b"".join(VALUES[values](kind, source) for _ in range(count))
+    return b"".join(MORE_VALUES[values](kind, source) for _ in range(count))

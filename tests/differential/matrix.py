@@ -74,7 +74,7 @@ def multiply(form: str) -> Iterator[Program]:
     body.append(f"{form} {vectors};")
     body += [f"st.global.b{8 * wide} [%to+{wide * place}], {name};" for place, name in enumerate(registers["d"])]
     stride = wide * len(registers["d"])
-    for values in VALUES:
+    for values in (*VALUES, *(("denormal",) if a in ("f16", "e4m3", "e5m2") else ())):
         lanes = [
             b"".join(
                 elements(f"{lane}", kind, sizes[name] // LANES, values)

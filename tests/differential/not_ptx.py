@@ -31,7 +31,7 @@ def compile_all(programs: Iterable[Program], *, flags: tuple[str, ...] = ()) -> 
 
 def refused_by_ptxas(names: Iterable[str]) -> set[str]:
     """Names of the forms none of whose programs compiles."""
-    written = [program for group in programs(names).values() for program in group]
+    written = [program for group in programs(names).values() for program in group if not program.heavy]
     compiled = compile_all(written, flags=("-O0",))
     accepted = {program.form for module in compiled for program in module.programs}
     return {program.form for program in written} - accepted

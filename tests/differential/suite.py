@@ -7,7 +7,6 @@ A form is compared by its programs, or stands in NOT_COMPARED with the reason, o
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import access
@@ -45,26 +44,6 @@ NOT_COMPARED = {
         "reads a texture object, which only a CUDA runtime makes: tests/test_sim_runtime.py",
     ),
 }
-# Of whole families, whose programs no card has run yet: what their forms begin with, or have in them -> a name for them
-# all. Once capture.py has recorded them, the family goes.
-_NOT_RECORDED = {
-    r"wgmma\.": "wgmma",
-    r".*\.tensor(map|\.)": "tensor copies",
-    r"cp\.reduce\.async\.bulk\.": "cp.reduce.async.bulk",
-    r"(mapa|getctarank|(st|red)\.async)\.|.*multicast::cluster|cp\.async\.bulk\.shared::cluster\.shared::cta": (
-        "mapa, getctarank, st.async, red.async, multicast"
-    ),
-    r"v(?!ote|absdiff[24]\.[us]32\.(u32\.u32|s32\.s32)(\.add)?$)": "video instructions",
-}
-_NOT_YET = "not yet run on a GPU; the programs are written"
-
-
-def why_not_compared(form: str) -> tuple[str, str] | None:
-    """A name for what is not compared with this form, itself perhaps, and the reason."""
-    if form in NOT_COMPARED:
-        return form, NOT_COMPARED[form]
-    names = (name for pattern, name in _NOT_RECORDED.items() if re.match(pattern, form))
-    return next(((name, _NOT_YET) for name in names), None)
 
 
 @functools.cache

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 import katas
 from not_ptx import not_ptx
 from recorded import Machine, load
-from suite import forms, programs, why_not_compared
+from suite import NOT_COMPARED, forms, programs
 
 from grader.maintain.support import FILE, Support, text_of
 
@@ -39,10 +39,8 @@ def support() -> str:
 
 
 def _reasons(missing: Iterable[str]) -> Mapping[str, str]:
-    """What is not compared, a family of forms at a time -> why."""
-    found = [why_not_compared(form) or (form, "new: not recorded yet") for form in missing]
-    counts = Counter(name for name, _ in found)
-    return {name: f"{reason}{f' ({counts[name]} forms)' if counts[name] > 1 else ''}" for name, reason in found}
+    """What is not compared -> why."""
+    return {form: NOT_COMPARED.get(form, "new: not recorded yet") for form in missing}
 
 
 def _facts(machine: Machine) -> Mapping[str, str]:

@@ -32,7 +32,9 @@ def _rank(form: str) -> int:
 def _map(form: str, of: str, *, swizzle: int = 0) -> Map:
     rank = _rank(form)
     if "im2col" in form:
-        lower, upper = (-1, 0, -2)[: rank - 2], (0, -1, 0)[: rank - 2]  # another for each dimension: their order shows
+        # Another for each dimension: their order shows. A store may not begin a line before the tensor.
+        lower, upper = ((-1, 0, -2), (0, -1, 0)) if of == "in" else ((0, 0, 0), (-1, -2, 0))
+        lower, upper = lower[: rank - 2], upper[: rank - 2]
         return Map(of, _SIZES[:rank], (8, 17), swizzle, lower=lower, upper=upper)
     return Map(of, _SIZES[:rank], _BOX[:rank], swizzle)
 

@@ -36,9 +36,11 @@ def choices(form: str) -> list[Parts]:
     count = {"2": 2, "4": 4}.get(name[-1])
     if count is None:
         merges = name != "vmad" and not {*modifiers} & {*_SECOND}
-        return [
+        drawn = [
             Parts(source.choice(_PARTS[1:]) if merges else "", *source.sample(_PARTS, 2), True) for _ in range(CHOICES)
         ]
+        # No result becomes the upper half, and none that is saturated a part.
+        return [each for each in drawn if each.d != ".h1" and not (each.d and "sat" in modifiers)]
     letter = "h" if count == 2 else "b"
     masks = ("", ".h0", ".h1", ".h10") if count == 2 else ("", ".b0", ".b2", ".b31", ".b210", ".b3210")
 
@@ -53,8 +55,9 @@ def parts(form: str) -> Iterator[Program]:
     body = ["ld.global.b32 %r1, [%from]; ld.global.b32 %r2, [%from+8]; ld.global.b32 %r3, [%from+16];"]
     for place, chosen in enumerate(choices(form)):
         body.append(f"{form} %r8{chosen.d}, %r1{chosen.a}, %r2{chosen.b}, %r3; st.global.b32 [%to+{4 * place}], %r8;")
-    given = slots(form, (4, 4, 4), THREADS)
-    yield Program(form, lines(*body), given, variant="parts", in_stride=24, out_stride=4 * CHOICES, threads=THREADS)
+    given, stride = slots(form, (4, 4, 4), THREADS), 4 * len(choices(form))
+    if stride:
+        yield Program(form, lines(*body), given, variant="parts", in_stride=24, out_stride=stride, threads=THREADS)
 
 
 PROGRAMS = {

@@ -14,7 +14,7 @@ from program import Program, lines
 
 THREADS, ROWS, ROW_BYTES = 128, 64, 32
 A_BYTES = ROWS * ROW_BYTES
-SUMS = 1_000_000  # of each type, with A in shared memory and in registers
+SUMS = 1_000_000  # of each form, with A in shared memory and in registers
 _CORE = 0x10_0008 << 16  # descriptor: core matrices one after the other, 128 bytes apart along k, 256 along the rows
 
 
@@ -174,15 +174,16 @@ def _program(
 
 
 def multiply(name: str) -> Iterator[Program]:
-    """Two products of each form; of the widest a million sums of each kind of values; of n = 64 every layout."""
+    """Two products of each form, and a million sums of hard values; of the widest a million of each kind of values; of
+    n = 64 every layout.
+    """
     form = _parse(name)
     for source in ("shared", "registers"):
         steps = lines(*(_step(form, source, values) for values in ("usual", "any")))
         yield _program(form, source, steps)
-        if form.columns == 256:
-            steps = lines(*(_step(form, source, values) for values in KINDS))
-            rounds = -(-SUMS // (ROWS * form.columns))
-            yield _program(form, f"{source}, a million sums", steps, rounds=rounds)
+        steps = lines(*(_step(form, source, values) for values in KINDS))
+        in_round = ROWS * form.columns * (1 if form.columns == 256 else len(KINDS))
+        yield _program(form, f"{source}, a million sums", steps, rounds=-(-SUMS // in_round))
     if form.columns == 64:
         yield from _layouts(form)
 

@@ -123,7 +123,7 @@ __global__ void pixels_kernel(
     asm volatile(
         "cp.async.bulk.tensor.4d.global.shared::cta.im2col_no_offs.bulk_group [%0, {%1, %2, %3, %4}], [%5];" ::"l"(
             &out),
-        "r"(place.at[0]), "r"(place.at[1]), "r"(place.at[2]), "r"(place.at[3]), "r"(smem(tile))
+        "r"(place.at[0]), "r"(place.at[1]), "r"(place.at[2]), "r"(place.at[3]), "r"(smem(tile))  // pixels_store
         : "memory");
     commit_stores();
     wait_read();
@@ -419,6 +419,33 @@ RING(ring_waits_first, 3, 0, true)
 RING(ring_counts_threads, 96, 1, true)
 RING(ring_counts_one, 1, 1, true)
 RING(ring_released_early, 3, 1, false)
+
+// ---- a store at the edge: only what lies in the tensor is written to the tile
+
+template <int MISSING>
+__global__ void edge_kernel(const __grid_constant__ CUtensorMap out, int columns) {
+    __shared__ alignas(128) float tile[TILE];
+    const int tid = threadIdx.x, inside = columns - COLUMNS - MISSING;
+    for (int i = tid; i < TILE; i += THREADS)
+        if (i % COLUMNS < inside) tile[i] = i + 1;
+    fence_proxy();
+    __syncthreads();
+    if (tid != 0) return;
+    store_box(&out, COLUMNS, 0, tile);  // edge_store
+    commit_stores();
+    wait_read();
+}
+template <int MISSING>
+void edge_of(float* y, int rows, int columns, cudaStream_t stream) {
+    cudaMemsetAsync(y, 0, size_t(rows) * columns * 4, stream);
+    edge_kernel<MISSING><<<1, THREADS, 0, stream>>>(float_map(y, rows, columns, ROWS, COLUMNS), columns);
+}
+KATA_EXPORT void edge(const float* x, float* y, int rows, int columns, cudaStream_t stream) {
+    edge_of<0>(y, rows, columns, stream);
+}
+KATA_EXPORT void edge_missing(const float* x, float* y, int rows, int columns, cudaStream_t stream) {
+    edge_of<1>(y, rows, columns, stream);
+}
 
 // ---- reductions: every block adds its tile to the same place
 

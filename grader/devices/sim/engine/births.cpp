@@ -1,7 +1,9 @@
 #include "births.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <cstring>
 
 #include "block.h"
 #include "decode.h"
@@ -38,21 +40,46 @@ u8 bytes_of(Holds holds) {
     return holds == Holds::half || holds == Holds::bfloat ? 2 : holds == Holds::twice ? 8 : 4;
 }
 
-// A lane's number; of a pair the lower part is 0, the upper one 1.
-f64 number(const Warp& warp, s32 row, Holds holds, int lane, int part) {
+// A lane's number of a register's row; of a pair the lower part is 0, the upper one 1.
+f64 number(const void* row, Holds holds, int lane, int part) {
     switch (holds) {
         case Holds::half:
-            return widen(warp.row<const f16>(row)[lane]);
+            return widen(static_cast<const f16*>(row)[lane]);
         case Holds::bfloat:
-            return widen(warp.row<const bf16>(row)[lane]);
+            return widen(static_cast<const bf16*>(row)[lane]);
         case Holds::halves:
-            return widen(warp.row<const f16>(row)[2 * lane + part]);
+            return widen(static_cast<const f16*>(row)[2 * lane + part]);
         case Holds::bfloats:
-            return widen(warp.row<const bf16>(row)[2 * lane + part]);
+            return widen(static_cast<const bf16*>(row)[2 * lane + part]);
         case Holds::single:
-            return f64(warp.row<const f32>(row)[lane]);
+            return f64(static_cast<const f32*>(row)[lane]);
         default:
-            return warp.row<const f64>(row)[lane];
+            return static_cast<const f64*>(row)[lane];
+    }
+}
+
+// Whether a row holds nan or an infinity: all bits of an exponent are 1. Lanes that the instruction leaves alone count,
+// so this only says where it is worth to look closer.
+template <class Word>
+bool any_unusual(const void* row, int count, Word exponent) {
+    bool found = false;
+    for (int i = 0; i < count; ++i) found |= (static_cast<const Word*>(row)[i] & exponent) == exponent;
+    return found;
+}
+bool may_be_unusual(const void* row, Holds holds) {
+    switch (holds) {
+        case Holds::half:
+            return any_unusual<u16>(row, LANES, 0x7c00);
+        case Holds::bfloat:
+            return any_unusual<u16>(row, LANES, 0x7f80);
+        case Holds::halves:
+            return any_unusual<u16>(row, 2 * LANES, 0x7c00);
+        case Holds::bfloats:
+            return any_unusual<u16>(row, 2 * LANES, 0x7f80);
+        case Holds::single:
+            return any_unusual<u32>(row, LANES, 0x7f800000);
+        default:
+            return any_unusual<u64>(row, LANES, 0x7ff0000000000000);
     }
 }
 
@@ -64,49 +91,12 @@ bool is_born(f64 result, const f64* operands, int count) {
     });
 }
 
-// The types of an arithmetic instruction's result and of its operands; other: nothing is born there.
+// An arithmetic instruction: the types of its result and of its operands; other: nothing is born there.
 struct Arithmetic {
     Holds result = Holds::other, operand = Holds::other;
+    u8 operands = 0;     // of each part
+    bool joins = false;  // cvt.f16x2.f32 d, a, b: a becomes the upper half
 };
-
-Arithmetic arithmetic_of(const Instruction& in) {
-    const OpcodeEntry& entry = *in.entry;
-    const Signature& signature = entry.operation.signature;
-    const auto words = words_of(entry.form);
-    if (entry.lower != lower_positional || signature.count < 2 || words.size() < 2) return {};
-    const Holds last = held_by(words.back());
-    const Arithmetic found{words[0] == "cvt" ? held_by(words[words.size() - 2]) : last, last};
-    if (found.result == Holds::other || found.operand == Holds::other) return {};
-    bool fits = signature.shape[0].bytes == bytes_of(found.result);
-    for (int i = 1; i < signature.count; ++i) fits &= signature.shape[i].bytes == bytes_of(found.operand);
-    return fits ? found : Arithmetic{};
-}
-
-void watch_arithmetic(Warp& warp, const Instruction& in, Mask mask) {
-    const Instruction& plain = plain_of(warp);
-    const Arithmetic types = arithmetic_of(plain);
-    const int count = plain.entry->operation.signature.count, parts = is_pair(types.result) ? 2 : 1;
-    // cvt.f16x2.f32 d, a, b: a becomes the upper half
-    const bool joins = parts == 2 && !is_pair(types.operand) && count == 3;
-    const int operands = joins ? 1 : count - 1;
-    f64 before[LANES][2][OPERANDS];
-    each_lane(mask, [&](int l) {
-        for (int part = 0; part < parts; ++part)
-            for (int i = 0; i < operands; ++i) {
-                const s32 row = in.operand[joins ? 2 - part : i + 1];
-                before[l][part][i] = number(warp, row, types.operand, l, part);
-            }
-    });
-    plain.run(warp, in, mask);
-    each_lane(mask, [&](int l) {
-        for (int part = 0; part < parts; ++part) {
-            const f64 result = number(warp, in.operand[0], types.result, l, part);
-            const f64* first = before[l][part];
-            if (is_born(result, first, operands))
-                warp.launch->births->note(warp, plain.entry->form, l, result, {first, first + operands});
-        }
-    });
-}
 
 // A product of matrices: where its registers stand in Program::fragments, and what they hold.
 struct Group {
@@ -116,6 +106,59 @@ struct Group {
 struct Matrices {
     Group d, a, b, c;
 };
+
+// A program that notes births, and what each instruction is to it.
+struct Traced : Program {
+    struct Watched {
+        Arithmetic arithmetic;
+        Matrices matrices;
+    };
+    std::vector<Watched> watched;
+
+    explicit Traced(const Program& given) : Program(given), watched(given.code.size()) { plain = &given; }
+};
+const Traced::Watched& watched_by(const Warp& warp) {
+    return static_cast<const Traced*>(warp.block->program)->watched[warp.here];
+}
+
+Arithmetic arithmetic_of(const Instruction& in) {
+    const OpcodeEntry& entry = *in.entry;
+    const Signature& signature = entry.operation.signature;
+    const auto words = words_of(entry.form);
+    if (entry.lower != lower_positional || signature.count < 2 || words.size() < 2) return {};
+    Arithmetic found;
+    found.operand = held_by(words.back());
+    found.result = words[0] == "cvt" ? held_by(words[words.size() - 2]) : found.operand;
+    if (found.result == Holds::other || found.operand == Holds::other) return {};
+    bool fits = signature.shape[0].bytes == bytes_of(found.result);
+    for (int i = 1; i < signature.count; ++i) fits &= signature.shape[i].bytes == bytes_of(found.operand);
+    if (!fits) return {};
+    found.joins = is_pair(found.result) && !is_pair(found.operand) && signature.count == 3;
+    found.operands = u8(found.joins ? 1 : signature.count - 1);
+    return found;
+}
+
+void watch_arithmetic(Warp& warp, const Instruction& in, Mask mask) {
+    const Instruction& plain = plain_of(warp);
+    const Arithmetic types = watched_by(warp).arithmetic;
+    const int sources = types.joins ? 2 : types.operands;
+    alignas(f64) u8 before[OPERANDS][LANES * sizeof(f64)];  // the result may overwrite an operand
+    for (int i = 0; i < sources; ++i)
+        std::memcpy(before[i], warp.row<const u8>(in.operand[i + 1]), LANES * bytes_of(types.operand));
+    plain.run(warp, in, mask);
+    const u8* after = warp.row<const u8>(in.operand[0]);
+    if (!may_be_unusual(after, types.result)) return;
+    each_lane(mask, [&](int l) {
+        for (int part = 0; part < (is_pair(types.result) ? 2 : 1); ++part) {
+            const f64 result = number(after, types.result, l, part);
+            f64 operands[OPERANDS];
+            for (int i = 0; i < types.operands; ++i)
+                operands[i] = number(before[types.joins ? 1 - part : i], types.operand, l, part);
+            if (is_born(result, operands, types.operands))
+                warp.launch->births->note(warp, plain.entry->form, l, result, {operands, operands + types.operands});
+        }
+    });
+}
 
 // "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 bool matrices_of(const Instruction& in, Matrices& found) {
@@ -142,13 +185,20 @@ bool matrices_of(const Instruction& in, Matrices& found) {
     return known(found.d) && known(found.a) && known(found.b) && known(found.c);
 }
 
+bool is_finite(const Warp& warp, const Group& group) {
+    const s32* rows = warp.block->program->fragments.data() + group.first;
+    for (int i = 0; i < group.count; ++i)
+        if (may_be_unusual(warp.row<const u8>(rows[i]), group.holds)) return false;
+    return true;
+}
+
 // The first lane with a number of the group that is not finite, and that number; -1: all are finite.
 int first_unusual(const Warp& warp, const Group& group, f64* found) {
     const s32* rows = warp.block->program->fragments.data() + group.first;
     for (int l = 0; l < LANES; ++l)
         for (int i = 0; i < group.count; ++i)
             for (int part = 0; part < (is_pair(group.holds) ? 2 : 1); ++part) {
-                *found = number(warp, rows[i], group.holds, l, part);
+                *found = number(warp.row<const u8>(rows[i]), group.holds, l, part);
                 if (!std::isfinite(*found)) return l;
             }
     return -1;
@@ -156,15 +206,13 @@ int first_unusual(const Warp& warp, const Group& group, f64* found) {
 
 void watch_product(Warp& warp, const Instruction& in, Mask mask) {
     const Instruction& plain = plain_of(warp);
-    Matrices matrices;
-    matrices_of(plain, matrices);
-    f64 value = 0;
-    bool finite = true;
-    for (const Group& source : {matrices.a, matrices.b, matrices.c}) finite &= first_unusual(warp, source, &value) < 0;
+    const Matrices& matrices = watched_by(warp).matrices;
+    const bool finite = is_finite(warp, matrices.a) && is_finite(warp, matrices.b) && is_finite(warp, matrices.c);
     plain.run(warp, in, mask);
-    if (!finite) return;
+    if (!finite || is_finite(warp, matrices.d)) return;
+    f64 value = 0;
     const int lane = first_unusual(warp, matrices.d, &value);
-    if (lane >= 0) warp.launch->births->note(warp, plain.entry->form, lane, value, {});
+    warp.launch->births->note(warp, plain.entry->form, lane, value, {});
 }
 
 std::string quoted_number(f64 value) {
@@ -211,14 +259,15 @@ std::string Births::json() const {
     return text + "]";
 }
 
-std::unique_ptr<Program> with_births(const Program& plain) {
-    auto program = std::make_unique<Program>(plain);
-    program->plain = &plain;
-    for (Instruction& in : program->code) {
-        Matrices matrices;
-        if (arithmetic_of(in).result != Holds::other)
+std::shared_ptr<const Program> with_births(const Program& plain) {
+    auto program = std::make_shared<Traced>(plain);
+    for (size_t pc = 0; pc < program->code.size(); ++pc) {
+        Instruction& in = program->code[pc];
+        Traced::Watched& watched = program->watched[pc];
+        watched.arithmetic = arithmetic_of(in);
+        if (watched.arithmetic.result != Holds::other)
             in.run = watch_arithmetic;
-        else if (matrices_of(in, matrices))
+        else if (matrices_of(in, watched.matrices))
             in.run = watch_product;
     }
     return program;

@@ -43,6 +43,6 @@ class Births {
 };
 
 // The same program, which notes births: it outlives neither the plain one nor its launch.
-std::unique_ptr<Program> with_births(const Program& plain);
+std::shared_ptr<const Program> with_births(const Program& plain);
 
 }  // namespace sim

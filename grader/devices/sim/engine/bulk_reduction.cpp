@@ -30,19 +30,25 @@ T add(T a, T b) {
     else
         return narrow<T>(widen(a) + widen(b));
 }
+// std::fmin and std::fmax give NaN where an operand is a signaling one.
+template <class T, f32 (*F)(f32, f32)>
+T number_of(T a, T b) {
+    const f32 x = widen(a), y = widen(b);
+    return std::isnan(x) ? b : std::isnan(y) ? a : narrow<T>(F(x, y));
+}
 template <class T>
 T least(T a, T b) {
     if constexpr (std::is_arithmetic_v<T>)
         return b < a ? b : a;
     else
-        return narrow<T>(std::fmin(widen(a), widen(b)));
+        return number_of<T, std::fmin>(a, b);
 }
 template <class T>
 T most(T a, T b) {
     if constexpr (std::is_arithmetic_v<T>)
         return b > a ? b : a;
     else
-        return narrow<T>(std::fmax(widen(a), widen(b)));
+        return number_of<T, std::fmax>(a, b);
 }
 template <class T>
 Combine order(const std::string& operation) {

@@ -127,7 +127,7 @@ struct CallState {
     std::vector<bool> written;          // allocations that the last launch wrote
     const void* last_stream = nullptr;  // where it was launched
     std::vector<Counted> counted;
-    std::vector<std::unique_ptr<Program>> traced;
+    std::vector<std::shared_ptr<const Program>> traced;
     std::vector<Launched> launched;  // the first of them, also those that the card refused
 };
 

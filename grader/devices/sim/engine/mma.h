@@ -36,17 +36,31 @@ struct Kind<f64> {
     using Word = f64;
 };
 
+// The exponent of a type's least normal number.
+template <class T>
+inline constexpr int LEAST_EXPONENT = -126;
+template <>
+inline constexpr int LEAST_EXPONENT<f16> = -14;
+template <>
+inline constexpr int LEAST_EXPONENT<e5m2> = -14;
+template <>
+inline constexpr int LEAST_EXPONENT<e4m3> = -6;
+
 // How a product is made, beside its types.
 struct Manner {
     Cut cut;
     Overflow overflow;
     Order order;
+    Least least = {};
 };
 
 // The place of each k in Order::pairs.
 constexpr int paired(int k, int p) {
     return p / 4 * 2 + p % 2 + (p % 4 < 2 ? 0 : k / 2);
 }
+
+// mma.sync of fp8 multiplies halves: there e4m3 has no denormal numbers.
+constexpr Least AS_HALVES = {LEAST_EXPONENT<f16>, LEAST_EXPONENT<f16>};
 
 inline void multiply_pairs(int rows, int k, const f32* a, const f32* b, f32* d, Cut cut) {
     constexpr int MOST_ROWS = 16, MOST = 32;
@@ -55,7 +69,8 @@ inline void multiply_pairs(int rows, int k, const f32* a, const f32* b, f32* d, 
         for (int i = 0; i < rows; ++i) a_paired[i * k + paired(k, p)] = a[i * k + p];
         std::copy(b + p * COLUMNS, b + (p + 1) * COLUMNS, b_paired + paired(k, p) * COLUMNS);
     }
-    multiply(rows, k, a_paired, reinterpret_cast<const f32x8*>(b_paired), reinterpret_cast<f32x8*>(sum), cut);
+    multiply(
+        rows, k, a_paired, reinterpret_cast<const f32x8*>(b_paired), reinterpret_cast<f32x8*>(sum), cut, AS_HALVES);
     for (int i = 0; i < rows * COLUMNS; ++i) d[i] += sum[i];
 }
 
@@ -63,7 +78,8 @@ inline void multiply_pairs(int rows, int k, const f32* a, const f32* b, f32* d, 
 inline void multiply_tile(int rows, int k, const f32* a, const f32* b, f32* d, Manner manner) {
     if (manner.order == Order::pairs) return multiply_pairs(rows, k, a, b, d, manner.cut);
     const int step = manner.order == Order::fours ? 4 : STEP;
-    multiply(rows, k, a, reinterpret_cast<const f32x8*>(b), reinterpret_cast<f32x8*>(d), manner.cut, step);
+    multiply(
+        rows, k, a, reinterpret_cast<const f32x8*>(b), reinterpret_cast<f32x8*>(d), manner.cut, manner.least, step);
 }
 
 // Each product is added by a fused multiply-add of its own.
@@ -130,9 +146,10 @@ struct Product {
         gather_a<A, Word, M, K>({warp, rows.a}, a);
         gather_b<B, Word, K, N>({warp, rows.b}, b);
         gather_c<C, M, N>({warp, rows.c}, d);
-        constexpr Cut cut = sizeof(D) == 2 ? Cut::to_odd : Cut::to_zero;
+        constexpr Manner manner{
+            sizeof(D) == 2 ? Cut::to_odd : Cut::to_zero, overflow, order, {LEAST_EXPONENT<A>, LEAST_EXPONENT<B>}};
         for (int tile = 0; tile < N / COLUMNS; ++tile)
-            multiply_tile(M, K, a, b + tile * K * COLUMNS, d + tile * M * COLUMNS, Manner{cut, overflow, order});
+            multiply_tile(M, K, a, b + tile * K * COLUMNS, d + tile * M * COLUMNS, manner);
         scatter_d<D, M, N>({warp, rows.d}, d);
     }
 

@@ -1,5 +1,7 @@
 #include "product.h"
 
+#include <algorithm>
+
 namespace sim {
 
 namespace {
@@ -20,6 +22,7 @@ struct Step {
     f32x8* d;
     Cut cut;
     int fraction;
+    Least least;
 };
 
 // ---- values whose products and scales stay in the range of single precision
@@ -35,12 +38,22 @@ bool within(const f32* x, int count, f32 low, f32 high) {
     return !bad;
 }
 
-bool is_tame(const Step& s) {
-    bool tame = within(reinterpret_cast<const f32*>(s.b), s.k * COLUMNS, 0x1p-50f, 0x1p50f) &&
-                within(reinterpret_cast<const f32*>(s.d), s.rows * COLUMNS, 0x1p-100f, 0x1p120f);
-    if (s.k == s.stride) return tame && within(s.a, s.rows * s.k, 0x1p-50f, 0x1p50f);
-    for (int i = 0; i < s.rows; ++i) tame = tame && within(s.a + i * s.stride, s.k, 0x1p-50f, 0x1p50f);
+f32 power_of(int exponent) {
+    return bit_cast<f32>(u32(127 + exponent) << 23);
+}
+
+constexpr int LEAST_TAME = -50, MOST_TAME = 50;
+
+// Those of a and of b are zero or at least the two powers of two.
+bool are_tame(const Step& s, Least low) {
+    const f32 from = power_of(std::max(low.a, LEAST_TAME)), high = power_of(MOST_TAME);
+    bool tame = within(reinterpret_cast<const f32*>(s.b), s.k * COLUMNS, power_of(std::max(low.b, LEAST_TAME)), high);
+    if (s.k == s.stride) return tame && within(s.a, s.rows * s.k, from, high);
+    for (int i = 0; i < s.rows; ++i) tame = tame && within(s.a + i * s.stride, s.k, from, high);
     return tame;
+}
+bool is_sum_tame(const Step& s) {
+    return within(reinterpret_cast<const f32*>(s.d), s.rows * COLUMNS, 0x1p-100f, 0x1p120f);
 }
 
 // The power of two of each value; 0 of 0.
@@ -56,13 +69,17 @@ inline __attribute__((always_inline)) void add_cut(const s32x8& products, const 
     result = __builtin_convertvector(reinterpret_cast<f64x8>((bits & ~BELOW_SINGLE) | (sticky & odd)), f32x8);
 }
 
+// `denormal`: some of the values are below the least normal ones of their types.
+template <bool denormal>
 inline __attribute__((always_inline)) void tame_row(const Step& s, int i, const f32x8* powers) {
+    const f32 least = power_of(s.least.a);
     const f32* a = s.a + i * s.stride;
     const f32x8 c = s.d[i];
     f32x8 largest = reinterpret_cast<f32x8>(reinterpret_cast<u32x8>(c) & EXPONENT);
     largest = largest > 0x1p-100f ? largest : f32x8{} + 0x1p-100f;
     for (int k = 0; k < s.k; ++k) {
-        const f32x8 product = power(a[k]) * powers[k];
+        const f32 first = denormal && a[k] != 0 ? std::max(power(a[k]), least) : power(a[k]);
+        const f32x8 product = first * powers[k];
         largest = product > largest ? product : largest;
     }
     // 2^fraction / largest, by its exponent
@@ -76,10 +93,16 @@ inline __attribute__((always_inline)) void tame_row(const Step& s, int i, const 
     s.d[i] = scaled * (largest * (1.0f / f32(1 << s.fraction)));
 }
 
+template <bool denormal>
 void tame_step(const Step& s) {
     f32x8 powers[MOST_STEP];
-    for (int k = 0; k < s.k; ++k) powers[k] = reinterpret_cast<f32x8>(reinterpret_cast<u32x8>(s.b[k]) & EXPONENT);
-    for (int i = 0; i < s.rows; ++i) tame_row(s, i, powers);
+    const f32 least = power_of(s.least.b);
+    for (int k = 0; k < s.k; ++k) {
+        powers[k] = reinterpret_cast<f32x8>(reinterpret_cast<u32x8>(s.b[k]) & EXPONENT);
+        for (int j = 0; denormal && j < COLUMNS; ++j)
+            if (powers[k][j] != 0) powers[k][j] = std::max(powers[k][j], least);
+    }
+    for (int i = 0; i < s.rows; ++i) tame_row<denormal>(s, i, powers);
 }
 
 // ---- any values, one result after the other
@@ -111,7 +134,10 @@ f32 wild_sum(const Step& s, int i, int j) {
         const f64 x = addend ? f64(s.d[i][j]) : f64(s.a[i * s.stride + k]), y = addend ? 1.0 : f64(s.b[k][j]);
         terms[k] = x * y;
         special += terms[k] - terms[k] == 0 ? 0 : terms[k];
-        exponents[k] = terms[k] == 0 || !std::isfinite(terms[k]) ? 0 : std::ilogb(x) + std::ilogb(y);
+        exponents[k] =
+            terms[k] == 0 || !std::isfinite(terms[k])
+                ? 0
+                : std::max(std::ilogb(x), addend ? Least().a : s.least.a) + std::max(std::ilogb(y), s.least.b);
     }
     if (special != special) return bit_cast<f32>(CANONICAL_NAN);
     return special != 0 ? f32(special) : finite_sum(terms, exponents, s.k + 1, s.cut, s.fraction);
@@ -141,11 +167,14 @@ void shorten(int rows, int fraction, f32x8* d) {
 
 }  // namespace
 
-void multiply(int rows, int k, const f32* a, const f32x8* b, f32x8* d, Cut cut, int step, int fraction) {
+void multiply(int rows, int k, const f32* a, const f32x8* b, f32x8* d, Cut cut, Least least, int step, int fraction) {
     for (int from = 0; from < k; from += step) {
-        const Step next{rows, k - from < step ? k - from : step, k, a + from, b + from, d, cut, fraction};
-        if (is_tame(next))
-            tame_step(next);
+        const Step next{rows, k - from < step ? k - from : step, k, a + from, b + from, d, cut, fraction, least};
+        const bool tame = is_sum_tame(next);
+        if (tame && are_tame(next, least))
+            tame_step<false>(next);
+        else if (tame && are_tame(next, {}))
+            tame_step<true>(next);
         else
             wild_step(next);
     }

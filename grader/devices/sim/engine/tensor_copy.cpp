@@ -81,6 +81,23 @@ struct Box {
 constexpr int MAP = 1, BARRIER = 2, RECEIVERS = 3;
 constexpr u8 RANK = 7, IM2COL = 8, HAS_OFFSETS = 16;
 
+std::string dimension(int i) {
+    return "dimension " + std::to_string(i) + " of the tensor";
+}
+
+// A column of pixels begins in the bounding box; else an H200 stops with "illegal instruction".
+void check_pixel(const Box& box) {
+    for (int i = 1; box.map.im2col && i + 1 < box.map.rank; ++i) {
+        const s64 first = box.map.lower[i - 1], last = s64(box.map.dims[i]) - 1 + box.map.upper[i - 1];
+        if (box.start.at[i] < first || box.start.at[i] > last)
+            stop(
+                box.warp, box.lane, FindingKind::out_of_bounds,
+                "copies a column of pixels that begins at " + std::to_string(box.start.at[i]) + " along " +
+                    dimension(i) + ": the bounding box goes from " + std::to_string(first) + " to " +
+                    std::to_string(last));
+    }
+}
+
 Box box_of(Warp& warp, const Instruction& in, int lane) {
     Box box{warp, in, lane, map_at(warp, lane, warp.row<const u64>(in.operand[MAP])[lane]), {}, 0};
     const int rank = in.option & RANK;
@@ -106,6 +123,7 @@ Box box_of(Warp& warp, const Instruction& in, int lane) {
             warp, lane, FindingKind::misaligned,
             "copies a box that begins at element " + std::to_string(box.start.at[0]) +
                 " of a row of the tensor: that is not on 16 bytes");
+    check_pixel(box);
     return box;
 }
 
@@ -249,8 +267,26 @@ void check_start(const Box& box) {
         if (box.start.at[i] < 0)
             stop(
                 box.warp, box.lane, FindingKind::out_of_bounds,
-                "stores a box that begins at " + std::to_string(box.start.at[i]) + " along dimension " +
-                    std::to_string(i) + " of the tensor (" + box.map.shape() + "): only loads may begin before it");
+                "stores a box that begins at " + std::to_string(box.start.at[i]) + " along " + dimension(i) + " (" +
+                    box.map.shape() + "): only loads may begin before it");
+    // Of im2col nor may the bounding box be wider than the tensor: an H200 stops with "illegal instruction".
+    for (int i = 1; box.map.im2col && i + 1 < box.map.rank; ++i)
+        if (box.map.lower[i - 1] < 0 || box.map.upper[i - 1] > 0)
+            stop(
+                box.warp, box.lane, FindingKind::out_of_bounds,
+                "stores by a tensor map whose bounding box is wider than " + dimension(i) + " (" + box.map.shape() +
+                    "): only loads may go outside");
+}
+
+// What lies outside of the tensor is not stored: no thread need have written it.
+void mark_stored(const Box& box, BulkCopy& copy) {
+    copy.written.assign(copy.extent, 0);
+    const u32 item = box.map.item();
+    for (u32 r = 0; r < box.map.rows(); ++r) {
+        const BoxRow row = row_of(box.map, box.start, r);
+        for (u32 at = row.first * item / CHUNK * CHUNK; at < row.end * item; at += CHUNK)
+            std::fill_n(copy.written.begin() + s64(box.place(r, at)), CHUNK, 1);
+    }
 }
 
 BulkCopy write_box(Box& box) {
@@ -261,7 +297,6 @@ BulkCopy write_box(Box& box) {
     copy.lane = box.lane;
     copy.shared = box.shared;
     copy.bytes = copy.extent = box.extent();
-    mark_written(box, copy);
     take_source(box.warp, copy);
     u64 inside = 0;
     for (u32 r = 0; r < box.map.rows(); ++r) {
@@ -276,6 +311,7 @@ BulkCopy write_box(Box& box) {
             copy.add_piece(address, u32(box.place(r, from)), size);
         });
     }
+    if (inside < copy.extent) mark_stored(box, copy);
     count_box(box, inside);
     return copy;
 }

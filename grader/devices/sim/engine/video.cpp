@@ -1,7 +1,9 @@
 // video: arithmetic on the bytes and halves of registers
 //
 // PTX ISA 9.7.18 (scalar video instructions) and 9.7.19 (vadd2, vadd4, ...). Where ptxas makes something else of a form
-// than the ISA says, there is no entry: a minimum or maximum with c of unsigned results, vshl.sat, vmad of two signs.
+// than the ISA says, there is no entry: a minimum or maximum with c of unsigned results or of operands of two signs,
+// some .sat to u32, vshl.sat, vmad of two signs, vmad of u32 with .sat or a scale. A result that is saturated does not
+// become a part of a register, and none becomes the upper half.
 #include <algorithm>
 #include <cstring>
 
@@ -85,13 +87,7 @@ s64 result(const Video& v, Op op, s64 a, s64 b, s64 c) {
     return 0;
 }
 
-// An unsigned product takes 64 bits, and so does its sum with c.
-s64 scaled(const Video& v, s64 product) {
-    return v.d_signed ? product >> v.scale : s64(u64(product) >> v.scale);
-}
-
-s64 saturated(const Video& v, Op op, s64 value) {
-    if (op == Op::mad && !v.d_signed) return u64(value) > ~u32(0) ? s64(~u32(0)) : value;
+s64 saturated(const Video& v, s64 value) {
     const s64 range = s64(1) << 8 * v.d_bytes;
     const s64 low = v.d_signed ? -range / 2 : 0, high = low + range - 1;
     return value < low ? low : value > high ? high : value;
@@ -106,8 +102,8 @@ u32 value_of(const Video& v, Op op, u32 a, u32 b, u32 c) {
         const s64 y = extended(both, v.b >> 4 * i & 7, v.b_bytes, v.b_signed);
         const s64 z = extended(c, 0, 4, v.d_signed);
         s64 t = result(v, op, x, y, z);
-        if (op == Op::mad) t = scaled(v, t);
-        if (v.saturates) t = saturated(v, op, t);
+        if (op == Op::mad) t >>= v.scale;
+        if (v.saturates) t = saturated(v, t);
         const u32 at = 8 * (v.d_at + i * v.d_bytes);
         const u32 bits = v.d_bytes == 4 ? ~u32(0) : ((u32(1) << 8 * v.d_bytes) - 1) << at;
         switch (Second(v.second)) {
@@ -223,7 +219,10 @@ void lower_video(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entr
     const bool merges = parts == 1 && !in.operands.empty() && !in.operands[0].part.empty();
     const bool takes_c = entry.operation.signature.count == 4 || merges;
     d.require(in, takes_c ? 4 : 3);
-    if (merges && Second(v.second) != Second::merge) d.unsupported(std::string(in.opcode) + " to a part of a register");
+    const bool has_parts = Second(v.second) == Second::merge && !v.saturates;
+    if (merges && !has_parts) d.unsupported(std::string(in.opcode) + " to a part of a register");
+    if (merges && in.operands[0].part == "h1")
+        d.unsupported(std::string(in.opcode) + " to the upper half of a register");
     parts == 1 ? select_scalar(d, in, v) : select_parts(d, in, v, parts);
     Instruction out = d.prototype(in, entry);
     out.option = entry.option;
@@ -247,10 +246,22 @@ void add(Table& t, std::initializer_list<std::string_view> pieces, bool takes_c,
 
 constexpr std::string_view TYPES = ".{u32,s32}.{u32,s32}.{u32,s32}";
 
-void arithmetic(Table& t, std::string_view name, Op op) {
-    add(t, {name, TYPES, "{,.sat}"}, false, op);
-    add(t, {name, TYPES, "{,.sat}.add"}, true, op);
-    add(t, {name, ".s32.{u32,s32}.{u32,s32}{,.sat}.{min,max}"}, true, op);
+// Signs of a and b by the type of the result, as far as ptxas does what the ISA says.
+struct Signs {
+    std::string_view saturated;  // to u32
+    std::string_view ordered;    // with a minimum or maximum, not saturated; none: ""
+};
+constexpr std::string_view ANY = ".{u32,s32}.{u32,s32}", SIGNED = ".s32.s32";
+
+void arithmetic(Table& t, std::string_view name, Op op, Signs signs) {
+    for (const std::string_view second : {"", ".add"}) {
+        const bool takes_c = !second.empty();
+        add(t, {name, TYPES, second}, takes_c, op);
+        add(t, {name, ".s32", ANY, ".sat", second}, takes_c, op);
+        add(t, {name, ".u32", signs.saturated, ".sat", second}, takes_c, op);
+    }
+    add(t, {name, ".s32", ANY, ".sat.{min,max}"}, true, op);
+    if (!signs.ordered.empty()) add(t, {name, ".s32", signs.ordered, ".{min,max}"}, true, op);
     add(t, {name, "{2,4}", TYPES, "{,.sat,.add}"}, true, op);
 }
 
@@ -263,17 +274,18 @@ void comparison(Table& t, std::string_view name, Op op) {
 }  // namespace
 
 void video_entries(Table& t) {
-    arithmetic(t, "vadd", Op::add);
-    arithmetic(t, "vsub", Op::sub);
-    arithmetic(t, "vabsdiff", Op::difference);
-    arithmetic(t, "vmin", Op::minimum);
-    arithmetic(t, "vmax", Op::maximum);
+    arithmetic(t, "vadd", Op::add, {SIGNED, ANY});
+    arithmetic(t, "vsub", Op::sub, {"{.u32.u32,.s32.u32,.s32.s32}", ANY});
+    arithmetic(t, "vabsdiff", Op::difference, {"{.u32.u32,.s32.s32}", ""});
+    arithmetic(t, "vmin", Op::minimum, {ANY, SIGNED});
+    arithmetic(t, "vmax", Op::maximum, {ANY, SIGNED});
     add(t, {"vavrg{2,4}", TYPES, "{,.sat,.add}"}, true, Op::average);
     add(t, {"vshl.{u32,s32}.{u32,s32}.u32.{clamp,wrap}"}, false, Op::shift_left);
     add(t, {"vshl.{u32,s32}.{u32,s32}.u32.{clamp,wrap}.add"}, true, Op::shift_left);
     add(t, {"vshr.{u32,s32}.{u32,s32}.u32{,.sat}.{clamp,wrap}"}, false, Op::shift_right);
     add(t, {"vshr.{u32,s32}.{u32,s32}.u32{,.sat}.{clamp,wrap}.add"}, true, Op::shift_right);
-    add(t, {"vmad{.u32.u32.u32,.s32.s32.s32}{,.po}{,.sat}{,.shr7,.shr15}"}, true, Op::mad);
+    add(t, {"vmad.u32.u32.u32{,.po}"}, true, Op::mad);
+    add(t, {"vmad.s32.s32.s32{,.po}{,.sat}{,.shr7,.shr15}"}, true, Op::mad);
     comparison(t, "eq", Op::eq);
     comparison(t, "ne", Op::ne);
     comparison(t, "lt", Op::lt);

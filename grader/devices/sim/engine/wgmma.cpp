@@ -23,9 +23,16 @@ enum class Result : u8 { f32, f16, s32 };
 
 struct TypeRow {
     const char* name;
-    int bytes;
+    int bytes, least;  // the exponent of the least normal number
 };
-constexpr TypeRow TYPES[] = {{"f16", 2}, {"bf16", 2}, {"tf32", 4}, {"e4m3", 1}, {"e5m2", 1}, {"s8", 1}, {"u8", 1}};
+constexpr TypeRow TYPES[] = {
+    {"f16", 2, LEAST_EXPONENT<f16>},
+    {"bf16", 2, LEAST_EXPONENT<bf16>},
+    {"tf32", 4, LEAST_EXPONENT<tf32>},
+    {"e4m3", 1, LEAST_EXPONENT<e4m3>},
+    {"e5m2", 1, LEAST_EXPONENT<e5m2>},
+    {"s8", 1, 0},
+    {"u8", 1, 0}};
 
 // What an instruction is, in its immediate.
 struct Manner64 {
@@ -250,13 +257,14 @@ void multiply_floats(const Warp& warp, const Manner64& m, const s32* rows, f32* 
     for (int i = 0; negative && i < ROWS * depth; ++i) a[i] = -a[i];
     const Cut cut = Result(m.result) == Result::f16 ? Cut::to_odd : Cut::to_zero;
     const int fraction = m.item() == 1 ? FP8_FRACTION : FRACTION;
+    const Least least{TYPES[m.a].least, TYPES[m.b].least};
     alignas(64) f32 d[ROWS * COLUMNS];
     for (int tile = 0; tile < m.columns / COLUMNS; ++tile) {
         load_tile(warp, m, rows, tile, d);
         if (!adds) std::fill(d, d + ROWS * COLUMNS, 0.0f);
         alignas(64) f32x8 aligned_b[ROW_BYTES];
         std::memcpy(aligned_b, b + tile * depth * COLUMNS, size_t(depth) * COLUMNS * sizeof(f32));
-        multiply(ROWS, depth, a, aligned_b, reinterpret_cast<f32x8*>(d), cut, depth, fraction);
+        multiply(ROWS, depth, a, aligned_b, reinterpret_cast<f32x8*>(d), cut, least, depth, fraction);
         store_tile(warp, m, rows, tile, d);
     }
 }
