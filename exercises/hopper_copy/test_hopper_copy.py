@@ -112,10 +112,8 @@ def fallen_into_place(x: ndarray, sizes: Sizes) -> ndarray:
     import numpy
 
     width = min(256, sizes["N"])
-    flat = numpy.zeros(x.size)
     rows, cols = numpy.indices(x.shape)
-    flat = x.ravel()[(rows * width + cols) % x.size]
-    return flat
+    return x.ravel()[(rows * width + cols) % x.size]
 
 
 TILE_COPY = Spec(

@@ -26,8 +26,10 @@ inline auto tensor_map_encoder() {
 
 // A tensor map of a row-major matrix: what one copy moves is a box of box_rows x box_cols elements.
 inline CUtensorMap matrix_map(const __half* matrix, int rows, int cols, int box_rows, int box_cols) {
-    // TODO(1): Declare dims, strides and box: the sizes of the matrix, the distance of its rows, the sizes of a box.
-    //   (~3 lines)
+    uint64_t dims[2] = {};     // the innermost first
+    uint64_t strides[1] = {};  // in bytes; the innermost dimension has none, because its elements are adjacent
+    uint32_t box[2] = {};
+    // TODO(1): Set the sizes of the matrix, the distance of its rows and the sizes of a box. (~3 lines)
     // END TODO(1)
     const uint32_t element_strides[] = {1, 1};
     CUtensorMap map;

@@ -1,8 +1,8 @@
 // tma_transpose_ring_f32: y = x transposed, with several tiles of each block in flight
 //
 // Shapes     x: [M, N], y: [N, M] f32, row-major, contiguous, 16-byte aligned bases, M and N multiples of 4
-// Technique  as many blocks as fit on the card, each with every gridDim.x-th tile; a ring of three tiles of x and two
-//            of y per block, swizzled boxes, 4 x 4 elements per thread in registers
+// Technique  8 adjacent tiles per block; a ring of three tiles of x and one of two tiles of y, swizzled boxes, 4 x 4
+//            elements per thread in registers
 // New        over tma_transpose_swizzle_f32: copies in, the transposition, and copies out go on at the same time
 // Bound      memory bandwidth
 #include "kata.cuh"
@@ -17,9 +17,9 @@ constexpr int CHUNKS = TILE / VEC;
 constexpr int BOX_BYTES = TILE * TILE * sizeof(float);
 constexpr int BOX_THREADS = CHUNKS * CHUNKS;  // each has 4 x 4 elements
 constexpr int THREADS = BOXES * BOX_THREADS;
-constexpr int STAGES = 3;  // tiles of x in shared memory
-constexpr int OUTS = 2;    // tiles of y there
-constexpr int BLOCKS_PER_SM = 2;
+constexpr int STAGES = 3;       // tiles of x in shared memory
+constexpr int OUTS = 2;         // tiles of y there
+constexpr int BLOCK_TILES = 8;  // per block
 
 struct Ring {
     alignas(1024) float4 x[STAGES][BOXES][TILE][CHUNKS];
@@ -112,7 +112,13 @@ __device__ inline void fence_proxy() {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// A tile of x, transposed, into a tile of y. In both, chunk j of row r of a box is in place j ^ (r % 8).
+// The place of a row's chunk of 16 bytes in a box that the copy engine swizzles. Bits 4 to 6 of an address become their
+// xor with bits 7 to 9 (PTX ISA, "Swizzling modes"). Boxes begin at multiples of 1024 bytes.
+__device__ inline int place_of(int row, int chunk) {
+    return chunk ^ (row % 8);
+}
+
+// A tile of x, transposed, into a tile of y.
 __device__ inline void transpose_tile(
     float4 (*y_smem)[TILE][CHUNKS],          // [BOXES][TILE][CHUNKS]
     const float4 (*x_smem)[TILE][CHUNKS]) {  // [BOXES][TILE][CHUNKS]
@@ -125,38 +131,38 @@ __device__ inline void transpose_tile(
 #pragma unroll
     for (int i = 0; i < VEC; ++i) {
         const int r = q * VEC + i;
-        const float4 chunk = x_smem[b][r][c ^ (r % 8)];
+        const float4 chunk = x_smem[b][r][place_of(r, c)];
         x4[i][0] = chunk.x, x4[i][1] = chunk.y, x4[i][2] = chunk.z, x4[i][3] = chunk.w;
     }
 #pragma unroll
     for (int j = 0; j < VEC; ++j) {
         const int r = c * VEC + j;
-        y_smem[b][r][q ^ (r % 8)] = make_float4(x4[0][j], x4[1][j], x4[2][j], x4[3][j]);
+        y_smem[b][r][place_of(r, q)] = make_float4(x4[0][j], x4[1][j], x4[2][j], x4[3][j]);
     }
 }
 
 __global__ void __launch_bounds__(THREADS) tma_transpose_ring_f32_kernel(
     const __grid_constant__ CUtensorMap x_map,  // [M, N]
     const __grid_constant__ CUtensorMap y_map,  // [N, M]
-    int tiles_m, int tiles) {
+    int tiles_m, int tiles_n) {
     alignas(1024) extern __shared__ unsigned char smem[];
     Ring& ring = *reinterpret_cast<Ring*>(smem);
-    const int step = gridDim.x;
     // Consecutive tiles are adjacent pieces of the same rows of y.
-    auto row_of = [&](int tile) { return tile % tiles_m * (BOXES * TILE); };  // of x
-    auto col_of = [&](int tile) { return tile / tiles_m * TILE; };
-    auto load_tile = [&](int tile, int s) {
+    const int first = blockIdx.x * BLOCK_TILES;
+    const int tiles = min(BLOCK_TILES, tiles_m * tiles_n - first);
+    auto row_of = [&](int k) { return (first + k) % tiles_m * (BOXES * TILE); };  // of x
+    auto col_of = [&](int k) { return (first + k) / tiles_m * TILE; };
+    // Tile k of the block goes to ring.x[k % STAGES], and transposed to ring.y[k % OUTS].
+    auto load_tile = [&](int k) {
+        const int s = k % STAGES;
         expect(&ring.full[s], BOXES * BOX_BYTES);
-        for (int b = 0; b < BOXES; ++b)
-            load_box(ring.x[s][b], &x_map, col_of(tile), row_of(tile) + b * TILE, &ring.full[s]);
+        for (int b = 0; b < BOXES; ++b) load_box(ring.x[s][b], &x_map, col_of(k), row_of(k) + b * TILE, &ring.full[s]);
     };
-    // This block's k-th tile is blockIdx.x + k * step. It is in ring.x[k % STAGES], and transposed in ring.y[k % OUTS].
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; ++s) mbarrier_init(&ring.full[s], 1);
-        for (int s = 0; s < STAGES && s < (tiles - 1 - blockIdx.x) / step + 1; ++s) load_tile(blockIdx.x + s * step, s);
+        for (int k = 0; k < STAGES && k < tiles; ++k) load_tile(k);
     }
-    int k = 0;
-    for (int tile = blockIdx.x; tile < tiles; tile += step, ++k) {
+    for (int k = 0; k < tiles; ++k) {
         const int s = k % STAGES;
         const int out = k % OUTS;
         // TODO(1): Tile k of x is there, for every thread. The copy engine has read the tile of y that was in
@@ -164,23 +170,19 @@ __global__ void __launch_bounds__(THREADS) tma_transpose_ring_f32_kernel(
         // END TODO(1)
         transpose_tile(ring.y[out], ring.x[s]);
         // TODO(2): Every thread has read ring.x[s], and what it wrote is visible to the copy engine. Then one thread
-        //   stores the boxes of y, as one bulk group, and fills ring.x[s] with the tile that comes STAGES later, if it
-        //   exists. (~9 lines)
+        //   stores the boxes of y, as one bulk group, and loads the next tile into ring.x[s], if there is one.
+        //   (~8 lines)
         // END TODO(2)
     }
     if (threadIdx.x == 0) wait_read<0>();
 }
 
 KATA_EXPORT void tma_transpose_ring_f32(const float* x, float* y, int M, int N, cudaStream_t stream) {
-    int device = 0;
-    int sms = 0;
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
     const int tiles_m = (M - 1) / (BOXES * TILE) + 1;
-    const int tiles = tiles_m * ((N - 1) / TILE + 1);
-    const int blocks = tiles < sms * BLOCKS_PER_SM ? tiles : sms * BLOCKS_PER_SM;
+    const int tiles_n = (N - 1) / TILE + 1;
+    const int blocks = (tiles_m * tiles_n - 1) / BLOCK_TILES + 1;
     const CUtensorMap x_map = matrix_map(x, M, N, TILE, TILE, CU_TENSOR_MAP_SWIZZLE_128B);
     const CUtensorMap y_map = matrix_map(y, N, M, TILE, TILE, CU_TENSOR_MAP_SWIZZLE_128B);
     cudaFuncSetAttribute(tma_transpose_ring_f32_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Ring));
-    tma_transpose_ring_f32_kernel<<<blocks, THREADS, sizeof(Ring), stream>>>(x_map, y_map, tiles_m, tiles);
+    tma_transpose_ring_f32_kernel<<<blocks, THREADS, sizeof(Ring), stream>>>(x_map, y_map, tiles_m, tiles_n);
 }

@@ -103,13 +103,22 @@ __device__ inline void fence_proxy() {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
+// The place of a row's chunk of 16 bytes in a box that the copy engine swizzles. Bits 4 to 6 of an address become their
+// xor with bits 7 to 9 (PTX ISA, "Swizzling modes"). Boxes begin at multiples of 1024 bytes.
+__device__ inline int place_of(int row, int chunk) {
+    int place = chunk;
+    // TODO(1): Which bits of an address count the chunks of a row, and which count the rows? (~1 line)
+    // END TODO(1)
+    return place;
+}
+
 __global__ void __launch_bounds__(THREADS) tma_transpose_swizzle_f32_kernel(
     const __grid_constant__ CUtensorMap x_map,  // [M, N]
     const __grid_constant__ CUtensorMap y_map,  // [N, M]
     int tiles_m) {
-    // TODO(1): Declare a tile for the boxes of x and one for those of y: BOXES boxes of TILE rows of CHUNKS chunks. The
-    //   swizzle follows the address, so each box begins where the swizzle's pattern begins. (~2 lines)
-    // END TODO(1)
+    // The pattern of the swizzle repeats every 1024 bytes of addresses. So each box begins at a multiple of that.
+    __shared__ alignas(1024) float4 x_smem[BOXES][TILE][CHUNKS];
+    __shared__ alignas(1024) float4 y_smem[BOXES][TILE][CHUNKS];
     __shared__ uint64_t full;
     const int row = blockIdx.x % tiles_m * (BOXES * TILE);  // of x
     const int col = blockIdx.x / tiles_m * TILE;
@@ -126,8 +135,8 @@ __global__ void __launch_bounds__(THREADS) tma_transpose_swizzle_f32_kernel(
     const int q = threadIdx.x % CHUNKS;
     const int c = threadIdx.x % BOX_THREADS / CHUNKS ^ q;
     float x4[VEC][VEC];
-    // TODO(2): Read the four chunks from where the swizzle has put them. Write them transposed, to where the swizzle
-    //   expects them. Chunk j of row r is in place j ^ (r % 8). (~12 lines)
+    // TODO(2): Read the thread's four chunks from where the swizzle has put them. Write them transposed, to where the
+    //   copy engine looks for them. (~10 lines)
     // END TODO(2)
     fence_proxy();
     __syncthreads();

@@ -1,8 +1,7 @@
 // bulk_copy_ring_f32: y = x, a ring of tiles in shared memory, copies in and out in flight at the same time
 //
 // Shapes     x, y: [n] f32, contiguous, 16-byte aligned bases, any n >= 1
-// Technique  bulk copies by one thread; as many blocks as fit on the card, each with every gridDim.x-th tile; a ring of
-//            four tiles per block, one mbarrier per tile
+// Technique  bulk copies by one thread; 16 adjacent tiles per block; a ring of four stages, one mbarrier per stage
 // New        over bulk_copy_f32: a block moves many tiles. A stage is filled again as soon as its tile has been read
 // Bound      memory bandwidth
 #include "kata.cuh"
@@ -10,7 +9,7 @@
 
 constexpr int TILE = 4096;  // floats per stage: 16 KB
 constexpr int STAGES = 4;
-constexpr int BLOCKS_PER_SM = 3;  // 64 KB of shared memory each
+constexpr int BLOCK_TILES = 16;  // per block
 constexpr int THREADS = 32;
 constexpr int VEC = 4;  // floats in 16 bytes: bulk copies move multiples of that
 constexpr int SMEM_BYTES = STAGES * TILE * sizeof(float);
@@ -75,38 +74,34 @@ __global__ void __launch_bounds__(THREADS) bulk_copy_ring_f32_kernel(
     int n) {
     alignas(128) extern __shared__ float ring_smem[];  // [STAGES][TILE]
     __shared__ uint64_t full[STAGES];
-    const int whole = n / VEC * VEC;  // floats in whole 16 bytes
+    const int64_t offset = static_cast<int64_t>(blockIdx.x) * (BLOCK_TILES * TILE);
+    const int count = n - offset < BLOCK_TILES * TILE ? static_cast<int>(n - offset) : BLOCK_TILES * TILE;
+    const int whole = count / VEC * VEC;  // floats of this block in whole 16 bytes
     const int tiles = whole / TILE + (whole % TILE != 0);
-    const int step = gridDim.x;
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; ++s) mbarrier_init(&full[s], 1);
-        auto bytes_of = [&](int64_t tile) {
-            return static_cast<uint32_t>(min(static_cast<int64_t>(TILE), whole - tile * TILE) * sizeof(float));
+        auto bytes_of = [&](int k) -> uint32_t { return min(TILE, whole - k * TILE) * sizeof(float); };
+        // Tile k of the block goes to stage k % STAGES.
+        auto load_tile = [&](int k) {
+            const int s = k % STAGES;
+            expect(&full[s], bytes_of(k));
+            load_bytes(&ring_smem[s * TILE], x + offset + k * TILE, bytes_of(k), &full[s]);
         };
-        auto load_tile = [&](int64_t tile, int s) {
-            expect(&full[s], bytes_of(tile));
-            load_bytes(&ring_smem[s * TILE], x + tile * TILE, bytes_of(tile), &full[s]);
-        };
-        // This block's k-th tile is blockIdx.x + k * step, and is in stage k % STAGES.
-        for (int s = 0; s < STAGES; ++s) {
-            const int64_t tile = blockIdx.x + static_cast<int64_t>(s) * step;
-            if (tile < tiles) load_tile(tile, s);
-        }
-        int k = 0;
-        for (int64_t tile = blockIdx.x; tile < tiles; tile += step, ++k) {
+        for (int k = 0; k < STAGES && k < tiles; ++k) load_tile(k);
+        for (int k = 0; k < tiles; ++k) {
             const int s = k % STAGES;
             // TODO(1): Wait for tile k, and issue its copy to y as a bulk group of its own. A stage's barrier begins a
             //   new phase each time that the ring comes around to it. (~3 lines)
             wait(&full[s], k / STAGES % 2);
-            store_bytes(y + tile * TILE, &ring_smem[s * TILE], bytes_of(tile));
+            store_bytes(y + offset + k * TILE, &ring_smem[s * TILE], bytes_of(k));
             commit_stores();
             // END TODO(1)
-            // TODO(2): Fill the stage of tile k - 1 again, with the tile that comes STAGES after it, if both exist. The
-            //   copy engine must have read tile k - 1. The copy out of tile k stays in flight. (~5 lines)
-            const int64_t next = tile + static_cast<int64_t>(STAGES - 1) * step;
+            // TODO(2): Load the tile that comes next into the stage of tile k - 1, if both tiles exist. The copy engine
+            //   must have read tile k - 1. The copy out of tile k stays in flight. (~5 lines)
+            const int next = k - 1 + STAGES;
             if (k > 0 && next < tiles) {
                 wait_read<1>();
-                load_tile(next, (k - 1) % STAGES);
+                load_tile(next);
             }
             // END TODO(2)
         }
@@ -114,17 +109,12 @@ __global__ void __launch_bounds__(THREADS) bulk_copy_ring_f32_kernel(
         wait_read<0>();
     }
     // At most three floats after the last whole 16 bytes.
-    const int i = whole + threadIdx.x;
-    if (blockIdx.x == 0 && i < n) y[i] = x[i];
+    const int64_t i = offset + whole + threadIdx.x;
+    if (i < offset + count) y[i] = x[i];
 }
 
 KATA_EXPORT void bulk_copy_ring_f32(const float* x, float* y, int n, cudaStream_t stream) {
-    int device = 0;
-    int sms = 0;
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
-    const int tiles = (n - 1) / TILE + 1;
-    const int blocks = tiles < sms * BLOCKS_PER_SM ? tiles : sms * BLOCKS_PER_SM;
+    const int blocks = (n - 1) / (BLOCK_TILES * TILE) + 1;
     cudaFuncSetAttribute(bulk_copy_ring_f32_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SMEM_BYTES);
     bulk_copy_ring_f32_kernel<<<blocks, THREADS, SMEM_BYTES, stream>>>(x, y, n);
 }

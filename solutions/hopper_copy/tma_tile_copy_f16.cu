@@ -26,12 +26,13 @@ inline auto tensor_map_encoder() {
 
 // A tensor map of a row-major matrix: what one copy moves is a box of box_rows x box_cols elements.
 inline CUtensorMap matrix_map(const __half* matrix, int rows, int cols, int box_rows, int box_cols) {
-    // TODO(1): Declare dims, strides and box: the sizes of the matrix, the distance of its rows, the sizes of a box.
-    //   (~3 lines)
-    // The innermost dimension first. Strides are in bytes, and the innermost has none: its elements are adjacent.
-    const uint64_t dims[] = {static_cast<uint64_t>(cols), static_cast<uint64_t>(rows)};
-    const uint64_t strides[] = {cols * sizeof(__half)};
-    const uint32_t box[] = {static_cast<uint32_t>(box_cols), static_cast<uint32_t>(box_rows)};
+    uint64_t dims[2] = {};     // the innermost first
+    uint64_t strides[1] = {};  // in bytes; the innermost dimension has none, because its elements are adjacent
+    uint32_t box[2] = {};
+    // TODO(1): Set the sizes of the matrix, the distance of its rows and the sizes of a box. (~3 lines)
+    dims[0] = cols, dims[1] = rows;
+    strides[0] = cols * sizeof(__half);
+    box[0] = box_cols, box[1] = box_rows;
     // END TODO(1)
     const uint32_t element_strides[] = {1, 1};
     CUtensorMap map;

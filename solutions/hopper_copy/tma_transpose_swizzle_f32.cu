@@ -103,16 +103,23 @@ __device__ inline void fence_proxy() {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
+// The place of a row's chunk of 16 bytes in a box that the copy engine swizzles. Bits 4 to 6 of an address become their
+// xor with bits 7 to 9 (PTX ISA, "Swizzling modes"). Boxes begin at multiples of 1024 bytes.
+__device__ inline int place_of(int row, int chunk) {
+    int place = chunk;
+    // TODO(1): Which bits of an address count the chunks of a row, and which count the rows? (~1 line)
+    place = chunk ^ (row % 8);
+    // END TODO(1)
+    return place;
+}
+
 __global__ void __launch_bounds__(THREADS) tma_transpose_swizzle_f32_kernel(
     const __grid_constant__ CUtensorMap x_map,  // [M, N]
     const __grid_constant__ CUtensorMap y_map,  // [N, M]
     int tiles_m) {
-    // TODO(1): Declare a tile for the boxes of x and one for those of y: BOXES boxes of TILE rows of CHUNKS chunks. The
-    //   swizzle follows the address, so each box begins where the swizzle's pattern begins. (~2 lines)
-    // The pattern repeats every 8 rows of 128 bytes.
+    // The pattern of the swizzle repeats every 1024 bytes of addresses. So each box begins at a multiple of that.
     __shared__ alignas(1024) float4 x_smem[BOXES][TILE][CHUNKS];
     __shared__ alignas(1024) float4 y_smem[BOXES][TILE][CHUNKS];
-    // END TODO(1)
     __shared__ uint64_t full;
     const int row = blockIdx.x % tiles_m * (BOXES * TILE);  // of x
     const int col = blockIdx.x / tiles_m * TILE;
@@ -129,18 +136,18 @@ __global__ void __launch_bounds__(THREADS) tma_transpose_swizzle_f32_kernel(
     const int q = threadIdx.x % CHUNKS;
     const int c = threadIdx.x % BOX_THREADS / CHUNKS ^ q;
     float x4[VEC][VEC];
-    // TODO(2): Read the four chunks from where the swizzle has put them. Write them transposed, to where the swizzle
-    //   expects them. Chunk j of row r is in place j ^ (r % 8). (~12 lines)
+    // TODO(2): Read the thread's four chunks from where the swizzle has put them. Write them transposed, to where the
+    //   copy engine looks for them. (~10 lines)
 #pragma unroll
     for (int i = 0; i < VEC; ++i) {
         const int r = q * VEC + i;
-        const float4 chunk = x_smem[b][r][c ^ (r % 8)];
+        const float4 chunk = x_smem[b][r][place_of(r, c)];
         x4[i][0] = chunk.x, x4[i][1] = chunk.y, x4[i][2] = chunk.z, x4[i][3] = chunk.w;
     }
 #pragma unroll
     for (int j = 0; j < VEC; ++j) {
         const int r = c * VEC + j;
-        y_smem[b][r][q ^ (r % 8)] = make_float4(x4[0][j], x4[1][j], x4[2][j], x4[3][j]);
+        y_smem[b][r][place_of(r, q)] = make_float4(x4[0][j], x4[1][j], x4[2][j], x4[3][j]);
     }
     // END TODO(2)
     fence_proxy();
