@@ -181,7 +181,7 @@ TRANSPOSE = Spec(
         "the boxes of 32 x 32 are in their new places, with their elements as in x": boxes_not_turned,
     },
     tolerance=Exact(signed_zeros=True),
-    # One box, less than one, one past it in each dimension; several tiles of 128 x 32, the last boxes wholly outside.
+    # One box, less than one, one past it in each dimension; several tiles of 64 x 64, the last boxes wholly outside.
     named_sizes=(
         shape(4, 4),
         shape(4, 8),
@@ -189,8 +189,8 @@ TRANSPOSE = Spec(
         shape(32, 32),
         shape(28, 36),
         shape(36, 28),
-        shape(128, 32),
-        shape(132, 68),
+        shape(64, 64),
+        shape(68, 60),
         shape(60, 132),
         shape(296, 100),
         shape(132, 644),
@@ -283,28 +283,28 @@ REDUCE = Spec(
     ),
     inputs=(Tensor("x", ("S", "M", "N")),),
     outputs=(Tensor("y", ("M", "N")),),
-    sizes={"S": Size(1, 30), "M": Size(1, 20), "N": Size(4, 200)},
+    sizes={"S": Size(1, 40), "M": Size(1, 20), "N": Size(4, 200)},
     values=(
         InputKind("whole numbers", integers(-100, 100), exact=True),
         InputKind("normal", normal(mean=1.0)),
     ),
     reference=lambda x, sizes: x.sum(axis=0),
     near_misses={
-        "the first eight slices alone": lambda x, sizes: x[:8].sum(axis=0),
-        "the last up to eight slices alone": lambda x, sizes: x[(sizes["S"] - 1) // 8 * 8 :].sum(axis=0),
+        "the first sixteen slices alone": lambda x, sizes: x[:16].sum(axis=0),
+        "the last up to sixteen slices alone": lambda x, sizes: x[(sizes["S"] - 1) // 16 * 16 :].sum(axis=0),
         "the first slice": lambda x, sizes: x[0],
         "the mean of the slices": lambda x, sizes: x.mean(axis=0),
     },
     tolerance=Accumulated(terms=lambda sizes: sizes["S"], magnitude=lambda x, sizes: abs(x).sum(axis=0)),
     deterministic=False,
-    # One slice; a box of 8 x 8 x 128, one past it in each dimension; several boxes of slices on the same box of y.
+    # One slice; a box of 16 x 4 x 128, one past it in each dimension; several boxes of slices on the same box of y.
     named_sizes=(
         slices(1, 1, 4),
         slices(2, 3, 8),
-        slices(8, 8, 128),
-        slices(9, 8, 128),
-        slices(8, 9, 132),
-        slices(17, 20, 60),
+        slices(16, 4, 128),
+        slices(17, 4, 128),
+        slices(15, 5, 132),
+        slices(33, 20, 60),
         slices(64, 5, 260),
     ),
     large=(slices(1000, 64, 256), slices(3, 2049, 2052), slices(100_003, 1, 8)),

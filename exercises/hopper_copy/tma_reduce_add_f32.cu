@@ -1,7 +1,7 @@
 // tma_reduce_add_f32: y[m, n] = sum of x[s, m, n] over all s, partial sums added in the L2 cache by the copy engine
 //
 // Shapes     x: [S, M, N], y: [M, N] f32, contiguous, 16-byte aligned bases, any S and M >= 1, N a multiple of 4
-// Technique  a box of 8 slices of 8 x 128 elements per block, by a map of three dimensions; threads add the slices up;
+// Technique  a box of 16 slices of 4 x 128 elements per block, by a map of three dimensions; threads add the slices up;
 //            the sum goes to y by a reducing copy. The order of the additions to y changes from call to call
 // New        over tma_tile_scale_f16: blocks share a box of y. The copy out adds instead of overwriting
 // Bound      memory bandwidth: reading x
@@ -10,8 +10,8 @@
 #include <cstdio>
 #include <cuda.h>
 
-constexpr int BOX_SLICES = 8;
-constexpr int BOX_ROWS = 8;
+constexpr int BOX_SLICES = 16;
+constexpr int BOX_ROWS = 4;
 constexpr int BOX_COLS = 128;
 constexpr int BOX_BYTES = BOX_SLICES * BOX_ROWS * BOX_COLS * sizeof(float);
 constexpr int VEC = 4;                           // floats in 16 bytes

@@ -11,7 +11,7 @@
 
 constexpr int TILE = 32;  // rows and columns of a box
 constexpr int TILE_BYTES = TILE * TILE * sizeof(float);
-constexpr int ROWS = 8;  // of the tile that the block moves at a time
+constexpr int ROWS = 2;  // of the tile that the block moves at a time
 constexpr int THREADS = TILE * ROWS;
 
 // The driver's function that makes tensor maps. The runtime looks it up, so nothing links the driver.

@@ -1,7 +1,8 @@
 // bulk_copy_ring_f32: y = x, a ring of tiles in shared memory, copies in and out in flight at the same time
 //
 // Shapes     x, y: [n] f32, contiguous, 16-byte aligned bases, any n >= 1
-// Technique  bulk copies by one thread; 16 adjacent tiles per block; a ring of four stages, one mbarrier per stage
+// Technique  bulk copies by one thread; as many blocks as fit on the card, each with every gridDim.x-th tile; a ring of
+//            four tiles per block, one mbarrier per tile
 // New        over bulk_copy_f32: a block moves many tiles. A stage is filled again as soon as its tile has been read
 // Bound      memory bandwidth
 #include "kata.cuh"
@@ -9,7 +10,7 @@
 
 constexpr int TILE = 4096;  // floats per stage: 16 KB
 constexpr int STAGES = 4;
-constexpr int BLOCK_TILES = 16;  // per block
+constexpr int BLOCKS_PER_SM = 3;  // 64 KB of shared memory each
 constexpr int THREADS = 32;
 constexpr int VEC = 4;  // floats in 16 bytes: bulk copies move multiples of that
 constexpr int SMEM_BYTES = STAGES * TILE * sizeof(float);
@@ -74,32 +75,35 @@ __global__ void __launch_bounds__(THREADS) bulk_copy_ring_f32_kernel(
     int n) {
     alignas(128) extern __shared__ float ring_smem[];  // [STAGES][TILE]
     __shared__ uint64_t full[STAGES];
-    const int64_t offset = static_cast<int64_t>(blockIdx.x) * (BLOCK_TILES * TILE);
-    const int count = n - offset < BLOCK_TILES * TILE ? static_cast<int>(n - offset) : BLOCK_TILES * TILE;
-    const int whole = count / VEC * VEC;  // floats of this block in whole 16 bytes
+    const int whole = n / VEC * VEC;  // floats in whole 16 bytes
     const int tiles = whole / TILE + (whole % TILE != 0);
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; ++s) mbarrier_init(&full[s], 1);
-        auto bytes_of = [&](int k) -> uint32_t { return min(TILE, whole - k * TILE) * sizeof(float); };
-        // Tile k of the block goes to stage k % STAGES.
+        // The block's k-th tile. All blocks together are always in one stretch of x and of y.
+        auto tile_of = [&](int k) { return blockIdx.x + static_cast<int64_t>(k) * gridDim.x; };
+        auto bytes_of = [&](int k) -> uint32_t {
+            const int64_t left = whole - tile_of(k) * TILE;
+            return (left < TILE ? left : TILE) * sizeof(float);
+        };
+        // The k-th tile goes to stage k % STAGES.
         auto load_tile = [&](int k) {
             const int s = k % STAGES;
             expect(&full[s], bytes_of(k));
-            load_bytes(&ring_smem[s * TILE], x + offset + k * TILE, bytes_of(k), &full[s]);
+            load_bytes(&ring_smem[s * TILE], x + tile_of(k) * TILE, bytes_of(k), &full[s]);
         };
-        for (int k = 0; k < STAGES && k < tiles; ++k) load_tile(k);
-        for (int k = 0; k < tiles; ++k) {
+        for (int k = 0; k < STAGES && tile_of(k) < tiles; ++k) load_tile(k);
+        for (int k = 0; tile_of(k) < tiles; ++k) {
             const int s = k % STAGES;
             // TODO(1): Wait for tile k, and issue its copy to y as a bulk group of its own. A stage's barrier begins a
             //   new phase each time that the ring comes around to it. (~3 lines)
             wait(&full[s], k / STAGES % 2);
-            store_bytes(y + offset + k * TILE, &ring_smem[s * TILE], bytes_of(k));
+            store_bytes(y + tile_of(k) * TILE, &ring_smem[s * TILE], bytes_of(k));
             commit_stores();
             // END TODO(1)
             // TODO(2): Load the tile that comes next into the stage of tile k - 1, if both tiles exist. The copy engine
             //   must have read tile k - 1. The copy out of tile k stays in flight. (~5 lines)
             const int next = k - 1 + STAGES;
-            if (k > 0 && next < tiles) {
+            if (k > 0 && tile_of(next) < tiles) {
                 wait_read<1>();
                 load_tile(next);
             }
@@ -109,12 +113,17 @@ __global__ void __launch_bounds__(THREADS) bulk_copy_ring_f32_kernel(
         wait_read<0>();
     }
     // At most three floats after the last whole 16 bytes.
-    const int64_t i = offset + whole + threadIdx.x;
-    if (i < offset + count) y[i] = x[i];
+    const int last = n - whole;
+    if (blockIdx.x == 0 && threadIdx.x < last) y[whole + threadIdx.x] = x[whole + threadIdx.x];
 }
 
 KATA_EXPORT void bulk_copy_ring_f32(const float* x, float* y, int n, cudaStream_t stream) {
-    const int blocks = (n - 1) / (BLOCK_TILES * TILE) + 1;
+    int device = 0;
+    int sms = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
+    const int tiles = (n - 1) / TILE + 1;
+    const int blocks = tiles < sms * BLOCKS_PER_SM ? tiles : sms * BLOCKS_PER_SM;
     cudaFuncSetAttribute(bulk_copy_ring_f32_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SMEM_BYTES);
     bulk_copy_ring_f32_kernel<<<blocks, THREADS, SMEM_BYTES, stream>>>(x, y, n);
 }

@@ -1,8 +1,8 @@
 // tma_transpose_ring_f32: y = x transposed, with several tiles of each block in flight
 //
 // Shapes     x: [M, N], y: [N, M] f32, row-major, contiguous, 16-byte aligned bases, M and N multiples of 4
-// Technique  8 adjacent tiles per block; a ring of three tiles of x and one of two tiles of y, swizzled boxes, 4 x 4
-//            elements per thread in registers
+// Technique  as many blocks as fit on the card, each with every gridDim.x-th tile; per block a ring of three tiles of x
+//            and one of two tiles of y, swizzled boxes, 4 x 4 elements per thread in registers
 // New        over tma_transpose_swizzle_f32: copies in, the transposition, and copies out go on at the same time
 // Bound      memory bandwidth
 #include "kata.cuh"
@@ -10,20 +10,22 @@
 #include <cstdio>
 #include <cuda.h>
 
-constexpr int TILE = 32;  // rows and columns of a box: a row has the 128 bytes of the swizzle's span
-constexpr int BOXES = 4;  // per tile: one below the other in x, next to each other in y
-constexpr int VEC = 4;    // floats in a chunk of 16 bytes
-constexpr int CHUNKS = TILE / VEC;
-constexpr int BOX_BYTES = TILE * TILE * sizeof(float);
+constexpr int BOX = 32;   // rows and columns of a box: a row has the 128 bytes of the swizzle's span
+constexpr int TILE = 64;  // rows and columns of a tile
+constexpr int SIDE = TILE / BOX;
+constexpr int BOXES = SIDE * SIDE;  // of a tile, in the order of rows of x
+constexpr int VEC = 4;              // floats in a chunk of 16 bytes
+constexpr int CHUNKS = BOX / VEC;   // of a row of a box
+constexpr int BOX_BYTES = BOX * BOX * sizeof(float);
 constexpr int BOX_THREADS = CHUNKS * CHUNKS;  // each has 4 x 4 elements
 constexpr int THREADS = BOXES * BOX_THREADS;
-constexpr int STAGES = 3;       // tiles of x in shared memory
-constexpr int OUTS = 2;         // tiles of y there
-constexpr int BLOCK_TILES = 8;  // per block
+constexpr int STAGES = 3;         // tiles of x in shared memory
+constexpr int OUTS = 2;           // tiles of y there
+constexpr int BLOCKS_PER_SM = 2;  // 80 KB of shared memory each
 
 struct Ring {
-    alignas(1024) float4 x[STAGES][BOXES][TILE][CHUNKS];
-    alignas(1024) float4 y[OUTS][BOXES][TILE][CHUNKS];
+    alignas(1024) float4 x[STAGES][BOXES][BOX][CHUNKS];
+    alignas(1024) float4 y[OUTS][BOXES][BOX][CHUNKS];
     uint64_t full[STAGES];  // of the tiles of x
 };
 
@@ -120,8 +122,8 @@ __device__ inline int place_of(int row, int chunk) {
 
 // A tile of x, transposed, into a tile of y.
 __device__ inline void transpose_tile(
-    float4 (*y_smem)[TILE][CHUNKS],          // [BOXES][TILE][CHUNKS]
-    const float4 (*x_smem)[TILE][CHUNKS]) {  // [BOXES][TILE][CHUNKS]
+    float4 (*y_smem)[BOX][CHUNKS],          // [BOXES][BOX][CHUNKS]
+    const float4 (*x_smem)[BOX][CHUNKS]) {  // [BOXES][BOX][CHUNKS]
     // This thread moves rows q * VEC + 0..3 of chunk c of box b. Lanes go along a diagonal: eight lanes together read
     // eight chunks in different banks, and so do the writes, where q and c have swapped.
     const int b = threadIdx.x / BOX_THREADS;
@@ -144,25 +146,27 @@ __device__ inline void transpose_tile(
 __global__ void __launch_bounds__(THREADS) tma_transpose_ring_f32_kernel(
     const __grid_constant__ CUtensorMap x_map,  // [M, N]
     const __grid_constant__ CUtensorMap y_map,  // [N, M]
-    int tiles_m, int tiles_n) {
+    int tiles_m, int tiles) {
     alignas(1024) extern __shared__ unsigned char smem[];
     Ring& ring = *reinterpret_cast<Ring*>(smem);
-    // Consecutive tiles are adjacent pieces of the same rows of y.
-    const int first = blockIdx.x * BLOCK_TILES;
-    const int tiles = min(BLOCK_TILES, tiles_m * tiles_n - first);
-    auto row_of = [&](int k) { return (first + k) % tiles_m * (BOXES * TILE); };  // of x
-    auto col_of = [&](int k) { return (first + k) / tiles_m * TILE; };
-    // Tile k of the block goes to ring.x[k % STAGES], and transposed to ring.y[k % OUTS].
+    // The block's k-th tile goes to ring.x[k % STAGES], and transposed to ring.y[k % OUTS]. All blocks together write
+    // adjacent pieces of the same rows of y.
+    auto tile_of = [&](int k) { return static_cast<int>(blockIdx.x + k * gridDim.x); };
+    auto row_of = [&](int k) { return tile_of(k) % tiles_m * TILE; };  // of x
+    auto col_of = [&](int k) { return tile_of(k) / tiles_m * TILE; };
     auto load_tile = [&](int k) {
         const int s = k % STAGES;
         expect(&ring.full[s], BOXES * BOX_BYTES);
-        for (int b = 0; b < BOXES; ++b) load_box(ring.x[s][b], &x_map, col_of(k), row_of(k) + b * TILE, &ring.full[s]);
+        for (int b = 0; b < BOXES; ++b) {
+            const int col = col_of(k) + b % SIDE * BOX;
+            load_box(ring.x[s][b], &x_map, col, row_of(k) + b / SIDE * BOX, &ring.full[s]);
+        }
     };
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; ++s) mbarrier_init(&ring.full[s], 1);
-        for (int k = 0; k < STAGES && k < tiles; ++k) load_tile(k);
+        for (int k = 0; k < STAGES && tile_of(k) < tiles; ++k) load_tile(k);
     }
-    for (int k = 0; k < tiles; ++k) {
+    for (int k = 0; tile_of(k) < tiles; ++k) {
         const int s = k % STAGES;
         const int out = k % OUTS;
         // TODO(1): Tile k of x is there, for every thread. The copy engine has read the tile of y that was in
@@ -174,13 +178,14 @@ __global__ void __launch_bounds__(THREADS) tma_transpose_ring_f32_kernel(
         transpose_tile(ring.y[out], ring.x[s]);
         // TODO(2): Every thread has read ring.x[s], and what it wrote is visible to the copy engine. Then one thread
         //   stores the boxes of y, as one bulk group, and loads the next tile into ring.x[s], if there is one.
-        //   (~8 lines)
+        //   (~9 lines)
         fence_proxy();
         __syncthreads();
         if (threadIdx.x == 0) {
-            for (int b = 0; b < BOXES; ++b) store_box(&y_map, row_of(k) + b * TILE, col_of(k), ring.y[out][b]);
+            for (int b = 0; b < BOXES; ++b)
+                store_box(&y_map, row_of(k) + b / SIDE * BOX, col_of(k) + b % SIDE * BOX, ring.y[out][b]);
             commit_stores();
-            if (k + STAGES < tiles) load_tile(k + STAGES);
+            if (tile_of(k + STAGES) < tiles) load_tile(k + STAGES);
         }
         // END TODO(2)
     }
@@ -188,11 +193,15 @@ __global__ void __launch_bounds__(THREADS) tma_transpose_ring_f32_kernel(
 }
 
 KATA_EXPORT void tma_transpose_ring_f32(const float* x, float* y, int M, int N, cudaStream_t stream) {
-    const int tiles_m = (M - 1) / (BOXES * TILE) + 1;
-    const int tiles_n = (N - 1) / TILE + 1;
-    const int blocks = (tiles_m * tiles_n - 1) / BLOCK_TILES + 1;
-    const CUtensorMap x_map = matrix_map(x, M, N, TILE, TILE, CU_TENSOR_MAP_SWIZZLE_128B);
-    const CUtensorMap y_map = matrix_map(y, N, M, TILE, TILE, CU_TENSOR_MAP_SWIZZLE_128B);
+    int device = 0;
+    int sms = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
+    const int tiles_m = (M - 1) / TILE + 1;
+    const int tiles = tiles_m * ((N - 1) / TILE + 1);
+    const int blocks = tiles < sms * BLOCKS_PER_SM ? tiles : sms * BLOCKS_PER_SM;
+    const CUtensorMap x_map = matrix_map(x, M, N, BOX, BOX, CU_TENSOR_MAP_SWIZZLE_128B);
+    const CUtensorMap y_map = matrix_map(y, N, M, BOX, BOX, CU_TENSOR_MAP_SWIZZLE_128B);
     cudaFuncSetAttribute(tma_transpose_ring_f32_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Ring));
-    tma_transpose_ring_f32_kernel<<<blocks, THREADS, sizeof(Ring), stream>>>(x_map, y_map, tiles_m, tiles_n);
+    tma_transpose_ring_f32_kernel<<<blocks, THREADS, sizeof(Ring), stream>>>(x_map, y_map, tiles_m, tiles);
 }

@@ -1,8 +1,8 @@
 // tma_transpose_swizzle_f32: y = x transposed, by tensor copies that swizzle, without bank conflicts
 //
 // Shapes     x: [M, N], y: [N, M] f32, row-major, contiguous, 16-byte aligned bases, M and N multiples of 4
-// Technique  tensor maps with the 128-byte swizzle; four boxes of 32 x 32 per block, one below the other in x, next to
-//            each other in y; a thread transposes 4 x 4 elements in registers
+// Technique  tensor maps with the 128-byte swizzle; 2 x 2 boxes of 32 x 32 per block; a thread transposes 4 x 4 elements
+//            in registers
 // New        over tma_transpose_f32: the copy engine permutes the 16-byte chunks of each row. Threads must do the same
 // Bound      memory bandwidth
 #include "kata.cuh"
@@ -10,11 +10,13 @@
 #include <cstdio>
 #include <cuda.h>
 
-constexpr int TILE = 32;  // rows and columns of a box: a row has the 128 bytes of the swizzle's span
-constexpr int BOXES = 4;  // per block
-constexpr int VEC = 4;    // floats in a chunk of 16 bytes
-constexpr int CHUNKS = TILE / VEC;
-constexpr int BOX_BYTES = TILE * TILE * sizeof(float);
+constexpr int BOX = 32;   // rows and columns of a box: a row has the 128 bytes of the swizzle's span
+constexpr int TILE = 64;  // rows and columns of a tile
+constexpr int SIDE = TILE / BOX;
+constexpr int BOXES = SIDE * SIDE;  // of a tile, in the order of rows of x
+constexpr int VEC = 4;              // floats in a chunk of 16 bytes
+constexpr int CHUNKS = BOX / VEC;   // of a row of a box
+constexpr int BOX_BYTES = BOX * BOX * sizeof(float);
 constexpr int BOX_THREADS = CHUNKS * CHUNKS;  // each has 4 x 4 elements
 constexpr int THREADS = BOXES * BOX_THREADS;
 
@@ -118,15 +120,15 @@ __global__ void __launch_bounds__(THREADS) tma_transpose_swizzle_f32_kernel(
     const __grid_constant__ CUtensorMap y_map,  // [N, M]
     int tiles_m) {
     // The pattern of the swizzle repeats every 1024 bytes of addresses. So each box begins at a multiple of that.
-    __shared__ alignas(1024) float4 x_smem[BOXES][TILE][CHUNKS];
-    __shared__ alignas(1024) float4 y_smem[BOXES][TILE][CHUNKS];
+    __shared__ alignas(1024) float4 x_smem[BOXES][BOX][CHUNKS];
+    __shared__ alignas(1024) float4 y_smem[BOXES][BOX][CHUNKS];
     __shared__ uint64_t full;
-    const int row = blockIdx.x % tiles_m * (BOXES * TILE);  // of x
+    const int row = blockIdx.x % tiles_m * TILE;  // of x
     const int col = blockIdx.x / tiles_m * TILE;
     if (threadIdx.x == 0) {
         mbarrier_init(&full, 1);
         expect(&full, BOXES * BOX_BYTES);
-        for (int b = 0; b < BOXES; ++b) load_box(x_smem[b], &x_map, col, row + b * TILE, &full);
+        for (int b = 0; b < BOXES; ++b) load_box(x_smem[b], &x_map, col + b % SIDE * BOX, row + b / SIDE * BOX, &full);
     }
     __syncthreads();
     wait(&full, 0);
@@ -153,16 +155,16 @@ __global__ void __launch_bounds__(THREADS) tma_transpose_swizzle_f32_kernel(
     fence_proxy();
     __syncthreads();
     if (threadIdx.x == 0) {
-        for (int s = 0; s < BOXES; ++s) store_box(&y_map, row + s * TILE, col, y_smem[s]);
+        for (int s = 0; s < BOXES; ++s) store_box(&y_map, row + s / SIDE * BOX, col + s % SIDE * BOX, y_smem[s]);
         commit_stores();
         wait_read<0>();
     }
 }
 
 KATA_EXPORT void tma_transpose_swizzle_f32(const float* x, float* y, int M, int N, cudaStream_t stream) {
-    const int tiles_m = (M - 1) / (BOXES * TILE) + 1;
+    const int tiles_m = (M - 1) / TILE + 1;
     const int tiles_n = (N - 1) / TILE + 1;
-    const CUtensorMap x_map = matrix_map(x, M, N, TILE, TILE, CU_TENSOR_MAP_SWIZZLE_128B);
-    const CUtensorMap y_map = matrix_map(y, N, M, TILE, TILE, CU_TENSOR_MAP_SWIZZLE_128B);
+    const CUtensorMap x_map = matrix_map(x, M, N, BOX, BOX, CU_TENSOR_MAP_SWIZZLE_128B);
+    const CUtensorMap y_map = matrix_map(y, N, M, BOX, BOX, CU_TENSOR_MAP_SWIZZLE_128B);
     tma_transpose_swizzle_f32_kernel<<<tiles_m * tiles_n, THREADS, 0, stream>>>(x_map, y_map, tiles_m);
 }
