@@ -1,7 +1,7 @@
 // tma_transpose_swizzle_f32: y = x transposed, by tensor copies that swizzle, without bank conflicts
 //
 // Shapes     x: [M, N], y: [N, M] f32, row-major, contiguous, 16-byte aligned bases, M and N multiples of 4
-// Technique  tensor maps with the 128-byte swizzle; 2 x 2 boxes of 32 x 32 per block; a thread transposes 4 x 4 elements
+// Technique  tensor maps with the 128-byte swizzle; 2 x 2 boxes of 32 x 32 per block; a thread transposes 4 x 4 floats
 //            in registers
 // New        over tma_transpose_f32: the copy engine permutes the 16-byte chunks of each row. Threads must do the same
 // Bound      memory bandwidth
