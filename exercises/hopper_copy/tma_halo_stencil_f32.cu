@@ -20,8 +20,8 @@ constexpr int BOX_BYTES = BOX_ROWS * BOX_COLS * sizeof(float);
 constexpr int THREADS = 256;
 constexpr int THREAD_ROWS = TILE_ROWS * TILE_COLS / THREADS;  // of one column, per thread
 
-// The driver's function that makes tensor maps. The runtime looks it up, so nothing links the driver.
-inline auto tensor_map_encoder() {
+// The driver's function cuTensorMapEncodeTiled. The runtime looks it up, so nothing links the driver.
+inline decltype(&cuTensorMapEncodeTiled) tensor_map_encoder() {
     void* function = nullptr;
     cudaDriverEntryPointQueryResult status;
     cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &status);

@@ -14,8 +14,8 @@ constexpr int TILE_BYTES = TILE * TILE * sizeof(float);
 constexpr int ROWS = 2;  // of the tile that the block moves at a time
 constexpr int THREADS = TILE * ROWS;
 
-// The driver's function that makes tensor maps. The runtime looks it up, so nothing links the driver.
-inline auto tensor_map_encoder() {
+// The driver's function cuTensorMapEncodeTiled. The runtime looks it up, so nothing links the driver.
+inline decltype(&cuTensorMapEncodeTiled) tensor_map_encoder() {
     void* function = nullptr;
     cudaDriverEntryPointQueryResult status;
     cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &status);

@@ -18,8 +18,8 @@ constexpr int VEC = 4;                           // floats in 16 bytes
 constexpr int VECS = BOX_ROWS * BOX_COLS / VEC;  // of a slice
 constexpr int THREADS = VECS;
 
-// The driver's function that makes tensor maps. The runtime looks it up, so nothing links the driver.
-inline auto tensor_map_encoder() {
+// The driver's function cuTensorMapEncodeTiled. The runtime looks it up, so nothing links the driver.
+inline decltype(&cuTensorMapEncodeTiled) tensor_map_encoder() {
     void* function = nullptr;
     cudaDriverEntryPointQueryResult status;
     cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &status);

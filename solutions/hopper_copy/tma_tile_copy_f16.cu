@@ -16,8 +16,8 @@ constexpr int BOX_COLS = 256;  // at most 256 elements along each dimension
 constexpr int BOX_BYTES = BOX_ROWS * BOX_COLS * sizeof(__half);
 constexpr int THREADS = 32;
 
-// The driver's function that makes tensor maps. The runtime looks it up, so nothing links the driver.
-inline auto tensor_map_encoder() {
+// The driver's function cuTensorMapEncodeTiled. The runtime looks it up, so nothing links the driver.
+inline decltype(&cuTensorMapEncodeTiled) tensor_map_encoder() {
     void* function = nullptr;
     cudaDriverEntryPointQueryResult status;
     cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &status);

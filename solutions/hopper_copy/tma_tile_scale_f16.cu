@@ -17,8 +17,8 @@ constexpr int BOX_BYTES = BOX * sizeof(__half);
 constexpr int THREADS = 128;
 constexpr int PACK = 8;  // halves in 16 bytes
 
-// The driver's function that makes tensor maps. The runtime looks it up, so nothing links the driver.
-inline auto tensor_map_encoder() {
+// The driver's function cuTensorMapEncodeTiled. The runtime looks it up, so nothing links the driver.
+inline decltype(&cuTensorMapEncodeTiled) tensor_map_encoder() {
     void* function = nullptr;
     cudaDriverEntryPointQueryResult status;
     cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &status);

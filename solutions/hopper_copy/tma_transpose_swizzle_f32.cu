@@ -20,8 +20,8 @@ constexpr int BOX_BYTES = BOX * BOX * sizeof(float);
 constexpr int BOX_THREADS = CHUNKS * CHUNKS;  // each has 4 x 4 elements
 constexpr int THREADS = BOXES * BOX_THREADS;
 
-// The driver's function that makes tensor maps. The runtime looks it up, so nothing links the driver.
-inline auto tensor_map_encoder() {
+// The driver's function cuTensorMapEncodeTiled. The runtime looks it up, so nothing links the driver.
+inline decltype(&cuTensorMapEncodeTiled) tensor_map_encoder() {
     void* function = nullptr;
     cudaDriverEntryPointQueryResult status;
     cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &status);
