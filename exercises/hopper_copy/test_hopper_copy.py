@@ -80,7 +80,7 @@ BYTES = Spec(
     },
     tolerance=Exact(signed_zeros=True),
     # Around 16 bytes and a tile of 4096; then several tiles per block, on the small cards the fourth time around a ring.
-    named_sizes=tuple({"n": n} for n in (1, 2, 3, 4, 5, 7, 33, 4095, 4096, 4097, 4100, 8191, 40_003, 400_003)),
+    named_sizes=tuple({"n": n} for n in (1, 2, 3, 4, 5, 7, 33, 4095, 4096, 4097, 4100, 8191, 40_003, 520_003)),
     large=tuple({"n": n} for n in (9_000_001, 67_108_867)),
     work=lambda sizes: sizes["n"],
     slice_dim="n",
@@ -193,7 +193,7 @@ TRANSPOSE = Spec(
         shape(68, 60),
         shape(60, 132),
         shape(296, 100),
-        shape(132, 644),
+        shape(132, 1284),
     ),
     large=(shape(4_194_308, 4), shape(4, 4_194_304), shape(4096, 8192), shape(8188, 4092)),
     work=lambda sizes: 6 * sizes["M"] * sizes["N"],
