@@ -13,7 +13,7 @@
 
 constexpr int BOX_ROWS = 32;
 constexpr int BOX_COLS = 256;  // at most 256 elements along each dimension
-constexpr int BOX_BYTES = BOX_ROWS * BOX_COLS * sizeof(__half);
+constexpr int BOX_BYTES = BOX_ROWS * BOX_COLS * sizeof(half);
 constexpr int THREADS = 32;
 
 // The driver's function cuTensorMapEncodeTiled. The runtime looks it up, so nothing links the driver.
@@ -25,7 +25,7 @@ inline decltype(&cuTensorMapEncodeTiled) tensor_map_encoder() {
 }
 
 // A tensor map of a row-major matrix: what one copy moves is a box of box_rows x box_cols elements.
-inline CUtensorMap matrix_map(const __half* matrix, int rows, int cols, int box_rows, int box_cols) {
+inline CUtensorMap matrix_map(const half* matrix, int rows, int cols, int box_rows, int box_cols) {
     uint64_t dims[2] = {};     // the innermost first
     uint64_t strides[1] = {};  // in bytes; the innermost dimension has none, because its elements are adjacent
     uint32_t box[2] = {};
@@ -34,7 +34,7 @@ inline CUtensorMap matrix_map(const __half* matrix, int rows, int cols, int box_
     const uint32_t element_strides[] = {1, 1};
     CUtensorMap map;
     const CUresult result = tensor_map_encoder()(
-        &map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, const_cast<__half*>(matrix), dims, strides, box, element_strides,
+        &map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, const_cast<half*>(matrix), dims, strides, box, element_strides,
         CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_NONE,
         CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (result != CUDA_SUCCESS) std::printf("cuTensorMapEncodeTiled refused the map: error %d\n", result);
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(THREADS) tma_tile_copy_f16_kernel(
     const __grid_constant__ CUtensorMap x_map,  // [M, N]
     const __grid_constant__ CUtensorMap y_map,  // [M, N]
     int boxes_n) {
-    __shared__ alignas(128) __half tile_smem[BOX_ROWS * BOX_COLS];
+    __shared__ alignas(128) half tile_smem[BOX_ROWS * BOX_COLS];
     __shared__ uint64_t full;
     const int row = blockIdx.x / boxes_n * BOX_ROWS;
     const int col = blockIdx.x % boxes_n * BOX_COLS;
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(THREADS) tma_tile_copy_f16_kernel(
     }
 }
 
-KATA_EXPORT void tma_tile_copy_f16(const __half* x, __half* y, int M, int N, cudaStream_t stream) {
+KATA_EXPORT void tma_tile_copy_f16(const half* x, half* y, int M, int N, cudaStream_t stream) {
     const int boxes_m = (M - 1) / BOX_ROWS + 1;
     const int boxes_n = (N - 1) / BOX_COLS + 1;
     const CUtensorMap x_map = matrix_map(x, M, N, BOX_ROWS, BOX_COLS);

@@ -13,7 +13,7 @@
 constexpr int BOX_ROWS = 32;
 constexpr int BOX_COLS = 256;
 constexpr int BOX = BOX_ROWS * BOX_COLS;
-constexpr int BOX_BYTES = BOX * sizeof(__half);
+constexpr int BOX_BYTES = BOX * sizeof(half);
 constexpr int THREADS = 128;
 constexpr int PACK = 8;  // halves in 16 bytes
 
@@ -26,17 +26,17 @@ inline decltype(&cuTensorMapEncodeTiled) tensor_map_encoder() {
 }
 
 // A tensor map of a row-major matrix: what one copy moves is a box of box_rows x box_cols elements.
-inline CUtensorMap matrix_map(const __half* matrix, int rows, int cols, int box_rows, int box_cols) {
+inline CUtensorMap matrix_map(const half* matrix, int rows, int cols, int box_rows, int box_cols) {
     uint64_t dims[2] = {};     // the innermost first
     uint64_t strides[1] = {};  // in bytes; the innermost dimension has none, because its elements are adjacent
     uint32_t box[2] = {};
     dims[0] = cols, dims[1] = rows;
-    strides[0] = cols * sizeof(__half);
+    strides[0] = cols * sizeof(half);
     box[0] = box_cols, box[1] = box_rows;
     const uint32_t element_strides[] = {1, 1};
     CUtensorMap map;
     const CUresult result = tensor_map_encoder()(
-        &map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, const_cast<__half*>(matrix), dims, strides, box, element_strides,
+        &map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, const_cast<half*>(matrix), dims, strides, box, element_strides,
         CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_NONE,
         CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (result != CUDA_SUCCESS) std::printf("cuTensorMapEncodeTiled refused the map: error %d\n", result);
@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(THREADS) tma_tile_scale_f16_kernel(
     const __grid_constant__ CUtensorMap x_map,  // [M, N]
     const __grid_constant__ CUtensorMap y_map,  // [M, N]
     float a, int boxes_n) {
-    __shared__ alignas(128) __half tile_smem[BOX];
+    __shared__ alignas(128) half tile_smem[BOX];
     __shared__ uint64_t full;
     const int row = blockIdx.x / boxes_n * BOX_ROWS;
     const int col = blockIdx.x % boxes_n * BOX_COLS;
@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(THREADS) tma_tile_scale_f16_kernel(
     // END TODO(2)
 }
 
-KATA_EXPORT void tma_tile_scale_f16(const __half* x, __half* y, int M, int N, float a, cudaStream_t stream) {
+KATA_EXPORT void tma_tile_scale_f16(const half* x, half* y, int M, int N, float a, cudaStream_t stream) {
     const int boxes_m = (M - 1) / BOX_ROWS + 1;
     const int boxes_n = (N - 1) / BOX_COLS + 1;
     const CUtensorMap x_map = matrix_map(x, M, N, BOX_ROWS, BOX_COLS);
