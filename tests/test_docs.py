@@ -100,7 +100,7 @@ TERMS = """
     loop, thread coarsening, persistent kernel, predication, warp specialization, acquire, release, scope, fence,
     happens-before, block tile, warp tile, register blocking, fragment, mainloop, epilogue, software pipelining,
     double buffering, multistage, split-K, stream-K, online softmax, rescaling, log-sum-exp, cluster, distributed
-    shared memory, mbarrier, TMA, tensor map, im2col, multicast, warpgroup, wgmma, proxy fence
+    shared memory, mbarrier, TMA, tensor map, box, bulk group, im2col, multicast, warpgroup, wgmma, proxy fence
 """
 
 
