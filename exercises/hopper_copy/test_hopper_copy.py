@@ -79,7 +79,7 @@ BYTES = Spec(
         "x, from the last to the first": lambda x, sizes: x[::-1],
     },
     tolerance=Exact(signed_zeros=True),
-    # Around 16 bytes and a tile of 4096; then several tiles per block, on the small cards the fourth time around a ring.
+    # Around 16 bytes and a tile of 4096; several tiles per block, on the small cards four times around a ring.
     named_sizes=tuple({"n": n} for n in (1, 2, 3, 4, 5, 7, 33, 4095, 4096, 4097, 4100, 8191, 40_003, 520_003)),
     large=tuple({"n": n} for n in (9_000_001, 67_108_867)),
     work=lambda sizes: sizes["n"],
