@@ -100,7 +100,7 @@ TERMS = """
     loop, thread coarsening, persistent kernel, predication, warp specialization, acquire, release, scope, fence,
     happens-before, block tile, warp tile, register blocking, fragment, mainloop, epilogue, software pipelining,
     double buffering, multistage, split-K, stream-K, online softmax, rescaling, log-sum-exp, cluster, distributed
-    shared memory, mbarrier, TMA, tensor map, im2col, multicast, warpgroup, wgmma, proxy fence
+    shared memory, mbarrier, TMA, tensor map, box, bulk group, im2col, multicast, warpgroup, wgmma, proxy fence
 """
 
 
@@ -207,6 +207,20 @@ def test_the_budgets_of_flash_attention_are_current_as_far_as_arithmetic_goes() 
     ]
     right = [budgets["cells"](path, source) for path in budgets["katas"]() for source in budgets["sources"](path)]
     assert [row[: budgets["ARITHMETIC"]] for row in told] == right, "run: python docs/flash_budgets.py"
+
+
+def test_the_pictures_of_hopper_copy_are_current() -> None:
+    pictures = runpy.run_path(str(ROOT / "docs" / "hopper_copy.py"))["PICTURES"]
+    for name, draw in pictures.items():
+        assert (ROOT / "docs" / name).read_text() == draw(), "run: python docs/hopper_copy.py"
+
+
+def test_the_swizzle_in_the_picture_is_that_of_the_address() -> None:
+    """Bits 4 to 6 of an address become their xor with bits 7 to 9, on all bytes of a tile."""
+    picture = runpy.run_path(str(ROOT / "docs" / "hopper_copy.py"))
+    for byte in range(1024):
+        row, chunk = byte // 128, byte // 16 % 8
+        assert (byte ^ (byte >> 3 & 0x70)) // 16 % 8 == picture["place_of"](row, chunk)
 
 
 def test_two_blocks_of_255_registers_fit_an_sm() -> None:

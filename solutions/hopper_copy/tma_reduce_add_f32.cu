@@ -1,0 +1,155 @@
+// tma_reduce_add_f32: y[m, n] = sum of x[s, m, n] over all s, partial sums added in the L2 cache by the copy engine
+//
+// Shapes     x: [S, M, N], y: [M, N] f32, contiguous, 16-byte aligned bases, any S and M >= 1, N a multiple of 4
+// Technique  a box of 16 slices of 4 x 128 elements per block, by a map of three dimensions; threads add the slices up;
+//            the sum goes to y by a reducing copy. The order of the additions to y changes from call to call
+// New        over tma_tile_scale_f16: blocks share a box of y. The copy out adds instead of overwriting
+// Bound      memory bandwidth: reading x
+#include "kata.cuh"
+#include <cstdint>
+#include <cstdio>
+#include <cuda.h>
+
+constexpr int BOX_SLICES = 16;
+constexpr int BOX_ROWS = 4;
+constexpr int BOX_COLS = 128;
+constexpr int BOX_BYTES = BOX_SLICES * BOX_ROWS * BOX_COLS * sizeof(float);
+constexpr int VEC = 4;                           // floats in 16 bytes
+constexpr int VECS = BOX_ROWS * BOX_COLS / VEC;  // of a slice
+constexpr int THREADS = VECS;
+
+// The driver's function cuTensorMapEncodeTiled. The runtime looks it up, so nothing links the driver.
+inline decltype(&cuTensorMapEncodeTiled) tensor_map_encoder() {
+    void* function = nullptr;
+    cudaDriverEntryPointQueryResult status;
+    cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &status);
+    return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
+}
+
+// A tensor map of contiguous slices of row-major matrices, one slice in the case of a matrix.
+inline CUtensorMap slices_map(
+    const float* base, int rank, int slices, int rows, int cols, int box_slices, int box_rows, int box_cols) {
+    // The innermost dimension first. Strides are in bytes, and the innermost has none: its elements are adjacent.
+    const uint64_t dims[] = {static_cast<uint64_t>(cols), static_cast<uint64_t>(rows), static_cast<uint64_t>(slices)};
+    const uint64_t strides[] = {cols * sizeof(float), cols * sizeof(float) * rows};
+    const uint32_t box[] = {
+        static_cast<uint32_t>(box_cols), static_cast<uint32_t>(box_rows), static_cast<uint32_t>(box_slices)};
+    const uint32_t element_strides[] = {1, 1, 1};
+    CUtensorMap map;
+    const CUresult result = tensor_map_encoder()(
+        &map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, rank, const_cast<float*>(base), dims, strides, box, element_strides,
+        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_NONE,
+        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    if (result != CUDA_SUCCESS) std::printf("cuTensorMapEncodeTiled refused the map: error %d\n", result);
+    return map;
+}
+
+// The address of a place in shared memory as PTX instructions take it: 32 bits.
+__device__ inline uint32_t smem_address(const void* p) {
+    return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+
+// A phase of the barrier ends when count arrivals have come and all bytes that they announced. The fence makes the
+// barrier visible to the copy engine (PTX ISA, "mbarrier.init", "membar / fence").
+__device__ inline void mbarrier_init(uint64_t* bar, int count) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(smem_address(bar)), "r"(count) : "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+// One arrival, which announces bytes of copies (PTX ISA, "mbarrier.arrive", .expect_tx).
+__device__ inline void expect(uint64_t* bar, uint32_t bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(smem_address(bar)), "r"(bytes)
+                 : "memory");
+}
+
+// Waits until the phase of this parity has ended: 0 for the first phase, 1 for the second, 0 for the third.
+__device__ inline void wait(uint64_t* bar, uint32_t parity) {
+    asm volatile(
+        "{\n .reg .pred p;\nAGAIN_%=:\n mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n @!p bra AGAIN_%=;\n}" ::
+            "r"(smem_address(bar)),
+        "r"(parity)
+        : "memory");
+}
+
+// global -> shared: a box of the map's tensor, its first element at (slice, row, col). The barrier counts all bytes of
+// the box, also those outside of the tensor, which become 0.
+__device__ inline void load_box(void* to, const CUtensorMap* map, int col, int row, int slice, uint64_t* bar) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], "
+        "[%5];" ::"r"(smem_address(to)),
+        "l"(map), "r"(col), "r"(row), "r"(slice), "r"(smem_address(bar))
+        : "memory");
+}
+
+// shared -> global: adds the part of the box that is inside of the tensor to what is there, each element atomically
+// (PTX ISA, "cp.reduce.async.bulk.tensor"). It belongs to the bulk group that this thread commits next.
+__device__ inline void add_box(const CUtensorMap* map, int col, int row, const void* from) {
+    asm volatile(
+        "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(map),
+        "r"(col), "r"(row), "r"(smem_address(from))
+        : "memory");
+}
+
+// Makes a bulk group of all stores that this thread has issued since the last commit.
+__device__ inline void commit_stores() {
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+// Waits until the copy engine has read the source of all but the LEFT newest bulk groups of this thread.
+template <int LEFT>
+__device__ inline void wait_read() {
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(LEFT) : "memory");
+}
+
+// Makes what this thread has written to shared memory visible to the copy engine (PTX ISA, "Async proxy").
+__device__ inline void fence_proxy() {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+__global__ void __launch_bounds__(THREADS) tma_reduce_add_f32_kernel(
+    const __grid_constant__ CUtensorMap x_map,  // [S, M, N]
+    const __grid_constant__ CUtensorMap y_map,  // [M, N]
+    int boxes_m, int boxes_n) {
+    __shared__ alignas(128) float4 x_smem[BOX_SLICES][VECS];
+    __shared__ alignas(128) float4 y_smem[VECS];
+    __shared__ uint64_t full;
+    const int col = blockIdx.x % boxes_n * BOX_COLS;
+    const int row = blockIdx.x / boxes_n % boxes_m * BOX_ROWS;
+    const int slice = blockIdx.x / boxes_n / boxes_m * BOX_SLICES;
+    if (threadIdx.x == 0) {
+        mbarrier_init(&full, 1);
+        expect(&full, BOX_BYTES);
+        load_box(x_smem, &x_map, col, row, slice, &full);
+    }
+    __syncthreads();
+    wait(&full, 0);
+    // Slices past the last one are 0.
+    float4 sum = x_smem[0][threadIdx.x];
+#pragma unroll
+    for (int s = 1; s < BOX_SLICES; ++s) {
+        const float4 x4 = x_smem[s][threadIdx.x];
+        sum.x += x4.x, sum.y += x4.y, sum.z += x4.z, sum.w += x4.w;
+    }
+    y_smem[threadIdx.x] = sum;
+    // TODO(1): Add the block's sums to the box at (row, col) of y. Other blocks add to it at the same time. (~7 lines)
+    fence_proxy();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        add_box(&y_map, col, row, y_smem);
+        commit_stores();
+        wait_read<0>();
+    }
+    // END TODO(1)
+}
+
+KATA_EXPORT void tma_reduce_add_f32(const float* x, float* y, int S, int M, int N, cudaStream_t stream) {
+    const int boxes_m = (M - 1) / BOX_ROWS + 1;
+    const int boxes_n = (N - 1) / BOX_COLS + 1;
+    const int boxes = boxes_m * boxes_n * ((S - 1) / BOX_SLICES + 1);
+    const CUtensorMap x_map = slices_map(x, 3, S, M, N, BOX_SLICES, BOX_ROWS, BOX_COLS);
+    const CUtensorMap y_map = slices_map(y, 2, 1, M, N, 1, BOX_ROWS, BOX_COLS);
+    // TODO(2): Every element of y begins as the neutral element of the sum, before any block adds to it. (~1 line)
+    cudaMemsetAsync(y, 0, sizeof(float) * M * N, stream);
+    // END TODO(2)
+    tma_reduce_add_f32_kernel<<<boxes, THREADS, 0, stream>>>(x_map, y_map, boxes_m, boxes_n);
+}
