@@ -14,7 +14,7 @@
 
 constexpr int THREADS = 1024;  // one block per SM: the rows in flight must fit in L2
 constexpr int VEC = 8;         // logits in one access of 16 bytes
-constexpr int LOADS = 4;       // per thread, in flight at once
+constexpr int LOADS = 2;       // per thread, in flight at once
 constexpr int STEP = LOADS * THREADS;
 constexpr int WARP_SIZE = 32;
 constexpr int WARPS = THREADS / WARP_SIZE;

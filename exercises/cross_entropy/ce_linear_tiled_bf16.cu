@@ -1,4 +1,4 @@
-// ce_linear_tiled_bf16: lse[t] = log(sum over v of exp(h[t, :] . W[v, :])), loss[t] = lse[t] - h[t, :] . W[target[t], :]
+// ce_linear_tiled_bf16: lse[t] = log(sum of exp(logits)), loss[t] = lse[t] - logit of target[t], logits = W h[t]
 //
 // Shapes     h: [T, H], W: [V, H] bf16, row-major, contiguous, 16-byte aligned bases, target: [T] i64 in 0..V-1, loss,
 //            lse: [T] f32, any T, V >= 1, H a multiple of 64
@@ -83,8 +83,8 @@ __device__ inline void ldmatrix_x4(uint32_t (&left)[2], uint32_t (&right)[2], co
                  : "memory");
 }
 
-// c += a @ b for bf16 a [16, 16] and b [16, 8], f32 c [16, 8]. PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating
-// point type", defines the fragments.
+// c += a @ b for bf16 a [16, 16] and b [16, 8], f32 c [16, 8]. PTX ISA, "Matrix Fragments for mma.m16n8k16 with
+// floating point type", defines the fragments.
 __device__ inline void mma_m16n8k16_bf16(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
     asm volatile(
         "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
@@ -118,8 +118,8 @@ __device__ inline int swizzle(int row, int col) {
     return col ^ row % 8 * CHUNK;
 }
 
-// global -> shared: rows first to end - 1 of a tile, 16 bytes at a time. first and end are multiples of STEP. rows counts
-// what the matrix has from the tile's first row on. Rows past it count as 0.
+// global -> shared: rows first to end - 1 of a tile, 16 bytes at a time. first and end are multiples of STEP. rows
+// counts what the matrix has from the tile's first row on. Rows past it count as 0.
 template <int ROWS>
 __device__ inline void load_rows(
     __nv_bfloat16 (&smem)[ROWS][BLOCK_K], const __nv_bfloat16* gmem, int ld, int rows, int first, int end) {
@@ -213,7 +213,7 @@ __global__ void __launch_bounds__(THREADS) ce_linear_tiled_bf16_kernel(
             // END TODO(1)
         }
     }
-    // Of mma tile [m][n], a lane has columns 2 * (lane_id % 4) and the next of rows lane_id / 4 and lane_id / 4 + 8.
+    // A lane has columns 2 * (lane_id % 4) and the next of mma tile [m][n], in rows lane_id / 4 and lane_id / 4 + 8.
 #pragma unroll
     for (int m = 0; m < TILES_M; ++m) {
 #pragma unroll

@@ -1,7 +1,7 @@
 // ce_backward_bf16: x[row, col] becomes (exp(x[row, col] - lse[row]) - [col = target[row]]) * g[row], in place
 //
-// Shapes     x: [rows, V] bf16, row-major, contiguous, 16-byte aligned base, target: [rows] i64 in 0..V-1, lse, g: [rows]
-//            f32, any rows, V >= 1
+// Shapes     x: [rows, V] bf16, row-major, contiguous, 16-byte aligned base, target: [rows] i64 in 0..V-1, lse, g:
+//            [rows] f32, any rows, V >= 1
 // Technique  softmax is recomputed from one number per row; each thread loads LOADS vectors, then stores them
 // New        over ce_online_bf16: the gradient of the loss overwrites the logits, and each logit has one owner
 // Bound      memory bandwidth
@@ -10,9 +10,9 @@
 #include <cstdint>
 #include <cuda_bf16.h>
 
-constexpr int THREADS = 256;
+constexpr int THREADS = 128;
 constexpr int VEC = 8;    // logits in one access of 16 bytes
-constexpr int LOADS = 4;  // per thread, in flight at once
+constexpr int LOADS = 2;  // per thread, in flight at once
 constexpr int STEP = LOADS * THREADS;
 static_assert(THREADS >= 2 * (VEC - 1), "one thread for each logit before and after the vectors");
 

@@ -2,8 +2,8 @@
 //
 // Shapes     x: [rows, V] bf16, row-major, contiguous, 16-byte aligned base, target: [rows] i64 in 0..V-1, loss, lse:
 //            [rows] f32, any rows, V >= 1
-// Technique  a thread keeps the maximum of its logits and the sum relative to it, rescaled once per batch of 32; few
-//            rows are split over blocks, and the last block of a row merges their pairs
+// Technique  a thread keeps the maximum of its logits and the sum relative to it, rescaled once per batch; few rows are
+//            split over blocks, and the last block of a row merges their pairs
 // New        over ce_forward_bf16: every logit is read once, by a grid that fills the card for a single row, too
 // Bound      memory bandwidth
 #include "kata.cuh"
@@ -15,7 +15,7 @@
 
 constexpr int THREADS = 256;
 constexpr int VEC = 8;    // logits in one access of 16 bytes
-constexpr int LOADS = 4;  // per thread, in flight at once
+constexpr int LOADS = 2;  // per thread, in flight at once
 constexpr int STEP = LOADS * THREADS;
 constexpr int MAX_PARTS = 1024;    // of all rows together, if rows are split: one wave on 132 SMs
 constexpr int MIN_PART = THREADS;  // vectors: one per thread
@@ -45,16 +45,18 @@ __device__ __forceinline__ Partial merge(Partial a, Partial b) {
     return merged;
 }
 
-// The pair of all lanes' elements, in every lane. All 32 lanes must call it together.
+// The lanes' partial results merged, in every lane. All 32 lanes must call it together.
 __device__ __forceinline__ Partial warp_reduce(Partial value) {
 #pragma unroll
-    for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2)
-        value = merge(
-            value, {__shfl_xor_sync(FULL_MASK, value.max, offset), __shfl_xor_sync(FULL_MASK, value.sum, offset)});
+    for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) {
+        const float max = __shfl_xor_sync(FULL_MASK, value.max, offset);
+        const float sum = __shfl_xor_sync(FULL_MASK, value.sum, offset);
+        value = merge(value, {max, sum});
+    }
     return value;
 }
 
-// The pair of all threads' elements, in every thread. All threads must call it together.
+// The threads' partial results merged, in every thread. All threads must call it together.
 __device__ __forceinline__ Partial block_reduce(Partial value, Partial* partial_smem) {
     const int warp_id = threadIdx.x / WARP_SIZE;
     const int lane_id = threadIdx.x % WARP_SIZE;
@@ -64,7 +66,8 @@ __device__ __forceinline__ Partial block_reduce(Partial value, Partial* partial_
     if (lane_id == 0) partial_smem[warp_id] = value;
     // Every warp reads what all the other warps wrote.
     __syncthreads();
-    return warp_reduce(lane_id < WARPS ? partial_smem[lane_id] : nothing());
+    value = warp_reduce(lane_id < WARPS ? partial_smem[lane_id] : nothing());
+    return value;
 }
 
 // The VEC logits of a vector as floats: a bf16 is the upper half of a float.
@@ -85,6 +88,30 @@ __device__ __forceinline__ void load_vectors(uint4 (&x_rmem)[LOADS], const uint4
         x_rmem[i] = make_uint4(NOTHING, NOTHING, NOTHING, NOTHING);
         if (v + i * THREADS < vectors) x_rmem[i] = x_vectors[v + i * THREADS];
     }
+}
+
+// Merges a batch into the pair of the logits before it.
+__device__ __forceinline__ void add_batch(Partial& mine, const uint4 (&x_rmem)[LOADS]) {
+    // TODO(1): Rescale the sum at most once for all LOADS * VEC logits, and take one exponential for each. Some of them
+    //   may be -inf, or all. (~17 lines)
+    float max = mine.max;
+#pragma unroll
+    for (const uint4& vector : x_rmem) {
+        float logits[VEC];
+        unpack(logits, vector);
+#pragma unroll
+        for (const float logit : logits) max = fmaxf(max, logit);
+    }
+    mine.sum *= __expf(mine.max - max);
+    mine.max = max;
+#pragma unroll
+    for (const uint4& vector : x_rmem) {
+        float logits[VEC];
+        unpack(logits, vector);
+#pragma unroll
+        for (const float logit : logits) mine.sum += __expf(logit - max);
+    }
+    // END TODO(1)
 }
 
 // What the parts of split rows found, and how many parts of each row are stored. Concurrent launches would share both.
@@ -115,26 +142,7 @@ __global__ void __launch_bounds__(THREADS) ce_online_bf16_kernel(
     for (int v = part * part_vectors + tid; v < end; v += STEP) {
         uint4 x_rmem[LOADS];
         load_vectors(x_rmem, x_vectors, v, end);
-        // TODO(1): Merge the batch into the thread's pair: with one rescaling of the sum for all LOADS * VEC logits, and
-        //   one exponential for each. Any of them may be -inf, or all. (~18 lines)
-        float max = mine.max;
-#pragma unroll
-        for (const uint4& vector : x_rmem) {
-            float logits[VEC];
-            unpack(logits, vector);
-#pragma unroll
-            for (const float logit : logits) max = fmaxf(max, logit);
-        }
-        mine.sum *= __expf(mine.max - max);
-        mine.max = max;
-#pragma unroll
-        for (const uint4& vector : x_rmem) {
-            float logits[VEC];
-            unpack(logits, vector);
-#pragma unroll
-            for (const float logit : logits) mine.sum += __expf(logit - max);
-        }
-        // END TODO(1)
+        add_batch(mine, x_rmem);
     }
     Partial all = block_reduce(mine, partial_smem);
     if (parts > 1) {

@@ -1,7 +1,7 @@
 // ce_smooth_ignore_bf16: the mean loss with label smoothing over the rows that count, and its gradient in place of x
 //
-// Shapes     x: [rows, V] bf16, row-major, contiguous, 16-byte aligned base, target: [rows] i64, each in 0..V-1 or -100:
-//            that row does not count, mean_loss: [1] f32, smoothing: 0 to 1, any rows, V >= 1
+// Shapes     x: [rows, V] bf16, row-major, contiguous, 16-byte aligned base, target: [rows] i64 in 0..V-1, or -100 for a
+//            row that does not count, mean_loss: [1] f32, smoothing: 0 to 1, any rows, V >= 1
 // Technique  a launch counts the rows that count; then one block per row reads it once, holds in shared memory what
 //            fits, and writes the gradient; the last block adds up the losses
 // New        over ce_backward_bf16: loss and gradient in one kernel, scaled by a number that needs all rows
@@ -13,10 +13,10 @@
 #include <cstdint>
 #include <cuda_bf16.h>
 
-constexpr int THREADS = 1024;
-constexpr int BLOCKS_PER_SM = 1;  // that share its shared memory, if rows are long
+constexpr int THREADS = 512;
+constexpr int BLOCKS_PER_SM = 2;  // that share its shared memory, if rows are long
 constexpr int VEC = 8;            // logits in one access of 16 bytes
-constexpr int LOADS = 4;          // per thread, in flight at once
+constexpr int LOADS = 2;          // per thread, in flight at once
 constexpr int STEP = LOADS * THREADS;
 constexpr int64_t IGNORED = -100;  // the target of a row that does not count
 constexpr int WARP_SIZE = 32;
@@ -93,8 +93,37 @@ __device__ __forceinline__ void load_vectors(uint4 (&x_rmem)[LOADS], const uint4
     }
 }
 
+// registers -> shared: vectors v, v + THREADS, ... as far as there is room. Joins their logits to the part.
+__device__ __forceinline__ void add_batch(
+    Part& mine, const uint4 (&x_rmem)[LOADS], int v, int vectors, int held, uint4* row_smem) {
+    // TODO(1): The sum is rescaled once for all LOADS * VEC logits. What is past the row must not enter the total.
+    //   (~20 lines)
+    float max = mine.max;
+#pragma unroll
+    for (int i = 0; i < LOADS; ++i) {
+        if (v + i * THREADS < held) row_smem[v + i * THREADS] = x_rmem[i];
+        float logits[VEC];
+        unpack(logits, x_rmem[i]);
+#pragma unroll
+        for (const float logit : logits) {
+            max = fmaxf(max, logit);
+            if (v + i * THREADS < vectors) mine.total += logit;
+        }
+    }
+    mine.sum *= __expf(mine.max - max);
+    mine.max = max;
+#pragma unroll
+    for (const uint4& vector : x_rmem) {
+        float logits[VEC];
+        unpack(logits, vector);
+#pragma unroll
+        for (const float logit : logits) mine.sum += __expf(logit - max);
+    }
+    // END TODO(1)
+}
+
 // What all logits of a row share.
-struct Row {
+struct Smoothed {
     float lse;
     float uniform;  // what smoothing gives to every column
     float hit;      // what is left for the target's
@@ -103,14 +132,14 @@ struct Row {
 };
 
 // The gradient of the mean loss by the logit of one column.
-__device__ __forceinline__ float gradient(float logit, int col, const Row& row) {
+__device__ __forceinline__ float gradient(float logit, int col, const Smoothed& row) {
     float dx = __expf(logit - row.lse) - row.uniform;
     if (col == row.target) dx -= row.hit;
     return dx * row.scale;
 }
 
 // The same for a vector of logits from column col on.
-__device__ __forceinline__ uint4 gradient(const uint4& vector, int col, const Row& row) {
+__device__ __forceinline__ uint4 gradient(const uint4& vector, int col, const Smoothed& row) {
     float logits[VEC];
     unpack(logits, vector);
 #pragma unroll
@@ -130,12 +159,12 @@ __global__ void __launch_bounds__(THREADS)
     if (threadIdx.x == 0) valid_smem = 0;
     // No thread adds before it is cleared.
     __syncthreads();
-    // TODO(1): Count the targets other than IGNORED in valid_smem. (~4 lines)
+    // TODO(2): Count the targets other than IGNORED in valid_smem. (~4 lines)
     int valid = 0;
     for (int64_t row = threadIdx.x; row < rows; row += THREADS) valid += target[row] != IGNORED;
     valid = __reduce_add_sync(FULL_MASK, valid);
     if (threadIdx.x % WARP_SIZE == 0) atomicAdd(&valid_smem, valid);
-    // END TODO(1)
+    // END TODO(2)
     // All warps have added.
     __syncthreads();
     if (threadIdx.x == 0) *counts = {valid_smem, 0};
@@ -160,10 +189,10 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) ce_smooth_ignore_bf16_
     const int64_t label = target[blockIdx.x];
     float loss = 0.0f;
     if (label == IGNORED) {
-        // TODO(2): The gradient of a row that does not count is 0. (~2 lines)
+        // TODO(3): The gradient of a row that does not count is 0. (~2 lines)
         if (col < V) x_row[col] = __float2bfloat16(0.0f);
         for (int v = tid; v < vectors; v += THREADS) x_vectors[v] = make_uint4(0, 0, 0, 0);
-        // END TODO(2)
+        // END TODO(3)
     } else {
         // The target's logit, asked for before any thread overwrites it.
         const float x_target = __bfloat162float(x_row[label]);
@@ -173,33 +202,10 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) ce_smooth_ignore_bf16_
         for (int v = tid; v < vectors; v += STEP) {
             uint4 x_rmem[LOADS];
             load_vectors(x_rmem, x_vectors, v, vectors);
-            // TODO(3): registers -> shared, as far as there is room. Join the batch to the thread's part, with one
-            //   rescaling of the sum. What is past the row must not enter the total. (~21 lines)
-            float max = mine.max;
-#pragma unroll
-            for (int i = 0; i < LOADS; ++i) {
-                if (v + i * THREADS < held) row_smem[v + i * THREADS] = x_rmem[i];
-                float logits[VEC];
-                unpack(logits, x_rmem[i]);
-#pragma unroll
-                for (const float logit : logits) {
-                    max = fmaxf(max, logit);
-                    if (v + i * THREADS < vectors) mine.total += logit;
-                }
-            }
-            mine.sum *= __expf(mine.max - max);
-            mine.max = max;
-#pragma unroll
-            for (const uint4& vector : x_rmem) {
-                float logits[VEC];
-                unpack(logits, vector);
-#pragma unroll
-                for (const float logit : logits) mine.sum += __expf(logit - max);
-            }
-            // END TODO(3)
+            add_batch(mine, x_rmem, v, vectors, held, row_smem);
         }
         const Part all = block_reduce(mine, part_smem);
-        Row row = {};
+        Smoothed row = {};
         // TODO(4): The row's loss, and what its gradient needs. (~4 lines)
         const float log_sum = logf(all.sum);
         loss =
@@ -250,9 +256,9 @@ KATA_EXPORT void ce_smooth_ignore_bf16(
     int device = 0, sm_bytes = 0;
     cudaGetDevice(&device);
     cudaDeviceGetAttribute(&sm_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-    // Of an SM's shared memory each block has its share, less what it needs beside the row.
-    constexpr int BESIDE = 1024;
-    const int held = std::min(V / VEC, (sm_bytes / BLOCKS_PER_SM - BESIDE) / static_cast<int>(sizeof(uint4)));
+    // Each block has its share of an SM's shared memory, of which the row gets all but what is reserved for partials.
+    constexpr int RESERVED = 1280;
+    const int held = std::min(V / VEC, (sm_bytes / BLOCKS_PER_SM - RESERVED) / static_cast<int>(sizeof(uint4)));
     const int smem_bytes = held * static_cast<int>(sizeof(uint4));
     // Without this attribute a launch gets at most 48 KB of dynamic shared memory.
     cudaFuncSetAttribute(ce_smooth_ignore_bf16_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, smem_bytes);
