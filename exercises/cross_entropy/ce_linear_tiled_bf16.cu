@@ -229,7 +229,7 @@ __global__ void __launch_bounds__(THREADS) ce_linear_tiled_bf16_kernel(
     }
     // A row's pair needs those of WARPS_N warps.
     __syncthreads();
-    // TODO(3): Merge the pairs of each row of the tile that exists, and store it as the row's pair of tile_n. (~5 lines)
+    // TODO(3): Merge the pairs of each row of the tile that exists. Store it as the row's pair of tile_n. (~5 lines)
     // END TODO(3)
 }
 

@@ -1,7 +1,7 @@
 // ce_smooth_ignore_bf16: the mean loss with label smoothing over the rows that count, and its gradient in place of x
 //
-// Shapes     x: [rows, V] bf16, row-major, contiguous, 16-byte aligned base, target: [rows] i64 in 0..V-1, or -100 for a
-//            row that does not count, mean_loss: [1] f32, smoothing: 0 to 1, any rows, V >= 1
+// Shapes     x: [rows, V] bf16, row-major, contiguous, 16-byte aligned base, target: [rows] i64 in 0..V-1, or -100 for
+//            a row that does not count, mean_loss: [1] f32, smoothing: 0 to 1, any rows, V >= 1
 // Technique  a launch counts the rows that count; then one block per row reads it once, holds in shared memory what
 //            fits, and writes the gradient; the last block adds up the losses
 // New        over ce_backward_bf16: loss and gradient in one kernel, scaled by a number that needs all rows
@@ -83,46 +83,62 @@ __device__ __forceinline__ uint4 pack(const float (&floats)[VEC]) {
     return *reinterpret_cast<const uint4*>(pairs);
 }
 
-// global -> registers: vectors v, v + THREADS, ... of a row's vectors, LOADS in all; logits of -inf past the last.
-__device__ __forceinline__ void load_vectors(uint4 (&x_rmem)[LOADS], const uint4* x_vectors, int v, int vectors) {
+// global -> registers: vectors v, v + THREADS, ... of a row, LOADS in all; logits of -inf past the last. Those
+// below once are read for the last time: the caches evict them first.
+__device__ __forceinline__ void load_vectors(
+    uint4 (&x_rmem)[LOADS], const uint4* x_vectors, int v, int vectors, int once) {
     constexpr unsigned NOTHING = 0xff80ff80;  // two bf16 of -inf
 #pragma unroll
     for (int i = 0; i < LOADS; ++i) {
         x_rmem[i] = make_uint4(NOTHING, NOTHING, NOTHING, NOTHING);
-        if (v + i * THREADS < vectors) x_rmem[i] = x_vectors[v + i * THREADS];
+        if (v + i * THREADS < once)
+            x_rmem[i] = __ldcs(x_vectors + v + i * THREADS);
+        else if (v + i * THREADS < vectors)
+            x_rmem[i] = x_vectors[v + i * THREADS];
     }
+}
+
+// The maximum of the logits of a batch, two per instruction. A nan is dropped here; it stays in the sum.
+__device__ __forceinline__ float max_of(const uint4 (&x_rmem)[LOADS]) {
+    __nv_bfloat162 most = __float2bfloat162_rn(-INFINITY);
+#pragma unroll
+    for (const uint4& vector : x_rmem) {
+        const __nv_bfloat162* pairs = reinterpret_cast<const __nv_bfloat162*>(&vector);
+#pragma unroll
+        for (int i = 0; i < VEC / 2; ++i) most = __hmax2(most, pairs[i]);
+    }
+    return fmaxf(__low2float(most), __high2float(most));
 }
 
 // registers -> shared: vectors v, v + THREADS, ... as far as there is room. Joins their logits to the part.
 __device__ __forceinline__ void add_batch(
     Part& mine, const uint4 (&x_rmem)[LOADS], int v, int vectors, int held, uint4* row_smem) {
     // TODO(1): The sum is rescaled once for all LOADS * VEC logits. What is past the row must not enter the total.
-    //   (~20 lines)
+    //   (~14 lines)
     // END TODO(1)
 }
 
 // What all logits of a row share.
 struct Smoothed {
     float lse;
-    float uniform;  // what smoothing gives to every column
-    float hit;      // what is left for the target's
     float scale;    // 1 over the number of rows that count
+    float uniform;  // what smoothing takes from every column, times scale
+    float hit;      // what is left for the target's, times scale
     int target;     // column
 };
 
-// The gradient of the mean loss by the logit of one column.
-__device__ __forceinline__ float gradient(float logit, int col, const Smoothed& row) {
-    float dx = __expf(logit - row.lse) - row.uniform;
-    if (col == row.target) dx -= row.hit;
-    return dx * row.scale;
-}
-
-// The same for a vector of logits from column col on.
+// The gradient of the mean loss by the logits of a vector from column col on.
 __device__ __forceinline__ uint4 gradient(const uint4& vector, int col, const Smoothed& row) {
+    const int place = row.target - col;  // of the target in the vector
     float logits[VEC];
     unpack(logits, vector);
 #pragma unroll
-    for (int i = 0; i < VEC; ++i) logits[i] = gradient(logits[i], col + i, row);
+    for (float& logit : logits) logit = __expf(logit - row.lse) * row.scale - row.uniform;
+    // One comparison for most vectors, in place of VEC.
+    if (place >= 0 && place < VEC) {
+#pragma unroll
+        for (int i = 0; i < VEC; ++i) logits[i] -= i == place ? row.hit : 0.0f;
+    }
     return pack(logits);
 }
 
@@ -162,6 +178,8 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) ce_smooth_ignore_bf16_
     // The logits before and after the vectors, at most one per thread.
     const int col = tid < head ? tid : tid + vectors * VEC;
     const int64_t label = target[blockIdx.x];
+    // Vectors in shared memory are read once and must not evict others from L2, if there are others.
+    const int once = held < vectors ? held : 0;
     float loss = 0.0f;
     if (label == IGNORED) {
         // TODO(3): The gradient of a row that does not count is 0. (~2 lines)
@@ -174,27 +192,28 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) ce_smooth_ignore_bf16_
         if (col < V) mine = {x_edge, 1.0f, x_edge};
         for (int v = tid; v < vectors; v += STEP) {
             uint4 x_rmem[LOADS];
-            load_vectors(x_rmem, x_vectors, v, vectors);
+            load_vectors(x_rmem, x_vectors, v, vectors, once);
             add_batch(mine, x_rmem, v, vectors, held, row_smem);
         }
         const Part all = block_reduce(mine, part_smem);
         Smoothed row = {};
-        // TODO(4): The row's loss, and what its gradient needs. (~4 lines)
+        // TODO(4): The row's loss, and what its gradient needs. (~5 lines)
         // END TODO(4)
-        if (col < V) x_row[col] = __float2bfloat16(gradient(x_edge, col, row));
+        const float edge = __expf(x_edge - row.lse) * row.scale - row.uniform - (col == row.target ? row.hit : 0.0f);
+        if (col < V) x_row[col] = __float2bfloat16(edge);
         // What shared memory does not hold is read again, the last step first: L2 still has what was read last.
         for (int begin = (vectors - 1) / STEP * STEP; held < vectors && begin + STEP > held; begin -= STEP) {
             uint4 x_rmem[LOADS];
-            load_vectors(x_rmem, x_vectors, begin + tid, vectors);
+            load_vectors(x_rmem, x_vectors, begin + tid, vectors, vectors);
 #pragma unroll
             for (int i = 0; i < LOADS; ++i) {
                 const int v = begin + tid + i * THREADS;
-                if (v >= held && v < vectors) x_vectors[v] = gradient(x_rmem[i], head + v * VEC, row);
+                if (v >= held && v < vectors) __stcs(x_vectors + v, gradient(x_rmem[i], head + v * VEC, row));
             }
         }
         // No barrier for row_smem: no thread reads what another wrote.
         for (int v = tid; v < min(held, vectors); v += THREADS)
-            x_vectors[v] = gradient(row_smem[v], head + v * VEC, row);
+            __stcs(x_vectors + v, gradient(row_smem[v], head + v * VEC, row));
     }
     // TODO(5): Store the row's loss, and find out whether all other rows have stored theirs. (~6 lines)
     // END TODO(5)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import inf, nan
+from math import inf, log, nan
 from typing import TYPE_CHECKING
 
 from grader.content.formulas import side_by_side
@@ -53,37 +53,28 @@ def growth(terms: int) -> float:
 # -- the loss --------------------------------------------------------------------------------------------------------
 
 
-def by_rows(of: Callable[[ndarray], ndarray], x: ndarray) -> ndarray:
-    """``of`` of every row, some rows at a time: the arrays in between stay in a processor's cache."""
+def by_rows(of: Callable[..., ndarray], *arrays: ndarray) -> ndarray:
+    """``of`` of every row of the arrays, some rows at a time: what is in between stays in a processor's cache.
+
+    What it returns has the rows as its last dimension.
+    """
     import numpy
 
-    step = max(1, BLOCK // x.shape[1])
-    parts = [(x[first : first + step],) for first in range(0, len(x), step)]
+    step = max(1, BLOCK // arrays[0].shape[1])
+    parts = [tuple(array[first : first + step] for array in arrays) for first in range(0, len(arrays[0]), step)]
     return numpy.concatenate(side_by_side(of, parts), axis=-1)
 
 
-def top_of(x: ndarray) -> ndarray:
-    top: ndarray = x.max(axis=1, initial=-inf)
-    return top
-
-
-def log_total(x: ndarray) -> ndarray:
-    """log(sum of exp(x - max)) of each row."""
+def statistics(x: ndarray) -> ndarray:
+    """Of each row: the maximum, log(sum of exp(x - max)), and the sum of p |x - max|; [3, rows]."""
     import numpy
 
-    total: ndarray = numpy.log(numpy.exp(x - top_of(x)[:, None]).sum(axis=1))
-    return total
-
-
-def mean_distance(x: ndarray) -> ndarray:
-    """The sum of p |x - max| of each row."""
-    import numpy
-
-    distance = top_of(x)[:, None] - x
+    top = x.max(axis=1, initial=-inf)
+    distance = top[:, None] - x
     weight = numpy.exp(-distance)
+    total = weight.sum(axis=1)
     distance[weight == 0.0] = 0.0  # -inf, whose product with 0 would be nan
-    mean: ndarray = (weight * distance).sum(axis=1) / weight.sum(axis=1)
-    return mean
+    return numpy.stack([top, numpy.log(total), (weight * distance).sum(axis=1) / total])
 
 
 def at_target(x: ndarray, target: ndarray) -> ndarray:
@@ -94,25 +85,35 @@ def at_target(x: ndarray, target: ndarray) -> ndarray:
 
 
 def loss_of(x: ndarray, target: ndarray, sizes: Sizes) -> ndarray:
-    loss: ndarray = by_rows(log_total, x) + (by_rows(top_of, x) - at_target(x, target))
-    return loss
+    return loss_and_lse(x, target, sizes)[0]
 
 
 def loss_and_lse(x: ndarray, target: ndarray, sizes: Sizes) -> tuple[ndarray, ndarray]:
-    lse = by_rows(log_total, x) + by_rows(top_of, x)
-    return loss_of(x, target, sizes), lse
+    top, log_total, _ = by_rows(statistics, x)
+    return log_total + (top - at_target(x, target)), log_total + top
 
 
 def magnitude(x: ndarray, target: ndarray, sizes: Sizes) -> ndarray:
     """The bound of the docstring above, over the roundoff; the same for loss and lse."""
-    top = by_rows(top_of, x)
-    bound: ndarray = 1 + abs(top) + abs(by_rows(log_total, x)) + by_rows(mean_distance, x) + growth(sizes["V"])
+    top, log_total, distance = by_rows(statistics, x)
+    bound: ndarray = 1 + abs(top) + abs(log_total) + distance + growth(sizes["V"])
     return bound
 
 
 def magnitudes(x: ndarray, target: ndarray, sizes: Sizes) -> tuple[ndarray, ndarray]:
     both = magnitude(x, target, sizes)
     return both, both
+
+
+def in_base_2(x: ndarray, target: ndarray, sizes: Sizes) -> ndarray:
+    top, log_total, _ = by_rows(statistics, x)
+    loss: ndarray = log_total / log(2.0) + (top - at_target(x, target))
+    return loss
+
+
+def to_the_maximum(x: ndarray, target: ndarray, sizes: Sizes) -> ndarray:
+    loss: ndarray = x.max(axis=1) - at_target(x, target)
+    return loss
 
 
 # -- values ----------------------------------------------------------------------------------------------------------
@@ -212,12 +213,10 @@ NEAR_MISSES: dict[str, Callable[..., ndarray]] = {
     "the loss of column target + 1": lambda x, target, sizes: loss_of(x, (target + 1) % sizes["V"], sizes),
     "the loss of column target - 1": lambda x, target, sizes: loss_of(x, (target - 1) % sizes["V"], sizes),
     "the loss of the first row's target": lambda x, target, sizes: loss_of(x, target[:1].repeat(len(x)), sizes),
-    "the loss with a logarithm of base 2": lambda x, target, sizes: (
-        by_rows(log_total, x) / 0.6931471805599453 + (by_rows(top_of, x) - at_target(x, target))
-    ),
+    "the loss with a logarithm of base 2": in_base_2,
     "minus the loss": lambda x, target, sizes: -loss_of(x, target, sizes),
     "the loss over rows": lambda x, target, sizes: loss_of(x, target, sizes) / sizes["rows"],
-    "max minus the target's logit": lambda x, target, sizes: by_rows(top_of, x) - at_target(x, target),
+    "max minus the target's logit": to_the_maximum,
 }
 
 # Rows of every length modulo a vector, around a warp, a block's vectors, a step of all of them.
@@ -283,7 +282,7 @@ ONLINE = replace(
         for name, of in NEAR_MISSES.items()
     },
     tolerance=Accumulated(terms=lambda sizes: 1, magnitude=magnitudes),
-    # Rows that are split over blocks: 256 vectors a block, and rows whose last part is short.
+    # Rows that are split over blocks, whose last part is short, and one of more parts than a warp has lanes.
     named_sizes=(
         *NAMED,
         shape(1, 4096),
@@ -446,9 +445,8 @@ def losses(x: ndarray, target: ndarray, smoothing: float = SMOOTHING) -> ndarray
     import numpy
 
     label = numpy.where(counted(target), target, 0)
-    lse = by_rows(log_total, x) + by_rows(top_of, x)
-    loss = (1 - smoothing) * (lse - at_target(x, label)) + smoothing * (lse - x.mean(axis=1))
-    return numpy.where(counted(target), loss, 0.0)
+    loss, lse = loss_and_lse(x, label, {})
+    return numpy.where(counted(target), (1 - smoothing) * loss + smoothing * (lse - x.mean(axis=1)), 0.0)
 
 
 def smooth(
@@ -457,11 +455,14 @@ def smooth(
     """(gradient, mean loss), both divided by ``over``: the number of rows that count."""
     import numpy
 
-    here = counted(target)
-    valid = max(1, int(here.sum())) if over is None else over
-    lse = by_rows(log_total, x) + by_rows(top_of, x)
-    dx = numpy.exp(x - lse[:, None]) - (1 - smoothing) * one_hot(x, target) - smoothing / sizes["V"]
-    return numpy.where(here[:, None], dx / valid, 0.0), losses(x, target, smoothing).sum(keepdims=True) / valid
+    valid = max(1, int(counted(target).sum())) if over is None else over
+
+    def gradients(x: ndarray, target: ndarray) -> ndarray:
+        top, log_total, _ = statistics(x)
+        dx = numpy.exp(x - (log_total + top)[:, None]) - (1 - smoothing) * one_hot(x, target) - smoothing / sizes["V"]
+        return numpy.where(counted(target)[:, None], dx / valid, 0.0).T
+
+    return by_rows(gradients, x, target).T, losses(x, target, smoothing).sum(keepdims=True) / valid
 
 
 def smooth_magnitude(x: ndarray, target: ndarray, sizes: Sizes) -> tuple[ndarray, ndarray]:
@@ -470,12 +471,18 @@ def smooth_magnitude(x: ndarray, target: ndarray, sizes: Sizes) -> tuple[ndarray
 
     here, columns = counted(target), sizes["V"]
     valid = max(1, int(here.sum()))
+
+    def gradients(x: ndarray, target: ndarray) -> ndarray:
+        top, log_total, _ = statistics(x)
+        distance = x - (log_total + top)[:, None]
+        p = numpy.exp(distance)
+        off = p * (1 + abs(distance) + magnitude(x, target, sizes)[:, None])
+        off += one_hot(x, target) + SMOOTHING / columns + FLUSHED
+        return numpy.where(counted(target)[:, None], off / valid, 0.0).T
+
     row = magnitude(x, target, sizes)
-    distance = x - (by_rows(log_total, x) + by_rows(top_of, x))[:, None]
-    p = numpy.exp(distance)
-    dx = p * (1 + abs(distance) + row[:, None]) + one_hot(x, target) + SMOOTHING / columns + FLUSHED
     row = row + SMOOTHING * growth(columns) * abs(x).mean(axis=1) + growth(sizes["rows"]) * abs(losses(x, target))
-    return numpy.where(here[:, None], dx / valid, 0.0), numpy.where(here, row, 0.0).sum(keepdims=True) / valid
+    return by_rows(gradients, x, target).T, numpy.where(here, row, 0.0).sum(keepdims=True) / valid
 
 
 def ignoring(which: Callable[[ndarray, int], ndarray]) -> Fill:
@@ -555,10 +562,10 @@ SMOOTH = replace(
     computed=("mean_loss", "x"),
     repeatable=True,
     # The last ones are longer than shared memory, on a full card and on a small one.
-    named_sizes=(*NAMED[:15], shape(130, 33), shape(3, 8203), shape(2, 20_011), shape(1, 33_003)),
+    named_sizes=(*NAMED[:15], shape(600, 3), shape(3, 8203), shape(2, 20_011)),
     small_shared=16 << 10,
     large=(shape(257, 50_257), shape(4099, 1031), shape(70_001, 33), shape(5, 1_000_003), shape(133, 128_256)),
-    work=lambda sizes: sizes["rows"] * (250_000 + 50 * sizes["V"]),
+    work=lambda sizes: sizes["rows"] * (120_000 + 50 * sizes["V"]),
     slice_dim=None,
     baselines={"torch.cross_entropy with backward": torch_smooth},
 )
@@ -575,13 +582,14 @@ def linear_magnitude(h: ndarray, W: ndarray, target: ndarray, sizes: Sizes) -> t
     import numpy
 
     logits, off = h @ W.T, growth(sizes["H"]) * (abs(h) @ abs(W).T)
-    p = numpy.exp(logits - (by_rows(log_total, logits) + by_rows(top_of, logits))[:, None])
+    top, log_total, _ = by_rows(statistics, logits)
+    p = numpy.exp(logits - (log_total + top)[:, None])
     lse = magnitude(logits, target, sizes) + (p * off).sum(axis=1)
     return lse + at_target(off, target), lse
 
 
 def scaled(std: float, mean: float = 0.0) -> Fill:
-    """Rows whose products with rows of size 1 have this mean and this deviation, whatever H is."""
+    """Rows whose products with rows of size 1 have this mean and this deviation, for any H."""
 
     def fill(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
         return rng.normal(shape, mean=mean / sizes["H"], std=std / sizes["H"] ** 0.5)
@@ -617,15 +625,8 @@ def linear_misses() -> dict[str, Callable[..., tuple[ndarray, ndarray]]]:
             linear(h, W, target, sizes)[1],
         ),
         "of the first slice of H alone": lambda h, W, target, sizes: linear(h[:, :64], W[:, :64], target, sizes),
-        "of the first 256 columns alone": lambda h, W, target, sizes: linear(
-            h, W[:256], numpy_minimum(target, 255), sizes
-        ),
+        "of the first 256 columns alone": lambda h, W, target, sizes: linear(h, W[:256], target.clip(max=255), sizes),
     }
-
-
-def numpy_minimum(target: ndarray, most: int) -> ndarray:
-    smaller: ndarray = target.clip(max=most)
-    return smaller
 
 
 def torch_product(h: torch.Tensor, W: torch.Tensor, **_: torch.Tensor) -> Callable[[], object]:
@@ -676,6 +677,7 @@ LINEAR = replace(
         linear_shape(130, 65, 64),
         linear_shape(129, 300, 64),
         linear_shape(2, 1000, 128),
+        linear_shape(1, 8200, 64),  # more tiles than a warp has lanes
     ),
     large=(linear_shape(257, 5003, 320), linear_shape(1000, 32_000, 256), linear_shape(130, 128_256, 64)),
     work=lambda sizes: (-(-sizes["T"] // 128)) * (-(-sizes["V"] // 256)) * (1_000_000 + 12_000 * sizes["H"]),

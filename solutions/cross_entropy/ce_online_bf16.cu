@@ -13,12 +13,12 @@
 #include <cstdint>
 #include <cuda_bf16.h>
 
-constexpr int THREADS = 256;
+constexpr int THREADS = 128;
 constexpr int VEC = 8;    // logits in one access of 16 bytes
 constexpr int LOADS = 2;  // per thread, in flight at once
 constexpr int STEP = LOADS * THREADS;
-constexpr int MAX_PARTS = 1024;    // of all rows together, if rows are split: one wave on 132 SMs
-constexpr int MIN_PART = THREADS;  // vectors: one per thread
+constexpr int MAX_PARTS = 1024;  // of all rows together, if rows are split: one wave on 132 SMs
+constexpr int MIN_PART = STEP;   // vectors; fewer do not justify a block
 constexpr int WARP_SIZE = 32;
 constexpr int WARPS = THREADS / WARP_SIZE;
 constexpr unsigned FULL_MASK = 0xffffffff;
@@ -56,13 +56,11 @@ __device__ __forceinline__ Partial warp_reduce(Partial value) {
     return value;
 }
 
-// The threads' partial results merged, in every thread. All threads must call it together.
+// The threads' partial results merged, in every thread. All threads must call it together, and once in a kernel.
 __device__ __forceinline__ Partial block_reduce(Partial value, Partial* partial_smem) {
     const int warp_id = threadIdx.x / WARP_SIZE;
     const int lane_id = threadIdx.x % WARP_SIZE;
     value = warp_reduce(value);
-    // A slow warp may still read the partial results of the call before.
-    __syncthreads();
     if (lane_id == 0) partial_smem[warp_id] = value;
     // Every warp reads what all the other warps wrote.
     __syncthreads();
@@ -90,18 +88,23 @@ __device__ __forceinline__ void load_vectors(uint4 (&x_rmem)[LOADS], const uint4
     }
 }
 
+// The maximum of the logits of a batch, two per instruction. A nan is dropped here; it stays in the sum.
+__device__ __forceinline__ float max_of(const uint4 (&x_rmem)[LOADS]) {
+    __nv_bfloat162 most = __float2bfloat162_rn(-INFINITY);
+#pragma unroll
+    for (const uint4& vector : x_rmem) {
+        const __nv_bfloat162* pairs = reinterpret_cast<const __nv_bfloat162*>(&vector);
+#pragma unroll
+        for (int i = 0; i < VEC / 2; ++i) most = __hmax2(most, pairs[i]);
+    }
+    return fmaxf(__low2float(most), __high2float(most));
+}
+
 // Merges a batch into the pair of the logits before it.
 __device__ __forceinline__ void add_batch(Partial& mine, const uint4 (&x_rmem)[LOADS]) {
     // TODO(1): Rescale the sum at most once for all LOADS * VEC logits, and take one exponential for each. Some of them
-    //   may be -inf, or all. (~17 lines)
-    float max = mine.max;
-#pragma unroll
-    for (const uint4& vector : x_rmem) {
-        float logits[VEC];
-        unpack(logits, vector);
-#pragma unroll
-        for (const float logit : logits) max = fmaxf(max, logit);
-    }
+    //   may be -inf, or all. (~10 lines)
+    const float max = fmaxf(mine.max, max_of(x_rmem));
     mine.sum *= __expf(mine.max - max);
     mine.max = max;
 #pragma unroll
@@ -123,7 +126,6 @@ __global__ void __launch_bounds__(THREADS) ce_online_bf16_kernel(
     const __nv_bfloat16* __restrict__ x, const int64_t* __restrict__ target, float* __restrict__ loss,
     float* __restrict__ lse, int V, int parts, int part_vectors) {
     __shared__ Partial partial_smem[WARPS];
-    __shared__ bool is_last_smem;
     const int tid = threadIdx.x;
     const int row = blockIdx.x / parts;
     const int part = blockIdx.x % parts;
@@ -145,25 +147,29 @@ __global__ void __launch_bounds__(THREADS) ce_online_bf16_kernel(
         add_batch(mine, x_rmem);
     }
     Partial all = block_reduce(mine, partial_smem);
+    // The first warp finishes the row. No barrier follows.
+    if (tid >= WARP_SIZE) return;
     if (parts > 1) {
-        // TODO(2): Let one thread store the part's pair, and find out whether all other parts of the row have stored
-        //   theirs. The thread that reads the counter's last value must see all pairs. Every launch must find the
-        //   counters at 0. (~6 lines)
+        bool is_last = false;
+        // TODO(2): Let one lane store the part's pair, and find out whether all other parts of the row have stored
+        //   theirs. A lane that reads a pair below must see it. Every launch must find the counters at 0. (~6 lines)
         if (tid == 0) {
             part_pairs[blockIdx.x] = all;
             __threadfence();  // the pair must be there before it is counted
             // Counts to parts - 1 and wraps to 0, ready for the next launch.
-            is_last_smem = atomicInc(&finished_parts[row], parts - 1) == parts - 1;
+            is_last = atomicInc(&finished_parts[row], parts - 1) == parts - 1;
             __threadfence();  // and no pair may be read before all are counted
         }
         // END TODO(2)
-        // All threads read is_last_smem after thread 0 has written it.
-        __syncthreads();
-        if (!is_last_smem) return;
-        // TODO(3): The last block merges the pairs of all parts of the row. (~4 lines)
+        if (!__shfl_sync(FULL_MASK, is_last, 0)) return;
+        // A shuffle orders no accesses to memory: the other lanes read after lane 0's fence.
+        __syncwarp();
+        // TODO(3): The warp of the last part merges the pairs of all parts of the row. (~4 lines)
         all = nothing();
-        for (int other = tid; other < parts; other += THREADS) all = merge(all, part_pairs[blockIdx.x - part + other]);
-        all = block_reduce(all, partial_smem);
+#pragma unroll 1  // few rows have more parts than a warp has lanes
+        for (int other = tid; other < parts; other += WARP_SIZE)
+            all = merge(all, part_pairs[blockIdx.x - part + other]);
+        all = warp_reduce(all);
         // END TODO(3)
     }
     if (tid == 0) {
