@@ -6,7 +6,7 @@ bytes. A target lies in 0..V-1, and its logit is finite. Other logits may be -in
 
 The bound of loss and lse. With m the row's maximum, p = exp(x - m) / sum of exp(x - m): the distance x - m is rounded,
 and again as it is scaled for the exponential of base 2, which turns an absolute error of its argument into a relative
-one. So the sum is off by u (1 + sum of p |x - m| + g(V)), as a share of itself, and its logarithm by as much,
+one. So the sum is off by u (1 + sum of p |x - m| + 2 sqrt V), as a share of itself, and its logarithm by as much,
 absolutely. lse = m + log(sum) is rounded to u |lse|, and loss may be worked out as lse - x[target].
 
 The bound of the gradient (p - [j = target]) g with p = exp(x - lse): p is off by u (1 + |x - lse|), as a share of
@@ -48,6 +48,11 @@ BLOCK = 1 << 18  # logits whose statistics are worked out at a time
 def growth(terms: int) -> float:
     """g(terms) of grader.content.spec."""
     return min(terms, 8 * terms**0.5)
+
+
+def walk(terms: int) -> float:
+    """The same for positive terms of similar size: rounding errors of random sign, and no cancellation."""
+    return min(terms, 2 * terms**0.5)
 
 
 # -- the loss --------------------------------------------------------------------------------------------------------
@@ -96,7 +101,7 @@ def loss_and_lse(x: ndarray, target: ndarray, sizes: Sizes) -> tuple[ndarray, nd
 def magnitude(x: ndarray, target: ndarray, sizes: Sizes) -> ndarray:
     """The bound of the docstring above, over the roundoff; the same for loss and lse."""
     top, log_total, distance = by_rows(statistics, x)
-    bound: ndarray = 1 + abs(top) + abs(log_total) + distance + growth(sizes["V"])
+    bound: ndarray = 1 + abs(top) + abs(log_total) + distance + walk(sizes["V"])
     return bound
 
 
