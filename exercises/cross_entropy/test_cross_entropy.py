@@ -4,6 +4,14 @@ x is bf16, and a row begins wherever the row before ends: only where V is a mult
 bytes. A target lies in 0..V-1, and its logit is finite. Other logits may be -inf: their exponential is 0. One nan or
 +inf makes the loss of its row nan, as in torch, and no other.
 
+ce_backward_bf16: the gradient (exp(x - lse) - [column = target]) g takes the place of x. lse and g are given per row.
+
+ce_smooth_ignore_bf16: a row with target -100 does not count, and its gradient is 0. With e = smoothing, the loss of
+another row is (1 - e) (lse - x[target]) + e (lse - mean of x). mean_loss is the mean of these, 0 where no row counts.
+Its gradient (exp(x - lse) - (1 - e) [column = target] - e / V) / (rows that count) takes the place of x.
+
+ce_linear_tiled_bf16: the logits are h W^T, f32 sums that are not rounded to bf16 and not written to memory.
+
 The bound of loss and lse. With m the row's maximum, p = exp(x - m) / sum of exp(x - m): the distance x - m is rounded,
 and again as it is scaled for the exponential of base 2, which turns an absolute error of its argument into a relative
 one. So the sum is off by u (1 + sum of p |x - m| + 2 sqrt V), as a share of itself, and its logarithm by as much,

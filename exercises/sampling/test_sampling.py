@@ -1,10 +1,11 @@
 """sampling: from a row of logits to a token. argmax: the lowest column with the row's maximum. top-k: the k largest.
 
-x is f32 [rows, cols]. 0 and -0 are equal. argmax: a nan counts as larger than any number, and the first nan wins, as in
-torch. top-k: values fall, of equal values the lower column comes first. There is no nan, and -inf is a value like any
-other. Where a row has fewer than k columns, the places past them hold -inf and column -1.
+x is f32 [rows, cols]. 0 and -0 are equal. Nothing is rounded, so values and columns must match exactly.
 
-Nothing is rounded, so values and columns must match exactly.
+argmax_row_f32: a nan counts as larger than any number, and the first nan wins, as in torch.
+
+topk_warp_f32: values fall, and of equal values the lower column comes first. There is no nan, and -inf is a value like
+any other. Where a row has fewer than k columns, the places past them hold -inf and column -1.
 """
 
 from __future__ import annotations
