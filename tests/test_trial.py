@@ -70,7 +70,7 @@ MISTAKES = [
     (CHUNK, 1, "unroll 4\n    for (int token = 0;", "unroll 4\n    for (int token = 1;", ("S[0, 0]", "K[token, 0]")),
     (ANGLE, 2, "fmaf(position, freq.lo, lost)", "lost", ("position 1000, pair 0", "off by")),
     (ANGLE, 3, "x.x * sine + x.y * cosine", "x.x * sine - x.y * cosine", ("position 0", "off by")),
-    (BATCH, 1, "__expf(mine.max - max)", "__expf(max - mine.max)", ("two logits of 1", "max + log(sum)")),
+    (BATCH, 1, "__expf(mine.max - max)", "__expf(max - mine.max)", ("no logits", "It is nan")),
     (BATCH, 1, "mine.max = max;", "", ("no logits", "must be")),
     (SLOPE, 1, "if (col == row.target) dx -= 1.0f;", "", ("the target's column", "dx must be")),
     (BLOCK, 1, "lane_id < WARPS ?", "lane_id < WARPS - 1 ?", ("lane 0 of warp 0", "warp 7")),

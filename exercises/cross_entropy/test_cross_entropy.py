@@ -575,7 +575,7 @@ SMOOTH = replace(
     computed=("mean_loss", "x"),
     repeatable=True,
     # The last ones are longer than shared memory, on a full card and on a small one.
-    named_sizes=(*NAMED[:15], shape(600, 3), shape(3, 8203), shape(2, 20_011)),
+    named_sizes=(*NAMED[:15], shape(520, 2), shape(3, 8203), shape(2, 20_011)),
     small_shared=16 << 10,
     large=(shape(257, 50_257), shape(4099, 1031), shape(70_001, 33), shape(5, 1_000_003), shape(133, 128_256)),
     work=lambda sizes: sizes["rows"] * (120_000 + 50 * sizes["V"]),
