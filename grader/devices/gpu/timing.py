@@ -101,7 +101,8 @@ class Timing:
         self._random = Random(request.secret)
         self._inputs = [_Input(driver, item) for item in buffers if item.role != "out"]
         self._outputs = [_Output(driver, item) for item in buffers if item.role == "out"]
-        self._answered = [*(item for item in self._inputs if item.updated), *self._outputs]  # as _answer_at has them
+        updated = [item for item in self._inputs if item.updated]
+        self._answered: list[_Input | _Output] = [*updated, *self._outputs]  # as _answer_at has them
         self._small = sum(item.size for item in self._answered) <= SMALL_BYTES
         self._answers: list[tuple[int, Outputs]] = []
         self._again: list[tuple[int, Outputs, Outputs]] = []
