@@ -475,6 +475,17 @@ def test_contents_of_every_kind_reach_the_card_and_are_compared(kind: Callable[[
     assert [(item.kind, item.index) for item in placed.collect()] == [("modified its input", 999)]
 
 
+def test_an_updated_input_may_be_written_and_comes_back() -> None:
+    given = contents(1000)
+    placed = _Placed(HostDriver(), a_buffer("x", "updated", given))
+    assert ctypes.string_at(placed.pointer, len(given)) == given
+    ctypes.memset(placed.pointer + 999, given[999] ^ 1, 1)
+    assert placed.collect() == [] and placed.contents == given[:999] + bytes([given[999] ^ 1])
+    placed = _Placed(HostDriver(), a_buffer("x", "updated", given))
+    ctypes.memset(placed.pointer + 1000, 7, 1)
+    assert [(item.kind, item.index) for item in placed.collect()] == [("out of bounds", 1000)]
+
+
 @pytest.mark.parametrize("size", [0, 1000])
 def test_poison_is_made_on_the_card(size: int) -> None:
     placed = _Placed(HostDriver(), a_buffer("y", "out", Poison(0x9D, size)))

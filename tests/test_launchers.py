@@ -146,6 +146,14 @@ def test_copies_between_buffers_of_the_device_are_free() -> None:
     assert not found(copied(Y_AT, X_AT, 4096), copied(SCRATCH, HOST, 1 << 16), copied(HOST, HOST + 4096, 4096))
 
 
+def test_an_updated_input_is_an_input_and_an_output() -> None:
+    places = (Region("x", "updated", X_AT, 4096),)
+    for call, words in ((copied(HOST, X_AT, 4), "the input x"), (copied(X_AT, HOST, 4), "the output x")):
+        (finding,) = LauncherRules().broken("\n".join(["call", line(call)]), GIVEN, [places])
+        assert has(finding.message, words)
+    assert not LauncherRules().broken("\n".join(["call", line(copied(X_AT, SCRATCH, 4))]), GIVEN, [places])
+
+
 def test_rows_count_as_all_between_them() -> None:
     rows = RuntimeCall("copy", TO_HOST, GIVEN, 0, HOST, 8, X_AT - 4096, 4100, 8, "cudaMemcpy2DAsync")
     assert [one.buffer for one in found(rows)] == ["x"]

@@ -57,6 +57,16 @@ def test_it_is_a_function_of_tensors(add: Launcher) -> None:
     assert add(torch.empty(0), torch.empty(0)).shape == (0,)
 
 
+def test_an_input_that_is_updated_keeps_what_it_holds_unless_it_is_out() -> None:
+    gradient = load("ce_backward_bf16", solution=True, device="cpu")
+    x, target, g = torch.randn(3, 21).bfloat16(), torch.tensor([0, 20, 7]), torch.ones(3)
+    lse, before = x.float().logsumexp(1), x.clone()
+    wanted = x.float().softmax(1) - torch.nn.functional.one_hot(target, 21)
+    assert torch.allclose(gradient(x, target, lse, g).float(), wanted, atol=1e-2) and torch.equal(x, before)
+    gradient(x, target, lse, g, out=x)
+    assert torch.allclose(x.float(), wanted, atol=1e-2)
+
+
 def test_sizes_and_parameters_have_names() -> None:
     count = load("histogram_i32", solution=True, device="cpu")
     values = torch.randint(0, 17, (501,), dtype=torch.int32)

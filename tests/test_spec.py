@@ -13,6 +13,7 @@ from facts import all_of
 from grader.content.catalog import Kata, load_catalog
 from grader.content.dtype import DTYPES
 from grader.content.spec import PERIOD, Accumulated, InputKind, Rng, Size, Spec, SpecError, Tensor, load_spec
+from grader.devices import Limits
 from grader.judge.case import Case, CaseKey
 
 FILE = """
@@ -54,6 +55,29 @@ def test_a_kata_without_any_spec_is_an_error(tmp_path: Path) -> None:
         load_spec(kata(tmp_path, "rows_f32", 'SPECS = {"whole_f32": spec("the whole")}\n'))
     with pytest.raises(SpecError, match=all_of("no SPEC")):
         load_spec(kata(tmp_path / "empty", "rows_f32", ""))
+
+
+IN_PLACE = """from dataclasses import replace
+
+SPEC = replace(spec("rows"), outputs=(Tensor("x", ("n",){dtype}),))
+"""
+
+
+def test_an_input_and_an_output_of_one_name_are_one_pointer(tmp_path: Path) -> None:
+    rows = kata(tmp_path, "rows_f32", IN_PLACE.format(dtype=""))
+    found = load_spec(rows)
+    assert found.updated == {"x"} and found.written == ()
+    assert found.signature(rows) == "void rows_f32(float* x, int n, cudaStream_t stream)"
+    case = Case(rows, found, CaseKey((("n", 4),), "normal", 0))
+    (buffer,) = case.call(nth=0, limits=Limits()).buffers
+    assert (buffer.name, buffer.role, bytes(buffer.given)) == ("x", "updated", case.inputs["x"].tobytes())
+    (answer,) = case.expected
+    assert (answer.tensor.name, answer.value.tolist()) == ("x", case.inputs["x"].tolist())
+
+
+def test_one_pointer_has_one_shape_and_one_dtype(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=all_of("x", "the same memory", "dtype")):
+        load_spec(kata(tmp_path, "rows_f32", IN_PLACE.format(dtype=', "i32"')))
 
 
 def test_what_rounding_does_to_denormals_is_allowed_for() -> None:

@@ -36,6 +36,7 @@ HGEMM, SGEMM = "hgemm_mma_m16n8k16_mma2x4_warp4x4x2_stages_dsmem_swizzle", "sgem
 MERGE, LANES = "online_safe_softmax_f32_two_reductions", "online_safe_softmax_f32"
 COUNTS, TREE, LARGEST = "histogram_i32_privatized", "reduce_unroll_last_warp_f32", "warp_reduce_max_f32"
 SCAN, BOXES, PLANES, CHUNK = "remove_padding_f16", "nms_f32", "batch_norm_add_relu_f32", "linear_attention_causal_f32"
+BATCH, SLOPE = "ce_online_bf16", "ce_backward_bf16"
 ANGLE, BLOCK = "rope_f32", "block_all_reduce_f32_grid_stride_f32"
 
 # (kata, TODO, what the solution has, what stands there instead, facts of what is said)
@@ -69,6 +70,9 @@ MISTAKES = [
     (CHUNK, 1, "unroll 4\n    for (int token = 0;", "unroll 4\n    for (int token = 1;", ("S[0, 0]", "K[token, 0]")),
     (ANGLE, 2, "fmaf(position, freq.lo, lost)", "lost", ("position 1000, pair 0", "off by")),
     (ANGLE, 3, "x.x * sine + x.y * cosine", "x.x * sine - x.y * cosine", ("position 0", "off by")),
+    (BATCH, 1, "__expf(mine.max - max)", "__expf(max - mine.max)", ("no logits", "It is nan")),
+    (BATCH, 1, "mine.max = max;", "", ("no logits", "must be")),
+    (SLOPE, 1, "if (col == row.target) dx -= 1.0f;", "", ("the target's column", "dx must be")),
     (BLOCK, 1, "lane_id < WARPS ?", "lane_id < WARPS - 1 ?", ("lane 0 of warp 0", "warp 7")),
     (BLOCK, 1, "__syncthreads();\n    if (warp_id == 0)", "if (warp_id == 0)", ("partial_smem", "race")),
 ]  # fmt: skip

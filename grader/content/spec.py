@@ -221,6 +221,8 @@ class Spec:
     as int64, numpy arrays) and the sizes in ``sizes``; it returns float64 or int64, one array for each output.
     ``named_sizes`` are the shapes that every grade tries, smallest first: 0, 1, primes, one before and one past a
     vector, a warp, a block, a tile. ``large`` are tried on a GPU only.
+    An output with the name of an input is the same memory: the launcher gets one pointer, which holds the input before
+    the call and the output after it. ``reference`` gets the input.
     ``work`` estimates the instructions that all threads together execute for a shape; a grade on the simulator
     leaves out shapes above its budget.
     ``min_bytes`` gives the fewest bytes that a launcher can move, from the sizes and the bytes of an output's element;
@@ -265,6 +267,16 @@ class Spec:
     near_misses: Mapping[str, Callable[..., ndarray | tuple[ndarray, ...]]] = field(default_factory=dict)
     baselines: Mapping[str, Callable[..., Callable[[], object]]] = field(default_factory=dict)
 
+    @property
+    def updated(self) -> frozenset[str]:
+        """The names of the inputs that the launcher overwrites: those that an output has, too."""
+        return frozenset(tensor.name for tensor in self.inputs) & {tensor.name for tensor in self.outputs}
+
+    @property
+    def written(self) -> tuple[Tensor, ...]:
+        """The outputs that have memory of their own."""
+        return tuple(tensor for tensor in self.outputs if tensor.name not in self.updated)
+
     def dtype(self, tensor: Tensor, kata: Kata) -> Dtype:
         """The dtype of one of this family's tensors in one kata."""
         name = {"elem": kata.elem, "acc": kata.acc or kata.elem}.get(tensor.dtype, tensor.dtype)
@@ -272,8 +284,11 @@ class Spec:
 
     def signature(self, kata: Kata) -> str:
         """The launcher as C declares it: ``void square_f32(const float* x, float* y, int n, cudaStream_t stream)``."""
-        pointers = [f"const {self.dtype(tensor, kata).ctype}* {tensor.name}" for tensor in self.inputs]
-        pointers += [f"{self.dtype(tensor, kata).ctype}* {tensor.name}" for tensor in self.outputs]
+        pointers = [
+            f"{'' if tensor.name in self.updated else 'const '}{self.dtype(tensor, kata).ctype}* {tensor.name}"
+            for tensor in self.inputs
+        ]
+        pointers += [f"{self.dtype(tensor, kata).ctype}* {tensor.name}" for tensor in self.written]
         sizes = [f"int {name}" for name in self.sizes]
         scalars = [f"{parameter.ctype} {parameter.name}" for parameter in self.parameters]
         return f"void {kata.name}({', '.join([*pointers, *sizes, *scalars, 'cudaStream_t stream'])})"
@@ -334,6 +349,10 @@ def _validate(spec: Spec, path: Path) -> None:
         if tensor.dtype not in (*DTYPES, "elem", "acc"):
             known = ", ".join(("elem", "acc", *DTYPES))
             raise SpecError(f"{path}: tensor {tensor.name} has dtype {tensor.dtype!r}; known: {known}.")
+    for name in spec.updated:
+        before, after = (next(each for each in of if each.name == name) for of in (spec.inputs, spec.outputs))
+        if before != after:
+            raise SpecError(f"{path}: input and output {name} are the same memory. Give both the same shape and dtype.")
     for shape in (*spec.named_sizes, *spec.large):
         if set(shape) != set(spec.sizes):
             raise SpecError(f"{path}: shape {dict(shape)} must name exactly the sizes {list(spec.sizes)}.")

@@ -323,7 +323,7 @@ def _asked(kata: Kata, spec: Spec) -> Iterator[tuple[str, str]]:
     shapes = _row(kata, "Shapes")
     yield "Shapes", shapes
     if "aligned" not in shapes:
-        yield "Pointers", ", ".join(f"{each.name} {each.align}-byte aligned" for each in (*spec.inputs, *spec.outputs))
+        yield "Pointers", ", ".join(f"{each.name} {each.align}-byte aligned" for each in (*spec.inputs, *spec.written))
     if kata.multiples:
         known = ", ".join(f"{name} is a multiple of {step}" for name, step in kata.multiples.items())
         yield "Multiples", f"the launcher is only called where {known}"
@@ -332,7 +332,7 @@ def _asked(kata: Kata, spec: Spec) -> Iterator[tuple[str, str]]:
     yield "Rounding", _rounding(kata, spec)
     yield "Values", "; ".join(_values(spec))
     yield "Repeats", _repeats(spec)
-    yield "Arrays", "none overlap; inputs keep what they hold; every element of an output is written in each call"
+    yield "Arrays", _arrays(spec)
     yield "Launcher", "works on the given stream; the host does not compute (README.md, What a launcher may do)"
     yield "Libraries", ", ".join(("the C++ standard library", "the CUDA runtime", *kata.libraries))
     if kata.speed is not None and kata.level != "easy":
@@ -411,6 +411,15 @@ def _special_in(array: ndarray) -> set[str]:
 
 def _elements(spec: Spec, sizes: Sizes) -> int:
     return sum(prod(each.extent(sizes)) for each in spec.inputs)
+
+
+def _arrays(spec: Spec) -> str:
+    if not spec.updated:
+        return "none overlap; inputs keep what they hold; every element of an output is written in each call"
+    names = " and ".join(sorted(spec.updated))
+    return (
+        f"none overlap; {names} is overwritten in place, every element in each call; other inputs keep what they hold"
+    )
 
 
 def _contract(kata: Kata) -> Iterator[list[str]]:

@@ -22,7 +22,7 @@ SIM_ARCH = "sm_90a"
 SIM_ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a")  # engine/limits.cpp has a card for each
 SIM_ARCH_HELP = f"the simulated card's architecture: {', '.join(SIM_ARCHITECTURES)} (default: {SIM_ARCH})"
 
-Role = Literal["in", "out"]
+Role = Literal["in", "out", "updated"]  # updated: an input that the launcher overwrites with an output
 Contents = bytes | bytearray | memoryview
 Outputs = Mapping[str, Contents]  # by the names of buffers
 
@@ -58,8 +58,8 @@ def pointer(data: Contents) -> Any:
 class Buffer:
     """One device buffer for one call.
 
-    ``data`` is what the buffer holds before the call: the values of an input, the poison of an output (which the
-    simulator also marks as uninitialised). ``offset_bytes`` is the pointer's distance from a 256-byte
+    ``data`` is what the buffer holds before the call: the values of an input, updated or not, the poison of an output
+    (which the simulator also marks as uninitialised). ``offset_bytes`` is the pointer's distance from a 256-byte
     boundary; it is a multiple of the alignment that the family's spec promises.
     """
 
@@ -208,7 +208,7 @@ class TimingResult:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one call did. ``outputs`` holds every "out" buffer's bytes after the device was synchronised.
+    """What one call did. ``outputs`` holds every "out" and "updated" buffer's bytes after the device was synchronised.
 
     ``launches`` are those of a GPU, in order; ``launched`` those of the simulator, refused ones too. ``counters`` are
     the simulator's, None where no launcher was called.

@@ -89,5 +89,5 @@ def parse(text: str) -> list[Noted]:
 
 
 def first_meeting(regions: Sequence[Region], role: Role, start: int, size: int) -> Region | None:
-    """The first region of this role with a byte in common with ``size`` bytes from ``start`` on."""
-    return next((region for region in regions if region.role == role and region.meets(start, size)), None)
+    """The first region of this role, or updated, with a byte in common with ``size`` bytes from ``start`` on."""
+    return next((item for item in regions if item.role in (role, "updated") and item.meets(start, size)), None)

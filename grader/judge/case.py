@@ -308,8 +308,11 @@ class Case:
 
     def call(self, *, nth: int, limits: Limits, watch: tuple[tuple[str, int], ...] = ()) -> Call:
         """The nth call on this case: same contents, other pointers, another order of warps and blocks."""
-        buffers = [self._buffer(tensor, "in", nth) for tensor in self.spec.inputs]
-        buffers += [self._buffer(tensor, "out", nth) for tensor in self.spec.outputs]
+        updated = self.spec.updated
+        buffers = [
+            self._buffer(tensor, "updated" if tensor.name in updated else "in", nth) for tensor in self.spec.inputs
+        ]
+        buffers += [self._buffer(tensor, "out", nth) for tensor in self.spec.written]
         scalars = [Scalar(name, "int", size) for name, size in self.shape.sizes]
         scalars += [Scalar(item.name, item.ctype, item.value) for item in self.spec.parameters]
         seed = self.shape.seed * 2 + nth
@@ -329,7 +332,7 @@ class Case:
 
         dtype, extent = self.spec.dtype(tensor, self.kata), tensor.extent(self.sizes)
         data: Contents | Poison
-        if role == "in":
+        if role != "out":
             data = self.inputs[tensor.name].reshape(-1).view(numpy.uint8).data  # the array's own memory
         else:
             data = Poison(dtype.poison, prod(extent) * dtype.itemsize)

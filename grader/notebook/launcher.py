@@ -66,7 +66,8 @@ def load(name: str, *, file: str | Path | None = None, solution: bool = False, d
 class Launcher:
     """One kata as a function of tensors: inputs, then sizes that no input's shape tells, then further parameters.
 
-    It allocates its outputs, or fills those given as ``out`` (a tensor, or a tuple of them), and returns them.
+    It allocates its outputs, or fills those given as ``out`` (a tensor, or a tuple of them), and returns them. An input
+    that the launcher updates in place is copied to its output first; it keeps what it holds unless it is ``out``.
     """
 
     def __init__(self, kata: Kata, source: Path) -> None:
@@ -87,6 +88,8 @@ class Launcher:
         inputs, sizes, scalars = self.bind(self._in_order(arguments, named))
         device = self._device(inputs)
         outputs = self.empty(sizes, device) if out is None else self._given(out, sizes, device)
+        for name in self.spec.updated:
+            outputs[name].copy_(inputs[name])
         run = self._run_on_gpu if device.type == "cuda" else self._run_on_simulator
         run(inputs, outputs, scalars)
         return self.results(outputs)
@@ -228,8 +231,11 @@ class Launcher:
         self, inputs: Mapping[str, torch.Tensor], outputs: Mapping[str, torch.Tensor], scalars: list[Scalar]
     ) -> None:
         spec = self.spec
-        buffers = [_buffer(tensor, "in", self._name(tensor), inputs[tensor.name]) for tensor in spec.inputs]
-        buffers += [_buffer(tensor, "out", self._name(tensor), outputs[tensor.name]) for tensor in spec.outputs]
+        buffers = [
+            _buffer(tensor, "updated" if tensor.name in spec.updated else "in", self._name(tensor), inputs[tensor.name])
+            for tensor in spec.inputs
+        ]
+        buffers += [_buffer(tensor, "out", self._name(tensor), outputs[tensor.name]) for tensor in spec.written]
         call = Call(self.kata.name, tuple(buffers), tuple(scalars), limits=LIMITS)
         outcome = self._on_simulator().call(call)
         if outcome.findings:
@@ -244,8 +250,14 @@ class Launcher:
     ) -> None:
         with torch.cuda.device(next(iter(inputs.values())).device):
             library = self._on_gpu()
-            aligned = [_aligned(inputs[tensor.name], tensor.align) for tensor in self.spec.inputs]
-            pointers = [ctypes.c_void_p(tensor.data_ptr()) for tensor in (*aligned, *outputs.values())]
+            given = [
+                outputs[tensor.name]
+                if tensor.name in self.spec.updated
+                else _aligned(inputs[tensor.name], tensor.align)
+                for tensor in self.spec.inputs
+            ]
+            written = [outputs[tensor.name] for tensor in self.spec.written]
+            pointers = [ctypes.c_void_p(tensor.data_ptr()) for tensor in (*given, *written)]
             stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
             values = [CTYPES[scalar.ctype](scalar.value) for scalar in scalars]
             getattr(library, self.kata.name)(*pointers, *values, stream)

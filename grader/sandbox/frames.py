@@ -173,7 +173,7 @@ def _poison(buffer: Buffer) -> tuple[int, int] | None:
 
 
 def _output_sizes(call: Call) -> dict[str, int]:
-    return {buffer.name: len(buffer.data) for buffer in call.buffers if buffer.role == "out"}
+    return {buffer.name: len(buffer.data) for buffer in call.buffers if buffer.role != "in"}
 
 
 def _reply_bytes(call: Call) -> int:

@@ -23,7 +23,11 @@ from grader.devices.launcher_rules import LauncherRules, regions
 from grader.devices.runtime_calls import Region
 
 GUARD_BYTES = 1 << 16
-GUARD_PATTERN = {"in": 0xFF, "out": 0xFE}  # not the same: what is copied from one band to another shows
+GUARD_PATTERN = {
+    "in": 0xFF,
+    "out": 0xFE,
+    "updated": 0xFD,
+}  # not the same: what is copied from one band to another shows
 ALIGNMENT = 256  # bytes; what cuMemAlloc promises
 
 # CUresult of a kernel that broke the context (CUDA Driver API, 6.1), and the verdict that it means.
@@ -73,7 +77,7 @@ class GpuDevice:
         findings = [refused] if refused else []
         findings += self._broken_rules([regions(call.buffers, pointers)])
         findings += [finding for item in placed for finding in item.collect()]
-        outputs = {item.buffer.name: item.contents for item in placed if item.buffer.role == "out"}
+        outputs = {item.buffer.name: item.contents for item in placed if item.buffer.role != "in"}
         return Outcome(outputs=outputs, findings=tuple(findings), launches=launches)
 
     def _launch(self, call: Call, pointers: Sequence[int]) -> None:
@@ -117,7 +121,7 @@ class GpuDevice:
             return Outcome(findings=(self._broken(error.result),))
         launches = self._launches()
         refused = self._refused()
-        buffers = sorted(call.buffers, key=lambda buffer: buffer.role)  # as the timing run has them: inputs first
+        buffers = sorted(call.buffers, key=lambda buffer: buffer.role == "out")  # as the timing run has them
         places = [regions(buffers, pointers) for pointers in called]
         findings = [*([refused] if refused else []), *self._broken_rules(places)]
         return Outcome(findings=tuple(findings), launches=launches, timing=result)

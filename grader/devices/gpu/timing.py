@@ -43,7 +43,10 @@ _Times = list[tuple[float, float]]  # seconds of the baseline and of what ran be
 
 
 class _Input:
-    """An input's master, long enough for every rotation, and the two places where calls find what is made of it."""
+    """An input's master, long enough for every rotation, and the two places where calls find what is made of it.
+
+    One that is ``updated`` holds an answer after a call; ``timed`` is then where a timed call's is kept.
+    """
 
     def __init__(self, driver: Driver, buffer: Buffer) -> None:
         data = buffer.given
@@ -54,6 +57,9 @@ class _Input:
         for start in range(0, end, max(1, self.size)):  # once whole, then as much again as the rotations reach
             driver.upload(self.master + start, data if start + self.size <= end else data[: end - start])
         self.places = [driver.allocate(self.size + SHIFT_BYTES * SHIFTS) for _ in range(2)]
+        self.updated = buffer.role == "updated"
+        self.words = -(-self.size // 4)
+        self.timed = driver.allocate(4 * self.words) if self.updated else 0
 
     def rotated(self, number: int) -> int:
         """The address of the input's bytes, rotated as its number says."""
@@ -93,9 +99,11 @@ class Timing:
     def __init__(self, driver: Driver, request: TimingRequest, buffers: tuple[Buffer, ...]) -> None:
         self._driver, self._request = driver, request
         self._random = Random(request.secret)
-        self._inputs = [_Input(driver, item) for item in buffers if item.role == "in"]
+        self._inputs = [_Input(driver, item) for item in buffers if item.role != "out"]
         self._outputs = [_Output(driver, item) for item in buffers if item.role == "out"]
-        self._small = sum(output.size for output in self._outputs) <= SMALL_BYTES
+        updated = [item for item in self._inputs if item.updated]
+        self._answered: list[_Input | _Output] = [*updated, *self._outputs]  # as _answer_at has them
+        self._small = sum(item.size for item in self._answered) <= SMALL_BYTES
         self._answers: list[tuple[int, Outputs]] = []
         self._again: list[tuple[int, Outputs, Outputs]] = []
         self._calls = 0  # of the launcher, each with contents of its own
@@ -124,7 +132,8 @@ class Timing:
             driver.do("cuEventDestroy_v2", event)
         memory = [self._flushed, self._flag]
         memory += [place for item in self._inputs for place in (item.master, *item.places)]
-        memory += [place for item in self._outputs for place in (item.place, item.timed)]
+        memory += [item.place for item in self._outputs]
+        memory += [item.timed for item in self._answered]
         for address in memory:
             driver.free(address)
 
@@ -186,17 +195,18 @@ class Timing:
         call = self._next_call()
         timed, untimed = self._contents(call)
         written = self._poisoned()
-        seconds = self._sample(lambda: launch([*timed, *written]), lambda: self._keep(written))
+        seconds = self._sample(lambda: launch([*timed, *written]), lambda: self._keep(self._answer_at(timed, written)))
         self._found = self._found or self._damage(timed, untimed, written)
-        answer = self._outputs_at([item.timed for item in self._outputs]) if judged else None
+        answer = self._outputs_at([item.timed for item in self._answered]) if judged else None
         if answer is not None:
             self._answers.append((call, answer))
         again = self._poisoned()
         launch([*untimed, *again])
         self._driver.do("cuCtxSynchronize")
-        if self._other_bits(again) and (self._small or len(self._again) < DIFFERENT):
-            first = answer or self._outputs_at([item.timed for item in self._outputs])
-            self._again.append((call, first, self._outputs_at(again)))
+        there = self._answer_at(untimed, again)
+        if self._other_bits(there) and (self._small or len(self._again) < DIFFERENT):
+            first = answer or self._outputs_at([item.timed for item in self._answered])
+            self._again.append((call, first, self._outputs_at(there)))
             answer = first
         if answer is not None:  # the host was long in reading it: a baseline that it launches next is late, once
             self._baseline()
@@ -208,7 +218,7 @@ class Timing:
         timed, untimed = self._contents(self._next_call())
         written = self._poisoned()
         launch([*timed, *written])
-        self._keep(written)
+        self._keep(self._answer_at(timed, written))
         self._driver.do("cuCtxSynchronize")
         self._found = self._found or self._damage(timed, untimed, written)
 
@@ -226,6 +236,8 @@ class Timing:
             number = number_of(self._request.secret, call, position)
             one, other = (place + self._shift() for place in item.places)
             driver.copy(one, item.rotated(number), item.size)
+            for place in (one, other):
+                driver.fill(place + item.size, 0, -item.size % 4)  # answers are compared by whole words
             if item.size:
                 self._change_values(one, item, number)
             driver.copy(other, one, item.size)
@@ -272,30 +284,34 @@ class Timing:
 
     # -- what a call left
 
-    def _keep(self, written: Sequence[int]) -> None:
+    def _answer_at(self, given: Sequence[int], written: Sequence[int]) -> list[int]:
+        """Where a call's answer is: the pointers of the inputs that it updates, then those of its outputs."""
+        return [*(place for item, place in zip(self._inputs, given, strict=True) if item.updated), *written]
+
+    def _keep(self, answer: Sequence[int]) -> None:
         """Copy the outputs as they are when the stream is done, whatever other streams still do."""
-        for output, pointer in zip(self._outputs, written, strict=True):
-            self._driver.copy(output.timed, pointer, 4 * output.words)
+        for item, pointer in zip(self._answered, answer, strict=True):
+            self._driver.copy(item.timed, pointer, 4 * item.words)
 
     def _damage(self, timed: Sequence[int], untimed: Sequence[int], written: Sequence[int]) -> Finding | None:
         """What a call did beside its answer. Its inputs are compared with those that the next call will get."""
         inputs = zip(timed, untimed, self._inputs, strict=True)
-        if self._differs([(one, other, item.size // 4) for one, other, item in inputs]):
+        if self._differs([(one, other, item.size // 4) for one, other, item in inputs if not item.updated]):
             return Finding("modified its input", "the kernel wrote to its inputs")
         outside = (found for item, place in zip(self._outputs, written, strict=True) if (found := item.outside(place)))
         if (found := next(outside, None)) is not None:
             return found
-        if self._other_bits(written):
+        if self._other_bits(self._answer_at(timed, written)):
             return Finding("race", "the launcher's work went on after the stream that it was given was done")
         return None
 
-    def _other_bits(self, written: Sequence[int]) -> bool:
+    def _other_bits(self, answer: Sequence[int]) -> bool:
         """Whether outputs are not what was kept of the timed call."""
-        outputs = zip(self._outputs, written, strict=True)
+        outputs = zip(self._answered, answer, strict=True)
         return self._differs([(item.timed, place, item.words) for item, place in outputs])
 
     def _outputs_at(self, places: Sequence[int]) -> Outputs:
-        outputs = zip(self._outputs, places, strict=True)
+        outputs = zip(self._answered, places, strict=True)
         return {item.name: self._driver.download(place, item.size) for item, place in outputs}
 
     def _differs(self, pairs: Sequence[tuple[int, int, int]]) -> bool:

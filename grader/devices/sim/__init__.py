@@ -75,7 +75,7 @@ class SimDevice:
             outputs = {
                 buffer.name: buffer_bytes(engine, address, len(buffer.data))
                 for buffer, address in zip(call.buffers, addresses, strict=True)
-                if buffer.role == "out"
+                if buffer.role != "in"
             }
             findings = (*read_findings(engine, self._source), *broken)
             return Outcome(

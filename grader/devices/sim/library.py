@@ -33,7 +33,15 @@ _PROTOTYPES: dict[str, tuple[Any, Sequence[Any]]] = {
     "sim_asked_card": (ctypes.c_int, ()),
     "sim_add_buffer": (
         ctypes.c_uint64,
-        (ctypes.c_char_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_char_p),
+        (
+            ctypes.c_char_p,
+            ctypes.c_int,
+            ctypes.c_int,
+            ctypes.c_uint32,
+            ctypes.c_uint64,
+            ctypes.c_uint64,
+            ctypes.c_char_p,
+        ),
     ),
     "sim_stream": (ctypes.c_void_p, ()),
     "sim_bytes": (ctypes.c_void_p, (ctypes.c_uint64,)),
@@ -140,7 +148,8 @@ def add_buffer(engine: ctypes.CDLL, buffer: Buffer) -> int:
     data = buffer.given if buffer.role == "in" else bytes(buffer.data)
     address: int = engine.sim_add_buffer(
         buffer.name.encode(),
-        buffer.role == "in",
+        buffer.role != "out",
+        buffer.role != "in",
         buffer.itemsize,
         len(data),
         buffer.offset_bytes,

@@ -47,8 +47,10 @@ SIM_EXPORT int sim_asked_card() {
 
 // The device address of a new buffer. An input's bytes must outlive the call;
 // an output's are copied.
-SIM_EXPORT u64 sim_add_buffer(const char* name, int input, u32 itemsize, u64 bytes, u64 offset, const void* data) {
-    return Device::get().add_buffer(name, input != 0, itemsize, bytes, offset, static_cast<const u8*>(data));
+SIM_EXPORT u64
+sim_add_buffer(const char* name, int input, int output, u32 itemsize, u64 bytes, u64 offset, const void* data) {
+    const auto* contents = static_cast<const u8*>(data);
+    return Device::get().add_buffer(name, input != 0, output != 0, itemsize, bytes, offset, contents);
 }
 
 // The host address of a buffer's bytes.

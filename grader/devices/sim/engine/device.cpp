@@ -61,9 +61,10 @@ void Device::shrink_card(int multiprocessors, u64 resident, u64 shared_bytes) {
     card_.shared_per_block_optin = shared_bytes;
 }
 
-u64 Device::add_buffer(const std::string& name, bool input, u32 itemsize, u64 bytes, u64 offset, const u8* data) {
-    if (input) return memory.map(bytes, offset, AllocationKind::input, name, itemsize, data).base;
-    Allocation& allocation = memory.allocate(bytes, offset, AllocationKind::output, name, itemsize, false);
+u64 Device::add_buffer(
+    const std::string& name, bool input, bool output, u32 itemsize, u64 bytes, u64 offset, const u8* data) {
+    if (!output) return memory.map(bytes, offset, AllocationKind::input, name, itemsize, data).base;
+    Allocation& allocation = memory.allocate(bytes, offset, AllocationKind::output, name, itemsize, input);
     if (bytes) std::memcpy(allocation.data, data, bytes);
     return allocation.base;
 }

@@ -143,7 +143,9 @@ class Device {
     // `shared_bytes` for a block, 0: as many as the full card has.
     void shrink_card(int multiprocessors, u64 resident, u64 shared_bytes);
     bool asked_card() const { return asked_card_; }  // whether a launcher has ever asked what card it is on
-    u64 add_buffer(const std::string& name, bool input, u32 itemsize, u64 bytes, u64 offset, const u8* data);
+    // An input is used in place. An output gets a copy of data, which counts as unwritten unless it is an input, too.
+    u64 add_buffer(
+        const std::string& name, bool input, bool output, u32 itemsize, u64 bytes, u64 offset, const u8* data);
     void count() { call_.counting = true; }  // the launches of this call
     void trace() { call_.tracing = true; }   // notes births in the launches of this call
     std::string counters() const;            // of each kernel, as a JSON list
