@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(THREADS) partition_lookback_i32_kernel(
     __syncthreads();  // all threads read the tile
     const int tile = tile_smem;
     const int first = tile * TILE;
-    const int left = min(n - first, TILE);               // elements of the tile
+    const int left = min(n - first, TILE);                // elements of the tile
     const int lane_first = warp_id * PER_WARP + lane_id;  // this lane's first place in the tile
     int x_rmem[ITEMS];
     int ranks[ITEMS];  // how many elements > 0 precede each, first in the warp, then in the tile

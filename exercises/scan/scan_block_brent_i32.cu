@@ -15,7 +15,8 @@ constexpr int PLACES = 2 * THREADS;
 constexpr int WARP_SIZE = 32;
 constexpr int BANKS = 32;
 
-// Where place i of the row is in shared memory: no step of either tree then has a bank conflict.
+// Where place i of the row is in shared memory. A warp's access in the tree up then has no bank conflict. In the tree
+// down a warp's places begin d further to the right and end in the next row of banks: at most two lanes share a bank.
 __device__ __forceinline__ int padded(int i) {
     // TODO(1): Leave one word free after every BANKS places. (~1 line)
     // END TODO(1)

@@ -60,8 +60,7 @@ __device__ __forceinline__ void load_tile(int (&to_rmem)[CHUNKS][VEC], const int
 }
 
 // registers -> global: what load_tile loads, each plus `before`.
-__device__ __forceinline__ void store_tile(
-    int* y_tile, const int (&from_rmem)[CHUNKS][VEC], int before, int left) {
+__device__ __forceinline__ void store_tile(int* y_tile, const int (&from_rmem)[CHUNKS][VEC], int before, int left) {
 #pragma unroll
     for (int c = 0; c < CHUNKS; ++c) {
         const int at = lane_first() + c * CHUNK;
@@ -106,8 +105,8 @@ __device__ __forceinline__ int scan_tile(int (&sums)[CHUNKS][VEC]) {
     return __shfl_sync(FULL_MASK, warp_ends, WARPS - 1);
 }
 
-__global__ void __launch_bounds__(THREADS) scan_chained_i32_kernel(
-    const int* __restrict__ x, int* __restrict__ y, Link* links, unsigned* next_tile, int n) {
+__global__ void __launch_bounds__(THREADS)
+    scan_chained_i32_kernel(const int* __restrict__ x, int* __restrict__ y, Link* links, unsigned* next_tile, int n) {
     __shared__ int tile_smem, before_smem;
     const int tid = threadIdx.x;
     // TODO(1): Let tile_smem be the lowest tile that no block has taken yet. Nothing promises that block i starts before

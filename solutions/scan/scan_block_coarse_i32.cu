@@ -13,10 +13,10 @@
 constexpr int THREADS = 512;  // of the largest block: a short row gets a smaller one
 constexpr int WARP_SIZE = 32;
 constexpr int WARPS = THREADS / WARP_SIZE;
-constexpr int VEC = 4;                       // consecutive elements of a lane
-constexpr int CHUNK = WARP_SIZE * VEC;       // consecutive elements of a warp, 4 per lane
-constexpr int CHUNKS = 4;                    // of a warp, one after the other
-constexpr int PER_WARP = CHUNKS * CHUNK;     // consecutive elements of a warp
+constexpr int VEC = 4;                    // consecutive elements of a lane
+constexpr int CHUNK = WARP_SIZE * VEC;    // consecutive elements of a warp, 4 per lane
+constexpr int CHUNKS = 4;                 // of a warp, one after the other
+constexpr int PER_WARP = CHUNKS * CHUNK;  // consecutive elements of a warp
 constexpr unsigned FULL_MASK = 0xffffffff;
 static_assert(WARPS <= WARP_SIZE, "one warp scans the sums of all warps");
 

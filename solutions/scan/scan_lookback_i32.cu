@@ -81,8 +81,7 @@ __device__ __forceinline__ void load_tile(int (&to_rmem)[CHUNKS][VEC], const int
 }
 
 // registers -> global: what load_tile loads, each plus `before`.
-__device__ __forceinline__ void store_tile(
-    int* y_tile, const int (&from_rmem)[CHUNKS][VEC], int before, int left) {
+__device__ __forceinline__ void store_tile(int* y_tile, const int (&from_rmem)[CHUNKS][VEC], int before, int left) {
 #pragma unroll
     for (int c = 0; c < CHUNKS; ++c) {
         const int at = lane_first() + c * CHUNK;

@@ -62,8 +62,7 @@ __device__ __forceinline__ void load_tile(int (&to_rmem)[CHUNKS][VEC], const int
 }
 
 // registers -> global: what load_tile loads, each plus `before`.
-__device__ __forceinline__ void store_tile(
-    int* y_tile, const int (&from_rmem)[CHUNKS][VEC], int before, int left) {
+__device__ __forceinline__ void store_tile(int* y_tile, const int (&from_rmem)[CHUNKS][VEC], int before, int left) {
 #pragma unroll
     for (int c = 0; c < CHUNKS; ++c) {
         const int at = lane_first() + c * CHUNK;
@@ -162,8 +161,8 @@ __global__ void __launch_bounds__(SUMS_THREADS) scan_sums_kernel(int* tile_sums,
 }
 
 // tile_before[tile] is the sum of all tiles before it. One block per tile.
-__global__ void __launch_bounds__(THREADS) scan_tiles_kernel(
-    const int* __restrict__ x, int* __restrict__ y, const int* __restrict__ tile_before, int n) {
+__global__ void __launch_bounds__(THREADS)
+    scan_tiles_kernel(const int* __restrict__ x, int* __restrict__ y, const int* __restrict__ tile_before, int n) {
     const int first = blockIdx.x * TILE;
     int sums[CHUNKS][VEC];
     // TODO(3): Scan the tile and store it, from the sum of all tiles before it on. (~3 lines)

@@ -38,8 +38,7 @@ __global__ void __launch_bounds__(THREADS)
     // TODO(2): global -> registers: lane i loads element i of each of the warp's ROWS rows, 0 where no such row is left.
     //   All loads come before the first scan. (~4 lines)
 #pragma unroll
-    for (int i = 0; i < ROWS; ++i)
-        x_rmem[i] = first + i < warps ? x[(first + i) * WARP_SIZE + lane_id] : 0;
+    for (int i = 0; i < ROWS; ++i) x_rmem[i] = first + i < warps ? x[(first + i) * WARP_SIZE + lane_id] : 0;
     // END TODO(2)
     // TODO(3): Store the scan of each row that exists. Every lane takes part in every scan. (~5 lines)
 #pragma unroll
