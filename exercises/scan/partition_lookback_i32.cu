@@ -102,8 +102,9 @@ __global__ void __launch_bounds__(THREADS) partition_lookback_i32_kernel(
         const int at = lane_first + i * WARP_SIZE;
         x_rmem[i] = at < left ? x[first + at] : 0;  // 0 does not count
     }
-    // TODO(1): Let ranks[i] be how many elements > 0 precede x_rmem[i] among the warp's, and warp_count how many the warp
-    //   has. The 32 elements i of the warp are neighbours. (~6 lines)
+    int warp_count = 0;  // how many elements > 0 the warp has
+    // TODO(1): Let ranks[i] be how many elements > 0 precede x_rmem[i] among the warp's, and count them all in
+    //   warp_count. The 32 elements i of the warp are neighbours. (~6 lines)
     // END TODO(1)
     if (lane_id == 0) warp_counts_smem[warp_id] = warp_count;
     __syncthreads();  // every warp reads what all warps wrote

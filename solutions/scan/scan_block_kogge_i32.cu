@@ -17,8 +17,9 @@ __global__ void __launch_bounds__(THREADS)
     __shared__ int sums_smem[THREADS];
     const int tid = threadIdx.x;
     const int64_t off = static_cast<int64_t>(blockIdx.x) * cols;  // of this block's row
+    int sum = 0;  // of this thread's place: always what sums_smem[tid] holds after a step
     // TODO(1): global -> shared: each thread loads the element of its own place, 0 past the end of the row. (~2 lines)
-    int sum = tid < cols ? x[off + tid] : 0;
+    if (tid < cols) sum = x[off + tid];
     sums_smem[tid] = sum;
     // END TODO(1)
     // TODO(2): For d = 1, 2, 4, ... below cols: each place from d on adds what the place d to the left held before this

@@ -141,6 +141,7 @@ __global__ void __launch_bounds__(SUMS_THREADS) scan_sums_kernel(int* tile_sums,
     const int lane_id = tid % WARP_SIZE;
     int before = 0;  // the sum of all tiles of earlier steps
     int next = tid < tiles ? tile_sums[tid] : 0;
+#pragma unroll 1
     for (int first = 0; first < tiles; first += SUMS_THREADS) {
         const int tile = first + tid;
         const int sum = next;
