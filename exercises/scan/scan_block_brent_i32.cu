@@ -33,8 +33,8 @@ __global__ void __launch_bounds__(THREADS)
     //   d to its left. Neighbouring threads take neighbouring ones of these places. (~5 lines)
     // END TODO(2)
     // Place i now has the sum of as many places, itself the last, as the largest power of two that divides i + 1.
-    // TODO(3): The tree down: in step d = ..., 4, 2, 1 every place 3d - 1, 5d - 1, 7d - 1, ... of the row adds the place
-    //   d to its left, which is complete by then. (~5 lines)
+    // TODO(3): The tree down: in step d = ..., 4, 2, 1 every place 3d - 1, 5d - 1, 7d - 1, ... of the row adds the
+    //   place d to its left, which is complete by then. (~5 lines)
     // END TODO(3)
     __syncthreads();  // a thread stores places that others completed
     for (int i = tid; i < cols; i += threads) y[off + i] = sums_smem[padded(i)];

@@ -30,8 +30,8 @@ __global__ void __launch_bounds__(THREADS)
     // The first of this warp's rows. 64 bits: the rows that are counted, and warps * 32, may exceed 2^31 - 1.
     const int64_t first = static_cast<int64_t>(blockIdx.x) * PER_BLOCK + threadIdx.x / WARP_SIZE * ROWS;
     int x_rmem[ROWS];
-    // TODO(2): global -> registers: lane i loads element i of each of the warp's ROWS rows, 0 where no such row is left.
-    //   All loads come before the first scan. (~4 lines)
+    // TODO(2): global -> registers: lane i loads element i of each of the warp's ROWS rows, 0 where no such row is
+    //   left. All loads come before the first scan. (~4 lines)
     // END TODO(2)
     // TODO(3): Store the scan of each row that exists. Every lane takes part in every scan. (~5 lines)
     // END TODO(3)

@@ -12,7 +12,7 @@
 constexpr int THREADS = 256;
 constexpr int WARP_SIZE = 32;
 constexpr int WARPS = THREADS / WARP_SIZE;
-constexpr int ITEMS = 16;                    // elements per thread
+constexpr int ITEMS = 24;                    // elements per thread
 constexpr int PER_WARP = WARP_SIZE * ITEMS;  // consecutive elements of a warp, 32 at a time
 constexpr int TILE = WARPS * PER_WARP;       // elements of a block
 constexpr unsigned FULL_MASK = 0xffffffff;
@@ -139,6 +139,7 @@ __global__ void __launch_bounds__(THREADS) partition_lookback_i32_kernel(
     //   follows the others of all tiles before, from the back. The tile that knows the total stores it. (~6 lines)
     const int before = before_smem;
     const int others_before = first - before;
+#pragma unroll 8
     for (int i = tid; i < left; i += THREADS)
         y[i < tile_count ? before + i : n - 1 - others_before - (i - tile_count)] = sorted_smem[i];
     if (tid == 0 && tile == gridDim.x - 1) count[0] = before + tile_count;

@@ -39,8 +39,8 @@ __global__ void __launch_bounds__(THREADS)
     }
     // END TODO(2)
     // Place i now has the sum of as many places, itself the last, as the largest power of two that divides i + 1.
-    // TODO(3): The tree down: in step d = ..., 4, 2, 1 every place 3d - 1, 5d - 1, 7d - 1, ... of the row adds the place
-    //   d to its left, which is complete by then. (~5 lines)
+    // TODO(3): The tree down: in step d = ..., 4, 2, 1 every place 3d - 1, 5d - 1, 7d - 1, ... of the row adds the
+    //   place d to its left, which is complete by then. (~5 lines)
     for (int offset = PLACES / 4; offset > 0; offset /= 2) {
         __syncthreads();  // the places to the left are complete
         const int i = 2 * offset * (tid + 1) + offset - 1;

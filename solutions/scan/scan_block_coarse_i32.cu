@@ -68,8 +68,8 @@ __global__ void __launch_bounds__(THREADS)
         carry += __shfl_sync(FULL_MASK, end, WARP_SIZE - 1);
     }
     // END TODO(2)
-    // TODO(3): Let warp_before be the sum of all warps below this one. The block has blockDim.x / WARP_SIZE warps.
-    //   (~5 lines)
+    // TODO(3): Let warp_before be the sum of all warps below this one. The block has blockDim.x / WARP_SIZE warps. (~5
+    //   lines)
     if (lane_id == 0) warp_sums_smem[warp_id] = carry;
     __syncthreads();  // every warp reads what all warps wrote
     const int warp_ends = warp_scan(lane_id < blockDim.x / WARP_SIZE ? warp_sums_smem[lane_id] : 0);
