@@ -12,7 +12,7 @@
 constexpr int THREADS = 256;
 constexpr int WARP_SIZE = 32;
 constexpr int WARPS = THREADS / WARP_SIZE;
-constexpr int ITEMS = 16;                    // elements per thread
+constexpr int ITEMS = 24;                    // elements per thread
 constexpr int PER_WARP = WARP_SIZE * ITEMS;  // consecutive elements of a warp, 32 at a time
 constexpr int TILE = WARPS * PER_WARP;       // elements of a block
 constexpr unsigned FULL_MASK = 0xffffffff;

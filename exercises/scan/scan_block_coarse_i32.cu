@@ -47,8 +47,9 @@ __global__ void __launch_bounds__(THREADS)
     // TODO(2): Make sums[c][j] the sum of the warp's elements up to this one, from the first of its first chunk on. A
     //   lane adds its own elements first, so that one warp_scan per chunk is enough. (~9 lines)
     // END TODO(2)
+    int warp_before = 0;
     // TODO(3): Let warp_before be the sum of all warps below this one. The block has blockDim.x / WARP_SIZE warps.
-    //   (~5 lines)
+    //   (~4 lines)
     // END TODO(3)
     // TODO(4): registers -> global, as they were loaded. (~8 lines)
     // END TODO(4)

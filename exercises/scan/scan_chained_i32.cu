@@ -1,8 +1,9 @@
 // scan_chained_i32: y[i] = x[0] + ... + x[i], the inclusive scan of any number of integers, in one launch
 //
-// Shapes     x: [n] i32, contiguous, 16-byte aligned base, y: [n] i32, 16-byte aligned base, any n >= 0, sums fit 32 bits
-// Technique  a block scans a tile of 32768 in its registers, waits for the prefix of the tile before it, and releases its
-//            own; blocks take tiles in the order in which they start
+// Shapes     x: [n] i32, contiguous, 16-byte aligned base, y: [n] i32, 16-byte aligned base, any n >= 0, sums fit 32
+//            bits
+// Technique  a block scans a tile of 32768 in its registers, waits for the prefix of the tile before it, and releases
+//            its own; blocks take tiles in the order in which they start
 // New        over scan_three_kernels_i32: x is read once, because blocks pass a number to each other inside a launch
 // Bound      latency: the prefix travels from tile to tile, one after the other
 #include "kata.cuh"
@@ -77,8 +78,8 @@ __device__ __forceinline__ void store_tile(int* y_tile, const int (&from_rmem)[C
     }
 }
 
-// Makes sums[c][j] the sum over the tile's elements up to this one. Returns the tile's sum, in every thread. All threads
-// must call it together, once.
+// Makes sums[c][j] the sum over the tile's elements up to this one. Returns the tile's sum, in every thread. All
+// threads must call it together, once.
 __device__ __forceinline__ int scan_tile(int (&sums)[CHUNKS][VEC]) {
     __shared__ int warp_sums_smem[WARPS];
     const int warp_id = threadIdx.x / WARP_SIZE;
@@ -109,8 +110,8 @@ __global__ void __launch_bounds__(THREADS)
     scan_chained_i32_kernel(const int* __restrict__ x, int* __restrict__ y, Link* links, unsigned* next_tile, int n) {
     __shared__ int tile_smem, before_smem;
     const int tid = threadIdx.x;
-    // TODO(1): Let tile_smem be the lowest tile that no block has taken yet. Nothing promises that block i starts before
-    //   block i + 1. (~1 line)
+    // TODO(1): Let tile_smem be the lowest tile that no block has taken yet. Nothing promises that block i starts
+    //   before block i + 1. (~1 line)
     // END TODO(1)
     __syncthreads();  // all threads read the tile
     const int tile = tile_smem;
@@ -123,8 +124,8 @@ __global__ void __launch_bounds__(THREADS)
         // TODO(2): Wait until the tile before this one is ready, if there is one. Then read its prefix, in an order in
         //   which it must be there. (~4 lines)
         // END TODO(2)
-        // TODO(3): Store this tile's prefix and say that it is ready, in an order in which every thread that sees the one
-        //   sees the other. (~2 lines)
+        // TODO(3): Store this tile's prefix and say that it is ready, in an order in which every thread that sees the
+        //   one sees the other. (~2 lines)
         // END TODO(3)
         before_smem = before;
     }

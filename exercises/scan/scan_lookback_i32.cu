@@ -1,9 +1,11 @@
 // scan_lookback_i32: y[i] = x[0] + ... + x[i], the inclusive scan of any number of integers, in one launch
 //
-// Shapes     x: [n] i32, contiguous, 16-byte aligned base, y: [n] i32, 16-byte aligned base, any n >= 0, sums fit 32 bits
-// Technique  a tile publishes its sum at once; a warp then adds the sums of the tiles before it, 32 at a time, until one
-//            of them has published its prefix (decoupled look-back)
-// New        over scan_chained_i32: a tile waits for the sums of its predecessors, which they know before their prefixes
+// Shapes     x: [n] i32, contiguous, 16-byte aligned base, y: [n] i32, 16-byte aligned base, any n >= 0, sums fit 32
+//            bits
+// Technique  a tile publishes its sum at once; a warp then adds the sums of the tiles before it, 32 at a time, until
+//            one of them has published its prefix (decoupled look-back)
+// New        over scan_chained_i32: a tile waits for the sums of its predecessors, which they know before their
+//            prefixes
 // Bound      memory bandwidth
 #include "kata.cuh"
 #include <cuda/atomic>
@@ -13,7 +15,7 @@ constexpr int WARP_SIZE = 32;
 constexpr int WARPS = THREADS / WARP_SIZE;
 constexpr int VEC = 4;                    // consecutive elements of a lane
 constexpr int CHUNK = WARP_SIZE * VEC;    // consecutive elements of a warp, VEC per lane
-constexpr int CHUNKS = 4;                 // of a warp, one after the other
+constexpr int CHUNKS = 8;                 // of a warp, one after the other
 constexpr int PER_WARP = CHUNKS * CHUNK;  // consecutive elements of a warp
 constexpr int TILE = WARPS * PER_WARP;    // elements of a block
 constexpr unsigned FULL_MASK = 0xffffffff;
@@ -87,8 +89,8 @@ __device__ __forceinline__ void store_tile(int* y_tile, const int (&from_rmem)[C
         const int at = lane_first() + c * CHUNK;
         const int* sums = from_rmem[c];
         if (at + VEC <= left) {
-            *reinterpret_cast<int4*>(y_tile + at) =
-                make_int4(before + sums[0], before + sums[1], before + sums[2], before + sums[3]);
+            const int4 y4 = make_int4(before + sums[0], before + sums[1], before + sums[2], before + sums[3]);
+            __stcs(reinterpret_cast<int4*>(y_tile + at), y4);  // never read here: the caches evict it first
         } else {
 #pragma unroll
             for (int j = 0; j < VEC; ++j) {
@@ -98,8 +100,8 @@ __device__ __forceinline__ void store_tile(int* y_tile, const int (&from_rmem)[C
     }
 }
 
-// Makes sums[c][j] the sum over the tile's elements up to this one. Returns the tile's sum, in every thread. All threads
-// must call it together, once.
+// Makes sums[c][j] the sum over the tile's elements up to this one. Returns the tile's sum, in every thread. All
+// threads must call it together, once.
 __device__ __forceinline__ int scan_tile(int (&sums)[CHUNKS][VEC]) {
     __shared__ int warp_sums_smem[WARPS];
     const int warp_id = threadIdx.x / WARP_SIZE;
@@ -135,8 +137,8 @@ __device__ __forceinline__ int look_back(State* states, int tile) {
         const int at = last - lane_id;
         // Before tile 0 there is nothing: lanes that look there see a prefix of 0.
         State state = pack_state(PREFIX, 0);
-        // TODO(1): Read the state of tile `at`, if there is one, until something is known in all 32 lanes. Each state is
-        //   one access, and no order to other accesses is needed. (~3 lines)
+        // TODO(1): Read the state of tile `at`, if there is one, until something is known in all 32 lanes. Each state
+        //   is one access, and no order to other accesses is needed. (~3 lines)
         // END TODO(1)
         // TODO(2): Add the numbers of the window from the nearest tile back to the first prefix, and leave the loop if
         //   there is one. Every lane gets the sum. (~5 lines)
@@ -158,8 +160,8 @@ __global__ void __launch_bounds__(THREADS) scan_lookback_i32_kernel(
     load_tile(sums, x + first, n - first);
     const int tile_sum = scan_tile(sums);
     if (tid < WARP_SIZE) {
-        // TODO(3): Publish the tile's sum before this warp looks back, and the tile's prefix as soon as it is known. The
-        //   block finds the sum of all tiles before this one in before_smem. (~6 lines)
+        // TODO(3): Publish the tile's sum before this warp looks back, and the tile's prefix as soon as it is known.
+        //   The block finds the sum of all tiles before this one in before_smem. (~6 lines)
         // END TODO(3)
     }
     __syncthreads();  // one warp has looked back for all

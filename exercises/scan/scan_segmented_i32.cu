@@ -3,14 +3,15 @@
 // Shapes     x: [n] i32, head: [n] u8, any byte other than 0 is a head, contiguous, 16-byte aligned bases, y: [n] i32,
 //            16-byte aligned base, any n >= 0, sums fit 32 bits
 // Technique  the single-pass scan of pairs (has a head, sum since the last head)
-// New        over scan_lookback_i32: an operator that is associative but not commutative, and has no inverse; a tile with
-//            a head knows its prefix without looking back
+// New        over scan_lookback_i32: an operator that is associative but not commutative, and has no inverse; a tile
+//            with a head knows its prefix without looking back
 // Bound      memory bandwidth
 #include "kata.cuh"
 #include <cstdint>
 #include <cuda/atomic>
 
 constexpr int THREADS = 256;
+constexpr int BLOCKS_PER_SM = 5;  // limits registers: with more blocks the compiler would spill
 constexpr int WARP_SIZE = 32;
 constexpr int WARPS = THREADS / WARP_SIZE;
 constexpr int VEC = 4;                    // consecutive elements of a lane
@@ -147,7 +148,8 @@ __device__ __forceinline__ Run scan_tile(Run (&runs)[CHUNKS][VEC]) {
     return broadcast(ends, WARPS - 1);
 }
 
-// The sum since the last head in all tiles before `tile`, in every lane of the warp. All 32 lanes must call it together.
+// The sum since the last head in all tiles before `tile`, in every lane of the warp. All 32 lanes must call it
+// together.
 __device__ __forceinline__ int look_back(State* states, int tile) {
     const int lane_id = threadIdx.x % WARP_SIZE;
     int sum = 0;
@@ -167,7 +169,7 @@ __device__ __forceinline__ int look_back(State* states, int tile) {
     return sum;
 }
 
-__global__ void __launch_bounds__(THREADS) scan_segmented_i32_kernel(
+__global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) scan_segmented_i32_kernel(
     const int* __restrict__ x, const uint8_t* __restrict__ head, int* __restrict__ y, State* states,
     unsigned* next_tile, int n) {
     __shared__ int tile_smem, before_smem;

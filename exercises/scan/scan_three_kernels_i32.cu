@@ -1,9 +1,11 @@
 // scan_three_kernels_i32: y[i] = x[0] + ... + x[i], the inclusive scan of any number of integers
 //
-// Shapes     x: [n] i32, contiguous, 16-byte aligned base, y: [n] i32, 16-byte aligned base, any n >= 0, sums fit 32 bits
-// Technique  three launches: the sum of each tile of 4096; a scan of these sums by one block; then each tile again, from
-//            the sum of all tiles before it on
-// New        over scan_block_coarse_i32: more elements than a block holds; the end of a launch is the barrier of the grid
+// Shapes     x: [n] i32, contiguous, 16-byte aligned base, y: [n] i32, 16-byte aligned base, any n >= 0, sums fit 32
+//            bits
+// Technique  three launches: the sum of each tile of 4096; a scan of these sums by one block; then each tile again,
+//            from the sum of all tiles before it on
+// New        over scan_block_coarse_i32: more elements than a block holds; the end of a launch is the barrier of the
+//            grid
 // Bound      memory bandwidth: x is read twice
 #include "kata.cuh"
 #include <cstddef>
@@ -79,8 +81,8 @@ __device__ __forceinline__ void store_tile(int* y_tile, const int (&from_rmem)[C
     }
 }
 
-// Makes sums[c][j] the sum over the tile's elements up to this one. Returns the tile's sum, in every thread. All threads
-// must call it together, once.
+// Makes sums[c][j] the sum over the tile's elements up to this one. Returns the tile's sum, in every thread. All
+// threads must call it together, once.
 __device__ __forceinline__ int scan_tile(int (&sums)[CHUNKS][VEC]) {
     __shared__ int warp_sums_smem[WARPS];
     const int warp_id = threadIdx.x / WARP_SIZE;

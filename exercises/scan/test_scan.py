@@ -245,15 +245,15 @@ SPEC = Spec(
     # The last has more than 1024 tiles of 4096: one more than a block with one tile's sum per thread scans in one step.
     named_sizes=lengths(*ARRAY, 1_000_003, 1024 * 4096 + 1),
     large=lengths(300_007, 40_000_003),
-    work=lambda sizes: 14 * sizes["n"],
+    work=lambda sizes: 7 * sizes["n"],
     baselines={"torch.cumsum": torch_cumsum},
 )
 
 # 32768 elements are a tile of the solution. The last shape has 8 of them, more than a small card holds at a time.
 CHAINED = replace(SPEC, named_sizes=lengths(*ARRAY, 32_767, 32_768, 32_769, 7 * 32_768 + 1))
 
-# As many tiles of 4096 as a window of look-back has (32), one less, one more, two windows and one more.
-LOOKBACK = replace(SPEC, named_sizes=lengths(*ARRAY, 31 * 4096, 32 * 4096, 1_000_003, 33 * 4096 + 1, 65 * 4096 + 5))
+# Tiles of 4096 or 8192: as many as a window of look-back has (32), one more, two windows and one more.
+LOOKBACK = replace(SPEC, named_sizes=lengths(*ARRAY, 32 * 4096, 32 * 8192 + 1, 1_000_003, 65 * 8192 + 5))
 
 # -- scan_segmented --------------------------------------------------------------------------------------------------
 
@@ -331,7 +331,7 @@ SEGMENTED = replace(
         "a copy of x": lambda x, head, sizes: x,
     },
     named_sizes=lengths(*SHORT, *BORDERS[3:], 33 * 4096 + 1, 500_009, 65 * 4096 + 5),
-    work=lambda sizes: 14 * sizes["n"],
+    work=lambda sizes: 7 * sizes["n"],
     baselines={},
 )
 
@@ -404,7 +404,7 @@ PARTITION = replace(
         "a copy of x": lambda x, sizes: (x, (x > 0).sum().reshape(1)),
     },
     named_sizes=lengths(*SHORT, *BORDERS[3:], 33 * 4096 + 1, 500_009, 65 * 4096 + 5),
-    work=lambda sizes: 14 * sizes["n"],
+    work=lambda sizes: 7 * sizes["n"],
     baselines={"torch.masked_select": lambda x, **_: lambda: x.masked_select(x > 0)},
 )
 
@@ -415,6 +415,7 @@ SPECS = {
     "scan_block_coarse_i32": LONG_ROWS,
     "scan_chained_i32": CHAINED,
     "scan_lookback_i32": LOOKBACK,
+    "scan_lookback_prefetch_i32": LOOKBACK,
     "partition_lookback_i32": PARTITION,
     "scan_segmented_i32": SEGMENTED,
 }

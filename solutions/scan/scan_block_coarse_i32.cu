@@ -68,12 +68,13 @@ __global__ void __launch_bounds__(THREADS)
         carry += __shfl_sync(FULL_MASK, end, WARP_SIZE - 1);
     }
     // END TODO(2)
-    // TODO(3): Let warp_before be the sum of all warps below this one. The block has blockDim.x / WARP_SIZE warps. (~5
-    //   lines)
+    int warp_before = 0;
+    // TODO(3): Let warp_before be the sum of all warps below this one. The block has blockDim.x / WARP_SIZE warps.
+    //   (~4 lines)
     if (lane_id == 0) warp_sums_smem[warp_id] = carry;
     __syncthreads();  // every warp reads what all warps wrote
     const int warp_ends = warp_scan(lane_id < blockDim.x / WARP_SIZE ? warp_sums_smem[lane_id] : 0);
-    const int warp_before = __shfl_sync(FULL_MASK, warp_ends, warp_id) - carry;
+    warp_before = __shfl_sync(FULL_MASK, warp_ends, warp_id) - carry;
     // END TODO(3)
     // TODO(4): registers -> global, as they were loaded. (~8 lines)
 #pragma unroll

@@ -166,24 +166,25 @@ __device__ __forceinline__ int look_back(State* states, int tile) {
 __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) scan_lookback_prefetch_i32_kernel(
     const int* __restrict__ x, int* __restrict__ y, State* states, int* next_tile, int tiles, int n) {
     __shared__ alignas(16) int x_smem[TILE];
-    __shared__ int tile_smem, before_smem;
+    __shared__ int first_smem, next_smem, before_smem;
     const int tid = threadIdx.x;
-    // Tiles are taken in order: a tile waits only for tiles that a running block works on, or will, before this one's.
-    if (tid == 0) tile_smem = atomicAdd(next_tile, 1);
+    // A block finishes its tiles in the order in which it took them. So the lowest tile that is not finished is one that
+    // a block works on, and all tiles before it are finished: it need not wait.
+    if (tid == 0) first_smem = atomicAdd(next_tile, 1);
     __syncthreads();  // all threads read the tile
-    int tile = tile_smem;
+    int tile = first_smem;
     if (tile < tiles) start_copy(x_smem, x + tile * TILE, n - tile * TILE);
     while (tile < tiles) {
         const int first = tile * TILE;
         int sums[CHUNKS][VEC];
         finish_copy(sums, x_smem);
         int next = tiles;  // the tile after this one, if it is below `tiles`
-        // TODO(3): Take the next tile, and start to copy it. No thread may overwrite what another thread still needs,
-        //   in x_smem or in tile_smem. (~4 lines)
-        // Slow threads read tile_smem before the barriers of this tile, so it is free.
-        if (tid == 0) tile_smem = atomicAdd(next_tile, 1);
-        __syncthreads();  // all threads read the tile, and have their elements in registers
-        next = tile_smem;
+        // TODO(3): Take the next tile, and start to copy it. No thread may overwrite in next_smem what another has not
+        //   read yet. (~4 lines)
+        // All threads read the number before this one before they came to the last barrier of the tile before.
+        if (tid == 0) next_smem = atomicAdd(next_tile, 1);
+        __syncthreads();  // all threads read the number
+        next = next_smem;
         if (next < tiles) start_copy(x_smem, x + next * TILE, n - next * TILE);
         // END TODO(3)
         const int tile_sum = scan_tile(sums);
