@@ -154,8 +154,8 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) scan_lookback_prefetch
     __shared__ alignas(16) int x_smem[TILE];
     __shared__ int first_smem, next_smem, before_smem;
     const int tid = threadIdx.x;
-    // A block finishes its tiles in the order in which it took them. So the lowest tile that is not finished is one that
-    // a block works on, and all tiles before it are finished: it need not wait.
+    // A block finishes its tiles in the order in which it took them. So the lowest tile that is not finished is one
+    // that a block works on, and all tiles before it are finished: it need not wait.
     if (tid == 0) first_smem = atomicAdd(next_tile, 1);
     __syncthreads();  // all threads read the tile
     int tile = first_smem;

@@ -179,7 +179,7 @@ def looked_back(arrays: Mapping[str, ndarray]) -> str:
         for lane in range(LANES):
             if (got := int(arrays["sums"][row, lane])) != right:
                 return (
-                    f"the states before tile {len(states)} are {in_short(states)}, the nearest last. Each S is 1, the P "
+                    f"the states before tile {len(states)} are {in_short(states)}, the nearest last. An S is 1, the P "
                     f"of tile i is {PREFIX} (i + 1). Lane {lane} must get {right}. It gets {got}."
                 )
     return ""
