@@ -154,7 +154,7 @@ def test_next_status_and_report_follow_the_chosen_track(clone: Path) -> None:
     first = kata("next")
     assert has(first, "kata start scale_f32", "work/first_steps/scale_f32.cu")
     assert "exercises/first_steps/scale" not in first
-    assert has(kata("next", "--track", "interview"), "elementwise_f32", "interview, step 1 of 41")
+    assert has(kata("next", "--track", "interview"), "elementwise_f32", "interview, step 1 of 45")
     events = [{"kata": name, "start": SKELETON} for name in ("elementwise_f32", "elementwise_f32x4")]
     lines = [{"id": str(at), "time": "2026-01-01T00:00:00+00:00", "what": "grade", "verdict": "pass", **event}
              for at, event in enumerate(events)]  # fmt: skip
