@@ -330,7 +330,7 @@ SEGMENTED = replace(
         "heads of the byte 1 alone": lambda x, head, sizes: segmented(x, head == 1, sizes),
         "a copy of x": lambda x, head, sizes: x,
     },
-    named_sizes=lengths(*SHORT, *BORDERS[3:], 33 * 4096 + 1, 500_009, 65 * 4096 + 5),
+    named_sizes=lengths(*SHORT, *BORDERS[3:], 33 * 4096 + 1, 1_000_003, 65 * 4096 + 5),
     work=lambda sizes: 7 * sizes["n"],
     baselines={},
 )
@@ -403,7 +403,7 @@ PARTITION = replace(
         "the count of the others": others_counted,
         "a copy of x": lambda x, sizes: (x, (x > 0).sum().reshape(1)),
     },
-    named_sizes=lengths(*SHORT, *BORDERS[3:], 33 * 4096 + 1, 500_009, 65 * 4096 + 5),
+    named_sizes=lengths(*SHORT, *BORDERS[3:], 33 * 6144 + 1, 1_000_003, 65 * 6144 + 5),
     work=lambda sizes: 7 * sizes["n"],
     baselines={"torch.masked_select": lambda x, **_: lambda: x.masked_select(x > 0)},
 )

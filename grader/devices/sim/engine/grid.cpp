@@ -19,7 +19,7 @@ constexpr u64 COOPERATIVE_TURN = 1 << 10;       // where blocks wait for each ot
 constexpr u64 SMALL_CARD_TURN = 1 << 14;        // where they may wait for one that cannot start
 constexpr u64 LATE_ONE_IN = 1 << 8;             // turns of such blocks, after which one falls behind
 constexpr u64 LATE_TURNS = 1 << 4;              // of each other block before it goes on
-constexpr u64 AHEAD_ONE_IN = 1 << 3;            // turns of a block that may wait, after which it gets another place
+constexpr u64 AHEAD_ONE_IN = 1 << 2;            // turns of a block that may wait, after which it gets another place
 constexpr u64 RESIDENT_BYTES = u64(512) << 20;  // of register files and shared memory, of blocks set aside
 constexpr u64 RESIDENT_BLOCKS = 4096;
 
