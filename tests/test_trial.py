@@ -74,7 +74,7 @@ MISTAKES = [
     (BLOCK, 1, "__syncthreads();\n    if (warp_id == 0)", "if (warp_id == 0)", ("partial_smem", "race")),
     (WARP_SCAN, 1, "if (lane_id >= offset) sum += below;", "sum += below;", ("lane 0", "32 times")),
     (PADDED, 1, "i + i / BANKS", "i", ("step 1 of the tree up", "bank", "2 lanes share it")),
-    (LOOK, 1, "lane_id <= nearest ? number_of(state) : 0", "number_of(state)", ("P S P S", "must get 3001")),
+    (LOOK, 1, "lane_id <= nearest ? number_of(state) : 0", "number_of(state)", ("4P", "must get 4000")),
     (LOOK, 1, "__ffs(prefixes) - 1", "31 - __clz(prefixes)", ("4P", "must get 4000")),
     (RUNS, 1, "right.head ? right.sum : left.sum + right.sum", "left.sum + right.sum", ("{0, 5}", "{1, 7}")),
 ]  # fmt: skip
