@@ -415,7 +415,6 @@ SPECS = {
     "scan_block_coarse_i32": LONG_ROWS,
     "scan_chained_i32": CHAINED,
     "scan_lookback_i32": LOOKBACK,
-    "scan_lookback_prefetch_i32": LOOKBACK,
     "partition_lookback_i32": PARTITION,
     "scan_segmented_i32": SEGMENTED,
 }
