@@ -87,6 +87,12 @@ def test_a_dead_link_is_found(tmp_path: Path) -> None:
     assert dead_links(page) == ["gone.md", "page.md#two"]
 
 
+def test_the_picture_of_look_back_is_what_its_script_draws() -> None:
+    script = runpy.run_path(str(ROOT / "docs" / "lookback.py"))
+    assert (ROOT / "docs" / "lookback.svg").read_text() == script["picture"]()
+    assert script["table"]() in (ROOT / "exercises" / "scan" / "README.md").read_text()
+
+
 # docs/glossary.md
 
 GLOSSARY = ROOT / "docs" / "glossary.md"
@@ -100,7 +106,8 @@ TERMS = """
     loop, thread coarsening, persistent kernel, predication, warp specialization, acquire, release, scope, fence,
     happens-before, block tile, warp tile, register blocking, fragment, mainloop, epilogue, software pipelining,
     double buffering, multistage, split-K, stream-K, online softmax, rescaling, log-sum-exp, cluster, distributed
-    shared memory, mbarrier, TMA, tensor map, box, bulk group, im2col, multicast, warpgroup, wgmma, proxy fence
+    shared memory, mbarrier, TMA, tensor map, box, bulk group, im2col, multicast, warpgroup, wgmma, proxy fence, scan,
+    stream compaction, segmented scan, decoupled look-back, ticket
 """
 
 

@@ -38,6 +38,7 @@ COUNTS, TREE, LARGEST = "histogram_i32_privatized", "reduce_unroll_last_warp_f32
 SCAN, BOXES, PLANES, CHUNK = "remove_padding_f16", "nms_f32", "batch_norm_add_relu_f32", "linear_attention_causal_f32"
 BATCH, SLOPE = "ce_online_bf16", "ce_backward_bf16"
 ANGLE, BLOCK = "rope_f32", "block_all_reduce_f32_grid_stride_f32"
+WARP_SCAN, PADDED, LOOK, RUNS = "scan_warp_i32", "scan_block_brent_i32", "scan_lookback_i32", "scan_segmented_i32"
 
 # (kata, TODO, what the solution has, what stands there instead, facts of what is said)
 MISTAKES = [
@@ -75,6 +76,11 @@ MISTAKES = [
     (SLOPE, 1, "if (col == row.target) dx -= 1.0f;", "", ("the target's column", "dx must be")),
     (BLOCK, 1, "lane_id < WARPS ?", "lane_id < WARPS - 1 ?", ("lane 0 of warp 0", "warp 7")),
     (BLOCK, 1, "__syncthreads();\n    if (warp_id == 0)", "if (warp_id == 0)", ("partial_smem", "race")),
+    (WARP_SCAN, 1, "if (lane_id >= offset) sum += below;", "sum += below;", ("lane 0", "32 times")),
+    (PADDED, 1, "i + i / BANKS", "i", ("step 1 of the tree up", "bank", "2 lanes share it")),
+    (LOOK, 1, "lane_id <= nearest ? number_of(state) : 0", "number_of(state)", ("4P", "must get 4000")),
+    (LOOK, 1, "__ffs(prefixes) - 1", "31 - __clz(prefixes)", ("4P", "must get 4000")),
+    (RUNS, 1, "right.head ? right.sum : left.sum + right.sum", "left.sum + right.sum", ("{0, 5}", "{1, 7}")),
 ]  # fmt: skip
 
 

@@ -14,11 +14,12 @@ namespace sim {
 
 namespace {
 
-constexpr u64 TURN = 1 << 21;                   // warp instructions before a block is set aside
-constexpr u64 COOPERATIVE_TURN = 1 << 10;       // where blocks wait for each other
-constexpr u64 SMALL_CARD_TURN = 1 << 14;        // where they may wait for one that cannot start
-constexpr u64 LATE_ONE_IN = 1 << 8;             // turns of such blocks, after which one falls behind
-constexpr u64 LATE_TURNS = 1 << 4;              // of each other block before it goes on
+constexpr u64 TURN = 1 << 21;              // warp instructions before a block is set aside
+constexpr u64 COOPERATIVE_TURN = 1 << 10;  // where blocks wait for each other
+constexpr u64 SMALL_CARD_TURN = 1 << 14;   // where they may wait for one that cannot start
+constexpr u64 LATE_ONE_IN = 1 << 8;        // turns of such blocks, after which one falls behind
+constexpr u64 LATE_TURNS = 1 << 4;         // of each other block before it goes on
+constexpr u64 ROUNDS_ONE_WAY = 1 << 3;     // turns of each block that may wait, after which their order is reversed
 constexpr u64 RESIDENT_BYTES = u64(512) << 20;  // of register files and shared memory, of blocks set aside
 constexpr u64 RESIDENT_BLOCKS = 4096;
 
@@ -37,6 +38,7 @@ class Scheduler {
         capacity_ = std::max<u64>(capacity_ / size_, 1);
         if (cooperative_) capacity_ = total_;  // all are resident
         if (launch.resident) capacity_ = std::min(capacity_, std::max<u64>(launch.resident / size_, 1));
+        both_ways_ = p.polls && !launch.resident;
         turn_ = cooperative_ || p.fences || p.polls ? COOPERATIVE_TURN : launch.resident ? SMALL_CARD_TURN : TURN;
     }
 
@@ -101,6 +103,9 @@ class Scheduler {
             late_turns_ = LATE_TURNS * resident_;
         } else {
             waiting_.push_back(std::move(cluster));
+            // Else a block's turn would always come after that of the blocks that it waits for.
+            if (both_ways_ && started_ == total_ && turns_++ % (ROUNDS_ONE_WAY * std::min(total_, capacity_)) == 0)
+                std::reverse(waiting_.begin(), waiting_.end());
         }
     }
 
@@ -127,6 +132,8 @@ class Scheduler {
 
     Launch& launch_;
     bool cooperative_ = false;
+    bool both_ways_ = false;  // whether blocks take turns in the order of the start and in the reverse of it
+    u64 turns_ = 0;           // of blocks that were not done
     u64 size_, total_, stride_ = 1, offset_ = 0, capacity_ = 1;
     std::mutex mutex_;
     u64 started_ = 0, resident_ = 0;

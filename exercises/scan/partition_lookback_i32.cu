@@ -1,0 +1,145 @@
+// partition_lookback_i32: the elements > 0 of x to the front of y, in order, the others to its back, the first of them
+// last
+//
+// Shapes     x: [n] i32, contiguous, y: [n] i32, count: [1] i32, how many elements are > 0, any n >= 0
+// Technique  ballots rank the elements of a tile; look-back counts those > 0 in all tiles before; the tile is put in
+//            order in shared memory, so that its two runs leave coalesced
+// New        over scan_lookback_i32: what is scanned is 0 or 1 per element, and it says where the element goes
+// Bound      memory bandwidth
+#include "kata.cuh"
+#include <cuda/atomic>
+
+constexpr int THREADS = 256;
+constexpr int WARP_SIZE = 32;
+constexpr int WARPS = THREADS / WARP_SIZE;
+constexpr int ITEMS = 24;                    // elements per thread
+constexpr int PER_WARP = WARP_SIZE * ITEMS;  // consecutive elements of a warp, 32 at a time
+constexpr int TILE = WARPS * PER_WARP;       // elements of a block
+constexpr unsigned FULL_MASK = 0xffffffff;
+static_assert(THREADS % WARP_SIZE == 0, "ballots name all 32 lanes, so every warp must be whole");
+static_assert(WARPS <= WARP_SIZE, "one warp scans the counts of all warps");
+
+// What the other blocks can read of a tile, in one word of 8 bytes: how much is known, and the number that is known.
+// One access moves both, so a reader never gets one without the other.
+using State = unsigned long long;
+enum Known : unsigned {
+    NOTHING = 0,
+    SUM = 1,     // how many elements of the tile are > 0
+    PREFIX = 2,  // how many are > 0 up to the tile's last element
+};
+using StateRef = cuda::atomic_ref<State, cuda::thread_scope_device>;
+
+__device__ __forceinline__ State pack_state(Known known, int number) {
+    return static_cast<State>(known) << 32 | static_cast<unsigned>(number);
+}
+
+__device__ __forceinline__ Known known_of(State state) {
+    return static_cast<Known>(state >> 32);
+}
+
+__device__ __forceinline__ int number_of(State state) {
+    return static_cast<int>(state);
+}
+
+// Lane i gets the sum over lanes 0..i. All 32 lanes must call it together.
+__device__ __forceinline__ int warp_scan(int sum) {
+    const int lane_id = threadIdx.x % WARP_SIZE;
+#pragma unroll
+    for (int offset = 1; offset < WARP_SIZE; offset *= 2) {
+        const int below = __shfl_up_sync(FULL_MASK, sum, offset);
+        if (lane_id >= offset) sum += below;
+    }
+    return sum;
+}
+
+// The sum over the warp's 32 lanes, in every lane. All 32 lanes must call it together.
+__device__ __forceinline__ int warp_reduce_sum(int sum) {
+#pragma unroll
+    for (int offset = WARP_SIZE / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(FULL_MASK, sum, offset);
+    return sum;
+}
+
+// How many elements of all tiles before `tile` are > 0, in every lane of the warp. All 32 lanes must call it together.
+__device__ __forceinline__ int look_back(State* states, int tile) {
+    const int lane_id = threadIdx.x % WARP_SIZE;
+    int sum = 0;
+    // A window of 32 tiles at a time, the nearest in lane 0.
+    for (int last = tile - 1; last >= 0; last -= WARP_SIZE) {
+        const int at = last - lane_id;
+        // Before tile 0 there is nothing: lanes that look there see a prefix of 0.
+        State state = pack_state(PREFIX, 0);
+        do {
+            if (at >= 0) state = StateRef(states[at]).load(cuda::memory_order_relaxed);
+        } while (__any_sync(FULL_MASK, known_of(state) == NOTHING));
+        const unsigned prefixes = __ballot_sync(FULL_MASK, known_of(state) == PREFIX);
+        const int nearest = prefixes != 0 ? __ffs(prefixes) - 1 : WARP_SIZE - 1;  // no lane above it is added
+        sum += warp_reduce_sum(lane_id <= nearest ? number_of(state) : 0);
+        if (prefixes != 0) break;
+    }
+    return sum;
+}
+
+__global__ void __launch_bounds__(THREADS) partition_lookback_i32_kernel(
+    const int* __restrict__ x, int* __restrict__ y, int* __restrict__ count, State* states, unsigned* next_tile,
+    int n) {
+    __shared__ int tile_smem, before_smem;
+    __shared__ int warp_counts_smem[WARPS];
+    __shared__ int sorted_smem[TILE];  // the tile's elements > 0, then the others, both in order
+    const int tid = threadIdx.x;
+    const int warp_id = tid / WARP_SIZE;
+    const int lane_id = tid % WARP_SIZE;
+    // Blocks take tiles in the order in which they start: a tile waits only for tiles whose blocks run already.
+    if (tid == 0) tile_smem = atomicAdd(next_tile, 1);
+    __syncthreads();  // all threads read the tile
+    const int tile = tile_smem;
+    const int first = tile * TILE;
+    const int left = min(n - first, TILE);                // elements of the tile
+    const int lane_first = warp_id * PER_WARP + lane_id;  // this lane's first place in the tile
+    int x_rmem[ITEMS];
+    int ranks[ITEMS];  // how many elements > 0 precede each, first in the warp, then in the tile
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+        const int at = lane_first + i * WARP_SIZE;
+        x_rmem[i] = at < left ? x[first + at] : 0;  // 0 does not count
+    }
+    int warp_count = 0;  // how many elements > 0 the warp has
+    // TODO(1): Let ranks[i] be how many elements > 0 precede x_rmem[i] among the warp's, and count them all in
+    //   warp_count. The 32 elements i of the warp are neighbours. (~6 lines)
+    // END TODO(1)
+    if (lane_id == 0) warp_counts_smem[warp_id] = warp_count;
+    __syncthreads();  // every warp reads what all warps wrote
+    const int warp_ends = warp_scan(lane_id < WARPS ? warp_counts_smem[lane_id] : 0);
+    const int warp_before = __shfl_sync(FULL_MASK, warp_ends, warp_id) - warp_count;
+    const int tile_count = __shfl_sync(FULL_MASK, warp_ends, WARPS - 1);
+    if (tid < WARP_SIZE) {
+        if (tid == 0) StateRef(states[tile]).store(pack_state(SUM, tile_count), cuda::memory_order_relaxed);
+        const int before = look_back(states, tile);
+        if (tid == 0) {
+            StateRef(states[tile]).store(pack_state(PREFIX, before + tile_count), cuda::memory_order_relaxed);
+            before_smem = before;
+        }
+    }
+    // TODO(2): registers -> shared: the tile's elements > 0 go to places 0 .. tile_count - 1, the others to the places
+    //   after them, both in order. (~6 lines)
+    // END TODO(2)
+    __syncthreads();  // threads store what others sorted; one warp has looked back for all
+    // TODO(3): shared -> global: the first run follows the elements > 0 of all tiles before, from the front. The second
+    //   follows the others of all tiles before, from the back. The tile that knows the total stores it. (~6 lines)
+    // END TODO(3)
+}
+
+KATA_EXPORT void partition_lookback_i32(const int* x, int* y, int* count, int n, cudaStream_t stream) {
+    if (n == 0) {  // a grid of no blocks is an invalid launch
+        cudaMemsetAsync(count, 0, sizeof(int), stream);
+        return;
+    }
+    const int tiles = (n - 1) / TILE + 1;
+    // One state per tile, and after them the number of the next tile.
+    State* states = nullptr;
+    cudaMallocAsync(&states, (tiles + 1) * sizeof(State), stream);
+    // Nothing is known of any tile, and none is taken.
+    cudaMemsetAsync(states, 0, (tiles + 1) * sizeof(State), stream);
+    unsigned* next_tile = reinterpret_cast<unsigned*>(states + tiles);
+    partition_lookback_i32_kernel<<<tiles, THREADS, 0, stream>>>(x, y, count, states, next_tile, n);
+    cudaFreeAsync(states, stream);
+}
