@@ -442,8 +442,36 @@ def by_eighths(x: ndarray) -> ndarray:
     return numpy.concatenate([softmax(x[:, off : off + share]) for off in range(0, x.shape[1], share)], axis=1)
 
 
-# Clusters take more than one row where there are more rows than fit on the card: 48 clusters on the largest.
-ASYNC = replace(SOFTMAX, named_sizes=(*SOFTMAX.named_sizes[:11], shape(150, 12), *SOFTMAX.named_sizes[11:]))
+# Rows of whole vectors, around a share of one chunk per block (32 768 columns), and around what a ring of 14 chunks holds
+# of a share. On the small card, one cluster takes all rows, one after the other.
+ASYNC = replace(
+    SOFTMAX,
+    sizes={"rows": Size(1, 6), "cols": Size(4, 3000)},
+    named_sizes=(
+        shape(1, 4),
+        shape(2, 8),
+        shape(3, 28),
+        shape(3, 32),
+        shape(2, 36),
+        shape(7, 100),
+        shape(3, 256),
+        shape(5, 1000),
+        shape(2, 1024),
+        shape(3, 4096),
+        shape(2, 8196),
+        shape(3, 32_772),
+        shape(5, 70_000),
+    ),
+    large=(
+        shape(257, 16_384),
+        shape(40, 131_076),
+        shape(4099, 1032),
+        shape(70_007, 40),
+        shape(64, 262_144),
+        shape(130, 458_748),
+        shape(37, 458_752),
+    ),
+)
 
 SPECS: dict[str, Spec] = {
     "cluster_exchange_f32": EXCHANGE,

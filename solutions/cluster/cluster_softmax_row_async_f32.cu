@@ -1,10 +1,11 @@
 // cluster_softmax_row_async_f32: y[row, col] = exp(x[row, col] - max) / sum of exp(x - max), a row on 8 SMs
 //
-// Shapes     x, y: [rows, cols] f32, row-major, contiguous, 16-byte aligned bases, any rows >= 1, cols in 1..458752
+// Shapes     x, y: [rows, cols] f32, row-major, contiguous, 16-byte aligned bases, any rows >= 1, cols in 4..458752 and
+//            a multiple of 4
 // Technique  resident clusters take row after row; a block sends its pair to all blocks of the cluster, and each waits
-//            for its own 8 messages at an mbarrier
+//            for its 8 messages at an mbarrier; meanwhile the TMA fills a ring with chunks of this row and the next
 // New        over cluster_softmax_row_f32: st.async and an mbarrier that counts bytes in place of the cluster's barrier;
-//            while the messages are in flight, so are loads of the next row
+//            loads never stop
 // Bound      memory bandwidth
 #include "kata.cuh"
 #include <algorithm>
@@ -17,15 +18,18 @@ namespace cg = cooperative_groups;
 
 constexpr int RANKS = 8;  // blocks per cluster
 constexpr int THREADS = 512;
-constexpr int BLOCKS_PER_SM = 3;  // where a share has at most 64 KB: while one waits, the others load
 constexpr int WARP_SIZE = 32;
 constexpr int WARPS = THREADS / WARP_SIZE;
-constexpr int BATCH = 16;  // elements that a thread asks for before it needs the first
-constexpr int PLACES = 2;  // rounds whose messages may be in flight to a block
+constexpr int VEC = 4;       // elements per access: float4 is 16 bytes
+constexpr int CHUNK = 4096;  // elements of a bulk copy
+constexpr int STAGES = 14;   // chunks in the ring: 224 KB, nearly all of an SM's shared memory
+constexpr int PLACES = 2;    // rounds whose messages may be in flight to a block
 constexpr unsigned FULL_MASK = 0xffffffff;
 static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
 static_assert(WARPS <= WARP_SIZE, "one warp combines the partial results of all warps");
 static_assert(RANKS <= WARP_SIZE, "one warp combines the partial results of all blocks");
+static_assert(CHUNK % (THREADS * VEC) == 0, "a thread has whole vectors of a chunk, the same number as all others");
+static_assert(458752 <= RANKS * STAGES * CHUNK, "the ring holds a block's share of the longest row");
 
 // The maximum of some elements of a row, and their sum of exp(element - maximum).
 struct Partial {
@@ -111,6 +115,15 @@ __device__ __forceinline__ void barrier_wait(uint64_t* barrier, int parity) {
         : "memory");
 }
 
+// global -> shared: a multiple of 16 bytes, from and to multiples of 16 bytes. One thread starts the copy, and the
+// barrier counts its bytes as they arrive (PTX ISA, cp.async.bulk).
+__device__ __forceinline__ void copy_bulk(void* to_smem, const void* from, int bytes, uint64_t* barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                     shared_address(to_smem)),
+                 "l"(from), "r"(bytes), "r"(shared_address(barrier))
+                 : "memory");
+}
+
 // Stores the pair in the shared memory of block rank, where this block has to_smem. The barrier there counts its 8 bytes
 // as they arrive (PTX ISA, st.async).
 __device__ __forceinline__ void send(Partial* to_smem, Partial value, uint64_t* barrier, int rank) {
@@ -120,131 +133,130 @@ __device__ __forceinline__ void send(Partial* to_smem, Partial value, uint64_t* 
                  : "memory");
 }
 
-// Pack is what one access moves. Its VEC elements divide cols and every block's share of them: a vector lies in a share
-// as a whole or not at all, and every share starts at a multiple of its size.
-template <typename Pack>
-constexpr int VEC = sizeof(Pack) / sizeof(float);
+// The block's way through its chunks: those of its share of the first row, then of the next row, and so on.
+struct Chunk {
+    int64_t row;
+    int begin;  // its first column in the share
+};
 
-// global or shared -> registers: from[0..VEC-1]
-template <typename Pack>
-__device__ __forceinline__ void load(float* to_rmem, const float* from) {
-    *reinterpret_cast<Pack*>(to_rmem) = *reinterpret_cast<const Pack*>(from);
-}
-
-// registers -> global or shared: to[0..VEC-1]
-template <typename Pack>
-__device__ __forceinline__ void store(float* to, const float* from_rmem) {
-    *reinterpret_cast<Pack*>(to) = *reinterpret_cast<const Pack*>(from_rmem);
-}
-
-// global -> registers: BATCH columns per thread, from column begin of a share of cols columns; -inf past it
-template <typename Pack>
-__device__ __forceinline__ void load_batch(float* x_rmem, const float* x_share, int begin, int cols) {
-#pragma unroll
-    for (int i = 0; i < BATCH; i += VEC<Pack>) {
-        const int col = begin + i * THREADS + threadIdx.x * VEC<Pack>;
-#pragma unroll
-        for (int j = i; j < i + VEC<Pack>; ++j) x_rmem[j] = -INFINITY;
-        if (col < cols) load<Pack>(x_rmem + i, x_share + col);
-    }
-}
-
-// Block rank of a cluster has the columns from rank * share on, as many as share, or fewer at the end of the row.
-template <typename Pack>
-__global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) cluster_softmax_row_async_f32_kernel(
+// Block rank of a cluster has the columns from rank * share on: share of them, fewer at the end of the row, or none.
+__global__ void __launch_bounds__(THREADS) cluster_softmax_row_async_f32_kernel(
     const float* __restrict__ x, float* __restrict__ y, int rows, int cols, int share) {
-    extern __shared__ float4 dynamic_smem[];
+    extern __shared__ float4 ring_smem[];  // [STAGES][CHUNK / VEC]
     __shared__ Partial partial_smem[WARPS];
-    __shared__ alignas(16) Partial inbox_smem[PLACES][RANKS];    // the pairs of the cluster's blocks
-    __shared__ uint64_t barrier_smem[PLACES];                    // one per row of inbox_smem
-    float* share_smem = reinterpret_cast<float*>(dynamic_smem);  // [share]
+    __shared__ Partial inbox_smem[PLACES][RANKS];  // the pairs of the cluster's blocks
+    __shared__ uint64_t inbox_barrier[PLACES];     // one per row of inbox_smem
+    __shared__ uint64_t ring_barrier[STAGES];      // one per chunk of the ring
     const cg::cluster_group cluster = cg::this_cluster();
     const int tid = threadIdx.x;
     const int lane_id = tid % WARP_SIZE;
     const int rank = cluster.block_rank();
     const int off = rank * share;
-    const int mine = max(min(cols - off, share), 0);
-    const int step = gridDim.x / RANKS;
+    const int mine = min(cols - off, share);
     const int first = blockIdx.x / RANKS;
+    const int step = gridDim.x / RANKS;
+    // One thread calls this: the copy of a chunk starts, if there is such a row, and next names the chunk after it.
+    Chunk next = {first, 0};
+    const auto fetch = [&](int stage) {
+        if (mine <= 0 || next.row >= rows) return;
+        const int bytes = min(mine - next.begin, CHUNK) * static_cast<int>(sizeof(float));
+        barrier_expect(&ring_barrier[stage], bytes);
+        copy_bulk(
+            ring_smem + stage * (CHUNK / VEC), x + next.row * cols + off + next.begin, bytes, &ring_barrier[stage]);
+        next.begin += CHUNK;
+        if (next.begin >= mine) next = {next.row + step, 0};
+    };
     // TODO(1): Prepare the barriers: one arrival per phase, by the thread that says how many bytes the block expects.
-    //   No block may send before the receiver's barriers are ready. (~5 lines)
+    //   No block may send before the receiver's barriers are ready. (~6 lines)
     if (tid == 0) {
-        for (uint64_t& barrier : barrier_smem) barrier_init(&barrier, 1);
+        for (uint64_t& barrier : inbox_barrier) barrier_init(&barrier, 1);
+        for (uint64_t& barrier : ring_barrier) barrier_init(&barrier, 1);
         barrier_init_fence();
     }
     // The other blocks' barriers are ready, too.
     cluster.sync();
     // END TODO(1)
-    alignas(Pack) float x_rmem[BATCH];
-    load_batch<Pack>(x_rmem, x + first * int64_t{cols} + off, 0, mine);
+    if (tid == 0)
+        for (int stage = 0; stage < STAGES; ++stage) fetch(stage);
+    int stage = 0,
+        lap = 0;  // of the row's first chunk: its stage of the ring, and how often the ring was filled before
     int round = 0;
-    for (int row = first; row < rows; row += step) {
-        const float* x_share = x + row * int64_t{cols} + off;
-        float* y_share = y + row * int64_t{cols} + off;
+    for (int64_t row = first; row < rows; row += step) {
         Partial whole = nothing();
-        for (int begin = 0; begin < mine; begin += BATCH * THREADS) {
-            // The first batch is in flight since the row before.
-            if (begin > 0) load_batch<Pack>(x_rmem, x_share, begin, mine);
+        int at = stage, parity = lap % 2;
+        for (int begin = 0; begin < mine; begin += CHUNK) {
+            barrier_wait(&ring_barrier[at], parity);
+            Partial part = nothing();
+            float x_rmem[CHUNK / THREADS];
 #pragma unroll
-            for (int i = 0; i < BATCH; i += VEC<Pack>) {
-                const int col = begin + i * THREADS + tid * VEC<Pack>;
-                if (col < mine) store<Pack>(share_smem + col, x_rmem + i);
+            for (int i = 0; i < CHUNK / THREADS; i += VEC) {
+                const int col = i * THREADS + tid * VEC;
+                float4 x4 = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
+                if (begin + col < mine) x4 = ring_smem[at * (CHUNK / VEC) + col / VEC];
+                *reinterpret_cast<float4*>(x_rmem + i) = x4;
             }
-            Partial batch = nothing();
 #pragma unroll
-            for (const float value : x_rmem) batch.max = fmaxf(batch.max, value);
+            for (const float value : x_rmem) part.max = fmaxf(part.max, value);
 #pragma unroll
-            for (const float value : x_rmem) batch.sum += __expf(value - batch.max);
-            whole = merge(whole, batch);
+            for (const float value : x_rmem) part.sum += __expf(value - part.max);
+            whole = merge(whole, part);
+            if (++at == STAGES) at = 0, parity ^= 1;
         }
         whole = block_reduce(whole, partial_smem);
-        int place = 0, parity = 0;
+        int place = 0, phase = 0;
         // TODO(2): The place of this round's messages, and the parity of its barrier's phase. A fast block may send the
         //   next round's pair while a slow block still waits for this round's. (~2 lines)
         // It cannot be two rounds ahead: it waits for the slow block's pair of the round in between.
         place = round % PLACES;
-        parity = round / PLACES % 2;
+        phase = round / PLACES % 2;
         // END TODO(2)
         // TODO(3): Expect the pairs of all blocks, and send this block's pair to each of them, its own included: to
         //   place rank of their inbox. (~2 lines)
-        if (tid == 0) barrier_expect(&barrier_smem[place], RANKS * sizeof(Partial));
-        if (tid < RANKS) send(&inbox_smem[place][rank], whole, &barrier_smem[place], tid);
+        if (tid == 0) barrier_expect(&inbox_barrier[place], RANKS * sizeof(Partial));
+        if (tid < RANKS) send(&inbox_smem[place][rank], whole, &inbox_barrier[place], tid);
         // END TODO(3)
-        // These loads take as long as the messages do.
-        if (row + step < rows) load_batch<Pack>(x_rmem, x_share + int64_t{step} * cols, 0, mine);
         // TODO(4): The pair of the whole row, in every thread. (~2 lines)
-        barrier_wait(&barrier_smem[place], parity);
+        barrier_wait(&inbox_barrier[place], phase);
         whole = warp_reduce(lane_id < RANKS ? inbox_smem[place][lane_id] : nothing());
         // END TODO(4)
         ++round;
         const float scale = 1.0f / whole.sum;
-        // No barrier for share_smem: no thread reads what another wrote.
-        for (int col = tid * VEC<Pack>; col < mine; col += THREADS * VEC<Pack>) {
-            alignas(Pack) float y_rmem[VEC<Pack>];
-            load<Pack>(y_rmem, share_smem + col);
+        float* y_share = y + row * cols + off;
+        for (int begin = 0; begin < mine; begin += CHUNK) {
 #pragma unroll
-            for (float& value : y_rmem) value = __expf(value - whole.max) * scale;
-            store<Pack>(y_share + col, y_rmem);
+            for (int i = 0; i < CHUNK / THREADS; i += VEC) {
+                const int col = i * THREADS + tid * VEC;
+                if (begin + col < mine) {
+                    float4 x4 = ring_smem[stage * (CHUNK / VEC) + col / VEC];
+                    x4.x = __expf(x4.x - whole.max) * scale;
+                    x4.y = __expf(x4.y - whole.max) * scale;
+                    x4.z = __expf(x4.z - whole.max) * scale;
+                    x4.w = __expf(x4.w - whole.max) * scale;
+                    __stcs(reinterpret_cast<float4*>(y_share + begin + col), x4);
+                }
+            }
+            // TODO(5): Refill this chunk of the ring as soon as no thread of the block needs it any more. (~2 lines)
+            __syncthreads();
+            if (tid == 0) fetch(stage);
+            // END TODO(5)
+            if (++stage == STAGES) stage = 0, ++lap;
         }
     }
     // No last barrier: a block ends after it has received everything that other blocks send to it.
 }
 
 KATA_EXPORT void cluster_softmax_row_async_f32(const float* x, float* y, int rows, int cols, cudaStream_t stream) {
-    // All rows start at a multiple of 16 bytes only where cols is a multiple of 4.
-    const auto kernel =
-        cols % 4 == 0 ? cluster_softmax_row_async_f32_kernel<float4> : cluster_softmax_row_async_f32_kernel<float>;
-    // Columns per block: every share starts at a multiple of 16 bytes in a row that does.
-    const int share = ((cols - 1) / RANKS / 4 + 1) * 4;
-    const int smem_bytes = share * static_cast<int>(sizeof(float));
+    // Columns per block: every share starts at a multiple of 16 bytes.
+    const int share = ((cols - 1) / RANKS / VEC + 1) * VEC;
+    const int smem_bytes = STAGES * CHUNK * static_cast<int>(sizeof(float));
     // Without this attribute a launch gets at most 48 KB of dynamic shared memory.
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, smem_bytes);
+    cudaFuncSetAttribute(cluster_softmax_row_async_f32_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, smem_bytes);
     cudaLaunchAttribute cluster = {};
     cluster.id = cudaLaunchAttributeClusterDimension;
     cluster.val.clusterDim.x = RANKS;
     cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
     cudaLaunchConfig_t config = {};
-    config.gridDim = rows * RANKS;
+    config.gridDim = RANKS;
     config.blockDim = THREADS;
     config.dynamicSmemBytes = smem_bytes;
     config.stream = stream;
@@ -252,7 +264,7 @@ KATA_EXPORT void cluster_softmax_row_async_f32(const float* x, float* y, int row
     config.numAttrs = 1;
     // As many clusters as fit on the device, but at most one per row.
     int clusters = 0;
-    cudaOccupancyMaxActiveClusters(&clusters, kernel, &config);
+    cudaOccupancyMaxActiveClusters(&clusters, cluster_softmax_row_async_f32_kernel, &config);
     config.gridDim = std::min(clusters, rows) * RANKS;
-    cudaLaunchKernelEx(&config, kernel, x, y, rows, cols, share);
+    cudaLaunchKernelEx(&config, cluster_softmax_row_async_f32_kernel, x, y, rows, cols, share);
 }

@@ -84,7 +84,7 @@ __device__ __forceinline__ void store(float* to, const float* from_rmem) {
     *reinterpret_cast<Pack*>(to) = *reinterpret_cast<const Pack*>(from_rmem);
 }
 
-// Block rank of a cluster has the columns from rank * share on, as many as share, or fewer at the end of the row.
+// Block rank of a cluster has the columns from rank * share on: share of them, fewer at the end of the row, or none.
 template <typename Pack>
 __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
     cluster_softmax_row_f32_kernel(const float* __restrict__ x, float* __restrict__ y, int cols, int share) {
@@ -96,10 +96,10 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
     const int tid = threadIdx.x;
     const int lane_id = tid % WARP_SIZE;
     int off = 0, mine = 0;
-    // TODO(1): This block's columns of the row: the first of them, and how many. Short rows leave nothing for the last
-    //   blocks. (~2 lines)
+    // TODO(1): This block's columns of the row: the first of them, and how many. 0 or less means none: short rows leave
+    //   nothing for the last blocks. (~2 lines)
     off = cluster.block_rank() * share;
-    mine = max(min(cols - off, share), 0);
+    mine = min(cols - off, share);
     // END TODO(1)
     const float* x_share = x + blockIdx.x / RANKS * static_cast<int64_t>(cols) + off;
     float* y_share = y + blockIdx.x / RANKS * static_cast<int64_t>(cols) + off;
