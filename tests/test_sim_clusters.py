@@ -92,6 +92,7 @@ WRONG: dict[str, tuple[set[str], list[str], list[str]]] = {
     "next_no_arrival": ({"deadlock"}, ["next_wait"], ["has not arrived"]),
     "next_no_such_rank": ({"out of bounds"}, ["next_read"], ["block rank 4", "4 blocks"]),
     "message_late_init": ({"race", "uninitialised"}, ["message_send"], ["bar"]),
+    "rounds_late_init": ({"uninitialised"}, ["rounds_send"], ["bar[", "mbarrier.init in block rank"]),
     "sum_not_cleared": ({"uninitialised"}, ["sum_add"], ["counter"]),
     "sum_past_the_end": ({"out of bounds"}, ["sum_add"], ["shared memory of block"]),
     "multicast_own_free": ({"race", "crash"}, ["multicast_load", "multicast_read"], ["tile["]),
