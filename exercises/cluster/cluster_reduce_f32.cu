@@ -3,7 +3,8 @@
 // Shapes     x: [n] f32, contiguous, 16-byte aligned base, y: [1] f32, any n >= 0; the sum of no elements is 0
 // Technique  at most 256 clusters, which walk over x in vectors; the first block of a cluster adds the sums of its 8
 //            blocks from their shared memory, and adds the result to y
-// New        over cluster_exchange_f32: a block reads from all blocks of its cluster, and one atomic per cluster is left
+// New        over cluster_exchange_f32: a block reads from all blocks of its cluster, and one atomic per cluster is
+//            left
 // Bound      memory bandwidth
 #include "kata.cuh"
 #include <algorithm>

@@ -1,4 +1,4 @@
-"""cluster: blocks that exchange data through distributed shared memory; each kata continues the ladder of another family.
+"""cluster: blocks that exchange data through distributed shared memory; each kata continues another family's ladder.
 
 The difference of a group's rows is one operation: the answer is exact. So are counts, in any order of the threads.
 
@@ -54,7 +54,7 @@ def shape(rows: int, cols: int) -> Sizes:
 
 
 def row_before(rows: int, *, steps: int = 1) -> ndarray:
-    """Of each row the one ``steps`` before it in its group, round the group's rows."""
+    """The index of the row ``steps`` before each row, round its group."""
     import numpy
 
     row = numpy.arange(rows)
@@ -63,7 +63,7 @@ def row_before(rows: int, *, steps: int = 1) -> ndarray:
 
 
 def row_before_of_all(rows: int) -> ndarray:
-    """Of each row the one before it, of the first the last."""
+    """The index of the row before each row; before the first comes the last."""
     import numpy
 
     return (numpy.arange(rows) - 1) % rows
@@ -277,9 +277,7 @@ REDUCE = Spec(
         "8 times the sum: each block of a cluster adds it": lambda x, sizes: RANKS * total_of(x, sizes),
         "32 times the sum: each lane adds it": lambda x, sizes: 32 * total_of(x, sizes),
     },
-    tolerance=Accumulated(
-        terms=lambda sizes: sizes["n"], magnitude=lambda x, sizes: total_of(abs(x), sizes)
-    ),
+    tolerance=Accumulated(terms=lambda sizes: sizes["n"], magnitude=lambda x, sizes: total_of(abs(x), sizes)),
     named_sizes=tuple({"n": n} for n in SUMS),
     large=({"n": 4_194_305}, {"n": 40_000_003}),
     work=lambda sizes: 400_000 + 5 * sizes["n"],
@@ -397,8 +395,8 @@ SOFTMAX = Spec(
         "each eighth of a row is a softmax of its own": lambda x, sizes: by_eighths(x),
     },
     tolerance=Accumulated(terms=lambda sizes: 1, magnitude=magnitude),
-    # Around a vector (4), a share of 4 columns per block (32), a share of 1024 (8192); then shares of more than the 8192
-    # that a block loads at a time.
+    # Around a vector (4), a share of 4 columns per block (32), a share of 1024 (8192); then shares of more than the
+    # 8192 that a block loads at a time.
     named_sizes=(
         shape(1, 1),
         shape(1, 2),

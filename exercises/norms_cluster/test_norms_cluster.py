@@ -89,7 +89,9 @@ def poisoned(mean: float) -> Fill:
 def values(*columns: str, **x: Fill) -> tuple[InputKind, ...]:
     """Named ways to fill x. The weights are near 1, the biases near 0, and all are different."""
     fills = {"weight": normal(mean=1.0, std=0.5), "bias": normal()}
-    return tuple(InputKind(name, {"x": fill, **{column: fills[column] for column in columns}}) for name, fill in x.items())
+    return tuple(
+        InputKind(name, {"x": fill, **{column: fills[column] for column in columns}}) for name, fill in x.items()
+    )
 
 
 RMS = Spec(

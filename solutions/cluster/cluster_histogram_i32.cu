@@ -1,10 +1,10 @@
 // cluster_histogram_i32: counts[v] = how often v occurs in a, each cluster with its own counters
 //
 // Shapes     a: [n] i32 with values in 0..bins-1, counts: [bins] i32, 16-byte aligned bases, any n >= 0, bins >= 1
-// Technique  the 8 blocks of a cluster share the counters: each has an eighth of the bins in its shared memory, in which
-//            all of them count; bins that do not fit are counted in global memory
-// New        over histogram_i32_privatized: 8 times as many bins in shared memory; over cluster_exchange_f32: atomics on
-//            the shared memory of other blocks
+// Technique  the 8 blocks of a cluster share the counters: each has an eighth of the bins in its shared memory, in
+//            which all of them count; bins that do not fit are counted in global memory
+// New        over histogram_i32_privatized: 8 times as many bins in shared memory; over cluster_exchange_f32: atomics
+//            on the shared memory of other blocks
 // Bound      atomics in distributed shared memory
 #include "kata.cuh"
 #include <algorithm>

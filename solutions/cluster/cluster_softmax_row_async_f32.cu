@@ -4,8 +4,8 @@
 //            a multiple of 4
 // Technique  resident clusters take row after row; a block sends its pair to all blocks of the cluster, and each waits
 //            for its 8 messages at an mbarrier; meanwhile the TMA fills a ring with chunks of this row and the next
-// New        over cluster_softmax_row_f32: st.async and an mbarrier that counts bytes in place of the cluster's barrier;
-//            loads never stop
+// New        over cluster_softmax_row_f32: st.async and an mbarrier that counts bytes in place of the cluster's
+//            barrier; loads never stop
 // Bound      memory bandwidth
 #include "kata.cuh"
 #include <algorithm>
@@ -124,8 +124,8 @@ __device__ __forceinline__ void copy_bulk(void* to_smem, const void* from, int b
                  : "memory");
 }
 
-// Stores the pair in the shared memory of block rank, where this block has to_smem. The barrier there counts its 8 bytes
-// as they arrive (PTX ISA, st.async).
+// Stores the pair in the shared memory of block rank, where this block has to_smem. The barrier there counts its 8
+// bytes as they arrive (PTX ISA, st.async).
 __device__ __forceinline__ void send(Partial* to_smem, Partial value, uint64_t* barrier, int rank) {
     asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(
                      address_in(to_smem, rank)),

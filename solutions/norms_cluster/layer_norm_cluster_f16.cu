@@ -151,7 +151,8 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) layer_norm_cluster_f16
     // Starts the copy of this block's columns of a row. The barrier's phase ends when it is there.
     const auto fetch = [&](int64_t row, int stage) {
         const int bytes = mine * static_cast<int>(sizeof(half));
-        // TODO(2): One thread calls this. A block without columns copies nothing, and its phases end at once. (~3 lines)
+        // TODO(2): One thread calls this. A block without columns copies nothing, and its phases end at once.
+        //   (~2 lines)
         barrier_expect(&barrier_smem[stage], bytes);
         if (bytes > 0) copy_bulk(ring_smem + stage * share, x + row * cols + off, bytes, &barrier_smem[stage]);
         // END TODO(2)
