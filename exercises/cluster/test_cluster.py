@@ -440,8 +440,8 @@ def by_eighths(x: ndarray) -> ndarray:
     return numpy.concatenate([softmax(x[:, off : off + share]) for off in range(0, x.shape[1], share)], axis=1)
 
 
-# Rows of whole vectors, around a share of one chunk per block (32 768 columns), and around what a ring of 14 chunks holds
-# of a share. On the small card, one cluster takes all rows, one after the other.
+# Rows of whole vectors, around a share of one chunk per block (32 768 columns), and around what a ring of 14 chunks
+# holds of a share. On the small card, one cluster takes all rows, one after the other.
 ASYNC = replace(
     SOFTMAX,
     sizes={"rows": Size(1, 6), "cols": Size(4, 3000)},
