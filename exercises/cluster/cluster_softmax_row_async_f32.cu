@@ -171,8 +171,8 @@ __global__ void __launch_bounds__(THREADS) cluster_softmax_row_async_f32_kernel(
     // END TODO(1)
     if (tid == 0)
         for (int stage = 0; stage < STAGES; ++stage) fetch(stage);
-    int stage = 0,
-        lap = 0;  // of the row's first chunk: its stage of the ring, and how often the ring was filled before
+    // Where the row's first chunk is in the ring, and how often the ring was filled before.
+    int stage = 0, lap = 0;
     int round = 0;
     for (int64_t row = first; row < rows; row += step) {
         Partial whole = nothing();
@@ -180,7 +180,7 @@ __global__ void __launch_bounds__(THREADS) cluster_softmax_row_async_f32_kernel(
         for (int begin = 0; begin < mine; begin += CHUNK) {
             barrier_wait(&ring_barrier[at], parity);
             Partial part = nothing();
-            float x_rmem[CHUNK / THREADS];
+            alignas(float4) float x_rmem[CHUNK / THREADS];
 #pragma unroll
             for (int i = 0; i < CHUNK / THREADS; i += VEC) {
                 const int col = i * THREADS + tid * VEC;
