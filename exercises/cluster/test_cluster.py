@@ -441,7 +441,7 @@ def by_eighths(x: ndarray) -> ndarray:
 
 
 # Rows of whole vectors, around a share of one chunk per block (32 768 columns), and around what a ring of 14 chunks
-# holds of a share. On the small card, one cluster takes all rows, one after the other.
+# holds of a share. On the small card, one cluster takes all rows, one after the other: 17 rows go round the ring.
 ASYNC = replace(
     SOFTMAX,
     sizes={"rows": Size(1, 6), "cols": Size(4, 3000)},
@@ -450,8 +450,7 @@ ASYNC = replace(
         shape(2, 8),
         shape(3, 28),
         shape(3, 32),
-        shape(2, 36),
-        shape(7, 100),
+        shape(17, 36),
         shape(3, 256),
         shape(5, 1000),
         shape(2, 1024),
