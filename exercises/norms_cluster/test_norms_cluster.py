@@ -144,7 +144,7 @@ RMS = Spec(
         shape(4, 2056),
         shape(2, 4104),
         shape(1, 16_384),
-        shape(3, 16_392),
+        shape(5, 16_392),
         shape(1, 32_776),
         shape(2, 65_544),
     ),
@@ -158,7 +158,7 @@ RMS = Spec(
         shape(265, 131_072),
     ),
     parameters=(Parameter("eps", "float", EPS),),
-    work=lambda sizes: sizes["rows"] * (30_000 + 80 * sizes["cols"]),
+    work=lambda sizes: sizes["rows"] * (30_000 + 20 * sizes["cols"]),
     slice_dim="rows",
 )
 
@@ -251,7 +251,7 @@ LAYER = Spec(
     named_sizes=RMS.named_sizes,
     large=RMS.large,
     parameters=(Parameter("eps", "float", EPS),),
-    work=lambda sizes: sizes["rows"] * (30_000 + 100 * sizes["cols"]),
+    work=lambda sizes: sizes["rows"] * (30_000 + 25 * sizes["cols"]),
     slice_dim="rows",
 )
 
