@@ -441,8 +441,8 @@ def by_eighths(x: ndarray) -> ndarray:
 
 
 # Rows of whole vectors, around a share of one chunk per block (32 768 columns), and around what a ring of 14 chunks
-# holds of a share. On the small card, one cluster takes all rows, one after the other: 17 rows go round
-# the ring. That shape is worth what it costs.
+# holds of a share. On the small card, one cluster takes all rows, one after the other: 17 rows go round the ring. That
+# shape is worth what it costs.
 ASYNC = replace(
     SOFTMAX,
     sizes={"rows": Size(1, 6), "cols": Size(4, 3000)},
