@@ -163,7 +163,7 @@ void wait(Warp& warp, const Instruction&, Mask mask) {
 }
 
 // An address in another block's shared memory; `generic` is where shared memory begins among generic addresses. A rank
-// that the cluster does not have is an error of the access, not of mapa: nvcc moves mapa in front of a test of the rank.
+// that the cluster does not have is an error of the access, not of mapa: nvcc moves mapa before a test of the rank.
 template <class T, u64 generic>
 void map_address(Warp& warp, const Instruction& in, Mask mask) {
     const T* address = warp.row<const T>(in.operand[1]);
