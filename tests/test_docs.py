@@ -99,7 +99,7 @@ TERMS = """
     occupancy, wave, wave quantization, tail effect, sector, transaction, wavefront, swizzle, spilling, grid-stride
     loop, thread coarsening, persistent kernel, predication, warp specialization, acquire, release, scope, fence,
     happens-before, block tile, warp tile, register blocking, fragment, mainloop, epilogue, software pipelining,
-    double buffering, multistage, split-K, stream-K, online softmax, rescaling, log-sum-exp, cluster, distributed
+    double buffering, multistage, split-K, stream-K, online softmax, rescaling, log-sum-exp, cluster, block rank, split barrier, distributed
     shared memory, mbarrier, TMA, tensor map, im2col, multicast, warpgroup, wgmma, proxy fence
 """
 
