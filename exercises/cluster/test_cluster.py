@@ -198,6 +198,8 @@ HISTOGRAM = Spec(
         of_bins(16_387, 5000),
         of_bins(33_001, 97),
         of_bins(2500, 98_304),
+        of_bins(2501, 98_305),
+        of_bins(2502, 98_306),
         of_bins(2503, 120_011),
     ),
     # Here all values are in one bin; more than a grid that fills the GPU takes in one step; many bins.
