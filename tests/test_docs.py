@@ -105,9 +105,9 @@ TERMS = """
     occupancy, wave, wave quantization, tail effect, sector, transaction, wavefront, swizzle, spilling, grid-stride
     loop, thread coarsening, persistent kernel, predication, warp specialization, acquire, release, scope, fence,
     happens-before, block tile, warp tile, register blocking, fragment, mainloop, epilogue, software pipelining,
-    double buffering, multistage, split-K, stream-K, online softmax, rescaling, log-sum-exp, cluster, distributed
-    shared memory, mbarrier, TMA, tensor map, box, bulk group, im2col, multicast, warpgroup, wgmma, proxy fence, scan,
-    stream compaction, segmented scan, decoupled look-back, ticket
+    double buffering, multistage, split-K, stream-K, online softmax, rescaling, log-sum-exp, cluster, block rank, split
+    barrier, distributed shared memory, mbarrier, TMA, tensor map, box, bulk group, im2col, multicast, warpgroup, wgmma,
+    proxy fence, scan, stream compaction, segmented scan, decoupled look-back, ticket
 """
 
 

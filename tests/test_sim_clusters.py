@@ -6,7 +6,7 @@ import pytest
 from facts import has
 from sim_kernels.harness import HERE, given, line_of, open_device, run, unpack, wanted
 
-from grader.devices import Outcome
+from grader.devices import Call, Card, Outcome, Scalar
 from grader.devices.sim import SimDevice
 
 SOURCE = HERE / "clusters.cu"
@@ -38,7 +38,13 @@ def multicast_sums() -> list[float]:
     return sums
 
 
+def sums_of_rounds() -> list[float]:
+    firsts = [sum(X[b * THREADS : b * THREADS + 5]) for b in range(BLOCKS)]
+    return [sum(firsts[b // SIZE * SIZE : b // SIZE * SIZE + SIZE]) for b in range(BLOCKS) for _ in range(THREADS)]
+
+
 RIGHT = {
+    "rounds": sums_of_rounds,
     "next": lambda: from_next(1),
     "message": lambda: from_next(SIZE - 1),
     "bulk": lambda: from_next(SIZE - 1, 2),
@@ -86,6 +92,7 @@ WRONG: dict[str, tuple[set[str], list[str], list[str]]] = {
     "next_no_arrival": ({"deadlock"}, ["next_wait"], ["has not arrived"]),
     "next_no_such_rank": ({"out of bounds"}, ["next_read"], ["block rank 4", "4 blocks"]),
     "message_late_init": ({"race", "uninitialised"}, ["message_send"], ["bar"]),
+    "rounds_late_init": ({"uninitialised"}, ["rounds_send"], ["bar[", "mbarrier.init in block rank"]),
     "sum_not_cleared": ({"uninitialised"}, ["sum_add"], ["counter"]),
     "sum_past_the_end": ({"out of bounds"}, ["sum_add"], ["shared memory of block"]),
     "multicast_own_free": ({"race", "crash"}, ["multicast_load", "multicast_read"], ["tile["]),
@@ -107,6 +114,14 @@ def test_misuse_is_found(device: SimDevice, launcher: str, wrong_seeds: range) -
 
 def launch(device: SimDevice, launcher: str, blocks: int, wide: int, high: int = 1) -> Outcome:
     return run(device, launcher, given("x", "f32", X), wanted("y", "f32", N), blocks, wide, high)
+
+
+def test_a_small_card_runs_a_cluster(device: SimDevice) -> None:
+    for card, clusters in [(None, 132 * 32 // SIZE), (Card(2, 1), 1)]:
+        buffers = (given("x", "f32", X), wanted("y", "f32", N))
+        scalars = (Scalar("blocks", "int", 8), Scalar("wide", "int", SIZE), Scalar("high", "int", 1))
+        done = device.call(Call("ask", buffers, scalars, card=card))
+        assert unpack("f32", done.outputs["y"])[0] == float(clusters)
 
 
 def test_launches_with_an_attribute(device: SimDevice) -> None:

@@ -99,6 +99,42 @@ KATA_EXPORT void message_late_init(const float* x, float* y, int n, cudaStream_t
     message_kernel<true><<<n / THREADS, THREADS, 0, stream>>>(x, y);
 }
 
+// In rounds, to every block of the cluster, the own one too. No barrier at the end: a block has got all that is sent.
+template <bool LATE_INIT>
+CLUSTER rounds_kernel(const float* x, float* y) {
+    __shared__ float inbox[2][SIZE];
+    __shared__ uint64_t bar[2];
+    const int tid = threadIdx.x;
+    if (tid == 0) {
+        initialise(&bar[0], 1);
+        initialise(&bar[1], 1);
+        fence_initialised();
+    }
+    if (LATE_INIT) {  // but long before it is used
+        __syncthreads();
+        for (int i = 0; i < 1000; ++i) __syncwarp();
+    } else {
+        cluster_sync();
+    }
+    float sum = 0;
+    for (int round = 0; round < 5; ++round) {
+        const int place = round % 2;
+        if (tid == 0) expect(&bar[place], sizeof inbox[place]);
+        const float value = x[blockIdx.x * THREADS + round];
+        if (tid < SIZE) send(&inbox[place][rank()], value, &bar[place], tid);  // rounds_send
+        wait(&bar[place], round / 2 % 2);
+        for (int r = 0; r < SIZE; ++r) sum += inbox[place][r];
+        __syncthreads();
+    }
+    y[blockIdx.x * THREADS + tid] = sum;
+}
+KATA_EXPORT void rounds(const float* x, float* y, int n, cudaStream_t stream) {
+    rounds_kernel<false><<<n / THREADS, THREADS, 0, stream>>>(x, y);
+}
+KATA_EXPORT void rounds_late_init(const float* x, float* y, int n, cudaStream_t stream) {
+    rounds_kernel<true><<<n / THREADS, THREADS, 0, stream>>>(x, y);
+}
+
 // ---- sums: every thread adds to one counter of the next block
 
 template <bool CLEARED, int PAST>
@@ -227,4 +263,24 @@ KATA_EXPORT void launch_large(const float* x, float* y, int blocks, int wide, in
 }
 KATA_EXPORT void launch_dims(const float* x, float* y, int blocks, int wide, int high, cudaStream_t stream) {
     launch_with(bulk_kernel, blocks, wide, high, x, y, stream);
+}
+// y[0] = how many clusters of `wide` blocks run at the same time.
+__global__ void tell_kernel(float* y, int clusters) {
+    y[0] = float(clusters);
+}
+KATA_EXPORT void ask(const float*, float* y, int blocks, int wide, int high, cudaStream_t stream) {
+    cudaLaunchConfig_t config = {};
+    config.gridDim = blocks;
+    config.blockDim = THREADS;
+    config.stream = stream;
+    cudaLaunchAttribute cluster;
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim.x = wide;
+    cluster.val.clusterDim.y = high;
+    cluster.val.clusterDim.z = 1;
+    config.attrs = &cluster;
+    config.numAttrs = 1;
+    int clusters = 0;
+    cudaOccupancyMaxActiveClusters(&clusters, plain_kernel, &config);
+    tell_kernel<<<1, 1, 0, stream>>>(y, clusters);
 }

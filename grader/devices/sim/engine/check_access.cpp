@@ -339,7 +339,12 @@ void access_cluster(Warp& warp, const Instruction& in, const u64* a, Mask mask, 
     while (mask) {
         const int first = __builtin_ctz(mask);
         Block* owner = block.cluster->owner(block, a[first]);
-        if (!owner) owner = &block;  // out of bounds there
+        if (!owner)
+            block.stop_at(block.at(
+                warp, warp.here, first, FindingKind::out_of_bounds,
+                std::string(verb(access)) + "the shared memory of block rank " +
+                    std::to_string((a[first] >> RANK_SHIFT) - 1) + " in a cluster of " +
+                    plural(block.cluster->blocks.size(), "block")));
         Mask same = 0;
         u64 offset[LANES];
         each_lane(mask, [&](int l) {

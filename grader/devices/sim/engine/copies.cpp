@@ -187,8 +187,10 @@ void Copies::record_bulk(Warp& warp, const BulkCopy& copy, Access access) {
 }
 
 // Between what threads wrote, in the generic proxy, and a bulk copy of the same bytes, which is of the async proxy, a
-// fence must stand. PTX ISA 8.6, "Proxies". Where a barrier is missing too, that is said.
+// fence must stand. PTX ISA 8.6, "Proxies". Where a barrier is missing too, that is said. st.async and red.async are of
+// the generic proxy, like what threads write.
 void Copies::check_fence(const Warp& warp, const BulkCopy& copy) const {
+    if (!block_.program->code[copy.pc].entry->is_bulk()) return;
     const u32 reader = warp.index * LANES + u32(copy.lane);
     const u64 grain = std::min<u64>(block_.shared.granule_bytes(), Copy::MOST);
     for (u64 at = copy.shared; at < copy.shared + copy.extent; at += grain) {

@@ -25,16 +25,27 @@ void MBarriers::forget() {
 void MBarriers::initialise(Warp& warp, int lane, u64 address, u32 count) {
     MBarrier& barrier = barriers_[address] = {};
     barrier.initialising = {warp.here, warp.block->rank, warp.index, lane};
+    barrier.made_at = warp.clock;
     barrier.expected = count;
     barrier.pending = count;
 }
 
+// A thread of another block must know of the mbarrier.init, whichever comes first here.
 MBarrier& MBarriers::find(const Warp& warp, int lane, u64 address) {
     const auto found = barriers_.find(address);
-    if (found != barriers_.end()) return found->second;
-    block_.stop_at(block_.at(
-        warp, warp.here, lane, FindingKind::uninitialised,
-        "uses " + block_.shared_place(address, 8, false).text + " as an mbarrier, but no mbarrier.init made it one"));
+    const auto stop = [&](const std::string& why) {
+        block_.stop_at(block_.at(
+            warp, warp.here, lane, FindingKind::uninitialised,
+            "uses " + block_.shared_place(address, 8, false).text + " as an mbarrier, but " + why));
+    };
+    if (found == barriers_.end()) stop("no mbarrier.init made it one");
+    const MBarrier::Step& made = found->second.initialising;
+    if (warp.block != &block_ &&
+        !warp.knows_component(lane, warp_of_rank(block_.rank, made.warp), u32(made.lane), found->second.made_at))
+        stop(
+            "nothing orders the mbarrier.init in block rank " + std::to_string(block_.rank) +
+            " before it: fence.mbarrier_init and a barrier of the cluster");
+    return found->second;
 }
 
 void MBarriers::advance(MBarrier& barrier) {

@@ -31,6 +31,7 @@ struct MBarrier {
     };
     Step expecting;  // the last expect_tx
     Step initialising;
+    u32 made_at = 0;       // the clock of its warp then
     bool expects = false;  // there was one
     struct Arrival {
         u32 count;

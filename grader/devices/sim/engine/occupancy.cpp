@@ -29,7 +29,8 @@ u64 available_shared(const Card& card, const Program& program, u64 blocks, u64 t
 }
 
 u64 active_clusters(const Card& card, u64 blocks, u64 size) {
-    return size ? u64(card.multiprocessors) * blocks / size : 0;
+    // A small card, too, runs a cluster: one of more blocks than it holds at a time.
+    return size && blocks ? std::max<u64>(u64(card.multiprocessors) * blocks / size, 1) : 0;
 }
 
 }  // namespace sim
