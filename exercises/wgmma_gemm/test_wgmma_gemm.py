@@ -111,5 +111,13 @@ SPEC = Spec(
     baselines={"torch.mm": torch_mm},
 )
 
+# More tiles of 128 x 256 than an H200 has SMs, or pairs of them than it has pairs of SMs: a block computes several.
+PERSISTENT = replace(SPEC, named_sizes=(*SPEC.named_sizes, shape(17_025, 8, 72)))
+CLUSTERS = replace(SPEC, named_sizes=(*SPEC.named_sizes, shape(17_025, 8, 72)))
+
 SPECS = {
+    "wgmma_persistent_tn_f16": PERSISTENT,
+    "wgmma_one_arrival_tn_f16": PERSISTENT,
+    "wgmma_multicast_tn_f16": CLUSTERS,
+    "wgmma_tma_store_tn_f16": CLUSTERS,
 }
