@@ -112,8 +112,8 @@ SPEC = Spec(
 )
 
 # More tiles of 128 x 256 than an H200 has SMs, or pairs of them than it has pairs of SMs: a block computes several.
-PERSISTENT = replace(SPEC, named_sizes=(*SPEC.named_sizes, shape(17_025, 8, 72)))
-CLUSTERS = replace(SPEC, named_sizes=(*SPEC.named_sizes, shape(17_025, 8, 72)))
+PERSISTENT = replace(SPEC, named_sizes=(*SPEC.named_sizes, shape(17_025, 8, 200)))
+CLUSTERS = replace(SPEC, named_sizes=(*SPEC.named_sizes, shape(17_025, 8, 200)))
 
 SPECS = {
     "wgmma_persistent_tn_f16": PERSISTENT,
