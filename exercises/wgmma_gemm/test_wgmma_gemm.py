@@ -90,9 +90,7 @@ SPEC = Spec(
     ),
     reference=lambda A, B, sizes: A @ B.T,
     near_misses=NEAR_MISSES,
-    tolerance=Accumulated(
-        terms=lambda sizes: sizes["K"], magnitude=lambda A, B, sizes: abs(A) @ abs(B).T
-    ),
+    tolerance=Accumulated(terms=lambda sizes: sizes["K"], magnitude=lambda A, B, sizes: abs(A) @ abs(B).T),
     named_sizes=(
         shape(1, 8, 8),
         shape(64, 64, 16),
@@ -104,7 +102,13 @@ SPEC = Spec(
         shape(130, 136, 56),
         shape(8, 16, 584),
     ),
-    large=(shape(1023, 1032, 1032), shape(7, 8, 20_008), shape(70_001, 8, 72), shape(1, 70_008, 8), shape(1024, 1024, 1024)),
+    large=(
+        shape(1023, 1032, 1032),
+        shape(7, 8, 20_008),
+        shape(70_001, 8, 72),
+        shape(1, 70_008, 8),
+        shape(1024, 1024, 1024),
+    ),
     work=lambda sizes: 4 * sizes["M"] * sizes["N"] * sizes["K"],
     flops=lambda sizes: 2 * sizes["M"] * sizes["N"] * sizes["K"],
     slice_dim="M",

@@ -42,16 +42,16 @@ __device__ inline void wgmma_commit() {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// Waits until at most the PENDING newest groups of this warp are in flight. The sums of the others are in registers, and
-// their tiles have been read.
+// Waits until at most the PENDING newest groups of this warp are in flight. The sums of the others are in registers,
+// and their tiles have been read.
 template <int PENDING>
 __device__ inline void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
 
-// c += a @ b for a [64, 16] and b [16, 64] in shared memory, c = a @ b where add is false. Warp w of the warpgroup has rows
-// 16 w to 16 w + 15 of c, a lane the elements 4 j to 4 j + 3 of columns 8 j to 8 j + 7, as in mma.m16n8k16 (PTX ISA,
-// "Register Fragments for wgmma.mma_async.m64nNk16").
+// c += a @ b for a [64, 16] and b [16, 64] in shared memory, c = a @ b where add is false. Warp w of the warpgroup has
+// rows 16 w to 16 w + 15 of c, a lane the elements 4 j to 4 j + 3 of columns 8 j to 8 j + 7, as in mma.m16n8k16 (PTX
+// ISA, "Register Fragments for wgmma.mma_async.m64nNk16").
 __device__ inline void wgmma_m64n64k16(float (&c)[32], uint64_t a, uint64_t b, bool add) {
     asm volatile(
         "{\n .reg .pred p;\n setp.ne.b32 p, %34, 0;\n"
@@ -66,8 +66,8 @@ __device__ inline void wgmma_m64n64k16(float (&c)[32], uint64_t a, uint64_t b, b
         : "l"(a), "l"(b), "r"(static_cast<int>(add)));
 }
 
-// What wgmma has to know of a tile without a swizzle: bits 0 to 13 its address, bits 16 to 29 and 32 to 45 the leading and
-// the stride offset, all three in bytes without their last four bits (PTX ISA, "Matrix Descriptor Format").
+// What wgmma has to know of a tile without a swizzle: bits 0 to 13 its address, bits 16 to 29 and 32 to 45 the leading
+// and the stride offset, all three in bytes without their last four bits (PTX ISA, "Matrix Descriptor Format").
 __device__ inline uint64_t descriptor(const half* tile, int leading_bytes, int stride_bytes) {
     const uint64_t address = smem_address(tile);
     return (address & 0x3ffff) >> 4 | uint64_t(leading_bytes >> 4) << 16 | uint64_t(stride_bytes >> 4) << 32;
@@ -88,8 +88,8 @@ __device__ inline void load_tile(half* tile, const half* X, int off, int off_k, 
     }
 }
 
-// registers -> global: a tile of 64 rows of C, as far as C has it. A warp has 16 of its rows. A lane has pairs of sums: the
-// first two are 8 rows apart, the next two 8 columns to the right of these.
+// registers -> global: a tile of 64 rows of C, as far as C has it. A warp has 16 of its rows. A lane has pairs of sums:
+// the first two are 8 rows apart, the next two 8 columns to the right of these.
 template <int SUMS>
 __device__ inline void store_tile(half* C, const float (&sums)[SUMS], int off_m, int off_n, int M, int N) {
     // TODO(2): Store every pair of sums to its row and columns. (~9 lines)
@@ -110,9 +110,9 @@ __global__ void __launch_bounds__(WARPGROUP) wgmma_one_tile_tn_f16_kernel(
     for (int k = 0; k < K; k += BLOCK_K) {
         load_tile(A_smem, A, off_m, k, M, K);
         load_tile(B_smem, B, off_n, k, N, K);
-        // TODO(3): Multiply the slice: BLOCK_K / MMA_K products, each of two core matrices along K. The first product of
-        //   all replaces C_rmem, the others add to it. Before them, all threads' chunks are written and visible to the
-        //   async proxy. Afterwards C_rmem has the sums, and the tiles may be overwritten. (~13 lines)
+        // TODO(3): Multiply the slice: BLOCK_K / MMA_K products, each of two core matrices along K. The first product
+        //   of all replaces C_rmem, the others add to it. Before them, all threads' chunks are written and visible to
+        //   the async proxy. Afterwards C_rmem has the sums, and the tiles may be overwritten. (~13 lines)
         // END TODO(3)
     }
     store_tile(C, C_rmem, off_m, off_n, M, N);

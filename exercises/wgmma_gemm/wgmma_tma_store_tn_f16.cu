@@ -64,8 +64,8 @@ inline auto tensor_map_encoder() {
     return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
 }
 
-// A tensor map of a row-major matrix of halves. One copy moves a box of box_rows rows of BLOCK_K elements, 128 bytes, and
-// permutes the 16-byte chunks of each row: chunk c of row r goes to place c ^ (r % 8).
+// A tensor map of a row-major matrix of halves. One copy moves a box of box_rows rows of BLOCK_K elements, 128 bytes,
+// and permutes the 16-byte chunks of each row: chunk c of row r goes to place c ^ (r % 8).
 inline CUtensorMap swizzled_map(const half* matrix, int rows, int cols, int box_rows) {
     // The innermost dimension first. Strides are in bytes, and the innermost has none: its elements are adjacent.
     const uint64_t dims[] = {static_cast<uint64_t>(cols), static_cast<uint64_t>(rows)};
@@ -113,8 +113,9 @@ __device__ inline void wait(uint64_t* bar, uint32_t parity) {
         : "memory");
 }
 
-// global -> shared: a box of the map's tensor, its first element at (row, col). The barrier counts all bytes of the box,
-// also those outside of the tensor, which become 0 (PTX ISA, "cp.async.bulk.tensor": the innermost coordinate first).
+// global -> shared: a box of the map's tensor, its first element at (row, col). The barrier counts all bytes of the
+// box, also those outside of the tensor, which become 0 (PTX ISA, "cp.async.bulk.tensor": the innermost coordinate
+// first).
 __device__ inline void load_box(void* to, const CUtensorMap* map, int col, int row, uint64_t* bar) {
     asm volatile(
         "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], "
@@ -174,16 +175,16 @@ __device__ inline void wgmma_commit() {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// Waits until at most the PENDING newest groups of this warp are in flight. The sums of the others are in registers, and
-// their tiles have been read.
+// Waits until at most the PENDING newest groups of this warp are in flight. The sums of the others are in registers,
+// and their tiles have been read.
 template <int PENDING>
 __device__ inline void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
 
-// c += a @ b for a [64, 16] and b [16, 256] in shared memory, c = a @ b where add is false. Warp w of the warpgroup has rows
-// 16 w to 16 w + 15 of c, a lane the elements 4 j to 4 j + 3 of columns 8 j to 8 j + 7, as in mma.m16n8k16 (PTX ISA,
-// "Register Fragments for wgmma.mma_async.m64nNk16").
+// c += a @ b for a [64, 16] and b [16, 256] in shared memory, c = a @ b where add is false. Warp w of the warpgroup has
+// rows 16 w to 16 w + 15 of c, a lane the elements 4 j to 4 j + 3 of columns 8 j to 8 j + 7, as in mma.m16n8k16 (PTX
+// ISA, "Register Fragments for wgmma.mma_async.m64nNk16").
 __device__ inline void wgmma_m64n256k16(float (&c)[128], uint64_t a, uint64_t b, bool add) {
     asm volatile(
         "{\n .reg .pred p;\n setp.ne.b32 p, %130, 0;\n"
@@ -217,9 +218,9 @@ __device__ inline void wgmma_m64n256k16(float (&c)[128], uint64_t a, uint64_t b,
         : "l"(a), "l"(b), "r"(static_cast<int>(add)));
 }
 
-// What wgmma has to know of a tile whose rows are 128 bytes, swizzled, and which begins at a multiple of 1024: bits 0 to 13
-// have its address, bits 32 to 45 the distance of groups of eight rows, both without their last four bits, bits 62 and 63
-// the swizzle (PTX ISA, "Matrix Descriptor Format").
+// What wgmma has to know of a tile whose rows are 128 bytes, swizzled, and which begins at a multiple of 1024: bits 0
+// to 13 have its address, bits 32 to 45 the distance of groups of eight rows, both without their last four bits, bits
+// 62 and 63 the swizzle (PTX ISA, "Matrix Descriptor Format").
 __device__ inline uint64_t descriptor(const half* tile) {
     const uint64_t address = smem_address(tile);
     return (address & 0x3ffff) >> 4 | uint64_t{GROUP_BYTES >> 4} << 32 | uint64_t{1} << 62;
@@ -272,8 +273,8 @@ __device__ inline void store_tile(
 #pragma unroll
     for (int j = 0; j < BLOCK_N / BOX_N; ++j) {
         half* box = boxes[j % BOXES];
-        // TODO(1): Before the warpgroup overwrites the box, the copy engine has read what is in it. Newer stores may still
-        //   be read. (~2 lines)
+        // TODO(1): Before the warpgroup overwrites the box, the copy engine has read what is in it. Newer stores may
+        //   still be read. (~2 lines)
         // END TODO(1)
 #pragma unroll
         for (int i = 0; i < BOX_N; i += 16) {
@@ -283,23 +284,27 @@ __device__ inline void store_tile(
                 const int at = (j * BOX_N + i) / 2 + 2 * p;
                 pairs[p] = __floats2half2_rn(sums[at], sums[at + 1]);
             }
-            // TODO(2): Store the 16 x 16 sums from column i of the box on: chunk c of row r is in place c ^ (r % 8). The
-            //   matrices are rows 0 to 7 and 8 to 15 of the first eight columns, then of the others. (~2 lines)
+            // TODO(2): Store the 16 x 16 sums from column i of the box on: chunk c of row r is in place c ^ (r % 8).
+            //   The matrices are rows 0 to 7 and 8 to 15 of the first eight columns, then of the others. (~2 lines)
             // END TODO(2)
         }
-        // TODO(3): Have the box stored by one thread, as a bulk group of its own, once it has all sums and the copy engine
-        //   can see them. (~6 lines)
+        // TODO(3): Have the box stored by one thread, as a bulk group of its own, once it has all sums and the copy
+        //   engine can see them. (~6 lines)
         // END TODO(3)
     }
 }
 
-// The place of a tile in C, in tiles. Consecutive tiles go down a strip of STRIP rows of tiles, then right: what runs at the
-// same time needs few rows of A and of B, which stay in L2.
+// The place of a tile in C, in tiles. Consecutive tiles go down a strip of STRIP rows of tiles, then right: what runs
+// at the same time needs few rows of A and of B, which stay in L2.
 __device__ inline int2 place_of(int tile, int tiles_m, int tiles_n) {
+    int m = 0;
+    int n = 0;
     const int first_m = tile / (STRIP * tiles_n) * STRIP;
     const int height = min(STRIP, tiles_m - first_m);
     const int place = tile - first_m * tiles_n;
-    return make_int2(first_m + place % height, place / height);
+    m = first_m + place % height;
+    n = place / height;
+    return make_int2(m, n);
 }
 
 __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wgmma_tma_store_tn_f16_kernel(

@@ -26,8 +26,8 @@ inline auto tensor_map_encoder() {
     return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
 }
 
-// A tensor map of a row-major matrix of halves. One copy moves a box of box_rows rows of BLOCK_K elements, 128 bytes, and
-// permutes the 16-byte chunks of each row: chunk c of row r goes to place c ^ (r % 8).
+// A tensor map of a row-major matrix of halves. One copy moves a box of box_rows rows of BLOCK_K elements, 128 bytes,
+// and permutes the 16-byte chunks of each row: chunk c of row r goes to place c ^ (r % 8).
 inline CUtensorMap swizzled_map(const half* matrix, int rows, int cols, int box_rows) {
     // The innermost dimension first. Strides are in bytes, and the innermost has none: its elements are adjacent.
     const uint64_t dims[] = {static_cast<uint64_t>(cols), static_cast<uint64_t>(rows)};
@@ -70,8 +70,9 @@ __device__ inline void wait(uint64_t* bar, uint32_t parity) {
         : "memory");
 }
 
-// global -> shared: a box of the map's tensor, its first element at (row, col). The barrier counts all bytes of the box,
-// also those outside of the tensor, which become 0 (PTX ISA, "cp.async.bulk.tensor": the innermost coordinate first).
+// global -> shared: a box of the map's tensor, its first element at (row, col). The barrier counts all bytes of the
+// box, also those outside of the tensor, which become 0 (PTX ISA, "cp.async.bulk.tensor": the innermost coordinate
+// first).
 __device__ inline void load_box(void* to, const CUtensorMap* map, int col, int row, uint64_t* bar) {
     asm volatile(
         "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], "
@@ -90,16 +91,16 @@ __device__ inline void wgmma_commit() {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// Waits until at most the PENDING newest groups of this warp are in flight. The sums of the others are in registers, and
-// their tiles have been read.
+// Waits until at most the PENDING newest groups of this warp are in flight. The sums of the others are in registers,
+// and their tiles have been read.
 template <int PENDING>
 __device__ inline void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
 
-// c += a @ b for a [64, 16] and b [16, 64] in shared memory, c = a @ b where add is false. Warp w of the warpgroup has rows
-// 16 w to 16 w + 15 of c, a lane the elements 4 j to 4 j + 3 of columns 8 j to 8 j + 7, as in mma.m16n8k16 (PTX ISA,
-// "Register Fragments for wgmma.mma_async.m64nNk16").
+// c += a @ b for a [64, 16] and b [16, 64] in shared memory, c = a @ b where add is false. Warp w of the warpgroup has
+// rows 16 w to 16 w + 15 of c, a lane the elements 4 j to 4 j + 3 of columns 8 j to 8 j + 7, as in mma.m16n8k16 (PTX
+// ISA, "Register Fragments for wgmma.mma_async.m64nNk16").
 __device__ inline void wgmma_m64n64k16(float (&c)[32], uint64_t a, uint64_t b, bool add) {
     asm volatile(
         "{\n .reg .pred p;\n setp.ne.b32 p, %34, 0;\n"
@@ -125,8 +126,8 @@ __device__ inline uint64_t descriptor(const half* tile) {
     return bits;
 }
 
-// registers -> global: a tile of 64 rows of C, as far as C has it. A warp has 16 of its rows. A lane has pairs of sums: the
-// first two are 8 rows apart, the next two 8 columns to the right of these.
+// registers -> global: a tile of 64 rows of C, as far as C has it. A warp has 16 of its rows. A lane has pairs of sums:
+// the first two are 8 rows apart, the next two 8 columns to the right of these.
 template <int SUMS>
 __device__ inline void store_tile(half* C, const float (&sums)[SUMS], int off_m, int off_n, int M, int N) {
     const int lane_id = threadIdx.x % 32;
