@@ -115,13 +115,17 @@ SPEC = Spec(
     baselines={"torch.mm": torch_mm},
 )
 
-# More tiles of 128 x 256 than an H200 has SMs, or pairs of them than it has pairs of SMs: a block computes several.
+# More tiles of 128 x 256 than an H200 has SMs, also more pairs of them than it has pairs of SMs: a block computes
+# several. Its second tile begins in the middle of the ring, and needs the stages of the first.
 PERSISTENT = replace(SPEC, named_sizes=(*SPEC.named_sizes, shape(17_025, 8, 200)))
-CLUSTERS = replace(SPEC, named_sizes=(*SPEC.named_sizes, shape(17_025, 8, 200)))
+
+# Four tiles of 256 x 256 in each direction: a curve of two levels.
+HILBERT = replace(PERSISTENT, named_sizes=(*PERSISTENT.named_sizes, shape(1000, 1000, 8)))
 
 SPECS = {
     "wgmma_persistent_tn_f16": PERSISTENT,
     "wgmma_one_arrival_tn_f16": PERSISTENT,
-    "wgmma_multicast_tn_f16": CLUSTERS,
-    "wgmma_tma_store_tn_f16": CLUSTERS,
+    "wgmma_tma_store_tn_f16": PERSISTENT,
+    "wgmma_multicast_tn_f16": PERSISTENT,
+    "wgmma_hilbert_tn_f16": HILBERT,
 }

@@ -1,10 +1,9 @@
 // wgmma_tma_store_tn_f16: C = A @ B^T, the copy engine stores C
 //
 // Shapes     A: [M, K], B: [N, K], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, N and K multiples of 8
-// Technique  128 x 256 per block at a time, 256 x 256 per cluster of two blocks; a producer and two consumer warpgroups
-//            per block; a ring of four slices of 64, two boxes of C per consumer
-// New        over wgmma_multicast_tn_f16: the sums go through shared memory, swizzled, and leave by TMA in full lines
-//            while the next tile is multiplied
+// Technique  128 x 256 per block at a time, in strips of 16 tiles; a producer and two consumer warpgroups; a ring of
+//            four slices of 64, two boxes of C per consumer
+// New        over wgmma_one_arrival_tn_f16: the sums go through shared memory, swizzled, and leave by TMA in full lines
 // Bound      Tensor Cores
 #include "kata.cuh"
 #include <cstdint>
@@ -23,13 +22,11 @@ constexpr int GROUP_BYTES = 1024;  // eight rows: the pattern of the swizzle
 constexpr int STAGE_BYTES = (BLOCK_M + BLOCK_N) * BLOCK_K * sizeof(half);
 constexpr int STAGES = 4;
 constexpr int THREADS = (1 + CONSUMERS) * WARPGROUP;  // the producer's warpgroup, then the consumers'
-constexpr int CLUSTER = 2;                            // blocks, one below the other in C: they need the same tile of B
-constexpr int PART_N = BLOCK_N / CLUSTER;             // rows of B that each of them loads, for all of them
 constexpr int BOX_N = 64;                             // columns of C in a box: 128 bytes
 constexpr int BOXES = 2;                              // of 64 x BOX_N sums per consumer, in flight to C
 static_assert(BOX_N == BLOCK_K, "the maps have the same boxes");
-constexpr int STRIP = 8;  // rows of tiles
-constexpr int CHUNK = 8;  // halves in 16 bytes
+constexpr int STRIP = 16;  // rows of tiles
+constexpr int CHUNK = 8;   // halves in 16 bytes
 // Distances in units of 16 bytes, as a descriptor's address has them, from stage to stage.
 constexpr uint64_t A_STAGE = BLOCK_M * BLOCK_K * sizeof(half) / 16;
 constexpr uint64_t B_STAGE = BLOCK_N * BLOCK_K * sizeof(half) / 16;
@@ -121,37 +118,6 @@ __device__ inline void load_box(void* to, const CUtensorMap* map, int col, int r
         "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], "
         "[%4];" ::"r"(smem_address(to)),
         "l"(map), "r"(col), "r"(row), "r"(smem_address(bar))
-        : "memory");
-}
-
-// This block's number in its cluster.
-__device__ inline int cluster_rank() {
-    int rank;
-    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-    return rank;
-}
-
-// A barrier for all threads of the cluster that have not exited.
-__device__ inline void cluster_sync() {
-    asm volatile("barrier.cluster.arrive;\nbarrier.cluster.wait;" ::: "memory");
-}
-
-// load_box for every block of the cluster whose bit is in mask: the box goes to the same place in each, and each one's
-// own barrier counts its bytes (PTX ISA, "cp.async.bulk.tensor", .multicast::cluster).
-__device__ inline void load_box(void* to, const CUtensorMap* map, int col, int row, uint64_t* bar, uint16_t mask) {
-    asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
-        "[%1, {%2, %3}], [%4], %5;" ::"r"(smem_address(to)),
-        "l"(map), "r"(col), "r"(row), "r"(smem_address(bar)), "h"(mask)
-        : "memory");
-}
-
-// One arrival on the barrier that block number rank of the cluster has at this place.
-__device__ inline void arrive(uint64_t* bar, int rank) {
-    asm volatile(
-        "{\n .reg .b32 remote;\n mapa.shared::cluster.u32 remote, %0, %1;\n"
-        " mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n}" ::"r"(smem_address(bar)),
-        "r"(rank)
         : "memory");
 }
 
@@ -307,44 +273,38 @@ __device__ inline int2 place_of(int tile, int tiles_m, int tiles_n) {
     return make_int2(m, n);
 }
 
-__global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wgmma_tma_store_tn_f16_kernel(
+__global__ void __launch_bounds__(THREADS, 1) wgmma_tma_store_tn_f16_kernel(
     const __grid_constant__ CUtensorMap A_map,  // [M, K]
     const __grid_constant__ CUtensorMap B_map,  // [N, K]
     const __grid_constant__ CUtensorMap C_map,  // [M, N]
     int M, int N, int K) {
     alignas(GROUP_BYTES) extern __shared__ unsigned char smem[];
     Ring& ring = *reinterpret_cast<Ring*>(smem);
-    // The cluster's tile is CLUSTER tiles of BLOCK_M rows, one below the other. Each block has one of them.
-    const int rank = cluster_rank();
-    const int first = blockIdx.x / CLUSTER;
-    const int clusters = gridDim.x / CLUSTER;
-    const int tiles_m = (M - 1) / (CLUSTER * BLOCK_M) + 1;
+    const int tiles_m = (M - 1) / BLOCK_M + 1;
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     const int tiles = tiles_m * tiles_n;
     const int slices = (K - 1) / BLOCK_K + 1;
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; ++s) {
             mbarrier_init(&ring.full[s], 1);
-            mbarrier_init(&ring.empty[s], CLUSTER * CONSUMERS);
+            mbarrier_init(&ring.empty[s], CONSUMERS);
         }
     }
-    cluster_sync();  // no block uses barriers of the other before they are initialised
+    __syncthreads();
     if (threadIdx.x < WARPGROUP) {
         fewer_registers<PRODUCER_REGISTERS>();
         if (threadIdx.x == 0) {
             Turn turn{0, 1};  // a wait for parity 1 of a fresh barrier returns at once
-            for (int tile = first; tile < tiles; tile += clusters) {
+            for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
                 const int2 place = place_of(tile, tiles_m, tiles_n);
-                const int off_m = (place.x * CLUSTER + rank) * BLOCK_M;
+                const int off_m = place.x * BLOCK_M;
                 const int off_n = place.y * BLOCK_N;
                 for (int slice = 0; slice < slices; ++slice, turn.next()) {
                     uint64_t* full = &ring.full[turn.s];
                     wait(&ring.empty[turn.s], turn.parity);
                     expect(full, STAGE_BYTES);
                     load_box(ring.A[turn.s], &A_map, slice * BLOCK_K, off_m, full);
-                    load_box(
-                        &ring.B[turn.s][rank * PART_N * BLOCK_K], &B_map, slice * BLOCK_K, off_n + rank * PART_N, full,
-                        (1 << CLUSTER) - 1);
+                    load_box(ring.B[turn.s], &B_map, slice * BLOCK_K, off_n, full);
                 }
             }
         }
@@ -355,10 +315,10 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
         const uint64_t A_first = descriptor(&ring.A[0][row * BLOCK_K]);
         const uint64_t B_first = descriptor(ring.B[0]);
         const auto release = [&](int s) {
-            if (threadIdx.x % WARPGROUP < CLUSTER) arrive(&ring.empty[s], threadIdx.x % WARPGROUP);
+            if (threadIdx.x % WARPGROUP == 0) arrive(&ring.empty[s]);
         };
         Turn turn{0, 0};
-        for (int tile = first; tile < tiles; tile += clusters) {
+        for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
             const int2 place = place_of(tile, tiles_m, tiles_n);
             float C_rmem[BLOCK_N / 2];
             int before = 0;  // the stage of the slice before
@@ -377,13 +337,12 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
             }
             wgmma_wait<0>();
             release(before);
-            const int off_m = (place.x * CLUSTER + rank) * BLOCK_M + row;
+            const int off_m = place.x * BLOCK_M + row;
             const int off_n = place.y * BLOCK_N;
             store_tile(ring.C[consumer], C_rmem, &C_map, off_m, off_n, consumer);
         }
         if (threadIdx.x % WARPGROUP == 0) wait_read<0>();
     }
-    cluster_sync();  // no block exits while the other may still arrive at its barriers
 }
 
 KATA_EXPORT void wgmma_tma_store_tn_f16(
@@ -392,10 +351,10 @@ KATA_EXPORT void wgmma_tma_store_tn_f16(
     int sms = 0;
     cudaGetDevice(&device);
     cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
-    const int tiles = ((M - 1) / (CLUSTER * BLOCK_M) + 1) * ((N - 1) / BLOCK_N + 1);
-    const int blocks = CLUSTER * (tiles < sms / CLUSTER ? tiles : sms / CLUSTER);
+    const int tiles = ((M - 1) / BLOCK_M + 1) * ((N - 1) / BLOCK_N + 1);
+    const int blocks = tiles < sms ? tiles : sms;
     const CUtensorMap A_map = swizzled_map(A, M, K, BLOCK_M);
-    const CUtensorMap B_map = swizzled_map(B, N, K, PART_N);
+    const CUtensorMap B_map = swizzled_map(B, N, K, BLOCK_N);
     const CUtensorMap C_map = swizzled_map(C, M, N, MMA_M);
     // More than 48 KB must be requested.
     cudaFuncSetAttribute(wgmma_tma_store_tn_f16_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Ring));

@@ -1,11 +1,11 @@
 // wgmma_multicast_tn_f16: C = A @ B^T, two blocks load each tile of B together
 //
 // Shapes     A: [M, K], B: [N, K], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, N and K multiples of 8
-// Technique  128 x 256 per block at a time, 256 x 256 per cluster of two blocks; a producer and two consumer warpgroups
-//            per block; a ring of four slices of 64
-// New        over wgmma_one_arrival_tn_f16: each block loads half of B's tile, and the copy engine writes it to both. A
+// Technique  128 x 256 per block at a time, 256 x 256 per cluster of two blocks, in strips of 8; a producer and two
+//            consumer warpgroups per block; a ring of four slices of 64, two boxes of C per consumer
+// New        over wgmma_tma_store_tn_f16: each block loads half of B's tile, and the copy engine writes it to both. A
 //            stage is empty when the consumers of both blocks are done
-// Bound      Tensor Cores; while both consumers store, nothing is multiplied
+// Bound      Tensor Cores
 #include "kata.cuh"
 #include <cstdint>
 #include <cstdio>
@@ -25,8 +25,11 @@ constexpr int STAGES = 4;
 constexpr int THREADS = (1 + CONSUMERS) * WARPGROUP;  // the producer's warpgroup, then the consumers'
 constexpr int CLUSTER = 2;                            // blocks, one below the other in C: they need the same tile of B
 constexpr int PART_N = BLOCK_N / CLUSTER;             // rows of B that each of them loads, for all of them
-constexpr int STRIP = 8;                              // rows of tiles
-constexpr int CHUNK = 8;                              // halves in 16 bytes
+constexpr int BOX_N = 64;                             // columns of C in a box: 128 bytes
+constexpr int BOXES = 2;                              // of 64 x BOX_N sums per consumer, in flight to C
+static_assert(BOX_N == BLOCK_K, "the maps have the same boxes");
+constexpr int STRIP = 8;  // rows of the clusters' tiles
+constexpr int CHUNK = 8;  // halves in 16 bytes
 // Distances in units of 16 bytes, as a descriptor's address has them, from stage to stage.
 constexpr uint64_t A_STAGE = BLOCK_M * BLOCK_K * sizeof(half) / 16;
 constexpr uint64_t B_STAGE = BLOCK_N * BLOCK_K * sizeof(half) / 16;
@@ -38,6 +41,7 @@ static_assert(PRODUCER_REGISTERS + CONSUMERS * CONSUMER_REGISTERS <= (1 + CONSUM
 struct Ring {
     alignas(GROUP_BYTES) half A[STAGES][BLOCK_M * BLOCK_K];
     alignas(GROUP_BYTES) half B[STAGES][BLOCK_N * BLOCK_K];
+    alignas(GROUP_BYTES) half C[CONSUMERS][BOXES][MMA_M * BOX_N];
     uint64_t full[STAGES];   // a phase ends when the slice is there,
     uint64_t empty[STAGES];  // and when it has been multiplied
 };
@@ -142,11 +146,12 @@ __device__ inline void load_box(void* to, const CUtensorMap* map, int col, int r
         : "memory");
 }
 
-// One arrival on the barrier that block number rank of the cluster has at this place.
+// One arrival on the barrier that block number rank of the cluster has at this place. What this thread wrote before
+// need not be visible to the other block: with .release.cluster, each arrival would wait for a fence of the whole GPU.
 __device__ inline void arrive(uint64_t* bar, int rank) {
     asm volatile(
         "{\n .reg .b32 remote;\n mapa.shared::cluster.u32 remote, %0, %1;\n"
-        " mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n}" ::"r"(smem_address(bar)),
+        " mbarrier.arrive.shared::cluster.b64 _, [remote];\n}" ::"r"(smem_address(bar)),
         "r"(rank)
         : "memory");
 }
@@ -222,19 +227,72 @@ __device__ inline uint64_t descriptor(const half* tile) {
     return (address & 0x3ffff) >> 4 | uint64_t{GROUP_BYTES >> 4} << 32 | uint64_t{1} << 62;
 }
 
-// registers -> global: a tile of 64 rows of C, as far as C has it. A warp has 16 of its rows. A lane has pairs of sums:
-// the first two are 8 rows apart, the next two 8 columns to the right of these.
-template <int SUMS>
-__device__ inline void store_tile(half* C, const float (&sums)[SUMS], int off_m, int off_n, int M, int N) {
+// shared -> global: the part of the box that is inside of the tensor. It belongs to the bulk group that this thread
+// commits next.
+__device__ inline void store_box(const CUtensorMap* map, int col, int row, const void* from) {
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(map),
+                 "r"(col), "r"(row), "r"(smem_address(from))
+                 : "memory");
+}
+
+// Makes a bulk group of all stores that this thread has issued since the last commit.
+__device__ inline void commit_stores() {
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+// Waits until the copy engine has read the source of all but the LEFT newest bulk groups of this thread.
+template <int LEFT>
+__device__ inline void wait_read() {
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(LEFT) : "memory");
+}
+
+// Makes what this thread has written to shared memory visible to the copy engine (PTX ISA, "Async proxy").
+__device__ inline void fence_proxy() {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// A barrier for one consumer warpgroup. Barrier 0 is __syncthreads.
+__device__ inline void consumer_sync(int consumer) {
+    asm volatile("bar.sync %0, %1;" ::"r"(1 + consumer), "n"(WARPGROUP) : "memory");
+}
+
+// registers -> shared: four 8 x 8 matrices of halves. Lane l passes the address of row l % 8 of matrix l / 8 (PTX ISA,
+// "stmatrix"). Each register has two adjacent elements of a row, as in an accumulator of wgmma.
+__device__ inline void stmatrix_x4(half* row, const half2 (&pairs)[4]) {
+    const auto regs = reinterpret_cast<const uint32_t (&)[4]>(pairs);
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(smem_address(row)),
+                 "r"(regs[0]), "r"(regs[1]), "r"(regs[2]), "r"(regs[3])
+                 : "memory");
+}
+
+// registers -> shared -> global: this consumer's 64 rows of the tile, BOX_N columns at a time, by way of its boxes.
+__device__ inline void store_tile(
+    half (&boxes)[BOXES][MMA_M * BOX_N], const float (&sums)[BLOCK_N / 2], const CUtensorMap* C_map, int off_m,
+    int off_n, int consumer) {
     const int lane_id = threadIdx.x % 32;
-    const int row = off_m + threadIdx.x % WARPGROUP / 32 * 16 + lane_id / 4;
-    const int col = off_n + lane_id % 4 * 2;
+    const int row = threadIdx.x % WARPGROUP / 32 * 16 + lane_id % 16;  // that this lane names to stmatrix
 #pragma unroll
-    for (int i = 0; i < SUMS / 2; ++i) {
-        const int r = row + i % 2 * 8;
-        const int c = col + i / 2 * 8;
-        const half2 pair = __floats2half2_rn(sums[2 * i], sums[2 * i + 1]);
-        if (r < M && c < N) reinterpret_cast<half2&>(C[int64_t{r} * N + c]) = pair;
+    for (int j = 0; j < BLOCK_N / BOX_N; ++j) {
+        half* box = boxes[j % BOXES];
+        if (threadIdx.x % WARPGROUP == 0) wait_read<BOXES - 1>();
+        consumer_sync(consumer);
+#pragma unroll
+        for (int i = 0; i < BOX_N; i += 16) {
+            half2 pairs[4];
+#pragma unroll
+            for (int p = 0; p < 4; ++p) {
+                const int at = (j * BOX_N + i) / 2 + 2 * p;
+                pairs[p] = __floats2half2_rn(sums[at], sums[at + 1]);
+            }
+            const int chunk = i / CHUNK + lane_id / 16;
+            stmatrix_x4(&box[row * BOX_N + (chunk ^ row % 8) * CHUNK], pairs);
+        }
+        fence_proxy();
+        consumer_sync(consumer);
+        if (threadIdx.x % WARPGROUP == 0) {
+            store_box(C_map, off_n + j * BOX_N, off_m, box);
+            commit_stores();
+        }
     }
 }
 
@@ -254,7 +312,7 @@ __device__ inline int2 place_of(int tile, int tiles_m, int tiles_n) {
 __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wgmma_multicast_tn_f16_kernel(
     const __grid_constant__ CUtensorMap A_map,  // [M, K]
     const __grid_constant__ CUtensorMap B_map,  // [N, K]
-    half* __restrict__ C,                       // [M, N]
+    const __grid_constant__ CUtensorMap C_map,  // [M, N]
     int M, int N, int K) {
     alignas(GROUP_BYTES) extern __shared__ unsigned char smem[];
     Ring& ring = *reinterpret_cast<Ring*>(smem);
@@ -331,8 +389,9 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
             release(before);
             const int off_m = (place.x * CLUSTER + rank) * BLOCK_M + row;
             const int off_n = place.y * BLOCK_N;
-            store_tile(C, C_rmem, off_m, off_n, M, N);
+            store_tile(ring.C[consumer], C_rmem, &C_map, off_m, off_n, consumer);
         }
+        if (threadIdx.x % WARPGROUP == 0) wait_read<0>();
     }
     // TODO(4): Keep this block's barriers until the last arrival from the other block. (~1 line)
     cluster_sync();  // no block exits while the other may still arrive at its barriers
@@ -349,7 +408,8 @@ KATA_EXPORT void wgmma_multicast_tn_f16(
     const int blocks = CLUSTER * (tiles < sms / CLUSTER ? tiles : sms / CLUSTER);
     const CUtensorMap A_map = swizzled_map(A, M, K, BLOCK_M);
     const CUtensorMap B_map = swizzled_map(B, N, K, PART_N);
+    const CUtensorMap C_map = swizzled_map(C, M, N, MMA_M);
     // More than 48 KB must be requested.
     cudaFuncSetAttribute(wgmma_multicast_tn_f16_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Ring));
-    wgmma_multicast_tn_f16_kernel<<<blocks, THREADS, sizeof(Ring), stream>>>(A_map, B_map, C, M, N, K);
+    wgmma_multicast_tn_f16_kernel<<<blocks, THREADS, sizeof(Ring), stream>>>(A_map, B_map, C_map, M, N, K);
 }
