@@ -122,10 +122,41 @@ PERSISTENT = replace(SPEC, named_sizes=(*SPEC.named_sizes, shape(17_025, 8, 200)
 # Four tiles of 256 x 256 in each direction: a curve of two levels.
 HILBERT = replace(PERSISTENT, named_sizes=(*PERSISTENT.named_sizes, shape(1000, 1000, 8)))
 
+
+def torch_mm_nn(A: torch.Tensor, B: torch.Tensor, C: torch.Tensor) -> Callable[[], object]:
+    """The same on B [K, N]."""
+    return torch_mm(A, B.T, C)
+
+
+# B is [K, N]: the columns are adjacent, and K is the slow dimension.
+NN = replace(
+    SPEC,
+    computes="C = A @ B",
+    operations=Operations(
+        "C = A @ B", "2 per product: a multiplication and an addition, for each of M * N * K products"
+    ),
+    inputs=(Tensor("A", ("M", "K")), Tensor("B", ("K", "N"))),
+    values=tuple(
+        InputKind("cancelling", {"A": cancelling(large_and_small), "B": doubled(large_and_small, axis=0)})
+        if kind.name == "cancelling"
+        else kind
+        for kind in SPEC.values
+    ),
+    reference=lambda A, B, sizes: A @ B,
+    near_misses={
+        "only whole slices of 64 k": lambda A, B, sizes: A[:, : sizes["K"] // 64 * 64] @ B[: sizes["K"] // 64 * 64],
+        "A @ B^T, B as if it were [N, K]": lambda A, B, sizes: A @ B.reshape(sizes["N"], sizes["K"]).T,
+    },
+    tolerance=Accumulated(terms=lambda sizes: sizes["K"], magnitude=lambda A, B, sizes: abs(A) @ abs(B)),
+    baselines={"torch.mm": torch_mm_nn},
+)
+
 SPECS = {
+    "wgmma_tma_128x128_nn_f16": NN,
     "wgmma_persistent_tn_f16": PERSISTENT,
     "wgmma_one_arrival_tn_f16": PERSISTENT,
     "wgmma_tma_store_tn_f16": PERSISTENT,
     "wgmma_multicast_tn_f16": PERSISTENT,
     "wgmma_hilbert_tn_f16": HILBERT,
+    "wgmma_best_nn_f16": replace(NN, named_sizes=PERSISTENT.named_sizes),
 }

@@ -77,7 +77,8 @@ __device__ inline uint64_t descriptor(const half* tile, int leading_bytes, int s
 // tile is row i % 8 of core matrix i / 8. Core matrices that are neighbours along K follow each other.
 __device__ inline void load_tile(half* tile, const half* X, int off, int off_k, int rows, int K) {
 #pragma unroll
-    for (int i = threadIdx.x; i < CHUNKS; i += WARPGROUP) {
+    for (int step = 0; step < CHUNKS; step += WARPGROUP) {
+        const int i = step + threadIdx.x;
         int row = 0;  // of chunk i in X, and its first column
         int col = 0;
         // TODO(1): Find row and column of chunk i. (~2 lines)
