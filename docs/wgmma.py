@@ -1,7 +1,7 @@
 """What wgmma reads, a stage's life and two consumers -> docs/wgmma_layout.svg, wgmma_stages.svg and wgmma_tile.svg.
 
-    python docs/wgmma.py          write the pictures of exercises/wgmma_gemm/README.md
-    python docs/wgmma.py --table  print the phases of the stages as text
+python docs/wgmma.py          write the pictures of exercises/wgmma_gemm/README.md
+python docs/wgmma.py --table  print the phases of the stages as text
 """
 
 from __future__ import annotations
