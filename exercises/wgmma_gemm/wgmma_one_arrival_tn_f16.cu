@@ -1,7 +1,7 @@
 // wgmma_one_arrival_tn_f16: C = A @ B^T, with little besides products in the loop
 //
 // Shapes     A: [M, K], B: [N, K], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, N and K multiples of 8
-// Technique  128 x 256 per block at a time, in strips of 16 tiles; a producer and two consumer warpgroups; a ring of
+// Technique  128 x 256 per block at a time, in strips of 8 tiles; a producer and two consumer warpgroups; a ring of
 //            four slices of 64
 // New        over wgmma_persistent_tn_f16: one thread of a consumer says that a stage is empty, descriptors are made
 //            once, the parity is kept
@@ -23,7 +23,7 @@ constexpr int GROUP_BYTES = 1024;  // eight rows: the pattern of the swizzle
 constexpr int STAGE_BYTES = (BLOCK_M + BLOCK_N) * BLOCK_K * sizeof(half);
 constexpr int STAGES = 4;
 constexpr int THREADS = (1 + CONSUMERS) * WARPGROUP;  // the producer's warpgroup, then the consumers'
-constexpr int STRIP = 16;                             // rows of tiles
+constexpr int STRIP = 8;                              // rows of tiles
 constexpr int CHUNK = 8;                              // halves in 16 bytes
 // Distances in units of 16 bytes, as a descriptor's address has them, from stage to stage.
 constexpr uint64_t A_STAGE = BLOCK_M * BLOCK_K * sizeof(half) / 16;

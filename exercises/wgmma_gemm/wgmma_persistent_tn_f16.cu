@@ -1,7 +1,7 @@
 // wgmma_persistent_tn_f16: C = A @ B^T, one block per SM computes many tiles
 //
 // Shapes     A: [M, K], B: [N, K], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, N and K multiples of 8
-// Technique  128 x 256 per block at a time, in strips of 16 tiles; a producer and two consumer warpgroups; a ring of
+// Technique  128 x 256 per block at a time, in strips of 8 tiles; a producer and two consumer warpgroups; a ring of
 //            four slices of 64
 // New        over wgmma_two_consumers_tn_f16: a block stays for many tiles. While it stores one, the ring fills with
 //            the next one
@@ -23,7 +23,7 @@ constexpr int GROUP_BYTES = 1024;  // eight rows: the pattern of the swizzle
 constexpr int STAGE_BYTES = (BLOCK_M + BLOCK_N) * BLOCK_K * sizeof(half);
 constexpr int STAGES = 4;
 constexpr int THREADS = (1 + CONSUMERS) * WARPGROUP;  // the producer's warpgroup, then the consumers'
-constexpr int STRIP = 16;                             // rows of tiles
+constexpr int STRIP = 8;                              // rows of tiles
 // A block of 384 threads starts with 168 registers per thread: 65536 / 384, rounded down to a multiple of eight.
 constexpr int PRODUCER_REGISTERS = 40;
 constexpr int CONSUMER_REGISTERS = 232;

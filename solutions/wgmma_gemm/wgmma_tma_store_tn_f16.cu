@@ -3,7 +3,8 @@
 // Shapes     A: [M, K], B: [N, K], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, N and K multiples of 8
 // Technique  128 x 256 per block at a time, in strips of 16 tiles; a producer and two consumer warpgroups; a ring of
 //            four slices of 64, two boxes of C per consumer
-// New        over wgmma_one_arrival_tn_f16: the sums go through shared memory, swizzled, and leave by TMA in full lines
+// New        over wgmma_one_arrival_tn_f16: the sums go through shared memory, swizzled, and leave by TMA in full
+//            lines. Strips have 16 rows
 // Bound      Tensor Cores
 #include "kata.cuh"
 #include <cstdint>
