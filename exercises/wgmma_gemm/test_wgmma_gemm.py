@@ -158,5 +158,5 @@ SPECS = {
     "wgmma_tma_store_tn_f16": PERSISTENT,
     "wgmma_multicast_tn_f16": PERSISTENT,
     "wgmma_hilbert_tn_f16": HILBERT,
-    "wgmma_best_nn_f16": replace(NN, named_sizes=PERSISTENT.named_sizes),
+    "wgmma_best_nn_f16": replace(NN, named_sizes=HILBERT.named_sizes),
 }
