@@ -21,7 +21,7 @@ from grader.compile.libraries import LibraryMissing, find_library
 from grader.compile.offsets import narrow_lines
 from grader.compile.toolchain import Gpu, ToolchainError, builds_for, dotted, find_gpu, find_toolchain
 from grader.content import skeleton, start
-from grader.content.catalog import Kata, capability_of
+from grader.content.catalog import EXACT, Kata
 from grader.content.source_file import Source, source_of
 from grader.content.spec import Spec, load_spec
 from grader.devices import SIM_ARCH, Outcome
@@ -96,7 +96,7 @@ def targets(options: Options, gpu: Gpu | None, kata: Kata | None = None) -> tupl
 
 def unfit_gpu(gpu: Gpu, kata: Kata) -> str | None:
     """Why the kata cannot be graded on this GPU, in a few words; None where it can be."""
-    if kata.capability > gpu.capability:
+    if not kata.runs_on(gpu.arch):
         return f"{kata.name} needs {kata.compute}, and the GPU is {gpu.arch}"
     with contextlib.suppress(ToolchainError):  # the compilation says what is missing
         toolchain = find_toolchain()
@@ -274,9 +274,10 @@ def _on_device(
     kata, target = request.kata, request.target
     if target.device == "gpu" and (why := unfit_gpu(_present(find_gpu()), kata)):
         return Verdict(Kind.UNSUPPORTED, f"{why}. Grade it with --device sim.")
-    if target.device == "sim" and kata.capability > capability_of(target.arch):
+    if target.device == "sim" and not kata.runs_on(target.arch):
         words = f"{kata.name} needs {kata.compute}, and the simulated card is {target.arch}"
-        return Verdict(Kind.UNSUPPORTED, f"{words}. Use --sim-arch {kata.compute} or a newer one.")
+        newer = "" if kata.compute in EXACT else " or a newer one"
+        return Verdict(Kind.UNSUPPORTED, f"{words}. Use --sim-arch {kata.compute}{newer}.")
     if uses_torch := _uses_torch(request, options):
         _need("torch")
         prestart_torch(target.device)

@@ -93,6 +93,20 @@ def test_defaults_and_order(catalog: Catalog) -> None:
     assert catalog.about == {"relu": "the first ladder", "hgemm": "Tensor Cores: fragments"}
 
 
+@pytest.mark.parametrize(
+    ("compute", "runs", "does_not"),
+    [
+        ("sm_90", ["sm_90", "sm_90a", "sm_100a"], ["sm_89", "sm_75"]),
+        ("sm_90a", ["sm_90a"], ["sm_89", "sm_90", "sm_100a"]),
+    ],
+)
+def test_cards_that_a_kata_runs_on(tmp_path: Path, compute: str, runs: list[str], does_not: list[str]) -> None:
+    """sm_90a has instructions that newer architectures do not have."""
+    kata = load_catalog(make(tmp_path, GOOD.replace("compute: sm_90", f"compute: {compute}"))).katas["hgemm_naive_f16"]
+    assert kata.capability == (9, 0)
+    assert all(kata.runs_on(arch) for arch in runs) and not any(kata.runs_on(arch) for arch in does_not)
+
+
 def test_a_kata_can_go_into_a_set_and_to_another_process(catalog: Catalog) -> None:
     assert len(set(catalog.katas.values())) == 3
     kata = catalog.katas["hgemm_naive_f16"]

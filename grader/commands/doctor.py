@@ -124,15 +124,15 @@ def _gpu() -> Iterator[Check]:
 
 
 def _katas_for(gpu: Gpu) -> Iterator[Check]:
-    """How many katas need a newer card; the simulator grades those."""
+    """How many katas need another card; the simulator grades those."""
     try:
         katas = load_catalog(find_root(), missing_skeletons=True).katas.values()
     except CatalogError:  # other commands name the problem
         return
-    newer = [kata for kata in katas if kata.capability > gpu.capability]
+    newer = [kata for kata in katas if not kata.runs_on(gpu.arch)]
     words = f"runs all {len(katas)} katas"
     if newer:
-        words = f"runs {len(katas) - len(newer)} katas; {len(newer)} need a newer card: the simulator grades them"
+        words = f"runs {len(katas) - len(newer)} katas; {len(newer)} need another card: the simulator grades them"
     yield Check("gpu+katas", True, words)
 
 

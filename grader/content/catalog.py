@@ -24,6 +24,7 @@ FILE = "difficulty.yaml"
 WORK = "work"  # the folder of the learner's files
 LEVELS = ("easy", "medium", "hard", "hard+", "hard++")
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100")
+EXACT = ("sm_90a",)  # with instructions that no newer architecture has
 ROLES = ("core", "drill")
 ORIGINS = ("public", "extra")
 LIBRARIES = ("cublas", "cutlass", "driver")  # that a kata may use; grader.compile.libraries finds each
@@ -85,6 +86,10 @@ class Kata:
     def capability(self) -> tuple[int, int]:
         """The minimum compute capability, (major, minor)."""
         return capability_of(self.compute)
+
+    def runs_on(self, arch: str) -> bool:
+        """Whether a card that nvcc builds ``arch`` for (sm_80, sm_90a) has the instructions that the kata needs."""
+        return arch == self.compute if self.compute in EXACT else self.capability <= capability_of(arch)
 
     @property
     def skeleton_path(self) -> Path:
@@ -310,7 +315,7 @@ _KATA = {
     "elem": Field(one_of(tuple(DTYPES)), required=True),
     "acc": Field(one_of(tuple(DTYPES))),
     "requires": Field(lambda value: tuple(item.scalar(str, "a kata's name") for item in value.elements()), ()),
-    "compute": Field(one_of(ARCHITECTURES), ARCHITECTURES[0]),
+    "compute": Field(one_of((*ARCHITECTURES, *EXACT)), ARCHITECTURES[0]),
     "role": Field(one_of(ROLES), "core"),
     "multiples": Field(_sizes, {}),
     "origin": Field(one_of(ORIGINS), "public"),

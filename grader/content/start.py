@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from grader.content import skeleton
-from grader.content.catalog import ARCHITECTURES, Catalog, Kata
+from grader.content.catalog import ARCHITECTURES, EXACT, Catalog, Kata
 from grader.content.rung import code_of, header
 from grader.content.skeleton import SkeletonError
 from grader.content.source_file import read_source
@@ -339,7 +339,7 @@ def _asked(kata: Kata, spec: Spec) -> Iterator[tuple[str, str]]:
         asked = ", ".join(f"{each.percent:g} % on {arch}" for arch, each in kata.speed.percent.items())
         yield "Speed", f"of {kata.speed.baseline}: {asked}" if asked else f"shown against {kata.speed.baseline}"
     if kata.compute != ARCHITECTURES[0]:
-        yield "Card", f"{kata.compute} or newer"
+        yield "Card", kata.compute if kata.compute in EXACT else f"{kata.compute} or newer"
 
 
 def _row(kata: Kata, label: str) -> str:
