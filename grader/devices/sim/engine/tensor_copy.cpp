@@ -269,7 +269,7 @@ void check_start(const Box& box) {
                 box.warp, box.lane, FindingKind::out_of_bounds,
                 "stores a box that begins at " + std::to_string(box.start.at[i]) + " along " + dimension(i) + " (" +
                     box.map.shape() + "): only loads may begin before it");
-    // Of im2col nor may the bounding box be wider than the tensor: an H200 stops with "illegal instruction".
+    // The bounding box of an im2col store must not be wider than the tensor: an H200 stops with "illegal instruction".
     for (int i = 1; box.map.im2col && i + 1 < box.map.rank; ++i)
         if (box.map.lower[i - 1] < 0 || box.map.upper[i - 1] > 0)
             stop(
