@@ -60,6 +60,17 @@ std::string json(const std::map<u32, int>& lines) {
     return "[" + out + "]";
 }
 
+// Whether the loop between two instructions only asks again whether a phase has ended. try_wait waits for that here,
+// and always says yes, so such a loop never goes round.
+bool only_waits(const Program& program, u32 first, u32 last) {
+    constexpr u32 SHORT = 8;  // instructions: the wait, what makes a predicate of its answer, and the branch
+    if (last - first >= SHORT) return false;
+    const auto waits = [](const Instruction& in) {
+        return in.entry && std::string_view(in.entry->form).substr(0, 17) == "mbarrier.try_wait";
+    };
+    return std::any_of(program.code.begin() + first, program.code.begin() + last, waits);
+}
+
 }  // namespace
 
 std::string coverage(const Program& program, const std::string& source) {
@@ -71,7 +82,7 @@ std::string coverage(const Program& program, const std::string& source) {
         if (place.file != source || !place.line) continue;
         int& line = lines[place.line];
         line = std::max(line, int(reached[at]));
-        if (in.flow != Flow::branch || in.target > at) continue;
+        if (in.flow != Flow::branch || in.target > at || only_waits(program, in.target, at)) continue;
         int& loop = loops[place.line];
         loop = std::max(loop, reached[at] ? 1 + program.ways->went(at, true) : 0);
     }
