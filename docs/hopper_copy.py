@@ -110,9 +110,7 @@ def box_parts() -> Iterator[str]:
         yield text(20, y + 11.4 * unit + 15 * line, words, anchor="start", size=11)
     x, y, wide, high = 330, 62, 44, 21
     yield text(x, 22, "the 128-byte swizzle of a tile at a multiple of 1024", anchor="start", size=13)
-    yield text(
-        x, 40, "place in the row: bits 4 to 6 of the address; below, the banks of each place", anchor="start", size=11
-    )
+    yield text(x, 40, "place in the row, bits 4 to 6 of the address, and its banks", anchor="start", size=11)
     for place in range(8):
         yield text(x + (place + 0.5) * wide, y - 6, f"{4 * place}-{4 * place + 3}", size=9)
     for row in range(8):

@@ -86,7 +86,7 @@ def stages() -> Iterator[str]:
 
 def tile() -> Iterator[str]:
     """The tile of a cluster: two blocks, two consumers each; B comes in halves."""
-    yield text(330, 18, "B: 256 rows x 64, half of it loaded by each block, written to both", 12)
+    yield text(330, 18, "B: 256 x 64, a half loaded by each block, for both", 12)
     yield rectangle(170, 28, 160, 44, COLOURS[1], "by block 0")
     yield rectangle(330, 28, 160, 44, COLOURS[3], "by block 1")
     for block in range(2):
