@@ -37,7 +37,7 @@ MERGE, LANES = "online_safe_softmax_f32_two_reductions", "online_safe_softmax_f3
 COUNTS, TREE, LARGEST = "histogram_i32_privatized", "reduce_unroll_last_warp_f32", "warp_reduce_max_f32"
 SCAN, BOXES, PLANES, CHUNK = "remove_padding_f16", "nms_f32", "batch_norm_add_relu_f32", "linear_attention_causal_f32"
 BATCH, SLOPE = "ce_online_bf16", "ce_backward_bf16"
-SPREAD = "cluster_histogram_i32"
+SPREAD, MOMENTS = "cluster_histogram_i32", "layer_norm_cluster_f16"
 ANGLE, BLOCK = "rope_f32", "block_all_reduce_f32_grid_stride_f32"
 WARP_SCAN, PADDED, LOOK, RUNS = "scan_warp_i32", "scan_block_brent_i32", "scan_lookback_i32", "scan_segmented_i32"
 
@@ -60,6 +60,8 @@ MISTAKES = [
     (LANES, 1, "merge(value, {max, sum})", "merge(value, {max, value.sum})", ("lane 0", "the sum over 32 lanes")),
     (COUNTS, 1, "if (value < own_bins) {", "if (value < own_bins - 1) {", ("value 7", "counts_smem[7] must be 32")),
     (SPREAD, 1, "slot / CHUNK * RANKS + rank", "slot / CHUNK + rank * 4", ("block 0", "counter 8", "bin 64")),
+    (MOMENTS, 1, " + distance * distance * a.count * part", "", ("squares must be 20", "is 4")),
+    (MOMENTS, 1, "b.count > 0.0f ? b.count / merged.count : 0.0f", "b.count / merged.count", ("[] and []", "mean")),
     (COUNTS, 1, "atomicAdd(&counts_smem[value], 1)", "counts_smem[value] += 1", ("counts_smem", "race")),
     (TREE, 1, "int offset = WARP_SIZE; offset", "int offset = WARP_SIZE / 2; offset", ("place 32", "31 other places")),
     (TREE, 1, "yet to read.\n        __syncwarp();", "yet to read.", ("partial_smem", "race")),

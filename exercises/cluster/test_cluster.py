@@ -15,6 +15,7 @@ Hence |y| (1 + |x - m| + sum of y |x - m| + g(cols)). What is below the smallest
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import e, inf, log
 from typing import TYPE_CHECKING
 
@@ -441,9 +442,43 @@ def by_eighths(x: ndarray) -> ndarray:
     return numpy.concatenate([softmax(x[:, off : off + share]) for off in range(0, x.shape[1], share)], axis=1)
 
 
+# Rows of whole vectors, around a share of one chunk per block (32 768 columns), and around what a ring of 14 chunks
+# holds of a share. On the small card, one cluster takes all rows, one after the other: 17 rows go round the ring. That
+# shape is worth what it costs.
+ASYNC = replace(
+    SOFTMAX,
+    sizes={"rows": Size(1, 6), "cols": Size(4, 3000)},
+    named_sizes=(
+        shape(1, 4),
+        shape(2, 8),
+        shape(3, 28),
+        shape(3, 32),
+        shape(2, 36),
+        shape(3, 256),
+        shape(5, 1000),
+        shape(2, 1024),
+        shape(17, 2052),
+        shape(3, 4096),
+        shape(2, 8196),
+        shape(3, 32_772),
+        shape(2, 100_004),
+    ),
+    large=(
+        shape(257, 16_384),
+        shape(40, 131_076),
+        shape(4099, 1032),
+        shape(70_007, 40),
+        shape(64, 262_144),
+        shape(130, 458_748),
+        shape(37, 458_752),
+    ),
+    work=lambda sizes: SOFTMAX.work(sizes) // 2,
+)
+
 SPECS: dict[str, Spec] = {
     "cluster_exchange_f32": EXCHANGE,
     "cluster_reduce_f32": REDUCE,
     "cluster_histogram_i32": HISTOGRAM,
     "cluster_softmax_row_f32": SOFTMAX,
+    "cluster_softmax_row_async_f32": ASYNC,
 }
