@@ -101,13 +101,14 @@ ENTRY = re.compile(
 )
 # The terms that lessons, hints and questions may use without a word of explanation.
 TERMS = """
-    arithmetic intensity, roofline, latency hiding, memory-level parallelism, instruction-level parallelism,
-    occupancy, wave, wave quantization, tail effect, sector, transaction, wavefront, swizzle, spilling, grid-stride
-    loop, thread coarsening, persistent kernel, predication, warp specialization, acquire, release, scope, fence,
-    happens-before, block tile, warp tile, register blocking, fragment, mainloop, epilogue, software pipelining,
-    double buffering, multistage, split-K, stream-K, online softmax, rescaling, log-sum-exp, cluster, block rank, split
-    barrier, distributed shared memory, mbarrier, TMA, tensor map, box, bulk group, im2col, multicast, warpgroup, wgmma,
-    proxy fence, scan, stream compaction, segmented scan, decoupled look-back, ticket
+    arithmetic intensity, roofline, latency hiding, memory-level parallelism, instruction-level parallelism, occupancy,
+    wave, wave quantization, tail effect, sector, transaction, wavefront, swizzle, spilling, grid-stride loop, thread
+    coarsening, persistent kernel, predication, warp specialization, acquire, release, scope, fence, happens-before,
+    block tile, warp tile, register blocking, fragment, mainloop, epilogue, software pipelining, double buffering,
+    multistage, split-K, stream-K, online softmax, rescaling, log-sum-exp, cluster, block rank, split barrier,
+    distributed shared memory, mbarrier, TMA, tensor map, box, bulk group, im2col, multicast, warpgroup, wgmma, proxy
+    fence, scan, stream compaction, segmented scan, decoupled look-back, ticket, ballot, matrix descriptor, core matrix,
+    full and empty barriers, cross-entropy, label smoothing
 """
 
 

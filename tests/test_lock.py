@@ -209,7 +209,7 @@ def test_a_grade_that_times_takes_the_gpu_alone(speed: bool, alone: bool, monkey
     monkeypatch.setattr(pipeline, "find_gpu", lambda: Gpu("a card", (9, 0), "580.0", (13, 0), uuid="GPU-aa"))
     monkeypatch.setattr(pipeline, "build_all", lambda *_, **__: [None])
     monkeypatch.setattr(pipeline, "_program", lambda *_: None)
-    monkeypatch.setattr(pipeline, "_prepare_measure", lambda request: None)
+    monkeypatch.setattr(pipeline, "_prepare", lambda *_: None)
     monkeypatch.setattr(pipeline, "_checked", lambda *_: Verdict(Kind.PASS, "right"))
     assert grade(kata, Options(device="gpu", speed=speed), source=kata.solution_path).passed
     assert happened == [("GPU-aa", alone), "in", "child", "no child", "out"]

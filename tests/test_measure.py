@@ -219,7 +219,7 @@ class Warming(Timing):
 
     def __init__(self, *, first: int, second: int, after: int) -> None:
         self._request = TimingRequest("double_f32", "copy", 8, secret=1, pairs=21, noise=NOISE_PAIRS)
-        self._random, self._inputs, self._outputs, self._calls = Random(0), [], [], 0
+        self._random, self._inputs, self._outputs, self._answered, self._calls = Random(0), [], [], [], 0
         self._answers, self._again, self._clocks, self._found, self._small = [], [], [], None, True
         self._baseline = lambda: None
         self._driver = self._monitor = self  # type: ignore[assignment]

@@ -144,7 +144,6 @@ TILE_SCALE = Spec(
         "x itself": lambda x, sizes: x,
         "a * (a * x)": lambda x, sizes: A * (A * x),
         "a + x": lambda x, sizes: A + x,
-        "a cut to a whole number": lambda x, sizes: int(A) * x,
     },
     tolerance=Exact(signed_zeros=True),
     named_sizes=BOXES_F16,
