@@ -159,7 +159,7 @@ def test_sums_that_cancel_are_small_beside_their_terms() -> None:
     }
     for kata in katas:
         spec = load_spec(kata)
-        sizes = next(sizes for sizes in spec.named_sizes if spec.work(sizes) > 100_000 and min(sizes.values()))
+        sizes = next(sizes for sizes in spec.named_sizes if spec.work(sizes) > 100_000 and min(sizes.values()) > 1)
         sizes = {name: size - size % 2 if name in ("n", "K", "rows") else size for name, size in sizes.items()}
         case = Case(kata, spec, CaseKey.of(spec, sizes, "cancelling", 1))
         assert isinstance(spec.tolerance, Accumulated)
