@@ -271,13 +271,9 @@ def _on_device(
     ``alone``: it times something, and no other process of the grader's is to use the GPU meanwhile. ``checks``: it does
     not only that.
     """
-    kata, target = request.kata, request.target
-    if target.device == "gpu" and (why := unfit_gpu(_present(find_gpu()), kata)):
-        return Verdict(Kind.UNSUPPORTED, f"{why}. Grade it with --device sim.")
-    if target.device == "sim" and not kata.runs_on(target.arch):
-        words = f"{kata.name} needs {kata.compute}, and the simulated card is {target.arch}"
-        newer = "" if kata.compute in EXACT else " or a newer one"
-        return Verdict(Kind.UNSUPPORTED, f"{words}. Use --sim-arch {kata.compute}{newer}.")
+    if refused := _unfit(request):
+        return refused
+    target = request.target
     if uses_torch := _uses_torch(request, options):
         _need("torch")
         prestart_torch(target.device)
@@ -298,6 +294,18 @@ def _on_device(
         lines = narrow_lines(built.ptx.read_text(errors="replace"), built.source.name)
         verdict = replace(verdict, narrow_offsets=lines)
     return verdict
+
+
+def _unfit(request: Request) -> Verdict | None:
+    """The verdict of a kata that this card, present or simulated, cannot run."""
+    kata, target = request.kata, request.target
+    if target.device == "gpu" and (why := unfit_gpu(_present(find_gpu()), kata)):
+        return Verdict(Kind.UNSUPPORTED, f"{why}. Grade it with --device sim.")
+    if target.device == "sim" and not kata.runs_on(target.arch):
+        words = f"{kata.name} needs {kata.compute}, and the simulated card is {target.arch}"
+        newer = "" if kata.compute in EXACT else " or a newer one"
+        return Verdict(Kind.UNSUPPORTED, f"{words}. Use --sim-arch {kata.compute}{newer}.")
+    return None
 
 
 def _loaded(request: Request, sandbox: Sandbox, options: Options, tell: Tell | None) -> Build | CompileFailure:

@@ -35,7 +35,8 @@ OTHER_KINDS = {
     "shuffled_decision": {"uninitialised"},
 }
 # One block looks whether another was there before it, and reads nothing where it was not: such a call has no race. Or
-# it waits for a flag that is only reused if it came first. The second call of a case starts the blocks in the opposite order.
+# it waits for a flag that is only reused if it came first. The second call of a case starts the blocks in the opposite
+# order.
 OF_EVERY_TWO_CALLS = {"only_if_set", "flag_reused"}
 # The order of blocks is part of the answer.
 ANY_ANSWER = {"own_slot"}

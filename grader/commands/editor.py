@@ -22,8 +22,14 @@ DATABASE = "compile_commands.json"
 # clang compiles no machine code here: a card that clang 14 knows, and that has what the katas use. It reads the host's
 # side: for the card's, clang 22 wants a launch as CUDA 9.1 had it, since the version of the toolkit does not reach it.
 _FLAGS = (
-    "-xcuda", "--cuda-host-only", "-std=c++17", "--cuda-gpu-arch=sm_80", "-D_CG_HAS_CLUSTER_GROUP", "-nocudalib", "-Wno-unknown-cuda-version",
-)  # fmt: skip
+    "-xcuda",
+    "--cuda-host-only",
+    "-std=c++17",
+    "--cuda-gpu-arch=sm_80",
+    "-D_CG_HAS_CLUSTER_GROUP",
+    "-nocudalib",
+    "-Wno-unknown-cuda-version",
+)
 _CLANG = Path(__file__).with_name("clang")  # headers that clang includes and not every toolkit has, and:
 _STORES = _CLANG / "stores.cuh"  # functions that nvcc declares and clang does not
 _KATA = "${workspaceFolder}/.venv/bin/kata"

@@ -83,17 +83,25 @@ def _check(options: argparse.Namespace) -> int:
     changed = None if options.changed is None else touched(open_catalog(), options.changed or None)
     if changed is not None:
         _say_touched(changed)
-    failed, start = 0, time.monotonic()
+    outcomes: dict[str, int] = {}
+    start = time.monotonic()
     names = options.names or ([] if options.matrix else checks.CHECKS)
     for name in [*names, *(["matrix"] if options.matrix else [])]:
         print(f"{name} ...", flush=True)
         problems = matrix.problems(open_catalog(), print) if name == "matrix" else checks.run(name, root, changed)
         for problem in problems:
             print(f"  {problem}")
-        failed += bool(problems)
-        outcome = f"{len(problems)} to fix" if problems else "ok"
-        print(f"{name}: {outcome}, {time.monotonic() - start:.0f} s so far", flush=True)
+        outcomes[name] = len(problems)
+        print(f"{name}: {_outcome(len(problems))}, {time.monotonic() - start:.0f} s so far", flush=True)
+    failed = {name: count for name, count in outcomes.items() if count}
+    if failed and len(outcomes) > 1:
+        words = ", ".join(f"{name} ({_outcome(count)})" for name, count in failed.items())
+        print(f"{len(failed)} of {len(outcomes)} checks failed: {words}. Their lines are above.", flush=True)
     return 1 if failed else 0
+
+
+def _outcome(problems: int) -> str:
+    return f"{problems} to fix" if problems else "ok"
 
 
 def _say_touched(changed: Touched) -> None:
