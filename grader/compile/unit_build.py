@@ -85,12 +85,12 @@ def _units(jobs: Sequence[Job], parallel: int) -> Iterator[_Unit]:
     members: dict[tuple[tuple[str, ...], Member], list[Job]] = {}
     for job in jobs:
         members.setdefault((job.command, job.member), []).append(job)
-    alike: dict[tuple[object, ...], dict[Member, list[Job]]] = {}
+    groups: dict[tuple[object, ...], dict[Member, list[Job]]] = {}
     for (command, member), its_jobs in members.items():
         targets = tuple(job.request.target for job in its_jobs)
-        alike.setdefault((command, targets, member.includes), {})[member] = its_jobs
-    at_least = -(-parallel // len(alike)) if alike else 1
-    for group in alike.values():
+        groups.setdefault((command, targets, member.includes), {})[member] = its_jobs
+    at_least = -(-parallel // len(groups)) if groups else 1
+    for group in groups.values():
         for chunk in unit.chunks(list(group), at_least):
             yield _Unit({member: group[member] for member in chunk})
 
