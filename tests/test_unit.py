@@ -167,6 +167,8 @@ def test_findings_and_prints_have_the_names_that_they_have_alone(tmp_path: Path)
         ("#include <cassert>", True),
         ("#pragma unroll 4", True),
         ('#include "mine.cuh"', False),
+        ('#include "kata_tma.cuh"', True),
+        ('#include "kata_mine.cuh"', False),
         ("#define WIDTH 4", False),
         ("#if defined(__CUDA_ARCH__)", False),
         ("  #  undef WIDTH", False),

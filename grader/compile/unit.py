@@ -30,6 +30,7 @@ RUNTIME = frozenset(_CALLS.split())
 _CALL = re.compile(r"\b(cu[A-Z]\w*|cuda[A-Z]\w*)\s*\(")
 
 _INCLUDED = re.compile(r"^[ \t]*#[ \t]*include\b[^\n]*$", re.MULTILINE)
+_OURS = frozenset(f'#include "{path.name}"' for path in (Path(__file__).parents[1] / "include").glob("*.cuh"))
 _DECLARED = re.compile(r"\b(?:struct|class|union|enum|using|namespace)\s+(\w+)")
 _GLOBAL = re.compile(r"(?<![\w>:])::\s*(\w+)")
 _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(?!include\b|pragma[ \t]+unroll\b)\w", re.MULTILINE)
@@ -74,7 +75,7 @@ def may_share(text: bytes) -> bool:
         words = text.decode()
     except UnicodeDecodeError:
         return False
-    foreign = [line for line in includes_of(words) if '"' in line and '"kata.cuh"' not in line]
+    foreign = {line for line in includes_of(words) if '"' in line} - _OURS
     directive = _DIRECTIVE.search(words) or _DISGUISED.search(words)
     return not foreign and not directive and set(_CALL.findall(words)) <= RUNTIME
 

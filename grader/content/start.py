@@ -41,6 +41,7 @@ _GIVEN = re.compile(r"\b(?:constexpr|struct|union|class|enum|using|namespace|ope
 _CONSTANT = re.compile(r"^    (?:extern )?(?:static )?(?:constexpr|__shared__|using) .*;")  # stays, too
 _ASM = re.compile(r"\basm\b")
 _EMPTY_LAUNCHER = re.compile(r'(?:#include[<"][\w./]+[>"])*KATA_EXPORTvoid\w+\([^()]*\)\{\}')
+_TAKEN = re.compile(r"^// From (kata_\w+\.cuh):\nusing ([^;]*);", re.MULTILINE)
 _TIED = "\N{NO-BREAK SPACE}"
 _LETTERED = re.compile(r"^\w+: ")
 
@@ -335,11 +336,19 @@ def _asked(kata: Kata, spec: Spec) -> Iterator[tuple[str, str]]:
     yield "Arrays", _arrays(spec)
     yield "Launcher", "works on the given stream; the host does not compute (README.md, What a launcher may do)"
     yield "Libraries", ", ".join(("the C++ standard library", "the CUDA runtime", *kata.libraries))
+    if taken := [f"{name} has {functions}" for name, functions in _taken(kata)]:
+        yield "Headers", f"in grader/include, in the namespace kata: {'; '.join(taken)}"
     if kata.speed is not None and kata.level != "easy":
         asked = ", ".join(f"{each.percent:g} % on {arch}" for arch, each in kata.speed.percent.items())
         yield "Speed", f"of {kata.speed.baseline}: {asked}" if asked else f"shown against {kata.speed.baseline}"
     if kata.compute != ARCHITECTURES[0]:
         yield "Card", kata.compute if kata.compute in EXACT else f"{kata.compute} or newer"
+
+
+def _taken(kata: Kata) -> Iterator[tuple[str, str]]:
+    """The headers of grader/include beside kata.cuh that the solution includes, and what it takes from each."""
+    for name, names in _TAKEN.findall(kata.solution_path.read_text()):
+        yield name, ", ".join(words.strip().removeprefix("kata::") for words in names.split(","))
 
 
 def _row(kata: Kata, label: str) -> str:
