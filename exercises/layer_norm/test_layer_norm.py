@@ -32,6 +32,7 @@ from grader.content.spec import (
     Sizes,
     Spec,
     Tensor,
+    cancelling,
     normal,
 )
 
@@ -150,6 +151,7 @@ SPEC = Spec(
         normal=normal(mean=0.5),
         scales=scales,
         poisoned=poisoned,
+        balanced=cancelling(normal(mean=1.0)),  # a mean near 0 of elements near 1 and -1
     ),
     reference=reference,
     near_misses=NEAR_MISSES,
@@ -195,6 +197,7 @@ IN_HALF = replace(
         wide=normal(std=1.5),
         narrow=normal(mean=0.25, std=0.25),
         small=normal(std=0.006),  # the variance is some 4e-5: eps is a quarter of that
+        balanced=cancelling(normal(mean=1.0, std=0.5)),
     ),
     tolerance=Accumulated(terms=lambda sizes: 10 + sizes["cols"] // 256, magnitude=magnitude),
 )

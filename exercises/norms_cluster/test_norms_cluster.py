@@ -28,6 +28,7 @@ from grader.content.spec import (
     Sizes,
     Spec,
     Tensor,
+    cancelling,
     normal,
 )
 
@@ -223,6 +224,7 @@ LAYER = Spec(
         steps=steps,
         scales=scales,
         poisoned=poisoned(2.0),
+        balanced=cancelling(normal(mean=1.0)),  # the means of the first and of the last blocks
     ),
     reference=layer,
     near_misses={
