@@ -50,21 +50,23 @@ class Online:
     key_of_P: Callable[[int], int] = lambda key: key
     columns: Sequence[int] = tuple(range(D))  # of Q and K
     column_of_V: Sequence[int] = tuple(range(D))
+    deaf: Sequence[int] = ()  # keys whose logits are 0
     padded: int = 0
     scale: float = 0.25
 
     def __call__(self, inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
         Q, K, V = (inputs[name].astype(float) for name in "QKV")
-        O = numpy.zeros_like(Q)
+        out = numpy.zeros_like(Q)
         heads, keys = Q.shape[:2]
         for h in range(heads):
             for i in range(keys):
-                O[h, i] = self.row(Q[h, i], K[h], V[self.head_of_V(h)], i)
-        return {"O": O.astype(numpy.float32)}
+                out[h, i] = self.row(Q[h, i], K[h], V[self.head_of_V(h)], i)
+        return {"O": out.astype(numpy.float32)}
 
     def row(self, q: numpy.ndarray, K: numpy.ndarray, V: numpy.ndarray, query: int) -> numpy.ndarray:
         top, total, out = -numpy.inf, 0.0, numpy.zeros(D)
         x = K[:, list(self.columns)] @ q[list(self.columns)] * self.scale
+        x[[key for key in self.deaf if key < len(x)]] = 0.0
         for first in range(0, len(K), TILE):
             places = [key for key in range(first, min(first + TILE, len(K))) if self.mask(query, key)]
             if not places:
@@ -94,6 +96,7 @@ ROLLED = numpy.roll(numpy.arange(D), 1)
         (Online(columns=[*range(D), 2]), ["column 2 counts 2 times in the products of rows"]),
         (Online(column_of_V=ROLLED), ["column 0 of O[0, 0, *] is made of column 15 of V"]),
         (Online(padded=7), ["their sum counts 7 too many"]),
+        (Online(deaf=range(1, 40)), ["the weight of V[0, 3, *] in O[0, 0, *] does not depend on K[0, 3, *]"]),
         (Online(scale=1.0), ["all logits are 4 times what they must be"]),
     ],
 )

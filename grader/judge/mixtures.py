@@ -287,8 +287,16 @@ def _rescaled(mean: Mixture, scorer: Tensor, keys: Sequence[int]) -> str | None:
             pairs.append(pair)
             if _same(*pair):
                 break
-        if len(pairs) == len(RISES) and (words := _kept(mean, keys, late, pairs)):
-            return words
+        if len(pairs) == len(RISES):
+            # A lower logit leaves the maximum as it is. What is wrong then, too, is not for want of rescaling.
+            lower = mean.both(_with_logits(mean, scorer, {late: -RISES[0]}), keys)
+            if lower is None:
+                return None
+            if _same(*lower) and (words := _kept(mean, keys, late, pairs)):
+                return words
+            if all(_same(got, got.mean() + 0 * got) for got, _ in (*pairs, lower)):
+                which = f"the weight of {mean.of_rows([late])} in {mean.words}"
+                return f"{which} does not depend on {_name(scorer, mean, late)}"
     return None
 
 

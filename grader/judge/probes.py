@@ -10,7 +10,7 @@ A kernel that is not what the probe takes it for says so by the answers not addi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from grader.verdict import Clue
 if TYPE_CHECKING:
     from numpy import ndarray
 
+Make = Callable[[Mapping[str, "ndarray"]], "ndarray | None"]
 LABELS = 200  # are whole numbers in every type of 8 bits of mantissa and more
 WEIGHTS = (1.0, 2.0, 3.0)
 ROUNDINGS = 4  # of the output, that a sum may be off by
@@ -33,7 +34,7 @@ RANGES = 3  # that a clue lists
 
 def probe(lab: Lab, one: Judged) -> Iterator[Clue]:
     """At most two clues: of copies, or else of sums and of products."""
-    lines = list(_copies(lab, one)) or list(mixture(target_of(lab, one)))
+    lines = list(_copies(lab, one)) or list(mixture(target_of(lab, one))) or list(_larger_copies(lab, one))
     lines = lines or [*_sums(lab, one), *_products(lab, one)]
     for words in lines[:2]:
         yield Clue("probe", words)
@@ -48,14 +49,16 @@ def _ones(target: Target) -> dict[str, ndarray]:
     return {tensor.name: numpy.ones(tensor.extent(target.case.sizes)) for tensor in floats(target)}
 
 
-def _is_linear(target: Target, name: str, base: Mapping[str, ndarray]) -> bool:
-    """Whether the reference is linear in an input, whether the others are as in ``base`` or other numbers."""
+def _is_linear(target: Target, name: str, base: Mapping[str, ndarray], *, alone: bool = False) -> bool:
+    """Whether the reference is linear in an input, whether the others are as in ``base`` or, if not ``alone``, other
+    numbers."""
     import numpy
 
     rng = numpy.random.default_rng(7)
     shape = base[name].shape
     first, second = (rng.choice((-3.0, -1.0, 1.0, 2.0), shape) for _ in range(2))
-    for others in (base, {each: rng.choice((-1.0, 1.0, 2.0, 3.0), value.shape) for each, value in base.items()}):
+    drawn = {each: rng.choice((-1.0, 1.0, 2.0, 3.0), value.shape) for each, value in base.items()}
+    for others in (base,) if alone else (base, drawn):
         made = [target.reference({**others, name: value}) for value in (first, second, first + second, 0 * first)]
         if not all(bool(numpy.isfinite(each).all()) for each in made) or bool(made[3].any()):
             return False
@@ -74,10 +77,15 @@ def _copies(lab: Lab, one: Judged) -> Iterator[str]:
     target = target_of(lab, one)
     for tensor in floats(target):
         name, shape = tensor.name, tensor.extent(one.case.sizes)
-        want = _sources(target, name, shape, target.reference)
-        if want is None:
+        others = {each.name: numpy.zeros(each.extent(one.case.sizes)) for each in floats(target) if each is not tensor}
+        # With the others as they are, and at 0: they may be added.
+        for base in ({}, others) if others else ({},):
+            want = _sources(target, name, shape, _with(target.reference, base))
+            if want is not None:
+                break
+        else:
             continue
-        got = _sources(target, name, shape, target.answer)
+        got = _sources(target, name, shape, _with(target.answer, base), every=False)
         if got is None:
             return
         wrong = (got != want) & (got >= 0)
@@ -96,14 +104,28 @@ def _copies(lab: Lab, one: Judged) -> Iterator[str]:
         return
 
 
-def _sources(target: Target, name: str, shape: Sequence[int], make: object) -> ndarray | None:
+def _larger_copies(lab: Lab, one: Judged) -> Iterator[str]:
+    """The same in the largest wrong answer that was seen: in the smallest there may be nothing else to copy."""
+    wrong = [each for each in lab.judged.values() if each.wrong and each.first_wrong == one.first_wrong]
+    wrong = [each for each in wrong if max(value.size for value in each.case.inputs.values()) <= LABELS**2]
+    largest = max(wrong, key=lambda each: each.compared[each.first_wrong].got.size, default=one)
+    if largest is not one and not bool(largest.compared[largest.first_wrong].unwritten.any()):
+        for words in _copies(lab, largest):
+            yield f"at {largest.case.shape}: {words}"
+
+
+def _with(make: Callable[[Mapping[str, ndarray]], ndarray | None], base: Mapping[str, ndarray]) -> Make:
+    return lambda more: make({**base, **more})
+
+
+def _sources(target: Target, name: str, shape: Sequence[int], make: Make, *, every: bool = True) -> ndarray | None:
     """For each output element the input element whose labels it has, -1 where it has none's.
 
-    None where the reference, or the launcher, does not copy this input: two labellings do not agree on any.
+    None where the reference, or the launcher, does not copy this input: the labellings do not agree on any; or, if
+    ``every`` element must be a copy, on one.
     """
     import numpy
 
-    assert callable(make)
     size = int(numpy.prod(shape))
     digits = 1 if size <= LABELS else 2 if size <= LABELS**2 else 0
     if not digits:
@@ -124,7 +146,7 @@ def _sources(target: Target, name: str, shape: Sequence[int], make: object) -> n
         places = numpy.where(valid, numpy.nan_to_num(total), 0).astype(int)
         found.append(numpy.where(valid, back[places], -1))
     same = numpy.where((numpy.array(found) == found[0]).all(axis=0), found[0], -1)
-    if make == target.reference and bool((same < 0).any()):
+    if every and bool((same < 0).any()):
         return None
     return same if bool((same >= 0).any()) else None
 
@@ -165,12 +187,17 @@ class Run:
 
 
 def _sums(lab: Lab, one: Judged) -> Iterator[str]:
+    import numpy
+
     target, asked = target_of(lab, one), ASKED
-    base = _ones(target)
+    ones = _ones(target)
+    zeros = {name: numpy.zeros_like(value) for name, value in ones.items()}
     for tensor in floats(target):
         before = lab.calls
-        if _is_linear(target, tensor.name, base):
-            yield from _terms(target, tensor.name, base, asked)
+        if _is_linear(target, tensor.name, ones):
+            yield from _terms(target, tensor.name, ones, asked)
+        elif len(zeros) > 1 and _is_linear(target, tensor.name, zeros, alone=True):  # the others may be added to it
+            yield from _terms(target, tensor.name, zeros, asked)
         asked -= before - lab.calls
 
 
@@ -365,14 +392,12 @@ def _partner(target: Target, first: str, second: str, flat: int, base: Mapping[s
     inputs = {**base, first: single.reshape(base[first].shape)}
     shape = base[second].shape
 
-    def of(make: object) -> ndarray | None:
-        assert callable(make)
-
+    def of(make: Make) -> ndarray | None:
         def made(more: Mapping[str, ndarray]) -> ndarray | None:
             answer = make({**inputs, **more})
             return None if answer is None else answer[target.flat : target.flat + 1]
 
-        return _sources(target, second, shape, made)
+        return _sources(target, second, shape, made, every=False)
 
     want, got = of(target.reference), of(target.answer)
     if want is None or got is None or want[0] < 0 or got[0] < 0:

@@ -14,7 +14,7 @@ from grader.judge.lab import Judged, Lab, element, place
 if TYPE_CHECKING:
     from numpy import ndarray
 
-MOST = 1 << 15  # elements of an input
+MOST = 1 << 16  # elements of an input
 
 
 @dataclass(frozen=True)
@@ -82,4 +82,6 @@ def range_words(name: str, shape: Sequence[int], places: Sequence[int], *more: s
         words[axis] = f"{first[axis]}..{last[axis]}"
         return f"{name}[{', '.join([*words, *more])}]"
     ends = [f"{name}[{', '.join([*map(str, each), *more])}]" for each in (first, last)]
-    return ends[0] if len(places) == 1 else f"{len(places)} {'rows' if more else 'elements'} from {ends[0]} to {ends[1]}"
+    if len(places) == 1:
+        return ends[0]
+    return f"{len(places)} {'rows' if more else 'elements'} from {ends[0]} to {ends[1]}"
