@@ -343,7 +343,7 @@ def _terms_words(
     """``A[0, 4..7] is not in the sum for C[0, 0]; A[0, 0] counts 2 times``"""
     said = []
     for run in runs[:RANGES]:
-        which = range_words(name, shape, places[run.first : run.last + 1])
+        which = range_words(name, shape, places[run.first : run.last + 1].tolist())
         if not belongs:
             said.append(f"{which} is added to {target.words}, and does not belong there")
         elif run.times == 0:
