@@ -6,7 +6,7 @@ are not the reference's gives the clue: equal logits show which rows are missing
 shows sums that are not rescaled to a new maximum; logits that all differ show which logit a row's weight was made of;
 logits of one column of K each show which columns are in the products.
 
-A kernel that is no mean says so: what it makes of V = 1 is not the sum of the weights that were read.
+A kernel that computes something else says so: what it makes of V = 1 is not the sum of the weights that were read.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def mixture(target: Target) -> Iterator[str]:
 
 
 def _mixture_of(target: Target) -> Mixture | None:
-    """None where the reference is no mean of rows of any input, with the others at 0."""
+    """None where the reference is not the mean of rows of an input, with the others at 0."""
     import numpy
 
     output = next(tensor for tensor in target.lab.spec.outputs if tensor.name == target.name)
@@ -288,7 +288,7 @@ def _rescaled(mean: Mixture, scorer: Tensor, keys: Sequence[int]) -> str | None:
             if _same(*pair):
                 break
         if len(pairs) == len(RISES):
-            # A lower logit leaves the maximum as it is. What is wrong then, too, is not for want of rescaling.
+            # A lower logit leaves the maximum as it is. Rescaling cannot be the cause of what is wrong then, too.
             lower = mean.both(_with_logits(mean, scorer, {late: -RISES[0]}), keys)
             if lower is None:
                 return None
@@ -448,7 +448,14 @@ def _products(mean: Mixture, scorer: Tensor, keys: Sequence[int]) -> str | None:
                 return None
             else:
                 counts[first] = round(times)
-    if bool((counts == 1).all()) or not counts.any() or len(set(counts.tolist())) == 1:
+    return _columns_words(mean, counts)
+
+
+def _columns_words(mean: Mixture, counts: ndarray) -> str | None:
+    """``counts``: how often each column is in the products. None where all are equally often."""
+    import numpy
+
+    if len(set(counts.tolist())) == 1:
         return None
     said = []
     for first, last in _runs(numpy.flatnonzero(counts != 1), counts):
