@@ -504,6 +504,14 @@ SMOOTH_VALUES = (
 
 NEAR_MISSES_SMOOTH: dict[str, Callable[..., tuple[ndarray, ndarray]]] = {
     "divided by all rows": lambda x, target, sizes: smooth(x, target, sizes, over=sizes["rows"]),
+    "the loss divided by all rows": lambda x, target, sizes: (
+        smooth(x, target, sizes)[0],
+        smooth(x, target, sizes, over=sizes["rows"])[1],
+    ),
+    "the gradient divided by all rows": lambda x, target, sizes: (
+        smooth(x, target, sizes, over=sizes["rows"])[0],
+        smooth(x, target, sizes)[1],
+    ),
     "the sums, not divided": lambda x, target, sizes: smooth(x, target, sizes, over=1),
     "without smoothing": lambda x, target, sizes: smooth(x, target, sizes, smoothing=0.0),
     "the loss without smoothing": lambda x, target, sizes: (
