@@ -1,10 +1,13 @@
 """softmax_rows: y = softmax of each row of x, for short, middle and long rows; and dx = y * (dy - sum of y * dy).
 
-torch.softmax says what hard values give: an element of -inf gives 0, a row of only -inf gives nan, and one nan
-or +inf makes its whole row nan, and no other row. The answer must not depend on whether exp(x) itself overflows.
+softmax_warp_f32, softmax_block_*: torch.softmax says what hard values give. An element of -inf gives 0, a row of only
+-inf gives nan, and one nan or +inf makes its whole row nan, and no other row. The answer must not depend on whether
+exp(x) itself overflows.
+
+softmax_backward_*: the sum is over the row. y is an input, and the kernel does not check it.
 
 SPECS has a variant for each kata: a warp takes up to 1024 columns, shared memory on every card since sm_80 holds 24576
-(96 KB), and the others take any number. The gradient gets y as an input and does not check it.
+(96 KB), and the others take any number.
 
 The bound of y. With m the row's maximum, e = exp(x - m) and y = e / sum of e: the distance x - m is rounded, and again
 as it is scaled for the exponential of base 2; the exponential turns an absolute error of its argument into a relative

@@ -12,7 +12,8 @@ import glob
 import os
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from itertools import count
 from math import prod
 from pathlib import Path
@@ -43,7 +44,7 @@ _ASM = re.compile(r"\basm\b")
 _EMPTY_LAUNCHER = re.compile(r'(?:#include[<"][\w./]+[>"])*KATA_EXPORTvoid\w+\([^()]*\)\{\}')
 _TAKEN = re.compile(r"^// From (kata_\w+\.cuh):\nusing ([^;]*);", re.MULTILINE)
 _TIED = "\N{NO-BREAK SPACE}"
-_LETTERED = re.compile(r"^\w+: ")
+_LABELS = re.compile(r"^([\w*]+(?:, [\w*]+)*): ")  # of a paragraph: names of katas, with wildcards
 
 
 def text_of(kata: Kata, start: str) -> str:
@@ -332,7 +333,7 @@ def _asked(kata: Kata, spec: Spec) -> Iterator[tuple[str, str]]:
         yield "Given", ", ".join(parameters)
     yield "Rounding", _rounding(kata, spec)
     yield "Values", "; ".join(_values(spec))
-    yield "Repeats", _repeats(spec)
+    yield "Repeats", _repeats(kata, spec)
     yield "Arrays", _arrays(spec)
     yield "Launcher", "works on the given stream; the host does not compute (README.md, What a launcher may do)"
     yield "Libraries", ", ".join(("the C++ standard library", "the CUDA runtime", *kata.libraries))
@@ -373,9 +374,11 @@ def _rounding(kata: Kata, spec: Spec) -> str:
     return f"every element is exactly right, rounded once to the output's type{zeros}; any nan stands for any other"
 
 
-def _repeats(spec: Spec) -> str:
+def _repeats(kata: Kata, spec: Spec) -> str:
     if spec.repeatable:
         return "two calls with the same inputs give the same bits: no float atomics in an order of chance"
+    if spec.deterministic and not any(spec.dtype(each, kata).is_float for each in spec.outputs):
+        return "the launcher is called more than once"
     free = "get a note" if spec.deterministic else "may change the last bits"
     return f"the launcher is called more than once; float atomics {free}"
 
@@ -431,16 +434,25 @@ def _arrays(spec: Spec) -> str:
     )
 
 
+def labelled(paragraph: str, katas: Iterable[str]) -> set[str]:
+    """The katas that a paragraph names before its first colon, such as "scan_warp_i32, scan_block_*: ...".
+
+    None if it is about all of them.
+    """
+    found = _LABELS.match(paragraph)
+    labels = found[1].split(", ") if found else []
+    return {name for name in katas if any(fnmatchcase(name, label) for label in labels)}
+
+
 def _contract(kata: Kata) -> Iterator[list[str]]:
     """The paragraphs of the spec's docstring that say what is asked, as comments; not those on its bound."""
     text = ast.get_docstring(ast.parse(kata.spec_path.read_text())) or ""
-    beside = {path.stem for path in kata.solution_path.parent.glob("*.cu")} - {kata.name}
+    katas = {path.stem for path in kata.solution_path.parent.glob("*.cu")}
     for paragraph in text.split("\n\n"):
         words = " ".join(paragraph.split())
         if words.startswith(("The bound", "The whole numbers")):
             return
-        named = _LETTERED.match(words)
-        if words.startswith("SPECS ") or (named and named[0][:-2] in beside):
+        if words.startswith("SPECS ") or kata.name not in (labelled(words, katas) or {kata.name}):
             continue
         if paragraph.startswith(" "):
             yield [f"// {line}".rstrip() for line in paragraph.split("\n")]
