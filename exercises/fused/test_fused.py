@@ -649,6 +649,7 @@ REMOVE_PADDING = Spec(
         "packed = the first lengths[b] rows of each sequence of x, ends = the prefix sums of lengths",
         "0: rows are copied, and what the lengths cost is left out",
         lambda sizes: 0,
+        moved="of x one row for each row of packed; lengths, packed and ends once",
     ),
     inputs=(Tensor("x", ("batch", "seq", "hidden")), Tensor("lengths", ("batch",), "i32")),
     outputs=(Tensor("packed", ("tokens", "hidden")), Tensor("ends", ("batch",), "i32")),

@@ -133,7 +133,7 @@ def matrix(rows: int, cols: int) -> Sizes:
 
 SCAN_WARP = Spec(
     computes="y[w, i] = x[w, 0] + ... + x[w, i]",
-    operations=Operations("y_i = y_(i-1) + x_i", "31 per row: the additions", lambda sizes: 31 * sizes["warps"]),
+    operations=Operations("y_i = y_(i-1) + x_i", "1 per element: the addition", lambda sizes: 32 * sizes["warps"]),
     inputs=(Tensor("x", ("warps", 32)),),
     outputs=(Tensor("y", ("warps", 32)),),
     sizes={"warps": Size(0, 300)},
@@ -152,8 +152,8 @@ ROWS = Spec(
     computes="y[r, i] = x[r, 0] + ... + x[r, i]",
     operations=Operations(
         "y_i = y_(i-1) + x_i",
-        "cols - 1 per row: the additions",
-        lambda sizes: (sizes["cols"] - 1) * sizes["rows"],
+        "1 per element: the addition",
+        lambda sizes: sizes["cols"] * sizes["rows"],
     ),
     inputs=(Tensor("x", ("rows", "cols")),),
     outputs=(Tensor("y", ("rows", "cols")),),
@@ -237,7 +237,7 @@ def lengths(*n: int) -> tuple[Sizes, ...]:
 
 SPEC = Spec(
     computes="y[i] = x[0] + ... + x[i]",
-    operations=Operations("y_i = y_(i-1) + x_i", "n - 1: the additions", lambda sizes: sizes["n"] - 1),
+    operations=Operations("y_i = y_(i-1) + x_i", "1 per element: the addition", lambda sizes: sizes["n"]),
     inputs=(Tensor("x", ("n",)),),
     outputs=(Tensor("y", ("n",)),),
     sizes={"n": Size(0, 40_000)},

@@ -209,13 +209,15 @@ class Accumulated:
 class Operations:
     """What `kata estimate` counts. One for each +, -, *, /, comparison, maximum and function of ``formula``.
 
-    Signs, indices, conversions and what is done once per row or call do not count. ``per`` says how many that are, and
-    which. ``count`` gives their number for a shape; None: ``flops`` of the spec.
+    A sum of n terms counts n. Signs, indices, conversions and what is done once per row or call do not count. ``per``
+    says how many that are, and which. ``count`` gives their number for a shape; None: ``flops`` of the spec. ``moved``
+    says in words what the spec's ``min_bytes`` counts, where a tensor is not moved once and whole.
     """
 
     formula: str
     per: str
     count: Callable[[Sizes], int] | None = None
+    moved: str = ""
 
 
 @dataclass(frozen=True)
