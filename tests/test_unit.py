@@ -190,7 +190,9 @@ def test_files_that_could_reach_into_the_next_stay_alone(line: str, shares: bool
 
 
 def test_a_file_may_call_more_where_its_kata_has_the_driver() -> None:
-    asks = b'#include "kata.cuh"\n#include <cuda.h>\n    cudaGetDriverEntryPointByVersion(name, &found, 12000, 0, &to);\n'
+    asks = (
+        b'#include "kata.cuh"\n#include <cuda.h>\n    cudaGetDriverEntryPointByVersion(name, &found, 12000, 0, &to);\n'
+    )
     assert unit.may_share(asks, ("driver",)) and not unit.may_share(asks)
     assert not unit.may_share(asks + b"    cuInit(0);\n", ("driver",))
     assert not unit.may_share(b'#include "kata.cuh"\n', ("cublas",))
