@@ -1,15 +1,18 @@
 """cluster: blocks that exchange data through distributed shared memory; each kata continues another family's ladder.
 
-The difference of a group's rows is one operation: the answer is exact. So are counts, in any order of the threads.
+cluster_exchange_f32: the difference of a group's rows is one operation, so the answer is exact.
 
-The sum is that of reduce: a sum of n terms in any order, off by what rounding can do. Its clusters add to y by float
-atomics, so two calls need not agree in their last bits. Whole numbers are exact and show a single lost element.
+cluster_reduce_f32: a sum of n terms in any order, as in reduce, off by what rounding can do. Clusters may add to y by
+float atomics, so two calls need not agree in their last bits. Whole numbers are exact and show a single lost element.
 
-Softmax is that of softmax_rows. An element of -inf gives 0, a row of only -inf gives nan, and one nan or +inf makes its
-whole row nan, and no other row. The bound: with m the row's maximum, e = exp(x - m) and y = e / sum of e, the distance
-x - m is rounded, and again as it is scaled for the exponential of base 2. So e is off by some u (1 + |x - m|), as a
-share of itself. The sum is off by the mean of these shares, weighted by y, and rounding its cols terms adds g(cols) u.
-Hence |y| (1 + |x - m| + sum of y |x - m| + g(cols)). What is below the smallest normal number may be flushed to 0.
+cluster_histogram_i32: counts are exact, in any order of the threads.
+
+cluster_softmax_row_f32, cluster_softmax_row_async_f32: the softmax of softmax_rows. An element of -inf gives 0, a row
+of only -inf gives nan, and one nan or +inf makes its whole row nan, and no other row. What is below the smallest normal
+number may be flushed to 0. The bound: with m the row's maximum, e = exp(x - m) and y = e / sum of e, the distance x - m
+is rounded, and again as it is scaled for the exponential of base 2. So e is off by some u (1 + |x - m|), as a share of
+itself. The sum is off by the mean of these shares, weighted by y, and rounding its cols terms adds g(cols) u. Hence |y|
+(1 + |x - m| + sum of y |x - m| + g(cols)).
 """
 
 from __future__ import annotations

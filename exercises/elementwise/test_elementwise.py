@@ -3,8 +3,8 @@
 One addition, rounded once, as IEEE 754 defines it: to the nearest number of the tensors' dtype, inf, nan, denormals
 and the sign of a zero included. So the answer must match to the bit (any nan stands for any other).
 
-elementwise_functor computes three things: the sum of two halves, a float rounded to half, and one of two floats, chosen
-by a mask of which any byte but 0 means the first. Its tensors begin at multiples of 16 bytes, their second rows
+elementwise_functor: three things, the sum of two halves, a float rounded to half, and one of two floats, chosen by a
+mask of which any byte but 0 means the first. Its tensors begin at multiples of 16 bytes, their second rows
 wherever n puts them: at a multiple of 16 bytes, of 8, of 4, or of no more than an element.
 """
 

@@ -1,7 +1,11 @@
 """scan: y[i] = x[0] + ... + x[i], the inclusive prefix sum, of rows or of one long array; and what is made of it.
 
-scan_warp_i32, scan_block_*: each row by itself. scan_three_kernels_i32, scan_chained_i32, scan_lookback_i32: one array
-of any length n >= 0. All values keep every partial sum of the array within 32 bits, so the answer is exact.
+scan_warp_i32, scan_block_*: each row by itself.
+
+scan_three_kernels_i32, scan_chained_i32, scan_lookback_i32: one array of any length n >= 0.
+
+scan_warp_i32, scan_block_*, scan_three_kernels_i32, scan_chained_i32, scan_lookback_i32, scan_segmented_i32: all values
+keep every partial sum of the array within 32 bits, so the answer is exact.
 
 scan_segmented_i32: the sum begins again at every place whose byte in head is not 0. The elements before the first such
 place are summed from place 0 on.
