@@ -200,6 +200,53 @@ def test_a_copy_that_is_off_by_one_everywhere() -> None:
     assert has(clue(verdict, "probe"), "y[0, 0] got x[0, 1], expected x[0, 0]")
 
 
+def test_a_copy_that_is_added_to() -> None:
+    """y = x transposed + b: with b at 0 the copies show."""
+    spec = of_copy(
+        inputs=(Tensor("x", ("M", "N")), Tensor("b", ("M",))),
+        reference=lambda x, b, sizes: x.T + b,
+        tolerance=Accumulated(terms=lambda sizes: 2, magnitude=lambda x, b, sizes: abs(x.T) + abs(b)),
+    )
+    verdict = told(lambda inputs, sizes: {"y": f32(numpy.roll(inputs["x"].T, 1, axis=1) + inputs["b"])}, spec)
+    assert "y[0, 0] got x[1, 0], expected x[0, 0]" in clue(verdict, "probe")
+
+
+def test_findings_at_other_sizes_leave_the_failing_one_its_probe() -> None:
+    def bug(call: Call, outcome: Outcome, sizes: dict[str, Any]) -> Outcome:
+        if sizes["M"] * sizes["N"] <= 7:
+            return outcome
+        return Outcome(findings=(Finding(kind=Kind.RACE.value, message="race on y[0]"),))
+
+    kata = Kata(name="mine", family="mine", level="easy", elem="f32", root=Path("/nowhere"))
+    spec = of_copy(named_sizes=({"M": 1, "N": 7},), sizes={"M": Size(1, 1), "N": Size(2, 60)})
+    sandbox = FakeSandbox(lambda inputs, sizes: {"y": f32(numpy.roll(inputs["x"].T, 1, axis=0))}, bug=bug)
+    verdict = check(kata, spec, sandbox, BUDGET)  # type: ignore[arg-type]
+    assert verdict.kind is Kind.WRONG_ANSWER
+    assert "expected x[0, 0]" in clue(verdict, "probe")
+
+
+def test_a_copy_whose_smallest_case_has_nothing_else_to_copy() -> None:
+    """Elements that lie past the input become 0: only a larger case shows where they are taken from."""
+
+    def answer(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+        later = numpy.zeros_like(inputs["x"])
+        later[:-3] = inputs["x"][3:]
+        return {"y": f32(later.T)}
+
+    words = clue(told(answer, of_copy()), "probe")
+    assert "got x[3, 0], expected x[0, 0]" in words and words.startswith("at M=")
+
+
+def test_terms_of_a_sum_that_is_added_to_something() -> None:
+    spec = of_sum(
+        inputs=(Tensor("b", (1,)), Tensor("x", ("n",))),
+        reference=lambda b, x, sizes: b + x.sum(),
+        tolerance=Accumulated(terms=lambda sizes: sizes["n"], magnitude=lambda b, x, sizes: abs(b) + abs(x).sum()),
+    )
+    verdict = told(lambda inputs, sizes: {"y": f32(inputs["b"] + inputs["x"].sum() + inputs["x"][2:3].sum())}, spec)
+    assert "x[2] counts 2 times in y[0]" in clue(verdict, "probe")
+
+
 # -- formulas --------------------------------------------------------------------------------------------------------
 
 

@@ -36,7 +36,7 @@ from grader.content.start import BLANK, SKELETON, SKETCH
 from grader.devices import Finding
 from grader.devices.counters import Launch
 from grader.grade import Options
-from grader.interview import clock, handout, live, lookups, notes, report_data, session
+from grader.interview import clock, command, handout, live, lookups, notes, report_data, session
 from grader.interview import run as interview_run
 from grader.interview.clock import Moment
 from grader.interview.conclusion import conclude
@@ -859,7 +859,8 @@ def test_what_is_said_is_beside_strong_answers(lone: Catalog, at: Time, monkeypa
     on = interview_run.start_code(on, lone)
     assert interview_run.nudge_cost(on, lone) == (1, 2.0)
     on, hint = interview_run.nudge(on, lone)
-    assert hint == load_hints(lone.katas[POOLED])[0] and on.left_s(0) == 12 * 60
+    assert hint.startswith(load_hints(lone.katas[POOLED])[0]) and hint.endswith(interview_run.SKELETONS_NAMES)
+    assert on.left_s(0) == 12 * 60
     answer(on, lone)
     at.s += 120
     on, _ = interview_run.ask(on, lone)
@@ -961,6 +962,37 @@ def test_a_reading_hides_its_name_and_keeps_answers_beside_points(lone: Catalog,
     (part_record,) = record["parts"]
     assert [item["written"] for item in part_record["questions"]][:2] == ["a row-wise thing", ""]
     assert has(page(record), "a row-wise thing", part.kata, part_record["questions"][0]["question"])
+
+
+def test_the_title_of_a_blank_says_no_more_than_the_blank(catalog: Catalog) -> None:
+    """The first line of a solution's header has the technique, and the title is read before the first minutes."""
+    for name, asked in (("sgemm_sliced_k_f32", "C = A @ B"), ("mat_trans_f32_tiled_padded", "y = x transposed")):
+        part = Part(name, 10, start=BLANK)
+        assert handout.title(catalog, part) == f"{name}: {asked}"
+        assert handout.title(catalog, replace(part, start=SKELETON)).startswith(f"{name}: {asked}, ")
+
+
+def test_no_notes_and_an_unchanged_file_are_said_so(lone: Catalog, at: Time) -> None:
+    on = begin(lone, PartRequest(10, kata=POOLED), PartRequest(10, kind="kernel"))
+    on = interview_run.end_part(interview_run.end_part(interview_run.start_code(on, lone), lone), lone)
+    blank, paper = (part["conclusion"] for part in report_data._record(on, lone)["parts"])
+    assert has(" ".join(blank["remarks"]), "wrote no notes", "no right answer", "as it was handed out")
+    assert "lines_added" in blank and "lines_added" not in paper
+
+
+def test_a_right_answer_after_the_time_is_said_in_the_terminal_too() -> None:
+    part = {"begun": "x", "on_paper": False, "final": {"verdict": "pass"}, "first_right_s": 324.0}
+    assert command._went({**part, "first_right_in_time": True}) == "right after 5:24; handed in: pass"
+    assert has(command._went({**part, "first_right_in_time": False}), "5:24", "after the time was up")
+
+
+def test_no_two_katas_of_the_pool_ask_the_same_afterwards(catalog: Catalog) -> None:
+    """Every kata of the pool has follow-ups of its own."""
+    pool = load_pool(catalog)
+    asked = Counter(item.ask for entry in pool.values() for item in entry.follow_ups)
+    assert all(len(entry.follow_ups) >= 2 for entry in pool.values()) and max(asked.values()) == 1
+    words = " ".join(asked)
+    assert all(re.search(harder, words, re.IGNORECASE) for harder in ("128k", "batch", "same bits", "bf16", "B200"))
 
 
 # The terminal

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import Counter
 from dataclasses import asdict, replace
@@ -10,10 +11,11 @@ from pathlib import Path
 import pytest
 from facts import has
 
+from grader.compile.unit import includes_of, may_share
 from grader.content.catalog import Kata, load_catalog
 from grader.content.skeleton import answer_lines
 from grader.maintain import mutation
-from grader.maintain.mutation import Result, as_mutant, each, equivalents, known, run, sample, surviving
+from grader.maintain.mutation import Result, alike_together, as_mutant, each, equivalents, known, run, sample, surviving
 from grader.maintain.mutators import Mutant, bare, mutants_of
 from grader.maintain.same_code import on_device_alone, same_code
 
@@ -136,6 +138,16 @@ def test_each_kata_has_its_share_and_its_operators_take_turns() -> None:
         own = [mutant for mutant in chosen if mutant.kata is kata]
         operators = {mutant.operator for mutant in mutants_of(kata)}
         assert len({mutant.operator for mutant in own}) == min(3, len(own), len(operators))
+
+
+def test_mutants_with_the_same_headers_are_neighbours_and_those_compiled_alone_come_last() -> None:
+    chosen = each([kata for kata in CATALOG.katas.values() if kata.family in ("relu", "hgemm", "hopper_copy")], 2, 0)
+    ordered = alike_together(chosen)
+    groups = [(not may_share(mutant.text.encode()), includes_of(mutant.text)) for mutant in ordered]
+    runs = [group for group, _ in itertools.groupby(groups)]
+    assert len(runs) == len({*runs}) < len({mutant.kata.name for mutant in ordered})
+    assert [alone for alone, _ in runs] == sorted(alone for alone, _ in runs) and runs[-1][0]
+    assert Counter(map(id, ordered)) == Counter(map(id, chosen))
 
 
 # -- results ---------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from grader.devices.sim import SimDevice
 SOURCE = HERE / "pipelines.cu"
 TILE = 64
 M, N, K = 256, 128, 3 * TILE
-QUERIES, KEYS = 128, 4 * TILE
+QUERIES, KEYS = 4 * TILE, 4 * TILE
 Array = npt.NDArray[np.generic]
 
 
@@ -71,14 +71,32 @@ def test_right_for_every_seed(device: SimDevice, launcher: str, right_seeds: ran
         assert (got_product(done) == expected).all(), seed
 
 
-def test_attention_is_right_for_every_seed(device: SimDevice, right_seeds: range) -> None:
+@pytest.mark.parametrize("launcher", ["attention", "forward"])
+def test_attention_is_right_for_every_seed(device: SimDevice, launcher: str, right_seeds: range) -> None:
+    for seed in right_seeds:
+        done = attention(device, launcher, seed)
+        assert not done.findings, (seed, done.findings)
+        assert is_attention(done), seed
+
+
+def is_attention(done: Outcome) -> bool:
     scores = np.exp(QUERY.astype(np.float64) @ KEY.astype(np.float64).T)
     expected = scores @ VALUE.astype(np.float64) / scores.sum(1, keepdims=True)
-    for seed in right_seeds:
-        done = attention(device, "attention", seed)
-        assert not done.findings, (seed, done.findings)
-        got = np.frombuffer(done.outputs["out"], np.float32).reshape(QUERIES, TILE)
-        assert np.allclose(got, expected, atol=2e-3), seed
+    got = np.frombuffer(done.outputs["out"], np.float32).reshape(QUERIES, TILE)
+    return np.allclose(got, expected, atol=2e-3)
+
+
+def test_who_expects_the_bytes_is_who_copies(device: SimDevice, wrong_seeds: range) -> None:
+    """Lane 0 expects the bytes that the elected lane copies: right where that is lane 0, which PTX does not promise."""
+    for seed in wrong_seeds:
+        done = attention(device, "forward_first_expects", seed)
+        if seed % 2 == 0:
+            assert not done.findings and is_attention(done), (seed, done.findings)
+            continue
+        (found,) = done.findings
+        assert found.kind == "deadlock", (seed, found)
+        assert has(found.message, "mbarrier", "lacks 1 arrival", "8192 bytes", "elect.sync", "last lane"), found
+        assert line_of(SOURCE, "forward_wait") in (found.line, *found.callers), (seed, found)
 
 
 # launcher -> the line's markers, facts in the message

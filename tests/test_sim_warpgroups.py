@@ -56,6 +56,8 @@ WRONG: dict[str, tuple[set[str], list[str], list[str]]] = {
     "ring_zeroed_late": ({"race"}, ["ring_zero", "ring_zero_if"], ["wgmma.fence"]),
     "ring_no_fence": ({"race"}, ["ring_multiply"], ["wgmma.fence"]),
     "ring_three_warps": ({"deadlock"}, [], ["warp", "warpgroup"]),
+    "ring_one_warp_waits": ({"race"}, ["ring_read"], ["accumulator", "wgmma.wait_group"]),
+    "ring_left_out": ({"deadlock"}, ["ring_last_wait"], ["warp 3", "warpgroup", "all four warps"]),
 }
 
 

@@ -12,6 +12,7 @@ from facts import all_of
 
 from grader.content.catalog import Kata, load_catalog
 from grader.content.dtype import DTYPES
+from grader.content.formulas import softmax
 from grader.content.spec import PERIOD, Accumulated, InputKind, Rng, Size, Spec, SpecError, Tensor, load_spec
 from grader.devices import Limits
 from grader.judge.case import Case, CaseKey
@@ -137,11 +138,12 @@ def test_fragments_straight_from_or_to_a_tensor_have_its_base_on_32_bytes() -> N
 
 
 def with_cancelling_sums() -> list[Kata]:
-    """One kata of each spec that has such values."""
+    """One kata of each spec that has such values and adds up with no weights."""
     found = {}
     for kata in load_catalog(Path(__file__).resolve().parent.parent).katas.values():
         spec = load_spec(kata)
-        if any(kind.name == "cancelling" for kind in spec.values):
+        weighted = "V" in {tensor.name for tensor in spec.inputs}
+        if not weighted and any(kind.name == "cancelling" for kind in spec.values):
             found.setdefault(id(spec), kata)
     return list(found.values())
 
@@ -180,3 +182,26 @@ def test_partial_sums_in_half_are_seen_where_the_whole_cancels(kind: str, is_see
     assert right.bound is not None
     wrong = abs(lanes.sum(axis=1).astype(numpy.float16) - right.value) > right.bound
     assert wrong.any() == is_seen
+
+
+ATTENTION = {
+    "flash_attn_mma_fragments_f16": {"B": 1, "H": 1, "N": 256, "D": 64},
+    "decode_attention_kv_cache_f16": {"B": 2, "H": 2, "N": 512, "D": 64},
+}
+
+
+@pytest.mark.parametrize("kind, is_seen", [("normal", False), ("cancelling", True)])
+@pytest.mark.parametrize("name", ATTENTION)
+def test_partial_outputs_in_half_are_seen_where_the_values_cancel(name: str, kind: str, is_seen: bool) -> None:
+    """Of an attention that rounds its output to half after every 64 keys; ``normal`` leaves that within the bound."""
+    kata, sizes = load_catalog(Path(__file__).resolve().parent.parent).katas[name], ATTENTION[name]
+    case = Case(kata, load_spec(kata), CaseKey.of(load_spec(kata), sizes, kind, 1))
+    inputs, (right,) = case._wide(), case.expected
+    queries = inputs["Q"] if "Q" in inputs else inputs["q"][:, :, None]
+    weights = softmax(queries @ inputs["K"].swapaxes(-1, -2) / sizes["D"] ** 0.5)
+    tiles = (slice(first, first + 64) for first in range(0, sizes["N"], 64))
+    output = numpy.zeros(queries.shape)
+    for tile in tiles:
+        output = (output + weights[..., tile] @ inputs["V"][..., tile, :]).astype(numpy.float16).astype(float)
+    assert right.bound is not None
+    assert (abs(output.reshape(right.value.shape) - right.value) > right.bound).any() == is_seen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import shutil
@@ -144,6 +145,39 @@ def test_a_blank_says_nothing_of_other_katas(texts: dict[tuple[str, str], str], 
     """Nor how far off an answer may be, nor of a size what the row of shapes says of it."""
     blank = " ".join(texts[name, start.BLANK].replace("//", " ").split())
     assert [fact for fact in facts if fact in blank] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "its", "of_others"),
+    [
+        ("elementwise_functor", ("h[1, i] = x[i], rounded to half",), ()),
+        ("elementwise_f32", ("rounded once",), ("h[1, i]",)),
+        ("scan_block_kogge_i32", ("each row by itself", "within 32 bits"), ("one array of any length",)),
+        ("partition_lookback_i32", ("stand at the front",), ("each row by itself", "within 32 bits")),
+        ("layer_norm_f32", ("difference of two large sums",), ("additions in half",)),
+        ("warp_reduce_sum_i32_i32", ("integers must be exact",), ("rounds once", "nan wins", "float atomics")),
+        ("gelu_erf_f32", ("0.5 (1 + erf(",), ("0.5 (1 + tanh(",)),
+        ("cluster_softmax_row_f32", ("only -inf gives nan",), ("a group's rows", "|x - m|")),
+        ("upsample_nearest2d_backward_f32", ("in any order",), ("match to the bit",)),
+        ("histogram_i32", ("more than once",), ("float atomics",)),
+    ],
+)
+def test_a_blank_says_what_its_kata_asks_and_not_what_another_one_does(
+    texts: dict[tuple[str, str], str], name: str, its: tuple[str, ...], of_others: tuple[str, ...]
+) -> None:
+    blank = " ".join(texts[name, start.BLANK].replace("//", " ").split())
+    assert [fact for fact in its if fact not in blank] == []
+    assert [fact for fact in of_others if fact in blank] == []
+
+
+def test_each_label_of_a_specs_paragraph_names_a_kata() -> None:
+    for spec_path in {kata.spec_path for kata in KATAS}:
+        katas = {path.stem for path in (ROOT / "solutions" / spec_path.parent.name).glob("*.cu")}
+        text = ast.get_docstring(ast.parse(spec_path.read_text())) or ""
+        for words in (" ".join(paragraph.split()) for paragraph in text.split("\n\n")[1:]):
+            found = re.match(r"([\w*]+(?:, [\w*]+)*): ", words)
+            for label in found[1].split(", ") if found and re.search(r"[_*,]", found[1]) else ():
+                assert start.labelled(f"{label}: ", katas), (spec_path, label)
 
 
 def test_a_sketch_has_no_answer_and_every_signature(texts: dict[tuple[str, str], str]) -> None:

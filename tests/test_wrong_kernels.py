@@ -95,7 +95,7 @@ def own_interpreters(wanted: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def nvcc_for(wrong: WrongKernel) -> Iterator[None]:
-    """An nvcc with a memory for what is refused after it: there is no build in the cache of what nvcc makes of that."""
+    """An nvcc that remembers what it made of files whose build is refused afterwards: the cache keeps no such build."""
     if Kind.NOT_ALLOWED not in wrong.sim.kinds:
         yield
         return

@@ -225,6 +225,7 @@ SPEC = Spec(
         "rstd = 1 / sqrt(sum of d * d / n + eps)",
         "10 per element: sum of x, d, d * d and its sum, times rstd, times weight, two additions, the maximum, y > 0",
         lambda sizes: 80 * sizes["N"] * sizes["C"] * sizes["octets"],
+        moved="x twice, since its last element has a part in the first of y; residual and y once, and a bit per element",
     ),
     inputs=(
         Tensor("x", ("N", "C", "octets", 8)),

@@ -1,12 +1,13 @@
 """block_all_reduce: y[0] = x[0] + x[1] + ... + x[n-1], any n >= 0; the sum of no elements is 0.
 
 The order of the additions is free, and with float atomics it differs from call to call. So the answer may be off by
-what rounding can do to a sum of n terms, in the precision that the kata's name ends in, and two calls need not agree in
-their last bits. Whole numbers whose sum fits the significant bits need no rounding: these must be exact, and they show
-a single lost element.
+what rounding can do to a sum of n terms, in the precision that the kata's name ends in. Whole numbers whose sum fits
+the significant bits need no rounding: these must be exact, and they show a single lost element.
 
-In half and bfloat16 only a tree-shaped sum means anything: there the bound counts the additions that an element goes
-through in one, not n. Sums of integers are exact.
+block_all_reduce_*_f16, block_all_reduce_*_bf16: only a tree-shaped sum means anything in 16 bits. The bound counts the
+additions that an element goes through in a tree, not n.
+
+block_all_reduce_i8*: sums of integers are exact.
 """
 
 from __future__ import annotations

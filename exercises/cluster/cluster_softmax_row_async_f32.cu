@@ -8,6 +8,7 @@
 //            barrier; loads never stop
 // Bound      memory bandwidth
 #include "kata.cuh"
+#include "kata_tma.cuh"
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
@@ -15,6 +16,9 @@
 #include <cstdint>
 
 namespace cg = cooperative_groups;
+
+// From kata_tma.cuh:
+using kata::smem_address, kata::expect, kata::wait, kata::load_bytes;
 
 constexpr int RANKS = 8;  // blocks per cluster
 constexpr int THREADS = 512;
@@ -75,53 +79,21 @@ __device__ __forceinline__ Partial block_reduce(Partial value, Partial* partial_
     return value;
 }
 
-__device__ __forceinline__ uint32_t shared_address(const void* p) {
-    return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
-
 // Where block rank of the cluster has what this block has at p (PTX ISA, mapa).
 __device__ __forceinline__ uint32_t address_in(const void* p, int rank) {
     uint32_t address;
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared_address(p)), "r"(rank));
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(smem_address(p)), "r"(rank));
     return address;
 }
 
 // A phase of the barrier ends after count arrivals, and when all bytes that it expects are there (PTX ISA, mbarrier).
 __device__ __forceinline__ void barrier_init(uint64_t* barrier, int count) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(count) : "memory");
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(smem_address(barrier)), "r"(count) : "memory");
 }
 
 // Makes this thread's barrier_init visible to the cluster, once it has passed the cluster's barrier.
 __device__ __forceinline__ void barrier_init_fence() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
-
-// Arrives, and adds to the bytes that the phase expects.
-__device__ __forceinline__ void barrier_expect(uint64_t* barrier, int bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
-                 : "memory");
-}
-
-// Waits for the end of the phase with this parity: 0 for a barrier's first phase, 1 for the second, and so on.
-__device__ __forceinline__ void barrier_wait(uint64_t* barrier, int parity) {
-    asm volatile(
-        "{\n"
-        ".reg .pred done;\n"
-        "AGAIN:\n"
-        "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-        "@!done bra AGAIN;\n"
-        "}" ::"r"(shared_address(barrier)),
-        "r"(parity)
-        : "memory");
-}
-
-// global -> shared: a multiple of 16 bytes, from and to multiples of 16 bytes. One thread starts the copy, and the
-// barrier counts its bytes as they arrive (PTX ISA, cp.async.bulk).
-__device__ __forceinline__ void copy_bulk(void* to_smem, const void* from, int bytes, uint64_t* barrier) {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                     shared_address(to_smem)),
-                 "l"(from), "r"(bytes), "r"(shared_address(barrier))
-                 : "memory");
 }
 
 // Stores the pair in the shared memory of block rank, where this block has to_smem. The barrier there counts its 8
@@ -160,8 +132,8 @@ __global__ void __launch_bounds__(THREADS) cluster_softmax_row_async_f32_kernel(
     const auto fetch = [&](int stage) {
         if (mine <= 0 || next.row >= rows) return;
         const int bytes = min(mine - next.begin, CHUNK) * static_cast<int>(sizeof(float));
-        barrier_expect(&ring_barrier[stage], bytes);
-        copy_bulk(
+        expect(&ring_barrier[stage], bytes);
+        load_bytes(
             ring_smem + stage * (CHUNK / VEC), x + next.row * cols + off + next.begin, bytes, &ring_barrier[stage]);
         next.begin += CHUNK;
         if (next.begin >= mine) next = {next.row + step, 0};
@@ -178,7 +150,7 @@ __global__ void __launch_bounds__(THREADS) cluster_softmax_row_async_f32_kernel(
         Partial whole = nothing();
         int at = stage, parity = lap % 2;
         for (int begin = 0; begin < mine; begin += CHUNK) {
-            barrier_wait(&ring_barrier[at], parity);
+            wait(&ring_barrier[at], parity);
             Partial part = nothing();
             alignas(float4) float x_rmem[CHUNK / THREADS];
 #pragma unroll

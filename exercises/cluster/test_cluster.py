@@ -2,31 +2,32 @@
 
 cluster_exchange_f32: the difference of a group's rows is one operation, so the answer is exact.
 
-cluster_reduce_f32: a sum of n terms in any order, as in reduce, off by what rounding can do. Clusters may add to y by
-float atomics, so two calls need not agree in their last bits. Whole numbers are exact and show a single lost element.
+cluster_histogram_i32: counts are exact in any order of the threads.
 
-cluster_histogram_i32: counts are exact, in any order of the threads.
+cluster_reduce_f32: a sum of n terms in any order, off by what rounding can do. Where clusters add to y by float
+atomics, two calls need not agree in their last bits. Whole numbers are exact and show a single lost element.
 
-cluster_softmax_row_f32, cluster_softmax_row_async_f32: the softmax of softmax_rows. An element of -inf gives 0, a row
-of only -inf gives nan, and one nan or +inf makes its whole row nan, and no other row. What is below the smallest normal
-number may be flushed to 0. The bound: with m the row's maximum, e = exp(x - m) and y = e / sum of e, the distance x - m
-is rounded, and again as it is scaled for the exponential of base 2. So e is off by some u (1 + |x - m|), as a share of
-itself. The sum is off by the mean of these shares, weighted by y, and rounding its cols terms adds g(cols) u. Hence |y|
-(1 + |x - m| + sum of y |x - m| + g(cols)).
+cluster_softmax_row_*: an element of -inf gives 0, a row of only -inf gives nan, and one nan or +inf makes its whole row
+nan, and no other row.
+
+The bound of softmax. With m the row's maximum, e = exp(x - m) and y = e / sum of e, the distance x - m is rounded, and
+again as it is scaled for the exponential of base 2. So e is off by some u (1 + |x - m|), as a share of itself. The sum
+is off by the mean of these shares, weighted by y, and rounding its cols terms adds g(cols) u. Hence |y| (1 + |x - m| +
+sum of y |x - m| + g(cols)). What is below the smallest normal number may be flushed to 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import e, inf, log
+from math import log
 from typing import TYPE_CHECKING
 
 from grader.content.formulas import softmax
+from grader.content.rows import huge, masked, per_row, poisoned, shifted, softmax_bound, top, total
 from grader.content.spec import (
     Accumulated,
     Exact,
-    Fill,
     InputKind,
     Operations,
     Rng,
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
 
 GROUP = 4  # rows of the exchange
 RANKS = 8  # blocks per cluster of the other solutions
-FLUSHED = 2.0**-126 / 2.0**-24  # times the roundoff of f32: its smallest normal number
 
 
 def shape(rows: int, cols: int) -> Sizes:
@@ -293,63 +293,8 @@ REDUCE = Spec(
 # -- softmax ---------------------------------------------------------------------------------------------------------
 
 
-def growth(terms: int) -> float:
-    """g(terms) of grader.content.spec."""
-    return min(terms, 8 * terms**0.5)
-
-
-def top(x: ndarray) -> ndarray:
-    return x.max(axis=-1, keepdims=True, initial=-inf)
-
-
-def total(x: ndarray) -> ndarray:
-    """The sum of exp(x - max)."""
-    return (e ** (x - top(x))).sum(axis=-1, keepdims=True)
-
-
 def magnitude(x: ndarray, sizes: Sizes) -> ndarray:
-    """The bound of the docstring above, over the roundoff."""
-    import numpy
-
-    y = softmax(x)
-    distance = numpy.where(y > 0, abs(x - x.max(axis=-1, keepdims=True)), y)  # -inf has its 0 for sure
-    return y * (1 + distance + (y * distance).sum(axis=-1, keepdims=True) + growth(sizes["cols"])) + FLUSHED
-
-
-def per_row(rng: Rng, shape: tuple[int, ...], values: tuple[float, ...]) -> ndarray:
-    """One of the values for each row."""
-    return rng.choice((shape[0], 1), values)
-
-
-def shifted(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
-    """Whole rows at 10 000 or -10 000: every exponential of theirs overflows, or vanishes, unless shifted back."""
-    return rng.normal(shape, std=3.0) + per_row(rng, shape, (1.0e4, -1.0e4, 1.0e3, -1.0e3))
-
-
-def masked(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
-    """Every other element -inf; of some rows all but the last quarter, or everything."""
-    import numpy
-
-    plain = rng.normal(shape, std=3.0)
-    keep = rng.integers(shape, 0, 1) > 0
-    kind = per_row(rng, shape, (0.0, 0.0, 0.0, 1.0, 1.0, 2.0))
-    late = numpy.arange(1, shape[-1] + 1) > 0.75 * shape[-1]
-    return numpy.where((kind == 0) & keep | (kind == 1) & late, plain, float("-inf"))
-
-
-def poisoned(mean: float, std: float, *poisons: float) -> Fill:
-    """One of the poisons in every other row, anywhere; the other rows are as usual."""
-
-    def fill(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
-        import numpy
-
-        plain = rng.normal(shape, mean=mean, std=std)
-        place = numpy.floor(rng.uniform((shape[0], 1), 0.0, 1.0) * shape[-1])
-        here = numpy.arange(shape[-1]) == place
-        hit = per_row(rng, shape, (0.0, 1.0)) > 0
-        return numpy.where(here & hit, per_row(rng, shape, poisons), plain)
-
-    return fill
+    return softmax_bound(x, x.max(axis=-1, keepdims=True))
 
 
 def slopes(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
@@ -358,11 +303,6 @@ def slopes(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
 
     slope = per_row(rng, shape, (20.0, -20.0))
     return rng.normal(shape) + slope * numpy.arange(shape[-1]) / shape[-1]
-
-
-def huge(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
-    """Logits up to some 10 000 of either sign: a few elements of a row take all of it."""
-    return rng.normal(shape) * 10.0 ** rng.integers(shape, 0, 4)
 
 
 def torch_softmax(x: torch.Tensor, y: torch.Tensor) -> Callable[[], object]:
@@ -386,7 +326,7 @@ SOFTMAX = Spec(
         InputKind("slopes", slopes),
         InputKind("shifted", shifted),
         InputKind("masked", masked),
-        InputKind("poisoned", poisoned(1.0, 3.0, float("nan"), float("inf"))),
+        InputKind("poisoned", poisoned(float("nan"), float("inf"), mean=1.0, std=3.0)),
         InputKind("huge", huge),
     ),
     reference=lambda x, sizes: softmax(x),

@@ -31,6 +31,7 @@ from math import inf, log, nan
 from typing import TYPE_CHECKING
 
 from grader.content.formulas import side_by_side
+from grader.content.rows import FLUSHED, per_row, poisoned
 from grader.content.spec import (
     Accumulated,
     Fill,
@@ -42,6 +43,7 @@ from grader.content.spec import (
     Sizes,
     Spec,
     Tensor,
+    growth,
     normal,
 )
 
@@ -49,13 +51,7 @@ if TYPE_CHECKING:
     import torch
     from numpy import ndarray
 
-FLUSHED = 2.0**-126 / 2.0**-24  # times the roundoff of f32: its smallest normal number
 BLOCK = 1 << 18  # logits whose statistics are worked out at a time
-
-
-def growth(terms: int) -> float:
-    """g(terms) of grader.content.spec."""
-    return min(terms, 8 * terms**0.5)
 
 
 def walk(terms: int) -> float:
@@ -148,11 +144,6 @@ def ends(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     return target
 
 
-def per_row(rng: Rng, shape: tuple[int, ...], values: tuple[float, ...]) -> ndarray:
-    """One of the values for each row."""
-    return rng.choice((shape[0], 1), values)
-
-
 def shifted(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Whole rows near 300, 1000, -300 or -1000: every exponential of theirs overflows, or vanishes, unless shifted."""
     return rng.normal(shape, std=6.0) + per_row(rng, shape, (300.0, 1000.0, -300.0, -1000.0))
@@ -168,16 +159,6 @@ def masked(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     keep = (kind == 0) & (rng.integers(shape, 0, 2) == 0) | (kind == 1) & (columns >= 0.75 * shape[1])
     keep |= columns == spread(rng, shape, sizes)[:, None]
     return numpy.where(keep, plain, -inf)
-
-
-def poisoned(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
-    """nan or +inf in every other row, anywhere; the other rows are as usual."""
-    import numpy
-
-    plain = rng.normal(shape, mean=1.0, std=3.0)
-    place = numpy.floor(rng.uniform((shape[0], 1), 0.0, 1.0) * shape[1])
-    hit = per_row(rng, shape, (0.0, 1.0)) > 0
-    return numpy.where((numpy.arange(shape[1]) == place) & hit, per_row(rng, shape, (nan, inf)), plain)
 
 
 def rising(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
@@ -197,7 +178,7 @@ VALUES = (
     InputKind("shifted", {"x": shifted, "target": spread}),
     InputKind("masked", {"x": masked, "target": spread}),
     InputKind("wide", {"x": normal(std=80.0), "target": spread}),  # exp of most logits minus the maximum underflows
-    InputKind("poisoned", {"x": poisoned, "target": spread}),
+    InputKind("poisoned", {"x": poisoned(nan, inf, mean=1.0), "target": spread}),
     InputKind("rising", {"x": rising, "target": ends}),
     InputKind("falling", {"x": falling, "target": spread}),
 )
@@ -384,7 +365,7 @@ GRADIENT_VALUES = (
     ),
     InputKind("masked", {"x": masked, "target": spread, "lse": near_total(1.0), "g": G}),
     InputKind("ends", {"x": normal(mean=2.0), "target": ends, "lse": near_total(0.0), "g": normal(mean=-2.0)}),
-    InputKind("poisoned", {"x": poisoned, "target": spread, "lse": near_total(0.0), "g": G}),
+    InputKind("poisoned", {"x": poisoned(nan, inf, mean=1.0), "target": spread, "lse": near_total(0.0), "g": G}),
 )
 
 NEAR_MISSES_GRADIENT: dict[str, Callable[..., ndarray]] = {
@@ -523,6 +504,14 @@ SMOOTH_VALUES = (
 
 NEAR_MISSES_SMOOTH: dict[str, Callable[..., tuple[ndarray, ndarray]]] = {
     "divided by all rows": lambda x, target, sizes: smooth(x, target, sizes, over=sizes["rows"]),
+    "the loss divided by all rows": lambda x, target, sizes: (
+        smooth(x, target, sizes)[0],
+        smooth(x, target, sizes, over=sizes["rows"])[1],
+    ),
+    "the gradient divided by all rows": lambda x, target, sizes: (
+        smooth(x, target, sizes, over=sizes["rows"])[0],
+        smooth(x, target, sizes)[1],
+    ),
     "the sums, not divided": lambda x, target, sizes: smooth(x, target, sizes, over=1),
     "without smoothing": lambda x, target, sizes: smooth(x, target, sizes, smoothing=0.0),
     "the loss without smoothing": lambda x, target, sizes: (

@@ -21,7 +21,20 @@ from math import ceil, inf, log, log2, nan, sqrt
 from typing import TYPE_CHECKING
 
 from grader.content.formulas import softmax
-from grader.content.spec import Accumulated, Fill, InputKind, Operations, Rng, Size, Sizes, Spec, Tensor, normal
+from grader.content.spec import (
+    Accumulated,
+    Fill,
+    InputKind,
+    Operations,
+    Rng,
+    Size,
+    Sizes,
+    Spec,
+    Tensor,
+    cancelling,
+    doubled,
+    normal,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -273,6 +286,8 @@ SPEC = Spec(
         values("far below", ragged, ones, rising(-124, -108), normal(mean=1.0)),
         values("far above", ragged, ones, rising(108, 124), normal(mean=1.0)),
         values("large", ragged, large, large, normal(mean=1.0)),
+        # What a chunk of keys adds, a later one takes away: O is small, and a part of it that is kept in half is seen.
+        values("cancelling", full, normal(), doubled(normal(), axis=-2), cancelling(normal(mean=1.0), axis=-2)),
     ),
     reference=reference,
     near_misses=NEAR_MISSES,

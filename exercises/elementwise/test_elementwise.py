@@ -1,11 +1,11 @@
-"""elementwise: c[i] = a[i] + b[i] for all i in 0..n-1, any n >= 0.
+"""elementwise: c[i] = a[i] + b[i] for all i in 0..n-1, any n >= 0; elementwise_functor has three functions of its own.
 
-One addition, rounded once, as IEEE 754 defines it: to the nearest number of the tensors' dtype, inf, nan, denormals
-and the sign of a zero included. So the answer must match to the bit (any nan stands for any other).
+Each result is one operation, rounded once, as IEEE 754 defines it: to the nearest number of the result's dtype, inf,
+nan, denormals and the sign of a zero included. So the answer must match to the bit (any nan stands for any other).
 
-elementwise_functor: three things, the sum of two halves, a float rounded to half, and one of two floats, chosen by a
-mask of which any byte but 0 means the first. Its tensors begin at multiples of 16 bytes, their second rows
-wherever n puts them: at a multiple of 16 bytes, of 8, of 4, or of no more than an element.
+elementwise_functor: h[0, i] = p[0, i] + p[1, i], a sum of halves. h[1, i] = x[i], rounded to half. chosen[i] = a[i]
+where mask[i] is any byte but 0, otherwise b[i]. The tensors begin at multiples of 16 bytes, the second rows of p and h
+wherever n puts them: at a multiple of 16 bytes, of 8, of 4, or only of an element.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def of_floats(fill: Fill) -> dict[str, Fill]:
 
 FUNCTOR = replace(
     SPEC,
-    computes="h = p[0] + p[1] and x in half, chosen = mask ? a : b",
+    computes="h[0] = p[0] + p[1], h[1] = x in half, chosen = mask ? a : b",
     operations=Operations(
         "h[0] = p[0] + p[1], h[1] = x in half, chosen = a where mask != 0, b elsewhere",
         "2 per column: the addition of p[0] and p[1], the comparison of mask",

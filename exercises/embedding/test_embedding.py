@@ -53,7 +53,12 @@ NEAR_MISSES = {
 
 SPEC = Spec(
     computes="out[i, :] = weight[idx[i], :]",
-    operations=Operations("out[i, :] = weight[idx[i], :]", "0: rows are copied", lambda sizes: 0),
+    operations=Operations(
+        "out[i, :] = weight[idx[i], :]",
+        "0: rows are copied",
+        lambda sizes: 0,
+        moved="idx once, and of weight one row for each index, as if none came twice; out once",
+    ),
     inputs=(Tensor("idx", ("n",), "i64"), Tensor("weight", ("vocab", "dim"))),
     outputs=(Tensor("out", ("n", "dim")),),
     sizes={"n": Size(0, 300), "vocab": Size(1, 200), "dim": Size(1, 600)},

@@ -33,7 +33,20 @@ from math import ceil, e, inf, log, log2, sqrt
 from typing import TYPE_CHECKING
 
 from grader.content.formulas import logsumexp, side_by_side, softmax
-from grader.content.spec import Accumulated, Fill, InputKind, Operations, Rng, Size, Sizes, Spec, Tensor, normal
+from grader.content.spec import (
+    Accumulated,
+    Fill,
+    InputKind,
+    Operations,
+    Rng,
+    Size,
+    Sizes,
+    Spec,
+    Tensor,
+    cancelling,
+    doubled,
+    normal,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -229,6 +242,8 @@ def large(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     return rng.normal(shape) * 10.0 ** rng.integers((*shape[:-1], 1), 0, 2)
 
 
+cancelled = cancelling(normal(mean=1.0), axis=-2)
+
 VALUES = (
     InputKind("normal", {"Q": normal(), "K": normal(), "V": normal(mean=1.0)}),
     InputKind("lookup", {"Q": wanted, "K": labels, "V": whole}, exact=True),
@@ -237,6 +252,8 @@ VALUES = (
     # Unless the row's own maximum is subtracted, no exponential is above 0, or all are infinite.
     InputKind("far below", {"Q": ones, "K": rising(-124, -108), "V": normal(mean=1.0)}),
     InputKind("far above", {"Q": ones, "K": rising(108, 124), "V": normal(mean=1.0)}),
+    # What one tile of keys adds, a later one takes away: O is small, and a part of it that is kept in half is seen.
+    InputKind("cancelling", {"Q": normal(), "K": doubled(normal(), axis=-2), "V": cancelled}),
 )
 
 

@@ -1,10 +1,10 @@
 """gelu: y[i] = x[i] Phi(x[i]) for all i in 0..n-1, any n >= 0; Phi is the normal distribution function.
 
-gelu_f32*, gelu_f16*: Phi(x) = 0.5 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), torch's gelu with approximate="tanh".
+gelu_f*: Phi(x) is taken as 0.5 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), as in torch's gelu with approximate="tanh".
 
-gelu_erf_*: Phi(x) = 0.5 (1 + erf(x / sqrt(2))), torch's gelu with approximate="none".
+gelu_erf_*: Phi(x) is 0.5 (1 + erf(x / sqrt(2))), as in torch's gelu with approximate="none".
 
-Both give inf at inf, nan at nan, and nan at -inf: -inf * 0.
+y is inf at inf, nan at nan, and nan at -inf: -inf * 0.
 
 The answer may be off by what rounding does to a few operations. For x < 0 the sum 1 + tanh or 1 + erf cancels, in the
 definition and so in torch too: the digits that it loses there are forgiven, that is a few units in the last place of x.

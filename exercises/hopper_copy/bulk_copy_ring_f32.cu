@@ -6,7 +6,12 @@
 // New        over bulk_copy_f32: a block moves many tiles. A stage is filled again as soon as its tile has been read
 // Bound      memory bandwidth
 #include "kata.cuh"
+#include "kata_tma.cuh"
 #include <cstdint>
+
+// From kata_tma.cuh:
+using kata::mbarrier_init, kata::expect, kata::wait, kata::load_bytes, kata::store_bytes, kata::commit_stores,
+    kata::wait_read;
 
 constexpr int TILE = 4096;  // floats per stage: 16 KB
 constexpr int STAGES = 4;
@@ -14,60 +19,6 @@ constexpr int BLOCKS_PER_SM = 3;  // 64 KB of shared memory each
 constexpr int THREADS = 32;
 constexpr int VEC = 4;  // floats in 16 bytes: bulk copies move multiples of that
 constexpr int SMEM_BYTES = STAGES * TILE * sizeof(float);
-
-// The address of a place in shared memory as PTX instructions take it: 32 bits.
-__device__ inline uint32_t smem_address(const void* p) {
-    return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
-
-// A phase of the barrier ends when count arrivals have come and all bytes that they announced. The fence makes the
-// barrier visible to the copy engine (PTX ISA, "mbarrier.init", "membar / fence").
-__device__ inline void mbarrier_init(uint64_t* bar, int count) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(smem_address(bar)), "r"(count) : "memory");
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
-
-// One arrival, which announces bytes of copies (PTX ISA, "mbarrier.arrive", .expect_tx).
-__device__ inline void expect(uint64_t* bar, uint32_t bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(smem_address(bar)), "r"(bytes)
-                 : "memory");
-}
-
-// Waits until the phase of this parity has ended: 0 for the first phase, 1 for the second, 0 for the third.
-__device__ inline void wait(uint64_t* bar, uint32_t parity) {
-    asm volatile(
-        "{\n .reg .pred p;\nAGAIN_%=:\n mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n @!p bra AGAIN_%=;\n}" ::
-            "r"(smem_address(bar)),
-        "r"(parity)
-        : "memory");
-}
-
-// global -> shared: the copy engine moves the bytes, and the barrier counts them (PTX ISA, "cp.async.bulk"). Addresses
-// and bytes are multiples of 16.
-__device__ inline void load_bytes(void* to, const void* from, uint32_t bytes, uint64_t* bar) {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                     smem_address(to)),
-                 "l"(from), "r"(bytes), "r"(smem_address(bar))
-                 : "memory");
-}
-
-// shared -> global: part of the bulk group that this thread commits next. Addresses and bytes are multiples of 16.
-__device__ inline void store_bytes(void* to, const void* from, uint32_t bytes) {
-    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(smem_address(from)),
-                 "r"(bytes)
-                 : "memory");
-}
-
-// Makes a bulk group of all stores that this thread has issued since the last commit.
-__device__ inline void commit_stores() {
-    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-}
-
-// Waits until the copy engine has read the source of all but the LEFT newest bulk groups of this thread.
-template <int LEFT>
-__device__ inline void wait_read() {
-    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(LEFT) : "memory");
-}
 
 __global__ void __launch_bounds__(THREADS) bulk_copy_ring_f32_kernel(
     const float* __restrict__ x,  // [n]

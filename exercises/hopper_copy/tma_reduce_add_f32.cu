@@ -6,9 +6,14 @@
 // New        over tma_tile_scale_f16: blocks share a box of y. The copy out adds instead of overwriting
 // Bound      memory bandwidth: reading x
 #include "kata.cuh"
+#include "kata_tma.cuh"
 #include <cstdint>
 #include <cstdio>
 #include <cuda.h>
+
+// From kata_tma.cuh:
+using kata::tensor_map_encoder, kata::smem_address, kata::mbarrier_init, kata::expect, kata::wait, kata::commit_stores,
+    kata::wait_read, kata::fence_proxy;
 
 constexpr int BOX_SLICES = 16;
 constexpr int BOX_ROWS = 4;
@@ -17,14 +22,6 @@ constexpr int BOX_BYTES = BOX_SLICES * BOX_ROWS * BOX_COLS * sizeof(float);
 constexpr int VEC = 4;                           // floats in 16 bytes
 constexpr int VECS = BOX_ROWS * BOX_COLS / VEC;  // of a slice
 constexpr int THREADS = VECS;
-
-// The driver's function cuTensorMapEncodeTiled. The runtime looks it up, so nothing links the driver.
-inline decltype(&cuTensorMapEncodeTiled) tensor_map_encoder() {
-    void* function = nullptr;
-    cudaDriverEntryPointQueryResult status;
-    cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &status);
-    return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
-}
 
 // A tensor map of contiguous slices of row-major matrices, one slice in the case of a matrix.
 inline CUtensorMap slices_map(
@@ -44,33 +41,6 @@ inline CUtensorMap slices_map(
     return map;
 }
 
-// The address of a place in shared memory as PTX instructions take it: 32 bits.
-__device__ inline uint32_t smem_address(const void* p) {
-    return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
-
-// A phase of the barrier ends when count arrivals have come and all bytes that they announced. The fence makes the
-// barrier visible to the copy engine (PTX ISA, "mbarrier.init", "membar / fence").
-__device__ inline void mbarrier_init(uint64_t* bar, int count) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(smem_address(bar)), "r"(count) : "memory");
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
-
-// One arrival, which announces bytes of copies (PTX ISA, "mbarrier.arrive", .expect_tx).
-__device__ inline void expect(uint64_t* bar, uint32_t bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(smem_address(bar)), "r"(bytes)
-                 : "memory");
-}
-
-// Waits until the phase of this parity has ended: 0 for the first phase, 1 for the second, 0 for the third.
-__device__ inline void wait(uint64_t* bar, uint32_t parity) {
-    asm volatile(
-        "{\n .reg .pred p;\nAGAIN_%=:\n mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n @!p bra AGAIN_%=;\n}" ::
-            "r"(smem_address(bar)),
-        "r"(parity)
-        : "memory");
-}
-
 // global -> shared: a box of the map's tensor, its first element at (slice, row, col). The barrier counts all bytes of
 // the box, also those outside of the tensor, which become 0.
 __device__ inline void load_box(void* to, const CUtensorMap* map, int col, int row, int slice, uint64_t* bar) {
@@ -88,22 +58,6 @@ __device__ inline void add_box(const CUtensorMap* map, int col, int row, const v
         "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(map),
         "r"(col), "r"(row), "r"(smem_address(from))
         : "memory");
-}
-
-// Makes a bulk group of all stores that this thread has issued since the last commit.
-__device__ inline void commit_stores() {
-    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-}
-
-// Waits until the copy engine has read the source of all but the LEFT newest bulk groups of this thread.
-template <int LEFT>
-__device__ inline void wait_read() {
-    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(LEFT) : "memory");
-}
-
-// Makes what this thread has written to shared memory visible to the copy engine (PTX ISA, "Async proxy").
-__device__ inline void fence_proxy() {
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
 __global__ void __launch_bounds__(THREADS) tma_reduce_add_f32_kernel(

@@ -6,10 +6,14 @@
 // New        over bulk_copy_f32: the map knows shape and strides. The kernel computes no address and no edge
 // Bound      memory bandwidth
 #include "kata.cuh"
+#include "kata_tma.cuh"
 #include <cstdint>
 #include <cstdio>
 #include <cuda.h>
 #include <cuda_fp16.h>
+
+// From kata_tma.cuh:
+using kata::smem_address, kata::mbarrier_init, kata::expect, kata::wait, kata::commit_stores, kata::wait_read;
 
 constexpr int BOX_ROWS = 32;
 constexpr int BOX_COLS = 256;  // at most 256 elements along each dimension
@@ -41,33 +45,6 @@ inline CUtensorMap matrix_map(const half* matrix, int rows, int cols, int box_ro
     return map;
 }
 
-// The address of a place in shared memory as PTX instructions take it: 32 bits.
-__device__ inline uint32_t smem_address(const void* p) {
-    return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
-
-// A phase of the barrier ends when count arrivals have come and all bytes that they announced. The fence makes the
-// barrier visible to the copy engine (PTX ISA, "mbarrier.init", "membar / fence").
-__device__ inline void mbarrier_init(uint64_t* bar, int count) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(smem_address(bar)), "r"(count) : "memory");
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
-
-// One arrival, which announces bytes of copies (PTX ISA, "mbarrier.arrive", .expect_tx).
-__device__ inline void expect(uint64_t* bar, uint32_t bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(smem_address(bar)), "r"(bytes)
-                 : "memory");
-}
-
-// Waits until the phase of this parity has ended: 0 for the first phase, 1 for the second, 0 for the third.
-__device__ inline void wait(uint64_t* bar, uint32_t parity) {
-    asm volatile(
-        "{\n .reg .pred p;\nAGAIN_%=:\n mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n @!p bra AGAIN_%=;\n}" ::
-            "r"(smem_address(bar)),
-        "r"(parity)
-        : "memory");
-}
-
 // global -> shared: a box of the map's tensor, its first element at (row, col). The barrier counts all bytes of the
 // box, also those outside of the tensor, which become 0 (PTX ISA, "cp.async.bulk.tensor": innermost coordinate first).
 __device__ inline void load_box(void* to, const CUtensorMap* map, int col, int row, uint64_t* bar) {
@@ -84,17 +61,6 @@ __device__ inline void store_box(const CUtensorMap* map, int col, int row, const
     asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(map),
                  "r"(col), "r"(row), "r"(smem_address(from))
                  : "memory");
-}
-
-// Makes a bulk group of all stores that this thread has issued since the last commit.
-__device__ inline void commit_stores() {
-    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-}
-
-// Waits until the copy engine has read the source of all but the LEFT newest bulk groups of this thread.
-template <int LEFT>
-__device__ inline void wait_read() {
-    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(LEFT) : "memory");
 }
 
 // The maps are parameters: a map in a local copy has no address that the copy engine can read.

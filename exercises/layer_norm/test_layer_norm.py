@@ -5,9 +5,9 @@ inside the root. torch's layer_norm says what hard values give: a nan or an infi
 other row. A row whose mean is large compared with its spread must be right too: a variance that is the difference of
 two large sums is not.
 
-Where sums may round as in f16, all sums of 16384 elements of x stay below 65504. A chain of thousands of additions in
-half has no correct digit left, so it is wrong. A thread of a block of 256 may add its share of a row one by one. Then a
-tree of some 10 steps combines the threads.
+layer_norm_*_f16: all sums of 16384 elements of x stay below 65504. A chain of thousands of additions in half has no
+correct digit left, so it is wrong. A thread of a block of 256 may add its share of a row one by one. Then a tree of
+some 10 steps combines the threads.
 
 The bound. Let r = 1 / sqrt(variance + eps). Rounding the sum of a row puts the mean off by at most g(cols) u mean|x|,
 and with it every distance x - mean, which is rounded once more. The squared distances are positive, so the variance is
@@ -32,6 +32,7 @@ from grader.content.spec import (
     Sizes,
     Spec,
     Tensor,
+    cancelling,
     normal,
 )
 
@@ -150,6 +151,7 @@ SPEC = Spec(
         normal=normal(mean=0.5),
         scales=scales,
         poisoned=poisoned,
+        balanced=cancelling(normal(mean=1.0)),  # a mean near 0 of elements near 1 and -1
     ),
     reference=reference,
     near_misses=NEAR_MISSES,
@@ -195,6 +197,7 @@ IN_HALF = replace(
         wide=normal(std=1.5),
         narrow=normal(mean=0.25, std=0.25),
         small=normal(std=0.006),  # the variance is some 4e-5: eps is a quarter of that
+        balanced=cancelling(normal(mean=1.0, std=0.5)),
     ),
     tolerance=Accumulated(terms=lambda sizes: 10 + sizes["cols"] // 256, magnitude=magnitude),
 )

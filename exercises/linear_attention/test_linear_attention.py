@@ -14,7 +14,20 @@ from collections.abc import Callable
 from math import sqrt
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Accumulated, InputKind, Operations, Rng, Size, Sizes, Spec, Tensor, integers, normal
+from grader.content.spec import (
+    Accumulated,
+    InputKind,
+    Operations,
+    Rng,
+    Size,
+    Sizes,
+    Spec,
+    Tensor,
+    cancelling,
+    doubled,
+    integers,
+    normal,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -124,6 +137,10 @@ SPEC = Spec(
             "positive", {"Q": normal(mean=1.0, std=0.25), "K": normal(mean=1.0, std=0.25), "V": normal(mean=1.0)}
         ),
         InputKind("fading", {"Q": normal(), "K": fading, "V": normal(mean=1.0)}),
+        InputKind(
+            "cancelling",
+            {"Q": normal(), "K": doubled(normal(), axis=-2), "V": cancelling(normal(mean=1.0), axis=-2)},
+        ),
     ),
     reference=reference,
     near_misses=NEAR_MISSES,

@@ -38,17 +38,13 @@ from grader.content.spec import (
     Spec,
     Tensor,
     cancelling,
+    growth,
     normal,
 )
 
 if TYPE_CHECKING:
     import torch
     from numpy import ndarray
-
-
-def growth(terms: int) -> float:
-    """g(terms) of grader.content.spec."""
-    return min(terms, 8 * terms**0.5)
 
 
 # -- references ------------------------------------------------------------------------------------------------------

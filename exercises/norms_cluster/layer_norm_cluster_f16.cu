@@ -8,12 +8,16 @@
 //            flight
 // Bound      memory bandwidth
 #include "kata.cuh"
+#include "kata_tma.cuh"
 #include <algorithm>
 #include <cooperative_groups.h>
 #include <cstdint>
 #include <cuda_fp16.h>
 
 namespace cg = cooperative_groups;
+
+// From kata_tma.cuh:
+using kata::smem_address, kata::expect, kata::wait, kata::load_bytes;
 
 constexpr int MAX_RANKS = 8;  // blocks of the largest cluster: every card with clusters has room for it
 constexpr int THREADS = 512;  // of the largest block: a short row gets a smaller one
@@ -70,41 +74,9 @@ __device__ __forceinline__ Moments block_reduce(Moments value, Moments* partial_
     return value;
 }
 
-__device__ __forceinline__ uint32_t shared_address(const void* p) {
-    return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
-
 // A phase of the barrier ends after count arrivals, and when all bytes that it expects are there (PTX ISA, mbarrier).
 __device__ __forceinline__ void barrier_init(uint64_t* barrier, int count) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(count) : "memory");
-}
-
-// Arrives, and adds to the bytes that the phase expects.
-__device__ __forceinline__ void barrier_expect(uint64_t* barrier, int bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
-                 : "memory");
-}
-
-// Waits for the end of the phase with this parity: 0 for a barrier's first phase, 1 for the second, and so on.
-__device__ __forceinline__ void barrier_wait(uint64_t* barrier, int parity) {
-    asm volatile(
-        "{\n"
-        ".reg .pred done;\n"
-        "AGAIN:\n"
-        "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-        "@!done bra AGAIN;\n"
-        "}" ::"r"(shared_address(barrier)),
-        "r"(parity)
-        : "memory");
-}
-
-// global -> shared: a multiple of 16 bytes, from and to multiples of 16 bytes. One thread starts the copy, and the
-// barrier counts its bytes as they arrive (PTX ISA, cp.async.bulk).
-__device__ __forceinline__ void copy_bulk(void* to_smem, const void* from, int bytes, uint64_t* barrier) {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                     shared_address(to_smem)),
-                 "l"(from), "r"(bytes), "r"(shared_address(barrier))
-                 : "memory");
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(smem_address(barrier)), "r"(count) : "memory");
 }
 
 // global or shared -> registers: from[0..VEC-1] as floats
@@ -165,7 +137,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) layer_norm_cluster_f16
     int round = 0;
     for (int64_t row = first; row < rows; row += step) {
         const int stage = round % STAGES;
-        barrier_wait(&barrier_smem[stage], round / STAGES % 2);
+        wait(&barrier_smem[stage], round / STAGES % 2);
         const half* share_smem = ring_smem + stage * share;
         float x_rmem[HELD] = {};  // what the share does not reach stays 0
         int held = 0;             // elements in x_rmem

@@ -1,10 +1,12 @@
 """norms_cluster: rms_norm and layer_norm for rows that are too long for one block, 8 <= cols <= 131072.
 
-rms_norm: y = x / sqrt(mean of x^2 + eps) * weight. layer_norm: y = (x - mean) / sqrt(variance + eps) * weight + bias,
-with the biased variance, the mean of the squared distances from the mean. eps stands inside the root. torch says what
-hard values give: a nan makes its whole row nan, and no other row. An infinity makes a row nan in layer_norm. In
-rms_norm it makes itself nan and the rest of its row 0. A row whose mean is large compared with its spread must be right
-too: a variance that is the difference of two large sums is not.
+rms_norm_*: y = x / sqrt(mean of x^2 + eps) * weight, and eps stands inside the root. torch says what hard values give:
+a nan makes its whole row nan, an infinity makes itself nan and the rest of its row 0, and no other row.
+
+layer_norm_*: y = (x - mean) / sqrt(variance + eps) * weight + bias, with the biased variance, the mean of the squared
+distances from the mean. eps stands inside the root. torch says what hard values give: a nan or an infinity makes its
+whole row nan, and no other row. A row whose mean is large compared with its spread must be right too: a variance that
+is the difference of two large sums is not.
 
 The bounds are those of rms_norm and layer_norm. Squares are positive, so rounding their sum of cols terms is worth at
 most g(cols) u of it, and half of that after the root: a share of |y|. With r = 1 / sqrt(variance + eps), rounding the
@@ -28,6 +30,7 @@ from grader.content.spec import (
     Sizes,
     Spec,
     Tensor,
+    cancelling,
     normal,
 )
 
@@ -223,6 +226,7 @@ LAYER = Spec(
         steps=steps,
         scales=scales,
         poisoned=poisoned(2.0),
+        balanced=cancelling(normal(mean=1.0)),  # the means of the first and of the last blocks
     ),
     reference=layer,
     near_misses={

@@ -3,9 +3,9 @@
 The mean is over cols elements, eps stands inside the root. torch's rms_norm says what hard values give: a nan makes its
 whole row nan, an infinity makes itself nan and the rest of its row 0, and no other row.
 
-Where sums may round as in f16, the sum of squares of 16384 elements of x stays below 65504. A chain of thousands of
-additions in half has no correct digit left, so it is wrong. A thread of a block of 256 may add its share of a row one
-by one. Then a tree of some 10 steps combines the threads.
+rms_norm_*_f16: the sum of squares of 16384 elements of x stays below 65504. A chain of thousands of additions in half
+has no correct digit left, so it is wrong. A thread of a block of 256 may add its share of a row one by one. Then a tree
+of some 10 steps combines the threads.
 
 The bound. The squares are positive, so rounding their sum of cols terms is worth at most g(cols) u of it, and half of
 that after the root; the root and two or three products add a few u more. All of this is a share of |y|.

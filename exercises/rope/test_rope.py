@@ -97,6 +97,9 @@ NEAR_MISSES = {
         x, position, sizes, sign=-1.0
     ),
     "the exponent is pair / hidden, without the 2": lambda x, position, sizes: turned(x, position, sizes, step=1.0),
+    "the exponent is 4 * pair / hidden: the column in place of the pair": lambda x, position, sizes: turned(
+        x, position, sizes, step=4.0
+    ),
     "all pairs turn by the same angle": lambda x, position, sizes: turned(x, position, sizes, step=0.0),
     "the second element is made of the first one's new value": forgetful,
     "position + 1": lambda x, position, sizes: turned(x, position + 1, sizes),

@@ -16,6 +16,7 @@ from math import inf, nan
 from typing import TYPE_CHECKING
 
 from grader.content.formulas import side_by_side
+from grader.content.rows import per_row
 from grader.content.spec import Exact, InputKind, Operations, Rng, Size, Sizes, Spec, Tensor, normal
 
 if TYPE_CHECKING:
@@ -55,11 +56,6 @@ def by_bits(x: ndarray, sizes: Sizes) -> ndarray:
     import numpy
 
     return numpy.asarray(x.astype(numpy.float32).view(numpy.uint32).argmax(axis=1))
-
-
-def per_row(rng: Rng, shape: tuple[int, ...], values: tuple[float, ...]) -> ndarray:
-    """One of the values for each row."""
-    return rng.choice((shape[0], 1), values)
 
 
 def at_random(*wins: float) -> Callable[[Rng, tuple[int, ...], Sizes], ndarray]:

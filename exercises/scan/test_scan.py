@@ -4,8 +4,7 @@ scan_warp_i32, scan_block_*: each row by itself.
 
 scan_three_kernels_i32, scan_chained_i32, scan_lookback_i32: one array of any length n >= 0.
 
-scan_warp_i32, scan_block_*, scan_three_kernels_i32, scan_chained_i32, scan_lookback_i32, scan_segmented_i32: all values
-keep every partial sum of the array within 32 bits, so the answer is exact.
+scan_*: all values keep every partial sum of the array within 32 bits, so the answer is exact.
 
 scan_segmented_i32: the sum begins again at every place whose byte in head is not 0. The elements before the first such
 place are summed from place 0 on.
@@ -134,7 +133,7 @@ def matrix(rows: int, cols: int) -> Sizes:
 
 SCAN_WARP = Spec(
     computes="y[w, i] = x[w, 0] + ... + x[w, i]",
-    operations=Operations("y_i = y_(i-1) + x_i", "31 per row: the additions", lambda sizes: 31 * sizes["warps"]),
+    operations=Operations("y_i = y_(i-1) + x_i", "1 per element: the addition", lambda sizes: 32 * sizes["warps"]),
     inputs=(Tensor("x", ("warps", 32)),),
     outputs=(Tensor("y", ("warps", 32)),),
     sizes={"warps": Size(0, 300)},
@@ -153,8 +152,8 @@ ROWS = Spec(
     computes="y[r, i] = x[r, 0] + ... + x[r, i]",
     operations=Operations(
         "y_i = y_(i-1) + x_i",
-        "cols - 1 per row: the additions",
-        lambda sizes: (sizes["cols"] - 1) * sizes["rows"],
+        "1 per element: the addition",
+        lambda sizes: sizes["cols"] * sizes["rows"],
     ),
     inputs=(Tensor("x", ("rows", "cols")),),
     outputs=(Tensor("y", ("rows", "cols")),),
@@ -238,7 +237,7 @@ def lengths(*n: int) -> tuple[Sizes, ...]:
 
 SPEC = Spec(
     computes="y[i] = x[0] + ... + x[i]",
-    operations=Operations("y_i = y_(i-1) + x_i", "n - 1: the additions", lambda sizes: sizes["n"] - 1),
+    operations=Operations("y_i = y_(i-1) + x_i", "1 per element: the addition", lambda sizes: sizes["n"]),
     inputs=(Tensor("x", ("n",)),),
     outputs=(Tensor("y", ("n",)),),
     sizes={"n": Size(0, 40_000)},

@@ -17,89 +17,27 @@ does.
 from __future__ import annotations
 
 from dataclasses import replace
-from math import e, inf, log
+from math import log
 from typing import TYPE_CHECKING
 
 from grader.content.formulas import softmax
-from grader.content.spec import Accumulated, Fill, InputKind, Operations, Rng, Size, Sizes, Spec, Tensor, normal
+from grader.content.rows import huge, masked, poisoned, shifted, softmax_bound, top, total
+from grader.content.spec import Accumulated, InputKind, Operations, Rng, Size, Sizes, Spec, Tensor, normal
 
 if TYPE_CHECKING:
     from numpy import ndarray
-
-FLUSHED = 2.0**-126 / 2.0**-24  # times the roundoff of f32: its smallest normal number
 
 
 def reference(x: ndarray, sizes: Sizes) -> ndarray:
     return softmax(x)
 
 
-def top(x: ndarray) -> ndarray:
-    return x.max(axis=-1, keepdims=True, initial=-inf)
-
-
-def total(x: ndarray) -> ndarray:
-    """The sum of exp(x - max)."""
-    return (e ** (x - top(x))).sum(axis=-1, keepdims=True)
-
-
-def relative_to(x: ndarray, maximum: ndarray | float, sizes: Sizes) -> ndarray:
-    """The bound of the docstring above, over the roundoff."""
-    import numpy
-
-    y = reference(x, sizes)
-    distance = numpy.where(y > 0, abs(x - maximum), y)  # -inf has its 0 for sure
-    terms = x.shape[-1]
-    growth = min(terms, 8 * terms**0.5)
-    return y * (1 + distance + (y * distance).sum(axis=-1, keepdims=True) + growth) + FLUSHED
-
-
 def magnitude(x: ndarray, sizes: Sizes) -> ndarray:
-    return relative_to(x, x.max(axis=-1, keepdims=True), sizes)
+    return softmax_bound(x, x.max(axis=-1, keepdims=True))
 
 
 def magnitude_unshifted(x: ndarray, sizes: Sizes) -> ndarray:
-    return relative_to(x, 0.0, sizes)
-
-
-def per_row(rng: Rng, shape: tuple[int, ...], values: tuple[float, ...]) -> ndarray:
-    """One of the values for each row, or for all of a vector."""
-    return rng.choice((*shape[:-1], 1), values)
-
-
-def shifted(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
-    """Whole rows at 10 000 or -10 000: every exponential of theirs overflows, or vanishes, unless shifted back."""
-    return rng.normal(shape, std=3.0) + per_row(rng, shape, (1.0e4, -1.0e4, 1.0e3, -1.0e3))
-
-
-def huge(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
-    """Logits up to some 10 000 of either sign: a few elements of a row take all of it."""
-    return rng.normal(shape) * 10.0 ** rng.integers(shape, 0, 4)
-
-
-def masked(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
-    """Every other element -inf; of some rows all but the last quarter, or everything."""
-    import numpy
-
-    plain = rng.normal(shape, std=3.0)
-    keep = rng.integers(shape, 0, 1) > 0
-    kind = per_row(rng, shape, (0.0, 0.0, 0.0, 1.0, 1.0, 2.0))
-    late = numpy.arange(1, shape[-1] + 1) > 0.75 * shape[-1]
-    return numpy.where((kind == 0) & keep | (kind == 1) & late, plain, float("-inf"))
-
-
-def poisoned(*poisons: float) -> Fill:
-    """One of the poisons in every other row, anywhere; the other rows are as usual."""
-
-    def fill(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
-        import numpy
-
-        plain = rng.normal(shape, std=3.0)
-        place = numpy.floor(rng.uniform((*shape[:-1], 1), 0.0, 1.0) * shape[-1])
-        here = numpy.arange(shape[-1]) == place
-        hit = per_row(rng, shape, (0.0, 1.0)) > 0
-        return numpy.where(here & hit, per_row(rng, shape, poisons), plain)
-
-    return fill
+    return softmax_bound(x, 0.0)
 
 
 def rising(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:

@@ -1,10 +1,13 @@
 """softmax_rows: y = softmax of each row of x, for short, middle and long rows; and dx = y * (dy - sum of y * dy).
 
-torch.softmax says what hard values give: an element of -inf gives 0, a row of only -inf gives nan, and one nan
-or +inf makes its whole row nan, and no other row. The answer must not depend on whether exp(x) itself overflows.
+softmax_warp_f32, softmax_block_*: torch.softmax says what hard values give. An element of -inf gives 0, a row of only
+-inf gives nan, and one nan or +inf makes its whole row nan, and no other row. The answer must not depend on whether
+exp(x) itself overflows.
+
+softmax_backward_*: the sum is over the row. y is an input, and the kernel does not check it.
 
 SPECS has a variant for each kata: a warp takes up to 1024 columns, shared memory on every card since sm_80 holds 24576
-(96 KB), and the others take any number. The gradient gets y as an input and does not check it.
+(96 KB), and the others take any number.
 
 The bound of y. With m the row's maximum, e = exp(x - m) and y = e / sum of e: the distance x - m is rounded, and again
 as it is scaled for the exponential of base 2; the exponential turns an absolute error of its argument into a relative
@@ -21,10 +24,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import e, inf, log
+from math import log
 from typing import TYPE_CHECKING
 
 from grader.content.formulas import softmax
+from grader.content.rows import huge, masked, poisoned, shifted, softmax_bound, top, total
 from grader.content.spec import (
     Accumulated,
     Fill,
@@ -35,6 +39,7 @@ from grader.content.spec import (
     Sizes,
     Spec,
     Tensor,
+    growth,
     integers,
     normal,
 )
@@ -42,13 +47,6 @@ from grader.content.spec import (
 if TYPE_CHECKING:
     import torch
     from numpy import ndarray
-
-FLUSHED = 2.0**-126 / 2.0**-24  # times the roundoff of f32: its smallest normal number
-
-
-def growth(terms: int) -> float:
-    """g(terms) of grader.content.spec."""
-    return min(terms, 8 * terms**0.5)
 
 
 # -- y ---------------------------------------------------------------------------------------------------------------
@@ -58,58 +56,8 @@ def reference(x: ndarray, sizes: Sizes) -> ndarray:
     return softmax(x)
 
 
-def top(x: ndarray) -> ndarray:
-    return x.max(axis=-1, keepdims=True, initial=-inf)
-
-
-def total(x: ndarray) -> ndarray:
-    """The sum of exp(x - max)."""
-    return (e ** (x - top(x))).sum(axis=-1, keepdims=True)
-
-
 def magnitude(x: ndarray, sizes: Sizes) -> ndarray:
-    """The bound of the docstring above, over the roundoff."""
-    import numpy
-
-    y = softmax(x)
-    distance = numpy.where(y > 0, abs(x - x.max(axis=-1, keepdims=True)), y)  # -inf has its 0 for sure
-    return y * (1 + distance + (y * distance).sum(axis=-1, keepdims=True) + growth(sizes["cols"])) + FLUSHED
-
-
-def per_row(rng: Rng, shape: tuple[int, ...], values: tuple[float, ...]) -> ndarray:
-    """One of the values for each row."""
-    return rng.choice((shape[0], 1), values)
-
-
-def shifted(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
-    """Whole rows at 10 000 or -10 000: every exponential of theirs overflows, or vanishes, unless shifted back."""
-    return rng.normal(shape, std=3.0) + per_row(rng, shape, (1.0e4, -1.0e4, 1.0e3, -1.0e3))
-
-
-def masked(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
-    """Every other element -inf; of some rows all but the last quarter, or everything."""
-    import numpy
-
-    plain = rng.normal(shape, std=3.0)
-    keep = rng.integers(shape, 0, 1) > 0
-    kind = per_row(rng, shape, (0.0, 0.0, 0.0, 1.0, 1.0, 2.0))
-    late = numpy.arange(1, shape[-1] + 1) > 0.75 * shape[-1]
-    return numpy.where((kind == 0) & keep | (kind == 1) & late, plain, float("-inf"))
-
-
-def poisoned(mean: float, std: float, *poisons: float) -> Fill:
-    """One of the poisons in every other row, anywhere; the other rows are as usual."""
-
-    def fill(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
-        import numpy
-
-        plain = rng.normal(shape, mean=mean, std=std)
-        place = numpy.floor(rng.uniform((shape[0], 1), 0.0, 1.0) * shape[-1])
-        here = numpy.arange(shape[-1]) == place
-        hit = per_row(rng, shape, (0.0, 1.0)) > 0
-        return numpy.where(here & hit, per_row(rng, shape, poisons), plain)
-
-    return fill
+    return softmax_bound(x, x.max(axis=-1, keepdims=True))
 
 
 def rising(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
@@ -117,11 +65,6 @@ def rising(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     import numpy
 
     return numpy.sort(rng.normal(shape, std=4.0))
-
-
-def huge(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
-    """Logits up to some 10 000 of either sign: a few elements of a row take all of it."""
-    return rng.normal(shape) * 10.0 ** rng.integers(shape, 0, 4)
 
 
 def torch_softmax(x: torch.Tensor, y: torch.Tensor) -> Callable[[], object]:
@@ -216,7 +159,7 @@ SPEC = Spec(
         InputKind("normal", normal(mean=1.0, std=2.0)),
         InputKind("shifted", shifted),
         InputKind("masked", masked),
-        InputKind("poisoned", poisoned(1.0, 3.0, float("nan"), float("inf"))),
+        InputKind("poisoned", poisoned(float("nan"), float("inf"), mean=1.0, std=3.0)),
         InputKind("rising", rising),
         InputKind("huge", huge),
     ),
@@ -304,7 +247,7 @@ GRADIENT = replace(
         InputKind("normal", {"y": shares(2.0), "dy": normal(mean=1.0, std=2.0)}),
         InputKind("whole numbers", {"y": integers(0, 1), "dy": integers(-2, 3)}, exact=True),
         InputKind("peaked", {"y": shares(10.0), "dy": normal(mean=-1.0)}),
-        InputKind("poisoned", {"y": shares(2.0), "dy": poisoned(1.0, 2.0, float("nan"), float("inf"))}),
+        InputKind("poisoned", {"y": shares(2.0), "dy": poisoned(float("nan"), float("inf"), mean=1.0, std=2.0)}),
     ),
     reference=gradient,
     near_misses=NEAR_MISSES_GRADIENT,

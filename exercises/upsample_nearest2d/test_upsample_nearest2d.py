@@ -4,10 +4,13 @@ Any N >= 0, all other sizes >= 1. OH and OW may be any numbers, also below H and
 The divisions are those of whole numbers. (torch multiplies by H / OH as a float and rounds down. For whole factors up
 to 40 that is the same; at 41, from 2 columns to 82, and from 14 to 46 it falls short once.)
 
-Forward is a copy, and must match to the bit (any nan stands for any other), denormals, inf and the sign of a zero
-included. Backward adds up, for each element of x, the gradients of all its copies, in float and in any order; where it
-has none, the gradient is 0. So dx may be off by what rounding can do to a sum of as many terms as an element has copies
-at most, ceil(OH / H) * ceil(OW / W), and by one rounding to its own dtype. Sums of whole numbers only by the latter.
+upsample_nearest2d_f32, upsample_nearest2d_f16: a copy, which must match to the bit (any nan stands for any other),
+denormals, inf and the sign of a zero included.
+
+upsample_nearest2d_backward_*: for each element of x, dx is the sum of the gradients of all its copies, in float and in
+any order; where it has none, the gradient is 0. So dx may be off by what rounding can do to a sum of as many terms as
+an element has copies at most, ceil(OH / H) * ceil(OW / W), and by one rounding to its own dtype. Sums of whole numbers
+only by the latter.
 """
 
 from __future__ import annotations

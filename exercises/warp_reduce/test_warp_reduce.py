@@ -1,9 +1,13 @@
-"""warp_reduce: y[w, l] = the sum (or the largest) of x[w, 0..31], the same in every lane l, any warps >= 0.
+"""warp_reduce: y[w, l] = the sum of x[w, 0..31] (in max_f32 the largest), the same in every lane l, any warps >= 0.
 
-One row is one value for each lane of a warp. A butterfly is a tree five additions deep, and each of them rounds once:
-that is how far a sum may be off, in the precision that the kata's name ends in. Small whole numbers and small
-multiples of the smallest denormal need no rounding, so they must be exact; so must integers and the largest. As in
-torch, nan wins over everything.
+warp_reduce_sum_f*, warp_reduce_sum_bf*: one row is one value for each lane of a warp. A butterfly is a tree five
+additions deep, and each of them rounds once: that is how far a sum may be off, in the precision that the kata's name
+ends in. Small whole numbers and small multiples of the smallest denormal need no rounding, so they must be exact. A nan
+makes the sum of its row nan.
+
+warp_reduce_sum_i*: sums of integers must be exact.
+
+warp_reduce_max_f32: the largest must be exact. As in torch, nan wins over everything.
 """
 
 from __future__ import annotations

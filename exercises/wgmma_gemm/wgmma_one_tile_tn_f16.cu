@@ -7,8 +7,12 @@
 //            and runs while they go on
 // Bound      latency: a slice is copied, then multiplied, with nothing in flight meanwhile
 #include "kata.cuh"
+#include "kata_tma.cuh"
 #include <cstdint>
 #include <cuda_fp16.h>
+
+// From kata_tma.cuh:
+using kata::smem_address, kata::fence_proxy;
 
 constexpr int WARPGROUP = 128;  // threads: four warps, the first of them a multiple of four
 constexpr int MMA_K = 16;
@@ -20,17 +24,6 @@ constexpr int CORE = 8 * CHUNK;                    // halves in a core matrix: e
 constexpr int CORES_K = BLOCK_K / CHUNK;           // core matrices side by side
 constexpr int CHUNKS = BLOCK_M * BLOCK_K / CHUNK;  // of a tile
 static_assert(BLOCK_M == BLOCK_N, "both tiles have as many chunks");
-
-// The address of a place in shared memory as PTX instructions take it: 32 bits.
-__device__ inline uint32_t smem_address(const void* p) {
-    return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
-
-// Makes what this thread has written to shared memory visible to the async proxy, through which wgmma reads (PTX ISA,
-// "Async proxy").
-__device__ inline void fence_proxy() {
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
 
 // Orders this warp's earlier accesses to registers before its next wgmma (PTX ISA, "wgmma.fence").
 __device__ inline void wgmma_fence() {

@@ -5,10 +5,17 @@
 // New        over wgmma_one_tile_tn_f16: the copy engine fills both tiles. Their rows are 128 bytes, swizzled
 // Bound      latency: a slice is copied, then multiplied, with nothing in flight meanwhile
 #include "kata.cuh"
+#include "kata_tma.cuh"
+#include "kata_wgmma.cuh"
 #include <cstdint>
 #include <cstdio>
 #include <cuda.h>
 #include <cuda_fp16.h>
+
+// From kata_tma.cuh:
+using kata::tensor_map_encoder, kata::smem_address, kata::mbarrier_init, kata::expect, kata::wait, kata::load_box;
+// From kata_wgmma.cuh:
+using kata::wgmma_fence, kata::wgmma_commit, kata::wgmma_wait;
 
 constexpr int WARPGROUP = 128;  // threads: four warps, the first of them a multiple of four
 constexpr int MMA_K = 16;
@@ -17,14 +24,6 @@ constexpr int BLOCK_N = 64;
 constexpr int BLOCK_K = 64;        // a row of a tile is 128 bytes, the span of the swizzle
 constexpr int GROUP_BYTES = 1024;  // eight rows: the pattern of the swizzle
 constexpr int STAGE_BYTES = (BLOCK_M + BLOCK_N) * BLOCK_K * sizeof(half);
-
-// The driver's function that makes tensor maps. The runtime looks it up, so nothing links the driver.
-inline auto tensor_map_encoder() {
-    void* function = nullptr;
-    cudaDriverEntryPointQueryResult status;
-    cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &status);
-    return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
-}
 
 // A tensor map of a row-major matrix of halves. One copy moves a box of box_rows rows of BLOCK_K elements, 128 bytes,
 // and permutes the 16-byte chunks of each row: chunk c of row r goes to place c ^ (r % 8).
@@ -41,61 +40,6 @@ inline CUtensorMap swizzled_map(const half* matrix, int rows, int cols, int box_
         CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (result != CUDA_SUCCESS) std::printf("cuTensorMapEncodeTiled refused the map: error %d\n", result);
     return map;
-}
-
-// The address of a place in shared memory as PTX instructions take it: 32 bits.
-__device__ inline uint32_t smem_address(const void* p) {
-    return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
-
-// A phase of the barrier ends when count arrivals have come and all bytes that they announced. The fence makes the
-// barrier visible to the copy engine (PTX ISA, "mbarrier.init", "membar / fence").
-__device__ inline void mbarrier_init(uint64_t* bar, int count) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(smem_address(bar)), "r"(count) : "memory");
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
-
-// One arrival, which announces bytes of copies (PTX ISA, "mbarrier.arrive", .expect_tx).
-__device__ inline void expect(uint64_t* bar, uint32_t bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(smem_address(bar)), "r"(bytes)
-                 : "memory");
-}
-
-// Waits until the phase of this parity has ended: 0 for the first phase, 1 for the second, 0 for the third.
-__device__ inline void wait(uint64_t* bar, uint32_t parity) {
-    asm volatile(
-        "{\n .reg .pred p;\nAGAIN_%=:\n mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n @!p bra AGAIN_%=;\n}" ::
-            "r"(smem_address(bar)),
-        "r"(parity)
-        : "memory");
-}
-
-// global -> shared: a box of the map's tensor, its first element at (row, col). The barrier counts all bytes of the
-// box, also those outside of the tensor, which become 0 (PTX ISA, "cp.async.bulk.tensor": the innermost coordinate
-// first).
-__device__ inline void load_box(void* to, const CUtensorMap* map, int col, int row, uint64_t* bar) {
-    asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], "
-        "[%4];" ::"r"(smem_address(to)),
-        "l"(map), "r"(col), "r"(row), "r"(smem_address(bar))
-        : "memory");
-}
-
-// Orders this warp's earlier accesses to registers before its next wgmma (PTX ISA, "wgmma.fence").
-__device__ inline void wgmma_fence() {
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}
-
-// Makes a group of this warp's wgmma since the last commit.
-__device__ inline void wgmma_commit() {
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
-
-// Waits until at most the PENDING newest groups of this warp are in flight. The sums of the others are in registers,
-// and their tiles have been read.
-template <int PENDING>
-__device__ inline void wgmma_wait() {
-    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
 
 // c += a @ b for a [64, 16] and b [16, 64] in shared memory, c = a @ b where add is false. Warp w of the warpgroup has

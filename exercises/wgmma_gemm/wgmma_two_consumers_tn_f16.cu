@@ -6,10 +6,16 @@
 // New        over wgmma_producer_tn_f16: two consumers share the tile of B. The producer gives its registers to them
 // Bound      Tensor Cores; at the end of its tile, a block stores and multiplies nothing
 #include "kata.cuh"
+#include "kata_tma.cuh"
+#include "kata_wgmma.cuh"
 #include <cstdint>
-#include <cstdio>
 #include <cuda.h>
 #include <cuda_fp16.h>
+
+// From kata_tma.cuh:
+using kata::swizzled_map, kata::mbarrier_init, kata::expect, kata::arrive, kata::wait, kata::load_box;
+// From kata_wgmma.cuh:
+using kata::wgmma_fence, kata::wgmma_commit, kata::wgmma_wait, kata::descriptor;
 
 constexpr int WARPGROUP = 128;  // threads: four warps, the first of them a multiple of four
 constexpr int MMA_K = 16;
@@ -34,74 +40,6 @@ struct Ring {
     uint64_t empty[STAGES];  // and when it has been multiplied
 };
 
-// The driver's function that makes tensor maps. The runtime looks it up, so nothing links the driver.
-inline auto tensor_map_encoder() {
-    void* function = nullptr;
-    cudaDriverEntryPointQueryResult status;
-    cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &status);
-    return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
-}
-
-// A tensor map of a row-major matrix of halves. One copy moves a box of box_rows rows of BLOCK_K elements, 128 bytes,
-// and permutes the 16-byte chunks of each row: chunk c of row r goes to place c ^ (r % 8).
-inline CUtensorMap swizzled_map(const half* matrix, int rows, int cols, int box_rows) {
-    // The innermost dimension first. Strides are in bytes, and the innermost has none: its elements are adjacent.
-    const uint64_t dims[] = {static_cast<uint64_t>(cols), static_cast<uint64_t>(rows)};
-    const uint64_t strides[] = {cols * sizeof(half)};
-    const uint32_t box[] = {BLOCK_K, static_cast<uint32_t>(box_rows)};
-    const uint32_t element_strides[] = {1, 1};
-    CUtensorMap map;
-    const CUresult result = tensor_map_encoder()(
-        &map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, const_cast<half*>(matrix), dims, strides, box, element_strides,
-        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-    if (result != CUDA_SUCCESS) std::printf("cuTensorMapEncodeTiled refused the map: error %d\n", result);
-    return map;
-}
-
-// The address of a place in shared memory as PTX instructions take it: 32 bits.
-__device__ inline uint32_t smem_address(const void* p) {
-    return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
-
-// A phase of the barrier ends when count arrivals have come and all bytes that they announced. The fence makes the
-// barrier visible to the copy engine (PTX ISA, "mbarrier.init", "membar / fence").
-__device__ inline void mbarrier_init(uint64_t* bar, int count) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(smem_address(bar)), "r"(count) : "memory");
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
-
-// One arrival, which announces bytes of copies (PTX ISA, "mbarrier.arrive", .expect_tx).
-__device__ inline void expect(uint64_t* bar, uint32_t bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(smem_address(bar)), "r"(bytes)
-                 : "memory");
-}
-
-// One arrival. What this thread did before is visible to a thread that waits for the phase.
-__device__ inline void arrive(uint64_t* bar) {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(smem_address(bar)) : "memory");
-}
-
-// Waits until the phase of this parity has ended: 0 for the first phase, 1 for the second, 0 for the third.
-__device__ inline void wait(uint64_t* bar, uint32_t parity) {
-    asm volatile(
-        "{\n .reg .pred p;\nAGAIN_%=:\n mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n @!p bra AGAIN_%=;\n}" ::
-            "r"(smem_address(bar)),
-        "r"(parity)
-        : "memory");
-}
-
-// global -> shared: a box of the map's tensor, its first element at (row, col). The barrier counts all bytes of the
-// box, also those outside of the tensor, which become 0 (PTX ISA, "cp.async.bulk.tensor": the innermost coordinate
-// first).
-__device__ inline void load_box(void* to, const CUtensorMap* map, int col, int row, uint64_t* bar) {
-    asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], "
-        "[%4];" ::"r"(smem_address(to)),
-        "l"(map), "r"(col), "r"(row), "r"(smem_address(bar))
-        : "memory");
-}
-
 // The warps of this warpgroup give registers back, or get more (PTX ISA, "setmaxnreg").
 template <int COUNT>
 __device__ inline void fewer_registers() {
@@ -110,23 +48,6 @@ __device__ inline void fewer_registers() {
 template <int COUNT>
 __device__ inline void more_registers() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
-}
-
-// Orders this warp's earlier accesses to registers before its next wgmma (PTX ISA, "wgmma.fence").
-__device__ inline void wgmma_fence() {
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}
-
-// Makes a group of this warp's wgmma since the last commit.
-__device__ inline void wgmma_commit() {
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
-
-// Waits until at most the PENDING newest groups of this warp are in flight. The sums of the others are in registers,
-// and their tiles have been read.
-template <int PENDING>
-__device__ inline void wgmma_wait() {
-    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
 
 // c += a @ b for a [64, 16] and b [16, 256] in shared memory, c = a @ b where add is false. Warp w of the warpgroup has
@@ -163,14 +84,6 @@ __device__ inline void wgmma_m64n256k16(float (&c)[128], uint64_t a, uint64_t b,
           "+f"(c[119]), "+f"(c[120]), "+f"(c[121]), "+f"(c[122]), "+f"(c[123]), "+f"(c[124]), "+f"(c[125]),
           "+f"(c[126]), "+f"(c[127])
         : "l"(a), "l"(b), "r"(static_cast<int>(add)));
-}
-
-// What wgmma has to know of a tile whose rows are 128 bytes, swizzled, and which begins at a multiple of 1024: bits 0
-// to 13 have its address, bits 32 to 45 the distance of groups of eight rows, both without their last four bits, bits
-// 62 and 63 the swizzle (PTX ISA, "Matrix Descriptor Format").
-__device__ inline uint64_t descriptor(const half* tile) {
-    const uint64_t address = smem_address(tile);
-    return (address & 0x3ffff) >> 4 | uint64_t{GROUP_BYTES >> 4} << 32 | uint64_t{1} << 62;
 }
 
 // registers -> global: a tile of 64 rows of C, as far as C has it. A warp has 16 of its rows. A lane has pairs of sums:

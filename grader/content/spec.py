@@ -10,7 +10,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
+from math import prod, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -186,9 +186,14 @@ class Exact:
     signed_zeros: bool = False
 
 
+def growth(terms: int) -> float:
+    """g(k) = min(k, 8 sqrt k): by how many roundoffs a sum of ``terms`` terms may be off, of the sum of their sizes."""
+    return min(terms, 8 * sqrt(terms))
+
+
 @dataclass(frozen=True)
 class Accumulated:
-    """Sums and products: |y - ref| <= c (u_out (|ref| + tiny_out) + g(k) u_acc magnitude), g(k) = min(k, 8 sqrt k).
+    """Sums and products: |y - ref| <= c (u_out (|ref| + tiny_out) + growth(k) u_acc magnitude).
 
     ``terms`` gives k, the length of the longest sum; ``magnitude`` gives the same sum over absolute values, so that
     cancellation is allowed for. The bound is Higham's (Accuracy and Stability, 3.1 and 4.2), its factor k held
@@ -204,13 +209,15 @@ class Accumulated:
 class Operations:
     """What `kata estimate` counts. One for each +, -, *, /, comparison, maximum and function of ``formula``.
 
-    Signs, indices, conversions and what is done once per row or call do not count. ``per`` says how many that are, and
-    which. ``count`` gives their number for a shape; None: ``flops`` of the spec.
+    A sum of n terms counts n. Signs, indices, conversions and what is done once per row or call do not count. ``per``
+    says how many that are, and which. ``count`` gives their number for a shape; None: ``flops`` of the spec. ``moved``
+    says in words what the spec's ``min_bytes`` counts, where a tensor is not moved once and whole.
     """
 
     formula: str
     per: str
     count: Callable[[Sizes], int] | None = None
+    moved: str = ""
 
 
 @dataclass(frozen=True)

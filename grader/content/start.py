@@ -8,12 +8,12 @@ verdict asks. All three follow from the solution, the spec and difficulty.yaml. 
 from __future__ import annotations
 
 import ast
-import fnmatch
 import glob
 import os
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from itertools import count
 from math import prod
 from pathlib import Path
@@ -48,8 +48,9 @@ _LIBRARY_ROWS = {
     "cutlass": "cutlass (its headers)",
     "driver": "the CUDA driver (cuda.h)",
 }
+_TAKEN = re.compile(r"^// From (kata_\w+\.cuh):\nusing ([^;]*);", re.MULTILINE)
 _TIED = "\N{NO-BREAK SPACE}"
-_LETTERED = re.compile(r"^([\w*]+(?:, [\w*]+)*): ")  # names of katas, or patterns of names, before what is said of them
+_LABELS = re.compile(r"^([\w*]+(?:, [\w*]+)*): ")  # of a paragraph: names of katas, with wildcards
 
 
 def text_of(kata: Kata, start: str) -> str:
@@ -340,16 +341,24 @@ def _asked(kata: Kata, spec: Spec) -> Iterator[tuple[str, str]]:
         yield "Given", ", ".join(parameters)
     yield "Rounding", _rounding(kata, spec)
     yield "Values", "; ".join(_values(spec))
-    yield "Repeats", _repeats(spec)
+    yield "Repeats", _repeats(kata, spec)
     yield "Arrays", _arrays(spec)
     yield "Launcher", "works on the given stream; the host does not compute (README.md, What a launcher may do)"
     libraries = [_LIBRARY_ROWS[name] for name in kata.libraries]
     yield "Libraries", ", ".join(("the C++ standard library", "the CUDA runtime", *libraries))
+    if taken := [f"{name} has {functions}" for name, functions in _taken(kata)]:
+        yield "Headers", f"in grader/include, in the namespace kata: {'; '.join(taken)}"
     if kata.speed is not None and kata.level != "easy":
         asked = ", ".join(f"{each.percent:g} % on {arch}" for arch, each in kata.speed.percent.items())
         yield "Speed", f"of {kata.speed.baseline}: {asked}" if asked else f"shown against {kata.speed.baseline}"
     if kata.compute != ARCHITECTURES[0]:
         yield "Card", kata.compute if kata.compute in EXACT else f"{kata.compute} or newer"
+
+
+def _taken(kata: Kata) -> Iterator[tuple[str, str]]:
+    """The headers of grader/include beside kata.cuh that the solution includes, and what it takes from each."""
+    for name, names in _TAKEN.findall(kata.solution_path.read_text()):
+        yield name, ", ".join(words.strip().removeprefix("kata::") for words in names.split(","))
 
 
 def _row(kata: Kata, label: str) -> str:
@@ -382,9 +391,11 @@ def _rounding(kata: Kata, spec: Spec) -> str:
     return f"every element is exactly right, rounded once to the output's type{zeros}; any nan stands for any other"
 
 
-def _repeats(spec: Spec) -> str:
+def _repeats(kata: Kata, spec: Spec) -> str:
     if spec.repeatable:
         return "two calls with the same inputs give the same bits: no float atomics in an order of chance"
+    if spec.deterministic and not any(spec.dtype(each, kata).is_float for each in spec.outputs):
+        return "the launcher is called more than once"
     free = "get a note" if spec.deterministic else "may change the last bits"
     return f"the launcher is called more than once; float atomics {free}"
 
@@ -440,18 +451,26 @@ def _arrays(spec: Spec) -> str:
     )
 
 
+def labelled(paragraph: str, katas: Iterable[str]) -> set[str]:
+    """The katas that a paragraph names before its first colon, such as "scan_warp_i32, scan_block_*: ...".
+
+    None if it is about all of them.
+    """
+    found = _LABELS.match(paragraph)
+    labels = found[1].split(", ") if found else []
+    return {name for name in katas if any(fnmatchcase(name, label) for label in labels)}
+
+
 def _contract(kata: Kata) -> Iterator[list[str]]:
     """The paragraphs of the spec's docstring that say what is asked, as comments; not those on its bound, and not those
     that begin with the names of other katas."""
     text = ast.get_docstring(ast.parse(kata.spec_path.read_text())) or ""
-    family = [path.stem for path in kata.solution_path.parent.glob("*.cu")]
+    katas = {path.stem for path in kata.solution_path.parent.glob("*.cu")}
     for paragraph in text.split("\n\n"):
         words = " ".join(paragraph.split())
         if words.startswith(("The bound", "The whole numbers")):
             return
-        named = _LETTERED.match(words)
-        katas = {name for each in named[1].split(", ") for name in fnmatch.filter(family, each)} if named else set()
-        if words.startswith("SPECS ") or (katas and kata.name not in katas):
+        if words.startswith("SPECS ") or kata.name not in (labelled(words, katas) or {kata.name}):
             continue
         if paragraph.startswith(" "):
             yield [f"// {line}".rstrip() for line in paragraph.split("\n")]

@@ -309,7 +309,8 @@ def _went(part: dict[str, Any]) -> str:
     final = part["final"]
     handed_in = final["verdict"] if isinstance(final, dict) else "nothing"
     right = part["first_right_s"]
-    when = f"right after {clock.format_duration(right)}" if isinstance(right, float) else "no right answer"
+    late = "" if part["first_right_in_time"] else ", after the time was up"
+    when = f"right after {clock.format_duration(right)}{late}" if isinstance(right, float) else "no right answer"
     return f"{when}; handed in: {handed_in}"
 
 

@@ -32,7 +32,7 @@ def conclude(part: Record) -> dict[str, Any]:
         "tries": len(tries),
         "waiting_s": waited,
         "thinking_s": part["spent_s"] - waited,
-        **_written(part.get("handed_out", ""), part.get("handed_in", "")),
+        **(_written(part["handed_out"], part["handed_in"]) if "handed_out" in part else {}),
         "against_solution": list(_against(part)),
     }
     return {**found, "remarks": list(_remarks(part, found, tries))}
@@ -78,8 +78,11 @@ def _remarks(part: Record, found: Record, tries: list[Record]) -> Iterator[str]:
     if part["opening"]:
         said = [item["heading"] for item in part["opening"] if item["written"]]
         left = [item["heading"] for item in part["opening"] if not item["written"]]
-        yield f"Before the code, wrote about {_listed(said)}." + (f" Left out {_listed(left)}." if left else "")
+        rest = f" Left out {_listed(left)}." if left else ""
+        yield f"Before the code, wrote about {_listed(said)}.{rest}" if said else "Before the code, wrote no notes."
     yield _outcome(part, tries)
+    if part["handed_in"] and part["handed_in"] == part["handed_out"]:
+        yield "Handed in the file as it was handed out."
     wrong = list(dict.fromkeys(item["verdict"] for item in tries if not is_right(item["verdict"])))
     if wrong:
         yield f"Verdicts on the way: {', '.join(wrong)}."
@@ -121,4 +124,4 @@ def _count(number: int, noun: str) -> str:
 
 
 def _listed(words: list[str]) -> str:
-    return ", ".join(word.lower() for word in words) or "nothing"
+    return ", ".join(word.lower() for word in words)

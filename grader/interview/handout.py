@@ -49,10 +49,14 @@ def text_for(catalog: Catalog, part: Part) -> str:
 
 
 def title(catalog: Catalog, part: Part) -> str:
-    """What the candidate is told that a part is about. The name of a kernel to read would say what it computes."""
+    """What the candidate is told that a part is about. The name of a kernel to read would say what it computes, and the
+    header of a solution how a blank is to be written."""
     if part.on_paper:
         return "Read this kernel." if part.kind == KERNEL else "Read this profile."
-    first = header(catalog.katas[part.kata]).partition("\n")[0]
+    kata = catalog.katas[part.kata]
+    if part.start == BLANK:
+        return text_of(kata, BLANK).partition("\n")[0].removeprefix("// ")
+    first = header(kata).partition("\n")[0]
     return f"Find the bug and fix it. {first}" if part.start == BUG else first
 
 

@@ -76,7 +76,10 @@ def _conclusions(parts: Sequence[Record]) -> Markup | None:
     begun = [part for part in parts if part["begun"] is not None]
     if not begun:
         return None
-    note = "Facts from the log, for an interviewer to judge by. Waiting goes from asking for a grade to its verdict."
+    note = (
+        "Facts from the log, for an interviewer to judge by. Waiting goes from asking for a grade to its verdict. "
+        "Where memory bounds a kata, fewer instructions do not make up for more sectors."
+    )
     return tag("section", tag("h2", "Conclusion"), *map(_conclusion, begun), _quiet(note), class_="conclusion")
 
 

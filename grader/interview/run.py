@@ -24,6 +24,7 @@ from grader.content.catalog import Catalog, Kata
 from grader.content.hints import load_hints
 from grader.content.questions import load_interview
 from grader.content.source_file import read_source, source_of
+from grader.content.start import SKELETON
 from grader.devices import SIM_ARCH
 from grader.grade import Options, grade
 from grader.interview import clock, handout, notes, session
@@ -39,6 +40,7 @@ from grader.verdict import Grade, Kind, Verdict
 
 SEEDS = 1 << 31
 NUDGE_MINUTES = (2.0, 3.0, 5.0)  # what the three hints cost
+SKELETONS_NAMES = " (Where it names a function or a constant, that is one of the kata's skeleton. Yours may differ.)"
 LONGEST_TEXT = 100_000  # characters of a form that are kept
 STEP = "grader.interview.run:step"
 OVER = "this interview is over: `kata interview finish` writes its page."
@@ -167,6 +169,8 @@ def nudge(on: Session, catalog: Catalog) -> tuple[Session, str]:
     """Take the next hint, at its cost."""
     number, minutes = nudge_cost(on, catalog)
     hint = load_hints(catalog.katas[on.parts[on.part].kata])[number - 1]
+    if on.parts[on.part].start != SKELETON:
+        hint += SKELETONS_NAMES
     return session.append(on, session.NUDGE, part=on.part, number=number, minutes=minutes), hint
 
 

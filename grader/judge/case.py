@@ -9,13 +9,13 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import prod, sqrt
+from math import prod
 from typing import TYPE_CHECKING
 
 from grader.content.catalog import Kata
 from grader.content.dtype import DTYPES, Dtype
 from grader.content.formulas import side_by_side
-from grader.content.spec import Accumulated, Exact, InputKind, Rng, Sizes, Spec, Tensor
+from grader.content.spec import Accumulated, Exact, InputKind, Rng, Sizes, Spec, Tensor, growth
 from grader.devices import Buffer, Call, Card, Contents, Limits, Poison, Role, Scalar
 from grader.devices.contents import negated, number_of, replaced, rotation
 from grader.judge.encoding import decode, encode, has_negative, stored
@@ -257,13 +257,12 @@ class Case:
             return [None] * len(values)
         magnitudes = _several(tolerance.magnitude(**wide, **self._about))
         terms = tolerance.terms(self.sizes)
-        growth = min(terms, 8 * sqrt(terms))
         accumulator = self.spec.dtype(Tensor("", (), "acc"), self.kata).roundoff
         bounds: list[ndarray | None] = []
         for tensor, value, magnitude in zip(self.spec.outputs, values, magnitudes, strict=True):
             out = self.spec.dtype(tensor, self.kata)
             rounding = out.roundoff * (abs(value) + out.tiny)
-            bounds.append(tolerance.c * (rounding + growth * accumulator * magnitude))
+            bounds.append(tolerance.c * (rounding + growth(terms) * accumulator * magnitude))
         return bounds
 
     def in_call(self, secret: int, call: int) -> Case:

@@ -69,6 +69,7 @@ def _clues(lab: Lab, one: Judged) -> Iterator[Clue]:
     yield from _relation(lab, one)
     if sum(each.got.size for each in one.compared) <= MOST_ELEMENTS and not _unwritten(one):
         yield from of_writers(lab, one)
+        lab.findings = max(lab.findings, 1)  # other sizes may have had findings; this one has an answer
         yield from probe(lab, one)
 
 

@@ -10,20 +10,19 @@ A kernel that is not what the probe takes it for says so by the answers not addi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Tensor
-from grader.judge.case import Case
-from grader.judge.comparison import compared
 from grader.judge.lab import Judged, Lab, element, place
+from grader.judge.mixtures import mixture
+from grader.judge.target import Target, floats, range_words, target_of
 from grader.verdict import Clue
 
 if TYPE_CHECKING:
     from numpy import ndarray
 
-MOST = 1 << 15  # elements of an input
+Make = Callable[[Mapping[str, "ndarray"]], "ndarray | None"]
 LABELS = 200  # are whole numbers in every type of 8 bits of mantissa and more
 WEIGHTS = (1.0, 2.0, 3.0)
 ROUNDINGS = 4  # of the output, that a sum may be off by
@@ -35,7 +34,8 @@ RANGES = 3  # that a clue lists
 
 def probe(lab: Lab, one: Judged) -> Iterator[Clue]:
     """At most two clues: of copies, or else of sums and of products."""
-    lines = list(_copies(lab, one)) or [*_sums(lab, one), *_products(lab, one)]
+    lines = list(_copies(lab, one)) or list(mixture(target_of(lab, one))) or list(_larger_copies(lab, one))
+    lines = lines or [*_sums(lab, one), *_products(lab, one)]
     for words in lines[:2]:
         yield Clue("probe", words)
 
@@ -43,75 +43,22 @@ def probe(lab: Lab, one: Judged) -> Iterator[Clue]:
 # -- what the launcher and the reference make of inputs --------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Target:
-    """The first wrong element of the first wrong output."""
-
-    lab: Lab
-    case: Case
-    position: int  # of the output in the spec
-    name: str
-    flat: int
-    shape: tuple[int, ...]
-    roundoff: float  # of the output, and at least that of f32
-
-    @property
-    def words(self) -> str:
-        return self.at(self.flat)
-
-    def at(self, flat: int) -> str:
-        return element(self.name, self.shape, flat)
-
-    def reference(self, inputs: Mapping[str, ndarray]) -> ndarray:
-        """The whole output, as it must be."""
-        value: ndarray = self.lab.with_inputs(self.case, inputs).expected[self.position].value
-        return value.reshape(-1)
-
-    def answer(self, inputs: Mapping[str, ndarray]) -> ndarray | None:
-        """The whole output, as the launcher makes it; what was not written is nan."""
-        import numpy
-
-        case = self.lab.with_inputs(self.case, inputs)
-        outcome = self.lab.run(case)
-        if outcome is None:
-            return None
-        found = compared(outcome.outputs[self.name], case.expected[self.position])
-        return numpy.where(found.unwritten, numpy.nan, found.got.astype(float)).reshape(-1)
-
-
-def target_of(lab: Lab, one: Judged) -> Target:
-    expected, found = one.expected[one.first_wrong], one.compared[one.first_wrong]
-    names = [tensor.name for tensor in lab.spec.outputs]
-    chosen = found.wrong & ~found.unwritten
-    flat = int(chosen.reshape(-1).argmax())
-    name, roundoff = expected.tensor.name, max(expected.dtype.roundoff, 2.0**-24)
-    return Target(lab, one.case, names.index(name), name, flat, found.got.shape, roundoff)
-
-
-def _floats(target: Target) -> list[Tensor]:
-    """The inputs that are asked about: numbers with a mantissa that holds labels, not too many."""
-    found = []
-    for tensor in target.lab.spec.inputs:
-        dtype = target.lab.spec.dtype(tensor, target.lab.kata)
-        if dtype.is_float and dtype.roundoff <= 2.0**-8 and 0 < target.case.inputs[tensor.name].size <= MOST:
-            found.append(tensor)
-    return found
-
-
 def _ones(target: Target) -> dict[str, ndarray]:
     import numpy
 
-    return {tensor.name: numpy.ones(tensor.extent(target.case.sizes)) for tensor in _floats(target)}
+    return {tensor.name: numpy.ones(tensor.extent(target.case.sizes)) for tensor in floats(target)}
 
 
-def _is_linear(target: Target, name: str, base: Mapping[str, ndarray]) -> bool:
-    """Whether the reference is linear in an input, whether the others are as in ``base`` or other numbers."""
+def _is_linear(target: Target, name: str, base: Mapping[str, ndarray], *, alone: bool = False) -> bool:
+    """Whether the reference is linear in an input, whether the others are as in ``base`` or, if not ``alone``, other
+    numbers."""
     import numpy
 
     rng = numpy.random.default_rng(7)
     shape = base[name].shape
     first, second = (rng.choice((-3.0, -1.0, 1.0, 2.0), shape) for _ in range(2))
-    for others in (base, {each: rng.choice((-1.0, 1.0, 2.0, 3.0), value.shape) for each, value in base.items()}):
+    drawn = {each: rng.choice((-1.0, 1.0, 2.0, 3.0), value.shape) for each, value in base.items()}
+    for others in (base,) if alone else (base, drawn):
         made = [target.reference({**others, name: value}) for value in (first, second, first + second, 0 * first)]
         if not all(bool(numpy.isfinite(each).all()) for each in made) or bool(made[3].any()):
             return False
@@ -128,12 +75,17 @@ def _copies(lab: Lab, one: Judged) -> Iterator[str]:
     import numpy
 
     target = target_of(lab, one)
-    for tensor in _floats(target):
+    for tensor in floats(target):
         name, shape = tensor.name, tensor.extent(one.case.sizes)
-        want = _sources(target, name, shape, target.reference)
-        if want is None:
+        others = {each.name: numpy.zeros(each.extent(one.case.sizes)) for each in floats(target) if each is not tensor}
+        # With the others as they are, and at 0: they may be added.
+        for base in ({}, others) if others else ({},):
+            want = _sources(target, name, shape, _with(target.reference, base))
+            if want is not None:
+                break
+        else:
             continue
-        got = _sources(target, name, shape, target.answer)
+        got = _sources(target, name, shape, _with(target.answer, base), every=False)
         if got is None:
             return
         wrong = (got != want) & (got >= 0)
@@ -152,34 +104,59 @@ def _copies(lab: Lab, one: Judged) -> Iterator[str]:
         return
 
 
-def _sources(target: Target, name: str, shape: Sequence[int], make: object) -> ndarray | None:
+def _larger_copies(lab: Lab, one: Judged) -> Iterator[str]:
+    """The same in the largest wrong answer that was seen: in the smallest there may be nothing else to copy."""
+    wrong = [each for each in lab.judged.values() if each.wrong and each.first_wrong == one.first_wrong]
+    wrong = [each for each in wrong if max(value.size for value in each.case.inputs.values()) <= LABELS**2]
+    largest = max(wrong, key=lambda each: each.compared[each.first_wrong].got.size, default=one)
+    if largest is not one and not bool(largest.compared[largest.first_wrong].unwritten.any()):
+        for words in _copies(lab, largest):
+            yield f"at {largest.case.shape}: {words}"
+
+
+def _with(make: Callable[[Mapping[str, ndarray]], ndarray | None], base: Mapping[str, ndarray]) -> Make:
+    return lambda more: make({**base, **more})
+
+
+def _sources(target: Target, name: str, shape: Sequence[int], make: Make, *, every: bool = True) -> ndarray | None:
     """For each output element the input element whose labels it has, -1 where it has none's.
 
-    None where the reference, or the launcher, does not copy this input: two labellings do not agree on any.
+    None where the reference, or the launcher, does not copy this input: the labellings do not agree on any; or, if
+    ``every`` element must be a copy, on one.
     """
     import numpy
 
-    assert callable(make)
     size = int(numpy.prod(shape))
     digits = 1 if size <= LABELS else 2 if size <= LABELS**2 else 0
     if not digits:
         return None
     found = []
-    for turn in (0, size // 3 + 1):
-        numbers, total = (numpy.arange(size) + turn) % size, 0
+    # In other orders, since the labels of several elements may have that of another one as their mean.
+    for order in _orders(size):
+        back = numpy.argsort(order)
+        total = 0
         for digit in range(digits):
-            labels = numbers // LABELS**digit % LABELS + 1.0
+            labels = order // LABELS**digit % LABELS + 1.0
             made = make({name: labels.reshape(shape)})
             if made is None:
                 return None
             whole = numpy.isfinite(made) & (made == numpy.rint(made)) & (made >= 1) & (made <= LABELS)
             total = total + numpy.where(whole, made - 1, numpy.nan) * LABELS**digit
         valid = numpy.isfinite(total) & (numpy.nan_to_num(total) < size)
-        found.append(numpy.where(valid, (numpy.nan_to_num(total) - turn) % size, -1).astype(int))
-    same = numpy.where(found[0] == found[1], found[0], -1)
-    if make == target.reference and bool((same < 0).any()):
+        places = numpy.where(valid, numpy.nan_to_num(total), 0).astype(int)
+        found.append(numpy.where(valid, back[places], -1))
+    same = numpy.where((numpy.array(found) == found[0]).all(axis=0), found[0], -1)
+    if every and bool((same < 0).any()):
         return None
     return same if bool((same >= 0).any()) else None
+
+
+def _orders(size: int) -> list[ndarray]:
+    """The labels of all elements, several times: more where there are few, and chance would do more."""
+    import numpy
+
+    rng = numpy.random.default_rng(3)
+    return [numpy.arange(size), *(rng.permutation(size) for _ in range(2 if size <= LABELS else 1))]
 
 
 def _shift(shape: Sequence[int], got: ndarray, want: ndarray) -> str | None:
@@ -210,12 +187,17 @@ class Run:
 
 
 def _sums(lab: Lab, one: Judged) -> Iterator[str]:
+    import numpy
+
     target, asked = target_of(lab, one), ASKED
-    base = _ones(target)
-    for tensor in _floats(target):
+    ones = _ones(target)
+    zeros = {name: numpy.zeros_like(value) for name, value in ones.items()}
+    for tensor in floats(target):
         before = lab.calls
-        if _is_linear(target, tensor.name, base):
-            yield from _terms(target, tensor.name, base, asked)
+        if _is_linear(target, tensor.name, ones):
+            yield from _terms(target, tensor.name, ones, asked)
+        elif len(zeros) > 1 and _is_linear(target, tensor.name, zeros, alone=True):  # the others may be added to it
+            yield from _terms(target, tensor.name, zeros, asked)
         asked -= before - lab.calls
 
 
@@ -361,7 +343,7 @@ def _terms_words(
     """``A[0, 4..7] is not in the sum for C[0, 0]; A[0, 0] counts 2 times``"""
     said = []
     for run in runs[:RANGES]:
-        which = _range_words(name, shape, places[run.first : run.last + 1])
+        which = range_words(name, shape, places[run.first : run.last + 1].tolist())
         if not belongs:
             said.append(f"{which} is added to {target.words}, and does not belong there")
         elif run.times == 0:
@@ -371,21 +353,6 @@ def _terms_words(
     return "; ".join(said) + ("; and more" if len(runs) > RANGES else "")
 
 
-def _range_words(name: str, shape: Sequence[int], places: ndarray) -> str:
-    """``x[128..239]``, ``A[0, 4..7]``, ``B[2..5, 0]``; else its first and last element."""
-    first, last = place(shape, int(places[0])), place(shape, int(places[-1]))
-    if len(places) == 1:
-        return element(name, shape, int(places[0]))
-    differ = [axis for axis in range(len(shape)) if first[axis] != last[axis]]
-    if len(differ) == 1 and last[differ[0]] - first[differ[0]] + 1 == len(places):
-        axis = differ[0]
-        words = [str(index) for index in first]
-        words[axis] = f"{first[axis]}..{last[axis]}"
-        return f"{name}[{', '.join(words)}]"
-    ends = [element(name, shape, int(end)) for end in (places[0], places[-1])]
-    return f"{len(places)} elements from {ends[0]} to {ends[1]}"
-
-
 # -- products --------------------------------------------------------------------------------------------------------
 
 
@@ -393,7 +360,7 @@ def _products(lab: Lab, one: Judged) -> Iterator[str]:
     """Where two inputs are multiplied: elements of the first that meet others of the second than they must."""
     target = target_of(lab, one)
     base = _ones(target)
-    pair = [tensor for tensor in _floats(target) if _is_linear(target, tensor.name, base)]
+    pair = [tensor for tensor in floats(target) if _is_linear(target, tensor.name, base)]
     if len(pair) != 2:
         return
     first, second = (tensor.name for tensor in pair)
@@ -425,14 +392,12 @@ def _partner(target: Target, first: str, second: str, flat: int, base: Mapping[s
     inputs = {**base, first: single.reshape(base[first].shape)}
     shape = base[second].shape
 
-    def of(make: object) -> ndarray | None:
-        assert callable(make)
-
+    def of(make: Make) -> ndarray | None:
         def made(more: Mapping[str, ndarray]) -> ndarray | None:
             answer = make({**inputs, **more})
             return None if answer is None else answer[target.flat : target.flat + 1]
 
-        return _sources(target, second, shape, made)
+        return _sources(target, second, shape, made, every=False)
 
     want, got = of(target.reference), of(target.answer)
     if want is None or got is None or want[0] < 0 or got[0] < 0:

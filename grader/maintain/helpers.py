@@ -1,7 +1,7 @@
 """Solutions -> helpers of one name and one list of parameters that differ without a stated reason.
 
-Each solution stands alone, so a helper such as warp_reduce_sum is written out in many files. A fix of one must reach
-all of them: their code is the same, or solutions/helpers.yaml says why it is not.
+A helper such as warp_reduce_sum is written out in many files. A fix of one must reach all of them: their code is the
+same, or solutions/helpers.yaml says why it is not. So it is with a helper of grader/include that a solution writes out.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def problems(root: Path) -> list[str]:
 def _texts(root: Path) -> Mapping[tuple[str, str], list[str]]:
     """(name, parameters) -> one file for each text that a helper has."""
     found: dict[tuple[str, str], dict[str, str]] = {}
-    for path in sorted((root / "solutions").rglob("*.cu")):
+    for path in (*sorted((root / "grader" / "include").glob("*.cuh")), *sorted((root / "solutions").rglob("*.cu"))):
         for name, parameters, code in helpers_of(path.read_text()):
             found.setdefault((name, parameters), {}).setdefault(code, path.relative_to(root).as_posix())
     return {key: [*by_code.values()] for key, by_code in found.items()}

@@ -17,6 +17,7 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
+from grader.compile import unit
 from grader.compile.build import Build
 from grader.content.catalog import Catalog, CatalogError, Kata, load_catalog
 from grader.content.yaml_fields import MANY, Field, Value, close_to, record, root_value, several, words
@@ -124,6 +125,7 @@ def run(
     mutants: Sequence[Mutant], options: Options, keep: Callable[[Result], None], tell: Callable[[str], None]
 ) -> None:
     """Compile and grade, some at a time; ``keep`` gets each result as soon as it is there."""
+    mutants = alike_together(mutants)
     for first in range(0, len(mutants), TOGETHER):
         batch = mutants[first : first + TOGETHER]
         tell(f"mutants {first + 1} to {first + len(batch)} of {len(mutants)}")
@@ -134,6 +136,17 @@ def run(
             same = _same([*work, *solutions.values()], batch, files, options)
             for mutant, file in zip(batch, files, strict=True):
                 keep(_result(mutant, SAME, "") if file in same else _graded(mutant, file, options))
+
+
+def alike_together(mutants: Sequence[Mutant]) -> list[Mutant]:
+    """In an order in which nvcc reads the headers seldom: only files with the same ones go into one run of it. What has
+    to be compiled alone comes last."""
+    alike: dict[tuple[bool, tuple[str, ...]], list[Mutant]] = {}
+    for mutant in mutants:
+        alone = not unit.may_share(mutant.text.encode())
+        alike.setdefault((alone, unit.includes_of(mutant.text)), []).append(mutant)
+    groups = sorted(alike.items(), key=lambda item: (item[0][0], -len(item[1])))
+    return [mutant for _, group in groups for mutant in group]
 
 
 def _same(

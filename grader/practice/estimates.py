@@ -31,8 +31,8 @@ from grader.practice.quantity import shown
 from grader.verdict import CaseCounters, format_sizes
 
 RULE = (
-    "Count one for each +, -, *, /, comparison, maximum and function of the formula. Signs, indices, conversions and "
-    "what is done once per row or call do not count."
+    "Count one for each +, -, *, /, comparison, maximum and function of the formula. A sum of n terms counts n. Signs, "
+    "indices, conversions and what is done once per row or call do not count."
 )
 COUNTED = ("sectors", "wavefronts", "instructions")
 
@@ -257,6 +257,8 @@ def task(of: Estimate, *, kernels: bool) -> Iterator[tuple[str, str]]:
     yield "formula", of.operations_of.formula
     for label, tensors in (("reads", of.spec.inputs), ("writes", of.spec.outputs)):
         yield label, ", ".join(f"{each.name} {_extent(each)} {_dtype(of, each)}" for each in tensors)
+    if of.operations_of.moved:
+        yield "moved", of.operations_of.moved
     yield "shape", format_sizes(of.sizes)
     if kernels and of.counted_sizes is not None:
         yield "counted", f"the shape of the questions about the solution: {format_sizes(of.counted_sizes)}"
@@ -294,7 +296,7 @@ def derivation(of: Estimate) -> Iterator[tuple[str, str]]:
 
 def _bytes(of: Estimate) -> str:
     if of.spec.min_bytes is not None:
-        return f"{of.bytes_moved:,}: what of these tensors must be read or written, as the family's spec counts it"
+        return f"{of.operations_of.moved}. Together {of.bytes_moved:,}"
     parts = []
     for tensor in (*of.spec.inputs, *of.spec.outputs):
         extent = " x ".join(f"{size:,}" for size in tensor.extent(of.sizes))

@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(THREADS) topk_warp_f32_kernel(
     const float* __restrict__ x, float* __restrict__ values, int* __restrict__ idx, int rows, int cols, int k) {
     const int lane_id = threadIdx.x % WARP_SIZE;
     const int64_t row = static_cast<int64_t>(blockIdx.x) * WARPS + threadIdx.x / WARP_SIZE;
-    // A warp without a row returns as a whole. No warp waits for it: there is no barrier.
+    // A warp without a row returns as a whole. The kernel has no barrier, so no warp waits for it.
     if (row >= rows) return;
     const float* x_row = x + row * cols;
     Place place = {0, -1};

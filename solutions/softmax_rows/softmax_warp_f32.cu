@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(THREADS)
     static_assert(HELD % VEC<Pack> == 0, "a lane holds whole vectors");
     const int lane_id = threadIdx.x % WARP_SIZE;
     const int64_t row = static_cast<int64_t>(blockIdx.x) * WARPS + threadIdx.x / WARP_SIZE;
-    // A warp without a row returns as a whole. No warp waits for it: there is no barrier.
+    // A warp without a row returns as a whole. The kernel has no barrier, so no warp waits for it.
     if (row >= rows) return;
     const float* x_row = x + row * cols;
     float* y_row = y + row * cols;

@@ -7,10 +7,17 @@
 //            once, the parity is kept
 // Bound      Tensor Cores; while both consumers store, nothing is multiplied
 #include "kata.cuh"
+#include "kata_tma.cuh"
+#include "kata_wgmma.cuh"
 #include <cstdint>
-#include <cstdio>
 #include <cuda.h>
 #include <cuda_fp16.h>
+
+// From kata_tma.cuh:
+using kata::swizzled_map, kata::mbarrier_init, kata::expect, kata::arrive, kata::wait, kata::load_box;
+// From kata_wgmma.cuh:
+using kata::wgmma_fence, kata::wgmma_commit, kata::wgmma_wait, kata::wgmma_m64n256k16, kata::descriptor,
+    kata::fewer_registers, kata::more_registers;
 
 constexpr int WARPGROUP = 128;  // threads: four warps, the first of them a multiple of four
 constexpr int MMA_K = 16;
@@ -49,145 +56,6 @@ struct Turn {
         parity ^= s == 0;
     }
 };
-
-// The driver's function that makes tensor maps. The runtime looks it up, so nothing links the driver.
-inline auto tensor_map_encoder() {
-    void* function = nullptr;
-    cudaDriverEntryPointQueryResult status;
-    cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &status);
-    return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
-}
-
-// A tensor map of a row-major matrix of halves. One copy moves a box of box_rows rows of BLOCK_K elements, 128 bytes,
-// and permutes the 16-byte chunks of each row: chunk c of row r goes to place c ^ (r % 8).
-inline CUtensorMap swizzled_map(const half* matrix, int rows, int cols, int box_rows) {
-    // The innermost dimension first. Strides are in bytes, and the innermost has none: its elements are adjacent.
-    const uint64_t dims[] = {static_cast<uint64_t>(cols), static_cast<uint64_t>(rows)};
-    const uint64_t strides[] = {cols * sizeof(half)};
-    const uint32_t box[] = {BLOCK_K, static_cast<uint32_t>(box_rows)};
-    const uint32_t element_strides[] = {1, 1};
-    CUtensorMap map;
-    const CUresult result = tensor_map_encoder()(
-        &map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, const_cast<half*>(matrix), dims, strides, box, element_strides,
-        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-    if (result != CUDA_SUCCESS) std::printf("cuTensorMapEncodeTiled refused the map: error %d\n", result);
-    return map;
-}
-
-// The address of a place in shared memory as PTX instructions take it: 32 bits.
-__device__ inline uint32_t smem_address(const void* p) {
-    return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
-
-// A phase of the barrier ends when count arrivals have come and all bytes that they announced. The fence makes the
-// barrier visible to the copy engine (PTX ISA, "mbarrier.init", "membar / fence").
-__device__ inline void mbarrier_init(uint64_t* bar, int count) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(smem_address(bar)), "r"(count) : "memory");
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
-
-// One arrival, which announces bytes of copies (PTX ISA, "mbarrier.arrive", .expect_tx).
-__device__ inline void expect(uint64_t* bar, uint32_t bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(smem_address(bar)), "r"(bytes)
-                 : "memory");
-}
-
-// One arrival. What this thread did before is visible to a thread that waits for the phase.
-__device__ inline void arrive(uint64_t* bar) {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(smem_address(bar)) : "memory");
-}
-
-// Waits until the phase of this parity has ended: 0 for the first phase, 1 for the second, 0 for the third.
-__device__ inline void wait(uint64_t* bar, uint32_t parity) {
-    asm volatile(
-        "{\n .reg .pred p;\nAGAIN_%=:\n mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n @!p bra AGAIN_%=;\n}" ::
-            "r"(smem_address(bar)),
-        "r"(parity)
-        : "memory");
-}
-
-// global -> shared: a box of the map's tensor, its first element at (row, col). The barrier counts all bytes of the
-// box, also those outside of the tensor, which become 0 (PTX ISA, "cp.async.bulk.tensor": the innermost coordinate
-// first).
-__device__ inline void load_box(void* to, const CUtensorMap* map, int col, int row, uint64_t* bar) {
-    asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], "
-        "[%4];" ::"r"(smem_address(to)),
-        "l"(map), "r"(col), "r"(row), "r"(smem_address(bar))
-        : "memory");
-}
-
-// The warps of this warpgroup give registers back, or get more (PTX ISA, "setmaxnreg").
-template <int COUNT>
-__device__ inline void fewer_registers() {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
-}
-template <int COUNT>
-__device__ inline void more_registers() {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
-}
-
-// Orders this warp's earlier accesses to registers before its next wgmma (PTX ISA, "wgmma.fence").
-__device__ inline void wgmma_fence() {
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}
-
-// Makes a group of this warp's wgmma since the last commit.
-__device__ inline void wgmma_commit() {
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
-
-// Waits until at most the PENDING newest groups of this warp are in flight. The sums of the others are in registers,
-// and their tiles have been read.
-template <int PENDING>
-__device__ inline void wgmma_wait() {
-    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
-}
-
-// c += a @ b for a [64, 16] and b [16, 256] in shared memory, c = a @ b where add is false. Warp w of the warpgroup has
-// rows 16 w to 16 w + 15 of c, a lane the elements 4 j to 4 j + 3 of columns 8 j to 8 j + 7, as in mma.m16n8k16 (PTX
-// ISA, "Register Fragments for wgmma.mma_async.m64nNk16").
-__device__ inline void wgmma_m64n256k16(float (&c)[128], uint64_t a, uint64_t b, bool add) {
-    asm volatile(
-        "{\n .reg .pred p;\n setp.ne.b32 p, %130, 0;\n"
-        " wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 "
-        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-        "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
-        "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
-        "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, "
-        "%128, %129, p, 1, 1, 0, 0;\n}"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7]), "+f"(c[8]),
-          "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]), "+f"(c[14]), "+f"(c[15]), "+f"(c[16]),
-          "+f"(c[17]), "+f"(c[18]), "+f"(c[19]), "+f"(c[20]), "+f"(c[21]), "+f"(c[22]), "+f"(c[23]), "+f"(c[24]),
-          "+f"(c[25]), "+f"(c[26]), "+f"(c[27]), "+f"(c[28]), "+f"(c[29]), "+f"(c[30]), "+f"(c[31]), "+f"(c[32]),
-          "+f"(c[33]), "+f"(c[34]), "+f"(c[35]), "+f"(c[36]), "+f"(c[37]), "+f"(c[38]), "+f"(c[39]), "+f"(c[40]),
-          "+f"(c[41]), "+f"(c[42]), "+f"(c[43]), "+f"(c[44]), "+f"(c[45]), "+f"(c[46]), "+f"(c[47]), "+f"(c[48]),
-          "+f"(c[49]), "+f"(c[50]), "+f"(c[51]), "+f"(c[52]), "+f"(c[53]), "+f"(c[54]), "+f"(c[55]), "+f"(c[56]),
-          "+f"(c[57]), "+f"(c[58]), "+f"(c[59]), "+f"(c[60]), "+f"(c[61]), "+f"(c[62]), "+f"(c[63]), "+f"(c[64]),
-          "+f"(c[65]), "+f"(c[66]), "+f"(c[67]), "+f"(c[68]), "+f"(c[69]), "+f"(c[70]), "+f"(c[71]), "+f"(c[72]),
-          "+f"(c[73]), "+f"(c[74]), "+f"(c[75]), "+f"(c[76]), "+f"(c[77]), "+f"(c[78]), "+f"(c[79]), "+f"(c[80]),
-          "+f"(c[81]), "+f"(c[82]), "+f"(c[83]), "+f"(c[84]), "+f"(c[85]), "+f"(c[86]), "+f"(c[87]), "+f"(c[88]),
-          "+f"(c[89]), "+f"(c[90]), "+f"(c[91]), "+f"(c[92]), "+f"(c[93]), "+f"(c[94]), "+f"(c[95]), "+f"(c[96]),
-          "+f"(c[97]), "+f"(c[98]), "+f"(c[99]), "+f"(c[100]), "+f"(c[101]), "+f"(c[102]), "+f"(c[103]), "+f"(c[104]),
-          "+f"(c[105]), "+f"(c[106]), "+f"(c[107]), "+f"(c[108]), "+f"(c[109]), "+f"(c[110]), "+f"(c[111]),
-          "+f"(c[112]), "+f"(c[113]), "+f"(c[114]), "+f"(c[115]), "+f"(c[116]), "+f"(c[117]), "+f"(c[118]),
-          "+f"(c[119]), "+f"(c[120]), "+f"(c[121]), "+f"(c[122]), "+f"(c[123]), "+f"(c[124]), "+f"(c[125]),
-          "+f"(c[126]), "+f"(c[127])
-        : "l"(a), "l"(b), "r"(static_cast<int>(add)));
-}
-
-// What wgmma has to know of a tile whose rows are 128 bytes, swizzled, and which begins at a multiple of 1024: bits 0
-// to 13 have its address, bits 32 to 45 the distance of groups of eight rows, both without their last four bits, bits
-// 62 and 63 the swizzle (PTX ISA, "Matrix Descriptor Format").
-__device__ inline uint64_t descriptor(const half* tile) {
-    const uint64_t address = smem_address(tile);
-    return (address & 0x3ffff) >> 4 | uint64_t{GROUP_BYTES >> 4} << 32 | uint64_t{1} << 62;
-}
 
 // registers -> global: a tile of 64 rows of C, as far as C has it. A warp has 16 of its rows. A lane has pairs of sums:
 // the first two are 8 rows apart, the next two 8 columns to the right of these.

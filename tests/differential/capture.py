@@ -3,7 +3,7 @@
     PYTHONPATH=. python3 tests/differential/capture.py [--only CLASS...] [--new] [--katas] [--folder FOLDER]
                                                        [--compiled FILE] [--dry-run]
 
-Run where there is an sm_90 GPU. Without --only and --new all programs are recorded anew; else the results go into the
+Run where there is an sm_90 GPU. Without --only and --new all programs are recorded again; else the results go into the
 recording that is there, which must be of the same machine. Katas are run with --katas. The file is written after each
 class, so that a limit of time loses one class at most. --compiled keeps the machine code in a file, and takes it from
 there if the file is there already; --dry-run stops before the GPU is needed: both together compile ahead.

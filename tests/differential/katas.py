@@ -21,6 +21,7 @@ from typing import Any
 from recorded import Machine
 
 from grader.compile import build
+from grader.compile.compilation import INCLUDE
 from grader.compile.toolchain import find_toolchain
 from grader.content.catalog import Kata, find_root, load_catalog
 from grader.content.source_file import source_of
@@ -29,6 +30,7 @@ from grader.devices import INSTRUCTIONS, Limits
 from grader.devices.sim import engine_library
 from grader.judge.case import Case, CaseKey, Expected, allowed
 from grader.judge.encoding import decode, stored
+from grader.maintain.helpers import helpers_of
 from grader.sandbox.parent import Program, Sandbox
 from grader.storage import cache
 
@@ -110,9 +112,19 @@ def _run(kata: Kata, shape: CaseKey, sandbox: Sandbox) -> Ran:
 
 
 def source_digest(kata: Kata) -> str:
-    """Of the solution's code: comments and white space do not count."""
-    code = re.sub(r"//[^\n]*|\s+", " ", kata.solution_path.read_text())
-    return _digest(" ".join(code.split()).encode())
+    """Of the solution's code, with the functions that it takes from our headers: comments and white space do not
+    count."""
+    text = kata.solution_path.read_text()
+    code = re.sub(r"//[^\n]*|\s+", " ", text)
+    taken = set(re.findall(r"\bkata::(\w+)", text))
+    given = [code for name, _, code in _of_headers() if name in taken]
+    return _digest(" ".join([*code.split(), *given]).encode())
+
+
+@functools.cache
+def _of_headers() -> tuple[tuple[str, str, str], ...]:
+    """(name, parameters, code) of the functions in grader/include."""
+    return tuple(each for path in sorted(INCLUDE.glob("*.cuh")) for each in helpers_of(path.read_text()))
 
 
 def _digest(data: bytes) -> str:

@@ -359,10 +359,115 @@ void attend(const void* q, const void* k, const void* v, float* out, int queries
         half_map(q, queries, TILE, TILE, TILE), half_map(k, keys, TILE, TILE, TILE),
         half_map(v, keys, TILE, TILE, TILE), out, keys / TILE);
 }
-#define ATTENTION(name, early)                                                                                 \
+#define ATTENTION(name, function)                                                                              \
     KATA_EXPORT void name(                                                                                     \
         const void* q, const void* k, const void* v, float* out, int queries, int keys, cudaStream_t stream) { \
-        attend<early>(q, k, v, out, queries, keys, stream);                                                    \
+        function(q, k, v, out, queries, keys, stream);                                                         \
     }
-ATTENTION(attention, false)
-ATTENTION(attention_converts_early, true)
+ATTENTION(attention, attend<false>)
+ATTENTION(attention_converts_early, attend<true>)
+
+// ---- attention with two consumers that take turns; the elected lane of the producer's warp copies
+
+enum Leader { ELECTED, FIRST };                  // the lane that expects the bytes which the elected one copies
+constexpr int QUERIES_READ = 4, TURNS = 5;       // named barriers, the second one for each consumer
+constexpr int QUERIES_THREADS = 2 * GROUP + 32;  // the consumers and the producer's warp
+
+template <Leader LEADER>
+__global__ void __launch_bounds__(PERSISTENT, 1) forward_kernel(
+    const __grid_constant__ CUtensorMap q, const __grid_constant__ CUtensorMap k, const __grid_constant__ CUtensorMap v,
+    float* out, int works, int tiles) {
+    extern __shared__ __align__(1024) __half memory[];  // 128 queries, then k and v of each stage
+    __shared__ uint64_t got_q, full_k[STAGES], full_v[STAGES], empty_k[STAGES], empty_v[STAGES];
+    initialise_ring(full_k, empty_k, 2);
+    initialise_ring(full_v, empty_v, 2);
+    if (threadIdx.x == 0) initialise(&got_q, 1);
+    __syncthreads();
+    const auto tile_k = [&](int use) { return memory + (2 + 2 * (use % STAGES)) * SQUARE; };
+    const auto tile_v = [&](int use) { return memory + (3 + 2 * (use % STAGES)) * SQUARE; };
+    constexpr int BYTES = SQUARE * sizeof(__half);
+    const int group = threadIdx.x / GROUP;
+    if (group == 0) {
+        give_registers<40>();
+        if (threadIdx.x >= 32) return;
+        const bool copies = elected(), expects = LEADER == ELECTED ? copies : threadIdx.x == 0;
+        const auto acquire = [&](uint64_t* full, uint64_t* empty, int use) {
+            wait(&empty[use % STAGES], (use / STAGES & 1) ^ 1);
+            if (expects) expect(&full[use % STAGES], BYTES);
+        };
+        for (int work = blockIdx.x, use = 0; work < works; work += gridDim.x) {
+            named_sync(QUERIES_READ, QUERIES_THREADS);
+            if (!copies) continue;
+            expect(&got_q, 2 * BYTES);
+            for (int i = 0; i < 2; ++i) load_box(memory + i * SQUARE, &q, 0, (2 * work + i) * TILE, &got_q);
+            for (int j = 0; j < tiles; ++j, ++use) {
+                acquire(full_k, empty_k, use);
+                load_box(tile_k(use), &k, 0, j * TILE, &full_k[use % STAGES]);
+                acquire(full_v, empty_v, use);
+                load_box(tile_v(use), &v, 0, j * TILE, &full_v[use % STAGES]);
+            }
+        }
+        return;
+    }
+    take_registers<232>();
+    const bool frees = threadIdx.x % GROUP == 0;
+    const __half* queries = memory + (group - 1) * SQUARE;
+    float sums[32], s[32];
+    const auto scores = [&](int use) {
+        wait(&full_k[use % STAGES], use / STAGES & 1);  // forward_wait
+        named_sync(TURNS + group - 1, 2 * GROUP);
+        warpgroup_fence();
+        multiply_tiles(s, queries, tile_k(use), false);
+        warpgroup_commit();
+        named_arrive(TURNS + 2 - group, 2 * GROUP);
+    };
+    const auto values = [&](int use, const uint32_t (&p)[16], bool adds) {
+        wait(&full_v[use % STAGES], use / STAGES & 1);
+        multiply_values(sums, p, tile_v(use), adds);
+        warpgroup_commit();
+    };
+    if (group == 2) named_arrive(TURNS, 2 * GROUP);  // the first turn is the other's
+    named_arrive(QUERIES_READ, QUERIES_THREADS);
+    for (int work = blockIdx.x, nth = 0, use = 0; work < works; work += gridDim.x, ++nth) {
+        float most[2] = {-1e30f, -1e30f}, total[2] = {}, scale[2];
+        uint32_t p[16];
+        wait(&got_q, nth & 1);
+        scores(use);
+        warpgroup_wait<0>();
+        if (frees) arrive(&empty_k[use % STAGES]);
+        softmax_step(s, most, total, scale);
+        to_operands(p, s);
+#pragma unroll 1
+        for (int j = 1; j < tiles; ++j) {
+            scores(++use);
+            values(use - 1, p, j > 1);
+            warpgroup_wait<1>();
+            if (frees) arrive(&empty_k[use % STAGES]);
+            softmax_step(s, most, total, scale);
+            warpgroup_wait<0>();
+            if (frees) arrive(&empty_v[(use - 1) % STAGES]);
+            for (int i = 0; i < 32; ++i) sums[i] *= scale[i / 2 % 2];
+            to_operands(p, s);
+        }
+        if (work + gridDim.x < works) named_arrive(QUERIES_READ, QUERIES_THREADS);
+        warpgroup_fence();
+        values(use, p, tiles > 1);
+        warpgroup_wait<0>();
+        if (frees) arrive(&empty_v[use % STAGES]);
+        ++use;
+        for (int i = 0; i < 32; ++i)
+            out[((2 * work + group - 1) * TILE + row_of(i)) * TILE + column_of(i)] = sums[i] / total[i / 2 % 2];
+    }
+    if (group == 1) named_sync(TURNS, 2 * GROUP);  // the last arrival of the other
+}
+template <Leader LEADER>
+void forward_attention(
+    const void* q, const void* k, const void* v, float* out, int queries, int keys, cudaStream_t stream) {
+    constexpr int BYTES = (2 + 2 * STAGES) * SQUARE * sizeof(__half);
+    cudaFuncSetAttribute(forward_kernel<LEADER>, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES);
+    forward_kernel<LEADER><<<1, PERSISTENT, BYTES, stream>>>(
+        half_map(q, queries, TILE, TILE, TILE), half_map(k, keys, TILE, TILE, TILE),
+        half_map(v, keys, TILE, TILE, TILE), out, queries / TILE / 2, keys / TILE);
+}
+ATTENTION(forward, forward_attention<ELECTED>)
+ATTENTION(forward_first_expects, forward_attention<FIRST>)

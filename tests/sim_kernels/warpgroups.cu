@@ -26,6 +26,8 @@ enum Fault {
     ZEROED_LATE,     // accumulators, between the fence and the first product
     NO_FENCE,        // of wgmma
     THREE_WARPS,     // multiply
+    ONE_WARP_WAITS,  // at the end
+    LEFT_OUT,        // of a last wait is one warp
     WRONG_STRIDE,    // of the descriptors
     WRONG_STEP,      // along k
 };
@@ -78,9 +80,9 @@ __global__ void ring_kernel(
         // The product before this one is done.
         if (FAULT != RELEASED_EARLY && i > 0 && tid == 0) arrive(&empty[(i - 1) % STAGES]);
     }
-    if (FAULT != WAIT_ONE && FAULT != NO_WAIT) warpgroup_wait<0>();
+    if (FAULT == ONE_WARP_WAITS ? tid < 32 : FAULT != WAIT_ONE && FAULT != NO_WAIT) warpgroup_wait<0>();
     for (int i = 0; i < 32; ++i) c[(row + row_of(i)) * columns + column + column_of(i)] = d[i];  // ring_read
-    warpgroup_wait<0>();
+    if (FAULT != LEFT_OUT || tid < 96) warpgroup_wait<0>();                                      // ring_last_wait
 }
 template <Fault FAULT>
 void ring(const void* a, const void* b, float* c, int m, int n, int k, cudaStream_t stream) {
@@ -100,6 +102,8 @@ RING(ring_released_early, RELEASED_EARLY)
 RING(ring_zeroed_late, ZEROED_LATE)
 RING(ring_no_fence, NO_FENCE)
 RING(ring_three_warps, THREE_WARPS)
+RING(ring_one_warp_waits, ONE_WARP_WAITS)
+RING(ring_left_out, LEFT_OUT)
 RING(ring_wrong_stride, WRONG_STRIDE)
 RING(ring_wrong_step, WRONG_STEP)
 

@@ -441,6 +441,16 @@ void Block::deadlock_at_warp_sync(const Warp& warp) {
                std::to_string(line_of(warp.pc[other]).line) + " and never comes"));
 }
 
+std::string Block::elected_words() const {
+    std::string lines;
+    const auto& code = program->code;
+    for (u32 pc = 0; launch->elects_last() && pc < code.size(); ++pc)
+        if (code[pc].entry && code[pc].entry->form == "elect.sync")
+            lines += (lines.empty() ? "" : ", ") + line_words(pc);
+    if (lines.empty()) return "";
+    return "; in this call elect.sync (" + lines + ") chooses the last lane: PTX does not say which one it chooses";
+}
+
 void Block::deadlock() {
     const Warp* waiter = nullptr;
     u64 waiting = 0, elsewhere = 0, exited = 0;
@@ -469,6 +479,7 @@ void Block::deadlock() {
     if (exited) message += ", " + plural(exited, "thread") + " exited without reaching it";
     if (elsewhere) message += ", " + plural(elsewhere, "thread") + " wait" + (elsewhere == 1 ? "s" : "") + " elsewhere";
     if (!other.empty()) message += " (" + other + ")";
+    message += elected_words();
     stop_at(at(*waiter, pc, lane, FindingKind::deadlock, message));
 }
 

@@ -73,6 +73,8 @@ struct Block {
     SourceLine line_of(u32 pc) const;
     std::string line_words(u32 pc) const;  // "line 7 (called on line 30)", where 7 is in an inlined function
     std::string thread(u32 linear) const;  // "thread (1,0,0)"
+    // Of a deadlock, where elect.sync has not chosen the first lane: that PTX leaves it open; else nothing.
+    std::string elected_words() const;
     Place shared_place(u64 address, u32 bytes, bool is_outside) const;
 
     const Launch* launch;

@@ -147,7 +147,7 @@ void active_mask(Warp& warp, const Instruction& in, Mask mask) {
 
 // Some lane of the mask, always the same (PTX ISA 9.7.13.12): the first here, or in every second call the last.
 void elect(Warp& warp, const Instruction& in, Mask mask) {
-    const bool last = warp.launch->seed & 1;
+    const bool last = warp.launch->elects_last();
     const u32 leader = u32(last ? LANES - 1 - __builtin_clz(mask) : __builtin_ctz(mask));
     each_lane(mask, [&](int l) { warp.row<u32>(in.operand[0])[l] = leader; });
     warp.set_predicate(in.operand[1], mask, Mask(1) << leader);

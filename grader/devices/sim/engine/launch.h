@@ -72,6 +72,7 @@ struct Launch {
     u64 threads_per_block() const { return u64(block[0]) * block[1] * block[2]; }
     u64 blocks() const { return u64(grid[0]) * grid[1] * grid[2]; }
     u32 blocks_per_cluster() const { return cluster[0] * cluster[1] * cluster[2]; }
+    bool elects_last() const { return seed & 1; }  // of elect.sync: the last lane of its mask, not the first
     u64 shared_bytes() const { return program->dynamic_base + dynamic_shared; }
 
     void keep(Finding finding) const;  // the first stops the launch

@@ -215,17 +215,19 @@ void MBarriers::deadlock() {
         for (const Warp& warp : block_.warps) {
             const Mask lanes = barrier.waiting[warp.index];
             if (!lanes) continue;
-            if (barrier.bytes < 0) too_many_bytes(barrier, address, -barrier.bytes, nullptr);
+            const bool early = barrier.bytes < 0 && barrier.pending > 0;  // who arrives might yet expect these bytes
+            if (barrier.bytes < 0 && !early) too_many_bytes(barrier, address, -barrier.bytes, nullptr);
             const int lane = __builtin_ctz(lanes);
             const std::string name = block_.shared_place(address, 8, false).text;
             std::string missing;
             if (barrier.pending) missing = plural(u64(std::max<s64>(barrier.pending, 0)), "arrival");
-            if (barrier.bytes) missing += (missing.empty() ? "" : " and ") + plural(u64(barrier.bytes), "byte");
+            if (barrier.bytes > 0) missing += (missing.empty() ? "" : " and ") + plural(u64(barrier.bytes), "byte");
+            const std::string got = plural(u64(-barrier.bytes), "byte") + ", which no arrival has expected (expect_tx)";
             block_.stop_at(block_.at(
                 warp, warp.pc[lane], lane, FindingKind::deadlock,
                 block_.thread(warp.thread(lane)) + " waits at the mbarrier " + name + ", which expects " +
                     plural(barrier.expected, "arrival") + " and still lacks " + missing + " in phase " +
-                    std::to_string(barrier.phase)));
+                    std::to_string(barrier.phase) + (early ? "; it got " + got : "") + block_.elected_words()));
         }
     }
     throw Halt();

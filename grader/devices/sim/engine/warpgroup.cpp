@@ -61,6 +61,8 @@ void Warpgroups::step(Warp& warp, u64 a, u64 b) {
     const u64 number = group.at[warp.index % WARPS]++;
     if (number == group.first + group.steps.size()) {
         group.steps.push_back({warp.here, warp.index, a, b});
+        for (u32 i = first; i < first + WARPS; ++i)
+            if (!block_.warps[i].alive) left_out(block_.warps[i], group.steps.back());
     } else {
         const Step& other = group.steps[size_t(number - group.first)];
         if (other.pc != warp.here && block_.line_of(other.pc).line != block_.line_of(warp.here).line)
@@ -132,11 +134,23 @@ void Warpgroups::deadlock() {
 }
 
 void Warpgroups::exit(Warp& warp) {
+    if (!any_) return;
     State& state = state_of(warp);
-    if (!any_ || state.last_group <= state.done) return;  // later groups are empty
+    if (state.last_group > state.done)  // later groups are empty
+        stop(
+            warp, state.last_pc, FindingKind::race,
+            "exits while this wgmma is under way: commit its group and wait for it (wgmma.wait_group 0)");
+    const Group& group = group_of(warp);
+    const u64 next = group.at[warp.index % WARPS] - group.first;
+    if (next < group.steps.size()) left_out(warp, group.steps[size_t(next)]);
+}
+
+// .aligned: all of the warpgroup execute the instruction, or none of it.
+void Warpgroups::left_out(const Warp& missing, const Step& step) const {
     stop(
-        warp, state.last_pc, FindingKind::race,
-        "exits while this wgmma is under way: commit its group and wait for it (wgmma.wait_group 0)");
+        block_.warps[step.warp], step.pc, FindingKind::deadlock,
+        "warp " + std::to_string(step.warp) + " of the block has come to this wgmma instruction, and warp " +
+            std::to_string(missing.index) + " of its warpgroup has exited without it: all four warps must execute it");
 }
 
 // ---- registers

@@ -3,6 +3,11 @@
 // Each warp computes its 16 rows when it comes to the instruction; until the wait for its group, its registers and the
 // bytes that it read in shared memory count as in use. The warps of a warpgroup do the same in the same order, and a
 // group is done when all four have committed it. PTX ISA 9.7.15, "Asynchronous Warpgroup Level Matrix Instructions".
+//
+// wgmma.commit_group makes one group "per warpgroup", and wgmma.wait_group waits until it is complete: the products of
+// all four warps are. So one warp that has waited may hand the tiles on for the warpgroup, as a pipeline does whose
+// consumers free a stage by one thread. Registers are another matter: who touches those of a product must itself have
+// waited for it.
 #pragma once
 #include <deque>
 #include <vector>
@@ -48,8 +53,8 @@ class Warpgroups {
     };
     Converted& converted(const Warp& warp);
 
-    void exit(Warp& warp);
-    void deadlock();  // stops where a warp waits for others of its warpgroup
+    void exit(Warp& warp);  // all of its lanes do
+    void deadlock();        // stops where a warp waits for others of its warpgroup
 
  private:
     struct Step {
@@ -88,6 +93,7 @@ class Warpgroups {
     static u32 warp_index(const Warp& warp);
     Row& row_at(const Warp& warp, s32 row) { return state_of(warp).rows[size_t(row) / ROW_STEP]; }
     bool in_use(const Warp& warp, const Row& row);
+    [[noreturn]] void left_out(const Warp& missing, const Step& step) const;
     [[noreturn]] void stop(const Warp& warp, u32 pc, FindingKind kind, const std::string& message) const;
     std::string line(u32 pc) const;
 

@@ -1,0 +1,87 @@
+"""The element of a wrong answer that probes ask about, and how a launcher and the reference answer for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from grader.content.spec import Tensor
+from grader.judge.case import Case
+from grader.judge.comparison import compared
+from grader.judge.lab import Judged, Lab, element, place
+
+if TYPE_CHECKING:
+    from numpy import ndarray
+
+MOST = 1 << 16  # elements of an input
+
+
+@dataclass(frozen=True)
+class Target:
+    """The first wrong element of the first wrong output."""
+
+    lab: Lab
+    case: Case
+    position: int  # of the output in the spec
+    name: str
+    flat: int
+    shape: tuple[int, ...]
+    roundoff: float  # of the output, and at least that of f32
+
+    @property
+    def words(self) -> str:
+        return self.at(self.flat)
+
+    def at(self, flat: int) -> str:
+        return element(self.name, self.shape, flat)
+
+    def reference(self, inputs: Mapping[str, ndarray]) -> ndarray:
+        """The whole output, as it must be."""
+        value: ndarray = self.lab.with_inputs(self.case, inputs).expected[self.position].value
+        return value.reshape(-1)
+
+    def answer(self, inputs: Mapping[str, ndarray]) -> ndarray | None:
+        """The whole output, as the launcher makes it; what was not written is nan."""
+        import numpy
+
+        case = self.lab.with_inputs(self.case, inputs)
+        outcome = self.lab.run(case)
+        if outcome is None:
+            return None
+        found = compared(outcome.outputs[self.name], case.expected[self.position])
+        return numpy.where(found.unwritten, numpy.nan, found.got.astype(float)).reshape(-1)
+
+
+def target_of(lab: Lab, one: Judged) -> Target:
+    expected, found = one.expected[one.first_wrong], one.compared[one.first_wrong]
+    names = [tensor.name for tensor in lab.spec.outputs]
+    chosen = found.wrong & ~found.unwritten
+    flat = int(chosen.reshape(-1).argmax())
+    name, roundoff = expected.tensor.name, max(expected.dtype.roundoff, 2.0**-24)
+    return Target(lab, one.case, names.index(name), name, flat, found.got.shape, roundoff)
+
+
+def floats(target: Target) -> list[Tensor]:
+    """The inputs that are asked about: numbers with a mantissa that holds labels, not too many."""
+    found = []
+    for tensor in target.lab.spec.inputs:
+        dtype = target.lab.spec.dtype(tensor, target.lab.kata)
+        if dtype.is_float and dtype.roundoff <= 2.0**-8 and 0 < target.case.inputs[tensor.name].size <= MOST:
+            found.append(tensor)
+    return found
+
+
+def range_words(name: str, shape: Sequence[int], places: Sequence[int], *more: str) -> str:
+    """``x[128..239]``, ``A[0, 4..7]``, ``B[2..5, 0]``; else its first and last element. ``more`` ends each index."""
+    first, last = place(shape, int(places[0])), place(shape, int(places[-1]))
+    differ = [axis for axis in range(len(shape)) if first[axis] != last[axis]]
+    if len(differ) == 1 and last[differ[0]] - first[differ[0]] + 1 == len(places):
+        axis = differ[0]
+        words = [str(index) for index in first]
+        words[axis] = f"{first[axis]}..{last[axis]}"
+        return f"{name}[{', '.join([*words, *more])}]"
+    ends = [f"{name}[{', '.join([*map(str, each), *more])}]" for each in (first, last)]
+    if len(places) == 1:
+        return ends[0]
+    return f"{len(places)} {'rows' if more else 'elements'} from {ends[0]} to {ends[1]}"
