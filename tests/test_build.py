@@ -351,6 +351,19 @@ def test_what_nvcc_says_to_a_beginner_gets_its_usual_cause(folder: Path, tmp_pat
     assert first_error(f'{SOURCE}(9): error: expected a ";"', file) == ('expected a ";"', 9)
 
 
+def test_a_constant_whose_address_is_needed_is_not_called_misspelt(folder: Path, tmp_path: Path) -> None:
+    text = """
+    #include "kata.cuh"
+    constexpr unsigned EMPTY = 7;
+    __global__ void kernel(volatile unsigned* states, int i) {
+        states[0] = i < 0 ? states[1] : EMPTY;
+    }
+    """
+    found = failure(tmp_path, text)
+    assert found.line == 5 and has(found.message, '"EMPTY" is undefined in device code; a constexpr', "local variable")
+    assert "misspelt" not in found.message
+
+
 def test_a_missing_header_is_named(folder: Path, tmp_path: Path) -> None:
     found = failure(tmp_path, '#include "kata.cuh"\n#include "nowhere.cuh"\n')
     assert "nowhere.cuh" in found.message and found.line == 2

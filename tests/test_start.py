@@ -116,11 +116,35 @@ def test_a_blank_says_what_a_verdict_asks(texts: dict[tuple[str, str], str]) -> 
         ("batch_norm_add_relu_f32", ("Every bit of mask", "difference of two large sums", "one_nan (nan)")),
         ("reduce_interleaved_f32", ("one special (nan, inf, -0)",)),
         ("safe_softmax_f16_f32", ("masked (-inf)", "poisoned (nan, inf)")),
+        ("argmax_row_f32", ("Sizes rows >= 1 Rounding",)),
+        ("hgemm_mma_m16n8k16_mma2x4_warp4x4", ("Sizes M >= 1, N >= 8, K >= 8", "kept in half where sums may round")),
+        ("tma_tile_copy_f16", ("Sizes N >= 8", "the CUDA driver (cuda.h)")),
+        ("cluster_softmax_row_async_f32", ("only -inf gives nan",)),
+        ("scan_block_brent_i32", ("each row by itself", "within 32 bits")),
+        ("sgemm_mma_m16n8k8_mma2x4_warp4x8_stages_rbuf", ("first rounded to 11 significant bits",)),
     ],
 )
 def test_a_blank_says_what_is_special_in_its_family(texts: dict[tuple[str, str], str], name: str, facts: str) -> None:
     blank = " ".join(texts[name, start.BLANK].replace("//", " ").split())
     assert [fact for fact in facts if fact not in blank] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "facts"),
+    [
+        ("cluster_reduce_f32", ("softmax of", "a group's rows", "counts are exact")),
+        ("cluster_softmax_row_f32", ("off by some u", "The bound")),
+        ("sgemm_t_8x8_sliced_k_f32x4", ("TF32",)),
+        ("flash_attn_mma_stages_split_q", ("a query sees only", "share a head")),
+        ("scan_lookback_i32", ("each row by itself", "head is not 0")),
+        ("gelu_f32", ("0.5 (1 + erf",)),
+        ("scan_warp_i32", ("Sizes",)),
+    ],
+)
+def test_a_blank_says_nothing_of_other_katas(texts: dict[tuple[str, str], str], name: str, facts: str) -> None:
+    """Nor how far off an answer may be, nor of a size what the row of shapes says of it."""
+    blank = " ".join(texts[name, start.BLANK].replace("//", " ").split())
+    assert [fact for fact in facts if fact in blank] == []
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from facts import has
 
-from grader.commands.kata import said_symptom
+from grader.commands.kata import said_hint, said_symptom
 from grader.content.catalog import Kata, load_catalog
+from grader.content.hints import COUNT
 from grader.content.source_file import source_of
+from grader.content.start import BLANK
 from grader.content.symptoms import load_symptoms, problems
 from grader.devices import Finding
 from grader.learner import progress
@@ -124,6 +126,15 @@ def test_a_hint_begins_with_what_the_last_grade_points_at(kata: Kata) -> None:
     assert has("\n".join(said_symptom(kata, progress.load(kata.root))), "edited")
     assert progress.keep_grade(graded(kata, Verdict(Kind.PASS, "right"))) is None
     assert [*said_symptom(kata, progress.load(kata.root))] == []
+
+
+def test_the_last_hint_for_a_blank_file_says_whose_names_it_uses(kata: Kata) -> None:
+    def said(strength: int) -> str:
+        return "\n".join(said_hint(kata, "the hint", strength, progress.load(kata.root)))
+
+    assert said(COUNT) == "the hint"
+    assert progress.keep_start(kata, BLANK) is None
+    assert has(said(COUNT), "the hint", "names", str(kata.skeleton_path.name)) and "names" not in said(COUNT - 1)
 
 
 def test_each_grade_that_fails_leads_to_the_next_hint(kata: Kata) -> None:

@@ -1,4 +1,4 @@
-"""decode_attention: O = softmax(K q / sqrt(D)) V for one query q a head; q, O [B, H, D], K, V [B, H, N, D] half.
+"""decode_attention: O = softmax(K q / sqrt(D)) V for one query q per head; q, O [B, H, D], K, V [B, H, N, D] half.
 
 B may be 0, D is 64 or 128. K and V are a cache with room for N >= 1 keys per head. Sequence b has lengths[b] keys, any
 number from 0 to N. The cache after them is unused and may be nan. Without keys, O is 0.

@@ -1,10 +1,15 @@
 """flash_attn: O = softmax(Q K^T / sqrt(D)) V for each batch and head; Q, K, V, O [B, H, N, D] half, any B, H, N >= 1.
 
 With x = q . k / sqrt(D), a row of O is the mean of the rows of V with the weights P = exp(x) / sum of exp(x) over all
-keys. D is one of 32, 64, 96, 128 (tilings: up to 256 or 1024); all values are finite. Three katas differ: in one a
-query sees only its own key and those before it (the weights of the others are 0, and so is what they add to the
-bound), one returns the logarithm of the sum as well, and in one R heads of queries share a head of keys and values.
-The katas whose acc is f16 keep Q K^T, and P V of a tile, in half: their q . k stay below 65504.
+keys. All values are finite. Where sums may round as in f16, Q K^T, and P V of a tile, may be kept in half: all q . k
+stay below 65504 there.
+
+flash_attn_mma_causal_f16: a query sees only its own key and those before it. The weights of the others are 0, and so is
+what they add to the bound.
+
+flash_attn_mma_lse_f16: the natural logarithm of each row's sum of exp(x) is a second output.
+
+flash_attn_mma_gqa_f16: R heads of queries share a head of keys and values.
 
 The bound. u is the roundoff of f32, h that of half, a that of the accumulator, m a row's largest x. Errors of
 different keys are independent, so their squares add up.

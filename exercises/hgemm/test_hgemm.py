@@ -1,9 +1,10 @@
 """hgemm: C = A @ B, A [M, K], B [K, N], C [M, N], row-major half, any M, N, K >= 1 that the kata's multiples allow.
 
-C[i, j] = sum over k of A[i, k] * B[k, j], kept in half or in float as the kata's acc says. The order of the K additions
-is free, and products may be fused with additions: the answer may be off by what rounding can do to a sum of K products.
-That is much where the sum is kept in half, so lost and surplus products show in sums that need no rounding: products
-are 1 or -1, and the partial sums stay far below 2^11, up to which a half holds every whole number.
+C[i, j] = sum over k of A[i, k] * B[k, j]. It may be kept in half where sums may round as in f16. Elsewhere it must be
+kept in float. The order of the K additions is free, and products may be fused with additions: the answer may be off by
+what rounding can do to a sum of K products. That is much where the sum is kept in half, so lost and surplus products
+show in sums that need no rounding: products are 1 or -1, and the partial sums stay far below 2^11, up to which a half
+holds every whole number.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """hopper_copy: copies, a scaling, transposes, a stencil and a sum, all bound by memory, all moved by the copy engine.
 
 Where elements are moved or multiplied once, the answer must match to the bit, the sign of a zero included (any nan
-stands for any other). The stencil and the sum add floats, and have the bound of a sum.
+stands for any other).
+
+tma_halo_stencil_f32, tma_reduce_add_f32: float sums in any order, off by what rounding can do to a sum.
 """
 
 from __future__ import annotations

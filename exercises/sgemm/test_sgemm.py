@@ -1,11 +1,11 @@
-"""sgemm: C = A @ B, A [M, K], B [K, N], C [M, N], row-major float, any M, N, K >= 1.
+"""sgemm: C = A @ B, A [M, K], B [K, N], C [M, N], row-major float, any M, N, K >= 1 that the kata's multiples allow.
 
 C[i, j] = sum over k of A[i, k] * B[k, j], kept in float. The order of the K additions is free, and a product may be
 fused with its addition: the answer may be off by what rounding can do to a sum of K products. Sums of whole numbers
 up to 2^24 need no rounding: these must be exact.
 
-Katas on Tensor Cores compute in TF32: each element of A and B is first rounded to 11 significant bits, to the nearest,
-ties away from zero. Products of two such are exact in float, and the sums are kept in float.
+sgemm_wmma_*, sgemm_mma_*: Tensor Cores compute in TF32. Each element of A and B is first rounded to 11 significant
+bits, to the nearest, ties away from zero. Products of two such are exact in float, and the sums are kept in float.
 """
 
 from __future__ import annotations

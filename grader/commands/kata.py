@@ -14,7 +14,7 @@ from grader.content import rung, skeleton, start, symptoms
 from grader.content.catalog import Catalog, CatalogError, Kata, find_root, load_catalog
 from grader.content.hints import COUNT, load_hints
 from grader.content.source_file import digest_of
-from grader.content.start import SKELETON
+from grader.content.start import BLANK, SKELETON
 from grader.learner import progress
 from grader.learner.pointer import rows_on
 from grader.learner.progress import History, ProgressError
@@ -189,7 +189,7 @@ def _hint(options: argparse.Namespace) -> int:
         say_json({**said, "symptom": [*said_symptom(kata, known)]})
     else:
         symptom = [*said_symptom(kata, known)]
-        for line in map(plain, (*symptom, *[""] * bool(symptom), *said_hint(kata, hint, strength))):
+        for line in map(plain, (*symptom, *[""] * bool(symptom), *said_hint(kata, hint, strength, known))):
             print(textwrap.fill(line, min(WIDTH, line_width(WIDTH)), break_on_hyphens=False) if is_terminal() else line)
     warn(progress.keep_hint(kata, strength))
     return 0
@@ -214,8 +214,11 @@ def said_symptom(kata: Kata, known: History) -> Iterator[str]:
         yield "  {}: {}".format(*(symptoms.plain(cell) for cell in (row.sees, row.cause)))
 
 
-def said_hint(kata: Kata, hint: str, strength: int) -> Iterator[str]:
+def said_hint(kata: Kata, hint: str, strength: int, known: History) -> Iterator[str]:
+    """A hint, what comes after it, and for a blank file where the names are that a hint in code's words uses."""
     yield hint
+    if strength == COUNT and known.started_from(kata.name) == BLANK:
+        yield f"(its names are those of the skeleton, {display_path(kata.skeleton_path)}; your file has its own)"
     if strength < COUNT:
         yield f"(hint {strength} of {COUNT}; `kata hint {kata.name} {strength + 1}` says more)"
 

@@ -29,6 +29,10 @@ _CAUSES = {
     "must have integral or unscoped enum type": "an index, and an operand of %, must be a whole number",
     "must have pointer-to-object type": "is a * missing where it is declared?",
     '"restrict" is not allowed': "is a * missing before __restrict__?",
+    "is undefined in device code": (
+        "a constexpr outside of functions is only a value there. A pointer, a reference, and ?: next to a variable need"
+        " its address: copy it into a local variable first"
+    ),
     "is undefined": "is it misspelt, or is its type or its header missing?",
     'no operator "': "vector types such as float4 have no operators; use their members .x, .y, ...",
 }

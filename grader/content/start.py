@@ -35,6 +35,7 @@ WIDTH = 120  # characters of a line
 MOST_DRAWN = 4_000  # elements of the inputs that show which numbers a kind of values has
 SEEDS, MORE_SEEDS = 6, 60  # of such draws; more where one of the first has a special number
 
+_BOUND = re.compile(r" The bound(?: is |: )")  # from here on a paragraph derives how far off an answer may be
 _TODO = re.compile(r"^\s*// TODO\((\d+)\): (.*)$")
 _SIZE = re.compile(r"\s*\(~\d+ lines?(?: each)?\)\.?$")
 _ROW = re.compile(r"^(\w+) {2,}(\S.*)$")
@@ -42,6 +43,11 @@ _GIVEN = re.compile(r"\b(?:constexpr|struct|union|class|enum|using|namespace|ope
 _CONSTANT = re.compile(r"^    (?:extern )?(?:static )?(?:constexpr|__shared__|using) .*;")  # stays, too
 _ASM = re.compile(r"\basm\b")
 _EMPTY_LAUNCHER = re.compile(r'(?:#include[<"][\w./]+[>"])*KATA_EXPORTvoid\w+\([^()]*\)\{\}')
+_LIBRARY_ROWS = {
+    "cublas": "cublas (cublas_v2.h)",
+    "cutlass": "cutlass (its headers)",
+    "driver": "the CUDA driver (cuda.h)",
+}
 _TAKEN = re.compile(r"^// From (kata_\w+\.cuh):\nusing ([^;]*);", re.MULTILINE)
 _TIED = "\N{NO-BREAK SPACE}"
 _LABELS = re.compile(r"^([\w*]+(?:, [\w*]+)*): ")  # of a paragraph: names of katas, with wildcards
@@ -324,6 +330,8 @@ def _asked(kata: Kata, spec: Spec) -> Iterator[tuple[str, str]]:
     """What a verdict asks, in rows: a label and its words."""
     shapes = _row(kata, "Shapes")
     yield "Shapes", shapes
+    if least := ", ".join(_least(kata, spec, shapes)):
+        yield "Sizes", least
     if "aligned" not in shapes:
         yield "Pointers", ", ".join(f"{each.name} {each.align}-byte aligned" for each in (*spec.inputs, *spec.written))
     if kata.multiples:
@@ -336,7 +344,8 @@ def _asked(kata: Kata, spec: Spec) -> Iterator[tuple[str, str]]:
     yield "Repeats", _repeats(kata, spec)
     yield "Arrays", _arrays(spec)
     yield "Launcher", "works on the given stream; the host does not compute (README.md, What a launcher may do)"
-    yield "Libraries", ", ".join(("the C++ standard library", "the CUDA runtime", *kata.libraries))
+    libraries = [_LIBRARY_ROWS[name] for name in kata.libraries]
+    yield "Libraries", ", ".join(("the C++ standard library", "the CUDA runtime", *libraries))
     if taken := [f"{name} has {functions}" for name, functions in _taken(kata)]:
         yield "Headers", f"in grader/include, in the namespace kata: {'; '.join(taken)}"
     if kata.speed is not None and kata.level != "easy":
@@ -364,6 +373,14 @@ def _row(kata: Kata, label: str) -> str:
         elif words:
             break
     return " ".join(words)
+
+
+def _least(kata: Kata, spec: Spec, shapes: str) -> Iterator[str]:
+    """The least value of each size of which the row of shapes does not say it by itself: "n >= 0" says it of n."""
+    for name, size in spec.sizes.items():
+        step = kata.multiples.get(name, 1)
+        if not re.search(rf"\b{name} (?:>= \d|one of|in \d)", shapes):
+            yield f"{name} >= {-(-size.min // step) * step}"
 
 
 def _rounding(kata: Kata, spec: Spec) -> str:
@@ -445,7 +462,8 @@ def labelled(paragraph: str, katas: Iterable[str]) -> set[str]:
 
 
 def _contract(kata: Kata) -> Iterator[list[str]]:
-    """The paragraphs of the spec's docstring that say what is asked, as comments; not those on its bound."""
+    """The paragraphs of the spec's docstring that say what is asked, as comments; not those on its bound, and not those
+    that begin with the names of other katas."""
     text = ast.get_docstring(ast.parse(kata.spec_path.read_text())) or ""
     katas = {path.stem for path in kata.solution_path.parent.glob("*.cu")}
     for paragraph in text.split("\n\n"):
@@ -457,4 +475,4 @@ def _contract(kata: Kata) -> Iterator[list[str]]:
         if paragraph.startswith(" "):
             yield [f"// {line}".rstrip() for line in paragraph.split("\n")]
         else:
-            yield _filled(words.partition(" The bound is ")[0])
+            yield _filled(_BOUND.split(words)[0])
