@@ -67,6 +67,7 @@ def code(ptx: Path) -> list[str]:
     # The numbers of labels, files and names count through a unit.
     text = re.sub(r"\$L__(BB|info_string|tmp)\d+", r"\1", re.sub(r"\.loc\t\d+ ", ".loc ", text))
     text = re.sub(r"inlined_at \d+ ", "inlined_at ", text)
+    text = re.sub(r"\bAGAIN_\d+", "AGAIN_", text)  # what %= gives in inline assembly
     return [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith(".file")]
 
 
