@@ -172,7 +172,9 @@ def victim() -> Iterator[Victim]:
 
 def test_the_ptx_itself_is_right(attempts: list[Attempt], victim: Victim) -> None:
     for attempt in attempts:
-        assert victim.ask(attempt, limit_s=ANSWER_LIMIT_S) == []
+        # A block that polls executes the more, the longer the system lets the other block's thread wait.
+        usual = replace(attempt, call=replace(attempt.call, limits=Limits()))
+        assert victim.ask(usual, limit_s=ANSWER_LIMIT_S) == []
 
 
 def test_a_child_that_dies_is_noticed(attempts: list[Attempt], victim: Victim) -> None:

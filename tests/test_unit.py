@@ -28,7 +28,6 @@ ALIKE = ("hgemv_k16_f16x8_pack", "hgemm_mma_m16n8k16_naive", "hgemm_mma_m16n8k16
 
 
 WMMA = ("hgemm_wmma_m16n16k16_naive", "hgemm_wmma_m16n16k16_mma4x2")
-HOPPER = ("tma_tile_copy_f16", "tma_tile_scale_f16", "wgmma_tma_64x64_tn_f16")  # with tensor maps of the driver's
 
 
 @pytest.fixture
@@ -67,24 +66,21 @@ def code(ptx: Path) -> list[str]:
     # The numbers of labels, files and names count through a unit.
     text = re.sub(r"\$L__(BB|info_string|tmp)\d+", r"\1", re.sub(r"\.loc\t\d+ ", ".loc ", text))
     text = re.sub(r"inlined_at \d+ ", "inlined_at ", text)
-    text = re.sub(r"\bAGAIN_\d+", "AGAIN_", text)  # what %= gives in inline assembly
     return [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith(".file")]
 
 
 @pytest.mark.usefixtures("empty_cache")
-@pytest.mark.parametrize(("names", "targets", "runs"), [(ALIKE, TARGETS, 2), (HOPPER, TARGETS[1:], 2)])
-def test_each_gets_the_code_that_it_gets_alone(names: Sequence[str], targets: Sequence[Target], runs: int) -> None:
+def test_each_gets_the_code_that_it_gets_alone() -> None:
     """For two architectures at once, from as many runs of nvcc as the machine is asked to do side by side."""
-    requests = [request_for(name, target=target) for name in names for target in targets]
-    together = built(requests, runs=runs)
+    requests = [request_for(name, target=target) for name in ALIKE for target in TARGETS]
+    together = built(requests, runs=2)
     alone = build_all([replace(request, together=False) for request in requests], find_toolchain())
     for one, other in zip(together, alone, strict=True):
         assert isinstance(one, Build) and isinstance(other, Build)
         assert one.folder != other.folder and one.tag and not other.tag
         assert one.source.read_bytes() == other.source.read_bytes()
         ours, theirs = code(one.ptx), code(other.ptx)
-        assert ours == theirs
-        assert any(word in line for line in ours for word in ("mma", "shfl", "cp.async.bulk.tensor"))
+        assert ours == theirs and any("mma" in line or "shfl" in line for line in ours)
 
 
 @pytest.mark.usefixtures("empty_cache")
@@ -181,23 +177,12 @@ def test_findings_and_prints_have_the_names_that_they_have_alone(tmp_path: Path)
         ("#\\\ndefine WIDTH 4", False),
         ("    cudaMemsetAsync(y, 0, 4, stream);", True),
         ("    cudaIpcGetMemHandle(&handle, y);", False),
-        ("    cudaLaunchKernelEx(&config, kernel, x);", True),
-        ("    cudaGetDriverEntryPointByVersion(name, &found, 12000, 0, &answer);", False),
         ("    cuInit(0);", False),
     ],
 )
 def test_files_that_could_reach_into_the_next_stay_alone(line: str, shares: bool) -> None:
     assert unit.may_share(f'#include "kata.cuh"\n{line}\n'.encode()) is shares
     assert not unit.may_share(b"// gr\xfc\xdfe\n")
-
-
-def test_a_file_may_call_more_where_its_kata_has_the_driver() -> None:
-    asks = (
-        b'#include "kata.cuh"\n#include <cuda.h>\n    cudaGetDriverEntryPointByVersion(name, &found, 12000, 0, &to);\n'
-    )
-    assert unit.may_share(asks, ("driver",)) and not unit.may_share(asks)
-    assert not unit.may_share(asks + b"    cuInit(0);\n", ("driver",))
-    assert not unit.may_share(b'#include "kata.cuh"\n', ("cublas",))
 
 
 PTX = """.version 9.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,12 +23,10 @@ TAG_DIGITS = 16
 # call more of the runtime than nearly all do are compiled alone.
 _CALLS = """
     cudaDeviceGetAttribute cudaDeviceSynchronize cudaFreeAsync cudaFuncSetAttribute cudaGetDevice cudaGetLastError
-    cudaGetSymbolAddress cudaLaunchCooperativeKernel cudaLaunchKernelEx cudaMallocAsync cudaMemcpyAsync cudaMemsetAsync
-    cudaOccupancyMaxActiveBlocksPerMultiprocessor cudaOccupancyMaxActiveClusters
+    cudaGetSymbolAddress cudaLaunchCooperativeKernel cudaMallocAsync cudaMemcpyAsync cudaMemsetAsync
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor
 """
 RUNTIME = frozenset(_CALLS.split())
-# What else the files of a kata with this library may call. A kata with another library is compiled alone.
-_OF_LIBRARY = {"driver": frozenset({"cudaGetDriverEntryPointByVersion"})}
 _CALL = re.compile(r"\b(cu[A-Z]\w*|cuda[A-Z]\w*)\s*\(")
 
 _INCLUDED = re.compile(r"^[ \t]*#[ \t]*include\b[^\n]*$", re.MULTILINE)
@@ -69,20 +67,17 @@ def includes_of(text: str) -> tuple[str, ...]:
     return tuple(sorted({" ".join(line.split()) for line in _INCLUDED.findall(text)}))
 
 
-def may_share(text: bytes, libraries: Collection[str] = ()) -> bool:
-    """Whether a file of a kata with these libraries means the same inside a namespace: it includes only headers that
-    are there for all, has no directive of the preprocessor that the next file would see, and calls nothing that could
-    keep the library of all from being loaded."""
-    if not _OF_LIBRARY.keys() >= set(libraries):
-        return False
+def may_share(text: bytes) -> bool:
+    """Whether a file means the same inside a namespace: it includes only headers that are there for all, has no
+    directive of the preprocessor that the next file would see, and calls nothing that could keep the library of all
+    from being loaded."""
     try:
         words = text.decode()
     except UnicodeDecodeError:
         return False
     foreign = {line for line in includes_of(words) if '"' in line} - _OURS
     directive = _DIRECTIVE.search(words) or _DISGUISED.search(words)
-    calls = RUNTIME.union(*(_OF_LIBRARY[library] for library in libraries))
-    return not foreign and not directive and calls.issuperset(_CALL.findall(words))
+    return not foreign and not directive and set(_CALL.findall(words)) <= RUNTIME
 
 
 def launcher_in(tag: str, launcher: str) -> str:

@@ -452,7 +452,7 @@ def _arrays(spec: Spec) -> str:
 
 
 def labelled(paragraph: str, katas: Iterable[str]) -> set[str]:
-    """The katas that a paragraph names before its first colon, such as "scan_warp_i32, scan_block_*: ...".
+    """The katas that a paragraph names before its first colon, such as "one_kata_f32, other_*: ...".
 
     None if it is about all of them.
     """
