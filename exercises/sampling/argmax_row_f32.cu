@@ -7,7 +7,7 @@
 #include "kata.cuh"
 #include <cstdint>
 
-constexpr int THREADS = 256;
+constexpr int THREADS = 512;
 constexpr int LOADS = 4;  // per thread, in flight at once
 constexpr int WARP_SIZE = 32;
 constexpr int WARPS = THREADS / WARP_SIZE;

@@ -4,9 +4,10 @@
                                                        [--compiled FILE] [--dry-run]
 
 Run where there is an sm_90 GPU. Without --only and --new all programs are recorded again; else the results go into the
-recording that is there, which must be of the same machine. Katas are run with --katas. The file is written after each
-class, so that a limit of time loses one class at most. --compiled keeps the machine code in a file, and takes it from
-there if the file is there already; --dry-run stops before the GPU is needed: both together compile ahead.
+recording that is there, which must be of the same machine. With --katas solutions are run, too, and with --new only
+those that are not recorded as they are. The file is written after each class, so that a limit of time loses one class
+at most. --compiled keeps the machine code in a file, and takes it from there if the file is there already; --dry-run
+stops before the GPU is needed: both together compile ahead.
 
 A program that ptxas refuses is left out, as not_ptx.py does; one that the GPU ends with an error, or not at all, is
 named and left out. Each class runs in a child process, and a new one takes over behind a program that broke the last.
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import itertools
 import pickle
 import re
 import subprocess
@@ -76,8 +78,13 @@ def main() -> None:
     save(out, Recording(machine, results))
     print(f"{found} of {accepted} programs recorded on {machine}", flush=True)
     if options.katas:
-        solutions = katas.build_solutions(katas.all_katas().values(), "gpu", gpu.arch)
-        katas.save(options.folder / katas.FILE.name, machine, (ran for built in solutions for ran in katas.run(built)))
+        kept = katas.comparable() if options.new else ()
+        known = {ran.kata for ran in kept}
+        wanted = [kata for name, kata in katas.all_katas().items() if name not in known]
+        solutions = katas.build_solutions(wanted, "gpu", gpu.arch)
+        print(f"{len(solutions)} katas compiled after {time.monotonic() - start:.1f} s", flush=True)
+        ran = (ran for built in solutions for ran in katas.run(built))
+        katas.save(options.folder / katas.FILE.name, machine, itertools.chain(kept, ran))
     print(f"all done after {time.monotonic() - start:.1f} s")
 
 
