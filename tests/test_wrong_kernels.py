@@ -367,8 +367,8 @@ def instructions(ptx: Path) -> str:
 
 
 def cannot_tell_the_cards_apart(kata: Kata, source: Path, options: Options) -> bool:
-    """Whether a file's grade on the card of ``options`` is its grade on the usual one: the same PTX, on the same card or
-    of blocks that do not communicate, launched by code that asks nothing of the card."""
+    """Whether a file's grade on the card of ``options`` is its grade on the usual one: the same PTX, on the same card,
+    or of blocks that do not communicate, launched by code that asks nothing of the card."""
     targets = [Target("sim", arch) for arch in (options.sim_arch, pipeline.SIM_ARCH)]
     requests = [pipeline._request(kata, source_of(source), target, options) for target in targets]
     built = [item for item in build_all(requests, find_toolchain()) if isinstance(item, Build)]

@@ -121,7 +121,7 @@ def _plan(request: Request, toolchain: Toolchain, common: bytes, linked: Path | 
     except LibraryMissing as missing:
         return CompileFailure(request, str(missing), None, "", Kind.UNSUPPORTED)
     flags = [*_FLAGS, *request.target.flags, *toolchain.nvcc_flags]
-    together = request.together and not libraries and unit.may_share(text)
+    together = request.together and unit.may_share(text, request.kata.libraries)
     flags += [flag for library in libraries for flag in library.flags]
     if request.warnings_are_errors:
         flags += ["-Werror", "all-warnings", "-Xcompiler", "-Wall,-Werror"]

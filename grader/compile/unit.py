@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,10 +23,12 @@ TAG_DIGITS = 16
 # call more of the runtime than nearly all do are compiled alone.
 _CALLS = """
     cudaDeviceGetAttribute cudaDeviceSynchronize cudaFreeAsync cudaFuncSetAttribute cudaGetDevice cudaGetLastError
-    cudaGetSymbolAddress cudaLaunchCooperativeKernel cudaMallocAsync cudaMemcpyAsync cudaMemsetAsync
-    cudaOccupancyMaxActiveBlocksPerMultiprocessor
+    cudaGetSymbolAddress cudaLaunchCooperativeKernel cudaLaunchKernelEx cudaMallocAsync cudaMemcpyAsync cudaMemsetAsync
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor cudaOccupancyMaxActiveClusters
 """
 RUNTIME = frozenset(_CALLS.split())
+# What else the files of a kata with this library may call. A kata with another library is compiled alone.
+_OF_LIBRARY = {"driver": frozenset({"cudaGetDriverEntryPointByVersion"})}
 _CALL = re.compile(r"\b(cu[A-Z]\w*|cuda[A-Z]\w*)\s*\(")
 
 _INCLUDED = re.compile(r"^[ \t]*#[ \t]*include\b[^\n]*$", re.MULTILINE)
@@ -38,6 +40,7 @@ _DISGUISED = re.compile(r"%:|\?\?=|\*/[ \t]*#|#[ \t]*/\*|\\\r?\n")  # a directiv
 _TAG = re.compile(rf"unit_[0-9a-f]{{{TAG_DIGITS}}}")
 _BRACE = re.compile(r"[{}]")
 _FUNCTION = re.compile(r"^(?:\.\w+\s+)*\.(?:entry|func)\b", re.MULTILINE)
+_SHARED = re.compile(r"^((?:\.\w+\s+)*\.shared\b[^;\n]*;\n)", re.MULTILINE)
 
 _PTXAS_ERROR = re.compile(r"^ptxas (\S+), line (\d+); error", re.MULTILINE)
 
@@ -67,17 +70,20 @@ def includes_of(text: str) -> tuple[str, ...]:
     return tuple(sorted({" ".join(line.split()) for line in _INCLUDED.findall(text)}))
 
 
-def may_share(text: bytes) -> bool:
-    """Whether a file means the same inside a namespace: it includes only headers that are there for all, has no
-    directive of the preprocessor that the next file would see, and calls nothing that could keep the library of all
-    from being loaded."""
+def may_share(text: bytes, libraries: Collection[str] = ()) -> bool:
+    """Whether a file of a kata with these libraries means the same inside a namespace: it includes only headers that
+    are there for all, has no directive of the preprocessor that the next file would see, and calls nothing that could
+    keep the library of all from being loaded."""
+    if not _OF_LIBRARY.keys() >= set(libraries):
+        return False
     try:
         words = text.decode()
     except UnicodeDecodeError:
         return False
     foreign = {line for line in includes_of(words) if '"' in line} - _OURS
     directive = _DIRECTIVE.search(words) or _DISGUISED.search(words)
-    return not foreign and not directive and set(_CALL.findall(words)) <= RUNTIME
+    calls = RUNTIME.union(*(_OF_LIBRARY[library] for library in libraries))
+    return not foreign and not directive and calls.issuperset(_CALL.findall(words))
 
 
 def launcher_in(tag: str, launcher: str) -> str:
@@ -142,12 +148,23 @@ def blamed(log: str, folder: Path) -> set[str]:
 
 def pieces_of(ptx: str) -> list[tuple[set[str], str]]:
     """The unit's PTX, cut into (tags of the members that a piece is of, its text); no tags: it is of all of them."""
-    return [(set(_TAG.findall(head)), head + body) for head, body in _functions(ptx)]
+    return [(set(_TAG.findall(head)), head + body) for head, body in _parts(ptx)]
 
 
 def ptx_of(tag: str, pieces: Sequence[tuple[set[str], str]]) -> str:
-    """The unit's PTX without the functions of the other members."""
+    """The unit's PTX without the functions of the other members, and without their shared memory."""
     return "".join(text for tags, text in pieces if not tags or tag in tags)
+
+
+def _parts(ptx: str) -> Iterator[tuple[str, str]]:
+    """The functions; and of what stands between them, each declaration of shared memory by itself: a file alone has
+    no other's, and no other's alignment."""
+    for head, body in _functions(ptx):
+        if head:
+            yield head, body
+            continue
+        for number, text in enumerate(_SHARED.split(body)):
+            yield (text, "") if number % 2 else ("", text)
 
 
 def _functions(ptx: str) -> Iterator[tuple[str, str]]:

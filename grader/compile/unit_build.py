@@ -80,15 +80,16 @@ def _not_blamed(one: _Unit, place: Path) -> list[Job]:
 
 
 def _units(jobs: Sequence[Job], parallel: int) -> Iterator[_Unit]:
-    """The same flags, the same architectures and the same includes in each unit; ``parallel`` units, or more, where
-    there are enough files."""
+    """The same flags, the same architectures, the same libraries and the same includes in each unit; ``parallel``
+    units, or more, where there are enough files."""
     members: dict[tuple[tuple[str, ...], Member], list[Job]] = {}
     for job in jobs:
         members.setdefault((job.command, job.member), []).append(job)
     groups: dict[tuple[object, ...], dict[Member, list[Job]]] = {}
     for (command, member), its_jobs in members.items():
         targets = tuple(job.request.target for job in its_jobs)
-        groups.setdefault((command, targets, member.includes), {})[member] = its_jobs
+        libraries = its_jobs[0].request.kata.libraries
+        groups.setdefault((command, targets, libraries, member.includes), {})[member] = its_jobs
     at_least = -(-parallel // len(groups)) if groups else 1
     for group in groups.values():
         for chunk in unit.chunks(list(group), at_least):
