@@ -461,6 +461,7 @@ def test_bytecode_of_the_tests_goes_to_the_cache_where_it_may_not_stand_beside_i
     monkeypatch.setattr(checks, "MOST_PROCESSES", 2)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p xdist.plugin")
+    monkeypatch.setenv("PYTEST_DEBUG_TEMPROOT", str(tmp_path))  # its end would remove folders of earlier runs
     monkeypatch.setenv("KATA_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     monkeypatch.delenv("PYTHONPYCACHEPREFIX", raising=False)
