@@ -233,6 +233,9 @@ def test_bad_style_is_found_in_every_language(copy: Path) -> None:
         pytest.skip("the linters are not installed; pip install -e .[dev]")
     if (known := ROOT / ".mypy_cache").is_dir():  # of the check itself: what has not changed is not looked at again
         shutil.copytree(known, copy / known.name)
+    for folder in [*(copy / "exercises").iterdir(), *(copy / "solutions").iterdir()]:  # one family is enough
+        if folder.is_dir() and folder.name != "elementwise":
+            shutil.rmtree(folder)
     python = copy / "grader" / "verdict.py"
     python.write_text(python.read_text() + "\ndef untyped(x):\n    return   x\n")
     kernel = copy / "solutions" / "elementwise" / "elementwise_f32.cu"
