@@ -49,6 +49,7 @@ def reversed_tiles(width: int, count: int) -> list[float]:
 
 SOUND: dict[str, Callable[[], list[float]]] = {
     "groups": lambda: reversed_tiles(THREADS, 1),
+    "groups_in_turn": lambda: reversed_tiles(THREADS, 1),
     "buffers": lambda: reversed_tiles(4 * THREADS, 1),
     "object": lambda: reversed_tiles(THREADS, 1),
     "phases": lambda: [X[(i + 5) % THREADS] for i in range(THREADS)],
@@ -95,6 +96,13 @@ def test_hazard_is_found_at_its_line(device: SimDevice, launcher: str, wrong_see
 
 def test_a_copy_that_is_committed_is_not_said_to_lack_that(device: SimDevice) -> None:
     assert "commit" not in finding(device, "groups_no_wait").message
+
+
+def test_two_copies_of_one_group_to_the_same_bytes(device: SimDevice, wrong_seeds: range) -> None:
+    for seed in wrong_seeds:
+        found = finding(device, "groups_twice", seed=seed)
+        assert found.kind == "race" and has(found.message, "writes tile[", "in any order"), found
+        assert found.callers == (line_of(SOURCE, "groups_twice"),), found
 
 
 def test_lines_that_call_the_line_of_a_finding(device: SimDevice) -> None:

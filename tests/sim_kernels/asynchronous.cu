@@ -68,6 +68,29 @@ __global__ void groups_no_commit_kernel(const float* x, float* y, int n) {
 }
 LAUNCHER(groups_no_commit)
 
+// Two copies to the same bytes are in one group: either may land last.
+__global__ void groups_twice_kernel(const float* x, float* y, int n) {
+    __shared__ float tile[THREADS];
+    copy<4>(tile + threadIdx.x, x + threadIdx.x + THREADS);
+    copy<4>(tile + threadIdx.x, x + threadIdx.x);  // groups_twice
+    commit();
+    wait<0>();
+    y[threadIdx.x] = tile[threadIdx.x];
+}
+LAUNCHER(groups_twice)
+
+// In two groups they land one after the other.
+__global__ void groups_in_turn_kernel(const float* x, float* y, int n) {
+    __shared__ float tile[THREADS];
+    copy<4>(tile + threadIdx.x, x + THREADS - 1 - threadIdx.x + THREADS);
+    commit();
+    copy<4>(tile + threadIdx.x, x + THREADS - 1 - threadIdx.x);
+    commit();
+    wait<0>();
+    y[threadIdx.x] = tile[threadIdx.x];
+}
+LAUNCHER(groups_in_turn)
+
 __device__ __forceinline__ float fetched(const float* tile) {
     return tile[threadIdx.x];  // groups_in_helper
 }

@@ -53,8 +53,25 @@ void Copies::forget() {
 void Copies::issue(Warp& warp, Copy copy) {
     any_ = true;
     std::copy(committed_[warp.index], committed_[warp.index] + LANES, copy.group);
+    if (block_.shared.in_flight(copy.mask, copy.to, copy.bytes)) check_group(warp, copy);
     block_.shared.depart(copy.mask, copy.to, copy.bytes);
     flying_[warp.index].push_back(copy);
+}
+
+// The copies of one group land in any order: two to the same bytes are undefined (PTX ISA, "cp.async"). Copies of other
+// threads to them are found when they land.
+void Copies::check_group(const Warp& warp, const Copy& copy) const {
+    for (const Copy& earlier : flying_[warp.index]) {
+        if (earlier.barrier >= 0) continue;
+        each_lane(earlier.mask & copy.mask, [&](int l) {
+            if (earlier.group[l] != copy.group[l]) return;
+            if (!overlap(earlier.to[l], earlier.bytes, copy.to[l], copy.bytes)) return;
+            block_.stop_at(block_.at(
+                warp, copy.pc, l, FindingKind::race,
+                "writes " + block_.shared_place(copy.to[l], copy.bytes, false).text + ", and so does the cp.async on " +
+                    block_.line_words(earlier.pc) + " in the same group: they may land in any order"));
+        });
+    }
 }
 
 void Copies::commit(const Warp& warp, Mask mask) {

@@ -107,6 +107,7 @@ class Copies {
     void finish();  // the block ends
 
  private:
+    void check_group(const Warp& warp, const Copy& copy) const;
     void land(const Copy& copy, Mask lanes);
     void check_sources(const Warp& warp, u32 pc, const CopySources& sources, Mask lanes) const;
     Warp& issuer(const BulkCopy& copy) const;
