@@ -1,0 +1,151 @@
+"""A wrong output element -> input elements that change it and must not, or that must change it and do not.
+
+One element of an input gets another value. Where that changes the reference by far more than rounding, it must change
+the launcher's answer. This needs no formula: it works for sums behind a root, an exponential or a logarithm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from grader.judge.lab import Judged, Lab
+from grader.judge.target import Target, floats, range_words, target_of
+
+if TYPE_CHECKING:
+    from numpy import ndarray
+
+MOST = 1200  # elements of an input that are asked about
+CALLS = 30  # of the launcher, for one input
+TELLING = 24  # times the output's rounding, that the reference must change by
+LITTLE = 0.02  # of what the reference changes by: that is no influence
+RISE = 4.0  # of an element
+LARGER = 3  # wrong cases, beside the smallest
+
+
+def influences(lab: Lab, one: Judged) -> Iterator[str]:
+    """At most one clue, of the smallest wrong case or of a larger one."""
+    import numpy
+
+    wrong = [each for each in lab.judged.values() if each.wrong and each.first_wrong == one.first_wrong]
+    small = [each for each in wrong if max(value.size for value in each.case.inputs.values()) <= MOST]
+    small = [each for each in small if bool(numpy.isfinite(each.compared[each.first_wrong].got).all())]
+    sizes = {each.case.shape.sizes: each for each in small if each.case.shape.sizes != one.case.shape.sizes}
+    larger = sorted(sizes.values(), key=lambda each: -sum(value.size for value in each.case.inputs.values()))
+    for each in (one, *larger[:LARGER]):
+        if bool(each.compared[each.first_wrong].unwritten.any()):
+            continue
+        target = target_of(lab, each)
+        for tensor in floats(target):
+            if words := _of_input(target, tensor.name):
+                yield words if each is one else f"at {each.case.shape}: {words}"
+                return
+
+
+def _of_input(target: Target, name: str) -> str | None:
+    import numpy
+
+    extent = next(tensor for tensor in target.lab.spec.inputs if tensor.name == name).extent(target.case.sizes)
+    size = int(numpy.prod(extent))
+    if not 1 < size <= MOST:
+        return None
+    search = _Search(target, name, extent)
+    if not search.is_finite:
+        return None
+    must = [each for each in range(size) if search.must_change([each])]
+    if not must:
+        return None
+    if (lacking := search.without_influence(must)) is not None:
+        which = range_words(name, extent, lacking)
+        return f"{which} has no influence on {target.words}, which must depend on it"
+    others = [each for each in range(size) if search.must_not_change([each])]
+    if (foreign := search.foreign(others)) is not None:
+        return f"{range_words(name, extent, [foreign])} changes {target.words}, which must not depend on it"
+    return None
+
+
+class _Search:
+    """Asks the reference and the launcher what some elements change."""
+
+    def __init__(self, target: Target, name: str, extent: Sequence[int]) -> None:
+        import numpy
+
+        self.target, self.name, self.extent = target, name, extent
+        rng = numpy.random.default_rng(13)
+        self.base = rng.choice((0.5, 0.75, 1.0, 1.25, 1.5), int(numpy.prod(extent)))
+        self.calls = CALLS
+        self.right = float(target.reference(self._inputs([]))[target.flat])
+        self.got = self._answer([])
+        self.is_finite = self.got is not None and bool(numpy.isfinite([self.right, self.got]).all())
+
+    def _inputs(self, risen: Sequence[int]) -> dict[str, ndarray]:
+        import numpy
+
+        values = self.base.copy()
+        values[list(risen)] += RISE + numpy.arange(len(risen)) % 4  # not all by the same, which may change nothing
+        return {self.name: values.reshape(self.extent)}
+
+    def _answer(self, risen: Sequence[int]) -> float | None:
+        self.calls -= 1
+        answer = None if self.calls < 0 else self.target.answer(self._inputs(risen))
+        return None if answer is None else float(answer[self.target.flat])
+
+    def _change(self, risen: Sequence[int]) -> float:
+        return float(self.target.reference(self._inputs(risen))[self.target.flat]) - self.right
+
+    def _rounding(self, change: float) -> float:
+        return TELLING * self.target.roundoff * (abs(self.right) + abs(change))
+
+    def must_change(self, risen: Sequence[int]) -> bool:
+        """By so much that no rounding hides it."""
+        change = self._change(risen)
+        return abs(change) > self._rounding(change)
+
+    def must_not_change(self, risen: Sequence[int]) -> bool:
+        return self._change(risen) == 0
+
+    def changes(self, risen: Sequence[int]) -> bool | None:
+        """Whether the answer changes by more than a small part of what the reference does, and than rounding."""
+        import numpy
+
+        now, right = self._answer(risen), self._change(risen)
+        if now is None or self.got is None or not numpy.isfinite(now):
+            return None
+        return abs(now - self.got) > max(LITTLE * abs(right), 0.0 if right else self._rounding(now - self.got))
+
+    def without_influence(self, must: Sequence[int]) -> list[int] | None:
+        """A run of these elements that change nothing."""
+        count = len(must)
+        spread = [count - 1, 0, count // 2, count - 2, 1, count // 4, 3 * count // 4, 33]
+        for at in dict.fromkeys(min(max(each, 0), count - 1) for each in spread):
+            changed = self.changes([must[at]])
+            if changed is None:
+                return None
+            if not changed:
+                first = self._grown(must, at, -1)
+                return list(must[first : self._grown(must, at, 1) + 1])
+        return None
+
+    def _grown(self, must: Sequence[int], at: int, step: int) -> int:
+        """How far from one element on the next ones change nothing, either."""
+        end = 0 if step < 0 else len(must) - 1
+        known, width = at, abs(end - at)
+        while width > 0:
+            to = known + step * min(width, abs(end - known))
+            inside = must[min(known, to) : max(known, to) + 1]
+            if to != known and self.must_change(inside) and self.changes(inside) is False:
+                known = to
+            width //= 2
+        return known
+
+    def foreign(self, others: Sequence[int]) -> int | None:
+        """One of these elements that changes the answer: none of them may."""
+        if not others or not self.changes(others):
+            return None
+        while len(others) > 1:
+            half = others[: len(others) // 2]
+            changed = self.changes(half)
+            if changed is None:
+                return None
+            others = half if changed else others[len(others) // 2 :]
+        return others[0] if self.changes(others) else None
