@@ -61,13 +61,8 @@ def of_integers(lab: Lab, one: Judged) -> Iterator[str]:
     shapes = {each.one.case.shape.sizes for each in failed}
     comparable = [each for each in seen if each.one.case.shape.sizes in shapes]
     own = one.case.shape.values
-    for chosen, where in (
-        (comparable, ""),
-        (
-            [each for each in comparable if each.one.case.shape.values == own or not each.wrong.any()],
-            f", values: {own}",
-        ),
-    ):
+    of_kind = [each for each in comparable if each.one.case.shape.values == own or not each.wrong.any()]
+    for chosen, where in ((comparable, ""), (of_kind, f", values: {own}")):
         if many and (words := _rule(name, chosen)):
             number = sum(bool(each.wrong.any()) for each in chosen)
             yield f"{words} (in {number} wrong cases that were tried{where})"
