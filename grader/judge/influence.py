@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 MOST = 1200  # elements of an input that are asked about
 CALLS = 30  # of the launcher, for one input
-TELLING = 24  # times the output's rounding, that the reference must change by
-LITTLE = 0.02  # of what the reference changes by: that is no influence
-RISE = 4.0  # of an element
+NOISE, LEAST_NOISE = 2.0, 2.0**-21  # roundings of an answer that nothing was changed for; and as a share
+TELLING = 50  # times that noise, that the reference must change by
+RISE = 16.0  # of an element
+BASE = (0.5, 0.75, 1.0, 1.25, 1.5)  # of which all elements are
 LARGER = 3  # wrong cases, beside the smallest
 
 
@@ -57,6 +58,10 @@ def _of_input(target: Target, name: str) -> str | None:
         return None
     if (lacking := search.without_influence(must)) is not None:
         which = range_words(name, extent, lacking)
+        if not target.is_float:  # of a place, the right one says more
+            right = search.reference_at(lacking[-1:])
+            risen = range_words(name, extent, lacking[-1:])
+            return f"with {risen} raised by {RISE:g}, {target.words} stays {search.got:g}, and must be {right:g}"
         return f"{which} has no influence on {target.words}, which must depend on it"
     others = [each for each in range(size) if search.must_not_change([each])]
     if (foreign := search.foreign(others)) is not None:
@@ -72,9 +77,11 @@ class _Search:
 
         self.target, self.name, self.extent = target, name, extent
         rng = numpy.random.default_rng(13)
-        self.base = rng.choice((0.5, 0.75, 1.0, 1.25, 1.5), int(numpy.prod(extent)))
+        sizes = target.case.sizes
+        self.others = {each.name: rng.choice(BASE, each.extent(sizes)) for each in floats(target) if each.name != name}
+        self.base = rng.choice(BASE, int(numpy.prod(extent)))
         self.calls = CALLS
-        self.right = float(target.reference(self._inputs([]))[target.flat])
+        self.right = self.reference_at([])
         self.got = self._answer([])
         self.is_finite = self.got is not None and bool(numpy.isfinite([self.right, self.got]).all())
 
@@ -83,35 +90,35 @@ class _Search:
 
         values = self.base.copy()
         values[list(risen)] += RISE + numpy.arange(len(risen)) % 4  # not all by the same, which may change nothing
-        return {self.name: values.reshape(self.extent)}
+        return {**self.others, self.name: values.reshape(self.extent)}
 
     def _answer(self, risen: Sequence[int]) -> float | None:
         self.calls -= 1
         answer = None if self.calls < 0 else self.target.answer(self._inputs(risen))
         return None if answer is None else float(answer[self.target.flat])
 
-    def _change(self, risen: Sequence[int]) -> float:
-        return float(self.target.reference(self._inputs(risen))[self.target.flat]) - self.right
+    def _noise(self, *values: float) -> float:
+        return max(NOISE * self.target.roundoff, LEAST_NOISE) * max(map(abs, values)) + LEAST_NOISE * RISE
 
-    def _rounding(self, change: float) -> float:
-        return TELLING * self.target.roundoff * (abs(self.right) + abs(change))
+    def reference_at(self, risen: Sequence[int]) -> float:
+        return float(self.target.reference(self._inputs(risen))[self.target.flat])
 
     def must_change(self, risen: Sequence[int]) -> bool:
         """By so much that no rounding hides it."""
-        change = self._change(risen)
-        return abs(change) > self._rounding(change)
+        now = self.reference_at(risen)
+        return abs(now - self.right) > TELLING * self._noise(now, self.right)
 
     def must_not_change(self, risen: Sequence[int]) -> bool:
-        return self._change(risen) == 0
+        return self.reference_at(risen) == self.right
 
     def changes(self, risen: Sequence[int]) -> bool | None:
-        """Whether the answer changes by more than a small part of what the reference does, and than rounding."""
+        """Whether the answer changes by more than it may by rounding."""
         import numpy
 
-        now, right = self._answer(risen), self._change(risen)
+        now = self._answer(risen)
         if now is None or self.got is None or not numpy.isfinite(now):
             return None
-        return abs(now - self.got) > max(LITTLE * abs(right), 0.0 if right else self._rounding(now - self.got))
+        return abs(now - self.got) > self._noise(now, self.got)
 
     def without_influence(self, must: Sequence[int]) -> list[int] | None:
         """A run of these elements that change nothing."""

@@ -133,7 +133,9 @@ def _row_input(each: _Seen) -> ndarray | None:
 
 def _ties(lab: Lab, name: str, failed: Sequence[_Seen]) -> str | None:
     """Every wrong element is the column of a value that equals the one at the right column."""
-    pairs = []
+    import numpy
+
+    pairs, zeros = [], True
     for each in failed:
         row = _row_input(each)
         if row is None or row.shape == each.got.shape:
@@ -145,10 +147,12 @@ def _ties(lab: Lab, name: str, failed: Sequence[_Seen]) -> str | None:
             if not 0 <= got < row.shape[-1] or not 0 <= want < row.shape[-1] or row[outer][got] != row[outer][want]:
                 return None
             pairs.append((got, want))
+            zeros = zeros and row[outer][got] == 0 and bool(numpy.signbit(row[outer][got] * row[outer][want]))
     if len(pairs) < SUPPORT:
         return None
     side = "higher" if all(got > want for got, want in pairs) else "lower" if all(a < b for a, b in pairs) else "other"
-    return f"every wrong element of {name} is the {side} of two places with equal values"
+    values = "0 and -0, which are equal" if zeros else "equal values"
+    return f"every wrong element of {name} is the {side} of two places with {values}"
 
 
 def _twice(lab: Lab, name: str, failed: Sequence[_Seen]) -> str | None:

@@ -41,22 +41,28 @@ class Line:
 def normaliser(lab: Lab, one: Judged) -> Iterator[str]:
     """At most one clue. ``one`` may have too few columns: then a larger wrong case is asked about."""
     wrong = [each for each in lab.judged.values() if each.wrong and each.first_wrong == one.first_wrong]
-    for each in sorted(wrong, key=_telling):
-        shape = each.compared[each.first_wrong].got.shape
-        if len(shape) < 2 or not LEAST <= shape[-1] <= MOST or bool(each.compared[each.first_wrong].unwritten.any()):
-            continue
+    wrong = [each for each in wrong if _has_a_row(each)]
+    smallest = sorted(wrong, key=_telling)[:1]
+    largest = sorted(wrong, key=lambda each: each.compared[each.first_wrong].got.size)[-1:]
+    for each in (*smallest, *largest):
         found = _Row.of(target_of(lab, each))
         words = found and found.words()
         if words:
             yield words if each is one else f"at {each.case.shape}: {words}"
-        if found:
+        if words or not found:
             return
+
+
+def _has_a_row(one: Judged) -> bool:
+    found = one.compared[one.first_wrong]
+    shape = found.got.shape
+    return len(shape) >= 2 and LEAST <= shape[-1] <= MOST and not bool(found.unwritten.any())
 
 
 def _telling(one: Judged) -> tuple[bool, int]:
     """Small ones first, but after those whose number of columns is no power of two: that is like many other numbers."""
     got = one.compared[one.first_wrong].got
-    columns = got.shape[-1] if got.ndim else 0
+    columns = got.shape[-1]
     return columns & (columns - 1) == 0, got.size
 
 
@@ -142,6 +148,8 @@ class _Row:
             return f"{name}: in 1 / s^2, the variance or mean of squares is {self._times(share)}"
         if eps and abs(added) > 5 * CLOSE * eps:
             seen = (eps + added) / eps
+            if abs(seen) <= CLOSE:
+                return f"{name}: no eps is in 1 / s^2"
             return f"{name}: the eps in 1 / s^2 is {self._times(seen)}"
         return None
 

@@ -30,6 +30,7 @@ class Target:
     flat: int
     shape: tuple[int, ...]
     roundoff: float  # of the output, and at least that of f32
+    is_float: bool
 
     @property
     def words(self) -> str:
@@ -61,7 +62,7 @@ def target_of(lab: Lab, one: Judged) -> Target:
     chosen = found.wrong & ~found.unwritten
     flat = int(chosen.reshape(-1).argmax())
     name, roundoff = expected.tensor.name, max(expected.dtype.roundoff, 2.0**-24)
-    return Target(lab, one.case, names.index(name), name, flat, found.got.shape, roundoff)
+    return Target(lab, one.case, names.index(name), name, flat, found.got.shape, roundoff, expected.dtype.is_float)
 
 
 def floats(target: Target) -> list[Tensor]:

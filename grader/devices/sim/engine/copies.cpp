@@ -385,17 +385,15 @@ std::string Copies::note_on_wait(const Copy& copy, int lane, bool is_stage) cons
 }
 
 std::vector<std::string> Copies::notes(const Copy& copy, int lane, u64 address, u32 bytes) const {
-    std::vector<std::string> found;
-    const bool again = block_.shared.unread(address);
-    const std::string other = again ? "" : unread_elsewhere(address, bytes, true);
-    if (again)
-        found.push_back(
+    if (block_.shared.unread(address))
+        return {
             "the copy on " + block_.line_words(shared_epoch::pc(block_.shared.last_writer(address))) +
             " had arrived in the same place, and no thread has read it: the place is copied to again before it is "
-            "read");
+            "read"};
+    std::vector<std::string> found;
+    const std::string other = unread_elsewhere(address, bytes, true);
     if (!other.empty()) found.push_back(other);
-    if (copy.group[lane] < committed_[copy.warp][lane] || again)
-        found.push_back(note_on_wait(copy, lane, again || !other.empty()));
+    if (copy.group[lane] < committed_[copy.warp][lane]) found.push_back(note_on_wait(copy, lane, !other.empty()));
     return found;
 }
 
