@@ -207,7 +207,14 @@ def test_a_cluster_of_one_block(bulk: SimDevice) -> None:
 BULK_PLANTED = {
     "bulk_no_expect": ("race", ["reads", "in["]),
     "bulk_no_wait": ("race", ["cp.async.bulk"]),
+    "bulk_parity": ("race", ["cp.async.bulk"]),
 }
+
+
+def test_a_wait_for_another_phase_is_named(bulk: SimDevice) -> None:
+    found = finding(bulk, "bulk_parity")
+    assert has(found.notes[0], "phase 0", "mbarrier bar[0]", "last wait", "parity 1", "before the first")
+    assert has(finding(bulk, "bulk_no_wait").notes[0], "phase 0", "no wait there has ended")
 
 
 @pytest.mark.parametrize("launcher", BULK_PLANTED)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from grader.judge.integers import are_places
 from grader.judge.lab import Judged, Lab
 from grader.judge.target import Target, floats, range_words, target_of
 
@@ -37,6 +38,8 @@ def influences(lab: Lab, one: Judged) -> Iterator[str]:
         if bool(each.compared[each.first_wrong].unwritten.any()):
             continue
         target = target_of(lab, each)
+        if not target.is_float and not are_places(lab, one.first_wrong):
+            return
         for tensor in floats(target):
             if words := _of_input(target, tensor.name):
                 yield words if each is one else f"at {each.case.shape}: {words}"
@@ -53,15 +56,13 @@ def _of_input(target: Target, name: str) -> str | None:
     search = _Search(target, name, extent)
     if not search.is_finite:
         return None
+    if not target.is_float:
+        return search.raised(name, extent)
     must = [each for each in range(size) if search.must_change([each])]
     if not must:
         return None
     if (lacking := search.without_influence(must)) is not None:
         which = range_words(name, extent, lacking)
-        if not target.is_float:  # of a place, the right one says more
-            right = search.reference_at(lacking[-1:])
-            risen = range_words(name, extent, lacking[-1:])
-            return f"with {risen} raised by {RISE:g}, {target.words} stays {search.got:g}, and must be {right:g}"
         return f"{which} has no influence on {target.words}, which must depend on it"
     others = [each for each in range(size) if search.must_not_change([each])]
     if (foreign := search.foreign(others)) is not None:
@@ -80,7 +81,9 @@ class _Search:
         sizes = target.case.sizes
         self.others = {each.name: rng.choice(BASE, each.extent(sizes)) for each in floats(target) if each.name != name}
         self.base = rng.choice(BASE, int(numpy.prod(extent)))
-        self.calls = CALLS
+        if not target.is_float:  # no two places have equal values
+            self.base = rng.permutation(self.base.size) / RISE
+        self.calls, self.sign = CALLS, 1
         self.right = self.reference_at([])
         self.got = self._answer([])
         self.is_finite = self.got is not None and bool(numpy.isfinite([self.right, self.got]).all())
@@ -89,7 +92,9 @@ class _Search:
         import numpy
 
         values = self.base.copy()
-        values[list(risen)] += RISE + numpy.arange(len(risen)) % 4  # not all by the same, which may change nothing
+        values[list(risen)] += (
+            self.sign * RISE + numpy.arange(len(risen)) % 4
+        )  # not all by the same, which may change nothing
         return {**self.others, self.name: values.reshape(self.extent)}
 
     def _answer(self, risen: Sequence[int]) -> float | None:
@@ -120,15 +125,43 @@ class _Search:
             return None
         return abs(now - self.got) > self._noise(now, self.got)
 
+    def raised(self, name: str, extent: Sequence[int]) -> str | None:
+        """The place of the largest element of a row, of a row with one that is larger than all others."""
+        if self.got != self.right:
+            return None
+        for at in _spread(self.base.size):
+            self.base[at] += self.base.size
+            got, right = self._answer([]), self.reference_at([])
+            self.base[at] -= self.base.size
+            if got is None:
+                return None
+            if got != right and right != self.right:
+                larger = f"with {range_words(name, extent, [at])} larger than all others"
+                return f"{larger}, {self.target.words} is {got:g}, and must be {right:g}"
+        return None
+
+    def _is_without(self, element: int) -> bool | None:
+        """Whether one element changes nothing: raised, lowered, and among other values of the others."""
+        import numpy
+
+        base, got, right, answers = self.base, self.got, self.right, []
+        for sign, seed in ((1, 0), (-1, 0), (1, 29)):
+            values = numpy.random.default_rng(seed).choice(BASE, base.size) if seed else base
+            self.base = values
+            self.right, self.got = self.reference_at([]), self._answer([])
+            self.sign = sign
+            answers.append(self.changes([element]) if self.must_change([element]) else False)
+            self.sign = 1
+        self.base, self.got, self.right = base, got, right
+        return None if None in answers else not any(answers)
+
     def without_influence(self, must: Sequence[int]) -> list[int] | None:
         """A run of these elements that change nothing."""
-        count = len(must)
-        spread = [count - 1, 0, count // 2, count - 2, 1, count // 4, 3 * count // 4, 33]
-        for at in dict.fromkeys(min(max(each, 0), count - 1) for each in spread):
+        for at in _spread(len(must)):
             changed = self.changes([must[at]])
             if changed is None:
                 return None
-            if not changed:
+            if not changed and self._is_without(must[at]):
                 first = self._grown(must, at, -1)
                 return list(must[first : self._grown(must, at, 1) + 1])
         return None
@@ -156,3 +189,9 @@ class _Search:
                 return None
             others = half if changed else others[len(others) // 2 :]
         return others[0] if self.changes(others) else None
+
+
+def _spread(count: int) -> list[int]:
+    """Some of so many places: the ends, and where a warp or half of them ends."""
+    places = [count - 1, 0, count // 2, count - 2, 1, count // 4, 3 * count // 4, 33]
+    return [*dict.fromkeys(min(max(each, 0), count - 1) for each in places)]

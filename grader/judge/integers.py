@@ -54,7 +54,8 @@ def of_integers(lab: Lab, one: Judged) -> Iterator[str]:
     ]
     failed = [each for each in seen if bool(each.wrong.any())]
     many = len(failed) >= LEAST_CASES
-    for rule in (_ties, _twice, _moved, _total):
+    rules = (_ties, _twice, _moved, _total) if are_places(lab, output) else (_moved, _total)
+    for rule in rules:
         if words := rule(lab, name, failed):
             yield f"{words} (in {len(failed)} wrong {'cases' if len(failed) > 1 else 'case'} that were tried)"
             return
@@ -63,7 +64,7 @@ def of_integers(lab: Lab, one: Judged) -> Iterator[str]:
     own = one.case.shape.values
     of_kind = [each for each in comparable if each.one.case.shape.values == own or not each.wrong.any()]
     for chosen, where in ((comparable, ""), (of_kind, f", values: {own}")):
-        if many and (words := _rule(name, chosen)):
+        if many and (words := _rule(name, chosen, are_places(lab, output))):
             number = sum(bool(each.wrong.any()) for each in chosen)
             yield f"{words} (in {number} wrong cases that were tried{where})"
             return
@@ -78,13 +79,12 @@ def _joined(seen: Sequence[_Seen], of: Callable[[_Seen], ndarray]) -> ndarray:
 # -- rules for single elements ---------------------------------------------------------------------------------------
 
 
-def _rule(name: str, seen: Sequence[_Seen]) -> str | None:
+def _rule(name: str, seen: Sequence[_Seen], rows: bool) -> str | None:
     """What all wrong elements follow; of the right ones none may."""
     import numpy
 
     wrong = _joined(seen, lambda each: each.wrong).astype(bool)
     got, want = (_joined(seen, of) for of in (lambda each: each.got, lambda each: each.want))
-    size = _joined(seen, lambda each: numpy.full(each.got.shape, _length(each)))
     if wrong.sum() < SUPPORT or numpy.unique(want[wrong]).size < 2:
         return None
     off = got[wrong] - want[wrong]
@@ -103,6 +103,9 @@ def _rule(name: str, seen: Sequence[_Seen]) -> str | None:
         return f"every wrong element of {name} is what it must be, modulo {step}"
     if least in STEPS and right.size >= SUPPORT and bool((right < least).all()):
         return f"{name} is wrong exactly where it must be {least} or more"
+    if not rows:
+        return None
+    size = _joined(seen, lambda each: numpy.full(each.got.shape, _length(each)))
     is_last = want == size - 1
     others = ~wrong & ~is_last
     told = bool((size > 1).all()) and others.sum() >= SUPPORT
@@ -111,10 +114,19 @@ def _rule(name: str, seen: Sequence[_Seen]) -> str | None:
     return None
 
 
+def are_places(lab: Lab, output: int) -> bool:
+    """Whether the output's elements are places in rows of an input, or -1, in all cases that were tried."""
+    for one in lab.judged.values():
+        want = one.expected[output].value
+        row = _row_input(_Seen(one, want, want, want))
+        if row is None or bool((want < -1).any()) or bool((want >= row.shape[-1]).any()):
+            return False
+    return True
+
+
 def _length(each: _Seen) -> int:
-    """The length of the rows that the output's elements are places in; 0 where that is not known."""
     row = _row_input(each)
-    return row.shape[-1] if row is not None else 0
+    return 0 if row is None else int(row.shape[-1])
 
 
 def _row_input(each: _Seen) -> ndarray | None:
@@ -206,16 +218,15 @@ def _moved(lab: Lab, name: str, failed: Sequence[_Seen]) -> str | None:
 
 def _total(lab: Lab, name: str, failed: Sequence[_Seen]) -> str | None:
     """Counts: what they add up to, where that must be the number of an input's elements."""
-    lacking = set()
     for each in failed:
         whole = [value.size for value in each.one.case.inputs.values()]
         if each.want.ndim != 1 or each.want.sum() not in whole or bool((each.want < 0).any()):
             return None
-        lacking.add(int(each.got.sum() - each.want.sum()))
-    if len(lacking) == 0 or 0 in lacking or not (all(n < 0 for n in lacking) or all(n > 0 for n in lacking)):
+    off = [int(each.got.sum() - each.want.sum()) for each in failed]
+    if len(failed) < LEAST_CASES or all(each.want.size < 2 for each in failed):
         return None
-    if len(failed) < LEAST_CASES:
+    if not (all(each < 0 for each in off) or all(each > 0 for each in off)):
         return None
-    one = next(iter(lacking))
-    much = f"{abs(one)} too {'many' if one > 0 else 'few'}" if len(lacking) == 1 else "not the same number in all cases"
-    return f"the elements of {name} add up to {'more' if one > 0 else 'less'} than all that is counted: {much}"
+    most = max(failed, key=lambda each: int(each.want.sum()))
+    words = f"the elements of {name} add up to {'more' if off[0] > 0 else 'less'} than all that is counted"
+    return f"{words}: at {most.one.case.shape}, to {int(most.got.sum())} of {int(most.want.sum())}"

@@ -363,6 +363,7 @@ void Copies::check(Warp& warp, Mask mask, const u64* address, u32 bytes, Access 
                      : ": it is in no group, since nothing committed it (cp.async.commit_group)"));
         int lane = 0;
         const Copy* copy = bulk || access != Access::read ? nullptr : flying(address[l], bytes, &lane);
+        if (bulk && access == Access::read) finding.notes = bulk_notes(address[l], bytes);
         if (copy && copy->barrier < 0) finding.notes = notes(*copy, lane, address[l], bytes);
         block_.stop_at(std::move(finding));
     });
@@ -395,6 +396,23 @@ std::vector<std::string> Copies::notes(const Copy& copy, int lane, u64 address, 
     if (!other.empty()) found.push_back(other);
     if (copy.group[lane] < committed_[copy.warp][lane]) found.push_back(note_on_wait(copy, lane, !other.empty()));
     return found;
+}
+
+std::vector<std::string> Copies::bulk_notes(u64 address, u32 bytes) const {
+    const auto copy = std::find_if(loads_.begin(), loads_.end(), [&](const BulkCopy& each) {
+        return overlap(each.shared, each.extent, address, bytes);
+    });
+    const MBarrier* barrier = copy == loads_.end() ? nullptr : block_.mbarriers.known(u64(copy->barrier));
+    if (!barrier || copy->phase < barrier->phase) return {};
+    const std::string where = "it completes in phase " + std::to_string(copy->phase) + " of the mbarrier " +
+                              block_.shared_place(u64(copy->barrier), 8, false).text;
+    if (!barrier->passed.any) return {where + ", and no wait there has ended so far"};
+    const MBarrier::Passed& passed = barrier->passed;
+    const std::string earlier = passed.ended ? "phase " + std::to_string(passed.ended - 1) + " had ended"
+                                             : "a new mbarrier counts as one whose phase before the first has ended";
+    return {
+        where + "; the last wait there that ended, on " + block_.line_words(passed.pc) + ", had parity " +
+        std::to_string(passed.parity) + ", and " + earlier};
 }
 
 std::vector<std::string> Copies::notes_on_unwritten(u64 address, u32 bytes) const {

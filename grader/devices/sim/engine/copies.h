@@ -120,6 +120,7 @@ class Copies {
     const u32* in_flight(u64 address, u32 bytes) const;  // the pc of the copy
     const Copy* flying(u64 address, u32 bytes, int* lane) const;
     std::vector<std::string> notes(const Copy& copy, int lane, u64 address, u32 bytes) const;
+    std::vector<std::string> bulk_notes(u64 address, u32 bytes) const;
     std::string note_on_wait(const Copy& copy, int lane, bool is_stage) const;
     // Words on bytes that have arrived and were not read; same_place: at the same place of another stage alone.
     std::string unread_elsewhere(u64 address, u32 bytes, bool same_place) const;
