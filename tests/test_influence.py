@@ -184,13 +184,19 @@ def test_a_last_step_that_is_left_out() -> None:
     assert has(words, "idx is wrong exactly where it must be 128 or more")
 
 
+def test_a_last_element_that_is_left_out() -> None:
+    words = of_chosen(lambda x, right: x[:, : max(x.shape[1] - 1, 1)].argmax(axis=1))
+    assert has(words, "idx is wrong exactly where it must be the last place of a row")
+
+
 def test_an_element_that_is_never_chosen() -> None:
-    words = of_chosen(
-        lambda x, right: numpy.where(x.shape[1] > 9, x[:, : max(x.shape[1] - 1, 1)].argmax(axis=1), right)
-    )
-    assert has(words, "with x[0, ", "] larger than all others, idx[0] is ", " and must be ") or has(
-        words, "the last place"
-    )
+    def without(x: Array, right: Array) -> Array:
+        others = x.copy()
+        others[:, x.shape[1] // 2 : x.shape[1] // 2 + (x.shape[1] > 2)] = -numpy.inf
+        chosen: Array = others.argmax(axis=1)
+        return chosen
+
+    assert has(of_chosen(without), "with x[0, ", "] larger than all others, idx[0] is ", " and must be ")
 
 
 def test_columns_without_a_rule_get_none() -> None:

@@ -92,9 +92,8 @@ class _Search:
         import numpy
 
         values = self.base.copy()
-        values[list(risen)] += (
-            self.sign * RISE + numpy.arange(len(risen)) % 4
-        )  # not all by the same, which may change nothing
+        # Not all by the same number, which may change nothing.
+        values[list(risen)] += self.sign * RISE + numpy.arange(len(risen)) % 4
         return {**self.others, self.name: values.reshape(self.extent)}
 
     def _answer(self, risen: Sequence[int]) -> float | None:
