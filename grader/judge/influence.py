@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numpy import ndarray
 
 MOST = 1200  # elements of an input that are asked about
+MOST_PLACES = 1 << 14
 CALLS = 30  # of the launcher, for one input
 NOISE, LEAST_NOISE = 2.0, 2.0**-21  # roundings of an answer that nothing was changed for; and as a share
 TELLING = 50  # times that noise, that the reference must change by
@@ -30,7 +31,8 @@ def influences(lab: Lab, one: Judged) -> Iterator[str]:
     import numpy
 
     wrong = [each for each in lab.judged.values() if each.wrong and each.first_wrong == one.first_wrong]
-    small = [each for each in wrong if max(value.size for value in each.case.inputs.values()) <= MOST]
+    most = MOST if one.expected[one.first_wrong].dtype.is_float else MOST_PLACES
+    small = [each for each in wrong if max(value.size for value in each.case.inputs.values()) <= most]
     small = [each for each in small if bool(numpy.isfinite(each.compared[each.first_wrong].got).all())]
     sizes = {each.case.shape.sizes: each for each in small if each.case.shape.sizes != one.case.shape.sizes}
     larger = sorted(sizes.values(), key=lambda each: -sum(value.size for value in each.case.inputs.values()))
@@ -51,7 +53,7 @@ def _of_input(target: Target, name: str) -> str | None:
 
     extent = next(tensor for tensor in target.lab.spec.inputs if tensor.name == name).extent(target.case.sizes)
     size = int(numpy.prod(extent))
-    if not 1 < size <= MOST:
+    if not 1 < size <= (MOST if target.is_float else MOST_PLACES):
         return None
     search = _Search(target, name, extent)
     if not search.is_finite:

@@ -1,7 +1,7 @@
 """Wrong whole numbers, of all cases that were tried -> what they have in common: places in a row, and counts.
 
 A column that is chosen among equal ones is told by the input's values at both columns. Anything else is a rule that all
-wrong elements follow and no right one, over several cases: a difference, a remainder, the last place of a row.
+wrong elements follow and no right one, over several cases: a difference, a remainder, a place from which all are wrong.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def of_integers(lab: Lab, one: Judged) -> Iterator[str]:
     own = one.case.shape.values
     of_kind = [each for each in comparable if each.one.case.shape.values == own or not each.wrong.any()]
     for chosen, where in ((comparable, ""), (of_kind, f", values: {own}")):
-        if many and (words := _rule(name, chosen, are_places(lab, output))):
+        if many and (words := _rule(name, chosen)):
             number = sum(bool(each.wrong.any()) for each in chosen)
             yield f"{words} (in {number} wrong cases that were tried{where})"
             return
@@ -79,7 +79,7 @@ def _joined(seen: Sequence[_Seen], of: Callable[[_Seen], ndarray]) -> ndarray:
 # -- rules for single elements ---------------------------------------------------------------------------------------
 
 
-def _rule(name: str, seen: Sequence[_Seen], rows: bool) -> str | None:
+def _rule(name: str, seen: Sequence[_Seen]) -> str | None:
     """What all wrong elements follow; of the right ones none may."""
     import numpy
 
@@ -103,14 +103,6 @@ def _rule(name: str, seen: Sequence[_Seen], rows: bool) -> str | None:
         return f"every wrong element of {name} is what it must be, modulo {step}"
     if least in STEPS and right.size >= SUPPORT and bool((right < least).all()):
         return f"{name} is wrong exactly where it must be {least} or more"
-    if not rows:
-        return None
-    size = _joined(seen, lambda each: numpy.full(each.got.shape, _length(each)))
-    is_last = want == size - 1
-    others = ~wrong & ~is_last
-    told = bool((size > 1).all()) and others.sum() >= SUPPORT
-    if told and bool(is_last[wrong].all()) and not bool((is_last & ~wrong).any()):
-        return f"{name} is wrong exactly where it must be the last place of a row"
     return None
 
 
@@ -122,11 +114,6 @@ def are_places(lab: Lab, output: int) -> bool:
         if row is None or bool((want < -1).any()) or bool((want >= row.shape[-1]).any()):
             return False
     return True
-
-
-def _length(each: _Seen) -> int:
-    row = _row_input(each)
-    return 0 if row is None else int(row.shape[-1])
 
 
 def _row_input(each: _Seen) -> ndarray | None:

@@ -38,7 +38,9 @@ RANGES = 3  # that a clue lists
 def probe(lab: Lab, one: Judged) -> Iterator[Clue]:
     """At most two clues: of copies, or else of sums and of products."""
     lines = list(_copies(lab, one)) or list(mixture(target_of(lab, one))) or list(_larger_copies(lab, one))
-    lines = lines or list(normaliser(lab, one)) or [*_sums(lab, one), *_products(lab, one)]
+    if not lines and (lines := list(normaliser(lab, one))):
+        lines = list(influences(lab, one)) or lines  # elements that are left out say more than a sum that lacks them
+    lines = lines or [*_sums(lab, one), *_products(lab, one)]
     lines = lines or list(of_integers(lab, one)) or list(influences(lab, one))
     for words in lines[:2]:
         yield Clue("probe", words)
