@@ -22,7 +22,7 @@ CALLS = 30  # of the launcher, for one input
 NOISE, LEAST_NOISE = 2.0, 2.0**-21  # roundings of an answer that nothing was changed for; and as a share
 TELLING = 50  # times that noise, that the reference must change by
 RISE = 16.0  # of an element
-BASE = (0.5, 0.75, 1.0, 1.25, 1.5)  # of which all elements are
+LOWEST, STEPS = 0.5, 128  # all elements are whole 128ths from 0.5 on, below 1.5
 LARGER = 3  # wrong cases, beside the smallest
 
 
@@ -40,31 +40,31 @@ def influences(lab: Lab, one: Judged) -> Iterator[str]:
         if bool(each.compared[each.first_wrong].unwritten.any()):
             continue
         target = target_of(lab, each)
-        if not target.is_float and not are_places(lab, one.first_wrong):
-            return
+        places = not target.is_float and are_places(lab, one.first_wrong)
         for tensor in floats(target):
-            if words := _of_input(target, tensor.name):
+            if words := _of_input(target, tensor.name, places=places):
                 yield words if each is one else f"at {each.case.shape}: {words}"
                 return
 
 
-def _of_input(target: Target, name: str) -> str | None:
+def _of_input(target: Target, name: str, *, places: bool) -> str | None:
     import numpy
 
     extent = next(tensor for tensor in target.lab.spec.inputs if tensor.name == name).extent(target.case.sizes)
     size = int(numpy.prod(extent))
-    if not 1 < size <= (MOST if target.is_float else MOST_PLACES):
+    if not 1 < size <= (MOST_PLACES if places else MOST):
         return None
-    search = _Search(target, name, extent)
+    search = _Search(target, name, extent, places=places)
     if not search.is_finite:
         return None
-    if not target.is_float:
+    if places:
         return search.raised(name, extent)
     must = [each for each in range(size) if search.must_change([each])]
     if not must:
         return None
-    if (lacking := search.without_influence(must)) is not None:
-        which = range_words(name, extent, lacking)
+    own = [target.flat] if tuple(extent) == target.shape else []
+    if (lacking := search.without_influence(must)) not in (None, own):  # its own element may cancel itself
+        which = range_words(name, extent, lacking or [])
         return f"{which} has no influence on {target.words}, which must depend on it"
     others = [each for each in range(size) if search.must_not_change([each])]
     if (foreign := search.foreign(others)) is not None:
@@ -75,19 +75,17 @@ def _of_input(target: Target, name: str) -> str | None:
 class _Search:
     """Asks the reference and the launcher what some elements change."""
 
-    def __init__(self, target: Target, name: str, extent: Sequence[int]) -> None:
+    def __init__(self, target: Target, name: str, extent: Sequence[int], *, places: bool) -> None:
         import numpy
 
         self.target, self.name, self.extent = target, name, extent
-        rng = numpy.random.default_rng(13)
-        sizes = target.case.sizes
-        self.others = {each.name: rng.choice(BASE, each.extent(sizes)) for each in floats(target) if each.name != name}
-        self.base = rng.choice(BASE, int(numpy.prod(extent)))
-        if not target.is_float:  # no two places have equal values
-            self.base = rng.permutation(self.base.size) / RISE
         self.calls, self.sign = CALLS, 1
-        self.right = self.reference_at([])
-        self.got = self._answer([])
+        self.base: ndarray
+        self.others: dict[str, ndarray]
+        self._draw(13)
+        if places:  # no two of them have equal values
+            self.base = numpy.random.default_rng(13).permutation(self.base.size) / RISE
+            self.right, self.got = self.reference_at([]), self._answer([])
         self.is_finite = self.got is not None and bool(numpy.isfinite([self.right, self.got]).all())
 
     def _inputs(self, risen: Sequence[int]) -> dict[str, ndarray]:
@@ -141,20 +139,32 @@ class _Search:
                 return f"{larger}, {self.target.words} is {got:g}, and must be {right:g}"
         return None
 
-    def _is_without(self, element: int) -> bool | None:
-        """Whether one element changes nothing: raised, lowered, and among other values of the others."""
+    def _elsewhere(self, element: int) -> list[tuple[bool, bool | None]]:
+        """Whether one element must change the output, and does: raised, lowered, and among other numbers."""
+        kept, found = (self.base, self.others, self.got, self.right), []
+        for sign, seed in ((1, 0), (-1, 0), (1, 29)):
+            if seed:
+                self._draw(seed)
+            self.sign = sign
+            found.append((self.must_change([element]), self.changes([element])))
+        self.base, self.others, self.got, self.right = kept
+        self.sign = 1
+        return found
+
+    def _is_without(self, element: int) -> bool:
+        """Whether it changes nothing wherever it must."""
+        return all(changes is False for must, changes in self._elsewhere(element) if must)
+
+    def _draw(self, seed: int) -> None:
+        """Numbers for all inputs, no two of them with the same difference: what is 0 by chance hides what depends on
+        it."""
         import numpy
 
-        base, got, right, answers = self.base, self.got, self.right, []
-        for sign, seed in ((1, 0), (-1, 0), (1, 29)):
-            values = numpy.random.default_rng(seed).choice(BASE, base.size) if seed else base
-            self.base = values
-            self.right, self.got = self.reference_at([]), self._answer([])
-            self.sign = sign
-            answers.append(self.changes([element]) if self.must_change([element]) else False)
-            self.sign = 1
-        self.base, self.got, self.right = base, got, right
-        return None if None in answers else not any(answers)
+        rng, sizes = numpy.random.default_rng(seed), self.target.case.sizes
+        names = {each.name: each.extent(sizes) for each in floats(self.target) if each.name != self.name}
+        self.others = {name: LOWEST + rng.integers(0, STEPS, extent) / STEPS for name, extent in names.items()}
+        self.base = LOWEST + rng.integers(0, STEPS, int(numpy.prod(self.extent))) / STEPS
+        self.right, self.got = self.reference_at([]), self._answer([])
 
     def without_influence(self, must: Sequence[int]) -> list[int] | None:
         """A run of these elements that change nothing."""
@@ -189,7 +199,8 @@ class _Search:
             if changed is None:
                 return None
             others = half if changed else others[len(others) // 2 :]
-        return others[0] if self.changes(others) else None
+        told = [must or not changes for must, changes in self._elsewhere(others[0])]
+        return None if any(told) else others[0]
 
 
 def _spread(count: int) -> list[int]:

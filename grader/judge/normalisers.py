@@ -60,7 +60,7 @@ def _has_a_row(one: Judged) -> bool:
 
 
 def _telling(one: Judged) -> tuple[bool, int]:
-    """Small ones first, but after those whose number of columns is no power of two: that is like many other numbers."""
+    """Small ones first, those after others whose number of columns is a power of two, which is like many numbers."""
     got = one.compared[one.first_wrong].got
     columns = got.shape[-1]
     return columns & (columns - 1) == 0, got.size
@@ -144,6 +144,8 @@ class _Row:
         share = (wide.under_root - narrow.under_root) / grown
         added = narrow.under_root - share * small
         eps = self._eps()
+        if (zeros := self._zeros(wide, right)) is not None:
+            return f"{name}: in 1 / s^2, {zeros} elements of 0 count beside the row's {x.size}"
         if abs(share - 1) > CLOSE:
             return f"{name}: in 1 / s^2, the variance or mean of squares is {self._times(share)}"
         if eps and abs(added) > 5 * CLOSE * eps:
@@ -152,6 +154,17 @@ class _Row:
                 return f"{name}: no eps is in 1 / s^2"
             return f"{name}: the eps in 1 / s^2 is {self._times(seen)}"
         return None
+
+    def _zeros(self, wide: Line, right: Line) -> int | None:
+        """How many elements of 0, each with the mean as its distance, would make this variance; None: no such number,
+        or one that does not fill the row up to the elements of whole warps."""
+        if not right.zero:
+            return None
+        columns = self.target.shape[-1]
+        number = (wide.under_root - right.under_root) * columns / right.zero**2
+        zeros = round(number)
+        fits = zeros > 0 and abs(number - zeros) < min(0.3, CLOSE * zeros) and (columns + zeros) % WARP == 0
+        return zeros if fits else None
 
     def _eps(self) -> float:
         """What the reference has under the root for a row without a spread: the parameter eps."""

@@ -392,7 +392,8 @@ std::vector<std::string> Copies::notes(const Copy& copy, int lane, u64 address, 
             " had arrived in the same place, and no thread has read it: the place is copied to again before it is "
             "read"};
     std::vector<std::string> found;
-    const std::string other = unread_elsewhere(address, bytes, true);
+    std::string other = unread_elsewhere(address, bytes, true);
+    if (other.empty()) other = unread_elsewhere(address, bytes, false);  // more is not known where stages are not
     if (!other.empty()) found.push_back(other);
     if (copy.group[lane] < committed_[copy.warp][lane]) found.push_back(note_on_wait(copy, lane, !other.empty()));
     return found;
@@ -442,7 +443,8 @@ std::string Copies::unread_elsewhere(u64 address, u32 bytes, bool same_place) co
     u64 last = at + bytes;
     for (u64 next = last; !same_place && next < end && next < last + PADDING; ++next)
         if (is_copy(next)) last = next + 1;
-    const std::string words = block_.shared_place(at, u32(last - at), false).text + ", copied on " +
+    const std::string more = last - at > bytes ? " and " + std::to_string(last - at - bytes) + " bytes after it" : "";
+    const std::string words = block_.shared_place(at, bytes, false).text + more + ", copied on " +
                               block_.line_words(shared_epoch::pc(block_.shared.last_writer(at)));
     if (same_place) return words + ", has arrived, and no thread has read it: another stage is read, or was copied to";
     return words + ", has arrived, and no thread has read it";
