@@ -65,10 +65,10 @@ def _of_input(target: Target, name: str, *, places: bool) -> str | None:
     own = [target.flat] if tuple(extent) == target.shape else []
     if (lacking := search.without_influence(must)) not in (None, own):  # its own element may cancel itself
         which = range_words(name, extent, lacking or [])
-        return f"{which} has no influence on {target.words}, which must depend on it"
+        return f"{target.words} does not depend on {which}, and must"
     others = [each for each in range(size) if search.must_not_change([each])]
     if (foreign := search.foreign(others)) is not None:
-        return f"{range_words(name, extent, [foreign])} changes {target.words}, which must not depend on it"
+        return f"{range_words(name, extent, [foreign])} changes {target.words}, and must not"
     return None
 
 
