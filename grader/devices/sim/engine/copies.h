@@ -104,7 +104,7 @@ class Copies {
     void check_writers(Warp& warp, Mask mask, const u64* address, u32 bytes, Access access) const;
     // Stops where a lane touches bytes that are on their way.
     void check(Warp& warp, Mask mask, const u64* address, u32 bytes, Access access) const;
-    // Where bytes that nobody has written are read: which copies have arrived and were not read.
+    // Where bytes that no thread has written are read: which copies have arrived and were not read.
     std::vector<std::string> notes_on_unwritten(u64 address, u32 bytes) const;
     void finish();  // the block ends
 
