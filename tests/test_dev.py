@@ -457,6 +457,10 @@ def test_bytecode_of_the_tests_goes_to_the_cache_where_it_may_not_stand_beside_i
         "import sys\nsys.path.insert(0, 'tests')\nimport helper\n\ndef test(): assert not sys.dont_write_bytecode\n"
     )
     monkeypatch.setattr(checks, "compile_all", lambda *_: None)
+    # Two processes, with pytest-xdist alone of all plugins: each compiles all that it imports for this empty cache.
+    monkeypatch.setattr(checks, "MOST_PROCESSES", 2)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p xdist.plugin")
     monkeypatch.setenv("KATA_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     monkeypatch.delenv("PYTHONPYCACHEPREFIX", raising=False)
