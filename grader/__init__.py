@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from grader.fault import Fault
+
 if TYPE_CHECKING:
     from grader.notebook.launcher import KataError as KataError
     from grader.notebook.launcher import load as load
 
 __all__ = ["KataError", "load"]
+
+
+class NoTorch(Fault, ImportError):
+    """Torch is not installed, and a kata as a function of tensors needs it."""
 
 
 def load_ipython_extension(shell: Any) -> None:
@@ -22,6 +28,11 @@ def __getattr__(name: str) -> Any:
     """What a notebook asks for, imported on first use, because it imports torch."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from grader.notebook import launcher
-
+    try:
+        from grader.notebook import launcher
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        how = "`make torch` or `pip install torch` installs it; `%%kata` grades without it"
+        raise NoTorch(f"grader.{name} needs torch, and it is not installed: {how}.") from None
     return getattr(launcher, name)

@@ -3,3 +3,7 @@
 
 class Fault(Exception):
     """The message says what, where and what to do. A command ends with it and exit code 2."""
+
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows: the message, not the way to it."""
+        return str(self).splitlines()

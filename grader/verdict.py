@@ -83,6 +83,7 @@ CLUES: Mapping[str, str] = {
     "nan": "the line that made the first nan or infinity, and of which operands",
     "unset": "what is used before anything sets it",
     "relation": "one number that turns what must be there into what is",
+    "copies": "at an access to shared memory, what is known of the copies: their waits, and what no thread has read",
     "first": "an output that was wrong before the finding, in an earlier kernel",
     "index": "at an access, what the variables on its line are made of, with their values in the thread of the finding",
     "outputs": "which outputs are right and which are wrong, in the order in which they are computed",

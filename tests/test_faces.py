@@ -19,7 +19,7 @@ import warm
 from cost import cheapest_cpu_s
 from facts import has
 
-from grader.cli import MODULES
+from grader.cli import MODULES, main
 from grader.cli import parser as whole_parser
 from grader.compile.toolchain import find_gpu
 from grader.content import start
@@ -361,6 +361,24 @@ def test_help_teaches(clone: Path) -> None:
     done = run(clone, "-m", "grader", "--help")
     assert done.returncode == 0 and "kata grade scale_f32" in done.stdout
     assert "Exit code" in run(clone, "-m", "grader", "grade", "--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "facts"),
+    [
+        (("grade", "--device", "cuda"), ("'cuda'", "gpu", "sim", "`kata grade --help`")),
+        (("interview", "--level", "impossible"), ("'impossible'", "hard", "`kata interview --help`")),
+        (("hint",), ("KATA", "`kata hint --help`")),
+        (("interview", "--minutes", "0"), ("'0'", "minutes")),
+        (("--nosuch",), ("--nosuch", "`kata --help`")),
+    ],
+)
+def test_a_wrong_option_is_answered_in_one_line(
+    arguments: tuple[str, ...], facts: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    out, said = capsys.readouterr()
+    assert not out and said.startswith("kata: ") and said.count("\n") == 1 and has(said, *facts)
 
 
 def test_bare_kata_names_the_next_one(clone: Path) -> None:

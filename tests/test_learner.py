@@ -438,6 +438,8 @@ def test_status_counts_by_level_and_family(clone: Path) -> None:
     total = len(catalog.by_family["elementwise"])
     assert re.search(rf"^elementwise +\[{'#' * 20}\] +{total} of {total}$", text, re.MULTILINE)
     assert re.search(rf"^relu +\[{re.escape('.' * 20)}\]", text, re.MULTILINE)
+    assert not re.search(r"^sgemm ", text, re.MULTILINE) and len(text.splitlines()) < 24
+    assert has(text, f"not begun: {len(catalog.families) - 2} families", "`kata list`")
     (last,) = (line for line in text.splitlines() if "relu_f32: " in line)
     assert has(last, today(), "too slow", "sim sm_90a", "93.1 %", "copy")
     data = json.loads(kata(clone, "status", "--json").stdout)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,23 @@ def test_an_error_is_one_line(shell: Shell, capsys: pytest.CaptureFixture[str], 
     assert said.startswith("kata: ") and said.count("\n") == 1 and has(said, fact)
 
 
+@pytest.mark.parametrize("torch", [True, False])
+def test_load_says_in_one_line_what_is_missing(
+    shell: Shell, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, torch: bool
+) -> None:
+    if torch:
+        pytest.importorskip("torch")
+    else:
+        monkeypatch.setitem(sys.modules, "torch", None)
+        monkeypatch.delitem(sys.modules, "grader.notebook.launcher", raising=False)
+        monkeypatch.delattr("grader.notebook.launcher", raising=False)
+    ipython = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell()
+    ipython.run_cell("from grader import load\nload('sgemm_naive_f33')")
+    said = capfd.readouterr()
+    fact = "sgemm_naive_f32" if torch else "make torch"
+    assert (said.out + said.err).count("\n") == 1 and has(said.out + said.err, fact)
+
+
 def test_the_notebook_runs_from_start_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     try:
         import nbformat
@@ -95,4 +113,5 @@ def test_the_notebook_runs_from_start_to_end(tmp_path: Path, monkeypatch: pytest
     (wrong,), (passes,) = ([item["data"] for item in outputs[cell] if "data" in item] for cell in ("wrong", "passes"))
     assert has(wrong["text/plain"], "scale_f32", "out of bounds", "x[32]")
     assert has(passes["text/plain"], "scale_f32", "pass") and passes["text/html"].count("<svg") >= 2
+    assert not outputs["setup"]  # nothing to say where nothing is to install
     assert has(outputs["list"][0]["text"], "elementwise_f32")

@@ -362,6 +362,13 @@ def test_a_quantity_is_read_or_refused(text: str, kind: str, value: float | str 
         assert quantity.read(text, kind, {"n": 7}) == (value if isinstance(value, str) else pytest.approx(value))
 
 
+def test_peaks_say_where_they_come_from() -> None:
+    of = {card.name: estimates.estimate(CATALOG, CATALOG.katas["relu_f32x4"], card.name) for card in CARDS}
+    said = {name: dict(estimates.task(each, kernels=False))["peaks"] for name, each in of.items()}
+    assert has(said["H200"], "SMs", "driver") and has(said["B200"], "NVIDIA", "1000 W", "75 to 80")
+    assert all("NVIDIA" in source for name, source in said.items() if name != "H200")
+
+
 def test_how_far_an_estimate_may_be_off() -> None:
     for name, inside, outside in (("bytes", 1.009, 1.02), ("time", 0.81, 1.21), ("sectors", 1.04, 0.94)):
         assert estimates.is_right(BY_NAME[name], inside * 1000, 1000.0)

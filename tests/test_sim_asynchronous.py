@@ -49,7 +49,9 @@ def reversed_tiles(width: int, count: int) -> list[float]:
 
 SOUND: dict[str, Callable[[], list[float]]] = {
     "groups": lambda: reversed_tiles(THREADS, 1),
+    "groups_in_turn": lambda: reversed_tiles(THREADS, 1),
     "buffers": lambda: reversed_tiles(4 * THREADS, 1),
+    "ring": lambda: reversed_tiles(THREADS, 4),
     "object": lambda: reversed_tiles(THREADS, 1),
     "phases": lambda: [X[(i + 5) % THREADS] for i in range(THREADS)],
     "pipeline": lambda: reversed_tiles(THREADS, 4),
@@ -95,6 +97,40 @@ def test_hazard_is_found_at_its_line(device: SimDevice, launcher: str, wrong_see
 
 def test_a_copy_that_is_committed_is_not_said_to_lack_that(device: SimDevice) -> None:
     assert "commit" not in finding(device, "groups_no_wait").message
+
+
+def test_two_copies_of_one_group_to_the_same_bytes(device: SimDevice, wrong_seeds: range) -> None:
+    for seed in wrong_seeds:
+        found = finding(device, "groups_twice", seed=seed)
+        assert found.kind == "race" and has(found.message, "writes tile[", "in any order"), found
+        assert found.callers == (line_of(SOURCE, "groups_twice"),), found
+
+
+# launcher -> facts of the first note, and what is in none
+NOTES = {
+    "ring_waits_for_too_few": (["last waited on line", "2 newest groups", "number 2", "wait_group 1"], "has arrived"),
+    "ring_reads_the_next": (["tile[0]", "copied on line", "has arrived", "another stage"], "copied to again"),
+    "ring_reads_the_last": (["tile[0]", "has arrived", "another stage"], "wait_group"),
+    "ring_copies_again": (["had arrived in the same place", "copied to again before it is read"], "another stage"),
+    "copied_twice": (["had arrived in the same place", "copied to again before it is read"], "another stage"),
+    "buffers_early": (["2 newest groups", "number 2", "wait_group 1"], "has arrived"),
+    "copied_late": (["last waited on line", "before it committed the copy", "not for it"], "has arrived"),
+    "groups_no_wait": (["has not waited for any copy"], "wait_group"),
+}
+
+
+@pytest.mark.parametrize("launcher", NOTES)
+def test_what_is_known_of_the_stages(device: SimDevice, launcher: str, wrong_seeds: range) -> None:
+    """A wait that leaves too many, a stage that is copied to again, and a wrong stage are told from each other."""
+    facts, other = NOTES[launcher]
+    for seed in wrong_seeds:
+        found = finding(device, launcher, seed=seed)
+        assert has(found.notes[0], *facts), found
+        assert not any(other in note for note in found.notes), found
+
+
+def test_wait_all_needs_no_commit(device: SimDevice) -> None:
+    assert "commit" not in finding(device, "copied_twice").message
 
 
 def test_lines_that_call_the_line_of_a_finding(device: SimDevice) -> None:
@@ -179,7 +215,14 @@ def test_a_cluster_of_one_block(bulk: SimDevice) -> None:
 BULK_PLANTED = {
     "bulk_no_expect": ("race", ["reads", "in["]),
     "bulk_no_wait": ("race", ["cp.async.bulk"]),
+    "bulk_parity": ("race", ["cp.async.bulk"]),
 }
+
+
+def test_a_wait_for_another_phase_is_named(bulk: SimDevice) -> None:
+    found = finding(bulk, "bulk_parity")
+    assert has(found.notes[0], "phase 0", "mbarrier bar[0]", "last wait", "parity 1", "before the first")
+    assert has(finding(bulk, "bulk_no_wait").notes[0], "phase 0", "no wait there has ended")
 
 
 @pytest.mark.parametrize("launcher", BULK_PLANTED)

@@ -17,7 +17,7 @@ from grader.content.catalog import load_catalog
 from grader.content.spec import load_spec
 from grader.devices import Call, Card, Finding, Outcome, Scalar
 from grader.devices.sim import SimDevice
-from grader.judge.check import SearchBudget, budget_for
+from grader.judge.check import SMALL_CARDS, SearchBudget, budget_for
 from grader.verdict import Kind
 
 NEAR_MISSES = HERE / "near_misses.cu"
@@ -127,6 +127,13 @@ def test_launcher_that_asks_is_tried_on_either_card_with_every_named_shape() -> 
     assert run(sandbox, budget=SMALL).passed
     assert all(where == {True, False} for size, where in tried(sandbox).items() if size > 0)
     assert all(len(cards) == 1 for cards in sandbox.cards[:-1]), "no process has two cards"
+
+
+def test_the_card_of_a_launcher_that_asks_seldom_changes() -> None:
+    """Each change costs a process, which takes more time than a small shape."""
+    sandbox = Processes(add, asks=True)
+    assert run(sandbox, the_spec=spec(named_sizes=tuple({"n": n} for n in range(1, 40))), budget=SMALL).passed
+    assert SMALL_CARDS < len(sandbox.cards) <= SMALL_CARDS + 2
 
 
 def fails_on_small(call: Call, outcome: Outcome, sizes: dict[str, Any]) -> Outcome:

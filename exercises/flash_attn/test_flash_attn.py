@@ -511,7 +511,12 @@ GROUPED = replace(
     reference=grouped(reference),
     near_misses={words: grouped(of) for words, of in NEAR_MISSES.items()},
     tolerance=Accumulated(terms=lambda sizes: 1, magnitude=grouped(magnitude("f32"))),
-    named_sizes=(*(in_groups(sizes) for sizes in FLOAT.named_sizes), {"B": 2, "G": 2, "R": 3, "N": 43, "D": 32}),
+    # Last, the queries of a group are whole tiles of 64 and 128, and one more than that.
+    named_sizes=(
+        *(in_groups(sizes) for sizes in FLOAT.named_sizes),
+        {"B": 2, "G": 2, "R": 2, "N": 64, "D": 32},
+        {"B": 2, "G": 2, "R": 3, "N": 43, "D": 32},
+    ),
     large=tuple(in_groups(sizes) for sizes in FLOAT.large),
     work=lambda sizes: FLOAT.work(with_heads(sizes)),
     flops=lambda sizes: SPEC.flops(with_heads(sizes)) if SPEC.flops else 0,

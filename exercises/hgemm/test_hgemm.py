@@ -273,12 +273,17 @@ CUTE = replace(
 )
 
 
-def in_strips(spec: Spec, instead: Sizes) -> Spec:
-    """For katas whose blocks take tiles in strips: a second strip of 8 tiles of 256 columns, whole tiles of rows."""
+def in_strips(spec: Spec, instead: Sizes, past: int) -> Spec:
+    """For katas whose blocks take tiles in strips: more than 8 tiles of 128 or 256 columns. First with whole tiles of
+    rows, then with whole tiles of columns and ``past`` rows more than a tile has."""
     assert instead in spec.named_sizes
-    named = (shape(256, 2072, 8) if sizes == instead else sizes for sizes in spec.named_sizes)
-    return replace(spec, named_sizes=tuple(named))
+    named = [shape(256, 2072, 8) if sizes == instead else sizes for sizes in spec.named_sizes]
+    return replace(spec, named_sizes=(*named[:-1], shape(128 + past, 2304, 8), named[-1]))
 
+
+FLOAT_IN_STRIPS = in_strips(FLOAT, shape(8, 264, 104), past=8)
+MMA_IN_STRIPS = in_strips(MMA, shape(3, 264, 56), past=1)
+MMA_TN_IN_STRIPS = in_strips(MMA_TN, shape(3, 264, 56), past=1)
 
 # Fragments are loaded straight from A and B, and load_matrix_sync asks for 32 bytes of alignment.
 WMMA_DIRECT = replace(FLOAT, inputs=(Tensor("A", ("M", "K"), align=32), Tensor("B", ("K", "N"), align=32)))
@@ -292,16 +297,16 @@ SPECS = {
     "hgemm_wmma_m32n8k16_mma2x4_warp2x4_dbuf_async": FLOAT,
     "hgemm_wmma_m16n16k16_mma4x2_warp2x4_dbuf_async_padded": FLOAT,
     "hgemm_wmma_m16n16k16_mma4x2_warp2x4_stages": FLOAT,
-    "hgemm_wmma_m16n16k16_mma4x2_warp2x4_stages_block_swizzle": in_strips(FLOAT, shape(8, 264, 104)),
-    "hgemm_wmma_m16n16k16_mma2x2_warp4x4_stages_dsmem_block_swizzle": in_strips(FLOAT, shape(8, 264, 104)),
-    "hgemm_wmma_m16n16k16_mma2x2_warp4x4_stages_dsmem_block_swizzle_rdbuf": in_strips(FLOAT, shape(8, 264, 104)),
+    "hgemm_wmma_m16n16k16_mma4x2_warp2x4_stages_block_swizzle": FLOAT_IN_STRIPS,
+    "hgemm_wmma_m16n16k16_mma2x2_warp4x4_stages_dsmem_block_swizzle": FLOAT_IN_STRIPS,
+    "hgemm_wmma_m16n16k16_mma2x2_warp4x4_stages_dsmem_block_swizzle_rdbuf": FLOAT_IN_STRIPS,
     "hgemm_mma_m16n8k16_naive": MMA,
     "hgemm_mma_m16n8k16_mma2x4": MMA,
     "hgemm_mma_m16n8k16_mma2x4_warp4x4": MMA,
     "hgemm_mma_m16n8k16_mma2x4_warp4x4_pad": MMA,
     "hgemm_mma_m16n8k16_mma2x4_warp4x4_pack": MMA,
     "hgemm_mma_m16n8k16_mma2x4_warp4x4_stages": MMA,
-    "hgemm_mma_m16n8k16_mma2x4_warp4x4_stages_block_swizzle": in_strips(MMA, shape(3, 264, 56)),
+    "hgemm_mma_m16n8k16_mma2x4_warp4x4_stages_block_swizzle": MMA_IN_STRIPS,
     "hgemm_mma_m16n8k16_mma2x4_warp4x4x2_stages_dsmem_rr": MMA,
     "hgemm_mma_m16n8k16_mma2x4_warp4x4x2_stages_dsmem": MMA,
     "hgemm_mma_m16n8k16_mma2x4_warp4x4x2_stages_dsmem_swizzle": MMA,
@@ -310,10 +315,8 @@ SPECS = {
     "hgemm_mma_m16n8k16_mma2x4_warp4x4x2_stages_dsmem_tn_swizzle_x4": MMA_TN,
     "hgemm_mma_m16n8k16_mma2x4_warp4x8x4_stages_dsmem_swizzle_x4": MMA,
     "hgemm_mma_m16n8k16_mma2x4_warp4x8x4_stages_dsmem_swizzle_x4_spread": MMA,
-    "hgemm_mma_m16n8k16_mma2x4_warp4x8x4_stages_dsmem_swizzle_x4_block_swizzle": in_strips(MMA, shape(3, 264, 56)),
-    "hgemm_mma_m16n8k16_mma2x4_warp4x8x4_stages_dsmem_tn_swizzle_x4_block_swizzle": in_strips(
-        MMA_TN, shape(3, 264, 56)
-    ),
+    "hgemm_mma_m16n8k16_mma2x4_warp4x8x4_stages_dsmem_swizzle_x4_block_swizzle": MMA_IN_STRIPS,
+    "hgemm_mma_m16n8k16_mma2x4_warp4x8x4_stages_dsmem_tn_swizzle_x4_block_swizzle": MMA_TN_IN_STRIPS,
     "hgemm_mma_stages_block_swizzle_tn_cute": CUTE,
     "hgemm_mma_cublas_nn": CUBLAS,
     "hgemm_mma_cublas_tn": CUBLAS_TN,

@@ -205,17 +205,18 @@ TF32 = replace(
 WMMA = replace(TF32, outputs=(Tensor("C", ("M", "N"), dtype="acc", align=32),))
 
 
-def in_strips(spec: Spec) -> Spec:
-    """For katas whose blocks take tiles in strips: more than 8 tiles of 128 or 256 columns, and whole tiles of rows."""
-    named = (shape(256, 2064, 8) if sizes == shape(144, 112, 40) else sizes for sizes in spec.named_sizes)
-    return replace(spec, named_sizes=tuple(named))
+def in_strips(spec: Spec, past: int) -> Spec:
+    """For katas whose blocks take tiles in strips: more than 8 tiles of 128 or 256 columns. First with whole tiles of
+    rows, then with whole tiles of columns and ``past`` rows more than a tile has."""
+    named = [shape(256, 2064, 8) if sizes == shape(144, 112, 40) else sizes for sizes in spec.named_sizes]
+    return replace(spec, named_sizes=(*named[:-1], shape(128 + past, 2304, 8), named[-1]))
 
 
 SPECS = {
-    "sgemm_t_8x16_k16_warp_rbuf_serpentine_hoisted_block_swizzle": in_strips(SPEC),
+    "sgemm_t_8x16_k16_warp_rbuf_serpentine_hoisted_block_swizzle": in_strips(SPEC, past=1),
     "sgemm_wmma_m16n16k8_mma4x2_warp2x4": WMMA,
     "sgemm_wmma_m16n16k8_mma4x2_warp2x4_stages": WMMA,
-    "sgemm_wmma_m16n16k8_mma4x2_warp2x4_stages_block_swizzle": in_strips(WMMA),
+    "sgemm_wmma_m16n16k8_mma4x2_warp2x4_stages_block_swizzle": in_strips(WMMA, past=16),
     "sgemm_wmma_m16n16k8_mma2x4_warp4x4_stages_dsmem_round_once": WMMA,
     "sgemm_mma_m16n8k8_mma2x4_warp4x8_stages_rbuf": TF32,
     "sgemm_mma_m16n8k8_mma2x4_warp4x8_k32_stages_dsmem_round_once": TF32,

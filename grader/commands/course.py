@@ -163,6 +163,12 @@ def table(found: Sequence[State], columns: int) -> Iterator[str]:
         """What the other cells and the blanks between them leave for a name."""
         return columns - state - 2 - sum(widths.values()) - len(widths)
 
+    if columns >= WIDEST:  # every row is one line, and a longer name moves the rest of its own
+        name = min(name, LONG_NAME)
+        for row in rows:
+            cells = [f"{row['kata']:<{name}}", *(f"{row[cell]:<{width}}" for cell, width in widths.items())]
+            yield " ".join([*cells, row["state"]])
+        return
     if name > room():
         name, state = min(name, LONG_NAME), min(state, LONG_STATE)
     for cell in _LEAST:
@@ -275,7 +281,13 @@ def _status(options: argparse.Namespace) -> int:
             }
         )
         return 0
-    for line in [*_way_lines(way), *_status_lines(every, levels, families, last)]:
+    tried = {event.kata for event in known.events}
+    begun = {
+        family: part
+        for family, part in families.items()
+        if any(state.word != NOT_STARTED or state.kata.name in tried for state in part)
+    }
+    for line in [*_way_lines(way), *_status_lines(every, levels, begun, last)]:
         print(plain(line))
     return 0
 
@@ -299,17 +311,19 @@ def _count(part: Sequence[State]) -> dict[str, int]:
 def _status_lines(
     every: Sequence[State],
     levels: Mapping[str, Sequence[State]],
-    families: Mapping[str, Sequence[State]],
+    begun: Mapping[str, Sequence[State]],
     last: Sequence[Event],
 ) -> Iterator[str]:
-    width = max(map(len, (*levels, *families)))
+    width = max(map(len, (*levels, *begun)))
     yield _bar("all", every, width)
     starts = [(start, sum(start in state.passed_from for state in every)) for start in (SKETCH, BLANK)]
     if any(count for _, count in starts):
         yield "passed from a " + ", from a ".join(f"{start}: {count}" for start, count in starts)
-    for parts in (levels, families):
+    for parts in filter(None, (levels, begun)):
         yield ""
         yield from (_bar(name, part, width) for name, part in parts.items() if part)
+    if left := len({state.kata.family for state in every} - begun.keys()):
+        yield f"not begun: {left} {'family' if left == 1 else 'families'}; `kata list` shows their katas"
     yield ""
     if not last:
         yield "No grade yet; `kata next` says where to start."

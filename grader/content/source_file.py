@@ -18,6 +18,7 @@ from pathlib import Path
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)|\"(?:[^\"\\\n]|\\.)*\"", re.DOTALL)
 
 HELPER_LINES = 8  # of a function, its head and braces included, that only wraps an instruction or an access
+ASM_LINES = 16  # of one that wraps an instruction of PTX, which has a line for each list of operands
 LARGEST_BYTES = 1 << 20  # of a kata's file; the longest solution has a fiftieth of it
 
 
@@ -102,4 +103,6 @@ def is_helper(text: str, number: int) -> bool:
         last += 1
     while first > 0 and lines[first - 1].strip() and lines[first - 1][0] not in " \t}/#":
         first -= 1  # a head of several lines
-    return last - first < HELPER_LINES and not any("__global__" in line for line in lines[first : last + 1])
+    body = lines[first : last + 1]
+    most = ASM_LINES if any(re.search(r"\basm\b", line) for line in body) else HELPER_LINES
+    return last - first < most and not any("__global__" in line for line in body)

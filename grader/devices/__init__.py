@@ -171,6 +171,7 @@ class Finding:
     "unsupported").
     ``index`` counts elements of the buffer (negative: before its start); None where there is no buffer.
     ``callers`` are the lines that call the function of ``line``, as far as it was inlined, from the inside out.
+    ``notes`` are sentences on what led to it, on the simulator.
     """
 
     kind: str
@@ -183,6 +184,7 @@ class Finding:
     buffer: str | None = None
     index: int | None = None
     callers: tuple[int, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -40,12 +40,16 @@ LIMITS: Mapping[tuple[int, int], Limits] = {
 
 @dataclass(frozen=True)
 class Card:
-    """Peaks: bytes a second, and operations a second by the dtype that is multiplied (f32: on CUDA cores)."""
+    """Peaks: bytes a second, and operations a second by the dtype that is multiplied (f32: on CUDA cores).
+
+    ``source`` says where they come from, for those who read them.
+    """
 
     name: str
     capability: tuple[int, int]
     bytes_s: float
     flops_s: Mapping[str, float]
+    source: str
 
     @property
     def arch(self) -> str:
@@ -62,24 +66,28 @@ class Card:
         return max(bytes_moved / self.bytes_s, operations / self.peak(dtype))
 
 
-def _card(name: str, capability: tuple[int, int], bandwidth: float, f32: float, tf32: float, f16: float) -> Card:
-    """From TB/s and TFLOPS. 0: there is no such unit."""
+def _card(
+    name: str, capability: tuple[int, int], bandwidth: float, f32: float, tf32: float, f16: float, form: str = ""
+) -> Card:
+    """From TB/s and TFLOPS. 0: there is no such unit. ``form``: of which form of the card the figures are."""
     given = {"f32": f32, "tf32": tf32, "f16": f16, "bf16": f16 if capability >= (8, 0) else 0.0}
-    return Card(name, capability, bandwidth * T, {dtype: rate * T for dtype, rate in given.items() if rate})
+    of = f"{name.replace('-', ' ')}{', ' if form else ''}{form}"
+    source = f"NVIDIA's published figures of the {of}: dense, at the boost clock"
+    return Card(name, capability, bandwidth * T, {dtype: rate * T for dtype, rate in given.items() if rate}, source)
 
 
 CARDS = (
-    _card("H200", (9, 0), 4.8, 67.0, 494.7, 989.4),
-    _card("H100", (9, 0), 3.35, 67.0, 494.7, 989.4),  # SXM
+    _card("H200", (9, 0), 4.8, 67.0, 494.7, 989.4, "SXM"),
+    _card("H100", (9, 0), 3.35, 67.0, 494.7, 989.4, "SXM"),
     _card("H100-PCIe", (9, 0), 2.0, 51.0, 378.0, 756.0),
-    _card("A100", (8, 0), 2.039, 19.5, 156.0, 312.0),  # SXM, 80 GB
+    _card("A100", (8, 0), 2.039, 19.5, 156.0, 312.0, "SXM with 80 GB"),
     _card("A100-40GB", (8, 0), 1.555, 19.5, 156.0, 312.0),
-    _card("B200", (10, 0), 8.0, 75.0, 1100.0, 2250.0),  # 1000 W; published figures of f32 go from 75 to 80
+    _card("B200", (10, 0), 8.0, 75.0, 1100.0, 2250.0, "1000 W (for f32, publications differ: 75 to 80 TFLOPS)"),
     _card("L40S", (8, 9), 0.864, 91.6, 183.0, 362.0),
     _card("L4", (8, 9), 0.3, 30.3, 60.0, 121.0),
     _card("RTX-4090", (8, 9), 1.008, 82.6, 82.6, 165.2),
     _card("RTX-3090", (8, 6), 0.936, 35.6, 35.6, 71.0),
-    _card("V100", (7, 0), 0.9, 15.7, 0.0, 125.0),  # SXM2
+    _card("V100", (7, 0), 0.9, 15.7, 0.0, 125.0, "SXM2"),
     _card("T4", (7, 5), 0.32, 8.1, 0.0, 65.0),
 )
 

@@ -42,6 +42,7 @@ CALLS = 2  # of the same contents, to compare bits
 Explain = Callable[[CaseKey], Outcome | None]  # the simulator's outcome; None: it cannot run the file
 STEPS_DOWN = (1, 2, 3, 4)  # by which each size of the smallest case that was drawn is lowered, if half is too few
 DESCENTS = 40  # cases that are tried so
+SMALL_CARDS = 4  # that there are
 SMALL_CARD_EVERY = 3  # of the shapes that the spec names, or all where the launcher asks what card it is on
 FINDING_WORK = 1 << 23  # that a call with a finding stands for: how far other blocks had come by then is left to chance
 LIMITS = Limits(all_seconds=120.0)
@@ -249,7 +250,9 @@ def _on_cards(search: _Search) -> Iterator[CaseKey]:
     for place, key in enumerate(keys):
         is_turn = (len(keys) - place) % SMALL_CARD_EVERY == 1 or search.asked_card
         if is_turn and spec.work(dict(key.sizes)) <= budget.work_limit:
-            key = replace(key, card=_small_card(search, place))
+            # The largest shapes are for the smallest card. Each change of the card costs such a launcher's process.
+            left = (len(keys) - place) * SMALL_CARDS // (len(keys) + 1)
+            key = replace(key, card=_small_card(search, left if search.asked_card else place // SMALL_CARD_EVERY))
         tried.add(key)
         yield key
     if search.asked_card:
@@ -264,9 +267,9 @@ def _on_full_card(search: _Search, failed: CaseKey) -> CaseKey:
     return on_full if search.verdict(on_full).kind is verdict.kind else failed
 
 
-def _small_card(search: _Search, place: int) -> Card:
+def _small_card(search: _Search, number: int) -> Card:
     """Two or three multiprocessors with one block or two."""
-    number = place // SMALL_CARD_EVERY + search.budget.seed
+    number += search.budget.seed
     return Card(2 + number % 2, 1 + number // 2 % 2, search.spec.small_shared)
 
 
@@ -484,7 +487,8 @@ def _diagnosed(search: _Search, shape: CaseKey, verdict: Verdict) -> Verdict:
     """The verdict with what further calls show: of a wrong answer; of a finding in a later kernel what came before."""
     finding, kernels = verdict.finding, {item.kernel for item in verdict.launched or ()}
     if finding is not None:
-        verdict = replace(verdict, clues=tuple(_indices(search, shape, finding, verdict.launched or ())))
+        notes = (Clue("copies", note) for note in finding.notes)
+        verdict = replace(verdict, clues=(*notes, *_indices(search, shape, finding, verdict.launched or ())))
     if not _costs_a_process(verdict) and (kept := _of_calls(search, shape)):
         return replace(verdict, clues=sorted_clues([*kept, *verdict.clues]))
     if verdict.kind is not Kind.WRONG_ANSWER and (finding is None or finding.kernel is None or len(kernels) < 2):

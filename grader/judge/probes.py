@@ -14,8 +14,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from grader.judge.influence import influences
+from grader.judge.integers import of_integers
 from grader.judge.lab import Judged, Lab, element, place
 from grader.judge.mixtures import mixture
+from grader.judge.normalisers import normaliser
 from grader.judge.target import Target, floats, range_words, target_of
 from grader.verdict import Clue
 
@@ -35,7 +38,10 @@ RANGES = 3  # that a clue lists
 def probe(lab: Lab, one: Judged) -> Iterator[Clue]:
     """At most two clues: of copies, or else of sums and of products."""
     lines = list(_copies(lab, one)) or list(mixture(target_of(lab, one))) or list(_larger_copies(lab, one))
+    if not lines and (lines := list(normaliser(lab, one))):
+        lines = list(influences(lab, one)) or lines  # elements that are left out say more than a sum that lacks them
     lines = lines or [*_sums(lab, one), *_products(lab, one)]
+    lines = lines or list(of_integers(lab, one)) or list(influences(lab, one))
     for words in lines[:2]:
         yield Clue("probe", words)
 

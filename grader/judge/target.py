@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from numpy import ndarray
 
 MOST = 1 << 16  # elements of an input
+WIDE = ("i32", "i64")  # whole numbers that hold labels and sums of them
+LEAST_CASES = 2  # wrong ones, that tell a rule from chance
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class Target:
     flat: int
     shape: tuple[int, ...]
     roundoff: float  # of the output, and at least that of f32
+    is_float: bool
 
     @property
     def words(self) -> str:
@@ -59,17 +62,37 @@ def target_of(lab: Lab, one: Judged) -> Target:
     chosen = found.wrong & ~found.unwritten
     flat = int(chosen.reshape(-1).argmax())
     name, roundoff = expected.tensor.name, max(expected.dtype.roundoff, 2.0**-24)
-    return Target(lab, one.case, names.index(name), name, flat, found.got.shape, roundoff)
+    return Target(lab, one.case, names.index(name), name, flat, found.got.shape, roundoff, expected.dtype.is_float)
 
 
 def floats(target: Target) -> list[Tensor]:
-    """The inputs that are asked about: numbers with a mantissa that holds labels, not too many."""
+    """The inputs that are asked about: numbers with a mantissa that holds labels, not too many. Whole numbers where the
+    output is a sum of them: an index could be anything."""
     found = []
     for tensor in target.lab.spec.inputs:
         dtype = target.lab.spec.dtype(tensor, target.lab.kata)
-        if dtype.is_float and dtype.roundoff <= 2.0**-8 and 0 < target.case.inputs[tensor.name].size <= MOST:
+        if not 0 < target.case.inputs[tensor.name].size <= MOST:
+            continue
+        if (dtype.is_float and dtype.roundoff <= 2.0**-8) or (dtype.name in WIDE and _is_summed(target, tensor)):
             found.append(tensor)
     return found
+
+
+def _is_summed(target: Target, tensor: Tensor) -> bool:
+    """Whether the output is of whole numbers, too, and the reference is linear in this input."""
+    import numpy
+
+    output = next(each for each in target.lab.spec.outputs if each.name == target.name)
+    if target.lab.spec.dtype(output, target.lab.kata).is_float:
+        return False
+    shape = tensor.extent(target.case.sizes)
+    rng = numpy.random.default_rng(7)
+    first, second = (rng.choice((-3, -1, 1, 2), shape) for _ in range(2))
+    try:
+        made = [target.reference({tensor.name: value}) for value in (first, second, first + second)]
+    except (ValueError, IndexError):
+        return False
+    return bool((made[0] + made[1] == made[2]).all()) and bool(made[0].any())
 
 
 def range_words(name: str, shape: Sequence[int], places: Sequence[int], *more: str) -> str:

@@ -9,10 +9,11 @@ import sys
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from grader.content.catalog import Catalog, CatalogError, Kata, find_root, load_catalog
 from grader.devices import SIM_ARCH, SIM_ARCH_HELP, SIM_ARCHITECTURES
+from grader.fault import Fault
 from grader.learner import progress
 from grader.learner.progress import History, ProgressError
 from grader.learner.state import State, states
@@ -35,6 +36,10 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **given: Any) -> None:
         super().__init__(formatter_class=Help, **given)
+
+    def error(self, message: str) -> NoReturn:
+        """A sentence, as of any other fault of a command: the options of `kata grade` alone fill eleven lines."""
+        raise Fault(f"{message}. `{self.prog} --help` says what it takes.")
 
 
 def add_sim_arch(parser: argparse.ArgumentParser) -> None:

@@ -241,7 +241,7 @@ def card_named(name: str, measured: speeds.Speeds | None) -> Card:
     card = known[wanted]
     if measured is not None and _name(measured) == card.name:
         own = measured.peaks
-        return Card(card.name, card.capability, own.bytes_s, {**card.flops_s, **own.flops_s})
+        return Card(card.name, card.capability, own.bytes_s, {**card.flops_s, **own.flops_s}, own.source)
     return card
 
 
@@ -264,6 +264,7 @@ def task(of: Estimate, *, kernels: bool) -> Iterator[tuple[str, str]]:
         yield "counted", f"the shape of the questions about the solution: {format_sizes(of.counted_sizes)}"
     peak = f"{of.card.peak(of.dtype) / 1e12:.4g} TFLOPS in {of.dtype}"
     yield "card", f"{of.card.name}: {of.card.bytes_s / 1e12:.4g} TB/s, {peak}"
+    yield "peaks", of.card.source
     yield "count", RULE
 
 

@@ -68,6 +68,29 @@ __global__ void groups_no_commit_kernel(const float* x, float* y, int n) {
 }
 LAUNCHER(groups_no_commit)
 
+// Two copies to the same bytes are in one group: either may land last.
+__global__ void groups_twice_kernel(const float* x, float* y, int n) {
+    __shared__ float tile[THREADS];
+    copy<4>(tile + threadIdx.x, x + threadIdx.x + THREADS);
+    copy<4>(tile + threadIdx.x, x + threadIdx.x);  // groups_twice
+    commit();
+    wait<0>();
+    y[threadIdx.x] = tile[threadIdx.x];
+}
+LAUNCHER(groups_twice)
+
+// In two groups they land one after the other.
+__global__ void groups_in_turn_kernel(const float* x, float* y, int n) {
+    __shared__ float tile[THREADS];
+    copy<4>(tile + threadIdx.x, x + THREADS - 1 - threadIdx.x + THREADS);
+    commit();
+    copy<4>(tile + threadIdx.x, x + THREADS - 1 - threadIdx.x);
+    commit();
+    wait<0>();
+    y[threadIdx.x] = tile[threadIdx.x];
+}
+LAUNCHER(groups_in_turn)
+
 __device__ __forceinline__ float fetched(const float* tile) {
     return tile[threadIdx.x];  // groups_in_helper
 }
@@ -124,6 +147,69 @@ __global__ void buffers_early_kernel(const float* x, float* y, int n) {
     two_buffers<2>(x, y, n);
 }
 LAUNCHER(buffers_early)
+
+// A ring of three tiles of two rows each, two of them copied ahead.
+template <int LEFT, int READ, int FILL>
+__device__ __forceinline__ void ring(const float* x, float* y, int n) {
+    __shared__ float tile[3][2][THREADS / 2];
+    const int tid = threadIdx.x, tiles = n / THREADS, from = THREADS - 1 - tid;
+    const auto load = [&](int k, int slot) {
+        if (k < tiles) copy<4>(&tile[slot % 3][tid / 64][tid % 64], x + k * THREADS + tid);  // ring's copy
+        commit();
+    };
+    load(0, 0);
+    load(1, 1);
+    for (int k = 0; k < tiles; ++k) {
+        wait<LEFT>();  // ring's wait
+        __syncthreads();
+        load(k + 2, k + 2 + FILL);
+        y[k * THREADS + tid] = tile[(k + READ) % 3][from / 64][from % 64];  // ring's read
+    }
+}
+__global__ void ring_kernel(const float* x, float* y, int n) {
+    ring<1, 0, 0>(x, y, n);
+}
+LAUNCHER(ring)
+__global__ void ring_waits_for_too_few_kernel(const float* x, float* y, int n) {
+    ring<2, 0, 0>(x, y, n);
+}
+LAUNCHER(ring_waits_for_too_few)
+__global__ void ring_reads_the_next_kernel(const float* x, float* y, int n) {
+    ring<1, 1, 0>(x, y, n);
+}
+LAUNCHER(ring_reads_the_next)
+__global__ void ring_reads_the_last_kernel(const float* x, float* y, int n) {
+    ring<1, 2, 0>(x, y, n);
+}
+LAUNCHER(ring_reads_the_last)
+__global__ void ring_copies_again_kernel(const float* x, float* y, int n) {
+    ring<1, 0, 1>(x, y, n);
+}
+LAUNCHER(ring_copies_again)
+
+// The copy comes after the wait.
+__global__ void copied_late_kernel(const float* x, float* y, int n) {
+    __shared__ float tile[THREADS];
+    const int tid = threadIdx.x;
+    wait<0>();
+    copy<4>(tile + tid, x + tid);
+    commit();
+    __syncthreads();
+    y[tid] = tile[THREADS - 1 - tid];  // copied_late
+}
+LAUNCHER(copied_late)
+
+// wait_all needs no commit; the second copy comes after it.
+__global__ void copied_twice_kernel(const float* x, float* y, int n) {
+    __shared__ float tile[THREADS];
+    const int tid = threadIdx.x;
+    copy<4>(tile + tid, x + tid);
+    asm volatile("cp.async.wait_all;" ::: "memory");
+    __syncthreads();
+    copy<4>(tile + tid, x + THREADS + tid);
+    y[tid] = tile[THREADS - 1 - tid];  // copied_twice
+}
+LAUNCHER(copied_twice)
 
 // The tail is filled with zeros: only `left` bytes are read.
 __global__ void zero_fill_kernel(const float* x, float* y, int n) {

@@ -102,6 +102,22 @@ __global__ void bulk_no_wait_kernel(const float* x, float* y, int n) {
 }
 LAUNCHER(bulk_no_wait)
 
+// The parity of the phase before the first: the wait ends at once.
+__global__ void bulk_parity_kernel(const float* x, float* y, int n) {
+    __shared__ alignas(128) float in[THREADS];
+    __shared__ alignas(8) uint64_t bar;
+    const int tid = threadIdx.x;
+    if (tid == 0) {
+        initialise(&bar, 1);
+        expect(&bar, sizeof in);
+        load(in, x, sizeof in, &bar);
+    }
+    __syncthreads();
+    wait(&bar, 1);
+    y[tid] = in[tid];  // bulk_parity
+}
+LAUNCHER(bulk_parity)
+
 // Half of the bytes never come.
 __global__ void bulk_short_kernel(const float* x, float* y, int n) {
     __shared__ alignas(128) float in[THREADS];

@@ -86,7 +86,7 @@ void wait_group(Warp& warp, const Instruction& in, Mask mask) {
 
 void wait_all(Warp& warp, const Instruction&, Mask mask) {
     warp.block->copies.commit(warp, mask);
-    warp.block->copies.wait(warp, mask, 0);
+    warp.block->copies.wait(warp, mask, 0, true);
 }
 
 // ---- cp.async.bulk: operands of the handler: shared address, bytes, mbarrier's address; the global one is the

@@ -409,16 +409,18 @@ void Block::stop_at(Finding finding) {
     throw Halt();
 }
 
-Place Block::shared_place(u64 address, u32 bytes, bool is_outside) const {
+const Extent* Block::extent_of(u64 address) const {
     const Extent* best = nullptr;
-    u64 size = 0;
-    for (const Extent& extent : program->shared) {
-        if (extent.offset > address || (best && extent.offset < best->offset)) continue;
-        const bool dynamic = extent.offset == program->dynamic_base && extent.bytes == 0;
-        best = &extent;
-        size = dynamic ? launch->dynamic_shared : extent.bytes;
-    }
+    for (const Extent& extent : program->shared)
+        if (extent.offset <= address && !(best && extent.offset < best->offset)) best = &extent;
+    return best;
+}
+
+Place Block::shared_place(u64 address, u32 bytes, bool is_outside) const {
+    const Extent* best = extent_of(address);
     if (!best) return outside("shared memory", ArrayShape{}, s64(address), launch->shared_bytes(), bytes);
+    const bool dynamic = best->offset == program->dynamic_base && best->bytes == 0;
+    const u64 size = dynamic ? launch->dynamic_shared : best->bytes;
     const s64 offset = s64(address - best->offset);
     return is_outside ? outside(best->name, best->shape, offset, size, bytes)
                       : inside(best->name, best->shape, offset, bytes);

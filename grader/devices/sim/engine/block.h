@@ -75,6 +75,7 @@ struct Block {
     std::string thread(u32 linear) const;  // "thread (1,0,0)"
     // Of a deadlock, where elect.sync has not chosen the first lane: that PTX leaves it open; else nothing.
     std::string elected_words() const;
+    const Extent* extent_of(u64 shared_address) const;  // the array that it lies in; null: none begins before it
     Place shared_place(u64 address, u32 bytes, bool is_outside) const;
 
     const Launch* launch;

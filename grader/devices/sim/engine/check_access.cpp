@@ -323,7 +323,9 @@ void access_shared_of(
             warp, warp.here, lane, FindingKind::uninitialised,
             verb(access) + block.shared_place(a[lane], bytes, false).text +
                 " in shared memory, which no thread has written"));
+        block.pending->notes = owner.copies.notes_on_unwritten(a[lane], bytes);
     }
+    if (access == Access::read && owner.copies.may_fly()) shared.read_arrived(mask, a, bytes);
     if (access == Access::write && owner.copies.may_fly() && shared.in_flight(mask, a, bytes))
         owner.copies.check(warp, mask, a, bytes, access);
     if (access != Access::read && warp.overlaps) check_readers(warp, owner, a, mask, bytes);

@@ -11,6 +11,8 @@ namespace sim {
 
 namespace {
 
+constexpr u64 PADDING = 64;  // bytes between rows in shared memory, at most, that are copied together
+
 bool overlap(u64 a, u64 a_bytes, u64 b, u64 b_bytes) {
     return a < b + b_bytes && b < a + a_bytes;
 }
@@ -44,6 +46,7 @@ void Copies::forget() {
     loads_.clear();
     stores_.clear();
     std::fill(committed_[0], committed_[0] + WARPS_PER_BLOCK * LANES, 0);
+    std::fill(waits_[0], waits_[0] + WARPS_PER_BLOCK * LANES, Wait{});
     std::fill(committed_bulk_[0], committed_bulk_[0] + WARPS_PER_BLOCK * LANES, 0);
     any_ = false;
 }
@@ -53,8 +56,25 @@ void Copies::forget() {
 void Copies::issue(Warp& warp, Copy copy) {
     any_ = true;
     std::copy(committed_[warp.index], committed_[warp.index] + LANES, copy.group);
+    if (block_.shared.in_flight(copy.mask, copy.to, copy.bytes)) check_group(warp, copy);
     block_.shared.depart(copy.mask, copy.to, copy.bytes);
     flying_[warp.index].push_back(copy);
+}
+
+// The copies of one group land in any order: two to the same bytes are undefined (PTX ISA, "cp.async"). Copies of other
+// threads to them are found when they land.
+void Copies::check_group(const Warp& warp, const Copy& copy) const {
+    for (const Copy& earlier : flying_[warp.index]) {
+        if (earlier.barrier >= 0) continue;
+        each_lane(earlier.mask & copy.mask, [&](int l) {
+            if (earlier.group[l] != copy.group[l]) return;
+            if (!overlap(earlier.to[l], earlier.bytes, copy.to[l], copy.bytes)) return;
+            block_.stop_at(block_.at(
+                warp, copy.pc, l, FindingKind::race,
+                "writes " + block_.shared_place(copy.to[l], copy.bytes, false).text + ", and so does the cp.async on " +
+                    block_.line_words(earlier.pc) + " in the same group: they may land in any order"));
+        });
+    }
 }
 
 void Copies::commit(const Warp& warp, Mask mask) {
@@ -62,9 +82,10 @@ void Copies::commit(const Warp& warp, Mask mask) {
     each_lane(mask, [&](int l) { committed_[warp.index][l] += 1; });
 }
 
-void Copies::wait(Warp& warp, Mask mask, u32 groups_left) {
+void Copies::wait(Warp& warp, Mask mask, u32 groups_left, bool of_all) {
     auto& flying = flying_[warp.index];
     const u32* committed = committed_[warp.index];
+    each_lane(mask, [&](int l) { waits_[warp.index][l] = {warp.here, groups_left, committed[l], true, of_all}; });
     for (Copy& copy : flying) {
         if (copy.barrier >= 0) continue;
         Mask ready = 0;
@@ -136,6 +157,7 @@ void Copies::land(const Copy& copy, Mask lanes) {
     u8* at[LANES];
     check_shared_at(warp, block_, block_.program->code[copy.pc], copy.to, lanes, copy.bytes, Access::write, at);
     each_lane(lanes, [&](int l) { std::memcpy(at[l], copy.data[l], copy.bytes); });
+    block_.shared.arrive(lanes, copy.to, copy.bytes);
 }
 
 // ---- bulk copies
@@ -318,12 +340,23 @@ const u32* Copies::in_flight(u64 address, u32 bytes) const {
     return nullptr;
 }
 
+const Copy* Copies::flying(u64 address, u32 bytes, int* lane) const {
+    for (size_t w = 0; w < block_.warps.size(); ++w)
+        for (const Copy& copy : flying_[w])
+            for (int l = 0; l < LANES; ++l) {
+                if (!(copy.mask >> l & 1) || !overlap(copy.to[l], copy.bytes, address, bytes)) continue;
+                *lane = l;
+                return &copy;
+            }
+    return nullptr;
+}
+
 bool Copies::committed(u64 address, u32 bytes) const {
     for (size_t w = 0; w < block_.warps.size(); ++w)
         for (const Copy& copy : flying_[w])
             for (int l = 0; l < LANES; ++l)
                 if ((copy.mask >> l & 1) && overlap(copy.to[l], copy.bytes, address, bytes) && copy.barrier < 0 &&
-                    copy.group[l] == committed_[w][l])
+                    copy.group[l] == committed_[w][l] && !waits_[w][l].needs_no_group)
                     return false;
     return true;
 }
@@ -334,7 +367,7 @@ void Copies::check(Warp& warp, Mask mask, const u64* address, u32 bytes, Access 
         const u32* pc = in_flight(address[l], bytes);
         if (!pc) return;
         const bool bulk = block_.program->code[*pc].entry->is_bulk();
-        block_.stop_at(block_.at(
+        Finding finding = block_.at(
             warp, warp.here, l, FindingKind::race,
             std::string(
                 access == Access::read    ? "reads "
@@ -344,8 +377,94 @@ void Copies::check(Warp& warp, Mask mask, const u64* address, u32 bytes, Access 
                 (bulk ? "cp.async.bulk" : "cp.async") + " on " + block_.line_words(*pc) + " has not been waited for" +
                 (bulk || committed(address[l], bytes)
                      ? ""
-                     : ": it is in no group, since nothing committed it (cp.async.commit_group)")));
+                     : ": it is in no group, since nothing committed it (cp.async.commit_group)"));
+        int lane = 0;
+        const Copy* copy = bulk || access != Access::read ? nullptr : flying(address[l], bytes, &lane);
+        if (bulk && access == Access::read) finding.notes = bulk_notes(address[l], bytes);
+        if (copy && copy->barrier < 0) finding.notes = notes(*copy, lane, address[l], bytes);
+        block_.stop_at(std::move(finding));
     });
+}
+
+// ---- what is known of the stages, for the notes of a finding
+
+std::string Copies::note_on_wait(const Copy& copy, int lane, bool is_stage) const {
+    const Wait& wait = waits_[copy.warp][lane];
+    const u32 group = copy.group[lane];
+    if (!wait.any) return "the thread that issued the copy has not waited for any copy so far";
+    std::string words = "the thread that issued the copy last waited on " + block_.line_words(wait.pc);
+    if (group >= wait.committed) return words + ", before it committed the copy: that wait is not for it";
+    const u32 place = wait.committed - group;
+    const u32 left = wait.groups_left;
+    words += ", which leaves the " + (left == 1 ? "newest group" : std::to_string(left) + " newest groups") +
+             " in flight, and the copy is in " +
+             (place == 1 ? "the newest one" : "the one that is number " + std::to_string(place) + " from the newest");
+    return is_stage ? words : words + ": cp.async.wait_group " + std::to_string(place - 1) + " there would wait for it";
+}
+
+std::vector<std::string> Copies::notes(const Copy& copy, int lane, u64 address, u32 bytes) const {
+    if (block_.shared.unread(address))
+        return {
+            "the copy on " + block_.line_words(shared_epoch::pc(block_.shared.last_writer(address))) +
+            " had arrived in the same place, and no thread has read it: the place is copied to again before it is "
+            "read"};
+    std::vector<std::string> found;
+    std::string other = unread_elsewhere(address, bytes, true);
+    if (other.empty()) other = unread_elsewhere(address, bytes, false);  // more is not known where stages are not
+    if (!other.empty()) found.push_back(other);
+    if (copy.group[lane] < committed_[copy.warp][lane]) found.push_back(note_on_wait(copy, lane, !other.empty()));
+    return found;
+}
+
+std::vector<std::string> Copies::bulk_notes(u64 address, u32 bytes) const {
+    const auto copy = std::find_if(loads_.begin(), loads_.end(), [&](const BulkCopy& each) {
+        return overlap(each.shared, each.extent, address, bytes);
+    });
+    const MBarrier* barrier = copy == loads_.end() ? nullptr : block_.mbarriers.known(u64(copy->barrier));
+    if (!barrier || copy->phase < barrier->phase) return {};
+    const std::string where = "it completes in phase " + std::to_string(copy->phase) + " of the mbarrier " +
+                              block_.shared_place(u64(copy->barrier), 8, false).text;
+    if (!barrier->passed.any) return {where + ", and no wait there has ended so far"};
+    const MBarrier::Passed& passed = barrier->passed;
+    const std::string earlier = passed.ended ? "phase " + std::to_string(passed.ended - 1) + " had ended"
+                                             : "a new mbarrier counts as one whose phase before the first has ended";
+    return {
+        where + "; the last wait there that ended, on " + block_.line_words(passed.pc) + ", had parity " +
+        std::to_string(passed.parity) + ", and " + earlier};
+}
+
+std::vector<std::string> Copies::notes_on_unwritten(u64 address, u32 bytes) const {
+    if (!any_) return {};
+    std::string words = unread_elsewhere(address, bytes, true);
+    if (words.empty()) words = unread_elsewhere(address, bytes, false);
+    return words.empty() ? std::vector<std::string>{} : std::vector<std::string>{words};
+}
+
+std::string Copies::unread_elsewhere(u64 address, u32 bytes, bool same_place) const {
+    const Extent* own = block_.extent_of(address);
+    if (!own) return "";
+    const u64 end = own->bytes ? own->offset + own->bytes : block_.shared.bytes();
+    const auto is_copy = [&](u64 at) {
+        return block_.shared.unread(at) &&
+               !block_.program->code[shared_epoch::pc(block_.shared.last_writer(at))].entry->is_bulk();
+    };
+    u64 stage = 0;  // bytes of one
+    if (own->shape.itemsize && own->shape.sizes.size() > 2) {
+        stage = own->shape.itemsize;
+        for (size_t i = 1; i < own->shape.sizes.size(); ++i) stage *= own->shape.sizes[i];
+    }
+    if (same_place && !stage) return "";
+    u64 at = same_place ? own->offset + (address - own->offset) % stage : own->offset;
+    while (at < end && !is_copy(at)) at += same_place ? stage : bytes;
+    if (at >= end) return "";
+    u64 last = at + bytes;
+    for (u64 next = last; !same_place && next < end && next < last + PADDING; ++next)
+        if (is_copy(next)) last = next + 1;
+    const std::string more = last - at > bytes ? " and " + std::to_string(last - at - bytes) + " bytes after it" : "";
+    const std::string words = block_.shared_place(at, bytes, false).text + more + ", copied on " +
+                              block_.line_words(shared_epoch::pc(block_.shared.last_writer(at)));
+    if (same_place) return words + ", has arrived, and no thread has read it: another stage is read, or was copied to";
+    return words + ", has arrived, and no thread has read it";
 }
 
 void Copies::check_readers(Warp& warp, Mask mask, const u64* address, u32 bytes) const {

@@ -79,7 +79,7 @@ class Copies {
 
     void issue(Warp& warp, Copy copy);
     void commit(const Warp& warp, Mask mask);
-    void wait(Warp& warp, Mask mask, u32 groups_left);
+    void wait(Warp& warp, Mask mask, u32 groups_left, bool of_all = false);  // of_all: of copies in no group, too
     // The lanes' own copies become the mbarrier's.
     void hand_over(const Warp& warp, Mask mask, s64 barrier, u32 clock);
 
@@ -104,9 +104,12 @@ class Copies {
     void check_writers(Warp& warp, Mask mask, const u64* address, u32 bytes, Access access) const;
     // Stops where a lane touches bytes that are on their way.
     void check(Warp& warp, Mask mask, const u64* address, u32 bytes, Access access) const;
+    // Where bytes that no thread has written are read: which copies have arrived and were not read.
+    std::vector<std::string> notes_on_unwritten(u64 address, u32 bytes) const;
     void finish();  // the block ends
 
  private:
+    void check_group(const Warp& warp, const Copy& copy) const;
     void land(const Copy& copy, Mask lanes);
     void check_sources(const Warp& warp, u32 pc, const CopySources& sources, Mask lanes) const;
     Warp& issuer(const BulkCopy& copy) const;
@@ -116,11 +119,22 @@ class Copies {
     void store_bulk(const BulkCopy& copy);
     void check_fence(const Warp& warp, const BulkCopy& copy) const;
     const u32* in_flight(u64 address, u32 bytes) const;  // the pc of the copy
-    bool committed(u64 address, u32 bytes) const;        // whether all copies of these bytes are in groups
+    const Copy* flying(u64 address, u32 bytes, int* lane) const;
+    std::vector<std::string> notes(const Copy& copy, int lane, u64 address, u32 bytes) const;
+    std::vector<std::string> bulk_notes(u64 address, u32 bytes) const;
+    std::string note_on_wait(const Copy& copy, int lane, bool is_stage) const;
+    // Words on bytes that have arrived and were not read; same_place: at the same place of another stage alone.
+    std::string unread_elsewhere(u64 address, u32 bytes, bool same_place) const;
+    bool committed(u64 address, u32 bytes) const;  // whether all copies of these bytes are in groups
 
     Block& block_;
     std::deque<Copy> flying_[WARPS_PER_BLOCK];  // of each warp, in the order of issue
     std::vector<BulkCopy> loads_, stores_;
+    struct Wait {  // the last one of a thread's
+        u32 pc = 0, groups_left = 0, committed = 0;
+        bool any = false, needs_no_group = false;
+    };
+    Wait waits_[WARPS_PER_BLOCK][LANES];
     u32 committed_[WARPS_PER_BLOCK][LANES] = {}, committed_bulk_[WARPS_PER_BLOCK][LANES] = {};  // of each thread
     bool any_ = false, landing_ = false;
 };

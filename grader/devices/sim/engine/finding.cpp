@@ -209,6 +209,8 @@ std::string json(const Finding& f) {
     std::string out = "{\"kind\":" + quoted(name_of(f.kind)) + ",\"message\":" + quoted(f.message) + members(f);
     if (!f.buffer.empty()) out += ",\"buffer\":" + quoted(f.buffer);
     if (f.has_index) out += ",\"index\":" + std::to_string(f.index);
+    for (size_t i = 0; i < f.notes.size(); ++i)
+        out += (i ? "," : ",\"notes\":[") + quoted(f.notes[i]) + (i + 1 == f.notes.size() ? "]" : "");
     return out + "}";
 }
 

@@ -41,6 +41,7 @@ struct Finding : Site {
     std::string buffer;
     bool has_index = false;
     s64 index = 0;
+    std::vector<std::string> notes;  // sentences on what led to it
 };
 
 // Unwinds the interpreter once a finding is recorded.

@@ -357,10 +357,12 @@ void wait(Warp& warp, const Instruction& in, Mask mask) {
     if (Counters* counters = warp.block->counters.get())
         if (const Mask first = barriers.first_tries(warp, mask, ended)) counters->wait(warp, (first & ~ended) != 0);
     each_object(address, ended, [&](u64 here, Mask lanes) {
-        const MBarrier& barrier = barriers.find(warp, __builtin_ctz(lanes), here);
-        if (parity)
-            return barriers.acquire_parity(
-                warp, lanes, barrier, warp.row<const u32>(in.operand[1])[__builtin_ctz(lanes)]);
+        MBarrier& barrier = barriers.find(warp, __builtin_ctz(lanes), here);
+        if (parity) {
+            const u32 asked = warp.row<const u32>(in.operand[1])[__builtin_ctz(lanes)];
+            barrier.passed = {true, warp.here, asked & 1, barrier.phase};
+            return barriers.acquire_parity(warp, lanes, barrier, asked);
+        }
         barriers.acquire_end(
             warp, lanes, barrier, warp.row<const u64>(in.operand[1])[__builtin_ctz(lanes)] >> STATE_PHASE);
     });

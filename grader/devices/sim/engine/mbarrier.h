@@ -38,6 +38,12 @@ struct MBarrier {
         VectorClock known;
     };
     std::vector<Arrival> after_copies;  // arrivals by cp.async.mbarrier.arrive
+    struct Passed {                     // the last wait for a parity that ended
+        bool any = false;
+        u32 pc = 0, parity = 0;
+        u64 ended = 0;  // phases that had
+    };
+    Passed passed;
 };
 
 class MBarriers {
@@ -48,6 +54,10 @@ class MBarriers {
     void initialise(Warp& warp, int lane, u64 address, u32 count);
     void invalidate(u64 address) { barriers_.erase(address); }
     MBarrier& find(const Warp& warp, int lane, u64 address);
+    const MBarrier* known(u64 address) const {
+        const auto found = barriers_.find(address);
+        return found == barriers_.end() ? nullptr : &found->second;
+    }
     void expect(const Warp& warp, int lane, MBarrier& barrier, s64 bytes);
     void complete_bytes(MBarrier& barrier, s64 bytes);
     void arrive(Warp& warp, int lane, MBarrier& barrier, u32 count, bool drops);

@@ -9,8 +9,6 @@ namespace sim {
 
 namespace {
 
-constexpr u8 IN_FLIGHT = 2;  // of a byte, beside 0 and 1: the lowest bit says that it may be read
-
 // By what all lanes of the warp know.
 inline bool ordered_for_warp(const Warp& warp, Epoch earlier, Epoch me) {
     const u32 clock = shared_epoch::clock(earlier), thread = shared_epoch::thread(earlier);
@@ -192,7 +190,7 @@ int SharedMemory::uninitialised(Mask mask, const u64* address, u32 bytes) const 
     for (; mask; mask &= mask - 1) {
         const int l = __builtin_ctz(mask);
         const u8* shadow = initialised_.data() + address[l];
-        u8 all = 1;
+        u8 all = READABLE;
         for (u32 i = 0; i < bytes; ++i) all &= shadow[i];
         if (!all) return l;
     }
@@ -203,17 +201,31 @@ bool SharedMemory::in_flight(Mask mask, const u64* address, u32 bytes) const {
     bool any = false;
     each_lane(mask, [&](int l) {
         const u8* shadow = initialised_.data() + address[l];
-        for (u32 i = 0; i < bytes; ++i) any |= shadow[i] == IN_FLIGHT;
+        for (u32 i = 0; i < bytes; ++i) any |= (shadow[i] & IN_FLIGHT) != 0;
     });
     return any;
 }
 
 void SharedMemory::depart(Mask mask, const u64* address, u32 bytes) {
-    each_lane(mask, [&](int l) { std::memset(initialised_.data() + address[l], IN_FLIGHT, bytes); });
+    each_lane(mask, [&](int l) {
+        u8* shadow = initialised_.data() + address[l];
+        for (u32 i = 0; i < bytes; ++i) shadow[i] = IN_FLIGHT | (shadow[i] & UNREAD);
+    });
+}
+
+void SharedMemory::arrive(Mask mask, const u64* address, u32 bytes) {
+    each_lane(mask, [&](int l) { std::memset(initialised_.data() + address[l], READABLE | UNREAD, bytes); });
+}
+
+void SharedMemory::read_arrived(Mask mask, const u64* address, u32 bytes) {
+    each_lane(mask, [&](int l) {
+        u8* shadow = initialised_.data() + address[l];
+        for (u32 i = 0; i < bytes; ++i) shadow[i] &= u8(~UNREAD);
+    });
 }
 
 void SharedMemory::initialise(Mask mask, const u64* address, u32 bytes) {
-    each_lane(mask, [&](int l) { std::memset(initialised_.data() + address[l], 1, bytes); });
+    each_lane(mask, [&](int l) { std::memset(initialised_.data() + address[l], READABLE, bytes); });
 }
 
 }  // namespace sim

@@ -33,12 +33,19 @@ class SharedMemory {
     int uninitialised(Mask mask, const u64* address, u32 bytes) const;
     // Whether a copy on its way will write any of these bytes.
     bool in_flight(Mask mask, const u64* address, u32 bytes) const;
+    // Bytes that an asynchronous copy has written, and that no thread has read or overwritten since.
+    void arrive(Mask mask, const u64* address, u32 bytes);
+    void read_arrived(Mask mask, const u64* address, u32 bytes);
+    bool unread(u64 address) const { return initialised_[address] & UNREAD; }
     Epoch last_writer(u64 address) const { return writer_[address >> shift_]; }
     void initialise(Mask mask, const u64* address, u32 bytes);
     void depart(
         Mask mask, const u64* address, u32 bytes);  // an asynchronous copy will write there: uninitialised until then
 
  private:
+    // State of a byte: it may be read; a copy in flight will write it; no thread has read what a copy wrote there.
+    static constexpr u8 READABLE = 1, IN_FLIGHT = 2, UNREAD = 4;
+
     bool record_in_cluster(
         const Warp& warp, Mask mask, const u64* address, u32 bytes, Access access, bool strong, Race* race);
     bool ordered_in_cluster(const Warp& warp, Epoch earlier, Epoch me) const;

@@ -1,0 +1,294 @@
+"""Wrong answers of norms, of sums behind an exponential, and of whole numbers -> what is said of their cause."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy
+import pytest
+from facts import has
+from test_check import Arrays
+from test_diagnosis import clue, f32, of_softmax, of_sum, told
+
+from grader.content.spec import Accumulated, Exact, InputKind, Parameter, Size, Spec, Tensor, integers, normal
+from grader.verdict import Verdict
+
+Array = numpy.ndarray
+EPS = 1e-5
+
+
+def probed(verdict: Verdict) -> str:
+    return clue(verdict, "probe")
+
+
+# -- norms -----------------------------------------------------------------------------------------------------------
+
+
+def norm(x: Array, weight: Array, bias: Array, **of: Any) -> Array:
+    mean = of["mean"](x) if "mean" in of else x.mean(axis=1, keepdims=True)
+    variance = of["variance"](x - mean) if "variance" in of else ((x - mean) ** 2).mean(axis=1, keepdims=True)
+    y: Array = (x - mean) / numpy.sqrt(variance + of.get("eps", EPS)) * weight + bias
+    return y
+
+
+def of_norm(**more: Any) -> Spec:
+    """The layer norm of the rows of x."""
+    fields: dict[str, Any] = {
+        "computes": "y = layer norm of the rows of x",
+        "inputs": (Tensor("x", ("rows", "cols")), Tensor("weight", ("cols",)), Tensor("bias", ("cols",))),
+        "outputs": (Tensor("y", ("rows", "cols")),),
+        "parameters": (Parameter("eps", "float", EPS),),
+        "sizes": {"rows": Size(1, 9), "cols": Size(1, 70)},
+        "values": (InputKind("normal", normal(mean=1.0)), InputKind("small", normal(std=0.004))),
+        "reference": lambda x, weight, bias, sizes: norm(x, weight, bias),
+        "tolerance": Accumulated(terms=lambda sizes: 20, magnitude=lambda x, weight, bias, sizes: 4 + 0 * x),
+        "named_sizes": tuple({"rows": m, "cols": n} for m, n in ((1, 1), (2, 3), (4, 33), (3, 67))),
+        "work": lambda sizes: sizes["rows"] * sizes["cols"],
+    }
+    return Spec(**{**fields, **more})
+
+
+def of_a_norm(**of: Any) -> str:
+    def answer(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+        x, weight, bias = (inputs[name].astype(float) for name in ("x", "weight", "bias"))
+        return {"y": f32(norm(x, weight, bias, **of))}
+
+    return probed(told(answer, of_norm()))
+
+
+def test_a_mean_over_too_many_elements() -> None:
+    words = of_a_norm(mean=lambda x: x.sum(axis=1, keepdims=True) / 1024)
+    assert has(words, "(x - m) s", "times what it must be: cols / 1024")
+
+
+def test_a_variance_over_too_many_elements() -> None:
+    words = of_a_norm(variance=lambda d: (d**2).sum(axis=1, keepdims=True) / 1024)
+    assert has(words, "1 / s^2", "variance", "times what it must be: cols / 1024")
+
+
+def test_elements_past_the_row_that_count_as_0() -> None:
+    def variance(d: Array) -> Array:
+        """Of a row of 128, whose other elements are 0 before the mean is taken off; about the right mean of x."""
+        squares: Array = ((d**2).sum(axis=1, keepdims=True) + (128 - d.shape[1]) * shared[-1] ** 2) / d.shape[1]
+        return squares
+
+    shared: list[Array] = []
+
+    def mean(x: Array) -> Array:
+        shared.append(x.mean(axis=1, keepdims=True))
+        return shared[-1]
+
+    assert re.search(
+        r"in 1 / s\^2, (\d+) elements of 0 count beside the row's \d+$", of_a_norm(mean=mean, variance=variance)
+    )
+
+
+@pytest.mark.parametrize(("eps", "words"), [(0.0, "no eps is"), (EPS / 2, "0.5 times"), (3 * EPS, "3 times")])
+def test_another_eps(eps: float, words: str) -> None:
+    assert has(of_a_norm(eps=eps), words, "in 1 / s^2")
+
+
+def test_means_of_warps() -> None:
+    def mean(x: Array) -> Array:
+        whole = numpy.repeat(x.mean(axis=1, keepdims=True), x.shape[1], axis=1)
+        whole[:, 32:] *= 0.75 if x.shape[1] >= 40 else 1.0
+        return whole
+
+    def spread(d: Array) -> Array:
+        """As large as it is about the right mean."""
+        squares: Array = ((d - d.mean(axis=1, keepdims=True)) ** 2).mean(axis=1, keepdims=True)
+        return squares
+
+    words = of_a_norm(mean=mean, variance=spread)
+    assert has(words, "more than one m", "columns 0..31", "columns 32..63")
+
+
+def test_a_norm_whose_statistics_are_right_is_not_accused() -> None:
+    """The weights are wrong: with weights of 1 nothing is."""
+
+    def answer(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+        x, weight, bias = (inputs[name].astype(float) for name in ("x", "weight", "bias"))
+        return {"y": f32(norm(x, numpy.roll(weight, 1), bias))}
+
+    assert "(x - m) s" not in probed(told(answer, of_norm()))
+
+
+# -- influence -------------------------------------------------------------------------------------------------------
+
+
+def softmax_over(rows: Callable[[Array], Array]) -> str:
+    """What is said where the sum of a softmax is over other elements."""
+
+    def answer(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+        weight = numpy.exp(inputs["x"].astype(float))
+        return {"y": f32(weight / rows(weight))}
+
+    return probed(told(answer, of_softmax(near_misses={})))
+
+
+def test_elements_that_change_nothing() -> None:
+    words = softmax_over(lambda weight: weight[:, :32].sum(axis=1, keepdims=True))
+    assert words == "y[0, 0] does not depend on x[0, 32], and must"
+
+
+def test_elements_of_another_row() -> None:
+    words = softmax_over(lambda weight: weight.sum(axis=1, keepdims=True) + weight[-1:, :1] * (len(weight) > 1))
+    assert has(words, "x[", ", 0] changes y[0, 0], and must not") and "x[0" not in words
+
+
+def test_a_factor_is_no_influence() -> None:
+    assert "does not" not in softmax_over(lambda weight: 1.5 * weight.sum(axis=1, keepdims=True))
+    assert "must not" not in softmax_over(lambda weight: 1.5 * weight.sum(axis=1, keepdims=True))
+
+
+def test_elements_that_hardly_count_are_not_accused() -> None:
+    """Of a row of 70, each element moves the output by less than rounding to 8 bits: nothing is known of it."""
+
+    def answer(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+        weight = numpy.exp(inputs["x"].astype(float))
+        return {"y": f32(0.5 + numpy.rint(weight / weight.sum(axis=1, keepdims=True) * 16) / 16)}
+
+    assert "must not" not in probed(told(answer, of_softmax(near_misses={})))
+
+
+# -- whole numbers ---------------------------------------------------------------------------------------------------
+
+
+def of_argmax() -> Spec:
+    return of_sum(
+        inputs=(Tensor("x", ("rows", "cols")),),
+        outputs=(Tensor("idx", ("rows",), "i32"),),
+        sizes={"rows": Size(1, 8), "cols": Size(1, 200)},
+        values=(
+            InputKind("normal", normal()),
+            InputKind("whole numbers", integers(1, 4)),
+            InputKind("rising", lambda rng, shape, sizes: numpy.sort(rng.normal(shape))),
+        ),
+        reference=lambda x, sizes: x.argmax(axis=1),
+        tolerance=Exact(),
+        named_sizes=tuple({"rows": m, "cols": n} for m, n in ((1, 1), (2, 3), (4, 33), (8, 150))),
+        work=lambda sizes: sizes["rows"] * sizes["cols"],
+    )
+
+
+def of_chosen(change: Callable[[Array, Array], Array]) -> str:
+    """What is said of an argmax, given x and the right columns."""
+
+    def answer(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+        right = inputs["x"].argmax(axis=1)
+        return {"idx": change(inputs["x"], right).astype(numpy.int32)}
+
+    return probed(told(answer, of_argmax()))
+
+
+def test_the_other_one_of_equal_values() -> None:
+    words = of_chosen(lambda x, right: x.shape[1] - 1 - x[:, ::-1].argmax(axis=1))
+    assert has(words, "every wrong element of idx is the higher of two places with equal values")
+
+
+def test_a_column_that_is_off_by_one() -> None:
+    assert has(of_chosen(lambda x, right: right + 1), "every wrong element of idx is 1 too large")
+
+
+def test_a_column_of_the_step() -> None:
+    assert has(of_chosen(lambda x, right: right % 64), "what it must be, modulo 64")
+
+
+def test_a_last_step_that_is_left_out() -> None:
+    words = of_chosen(lambda x, right: numpy.where(right < 128, right, 0 * right + 5))
+    assert has(words, "idx is wrong exactly where it must be 128 or more")
+
+
+def test_a_last_element_that_is_left_out() -> None:
+    words = of_chosen(lambda x, right: x[:, : max(x.shape[1] - 1, 1)].argmax(axis=1))
+    assert re.search(r"with x\[0, (\d+)\] larger than all others, idx\[0\] is \d+, and must be \1$", words)
+
+
+def test_an_element_that_is_never_chosen() -> None:
+    def without(x: Array, right: Array) -> Array:
+        others = x.copy()
+        others[:, x.shape[1] // 2 : x.shape[1] // 2 + (x.shape[1] > 2)] = -numpy.inf
+        chosen: Array = others.argmax(axis=1)
+        return chosen
+
+    assert has(of_chosen(without), "with x[0, ", "] larger than all others, idx[0] is ", " and must be ")
+
+
+def test_columns_without_a_rule_get_none() -> None:
+    assert of_chosen(lambda x, right: (right * 7 + 3) % 11) == ""
+
+
+def of_histogram() -> Spec:
+    def counts(a: Array, sizes: Mapping[str, int]) -> Array:
+        return numpy.bincount(a.astype(int), minlength=sizes["bins"])
+
+    def drawn(rng: Any, shape: tuple[int, ...], sizes: Mapping[str, int]) -> Array:
+        found: Array = rng.integers(shape, 0, sizes["bins"] - 1)
+        return found
+
+    return of_sum(
+        inputs=(Tensor("a", ("n",), "i32"),),
+        outputs=(Tensor("counts", ("bins",), "i32"),),
+        sizes={"n": Size(1, 400), "bins": Size(1, 40)},
+        values=(InputKind("uniform", drawn),),
+        reference=counts,
+        tolerance=Exact(),
+        named_sizes=tuple({"n": n, "bins": bins} for n, bins in ((1, 1), (4, 3), (65, 8), (400, 40))),
+    )
+
+
+def of_counts(change: Callable[[Array, int], Array]) -> str:
+    def answer(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+        return {"counts": change(inputs["a"], sizes["bins"]).astype(numpy.int32)}
+
+    return probed(told(answer, of_histogram()))
+
+
+def test_counts_that_lack_an_element() -> None:
+    words = of_counts(lambda a, bins: numpy.bincount(a[:-1], minlength=bins))
+    assert has(words, "add up to less than all that is counted", "to 399 of 400")
+
+
+def test_counts_of_the_bin_before() -> None:
+    words = of_counts(lambda a, bins: numpy.bincount(numpy.maximum(a - 1, 0), minlength=bins))
+    assert has(words, "counts[i] has what counts[i + 1] must have")
+
+
+def test_a_place_twice() -> None:
+    def smallest(x: Array, sizes: Mapping[str, int]) -> Array:
+        order: Array = numpy.argsort(-x, axis=1, kind="stable")[:, :3]
+        return order
+
+    spec = replace(
+        of_argmax(),
+        outputs=(Tensor("idx", ("rows", "k"), "i32"),),
+        sizes={"rows": Size(1, 8), "cols": Size(3, 60), "k": Size(3, 3)},
+        reference=smallest,
+        values=(InputKind("normal", normal()),),
+        named_sizes=tuple({"rows": m, "cols": n, "k": 3} for m, n in ((1, 3), (4, 33))),
+    )
+
+    def answer(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+        found = smallest(inputs["x"], sizes).copy()
+        found[:, 2] = found[:, 0]
+        return {"idx": found.astype(numpy.int32)}
+
+    assert has(probed(told(answer, spec)), "a row of idx has the place", "2 times")
+
+
+def test_whole_numbers_that_are_summed() -> None:
+    spec = of_sum(
+        inputs=(Tensor("x", ("n",), "i32"),),
+        outputs=(Tensor("y", (1,), "i32"),),
+        values=(InputKind("whole numbers", integers(1, 9)),),
+        tolerance=Exact(),
+    )
+
+    def answer(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+        weighed = inputs["x"] * (1 + (numpy.arange(sizes["n"]) == 40))
+        return {"y": weighed.sum().reshape(1).astype(numpy.int32)}
+
+    assert "x[40] counts 2 times in y[0]" in probed(told(answer, spec))
