@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from grader.fault import Fault
-
 if TYPE_CHECKING:
     from grader.notebook.launcher import KataError as KataError
     from grader.notebook.launcher import load as load
 
 __all__ = ["KataError", "load"]
-
-
-class NoTorch(Fault, ImportError):
-    """Torch is not installed, and a kata as a function of tensors needs it."""
 
 
 def load_ipython_extension(shell: Any) -> None:
@@ -33,6 +27,8 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
+        from grader.fault import NoTorch
+
         how = "`make torch` or `pip install torch` installs it; `%%kata` grades without it"
         raise NoTorch(f"grader.{name} needs torch, and it is not installed: {how}.") from None
     return getattr(launcher, name)

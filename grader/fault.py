@@ -7,3 +7,7 @@ class Fault(Exception):
     def _render_traceback_(self) -> list[str]:
         """What a notebook shows: the message, not the way to it."""
         return str(self).splitlines()
+
+
+class NoTorch(Fault, ImportError):
+    """Torch is not installed, and a kata as a function of tensors needs it."""
