@@ -83,11 +83,9 @@ def _estimate(options: argparse.Namespace) -> int:
         return 0
     if not options.json:
         print(f"{kata.name}: {of.spec.computes}")
-        _say(estimates.task(of, kernels=options.kernel))
+        _say(estimates.task(of, kernels=options.kernel or not said.keys().isdisjoint(each.name for each in FURTHER)))
     asked = [*QUESTIONS, *(FURTHER if options.kernel else ())]
-    given = {name: quantity.read(text, BY_NAME[name].kind, of.sizes) for name, text in said.items()} or _asked(
-        of, asked
-    )
+    given = {name: _read(of, BY_NAME[name], text) for name, text in said.items()} or _asked(of, asked)
     answers = list(_answers(of, given))
     if not answers:
         print("Nothing was estimated.", file=sys.stderr)
@@ -108,6 +106,11 @@ def _answers(of: Estimate, given: Mapping[str, float | str]) -> Iterator[Answer]
             yield Answer(BY_NAME[name], value, of.right(name))
         except Fault as error:
             warn(f"{name} is left out: {error}")
+
+
+def _read(of: Estimate, question: Question, text: str) -> float | str:
+    """Raises QuantityError. A formula has the sizes of the shape that the question is about."""
+    return quantity.read(text, question.kind, of.sizes_for(question))
 
 
 def _result(answers: Iterable[Answer]) -> str:
@@ -137,7 +140,7 @@ def _asked(of: Estimate, questions: Iterable[Question]) -> dict[str, float | str
                 if not text.strip():
                     break
                 try:
-                    found[question.name] = quantity.read(text, question.kind, of.sizes)
+                    found[question.name] = _read(of, question, text)
                 except QuantityError as error:
                     print(f"  {plain(str(error))}")
         except EOFError:
