@@ -100,6 +100,13 @@ def test_where_a_line_is_missing_the_lines_around_it_count() -> None:
     assert hunt.lines == {last - 1, last, last + 1, last + 2}
 
 
+def test_a_comment_on_an_answer_does_not_tell_where_the_bug_is() -> None:
+    hunt = next(hunts.hunt_of(wrong) for wrong in BUGS.values() if wrong.kata.name == "relu_f16")
+    assert hunt is not None and "__hmax turns nan" in hunt.kata.solution_path.read_text()
+    head, code = hunt.text.split("#include", 1)
+    assert "nan" not in code.replace("__hmax_nan", "") and "//" in head
+
+
 def test_a_longer_file_without_its_line_in_a_verdict_is_harder() -> None:
     hunt = hunts.hunt_of(BUGS[next(name for name in BUGS if BUGS[name].marked_lines)])
     assert hunt is not None and not hunt.omission and hunt.level == "easy"
@@ -210,6 +217,8 @@ def test_rungs_to_start_from_have_the_same_signature_and_are_slower() -> None:
             assert goal.speed is not None and 100 * ratios[challenge.start.name] < goal.speed.percent[arch].percent
             assert challenge.text.count(f"KATA_EXPORT void {goal.name}(") == 1
     assert found >= 40
+    with pytest.raises(FasterError, match=r"as fast as it asks: sgemm_naive_f32.*--from sgemm_naive_f32"):
+        faster.challenge(CATALOG, CATALOG.katas["sgemm_sliced_k_f32"], None)
     with pytest.raises(FasterError, match="elementwise_f16x8"):
         faster.challenge(CATALOG, CATALOG.katas["elementwise_f16x8_pack"], "relu_f32")
 

@@ -36,10 +36,10 @@ RULE = (
 )
 COUNTED = ("sectors", "wavefronts", "instructions")
 COUNTING = (
-    "An instruction is one of PTX, executed by one warp. A warp's access to global memory, and a bulk copy, request each "
-    "sector of 32 bytes that they touch once. A warp's access to shared memory takes a wavefront per 128 bytes, and more "
-    "with bank conflicts. An operation on an mbarrier takes one wavefront, and wgmma one per 128 bytes of its tiles. The "
-    "shared memory side of a bulk copy takes none."
+    "An instruction is one of PTX, executed by one warp. A warp's access to global memory, and a bulk copy, request "
+    "each sector of 32 bytes that they touch once. A warp's access to shared memory takes a wavefront per 128 bytes, "
+    "and more with bank conflicts. An operation on an mbarrier takes one wavefront, and wgmma one per 128 bytes of its "
+    "tiles. The shared memory side of a bulk copy takes none."
 )
 COST_LINES = 6  # lines of a derivation, the dearest first
 
@@ -332,8 +332,10 @@ def _lines(of: Estimate) -> Iterator[tuple[str, str]]:
     costs: dict[int, list[int]] = {}
     for cost in (line for kernel in of.counters.call.kernels for line in kernel.lines):
         known = costs.get(cost.line, [0, 0, 0])
-        costs[cost.line] = [a + b for a, b in zip(known, (cost.sectors, cost.wavefronts, cost.instructions))]
+        costs[cost.line] = [
+            a + b for a, b in zip(known, (cost.sectors, cost.wavefronts, cost.instructions), strict=True)
+        ]
     source = source_of(of.kata.solution_path)
     for line in sorted(costs, key=lambda line: -sum(costs[line]))[:COST_LINES]:
-        counts = ", ".join(f"{count:,} {name}" for name, count in zip(COUNTED, costs[line]) if count)
+        counts = ", ".join(f"{count:,} {name}" for name, count in zip(COUNTED, costs[line], strict=True) if count)
         yield f"line {line}", f"{counts}: {source.line(line).strip()}"
