@@ -272,7 +272,8 @@ def task(of: Estimate, *, kernels: bool) -> Iterator[tuple[str, str]]:
         yield "moved", of.operations_of.moved
     yield "shape", format_sizes(of.sizes)
     if kernels and of.counted_sizes is not None:
-        yield "counted", f"the shape of the questions about the solution: {format_sizes(of.counted_sizes)}"
+        values = f"with {of.spec.values[0].name} values"
+        yield "counted", f"the case of the questions about the solution: {format_sizes(of.counted_sizes)}, {values}"
         yield "counters", COUNTING
     peak = f"{of.card.peak(of.dtype) / 1e12:.4g} TFLOPS in {of.dtype}"
     yield "card", f"{of.card.name}: {of.card.bytes_s / 1e12:.4g} TB/s, {peak}"
