@@ -39,6 +39,7 @@ from grader.system.stopwatch import Stopwatch
 READY_LIMIT_S = 120.0
 ANSWER_LIMIT_S = 120.0  # from the first byte of an answer to its last
 TIMING_COPIES, TIMING_BYTES = 5, 8 << 30  # host memory that a timing run may take: of its buffers, and besides
+CALL_COPIES = 4  # host memory that another call may take, of its buffers, if that is more than the program's limit
 MOST_PROCESSES = 200  # that a launcher may start
 PRINTED_LIMIT = 16_000  # bytes of the learner's own output that are kept, at most
 TRUNCATED = "..."  # the line that stands for what came before
@@ -270,8 +271,9 @@ class _Child:
         if self._memory_at_start is None:
             with stage("wait for the device's process"):
                 self._memory_at_start = self._wait_until_ready()
+        buffers_bytes = sum(len(buffer.data) for buffer in call.buffers)
+        self._memory_limit = max(self._memory_limit, CALL_COPIES * buffers_bytes)
         if call.timing:  # holds inputs, answers and what it sends; and torch, where that is the baseline
-            buffers_bytes = sum(len(buffer.data) for buffer in call.buffers)
             self._memory_limit = max(self._memory_limit, TIMING_COPIES * buffers_bytes + TIMING_BYTES)
         try:
             self._send(lambda: self._frames.write_call(call))
