@@ -32,7 +32,7 @@ from grader.judge.check import Explain, SearchBudget, budget_for, check, count, 
 from grader.judge.check import prepare as prepare_check
 from grader.judge.measure import measure
 from grader.judge.measure import prepare as prepare_measure
-from grader.sandbox.parent import Program, Sandbox, expect_torch, prestart_torch
+from grader.sandbox.parent import Program, Sandbox, prestart_torch
 from grader.storage import cache
 from grader.storage.lock import gpu_turn
 from grader.system.stages import recorded, stage
@@ -195,7 +195,8 @@ def prepare(
         for target in targets(each, gpu, kata)
     ]
     _engine([request.target for request in requests], tell)
-    expect_torch(sum(_uses_torch(request, options) for request in requests))
+    if any(_uses_torch(request, options) for request in requests):
+        prestart_torch()
     return build_all(requests, find_toolchain(), jobs=options.jobs, tell=tell)
 
 
@@ -276,7 +277,7 @@ def _on_device(
     target = request.target
     if uses_torch := _uses_torch(request, options):
         _need("torch")
-        prestart_torch(target.device)
+        prestart_torch()
     is_built = threading.Event()
     if target.device == "gpu":
         threading.Thread(target=_prepare, args=(request, options, checks, is_built), daemon=True).start()
@@ -368,7 +369,7 @@ def _measured(request: Request, checked: Sandbox, options: Options, tell: Tell |
 
 @contextlib.contextmanager
 def _timing_sandbox(request: Request, checked: Sandbox, options: Options) -> Iterator[Sandbox]:
-    """The one that checked; where a baseline is torch's, one whose child has imported torch in the meantime.
+    """The one that checked; where a baseline is torch's, another, whose child has torch.
 
     Never do two of them use the GPU at a time.
     """

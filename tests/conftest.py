@@ -76,7 +76,7 @@ def nvcc_remembers(memory: Path) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def forked_children() -> Iterator[None]:
     """Sandboxes of a module's tests are forks of a clean process, as they are where a service grades."""
-    from grader.service.template import forked_sandboxes
+    from grader.sandbox.parent import forked_sandboxes
 
     with forked_sandboxes():
         yield

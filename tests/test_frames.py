@@ -429,6 +429,13 @@ def test_shared_memory_is_no_reason_to_stop_an_honest_launcher(box: Sandbox) -> 
     assert "of host memory" in box.call(a_call(bytes(size), size, "eats")).findings[0].message
 
 
+def test_large_buffers_are_no_reason_to_stop_an_honest_launcher(box: Sandbox) -> None:
+    """A child may hold what it was given, a copy of it, and the answer: here more than its limit of 200 MiB."""
+    size = 160 << 20
+    outcome = box.call(a_call(bytes(size), size))
+    assert not outcome.findings and len(outcome.outputs["y"]) == size
+
+
 def test_a_race_may_take_memory_for_its_outputs_too(box: Sandbox) -> None:
     call = a_call(bytes(LARGE), 3 * LARGE, timing=TimingRequest("k", "copy", 1, 7))
     box.call(call)  # the device here times nothing

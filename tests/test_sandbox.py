@@ -25,6 +25,7 @@ from grader.devices import Call, Finding, Limits
 from grader.devices.sim import engine_library
 from grader.grade import Options, grade
 from grader.judge.case import Case, CaseKey
+from grader.sandbox import parent
 from grader.sandbox.parent import Program, Sandbox, SandboxError
 from grader.storage import cache
 from grader.system.processes import can_run, processor_s
@@ -223,3 +224,43 @@ def wait_for_child(parent: int) -> int:
                 return int(entry.name)
         time.sleep(0.05)
     raise AssertionError(textwrap.dedent("no busy child was seen"))
+
+
+def test_torch_is_imported_once_for_all_sandboxes_that_need_it(
+    built: tuple[Build, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also for those that replace a child that died, and none of them waits for it again."""
+    made, engine = built
+    log = tmp_path / "imports"
+    (tmp_path / "torch.py").write_text(
+        f"import os\nwith open({str(log)!r}, 'a') as log:\n    print(os.getpid(), file=log)"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(parent, "_TORCH", parent._Torch())
+    parent.prestart_torch()
+    try:
+        for _ in range(2):
+            with Sandbox("sim", torch=True) as box:
+                box.load(Program("sim", "sm_90a", made.library, made.ptx, made.source, engine))
+                first = box.start()
+                assert box.call(a_call()).outputs
+                os.kill(first._process.pid, signal.SIGKILL)
+                assert box.call(a_call()).findings and box.call(a_call()).outputs
+                assert box.start()._process.pid != first._process.pid
+        assert log.read_text().split() == [str(parent._TORCH.template().pid)]
+    finally:
+        parent._TORCH.close()
+
+
+def test_without_the_process_that_has_torch_children_are_spawned(
+    built: tuple[Build, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, engine = built
+    monkeypatch.setattr(parent, "_TORCH", parent._Torch())
+    try:
+        os.kill(parent._TORCH.template().pid, signal.SIGKILL)
+        with Sandbox("sim", torch=True) as box:
+            box.load(Program("sim", "sm_90a", made.library, made.ptx, made.source, engine))
+            assert box.call(a_call()).outputs
+    finally:
+        parent._TORCH.close()

@@ -167,6 +167,11 @@ def test_the_global_side_is_checked(device: SimDevice) -> None:
     assert misaligned.kind == "misaligned" and has(misaligned.message, "reads", "16 bytes", "x[")
 
 
+def test_a_copy_has_no_more_bytes_than_its_size(device: SimDevice) -> None:
+    found = finding(device, "copy_more_than_all")
+    assert found.kind == "out of bounds" and has(found.message, "16 bytes", "17")
+
+
 def test_a_deadlock_names_the_barrier_object(device: SimDevice) -> None:
     found = finding(device, "object_deadlock")
     assert found.kind == "deadlock"

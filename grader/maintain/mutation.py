@@ -25,7 +25,7 @@ from grader.grade import Options, grade, prepare
 from grader.maintain.mutators import Mutant, bare, mutants_of
 from grader.maintain.same_code import on_device_alone, same_code
 from grader.output.console import Commands, examples, open_catalog
-from grader.service.template import forked_sandboxes
+from grader.sandbox.parent import forked_sandboxes
 from grader.verdict import Kind
 
 EQUIVALENT = Path("solutions/equivalents.yaml")

@@ -123,7 +123,8 @@ def _support(catalog: Catalog) -> str:
 
 
 def _speeds(catalog: Catalog) -> str:
-    return speeds.table(speeds.read(catalog.root / speeds.FILE))
+    files = [catalog.root / speeds.FILE, *sorted(catalog.root.glob(speeds.OTHERS))]
+    return "\n\n".join(speeds.table(speeds.read(file)) for file in files)
 
 
 def _instructions(catalog: Catalog) -> str:

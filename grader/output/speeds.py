@@ -19,6 +19,7 @@ from grader.output.verdict_text import display_path
 from grader.verdict import Grade, format_sizes
 
 FILE = Path("solutions/speeds.json")
+OTHERS = "solutions/speeds_*/*.json"  # of other cards; only SPEED.md shows them
 FORMAT = 1
 _MACHINE = ("date", "card", "arch", "driver", "nvcc", "torch")
 

@@ -6,10 +6,8 @@ It knows no expected values, and it ends with its parent.
 from __future__ import annotations
 
 import ctypes
-import importlib
 import os
 import resource
-import select
 import signal
 import socket
 import sys
@@ -29,14 +27,11 @@ class SandboxError(Fault):
     """The child process could not be used, through no fault of the learner's file."""
 
 
-def run_child(name: str, fd: int, parent: int, *, torch: bool = False) -> None:
+def run_child(name: str, fd: int, parent: int) -> None:
     """Be the child of ``parent`` that the grader speaks to over the socket ``fd``."""
     _confine(parent)
     connection = socket.socket(fileno=fd)
     try:
-        if torch:
-            importlib.import_module("torch")
-            select.select([connection], [], [])  # only now is it this child's turn to use the GPU
         _serve(name, connection)
     except (EOFError, OSError):
         os._exit(CUT_OFF)  # the parent is done with this child, or the launcher closed what is not its own
@@ -115,4 +110,4 @@ _OPENERS: dict[str, Callable[[], _Opener]] = {"sim": _simulator, "gpu": _gpu}
 
 
 if __name__ == "__main__":
-    run_child(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), torch=sys.argv[4] == "1")
+    run_child(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

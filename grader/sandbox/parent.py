@@ -20,8 +20,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -30,6 +31,7 @@ from grader.devices import Call, DeviceError, Finding, Limits, Outcome
 from grader.devices.counters import CallCounters, KernelCounters, KernelCoverage, Launch, Launched, Writer
 from grader.sandbox.child import CUT_OFF, SandboxError
 from grader.sandbox.frames import FrameError, Parent, read_header, write_header
+from grader.sandbox.template import Template
 from grader.system.processes import Guarded, grader_environment, group_size, resident_bytes, tasks
 from grader.system.stages import stage
 from grader.system.stopwatch import Stopwatch
@@ -37,6 +39,7 @@ from grader.system.stopwatch import Stopwatch
 READY_LIMIT_S = 120.0
 ANSWER_LIMIT_S = 120.0  # from the first byte of an answer to its last
 TIMING_COPIES, TIMING_BYTES = 5, 8 << 30  # host memory that a timing run may take: of its buffers, and besides
+CALL_COPIES = 4  # host memory that another call may take, of its buffers, if that is more than the program's limit
 MOST_PROCESSES = 200  # that a launcher may start
 PRINTED_LIMIT = 16_000  # bytes of the learner's own output that are kept, at most
 TRUNCATED = "..."  # the line that stands for what came before
@@ -65,7 +68,7 @@ class Program:
 class Sandbox:
     """One child process at a time, replaced after any error. ``start`` it early: a GPU's child is seconds in coming.
 
-    ``torch`` says that a baseline will need it, so that the child may import it while the file is being compiled.
+    ``torch``: a baseline will need it. The child is then a fork of a process that has imported it.
     """
 
     def __init__(self, device: str, *, torch: bool = False) -> None:
@@ -90,7 +93,7 @@ class Sandbox:
     def start(self) -> _Child:
         """Start the child where there is none, without waiting until it is ready."""
         if self._child is None:
-            self._child = _PRESTARTED.take(self._device) if self._torch else _Child(self._device, torch=False)
+            self._child = _Child(self._device, torch=self._torch)
             if self._program is not None:
                 self._child.load(self._program)
         return self._child
@@ -155,41 +158,35 @@ def _as_alone(tag: str, outcome: Outcome) -> Outcome:
     return replace(outcome, **said)
 
 
-def expect_torch(count: int) -> None:
-    """So many sandboxes that need torch are to come: while one measures, the child of the next imports it."""
-    _PRESTARTED.expected = count
+def prestart_torch() -> None:
+    """Let the process whose forks have torch import it, which takes seconds; without effect where it has begun."""
+    _TORCH.template()
 
 
-def prestart_torch(device: str) -> None:
-    """Start the child of the next sandbox that needs torch, which takes seconds to import."""
-    _PRESTARTED.start(device)
-
-
-class _Prestarted:
-    """The next child that needs torch, begun early. It touches no GPU before it is told what to load."""
+class _Torch:
+    """The process that imports torch once, for all sandboxes that need it. It touches no GPU."""
 
     def __init__(self) -> None:
-        self.expected = 0
-        self._child: _Child | None = None
+        self._template: Template | None = None
+        self._owner = 0  # a fork of this process needs one of its own
 
-    def start(self, device: str) -> None:
-        self._child = self._child or _Child(device, torch=True)
+    def template(self) -> Template:
+        if self._template is None or self._owner != os.getpid():
+            self._template, self._owner = Template(torch=True), os.getpid()
+        return self._template
 
-    def take(self, device: str) -> _Child:
-        child, self._child = self._child or _Child(device, torch=True), None
-        self.expected -= 1
-        if self.expected > 0:
-            self._child = _Child(device, torch=True)
-        return child
+    def start(self, *about: Any) -> Guarded | None:
+        with open(os.devnull, "w") as held, stage("wait for torch"):
+            return self.template().start(held.fileno(), *about)
 
     def close(self) -> None:
-        if self._child is not None:
-            self._child.kill()
-            self._child = None
+        if self._template is not None and self._owner == os.getpid():
+            self._template.kill()
+        self._template = None
 
 
-_PRESTARTED = _Prestarted()
-atexit.register(_PRESTARTED.close)
+_TORCH = _Torch()
+atexit.register(_TORCH.close)
 
 
 class _ChildGone(Exception):
@@ -206,7 +203,7 @@ _starter: Starter | None = None
 
 
 def start_children_by(starter: Starter | None) -> None:
-    """From now on children come from there, but for those that import torch. None: each is spawned."""
+    """From now on children come from there, but for those that need torch. None: each is spawned."""
     global _starter
     _starter = starter
 
@@ -216,12 +213,25 @@ def starter() -> Starter | None:
     return _starter
 
 
+@contextlib.contextmanager
+def forked_sandboxes() -> Iterator[None]:
+    """In a process that grades many files: their sandboxes' children are forks of a template of its own."""
+    before, template, held = _starter, Template(), os.open(os.devnull, os.O_WRONLY)
+    start_children_by(partial(template.start, held))
+    try:
+        yield
+    finally:
+        start_children_by(before)
+        template.close()
+        os.close(held)
+
+
 def _spawned(
-    device: str, connection: socket.socket, output: IO[bytes], environment: Mapping[str, str], *, torch: bool
+    device: str, connection: socket.socket, output: IO[bytes], environment: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
     fd = connection.fileno()
     return subprocess.Popen(
-        [sys.executable, "-m", "grader.sandbox.child", device, str(fd), str(os.getpid()), str(int(torch))],
+        [sys.executable, "-m", "grader.sandbox.child", device, str(fd), str(os.getpid())],
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
@@ -245,8 +255,9 @@ class _Child:
         environment.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # the first GPU is the one the build was made for
         about = (device, theirs, self._output, environment)
         with theirs:
-            guarded = None if torch or _starter is None else _starter(*about)
-            self._process: subprocess.Popen[bytes] | Guarded = guarded or _spawned(*about, torch=torch)
+            start = _TORCH.start if torch else _starter
+            guarded = None if start is None else start(*about)
+            self._process: subprocess.Popen[bytes] | Guarded = guarded or _spawned(*about)
 
     def load(self, program: Program) -> None:
         self._memory_limit = program.memory_limit_bytes
@@ -260,8 +271,9 @@ class _Child:
         if self._memory_at_start is None:
             with stage("wait for the device's process"):
                 self._memory_at_start = self._wait_until_ready()
+        buffers_bytes = sum(len(buffer.data) for buffer in call.buffers)
+        self._memory_limit = max(self._memory_limit, CALL_COPIES * buffers_bytes)
         if call.timing:  # holds inputs, answers and what it sends; and torch, where that is the baseline
-            buffers_bytes = sum(len(buffer.data) for buffer in call.buffers)
             self._memory_limit = max(self._memory_limit, TIMING_COPIES * buffers_bytes + TIMING_BYTES)
         try:
             self._send(lambda: self._frames.write_call(call))

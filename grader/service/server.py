@@ -19,6 +19,7 @@ import tempfile
 import time
 import warnings
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn, cast
@@ -30,9 +31,10 @@ from grader.content.source_file import digest_of
 from grader.devices.sim import engine_library
 from grader.fault import Fault
 from grader.grade import Options, targets
+from grader.sandbox.parent import start_children_by
+from grader.sandbox.template import Template
 from grader.service.lines import Lines, write
 from grader.service.task import Answer, Slot, Task, Work, decoded
-from grader.service.template import Template
 from grader.storage import cache
 from grader.system.processes import adopt_orphans, children, end_with_parent, kill_tree
 
@@ -130,7 +132,7 @@ class _Server:
             pid = os.fork()
         if pid == 0:
             self._become_fork(ours, task)
-            self.template.serve_sandboxes(theirs)
+            start_children_by(partial(self.template.start, theirs))
             _fork(work, task, slot, catalog, theirs, engine_is_built=self.engine_is_built)
         os.close(theirs)
         deadline = float("inf") if slot.limit_s is None else time.monotonic() + slot.limit_s

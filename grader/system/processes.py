@@ -31,6 +31,16 @@ def grader_environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))}
 
 
+def limit_blas_threads() -> None:
+    """numpy's matrix products take one thread each; to be called before numpy is imported. The user's setting wins.
+
+    References and answers are worked out in threads of our own (formulas.side_by_side). OpenBLAS has one pool of threads
+    for all of them: on 16 cores, the answers of a timed flash attention took four times as long.
+    """
+    if not {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"} & os.environ.keys():
+        os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
+
 class Guarded:
     """A process that another one guards, seen as a Popen. It says its id and the guard its exit status, 4 bytes each;
     the guard ends it when this end of the socket is closed. Raises OSError where there is no guard."""

@@ -252,6 +252,16 @@ __global__ void copy_misaligned_kernel(const float* x, float* y, int n) {
 }
 LAUNCHER(copy_misaligned)
 
+// 17 of 16 bytes
+__global__ void copy_more_than_all_kernel(const float* x, float* y, int n) {
+    __shared__ alignas(16) float tile[THREADS * 4];
+    const int tid = threadIdx.x;
+    copy_part(tile + 4 * tid, x + 4 * tid, 4 * tid < n ? 17 : 0);  // copy_more_than_all
+    asm volatile("cp.async.wait_all;" ::: "memory");
+    y[tid] = tile[4 * tid];
+}
+LAUNCHER(copy_more_than_all)
+
 // ---- barrier objects
 
 __global__ void object_kernel(const float* x, float* y, int n) {

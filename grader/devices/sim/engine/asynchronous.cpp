@@ -17,6 +17,15 @@ namespace {
 
 // ---- cp.async: operands of the handler: shared address, bytes to read, predicate that ignores the source
 
+void check_source_size(Warp& warp, int lane, u32 wanted, u32 bytes) {
+    if (wanted <= bytes) return;
+    Block& block = *warp.block;
+    block.stop_at(block.at(
+        warp, warp.here, lane, FindingKind::out_of_bounds,
+        "copies " + std::to_string(bytes) + " bytes by cp.async, and says that " + std::to_string(wanted) +
+            " of them come from global memory: the PTX ISA leaves open what is copied then"));
+}
+
 void copy(Warp& warp, const Instruction& in, Mask mask) {
     Copy copy;
     copy.pc = warp.here;
@@ -29,10 +38,11 @@ void copy(Warp& warp, const Instruction& in, Mask mask) {
     lane_addresses(warp, in, from);
     const u32* wanted = warp.row<const u32>(in.operand[1]);
     const Mask ignored = warp.predicate(in.operand[2]);
+    each_lane(mask & ~ignored, [&](int l) { check_source_size(warp, l, wanted[l], copy.bytes); });
     Mask whole = 0;
     each_lane(mask & ~ignored, [&](int l) {
         // A misaligned source is reported by the access of its full size.
-        whole |= Mask(wanted[l] >= copy.bytes || (wanted[l] && from[l] % copy.bytes)) << l;
+        whole |= Mask(wanted[l] == copy.bytes || (wanted[l] && from[l] % copy.bytes)) << l;
     });
     u8* at[LANES];
     std::memset(copy.data, 0, sizeof copy.data);

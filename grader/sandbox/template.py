@@ -1,14 +1,18 @@
 """A clean process -> the sandbox's children: forked, where a new interpreter would start and import for 0.1 s of CPU.
 
-The template is started before the service has anything of a grade in memory, and imports no more than a child needs: so
-a child holds no expected answer. A grade sends it the child's three files and its environment. It forks a
+The template is started before its user has anything of a grade in memory, and imports no more than a child needs: so
+a child holds no expected answer. A grade sends it the child's files and its environment. It forks a
 guard, and the guard the child: the guard waits for the child's end and for the grade's, then ends all that is left of
 the child and says its exit status. Until then it holds the pipe by which the service hears that the grade is over.
+
+A template with torch has imported it, which takes seconds, and touched no GPU: each of its children finds torch there,
+and wakes the GPU by itself.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import select
@@ -17,25 +21,23 @@ import socket
 import subprocess
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import FrameType
 from typing import IO, Any, NoReturn
 
-import grader.devices.gpu.device
-import grader.devices.sim  # noqa: F401 - imported for the children
-from grader.sandbox import child, parent
-from grader.system.processes import Guarded, adopt_orphans, end_children, grader_environment
+from grader.sandbox import child
+from grader.system.processes import Guarded, adopt_orphans, end_children, end_with_parent, grader_environment
 
 _MESSAGE_BYTES = 1 << 17  # an environment has less, mostly; a larger one's child is spawned
 
 
 class Template:
-    """The service's end."""
+    """The end of the process that asks for children. ``torch``: the template imports it before it makes any."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, torch: bool = False) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            command = [sys.executable, "-m", "grader.service.template"]
+            command = [sys.executable, "-m", "grader.sandbox.template", *(["torch", str(os.getpid())] if torch else [])]
             null = subprocess.DEVNULL
             self._process = subprocess.Popen(command, stdin=theirs.fileno(), stdout=null, env=grader_environment())
         self.pid = self._process.pid
@@ -44,40 +46,28 @@ class Template:
         self._socket.close()
         self._process.wait()
 
-    def serve_sandboxes(self, held: int) -> None:
-        """In the fork that grades: the sandbox's children come from here. Their guards hold the descriptor ``held``."""
+    def kill(self) -> None:
+        """Close it without waiting for what it imports. Its children end with those who asked for them."""
+        self._process.kill()
+        self.close()
 
-        def start(
-            device: str, connection: socket.socket, output: IO[bytes], environment: Mapping[str, str]
-        ) -> Guarded | None:
-            ours, theirs = socket.socketpair()
-            text = json.dumps({"device": device, "folder": os.getcwd(), "environment": dict(environment)}).encode()
-            if len(text) > _MESSAGE_BYTES:
-                return None
-            files = [connection.fileno(), output.fileno(), theirs.fileno(), held]
-            with theirs:
-                try:
-                    socket.send_fds(self._socket, [text], files)
-                except OSError:  # it is gone
-                    return None
-            with contextlib.suppress(OSError):
-                return Guarded(ours)
+    def start(
+        self, held: int, device: str, connection: socket.socket, output: IO[bytes], environment: Mapping[str, str]
+    ) -> Guarded | None:
+        """A child, whose guard holds the descriptor ``held``; None where the template is gone, or cannot do it."""
+        ours, theirs = socket.socketpair()
+        text = json.dumps({"device": device, "folder": os.getcwd(), "environment": dict(environment)}).encode()
+        if len(text) > _MESSAGE_BYTES:
             return None
-
-        parent.start_children_by(start)
-
-
-@contextlib.contextmanager
-def forked_sandboxes() -> Iterator[None]:
-    """In a process that grades many files: their sandboxes' children are forks of a template of its own."""
-    before, template, held = parent.starter(), Template(), os.open(os.devnull, os.O_WRONLY)
-    template.serve_sandboxes(held)
-    try:
-        yield
-    finally:
-        parent.start_children_by(before)
-        template.close()
-        os.close(held)
+        files = [connection.fileno(), output.fileno(), theirs.fileno(), held]
+        with theirs:
+            try:
+                socket.send_fds(self._socket, [text], files)
+            except OSError:  # it is gone
+                return None
+        with contextlib.suppress(OSError):
+            return Guarded(ours)
+        return None
 
 
 # -- the template ----------------------------------------------------------------------------------------------------
@@ -148,8 +138,26 @@ def _become_child(
         os._exit(1)
 
 
+def _import_torch(parent: int) -> None:
+    """For all children. Where it is missing or broken, the baseline that needs it says so."""
+    end_with_parent()  # it is busy for seconds, and hears of its user's end only afterwards
+    if os.getppid() != parent:
+        os._exit(0)
+    gc.disable()  # nearly all that it makes lives as long as it does
+    with contextlib.suppress(Exception):
+        import torch  # noqa: F401
+    gc.freeze()  # the children share these pages as long as no collection writes to them
+    gc.enable()
+    end_with_parent(False)
+
+
 if __name__ == "__main__":
+    import grader.devices.gpu.device
+    import grader.devices.sim  # noqa: F401 - imported for the children
+
     asked = socket.socket(fileno=os.dup(0))
     with open(os.devnull) as null:
         os.dup2(null.fileno(), 0)
+    if sys.argv[1:2] == ["torch"]:
+        _import_torch(int(sys.argv[2]))
     _serve(asked)
