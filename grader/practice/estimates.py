@@ -318,14 +318,17 @@ def _bytes(of: Estimate) -> str:
     return f"{' + '.join(parts)} = {of.bytes_moved:,}"
 
 
-def further(of: Estimate, names: list[str]) -> Iterator[tuple[str, str]]:
-    """How the questions about the solution's kernels are answered, in rows."""
+def further(of: Estimate, names: list[str], *, known: bool) -> Iterator[tuple[str, str]]:
+    """How the questions about the solution's kernels are answered, in rows; lines of code if the solution is known."""
     if "occupancy" in names:
         yield "occupancy", str(of.fill)
     if set(names) & {*COUNTED}:
         counts = ", ".join(f"{of.right(name):,.0f} {name}" for name in COUNTED)
         yield "counted", f"{counts}, at {format_sizes(of.counters.sizes)}"
-        yield from _lines(of)
+        if known:
+            yield from _lines(of)
+        else:
+            yield "lines", "once you have passed the kata, the lines of the solution that cost most follow here"
 
 
 def _lines(of: Estimate) -> Iterator[tuple[str, str]]:
