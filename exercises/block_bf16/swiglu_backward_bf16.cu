@@ -30,24 +30,33 @@ __device__ __forceinline__ Gate gate_of(float g) {
     return gate;
 }
 
-// Pack is the type of one access, and VEC the number of its elements.
+// Pack is the type of one access, and VEC the number of its elements: 8 or 1.
 template <typename Pack>
 constexpr int VEC = sizeof(Pack) / sizeof(__nv_bfloat16);
 
-// The elements of a pack as floats.
-template <typename Pack>
-__device__ __forceinline__ void widen(float (&floats)[VEC<Pack>], const Pack& pack) {
+// The elements of a pack as floats: a bf16 is the upper half of a float.
+__device__ __forceinline__ void widen(float (&floats)[8], const uint4& pack) {
+    const uint32_t words[4] = {pack.x, pack.y, pack.z, pack.w};
 #pragma unroll
-    for (int i = 0; i < VEC<Pack>; ++i) floats[i] = __bfloat162float(reinterpret_cast<const __nv_bfloat16*>(&pack)[i]);
+    for (int i = 0; i < 4; ++i) {
+        floats[2 * i] = __uint_as_float(words[i] << 16);
+        floats[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000);
+    }
+}
+
+__device__ __forceinline__ void widen(float (&floats)[1], const __nv_bfloat16& pack) {
+    floats[0] = __bfloat162float(pack);
 }
 
 // Floats as a pack, each rounded to bf16.
-template <typename Pack>
-__device__ __forceinline__ Pack narrow(const float (&floats)[VEC<Pack>]) {
-    alignas(Pack) __nv_bfloat16 elements[VEC<Pack>];
+__device__ __forceinline__ void narrow(uint4& pack, const float (&floats)[8]) {
+    auto* pairs = reinterpret_cast<__nv_bfloat162*>(&pack);
 #pragma unroll
-    for (int i = 0; i < VEC<Pack>; ++i) elements[i] = __float2bfloat16(floats[i]);
-    return *reinterpret_cast<const Pack*>(elements);
+    for (int i = 0; i < 4; ++i) pairs[i] = __floats2bfloat162_rn(floats[2 * i], floats[2 * i + 1]);
+}
+
+__device__ __forceinline__ void narrow(__nv_bfloat16& pack, const float (&floats)[1]) {
+    pack = __float2bfloat16(floats[0]);
 }
 
 // Each token belongs to parts neighbouring blocks.
@@ -69,13 +78,12 @@ __global__ void __launch_bounds__(THREADS) swiglu_backward_bf16_kernel(
     widen(u, up_rmem);
     widen(d, dy_rmem);
     // TODO(3): registers -> global: store the gradients of the gates and of the ups where these are in x, by one access
-    //   of type Pack each. Each gradient is rounded to bf16 once. (~8 lines)
+    //   of type Pack each. Each gradient is rounded to bf16 once. (~10 lines)
     // END TODO(3)
 }
 
 template <typename Pack>
-void launch(
-    const __nv_bfloat16* x, const __nv_bfloat16* dy, __nv_bfloat16* dx, int T, int F, cudaStream_t stream) {
+void launch(const __nv_bfloat16* x, const __nv_bfloat16* dy, __nv_bfloat16* dx, int T, int F, cudaStream_t stream) {
     constexpr int PER_BLOCK = THREADS * VEC<Pack>;
     const int parts = (F - 1) / PER_BLOCK + 1;  // blocks per token
     swiglu_backward_bf16_kernel<Pack><<<T * parts, THREADS, 0, stream>>>(x, dy, dx, F, parts);

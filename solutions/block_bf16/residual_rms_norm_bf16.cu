@@ -38,36 +38,45 @@ __device__ __forceinline__ float block_reduce_sum(float sum, float* partial_smem
     return sum;
 }
 
-// Pack is the type of one access, and VEC the number of its elements.
+// Pack is the type of one access, and VEC the number of its elements: 8 or 1.
 template <typename Pack>
 constexpr int VEC = sizeof(Pack) / sizeof(__nv_bfloat16);
 
-// The elements of a pack as floats.
-template <typename Pack>
-__device__ __forceinline__ void widen(float (&floats)[VEC<Pack>], const Pack& pack) {
+// The elements of a pack as floats: a bf16 is the upper half of a float.
+__device__ __forceinline__ void widen(float (&floats)[8], const uint4& pack) {
+    const uint32_t words[4] = {pack.x, pack.y, pack.z, pack.w};
 #pragma unroll
-    for (int i = 0; i < VEC<Pack>; ++i) floats[i] = __bfloat162float(reinterpret_cast<const __nv_bfloat16*>(&pack)[i]);
+    for (int i = 0; i < 4; ++i) {
+        floats[2 * i] = __uint_as_float(words[i] << 16);
+        floats[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000);
+    }
+}
+
+__device__ __forceinline__ void widen(float (&floats)[1], const __nv_bfloat16& pack) {
+    floats[0] = __bfloat162float(pack);
 }
 
 // Floats as a pack, each rounded to bf16.
-template <typename Pack>
-__device__ __forceinline__ Pack narrow(const float (&floats)[VEC<Pack>]) {
-    alignas(Pack) __nv_bfloat16 elements[VEC<Pack>];
+__device__ __forceinline__ void narrow(uint4& pack, const float (&floats)[8]) {
+    auto* pairs = reinterpret_cast<__nv_bfloat162*>(&pack);
 #pragma unroll
-    for (int i = 0; i < VEC<Pack>; ++i) elements[i] = __float2bfloat16(floats[i]);
-    return *reinterpret_cast<const Pack*>(elements);
+    for (int i = 0; i < 4; ++i) pairs[i] = __floats2bfloat162_rn(floats[2 * i], floats[2 * i + 1]);
+}
+
+__device__ __forceinline__ void narrow(__nv_bfloat16& pack, const float (&floats)[1]) {
+    pack = __float2bfloat16(floats[0]);
 }
 
 template <typename Pack>
-__global__ void __launch_bounds__(THREADS) residual_rms_norm_bf16_kernel(
+__global__ void __launch_bounds__(THREADS, 1) residual_rms_norm_bf16_kernel(
     const __nv_bfloat16* __restrict__ x, const __nv_bfloat16* __restrict__ r, const __nv_bfloat16* __restrict__ w,
     __nv_bfloat16* __restrict__ s, __nv_bfloat16* __restrict__ y, int cols, float eps) {
     __shared__ float partial_smem[WARPS];
     constexpr int PACKS = HELD / VEC<Pack>;
     const int tid = threadIdx.x;
-    const int step = blockDim.x * VEC<Pack>;  // columns from one pack of a thread to its next
+    const int step = blockDim.x * VEC<Pack>;                        // columns from one pack of a thread to its next
     const int64_t first = static_cast<int64_t>(blockIdx.x) * cols;  // of the row
-    Pack s_rmem[PACKS] = {};  // x at first
+    Pack s_rmem[PACKS] = {};                                        // x at first
     Pack r_rmem[PACKS] = {};
     // TODO(1): global -> registers: PACKS accesses of type Pack to x and as many to r, all before the first sum.
     //   Neighbouring threads load neighbouring packs. (~8 lines)
@@ -91,7 +100,7 @@ __global__ void __launch_bounds__(THREADS) residual_rms_norm_bf16_kernel(
         widen(addend, r_rmem[i]);
 #pragma unroll
         for (int j = 0; j < VEC<Pack>; ++j) sum[j] += addend[j];
-        s_rmem[i] = narrow<Pack>(sum);
+        narrow(s_rmem[i], sum);
         if (col < cols) *reinterpret_cast<Pack*>(s + first + col) = s_rmem[i];
         widen(sum, s_rmem[i]);
 #pragma unroll
@@ -100,17 +109,19 @@ __global__ void __launch_bounds__(THREADS) residual_rms_norm_bf16_kernel(
     // END TODO(2)
     const float scale = rsqrtf(block_reduce_sum(squares, partial_smem) / cols + eps);
     // TODO(3): registers -> global: store y, nothing past the row. The row comes from s_rmem, not from memory; each
-    //   product is rounded once. (~10 lines)
+    //   product is rounded once. (~12 lines)
 #pragma unroll
     for (int i = 0; i < PACKS; ++i) {
         const int col = i * step + tid * VEC<Pack>;
         if (col < cols) {
+            const Pack w_rmem = *reinterpret_cast<const Pack*>(w + col);
             float sum[VEC<Pack>], weight[VEC<Pack>];
             widen(sum, s_rmem[i]);
-            widen(weight, *reinterpret_cast<const Pack*>(w + col));
+            widen(weight, w_rmem);
 #pragma unroll
             for (int j = 0; j < VEC<Pack>; ++j) sum[j] = sum[j] * scale * weight[j];
-            *reinterpret_cast<Pack*>(y + first + col) = narrow<Pack>(sum);
+            narrow(s_rmem[i], sum);
+            *reinterpret_cast<Pack*>(y + first + col) = s_rmem[i];
         }
     }
     // END TODO(3)
