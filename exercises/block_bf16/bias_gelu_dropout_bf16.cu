@@ -59,6 +59,7 @@ __device__ __forceinline__ uint2 halves(int64_t number) {
     return make_uint2(static_cast<uint32_t>(number), static_cast<uint32_t>(number >> 32));
 }
 
+// The word of a block that has this number.
 __device__ __forceinline__ uint32_t word_of(const uint4& block, int word) {
     return word == 0 ? block.x : word == 1 ? block.y : word == 2 ? block.z : block.w;
 }
@@ -77,6 +78,7 @@ __device__ __forceinline__ void widen(float (&floats)[8], const uint4& pack) {
     }
 }
 
+// The same for a single element.
 __device__ __forceinline__ void widen(float (&floats)[1], const __nv_bfloat16& pack) {
     floats[0] = __bfloat162float(pack);
 }
@@ -88,6 +90,7 @@ __device__ __forceinline__ void narrow(uint4& pack, const float (&floats)[8]) {
     for (int i = 0; i < 4; ++i) pairs[i] = __floats2bfloat162_rn(floats[2 * i], floats[2 * i + 1]);
 }
 
+// The same for a single element.
 __device__ __forceinline__ void narrow(__nv_bfloat16& pack, const float (&floats)[1]) {
     pack = __float2bfloat16(floats[0]);
 }

@@ -52,6 +52,7 @@ __device__ __forceinline__ void widen(float (&floats)[8], const uint4& pack) {
     }
 }
 
+// The same for a single element.
 __device__ __forceinline__ void widen(float (&floats)[1], const __nv_bfloat16& pack) {
     floats[0] = __bfloat162float(pack);
 }
@@ -63,6 +64,7 @@ __device__ __forceinline__ void narrow(uint4& pack, const float (&floats)[8]) {
     for (int i = 0; i < 4; ++i) pairs[i] = __floats2bfloat162_rn(floats[2 * i], floats[2 * i + 1]);
 }
 
+// The same for a single element.
 __device__ __forceinline__ void narrow(__nv_bfloat16& pack, const float (&floats)[1]) {
     pack = __float2bfloat16(floats[0]);
 }
