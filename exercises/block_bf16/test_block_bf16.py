@@ -39,6 +39,7 @@ from collections.abc import Callable
 from math import inf, nan, pi, sqrt
 from typing import TYPE_CHECKING
 
+from grader.content.formulas import side_by_side
 from grader.content.rows import FLUSHED, per_row, poisoned
 from grader.content.spec import (
     Accumulated,
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from numpy import ndarray
 
 BITS = 8  # significant bits of a bf16
+BLOCK = 1 << 17  # elements that are worked out at a time, where many intermediate results are needed
 TILE = 64  # rows after which values that are looked at one by one repeat
 
 # -- values ----------------------------------------------------------------------------------------------------------
@@ -586,28 +588,45 @@ def stored(cache: ndarray, rows: ndarray, slot: ndarray) -> ndarray:
     return after
 
 
+def by_tokens(of: Heads, x: ndarray, weight: ndarray, pos: ndarray) -> ndarray:
+    """``of`` of all heads, some tokens at a time: what is in between stays in a processor's cache."""
+    import numpy
+
+    step = max(1, BLOCK // x[0].size)
+    parts = [(x[first : first + step], weight, pos[first : first + step]) for first in range(0, len(x), step)]
+    return numpy.concatenate(side_by_side(of, parts))
+
+
 def fates(
     of: Heads = right,
     value: Callable[[ndarray, ndarray, ndarray], ndarray] | None = None,
     *,
     qw_for_k: bool = False,
+    by_number: bool = False,
     moved: Callable[[ndarray, int], ndarray] | None = None,
 ) -> Callable[..., tuple[ndarray, ndarray, ndarray]]:
-    """(q_out, k_cache, v_cache), with ``of`` for queries and keys, ``value`` for values, and ``moved`` slots."""
+    """(q_out, k_cache, v_cache), with ``of`` for queries and keys, ``value`` for values, and ``moved`` slots.
+
+    ``by_number``: the tokens' positions are their numbers.
+    """
 
     def outputs(
         qkv: ndarray, qw: ndarray, kw: ndarray, pos: ndarray, slot: ndarray, k_cache: ndarray, v_cache: ndarray,
         sizes: Sizes,
     ) -> tuple[ndarray, ndarray, ndarray]:  # fmt: skip
+        import numpy
+
         T, Hk, D = sizes["T"], sizes["Hk"], sizes["D"]
         heads = qkv.reshape(T, (GROUP + 2) * Hk, D)
         q, k, v = heads[:, : GROUP * Hk], heads[:, GROUP * Hk : -Hk], heads[:, -Hk:]
         if moved is not None:
             slot = moved(slot, sizes["S"])
+        if by_number:
+            pos = numpy.arange(T)
         return (
-            of(q, qw, pos).reshape(T, GROUP, Hk, D),
-            stored(k_cache, of(k, qw if qw_for_k else kw, pos), slot),
-            stored(v_cache, v if value is None else value(v, kw, pos), slot),
+            by_tokens(of, q, qw, pos).reshape(T, GROUP, Hk, D),
+            stored(k_cache, by_tokens(of, k, qw if qw_for_k else kw, pos), slot),
+            stored(v_cache, v if value is None else by_tokens(value, v, kw, pos), slot),
         )
 
     return outputs
@@ -630,12 +649,6 @@ def fates_magnitude(k_cache: ndarray, v_cache: ndarray, **given: ndarray) -> tup
     return fates(pair_length, nothing)(k_cache=0 * k_cache, v_cache=0 * v_cache, **given)
 
 
-def by_number(x: ndarray, weight: ndarray, pos: ndarray) -> ndarray:
-    import numpy
-
-    return right(x, weight, numpy.arange(len(x)))
-
-
 # What is computed in place of it by a usual mistake.
 FATES_MISSES: dict[str, Callable[..., tuple[ndarray, ...]]] = {
     "the pairs are (2i, 2i + 1)": fates(lambda x, weight, pos: rotated_neighbours(weighted(x, weight), pos)),
@@ -643,7 +656,7 @@ FATES_MISSES: dict[str, Callable[..., tuple[ndarray, ...]]] = {
         lambda x, weight, pos: rotated(weighted(x, weight), pos, sign=-1.0)
     ),
     "theta is 10000": fates(lambda x, weight, pos: rotated(weighted(x, weight), pos, theta=1e4)),
-    "the token's number in place of its position": fates(by_number),
+    "the token's number in place of its position": fates(by_number=True),
     "the weights are applied after the rotation": fates(
         lambda x, weight, pos: rotated(weighted(x, 0 * weight + 1), pos) * weight
     ),
