@@ -40,6 +40,7 @@ BATCH, SLOPE = "ce_online_bf16", "ce_backward_bf16"
 SPREAD, MOMENTS = "cluster_histogram_i32", "layer_norm_cluster_f16"
 ANGLE, BLOCK = "rope_f32", "block_all_reduce_f32_grid_stride_f32"
 WARP_SCAN, PADDED, LOOK, RUNS = "scan_warp_i32", "scan_block_brent_i32", "scan_lookback_i32", "scan_segmented_i32"
+GATE, WORD = "swiglu_backward_bf16", "bias_gelu_dropout_bf16"
 
 # (kata, TODO, what the solution has, what stands there instead, facts of what is said)
 MISTAKES = [
@@ -84,6 +85,10 @@ MISTAKES = [
     (PADDED, 1, "i + i / BANKS", "i", ("step 1 of the tree up", "bank", "2 lanes share it")),
     (LOOK, 1, "lane_id <= nearest ? number_of(state) : 0", "number_of(state)", ("4P", "must get 4000")),
     (LOOK, 1, "__ffs(prefixes) - 1", "31 - __clz(prefixes)", ("4P", "must get 4000")),
+    (GATE, 1, "finite * (1.0f - s)", "(1.0f - s)", ("g = 0", "slope must be 0.5")),
+    (GATE, 1, "g == -INFINITY ? -FLT_MAX : g", "g", ("g = -inf", "silu must be 0")),
+    (WORD, 1, "c.x = hi1 ^ c.y ^ key.x", "c.x = hi1 ^ key.x", ("counter and key", "word 0", "0x6627e8d5")),
+    (WORD, 1, "key.y += 0xBB67AE85;", "", ("counter and key", "word 0")),
     (RUNS, 1, "right.head ? right.sum : left.sum + right.sum", "left.sum + right.sum", ("{0, 5}", "{1, 7}")),
 ]  # fmt: skip
 
