@@ -84,6 +84,22 @@ def _vanishing(kind: str, source: random.Random) -> bytes:
     return encode(kind, factor * 2.0 ** _VANISHING[kind])
 
 
+def _tie(kind: str, source: random.Random) -> bytes:
+    """Numbers whose sums lie halfway between two halves, or a little beside that."""
+    return encode(kind, source.choice((0, 0, 0, 0, 1, -1, 2**-12)))
+
+
+def _odd(kind: str, source: random.Random) -> bytes:
+    """Half of a last place of a half, and in single precision a little more or less."""
+    beside = source.choice((-(2**-24), 0, 2**-24)) if kind == "f32" else 0
+    return encode(kind, (source.randrange(-1023, 1024, 2) * 2**-11) + beside)
+
+
+def _small_tie(kind: str, source: random.Random) -> bytes:
+    """The same for denormal halves."""
+    return encode(kind, source.choice((0, 0, 0, 0, 2**-12, -(2**-13), 2**-20, -(2**-20))))
+
+
 def _least(kind: str, source: random.Random) -> bytes:
     """Zeros of both signs, and the least numbers of the type."""
     return encode(kind, source.choice((-1.0, 1.0)) * source.choice((0, 1, 2, 3)) * 2.0 ** _LEAST[kind])
@@ -121,7 +137,13 @@ VALUES: Mapping[str, Callable[[str, random.Random], bytes]] = {
 MORE_VALUES = {**VALUES, "denormal": _denormal}
 SMALLEST: Mapping[str, tuple[Callable[[str, random.Random], bytes], ...]] = {  # values of a, b and c
     "vanishing": (_vanishing, _vanishing, _least), "zeros": (_minus_zero, _plus_zero, _zero),
+    "ties": (_tie, _tie, _odd), "small ties": (_small_tie, _small_tie, _least),
 }  # fmt: skip
+
+
+def smallest(result: str) -> list[str]:
+    """Those for results of a type."""
+    return [] if result[0] != "f" else [name for name in SMALLEST if "ties" not in name or result == "f16"]
 
 
 def elements(seed: str, kind: str, count: int, values: str, operand: str = "") -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from elements import BYTES, SMALLEST, VALUES, elements
+from elements import BYTES, VALUES, elements, smallest
 from program import Program, dump_tile, fill_tile, lines, register_names
 
 LANES = 32
@@ -119,7 +119,7 @@ def multiply(form: str) -> Iterator[Program]:
         f"{form} " + ", ".join("{" + ", ".join(of) + "}" for of in names) + ";",
         *tiles[0].shown(names[0]),
     )
-    for values in (*VALUES, *(SMALLEST if tiles[0].kind[0] == "f" else ())):
+    for values in (*VALUES, *smallest(tiles[0].kind)):
         given = b"".join(
             elements(tile.letter, tile.kind, tile.bytes // BYTES[tile.kind], values, tile.letter) for tile in tiles[1:]
         )
