@@ -60,11 +60,23 @@ std::string not_aligned(u64 address, u32 bytes) {
            std::to_string(bytes);
 }
 
+Spread spread_of(const u64* a, Mask mask, u32 bytes) {
+    if (mask != ALL) return Spread::any;
+    u64 different = 0, apart = 0;
+    for (int l = 0; l < LANES; ++l) {
+        const u64 offset = a[l] - a[0];
+        different |= offset;
+        apart |= offset ^ u64(l) * bytes;
+    }
+    return different == 0 ? Spread::same : apart == 0 ? Spread::row : Spread::any;
+}
+
 // Whether all accesses lie in one range of addresses and are aligned: the quick check, before one that says what is
 // wrong.
-bool all_within(u64 base, u64 size, const u64* a, Mask mask, u32 bytes) {
+bool all_within(u64 base, u64 size, const u64* a, Mask mask, u32 bytes, Spread spread) {
     if (size < bytes) return false;
     const u64 limit = size - bytes;
+    if (spread != Spread::any) return a[0] - base <= limit && a[LANES - 1] - base <= limit && !misaligned(a[0], bytes);
     u64 bad = 0;
     if (mask == ALL) {
         for (int l = 0; l < LANES; ++l) bad |= u64(a[l] - base > limit) | (a[l] & (bytes - 1));
@@ -205,34 +217,32 @@ __attribute__((noinline)) void check_overlap(Warp& warp, const u64* a, Mask mask
     if (copies.may_read()) copies.check_writers(warp, mask, a, bytes, access);
 }
 
-void access_global(Warp& warp, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
+Spread access_global(Warp& warp, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
     if (warp.overlaps) check_overlap(warp, a, mask, access, bytes);
     Allocation* allocation = warp.launch->memory->find(a[__builtin_ctz(mask)]);
+    const Spread spread = spread_of(a, mask, bytes);
     const bool simple = allocation && !allocation->freed && (access == Access::read || allocation->writable) &&
-                        all_within(allocation->base, allocation->bytes, a, mask, bytes);
+                        all_within(allocation->base, allocation->bytes, a, mask, bytes, spread);
     if (!simple) {
         each_lane(mask, [&](int l) { at[l] = global_lane(warp, in, l, a, bytes, access); });
-        return;
+        return Spread::any;
     }
     u8* origin = allocation->data - allocation->base;
     for (int l = 0; l < LANES; ++l) at[l] = origin + a[l];
     if (allocation->writable) record_access(warp, in, *allocation, a, mask, bytes, access);
-    if (!allocation->shadow) return;
+    if (!allocation->shadow) return spread;
     u8* shadow = allocation->shadow - allocation->base;
     if (access == Access::write) {
-        const u64 first = a[0];
-        u64 apart = 0;
-        if (mask == ALL)
-            for (int l = 0; l < LANES; ++l) apart |= a[l] - first - u64(l) * bytes;
-        if (mask == ALL && apart == 0)
-            std::memset(shadow + first, 1, LANES * bytes);
+        if (spread == Spread::row)
+            std::memset(shadow + a[0], 1, LANES * bytes);
         else
             each_lane(mask, [&](int l) { std::memset(shadow + a[l], 1, bytes); });
-        return;
+        return spread;
     }
     each_lane(mask, [&](int l) {
         if (!all_set(shadow + a[l], bytes)) read_too_early(warp, l, a[l], bytes, access, *allocation);
     });
+    return spread;
 }
 
 // ---- shared memory
@@ -304,20 +314,21 @@ __attribute__((noinline)) void check_readers(Warp& warp, Block& owner, const u64
     if (owner.copies.may_read()) owner.copies.check_readers(warp, mask, a, bytes);
 }
 
-void access_shared_of(
+Spread access_shared_of(
     Warp& warp, Block& owner, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
+    const Spread spread = spread_of(a, mask, bytes);
     Block& block = *warp.block;
     SharedMemory& shared = owner.shared;
     const Extent* extent = in.extent < 0 ? nullptr : &block.program->shared[size_t(in.extent)];
-    if (!all_within(extent ? extent->offset : 0, extent ? extent->bytes : shared.bytes(), a, mask, bytes)) {
+    if (!all_within(extent ? extent->offset : 0, extent ? extent->bytes : shared.bytes(), a, mask, bytes, spread)) {
         if (extent) check_extent(warp, *extent, a, mask, bytes, access);
         check_shared_bounds(warp, a, mask, bytes, access);
     }
     Race race;
-    if (shared.record(warp, mask, a, bytes, access, in.strong, &race))
+    if (shared.record(warp, mask, a, bytes, access, in.strong, spread, &race))
         stop_shared_race(warp, owner, bytes, access, race);
     int lane = 0;
-    if (access != Access::write && (lane = shared.uninitialised(mask, a, bytes)) >= 0 && !block.pending) {
+    if (access != Access::write && (lane = shared.uninitialised(mask, a, bytes, spread)) >= 0 && !block.pending) {
         owner.copies.check(warp, mask, a, bytes, access);
         block.pending = std::make_unique<Finding>(block.at(
             warp, warp.here, lane, FindingKind::uninitialised,
@@ -333,6 +344,7 @@ void access_shared_of(
     u8* data = shared.data();
     each_lane(mask, [&](int l) { at[l] = data + a[l]; });
     record_strong(warp, in, mask, access, at);
+    return spread;
 }
 
 // Addresses of shared::cluster: each lane's may be in another block.
@@ -360,9 +372,9 @@ void access_cluster(Warp& warp, const Instruction& in, const u64* a, Mask mask, 
     }
 }
 
-inline void access_shared(
+inline Spread access_shared(
     Warp& warp, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
-    access_shared_of(warp, *warp.block, in, a, mask, bytes, access, at);
+    return access_shared_of(warp, *warp.block, in, a, mask, bytes, access, at);
 }
 
 // ---- local memory
@@ -402,32 +414,35 @@ void access_local(Warp& warp, const u64* a, Mask mask, u32 bytes, Access access,
 
 }  // namespace
 
-void check_global_access(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
+Spread check_global_access(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
     u64 a[LANES];
     addresses(warp, in, a);
-    access_global(warp, in, a, mask, bytes, access, at);
+    const Spread spread = access_global(warp, in, a, mask, bytes, access, at);
     record_strong(warp, in, mask, access, at);
+    return spread;
 }
 
-void check_shared_access(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
+Spread check_shared_access(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
     u64 a[LANES];
     addresses(warp, in, a);
-    access_shared(warp, in, a, mask, bytes, access, at);
+    return access_shared(warp, in, a, mask, bytes, access, at);
 }
 
-void check_cluster_access(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
+Spread check_cluster_access(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
     u64 a[LANES];
     addresses(warp, in, a);
     access_cluster(warp, in, a, mask, bytes, access, at);
+    return Spread::any;
 }
 
-void check_local_access(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
+Spread check_local_access(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
     u64 a[LANES];
     addresses(warp, in, a);
     access_local(warp, a, mask, bytes, access, at);
+    return Spread::any;
 }
 
-void check_generic_access(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
+Spread check_generic_access(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
     u64 a[LANES];
     addresses(warp, in, a);
     Mask shared = 0, local = 0;
@@ -437,16 +452,18 @@ void check_generic_access(Warp& warp, const Instruction& in, Mask mask, u32 byte
     }
     shared &= mask;
     local &= mask;
+    Spread spread = Spread::any;  // none of a full warp's unless all of it is in one space
     if (const Mask global = mask & ~shared & ~local) {
-        access_global(warp, in, a, global, bytes, access, at);
+        spread = access_global(warp, in, a, global, bytes, access, at);
         record_strong(warp, in, global, access, at);
     }
     each_lane(shared, [&](int l) { a[l] -= SHARED_ORIGIN; });
     each_lane(local, [&](int l) { a[l] -= LOCAL_ORIGIN; });
     if (shared && warp.launch->blocks_per_cluster() > 1)
         access_cluster(warp, in, a, shared, bytes, access, at), shared = 0;
-    if (shared) access_shared(warp, in, a, shared, bytes, access, at);
+    if (shared) spread = access_shared(warp, in, a, shared, bytes, access, at);
     if (local) access_local(warp, a, local, bytes, access, at);
+    return spread;
 }
 
 void check_global_at(Warp& warp, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
