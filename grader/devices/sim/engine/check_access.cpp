@@ -61,14 +61,11 @@ std::string not_aligned(u64 address, u32 bytes) {
 }
 
 Spread spread_of(const u64* a, Mask mask, u32 bytes) {
-    if (mask != ALL) return Spread::any;
-    u64 different = 0, apart = 0;
-    for (int l = 0; l < LANES; ++l) {
-        const u64 offset = a[l] - a[0];
-        different |= offset;
-        apart |= offset ^ u64(l) * bytes;
-    }
-    return different == 0 ? Spread::same : apart == 0 ? Spread::row : Spread::any;
+    const u64 step = a[1] - a[0];
+    if (mask != ALL || (step != 0 && step != bytes)) return Spread::any;
+    u64 apart = 0, expected = a[0];
+    for (int l = 0; l < LANES; ++l, expected += step) apart |= a[l] ^ expected;
+    return apart != 0 ? Spread::any : step ? Spread::row : Spread::same;
 }
 
 // Whether all accesses lie in one range of addresses and are aligned: the quick check, before one that says what is
