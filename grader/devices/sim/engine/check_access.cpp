@@ -68,6 +68,22 @@ Spread spread_of(const u64* a, Mask mask, u32 bytes) {
     return apart != 0 ? Spread::any : step ? Spread::row : Spread::same;
 }
 
+// Whose host addresses a handler needs: of a warp with one address or a row of them the first lane's is enough.
+enum class Lanes : u8 { all, enough };
+
+bool wanted(Lanes lanes, Access access, const Instruction& in, Spread spread) {
+    return lanes == Lanes::all || access != Access::read || in.strong || spread == Spread::any;
+}
+
+void place(u8* origin, const u64* a, Mask mask, bool every, u8** at) {
+    if (!every)
+        at[0] = origin + a[0];
+    else if (mask == ALL)
+        for (int l = 0; l < LANES; ++l) at[l] = origin + a[l];
+    else
+        each_lane(mask, [&](int l) { at[l] = origin + a[l]; });
+}
+
 // Whether all accesses lie in one range of addresses and are aligned: the quick check, before one that says what is
 // wrong.
 bool all_within(u64 base, u64 size, const u64* a, Mask mask, u32 bytes, Spread spread) {
@@ -214,7 +230,8 @@ __attribute__((noinline)) void check_overlap(Warp& warp, const u64* a, Mask mask
     if (copies.may_read()) copies.check_writers(warp, mask, a, bytes, access);
 }
 
-Spread access_global(Warp& warp, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
+Spread access_global(
+    Warp& warp, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, Lanes lanes, u8** at) {
     if (warp.overlaps) check_overlap(warp, a, mask, access, bytes);
     Allocation* allocation = warp.launch->memory->find(a[__builtin_ctz(mask)]);
     const Spread spread = spread_of(a, mask, bytes);
@@ -224,8 +241,7 @@ Spread access_global(Warp& warp, const Instruction& in, const u64* a, Mask mask,
         each_lane(mask, [&](int l) { at[l] = global_lane(warp, in, l, a, bytes, access); });
         return Spread::any;
     }
-    u8* origin = allocation->data - allocation->base;
-    for (int l = 0; l < LANES; ++l) at[l] = origin + a[l];
+    place(allocation->data - allocation->base, a, mask, wanted(lanes, access, in, spread), at);
     if (allocation->writable) record_access(warp, in, *allocation, a, mask, bytes, access);
     if (!allocation->shadow) return spread;
     u8* shadow = allocation->shadow - allocation->base;
@@ -312,7 +328,8 @@ __attribute__((noinline)) void check_readers(Warp& warp, Block& owner, const u64
 }
 
 Spread access_shared_of(
-    Warp& warp, Block& owner, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
+    Warp& warp, Block& owner, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, Lanes lanes,
+    u8** at) {
     const Spread spread = spread_of(a, mask, bytes);
     Block& block = *warp.block;
     SharedMemory& shared = owner.shared;
@@ -338,8 +355,7 @@ Spread access_shared_of(
         owner.copies.check(warp, mask, a, bytes, access);
     if (access != Access::read && warp.overlaps) check_readers(warp, owner, a, mask, bytes);
     if (access != Access::read) shared.initialise(mask, a, bytes);
-    u8* data = shared.data();
-    each_lane(mask, [&](int l) { at[l] = data + a[l]; });
+    place(shared.data(), a, mask, wanted(lanes, access, in, spread), at);
     record_strong(warp, in, mask, access, at);
     return spread;
 }
@@ -364,14 +380,14 @@ void access_cluster(Warp& warp, const Instruction& in, const u64* a, Mask mask, 
             if (a[l] >> RANK_SHIFT == block.rank + 1) offset[l] = offset_of(a[l]);
         });
         if (owner != &block) owner->note_visit(warp, first);
-        access_shared_of(warp, *owner, in, offset, same, bytes, access, at);
+        access_shared_of(warp, *owner, in, offset, same, bytes, access, Lanes::all, at);
         mask &= ~same;
     }
 }
 
 inline Spread access_shared(
     Warp& warp, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
-    return access_shared_of(warp, *warp.block, in, a, mask, bytes, access, at);
+    return access_shared_of(warp, *warp.block, in, a, mask, bytes, access, Lanes::enough, at);
 }
 
 // ---- local memory
@@ -414,7 +430,7 @@ void access_local(Warp& warp, const u64* a, Mask mask, u32 bytes, Access access,
 Spread check_global_access(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
     u64 a[LANES];
     addresses(warp, in, a);
-    const Spread spread = access_global(warp, in, a, mask, bytes, access, at);
+    const Spread spread = access_global(warp, in, a, mask, bytes, access, Lanes::enough, at);
     record_strong(warp, in, mask, access, at);
     return spread;
 }
@@ -451,7 +467,7 @@ Spread check_generic_access(Warp& warp, const Instruction& in, Mask mask, u32 by
     local &= mask;
     Spread spread = Spread::any;  // none of a full warp's unless all of it is in one space
     if (const Mask global = mask & ~shared & ~local) {
-        spread = access_global(warp, in, a, global, bytes, access, at);
+        spread = access_global(warp, in, a, global, bytes, access, Lanes::enough, at);
         record_strong(warp, in, global, access, at);
     }
     each_lane(shared, [&](int l) { a[l] -= SHARED_ORIGIN; });
@@ -463,13 +479,20 @@ Spread check_generic_access(Warp& warp, const Instruction& in, Mask mask, u32 by
     return spread;
 }
 
+void check_each_lane(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
+    const Spread spread = in.check_access(warp, in, mask, bytes, access, at);
+    if (spread == Spread::any) return;
+    const u32 step = spread == Spread::row ? bytes : 0;
+    for (int l = 1; l < LANES; ++l) at[l] = at[0] + u32(l) * step;
+}
+
 void check_global_at(Warp& warp, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
-    access_global(warp, in, a, mask, bytes, access, at);
+    access_global(warp, in, a, mask, bytes, access, Lanes::all, at);
 }
 
 void check_shared_at(
     Warp& warp, Block& owner, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
-    access_shared_of(warp, owner, in, a, mask, bytes, access, at);
+    access_shared_of(warp, owner, in, a, mask, bytes, access, Lanes::all, at);
 }
 
 void lane_addresses(const Warp& warp, const Instruction& in, u64* a) {

@@ -36,7 +36,8 @@ enum class Access : u8 { read, write, atomic };
 enum class Spread : u8 { any, same, row };
 
 // Checks the access of `bytes` bytes by each lane of the mask and gives the
-// host address of each. Throws Halt.
+// host address of each, of a read that is not Spread::any perhaps only the
+// first lane's. Throws Halt.
 using AccessCheck = Spread (*)(Warp&, const Instruction&, Mask, u32 bytes, Access, u8** at);
 
 enum class Flow : u8 {
