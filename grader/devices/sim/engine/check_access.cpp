@@ -10,7 +10,7 @@ namespace sim {
 
 namespace {
 
-void addresses(const Warp& warp, const Instruction& in, u64* a) {
+inline __attribute__((always_inline)) void addresses(const Warp& warp, const Instruction& in, u64* a) {
     if (in.address < 0) {
         for (int l = 0; l < LANES; ++l) a[l] = u64(in.immediate);
     } else if (in.wide_address) {
@@ -86,10 +86,7 @@ void place(u8* origin, const u64* a, Mask mask, bool every, u8** at) {
 
 // Whether all accesses lie in one range of addresses and are aligned: the quick check, before one that says what is
 // wrong.
-bool all_within(u64 base, u64 size, const u64* a, Mask mask, u32 bytes, Spread spread) {
-    if (size < bytes) return false;
-    const u64 limit = size - bytes;
-    if (spread != Spread::any) return a[0] - base <= limit && a[LANES - 1] - base <= limit && !misaligned(a[0], bytes);
+__attribute__((noinline)) bool each_within(u64 base, u64 limit, const u64* a, Mask mask, u32 bytes) {
     u64 bad = 0;
     if (mask == ALL) {
         for (int l = 0; l < LANES; ++l) bad |= u64(a[l] - base > limit) | (a[l] & (bytes - 1));
@@ -97,6 +94,12 @@ bool all_within(u64 base, u64 size, const u64* a, Mask mask, u32 bytes, Spread s
         each_lane(mask, [&](int l) { bad |= u64(a[l] - base > limit) | (a[l] & (bytes - 1)); });
     }
     return bad == 0;
+}
+inline bool all_within(u64 base, u64 size, const u64* a, Mask mask, u32 bytes, Spread spread) {
+    if (size < bytes) return false;
+    const u64 limit = size - bytes;
+    if (spread == Spread::any) return each_within(base, limit, a, mask, bytes);
+    return a[0] - base <= limit && a[LANES - 1] - base <= limit && !misaligned(a[0], bytes);
 }
 
 // ---- global memory
@@ -163,7 +166,7 @@ void read_too_early(Warp& warp, int lane, u64 address, u32 bytes, Access access,
 }
 
 // Records who touched what, for races and watched elements.
-void record_access(
+__attribute__((noinline)) void record_access(
     Warp& warp, const Instruction& in, const Allocation& allocation, const u64* a, Mask mask, u32 bytes,
     Access access) {
     const Launch& launch = *warp.launch;
@@ -230,31 +233,37 @@ __attribute__((noinline)) void check_overlap(Warp& warp, const u64* a, Mask mask
     if (copies.may_read()) copies.check_writers(warp, mask, a, bytes, access);
 }
 
-Spread access_global(
+// What was never written, and what is from now on.
+__attribute__((noinline)) void note_initialised(
+    Warp& warp, const Allocation& allocation, const u64* a, Mask mask, u32 bytes, Access access, Spread spread) {
+    u8* shadow = allocation.shadow - allocation.base;
+    if (access == Access::write && spread == Spread::row)
+        std::memset(shadow + a[0], 1, LANES * bytes);
+    else if (access == Access::write)
+        each_lane(mask, [&](int l) { std::memset(shadow + a[l], 1, bytes); });
+    else
+        each_lane(mask, [&](int l) {
+            if (!all_set(shadow + a[l], bytes)) read_too_early(warp, l, a[l], bytes, access, allocation);
+        });
+}
+
+__attribute__((noinline)) Spread access_lanes(
+    Warp& warp, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
+    each_lane(mask, [&](int l) { at[l] = global_lane(warp, in, l, a, bytes, access); });
+    return Spread::any;
+}
+
+inline Spread access_global(
     Warp& warp, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, Lanes lanes, u8** at) {
     if (warp.overlaps) check_overlap(warp, a, mask, access, bytes);
     Allocation* allocation = warp.launch->memory->find(a[__builtin_ctz(mask)]);
     const Spread spread = spread_of(a, mask, bytes);
     const bool simple = allocation && !allocation->freed && (access == Access::read || allocation->writable) &&
                         all_within(allocation->base, allocation->bytes, a, mask, bytes, spread);
-    if (!simple) {
-        each_lane(mask, [&](int l) { at[l] = global_lane(warp, in, l, a, bytes, access); });
-        return Spread::any;
-    }
+    if (!simple) return access_lanes(warp, in, a, mask, bytes, access, at);
     place(allocation->data - allocation->base, a, mask, wanted(lanes, access, in, spread), at);
     if (allocation->writable) record_access(warp, in, *allocation, a, mask, bytes, access);
-    if (!allocation->shadow) return spread;
-    u8* shadow = allocation->shadow - allocation->base;
-    if (access == Access::write) {
-        if (spread == Spread::row)
-            std::memset(shadow + a[0], 1, LANES * bytes);
-        else
-            each_lane(mask, [&](int l) { std::memset(shadow + a[l], 1, bytes); });
-        return spread;
-    }
-    each_lane(mask, [&](int l) {
-        if (!all_set(shadow + a[l], bytes)) read_too_early(warp, l, a[l], bytes, access, *allocation);
-    });
+    if (allocation->shadow) note_initialised(warp, *allocation, a, mask, bytes, access, spread);
     return spread;
 }
 
