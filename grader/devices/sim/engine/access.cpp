@@ -25,7 +25,10 @@ template <class T, int count>
 void load(Warp& warp, const Instruction& in, Mask mask) {
     u8* at[LANES];
     Spread spread = in.check_access(warp, in, mask, sizeof(T) * count, Access::read, at);
-    if (count > 1 && spread == Spread::row) spread = Spread::any;  // the like elements of the lanes are apart
+    if (count > 1 && spread == Spread::row) {  // the like elements of the lanes are apart
+        for (u32 l = 1; l < LANES; ++l) at[l] = at[0] + l * sizeof(T) * count;
+        spread = Spread::any;
+    }
     for (int i = 0; i < count; ++i) gather(warp.row<T>(in.operand[i]), at, u32(i * sizeof(T)), mask, spread);
 }
 
