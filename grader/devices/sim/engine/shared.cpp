@@ -210,7 +210,7 @@ inline __attribute__((always_inline)) void each_word(u8* at, u32 bytes, F f) {
 // The same bit in each byte of a word.
 template <class T>
 T in_each(T, u8 bit) {
-    return T(~T(0) / 0xff * bit);
+    return T(T(~T(0)) / 0xff * bit);
 }
 
 }  // namespace
