@@ -247,8 +247,8 @@ __attribute__((noinline)) void note_initialised(
         });
 }
 
-__attribute__((noinline)) Spread access_lanes(
-    Warp& warp, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
+__attribute__((noinline)) Spread
+access_lanes(Warp& warp, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
     each_lane(mask, [&](int l) { at[l] = global_lane(warp, in, l, a, bytes, access); });
     return Spread::any;
 }

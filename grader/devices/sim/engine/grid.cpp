@@ -25,7 +25,7 @@ constexpr u64 RESIDENT_BYTES = u64(512) << 20;  // of register files and shared 
 constexpr u64 RESIDENT_BLOCKS = 4096;
 
 // A block that may wait comes to its thread again and again while another thread has the block that it waits for, and
-// the operating system may not run that one. How often it then leaves its processor, and how often it sleeps after that.
+// the operating system may not run that one. How often the thread then yields, and how often it sleeps after that.
 constexpr int YIELDS = 1 << 8, NAPS = 1 << 6;
 constexpr std::chrono::microseconds NAP(200);
 

@@ -148,7 +148,9 @@ struct Product {
         gather_c<C, M, N>({warp, rows.c}, d);
         constexpr bool converted = sizeof(D) < sizeof(C);
         constexpr Manner manner{
-            sizeof(D) == 2 && !converted ? Cut::to_odd : Cut::to_zero, overflow, order,
+            sizeof(D) == 2 && !converted ? Cut::to_odd : Cut::to_zero,
+            overflow,
+            order,
             {LEAST_EXPONENT<A>, LEAST_EXPONENT<B>, LEAST_EXPONENT<C>}};
         for (int tile = 0; tile < N / COLUMNS; ++tile)
             multiply_tile(M, K, a, b + tile * K * COLUMNS, d + tile * M * COLUMNS, manner);

@@ -155,8 +155,7 @@ void tame_step(const Step& s) {
         else
             tame_pair(s, s.k, a + at, a_powers + at, wide_b, wide_powers, sums + i);
     }
-    for (int i = 0; i < s.rows; i += 2)
-        part(d + i * COLUMNS, given_d + i * COLUMNS, given_d + (i + 1) * COLUMNS);
+    for (int i = 0; i < s.rows; i += 2) part(d + i * COLUMNS, given_d + i * COLUMNS, given_d + (i + 1) * COLUMNS);
 }
 
 // ---- any values, one result after the other
@@ -188,11 +187,9 @@ f32 wild_sum(const Step& s, int i, int j) {
         const f64 x = addend ? f64(s.d[i][j]) : f64(s.a[i * s.stride + k]), y = addend ? 1.0 : f64(s.b[k][j]);
         terms[k] = x * y;
         special += terms[k] - terms[k] == 0 ? 0 : terms[k];
-        exponents[k] =
-            terms[k] == 0 || !std::isfinite(terms[k])
-                ? 0
-                : addend ? std::max(std::ilogb(x), s.least.c)
-                   : std::max(std::ilogb(x), s.least.a) + std::max(std::ilogb(y), s.least.b);
+        exponents[k] = terms[k] == 0 || !std::isfinite(terms[k]) ? 0
+                       : addend ? std::max(std::ilogb(x), s.least.c)
+                                : std::max(std::ilogb(x), s.least.a) + std::max(std::ilogb(y), s.least.b);
     }
     if (special != special) return bit_cast<f32>(CANONICAL_NAN);
     return special != 0 ? f32(special) : finite_sum(terms, exponents, s.k + 1, s.cut, s.fraction);

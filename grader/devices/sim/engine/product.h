@@ -6,7 +6,7 @@
 // to nearest to half (Fasi, Higham, Mikaitis, Pranesh 2021, "Numerical behavior
 // of NVIDIA tensor cores"; Li et al. 2024, "FTTN"). The exponent of a denormal
 // number is that of its type's least normal one. A result that is zero, or is
-// rounded to zero, is +0, whatever the signs of its terms are.
+// rounded to zero, is +0, also where all of its terms are -0.
 #pragma once
 #include "scalar.h"
 

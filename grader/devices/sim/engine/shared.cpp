@@ -45,7 +45,8 @@ void SharedMemory::forget() {
 }
 
 // Most accesses are ordered by what the whole warp knows, and need no more than this.
-inline __attribute__((always_inline)) bool SharedMemory::record_read(const Warp& warp, Epoch me, u64 granule, Race* race) {
+inline __attribute__((always_inline)) bool SharedMemory::record_read(
+    const Warp& warp, Epoch me, u64 granule, Race* race) {
     if (!ordered_for_warp(warp, writer_[granule], me) || !ordered_for_warp(warp, other_writer_[granule], me))
         return record_disputed_read(warp, me, granule, race);
     note_reader(warp, me, granule);
@@ -70,7 +71,8 @@ __attribute__((noinline)) bool SharedMemory::record_disputed_read(const Warp& wa
     return false;
 }
 
-inline __attribute__((always_inline)) bool SharedMemory::record_write(const Warp& warp, Epoch me, bool atomic, u64 granule, Race* race) {
+inline __attribute__((always_inline)) bool SharedMemory::record_write(
+    const Warp& warp, Epoch me, bool atomic, u64 granule, Race* race) {
     if (shared_epoch::clock(writer_[granule]) > warp.known_min || !ordered_for_warp(warp, other_writer_[granule], me) ||
         !ordered_for_warp(warp, reader_[granule], me) || !ordered_for_warp(warp, other_reader_[granule], me))
         return record_disputed_write(warp, me, atomic, granule, race);

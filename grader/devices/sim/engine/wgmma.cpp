@@ -258,8 +258,7 @@ void multiply_floats(const Warp& warp, const Manner64& m, const s32* rows, f32* 
     const bool halves = Result(m.result) == Result::f16;
     const Cut cut = halves ? Cut::to_odd : Cut::to_zero;
     const int fraction = m.item() == 1 ? FP8_FRACTION : FRACTION;
-    const Least least{
-        TYPES[m.a].least, TYPES[m.b].least, halves ? LEAST_EXPONENT<f16> : LEAST_EXPONENT<f32>};
+    const Least least{TYPES[m.a].least, TYPES[m.b].least, halves ? LEAST_EXPONENT<f16> : LEAST_EXPONENT<f32>};
     alignas(64) f32 d[ROWS * COLUMNS];
     for (int tile = 0; tile < m.columns / COLUMNS; ++tile) {
         load_tile(warp, m, rows, tile, d);
