@@ -201,8 +201,8 @@ def test_a_block_that_waits_leaves_the_processor_to_the_one_that_it_waits_for() 
     processors = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(processors)})
     try:
-        for seed in range(40):
-            done = run(device, "waits", *arguments, seed=seed, limits=Limits(instructions=8 * rounds))
+        for seed in range(100):
+            done = run(device, "waits", *arguments, seed=seed, limits=Limits(instructions=6 * rounds))
             assert not done.findings, (seed, done.findings)
     finally:
         os.sched_setaffinity(0, processors)

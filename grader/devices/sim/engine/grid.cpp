@@ -58,13 +58,13 @@ class Scheduler {
             const Cluster* last = nullptr;  // whose turn was this thread's last one, if it has not finished
             while (std::unique_ptr<Cluster> cluster = next()) {
                 if (waits_ && cluster.get() == last) turns.await_others();
-                turns.begin();
+                if (waits_) turns.begin();
                 const bool finished = cluster->run(turn_);
                 for (auto& block : cluster->blocks) count(*block);
                 if (!finished && size_ == 1) check_progress(*cluster->blocks[0]);
                 last = finished ? nullptr : cluster.get();
                 put_back(std::move(cluster), finished);
-                turns.end();
+                if (waits_) turns.end();
             }
         } catch (const Halt&) {
         } catch (const std::bad_alloc&) {
