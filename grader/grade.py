@@ -35,6 +35,7 @@ from grader.judge.measure import prepare as prepare_measure
 from grader.sandbox.parent import Program, Sandbox, prestart_torch
 from grader.storage import cache
 from grader.storage.lock import gpu_turn
+from grader.system.blas import spare_threads
 from grader.system.stages import recorded, stage
 from grader.verdict import CaseCounters, Grade, Kind, Verdict
 
@@ -279,6 +280,8 @@ def _on_device(
         _need("torch")
         prestart_torch()
     is_built = threading.Event()
+    if find_gpu() is None:  # else a GPU's large cases may follow in this process
+        spare_threads()
     if target.device == "gpu":
         threading.Thread(target=_prepare, args=(request, options, checks, is_built), daemon=True).start()
     with _turn(target, alone, tell), Sandbox(target.device) as sandbox:

@@ -24,7 +24,7 @@ from comparison import differences  # noqa: E402
 from not_ptx import not_ptx  # noqa: E402
 from program import Program  # noqa: E402
 from ptxas import Compiled  # noqa: E402
-from recorded import load  # noqa: E402
+from recorded import load_all  # noqa: E402
 from suite import NOT_COMPARED, forms, programs, signatures  # noqa: E402
 
 from grader.compile.build import Build  # noqa: E402
@@ -45,7 +45,7 @@ def simulated(
     every = request.config.getoption("--all-seeds")
     folder = tmp_path_factory.mktemp("differential")
     names, out = folder / "names", folder / "out"
-    known = [name for name in load().results if name in written]
+    known = [name for name in load_all().results if name in written]
     heavy = [name for name in known if written[name].heavy]
     left_out = set() if every else {*heavy} - {*heavy[::HEAVY_STEP]}
     recorded = [name for name in known if name not in left_out]
@@ -60,7 +60,7 @@ def simulated(
 def test_every_recorded_program_leaves_what_it_left_on_the_gpu(
     simulated: dict[str, bytes], written: dict[str, Program]
 ) -> None:
-    recording, wrong = load(), []
+    recording, wrong = load_all(), []
     for name, data in simulated.items():
         if name not in recording.results:
             continue
@@ -72,7 +72,7 @@ def test_every_recorded_program_leaves_what_it_left_on_the_gpu(
 
 def test_every_form_is_compared_or_it_is_said_why_not(written: dict[str, Program]) -> None:
     """A new row of the tables is compared with a GPU before it is called supported."""
-    compared = {written[name].form for name in load().results if name in written}
+    compared = {written[name].form for name in load_all().results if name in written}
     known = compared | not_ptx()
     missing = [form for form in forms() if form not in known and form not in NOT_COMPARED]
     assert not missing, (
@@ -83,13 +83,13 @@ def test_every_form_is_compared_or_it_is_said_why_not(written: dict[str, Program
 
 def test_the_recording_is_of_the_programs_that_are_there(written: dict[str, Program]) -> None:
     gone = [
-        name for name, data in load().results.items() if name not in written or len(data) != written[name].out_bytes
+        name for name, data in load_all().results.items() if name not in written or len(data) != written[name].out_bytes
     ]
     assert not gone, f"recorded of other programs: {gone[:20]}; run tests/differential/capture.py on a GPU"
 
 
 def test_what_is_said_not_to_be_comparable_is_in_the_tables_and_not_compared(written: dict[str, Program]) -> None:
-    compared = {written[name].form for name in load().results if name in written}
+    compared = {written[name].form for name in load_all().results if name in written}
     assert set(NOT_COMPARED) <= set(forms())
     assert not compared & not_ptx()
     assert not compared & set(NOT_COMPARED)
@@ -110,7 +110,7 @@ SPOILT = (
 
 @pytest.mark.parametrize("name", SPOILT)
 def test_a_wrong_result_would_be_seen(name: str, simulated: dict[str, bytes], written: dict[str, Program]) -> None:
-    spoilt = bytearray(load().results[name])
+    spoilt = bytearray(load_all().results[name])
     spoilt[3] ^= 0x40  # of lane 0: the top of a 32-bit result
     spoilt[0] ^= 1
     assert differences(written[name], simulated[name], bytes(spoilt), signatures().get(name))

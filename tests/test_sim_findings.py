@@ -68,6 +68,15 @@ PLANTED: dict[str, tuple[str, list[str], int | None]] = {
     "uninitialised_output": ("uninitialised", ["reads", "y[0]"], 0),
     "uninitialised_atomic": ("uninitialised", ["updates", "y[0]"], 0),
     "uninitialised_shared": ("uninitialised", ["reads", "tile[32]", "shared memory"], None),
+    **{
+        f"row_unwritten_{width}": ("uninitialised", ["reads", place, "shared memory"], None)
+        for width, place in ((1, "tile[21]"), (2, "tile[21]"), (4, "tile[21]"), (8, "tile[21]"), (16, "tile[84..87]"))
+    },
+    "same_unwritten": ("uninitialised", ["reads", "tile[37]", "shared memory"], None),
+    "row_past": ("out of bounds", ["reads", "x[257]", "past the end of x"], 257),
+    "row_written_past": ("out of bounds", ["writes", "y[257]", "past the end of y"], 257),
+    "same_past": ("out of bounds", ["reads", "x[257]", "past the end of x"], 257),
+    "row_misaligned": ("misaligned", ["reads", "8 bytes", "x[1]"], 1),
     "uninitialised_malloc": ("uninitialised", ["reads", "cudaMalloc #1[0]"], 0),
     "malloc_past": ("out of bounds", ["cudaMalloc #1[32]", "past the end"], 32),
     "race_missing_barrier": ("race", ["race", "tile["], None),

@@ -194,6 +194,20 @@ def test_instructions_are_limited_to_the_last_one(launcher: str, threads: int) -
         assert found.kernel is not None and "instructions_kernel" in found.kernel
 
 
+def test_a_block_that_waits_leaves_the_processor_to_the_one_that_it_waits_for() -> None:
+    """Two host threads on one processor: the waiting block's instructions count, too."""
+    device, rounds = open_device(SOURCE, threads=2), 20_000
+    arguments = (given("x", "f32", X), wanted("y", "f32", 128), rounds)
+    processors = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(processors)})
+    try:
+        for seed in range(100):
+            done = run(device, "waits", *arguments, seed=seed, limits=Limits(instructions=6 * rounds))
+            assert not done.findings, (seed, done.findings)
+    finally:
+        os.sched_setaffinity(0, processors)
+
+
 # ---- launches
 
 

@@ -36,6 +36,7 @@ from grader.sandbox.template import Template
 from grader.service.lines import Lines, write
 from grader.service.task import Answer, Slot, Task, Work, decoded
 from grader.storage import cache
+from grader.system.blas import spare_threads
 from grader.system.processes import adopt_orphans, children, end_with_parent, kill_tree
 
 END_S = 10.0  # for the guards of sandboxes to end what they guard
@@ -210,6 +211,8 @@ def _warm() -> None:
     """
     end_with_parent()
     before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if find_gpu() is None:
+        spare_threads()
     import hypothesis
     import hypothesis.strategies as st
 

@@ -35,7 +35,7 @@ import katas
 from not_ptx import compile_all
 from program import MAPS, PARAMETER, Map, Program
 from ptxas import Compiled, find_ptxas
-from recorded import FILE, Machine, Recording, load, save
+from recorded import FILE, Machine, Recording, load, load_all, save
 from suite import forms, programs
 
 from grader.compile.toolchain import Gpu, find_gpu, find_toolchain
@@ -58,7 +58,7 @@ def main() -> None:
     options = parser.parse_args()
     start = time.monotonic()
     before = load() if FILE.exists() and (options.only or options.new) else None
-    compiled = _compiled(options.compiled, options.only, before.results if options.new and before else ())
+    compiled = _compiled(options.compiled, options.only, load_all().results if options.new and before else ())
     accepted = sum(len(module.programs) for group in compiled.values() for module in group)
     print(f"{accepted} programs compiled after {time.monotonic() - start:.1f} s", flush=True)
     if options.dry_run:

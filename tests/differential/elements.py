@@ -28,7 +28,7 @@ def encode(kind: str, number: float) -> bytes:
     if kind in _FLOAT8:
         values = _FLOAT8[kind]
         nearest = min(values, key=lambda value: abs(value - abs(number)))
-        return bytes([values[nearest] | (0x80 if number < 0 else 0)])
+        return bytes([values[nearest] | (0x80 if math.copysign(1, number) < 0 else 0)])
     code = {"f16": "<e", "f32": "<f", "tf32": "<f", "f64": "<d", "s8": "<b", "u8": "<B", "s32": "<i"}
     return struct.pack("<f", number)[2:] if kind == "bf16" else struct.pack(code[kind], number)
 
@@ -78,6 +78,47 @@ def _denormal(kind: str, source: random.Random) -> bytes:
     return encode(kind, source.gauss(0, 1) * 2.0**-5)
 
 
+def _vanishing(kind: str, source: random.Random) -> bytes:
+    """Numbers whose products are about half of the least number of a result."""
+    factor = source.choice((-1.0, 1.0)) * source.choice((0, 1, 1.5, 2, 3, 4))
+    return encode(kind, factor * 2.0 ** _VANISHING[kind])
+
+
+def _tie(kind: str, source: random.Random) -> bytes:
+    """Numbers whose sums lie halfway between two halves, or a little beside that."""
+    return encode(kind, source.choice((0, 0, 0, 0, 1, -1, 2**-12)))
+
+
+def _odd(kind: str, source: random.Random) -> bytes:
+    """Half of a last place of a half, and in single precision a little more or less."""
+    beside = source.choice((-(2**-24), 0, 2**-24)) if kind == "f32" else 0
+    return encode(kind, (source.randrange(-1023, 1024, 2) * 2**-11) + beside)
+
+
+def _small_tie(kind: str, source: random.Random) -> bytes:
+    """The same for denormal halves."""
+    return encode(kind, source.choice((0, 0, 0, 0, 2**-12, -(2**-13), 2**-20, -(2**-20))))
+
+
+def _least(kind: str, source: random.Random) -> bytes:
+    """Zeros of both signs, and the least numbers of the type."""
+    return encode(kind, source.choice((-1.0, 1.0)) * source.choice((0, 1, 2, 3)) * 2.0 ** _LEAST[kind])
+
+
+def _zero(kind: str, source: random.Random) -> bytes:
+    return encode(kind, source.choice((-0.0, 0.0)))
+
+
+def _minus_zero(kind: str, _: random.Random) -> bytes:
+    return encode(kind, -0.0)
+
+
+def _plus_zero(kind: str, _: random.Random) -> bytes:
+    return encode(kind, 0.0)
+
+
+_VANISHING = {"f16": -14, "e5m2": -14, "e4m3": -9, "bf16": -76, "tf32": -76, "f64": -539}
+_LEAST = {"f16": -24, "f32": -149, "f64": -1074}
 _MANTISSAS = {"f16": 10, "e4m3": 3, "e5m2": 2}
 
 
@@ -94,8 +135,18 @@ VALUES: Mapping[str, Callable[[str, random.Random], bytes]] = {
 
 
 MORE_VALUES = {**VALUES, "denormal": _denormal}
+SMALLEST: Mapping[str, tuple[Callable[[str, random.Random], bytes], ...]] = {  # values of a, b and c
+    "vanishing": (_vanishing, _vanishing, _least), "zeros": (_minus_zero, _plus_zero, _zero),
+    "ties": (_tie, _tie, _odd), "small ties": (_small_tie, _small_tie, _least),
+}  # fmt: skip
 
 
-def elements(seed: str, kind: str, count: int, values: str) -> bytes:
+def smallest(result: str) -> list[str]:
+    """Those for results of a type."""
+    return [] if result[0] != "f" else [name for name in SMALLEST if "ties" not in name or result == "f16"]
+
+
+def elements(seed: str, kind: str, count: int, values: str, operand: str = "") -> bytes:
     source = random.Random(seed + kind + values)
-    return b"".join(MORE_VALUES[values](kind, source) for _ in range(count))
+    draw = SMALLEST[values]["abc".index(operand)] if values in SMALLEST else MORE_VALUES[values]
+    return b"".join(draw(kind, source) for _ in range(count))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from elements import BYTES, VALUES, elements
+from elements import BYTES, VALUES, elements, smallest
 from operands import random_bytes
 from program import Program, dump_tile, fill_tile, lines, register_names
 
@@ -74,10 +74,11 @@ def multiply(form: str) -> Iterator[Program]:
     body.append(f"{form} {vectors};")
     body += [f"st.global.b{8 * wide} [%to+{wide * place}], {name};" for place, name in enumerate(registers["d"])]
     stride = wide * len(registers["d"])
-    for values in (*VALUES, *(("denormal",) if a in ("f16", "e4m3", "e5m2") else ())):
+    small = ("denormal",) if a in ("f16", "e4m3", "e5m2") else ()
+    for values in (*VALUES, *small, *smallest(d)):
         lanes = [
             b"".join(
-                elements(f"{lane}", kind, sizes[name] // LANES, values)
+                elements(f"{lane}", kind, sizes[name] // LANES, values, name)
                 for name, kind in zip("abc", (a, b, c), strict=True)
             )
             for lane in range(LANES)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 
 import katas
 from not_ptx import not_ptx
-from recorded import Machine, load
+from recorded import Machine, load_all
 from suite import NOT_COMPARED, forms, programs
 
 from grader.maintain.support import FILE, Support, text_of
@@ -23,7 +23,7 @@ PLACE = katas.ROOT / FILE
 
 def support() -> str:
     """The file's text."""
-    recording = load()
+    recording = load_all()
     known = [form for form in forms() if form not in not_ptx()]
     names = {program.name: program.form for group in programs(known).values() for program in group}
     compared = {names[name] for name in recording.results if name in names}

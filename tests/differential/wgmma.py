@@ -27,6 +27,8 @@ class Shape:
     finite: int  # kept: without infinities and NaN, with denormal numbers
     sign: int
     last: int  # the last bit of the second of two elements
+    vanishing: tuple[int, int] = (0, 0)  # products of about half of the least number of a result
+    least: tuple[int, int] = (0, 0)  # of an accumulator: zeros of both signs, and the least numbers
 
 
 def _twice(kept: int, put: int) -> tuple[int, int]:
@@ -39,15 +41,18 @@ def _four(kept: int, put: int) -> tuple[int, int]:
 
 _WORD = 0xFFFFFFFF
 SHAPES = {
-    "f16": Shape(_twice(0x87FF, 0x3800), _twice(0x9FFF, 0x2000), 0xBFFFBFFF, 0x8000, 1),
-    "bf16": Shape(_twice(0x80FF, 0x3F00), _twice(0x87FF, 0x3800), 0xBFFFBFFF, 0x8000, 1),
-    "tf32": Shape((0x80FFFFFF, 0x3F000000), (0x87FFFFFF, 0x38000000), 0xBFFFFFFF, 0, 0),
-    "f32": Shape((0x80FFFFFF, 0x3F000000), (0x87FFFFFF, 0x38000000), 0xBFFFFFFF, 0, 0),
-    "e4m3": Shape(_four(0x8F, 0x30), _four(0xBF, 0x00), 0xF7F7F7F7, 0x80, 1),
-    "e5m2": Shape(_four(0x87, 0x38), _four(0x9F, 0x20), 0xBFBFBFBF, 0x80, 1),
+    "f16": Shape(
+        _twice(0x87FF, 0x3800), _twice(0x9FFF, 0x2000), 0xBFFFBFFF, 0x8000, 1, _twice(0x8E00, 0), _twice(0x8003, 0)
+    ),
+    "bf16": Shape(_twice(0x80FF, 0x3F00), _twice(0x87FF, 0x3800), 0xBFFFBFFF, 0x8000, 1, _twice(0x83C0, 0x1800)),
+    "tf32": Shape((0x80FFFFFF, 0x3F000000), (0x87FFFFFF, 0x38000000), 0xBFFFFFFF, 0, 0, (0x83C00000, 0x18000000)),
+    "f32": Shape((0x80FFFFFF, 0x3F000000), (0x87FFFFFF, 0x38000000), 0xBFFFFFFF, 0, 0, least=(0x80000003, 0)),
+    "e4m3": Shape(_four(0x8F, 0x30), _four(0xBF, 0x00), 0xF7F7F7F7, 0x80, 1, _four(0x87, 0)),
+    "e5m2": Shape(_four(0x87, 0x38), _four(0x9F, 0x20), 0xBFBFBFBF, 0x80, 1, _four(0x8E, 0)),
     **dict.fromkeys(("s8", "u8", "s32"), Shape((_WORD, 0), (_WORD, 0), _WORD, 0, 0)),
 }
 KINDS = ("usual", "cancelling", "wide", "any")
+SMALLEST = ("vanishing", "zeros", "zeros alone")  # the last without the accumulator
 
 _DRAW = (
     "mad.lo.u32 %r10, %r10, 1664525, 1013904223; shr.u32 %r11, %r10, 15; xor.b32 %r11, %r11, %r10;"
@@ -55,32 +60,43 @@ _DRAW = (
 )
 
 
-def _shaped(kind: str, values: str, *, turns: bool) -> str:
+def _masks(kind: str, values: str, operand: str) -> tuple[int, int]:
+    """The bits of a random word that are kept, and the bits that are set; ``operand`` is a, b or d."""
+    shape = SHAPES[kind]
+    if values in ("wide", "vanishing"):
+        return shape.wide if values == "wide" else shape.least if operand == "d" else shape.vanishing
+    if values.startswith("zeros"):
+        signs = {0x8000: 0x80008000, 0x80: 0x80808080}.get(shape.sign, 0x80000000)
+        return {"a": (0, signs), "b": (0, 0), "d": (signs, 0)}[operand]
+    return shape.usual
+
+
+def _shaped(kind: str, values: str, operand: str) -> str:
     """A word of elements in %r11. The second of two cancelling ones is minus the first, or that with another bit."""
     shape = SHAPES[kind]
-    kept, put = shape.wide if values == "wide" else shape.usual
     if values == "any":  # one word of 256 has whatever bits it has, infinities and NaNs among them
         return lines(
             _DRAW, f"and.b32 %r13, %r11, {shape.finite}; shr.u32 %r12, %r10, 24; setp.eq.u32 %p2, %r12, 0;",
             "selp.b32 %r11, %r11, %r13, %p2;",
         )  # fmt: skip
+    kept, put = _masks(kind, values, operand)
     text = lines(_DRAW, f"and.b32 %r11, %r11, {kept}; or.b32 %r11, %r11, {put};")
     if values != "cancelling" or not shape.sign:
         return text
     bits, half = (16, 0xFFFF) if shape.sign == 0x8000 else (8, 0xFF00FF)
-    change = (shape.sign if turns else shape.last) * (1 if bits == 16 else 0x10001)
+    change = (shape.sign if operand == "a" else shape.last) * (1 if bits == 16 else 0x10001)
     return lines(
         text, f"and.b32 %r11, %r11, {half}; xor.b32 %r12, %r11, {change}; shl.b32 %r12, %r12, {bits};",
         "or.b32 %r11, %r11, %r12;",
     )  # fmt: skip
 
 
-def _fill(label: str, at: int, size: int, kind: str, values: str, *, turns: bool) -> str:
+def _fill(label: str, at: int, size: int, kind: str, values: str, operand: str) -> str:
     """Words of the tile from ``at`` on, by all threads."""
-    step = 4 * THREADS
+    step, label = 4 * THREADS, label.replace(" ", "_")
     return lines(
         f"add.u32 %r5, %r2, {at}; add.u32 %r6, %r1, {at + size};", f"{label}:",
-        "setp.ge.u32 %p3, %r5, %r6;", f"@%p3 bra {label}_END;", _shaped(kind, values, turns=turns),
+        "setp.ge.u32 %p3, %r5, %r6;", f"@%p3 bra {label}_END;", _shaped(kind, values, operand),
         f"st.shared.b32 [%r5], %r11; add.u32 %r5, %r5, {step}; bra {label};", f"{label}_END:",
     )  # fmt: skip
 
@@ -126,23 +142,23 @@ def _parse(form: str) -> _Form:
     return _Form(form, int(found[1]), int(found[2]), found[3], found[4], found[5])
 
 
-def _step(form: _Form, source: str, values: str, turned: tuple[int, int] = (0, 0)) -> str:
-    """New operands, one product, and its sums into the hash."""
+def _step(form: _Form, source: str, values: str, turned: tuple[int, int] = (0, 0), shown: str = "") -> str:
+    """New operands, one product, and its sums into the hash, or as ``shown`` says."""
     body = []
     if source == "shared":
-        body.append(_fill(f"A_{values}", 0, A_BYTES, form.a, values, turns=True))
+        body.append(_fill(f"A_{values}", 0, A_BYTES, form.a, values, "a"))
     else:
-        body += [_shaped(form.a, values, turns=True) + f" mov.b32 %a{place}, %r11;" for place in range(4)]
-    body.append(_fill(f"B_{values}", A_BYTES, form.columns * ROW_BYTES, form.b, values, turns=False))
-    starts = values == "usual" and form.d != "s32"  # without the accumulator
-    if values in ("usual", "wide"):
-        body += [_shaped(form.d, values, turns=False) + f" mov.b32 {name}, %r11;" for name in form.registers]
+        body += [_shaped(form.a, values, "a") + f" mov.b32 %a{place}, %r11;" for place in range(4)]
+    body.append(_fill(f"B_{values}", A_BYTES, form.columns * ROW_BYTES, form.b, values, "b"))
+    starts = values in ("usual", "zeros alone") and form.d != "s32"  # without the accumulator
+    if values in ("usual", "wide", *SMALLEST):
+        body += [_shaped(form.d, values, "d") + f" mov.b32 {name}, %r11;" for name in form.registers]
     a = "%d1" if source == "shared" else "{%a0, %a1, %a2, %a3}"
     flags = form.flags(source, values, turned)
     return lines(
         *body, "fence.proxy.async; bar.sync 0;", f"setp.{'ne' if starts else 'eq'}.u32 %p1, %r1, %r1;",
         "wgmma.fence.sync.aligned;", f"{form.name} {{{', '.join(form.registers)}}}, {a}, %d2, %p1{flags};",
-        "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;", form.hashed(), "bar.sync 0;",
+        "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;", shown or form.hashed(), "bar.sync 0;",
     )  # fmt: skip
 
 
@@ -186,6 +202,22 @@ def multiply(name: str) -> Iterator[Program]:
         yield _program(form, f"{source}, a million sums", steps, rounds=-(-SUMS // in_round))
     if form.columns == 64:
         yield from _layouts(form)
+    if form.columns == 8 and form.d != "s32":
+        yield from _smallest(form)
+
+
+def _smallest(form: _Form) -> Iterator[Program]:
+    """Sums that round to a zero, whose sign matters: every bit of every sum."""
+    count = len(form.registers)
+    for source in ("shared", "registers"):
+        steps = [
+            _step(form, source, values, shown=lines(*(
+                f"st.global.b32 [%to+{4 * (count * place + at)}], {name};" for at, name in enumerate(form.registers)
+            ))) for place, values in enumerate(SMALLEST)
+        ]  # fmt: skip
+        plain = _program(form, f"{source}, smallest", lines(*steps))
+        body = plain.body.replace(_SHOWN, "")
+        yield replace(plain, body=body, out_stride=4 * count * len(SMALLEST), tail=0, floats=form.d)
 
 
 def _layouts(form: _Form) -> Iterator[Program]:

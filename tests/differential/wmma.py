@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from elements import BYTES, VALUES, elements
+from elements import BYTES, VALUES, elements, smallest
 from program import Program, dump_tile, fill_tile, lines, register_names
 
 LANES = 32
@@ -119,8 +119,10 @@ def multiply(form: str) -> Iterator[Program]:
         f"{form} " + ", ".join("{" + ", ".join(of) + "}" for of in names) + ";",
         *tiles[0].shown(names[0]),
     )
-    for values in VALUES:
-        given = b"".join(elements(tile.letter, tile.kind, tile.bytes // BYTES[tile.kind], values) for tile in tiles[1:])
+    for values in (*VALUES, *smallest(tiles[0].kind)):
+        given = b"".join(
+            elements(tile.letter, tile.kind, tile.bytes // BYTES[tile.kind], values, tile.letter) for tile in tiles[1:]
+        )
         yield Program(
             form, body, given, values, out_stride=-(-tiles[0].registers * tiles[0].width // 8) * 8,
             floats=tiles[0].kind if tiles[0].kind[0] == "f" else "",

@@ -1,6 +1,7 @@
 // One planted hazard in each kernel; a marker names the line where it must be reported.
 #include "kata.cuh"
 #include <cassert>
+#include <cstdint>
 #include <cuda_fp16.h>
 
 #define LAUNCHER(name, grid, block, smem)                                         \
@@ -134,6 +135,57 @@ __global__ void uninitialised_shared_kernel(const float* x, float* y, int n) {
     y[i] = tile[i];  // uninitialised_shared
 }
 LAUNCHER(uninitialised_shared, 1, 64, 0)
+
+// ---- a whole warp reads a row of elements of some width, of which one is unwritten, or one element
+
+#define ROW_UNWRITTEN(name, type, value)                             \
+    __global__ void name##_kernel(const float* x, float* y, int n) { \
+        __shared__ type tile[32];                                    \
+        int i = threadIdx.x;                                         \
+        if (i != 21) tile[i] = type{};                               \
+        __syncthreads();                                             \
+        const type v = tile[i];                                      \
+        y[i] = value;                                                \
+    }                                                                \
+    LAUNCHER(name, 1, 32, 0)
+
+ROW_UNWRITTEN(row_unwritten_1, uint8_t, v)                     // row_unwritten_1
+ROW_UNWRITTEN(row_unwritten_2, uint16_t, v)                    // row_unwritten_2
+ROW_UNWRITTEN(row_unwritten_4, float, v)                       // row_unwritten_4
+ROW_UNWRITTEN(row_unwritten_8, uint2, v.x ^ v.y)               // row_unwritten_8
+ROW_UNWRITTEN(row_unwritten_16, uint4, v.x ^ v.y ^ v.z ^ v.w)  // row_unwritten_16
+
+__global__ void same_unwritten_kernel(const float* x, float* y, int n) {
+    __shared__ float tile[64];
+    int i = threadIdx.x;
+    tile[i] = x[i];
+    __syncthreads();
+    y[i] = tile[n - 220];  // same_unwritten
+}
+LAUNCHER(same_unwritten, 1, 32, 0)
+
+__global__ void row_past_kernel(const float* x, float* y, int n) {
+    int i = threadIdx.x;
+    y[i] = x[n - 31 + i];  // row_past
+}
+LAUNCHER(row_past, 1, 32, 0)
+
+__global__ void row_written_past_kernel(const float* x, float* y, int n) {
+    int i = threadIdx.x;
+    y[n - 31 + i] = x[i];  // row_written_past
+}
+LAUNCHER(row_written_past, 1, 32, 0)
+
+__global__ void same_past_kernel(const float* x, float* y, int n) {
+    y[threadIdx.x] = x[n];  // same_past
+}
+LAUNCHER(same_past, 1, 32, 0)
+
+__global__ void row_misaligned_kernel(const float* x, float* y, int n) {
+    float2 v = reinterpret_cast<const float2*>(x + 1)[threadIdx.x];  // row_misaligned
+    y[threadIdx.x] = v.x + v.y;
+}
+LAUNCHER(row_misaligned, 1, 32, 0)
 
 __global__ void uninitialised_malloc_kernel(const float* x, float* y, int n) {
     y[threadIdx.x] = x[threadIdx.x];  // uninitialised_malloc

@@ -96,6 +96,33 @@ __global__ void array_before_kernel(const float* x, float* y, int n) {
 }
 LAUNCHER(array_before, 1, 32)
 
+// ---- a block that waits for another one
+
+__global__ void waits_kernel(const float* x, float* y, volatile int* is_done, int rounds) {
+    const int i = threadIdx.x;
+    if (blockIdx.x == 0) {
+        float sum = x[i];
+        for (int round = 0; round < rounds; ++round) sum = sum * 0.5f + 1.0f;
+        y[i] = sum;
+        __syncthreads();
+        __threadfence();
+        if (i == 0) *is_done = 1;
+    } else {
+        while (i == 0 && *is_done == 0) {
+        }
+    }
+}
+__global__ void set_to_zero_kernel(int* is_done) {
+    *is_done = 0;
+}
+KATA_EXPORT void waits(const float* x, float* y, int n, cudaStream_t stream) {
+    int* is_done = nullptr;
+    cudaMalloc(&is_done, sizeof *is_done);
+    set_to_zero_kernel<<<1, 1, 0, stream>>>(is_done);
+    waits_kernel<<<2, 32, 0, stream>>>(x, y, is_done, n);
+    cudaFree(is_done);
+}
+
 // ---- arrays of several dimensions
 
 constexpr int GRID_ROWS = 4, GRID_COLUMNS = 2 * GRID_ROWS;

@@ -8,16 +8,11 @@ namespace sim {
 namespace {
 
 template <class T>
-void gather(T* d, u8* const* at, u32 offset, Mask mask) {
+void gather(T* d, u8* const* at, u32 offset, Mask mask, Spread spread) {
     if (mask != ALL) return each_lane(mask, [&](int l) { std::memcpy(d + l, at[l] + offset, sizeof(T)); });
-    u64 apart = 0, different = 0;
-    for (int l = 0; l < LANES; ++l) {
-        different |= u64(at[l] - at[0]);
-        apart |= u64(at[l] - at[0]) ^ (u64(l) * sizeof(T));
-    }
-    if (apart == 0) {
+    if (spread == Spread::row) {
         std::memcpy(d, at[0] + offset, sizeof(T) * LANES);
-    } else if (different == 0) {
+    } else if (spread == Spread::same) {
         T value;
         std::memcpy(&value, at[0] + offset, sizeof(T));
         for (int l = 0; l < LANES; ++l) d[l] = value;
@@ -29,8 +24,12 @@ void gather(T* d, u8* const* at, u32 offset, Mask mask) {
 template <class T, int count>
 void load(Warp& warp, const Instruction& in, Mask mask) {
     u8* at[LANES];
-    in.check_access(warp, in, mask, sizeof(T) * count, Access::read, at);
-    for (int i = 0; i < count; ++i) gather(warp.row<T>(in.operand[i]), at, u32(i * sizeof(T)), mask);
+    Spread spread = in.check_access(warp, in, mask, sizeof(T) * count, Access::read, at);
+    if (count > 1 && spread == Spread::row) {  // the like elements of the lanes are apart
+        for (u32 l = 1; l < LANES; ++l) at[l] = at[0] + l * sizeof(T) * count;
+        spread = Spread::any;
+    }
+    for (int i = 0; i < count; ++i) gather(warp.row<T>(in.operand[i]), at, u32(i * sizeof(T)), mask, spread);
 }
 
 template <class T, int count>

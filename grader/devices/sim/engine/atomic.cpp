@@ -52,7 +52,7 @@ void note_order(const Warp& warp, const Instruction& in) {
 template <class T, T (*F)(T, T)>
 void combine(Warp& warp, const Instruction& in, Mask mask) {
     u8* at[LANES];
-    in.check_access(warp, in, mask, sizeof(T), Access::atomic, at);
+    check_each_lane(warp, in, mask, sizeof(T), Access::atomic, at);
     note_order<T>(warp, in);
     T* d = warp.row<T>(in.operand[0]);
     const T* b = warp.row<const T>(in.operand[1]);
@@ -63,7 +63,7 @@ void combine(Warp& warp, const Instruction& in, Mask mask) {
 template <class T, T (*F)(T, T), int count, bool results>
 void combine_vector(Warp& warp, const Instruction& in, Mask mask) {
     u8* at[LANES];
-    in.check_access(warp, in, mask, sizeof(T) * count, Access::atomic, at);
+    check_each_lane(warp, in, mask, sizeof(T) * count, Access::atomic, at);
     note_order<T>(warp, in);
     constexpr int first = results ? count : 0;
     each_lane(mask, [&](int l) {
@@ -78,7 +78,7 @@ void combine_vector(Warp& warp, const Instruction& in, Mask mask) {
 template <class T>
 void compare_and_swap(Warp& warp, const Instruction& in, Mask mask) {
     u8* at[LANES];
-    in.check_access(warp, in, mask, sizeof(T), Access::atomic, at);
+    check_each_lane(warp, in, mask, sizeof(T), Access::atomic, at);
     note_order<T>(warp, in);
     T* d = warp.row<T>(in.operand[0]);
     const T *expected = warp.row<const T>(in.operand[1]), *desired = warp.row<const T>(in.operand[2]);
@@ -96,7 +96,7 @@ template <bool compares>
 void swap_wide(Warp& warp, const Instruction& in, Mask mask) {
     static std::mutex one_at_a_time;
     u8* at[LANES];
-    in.check_access(warp, in, mask, sizeof(u128), Access::atomic, at);
+    check_each_lane(warp, in, mask, sizeof(u128), Access::atomic, at);
     warp.launch->note_order(warp.here, false);
     u128* d = warp.row<u128>(in.operand[0]);
     const u128 *expected = warp.row<const u128>(in.operand[1]),

@@ -10,7 +10,7 @@ namespace sim {
 
 namespace {
 
-void addresses(const Warp& warp, const Instruction& in, u64* a) {
+inline __attribute__((always_inline)) void addresses(const Warp& warp, const Instruction& in, u64* a) {
     if (in.address < 0) {
         for (int l = 0; l < LANES; ++l) a[l] = u64(in.immediate);
     } else if (in.wide_address) {
@@ -60,11 +60,33 @@ std::string not_aligned(u64 address, u32 bytes) {
            std::to_string(bytes);
 }
 
+Spread spread_of(const u64* a, Mask mask, u32 bytes) {
+    const u64 step = a[1] - a[0];
+    if (mask != ALL || (step != 0 && step != bytes)) return Spread::any;
+    u64 apart = 0, expected = a[0];
+    for (int l = 0; l < LANES; ++l, expected += step) apart |= a[l] ^ expected;
+    return apart != 0 ? Spread::any : step ? Spread::row : Spread::same;
+}
+
+// Whose host addresses a handler needs: of a warp with one address or a row of them the first lane's is enough.
+enum class Lanes : u8 { all, enough };
+
+bool wanted(Lanes lanes, Access access, const Instruction& in, Spread spread) {
+    return lanes == Lanes::all || access != Access::read || in.strong || spread == Spread::any;
+}
+
+void place(u8* origin, const u64* a, Mask mask, bool every, u8** at) {
+    if (!every)
+        at[0] = origin + a[0];
+    else if (mask == ALL)
+        for (int l = 0; l < LANES; ++l) at[l] = origin + a[l];
+    else
+        each_lane(mask, [&](int l) { at[l] = origin + a[l]; });
+}
+
 // Whether all accesses lie in one range of addresses and are aligned: the quick check, before one that says what is
 // wrong.
-bool all_within(u64 base, u64 size, const u64* a, Mask mask, u32 bytes) {
-    if (size < bytes) return false;
-    const u64 limit = size - bytes;
+__attribute__((noinline)) bool each_within(u64 base, u64 limit, const u64* a, Mask mask, u32 bytes) {
     u64 bad = 0;
     if (mask == ALL) {
         for (int l = 0; l < LANES; ++l) bad |= u64(a[l] - base > limit) | (a[l] & (bytes - 1));
@@ -72,6 +94,12 @@ bool all_within(u64 base, u64 size, const u64* a, Mask mask, u32 bytes) {
         each_lane(mask, [&](int l) { bad |= u64(a[l] - base > limit) | (a[l] & (bytes - 1)); });
     }
     return bad == 0;
+}
+inline bool all_within(u64 base, u64 size, const u64* a, Mask mask, u32 bytes, Spread spread) {
+    if (size < bytes) return false;
+    const u64 limit = size - bytes;
+    if (spread == Spread::any) return each_within(base, limit, a, mask, bytes);
+    return a[0] - base <= limit && a[LANES - 1] - base <= limit && !misaligned(a[0], bytes);
 }
 
 // ---- global memory
@@ -138,7 +166,7 @@ void read_too_early(Warp& warp, int lane, u64 address, u32 bytes, Access access,
 }
 
 // Records who touched what, for races and watched elements.
-void record_access(
+__attribute__((noinline)) void record_access(
     Warp& warp, const Instruction& in, const Allocation& allocation, const u64* a, Mask mask, u32 bytes,
     Access access) {
     const Launch& launch = *warp.launch;
@@ -205,34 +233,38 @@ __attribute__((noinline)) void check_overlap(Warp& warp, const u64* a, Mask mask
     if (copies.may_read()) copies.check_writers(warp, mask, a, bytes, access);
 }
 
-void access_global(Warp& warp, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
+// What was never written, and what is from now on.
+__attribute__((noinline)) void note_initialised(
+    Warp& warp, const Allocation& allocation, const u64* a, Mask mask, u32 bytes, Access access, Spread spread) {
+    u8* shadow = allocation.shadow - allocation.base;
+    if (access == Access::write && spread == Spread::row)
+        std::memset(shadow + a[0], 1, LANES * bytes);
+    else if (access == Access::write)
+        each_lane(mask, [&](int l) { std::memset(shadow + a[l], 1, bytes); });
+    else
+        each_lane(mask, [&](int l) {
+            if (!all_set(shadow + a[l], bytes)) read_too_early(warp, l, a[l], bytes, access, allocation);
+        });
+}
+
+__attribute__((noinline)) Spread
+access_lanes(Warp& warp, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
+    each_lane(mask, [&](int l) { at[l] = global_lane(warp, in, l, a, bytes, access); });
+    return Spread::any;
+}
+
+inline Spread access_global(
+    Warp& warp, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, Lanes lanes, u8** at) {
     if (warp.overlaps) check_overlap(warp, a, mask, access, bytes);
     Allocation* allocation = warp.launch->memory->find(a[__builtin_ctz(mask)]);
+    const Spread spread = spread_of(a, mask, bytes);
     const bool simple = allocation && !allocation->freed && (access == Access::read || allocation->writable) &&
-                        all_within(allocation->base, allocation->bytes, a, mask, bytes);
-    if (!simple) {
-        each_lane(mask, [&](int l) { at[l] = global_lane(warp, in, l, a, bytes, access); });
-        return;
-    }
-    u8* origin = allocation->data - allocation->base;
-    for (int l = 0; l < LANES; ++l) at[l] = origin + a[l];
+                        all_within(allocation->base, allocation->bytes, a, mask, bytes, spread);
+    if (!simple) return access_lanes(warp, in, a, mask, bytes, access, at);
+    place(allocation->data - allocation->base, a, mask, wanted(lanes, access, in, spread), at);
     if (allocation->writable) record_access(warp, in, *allocation, a, mask, bytes, access);
-    if (!allocation->shadow) return;
-    u8* shadow = allocation->shadow - allocation->base;
-    if (access == Access::write) {
-        const u64 first = a[0];
-        u64 apart = 0;
-        if (mask == ALL)
-            for (int l = 0; l < LANES; ++l) apart |= a[l] - first - u64(l) * bytes;
-        if (mask == ALL && apart == 0)
-            std::memset(shadow + first, 1, LANES * bytes);
-        else
-            each_lane(mask, [&](int l) { std::memset(shadow + a[l], 1, bytes); });
-        return;
-    }
-    each_lane(mask, [&](int l) {
-        if (!all_set(shadow + a[l], bytes)) read_too_early(warp, l, a[l], bytes, access, *allocation);
-    });
+    if (allocation->shadow) note_initialised(warp, *allocation, a, mask, bytes, access, spread);
+    return spread;
 }
 
 // ---- shared memory
@@ -304,20 +336,22 @@ __attribute__((noinline)) void check_readers(Warp& warp, Block& owner, const u64
     if (owner.copies.may_read()) owner.copies.check_readers(warp, mask, a, bytes);
 }
 
-void access_shared_of(
-    Warp& warp, Block& owner, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
+Spread access_shared_of(
+    Warp& warp, Block& owner, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, Lanes lanes,
+    u8** at) {
+    const Spread spread = spread_of(a, mask, bytes);
     Block& block = *warp.block;
     SharedMemory& shared = owner.shared;
     const Extent* extent = in.extent < 0 ? nullptr : &block.program->shared[size_t(in.extent)];
-    if (!all_within(extent ? extent->offset : 0, extent ? extent->bytes : shared.bytes(), a, mask, bytes)) {
+    if (!all_within(extent ? extent->offset : 0, extent ? extent->bytes : shared.bytes(), a, mask, bytes, spread)) {
         if (extent) check_extent(warp, *extent, a, mask, bytes, access);
         check_shared_bounds(warp, a, mask, bytes, access);
     }
     Race race;
-    if (shared.record(warp, mask, a, bytes, access, in.strong, &race))
+    if (shared.record(warp, mask, a, bytes, access, in.strong, spread, &race))
         stop_shared_race(warp, owner, bytes, access, race);
     int lane = 0;
-    if (access != Access::write && (lane = shared.uninitialised(mask, a, bytes)) >= 0 && !block.pending) {
+    if (access != Access::write && (lane = shared.uninitialised(mask, a, bytes, spread)) >= 0 && !block.pending) {
         owner.copies.check(warp, mask, a, bytes, access);
         block.pending = std::make_unique<Finding>(block.at(
             warp, warp.here, lane, FindingKind::uninitialised,
@@ -330,9 +364,9 @@ void access_shared_of(
         owner.copies.check(warp, mask, a, bytes, access);
     if (access != Access::read && warp.overlaps) check_readers(warp, owner, a, mask, bytes);
     if (access != Access::read) shared.initialise(mask, a, bytes);
-    u8* data = shared.data();
-    each_lane(mask, [&](int l) { at[l] = data + a[l]; });
+    place(shared.data(), a, mask, wanted(lanes, access, in, spread), at);
     record_strong(warp, in, mask, access, at);
+    return spread;
 }
 
 // Addresses of shared::cluster: each lane's may be in another block.
@@ -355,14 +389,14 @@ void access_cluster(Warp& warp, const Instruction& in, const u64* a, Mask mask, 
             if (a[l] >> RANK_SHIFT == block.rank + 1) offset[l] = offset_of(a[l]);
         });
         if (owner != &block) owner->note_visit(warp, first);
-        access_shared_of(warp, *owner, in, offset, same, bytes, access, at);
+        access_shared_of(warp, *owner, in, offset, same, bytes, access, Lanes::all, at);
         mask &= ~same;
     }
 }
 
-inline void access_shared(
+inline Spread access_shared(
     Warp& warp, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
-    access_shared_of(warp, *warp.block, in, a, mask, bytes, access, at);
+    return access_shared_of(warp, *warp.block, in, a, mask, bytes, access, Lanes::enough, at);
 }
 
 // ---- local memory
@@ -402,32 +436,35 @@ void access_local(Warp& warp, const u64* a, Mask mask, u32 bytes, Access access,
 
 }  // namespace
 
-void check_global_access(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
+Spread check_global_access(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
     u64 a[LANES];
     addresses(warp, in, a);
-    access_global(warp, in, a, mask, bytes, access, at);
+    const Spread spread = access_global(warp, in, a, mask, bytes, access, Lanes::enough, at);
     record_strong(warp, in, mask, access, at);
+    return spread;
 }
 
-void check_shared_access(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
+Spread check_shared_access(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
     u64 a[LANES];
     addresses(warp, in, a);
-    access_shared(warp, in, a, mask, bytes, access, at);
+    return access_shared(warp, in, a, mask, bytes, access, at);
 }
 
-void check_cluster_access(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
+Spread check_cluster_access(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
     u64 a[LANES];
     addresses(warp, in, a);
     access_cluster(warp, in, a, mask, bytes, access, at);
+    return Spread::any;
 }
 
-void check_local_access(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
+Spread check_local_access(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
     u64 a[LANES];
     addresses(warp, in, a);
     access_local(warp, a, mask, bytes, access, at);
+    return Spread::any;
 }
 
-void check_generic_access(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
+Spread check_generic_access(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
     u64 a[LANES];
     addresses(warp, in, a);
     Mask shared = 0, local = 0;
@@ -437,25 +474,34 @@ void check_generic_access(Warp& warp, const Instruction& in, Mask mask, u32 byte
     }
     shared &= mask;
     local &= mask;
+    Spread spread = Spread::any;  // none of a full warp's unless all of it is in one space
     if (const Mask global = mask & ~shared & ~local) {
-        access_global(warp, in, a, global, bytes, access, at);
+        spread = access_global(warp, in, a, global, bytes, access, Lanes::enough, at);
         record_strong(warp, in, global, access, at);
     }
     each_lane(shared, [&](int l) { a[l] -= SHARED_ORIGIN; });
     each_lane(local, [&](int l) { a[l] -= LOCAL_ORIGIN; });
     if (shared && warp.launch->blocks_per_cluster() > 1)
         access_cluster(warp, in, a, shared, bytes, access, at), shared = 0;
-    if (shared) access_shared(warp, in, a, shared, bytes, access, at);
+    if (shared) spread = access_shared(warp, in, a, shared, bytes, access, at);
     if (local) access_local(warp, a, local, bytes, access, at);
+    return spread;
+}
+
+void check_each_lane(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
+    const Spread spread = in.check_access(warp, in, mask, bytes, access, at);
+    if (spread == Spread::any) return;
+    const u32 step = spread == Spread::row ? bytes : 0;
+    for (int l = 1; l < LANES; ++l) at[l] = at[0] + u32(l) * step;
 }
 
 void check_global_at(Warp& warp, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
-    access_global(warp, in, a, mask, bytes, access, at);
+    access_global(warp, in, a, mask, bytes, access, Lanes::all, at);
 }
 
 void check_shared_at(
     Warp& warp, Block& owner, const Instruction& in, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
-    access_shared_of(warp, owner, in, a, mask, bytes, access, at);
+    access_shared_of(warp, owner, in, a, mask, bytes, access, Lanes::all, at);
 }
 
 void lane_addresses(const Warp& warp, const Instruction& in, u64* a) {

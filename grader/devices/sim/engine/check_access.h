@@ -13,12 +13,14 @@ namespace sim {
 
 struct Block;
 
-void check_global_access(Warp&, const Instruction&, Mask, u32 bytes, Access, u8** at);
-void check_shared_access(Warp&, const Instruction&, Mask, u32 bytes, Access, u8** at);
-void check_cluster_access(Warp&, const Instruction&, Mask, u32 bytes, Access, u8** at);  // shared::cluster
-void check_local_access(Warp&, const Instruction&, Mask, u32 bytes, Access, u8** at);
-void check_generic_access(Warp&, const Instruction&, Mask, u32 bytes, Access, u8** at);
+Spread check_global_access(Warp&, const Instruction&, Mask, u32 bytes, Access, u8** at);
+Spread check_shared_access(Warp&, const Instruction&, Mask, u32 bytes, Access, u8** at);
+Spread check_cluster_access(Warp&, const Instruction&, Mask, u32 bytes, Access, u8** at);  // shared::cluster
+Spread check_local_access(Warp&, const Instruction&, Mask, u32 bytes, Access, u8** at);
+Spread check_generic_access(Warp&, const Instruction&, Mask, u32 bytes, Access, u8** at);
 
+// The instruction's check, with the host address of every lane.
+void check_each_lane(Warp&, const Instruction&, Mask, u32 bytes, Access, u8** at);
 // The same at addresses that are not the instruction's own.
 void check_global_at(Warp&, const Instruction&, const u64* address, Mask, u32 bytes, Access, u8** at);
 // In the shared memory of a block of the cluster, by offsets in it.

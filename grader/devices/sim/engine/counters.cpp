@@ -245,9 +245,9 @@ constexpr Wrapper WRAPPERS[] = {
 };
 
 // Global and shared memory are counted; parameters, constants and local memory are not.
-void count_access(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
+Spread count_access(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
     const Instruction& plain = plain_of(warp);
-    plain.check_access(warp, in, mask, bytes, access, at);
+    const Spread spread = plain.check_access(warp, in, mask, bytes, access, at);
     u64 a[LANES];
     lane_addresses(warp, in, a);
     const bool is_shared = plain.check_access == check_shared_access || plain.check_access == check_cluster_access;
@@ -267,6 +267,7 @@ void count_access(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Acces
     if (global) counters.global(warp, global, a, bytes, access);
     if (shared) counters.shared(warp, shared, a, bytes, access, begins(plain.entry->form, "ld"));
     if (access == Access::atomic) counters.hit(global | shared, a);
+    return spread;
 }
 
 }  // namespace

@@ -127,14 +127,22 @@ void gather_c(Registers from, V* c) {
     }
 }
 
-template <class T, int rows, int columns, class V>
+// A sum that is rounded to a half's zero loses its sign.
+template <class T>
+T narrow_sum(f32 sum) {
+    const T rounded = narrow<T>(sum);
+    return {u16(rounded.bits == 0x8000 ? 0 : rounded.bits)};
+}
+
+// `converted`: the sums are single precision, and an instruction of its own converts them.
+template <class T, int rows, int columns, bool converted = false, class V>
 void scatter_d(Registers to, const V* d) {
     for (int i = 0; i < rows / CORE * (columns / COLUMNS); ++i) {
         const Corner at = corner_of_a(i, rows, columns, COLUMNS);
         const V* from = d + at.column * rows + at.row * COLUMNS;
         if constexpr (sizeof(T) == 2) {
             T* t = to.at<T>(i);
-            for (int e = 0; e < CORE * COLUMNS; ++e) t[e] = narrow<T>(from[e]);
+            for (int e = 0; e < CORE * COLUMNS; ++e) t[e] = converted ? narrow<T>(from[e]) : narrow_sum<T>(from[e]);
         } else {
             T *even = to.at<T>(2 * i), *odd = to.at<T>(2 * i + 1);
             for (int l = 0; l < LANES; ++l) even[l] = T(from[2 * l]), odd[l] = T(from[2 * l + 1]);

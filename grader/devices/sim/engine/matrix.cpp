@@ -7,6 +7,7 @@
 #include "matrix.h"
 
 #include "block.h"
+#include "check_access.h"
 #include "operation.h"
 
 namespace sim {
@@ -31,7 +32,7 @@ template <int count, bool transposed>
 void load_matrix(Warp& warp, const Instruction& in, Mask mask) {
     require_whole_warp(warp, in, mask);
     u8* at[LANES];
-    in.check_access(warp, in, named_rows(count), ROW_BYTES, Access::read, at);
+    check_each_lane(warp, in, named_rows(count), ROW_BYTES, Access::read, at);
     for (int i = 0; i < count; ++i) {
         u16* core = warp.row<u16>(in.operand[i]);
         for (int r = 0; r < CORE; ++r) std::memcpy(core + r * CORE, at[i * CORE + r], ROW_BYTES);
@@ -43,7 +44,7 @@ template <int count, bool transposed>
 void store_matrix(Warp& warp, const Instruction& in, Mask mask) {
     require_whole_warp(warp, in, mask);
     u8* at[LANES];
-    in.check_access(warp, in, named_rows(count), ROW_BYTES, Access::write, at);
+    check_each_lane(warp, in, named_rows(count), ROW_BYTES, Access::write, at);
     for (int i = 0; i < count; ++i) {
         u16 core[CORE * CORE];
         std::memcpy(core, warp.row<const u16>(in.operand[i]), sizeof core);

@@ -4,6 +4,7 @@
 
 #include "cluster.h"
 #include "decode.h"
+#include "check_access.h"
 #include "operation.h"
 
 namespace sim {
@@ -248,7 +249,7 @@ struct Objects {
 Objects objects(Warp& warp, const Instruction& in, Mask mask, Access access, bool may_be_remote = false) {
     Objects found;
     u8* at[LANES];
-    in.check_access(warp, in, mask, 8, access, at);
+    check_each_lane(warp, in, mask, 8, access, at);
     Block& block = *warp.block;
     each_lane(mask, [&](int l) {
         found.owner[l] = nullptr;

@@ -146,11 +146,15 @@ struct Product {
         gather_a<A, Word, M, K>({warp, rows.a}, a);
         gather_b<B, Word, K, N>({warp, rows.b}, b);
         gather_c<C, M, N>({warp, rows.c}, d);
+        constexpr bool converted = sizeof(D) < sizeof(C);
         constexpr Manner manner{
-            sizeof(D) == 2 ? Cut::to_odd : Cut::to_zero, overflow, order, {LEAST_EXPONENT<A>, LEAST_EXPONENT<B>}};
+            sizeof(D) == 2 && !converted ? Cut::to_odd : Cut::to_zero,
+            overflow,
+            order,
+            {LEAST_EXPONENT<A>, LEAST_EXPONENT<B>, LEAST_EXPONENT<C>}};
         for (int tile = 0; tile < N / COLUMNS; ++tile)
             multiply_tile(M, K, a, b + tile * K * COLUMNS, d + tile * M * COLUMNS, manner);
-        scatter_d<D, M, N>({warp, rows.d}, d);
+        scatter_d<D, M, N, converted>({warp, rows.d}, d);
     }
 
     static void lower(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry) {

@@ -12,6 +12,9 @@ constexpr u64 BELOW_SINGLE = 0x1fffffffu;  // bits of a double's fraction that a
 
 using s32x8 = s32 __attribute__((vector_size(32)));
 using u32x8 = u32 __attribute__((vector_size(32)));
+using f32x16 = f32 __attribute__((vector_size(64)));
+using s32x16 = s32 __attribute__((vector_size(64)));
+using u32x16 = u32 __attribute__((vector_size(64)));
 using f64x8 = f64 __attribute__((vector_size(64)));
 using u64x8 = u64 __attribute__((vector_size(64)));
 
@@ -61,48 +64,98 @@ f32 power(f32 x) {
     return bit_cast<f32>(bit_cast<u32>(x) & EXPONENT);
 }
 
-// The sum of both, with the bits that a single has no place for cut off.
-inline __attribute__((always_inline)) void add_cut(const s32x8& products, const s32x8& addend, u64 odd, f32x8& result) {
+// Both sums together, with the bits that a single has no place for cut off.
+inline __attribute__((always_inline)) f32x8 add_cut(const s32x8& products, const s32x8& addend, u64 odd) {
     const f64x8 sum = __builtin_convertvector(products, f64x8) + __builtin_convertvector(addend, f64x8);
     const u64x8 bits = reinterpret_cast<u64x8>(sum);
     const u64x8 sticky = (bits & BELOW_SINGLE) + BELOW_SINGLE;  // bit 29 is set unless nothing is lost
-    result = __builtin_convertvector(reinterpret_cast<f64x8>((bits & ~BELOW_SINGLE) | (sticky & odd)), f32x8);
+    return __builtin_convertvector(reinterpret_cast<f64x8>((bits & ~BELOW_SINGLE) | (sticky & odd)), f32x8);
+}
+
+// Two rows of a and of d are one, element by element in turn, and each element of b stands twice: a vector is 16 sums,
+// and a pair of a's elements is eight times 64 bits.
+constexpr int PAIR = 2 * COLUMNS;
+
+void interleave(const f32* first, const f32* second, int count, f32* both) {
+    for (int i = 0; i < count; ++i) both[2 * i] = first[i], both[2 * i + 1] = second[i];
+}
+void part(const f32* both, f32* first, f32* second) {
+    for (int i = 0; i < COLUMNS; ++i) first[i] = both[2 * i], second[i] = both[2 * i + 1];
+}
+
+// Where `denormal` numbers are among the values, they have the power of the least normal one.
+template <bool denormal>
+void take_powers(const f32* x, int count, f32 least, f32* powers) {
+    for (int i = 0; i < count; ++i) {
+        const f32 p = power(x[i]);
+        powers[i] = denormal && p != 0 && p < least ? least : p;
+    }
+}
+
+inline f32x16 eight_times(const f32* pair) {
+    f64 bits;
+    std::memcpy(&bits, pair, sizeof bits);
+    return reinterpret_cast<f32x16>(f64x8{bits, bits, bits, bits, bits, bits, bits, bits});
+}
+
+// `k`: the step's, known at compile time where it is STEP.
+inline __attribute__((always_inline)) void tame_pair(
+    const Step& s, int k, const f32* a, const f32* a_powers, const f32x16* b, const f32x16* b_powers, f32x16* d) {
+    const f32x16 c = *d;
+    // 0 gives the least of all
+    f32x16 largest = reinterpret_cast<f32x16>(reinterpret_cast<u32x16>(c) & EXPONENT);
+    const f32 least = s.least.c < -100 ? 0x1p-100f : power_of(s.least.c);
+    largest = largest > least ? largest : c == 0 ? f32x16{} + 0x1p-100f : f32x16{} + least;
+#pragma GCC unroll 16
+    for (int p = 0; p < k; ++p) {
+        const f32x16 product = eight_times(a_powers + 2 * p) * b_powers[p];
+        largest = product > largest ? product : largest;
+    }
+    // 2^fraction / largest, by its exponent
+    const f32x16 scale =
+        reinterpret_cast<f32x16>((u32(2 * 127 + s.fraction) << 23) - reinterpret_cast<u32x16>(largest));
+    s32x16 sum = {};
+#pragma GCC unroll 16
+    for (int p = 0; p < k; ++p) sum += __builtin_convertvector(eight_times(a + 2 * p) * b[p] * scale, s32x16);
+    const s32x16 addend = __builtin_convertvector(c * scale, s32x16);
+    const u64 odd = s.cut == Cut::to_odd ? BELOW_SINGLE + 1 : 0;
+    union {
+        s32x16 all;
+        s32x8 half[2];
+    } sums = {sum}, addends = {addend};
+    union {
+        f32x8 half[2];
+        f32x16 all;
+    } rounded;
+    for (int h = 0; h < 2; ++h) rounded.half[h] = add_cut(sums.half[h], addends.half[h], odd);
+    *d = rounded.all * (largest * power_of(-s.fraction));
 }
 
 // `denormal`: some of the values are below the least normal ones of their types.
 template <bool denormal>
-inline __attribute__((always_inline)) void tame_row(const Step& s, int i, const f32x8* powers) {
-    const f32 least = power_of(s.least.a);
-    const f32* a = s.a + i * s.stride;
-    const f32x8 c = s.d[i];
-    f32x8 largest = reinterpret_cast<f32x8>(reinterpret_cast<u32x8>(c) & EXPONENT);
-    largest = largest > 0x1p-100f ? largest : f32x8{} + 0x1p-100f;
-    for (int k = 0; k < s.k; ++k) {
-        const f32 first = denormal && a[k] != 0 ? std::max(power(a[k]), least) : power(a[k]);
-        const f32x8 product = first * powers[k];
-        largest = product > largest ? product : largest;
-    }
-    // 2^fraction / largest, by its exponent
-    const f32x8 scale = reinterpret_cast<f32x8>((u32(2 * 127 + s.fraction) << 23) - reinterpret_cast<u32x8>(largest));
-    s32x8 sum = {};
-    for (int k = 0; k < s.k; ++k) sum += __builtin_convertvector(a[k] * s.b[k] * scale, s32x8);
-    const s32x8 addend = __builtin_convertvector(c * scale, s32x8);
-    const u64 odd = s.cut == Cut::to_odd ? BELOW_SINGLE + 1 : 0;
-    f32x8 scaled;
-    add_cut(sum, addend, odd, scaled);
-    s.d[i] = scaled * (largest * (1.0f / f32(1 << s.fraction)));
-}
-
-template <bool denormal>
 void tame_step(const Step& s) {
-    f32x8 powers[MOST_STEP];
-    const f32 least = power_of(s.least.b);
-    for (int k = 0; k < s.k; ++k) {
-        powers[k] = reinterpret_cast<f32x8>(reinterpret_cast<u32x8>(s.b[k]) & EXPONENT);
-        for (int j = 0; denormal && j < COLUMNS; ++j)
-            if (powers[k][j] != 0) powers[k][j] = std::max(powers[k][j], least);
+    alignas(64) f32 a[MOST_ROWS * MOST_STEP], b[MOST_STEP * PAIR], d[MOST_ROWS * COLUMNS];
+    alignas(64) f32 a_powers[MOST_ROWS * MOST_STEP], b_powers[MOST_STEP * PAIR];
+    f32* given_d = reinterpret_cast<f32*>(s.d);
+    const f32* given_b = reinterpret_cast<const f32*>(s.b);
+    for (int i = 0; i < s.rows; i += 2) {
+        interleave(s.a + i * s.stride, s.a + (i + 1) * s.stride, s.k, a + i * s.k);
+        interleave(given_d + i * COLUMNS, given_d + (i + 1) * COLUMNS, COLUMNS, d + i * COLUMNS);
     }
-    for (int i = 0; i < s.rows; ++i) tame_row<denormal>(s, i, powers);
+    interleave(given_b, given_b, s.k * COLUMNS, b);
+    take_powers<denormal>(a, s.rows * s.k, power_of(s.least.a), a_powers);
+    take_powers<denormal>(b, s.k * PAIR, power_of(s.least.b), b_powers);
+    const auto* wide_b = reinterpret_cast<const f32x16*>(b);
+    const auto* wide_powers = reinterpret_cast<const f32x16*>(b_powers);
+    auto* sums = reinterpret_cast<f32x16*>(d);
+    for (int i = 0; i < s.rows / 2; ++i) {
+        const int at = 2 * i * s.k;
+        if (s.k == STEP)
+            tame_pair(s, STEP, a + at, a_powers + at, wide_b, wide_powers, sums + i);
+        else
+            tame_pair(s, s.k, a + at, a_powers + at, wide_b, wide_powers, sums + i);
+    }
+    for (int i = 0; i < s.rows; i += 2) part(d + i * COLUMNS, given_d + i * COLUMNS, given_d + (i + 1) * COLUMNS);
 }
 
 // ---- any values, one result after the other
@@ -113,7 +166,7 @@ f32 round_single(f64 x, Cut cut) {
     const f64 place = std::ldexp(1.0, (exponent < -126 ? -126 : exponent) - 23);
     const f64 kept = std::trunc(x / place);
     const bool odd = cut == Cut::to_odd && kept != x / place && std::fmod(kept, 2) == 0;
-    return f32((odd ? kept + std::copysign(1.0, x) : kept) * place);
+    return f32((odd ? kept + std::copysign(1.0, x) : kept) * place) + 0.0f;  // never -0
 }
 
 f32 finite_sum(const f64* terms, const int* exponents, int count, Cut cut, int fraction) {
@@ -134,10 +187,9 @@ f32 wild_sum(const Step& s, int i, int j) {
         const f64 x = addend ? f64(s.d[i][j]) : f64(s.a[i * s.stride + k]), y = addend ? 1.0 : f64(s.b[k][j]);
         terms[k] = x * y;
         special += terms[k] - terms[k] == 0 ? 0 : terms[k];
-        exponents[k] =
-            terms[k] == 0 || !std::isfinite(terms[k])
-                ? 0
-                : std::max(std::ilogb(x), addend ? Least().a : s.least.a) + std::max(std::ilogb(y), s.least.b);
+        exponents[k] = terms[k] == 0 || !std::isfinite(terms[k]) ? 0
+                       : addend ? std::max(std::ilogb(x), s.least.c)
+                                : std::max(std::ilogb(x), s.least.a) + std::max(std::ilogb(y), s.least.b);
     }
     if (special != special) return bit_cast<f32>(CANONICAL_NAN);
     return special != 0 ? f32(special) : finite_sum(terms, exponents, s.k + 1, s.cut, s.fraction);

@@ -5,7 +5,8 @@
 // below it, summed exactly, and rounded once: towards zero to single precision,
 // to nearest to half (Fasi, Higham, Mikaitis, Pranesh 2021, "Numerical behavior
 // of NVIDIA tensor cores"; Li et al. 2024, "FTTN"). The exponent of a denormal
-// number is that of its type's least normal one.
+// number is that of its type's least normal one. A result that is zero, or is
+// rounded to zero, is +0, also where all of its terms are -0.
 #pragma once
 #include "scalar.h"
 
@@ -19,9 +20,9 @@ enum class Cut : u8 {
     to_odd,  // for a result that is rounded to a half afterwards
 };
 
-// The exponents of the least normal numbers of a's and b's types.
+// The exponents of the least normal numbers of the types of a, of b and of what is added.
 struct Least {
-    int a = -126, b = -126;
+    int a = -126, b = -126, c = -126;
 };
 
 // d[i][j] += sum over k of a[i][k] b[k][j]; a is [rows][k], b is [k][8], d is [rows][8].

@@ -31,9 +31,14 @@ using Handler = void (*)(Warp&, const Instruction&, Mask);
 
 enum class Access : u8 { read, write, atomic };
 
+// What is known of the addresses of an access: all 32 lanes have one, or each lane's bytes follow those of the lane
+// before it.
+enum class Spread : u8 { any, same, row };
+
 // Checks the access of `bytes` bytes by each lane of the mask and gives the
-// host address of each. Throws Halt.
-using AccessCheck = void (*)(Warp&, const Instruction&, Mask, u32 bytes, Access, u8** at);
+// host address of each, of a read that is not Spread::any perhaps only the
+// first lane's. Throws Halt.
+using AccessCheck = Spread (*)(Warp&, const Instruction&, Mask, u32 bytes, Access, u8** at);
 
 enum class Flow : u8 {
     next,       // falls through to the next instruction

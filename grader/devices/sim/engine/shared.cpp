@@ -45,7 +45,8 @@ void SharedMemory::forget() {
 }
 
 // Most accesses are ordered by what the whole warp knows, and need no more than this.
-bool SharedMemory::record_read(const Warp& warp, Epoch me, u64 granule, Race* race) {
+inline __attribute__((always_inline)) bool SharedMemory::record_read(
+    const Warp& warp, Epoch me, u64 granule, Race* race) {
     if (!ordered_for_warp(warp, writer_[granule], me) || !ordered_for_warp(warp, other_writer_[granule], me))
         return record_disputed_read(warp, me, granule, race);
     note_reader(warp, me, granule);
@@ -70,7 +71,8 @@ __attribute__((noinline)) bool SharedMemory::record_disputed_read(const Warp& wa
     return false;
 }
 
-bool SharedMemory::record_write(const Warp& warp, Epoch me, bool atomic, u64 granule, Race* race) {
+inline __attribute__((always_inline)) bool SharedMemory::record_write(
+    const Warp& warp, Epoch me, bool atomic, u64 granule, Race* race) {
     if (shared_epoch::clock(writer_[granule]) > warp.known_min || !ordered_for_warp(warp, other_writer_[granule], me) ||
         !ordered_for_warp(warp, reader_[granule], me) || !ordered_for_warp(warp, other_reader_[granule], me))
         return record_disputed_write(warp, me, atomic, granule, race);
@@ -163,12 +165,12 @@ bool SharedMemory::record_in_cluster(
 }
 
 bool SharedMemory::record(
-    const Warp& warp, Mask mask, const u64* address, u32 bytes, Access access, bool strong, Race* race) {
+    const Warp& warp, Mask mask, const u64* address, u32 bytes, Access access, bool strong, Spread spread, Race* race) {
     if (ranks_ > 1) return record_in_cluster(warp, mask, address, bytes, access, strong, race);
     const int first = __builtin_ctz(mask);
     if (access == Access::read && (mask & (mask - 1))) {
-        bool same = true;
-        each_lane(mask, [&](int l) { same &= address[l] == address[first]; });
+        bool same = mask != ALL || spread == Spread::same;
+        if (mask != ALL) each_lane(mask, [&](int l) { same &= address[l] == address[first]; });
         if (same && broadcast_read(warp, mask, address[first], bytes, strong)) return false;
     }
     for (; mask; mask &= mask - 1) {
@@ -186,13 +188,49 @@ bool SharedMemory::record(
     return false;
 }
 
-int SharedMemory::uninitialised(Mask mask, const u64* address, u32 bytes) const {
+namespace {
+
+// Calls f(place, word) for all words of the bytes of state at a place; there are 1, 2, or a multiple of 4.
+template <class F>
+inline __attribute__((always_inline)) void each_word(u8* at, u32 bytes, F f) {
+    const auto visit = [&](auto word) {
+        for (u32 i = 0; i < bytes; i += u32(sizeof word)) {
+            std::memcpy(&word, at + i, sizeof word);
+            f(at + i, word);
+        }
+    };
+    if (bytes == 4)
+        visit(u32());
+    else if (bytes % 8 == 0)
+        visit(u64());
+    else if (bytes % 4 == 0)
+        visit(u32());
+    else
+        visit(u8());
+}
+
+// The same bit in each byte of a word.
+template <class T>
+T in_each(T, u8 bit) {
+    return T(T(~T(0)) / 0xff * bit);
+}
+
+}  // namespace
+
+bool SharedMemory::all_readable(u64 address, u32 bytes) const {
+    bool all = true;
+    each_word(const_cast<u8*>(initialised_.data()) + address, bytes, [&](const u8*, auto word) {
+        all &= (word & in_each(word, READABLE)) == in_each(word, READABLE);
+    });
+    return all;
+}
+
+int SharedMemory::uninitialised(Mask mask, const u64* address, u32 bytes, Spread spread) const {
+    if (spread == Spread::same) mask = 1;
+    if (spread == Spread::row && all_readable(address[0], bytes * LANES)) return -1;
     for (; mask; mask &= mask - 1) {
         const int l = __builtin_ctz(mask);
-        const u8* shadow = initialised_.data() + address[l];
-        u8 all = READABLE;
-        for (u32 i = 0; i < bytes; ++i) all &= shadow[i];
-        if (!all) return l;
+        if (!all_readable(address[l], bytes)) return l;
     }
     return -1;
 }
@@ -200,16 +238,19 @@ int SharedMemory::uninitialised(Mask mask, const u64* address, u32 bytes) const 
 bool SharedMemory::in_flight(Mask mask, const u64* address, u32 bytes) const {
     bool any = false;
     each_lane(mask, [&](int l) {
-        const u8* shadow = initialised_.data() + address[l];
-        for (u32 i = 0; i < bytes; ++i) any |= (shadow[i] & IN_FLIGHT) != 0;
+        each_word(const_cast<u8*>(initialised_.data()) + address[l], bytes, [&](const u8*, auto word) {
+            any |= (word & in_each(word, IN_FLIGHT)) != 0;
+        });
     });
     return any;
 }
 
 void SharedMemory::depart(Mask mask, const u64* address, u32 bytes) {
     each_lane(mask, [&](int l) {
-        u8* shadow = initialised_.data() + address[l];
-        for (u32 i = 0; i < bytes; ++i) shadow[i] = IN_FLIGHT | (shadow[i] & UNREAD);
+        each_word(initialised_.data() + address[l], bytes, [](u8* place, auto word) {
+            word = decltype(word)(in_each(word, IN_FLIGHT) | (word & in_each(word, UNREAD)));
+            std::memcpy(place, &word, sizeof word);
+        });
     });
 }
 
@@ -219,8 +260,10 @@ void SharedMemory::arrive(Mask mask, const u64* address, u32 bytes) {
 
 void SharedMemory::read_arrived(Mask mask, const u64* address, u32 bytes) {
     each_lane(mask, [&](int l) {
-        u8* shadow = initialised_.data() + address[l];
-        for (u32 i = 0; i < bytes; ++i) shadow[i] &= u8(~UNREAD);
+        each_word(initialised_.data() + address[l], bytes, [](u8* place, auto word) {
+            word = decltype(word)(word & ~in_each(word, UNREAD));
+            std::memcpy(place, &word, sizeof word);
+        });
     });
 }
 

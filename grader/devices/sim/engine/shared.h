@@ -28,9 +28,11 @@ class SharedMemory {
 
     // Records the accesses of the lanes; true where one races with an earlier
     // access.
-    bool record(const Warp& warp, Mask mask, const u64* address, u32 bytes, Access access, bool strong, Race* race);
+    bool record(
+        const Warp& warp, Mask mask, const u64* address, u32 bytes, Access access, bool strong, Spread spread,
+        Race* race);
     // The first lane that reads bytes which nobody wrote, or -1.
-    int uninitialised(Mask mask, const u64* address, u32 bytes) const;
+    int uninitialised(Mask mask, const u64* address, u32 bytes, Spread spread = Spread::any) const;
     // Whether a copy on its way will write any of these bytes.
     bool in_flight(Mask mask, const u64* address, u32 bytes) const;
     // Bytes that an asynchronous copy has written, and that no thread has read or overwritten since.
@@ -46,6 +48,7 @@ class SharedMemory {
     // State of a byte: it may be read; a copy in flight will write it; no thread has read what a copy wrote there.
     static constexpr u8 READABLE = 1, IN_FLIGHT = 2, UNREAD = 4;
 
+    bool all_readable(u64 address, u32 bytes) const;
     bool record_in_cluster(
         const Warp& warp, Mask mask, const u64* address, u32 bytes, Access access, bool strong, Race* race);
     bool ordered_in_cluster(const Warp& warp, Epoch earlier, Epoch me) const;

@@ -229,7 +229,7 @@ void store_tile(const Warp& warp, const Manner64& m, const s32* rows, int tile, 
         const V* from = d + half * CORE * COLUMNS;
         if (Result(m.result) == Result::f16) {
             f16* to = warp.row<f16>(rows[2 * tile + half]);
-            for (int e = 0; e < CORE * COLUMNS; ++e) to[e] = narrow<f16>(f32(from[e]));
+            for (int e = 0; e < CORE * COLUMNS; ++e) to[e] = narrow_sum<f16>(f32(from[e]));
         } else {
             V *even = warp.row<V>(rows[4 * tile + 2 * half]), *odd = warp.row<V>(rows[4 * tile + 2 * half + 1]);
             for (int l = 0; l < LANES; ++l) even[l] = from[2 * l], odd[l] = from[2 * l + 1];
@@ -255,9 +255,10 @@ void multiply_floats(const Warp& warp, const Manner64& m, const s32* rows, f32* 
     const int depth = m.depth();
     const bool negative = m.is(Manner64::NEGATES_A) != m.is(Manner64::NEGATES_B);
     for (int i = 0; negative && i < ROWS * depth; ++i) a[i] = -a[i];
-    const Cut cut = Result(m.result) == Result::f16 ? Cut::to_odd : Cut::to_zero;
+    const bool halves = Result(m.result) == Result::f16;
+    const Cut cut = halves ? Cut::to_odd : Cut::to_zero;
     const int fraction = m.item() == 1 ? FP8_FRACTION : FRACTION;
-    const Least least{TYPES[m.a].least, TYPES[m.b].least};
+    const Least least{TYPES[m.a].least, TYPES[m.b].least, halves ? LEAST_EXPONENT<f16> : LEAST_EXPONENT<f32>};
     alignas(64) f32 d[ROWS * COLUMNS];
     for (int tile = 0; tile < m.columns / COLUMNS; ++tile) {
         load_tile(warp, m, rows, tile, d);

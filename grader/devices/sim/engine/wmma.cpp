@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "mma.h"
+#include "check_access.h"
 #include "operation.h"
 
 namespace sim {
@@ -57,7 +58,7 @@ void move_tile(
         const u32 count = chunks - from < LANES ? chunks - from : LANES;
         for (u32 l = 0; l < count; ++l) address[l] = base + line(from + l) * stride + place(from + l) * bytes;
         u8* at[LANES];
-        in.check_access(warp, step, ALL >> (LANES - count), bytes, access, at);
+        check_each_lane(warp, step, ALL >> (LANES - count), bytes, access, at);
         for (u32 l = 0; l < count; ++l) {
             u8* part = tile + line(from + l) * line_bytes + place(from + l) * bytes;
             access == Access::read ? std::memcpy(part, at[l], bytes) : std::memcpy(at[l], part, bytes);
@@ -132,7 +133,7 @@ struct Tile {
         for (int i = 0; i < needed; ++i) {
             std::copy(from[i], from[i] + LANES, warp.row<u64>(step.address));
             u8* at[LANES];
-            in.check_access(warp, step, ALL, sizeof(T), Access::read, at);
+            check_each_lane(warp, step, ALL, sizeof(T), Access::read, at);
             for (int l = 0; l < LANES; ++l) std::memcpy(&warp.row<T>(rows_of[i])[l], at[l], sizeof(T));
         }
     }
