@@ -23,7 +23,7 @@ constexpr int WARP_N = TILES_N * MMA_N;
 constexpr int BLOCK_N = WARPS * WARP_N;
 constexpr int SCALED = 128;  // k, and columns of C, that share a scale: the K of a slice
 constexpr int STEPS = SCALED / STEP_K;
-constexpr int STAGES = 3;  // slots in the ring
+constexpr int STAGES = 2;  // slots in the ring
 constexpr int CHUNK = 16;  // bytes in one access
 
 // What a stage of the ring holds: a slice of A and of B, and the scales of its block of K.
@@ -138,8 +138,8 @@ __global__ void __launch_bounds__(THREADS, TILES_M < 4 ? 2 : 1) fp8_block_gemm_k
             Slice<ROWS>& slice = ring[block % STAGES];
             load_rows(slice.A, A + off_m * K + block * SCALED, K, M - off_m);
             load_rows(slice.B, B + off_n * K + block * SCALED, K, N - off_n);
-            // TODO(1): global -> shared: the scales of this block of K, for the rows and for the columns. Those past the
-            //   end of C count as 0. (~5 lines)
+            // TODO(1): global -> shared: the scales of this block of K, for the rows and for the columns. Those past
+            //   the end of C count as 0. (~5 lines)
             // END TODO(1)
         }
         cp_async_commit();
@@ -156,8 +156,9 @@ __global__ void __launch_bounds__(THREADS, TILES_M < 4 ? 2 : 1) fp8_block_gemm_k
         for (int step = 0; step < STEPS; ++step) {
             uint32_t A_rmem[2][TILES_M][4];
             uint32_t B_rmem[2][TILES_N][2];
-            // TODO(2): Load the bytes of both fragments, and widen them to the fragments of two mma.sync each. A register
-            //   of a lane has four adjacent k. Any order of the k is right if it is the same for A and B. (~22 lines)
+            // TODO(2): Load the bytes of both fragments, and widen them to the fragments of two mma.sync each. A
+            //   register of a lane has four adjacent k. Any order of the k is right if it is the same for A and B.
+            //   (~22 lines)
             // END TODO(2)
 #pragma unroll
             for (int i = 0; i < 2; ++i) {

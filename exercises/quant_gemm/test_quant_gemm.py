@@ -5,16 +5,17 @@ w8a16_gemv_f16: y[m] = s[m] sum of q[m, k] x[k], q int8.
 w4a16_gemv_f16: y[m] = sum of s[m, k / 128] (u[m, k] - 8) x[k], u of 4 bits, eight in a word, K = 128 groups. The scale
 is multiplied in float.
 
-w4a16_gemm_f16: y = x W^T for T rows of x, W[n, k] = s[k / 128, n] (u[n, k] - 8). The words are in the order in which the
-lanes of mma.sync need them; ``unpacked`` has it. W may be rounded to half, or not.
+w4a16_gemm_f16: y = x W^T for T rows of x, W[n, k] = s[k / 128, n] (u[n, k] - 8). The words are in the order in which
+the lanes of mma.sync need them; ``unpacked`` has it. W may be rounded to half, or not.
 
 w8a8_gemm_i8: C[m, n] = sa[m] sb[n] sum of A[m, k] B[n, k], both int8. The sum is an exact integer.
 
 fp8_block_gemm: C[m, n] = sum over blocks b of 128 k of sa[b, m] sb[n / 128, b] (sum of A[m, k] B[n, k] over the block),
 A and B e4m3.
 
-Sums of products of floats are kept in float and rounded once: the bound is that of hgemv's. Where W may be rounded, each
-product is off by up to h = 2^-11, independently of the others, so the root of the sum of (W x)^2, times h, is added.
+Sums of products of floats are kept in float and rounded once: the bound is that of hgemv's. Where W may be rounded,
+each product is off by up to h = 2^-11, independently of the others, so the root of the sum of (W x)^2, times h, is
+added.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from grader.content.spec import (
     Spec,
     Tensor,
     doubled,
+    growth,
     normal,
 )
 
@@ -66,7 +68,7 @@ def signed(high: int) -> Fill:
 
 
 def bytes_of(low: int, high: int) -> Fill:
-    """Whole numbers in [low, high], drawn as int8: a large matrix of them is no larger in the grader than on the GPU."""
+    """Whole numbers in [low, high], drawn as int8: a large matrix takes as many bytes here as on the GPU."""
 
     def fill(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
         return rng.repeated(shape, lambda count: rng.integers([count], low, high).astype("int8"))
@@ -348,7 +350,8 @@ W4 = Spec(
     sizes={"M": Size(0, 40), "groups": Size(0, 12)},
     values=(
         InputKind("offset", {"q": any_words, "s": between(2.0**-8, 2.0**-6), "x": normal(mean=1.0)}),
-        InputKind("whole numbers", {"q": any_words, "s": powers(-3, 0), "x": signed(64)}, exact=True),
+        # Products of more than 11 bits: a half cannot hold them.
+        InputKind("whole numbers", {"q": any_words, "s": powers(-6, -4), "x": signed(2047)}, exact=True),
         InputKind("equal nibbles", {"q": equal_nibbles(0, 7, 8, 15), "s": powers(-4, -1), "x": signed(8)}, exact=True),
         InputKind("taken back", {"q": words_taken_back, "s": one_of(0.71), "x": doubled(normal(std=4.0), axis=0)}),
         InputKind("scales far apart", {"q": any_words, "s": powers(-10, 0), "x": normal(mean=0.5)}),
@@ -394,7 +397,7 @@ W4 = Spec(
 def unpacked(q: ndarray) -> ndarray:
     """u - 8 of words [groups, 8, tiles, 32, 4], as [K, N]: the order that the headers give."""
     groups, steps, tiles = q.shape[:3]
-    # Of a lane, its column in an mma tile and its pair of k; of a nibble, the k of the pair, the mma tile, the 8 k.
+    # A lane is a column of an mma tile and a pair of k. A nibble is a k of the pair, an mma tile, and 8 k or the next.
     nibbles = nibbles_of(q).reshape(groups * steps, tiles, 8, 4, 4, 2, 2, 2) - 8.0
     step, tile, column, pair, word, odd, right, upper = range(8)
     order = (step, upper, pair, odd, tile, word, right, column)
@@ -422,13 +425,9 @@ def w4_gemm(x: ndarray, q: ndarray, s: ndarray, sizes: Sizes) -> ndarray:
 
 def w4_gemm_magnitude(x: ndarray, q: ndarray, s: ndarray, sizes: Sizes) -> ndarray:
     """Sums of absolute values, and what rounding W to half adds, as the module's docstring says."""
-    from math import sqrt
-
-    from grader.content.spec import growth
-
     W = w4_matrix(q, s)
     rounded = HALF * w4_product(x**2, W**2) ** 0.5 / UNIT / growth(sizes["groups"] * GROUP)
-    magnitude: ndarray = w4_product(abs(x), abs(W)) + rounded * sqrt(2.0)
+    magnitude: ndarray = w4_product(abs(x), abs(W)) + rounded
     return magnitude
 
 
@@ -532,6 +531,8 @@ W4_GEMM = Spec(
         gemm_shape(63, 5, 4),
         gemm_shape(48, 4, 1),
         gemm_shape(3, 7, 9),
+        gemm_shape(18, 2, 8),
+        gemm_shape(40, 1, 13),
     ),
     # The first two are tried on a GPU by default.
     large=(gemm_shape(16, 897, 9), gemm_shape(61, 131, 33), gemm_shape(32, 2112, 2), gemm_shape(1, 8, 301)),
@@ -590,10 +591,26 @@ W8A8 = Spec(
             "offset",
             {"A": bytes_about(8, 40), "B": bytes_about(8, 40), "sa": between(0.01, 0.03), "sb": between(0.001, 0.003)},
         ),
-        InputKind("whole numbers", {"A": bytes_of(-128, 127), "B": bytes_of(-9, 9), "sa": powers(-3, 0), "sb": powers(-3, 0)}, exact=True),
+        InputKind(
+            "whole numbers",
+            {"A": bytes_of(-128, 127), "B": bytes_of(-9, 9), "sa": powers(-3, 0), "sb": powers(-3, 0)},
+            exact=True,
+        ),
         # Every product is 16384: sums above 2^24 from K = 1088 on, and above the largest half from K = 64 on.
-        InputKind("lowest", {"A": bytes_of(-128, -128), "B": bytes_of(-128, -128), "sa": powers(-12, -9), "sb": powers(-7, -5)}, exact=True),
-        InputKind("taken back", {"A": bytes_taken_back, "B": doubled(bytes_of(-128, 127)), "sa": between(0.01, 0.1), "sb": between(0.1, 1.0)}),
+        InputKind(
+            "lowest",
+            {"A": bytes_of(-128, -128), "B": bytes_of(-128, -128), "sa": powers(-12, -9), "sb": powers(-7, -5)},
+            exact=True,
+        ),
+        InputKind(
+            "taken back",
+            {
+                "A": bytes_taken_back,
+                "B": doubled(bytes_of(-128, 127)),
+                "sa": between(0.01, 0.1),
+                "sb": between(0.1, 1.0),
+            },
+        ),
     ),
     reference=w8a8,
     near_misses={
@@ -722,10 +739,19 @@ FP8 = Spec(
     sizes={"M": Size(1, 80), "blocks_n": Size(1, 3), "blocks_k": Size(1, 5)},
     values=(
         InputKind("offset", {"A": E4M3, "B": E4M3, "sa": between(0.001, 0.003), "sb": between(0.01, 0.03)}),
-        InputKind("whole numbers", {"A": signed(8), "B": signed(4), "sa": powers(-3, 3), "sb": powers(-3, 3)}, exact=True),
-        InputKind("largest", {"A": one_of(448.0), "B": one_of(448.0, -448.0, 416.0), "sa": powers(-8, -4), "sb": powers(-9, -5)}, exact=True),
+        InputKind(
+            "whole numbers", {"A": signed(8), "B": signed(4), "sa": powers(-3, 3), "sb": powers(-3, 3)}, exact=True
+        ),
+        InputKind(
+            "largest",
+            {"A": one_of(448.0), "B": one_of(448.0, -448.0, 416.0), "sa": powers(-8, -4), "sb": powers(-9, -5)},
+            exact=True,
+        ),
         # From 2^-9, the smallest number, up: most are denormal in e4m3.
-        InputKind("small", {"A": normal(std=2.0**-7), "B": normal(mean=1.0), "sa": between(100.0, 300.0), "sb": between(1.0, 3.0)}),
+        InputKind(
+            "small",
+            {"A": normal(std=2.0**-7), "B": normal(mean=1.0), "sa": between(100.0, 300.0), "sb": between(1.0, 3.0)},
+        ),
         InputKind("scales far apart", {"A": E4M3, "B": E4M3, "sa": powers(-12, 4), "sb": powers(-12, 4)}),
     ),
     reference=fp8,
@@ -742,15 +768,15 @@ FP8 = Spec(
         ),
         "sa of row 0 for every row": lambda A, sa, B, sb, sizes: fp8(A, sa * 0 + sa[:, :1], B, sb, sizes),
         "sa read as [M, K / 128]": lambda A, sa, B, sb, sizes: fp8(A, sa.reshape(sa.shape[::-1]).T, B, sb, sizes),
-        "sb read as [K / 128, N / 128]": lambda A, sa, B, sb, sizes: fp8(
-            A, sa, B, sb.reshape(sb.shape[::-1]).T, sizes
+        "sb read as [K / 128, N / 128]": lambda A, sa, B, sb, sizes: fp8(A, sa, B, sb.reshape(sb.shape[::-1]).T, sizes),
+        "the last block is missing": lambda A, sa, B, sb, sizes: fp8(
+            A[:, :-1], sa[:-1], B[:, :, :-1], sb[:, :-1], sizes
         ),
-        "the last block is missing": lambda A, sa, B, sb, sizes: fp8(A[:, :-1], sa[:-1], B[:, :, :-1], sb[:, :-1], sizes),
         "only the first block": lambda A, sa, B, sb, sizes: fp8(A[:, :1], sa[:1], B[:, :, :1], sb[:, :1], sizes),
         "only the last block": lambda A, sa, B, sb, sizes: fp8(A[:, -1:], sa[-1:], B[:, :, -1:], sb[:, -1:], sizes),
     },
     tolerance=Accumulated(terms=lambda sizes: sizes["blocks_k"] * GROUP, magnitude=fp8_magnitude),
-    # Rows around 16, 32 and 64 and above; one block of columns, two, three: a tile that is half empty; blocks of K fewer
+    # Rows around 16, 32, 64 and above; one block of columns, two, three: a tile that is half empty; blocks of K fewer
     # and more than a ring has slots.
     named_sizes=(
         block_shape(1, 1, 1),

@@ -19,15 +19,15 @@ constexpr int THREADS = WARPS * WARP_SIZE;
 constexpr int MMA_M = 16;
 constexpr int MMA_N = 8;
 constexpr int MMA_K = 16;
-constexpr int TILE_N = 64;                // columns of y per warp
-constexpr int TILES_N = TILE_N / MMA_N;   // mma tiles per warp, side by side
+constexpr int TILE_N = 64;               // columns of y per warp
+constexpr int TILES_N = TILE_N / MMA_N;  // mma tiles per warp, side by side
 constexpr int BLOCK_N = WARPS * TILE_N;
-constexpr int GROUP = 128;                // weights that share a scale: the K of a slice
-constexpr int STEPS = GROUP / MMA_K;      // per slice
-constexpr int STAGES = 3;                 // slots in the ring
-constexpr int CHUNK = 8;                  // halves in one access of 16 bytes
-constexpr int SLOTS = 264;                // blocks that run at the same time on 132 SMs
-constexpr int MIN_GROUPS = 2;             // per split
+constexpr int GROUP = 128;            // weights that share a scale: the K of a slice
+constexpr int STEPS = GROUP / MMA_K;  // per slice
+constexpr int STAGES = 3;             // slots in the ring
+constexpr int CHUNK = 8;              // halves in one access of 16 bytes
+constexpr int SLOTS = 264;            // blocks that run at the same time on 132 SMs
+constexpr int MIN_GROUPS = 4;         // per split
 constexpr int REDUCE_THREADS = 256;
 
 // What a stage of the ring holds: a slice of x and of the weights, and the scales of its group.
@@ -209,8 +209,8 @@ __global__ void __launch_bounds__(THREADS, 2) w4a16_gemm_f16_kernel(
 }
 
 // y = the sum of the splits, two columns per thread.
-__global__ void __launch_bounds__(REDUCE_THREADS) add_splits_kernel(
-    const float* __restrict__ partial, half* __restrict__ y, int64_t count, int splits) {
+__global__ void __launch_bounds__(REDUCE_THREADS)
+    add_splits_kernel(const float* __restrict__ partial, half* __restrict__ y, int64_t count, int splits) {
     const int64_t at = 2 * (int64_t{blockIdx.x} * REDUCE_THREADS + threadIdx.x);
     if (at >= count) return;
     float2 sum = {0.0f, 0.0f};

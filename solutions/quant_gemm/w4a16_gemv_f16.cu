@@ -15,7 +15,7 @@ constexpr int ROWS = 4;                                 // per warp: each vector
 constexpr int BLOCK_ROWS = THREADS / WARP_SIZE * ROWS;  // per block
 constexpr int VEC = 32;                                 // weights in one load of 16 bytes
 constexpr int GROUP = 128;                              // weights that share a scale
-constexpr int MIN_BLOCKS = 6;                           // per SM: allows 80 registers per thread
+constexpr int MIN_BLOCKS = 5;                           // per SM: allows 96 registers per thread
 constexpr unsigned FULL_MASK = 0xffffffff;
 static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
 static_assert(GROUP % VEC == 0, "all weights of a load share a scale");

@@ -11,11 +11,10 @@
 
 constexpr int THREADS = 256;
 constexpr int WARP_SIZE = 32;
-constexpr int ROWS = 2;                                // per warp: each vector of x serves all of them
-constexpr int BLOCK_ROWS = THREADS / WARP_SIZE * ROWS; // per block
-constexpr int VEC = 16;                                // weights in one load of 16 bytes
-constexpr int UNROLL = 2;                              // loads per row that a lane has in flight at once
-constexpr int MIN_BLOCKS = 4;  // per SM: allows 64 registers per thread
+constexpr int ROWS = 2;                                 // per warp: each vector of x serves all of them
+constexpr int BLOCK_ROWS = THREADS / WARP_SIZE * ROWS;  // per block
+constexpr int VEC = 16;                                 // weights in one load of 16 bytes
+constexpr int MIN_BLOCKS = 4;                           // per SM: allows 64 registers per thread
 constexpr unsigned FULL_MASK = 0xffffffff;
 static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
 
@@ -64,7 +63,6 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) w8a16_gemv_f16_kernel(
     const half* __restrict__ x,    // [K]
     half* __restrict__ y,          // [M]
     int M, int K) {
-    constexpr int STEP = WARP_SIZE * VEC;  // columns that one load per lane covers
     const int lane_id = threadIdx.x % WARP_SIZE;
     // Offsets into q are 64-bit: M and K fit int, their product may not.
     const int64_t row = int64_t{blockIdx.x} * BLOCK_ROWS + threadIdx.x / WARP_SIZE * ROWS;
@@ -74,34 +72,22 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) w8a16_gemv_f16_kernel(
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) q_row[r] = q + (row + r < M ? row + r : M - 1) * K;
     float sum[ROWS] = {};
-    for (int k = lane_id * VEC; k < K; k += UNROLL * STEP) {
-        uint4 q_rmem[UNROLL][ROWS] = {};
-        // TODO(3): global -> registers: load UNROLL vectors of each row, STEP columns apart, before the first product.
-        //   Where no vector is left below K, the weights are zeros. Each weight is used once: load it by __ldcs
-        //   (streaming). (~7 lines)
+    for (int k = lane_id * VEC; k < K; k += WARP_SIZE * VEC) {
+        uint4 q_rmem[ROWS] = {};
+        // TODO(3): global -> registers: load the lane's vector of each row before the first product. Each weight is
+        //   used once: load it by __ldcs (streaming). (~2 lines)
 #pragma unroll
-        for (int i = 0; i < UNROLL; ++i) {
-#pragma unroll
-            for (int r = 0; r < ROWS; ++r) {
-                if (k + i * STEP < K)
-                    q_rmem[i][r] = __ldcs(reinterpret_cast<const uint4*>(q_row[r] + k + i * STEP));
-            }
-        }
+        for (int r = 0; r < ROWS; ++r) q_rmem[r] = __ldcs(reinterpret_cast<const uint4*>(q_row[r] + k));
         // END TODO(3)
+        alignas(uint4) half x_half[VEC];
+        float x_rmem[VEC];
 #pragma unroll
-        for (int i = 0; i < UNROLL; ++i) {
-            if (k + i * STEP >= K) continue;
-            alignas(uint4) half x_half[VEC];
-            float x_rmem[VEC];
+        for (int j = 0; j < VEC; j += 8)
+            *reinterpret_cast<uint4*>(&x_half[j]) = *reinterpret_cast<const uint4*>(x + k + j);
 #pragma unroll
-            for (int j = 0; j < VEC; j += 8) {
-                *reinterpret_cast<uint4*>(&x_half[j]) = *reinterpret_cast<const uint4*>(x + k + i * STEP + j);
-            }
+        for (int j = 0; j < VEC; ++j) x_rmem[j] = __half2float(x_half[j]);
 #pragma unroll
-            for (int j = 0; j < VEC; ++j) x_rmem[j] = __half2float(x_half[j]);
-#pragma unroll
-            for (int r = 0; r < ROWS; ++r) sum[r] = add_products(sum[r], q_rmem[i][r], x_rmem);
-        }
+        for (int r = 0; r < ROWS; ++r) sum[r] = add_products(sum[r], q_rmem[r], x_rmem);
     }
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) {

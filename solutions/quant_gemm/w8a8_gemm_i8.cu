@@ -156,8 +156,8 @@ __global__ void __launch_bounds__(THREADS) w8a8_gemm_i8_kernel(
     int M, int N, int K) {
     // More than 48 KB of shared memory must be dynamic: the launch passes its size.
     extern __shared__ __align__(16) int8_t smem[];
-    const auto A_smem = reinterpret_cast<int8_t(*)[BLOCK_M][BLOCK_K]>(smem);             // [STAGES]
-    const auto B_smem = reinterpret_cast<int8_t(*)[BLOCK_N][BLOCK_K]>(A_smem + STAGES);  // [STAGES]
+    const auto A_smem = reinterpret_cast<int8_t (*)[BLOCK_M][BLOCK_K]>(smem);             // [STAGES]
+    const auto B_smem = reinterpret_cast<int8_t (*)[BLOCK_N][BLOCK_K]>(A_smem + STAGES);  // [STAGES]
     // Strips of STRIP tiles side by side: the blocks that run at the same time share rows of A and of B in L2.
     constexpr int STRIP = 8;
     const int tiles_m = (M - 1) / BLOCK_M + 1;
