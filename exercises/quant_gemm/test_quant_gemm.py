@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from grader.content.formulas import side_by_side
 from grader.content.spec import (
     Accumulated,
     Fill,
@@ -44,6 +45,19 @@ if TYPE_CHECKING:
 
 GROUP = 128  # weights that share a scale
 UNIT, HALF = 2.0**-24, 2.0**-11  # roundoff of f32, of half
+BLOCK = 1 << 18  # weights that are unpacked at a time
+
+
+def in_chunks(of: Callable[[slice], ndarray], count: int, weights: int, axis: int) -> ndarray:
+    """``of`` for slices of range(count), several at once, joined along ``axis``. One of the range has so many weights.
+
+    What a slice is unpacked to stays in a processor's cache.
+    """
+    import numpy
+
+    step = max(1, BLOCK // max(1, weights))
+    chunks = [(slice(first, first + step),) for first in range(0, max(1, count), step)]
+    return numpy.concatenate(side_by_side(of, chunks), axis=axis)
 
 
 # -- values ----------------------------------------------------------------------------------------------------------
@@ -104,11 +118,11 @@ def bytes_taken_back(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
 
 
 def w8(q: ndarray, s: ndarray, x: ndarray, sizes: Sizes) -> ndarray:
-    return s * (q @ x)
+    return s * in_chunks(lambda rows: q[rows] @ x, len(q), len(x), 0)
 
 
 def w8_magnitude(q: ndarray, s: ndarray, x: ndarray, sizes: Sizes) -> ndarray:
-    return abs(s) * (abs(q) @ abs(x))
+    return abs(s) * in_chunks(lambda rows: abs(q[rows]) @ abs(x), len(q), len(x), 0)
 
 
 def w8_in_words(change: Callable[[ndarray], ndarray]) -> Callable[..., ndarray]:
@@ -257,18 +271,16 @@ def w4_weights(q: ndarray) -> ndarray:
 
 
 def w4_sum(weights: ndarray, s: ndarray, x: ndarray) -> ndarray:
-    import numpy
-
-    result: ndarray = (s * numpy.einsum("mgk,gk->mg", weights, x, optimize=True)).sum(axis=1)
+    result: ndarray = (weights * s[..., None]).reshape(len(weights), -1) @ x.reshape(-1)
     return result
 
 
 def w4(q: ndarray, s: ndarray, x: ndarray, sizes: Sizes) -> ndarray:
-    return w4_sum(w4_weights(q), s, x)
+    return in_chunks(lambda rows: w4_sum(w4_weights(q[rows]), s[rows], x), len(q), x.size, 0)
 
 
 def w4_magnitude(q: ndarray, s: ndarray, x: ndarray, sizes: Sizes) -> ndarray:
-    return w4_sum(abs(w4_weights(q)), abs(s), abs(x))
+    return in_chunks(lambda rows: w4_sum(abs(w4_weights(q[rows])), abs(s[rows]), abs(x)), len(q), x.size, 0)
 
 
 def w4_in_order(order: tuple[int, ...]) -> Callable[..., ndarray]:
@@ -420,15 +432,22 @@ def w4_product(x: ndarray, W: ndarray) -> ndarray:
 
 
 def w4_gemm(x: ndarray, q: ndarray, s: ndarray, sizes: Sizes) -> ndarray:
-    return w4_product(x, w4_matrix(q, s))
+    def of_tiles(tiles: slice) -> ndarray:
+        return w4_product(x, w4_matrix(q[:, :, tiles], s[:, tiles]))
+
+    return in_chunks(of_tiles, q.shape[2], x[0].size * 64, 1)
 
 
 def w4_gemm_magnitude(x: ndarray, q: ndarray, s: ndarray, sizes: Sizes) -> ndarray:
     """Sums of absolute values, and what rounding W to half adds, as the module's docstring says."""
-    W = w4_matrix(q, s)
-    rounded = HALF * w4_product(x**2, W**2) ** 0.5 / UNIT / growth(sizes["groups"] * GROUP)
-    magnitude: ndarray = w4_product(abs(x), abs(W)) + rounded
-    return magnitude
+
+    def of_tiles(tiles: slice) -> ndarray:
+        W = w4_matrix(q[:, :, tiles], s[:, tiles])
+        rounded = HALF * w4_product(x**2, W**2) ** 0.5 / UNIT / growth(sizes["groups"] * GROUP)
+        magnitude: ndarray = w4_product(abs(x), abs(W)) + rounded
+        return magnitude
+
+    return in_chunks(of_tiles, q.shape[2], x[0].size * 64, 1)
 
 
 def w4_permuted(order: tuple[int, ...]) -> Callable[..., ndarray]:
@@ -668,23 +687,14 @@ W8A8 = Spec(
 # -- fp8_block_gemm --------------------------------------------------------------------------------------------------
 
 
-def fp8_parts(A: ndarray, sa: ndarray, B: ndarray, sb: ndarray) -> ndarray:
-    """What each block of K adds: [blocks_k, M, blocks_n, 128]."""
-    import numpy
-
-    M, blocks_k = A.shape[:2]
-    blocks_n = B.shape[0]
-    columns = B.reshape(blocks_n * GROUP, blocks_k, GROUP)
-    parts = numpy.empty((blocks_k, M, blocks_n, GROUP))
-    for b in range(blocks_k):
-        product = (A[:, b] @ columns[:, b].T).reshape(M, blocks_n, GROUP)
-        parts[b] = product * sa[b][:, None, None] * sb[:, b][None, :, None]
-    return parts
-
-
 def fp8(A: ndarray, sa: ndarray, B: ndarray, sb: ndarray, sizes: Sizes) -> ndarray:
-    total: ndarray = fp8_parts(A, sa, B, sb).sum(axis=0)
-    return total
+    def of_columns(blocks: slice) -> ndarray:
+        scaled = B[blocks] * sb[blocks, None, :, None]
+        columns = scaled.reshape(-1, B[0, 0].size)
+        return (rows @ columns.T).reshape(len(A), -1, GROUP)
+
+    rows = (A * sa.T[..., None]).reshape(len(A), -1)
+    return in_chunks(of_columns, len(B), B[0].size if len(B) else 1, 1)
 
 
 def fp8_magnitude(A: ndarray, sa: ndarray, B: ndarray, sb: ndarray, sizes: Sizes) -> ndarray:
