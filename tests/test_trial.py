@@ -87,7 +87,7 @@ MISTAKES = [
     (RUNS, 1, "right.head ? right.sum : left.sum + right.sum", "left.sum + right.sum", ("{0, 5}", "{1, 7}")),
     ("w8a16_gemv_f16", 1, "word ^ 0x80808080", "word", ("byte 0 is 0x00", "must be 0", "It is -128")),
     ("w8a16_gemv_f16", 1, "0x4140", "0x4041", ("half 0 of pairs[0]", "must be 0")),
-    ("w4a16_gemv_f16", 1, "sixteenth, __float2half2_rn(-64.0f - 8.0f)", "sixteenth, __float2half2_rn(-8.0f)", ("nibble 1",)),
+    ("w4a16_gemv_f16", 1, "(-64.0f - 8.0f)", "(-8.0f)", ("nibble 1", "pairs[1]")),
     ("w4a16_gemv_f16", 1, "word >> (4 * i)", "word >> i", ("nibble 2", "pairs[2]")),
     ("w4a16_gemm_f16", 1, "scales[p / 2]", "scales[p % 2]", ("scales 2 and 0.5", "W[0][1]", "nibble 1")),
 ]  # fmt: skip

@@ -271,7 +271,7 @@ def w4_weights(q: ndarray) -> ndarray:
 
 
 def w4_sum(weights: ndarray, s: ndarray, x: ndarray) -> ndarray:
-    result: ndarray = (weights * s[..., None]).reshape(len(weights), -1) @ x.reshape(-1)
+    result: ndarray = (weights * s[..., None]).reshape(len(weights), x.size) @ x.reshape(-1)
     return result
 
 
