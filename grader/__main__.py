@@ -11,9 +11,7 @@ def run() -> int:
     gc.set_threshold(NEW_OBJECTS)
     try:
         from grader.cli import main
-        from grader.system.processes import limit_blas_threads
 
-        limit_blas_threads()
         return main()
     except KeyboardInterrupt:
         print("\nkata: stopped; nothing was left behind", file=sys.stderr)

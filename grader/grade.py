@@ -280,8 +280,7 @@ def _on_device(
         _need("torch")
         prestart_torch()
     is_built = threading.Event()
-    if find_gpu() is None:  # else a GPU's large cases may follow in this process
-        spare_threads()
+    spare_threads()
     if target.device == "gpu":
         threading.Thread(target=_prepare, args=(request, options, checks, is_built), daemon=True).start()
     with _turn(target, alone, tell), Sandbox(target.device) as sandbox:

@@ -22,7 +22,7 @@ from grader.fault import Fault
 from grader.grade import Options, grade, prepare
 from grader.learner import progress
 from grader.output import verdict_text
-from grader.system.processes import guard, limit_blas_threads
+from grader.system.processes import guard
 from grader.verdict import Grade, Kind
 
 BELT_S = 900  # pytest-timeout's limit for one kata, far above the sandbox's own
@@ -56,7 +56,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    limit_blas_threads()
     config.pluginmanager.register(NotStarted())
     for level in LEVELS:
         config.addinivalue_line("markers", f"{level}: katas of this level")

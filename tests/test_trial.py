@@ -90,6 +90,11 @@ MISTAKES = [
     (WORD, 1, "c.x = hi1 ^ c.y ^ key.x", "c.x = hi1 ^ key.x", ("counter and key", "word 0", "0x6627e8d5")),
     (WORD, 1, "key.y += 0xBB67AE85;", "", ("counter and key", "word 0")),
     (RUNS, 1, "right.head ? right.sum : left.sum + right.sum", "left.sum + right.sum", ("{0, 5}", "{1, 7}")),
+    ("w8a16_gemv_f16", 1, "word ^ 0x80808080", "word", ("byte 0 is 0x00", "must be 0", "It is -128")),
+    ("w8a16_gemv_f16", 1, "0x4140", "0x4041", ("half 0 of pairs[0]", "must be 0")),
+    ("w4a16_gemv_f16", 1, "(-64.0f - 8.0f)", "(-8.0f)", ("nibble 1", "pairs[1]")),
+    ("w4a16_gemv_f16", 1, "word >> (4 * i)", "word >> i", ("nibble 2", "pairs[2]")),
+    ("w4a16_gemm_f16", 1, "scales[p / 2]", "scales[p % 2]", ("scales 2 and 0.5", "W[0][1]", "nibble 1")),
 ]  # fmt: skip
 
 

@@ -71,6 +71,8 @@ def _card(
 ) -> Card:
     """From TB/s and TFLOPS. 0: there is no such unit. ``form``: of which form of the card the figures are."""
     given = {"f32": f32, "tf32": tf32, "f16": f16, "bf16": f16 if capability >= (8, 0) else 0.0}
+    if capability in ((8, 0), (9, 0)):  # bytes at twice the rate of halves
+        given |= {"i8": 2 * f16} | ({"fp8_e4m3": 2 * f16} if capability == (9, 0) else {})
     of = f"{name.replace('-', ' ')}{', ' if form else ''}{form}"
     source = f"NVIDIA's published figures of the {of}: dense, at the boost clock"
     return Card(name, capability, bandwidth * T, {dtype: rate * T for dtype, rate in given.items() if rate}, source)

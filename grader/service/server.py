@@ -211,8 +211,7 @@ def _warm() -> None:
     """
     end_with_parent()
     before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    if find_gpu() is None:
-        spare_threads()
+    spare_threads()
     import hypothesis
     import hypothesis.strategies as st
 

@@ -31,16 +31,6 @@ def grader_environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))}
 
 
-def limit_blas_threads() -> None:
-    """numpy's matrix products take one thread each; to be called before numpy is imported. The user's setting wins.
-
-    References and answers are worked out in threads of our own (formulas.side_by_side). OpenBLAS has one pool of
-    threads for all of them. On 16 cores, they took four times as long for the answers of a timed attention kernel.
-    """
-    if not {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"} & os.environ.keys():
-        os.environ["OPENBLAS_NUM_THREADS"] = "1"
-
-
 class Guarded:
     """A process that another one guards, seen as a Popen. It says its id and the guard its exit status, 4 bytes each;
     the guard ends it when this end of the socket is closed. Raises OSError where there is no guard."""
