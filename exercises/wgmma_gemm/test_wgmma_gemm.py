@@ -166,6 +166,7 @@ SPECS = {
     "wgmma_multicast_tn_f16": PERSISTENT,
     "wgmma_hilbert_tn_f16": HILBERT,
     "wgmma_late_store_tn_f16": LATE,
+    "wgmma_early_release_tn_f16": LATE,
     "wgmma_alternate_tn_f16": LATE,
     "wgmma_there_and_back_tn_f16": BACK,
     "wgmma_best_nn_f16": replace(NN, named_sizes=BACK.named_sizes),

@@ -154,18 +154,15 @@ __device__ inline void store_part(
     }
 }
 
-// The place of a tile in C, in tiles. Consecutive tiles go down a strip of STRIP rows of tiles, then right, and in every
-// other strip left: what runs at the same time needs few rows of A and of B, which stay in L2, also at a strip's end.
+// The place of a tile in C, in tiles. Consecutive tiles go down a strip of STRIP rows of tiles, then right, in every
+// other strip left: tiles that run at the same time need few rows of A and of B, and these stay in L2.
 __device__ inline int2 place_of(int tile, int tiles_m, int tiles_n) {
-    int m = 0;
-    int n = 0;
     const int strip = tile / (STRIP * tiles_n);
     const int height = min(STRIP, tiles_m - strip * STRIP);
     const int place = tile - strip * STRIP * tiles_n;
-    m = strip * STRIP + place % height;
-    n = place / height;
-    if (strip % 2 == 1) n = tiles_n - 1 - n;
-    return make_int2(m, n);
+    const int m = strip * STRIP + place % height;
+    const int n = place / height;
+    return make_int2(m, strip % 2 == 1 ? tiles_n - 1 - n : n);
 }
 
 __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wgmma_best_nn_f16_kernel(
@@ -201,8 +198,7 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
                 const int off_n = place.y * BLOCK_N;
                 for (int i = 0; i < slices; ++i, turn.next()) {
                     uint64_t* full = &ring.full[turn.s];
-                    int slice = i;
-                    if (back) slice = slices - 1 - i;
+                    const int slice = back ? slices - 1 - i : i;
                     wait(&ring.empty[turn.s], turn.parity);
                     expect(full, STAGE_BYTES);
                     load_box(ring.A[turn.s], &A_map, slice * BLOCK_K, off_m, full);
@@ -238,20 +234,22 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
                 wait(&ring.full[turn.s], turn.parity);
                 const uint64_t a = A_first + turn.s * A_STAGE;
                 const uint64_t b = B_first + turn.s * B_STAGE;
-                // TODO(2): Multiply the slice, after the other consumer and before its next one. A step of B is MMA_K
-                //   rows of a box. (~7 lines)
                 wait_for_other(consumer);
+                // TODO(2): Multiply the slice in two groups, and release the stage before, as in the other katas. A
+                //   step of B is MMA_K rows of a box. (~11 lines)
                 wgmma_fence();
 #pragma unroll
-                for (int step = 0; step < BLOCK_K; step += MMA_K)
+                for (int step = 0; step < BLOCK_K; step += MMA_K) {
                     wgmma_m64n256k16_nn(C_rmem, a + step / CHUNK, b + step * BOX_N / CHUNK, slice + step > 0);
+                    if (step == 0) {
+                        wgmma_commit();
+                        wgmma_wait<1>();
+                        if (slice > 0) release(before);
+                    }
+                }
                 wgmma_commit();
-                let_other_go(consumer);
                 // END TODO(2)
-            };
-            const auto release_before = [&](int slice) {
-                wgmma_wait<1>();
-                if (slice > 0) release(before);
+                let_other_go(consumer);
                 before = turn.s;
                 turn.next();
             };
@@ -259,12 +257,8 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
             for (int part = 0; part < PARTS; ++part) {
                 if (part < slices) multiply(part);
                 if (tile > first) store_part(boxes, finished, part, &C_map);
-                if (part < slices) release_before(part);
             }
-            for (int slice = PARTS; slice < slices; ++slice) {
-                multiply(slice);
-                release_before(slice);
-            }
+            for (int slice = PARTS; slice < slices; ++slice) multiply(slice);
             wgmma_wait<0>();
             release(before);
             const int2 place = place_of(tile, tiles_m, tiles_n);
@@ -287,11 +281,13 @@ KATA_EXPORT void wgmma_best_nn_f16(const half* A, const half* B, half* C, int M,
     cudaGetDevice(&device);
     cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
     const int tiles = ((M - 1) / (CLUSTER * BLOCK_M) + 1) * ((N - 1) / BLOCK_N + 1);
-    const int blocks = CLUSTER * (tiles < sms / CLUSTER ? tiles : sms / CLUSTER);
+    const int most = sms / CLUSTER;  // clusters at a time
+    const int rounds = (tiles - 1) / most + 1;
+    const int clusters = (tiles - 1) / rounds + 1;
     const CUtensorMap A_map = swizzled_map(A, M, K, BLOCK_M);
     const CUtensorMap B_map = swizzled_map(B, K, N, BLOCK_K);
     const CUtensorMap C_map = swizzled_map(C, M, N, BOX_M);
     // More than 48 KB must be requested.
     cudaFuncSetAttribute(wgmma_best_nn_f16_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Ring));
-    wgmma_best_nn_f16_kernel<<<blocks, THREADS, sizeof(Ring), stream>>>(A_map, B_map, C_map, M, N, K);
+    wgmma_best_nn_f16_kernel<<<CLUSTER * clusters, THREADS, sizeof(Ring), stream>>>(A_map, B_map, C_map, M, N, K);
 }

@@ -1,11 +1,11 @@
-// wgmma_there_and_back_tn_f16: C = A @ B^T, what was read last is read first
+// wgmma_there_and_back_tn_f16: C = A @ B^T, each round of tiles begins with what the one before has left in L2
 //
 // Shapes     A: [M, K], B: [N, K], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, N and K multiples of 8
 // Technique  128 x 256 per block at a time, 256 x 256 per cluster of two blocks, in strips of 8, there and back; a
 //            producer and two consumer warpgroups per block, which alternate; a ring of four slices of 64, two boxes
 //            of C per warp
-// New        over wgmma_alternate_tn_f16: every other strip goes from right to left, and every other tile of a cluster
-//            from the last slice to the first. So a tile begins with what L2 has last got
+// New        over wgmma_alternate_tn_f16: every other strip goes from right to left, every other tile of a cluster
+//            from the last slice to the first, and rounds have the same number of tiles, where that costs no round
 // Bound      Tensor Cores, and the power that the card may use
 #include "kata.cuh"
 #include "kata_tma.cuh"
@@ -107,8 +107,8 @@ __device__ inline void store_part(
     }
 }
 
-// The place of a tile in C, in tiles. Consecutive tiles go down a strip of STRIP rows of tiles, then right, and in every
-// other strip left: what runs at the same time needs few rows of A and of B, which stay in L2, also at a strip's end.
+// The place of a tile in C, in tiles. Consecutive tiles go down a strip of STRIP rows of tiles, then right, in every
+// other strip left: tiles that run at the same time need few rows of A and of B, and these stay in L2.
 __device__ inline int2 place_of(int tile, int tiles_m, int tiles_n) {
     int m = 0;
     int n = 0;
@@ -194,14 +194,16 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
                 wait_for_other(consumer);
                 wgmma_fence();
 #pragma unroll
-                for (int step = 0; step < BLOCK_K; step += MMA_K)
+                for (int step = 0; step < BLOCK_K; step += MMA_K) {
                     wgmma_m64n256k16(C_rmem, a + step / CHUNK, b + step / CHUNK, slice + step > 0);
+                    if (step == 0) {
+                        wgmma_commit();
+                        wgmma_wait<1>();
+                        if (slice > 0) release(before);
+                    }
+                }
                 wgmma_commit();
                 let_other_go(consumer);
-            };
-            const auto release_before = [&](int slice) {
-                wgmma_wait<1>();
-                if (slice > 0) release(before);
                 before = turn.s;
                 turn.next();
             };
@@ -209,12 +211,8 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
             for (int part = 0; part < PARTS; ++part) {
                 if (part < slices) multiply(part);
                 if (tile > first) store_part(boxes, finished, part, &C_map);
-                if (part < slices) release_before(part);
             }
-            for (int slice = PARTS; slice < slices; ++slice) {
-                multiply(slice);
-                release_before(slice);
-            }
+            for (int slice = PARTS; slice < slices; ++slice) multiply(slice);
             wgmma_wait<0>();
             release(before);
             const int2 place = place_of(tile, tiles_m, tiles_n);
@@ -238,11 +236,17 @@ KATA_EXPORT void wgmma_there_and_back_tn_f16(
     cudaGetDevice(&device);
     cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
     const int tiles = ((M - 1) / (CLUSTER * BLOCK_M) + 1) * ((N - 1) / BLOCK_N + 1);
-    const int blocks = CLUSTER * (tiles < sms / CLUSTER ? tiles : sms / CLUSTER);
+    const int most = sms / CLUSTER;  // clusters at a time
+    int clusters = tiles < most ? tiles : most;
+    // TODO(3): Compute all tiles in as few rounds as most clusters need, with as few clusters as that takes. (~2 lines)
+    const int rounds = (tiles - 1) / most + 1;
+    clusters = (tiles - 1) / rounds + 1;
+    // END TODO(3)
     const CUtensorMap A_map = swizzled_map(A, M, K, BLOCK_M);
     const CUtensorMap B_map = swizzled_map(B, N, K, PART_N);
     const CUtensorMap C_map = swizzled_map(C, M, N, BOX_M);
     // More than 48 KB must be requested.
     cudaFuncSetAttribute(wgmma_there_and_back_tn_f16_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Ring));
-    wgmma_there_and_back_tn_f16_kernel<<<blocks, THREADS, sizeof(Ring), stream>>>(A_map, B_map, C_map, M, N, K);
+    wgmma_there_and_back_tn_f16_kernel<<<CLUSTER * clusters, THREADS, sizeof(Ring), stream>>>(
+        A_map, B_map, C_map, M, N, K);
 }
