@@ -21,6 +21,7 @@ using kata::swizzled_map, kata::mbarrier_init, kata::expect, kata::arrive_at, ka
 using kata::wgmma_fence, kata::wgmma_commit, kata::wgmma_wait, kata::wgmma_m64n256k16, kata::descriptor,
     kata::stmatrix_x4, kata::fewer_registers, kata::more_registers;
 
+constexpr unsigned FULL_MASK = 0xffffffff;
 constexpr int WARPGROUP = 128;  // threads: four warps, the first of them a multiple of four
 constexpr int MMA_K = 16;
 constexpr int MMA_M = 64;
@@ -166,7 +167,8 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
         }
     } else {
         more_registers<CONSUMER_REGISTERS>();
-        const int consumer = threadIdx.x / WARPGROUP - 1;
+        // All lanes have the same. After a shuffle the compiler knows that, and has descriptors in uniform registers.
+        const int consumer = __shfl_sync(FULL_MASK, threadIdx.x / WARPGROUP - 1, 0);
         const int row = consumer * MMA_M;  // of the tile of A
         const uint64_t A_first = descriptor(&ring.A[0][row * BLOCK_K]);
         const uint64_t B_first = descriptor(ring.B[0]);
