@@ -119,6 +119,13 @@ SPEC = Spec(
 # several. Its second tile begins in the middle of the ring, and needs the stages of the first.
 PERSISTENT = replace(SPEC, named_sizes=(*SPEC.named_sizes, shape(17_025, 8, 200)))
 
+# As many tiles in 200 columns, and fewer slices than a tile has parts that are stored; and many more slices than parts.
+LATE = replace(PERSISTENT, named_sizes=(*PERSISTENT.named_sizes, shape(17_025, 200, 72), shape(8, 16, 840)))
+
+# Two strips of tiles, the second one of less than the full height, with several tiles in each row; so few slices that
+# the simulator computes them in seconds.
+BACK = replace(LATE, named_sizes=(*LATE.named_sizes, shape(2600, 600, 72)))
+
 # Four tiles of 256 x 256 in each direction: a curve of two levels.
 HILBERT = replace(PERSISTENT, named_sizes=(*PERSISTENT.named_sizes, shape(1000, 1000, 8)))
 
@@ -158,5 +165,9 @@ SPECS = {
     "wgmma_tma_store_tn_f16": PERSISTENT,
     "wgmma_multicast_tn_f16": PERSISTENT,
     "wgmma_hilbert_tn_f16": HILBERT,
-    "wgmma_best_nn_f16": replace(NN, named_sizes=HILBERT.named_sizes),
+    "wgmma_late_store_tn_f16": LATE,
+    "wgmma_early_release_tn_f16": LATE,
+    "wgmma_alternate_tn_f16": LATE,
+    "wgmma_there_and_back_tn_f16": BACK,
+    "wgmma_best_nn_f16": replace(NN, named_sizes=BACK.named_sizes),
 }

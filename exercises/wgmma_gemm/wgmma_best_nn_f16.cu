@@ -1,10 +1,10 @@
-// wgmma_best_nn_f16: C = A @ B, with the columns of B adjacent, by all that the ladder has
+// wgmma_best_nn_f16: C = A @ B, the fastest kernel of this family for B as [K, N]
 //
 // Shapes     A: [M, K], B: [K, N], C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, N and K multiples of 8
-// Technique  128 x 256 per block at a time, 256 x 256 per cluster of two blocks, along a Hilbert curve; a producer and
-//            two consumer warpgroups per block; a ring of four slices of 64, B in boxes of 64 columns; two boxes of C
-//            per consumer
-// New        over wgmma_hilbert_tn_f16: B is [K, N], copied by multicast in boxes and transposed by wgmma
+// Technique  128 x 256 per block at a time, 256 x 256 per cluster of two blocks, in strips of 8, there and back; a
+//            producer and two consumer warpgroups per block, which alternate; a ring of four slices of 64, B in boxes
+//            of 64 columns; two boxes of C per warp
+// New        over wgmma_there_and_back_tn_f16: B is [K, N], copied by multicast in boxes and transposed by wgmma
 // Bound      Tensor Cores, and the power that the card may use
 #include "kata.cuh"
 #include "kata_tma.cuh"
@@ -21,6 +21,7 @@ using kata::swizzled_map, kata::smem_address, kata::mbarrier_init, kata::expect,
 using kata::wgmma_fence, kata::wgmma_commit, kata::wgmma_wait, kata::descriptor, kata::stmatrix_x4,
     kata::fewer_registers, kata::more_registers;
 
+constexpr unsigned FULL_MASK = 0xffffffff;
 constexpr int WARPGROUP = 128;  // threads: four warps, the first of them a multiple of four
 constexpr int MMA_K = 16;
 constexpr int MMA_M = 64;
@@ -36,8 +37,11 @@ constexpr int CLUSTER = 2;                            // blocks, one below the o
 constexpr int PART_N = BLOCK_N / CLUSTER;             // columns of B that each of them loads, for all of them
 constexpr int BOX_N = 64;                             // columns of B or C in a box: 128 bytes
 constexpr int BOX_BYTES = BLOCK_K * BOX_N * sizeof(half);
-constexpr int BOXES = 2;  // of 64 x BOX_N sums per consumer, in flight to C
+constexpr int BOX_M = 16;               // rows of C in a box: those of a warp
+constexpr int PARTS = BLOCK_N / BOX_N;  // boxes of a warp's tile
+constexpr int BOXES = 2;                // per warp, in flight to C
 static_assert(BOX_N == BLOCK_K, "the maps have the same boxes");
+constexpr int STRIP = 8;  // rows of the clusters' tiles
 constexpr int CHUNK = 8;  // halves in 16 bytes
 // Distances in units of 16 bytes, as a descriptor's address has them, from stage to stage.
 constexpr uint64_t A_STAGE = BLOCK_M * BLOCK_K * sizeof(half) / 16;
@@ -50,7 +54,7 @@ static_assert(PRODUCER_REGISTERS + CONSUMERS * CONSUMER_REGISTERS <= (1 + CONSUM
 struct Ring {
     alignas(GROUP_BYTES) half A[STAGES][BLOCK_M * BLOCK_K];
     alignas(GROUP_BYTES) half B[STAGES][BLOCK_N / BOX_N][BLOCK_K * BOX_N];
-    alignas(GROUP_BYTES) half C[CONSUMERS][BOXES][MMA_M * BOX_N];
+    alignas(GROUP_BYTES) half C[CONSUMERS * WARPGROUP / 32][BOXES][BOX_M * BOX_N];
     uint64_t full[STAGES];   // a phase ends when the slice is there,
     uint64_t empty[STAGES];  // and when it has been multiplied
 };
@@ -112,65 +116,54 @@ __device__ inline uint64_t descriptor_of_columns(const half* tile) {
     return bits;
 }
 
-// A barrier for one consumer warpgroup. Barrier 0 is __syncthreads.
-__device__ inline void consumer_sync(int consumer) {
-    asm volatile("bar.sync %0, %1;" ::"r"(1 + consumer), "n"(WARPGROUP) : "memory");
+// Barrier 1 + c is for consumer c. It waits there for the other consumer, whose threads arrive and go on. Barrier 0 is
+// __syncthreads.
+__device__ inline void wait_for_other(int consumer) {
+    asm volatile("bar.sync %0, %1;" ::"r"(1 + consumer), "n"(CONSUMERS * WARPGROUP) : "memory");
+}
+__device__ inline void let_other_go(int consumer) {
+    asm volatile("bar.arrive %0, %1;" ::"r"(2 - consumer), "n"(CONSUMERS * WARPGROUP) : "memory");
 }
 
-// registers -> shared -> global: this consumer's 64 rows of the tile, BOX_N columns at a time, by way of its boxes.
-__device__ inline void store_tile(
-    half (&boxes)[BOXES][MMA_M * BOX_N], const float (&sums)[BLOCK_N / 2], const CUtensorMap* C_map, int off_m,
-    int off_n, int consumer) {
+// A warp's 16 rows of a tile that has been multiplied, and their place in C: BOX_N columns per part, in pairs of two
+// adjacent columns.
+struct Finished {
+    half2 pairs[PARTS][BOX_N / 4];
+    int off_m;
+    int off_n;
+};
+
+// registers -> shared -> global: a part of a warp's tile, by way of one of the warp's boxes.
+__device__ inline void store_part(
+    half (&boxes)[BOXES][BOX_M * BOX_N], const Finished& tile, int part, const CUtensorMap* C_map) {
     const int lane_id = threadIdx.x % 32;
-    const int row = threadIdx.x % WARPGROUP / 32 * 16 + lane_id % 16;  // that this lane names to stmatrix
+    const int row = lane_id % 16;  // that this lane names to stmatrix
+    half* box = boxes[part % BOXES];
+    if (lane_id == 0) wait_read<BOXES - 1>();
+    __syncwarp();
 #pragma unroll
-    for (int j = 0; j < BLOCK_N / BOX_N; ++j) {
-        half* box = boxes[j % BOXES];
-        if (threadIdx.x % WARPGROUP == 0) wait_read<BOXES - 1>();
-        consumer_sync(consumer);
-#pragma unroll
-        for (int i = 0; i < BOX_N; i += 16) {
-            half2 pairs[4];
-#pragma unroll
-            for (int p = 0; p < 4; ++p) {
-                const int at = (j * BOX_N + i) / 2 + 2 * p;
-                pairs[p] = __floats2half2_rn(sums[at], sums[at + 1]);
-            }
-            const int chunk = i / CHUNK + lane_id / 16;
-            stmatrix_x4(&box[row * BOX_N + (chunk ^ row % 8) * CHUNK], pairs);
-        }
-        fence_proxy();
-        consumer_sync(consumer);
-        if (threadIdx.x % WARPGROUP == 0) {
-            store_box(C_map, off_n + j * BOX_N, off_m, box);
-            commit_stores();
-        }
+    for (int i = 0; i < BOX_N; i += 16) {
+        const half2* pairs = &tile.pairs[part][i / 4];
+        const int chunk = i / CHUNK + lane_id / 16;
+        stmatrix_x4(&box[row * BOX_N + (chunk ^ row % 8) * CHUNK], {pairs[0], pairs[1], pairs[2], pairs[3]});
+    }
+    fence_proxy();
+    __syncwarp();
+    if (lane_id == 0) {
+        store_box(C_map, tile.off_n + part * BOX_N, tile.off_m, box);
+        commit_stores();
     }
 }
 
-// The place of a tile in C, in tiles. Consecutive tiles follow a Hilbert curve through a square: any run of them covers
-// about as many rows as columns, and few of each. The square's side is the largest power of two that divides both
-// counts.
+// The place of a tile in C, in tiles. Consecutive tiles go down a strip of STRIP rows of tiles, then right, in every
+// other strip left: tiles that run at the same time need few rows of A and of B, and these stay in L2.
 __device__ inline int2 place_of(int tile, int tiles_m, int tiles_n) {
-    int m = 0;
-    int n = 0;
-    const int side = min(tiles_m & -tiles_m, tiles_n & -tiles_n);
-    const int square = tile / (side * side);
-    int bits = tile % (side * side);
-    for (int half = 1; half < side; half *= 2, bits /= 4) {
-        const int down = bits / 2 % 2;
-        const int right = (bits ^ down) % 2;
-        if (right == 0) {
-            const int before = m;
-            m = down == 0 ? n : half - 1 - n;
-            n = down == 0 ? before : half - 1 - before;
-        }
-        m += down * half;
-        n += right * half;
-    }
-    m += square / (tiles_n / side) * side;
-    n += square % (tiles_n / side) * side;
-    return make_int2(m, n);
+    const int strip = tile / (STRIP * tiles_n);
+    const int height = min(STRIP, tiles_m - strip * STRIP);
+    const int place = tile - strip * STRIP * tiles_n;
+    const int m = strip * STRIP + place % height;
+    const int n = place / height;
+    return make_int2(m, strip % 2 == 1 ? tiles_n - 1 - n : n);
 }
 
 __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wgmma_best_nn_f16_kernel(
@@ -199,12 +192,14 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
         fewer_registers<PRODUCER_REGISTERS>();
         if (threadIdx.x == 0) {
             Turn turn{0, 1};  // a wait for parity 1 of a fresh barrier returns at once
-            for (int tile = first; tile < tiles; tile += clusters) {
+            bool back = false;
+            for (int tile = first; tile < tiles; tile += clusters, back = !back) {
                 const int2 place = place_of(tile, tiles_m, tiles_n);
                 const int off_m = (place.x * CLUSTER + rank) * BLOCK_M;
                 const int off_n = place.y * BLOCK_N;
-                for (int slice = 0; slice < slices; ++slice, turn.next()) {
+                for (int i = 0; i < slices; ++i, turn.next()) {
                     uint64_t* full = &ring.full[turn.s];
+                    const int slice = back ? slices - 1 - i : i;
                     wait(&ring.empty[turn.s], turn.parity);
                     expect(full, STAGE_BYTES);
                     load_box(ring.A[turn.s], &A_map, slice * BLOCK_K, off_m, full);
@@ -215,35 +210,52 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
         }
     } else {
         more_registers<CONSUMER_REGISTERS>();
-        const int consumer = threadIdx.x / WARPGROUP - 1;
+        // All lanes have the same. After a shuffle the compiler knows that, and has descriptors in uniform registers.
+        const int consumer = __shfl_sync(FULL_MASK, threadIdx.x / WARPGROUP - 1, 0);
         const int row = consumer * MMA_M;  // of the tile of A
         const uint64_t A_first = descriptor(&ring.A[0][row * BLOCK_K]);
         const uint64_t B_first = descriptor_of_columns(ring.B[0][0]);
         const auto release = [&](int s) {
             if (threadIdx.x % WARPGROUP < CLUSTER) arrive_at(&ring.empty[s], threadIdx.x % WARPGROUP);
         };
+        const int warp_id = threadIdx.x / 32 - WARPGROUP / 32;  // among the consumers' warps
+        half(&boxes)[BOXES][BOX_M * BOX_N] = ring.C[warp_id];
+        Finished finished;
         Turn turn{0, 0};
+        if (consumer == 1) let_other_go(consumer);
         for (int tile = first; tile < tiles; tile += clusters) {
-            const int2 place = place_of(tile, tiles_m, tiles_n);
             float C_rmem[BLOCK_N / 2];
             int before = 0;  // the stage of the slice before
-            for (int slice = 0; slice < slices; ++slice, turn.next()) {
+            const auto multiply = [&](int slice) {
                 wait(&ring.full[turn.s], turn.parity);
                 const uint64_t a = A_first + turn.s * A_STAGE;
                 const uint64_t b = B_first + turn.s * B_STAGE;
-                // TODO(2): Multiply the slice. A step of B is MMA_K rows of a box. (~7 lines)
+                wait_for_other(consumer);
+                // TODO(2): Multiply the slice in two groups, and release the stage before, as in the other katas. A
+                //   step of B is MMA_K rows of a box. (~11 lines)
                 // END TODO(2)
-                wgmma_wait<1>();
-                if (slice > 0) release(before);
+                let_other_go(consumer);
                 before = turn.s;
+                turn.next();
+            };
+#pragma unroll
+            for (int part = 0; part < PARTS; ++part) {
+                if (part < slices) multiply(part);
+                if (tile > first) store_part(boxes, finished, part, &C_map);
             }
+            for (int slice = PARTS; slice < slices; ++slice) multiply(slice);
             wgmma_wait<0>();
             release(before);
-            const int off_m = (place.x * CLUSTER + rank) * BLOCK_M + row;
-            const int off_n = place.y * BLOCK_N;
-            store_tile(ring.C[consumer], C_rmem, &C_map, off_m, off_n, consumer);
+            const int2 place = place_of(tile, tiles_m, tiles_n);
+#pragma unroll
+            for (int i = 0; i < BLOCK_N / 4; ++i)
+                finished.pairs[i / (BOX_N / 4)][i % (BOX_N / 4)] = __floats2half2_rn(C_rmem[2 * i], C_rmem[2 * i + 1]);
+            finished.off_m = (place.x * CLUSTER + rank) * BLOCK_M + warp_id * BOX_M;
+            finished.off_n = place.y * BLOCK_N;
         }
-        if (threadIdx.x % WARPGROUP == 0) wait_read<0>();
+#pragma unroll
+        for (int part = 0; part < PARTS; ++part) store_part(boxes, finished, part, &C_map);
+        if (threadIdx.x % 32 == 0) wait_read<0>();
     }
     cluster_sync();  // no block exits while the other may still arrive at its barriers
 }
@@ -254,11 +266,13 @@ KATA_EXPORT void wgmma_best_nn_f16(const half* A, const half* B, half* C, int M,
     cudaGetDevice(&device);
     cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
     const int tiles = ((M - 1) / (CLUSTER * BLOCK_M) + 1) * ((N - 1) / BLOCK_N + 1);
-    const int blocks = CLUSTER * (tiles < sms / CLUSTER ? tiles : sms / CLUSTER);
+    const int most = sms / CLUSTER;  // clusters at a time
+    const int rounds = (tiles - 1) / most + 1;
+    const int clusters = (tiles - 1) / rounds + 1;
     const CUtensorMap A_map = swizzled_map(A, M, K, BLOCK_M);
     const CUtensorMap B_map = swizzled_map(B, K, N, BLOCK_K);
-    const CUtensorMap C_map = swizzled_map(C, M, N, MMA_M);
+    const CUtensorMap C_map = swizzled_map(C, M, N, BOX_M);
     // More than 48 KB must be requested.
     cudaFuncSetAttribute(wgmma_best_nn_f16_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Ring));
-    wgmma_best_nn_f16_kernel<<<blocks, THREADS, sizeof(Ring), stream>>>(A_map, B_map, C_map, M, N, K);
+    wgmma_best_nn_f16_kernel<<<CLUSTER * clusters, THREADS, sizeof(Ring), stream>>>(A_map, B_map, C_map, M, N, K);
 }
