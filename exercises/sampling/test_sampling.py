@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from grader.content.formulas import side_by_side
 from grader.content.rows import per_row
-from grader.content.spec import Exact, InputKind, Operations, Rng, Size, Sizes, Spec, Tensor, normal
+from grader.content.spec import Exact, Fill, InputKind, Operations, Rng, Size, Sizes, Spec, Tensor, normal
 
 if TYPE_CHECKING:
     import torch
@@ -232,7 +232,373 @@ TOPK = replace(
     baselines={"torch.topk": torch_topk},
 )
 
+# -- radix select ----------------------------------------------------------------------------------------------------
+
+
+def columns_of_largest(x: ndarray, sizes: Sizes, *, last_first: bool = False) -> tuple[ndarray, ndarray]:
+    """(the k-th largest, the columns of the k largest in rising order); past cols: -inf and -1."""
+    import numpy
+
+    values, idx = topk(x, sizes, last_first=last_first)
+    kept = numpy.where(idx < 0, sizes["cols"], idx)
+    kept.sort(axis=1)
+    return values[:, -1], numpy.where(kept == sizes["cols"], -1, kept)
+
+
+def nearly_equal(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+    """Values that differ in the last 8 bits of their floats only, of either sign row by row."""
+    return per_row(rng, shape, (1.0, -1.0)) * (1.5 + rng.integers(shape, 0, 255) * 2.0**-23)
+
+
+def next_digit(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+    """All digits of 8 bits take few values: each histogram has more than one bin, and many elements are equal."""
+    import numpy
+
+    bits = numpy.zeros(shape, dtype=numpy.int64)
+    for shift, low, high in ((24, 0x3F, 0x40), (16, 0x7E, 0x81), (8, 0, 2), (0, 0xFE, 0xFF)):
+        bits |= rng.integers(shape, low, high) << shift
+    values = bits.astype(numpy.uint32).view(numpy.float32).astype(numpy.float64)
+    return values * rng.choice(shape, (1.0, -1.0))
+
+
+RADIX_SELECT = replace(
+    TOPK,
+    computes="kth = the k-th largest value of each row; idx = the columns of its k largest, rising",
+    operations=Operations(
+        "kth, idx = the k largest of x[row, :]",
+        "1 per element: a comparison with the k-th largest so far",
+        lambda sizes: sizes["rows"] * sizes["cols"],
+    ),
+    outputs=(Tensor("kth", ("rows",)), Tensor("idx", ("rows", "k"), "i32")),
+    sizes={"rows": Size(1, 6), "cols": Size(1, 24_000), "k": Size(1, 2048)},
+    values=(
+        InputKind("normal", normal()),
+        InputKind("two values", few(-1.0, 2.0)),
+        InputKind("zeros", few(0.0, -0.0, -1.0)),
+        InputKind("minus infinity", few(-inf, -inf, 1.0)),
+        InputKind("last 8 bits", nearly_equal),
+        InputKind("few digits", next_digit),
+        InputKind("rising", rising),
+        InputKind("falling", falling),
+        InputKind("negative", normal(mean=-50.0)),
+    ),
+    reference=columns_of_largest,
+    near_misses={
+        "of those that equal the k-th the highest columns": lambda x, sizes: columns_of_largest(
+            x, sizes, last_first=True
+        ),
+        "the k smallest": lambda x, sizes: (
+            -columns_of_largest(-x, sizes)[0],
+            columns_of_largest(-x, sizes)[1],
+        ),
+        "the k largest absolute values": lambda x, sizes: columns_of_largest(abs(x), sizes),
+        "the columns from the largest value to the smallest": lambda x, sizes: (
+            columns_of_largest(x, sizes)[0],
+            topk(x, sizes)[1],
+        ),
+        "the largest value in place of the k-th": lambda x, sizes: (
+            topk(x, sizes)[0][:, 0],
+            columns_of_largest(x, sizes)[1],
+        ),
+    },
+    # Around a tile of 4096 to 8192 elements, a list of it and 2048, and rows in which the list fills more than once.
+    named_sizes=(
+        k_shape(1, 1, 1),
+        k_shape(2, 3, 8),
+        k_shape(3, 31, 31),
+        k_shape(2, 32, 1),
+        k_shape(3, 257, 256),
+        k_shape(2, 1000, 1000),
+        k_shape(1, 2047, 2048),
+        k_shape(2, 2048, 2048),
+        k_shape(1, 2049, 2048),
+        k_shape(2, 6143, 100),
+        k_shape(1, 6144, 2048),
+        k_shape(1, 6145, 2),
+        k_shape(1, 8193, 2048),
+        k_shape(2, 10_007, 31),
+        k_shape(1, 12_289, 1000),
+        k_shape(1, 20_481, 2048),
+        k_shape(1, 65_537, 1000),
+    ),
+    large=(k_shape(257, 8192, 2048), k_shape(1031, 10_007, 31), k_shape(3, 1_000_003, 2048), k_shape(2, 5_000_011, 1)),
+    work=lambda sizes: sizes["rows"] * (400_000 + 40 * sizes["cols"]),
+)
+
+# -- Gumbel noise ----------------------------------------------------------------------------------------------------
+
+GAP = 2.0**-9  # by which a row's largest key exceeds the others at least: more than keys in f32 are off
+
+# Two int64 each. Row 1 of NEXT_TO_1 has u = 1 - 2^-24 in column 35, row 1 of NEXT_TO_0 has u = 2^-24 in column 13.
+SEED = (0x1234_5678_9ABC_DEF0, 42)
+HIGH_SEED = (-0x7FED_CBA9_0000_0001, (3 << 32) + 77)
+NEXT_TO_1 = (16_318, 7)
+NEXT_TO_0 = (20_404, 7)
+
+
+def philox(counter: tuple[ndarray, ...], key: tuple[int, int], rounds: int = 10) -> tuple[ndarray, ...]:
+    """Four words for each counter of four words, uint64 arrays that hold 32 bits."""
+    import numpy
+
+    low, half = numpy.uint64(0xFFFFFFFF), numpy.uint64(32)
+    x, y, z, w = counter
+    for step in range(rounds):
+        k, m = (numpy.uint64((key[i] + step * weyl) % 2**32) for i, weyl in ((0, 0x9E3779B9), (1, 0xBB67AE85)))
+        left, right = x * numpy.uint64(0xD2511F53), z * numpy.uint64(0xCD9E8D57)
+        x, y, z, w = (right >> half) ^ y ^ k, right & low, (left >> half) ^ w ^ m, left & low
+    return x, y, z, w
+
+
+def gumbel(seed: tuple[int, int], rows: ndarray, V: int, rounds: int = 10) -> ndarray:
+    """The noise of these rows and all their columns."""
+    import numpy
+
+    shape = (len(rows), (V + 3) // 4)
+    column, row = numpy.arange(shape[1], dtype=numpy.uint64), rows.astype(numpy.uint64)[:, None]
+    words = philox(
+        (
+            numpy.broadcast_to(column, shape),
+            numpy.broadcast_to(row, shape),
+            numpy.full(shape, seed[1] % 2**32, dtype=numpy.uint64),
+            numpy.zeros(shape, dtype=numpy.uint64),
+        ),
+        (seed[0] % 2**32, (seed[0] >> 32) % 2**32),
+        rounds,
+    )
+    word = numpy.stack(words, axis=2).reshape(len(rows), -1)[:, :V]
+    noise: ndarray = -numpy.log(-numpy.log(((word >> numpy.uint64(9)).astype(numpy.float64) + 0.5) * 2.0**-23))
+    return noise
+
+
+Keys = Callable[["ndarray", "ndarray", "ndarray"], "ndarray"]
+
+
+def with_noise(x: ndarray, T: ndarray, noise: ndarray) -> ndarray:
+    import numpy
+
+    hot = T[:, None] > 0
+    keys: ndarray = numpy.where(hot, x / numpy.where(hot, T[:, None], 1.0) + noise, x)
+    return keys
+
+
+def drawn(
+    x: ndarray,
+    T: ndarray,
+    seed: ndarray,
+    sizes: Sizes,
+    keys: Keys = with_noise,
+    words: Callable[[tuple[int, int]], tuple[int, int]] = lambda seed: seed,
+    rounds: int = 10,
+    of_row: Callable[[ndarray], ndarray] = lambda row: row,
+) -> ndarray:
+    """The columns with the largest keys. ``words``: what is used as the seed; ``of_row``: as the row."""
+    import numpy
+
+    used = words((int(seed[0]), int(seed[1])))
+
+    def part(rows: ndarray) -> ndarray:
+        noise = gumbel(used, of_row(rows), x.shape[1], rounds)
+        return keys(x[rows], T[rows], noise).argmax(axis=1)
+
+    step = max(1, BLOCK // x.shape[1])
+    parts = [(numpy.arange(first, min(first + step, len(x))),) for first in range(0, len(x), step)]
+    return numpy.concatenate(side_by_side(part, parts))
+
+
+def temperatures(*values: float) -> Fill:
+    """One of the values for each row, in turn, so that what fills x knows which."""
+    return lambda rng, shape, sizes: of_rows(shape[0], values)
+
+
+def of_rows(rows: int, values: tuple[float, ...]) -> ndarray:
+    import numpy
+
+    return numpy.array(values)[numpy.arange(rows) % len(values)]
+
+
+def seeded(seed: tuple[int, int]) -> Fill:
+    def fill(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+        import numpy
+
+        return numpy.array(seed, dtype=numpy.int64)
+
+    return fill
+
+
+def rounded(x: ndarray) -> ndarray:
+    import numpy
+
+    return x.astype(numpy.float32).astype(numpy.float64)
+
+
+def apart(fill: Fill, seed: tuple[int, int], T: tuple[float, ...]) -> Fill:
+    """What ``fill`` draws, but with no key within GAP of a row's largest: such logits are lowered."""
+
+    def fill_apart(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+        import numpy
+
+        x = rounded(fill(rng, shape, sizes))
+        for row, temperature in enumerate(of_rows(shape[0], T)):
+            if temperature == 0:
+                continue
+            keys = x[row] / temperature + gumbel(seed, numpy.array([row]), shape[1])[0]
+            best = keys.argmax()
+            close = (keys > keys[best] - GAP) & (numpy.arange(shape[1]) != best)
+            x[row] -= numpy.where(close, 4 * GAP * temperature, 0.0)
+        return x
+
+    return fill_apart
+
+
+def contested(seed: tuple[int, int], *, highest: bool) -> Fill:
+    """Rows in which the column with the highest noise, or the lowest, wins by little or loses by little, in turn.
+
+    The noise of every other column is known to three digits from any good logarithm, and of this one from few.
+    """
+
+    def fill(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+        import numpy
+
+        x = rng.normal(shape)
+        noise = gumbel(seed, numpy.arange(shape[0]), shape[1])
+        column = noise.argmax(axis=1) if highest else noise.argmin(axis=1)
+        row = numpy.arange(shape[0])
+        keys = x + noise
+        keys[row, column] = -inf
+        best = keys.max(axis=1)
+        x[row, column] = numpy.where(best > -inf, best, 0.0) - noise[row, column] + 0.25 * (-1.0) ** row
+        return x
+
+    return fill
+
+
+def peaked(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+    """Log-probabilities: one column has nearly all of the row's, as where a model is sure of the next token."""
+    import numpy
+
+    x = rng.normal(shape, mean=-34.0)
+    place = (numpy.arange(shape[0]) * 7919 + shape[1] // 2) % shape[1]
+    x[numpy.arange(shape[0]), place] = -14.0
+    return x
+
+
+def one_finite(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+    """All -inf but one or two logits."""
+    import numpy
+
+    place = (numpy.arange(shape[0])[:, None] * 7919 + shape[1] // 3) % shape[1]
+    column = numpy.arange(shape[1])
+    finite = (column == place) | (column == shape[1] - 1) & (numpy.arange(shape[0])[:, None] % 2 == 1)
+    return numpy.where(finite, rng.normal(shape, std=3.0), -inf)
+
+
+def masked(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+    """Two of three logits -inf, but not the last."""
+    import numpy
+
+    keep = (rng.integers(shape, 0, 2) == 0) | (numpy.arange(shape[1]) == shape[1] - 1)
+    return numpy.where(keep, rng.normal(shape), -inf)
+
+
+def draw(name: str, x: Fill, seed: tuple[int, int], *T: float) -> InputKind:
+    return InputKind(name, {"x": apart(x, seed, T), "T": temperatures(*T), "seed": seeded(seed)})
+
+
+def torch_multinomial(x: torch.Tensor, T: torch.Tensor, **_: torch.Tensor) -> Callable[[], object]:
+    """On a temperature of 1, which saves torch a pass."""
+    import torch
+
+    return lambda: torch.multinomial(torch.softmax(x, dim=1), 1)
+
+
+def v_shape(rows: int, V: int) -> Sizes:
+    return {"rows": rows, "V": V}
+
+
+GUMBEL = Spec(
+    computes="token = the lowest column with the largest x / T + noise of seed, row and column; T = 0: of x",
+    operations=Operations(
+        "token = argmax of x[row, :] / T - log(-log(u))",
+        "7 per element: the division, two logarithms, two signs' difference and sum with x, u's scaling, a comparison",
+        lambda sizes: 7 * sizes["rows"] * sizes["V"],
+    ),
+    inputs=(Tensor("x", ("rows", "V")), Tensor("T", ("rows",), "f32"), Tensor("seed", (2,), "i64")),
+    outputs=(Tensor("token", ("rows",), "i32"),),
+    sizes={"rows": Size(1, 12), "V": Size(1, 3000)},
+    values=(
+        draw("peaked", peaked, SEED, 1.0),
+        draw("normal", normal(), SEED, 1.0, 0.7, 1.5),
+        draw("greedy", few(-1.0, 2.0), SEED, 0.0),
+        draw("mixed temperatures", normal(std=3.0), HIGH_SEED, 0.0, 0.1, 1.0, 10.0),
+        draw("hot", normal(std=20.0), SEED, 10.0),
+        draw("one finite", one_finite, SEED, 1.0, 0.0),
+        draw("masked", masked, HIGH_SEED, 1.0),
+        draw("negative", normal(mean=-50.0), HIGH_SEED, 1.0, 0.5),
+        InputKind(
+            "u next to 1",
+            {"x": contested(NEXT_TO_1, highest=True), "T": temperatures(1.0), "seed": seeded(NEXT_TO_1)},
+        ),
+        InputKind(
+            "u next to 0",
+            {"x": contested(NEXT_TO_0, highest=False), "T": temperatures(1.0), "seed": seeded(NEXT_TO_0)},
+        ),
+    ),
+    reference=drawn,
+    near_misses={
+        "the column of the largest logit, without noise": lambda x, T, seed, sizes: argmax(x, sizes),
+        "noise of the opposite sign": lambda x, T, seed, sizes: drawn(
+            x, T, seed, sizes, lambda x, T, noise: with_noise(x, T, -noise)
+        ),
+        "logits times T": lambda x, T, seed, sizes: drawn(
+            x, T, seed, sizes, lambda x, T, noise: x * T[:, None] + noise * (T[:, None] > 0)
+        ),
+        "noise divided by T, too": lambda x, T, seed, sizes: drawn(
+            x, T, seed, sizes, lambda x, T, noise: x + noise * (T[:, None] > 0)
+        ),
+        "noise where T is 0, too": lambda x, T, seed, sizes: drawn(
+            x, T, seed, sizes, lambda x, T, noise: with_noise(x, T + (T == 0), noise)
+        ),
+        "the same noise in every row": lambda x, T, seed, sizes: drawn(x, T, seed, sizes, of_row=lambda row: 0 * row),
+        "seven rounds of Philox": lambda x, T, seed, sizes: drawn(x, T, seed, sizes, rounds=7),
+        "the low half of seed[0] alone": lambda x, T, seed, sizes: drawn(
+            x, T, seed, sizes, words=lambda seed: (seed[0] % 2**32, seed[1])
+        ),
+        "the halves of seed[0] exchanged": lambda x, T, seed, sizes: drawn(
+            x, T, seed, sizes, words=lambda seed: ((seed[0] % 2**32 << 32) + (seed[0] >> 32) % 2**32, seed[1])
+        ),
+        "a seed without seed[1]": lambda x, T, seed, sizes: drawn(
+            x, T, seed, sizes, words=lambda seed: (seed[0], 0)
+        ),
+    },
+    tolerance=Exact(),
+    # Rows of every length modulo a group of 4, around a warp, a block's groups, a step of them.
+    named_sizes=(
+        v_shape(1, 1),
+        v_shape(2, 2),
+        v_shape(3, 3),
+        v_shape(5, 4),
+        v_shape(4, 5),
+        v_shape(3, 36),
+        v_shape(2, 127),
+        v_shape(5, 128),
+        v_shape(3, 129),
+        v_shape(4, 1000),
+        v_shape(3, 2047),
+        v_shape(2, 2048),
+        v_shape(3, 2049),
+        v_shape(2, 4099),
+        v_shape(17, 40),
+        v_shape(1, 8200),
+        v_shape(3, 32_003),
+    ),
+    large=(v_shape(65, 128_256), v_shape(70_001, 33), v_shape(3, 1_000_003), v_shape(1031, 1031)),
+    work=lambda sizes: sizes["rows"] * (60_000 + 60 * sizes["V"]),
+    baselines={"softmax and torch.multinomial": torch_multinomial},
+)
+
 SPECS: dict[str, Spec] = {
     "argmax_row_f32": ARGMAX,
     "topk_warp_f32": TOPK,
+    "topk_radix_select_f32": RADIX_SELECT,
+    "sample_gumbel_f32": GUMBEL,
 }
