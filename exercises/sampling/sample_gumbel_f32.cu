@@ -79,8 +79,9 @@ __global__ void __launch_bounds__(THREADS) sample_gumbel_f32_kernel(
     const int tid = threadIdx.x;
     const uint32_t row = blockIdx.x;
     const float* x_row = x + static_cast<int64_t>(row) * V;
-    const float temperature = T[row];
-    const float scale = 1.0f / temperature;
+    const bool greedy = T[row] == 0.0f;
+    const float scale = greedy ? 1.0f : 1.0f / T[row];
+    const float share = greedy ? 0.0f : 1.0f;  // of the noise in a key
     const uint2 key = {static_cast<uint32_t>(seed[0]), static_cast<uint32_t>(seed[0] >> 32)};
     const uint32_t offset = static_cast<uint32_t>(seed[1]);
     float best = -INFINITY;
@@ -92,14 +93,14 @@ __global__ void __launch_bounds__(THREADS) sample_gumbel_f32_kernel(
         for (int i = 0; i < LOADS; ++i) {
             const int64_t first = begin + (i * THREADS + tid) * GROUP;
 #pragma unroll
-            for (int j = 0; j < GROUP; j += VEC) {
-                *reinterpret_cast<Pack*>(&x_rmem[i][j]) = Pack{};
+            for (int j = 0; j < GROUP; ++j) x_rmem[i][j] = -INFINITY;  // past the row: never drawn
+#pragma unroll
+            for (int j = 0; j < GROUP; j += VEC)
                 if (first + j < V)
                     *reinterpret_cast<Pack*>(&x_rmem[i][j]) = *reinterpret_cast<const Pack*>(x_row + first + j);
-            }
         }
-        // TODO(3): Draw the group's four words, and compare the best with each column's key. The best of a thread has
-        //   its lowest column, since the columns rise. (~12 lines)
+        // TODO(3): Draw the words of each group, and compare the best with each column's key. The best of a thread has
+        //   its lowest column, since the columns rise. (~14 lines)
         // END TODO(3)
     }
     // A thread without a finite logit has no candidate.

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import inf, nan
+from math import inf, log, nan
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from grader.content.formulas import side_by_side
 from grader.content.rows import per_row
@@ -466,19 +467,24 @@ def contested(seed: tuple[int, int], *, highest: bool) -> Fill:
         keys = x + noise
         keys[row, column] = -inf
         best = keys.max(axis=1)
-        x[row, column] = numpy.where(best > -inf, best, 0.0) - noise[row, column] + 0.25 * (-1.0) ** row
+        # The extreme words are in row 1: the highest noise must not be infinite there, and the lowest must not be -inf.
+        wins = numpy.where((row % 2 == 1) == highest, -0.25, 0.25)
+        x[row, column] = numpy.where(best > -inf, best, 0.0) - noise[row, column] + wins
         return x
 
     return fill
 
 
 def peaked(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
-    """Log-probabilities: one column has nearly all of the row's, as where a model is sure of the next token."""
+    """One column has nearly all of the row's probability, as where a model is sure of the next token.
+
+    It is the same column in every row, and no logit is negative: so it stays one per row in timed calls, and no two keys
+    of a row come close there, where nothing moves them apart.
+    """
     import numpy
 
-    x = rng.normal(shape, mean=-34.0)
-    place = (numpy.arange(shape[0]) * 7919 + shape[1] // 2) % shape[1]
-    x[numpy.arange(shape[0]), place] = -14.0
+    x = numpy.maximum(rng.normal(shape, mean=6.0), 0.0)
+    x[:, shape[1] // 2] = 26.0
     return x
 
 
@@ -596,9 +602,212 @@ GUMBEL = Spec(
     baselines={"softmax and torch.multinomial": torch_multinomial},
 )
 
+# -- a threshold, and one number per row -----------------------------------------------------------------------------
+
+LAST = 1.0 - 2.0**-24  # the largest f32 below 1
+STEP = 2.0**-17  # of the running sum of probabilities: a token with less is not aimed at where another has more
+LOGITS: WeakKeyDictionary[Rng, ndarray] = WeakKeyDictionary()  # what was drawn as x, for what fills u
+
+
+def by_parts(of: Callable[..., ndarray], x: ndarray, *per_row: ndarray) -> ndarray:
+    """``of`` of every row and its numbers, some rows at a time."""
+    import numpy
+
+    step = max(1, BLOCK // x.shape[1])
+    parts = [tuple(array[first : first + step] for array in (x, *per_row)) for first in range(0, len(x), step)]
+    return numpy.concatenate(side_by_side(of, parts))
+
+
+def min_p_weights(x: ndarray, T: ndarray, min_p: ndarray) -> ndarray:
+    """exp((x - max) / T) of the kept columns, 0 of the others."""
+    import numpy
+
+    distance = (x - x.max(axis=1, keepdims=True)) / T[:, None]
+    weights: ndarray = numpy.where(distance >= numpy.log(min_p)[:, None], numpy.exp(distance), 0.0)
+    return weights
+
+
+def of_all(x: ndarray, T: ndarray) -> ndarray:
+    """softmax(x / T)."""
+    import numpy
+
+    weights = numpy.exp((x - x.max(axis=1, keepdims=True)) / T[:, None])
+    probabilities: ndarray = weights / weights.sum(axis=1, keepdims=True)
+    return probabilities
+
+
+def logarithm(of: ndarray) -> ndarray:
+    import numpy
+
+    logarithms: ndarray = numpy.log(of)
+    return logarithms
+
+
+def totals(x: ndarray, T: ndarray, min_p: ndarray) -> ndarray:
+    total: ndarray = min_p_weights(x, T, min_p).sum(axis=1)
+    return total
+
+
+def at_share(weights: ndarray, u: ndarray) -> ndarray:
+    """The first column at which the running sum of the weights exceeds u of their sum, or the last with a weight."""
+    import numpy
+
+    sums = weights.cumsum(axis=1)
+    past = sums > (u * sums[:, -1])[:, None]
+    last = weights.shape[1] - 1 - (weights[:, ::-1] > 0).argmax(axis=1)
+    return numpy.where(past.any(axis=1), past.argmax(axis=1), last)
+
+
+def min_p_token(x: ndarray, T: ndarray, min_p: ndarray, u: ndarray, sizes: Sizes) -> ndarray:
+    return by_parts(lambda x, T, min_p, u: at_share(min_p_weights(x, T, min_p), u), x, T, min_p, u)
+
+
+def min_p_apart(fill: Fill, T: tuple[float, ...], min_p: tuple[float, ...]) -> Fill:
+    """What ``fill`` draws, but with no logit within GAP T of the threshold, unless it is the maximum."""
+
+    def fill_apart(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+        import numpy
+
+        x = rounded(fill(rng, shape, sizes))
+        room = GAP * of_rows(shape[0], T)[:, None]
+        top = x.max(axis=1, keepdims=True)
+        least = top + of_rows(shape[0], T)[:, None] * numpy.log(of_rows(shape[0], min_p))[:, None]
+        x = rounded(numpy.where((abs(x - least) < room) & (x < top), least - 2 * room, x))
+        LOGITS[rng] = x
+        return x
+
+    return fill_apart
+
+
+def in_steps(weights_of: Callable[[ndarray, int], ndarray]) -> Fill:
+    """For each row the middle of a step of the running sum, the token drawn with its probability."""
+
+    def fill(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+        import numpy
+
+        drawn = rng.uniform(shape, 0.0, 1.0)
+        if rng not in LOGITS:  # u alone is drawn, as an example of its values
+            return drawn
+        for row, logits in enumerate(LOGITS[rng]):
+            weights = weights_of(logits[None, :], row)[0]
+            weights /= weights.sum()
+            token = at_share(weights[None, :], drawn[row : row + 1])[0]
+            if weights[token] < STEP:
+                token = weights.argmax()
+            drawn[row] = weights[:token].sum() + weights[token] / 2
+        return drawn
+
+    return fill
+
+
+def min_p_kind(name: str, x: Fill, T: tuple[float, ...], min_p: tuple[float, ...], u: Fill | None = None) -> InputKind:
+    import numpy
+
+    def weights(logits: ndarray, row: int) -> ndarray:
+        return min_p_weights(logits, numpy.array([T[row % len(T)]]), numpy.array([min_p[row % len(min_p)]]))
+
+    fills = {"x": min_p_apart(x, T, min_p), "T": temperatures(*T), "min_p": temperatures(*min_p)}
+    return InputKind(name, {**fills, "u": u or in_steps(weights)})
+
+
+def in_levels(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+    """Few likely columns, whose weights are 1, 1/2, 1/4, 1/8 and 1/16 of the largest, and many that are far below.
+
+    No logit is negative, so that timed calls get no others. Their rows are other parts of the same logits. They fit the
+    same u: its product with a sum of few such weights is not close to a whole number of the smallest.
+    """
+    import numpy
+
+    likely = 26.0 - log(2.0) * rng.integers(shape, 0, 4)
+    return numpy.where(rng.integers(shape, 0, 4095) == 0, likely, numpy.maximum(rng.normal(shape, mean=6.0), 0.0))
+
+
+# 0, the largest below 1, and numbers that no fraction with a small denominator comes close to.
+ANY_ROW = temperatures(0.6180339887, 0.0, 0.4142135624, LAST, 0.3819660113, 0.7320508076)
+
+MIN_P = Spec(
+    computes="token = the first kept column at which the running sum of softmax(x / T) over the kept exceeds u",
+    operations=Operations(
+        "token = draw from softmax(x[row, :] / T) where x / T >= max(x / T) + log(min_p)",
+        "2 per element: a maximum and a comparison; the kept columns are few",
+        lambda sizes: 2 * sizes["rows"] * sizes["V"],
+    ),
+    inputs=(
+        Tensor("x", ("rows", "V")),
+        Tensor("T", ("rows",), "f32"),
+        Tensor("min_p", ("rows",), "f32"),
+        Tensor("u", ("rows",), "f32"),
+    ),
+    outputs=(Tensor("token", ("rows",), "i32"),),
+    sizes={"rows": Size(1, 12), "V": Size(1, 4000)},
+    values=(
+        min_p_kind("levels", in_levels, (1.0,), (0.1,), ANY_ROW),
+        min_p_kind("normal", normal(std=2.0), (1.0, 0.7, 1.5), (0.1, 0.02, 0.3)),
+        min_p_kind("all kept", normal(), (1.0, 2.0), (1e-6,)),
+        min_p_kind("only maxima", few(-1.0, 2.0), (1.0, 0.5), (1.0,)),
+        min_p_kind("equal", few(3.0), (1.0, 0.1, 10.0), (0.5, 1.0)),
+        min_p_kind("u = 0", normal(std=2.0), (1.0, 0.5), (0.05,), temperatures(0.0)),
+        min_p_kind("u below 1", normal(std=2.0), (1.0, 0.5), (0.3,), temperatures(LAST)),
+        min_p_kind("hot and cold", normal(std=3.0), (0.1, 10.0), (0.2, 0.6)),
+        min_p_kind("masked", masked, (1.0,), (0.05, 0.4)),
+        min_p_kind("one finite", one_finite, (1.0, 0.3), (0.05,)),
+        min_p_kind("far from 0", normal(mean=-300.0, std=2.0), (1.0,), (0.1,)),
+    ),
+    reference=min_p_token,
+    near_misses={
+        "a draw from all columns": lambda x, T, min_p, u, sizes: min_p_token(x, T, 0 * min_p + 1e-30, u, sizes),
+        "the likeliest column": lambda x, T, min_p, u, sizes: argmax(x, sizes),
+        "the columns kept by p >= min_p, not by its ratio to the largest p": lambda x, T, min_p, u, sizes: by_parts(
+            lambda x, T, min_p, u: at_share(of_all(x, T) * (of_all(x, T) >= min_p[:, None]), u), x, T, min_p, u
+        ),
+        "u of the sum over all columns": lambda x, T, min_p, u, sizes: by_parts(
+            lambda x, T, min_p, u: at_share(
+                min_p_weights(x, T, min_p), u * totals(x, T, 0 * min_p + 1e-30) / totals(x, T, min_p)
+            ),
+            x, T, min_p, u,
+        ),
+        "a threshold without T": lambda x, T, min_p, u, sizes: by_parts(
+            lambda x, T, min_p, u: at_share(
+                of_all(x, T) * (x >= x.max(axis=1, keepdims=True) + logarithm(min_p)[:, None]), u
+            ),
+            x, T, min_p, u,
+        ),
+        "the softmax without T": lambda x, T, min_p, u, sizes: by_parts(
+            lambda x, T, min_p, u: at_share(of_all(x, T * 0 + 1) * (min_p_weights(x, T, min_p) > 0), u), x, T, min_p, u
+        ),
+        "the column before it": lambda x, T, min_p, u, sizes: min_p_token(x, T, min_p, u, sizes) - 1,
+        "the running sum from the last column down": lambda x, T, min_p, u, sizes: (
+            x.shape[1] - 1 - min_p_token(x[:, ::-1], T, min_p, u, sizes)
+        ),
+    },
+    tolerance=Exact(),
+    # Rows of every length modulo a vector, around a warp, a segment, all segments of a row (512 of 128).
+    named_sizes=(
+        v_shape(1, 1),
+        v_shape(2, 2),
+        v_shape(3, 3),
+        v_shape(5, 4),
+        v_shape(4, 33),
+        v_shape(6, 127),
+        v_shape(5, 128),
+        v_shape(6, 129),
+        v_shape(6, 1000),
+        v_shape(3, 1023),
+        v_shape(4, 4099),
+        v_shape(17, 40),
+        v_shape(1, 8200),
+        v_shape(3, 32_003),
+        v_shape(1, 65_537),
+    ),
+    large=(v_shape(65, 128_256), v_shape(70_001, 33), v_shape(3, 1_000_003), v_shape(1031, 1031)),
+    work=lambda sizes: sizes["rows"] * (300_000 + 30 * sizes["V"]),
+    baselines={"softmax and torch.multinomial": torch_multinomial},
+)
+
 SPECS: dict[str, Spec] = {
     "argmax_row_f32": ARGMAX,
     "topk_warp_f32": TOPK,
     "topk_radix_select_f32": RADIX_SELECT,
     "sample_gumbel_f32": GUMBEL,
+    "sample_min_p_f32": MIN_P,
 }

@@ -92,6 +92,13 @@ __device__ __forceinline__ int2 scan_warps(int count, int* counts) {
     return {__shfl_sync(FULL_MASK, ends, warp_id) - count, __shfl_sync(FULL_MASK, ends, WARPS - 1)};
 }
 
+// global -> registers: the lane's elements of a tile, of which the first is at x_lane and `left` columns are in the row.
+__device__ __forceinline__ void load_tile(const float* __restrict__ x_lane, int left, float (&x_rmem)[ITEMS]) {
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i)
+        if (i * WARP_SIZE < left) x_rmem[i] = x_lane[i * WARP_SIZE];
+}
+
 // Keeps the k largest of the list's `size` elements, at least k, in their order; of those that equal the k-th the first
 // ones. Returns the k-th's rank. All threads of the block must call it together.
 __device__ uint32_t keep_k(Shared& smem, int size, int k) {
@@ -131,23 +138,17 @@ __global__ void __launch_bounds__(THREADS, 2) topk_radix_select_f32_kernel(
     const unsigned lanes_below = (1u << lane_id) - 1;
     const float* x_row = x + static_cast<int64_t>(blockIdx.x) * cols;
     float x_rmem[ITEMS];
-#pragma unroll
-    for (int i = 0; i < ITEMS; ++i)
-        if (lane_first + i * WARP_SIZE < cols) x_rmem[i] = x_row[lane_first + i * WARP_SIZE];
+    load_tile(x_row + lane_first, cols - lane_first, x_rmem);
     uint32_t least = 0;  // the rank of the k-th so far: what an element must exceed
     int size = 0;        // of the list
     int turn = 0;
     for (int64_t begin = 0; begin < cols; begin += TILE) {
-        const int left = static_cast<int>(min(cols - begin, static_cast<int64_t>(TILE)));
+        const int left = static_cast<int>(cols - begin) - lane_first;  // columns from this lane's first on
         uint32_t ranks[ITEMS];
 #pragma unroll
-        for (int i = 0; i < ITEMS; ++i) ranks[i] = lane_first + i * WARP_SIZE < left ? rank_of(x_rmem[i]) : 0;
+        for (int i = 0; i < ITEMS; ++i) ranks[i] = i * WARP_SIZE < left ? rank_of(x_rmem[i]) : 0;
         // The next tile is loaded while this one is compared.
-#pragma unroll
-        for (int i = 0; i < ITEMS; ++i) {
-            const int64_t col = begin + TILE + lane_first + i * WARP_SIZE;
-            if (col < cols) x_rmem[i] = x_row[col];
-        }
+        load_tile(x_row + begin + TILE + lane_first, left - TILE, x_rmem);
         // TODO(4): Append the elements of the tile that exceed least to the list, in the order of columns. If they are
         //   more than fit, keep the k largest of the list and look again. (~20 lines)
         // END TODO(4)

@@ -93,8 +93,9 @@ __global__ void __launch_bounds__(THREADS) sample_gumbel_f32_kernel(
     const int tid = threadIdx.x;
     const uint32_t row = blockIdx.x;
     const float* x_row = x + static_cast<int64_t>(row) * V;
-    const float temperature = T[row];
-    const float scale = 1.0f / temperature;
+    const bool greedy = T[row] == 0.0f;
+    const float scale = greedy ? 1.0f : 1.0f / T[row];
+    const float share = greedy ? 0.0f : 1.0f;  // of the noise in a key
     const uint2 key = {static_cast<uint32_t>(seed[0]), static_cast<uint32_t>(seed[0] >> 32)};
     const uint32_t offset = static_cast<uint32_t>(seed[1]);
     float best = -INFINITY;
@@ -106,31 +107,24 @@ __global__ void __launch_bounds__(THREADS) sample_gumbel_f32_kernel(
         for (int i = 0; i < LOADS; ++i) {
             const int64_t first = begin + (i * THREADS + tid) * GROUP;
 #pragma unroll
-            for (int j = 0; j < GROUP; j += VEC) {
-                *reinterpret_cast<Pack*>(&x_rmem[i][j]) = Pack{};
+            for (int j = 0; j < GROUP; ++j) x_rmem[i][j] = -INFINITY;  // past the row: never drawn
+#pragma unroll
+            for (int j = 0; j < GROUP; j += VEC)
                 if (first + j < V)
                     *reinterpret_cast<Pack*>(&x_rmem[i][j]) = *reinterpret_cast<const Pack*>(x_row + first + j);
-            }
         }
-        // TODO(3): Draw the group's four words, and compare the best with each column's key. The best of a thread has
-        //   its lowest column, since the columns rise. (~12 lines)
+        // TODO(3): Draw the words of each group, and compare the best with each column's key. The best of a thread has
+        //   its lowest column, since the columns rise. (~14 lines)
 #pragma unroll
         for (int i = 0; i < LOADS; ++i) {
             const int64_t first = begin + (i * THREADS + tid) * GROUP;
-            float keys[GROUP];
-#pragma unroll
-            for (int j = 0; j < GROUP; ++j) keys[j] = first + j < V ? x_rmem[i][j] : -INFINITY;
-            if (temperature > 0.0f) {
-                const uint4 words = philox({static_cast<uint32_t>(first / GROUP), row, offset, 0}, key);
-                keys[0] = fmaf(keys[0], scale, gumbel(words.x));
-                keys[1] = fmaf(keys[1], scale, gumbel(words.y));
-                keys[2] = fmaf(keys[2], scale, gumbel(words.z));
-                keys[3] = fmaf(keys[3], scale, gumbel(words.w));
-            }
+            const uint4 words = philox({static_cast<uint32_t>(first / GROUP), row, offset, 0}, key);
+            const uint32_t word_rmem[GROUP] = {words.x, words.y, words.z, words.w};
 #pragma unroll
             for (int j = 0; j < GROUP; ++j) {
-                if (keys[j] > best) {
-                    best = keys[j];
+                const float sum = fmaf(x_rmem[i][j], scale, gumbel(word_rmem[j]) * share);
+                if (sum > best) {
+                    best = sum;
                     best_col = static_cast<int>(first) + j;
                 }
             }
