@@ -177,8 +177,8 @@ def reversed_k(x: ndarray, sizes: Sizes) -> tuple[ndarray, ndarray]:
     return values[:, ::-1], idx[:, ::-1]
 
 
-def torch_topk(x: torch.Tensor, values: torch.Tensor, **_: torch.Tensor) -> Callable[[], object]:
-    k = values.shape[1]
+def torch_topk(x: torch.Tensor, idx: torch.Tensor, **_: torch.Tensor) -> Callable[[], object]:
+    k = idx.shape[1]
     return lambda: x.topk(k, dim=1)
 
 
