@@ -1,9 +1,9 @@
 // sample_gumbel_f32: token[row] = a column drawn with the probabilities softmax(x / T): the lowest column that has the
 // largest x / T + noise; where T is 0, the lowest column that has the largest x
 //
-// Shapes     x: [rows, V] f32, row-major, contiguous, 16-byte aligned base, T: [rows] f32, 0 or at least 0.01, seed: [2]
-//            i64, token: [rows] i32, any rows, V >= 1. No nan and no +inf in x; -inf is never drawn, and each row has a
-//            finite logit
+// Shapes     x: [rows, V] f32, row-major, contiguous, 16-byte aligned base, T: [rows] f32, 0 or at least 0.01, seed:
+//            [2] i64, token: [rows] i32, any rows, V >= 1. No nan and no +inf in x; -inf is never drawn, and each row
+//            has a finite logit
 // Noise      -log(-log u), u = ((w >> 9) + 0.5) / 2^23, with w = word j % 4 of Philox4x32-10 for column j: counter (j /
 //            4, row, low half of seed[1], 0), key (low half of seed[0], high half of seed[0])
 // Technique  one block per row; a thread draws four words for four columns, and keeps its largest key
@@ -46,9 +46,9 @@ __device__ __forceinline__ Candidate warp_reduce_max(Candidate best) {
 
 // Philox4x32-10: four words that look random, a function of counter and key.
 __device__ __forceinline__ uint4 philox(uint4 counter, uint2 key) {
-    // TODO(1): Ten rounds. A round multiplies counter.x by 0xd2511f53 and counter.z by 0xcd9e8d57, to 64 bits each. The
-    //   new counter is (hi(z') ^ y ^ key.x, lo(z'), hi(x') ^ w ^ key.y, lo(x')), where x' and z' are the products. After
-    //   a round, 0x9e3779b9 is added to key.x and 0xbb67ae85 to key.y. (~7 lines)
+    // TODO(1): Ten rounds. A round has the 64-bit products x' = x * 0xd2511f53, z' = z * 0xcd9e8d57. The next counter
+    //   is (hi(z') ^ y ^ key.x, lo(z'), hi(x') ^ w ^ key.y, lo(x')). Then 0x9e3779b9 is added to key.x and 0xbb67ae85
+    //   to key.y. (~8 lines)
     // END TODO(1)
     return counter;
 }
@@ -72,8 +72,8 @@ __device__ __forceinline__ float gumbel(uint32_t word) {
 // Pack is what one access moves. Its elements divide V: every row starts at a multiple of its size.
 template <typename Pack>
 __global__ void __launch_bounds__(THREADS) sample_gumbel_f32_kernel(
-    const float* __restrict__ x, const float* __restrict__ T, const int64_t* __restrict__ seed,
-    int* __restrict__ token, int V) {
+    const float* __restrict__ x, const float* __restrict__ T, const int64_t* __restrict__ seed, int* __restrict__ token,
+    int V) {
     constexpr int VEC = sizeof(Pack) / sizeof(float);
     __shared__ Candidate best_smem[WARPS];
     const int tid = threadIdx.x;

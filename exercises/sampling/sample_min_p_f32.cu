@@ -5,9 +5,9 @@
 //            any rows, V >= 1, T > 0, 0 < min_p <= 1, 0 <= u < 1. No nan and no +inf in x, a finite logit in each row
 // Rule       column j is kept if x[j] / T >= max / T + log(min_p); token = the first kept column at which the running
 //            sum of exp(x / T) over the kept columns exceeds u times their whole sum
-// Technique  one block per row, which is divided into segments: the first pass leaves each segment's maximum, the second
-//            the sum of its kept weights; a scan of these finds the segment with the token, and one warp the column
-// New        over sample_gumbel_f32: a filter by a threshold; and one random number per row, so sums in order of columns
+// Technique  one block per row, in segments: the first pass leaves each segment's maximum, the second the sum of its
+//            kept weights; a scan of these finds the segment with the token, and one warp finds the column
+// New        over sample_gumbel_f32: a filter by a threshold, and one random number per row: sums in order of columns
 // Bound      memory bandwidth: one read, and a second of the segments that have a kept column
 #include "kata.cuh"
 #include <cmath>
@@ -97,9 +97,25 @@ __global__ void __launch_bounds__(THREADS) sample_min_p_f32_kernel(
     // TODO(3): Leave the sum of each segment's kept weights. A segment without a kept column is not read again. The
     //   last segments come first: L2 still has what was read last. (~13 lines)
     // END TODO(3)
-    // TODO(4): Let segment be the first at whose end the running sum exceeds target, and before the sum of all segments
-    //   before it. target is less than the whole sum, also where u times it rounds to it. (~16 lines)
+    // A scan over the segments: end is the running sum at the end of segment tid.
+    const float end_in_warp = warp_scan(sums_smem[tid]);
+    if (lane_id == WARP_SIZE - 1) warps_smem[warp_id] = end_in_warp;
+    __syncthreads();  // every warp reads what all warps wrote
+    const float warp_ends = warp_scan(lane_id < WARPS ? warps_smem[lane_id] : 0.0f);
+    const float warp_before = warp_id > 0 ? __shfl_sync(FULL_MASK, warp_ends, warp_id - 1) : 0.0f;
+    const float end = warp_before + end_in_warp;
+    if (tid == THREADS - 1) total_smem = end;
+    __syncthreads();  // every thread compares with the whole sum
+    const float total = total_smem;
+    float target = 0.0f;
+    // TODO(4): Let segment_smem be the first segment at whose end the running sum exceeds target: u times the whole
+    //   sum, but less than it where the product rounds to it. (~3 lines)
     // END TODO(4)
+    const int segment = segment_smem;
+    if (warp_id != segment / WARP_SIZE) return;
+    // The sum of all segments before it.
+    float before = __shfl_sync(FULL_MASK, end, max(segment % WARP_SIZE - 1, 0));
+    if (segment % WARP_SIZE == 0) before = warp_before;
     // TODO(5): Store the first kept column at which the running sum exceeds target. Rounding may have left the sum
     //   below it at the segment's end: then it is the last kept column. (~22 lines)
     // END TODO(5)

@@ -478,8 +478,8 @@ def contested(seed: tuple[int, int], *, highest: bool) -> Fill:
 def peaked(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """One column has nearly all of the row's probability, as where a model is sure of the next token.
 
-    It is the same column in every row, and no logit is negative: so it stays one per row in timed calls, and no two keys
-    of a row come close there, where nothing moves them apart.
+    It is the same column in every row, and no logit is negative, so it stays one per row in timed calls. No two keys of
+    a row come close there, where nothing moves them apart.
     """
     import numpy
 
@@ -572,9 +572,7 @@ GUMBEL = Spec(
         "the halves of seed[0] exchanged": lambda x, T, seed, sizes: drawn(
             x, T, seed, sizes, words=lambda seed: ((seed[0] % 2**32 << 32) + (seed[0] >> 32) % 2**32, seed[1])
         ),
-        "a seed without seed[1]": lambda x, T, seed, sizes: drawn(
-            x, T, seed, sizes, words=lambda seed: (seed[0], 0)
-        ),
+        "a seed without seed[1]": lambda x, T, seed, sizes: drawn(x, T, seed, sizes, words=lambda seed: (seed[0], 0)),
     },
     tolerance=Exact(),
     # Rows of every length modulo a group of 4, around a warp, a block's groups, a step of them.
@@ -683,7 +681,6 @@ def in_steps(weights_of: Callable[[ndarray, int], ndarray]) -> Fill:
     """For each row the middle of a step of the running sum, the token drawn with its probability."""
 
     def fill(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
-        import numpy
 
         drawn = rng.uniform(shape, 0.0, 1.0)
         if rng not in LOGITS:  # u alone is drawn, as an example of its values
@@ -764,13 +761,19 @@ MIN_P = Spec(
             lambda x, T, min_p, u: at_share(
                 min_p_weights(x, T, min_p), u * totals(x, T, 0 * min_p + 1e-30) / totals(x, T, min_p)
             ),
-            x, T, min_p, u,
+            x,
+            T,
+            min_p,
+            u,
         ),
         "a threshold without T": lambda x, T, min_p, u, sizes: by_parts(
             lambda x, T, min_p, u: at_share(
                 of_all(x, T) * (x >= x.max(axis=1, keepdims=True) + logarithm(min_p)[:, None]), u
             ),
-            x, T, min_p, u,
+            x,
+            T,
+            min_p,
+            u,
         ),
         "the softmax without T": lambda x, T, min_p, u, sizes: by_parts(
             lambda x, T, min_p, u: at_share(of_all(x, T * 0 + 1) * (min_p_weights(x, T, min_p) > 0), u), x, T, min_p, u

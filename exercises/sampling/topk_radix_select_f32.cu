@@ -1,11 +1,11 @@
-// topk_radix_select_f32: kth[row] = the k-th largest value of the row, idx[row] = the columns of the k largest, in rising
-// order; of values that equal the k-th, the lowest columns
+// topk_radix_select_f32: kth[row] = the k-th largest value of the row, idx[row] = the columns of the k largest, in
+// rising order; of values that equal the k-th, the lowest columns
 //
 // Shapes     x: [rows, cols] f32, row-major, contiguous, 16-byte aligned base, kth: [rows] f32, idx: [rows, k] i32, any
 //            rows, cols >= 1, k in 1..2048; where cols < k, kth is -inf and the places past cols hold -1. No nan in x
 // Technique  one block per row collects the elements that exceed the k-th so far; when its list is full, four
 //            histograms of 8 bits find the k-th of the list, and a compaction keeps k
-// New        over topk_warp_f32: the list is not sorted, so it may be long; digits find the k-th, in place of comparisons
+// New        over topk_warp_f32: the list is not sorted, so it may be long; digits find the k-th, not comparisons
 // Bound      memory bandwidth
 #include "kata.cuh"
 #include <cmath>
@@ -92,7 +92,7 @@ __device__ __forceinline__ int2 scan_warps(int count, int* counts) {
     return {__shfl_sync(FULL_MASK, ends, warp_id) - count, __shfl_sync(FULL_MASK, ends, WARPS - 1)};
 }
 
-// global -> registers: the lane's elements of a tile, of which the first is at x_lane and `left` columns are in the row.
+// global -> registers: the lane's elements of a tile. The first is at x_lane, and the row has `left` more columns.
 __device__ __forceinline__ void load_tile(const float* __restrict__ x_lane, int left, float (&x_rmem)[ITEMS]) {
 #pragma unroll
     for (int i = 0; i < ITEMS; ++i)
@@ -105,7 +105,7 @@ __device__ uint32_t keep_k(Shared& smem, int size, int k) {
     const int tid = threadIdx.x;
     const int lane_id = tid % WARP_SIZE;
     for (int i = tid; i < DIGITS * BINS; i += THREADS) smem.histograms[0][i] = 0;
-    __syncthreads();  // threads count in bins that others clear, and read elements that others appended
+    __syncthreads();     // bins that others clear, elements that others appended
     uint32_t kth = 0;    // the k-th's digits so far
     uint32_t fixed = 0;  // the bits of these
     int wanted = k;      // the k-th is the wanted-th largest of the elements with these digits
@@ -113,7 +113,8 @@ __device__ uint32_t keep_k(Shared& smem, int size, int k) {
     for (int digit = 0; digit < DIGITS; ++digit) {
         const int shift = 32 - (digit + 1) * DIGIT_BITS;
         int* histogram = smem.histograms[digit];
-        // TODO(2): Count this digit of all elements that share the k-th's digits so far, and take the k-th's. (~9 lines)
+        // TODO(2): Count this digit of all elements that share the k-th's digits so far, and take the k-th's.
+        //   (~9 lines)
         // END TODO(2)
     }
     const int first = tid / WARP_SIZE * LIST_PER_WARP + lane_id;

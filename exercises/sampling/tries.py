@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 # -- the rank of a float ---------------------------------------------------------------------------------------------
 
-# From the lowest to the highest. Of two on one line, the ranks must be equal.
+# From the lowest to the highest. Two on one line must have equal ranks.
 FLOATS = (
     ("-inf",),
     ("-3.4e38",),
@@ -57,8 +57,8 @@ def ranked(arrays: Mapping[str, ndarray]) -> str:
                 return f"{line[0]} and {name} must have the same rank. They have {ranks[line[0]]} and {ranks[name]}."
         if before is not None and ranks[before] >= ranks[line[0]]:
             return (
-                f"{before} is smaller than {line[0]}, and must have the smaller rank. The ranks are {ranks[before]} and "
-                f"{ranks[line[0]]}."
+                f"{before} is smaller than {line[0]}, and must have the smaller rank. The ranks are {ranks[before]} "
+                f"and {ranks[line[0]]}."
             )
         before = line[-1]
     return ""
