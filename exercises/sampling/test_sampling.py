@@ -722,6 +722,21 @@ def in_levels(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
 # 0, the largest below 1, and numbers that no fraction with a small denominator comes close to.
 ANY_ROW = temperatures(0.6180339887, 0.0, 0.4142135624, LAST, 0.3819660113, 0.7320508076)
 
+
+def torch_top_p(x: torch.Tensor, top_p: torch.Tensor, u: torch.Tensor, **_: torch.Tensor) -> Callable[[], object]:
+    """On a temperature of 1."""
+    import torch
+
+    def run() -> torch.Tensor:
+        values, columns = torch.softmax(x, dim=1).sort(dim=1, descending=True)
+        sums = values.cumsum(dim=1)
+        sums = torch.where(sums - values < top_p[:, None], sums, 0.0)
+        share = u[:, None] * sums.amax(dim=1, keepdim=True)
+        return columns.gather(1, (sums > share).int().argmax(dim=1, keepdim=True))
+
+    return run
+
+
 MIN_P = Spec(
     computes="token = the first kept column at which the running sum of softmax(x / T) over the kept exceeds u",
     operations=Operations(
@@ -807,10 +822,203 @@ MIN_P = Spec(
     baselines={"softmax and torch.multinomial": torch_multinomial},
 )
 
+# -- a threshold that depends on the sum above it --------------------------------------------------------------------
+
+SHARES: WeakKeyDictionary[Rng, ndarray] = WeakKeyDictionary()  # what was drawn as top_p, for what fills u
+
+
+def top_p_kept(x: ndarray, T: ndarray, top_p: ndarray) -> ndarray:
+    """exp((x - max) / T) of the kept columns, 0 of the others; all finite ones where top_p is 1."""
+    import numpy
+
+    weights = numpy.exp((x - x.max(axis=1, keepdims=True)) / T[:, None])
+    falling = -numpy.sort(-x, axis=1)
+    sums = numpy.exp((falling - falling[:, :1]) / T[:, None]).cumsum(axis=1)
+    enough = sums >= (top_p * sums[:, -1])[:, None]
+    least = numpy.take_along_axis(falling, enough.argmax(axis=1)[:, None], axis=1)
+    least = numpy.where(top_p[:, None] >= 1.0, numpy.finfo(numpy.float32).min, least)
+    kept: ndarray = numpy.where(x >= least, weights, 0.0)
+    return kept
+
+
+def top_p_answer(kept: ndarray, u: ndarray) -> ndarray:
+    """[rows, 2]: how many columns have a weight, and the token."""
+    import numpy
+
+    return numpy.stack([(kept > 0).sum(axis=1), at_share(kept, u)], axis=1)
+
+
+def top_p_drawn(
+    x: ndarray,
+    T: ndarray,
+    top_p: ndarray,
+    u: ndarray,
+    sizes: Sizes,
+    kept: Callable[[ndarray, ndarray, ndarray], ndarray] = top_p_kept,
+) -> tuple[ndarray, ndarray]:
+    both = by_parts(lambda x, T, top_p, u: top_p_answer(kept(x, T, top_p), u), x, T, top_p, u)
+    return both[:, 0], both[:, 1]
+
+
+def one_less(x: ndarray, T: ndarray, top_p: ndarray) -> ndarray:
+    """Without the least of the kept columns: their sum stays below top_p."""
+    import numpy
+
+    kept = top_p_kept(x, T, top_p)
+    least = numpy.where(kept > 0, kept, inf).min(axis=1, keepdims=True)
+    return numpy.where((kept > least) | (kept == kept.max(axis=1, keepdims=True)), kept, 0.0)
+
+
+def as_min_p(x: ndarray, T: ndarray, top_p: ndarray) -> ndarray:
+    return min_p_weights(x, T, top_p)
+
+
+def noted(fill: Fill) -> Fill:
+    """What ``fill`` draws as x, for what fills top_p and u."""
+
+    def fill_noted(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+        LOGITS[rng] = rounded(fill(rng, shape, sizes))
+        return LOGITS[rng]
+
+    return fill_noted
+
+
+def between_sums(T: tuple[float, ...], aims: tuple[float, ...]) -> Fill:
+    """Shares near the aims, each in the middle between two sums that thresholds keep; an aim of 1 stays 1."""
+
+    def fill(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+        import numpy
+
+        shares = of_rows(shape[0], aims)
+        if rng not in LOGITS:  # top_p alone is drawn, as an example of its values
+            return shares
+        for row, logits in enumerate(LOGITS[rng]):
+            if shares[row] >= 1.0:
+                continue
+            falling = -numpy.sort(-logits)
+            sums = numpy.exp((falling - falling[0]) / T[row % len(T)]).cumsum()
+            sums /= sums[-1]
+            starts = numpy.flatnonzero(numpy.concatenate([[True], falling[1:] != falling[:-1]]))  # of equal logits
+            ends = numpy.concatenate([starts[1:], [len(falling)]]) - 1
+            before = numpy.where(starts > 0, sums[starts - 1], 0.0)
+            wide = sums[ends] - before > 2 * STEP
+            at = int((wide & (sums[ends] >= shares[row])).argmax()) if (wide & (sums[ends] >= shares[row])).any() else 0
+            shares[row] = (before[at] + sums[ends[at]]) / 2
+        SHARES[rng] = rounded(shares)
+        return SHARES[rng]
+
+    return fill
+
+
+def in_kept_steps(T: tuple[float, ...]) -> Fill:
+    """For each row the middle of a step of the running sum over what its top_p keeps."""
+
+    def fill(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+        import numpy
+
+        if rng not in SHARES:
+            return rng.uniform(shape, 0.0, 1.0)
+
+        def weights(logits: ndarray, row: int) -> ndarray:
+            return top_p_kept(logits, of_rows(shape[0], T)[row : row + 1], SHARES[rng][row : row + 1])
+
+        return in_steps(weights)(rng, shape, sizes)
+
+    return fill
+
+
+def top_p_kind(name: str, x: Fill, T: tuple[float, ...], top_p: tuple[float, ...], u: Fill | None = None) -> InputKind:
+    fills = {"x": noted(x), "T": temperatures(*T), "top_p": between_sums(T, top_p)}
+    return InputKind(name, {**fills, "u": u or in_kept_steps(T)})
+
+
+def in_high_levels(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+    """As in_levels, with the likely columns so far above the others that these have no part in any sum."""
+    import numpy
+
+    likely = 40.0 - log(2.0) * rng.integers(shape, 0, 4)
+    return numpy.where(rng.integers(shape, 0, 4095) == 0, likely, numpy.maximum(rng.normal(shape, mean=6.0), 0.0))
+
+
+TOP_P = replace(
+    MIN_P,
+    computes="count = how many of the likeliest columns have the probability top_p; token = a draw from these",
+    operations=Operations(
+        "t = the largest with sum of (p_j >= t) >= top_p; token = draw from p[row, :] where p >= t",
+        "3 per element: a maximum, an exponential and a sum; the columns above the bounds of t are few",
+        lambda sizes: 3 * sizes["rows"] * sizes["V"],
+    ),
+    inputs=(
+        Tensor("x", ("rows", "V")),
+        Tensor("T", ("rows",), "f32"),
+        Tensor("top_p", ("rows",), "f32"),
+        Tensor("u", ("rows",), "f32"),
+    ),
+    outputs=(Tensor("count", ("rows",), "i32"), Tensor("token", ("rows",), "i32")),
+    values=(
+        InputKind(
+            "levels",
+            {
+                "x": in_high_levels,
+                "T": temperatures(1.0),
+                "top_p": temperatures(0.7320508076),
+                "u": ANY_ROW,
+            },
+        ),
+        top_p_kind("normal", normal(std=3.0), (1.0, 0.7, 1.5), (0.9, 0.5, 0.99)),
+        top_p_kind("flat", normal(), (1.0, 2.0), (0.9, 0.3)),
+        top_p_kind("few values", few(-1.0, 0.0, 0.5, 2.0), (1.0, 0.5), (0.2, 0.7, 0.95)),
+        top_p_kind("equal", few(3.0), (1.0, 0.1, 10.0), (0.5, 1e-6)),
+        top_p_kind("all", normal(std=2.0), (1.0, 0.5), (1.0,)),
+        top_p_kind("the likeliest", normal(std=2.0), (1.0, 0.5), (1e-6,)),
+        top_p_kind("one above all", peaked, (1.0, 2.0), (0.5, 0.999)),
+        top_p_kind("neighbours", nearly_equal, (1.0, 0.5), (0.6, 0.1)),
+        top_p_kind("u = 0", normal(std=2.0), (1.0, 0.5), (0.8,), temperatures(0.0)),
+        top_p_kind("u below 1", normal(std=2.0), (1.0, 0.5), (0.4,), temperatures(LAST)),
+        top_p_kind("hot and cold", normal(std=3.0), (0.1, 10.0), (0.9, 0.6)),
+        top_p_kind("masked", masked, (1.0,), (0.9, 1.0)),
+        top_p_kind("one finite", one_finite, (1.0, 0.3), (0.9, 1.0)),
+        top_p_kind("far from 0", normal(mean=-300.0, std=2.0), (1.0,), (0.8,)),
+    ),
+    reference=top_p_drawn,
+    near_misses={
+        "one column too few: their sum is below top_p": lambda x, T, top_p, u, sizes: top_p_drawn(
+            x, T, top_p, u, sizes, one_less
+        ),
+        "a draw from all columns": lambda x, T, top_p, u, sizes: top_p_drawn(x, T, 0 * top_p + 1, u, sizes),
+        "the likeliest column alone": lambda x, T, top_p, u, sizes: top_p_drawn(x, T, 0 * top_p + 1e-30, u, sizes),
+        "min-p: columns at least top_p times as likely as the likeliest": lambda x, T, top_p, u, sizes: top_p_drawn(
+            x, T, top_p, u, sizes, as_min_p
+        ),
+        "the columns above 1 - top_p": lambda x, T, top_p, u, sizes: top_p_drawn(x, T, 1 - top_p, u, sizes),
+        "a softmax without T": lambda x, T, top_p, u, sizes: top_p_drawn(x, 0 * T + 1, top_p, u, sizes),
+    },
+    named_sizes=(
+        v_shape(1, 1),
+        v_shape(2, 2),
+        v_shape(3, 3),
+        v_shape(5, 4),
+        v_shape(4, 33),
+        v_shape(6, 127),
+        v_shape(5, 128),
+        v_shape(6, 129),
+        v_shape(6, 1000),
+        v_shape(3, 1023),
+        v_shape(4, 4099),
+        v_shape(17, 40),
+        v_shape(1, 8200),
+        v_shape(3, 32_003),
+        v_shape(1, 65_537),
+    ),
+    work=lambda sizes: sizes["rows"] * (900_000 + 400 * sizes["V"]),
+    baselines={"softmax, torch.sort and cumsum": torch_top_p},
+)
+
 SPECS: dict[str, Spec] = {
     "argmax_row_f32": ARGMAX,
     "topk_warp_f32": TOPK,
     "topk_radix_select_f32": RADIX_SELECT,
     "sample_gumbel_f32": GUMBEL,
     "sample_min_p_f32": MIN_P,
+    "sample_top_p_f32": TOP_P,
 }
