@@ -914,7 +914,6 @@ def in_kept_steps(T: tuple[float, ...]) -> Fill:
     """For each row the middle of a step of the running sum over what its top_p keeps."""
 
     def fill(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
-        import numpy
 
         if rng not in SHARES:
             return rng.uniform(shape, 0.0, 1.0)
