@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(THREADS) sample_min_p_f32_kernel(
     __shared__ float sums_smem[SEGMENTS];
     __shared__ float warps_smem[WARPS];
     __shared__ float total_smem;
-    __shared__ int segment_smem;
+    __shared__ int last_smem, segment_smem;
     const int tid = threadIdx.x;
     const int warp_id = tid / WARP_SIZE;
     const int lane_id = tid % WARP_SIZE;
@@ -97,19 +97,23 @@ __global__ void __launch_bounds__(THREADS) sample_min_p_f32_kernel(
     // TODO(3): Leave the sum of each segment's kept weights. A segment without a kept column is not read again. The
     //   last segments come first: L2 still has what was read last. (~13 lines)
     // END TODO(3)
-    // A scan over the segments: end is the running sum at the end of segment tid.
-    const float end_in_warp = warp_scan(sums_smem[tid]);
+    // A scan over the segments: end is the running sum at the end of segment tid, total that of the last segment with a
+    // kept column.
+    const float own = sums_smem[tid];
+    const float end_in_warp = warp_scan(own);
     if (lane_id == WARP_SIZE - 1) warps_smem[warp_id] = end_in_warp;
+    if (own > 0.0f) atomicMax(&last_smem, tid);
     __syncthreads();  // every warp reads what all warps wrote
     const float warp_ends = warp_scan(lane_id < WARPS ? warps_smem[lane_id] : 0.0f);
     const float warp_before = warp_id > 0 ? __shfl_sync(FULL_MASK, warp_ends, warp_id - 1) : 0.0f;
     const float end = warp_before + end_in_warp;
-    if (tid == THREADS - 1) total_smem = end;
+    // Rounding differs from lane to lane: a later end may exceed the last one that has a kept column.
+    if (tid == last_smem) total_smem = end;
     __syncthreads();  // every thread compares with the whole sum
     const float total = total_smem;
     float target = 0.0f;
-    // TODO(4): Let segment_smem be the first segment at whose end the running sum exceeds target: u times the whole
-    //   sum, but less than it where the product rounds to it. (~3 lines)
+    // TODO(4): Let segment_smem be the first segment with a kept column at whose end the running sum exceeds target: u
+    //   times the whole sum, but less than it where the product rounds to it. (~3 lines)
     // END TODO(4)
     const int segment = segment_smem;
     if (warp_id != segment / WARP_SIZE) return;

@@ -76,9 +76,9 @@ __device__ __forceinline__ float gumbel(uint32_t word) {
     //   large relative error there; a series in 1 - u has none. (~6 lines)
     const float u = __uint_as_float(word >> 9 | 0x3f800000) - 0x1.fffffep-1f;  // 1 + (w >> 9) / 2^23, less 1 - 2^-24
     const float v = 1.0f - u;
-    // -log(1 - v) = v + v^2 / 2 + v^3 / 3 + v^4 / 4 + ...
-    const float series = v * fmaf(v, fmaf(v, fmaf(v, 0.25f, 1.0f / 3.0f), 0.5f), 1.0f);
-    const float exponential = v < 0x1p-4f ? series : -LN_2 * log2_approx(u);
+    // -log(1 - v) = v + v^2 / 2 + v^3 / 3 + ..., up to v = 1 / 32 to five digits
+    const float series = v * fmaf(v, fmaf(v, 1.0f / 3.0f, 0.5f), 1.0f);
+    const float exponential = v < 0x1p-5f ? series : -LN_2 * log2_approx(u);
     noise = -LN_2 * log2_approx(exponential);
     // END TODO(2)
     return noise;

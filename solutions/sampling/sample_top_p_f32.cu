@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(THREADS) sample_top_p_f32_kernel(
     __shared__ Kept kept_smem[PIVOTS];
     __shared__ int count_smem;
     __shared__ float total_smem;
-    __shared__ int segment_smem;
+    __shared__ int last_smem, segment_smem;
     const int tid = threadIdx.x;
     const int warp_id = tid / WARP_SIZE;
     const int lane_id = tid % WARP_SIZE;
@@ -148,6 +148,7 @@ __global__ void __launch_bounds__(THREADS) sample_top_p_f32_kernel(
     // The row's maximum, and then the sum of exp((x - maximum) / T) over the row.
     float of_warp = warp_reduce_max(maxima_smem[tid]);
     if (lane_id == 0) warps_smem[warp_id] = of_warp;
+    if (tid == 0) last_smem = 0;
     if (tid == 0) segment_smem = SEGMENTS;
     if (tid == 0) count_smem = 0;
     __syncthreads();  // every warp reads what all warps wrote
@@ -256,18 +257,22 @@ __global__ void __launch_bounds__(THREADS) sample_top_p_f32_kernel(
     }
     __syncthreads();  // every thread reads the sum of a segment
     if (tid == 0) count[row] = count_smem;
-    // A scan over the segments: end is the running sum at the end of segment tid.
-    const float end_in_warp = warp_scan(sums_smem[tid]);
+    // A scan over the segments: end is the running sum at the end of segment tid, total that of the last segment with a
+    // kept column.
+    const float own = sums_smem[tid];
+    const float end_in_warp = warp_scan(own);
     if (lane_id == WARP_SIZE - 1) warps_smem[warp_id] = end_in_warp;
+    if (own > 0.0f) atomicMax(&last_smem, tid);
     __syncthreads();  // every warp reads what all warps wrote
     const float warp_ends = warp_scan(lane_id < WARPS ? warps_smem[lane_id] : 0.0f);
     const float warp_before = warp_id > 0 ? __shfl_sync(FULL_MASK, warp_ends, warp_id - 1) : 0.0f;
     const float end = warp_before + end_in_warp;
-    if (tid == THREADS - 1) total_smem = end;
+    // Rounding differs from lane to lane: a later end may exceed the last one that has a kept column.
+    if (tid == last_smem) total_smem = end;
     __syncthreads();  // every thread compares with the whole sum
     const float total = total_smem;
     const float target = fminf(u[row] * total, __uint_as_float(__float_as_uint(total) - 1));
-    if (end > target) atomicMin(&segment_smem, tid);
+    if (own > 0.0f && end > target) atomicMin(&segment_smem, tid);
     __syncthreads();  // every thread reads which segment is the first
     const int segment = segment_smem;
     if (warp_id != segment / WARP_SIZE) return;
