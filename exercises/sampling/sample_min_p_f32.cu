@@ -112,8 +112,8 @@ __global__ void __launch_bounds__(THREADS) sample_min_p_f32_kernel(
     __syncthreads();  // every thread compares with the whole sum
     const float total = total_smem;
     float target = 0.0f;
-    // TODO(4): Let segment_smem be the first segment with a kept column at whose end the running sum exceeds target: u
-    //   times the whole sum, but less than it where the product rounds to it. (~3 lines)
+    // TODO(4): Let segment_smem be the first segment with a kept column at whose end the running sum exceeds target, u
+    //   times the whole sum. (~3 lines)
     // END TODO(4)
     const int segment = segment_smem;
     if (warp_id != segment / WARP_SIZE) return;

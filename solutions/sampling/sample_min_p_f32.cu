@@ -147,9 +147,9 @@ __global__ void __launch_bounds__(THREADS) sample_min_p_f32_kernel(
     __syncthreads();  // every thread compares with the whole sum
     const float total = total_smem;
     float target = 0.0f;
-    // TODO(4): Let segment_smem be the first segment with a kept column at whose end the running sum exceeds target: u
-    //   times the whole sum, but less than it where the product rounds to it. (~3 lines)
-    target = fminf(u[row] * total, __uint_as_float(__float_as_uint(total) - 1));
+    // TODO(4): Let segment_smem be the first segment with a kept column at whose end the running sum exceeds target, u
+    //   times the whole sum. (~3 lines)
+    target = u[row] * total;
     if (own > 0.0f && end > target) atomicMin(&segment_smem, tid);
     __syncthreads();  // every thread reads which segment is the first
     // END TODO(4)

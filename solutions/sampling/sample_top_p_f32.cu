@@ -271,7 +271,7 @@ __global__ void __launch_bounds__(THREADS) sample_top_p_f32_kernel(
     if (tid == last_smem) total_smem = end;
     __syncthreads();  // every thread compares with the whole sum
     const float total = total_smem;
-    const float target = fminf(u[row] * total, __uint_as_float(__float_as_uint(total) - 1));
+    const float target = u[row] * total;
     if (own > 0.0f && end > target) atomicMin(&segment_smem, tid);
     __syncthreads();  // every thread reads which segment is the first
     const int segment = segment_smem;
