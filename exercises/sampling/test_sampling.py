@@ -1,11 +1,32 @@
 """sampling: from a row of logits to a token. argmax: the lowest column with the row's maximum. top-k: the k largest.
+Draws: a column with the probabilities softmax(x / T), of all columns or of those that a threshold keeps.
 
-x is f32 [rows, cols]. 0 and -0 are equal. Nothing is rounded, so values and columns must match exactly.
+x is f32 [rows, columns]. 0 and -0 are equal. Columns and counts must match exactly. Values leave room for rounding
+where a draw depends on sums or logarithms.
 
 argmax_row_f32: a nan counts as larger than any number, and the first nan wins, as in torch.
 
-topk_warp_f32: values fall, and of equal values the lower column comes first. There is no nan, and -inf is a value like
-any other. Where a row has fewer than k columns, the places past them hold -inf and column -1.
+topk_warp_f32: values fall, and of equal values the lower column comes first. There is no nan, and -inf is a value
+like any other. Where a row has fewer than k columns, the places past them hold -inf and column -1.
+
+topk_radix_select_f32: kth is the k-th largest value. idx has the columns of the k largest in rising order; of the
+values that equal the k-th, those with the lowest columns. There is no nan, and -inf is a value like any other. Where
+a row has fewer than k columns, kth is -inf, and the places past the columns hold -1.
+
+sample_gumbel_f32: token is the lowest column with the largest x / T - log(-log u). u = ((w >> 9) + 0.5) / 2^23, where
+w is word j % 4 of Philox4x32-10 for column j. The counter's words are (j / 4, row, the low half of seed[1], 0), the
+key's are (the low half of seed[0], its high half). A round makes of counter (x, y, z, w) and key (k, m) the counter
+(hi(z * 0xcd9e8d57) ^ y ^ k, lo(z * 0xcd9e8d57), hi(x * 0xd2511f53) ^ w ^ m, lo(x * 0xd2511f53)), of products of 64
+bits. After each of the ten rounds 0x9e3779b9 is added to k and 0xbb67ae85 to m. Counter and key 0 give the words
+6627e8d5 e169c58d bc57ac4c 9b00dbd8. Where T is 0, token is the lowest column with the largest x.
+
+sample_min_p_f32: column j is kept if x[j] / T >= max(x) / T + log(min_p). token is the first kept column at which the
+running sum of exp(x / T) over the kept columns exceeds u times their whole sum.
+
+sample_top_p_f32: column j is kept if p[j] >= t, with p = softmax(x / T) and t the largest number for which the kept p
+sum to at least top_p. So columns that equal the least kept one are all kept. top_p = 1 keeps every finite logit, and
+-inf is never kept. count is how many columns are kept. token is drawn from them by u, as in sample_min_p_f32: the
+first kept column at which the running sum of exp(x / T) over the kept columns exceeds u times their whole sum.
 """
 
 from __future__ import annotations
