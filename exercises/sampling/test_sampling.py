@@ -351,6 +351,8 @@ RADIX_SELECT = replace(
 
 GAP = 2.0**-9  # by which a row's largest key exceeds the others at least: more than keys in f32 are off
 
+HIGHEST = 17.0  # more than the noise of any word
+
 # Two int64 each. Row 1 of NEXT_TO_1 has u = 1 - 2^-24 in column 35, row 1 of NEXT_TO_0 has u = 2^-24 in column 13.
 SEED = (0x1234_5678_9ABC_DEF0, 42)
 HIGH_SEED = (-0x7FED_CBA9_0000_0001, (3 << 32) + 77)
@@ -472,8 +474,8 @@ def apart(fill: Fill, seed: tuple[int, int], T: tuple[float, ...]) -> Fill:
     return fill_apart
 
 
-def contested(seed: tuple[int, int], *, highest: bool, by: float = 0.25) -> Fill:
-    """Rows in which the column with the highest noise, or the lowest, wins by little or loses by little, in turn.
+def contested(seed: tuple[int, int], near: float, *, by: float) -> Fill:
+    """Rows in which the column whose noise is next to ``near`` wins by little or loses by little, in turn.
 
     Keys in f32 are off by some 1e-5 at most, with an exact logarithm or a series where it is not exact.
     """
@@ -483,13 +485,13 @@ def contested(seed: tuple[int, int], *, highest: bool, by: float = 0.25) -> Fill
 
         x = rng.normal(shape)
         noise = gumbel(seed, numpy.arange(shape[0]), shape[1])
-        column = noise.argmax(axis=1) if highest else noise.argmin(axis=1)
+        column = abs(noise - near).argmin(axis=1)
         row = numpy.arange(shape[0])
         keys = x + noise
         keys[row, column] = -inf
         best = keys.max(axis=1)
         # The extreme words are in row 1: the highest noise must not be infinite there, and the lowest must not be -inf.
-        wins = numpy.where((row % 2 == 1) == highest, -by, by)
+        wins = numpy.where((row % 2 == 1) == (near > 0), -by, by)
         x[row, column] = numpy.where(best > -inf, best, 0.0) - noise[row, column] + wins
         return x
 
@@ -563,15 +565,15 @@ GUMBEL = Spec(
         draw("negative", normal(mean=-50.0), HIGH_SEED, 1.0, 0.5),
         InputKind(
             "u next to 1",
-            {"x": contested(NEXT_TO_1, highest=True), "T": temperatures(1.0), "seed": seeded(NEXT_TO_1)},
+            {"x": contested(NEXT_TO_1, HIGHEST, by=0.25), "T": temperatures(1.0), "seed": seeded(NEXT_TO_1)},
         ),
         InputKind(
             "close",
-            {"x": contested(SEED, highest=True, by=2.0**-14), "T": temperatures(1.0), "seed": seeded(SEED)},
+            {"x": contested(SEED, log(48.0), by=2.0**-14), "T": temperatures(1.0), "seed": seeded(SEED)},
         ),
         InputKind(
             "u next to 0",
-            {"x": contested(NEXT_TO_0, highest=False), "T": temperatures(1.0), "seed": seeded(NEXT_TO_0)},
+            {"x": contested(NEXT_TO_0, -HIGHEST, by=0.25), "T": temperatures(1.0), "seed": seeded(NEXT_TO_0)},
         ),
     ),
     reference=drawn,

@@ -10,6 +10,7 @@
 // New        over sample_gumbel_f32: a filter by a threshold, and one random number per row: sums in order of columns
 // Bound      memory bandwidth: one read, and a second of the segments that have a kept column
 #include "kata.cuh"
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -193,7 +194,7 @@ __global__ void __launch_bounds__(THREADS) sample_min_p_f32_kernel(
 KATA_EXPORT void sample_min_p_f32(
     const float* x, const float* T, const float* min_p, const float* u, int* token, int rows, int V,
     cudaStream_t stream) {
-    const int chunks = (V - 1) / (SEGMENTS * CHUNK) + 1;  // of a segment
+    const int chunks = std::max((V - 1) / (SEGMENTS * CHUNK) + 1, 2);  // of a segment; loads of two are in flight
     // All rows start at a multiple of 16 bytes only where V is a multiple of 4.
     const auto kernel = V % 4 == 0 ? sample_min_p_f32_kernel<float4> : sample_min_p_f32_kernel<float>;
     kernel<<<rows, THREADS, 0, stream>>>(x, T, min_p, u, token, V, chunks);

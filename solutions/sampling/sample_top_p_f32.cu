@@ -12,6 +12,7 @@
 // New        over sample_min_p_f32: the threshold depends on the sum above it, so it must be searched
 // Bound      memory bandwidth: one read, and more of the segments that reach the lower bound
 #include "kata.cuh"
+#include <algorithm>
 #include <cfloat>
 #include <cmath>
 #include <cstdint>
@@ -313,7 +314,7 @@ __global__ void __launch_bounds__(THREADS) sample_top_p_f32_kernel(
 KATA_EXPORT void sample_top_p_f32(
     const float* x, const float* T, const float* top_p, const float* u, int* count, int* token, int rows, int V,
     cudaStream_t stream) {
-    const int chunks = (V - 1) / (SEGMENTS * CHUNK) + 1;  // of a segment
+    const int chunks = std::max((V - 1) / (SEGMENTS * CHUNK) + 1, 2);  // of a segment; loads of two are in flight
     // All rows start at a multiple of 16 bytes only where V is a multiple of 4.
     const auto kernel = V % 4 == 0 ? sample_top_p_f32_kernel<float4> : sample_top_p_f32_kernel<float>;
     kernel<<<rows, THREADS, 0, stream>>>(x, T, top_p, u, count, token, V, chunks);
