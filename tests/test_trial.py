@@ -41,9 +41,16 @@ SPREAD, MOMENTS = "cluster_histogram_i32", "layer_norm_cluster_f16"
 ANGLE, BLOCK = "rope_f32", "block_all_reduce_f32_grid_stride_f32"
 WARP_SCAN, PADDED, LOOK, RUNS = "scan_warp_i32", "scan_block_brent_i32", "scan_lookback_i32", "scan_segmented_i32"
 GATE, WORD = "swiglu_backward_bf16", "bias_gelu_dropout_bf16"
+RANK, BIN, WORDS = "argmax_row_f32", "topk_radix_select_f32", "sample_gumbel_f32"
 
 # (kata, TODO, what the solution has, what stands there instead, facts of what is said)
 MISTAKES = [
+    (RANK, 1, "bits >> 31 != 0 ? ~bits : bits | 0x80000000", "bits ^ 0x80000000", ("-inf is smaller than -3.4e38",)),
+    (RANK, 1, "__float_as_uint(value + 0.0f)", "__float_as_uint(value)", ("-0 and 0", "same rank")),
+    (BIN, 1, "bin = {top, end - sum};", "bin = {top, end};", ("lie above",)),
+    (BIN, 1, "end >= wanted)) - 1", "end > wanted)) - 1", ("from the top is in bin",)),
+    (WORDS, 1, "round < 10", "round < 7", ("after 7 rounds",)),
+    (WORDS, 1, "^ counter.w ^ key.y", "^ counter.w", ("counter", "key", "give the words")),
     (SWIZZLED, 1, "col ^ row / (8 / PERIOD) % PERIOD * CHUNK", "col", ("rows 0 to 7", "column 0", "all eight")),
     (SWIZZLED, 1, "col ^ row / (8 / PERIOD) % PERIOD * CHUNK", "(col | row) % 64", ("row", "each of its chunks once")),
     (ONLINE, 1, "shrink = exp2f(scale * (row_max - max));", "shrink = exp2f(row_max);", ("after tile", "rescales")),
