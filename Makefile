@@ -66,7 +66,10 @@ $(VENV)/grade.stamp: pyproject.toml constraints.txt
 		$(PIP) --editable '.[nvcc]' ;; \
 	*) echo "== Installing the grader (20 MB); katas are compiled by $$nvcc; building the simulator meanwhile"; \
 		$(PIP) --editable . ;; \
-	esac; status=$$?; wait; exit $$status
+	esac; status=$$?; wait; \
+	[ $$status -eq 0 ] || echo "pip could not install the grader; its own words are above. It needs PyPI or a mirror \
+	of it (PIP_INDEX_URL). Then run make again." >&2; \
+	exit $$status
 	@if "$(BIN)/python" -c 'import sys; from grader.compile.toolchain import find_gpu; sys.exit(find_gpu() is None)'; \
 	then $(MAKE) --no-print-directory torch; fi
 	@"$(BIN)/kata" editor > /dev/null || echo "== kata editor wrote no files for editors; the reason is above" >&2

@@ -337,6 +337,9 @@ BEGINNERS = """
         // A comment.
         if (i < n) y = 2.0f y;
     }
+    void launch(const float* x, float4 v) {
+        kernel(x, 1.0f, 2.0f, 3, v);
+    }
 """
 
 
@@ -345,7 +348,7 @@ def test_what_nvcc_says_to_a_beginner_gets_its_usual_cause(folder: Path, tmp_pat
     file = File(textwrap.dedent(BEGINNERS), "elementwise_f32", "", "")
     errors = [first_error(line, file) for line in log.splitlines() if ": error: " in line or "error:" in line]
     causes = {line: message.partition("; ")[2] for message, line in errors}
-    facts = {3: "*", 4: "type", 6: "const", 7: "whole number", 8: "*", 9: ".x", 13: "line 10"}
+    facts = {3: "*", 4: "type", 6: "const", 7: "whole number", 8: "*", 9: ".x", 13: "line 10", 16: "<<<blocks, threads"}
     assert {line for line, fact in facts.items() if fact not in causes.get(line, "")} == set(), log
     # An operator is missing there, and the line before ends as it must.
     assert first_error(f'{SOURCE}(9): error: expected a ";"', file) == ('expected a ";"', 9)

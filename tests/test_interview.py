@@ -1136,7 +1136,7 @@ def running_grades(place: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("plan", ["screen", "onsite", "inference", "training", "debugging", "paper"])
+@pytest.mark.parametrize("plan", load_plans())
 def test_a_plan_is_driven_to_its_end(screen: None, clone: Path, plan: str) -> None:
     """Each part is finished with its file as it was handed out."""
     child = terminal(clone, "--plan", plan, "--device", "sim", "--seed", "5")

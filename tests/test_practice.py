@@ -100,6 +100,13 @@ def test_where_a_line_is_missing_the_lines_around_it_count() -> None:
     assert hunt.lines == {last - 1, last, last + 1, last + 2}
 
 
+def test_a_comment_on_an_answer_does_not_tell_where_the_bug_is() -> None:
+    hunt = next(hunts.hunt_of(wrong) for wrong in BUGS.values() if wrong.kata.name == "relu_f16")
+    assert hunt is not None and "__hmax turns nan" in hunt.kata.solution_path.read_text()
+    head, code = hunt.text.split("#include", 1)
+    assert "nan" not in code.replace("__hmax_nan", "") and "//" in head
+
+
 def test_a_longer_file_without_its_line_in_a_verdict_is_harder() -> None:
     hunt = hunts.hunt_of(BUGS[next(name for name in BUGS if BUGS[name].marked_lines)])
     assert hunt is not None and not hunt.omission and hunt.level == "easy"
@@ -210,6 +217,8 @@ def test_rungs_to_start_from_have_the_same_signature_and_are_slower() -> None:
             assert goal.speed is not None and 100 * ratios[challenge.start.name] < goal.speed.percent[arch].percent
             assert challenge.text.count(f"KATA_EXPORT void {goal.name}(") == 1
     assert found >= 40
+    with pytest.raises(FasterError, match=r"as fast as it asks: sgemm_naive_f32.*--from sgemm_naive_f32"):
+        faster.challenge(CATALOG, CATALOG.katas["sgemm_sliced_k_f32"], None)
     with pytest.raises(FasterError, match="elementwise_f16x8"):
         faster.challenge(CATALOG, CATALOG.katas["elementwise_f16x8_pack"], "relu_f32")
 
@@ -306,6 +315,62 @@ def test_what_was_derived_by_hand_agrees(name: str) -> None:
     assert has(rows["bytes"], f"{bytes_moved:,}") and has(rows["operations"], f"{operations:,}") and "lesson" in rows
 
 
+# From the solution's text alone, at the counted shape: sectors, wavefronts, and from its PTX the warp instructions. A
+# row of a matrix whose length is an odd multiple of 16 bytes takes one sector more in every second row.
+COUNTED_BY_HAND = {
+    # n = 4099: 129 of 136 warps have an element
+    "relu_f32": (2 * 513, 0, 9 * 136 + 9 * 129 + 136),
+    # 132 x 196: stores are dense, loads have a sector per element
+    "mat_trans_f32_row2col": (132 * 196 // 8 + 132 * 196, 0, 15 * 816 + 21 * 809),
+    # 5 x 7 tiles: 132 x 7 warps load, 196 x 5 warps store; no conflicts
+    "mat_trans_f32_tiled_padded": (
+        66 * (25 + 31) + 98 * (17 + 21),
+        132 * 7 + 196 * 5,
+        76 * 280 + 6 * (132 * 7 + 196 * 5),
+    ),
+    # 300 tokens in 38 blocks of 8 warps, which all read the indices; rows of one sector
+    "embedding_f16x8": (8 * 300 + 2 * 300, 0, 40 * 8 * 38 + 4 * 8 * 300 + 46 * 38 + 2 * 300 + 37 * 23 + 15),
+    # 65537 elements, then 257, then 2; per block 8 stores, 3 accesses of each warp that adds, a load
+    "reduce_interleaved_f32": (8193 + 33 + 1 + 260, 260 * (8 + 3 * 47 + 1), 967 * 260 + 4 * (2049 + 9 + 1)),
+    "reduce_sequential_f32": (8193 + 33 + 1 + 260, 260 * (8 + 3 * 12 + 1), 629 * 260 + 4 * (2049 + 9 + 1)),
+    # 67 rows of 64 pairs, in 18 of 24 warps; positions from 0 on need few of the swaps and signs
+    "rope_f32": (67 * 2 * (8 + 8 + 1), 0, 70 * 134 + 115 * 18 + 25 * 6),
+    # 70 x 260 x 36, 9 tiles along a row of B: 33 sectors or 41; A is a broadcast
+    "sgemm_naive_f32": (70 * 9 * 36 + 70 * 18 * (33 + 41) + 35 * (33 + 41), 0, 31 * 864 + 238 * 630),
+    # two slices: 864 warps store two rows of the tiles and read 64 words
+    "sgemm_sliced_k_f32": (9 * 35 * 11 + 3 * 18 * (33 + 41) + 35 * (33 + 41), 2 * 864 * 66, None),
+    # 9 rows of 8200: 1025 sectors of A and of x
+    "sgemv_k32_f32": (9 * 2051, 0, 14 * 16 + 1176 * 9),
+    # 9 rows of 1024, a warp each
+    "softmax_warp_f32": (9 * 2 * 128, 0, 13 * 12 + 373 * 9),
+    # 2 rows of 16384: three loads of x, weight, bias, y; each of two sums has 8 stores and 8 loads
+    "layer_norm_f32": (2 * 6 * 2048, 2 * 2 * 16, 1237 * 16),
+    # 130 x 136 x 56, four blocks and slices: per warp 4 ldmatrix.x4 with pairs of conflicts, 4 .x2 with all of them
+    "hgemm_mma_m16n8k16_mma2x4_warp4x4": (
+        2 * 65 * (4 + 7) + 2 * 28 * (9 + 10) + 130 * 17,
+        16 * (2 * 8 * 4 + 8 * (4 * 8 + 4 * 16)),
+        None,
+    ),
+    # 300 rows of 16 halves, two rows per warp: two sectors of a, two of b, and all sums in one
+    "atomic_dot_f16": (150 * 5, 0, 12 * 152 + 24 * 150),
+    # 520003 elements, 127 blocks: all but three by bulk copies; a barrier is initialised, told of bytes, and waited for
+    "bulk_copy_f32": (2 * 65000 + 2, 3 * 127, 47 * 127 + 7),
+    # 97 x 520, three boxes per row: 33 sectors or 35
+    "tma_tile_copy_f16": (2 * (49 * 33 + 48 * 35), 3 * 12, None),
+    # 130 x 136 x 56, four blocks: eight products of 48 wavefronts, and at most 16 operations on the barrier
+    "wgmma_tma_128x128_tn_f16": (2 * 4 * (130 + 136) + 130 * 17, 4 * (8 * 48 + 12), None),
+}
+
+
+@pytest.mark.parametrize("name", COUNTED_BY_HAND)
+def test_counters_that_were_derived_by_hand_agree(name: str) -> None:
+    of = estimates.estimate(CATALOG, CATALOG.katas[name], "H200")
+    sectors, wavefronts, instructions = COUNTED_BY_HAND[name]
+    assert (of.right("sectors"), of.right("wavefronts")) == (sectors, wavefronts)
+    # The compiler may choose others.
+    assert instructions is None or estimates.is_right(BY_NAME["instructions"], instructions, of.right("instructions"))
+
+
 def test_every_timed_kata_has_an_estimate_that_says_what_it_counts() -> None:
     timed = [kata for kata in CATALOG.katas.values() if kata.speed is not None]
     for kata in timed:
@@ -343,6 +408,7 @@ def test_on_another_card_the_least_time_counts() -> None:
         ("0.2 ms", "time", 2e-4),
         ("75%", "share", 0.75),
         ("29.1k", "count", 29100),
+        ("3 * ((n + 7) // 8)", "count", 3),
         ("Mem", "bound", "memory"),
         ("compute", "bound", "compute"),
         *[
@@ -358,6 +424,7 @@ def test_a_quantity_is_read_or_refused(text: str, kind: str, value: float | str 
         with pytest.raises(QuantityError) as refused:
             quantity.read(text, kind, {"n": 7})
         assert has(str(refused.value), quantity.EXAMPLES[kind])
+        assert ("A formula may have n." in str(refused.value)) is (kind not in ("time", "bound"))
     else:
         assert quantity.read(text, kind, {"n": 7}) == (value if isinstance(value, str) else pytest.approx(value))
 
@@ -420,9 +487,22 @@ def test_what_cannot_be_counted_is_left_out_and_other_answers_stay(say: Say, mon
     assert code == 0 and has(said, "sectors", "left out", "compute")
 
 
-def test_counters_and_occupancy_of_the_solution(say: Say) -> None:
+def test_counters_and_occupancy_of_the_solution(say: Say, pristine: Path) -> None:
     answers = ("--sectors", "3 * 4 * 4099 / 32", "--occupancy", "100%", "--wavefronts", "0")
     code, said = say("estimate", "elementwise_f32x4", *answers, "--json")
     found = json.loads(said)
     assert all(each["is_right"] for each in found["answers"].values()) and code == 0
     assert has(found["derivation"]["occupancy"], "256 threads", "8 blocks", "100 %")
+    assert has(found["task"]["counters"], "PTX", "32 bytes")
+    # Lines of the solution are for those who have passed the kata, or have seen it.
+    store = "*reinterpret_cast<float4*>(c + idx)"
+    assert store not in said and has(found["derivation"]["lines"], "passed")
+    progress.keep_solution(load_catalog(pristine).katas["elementwise_f32x4"])
+    rows = json.loads(say("estimate", "elementwise_f32x4", *answers, "--json")[1])["derivation"]
+    (line,) = [label for label, words in rows.items() if store in words]
+    assert line.startswith("line ") and has(rows[line], "sectors", "instructions") and "lines" not in rows
+
+
+def test_a_formula_has_the_sizes_that_its_question_is_about(say: Say) -> None:
+    code, said = say("estimate", "elementwise_f32", "--bytes", "12 * n", "--sectors", "3 * ((n + 7) // 8)")
+    assert code == 0 and has(said, "805", "1,539", "n=4099, with", "values", "counters")

@@ -160,6 +160,8 @@ def test_a_blank_says_nothing_of_other_katas(texts: dict[tuple[str, str], str], 
         ("cluster_softmax_row_f32", ("only -inf gives nan",), ("a group's rows", "|x - m|")),
         ("upsample_nearest2d_backward_f32", ("in any order",), ("match to the bit",)),
         ("histogram_i32", ("more than once",), ("float atomics",)),
+        ("nms_f32", ("exactly right",), ("any nan stands for", "to the output's type")),
+        ("topk_warp_f32", ("any nan stands for",), ("-0 and 0 differ",)),
     ],
 )
 def test_a_blank_says_what_its_kata_asks_and_not_what_another_one_does(

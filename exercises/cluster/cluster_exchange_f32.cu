@@ -38,7 +38,7 @@ __device__ __forceinline__ void store(float* to, const float* from_rmem) {
 template <typename Pack>
 __global__ void __launch_bounds__(THREADS)
     cluster_exchange_f32_kernel(const float* __restrict__ x, float* __restrict__ y, int rows, int cols) {
-    __shared__ alignas(float4) float tile_smem[TILE];  // of the row before, which its block writes
+    alignas(float4) __shared__ float tile_smem[TILE];  // of the row before, which its block writes
     const cg::cluster_group cluster = cg::this_cluster();
     const int rank = cluster.block_rank();
     const int members = min(RANKS, rows - static_cast<int>(blockIdx.x) + rank);  // blocks of this cluster with a row

@@ -64,8 +64,8 @@ __global__ void __launch_bounds__(THREADS) tma_reduce_add_f32_kernel(
     const __grid_constant__ CUtensorMap x_map,  // [S, M, N]
     const __grid_constant__ CUtensorMap y_map,  // [M, N]
     int boxes_m, int boxes_n) {
-    __shared__ alignas(128) float4 x_smem[BOX_SLICES][VECS];
-    __shared__ alignas(128) float4 y_smem[VECS];
+    alignas(128) __shared__ float4 x_smem[BOX_SLICES][VECS];
+    alignas(128) __shared__ float4 y_smem[VECS];
     __shared__ uint64_t full;
     const int col = blockIdx.x % boxes_n * BOX_COLS;
     const int row = blockIdx.x / boxes_n % boxes_m * BOX_ROWS;

@@ -38,8 +38,8 @@ __global__ void __launch_bounds__(THREADS) tma_transpose_swizzle_f32_kernel(
     const __grid_constant__ CUtensorMap y_map,  // [N, M]
     int tiles_m) {
     // The pattern of the swizzle repeats every 1024 bytes of addresses. So each box begins at a multiple of that.
-    __shared__ alignas(1024) float4 x_smem[BOXES][BOX][CHUNKS];
-    __shared__ alignas(1024) float4 y_smem[BOXES][BOX][CHUNKS];
+    alignas(1024) __shared__ float4 x_smem[BOXES][BOX][CHUNKS];
+    alignas(1024) __shared__ float4 y_smem[BOXES][BOX][CHUNKS];
     __shared__ uint64_t full;
     const int row = blockIdx.x % tiles_m * TILE;  // of x
     const int col = blockIdx.x / tiles_m * TILE;

@@ -80,8 +80,8 @@ __device__ __forceinline__ void accumulate(float* sums_smem, const float* add_rm
 }
 
 // The blocks' column sums, [blocks, cols] each. Concurrent launches would overwrite each other's sums.
-__device__ alignas(16) float dweight_gmem[MAX_PARTIALS];
-__device__ alignas(16) float dbias_gmem[MAX_PARTIALS];
+alignas(16) __device__ float dweight_gmem[MAX_PARTIALS];
+alignas(16) __device__ float dbias_gmem[MAX_PARTIALS];
 
 // Two blocks per SM: at most 64 registers per thread, and one block loads while the other computes.
 template <typename Pack>

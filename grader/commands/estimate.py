@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grader.commands import lookups
+from grader.content.catalog import Kata
 from grader.fault import Fault
 from grader.judge.cards import CARDS
 from grader.learner import progress
@@ -83,21 +84,23 @@ def _estimate(options: argparse.Namespace) -> int:
         return 0
     if not options.json:
         print(f"{kata.name}: {of.spec.computes}")
-        _say(estimates.task(of, kernels=options.kernel))
+        _say(estimates.task(of, kernels=options.kernel or not said.keys().isdisjoint(each.name for each in FURTHER)))
     asked = [*QUESTIONS, *(FURTHER if options.kernel else ())]
-    given = {name: quantity.read(text, BY_NAME[name].kind, of.sizes) for name, text in said.items()} or _asked(
-        of, asked
-    )
+    given = {name: _read(of, BY_NAME[name], text) for name, text in said.items()} or _asked(of, asked)
     answers = list(_answers(of, given))
     if not answers:
         print("Nothing was estimated.", file=sys.stderr)
         return 1
     warn(progress.keep_practice(kata, progress.ESTIMATE, of.card.name, _result(answers), _in_short(answers)))
+    names = [each.question.name for each in answers]
+    rows = [*estimates.derivation(of), *estimates.further(of, names, known=_knows_solution(kata))]
     if options.json:
-        rows = dict([*estimates.derivation(of), *estimates.further(of, [each.question.name for each in answers])])
-        say_json({**_facts(of), "answers": {each.question.name: each.record() for each in answers}, "derivation": rows})
+        record = {each.question.name: each.record() for each in answers}
+        say_json({**_facts(of), "answers": record, "derivation": dict(rows)})
     else:
-        _say_answers(of, answers)
+        _say_answers(answers)
+        _say(rows)
+        print(f"  {'read':<{LABEL}}{display_path(kata.lesson_path)}")
     return 0 if all(each.is_right for each in answers) else 1
 
 
@@ -108,6 +111,20 @@ def _answers(of: Estimate, given: Mapping[str, float | str]) -> Iterator[Answer]
             yield Answer(BY_NAME[name], value, of.right(name))
         except Fault as error:
             warn(f"{name} is left out: {error}")
+
+
+def _read(of: Estimate, question: Question, text: str) -> float | str:
+    """Raises QuantityError. A formula has the sizes of the shape that the question is about."""
+    return quantity.read(text, question.kind, of.sizes_for(question))
+
+
+def _knows_solution(kata: Kata) -> bool:
+    """Whether the learner has passed the kata, or has had its solution shown."""
+    try:
+        history = progress.load(kata.root)
+    except progress.ProgressError:
+        return False  # a warning has said so
+    return history.passed(kata.name) is not None or history.solution_seen(kata.name) is not None
 
 
 def _result(answers: Iterable[Answer]) -> str:
@@ -137,7 +154,7 @@ def _asked(of: Estimate, questions: Iterable[Question]) -> dict[str, float | str
                 if not text.strip():
                     break
                 try:
-                    found[question.name] = quantity.read(text, question.kind, of.sizes)
+                    found[question.name] = _read(of, question, text)
                 except QuantityError as error:
                     print(f"  {plain(str(error))}")
         except EOFError:
@@ -146,15 +163,13 @@ def _asked(of: Estimate, questions: Iterable[Question]) -> dict[str, float | str
     return found
 
 
-def _say_answers(of: Estimate, answers: Iterable[Answer]) -> None:
+def _say_answers(answers: Iterable[Answer]) -> None:
     print()
     for each in answers:
         kind, word = each.question.kind, painted("right", "green") if each.is_right else painted("wrong", "red")
         given, right = (value if isinstance(value, str) else quantity.shown(value, kind) for value in _both(each))
         print(f"  {each.question.name:<{LABEL}}{given:>16}   {word}{'' if each.is_right else f': {right}'}{_off(each)}")
     print()
-    _say([*estimates.derivation(of), *estimates.further(of, [each.question.name for each in answers])])
-    print(f"  {'read':<{LABEL}}{display_path(of.kata.lesson_path)}")
 
 
 def _both(each: Answer) -> tuple[float | str, float | str]:

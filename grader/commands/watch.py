@@ -102,7 +102,8 @@ def _end(number: int, frame: FrameType | None) -> NoReturn:
 def _on_pipe(watch: Watch, *, as_json: bool) -> None:
     """Print verdicts until the input ends, and then the verdict of a grade that is still running."""
     ends = [] if sys.stdin.isatty() else [sys.stdin.fileno()]
-    tell(f"watching {display_path(watch.kata.own_path)}")
+    until = "until its input ends" if ends else "until Ctrl-C"
+    tell(f"watching {display_path(watch.kata.own_path)} {until}")
     while ends or watch.since is not None or sys.stdin.isatty():
         if watch.wait(ends, LOOK_S) and not os.read(ends[0], 4096):
             ends = []

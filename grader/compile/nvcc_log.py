@@ -33,6 +33,7 @@ _CAUSES = {
         "a constexpr outside of functions is only a value there. A pointer, a reference, and ?: next to a variable need"
         " its address: copy it into a local variable first"
     ),
+    "function call must be configured": "a kernel is launched as name<<<blocks, threads, 0, stream>>>(arguments)",
     "is undefined": "is it misspelt, or is its type or its header missing?",
     'no operator "': "vector types such as float4 have no operators; use their members .x, .y, ...",
 }

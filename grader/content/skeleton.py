@@ -69,14 +69,22 @@ def derive(solution_text: str, file: Path | str = "solution") -> str:
     return "\n".join(line for index, line in enumerate(lines) if index not in answers)
 
 
-def unmarked(text: str) -> str:
-    """A file without the lines of its TODO marks: of a solution, all of its code."""
+def unmarked(text: str, *, explained: bool = True) -> str:
+    """A file without the lines of its TODO marks: of a solution, all of its code.
+
+    Unless ``explained``, also without the comments that stand by themselves in an answer.
+    """
     lines = text.split("\n")
     marks: set[int] = set()
+    in_answer = False
     for index, line in enumerate(lines):
         if _TODO.match(line):
             marks |= {*range(index, index + 1 + sum(1 for _ in _continuation(lines, index + 1)))}
+            in_answer = True
         elif _END.match(line):
+            marks.add(index)
+            in_answer = False
+        elif in_answer and not explained and line.lstrip().startswith("//"):
             marks.add(index)
     return "\n".join(line for index, line in enumerate(lines) if index not in marks)
 

@@ -387,6 +387,8 @@ def _rounding(kata: Kata, spec: Spec) -> str:
     if isinstance(spec.tolerance, Accumulated):
         acc = kata.acc or kata.elem
         return f"compared with a reference in float64: sums may round as in {acc}, and each output once to its type"
+    if not any(spec.dtype(each, kata).is_float for each in spec.outputs):
+        return "every element is exactly right"
     zeros = "; -0 and 0 differ" if spec.tolerance.signed_zeros else ""
     return f"every element is exactly right, rounded once to the output's type{zeros}; any nan stands for any other"
 

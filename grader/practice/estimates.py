@@ -35,6 +35,13 @@ RULE = (
     "indices, conversions and what is done once per row or call do not count."
 )
 COUNTED = ("sectors", "wavefronts", "instructions")
+COUNTING = (
+    "An instruction is one of PTX, executed by one warp. A warp's access to global memory, and a bulk copy, request "
+    "each sector of 32 bytes that they touch once. A warp's access to shared memory takes a wavefront per 128 bytes, "
+    "and more with bank conflicts. An operation on an mbarrier takes one wavefront, and wgmma one per 128 bytes of its "
+    "tiles. The shared memory side of a bulk copy takes none."
+)
+COST_LINES = 6  # lines of a derivation, the dearest first
 
 
 class EstimateError(Fault):
@@ -153,6 +160,10 @@ class Estimate:
         }
         return answers[name]()
 
+    def sizes_for(self, question: Question) -> Mapping[str, int]:
+        """The shape that a question is about: formulas may name its sizes."""
+        return (self.counted_sizes or self.sizes) if question in FURTHER else self.sizes
+
     @property
     def counted_sizes(self) -> Mapping[str, int] | None:
         """The counted shape; None if the simulator takes none."""
@@ -261,7 +272,9 @@ def task(of: Estimate, *, kernels: bool) -> Iterator[tuple[str, str]]:
         yield "moved", of.operations_of.moved
     yield "shape", format_sizes(of.sizes)
     if kernels and of.counted_sizes is not None:
-        yield "counted", f"the shape of the questions about the solution: {format_sizes(of.counted_sizes)}"
+        values = f"with {of.spec.values[0].name} values"
+        yield "counted", f"the case of the questions about the solution: {format_sizes(of.counted_sizes)}, {values}"
+        yield "counters", COUNTING
     peak = f"{of.card.peak(of.dtype) / 1e12:.4g} TFLOPS in {of.dtype}"
     yield "card", f"{of.card.name}: {of.card.bytes_s / 1e12:.4g} TB/s, {peak}"
     yield "peaks", of.card.source
@@ -305,10 +318,28 @@ def _bytes(of: Estimate) -> str:
     return f"{' + '.join(parts)} = {of.bytes_moved:,}"
 
 
-def further(of: Estimate, names: list[str]) -> Iterator[tuple[str, str]]:
-    """How the questions about the solution's kernels are answered, in rows."""
+def further(of: Estimate, names: list[str], *, known: bool) -> Iterator[tuple[str, str]]:
+    """How the questions about the solution's kernels are answered, in rows; lines of code if the solution is known."""
     if "occupancy" in names:
         yield "occupancy", str(of.fill)
     if set(names) & {*COUNTED}:
         counts = ", ".join(f"{of.right(name):,.0f} {name}" for name in COUNTED)
         yield "counted", f"{counts}, at {format_sizes(of.counters.sizes)}"
+        if known:
+            yield from _lines(of)
+        else:
+            yield "lines", "once you have passed the kata, the lines of the solution that cost most follow here"
+
+
+def _lines(of: Estimate) -> Iterator[tuple[str, str]]:
+    """The lines of the solution that cost most, all kernels together."""
+    costs: dict[int, list[int]] = {}
+    for cost in (line for kernel in of.counters.call.kernels for line in kernel.lines):
+        known = costs.get(cost.line, [0, 0, 0])
+        costs[cost.line] = [
+            a + b for a, b in zip(known, (cost.sectors, cost.wavefronts, cost.instructions), strict=True)
+        ]
+    source = source_of(of.kata.solution_path)
+    for line in sorted(costs, key=lambda line: -sum(costs[line]))[:COST_LINES]:
+        counts = ", ".join(f"{count:,} {name}" for name, count in zip(COUNTED, costs[line], strict=True) if count)
+        yield f"line {line}", f"{counts}: {source.line(line).strip()}"

@@ -89,9 +89,14 @@ def challenge(catalog: Catalog, goal: Kata, start: str | None) -> Challenge:
         wanted = asked.percent / 100 if asked else ratios.get(goal.name, 0.0)
         found = next((rung for rung in rungs if not wanted or ratios.get(rung.name, 0.0) < wanted), None)
     if found is None:
-        known = f" There are: {', '.join(rung.name for rung in rungs)}." if rungs else ""
-        what = f"{start} is not a rung before {goal.name}" if start else f"no slower rung comes before {goal.name}"
-        raise FasterError(f"{what} with the same signature.{known}")
+        names = ", ".join(rung.name for rung in rungs)
+        if start:
+            known = f" There are: {names}." if rungs else ""
+            raise FasterError(f"{start} is not a rung before {goal.name} with the same signature.{known}")
+        if not rungs:
+            raise FasterError(f"no rung before {goal.name} has the same signature. `kata faster` lists all pairs.")
+        fast = f"as measured, each rung before {goal.name} is as fast as it asks: {names}."
+        raise FasterError(f"{fast} `kata faster {goal.name} --from {rungs[0].name}` starts from it anyway.")
     return Challenge(goal, found)
 
 

@@ -119,7 +119,7 @@ def bugs(catalog: Catalog) -> dict[str, WrongKernel]:
 def hunt_of(wrong: WrongKernel) -> Hunt | None:
     """The hunt for a bug; None if the bug is too large, or only in comments. Raises WrongKernelError."""
     right = _right(wrong)
-    text = _plain(skeleton.unmarked(wrong_kernel.text(wrong)))
+    text = _plain(skeleton.unmarked(wrong_kernel.text(wrong), explained=False))
     changes = [change for change in _changes(right.split("\n"), text.split("\n")) if change[1] or change[2]]
     added = sum(len(new) for _, _, new in changes)
     if not changes or added > MOST_LINES or len(changes) > MOST_PLACES:
@@ -129,7 +129,7 @@ def hunt_of(wrong: WrongKernel) -> Hunt | None:
 
 
 def _right(wrong: WrongKernel) -> str:
-    return _plain(skeleton.unmarked(wrong.kata.solution_path.read_text(encoding="utf-8")))
+    return _plain(skeleton.unmarked(wrong.kata.solution_path.read_text(encoding="utf-8"), explained=False))
 
 
 def right_text(hunt: Hunt) -> str:
@@ -214,7 +214,10 @@ def write(hunt: Hunt) -> Path | None:
 
 
 def _plain(text: str) -> str:
-    """A file with its header and the comments above its functions, and with no other comment."""
+    """A file with its header and the comments above its functions, and with no other comment.
+
+    Comments above a function that is itself an answer say how it solves the kata: the file comes without them.
+    """
     lines = text.split("\n")
     head = list(takewhile(lambda line: line.startswith("//"), lines))
     kept: list[str] = []

@@ -35,7 +35,7 @@ EXAMPLES: Mapping[str, str] = {
     "intensity": "0.083 or 1/12",
     "time": "35us, 0.2 ms",
     "share": "75% or 0.75",
-    "count": "29,106 or 29.1k",
+    "count": "29,106, 29.1k or 3 * ((n + 7) // 8)",
     "bound": "memory or compute",
 }
 _NUMBER = re.compile(r"(?P<number>(?:\d{1,3}(?:,\d{3})+|\d+)?\.?\d*(?:[eE][+-]?\d+)?)\s*(?P<unit>[A-Za-zµμ%/]*)")
@@ -44,6 +44,7 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[float, float], float]] = {
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
     ast.Pow: operator.pow,
 }
 
@@ -62,13 +63,13 @@ def read(text: str, kind: str, sizes: Mapping[str, int]) -> float | str:
         words = words.lower().removesuffix("bound").rstrip(" -")
         found = next((word for name, word in _WORDS.items() if words and name.startswith(words)), None)
         if found is None:
-            raise _error(text, kind)
+            raise _error(text, kind, {})
         return found
     number = _with_unit(words, UNITS[kind])
     if number is None and kind != "time":
         number = _formula(words.replace("^", "**"), sizes)
     if number is None or not 0 <= number < math.inf:
-        raise _error(text, kind)
+        raise _error(text, kind, {} if kind == "time" else sizes)
     return number
 
 
@@ -83,7 +84,7 @@ def _with_unit(words: str, units: Mapping[str, float]) -> float | None:
 
 
 def _formula(words: str, sizes: Mapping[str, int]) -> float | None:
-    """The value of a formula of numbers, sizes and + - * / **; None for anything else."""
+    """The value of a formula of numbers, sizes and + - * / // **; None for anything else."""
     try:
         return _value(ast.parse(words, mode="eval").body, sizes)
     except (SyntaxError, ValueError, KeyError, ZeroDivisionError, OverflowError, RecursionError, TypeError):
@@ -100,10 +101,11 @@ def _value(node: ast.expr, sizes: Mapping[str, int]) -> float:
     raise ValueError
 
 
-def _error(text: str, kind: str) -> QuantityError:
+def _error(text: str, kind: str, sizes: Mapping[str, int]) -> QuantityError:
     what = {"bound": "what bounds a kernel", "share": "a share", "count": "a count", "time": "a time"}
     said = what.get(kind, f"a number of {kind}" if kind != "intensity" else "an intensity")
-    return QuantityError(f"{text.strip()!r} is not {said}. Write it as {EXAMPLES[kind]}.")
+    names = f" A formula may have {', '.join(sizes)}." if sizes else ""
+    return QuantityError(f"{text.strip()!r} is not {said}. Write it as {EXAMPLES[kind]}.{names}")
 
 
 def shown(value: float, kind: str) -> str:

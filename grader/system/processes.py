@@ -34,8 +34,8 @@ def grader_environment() -> dict[str, str]:
 def limit_blas_threads() -> None:
     """numpy's matrix products take one thread each; to be called before numpy is imported. The user's setting wins.
 
-    References and answers are worked out in threads of our own (formulas.side_by_side). OpenBLAS has one pool of threads
-    for all of them: on 16 cores, the answers of a timed flash attention took four times as long.
+    References and answers are worked out in threads of our own (formulas.side_by_side). OpenBLAS has one pool of
+    threads for all of them. On 16 cores, they took four times as long for the answers of a timed attention kernel.
     """
     if not {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"} & os.environ.keys():
         os.environ["OPENBLAS_NUM_THREADS"] = "1"

@@ -43,7 +43,7 @@ struct Part {
 
 // The parts of the chunks, [B * H, chunks]. Concurrent launches would share them.
 __device__ float2 chunk_stats[MAX_CHUNKS];  // maximum and sum
-__device__ alignas(16) float chunk_O[MAX_CHUNKS * MAX_D];
+alignas(16) __device__ float chunk_O[MAX_CHUNKS * MAX_D];
 
 // 2^x, accurate to 2 ulp; 0 below 2^-126 (PTX ISA, "ex2").
 __device__ inline float exp2_approx(float x) {

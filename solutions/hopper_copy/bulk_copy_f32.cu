@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(THREADS) bulk_copy_f32_kernel(
     const float* __restrict__ x,  // [n]
     float* __restrict__ y,        // [n]
     int n) {
-    __shared__ alignas(128) float tile_smem[TILE];
+    alignas(128) __shared__ float tile_smem[TILE];
     __shared__ uint64_t full;
     const int64_t offset = static_cast<int64_t>(blockIdx.x) * TILE;
     const int count = n - offset < TILE ? static_cast<int>(n - offset) : TILE;  // floats of this block

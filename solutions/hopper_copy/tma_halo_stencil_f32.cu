@@ -28,8 +28,8 @@ __global__ void __launch_bounds__(THREADS) tma_halo_stencil_f32_kernel(
     const __grid_constant__ CUtensorMap x_map,  // [M, N]
     const __grid_constant__ CUtensorMap y_map,  // [M, N]
     int tiles_n) {
-    __shared__ alignas(128) float x_smem[BOX_ROWS][BOX_COLS];
-    __shared__ alignas(128) float y_smem[TILE_ROWS][TILE_COLS];
+    alignas(128) __shared__ float x_smem[BOX_ROWS][BOX_COLS];
+    alignas(128) __shared__ float y_smem[TILE_ROWS][TILE_COLS];
     __shared__ uint64_t full;
     const int row = blockIdx.x / tiles_n * TILE_ROWS;
     const int col = blockIdx.x % tiles_n * TILE_COLS;

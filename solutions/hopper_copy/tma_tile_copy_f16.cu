@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(THREADS) tma_tile_copy_f16_kernel(
     const __grid_constant__ CUtensorMap x_map,  // [M, N]
     const __grid_constant__ CUtensorMap y_map,  // [M, N]
     int boxes_n) {
-    __shared__ alignas(128) half tile_smem[BOX_ROWS * BOX_COLS];
+    alignas(128) __shared__ half tile_smem[BOX_ROWS * BOX_COLS];
     __shared__ uint64_t full;
     const int row = blockIdx.x / boxes_n * BOX_ROWS;
     const int col = blockIdx.x % boxes_n * BOX_COLS;

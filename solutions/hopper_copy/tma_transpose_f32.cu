@@ -22,8 +22,8 @@ __global__ void __launch_bounds__(THREADS) tma_transpose_f32_kernel(
     const __grid_constant__ CUtensorMap x_map,  // [M, N]
     const __grid_constant__ CUtensorMap y_map,  // [N, M]
     int tiles_m) {
-    __shared__ alignas(128) float x_smem[TILE][TILE];
-    __shared__ alignas(128) float y_smem[TILE][TILE];
+    alignas(128) __shared__ float x_smem[TILE][TILE];
+    alignas(128) __shared__ float y_smem[TILE][TILE];
     __shared__ uint64_t full;
     // Blocks that start one after the other write adjacent pieces of the same rows of y.
     const int row = blockIdx.x % tiles_m * TILE;  // of x

@@ -33,7 +33,7 @@ static_assert(ROWS_S % VEC == 0, "a thread's rows of S are read as vectors of a 
 
 // The state that a segment starts from, [B * H, segments, D, D]; before the scan, what the preceding segment adds to
 // it. Concurrent launches would share them.
-__device__ alignas(16) float states[MAX_SEGMENTS * D * D];
+alignas(16) __device__ float states[MAX_SEGMENTS * D * D];
 
 // This thread's position in ROW_STEP x COL_THREADS. In a warp, lanes n and n ^ 1 have the same row, and lanes n and
 // n ^ 2 the same columns. A load of 16 bytes per lane, of either operand, then returns half as many different bytes in

@@ -24,7 +24,7 @@ constexpr int blocks_for(int n) {
 }
 
 // The blocks' sums. Launchers that run at the same time would share them.
-__device__ alignas(VEC * sizeof(float)) float block_sums[MAX_BLOCKS];
+alignas(VEC * sizeof(float)) __device__ float block_sums[MAX_BLOCKS];
 
 // The sum over the warp's 32 lanes, in every lane. All 32 lanes must call it together.
 __device__ __forceinline__ float warp_reduce_sum(float sum) {

@@ -107,8 +107,8 @@ __global__ void __launch_bounds__(WARPGROUP) wgmma_one_tile_tn_f16_kernel(
     const half* __restrict__ B,  // [N, K]
     half* __restrict__ C,        // [M, N]
     int M, int N, int K) {
-    __shared__ alignas(128) half A_smem[BLOCK_M * BLOCK_K];
-    __shared__ alignas(128) half B_smem[BLOCK_N * BLOCK_K];
+    alignas(128) __shared__ half A_smem[BLOCK_M * BLOCK_K];
+    alignas(128) __shared__ half B_smem[BLOCK_N * BLOCK_K];
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     const int off_m = blockIdx.x / tiles_n * BLOCK_M;
     const int off_n = blockIdx.x % tiles_n * BLOCK_N;

@@ -70,8 +70,8 @@ __global__ void __launch_bounds__(WARPGROUP) wgmma_tma_128x128_tn_f16_kernel(
     const __grid_constant__ CUtensorMap B_map,  // [N, K]
     half* __restrict__ C,                       // [M, N]
     int M, int N, int K) {
-    __shared__ alignas(1024) half A_smem[BLOCK_M * BLOCK_K];
-    __shared__ alignas(1024) half B_smem[BLOCK_N * BLOCK_K];
+    alignas(1024) __shared__ half A_smem[BLOCK_M * BLOCK_K];
+    alignas(1024) __shared__ half B_smem[BLOCK_N * BLOCK_K];
     __shared__ uint64_t full;
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     const int off_m = blockIdx.x / tiles_n * BLOCK_M;

@@ -92,8 +92,8 @@ __global__ void __launch_bounds__(WARPGROUP) wgmma_tma_64x64_tn_f16_kernel(
     half* __restrict__ C,                       // [M, N]
     int M, int N, int K) {
     // The swizzle follows the address. Its pattern repeats every 1024 bytes, and so do the descriptors' rows.
-    __shared__ alignas(1024) half A_smem[BLOCK_M * BLOCK_K];
-    __shared__ alignas(1024) half B_smem[BLOCK_N * BLOCK_K];
+    alignas(1024) __shared__ half A_smem[BLOCK_M * BLOCK_K];
+    alignas(1024) __shared__ half B_smem[BLOCK_N * BLOCK_K];
     __shared__ uint64_t full;
     const int tiles_n = (N - 1) / BLOCK_N + 1;
     const int off_m = blockIdx.x / tiles_n * BLOCK_M;
