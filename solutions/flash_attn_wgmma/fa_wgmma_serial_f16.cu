@@ -133,6 +133,13 @@ __device__ inline void add_pv(float (&O_rmem)[D / 2], const uint32_t (&P_rmem)[B
     // END TODO(4)
 }
 
+// 2^x, accurate to 2 ulp; 0 below 2^-126 (PTX ISA, "ex2").
+__device__ inline float exp2_approx(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 // The running softmax of a thread's two rows: of the 16 rows of its warp lane_id / 4, and the row 8 below. Four lanes
 // share a row. Elements 4 j and 4 j + 1 of S and O belong to the first row, 4 j + 2 and 4 j + 3 to the second.
 struct Rows {
@@ -153,14 +160,14 @@ struct Rows {
             largest = fmaxf(largest, __shfl_xor_sync(0xffffffff, largest, 1));
             largest = fmaxf(largest, __shfl_xor_sync(0xffffffff, largest, 2));
             const float new_top = fmaxf(top[r], largest * scale);
-            factor[r] = exp2f(top[r] - new_top);
+            factor[r] = exp2_approx(top[r] - new_top);
             top[r] = new_top;
             sum[r] *= factor[r];
 #pragma unroll
             for (int i = 0; i < BLOCK_KV / 2; i += 4)
 #pragma unroll
                 for (int e = i + 2 * r; e < i + 2 * r + 2; ++e) {
-                    S_rmem[e] = exp2f(fmaf(S_rmem[e], scale, -new_top));
+                    S_rmem[e] = exp2_approx(fmaf(S_rmem[e], scale, -new_top));
                     sum[r] += S_rmem[e];
                 }
         }

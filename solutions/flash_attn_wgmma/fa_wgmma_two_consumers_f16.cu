@@ -1,10 +1,10 @@
-// fa_wgmma_two_consumers_f16: O = softmax(Q K^T / sqrt(D)) V by wgmma, one step after the other
+// fa_wgmma_two_consumers_f16: O = softmax(Q K^T / sqrt(D)) V, two consumers share the tiles
 //
 // Shapes     Q, K, V, O: [B, H, N, D] f16, contiguous, 16-byte aligned bases, D = 128
-// Technique  64 queries per block of one warpgroup; a loop over tiles of 128 keys by TMA; S and O in registers
-// New        over wgmma_tma_128x128_nn_f16: the sums of one product are an operand of the next. S = Q K^T has both
-//            operands in shared memory. P V takes P from the registers in which S was
-// Bound      waiting: the Tensor Cores rest while a softmax is computed, and the softmax while they work
+// Technique  128 queries per block, 64 per consumer; a producer and two consumer warpgroups; two slots each for K and V
+// New        over fa_wgmma_producer_f16: a second consumer. Each tile of K and V serves twice as many queries, and one
+//            softmax can run under the other's products
+// Bound      the exponentials and the Tensor Cores, which only chance brings side by side
 #include "kata.cuh"
 #include "kata_tma.cuh"
 #include "kata_wgmma.cuh"
@@ -55,11 +55,9 @@ inline CUtensorMap heads_map(const half* tensor, int heads, int N, int box_rows)
     uint64_t strides[] = {0, 0};        // in bytes, of rows and of heads
     uint32_t box[] = {BOX_COLS, 1, 1};  // elements
     const uint32_t element_strides[] = {1, 1, 1};
-    // TODO(1): The strides and the box. (~3 lines)
     strides[0] = D * sizeof(half);
     strides[1] = N * strides[0];
     box[1] = box_rows;
-    // END TODO(1)
     CUtensorMap map;
     const CUresult result = tensor_map_encoder()(
         &map, type_of_elements(tensor), 3, const_cast<half*>(tensor), dims, strides, box, element_strides,
@@ -91,8 +89,6 @@ __device__ inline void load_tile(
 // warp's 16 rows: two adjacent elements in each register. b has its columns adjacent: the last operand transposes it
 // ("Register Fragments for wgmma.mma_async.m64nNk16").
 __device__ inline void wgmma_m64n128k16_rs_nn(float (&c)[64], const uint32_t (&a)[4], uint64_t b) {
-    // TODO(2): wgmma.mma_async of m64n128k16 with a in registers. It adds to c. Of the two numbers for transpositions
-    //   only that of b is left, and it is 1. (~13 lines)
     asm volatile(
         "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
         "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
@@ -109,7 +105,6 @@ __device__ inline void wgmma_m64n128k16_rs_nn(float (&c)[64], const uint32_t (&a
           "+f"(c[49]), "+f"(c[50]), "+f"(c[51]), "+f"(c[52]), "+f"(c[53]), "+f"(c[54]), "+f"(c[55]), "+f"(c[56]),
           "+f"(c[57]), "+f"(c[58]), "+f"(c[59]), "+f"(c[60]), "+f"(c[61]), "+f"(c[62]), "+f"(c[63])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-    // END TODO(2)
 }
 
 // The same as descriptor() for a tile of V, whose columns are adjacent: bits 16 to 29 have the distance of its boxes, bits
@@ -121,26 +116,30 @@ __device__ inline uint64_t descriptor_of_columns(const half* tile) {
 
 // S = Q K^T [64, BLOCK_KV]: one product for MMA_K columns of D.
 __device__ inline void multiply_qk(float (&S_rmem)[BLOCK_KV / 2], const Smem& smem, int s, int row_q) {
-    // TODO(3): A box has BOX_COLS columns. In a box, columns are as far apart as if nothing were swizzled. The first
-    //   product does not add. (~6 lines)
+    // TODO(1): As before, with this consumer's rows of Q. They begin row_q rows further down in each box. (~6 lines)
 #pragma unroll
     for (int col = 0; col < D; col += MMA_K) {
         const uint64_t q = descriptor(&smem.Q[col / BOX_COLS][row_q * BOX_COLS]) + col % BOX_COLS / CHUNK;
         const uint64_t k = descriptor(smem.K[s][col / BOX_COLS]) + col % BOX_COLS / CHUNK;
         wgmma_m64n128k16(S_rmem, q, k, col > 0);
     }
-    // END TODO(3)
+    // END TODO(1)
 }
 
 // O += P V: one product for MMA_K keys.
 __device__ inline void add_pv(
     float (&O_rmem)[D / 2], const uint32_t (&P_rmem)[BLOCK_KV / MMA_K][4], const Smem& smem, int s) {
-    // TODO(4): A row of a box is 128 bytes. (~4 lines)
     const uint64_t V = descriptor_of_columns(smem.V[s][0]);
 #pragma unroll
     for (int step = 0; step < BLOCK_KV / MMA_K; ++step)
         wgmma_m64n128k16_rs_nn(O_rmem, P_rmem[step], V + step * MMA_K * BOX_COLS / CHUNK);
-    // END TODO(4)
+}
+
+// 2^x, accurate to 2 ulp; 0 below 2^-126 (PTX ISA, "ex2").
+__device__ inline float exp2_approx(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
 }
 
 // The running softmax of a thread's two rows: of the 16 rows of its warp lane_id / 4, and the row 8 below. Four lanes
@@ -152,8 +151,6 @@ struct Rows {
     // Turns logits into weights 2^(scale * logit - top) and adds them to the sums. What was summed before counts factor
     // times as much as it did.
     __device__ inline void weigh(float (&S_rmem)[BLOCK_KV / 2], float (&factor)[2], float scale) {
-        // TODO(5): Per row: the new top over the lane's elements and the row's other three lanes, the factor from the
-        //   old top to the new, the weights, and their sum. (~18 lines)
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
             float largest = S_rmem[2 * r];
@@ -163,18 +160,17 @@ struct Rows {
             largest = fmaxf(largest, __shfl_xor_sync(0xffffffff, largest, 1));
             largest = fmaxf(largest, __shfl_xor_sync(0xffffffff, largest, 2));
             const float new_top = fmaxf(top[r], largest * scale);
-            factor[r] = exp2f(top[r] - new_top);
+            factor[r] = exp2_approx(top[r] - new_top);
             top[r] = new_top;
             sum[r] *= factor[r];
 #pragma unroll
             for (int i = 0; i < BLOCK_KV / 2; i += 4)
 #pragma unroll
                 for (int e = i + 2 * r; e < i + 2 * r + 2; ++e) {
-                    S_rmem[e] = exp2f(fmaf(S_rmem[e], scale, -new_top));
+                    S_rmem[e] = exp2_approx(fmaf(S_rmem[e], scale, -new_top));
                     sum[r] += S_rmem[e];
                 }
         }
-        // END TODO(5)
     }
 
     // 1 / the sum of a row's weights, of all its four lanes.
@@ -194,14 +190,11 @@ __device__ inline void scale_rows(float (&O_rmem)[D / 2], const float (&factor)[
 
 // Weights as the operand a of P V. Both have the same lanes for the same rows, so nothing is exchanged.
 __device__ inline void convert(uint32_t (&P_rmem)[BLOCK_KV / MMA_K][4], const float (&S_rmem)[BLOCK_KV / 2]) {
-    // TODO(6): Registers 0 and 1 of a step are the first eight keys of the upper and of the lower row, 2 and 3 the
-    //   other eight. (~7 lines)
 #pragma unroll
     for (int i = 0; i < BLOCK_KV / 4; ++i) {
         const half2 pair = __floats2half2_rn(S_rmem[2 * i], S_rmem[2 * i + 1]);
         P_rmem[i / 4][i % 4] = reinterpret_cast<const uint32_t&>(pair);
     }
-    // END TODO(6)
 }
 
 // Keys past the end get no weight. Column 8 j + 2 (lane_id % 4) of the tile is element 4 j of a lane, the next column
@@ -229,8 +222,10 @@ __global__ void __launch_bounds__(THREADS, 1) fa_wgmma_two_consumers_f16_kernel(
         for (int s = 0; s < STAGES; ++s) {
             mbarrier_init(&smem.K_full[s], 1);
             mbarrier_init(&smem.V_full[s], 1);
+            // TODO(2): Both consumers read each tile of K and of V. (~2 lines)
             mbarrier_init(&smem.K_empty[s], CONSUMERS * WARPGROUP);
             mbarrier_init(&smem.V_empty[s], CONSUMERS * WARPGROUP);
+            // END TODO(2)
         }
     }
     __syncthreads();  // nobody uses barriers that are not initialised
@@ -249,7 +244,10 @@ __global__ void __launch_bounds__(THREADS, 1) fa_wgmma_two_consumers_f16_kernel(
         }
     } else {
         more_registers<CONSUMER_REGISTERS>();
-        const int row_q = (threadIdx.x / WARPGROUP - 1) * MMA_M;  // of the tile of Q
+        int row_q = 0;
+        // TODO(3): The first row of the block's tile of Q that is this consumer's. (~1 line)
+        row_q = (threadIdx.x / WARPGROUP - 1) * MMA_M;
+        // END TODO(3)
         const int lane_id = threadIdx.x % 32;
         float O_rmem[D / 2] = {};
         Rows rows;
