@@ -2,8 +2,8 @@
 //
 // Shapes     Q, K, V, O: [B, H, N, D] f16, contiguous, 16-byte aligned bases, D = 128
 // Technique  128 queries per block, 64 per consumer; a producer and two consumer warpgroups; two slots each for K and V
-// New        over fa_wgmma_two_consumers_f16: S of the next tile is begun before P V of this one. The softmax of the next
-//            tile runs while the Tensor Cores are at P V
+// New        over fa_wgmma_two_consumers_f16: S of the next tile is begun before P V of this one. The softmax of the
+//            next tile runs while the Tensor Cores are at P V
 // Bound      Tensor Cores, and the power that the card may use
 #include "kata.cuh"
 #include "kata_tma.cuh"
@@ -47,8 +47,8 @@ struct Smem {
     uint64_t K_empty[STAGES], V_empty[STAGES];        // and when it has been multiplied
 };
 
-// A tensor map of a row-major tensor [heads, N, D]. A box lies in one head: what is past its last row is 0, not the first
-// row of the next head.
+// A tensor map of a row-major tensor [heads, N, D]. A box lies in one head: what is past its last row is 0, not the
+// first row of the next head.
 inline CUtensorMap heads_map(const half* tensor, int heads, int N, int box_rows) {
     // The innermost dimension first.
     const uint64_t dims[] = {D, static_cast<uint64_t>(N), static_cast<uint64_t>(heads)};
@@ -67,8 +67,8 @@ inline CUtensorMap heads_map(const half* tensor, int heads, int N, int box_rows)
     return map;
 }
 
-// global -> shared: a box of a map of heads ("cp.async.bulk.tensor": the innermost coordinate first). The barrier counts
-// all bytes of the box, also those past the last row.
+// global -> shared: a box of a map of heads ("cp.async.bulk.tensor": the innermost coordinate first). The barrier
+// counts all bytes of the box, also those past the last row.
 __device__ inline void load_head_box(void* to, const CUtensorMap* map, int col, int row, int head, uint64_t* bar) {
     asm volatile(
         "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], "
@@ -85,9 +85,9 @@ __device__ inline void load_tile(
     for (int b = 0; b < BOXES; ++b) load_head_box(tile[b], map, b * BOX_COLS, row, head, bar);
 }
 
-// c += a @ b for a [64, 16] in registers and b [16, 128] in shared memory. A lane has of a what mma.m16n8k16 wants of its
-// warp's 16 rows: two adjacent elements in each register. b has its columns adjacent: the last operand transposes it
-// ("Register Fragments for wgmma.mma_async.m64nNk16").
+// c += a @ b for a [64, 16] in registers and b [16, 128] in shared memory. A lane has of a what mma.m16n8k16 wants of
+// its warp's 16 rows: two adjacent elements in each register. b has its columns adjacent: the last operand transposes
+// it ("Register Fragments for wgmma.mma_async.m64nNk16").
 __device__ inline void wgmma_m64n128k16_rs_nn(float (&c)[64], const uint32_t (&a)[4], uint64_t b) {
     asm volatile(
         "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
@@ -107,9 +107,9 @@ __device__ inline void wgmma_m64n128k16_rs_nn(float (&c)[64], const uint32_t (&a
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
-// The same as descriptor() for a tile of V, whose columns are adjacent: bits 16 to 29 have the distance of its boxes, bits
-// 32 to 45 that of groups of eight keys.
-__device__ inline uint64_t descriptor_of_columns(const half* tile) {
+// The same as descriptor() for a tile of V, whose columns are adjacent: bits 16 to 29 have the distance of its boxes,
+// bits 32 to 45 that of groups of eight keys.
+__device__ inline uint64_t descriptor_of_values(const half* tile) {
     constexpr uint64_t BOX_BYTES = BLOCK_KV * BOX_COLS * sizeof(half);
     return descriptor(tile) | BOX_BYTES >> 4 << 16;
 }
@@ -127,7 +127,7 @@ __device__ inline void multiply_qk(float (&S_rmem)[BLOCK_KV / 2], const Smem& sm
 // O += P V: one product for MMA_K keys.
 __device__ inline void add_pv(
     float (&O_rmem)[D / 2], const uint32_t (&P_rmem)[BLOCK_KV / MMA_K][4], const Smem& smem, int s) {
-    const uint64_t V = descriptor_of_columns(smem.V[s][0]);
+    const uint64_t V = descriptor_of_values(smem.V[s][0]);
 #pragma unroll
     for (int step = 0; step < BLOCK_KV / MMA_K; ++step)
         wgmma_m64n128k16_rs_nn(O_rmem, P_rmem[step], V + step * MMA_K * BOX_COLS / CHUNK);
@@ -257,9 +257,9 @@ __global__ void __launch_bounds__(THREADS, 1) fa_wgmma_overlap_f16_kernel(
         if (N < BLOCK_KV) mask(S_rmem, N);
         rows.weigh(S_rmem, factor, scale);
         convert(P_rmem, S_rmem);
-        // TODO(1): For each further tile: begin S of it, then O += P V of the tile before, as two groups. The softmax of the
-        //   new S runs under P V. P and O may change only when P V is done. Every slot is given back as soon as its
-        //   products are done. (~20 lines)
+        // TODO(1): For each further tile: begin S of it, then O += P V of the tile before, as two groups. The softmax
+        //   of the new S runs under P V. P and O may change only when P V is done. Every slot is given back as soon as
+        //   its products are done. (~20 lines)
         // END TODO(1)
         // TODO(2): O += P V of the last tile. Nobody waits for its slot. (~6 lines)
         // END TODO(2)

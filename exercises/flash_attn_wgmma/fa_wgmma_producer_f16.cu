@@ -2,8 +2,8 @@
 //
 // Shapes     Q, K, V, O: [B, H, N, D] f16, contiguous, 16-byte aligned bases, D = 128
 // Technique  64 queries per block; a producer warpgroup, a consumer warpgroup, two slots each for tiles of K and of V
-// New        over fa_wgmma_serial_f16: a producer loads, so that no consumer ever waits for its neighbours. K and V have
-//            barriers of their own, since their slots are empty at different times
+// New        over fa_wgmma_serial_f16: a producer loads, so that no consumer ever waits for its neighbours. K and V
+//            have barriers of their own, since their slots are empty at different times
 // Bound      waiting: one block fits an SM, and its Tensor Cores rest while its only softmax is computed
 #include "kata.cuh"
 #include "kata_tma.cuh"
@@ -41,8 +41,8 @@ struct Smem {
     uint64_t K_empty[STAGES], V_empty[STAGES];        // and when it has been multiplied
 };
 
-// A tensor map of a row-major tensor [heads, N, D]. A box lies in one head: what is past its last row is 0, not the first
-// row of the next head.
+// A tensor map of a row-major tensor [heads, N, D]. A box lies in one head: what is past its last row is 0, not the
+// first row of the next head.
 inline CUtensorMap heads_map(const half* tensor, int heads, int N, int box_rows) {
     // The innermost dimension first.
     const uint64_t dims[] = {D, static_cast<uint64_t>(N), static_cast<uint64_t>(heads)};
@@ -61,8 +61,8 @@ inline CUtensorMap heads_map(const half* tensor, int heads, int N, int box_rows)
     return map;
 }
 
-// global -> shared: a box of a map of heads ("cp.async.bulk.tensor": the innermost coordinate first). The barrier counts
-// all bytes of the box, also those past the last row.
+// global -> shared: a box of a map of heads ("cp.async.bulk.tensor": the innermost coordinate first). The barrier
+// counts all bytes of the box, also those past the last row.
 __device__ inline void load_head_box(void* to, const CUtensorMap* map, int col, int row, int head, uint64_t* bar) {
     asm volatile(
         "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], "
@@ -79,9 +79,9 @@ __device__ inline void load_tile(
     for (int b = 0; b < BOXES; ++b) load_head_box(tile[b], map, b * BOX_COLS, row, head, bar);
 }
 
-// c += a @ b for a [64, 16] in registers and b [16, 128] in shared memory. A lane has of a what mma.m16n8k16 wants of its
-// warp's 16 rows: two adjacent elements in each register. b has its columns adjacent: the last operand transposes it
-// ("Register Fragments for wgmma.mma_async.m64nNk16").
+// c += a @ b for a [64, 16] in registers and b [16, 128] in shared memory. A lane has of a what mma.m16n8k16 wants of
+// its warp's 16 rows: two adjacent elements in each register. b has its columns adjacent: the last operand transposes
+// it ("Register Fragments for wgmma.mma_async.m64nNk16").
 __device__ inline void wgmma_m64n128k16_rs_nn(float (&c)[64], const uint32_t (&a)[4], uint64_t b) {
     asm volatile(
         "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
@@ -101,9 +101,9 @@ __device__ inline void wgmma_m64n128k16_rs_nn(float (&c)[64], const uint32_t (&a
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
-// The same as descriptor() for a tile of V, whose columns are adjacent: bits 16 to 29 have the distance of its boxes, bits
-// 32 to 45 that of groups of eight keys.
-__device__ inline uint64_t descriptor_of_columns(const half* tile) {
+// The same as descriptor() for a tile of V, whose columns are adjacent: bits 16 to 29 have the distance of its boxes,
+// bits 32 to 45 that of groups of eight keys.
+__device__ inline uint64_t descriptor_of_values(const half* tile) {
     constexpr uint64_t BOX_BYTES = BLOCK_KV * BOX_COLS * sizeof(half);
     return descriptor(tile) | BOX_BYTES >> 4 << 16;
 }
@@ -121,7 +121,7 @@ __device__ inline void multiply_qk(float (&S_rmem)[BLOCK_KV / 2], const Smem& sm
 // O += P V: one product for MMA_K keys.
 __device__ inline void add_pv(
     float (&O_rmem)[D / 2], const uint32_t (&P_rmem)[BLOCK_KV / MMA_K][4], const Smem& smem, int s) {
-    const uint64_t V = descriptor_of_columns(smem.V[s][0]);
+    const uint64_t V = descriptor_of_values(smem.V[s][0]);
 #pragma unroll
     for (int step = 0; step < BLOCK_KV / MMA_K; ++step)
         wgmma_m64n128k16_rs_nn(O_rmem, P_rmem[step], V + step * MMA_K * BOX_COLS / CHUNK);
@@ -223,8 +223,8 @@ __global__ void __launch_bounds__(THREADS, 1) fa_wgmma_producer_f16_kernel(
             load_tile<BLOCK_Q>(smem.Q, &Q_map, off_q, head, &smem.Q_full);
             for (int tile = 0; tile < tiles; ++tile) {
                 const int s = tile % STAGES;
-                // TODO(2): Load the tiles of K and of V, each as soon as its slot is empty. The first tile of a slot waits
-                //   for nothing: a wait for parity 1 of a fresh barrier returns at once. (~5 lines)
+                // TODO(2): Load the tiles of K and of V, each as soon as its slot is empty. The first tile of a slot
+                //   waits for nothing: a wait for parity 1 of a fresh barrier returns at once. (~5 lines)
                 // END TODO(2)
             }
         }

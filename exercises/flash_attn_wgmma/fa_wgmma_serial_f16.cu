@@ -38,8 +38,8 @@ struct Smem {
     uint64_t Q_full, K_full, V_full;  // a phase ends when the tile is there
 };
 
-// A tensor map of a row-major tensor [heads, N, D]. A box lies in one head: what is past its last row is 0, not the first
-// row of the next head.
+// A tensor map of a row-major tensor [heads, N, D]. A box lies in one head: what is past its last row is 0, not the
+// first row of the next head.
 inline CUtensorMap heads_map(const half* tensor, int heads, int N, int box_rows) {
     // The innermost dimension first.
     const uint64_t dims[] = {D, static_cast<uint64_t>(N), static_cast<uint64_t>(heads)};
@@ -57,8 +57,8 @@ inline CUtensorMap heads_map(const half* tensor, int heads, int N, int box_rows)
     return map;
 }
 
-// global -> shared: a box of a map of heads ("cp.async.bulk.tensor": the innermost coordinate first). The barrier counts
-// all bytes of the box, also those past the last row.
+// global -> shared: a box of a map of heads ("cp.async.bulk.tensor": the innermost coordinate first). The barrier
+// counts all bytes of the box, also those past the last row.
 __device__ inline void load_head_box(void* to, const CUtensorMap* map, int col, int row, int head, uint64_t* bar) {
     asm volatile(
         "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], "
@@ -75,18 +75,18 @@ __device__ inline void load_tile(
     for (int b = 0; b < BOXES; ++b) load_head_box(tile[b], map, b * BOX_COLS, row, head, bar);
 }
 
-// c += a @ b for a [64, 16] in registers and b [16, 128] in shared memory. A lane has of a what mma.m16n8k16 wants of its
-// warp's 16 rows: two adjacent elements in each register. b has its columns adjacent: the last operand transposes it
-// ("Register Fragments for wgmma.mma_async.m64nNk16").
+// c += a @ b for a [64, 16] in registers and b [16, 128] in shared memory. A lane has of a what mma.m16n8k16 wants of
+// its warp's 16 rows: two adjacent elements in each register. b has its columns adjacent: the last operand transposes
+// it ("Register Fragments for wgmma.mma_async.m64nNk16").
 __device__ inline void wgmma_m64n128k16_rs_nn(float (&c)[64], const uint32_t (&a)[4], uint64_t b) {
     // TODO(2): wgmma.mma_async of m64n128k16 with a in registers. It adds to c. Of the two numbers for transpositions
     //   only that of b is left, and it is 1. (~13 lines)
     // END TODO(2)
 }
 
-// The same as descriptor() for a tile of V, whose columns are adjacent: bits 16 to 29 have the distance of its boxes, bits
-// 32 to 45 that of groups of eight keys.
-__device__ inline uint64_t descriptor_of_columns(const half* tile) {
+// The same as descriptor() for a tile of V, whose columns are adjacent: bits 16 to 29 have the distance of its boxes,
+// bits 32 to 45 that of groups of eight keys.
+__device__ inline uint64_t descriptor_of_values(const half* tile) {
     constexpr uint64_t BOX_BYTES = BLOCK_KV * BOX_COLS * sizeof(half);
     return descriptor(tile) | BOX_BYTES >> 4 << 16;
 }

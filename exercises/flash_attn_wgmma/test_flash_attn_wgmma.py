@@ -15,6 +15,10 @@ def sizes_of(*counts: tuple[int, int, int]) -> tuple[dict[str, int], ...]:
     return tuple(dict(shape(B, H, N, D)) for B, H, N in counts)
 
 
+# (B, H, N): one key; one short of 64 queries, 64, one past; the same of a tile of 128 keys, and of 128 queries.
+SHORT = ((1, 1, 1), (1, 2, 7), (2, 1, 63), (1, 1, 64), (1, 3, 65), (1, 1, 127), (1, 1, 128), (2, 1, 129))
+LONG = ((1, 2, 257), (1, 1, 384), (1, 1, 520))  # three, three and five tiles: more than there are slots
+
 SPEC = Spec(
     computes="O = softmax(Q K^T / sqrt(D)) V",
     operations=Operations(
@@ -28,12 +32,7 @@ SPEC = Spec(
     reference=reference,
     near_misses=NEAR_MISSES,
     tolerance=Accumulated(terms=lambda sizes: 1, magnitude=magnitude("f32")),
-    # One key; one short of 64 queries, 64, one past; the same of 128 keys, and of two, three and four tiles of them;
-    # several heads and batches.
-    named_sizes=sizes_of(
-        (1, 1, 1), (1, 2, 7), (2, 1, 63), (1, 1, 64), (1, 3, 65), (1, 1, 127), (1, 1, 128), (2, 1, 129), (1, 2, 257),
-        (1, 1, 384), (1, 1, 520),
-    ),  # fmt: skip
+    named_sizes=sizes_of(*SHORT, *LONG),
     large=sizes_of((2, 3, 1000), (1, 1, 8192), (1, 20_001, 3), (2, 2, 2049)),
     work=lambda sizes: sizes["B"] * sizes["H"] * sizes["N"] ** 2 * sizes["D"] // 8,
     flops=lambda sizes: 4 * sizes["B"] * sizes["H"] * sizes["N"] ** 2 * sizes["D"],

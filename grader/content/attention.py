@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import ceil, e, inf, log, log2, sqrt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from grader.content.formulas import logsumexp, side_by_side, softmax
 from grader.content.spec import Fill, InputKind, Rng, Sizes, cancelling, doubled, normal
@@ -44,7 +44,8 @@ def by_parts(function: Callable[..., ndarray], Q: ndarray, *others: ndarray, hid
 
 
 def logits(q: ndarray, k: ndarray) -> ndarray:
-    return q @ k.swapaxes(-1, -2) / sqrt(q.shape[-1])
+    products: ndarray = q @ k.swapaxes(-1, -2) / sqrt(q.shape[-1])
+    return products
 
 
 def reference(Q: ndarray, K: ndarray, V: ndarray, sizes: Sizes) -> ndarray:
@@ -64,7 +65,8 @@ def causal(Q: ndarray, K: ndarray, V: ndarray, sizes: Sizes, rows: ndarray | Non
     import numpy
 
     def of_part(q: ndarray, k: ndarray, v: ndarray, hidden: ndarray) -> ndarray:
-        return softmax(numpy.where(hidden, -inf, logits(q, k))) @ v
+        mixed: ndarray = softmax(numpy.where(hidden, -inf, logits(q, k))) @ v
+        return mixed
 
     return by_parts(of_part, Q, K, V, hidden=later(rows, K.shape[-2])).reshape(Q.shape)
 
@@ -113,7 +115,8 @@ def magnitude(acc: str, *, masked: bool = False, halves: bool = True) -> Callabl
         if acc == "f16":
             tiles = (slice(first, first + TILE) for first in range(0, keys, TILE))
             bound += 2 * h * numpy.sqrt(sum((weight[..., tile] @ size[..., tile, :]) ** 2 for tile in tiles))
-        return bound / a
+        over: ndarray = bound / a
+        return over
 
     def of_all(Q: ndarray, K: ndarray, V: ndarray, sizes: Sizes, rows: ndarray | None = None) -> ndarray:
         import numpy
@@ -176,7 +179,8 @@ def sink(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     import numpy
 
     place = rng.integers((*shape[:-2], 1), 0, min(shape[-2], TILE) - 1)
-    return (numpy.arange(shape[-2]) != place).astype(float)[..., None].repeat(shape[-1], axis=-1)
+    keys: ndarray = (numpy.arange(shape[-2]) != place).astype(float)[..., None].repeat(shape[-1], axis=-1)
+    return keys
 
 
 def averse(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
@@ -235,10 +239,11 @@ def sdpa(backend: str, **options: bool) -> Callable[..., Callable[[], object]]:
         if other is not None:  # the name FLASH_ATTENTION means FlashAttention-2 unless the process registered another
             raise RuntimeError(f"torch runs {other} in place of FlashAttention-2")
         Q = Q.flatten(1, -3)
+        flags: dict[str, Any] = {**options}
 
         def run() -> object:
             with attention.sdpa_kernel(getattr(attention.SDPBackend, backend)):
-                return scaled_dot_product_attention(Q, K, V, **options)
+                return scaled_dot_product_attention(Q, K, V, **flags)
 
         return run
 
@@ -269,7 +274,8 @@ def attended(scale: Callable[[int], float], *, base: float = e) -> Callable[...,
     def of_inputs(Q: ndarray, K: ndarray, V: ndarray, sizes: Sizes) -> ndarray:
         factor = scale(Q.shape[-1]) * sqrt(Q.shape[-1]) * log(base)
         weight = softmax(logits(Q * factor, K))
-        return weight @ V
+        mixed: ndarray = weight @ V
+        return mixed
 
     return of_inputs
 
@@ -282,7 +288,8 @@ def with_more_keys(more: Callable[[int], int]) -> Callable[..., ndarray]:
 
         zeros = numpy.zeros((*K.shape[:-2], more(K.shape[-2]), K.shape[-1]))
         keys, rows = (numpy.concatenate((given, zeros), axis=-2) for given in (K, V))
-        return softmax(logits(Q, keys)) @ rows
+        mixed: ndarray = softmax(logits(Q, keys)) @ rows
+        return mixed
 
     return of_inputs
 
@@ -295,7 +302,8 @@ def hidden_from(distance: int) -> Callable[..., ndarray]:
 
         places = numpy.arange(K.shape[-2])
         hidden = places >= places[:, None] + distance
-        return softmax(numpy.where(hidden, -inf, logits(Q, K))) @ V
+        mixed: ndarray = softmax(numpy.where(hidden, -inf, logits(Q, K))) @ V
+        return mixed
 
     return of_inputs
 
@@ -305,7 +313,8 @@ def undivided(Q: ndarray, K: ndarray, V: ndarray, sizes: Sizes) -> ndarray:
     import numpy
 
     given = logits(Q, K)
-    return numpy.exp(given - given.max(axis=-1, keepdims=True)) @ V
+    mixed: ndarray = numpy.exp(given - given.max(axis=-1, keepdims=True)) @ V
+    return mixed
 
 
 # What is computed in place of it by a usual mistake.
