@@ -116,23 +116,23 @@ __device__ inline float exp2_approx(float x) {
 struct Rows {
     float top[2] = {-INFINITY, -INFINITY};  // the largest logit so far, times scale
     float sum[2] = {0.0f, 0.0f};            // this lane's part of the sum of weights
-
-    // Turns logits into weights 2^(scale * logit - top) and adds them to the sums. What was summed before counts factor
-    // times as much as it did.
-    __device__ inline void weigh(float (&S_rmem)[BLOCK_KV / 2], float (&factor)[2], float scale) {
-        // TODO(5): Per row: the new top over the lane's elements and the row's other three lanes, the factor from the
-        //   old top to the new, the weights, and their sum. (~18 lines)
-        // END TODO(5)
-    }
-
-    // 1 / the sum of a row's weights, of all its four lanes.
-    __device__ inline float inverse(int r) const {
-        float all = sum[r];
-        all += __shfl_xor_sync(0xffffffff, all, 1);
-        all += __shfl_xor_sync(0xffffffff, all, 2);
-        return 1.0f / all;
-    }
 };
+
+// Turns logits into weights 2^(scale * logit - top) and adds them to the sums. What was summed before counts factor
+// times as much as it did.
+__device__ inline void weigh(Rows& rows, float (&S_rmem)[BLOCK_KV / 2], float (&factor)[2], float scale) {
+    // TODO(5): Per row: the new top over the lane's elements and the row's other three lanes, the factor from the
+    //   old top to the new, the weights, and their sum. (~18 lines)
+    // END TODO(5)
+}
+
+// 1 / the sum of a row's weights, of all its four lanes.
+__device__ inline float inverse(const Rows& rows, int r) {
+    float all = rows.sum[r];
+    all += __shfl_xor_sync(0xffffffff, all, 1);
+    all += __shfl_xor_sync(0xffffffff, all, 2);
+    return 1.0f / all;
+}
 
 // The sums of each row, factor times as large.
 __device__ inline void scale_rows(float (&O_rmem)[D / 2], const float (&factor)[2]) {
@@ -183,7 +183,7 @@ __global__ void __launch_bounds__(WARPGROUP) fa_wgmma_serial_f16_kernel(
             // END TODO(8)
         }
         float factor[2];
-        rows.weigh(S_rmem, factor, scale);
+        weigh(rows, S_rmem, factor, scale);
         scale_rows(O_rmem, factor);
         uint32_t P_rmem[BLOCK_KV / MMA_K][4];
         convert(P_rmem, S_rmem);
@@ -194,20 +194,20 @@ __global__ void __launch_bounds__(WARPGROUP) fa_wgmma_serial_f16_kernel(
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
         const int row = off_q + threadIdx.x / 32 * 16 + lane_id / 4 + 8 * r;
-        const float inverse = rows.inverse(r);
+        const float share = inverse(rows, r);
         half* O_row = O + (static_cast<int64_t>(head) * N + row) * D + lane_id % 4 * 2;
         if (row < N) {
 #pragma unroll
             for (int i = 0; i < D / 2; i += 4) {
                 *reinterpret_cast<half2*>(O_row + 2 * i) =
-                    __floats2half2_rn(O_rmem[i + 2 * r] * inverse, O_rmem[i + 2 * r + 1] * inverse);
+                    __floats2half2_rn(O_rmem[i + 2 * r] * share, O_rmem[i + 2 * r + 1] * share);
             }
         }
     }
 }
 
 KATA_EXPORT void fa_wgmma_serial_f16(
-    const half* Q, const half* K, const half* V, half* O, int B, int H, int N, int, cudaStream_t stream) {
+    const half* Q, const half* K, const half* V, half* O, int B, int H, int N, int D, cudaStream_t stream) {
     const int heads = B * H;
     const CUtensorMap Q_map = heads_map(Q, heads, N, BLOCK_Q);
     const CUtensorMap K_map = heads_map(K, heads, N, BLOCK_KV);

@@ -147,40 +147,40 @@ __device__ inline float exp2_approx(float x) {
 struct Rows {
     float top[2] = {-INFINITY, -INFINITY};  // the largest logit so far, times scale
     float sum[2] = {0.0f, 0.0f};            // this lane's part of the sum of weights
-
-    // Turns logits into weights 2^(scale * logit - top) and adds them to the sums. What was summed before counts factor
-    // times as much as it did.
-    __device__ inline void weigh(float (&S_rmem)[BLOCK_KV / 2], float (&factor)[2], float scale) {
-#pragma unroll
-        for (int r = 0; r < 2; ++r) {
-            float largest = S_rmem[2 * r];
-#pragma unroll
-            for (int i = 0; i < BLOCK_KV / 2; i += 4)
-                largest = fmaxf(largest, fmaxf(S_rmem[i + 2 * r], S_rmem[i + 2 * r + 1]));
-            largest = fmaxf(largest, __shfl_xor_sync(0xffffffff, largest, 1));
-            largest = fmaxf(largest, __shfl_xor_sync(0xffffffff, largest, 2));
-            const float new_top = fmaxf(top[r], largest * scale);
-            factor[r] = exp2_approx(top[r] - new_top);
-            top[r] = new_top;
-            sum[r] *= factor[r];
-#pragma unroll
-            for (int i = 0; i < BLOCK_KV / 2; i += 4)
-#pragma unroll
-                for (int e = i + 2 * r; e < i + 2 * r + 2; ++e) {
-                    S_rmem[e] = exp2_approx(fmaf(S_rmem[e], scale, -new_top));
-                    sum[r] += S_rmem[e];
-                }
-        }
-    }
-
-    // 1 / the sum of a row's weights, of all its four lanes.
-    __device__ inline float inverse(int r) const {
-        float all = sum[r];
-        all += __shfl_xor_sync(0xffffffff, all, 1);
-        all += __shfl_xor_sync(0xffffffff, all, 2);
-        return 1.0f / all;
-    }
 };
+
+// Turns logits into weights 2^(scale * logit - top) and adds them to the sums. What was summed before counts factor
+// times as much as it did.
+__device__ inline void weigh(Rows& rows, float (&S_rmem)[BLOCK_KV / 2], float (&factor)[2], float scale) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        float largest = S_rmem[2 * r];
+#pragma unroll
+        for (int i = 0; i < BLOCK_KV / 2; i += 4)
+            largest = fmaxf(largest, fmaxf(S_rmem[i + 2 * r], S_rmem[i + 2 * r + 1]));
+        largest = fmaxf(largest, __shfl_xor_sync(0xffffffff, largest, 1));
+        largest = fmaxf(largest, __shfl_xor_sync(0xffffffff, largest, 2));
+        const float new_top = fmaxf(rows.top[r], largest * scale);
+        factor[r] = exp2_approx(rows.top[r] - new_top);
+        rows.top[r] = new_top;
+        rows.sum[r] *= factor[r];
+#pragma unroll
+        for (int i = 0; i < BLOCK_KV / 2; i += 4)
+#pragma unroll
+            for (int e = i + 2 * r; e < i + 2 * r + 2; ++e) {
+                S_rmem[e] = exp2_approx(fmaf(S_rmem[e], scale, -new_top));
+                rows.sum[r] += S_rmem[e];
+            }
+    }
+}
+
+// 1 / the sum of a row's weights, of all its four lanes.
+__device__ inline float inverse(const Rows& rows, int r) {
+    float all = rows.sum[r];
+    all += __shfl_xor_sync(0xffffffff, all, 1);
+    all += __shfl_xor_sync(0xffffffff, all, 2);
+    return 1.0f / all;
+}
 
 // The sums of each row, factor times as large.
 __device__ inline void scale_rows(float (&O_rmem)[D / 2], const float (&factor)[2]) {
@@ -265,7 +265,7 @@ __global__ void __launch_bounds__(THREADS, 1) fa_wgmma_two_consumers_f16_kernel(
             const int left = N - tile * BLOCK_KV;  // keys from this tile on
             if (left < BLOCK_KV) mask(S_rmem, left);
             float factor[2];
-            rows.weigh(S_rmem, factor, scale);
+            weigh(rows, S_rmem, factor, scale);
             scale_rows(O_rmem, factor);
             uint32_t P_rmem[BLOCK_KV / MMA_K][4];
             convert(P_rmem, S_rmem);
@@ -280,13 +280,13 @@ __global__ void __launch_bounds__(THREADS, 1) fa_wgmma_two_consumers_f16_kernel(
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
             const int row = off_q + row_q + threadIdx.x % WARPGROUP / 32 * 16 + lane_id / 4 + 8 * r;
-            const float inverse = rows.inverse(r);
+            const float share = inverse(rows, r);
             half* O_row = O + (static_cast<int64_t>(head) * N + row) * D + lane_id % 4 * 2;
             if (row < N) {
 #pragma unroll
                 for (int i = 0; i < D / 2; i += 4) {
                     *reinterpret_cast<half2*>(O_row + 2 * i) =
-                        __floats2half2_rn(O_rmem[i + 2 * r] * inverse, O_rmem[i + 2 * r + 1] * inverse);
+                        __floats2half2_rn(O_rmem[i + 2 * r] * share, O_rmem[i + 2 * r + 1] * share);
                 }
             }
         }
@@ -294,7 +294,7 @@ __global__ void __launch_bounds__(THREADS, 1) fa_wgmma_two_consumers_f16_kernel(
 }
 
 KATA_EXPORT void fa_wgmma_two_consumers_f16(
-    const half* Q, const half* K, const half* V, half* O, int B, int H, int N, int, cudaStream_t stream) {
+    const half* Q, const half* K, const half* V, half* O, int B, int H, int N, int D, cudaStream_t stream) {
     const int heads = B * H;
     const CUtensorMap Q_map = heads_map(Q, heads, N, BLOCK_Q);
     const CUtensorMap K_map = heads_map(K, heads, N, BLOCK_KV);
