@@ -33,7 +33,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Span:
-    """Somebody works from start to end."""
+    """What one row of the picture does from start to end."""
 
     row: str
     consumer: int
@@ -169,7 +169,7 @@ def panel(top: float, title: str, overlap: bool) -> Iterator[str]:
 
 def parts() -> Iterator[str]:
     yield from panel(22, "fa_wgmma_two_consumers_f16: S, softmax, P V, one after the other", False)
-    yield from panel(22 + PANEL, "fa_wgmma_overlap_f16: the softmax of a tile runs beside P V of the tile before", True)
+    yield from panel(22 + PANEL, "fa_wgmma_overlap_f16: the softmax of a tile runs during P V of the tile before", True)
     words = (
         f"time goes right: a product takes {PRODUCT} cycles, a copy {LOAD}, and a softmax is assumed to take {SOFTMAX}"
     )
