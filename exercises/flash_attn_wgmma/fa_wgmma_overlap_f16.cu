@@ -224,7 +224,7 @@ __global__ void __launch_bounds__(THREADS, 1) fa_wgmma_overlap_f16_kernel(
             mbarrier_init(&smem.V_empty[s], CONSUMERS * WARPGROUP);
         }
     }
-    __syncthreads();  // nobody uses barriers that are not initialised
+    __syncthreads();  // no thread uses barriers that are not initialised
     if (threadIdx.x < WARPGROUP) {
         fewer_registers<PRODUCER_REGISTERS>();
         if (threadIdx.x == 0) {
@@ -261,7 +261,7 @@ __global__ void __launch_bounds__(THREADS, 1) fa_wgmma_overlap_f16_kernel(
         //   of the new S runs under P V. P and O may change only when P V is done. Every slot is given back as soon as
         //   its products are done. (~20 lines)
         // END TODO(1)
-        // TODO(2): O += P V of the last tile. Nobody waits for its slot. (~6 lines)
+        // TODO(2): O += P V of the last tile. No one waits for its slot. (~6 lines)
         // END TODO(2)
         // registers -> global: two adjacent elements at a time, of the rows that exist.
 #pragma unroll

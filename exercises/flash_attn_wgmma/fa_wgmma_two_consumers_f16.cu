@@ -4,7 +4,7 @@
 // Technique  128 queries per block, 64 per consumer; a producer and two consumer warpgroups; two slots each for K and V
 // New        over fa_wgmma_producer_f16: a second consumer. Each tile of K and V serves twice as many queries, and one
 //            softmax can run under the other's products
-// Bound      the exponentials and the Tensor Cores, which only chance brings side by side
+// Bound      the exponentials and the Tensor Cores, which run side by side by chance
 #include "kata.cuh"
 #include "kata_tma.cuh"
 #include "kata_wgmma.cuh"
@@ -220,7 +220,7 @@ __global__ void __launch_bounds__(THREADS, 1) fa_wgmma_two_consumers_f16_kernel(
             // END TODO(2)
         }
     }
-    __syncthreads();  // nobody uses barriers that are not initialised
+    __syncthreads();  // no thread uses barriers that are not initialised
     if (threadIdx.x < WARPGROUP) {
         fewer_registers<PRODUCER_REGISTERS>();
         if (threadIdx.x == 0) {

@@ -224,7 +224,7 @@ __global__ void __launch_bounds__(THREADS, 1) fa_wgmma_overlap_f16_kernel(
             mbarrier_init(&smem.V_empty[s], CONSUMERS * WARPGROUP);
         }
     }
-    __syncthreads();  // nobody uses barriers that are not initialised
+    __syncthreads();  // no thread uses barriers that are not initialised
     if (threadIdx.x < WARPGROUP) {
         fewer_registers<PRODUCER_REGISTERS>();
         if (threadIdx.x == 0) {
@@ -281,7 +281,7 @@ __global__ void __launch_bounds__(THREADS, 1) fa_wgmma_overlap_f16_kernel(
             convert(P_rmem, S_rmem);
         }
         // END TODO(1)
-        // TODO(2): O += P V of the last tile. Nobody waits for its slot. (~6 lines)
+        // TODO(2): O += P V of the last tile. No one waits for its slot. (~6 lines)
         const int last = tiles - 1;
         wait(&smem.V_full[last % STAGES], last / STAGES % 2);
         wgmma_fence();

@@ -221,7 +221,7 @@ __global__ void __launch_bounds__(THREADS, 1) fa_wgmma_producer_f16_kernel(
             // END TODO(1)
         }
     }
-    __syncthreads();  // nobody uses barriers that are not initialised
+    __syncthreads();  // no thread uses barriers that are not initialised
     if (threadIdx.x < WARPGROUP) {
         if (threadIdx.x == 0) {
             load_tile<BLOCK_Q>(smem.Q, &Q_map, off_q, head, &smem.Q_full);

@@ -82,8 +82,8 @@ __device__ inline void load_tile(
 // its warp's 16 rows: two adjacent elements in each register. b has its columns adjacent: the last operand transposes
 // it ("Register Fragments for wgmma.mma_async.m64nNk16").
 __device__ inline void wgmma_m64n128k16_rs_nn(float (&c)[64], const uint32_t (&a)[4], uint64_t b) {
-    // TODO(2): wgmma.mma_async of m64n128k16 with a in registers. It adds to c. Of the two numbers for transpositions
-    //   only that of b is left, and it is 1. (~13 lines)
+    // TODO(2): wgmma.mma_async of m64n128k16 with a in registers. It adds to c. One number for a
+    //   transposition is left, that of b, and it is 1. (~13 lines)
     asm volatile(
         "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
         "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
@@ -221,7 +221,7 @@ __global__ void __launch_bounds__(WARPGROUP) fa_wgmma_serial_f16_kernel(
         load_tile<BLOCK_KV>(smem.K, &K_map, 0, head, &smem.K_full);
         load_tile<BLOCK_KV>(smem.V, &V_map, 0, head, &smem.V_full);
     }
-    __syncthreads();  // nobody waits at barriers that are not initialised
+    __syncthreads();  // no thread waits at barriers that are not initialised
     float O_rmem[D / 2] = {};
     Rows rows;
     wait(&smem.Q_full, 0);
