@@ -60,12 +60,19 @@ __device__ __forceinline__ __nv_bfloat162 max_size(__nv_bfloat162 most, const ui
     return most;
 }
 
+// x / s as IEEE division rounds it for bf16 x and s = bf16 / constant, without a division: r is the rounded 1 / s.
+__device__ __forceinline__ float quotient(float x, float s, float r) {
+    const float q = x * r;
+    return fmaf(fmaf(-q, s, x), r, q);
+}
+
 // VEC floats as e4m3 codes of floats / scale, rounded to nearest even.
 __device__ __forceinline__ uint2 quantise(const float (&floats)[VEC], float scale) {
+    const float r = 1.0f / scale;
     alignas(uint2) __nv_fp8x2_storage_t pairs[VEC / 2];
 #pragma unroll
     for (int i = 0; i < VEC / 2; ++i) {
-        const float2 pair = make_float2(floats[2 * i] / scale, floats[2 * i + 1] / scale);
+        const float2 pair = make_float2(quotient(floats[2 * i], scale, r), quotient(floats[2 * i + 1], scale, r));
         pairs[i] = __nv_cvt_float2_to_fp8x2(pair, __NV_SATFINITE, __NV_E4M3);
     }
     return *reinterpret_cast<const uint2*>(pairs);

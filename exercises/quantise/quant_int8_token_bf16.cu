@@ -40,6 +40,12 @@ __device__ __forceinline__ float block_reduce_max(float max, float* partial_smem
     return max;
 }
 
+// x / s as IEEE division rounds it for bf16 x and s = bf16 / constant, without a division: r is the rounded 1 / s.
+__device__ __forceinline__ float quotient(float x, float s, float r) {
+    const float q = x * r;
+    return fmaf(fmaf(-q, s, x), r, q);
+}
+
 // Pack is the type of an access to x. Its VEC elements divide cols: a row holds only whole vectors. Codes is the type
 // of VEC codes.
 template <typename Pack>
@@ -61,6 +67,7 @@ __global__ void __launch_bounds__(THREADS) quant_int8_token_bf16_kernel(
     // TODO(2): The row's scale, in every thread. Find the largest |x| of the registers first. One thread stores the
     //   scale. (~5 lines)
     // END TODO(2)
+    const float r = 1.0f / scale;
     // TODO(3): registers -> global: x / scale rounded to nearest even, VEC codes per access of type Codes. No code can
     //   leave -127..127. (~10 lines)
     // END TODO(3)

@@ -40,6 +40,12 @@ __device__ __forceinline__ float block_reduce_max(float max, float* partial_smem
     return max;
 }
 
+// x / s as IEEE division rounds it for bf16 x and s = bf16 / constant, without a division: r is the rounded 1 / s.
+__device__ __forceinline__ float quotient(float x, float s, float r) {
+    const float q = x * r;
+    return fmaf(fmaf(-q, s, x), r, q);
+}
+
 // Pack is the type of an access to x. Its VEC elements divide cols: a row holds only whole vectors. Codes is the type
 // of VEC codes.
 template <typename Pack>
@@ -71,6 +77,7 @@ __global__ void __launch_bounds__(THREADS) quant_int8_token_bf16_kernel(
     scale = fmaxf(block_reduce_max(amax, partial_smem), MIN_AMAX) / INT8_MAX_F;
     if (tid == 0) s[blockIdx.x] = scale;
     // END TODO(2)
+    const float r = 1.0f / scale;
     // TODO(3): registers -> global: x / scale rounded to nearest even, VEC codes per access of type Codes. No code can
     //   leave -127..127. (~10 lines)
 #pragma unroll
@@ -80,7 +87,7 @@ __global__ void __launch_bounds__(THREADS) quant_int8_token_bf16_kernel(
             alignas(Codes) int8_t q_rmem[VEC<Pack>];
 #pragma unroll
             for (int j = 0; j < VEC<Pack>; ++j) {
-                q_rmem[j] = static_cast<int8_t>(__float2int_rn(__bfloat162float(x_rmem[i + j]) / scale));
+                q_rmem[j] = static_cast<int8_t>(__float2int_rn(quotient(__bfloat162float(x_rmem[i + j]), scale, r)));
             }
             *reinterpret_cast<Codes*>(q_row + col) = *reinterpret_cast<const Codes*>(q_rmem);
         }
