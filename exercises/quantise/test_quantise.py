@@ -4,8 +4,8 @@ A group is 128 neighbours of a row. All tensors with groups are [rows, groups, 1
 
 dequant_fp8_block: y = bf16(q s), one product in f32 and one rounding. A nan code gives nan.
 
-quant_*: s = max(max |x|, 1e-10) / 448, or / 127 for int8: over all of x, over a row, or over a group. q = x / s, rounded
-to nearest even. Both divisions are those of IEEE f32, so every bit of s and q is fixed. x is finite.
+quant_*: s = max(max |x|, 1e-10) / 448, or / 127 for int8: over all of x, over a row, or over a group. q = x / s,
+rounded to nearest even. Both divisions are those of IEEE f32, so every bit of s and q is fixed. x is finite.
 
 rms_norm_quant_fp8: y = x / sqrt(mean of x^2 + eps) w over the whole row, in f32, is what is quantised. The order of the
 sum is free, and a code may differ by one from the reference's where y / s is close to a tie. How close: y and the
@@ -539,7 +539,7 @@ NORM_VALUES = (
         "weights of zero",
         {
             "x": normal(),
-            "w": lambda rng, shape, sizes: rng.choice(shape[:1] + (1,), (0.0, 1.0, 1e-12)).repeat(GROUP, 1),
+            "w": lambda rng, shape, sizes: rng.choice((*shape[:1], 1), (0.0, 1.0, 1e-12)).repeat(GROUP, 1),
         },
     ),
 )

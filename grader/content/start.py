@@ -389,7 +389,9 @@ def _rounding(kata: Kata, spec: Spec) -> str:
         return f"compared with a reference in float64: sums may round as in {acc}, and each output once to its type"
     if isinstance(spec.tolerance, Rounded):
         acc = kata.acc or kata.elem
-        return f"compared with a reference in float64: numbers may be off as in {acc} before an output rounds them, once"
+        return (
+            f"compared with a reference in float64: numbers may be off as in {acc} before an output rounds them, once"
+        )
     zeros = "; -0 and 0 differ" if spec.tolerance.signed_zeros else ""
     return f"every element is exactly right, rounded once to the output's type{zeros}; any nan stands for any other"
 

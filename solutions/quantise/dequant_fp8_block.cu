@@ -27,7 +27,7 @@ __device__ __forceinline__ float2 decode_pair(unsigned codes) {
     return pair;
 }
 
-// Groups follow one another in q, s and y alike: rows do not matter.
+// Groups follow one another in q, s and y without a gap, so rows do not matter.
 __global__ void __launch_bounds__(THREADS) dequant_fp8_block_kernel(
     const uint2* __restrict__ q, const float* __restrict__ s, uint4* __restrict__ y, int64_t vectors) {
     const int64_t first = static_cast<int64_t>(blockIdx.x) * (THREADS * LOADS) + threadIdx.x;

@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(THREADS) quant_fp8_block_bf16_kernel(
     const int group = team % groups;
     const int first_row = team / groups * ROWS;  // from rows on: the team has no work, but its lanes must shuffle
     const int cols = groups * GROUP;
-    // Of x and q: the lane's VEC elements of the team's first row.
+    // The place in x and q of the lane's VEC elements in the team's first row.
     const int64_t first = static_cast<int64_t>(first_row) * cols + group * GROUP + lane * VEC;
     uint4 x_rmem[ROWS] = {};
     // TODO(2): Load the lane's vector of each of the ROWS rows, as far as there are any. (~4 lines)
