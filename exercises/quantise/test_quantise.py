@@ -484,7 +484,7 @@ def normalised(x: ndarray, w: ndarray, *, eps: float = EPS) -> ndarray:
 
 
 def quantised(y: ndarray, scales_from: ndarray | None = None) -> Quantised:
-    """Of y in float64, without a rounding."""
+    """The codes and scales of y in float64, without a rounding."""
     import numpy
 
     s = numpy.maximum(size(y if scales_from is None else scales_from), MIN_AMAX) / FP8_MAX
@@ -551,7 +551,7 @@ def shaped(w: ndarray, x: ndarray) -> ndarray:
 
 NORM = replace(
     BLOCKS,
-    computes="y = x / sqrt(mean of x^2 + eps) * w, row by row; s = max(max |y|, 1e-10) / 448 and q = y / s, by groups of 128",
+    computes="y = x / sqrt(mean of x^2 + eps) * w, row by row; s = max(max |y|, 1e-10) / 448, q = y / s, by groups",
     operations=Operations(
         "y = x * r * w, r = 1 / sqrt(sum of x * x / cols + eps), s = max |y| / 448, q = y / s",
         "6 per element: x * x and its sum, times r, times w, comparison for the maximum, division",

@@ -207,8 +207,7 @@ class Accumulated:
 
 @dataclass(frozen=True)
 class Rounded:
-    """Codes of computed numbers, as a quantizer stores them. Right is what the output's dtype makes, by rounding, of any
-    number that is at most c u_acc magnitude away from the reference.
+    """Codes of computed numbers, as a quantizer stores them: |z - ref| <= c u_acc magnitude for a z that rounds to y.
 
     So two neighbouring codes are right where the reference is that close to the tie between them, and one is elsewhere.
     The reference must not be rounded to the output's dtype. ``magnitude`` is as in Accumulated.

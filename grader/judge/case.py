@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from grader.content.catalog import Kata
 from grader.content.dtype import DTYPES, Dtype
 from grader.content.formulas import side_by_side
-from grader.content.spec import Accumulated, Exact, InputKind, Rng, Rounded, Sizes, Spec, Tensor, growth
+from grader.content.spec import Exact, InputKind, Rng, Rounded, Sizes, Spec, Tensor, growth
 from grader.devices import Buffer, Call, Card, Contents, Limits, Poison, Role, Scalar
 from grader.devices.contents import negated, number_of, replaced, rotation
 from grader.judge.encoding import decode, encode, has_negative, stored
