@@ -196,7 +196,7 @@ def outliers(low: float, high: float) -> Fill:
 
         drawn = rng.normal(shape)
         length = min(shape[-1], GROUP)
-        if length == 0:
+        if drawn.size == 0:
             return drawn
         whole = drawn[..., : shape[-1] // length * length].reshape(*shape[:-1], -1, length)
         place = rng.integers(whole.shape[:-1], 0, length - 1)[..., None]
