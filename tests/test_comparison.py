@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from math import inf, nan, sqrt
 from types import SimpleNamespace
 
@@ -134,6 +135,58 @@ def test_no_tolerance_at_all() -> None:
 def test_rounded_reference_passes_whatever_the_bound() -> None:
     third = 1.0 / 3.0
     assert judged(numpy.float32([third]), [third], bound=0.0).wrong == 0
+
+
+# -- codes: a tolerance before the rounding --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "right"),
+    [
+        ("fp8_e4m3", 1.0, (1.0,)),
+        ("fp8_e4m3", 1.0624, (1.0, 1.125)),  # the tie between 1 and 1.125 is 1.0625
+        ("fp8_e4m3", 1.0626, (1.0, 1.125)),
+        ("fp8_e4m3", 1.05, (1.0,)),
+        ("fp8_e4m3", -1.0626, (-1.0, -1.125)),
+        ("fp8_e4m3", 0.9687, (0.9375, 1.0)),  # below a power of two the distance is half as large
+        ("fp8_e4m3", 0.99, (1.0,)),
+        ("fp8_e4m3", 2.0**-10, (0.0, 2.0**-9)),
+        ("fp8_e4m3", 480.0, (448.0,)),  # saturates
+        ("fp8_e4m3", -1.0e6, (-448.0,)),
+        ("i8", 2.4999, (2.0, 3.0)),
+        ("i8", 2.45, (2.0,)),
+        ("i8", -2.6, (-3.0,)),
+        ("i8", 200.0, (127.0,)),
+    ],
+)
+def test_codes_may_differ_only_close_to_a_tie(dtype: str, value: float, right: tuple[float, ...]) -> None:
+    codes = numpy.arange(256, dtype=numpy.uint8)
+    numbers = decode(codes.view(DTYPES[dtype].storage), DTYPES[dtype])
+    wanted = numpy.full(256, value)
+    # 2 ^ -10 is a tie, and the others are within 0.0002 of one or further than 0.005 from any.
+    expected = Expected(Tensor("q", ("n",)), DTYPES[dtype], wanted, numpy.full(256, 0.0002), before_rounding=True)
+    passes = [
+        float(number)
+        for code, number in zip(codes, numbers, strict=True)
+        if compare(bytes([code]), replace(expected, value=wanted[:1], bound=expected.bound[:1])).wrong == 0  # type: ignore[index]
+    ]
+    assert sorted(set(passes)) == sorted(right)
+
+
+def test_share_before_the_rounding_is_the_distance_from_the_tie() -> None:
+    """1.1 is 0.0375 past the tie between 1 and 1.125."""
+    expected = Expected(
+        Tensor("q", ("n",)), DTYPES["fp8_e4m3"], numpy.array([1.1]), numpy.array([0.05]), before_rounding=True
+    )
+    found = compare(encode(numpy.array([1.0]), DTYPES["fp8_e4m3"]).tobytes(), expected)
+    assert found.wrong == 0 and found.error_share == pytest.approx(0.0375 / 0.05)
+
+
+def test_nan_is_not_a_code_of_a_number() -> None:
+    expected = Expected(
+        Tensor("q", ("n",)), DTYPES["fp8_e4m3"], numpy.array([1.0]), numpy.array([1e9]), before_rounding=True
+    )
+    assert compare(bytes([0x7F]), expected).wrong == 1
 
 
 # -- poison ----------------------------------------------------------------------------------------------------------

@@ -206,6 +206,18 @@ class Accumulated:
 
 
 @dataclass(frozen=True)
+class Rounded:
+    """Codes of computed numbers, as a quantizer stores them: |z - ref| <= c u_acc magnitude for a z that rounds to y.
+
+    So two neighbouring codes are right where the reference is that close to the tie between them, and one is elsewhere.
+    The reference must not be rounded to the output's dtype. ``magnitude`` is as in Accumulated.
+    """
+
+    magnitude: Callable[..., ndarray | tuple[ndarray, ...]]
+    c: float = 4.0
+
+
+@dataclass(frozen=True)
 class Operations:
     """What `kata estimate` counts. One for each +, -, *, /, comparison, maximum and function of ``formula``.
 
@@ -257,7 +269,7 @@ class Spec:
     sizes: Mapping[str, Size]
     values: tuple[InputKind, ...]
     reference: Callable[..., ndarray | tuple[ndarray, ...]]
-    tolerance: Exact | Accumulated
+    tolerance: Exact | Accumulated | Rounded
     named_sizes: tuple[Sizes, ...]
     work: Callable[[Sizes], int]
     large: tuple[Sizes, ...] = ()

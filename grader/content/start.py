@@ -24,7 +24,7 @@ from grader.content.catalog import ARCHITECTURES, EXACT, Catalog, Kata
 from grader.content.rung import code_of, header
 from grader.content.skeleton import SkeletonError
 from grader.content.source_file import read_source
-from grader.content.spec import Accumulated, InputKind, Rng, Sizes, Spec, load_spec
+from grader.content.spec import Accumulated, InputKind, Rng, Rounded, Sizes, Spec, load_spec
 from grader.storage.whole_file import write_whole
 
 if TYPE_CHECKING:
@@ -387,6 +387,11 @@ def _rounding(kata: Kata, spec: Spec) -> str:
     if isinstance(spec.tolerance, Accumulated):
         acc = kata.acc or kata.elem
         return f"compared with a reference in float64: sums may round as in {acc}, and each output once to its type"
+    if isinstance(spec.tolerance, Rounded):
+        acc = kata.acc or kata.elem
+        return (
+            f"compared with a reference in float64: numbers may be off as in {acc} before an output rounds them, once"
+        )
     if not any(spec.dtype(each, kata).is_float for each in spec.outputs):
         return "every element is exactly right"
     zeros = "; -0 and 0 differ" if spec.tolerance.signed_zeros else ""

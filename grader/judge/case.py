@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from grader.content.catalog import Kata
 from grader.content.dtype import DTYPES, Dtype
 from grader.content.formulas import side_by_side
-from grader.content.spec import Accumulated, Exact, InputKind, Rng, Sizes, Spec, Tensor, growth
+from grader.content.spec import Exact, InputKind, Rng, Rounded, Sizes, Spec, Tensor, growth
 from grader.devices import Buffer, Call, Card, Contents, Limits, Poison, Role, Scalar
 from grader.devices.contents import negated, number_of, replaced, rotation
 from grader.judge.encoding import decode, encode, has_negative, stored
@@ -105,6 +105,7 @@ class Expected:
     value: ndarray
     bound: ndarray | None  # None: the reference rounded to the output's dtype, and nothing else
     signed_zeros: bool = False  # whether a zero must have the reference's sign
+    before_rounding: bool = False  # whether the bound is about the number that was rounded to the output's dtype
 
 
 @dataclass(frozen=True)
@@ -244,20 +245,28 @@ class Case:
         bounds = self._bounds(values, wide)
         tolerance = self.spec.tolerance
         signed = isinstance(tolerance, Exact) and tolerance.signed_zeros
+        before = isinstance(tolerance, Rounded)
         return tuple(
             Expected(
-                tensor, self.spec.dtype(tensor, self.kata), value.reshape(tensor.extent(self.sizes)), bound, signed
+                tensor,
+                self.spec.dtype(tensor, self.kata),
+                value.reshape(tensor.extent(self.sizes)),
+                bound,
+                signed,
+                before,
             )
             for tensor, value, bound in zip(self.spec.outputs, values, bounds, strict=True)
         )
 
     def _bounds(self, values: tuple[ndarray, ...], wide: Mapping[str, ndarray]) -> list[ndarray | None]:
         tolerance = self.spec.tolerance
-        if not isinstance(tolerance, Accumulated) or self._values.exact:
+        if isinstance(tolerance, Exact) or self._values.exact:
             return [None] * len(values)
         magnitudes = _several(tolerance.magnitude(**wide, **self._about))
-        terms = tolerance.terms(self.sizes)
         accumulator = self.spec.dtype(Tensor("", (), "acc"), self.kata).roundoff
+        if isinstance(tolerance, Rounded):
+            return [tolerance.c * accumulator * magnitude for magnitude in magnitudes]
+        terms = tolerance.terms(self.sizes)
         bounds: list[ndarray | None] = []
         for tensor, value, magnitude in zip(self.spec.outputs, values, magnitudes, strict=True):
             out = self.spec.dtype(tensor, self.kata)

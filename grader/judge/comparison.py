@@ -6,13 +6,14 @@ A NaN never passes for a number, and an element that still holds the poison was 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, log2
 from typing import TYPE_CHECKING
 
+from grader.content.dtype import Dtype
 from grader.content.formulas import side_by_side
 from grader.devices import Contents
 from grader.judge.case import Expected
-from grader.judge.encoding import decode, encode, stored
+from grader.judge.encoding import decode, encode, ends, stored
 from grader.judge.pattern import describe
 from grader.system.stages import stage
 from grader.verdict import Mismatch
@@ -108,22 +109,43 @@ def _wrong(got: ndarray, expected: Expected) -> tuple[ndarray, float]:
     """(which elements are wrong, largest error as a share of the bound). ``got`` is float64 or int64."""
     import numpy
 
-    if not expected.dtype.is_float:
+    if not expected.dtype.is_float and not expected.before_rounding:
         wrong = got != expected.value.astype(numpy.int64)
         return wrong, inf if wrong.any() else 0.0
     rounded = _as_stored(expected)
-    equal = got == rounded
+    equal = (got == rounded) & expected.dtype.is_float
     if expected.signed_zeros:
         equal &= numpy.signbit(got) == numpy.signbit(rounded)
     same = equal | (numpy.isnan(got) & numpy.isnan(rounded))
     if expected.bound is None:
         return ~same, inf if not same.all() else 0.0
-    error = abs(got - expected.value)
+    error = beyond_cell(expected.value, got, expected.dtype) if expected.before_rounding else abs(got - expected.value)
     finite = numpy.isfinite(rounded) & numpy.isfinite(got)
     ok = same | (finite & (error <= expected.bound))
     share = numpy.where(finite & ~same, error / expected.bound, 0.0)
     worst = float(numpy.nan_to_num(share, nan=inf, posinf=inf).max()) if share.size else 0.0
     return ~ok, worst if finite[~ok].all() else inf
+
+
+def beyond_cell(value: ndarray, got: ndarray, dtype: Dtype) -> ndarray:
+    """How far each value is from the nearest number that the dtype rounds to ``got``: 0 inside of its cell.
+
+    A cell reaches half way to the neighbours of ``got``, and without end where there is no neighbour.
+    """
+    import numpy
+
+    below, above = numpy.full(got.shape, 0.5), numpy.full(got.shape, 0.5)
+    if dtype.is_float:
+        digits, smallest = -int(log2(dtype.roundoff)), int(log2(dtype.tiny))
+        mantissa, exponent = numpy.frexp(abs(got))
+        gap = numpy.ldexp(1.0, numpy.maximum(exponent - 1, smallest) - (digits - 1))
+        inner = numpy.where((mantissa == 0.5) & (exponent - 1 > smallest), gap / 4, gap / 2)  # towards zero
+        below, above = numpy.where(got > 0, inner, gap / 2), numpy.where(got < 0, inner, gap / 2)
+    if dtype.name == "fp8_e4m3" or not dtype.is_float:  # these saturate
+        first, last = ends(dtype)
+        below, above = numpy.where(got == first, inf, below), numpy.where(got == last, inf, above)
+    distance: ndarray = numpy.maximum(numpy.maximum(got - below - value, value - got - above), 0.0)
+    return distance
 
 
 def _describe_values(wrong: ndarray, values: ndarray, places: str) -> str:

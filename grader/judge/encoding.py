@@ -74,6 +74,19 @@ def _decoded(raw: ndarray, dtype: Dtype) -> ndarray:
         return raw.astype(numpy.float64 if dtype.is_float else numpy.int64)
 
 
+def ends(dtype: Dtype) -> tuple[float, float]:
+    """The smallest and the largest number that the dtype holds."""
+    import numpy
+
+    if dtype.name == "fp8_e4m3":
+        return -float(_e4m3_values()[_E4M3_NAN - 1]), float(_e4m3_values()[_E4M3_NAN - 1])
+    if dtype.is_float:
+        most = (2.0 - 2.0 * dtype.roundoff) * 2.0 ** (1 - log2(dtype.tiny))
+        return -most, most
+    limits = numpy.iinfo(dtype.storage)
+    return float(limits.min), float(limits.max)
+
+
 def has_negative(raw: ndarray, dtype: Dtype) -> bool:
     """Whether any number is below 0. Where some are, the first block mostly has one."""
     flat = raw.reshape(-1)
