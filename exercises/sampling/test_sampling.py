@@ -156,7 +156,7 @@ ARGMAX = Spec(
         InputKind("one in a row", at_random(7.0, -0.5, inf)),
         InputKind("nan", at_random(nan, inf, nan)),
         InputKind("rising", rising),
-        InputKind("tiny", normal(scale=1e-30)),  # what is added to a value before it is compared makes them equal
+        InputKind("tiny", normal(std=1e-30)),  # what is added to a value before it is compared makes them equal
     ),
     reference=argmax,
     near_misses={
