@@ -28,9 +28,11 @@ from grader.judge.case import Case, CaseKey, allowed
 from grader.maintain.kata_builds import as_solution
 from grader.verdict import Kind
 
-# The furthest kata of each family that needs no library of its own.
+# The furthest kata of each family that needs no library of its own, where there is one.
 KATAS = tuple(
-    [kata for kata in katas if not kata.libraries][-1] for katas in load_catalog(HERE.parent.parent).by_family.values()
+    alone[-1]
+    for katas in load_catalog(HERE.parent.parent).by_family.values()
+    if (alone := [kata for kata in katas if not kata.libraries])
 )
 EXAMPLES = int(os.environ.get("KATA_FUZZ_EXAMPLES", "700"))
 SEED = int(os.environ.get("KATA_FUZZ_SEED", "0"))

@@ -48,6 +48,13 @@ UNIT, HALF = 2.0**-24, 2.0**-11  # roundoff of f32, of half
 BLOCK = 1 << 18  # weights that are unpacked at a time
 
 
+def without(scales: ndarray, place: int) -> ndarray:
+    """The scales of one group or block are 0."""
+    kept = scales.copy()
+    kept[place] = 0
+    return kept
+
+
 def in_chunks(of: Callable[[slice], ndarray], count: int, weights: int, axis: int) -> ndarray:
     """``of`` for slices of range(count), several at once, joined along ``axis``. One of the range has so many weights.
 
@@ -152,7 +159,7 @@ W8_NEAR_MISSES: dict[str, Callable[..., ndarray]] = {
     "weights as unsigned bytes: -1 is 255": lambda q, s, x, sizes: w8(q % 256, s, x, sizes),
     "weights + 128: the offset of the unsigned byte is not subtracted": lambda q, s, x, sizes: w8(q + 128, s, x, sizes),
     "weights + 1152: neither 1024 nor 128 is subtracted": lambda q, s, x, sizes: w8(q + 1152, s, x, sizes),
-    "weights whose upper bit is the other one": w8_in_words(lambda words: (words % 256 ^ 128) % 256 - 128.0),
+    "weights whose upper bit is the other one": w8_in_words(lambda words: words % 256 - 128.0),
     "without the scale": lambda q, s, x, sizes: q @ x,
     "the scale squared": lambda q, s, x, sizes: s * w8(q, s, x, sizes),
     "the scale of row 0 for every row": lambda q, s, x, sizes: w8(q, s[:1], x, sizes),
@@ -161,7 +168,7 @@ W8_NEAR_MISSES: dict[str, Callable[..., ndarray]] = {
     "the last 16 columns are missing": lambda q, s, x, sizes: w8(q[:, :-16], s, x[:-16], sizes),
     "only the first 16 columns": lambda q, s, x, sizes: w8(q[:, :16], s, x[:16], sizes),
     "only the first 512 columns": lambda q, s, x, sizes: w8(q[:, :512], s, x[:512], sizes),
-    "row 0 for every row": lambda q, s, x, sizes: w8(q[:1], s, x, sizes),
+    "row 0 for every row": lambda q, s, x, sizes: w8(q * 0 + q[:1], s, x, sizes),
 }
 
 W8 = Spec(
@@ -343,7 +350,7 @@ W4_NEAR_MISSES: dict[str, Callable[..., ndarray]] = {
     "the scales of row 0 for every row": lambda q, s, x, sizes: w4_sum(w4_weights(q), s[:1], x),
     "the last group is missing": lambda q, s, x, sizes: w4(q[:, :-1], s[:, :-1], x[:-1], sizes),
     "only the first group": lambda q, s, x, sizes: w4(q[:, :1], s[:, :1], x[:1], sizes),
-    "row 0 for every row": lambda q, s, x, sizes: w4_sum(w4_weights(q[:1]), s, x),
+    "row 0 for every row": lambda q, s, x, sizes: w4_sum(w4_weights(q * 0 + q[:1]), s, x),
 }
 
 W4 = Spec(
@@ -527,8 +534,8 @@ W4_GEMM = Spec(
         "the scales of the first column of each mma tile for all eight": lambda x, q, s, sizes: w4_gemm(
             x, q, (s.reshape(-1, 8)[:, :1] + s.reshape(-1, 8) * 0).reshape(s.shape), sizes
         ),
-        "the last group is missing": lambda x, q, s, sizes: w4_gemm(x[:, :-1], q[:-1], s[:-1], sizes),
-        "the first group is missing": lambda x, q, s, sizes: w4_gemm(x[:, 1:], q[1:], s[1:], sizes),
+        "the last group is missing": lambda x, q, s, sizes: w4_gemm(x, q, without(s, -1), sizes),
+        "the first group is missing": lambda x, q, s, sizes: w4_gemm(x, q, without(s, 0), sizes),
         "only the first group": lambda x, q, s, sizes: w4_gemm(x[:, :1], q[:1], s[:1], sizes),
         "row 0 of x for every row": lambda x, q, s, sizes: w4_gemm(x[:1] + x * 0, q, s, sizes),
     },
@@ -779,9 +786,7 @@ FP8 = Spec(
         "sa of row 0 for every row": lambda A, sa, B, sb, sizes: fp8(A, sa * 0 + sa[:, :1], B, sb, sizes),
         "sa read as [M, K / 128]": lambda A, sa, B, sb, sizes: fp8(A, sa.reshape(sa.shape[::-1]).T, B, sb, sizes),
         "sb read as [K / 128, N / 128]": lambda A, sa, B, sb, sizes: fp8(A, sa, B, sb.reshape(sb.shape[::-1]).T, sizes),
-        "the last block is missing": lambda A, sa, B, sb, sizes: fp8(
-            A[:, :-1], sa[:-1], B[:, :, :-1], sb[:, :-1], sizes
-        ),
+        "the last block is missing": lambda A, sa, B, sb, sizes: fp8(A, without(sa, -1), B, sb, sizes),
         "only the first block": lambda A, sa, B, sb, sizes: fp8(A[:, :1], sa[:1], B[:, :, :1], sb[:, :1], sizes),
         "only the last block": lambda A, sa, B, sb, sizes: fp8(A[:, -1:], sa[-1:], B[:, :, -1:], sb[:, -1:], sizes),
     },

@@ -289,7 +289,6 @@ def mistakes(right: Both, scaled: Callable[..., ndarray], most: float) -> dict[s
     return {
         "x itself, not divided by the scale": codes(lambda x, s: wide(x)),
         "x * s in place of x / s": codes(lambda x, s: wide(x * s)),
-        "x times the rounded reciprocal of s": codes(lambda x, s: wide(x * (f32(1.0) / s))),
         "the reciprocal of s": scales(lambda s: wide(f32(1.0) / f32(s))),
         "the maximum in place of s": scales(lambda s: wide(f32(s) * f32(most))),
     }

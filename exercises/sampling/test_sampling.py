@@ -1026,7 +1026,6 @@ TOP_P = replace(
             x, T, top_p, u, sizes, as_min_p
         ),
         "the columns above 1 - top_p": lambda x, T, top_p, u, sizes: top_p_drawn(x, T, 1 - top_p, u, sizes),
-        "a softmax without T": lambda x, T, top_p, u, sizes: top_p_drawn(x, 0 * T + 1, top_p, u, sizes),
     },
     named_sizes=(
         v_shape(1, 1),
