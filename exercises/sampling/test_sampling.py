@@ -1025,7 +1025,6 @@ TOP_P = replace(
         "min-p: columns at least top_p times as likely as the likeliest": lambda x, T, top_p, u, sizes: top_p_drawn(
             x, T, top_p, u, sizes, as_min_p
         ),
-        "the columns above 1 - top_p": lambda x, T, top_p, u, sizes: top_p_drawn(x, T, 1 - top_p, u, sizes),
     },
     named_sizes=(
         v_shape(1, 1),
