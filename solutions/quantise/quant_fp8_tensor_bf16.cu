@@ -1,7 +1,8 @@
 // quant_fp8_tensor_bf16: s = max(max |x|, 1e-10) / 448, q[i] = e4m3(x[i] / s)
 //
 // Shapes     x: [n] bf16, q: [n] e4m3, s: [1] f32, contiguous, 16-byte aligned bases, any n >= 0
-// Technique  two launches: one maximum by atomics on the bits of floats, then a pass that begins at the end of x
+// Technique  two launches: one maximum by atomics on the bits of floats, which gives the same bits in any order, then a
+//            pass that begins at the end of x
 // New        over dequant_fp8_block: a number of the whole tensor must be known before the first code is stored
 // Bound      memory bandwidth: x is read twice, the second time partly from L2
 #include "kata.cuh"
