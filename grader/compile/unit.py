@@ -28,8 +28,11 @@ _CALLS = """
 """
 RUNTIME = frozenset(_CALLS.split())
 # What else the files of a kata with this library may call. A kata with another library is compiled alone.
-_OF_LIBRARY = {"driver": frozenset({"cudaGetDriverEntryPointByVersion"})}
-_CALL = re.compile(r"\b(cu[A-Z]\w*|cuda[A-Z]\w*)\s*\(")
+_OF_LIBRARY = {
+    "driver": frozenset({"cudaGetDriverEntryPointByVersion"}),
+    "cublas": frozenset({"cublasCreate", "cublasGemmEx", "cublasSetStream"}),
+}
+_CALL = re.compile(r"\b(cu(?:da|blas)?[A-Z]\w*)\s*\(")
 
 _INCLUDED = re.compile(r"^[ \t]*#[ \t]*include\b[^\n]*$", re.MULTILINE)
 _OURS = frozenset(f'#include "{path.name}"' for path in (Path(__file__).parents[1] / "include").glob("*.cuh"))
