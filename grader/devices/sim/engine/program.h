@@ -130,6 +130,7 @@ struct Limits {
     u32 required[3] = {0, 0, 0};
     u32 min_blocks = 0;
     u32 max_registers = 0;       // of a thread; 0: not limited
+    u32 taken_registers = 0;     // of a thread, the most that setmaxnreg.inc asks for; 0: none does
     bool bounded = false;        // max_threads is the kernel's own
     u32 cluster[3] = {0, 0, 0};  // 0: none is required
 };
