@@ -93,6 +93,7 @@ PLANTED: dict[str, tuple[str, list[str], int | None]] = {
     "shuffle_never": ("deadlock", ["never comes"], None),
     "named_barrier": ("deadlock", ["32 threads", "wait"], None),
     "trap": ("crash", ["trap"], None),
+    "breakpoint": ("crash", ["breakpoint", "debugger"], None),
     "unsupported": ("unsupported", ["vshl.u32.u32.u32.sat.clamp"], None),
     "moved_above_its_check": ("out of bounds", ["reads", "x[257]", "past the end of x"], 257),
     "chooses_nonsense": ("out of bounds", ["reads", "x[257]", "past the end of x"], 257),

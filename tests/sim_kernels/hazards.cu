@@ -405,6 +405,12 @@ __global__ void trap_kernel(const float* x, float* y, int n) {
 }
 LAUNCHER(trap, 1, 32, 0)
 
+__global__ void breakpoint_kernel(const float* x, float* y, int n) {
+    if (threadIdx.x == 5) __brkpt();  // breakpoint
+    y[threadIdx.x] = x[threadIdx.x];
+}
+LAUNCHER(breakpoint, 1, 32, 0)
+
 __global__ void assert_kernel(const float* x, float* y, int n) {
     assert(threadIdx.x < 7);  // assert
     y[threadIdx.x] = x[threadIdx.x];

@@ -315,9 +315,9 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) registers_pool_kernel(const f
         asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(TAKEN));  // pool_take
     c[threadIdx.x] = a[threadIdx.x];
 }
-#define POOL(name, ...)                                                         \
-    KATA_EXPORT void name(const float* a, float* c, cudaStream_t stream) {      \
-        registers_pool_kernel<__VA_ARGS__><<<1, 256, 0, stream>>>(a, c);        \
+#define POOL(name, ...)                                                    \
+    KATA_EXPORT void name(const float* a, float* c, cudaStream_t stream) { \
+        registers_pool_kernel<__VA_ARGS__><<<1, 256, 0, stream>>>(a, c);   \
     }
 POOL(pool, 40, 216, 256, 2)
 POOL(pool_too_small, 80, 216, 256, 2)
