@@ -2,8 +2,9 @@
 //
 // The compiler may move an asm statement's ld.global.nc above the check that guards it: it reads what no one writes, so
 // nothing forbids it (__ldg of half is one). A lane may shuffle from one that takes no part and throw the result away.
-// An asm statement may load from shared memory what no thread has written. What such an instruction gives is a finding once something depends on it: a store, an address, a branch. Until
-// then it follows moves and arithmetic from register to register.
+// An asm statement may load from shared memory what no thread has written. What such an instruction gives is a finding
+// once something depends on it: a store, an address, a branch. Until then it follows moves and arithmetic from register
+// to register.
 #pragma once
 #include <map>
 #include <unordered_map>

@@ -1,9 +1,10 @@
 // tensor_map_change: tensor maps that a kernel changes, copies and acquires
 //
-// A kernel changes a map in shared or global memory, copies it into global memory if it is not there, and makes it known
-// to the proxy in which copies take their maps: a release by those who changed it, an acquire by the block whose
-// copies take it. What is missing is found where a copy takes the map (tensor_copy.cpp); a release that is missing is
-// not. PTX ISA 9.7.9.28 (tensormap.replace), 9.7.13.16 (tensormap.cp_fenceproxy), 9.7.13.4 (fence.proxy.tensormap).
+// A kernel changes a map in shared or global memory and copies it into global memory if it is not there. It makes it
+// known to the proxy in which copies take their maps: the threads that changed it release it, and the block whose
+// copies take it acquires it. A missing acquire is found where a copy takes the map (tensor_copy.cpp). A missing
+// release is not found. PTX ISA 9.7.9.28 (tensormap.replace), 9.7.13.16 (tensormap.cp_fenceproxy), 9.7.13.4
+// (fence.proxy.tensormap).
 #include <algorithm>
 
 #include "block.h"
@@ -191,7 +192,7 @@ void nothing(Warp&, const Instruction&, Mask) {}
 
 }  // namespace
 
-void tensor_map_change_entries(Table& t) {
+void map_change_entries(Table& t) {
     constexpr const char* SPACES[] = {"", ".global", ".shared::cta"};
     for (u8 i = 0; i < std::size(FIELDS); ++i) {
         const bool wide = FIELDS[i].field == MapField::global_address || FIELDS[i].field == MapField::global_stride;
