@@ -293,6 +293,7 @@ WRONG: dict[str, tuple[str, str, list[str]]] = {
     "reused": ("race", "double_tile", ["may still read", "doubled[", "wait_group.read"]),
     "other_commits": ("race", "double_tile", ["may still read", "doubled["]),
     "no_end": ("race", "double_store", ["exits while", "doubled[0"]),
+    "one_waits": ("race", "double_tile", ["may still read", "doubled["]),
     "warps_store": ("race", "double_store", ["race on y[", "no barrier between"]),
     "less_expected": ("crash", "double_expect", ["more than it expects", "bar"]),
     "one_expected": ("crash", "double_expect", ["2048 bytes more", "bar"]),

@@ -15,7 +15,7 @@ enum Fault {
     SIX_DIMENSIONS,
     OTHER_PLACES,  // each lane copies to one of its own
     SHIFTED,       // the map in shared memory, by 64 bytes
-    NOT_GLOBAL,    // the address that is acquired
+    OTHERS_TOO,    // are acquired: what is in shared memory, and nothing at all
 };
 
 // ---- fields; `map` is a generic address, and each function takes the state space that is in its name
@@ -69,7 +69,7 @@ DEVICE void release() {
     asm volatile("fence.proxy.tensormap::generic.release.gpu;" ::: "memory");
 }
 DEVICE void acquire(const void* map) {
-    asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map) : "memory");  // acquire
+    asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map) : "memory");
 }
 
 // ---- y = the first 16 rows and 32 columns of each group, zeros where it has fewer
@@ -128,7 +128,7 @@ __global__ void replaced_kernel(
         }
         __syncwarp();
         copy_and_release(FAULT == OTHER_PLACES ? maps + threadIdx.x : maps + g, mine);  // copies
-        if (FAULT == NOT_GLOBAL) acquire(mine);
+        if (FAULT == OTHERS_TOO) acquire(mine), acquire(nullptr);
         if (FAULT != NO_ACQUIRE && FAULT != ACQUIRED_BEFORE) acquire(maps + g);
         if (FAULT == CHANGED_AGAIN && threadIdx.x == 0) set_address_global(maps + g, x);
     }
@@ -224,7 +224,7 @@ REPLACED(no_map, NO_MAP)
 REPLACED(six_dimensions, SIX_DIMENSIONS)
 REPLACED(other_places, OTHER_PLACES)
 REPLACED(shifted, SHIFTED)
-REPLACED(not_global, NOT_GLOBAL)
+REPLACED(others_too, OTHERS_TOO)
 
 KATA_EXPORT void made(const float* x, float* y, int groups, cudaStream_t stream) {
     const Maps maps(groups, stream);

@@ -186,9 +186,8 @@ void bulk_store(Warp& warp, const Instruction& in, Mask mask) {
     const u32* bytes = warp.row<const u32>(in.operand[1]);
     const int first = __builtin_ctz(mask);
     each_lane(mask, [&](int l) {
-        // All lanes of a warp that store the same bytes to the same place do it once, as by a tensor map.
-        if (l != first && to[l] == to[first] && from[l] == from[first] && bytes[l] == bytes[first]) return;
         BulkCopy copy = bulk_copy(warp, in, l);
+        copy.repeats = l != first && to[l] == to[first] && from[l] == from[first] && bytes[l] == bytes[first];
         take_source(warp, copy);
         copy.add_piece(to[l], 0, u32(copy.bytes));
         if (Counters* counters = warp.block->counters.get())

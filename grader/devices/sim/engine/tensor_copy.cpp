@@ -339,8 +339,9 @@ BulkCopy write_box(Box& box) {
     return copy;
 }
 
-// A warp whose lanes all name the same box stores it once: the same bytes to the same places, as an H100 does it.
-Mask different_boxes(const Warp& warp, const Instruction& in, Mask mask) {
+// The lanes that name the same box as the first. Each stores it, as an H100 does. They do not race with each other, as
+// lanes do not that store to one address by one instruction.
+Mask repetitions(const Warp& warp, const Instruction& in, Mask mask) {
     const int first = __builtin_ctz(mask), rank = in.option & RANK;
     const u64 *shared = warp.row<const u64>(in.operand[0]), *map = warp.row<const u64>(in.operand[MAP]);
     const s32* rows = warp.block->program->fragments.data() + in.immediate;
@@ -353,14 +354,17 @@ Mask different_boxes(const Warp& warp, const Instruction& in, Mask mask) {
         }
         same |= Mask(equal) << l;
     });
-    return mask & ~same;
+    return same;
 }
 
 void store(Warp& warp, const Instruction& in, Mask mask) {
-    each_lane(different_boxes(warp, in, mask), [&](int l) {
+    const Mask repeated = repetitions(warp, in, mask);
+    each_lane(mask, [&](int l) {
         Box box = box_of(warp, in, l);
         place_in_shared(box);
-        warp.block->copies.issue_bulk(warp, write_box(box));
+        BulkCopy copy = write_box(box);
+        copy.repeats = repeated >> l & 1;
+        warp.block->copies.issue_bulk(warp, std::move(copy));
     });
 }
 
