@@ -22,6 +22,7 @@ from grader.compile.toolchain import (
     ToolchainError,
     Version,
     dotted,
+    driver_runs,
     find_gpu,
     find_toolchain,
     gpu_archs,
@@ -175,10 +176,9 @@ def nvidia_on_bus(devices: Path = PCI_DEVICES) -> bool:
 
 
 def driver_problem(gpu: Gpu, nvcc_version: Version) -> str | None:
-    """A driver runs code of a toolkit of its own major version, also of a newer minor one, and code of older ones."""
-    major = nvcc_version[0]
-    if gpu.cuda[0] >= major:
+    if driver_runs(gpu, nvcc_version):
         return None
+    major = nvcc_version[0]
     return (
         f"driver {gpu.driver} runs CUDA up to {dotted(gpu.cuda)}, and code of nvcc {dotted(nvcc_version[:2])} needs"
         f" {major}.0 or newer. Update the driver{_to(major)}, or set KATA_NVCC to an nvcc of CUDA {gpu.cuda[0]}."
