@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from grader.compile.build import Build, CompileFailure, Request, Target, Tell, build_all
 from grader.compile.libraries import LibraryMissing, find_library
 from grader.compile.offsets import narrow_lines
-from grader.compile.toolchain import Gpu, ToolchainError, builds_for, dotted, find_gpu, find_toolchain
+from grader.compile.toolchain import Gpu, ToolchainError, builds_for, dotted, driver_runs, find_gpu, find_toolchain
 from grader.content import skeleton, start
 from grader.content.catalog import EXACT, Kata
 from grader.content.source_file import Source, source_of
@@ -103,6 +103,8 @@ def unfit_gpu(gpu: Gpu, kata: Kata) -> str | None:
         toolchain = find_toolchain()
         if not builds_for(toolchain.nvcc, gpu):
             return f"nvcc {dotted(toolchain.nvcc_version)} does not build for the GPU, {gpu.arch}"
+        if not driver_runs(gpu, toolchain.nvcc_version):
+            return f"the driver runs CUDA up to {dotted(gpu.cuda)}, and nvcc is {dotted(toolchain.nvcc_version)}"
     return None
 
 
