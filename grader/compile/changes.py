@@ -1,0 +1,354 @@
+"""PTX -> small changes of it, each of all instructions of one form that come from one line of the file.
+
+The changes are those of usual mistakes: a comparison that is off at equality, a constant off by one or by a factor of
+two, the wrong operator, the wrong axis of an index, a size in the place of another.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from grader.compile.locations import LOCATION, files_called, place_of
+
+EDGE = {"lt": "le", "le": "lt", "gt": "ge", "ge": "gt", "lo": "ls", "ls": "lo", "hi": "hs", "hs": "hi"}
+EQUAL = {"eq": "ne", "ne": "eq"}
+SWAPPED = {
+    "add": (("sub", "its sum is a difference"), ("mul", "its sum is a product")),
+    "sub": (("add", "its difference is a sum"),),
+    "mul": (("add", "its product is a sum"),),
+    "max": (("min", "its maximum is a minimum"),),
+    "min": (("max", "its minimum is a maximum"),),
+    "and": (("or", "`and` is `or`"),),
+    "or": (("and", "`or` is `and`"),),
+    "xor": (("or", "`xor` is `or`"),),
+}
+FLOATS = (0.0, 1.0, float("-inf"), -3.4028234663852886e38, float("inf"), 0.5, 2.0)
+AXES = re.compile(r"%(tid|ctaid|ntid|nctaid)\.([xyz])")
+_STATEMENT = re.compile(r"^(\s*)(@!?%p\d+\s+)?([a-z][\w.:]*)(\s+)(.*);\s*$")
+_KERNEL = re.compile(r"^\s*(?:\.\w+\s+)*\.entry\s+(\S+?)\(")
+_SIZE = re.compile(r"ld\.param\.u32\s+(%r\d+), \[(\S+_param_\d+)\]")
+_WIDENED = re.compile(r"cvt\.s64\.s32\s+(%rd\d+), (%r\d+)")
+_FLOAT = re.compile(r"0f[0-9A-F]{8}$")
+_INTEGERS = ("add", "sub", "mul", "mad", "shl", "shr", "and", "div", "rem", "setp", "min", "max", "selp", "mov")
+MOST_SIZES = 6
+MOST_INDICES = 8
+MOST_OFF_BY_ONE = 32  # constants above are mostly strides, of loops that the compiler has unrolled too
+
+
+@dataclass(frozen=True)
+class Change:
+    """What becomes of lines of the PTX. ``line`` is the file's, ``words`` say what is other than the file says."""
+
+    line: int
+    words: str  # before a `#`
+    lines: Mapping[int, str]
+
+    def applied(self, text: Sequence[str]) -> list[str]:
+        return [self.lines.get(number, each) for number, each in enumerate(text)]
+
+
+@dataclass(frozen=True)
+class _Statement:
+    number: int  # in the PTX
+    line: int  # in the file
+    indent: str
+    guard: str
+    opcode: str
+    operands: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return self.opcode.partition(".")[0]
+
+    @property
+    def is_start(self) -> bool:
+        """Whether it sets a register to a constant."""
+        return self.name == "mov" and bool(re.fullmatch(r"-?\d+|0f[0-9A-F]{8}", self.operands[-1]))
+
+    @property
+    def sources(self) -> tuple[int, ...]:
+        return tuple(range(1, len(self.operands)))
+
+    def text(self, opcode: str = "", operands: Sequence[str] = (), guard: str | None = None) -> str:
+        before = self.guard if guard is None else guard
+        return f"{self.indent}{before}{opcode or self.opcode} {', '.join(operands or self.operands)};"
+
+    def with_operand(self, place: int, operand: str) -> str:
+        return self.text(operands=[operand if at == place else each for at, each in enumerate(self.operands)])
+
+
+@dataclass
+class _Kernel:
+    statements: list[_Statement] = field(default_factory=list)
+    sizes: dict[str, str] = field(default_factory=dict)  # register -> parameter, of 32 bits
+    wide: dict[str, str] = field(default_factory=dict)  # register -> parameter, of the same in 64 bits
+    vectors: dict[str, tuple[str, ...]] = field(default_factory=dict)  # register -> all that one load fills
+    indices: list[str] = field(default_factory=list)  # registers made of threadIdx and the like, and constants, alone
+    used: dict[str, int] = field(default_factory=dict)  # register -> the first line that reads it
+
+    def line_of(self, one: _Statement) -> int:
+        """The line of the file. Of a start value it is the first that reads it: a loop's start has any line."""
+        return self.used.get(one.operands[0], one.line) if one.is_start else one.line
+
+
+def changes_of(ptx: str, name: str) -> list[Change]:
+    """The likeliest first: one kind of change over all lines, then the next."""
+    kernels = list(_kernels(ptx, name))
+    found: dict[tuple[tuple[int, str], ...], Change] = {}
+    for kind in KINDS:
+        groups: dict[tuple[int, str], dict[int, str]] = {}
+        for kernel in kernels:
+            for statement in kernel.statements:
+                line = kernel.line_of(statement)
+                for words, text in kind(kernel, statement):
+                    groups.setdefault((line, words), {})[statement.number] = text
+        for (line, words), lines in groups.items():
+            found.setdefault(tuple(lines.items()), Change(line, words.partition("#")[0], lines))
+    return list(found.values())
+
+
+def _kernels(ptx: str, name: str) -> Iterator[_Kernel]:
+    own = files_called(ptx, name)
+    kernel: _Kernel | None = None
+    line = 0
+    for number, text in enumerate(ptx.split("\n")):
+        if _KERNEL.match(text):
+            kernel, line = _Kernel(), 0
+        elif text.startswith("}") and kernel is not None:
+            yield kernel
+            kernel = None
+        elif location := LOCATION.match(text):
+            file, at = place_of(location, own)
+            line = at if file in own else line
+        elif kernel is not None and (match := _STATEMENT.match(text)):
+            operands = tuple(_split(match[5]))
+            kernel.statements.append(_Statement(number, line, match[1], match[2] or "", match[3], operands))
+            for register in re.findall(r"%[a-z]+\d+", " ".join(operands if match[3][:2] == "st" else operands[1:])):
+                kernel.used.setdefault(register, line)
+            if match[3].startswith("ld") and ".v" in match[3]:
+                vector = tuple(re.findall(r"%[a-z]+\d+", operands[0]))
+                kernel.vectors.update(dict.fromkeys(vector, vector))
+            if re.match(r"(mov|shr|and|add|mad|mul|shl)\b", match[3]) and operands[0].startswith("%r") and (
+                operands[0][2:].isdigit() and all(_is_index(kernel, each) for each in operands[1:])
+            ):
+                kernel.indices += [] if match[3][:3] == "mov" and "%" not in operands[1] else [operands[0]]
+            if size := _SIZE.search(text):
+                kernel.sizes[size[1]] = size[2]
+            elif (wide := _WIDENED.search(text)) and wide[2] in kernel.sizes:
+                kernel.wide[wide[1]] = kernel.sizes[wide[2]]
+
+
+def _is_index(kernel: _Kernel, operand: str) -> bool:
+    return bool(AXES.fullmatch(operand) or re.fullmatch(r"-?\d+", operand)) or operand in kernel.indices
+
+
+def _split(operands: str) -> list[str]:
+    """At the commas outside of brackets and braces."""
+    return [each.strip() for each in re.split(r",(?![^{\[]*[}\]])", operands)]
+
+
+Found = Iterator[tuple[str, str]]
+
+
+def _edges(_: _Kernel, one: _Statement) -> Found:
+    if one.name != "setp":
+        return
+    parts = one.opcode.split(".")
+    if parts[1] in EDGE:
+        other = ".".join([parts[0], EDGE[parts[1]], *parts[2:]])
+        yield "the comparison gives the opposite where both sides are equal", one.text(other)
+    elif parts[1] in EQUAL:
+        other = ".".join([parts[0], EQUAL[parts[1]], *parts[2:]])
+        yield "the comparison for equality is the opposite", one.text(other)
+
+
+def _integers(_: _Kernel, one: _Statement) -> Found:
+    if one.name not in _INTEGERS or ".f" in one.opcode:
+        return
+    for place in one.sources:
+        if not re.fullmatch(r"-?\d+", one.operands[place]):
+            continue
+        value = int(one.operands[place])
+        if one.name == "mul" and ".wide" in one.opcode and value in (1, 2, 4, 8, 16):
+            continue  # the size of an element
+        others = [value + 1, value - 1] if abs(value) <= MOST_OFF_BY_ONE else []
+        if one.name == "setp" and value > 1:
+            others += [2 * value, value // 2, 2 * value + 1, (value - 1) // 2]
+        if one.name not in ("shl", "shr", "setp") and value > 1 and value & (value - 1) == 0:
+            others += [2 * value, value // 2]
+        shown = {"shl": "its shift to the left (a product with a power of two) is by {new} in place of {old} bits"}
+        shown["shr"] = "its shift to the right (a quotient by a power of two) is by {new} in place of {old} bits"
+        for other in dict.fromkeys(others):
+            if other == value or (one.name in ("shl", "shr", "and", "div", "rem") and other <= 0):
+                continue
+            noun = "value that it starts from" if one.is_start else "constant"
+            words = shown.get(one.name, f"the {noun} is {{new}} in place of {{old}}").format(old=value, new=other)
+            yield words, one.with_operand(place, str(other))
+
+
+def _operators(_: _Kernel, one: _Statement) -> Found:
+    first, _, rest = one.opcode.partition(".")
+    for other, words in SWAPPED.get(first, ()):
+        kinds = rest.split(".")
+        if first in ("add", "sub", "mul") and kinds[-1][0] not in "fbsu":
+            continue
+        if other == "mul" and kinds[-1][0] != "f":
+            kinds = ["lo", *kinds]
+        if first == "mul" and kinds[0] in ("wide", "hi"):
+            continue
+        if first == "mul" and kinds[0] == "lo":
+            kinds = kinds[1:]
+        yield words, one.text(".".join([other, *kinds]))
+
+
+def _floats(_: _Kernel, one: _Statement) -> Found:
+    for place in one.sources:
+        if not _FLOAT.match(one.operands[place]):
+            continue
+        value = struct.unpack(">f", bytes.fromhex(one.operands[place][2:]))[0]
+        for other in dict.fromkeys([*FLOATS, -value, 2 * value, value / 2]):
+            bits = "0f" + struct.pack(">f", other).hex().upper() if abs(other) < 3.5e38 or other in FLOATS else ""
+            if bits and bits != one.operands[place]:
+                noun = "value that it starts from" if one.is_start else "constant"
+                yield f"the {noun} is {other:.6g} in place of {value:.6g}", one.with_operand(place, bits)
+
+
+def _axes(_: _Kernel, one: _Statement) -> Found:
+    for place in one.sources:
+        if match := AXES.fullmatch(one.operands[place]):
+            for axis in "xyz":
+                if axis != match[2]:
+                    name = {"tid": "threadIdx", "ctaid": "blockIdx", "ntid": "blockDim", "nctaid": "gridDim"}[match[1]]
+                    words = f"{name}.{match[2]} is {name}.{axis}"
+                    yield words, one.with_operand(place, f"%{match[1]}.{axis}")
+
+
+def _operands(_: _Kernel, one: _Statement) -> Found:
+    """Without one operand of a sum or a product, or with both the other way round."""
+    kinds = one.opcode.split(".")
+    typed = kinds[-1]
+    if one.name in ("add", "sub", "mul") and len(one.operands) == 3 and typed[0] in "fsu" and "wide" not in kinds:
+        noun = {"add": "sum", "sub": "difference", "mul": "product"}[one.name]
+        destination, first, second = one.operands
+        width = typed[1:]
+        move = f"mov.{'f' if typed[0] == 'f' else 'b' if width == '64' else 'u'}{width}"
+        if typed[1:] in ("32", "64"):
+            yield f"its {noun} is its first part alone", one.text(move, (destination, first))
+            yield f"its {noun} is its second part alone", one.text(move, (destination, second))
+        if one.name == "sub":
+            yield "its difference is the other way round", one.text(operands=(destination, second, first))
+    if one.name == "fma" and len(one.operands) == 4 and typed == "f32":
+        destination, first, second, third = one.operands
+        yield "it adds no product", one.text("mov.f32", (destination, third))
+        yield "its product is added to nothing", one.text(f"mul.{typed}", (destination, first, second))
+        yield "its factor is left out", one.text(f"add.{typed}", (destination, first, third))
+        yield "its other factor is left out", one.text(f"add.{typed}", (destination, second, third))
+
+
+def _guards(_: _Kernel, one: _Statement) -> Found:
+    if one.guard and one.name == "bra":
+        flipped = one.guard.replace("@!", "@") if "@!" in one.guard else one.guard.replace("@", "@!")
+        yield "its condition is the opposite", one.text(guard=flipped)
+
+
+def _quotients(_: _Kernel, one: _Statement) -> Found:
+    """x / 32 for x % 32, and the reverse, where both are one instruction."""
+    if one.name == "shr" and re.fullmatch(r"\d+", one.operands[-1]) and 0 < int(one.operands[-1]) < 12:
+        step = 1 << int(one.operands[-1])
+        kind = "b" + one.opcode[-2:]
+        operands = (*one.operands[:2], str(step - 1))
+        yield f"its quotient by {step} is the remainder", one.text(f"and.{kind}", operands)
+    if one.name == "and" and re.fullmatch(r"\d+", one.operands[-1]):
+        mask = int(one.operands[-1])
+        if mask > 0 and mask & (mask + 1) == 0:
+            operands = (*one.operands[:2], str((mask + 1).bit_length() - 1))
+            words = f"its remainder by {mask + 1} is the quotient"
+            yield words, one.text(f"shr.u{one.opcode[-2:]}", operands)
+    if one.name in ("div", "rem"):
+        other = {"div": "rem", "rem": "div"}[one.name] + one.opcode[3:]
+        if ".f" not in one.opcode:
+            yield "its quotient is a remainder" if one.name == "div" else "its remainder is a quotient", one.text(other)
+
+
+def _shuffles(_: _Kernel, one: _Statement) -> Found:
+    if one.opcode.startswith("shfl.sync."):
+        mode = one.opcode.split(".")[2]
+        for other in ("bfly", "down", "up", "idx"):
+            if other == mode:
+                continue
+            operands = list(one.operands)
+            if re.fullmatch(r"\d+", operands[3]):  # the clamp of `up` is the first lane, of the others the last
+                clamp = int(operands[3]) & ~31
+                operands[3] = str(clamp if other == "up" else clamp | 31)
+            names = {"bfly": "xor", "idx": "by lane", "up": "up", "down": "down"}
+            words = f"its shuffle is `{names[other]}` in place of `{names[mode]}`"
+            yield words, one.text(f"shfl.sync.{other}.b32", operands)
+
+
+def _sizes(kernel: _Kernel, one: _Statement) -> Found:
+    """A parameter of the kernel that is an int, in the place of another."""
+    others = list(dict.fromkeys(kernel.sizes.values()))
+    if not 2 <= len(others) <= MOST_SIZES or one.name in ("ld", "st", "cvt", "bra"):
+        return
+    for place in one.sources:
+        for table, registers in ((kernel.sizes, kernel.sizes), (kernel.wide, kernel.wide)):
+            if (own := table.get(one.operands[place])) is None:
+                continue
+            for register, other in {parameter: name for name, parameter in registers.items()}.items():
+                if register != own:
+                    words = f"parameter {_nth(register)} of the kernel is in the place of parameter {_nth(own)}"
+                    yield words, one.with_operand(place, other)
+
+
+def _limits(kernel: _Kernel, one: _Statement) -> Found:
+    """A parameter of the kernel in the place of what is made of one, where two numbers are compared."""
+    if one.name != "setp" or not one.opcode.endswith("32") or ".f" in one.opcode or len(kernel.sizes) > MOST_SIZES:
+        return
+    for place in one.sources:
+        if not re.fullmatch(r"%r\d+", one.operands[place]) or one.operands[place] in kernel.sizes:
+            continue
+        for register, parameter in kernel.sizes.items():
+            words = f"parameter {_nth(parameter)} of the kernel is compared with, in the place of another number"
+            yield words + ("" if place == len(one.operands) - 1 else ", on the left"), one.with_operand(place, register)
+
+
+def _elements(kernel: _Kernel, one: _Statement) -> Found:
+    """Another element of the same vector."""
+    if one.name in ("ld", "st", "mov") or len(one.operands) < 3:
+        return
+    for place in one.sources:
+        vector = kernel.vectors.get(one.operands[place], ())
+        for other, register in zip("xyzw", vector, strict=False):
+            if register != one.operands[place]:
+                own = "xyzw"[vector.index(one.operands[place])]
+                yield f"one `.{own}` is `.{other}`#{one.number} {place}", one.with_operand(place, register)
+
+
+def _exchanged(kernel: _Kernel, one: _Statement) -> Found:
+    """An index in the place of another, and the two exchanged wherever the line uses them."""
+    indices = kernel.indices[-MOST_INDICES:]
+    if one.name in ("ld", "st", "mov", "bra"):
+        return
+    for place in one.sources:
+        if one.operands[place] not in indices:
+            continue
+        for other in indices:
+            if other != one.operands[place] and other != one.operands[0]:
+                pair = sorted((kernel.indices.index(other), kernel.indices.index(one.operands[place])))
+                words = "two of its indices are exchanged"
+                yield f"{words}#{pair}", one.with_operand(place, other)
+                yield f"one of its indices is another#{pair}{one.number}", one.with_operand(place, other)
+
+
+def _nth(parameter: str) -> int:
+    return int(parameter.rpartition("_")[2]) + 1
+
+
+# The likeliest first, those that have many changes last.
+KINDS = (
+    *(_edges, _operators, _limits, _axes, _sizes, _elements, _exchanged, _quotients, _shuffles, _floats, _guards),
+    *(_operands, _integers),
+)
