@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from grader.compile.locations import LOCATION, files_called, place_of
+from grader.compile.locations import LOCATION, Place, files_called, place_of
 
 EDGE = {"lt": "le", "le": "lt", "gt": "ge", "ge": "gt", "lo": "ls", "ls": "lo", "hi": "hs", "hs": "hi"}
 EQUAL = {"eq": "ne", "ne": "eq"}
@@ -27,13 +28,14 @@ SWAPPED = {
 }
 FLOATS = (0.0, 1.0, float("-inf"), -3.4028234663852886e38, float("inf"), 0.5, 2.0)
 AXES = re.compile(r"%(tid|ctaid|ntid|nctaid)\.([xyz])")
-_STATEMENT = re.compile(r"^(\s*)(@!?%p\d+\s+)?([a-z][\w.:]*)(\s+)(.*);\s*$")
+_STATEMENT = re.compile(r"^(\s*\{?\s*)(@!?%p\d+\s+)?([a-z][\w.:]*)(\s+)(.*);\s*$")
 _KERNEL = re.compile(r"^\s*(?:\.\w+\s+)*\.entry\s+(\S+?)\(")
-_SIZE = re.compile(r"ld\.param\.u32\s+(%r\d+), \[(\S+_param_\d+)\]")
-_WIDENED = re.compile(r"cvt\.s64\.s32\s+(%rd\d+), (%r\d+)")
+_REGISTER = re.compile(r"%[a-z]+\d+")
+_OF_INDICES = ("mov", "shr", "and", "add", "sub", "mad", "mul", "shl")
 _FLOAT = re.compile(r"0f[0-9A-F]{8}$")
 _INTEGERS = ("add", "sub", "mul", "mad", "shl", "shr", "and", "div", "rem", "setp", "min", "max", "selp", "mov")
 MOST_SIZES = 6
+MOST_OF_LINE = 20  # of one kind: a function of the library, inlined there, has as many constants as a file
 MOST_INDICES = 8
 MOST_OFF_BY_ONE = 32  # constants above are mostly strides, of loops that the compiler has unrolled too
 
@@ -82,72 +84,112 @@ class _Statement:
 
 @dataclass
 class _Kernel:
+    begin: int = 0  # its first line
     statements: list[_Statement] = field(default_factory=list)
     sizes: dict[str, str] = field(default_factory=dict)  # register -> parameter, of 32 bits
     wide: dict[str, str] = field(default_factory=dict)  # register -> parameter, of the same in 64 bits
     vectors: dict[str, tuple[str, ...]] = field(default_factory=dict)  # register -> all that one load fills
     indices: list[str] = field(default_factory=list)  # registers made of threadIdx and the like, and constants, alone
+    made: dict[str, int] = field(default_factory=dict)  # register of ``indices`` -> its line
+    uses: dict[str, set[int]] = field(default_factory=dict)  # register -> the lines that read it
+    parameters: dict[str, str] = field(default_factory=dict)  # parameter -> the type of its load
     used: dict[str, int] = field(default_factory=dict)  # register -> the first line that reads it
 
     def line_of(self, one: _Statement) -> int:
         """The line of the file. Of a start value it is the first that reads it: a loop's start has any line."""
+        if one.opcode.startswith("ld.param."):
+            return self.begin
         return self.used.get(one.operands[0], one.line) if one.is_start else one.line
+
+    def add(self, one: _Statement) -> None:
+        """Keep a statement, and what it says of registers and parameters."""
+        self.statements.append(one)
+        for register in _REGISTER.findall(" ".join(one.operands if one.name == "st" else one.operands[1:])):
+            self.used.setdefault(register, one.line)
+            self.uses.setdefault(register, set()).add(one.line)
+        if one.name == "ld" and ".v" in one.opcode:
+            vector = tuple(_REGISTER.findall(one.operands[0]))
+            self.vectors.update(dict.fromkeys(vector, vector))
+        if one.opcode.startswith("ld.param."):
+            parameter = one.operands[1].strip("[]")
+            self.parameters[parameter] = one.opcode
+            if one.opcode == "ld.param.u32":
+                self.sizes[one.operands[0]] = parameter
+        elif one.opcode == "cvt.s64.s32" and one.operands[1] in self.sizes:
+            self.wide[one.operands[0]] = self.sizes[one.operands[1]]
+        elif self.is_index(one):
+            self.indices.append(one.operands[0])
+            self.made[one.operands[0]] = one.line
+
+    def is_index(self, one: _Statement) -> bool:
+        """Whether it makes a number of threadIdx and the like, and of constants, alone."""
+        if one.name not in _OF_INDICES or one.is_start or not re.fullmatch(r"%r\d+", one.operands[0]):
+            return False
+        return all(AXES.fullmatch(each) or _is_integer(each) or each in self.made for each in one.operands[1:])
 
 
 def changes_of(ptx: str, name: str) -> list[Change]:
-    """The likeliest first: one kind of change over all lines, then the next."""
+    """The likeliest first: one kind of change over all lines, then the next; then of every second instruction alone."""
     kernels = list(_kernels(ptx, name))
     found: dict[tuple[tuple[int, str], ...], Change] = {}
+    halves: list[Change] = []
     for kind in KINDS:
         groups: dict[tuple[int, str], dict[int, str]] = {}
         for kernel in kernels:
             for statement in kernel.statements:
                 line = kernel.line_of(statement)
-                for words, text in kind(kernel, statement):
+                for words, text in kind(kernel, statement) if line else ():
                     groups.setdefault((line, words), {})[statement.number] = text
+        of_line: Counter[int] = Counter()
         for (line, words), lines in groups.items():
-            found.setdefault(tuple(lines.items()), Change(line, words.partition("#")[0], lines))
-    return list(found.values())
+            of_line[line] += 1
+            if of_line[line] > MOST_OF_LINE:
+                continue
+            change = Change(line, words.partition("#")[0], lines)
+            found.setdefault(tuple(lines.items()), change)
+            if kind in ALTERNATING and len(lines) % 2 == 0:
+                halves += [replace(change, lines=dict([*lines.items()][first::2])) for first in (0, 1)]
+    return [*found.values(), *halves]
 
 
 def _kernels(ptx: str, name: str) -> Iterator[_Kernel]:
-    own = files_called(ptx, name)
+    lines = _Lines(files_called(ptx, name))
     kernel: _Kernel | None = None
-    line = 0
     for number, text in enumerate(ptx.split("\n")):
         if _KERNEL.match(text):
-            kernel, line = _Kernel(), 0
+            kernel, lines.now = _Kernel(), 0
         elif text.startswith("}") and kernel is not None:
             yield kernel
             kernel = None
         elif location := LOCATION.match(text):
-            file, at = place_of(location, own)
-            line = at if file in own else line
+            lines.go_to(location)
+            if kernel is not None:
+                kernel.begin = kernel.begin or lines.now
         elif kernel is not None and (match := _STATEMENT.match(text)):
             operands = tuple(_split(match[5]))
-            kernel.statements.append(_Statement(number, line, match[1], match[2] or "", match[3], operands))
-            for register in re.findall(r"%[a-z]+\d+", " ".join(operands if match[3][:2] == "st" else operands[1:])):
-                kernel.used.setdefault(register, line)
-            if match[3].startswith("ld") and ".v" in match[3]:
-                vector = tuple(re.findall(r"%[a-z]+\d+", operands[0]))
-                kernel.vectors.update(dict.fromkeys(vector, vector))
-            if re.match(r"(mov|shr|and|add|mad|mul|shl)\b", match[3]) and operands[0].startswith("%r") and (
-                operands[0][2:].isdigit() and all(_is_index(kernel, each) for each in operands[1:])
-            ):
-                kernel.indices += [] if match[3][:3] == "mov" and "%" not in operands[1] else [operands[0]]
-            if size := _SIZE.search(text):
-                kernel.sizes[size[1]] = size[2]
-            elif (wide := _WIDENED.search(text)) and wide[2] in kernel.sizes:
-                kernel.wide[wide[1]] = kernel.sizes[wide[2]]
+            kernel.add(_Statement(number, lines.now, match[1], match[2] or "", match[3], operands))
 
 
-def _is_index(kernel: _Kernel, operand: str) -> bool:
-    return bool(AXES.fullmatch(operand) or re.fullmatch(r"-?\d+", operand)) or operand in kernel.indices
+class _Lines:
+    """The line of the file that the code at hand comes from, 0 where it is not known."""
+
+    def __init__(self, own: Collection[int]) -> None:
+        self.own, self.now = own, 0
+        self.outer: dict[Place, int] = {}  # a place in a header -> the line of the file where it was last inlined
+
+    def go_to(self, location: re.Match[str]) -> None:
+        place = place_of(location, self.own)
+        self.now = place[1] if place[0] in self.own else self.outer.get(place, 0)
+        self.outer[int(location[1]), int(location[2])] = self.now
 
 
 def _split(operands: str) -> list[str]:
     """At the commas outside of brackets and braces."""
     return [each.strip() for each in re.split(r",(?![^{\[]*[}\]])", operands)]
+
+
+def _is_integer(operand: str) -> bool:
+    return bool(re.fullmatch(r"-?\d+", operand))
 
 
 Found = Iterator[tuple[str, str]]
@@ -190,7 +232,7 @@ def _integers(_: _Kernel, one: _Statement) -> Found:
 
 
 def _operators(_: _Kernel, one: _Statement) -> Found:
-    first, _, rest = one.opcode.partition(".")
+    first, rest = one.name, one.opcode.partition(".")[2]
     for other, words in SWAPPED.get(first, ()):
         kinds = rest.split(".")
         if first in ("add", "sub", "mul") and kinds[-1][0] not in "fbsu":
@@ -224,6 +266,47 @@ def _axes(_: _Kernel, one: _Statement) -> Found:
                     name = {"tid": "threadIdx", "ctaid": "blockIdx", "ntid": "blockDim", "nctaid": "gridDim"}[match[1]]
                     words = f"{name}.{match[2]} is {name}.{axis}"
                     yield words, one.with_operand(place, f"%{match[1]}.{axis}")
+
+
+def _matrices(_: _Kernel, one: _Statement) -> Found:
+    """A matrix that is loaded transposed, or not; and the two numbers that a condition chooses from."""
+    if one.opcode.startswith("ldmatrix."):
+        if ".trans" in one.opcode:
+            yield "the matrix is not transposed by `ldmatrix`", one.text(one.opcode.replace(".trans", ""))
+        else:
+            other = re.sub(r"(\.x\d)", r"\1.trans", one.opcode)
+            yield "the matrix is transposed by `ldmatrix`", one.text(other)
+    if one.name == "selp":
+        destination, first, second, condition = one.operands
+        yield (
+            "the two values that it chooses from are exchanged",
+            one.text(operands=(destination, second, first, condition)),
+        )
+
+
+def _signs(_: _Kernel, one: _Statement) -> Found:
+    """The other sign of one part of a sum, or of what a function is called with."""
+    typed = one.opcode.rpartition(".")[2]
+    if typed != "f32":
+        return
+    begin, end = f"{one.indent}{{ .reg .f32 %other; ", " }"
+    if one.name == "fma" and len(one.operands) == 4:
+        destination, first, second, third = one.operands
+        product = f"{begin}mul.f32 %other, {first}, {second}; sub.f32 {destination}, "
+        yield "its product is subtracted", f"{product}{third}, %other;{end}"
+        yield "what it adds to its product is subtracted", f"{product}%other, {third};{end}"
+    if one.name in ("ex2", "lg2", "sin", "cos", "tanh") and len(one.operands) == 2:
+        call = f"{one.opcode} {one.operands[0]}, %other;"
+        yield "the argument has the other sign", f"{begin}neg.f32 %other, {one.operands[1]}; {call}{end}"
+    for name in ("sqrt.rn", "sqrt.approx", "rsqrt.approx", "rcp.rn"):
+        other = {
+            "sqrt": ("rsqrt.approx", "1 / sqrt"),
+            "rsqrt": ("sqrt.approx", "sqrt"),
+            "rcp": ("rsqrt.approx", "1 / sqrt"),
+        }
+        if one.opcode.startswith(name):
+            opcode, words = other[one.name]
+            yield f"it is {words}", one.text(f"{opcode}.f32")
 
 
 def _operands(_: _Kernel, one: _Statement) -> Found:
@@ -297,9 +380,9 @@ def _sizes(kernel: _Kernel, one: _Statement) -> Found:
         for table, registers in ((kernel.sizes, kernel.sizes), (kernel.wide, kernel.wide)):
             if (own := table.get(one.operands[place])) is None:
                 continue
-            for register, other in {parameter: name for name, parameter in registers.items()}.items():
-                if register != own:
-                    words = f"parameter {_nth(register)} of the kernel is in the place of parameter {_nth(own)}"
+            for parameter, other in {each: register for register, each in registers.items()}.items():
+                if parameter != own:
+                    words = f"parameter {_nth(parameter)} of the kernel is in the place of parameter {_nth(own)}"
                     yield words, one.with_operand(place, other)
 
 
@@ -329,7 +412,8 @@ def _elements(kernel: _Kernel, one: _Statement) -> Found:
 
 def _exchanged(kernel: _Kernel, one: _Statement) -> Found:
     """An index in the place of another, and the two exchanged wherever the line uses them."""
-    indices = kernel.indices[-MOST_INDICES:]
+    named = [each for each in kernel.indices if kernel.uses.get(each, set()) - {kernel.made[each]}]
+    indices = named[:MOST_INDICES]
     if one.name in ("ld", "st", "mov", "bra"):
         return
     for place in one.sources:
@@ -343,12 +427,40 @@ def _exchanged(kernel: _Kernel, one: _Statement) -> Found:
                 yield f"one of its indices is another#{pair}{one.number}", one.with_operand(place, other)
 
 
+def _parameters(kernel: _Kernel, one: _Statement) -> Found:
+    """Two arguments of the launch exchanged."""
+    if not one.opcode.startswith("ld.param."):
+        return
+    own = one.operands[1].strip("[]")
+    for other, opcode in kernel.parameters.items():
+        if other != own and opcode == one.opcode and len(kernel.parameters) <= 2 * MOST_SIZES:
+            first, second = sorted((_nth(own), _nth(other)))
+            words = f"the kernel's parameters {first} and {second} are exchanged"
+            yield words, one.with_operand(1, f"[{other}]")
+
+
 def _nth(parameter: str) -> int:
     return int(parameter.rpartition("_")[2]) + 1
 
 
 # The likeliest first, those that have many changes last.
 KINDS = (
-    *(_edges, _operators, _limits, _axes, _sizes, _elements, _exchanged, _quotients, _shuffles, _floats, _guards),
+    *(
+        _edges,
+        _parameters,
+        _operators,
+        _limits,
+        _axes,
+        _sizes,
+        _elements,
+        _matrices,
+        _signs,
+        _exchanged,
+        _quotients,
+        _shuffles,
+        _floats,
+        _guards,
+    ),
     *(_operands, _integers),
 )
+ALTERNATING = (_edges, _operators, _signs)  # two of a kind are often on one line, which the compiler may repeat

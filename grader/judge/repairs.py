@@ -8,9 +8,10 @@ unrolls loops, and turns a loop's condition round.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,13 +22,12 @@ from grader.judge.case import Case, CaseKey, largest_within
 from grader.judge.lab import Lab, judged
 from grader.sandbox.child import SandboxError
 from grader.sandbox.parent import Program, Sandbox
-from grader.system.stopwatch import Stopwatch
 from grader.verdict import Clue
 
-LARGEST = 1 << 18  # bytes of PTX
-CHANGES = 400  # that are tried on the failing case
-INSTRUCTIONS = 5_000_000  # warp instructions of all these calls together
-BYTES = 12 << 20  # of PTX that is loaded, in all
+LARGEST = 1 << 20  # bytes of PTX
+CHANGES = 280  # that are tried on the failing case
+INSTRUCTIONS = 4_000_000  # warp instructions of all these calls together
+BYTES = 24 << 20  # of PTX that is loaded, in all
 ROUNDS = 8  # times the instructions of the file's own call, that one call of changed code may take
 LEAST = 2_000
 MOST_LOST = 20_000  # that a call is taken for which does not say how many it took
@@ -35,6 +35,8 @@ WRONG, RIGHT = 6, 6  # other cases that must be right, too: of those that failed
 ELEMENTS = 8  # of an output: a case with fewer is right by chance
 WORK = 1_000_000  # of the largest case
 LINES = 2  # that a clue names, at most
+_BEGIN = re.compile(r"\s*// TODO\(\d+\)")
+_END = re.compile(r"\s*// END TODO\(\d+\)")
 
 
 @dataclass
@@ -47,7 +49,8 @@ class _Trial:
     text: list[str]
     instructions: int = INSTRUCTIONS
     bytes: int = BYTES
-    answers: dict[tuple[int, CaseKey], bool] = field(default_factory=dict)
+    changes: int = CHANGES
+    limit: int = 0  # of the instructions that a call on the failing case may take
 
     def write(self, number: int, change: Change) -> Path:
         path = self.folder / f"{number}.ptx"
@@ -78,10 +81,27 @@ def repair(lab: Lab, failed: CaseKey, program: Program | None) -> Iterator[Clue]
     with suppress(SandboxError, OSError), TemporaryDirectory() as folder, Sandbox(program.device) as sandbox:
         sandbox.load(program)
         trial = _Trial(lab, sandbox, Path(folder), text.split("\n"))
-        found = list(_right_ones(trial, changes_of(text, program.source.name), cases))
+        own = _own_lines(program.source.read_text(errors="replace"))
+        changes = changes_of(text, program.source.name)
+        found = list(_right_ones(trial, [change for change in changes if change.line in own], cases))
+        if not found:
+            found = list(_right_ones(trial, [change for change in changes if change.line not in own], cases))
         lines = sorted({change.line for change in found})
         if 1 <= len(lines) <= LINES:
             yield Clue("repair", _words(found, len(cases)), line=lines[0] if len(lines) == 1 else None)
+
+
+def _own_lines(text: str) -> frozenset[int]:
+    """The lines between the TODOs' markers, where a learner writes."""
+    found: set[int] = set()
+    begin = 0
+    for number, line in enumerate(text.split("\n"), 1):
+        if _BEGIN.match(line):
+            begin = number
+        elif _END.match(line) and begin:
+            found |= set(range(begin, number))
+            begin = 0
+    return frozenset(found)
 
 
 def _cases(lab: Lab, failed: CaseKey) -> list[CaseKey]:
@@ -106,20 +126,19 @@ def _of_other_sizes(keys: Iterable[CaseKey]) -> list[CaseKey]:
 
 def _right_ones(trial: _Trial, changes: Sequence[Change], cases: Sequence[CaseKey]) -> Iterator[Change]:
     """The changes with which all cases are right."""
-    failed = cases[0]
-    case = Case(trial.lab.kata, trial.lab.spec, failed)
-    own = trial.sandbox.call(case.call(nth=0, limits=trial.lab.limits))
-    if own.findings:
-        return
-    limit = ROUNDS * _executed(own) + LEAST
-    lines: set[int] = set()
-    for number, change in enumerate(changes[:CHANGES]):
-        if trial.instructions <= 0 or trial.bytes <= 0 or len(lines) > LINES:
+    failed, limit = cases[0], trial.lab.limits.instructions
+    if not trial.limit:
+        own = trial.sandbox.call(Case(trial.lab.kata, trial.lab.spec, failed).call(nth=0, limits=trial.lab.limits))
+        if own.findings:
             return
-        ptx = trial.write(number, change)
-        if trial.is_right(failed, ptx, limit) and all(
-            trial.is_right(key, ptx, trial.lab.limits.instructions) for key in cases[1:]
-        ):
+        trial.limit = ROUNDS * _executed(own) + LEAST
+    lines: set[int] = set()
+    for change in changes:
+        if min(trial.instructions, trial.bytes, trial.changes) <= 0 or len(lines) > LINES:
+            return
+        trial.changes -= 1
+        ptx = trial.write(trial.changes, change)
+        if trial.is_right(failed, ptx, trial.limit) and all(trial.is_right(key, ptx, limit) for key in cases[1:]):
             lines.add(change.line)
             yield change
         ptx.unlink()

@@ -59,7 +59,9 @@ class SimDevice:
         add_shapes(self._engine, self._source)
         if error is None:
             return None
-        return Finding("unsupported", f"the PTX cannot be read: {error.decode(errors='replace')}", file=str(self._source))
+        return Finding(
+            "unsupported", f"the PTX cannot be read: {error.decode(errors='replace')}", file=str(self._source)
+        )
 
     def call(self, call: Call) -> Outcome:
         """Run the launcher once; return the outputs and what went wrong."""
