@@ -96,7 +96,7 @@ class _Kernel:
     used: dict[str, int] = field(default_factory=dict)  # register -> the first line that reads it
 
     def line_of(self, one: _Statement) -> int:
-        """The line of the file. Of a start value it is the first that reads it: a loop's start has any line."""
+        """The line of the file. A start value belongs to the first line that reads it: nvcc gives it any line."""
         if one.opcode.startswith("ld.param."):
             return self.begin
         return self.used.get(one.operands[0], one.line) if one.is_start else one.line
