@@ -88,6 +88,7 @@ def of_repair(verdict: Verdict) -> str:
         ("elementwise_f32x4", "a4.y + b4.y", "a4.y + b4.x", ["`.x` is `.y`"]),
         ("reduce_shuffle_f32", "lane_id < WARPS ?", "lane_id < WARPS / 2 ?", ["7 in place of 3"]),
         ("safe_softmax_f32", "float max = -INFINITY", "float max = 0.0f", ["starts from", "-inf in place of 0"]),
+        ("scan_warp_i32", "__shfl_up_sync", "__shfl_xor_sync", ["`up` in place of `xor`"]),
     ],
 )
 def test_the_line_is_named(name: str, right: str, by: str, facts: list[str], tmp_path: Path) -> None:
@@ -102,3 +103,17 @@ def test_a_change_that_is_right_for_some_values_alone_is_not_named(tmp_path: Pat
     """Without the maximum in either place the quotients are right, until an exponential overflows."""
     verdict, _ = wrong("safe_softmax_f32", "__expf(x_row[col] - max) * scale", "__expf(x_row[col]) * scale", tmp_path)
     assert of_repair(verdict) == ""
+
+
+def test_a_usual_mistake_must_be_that_of_larger_cases_too(tmp_path: Path) -> None:
+    """With one index, to leave out the last is to add nothing; with more it is not."""
+    verdict, line = wrong("index_add_few_f32", "first + lane_id < n &&", "first + lane_id < n - 1 &&", tmp_path)
+    assert not [clue for clue in verdict.clues if clue.about == "formula"]
+    assert has(of_repair(verdict), f"on line {line}", "both sides are equal")
+
+
+def test_the_second_of_two_sums_on_a_line_changes_alone(tmp_path: Path) -> None:
+    """The compiler repeats the line for eight rows, and each has a difference and a sum."""
+    right = "make_float2(x.x * cosine - x.y * sine,"
+    verdict, line = wrong("rope_f32", right, "make_float2(x.x * cosine + x.y * sine,", tmp_path)
+    assert has(of_repair(verdict), f"on line {line}", "subtracted")

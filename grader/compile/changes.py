@@ -96,7 +96,7 @@ class _Kernel:
     used: dict[str, int] = field(default_factory=dict)  # register -> the first line that reads it
 
     def line_of(self, one: _Statement) -> int:
-        """The line of the file. A start value has the first line that reads it: a loop's start has any line."""
+        """The line of the file. A start value belongs to the first line that reads it: nvcc gives it any line."""
         if one.opcode.startswith("ld.param."):
             return self.begin
         return self.used.get(one.operands[0], one.line) if one.is_start else one.line
@@ -216,6 +216,9 @@ def _integers(_: _Kernel, one: _Statement) -> Found:
         value = int(one.operands[place])
         if one.name == "mul" and ".wide" in one.opcode and value in (1, 2, 4, 8, 16):
             continue  # the size of an element
+        if one.name in ("add", "mul", "mad") and ".wide" not in one.opcode and value >= 4 and value % 4 == 0:
+            yield "every step or factor is half as large", one.with_operand(place, str(value // 2))
+            yield "every step or factor is twice as large", one.with_operand(place, str(2 * value))
         others = [value + 1, value - 1] if abs(value) <= MOST_OFF_BY_ONE else []
         if one.name == "setp" and value > 1:
             others += [2 * value, value // 2, 2 * value + 1, (value - 1) // 2]
@@ -366,6 +369,8 @@ def _shuffles(_: _Kernel, one: _Statement) -> Found:
             if re.fullmatch(r"\d+", operands[3]):  # the clamp of `up` is the first lane, of the others the last
                 clamp = int(operands[3]) & ~31
                 operands[3] = str(clamp if other == "up" else clamp | 31)
+            elif "up" in (mode, other):  # in a register, of a whole warp
+                operands[3] = "0" if other == "up" else "31"
             names = {"bfly": "xor", "idx": "by lane", "up": "up", "down": "down"}
             words = f"its shuffle is `{names[other]}` in place of `{names[mode]}`"
             yield words, one.text(f"shfl.sync.{other}.b32", operands)
