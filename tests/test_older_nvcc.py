@@ -25,9 +25,9 @@ KINDS = [
     "wgmma_one_tile_tn_f16", "softmax_f32_fence", "cluster_reduce_f32",
 ]  # fmt: skip
 BEFORE_12_5 = """\
-#include <cuda_runtime.h>
-#undef CUDART_VERSION
-#define CUDART_VERSION 12040
+#include <cuda.h>
+#undef CUDA_VERSION
+#define CUDA_VERSION 12040
 #define cudaGetDriverEntryPointByVersion not_in_this_release
 """
 

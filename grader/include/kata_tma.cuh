@@ -8,7 +8,7 @@
 #include <cuda.h>
 #include <cuda_fp16.h>
 
-#if CUDART_VERSION < 12050
+#if CUDA_VERSION < 12050
 // CUDA 12.5 was the first with this function. The older one has no version among its parameters.
 inline cudaError_t cudaGetDriverEntryPointByVersion(
     const char* symbol, void** function, unsigned, unsigned long long flags, cudaDriverEntryPointQueryResult* status) {
