@@ -161,7 +161,7 @@ def orders_of(blocks: int, heads: int) -> dict[str, list[int]]:
 
 
 def orders() -> str:
-    """TFLOPS of causal attention for each order of blocks, if nothing but the order mattered."""
+    """TFLOPS of causal attention for each order of blocks, if the order alone mattered."""
     shapes = [(4096, 4), (8192, 2), (16384, 1)]
     titles = [f"N = {N}, B = {B}" for N, B in shapes]
     rows: dict[str, list[float]] = {}

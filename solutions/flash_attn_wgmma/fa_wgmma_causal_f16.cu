@@ -2,8 +2,8 @@
 //
 // Shapes     Q, K, V, O: [B, H, N, D] f16, contiguous, 16-byte aligned bases, D = 128
 // Technique  128 queries per block, 64 per consumer; a producer and two consumer warpgroups; two slots each for K and V
-// New        over fa_wgmma_overlap_f16: half of the tiles are skipped. The tile on the diagonal comes first, so the mask
-//            is outside of the loop
+// New        over fa_wgmma_overlap_f16: half of the tiles are skipped. The tile on the diagonal comes first, so the
+//            mask is outside of the loop
 // Bound      Tensor Cores; half of the work in the tile on the diagonal is wasted
 #include "kata.cuh"
 #include "kata_tma.cuh"
@@ -27,12 +27,12 @@ constexpr int CONSUMERS = 2;                          // warpgroups
 constexpr int MMA_M = 64;                             // queries per consumer
 constexpr int BLOCK_Q = CONSUMERS * MMA_M;            // queries per block
 constexpr int BLOCK_KV = 128;                         // keys, and rows of V, per tile
-static_assert(BLOCK_Q == BLOCK_KV, "one tile of keys is on the diagonal of a block's queries");
 constexpr int STAGES = 2;                             // slots for tiles of K, and as many for tiles of V
 constexpr int THREADS = (1 + CONSUMERS) * WARPGROUP;  // the producer's warpgroup, then the consumers'
 constexpr int PRODUCER_REGISTERS = 24;
 constexpr int CONSUMER_REGISTERS = 240;
 static_assert(PRODUCER_REGISTERS + CONSUMERS * CONSUMER_REGISTERS <= (1 + CONSUMERS) * 168, "the SM has no more");
+static_assert(BLOCK_Q == BLOCK_KV, "one tile of keys is on the diagonal of a block's queries");
 constexpr int BOX_COLS = 64;  // a row of a box is 128 bytes, the span of the swizzle
 constexpr int BOXES = D / BOX_COLS;
 constexpr int GROUP_BYTES = 1024;  // eight rows: the pattern of the swizzle

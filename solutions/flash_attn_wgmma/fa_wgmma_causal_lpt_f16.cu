@@ -27,13 +27,13 @@ constexpr int CONSUMERS = 2;                          // warpgroups
 constexpr int MMA_M = 64;                             // queries per consumer
 constexpr int BLOCK_Q = CONSUMERS * MMA_M;            // queries per block
 constexpr int BLOCK_KV = 128;                         // keys, and rows of V, per tile
-static_assert(BLOCK_Q == BLOCK_KV, "one tile of keys is on the diagonal of a block's queries");
 constexpr int STAGES = 2;                             // slots for tiles of K, and as many for tiles of V
 constexpr int THREADS = (1 + CONSUMERS) * WARPGROUP;  // the producer's warpgroup, then the consumers'
 constexpr int HEADS = 4;                              // that are computed at a time
 constexpr int PRODUCER_REGISTERS = 24;
 constexpr int CONSUMER_REGISTERS = 240;
 static_assert(PRODUCER_REGISTERS + CONSUMERS * CONSUMER_REGISTERS <= (1 + CONSUMERS) * 168, "the SM has no more");
+static_assert(BLOCK_Q == BLOCK_KV, "one tile of keys is on the diagonal of a block's queries");
 constexpr int BOX_COLS = 64;  // a row of a box is 128 bytes, the span of the swizzle
 constexpr int BOXES = D / BOX_COLS;
 constexpr int GROUP_BYTES = 1024;  // eight rows: the pattern of the swizzle
@@ -215,8 +215,8 @@ struct Place {
 // Blocks start in the order of their indices. A head has tiles_q blocks, with 1 to tiles_q tiles of keys.
 __device__ inline Place place_of(int block, int heads, int tiles_q) {
     Place place = {0, 1};
-    // TODO(1): HEADS heads at a time. Of their blocks, those with tiles_q tiles come first, one per head, and those with
-    //   one tile last. The last heads may be fewer than HEADS. (~4 lines)
+    // TODO(1): HEADS heads at a time. Their blocks with tiles_q tiles come first, one per head, and those with one tile
+    //   last. The last heads may be fewer than HEADS. (~4 lines)
     const int first = block / (HEADS * tiles_q) * HEADS;  // of the heads at this time
     const int count = min(HEADS, heads - first);
     const int turn = block % (HEADS * tiles_q);

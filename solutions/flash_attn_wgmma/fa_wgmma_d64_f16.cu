@@ -29,7 +29,7 @@ constexpr int BLOCK_Q = CONSUMERS * MMA_M;            // queries per block
 constexpr int BLOCK_KV = 128;                         // keys, and rows of V, per tile
 constexpr int STAGES = 2;                             // slots for tiles of K, and as many for tiles of V
 constexpr int THREADS = (1 + CONSUMERS) * WARPGROUP;  // the producer's warpgroup, then the consumers'
-constexpr int BOX_COLS = 64;  // a row of a box is 128 bytes, the span of the swizzle
+constexpr int BOX_COLS = 64;                          // a row of a box is 128 bytes, the span of the swizzle
 constexpr int BOXES = D / BOX_COLS;
 constexpr int GROUP_BYTES = 1024;  // eight rows: the pattern of the swizzle
 constexpr int CHUNK = 8;           // halves in 16 bytes, the unit of a descriptor's address
@@ -212,7 +212,7 @@ __global__ void __launch_bounds__(THREADS, 1) fa_wgmma_d64_f16_kernel(
     }
     __syncthreads();  // no thread uses barriers that are not initialised
     if (threadIdx.x < WARPGROUP) {
-        // TODO(2): A thread has 128 registers, and the consumers need what the producer does not. Multiples of 8. (~1 line)
+        // TODO(2): A thread has 128 registers. The consumers need those that the producer does not. (~1 line)
         fewer_registers<32>();
         // END TODO(2)
         if (threadIdx.x == 0) {
