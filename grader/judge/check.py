@@ -10,6 +10,7 @@ tries the same as an idle one.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass, field, replace
@@ -392,6 +393,7 @@ def _find(
     from hypothesis.internal.conjecture import engine
 
     engine.MAX_SHRINKING_SECONDS = 1 << 62  # it is work that ends the search
+    _draw_no_constants()
     stop = search.work + search.budget.shrink_work
     failing: list[CaseKey] = []
 
@@ -417,6 +419,17 @@ def _find(
         return None
     except hypothesis.errors.Flaky:
         return min(failing, key=lambda shape: _weight(search, shape)) if failing else None
+
+
+@functools.cache
+def _draw_no_constants() -> None:
+    """What is drawn follows from the seed alone. By itself, hypothesis also draws constants of the modules that happen
+    to be imported: other shapes in `kata grade` than among tests, and others after each change of the grader."""
+    with contextlib.suppress(ImportError):  # versions before that have no such module
+        from hypothesis.internal.conjecture import providers
+        from hypothesis.internal.constants_ast import Constants
+
+        providers._get_local_constants = Constants
 
 
 def count(kata: Kata, spec: Spec, sandbox: Sandbox, budget: SearchBudget) -> CaseCounters | None:
