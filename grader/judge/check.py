@@ -125,10 +125,9 @@ class _Search:
             self.sandbox.close()  # what a launcher keeps of one card is wrong on another
         self.card = call.card
         outcome = self.sandbox.call(call)
-        executed = outcome.counters.warp_instructions if outcome.counters else 0
         self.asked_card |= outcome.asked_card
-        self.instructions += executed
-        self.work += FINDING_WORK if outcome.findings else executed
+        self.instructions += outcome.executed
+        self.work += FINDING_WORK if outcome.findings else outcome.executed
         return outcome
 
     def coverage(self) -> tuple[KernelCoverage, ...]:
