@@ -58,7 +58,9 @@ class FakeSandbox:
     bug: Callable[[Call, Outcome, dict[str, Any]], Outcome] = lambda call, outcome, sizes: outcome
     printed: str = ""
     calls: list[Call] = field(default_factory=list)
-    program: Any = field(default_factory=lambda: SimpleNamespace(source=Path(os.devnull), ptx=Path(os.devnull)))
+    program: Any = field(
+        default_factory=lambda: SimpleNamespace(device="none", source=Path(os.devnull), ptx=Path(os.devnull))
+    )
 
     def call(self, call: Call) -> Outcome:
         self.calls.append(call)

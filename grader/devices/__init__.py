@@ -159,6 +159,7 @@ class Call:
     coverage: bool = False  # say which lines threads came to, in this call and all before it, on the simulator
     births: bool = False  # note where nan and infinities first come from, on the simulator
     card: Card | None = None  # of the simulator; None: the full one
+    ptx: str = ""  # a file with other code for the kernels, on the simulator; it stays loaded until a call has another
     timing: TimingRequest | None = None  # time the launcher against a baseline instead, on a GPU
 
 

@@ -30,6 +30,7 @@ from grader.judge.earlier import earlier
 from grader.judge.indices import of_finding
 from grader.judge.kept import Process, of_calls
 from grader.judge.lab import Lab, beside, in_order
+from grader.judge.repairs import repair
 from grader.judge.unset import of_unset
 from grader.sandbox.parent import Sandbox
 from grader.storage.whole_file import write_whole
@@ -507,8 +508,11 @@ def _diagnosed(search: _Search, shape: CaseKey, verdict: Verdict) -> Verdict:
         again = judge(case, search.call(case.call(nth=0, limits=search.budget.limits)))
         if again.kind is Kind.WRONG_ANSWER:
             verdict = replace(again, error_share=verdict.error_share, printed=search.sandbox.printed)
-    unset = of_unset(search.sandbox.program)
-    return replace(verdict, clues=sorted_clues([*clues, *unset]))
+    program = search.sandbox.program
+    found = [*clues, *of_unset(program)]
+    if not any(clue.about in ("formula", "unset") for clue in found):
+        found += repair(lab, richest, program)
+    return replace(verdict, clues=sorted_clues(found))
 
 
 def _of_calls(search: _Search, failed: CaseKey) -> tuple[Clue, ...]:
