@@ -46,8 +46,18 @@ KNOWN = "passed before"  # the property of a report that says so
 Reads = Callable[[pytest.Item], "Iterable[str | Path] | None"]
 
 
+_KEY = pytest.StashKey["str | None"]()
+_KEPT = pytest.StashKey["str | None"]()
+
+
 def key_of(item: pytest.Item) -> str | None:
     """None for a test that does not say what it reads, or that reads more than can be named."""
+    if _KEY not in item.stash:
+        item.stash[_KEY] = _key(item)
+    return item.stash[_KEY]
+
+
+def _key(item: pytest.Item) -> str | None:
     marker = item.get_closest_marker("reads")
     if marker is None:
         return None
@@ -89,9 +99,6 @@ def of_kata(kata: Kata) -> list[str | Path]:
 
 def place_of(key: str) -> Path:
     return cache_folder() / "passed" / key[:2] / key[2:]
-
-
-_KEPT = pytest.StashKey["str | None"]()
 
 
 def kept(item: pytest.Item) -> str | None:

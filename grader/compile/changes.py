@@ -211,7 +211,7 @@ def _integers(_: _Kernel, one: _Statement) -> Found:
     if one.name not in _INTEGERS or ".f" in one.opcode:
         return
     for place in one.sources:
-        if not re.fullmatch(r"-?\d+", one.operands[place]):
+        if not _is_integer(one.operands[place]):
             continue
         value = int(one.operands[place])
         if one.name == "mul" and ".wide" in one.opcode and value in (1, 2, 4, 8, 16):
@@ -301,15 +301,9 @@ def _signs(_: _Kernel, one: _Statement) -> Found:
     if one.name in ("ex2", "lg2", "sin", "cos", "tanh") and len(one.operands) == 2:
         call = f"{one.opcode} {one.operands[0]}, %other;"
         yield "the argument has the other sign", f"{begin}neg.f32 %other, {one.operands[1]}; {call}{end}"
-    for name in ("sqrt.rn", "sqrt.approx", "rsqrt.approx", "rcp.rn"):
-        other = {
-            "sqrt": ("rsqrt.approx", "1 / sqrt"),
-            "rsqrt": ("sqrt.approx", "sqrt"),
-            "rcp": ("rsqrt.approx", "1 / sqrt"),
-        }
-        if one.opcode.startswith(name):
-            opcode, words = other[one.name]
-            yield f"it is {words}", one.text(f"{opcode}.f32")
+    if one.opcode.startswith(("sqrt.rn", "sqrt.approx", "rsqrt.approx", "rcp.rn")):
+        opcode, words = ("sqrt.approx", "sqrt") if one.name == "rsqrt" else ("rsqrt.approx", "1 / sqrt")
+        yield f"it is {words}", one.text(f"{opcode}.f32")
 
 
 def _operands(_: _Kernel, one: _Statement) -> Found:
@@ -321,7 +315,7 @@ def _operands(_: _Kernel, one: _Statement) -> Found:
         destination, first, second = one.operands
         width = typed[1:]
         move = f"mov.{'f' if typed[0] == 'f' else 'b' if width == '64' else 'u'}{width}"
-        if typed[1:] in ("32", "64"):
+        if width in ("32", "64"):
             yield f"its {noun} is its first part alone", one.text(move, (destination, first))
             yield f"its {noun} is its second part alone", one.text(move, (destination, second))
         if one.name == "sub":
@@ -382,8 +376,8 @@ def _sizes(kernel: _Kernel, one: _Statement) -> Found:
     if not 2 <= len(others) <= MOST_SIZES or one.name in ("ld", "st", "cvt", "bra"):
         return
     for place in one.sources:
-        for table, registers in ((kernel.sizes, kernel.sizes), (kernel.wide, kernel.wide)):
-            if (own := table.get(one.operands[place])) is None:
+        for registers in (kernel.sizes, kernel.wide):
+            if (own := registers.get(one.operands[place])) is None:
                 continue
             for parameter, other in {each: register for register, each in registers.items()}.items():
                 if parameter != own:
@@ -450,22 +444,21 @@ def _nth(parameter: str) -> int:
 
 # The likeliest first, those that have many changes last.
 KINDS = (
-    *(
-        _edges,
-        _parameters,
-        _operators,
-        _limits,
-        _axes,
-        _sizes,
-        _elements,
-        _matrices,
-        _signs,
-        _exchanged,
-        _quotients,
-        _shuffles,
-        _floats,
-        _guards,
-    ),
-    *(_operands, _integers),
+    _edges,
+    _parameters,
+    _operators,
+    _limits,
+    _axes,
+    _sizes,
+    _elements,
+    _matrices,
+    _signs,
+    _exchanged,
+    _quotients,
+    _shuffles,
+    _floats,
+    _guards,
+    _operands,
+    _integers,
 )
 ALTERNATING = (_edges, _operators, _signs)  # two of a kind are often on one line, which the compiler may repeat

@@ -234,6 +234,11 @@ class Outcome:
     launched: tuple[Launched, ...] = ()
     births: tuple[Birth, ...] = ()
 
+    @property
+    def executed(self) -> int:
+        """Warp instructions of all kernels, as far as the device counts them."""
+        return self.counters.warp_instructions if self.counters else 0
+
 
 class DeviceError(Exception):
     """The device itself is broken, not the learner's file: what it reports cannot be understood."""

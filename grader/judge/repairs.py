@@ -8,7 +8,6 @@ unrolls loops, and turns a loop's condition round.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from grader.compile.changes import Change, changes_of
-from grader.devices import Outcome
+from grader.content.skeleton import todos
 from grader.judge.case import Case, CaseKey, largest_within
 from grader.judge.lab import Lab, judged
 from grader.sandbox.child import SandboxError
@@ -35,8 +34,6 @@ WRONG, RIGHT = 6, 6  # other cases that must be right, too: of those that failed
 ELEMENTS = 8  # of an output: a case with fewer is right by chance
 WORK = 1_000_000  # of the largest case
 LINES = 2  # that a clue names, at most
-_BEGIN = re.compile(r"\s*// TODO\(\d+\)")
-_END = re.compile(r"\s*// END TODO\(\d+\)")
 
 
 @dataclass
@@ -62,12 +59,8 @@ class _Trial:
         case = Case(self.lab.kata, self.lab.spec, key)
         limits = replace(self.lab.limits, instructions=limit)
         outcome = self.sandbox.call(replace(case.call(nth=0, limits=limits), ptx=str(ptx)))
-        self.instructions -= _executed(outcome) or min(limit, MOST_LOST)
+        self.instructions -= outcome.executed or min(limit, MOST_LOST)
         return not outcome.findings and not judged(case, outcome).wrong
-
-
-def _executed(outcome: Outcome) -> int:
-    return outcome.counters.warp_instructions if outcome.counters else 0
 
 
 def repair(lab: Lab, failed: CaseKey, program: Program | None) -> Iterator[Clue]:
@@ -81,7 +74,8 @@ def repair(lab: Lab, failed: CaseKey, program: Program | None) -> Iterator[Clue]
     with suppress(SandboxError, OSError), TemporaryDirectory() as folder, Sandbox(program.device) as sandbox:
         sandbox.load(program)
         trial = _Trial(lab, sandbox, Path(folder), text.split("\n"))
-        own = _own_lines(program.source.read_text(errors="replace"))
+        blocks = todos(program.source.read_text(errors="replace"))
+        own = {line for todo in blocks for line in range(todo.line, todo.end)}  # where a learner writes
         changes = changes_of(text, program.source.name)
         found = list(_right_ones(trial, [change for change in changes if change.line in own], cases))
         if not found:
@@ -89,19 +83,6 @@ def repair(lab: Lab, failed: CaseKey, program: Program | None) -> Iterator[Clue]
         lines = sorted({change.line for change in found})
         if 1 <= len(lines) <= LINES:
             yield Clue("repair", _words(found, len(cases)), line=lines[0] if len(lines) == 1 else None)
-
-
-def _own_lines(text: str) -> frozenset[int]:
-    """The lines between the TODOs' markers, where a learner writes."""
-    found: set[int] = set()
-    begin = 0
-    for number, line in enumerate(text.split("\n"), 1):
-        if _BEGIN.match(line):
-            begin = number
-        elif _END.match(line) and begin:
-            found |= set(range(begin, number))
-            begin = 0
-    return frozenset(found)
 
 
 def _cases(lab: Lab, failed: CaseKey) -> list[CaseKey]:
@@ -131,7 +112,7 @@ def _right_ones(trial: _Trial, changes: Sequence[Change], cases: Sequence[CaseKe
         own = trial.sandbox.call(Case(trial.lab.kata, trial.lab.spec, failed).call(nth=0, limits=trial.lab.limits))
         if own.findings:
             return
-        trial.limit = ROUNDS * _executed(own) + LEAST
+        trial.limit = ROUNDS * own.executed + LEAST
     lines: set[int] = set()
     for change in changes:
         if min(trial.instructions, trial.bytes, trial.changes) <= 0 or len(lines) > LINES:

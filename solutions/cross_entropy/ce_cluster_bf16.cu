@@ -7,7 +7,7 @@
 //            read to its only write, and a block's pair of maximum and sum is all that another block gets
 // New        over ce_smooth_ignore_bf16: the registers of several blocks hold the row, so none of it is read again;
 //            over rms_norm_cluster_f16: the exchange is of pairs, and one thread of the cluster has the target's logit
-// Bound      memory bandwidth
+// Bound      memory bandwidth; every call gives the same bits
 #include "kata.cuh"
 #include <algorithm>
 #include <cfloat>
