@@ -215,8 +215,8 @@ struct Place {
 // Blocks start in the order of their indices. A head has tiles_q blocks, with 1 to tiles_q tiles of keys.
 __device__ inline Place place_of(int block, int heads, int tiles_q) {
     Place place = {0, 1};
-    // TODO(1): HEADS heads at a time. Their blocks with tiles_q tiles come first, one per head, and those with one tile
-    //   last. The last heads may be fewer than HEADS. (~4 lines)
+    // TODO(1): Take HEADS heads at a time, and at the end those that are left. First come their blocks with tiles_q
+    //   tiles, one per head, then those with one tile less, and last those with one tile. (~4 lines)
     // END TODO(1)
     return place;
 }

@@ -111,7 +111,7 @@ __device__ inline void multiply_qk(float (&S_rmem)[BLOCK_KV / 2], const Smem& sm
 // O += P V: one product for MMA_K keys.
 __device__ inline void add_pv(
     float (&O_rmem)[D / 2], const uint32_t (&P_rmem)[BLOCK_KV / MMA_K][4], const Smem& smem, int s) {
-    // TODO(1): As before, for a tile of V that is a single box. (~4 lines)
+    // TODO(1): Issue all products of a tile. A tile of V is a single box of 64 columns here. (~4 lines)
     // END TODO(1)
 }
 
@@ -208,7 +208,7 @@ __global__ void __launch_bounds__(THREADS, 1) fa_wgmma_d64_f16_kernel(
     }
     __syncthreads();  // no thread uses barriers that are not initialised
     if (threadIdx.x < WARPGROUP) {
-        // TODO(2): A thread has 128 registers. The consumers need those that the producer does not. (~1 line)
+        // TODO(2): Keep 32 of the 128 registers that each thread has at the start. (~1 line)
         // END TODO(2)
         if (threadIdx.x == 0) {
             load_tile<BLOCK_Q>(smem.Q, &Q_map, off_q, head, &smem.Q_full);
@@ -222,7 +222,7 @@ __global__ void __launch_bounds__(THREADS, 1) fa_wgmma_d64_f16_kernel(
             }
         }
     } else {
-        // TODO(3): All that are left. (~1 line)
+        // TODO(3): Take all registers that are left, the same number for each consumer. (~1 line)
         // END TODO(3)
         const int row_q = (threadIdx.x / WARPGROUP - 1) * MMA_M;  // of the tile of Q
         const int lane_id = threadIdx.x % 32;

@@ -201,7 +201,7 @@ __device__ inline void convert(uint32_t (&P_rmem)[BLOCK_KV / MMA_K][4], const fl
 // 4 j of a lane, the next column element 4 j + 1.
 __device__ inline void mask_later(float (&S_rmem)[BLOCK_KV / 2], int row) {
     const int lane_id = threadIdx.x % 32;
-    // TODO(1): Set what the thread's two queries must not see to -inf. (~3 lines)
+    // TODO(1): Set the logits of keys that the thread's two queries must not see to -inf. (~3 lines)
 #pragma unroll
     for (int i = 0; i < BLOCK_KV / 2; ++i)
         if (i / 4 * 8 + lane_id % 4 * 2 + i % 2 > row + i / 2 % 2 * 8) S_rmem[i] = -INFINITY;
@@ -219,7 +219,7 @@ __global__ void __launch_bounds__(THREADS, 1) fa_wgmma_causal_f16_kernel(
     const int head = blockIdx.y;
     const int off_q = blockIdx.x * BLOCK_Q;
     int tiles = 1;  // of keys
-    // TODO(2): As many as have a key that one of the block's queries sees. (~1 line)
+    // TODO(2): Count the tiles that have a key which one of the block's queries sees. (~1 line)
     tiles = blockIdx.x + 1;
     // END TODO(2)
     if (threadIdx.x == 0) {
@@ -240,7 +240,7 @@ __global__ void __launch_bounds__(THREADS, 1) fa_wgmma_causal_f16_kernel(
                 const int s = step % STAGES;
                 const uint32_t parity = step / STAGES % 2 ^ 1;
                 int off_kv = 0;
-                // TODO(3): The first key of this step's tile: from the diagonal back to key 0. (~1 line)
+                // TODO(3): Find the first key of this step's tile. Steps go from the diagonal back to key 0. (~1 line)
                 off_kv = (tiles - 1 - step) * BLOCK_KV;
                 // END TODO(3)
                 wait(&smem.K_empty[s], parity);
@@ -266,7 +266,7 @@ __global__ void __launch_bounds__(THREADS, 1) fa_wgmma_causal_f16_kernel(
         wgmma_commit();
         wgmma_wait<0>();
         arrive(&smem.K_empty[0]);
-        // TODO(4): The first tile is that of the diagonal, the only one that needs a mask. (~1 line)
+        // TODO(4): Mask the first tile, that of the diagonal. It is the only one that needs it. (~1 line)
         mask_later(S_rmem, row);
         // END TODO(4)
         weigh(rows, S_rmem, factor, scale);
