@@ -228,7 +228,8 @@ __global__ void __launch_bounds__(THREADS, 1) fa_wgmma_d64_f16_kernel(
         }
     } else {
         // TODO(3): Take all registers that are left, the same number for each consumer. (~1 line)
-        more_registers<160>();  // 32 + 3 * 160 = 4 * 128
+        // 32 + 3 * 160 = 4 * 128
+        more_registers<160>();
         // END TODO(3)
         const int row_q = (threadIdx.x / WARPGROUP - 1) * MMA_M;  // of the tile of Q
         const int lane_id = threadIdx.x % 32;
