@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
 
 EXAMPLES_AFTER_GPU, SIZES_AFTER_GPU = 4, 10  # drawn, and of those that the spec names the smallest
-MOST_AT_A_TIME = 4  # grades on a GPU: more would only wait for it
-PROCESSORS_OF_A_GRADE, BYTES_OF_A_GRADE = 4, 8 << 30
+MOST_AT_A_TIME = 6  # grades on a GPU: more would only wait for it
+PROCESSORS_OF_A_GRADE, BYTES_OF_A_GRADE = 2, 8 << 30
 THREAD_SAFE_HYPOTHESIS = (6, 136, 9)
 
 

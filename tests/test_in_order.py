@@ -78,7 +78,7 @@ def test_values_of_two_keys_are_made_at_a_time_and_that_of_one_key_once() -> Non
 
 @pytest.mark.parametrize(
     ("gpu", "device", "processors", "at_a_time"),
-    [(GPU, "auto", 16, 4), (GPU, "gpu", 8, 2), (GPU, "gpu", 2, 1), (GPU, "sim", 16, 1), (None, "auto", 16, 1)],
+    [(GPU, "auto", 8, 4), (GPU, "gpu", 4, 2), (GPU, "gpu", 2, 1), (GPU, "sim", 16, 1), (None, "auto", 16, 1)],
 )
 def test_grades_on_a_gpu_are_made_some_at_a_time(
     gpu: Gpu | None, device: str, processors: int, at_a_time: int, monkeypatch: pytest.MonkeyPatch
