@@ -319,7 +319,6 @@ SPEC = Spec(
         shape(1, 1, 1030, 64),
         shape(1, 1, 4300, 128),  # more chunks than a block has groups
         shape(1, 2113, 1, 64),  # more heads than all chunks that are kept
-        shape(1, 1057, 256, 64),  # two chunks of each head would be more than are kept
         shape(3, 2, 400, 128),  # the last one gets every kind of values
     ),
     # The first two are tried on a GPU by default: many chunks of few heads, and heads whose chunks
