@@ -13,6 +13,7 @@ import threading
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,8 +35,10 @@ from grader.judge.measure import measure
 from grader.judge.measure import prepare as prepare_measure
 from grader.sandbox.parent import Program, Sandbox, prestart_torch
 from grader.storage import cache
-from grader.storage.lock import gpu_turn
+from grader.storage.lock import GpuTurn, gpu_turn
 from grader.system.blas import spare_threads
+from grader.system.in_order import InOrder
+from grader.system.processes import available_bytes
 from grader.system.stages import recorded, stage
 from grader.verdict import CaseCounters, Grade, Kind, Verdict
 
@@ -44,10 +47,16 @@ if TYPE_CHECKING:
 
 
 EXAMPLES_AFTER_GPU, SIZES_AFTER_GPU = 4, 10  # drawn, and of those that the spec names the smallest
+MOST_AT_A_TIME = 6  # grades on a GPU: more would only wait for it
+PROCESSORS_OF_A_GRADE, BYTES_OF_A_GRADE = 2, 8 << 30
+THREAD_SAFE_HYPOTHESIS = (6, 136, 9)
 
 
 class DeviceError(Fault):
     """The device that was asked for is not there; the message says what to do."""
+
+
+Settle = Callable[[], Verdict]  # what is left to do once the GPU is free for others
 
 
 @dataclass(frozen=True)
@@ -63,6 +72,7 @@ class Options:
     speed: bool = True  # time what is graded on a GPU, unless the kata is easy
     pairs: int | None = None  # samples of each arm, where speed is measured; None: as many as decide
     counters: bool = False  # after a pass on the simulator, count what the kernels cost
+    beside: bool = False  # others of the same run are graded at the same time: a wait for the GPU is nothing to tell
     last_failure: bool = True  # try the shape that failed last before all others, and keep it
     smallest: bool = True  # look for the smallest case that fails
     diagnose: bool = True  # after a wrong answer, find out more about it
@@ -130,12 +140,38 @@ def bench(kata: Kata, options: Options, *, source: Path, tell: Tell | None = Non
     read = source_of(source)
     request = _request(kata, read, target, options)
 
-    def timed(sandbox: Sandbox) -> Verdict:
-        return _measured(request, sandbox, options, tell)
+    def timed(sandbox: Sandbox, turn: GpuTurn) -> Settle:
+        return _measured(request, sandbox, turn, options, tell)
 
     with recorded() as seconds:
-        verdict = unbuildable(kata, read) or _on_device(request, options, tell, timed, alone=True, checks=False)
+        verdict = unbuildable(kata, read) or _on_device(request, options, tell, timed, checks=False)
     return Grade(kata, read, (replace(verdict, device=str(target)),), sum(seconds.values()), seconds)
+
+
+def in_order(
+    work: Sequence[tuple[Kata, Path]], options: Options, tell: Tell | None, one: Callable[..., Grade] = grade
+) -> InOrder[Grade]:
+    """The grades of files that are prepared, made as they are asked for. On a GPU some are at work at a time: while one
+    is timed, others' answers are worked out and judged. ``one`` makes a grade."""
+    gpu = find_gpu()
+    on_gpu = gpu is not None and bool(work) and options.device != "sim"
+    at_a_time = grades_at_a_time() if on_gpu and len(work) > 1 else 1
+    options = replace(options, beside=at_a_time > 1)
+    return InOrder([partial(one, kata, options, source=source, tell=tell) for kata, source in work], at_a_time)
+
+
+def grades_at_a_time() -> int:
+    """How many grades this machine should be at, if they use one GPU."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        numbers = tuple(int(number) for number in version("hypothesis").split(".")[:3])
+    except PackageNotFoundError:  # the grade says so
+        return 1
+    if numbers < THREAD_SAFE_HYPOTHESIS:
+        return 1
+    processors = len(os.sched_getaffinity(0)) // PROCESSORS_OF_A_GRADE
+    return max(1, min(MOST_AT_A_TIME, processors, available_bytes() // BYTES_OF_A_GRADE))
 
 
 def called_once(
@@ -266,10 +302,12 @@ def _on_devices(kata: Kata, source: Source, options: Options, tell: Tell | None)
         request = _request(kata, source, target, options)
         budget = options.budget(target, after_gpu=bool(verdicts))
 
-        def judged(sandbox: Sandbox, request: Request = request, budget: SearchBudget = budget) -> Verdict:
-            return _checked(request, sandbox, budget, options, tell)
+        def judged(
+            sandbox: Sandbox, turn: GpuTurn, request: Request = request, budget: SearchBudget = budget
+        ) -> Settle:
+            return _checked(request, sandbox, turn, budget, options, tell)
 
-        verdict = _on_device(request, options, tell, judged, alone=_timed(kata, options))
+        verdict = _on_device(request, options, tell, judged)
         verdicts.append(replace(verdict, device=str(target)))
         if not verdict.passed:
             break
@@ -280,28 +318,26 @@ def _on_device(
     request: Request,
     options: Options,
     tell: Tell | None,
-    judge: Callable[[Sandbox], Verdict],
+    judge: Callable[[Sandbox, GpuTurn], Settle],
     *,
-    alone: bool,
     checks: bool = True,
 ) -> Verdict:
-    """Build the file and load it into a child process; then the verdict is ``judge``'s.
-
-    ``alone``: it times something, and no other process of the grader's is to use the GPU meanwhile. ``checks``: it does
-    not only that.
-    """
+    """Build the file and load it into a child process; then the verdict is ``judge``'s. ``checks``: it does not only
+    time something."""
     if refused := _unfit(request):
         return refused
     target = request.target
-    if uses_torch := _uses_torch(request, options):
+    if _uses_torch(request, options):
         _need("torch")
         prestart_torch()
     is_built = threading.Event()
     spare_threads()
     if target.device == "gpu":
         threading.Thread(target=_prepare, args=(request, options, checks, is_built), daemon=True).start()
-    with _turn(target, alone, tell), Sandbox(target.device) as sandbox:
-        if checks or not uses_torch:
+    with _turn(target, options, tell) as turn, Sandbox(target.device) as sandbox:
+        if checks:
+            with stage("wait for the GPU"):
+                turn.share()
             sandbox.start()
         if "hypothesis" not in sys.modules:
             threading.Thread(target=_import_what_judges, daemon=True).start()
@@ -309,7 +345,8 @@ def _on_device(
         is_built.set()
         if isinstance(built, CompileFailure):
             return does_not_compile(built)
-        verdict = judge(sandbox)
+        settle = judge(sandbox, turn)
+    verdict = settle()
     if verdict.passed and target.device == "sim":
         lines = narrow_lines(built.ptx.read_text(errors="replace"), built.source.name)
         verdict = replace(verdict, narrow_offsets=lines)
@@ -339,30 +376,35 @@ def _loaded(request: Request, sandbox: Sandbox, options: Options, tell: Tell | N
     return built
 
 
-def _turn(target: Target, alone: bool, tell: Tell | None) -> contextlib.AbstractContextManager[None]:
+def _turn(target: Target, options: Options, tell: Tell | None) -> contextlib.AbstractContextManager[GpuTurn]:
     """One GPU is timed by one process at a time, while no other has a context on it."""
     if target.device == "sim":
-        return contextlib.nullcontext()
-    return gpu_turn(cache.cache_folder(), _present(find_gpu()).uuid, alone=alone, tell=tell)
+        return contextlib.nullcontext(GpuTurn())
+    return gpu_turn(cache.cache_folder(), _present(find_gpu()).uuid, tell=None if options.beside else tell)
 
 
-def _checked(request: Request, sandbox: Sandbox, budget: SearchBudget, options: Options, tell: Tell | None) -> Verdict:
+def _checked(
+    request: Request, sandbox: Sandbox, turn: GpuTurn, budget: SearchBudget, options: Options, tell: Tell | None
+) -> Settle:
     """Whether the answers are right; and of right ones, as far as it applies, what they cost and how fast they come."""
     kata, target = request.kata, request.target
     last_failure = _last_failure(kata) if options.last_failure else None
     explain = _explained(request, options, tell) if target.device == "gpu" else None
     verdict = check(kata, request.spec, sandbox, budget, last_failure, explain)
-    if not verdict.passed:
-        return verdict
-    if options.counters and target.device == "sim":
+    if verdict.passed and options.counters and target.device == "sim":
         verdict = replace(verdict, counters=count(kata, request.spec, sandbox, budget))
-    if target.device == "gpu" and _timed(kata, options):
-        measured = _measured(request, sandbox, options, tell)
+    if not (verdict.passed and target.device == "gpu" and _timed(kata, options)):
+        return lambda: verdict
+    settle = _measured(request, sandbox, turn, options, tell)
+
+    def both() -> Verdict:
+        measured = settle()
         measured = replace(measured, remark=verdict.remark if measured.passed else "")
         share = max(verdict.error_share, measured.error_share)  # the timed answer may be what is wrong
         said = measured.printed or verdict.printed
-        verdict = replace(measured, cases=verdict.cases, error_share=share, printed=said)
-    return verdict
+        return replace(measured, cases=verdict.cases, error_share=share, printed=said)
+
+    return both
 
 
 def _timed(kata: Kata, options: Options) -> bool:
@@ -378,10 +420,12 @@ def _uses_torch(request: Request, options: Options) -> bool:
     return any(name in request.spec.baselines for name in (speed.baseline, *speed.also_compare))
 
 
-def _measured(request: Request, checked: Sandbox, options: Options, tell: Tell | None) -> Verdict:
+def _measured(request: Request, checked: Sandbox, turn: GpuTurn, options: Options, tell: Tell | None) -> Settle:
     gpu = _present(find_gpu())
     explain = _explained(request, options, tell)
     say = tell or _silent
+    with stage("wait for the GPU"):
+        turn.alone(leave=checked.close)
     with _timing_sandbox(request, checked, options) as sandbox:
         return measure(request.kata, request.spec, sandbox, gpu=gpu, pairs=options.pairs, tell=say, explain=explain)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from grader.compile.toolchain import gpu_of_worker
 from grader.content.catalog import LEVELS, WORK, Catalog, CatalogError, Kata, load_catalog
 from grader.devices import SIM_ARCH, SIM_ARCH_HELP, SIM_ARCHITECTURES
 from grader.fault import Fault
-from grader.grade import Options, grade, prepare
+from grader.grade import Options, grade, in_order, prepare
 from grader.learner import progress
 from grader.output import verdict_text
 from grader.system.processes import guard
@@ -28,6 +29,7 @@ from grader.verdict import Grade, Kind
 BELT_S = 900  # pytest-timeout's limit for one kata, far above the sandbox's own
 _CATALOG = pytest.StashKey[Catalog]()
 _GRADE = pytest.StashKey[Grade]()
+_GRADES = pytest.StashKey["dict[KataItem, partial[Grade]]"]()  # of a run of several
 _WARNING = pytest.StashKey["str | None"]()  # that progress was not kept
 
 
@@ -143,11 +145,15 @@ class KataItem(pytest.Item):
 
     def runtest(self) -> None:
         progress.expect()
-        graded = grade(self.kata, _options(self.config), source=self.source, tell=_progress(self.config))
+        grades = self.config.stash.get(_GRADES, {})
+        graded = grades[self]() if self in grades else self.grade()
         self.stash[_GRADE] = graded
         self.stash[_WARNING] = progress.keep_grade(graded)
         if not graded.passed:
             raise NotPassed(graded)
+
+    def grade(self) -> Grade:
+        return grade(self.kata, _options(self.config), source=self.source, tell=_progress(self.config))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         if isinstance(excinfo.value, NotPassed):
@@ -200,6 +206,9 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     work = [(item.kata, item.source) for item in items][index::count]
     try:
         prepare(work, _options(session.config), _progress(session.config))
+        if count == 1:
+            grades = in_order(work, _options(session.config), _progress(session.config))
+            session.config.stash[_GRADES] = {item: partial(grades.__getitem__, n) for n, item in enumerate(items)}
     except Fault as error:
         if _is_worker(session.config):
             return  # every grade will say so

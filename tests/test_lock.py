@@ -28,11 +28,19 @@ HOLD = """
     import sys, time
     from pathlib import Path
     from grader.storage.lock import gpu_turn
-    folder, name, alone = Path(sys.argv[1]), sys.argv[2], sys.argv[3] == "alone"
+    folder, name, how = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
     def log(what):
         with (folder / "log").open("a") as file:
             file.write(f"{name} {what}\\n")
-    with gpu_turn(folder, "GPU-aa", alone=alone, tell=lambda line: log("waits")):
+    with gpu_turn(folder, "GPU-aa", tell=lambda line: log("waits")) as turn:
+        if how != "alone":
+            turn.share()
+        if how == "both":
+            log("shares")
+            while not (folder / f"{name} may be alone").exists():
+                time.sleep(0.01)
+        if how != "beside":
+            turn.alone(leave=lambda: log("leaves"))
         log("in")
         while not (folder / f"{name} may go").exists():
             time.sleep(0.01)
@@ -116,14 +124,51 @@ def test_who_waits_to_be_alone_is_not_overtaken(holders: Holders) -> None:
     assert holders.used == ["a in", "b in", "b out", "c in", "c out"]
 
 
+def test_who_shares_it_alone_keeps_what_it_has_there(holders: Holders) -> None:
+    first = holders.start("a", "both")
+    holders.until("a shares")
+    (holders.folder / "a may be alone").touch()
+    holders.until("a in")
+    holders.let_go("a")
+    assert first.wait(PATIENCE_S) == 0 and holders.log == ["a shares", "a in", "a out"]
+
+
+def test_two_who_share_it_and_want_to_be_alone_leave_before_they_wait(holders: Holders) -> None:
+    running = [holders.start(name, "both") for name in "ab"]
+    holders.until("a shares", "b shares")
+    for name in "ab":
+        (holders.folder / f"{name} may be alone").touch()
+        holders.let_go(name)
+    assert [process.wait(PATIENCE_S) for process in running] == [0, 0]
+    for name in "ab":
+        assert holders.log.index(f"{name} leaves") < holders.log.index(f"{name} in")
+    assert holders.used[-4:] in (["a in", "a out", "b in", "b out"], ["b in", "b out", "a in", "a out"])
+
+
+def test_who_wants_to_be_alone_leaves_and_waits_for_those_who_share(holders: Holders) -> None:
+    holders.start("a", "beside")
+    holders.until("a in")
+    second = holders.start("b", "both")
+    holders.until("b shares")
+    (holders.folder / "b may be alone").touch()
+    holders.let_go("b")
+    holders.until("b leaves", "b waits")
+    time.sleep(0.2)  # in which it would come in, too, if it did not wait
+    assert "b in" not in holders.log
+    holders.let_go("a")
+    assert second.wait(PATIENCE_S) == 0 and holders.used[-3:] == ["a out", "b in", "b out"]
+
+
 def test_two_gpus_are_two_turns(tmp_path: Path) -> None:
-    with gpu_turn(tmp_path, "GPU-aa", alone=True), gpu_turn(tmp_path, "GPU-bb", alone=True):
-        pass
+    with gpu_turn(tmp_path, "GPU-aa") as one, gpu_turn(tmp_path, "GPU-bb") as other:
+        for turn in (one, other):
+            turn.alone(leave=pytest.fail)
 
 
 def test_a_cache_that_cannot_be_written_stops_no_grade(tmp_path: Path) -> None:
-    with gpu_turn(tmp_path / "nowhere", "GPU-aa", alone=True):
-        pass
+    with gpu_turn(tmp_path / "nowhere", "GPU-aa") as turn:
+        turn.share()
+        turn.alone(leave=pytest.fail)
 
 
 def test_a_claim_is_one_processs_until_it_dies(tmp_path: Path) -> None:
@@ -172,23 +217,35 @@ def test_the_simulator_is_built_by_one_process_for_all(tmp_path: Path) -> None:
     assert [run.returncode for run in runs] == [0, 0, 0] and len(set(said.split())) == 1
 
 
-@pytest.mark.parametrize(("speed", "alone"), [(True, True), (False, False)])
-def test_a_grade_that_times_takes_the_gpu_alone(speed: bool, alone: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The turn begins before the child that wakes the GPU, and ends after it."""
-    happened: list[object] = []
+class Turn:
+    """A turn at the GPU that notes what is done with it."""
 
-    class Turn:
-        def __init__(self, folder: Path, gpu: str, *, alone: bool, tell: object) -> None:
-            happened.append((gpu, alone))
+    def __init__(self, happened: list[str]) -> None:
+        self.happened = happened
 
-        def __enter__(self) -> None:
-            happened.append("in")
+    def __call__(self, folder: Path, gpu: str, tell: object) -> Turn:
+        assert gpu == "GPU-aa"
+        return self
 
-        def __exit__(self, *_: object) -> None:
-            happened.append("out")
+    def __enter__(self) -> Turn:
+        self.happened.append("in")
+        return self
 
+    def __exit__(self, *_: object) -> None:
+        self.happened.append("out")
+
+    def share(self) -> None:
+        self.happened.append("shared")
+
+    def alone(self, leave: object) -> None:
+        self.happened.append("alone")
+
+
+def graded_with(happened: list[str], monkeypatch: pytest.MonkeyPatch, options: Options) -> Verdict:
     class Child:
-        def __init__(self, device: str) -> None:
+        program = None
+
+        def __init__(self, device: str, *, torch: bool = False) -> None:
             pass
 
         def __enter__(self) -> Child:
@@ -203,13 +260,34 @@ def test_a_grade_that_times_takes_the_gpu_alone(speed: bool, alone: bool, monkey
         def load(self, program: object) -> None:
             pass
 
-    kata = next(kata for kata in load_catalog(ROOT).katas.values() if kata.speed and kata.level == "medium")
-    monkeypatch.setattr(pipeline, "gpu_turn", Turn)
+        def close(self) -> None:
+            pass
+
+    def judges() -> Verdict:
+        happened.append("judged")
+        return Verdict(Kind.PASS, "fast")
+
+    katas = load_catalog(ROOT).katas.values()
+    kata = next(kata for kata in katas if kata.speed and kata.level == "medium" and kata.speed.baseline == "copy")
+    monkeypatch.setattr(pipeline, "gpu_turn", Turn(happened))
     monkeypatch.setattr(pipeline, "Sandbox", Child)
     monkeypatch.setattr(pipeline, "find_gpu", lambda: Gpu("a card", (9, 0), "580.0", (13, 0), uuid="GPU-aa"))
     monkeypatch.setattr(pipeline, "build_all", lambda *_, **__: [None])
     monkeypatch.setattr(pipeline, "_program", lambda *_: None)
     monkeypatch.setattr(pipeline, "_prepare", lambda *_: None)
-    monkeypatch.setattr(pipeline, "_checked", lambda *_: Verdict(Kind.PASS, "right"))
-    assert grade(kata, Options(device="gpu", speed=speed), source=kata.solution_path).passed
-    assert happened == [("GPU-aa", alone), "in", "child", "no child", "out"]
+    monkeypatch.setattr(pipeline, "check", lambda *_: happened.append("checked") or Verdict(Kind.PASS, "right"))
+    monkeypatch.setattr(pipeline, "measure", lambda *_, **__: happened.append("timed") or judges)
+    return grade(kata, options, source=kata.solution_path).verdict
+
+
+def test_a_grade_that_times_is_alone_only_while_it_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It shares the GPU before it has a child there, and gives it back before it judges what was computed meanwhile."""
+    happened: list[str] = []
+    assert graded_with(happened, monkeypatch, Options(device="gpu")).passed
+    assert happened == ["in", "shared", "child", "checked", "alone", "timed", "no child", "out", "judged"]
+
+
+def test_a_grade_that_times_nothing_is_never_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    happened: list[str] = []
+    assert graded_with(happened, monkeypatch, Options(device="gpu", speed=False)).passed
+    assert happened == ["in", "shared", "child", "checked", "no child", "out"]

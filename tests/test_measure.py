@@ -39,6 +39,7 @@ from grader.output import speeds
 from grader.output.grade_json import record
 from grader.output.verdict_text import explanation, launches, speed
 from grader.sandbox.parent import Program, Sandbox
+from grader.storage.lock import GpuTurn
 from grader.verdict import Grade, Kind, Measurement, Verdict
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -127,7 +128,22 @@ class Clock(Sandbox):
 def timed(
     sandbox: Sandbox, of: Kata = KATA, spec: Spec = SPEC, pairs: int | None = None, explain: Explain | None = None
 ) -> Verdict:
-    return measure(of, spec, sandbox, gpu=GPU, pairs=pairs, tell=lambda line: None, explain=explain)
+    return measure(of, spec, sandbox, gpu=GPU, pairs=pairs, tell=lambda line: None, explain=explain)()
+
+
+def test_answers_are_judged_once_the_gpu_is_free() -> None:
+    sandbox = Clock([1.0], answers=lambda call, number: bytes(4 * N))
+    settle = measure(kata(50), SPEC, sandbox, gpu=GPU)
+    asked = len(sandbox.requests)
+    sandbox.close()
+    assert settle().kind is Kind.WRONG_ANSWER and len(sandbox.requests) == asked
+
+
+def test_wrong_answers_are_not_timed_again() -> None:
+    """Where the first pairs do not decide, the answers to them are judged before there are more."""
+    sandbox = Clock([0.4, 0.6], answers=lambda call, number: bytes(4 * N))
+    assert measure(kata(50), SPEC, sandbox, gpu=GPU)().kind is Kind.WRONG_ANSWER
+    assert [request.pairs for request in sandbox.requests] == [STAGES[0]]
 
 
 # -- statistics
@@ -222,7 +238,7 @@ class Warming(Timing):
         self._random, self._inputs, self._outputs, self._answered, self._calls = Random(0), [], [], [], 0
         self._answers, self._again, self._clocks, self._found, self._small = [], [], [], None, True
         self._baseline = lambda: None
-        self._driver = self._monitor = self  # type: ignore[assignment]
+        self._driver = self._monitor = self._differ = self  # type: ignore[assignment]
         self.clocks, self.samples, self.after = (first, second), 0, after
 
     def attribute(self, number: int) -> int:
@@ -233,7 +249,7 @@ class Warming(Timing):
 
     def do(self, name: str) -> None: ...
 
-    def _differs(self, pairs: object) -> bool:
+    def differs(self, pairs: object) -> bool:
         return False
 
     def _sample(self, run: object, keep: object) -> float:
@@ -346,9 +362,9 @@ def test_a_grade_says_how_far_off_what_was_timed_is(
 ) -> None:
     monkeypatch.setattr(pipeline, "check", lambda *_: Verdict(Kind.PASS, "right", cases=5, error_share=0.1))
     slow = Verdict(Kind.WRONG_ANSWER if timed_share else Kind.PASS, "measured", error_share=timed_share)
-    monkeypatch.setattr(pipeline, "_measured", lambda *_: slow)
+    monkeypatch.setattr(pipeline, "_measured", lambda *_: lambda: slow)
     request = Request(KATA, SPEC, Source(ROOT), Target("gpu", "sm_90a"))
-    verdict = pipeline._checked(request, Clock([1.0]), SearchBudget(), Options(device="gpu"), None)
+    verdict = pipeline._checked(request, Clock([1.0]), GpuTurn(), SearchBudget(), Options(device="gpu"), None)()
     assert (verdict.kind, verdict.cases, verdict.error_share) == (slow.kind, 5, said)
 
 
@@ -722,7 +738,7 @@ def _measured_on_the_card(name: str, pairs: int | None = 21) -> Verdict:
     assert isinstance(built, Build)
     with Sandbox("gpu") as sandbox:
         sandbox.load(Program("gpu", gpu.arch, built.library, built.ptx, built.source))
-        return measure(request.kata, request.spec, sandbox, gpu=gpu, pairs=pairs)
+        return measure(request.kata, request.spec, sandbox, gpu=gpu, pairs=pairs)()
 
 
 @pytest.mark.skipif(find_gpu() is None, reason="no GPU here")

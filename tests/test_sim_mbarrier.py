@@ -55,6 +55,7 @@ def test_what_is_pending_is_told(device: SimDevice) -> None:
 WRONG = {
     "invalidated": ("uninitialised", ["bar[0]", "no mbarrier.init"]),
     "once_too_often": ("crash", ["mbarrier", "expects 2 arrivals", "2 left"]),
+    "phase_number": ("crash", ["parity 2", "bar", "parity 0 or 1"]),
 }
 
 

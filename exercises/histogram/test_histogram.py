@@ -101,6 +101,7 @@ SPEC = Spec(
         shape(2049, 100),
         shape(3001, 17),
         shape(2500, 20_011),  # more bins than 48 KB of shared memory have room for
+        shape(5, 12_289),  # one bin more than 48 KB have room for; sorted values end in it
         shape(4099, 256),
     ),
     # The first two are tried on a GPU: all values in one bin; more than a grid that fills the GPU takes in one step.

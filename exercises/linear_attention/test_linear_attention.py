@@ -169,8 +169,18 @@ SPEC = Spec(
         shape(1, 2, 300),
         shape(1, 1, 130),
     ),
-    # The first two are tried on a GPU by default: many segments of few heads, more heads than are cut in segments.
-    large=(shape(1, 3, 4001), shape(3, 211, 100), shape(1, 1, 32_001), shape(2, 1000, 33)),
+    # The first two are tried on a GPU by default: many segments of few heads, more heads than are cut in segments. The
+    # last ones: as many heads as are cut in two, and one more; four segments of three chunks, of which the last has
+    # none and the third a partial one.
+    large=(
+        shape(1, 3, 4001),
+        shape(3, 211, 100),
+        shape(1, 1, 32_001),
+        shape(2, 1000, 33),
+        shape(1, 256, 65),
+        shape(1, 257, 65),
+        shape(1, 103, 270),
+    ),
     # 12 000 floating-point operations and half as many loads a token.
     work=lambda sizes: 20_000 * sizes["B"] * sizes["H"] * (sizes["N"] + 16),
     flops=lambda sizes: 4 * D * D * sizes["B"] * sizes["H"] * sizes["N"],

@@ -811,7 +811,7 @@ FP8 = Spec(
     large=(block_shape(32, 57, 9), block_shape(1023, 9, 5), block_shape(1, 1031, 2), block_shape(20_001, 1, 1)),
     work=lambda sizes: (-(-sizes["M"] // 16)) * sizes["blocks_n"] * sizes["blocks_k"] * 400_000,
     flops=lambda sizes: 2 * sizes["M"] * sizes["blocks_n"] * GROUP * sizes["blocks_k"] * GROUP,
-    slice_dim="M",
+    slice_dim="blocks_n",
     baselines={"torch.mm": torch_mm_bf16, "torch._scaled_mm": torch_scaled_mm},
 )
 

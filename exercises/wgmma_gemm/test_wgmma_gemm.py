@@ -73,7 +73,7 @@ NEAR_MISSES = {
 
 # A block's tile is up to 128 x 256 or 256 x 128, a slice of K 64, a ring up to 4 stages. Less than a tile; one past and
 # one short of a tile in M, 8 past and 8 short in N; K of part of a slice, of one, of fewer and more slices than a ring
-# has stages, and more than twice as many; more than one tile in each direction.
+# has stages, and more than three times as many; more than one tile in each direction.
 SPEC = Spec(
     computes="C = A @ B^T",
     operations=Operations(
@@ -100,7 +100,7 @@ SPEC = Spec(
         shape(129, 8, 264),
         shape(3, 264, 320),
         shape(130, 136, 56),
-        shape(8, 16, 584),
+        shape(8, 16, 840),
     ),
     large=(
         shape(1023, 1032, 1032),
@@ -119,15 +119,16 @@ SPEC = Spec(
 # several. Its second tile begins in the middle of the ring, and needs the stages of the first.
 PERSISTENT = replace(SPEC, named_sizes=(*SPEC.named_sizes, shape(17_025, 8, 200)))
 
-# As many tiles in 200 columns, and fewer slices than a tile has parts that are stored; and many more slices than parts.
-LATE = replace(PERSISTENT, named_sizes=(*PERSISTENT.named_sizes, shape(17_025, 200, 72), shape(8, 16, 840)))
+# As many tiles in 200 columns, and fewer slices than a tile has parts that are stored.
+LATE = replace(PERSISTENT, named_sizes=(*PERSISTENT.named_sizes, shape(17_025, 200, 72)))
 
 # Two strips of tiles, the second one of less than the full height, with several tiles in each row; so few slices that
 # the simulator computes them in seconds.
 BACK = replace(LATE, named_sizes=(*LATE.named_sizes, shape(2600, 600, 72)))
 
-# Four tiles of 256 x 256 in each direction: a curve of two levels.
-HILBERT = replace(PERSISTENT, named_sizes=(*PERSISTENT.named_sizes, shape(1000, 1000, 8)))
+# Four tiles of 256 x 256 in each direction: a curve of two levels. Four in M and two in N: two squares, one below the
+# other, with a curve of one level each.
+HILBERT = replace(PERSISTENT, named_sizes=(*PERSISTENT.named_sizes, shape(1000, 1000, 8), shape(1000, 304, 8)))
 
 
 def torch_mm_nn(A: torch.Tensor, B: torch.Tensor, C: torch.Tensor) -> Callable[[], object]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 import functools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from grader.classes import command as classes
 from grader.compile.toolchain import find_gpu, machine
 from grader.content.catalog import Catalog, CatalogError, Kata
 from grader.content.start import last_changed
-from grader.grade import DeviceError, Options, bench, grade, prepare
+from grader.grade import DeviceError, Options, bench, in_order, prepare
 from grader.judge.measure import STAGES
 from grader.learner import progress
 from grader.output import speeds, verdict_text
@@ -91,7 +91,11 @@ def _grade(options: argparse.Namespace) -> int:
         prepare(work, wanted, tell)
     width = max(len(kata.name) for kata in katas)
     say = _say_record if options.json else functools.partial(_say_grade, width, options)
-    graded = [_grade_one(kata, source, wanted, say) for kata, source in work]
+    graded = []
+    for done in in_order(work, wanted, tell):
+        say(done)
+        warn(progress.keep_grade(done))
+        graded.append(done)
     passed = sum(grade.passed for grade in graded)
     if len(graded) > 1 and not options.json:
         print(f"{passed} of {len(graded)} passed")
@@ -134,13 +138,6 @@ def _work(katas: Sequence[Kata], options: argparse.Namespace) -> list[tuple[Kata
     return [(kata, kata.solution_path if options.solutions else kata.own_path) for kata in katas]
 
 
-def _grade_one(kata: Kata, source: Path, options: Options, say: Callable[[Grade], None]) -> Grade:
-    graded = grade(kata, options, source=source, tell=tell)
-    say(graded)
-    warn(progress.keep_grade(graded))
-    return graded
-
-
 def _say_record(graded: Grade) -> None:
     print(json.dumps(record(graded)), flush=True)
 
@@ -170,7 +167,10 @@ def _bench(options: argparse.Namespace) -> int:
     wanted = Options(device="gpu", pairs=options.pairs)
     prepare(work, wanted, tell)
     width = max(len(kata.name) for kata in katas)
-    benched = [_bench_one(kata, source, wanted, width) for kata, source in work]
+    benched = []
+    for done in in_order(work, wanted, tell, bench):
+        _say_bench(done, width)
+        benched.append(done)
     found = speeds.document(benched, machine())
     if options.json is not None:
         options.json.write_text(speeds.text_of(found))
@@ -179,13 +179,11 @@ def _bench(options: argparse.Namespace) -> int:
     return 0 if all(done.passed for done in benched) else 1
 
 
-def _bench_one(kata: Kata, source: Path, options: Options, width: int) -> Grade:
-    benched = bench(kata, options, source=source, tell=tell)
+def _say_bench(benched: Grade, width: int) -> None:
     if benched.passed:
         for measurement in benched.verdict.measurements:
-            print(f"{kata.name:<{width}}  {verdict_text.speed(measurement)}", flush=True)
+            print(f"{benched.kata.name:<{width}}  {verdict_text.speed(measurement)}", flush=True)
     else:
         print(verdict_text.explanation(benched), flush=True)
     for line in verdict_text.launches(benched):
         print(f"{'':<{width}}  {line}", flush=True)
-    return benched

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from numpy import ndarray
 
 BLOCK = 1 << 15  # elements at a time, which stay in a processor's cache
+MANY_PROCESSORS = 4  # of more, two are left to kernels that are timed meanwhile
 
 T = TypeVar("T")
 
@@ -27,7 +28,8 @@ def side_by_side(function: Callable[..., T], parts: Sequence[tuple[Any, ...]]) -
 
     if len(parts) < 2:
         return [of(part) for part in parts]
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+    processors = len(os.sched_getaffinity(0))
+    with ThreadPoolExecutor(processors - 2 if processors > MANY_PROCESSORS else processors) as pool:
         return list(pool.map(of, parts))
 
 

@@ -1,7 +1,8 @@
 """Kata + Sandbox -> Measurement: how fast, as a ratio to a baseline that runs in turn with it. Needs a GPU.
 
 The figure is the median over pairs of t_baseline / t_launcher. Its interval comes from order statistics, so it assumes
-nothing of how times are spread. What was computed while it was timed is judged like any other answer.
+nothing of how times are spread. What was computed while it was timed is judged like any other answer, once the GPU is
+free for others.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import product
 from math import prod
 from random import Random
 from statistics import geometric_mean, median
@@ -67,6 +70,12 @@ class _Track:
     times: list[tuple[float, float]] = field(default_factory=list)
     noise: tuple[tuple[float, float], ...] = ()
     outcome: Outcome = field(default_factory=Outcome)
+    answers: Callable[[], Verdict | None] | None = None  # judges those of the last timing run, if none did yet
+
+    def judge(self) -> Verdict | None:
+        """What is wrong with the answers that are not judged yet, if anything is."""
+        judge, self.answers = self.answers, None
+        return judge() if judge else None
 
     @property
     def result(self) -> TimingResult:
@@ -83,18 +92,25 @@ def measure(
     pairs: int | None = None,
     tell: Callable[[str], None] = print,
     explain: Explain | None = None,
-) -> Verdict:
-    """A pass with a measurement of each shape of the kata's ``speed``, too slow, inconclusive, or what went wrong.
+) -> Callable[[], Verdict]:
+    """Times at once. What it returns judges the answers of the last timed calls, for which no GPU is needed, and gives
+    a pass with a measurement of each shape of the kata's ``speed``, too slow, inconclusive, or what went wrong.
 
     As many pairs as the threshold of this card's architecture needs; ``pairs`` of them where that is given.
     Whatever does not decide is tried once more in a fresh process. ``explain`` is as in check.
     """
-    verdict = _measured(kata, spec, sandbox, gpu, pairs, explain)
-    if verdict.kind is Kind.INCONCLUSIVE:
+    verdict, tracks = _measured(kata, spec, sandbox, gpu, pairs, explain)
+    if verdict.kind is Kind.INCONCLUSIVE and (bad := _first_wrong(tracks)) is None:
         tell(f"{kata.name}: {verdict.summary}; trying once more")
         sandbox.close()
-        verdict = _measured(kata, spec, sandbox, gpu, pairs, explain)
-    return verdict
+        verdict, tracks = _measured(kata, spec, sandbox, gpu, pairs, explain)
+    elif verdict.kind is Kind.INCONCLUSIVE and bad is not None:
+        verdict = bad
+    return lambda: _first_wrong(tracks) or verdict
+
+
+def _first_wrong(tracks: Sequence[_Track]) -> Verdict | None:
+    return next((bad for track in tracks if (bad := track.judge())), None)
 
 
 def prepare(kata: Kata, spec: Spec, gpu: Gpu) -> None:
@@ -116,7 +132,8 @@ def threshold_of(kata: Kata, gpu: Gpu) -> Threshold | None:
 
 def _measured(
     kata: Kata, spec: Spec, sandbox: Sandbox, gpu: Gpu, pairs: int | None, explain: Explain | None
-) -> Verdict:
+) -> tuple[Verdict, list[_Track]]:
+    """The verdict if all answers are right, and what was timed, with answers that are not judged yet."""
     assert kata.speed is not None
     shapes = [fitted(kata, spec, sizes, gpu.memory_bytes) for sizes in kata.speed.shapes]
     tracks = [_Track(sizes, kata.speed.baseline, True, explain) for sizes in shapes]
@@ -125,19 +142,20 @@ def _measured(
     for count in STAGES if pairs is None and threshold is not None else (pairs or STAGES[0],):
         for track in tracks:
             if bad := _time(kata, spec, sandbox, track, count):
-                return bad
+                return bad, tracks
         measurements = tuple(_measurement(kata, spec, track, gpu) for track in tracks)
         verdict = replace(_decided(measurements, threshold), measurements=measurements)
         if verdict.kind is not Kind.INCONCLUSIVE:
             break
     shown = []
-    for track in (_Track(sizes, name, False) for name in kata.speed.also_compare for sizes in shapes):
+    for name, sizes in product(kata.speed.also_compare, shapes):
+        tracks.append(track := _Track(sizes, name, False))
         bad = _time(kata, spec, sandbox, track, NOISE_PAIRS)
         if bad is None:
             shown.append(_measurement(kata, spec, track, gpu))
         elif bad.kind is not Kind.INCONCLUSIVE:  # noise beside a baseline that is not graded decides nothing
-            return bad
-    return replace(verdict, measurements=(*verdict.measurements, *shown))
+            return bad, tracks
+    return replace(verdict, measurements=(*verdict.measurements, *shown)), tracks
 
 
 def _decided(measurements: Sequence[Measurement], threshold: Threshold | None) -> Verdict:
@@ -181,7 +199,9 @@ def _time(kata: Kata, spec: Spec, sandbox: Sandbox, track: _Track, pairs: int) -
 
 
 def _request(kata: Kata, spec: Spec, sandbox: Sandbox, track: _Track, *, pairs: int, noise: int) -> Verdict | None:
-    """Time so many pairs more, and judge what was computed. Returns what went wrong on the way, if anything did."""
+    """Time so many pairs more. Returns what went wrong on the way, or before, if anything did."""
+    if bad := track.judge():  # answers are large: never are those of two timing runs kept
+        return bad
     case = _case(kata, spec, track.sizes, spec.values[0].name)
     request = TimingRequest(
         kata=kata.name,
@@ -196,12 +216,11 @@ def _request(kata: Kata, spec: Spec, sandbox: Sandbox, track: _Track, *, pairs: 
     )
     track.outcome = sandbox.call(replace(case.call(nth=0, limits=LIMITS), timing=request))
     if track.outcome.findings:
-        return _while_timed(from_finding(case, track.outcome.findings[0]), sandbox)
+        return _while_timed(from_finding(case, track.outcome.findings[0]), sandbox.printed)
     result = track.result
     if result.finding is not None:
-        return _while_timed(from_finding(case, result.finding), sandbox)
-    if (verdict := _judged(case, request, result, track.explain)) is not None:
-        return _while_timed(verdict, sandbox)
+        return _while_timed(from_finding(case, result.finding), sandbox.printed)
+    track.answers = partial(_wrong_while_timed, case, request, result, track.explain, sandbox.printed)
     track.times += result.times
     track.noise += result.noise
     disturbance = _disturbance(result)
@@ -219,9 +238,9 @@ def _inexact(kata: Kata, spec: Spec, sandbox: Sandbox, sizes: Mapping[str, int])
         return None
     outcome = sandbox.call(case.call(nth=0, limits=LIMITS))
     if outcome.findings:
-        return _while_timed(from_finding(case, outcome.findings[0]), sandbox)
+        return _while_timed(from_finding(case, outcome.findings[0]), sandbox.printed)
     verdict = _answer(case, WHOLE, outcome.outputs)
-    return None if verdict.passed else _while_timed(verdict, sandbox)
+    return None if verdict.passed else _while_timed(verdict, sandbox.printed)
 
 
 def _exact_case(kata: Kata, spec: Spec, sizes: Mapping[str, int]) -> Case | None:
@@ -229,9 +248,9 @@ def _exact_case(kata: Kata, spec: Spec, sizes: Mapping[str, int]) -> Case | None
     return _case(kata, spec, sizes, kinds[-1]) if spec.slice_dim is not None and kinds else None
 
 
-def _while_timed(verdict: Verdict, sandbox: Sandbox) -> Verdict:
+def _while_timed(verdict: Verdict, printed: str) -> Verdict:
     summary = verdict.summary if verdict.kind is Kind.INCONCLUSIVE else f"{verdict.summary}, on what is timed"
-    return replace(verdict, summary=summary, printed=sandbox.printed)
+    return replace(verdict, summary=summary, printed=printed)
 
 
 def _disturbance(result: TimingResult) -> str | None:
@@ -354,6 +373,13 @@ WHOLE = "whole"  # the seed of the rows that are looked at of an answer that mus
 MOST_INPUTS = 4  # hundreds of megabytes: two shapes with two kinds of values
 _INPUTS: Recent[tuple[Any, ...], Mapping[str, ndarray]] = Recent(MOST_INPUTS)
 _WHOLE: Recent[Key, tuple[Expected, ...]] = Recent(MOST_INPUTS)
+
+
+def _wrong_while_timed(
+    case: Case, request: TimingRequest, result: TimingResult, explain: Explain | None, printed: str
+) -> Verdict | None:
+    wrong = _judged(case, request, result, explain)
+    return wrong and _while_timed(wrong, printed)
 
 
 def _judged(case: Case, request: TimingRequest, result: TimingResult, explain: Explain | None) -> Verdict | None:

@@ -22,7 +22,8 @@ class Recent(Generic[K, V]):
         self._limit, self._cost = limit, cost
         self._values: OrderedDict[K, V] = OrderedDict()
         self._held = 0
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
+        self._making: dict[K, threading.RLock] = {}  # one for each value that a thread makes or waits for
 
     def get(self, key: K) -> V | None:
         with self._lock:
@@ -40,10 +41,14 @@ class Recent(Generic[K, V]):
                 self._held -= self._cost(self._values.popitem(last=False)[1])
 
     def get_or_make(self, key: K, make: Callable[[], V]) -> V:
-        """Made once, also where two threads ask at a time."""
+        """Made once, also where two threads ask at a time; those who ask for other keys do not wait."""
         with self._lock:
+            making = self._making.setdefault(key, threading.RLock())
+        with making:
             known = self.get(key)
             if known is None:
                 known = make()
                 self.keep(key, known)
-            return known
+        with self._lock:
+            self._making.pop(key, None)
+        return known

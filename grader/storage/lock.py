@@ -56,19 +56,60 @@ def _place(key: str) -> int:
     return int.from_bytes(hashlib.sha256(key.encode()).digest()[:7], "big")
 
 
+class GpuTurn:
+    """The use of a GPU by one process, or by one thread of it: beside others, or alone. It begins with neither."""
+
+    def __init__(self, door: int | None = None, room: int | None = None, tell: Callable[[str], None] | None = None):
+        self._door, self._room, self._tell = door, room, tell
+        self._shares = False
+
+    def share(self) -> None:
+        """Use the GPU beside others. Waits while one uses it alone, or waits for that."""
+        self._enter(fcntl.LOCK_SH)
+        self._shares = True
+
+    def alone(self, leave: Callable[[], None]) -> None:
+        """Use it while no other user does. Where that is not yet so, ``leave`` ends what this user still has on it."""
+        if self._shares and _taken(self._door):
+            if not _taken(self._room):  # and what was shared is lost
+                leave()
+                _lock(self._room, fcntl.LOCK_EX, self._tell)
+            _lock(self._door, fcntl.LOCK_UN, None)
+            return
+        if self._shares:
+            leave()
+            _lock(self._room, fcntl.LOCK_UN, None)
+        self._enter(fcntl.LOCK_EX)
+
+    def _enter(self, how: int) -> None:
+        # Who waits for the room holds the door, so that those that only join others do not overtake.
+        _lock(self._door, fcntl.LOCK_EX, self._tell)
+        _lock(self._room, how, self._tell)
+        _lock(self._door, fcntl.LOCK_UN, None)
+
+
 @contextlib.contextmanager
-def gpu_turn(folder: Path, gpu: str, *, alone: bool, tell: Callable[[str], None] | None = None) -> Iterator[None]:
-    """Use a GPU: beside others, or ``alone`` in order to time something. Waits until that can be.
+def gpu_turn(folder: Path, gpu: str, *, tell: Callable[[str], None] | None = None) -> Iterator[GpuTurn]:
+    """The use of a GPU, given back at the end of the block.
 
     ``gpu`` is any name that is the GPU's own. ``tell`` hears of a wait before it begins.
     """
     name = f"gpu-{hashlib.sha256(gpu.encode()).hexdigest()[:8]}"
-    with _opened(folder / f"{name}.door.lock") as queue_lock, _opened(folder / f"{name}.lock") as gpu_lock:
-        # A process that waits for the room holds the door, so that those that only join others do not overtake.
-        _lock(queue_lock, fcntl.LOCK_EX, tell)
-        _lock(gpu_lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH, tell)
-        _lock(queue_lock, fcntl.LOCK_UN, tell)
-        yield
+    with _opened(folder / f"{name}.door.lock") as door, _opened(folder / f"{name}.lock") as room:
+        yield GpuTurn(door, room, tell)
+
+
+def _taken(file: int | None) -> bool:
+    """Whether the lock is now held, and no other file holds it."""
+    if file is None:
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True
 
 
 def _lock(file: int | None, how: int, tell: Callable[[str], None] | None) -> None:

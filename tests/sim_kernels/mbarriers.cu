@@ -166,3 +166,15 @@ __global__ void once_too_often_kernel(const float* x, float* y, int n) {
     asm volatile("mbarrier.arrive.noComplete.shared.b64 %0, [%1], 3;" : "=l"(state) : "r"(smem(&bar)) : "memory");
 }
 LAUNCHER(once_too_often)
+
+// The number of the phase in place of its parity: right for the first two phases.
+__global__ void phase_number_kernel(const float* x, float* y, int n) {
+    __shared__ uint64_t bar;
+    initialise(&bar, THREADS);
+    for (int phase = 0; phase < 3; ++phase) {
+        arrive(&bar);
+        wait_parity(&bar, phase);
+    }
+    y[threadIdx.x] = x[threadIdx.x];
+}
+LAUNCHER(phase_number)

@@ -176,7 +176,7 @@ void MBarriers::acquire_parity(Warp& warp, Mask lanes, const MBarrier& barrier, 
     };
     // A wait for a parity is over in the phase after the one that ended with it.
     const auto acquire = [&](Mask group, u64 phase) {
-        if (phase % 2 == (parity & 1) && phase < barrier.phase) acquire_end(warp, group, barrier, phase);
+        if (phase % 2 == parity && phase < barrier.phase) acquire_end(warp, group, barrier, phase);
     };
     if (!warp.has_parted()) return acquire(lanes, first_unknown(__builtin_ctz(lanes)));
     while (lanes) {
@@ -334,6 +334,16 @@ void arrive_after_copies(Warp& warp, const Instruction& in, Mask mask) {
     });
 }
 
+// PTX ISA 9.7.13.15, "mbarrier.test_wait, mbarrier.try_wait": a phase has parity 0 or 1, and no other is valid.
+void check_parity(const Warp& warp, int lane, u64 address, u32 parity) {
+    if (parity <= 1) return;
+    Block& block = *warp.block;
+    block.stop_at(block.at(
+        warp, warp.here, lane, FindingKind::crash,
+        "waits for parity " + std::to_string(parity) + " of the mbarrier " +
+            block.shared_place(address, 8, false).text + "; the phases of an mbarrier have parity 0 or 1"));
+}
+
 // Lanes whose phase has not ended stay at the instruction until something happens. operands: result, state or parity
 template <bool parity>
 void wait(Warp& warp, const Instruction& in, Mask mask) {
@@ -345,8 +355,13 @@ void wait(Warp& warp, const Instruction& in, Mask mask) {
     each_lane(mask, [&](int l) {
         MBarrier& barrier = barriers.find(warp, l, address[l]);
         u64 phase = barrier.phase - 1;
-        if (!parity) phase = warp.row<const u64>(in.operand[1])[l] >> STATE_PHASE;
-        if (parity && (barrier.phase & 1) == (warp.row<const u32>(in.operand[1])[l] & 1)) phase = barrier.phase;
+        if (parity) {
+            const u32 asked = warp.row<const u32>(in.operand[1])[l];
+            check_parity(warp, l, address[l], asked);
+            if ((barrier.phase & 1) == asked) phase = barrier.phase;
+        } else {
+            phase = warp.row<const u64>(in.operand[1])[l] >> STATE_PHASE;
+        }
         const bool is_over = phase + 1 == 0 || barriers.has_ended(address[l], barrier, phase);
         ended |= Mask(is_over) << l;
         if (!is_over && !barriers.is_refused(warp, l)) {
@@ -361,7 +376,7 @@ void wait(Warp& warp, const Instruction& in, Mask mask) {
         MBarrier& barrier = barriers.find(warp, __builtin_ctz(lanes), here);
         if (parity) {
             const u32 asked = warp.row<const u32>(in.operand[1])[__builtin_ctz(lanes)];
-            barrier.passed = {true, warp.here, asked & 1, barrier.phase};
+            barrier.passed = {true, warp.here, asked, barrier.phase};
             return barriers.acquire_parity(warp, lanes, barrier, asked);
         }
         barriers.acquire_end(
