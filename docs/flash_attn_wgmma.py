@@ -2,6 +2,7 @@
 
 python docs/flash_attn_wgmma.py          write the picture of exercises/flash_attn_wgmma/README.md
 python docs/flash_attn_wgmma.py --table  print how much of the time the Tensor Cores work
+python docs/flash_attn_wgmma.py --orders  print what the order of blocks costs a causal kernel
 
 The times follow from the order of steps in the katas and from three durations. The Tensor Cores serve the first who
 asks. Both consumers of a block read each tile of K and of V, which have two slots each.
@@ -9,6 +10,7 @@ asks. Both consumers of a block read each tile of K and of V, which have two slo
 
 from __future__ import annotations
 
+import heapq
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -128,6 +130,53 @@ def table() -> str:
     return "\n".join(lines) + "\n"
 
 
+# The order of blocks. Microseconds of one block of fa_wgmma_overlap_f16 on an H100: before its tiles, and per tile.
+
+SMS, BLOCK_US, TILE_US = 132, 4.1, 1.52
+ROWS_OF_TILE, COLUMNS, HEADS_AT_A_TIME = 128, 128, 4
+
+
+def makespan(tiles: list[int]) -> float:
+    """Microseconds until all blocks have ended, each started in this order on the first SM that is free."""
+    free = [0.0] * SMS
+    for count in tiles:
+        heapq.heapreplace(free, free[0] + BLOCK_US + TILE_US * count)
+    return max(free)
+
+
+def orders_of(blocks: int, heads: int) -> dict[str, list[int]]:
+    """The tiles of each block, in the order of their indices. A head has blocks of 1 to so many tiles."""
+    longest_first = range(blocks, 0, -1)
+    return {
+        "causal: a head's shortest first, head by head": [*range(1, blocks + 1)] * heads,
+        "a head's longest first, head by head": [*longest_first] * heads,
+        "causal_lpt: of four heads the longest first": [
+            tiles
+            for first in range(0, heads, HEADS_AT_A_TIME)
+            for tiles in longest_first
+            for _ in range(min(HEADS_AT_A_TIME, heads - first))
+        ],
+        "of all heads the longest first": [tiles for tiles in longest_first for _ in range(heads)],
+    }
+
+
+def orders() -> str:
+    """TFLOPS of causal attention for each order of blocks, if the order alone mattered."""
+    shapes = [(4096, 4), (8192, 2), (16384, 1)]
+    titles = [f"N = {N}, B = {B}" for N, B in shapes]
+    rows: dict[str, list[float]] = {}
+    for N, B in shapes:
+        heads, blocks = 16 * B, N // ROWS_OF_TILE
+        operations = 2 * heads * N * (N + 1) * COLUMNS
+        for name, tiles in orders_of(blocks, heads).items():
+            rows.setdefault(name, []).append(operations / makespan(tiles))
+        all_busy = heads * sum(BLOCK_US + TILE_US * tiles for tiles in range(1, blocks + 1)) / SMS
+        rows.setdefault("no SM ever idle", []).append(operations / all_busy)
+    lines = [f"| TFLOPS in this model, H = 16 | {' | '.join(titles)} |", "|---|---:|---:|---:|"]
+    lines += [f"| {name} | {' | '.join(f'{speed / 1e6:.0f}' for speed in found)} |" for name, found in rows.items()]
+    return "\n".join(lines) + "\n"
+
+
 # The picture
 
 LEFT, UNIT, HIGH, PANEL = 120, 0.075, 24, 216  # PANEL: pixels from one panel to the next
@@ -188,5 +237,7 @@ def picture() -> str:
 if __name__ == "__main__":
     if "--table" in sys.argv[1:]:
         print(table(), end="")
+    elif "--orders" in sys.argv[1:]:
+        print(orders(), end="")
     else:
         Path(__file__).with_suffix(".svg").write_text(picture())
