@@ -8,9 +8,9 @@ wgmma_tf32_tn: float. Each element is first rounded to the nearest number with 1
 lies between two of them. Sums in float.
 
 wgmma_fp8_tn: e4m3, C bf16. The Tensor Cores add 32 products and the sum before them at a time. Each of these 33 terms
-loses what lies more than 13 bits below the exponent of the largest of them, and so does the new sum. The largest term is
-at most the sum of all sizes, m. So a step loses at most 34 * 2^-13 m, and K / 32 steps that many times as much. Whole
-numbers of 14 bits are exact.
+loses what lies more than 13 bits below the exponent of the largest of them, and so does the new sum. The largest term
+is at most the sum of all sizes, m. So a step loses at most 34 * 2^-13 m, and K / 32 steps that many times as much.
+Whole numbers of 14 bits are exact.
 
 wgmma_fp8_promoted_tn: the same product, but after 128 k, at the latest, a sum continues in float. So at most four steps
 lose anything of a product, for any K: 136 * 2^-13 m.
@@ -120,7 +120,7 @@ def shape(M: int, N: int, K: int) -> Sizes:
 
 
 def near_misses(step: int, block: int) -> dict[str, Callable[..., ndarray]]:
-    """What is computed in place of the product by a usual mistake, with ``step`` k per wgmma and ``block`` per slice."""
+    """What is computed in place of it by a usual mistake, with ``step`` k per wgmma and ``block`` per slice."""
     return {
         "the last k is missing": lambda A, B, sizes: A[:, :-1] @ B[:, :-1].T,
         f"only the first {step} k": lambda A, B, sizes: A[:, :step] @ B[:, :step].T,
@@ -135,8 +135,8 @@ def near_misses(step: int, block: int) -> dict[str, Callable[..., ndarray]]:
 
 # A block's tile is 128 x 256, a cluster's 256 x 256, a slice of K 64, the ring 4 stages. Less than a tile; one past and
 # one short of a tile in M, 8 past and 8 short in N; K of part of a slice, of one, of fewer and more slices than a ring
-# has stages, and more than twice as many. More tiles than there are clusters on an H200: a cluster computes several, and
-# its second one begins in the middle of the ring. Two strips of tiles, the second one of less than the full height.
+# has stages, and more than twice as many. More tiles than there are clusters on an H200: a cluster computes several,
+# and its second one begins in the middle of the ring. Two strips of tiles, the second one lower than the first.
 BF16 = Spec(
     computes="C = A @ B^T",
     operations=Operations(
@@ -217,7 +217,7 @@ def untied(fill: Fill) -> Fill:
 
 
 def just_below(fill: Fill) -> Fill:
-    """Less than whole numbers by 2^-18 of each: the nearest of 11 bits is the whole number, and the next is below it."""
+    """Whole numbers times 1 - 2^-18. The whole number is the nearest one that has 11 bits."""
     return lambda rng, shape, sizes: fill(rng, shape, sizes) * (1.0 - 2.0**-18)
 
 
@@ -286,9 +286,7 @@ def torch_scaled_mm(A: torch.Tensor, B: torch.Tensor, C: torch.Tensor) -> Callab
     import torch
 
     one = torch.ones((), device=A.device)
-    return lambda: torch._scaled_mm(
-        A, B.T, scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=True
-    )
+    return lambda: torch._scaled_mm(A, B.T, scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=True)
 
 
 def torch_scaled_mm_promoted(A: torch.Tensor, B: torch.Tensor, C: torch.Tensor) -> Callable[[], object]:

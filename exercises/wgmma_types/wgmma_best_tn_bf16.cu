@@ -51,8 +51,8 @@ constexpr int PRODUCER_REGISTERS = 40;
 constexpr int CONSUMER_REGISTERS = 232;
 static_assert(PRODUCER_REGISTERS + CONSUMERS * CONSUMER_REGISTERS <= (1 + CONSUMERS) * 168, "the SM has no more");
 
-// c += a @ b for a [64, 16] and b [16, 256] of bf16 in shared memory, c = a @ b where add is false. All the rest is as in
-// wgmma_m64n256k16 of kata_wgmma.cuh.
+// c += a @ b for a [64, 16] and b [16, 256] of bf16 in shared memory, c = a @ b where add is false. All the rest is as
+// in wgmma_m64n256k16 of kata_wgmma.cuh.
 __device__ inline void wgmma_m64n256k16_bf16(float (&c)[128], uint64_t a, uint64_t b, bool add) {
     // TODO(1): Multiply as wgmma_m64n256k16 does, by the instruction for bf16. (~30 lines)
     // END TODO(1)

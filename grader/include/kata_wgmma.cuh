@@ -96,7 +96,8 @@ __device__ inline void wgmma_m64n256k16(float (&c)[128], uint64_t a, uint64_t b,
         : "l"(a), "l"(b), "r"(static_cast<int>(add)));
 }
 
-// The same for a [64, 32] and b [32, 128] of e4m3. Only 16-bit elements can be transposed, so the k are adjacent in both.
+// c += a @ b for a [64, 32] and b [32, 128] of e4m3 in shared memory, c = a @ b where add is false. The sums are where
+// those of wgmma_m64n128k16 are.
 __device__ inline void wgmma_m64n128k32_e4m3(float (&c)[64], uint64_t a, uint64_t b, bool add) {
     asm volatile(
         "{\n .reg .pred p;\n setp.ne.b32 p, %66, 0;\n"

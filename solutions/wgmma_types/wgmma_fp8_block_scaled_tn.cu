@@ -1,13 +1,12 @@
-// wgmma_fp8_block_scaled_tn: C = A @ B^T for A and B in e4m3, with a scale per 128 k of a row of A and per 128 x 128 of B
+// wgmma_fp8_block_scaled_tn: C = A @ B^T for A and B in e4m3, a scale per 128 k of a row of A and per 128 x 128 of B
 //
-// Shapes     A: [M, K] e4m3, sa: [K / 128, M] f32, B: [N, K] e4m3, sb: [N / 128, K / 128] f32, C: [M, N] bf16, row-major,
-//            contiguous, 16-byte aligned bases, M a multiple of 4, N = 128 blocks_n, K = 128 blocks_k. A scale is a factor
-//            of all elements of its 128 k
+// Shapes     A: [M, K] e4m3, sa: [K / 128, M] f32, B: [N, K] e4m3, sb: [N / 128, K / 128] f32, C: [M, N] bf16,
+//            row-major, contiguous, 16-byte aligned bases, M a multiple of 4, N = 128 blocks_n, K = 128 blocks_k
 // Technique  128 x 256 per block at a time, 256 x 256 per cluster of two blocks, in strips of 8, there and back; a
 //            producer and two consumer warpgroups per block, which alternate; a ring of four slices of 128, two boxes
 //            of C per warp
-// New        over wgmma_fp8_promoted_tn: the sums of 128 k are multiplied by their scales when they are added. Those of A
-//            come with the slice. Threads read them, so every warp says when it has read the stage
+// New        over wgmma_fp8_promoted_tn: the sums of 128 k are multiplied by their scales when they are added. Those
+//            of A come with the slice. Threads read them, so every warp says when it has read the stage
 // Bound      Tensor Cores, and the power that the card may use
 #include "kata.cuh"
 #include "kata_tma.cuh"
@@ -230,9 +229,9 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
 #pragma unroll
                         for (float& sum : C_rmem[half]) sum = 0;
                     }
-                    // TODO(4): Read the scales of this lane's two rows. When the products are done, release the stage if
-                    //   both halves have been read. Add their sums, each times its scales, to those of the slices before.
-                    //   (~9 lines)
+                    // TODO(4): Read the scales of this lane's two rows. When the products are done, release the stage
+                    //   if both halves have been read. Add their sums, each times its scales, to those of the slices
+                    //   before. (~8 lines)
                     const float* sa =
                         &ring.sa[turn.s][half * MMA_M + threadIdx.x % WARPGROUP / 32 * BOX_M + lane_id / 4];
                     const float low = sa[0] * scale_n;

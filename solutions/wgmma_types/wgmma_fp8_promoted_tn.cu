@@ -1,7 +1,7 @@
 // wgmma_fp8_promoted_tn: C = A @ B^T for A and B in e4m3, the sums of 128 k are added in float
 //
-// Shapes     A: [M, K], B: [N, K] e4m3, C: [M, N] bf16, row-major, contiguous, 16-byte aligned bases, N a multiple of 8, K
-//            of 16
+// Shapes     A: [M, K], B: [N, K] e4m3, C: [M, N] bf16, row-major, contiguous, 16-byte aligned bases, N a multiple of
+//            8, K of 16
 // Technique  128 x 256 per block at a time, 256 x 256 per cluster of two blocks, in strips of 8, there and back; a
 //            producer and two consumer warpgroups per block, which alternate; a ring of four slices of 128, two boxes
 //            of C per warp

@@ -1,12 +1,12 @@
 // wgmma_fp8_tn: C = A @ B^T for A and B in e4m3, twice the operations per cycle, and sums of 14 bits
 //
-// Shapes     A: [M, K], B: [N, K] e4m3, C: [M, N] bf16, row-major, contiguous, 16-byte aligned bases, N a multiple of 8, K
-//            of 16
+// Shapes     A: [M, K], B: [N, K] e4m3, C: [M, N] bf16, row-major, contiguous, 16-byte aligned bases, N a multiple of
+//            8, K of 16
 // Technique  128 x 256 per block at a time, 256 x 256 per cluster of two blocks, in strips of 8, there and back; a
 //            producer and two consumer warpgroups per block, which alternate; a ring of four slices of 128, two boxes
 //            of C per warp
-// New        over wgmma_best_tn_bf16: an element of A or B is a byte, so the same bytes are twice the k. The Tensor Cores
-//            add the products of e4m3 with 13 bits after the first, and the tolerance is as wide as that
+// New        over wgmma_best_tn_bf16: an element of A or B is a byte, so the same bytes are twice the k. The Tensor
+//            Cores add the products of e4m3 with 13 bits after the first, and the tolerance is as wide as that
 // Bound      Tensor Cores, and the power that the card may use
 #include "kata.cuh"
 #include "kata_tma.cuh"

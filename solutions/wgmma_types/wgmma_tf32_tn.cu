@@ -43,8 +43,8 @@ constexpr int PRODUCER_REGISTERS = 40;
 constexpr int CONSUMER_REGISTERS = 232;
 static_assert(PRODUCER_REGISTERS + CONSUMERS * CONSUMER_REGISTERS <= (1 + CONSUMERS) * 168, "the SM has no more");
 
-// c += a @ b for a [64, 8] and b [8, 256] of tf32 in shared memory, c = a @ b where add is false. The sums are where those
-// of wgmma_m64n256k16 are. A tf32 is a float of which the last 13 bits are not read.
+// c += a @ b for a [64, 8] and b [8, 256] of tf32 in shared memory, c = a @ b where add is false. The sums are where
+// those of wgmma_m64n256k16 are. A tf32 is a float of which the last 13 bits are not read.
 __device__ inline void wgmma_m64n256k8_tf32(float (&c)[128], uint64_t a, uint64_t b, bool add) {
     // TODO(1): Multiply by the instruction for tf32. Which immediates does it not have? (~30 lines)
     asm volatile(
@@ -80,12 +80,12 @@ __device__ inline void wgmma_m64n256k8_tf32(float (&c)[128], uint64_t a, uint64_
     // END TODO(1)
 }
 
-// swizzled_map of kata_tma.cuh for tiles of tf32. The Tensor Cores would cut 13 bits off every element. So the copy engine
-// rounds them to the nearest tf32 on the way to shared memory.
+// swizzled_map of kata_tma.cuh for tiles of tf32. The Tensor Cores would cut 13 bits off every element. So the copy
+// engine rounds each to the nearest tf32.
 inline CUtensorMap tf32_map(const float* matrix, int rows, int cols, int box_rows) {
     CUtensorMap map = {};
-    // TODO(2): Encode a map of the matrix that copies boxes of box_rows rows of 128 bytes, with the 128-byte swizzle, and
-    //   rounds. (~8 lines)
+    // TODO(2): Encode a map of the matrix that copies boxes of box_rows rows of 128 bytes, with the 128-byte swizzle,
+    //   and rounds. (~8 lines)
     const uint64_t dims[] = {static_cast<uint64_t>(cols), static_cast<uint64_t>(rows)};
     const uint64_t strides[] = {cols * sizeof(float)};
     const uint32_t box[] = {BLOCK_K, static_cast<uint32_t>(box_rows)};
