@@ -22,7 +22,7 @@ using kata::matrix_map, kata::swizzled_map, kata::mbarrier_init, kata::expect, k
     kata::cluster_rank, kata::cluster_sync;
 // From kata_wgmma.cuh:
 using kata::wgmma_fence, kata::wgmma_commit, kata::wgmma_wait, kata::wgmma_m64n128k32_e4m3, kata::descriptor,
-    kata::stmatrix_x4_bf16, kata::fewer_registers, kata::more_registers;
+    kata::stmatrix_x4, kata::fewer_registers, kata::more_registers;
 
 constexpr unsigned FULL_MASK = 0xffffffff;
 constexpr int WARPGROUP = 128;  // threads: four warps, the first of them a multiple of four
@@ -99,7 +99,7 @@ __device__ inline void store_half(
         for (int i = 0; i < BOX_N; i += 16) {
             const float* sums = &C_rmem[(part * BOX_N + i) / 2];
             const int chunk = i / CHUNK + lane_id / 16;
-            stmatrix_x4_bf16(
+            stmatrix_x4(
                 &box[row * BOX_N + (chunk ^ row % 8) * CHUNK],
                 {__floats2bfloat162_rn(sums[0], sums[1]), __floats2bfloat162_rn(sums[2], sums[3]),
                  __floats2bfloat162_rn(sums[4], sums[5]), __floats2bfloat162_rn(sums[6], sums[7])});
@@ -147,7 +147,7 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; ++s) {
             mbarrier_init(&ring.full[s], 1);
-            // TODO(1): A phase of empty ends when every warp that reads the stage has read it. (~1 line)
+            // TODO(1): Count one arrival of every warp that reads what this block and the other one load. (~1 line)
             // END TODO(1)
         }
     }
@@ -168,7 +168,7 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
                     wait(&ring.empty[turn.s], turn.parity);
                     expect(full, STAGE_BYTES);
                     load_box(ring.A[turn.s], &A_map, slice * BLOCK_K, off_m, full);
-                    // TODO(2): Load the slice's scales of the block's rows. (~1 line)
+                    // TODO(2): Load the scales that this slice has for the block's rows. full counts them. (~1 line)
                     // END TODO(2)
                     multicast_box(
                         &ring.B[turn.s][rank * PART_N * BLOCK_K], &B_map, slice * BLOCK_K, off_n + rank * PART_N, full,
@@ -184,21 +184,30 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
         const uint64_t B_first = descriptor(&ring.B[0][consumer * MMA_N * BLOCK_K]);
         const int lane_id = threadIdx.x % 32;
         const auto release = [&](int s) {
-            // TODO(3): Arrive at both blocks' barriers when all lanes of this warp have read their scales. (~2 lines)
+            // TODO(3): Arrive once for this warp at empty of stage s in each block, when all of its lanes have read their
+            //   scales. (~2 lines)
             // END TODO(3)
         };
         __nv_bfloat16(&boxes)[BOXES][BOX_M * BOX_N] = ring.C[threadIdx.x / 32 - WARPGROUP / 32];
-        float C_rmem[HALVES][MMA_N / 2];
+        float C_rmem[HALVES][MMA_N / 2] = {};
         int off_m = 0;  // of this warp's rows of the upper half in C, and of its columns
         int off_n = 0;
-        const auto store = [&](int half) { store_half(boxes, C_rmem[half], off_m + half * MMA_M, off_n, &C_map); };
+        // Stores a half of a tile that has been multiplied, and begins that of the next tile with zeros.
+        const auto store = [&](int half) {
+            store_half(boxes, C_rmem[half], off_m + half * MMA_M, off_n, &C_map);
+#pragma unroll
+            for (float& sum : C_rmem[half]) sum = 0;
+        };
         Turn turn{0, 0};
         if (consumer == 1) let_other_go(consumer);
         bool back = false;
         for (int tile = first; tile < tiles; tile += clusters, back = !back) {
             const int2 place = place_of(tile, tiles_m, tiles_n);
-            // A block has an even number of 128 columns, C perhaps not: then nothing is stored of the last ones.
-            const float* sb_row = &sb[int64_t{min(place.y * CONSUMERS + consumer, N / MMA_N - 1)} * slices];
+            // A block has an even number of 128 columns, C perhaps not: then nothing is stored of the last ones. The row
+            // comes from threadIdx.x. From consumer, which is the same in all lanes, the scales would go to uniform
+            // registers, and products would wait for that.
+            const int block_n = place.y * CONSUMERS + static_cast<int>(threadIdx.x) / WARPGROUP - 1;
+            const float* sb_row = &sb[int64_t{min(block_n, N / MMA_N - 1)} * slices];
             for (int slice = 0; slice < slices; ++slice, turn.next()) {
                 const float scale_n = sb_row[back ? slices - 1 - slice : slice];
                 wait(&ring.full[turn.s], turn.parity);
@@ -221,13 +230,9 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
                         off_n = place.y * BLOCK_N + consumer * MMA_N;
                     }
                     if (half == 1 && slice == slices - 1) store(0);
-                    if (slice == 0) {
-#pragma unroll
-                        for (float& sum : C_rmem[half]) sum = 0;
-                    }
-                    // TODO(4): Read the scales of this lane's two rows. When the products are done, release the stage
-                    //   if both halves have been read. Add their sums, each times its scales, to those of the slices
-                    //   before. (~8 lines)
+                    // TODO(4): Read the scales of this lane's two rows of the half. When the products are done, release
+                    //   the stage if both halves have been multiplied. Add the slice's sums, each times the scale of
+                    //   its row and scale_n, to those of the slices before. (~8 lines)
                     // END TODO(4)
                 }
             }

@@ -21,7 +21,7 @@ using kata::swizzled_map, kata::mbarrier_init, kata::expect, kata::arrive_at, ka
     kata::multicast_box, kata::store_box, kata::commit_stores, kata::wait_read, kata::fence_proxy, kata::cluster_rank,
     kata::cluster_sync;
 // From kata_wgmma.cuh:
-using kata::wgmma_fence, kata::wgmma_commit, kata::wgmma_wait, kata::descriptor, kata::stmatrix_x4_bf16,
+using kata::wgmma_fence, kata::wgmma_commit, kata::wgmma_wait, kata::descriptor, kata::stmatrix_x4,
     kata::fewer_registers, kata::more_registers;
 
 constexpr unsigned FULL_MASK = 0xffffffff;
@@ -120,7 +120,7 @@ __device__ inline void store_half(
         for (int i = 0; i < BOX_N; i += 16) {
             const float* sums = &C_rmem[(part * BOX_N + i) / 2];
             const int chunk = i / CHUNK + lane_id / 16;
-            stmatrix_x4_bf16(
+            stmatrix_x4(
                 &box[row * BOX_N + (chunk ^ row % 8) * CHUNK],
                 {__floats2bfloat162_rn(sums[0], sums[1]), __floats2bfloat162_rn(sums[2], sums[3]),
                  __floats2bfloat162_rn(sums[4], sums[5]), __floats2bfloat162_rn(sums[6], sums[7])});
@@ -202,10 +202,15 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
             if (threadIdx.x % WARPGROUP < CLUSTER) arrive_at(&ring.empty[s], threadIdx.x % WARPGROUP);
         };
         __nv_bfloat16(&boxes)[BOXES][BOX_M * BOX_N] = ring.C[threadIdx.x / 32 - WARPGROUP / 32];
-        float C_rmem[HALVES][MMA_N / 2];
+        float C_rmem[HALVES][MMA_N / 2] = {};
         int off_m = 0;  // of this warp's rows of the upper half in C, and of its columns
         int off_n = 0;
-        const auto store = [&](int half) { store_half(boxes, C_rmem[half], off_m + half * MMA_M, off_n, &C_map); };
+        // Stores a half of a tile that has been multiplied, and begins that of the next tile with zeros.
+        const auto store = [&](int half) {
+            store_half(boxes, C_rmem[half], off_m + half * MMA_M, off_n, &C_map);
+#pragma unroll
+            for (float& sum : C_rmem[half]) sum = 0;
+        };
         Turn turn{0, 0};
         if (consumer == 1) let_other_go(consumer);
         for (int tile = first; tile < tiles; tile += clusters) {
@@ -217,8 +222,8 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
                     const uint64_t a = A_first + turn.s * A_STAGE + half * A_HALF;
                     const uint64_t b = B_first + turn.s * B_STAGE;
                     float partial[MMA_N / 2];  // of this slice
-                    // TODO(1): Begin the slice's products of this half, as one group, in sums of their own, after the
-                    //   other consumer and before its next products. (~7 lines)
+                    // TODO(1): When the other consumer has issued its products, issue those of this half and slice as
+                    //   one group, with sums that begin from zero in partial. Then let the other one go. (~7 lines)
                     // END TODO(1)
                     // Under these products: store the half before this one, if it is finished.
                     if (half == 0 && slice == 0) {
@@ -227,12 +232,8 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
                         off_n = place.y * BLOCK_N + consumer * MMA_N;
                     }
                     if (half == 1 && slice == slices - 1) store(0);
-                    if (slice == 0) {
-#pragma unroll
-                        for (float& sum : C_rmem[half]) sum = 0;
-                    }
-                    // TODO(2): When the products are done, release the stage if both halves have been read. Add their
-                    //   sums to those of the slices before. (~4 lines)
+                    // TODO(2): When the products are done, release the stage if both halves have been multiplied. Add the
+                    //   slice's sums to those of the slices before. (~4 lines)
                     // END TODO(2)
                 }
             }

@@ -21,7 +21,7 @@ using kata::swizzled_map, kata::mbarrier_init, kata::expect, kata::arrive_at, ka
     kata::multicast_box, kata::store_box, kata::commit_stores, kata::wait_read, kata::fence_proxy, kata::cluster_rank,
     kata::cluster_sync;
 // From kata_wgmma.cuh:
-using kata::wgmma_fence, kata::wgmma_commit, kata::wgmma_wait, kata::descriptor, kata::stmatrix_x4_bf16,
+using kata::wgmma_fence, kata::wgmma_commit, kata::wgmma_wait, kata::descriptor, kata::stmatrix_x4,
     kata::fewer_registers, kata::more_registers;
 
 constexpr unsigned FULL_MASK = 0xffffffff;
@@ -107,7 +107,7 @@ __device__ inline void store_part(
     for (int i = 0; i < BOX_N; i += 16) {
         const __nv_bfloat162* pairs = &tile.pairs[part][i / 4];
         const int chunk = i / CHUNK + lane_id / 16;
-        stmatrix_x4_bf16(&box[row * BOX_N + (chunk ^ row % 8) * CHUNK], {pairs[0], pairs[1], pairs[2], pairs[3]});
+        stmatrix_x4(&box[row * BOX_N + (chunk ^ row % 8) * CHUNK], {pairs[0], pairs[1], pairs[2], pairs[3]});
     }
     fence_proxy();
     __syncwarp();

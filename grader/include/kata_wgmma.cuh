@@ -5,7 +5,6 @@
 #pragma once
 #include "kata_tma.cuh"
 #include <cstdint>
-#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 namespace kata {
@@ -118,17 +117,12 @@ __device__ inline void wgmma_m64n128k32_e4m3(float (&c)[64], uint64_t a, uint64_
         : "l"(a), "l"(b), "r"(static_cast<int>(add)));
 }
 
-// registers -> shared: four 8 x 8 matrices of halves. Lane l passes the address of row l % 8 of matrix l / 8
-// ("stmatrix"), a multiple of 16. Each register has two adjacent elements of a row, as in an accumulator of wgmma.
-__device__ inline void stmatrix_x4(half* row, const half2 (&pairs)[4]) {
-    const auto regs = reinterpret_cast<const uint32_t (&)[4]>(pairs);
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(smem_address(row)),
-                 "r"(regs[0]), "r"(regs[1]), "r"(regs[2]), "r"(regs[3])
-                 : "memory");
-}
-
-// stmatrix_x4 of matrices of bf16.
-__device__ inline void stmatrix_x4_bf16(__nv_bfloat16* row, const __nv_bfloat162 (&pairs)[4]) {
+// registers -> shared: four 8 x 8 matrices of 16-bit elements. Lane l passes the address of row l % 8 of matrix l / 8
+// ("stmatrix"), a multiple of 16. Each register has two adjacent elements of a row, as in an accumulator of wgmma: T is
+// half and Pair half2, or their counterparts of bf16.
+template <typename T, typename Pair>
+__device__ inline void stmatrix_x4(T* row, const Pair (&pairs)[4]) {
+    static_assert(sizeof(T) == 2 && sizeof(Pair) == 4, "elements of 16 bits, in pairs");
     const auto regs = reinterpret_cast<const uint32_t (&)[4]>(pairs);
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(smem_address(row)),
                  "r"(regs[0]), "r"(regs[1]), "r"(regs[2]), "r"(regs[3])

@@ -17,10 +17,10 @@
 // From kata_tma.cuh:
 using kata::swizzled_map, kata::mbarrier_init, kata::expect, kata::arrive_at, kata::wait, kata::load_box,
     kata::multicast_box, kata::store_box, kata::commit_stores, kata::wait_read, kata::fence_proxy, kata::cluster_rank,
-    kata::cluster_sync, kata::smem_address;
+    kata::cluster_sync;
 // From kata_wgmma.cuh:
-using kata::wgmma_fence, kata::wgmma_commit, kata::wgmma_wait, kata::descriptor, kata::fewer_registers,
-    kata::more_registers;
+using kata::wgmma_fence, kata::wgmma_commit, kata::wgmma_wait, kata::descriptor, kata::stmatrix_x4,
+    kata::fewer_registers, kata::more_registers;
 
 constexpr unsigned FULL_MASK = 0xffffffff;
 constexpr int WARPGROUP = 128;  // threads: four warps, the first of them a multiple of four
@@ -88,14 +88,6 @@ __device__ inline void wgmma_m64n256k16_bf16(float (&c)[128], uint64_t a, uint64
     // END TODO(1)
 }
 
-// registers -> shared: stmatrix_x4 of kata_wgmma.cuh, for matrices of bf16.
-__device__ inline void stmatrix_x4_bf16(__nv_bfloat16* row, const __nv_bfloat162 (&pairs)[4]) {
-    const auto regs = reinterpret_cast<const uint32_t (&)[4]>(pairs);
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(smem_address(row)),
-                 "r"(regs[0]), "r"(regs[1]), "r"(regs[2]), "r"(regs[3])
-                 : "memory");
-}
-
 struct Ring {
     alignas(GROUP_BYTES) __nv_bfloat16 A[STAGES][BLOCK_M * BLOCK_K];
     alignas(GROUP_BYTES) __nv_bfloat16 B[STAGES][BLOCK_N * BLOCK_K];
@@ -143,7 +135,7 @@ __device__ inline void store_part(
     for (int i = 0; i < BOX_N; i += 16) {
         const __nv_bfloat162* pairs = &tile.pairs[part][i / 4];
         const int chunk = i / CHUNK + lane_id / 16;
-        stmatrix_x4_bf16(&box[row * BOX_N + (chunk ^ row % 8) * CHUNK], {pairs[0], pairs[1], pairs[2], pairs[3]});
+        stmatrix_x4(&box[row * BOX_N + (chunk ^ row % 8) * CHUNK], {pairs[0], pairs[1], pairs[2], pairs[3]});
     }
     fence_proxy();
     __syncwarp();
