@@ -147,7 +147,8 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; ++s) {
             mbarrier_init(&ring.full[s], 1);
-            // TODO(1): Count one arrival of every warp that reads what this block and the other one load. (~1 line)
+            // TODO(1): A phase of empty ends when every warp, in both blocks, that reads what this block's producer
+            //   loads has arrived once. (~1 line)
             // END TODO(1)
         }
     }
