@@ -162,8 +162,8 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
                 wait(&ring.full[turn.s], turn.parity);
                 const uint64_t a = A_first + turn.s * A_STAGE;
                 const uint64_t b = B_first + turn.s * B_STAGE;
-                // TODO(3): Multiply the slice in this consumer's turn. Its first product is a group of its own, under which
-                //   the stage before is released. What is a step now, in k and in bytes? (~13 lines)
+                // TODO(3): Multiply the slice in this consumer's turn. Its first product is a group of its own, under
+                //   which the stage before is released. What is a step now, in k and in bytes? (~13 lines)
                 // END TODO(3)
                 before = turn.s;
                 turn.next();

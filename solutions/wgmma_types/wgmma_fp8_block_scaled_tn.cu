@@ -3,8 +3,7 @@
 // Shapes     A: [M, K] e4m3, sa: [K / 128, M] f32, B: [N, K] e4m3, sb: [N / 128, K / 128] f32, C: [M, N] bf16,
 //            row-major, contiguous, 16-byte aligned bases, M a multiple of 4, N = 128 blocks_n, K = 128 blocks_k
 // Technique  128 x 256 per block at a time, 256 x 256 per cluster of two blocks, in strips of 8, there and back; a
-//            producer and two consumer warpgroups per block, which alternate; a ring of four slices of 128, two boxes
-//            of C per warp
+//            producer and two consumer warpgroups per block; a ring of four slices of 128, two boxes of C per warp
 // New        over wgmma_fp8_promoted_tn: the sums of 128 k are multiplied by their scales when they are added. Those
 //            of A come with the slice. Threads read them, so every warp says when it has read the stage
 // Bound      Tensor Cores, and the power that the card may use
@@ -74,15 +73,6 @@ struct Turn {
         parity ^= s == 0;
     }
 };
-
-// Barrier 1 + c is for consumer c. It waits there for the other consumer, whose threads arrive and go on. Barrier 0 is
-// __syncthreads.
-__device__ inline void wait_for_other(int consumer) {
-    asm volatile("bar.sync %0, %1;" ::"r"(1 + consumer), "n"(CONSUMERS * WARPGROUP) : "memory");
-}
-__device__ inline void let_other_go(int consumer) {
-    asm volatile("bar.arrive %0, %1;" ::"r"(2 - consumer), "n"(CONSUMERS * WARPGROUP) : "memory");
-}
 
 // registers -> shared -> global: 16 rows of MMA_N columns, a warp's part of a half, to row off_m and column off_n of C.
 __device__ inline void store_half(
@@ -187,8 +177,8 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
         const uint64_t B_first = descriptor(&ring.B[0][consumer * MMA_N * BLOCK_K]);
         const int lane_id = threadIdx.x % 32;
         const auto release = [&](int s) {
-            // TODO(3): Arrive once for this warp at empty of stage s in each block, when all of its lanes have read their
-            //   scales. (~2 lines)
+            // TODO(3): Arrive once for this warp at empty of stage s in each block, when all of its lanes have read
+            //   their scales. (~2 lines)
             __syncwarp();
             if (lane_id < CLUSTER) arrive_at(&ring.empty[s], lane_id);
             // END TODO(3)
@@ -204,13 +194,12 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
             for (float& sum : C_rmem[half]) sum = 0;
         };
         Turn turn{0, 0};
-        if (consumer == 1) let_other_go(consumer);
         bool back = false;
         for (int tile = first; tile < tiles; tile += clusters, back = !back) {
             const int2 place = place_of(tile, tiles_m, tiles_n);
-            // A block has an even number of 128 columns, C perhaps not: then nothing is stored of the last ones. The row
-            // comes from threadIdx.x. From consumer, which is the same in all lanes, the scales would go to uniform
-            // registers, and products would wait for that.
+            // A block has an even number of 128 columns, C perhaps not: then nothing is stored of the last ones.
+            // threadIdx.x and not consumer: the compiler would move a scale that is the same in all lanes to a uniform
+            // register, and products would wait for that.
             const int block_n = place.y * CONSUMERS + static_cast<int>(threadIdx.x) / WARPGROUP - 1;
             const float* sb_row = &sb[int64_t{min(block_n, N / MMA_N - 1)} * slices];
             for (int slice = 0; slice < slices; ++slice, turn.next()) {
@@ -221,13 +210,11 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
                     const uint64_t a = A_first + turn.s * A_STAGE + half * A_HALF;
                     const uint64_t b = B_first + turn.s * B_STAGE;
                     float partial[MMA_N / 2];  // of this slice
-                    wait_for_other(consumer);
                     wgmma_fence();
 #pragma unroll
                     for (int step = 0; step < BLOCK_K; step += MMA_K)
                         wgmma_m64n128k32_e4m3(partial, a + step / K_CHUNK, b + step / K_CHUNK, step > 0);
                     wgmma_commit();
-                    let_other_go(consumer);
                     // Under these products: store the half before this one, if it is finished.
                     if (half == 0 && slice == 0) {
                         if (tile > first) store(1);

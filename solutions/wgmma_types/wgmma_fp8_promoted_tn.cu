@@ -3,10 +3,10 @@
 // Shapes     A: [M, K], B: [N, K] e4m3, C: [M, N] bf16, row-major, contiguous, 16-byte aligned bases, N a multiple of
 //            8, K of 16
 // Technique  128 x 256 per block at a time, 256 x 256 per cluster of two blocks, in strips of 8, there and back; a
-//            producer and two consumer warpgroups per block, which alternate; a ring of four slices of 128, two boxes
-//            of C per warp
-// New        over wgmma_fp8_tn: a sum in the Tensor Cores ends after 128 k, and CUDA cores add it to one that keeps 24
-//            bits. A consumer has two halves of 64 x 128, for which one set of sums of a slice is enough
+//            producer and two consumer warpgroups per block; a ring of four slices of 128, two boxes of C per warp
+// New        over wgmma_fp8_tn: a sum in the Tensor Cores ends after 128 k, and CUDA cores add it to one of 24 bits. A
+//            consumer has two halves of 64 x 128, and one set of sums of a slice serves both. Consumers take no turns:
+//            the products of one run under the additions of the other
 // Bound      Tensor Cores, and the power that the card may use
 #include "kata.cuh"
 #include "kata_tma.cuh"
@@ -95,15 +95,6 @@ struct Turn {
         parity ^= s == 0;
     }
 };
-
-// Barrier 1 + c is for consumer c. It waits there for the other consumer, whose threads arrive and go on. Barrier 0 is
-// __syncthreads.
-__device__ inline void wait_for_other(int consumer) {
-    asm volatile("bar.sync %0, %1;" ::"r"(1 + consumer), "n"(CONSUMERS * WARPGROUP) : "memory");
-}
-__device__ inline void let_other_go(int consumer) {
-    asm volatile("bar.arrive %0, %1;" ::"r"(2 - consumer), "n"(CONSUMERS * WARPGROUP) : "memory");
-}
 
 // registers -> shared -> global: 16 rows of MMA_N columns, a warp's part of a half, to row off_m and column off_n of C.
 __device__ inline void store_half(
@@ -212,7 +203,6 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
             for (float& sum : C_rmem[half]) sum = 0;
         };
         Turn turn{0, 0};
-        if (consumer == 1) let_other_go(consumer);
         for (int tile = first; tile < tiles; tile += clusters) {
             const int2 place = place_of(tile, tiles_m, tiles_n);
             for (int slice = 0; slice < slices; ++slice, turn.next()) {
@@ -222,15 +212,13 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
                     const uint64_t a = A_first + turn.s * A_STAGE + half * A_HALF;
                     const uint64_t b = B_first + turn.s * B_STAGE;
                     float partial[MMA_N / 2];  // of this slice
-                    // TODO(1): When the other consumer has issued its products, issue those of this half and slice as
-                    //   one group, with sums that begin from zero in partial. Then let the other one go. (~7 lines)
-                    wait_for_other(consumer);
+                    // TODO(1): Begin the products of this half and slice, as one group. Their sums begin from zero, in
+                    //   partial. (~5 lines)
                     wgmma_fence();
 #pragma unroll
                     for (int step = 0; step < BLOCK_K; step += MMA_K)
                         wgmma_m64n128k32_e4m3(partial, a + step / K_CHUNK, b + step / K_CHUNK, step > 0);
                     wgmma_commit();
-                    let_other_go(consumer);
                     // END TODO(1)
                     // Under these products: store the half before this one, if it is finished.
                     if (half == 0 && slice == 0) {
@@ -239,8 +227,8 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
                         off_n = place.y * BLOCK_N + consumer * MMA_N;
                     }
                     if (half == 1 && slice == slices - 1) store(0);
-                    // TODO(2): When the products are done, release the stage if both halves have been multiplied. Add the
-                    //   slice's sums to those of the slices before. (~4 lines)
+                    // TODO(2): When the products are done, release the stage if both halves have been multiplied. Add
+                    //   the slice's sums to those of the slices before. (~4 lines)
                     wgmma_wait<0>();
                     if (half == HALVES - 1) release(turn.s);
 #pragma unroll
