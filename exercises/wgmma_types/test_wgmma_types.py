@@ -399,8 +399,11 @@ def without(scales: ndarray, place: int) -> ndarray:
 def torch_scaled_mm_blocks(
     A: torch.Tensor, sa: torch.Tensor, B: torch.Tensor, sb: torch.Tensor, C: torch.Tensor
 ) -> Callable[[], object]:
-    """cuBLASLt in fp8, with one scale for all of A and one for all of B in place of those of the blocks."""
-    return torch_scaled_mm_promoted(A.reshape(len(A), -1), B.reshape(-1, A[0].numel()), C.view(len(A), -1))
+    """cuBLASLt in fp8 with the same scales, which it has from CUDA 12.9 on."""
+    import torch
+
+    left, right = A.reshape(len(A), -1), B.reshape(-1, A[0].numel())
+    return lambda: torch._scaled_mm(left, right.T, scale_a=sa.T, scale_b=sb.T, out_dtype=torch.bfloat16)
 
 
 def torch_mm_bf16_blocks(

@@ -181,7 +181,7 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
         };
         __nv_bfloat16(&boxes)[BOXES][BOX_M * BOX_N] = ring.C[threadIdx.x / 32 - WARPGROUP / 32];
         float C_rmem[HALVES][MMA_N / 2] = {};
-        int off_m = 0;  // of this warp's rows of the upper half in C, and of its columns
+        int off_m = 0;  // where this warp's rows of the upper half begin in C, and its columns
         int off_n = 0;
         // Stores a half of a tile that has been multiplied, and begins that of the next tile with zeros.
         const auto store = [&](int half) {

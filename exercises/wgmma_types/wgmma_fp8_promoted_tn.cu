@@ -194,7 +194,7 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
         };
         __nv_bfloat16(&boxes)[BOXES][BOX_M * BOX_N] = ring.C[threadIdx.x / 32 - WARPGROUP / 32];
         float C_rmem[HALVES][MMA_N / 2] = {};
-        int off_m = 0;  // of this warp's rows of the upper half in C, and of its columns
+        int off_m = 0;  // where this warp's rows of the upper half begin in C, and its columns
         int off_n = 0;
         // Stores a half of a tile that has been multiplied, and begins that of the next tile with zeros.
         const auto store = [&](int half) {
@@ -215,16 +215,12 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
                     // TODO(1): Begin the products of this half and slice, as one group. Their sums begin from zero, in
                     //   partial. (~5 lines)
                     // END TODO(1)
-                    // Under these products: store the half before this one, if it is finished.
-                    if (half == 0 && slice == 0) {
-                        if (tile > first) store(1);
-                        off_m = (place.x * CLUSTER + rank) * BLOCK_M + threadIdx.x % WARPGROUP / 32 * BOX_M;
-                        off_n = place.y * BLOCK_N + consumer * MMA_N;
-                    }
-                    if (half == 1 && slice == slices - 1) store(0);
-                    // TODO(2): When the products are done, release the stage if both halves have been multiplied. Add
-                    //   the slice's sums to those of the slices before. (~4 lines)
+                    // TODO(2): Under these products, store the half before this one if its sums are complete. off_m and
+                    //   off_n are where its own tile lies, and from the next half on where this one does. (~6 lines)
                     // END TODO(2)
+                    // TODO(3): When the products are done, release the stage if both halves have been multiplied. Add
+                    //   the slice's sums to those of the slices before. (~4 lines)
+                    // END TODO(3)
                 }
             }
         }
