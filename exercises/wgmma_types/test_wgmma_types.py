@@ -286,7 +286,9 @@ def torch_scaled_mm(A: torch.Tensor, B: torch.Tensor, C: torch.Tensor) -> Callab
     import torch
 
     one = torch.ones((), device=A.device)
-    return lambda: torch._scaled_mm(A, B.T, scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=True)
+    return lambda: torch._scaled_mm(
+        A, B.T, scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=True, out=C
+    )
 
 
 def torch_scaled_mm_promoted(A: torch.Tensor, B: torch.Tensor, C: torch.Tensor) -> Callable[[], object]:
@@ -294,7 +296,9 @@ def torch_scaled_mm_promoted(A: torch.Tensor, B: torch.Tensor, C: torch.Tensor) 
     import torch
 
     one = torch.ones((), device=A.device)
-    return lambda: torch._scaled_mm(A, B.T, scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=False)
+    return lambda: torch._scaled_mm(
+        A, B.T, scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=False, out=C
+    )
 
 
 def torch_mm_bf16(A: torch.Tensor, B: torch.Tensor, C: torch.Tensor) -> Callable[[], object]:
@@ -402,8 +406,8 @@ def torch_scaled_mm_blocks(
     """cuBLASLt in fp8 with the same scales, which it has from CUDA 12.9 on."""
     import torch
 
-    left, right = A.reshape(len(A), -1), B.reshape(-1, A[0].numel())
-    return lambda: torch._scaled_mm(left, right.T, scale_a=sa.T, scale_b=sb.T, out_dtype=torch.bfloat16)
+    left, right, out = A.reshape(len(A), -1), B.reshape(-1, A[0].numel()), C.view(len(A), -1)
+    return lambda: torch._scaled_mm(left, right.T, scale_a=sa.T, scale_b=sb.T, out_dtype=torch.bfloat16, out=out)
 
 
 def torch_mm_bf16_blocks(
