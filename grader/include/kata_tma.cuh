@@ -8,6 +8,9 @@
 #include <cuda.h>
 #include <cuda_fp16.h>
 
+struct __nv_bfloat16;  // cuda_bf16.h
+struct __nv_fp8_e4m3;  // cuda_fp8.h
+
 #if CUDA_VERSION < 12050
 // CUDA 12.5 was the first with this function. The older one has no version among its parameters.
 inline cudaError_t cudaGetDriverEntryPointByVersion(
@@ -32,6 +35,12 @@ inline CUtensorMapDataType type_of_elements(const float*) {
 }
 inline CUtensorMapDataType type_of_elements(const half*) {
     return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+}
+inline CUtensorMapDataType type_of_elements(const __nv_bfloat16*) {
+    return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+}
+inline CUtensorMapDataType type_of_elements(const __nv_fp8_e4m3*) {
+    return CU_TENSOR_MAP_DATA_TYPE_UINT8;  // maps have no type for it, and a copy needs only its bytes
 }
 
 // A tensor map of a row-major matrix: what one copy moves is a box of box_rows x box_cols elements. The driver wants a

@@ -95,9 +95,34 @@ __device__ inline void wgmma_m64n256k16(float (&c)[128], uint64_t a, uint64_t b,
         : "l"(a), "l"(b), "r"(static_cast<int>(add)));
 }
 
-// registers -> shared: four 8 x 8 matrices of halves. Lane l passes the address of row l % 8 of matrix l / 8
-// ("stmatrix"), a multiple of 16. Each register has two adjacent elements of a row, as in an accumulator of wgmma.
-__device__ inline void stmatrix_x4(half* row, const half2 (&pairs)[4]) {
+// c += a @ b for a [64, 32] and b [32, 128] of e4m3 in shared memory, c = a @ b where add is false. The sums are where
+// those of wgmma_m64n128k16 are.
+__device__ inline void wgmma_m64n128k32_e4m3(float (&c)[64], uint64_t a, uint64_t b, bool add) {
+    asm volatile(
+        "{\n .reg .pred p;\n setp.ne.b32 p, %66, 0;\n"
+        " wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
+        "%64, %65, p, 1, 1;\n}"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7]), "+f"(c[8]),
+          "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]), "+f"(c[14]), "+f"(c[15]), "+f"(c[16]),
+          "+f"(c[17]), "+f"(c[18]), "+f"(c[19]), "+f"(c[20]), "+f"(c[21]), "+f"(c[22]), "+f"(c[23]), "+f"(c[24]),
+          "+f"(c[25]), "+f"(c[26]), "+f"(c[27]), "+f"(c[28]), "+f"(c[29]), "+f"(c[30]), "+f"(c[31]), "+f"(c[32]),
+          "+f"(c[33]), "+f"(c[34]), "+f"(c[35]), "+f"(c[36]), "+f"(c[37]), "+f"(c[38]), "+f"(c[39]), "+f"(c[40]),
+          "+f"(c[41]), "+f"(c[42]), "+f"(c[43]), "+f"(c[44]), "+f"(c[45]), "+f"(c[46]), "+f"(c[47]), "+f"(c[48]),
+          "+f"(c[49]), "+f"(c[50]), "+f"(c[51]), "+f"(c[52]), "+f"(c[53]), "+f"(c[54]), "+f"(c[55]), "+f"(c[56]),
+          "+f"(c[57]), "+f"(c[58]), "+f"(c[59]), "+f"(c[60]), "+f"(c[61]), "+f"(c[62]), "+f"(c[63])
+        : "l"(a), "l"(b), "r"(static_cast<int>(add)));
+}
+
+// registers -> shared: four 8 x 8 matrices of 16-bit elements. Lane l passes the address of row l % 8 of matrix l / 8
+// ("stmatrix"), a multiple of 16. Each register has two adjacent elements of a row, as in an accumulator of wgmma: T is
+// half and Pair half2, or their counterparts of bf16.
+template <typename T, typename Pair>
+__device__ inline void stmatrix_x4(T* row, const Pair (&pairs)[4]) {
+    static_assert(sizeof(T) == 2 && sizeof(Pair) == 4, "elements of 16 bits, in pairs");
     const auto regs = reinterpret_cast<const uint32_t (&)[4]>(pairs);
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(smem_address(row)),
                  "r"(regs[0]), "r"(regs[1]), "r"(regs[2]), "r"(regs[3])

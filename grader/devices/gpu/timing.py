@@ -25,7 +25,7 @@ WARM_UP_CALLS = 10
 WARM_UP_S = 0.3
 # A pointer of a timed call is one of so many, each as aligned as memory from the driver.
 SHIFT_BYTES, SHIFTS = 256, 256
-SPIN_CYCLES = 150_000  # some 80 us: longer than the host takes to call a launcher or torch
+SPIN_CYCLES = 300_000  # some 160 us: longer than the host takes to call a launcher or torch
 GUARD_BYTES = 1 << 16
 SMALL_BYTES = 1 << 16  # outputs up to here come back whenever an untimed call gave other bits
 COLD_CLOCK = 0.05  # of the SM clock: who loses more while samples are taken had not warmed up
