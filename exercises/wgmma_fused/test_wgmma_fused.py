@@ -1,0 +1,347 @@
+"""wgmma_fused: products A @ B^T with more in the same kernel, A [M, K], B [N, K], row-major half, sums in float.
+
+M >= 1, N and K multiples of 8. The order of the K additions is free. Tensor Cores cut off what a sum has below its last
+bits, so a sum may be off by what rounding can do to a sum of K products, and by the rounding to half.
+
+wgmma_bias_relu_f16: C[i, j] = max(s + bias[j], 0), s the sum over k of A[i, k] * B[j, k]. It is rounded once, and a nan
+stays a nan.
+
+wgmma_gelu_aux_f16: Z[i, j] = s + bias[j], rounded once, and Y = gelu(Z), gelu the tanh form of torch. Y may be computed
+from the half that Z stores: the bound of Y has the rounding of Z in it, times the derivative of gelu.
+
+wgmma_residual_f16: C = s + R, rounded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf, nan, pi, sqrt
+from typing import TYPE_CHECKING
+
+from grader.content.spec import (
+    Accumulated,
+    Fill,
+    InputKind,
+    Operations,
+    Rng,
+    Size,
+    Sizes,
+    Spec,
+    Tensor,
+    cancelling,
+    doubled,
+    growth,
+    normal,
+)
+
+if TYPE_CHECKING:
+    import torch
+    from numpy import ndarray
+
+
+# -- values ----------------------------------------------------------------------------------------------------------
+
+
+def signs(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+    """1 and -1: every partial sum is a whole number, and no product is 0."""
+    return rng.choice(shape, (1.0, -1.0))
+
+
+def large_and_small(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+    """Elements of either sign from about 2^-4 to 2^4."""
+    return rng.repeated(shape, lambda count: rng.normal([count]) * 2.0 ** rng.integers([count], -4, 4))
+
+
+def odd(low: int, high: int, places: float, factor: float = 1.0) -> Fill:
+    """Odd numbers from low to high of either sign, times factor, in some ``places`` of every row; zeros elsewhere."""
+
+    def fill(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+        def draw(count: int) -> ndarray:
+            drawn = (2 * rng.integers([count], low // 2, high // 2) + 1) * rng.choice([count], (factor, -factor))
+            return drawn * (rng.uniform([count], 0.0, 1.0) < places / shape[-1])
+
+        return rng.repeated(shape, draw)
+
+    return fill
+
+
+def eights(low: int, high: int) -> Fill:
+    """Multiples of 8, from 8 low to 8 high."""
+    return lambda rng, shape, sizes: 8.0 * rng.integers(shape, low, high)
+
+
+def with_edges(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+    """Normal draws, and now and then an infinity or a nan."""
+    import numpy
+
+    plain = rng.normal(shape, std=4.0)
+    return numpy.where(rng.integers(shape, 0, 3) > 0, plain, rng.choice(shape, (inf, -inf, nan, 0.0)))
+
+
+def kinds(name: str, other: Fill) -> tuple[InputKind, ...]:
+    """Values for A, B and an addend of this name: sums that no kernel may round twice, and sums that cancel."""
+    return (
+        InputKind("offset", normal(mean=1.0)),
+        InputKind("signs", signs, exact=True),
+        InputKind("cancelling", {"A": cancelling(large_and_small), "B": doubled(large_and_small), name: other}),
+        InputKind("rounded once", {"A": odd(15, 31, 200), "B": odd(15, 31, 200), name: odd(1, 2047, inf)}, exact=True),
+    )
+
+
+# -- what is computed ------------------------------------------------------------------------------------------------
+
+
+def relu(x: ndarray) -> ndarray:
+    import numpy
+
+    return numpy.maximum(x, 0.0)
+
+
+def finite(x: ndarray) -> ndarray:
+    """Sizes of the finite elements, 0 for the others, which have no error."""
+    import numpy
+
+    return numpy.where(numpy.isfinite(x), abs(x), 0.0)
+
+
+def sigmoid_of(x: ndarray) -> ndarray:
+    """(1 + tanh(u)) / 2, u as in gelu."""
+    import numpy
+
+    return 1 / (1 + numpy.exp(-2 * sqrt(2 / pi) * (x + 0.044715 * x**3)))
+
+
+def gelu(x: ndarray) -> ndarray:
+    return x * sigmoid_of(x)
+
+
+def gelu_slope(x: ndarray) -> ndarray:
+    s = sigmoid_of(x)
+    return s + x * s * (1 - s) * 2 * sqrt(2 / pi) * (1 + 3 * 0.044715 * x**2)
+
+
+def gelu_magnitudes(A: ndarray, B: ndarray, bias: ndarray, sizes: Sizes) -> tuple[ndarray, ndarray]:
+    """Of Z as of any sum. Of Y: what an error of Z becomes, of its sum and of its rounding to half."""
+    z, of_sum = A @ B.T + bias, abs(A) @ abs(B).T + abs(bias)
+    of_rounding = 2.0 ** (24 - 11) / growth(sizes["K"] + 1) * abs(z)
+    return of_sum, abs(gelu_slope(z)) * (of_sum + of_rounding)
+
+
+# -- baselines -------------------------------------------------------------------------------------------------------
+
+
+def f32_sums() -> None:
+    """Makes cuBLAS keep its sums in f32."""
+    import torch
+
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+
+
+def torch_bias_relu(A: torch.Tensor, B: torch.Tensor, bias: torch.Tensor, C: torch.Tensor) -> Callable[[], object]:
+    """cuBLAS, then two kernels over C."""
+    import torch
+
+    f32_sums()
+    return lambda: torch.mm(A, B.T, out=C).add_(bias).relu_()
+
+
+def torch_addmm_relu(A: torch.Tensor, B: torch.Tensor, bias: torch.Tensor, C: torch.Tensor) -> Callable[[], object]:
+    """cuBLASLt with the epilogue that it has for a bias and relu."""
+    import torch
+
+    f32_sums()
+    return lambda: torch._addmm_activation(bias, A, B.T, out=C)
+
+
+def torch_bias_gelu(
+    A: torch.Tensor, B: torch.Tensor, bias: torch.Tensor, Z: torch.Tensor, Y: torch.Tensor
+) -> Callable[[], object]:
+    """cuBLAS, then a kernel over Z and one from Z to Y."""
+    import torch
+
+    f32_sums()
+    return lambda: torch.ops.aten.gelu.out(torch.mm(A, B.T, out=Z).add_(bias), approximate="tanh", out=Y)
+
+
+def torch_addmm_gelu(
+    A: torch.Tensor, B: torch.Tensor, bias: torch.Tensor, Z: torch.Tensor, Y: torch.Tensor
+) -> Callable[[], object]:
+    """cuBLASLt with the epilogue that it has for a bias, then a kernel from Z to Y."""
+    import torch
+
+    f32_sums()
+    return lambda: torch.ops.aten.gelu.out(torch.addmm(bias, A, B.T, out=Z), approximate="tanh", out=Y)
+
+
+def torch_residual(A: torch.Tensor, B: torch.Tensor, R: torch.Tensor, C: torch.Tensor) -> Callable[[], object]:
+    """cuBLAS, then a kernel over R and C."""
+    import torch
+
+    f32_sums()
+    return lambda: torch.mm(A, B.T, out=C).add_(R)
+
+
+def torch_addmm(A: torch.Tensor, B: torch.Tensor, R: torch.Tensor, C: torch.Tensor) -> Callable[[], object]:
+    """A copy of R to C, then cuBLAS, which adds to C."""
+    import torch
+
+    f32_sums()
+    return lambda: torch.addmm(R, A, B.T, out=C)
+
+
+def torch_mm(A: torch.Tensor, B: torch.Tensor, C: torch.Tensor, **others: torch.Tensor) -> Callable[[], object]:
+    """The product alone."""
+    import torch
+
+    f32_sums()
+    return lambda: torch.mm(A, B.T, out=C)
+
+
+def torch_mm_to_z(A: torch.Tensor, B: torch.Tensor, Z: torch.Tensor, **others: torch.Tensor) -> Callable[[], object]:
+    """The product alone."""
+    return torch_mm(A, B, Z)
+
+
+# -- the katas -------------------------------------------------------------------------------------------------------
+
+
+def shape(M: int, N: int, K: int) -> Sizes:
+    return {"M": M, "N": N, "K": K}
+
+
+SIZES = {"M": Size(1, 200), "N": Size(1, 300), "K": Size(1, 200)}
+
+# A block's tile is 128 x 256, two of them are one below the other, a slice of K is 64, a ring has 4 stages. Less than a
+# tile; one past and one short of a tile in M, 8 past and 8 short in N; K of part of a slice, of one, of fewer and of
+# more slices than a kernel spreads its epilogue over. More tiles than SMs, with few slices and with more than the
+# epilogue takes: a block computes several. Two strips of tiles, the second one of less than the full height.
+NAMED = (
+    shape(1, 8, 8),
+    shape(17, 24, 64),
+    shape(65, 72, 136),
+    shape(129, 8, 264),
+    shape(3, 264, 320),
+    shape(130, 136, 56),
+    shape(8, 16, 840),
+    shape(17_025, 8, 200),
+    shape(17_025, 200, 72),
+    shape(2600, 600, 72),
+)
+LARGE = (
+    shape(1023, 1032, 1032),
+    shape(7, 8, 20_008),
+    shape(70_001, 8, 72),
+    shape(1, 70_008, 8),
+    shape(1024, 1024, 1024),
+    shape(4104, 2056, 840),
+)
+PER = "2 per product: a multiplication and an addition, for each of M * N * K products"
+
+
+def flops(sizes: Sizes) -> int:
+    return 2 * sizes["M"] * sizes["N"] * sizes["K"]
+
+
+def work(sizes: Sizes) -> int:
+    return 4 * sizes["M"] * sizes["N"] * sizes["K"]
+
+
+A, B, BIAS = Tensor("A", ("M", "K")), Tensor("B", ("N", "K")), Tensor("bias", ("N",))
+
+BIAS_RELU = Spec(
+    computes="C = max(A @ B^T + bias, 0)",
+    operations=Operations("C = A @ B^T", f"{PER}. The epilogue's few per element do not count"),
+    inputs=(A, B, BIAS),
+    outputs=(Tensor("C", ("M", "N")),),
+    sizes=SIZES,
+    values=(*kinds("bias", normal()), InputKind("edges", {"A": normal(), "B": normal(), "bias": with_edges})),
+    reference=lambda A, B, bias, sizes: relu(A @ B.T + bias),
+    near_misses={
+        "without the bias": lambda A, B, bias, sizes: relu(A @ B.T),
+        "without the maximum": lambda A, B, bias, sizes: A @ B.T + bias,
+        "the bias after the maximum": lambda A, B, bias, sizes: relu(A @ B.T) + bias,
+        "only whole slices of 64 k": lambda A, B, bias, sizes: relu(
+            A[:, : sizes["K"] // 64 * 64] @ B[:, : sizes["K"] // 64 * 64].T + bias
+        ),
+    },
+    tolerance=Accumulated(
+        terms=lambda sizes: sizes["K"] + 1,
+        magnitude=lambda A, B, bias, sizes: abs(A) @ abs(B).T + finite(bias),
+    ),
+    named_sizes=NAMED,
+    large=LARGE,
+    work=work,
+    flops=flops,
+    slice_dim="M",
+    baselines={
+        "torch.mm, add, relu": torch_bias_relu,
+        "torch._addmm_activation": torch_addmm_relu,
+        "torch.mm": torch_mm,
+    },
+)
+
+# gelu of a multiple of 8 is exact in half: itself, or 0 for a negative one.
+GELU_AUX = Spec(
+    computes="Z = A @ B^T + bias, Y = gelu(Z)",
+    operations=Operations("Z = A @ B^T", f"{PER}. The epilogue's few per element do not count"),
+    inputs=(A, B, BIAS),
+    outputs=(Tensor("Z", ("M", "N")), Tensor("Y", ("M", "N"))),
+    sizes=SIZES,
+    values=(
+        InputKind("near 0", {"A": normal(std=0.25), "B": normal(std=0.5), "bias": normal()}),
+        InputKind("offset", normal(mean=1.0)),
+        InputKind("multiples of 8", {"A": signs, "B": eights(-1, 1), "bias": eights(-9, 9)}, exact=True),
+        InputKind("cancelling", {"A": cancelling(large_and_small), "B": doubled(large_and_small), "bias": normal()}),
+        InputKind(
+            "rounded once",
+            {"A": odd(15, 31, 60), "B": odd(3, 9, 60, factor=8.0), "bias": eights(-250, 250)},
+            exact=True,
+        ),
+    ),
+    reference=lambda A, B, bias, sizes: (A @ B.T + bias, gelu(A @ B.T + bias)),
+    near_misses={
+        "without the bias": lambda A, B, bias, sizes: (A @ B.T, gelu(A @ B.T)),
+        "Z after gelu": lambda A, B, bias, sizes: (gelu(A @ B.T + bias), gelu(A @ B.T + bias)),
+        "Y without gelu": lambda A, B, bias, sizes: (A @ B.T + bias, A @ B.T + bias),
+        "Y without the bias": lambda A, B, bias, sizes: (A @ B.T + bias, gelu(A @ B.T)),
+    },
+    tolerance=Accumulated(terms=lambda sizes: sizes["K"] + 1, magnitude=gelu_magnitudes),
+    named_sizes=NAMED,
+    large=LARGE,
+    work=work,
+    flops=flops,
+    slice_dim="M",
+    baselines={
+        "torch.mm, add, gelu": torch_bias_gelu,
+        "torch.addmm, gelu": torch_addmm_gelu,
+        "torch.mm": torch_mm_to_z,
+    },
+)
+
+RESIDUAL = Spec(
+    computes="C = A @ B^T + R",
+    operations=Operations("C = A @ B^T", f"{PER}. The addition of R does not count"),
+    inputs=(A, B, Tensor("R", ("M", "N"))),
+    outputs=(Tensor("C", ("M", "N")),),
+    sizes=SIZES,
+    values=kinds("R", normal()),
+    reference=lambda A, B, R, sizes: A @ B.T + R,
+    near_misses={
+        "without R": lambda A, B, R, sizes: A @ B.T,
+        "twice R": lambda A, B, R, sizes: A @ B.T + 2 * R,
+        "only whole slices of 64 k": lambda A, B, R, sizes: (
+            A[:, : sizes["K"] // 64 * 64] @ B[:, : sizes["K"] // 64 * 64].T + R
+        ),
+    },
+    tolerance=Accumulated(
+        terms=lambda sizes: sizes["K"] + 1, magnitude=lambda A, B, R, sizes: abs(A) @ abs(B).T + abs(R)
+    ),
+    named_sizes=NAMED,
+    large=LARGE,
+    work=work,
+    flops=flops,
+    slice_dim="M",
+    baselines={"torch.mm, add": torch_residual, "torch.addmm": torch_addmm, "torch.mm": torch_mm},
+)
+
+SPECS = {"wgmma_bias_relu_f16": BIAS_RELU, "wgmma_gelu_aux_f16": GELU_AUX, "wgmma_residual_f16": RESIDUAL}
