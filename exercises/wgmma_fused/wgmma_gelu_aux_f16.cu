@@ -2,8 +2,8 @@
 //
 // Shapes     A: [M, K], B: [N, K], bias: [N], Z, Y: [M, N] f16, row-major, contiguous, 16-byte aligned bases, N and K
 //            multiples of 8; gelu(z) = 0.5 z (1 + tanh(0.79788 (z + 0.044715 z^3)))
-// Technique  the product as in wgmma_there_and_back_tn_f16; the halves of Z wait in registers, each eighth of them goes
-//            to Z, through gelu and to Y under one of the next tile's slices
+// Technique  the product as in wgmma_there_and_back_tn_f16; the halves of Z wait in registers, and go to Z, through
+//            gelu and to Y in eight steps, each under one of the next tile's slices
 // New        over wgmma_bias_relu_f16: two outputs, and a function that would keep the Tensor Cores waiting
 // Bound      Tensor Cores, and the power that the card may use
 #include "kata.cuh"
@@ -124,8 +124,8 @@ __device__ __forceinline__ void finish(
     // END TODO(1)
 }
 
-// The place of a tile in Z and Y, in tiles. Consecutive tiles go down a strip of STRIP rows of tiles, then right, in every
-// other strip left: tiles that run at the same time need few rows of A and of B, and these stay in L2.
+// The place of a tile in Z and Y, in tiles. Consecutive tiles go down a strip of STRIP rows of tiles, then right, in
+// every other strip left: tiles that run at the same time need few rows of A and of B, and these stay in L2.
 __device__ inline int2 place_of(int tile, int tiles_m, int tiles_n) {
     const int strip = tile / (STRIP * tiles_n);
     const int height = min(STRIP, tiles_m - strip * STRIP);
@@ -141,7 +141,7 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
     const __grid_constant__ CUtensorMap B_map,  // [N, K]
     const __grid_constant__ CUtensorMap Z_map,  // [M, N]
     const __grid_constant__ CUtensorMap Y_map,  // [M, N]
-    const half* __restrict__ bias, int M, int N, int K) {
+    const half* bias, int M, int N, int K) {
     alignas(GROUP_BYTES) extern __shared__ unsigned char smem[];
     Ring& ring = *reinterpret_cast<Ring*>(smem);
     // The cluster's tile is CLUSTER tiles of BLOCK_M rows, one below the other. Each block has one of them.
@@ -218,8 +218,8 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
                 before = turn.s;
                 turn.next();
             };
-            // TODO(2): Multiply all slices. Under each of the first ones do a step of the tile before, and do all of its
-            //   steps, also if there are fewer slices. (~6 lines)
+            // TODO(2): Multiply the first slices, and do a step of the tile before under each of them. Do all steps,
+            //   also if there are fewer slices. (~5 lines)
             // END TODO(2)
             const int2 place = place_of(tile, tiles_m, tiles_n);
             finished.off_m = (place.x * CLUSTER + rank) * BLOCK_M + warp_id * BOX_M;
@@ -230,6 +230,7 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
                 const int col = finished.off_n + j * CHUNK + threadIdx.x % 4 * 2;
                 if (col < N) bias_rmem[j] = *reinterpret_cast<const half2*>(&bias[col]);
             }
+            for (int slice = STEPS; slice < slices; ++slice) multiply(slice);
             wgmma_wait<0>();
             release(before);
             const auto pair = [&](int i) -> half2& { return finished.pairs[i / (BOX_N / 4)][i % (BOX_N / 4)]; };

@@ -1,9 +1,11 @@
 // wgmma_residual_f16: C = A @ B^T + R, a tile of R comes under the tile's own products
 //
-// Shapes     A: [M, K], B: [N, K], R, C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, N and K multiples of 8
+// Shapes     A: [M, K], B: [N, K], R, C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, N and K multiples
+//            of 8
 // Technique  the product as in wgmma_there_and_back_tn_f16; a warp's boxes carry a tile to C under the first slices of
 //            the next one, and then a tile of R to the registers that are free since
-// New        over wgmma_gelu_aux_f16: an input as large as C, copied by the consumers, and added before the one rounding
+// New        over wgmma_gelu_aux_f16: an input as large as C, which consumers copy, and which is added before the one
+//            rounding
 // Bound      Tensor Cores, and the power that the card may use
 #include "kata.cuh"
 #include "kata_tma.cuh"
@@ -247,8 +249,8 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
                     finished.off_m = (place.x * CLUSTER + rank) * BLOCK_M + warp_id * BOX_M;
                     finished.off_n = place.y * BLOCK_N;
                 }
-                // TODO(2): Under slice REQUEST, request as many parts of R as there are boxes, when these have been
-                //   read. Under each slice from TAKE on, take a part, and request the one that comes to its box. (~10 lines)
+                // TODO(2): Under slice REQUEST, request a part of R for each box, as soon as these have been read.
+                //   Under each slice from TAKE on, take a part, and request the next one for its box. (~11 lines)
                 // END TODO(2)
             }
             for (int slice = STEPS; slice < slices; ++slice) multiply(slice);

@@ -4,7 +4,7 @@
 //            multiples of 8
 // Technique  the product as in wgmma_there_and_back_tn_f16; each lane adds the bias of its 64 columns in f32, rounds
 //            once, and then takes the larger of each half and 0
-// New        over wgmma_there_and_back_tn_f16: an epilogue on the sums, and loads for it under the tile's last products
+// New        over wgmma_there_and_back_tn_f16: an epilogue on the sums, and loads for it under the products
 // Bound      Tensor Cores, and the power that the card may use
 #include "kata.cuh"
 #include "kata_tma.cuh"
@@ -123,7 +123,7 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
     const __grid_constant__ CUtensorMap A_map,  // [M, K]
     const __grid_constant__ CUtensorMap B_map,  // [N, K]
     const __grid_constant__ CUtensorMap C_map,  // [M, N]
-    const half* __restrict__ bias, int M, int N, int K) {
+    const half* bias, int M, int N, int K) {
     alignas(GROUP_BYTES) extern __shared__ unsigned char smem[];
     Ring& ring = *reinterpret_cast<Ring*>(smem);
     // The cluster's tile is CLUSTER tiles of BLOCK_M rows, one below the other. Each block has one of them.
@@ -205,19 +205,19 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
                 if (part < slices) multiply(part);
                 if (tile > first) store_part(boxes, finished, part, &C_map);
             }
-            for (int slice = PARTS; slice < slices; ++slice) multiply(slice);
             const int2 place = place_of(tile, tiles_m, tiles_n);
             finished.off_m = (place.x * CLUSTER + rank) * BLOCK_M + warp_id * BOX_M;
             finished.off_n = place.y * BLOCK_N;
             half2 bias_rmem[BLOCK_N / CHUNK] = {};  // of this lane's two columns of every eight
-            // TODO(1): global -> registers, while the last products run: the bias of this lane's columns that C has.
-            //   (~4 lines)
+            // TODO(1): global -> registers, which the tile before no longer needs: the bias of this lane's columns that C
+            //   has. (~4 lines)
 #pragma unroll
             for (int j = 0; j < BLOCK_N / CHUNK; ++j) {
                 const int col = finished.off_n + j * CHUNK + threadIdx.x % 4 * 2;
                 if (col < N) bias_rmem[j] = *reinterpret_cast<const half2*>(&bias[col]);
             }
             // END TODO(1)
+            for (int slice = PARTS; slice < slices; ++slice) multiply(slice);
             wgmma_wait<0>();
             release(before);
             const auto pair = [&](int i) -> half2& { return finished.pairs[i / (BOX_N / 4)][i % (BOX_N / 4)]; };
