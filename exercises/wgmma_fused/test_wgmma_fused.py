@@ -121,7 +121,7 @@ def gelu_slope(x: ndarray) -> ndarray:
 
 
 def gelu_magnitudes(A: ndarray, B: ndarray, bias: ndarray, sizes: Sizes) -> tuple[ndarray, ndarray]:
-    """Of Z as of any sum. Of Y: what an error of Z becomes, of its sum and of its rounding to half."""
+    """That of a sum for Z. For Y what an error of Z becomes: that of its sum, and that of its rounding to half."""
     z, of_sum = A @ B.T + bias, abs(A) @ abs(B).T + abs(bias)
     of_rounding = 2.0 ** (24 - 11) / growth(sizes["K"] + 1) * abs(z)
     return of_sum, abs(gelu_slope(z)) * (of_sum + of_rounding)

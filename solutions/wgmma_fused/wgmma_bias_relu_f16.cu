@@ -209,7 +209,7 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
             finished.off_m = (place.x * CLUSTER + rank) * BLOCK_M + warp_id * BOX_M;
             finished.off_n = place.y * BLOCK_N;
             half2 bias_rmem[BLOCK_N / CHUNK] = {};  // of this lane's two columns of every eight
-            // TODO(1): global -> registers, which the tile before no longer needs: the bias of this lane's columns that C
+            // TODO(1): global -> registers, which the tile before has left: the bias of this lane's columns that C
             //   has. (~4 lines)
 #pragma unroll
             for (int j = 0; j < BLOCK_N / CHUNK; ++j) {
