@@ -10,6 +10,8 @@ wgmma_gelu_aux_f16: Z[i, j] = s + bias[j], rounded once, and Y = gelu(Z), gelu t
 from the half that Z stores: the bound of Y has the rounding of Z in it, times the derivative of gelu.
 
 wgmma_residual_f16: C = s + R, rounded once.
+
+wgmma_split_k_f16: C = s, rounded once. Every call gives the same bits.
 """
 
 from __future__ import annotations
@@ -344,4 +346,58 @@ RESIDUAL = Spec(
     baselines={"torch.mm, add": torch_residual, "torch.addmm": torch_addmm, "torch.mm": torch_mm},
 )
 
-SPECS = {"wgmma_bias_relu_f16": BIAS_RELU, "wgmma_gelu_aux_f16": GELU_AUX, "wgmma_residual_f16": RESIDUAL}
+# One tile and several, with fewer slices than an H200 has pairs of SMs, more of them, and a number that does not divide
+# them; as many tiles as pairs of SMs and more. K is odd in slices, and its last one is cut.
+SPLIT_K = Spec(
+    computes="C = A @ B^T",
+    operations=Operations("C = A @ B^T", PER),
+    inputs=(A, B),
+    outputs=(Tensor("C", ("M", "N")),),
+    sizes=SIZES,
+    values=tuple(
+        InputKind(kind.name, kind.fill if callable(kind.fill) else {name: kind.fill[name] for name in "AB"}, kind.exact)
+        for kind in kinds("none", normal())
+    ),
+    reference=lambda A, B, sizes: A @ B.T,
+    near_misses={
+        "the last k is missing": lambda A, B, sizes: A[:, :-1] @ B[:, :-1].T,
+        "only whole slices of 64 k": lambda A, B, sizes: A[:, : sizes["K"] // 64 * 64] @ B[:, : sizes["K"] // 64 * 64].T,
+        "only the first half of the slices": lambda A, B, sizes: (
+            A[:, : (sizes["K"] + 63) // 128 * 64] @ B[:, : (sizes["K"] + 63) // 128 * 64].T
+        ),
+        "twice the product": lambda A, B, sizes: 2 * (A @ B.T),
+    },
+    tolerance=Accumulated(terms=lambda sizes: sizes["K"], magnitude=lambda A, B, sizes: abs(A) @ abs(B).T),
+    named_sizes=(
+        shape(1, 8, 8),
+        shape(17, 24, 64),
+        shape(65, 72, 136),
+        shape(129, 8, 264),
+        shape(8, 16, 840),
+        shape(130, 264, 1160),
+        shape(3, 8, 4360),
+        shape(300, 520, 584),
+        shape(2600, 600, 72),
+        shape(17_025, 8, 200),
+    ),
+    large=(
+        shape(1023, 1032, 1032),
+        shape(7, 8, 20_008),
+        shape(520, 776, 16_392),
+        shape(70_001, 8, 72),
+        shape(1, 70_008, 8),
+        shape(512, 512, 32_768),
+    ),
+    work=work,
+    flops=flops,
+    slice_dim="M",
+    repeatable=True,
+    baselines={"torch.mm": torch_mm},
+)
+
+SPECS = {
+    "wgmma_bias_relu_f16": BIAS_RELU,
+    "wgmma_gelu_aux_f16": GELU_AUX,
+    "wgmma_residual_f16": RESIDUAL,
+    "wgmma_split_k_f16": SPLIT_K,
+}
