@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from grader.compile.build import Build, CompileFailure, Request, Target, Tell, build_all
 from grader.compile.libraries import LibraryMissing, find_library
 from grader.compile.offsets import narrow_lines
-from grader.compile.toolchain import Gpu, ToolchainError, builds_for, dotted, find_gpu, find_toolchain
+from grader.compile.toolchain import Gpu, ToolchainError, builds_for, dotted, driver_runs, find_gpu, find_toolchain
 from grader.content import skeleton, start
 from grader.content.catalog import EXACT, Kata
 from grader.content.source_file import Source, source_of
@@ -103,6 +103,8 @@ def unfit_gpu(gpu: Gpu, kata: Kata) -> str | None:
         toolchain = find_toolchain()
         if not builds_for(toolchain.nvcc, gpu):
             return f"nvcc {dotted(toolchain.nvcc_version)} does not build for the GPU, {gpu.arch}"
+        if not driver_runs(gpu, toolchain.nvcc_version):
+            return f"the driver runs CUDA up to {dotted(gpu.cuda)}, and nvcc is {dotted(toolchain.nvcc_version)}"
     return None
 
 
@@ -173,6 +175,14 @@ def counted(kata: Kata, source: Source, options: Options, tell: Tell | None = No
         return count(kata, load_spec(kata), sandbox, options.budget(target, after_gpu=False))
 
 
+@dataclass(frozen=True)
+class Planned:
+    """Files that are to be graded, each as its kata, once with each of the options."""
+
+    work: Sequence[tuple[Kata, Path]]
+    options: Sequence[Options]
+
+
 def prepare(
     work: Sequence[tuple[Kata, Path]],
     options: Options,
@@ -184,21 +194,28 @@ def prepare(
 
     ``beside``: other options that the same files will be graded with. Returns what became of all that was compiled.
     """
+    return prepare_all([Planned(work, (options, *beside))], tell, jobs=options.jobs)
+
+
+def prepare_all(planned: Sequence[Planned], tell: Tell | None = None, *, jobs: int) -> list[Build | CompileFailure]:
+    """The same for files with other options each, so many compilations at a time."""
     gpu = find_gpu()
-    read = [(kata, source_of(path)) for kata, path in work]
-    started = [(kata, source) for kata, source in read if unbuildable(kata, source) is None]
-    if not started:
+    wanted: list[tuple[Request, Options]] = []
+    for plan in planned:
+        read = [(kata, source_of(path)) for kata, path in plan.work]
+        wanted += [
+            (_request(kata, source, target, options), options)
+            for kata, source in read
+            if unbuildable(kata, source) is None
+            for options in plan.options
+            for target in targets(options, gpu, kata)
+        ]
+    if not wanted:
         return []
-    requests = [
-        _request(kata, source, target, each)
-        for kata, source in started
-        for each in (options, *beside)
-        for target in targets(each, gpu, kata)
-    ]
-    _engine([request.target for request in requests], tell)
-    if any(_uses_torch(request, options) for request in requests):
+    _engine([request.target for request, _ in wanted], tell)
+    if any(_uses_torch(request, options) for request, options in wanted):
         prestart_torch()
-    return build_all(requests, find_toolchain(), jobs=options.jobs, tell=tell)
+    return build_all([request for request, _ in wanted], find_toolchain(), jobs=jobs, tell=tell)
 
 
 def unbuildable(kata: Kata, source: Source) -> Verdict | None:

@@ -79,6 +79,7 @@ class Clue:
 CLUES: Mapping[str, str] = {
     "calls": "that a call is right as the first of a process, and fails after another",
     "formula": "a usual mistake whose answer the outputs equal, in all cases that were tried",
+    "repair": "the line on which a small change makes all cases right that were tried",
     "probe": "which inputs an output lacks, has twice, multiplies with or weighs by others, or takes in their place",
     "nan": "the line that made the first nan or infinity, and of which operands",
     "unset": "what is used before anything sets it",

@@ -9,14 +9,16 @@ import os
 import re
 import signal
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import passed_before
 import pytest
 from browser import browser  # noqa: F401  a fixture, for whoever looks at pages
 
+from grader.__main__ import NEW_OBJECTS
 from grader.content.catalog import LEVELS, Kata, load_catalog
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -104,13 +106,13 @@ class Gap:
     wrong: list[float] = field(default_factory=list)
 
 
-_GAPS = pytest.StashKey[dict[str, Gap]]()
+_GAP = "gap"  # the property of a test's report: (family, right or wrong, the share)
 
 
 @pytest.fixture
-def gaps(request: pytest.FixtureRequest) -> dict[str, Gap]:
-    """Family -> its gap, filled by the tests that grade."""
-    return request.config.stash.setdefault(_GAPS, defaultdict(Gap))
+def gap(request: pytest.FixtureRequest) -> Callable[[str, str, float], None]:
+    """Notes how far an answer is from the right one, for the table after the run."""
+    return lambda family, side, share: request.node.user_properties.append((_GAP, (family, side, share)))
 
 
 OF_KATAS = "test_wrong_kernels.py"  # its tests are one for each kata and each wrong kernel
@@ -120,7 +122,12 @@ SLICE = 6  # katas of a family that one process compiles and grades
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all-seeds", action="store_true", help="try tests of races on many more schedules")
     parser.addoption("--all-cases", action="store_true", help="all cases of a grade where a few are tried by default")
+    parser.addoption("--fresh", action="store_true", help="also what passed before, and nothing has touched since")
     parser.addoption("--katas", metavar="A,B", help=f"of {OF_KATAS}, only the tests of these katas")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(passed_before)
 
 
 def kata_of(item: pytest.Item) -> Kata | None:
@@ -144,8 +151,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Thousands of tests, and torch, stay until the end: none of it is looked through for garbage meanwhile."""
+    """Thousands of tests, and torch, stay until the end: none of it is looked through for garbage meanwhile. What a
+    grade makes is looked through seldom, as in the command line: nearly all of it is freed without that."""
     gc.freeze()
+    gc.set_threshold(NEW_OBJECTS)
 
 
 @functools.cache
@@ -186,23 +195,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return ByGroup(config, log)
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A process of pytest-xdist hands its gaps to the one that prints."""
-    output = getattr(session.config, "workeroutput", None)
-    if output is not None:
-        output["gaps"] = {family: asdict(gap) for family, gap in session.config.stash.get(_GAPS, {}).items()}
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any) -> None:
-    gaps = node.config.stash.setdefault(_GAPS, defaultdict(Gap))
-    for family, gap in getattr(node, "workeroutput", {}).get("gaps", {}).items():
-        gaps[family].right += gap["right"]
-        gaps[family].wrong += gap["wrong"]
-
-
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    gaps = terminalreporter.config.stash.get(_GAPS, {})
+    reports = [report for outcome in ("passed", "failed") for report in terminalreporter.stats.get(outcome, [])]
+    gaps: dict[str, Gap] = defaultdict(Gap)
+    for name, value in (each for report in reports for each in report.user_properties):
+        if name == _GAP:
+            family, side, share = value
+            getattr(gaps[family], side).append(share)
     measured = {family: gap for family, gap in sorted(gaps.items()) if gap.right and gap.wrong}
     if not measured:
         return

@@ -6,6 +6,7 @@ what order. No compiler and no device is needed.
 
 from __future__ import annotations
 
+import importlib
 import os
 import time
 from collections import Counter
@@ -58,7 +59,9 @@ class FakeSandbox:
     bug: Callable[[Call, Outcome, dict[str, Any]], Outcome] = lambda call, outcome, sizes: outcome
     printed: str = ""
     calls: list[Call] = field(default_factory=list)
-    program: Any = field(default_factory=lambda: SimpleNamespace(source=Path(os.devnull), ptx=Path(os.devnull)))
+    program: Any = field(
+        default_factory=lambda: SimpleNamespace(device="none", source=Path(os.devnull), ptx=Path(os.devnull))
+    )
 
     def call(self, call: Call) -> Outcome:
         self.calls.append(call)
@@ -401,6 +404,19 @@ def test_same_seed_same_search() -> None:
 
 
 # -- verdicts --------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_drawn_does_not_depend_on_imported_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def drawn() -> list[tuple[float, ...]]:
+        sandbox = FakeSandbox(add)
+        assert run(sandbox, budget=replace(QUICK, examples=200)).passed
+        return sandbox.shapes
+
+    before = drawn()
+    (tmp_path / "with_constants.py").write_text(f"NUMBERS = {[*range(500, 900, 3)]}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("with_constants")
+    assert drawn() == before
 
 
 def test_finding_becomes_the_verdict() -> None:

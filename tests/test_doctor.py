@@ -18,7 +18,15 @@ from facts import has
 
 from grader.cli import main
 from grader.commands import doctor
-from grader.commands.doctor import TorchBuild, arch_problem, driver_problem, examine, gpu_archs, torch_problem
+from grader.commands.doctor import (
+    TorchBuild,
+    arch_problem,
+    driver_problem,
+    examine,
+    gpu_archs,
+    nvidia_on_bus,
+    torch_problem,
+)
 from grader.compile.toolchain import Gpu, Toolchain, ToolchainError, find_toolchain
 from grader.content.catalog import load_catalog
 from grader.devices.gpu import nvml
@@ -38,6 +46,7 @@ ARCHS = (75, 80, 90, 120)
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Any]:
     """A machine on which all is well: a card, its driver, nvcc and torch fit together. Change what it is made of."""
     facts: dict[str, Any] = {"gpu": CARD, "toolchain": NVCC, "torch": TORCH, "archs": ARCHS, "status": None, "users": 0}
+    facts["on bus"] = True
 
     def found(name: str) -> Any:
         if isinstance(facts[name], Exception):
@@ -51,6 +60,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Any
     monkeypatch.setattr(doctor, "find_toolchain", lambda: found("toolchain"))
     monkeypatch.setattr(doctor, "_torch_build", lambda: found("torch"))
     monkeypatch.setattr(doctor, "gpu_archs", lambda nvcc: found("archs"))
+    monkeypatch.setattr(doctor, "nvidia_on_bus", lambda: found("on bus"))
     monkeypatch.setattr(nvml, "probe", lambda: found("status"))
     monkeypatch.setattr(nvml.Monitor, "processes", lambda self: found("users"))
     return facts
@@ -116,6 +126,18 @@ def test_a_gpu_that_is_hidden(machine: dict[str, Any], monkeypatch: pytest.Monke
 def test_no_gpu_is_well(machine: dict[str, Any]) -> None:
     machine["gpu"] = None
     assert ill() == {}
+    machine.update({"status": NvmlStatus(9, 0), "on bus": False})  # `apt install nvidia-cuda-toolkit`, and no card
+    assert ill() == {}
+    (found,) = (item for item in examine() if item.subject == "gpu")
+    assert has(found.words, "none found", "library", "simulator")
+
+
+def test_a_card_on_the_bus(tmp_path: Path) -> None:
+    assert nvidia_on_bus(tmp_path)  # not known
+    for place, vendor in (("0000:00:01.0", "0x8086"), ("0000:3b:00.0", "0x10de")):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "vendor").write_text(f"{vendor}\n")
+        assert nvidia_on_bus(tmp_path) == (vendor == "0x10de")
 
 
 @pytest.mark.parametrize(

@@ -29,10 +29,11 @@ from test_faces import ROOT, make_clone, run
 from grader.content import rung, skeleton, start
 from grader.content.catalog import Catalog, Kata, load_catalog
 from grader.content.hints import load_hints
-from grader.content.questions import OPENING, load_pool
+from grader.content.questions import OPENING, load_interview, load_pool
 from grader.content.source_file import source_of
 from grader.content.spec import load_spec
 from grader.content.start import BLANK, SKELETON, SKETCH
+from grader.content.tracks import track_of
 from grader.devices import Finding
 from grader.devices.counters import Launch
 from grader.grade import Options
@@ -340,10 +341,29 @@ def test_what_the_learner_knows_is_drawn_last_and_said(catalog: Catalog) -> None
 def test_every_plan_of_ours_can_be_drawn(catalog: Catalog) -> None:
     plans = load_plans()
     asked = [(request.kind, request.level, request.minutes) for request in plans["screen"].parts]
-    assert asked == [("kernel", None, 10), ("code", "medium", 30)]
+    assert asked == [("kernel", "medium", 10), ("code", "medium", 30)]
     for plan in plans.values():
         parts = draw(plan.parts, catalog, History(), 3, lambda kata: True)
         assert [part.kind for part in parts] == [request.kind for request in plan.parts]
+
+
+@pytest.mark.parametrize("kind", ["kernel", "profile"])
+def test_what_is_read_is_of_the_level_and_the_track_that_were_asked_for(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    interviews = {katas[0].name: load_interview(katas[0]) for katas in catalog.by_family.values()}
+    monkeypatch.setattr("grader.interview.plan.load_interview", lambda kata: interviews[kata.name])  # read once
+
+    def drawn(**asked: str) -> set[str]:
+        request = PartRequest(10, kind=kind, **asked)
+        return {draw([request], catalog, History(), seed, lambda kata: True)[0].kata for seed in range(40)}
+
+    every = drawn()
+    medium = {name for name in every if catalog.katas[name].level == "medium"}
+    assert medium < every and drawn(level="medium") == medium
+    assert drawn(track="training") == every & track_of(catalog, "training").by_name.keys() < every
+    with pytest.raises(InterviewError, match=rf"{kind} to read \(hard\+\+ {kind} interview\)"):
+        drawn(level="hard++", track="interview")
 
 
 def test_a_family_is_drawn_first_and_its_kata_is_of_the_pool(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -94,6 +95,23 @@ def test_load_says_in_one_line_what_is_missing(
     said = capfd.readouterr()
     fact = "sgemm_naive_f32" if torch else "make torch"
     assert (said.out + said.err).count("\n") == 1 and has(said.out + said.err, fact)
+
+
+@pytest.mark.parametrize(
+    ("address", "facts"), [("", ("Set REPOSITORY",)), ("/nowhere/katas", ("git could not clone", "/nowhere/katas"))]
+)
+def test_the_setup_outside_of_a_clone_asks_for_the_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str, facts: tuple[str, ...]
+) -> None:
+    """As on a hosted machine, where the notebook is opened without its repository."""
+    book = json.loads((Path(grader.__file__).parents[1] / "docs/notebook.ipynb").read_text())
+    (setup,) = ("".join(cell["source"]) for cell in book["cells"] if cell["id"] == "setup")
+    code, _, magic = setup.replace('REPOSITORY = ""', f'REPOSITORY = "{address}"').rpartition("\n")
+    assert magic == "%load_ext grader"
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as raised:
+        exec(code, {})
+    assert has(str(raised.value), *facts) and list(tmp_path.iterdir()) == []
 
 
 def test_the_notebook_runs_from_start_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,9 @@ pytest tests/test_right_kernels.py --all-cases    all cases of a default grade: 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import passed_before
 import pytest
 
 from grader.content.catalog import Kata, load_catalog
@@ -37,7 +39,8 @@ def kata_of(path: Path) -> Kata:
 @pytest.fixture(scope="module", autouse=True)
 def built(request: pytest.FixtureRequest, forked_children: None) -> None:
     """The files of the chosen tests, many in one run of nvcc."""
-    chosen = {item.callspec.params["path"] for item in request.session.items if of_a_file(item)}
+    to_run = [item for item in request.session.items if of_a_file(item) and passed_before.kept(item) is None]
+    chosen = {item.callspec.params["path"] for item in to_run}
     prepare([(kata_of(path), path) for path in sorted(chosen)], OPTIONS)
 
 
@@ -45,6 +48,14 @@ def of_a_file(item: pytest.Item) -> bool:
     return item.path == Path(__file__) and "path" in getattr(getattr(item, "callspec", None), "params", {})
 
 
+def what_it_reads(item: Any) -> list[str | Path] | None:
+    if item.config.getoption("--all-cases"):
+        return None
+    path = item.callspec.params["path"]
+    return [path, *passed_before.of_kata(kata_of(path))]
+
+
+@pytest.mark.reads(by=what_it_reads)
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 @pytest.mark.usefixtures("few_cases")
 def test_right_file_passes(path: Path) -> None:

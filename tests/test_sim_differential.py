@@ -12,7 +12,9 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import passed_before
 import pytest
 
 HERE = Path(__file__).parent
@@ -149,7 +151,8 @@ def test_the_support_table_is_current() -> None:
 @pytest.fixture(scope="module")
 def solutions(request: pytest.FixtureRequest, forked_children: None) -> dict[str, Build]:
     """The builds of all that the chosen tests run, by the names of their katas."""
-    names = {item.callspec.params["kata"] for item in request.session.items if of_a_solution(item)}
+    to_run = [item for item in request.session.items if of_a_solution(item) and passed_before.kept(item) is None]
+    names = {item.callspec.params["kata"] for item in to_run}
     chosen = [katas.all_katas()[name] for name in sorted(names)]
     return {built.request.kata.name: built for built in katas.build_solutions(chosen, "sim", "sm_90a")}
 
@@ -158,6 +161,11 @@ def of_a_solution(item: pytest.Item) -> bool:
     return item.path == Path(__file__) and "kata" in getattr(getattr(item, "callspec", None), "params", {})
 
 
+def what_it_reads(item: Any) -> list[str | Path]:
+    return [*passed_before.of_kata(katas.all_katas()[item.callspec.params["kata"]]), HERE / "differential"]
+
+
+@pytest.mark.reads(by=what_it_reads)
 @pytest.mark.parametrize("kata", sorted({ran.kata for ran in katas.comparable()}))
 def test_a_solution_gives_what_it_gave_on_the_gpu(kata: str, solutions: dict[str, Build]) -> None:
     recorded, built = {ran.key: ran for ran in katas.comparable()}, solutions[kata]

@@ -93,6 +93,8 @@ PLANTED: dict[str, tuple[str, list[str], int | None]] = {
     "shuffle_never": ("deadlock", ["never comes"], None),
     "named_barrier": ("deadlock", ["32 threads", "wait"], None),
     "trap": ("crash", ["trap"], None),
+    "shared_nonsense": ("uninitialised", ["reads", "tile[32]", "no thread has written"], None),
+    "breakpoint": ("crash", ["breakpoint", "debugger"], None),
     "unsupported": ("unsupported", ["vshl.u32.u32.u32.sat.clamp"], None),
     "moved_above_its_check": ("out of bounds", ["reads", "x[257]", "past the end of x"], 257),
     "chooses_nonsense": ("out of bounds", ["reads", "x[257]", "past the end of x"], 257),
@@ -131,7 +133,9 @@ def test_race_names_both_lines_and_both_threads(hazards: SimDevice) -> None:
     assert found.message.count("thread (") == 2
 
 
-@pytest.mark.parametrize("launcher", ["moved_above_its_check", "chooses_nonsense", "moved_and_misaligned"])
+@pytest.mark.parametrize(
+    "launcher", ["moved_above_its_check", "chooses_nonsense", "moved_and_misaligned", "shared_nonsense"]
+)
 def test_a_load_outside_names_the_line_that_uses_it(hazards: SimDevice, launcher: str) -> None:
     """The compiler may move a load above its check: what nothing uses is no finding, so the use is named beside it."""
     assert f"line {line_of(HAZARDS, launcher + '_use')} uses" in finding(hazards, launcher).message
@@ -270,7 +274,7 @@ def expect(launcher: str, x: list[float]) -> list[float]:
         return [255.0] * 64
     if launcher == "halves_of_nothing":
         return [0.0] * 64
-    if launcher == "nonsense_not_chosen":
+    if launcher in ("nonsense_not_chosen", "shared_nonsense_not_chosen"):
         return [x[i] for i in range(32)] + [-1.0] * 32
     return x[: {"tail": N, "wait_for_blocks": 6, "printing": 32, "shared_flag": 32}.get(launcher, 256)]
 
@@ -279,6 +283,7 @@ SOUND_LAUNCHERS = (
     "tail", "reversed", "warp_synchronous", "shared_atomics", "adjacent_bytes", "named_barriers", "divergent_meeting",
     "half_masks", "partial_warp", "spin_lock", "shared_lock", "shared_flag",
     "wait_for_blocks", "big_shared", "variables", "printing", "votes", "halves_of_nothing", "nonsense_not_chosen",
+    "shared_nonsense_not_chosen",
     "scratch_kept",
 )  # fmt: skip
 

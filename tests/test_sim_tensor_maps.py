@@ -235,9 +235,10 @@ def test_columns_outside_of_their_bounding_box_or_of_the_tensor(device: SimDevic
 
 def test_right_for_every_seed(device: SimDevice, right_seeds: range) -> None:
     for seed in right_seeds:
-        done = outcome(device, "sound", seed)
-        assert not done.findings, (seed, done.findings)
-        assert unpack("f32", done.outputs["y"]) == [2 * x for x in X]
+        for launcher in ("sound", "warp_stores"):
+            done = outcome(device, launcher, seed)
+            assert not done.findings, (seed, launcher, done.findings)
+            assert unpack("f32", done.outputs["y"]) == [2 * x for x in X]
         done = outcome(device, "ring_sound", seed, values=RING_X, columns=32)
         assert not done.findings, (seed, done.findings)
         sums = [sum(RING_X[c::32]) for c in range(32)]
@@ -292,6 +293,8 @@ WRONG: dict[str, tuple[str, str, list[str]]] = {
     "reused": ("race", "double_tile", ["may still read", "doubled[", "wait_group.read"]),
     "other_commits": ("race", "double_tile", ["may still read", "doubled["]),
     "no_end": ("race", "double_store", ["exits while", "doubled[0"]),
+    "one_waits": ("race", "double_tile", ["may still read", "doubled["]),
+    "warps_store": ("race", "double_store", ["race on y[", "no barrier between"]),
     "less_expected": ("crash", "double_expect", ["more than it expects", "bar"]),
     "one_expected": ("crash", "double_expect", ["2048 bytes more", "bar"]),
     "writes_then_loads": ("race", "double_load", ["fence.proxy.async", "overwrites"]),

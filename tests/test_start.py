@@ -122,6 +122,11 @@ def test_a_blank_says_what_a_verdict_asks(texts: dict[tuple[str, str], str]) -> 
         ("cluster_softmax_row_async_f32", ("only -inf gives nan",)),
         ("scan_block_brent_i32", ("each row by itself", "within 32 bits")),
         ("sgemm_mma_m16n8k8_mma2x4_warp4x8_stages_rbuf", ("first rounded to 11 significant bits",)),
+        ("ce_backward_bf16", ("x is overwritten in place, every element in each call",)),
+        (
+            "qkv_rope_cache_bf16",
+            ("k_cache and v_cache are updated in place, and what the task does not write there keeps its value",),
+        ),
     ],
 )
 def test_a_blank_says_what_is_special_in_its_family(texts: dict[tuple[str, str], str], name: str, facts: str) -> None:

@@ -5,6 +5,7 @@ Whole files that are refused stand in tests/exploits. Here are those that come c
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -206,6 +207,19 @@ def test_missing_library_is_said_with_what_mends_it(monkeypatch: pytest.MonkeyPa
     assert result.verdict.kind is Kind.UNSUPPORTED
     story = explanation(result)
     assert "pip install --no-deps nvidia-cutlass" in story and "--device gpu" not in story
+
+
+@pytest.mark.parametrize("folder", ["lib64", "targets/x86_64-linux/lib", "lib/x86_64-linux-gnu"])
+def test_libraries_of_a_toolkit_for_a_gpu(tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [])
+    stub, cublas = tmp_path / folder / "stubs" / "libcuda.so", tmp_path / folder / "libcublas.so"
+    for name, place in (("driver", stub), ("cublas", cublas)):
+        with pytest.raises(LibraryMissing):
+            find_library(name, toolkit=tmp_path, device="gpu")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.touch()
+        found = find_library(name, toolkit=tmp_path, device="gpu")
+        assert found.place == place and str(place) in found.flags
 
 
 def test_cublas_needs_no_library_on_the_simulator(tmp_path: Path) -> None:

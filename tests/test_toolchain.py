@@ -192,6 +192,18 @@ def test_an_nvcc_that_builds_for_the_gpu_comes_first(
     assert (found.nvcc, dotted(found.nvcc_version)) == (made[expected], expected)
 
 
+@pytest.mark.parametrize(
+    ("driver", "expected"), [((13, 0), "13.0.88"), ((14, 1), "13.0.88"), ((12, 9), "12.6.85"), ((12, 4), "12.6.85")]
+)
+def test_an_nvcc_whose_code_the_driver_runs_comes_first(
+    driver: tuple[int, int], expected: str, bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = {"12.6.85": toolkit(tmp_path / "opt" / "cuda", "12.6.85"), "13.0.88": toolkit(tmp_path / "on_path")}
+    monkeypatch.setenv("PATH", on_path(bare, made["13.0.88"].parent))
+    monkeypatch.setattr(toolchain, "find_gpu", lambda: Gpu("", (7, 5), "", driver))
+    assert find_toolchain().nvcc == made[expected]
+
+
 BUILDS_FOR = {  # capability -> the releases of nvcc that make code for it
     (7, 0): ("12.4.131", "12.6.85", "12.8.93", "12.9.86"),
     (7, 5): ("12.4.131", "12.6.85", "12.8.93", "12.9.86", "13.0.88"),
@@ -225,6 +237,9 @@ def test_auto_takes_the_simulator_where_the_gpu_does_not_fit(monkeypatch: pytest
     assert pipeline.targets(Options(device="gpu"), old, kata) == (pipeline.Target("gpu", "sm_75"),)
     assert has(pipeline.unfit_gpu(old, kata) or "", "sm_80", "sm_75") and pipeline.unfit_gpu(fits, kata) is None
     assert has(pipeline.unfit_gpu(unknown, kata) or "", "nvcc", "sm_130a")
+    behind = replace(fits, cuda=(11, 8))  # older than every nvcc that the katas take
+    assert pipeline.targets(Options(), behind, kata) == (simulator,)
+    assert has(pipeline.unfit_gpu(behind, kata) or "", "driver", "11.8", "nvcc")
 
 
 @pytest.mark.parametrize("variable", ["KATA_NVCC", "KATA_CXX"])

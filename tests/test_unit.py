@@ -199,7 +199,13 @@ def test_a_file_may_call_more_where_its_kata_has_the_driver() -> None:
     )
     assert unit.may_share(asks, ("driver",)) and not unit.may_share(asks)
     assert not unit.may_share(asks + b"    cuInit(0);\n", ("driver",))
-    assert not unit.may_share(b'#include "kata.cuh"\n', ("cublas",))
+    assert not unit.may_share(b'#include "kata.cuh"\n', ("cutlass",))
+
+
+def test_a_file_may_call_what_the_solutions_call_of_cublas() -> None:
+    asks = b'#include "kata.cuh"\n#include <cublas_v2.h>\n    cublasCreate(&handle);\n'
+    assert unit.may_share(asks, ("cublas",)) and not unit.may_share(asks)
+    assert not unit.may_share(asks + b"    cublasDestroy(handle);\n", ("cublas",))
 
 
 PTX = """.version 9.0

@@ -21,10 +21,11 @@ from typing import Any
 from zlib import crc32
 
 import compiler
+import passed_before
 import pytest
 from facts import has
 
-from conftest import Gap, group_of, kata_of
+from conftest import group_of, kata_of
 from grader import grade as pipeline
 from grader.compile.build import Build, Target, build_all
 from grader.compile.toolchain import find_gpu, find_toolchain
@@ -62,6 +63,24 @@ FILES = TemporaryDirectory(prefix="wrong-kernels-")
 WRONG = [written(wrong, Path(FILES.name)) for folder in wrong_kernel.FOLDERS for wrong in load(CATALOG, ROOT / folder)]
 BY_NAME = {wrong.name: wrong for wrong in WRONG}
 
+
+def what_it_reads(item: Any) -> list[str | Path] | None:
+    """What the verdict on one of a kata's files on the simulator follows from, besides the code of all tests.
+
+    An exploit may try anything, so it is always graded. So is all that a GPU grades.
+    """
+    parameters: Mapping[str, Any] = item.callspec.params
+    wrong: WrongKernel | None = parameters.get("wrong")
+    is_exploit = wrong is not None and ROOT / "tests" / "exploits" in wrong.path.parents
+    if is_exploit or parameters["device"] != "sim" or item.config.getoption("--all-cases"):
+        return None
+    kata: Kata = parameters["kata"] if wrong is None else wrong.kata
+    entry = [] if wrong is None else [wrong.path.read_text(), repr((wrong.sim, wrong.sizes, wrong.says, wrong.timed))]
+    return [*entry, *passed_before.of_kata(kata), ROOT / "solutions" / "unreached.yaml"]
+
+
+READS = pytest.mark.reads(by=what_it_reads)
+
 # What may leave something behind for the file that is graded next.
 SPOILERS = (
     "elementwise_f32/kernel-traps",
@@ -77,7 +96,7 @@ SPOILERS = (
 def device(request: pytest.FixtureRequest) -> str:
     """A device that is there, with the files of the test's group built for it."""
     name: str = request.param
-    if kata_of(request.node) is not None:
+    if kata_of(request.node) is not None and passed_before.kept(request.node) is None:
         request.getfixturevalue("builds").wait_for(name, group_of(request.node.nodeid))
         request.getfixturevalue("forked_children")
     return name
@@ -120,7 +139,7 @@ class Builds:
         self._pool = ThreadPoolExecutor(max_workers=1)
         for item in items:
             parameters = item.callspec.params if hasattr(item, "callspec") else {}
-            if kata_of(item) is None or "device" not in parameters:
+            if kata_of(item) is None or "device" not in parameters or passed_before.kept(item) is not None:
                 continue
             group = self._work.setdefault((parameters["device"], group_of(item.nodeid)), [])
             if "wrong" not in parameters or not is_refused(parameters["wrong"]):
@@ -302,8 +321,9 @@ def shown_lines(grade: Grade) -> list[int]:
     return learners_first(grade.source.text, [verdict.line, *(verdict.finding.callers if verdict.finding else ())])
 
 
+@READS
 @pytest.mark.parametrize("wrong", BY_NAME.values(), ids=BY_NAME)
-def test_wrong_kernel_gets_its_verdict(wrong: WrongKernel, device: str, gaps: dict[str, Gap]) -> None:
+def test_wrong_kernel_gets_its_verdict(wrong: WrongKernel, device: str, gap: Callable[[str, str, float], None]) -> None:
     """And there is a gap between right and wrong: no wrong answer comes close to passing."""
     result = graded(wrong, device)
     verdict, story = result.verdict, explanation(result)
@@ -318,7 +338,7 @@ def test_wrong_kernel_gets_its_verdict(wrong: WrongKernel, device: str, gaps: di
     assert len(story.splitlines()) <= SCREEN, story
     assert not re.search(r"Traceback|grader/\w+\.py", story), f"our own innards are shown:\n{story}"
     if verdict.kind is Kind.WRONG_ANSWER and "never written" not in wrong.says:
-        gaps[wrong.kata.family].wrong.append(verdict.error_share)
+        gap(wrong.kata.family, "wrong", verdict.error_share)
         assert verdict.error_share >= GAP, story
 
 
@@ -328,12 +348,13 @@ UNREACHED = reasons(ROOT)
 ON_SIM = pytest.mark.parametrize("device", ["sim"], indirect=True)
 
 
+@READS
 @pytest.mark.parametrize("kata", KATAS.values(), ids=list(KATAS))
-def test_solution_passes_with_room(kata: Kata, device: str, gaps: dict[str, Gap]) -> None:
+def test_solution_passes_with_room(kata: Kata, device: str, gap: Callable[[str, str, float], None]) -> None:
     source, options = solution_of(kata, device)
     result = present(grade(kata, with_jobs(options), source=source))
     assert result.passed, explanation(result)
-    gaps[kata.family].right.append(result.verdict.error_share)
+    gap(kata.family, "right", result.verdict.error_share)
     if result.verdict.coverage is not None and not result.verdict.left_out:
         assert disagreements(kata, result.verdict.coverage, UNREACHED.get(kata.name, {})) == []
     if isinstance(load_spec(kata).tolerance, Accumulated) or (device == "sim" and is_usual_card(kata)):
@@ -403,6 +424,7 @@ def test_a_card_is_passed_over_only_where_it_cannot_matter(name: str, why: str) 
     assert cannot_tell_the_cards_apart(KATAS[name], source, options) is not bool(why)
 
 
+@READS
 @pytest.mark.parametrize("kata", KATAS.values(), ids=list(KATAS))
 @ON_SIM
 @pytest.mark.usefixtures("few_cases")
@@ -416,6 +438,7 @@ def test_solution_passes_on_the_oldest_card(kata: Kata, device: str) -> None:
     assert result.verdict.error_share <= ROOM
 
 
+@READS
 @pytest.mark.parametrize("kata", KATAS.values(), ids=list(KATAS))
 @ON_SIM
 def test_skeleton_compiles_and_does_not_pass(kata: Kata, device: str) -> None:

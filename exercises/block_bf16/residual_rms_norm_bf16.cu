@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(THREADS, 1) residual_rms_norm_bf16_kernel(
     Pack s_rmem[PACKS] = {};                                        // x at first
     Pack r_rmem[PACKS] = {};
     // TODO(1): global -> registers: PACKS accesses of type Pack to x and as many to r, all before the first sum.
-    //   Neighbouring threads load neighbouring packs. (~8 lines)
+    //   Neighbouring threads load neighbouring packs. (~11 lines)
     // END TODO(1)
     float squares = 0.0f;  // of this thread's elements of s
     // TODO(2): registers -> global: round x + r to bf16, store it as s and keep it in s_rmem. Sum the squares in float,

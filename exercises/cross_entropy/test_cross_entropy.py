@@ -10,6 +10,9 @@ ce_smooth_ignore_bf16: a row with target -100 does not count, and its gradient i
 another row is (1 - e) (lse - x[target]) + e (lse - mean of x). mean_loss is the mean of these, 0 where no row counts.
 Its gradient (exp(x - lse) - (1 - e) [column = target] - e / V) / (rows that count) takes the place of x.
 
+ce_cluster_bf16: loss as above, and the gradient (exp(x - lse) - [column = target]) g, in place of x. One nan or +inf
+makes its whole row of the gradient nan.
+
 ce_linear_tiled_bf16: the logits are h W^T, f32 sums that are not rounded to bf16 and not written to memory.
 
 The bound of loss and lse. With m the row's maximum, p = exp(x - m) / sum of exp(x - m): the distance x - m is rounded,
@@ -18,7 +21,8 @@ one. So the sum is off by u (1 + sum of p |x - m| + 2 sqrt V), as a share of its
 absolutely. lse = m + log(sum) is rounded to u |lse|, and loss may be worked out as lse - x[target].
 
 The bound of the gradient (p - [j = target]) g with p = exp(x - lse): p is off by u (1 + |x - lse|), as a share of
-itself, and the difference by another u of the larger of p and 1.
+itself, and the difference by another u of the larger of p and 1. Where lse is not given, p is off by what lse is off,
+too, as a share of itself.
 
 Targets are spread over the columns by a formula, so that the functions that fill x know which logit must be finite.
 """
@@ -575,6 +579,106 @@ SMOOTH = replace(
     baselines={"torch.cross_entropy with backward": torch_smooth},
 )
 
+# -- a row in the registers of a cluster ------------------------------------------------------------------------------
+
+
+def both(x: ndarray, target: ndarray, g: ndarray, sizes: Sizes) -> tuple[ndarray, ndarray]:
+    """(gradient, loss)."""
+    loss, lse = loss_and_lse(x, target, sizes)
+    return gradient(x, target, lse, g, sizes), loss
+
+
+def both_magnitude(x: ndarray, target: ndarray, g: ndarray, sizes: Sizes) -> tuple[ndarray, ndarray]:
+    import numpy
+
+    _, lse = loss_and_lse(x, target, sizes)
+    row = magnitude(x, target, sizes)
+    distance = x - lse[:, None]
+    p = numpy.exp(distance)
+    distance[p == 0.0] = 0.0  # -inf, whose product with 0 would be nan
+    off = p * (1 + abs(distance) + row[:, None])
+    return abs(g)[:, None] * (off + one_hot(x, target) + FLUSHED), row
+
+
+def with_g(kind: InputKind, g: Fill = G) -> InputKind:
+    return replace(kind, fill={"x": kind.for_input("x"), "target": kind.for_input("target"), "g": g})
+
+
+def another_loss(of: Callable[..., ndarray]) -> Callable[..., tuple[ndarray, ndarray]]:
+    return lambda x, target, g, sizes: (both(x, target, g, sizes)[0], of(x, target, sizes))
+
+
+def another_gradient(of: Callable[..., ndarray]) -> Callable[..., tuple[ndarray, ndarray]]:
+    """``of`` gets lse as well."""
+
+    def computed(x: ndarray, target: ndarray, g: ndarray, sizes: Sizes) -> tuple[ndarray, ndarray]:
+        loss, lse = loss_and_lse(x, target, sizes)
+        return of(x, target, lse, g, sizes), loss
+
+    return computed
+
+
+def torch_both(x: torch.Tensor, target: torch.Tensor, g: torch.Tensor, **_: torch.Tensor) -> Callable[[], object]:
+    """torch's loss of each row and what autograd makes of it, which returns the gradient in memory of its own."""
+    import torch
+
+    x = x.detach().requires_grad_()
+
+    def run() -> object:
+        loss = torch.nn.functional.cross_entropy(x, target, reduction="none")
+        return torch.autograd.grad(loss, x, g.to(loss.dtype))
+
+    return run
+
+
+CLUSTER = replace(
+    FORWARD,
+    computes="loss = log(sum of exp(x)) - x[target], and x becomes (exp(x - lse) - [column = target]) * g, row by row",
+    operations=Operations(
+        "loss = log(s) + m - x[target], dx = (exp(x - lse) - [column = target]) * g, lse = log(s) + m",
+        "9 per logit: comparison for m, subtraction, exp, addition to s; subtraction, exp, comparison with the target, "
+        "subtraction, multiplication",
+        lambda sizes: 9 * sizes["rows"] * sizes["V"],
+    ),
+    inputs=(Tensor("x", ("rows", "V")), Tensor("target", ("rows",), "i64"), Tensor("g", ("rows",), "acc")),
+    outputs=(Tensor("x", ("rows", "V")), Tensor("loss", ("rows",), "acc")),
+    sizes={"rows": Size(1, 20), "V": Size(8, 4000)},
+    values=(
+        *(with_g(kind) for kind in VALUES if kind.name != "wide"),
+        with_g(InputKind("wide", {"x": normal(std=80.0), "target": spread}), one_of(0.0, -1.0, 1e-6, 1e4)),
+    ),
+    reference=both,
+    near_misses={
+        **{name: another_loss(of) for name, of in NEAR_MISSES.items()},
+        **{name: another_gradient(of) for name, of in NEAR_MISSES_GRADIENT.items() if "lse" not in name},
+    },
+    tolerance=Accumulated(terms=lambda sizes: 1, magnitude=both_magnitude),
+    computed=("loss", "x"),
+    repeatable=True,
+    # Clusters of 1, 2, 4 and 8 blocks, with a last block that has few columns or none; more rows than clusters.
+    named_sizes=(
+        shape(1, 8),
+        shape(3, 16),
+        shape(2, 40),
+        shape(5, 248),
+        shape(3, 264),
+        shape(9, 1024),
+        shape(2, 1032),
+        shape(3, 4096),
+        shape(2, 16_384),
+        shape(5, 16_392),
+        shape(1, 32_776),
+        shape(3, 33_000),
+        shape(1, 65_544),
+        shape(2, 131_072),
+        shape(400, 8),
+    ),
+    large=(shape(257, 50_264), shape(4099, 1032), shape(70_001, 40), shape(133, 128_256), shape(999, 65_544)),
+    work=lambda sizes: sizes["rows"] * (60_000 + 45 * sizes["V"]),
+    slice_dim="rows",
+    baselines={"torch.cross_entropy with backward": torch_both},
+)
+
 # -- the logits as a product -----------------------------------------------------------------------------------------
 
 
@@ -694,5 +798,6 @@ SPECS: dict[str, Spec] = {
     "ce_online_bf16": ONLINE,
     "ce_backward_bf16": BACKWARD,
     "ce_smooth_ignore_bf16": SMOOTH,
+    "ce_cluster_bf16": CLUSTER,
     "ce_linear_tiled_bf16": LINEAR,
 }

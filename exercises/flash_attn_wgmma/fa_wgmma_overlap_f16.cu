@@ -259,7 +259,7 @@ __global__ void __launch_bounds__(THREADS, 1) fa_wgmma_overlap_f16_kernel(
         convert(P_rmem, S_rmem);
         // TODO(1): For each further tile: begin S of it, then O += P V of the tile before, as two groups. The softmax
         //   of the new S runs under P V. P and O may change only when P V is done. Every slot is given back as soon as
-        //   its products are done. (~20 lines)
+        //   its products are done. Look at the SASS: is the wait for P V behind the softmax there, too? (~22 lines)
         // END TODO(1)
         // TODO(2): O += P V of the last tile. No one waits for its slot. (~6 lines)
         // END TODO(2)

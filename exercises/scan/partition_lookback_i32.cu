@@ -16,6 +16,9 @@ constexpr int ITEMS = 24;                    // elements per thread
 constexpr int PER_WARP = WARP_SIZE * ITEMS;  // consecutive elements of a warp, 32 at a time
 constexpr int TILE = WARPS * PER_WARP;       // elements of a block
 constexpr unsigned FULL_MASK = 0xffffffff;
+// A poll of a state delays the stores that it waits for. So a warp does not ask before most tiles can have an answer.
+constexpr unsigned FIRST_POLL_NS = 3000;
+constexpr unsigned NEXT_POLL_NS = 500;
 static_assert(THREADS % WARP_SIZE == 0, "ballots name all 32 lanes, so every warp must be whole");
 static_assert(WARPS <= WARP_SIZE, "one warp scans the counts of all warps");
 
@@ -63,14 +66,17 @@ __device__ __forceinline__ int warp_reduce_sum(int sum) {
 __device__ __forceinline__ int look_back(State* states, int tile) {
     const int lane_id = threadIdx.x % WARP_SIZE;
     int sum = 0;
+    __nanosleep(FIRST_POLL_NS);
     // A window of 32 tiles at a time, the nearest in lane 0.
     for (int last = tile - 1; last >= 0; last -= WARP_SIZE) {
         const int at = last - lane_id;
         // Before tile 0 there is nothing: lanes that look there see a prefix of 0.
         State state = pack_state(PREFIX, 0);
-        do {
+        while (true) {
             if (at >= 0) state = StateRef(states[at]).load(cuda::memory_order_relaxed);
-        } while (__any_sync(FULL_MASK, known_of(state) == NOTHING));
+            if (!__any_sync(FULL_MASK, known_of(state) == NOTHING)) break;
+            __nanosleep(NEXT_POLL_NS);
+        }
         const unsigned prefixes = __ballot_sync(FULL_MASK, known_of(state) == PREFIX);
         const int nearest = prefixes != 0 ? __ffs(prefixes) - 1 : WARP_SIZE - 1;  // no lane above it is added
         sum += warp_reduce_sum(lane_id <= nearest ? number_of(state) : 0);

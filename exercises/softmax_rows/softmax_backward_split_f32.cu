@@ -183,6 +183,6 @@ KATA_EXPORT void softmax_backward_split_f32(
     cudaMemsetAsync(messages, 0, 2 * blocks * sizeof(Message), stream);
     // <<<...>>> does not promise that all blocks are resident together. This launch does, or it fails.
     void* arguments[] = {&y, &dy, &dx, &messages, &rows, &cols, &blocks_per_row, &share, &held};
-    cudaLaunchCooperativeKernel(kernel, blocks, threads, arguments, smem_bytes, stream);
+    cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(kernel), blocks, threads, arguments, smem_bytes, stream);
     cudaFreeAsync(messages, stream);
 }

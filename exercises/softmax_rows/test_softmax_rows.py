@@ -279,7 +279,8 @@ GRADIENT = replace(
 SPLIT = replace(
     GRADIENT,
     named_sizes=(*GRADIENT.named_sizes[:-1], shape(400, 14_600), GRADIENT.named_sizes[-1]),
-    work=lambda sizes: GRADIENT.work(sizes) // 64,
+    # The shape of 400 rows is for a full card: a small one would go round 200 times, and blocks that wait execute, too.
+    work=lambda sizes: GRADIENT.work(sizes) // 32,
 )
 
 SPECS: dict[str, Spec] = {

@@ -13,6 +13,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from grader.compile.libraries import LIBRARIES, LibraryMissing, find_library
 from grader.compile.toolchain import (
@@ -21,6 +22,7 @@ from grader.compile.toolchain import (
     ToolchainError,
     Version,
     dotted,
+    driver_runs,
     find_gpu,
     find_toolchain,
     gpu_archs,
@@ -35,6 +37,7 @@ from grader.storage import cache
 PYTHON = (3, 10)
 TORCH = (2, 6)
 DRIVERS = {12: 525, 13: 580}  # CUDA's major version -> the oldest driver for it (CUDA release notes, table 3)
+PCI_DEVICES, NVIDIA = Path("/sys/bus/pci/devices"), "0x10de"  # as Linux shows the bus, and a vendor
 FREE_GIB = 0.5  # of the cache's disk: less is nearly full
 PIP = f"{sys.executable} -m pip"
 
@@ -144,13 +147,16 @@ def _nvcc(toolchain: Toolchain) -> str:
     return f"nvcc {dotted(toolchain.nvcc_version[:2])}"
 
 
+_NOT_LOADED = 9
 _NVML_ERRORS = {
-    9: "the NVIDIA driver is not loaded; load it with `modprobe nvidia`, or start a container with its GPUs",
+    _NOT_LOADED: "the NVIDIA driver is not loaded; load it with `modprobe nvidia`, or start a container with its GPUs",
     18: "the NVIDIA driver was updated and the old one still runs; restart the machine",
 }
 
 
 def _no_gpu(status: nvml.NvmlStatus | None, visible: str | None) -> Check:
+    if status is not None and status.error == _NOT_LOADED and not nvidia_on_bus():
+        return Check("gpu", True, "none found, only a driver's library; katas are graded on the simulator")
     if status is not None and status.error:
         unknown = f"the NVIDIA driver does not answer (NVML error {status.error}); does `nvidia-smi`?"
         return Check("gpu", False, _NVML_ERRORS.get(status.error, unknown))
@@ -160,11 +166,19 @@ def _no_gpu(status: nvml.NvmlStatus | None, visible: str | None) -> Check:
     return Check("gpu", True, "none found; katas are graded on the simulator")
 
 
+def nvidia_on_bus(devices: Path = PCI_DEVICES) -> bool:
+    """Whether a device of NVIDIA's is on the PCI bus; yes where the system does not show its bus.
+
+    A distribution's CUDA toolkit installs the driver's library also on a machine without a card.
+    """
+    vendors = [place.read_text(errors="replace").strip() for place in devices.glob("*/vendor")]
+    return not vendors or NVIDIA in vendors
+
+
 def driver_problem(gpu: Gpu, nvcc_version: Version) -> str | None:
-    """A driver runs code of a toolkit of its own major version, also of a newer minor one, and code of older ones."""
-    major = nvcc_version[0]
-    if gpu.cuda[0] >= major:
+    if driver_runs(gpu, nvcc_version):
         return None
+    major = nvcc_version[0]
     return (
         f"driver {gpu.driver} runs CUDA up to {dotted(gpu.cuda)}, and code of nvcc {dotted(nvcc_version[:2])} needs"
         f" {major}.0 or newer. Update the driver{_to(major)}, or set KATA_NVCC to an nvcc of CUDA {gpu.cuda[0]}."

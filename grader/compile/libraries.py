@@ -115,7 +115,7 @@ def _find_cublas(toolkit: Path, device: str) -> Library:
 
 
 def _cublas_folders(toolkit: Path) -> Iterator[Path]:
-    yield from (toolkit / "lib64", toolkit / "lib", *sorted(toolkit.glob("targets/*/lib")))
+    yield from (toolkit / "lib64", toolkit / "lib", *_platform_folders(toolkit))
     for entry in sys.path:
         for pattern in ("nvidia/cu[0-9]*/lib", "nvidia/cublas/lib"):
             yield from sorted(Path(entry or ".").glob(pattern), reverse=True)
@@ -130,10 +130,16 @@ DRIVER_FIX = "Use an nvcc of a whole CUDA toolkit, which has lib64/stubs/libcuda
 def _find_driver(toolkit: Path, device: str) -> Library:
     if device == "sim":
         return Library((), "of the simulator", Path(__file__).resolve().parents[1] / "devices" / "sim" / "engine")
-    for folder in (toolkit / "lib64" / "stubs", *sorted(toolkit.glob("targets/*/lib/stubs"))):
-        if (stub := folder / "libcuda.so").is_file():
+    for folder in (toolkit / "lib64", *_platform_folders(toolkit)):
+        if (stub := folder / "stubs" / "libcuda.so").is_file():
             return Library(("-Xlinker", str(stub)), _fingerprint(stub), stub)
     raise LibraryMissing(f"the CUDA driver's stub (libcuda.so) is not on this machine. {DRIVER_FIX}")
+
+
+def _platform_folders(toolkit: Path) -> Iterator[Path]:
+    """Folders of libraries that are named for a platform: NVIDIA's, and those of Debian's and Ubuntu's packages."""
+    for pattern in ("targets/*/lib", "lib/*-linux-gnu"):
+        yield from sorted(toolkit.glob(pattern))
 
 
 def _fingerprint(path: Path) -> str:

@@ -76,7 +76,7 @@ class Gpu:
 def find_toolchain() -> Toolchain:
     """The first nvcc that is new enough and a host compiler that it accepts. Raises ToolchainError.
 
-    With a GPU, an nvcc that builds for it comes before one that does not.
+    With a GPU, an nvcc whose code runs on it comes before one whose code does not.
     """
     nvcc, nvcc_version = find_nvcc(find_gpu())
     top = _toolkit(nvcc)
@@ -90,7 +90,7 @@ def find_toolchain() -> Toolchain:
 
 
 def find_nvcc(gpu: Gpu | None = None) -> tuple[Path, Version]:
-    """The first nvcc that is new enough, and its version: if there is one, one that builds for the GPU.
+    """The first nvcc that is new enough, and its version: if there is one, one whose code runs on the GPU.
 
     Raises ToolchainError.
     """
@@ -99,7 +99,7 @@ def find_nvcc(gpu: Gpu | None = None) -> tuple[Path, Version]:
     for path in _nvcc_candidates():
         version = _nvcc_version(path)
         if version is not None and version >= OLDEST_NVCC:
-            if gpu is None or builds_for(path, gpu):
+            if gpu is None or (builds_for(path, gpu) and driver_runs(gpu, version)):
                 return path, version
             others.append((path, version))
         old.append(f"{path} ({dotted(version)})" if version else f"{path} (does not run)")
@@ -117,6 +117,11 @@ def builds_for(nvcc: Path, gpu: Gpu) -> bool:
     """
     known = gpu_archs(nvcc)
     return not known or 10 * gpu.capability[0] + gpu.capability[1] in known
+
+
+def driver_runs(gpu: Gpu, nvcc_version: Version) -> bool:
+    """A driver runs code of a toolkit of its own major version, also of a newer minor one, and code of older ones."""
+    return gpu.cuda[0] >= nvcc_version[0]
 
 
 @functools.cache

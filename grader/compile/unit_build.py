@@ -38,6 +38,10 @@ class _Unit:
         return tuple(job.request.target for job in next(iter(self.members.values())))
 
     @property
+    def bytes_to_compile(self) -> int:
+        return sum(len(member.text) * len(jobs) for member, jobs in self.members.items())
+
+    @property
     def first(self) -> Job:
         return next(iter(self.members.values()))[0]
 
@@ -52,7 +56,8 @@ def compile_together(
     while shared:
         again: list[Job] = []
         with cache.staging(builds.folder) as stage:
-            waiting = {stage / f"unit-{number}": one for number, one in enumerate(_units(shared, parallel))}
+            largest_first = sorted(_units(shared, parallel), key=lambda one: one.bytes_to_compile, reverse=True)
+            waiting = {stage / f"unit-{number}": one for number, one in enumerate(largest_first)}
             for place, one in waiting.items():
                 place.mkdir()
                 unit.write(list(one.members), place)

@@ -418,8 +418,7 @@ def _values(spec: Spec) -> Iterator[str]:
 
 def _special_numbers(kind: InputKind, spec: Spec) -> list[str]:
     """Which of nan, inf (or only -inf) and -0 are among the inputs, found by drawing some."""
-    few = [sizes for sizes in spec.named_sizes if _elements(spec, sizes) <= MOST_DRAWN]
-    sizes = max(few or spec.named_sizes[:1], key=lambda each: _elements(spec, each))
+    sizes = _drawn_sizes(spec)
     found: set[str] = set()
     for seed in range(MORE_SEEDS):
         if seed == SEEDS and not found:
@@ -445,6 +444,12 @@ def _special_in(array: ndarray) -> set[str]:
     return {name for name, where in found.items() if where.any()}
 
 
+def _drawn_sizes(spec: Spec) -> Sizes:
+    """The largest of the named shapes that are quick to draw."""
+    few = [sizes for sizes in spec.named_sizes if _elements(spec, sizes) <= MOST_DRAWN]
+    return max(few or spec.named_sizes[:1], key=lambda each: _elements(spec, each))
+
+
 def _elements(spec: Spec, sizes: Sizes) -> int:
     return sum(prod(each.extent(sizes)) for each in spec.inputs)
 
@@ -452,10 +457,33 @@ def _elements(spec: Spec, sizes: Sizes) -> int:
 def _arrays(spec: Spec) -> str:
     if not spec.updated:
         return "none overlap; inputs keep what they hold; every element of an output is written in each call"
-    names = " and ".join(sorted(spec.updated))
-    return (
-        f"none overlap; {names} is overwritten in place, every element in each call; other inputs keep what they hold"
-    )
+    kept = _kept_in_part(spec)
+    overwritten = spec.updated - kept
+    rows = ["none overlap"]
+    if overwritten:
+        rows.append(f"{_are(overwritten)} overwritten in place, every element in each call")
+    if kept:
+        rows.append(f"{_are(kept)} updated in place, and what the task does not write there keeps its value")
+    return "; ".join([*rows, "other inputs keep what they hold"])
+
+
+def _are(names: Iterable[str]) -> str:
+    """The names and their verb: "x is", "a and b are"."""
+    found = sorted(names)
+    return f"{' and '.join(found)} {'is' if len(found) == 1 else 'are'}"
+
+
+def _kept_in_part(spec: Spec) -> set[str]:
+    """Those of the updated tensors of which the reference leaves some elements as they are, such as a cache that gets
+    one row per token; found by drawing inputs."""
+    sizes, kind = _drawn_sizes(spec), spec.values[0]
+    rng = Rng(1)
+    drawn = {each.name: kind.for_input(each.name)(rng, each.extent(sizes), sizes) for each in spec.inputs}
+    given = {name: array.astype("f8" if array.dtype.kind == "f" else "i8") for name, array in drawn.items()}
+    rows = {"rows": None} if spec.reference_takes_rows else {}
+    answers = spec.reference(**given, sizes=sizes, **rows)
+    outputs = zip(spec.outputs, answers if isinstance(answers, tuple) else (answers,), strict=True)
+    return {each.name for each, answer in outputs if each.name in spec.updated and (answer == given[each.name]).any()}
 
 
 def labelled(paragraph: str, katas: Iterable[str]) -> set[str]:

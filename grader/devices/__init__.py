@@ -159,6 +159,7 @@ class Call:
     coverage: bool = False  # say which lines threads came to, in this call and all before it, on the simulator
     births: bool = False  # note where nan and infinities first come from, on the simulator
     card: Card | None = None  # of the simulator; None: the full one
+    ptx: str = ""  # a file with other code for the kernels, on the simulator; it stays loaded until a call has another
     timing: TimingRequest | None = None  # time the launcher against a baseline instead, on a GPU
 
 
@@ -232,6 +233,11 @@ class Outcome:
     coverage: tuple[KernelCoverage, ...] = ()
     launched: tuple[Launched, ...] = ()
     births: tuple[Birth, ...] = ()
+
+    @property
+    def executed(self) -> int:
+        """Warp instructions of all kernels, as far as the device counts them."""
+        return self.counters.warp_instructions if self.counters else 0
 
 
 class DeviceError(Exception):

@@ -8,6 +8,14 @@
 #include <cuda.h>
 #include <cuda_fp16.h>
 
+#if CUDA_VERSION < 12050
+// CUDA 12.5 was the first with this function. The older one has no version among its parameters.
+inline cudaError_t cudaGetDriverEntryPointByVersion(
+    const char* symbol, void** function, unsigned, unsigned long long flags, cudaDriverEntryPointQueryResult* status) {
+    return cudaGetDriverEntryPoint(symbol, function, flags, status);
+}
+#endif
+
 namespace kata {
 
 // The driver's function cuTensorMapEncodeTiled. The runtime looks it up, so nothing links the driver.

@@ -207,19 +207,22 @@ def every_bug(catalog: Catalog) -> Mapping[str, wrong_kernel.WrongKernel]:
 
 
 def _reading(request: PartRequest, drawing: _Drawing) -> Part:
-    """A kernel or a profile to read."""
+    """A kernel or a profile to read, of a kata of the level and the track that were asked for."""
     catalog = drawing.catalog
     taken = {(part.kata, part.item) for part in drawing.parts}
+    track = track_of(catalog, request.track).by_name if request.track else catalog.katas
     found = [
         (catalog.katas[reading.kata], str(place))
         for katas in catalog.by_family.values()
         for place, reading in enumerate(load_interview(katas[0]).readings)
         if reading.kind == request.kind and (reading.kata, str(place)) not in taken
     ]
-    if not found:
-        raise InterviewError(f"cannot draw a {request.kind} to read: no interview.yaml has another one.")
-    kata = drawing.pick(list(dict.fromkeys(kata for kata, _ in found)))
-    item = drawing.random.choice([item for other, item in found if other == kata])
+    suited = [(kata, item) for kata, item in found if request.level in (None, kata.level) and kata.name in track]
+    if not suited:
+        asked = " ".join(word for word in (request.level, request.kind, request.track) if word)
+        raise InterviewError(f"cannot draw a {request.kind} to read ({asked}): no interview.yaml has another one.")
+    kata = drawing.pick(list(dict.fromkeys(kata for kata, _ in suited)))
+    item = drawing.random.choice([item for other, item in suited if other == kata])
     minutes = request.minutes or MINUTES
     return Part(kata.name, minutes, known(kata, drawing.progress), "", request.kind, item=item)
 

@@ -10,6 +10,7 @@ tries the same as an idle one.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass, field, replace
@@ -30,6 +31,7 @@ from grader.judge.earlier import earlier
 from grader.judge.indices import of_finding
 from grader.judge.kept import Process, of_calls
 from grader.judge.lab import Lab, beside, in_order
+from grader.judge.repairs import repair
 from grader.judge.unset import of_unset
 from grader.sandbox.parent import Sandbox
 from grader.storage.whole_file import write_whole
@@ -123,10 +125,9 @@ class _Search:
             self.sandbox.close()  # what a launcher keeps of one card is wrong on another
         self.card = call.card
         outcome = self.sandbox.call(call)
-        executed = outcome.counters.warp_instructions if outcome.counters else 0
         self.asked_card |= outcome.asked_card
-        self.instructions += executed
-        self.work += FINDING_WORK if outcome.findings else executed
+        self.instructions += outcome.executed
+        self.work += FINDING_WORK if outcome.findings else outcome.executed
         return outcome
 
     def coverage(self) -> tuple[KernelCoverage, ...]:
@@ -391,6 +392,7 @@ def _find(
     from hypothesis.internal.conjecture import engine
 
     engine.MAX_SHRINKING_SECONDS = 1 << 62  # it is work that ends the search
+    _draw_no_constants()
     stop = search.work + search.budget.shrink_work
     failing: list[CaseKey] = []
 
@@ -416,6 +418,17 @@ def _find(
         return None
     except hypothesis.errors.Flaky:
         return min(failing, key=lambda shape: _weight(search, shape)) if failing else None
+
+
+@functools.cache
+def _draw_no_constants() -> None:
+    """What is drawn follows from the seed alone. By itself, hypothesis also draws constants of the modules that happen
+    to be imported: other shapes in `kata grade` than among tests, and others after each change of the grader."""
+    with contextlib.suppress(ImportError):  # versions before that have no such module
+        from hypothesis.internal.conjecture import providers
+        from hypothesis.internal.constants_ast import Constants
+
+        providers._get_local_constants = Constants
 
 
 def count(kata: Kata, spec: Spec, sandbox: Sandbox, budget: SearchBudget) -> CaseCounters | None:
@@ -507,8 +520,11 @@ def _diagnosed(search: _Search, shape: CaseKey, verdict: Verdict) -> Verdict:
         again = judge(case, search.call(case.call(nth=0, limits=search.budget.limits)))
         if again.kind is Kind.WRONG_ANSWER:
             verdict = replace(again, error_share=verdict.error_share, printed=search.sandbox.printed)
-    unset = of_unset(search.sandbox.program)
-    return replace(verdict, clues=sorted_clues([*clues, *unset]))
+    program = search.sandbox.program
+    found = [*clues, *of_unset(program)]
+    if not any(clue.about in ("formula", "unset") for clue in found):
+        found += repair(lab, richest, program)
+    return replace(verdict, clues=sorted_clues(found))
 
 
 def _of_calls(search: _Search, failed: CaseKey) -> tuple[Clue, ...]:

@@ -62,6 +62,9 @@ def _clues(lab: Lab, one: Judged) -> Iterator[Clue]:
     yield from beside_sizes(lab, one.case.shape)
     for key in _larger(lab):
         lab.try_key(key)
+    # Cases that fail may all have one row or one index: a formula must hold on the largest named shape, too.
+    if (sizes := largest_within(lab.kata, lab.spec, LARGER_WORK)) is not None:
+        lab.try_key(CaseKey.of(lab.spec, sizes, lab.spec.values[0].name, 1))
     named = list(near_miss(lab))
     yield from named
     if named:
@@ -124,8 +127,6 @@ def _relation(lab: Lab, one: Judged) -> Iterator[Clue]:
 
 def _line_by_line(lab: Lab, place: int, roundoff: float) -> str | None:
     """A number for each row or each column, in the largest wrong answer: the smallest may have one row."""
-    if (sizes := largest_within(lab.kata, lab.spec, LARGER_WORK)) is not None:
-        lab.try_key(CaseKey.of(lab.spec, sizes, lab.spec.values[0].name, 1))
     wrong = [each for each in lab.judged.values() if each.wrong and each.first_wrong == place]
     if not wrong:
         return None

@@ -76,7 +76,7 @@ class Lab:
         call = case.call(nth=0, limits=limits, watch=tuple(watch))
         outcome = self.call(replace(call, births=bool(births)))
         self.calls -= 1
-        self.instructions -= outcome.counters.warp_instructions if outcome.counters else 0
+        self.instructions -= outcome.executed
         if outcome.findings:
             self.findings -= 1
             return None

@@ -122,8 +122,9 @@ def check_imports(root: Path) -> list[str]:
     return rooms.problems(root)
 
 
-def check_tests(root: Path, touched: Touched | None = None) -> list[str]:
-    """The tests of the machine and of all katas; spread by kata where pytest-xdist is there."""
+def check_tests(root: Path, touched: Touched | None = None, *, fresh: bool = False) -> list[str]:
+    """The tests of the machine and of all katas; spread by kata where pytest-xdist is there. ``fresh``: also those that
+    passed before, and that nothing has touched since."""
     chosen = ["tests"]
     only = None if touched is None or touched.everything else touched.katas
     if touched is not None and not touched.everything:
@@ -132,7 +133,7 @@ def check_tests(root: Path, touched: Touched | None = None) -> list[str]:
         if not chosen:
             print("  none of them can have been touched", flush=True)
             return []
-    command = [sys.executable, "-m", "pytest", *chosen, "-q"]
+    command = [sys.executable, "-m", "pytest", *chosen, "-q", *(["--fresh"] if fresh else [])]
     try:
         compile_all(root, only, lambda line: print(f"  {line}", flush=True))
     except Fault as error:
@@ -156,10 +157,10 @@ def _keeps_bytecode() -> dict[str, str]:
     return environment
 
 
-def run(name: str, root: Path, touched: Touched | None = None) -> list[str]:
+def run(name: str, root: Path, touched: Touched | None = None, *, fresh: bool = False) -> list[str]:
     """The problems that one of CHECKS finds, in all of the repository or in what a change can have touched."""
     if name == "tests":
-        return check_tests(root, touched)
+        return check_tests(root, touched, fresh=fresh)
     return QUICK[name](root)
 
 

@@ -57,6 +57,11 @@ def _add_check(tasks: Commands[argparse.ArgumentParser]) -> None:
         help="find the oldest simulated card on which each solution passes, and compare it with `compute` in "
         "difficulty.yaml; without CHECK only this, about 20 minutes on two cores",
     )
+    check.add_argument(
+        "--fresh",
+        action="store_true",
+        help="grade also the files of katas that passed in an earlier run and that nothing has touched since",
+    )
     check.set_defaults(command=_check)
 
 
@@ -88,7 +93,10 @@ def _check(options: argparse.Namespace) -> int:
     names = options.names or ([] if options.matrix else checks.CHECKS)
     for name in [*names, *(["matrix"] if options.matrix else [])]:
         print(f"{name} ...", flush=True)
-        problems = matrix.problems(open_catalog(), print) if name == "matrix" else checks.run(name, root, changed)
+        if name == "matrix":
+            problems = matrix.problems(open_catalog(), print)
+        else:
+            problems = checks.run(name, root, changed, fresh=options.fresh)
         for problem in problems:
             print(f"  {problem}")
         outcomes[name] = len(problems)

@@ -15,7 +15,7 @@ from grader.compile.toolchain import find_gpu
 from grader.content import skeleton
 from grader.content.catalog import Catalog, Kata, load_catalog
 from grader.devices import SIM_ARCH, SIM_ARCHITECTURES
-from grader.grade import Options, prepare
+from grader.grade import Options, Planned, prepare_all
 from grader.maintain.wrong_kernel import FOLDER, WrongKernel, load, written
 from grader.verdict import Kind
 
@@ -68,16 +68,17 @@ def compile_all(root: Path, only: Collection[str] | None, say: Callable[[str], N
     catalog = load_catalog(root)
     katas = [kata for kata in catalog.katas.values() if only is None or kata.name in only]
     with TemporaryDirectory(prefix="kata-builds-") as folder:
-        work = [(kata, kata.solution_path) for kata in katas]
-        for arch in sorted({oldest_card(kata) for kata in katas}):
-            of_arch = [(kata, path) for kata, path in work if oldest_card(kata) == arch]
-            prepare(of_arch, as_solution("sim"), say, beside=(as_solution("sim", arch),))
+        solutions = [(kata, kata.solution_path) for kata in katas]
         wrong = list(_wrong_kernels(catalog, katas, Path(folder)))
         skeletons = [(kata, bare(kata, Path(folder))) for kata in katas]
-        prepare([*skeletons, *wrong], as_skeleton(), say)  # whose options make the same builds as those of wrong ones
+        planned = [Planned([*skeletons, *wrong], (as_skeleton(),))]  # whose options make the same builds as wrong ones'
+        for arch in sorted({oldest_card(kata) for kata in katas}):
+            of_arch = [(kata, path) for kata, path in solutions if oldest_card(kata) == arch]
+            planned.append(Planned(of_arch, (as_solution("sim"), as_solution("sim", arch))))
         if find_gpu() is not None:
-            prepare(work, as_solution("gpu"), say)
-            prepare(wrong, replace(as_skeleton(), device="gpu"), say)
+            planned.append(Planned(solutions, (as_solution("gpu"),)))
+            planned.append(Planned(wrong, (replace(as_skeleton(), device="gpu"),)))
+        prepare_all(planned, say, jobs=as_skeleton().jobs)
 
 
 def _wrong_kernels(catalog: Catalog, katas: Collection[Kata], folder: Path) -> Iterator[tuple[Kata, Path]]:

@@ -26,7 +26,7 @@ INPUTS_SHOWN = 2
 CLUES_SHOWN = 3
 CALLERS_SHOWN = 2  # of the functions that a line is inlined into, from the inside out
 LAUNCHES_SHOWN = 4
-NAMING = ("calls", "formula", "probe", "nan", "unset", "copies", "first")  # clues that name a cause
+NAMING = ("calls", "formula", "repair", "probe", "nan", "unset", "copies", "first")  # clues that name a cause
 _BEFORE_A_LAUNCH = (Kind.UNSUPPORTED, Kind.NOT_ALLOWED)
 
 _NEXT = {

@@ -100,6 +100,7 @@ KATA_EXPORT void softmax_f32x4_fence(const float* x, float* y, int n, cudaStream
     cudaMallocAsync(&partial_gmem, blocks * sizeof(float), stream);
     // <<<...>>> does not promise that all blocks are resident together. This launch does, or it fails.
     void* arguments[] = {&x, &y, &partial_gmem, &n};
-    cudaLaunchCooperativeKernel(softmax_f32x4_fence_kernel, blocks, THREADS, arguments, 0, stream);
+    cudaLaunchCooperativeKernel(
+        reinterpret_cast<const void*>(softmax_f32x4_fence_kernel), blocks, THREADS, arguments, 0, stream);
     cudaFreeAsync(partial_gmem, stream);
 }

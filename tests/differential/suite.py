@@ -38,7 +38,7 @@ GENERATORS: Mapping[str, Mapping[str, Generator]] = {module.__name__: module.PRO
 
 NOT_COMPARED = {
     "prefetch.const.tensormap": "takes a map in constant memory, which only a host program writes",
-    "trap": "ends the kernel with an error, which a test of the findings covers",
+    **dict.fromkeys(("brkpt", "trap"), "ends the kernel with an error, which a test of the findings covers"),
     **dict.fromkeys(
         ("tex.1d.v4.f32.s32", "tex.1d.v4.s32.s32", "tex.1d.v4.u32.s32"),
         "reads a texture object, which only a CUDA runtime makes: tests/test_sim_runtime.py",

@@ -405,6 +405,25 @@ __global__ void trap_kernel(const float* x, float* y, int n) {
 }
 LAUNCHER(trap, 1, 32, 0)
 
+__global__ void shared_nonsense_kernel(const float* x, float* y, int n) {
+    __shared__ float tile[64];
+    const int i = threadIdx.x;
+    if (i < 32) tile[i] = x[i];
+    __syncthreads();
+    const unsigned at = (unsigned)__cvta_generic_to_shared(tile + i);
+    float value;
+    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(at));  // shared_nonsense
+    value = value * 2 + 1;
+    y[i] = i < 33 ? value : -1;  // shared_nonsense_use
+}
+LAUNCHER(shared_nonsense, 1, 64, 0)
+
+__global__ void breakpoint_kernel(const float* x, float* y, int n) {
+    if (threadIdx.x == 5) __brkpt();  // breakpoint
+    y[threadIdx.x] = x[threadIdx.x];
+}
+LAUNCHER(breakpoint, 1, 32, 0)
+
 __global__ void assert_kernel(const float* x, float* y, int n) {
     assert(threadIdx.x < 7);  // assert
     y[threadIdx.x] = x[threadIdx.x];

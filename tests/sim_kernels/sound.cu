@@ -34,6 +34,19 @@ __global__ void nonsense_not_chosen_kernel(const float* x, float* y, int n) {
 }
 LAUNCHER(nonsense_not_chosen, 1, 64, 0)
 
+// An asm statement loads what no thread has written, and throws it away.
+__global__ void shared_nonsense_not_chosen_kernel(const float* x, float* y, int n) {
+    __shared__ float tile[64];
+    const int i = threadIdx.x;
+    if (i < 32) tile[i] = x[i];
+    __syncthreads();
+    float value;
+    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"((unsigned)__cvta_generic_to_shared(tile + i)));
+    value = value * 2;
+    y[i] = i < 32 ? value / 2 : -1;
+}
+LAUNCHER(shared_nonsense_not_chosen, 1, 64, 0)
+
 // Scratch that the first call allocates and all calls use; it grows when it must.
 __global__ void through_scratch_kernel(const float* x, float* scratch, float* y, int n) {
     int i = threadIdx.x;

@@ -175,6 +175,9 @@ enum Fault {
     READS_BACK,         // what the store has only read so far
     LEFT_OF,            // the tensor begins the store
     LANE_COMMITS,       // lane 0, for what the elected lane stored
+    WARP_STORES,        // all lanes of the first warp, which is right
+    ONE_WAITS,          // of the lanes that have stored
+    WARPS_STORE,        // those of both warps
 };
 
 // Each block copies tiles of its rows times two; columns need not be a multiple of a tile's.
@@ -185,6 +188,7 @@ __global__ void double_kernel(
     __shared__ uint64_t bar;
     const int tid = threadIdx.x, row = blockIdx.x * ROWS;
     float* to = tile + (FAULT == SHIFTED ? 16 : 0);
+    const bool waits = tid == 0 || FAULT == WARPS_STORE || (FAULT == WARP_STORES && tid < 32);
     if (tid == 0) {
         initialise(&bar, 1);
         fence_initialised();
@@ -203,17 +207,18 @@ __global__ void double_kernel(
         }
         if (FAULT != NO_WAIT) wait(&bar, k % 2);
         if (FAULT != REUSED) {
-            if (tid == 0) wait_read();
+            if (waits) wait_read();
             __syncthreads();
         }
         for (int i = tid; i < TILE; i += THREADS) doubled[i] = 2 * to[i];  // double_tile
         if (FAULT != NO_FENCE && (FAULT != LEADER_FENCES || tid == 0)) fence_proxy();
         __syncthreads();
-        const bool stores = FAULT == LANE_COMMITS ? tid < 32 && elected() : tid == 0;
+        const bool warp = FAULT == WARPS_STORE || ((FAULT == WARP_STORES || FAULT == ONE_WAITS) && tid < 32);
+        const bool stores = FAULT == LANE_COMMITS ? tid < 32 && elected() : tid == 0 || warp;
         if (stores) store_box(&out, FAULT == LEFT_OF ? c - 4 : c, row, doubled);  // double_store
-        if (tid == (FAULT == OTHER_COMMITS ? 1 : 0)) commit_stores();
+        if (tid == (FAULT == OTHER_COMMITS ? 1 : 0) || warp) commit_stores();
     }
-    if (tid == 0 && FAULT != NO_END) wait_read();
+    if (waits && FAULT != NO_END) wait_read();
     if (FAULT == READS_BACK && tid == 0) y[row * columns] += 1;  // double_back
 }
 template <Fault FAULT>
@@ -239,6 +244,9 @@ DOUBLE(shifted, SHIFTED)
 DOUBLE(reads_back, READS_BACK)
 DOUBLE(left_of, LEFT_OF)
 DOUBLE(lane_commits, LANE_COMMITS)
+DOUBLE(warp_stores, WARP_STORES)
+DOUBLE(one_waits, ONE_WAITS)
+DOUBLE(warps_store, WARPS_STORE)
 
 // ---- maps that are wrong
 

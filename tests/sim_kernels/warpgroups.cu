@@ -304,22 +304,27 @@ TYPE_KERNEL(type_e4m3, "m64n8k32.f32.e4m3.e4m3", "%0, %1, %2, %3", ", 1, 1")
 TYPE_KERNEL(type_e5m2, "m64n8k32.f32.e5m2.e4m3", "%0, %1, %2, %3", ", 1, 1")
 TYPE_KERNEL(type_s8, "m64n8k32.s32.s8.u8", "%0, %1, %2, %3", "")
 
-// ---- registers that warpgroups give to each other: 256 threads of 256 are 128 each
+// ---- registers that warpgroups give to each other. Of 256 threads, two blocks: 128 each. One block: what is taken, and
+// no more. Of 288 threads: 168 each, as if there were 384, for each part of the multiprocessor has as many warps.
 
-template <int GIVEN, int TAKEN>
-__global__ void __launch_bounds__(256, 2) registers_pool_kernel(const float* a, float* c) {
+template <int GIVEN, int TAKEN, int THREADS, int BLOCKS>
+__global__ void __launch_bounds__(THREADS, BLOCKS) registers_pool_kernel(const float* a, float* c) {
     if (threadIdx.x < 128)
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(GIVEN));
     else
         asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(TAKEN));  // pool_take
     c[threadIdx.x] = a[threadIdx.x];
 }
-KATA_EXPORT void pool(const float* a, float* c, cudaStream_t stream) {
-    registers_pool_kernel<40, 216><<<1, 256, 0, stream>>>(a, c);
-}
-KATA_EXPORT void pool_too_small(const float* a, float* c, cudaStream_t stream) {
-    registers_pool_kernel<80, 216><<<1, 256, 0, stream>>>(a, c);
-}
+#define POOL(name, ...)                                                    \
+    KATA_EXPORT void name(const float* a, float* c, cudaStream_t stream) { \
+        registers_pool_kernel<__VA_ARGS__><<<1, 256, 0, stream>>>(a, c);   \
+    }
+POOL(pool, 40, 216, 256, 2)
+POOL(pool_too_small, 80, 216, 256, 2)
+POOL(pool_alone, 24, 240, 256, 1)
+POOL(pool_alone_most, 24, 256, 256, 1)
+POOL(pool_of_parts, 88, 248, 288, 1)
+POOL(pool_of_parts_too_small, 96, 248, 288, 1)
 
 // ---- a launch that may begin before the one before it has ended
 

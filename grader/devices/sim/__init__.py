@@ -46,21 +46,32 @@ class SimDevice:
         self.spent = False
         self._source = source
         self._engine = load_engine(engine)
-        text = ptx.read_bytes().replace(b"\0", b" ")
-        error = self._engine.sim_load(text, os.fsencode(source), arch.encode(), threads)
-        add_shapes(self._engine, source)
+        self._arch, self._threads = arch.encode(), threads
+        self._ptx = ""  # of a call, where it is not the kata's own
+        unreadable = self._load(ptx)
         self._kata = load_kata(library, source=source)
         self._rules = LauncherRules()
-        self._broken = self._kata.finding
-        if error is not None:
-            message = f"the PTX cannot be read: {error.decode(errors='replace')}"
-            self._broken = Finding("unsupported", message, file=str(source))
+        self._broken = unreadable or self._kata.finding
+
+    def _load(self, ptx: Path) -> Finding | None:
+        text = ptx.read_bytes().replace(b"\0", b" ")
+        error = self._engine.sim_load(text, os.fsencode(self._source), self._arch, self._threads)
+        add_shapes(self._engine, self._source)
+        if error is None:
+            return None
+        return Finding(
+            "unsupported", f"the PTX cannot be read: {error.decode(errors='replace')}", file=str(self._source)
+        )
 
     def call(self, call: Call) -> Outcome:
         """Run the launcher once; return the outputs and what went wrong."""
         library = self._kata.library
         if self._broken is not None or library is None:
             return Outcome(findings=(self._broken,) if self._broken else ())
+        if call.ptx not in ("", self._ptx):
+            self._ptx = call.ptx
+            if unreadable := self._load(Path(call.ptx)):
+                return Outcome(findings=(unreadable,))
         launcher = find_launcher(library, call, source=self._source)
         if isinstance(launcher, Finding):
             return Outcome(findings=(launcher,))

@@ -182,8 +182,12 @@ void bulk_load(Warp& warp, const Instruction& in, Mask mask) {
 void bulk_store(Warp& warp, const Instruction& in, Mask mask) {
     u64 to[LANES];
     lane_addresses(warp, in, to);
+    const u64* from = warp.row<const u64>(in.operand[0]);
+    const u32* bytes = warp.row<const u32>(in.operand[1]);
+    const int first = __builtin_ctz(mask);
     each_lane(mask, [&](int l) {
         BulkCopy copy = bulk_copy(warp, in, l);
+        copy.repeats = l != first && to[l] == to[first] && from[l] == from[first] && bytes[l] == bytes[first];
         take_source(warp, copy);
         copy.add_piece(to[l], 0, u32(copy.bytes));
         if (Counters* counters = warp.block->counters.get())

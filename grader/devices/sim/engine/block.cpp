@@ -106,6 +106,7 @@ void Block::start(u64 linear, u32 from) {
     if (program->fences) ordering.forget();
     copies.forget();
     registers.forget();
+    acquired_maps.clear();
     if (warpgroups) warpgroups->forget();
     mbarriers.forget();
     origin = last_clock;

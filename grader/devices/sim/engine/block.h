@@ -3,6 +3,7 @@
 // A block lives on one host thread at a time and can be set aside between any
 // two instructions: all its state is data.
 #pragma once
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "register_pool.h"
 #include "release_acquire.h"
 #include "shared.h"
+#include "tensor_map.h"
 #include "warp.h"
 #include "warpgroup.h"
 
@@ -91,6 +93,7 @@ struct Block {
     Copies copies{*this};
     MBarriers mbarriers{*this};
     RegisterPool registers{*this};
+    std::map<u64, TensorMap> acquired_maps;  // by address, as they were then
     std::unique_ptr<Warpgroups> warpgroups;  // of a program with wgmma
     std::unique_ptr<Counters> counters;      // null: nothing is counted
     BlockReleases releases;

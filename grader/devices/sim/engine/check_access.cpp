@@ -181,7 +181,7 @@ __attribute__((noinline)) void record_access(
 u8* unusable_or_stop(Warp& warp, const Instruction& in, int lane, Finding finding) {
     static u8 nothing[64] = {};
     if (in.entry->lower != lower_load || !in.option) warp.block->stop_at(std::move(finding));
-    const u32 cause = warp.poisons.add_cause(std::move(finding));
+    const u32 cause = warp.poisons.add_cause(std::move(finding), Poisons::Place::cause);
     for (int i = 0; i < in.entry->operation.signature.count; ++i)
         warp.poisons.taint(in.operand[i], Mask(1) << lane, cause);
     return nothing;
@@ -330,10 +330,31 @@ void check_extent(Warp& warp, const Extent& extent, const u64* a, Mask mask, u32
     });
 }
 
+Finding unwritten(Warp& warp, int lane, u64 address, u32 bytes, Access access) {
+    const Block& block = *warp.block;
+    return block.at(
+        warp, warp.here, lane, FindingKind::uninitialised,
+        verb(access) + block.shared_place(address, bytes, false).text +
+            " in shared memory, which no thread has written");
+}
+
 // What wgmma and bulk stores may still read stays as it is.
 __attribute__((noinline)) void check_readers(Warp& warp, Block& owner, const u64* a, Mask mask, u32 bytes) {
     if (owner.warpgroups) owner.warpgroups->check_write(warp, mask, a, bytes);
     if (owner.copies.may_read()) owner.copies.check_readers(warp, mask, a, bytes);
+}
+
+// What an asm statement loads of bytes that no thread has written is nonsense: a finding where it is used.
+__attribute__((noinline)) void read_nonsense(
+    Warp& warp, const SharedMemory& shared, const Instruction& in, const u64* a, Mask mask, u32 bytes, u8** at) {
+    static std::vector<u8> nonsense(32, 0xff);  // no number of any type
+    each_lane(mask, [&](int l) {
+        if (shared.uninitialised(Mask(1) << l, a, bytes) < 0) return;
+        const u32 cause = warp.poisons.add_cause(unwritten(warp, l, a[l], bytes, Access::read), Poisons::Place::cause);
+        for (int i = 0; i < in.entry->operation.signature.count; ++i)
+            warp.poisons.taint(in.operand[i], Mask(1) << l, cause);
+        at[l] = nonsense.data();
+    });
 }
 
 Spread access_shared_of(
@@ -353,10 +374,12 @@ Spread access_shared_of(
     int lane = 0;
     if (access != Access::write && (lane = shared.uninitialised(mask, a, bytes, spread)) >= 0 && !block.pending) {
         owner.copies.check(warp, mask, a, bytes, access);
-        block.pending = std::make_unique<Finding>(block.at(
-            warp, warp.here, lane, FindingKind::uninitialised,
-            verb(access) + block.shared_place(a[lane], bytes, false).text +
-                " in shared memory, which no thread has written"));
+        if (in.entry->lower == lower_load && in.option) {
+            place(shared.data(), a, mask, true, at);
+            read_nonsense(warp, shared, in, a, mask, bytes, at);
+            return Spread::any;
+        }
+        block.pending = std::make_unique<Finding>(unwritten(warp, lane, a[lane], bytes, access));
         block.pending->notes = owner.copies.notes_on_unwritten(a[lane], bytes);
     }
     if (access == Access::read && owner.copies.may_fly()) shared.read_arrived(mask, a, bytes);

@@ -24,7 +24,7 @@ void absent(Warp& warp, const Instruction& in, int lane, int source, u32 members
         warp, warp.here, lane, FindingKind::uninitialised,
         "uses what " + in.entry->form + " gives " + block.thread(warp.thread(lane)) + " from lane " +
             std::to_string(source) + why);
-    warp.poisons.taint(in.operand[0], Mask(1) << lane, warp.poisons.add_cause(std::move(finding)));
+    warp.poisons.taint(in.operand[0], Mask(1) << lane, warp.poisons.add_cause(std::move(finding), Poisons::Place::use));
 }
 
 // What lanes get is poison where it comes from one that takes no part, or was poison there.

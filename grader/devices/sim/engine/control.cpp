@@ -46,6 +46,13 @@ void trap(Warp& warp, const Instruction&, Mask mask) {
     block.stop_at(block.at(warp, warp.here, __builtin_ctz(mask), FindingKind::crash, "the kernel executes a trap"));
 }
 
+void breakpoint(Warp& warp, const Instruction&, Mask mask) {
+    Block& block = *warp.block;
+    block.stop_at(block.at(
+        warp, warp.here, __builtin_ctz(mask), FindingKind::crash,
+        "the kernel executes a breakpoint, which without a debugger ends it with an error"));
+}
+
 // ---- barriers of the block
 
 template <Reduction op>
@@ -70,6 +77,7 @@ void control_entries(Table& t) {
     t.add("brx.idx{,.uni}", {branch_indexed, {}}, lower_branch_table, Flow::leave);
     t.add("exit", {leave, {}}, lower_nothing, Flow::leave);
     t.add("trap", {trap, {}}, lower_nothing, Flow::leave);
+    t.add("brkpt", {breakpoint, {}}, lower_nothing, Flow::leave);
     t.add("{bar,barrier,barrier.cta}.sync{,.aligned}", {barrier<Reduction::none>, {}}, lower_barrier, Flow::leave);
     t.add("{bar,barrier,barrier.cta}.arrive{,.aligned}", {arrive, {}}, lower_barrier, Flow::leave);
     const Signature count{1, {shape_of<u32>()}}, truth{1, {PREDICATE}};

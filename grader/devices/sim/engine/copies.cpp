@@ -288,6 +288,7 @@ u32 widest(u64 address, u32 bytes) {
 }  // namespace
 
 void Copies::store_bulk(const BulkCopy& copy) {
+    if (copy.repeats) return;
     Warp& warp = block_.warps[copy.warp];
     const AtCopy at_copy(warp, copy.pc, 0);
     const Landing landing(landing_);

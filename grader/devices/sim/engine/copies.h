@@ -69,6 +69,7 @@ struct BulkCopy {
     Combine combine = nullptr;  // of a reduction, of values with so many bytes
     u32 item = 0;
     bool has_read = false;  // a store's source is free again
+    bool repeats = false;   // another lane of the warp stores the same bytes to the same place by the same instruction
     CopySources sources;
 };
 

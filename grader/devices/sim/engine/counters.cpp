@@ -298,16 +298,16 @@ struct Class {
 };
 // By the first words of a form; arithmetic that is in none of them goes by its type.
 constexpr Class CLASSES[] = {
-    {"ld", "load"},         {"ldu", "load"},         {"ldmatrix", "load"},    {"wmma.load", "load"},
-    {"st", "store"},        {"stmatrix", "store"},   {"wmma.store", "store"}, {"atom", "atomic"},
-    {"red", "atomic"},      {"cp", "copy"},          {"mma", "tensor"},       {"wmma.mma", "tensor"},
-    {"wgmma", "tensor"},    {"bra", "control"},      {"brx", "control"},      {"call", "control"},
-    {"ret", "control"},     {"exit", "control"},     {"trap", "control"},     {"bar", "barrier"},
-    {"barrier", "barrier"}, {"mbarrier", "barrier"}, {"membar", "fence"},     {"fence", "fence"},
-    {"shfl", "warp"},       {"vote", "warp"},        {"match", "warp"},       {"redux", "warp"},
-    {"elect", "warp"},      {"activemask", "warp"},  {"cvt", "convert"},      {"cvta", "convert"},
-    {"mov", "move"},        {"selp", "move"},        {"slct", "move"},        {"setp", "compare"},
-    {"set", "compare"},
+    {"ld", "load"},      {"ldu", "load"},        {"ldmatrix", "load"},    {"wmma.load", "load"},
+    {"st", "store"},     {"stmatrix", "store"},  {"wmma.store", "store"}, {"atom", "atomic"},
+    {"red", "atomic"},   {"cp", "copy"},         {"mma", "tensor"},       {"wmma.mma", "tensor"},
+    {"wgmma", "tensor"}, {"bra", "control"},     {"brx", "control"},      {"call", "control"},
+    {"ret", "control"},  {"exit", "control"},    {"trap", "control"},     {"brkpt", "control"},
+    {"bar", "barrier"},  {"tensormap", "store"}, {"barrier", "barrier"},  {"mbarrier", "barrier"},
+    {"membar", "fence"}, {"fence", "fence"},     {"shfl", "warp"},        {"vote", "warp"},
+    {"match", "warp"},   {"redux", "warp"},      {"elect", "warp"},       {"activemask", "warp"},
+    {"cvt", "convert"},  {"cvta", "convert"},    {"mov", "move"},         {"selp", "move"},
+    {"slct", "move"},    {"setp", "compare"},    {"set", "compare"},
 };
 constexpr std::string_view FLOATS[] = {"f16", "bf16", "f32", "f64", "f16x2", "bf16x2", "f32x2"};
 

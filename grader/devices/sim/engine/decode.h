@@ -4,6 +4,7 @@
 // addresses. An instruction that no entry of the table describes throws Unsupported with
 // its name and place.
 #pragma once
+#include <algorithm>
 #include <map>
 #include <stdexcept>
 #include <string>
@@ -57,6 +58,9 @@ class Decoder {
         matrix_rows_.insert(matrix_rows_.end(), rows.begin(), rows.end());
     }
     void note_fence() { program_.fences = true; }
+    void note_registers_taken(u32 count) {  // by each thread
+        program_.limits.taken_registers = std::max(program_.limits.taken_registers, count);
+    }
     void note_async_proxy() { program_.async_proxy = true; }
     void branch_to(Instruction& out, std::string_view label);
     u32 branch_table(std::string_view name);

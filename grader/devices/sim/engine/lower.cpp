@@ -234,7 +234,8 @@ void lower_load(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& entry
     d.address(out, in.operands[1], in, count * entry.operation.signature.shape[0].bytes);
     for (u8 i = 0; i < count; ++i)
         out.operand[i] = d.destination(element(in.operands[0], i), entry.operation.signature.shape[i]);
-    out.option = in.in_asm && in.opcode.find(".nc") != std::string_view::npos;
+    const auto says = [&](const char* word) { return in.opcode.find(word) != std::string_view::npos; };
+    out.option = in.in_asm && (says(".nc") || says(".shared"));
     d.emit(out);
 }
 

@@ -50,7 +50,7 @@ constexpr void (*FAMILIES[])(Table&) = {
     asynchronous_entries,  mbarrier_entries,         matrix_entries,   mma_entries,           wmma_entries,
     float8_entries,        packed_integer_entries,   division_entries, call_entries,          texture_entries,
     tensor_copy_entries,   bulk_reduction_entries,   cluster_entries,  cluster_copy_entries,  wgmma_entries,
-    register_pool_entries, dependent_launch_entries, video_entries,
+    register_pool_entries, dependent_launch_entries, video_entries,    map_change_entries,
 };
 
 }  // namespace

@@ -115,6 +115,7 @@ void dependent_launch_entries(Table&);
 void cluster_entries(Table&);
 void cluster_copy_entries(Table&);
 void tensor_copy_entries(Table&);
+void map_change_entries(Table&);
 void bulk_reduction_entries(Table&);
 void mbarrier_entries(Table&);
 

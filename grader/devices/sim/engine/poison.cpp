@@ -16,8 +16,8 @@ bool begins(const std::string& text, const char* prefix) {
 
 }  // namespace
 
-u32 Poisons::add_cause(Finding finding) {
-    causes_.emplace(next_, std::move(finding));
+u32 Poisons::add_cause(Finding finding, Place place) {
+    causes_.emplace(next_, Cause{std::move(finding), place});
     return next_++;
 }
 
@@ -47,7 +47,7 @@ void Poisons::heal(s32 row, Mask lanes) {
 // A loop may give poison in every round.
 void Poisons::forget_healed() {
     if (causes_.size() < most_) return;
-    std::map<u32, Finding> kept;
+    std::map<u32, Cause> kept;
     for (const auto& [row, place] : rows_)
         each_lane(place.lanes, [&, &row_place = place](int l) {
             const u32 cause = row_place.cause[l];
@@ -64,10 +64,10 @@ void Poisons::use(Warp& warp, s32 row, Mask mask) const {
     int lane = __builtin_ctz(place.lanes & mask);
     each_lane(place.lanes & mask, [&](int l) { lane = place.cause[l] < place.cause[lane] ? l : lane; });
     Block& block = *warp.block;
-    const Finding& cause = causes_.at(place.cause[lane]);
+    const auto& [cause, named] = causes_.at(place.cause[lane]);
     const Finding used = block.at(warp, warp.here, lane, cause.kind, cause.message);
     // A load outside of a buffer is the mistake; what a shuffle could not give is one where it is used.
-    const bool is_load = cause.kind != FindingKind::uninitialised;
+    const bool is_load = named == Place::cause;
     Finding finding = is_load ? cause : used;
     const u32 other = is_load ? used.line : cause.line;
     if (other && other != finding.line)

@@ -1,9 +1,10 @@
 // poison: values that no lane may use
 //
 // The compiler may move an asm statement's ld.global.nc above the check that guards it: it reads what no one writes, so
-// nothing forbids it (__ldg of half is one). And a lane may shuffle from one that takes no part and throw the result
-// away. What such an instruction gives is a finding once something depends on it: a store, an address, a branch. Until
-// then it follows moves and arithmetic from register to register.
+// nothing forbids it (__ldg of half is one). A lane may shuffle from one that takes no part and throw the result away.
+// An asm statement may load from shared memory what no thread has written. What such an instruction gives is a finding
+// once something depends on it: a store, an address, a branch. Until then it follows moves and arithmetic from register
+// to register.
 #pragma once
 #include <map>
 #include <unordered_map>
@@ -27,7 +28,9 @@ class Poisons {
         causes_.clear();
     }
     // Why values are poison: the finding that their use will be, at the instruction that gave them.
-    u32 add_cause(Finding finding);
+    // It is a finding there, or where the value is used.
+    enum class Place : u8 { cause, use };
+    u32 add_cause(Finding finding, Place place);
     void taint(s32 row, Mask lanes, u32 cause);
     // A lane of a row gets what a lane of another row, or of the same, had before.
     void taint_as(const Row& before, s32 row, int lane, int source_lane);
@@ -45,7 +48,11 @@ class Poisons {
     void forget_healed();
 
     std::unordered_map<s32, Row> rows_;  // those that hold any
-    std::map<u32, Finding> causes_;
+    struct Cause {
+        Finding finding;
+        Place place;
+    };
+    std::map<u32, Cause> causes_;
     u32 next_ = 0;
     size_t most_ = 4096;  // causes, before those of values that are gone are looked for
 };

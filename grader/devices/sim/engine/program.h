@@ -55,8 +55,9 @@ struct Instruction {
     s32 guard = -1;  // row of the predicate; -1: always
     bool guard_negated = false;
     Flow flow = Flow::next;
-    u8 option = 0;                            // a modifier that the handler reads; of a load: it may have been moved
-                                              // above its check (ld.global.nc of an asm statement, as __ldg of half)
+    u8 option = 0;                            // a modifier that the handler reads; of a load: what it gives may be
+                                              // nonsense that is not used (ld.global.nc of an asm statement, as __ldg
+                                              // of half, may have been moved above its check; ld.shared of one)
     bool strong = false;                      // volatile, relaxed, acquire, release: not a data race
                                               // with its like
     bool parts = false;                       // a strong load or store: lanes need not do it in step
@@ -130,6 +131,7 @@ struct Limits {
     u32 required[3] = {0, 0, 0};
     u32 min_blocks = 0;
     u32 max_registers = 0;       // of a thread; 0: not limited
+    u32 taken_registers = 0;     // of a thread, the most that setmaxnreg.inc asks for; 0: none does
     bool bounded = false;        // max_threads is the kernel's own
     u32 cluster[3] = {0, 0, 0};  // 0: none is required
 };

@@ -29,6 +29,19 @@ constexpr u64 SHARED_ALIGNMENT = 128, MAP_ALIGNMENT = 64;
 
 // ---- the map
 
+// Copies take maps in a proxy of their own: what a kernel writes is not known there by itself.
+void check_acquired(Warp& warp, int lane, u64 address, const TensorMap& map) {
+    const auto& acquired = warp.block->acquired_maps;
+    const auto found = acquired.find(address);
+    if (found != acquired.end() && std::memcmp(&found->second, &map, sizeof map) == 0) return;
+    stop(
+        warp, lane, FindingKind::race,
+        std::string("takes a tensor map that a kernel has changed, and ") +
+            (found == acquired.end() ? "no thread of the block has acquired it"
+                                     : "since then no thread of the block has acquired it again") +
+            ": fence.proxy.tensormap::generic.acquire must come before");
+}
+
 TensorMap map_at(Warp& warp, int lane, u64 address) {
     if (address - LOCAL_ORIGIN < SPACE_SIZE)
         stop(
@@ -38,6 +51,11 @@ TensorMap map_at(Warp& warp, int lane, u64 address) {
         stop(
             warp, lane, FindingKind::misaligned,
             "takes a tensor map that is " + std::to_string(address % MAP_ALIGNMENT) + " bytes past a multiple of 64");
+    if (address - SHARED_ORIGIN < SPACE_SIZE)
+        stop(
+            warp, lane, FindingKind::crash,
+            "takes a tensor map in shared memory: it must be a __grid_constant__ parameter, or in global or constant "
+            "memory");
     TensorMap map = {};
     u64 available = 0;
     const u8* bytes = peek(warp, lane, address, &available);
@@ -50,8 +68,13 @@ TensorMap map_at(Warp& warp, int lane, u64 address) {
     if (map.refusal)
         stop(
             warp, lane, FindingKind::crash,
-            std::string("copies by a tensor map that cuTensorMapEncode") + (map.im2col ? "Im2col" : "Tiled") +
-                " refused: " + refusal_of(map));
+            "copies by a tensor map that " +
+                std::string(
+                    map.changed  ? "tensormap.replace has made unusable: "
+                    : map.im2col ? "cuTensorMapEncodeIm2col refused: "
+                                 : "cuTensorMapEncodeTiled refused: ") +
+                refusal_of(map));
+    if (map.changed) check_acquired(warp, lane, address, map);
     return map;
 }
 
@@ -316,11 +339,32 @@ BulkCopy write_box(Box& box) {
     return copy;
 }
 
+// The lanes that name the same box as the first. Each stores it, as an H100 does. They do not race with each other, as
+// lanes do not that store to one address by one instruction.
+Mask repetitions(const Warp& warp, const Instruction& in, Mask mask) {
+    const int first = __builtin_ctz(mask), rank = in.option & RANK;
+    const u64 *shared = warp.row<const u64>(in.operand[0]), *map = warp.row<const u64>(in.operand[MAP]);
+    const s32* rows = warp.block->program->fragments.data() + in.immediate;
+    Mask same = 0;
+    each_lane(mask & (mask - 1), [&](int l) {
+        bool equal = shared[l] == shared[first] && map[l] == map[first];
+        for (int i = 0; i < rank; ++i) {
+            const s32* at = warp.row<const s32>(rows[i]);
+            equal &= at[l] == at[first];
+        }
+        same |= Mask(equal) << l;
+    });
+    return same;
+}
+
 void store(Warp& warp, const Instruction& in, Mask mask) {
+    const Mask repeated = repetitions(warp, in, mask);
     each_lane(mask, [&](int l) {
         Box box = box_of(warp, in, l);
         place_in_shared(box);
-        warp.block->copies.issue_bulk(warp, write_box(box));
+        BulkCopy copy = write_box(box);
+        copy.repeats = repeated >> l & 1;
+        warp.block->copies.issue_bulk(warp, std::move(copy));
     });
 }
 

@@ -121,6 +121,49 @@ TensorMap encode(const TensorArguments& a) {
     return map;
 }
 
+void change(TensorMap& map, MapField field, u32 place, u64 value) {
+    map.magic = TensorMap::MAGIC;
+    map.changed = 1;
+    switch (field) {
+        case MapField::global_address:
+            map.base = value;
+            break;
+        case MapField::rank:  // counted from 0
+            map.rank = u8(value + 1);
+            break;
+        case MapField::box_dim:
+            map.box[place] = u16(std::min(value, u64(0xffff)));
+            break;
+        case MapField::global_dim:
+            map.dims[place] = value;
+            break;
+        case MapField::global_stride:
+            map.strides[place] = value;
+            break;
+        case MapField::element_stride:
+            if (place > 0) map.element_strides[place] = u8(std::min(value, u64(0xff)));
+            break;
+        case MapField::elemtype:
+            map.type = PTX_TYPES[value];
+            break;
+        case MapField::interleave_layout:  // none
+            break;
+        case MapField::swizzle_mode:
+            map.swizzle = u8(value);
+            break;
+        case MapField::fill_mode:
+            map.fills_nan = u8(value);
+            break;
+    }
+    map.element_strides[0] = 1;
+    u32 box[TENSOR_DIMENSIONS], element_strides[TENSOR_DIMENSIONS];
+    std::copy_n(map.box, TENSOR_DIMENSIONS, box);
+    std::copy_n(map.element_strides, TENSOR_DIMENSIONS, element_strides);
+    map.refusal = reason_of(
+        {u32(map.type), map.rank, map.base, map.dims, map.strides, box, element_strides, 0, map.swizzle, 0,
+         map.fills_nan});
+}
+
 std::string refusal_of(const TensorMap& map) {
     const auto any = [&](auto bad) {
         for (int i = 0; i < map.rank; ++i)

@@ -43,6 +43,7 @@ struct TensorMap {
     u8 swizzle;                                            // CUtensorMapSwizzle
     u8 fills_nan;                                          // what lies outside of the tensor is NaN; else it is zero
     u8 im2col;                                             // the box is a column of pixels
+    u8 changed;                                            // by a kernel: a block must acquire it before copies take it
     s16 lower[PIXEL_DIMENSIONS], upper[PIXEL_DIMENSIONS];  // corners of the bounding box, from those of the tensor
     u8 refusal;                                            // 0, or why the arguments were refused: refusal_of(map)
 
@@ -59,6 +60,27 @@ static_assert(sizeof(TensorMap) <= 128, "a CUtensorMap");
 
 // The map of these arguments. One that is refused says why when it is used.
 TensorMap encode(const TensorArguments& arguments);
+
+// What a kernel may change in a map that is not for im2col, in the words of the PTX ISA.
+enum class MapField : u8 {
+    global_address,
+    rank,
+    box_dim,
+    global_dim,
+    global_stride,
+    element_stride,
+    elemtype,
+    interleave_layout,
+    swizzle_mode,
+    fill_mode
+};
+// The types of elements by their numbers in PTX, which are not those of CUDA.
+constexpr TensorType PTX_TYPES[TENSOR_TYPES] = {
+    TensorType::u8,   TensorType::u16,  TensorType::u32,         TensorType::s32,         TensorType::u64,
+    TensorType::s64,  TensorType::f16,  TensorType::f32,         TensorType::f32_flushed, TensorType::f64,
+    TensorType::bf16, TensorType::tf32, TensorType::tf32_flushed};
+// `place` is a dimension, of a stride the one before. Also a map of zeros becomes one.
+void change(TensorMap& map, MapField field, u32 place, u64 value);
 std::string refusal_of(const TensorMap& map);
 
 // Where a row of a box lies.
