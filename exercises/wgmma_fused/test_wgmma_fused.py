@@ -361,7 +361,9 @@ SPLIT_K = Spec(
     reference=lambda A, B, sizes: A @ B.T,
     near_misses={
         "the last k is missing": lambda A, B, sizes: A[:, :-1] @ B[:, :-1].T,
-        "only whole slices of 64 k": lambda A, B, sizes: A[:, : sizes["K"] // 64 * 64] @ B[:, : sizes["K"] // 64 * 64].T,
+        "only whole slices of 64 k": lambda A, B, sizes: (
+            A[:, : sizes["K"] // 64 * 64] @ B[:, : sizes["K"] // 64 * 64].T
+        ),
         "only the first half of the slices": lambda A, B, sizes: (
             A[:, : (sizes["K"] + 63) // 128 * 64] @ B[:, : (sizes["K"] + 63) // 128 * 64].T
         ),
