@@ -209,14 +209,15 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
             finished.off_m = (place.x * CLUSTER + rank) * BLOCK_M + warp_id * BOX_M;
             finished.off_n = place.y * BLOCK_N;
             half2 bias_rmem[BLOCK_N / CHUNK] = {};  // of this lane's two columns of every eight
-            // TODO(1): global -> registers, which the tile before has left: the bias of this lane's columns that C
-            //   has. (~4 lines)
+            // TODO(1): global -> registers, which the tile before has left: number j gets the bias of this lane's
+            //   columns of the eight from j * CHUNK of the tile on, if C has them. (~4 lines)
             // END TODO(1)
             for (int slice = PARTS; slice < slices; ++slice) multiply(slice);
             wgmma_wait<0>();
             release(before);
             const auto pair = [&](int i) -> half2& { return finished.pairs[i / (BOX_N / 4)][i % (BOX_N / 4)]; };
-            // TODO(2): Add the bias in f32, round once, and replace what is below 0. A nan stays. (~5 lines)
+            // TODO(2): Sums 2 i and 2 i + 1 become pair(i): add the bias in f32, round once, and replace what is below
+            //   0. A nan stays. (~5 lines)
             // END TODO(2)
         }
 #pragma unroll

@@ -218,8 +218,8 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
                 before = turn.s;
                 turn.next();
             };
-            // TODO(2): Multiply the first slices, and do a step of the tile before under each of them. Do all steps,
-            //   also if there are fewer slices. (~5 lines)
+            // TODO(2): Multiply the first STEPS slices, and do a step of the tile before, if there is one, under each
+            //   of them. Do all steps, also if there are fewer slices. (~5 lines)
             // END TODO(2)
             const int2 place = place_of(tile, tiles_m, tiles_n);
             finished.off_m = (place.x * CLUSTER + rank) * BLOCK_M + warp_id * BOX_M;

@@ -192,7 +192,8 @@ KATA_EXPORT void wgmma_split_k_f16(const half* A, const half* B, half* C, int M,
     const int tiles = ((M - 1) / (CLUSTER * BLOCK_M) + 1) * tiles_n;
     const int slices = (K - 1) / BLOCK_K + 1;
     int splits = 1;
-    // TODO(5): As many splits of each tile as there are clusters at a time, if each has a slice. (~1 line)
+    // TODO(5): As many splits of each tile as can run at a time with those of all other tiles, on clusters of CLUSTER
+    //   SMs. At least one, and none without a slice. (~1 line)
     // END TODO(5)
     const CUtensorMap A_map = swizzled_map(A, M, K, BLOCK_M);
     const CUtensorMap B_map = swizzled_map(B, N, K, PART_N);

@@ -209,8 +209,8 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
             finished.off_m = (place.x * CLUSTER + rank) * BLOCK_M + warp_id * BOX_M;
             finished.off_n = place.y * BLOCK_N;
             half2 bias_rmem[BLOCK_N / CHUNK] = {};  // of this lane's two columns of every eight
-            // TODO(1): global -> registers, which the tile before has left: the bias of this lane's columns that C
-            //   has. (~4 lines)
+            // TODO(1): global -> registers, which the tile before has left: bias_rmem[j] gets the bias of this lane's
+            //   columns of the eight from j * CHUNK of the tile on, if C has them. (~4 lines)
 #pragma unroll
             for (int j = 0; j < BLOCK_N / CHUNK; ++j) {
                 const int col = finished.off_n + j * CHUNK + threadIdx.x % 4 * 2;
@@ -221,7 +221,8 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
             wgmma_wait<0>();
             release(before);
             const auto pair = [&](int i) -> half2& { return finished.pairs[i / (BOX_N / 4)][i % (BOX_N / 4)]; };
-            // TODO(2): Add the bias in f32, round once, and replace what is below 0. A nan stays. (~5 lines)
+            // TODO(2): Sums 2 i and 2 i + 1 become pair(i): add the bias in f32, round once, and replace what is below
+            //   0. A nan stays. (~5 lines)
 #pragma unroll
             for (int i = 0; i < BLOCK_N / 4; ++i) {
                 const float2 addend = __half22float2(bias_rmem[i / 2]);

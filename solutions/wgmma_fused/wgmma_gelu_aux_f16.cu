@@ -226,8 +226,8 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
                 before = turn.s;
                 turn.next();
             };
-            // TODO(2): Multiply the first slices, and do a step of the tile before under each of them. Do all steps,
-            //   also if there are fewer slices. (~5 lines)
+            // TODO(2): Multiply the first STEPS slices, and do a step of the tile before, if there is one, under each
+            //   of them. Do all steps, also if there are fewer slices. (~5 lines)
 #pragma unroll
             for (int step = 0; step < STEPS; ++step) {
                 if (step < slices) multiply(step);
