@@ -11,12 +11,13 @@ from the half that Z stores: the bound of Y has the rounding of Z in it, times t
 
 wgmma_residual_f16: C = s + R, rounded once.
 
-wgmma_split_k_f16: C = s, rounded once. Every call gives the same bits.
+wgmma_split_k_f16, wgmma_stream_k_f16: C = s, rounded once. Every call gives the same bits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import inf, nan, pi, sqrt
 from typing import TYPE_CHECKING
 
@@ -397,9 +398,28 @@ SPLIT_K = Spec(
     baselines={"torch.mm": torch_mm},
 )
 
+# Fewer tiles than an H200 has pairs of SMs, of which all slices are shared; a few more; over twice as many, of which some
+# are whole. Shares that begin and end inside a tile, and tiles of two clusters, of three and of many.
+STREAM_K = replace(
+    SPLIT_K,
+    named_sizes=(
+        shape(1, 8, 8),
+        shape(17, 24, 64),
+        shape(65, 72, 136),
+        shape(8, 16, 840),
+        shape(130, 264, 1160),
+        shape(3, 8, 4360),
+        shape(300, 520, 584),
+        shape(2600, 600, 72),
+        shape(17_025, 8, 200),
+        shape(17_025, 264, 72),
+    ),
+)
+
 SPECS = {
     "wgmma_bias_relu_f16": BIAS_RELU,
     "wgmma_gelu_aux_f16": GELU_AUX,
     "wgmma_residual_f16": RESIDUAL,
     "wgmma_split_k_f16": SPLIT_K,
+    "wgmma_stream_k_f16": STREAM_K,
 }

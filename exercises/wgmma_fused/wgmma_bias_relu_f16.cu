@@ -209,7 +209,7 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
             finished.off_m = (place.x * CLUSTER + rank) * BLOCK_M + warp_id * BOX_M;
             finished.off_n = place.y * BLOCK_N;
             half2 bias_rmem[BLOCK_N / CHUNK] = {};  // of this lane's two columns of every eight
-            // TODO(1): global -> registers, which the tile before has left: number j gets the bias of this lane's
+            // TODO(1): global -> registers, which the tile before has left: bias_rmem[j] gets the bias of this lane's
             //   columns of the eight from j * CHUNK of the tile on, if C has them. (~4 lines)
             // END TODO(1)
             for (int slice = PARTS; slice < slices; ++slice) multiply(slice);
