@@ -140,15 +140,15 @@ struct Schedule {
     int slices;  // of a tile
     int shared;  // tiles whose slices are divided
     int rounds;
-    // Where a cluster's share of the slices begins, if those of all shared tiles are counted on.
+    // The first slice of a cluster's share. Slice s of tile t has number t * slices + s.
     __device__ inline int first_of(int cluster) const {
         return static_cast<int>(int64_t{shared} * slices * cluster / clusters);
     }
-    // The piece that follows after so many slices of a cluster's work, which has an end.
+    // The piece that comes after the first `done` slices of a cluster's work. False: its work has ended.
     __device__ inline bool next(int cluster, int done, Piece* piece) const {
         const int left = first_of(cluster + 1) - first_of(cluster) - done;
-        // TODO(1): Find the piece: of the cluster's share as much as is left of one tile, or else a whole tile of the
-        //   next round. Return whether there is one. (~10 lines)
+        // TODO(1): What is left of the cluster's share, up to the end of the tile in which it begins. After the share,
+        //   one whole tile of each round: those of a round are adjacent, in the order of the clusters. (~10 lines)
         // END TODO(1)
     }
 };
@@ -248,13 +248,13 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
             if (!pending) {
                 const int block = cluster * CLUSTER + rank;
                 float4* own = sums + int64_t{block} * QUADS * STRIDE + thread;
-                // TODO(2): registers -> global: the quads of this thread's sums. After that, and not before, the warp's
-                //   number in ready becomes 1, for readers on any SM. (~8 lines)
+                // TODO(2): registers -> global: each quad of this thread's sums. The warp's number in ready becomes 1,
+                //   and a warp on any SM that sees the 1 finds the sums of all 32 lanes. (~7 lines)
                 // END TODO(2)
                 continue;
             }
-            // TODO(3): If the piece ends before its tile, add the sums of the clusters that have the rest, each as soon
-            //   as this warp's number in ready is 1. (~14 lines)
+            // TODO(3): If the piece ends before its tile does, add the sums of all clusters that have the rest, from
+            //   the first to the last, each as soon as the same warp of its block has stored them. (~15 lines)
             // END TODO(3)
             const int2 place = place_of(piece.tile, tiles_m, tiles_n);
 #pragma unroll
