@@ -398,8 +398,8 @@ SPLIT_K = Spec(
     baselines={"torch.mm": torch_mm},
 )
 
-# Fewer tiles than an H200 has pairs of SMs, of which all slices are shared; a few more; over twice as many, of which some
-# are whole. Shares that begin and end inside a tile, and tiles of two clusters, of three and of many.
+# Fewer tiles than an H200 has pairs of SMs, so that all slices are shared; a few more; over twice as many, so that some
+# tiles are whole. Shares that begin and end inside a tile, and tiles of two clusters, of three and of many.
 STREAM_K = replace(
     SPLIT_K,
     named_sizes=(
