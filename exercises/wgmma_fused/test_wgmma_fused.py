@@ -11,6 +11,10 @@ from the half that Z stores: the bound of Y has the rounding of Z in it, times t
 
 wgmma_residual_f16: C = s + R, rounded once.
 
+wgmma_grouped_f16: the rows of A are in groups. The first counts[0] rows are group 0's, then those of group 1 follow,
+and all counts have the sum T. Group e has a matrix B[e] [N, K], and C[t, j] is the sum over k of A[t, k] * B[e, j, k]
+for a row t of group e, rounded once. A group may be empty.
+
 wgmma_split_k_f16, wgmma_stream_k_f16: C = s, rounded once. Every call gives the same bits.
 """
 
@@ -416,10 +420,141 @@ STREAM_K = replace(
     ),
 )
 
+# -- rows in groups --------------------------------------------------------------------------------------------------
+
+
+def of_groups(cuts: Callable[[Rng, int, int], ndarray]) -> Fill:
+    """Counts of groups whose ends are the E - 1 numbers that ``cuts(rng, E - 1, T)`` gives, sorted, and T."""
+
+    def fill(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+        import numpy
+
+        (groups,) = shape
+        ends = numpy.sort(cuts(rng, groups - 1, sizes["T"])) if groups > 1 else numpy.zeros(0, numpy.int64)
+        return numpy.diff(ends, prepend=0, append=sizes["T"])
+
+    return fill
+
+
+def anywhere(rng: Rng, cuts: int, rows: int) -> ndarray:
+    return rng.integers([cuts], 0, rows)
+
+
+def even(rng: Rng, cuts: int, rows: int) -> ndarray:
+    import numpy
+
+    return rows * numpy.arange(1, cuts + 1) // (cuts + 1)
+
+
+def outside_one(rng: Rng, cuts: int, rows: int) -> ndarray:
+    """All rows are in one group."""
+    import numpy
+
+    return numpy.where(numpy.arange(cuts) < rng.integers([1], 0, cuts), 0, rows)
+
+
+def at_few_places(rng: Rng, cuts: int, rows: int) -> ndarray:
+    """Many groups are empty."""
+    return rng.choice([cuts], (rows // 4, rows // 3, rows)).astype(int)
+
+
+def grouped(A: ndarray, B: ndarray, counts: ndarray, moved: int = 0) -> ndarray:
+    """Each group's rows times its matrix, transposed; groups end ``moved`` rows later than they should."""
+    import numpy
+
+    ends = numpy.minimum(numpy.cumsum(counts.astype(int)) + moved, len(A))
+    begins = numpy.concatenate([[0], ends[:-1]])
+    parts = [A[begin:end] @ matrix.T for begin, end, matrix in zip(begins, ends, B, strict=True)]
+    done = numpy.concatenate(parts)
+    return numpy.concatenate([done, numpy.zeros((len(A) - len(done), done.shape[1]))])
+
+
+def torch_groups(A: torch.Tensor, B: torch.Tensor, counts: torch.Tensor, C: torch.Tensor) -> Callable[[], object]:
+    """cuBLAS once per group, with counts that the host has from before."""
+    import torch
+
+    f32_sums()
+    sizes = counts.tolist()
+    groups = [group for group in zip(A.split(sizes), B.transpose(1, 2), C.split(sizes), strict=True) if len(group[0])]
+
+    def run() -> None:
+        for rows, matrix, out in groups:
+            torch.mm(rows, matrix, out=out)
+
+    return run
+
+
+def grouped_flops(sizes: Sizes) -> int:
+    return 2 * sizes["T"] * sizes["N"] * sizes["K"]
+
+
+def groups(T: int, E: int, N: int, K: int) -> Sizes:
+    return {"T": T, "E": E, "N": N, "K": K}
+
+
+# Groups of less than a tile, of a few rows, of none; many more groups than rows; tiles that hang over the right edge,
+# into the rows of the next group's matrix; more tiles than an H200 has pairs of SMs.
+GROUPED = Spec(
+    computes="C[t] = A[t] @ B[group of t]^T",
+    operations=Operations("C[t] = A[t] @ B[group of t]^T", "2 per product: one for each of T * N * K products"),
+    inputs=(Tensor("A", ("T", "K")), Tensor("B", ("E", "N", "K")), Tensor("counts", ("E",), "i32")),
+    outputs=(Tensor("C", ("T", "N")),),
+    sizes={"T": Size(1, 600), "E": Size(1, 6), "N": Size(1, 300), "K": Size(1, 200)},
+    values=(
+        InputKind("offset", {"A": normal(mean=1.0), "B": normal(mean=1.0), "counts": of_groups(anywhere)}),
+        InputKind("signs", {"A": signs, "B": signs, "counts": of_groups(at_few_places)}, exact=True),
+        InputKind(
+            "cancelling",
+            {"A": cancelling(large_and_small), "B": doubled(large_and_small), "counts": of_groups(outside_one)},
+        ),
+        InputKind(
+            "rounded once",
+            {"A": odd(15, 31, 200), "B": odd(15, 31, 200), "counts": of_groups(anywhere)},
+            exact=True,
+        ),
+        InputKind("even", {"A": normal(mean=1.0), "B": normal(), "counts": of_groups(even)}),
+    ),
+    reference=lambda A, B, counts, sizes: grouped(A, B, counts),
+    near_misses={
+        "all rows times the first matrix": lambda A, B, counts, sizes: A @ B[0].T,
+        "each group ends a row too late": lambda A, B, counts, sizes: grouped(A, B, counts, moved=1),
+        "each group takes the matrix of the one before": lambda A, B, counts, sizes: grouped(
+            A, B[[0, *range(len(B) - 1)]], counts
+        ),
+    },
+    tolerance=Accumulated(
+        terms=lambda sizes: sizes["K"],
+        magnitude=lambda A, B, counts, sizes: grouped(abs(A), abs(B), counts),
+    ),
+    named_sizes=(
+        groups(1, 1, 8, 8),
+        groups(17, 2, 24, 64),
+        groups(65, 3, 72, 136),
+        groups(300, 2, 264, 72),
+        groups(130, 5, 136, 56),
+        groups(512, 2, 16, 840),
+        groups(20, 70, 8, 72),
+        groups(2600, 9, 264, 72),
+        groups(17_025, 4, 8, 200),
+    ),
+    large=(
+        groups(1023, 5, 1032, 1032),
+        groups(70_001, 3, 8, 72),
+        groups(7, 2, 8, 20_008),
+        groups(4104, 33, 520, 264),
+    ),
+    work=lambda sizes: 2 * grouped_flops(sizes),
+    flops=grouped_flops,
+    slice_dim="N",
+    repeatable=True,
+    baselines={"torch.mm per group": torch_groups},
+)
+
 SPECS = {
     "wgmma_bias_relu_f16": BIAS_RELU,
     "wgmma_gelu_aux_f16": GELU_AUX,
     "wgmma_residual_f16": RESIDUAL,
     "wgmma_split_k_f16": SPLIT_K,
     "wgmma_stream_k_f16": STREAM_K,
+    "wgmma_grouped_f16": GROUPED,
 }
