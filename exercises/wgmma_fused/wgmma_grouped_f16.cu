@@ -88,8 +88,8 @@ struct Finished {
     int end;  // the row after the group's last one
 };
 
-// registers -> shared -> global: a part of a warp's tile, by way of one of the warp's boxes, if the group has all of its
-// rows. A box would overwrite rows of the next group.
+// registers -> shared -> global: a part of a warp's tile, by way of one of the warp's boxes. Where the group has fewer
+// rows than the box, a box would overwrite rows of the next group.
 __device__ inline void store_part(
     half (&boxes)[BOXES][BOX_M * BOX_N], const Finished& tile, int part, const CUtensorMap* C_map, half* C, int N) {
     const int lane_id = threadIdx.x % 32;
