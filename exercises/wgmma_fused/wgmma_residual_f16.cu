@@ -40,11 +40,12 @@ constexpr int PART_N = BLOCK_N / CLUSTER;             // rows of B that each of 
 constexpr int BOX_N = 64;                             // columns of R and C in a box: 128 bytes
 constexpr int BOX_M = 16;                             // rows of R and C in a box: those of a warp
 constexpr int BOX_BYTES = BOX_M * BOX_N * sizeof(half);
-constexpr int PARTS = BLOCK_N / BOX_N;  // boxes of a warp's tile
-constexpr int BOXES = 2;                // per warp, in flight to C, and from R
-constexpr int REQUEST = PARTS;          // the slice under which the first boxes of R are requested,
-constexpr int TAKE = REQUEST + 2;       // and that under which the first of them is taken
-constexpr int STEPS = TAKE + PARTS;     // slices with such work
+constexpr int PARTS = BLOCK_N / BOX_N;                 // boxes of a warp's tile
+constexpr int BOXES = 2;                               // per warp, in flight to C, and from R
+constexpr int REQUEST = PARTS;                         // the slice under which the first boxes of R are requested,
+constexpr int APART = 2;                               // slices from part to part of R,
+constexpr int TAKE = REQUEST + BOXES * APART;          // from the slice under which the first is taken
+constexpr int STEPS = TAKE + APART * (PARTS - 1) + 1;  // slices with such work
 static_assert(
     PARTS / BOXES % 2 == 0, "a tile's phases of a box are an even number: parities begin with 0 in each tile");
 static_assert(BOX_N == BLOCK_K, "the maps have the same boxes");
@@ -250,7 +251,8 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wg
                     finished.off_n = place.y * BLOCK_N;
                 }
                 // TODO(2): Under slice REQUEST, request a part of R for each box, as soon as these have been read.
-                //   Under each slice from TAKE on, take a part, and request the next one for its box. (~11 lines)
+                //   Under slice TAKE and every APART slices after it, take a part. When all lanes have its numbers,
+                //   request the next part for its box. (~12 lines)
                 // END TODO(2)
             }
             for (int slice = STEPS; slice < slices; ++slice) multiply(slice);

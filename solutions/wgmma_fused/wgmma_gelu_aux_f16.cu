@@ -3,7 +3,7 @@
 // Shapes     A: [M, K], B: [N, K], bias: [N], Z, Y: [M, N] f16, row-major, contiguous, 16-byte aligned bases, N and K
 //            multiples of 8; gelu(z) = 0.5 z (1 + tanh(0.79788 (z + 0.044715 z^3)))
 // Technique  the product as in wgmma_there_and_back_tn_f16; the halves of Z wait in registers, and go to Z, through
-//            gelu and to Y in eight steps, each under one of the next tile's slices
+//            gelu and to Y in 16 steps, each under one of the next tile's slices
 // New        over wgmma_bias_relu_f16: two outputs, and a function that would keep the Tensor Cores waiting
 // Bound      Tensor Cores, and the power that the card may use
 #include "kata.cuh"
@@ -40,7 +40,8 @@ constexpr int PART_N = BLOCK_N / CLUSTER;             // rows of B that each of 
 constexpr int BOX_N = 64;                             // columns of Z and Y in a box: 128 bytes
 constexpr int BOX_M = 16;                             // rows of Z and Y in a box: those of a warp
 constexpr int PARTS = BLOCK_N / BOX_N;                // boxes of a warp's tile
-constexpr int STEPS = 2 * PARTS;                      // by which a tile becomes Z and Y
+constexpr int SHARES = 4;                             // of a part, each in a step of its own
+constexpr int STEPS = SHARES * PARTS;                 // by which a tile becomes Z and Y
 constexpr int BOXES = 2;                              // per warp, one for Z and one for Y
 static_assert(BOX_N == BLOCK_K, "the maps have the same boxes");
 constexpr int STRIP = 8;  // rows of the clusters' tiles
@@ -88,11 +89,25 @@ struct Finished {
     int off_n;
 };
 
-// x / (1 + exp(-2u)), u = SQRT_2_OVER_PI (x + 0.044715 x^3). The hardware computes exponentials of base 2, and one
-// constant holds all factors of the exponent.
+// 2^x, accurate to 2 ulp; 0 below 2^-126 (PTX ISA, "ex2").
+__device__ inline float exp2_approx(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// 1 / x, accurate to 1 ulp; 0 from 2^126 on (PTX ISA, "rcp").
+__device__ inline float reciprocal_approx(float x) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// x / (1 + exp(-2u)), u = SQRT_2_OVER_PI (x + 0.044715 x^3). The hardware computes exponentials of base 2, and two
+// constants hold all factors of the exponent.
 __device__ __forceinline__ float gelu(float x) {
-    const float exponent = -2.0f * LOG2_E * SQRT_2_OVER_PI * x * fmaf(0.044715f * x, x, 1.0f);
-    return __fdividef(x, 1.0f + exp2f(exponent));
+    constexpr float FACTOR = -2.0f * LOG2_E * SQRT_2_OVER_PI;
+    return x * reciprocal_approx(1.0f + exp2_approx(x * fmaf(0.044715f * FACTOR * x, x, FACTOR)));
 }
 
 // registers -> shared -> global: a part of a warp's tile, by way of one of the warp's boxes.
@@ -115,20 +130,22 @@ __device__ inline void store_part(half (&box)[BOX_M * BOX_N], const Finished& ti
     }
 }
 
-// One of the steps by which a tile that has been multiplied becomes Z and Y. Each part of it takes two.
+// One of the steps by which a tile that has been multiplied becomes Z and Y. Each part of it takes SHARES.
 __device__ __forceinline__ void finish(
     half (&boxes)[BOXES][BOX_M * BOX_N], Finished& tile, int step, const CUtensorMap* Z_map, const CUtensorMap* Y_map) {
-    const int part = step / 2;
-    // TODO(1): In the first step of a part store it to Z, by way of the first box. Replace half of its numbers by their
-    //   gelu in each step. In the second step store it to Y, by way of the other box. (~8 lines)
-    if (step % 2 == 0) store_part(boxes[0], tile, part, Z_map);
+    constexpr int PAIRS = BOX_N / 4 / SHARES;  // of a lane, in a step
+    const int part = step / SHARES;
+    const int share = step % SHARES;
+    // TODO(1): In the first step of a part store it to Z, by way of the first box. Replace a share of its numbers by
+    //   their gelu in each step. In the last step store it to Y, by way of the other box. (~8 lines)
+    if (share == 0) store_part(boxes[0], tile, part, Z_map);
 #pragma unroll
-    for (int i = 0; i < BOX_N / 8; ++i) {
-        half2& pair = tile.pairs[part][step % 2 * (BOX_N / 8) + i];
+    for (int i = 0; i < PAIRS; ++i) {
+        half2& pair = tile.pairs[part][share * PAIRS + i];
         const float2 z = __half22float2(pair);
         pair = __floats2half2_rn(gelu(z.x), gelu(z.y));
     }
-    if (step % 2 == 1) store_part(boxes[1], tile, part, Y_map);
+    if (share == SHARES - 1) store_part(boxes[1], tile, part, Y_map);
     // END TODO(1)
 }
 

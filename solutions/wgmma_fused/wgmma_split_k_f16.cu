@@ -215,6 +215,11 @@ KATA_EXPORT void wgmma_split_k_f16(const half* A, const half* B, half* C, int M,
     // END TODO(5)
     const CUtensorMap A_map = swizzled_map(A, M, K, BLOCK_M);
     const CUtensorMap B_map = swizzled_map(B, N, K, PART_N);
+    // The pool keeps what is freed. Otherwise each call that follows a synchronisation would get it from the driver.
+    cudaMemPool_t pool;
+    uint64_t kept_bytes = UINT64_MAX;
+    cudaDeviceGetDefaultMemPool(&pool, device);
+    cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept_bytes);
     float4* sums = nullptr;
     cudaMallocAsync(&sums, int64_t{splits} * tiles * CLUSTER * QUADS_TILE * sizeof(float4), stream);
     // More than 48 KB must be requested.

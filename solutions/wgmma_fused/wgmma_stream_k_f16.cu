@@ -325,6 +325,11 @@ KATA_EXPORT void wgmma_stream_k_f16(const half* A, const half* B, half* C, int M
     const CUtensorMap B_map = swizzled_map(B, N, K, PART_N);
     const CUtensorMap C_map = swizzled_map(C, M, N, BOX_M);
     const int64_t blocks = CLUSTER * clusters;
+    // The pool keeps what is freed. Otherwise each call that follows a synchronisation would get it from the driver.
+    cudaMemPool_t pool;
+    uint64_t kept_bytes = UINT64_MAX;
+    cudaDeviceGetDefaultMemPool(&pool, device);
+    cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept_bytes);
     float4* sums = nullptr;
     cudaMallocAsync(&sums, blocks * (QUADS * STRIDE * sizeof(float4) + WARPS * sizeof(int)), stream);
     int* ready = reinterpret_cast<int*>(sums + blocks * QUADS * STRIDE);
