@@ -139,11 +139,11 @@ struct Schedule {
     int clusters;
     int slices;  // of a tile
     int shared;  // tiles whose slices are divided
+    int share;   // slices of a cluster,
+    int longer;  // and how many clusters, the first ones, have one more
     int rounds;
     // The first slice of a cluster's share. Slice s of tile t has number t * slices + s.
-    __device__ inline int first_of(int cluster) const {
-        return static_cast<int>(int64_t{shared} * slices * cluster / clusters);
-    }
+    __device__ inline int first_of(int cluster) const { return cluster * share + min(cluster, longer); }
     // The piece that comes after the first `done` slices of a cluster's work. False: its work has ended.
     __device__ inline bool next(int cluster, int done, Piece* piece) const {
         const int left = first_of(cluster + 1) - first_of(cluster) - done;
@@ -324,6 +324,8 @@ KATA_EXPORT void wgmma_stream_k_f16(const half* A, const half* B, half* C, int M
     const CUtensorMap A_map = swizzled_map(A, M, K, BLOCK_M);
     const CUtensorMap B_map = swizzled_map(B, N, K, PART_N);
     const CUtensorMap C_map = swizzled_map(C, M, N, BOX_M);
+    const Schedule schedule = {
+        clusters, slices, shared, shared * slices / clusters, shared * slices % clusters, (tiles - shared) / clusters};
     const int64_t blocks = CLUSTER * clusters;
     // The pool keeps what is freed. Otherwise each call that follows a synchronisation would get it from the driver.
     cudaMemPool_t pool;
@@ -337,6 +339,6 @@ KATA_EXPORT void wgmma_stream_k_f16(const half* A, const half* B, half* C, int M
     // More than 48 KB must be requested.
     cudaFuncSetAttribute(wgmma_stream_k_f16_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Ring));
     wgmma_stream_k_f16_kernel<<<CLUSTER * clusters, THREADS, sizeof(Ring), stream>>>(
-        A_map, B_map, C_map, sums, ready, {clusters, slices, shared, (tiles - shared) / clusters}, M, N);
+        A_map, B_map, C_map, sums, ready, schedule, M, N);
     cudaFreeAsync(sums, stream);
 }
