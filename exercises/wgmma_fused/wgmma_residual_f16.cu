@@ -1,0 +1,290 @@
+// wgmma_residual_f16: C = A @ B^T + R, a tile of R comes under the tile's own products
+//
+// Shapes     A: [M, K], B: [N, K], R, C: [M, N] f16, row-major, contiguous, 16-byte aligned bases, N and K multiples
+//            of 8
+// Technique  the product as in wgmma_there_and_back_tn_f16; a warp's boxes carry a tile to C under the first slices of
+//            the next one, and then a tile of R to the registers that are free since
+// New        over wgmma_gelu_aux_f16: an input as large as C, which consumers copy, and which is added before the one
+//            rounding
+// Bound      Tensor Cores, and the power that the card may use
+#include "kata.cuh"
+#include "kata_tma.cuh"
+#include "kata_wgmma.cuh"
+#include <cstdint>
+#include <cuda.h>
+#include <cuda_fp16.h>
+
+// From kata_tma.cuh:
+using kata::swizzled_map, kata::mbarrier_init, kata::expect, kata::arrive_at, kata::wait, kata::load_box,
+    kata::multicast_box, kata::store_box, kata::commit_stores, kata::wait_read, kata::fence_proxy, kata::cluster_rank,
+    kata::cluster_sync;
+// From kata_wgmma.cuh:
+using kata::wgmma_fence, kata::wgmma_commit, kata::wgmma_wait, kata::wgmma_m64n256k16, kata::descriptor,
+    kata::stmatrix_x4, kata::fewer_registers, kata::more_registers;
+
+constexpr unsigned FULL_MASK = 0xffffffff;
+constexpr int WARPGROUP = 128;  // threads: four warps, the first of them a multiple of four
+constexpr int MMA_K = 16;
+constexpr int MMA_M = 64;
+constexpr int CONSUMERS = 2;  // warpgroups; each has MMA_M rows of the tile
+constexpr int BLOCK_M = CONSUMERS * MMA_M;
+constexpr int BLOCK_N = 256;
+constexpr int BLOCK_K = 64;        // a row of a tile is 128 bytes, the span of the swizzle
+constexpr int GROUP_BYTES = 1024;  // eight rows: the pattern of the swizzle
+constexpr int STAGE_BYTES = (BLOCK_M + BLOCK_N) * BLOCK_K * sizeof(half);
+constexpr int STAGES = 4;
+constexpr int THREADS = (1 + CONSUMERS) * WARPGROUP;  // the producer's warpgroup, then the consumers'
+constexpr int WARPS = CONSUMERS * WARPGROUP / 32;     // of the consumers
+constexpr int CLUSTER = 2;                            // blocks, one below the other in C: they need the same tile of B
+constexpr int PART_N = BLOCK_N / CLUSTER;             // rows of B that each of them loads, for all of them
+constexpr int BOX_N = 64;                             // columns of R and C in a box: 128 bytes
+constexpr int BOX_M = 16;                             // rows of R and C in a box: those of a warp
+constexpr int BOX_BYTES = BOX_M * BOX_N * sizeof(half);
+constexpr int PARTS = BLOCK_N / BOX_N;                 // boxes of a warp's tile
+constexpr int BOXES = 2;                               // per warp, in flight to C, and from R
+constexpr int REQUEST = PARTS;                         // the slice under which the first boxes of R are requested,
+constexpr int APART = 2;                               // slices from part to part of R,
+constexpr int TAKE = REQUEST + BOXES * APART;          // from the slice under which the first is taken
+constexpr int STEPS = TAKE + APART * (PARTS - 1) + 1;  // slices with such work
+static_assert(
+    PARTS / BOXES % 2 == 0, "a tile's phases of a box are an even number: parities begin with 0 in each tile");
+static_assert(BOX_N == BLOCK_K, "the maps have the same boxes");
+constexpr int STRIP = 8;  // rows of the clusters' tiles
+constexpr int CHUNK = 8;  // halves in 16 bytes
+// Distances in units of 16 bytes, as a descriptor's address has them, from stage to stage.
+constexpr uint64_t A_STAGE = BLOCK_M * BLOCK_K * sizeof(half) / 16;
+constexpr uint64_t B_STAGE = BLOCK_N * BLOCK_K * sizeof(half) / 16;
+// A block of 384 threads starts with 168 registers per thread: 65536 / 384, rounded down to a multiple of eight.
+constexpr int PRODUCER_REGISTERS = 40;
+constexpr int CONSUMER_REGISTERS = 232;
+static_assert(PRODUCER_REGISTERS + CONSUMERS * CONSUMER_REGISTERS <= (1 + CONSUMERS) * 168, "the SM has no more");
+
+struct Ring {
+    alignas(GROUP_BYTES) half A[STAGES][BLOCK_M * BLOCK_K];
+    alignas(GROUP_BYTES) half B[STAGES][BLOCK_N * BLOCK_K];
+    alignas(GROUP_BYTES) half boxes[WARPS][BOXES][BOX_M * BOX_N];
+    uint64_t full[STAGES];           // a phase ends when the slice is there,
+    uint64_t empty[STAGES];          // and when it has been multiplied
+    uint64_t arrived[WARPS][BOXES];  // a phase ends when a box of R is there
+};
+
+// A stage of the ring, and the parity of its current phase. Producer and consumers each have their own.
+struct Turn {
+    int s;
+    uint32_t parity;
+    __device__ inline void next() {
+        s = s + 1 < STAGES ? s + 1 : 0;
+        parity ^= s == 0;
+    }
+};
+
+// shared -> registers: four 8 x 8 matrices. Lane l passes the address of row l % 8 of matrix l / 8. From each matrix it
+// gets elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4 (PTX ISA, "Warp-level matrix load instruction: ldmatrix").
+__device__ inline void ldmatrix_x4(uint32_t (&regs)[4], const half* row) {
+    const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(regs[0]), "=r"(regs[1]), "=r"(regs[2]), "=r"(regs[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+// Barrier 1 + c is for consumer c. It waits there for the other consumer, whose threads arrive and go on. Barrier 0 is
+// __syncthreads.
+__device__ inline void wait_for_other(int consumer) {
+    asm volatile("bar.sync %0, %1;" ::"r"(1 + consumer), "n"(CONSUMERS * WARPGROUP) : "memory");
+}
+__device__ inline void let_other_go(int consumer) {
+    asm volatile("bar.arrive %0, %1;" ::"r"(2 - consumer), "n"(CONSUMERS * WARPGROUP) : "memory");
+}
+
+// A warp's 16 rows of a tile that has been multiplied, and their place in C: BOX_N columns per part, in pairs of two
+// adjacent columns.
+struct Finished {
+    half2 pairs[PARTS][BOX_N / 4];
+    int off_m;
+    int off_n;
+};
+
+// registers -> shared -> global: a part of a warp's tile, by way of one of the warp's boxes.
+__device__ inline void store_part(
+    half (&boxes)[BOXES][BOX_M * BOX_N], const Finished& tile, int part, const CUtensorMap* C_map) {
+    const int lane_id = threadIdx.x % 32;
+    const int row = lane_id % 16;  // that this lane names to stmatrix
+    half* box = boxes[part % BOXES];
+    if (lane_id == 0) wait_read<BOXES - 1>();
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < BOX_N; i += 16) {
+        const half2* pairs = &tile.pairs[part][i / 4];
+        const int chunk = i / CHUNK + lane_id / 16;
+        stmatrix_x4(&box[row * BOX_N + (chunk ^ row % 8) * CHUNK], {pairs[0], pairs[1], pairs[2], pairs[3]});
+    }
+    fence_proxy();
+    __syncwarp();
+    if (lane_id == 0) {
+        store_box(C_map, tile.off_n + part * BOX_N, tile.off_m, box);
+        commit_stores();
+    }
+}
+
+// global -> shared: a part of this warp's tile of R, to one of its boxes. One thread calls this.
+__device__ inline void request_part(
+    half (&boxes)[BOXES][BOX_M * BOX_N], uint64_t (&arrived)[BOXES], const Finished& tile, int part,
+    const CUtensorMap* R_map) {
+    expect(&arrived[part % BOXES], BOX_BYTES);
+    load_box(boxes[part % BOXES], R_map, tile.off_n + part * BOX_N, tile.off_m, &arrived[part % BOXES]);
+}
+
+// shared -> registers: the part of R that has been requested, each number in the lane that has its sum.
+__device__ inline void take_part(
+    half (&boxes)[BOXES][BOX_M * BOX_N], uint64_t (&arrived)[BOXES], Finished& tile, int part) {
+    const int lane_id = threadIdx.x % 32;
+    const int row = lane_id % 16;  // that this lane names to ldmatrix
+    const half* box = boxes[part % BOXES];
+    // TODO(1): Wait for the part. Load its pairs to where store_part finds those of C. (~9 lines)
+    // END TODO(1)
+}
+
+// The place of a tile in C, in tiles. Consecutive tiles go down a strip of STRIP rows of tiles, then right, in every
+// other strip left: tiles that run at the same time need few rows of A and of B, and these stay in L2.
+__device__ inline int2 place_of(int tile, int tiles_m, int tiles_n) {
+    const int strip = tile / (STRIP * tiles_n);
+    const int height = min(STRIP, tiles_m - strip * STRIP);
+    const int place = tile - strip * STRIP * tiles_n;
+    const int m = strip * STRIP + place % height;
+    int n = place / height;
+    if (strip % 2 == 1) n = tiles_n - 1 - n;
+    return make_int2(m, n);
+}
+
+__global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wgmma_residual_f16_kernel(
+    const __grid_constant__ CUtensorMap A_map,  // [M, K]
+    const __grid_constant__ CUtensorMap B_map,  // [N, K]
+    const __grid_constant__ CUtensorMap R_map,  // [M, N]
+    const __grid_constant__ CUtensorMap C_map,  // [M, N]
+    int M, int N, int K) {
+    alignas(GROUP_BYTES) extern __shared__ unsigned char smem[];
+    Ring& ring = *reinterpret_cast<Ring*>(smem);
+    // The cluster's tile is CLUSTER tiles of BLOCK_M rows, one below the other. Each block has one of them.
+    const int rank = cluster_rank();
+    const int first = blockIdx.x / CLUSTER;
+    const int clusters = gridDim.x / CLUSTER;
+    const int tiles_m = (M - 1) / (CLUSTER * BLOCK_M) + 1;
+    const int tiles_n = (N - 1) / BLOCK_N + 1;
+    const int tiles = tiles_m * tiles_n;
+    const int slices = (K - 1) / BLOCK_K + 1;
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < STAGES; ++s) {
+            mbarrier_init(&ring.full[s], 1);
+            mbarrier_init(&ring.empty[s], CLUSTER * CONSUMERS);
+        }
+        for (int box = 0; box < WARPS * BOXES; ++box) mbarrier_init(&ring.arrived[box / BOXES][box % BOXES], 1);
+    }
+    cluster_sync();  // no block uses barriers of the other before they are initialised
+    if (threadIdx.x < WARPGROUP) {
+        fewer_registers<PRODUCER_REGISTERS>();
+        if (threadIdx.x == 0) {
+            Turn turn{0, 1};  // a wait for parity 1 of a fresh barrier returns at once
+            bool back = false;
+            for (int tile = first; tile < tiles; tile += clusters, back = !back) {
+                const int2 place = place_of(tile, tiles_m, tiles_n);
+                const int off_m = (place.x * CLUSTER + rank) * BLOCK_M;
+                const int off_n = place.y * BLOCK_N;
+                for (int i = 0; i < slices; ++i, turn.next()) {
+                    uint64_t* full = &ring.full[turn.s];
+                    const int slice = back ? slices - 1 - i : i;
+                    wait(&ring.empty[turn.s], turn.parity);
+                    expect(full, STAGE_BYTES);
+                    load_box(ring.A[turn.s], &A_map, slice * BLOCK_K, off_m, full);
+                    multicast_box(
+                        &ring.B[turn.s][rank * PART_N * BLOCK_K], &B_map, slice * BLOCK_K, off_n + rank * PART_N, full,
+                        (1 << CLUSTER) - 1);
+                }
+            }
+        }
+    } else {
+        more_registers<CONSUMER_REGISTERS>();
+        // All lanes have the same. After a shuffle the compiler knows that, and has descriptors in uniform registers.
+        const int consumer = __shfl_sync(FULL_MASK, threadIdx.x / WARPGROUP - 1, 0);
+        const int row = consumer * MMA_M;  // of the tile of A
+        const uint64_t A_first = descriptor(&ring.A[0][row * BLOCK_K]);
+        const uint64_t B_first = descriptor(ring.B[0]);
+        const auto release = [&](int s) {
+            if (threadIdx.x % WARPGROUP < CLUSTER) arrive_at(&ring.empty[s], threadIdx.x % WARPGROUP);
+        };
+        const int warp_id = threadIdx.x / 32 - WARPGROUP / 32;  // among the consumers' warps
+        half(&boxes)[BOXES][BOX_M * BOX_N] = ring.boxes[warp_id];
+        uint64_t (&arrived)[BOXES] = ring.arrived[warp_id];
+        Finished finished;
+        Turn turn{0, 0};
+        if (consumer == 1) let_other_go(consumer);
+        for (int tile = first; tile < tiles; tile += clusters) {
+            float C_rmem[BLOCK_N / 2];
+            int before = 0;  // the stage of the slice before
+            const auto multiply = [&](int slice) {
+                wait(&ring.full[turn.s], turn.parity);
+                const uint64_t a = A_first + turn.s * A_STAGE;
+                const uint64_t b = B_first + turn.s * B_STAGE;
+                wait_for_other(consumer);
+                wgmma_fence();
+#pragma unroll
+                for (int step = 0; step < BLOCK_K; step += MMA_K) {
+                    wgmma_m64n256k16(C_rmem, a + step / CHUNK, b + step / CHUNK, slice + step > 0);
+                    if (step == 0) {
+                        wgmma_commit();
+                        wgmma_wait<1>();
+                        if (slice > 0) release(before);
+                    }
+                }
+                wgmma_commit();
+                let_other_go(consumer);
+                before = turn.s;
+                turn.next();
+            };
+#pragma unroll
+            for (int step = 0; step < STEPS; ++step) {
+                if (step < slices) multiply(step);
+                if (step < PARTS && tile > first) store_part(boxes, finished, step, &C_map);
+                if (step == REQUEST) {
+                    const int2 place = place_of(tile, tiles_m, tiles_n);
+                    finished.off_m = (place.x * CLUSTER + rank) * BLOCK_M + warp_id * BOX_M;
+                    finished.off_n = place.y * BLOCK_N;
+                }
+                // TODO(2): Under slice REQUEST, request a part of R for each box, as soon as these have been read.
+                //   Under slice TAKE and every APART slices after it, take a part. When all lanes have its numbers,
+                //   request the next part for its box. (~12 lines)
+                // END TODO(2)
+            }
+            for (int slice = STEPS; slice < slices; ++slice) multiply(slice);
+            wgmma_wait<0>();
+            release(before);
+            const auto pair = [&](int i) -> half2& { return finished.pairs[i / (BOX_N / 4)][i % (BOX_N / 4)]; };
+            // TODO(3): Replace the pairs of R by those of C, with one rounding. (~4 lines)
+            // END TODO(3)
+        }
+#pragma unroll
+        for (int part = 0; part < PARTS; ++part) store_part(boxes, finished, part, &C_map);
+        if (threadIdx.x % 32 == 0) wait_read<0>();
+    }
+    cluster_sync();  // no block exits while the other may still arrive at its barriers
+}
+
+KATA_EXPORT void wgmma_residual_f16(
+    const half* A, const half* B, const half* R, half* C, int M, int N, int K, cudaStream_t stream) {
+    int device = 0;
+    int sms = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
+    const int tiles = ((M - 1) / (CLUSTER * BLOCK_M) + 1) * ((N - 1) / BLOCK_N + 1);
+    const int most = sms / CLUSTER;  // clusters at a time
+    const int rounds = (tiles - 1) / most + 1;
+    const int clusters = (tiles - 1) / rounds + 1;  // as few as so many rounds need
+    const CUtensorMap A_map = swizzled_map(A, M, K, BLOCK_M);
+    const CUtensorMap B_map = swizzled_map(B, N, K, PART_N);
+    const CUtensorMap R_map = swizzled_map(R, M, N, BOX_M);
+    const CUtensorMap C_map = swizzled_map(C, M, N, BOX_M);
+    // More than 48 KB must be requested.
+    cudaFuncSetAttribute(wgmma_residual_f16_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Ring));
+    wgmma_residual_f16_kernel<<<CLUSTER * clusters, THREADS, sizeof(Ring), stream>>>(
+        A_map, B_map, R_map, C_map, M, N, K);
+}
