@@ -801,5 +801,6 @@ SPECS: dict[str, Spec] = {
     "ce_backward_bf16": BACKWARD,
     "ce_smooth_ignore_bf16": SMOOTH,
     "ce_cluster_bf16": CLUSTER,
+    "ce_cluster_ahead_bf16": CLUSTER,
     "ce_linear_tiled_bf16": LINEAR,
 }
