@@ -11,7 +11,7 @@ import stat
 import struct
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +21,8 @@ from facts import all_of
 from patience import PATIENCE_S, wait_for
 
 from grader.devices import Buffer, Call, Contents, Finding, Outcome, Poison, TimingRequest, TimingResult
-from grader.devices.gpu.device import _Placed
+from grader.devices.gpu.device import COPIED_BYTES, _Placed
+from grader.devices.gpu.differ import Differ
 from grader.devices.gpu.driver import Driver
 from grader.sandbox import parent
 from grader.sandbox.child import SandboxError
@@ -461,6 +462,9 @@ class HostDriver(Driver):
     def free(self, address: int) -> None:
         del self.memory[address]
 
+    def copy(self, target: int, source: int, size: int) -> None:
+        ctypes.memmove(target, source, size)
+
     def do(self, name: str, *arguments: Any) -> None:
         target, source, size = arguments
         if name == "cuMemsetD8_v2":
@@ -471,31 +475,59 @@ class HostDriver(Driver):
             ctypes.memmove(place, source.value if name == "cuMemcpyDtoH_v2" else source, size.value)
 
 
+class HostDiffer(Differ):
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def differs(self, pairs: Sequence[tuple[int, int, int]]) -> bool:
+        self.asked += 1
+        return any(
+            ctypes.string_at(one, 4 * words) != ctypes.string_at(other, 4 * words) for one, other, words in pairs
+        )
+
+
+def placed_on(driver: HostDriver, buffer: Buffer, differ: Differ | None = None) -> _Placed:
+    return _Placed(driver, buffer, differ or HostDiffer())
+
+
+@pytest.mark.parametrize("byte", [None, 0, COPIED_BYTES - 1, COPIED_BYTES + 2])
+def test_a_large_input_is_compared_on_the_card(byte: int | None) -> None:
+    """It comes back only where it was changed, and no memory is left of it. Its last three bytes are no whole word."""
+    given = contents(COPIED_BYTES + 3)
+    driver, differ = HostDriver(), HostDiffer()
+    placed = placed_on(driver, a_buffer("x", "in", given), differ)
+    if byte is not None:
+        ctypes.memset(placed.pointer + byte, given[byte] ^ 1, 1)
+    findings = placed.collect()
+    assert [(item.kind, item.index) for item in findings] == ([] if byte is None else [("modified its input", byte)])
+    assert differ.asked == 1 and not driver.memory and len(placed.contents) == (0 if byte is None else len(given))
+
+
 @pytest.mark.parametrize("kind", [bytes, bytearray, lambda data: memoryview(bytearray(data))])
 def test_contents_of_every_kind_reach_the_card_and_are_compared(kind: Callable[[bytes], Contents]) -> None:
     given = contents(1000)
-    placed = _Placed(HostDriver(), a_buffer("x", "in", kind(given)))
+    placed = placed_on(HostDriver(), a_buffer("x", "in", kind(given)))
     assert ctypes.string_at(placed.pointer, len(given)) == given
     assert placed.collect() == [] and placed.contents == given
-    placed = _Placed(HostDriver(), a_buffer("x", "in", kind(given)))
+    placed = placed_on(HostDriver(), a_buffer("x", "in", kind(given)))
     ctypes.memset(placed.pointer + 999, given[999] ^ 1, 1)
     assert [(item.kind, item.index) for item in placed.collect()] == [("modified its input", 999)]
 
 
 def test_an_updated_input_may_be_written_and_comes_back() -> None:
     given = contents(1000)
-    placed = _Placed(HostDriver(), a_buffer("x", "updated", given))
+    placed = placed_on(HostDriver(), a_buffer("x", "updated", given))
     assert ctypes.string_at(placed.pointer, len(given)) == given
     ctypes.memset(placed.pointer + 999, given[999] ^ 1, 1)
     assert placed.collect() == [] and placed.contents == given[:999] + bytes([given[999] ^ 1])
-    placed = _Placed(HostDriver(), a_buffer("x", "updated", given))
+    placed = placed_on(HostDriver(), a_buffer("x", "updated", given))
     ctypes.memset(placed.pointer + 1000, 7, 1)
     assert [(item.kind, item.index) for item in placed.collect()] == [("out of bounds", 1000)]
 
 
 @pytest.mark.parametrize("size", [0, 1000])
 def test_poison_is_made_on_the_card(size: int) -> None:
-    placed = _Placed(HostDriver(), a_buffer("y", "out", Poison(0x9D, size)))
+    placed = placed_on(HostDriver(), a_buffer("y", "out", Poison(0x9D, size)))
     assert ctypes.string_at(placed.pointer, size) == b"\x9d" * size
     assert placed.collect() == [] and placed.contents == b"\x9d" * size
 

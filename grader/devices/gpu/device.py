@@ -17,12 +17,14 @@ from pathlib import Path
 from grader.devices import CTYPES, Buffer, Call, DeviceError, Finding, LoadError, Outcome, Poison, TimingRequest
 from grader.devices.counters import Launch
 from grader.devices.gpu.baselines import BaselineError
+from grader.devices.gpu.differ import WORD_BYTES, Differ
 from grader.devices.gpu.driver import Driver, DriverError
 from grader.devices.gpu.timing import Timing
 from grader.devices.launcher_rules import LauncherRules, regions
 from grader.devices.runtime_calls import Region
 
 GUARD_BYTES = 1 << 16
+COPIED_BYTES = 1 << 20  # from here on an input is compared on the card
 GUARD_PATTERN = {
     "in": 0xFF,
     "out": 0xFE,
@@ -59,12 +61,13 @@ class GpuDevice:
         self._take_calls = self._library.kata_take_calls
         self._take_error.restype = self._take_launches.restype = self._take_calls.restype = c_char_p
         self._rules = LauncherRules()
+        self._differ = Differ(driver)
         self.spent = False
 
     def call(self, call: Call) -> Outcome:
         if call.timing is not None:
             return self._time(call, call.timing)
-        placed = [_Placed(self._driver, buffer) for buffer in call.buffers]
+        placed = [_Placed(self._driver, buffer, self._differ) for buffer in call.buffers]
         self._driver.do("cuCtxSynchronize")
         pointers = [item.pointer for item in placed]
         self._launch(call, pointers)
@@ -157,8 +160,8 @@ def launch_of(line: str, threads_per_sm: int) -> Launch:
 class _Placed:
     """A buffer on the GPU: guard, offset, contents, guard. ``contents`` holds what the kernel left, once collected."""
 
-    def __init__(self, driver: Driver, buffer: Buffer) -> None:
-        self._driver, self.buffer = driver, buffer
+    def __init__(self, driver: Driver, buffer: Buffer, differ: Differ) -> None:
+        self._driver, self.buffer, self._differ = driver, buffer, differ
         self._front = GUARD_BYTES + ALIGNMENT + buffer.offset_bytes
         self.contents = bytearray()
         size = self._front + len(buffer.data) + GUARD_BYTES
@@ -167,13 +170,17 @@ class _Placed:
         driver.upload(self._base, Poison(self._guard, size))
         self.pointer = self._base + self._front
         driver.upload(self.pointer, buffer.data)
+        self._copy = 0  # of a large input, so that it need not come back
+        if buffer.role == "in" and len(buffer.data) >= COPIED_BYTES and self.pointer % WORD_BYTES == 0:
+            self._copy = driver.allocate(len(buffer.data))
+            driver.copy(self._copy, self.pointer, len(buffer.data))
 
     def collect(self) -> list[Finding]:
         """Bring the bytes back, free the memory, and look for guard bytes that changed, and for an input its own."""
-        size = len(self.buffer.data)
+        size, is_whole = len(self.buffer.data), self._is_whole()
         before, self.contents, after = (
             self._bytes(0, self._front),
-            self._bytes(self._front, size),
+            self._bytes(self._front, 0 if is_whole else size),
             self._bytes(self._front + size, GUARD_BYTES),
         )
         self._driver.free(self._base)
@@ -182,11 +189,21 @@ class _Placed:
             self._outside(self._front + size + self._intact(after), after),
         ]
         # Of equal length, so that startswith compares all: in one go, where != looks at a memoryview byte by byte.
-        if self.buffer.role == "in" and not self.contents.startswith(self.buffer.given):
+        if self.buffer.role == "in" and not is_whole and not self.contents.startswith(self.buffer.given):
             pairs = zip(self.contents, self.buffer.given, strict=True)
             byte = next(place for place, (now, then) in enumerate(pairs) if now != then)
             found.append(self._finding("modified its input", "wrote to the input", byte))
         return [finding for finding in found if finding is not None]
+
+    def _is_whole(self) -> bool:
+        """Whether this is a large input that is as it was given. Frees its copy."""
+        if not self._copy:
+            return False
+        words, rest = divmod(len(self.buffer.data), WORD_BYTES)
+        end = WORD_BYTES * words
+        differs = self._differ.differs([(self.pointer, self._copy, words)])
+        self._driver.free(self._copy)
+        return not differs and self._bytes(self._front + end, rest) == self.buffer.given[end:]
 
     def _bytes(self, start: int, size: int) -> bytearray:
         return self._driver.download(self._base + start, size)

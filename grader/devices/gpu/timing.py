@@ -16,9 +16,10 @@ from random import Random
 from grader.devices import Buffer, Finding, Outputs, Poison, TimingRequest, TimingResult
 from grader.devices.contents import DIFFERENT, REPLACED, ROTATION_BYTES, ROTATIONS, chosen, negated, number_of, rotation
 from grader.devices.gpu.baselines import Baselines, Run
+from grader.devices.gpu.differ import Differ
 from grader.devices.gpu.driver import Driver
 from grader.devices.gpu.nvml import Monitor
-from grader.devices.gpu.ptx import DIFFER, NEGATE, REPLACE, SPIN
+from grader.devices.gpu.ptx import NEGATE, REPLACE, SPIN
 
 WARM_UP_CALLS = 10
 WARM_UP_S = 0.3
@@ -111,8 +112,8 @@ class Timing:
         self._clocks: list[int] = []
         self._monitor = Monitor(driver.pci_bus_id())
         self._flush_bytes = 2 * driver.attribute(_L2_CACHE_SIZE)
-        self._flushed, self._flag = driver.allocate(self._flush_bytes), driver.allocate(4)
-        self._spin, self._differ = driver.kernel(SPIN, "spin"), driver.kernel(DIFFER, "differ")
+        self._flushed, self._differ = driver.allocate(self._flush_bytes), Differ(driver)
+        self._spin = driver.kernel(SPIN, "spin")
         self._replace, self._negate = driver.kernel(REPLACE, "replace"), driver.kernel(NEGATE, "negate")
         self._begin, self._end = c_void_p(), c_void_p()
         for event in (self._begin, self._end):
@@ -130,7 +131,8 @@ class Timing:
         self._baselines.close()
         for event in (self._begin, self._end):
             driver.do("cuEventDestroy_v2", event)
-        memory = [self._flushed, self._flag]
+        self._differ.close()
+        memory = [self._flushed]
         memory += [place for item in self._inputs for place in (item.master, *item.places)]
         memory += [item.place for item in self._outputs]
         memory += [item.timed for item in self._answered]
@@ -296,7 +298,7 @@ class Timing:
     def _damage(self, timed: Sequence[int], untimed: Sequence[int], written: Sequence[int]) -> Finding | None:
         """What a call did beside its answer. Its inputs are compared with those that the next call will get."""
         inputs = zip(timed, untimed, self._inputs, strict=True)
-        if self._differs([(one, other, item.size // 4) for one, other, item in inputs if not item.updated]):
+        if self._differ.differs([(one, other, item.size // 4) for one, other, item in inputs if not item.updated]):
             return Finding("modified its input", "the kernel wrote to its inputs")
         outside = (found for item, place in zip(self._outputs, written, strict=True) if (found := item.outside(place)))
         if (found := next(outside, None)) is not None:
@@ -308,21 +310,11 @@ class Timing:
     def _other_bits(self, answer: Sequence[int]) -> bool:
         """Whether outputs are not what was kept of the timed call."""
         outputs = zip(self._answered, answer, strict=True)
-        return self._differs([(item.timed, place, item.words) for item, place in outputs])
+        return self._differ.differs([(item.timed, place, item.words) for item, place in outputs])
 
     def _outputs_at(self, places: Sequence[int]) -> Outputs:
         outputs = zip(self._answered, places, strict=True)
         return {item.name: self._driver.download(place, item.size) for item, place in outputs}
-
-    def _differs(self, pairs: Sequence[tuple[int, int, int]]) -> bool:
-        """Whether any of the (address, address, count of 4-byte words) are not the same. Waits for the answer."""
-        driver = self._driver
-        driver.fill(self._flag, 0, 4)
-        for one, other, words in pairs:
-            arguments = (c_uint64(one), c_uint64(other), c_uint64(words), c_uint64(self._flag))
-            driver.launch(self._differ, blocks=1024, threads=256, arguments=arguments)
-        driver.synchronize()
-        return any(driver.download(self._flag, 4))
 
 
 def _middle(values: Sequence[int]) -> int:
