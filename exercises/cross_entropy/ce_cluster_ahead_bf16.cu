@@ -2,7 +2,7 @@
 //                        the gradient (exp(x[row, :] - lse) - [column = target[row]]) * g[row]
 //
 // Shapes     x: [rows, V] bf16, row-major, contiguous, 16-byte aligned base, updated in place, target: [rows] i64 in
-//            0..V-1, g, loss: [rows] f32, any rows >= 1, V in 8..131072 and a multiple of 8; finite logits of at most
+//            0..V-1, g, loss: [rows] f32, any rows >= 1, V in 8..262144 and a multiple of 8; finite logits of at most
 //            2e38 in magnitude
 // Technique  resident clusters take row after row; a warp has a slice of every row, which bulk copies load into a ring
 //            of the warp's own; it sends the pair of its slice to all blocks of the cluster
@@ -29,8 +29,8 @@ constexpr int WARP_SIZE = 32;
 constexpr int WARPS = THREADS / WARP_SIZE;
 constexpr int MAX_PARTS = MAX_RANKS * WARPS;  // slices of the longest row
 constexpr int VEC = 8;                        // logits per access: uint4 is 16 bytes
-constexpr int PACKS = 4;                      // accesses of a thread per row
-constexpr int VECTORS = WARP_SIZE * PACKS;    // of the largest slice: 2 KB
+constexpr int PACKS = 8;                      // accesses of a thread per row
+constexpr int VECTORS = WARP_SIZE * PACKS;    // of the largest slice: 4 KB
 constexpr int STAGES = 3;                     // slices in a warp's ring: one to write, one to sum, one in flight
 constexpr int PLACES = 4;                     // rows whose pairs may be in flight to a block, or not read yet
 constexpr float LOG2E = 1.44269504f;          // log2(e)
@@ -131,9 +131,9 @@ __device__ __forceinline__ void send(Partial* to_smem, Partial value, uint64_t* 
                  : "memory");
 }
 
-// Two blocks per SM: at most 64 registers per thread, and 96 KB of shared memory per block.
+// One block per SM, whose rings are 192 KB: a row that two SMs can hold needs a cluster of two, and such fit anywhere.
 // Warp part of a cluster has the columns from part * slice on: slice of them, fewer at the end of the row, or none.
-__global__ void __launch_bounds__(THREADS, 2) ce_cluster_ahead_bf16_kernel(
+__global__ void __launch_bounds__(THREADS, 1) ce_cluster_ahead_bf16_kernel(
     __nv_bfloat16* x, const int64_t* __restrict__ target, const float* __restrict__ g, float* __restrict__ loss,
     int rows, int V, int slice) {
     alignas(128) extern __shared__ uint4 ring_smem[];  // [warps][STAGES][VECTORS]

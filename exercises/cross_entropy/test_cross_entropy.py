@@ -683,26 +683,28 @@ CLUSTER = replace(
 
 AHEAD = replace(
     CLUSTER,
-    # Clusters as above. One of four blocks, and blocks of two warps, with more rows than their inboxes have places, and
-    # with so many that a place is used a third time.
+    sizes={"rows": Size(1, 20), "V": Size(8, 6000)},
+    # Clusters of 1, 2, 4 and 8 blocks. One of two blocks, and blocks of two warps, with more rows than their inboxes have
+    # places; of the latter so many that a place is used a third time.
     named_sizes=(
         shape(1, 8),
         shape(3, 16),
         shape(2, 40),
         shape(5, 248),
         shape(3, 264),
-        shape(9, 1024),
-        shape(2, 1032),
+        shape(9, 2048),
+        shape(2, 2056),
         shape(3, 4096),
-        shape(2, 16_384),
-        shape(5, 16_392),
-        shape(36, 1032),
+        shape(2, 32_768),
+        shape(36, 2056),
         shape(4, 32_776),
-        shape(3, 33_000),
         shape(1, 65_544),
-        shape(2, 131_072),
+        shape(3, 66_000),
+        shape(1, 131_080),
+        shape(1, 262_144),
         shape(400, 8),
     ),
+    large=(*CLUSTER.large, shape(70, 256_000)),
     work=lambda sizes: sizes["rows"] * (10_000 + 30 * sizes["V"]),
 )
 
