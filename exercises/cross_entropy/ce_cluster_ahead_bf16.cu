@@ -2,7 +2,7 @@
 //                        the gradient (exp(x[row, :] - lse) - [column = target[row]]) * g[row]
 //
 // Shapes     x: [rows, V] bf16, row-major, contiguous, 16-byte aligned base, updated in place, target: [rows] i64 in
-//            0..V-1, g, loss: [rows] f32, any rows >= 1, V in 8..262144 and a multiple of 8; finite logits of at most
+//            0..V-1, g, loss: [rows] f32, any rows >= 1, V in 8..262144 and a multiple of 8; logits are -inf or at most
 //            2e38 in magnitude
 // Technique  resident clusters take row after row; a warp has a slice of every row, which bulk copies load into a ring
 //            of the warp's own; it sends the pair of its slice to all blocks of the cluster
