@@ -684,8 +684,8 @@ CLUSTER = replace(
 AHEAD = replace(
     CLUSTER,
     sizes={"rows": Size(1, 20), "V": Size(8, 6000)},
-    # Clusters of 1, 2, 4 and 8 blocks. One of two blocks, and blocks of two warps, with more rows than their inboxes have
-    # places; of the latter so many that a place is used a third time.
+    # Clusters of 1, 2, 4 and 8 blocks. One of two blocks, and blocks of two warps, with as many rows as their inboxes
+    # have places, or more; of the latter so many that a place is used a third time.
     named_sizes=(
         shape(1, 8),
         shape(3, 16),

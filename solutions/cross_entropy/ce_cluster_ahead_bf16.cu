@@ -6,7 +6,7 @@
 //            2e38 in magnitude
 // Technique  resident clusters take row after row; a warp has a slice of every row, which bulk copies load into a ring
 //            of the warp's own; it sends the pair of its slice to all blocks of the cluster
-// New        over ce_cluster_bf16: a warp sums its slice of the next row before it writes that of this row, so the pairs
+// New        over ce_cluster_bf16: a warp sums its slice of the next row before it writes that of this row, so pairs
 //            travel under other work; over cluster_softmax_row_async_f32: no barrier of a block, either
 // Bound      memory bandwidth; every call gives the same bits
 #include "kata.cuh"
