@@ -285,6 +285,9 @@ FLOAT_IN_STRIPS = in_strips(FLOAT, shape(8, 264, 104), past=8)
 MMA_IN_STRIPS = in_strips(MMA, shape(3, 264, 56), past=1)
 MMA_TN_IN_STRIPS = in_strips(MMA_TN, shape(3, 264, 56), past=1)
 
+# A tile takes 256 x 256 elements of C: two tiles in M and three in N, more than their sum.
+WIDE = replace(SPEC, named_sizes=(*SPEC.named_sizes[:-1], shape(264, 520, 8), SPEC.named_sizes[-1]))
+
 # Fragments are loaded straight from A and B, and load_matrix_sync asks for 32 bytes of alignment.
 WMMA_DIRECT = replace(FLOAT, inputs=(Tensor("A", ("M", "K"), align=32), Tensor("B", ("K", "N"), align=32)))
 
@@ -300,6 +303,7 @@ SPECS = {
     "hgemm_wmma_m16n16k16_mma4x2_warp2x4_stages_block_swizzle": FLOAT_IN_STRIPS,
     "hgemm_wmma_m16n16k16_mma2x2_warp4x4_stages_dsmem_block_swizzle": FLOAT_IN_STRIPS,
     "hgemm_wmma_m16n16k16_mma2x2_warp4x4_stages_dsmem_block_swizzle_rdbuf": FLOAT_IN_STRIPS,
+    "hgemm_wmma_m16n16k16_mma4x4_warp4x4_stages_dsmem": WIDE,
     "hgemm_mma_m16n8k16_naive": MMA,
     "hgemm_mma_m16n8k16_mma2x4": MMA,
     "hgemm_mma_m16n8k16_mma2x4_warp4x4": MMA,
