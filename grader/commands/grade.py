@@ -171,11 +171,11 @@ def _bench(options: argparse.Namespace) -> int:
     for done in in_order(work, wanted, tell, bench):
         _say_bench(done, width)
         benched.append(done)
-    found = speeds.document(benched, machine())
-    if options.json is not None:
-        options.json.write_text(speeds.text_of(found))
-    if options.table is not None:
-        options.table.write_text(speeds.table(speeds.speeds_of(found)) + "\n")
+        found = speeds.document(benched, machine())
+        if options.json is not None:  # after each kata: what was measured outlasts a run that is stopped
+            options.json.write_text(speeds.text_of(found))
+        if options.table is not None:
+            options.table.write_text(speeds.table(speeds.speeds_of(found)) + "\n")
     return 0 if all(done.passed for done in benched) else 1
 
 

@@ -72,7 +72,8 @@ def _speed_lines(speed: Speed, percent: Mapping[str, Threshold]) -> str:
     )
     lines = ["speed:", f"  baseline: {speed.baseline}", f"  shapes: [{shapes}]"]
     if speed.also_compare:
-        lines.append(f"  also_compare: [{', '.join(speed.also_compare)}]")
+        names = (json.dumps(name) if "," in name else name for name in speed.also_compare)
+        lines.append(f"  also_compare: [{', '.join(names)}]")
     lines.append("  percent:")
     for arch in sorted(percent, key=lambda arch: int(arch.removeprefix("sm_"))):
         item = percent[arch]
