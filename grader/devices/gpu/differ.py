@@ -1,4 +1,4 @@
-"""Places on the card -> whether what they hold differs, found there: nothing but the answer comes to the host."""
+"""Places on the card -> whether what they hold differs. It is found there: only the answer comes to the host."""
 
 from __future__ import annotations
 
