@@ -149,15 +149,16 @@ def bench(kata: Kata, options: Options, *, source: Path, tell: Tell | None = Non
 
 
 def in_order(
-    work: Sequence[tuple[Kata, Path]], options: Options, tell: Tell | None, one: Callable[..., Grade] = grade
+    work: Sequence[tuple[Kata, Path]], options: Options, tell: Tell | None, one: Callable[..., Grade] | None = None
 ) -> InOrder[Grade]:
     """The grades of files that are prepared, made as they are asked for. On a GPU some are at work at a time: while one
-    is timed, others' answers are worked out and judged. ``one`` makes a grade."""
+    is timed, others' answers are worked out and judged. ``one`` makes a grade, if ``grade`` does not."""
     gpu = find_gpu()
     on_gpu = gpu is not None and bool(work) and options.device != "sim"
     at_a_time = grades_at_a_time() if on_gpu and len(work) > 1 else 1
     options = replace(options, beside=at_a_time > 1)
-    return InOrder([partial(one, kata, options, source=source, tell=tell) for kata, source in work], at_a_time)
+    made = one or grade
+    return InOrder([partial(made, kata, options, source=source, tell=tell) for kata, source in work], at_a_time)
 
 
 def grades_at_a_time() -> int:

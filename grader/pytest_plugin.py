@@ -20,7 +20,7 @@ from grader.compile.toolchain import gpu_of_worker
 from grader.content.catalog import LEVELS, WORK, Catalog, CatalogError, Kata, load_catalog
 from grader.devices import SIM_ARCH, SIM_ARCH_HELP, SIM_ARCHITECTURES
 from grader.fault import Fault
-from grader.grade import Options, grade, in_order, prepare
+from grader.grade import Options, in_order, prepare
 from grader.learner import progress
 from grader.output import verdict_text
 from grader.system.processes import guard
@@ -153,7 +153,7 @@ class KataItem(pytest.Item):
             raise NotPassed(graded)
 
     def grade(self) -> Grade:
-        return grade(self.kata, _options(self.config), source=self.source, tell=_progress(self.config))
+        return in_order([(self.kata, self.source)], _options(self.config), _progress(self.config))[0]
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         if isinstance(excinfo.value, NotPassed):

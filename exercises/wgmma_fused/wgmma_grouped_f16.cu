@@ -6,7 +6,7 @@
 // Technique  the product as in wgmma_there_and_back_tn_f16; tiles are counted through all groups, and producer and
 //            consumers find a tile's group on their own. The last rows of a group are stored without the copy engine
 // New        over wgmma_there_and_back_tn_f16: one launch for products whose sizes only the GPU knows
-// Bound      Tensor Cores, or the bandwidth for B
+// Bound      Tensor Cores, or the bandwidth for B; every call gives the same bits
 #include "kata.cuh"
 #include "kata_tma.cuh"
 #include "kata_wgmma.cuh"

@@ -5,7 +5,7 @@
 //            wgmma_there_and_back_tn_f16; its sums go to memory in f32, as they lie in registers. A second kernel adds
 //            those of all clusters of a tile, in the same order in every call, and rounds once
 // New        over wgmma_there_and_back_tn_f16: a tile's slices are divided over clusters, so that most SMs have work
-// Bound      Tensor Cores, or the bandwidth for A and B
+// Bound      Tensor Cores, or the bandwidth for A and B; every call gives the same bits
 #include "kata.cuh"
 #include "kata_tma.cuh"
 #include "kata_wgmma.cuh"

@@ -6,7 +6,7 @@
 //            them, in the same order in every call. Rounds of whole tiles follow
 // New        over wgmma_split_k_f16: a share is a number of slices, not a part of one tile, and clusters wait for the
 //            sums of others in the same kernel
-// Bound      Tensor Cores, and the power that the card may use
+// Bound      Tensor Cores, and the power that the card may use; every call gives the same bits
 #include "kata.cuh"
 #include "kata_tma.cuh"
 #include "kata_wgmma.cuh"
