@@ -476,6 +476,7 @@ BLOCK_SCALED = Spec(
     # empty; blocks of K fewer and more than the ring has stages; more tiles than there are clusters; two strips.
     named_sizes=(
         block_shape(4, 1, 1),
+        block_shape(4, 2, 3),
         block_shape(64, 2, 1),
         block_shape(20, 1, 2),
         block_shape(68, 3, 2),
