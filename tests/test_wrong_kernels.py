@@ -50,7 +50,9 @@ DEVICES = ("sim", "gpu")
 GAP = 4.0  # a wrong answer is off by this many times what is allowed, or more
 ROOM = 0.5  # of what is allowed, a right answer uses no more
 SCREEN = 40  # lines
-DIAGNOSED = 8  # one of so many wrong kernels is looked into as a learner's file is: that takes some tenths of a second
+# One of so many files that must fail is looked into as a learner's file is, for its smallest case and its cause: that
+# takes longer than to find that it is wrong. A wrong kernel whose smallest shape is written down is, too.
+LOOKED_INTO = 8
 
 # Said of files that are not kernels at all, or of speed, which only a GPU has.
 OTHER_KINDS = {Kind.PASS, Kind.NOT_STARTED, Kind.TOO_SLOW, Kind.INCONCLUSIVE}
@@ -238,10 +240,15 @@ def graded(wrong: WrongKernel, device: str) -> Grade:
         with own_interpreters(ROOT in wrong.path.parents), refused, pytest.MonkeyPatch.context() as patch:
             if device == "sim" and wrong.sim.kinds == (Kind.TIME_OUT,):
                 patch.setattr(pipeline, "budget_for", impatient)
-            diagnose = crc32(wrong.path.name.encode()) % DIAGNOSED == 0
-            options = replace(with_jobs(as_wrong(wrong, device)), diagnose=diagnose)
+            options = with_jobs(as_wrong(wrong, device))
+            looked_into = is_looked_into(wrong.path)
+            options = replace(options, smallest=looked_into or wrong.sizes is not None, diagnose=looked_into)
             _GRADES[key] = grade(wrong.kata, options, source=wrong.path)
     return present(_GRADES[key])
+
+
+def is_looked_into(path: Path) -> bool:
+    return crc32(path.name.encode()) % LOOKED_INTO == 0
 
 
 def impatient(device: str) -> SearchBudget:
@@ -444,7 +451,8 @@ def test_solution_passes_on_the_oldest_card(kata: Kata, device: str) -> None:
 def test_skeleton_compiles_and_does_not_pass(kata: Kata, device: str) -> None:
     """A learner's first error is the learner's own. What is graded has its TODO markers blanked."""
     source, options = skeleton_without_marks(kata, device)
-    result = present(grade(kata, with_jobs(options), source=source))
+    options = replace(with_jobs(options), smallest=is_looked_into(source))
+    result = present(grade(kata, options, source=source))
     assert result.verdict.kind is not Kind.DOES_NOT_COMPILE, explanation(result)
     assert not result.passed, "it passes with nothing filled in"
 

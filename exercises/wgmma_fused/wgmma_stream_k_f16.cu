@@ -150,9 +150,11 @@ struct Schedule {
 // The piece that comes after the first `done` slices of a cluster's work. False: its work has ended.
 __device__ inline bool Schedule::next(int cluster, int done, Piece* piece) const {
     const int left = first_of(cluster + 1) - first_of(cluster) - done;
+    bool more = false;
     // TODO(1): What is left of the cluster's share, up to the end of the tile in which it begins. After the share,
     //   one whole tile of each round: those of a round are adjacent, in the order of the clusters. (~10 lines)
     // END TODO(1)
+    return more;
 }
 
 __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) wgmma_stream_k_f16_kernel(
