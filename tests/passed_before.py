@@ -1,9 +1,11 @@
-"""Tests of katas that passed and that nothing has touched since -> they pass again without a grade.
+"""Tests that passed and that nothing has touched since -> they pass again without a call.
 
 A grade on the simulator draws its shapes and values from fixed seeds, so it follows from what it reads. A test that is
 marked ``reads(by=function)`` names that: ``function(item)`` gives texts and folders. Its key covers these, all of
-grader/, the tests' own code, and the versions of Python, of nvcc, of the host's compiler and of every package. Only a
-pass is kept, in the cache folder, for a month after its last use.
+grader/, the tests' own code, the GPU, and the versions of Python, of nvcc, of the host's compiler and of every package.
+Only a pass is kept, in the cache folder, for a month after its last use.
+
+A test of processes, signals, editors or time has no such mark: it may fail on a busy machine, so it always runs.
 
 One in SAMPLE is graded again all the same, others in each run: if its verdict were another one, the key would miss
 something, and the test fails as any other. ``--fresh`` grades all.
@@ -16,6 +18,7 @@ import hashlib
 import importlib.metadata
 import json
 import os
+import re
 import sys
 import time
 import uuid
@@ -28,7 +31,7 @@ from zlib import crc32
 
 import pytest
 
-from grader.compile.toolchain import find_toolchain
+from grader.compile.toolchain import find_gpu, find_toolchain
 from grader.content.catalog import Kata
 from grader.storage.cache import cache_folder
 from grader.storage.whole_file import write_whole
@@ -38,6 +41,7 @@ SAMPLE = 8
 KEPT_S = 30 * 24 * 3600  # since it was last used
 CODE = (ROOT / "grader", ROOT / "conftest.py", *sorted((ROOT / "tests").glob("*.py")))
 NOT_READ = {"__pycache__", ".mypy_cache", ".ruff_cache"}
+NOT_OURS = re.compile(r"\..*|build|.*\.egg-info|compile_commands\.json")  # at the top: settings, and what was made here
 
 # Other in each run, the same in all of its processes.
 RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID") or uuid.uuid4().hex
@@ -76,7 +80,7 @@ def _code() -> str:
     """What no kata's test does without."""
     toolchain = find_toolchain()
     packages = sorted(f"{each.name} {each.version}" for each in importlib.metadata.distributions())
-    return "\n".join([sys.version, toolchain.identity, *packages, *map(_folder, CODE)])
+    return "\n".join([sys.version, toolchain.identity, repr(find_gpu()), *packages, *map(_folder, CODE)])
 
 
 @functools.cache
@@ -95,6 +99,26 @@ def of_kata(kata: Kata) -> list[str | Path]:
     folder = kata.root / "exercises" / kata.family
     texts = sorted(file for file in folder.iterdir() if file.is_file() and file.suffix != ".cu")
     return [repr(replace(kata, root=Path())), kata.solution_path.read_text(), *texts]
+
+
+def _of_the_grader(item: pytest.Item) -> list[str | Path] | None:
+    return None if _of_all(item) else [ROOT / "tests"]
+
+
+def _of_the_repository(item: pytest.Item) -> list[str | Path] | None:
+    if _of_all(item):
+        return None
+    return [each for each in sorted(ROOT.iterdir()) if not NOT_OURS.fullmatch(each.name)]
+
+
+def _of_all(item: pytest.Item) -> bool:
+    """Whether more than usual is asked of tests."""
+    return any(item.config.getoption(name) for name in ("--all-seeds", "--all-cases"))
+
+
+# Marks for a module of tests. The first kind reads no kata, the second may read any file of the repository.
+GRADER = pytest.mark.reads(by=_of_the_grader)
+REPOSITORY = pytest.mark.reads(by=_of_the_repository)
 
 
 def place_of(key: str) -> Path:

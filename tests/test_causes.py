@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy
+import passed_before
 import pytest
 from facts import has
 from sim_kernels.harness import HERE, LIMITS, build, given, line_of, open_device, wanted
@@ -20,6 +21,8 @@ from grader.devices.counters import Birth, Writer
 from grader.devices.sim import SimDevice
 from grader.judge.first_nan import operation
 from grader.judge.unset import of_unset
+
+pytestmark = passed_before.REPOSITORY
 
 CAUSES = HERE / "causes.cu"
 N = 64

@@ -9,6 +9,7 @@ from math import inf, nan, sqrt
 from types import SimpleNamespace
 
 import numpy
+import passed_before
 import pytest
 from facts import has
 
@@ -18,6 +19,8 @@ from grader.judge.case import Expected
 from grader.judge.comparison import SHOWN, Comparison, compare
 from grader.judge.encoding import decode, encode, stored
 from grader.judge.pattern import describe, describe_values
+
+pytestmark = passed_before.GRADER
 
 
 def judged(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import passed_before
 import pytest
 from facts import has
 
@@ -16,6 +17,8 @@ from grader.judge.coverage import joined
 from grader.maintain import coverage
 from grader.output.verdict_text import printed
 from grader.verdict import Coverage, Grade
+
+pytestmark = passed_before.REPOSITORY
 
 ROOT = Path(__file__).resolve().parent.parent
 CATALOG = load_catalog(ROOT)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy
+import passed_before
 import pytest
 from facts import has
 from test_check import Arrays, FakeSandbox
@@ -28,6 +29,8 @@ from grader.judge.near_misses import answers_of
 from grader.judge.neighbours import describe_sizes
 from grader.judge.writers import told_apart
 from grader.verdict import Kind, Verdict
+
+pytestmark = passed_before.REPOSITORY
 
 BUDGET = SearchBudget(examples=10, shrink_work=1 << 40, diagnose=True)
 VALUES = (InputKind("normal", normal(mean=1.0)), InputKind("whole numbers", integers(1, 4), exact=True))

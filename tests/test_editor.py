@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import passed_before
 import pytest
 from facts import has
 
@@ -15,6 +16,8 @@ from grader.cli import main
 from grader.commands import editor
 from grader.compile.toolchain import find_toolchain
 from grader.content.catalog import load_catalog
+
+pytestmark = passed_before.REPOSITORY
 
 ROOT = Path(__file__).parents[1]
 KATAS = load_catalog(ROOT).katas

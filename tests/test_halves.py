@@ -7,6 +7,7 @@ import subprocess
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import passed_before
 import pytest
 
 from grader.compile import build as building
@@ -17,6 +18,8 @@ from grader.compile.toolchain import Toolchain, find_toolchain
 from grader.content.catalog import load_catalog
 from grader.content.source_file import source_of
 from grader.content.spec import load_spec
+
+pytestmark = passed_before.REPOSITORY
 
 ROOT = Path(__file__).resolve().parent.parent
 KATAS = load_catalog(ROOT).katas

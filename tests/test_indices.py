@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from textwrap import dedent
 
+import passed_before
 import pytest
 
 from grader.content.expressions import UNSIGNED, Number, Unknown, evaluate, parse
@@ -13,6 +14,8 @@ from grader.content.functions import Code
 from grader.devices import Buffer, Call, Finding, Poison, Scalar
 from grader.devices.counters import Launched
 from grader.judge.indices import of_finding
+
+pytestmark = passed_before.REPOSITORY
 
 FILE = dedent(
     """\

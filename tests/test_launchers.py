@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import passed_before
 import pytest
 from facts import has
 from sim_kernels.harness import HERE, given, open_device, run, unpack, wanted
@@ -28,6 +29,8 @@ from grader.devices.runtime_calls import FROM_HOST, NON_BLOCKING, TO_HOST, WAITS
 from grader.devices.sim import SimDevice
 from grader.storage.cache import cache_folder
 from grader.verdict import Kind
+
+pytestmark = passed_before.REPOSITORY
 
 SOURCE = HERE / "launchers.cu"
 N = 512

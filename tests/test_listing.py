@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import passed_before
 import pytest
 from facts import all_of, has
 from test_faces import make_clone, run, solve
@@ -16,6 +17,8 @@ from grader.compile import listing as module
 from grader.compile.listing import Instruction, Kernel, ListingError, _figures, _ptx, _sass, grouped, headline, in_order
 from grader.compile.toolchain import ToolchainError, find_toolchain
 from grader.learner import progress
+
+pytestmark = passed_before.REPOSITORY
 
 
 def code(place: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

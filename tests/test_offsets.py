@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import passed_before
 import pytest
 from facts import has
 from sim_kernels.harness import HERE, build, line_of
@@ -14,6 +15,8 @@ from grader.content.catalog import load_catalog
 from grader.content.source_file import Source
 from grader.output.verdict_text import printed
 from grader.verdict import Grade, Kind, Verdict
+
+pytestmark = passed_before.REPOSITORY
 
 ROOT = Path(__file__).resolve().parent.parent
 

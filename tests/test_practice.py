@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
+import passed_before
 import pytest
 from facts import has
 from test_faces import ROOT, make_clone
@@ -32,7 +33,7 @@ from grader.practice.hunts import Hunt, HuntError
 from grader.practice.quantity import QuantityError
 from grader.verdict import Grade, Kind, Verdict
 
-pytestmark = pytest.mark.usefixtures("module_remembers")
+pytestmark = [passed_before.REPOSITORY, pytest.mark.usefixtures("module_remembers")]
 
 CATALOG = load_catalog(ROOT)
 BUGS = hunts.bugs(CATALOG)

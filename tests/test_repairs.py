@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import passed_before
 import pytest
 from facts import has
 
@@ -13,6 +14,8 @@ from grader.compile.changes import changes_of
 from grader.content.catalog import load_catalog
 from grader.grade import Options, grade
 from grader.verdict import Kind, Verdict
+
+pytestmark = passed_before.REPOSITORY
 
 ROOT = Path(__file__).resolve().parent.parent
 CATALOG = load_catalog(ROOT)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+import passed_before
 import pytest
 from facts import has
 from sim_kernels.harness import HERE, given, line_of, open_device, run, unpack, wanted
 
 from grader.devices import Finding, Outcome
 from grader.devices.sim import SimDevice
+
+pytestmark = passed_before.GRADER
 
 SOURCE, BULK = HERE / "asynchronous.cu", HERE / "bulk.cu"
 N, THREADS = 512, 128

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import passed_before
 import pytest
 from facts import has
 from sim_kernels.harness import HERE, given, line_of, open_device, run, unpack, wanted
 
 from grader.devices import Call, Card, Outcome, Scalar
 from grader.devices.sim import SimDevice
+
+pytestmark = passed_before.GRADER
 
 SOURCE = HERE / "clusters.cu"
 THREADS, SIZE, BLOCKS = 64, 4, 8

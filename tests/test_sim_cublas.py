@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import passed_before
 import pytest
 from facts import has
 
@@ -14,6 +15,8 @@ from grader.content.catalog import load_catalog
 from grader.grade import Options, grade
 from grader.output.verdict_text import explanation
 from grader.verdict import Kind, Verdict
+
+pytestmark = passed_before.REPOSITORY
 
 KATA = load_catalog(Path(__file__).resolve().parent.parent).katas["hgemm_mma_cublas_nn"]
 SOLUTION = KATA.solution_path.read_text()

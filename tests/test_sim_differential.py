@@ -17,6 +17,8 @@ from typing import Any
 import passed_before
 import pytest
 
+pytestmark = passed_before.REPOSITORY
+
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "differential"))
 

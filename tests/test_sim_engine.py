@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import passed_before
 import pytest
 from facts import has
 
@@ -15,6 +16,8 @@ from grader.grade import Options, grade
 from grader.output.verdict_text import explanation
 from grader.storage.cache import cache_folder
 from grader.verdict import Kind
+
+pytestmark = passed_before.REPOSITORY
 
 CATALOG = load_catalog(Path(__file__).resolve().parent.parent)
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 
+import passed_before
 import pytest
 from sim_kernels.harness import HERE, given, line_of, open_device, run, unpack, wanted
 
 from grader.devices import Call, Finding, Outcome, Scalar
 from grader.devices.counters import Writer
 from grader.devices.sim import SimDevice
+
+pytestmark = passed_before.GRADER
 
 PLANTED = HERE / "planted.cu"
 NEAR_MISSES = HERE / "near_misses.cu"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import passed_before
 import pytest
 from facts import has
 from sim_kernels.harness import HERE, given, open_device, run, unpack, wanted
 
 from grader.devices import Outcome
 from grader.devices.sim import SimDevice
+
+pytestmark = passed_before.GRADER
 
 SOURCE = HERE / "mbarriers.cu"
 THREADS, N = 64, 256

@@ -7,12 +7,15 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from random import Random
 
+import passed_before
 import pytest
 from facts import has
 from sim_kernels.harness import HERE, given, line_of, open_device, run, unpack, wanted
 
 from grader.devices import Call, Finding, Outcome, Scalar
 from grader.devices.sim import SimDevice
+
+pytestmark = passed_before.GRADER
 
 SOURCE = HERE / "tensor_maps.cu"
 ROWS, COLUMNS = 32, 40  # no multiple of a tile's columns

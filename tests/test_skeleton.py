@@ -8,6 +8,7 @@ import re
 import subprocess
 from pathlib import Path
 
+import passed_before
 import pytest
 from facts import all_of, has
 from hypothesis import HealthCheck, given, settings
@@ -16,6 +17,8 @@ from hypothesis import strategies as st
 from grader.content import skeleton
 from grader.content.catalog import Catalog, find_root, load_catalog
 from grader.content.skeleton import SkeletonError, Todo
+
+pytestmark = passed_before.REPOSITORY
 
 SOLUTION = """\
 // relu_f32: y = max(x, 0)

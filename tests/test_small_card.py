@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import passed_before
 import pytest
 from sim_kernels.harness import HERE, given, open_device, unpack, wanted
 from test_check import Arrays, FakeSandbox, broken, run, spec
@@ -19,6 +20,8 @@ from grader.devices import Call, Card, Finding, Outcome, Scalar
 from grader.devices.sim import SimDevice
 from grader.judge.check import SMALL_CARDS, SearchBudget, budget_for
 from grader.verdict import Kind
+
+pytestmark = passed_before.REPOSITORY
 
 NEAR_MISSES = HERE / "near_misses.cu"
 N = 257

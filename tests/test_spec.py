@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import numpy
+import passed_before
 import pytest
 import torch
 from facts import all_of
@@ -16,6 +17,8 @@ from grader.content.formulas import softmax
 from grader.content.spec import PERIOD, Accumulated, InputKind, Rng, Size, Spec, SpecError, Tensor, load_spec
 from grader.devices import Limits
 from grader.judge.case import Case, CaseKey
+
+pytestmark = passed_before.REPOSITORY
 
 FILE = """
 from grader.content.spec import Exact, Size, Spec, Tensor, InputKind, normal

@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+import passed_before
 import pytest
 from facts import has
 from test_faces import ROOT, make_clone, pytest_run, run
@@ -26,6 +27,8 @@ from grader.content.rung import code_of
 from grader.content.source_file import source_of
 from grader.content.spec import Accumulated, load_spec
 from grader.learner import progress
+
+pytestmark = passed_before.REPOSITORY
 
 CATALOG = load_catalog(ROOT)
 KATAS = tuple(CATALOG.katas.values())

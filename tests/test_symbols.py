@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import passed_before
 import pytest
 
 from grader.compile.build import Build, CompileFailure, Request, Target, build
@@ -20,6 +21,8 @@ from grader.content.spec import load_spec
 from grader.grade import Options, grade
 from grader.output.verdict_text import explanation
 from grader.verdict import Kind
+
+pytestmark = passed_before.REPOSITORY
 
 ROOT = Path(__file__).resolve().parent.parent
 KATA = load_catalog(ROOT).katas["elementwise_f32"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import passed_before
 import pytest
 from facts import has
 
@@ -19,6 +20,8 @@ from grader.learner import progress
 from grader.learner.pointer import KINDS, point
 from grader.output.verdict_text import explanation
 from grader.verdict import Clue, Grade, Kind, Mismatch, Verdict
+
+pytestmark = passed_before.REPOSITORY
 
 LESSON = """\
 # k

@@ -8,6 +8,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import passed_before
 import pytest
 from facts import has
 from test_faces import ROOT, make_clone, run
@@ -20,6 +21,8 @@ from grader.learner.progress import Event, History
 from grader.learner.state import PASSED, State, next_ones
 from grader.learner.way import Way, candidates
 from grader.maintain import levels
+
+pytestmark = passed_before.REPOSITORY
 
 CATALOG = load_catalog(ROOT)
 TRACKS = load_tracks(CATALOG)

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import numpy
+import passed_before
 import pytest
 from facts import has
 from test_faces import ROOT, make_clone, run
@@ -22,7 +23,7 @@ from grader.devices import SIM_ARCH
 from grader.grade import Options
 from grader.verdict import Kind
 
-pytestmark = pytest.mark.usefixtures("forked_children")
+pytestmark = [passed_before.REPOSITORY, pytest.mark.usefixtures("forked_children")]
 
 CATALOG = load_catalog(ROOT)
 TRIALS = {kata.name: trials for kata in CATALOG.katas.values() if (trials := load_trials(kata))}

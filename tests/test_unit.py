@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import passed_before
 import pytest
 
 from grader.compile import unit
@@ -19,6 +20,8 @@ from grader.content.spec import load_spec
 from grader.grade import Options, grade
 from grader.output.verdict_text import explanation
 from grader.verdict import Kind
+
+pytestmark = passed_before.REPOSITORY
 
 ROOT = Path(__file__).resolve().parent.parent
 KATAS = load_catalog(ROOT).katas
