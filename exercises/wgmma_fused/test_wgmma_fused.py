@@ -405,7 +405,8 @@ SPLIT_K = Spec(
 )
 
 # Fewer tiles than an H200 has pairs of SMs, so that all slices are shared; a few more; over twice as many, so that some
-# tiles are whole. Shares that begin and end inside a tile, and tiles of two clusters, of three and of many.
+# tiles are whole. Shares that begin and end inside a tile, and tiles of two clusters, of three and of many. Five tiles
+# of two slices in little work, which a card of one pair of SMs also gets: rounds of whole tiles.
 STREAM_K = replace(
     SPLIT_K,
     named_sizes=(
@@ -413,6 +414,7 @@ STREAM_K = replace(
         shape(17, 24, 64),
         shape(65, 72, 136),
         shape(8, 16, 840),
+        shape(8, 1032, 104),
         shape(130, 264, 1160),
         shape(3, 8, 4360),
         shape(300, 520, 584),
