@@ -5,8 +5,8 @@
 // Technique  resident clusters take row after row; a warp has a slice of every row, which bulk copies load into a ring
 //            of the warp's own, and the slice's weights and biases in registers; it sends the moments of its slice to
 //            all blocks of the cluster
-// New        over layer_norm_cluster_f16: a warp takes the next row's moments before it writes this row, so moments
-//            travel under other work; no barrier of a block
+// New        over rms_norm_cluster_ahead_f16: a warp sends two numbers, and the second needs the first; all parts are
+//            merged at once, not pair by pair as in layer_norm_cluster_f16
 // Bound      memory bandwidth; every call gives the same bits
 #include "kata.cuh"
 #include "kata_tma.cuh"
@@ -93,7 +93,7 @@ __device__ __forceinline__ void send(Moments* to_smem, Moments value, uint64_t* 
 }
 
 // One block per SM, whose rings are 192 KB: a row that two SMs can hold needs a cluster of two, and such fit anywhere.
-// Warp part of a cluster has the columns from part * slice on: slice of them, fewer at the end of the row, or none.
+// Warp part of a cluster has the columns from part * slice on: slice of them, or fewer at the end of the row.
 __global__ void __launch_bounds__(THREADS, 1) layer_norm_cluster_ahead_f16_kernel(
     const half* __restrict__ x, const half* __restrict__ weight, const half* __restrict__ bias, half* __restrict__ y,
     int rows, int cols, int slice, float eps) {
@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(THREADS, 1) layer_norm_cluster_ahead_f16_kerne
     const int parts = ranks * warps;
     const int part = static_cast<int>(cluster.block_rank()) * warps + warp_id;
     const int off = part * slice;
-    // The columns of a part of the row.
+    // The columns of a part of the row: 0 past the last part.
     const auto size_of = [&](int part) { return max(min(cols - part * slice, slice), 0); };
     const int mine = size_of(part);
     const int first = blockIdx.x / ranks;
@@ -119,9 +119,9 @@ __global__ void __launch_bounds__(THREADS, 1) layer_norm_cluster_ahead_f16_kerne
     // Its k-th row is first + k * step. The warp's slice of it goes to stage k % STAGES of the warp's ring.
     const auto start_of = [&](int k) { return (first + int64_t{k} * step) * cols + off; };
     const auto stage_of = [&](int k) { return ring_smem + (warp_id * STAGES + k % STAGES) * VECTORS; };
-    // One lane calls this: the copy of the slice starts, if there is one.
+    // One lane calls this: the copy of the slice starts, if there is such a row.
     const auto fetch = [&](int k) {
-        if (k >= count || mine == 0) return;
+        if (k >= count) return;
         uint64_t* full = &full_barrier[warp_id][k % STAGES];
         const int bytes = mine * static_cast<int>(sizeof(half));
         expect(full, bytes);
@@ -148,11 +148,11 @@ __global__ void __launch_bounds__(THREADS, 1) layer_norm_cluster_ahead_f16_kerne
         }
     }
     const float per_col = 1.0f / cols;
-    const float per_mine = mine > 0 ? 1.0f / mine : 0.0f;
+    const float per_mine = 1.0f / mine;
     for (int k = 0; k <= count; ++k) {
         // The moments of row k are taken here, and row k - 1 is written.
         if (k < count) {
-            if (mine > 0) wait(&full_barrier[warp_id][k % STAGES], k / STAGES % 2);
+            wait(&full_barrier[warp_id][k % STAGES], k / STAGES % 2);
             const uint4* x_smem = stage_of(k);
             Moments moments = {};
             // TODO(1): The moments of the warp's slice, in every lane. (~20 lines)
@@ -194,7 +194,8 @@ KATA_EXPORT void layer_norm_cluster_ahead_f16(
     // Blocks per row: 1, 2 or MAX_RANKS, as few as hold it.
     int ranks = 1;
     while (ranks < MAX_RANKS && ranks * WARPS * VECTORS * VEC < cols) ranks *= 2;
-    // Just enough warps per block, and columns per warp: every slice starts at a multiple of 16 bytes.
+    // Just enough warps per block, and columns per warp: every slice starts at a multiple of 16 bytes. Every warp has
+    // columns: rounding up adds at most 8 * MAX_PARTS to the row, and a slice that is not the only one is longer.
     const int warps = (cols - 1) / (ranks * VECTORS * VEC) + 1;
     const int slice = ((cols - 1) / (ranks * warps) / VEC + 1) * VEC;
     const int smem_bytes = warps * STAGES * VECTORS * static_cast<int>(sizeof(uint4));

@@ -260,33 +260,34 @@ LAYER = Spec(
     slice_dim="rows",
 )
 
-AHEAD = replace(
-    LAYER,
-    sizes={"rows": Size(1, 20), "cols": Size(8, 6000)},
-    # Around a warp's slice (2048), and clusters of 1, 2 and 4 blocks (32768, 65536, 131072). One of two blocks, and
-    # blocks of two warps, with as many rows as their inboxes have places, or more; of the latter so many that a place
-    # is used a third time.
-    named_sizes=(
-        shape(1, 8),
-        shape(3, 16),
-        shape(2, 40),
-        shape(5, 248),
-        shape(3, 264),
-        shape(9, 2048),
-        shape(2, 2056),
-        shape(3, 4096),
-        shape(2, 32_768),
-        shape(36, 2056),
-        shape(4, 32_776),
-        shape(1, 65_536),
-        shape(2, 65_544),
-        shape(1, 131_072),
-        shape(400, 8),
-    ),
+# -- both, a row ahead -----------------------------------------------------------------------------------------------
+
+# Around a warp's slice (2048), and clusters of 1, 2 and 4 blocks (32768, 65536, 131072). One of two blocks, and blocks
+# of two warps, with as many rows as their inboxes have places, or more; of the latter so many that a place is used a
+# third time.
+AHEAD_SIZES = (
+    shape(1, 8),
+    shape(3, 16),
+    shape(2, 40),
+    shape(5, 248),
+    shape(3, 264),
+    shape(9, 2048),
+    shape(2, 2056),
+    shape(3, 4096),
+    shape(2, 32_768),
+    shape(36, 2056),
+    shape(4, 32_776),
+    shape(1, 65_536),
+    shape(2, 65_544),
+    shape(1, 131_072),
+    shape(400, 8),
 )
+RMS_AHEAD = replace(RMS, sizes={"rows": Size(1, 20), "cols": Size(8, 6000)}, named_sizes=AHEAD_SIZES)
+LAYER_AHEAD = replace(LAYER, sizes=RMS_AHEAD.sizes, named_sizes=AHEAD_SIZES)
 
 SPECS: dict[str, Spec] = {
     "rms_norm_cluster_f16": RMS,
     "layer_norm_cluster_f16": LAYER,
-    "layer_norm_cluster_ahead_f16": AHEAD,
+    "rms_norm_cluster_ahead_f16": RMS_AHEAD,
+    "layer_norm_cluster_ahead_f16": LAYER_AHEAD,
 }
