@@ -3,8 +3,8 @@
 // Shapes     x, y: [rows, cols], weight: [cols] f16, row-major, contiguous, 16-byte aligned bases, any rows >= 1, cols
 //            in 8..131072 and a multiple of 8
 // Technique  resident clusters take row after row; a warp has a slice of every row, which bulk copies load into a ring
-//            of the warp's own, and the slice's weights in registers; it sends the sum of its slice to all blocks of the
-//            cluster
+//            of the warp's own, and the slice's weights in registers; it sends the sum of its slice to all blocks of
+//            the cluster
 // New        over rms_norm_cluster_f16: a warp takes the next row's sum before it writes this row, so sums travel under
 //            other work; over cluster_softmax_row_async_f32: no barrier of a block, either
 // Bound      memory bandwidth; every call gives the same bits
