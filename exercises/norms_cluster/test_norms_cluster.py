@@ -287,7 +287,8 @@ RMS_AHEAD = replace(
     ),
 )
 # The same around a slice of 1024, and clusters of 1, 2, 4 and 8 blocks (16384, 32768, 65536, 131072). With 122888
-# columns, 127 slices of 968 hold the row, and the last warp has none.
+# columns, 127 slices of 968 hold the row, and the last warp has none. The kinds of values take turns, and the first row
+# of two slices gets `balanced`: the slices' means are far apart.
 LAYER_AHEAD = replace(
     LAYER,
     sizes={"rows": Size(1, 20), "cols": Size(8, 3000)},
@@ -297,9 +298,9 @@ LAYER_AHEAD = replace(
         shape(2, 40),
         shape(5, 248),
         shape(3, 264),
-        shape(9, 1024),
-        shape(2, 1032),
         shape(3, 2048),
+        shape(2, 1032),
+        shape(9, 1024),
         shape(2, 16_384),
         shape(36, 1032),
         shape(5, 16_392),
