@@ -31,7 +31,7 @@ from grader.fault import Fault
 from grader.judge.case import Case, CaseKey, largest_within
 from grader.judge.check import Explain, SearchBudget, budget_for, check, count, from_finding
 from grader.judge.check import prepare as prepare_check
-from grader.judge.measure import measure
+from grader.judge.measure import Ahead, inexact, measure
 from grader.judge.measure import prepare as prepare_measure
 from grader.sandbox.parent import Program, Sandbox, prestart_torch
 from grader.storage import cache
@@ -140,8 +140,8 @@ def bench(kata: Kata, options: Options, *, source: Path, tell: Tell | None = Non
     read = source_of(source)
     request = _request(kata, read, target, options)
 
-    def timed(sandbox: Sandbox, turn: GpuTurn) -> Settle:
-        return _measured(request, sandbox, turn, options, tell)
+    def timed(sandbox: Sandbox, turn: GpuTurn, ahead: Ahead) -> Settle:
+        return _measured(request, sandbox, turn, ahead, options, tell, exact=True)
 
     with recorded() as seconds:
         verdict = unbuildable(kata, read) or _on_device(request, options, tell, timed, checks=False)
@@ -304,9 +304,9 @@ def _on_devices(kata: Kata, source: Source, options: Options, tell: Tell | None)
         budget = options.budget(target, after_gpu=bool(verdicts))
 
         def judged(
-            sandbox: Sandbox, turn: GpuTurn, request: Request = request, budget: SearchBudget = budget
+            sandbox: Sandbox, turn: GpuTurn, ahead: Ahead, request: Request = request, budget: SearchBudget = budget
         ) -> Settle:
-            return _checked(request, sandbox, turn, budget, options, tell)
+            return _checked(request, sandbox, turn, ahead, budget, options, tell)
 
         verdict = _on_device(request, options, tell, judged)
         verdicts.append(replace(verdict, device=str(target)))
@@ -319,7 +319,7 @@ def _on_device(
     request: Request,
     options: Options,
     tell: Tell | None,
-    judge: Callable[[Sandbox, GpuTurn], Settle],
+    judge: Callable[[Sandbox, GpuTurn, Ahead], Settle],
     *,
     checks: bool = True,
 ) -> Verdict:
@@ -331,11 +331,13 @@ def _on_device(
     if _uses_torch(request, options):
         _need("torch")
         prestart_torch()
-    is_built = threading.Event()
+    is_built, is_over, ahead = threading.Event(), threading.Event(), Ahead()
     spare_threads()
     if target.device == "gpu":
-        threading.Thread(target=_prepare, args=(request, options, checks, is_built), daemon=True).start()
-    with _turn(target, options, tell) as turn, Sandbox(target.device) as sandbox:
+        arguments = (request, options, checks, is_built, is_over, ahead)
+        threading.Thread(target=_prepare, args=arguments, daemon=True).start()
+    with contextlib.ExitStack() as at_end, _turn(target, options, tell) as turn, Sandbox(target.device) as sandbox:
+        at_end.callback(is_over.set)
         if checks:
             with stage("wait for the GPU"):
                 turn.share()
@@ -346,7 +348,7 @@ def _on_device(
         is_built.set()
         if isinstance(built, CompileFailure):
             return does_not_compile(built)
-        settle = judge(sandbox, turn)
+        settle = judge(sandbox, turn, ahead)
     verdict = settle()
     if verdict.passed and target.device == "sim":
         lines = narrow_lines(built.ptx.read_text(errors="replace"), built.source.name)
@@ -385,7 +387,13 @@ def _turn(target: Target, options: Options, tell: Tell | None) -> contextlib.Abs
 
 
 def _checked(
-    request: Request, sandbox: Sandbox, turn: GpuTurn, budget: SearchBudget, options: Options, tell: Tell | None
+    request: Request,
+    sandbox: Sandbox,
+    turn: GpuTurn,
+    ahead: Ahead,
+    budget: SearchBudget,
+    options: Options,
+    tell: Tell | None,
 ) -> Settle:
     """Whether the answers are right; and of right ones, as far as it applies, what they cost and how fast they come."""
     kata, target = request.kata, request.target
@@ -396,7 +404,8 @@ def _checked(
         verdict = replace(verdict, counters=count(kata, request.spec, sandbox, budget))
     if not (verdict.passed and target.device == "gpu" and _timed(kata, options)):
         return lambda: verdict
-    settle = _measured(request, sandbox, turn, options, tell)
+    bad = inexact(kata, request.spec, sandbox, _present(find_gpu()))
+    settle = (lambda: bad) if bad else _measured(request, sandbox, turn, ahead, options, tell, exact=False)
 
     def both() -> Verdict:
         measured = settle()
@@ -421,14 +430,34 @@ def _uses_torch(request: Request, options: Options) -> bool:
     return any(name in request.spec.baselines for name in (speed.baseline, *speed.also_compare))
 
 
-def _measured(request: Request, checked: Sandbox, turn: GpuTurn, options: Options, tell: Tell | None) -> Settle:
+def _measured(
+    request: Request,
+    checked: Sandbox,
+    turn: GpuTurn,
+    ahead: Ahead,
+    options: Options,
+    tell: Tell | None,
+    *,
+    exact: bool,
+) -> Settle:
+    """``exact``: nobody has yet looked at the answers that must be exact."""
     gpu = _present(find_gpu())
     explain = _explained(request, options, tell)
     say = tell or _silent
     with stage("wait for the GPU"):
         turn.alone(leave=checked.close)
     with _timing_sandbox(request, checked, options) as sandbox:
-        return measure(request.kata, request.spec, sandbox, gpu=gpu, pairs=options.pairs, tell=say, explain=explain)
+        return measure(
+            request.kata,
+            request.spec,
+            sandbox,
+            gpu=gpu,
+            pairs=options.pairs,
+            tell=say,
+            explain=explain,
+            ahead=ahead,
+            exact=exact,
+        )
 
 
 @contextlib.contextmanager
@@ -446,7 +475,14 @@ def _timing_sandbox(request: Request, checked: Sandbox, options: Options) -> Ite
         yield sandbox
 
 
-def _prepare(request: Request, options: Options, checks: bool, is_built: threading.Event) -> None:
+def _prepare(
+    request: Request,
+    options: Options,
+    checks: bool,
+    is_built: threading.Event,
+    is_over: threading.Event,
+    ahead: Ahead,
+) -> None:
     """What the checks and the timing need, while nvcc works. Where that fails, so do they, which say why."""
     kata, spec = request.kata, request.spec
     with contextlib.suppress(Exception):
@@ -454,7 +490,8 @@ def _prepare(request: Request, options: Options, checks: bool, is_built: threadi
             budget = options.budget(request.target, after_gpu=False)
             prepare_check(kata, spec, budget, lambda: not is_built.is_set())
         if _timed(kata, options):
-            prepare_measure(kata, spec, _present(find_gpu()))
+            go_on = lambda: not is_over.is_set()  # noqa: E731
+            prepare_measure(kata, spec, _present(find_gpu()), options.pairs, ahead, go_on)
 
 
 def _explained(request: Request, options: Options, tell: Tell | None) -> Explain:

@@ -459,7 +459,8 @@ def try_shape(search: _Search, shape: CaseKey) -> Verdict:
     share, remark = 0.0, ""
     for nth in range(CALLS if search.spec.work(case.sizes) <= search.budget.work_limit else 1):
         outcome = search.call(case.call(nth=nth, limits=search.budget.limits))
-        verdict = judge(case, outcome)
+        if before is None or outcome.findings or outcome.outputs != before.outputs:
+            verdict = judge(case, outcome)
         if verdict.passed and search.instructions > search.budget.instructions:
             verdict = _too_long(case, search)
         if not verdict.passed:
