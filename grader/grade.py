@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -33,6 +33,7 @@ from grader.judge.check import Explain, SearchBudget, budget_for, check, count, 
 from grader.judge.check import prepare as prepare_check
 from grader.judge.measure import Ahead, inexact, measure
 from grader.judge.measure import prepare as prepare_measure
+from grader.sandbox.early import Early
 from grader.sandbox.parent import Program, Sandbox, prestart_torch
 from grader.storage import cache
 from grader.storage.lock import GpuTurn, gpu_turn
@@ -140,8 +141,8 @@ def bench(kata: Kata, options: Options, *, source: Path, tell: Tell | None = Non
     read = source_of(source)
     request = _request(kata, read, target, options)
 
-    def timed(sandbox: Sandbox, turn: GpuTurn, ahead: Ahead) -> Settle:
-        return _measured(request, sandbox, turn, ahead, options, tell, exact=True)
+    def timed(on: _Devices, turn: GpuTurn, ahead: Ahead) -> Settle:
+        return _measured(request, on, turn, ahead, options, tell, exact=True)
 
     with recorded() as seconds:
         verdict = unbuildable(kata, read) or _on_device(request, options, tell, timed, checks=False)
@@ -304,9 +305,9 @@ def _on_devices(kata: Kata, source: Source, options: Options, tell: Tell | None)
         budget = options.budget(target, after_gpu=bool(verdicts))
 
         def judged(
-            sandbox: Sandbox, turn: GpuTurn, ahead: Ahead, request: Request = request, budget: SearchBudget = budget
+            on: _Devices, turn: GpuTurn, ahead: Ahead, request: Request = request, budget: SearchBudget = budget
         ) -> Settle:
-            return _checked(request, sandbox, turn, ahead, budget, options, tell)
+            return _checked(request, on, turn, ahead, budget, options, tell)
 
         verdict = _on_device(request, options, tell, judged)
         verdicts.append(replace(verdict, device=str(target)))
@@ -315,11 +316,32 @@ def _on_devices(kata: Kata, source: Source, options: Options, tell: Tell | None)
     return tuple(verdicts)
 
 
+@dataclass(frozen=True)
+class _Devices:
+    """The sandbox that checks, and the one that times where a baseline is torch's, whose child has torch."""
+
+    checks: Sandbox
+    times: Early | None = None
+
+    def close(self) -> None:
+        self.checks.close()
+        if self.times is not None:
+            self.times.close()
+
+    def for_timing(self) -> Sandbox:
+        """Never do both use the GPU while something is timed."""
+        if self.times is None:
+            return self.checks
+        self.checks.close()
+        with stage("wait for torch"):
+            return self.times.sandbox()
+
+
 def _on_device(
     request: Request,
     options: Options,
     tell: Tell | None,
-    judge: Callable[[Sandbox, GpuTurn, Ahead], Settle],
+    judge: Callable[[_Devices, GpuTurn, Ahead], Settle],
     *,
     checks: bool = True,
 ) -> Verdict:
@@ -336,19 +358,26 @@ def _on_device(
     if target.device == "gpu":
         arguments = (request, options, checks, is_built, is_over, ahead)
         threading.Thread(target=_prepare, args=arguments, daemon=True).start()
-    with contextlib.ExitStack() as at_end, _turn(target, options, tell) as turn, Sandbox(target.device) as sandbox:
+    with _turn(target, options, tell) as turn, Sandbox(target.device) as sandbox, contextlib.ExitStack() as at_end:
         at_end.callback(is_over.set)
+        timer = Early(Sandbox(target.device, torch=True)) if _uses_torch(request, options) else None
+        if timer is not None:
+            at_end.callback(timer.close)
         if checks:
             with stage("wait for the GPU"):
                 turn.share()
             sandbox.start()
+            if timer is not None and not options.beside:  # beside others, the GPU must be left to them in between
+                timer.begin()
         if "hypothesis" not in sys.modules:
             threading.Thread(target=_import_what_judges, daemon=True).start()
         built = _loaded(request, sandbox, options, tell)
         is_built.set()
         if isinstance(built, CompileFailure):
             return does_not_compile(built)
-        settle = judge(sandbox, turn, ahead)
+        if timer is not None:
+            timer.load(sandbox.program)
+        settle = judge(_Devices(sandbox, timer), turn, ahead)
     verdict = settle()
     if verdict.passed and target.device == "sim":
         lines = narrow_lines(built.ptx.read_text(errors="replace"), built.source.name)
@@ -388,7 +417,7 @@ def _turn(target: Target, options: Options, tell: Tell | None) -> contextlib.Abs
 
 def _checked(
     request: Request,
-    sandbox: Sandbox,
+    on: _Devices,
     turn: GpuTurn,
     ahead: Ahead,
     budget: SearchBudget,
@@ -399,13 +428,13 @@ def _checked(
     kata, target = request.kata, request.target
     last_failure = _last_failure(kata) if options.last_failure else None
     explain = _explained(request, options, tell) if target.device == "gpu" else None
-    verdict = check(kata, request.spec, sandbox, budget, last_failure, explain)
+    verdict = check(kata, request.spec, on.checks, budget, last_failure, explain)
     if verdict.passed and options.counters and target.device == "sim":
-        verdict = replace(verdict, counters=count(kata, request.spec, sandbox, budget))
+        verdict = replace(verdict, counters=count(kata, request.spec, on.checks, budget))
     if not (verdict.passed and target.device == "gpu" and _timed(kata, options)):
         return lambda: verdict
-    bad = inexact(kata, request.spec, sandbox, _present(find_gpu()))
-    settle = (lambda: bad) if bad else _measured(request, sandbox, turn, ahead, options, tell, exact=False)
+    bad = inexact(kata, request.spec, on.checks, _present(find_gpu()))
+    settle = partial(_settled, bad) if bad else _measured(request, on, turn, ahead, options, tell, exact=False)
 
     def both() -> Verdict:
         measured = settle()
@@ -415,6 +444,10 @@ def _checked(
         return replace(measured, cases=verdict.cases, error_share=share, printed=said)
 
     return both
+
+
+def _settled(verdict: Verdict) -> Verdict:
+    return verdict
 
 
 def _timed(kata: Kata, options: Options) -> bool:
@@ -432,7 +465,7 @@ def _uses_torch(request: Request, options: Options) -> bool:
 
 def _measured(
     request: Request,
-    checked: Sandbox,
+    on: _Devices,
     turn: GpuTurn,
     ahead: Ahead,
     options: Options,
@@ -445,34 +478,18 @@ def _measured(
     explain = _explained(request, options, tell)
     say = tell or _silent
     with stage("wait for the GPU"):
-        turn.alone(leave=checked.close)
-    with _timing_sandbox(request, checked, options) as sandbox:
-        return measure(
-            request.kata,
-            request.spec,
-            sandbox,
-            gpu=gpu,
-            pairs=options.pairs,
-            tell=say,
-            explain=explain,
-            ahead=ahead,
-            exact=exact,
-        )
-
-
-@contextlib.contextmanager
-def _timing_sandbox(request: Request, checked: Sandbox, options: Options) -> Iterator[Sandbox]:
-    """The one that checked; where a baseline is torch's, another, whose child has torch.
-
-    Never do two of them use the GPU at a time.
-    """
-    if not _uses_torch(request, options):
-        yield checked
-        return
-    checked.close()
-    with Sandbox(request.target.device, torch=True) as sandbox:
-        sandbox.load(checked.program)
-        yield sandbox
+        turn.alone(leave=on.close)
+    return measure(
+        request.kata,
+        request.spec,
+        on.for_timing(),
+        gpu=gpu,
+        pairs=options.pairs,
+        tell=say,
+        explain=explain,
+        ahead=ahead,
+        exact=exact,
+    )
 
 
 def _prepare(

@@ -379,7 +379,8 @@ def checked(sandbox: Sandbox, spec: Spec, monkeypatch: pytest.MonkeyPatch) -> Ve
     monkeypatch.setattr(pipeline, "check", lambda *_: Verdict(Kind.PASS, "right", cases=5, error_share=0.1))
     monkeypatch.setattr(pipeline, "find_gpu", lambda: GPU)
     request, options = Request(KATA, spec, Source(ROOT), Target("gpu", "sm_90a")), Options(device="gpu")
-    return pipeline._checked(request, sandbox, GpuTurn(), Ahead(), SearchBudget(), options, None)()
+    on = pipeline._Devices(sandbox)
+    return pipeline._checked(request, on, GpuTurn(), Ahead(), SearchBudget(), options, None)()
 
 
 @pytest.mark.parametrize(("timed_share", "said"), [(0.0, 0.1), (7.0, 7.0)])

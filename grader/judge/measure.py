@@ -106,7 +106,7 @@ def measure(
     ``prepare`` makes. ``exact``: first ask what ``inexact`` asks.
     """
     if exact and (bad := inexact(kata, spec, sandbox, gpu)):
-        return lambda: bad
+        return partial(_settled, bad)
     ahead = ahead or Ahead()
     verdict, tracks = _measured(kata, spec, sandbox, gpu, pairs, explain, ahead)
     if verdict.kind is Kind.INCONCLUSIVE and (bad := _first_wrong(tracks)) is None:
@@ -116,6 +116,10 @@ def measure(
     elif verdict.kind is Kind.INCONCLUSIVE and bad is not None:
         verdict = bad
     return lambda: _first_wrong(tracks) or verdict
+
+
+def _settled(verdict: Verdict) -> Verdict:
+    return verdict
 
 
 def _first_wrong(tracks: Sequence[_Track]) -> Verdict | None:

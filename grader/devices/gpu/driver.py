@@ -100,8 +100,8 @@ class Driver:
         return there
 
     def download_strips(self, target: bytearray, at: int, address: int, width: int, count: int, pitch: int) -> None:
-        """So many strips of ``width`` bytes, one each ``pitch`` bytes. They come to lie evenly over ``target``, the first
-        at ``at``."""
+        """So many strips of ``width`` bytes, one each ``pitch`` bytes. They come to lie evenly over ``target``, from
+        ``at`` on."""
         if not width or not count:
             return
         strips = _Strips(
