@@ -31,7 +31,7 @@ from grader.fault import Fault
 from grader.judge.case import Case, CaseKey, largest_within
 from grader.judge.check import Explain, SearchBudget, budget_for, check, count, from_finding
 from grader.judge.check import prepare as prepare_check
-from grader.judge.measure import Ahead, inexact, measure
+from grader.judge.measure import Ahead, inexact, measure, prepare_exact
 from grader.judge.measure import prepare as prepare_measure
 from grader.sandbox.early import Early
 from grader.sandbox.parent import Program, Sandbox, prestart_torch
@@ -41,6 +41,7 @@ from grader.system.blas import spare_threads
 from grader.system.in_order import InOrder
 from grader.system.processes import available_bytes
 from grader.system.stages import recorded, stage
+from grader.system.threads import switch_soon
 from grader.verdict import CaseCounters, Grade, Kind, Verdict
 
 if TYPE_CHECKING:
@@ -328,13 +329,23 @@ class _Devices:
         if self.times is not None:
             self.times.close()
 
+    def end(self) -> None:
+        """Let both end, without waiting for it."""
+        self.checks.end()
+        if self.times is not None:
+            self.times.end()
+
     def for_timing(self) -> Sandbox:
-        """Never do both use the GPU while something is timed."""
+        """Ready to time. Never do both use the GPU while something is timed."""
         if self.times is None:
             return self.checks
-        self.checks.close()
+        closing = threading.Thread(target=self.checks.close)
+        closing.start()
         with stage("wait for torch"):
-            return self.times.sandbox()
+            sandbox = self.times.sandbox()
+        sandbox.ready()
+        closing.join()
+        return sandbox
 
 
 def _on_device(
@@ -356,8 +367,10 @@ def _on_device(
     is_built, is_over, ahead = threading.Event(), threading.Event(), Ahead()
     spare_threads()
     if target.device == "gpu":
-        arguments = (request, options, checks, is_built, is_over, ahead)
-        threading.Thread(target=_prepare, args=arguments, daemon=True).start()
+        switch_soon()
+        for prepare in (_prepare_answers, _prepare_exact_answers):
+            arguments = (request, options, checks, is_built, is_over, ahead)
+            threading.Thread(target=prepare, args=arguments, daemon=True).start()
     with _turn(target, options, tell) as turn, Sandbox(target.device) as sandbox, contextlib.ExitStack() as at_end:
         at_end.callback(is_over.set)
         timer = Early(Sandbox(target.device, torch=True)) if _uses_torch(request, options) else None
@@ -377,7 +390,11 @@ def _on_device(
             return does_not_compile(built)
         if timer is not None:
             timer.load(sandbox.program)
-        settle = judge(_Devices(sandbox, timer), turn, ahead)
+        devices = _Devices(sandbox, timer)
+        settle = judge(devices, turn, ahead)
+        if not options.beside:  # nobody waits for the GPU, and a process that used it takes a while to end
+            devices.end()
+            settle = partial(_settled, settle())
     verdict = settle()
     if verdict.passed and target.device == "sim":
         lines = narrow_lines(built.ptx.read_text(errors="replace"), built.source.name)
@@ -492,7 +509,7 @@ def _measured(
     )
 
 
-def _prepare(
+def _prepare_answers(
     request: Request,
     options: Options,
     checks: bool,
@@ -500,7 +517,7 @@ def _prepare(
     is_over: threading.Event,
     ahead: Ahead,
 ) -> None:
-    """What the checks and the timing need, while nvcc works. Where that fails, so do they, which say why."""
+    """What the checks and then the timing need, while nvcc works. Where that fails, so do they, which say why."""
     kata, spec = request.kata, request.spec
     with contextlib.suppress(Exception):
         if checks:
@@ -509,6 +526,20 @@ def _prepare(
         if _timed(kata, options):
             go_on = lambda: not is_over.is_set()  # noqa: E731
             prepare_measure(kata, spec, _present(find_gpu()), options.pairs, ahead, go_on)
+
+
+def _prepare_exact_answers(
+    request: Request,
+    options: Options,
+    checks: bool,
+    is_built: threading.Event,
+    is_over: threading.Event,
+    ahead: Ahead,
+) -> None:
+    """The same of what is asked between the two."""
+    with contextlib.suppress(Exception):
+        if _timed(request.kata, options):
+            prepare_exact(request.kata, request.spec, _present(find_gpu()), lambda: not is_over.is_set())
 
 
 def _explained(request: Request, options: Options, tell: Tell | None) -> Explain:

@@ -16,7 +16,7 @@ from itertools import product
 from math import prod
 from random import Random
 from statistics import geometric_mean, median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from grader.compile.toolchain import Gpu
 from grader.content.catalog import Kata, Threshold
@@ -37,6 +37,8 @@ from grader.verdict import Kind, Measurement, Verdict, format_sizes
 
 if TYPE_CHECKING:
     from numpy import ndarray
+
+T = TypeVar("T")
 
 LIMITS = Limits(seconds=120.0)  # of a timing run
 MEMORY_SHARE = 0.7  # of the card's, that a timing run may fill
@@ -151,7 +153,7 @@ class Ahead:
 
 def prepare(kata: Kata, spec: Spec, gpu: Gpu, pairs: int | None, ahead: Ahead, go_on: Callable[[], bool]) -> None:
     """Draw the contents that ``measure`` will want, and work out its first answers, as long as it should go on: for a
-    thread that nvcc and the checks leave room.
+    thread that nvcc and the checks leave room. Those of one timing run are worked out side by side.
 
     Where ``measure`` comes first, it waits.
     """
@@ -159,15 +161,33 @@ def prepare(kata: Kata, spec: Spec, gpu: Gpu, pairs: int | None, ahead: Ahead, g
     shapes = [fitted(kata, spec, sizes, gpu.memory_bytes) for sizes in kata.speed.shapes]
     runs = [(sizes, kata.speed.baseline, pairs or STAGES[0]) for sizes in shapes]
     runs += [(sizes, name, NOISE_PAIRS) for name, sizes in product(kata.speed.also_compare, shapes)]
-    for sizes in shapes:
+    for sizes, baseline, count in runs:
+        if not go_on():
+            return
+        case = _case(kata, spec, sizes, spec.values[0].name)
+        assert case.negated is not None  # worked out once, before several threads ask
+        secret = ahead.secret(sizes, baseline, used=False)
+        judged = enumerate(sorted(chosen(secret, count)))
+        _in_memory(case, partial(_work_out, case, secret, ahead), list(judged))
+
+
+def _work_out(case: Case, secret: int, ahead: Ahead, nth: int, call: int) -> None:
+    ahead.answer(case, secret, call, _rows_of_judged(case, secret, nth))
+
+
+def _in_memory(case: Case, work: Callable[..., T], parts: Sequence[tuple[Any, ...]]) -> list[T]:
+    """What ``work`` makes of each part, which needs the inputs of a case and its answer: several at once, as far as
+    memory allows."""
+    step = max(1, min(len(parts), available_bytes() // 2 // (ANSWER_ELEMENT_BYTES * _elements(case))))
+    return [each for first in range(0, len(parts), step) for each in side_by_side(work, parts[first : first + step])]
+
+
+def prepare_exact(kata: Kata, spec: Spec, gpu: Gpu, go_on: Callable[[], bool]) -> None:
+    """The same of the answers that ``inexact`` will want."""
+    assert kata.speed is not None
+    for sizes in (fitted(kata, spec, sizes, gpu.memory_bytes) for sizes in kata.speed.shapes):
         if go_on() and (case := _exact_case(kata, spec, sizes)):
             _expected_of(case, WHOLE, _rows(case, WHOLE))
-    for sizes, baseline, count in runs:
-        case = _case(kata, spec, sizes, spec.values[0].name)
-        secret = ahead.secret(sizes, baseline, used=False)
-        for nth, call in enumerate(sorted(chosen(secret, count))):
-            if go_on():
-                ahead.answer(case, secret, call, _rows_of_judged(case, secret, nth))
 
 
 def threshold_of(kata: Kata, gpu: Gpu) -> Threshold | None:
@@ -470,11 +490,7 @@ def _wrong_answers(case: Case, request: TimingRequest, result: TimingResult, ahe
 
     assert case.negated is not None  # worked out once, before several threads ask
     parts = [(nth, call, outputs) for nth, (call, outputs) in enumerate(result.answers)]
-    step = max(1, min(len(parts), available_bytes() // 2 // (ANSWER_ELEMENT_BYTES * _elements(case))))
-    verdicts = [
-        each for first in range(0, len(parts), step) for each in side_by_side(judged, parts[first : first + step])
-    ]
-    return [each for each in verdicts if not each.passed]
+    return [each for each in _in_memory(case, judged, parts) if not each.passed]
 
 
 def _elements(case: Case) -> int:

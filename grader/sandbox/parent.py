@@ -110,6 +110,18 @@ class Sandbox:
             self._child.kill()
             self._child = None
 
+    def end(self) -> None:
+        """Let the child end, without waiting until it is gone, as ``close`` does."""
+        if self._child is not None:
+            self._child.end()
+
+    def ready(self) -> None:
+        """Start the child where there is none, and wait until it is ready. What goes wrong the first call says."""
+        child = self.start()
+        if self._program is not None:
+            with contextlib.suppress(_ChildGone):
+                child.ready()
+
     def call(self, call: Call) -> Outcome:
         """Run the launcher once. A child that ends, hangs or breaks its device becomes a Finding in the Outcome.
 
@@ -246,6 +258,7 @@ class _Child:
         self._device = device
         self._memory_limit = 0
         self._memory_at_start: int | None = None  # known once the child is ready
+        self._ends = False
         self._tasks_at_start = tasks()
         self.took_s = 0.0  # the last call, as a Stopwatch counts
         ours, theirs = socket.socketpair()
@@ -268,9 +281,7 @@ class _Child:
     def ask(self, call: Call, before_s: float = 0.0) -> tuple[Outcome, bool]:
         """What became of the call, and whether the child is of no more use. ``before_s``: what earlier calls took."""
         self.took_s = 0.0
-        if self._memory_at_start is None:
-            with stage("wait for the device's process"):
-                self._memory_at_start = self._wait_until_ready()
+        self.ready()
         buffers_bytes = sum(len(buffer.data) for buffer in call.buffers)
         self._memory_limit = max(self._memory_limit, CALL_COPIES * buffers_bytes)
         if call.timing:  # holds inputs, answers and what it sends; and torch, where that is the baseline
@@ -292,6 +303,13 @@ class _Child:
             raise _ChildGone(
                 "time-out", f"the call's contents did not come through within {ANSWER_LIMIT_S:g} s"
             ) from None
+
+    def ready(self) -> int:
+        """The bytes of memory that the child holds before its first call. It waits until they are known."""
+        if self._memory_at_start is None:
+            with stage("wait for the device's process"):
+                self._memory_at_start = self._wait_until_ready()
+        return self._memory_at_start
 
     def _wait_until_ready(self) -> int:
         """Returns the bytes of memory that the child holds before its first call."""
@@ -369,10 +387,16 @@ class _Child:
         rest = text.partition("\n")[2]
         return text if end <= PRINTED_LIMIT else f"{TRUNCATED}\n{rest or text}"
 
+    def end(self) -> None:
+        """Once: what is gone may have left its number to another process."""
+        if not self._ends:
+            self._ends = True
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
     def kill(self) -> None:
         """End the child and all that it started. Returns when it is gone."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        self.end()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=30)
         self._frames.close()
