@@ -69,9 +69,7 @@ class _Finder(MetaPathFinder):
     def __init__(self) -> None:
         self.closed = False
 
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         if self.closed or not name.startswith("torch."):
             return None
         for part in _above(name):  # of a part's own parts, each needs the whole
