@@ -1,8 +1,7 @@
-"""import torch, without the parts of it that no baseline needs: they take more than half of the seconds.
+"""import torch, without the parts of it that no baseline needs: they take half of its seconds.
 
-Those parts are imported when one of their names is first used, as they would have been. What they do to others when
-they are imported (shapes for tensors without data, docs) happens then, too. A torch that cannot be imported so is
-imported as always.
+When a name of one of those parts is first used, or torch imports anything more, all of them are imported, in torch's own
+order: from then on there is no difference. A process in which torch cannot be imported so has to make way for another.
 """
 
 from __future__ import annotations
@@ -12,7 +11,8 @@ import ctypes
 import importlib.util
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
@@ -20,12 +20,13 @@ from types import ModuleType
 from typing import Any
 
 LATER = (
-    "torch._lobpcg",
+    "torch._higher_order_ops",
     "torch._meta_registrations",
     "torch.ao",
+    "torch.compiler",
     "torch.distributions",
+    "torch.export",
     "torch.func",
-    "torch.hub",
     "torch.masked",
     "torch.nested",
     "torch.nn.intrinsic",
@@ -35,22 +36,22 @@ LATER = (
     "torch.optim",
     "torch.profiler",
     "torch.quantization",
-    "torch.testing",
 )
+# What torch takes from there as names of its own: functions, which import the part when they are called.
+CALLED = {"torch._higher_order_ops": ("cond", "while_loop"), "torch.func": ("vmap",)}
 
 
 def import_torch() -> None:
-    """Raises what importing torch raises; and what this module may be wrong about: then only a new process helps."""
+    """Raises what importing torch raises, and what goes wrong because of this module."""
     threading.Thread(target=_load_libraries, daemon=True).start()  # while the interpreter imports what torch needs
     with contextlib.suppress(Exception):
         import numpy  # noqa: F401
         import typing_extensions  # noqa: F401
     finder = _Finder()
     sys.meta_path.insert(0, finder)
-    try:
-        import torch  # noqa: F401
-    finally:
-        finder.closed = True
+    import torch  # noqa: F401
+
+    finder.is_imported = True
 
 
 def _load_libraries() -> None:
@@ -64,56 +65,66 @@ def _load_libraries() -> None:
 
 
 class _Finder(MetaPathFinder):
-    """Finds the parts that are for later, until it is closed."""
+    """Finds the parts that are for later, until one of them is used."""
 
     def __init__(self) -> None:
-        self.closed = False
+        self.is_imported = self._finishes = False  # torch, but for them; all of it
+        self._lock = threading.RLock()
+        self._left: list[tuple[ModuleType, Loader]] = []
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if self.closed or not name.startswith("torch."):
+        if not name.startswith("torch."):
             return None
-        for part in _above(name):  # of a part's own parts, each needs the whole
-            _finish(sys.modules.get(part))
-        if name not in LATER:
+        self.need(name)
+        if self.is_imported or name not in LATER:
             return None
         found = PathFinder.find_spec(name, path, target)
         if found is not None and found.loader is not None:
-            found.loader = _Later(found.loader)
+            found.loader = _Later(found.loader, self)
         return found
 
+    def leave(self, module: ModuleType, loader: Loader) -> None:
+        """Leave a module empty for now."""
 
-def _above(name: str) -> Iterator[str]:
-    while "." in name:
-        name = name.rpartition(".")[0]
-        if name in LATER:
-            yield name
+        def of(name: str) -> Any:
+            if name in ("__path__", "__file__", "__wrapped__"):  # who asks only looks what kind of module it is
+                raise AttributeError(name)
+            if name in CALLED.get(module.__name__, ()):
+                return partial(self._call, module, name)
+            self.need(f"{module.__name__}.{name}")
+            return getattr(module, name)
+
+        module.__dict__["__getattr__"] = of
+        self._left.append((module, loader))
+
+    def need(self, name: str) -> None:
+        """Import what must be there before what has this name: while torch is imported only the part that it is in."""
+        with self._lock:
+            if self.is_imported and not self._finishes:
+                self._finishes = True
+                self._import(self._left)
+                self._left.clear()
+            else:
+                self._import([each for each in self._left if name.startswith(f"{each[0].__name__}.")])
+
+    def _import(self, parts: Iterable[tuple[ModuleType, Loader]]) -> None:
+        for module, loader in [*parts]:
+            if module.__dict__.pop("__getattr__", None) is not None:  # it has not begun
+                loader.exec_module(module)
+
+    def _call(self, module: ModuleType, name: str, *arguments: Any, **more: Any) -> Any:
+        self.need(f"{module.__name__}.{name}")
+        return getattr(module, name)(*arguments, **more)
 
 
 class _Later(Loader):
-    """Leaves a module empty until one of its names is used."""
+    """A module's loader that leaves it empty."""
 
-    def __init__(self, loader: Loader) -> None:
-        self._loader, self._lock = loader, threading.RLock()
+    def __init__(self, loader: Loader, finder: _Finder) -> None:
+        self._loader, self._finder = loader, finder
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        def of(name: str) -> Any:
-            if name in ("__path__", "__file__", "__wrapped__"):  # who asks only looks what kind of module it is
-                raise AttributeError(name)
-            self.finish(module)
-            return getattr(module, name)
-
-        module.__dict__["__getattr__"] = of
-
-    def finish(self, module: ModuleType) -> None:
-        """Import it now, if that has not begun."""
-        with self._lock:
-            if module.__dict__.pop("__getattr__", None) is not None:
-                self._loader.exec_module(module)
-
-
-def _finish(module: ModuleType | None) -> None:
-    if module is not None and isinstance(loader := getattr(module.__spec__, "loader", None), _Later):
-        loader.finish(module)
+        self._finder.leave(module, self._loader)
