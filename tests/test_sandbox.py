@@ -23,9 +23,9 @@ from grader.content.source_file import source_of
 from grader.content.spec import load_spec
 from grader.devices import Call, Finding, Limits
 from grader.devices.sim import engine_library
-from grader.grade import Options, grade
+from grader.grade import Options, _uses_torch, grade
 from grader.judge.case import Case, CaseKey
-from grader.sandbox import parent
+from grader.sandbox import parent, torch_ahead
 from grader.sandbox.parent import Program, Sandbox, SandboxError
 from grader.storage import cache
 from grader.system.processes import can_run, processor_s
@@ -250,6 +250,75 @@ def test_torch_is_imported_once_for_all_sandboxes_that_need_it(
         assert log.read_text().split() == [str(parent._TORCH.template().pid)]
     finally:
         parent._TORCH.close()
+
+
+def test_a_torch_that_cannot_be_imported_without_some_parts_is_imported_whole(
+    built: tuple[Build, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the same process, which begins again: whoever waits for its children still does."""
+    made, engine = built
+    log = tmp_path / "imports"
+    (tmp_path / "torch.py").write_text(
+        f"import os, sys\nlean = any('lean_torch' in type(each).__module__ for each in sys.meta_path)\n"
+        f"with open({str(log)!r}, 'a') as log:\n    print(os.getpid(), lean, file=log)\n"
+        "if lean:\n    raise ImportError('a part is missing')"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(parent, "_TORCH", parent._Torch())
+    parent.prestart_torch()
+    try:
+        with Sandbox("sim", torch=True) as box:
+            box.load(Program("sim", "sm_90a", made.library, made.ptx, made.source, engine))
+            assert box.call(a_call()).outputs
+        pid = parent._TORCH.template().pid
+        assert log.read_text().split() == [str(pid), "True", str(pid), "False"]
+    finally:
+        parent._TORCH.close()
+
+
+def test_a_command_starts_the_import_of_torch_for_its_grade(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(parent, "_TORCH", parent._Torch())
+    monkeypatch.setattr(torch_ahead, "_GPUS", (str(tmp_path),))
+    try:
+        torch_ahead.begin(["grade", "sgemm_naive_f32"])
+        assert torch_ahead._begun is not None
+        pid = torch_ahead._begun[1].pid
+        parent.prestart_torch()
+        assert parent._TORCH.template().pid == pid and torch_ahead.take() is None
+    finally:
+        parent._TORCH.close()
+    torch_ahead.begin(["grade", "sgemm_naive_f32"])
+    process = torch_ahead._begun[1]
+    torch_ahead._end()
+    assert process.returncode == -signal.SIGKILL, "nobody wanted it"
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        ("grade sgemm_naive_f32", True),
+        ("grade sgemm_naive_f32 --file mine.cu --device gpu", True),
+        ("bench flash_attn_mma_stages_split_q", True),
+        ("grade sgemm_naive_f32 --device sim", False),
+        ("grade sgemm_naive_f32 --no-speed", False),
+        ("show sgemm_naive_f32", False),
+        ("grade softmax_f32x4", False),  # beside a copy
+        ("grade relu_f32", False),
+        ("grade nothing_of_this_name", False),
+        ("grade", False),
+    ],
+)
+def test_torch_is_for_katas_that_are_timed_beside_it(words: str, wanted: bool) -> None:
+    assert torch_ahead.wanted(words.split()) == wanted
+
+
+def test_what_wants_torch_is_what_a_grade_says() -> None:
+    """Of every kata, from the text of the catalogue as from its meaning."""
+    for kata in load_catalog(Path(__file__).parents[1]).katas.values():
+        request = Request(kata, load_spec(kata), source_of(kata.solution_path), Target("gpu", "sm_90a"))
+        assert torch_ahead.wanted(["grade", kata.name]) == _uses_torch(request, Options(device="gpu")), kata.name
 
 
 def test_without_the_process_that_has_torch_children_are_spawned(

@@ -1,7 +1,8 @@
 """import torch, without the parts of it that no baseline needs: they take half of its seconds.
 
-When a name of one of those parts is first used, or torch imports anything more, all of them are imported, in torch's own
-order: from then on there is no difference. A process in which torch cannot be imported so has to make way for another.
+When a name of one of those parts is first used, or torch imports anything more, all of them are imported, in the order
+in which torch does it: from then on there is no difference. A process in which torch cannot be imported so has to make
+way for another.
 """
 
 from __future__ import annotations
