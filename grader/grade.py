@@ -318,11 +318,24 @@ def _on_devices(kata: Kata, source: Source, options: Options, tell: Tell | None)
 
 
 @dataclass(frozen=True)
+class _Progress:
+    """How far a grade has come, for the threads that work for it."""
+
+    is_built: threading.Event = field(default_factory=threading.Event)
+    is_checked: threading.Event = field(default_factory=threading.Event)
+    is_over: threading.Event = field(default_factory=threading.Event)
+
+    def goes_on(self) -> bool:
+        return not self.is_over.is_set()
+
+
+@dataclass(frozen=True)
 class _Devices:
     """The sandbox that checks, and the one that times where a baseline is torch's, whose child has torch."""
 
     checks: Sandbox
     times: Early | None = None
+    at: _Progress = field(default_factory=_Progress)
 
     def close(self) -> None:
         self.checks.close()
@@ -364,15 +377,14 @@ def _on_device(
     if _uses_torch(request, options):
         _need("torch")
         prestart_torch()
-    is_built, is_over, ahead = threading.Event(), threading.Event(), Ahead()
+    at, ahead = _Progress(), Ahead()
     spare_threads()
     if target.device == "gpu":
         switch_soon()
-        for prepare in (_prepare_answers, _prepare_exact_answers):
-            arguments = (request, options, checks, is_built, is_over, ahead)
-            threading.Thread(target=prepare, args=arguments, daemon=True).start()
+        for prepare in (_prepare_checks, _prepare_timing):
+            threading.Thread(target=prepare, args=(request, options, checks, at, ahead), daemon=True).start()
     with _turn(target, options, tell) as turn, Sandbox(target.device) as sandbox, contextlib.ExitStack() as at_end:
-        at_end.callback(is_over.set)
+        at_end.callback(at.is_over.set)
         timer = Early(Sandbox(target.device, torch=True)) if _uses_torch(request, options) else None
         if timer is not None:
             at_end.callback(timer.close)
@@ -385,12 +397,12 @@ def _on_device(
         if "hypothesis" not in sys.modules:
             threading.Thread(target=_import_what_judges, daemon=True).start()
         built = _loaded(request, sandbox, options, tell)
-        is_built.set()
+        at.is_built.set()
         if isinstance(built, CompileFailure):
             return does_not_compile(built)
         if timer is not None:
             timer.load(sandbox.program)
-        devices = _Devices(sandbox, timer)
+        devices = _Devices(sandbox, timer, at)
         settle = judge(devices, turn, ahead)
         if not options.beside:  # nobody waits for the GPU, and a process that used it takes a while to end
             devices.end()
@@ -494,6 +506,7 @@ def _measured(
     gpu = _present(find_gpu())
     explain = _explained(request, options, tell)
     say = tell or _silent
+    on.at.is_checked.set()
     with stage("wait for the GPU"):
         turn.alone(leave=on.close)
     return measure(
@@ -509,40 +522,27 @@ def _measured(
     )
 
 
-def _prepare_answers(
-    request: Request,
-    options: Options,
-    checks: bool,
-    is_built: threading.Event,
-    is_over: threading.Event,
-    ahead: Ahead,
-) -> None:
-    """What the checks and then the timing need, while nvcc works. Where that fails, so do they, which say why."""
+def _prepare_checks(request: Request, options: Options, checks: bool, at: _Progress, ahead: Ahead) -> None:
+    """The answers that the checks need, while nvcc works, and then those that must be exact on what is timed. Where
+    that fails, so do the checks, which say why."""
     kata, spec = request.kata, request.spec
     with contextlib.suppress(Exception):
         if checks:
             budget = options.budget(request.target, after_gpu=False)
-            prepare_check(kata, spec, budget, lambda: not is_built.is_set())
-        while not is_built.wait(0.05):  # what is wanted last leaves the memory to nvcc, and to torch's import
-            if is_over.is_set():
-                return
+            prepare_check(kata, spec, budget, lambda: not at.is_built.is_set())
         if _timed(kata, options):
-            go_on = lambda: not is_over.is_set()  # noqa: E731
-            prepare_measure(kata, spec, _present(find_gpu()), options.pairs, ahead, go_on)
+            prepare_exact(kata, spec, _present(find_gpu()), at.goes_on)
 
 
-def _prepare_exact_answers(
-    request: Request,
-    options: Options,
-    checks: bool,
-    is_built: threading.Event,
-    is_over: threading.Event,
-    ahead: Ahead,
-) -> None:
-    """The same of what is asked between the two."""
+def _prepare_timing(request: Request, options: Options, checks: bool, at: _Progress, ahead: Ahead) -> None:
+    """The same of timed calls. They are wanted last, and leave processors and memory to nvcc and to torch's import; and
+    to the checks of other grades, for there is time while the GPU is timed for one of them."""
+    first = at.is_checked if options.beside else at.is_built
     with contextlib.suppress(Exception):
         if _timed(request.kata, options):
-            prepare_exact(request.kata, request.spec, _present(find_gpu()), lambda: not is_over.is_set())
+            while not first.wait(0.05) and at.goes_on():
+                pass
+            prepare_measure(request.kata, request.spec, _present(find_gpu()), options.pairs, ahead, at.goes_on)
 
 
 def _explained(request: Request, options: Options, tell: Tell | None) -> Explain:

@@ -28,7 +28,7 @@ from grader.devices.gpu.device import COPIED_BYTES, _Placed
 from grader.devices.gpu.differ import Differ
 from grader.devices.gpu.driver import Driver
 from grader.devices.gpu.rows import RowReader
-from grader.sandbox import parent
+from grader.sandbox import frames, parent
 from grader.sandbox.child import SandboxError
 from grader.sandbox.frames import SHARED_BYTES, Child, FrameError, Parent, SharedBuffer
 from grader.sandbox.parent import TIMING_BYTES, TIMING_COPIES, Program, Sandbox
@@ -106,6 +106,14 @@ def test_contents_arrive_and_large_ones_beside_the_socket(ends: Ends, size: int)
     outcome = ends.answer(call, Outcome({"y": contents(size, 2)}))
     assert outcome.outputs == {"y": contents(size, 2)}
     assert isinstance(outcome.outputs["y"], bytes) == (size >= SHARED_BYTES)  # read from the room in one go
+
+
+def test_very_large_contents_are_written_in_pieces(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frames, "_WRITTEN_BYTES", 100_000)
+    given = [contents(size, size) for size in (3 * SHARED_BYTES + 17, 1, SHARED_BYTES)]
+    call = Call("f", tuple(a_buffer(f"x{nth}", "in", data) for nth, data in enumerate(given)), ())
+    for _ in range(2):
+        assert [bytes(item.given) for item in ends.ask(call).buffers] == given
 
 
 def test_poison_is_not_sent(ends: Ends) -> None:

@@ -7,16 +7,19 @@ free for others.
 
 from __future__ import annotations
 
+import functools
+import os
 import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
 from math import prod
 from random import Random
 from statistics import geometric_mean, median
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from grader.compile.toolchain import Gpu
 from grader.content.catalog import Kata, Threshold
@@ -37,8 +40,6 @@ from grader.verdict import Kind, Measurement, Verdict, format_sizes
 
 if TYPE_CHECKING:
     from numpy import ndarray
-
-T = TypeVar("T")
 
 LIMITS = Limits(seconds=120.0)  # of a timing run
 MEMORY_SHARE = 0.7  # of the card's, that a timing run may fill
@@ -153,7 +154,7 @@ class Ahead:
 
 def prepare(kata: Kata, spec: Spec, gpu: Gpu, pairs: int | None, ahead: Ahead, go_on: Callable[[], bool]) -> None:
     """Draw the contents that ``measure`` will want, and work out its first answers, as long as it should go on: for a
-    thread that nvcc and the checks leave room. Those of one timing run are worked out side by side.
+    thread that nvcc and the checks leave room. Several answers are worked out at once, as far as memory allows.
 
     Where ``measure`` comes first, it waits.
     """
@@ -161,25 +162,30 @@ def prepare(kata: Kata, spec: Spec, gpu: Gpu, pairs: int | None, ahead: Ahead, g
     shapes = [fitted(kata, spec, sizes, gpu.memory_bytes) for sizes in kata.speed.shapes]
     runs = [(sizes, kata.speed.baseline, pairs or STAGES[0]) for sizes in shapes]
     runs += [(sizes, name, NOISE_PAIRS) for name, sizes in product(kata.speed.also_compare, shapes)]
-    for sizes, baseline, count in runs:
-        if not go_on():
-            return
-        case = _case(kata, spec, sizes, spec.values[0].name)
-        assert case.negated is not None  # worked out once, before several threads ask
-        secret = ahead.secret(sizes, baseline, used=False)
-        judged = enumerate(sorted(chosen(secret, count)))
-        _in_memory(case, partial(_work_out, case, secret, ahead), list(judged))
+
+    def work_out(case: Case, secret: int, nth: int, call: int) -> None:
+        with _AHEAD_AT_ONCE:
+            if go_on():
+                ahead.answer(case, secret, call, _rows_of_judged(case, secret, nth))
+
+    at_once = min(_fits(spec, sizes) for sizes in shapes)
+    with ThreadPoolExecutor(min(at_once, JUDGED * len(runs))) as pool:
+        for sizes, baseline, count in runs:
+            if not go_on():
+                return
+            case = _case(kata, spec, sizes, spec.values[0].name)
+            assert case.negated is not None  # worked out once, before several threads ask
+            secret = ahead.secret(sizes, baseline, used=False)
+            for nth, call in enumerate(sorted(chosen(secret, count))):
+                pool.submit(work_out, case, secret, nth, call)
 
 
-def _work_out(case: Case, secret: int, ahead: Ahead, nth: int, call: int) -> None:
-    ahead.answer(case, secret, call, _rows_of_judged(case, secret, nth))
-
-
-def _in_memory(case: Case, work: Callable[..., T], parts: Sequence[tuple[Any, ...]]) -> list[T]:
-    """What ``work`` makes of each part, which needs the inputs of a case and its answer: several at once, as far as
-    memory allows."""
-    step = max(1, min(len(parts), available_bytes() // 2 // (ANSWER_ELEMENT_BYTES * _elements(case))))
-    return [each for first in range(0, len(parts), step) for each in side_by_side(work, parts[first : first + step])]
+def _fits(spec: Spec, sizes: Mapping[str, int]) -> int:
+    """How many answers to contents of these sizes memory and processors allow to be worked out at once; at least 1."""
+    tensors = (*spec.inputs, *spec.outputs)
+    elements = sum(prod(tensor.extent(sizes)) for tensor in tensors)
+    fit = available_bytes() // 2 // (ANSWER_ELEMENT_BYTES * max(1, elements))
+    return max(1, min(len(os.sched_getaffinity(0)) // 2, fit))
 
 
 def prepare_exact(kata: Kata, spec: Spec, gpu: Gpu, go_on: Callable[[], bool]) -> None:
@@ -438,14 +444,24 @@ def _case(kata: Kata, spec: Spec, sizes: Mapping[str, int], values: str) -> Case
     named = next(item for item in spec.values if item.name == values)
     tensors = tuple((tensor.name, tensor.dtype, tensor.extent(dict(shape.sizes))) for tensor in spec.inputs)
     key = (id(named), tensors, kata.elem, shape)
-    return Case(kata, spec, shape, _INPUTS.get_or_make(key, lambda: Case(kata, spec, shape).inputs))
+    return Case(kata, spec, shape, _inputs().get_or_make(key, lambda: Case(kata, spec, shape).inputs))
 
 
 WHOLE = "whole"  # the seed of the rows that are looked at of an answer that must be exact
 MOST_AHEAD = 32  # answers in rows of a timing run: some megabytes each
-MOST_INPUTS = 4  # hundreds of megabytes: two shapes with two kinds of values
-_INPUTS: Recent[tuple[Any, ...], Mapping[str, ndarray]] = Recent(MOST_INPUTS)
-_WHOLE: Recent[Key, tuple[Expected, ...]] = Recent(MOST_INPUTS)
+MOST_WHOLE = 16
+# Answers that are worked out ahead at a time, for all grades together: each goes through hundreds of megabytes. More of
+# them would only wait for memory, and so would what is checked meanwhile.
+_AHEAD_AT_ONCE = threading.Semaphore(max(2, len(os.sched_getaffinity(0)) // 4))
+# Hundreds of megabytes for each shape and kind of values. They have a share of the memory that is available.
+INPUT_SHARE, INPUT_BYTES = 16, 4 << 30
+_WHOLE: Recent[Key, tuple[Expected, ...]] = Recent(MOST_WHOLE)
+
+
+@functools.cache
+def _inputs() -> Recent[tuple[Any, ...], Mapping[str, ndarray]]:
+    most = min(INPUT_BYTES, available_bytes() // INPUT_SHARE)
+    return Recent(most, lambda inputs: sum(value.nbytes for value in inputs.values()))
 
 
 def _wrong_while_timed(
@@ -490,12 +506,11 @@ def _wrong_answers(case: Case, request: TimingRequest, result: TimingResult, ahe
 
     assert case.negated is not None  # worked out once, before several threads ask
     parts = [(nth, call, outputs) for nth, (call, outputs) in enumerate(result.answers)]
-    return [each for each in _in_memory(case, judged, parts) if not each.passed]
-
-
-def _elements(case: Case) -> int:
-    tensors = (*case.spec.inputs, *case.spec.outputs)
-    return max(1, sum(prod(tensor.extent(case.sizes)) for tensor in tensors))
+    step = _fits(case.spec, case.sizes)
+    verdicts = [
+        each for first in range(0, len(parts), step) for each in side_by_side(judged, parts[first : first + step])
+    ]
+    return [each for each in verdicts if not each.passed]
 
 
 def _agreement(case: Case, judged: Sequence[Expected], timed: Outputs, untimed: Outputs) -> Verdict:
