@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +22,7 @@ from grader.compile.toolchain import find_toolchain
 from grader.content.catalog import load_catalog
 from grader.content.source_file import source_of
 from grader.content.spec import load_spec
-from grader.devices import Call, Finding, Limits
+from grader.devices import Call, Finding, Limits, Outcome, TimingRequest
 from grader.devices.sim import engine_library
 from grader.grade import Options, _uses_torch, grade
 from grader.judge.case import Case, CaseKey
@@ -250,6 +251,49 @@ def test_torch_is_imported_once_for_all_sandboxes_that_need_it(
         assert log.read_text().split() == [str(parent._TORCH.template().pid)]
     finally:
         parent._TORCH.close()
+
+
+class Leaves(Sandbox):
+    """Its child is gone once it is let."""
+
+    def __init__(self) -> None:
+        super().__init__("gpu")
+        self.let = threading.Event()
+
+    def close(self) -> None:
+        assert self.let.wait(PATIENCE_S)
+
+
+class Answers:
+    """A child that answers every call, and lets another go meanwhile, or afterwards."""
+
+    took_s = 0.0
+
+    def __init__(self, let: threading.Event, delay_s: float) -> None:
+        self.let, self.delay_s = let, delay_s
+
+    def ask(self, call: Call, before_s: float) -> tuple[Outcome, bool]:
+        if call.timing is not None:
+            threading.Timer(self.delay_s, self.let.set).start()
+        return Outcome(), False
+
+    def printed(self) -> str:
+        return ""
+
+
+@pytest.mark.parametrize(("delay_s", "told"), [(0.0, True), (1.0, False)])
+def test_a_timing_run_tells_nothing_while_another_child_is_still_there(
+    delay_s: float, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, box = Leaves(), Sandbox("gpu")
+    monkeypatch.setattr(parent, "WARM_UP_S", 0.9 if not told else PATIENCE_S)
+    monkeypatch.setattr(box, "start", lambda: Answers(other.let, delay_s))
+    box.replace(other)
+    timing = Call("k", (), (), timing=TimingRequest("k", "copy", 1, 7))
+    assert not box.call(Call("k", (), ())).findings, "an untimed call does not mind"
+    findings = box.call(timing).findings
+    assert [item.kind for item in findings] == ([] if told else ["inconclusive"])
+    assert other.let.is_set() and not box.call(timing).findings, "it is gone by now"
 
 
 def test_a_torch_that_cannot_be_imported_without_some_parts_is_imported_whole(

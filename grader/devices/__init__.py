@@ -131,6 +131,8 @@ class TimingRequest:
     rows: tuple[Rows, ...] = ()
 
 
+WARM_UP_S = 0.3  # of a timing run, before anything that counts: by then the GPU must be its own
+
 INSTRUCTIONS = 200_000_000  # warp instructions: 4 to 25 s of one processor
 
 

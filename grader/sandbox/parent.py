@@ -19,15 +19,17 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from grader.compile import unit
-from grader.devices import Call, DeviceError, Finding, Limits, Outcome
+from grader.devices import WARM_UP_S, Call, DeviceError, Finding, Limits, Outcome
 from grader.devices.counters import CallCounters, KernelCounters, KernelCoverage, Launch, Launched, Writer
 from grader.sandbox.child import CUT_OFF, SandboxError
 from grader.sandbox.frames import FrameError, Parent, read_header, write_header
@@ -76,6 +78,7 @@ class Sandbox:
         self._program: Program | None = None
         self._child: _Child | None = None
         self._seconds = 0.0  # that all calls took, as a Stopwatch counts them
+        self._leaving: _Leaving | None = None
         self.printed = ""  # the end of what the learner's code wrote to stdout and stderr
 
     def __enter__(self) -> Sandbox:
@@ -115,6 +118,11 @@ class Sandbox:
         if self._child is not None:
             self._child.end()
 
+    def replace(self, other: Sandbox) -> None:
+        """Close another sandbox that uses the GPU, without waiting until its child is gone. It must be gone by when the
+        next timing run has warmed up: otherwise that run tells nothing."""
+        self._leaving = _Leaving(other)
+
     def ready(self) -> None:
         """Start the child where there is none, and wait until it is ready. What goes wrong the first call says."""
         child = self.start()
@@ -128,6 +136,8 @@ class Sandbox:
         Raises SandboxError when a child cannot even be made ready, and when the device is broken.
         """
         child, tag = self.start(), self._program.tag if self._program else ""
+        leaving, self._leaving = (self._leaving, None) if call.timing else (None, self._leaving)
+        began = time.monotonic()
         try:
             with stage("timing" if call.timing else "calls of the launcher"):
                 outcome, spent = child.ask(replace(call, launcher=unit.launcher_in(tag, call.launcher)), self._seconds)
@@ -146,7 +156,27 @@ class Sandbox:
         self.printed = unit.without(tag, child.printed())
         if spent:
             self.close()
+        if leaving is not None and not leaving.was_gone(began + WARM_UP_S):
+            return Outcome(findings=(Finding("inconclusive", "the process that checked the answers was slow to end"),))
         return _as_alone(tag, outcome)
+
+
+class _Leaving:
+    """A sandbox that a thread closes."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox, self._gone_at = sandbox, inf
+        self._thread = threading.Thread(target=self._close)
+        self._thread.start()
+
+    def _close(self) -> None:
+        self._sandbox.close()
+        self._gone_at = time.monotonic()
+
+    def was_gone(self, then: float) -> bool:
+        """Whether its child was gone at that time. It is gone when this returns."""
+        self._thread.join()
+        return self._gone_at <= then
 
 
 def _as_alone(tag: str, outcome: Outcome) -> Outcome:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ctypes import byref, c_float, c_size_t, c_uint64, c_void_p
 from random import Random
 
-from grader.devices import Buffer, Finding, Outputs, Poison, TimingRequest, TimingResult
+from grader.devices import WARM_UP_S, Buffer, Finding, Outputs, Poison, TimingRequest, TimingResult
 from grader.devices.contents import (
     DIFFERENT,
     REPLACED,
@@ -33,7 +33,6 @@ from grader.devices.gpu.ptx import NEGATE, REPLACE, SPIN
 from grader.devices.gpu.rows import RowReader
 
 WARM_UP_CALLS = 10
-WARM_UP_S = 0.3
 # A pointer of a timed call is one of so many, each as aligned as memory from the driver.
 SHIFT_BYTES, SHIFTS = 256, 256
 SPIN_CYCLES = 300_000  # some 160 us: longer than the host takes to call a launcher or torch
