@@ -371,21 +371,11 @@ def _on_device(
     time something."""
     if refused := _unfit(request):
         return refused
-    target = request.target
-    if _uses_torch(request, options):
-        _need("torch")
-        prestart_torch()
-    at, ahead = _Progress(), Ahead()
-    spare_threads()
-    if target.device == "gpu":
-        switch_soon()
-        for prepare in (_prepare_checks, _prepare_timing):
-            threading.Thread(target=prepare, args=(request, options, checks, at, ahead), daemon=True).start()
+    target, at, ahead = request.target, _Progress(), Ahead()
+    _work_ahead(request, options, checks, at, ahead)
     with _turn(target, options, tell) as turn, Sandbox(target.device) as sandbox, contextlib.ExitStack() as at_end:
         at_end.callback(at.is_over.set)
-        timer = Early(Sandbox(target.device, torch=True)) if _uses_torch(request, options) else None
-        if timer is not None:
-            at_end.callback(timer.close)
+        timer = _timer(request, options, at_end)
         if checks:
             with stage("wait for the GPU"):
                 turn.share()
@@ -402,14 +392,37 @@ def _on_device(
             timer.load(sandbox.program)
         devices = _Devices(sandbox, timer, at)
         settle = judge(devices, turn, ahead)
-        if not options.beside:  # nobody waits for the GPU, and a process that used it takes a while to end
+        if not options.beside:  # no other grade waits for the GPU, and a process that used it takes a while to end
             devices.end()
             settle = partial(_settled, settle())
     verdict = settle()
-    if verdict.passed and target.device == "sim":
-        lines = narrow_lines(built.ptx.read_text(errors="replace"), built.source.name)
-        verdict = replace(verdict, narrow_offsets=lines)
-    return verdict
+    return _with_offsets(verdict, built) if verdict.passed and target.device == "sim" else verdict
+
+
+def _timer(request: Request, options: Options, at_end: contextlib.ExitStack) -> Early | None:
+    """The sandbox for a timing beside torch, closed at the end; None where there is none."""
+    if not _uses_torch(request, options):
+        return None
+    timer = Early(Sandbox(request.target.device, torch=True))
+    at_end.callback(timer.close)
+    return timer
+
+
+def _with_offsets(verdict: Verdict, built: Build) -> Verdict:
+    lines = narrow_lines(built.ptx.read_text(errors="replace"), built.source.name)
+    return replace(verdict, narrow_offsets=lines)
+
+
+def _work_ahead(request: Request, options: Options, checks: bool, at: _Progress, ahead: Ahead) -> None:
+    """Begin what takes long and needs no build."""
+    if _uses_torch(request, options):
+        _need("torch")
+        prestart_torch()
+    spare_threads()
+    if request.target.device == "gpu":
+        switch_soon()
+        for prepare in (_prepare_checks, _prepare_timing):
+            threading.Thread(target=prepare, args=(request, options, checks, at, ahead), daemon=True).start()
 
 
 def _unfit(request: Request) -> Verdict | None:
@@ -500,7 +513,7 @@ def _measured(
     *,
     exact: bool,
 ) -> Settle:
-    """``exact``: nobody has yet looked at the answers that must be exact."""
+    """``exact``: the answers that must be exact were not looked at yet."""
     gpu = _present(find_gpu())
     explain = _explained(request, options, tell)
     say = tell or _silent

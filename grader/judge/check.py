@@ -306,7 +306,7 @@ def _named_keys(search: _Search) -> Iterator[CaseKey]:
 
 
 def _terms(spec: Spec, sizes: Sizes) -> float:
-    """Of how many terms the longest sum of an answer is; as many as there are elements where the spec does not say."""
+    """The number of terms of an answer's longest sum; of elements where the spec does not say."""
     if isinstance(spec.tolerance, Accumulated):
         return spec.tolerance.terms(sizes)
     return max((prod(tensor.extent(sizes)) for tensor in spec.inputs), default=0)

@@ -10,7 +10,7 @@ from grader.sandbox.parent import Program, Sandbox
 
 
 class Early:
-    """One sandbox, which is nobody else's until it is asked for. Whoever asks waits for its child."""
+    """One sandbox, which no other thread uses until it is asked for. Who asks waits for its child."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox, self._lock = sandbox, threading.Lock()
@@ -19,7 +19,7 @@ class Early:
         self._program: Program | None = None
 
     def begin(self) -> None:
-        """Let its child be started. Where that fails, whoever uses the sandbox hears of it."""
+        """Let its child be started. Where that fails, who uses the sandbox hears of it."""
         self._starts = True
         self._thread = threading.Thread(target=self._start, daemon=True)
         self._thread.start()

@@ -1,7 +1,7 @@
 """A command line -> the process that imports torch for its grade, started before anything else is imported.
 
 That import takes longer than all that comes before a file is timed. Whether it will be needed is read from the
-catalogue's text: a mistake costs a process that nobody uses, or the tenths of a second that were to be saved.
+catalogue's text: a mistake costs a process that is not used, or the tenths of a second that were to be saved.
 """
 
 from __future__ import annotations

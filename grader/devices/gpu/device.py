@@ -210,7 +210,7 @@ class _Placed:
         return [finding for finding in found if finding is not None]
 
     def keep_rows(self, reader: RowReader, rows: Rows) -> int:
-        """Of this output only some rows are wanted. Returns how many elements of it were never written."""
+        """Only some rows of this output are wanted. Returns how many elements of it were never written."""
         self.contents, self._has_rows = reader.read(self.pointer, self.buffer, rows), True
         return reader.unwritten(self.pointer, self.buffer)
 
