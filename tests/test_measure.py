@@ -303,6 +303,31 @@ def test_what_was_timed_before_the_card_was_warm_counts_for_nothing(
     )
 
 
+class Recovering(Warming):
+    """One whose clock rises while what is timed has another ratio from then on, unless ``steady``."""
+
+    def __init__(self, *, steady: bool) -> None:
+        super().__init__(first=1560, second=1965, after=2 * NOISE_PAIRS + 20)
+        self.steady = steady
+
+    def _launcher_s(self, launch: object, judged: object) -> float:
+        super()._launcher_s(launch, judged)  # type: ignore[arg-type]
+        return 1.0 if self.steady or self.samples < self.after else 0.9
+
+
+@pytest.mark.parametrize(("steady", "samples"), [(True, ONCE), (False, 2 * ONCE)])
+def test_what_was_timed_while_the_card_became_faster_counts_for_nothing(
+    steady: bool, samples: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the ratio changed with it: the second time both are what they were at the end of the first."""
+    monkeypatch.setattr(timing_module, "WARM_UP_S", 0.0)
+    timing = Recovering(steady=steady)
+    result = timing.run(lambda pointers: None)
+    assert timing.samples == samples
+    assert result.clocks_mhz == ((1560, 1965) if steady else (1965, 1965))
+    assert {launcher for _, launcher in result.times} == ({1.0} if steady else {0.9})
+
+
 def test_faster_than_the_card_can_be_is_no_pass() -> None:
     # 8 kB in a second would be slow; a card that moves 1 byte a second at most cannot do it.
     card = {"memory_clock_khz": 1, "memory_bus_bits": 8}

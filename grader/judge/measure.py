@@ -28,6 +28,7 @@ from grader.content.formulas import side_by_side
 from grader.content.spec import Spec
 from grader.devices import Contents, Limits, Outcome, Outputs, Rows, TimingRequest, TimingResult
 from grader.devices.contents import DIFFERENT, JUDGED, chosen
+from grader.devices.drift import drifted, ends
 from grader.judge.case import Case, CaseKey, Expected, Key
 from grader.judge.check import Explain, from_finding, judge, other_bits, verdict_at
 from grader.judge.encoding import decode, stored
@@ -55,9 +56,6 @@ NOISE_PAIRS = NOISE_CHECKS[0]
 SLACK = 0.99  # of the threshold is enough for a pass: the interval's own width must not decide
 FLOOR_POINTS = 10  # a single shape may be so many percent below the threshold
 QUIET, STEADY = 0.02, 0.05  # the noise check's median off 1, its interval's width
-# Power limits a card's clock in every run of large products. That voids a run where the clock changes by more than
-# CLOCK and the ratio, from the first third of the pairs to the last, by more than SHIFT.
-CLOCK, SHIFT = 0.10, 0.03
 
 # Answers larger than this are judged by samples: so many runs of rows, each in a band of its own.
 LARGE, BANDS, RUN_ELEMENTS = 1 << 20, 128, 4096
@@ -337,19 +335,11 @@ def _disturbance(result: TimingResult) -> str | None:
         several = "processes use" if result.other_processes > 1 else "process uses"
         words = f"{result.other_processes} other {several} the GPU"
         return f"{words}: nothing can be measured beside it; `nvidia-smi` lists it"
-    first, last = result.clocks_mhz
-    early, late = _ends(result.times)
-    if abs(last - first) > CLOCK * max(first, 1) and abs(late - early) > SHIFT * early:
+    if drifted(result.times, result.clocks_mhz):
+        (first, last), (early, late) = result.clocks_mhz, ends(result.times)
         ratio = f"the ratio from {early:.3f} to {late:.3f}"
         return f"the SM clock went from {first} to {last} MHz and {ratio} while it was measured"
     return None
-
-
-def _ends(times: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """The median ratios of the first third of the pairs and of the last."""
-    ratios = [baseline / launcher for baseline, launcher in times] or [1.0]
-    third = max(1, len(ratios) // 3)
-    return median(ratios[:third]), median(ratios[-third:])
 
 
 def _noise(track: _Track) -> str | None:

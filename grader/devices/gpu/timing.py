@@ -25,6 +25,7 @@ from grader.devices.contents import (
     number_of,
     rotation,
 )
+from grader.devices.drift import drifted
 from grader.devices.gpu.baselines import Baselines, Run
 from grader.devices.gpu.differ import Differ
 from grader.devices.gpu.driver import Driver
@@ -163,7 +164,7 @@ class Timing:
             self._untimed(launch)
             calls += 1
         noise, times, clocks = self._timed(launch)
-        if clocks[1] < (1 - COLD_CLOCK) * clocks[0]:
+        if clocks[1] < (1 - COLD_CLOCK) * clocks[0] or drifted(times, clocks):
             noise, times, clocks = self._timed(launch)
         return TimingResult(
             times=tuple(times),
@@ -181,8 +182,9 @@ class Timing:
         """Times of the baseline beside itself, of both arms, and the SM clock in MHz of the first and last quarter.
 
         A card may run for a second at its highest clock before its power makes it slower. What was timed before that
-        does not count. The quarters are those of the samples of both arms, where there are some: a card that its power
-        limits has another clock while the baseline runs alone.
+        does not count; nor does what was timed while it became faster, after the warm-up had made it slow. The quarters
+        are those of the samples of both arms, where there are some: a card that its power limits has another clock
+        while the baseline runs alone.
         """
         for noted in (self._clocks, self._answers, self._unwritten, self._again):
             noted.clear()
