@@ -1,5 +1,5 @@
-"""Pairs of times + the SM clock at their beginning and end -> whether both changed together: then the ratio is of no one
-state of the card."""
+"""Pairs of times + the SM clock at their beginning and end -> whether both changed together: then the ratio is not that
+of one state of the card."""
 
 from __future__ import annotations
 
